@@ -10,6 +10,7 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/transport/api"
 )
@@ -54,7 +55,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 }
 
 func (c *core) nodeView(p *process, n *ring.Node, peers peers) api.NodeView {
-	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, shard.LevelFirst)), State: api.NodeAlive, ClockKnown: true}
+	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: api.NodeAlive, ClockKnown: true}
 	if n.ID == p.self.ID() {
 		v.Unfit, v.Starts = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts
 	} else {

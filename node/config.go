@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/feature"
 )
 
 // Config is a node's configuration. The zero value of a field means its documented default.
@@ -127,7 +127,7 @@ const (
 	DefaultHistoryBytes    = 4 << 30
 	DefaultTopicIdle       = time.Hour
 	DefaultMaxConnections  = 8192
-	DefaultFeatureLevel    = int(shard.LevelOfBuild)
+	DefaultFeatureLevel    = int(feature.LevelOfBuild)
 	DefaultMaxCalls        = 2048
 )
 
@@ -195,7 +195,7 @@ func (c Config) withDefaults() Config {
 }
 
 // level is FeatureLevel as others want it.
-func (c *Config) level() shard.Level { return shard.Level(c.FeatureLevel) }
+func (c *Config) level() feature.Level { return feature.Level(c.FeatureLevel) }
 
 // validate reports all that is wrong, at once.
 func (c Config) validate() error {

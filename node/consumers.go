@@ -39,10 +39,10 @@ func (e *engine) Return(ctx context.Context, topic timer.TopicID, leases []api.P
 		return
 	}
 	secret := c.clusterSecret()
-	taken := make([]shard.PulledTimer, 0, len(leases))
+	taken := make([]timer.PulledTimer, 0, len(leases))
 	for i := range leases {
 		if r, ok := openReceipt(secret, leases[i].Receipt); ok {
-			taken = append(taken, shard.PulledTimer{Shard: r.shard, Handle: r.handle, Timer: leases[i].Timer})
+			taken = append(taken, timer.PulledTimer{Shard: r.shard, Handle: r.handle, Timer: leases[i].Timer})
 		}
 	}
 	c.router.GiveBack(ctx, topic, taken)

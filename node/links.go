@@ -10,6 +10,7 @@ import (
 
 	"carillon/node/feed"
 	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 	"carillon/transport/peer"
 )
@@ -110,7 +111,7 @@ func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, b
 	defer func() {
 		if v := recover(); v != nil {
 			l.p.log.Error("panic in what another node asked", "method", method, "panic", v, "stack", string(debug.Stack()))
-			answer, err = shard.AppendFailure(nil, timer.ErrUnknown), nil
+			answer, err = wire.AppendFailure(nil, timer.ErrUnknown), nil
 		}
 	}()
 	if feed.Serves(method) {

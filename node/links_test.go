@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -83,11 +83,11 @@ func TestPanicInAnAnswerToANode(t *testing.T) {
 	var log bytes.Buffer
 	l := links{p: &process{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	// 4: counts; there is no router.
-	answer, err := l.answer(t.Context(), &core{}, 1, 4, shard.AppendCountsRequest(nil, []timer.TopicID{1}))
+	answer, err := l.answer(t.Context(), &core{}, 1, 4, wire.AppendCountsRequest(nil, []timer.TopicID{1}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := shard.DecodeCounts(answer); !errors.Is(err, timer.ErrUnknown) {
+	if _, _, err := wire.DecodeCounts(answer); !errors.Is(err, timer.ErrUnknown) {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), "stack=") {

@@ -15,6 +15,7 @@ import (
 	"carillon/ring"
 	"carillon/secret"
 	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/vfs"
 	"carillon/wal"
@@ -203,9 +204,9 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 	if out.ClusterID == "" {
 		out.ClusterID = member.NewClusterID(random)
 	}
-	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: shard.Level(r.cfg.FeatureLevel)}
+	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: feature.Level(r.cfg.FeatureLevel)}
 	out.Restore = shard.Restore{
-		Owner: shard.NewIncarnation(self.ID, 0), Level: shard.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
+		Owner: shard.NewIncarnation(self.ID, 0), Level: feature.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
 	}
 	// The placement is the same whichever topics are paused.
 	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })

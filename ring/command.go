@@ -1,7 +1,7 @@
 package ring
 
 import (
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -78,7 +78,7 @@ type Command struct {
 	Epoch uint32        `json:"epoch,omitempty"` // the row's as the proposer knows it
 	To    []Replica     `json:"to,omitempty"`
 
-	Level shard.Level `json:"level,omitempty"` // Finalize
+	Level feature.Level `json:"level,omitempty"` // Finalize
 
 	Secret []byte `json:"secret,omitempty"`
 	Swaps  []Swap `json:"swaps,omitempty"`

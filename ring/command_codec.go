@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -56,13 +56,13 @@ func decodeCommand(data []byte) (*Command, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("a command that this build does not know: %w: %w", shard.ErrNewer, err)
+		return nil, fmt.Errorf("a command that this build does not know: %w: %w", feature.ErrNewer, err)
 	}
 	if c.Policy == nil { // it said null
 		c.Policy = &policy
 	}
 	if c.level() == 0 {
-		return nil, fmt.Errorf("verb %q, which this build does not know: %w", c.Verb, shard.ErrNewer)
+		return nil, fmt.Errorf("verb %q, which this build does not know: %w", c.Verb, feature.ErrNewer)
 	}
 	return &c, nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/shard"
+	"carillon/shard/feature"
 )
 
 // Why a node or a command is refused for its feature level.
@@ -19,29 +19,29 @@ var (
 // command. A verb or a field of a command, a node, a row or a policy that comes later has the
 // level of the release that it comes with: before that is agreed on, the command is refused, or
 // goes without the field.
-func (c *Command) level() shard.Level {
+func (c *Command) level() feature.Level {
 	switch c.Verb {
 	case Ensure, Put:
 		if p := c.Policy; p != nil && (p.CloudEvents || len(p.SigningKeys) > 0) {
-			return shard.LevelConventions
+			return feature.LevelConventions
 		}
-		return shard.LevelFirst
+		return feature.LevelFirst
 	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
 		Found, Register, SetState, Remove, Place, Reconciled, SetSecret, Reseal, SetReplicas:
-		return shard.LevelFirst
+		return feature.LevelFirst
 	case Finalize:
-		return shard.LevelFinalize
+		return feature.LevelFinalize
 	}
 	return 0
 }
 
 // level is the highest that the node understands. A build that says none is of before there were
 // any.
-func (n *Node) level() shard.Level { return max(n.Level, shard.LevelFirst) }
+func (n *Node) level() feature.Level { return max(n.Level, feature.LevelFirst) }
 
 // selfRising is the highest level that a cluster reaches without an operator after its founding:
 // the builds of then raise it so when they apply the entries of a log.
-const selfRising = shard.LevelFinalize - 1
+const selfRising = feature.LevelFinalize - 1
 
 // begin sets the level of a new cluster: the least of its founders'.
 func (c *cluster) begin() { c.level = c.least() }
@@ -51,8 +51,8 @@ func (c *cluster) begin() { c.level = c.least() }
 func (c *cluster) agree() { c.level = max(c.level, min(c.least(), selfRising)) }
 
 // least is the level that all members understand.
-func (c *cluster) least() shard.Level {
-	least := shard.Level(0)
+func (c *cluster) least() feature.Level {
+	least := feature.Level(0)
 	for i := range c.present {
 		if l := c.present[i].level(); least == 0 || l < least {
 			least = l
@@ -75,7 +75,7 @@ func (c *cluster) finalize(_ int64, cmd *Command) Reply {
 }
 
 // mayFinalize says why the level may not rise to this one: it names the members that lack it.
-func (c *cluster) mayFinalize(level shard.Level) error {
+func (c *cluster) mayFinalize(level feature.Level) error {
 	if c.id == "" {
 		return ErrNotFounded
 	}
@@ -86,7 +86,7 @@ func (c *cluster) mayFinalize(level shard.Level) error {
 }
 
 // lacking are the members that do not understand a level.
-func (c *cluster) lacking(level shard.Level) (out []Node) {
+func (c *cluster) lacking(level feature.Level) (out []Node) {
 	for i := range c.present {
 		if c.present[i].level() < level {
 			out = append(out, c.present[i])
@@ -95,7 +95,7 @@ func (c *cluster) lacking(level shard.Level) (out []Node) {
 	return out
 }
 
-func describe(lacking []Node, level shard.Level) string {
+func describe(lacking []Node, level feature.Level) string {
 	var list []string
 	for i := range lacking {
 		list = append(list, fmt.Sprintf("%s (release %s, level %d)", lacking[i].Name, lacking[i].Version, lacking[i].level()))
@@ -113,16 +113,16 @@ const mostNamed = 8
 
 // Upgrade is how far an upgrade of the cluster is.
 type Upgrade struct {
-	Level   shard.Level // agreed on
-	Next    shard.Level // the highest that any member understands; Level: there is no upgrade
-	Lacking []string    // the names of the members that do not understand Next
+	Level   feature.Level // agreed on
+	Next    feature.Level // the highest that any member understands; Level: there is no upgrade
+	Lacking []string      // the names of the members that do not understand Next
 }
 
 // Waits says whether nothing but an operator keeps the level from rising.
 func (u *Upgrade) Waits() bool { return u.Next > u.Level && len(u.Lacking) == 0 }
 
 // MayFinalize says why the level may not rise to this one; nil: it may, or is that high.
-func (s *State) MayFinalize(level shard.Level) error {
+func (s *State) MayFinalize(level feature.Level) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.cluster.mayFinalize(level)
@@ -154,15 +154,15 @@ func (c *cluster) tooOld(n *Node) error {
 }
 
 // Level is the feature level that the members have agreed on: nothing above it is proposed.
-func (s *State) Level() shard.Level {
+func (s *State) Level() feature.Level {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return max(s.cluster.level, shard.LevelFirst)
+	return max(s.cluster.level, feature.LevelFirst)
 }
 
 // Check implements shard.Machine: a command that cannot be read, or is above the level agreed on,
 // is not proposed. Finalize raises that level: it needs members that can read it.
-func (s *State) Check(data []byte) (shard.Level, error) {
+func (s *State) Check(data []byte) (feature.Level, error) {
 	c, err := decodeCommand(data)
 	if err != nil {
 		return 0, fmt.Errorf("ring: %w", err)

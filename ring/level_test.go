@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
-func leveled(id uint64, level shard.Level) Node {
+func leveled(id uint64, level feature.Level) Node {
 	n := node(id)
 	n.Level = level
 	return n
@@ -24,7 +24,7 @@ func leveled(id uint64, level shard.Level) Node {
 // that understands less is told so.
 func TestLevelIsTheLeastOfAll(t *testing.T) {
 	s := NewState(nil, nil)
-	level := func(want shard.Level, after string) {
+	level := func(want feature.Level, after string) {
 		t.Helper()
 		again := NewState(nil, nil)
 		if err := again.Load(s.Save()); err != nil {
@@ -35,7 +35,7 @@ func TestLevelIsTheLeastOfAll(t *testing.T) {
 		}
 	}
 	register := func(n Node) Command { return Command{Verb: Register, Node: &n} }
-	level(shard.LevelFirst, "nothing")
+	level(feature.LevelFirst, "nothing")
 	// 0: of before there were levels.
 	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 2), leveled(2, 1), leveled(3, 0)}))
 	level(1, "founding")
@@ -57,10 +57,10 @@ func TestLevelIsTheLeastOfAll(t *testing.T) {
 // changes nothing, and each may go back, until an operator finalizes it. That is refused, with the
 // names of those that hold it back, as long as one does not understand the level.
 func TestLevelRisesWhenFinalized(t *testing.T) {
-	const before, now = shard.LevelFinalize - 1, shard.LevelFinalize
+	const before, now = feature.LevelFinalize - 1, feature.LevelFinalize
 	s := NewState(nil, nil)
 	register := func(n Node) Command { return Command{Verb: Register, Node: &n} }
-	finalize := func(level shard.Level) Command { return Command{Verb: Finalize, Level: level} }
+	finalize := func(level feature.Level) Command { return Command{Verb: Finalize, Level: level} }
 	refused(t, s, ErrNotFounded, finalize(now))
 	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, before), leveled(2, before), leveled(3, before)}))
 	must(t, s, register(leveled(1, now)))
@@ -85,7 +85,7 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 	refused(t, s, ErrLevel, finalize(now))
 	must(t, s, register(leveled(2, now)))
 	version := s.Version()
-	if level, err := s.Check(early.Encode()); level != shard.LevelFinalize || err != nil {
+	if level, err := s.Check(early.Encode()); level != feature.LevelFinalize || err != nil {
 		t.Errorf("it may not be proposed: level %d, %v", level, err)
 	}
 	must(t, s, finalize(now))
@@ -108,7 +108,7 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 
 // TestFinalizeNamesFewNodes: the refusal stays readable in a large cluster.
 func TestFinalizeNamesFewNodes(t *testing.T) {
-	const before, now = shard.LevelFinalize - 1, shard.LevelFinalize
+	const before, now = feature.LevelFinalize - 1, feature.LevelFinalize
 	s := NewState(nil, nil)
 	var nodes []Node
 	for id := uint64(1); id <= 20; id++ {
@@ -160,7 +160,7 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 		`{"verb":"burn","name":"a"}`, `{"verb":"pause","name":"a","gently":true}`, `{"verb":"put","name":"a","policy":{"MaxAttempts":3,"Mood":"good"}}`,
 		`{"verb":"register","node":{"id":9,"name":"x","colour":"red"}}`, `{"verb":7}`,
 	} {
-		if _, err := s.Apply(1, []byte(data)); !errors.Is(err, shard.ErrNewer) {
+		if _, err := s.Apply(1, []byte(data)); !errors.Is(err, feature.ErrNewer) {
 			t.Errorf("%s: applied, %v", data, err)
 		}
 		if _, err := s.Check([]byte(data)); err == nil {
@@ -177,7 +177,7 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 		}
 	}
 	pause := Command{Verb: Pause, Name: "a"}
-	if level, err := s.Check(pause.Encode()); level != shard.LevelFirst || err != nil {
+	if level, err := s.Check(pause.Encode()); level != feature.LevelFirst || err != nil {
 		t.Errorf("pause: level %d, %v", level, err)
 	}
 }
@@ -234,21 +234,21 @@ func TestConventionsNeedTheirLevel(t *testing.T) {
 	} {
 		for _, verb := range []Verb{Put, Ensure} {
 			s := NewState(nil, nil)
-			must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, shard.LevelConventions), leveled(2, shard.LevelCompare)}))
+			must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, feature.LevelConventions), leveled(2, feature.LevelCompare)}))
 			with := Command{Verb: verb, Name: "a", Policy: fields.policy}
 			if _, err := s.Check(with.Encode()); !errors.Is(err, ErrLevel) {
 				t.Errorf("%s: %s may be proposed while a node does not know it: %v", name, verb, err)
 			}
 			without := Command{Verb: verb, Name: "a", Policy: &old}
-			if level, err := s.Check(without.Encode()); level != shard.LevelFirst || err != nil {
+			if level, err := s.Check(without.Encode()); level != feature.LevelFirst || err != nil {
 				t.Errorf("%s without: level %d, %v", verb, level, err)
 			}
 			if text := string(without.Encode()); strings.Contains(text, strings.SplitN(fields.golden, ":", 2)[0]) || !strings.Contains(string(with.Encode()), fields.golden) {
 				t.Errorf("%s: %s, and without %s", name, with.Encode(), text)
 			}
-			n := leveled(2, shard.LevelConventions)
+			n := leveled(2, feature.LevelConventions)
 			must(t, s, Command{Verb: Register, Node: &n})
-			if level, err := s.Check(with.Encode()); level != shard.LevelConventions || err != nil {
+			if level, err := s.Check(with.Encode()); level != feature.LevelConventions || err != nil {
 				t.Errorf("%s: level %d, %v", name, level, err)
 			}
 			do(t, s, with)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"carillon/shard"
+	"carillon/shard/feature"
 )
 
 // NodeState is the state that the cluster wants of a node. Whether the node is up is not in it:
@@ -48,11 +48,11 @@ type Node struct {
 	Zone    string `json:"zone,omitempty"`
 	Version string `json:"version,omitempty"`
 	// The highest feature level that its build understands.
-	Level    shard.Level `json:"level,omitempty"`
-	Starts   uint32      `json:"starts,omitempty"` // how often a process began on this directory
-	State    NodeState   `json:"state,omitempty"`
-	JoinedMs int64       `json:"joined_ms,omitempty"`
-	SinceMs  int64       `json:"since_ms,omitempty"` // when it came into its State
+	Level    feature.Level `json:"level,omitempty"`
+	Starts   uint32        `json:"starts,omitempty"` // how often a process began on this directory
+	State    NodeState     `json:"state,omitempty"`
+	JoinedMs int64         `json:"joined_ms,omitempty"`
+	SinceMs  int64         `json:"since_ms,omitempty"` // when it came into its State
 }
 
 // validate checks the node's description of itself; State and times are the cluster's.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -57,8 +57,8 @@ type cluster struct {
 	id       string // empty: not founded
 	shards   int
 	replicas int
-	level    shard.Level // agreed on; see agree
-	version  uint64      // grows with each change of nodes or rows
+	level    feature.Level // agreed on; see agree
+	version  uint64        // grows with each change of nodes or rows
 	nodes    map[uint64]Node
 	present  []Node       // those not removed, by id
 	rows     []Assignment // by group

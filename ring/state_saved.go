@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -30,14 +31,14 @@ type savedState struct {
 }
 
 type savedCluster struct {
-	ID       string       `json:"id"`
-	Shards   int          `json:"shards"`
-	Replicas int          `json:"replicas"`
-	Level    shard.Level  `json:"level,omitempty"`
-	Version  uint64       `json:"version"`
-	Nodes    []Node       `json:"nodes,omitempty"` // those removed too
-	Rows     []Assignment `json:"rows,omitempty"`
-	Secret   []byte       `json:"secret,omitempty"`
+	ID       string        `json:"id"`
+	Shards   int           `json:"shards"`
+	Replicas int           `json:"replicas"`
+	Level    feature.Level `json:"level,omitempty"`
+	Version  uint64        `json:"version"`
+	Nodes    []Node        `json:"nodes,omitempty"` // those removed too
+	Rows     []Assignment  `json:"rows,omitempty"`
+	Secret   []byte        `json:"secret,omitempty"`
 }
 
 // savedHead is the first line of a snapshot. Its nodes and rows follow.
@@ -197,7 +198,7 @@ func readState(r io.Reader) (saved savedState, hash uint64, err error) {
 		return saved, 0, err
 	}
 	if saved.Version > stateVersion {
-		return saved, 0, fmt.Errorf("%w: version %d, this build reads 1 to %d", shard.ErrNewer, saved.Version, stateVersion)
+		return saved, 0, fmt.Errorf("%w: version %d, this build reads 1 to %d", feature.ErrNewer, saved.Version, stateVersion)
 	}
 	if saved.Version < 1 {
 		return saved, 0, fmt.Errorf("version %d", saved.Version)
@@ -261,7 +262,7 @@ func (c *cluster) load(saved *savedCluster) error {
 	}
 	c.secret = saved.Secret
 	c.id, c.shards, c.replicas, c.version, c.rows = saved.ID, saved.Shards, saved.Replicas, saved.Version, saved.Rows
-	c.level = max(saved.Level, shard.LevelFirst)
+	c.level = max(saved.Level, feature.LevelFirst)
 	c.list()
 	return nil
 }

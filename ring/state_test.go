@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 
 	"pgregory.net/rapid"
@@ -153,7 +153,7 @@ func TestBefore(t *testing.T) {
 	}
 	again.applied(0, pause)
 	s.applied(0, pause)
-	if again.Hash() != s.Hash() || again.Level() != shard.LevelFirst {
+	if again.Hash() != s.Hash() || again.Level() != feature.LevelFirst {
 		t.Fatalf("a snapshot of version 2 is another state, of level %d:\n%s\n%s", again.Level(), again.Save(), s.Save())
 	}
 	for _, bad := range []string{``, `{"version":4}`, `{"version":3}`, "{\"version\":3}\n{}", "{\"version\":3}\n{\"end\":{\"hash\":1}}", `{"version":0}`, `{"version":2,"topics":[null]}`, `{"version":2,"cluster":{"id":"c","shards":1,"rows":[]}}`,
@@ -512,7 +512,7 @@ func FuzzApply(f *testing.F) {
 		before := string(s.Save())
 		_, refused := s.Check(data)
 		r, err := s.Apply(1, data)
-		if err != nil && (!errors.Is(err, shard.ErrNewer) || refused == nil || string(s.Save()) != before) {
+		if err != nil && (!errors.Is(err, feature.ErrNewer) || refused == nil || string(s.Save()) != before) {
 			t.Fatalf("%q cannot be applied (%v), the leader says %v", data, err, refused)
 		}
 		if err == nil && r.(Reply).Err != nil && string(s.Save()) != before {

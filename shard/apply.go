@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // dropsPerByte bounds what an entry clears away: more than any entry can finish, which takes five bytes a timer.
@@ -32,17 +33,17 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 	}
 	for n := 0; it.next(); n++ {
 		r := t.applyItem(&it)
-		if it.fault != "" {
+		if it.Fault != "" {
 			break
 		}
 		dst = append(dst, r)
-		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.kind != timer.CloseTopic || it.kind != itemCommand && r.Code == timer.OK) {
+		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.Kind != timer.CloseTopic || it.kind != itemCommand && r.Code == timer.OK) {
 			if last := &dst[len(dst)-1]; want(n, last) { // not of r: its address would put every result on the heap
 				last.Timer = t.Copy(r.Handle)
 			}
 		}
 	}
-	if err := it.err(); err != nil {
+	if err := it.Err(); err != nil {
 		return dst, fmt.Errorf("shard: apply: %w", err)
 	}
 	return dst, nil
@@ -80,24 +81,24 @@ func (t *Table) applyItem(it *items) timer.Result {
 
 func (t *Table) applyCommand(it *items) timer.Result {
 	c := &it.change
-	switch c.kind {
+	switch c.Kind {
 	case timer.Add, timer.Put:
-		f, err := restFacts(c.spec.rest)
-		if err == nil && len(c.spec.callback) > 0 {
-			err = checkCallback(c.spec.callback)
+		f, err := encoding.Summarize(c.Spec.Rest)
+		if err == nil && len(c.Spec.Callback) > 0 {
+			err = encoding.CheckCallback(c.Spec.Callback)
 		}
 		if err != nil {
-			it.fail(err.Error())
+			it.Fail(err.Error())
 			return timer.Result{}
 		}
-		if c.kind == timer.Add {
+		if c.Kind == timer.Add {
 			return t.add(c, &f)
 		}
 		return t.put(c, &f)
 	case timer.Modify:
-		p, err := decodePatch(c.patch)
+		p, err := encoding.DecodePatch(c.Patch)
 		if err != nil {
-			it.fail(err.Error())
+			it.Fail(err.Error())
 			return timer.Result{}
 		}
 		return t.modify(c, p)
@@ -107,10 +108,10 @@ func (t *Table) applyCommand(it *items) timer.Result {
 		return t.fire(c)
 	case timer.Redrive:
 		var p *timer.Patch
-		if c.patch != nil {
+		if c.Patch != nil {
 			var err error
-			if p, err = decodePatch(c.patch); err != nil {
-				it.fail(err.Error())
+			if p, err = encoding.DecodePatch(c.Patch); err != nil {
+				it.Fail(err.Error())
 				return timer.Result{}
 			}
 		}
@@ -122,7 +123,7 @@ func (t *Table) applyCommand(it *items) timer.Result {
 	case timer.Deliver:
 		return t.deliver(c)
 	default:
-		t.openTopic(c.topic)
+		t.openTopic(c.Topic)
 		return timer.Result{Code: timer.OK}
 	}
 }

@@ -1,6 +1,9 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
 
 // What a client may not change, by the state of the timer.
 func refusal(s timer.State) (timer.Code, bool) {
@@ -18,14 +21,14 @@ func refusal(s timer.State) (timer.Code, bool) {
 }
 
 // meets says whether a timer has the version that a command asks for.
-func (v *blob) meets(c *change) bool { return c.ifMatch == 0 || c.ifMatch == v.version }
+func (v *blob) meets(c *encoding.Command) bool { return c.IfMatch == 0 || c.IfMatch == v.version }
 
 // add creates a timer, or answers for the one that has its id (I18).
-func (t *Table) add(c *change, f *specSummary) timer.Result {
-	if t.closed(c.topic) {
+func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
+	if t.closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
-	h := t.lookup(c.topic, c.id)
+	h := t.lookup(c.Topic, c.ID)
 	late := t.late(c)
 	switch {
 	case h == 0 && late:
@@ -35,9 +38,9 @@ func (t *Table) add(c *change, f *specSummary) timer.Result {
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
-	same := v.content == c.content
-	merges := c.merge != timer.MergeReject
-	absolute := c.flags&commandAbsolute != 0
+	same := v.content == c.Content
+	merges := c.Merge != timer.MergeReject
+	absolute := c.Flags&encoding.CommandAbsolute != 0
 	switch s.state() {
 	case timer.Scheduled:
 		switch {
@@ -62,9 +65,9 @@ func (t *Table) add(c *change, f *specSummary) timer.Result {
 	}
 	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
 	switch {
-	case same && absolute && (recent || t.clockMs-c.spec.dueMs > timer.LateMs):
+	case same && absolute && (recent || t.clockMs-c.Spec.DueMs > timer.LateMs):
 		return timer.Result{Code: timer.Same, Handle: h}
-	case recent && c.flags&commandOnce != 0:
+	case recent && c.Flags&encoding.CommandOnce != 0:
 		return timer.Result{Code: timer.Exists, Handle: h}
 	case late:
 		return timer.Result{Code: timer.TooLate, Handle: h}
@@ -73,21 +76,21 @@ func (t *Table) add(c *change, f *specSummary) timer.Result {
 }
 
 // late says that a command is not to be late, and is.
-func (t *Table) late(c *change) bool {
-	return c.flags&commandNotLate != 0 && t.clockMs-c.spec.dueMs > timer.LateMs
+func (t *Table) late(c *encoding.Command) bool {
+	return c.Flags&encoding.CommandNotLate != 0 && t.clockMs-c.Spec.DueMs > timer.LateMs
 }
 
 // put creates a timer or replaces all of one.
-func (t *Table) put(c *change, f *specSummary) timer.Result {
-	if t.closed(c.topic) {
+func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
+	if t.closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
 	if t.late(c) {
 		return timer.Result{Code: timer.TooLate}
 	}
-	h := t.lookup(c.topic, c.id)
+	h := t.lookup(c.Topic, c.ID)
 	if h == 0 {
-		if c.ifMatch != 0 {
+		if c.IfMatch != 0 {
 			return timer.Result{Code: timer.VersionMismatch}
 		}
 		return t.create(c, f, t.versionAfter(0))
@@ -95,7 +98,7 @@ func (t *Table) put(c *change, f *specSummary) timer.Result {
 	s := t.slab.at(h)
 	v := t.view(s.ref)
 	switch state := s.state(); {
-	case !state.Over() && c.flags&commandCreateOnly != 0:
+	case !state.Over() && c.Flags&encoding.CommandCreateOnly != 0:
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	case state == timer.Leased:
 		return timer.Result{Code: timer.InFlight, Handle: h}
@@ -105,7 +108,7 @@ func (t *Table) put(c *change, f *specSummary) timer.Result {
 		return t.createOver(c, f, h)
 	}
 	s = t.beginUpdate(h)
-	t.replace(h, s, &v, c, f, c.spec.dueMs)
+	t.replace(h, s, &v, c, f, c.Spec.DueMs)
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
@@ -114,20 +117,20 @@ func (t *Table) put(c *change, f *specSummary) timer.Result {
 func (t *Table) versionAfter(version uint32) uint32 { return max(version+1, t.leastVersion) }
 
 // replace gives a touched, scheduled timer all that a command says, as its next version. v views its blob.
-func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *change, f *specSummary, dueMs int64) {
+func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *encoding.Command, f *encoding.Summary, dueMs int64) {
 	t.rewriteWhole(h, s, v, c, f)
 	t.transition(h, s, timer.Scheduled, dueMs)
 }
 
 // rewriteWhole is replace without the schedule.
-func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *change, f *specSummary) {
+func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *encoding.Command, f *encoding.Summary) {
 	t.freeRun(h, s)
 	s.setAttempts(0)
 	v.version = t.versionAfter(v.version)
-	v.content, v.updatedMs, v.rest = c.content, t.clockMs, c.spec.rest
-	v.begin(f.repeats)
-	t.rewrite(h, s, v, c.spec.callback)
-	s.setPriority(f.priority)
+	v.content, v.updatedMs, v.rest = c.Content, t.clockMs, c.Spec.Rest
+	v.begin(f.Repeats)
+	t.rewrite(h, s, v, c.Spec.Callback)
+	s.setPriority(f.Priority)
 }
 
 // rewrite gives a touched timer a new blob. v may view the old one.
@@ -139,9 +142,9 @@ func (t *Table) rewrite(h timer.Handle, s *slot, v *blob, callback []byte) {
 }
 
 // create makes a timer of an id that none has.
-func (t *Table) create(c *change, f *specSummary, version uint32) timer.Result {
+func (t *Table) create(c *encoding.Command, f *encoding.Summary, version uint32) timer.Result {
 	h, s := t.makeTimer(c, f, version)
-	t.ids.insert(t.idHash(c.topic, c.id), uint32(h))
+	t.ids.insert(t.idHash(c.Topic, c.ID), uint32(h))
 	t.endUpdate(h, s)
 	return t.born(h, version)
 }
@@ -152,29 +155,29 @@ func (t *Table) born(h timer.Handle, version uint32) timer.Result {
 }
 
 // createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed; another goes.
-func (t *Table) createOver(c *change, f *specSummary, old timer.Handle) timer.Result {
+func (t *Table) createOver(c *encoding.Command, f *encoding.Summary, old timer.Handle) timer.Result {
 	s := t.slab.at(old)
 	version := t.versionAfter(t.view(s.ref).version)
 	if s.state() != timer.Dead {
 		t.drop(old)
-		if old = t.lookup(c.topic, c.id); old == 0 {
+		if old = t.lookup(c.Topic, c.ID); old == 0 {
 			return t.create(c, f, version)
 		}
 	}
 	h, s := t.makeTimer(c, f, version)
 	t.endUpdate(h, s)
-	t.supersede(t.idHash(c.topic, c.id), old, h)
+	t.supersede(t.idHash(c.Topic, c.ID), old, h)
 	return t.born(h, version)
 }
 
 // makeTimer fills a new slot, which stays touched.
-func (t *Table) makeTimer(c *change, f *specSummary, version uint32) (timer.Handle, *slot) {
+func (t *Table) makeTimer(c *encoding.Command, f *encoding.Summary, version uint32) (timer.Handle, *slot) {
 	v := blob{
-		target: t.targets.intern(&t.blobs, c.spec.callback), tag: c.tag, content: c.content, version: version,
-		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.id, rest: c.spec.rest,
+		target: t.targets.intern(&t.blobs, c.Spec.Callback), tag: c.Tag, content: c.Content, version: version,
+		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.ID, rest: c.Spec.Rest,
 	}
-	v.begin(f.repeats)
-	return t.makeBlob(c.topic, &v, f.priority, debounced(c.merge, c.spec.dueMs, t.clockMs, c.maxWait))
+	v.begin(f.Repeats)
+	return t.makeBlob(c.Topic, &v, f.Priority, timer.Debounced(c.Merge, c.Spec.DueMs, t.clockMs, c.MaxWait))
 }
 
 // makeBlob fills a new slot, which stays touched.
@@ -190,8 +193,8 @@ func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int
 }
 
 // modify applies a patch, all of it or nothing (I6). Attempts made so far still count.
-func (t *Table) modify(c *change, p *timer.Patch) timer.Result {
-	h := t.lookup(c.topic, c.id)
+func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
+	h := t.lookup(c.Topic, c.ID)
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
@@ -218,9 +221,9 @@ func (t *Table) modify(c *change, p *timer.Patch) timer.Result {
 // patch writes the timer's blob anew with the patch's fields, as the next version.
 func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
 	var spec timer.Spec
-	_ = decodeRest(&spec, v.rest, false)
+	_ = encoding.DecodeRest(&spec, v.rest, false)
 	if !p.Payload {
-		spec.Payload = payloadIn(v.rest) // not copied: a batch may patch hundreds of large ones
+		spec.Payload = encoding.PayloadIn(v.rest) // not copied: a batch may patch hundreds of large ones
 	}
 	if v.target != 0 {
 		spec.Callback = t.targets.at(v.target).callback(&t.blobs)
@@ -237,9 +240,9 @@ func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
 	}
 	v.version = t.versionAfter(v.version)
 	v.updatedMs = t.clockMs
-	t.scratch = appendCallback(t.scratch[:0], &spec.Callback)
+	t.scratch = encoding.AppendCallback(t.scratch[:0], &spec.Callback)
 	n := len(t.scratch)
-	t.scratch = appendRest(t.scratch, &spec)
+	t.scratch = encoding.AppendRest(t.scratch, &spec)
 	v.rest = t.scratch[n:]
 	t.rewrite(h, s, v, t.scratch[:n])
 	s.setPriority(spec.Priority)
@@ -253,8 +256,8 @@ func (t *Table) setDue(s *slot, ms int64) {
 }
 
 // cancel prevents every attempt that has not started (I5): of the timer, and of occurrences before it that have not ended.
-func (t *Table) cancel(c *change) timer.Result {
-	h := t.lookup(c.topic, c.id)
+func (t *Table) cancel(c *encoding.Command) timer.Result {
+	h := t.lookup(c.Topic, c.ID)
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
@@ -274,7 +277,7 @@ func (t *Table) cancel(c *change) timer.Result {
 		at = older
 	}
 	t.dropIfSuperseded(h)
-	return timer.Result{Code: code, Handle: t.lookup(c.topic, c.id)}
+	return timer.Result{Code: code, Handle: t.lookup(c.Topic, c.ID)}
 }
 
 // anyLive says whether a timer, or one of the same id before it, has not ended.
@@ -308,8 +311,8 @@ func (t *Table) cancelOne(h timer.Handle) (running bool) {
 }
 
 // fire makes a scheduled timer due now: at the proposer's time, if the command has it.
-func (t *Table) fire(c *change) timer.Result {
-	h := t.lookup(c.topic, c.id)
+func (t *Table) fire(c *encoding.Command) timer.Result {
+	h := t.lookup(c.Topic, c.ID)
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
@@ -324,8 +327,8 @@ func (t *Table) fire(c *change) timer.Result {
 	s = t.beginUpdate(h)
 	t.advanceVersion(h, s, &v)
 	due := t.clockMs
-	if c.dueMs != 0 {
-		due = timer.ClampMs(c.dueMs)
+	if c.DueMs != 0 {
+		due = timer.ClampMs(c.DueMs)
 	}
 	t.setDue(s, due)
 	t.transition(h, s, timer.Scheduled, due)

@@ -1,10 +1,13 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
 
 // redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the same webhook-id.
 // Its expiry no longer counts; the patch may change its callback.
-func (t *Table) redrive(c *change, p *timer.Patch) timer.Result {
+func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 	h, inUse := t.deadLetter(c)
 	if h == 0 || inUse {
 		return timer.Result{Code: timer.Skipped}
@@ -21,14 +24,14 @@ func (t *Table) redrive(c *change, p *timer.Patch) timer.Result {
 		callback = t.scratch
 	}
 	if p != nil {
-		cb, _ := decodeCallback(callback)
+		cb, _ := encoding.DecodeCallback(callback)
 		p.ApplyToCallback(&cb)
-		callback = appendCallback(nil, &cb)
+		callback = encoding.AppendCallback(nil, &cb)
 	}
 	t.rewrite(h, s, &v, callback)
 	due := t.clockMs
-	if c.dueMs != 0 {
-		due = timer.ClampMs(c.dueMs)
+	if c.DueMs != 0 {
+		due = timer.ClampMs(c.DueMs)
 	}
 	r := t.run(s)
 	r.dueMs, r.lateness = due, -1
@@ -40,7 +43,7 @@ func (t *Table) redrive(c *change, p *timer.Patch) timer.Result {
 }
 
 // purge forgets a dead letter.
-func (t *Table) purge(c *change) timer.Result {
+func (t *Table) purge(c *encoding.Command) timer.Result {
 	h, _ := t.deadLetter(c)
 	if h == 0 {
 		return timer.Result{Code: timer.Skipped}
@@ -51,20 +54,20 @@ func (t *Table) purge(c *change) timer.Result {
 
 // closeTopic refuses further adds to a topic. Without force it must have nothing pending or dead; the answer has the last fence that
 // was given here, and the command one that those to come are to be above. With force everything of it is dropped: see dropTopic.
-func (t *Table) closeTopic(c *change) timer.Result {
+func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 	out := timer.Result{Code: timer.OK}
-	row, ok := t.topics.rowOf[c.topic]
-	if force := c.flags&commandForce != 0; !force {
-		if n := t.Counts(c.topic); n.Scheduled+n.Leased+n.Dead > 0 {
+	row, ok := t.topics.rowOf[c.Topic]
+	if force := c.Flags&encoding.CommandForce != 0; !force {
+		if n := t.Counts(c.Topic); n.Scheduled+n.Leased+n.Dead > 0 {
 			return timer.Result{Code: timer.NotEmpty}
 		}
-		t.fence = max(t.fence, c.minFence)
+		t.fence = max(t.fence, c.MinFence)
 		out.Fence = t.fence
 	} else if ok {
-		out.Removed, out.Handle = t.dropTopic(row, c.from, int64(c.work))
+		out.Removed, out.Handle = t.dropTopic(row, c.From, int64(c.Work))
 	}
-	t.openTopic(c.topic)
-	t.addClosed(tombstone{c.topic, t.clockMs})
+	t.openTopic(c.Topic)
+	t.addClosed(tombstone{c.Topic, t.clockMs})
 	return out
 }
 

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"carillon/shard/wire"
+	"carillon/timer/encoding"
 )
 
 // openState asks until the state is there.
@@ -79,21 +82,21 @@ func TestStateHasAllThatWasConfirmed(t *testing.T) {
 func TestStateMessages(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
-		q := StateRequest{Group: 7, Index: random.Uint64(), Number: random.Uint64(), Offset: random.Uint64(), Bytes: random.Uint64()}
-		if got, err := DecodeStateRequest(AppendStateRequest(nil, &q)); err != nil || got != q {
+		q := wire.StateRequest{Group: 7, Index: random.Uint64(), Number: random.Uint64(), Offset: random.Uint64(), Bytes: random.Uint64()}
+		if got, err := wire.DecodeStateRequest(wire.AppendStateRequest(nil, &q)); err != nil || got != q {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		a := StateAnswer{Index: random.Uint64(), Number: random.Uint64(), Size: random.Uint64(), Hash: random.Uint64(), Piece: []byte("piece")}
-		b := AppendStateAnswer(nil, &a)
-		got, err := DecodeStateAnswer(b)
+		a := wire.StateAnswer{Index: random.Uint64(), Number: random.Uint64(), Size: random.Uint64(), Hash: random.Uint64(), Piece: []byte("piece")}
+		b := wire.AppendStateAnswer(nil, &a)
+		got, err := wire.DecodeStateAnswer(b)
 		if err != nil || got.Index != a.Index || got.Number != a.Number || got.Size != a.Size || got.Hash != a.Hash || !bytes.Equal(got.Piece, a.Piece) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if _, err := DecodeStateAnswer(b[:random.IntN(len(b))]); err == nil {
+		if _, err := wire.DecodeStateAnswer(b[:random.IntN(len(b))]); err == nil {
 			t.Fatal("a part of an answer is taken for the whole")
 		}
 	}
-	if _, err := DecodeStateAnswer(AppendFailure(nil, ErrFormat)); err == nil {
+	if _, err := wire.DecodeStateAnswer(wire.AppendFailure(nil, encoding.ErrFormat)); err == nil {
 		t.Error("an error is lost")
 	}
 }

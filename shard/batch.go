@@ -4,13 +4,15 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"carillon/shard/feature"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // The version of a batch is the least feature level that reads all its items: a table must not
 // skip what it does not
 // know, or replicas would part.
-const batchVersion = byte(LevelFirst)
+const batchVersion = byte(feature.LevelFirst)
 
 // The kinds of items. The values are part of the log format (docs/formats/commands.md).
 const (
@@ -142,15 +144,15 @@ func (b *Batch) delta(h timer.Handle, seq uint64) {
 
 // Command adds a client's change.
 func (b *Batch) Command(c *timer.Command) int {
-	if len(c.ID) > maxID {
-		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(c.ID), maxID))
+	if len(c.ID) > encoding.MaxID {
+		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(c.ID), encoding.MaxID))
 	}
 	b.buf[0] = max(b.buf[0], byte(commandLevel(c)))
 	n := b.single(itemCommand)
 	// The length comes first; three bytes hold any but those over 2 MiB.
 	at := len(b.buf)
 	b.buf = append(b.buf, 0, 0, 0)
-	b.buf = appendCommand(b.buf, c)
+	b.buf = encoding.AppendCommand(b.buf, c)
 	size := len(b.buf) - at - 3
 	if size>>21 != 0 {
 		panic(fmt.Sprintf("shard: command of %d bytes", size))
@@ -198,7 +200,7 @@ func (b *Batch) Outcome(o *Outcome) int {
 	b.buf = binary.AppendVarint(b.buf, b.nowMs-o.StartedMs)
 	b.buf = binary.AppendVarint(b.buf, o.EndedMs-o.StartedMs)
 	b.buf = binary.AppendVarint(b.buf, int64(o.Status))
-	b.buf = appendBlock(b.buf, cut(o.Err, maxErr))
+	b.buf = encoding.AppendBlock(b.buf, encoding.Cut(o.Err, encoding.MaxErr))
 	switch o.Kind {
 	case RetryLater:
 		b.buf = binary.AppendVarint(b.buf, o.NextMs-b.nowMs)
@@ -223,7 +225,7 @@ func (b *Batch) Takeover(owner uint64) int {
 
 // Compare has all replicas compare what their states are after this entry.
 func (b *Batch) Compare() int {
-	b.buf[0] = max(b.buf[0], byte(LevelCompare))
+	b.buf[0] = max(b.buf[0], byte(feature.LevelCompare))
 	return b.single(itemCompare)
 }
 

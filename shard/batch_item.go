@@ -3,12 +3,14 @@ package shard
 import (
 	"fmt"
 
+	"carillon/shard/feature"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // items reads a batch item by item. Runs are unfolded.
 type items struct {
-	reader
+	encoding.Reader
 	nowMs          int64
 	origin, number uint64
 
@@ -22,7 +24,7 @@ type items struct {
 	againMs int64 // expire, skip: the next occurrence
 	owner   uint64
 	outcome Outcome
-	change  change
+	change  encoding.Command
 
 	left      int // in the run
 	value     int64
@@ -40,43 +42,43 @@ func BatchHead(data []byte) (nowMs int64, origin, number uint64, err error) {
 }
 
 func (it *items) open(data []byte) error {
-	*it = items{reader: reader{b: data}}
-	if v := it.byte(); v < batchVersion || Level(v) > LevelOfBuild {
-		it.fail(fmt.Sprintf("version %d of a batch", v))
+	*it = items{Reader: encoding.Reader{Rest: data}}
+	if v := it.Byte(); v < batchVersion || feature.Level(v) > feature.LevelOfBuild {
+		it.Fail(fmt.Sprintf("version %d of a batch", v))
 	}
-	it.nowMs = it.varint()
-	it.origin = it.uvarint()
-	it.number = it.uvarint()
+	it.nowMs = it.Varint()
+	it.origin = it.Uvarint()
+	it.number = it.Uvarint()
 	if it.nowMs < 0 || it.nowMs > timer.MaxMs {
-		it.fail("time out of range")
+		it.Fail("time out of range")
 	}
-	return it.err()
+	return it.Err()
 }
 
 // next reads the next item; false at the end, and when err says that there is none that can be read.
 func (it *items) next() bool {
 	if it.left == 0 {
-		if len(it.b) == 0 {
+		if len(it.Rest) == 0 {
 			return false
 		}
-		it.kind = it.byte()
+		it.kind = it.Byte()
 		if it.kind == itemLeases || it.kind == itemAcks || it.kind == itemPulls {
-			it.value = it.varint()
-			it.left = int(it.u16())
+			it.value = it.Varint()
+			it.left = int(it.U16())
 			it.handle, it.seq, it.fence, it.startedMs = 0, 0, 0, it.nowMs
 			if it.left == 0 {
-				it.fail("empty run")
+				it.Fail("empty run")
 			}
 		}
 	}
 	switch it.kind {
 	case itemCommand:
-		body := reader{b: it.block(1<<21-1, "command")}
-		body.change(&it.change)
-		if body.fault != "" {
-			it.fail(body.fault)
-		} else if it.change.kind.UpdatesLease() {
-			it.fail("a claim is no item")
+		body := encoding.Reader{Rest: it.Block(1<<21-1, "command")}
+		body.Command(&it.change)
+		if body.Fault != "" {
+			it.Fail(body.Fault)
+		} else if it.change.Kind.UpdatesLease() {
+			it.Fail("a claim is no item")
 		}
 	case itemLeases, itemPulls:
 		it.readLease()
@@ -85,94 +87,94 @@ func (it *items) next() bool {
 	case itemOutcome:
 		it.readOutcome()
 	case itemTakeover:
-		it.owner = it.uvarint()
+		it.owner = it.Uvarint()
 	case itemHash:
-		it.uvarint()
-		it.u64()
+		it.Uvarint()
+		it.U64()
 	case itemTick, itemCompare, itemClock, itemSeriesSeen:
 	case itemExpire, itemExpireAgain:
 		it.named()
-		it.rev = uint32(it.reader.number(1<<32-1, "revision"))
-		it.untilMs = it.nowMs + it.varint()
+		it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
+		it.untilMs = it.nowMs + it.Varint()
 		if it.againMs = 0; it.kind == itemExpireAgain {
 			it.againMs = it.again()
 		}
 	case itemOverlap:
 		it.named()
-		it.fence = it.uvarint()
+		it.fence = it.Uvarint()
 		it.againMs = it.again()
 	case itemSkip:
 		it.named()
-		it.rev = uint32(it.reader.number(1<<32-1, "revision"))
-		it.againMs = int64(it.reader.number(timer.MaxMs, "next occurrence"))
+		it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
+		it.againMs = int64(it.Reader.Number(timer.MaxMs, "next occurrence"))
 	case itemForget:
 		it.named()
 	default:
-		it.fail(fmt.Sprintf("item of kind %d", it.kind))
+		it.Fail(fmt.Sprintf("item of kind %d", it.kind))
 	}
-	return it.fault == ""
+	return it.Fault == ""
 }
 
 func (it *items) named() {
-	it.handle = timer.Handle(it.reader.number(1<<32-1, "handle"))
-	it.seq = it.uvarint()
+	it.handle = timer.Handle(it.Reader.Number(1<<32-1, "handle"))
+	it.seq = it.Uvarint()
 }
 
 func (it *items) delta() {
 	it.left--
-	h := int64(it.handle) + it.varint()
+	h := int64(it.handle) + it.Varint()
 	if h < 0 || h > 1<<32-1 {
-		it.fail("handle out of range")
+		it.Fail("handle out of range")
 	}
 	it.handle = timer.Handle(h)
-	it.seq += uint64(it.varint())
+	it.seq += uint64(it.Varint())
 }
 
 func (it *items) readLease() {
 	it.delta()
 	it.durMs = it.value
-	it.rev = uint32(it.reader.number(1<<32-1, "revision"))
+	it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
 }
 
 func (it *items) readAck() {
 	it.delta()
-	it.fence += uint64(it.varint())
-	it.startedMs += it.varint()
+	it.fence += uint64(it.Varint())
+	it.startedMs += it.Varint()
 	it.outcome = Outcome{
 		Handle: it.handle, Seq: it.seq, Fence: it.fence, Kind: Ack,
-		StartedMs: it.startedMs, EndedMs: it.startedMs + it.varint(), Status: int(it.value),
+		StartedMs: it.startedMs, EndedMs: it.startedMs + it.Varint(), Status: int(it.value),
 	}
 }
 
 func (it *items) readOutcome() {
-	first := it.byte()
+	first := it.Byte()
 	kind := OutcomeKind(first &^ outcomeAgain)
 	it.named()
-	o := Outcome{Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.uvarint()}
-	o.StartedMs = it.nowMs - it.varint()
-	o.EndedMs = o.StartedMs + it.varint()
-	o.Status = int(it.varint())
-	o.Err = string(it.block(maxErr, "error text"))
+	o := Outcome{Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.Uvarint()}
+	o.StartedMs = it.nowMs - it.Varint()
+	o.EndedMs = o.StartedMs + it.Varint()
+	o.Status = int(it.Varint())
+	o.Err = string(it.Block(encoding.MaxErr, "error text"))
 	switch kind {
 	case Ack, Release:
 	case RetryLater:
-		o.NextMs = it.nowMs + it.varint()
+		o.NextMs = it.nowMs + it.Varint()
 	case Kill:
-		o.Reason = timer.Reason(it.byte())
-		o.RetainUntilMs = it.nowMs + it.varint()
+		o.Reason = timer.Reason(it.Byte())
+		o.RetainUntilMs = it.nowMs + it.Varint()
 		if o.Reason > timer.Refused {
-			it.fail("unknown reason")
+			it.Fail("unknown reason")
 		}
 	case Accepted, Extended:
-		if o.LeaseMs = it.varint(); o.LeaseMs < 0 || o.LeaseMs > timer.MaxMs {
-			it.fail("length of a lease out of range")
+		if o.LeaseMs = it.Varint(); o.LeaseMs < 0 || o.LeaseMs > timer.MaxMs {
+			it.Fail("length of a lease out of range")
 		}
 	default:
-		it.fail("unknown outcome")
+		it.Fail("unknown outcome")
 	}
 	if first&outcomeAgain != 0 {
 		if kind != Ack && kind != Kill {
-			it.fail("an occurrence after none has ended")
+			it.Fail("an occurrence after none has ended")
 		}
 		o.AgainMs = it.again()
 	}
@@ -181,9 +183,9 @@ func (it *items) readOutcome() {
 
 // again reads when the next occurrence is due.
 func (it *items) again() int64 {
-	ms := it.nowMs + it.varint()
+	ms := it.nowMs + it.Varint()
 	if ms <= 0 || ms > timer.MaxMs {
-		it.fail("next occurrence out of range")
+		it.Fail("next occurrence out of range")
 	}
 	return ms
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/timer/testkit"
 )
 
@@ -122,8 +123,8 @@ func TestBatchGolden(t *testing.T) {
 		n := 0
 		for err = it.open(b.Bytes()); err == nil && it.next(); n++ {
 		}
-		if n != b.Len() || it.err() != nil {
-			t.Errorf("%s: %d of %d items, %v", name, n, b.Len(), it.err())
+		if n != b.Len() || it.Err() != nil {
+			t.Errorf("%s: %d of %d items, %v", name, n, b.Len(), it.Err())
 		}
 	}
 }
@@ -144,7 +145,7 @@ func TestBatchCut(t *testing.T) {
 		}
 	}
 	for _, data := range [][]byte{nil, {}, {2}, {1, 0, 0, 0, 99}, {1, 0, 0, 0, itemLeases, 0, 0, 0}} {
-		if _, err := NewTable(1, 0).Apply(data, nil, nil); !errors.Is(err, ErrFormat) {
+		if _, err := NewTable(1, 0).Apply(data, nil, nil); !errors.Is(err, encoding.ErrFormat) {
 			t.Errorf("apply(%x): %v", data, err)
 		}
 	}
@@ -177,14 +178,14 @@ func TestSpecRoundTrip(t *testing.T) {
 		if g.pick(2) == 0 {
 			want.Trace = someTrace()
 		}
-		r := reader{b: appendSpec(nil, &want)}
-		raw := r.spec()
+		r := encoding.Reader{Rest: encoding.AppendSpec(nil, &want)}
+		raw := r.Spec()
 		var got timer.Spec
-		if err := raw.decodeTo(&got); err != nil || !reflect.DeepEqual(got, want) {
+		if err := raw.DecodeTo(&got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("spec is %+v, want %+v: %v", got, want, err)
 		}
 		patch := g.patch()
-		decoded, err := decodePatch(appendPatch(nil, patch))
+		decoded, err := encoding.DecodePatch(encoding.AppendPatch(nil, patch))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,12 +11,12 @@ import (
 // What a receiver reports may arrive before the node has heard, or logged, that it answered 202: its worker is quick, or asked another node.
 
 // running is a timer of topic 1 whose call runs, as its receipt names it.
-func (r *hostHarness) running() (*fakeCall, PulledTimer) {
+func (r *hostHarness) running() (*fakeCall, timer.PulledTimer) {
 	r.t.Helper()
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
-	return c, PulledTimer{Handle: c.Job.Handle, Timer: &timer.Timer{ID: "a", Seq: c.Job.Seq, Fence: c.Job.Fence}}
+	return c, timer.PulledTimer{Handle: c.Job.Handle, Timer: &timer.Timer{ID: "a", Seq: c.Job.Seq, Fence: c.Job.Fence}}
 }
 
 func TestAckBeforeTheAnswer(t *testing.T) {
@@ -90,7 +90,7 @@ func TestClaimBeforeTheCall(t *testing.T) {
 		t.Fatalf("not leased ahead of its time: %+v", d)
 	}
 	for _, kind := range []timer.Kind{timer.AckLease, timer.NackLease, timer.ExtendLease} {
-		r.wantClaim(kind, PulledTimer{Handle: h, Timer: &timer.Timer{Seq: d.Seq, Fence: d.Fence}}, timer.Skipped, nil)
+		r.wantClaim(kind, timer.PulledTimer{Handle: h, Timer: &timer.Timer{Seq: d.Seq, Fence: d.Fence}}, timer.Skipped, nil)
 	}
 	r.pass(20 * time.Millisecond)
 	r.one().answer(200)

@@ -80,7 +80,7 @@ func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room time
 func (h *Host) finish(o *op) (timer.Result, error) {
 	r, err := o.result, o.err
 	if r.Code == timer.Created && !o.brief {
-		r.Timer = born(o.cmd, &r)
+		r.Timer = timer.Born(o.cmd, &r)
 	}
 	*o = op{}
 	ops.Put(o)

@@ -63,9 +63,9 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 }
 
 // pullOf takes a timer of a topic from shard 1.
-func (r *hostHarness) pullOf(topic timer.TopicID) (out []PulledTimer) {
+func (r *hostHarness) pullOf(topic timer.TopicID) (out []timer.PulledTimer) {
 	r.t.Helper()
-	r.host.SubmitPull(1, topic, 1, 0, func(list []PulledTimer, err error) {
+	r.host.SubmitPull(1, topic, 1, 0, func(list []timer.PulledTimer, err error) {
 		if out = list; err != nil {
 			r.t.Error(err)
 		}

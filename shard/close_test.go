@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // TestForcedCloseInSlices: many small commands drop what one does, and each says where to go on.
@@ -40,14 +41,14 @@ func TestForcedCloseInSlices(t *testing.T) {
 	if err := sliced.table.Audit(true); err != nil {
 		t.Error(err)
 	}
-	for _, from := range []int64{-1, 1 << 40, maxHandle} { // whatever a peer says
-		raw := appendCommand(nil, &timer.Command{Kind: timer.Fire, Topic: 8, Force: true, IfMatch: 1, DueMs: from})
+	for _, from := range []int64{-1, 1 << 40, encoding.MaxHandle} { // whatever a peer says
+		raw := encoding.AppendCommand(nil, &timer.Command{Kind: timer.Fire, Topic: 8, Force: true, IfMatch: 1, DueMs: from})
 		raw[0] = byte(timer.CloseTopic)
-		var c change
-		r := reader{b: raw}
-		r.change(&c)
-		if got := sliced.table.closeTopic(&c); r.err() != nil || got.Code != timer.OK {
-			t.Errorf("from %d: %+v, %v", from, got, r.err())
+		var c encoding.Command
+		r := encoding.Reader{Rest: raw}
+		r.Command(&c)
+		if got := sliced.table.closeTopic(&c); r.Err() != nil || got.Code != timer.OK {
+			t.Errorf("from %d: %+v, %v", from, got, r.Err())
 		}
 	}
 }

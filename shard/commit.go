@@ -77,7 +77,7 @@ func (g *group) compact() {
 func (g *group) behind() uint64 {
 	least := g.applied
 	if run := g.w.snapshot; run != nil && run.group == g {
-		least = min(least, run.mark.index)
+		least = min(least, run.mark.Index)
 	}
 	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		switch {

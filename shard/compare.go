@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"carillon/shard/feature"
+	"carillon/shard/record"
 )
 
 // Replicas of a group compare their states while they run (I7). Now and then the leader appends an
@@ -56,7 +59,7 @@ func (g *group) tickCompare() {
 		return
 	}
 	c.nextAt = g.w.now.Mono + compareEach
-	if (g.applied > max(c.last, foundingIndex) || g.anyUnsound()) && g.w.host.agreed() >= LevelCompare {
+	if (g.applied > max(c.last, foundingIndex) || g.anyUnsound()) && g.w.host.agreed() >= feature.LevelCompare {
 		c.wanted = true
 		g.w.touch(g)
 	}
@@ -287,9 +290,9 @@ func (g *group) hearState(from uint64, body []byte) {
 	if g.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
 		return
 	}
-	r := recordReader{rest: body[1:]}
-	replica, p := r.uvarint(), statePoint{index: r.uvarint(), version: r.byte(), sound: r.byte() == 1, hash: r.uint64(), at: g.w.now.Mono}
-	if r.end() != nil || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
+	r := record.Reader{Rest: body[1:]}
+	replica, p := r.Uvarint(), statePoint{index: r.Uvarint(), version: r.Byte(), sound: r.Byte() == 1, hash: r.Uint64(), at: g.w.now.Mono}
+	if r.End() != nil || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
 		return
 	}
 	g.compare.keep(g.members())

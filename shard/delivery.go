@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // delivery is what a shard's log says of how a topic's timers go from the change of that number on: to their receivers, or to who pulls.
@@ -18,19 +19,19 @@ type delivery struct {
 }
 
 // deliver has the log take over a delivery, unless timers are leased otherwise. What comes late from an older change does nothing.
-func (t *Table) deliver(c *change) timer.Result {
-	next := delivery{turn: c.turn, pull: c.flags&commandPull != 0}
-	now, known := t.deliveries[c.topic]
-	if t.closed(c.topic) {
+func (t *Table) deliver(c *encoding.Command) timer.Result {
+	next := delivery{turn: c.Turn, pull: c.Flags&encoding.CommandPull != 0}
+	now, known := t.deliveries[c.Topic]
+	if t.closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
 	if known && (next.turn < now.turn || next.turn == now.turn && next.pull != now.pull) {
 		return timer.Result{Code: timer.VersionMismatch}
 	}
-	if n := t.leasedOtherwise(c.topic, next.pull); n > 0 {
+	if n := t.leasedOtherwise(c.Topic, next.pull); n > 0 {
 		return timer.Result{Code: timer.InFlight, Removed: int(n)}
 	}
-	t.setDelivery(c.topic, next)
+	t.setDelivery(c.Topic, next)
 	return timer.Result{Code: timer.OK}
 }
 

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -12,16 +13,16 @@ type dryRun struct {
 	id        timer.ShardID
 	replica   uint64
 	tombstone uint64
-	base      entryID // what the newest snapshot, or the creation, covers
+	base      record.EntryID // what the newest snapshot, or the creation, covers
 	applied   uint64
 	log       []stretch // from base on, applied ones too; without gaps
-	hard      hardState
+	hard      record.HardState
 	alien     bool
 	fault     error // as a start would find; void if the replica is given up later on, or goes on from a snapshot of a peer
 	wrong     error // not what it must be; void if what was there is given up later on
 }
 
-func newDryRun(id timer.ShardID, snapshot *snapshotMark) *dryRun {
+func newDryRun(id timer.ShardID, snapshot *record.Mark) *dryRun {
 	t := &dryRun{id: id}
 	if snapshot != nil {
 		t.place(*snapshot)
@@ -29,14 +30,14 @@ func newDryRun(id timer.ShardID, snapshot *snapshotMark) *dryRun {
 	return t
 }
 
-func (t *dryRun) place(m snapshotMark) {
-	t.replica, t.base, t.applied, t.log = m.replica, entryID{m.index, m.term}, m.index, nil
+func (t *dryRun) place(m record.Mark) {
+	t.replica, t.base, t.applied, t.log = m.Replica, record.EntryID{Index: m.Index, Term: m.Term}, m.Index, nil
 }
 
 // last is the end of the log.
-func (t *dryRun) last() entryID {
+func (t *dryRun) last() record.EntryID {
 	if n := len(t.log); n > 0 {
-		return entryID{t.log[n-1].last, t.log[n-1].term}
+		return record.EntryID{Index: t.log[n-1].last, Term: t.log[n-1].term}
 	}
 	return t.base
 }
@@ -57,24 +58,24 @@ func (t *dryRun) record(r wal.Record) error {
 	}
 	switch r.Type {
 	case wal.RecordReplicaCreate:
-		m, err := decodeMark(r.Data)
+		m, err := record.DecodeMark(r.Data)
 		if err == nil && t.replica == 0 {
 			t.place(m)
 		}
 		return err
 	case wal.RecordReplicaTombstone:
-		id, err := decodeTombstone(r.Data)
+		id, err := record.DecodeTombstone(r.Data)
 		if err != nil {
 			return err
 		}
 		t.tombstone = max(t.tombstone, id)
-		t.hard, t.alien, t.fault, t.wrong = hardState{}, false, nil, nil
+		t.hard, t.alien, t.fault, t.wrong = record.HardState{}, false, nil, nil
 		if t.replica <= id {
-			t.replica, t.base, t.applied = 0, entryID{}, 0
+			t.replica, t.base, t.applied = 0, record.EntryID{}, 0
 		}
-		t.log, t.applied = nil, t.base.index
+		t.log, t.applied = nil, t.base.Index
 	case wal.RecordHardState:
-		hard, err := decodeHardState(r.Data)
+		hard, err := record.DecodeHardState(r.Data)
 		if err != nil {
 			return err
 		}
@@ -82,9 +83,9 @@ func (t *dryRun) record(r wal.Record) error {
 		if t.fault != nil {
 			return nil
 		}
-		t.applied = max(t.applied, min(hard.commit, t.last().index))
+		t.applied = max(t.applied, min(hard.Commit, t.last().Index))
 	case wal.RecordEntries:
-		ents, err := readEntries(r.Data)
+		ents, err := record.ReadEntries(r.Data)
 		if err != nil {
 			return err
 		}
@@ -92,8 +93,8 @@ func (t *dryRun) record(r wal.Record) error {
 			t.entry(&ents[i])
 		}
 	case wal.RecordSnapMark:
-		m, err := decodeMark(r.Data)
-		if err == nil && m.installed && m.replica == t.replica {
+		m, err := record.DecodeMark(r.Data)
+		if err == nil && m.Installed && m.Replica == t.replica {
 			t.mark(m)
 		}
 		return err
@@ -101,40 +102,40 @@ func (t *dryRun) record(r wal.Record) error {
 	return nil
 }
 
-func (t *dryRun) mark(m snapshotMark) {
+func (t *dryRun) mark(m record.Mark) {
 	switch {
-	case m.index > t.base.index:
-		t.fault = fmt.Errorf("it goes on from snapshot %d, which is missing or damaged", m.index)
-	case t.applied != t.base.index:
-		t.fault = fmt.Errorf("it would go on from snapshot %d after more was applied", m.index)
+	case m.Index > t.base.Index:
+		t.fault = fmt.Errorf("it goes on from snapshot %d, which is missing or damaged", m.Index)
+	case t.applied != t.base.Index:
+		t.fault = fmt.Errorf("it would go on from snapshot %d after more was applied", m.Index)
 	default:
 		t.log, t.alien, t.wrong, t.fault = nil, false, nil, nil
 	}
 }
 
-func (t *dryRun) entry(e *tailEntry) {
+func (t *dryRun) entry(e *record.Entry) {
 	last := t.last()
 	switch {
 	case t.fault != nil:
 	case t.replica == 0:
-		t.fault = fmt.Errorf("its log begins with entry %d, but nothing says what was before", e.index)
-	case e.index == t.base.index && e.term != t.base.term:
+		t.fault = fmt.Errorf("its log begins with entry %d, but nothing says what was before", e.Index)
+	case e.Index == t.base.Index && e.Term != t.base.Term:
 		t.alien, t.log = true, nil
-	case e.index <= t.base.index:
-		t.alien = t.alien && e.index != t.base.index
+	case e.Index <= t.base.Index:
+		t.alien = t.alien && e.Index != t.base.Index
 	case t.alien:
-	case e.index > last.index+1:
-		t.fault = fmt.Errorf("entry %d follows %d: entries between them are missing", e.index, last.index)
-	case e.index <= t.applied && t.term(e.index) != e.term:
-		t.fault = fmt.Errorf("entry %d of term %d would be applied in the place of one of term %d", e.index, t.term(e.index), e.term)
-	case e.index <= t.applied:
+	case e.Index > last.Index+1:
+		t.fault = fmt.Errorf("entry %d follows %d: entries between them are missing", e.Index, last.Index)
+	case e.Index <= t.applied && t.term(e.Index) != e.Term:
+		t.fault = fmt.Errorf("entry %d of term %d would be applied in the place of one of term %d", e.Index, t.term(e.Index), e.Term)
+	case e.Index <= t.applied:
 	default:
-		t.log = below(t.log, e.index)
-		if before := t.last().term; before > e.term {
-			t.fault = fmt.Errorf("entry %d of term %d follows one of term %d", e.index, e.term, before)
+		t.log = below(t.log, e.Index)
+		if before := t.last().Term; before > e.Term {
+			t.fault = fmt.Errorf("entry %d of term %d follows one of term %d", e.Index, e.Term, before)
 			return
 		}
-		t.log = push(t.log, stretch{first: e.index, last: e.index, term: e.term})
+		t.log = push(t.log, stretch{first: e.Index, last: e.Index, term: e.Term})
 	}
 }
 
@@ -143,30 +144,30 @@ func (t *dryRun) check(must *expected) {
 	if t.fault != nil || t.wrong != nil {
 		return
 	}
-	hard, due := t.hard.orAfter(t.base), must.hard.orAfter(t.base)
+	hard, due := t.hard.OrAfter(t.base), must.hard.OrAfter(t.base)
 	last := t.last()
 	switch {
 	case t.replica != must.replica || t.replica == 0 && t.tombstone != must.tombstone:
 		t.wrong = fmt.Errorf("replica %x (up to %x are gone) would be %x (%x)", must.replica, must.tombstone, t.replica, t.tombstone)
 	case must.replica == 0:
-	case hard.term != due.term || hard.vote != due.vote:
-		t.wrong = fmt.Errorf("its vote for %x in term %d would be one for %x in term %d", due.vote, due.term, hard.vote, hard.term)
-	case t.alien || last != must.last && (last.index > t.base.index || must.last.index > t.base.index):
-		t.wrong = fmt.Errorf("its log would end with entry %d of term %d, not %d of term %d", last.index, last.term, must.last.index, must.last.term)
+	case hard.Term != due.Term || hard.Vote != due.Vote:
+		t.wrong = fmt.Errorf("its vote for %x in term %d would be one for %x in term %d", due.Vote, due.Term, hard.Vote, hard.Term)
+	case t.alien || last != must.last && (last.Index > t.base.Index || must.last.Index > t.base.Index):
+		t.wrong = fmt.Errorf("its log would end with entry %d of term %d, not %d of term %d", last.Index, last.Term, must.last.Index, must.last.Term)
 	}
 	for _, s := range must.sure {
 		t.compare(s.first, s.last, s.term)
 	}
 	for _, h := range must.holes {
 		for _, e := range h.entries {
-			t.compare(e.index, e.index, e.term)
+			t.compare(e.Index, e.Index, e.Term)
 		}
 	}
 }
 
 // compare looks whether entries, those behind the base, are of a term. Term 0 is that of a hole in front of this one, which was looked at.
 func (t *dryRun) compare(first, last, term uint64) {
-	for i := max(first, t.base.index+1); i <= last && t.wrong == nil && term != 0 && t.replica != 0; i++ {
+	for i := max(first, t.base.Index+1); i <= last && t.wrong == nil && term != 0 && t.replica != 0; i++ {
 		if have := t.term(i); have != term {
 			t.wrong = fmt.Errorf("entry %d would be of term %d, not %d", i, have, term)
 		}

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/wire"
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/timer/testkit"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -125,7 +127,7 @@ func FuzzStateWord(f *testing.F) {
 // FuzzHistoryBody: what a node reads from its own files is read or refused.
 func FuzzHistoryBody(f *testing.F) {
 	ended := &timer.Timer{Topic: 3, ID: "b", Spec: *testkit.FullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
-	f.Add(appendTimer([]byte{historyVersion, historyByAttempt}, ended))
+	f.Add(encoding.AppendTimer([]byte{historyVersion, historyByAttempt}, ended))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = DecodeHistoryEnd(b)
@@ -135,14 +137,14 @@ func FuzzHistoryBody(f *testing.F) {
 
 // FuzzSentOps: what comes as an operation of another node can be applied, but for those that are the leader's to judge.
 func FuzzSentOps(f *testing.F) {
-	f.Add(AppendOps(nil, []timer.Op{
+	f.Add(wire.AppendOps(nil, []timer.Op{
 		{Shard: 3, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: testkit.FullSpec()}},
 		{Shard: 3, Brief: true, Command: &timer.Command{Kind: timer.Cancel, Topic: 3, ID: "a", IfMatch: 2}},
 		{Shard: 4, Command: &timer.Command{Kind: timer.Modify, Topic: 3, ID: "b", IfMatch: 2, Patch: &timer.Patch{Spec: *testkit.FullSpec(), Due: true, Labels: true}}},
 		{Shard: 4, Command: &timer.Command{Kind: timer.AckLease, Topic: 3, Claim: &timer.LeaseUpdate{Handle: 7, Seq: 9, Fence: 11}}},
 	}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ops, err := DecodeOps(b)
+		ops, err := wire.DecodeOps(b)
 		if err != nil {
 			return
 		}

@@ -3,6 +3,7 @@ package shard
 import (
 	"testing"
 
+	"carillon/shard/record"
 	"carillon/wal"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -14,20 +15,20 @@ func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	const old, term, index = 14, 16, 331
 	r := newHostHarness(t, nil)
 	g := r.host.groups[1]
-	m := snapshotMark{replica: g.replica, index: index, term: term, epoch: 1, installed: true, conf: &pb.ConfState{Voters: []uint64{g.replica}}}
+	m := record.Mark{Replica: g.replica, Index: index, Term: term, Epoch: 1, Installed: true, Conf: &pb.ConfState{Voters: []uint64{g.replica}}}
 	entries := func(first, last, term uint64) wal.Record {
 		var list []*pb.Entry
 		for i := first; i <= last; i++ {
 			list = append(list, &pb.Entry{Index: &i, Term: &term, Type: pb.EntryNormal.Enum()})
 		}
-		return wal.Record{Type: wal.RecordEntries, Shard: 1, Data: appendEntries(nil, list)}
+		return wal.Record{Type: wal.RecordEntries, Shard: 1, Data: record.AppendEntries(nil, list)}
 	}
 	hard := func(term, vote, commit uint64) wal.Record {
-		return wal.Record{Type: wal.RecordHardState, Shard: 1, Data: appendHardState(nil, hardState{term, vote, commit})}
+		return wal.Record{Type: wal.RecordHardState, Shard: 1, Data: record.AppendHardState(nil, record.HardState{Term: term, Vote: vote, Commit: commit})}
 	}
 	void := []wal.Record{entries(index+7, index+9, old), hard(term-1, 8, index-10)}
 	after := []wal.Record{hard(term, 0, index), entries(index+1, index+3, term)}
-	installed := wal.Record{Type: wal.RecordSnapMark, Shard: 1, Data: appendMark(nil, m)}
+	installed := wal.Record{Type: wal.RecordSnapMark, Shard: 1, Data: record.AppendMark(nil, m)}
 	for name, tt := range map[string]struct {
 		records []wal.Record
 		whole   bool
@@ -49,7 +50,7 @@ func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 			if (start.fault == nil) != tt.whole || (tried.fault == nil) != tt.whole {
 				t.Fatalf("a start finds %v, the trial %v", start.fault, tried.fault)
 			}
-			if tt.whole && (len(start.log)-start.next != 3 || start.hard != hardState{term, 0, index} || tried.last() != entryID{index + 3, term}) {
+			if tt.whole && (len(start.log)-start.next != 3 || start.hard != record.HardState{Term: term, Vote: 0, Commit: index} || tried.last() != record.EntryID{Index: index + 3, Term: term}) {
 				t.Errorf("%d entries, %+v; the trial ends at %v", len(start.log)-start.next, start.hard, tried.last())
 			}
 		})

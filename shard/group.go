@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -53,10 +54,10 @@ type group struct {
 
 	leftovers leftovers
 
-	hard      hardState     // as raft last gave it
-	end       entryID       // the last entry that was handed to the log
-	creation  *snapshotMark // how the replica began; nil: it was read from a snapshot
-	hardDirty bool          // not in the log yet: it goes along with the next frame
+	hard      record.HardState // as raft last gave it
+	end       record.EntryID   // the last entry that was handed to the log
+	creation  *record.Mark     // how the replica began; nil: it was read from a snapshot
+	hardDirty bool             // not in the log yet: it goes along with the next frame
 
 	row       Assignment // where its replicas should be, as this node knows it
 	epoch     uint32     // of the last row that its membership followed
@@ -261,8 +262,8 @@ func (g *group) append(m *pb.Message) {
 	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learnt again.
-		a.sync = a.sync || m.GetTerm() != g.hard.term || m.GetVote() != g.hard.vote
-		g.hard = hardState{m.GetTerm(), m.GetVote(), m.GetCommit()}
+		a.sync = a.sync || m.GetTerm() != g.hard.Term || m.GetVote() != g.hard.Vote
+		g.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
 		g.hardDirty = true
 	}
 	a.sync = a.sync || len(m.Entries) > 0

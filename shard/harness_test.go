@@ -14,7 +14,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/clocks"
+	"carillon/shard/feature"
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/vfs/memfs"
 	"carillon/wal"
 )
@@ -49,16 +51,16 @@ func (t fakeTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 // fakeMachine is a meta state machine that keeps all it was given.
 type fakeMachine struct{ lines []string }
 
-func (m *fakeMachine) Check(cmd []byte) (Level, error) {
+func (m *fakeMachine) Check(cmd []byte) (feature.Level, error) {
 	if string(cmd) == "bad" {
-		return 0, ErrFormat
+		return 0, encoding.ErrFormat
 	}
-	return LevelFirst, nil
+	return feature.LevelFirst, nil
 }
 
 func (m *fakeMachine) Apply(nowMs int64, cmd []byte) (any, error) {
 	if string(cmd) == "of a later release" {
-		return nil, ErrNewer
+		return nil, feature.ErrNewer
 	}
 	m.lines = append(m.lines, fmt.Sprintf("%d %s", nowMs, cmd))
 	return len(m.lines), nil

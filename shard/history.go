@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // History is told what became of timers, on every live replica and in the order in which entries are applied; a restart tells
@@ -26,7 +27,7 @@ type HistoryEvent struct {
 	Body  []byte // see DecodeHistoryEnd and DecodeHistoryAttempt
 }
 
-// historyVersion leads the body of an event (docs/formats/history.md). It must change when appendTimer's layout does.
+// historyVersion leads the body of an event (docs/formats/history.md). It must change when AppendTimer's layout does.
 const historyVersion = 1
 
 // Flags of an end.
@@ -103,11 +104,11 @@ func (t *Table) tellEnd(h timer.Handle, s *slot) {
 	c.sealed()
 }
 
-// appendTimerAt writes a timer that has ended as appendTimer writes its copy, without making one. Its successor was taken from it before.
+// appendTimerAt writes a timer that has ended as AppendTimer writes its copy, without making one. Its successor was taken from it before.
 func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.topic].id))
 	dst = binary.AppendUvarint(dst, uint64(len(v.id)))
-	dst, at := openBlock(append(dst, v.id...))
+	dst, at := encoding.OpenBlock(append(dst, v.id...))
 	dst = binary.AppendVarint(dst, r.dueMs)
 	var callback []byte
 	if v.target != 0 {
@@ -115,13 +116,13 @@ func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []b
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(callback)))
 	dst = append(append(dst, callback...), v.rest...)
-	closeBlock(dst, at)
+	encoding.CloseBlock(dst, at)
 	dst = binary.AppendUvarint(dst, s.seq())
 	dst = binary.LittleEndian.AppendUint32(dst, v.tag)
 	dst = binary.AppendUvarint(dst, uint64(v.version))
 	var flags byte
 	if s.cancelled() {
-		flags |= timerCancelRequested
+		flags |= encoding.TimerCancelRequested
 	}
 	dst = append(dst, byte(s.state()), byte(s.reason()), flags)
 	for _, ms := range [...]int64{0, v.createdMs, v.updatedMs, r.nextEnd, r.firedMs, r.lateness, int64(s.attempts())} {
@@ -164,19 +165,19 @@ func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	flags := r.byte()
+	flags := r.Byte()
 	if flags&^(historyByAttempt|historyContent) != 0 {
-		r.fail("unknown flags of an end")
+		r.Fail("unknown flags of an end")
 	}
 	e := &timer.HistoryEntry{ByAttempt: flags&historyByAttempt != 0}
 	if flags&historyContent != 0 {
-		e.Content = r.u64()
+		e.Content = r.U64()
 	}
-	e.Timer = r.timer()
-	if r.fault == "" && !e.Timer.State.Over() {
-		r.fail("timer has not ended")
+	e.Timer = r.Timer()
+	if r.Fault == "" && !e.Timer.State.Over() {
+		r.Fail("timer has not ended")
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return nil, err
 	}
 	if t := e.Timer; e.ByAttempt {
@@ -191,17 +192,17 @@ func DecodeHistoryAttempt(body []byte) (timer.HistoryAttempt, error) {
 	if err != nil {
 		return timer.HistoryAttempt{}, err
 	}
-	a := timer.HistoryAttempt{Attempt: int(r.number(maxAttempt, "attempt")), StartedMs: r.varint()}
-	a.EndedMs = a.StartedMs + r.varint()
-	a.Status = int(r.number(1<<16-1, "status"))
-	a.Err = string(r.block(maxErr, "error text"))
-	return a, r.close()
+	a := timer.HistoryAttempt{Attempt: int(r.Number(encoding.MaxAttempt, "attempt")), StartedMs: r.Varint()}
+	a.EndedMs = a.StartedMs + r.Varint()
+	a.Status = int(r.Number(1<<16-1, "status"))
+	a.Err = string(r.Block(encoding.MaxErr, "error text"))
+	return a, r.Close()
 }
 
-func openHistory(body []byte) (reader, error) {
-	r := reader{b: body}
-	if v := r.byte(); v != historyVersion {
-		r.fail(fmt.Sprintf("version %d of an event", v))
+func openHistory(body []byte) (encoding.Reader, error) {
+	r := encoding.Reader{Rest: body}
+	if v := r.Byte(); v != historyVersion {
+		r.Fail(fmt.Sprintf("version %d of an event", v))
 	}
-	return r, r.err()
+	return r, r.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/timer/testkit"
 )
 
@@ -55,7 +56,7 @@ func (g *modelHarness) checkTold() {
 			g.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)
 		}
 		// The short way of writing a timer is the long one's.
-		if long := appendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
+		if long := encoding.AppendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
 			g.t.Fatalf("body %x, as a copy it is %x", e.Body[10:], long)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
+	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 	"carillon/vfs"
@@ -41,16 +42,16 @@ type Config struct {
 	Clock      Clock // default: the machine's
 	Topics     Topics
 	Dispatcher Dispatcher
-	Peers      Peers     // default: nobody
-	Placement  Placement // default: rows never change
-	Shares     Shares    // default: everything is this node's
-	Disks      Disks     // default: this node's alone
-	Machine    Machine   // of the meta group
-	Level      Level     // the highest that this node understands, or is to; default LevelOfBuild
+	Peers      Peers         // default: nobody
+	Placement  Placement     // default: rows never change
+	Shares     Shares        // default: everything is this node's
+	Disks      Disks         // default: this node's alone
+	Machine    Machine       // of the meta group
+	Level      feature.Level // the highest that this node understands, or is to; default LevelOfBuild
 	// Applied is told of each entry that a group has applied, and the hash of its state then. It
 	// is called on workers. nil: nobody watches.
 	Applied  func(id timer.ShardID, index, hash uint64)
-	Agreed   func() Level // the level that may be proposed, as this node knows it; it may be called on any goroutine; default Level
+	Agreed   func() feature.Level // the level that may be proposed, as this node knows it; it may be called on any goroutine; default Level
 	Observer Observer
 	History  History // default: none is kept
 	Watcher  Watcher // default: nobody looks on; without a History there is little to see

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/vfs"
 )
@@ -35,7 +36,7 @@ func (t benchTopics) Topic(timer.TopicID) (*timer.Topic, bool) { return t.topic,
 
 type benchMachine struct{}
 
-func (benchMachine) Check([]byte) (Level, error)         { return LevelFirst, nil }
+func (benchMachine) Check([]byte) (feature.Level, error) { return feature.LevelFirst, nil }
 func (benchMachine) Apply(int64, []byte) (any, error)    { return nil, nil }
 func (benchMachine) Hash() uint64                        { return 1 }
 func (benchMachine) Scrub(int) (bool, bool)              { return true, true }

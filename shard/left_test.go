@@ -10,7 +10,7 @@ import (
 )
 
 // carriedOverHarness leads shard 1 of three nodes. Consumers have two timers of topic 1, which may be had by two at once, for 30 s.
-func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *partial, got []PulledTimer) {
+func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *partial, got []timer.PulledTimer) {
 	t.Helper()
 	part = &partial{atOnce: 2}
 	r, c = withFakePeers(t, false, func(cfg *Config) { cfg.Shares = part })

@@ -3,6 +3,7 @@ package shard
 import (
 	"time"
 
+	"carillon/shard/record"
 	"carillon/vfs"
 	"carillon/wal"
 )
@@ -34,8 +35,8 @@ func (g *group) deleteLeftovers() {
 			if err != nil {
 				return gone && !vfs.IsReadFailure(err) // nobody needs it, whatever it was
 			}
-			m, err := decodeMark(conf)
-			return err == nil && m.replica <= upTo || err != nil && gone
+			m, err := record.DecodeMark(conf)
+			return err == nil && m.Replica <= upTo || err != nil && gone
 		})
 		w.box.post(&cleanedUp{group: g, err: err})
 	})

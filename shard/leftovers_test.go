@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/vfs/memfs"
 	"carillon/wal"
 )
@@ -104,7 +105,7 @@ func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 		if g.replica != ReplicaID(7, 3) || len(r.snapshotFiles(1)) == 0 {
 			r.t.Fatalf("replica %x", g.replica)
 		}
-		own := wal.SnapshotMeta{Shard: 1, Index: 1 << 30, Term: 9, Conf: appendMark(nil, snapshotMark{replica: g.replica, index: 1 << 30, term: 9, conf: &pb.ConfState{}})}
+		own := wal.SnapshotMeta{Shard: 1, Index: 1 << 30, Term: 9, Conf: record.AppendMark(nil, record.Mark{Replica: g.replica, Index: 1 << 30, Term: 9, Conf: &pb.ConfState{}})}
 		w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), own)
 		if err == nil {
 			err = w.Commit()

@@ -7,15 +7,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/shard/feature"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // inReleases runs a test of three nodes of these levels, which have agreed on what agreed says.
-func inReleases(t *testing.T, levels []Level, agreed *Level, run func(c *hostCluster)) {
+func inReleases(t *testing.T, levels []feature.Level, agreed *feature.Level, run func(c *hostCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newHostClusterOf(t, len(levels), []int{0, 1, 2}, func(i int, cfg *Config) {
-			cfg.Level, cfg.Agreed = levels[i], func() Level { return *agreed }
+			cfg.Level, cfg.Agreed = levels[i], func() feature.Level { return *agreed }
 		})
 		defer c.end()
 		run(c)
@@ -31,7 +33,7 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	levels, agreed := []Level{LevelCompare, LevelFirst, LevelCompare}, LevelFirst
+	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelFirst, feature.LevelCompare}, feature.LevelFirst
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.pass(time.Minute)
@@ -42,9 +44,9 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 			}
 		}
 		c.crash(1)
-		levels[1] = LevelCompare // the release of the others
+		levels[1] = feature.LevelCompare // the release of the others
 		c.open(1)
-		agreed = LevelCompare
+		agreed = feature.LevelCompare
 		c.pass(time.Minute)
 		c.alive()
 		for i := range c.hosts {
@@ -58,7 +60,7 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 
 // TestSnapshotForARelease: what a node of a release before is sent has the hash that it knows.
 func TestSnapshotForARelease(t *testing.T) {
-	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelFirst
+	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelFirst
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.away[2] = true
@@ -76,13 +78,13 @@ func TestSnapshotForARelease(t *testing.T) {
 // and says what to do. Its process goes on with all else, also after a restart. The release that
 // knows the entry goes on from there. It was a panic, at each start again.
 func TestEntryOfANewerRelease(t *testing.T) {
-	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelCompare // it has not heard of it yet
+	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelCompare // it has not heard of it yet
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
 		for range 2 {
 			r := c.hosts[2]
-			if err := c.stopped(2); !errors.Is(err, ErrNewer) || !strings.Contains(r.log.String(), "start the release that wrote it") {
+			if err := c.stopped(2); !errors.Is(err, feature.ErrNewer) || !strings.Contains(r.log.String(), "start the release that wrote it") {
 				t.Fatalf("it says %v\n%s", err, r.log.String())
 			}
 			if err := r.host.failed(); err != nil {
@@ -100,7 +102,7 @@ func TestEntryOfANewerRelease(t *testing.T) {
 			c.pass(5 * time.Second)
 		}
 		c.crash(2)
-		levels[2] = LevelCompare
+		levels[2] = feature.LevelCompare
 		c.open(2)
 		c.concludes(20 * time.Second)
 		c.alive()
@@ -113,12 +115,12 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.elects(Meta)
 	r.pass(time.Second)
-	if o := r.metaOp("bad"); !o.ended() || !errors.Is(o.err, ErrFormat) || len(r.machine.lines) != 0 {
+	if o := r.metaOp("bad"); !o.ended() || !errors.Is(o.err, encoding.ErrFormat) || len(r.machine.lines) != 0 {
 		t.Errorf("what must not be proposed: ended %v, %v", o.ended(), o.err)
 	}
 	o := r.metaOp("of a later release") // a leader of that release has proposed it
 	g := r.host.groups[Meta]
-	if !errors.Is(g.stopped, ErrNewer) || g.raft != nil {
+	if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil {
 		t.Fatalf("it goes on: %v", g.stopped)
 	}
 	if !o.ended() || !errors.Is(o.err, timer.ErrUnknown) {
@@ -135,7 +137,7 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 		t.Fatalf("it does not start again: %v", err)
 	}
 	r.pass(5 * time.Second)
-	if g := r.host.groups[Meta]; !errors.Is(g.stopped, ErrNewer) {
+	if g := r.host.groups[Meta]; !errors.Is(g.stopped, feature.ErrNewer) {
 		t.Errorf("after a restart: %v", g.stopped)
 	}
 }
@@ -143,12 +145,12 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 // TestStoppedReplicaIsReplaced: a replica that is stopped can be given up, and another can come in
 // its place.
 func TestStoppedReplicaIsReplaced(t *testing.T) {
-	levels, agreed := []Level{LevelCompare, LevelCompare, LevelFirst}, LevelCompare
+	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelCompare
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
-		levels[2] = LevelCompare
-		c.hosts[2].host.cfg.Level = LevelCompare
+		levels[2] = feature.LevelCompare
+		c.hosts[2].host.cfg.Level = feature.LevelCompare
 		c.row.Epoch, c.row.Settled = 2, false
 		c.row.Members = []Member{c.row.Members[0], c.row.Members[1]}
 		c.tell()
@@ -175,14 +177,14 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 		change := r.change
 		r.change = func(cfg *Config) {
 			change(cfg)
-			cfg.Level = LevelFirst
+			cfg.Level = feature.LevelFirst
 		}
 		r.kill()
 		if err := r.open(); err != nil {
 			t.Fatalf("it does not start: %v", err)
 		}
 		g := r.host.groups[1]
-		if !errors.Is(g.stopped, ErrNewer) || g.raft != nil || g.store.last() < g.applied || !r.host.groups[Meta].serving {
+		if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil || g.store.last() < g.applied || !r.host.groups[Meta].serving {
 			t.Fatalf("stopped: %v", g.stopped)
 		}
 		r.pass(time.Minute)
@@ -197,14 +199,14 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 // TestCommandsOfALevel: a field of a level that is not agreed on yet is left out by who proposes, and
 // the add is made without it. What has none of them is an entry that the first build reads.
 func TestCommandsOfALevel(t *testing.T) {
-	agreed := LevelCompare
-	r := newHostHarness(t, func(c *Config) { c.Agreed = func() Level { return agreed } })
+	agreed := feature.LevelCompare
+	r := newHostHarness(t, func(c *Config) { c.Agreed = func() feature.Level { return agreed } })
 	traced := func(s *timer.Spec) { s.Trace = someTrace() }
 	r.add("before", time.Hour, traced)
 	if got := r.timer("before"); got.Trace != nil {
 		t.Errorf("at level %d a timer has the trace %+v", agreed, got.Trace)
 	}
-	agreed = LevelConventions
+	agreed = feature.LevelConventions
 	r.add("after", time.Hour, traced)
 	r.add("without", time.Hour)
 	if got := r.timer("after"); got.Trace == nil || *got.Trace != *someTrace() {
@@ -220,18 +222,18 @@ func TestCommandsOfALevel(t *testing.T) {
 	}
 	for _, c := range []struct {
 		command timer.Command
-		want    Level
+		want    feature.Level
 	}{
-		{timer.Command{Kind: timer.Add, Absolute: true, Spec: &timer.Spec{}}, LevelFirst},
-		{timer.Command{Kind: timer.Add, Absolute: true, Once: true, Spec: &timer.Spec{}}, LevelConventions},
-		{timer.Command{Kind: timer.Put, Spec: &timer.Spec{Trace: someTrace()}}, LevelConventions},
+		{timer.Command{Kind: timer.Add, Absolute: true, Spec: &timer.Spec{}}, feature.LevelFirst},
+		{timer.Command{Kind: timer.Add, Absolute: true, Once: true, Spec: &timer.Spec{}}, feature.LevelConventions},
+		{timer.Command{Kind: timer.Put, Spec: &timer.Spec{Trace: someTrace()}}, feature.LevelConventions},
 	} {
-		for _, at := range []Level{LevelFirst, LevelCompare, LevelConventions} {
+		for _, at := range []feature.Level{feature.LevelFirst, feature.LevelCompare, feature.LevelConventions} {
 			var b Batch
 			b.Reset(1, 1, 1)
 			before := c.command
 			b.Command(AtLevel(&c.command, at))
-			if got := Level(b.Bytes()[0]); got != min(at, c.want) && got != LevelFirst || at >= c.want && got != c.want {
+			if got := feature.Level(b.Bytes()[0]); got != min(at, c.want) && got != feature.LevelFirst || at >= c.want && got != c.want {
 				t.Errorf("%+v at level %d is an entry of level %d", c.command, at, got)
 			}
 			if before != c.command {

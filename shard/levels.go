@@ -3,44 +3,45 @@ package shard
 import (
 	"fmt"
 
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
 // level sets the defaults of what has to do with levels.
 func (c *Config) level() error {
 	if c.Level == 0 {
-		c.Level = LevelOfBuild
+		c.Level = feature.LevelOfBuild
 	}
-	if c.Level < LevelFirst || c.Level > LevelOfBuild {
-		return fmt.Errorf("shard: feature level %d is out of %d–%d", c.Level, LevelFirst, LevelOfBuild)
+	if c.Level < feature.LevelFirst || c.Level > feature.LevelOfBuild {
+		return fmt.Errorf("shard: feature level %d is out of %d–%d", c.Level, feature.LevelFirst, feature.LevelOfBuild)
 	}
 	if level := c.Level; c.Agreed == nil {
-		c.Agreed = func() Level { return level }
+		c.Agreed = func() feature.Level { return level }
 	}
 	return nil
 }
 
 // mayRead says why a host that understands levels up to its own cannot read an entry; nil: it can.
 func (h *Host) mayRead(data []byte) error {
-	if level := entryLevel(data); level > h.cfg.Level {
-		return fmt.Errorf("%w: it needs feature level %d, this node's release has %d; start the newer release again", ErrNewer, level, h.cfg.Level)
+	if level := feature.EntryLevel(data); level > h.cfg.Level {
+		return fmt.Errorf("%w: it needs feature level %d, this node's release has %d; start the newer release again", feature.ErrNewer, level, h.cfg.Level)
 	}
 	return nil
 }
 
 // agreed is the level that may be proposed.
-func (h *Host) agreed() Level { return min(h.cfg.Level, h.cfg.Agreed()) }
+func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) }
 
 // commandLevel is the level of a client's change.
-func commandLevel(c *timer.Command) Level {
+func commandLevel(c *timer.Command) feature.Level {
 	if c.Once || c.Spec != nil && c.Spec.Trace != nil {
-		return LevelConventions
+		return feature.LevelConventions
 	}
-	return LevelFirst
+	return feature.LevelFirst
 }
 
 // AtLevel is a command without the fields of later levels, all of which it can do without.
-func AtLevel(c *timer.Command, level Level) *timer.Command {
+func AtLevel(c *timer.Command, level feature.Level) *timer.Command {
 	if level >= commandLevel(c) {
 		return c
 	}

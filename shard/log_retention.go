@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -52,21 +53,21 @@ func (f *logRetention) reached(gen, index uint64) {
 }
 
 // saved takes note of a new snapshot.
-func (f *logRetention) saved(m *snapshotMark) {
+func (f *logRetention) saved(m *record.Mark) {
 	f.older, f.logBytes = f.newest, 0
 	f.note(m)
 	f.trim()
 }
 
 // restored takes note of a snapshot that came from a peer: nothing before it counts.
-func (f *logRetention) restored(m *snapshotMark) {
+func (f *logRetention) restored(m *record.Mark) {
 	f.logBytes, f.gens = 0, nil
 	f.note(m)
 	f.older = f.newest
 }
 
-func (f *logRetention) note(m *snapshotMark) {
-	f.newest, f.newestTerm, f.newestConf, f.newestEpoch = m.index, m.term, m.conf, m.epoch
+func (f *logRetention) note(m *record.Mark) {
+	f.newest, f.newestTerm, f.newestConf, f.newestEpoch = m.Index, m.Term, m.Conf, m.Epoch
 }
 
 // settle gives up the older snapshot: the group is idle and must not pin old generations.
@@ -119,7 +120,7 @@ const maxPinned = 7
 // snapshotRun is a snapshot being written: the worker saves the table in slices between its turns, a goroutine writes the file.
 type snapshotRun struct {
 	group  *group
-	mark   snapshotMark
+	mark   record.Mark
 	meta   wal.SnapshotMeta
 	state  Saving
 	chunks chan []byte
@@ -239,8 +240,8 @@ func (w *worker) beginSnapshot(g *group) {
 	}
 	g.wantSnapshot = false
 	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
-	run.mark = snapshotMark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}
-	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: appendMark(nil, run.mark)}
+	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}
+	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
 	if g.table != nil {
 		run.state = g.table.beginSnapshot(hashVersionOf(w.host.agreed()))
 	} else {
@@ -328,16 +329,16 @@ func (h *Host) removeSnapshots(id timer.ShardID, newest, before uint64) {
 func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.snapshot = nil
 	g := s.run.group
-	if g.replica != s.run.mark.replica {
+	if g.replica != s.run.mark.Replica {
 		g.leftovers.some = true
 		return // the replica was removed
 	}
 	suspect := g.files.suspect
 	switch newest := g.files.newest; {
 	case suspect != 0: // what is there is of a state that was wrong: this is in its place
-	case newest > s.run.mark.index:
+	case newest > s.run.mark.Index:
 		return // a newer snapshot came from a peer
-	case newest == s.run.mark.index && g.files.newestConf != nil:
+	case newest == s.run.mark.Index && g.files.newestConf != nil:
 		return // it is there already; else it could not be read, and this is in its place
 	}
 	if s.err != nil {
@@ -347,7 +348,7 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	}
 	w.host.cfg.Observer.Snapshot(w.now.Mono - s.run.begun)
 	g.files.saved(&s.run.mark)
-	if suspect != 0 && s.run.mark.index >= suspect {
+	if suspect != 0 && s.run.mark.Index >= suspect {
 		g.files.suspect = 0
 		g.files.settle()
 	}
@@ -357,7 +358,7 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 
 // empty reports that nothing but the record of its beginning, or of its end, is in the log. One that has entries and has applied none holds the log
 // until it can: its creation must stay in front of them.
-func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end.index) <= foundingIndex }
+func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end.Index) <= foundingIndex }
 
 // rewriteMarker writes the creation of a replica that is still empty, or the tombstone of one that is gone, to the log again, so that the old
 // generation that holds it may go.
@@ -368,7 +369,7 @@ func (w *worker) rewriteMarker(g *group) {
 		return
 	}
 	g.hardDirty = true
-	w.append(appended{group: g, create: &snapshotMark{replica: g.replica, index: g.applied, term: g.appliedTerm, conf: g.store.conf, epoch: g.epoch}, sync: true})
+	w.append(appended{group: g, create: &record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}, sync: true})
 }
 
 // mark writes the newest snapshot and the hard state to the log, so that older generations with theirs may go.

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"time"
 
+	"carillon/shard/record"
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/wal"
 )
 
@@ -22,9 +24,9 @@ type replicaState struct {
 	group     timer.ShardID
 	replica   uint64 // 0: none
 	tombstone uint64 // ids up to this one are used up
-	hard      hardState
-	last      entryID       // where its log ends
-	creation  *snapshotMark // how the replica began, as long as it has no snapshot; else nil
+	hard      record.HardState
+	last      record.EntryID // where its log ends
+	creation  *record.Mark   // how the replica began, as long as it has no snapshot; else nil
 }
 
 const manifestVersion = 1
@@ -47,47 +49,47 @@ func appendManifest(b []byte, c *manifest) []byte {
 		b = binary.AppendUvarint(b, v)
 	}
 	for _, t := range c.replicas {
-		for _, v := range []uint64{uint64(t.group), t.replica, t.tombstone, t.hard.term, t.hard.vote, t.hard.commit, t.last.index, t.last.term} {
+		for _, v := range []uint64{uint64(t.group), t.replica, t.tombstone, t.hard.Term, t.hard.Vote, t.hard.Commit, t.last.Index, t.last.Term} {
 			b = binary.AppendUvarint(b, v)
 		}
 		birth := ""
 		if t.creation != nil {
-			birth = string(appendMark(nil, *t.creation))
+			birth = string(record.AppendMark(nil, *t.creation))
 		}
-		b = appendBlock(b, birth)
+		b = encoding.AppendBlock(b, birth)
 	}
 	return b
 }
 
 func decodeManifest(b []byte) (*manifest, error) {
 	if len(b) == 0 || b[0] != manifestVersion {
-		return nil, errRecord
+		return nil, record.ErrMalformed
 	}
-	r := &recordReader{rest: b[1:]}
-	c := &manifest{worker: r.uvarint(), workers: r.uvarint()}
-	n := r.uvarint()
-	if c.worker >= c.workers || n > uint64(len(r.rest))/9 { // a group takes nine bytes at least
-		return nil, errRecord
+	r := &record.Reader{Rest: b[1:]}
+	c := &manifest{worker: r.Uvarint(), workers: r.Uvarint()}
+	n := r.Uvarint()
+	if c.worker >= c.workers || n > uint64(len(r.Rest))/9 { // a group takes nine bytes at least
+		return nil, record.ErrMalformed
 	}
 	c.replicas = make([]replicaState, n)
 	for i := range c.replicas {
 		t := &c.replicas[i]
-		id := r.uvarint()
+		id := r.Uvarint()
 		if id > 65535 || !c.covers(timer.ShardID(id)) {
-			return nil, errRecord
+			return nil, record.ErrMalformed
 		}
-		t.group, t.replica, t.tombstone = timer.ShardID(id), r.uvarint(), r.uvarint()
-		t.hard = hardState{r.uvarint(), r.uvarint(), r.uvarint()}
-		t.last = entryID{r.uvarint(), r.uvarint()}
-		if birth := r.bytes(); len(birth) > 0 {
-			m, err := decodeMark(birth)
+		t.group, t.replica, t.tombstone = timer.ShardID(id), r.Uvarint(), r.Uvarint()
+		t.hard = record.HardState{Term: r.Uvarint(), Vote: r.Uvarint(), Commit: r.Uvarint()}
+		t.last = record.EntryID{Index: r.Uvarint(), Term: r.Uvarint()}
+		if birth := r.Bytes(); len(birth) > 0 {
+			m, err := record.DecodeMark(birth)
 			if err != nil {
 				return nil, err
 			}
 			t.creation = &m
 		}
 	}
-	return c, r.end()
+	return c, r.End()
 }
 
 // taken is when and where a manifest was taken.

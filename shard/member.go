@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"carillon/shard/record"
+
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
@@ -309,7 +311,7 @@ func (g *group) changeMembers(e *pb.Entry) error {
 	if len(v2.Context) > 0 {
 		epoch, n := binary.Uvarint(v2.Context)
 		if n <= 0 {
-			return errRecord
+			return record.ErrMalformed
 		}
 		if uint32(epoch) < g.epoch {
 			return nil // refused, by every replica alike

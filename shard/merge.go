@@ -1,16 +1,19 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
 
 // merge lets an add meet the scheduled timer of its id, by a rule that is not Reject.
-func (t *Table) merge(c *change, f *specSummary, h timer.Handle) timer.Result {
-	if c.merge == timer.MergeKeep {
+func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
+	if c.Merge == timer.MergeKeep {
 		return timer.Result{Code: timer.Merged, Handle: h}
 	}
 	s := t.slab.at(h)
 	v := t.view(s.ref)
 	v.firstMs = t.firstAdd(&v)
-	due := debounced(c.merge, c.spec.dueMs, v.firstMs, c.maxWait)
+	due := timer.Debounced(c.Merge, c.Spec.DueMs, v.firstMs, c.MaxWait)
 	before := t.Due(h)
 	s = t.beginUpdate(h)
 	t.rewriteWhole(h, s, &v, c, f)
@@ -37,23 +40,23 @@ func (t *Table) firstAdd(v *blob) int64 {
 }
 
 // succeed makes an add the successor of a leased timer, or lets it meet the one that waits already.
-func (t *Table) succeed(c *change, f *specSummary, h timer.Handle) timer.Result {
+func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
 	s := t.slab.at(h)
 	r := t.runs.at(s.run)
-	if r.successor != 0 && c.merge == timer.MergeKeep {
+	if r.successor != 0 && c.Merge == timer.MergeKeep {
 		return timer.Result{Code: timer.Merged, Handle: h}
 	}
 	s = t.beginUpdate(h)
 	next := blob{
-		tag: c.tag, content: c.content, version: 1, createdMs: t.clockMs, updatedMs: t.clockMs, rest: c.spec.rest,
-		target: t.targets.intern(&t.blobs, c.spec.callback),
+		tag: c.Tag, content: c.Content, version: 1, createdMs: t.clockMs, updatedMs: t.clockMs, rest: c.Spec.Rest,
+		target: t.targets.intern(&t.blobs, c.Spec.Callback),
 	}
 	if r.successor != 0 {
 		next.createdMs = t.view(r.successor).createdMs // the first add of those that wait
 		t.dropBlob(h, r.successor)
 	}
 	next.flags = blobDue
-	next.dueMs = timer.ClampMs(debounced(c.merge, c.spec.dueMs, next.createdMs, c.maxWait))
+	next.dueMs = timer.ClampMs(timer.Debounced(c.Merge, c.Spec.DueMs, next.createdMs, c.MaxWait))
 	r.successor = t.putBlob(h, &next)
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.Merged, Handle: h}
@@ -80,9 +83,9 @@ func (t *Table) takeSuccessor(s *slot) uint32 {
 func (t *Table) promote(h timer.Handle, ref uint32) {
 	s := t.slab.at(h)
 	old, next := t.view(s.ref), t.view(ref)
-	f, _ := restFacts(next.rest) // checked when it came in
+	f, _ := encoding.Summarize(next.rest) // checked when it came in
 	next.id, next.version = old.id, t.versionAfter(old.version)
-	next.begin(f.repeats)
+	next.begin(f.Repeats)
 	t.targets.retain(next.target)
 	if s.state() == timer.Scheduled {
 		s = t.beginUpdate(h)
@@ -91,11 +94,11 @@ func (t *Table) promote(h timer.Handle, ref uint32) {
 		was := s.ref
 		s.ref = t.putBlob(h, &next)
 		t.dropBlob(h, was)
-		s.setPriority(f.priority)
+		s.setPriority(f.Priority)
 		t.transition(h, s, timer.Scheduled, next.dueMs)
 		t.endUpdate(h, s)
 	} else {
-		t.setSuccessor(h, &next, f.priority, next.dueMs)
+		t.setSuccessor(h, &next, f.Priority, next.dueMs)
 	}
 	t.dropBlob(h, ref)
 }

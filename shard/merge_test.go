@@ -61,7 +61,7 @@ func TestDebounce(t *testing.T) {
 	due := fakeEpochMs + 100
 	add := timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: fakeEpochMs + 900_000}, Merge: timer.MergeDebounce, MaxWaitMs: 100}
 	got := r.do(add)
-	if born := born(&add, &got); got.Code != timer.Created || !reflect.DeepEqual(born, r.timer("a")) || born.DueMs != due || born.NextMs != due {
+	if born := timer.Born(&add, &got); got.Code != timer.Created || !reflect.DeepEqual(born, r.timer("a")) || born.DueMs != due || born.NextMs != due {
 		t.Fatalf("the very first add: %d, due in %d ms", got.Code, born.DueMs-fakeEpochMs)
 	}
 	for n := 0; ; n++ {

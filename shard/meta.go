@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"carillon/shard/feature"
+	"carillon/shard/record"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -16,7 +18,7 @@ import (
 type Machine interface {
 	// Check says which feature level a command needs, or why it must not be proposed. The leader
 	// asks.
-	Check(cmd []byte) (Level, error)
+	Check(cmd []byte) (feature.Level, error)
 	// Apply runs one command; nowMs is the proposer's clock. The result goes to the proposer. An
 	// error means that this build cannot apply the command: then nothing has changed, and the
 	// replica stops.
@@ -58,8 +60,8 @@ type metaGroup struct {
 // the commands, each with its length; uvarints. The version is the least feature level that reads
 // the entry.
 const (
-	metaVersion     = Level(1)
-	metaWithFlags   = LevelCompare
+	metaVersion     = feature.Level(1)
+	metaWithFlags   = feature.LevelCompare
 	metaCompares    = 1 // flag: the replicas are to compare their states
 	metaHashVersion = 1 // of the machine's hash
 )
@@ -102,7 +104,7 @@ func (m *metaGroup) propose(g *group) {
 
 // metaEntry is an entry on its way.
 type metaEntry struct {
-	version  Level
+	version  feature.Level
 	compares bool
 	ops      []*metaOp
 }
@@ -168,17 +170,17 @@ type metaResult struct {
 }
 
 // readMetaEntry reads what is before an entry's commands; in has these.
-func readMetaEntry(data []byte) (out metaResult, in recordReader, err error) {
-	if len(data) == 0 || Level(data[0]) < metaVersion || Level(data[0]) > LevelOfBuild {
-		return out, in, errRecord
+func readMetaEntry(data []byte) (out metaResult, in record.Reader, err error) {
+	if len(data) == 0 || feature.Level(data[0]) < metaVersion || feature.Level(data[0]) > feature.LevelOfBuild {
+		return out, in, record.ErrMalformed
 	}
-	in = recordReader{rest: data[1:]}
-	out.nowMs = int64(in.uvarint())
-	out.origin, out.number = in.uvarint(), in.uvarint()
-	if Level(data[0]) >= metaWithFlags {
-		flags := in.uvarint()
+	in = record.Reader{Rest: data[1:]}
+	out.nowMs = int64(in.Uvarint())
+	out.origin, out.number = in.Uvarint(), in.Uvarint()
+	if feature.Level(data[0]) >= metaWithFlags {
+		flags := in.Uvarint()
 		if out.compares = flags&metaCompares != 0; flags > metaCompares {
-			return out, in, fmt.Errorf("%w: flags %x", ErrNewer, flags)
+			return out, in, fmt.Errorf("%w: flags %x", feature.ErrNewer, flags)
 		}
 	}
 	return out, in, nil
@@ -190,9 +192,9 @@ func (m *metaGroup) replay(data []byte) (out metaResult, err error) {
 	if err != nil {
 		return out, err
 	}
-	for len(r.rest) > 0 && !r.bad {
-		cmd := r.bytes()
-		if r.bad {
+	for len(r.Rest) > 0 && !r.Bad {
+		cmd := r.Bytes()
+		if r.Bad {
 			break
 		}
 		result, err := m.machine.Apply(out.nowMs, cmd)
@@ -201,7 +203,7 @@ func (m *metaGroup) replay(data []byte) (out metaResult, err error) {
 		}
 		out.results = append(out.results, result)
 	}
-	return out, r.end()
+	return out, r.End()
 }
 
 func (m *metaGroup) apply(g *group, e *pb.Entry) (compares bool, err error) {

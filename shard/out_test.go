@@ -206,7 +206,7 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 			return true
 		}
 		g.sendCommitHint(&pb.Message{
-			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(7, 1)), To: &g.replica, Term: new(g.hard.term + 1), LogTerm: new(g.appliedTerm), Index: &test.last,
+			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(7, 1)), To: &g.replica, Term: new(g.hard.Term + 1), LogTerm: new(g.appliedTerm), Index: &test.last,
 		})
 		g.w.touch(g)
 		p.stands[1].turn()

@@ -21,7 +21,7 @@ type pullRequest struct {
 	pending int            // of them not applied
 	untilMs int64
 	until   time.Duration // untilMs on the clock of leases
-	pulled  []PulledTimer
+	pulled  []timer.PulledTimer
 	err     error
 	wait    *waiter // nil once answered
 }
@@ -92,7 +92,7 @@ func (t *pullRequest) granted(g *group, r *timer.Result) {
 	t.pending--
 	g.scheduler.pulled(h, r)
 	if r.Code == timer.OK && t.wait != nil && g.w.now.Lease < t.until { // else others may have had it since: this process stood still
-		t.pulled = append(t.pulled, PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
+		t.pulled = append(t.pulled, timer.PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
 	}
 	if t.pending == 0 {
 		t.answer(nil)
@@ -127,7 +127,7 @@ func (g *group) expirePulls(now time.Duration) {
 
 // PullFrom leases ready timers of a topic to a consumer, from shards that this node leads. What another took first is not there: the answer may be
 // shorter than asked for. An error is returned only with nothing taken; after ErrUnknown leases may have been taken, and will run out.
-func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []Share) ([]PulledTimer, error) {
+func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
 	wait := h.newWaiter(len(shares) + 1)
 	perWorker := make([]pullList, len(h.workers))
 	all := make([]*pullRequest, len(shares))
@@ -149,7 +149,7 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 	}
 	wait.done()
 	h.await(wait)
-	var out []PulledTimer
+	var out []timer.PulledTimer
 	var err error
 	now := h.cfg.Clock.Look().Lease
 	for _, t := range all {
@@ -167,9 +167,9 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 }
 
 // Candidates are the first of what is ready of a topic in the shards that this node leads, in order.
-func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]Candidate, error) {
+func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
-	var out []Candidate
+	var out []timer.Candidate
 	h.onWorkers(func(w *worker) {
 		var leads []*scheduler
 		for _, g := range w.groups {

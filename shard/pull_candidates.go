@@ -13,8 +13,8 @@ const pullBytes = 8 << 20
 // first looks at the heads of all shards, here and on other nodes, so that what comes first is taken first; then takes.
 
 // SortCandidates brings offers into order; equal ones stay as they are.
-func SortCandidates(list []Candidate) {
-	slices.SortStableFunc(list, func(a, b Candidate) int {
+func SortCandidates(list []timer.Candidate) {
+	slices.SortStableFunc(list, func(a, b timer.Candidate) int {
 		switch {
 		case a.Before(&b):
 			return -1
@@ -95,7 +95,7 @@ func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
 
 // topCandidates finds the first of what is ready in the given shards, in order, and changes nothing. It walks the heaps from their tops, so it
 // looks at little more than it returns.
-func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []Candidate {
+func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []timer.Candidate {
 	var front heap[spot]
 	for _, l := range schedulers {
 		q := l.due.topics[topic]
@@ -113,7 +113,7 @@ func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []Can
 			}
 		}
 	}
-	var out []Candidate
+	var out []timer.Candidate
 	for looks := 4*most + 64; front.len() > 0 && len(out) < most && looks > 0; looks-- {
 		p := front.pop()
 		for _, below := range [...]int{2*p.at + 1, 2*p.at + 2} {
@@ -122,7 +122,7 @@ func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []Can
 			}
 		}
 		if p.scheduler.stands(p.entry) {
-			out = append(out, Candidate{p.scheduler.cfg.shard, p.priority, p.dueMs, p.scheduler.table.copySize(p.handle, true)})
+			out = append(out, timer.Candidate{Shard: p.scheduler.cfg.shard, Priority: p.priority, DueMs: p.dueMs, Bytes: p.scheduler.table.copySize(p.handle, true)})
 		}
 	}
 	return out

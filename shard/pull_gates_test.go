@@ -82,7 +82,7 @@ func TestReportCounts(t *testing.T) {
 	c.answer(202)
 	r.pass(time.Second)
 	r.wantCalls("")
-	r.wantClaim(timer.AckLease, PulledTimer{Handle: c.Job.Handle, Timer: r.timer(c.Job.ID)}, timer.OK, nil)
+	r.wantClaim(timer.AckLease, timer.PulledTimer{Handle: c.Job.Handle, Timer: r.timer(c.Job.ID)}, timer.OK, nil)
 	r.pass(200 * time.Millisecond)
 	r.one().answer(200)
 	r.pass(200 * time.Millisecond)

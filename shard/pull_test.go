@@ -37,11 +37,11 @@ func reportHarness(t *testing.T) *hostHarness {
 }
 
 // pull takes timers of topic 1 from shard 1.
-func (r *hostHarness) pull(most int) (out []PulledTimer) {
+func (r *hostHarness) pull(most int) (out []timer.PulledTimer) {
 	r.t.Helper()
 	r.blocking(func() {
 		var err error
-		if out, err = r.host.PullFrom(r.t.Context(), 1, 0, []Share{{1, most}}); err != nil {
+		if out, err = r.host.PullFrom(r.t.Context(), 1, 0, []timer.Share{{Shard: 1, Timers: most}}); err != nil {
 			r.t.Error(err)
 		}
 	})
@@ -49,7 +49,7 @@ func (r *hostHarness) pull(most int) (out []PulledTimer) {
 }
 
 // wantPull takes timers and holds their ids against what is wanted.
-func (r *hostHarness) wantPull(most int, want string) []PulledTimer {
+func (r *hostHarness) wantPull(most int, want string) []timer.PulledTimer {
 	r.t.Helper()
 	got := r.pull(most)
 	if ids := takenIDs(got); ids != want {
@@ -58,7 +58,7 @@ func (r *hostHarness) wantPull(most int, want string) []PulledTimer {
 	return got
 }
 
-func takenIDs(list []PulledTimer) string {
+func takenIDs(list []timer.PulledTimer) string {
 	var ids []string
 	for _, t := range list {
 		ids = append(ids, t.Timer.ID)
@@ -67,7 +67,7 @@ func takenIDs(list []PulledTimer) string {
 }
 
 // claim says something of a lease.
-func (r *hostHarness) claim(kind timer.Kind, t PulledTimer, change func(*timer.LeaseUpdate)) timer.Code {
+func (r *hostHarness) claim(kind timer.Kind, t timer.PulledTimer, change func(*timer.LeaseUpdate)) timer.Code {
 	r.t.Helper()
 	c := timer.LeaseUpdate{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
 	if change != nil {
@@ -76,7 +76,7 @@ func (r *hostHarness) claim(kind timer.Kind, t PulledTimer, change func(*timer.L
 	return r.do(timer.Command{Kind: kind, Claim: &c}).Code
 }
 
-func (r *hostHarness) wantClaim(kind timer.Kind, t PulledTimer, want timer.Code, change func(*timer.LeaseUpdate)) {
+func (r *hostHarness) wantClaim(kind timer.Kind, t timer.PulledTimer, want timer.Code, change func(*timer.LeaseUpdate)) {
 	r.t.Helper()
 	if got := r.claim(kind, t, change); got != want {
 		r.t.Errorf("claim %d on %q is answered %d, want %d", kind, t.Timer.ID, got, want)
@@ -99,7 +99,7 @@ func TestPullOrder(t *testing.T) {
 	r.pass(9 * time.Millisecond)
 	r.wantPull(5, "")
 	r.pass(21 * time.Millisecond)
-	var offers []Candidate
+	var offers []timer.Candidate
 	r.blocking(func() { offers, _ = r.host.Candidates(t.Context(), 1, 3) })
 	if len(offers) != 3 || offers[0].Priority != 9 || offers[1].DueMs != fakeEpochMs+10 || offers[2].DueMs != fakeEpochMs+20 {
 		t.Errorf("offers %+v", offers)
@@ -275,10 +275,10 @@ func TestTakenTooLate(t *testing.T) {
 	r.add("b", 0)
 	r.pass(time.Millisecond)
 	for _, late := range []bool{false, true} {
-		var got []PulledTimer
+		var got []timer.PulledTimer
 		answered := false
 		r.freeze = true
-		r.host.SubmitPull(1, 1, 1, 1000, func(list []PulledTimer, err error) {
+		r.host.SubmitPull(1, 1, 1, 1000, func(list []timer.PulledTimer, err error) {
 			if got, answered = list, true; err != nil {
 				t.Error(err)
 			}
@@ -323,7 +323,7 @@ func TestTakenBeforeItStoodStill(t *testing.T) {
 		want  int
 	}{{900 * time.Millisecond, 1}, {1000 * time.Millisecond, 0}} {
 		still = tt.still
-		list, err := r.host.PullFrom(t.Context(), 1, 1000, []Share{{1, 1}})
+		list, err := r.host.PullFrom(t.Context(), 1, 1000, []timer.Share{{Shard: 1, Timers: 1}})
 		if err != nil || len(list) != tt.want {
 			t.Errorf("after %v: %d timers, want %d; %v", still, len(list), tt.want, err)
 		}
@@ -476,7 +476,7 @@ func TestReport(t *testing.T) {
 	c.answer(202)
 	r.settle()
 	r.wantState("a", "leased 1")
-	v := PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}
+	v := timer.PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}
 	if v.Timer.Fence != c.Job.Fence || v.Timer.LastStatus != 202 {
 		t.Errorf("%+v", *v.Timer)
 	}
@@ -529,7 +529,7 @@ func TestReportAfterCancel(t *testing.T) {
 	c.answer(202)
 	r.settle()
 	r.wantState("a", "leased 1")
-	r.wantClaim(timer.NackLease, PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.OK, nil)
+	r.wantClaim(timer.NackLease, timer.PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.OK, nil)
 	r.wantState("a", "cancelled 1")
 }
 
@@ -539,7 +539,7 @@ func TestClaimOfACall(t *testing.T) {
 	r.add("a", 0)
 	r.pass(time.Millisecond)
 	c := r.one()
-	r.wantClaim(timer.AckLease, PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.Skipped, nil)
+	r.wantClaim(timer.AckLease, timer.PulledTimer{Handle: c.Job.Handle, Timer: r.timer("a")}, timer.Skipped, nil)
 	c.answer(500)
 	r.settle()
 	r.wantState("a", "scheduled 1")

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"carillon/shard/record"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -172,9 +174,9 @@ func (g *group) hearRefillRequest(from uint64, body []byte) {
 	if g.raft == nil || g.quarantine != nil || g.damaged || len(body) == 0 || body[0] != refillVersion {
 		return
 	}
-	r := recordReader{rest: body[1:]}
-	replica, least := r.uvarint(), r.uvarint()
-	if r.end() != nil || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
+	r := record.Reader{Rest: body[1:]}
+	replica, least := r.Uvarint(), r.Uvarint()
+	if r.End() != nil || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
 		return
 	}
 	i := slices.IndexFunc(g.refills, func(q refillRequest) bool { return q.replica == replica })
@@ -211,7 +213,7 @@ func (g *group) tickRefills() {
 // sendRefill streams the newest snapshot.
 func (g *group) sendRefill(to uint64) {
 	f := &g.files
-	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(g.replica), To: &to, Term: new(g.hard.term),
+	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(g.replica), To: &to, Term: new(g.hard.Term),
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}}
 	from := g.replica
 	stream, err := g.streamSnapshot(m, true, func(size int64, err error) {
@@ -273,15 +275,15 @@ func (g *group) trustAgain() {
 // it are here.
 func (g *group) takeRefill() {
 	q := g.quarantine
-	if q == nil || q.received == nil || g.applied < q.received.mark.index || g.store.last() < g.applied {
+	if q == nil || q.received == nil || g.applied < q.received.mark.Index || g.store.last() < g.applied {
 		return
 	}
 	a := q.received
 	q.received = nil
-	if a.mark.index < g.store.offset {
+	if a.mark.Index < g.store.offset {
 		return // the entries after it are not in memory any more: it asks for a later one
 	}
-	ents, err := g.entriesAfter(a.mark.index)
+	ents, err := g.entriesAfter(a.mark.Index)
 	if err != nil {
 		return
 	}
@@ -297,7 +299,7 @@ func (g *group) takeRefill() {
 	g.files.suspect, g.wantSnapshot = g.applied, true
 	g.w.host.cfg.Observer.SnapshotReceived(a.size)
 	g.w.host.cfg.Logger.Info("this replica has another's state in the place of its own, which was wrong",
-		"shard", uint32(g.id), "node", nodeOf(a.message.GetFrom()), "entry", a.mark.index, "applied", g.applied)
+		"shard", uint32(g.id), "node", nodeOf(a.message.GetFrom()), "entry", a.mark.Index, "applied", g.applied)
 	g.leadAgain()
 	g.w.touch(g)
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"carillon/shard/record"
+	"carillon/timer/encoding"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -56,7 +59,7 @@ func appendMessage(b []byte, m *pb.Message) []byte {
 		b = binary.AppendUvarint(b, m.GetRejectHint())
 	}
 	if bits&messageContext != 0 {
-		b = appendBlock(b, string(m.Context))
+		b = encoding.AppendBlock(b, string(m.Context))
 	}
 	if bits&messageEntries != 0 {
 		b = appendMessageEntries(b, m)
@@ -65,7 +68,7 @@ func appendMessage(b []byte, m *pb.Message) []byte {
 		meta := m.Snapshot.GetMetadata()
 		b = binary.AppendUvarint(b, meta.GetIndex())
 		b = binary.AppendUvarint(b, meta.GetTerm())
-		b = appendConf(b, meta.GetConfState())
+		b = record.AppendConf(b, meta.GetConfState())
 	}
 	return b
 }
@@ -103,8 +106,8 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 	if len(b) < 2 || b[1]&^messageBits != 0 {
 		return nil, errMessage
 	}
-	bits, r := b[1], recordReader{rest: b[2:]}
-	h := &heldMessage{kind: pb.MessageType(b[0]), to: r.uvarint(), from: r.uvarint(), term: r.uvarint()}
+	bits, r := b[1], record.Reader{Rest: b[2:]}
+	h := &heldMessage{kind: pb.MessageType(b[0]), to: r.Uvarint(), from: r.Uvarint(), term: r.Uvarint()}
 	m := &h.message
 	m.Type, m.To, m.From, m.Term = &h.kind, &h.to, &h.from, &h.term
 	if bits&messageReject != 0 {
@@ -112,27 +115,27 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 		m.Reject = &h.reject
 	}
 	if bits&messageLog != 0 {
-		h.logTerm, h.index = r.uvarint(), r.uvarint()
+		h.logTerm, h.index = r.Uvarint(), r.Uvarint()
 		m.LogTerm, m.Index = &h.logTerm, &h.index
 	}
 	if bits&messageCommit != 0 {
-		h.commit = r.uvarint()
+		h.commit = r.Uvarint()
 		m.Commit = &h.commit
 	}
 	if bits&messageHint != 0 {
-		h.hint = r.uvarint()
+		h.hint = r.Uvarint()
 		m.RejectHint = &h.hint
 	}
 	if bits&messageContext != 0 {
-		m.Context = r.bytes()
+		m.Context = r.Bytes()
 	}
 	if bits&messageEntries != 0 {
 		m.Entries = readMessageEntries(&r, m.GetIndex())
 	}
 	if bits&messageSnapshot != 0 {
-		m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(r.uvarint()), Term: new(r.uvarint()), ConfState: r.conf()}}
+		m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(r.Uvarint()), Term: new(r.Uvarint()), ConfState: r.Conf()}}
 	}
-	if r.bad || len(r.rest) != 0 {
+	if r.Bad || len(r.Rest) != 0 {
 		return nil, errMessage
 	}
 	return m, nil
@@ -147,18 +150,18 @@ type heldMessage struct {
 }
 
 // readMessageEntries reads a list of entries that follow an index. Every entry takes three bytes at least, which bounds the list.
-func readMessageEntries(r *recordReader, after uint64) []*pb.Entry {
-	n := r.uvarint()
-	if n > uint64(len(r.rest))/3 {
-		r.bad, r.rest = true, nil
+func readMessageEntries(r *record.Reader, after uint64) []*pb.Entry {
+	n := r.Uvarint()
+	if n > uint64(len(r.Rest))/3 {
+		r.Bad, r.Rest = true, nil
 		return nil
 	}
 	held := make([]heldEntry, n)
 	out := make([]*pb.Entry, n)
 	for i := range held {
 		h := &held[i]
-		h.index, h.term, h.kind = after+1+uint64(i), r.uvarint(), pb.EntryType(r.byte())
-		h.entry.Index, h.entry.Term, h.entry.Type, h.entry.Data = &h.index, &h.term, &h.kind, r.bytes()
+		h.index, h.term, h.kind = after+1+uint64(i), r.Uvarint(), pb.EntryType(r.Byte())
+		h.entry.Index, h.entry.Term, h.entry.Type, h.entry.Data = &h.index, &h.term, &h.kind, r.Bytes()
 		out[i] = &h.entry
 	}
 	return out

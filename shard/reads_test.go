@@ -198,7 +198,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 				})
 				continue
 			}
-			var at ScanCursor
+			var at timer.ScanCursor
 			ask(id, true, func(g *group, budget int) bool {
 				before := at.From
 				marks := g.table.step(q, nil, &at, budget, each, nil)

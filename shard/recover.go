@@ -10,6 +10,8 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/feature"
+	"carillon/shard/record"
 	"carillon/vfs"
 	"carillon/wal"
 )
@@ -21,11 +23,11 @@ const foundingIndex, foundingTerm = 1, 1
 // are committed, so that only an uncommitted tail is ever held.
 type recovery struct {
 	group   *group
-	log     []tailEntry // what was read and is still of use
-	first   int         // in log: the first that is kept. From here on they are applied, but followers may lack them …
-	next    int         // … until this one: the first that is not applied yet
-	bytes   int         // of the kept ones' data
-	hard    hardState
+	log     []record.Entry // what was read and is still of use
+	first   int            // in log: the first that is kept. From here on they are applied, but followers may lack them …
+	next    int            // … until this one: the first that is not applied yet
+	bytes   int            // of the kept ones' data
+	hard    record.HardState
 	known   bool  // the log has something of the replica, or of its snapshot
 	fault   error // what the log lacks of the replica; void if it was given up later, or went on from a peer's snapshot: what was before may be gone in part
 	stop    bool  // a membership change: from here on raft must see the entries
@@ -149,12 +151,12 @@ func (h *Host) readSnapshot(g *group, name string) error {
 		return err
 	}
 	defer f.Close()
-	m, err := decodeMark(f.Meta().Conf)
+	m, err := record.DecodeMark(f.Meta().Conf)
 	if err != nil {
 		return fmt.Errorf("%s: membership: %w", name, err)
 	}
 	switch state, err := h.readState(f, g.id, f.Meta().Hash); {
-	case errors.Is(err, ErrNewer): // it is whole, and what comes before it does not help
+	case errors.Is(err, feature.ErrNewer): // it is whole, and what comes before it does not help
 		g.stopped = fmt.Errorf("shard %d: %s: %w", g.id, name, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
@@ -167,9 +169,9 @@ func (h *Host) readSnapshot(g *group, name string) error {
 }
 
 // place sets where the group's log begins for this node.
-func (g *group) place(m snapshotMark) {
-	g.replica, g.applied, g.appliedTerm, g.epoch = m.replica, m.index, m.term, m.epoch
-	g.store.reset(m.index, m.term, m.conf)
+func (g *group) place(m record.Mark) {
+	g.replica, g.applied, g.appliedTerm, g.epoch = m.Replica, m.Index, m.Term, m.Epoch
+	g.store.reset(m.Index, m.Term, m.Conf)
 }
 
 // replay takes one record of the group from the log.
@@ -180,7 +182,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 	g := r.group
 	switch rec.Type {
 	case wal.RecordReplicaCreate:
-		m, err := decodeMark(rec.Data)
+		m, err := record.DecodeMark(rec.Data)
 		if err != nil {
 			return err
 		}
@@ -193,7 +195,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 	case wal.RecordReplicaTombstone:
 		return r.tombstone(pos, rec.Data)
 	case wal.RecordHardState:
-		hard, err := decodeHardState(rec.Data)
+		hard, err := record.DecodeHardState(rec.Data)
 		if err != nil {
 			return err
 		}
@@ -202,7 +204,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 		if r.fault != nil {
 			return nil
 		}
-		return r.commit(hard.commit)
+		return r.commit(hard.Commit)
 	case wal.RecordEntries:
 		return r.entries(pos, rec.Data)
 	case wal.RecordNodeMeta: // a manifest: for the repair of damage
@@ -216,7 +218,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 
 // tombstone ends a replica: what the log has of it is void.
 func (r *recovery) tombstone(pos wal.Position, body []byte) error {
-	id, err := decodeTombstone(body)
+	id, err := record.DecodeTombstone(body)
 	if err != nil {
 		return err
 	}
@@ -236,13 +238,13 @@ func (r *recovery) tombstone(pos wal.Position, body []byte) error {
 
 // marked takes note that a snapshot came from a peer: the log goes on from it.
 func (r *recovery) marked(body []byte) error {
-	m, err := decodeMark(body)
-	if err != nil || !m.installed || r.group.replica != m.replica {
+	m, err := record.DecodeMark(body)
+	if err != nil || !m.Installed || r.group.replica != m.Replica {
 		return err
 	}
-	if m.index > r.group.applied {
+	if m.Index > r.group.applied {
 		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged; "+
-			"empty the data directory and join again under a new id: the other replicas have all of it", r.group.id, m.index)
+			"empty the data directory and join again under a new id: the other replicas have all of it", r.group.id, m.Index)
 		return nil
 	}
 	hard := r.hard
@@ -254,53 +256,53 @@ func (r *recovery) marked(body []byte) error {
 
 // entries appends to the tail; an entry at an index that is there already replaces it and all behind it.
 func (r *recovery) entries(pos wal.Position, body []byte) error {
-	ents, err := readEntries(body)
+	ents, err := record.ReadEntries(body)
 	if err != nil {
 		return err
 	}
 	g := r.group
 	if g.replica == 0 {
-		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.id, ents[0].index)
+		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.id, ents[0].Index)
 		return nil
 	}
 	for _, e := range ents {
-		g.files.logBytes += int64(len(e.data)) + 16
-		if e.index == g.applied {
-			if r.alien = e.term != g.appliedTerm; r.alien {
+		g.files.logBytes += int64(len(e.Data)) + 16
+		if e.Index == g.applied {
+			if r.alien = e.Term != g.appliedTerm; r.alien {
 				r.log = r.log[:r.next]
 			}
 		}
-		if e.index <= g.applied || r.alien {
+		if e.Index <= g.applied || r.alien {
 			continue
 		}
-		tail, at := len(r.log)-r.next, e.index-g.applied-1
+		tail, at := len(r.log)-r.next, e.Index-g.applied-1
 		if at > uint64(tail) {
-			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.index, g.applied+uint64(tail))
+			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.Index, g.applied+uint64(tail))
 			return nil
 		}
-		e.data = append([]byte(nil), e.data...)
+		e.Data = append([]byte(nil), e.Data...)
 		r.log = append(r.log[:r.next+int(at)], e)
 	}
-	g.files.reached(pos.Gen, ents[len(ents)-1].index)
+	g.files.reached(pos.Gen, ents[len(ents)-1].Index)
 	return nil
 }
 
 // commit applies what was read up to the index.
 func (r *recovery) commit(index uint64) error {
 	g := r.group
-	for ; r.next < len(r.log) && r.log[r.next].index <= index && !r.stop; r.next++ {
+	for ; r.next < len(r.log) && r.log[r.next].Index <= index && !r.stop; r.next++ {
 		e := &r.log[r.next]
-		if e.typ != pb.EntryNormal {
+		if e.Type != pb.EntryNormal {
 			r.stop = true
 			break
 		}
 		if err := g.replayEntry(e); err != nil {
-			r.stop, r.stopped = true, fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.index, err)
+			r.stop, r.stopped = true, fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.Index, err)
 			break
 		}
-		g.applied, g.appliedTerm = e.index, e.term
+		g.applied, g.appliedTerm = e.Index, e.Term
 		g.tellApplied(g.applied)
-		r.bytes += len(e.data) + entryOverhead
+		r.bytes += len(e.Data) + entryOverhead
 	}
 	r.trim()
 	return nil
@@ -314,9 +316,9 @@ func (r *recovery) trim() {
 	}
 	for ; r.bytes > keep; r.first++ {
 		e := &r.log[r.first]
-		r.bytes -= len(e.data) + entryOverhead
-		g.store.offset, g.store.offsetTerm = e.index, e.term
-		e.data = nil
+		r.bytes -= len(e.Data) + entryOverhead
+		g.store.offset, g.store.offsetTerm = e.Index, e.Term
+		e.Data = nil
 	}
 	if r.first > len(r.log)/2 { // not at each commit: what is kept may be much more than what came
 		n := copy(r.log, r.log[r.first:])
@@ -329,16 +331,16 @@ func (r *recovery) trim() {
 func (r *recovery) tail() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, e := range r.log[r.next:] {
-			if e.typ != pb.EntryNormal {
+			if e.Type != pb.EntryNormal {
 				continue
 			}
-			_, in, err := readMetaEntry(e.data)
+			_, in, err := readMetaEntry(e.Data)
 			if err != nil {
 				continue // of a newer release: it stops the replica when it is applied
 			}
-			for len(in.rest) > 0 {
-				cmd := in.bytes()
-				if in.bad || !yield(cmd) {
+			for len(in.Rest) > 0 {
+				cmd := in.Bytes()
+				if in.Bad || !yield(cmd) {
 					break
 				}
 			}
@@ -346,20 +348,20 @@ func (r *recovery) tail() iter.Seq[[]byte] {
 	}
 }
 
-func (g *group) replayEntry(e *tailEntry) (err error) {
-	if len(e.data) == 0 {
+func (g *group) replayEntry(e *record.Entry) (err error) {
+	if len(e.Data) == 0 {
 		return nil
 	}
-	if err := g.w.host.mayRead(e.data); err != nil {
+	if err := g.w.host.mayRead(e.Data); err != nil {
 		return err
 	}
 	if g.meta != nil {
-		_, err = g.meta.replay(e.data)
+		_, err = g.meta.replay(e.Data)
 		return err
 	}
 	g.listen()
-	if g.results, err = g.table.Apply(e.data, nil, g.results[:0]); err == nil {
-		g.tell(e.index)
+	if g.results, err = g.table.Apply(e.Data, nil, g.results[:0]); err == nil {
+		g.tell(e.Index)
 	}
 	return err
 }
@@ -388,27 +390,27 @@ func (r *recovery) finish() error {
 		g.create(me.Replica)
 		return nil
 	}
-	if r.hard.term < g.appliedTerm { // a snapshot came later than the last hard state that is left
-		r.hard.term, r.hard.vote = g.appliedTerm, 0
+	if r.hard.Term < g.appliedTerm { // a snapshot came later than the last hard state that is left
+		r.hard.Term, r.hard.Vote = g.appliedTerm, 0
 	}
-	r.hard.commit = max(r.hard.commit, g.applied)
+	r.hard.Commit = max(r.hard.Commit, g.applied)
 	ents := make([]*pb.Entry, 0, len(r.log)-r.first)
 	for _, e := range r.log[r.first:] {
-		ents = append(ents, &pb.Entry{Index: &e.index, Term: &e.term, Type: &e.typ, Data: e.data})
+		ents = append(ents, &pb.Entry{Index: &e.Index, Term: &e.Term, Type: &e.Type, Data: e.Data})
 	}
 	if !g.store.append(ents) {
 		return fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)
 	}
-	if r.hard.commit > g.store.last() {
+	if r.hard.Commit > g.store.last() {
 		return fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
-			g.id, r.hard.commit, g.store.last())
+			g.id, r.hard.Commit, g.store.last())
 	}
 	g.hard = r.hard
-	g.end = entryID{index: g.store.last()}
-	g.end.term, _ = g.store.Term(g.end.index) // the last is always known
+	g.end = record.EntryID{Index: g.store.last()}
+	g.end.Term, _ = g.store.Term(g.end.Index) // the last is always known
 	g.store.snapshot = g.offerSnapshot
 	g.confIndex = g.applied // at the latest: what was before is in the membership
-	g.store.hard = &pb.HardState{Term: &r.hard.term, Vote: &r.hard.vote, Commit: &r.hard.commit}
+	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	g.files.trim()
 	if r.stopped != nil {
 		g.stop(r.stopped)

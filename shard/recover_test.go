@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/wal"
 )
 
@@ -13,7 +14,7 @@ import (
 func newRecovery(retain int) *recovery {
 	w := &worker{host: &Host{cfg: Config{RetainBytes: retain}}}
 	g := &group{id: 1, w: w, store: &storage{}}
-	g.place(snapshotMark{replica: 1, index: foundingIndex, term: foundingTerm, conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
+	g.place(record.Mark{Replica: 1, Index: foundingIndex, Term: foundingTerm, Conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}})
 	return &recovery{group: g}
 }
 
@@ -23,7 +24,7 @@ func (r *recovery) feed(t testing.TB, first, last, term uint64, commit bool) {
 	typ := pb.EntryNormal
 	var body []byte
 	for i := first; i <= last; i++ {
-		body = appendEntries(body[:0], []*pb.Entry{{Index: &i, Term: &term, Type: &typ}})
+		body = record.AppendEntries(body[:0], []*pb.Entry{{Index: &i, Term: &term, Type: &typ}})
 		if err := r.replay(wal.Position{}, wal.Record{Type: wal.RecordEntries, Shard: 1, Data: body}); err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func (r *recovery) feed(t testing.TB, first, last, term uint64, commit bool) {
 
 func (r *recovery) feedCommit(t testing.TB, index, term uint64) {
 	t.Helper()
-	body := appendHardState(nil, hardState{term: term, vote: 1, commit: index})
+	body := record.AppendHardState(nil, record.HardState{Term: term, Vote: 1, Commit: index})
 	if err := r.replay(wal.Position{}, wal.Record{Type: wal.RecordHardState, Shard: 1, Data: body}); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func (r *recovery) held() (first, last uint64, applied int) {
 	if len(list) == 0 {
 		return 0, 0, 0
 	}
-	return list[0].index, list[len(list)-1].index, r.next - r.first
+	return list[0].Index, list[len(list)-1].Index, r.next - r.first
 }
 
 // TestReplayTakesTimeByEntry: a node that led small commits for minutes is back in seconds. Each commit used to move all that is kept for

@@ -10,6 +10,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 	"carillon/wal"
@@ -73,8 +74,8 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	if err := r.open(); err != nil {
 		t.Fatal(err)
 	}
-	if g := r.host.groups[1]; g.applied != index || g.hard.term != term {
-		t.Errorf("after a power cut: entry %d, term %d", g.applied, g.hard.term)
+	if g := r.host.groups[1]; g.applied != index || g.hard.Term != term {
+		t.Errorf("after a power cut: entry %d, term %d", g.applied, g.hard.Term)
 	}
 }
 
@@ -176,7 +177,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
 	table := NewTable(1, 0)
-	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: table.Hash(), Conf: appendMark(nil, snapshotMark{replica: g.replica, index: 40, term: 5, conf: g.store.conf})}
+	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: table.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.replica, Index: 40, Term: 5, Conf: g.store.conf})}
 	w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), meta)
 	if err == nil {
 		_, err = bytes.NewReader(image(table)).WriteTo(w)

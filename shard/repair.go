@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/vfs"
 	"carillon/wal"
@@ -24,7 +25,7 @@ type Repairer struct {
 	fs        vfs.FS
 	dir       string
 	groups    []*survivingLog
-	snapshots []*snapshotMark // by group, the newest that is whole; nil: none
+	snapshots []*record.Mark // by group, the newest that is whole; nil: none
 	wreck     *wal.DamagedStream
 	patches   []map[timer.ShardID]*patch // by damage
 	holes     []*missingRange
@@ -59,8 +60,8 @@ func NewRepairer(fs vfs.FS, dir string, shards int) (*Repairer, error) {
 }
 
 // wholeSnapshots are the newest snapshot of each group that is whole.
-func wholeSnapshots(fs vfs.FS, dir string, shards int) ([]*snapshotMark, error) {
-	found := make([]*snapshotMark, shards+1)
+func wholeSnapshots(fs vfs.FS, dir string, shards int) ([]*record.Mark, error) {
+	found := make([]*record.Mark, shards+1)
 	infos, err := wal.Snapshots(fs, dir)
 	if err != nil {
 		return nil, fmt.Errorf("list snapshots: %w", err)
@@ -72,7 +73,7 @@ func wholeSnapshots(fs vfs.FS, dir string, shards int) ([]*snapshotMark, error) 
 		f, err := wal.OpenSnapshot(fs, dir, info.Name)
 		if err == nil {
 			_, err = io.Copy(io.Discard, f)
-			if m, bad := decodeMark(f.Meta().Conf); err == nil && bad == nil {
+			if m, bad := record.DecodeMark(f.Meta().Conf); err == nil && bad == nil {
 				found[info.Shard] = &m
 			}
 			_ = f.Close()
@@ -190,11 +191,11 @@ func (m *Repairer) Questions() []byte {
 	var list []question
 	for _, h := range m.holes {
 		for i := 0; i < len(h.entries) && len(list) < maxQuestions; i++ {
-			if h.entries[i].term != 0 {
+			if h.entries[i].Term != 0 {
 				continue
 			}
 			from := i
-			for i < len(h.entries) && h.entries[i].term == 0 {
+			for i < len(h.entries) && h.entries[i].Term == 0 {
 				i++
 			}
 			list = append(list, question{group: h.group, first: h.first + uint64(from), last: h.first + uint64(i) - 1, above: h.above})
@@ -223,17 +224,17 @@ func (m *Repairer) Take(body []byte) (taken int, err error) {
 
 // take fills a hole with what must be in it.
 func (h *missingRange) take(a *answer) (taken int) {
-	same := a.term == h.above.term && a.term != 0
-	if a.term != 0 && h.above.term != 0 && !same {
+	same := a.term == h.above.Term && a.term != 0
+	if a.term != 0 && h.above.Term != 0 && !same {
 		return 0 // another log than this one, as far as it goes
 	}
 	for _, e := range a.entries {
-		if e.index < h.first || e.index > h.last || e.term == 0 || !same && e.index > min(h.life.commit, a.commit) {
+		if e.Index < h.first || e.Index > h.last || e.Term == 0 || !same && e.Index > min(h.life.commit, a.commit) {
 			continue
 		}
-		if at := &h.entries[e.index-h.first]; at.term == 0 {
+		if at := &h.entries[e.Index-h.first]; at.Term == 0 {
 			*at = e
-			at.data = slices.Clone(e.data)
+			at.Data = slices.Clone(e.Data)
 			h.left--
 			taken++
 		}

@@ -12,6 +12,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/vfs/memfs"
 	"carillon/wal"
 )
@@ -46,12 +47,12 @@ func (d *logWriter) check(err error) {
 }
 
 func (d *logWriter) create(replica uint64) *logWriter {
-	d.f.Append(wal.RecordReplicaCreate, 1, appendMark(nil, creationOf(replica)))
+	d.f.Append(wal.RecordReplicaCreate, 1, record.AppendMark(nil, creationOf(replica)))
 	return d
 }
 
-func creationOf(replica uint64) snapshotMark {
-	return snapshotMark{replica: replica, index: 1, term: 1, epoch: 1, conf: &pb.ConfState{Voters: []uint64{replica, 2, 3}}}
+func creationOf(replica uint64) record.Mark {
+	return record.Mark{Replica: replica, Index: 1, Term: 1, Epoch: 1, Conf: &pb.ConfState{Voters: []uint64{replica, 2, 3}}}
 }
 
 // entries are those from first to last, of a term; their data say so.
@@ -60,23 +61,23 @@ func (d *logWriter) entries(first, last, term uint64) *logWriter {
 	for i := first; i <= last; i++ {
 		list = append(list, &pb.Entry{Index: &i, Term: &term, Type: pb.EntryNormal.Enum(), Data: fmt.Appendf(nil, "%d/%d", i, term)})
 	}
-	d.f.Append(wal.RecordEntries, 1, appendEntries(nil, list))
+	d.f.Append(wal.RecordEntries, 1, record.AppendEntries(nil, list))
 	return d
 }
 
 func (d *logWriter) hard(term, vote, commit uint64) *logWriter {
-	d.f.Append(wal.RecordHardState, 1, appendHardState(nil, hardState{term, vote, commit}))
+	d.f.Append(wal.RecordHardState, 1, record.AppendHardState(nil, record.HardState{Term: term, Vote: vote, Commit: commit}))
 	return d
 }
 
 // other is something of another group.
 func (d *logWriter) other() *logWriter {
-	d.f.Append(wal.RecordHardState, 0, appendHardState(nil, hardState{1, 0, 0}))
+	d.f.Append(wal.RecordHardState, 0, record.AppendHardState(nil, record.HardState{Term: 1, Vote: 0, Commit: 0}))
 	return d
 }
 
 func (d *logWriter) tombstone(replica uint64) *logWriter {
-	d.f.Append(wal.RecordReplicaTombstone, 1, appendTombstone(nil, replica))
+	d.f.Append(wal.RecordReplicaTombstone, 1, record.AppendTombstone(nil, replica))
 	return d
 }
 
@@ -142,7 +143,7 @@ func wholeLog(t *testing.T, fs *memfs.FS) (end *dryRun, entries []byte) {
 	if end.fault != nil {
 		t.Fatal(end.fault)
 	}
-	ask := question{group: 1, first: end.base.index + 1, last: max(end.last().index, end.base.index+1), above: entryID{index: 1 << 20}}
+	ask := question{group: 1, first: end.base.Index + 1, last: max(end.last().Index, end.base.Index+1), above: record.EntryID{Index: 1 << 20}}
 	body, err := AnswerMending(fs, mendDir, 1, appendQuestions(nil, []question{ask}))
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func sameAs(t *testing.T, was, is *memfs.FS) {
 	a, all := wholeLog(t, was)
 	b, got := wholeLog(t, is)
 	a.applied, b.applied = 0, 0
-	if a.replica != b.replica || a.tombstone != b.tombstone || a.last() != b.last() || a.hard.term != b.hard.term || a.hard.vote != b.hard.vote {
+	if a.replica != b.replica || a.tombstone != b.tombstone || a.last() != b.last() || a.hard.Term != b.hard.Term || a.hard.Vote != b.hard.Vote {
 		t.Errorf("was %+v, is %+v", a, b)
 	}
 	if !bytes.Equal(all, got) {
@@ -175,7 +176,7 @@ func common(t *testing.T) *logWriter {
 }
 
 func until(term, vote, commit, index, entryTerm uint64) replicaState {
-	return replicaState{replica: mendReplica, hard: hardState{term, vote, commit}, last: entryID{index, entryTerm}}
+	return replicaState{replica: mendReplica, hard: record.HardState{Term: term, Vote: vote, Commit: commit}, last: record.EntryID{Index: index, Term: entryTerm}}
 }
 
 // peerLog is another member's log: entries 2 to last, those from when on of another term.
@@ -232,7 +233,7 @@ func TestMender(t *testing.T) {
 		{"an overwriting that left no gap", common(t).entries(5, 5, 3).hard(3, 2, 4).frame().entries(6, 7, 3).hard(3, 2, 6).frame().
 			manifest(until(3, 2, 6, 7, 3)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 7, 5, 3, 6)}, 0},
 		{"the replica's beginning", newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame().
-			manifest(replicaState{replica: mendReplica, hard: hardState{2, 3, 4}, last: entryID{5, 2}, creation: new(creationOf(mendReplica))}).frame().close(), []int{1}, nil, 0},
+			manifest(replicaState{replica: mendReplica, hard: record.HardState{Term: 2, Vote: 3, Commit: 4}, last: record.EntryID{Index: 5, Term: 2}, creation: new(creationOf(mendReplica))}).frame().close(), []int{1}, nil, 0},
 		{"its end", common(t).tombstone(mendReplica).frame().manifest(replicaState{tombstone: mendReplica}).frame().close(), []int{3}, nil, 0},
 		{"two places", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 9, 2).hard(2, 3, 8).frame().entries(10, 11, 2).hard(2, 3, 9).frame().
 			manifest(until(2, 3, 9, 11, 2)).frame().close(), []int{3, 5}, []*memfs.FS{longer()}, 0},
@@ -277,8 +278,8 @@ func TestMenderRefuses(t *testing.T) {
 		{"a hidden vote", common(t).hard(5, 3, 4).frame().entries(6, 6, 2).frame().close(), []int{3}, "too near the end"},
 		{"a manifest of another worker", common(t).other().frame().manifest().frame().close(), []int{3}, "contradicts"},
 		{"a creation that nobody tells of", newDiary(t).create(other).hard(1, 0, 1).frame().
-			manifest(replicaState{replica: other, hard: hardState{1, 0, 1}, last: entryID{1, 1}}).frame().close(), []int{1}, "began is lost"},
-		{"another replica without the end of the first", common(t).other().frame().manifest(replicaState{replica: other, last: entryID{5, 2}}).frame().close(), []int{3}, "began is lost"},
+			manifest(replicaState{replica: other, hard: record.HardState{Term: 1, Vote: 0, Commit: 1}, last: record.EntryID{Index: 1, Term: 1}}).frame().close(), []int{1}, "began is lost"},
+		{"another replica without the end of the first", common(t).other().frame().manifest(replicaState{replica: other, last: record.EntryID{Index: 5, Term: 2}}).frame().close(), []int{3}, "began is lost"},
 		{"a gap without damage", common(t).entries(7, 8, 2).frame().other().frame().manifest(until(2, 3, 4, 8, 2)).frame().close(), []int{4}, "no damage"},
 		{"entries that were overwritten before the manifest", common(t).entries(6, 8, 2).frame().entries(9, 9, 2).hard(2, 3, 4).frame().entries(5, 6, 4).hard(4, 2, 5).frame().
 			manifest(until(4, 2, 5, 6, 4)).frame().close(), []int{3}, "between them are missing"},
@@ -301,8 +302,8 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 	for _, index := range []uint64{7, 8, 10} {
 		was := common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().manifest(until(2, 3, 8, 10, 2)).frame().close()
 		m := creationOf(mendReplica)
-		m.index, m.term = index, 2
-		file, err := wal.CreateSnapshot(was, filepath.Join(mendDir, "snapshots"), wal.SnapshotMeta{Shard: 1, Index: index, Term: 2, Conf: appendMark(nil, m)})
+		m.Index, m.Term = index, 2
+		file, err := wal.CreateSnapshot(was, filepath.Join(mendDir, "snapshots"), wal.SnapshotMeta{Shard: 1, Index: index, Term: 2, Conf: record.AppendMark(nil, m)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,19 +381,19 @@ func TestHostileMendingAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	above := entryID{9, 2}
+	above := record.EntryID{Index: 9, Term: 2}
 	for _, a := range []answer{
-		{group: 0, above: above, term: 2, entries: []tailEntry{{index: 6, term: 2}}},
-		{group: 1, above: entryID{9, 3}, term: 3, entries: []tailEntry{{index: 6, term: 2}}},
-		{group: 1, above: above, term: 3, commit: 20, entries: []tailEntry{{index: 6, term: 2}}},
-		{group: 1, above: above, term: 2, entries: []tailEntry{{index: 4, term: 2}, {index: 9, term: 2}, {index: 1 << 60, term: 2}, {index: 6, term: 0}}},
-		{group: 1, above: above, commit: 5, entries: []tailEntry{{index: 6, term: 2}}},
+		{group: 0, above: above, term: 2, entries: []record.Entry{{Index: 6, Term: 2}}},
+		{group: 1, above: record.EntryID{Index: 9, Term: 3}, term: 3, entries: []record.Entry{{Index: 6, Term: 2}}},
+		{group: 1, above: above, term: 3, commit: 20, entries: []record.Entry{{Index: 6, Term: 2}}},
+		{group: 1, above: above, term: 2, entries: []record.Entry{{Index: 4, Term: 2}, {Index: 9, Term: 2}, {Index: 1 << 60, Term: 2}, {Index: 6, Term: 0}}},
+		{group: 1, above: above, commit: 5, entries: []record.Entry{{Index: 6, Term: 2}}},
 	} {
 		if n, err := m.Take(appendAnswers(nil, []answer{a})); n != 0 || err != nil {
 			t.Errorf("%+v: %d taken, %v", a, n, err)
 		}
 	}
-	wrong := []tailEntry{{index: 5, term: 2}, {index: 6, term: 2}, {index: 7, term: 1}, {index: 8, term: 2}}
+	wrong := []record.Entry{{Index: 5, Term: 2}, {Index: 6, Term: 2}, {Index: 7, Term: 1}, {Index: 8, Term: 2}}
 	if n, err := m.Take(appendAnswers(nil, []answer{{group: 1, above: above, term: 2, entries: wrong}})); n != 4 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -403,8 +404,8 @@ func TestHostileMendingAnswers(t *testing.T) {
 
 func mendingSamples() [][]byte {
 	return [][]byte{
-		appendQuestions(nil, []question{{1, 5, 9, entryID{10, 3}}, {2, 7, 7, entryID{7, 0}}}),
-		appendAnswers(nil, []answer{{group: 1, above: entryID{10, 3}, term: 3, commit: 8, entries: []tailEntry{{index: 5, term: 2, data: []byte("a")}, {index: 6, term: 3, typ: pb.EntryConfChangeV2}}}, {}}),
+		appendQuestions(nil, []question{{1, 5, 9, record.EntryID{Index: 10, Term: 3}}, {2, 7, 7, record.EntryID{Index: 7, Term: 0}}}),
+		appendAnswers(nil, []answer{{group: 1, above: record.EntryID{Index: 10, Term: 3}, term: 3, commit: 8, entries: []record.Entry{{Index: 5, Term: 2, Data: []byte("a")}, {Index: 6, Term: 3, Type: pb.EntryConfChangeV2}}}, {}}),
 		appendManifest(nil, censusSample()),
 	}
 }
@@ -412,7 +413,7 @@ func mendingSamples() [][]byte {
 func censusSample() *manifest {
 	birth := creationOf(mendReplica)
 	return &manifest{worker: 1, workers: 2, replicas: []replicaState{
-		{group: 1, replica: mendReplica, hard: hardState{3, 8, 100}, last: entryID{110, 3}, creation: &birth}, {group: 3, tombstone: mendReplica}}}
+		{group: 1, replica: mendReplica, hard: record.HardState{Term: 3, Vote: 8, Commit: 100}, last: record.EntryID{Index: 110, Term: 3}, creation: &birth}, {group: 3, tombstone: mendReplica}}}
 }
 
 // FuzzMending: no bytes of another node, or of a log, make a reader of questions, answers or manifests panic; what is read is written again, and read

@@ -9,7 +9,9 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/vfs"
 	"carillon/wal"
 )
@@ -29,23 +31,23 @@ var errMending = errors.New("malformed question or answer about lost entries")
 type question struct {
 	group       timer.ShardID
 	first, last uint64
-	above       entryID
+	above       record.EntryID
 }
 
 // answer is what a node has of them that is sure to be in its log.
 type answer struct {
 	group   timer.ShardID
-	above   entryID // as asked
-	term    uint64  // of its own entry at above.index; 0: it has none
-	commit  uint64  // its log is known to be committed up to there
-	entries []tailEntry
+	above   record.EntryID // as asked
+	term    uint64         // of its own entry at above.index; 0: it has none
+	commit  uint64         // its log is known to be committed up to there
+	entries []record.Entry
 }
 
 func appendQuestions(b []byte, list []question) []byte {
 	b = append(b, mendingVersion)
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, q := range list {
-		for _, v := range []uint64{uint64(q.group), q.first, q.last, q.above.index, q.above.term} {
+		for _, v := range []uint64{uint64(q.group), q.first, q.last, q.above.Index, q.above.Term} {
 			b = binary.AppendUvarint(b, v)
 		}
 	}
@@ -63,26 +65,26 @@ func decodeQuestions(b []byte) ([]question, error) {
 		if q.group, err = readGroup(r); err != nil {
 			return nil, err
 		}
-		q.first, q.last, q.above = r.uvarint(), r.uvarint(), entryID{r.uvarint(), r.uvarint()}
-		if q.first == 0 || q.last < q.first || q.last-q.first >= maxMissingRange || q.above.index < q.last || q.above.index == 1<<64-1 {
+		q.first, q.last, q.above = r.Uvarint(), r.Uvarint(), record.EntryID{Index: r.Uvarint(), Term: r.Uvarint()}
+		if q.first == 0 || q.last < q.first || q.last-q.first >= maxMissingRange || q.above.Index < q.last || q.above.Index == 1<<64-1 {
 			return nil, errMending
 		}
 	}
-	return list, r.end()
+	return list, r.End()
 }
 
 func appendAnswers(b []byte, list []answer) []byte {
 	b = append(b, mendingVersion)
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, a := range list {
-		for _, v := range []uint64{uint64(a.group), a.above.index, a.above.term, a.term, a.commit, uint64(len(a.entries))} {
+		for _, v := range []uint64{uint64(a.group), a.above.Index, a.above.Term, a.term, a.commit, uint64(len(a.entries))} {
 			b = binary.AppendUvarint(b, v)
 		}
 		for _, e := range a.entries {
-			b = binary.AppendUvarint(b, e.index)
-			b = binary.AppendUvarint(b, e.term)
-			b = append(b, byte(e.typ))
-			b = appendBlock(b, string(e.data))
+			b = binary.AppendUvarint(b, e.Index)
+			b = binary.AppendUvarint(b, e.Term)
+			b = append(b, byte(e.Type))
+			b = encoding.AppendBlock(b, string(e.Data))
 		}
 	}
 	return b
@@ -100,33 +102,33 @@ func decodeAnswers(b []byte) ([]answer, error) {
 		if a.group, err = readGroup(r); err != nil {
 			return nil, err
 		}
-		a.above, a.term, a.commit = entryID{r.uvarint(), r.uvarint()}, r.uvarint(), r.uvarint()
-		n := r.uvarint()
-		if n > uint64(len(r.rest))/4 { // an entry takes four bytes at least
+		a.above, a.term, a.commit = record.EntryID{Index: r.Uvarint(), Term: r.Uvarint()}, r.Uvarint(), r.Uvarint()
+		n := r.Uvarint()
+		if n > uint64(len(r.Rest))/4 { // an entry takes four bytes at least
 			return nil, errMending
 		}
-		for k := uint64(0); k < n && !r.bad; k++ {
-			a.entries = append(a.entries, tailEntry{index: r.uvarint(), term: r.uvarint(), typ: pb.EntryType(r.byte()), data: r.bytes()})
+		for k := uint64(0); k < n && !r.Bad; k++ {
+			a.entries = append(a.entries, record.Entry{Index: r.Uvarint(), Term: r.Uvarint(), Type: pb.EntryType(r.Byte()), Data: r.Bytes()})
 		}
 	}
-	return list, r.end()
+	return list, r.End()
 }
 
-func mendingReader(b []byte) (r *recordReader, n uint64, err error) {
+func mendingReader(b []byte) (r *record.Reader, n uint64, err error) {
 	if len(b) == 0 || b[0] != mendingVersion {
 		return nil, 0, errMending
 	}
-	r = &recordReader{rest: b[1:]}
-	n = r.uvarint()
-	if n > uint64(len(r.rest)) {
+	r = &record.Reader{Rest: b[1:]}
+	n = r.Uvarint()
+	if n > uint64(len(r.Rest)) {
 		return nil, 0, errMending
 	}
 	return r, n, nil
 }
 
 // readGroup reads a group's id.
-func readGroup(r *recordReader) (timer.ShardID, error) {
-	id := r.uvarint()
+func readGroup(r *record.Reader) (timer.ShardID, error) {
+	id := r.Uvarint()
 	if id > 65535 {
 		return 0, errMending
 	}
@@ -163,7 +165,7 @@ func AnswerMending(fs vfs.FS, dir string, shards int, body []byte) ([]byte, erro
 	list := make([]answer, len(asked))
 	for i, q := range asked {
 		list[i] = answer{group: q.group, above: q.above, commit: groups[q.group].life.commit}
-		list[i].term = termIn(groups[q.group].held(), q.above.index)
+		list[i].term = termIn(groups[q.group].held(), q.above.Index)
 	}
 	if err := collect(fs, log, groups, asked, list); err != nil {
 		return nil, err
@@ -193,23 +195,23 @@ func collect(fs vfs.FS, log string, groups []*survivingLog, asked []question, li
 		if r.Type != wal.RecordEntries || int(r.Shard) >= len(groups) || groups[r.Shard] == nil || bytes > maxAnswerBytes {
 			return nil
 		}
-		ents, err := readEntries(r.Data)
+		ents, err := record.ReadEntries(r.Data)
 		if err != nil {
 			return err
 		}
 		for _, i := range questions[r.Shard] {
 			q := &asked[i]
-			if q.last < ents[0].index || q.first > ents[len(ents)-1].index {
+			if q.last < ents[0].Index || q.first > ents[len(ents)-1].Index {
 				continue
 			}
 			for _, e := range ents {
-				key := [2]uint64{uint64(i), e.index}
-				if e.index < q.first || e.index > q.last || have[key] || e.term != termIn(held[q.group], e.index) {
+				key := [2]uint64{uint64(i), e.Index}
+				if e.Index < q.first || e.Index > q.last || have[key] || e.Term != termIn(held[q.group], e.Index) {
 					continue
 				}
 				have[key] = true
-				bytes += len(e.data) + entryOverhead
-				e.data = slices.Clone(e.data)
+				bytes += len(e.Data) + entryOverhead
+				e.Data = slices.Clone(e.Data)
 				list[i].entries = append(list[i].entries, e)
 			}
 		}

@@ -3,6 +3,7 @@ package shard
 import (
 	"math"
 
+	"carillon/shard/record"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -127,21 +128,21 @@ func (g *group) applyAssignment(row *Assignment) {
 // most of its founders are there. A late one is to raft a member that is slow to start: its id is never used again once given up
 // (tombstone), so it has not voted before; and where the members are others by now, who would have to vote for it knows that.
 func (g *group) create(replica uint64) {
-	m := snapshotMark{replica: replica, conf: &pb.ConfState{}}
+	m := record.Mark{Replica: replica, Conf: &pb.ConfState{}}
 	if f := memberOn(g.row.founders(), nodeOf(replica)); f != nil && f.Replica == replica {
-		m.index, m.term, m.epoch = foundingIndex, foundingTerm, 1
+		m.Index, m.Term, m.Epoch = foundingIndex, foundingTerm, 1
 		for _, member := range g.row.founders() {
 			if member.Learner {
-				m.conf.Learners = append(m.conf.Learners, member.Replica)
+				m.Conf.Learners = append(m.Conf.Learners, member.Replica)
 			} else {
-				m.conf.Voters = append(m.conf.Voters, member.Replica)
+				m.Conf.Voters = append(m.Conf.Voters, member.Replica)
 			}
 		}
 	}
 	g.place(m)
-	g.end, g.creation = entryID{m.index, m.term}, &m
-	g.hard = hardState{commit: m.index, term: m.term}
-	g.store.hard = &pb.HardState{Term: new(g.hard.term), Vote: new(g.hard.vote), Commit: new(g.hard.commit)}
+	g.end, g.creation = record.EntryID{Index: m.Index, Term: m.Term}, &m
+	g.hard = record.HardState{Commit: m.Index, Term: m.Term}
+	g.store.hard = &pb.HardState{Term: new(g.hard.Term), Vote: new(g.hard.Vote), Commit: new(g.hard.Commit)}
 	g.store.snapshot = g.offerSnapshot
 	if err := g.newRaft(); err != nil {
 		g.w.host.fail(err)
@@ -174,7 +175,7 @@ func (g *group) reset() {
 	g.raft, g.replica = nil, 0
 	g.store = &storage{conf: &pb.ConfState{}}
 	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
-	g.hard, g.hardDirty, g.end, g.creation = hardState{}, false, entryID{}, nil
+	g.hard, g.hardDirty, g.end, g.creation = record.HardState{}, false, record.EntryID{}, nil
 	g.incoming, g.wantSnapshot = nil, false
 	g.trustAgain()
 	g.compare, g.refills, g.stopped = comparison{}, nil, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // How a leader that is not one any more tells the new one of its leases: see scheduler_report.go.
@@ -57,7 +58,7 @@ func appendReport(b []byte, owner uint64, f *activeLease) []byte {
 	for _, v := range [...]int64{a.RetryAfterMs, a.StartedMs, a.EndedMs} {
 		b = binary.AppendVarint(b, v)
 	}
-	return appendBlock(b, cut(a.Err, maxErr))
+	return encoding.AppendBlock(b, encoding.Cut(a.Err, encoding.MaxErr))
 }
 
 // hearReport takes a former leader's word, if the lease it is about is the one that the table has. If that lease is over, it says so.
@@ -65,12 +66,12 @@ func (g *group) hearReport(from uint64, body []byte) {
 	if g.scheduler == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
 	}
-	r := reader{b: body[1:]}
-	p := report{owner: Incarnation(r.uvarint()), handle: timer.Handle(r.number(1<<32-1, "handle")), seq: r.uvarint(), fence: r.uvarint(), rev: uint32(r.uvarint())}
-	p.attempt = Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.number(1<<16-1, "status"))}
-	p.attempt.RetryAfterMs, p.attempt.StartedMs, p.attempt.EndedMs = r.varint(), r.varint(), r.varint()
-	p.attempt.Err = string(r.block(maxErr, "error text"))
-	if r.err() == nil && g.scheduler.hearReport(&p) {
+	r := encoding.Reader{Rest: body[1:]}
+	p := report{owner: Incarnation(r.Uvarint()), handle: timer.Handle(r.Number(1<<32-1, "handle")), seq: r.Uvarint(), fence: r.Uvarint(), rev: uint32(r.Uvarint())}
+	p.attempt = Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
+	p.attempt.RetryAfterMs, p.attempt.StartedMs, p.attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
+	p.attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
+	if r.Err() == nil && g.scheduler.hearReport(&p) {
 		g.tellOver(from, p.owner, p.handle, p.fence)
 	}
 }
@@ -87,9 +88,9 @@ func (g *group) tellOver(to uint64, owner Incarnation, h timer.Handle, fence uin
 
 // hearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see for itself.
 func (g *group) hearOver(body []byte) {
-	r := reader{b: body}
-	owner, h, fence := Incarnation(r.uvarint()), timer.Handle(r.number(1<<32-1, "handle")), r.uvarint()
-	if g.scheduler == nil || r.close() != nil || owner != g.w.host.cfg.Incarnation {
+	r := encoding.Reader{Rest: body}
+	owner, h, fence := Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()
+	if g.scheduler == nil || r.Close() != nil || owner != g.w.host.cfg.Incarnation {
 		return
 	}
 	g.scheduler.hearOver(h, fence)

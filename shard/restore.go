@@ -7,6 +7,8 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/feature"
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 	"carillon/vfs"
@@ -40,8 +42,8 @@ const (
 
 // Restore says how tables become those of a new cluster, and counts what is in them.
 type Restore struct {
-	Owner   Incarnation // of leases that were calls of the lost cluster: they are over at once
-	Level   Level       // that the cluster has agreed on, by which tables are written
+	Owner   Incarnation   // of leases that were calls of the lost cluster: they are over at once
+	Level   feature.Level // that the cluster has agreed on, by which tables are written
 	NowMs   int64
 	Overdue Overdue
 	Topics  Topics // timers of any other topic are dropped: it was deleted after the shard was backed up
@@ -227,9 +229,9 @@ const restoredIndex = foundingIndex + 1
 func WriteRestored(fsys vfs.FS, dir string, row Assignment, state Saving, check func(io.Reader) error) error {
 	dir = SnapshotsDir(dir)
 	replica := row.Members[0].Replica
-	m := snapshotMark{replica: replica, index: restoredIndex, term: foundingTerm, hash: state.Hash(), epoch: row.Epoch,
-		conf: &pb.ConfState{Voters: []uint64{replica}, AutoLeave: new(false)}}
-	meta := wal.SnapshotMeta{Shard: uint32(row.Group), Index: m.index, Term: m.term, Hash: m.hash, Conf: appendMark(nil, m)}
+	m := record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Hash: state.Hash(), Epoch: row.Epoch,
+		Conf: &pb.ConfState{Voters: []uint64{replica}, AutoLeave: new(false)}}
+	meta := wal.SnapshotMeta{Shard: uint32(row.Group), Index: m.Index, Term: m.Term, Hash: m.Hash, Conf: record.AppendMark(nil, m)}
 	file, err := wal.CreateSnapshot(fsys, dir, meta)
 	if err != nil {
 		state.Abort()

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // copySize is Size of a timer that is in the table, without copying it.
@@ -13,7 +14,7 @@ func (t *Table) copySize(h timer.Handle, payload bool) int {
 	v := t.view(s.ref)
 	n := timer.BaseSize + len(v.id) + len(v.rest)
 	if !payload {
-		n -= len(payloadIn(v.rest))
+		n -= len(encoding.PayloadIn(v.rest))
 	}
 	if v.target != 0 {
 		n += len(t.targets.at(v.target).bytes(&t.blobs))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // topK keeps the first Limit timers that a Scan found, in the query's order. It holds their keys; the timers are copied
@@ -28,7 +29,7 @@ type candidate struct {
 // to go on. Entries may be applied between the slices; what changes meanwhile is seen or not.
 func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *topK) (next timer.Handle, done bool) {
 	if top.max == 0 {
-		top.max = min(max(q.Limit, 1), maxScan)
+		top.max = min(max(q.Limit, 1), timer.MaxScan)
 	}
 	row, ok := t.topics.rowOf[q.Topic]
 	if !ok {
@@ -87,12 +88,12 @@ func hasLabels(rest []byte, want []string) bool {
 	if len(want) == 0 {
 		return true
 	}
-	r := reader{b: rest}
-	for f := (restField{}); len(r.b) > 0 && r.b[0] <= fieldLabels && f.next(&r); {
-		if f.field != fieldLabels {
+	r := encoding.Reader{Rest: rest}
+	for f := (encoding.RestField{}); len(r.Rest) > 0 && r.Rest[0] <= encoding.FieldLabels && f.Next(&r); {
+		if f.Field != encoding.FieldLabels {
 			continue
 		}
-		have := decodeLabels(f.bytes)
+		have := encoding.DecodeLabels(f.Bytes)
 		for _, label := range want {
 			if !slices.Contains(have, label) {
 				return false

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // begin makes a blob that of a timer whose content is new: it is the first occurrence, if it repeats, and its expiry counts.
@@ -97,11 +98,11 @@ func (t *Table) zone(h timer.Handle) (name string, ok bool) {
 
 // restRepeat finds the repeat in a spec's rest, which has been checked.
 func restRepeat(rest []byte) *timer.Repeat {
-	r := reader{b: rest}
-	for f := (restField{}); len(r.b) > 0 && r.b[0] <= fieldRepeat && f.next(&r); {
-		if f.field == fieldRepeat {
+	r := encoding.Reader{Rest: rest}
+	for f := (encoding.RestField{}); len(r.Rest) > 0 && r.Rest[0] <= encoding.FieldRepeat && f.Next(&r); {
+		if f.Field == encoding.FieldRepeat {
 			p := new(timer.Repeat)
-			_ = decodeRepeat(p, f.bytes)
+			_ = encoding.DecodeRepeat(p, f.Bytes)
 			return p
 		}
 	}

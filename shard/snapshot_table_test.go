@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/timer/testkit"
 )
 
@@ -82,7 +83,7 @@ func TestSnapshotDamage(t *testing.T) {
 	}
 	b := image(smallTable(t))
 	for n := 0; n < len(b); n += 1 + len(b)/3000 {
-		if _, err := LoadTable(7, bytes.NewReader(b[:n])); !errors.Is(err, ErrFormat) {
+		if _, err := LoadTable(7, bytes.NewReader(b[:n])); !errors.Is(err, encoding.ErrFormat) {
 			t.Fatalf("cut to %d of %d bytes: %v", n, len(b), err)
 		}
 		bad := bytes.Clone(b)
@@ -159,7 +160,7 @@ func TestSnapshotBefore(t *testing.T) {
 		}
 	}
 	b[4] = oldestSnapshot - 1
-	if _, err := LoadTable(7, bytes.NewReader(b)); !errors.Is(err, ErrFormat) {
+	if _, err := LoadTable(7, bytes.NewReader(b)); !errors.Is(err, encoding.ErrFormat) {
 		t.Errorf("a version before that: %v", err)
 	}
 }
@@ -183,7 +184,7 @@ func TestSnapshotOfTheHashBefore(t *testing.T) {
 	if err != nil || again.Hash() != before.Hash() || hash != before.hashOf(hashOfList) {
 		t.Errorf("written with the hash before: %v", err)
 	}
-	if _, _, err := loadTable(7, bytes.NewReader(image(before)), hashOfList); !errors.Is(err, ErrFormat) {
+	if _, _, err := loadTable(7, bytes.NewReader(image(before)), hashOfList); !errors.Is(err, encoding.ErrFormat) {
 		t.Errorf("a hash of a later build: %v", err)
 	}
 }

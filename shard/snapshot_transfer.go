@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -144,14 +145,14 @@ func decodeTransferHeader(b []byte) (*transferHeader, error) {
 		return nil, errMessage
 	}
 	s := &transferHeader{hash: binary.LittleEndian.Uint64(b[1:]), refill: b[0] == refillShipment}
-	r := recordReader{rest: b[9:]}
-	group, epoch := r.uvarint(), r.uvarint()
-	if r.bad || group > 1<<32-1 || epoch > 1<<32-1 {
+	r := record.Reader{Rest: b[9:]}
+	group, epoch := r.Uvarint(), r.Uvarint()
+	if r.Bad || group > 1<<32-1 || epoch > 1<<32-1 {
 		return nil, errMessage
 	}
 	s.group, s.epoch = timer.ShardID(group), uint32(epoch)
 	var err error
-	if s.message, err = decodeMessage(r.rest); err != nil {
+	if s.message, err = decodeMessage(r.Rest); err != nil {
 		return nil, err
 	}
 	if s.message.GetType() != pb.MsgSnap || s.message.Snapshot == nil {
@@ -176,8 +177,8 @@ func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error
 	}
 	meta := s.message.Snapshot.GetMetadata()
 	in := &Incoming{host: h, header: s, size: size}
-	in.mark = snapshotMark{replica: s.message.GetTo(), index: meta.GetIndex(), term: meta.GetTerm(), conf: meta.GetConfState(), hash: s.hash, epoch: s.epoch}
-	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.index, Term: in.mark.term, Hash: s.hash, Conf: appendMark(nil, in.mark)}
+	in.mark = record.Mark{Replica: s.message.GetTo(), Index: meta.GetIndex(), Term: meta.GetTerm(), Conf: meta.GetConfState(), Hash: s.hash, Epoch: s.epoch}
+	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.Index, Term: in.mark.Term, Hash: s.hash, Conf: record.AppendMark(nil, in.mark)}
 	if !h.stream.HasRoom(uint64(max(size, 0))) {
 		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, h.stream.Disk().Free)
 	}
@@ -199,7 +200,7 @@ func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error
 type Incoming struct {
 	host   *Host
 	header *transferHeader
-	mark   snapshotMark
+	mark   record.Mark
 	meta   wal.SnapshotMeta
 	dir    string
 	file   *wal.SnapshotWriter
@@ -255,7 +256,7 @@ func (in *Incoming) Commit() error {
 type receivedSnapshot struct {
 	group   *group
 	message *pb.Message
-	mark    snapshotMark
+	mark    record.Mark
 	size    int64
 	state   any // see Host.readState
 	refill  bool
@@ -269,7 +270,7 @@ func (a *receivedSnapshot) read(dir, name string) error {
 		return err
 	}
 	defer f.Close()
-	if a.state, err = h.readState(f, a.group.id, a.mark.hash); err != nil {
+	if a.state, err = h.readState(f, a.group.id, a.mark.Hash); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -277,7 +278,7 @@ func (a *receivedSnapshot) read(dir, name string) error {
 
 func (a *receivedSnapshot) handle(w *worker) {
 	g := a.group
-	if g.replica != a.mark.replica {
+	if g.replica != a.mark.Replica {
 		g.leftovers.some = true
 		return // the replica was removed
 	}
@@ -290,24 +291,24 @@ func (a *receivedSnapshot) handle(w *worker) {
 			g.takeRefill()
 		}
 		return
-	case a.mark.index <= g.applied:
+	case a.mark.Index <= g.applied:
 		return
 	}
 	before := g.raft.BasicStatus().GetCommit()
 	_ = g.raft.Step(a.message)
 	// Raft decides, and says so in its next append. If it has taken this one, all up to its end is committed; what does not go beyond that it has
 	// not taken: an older one may come behind a newer one in one turn.
-	if before < a.mark.index && g.raft.BasicStatus().GetCommit() >= a.mark.index {
+	if before < a.mark.Index && g.raft.BasicStatus().GetCommit() >= a.mark.Index {
 		g.incoming = a
 	}
 	w.touch(g)
 }
 
 // install makes an arrived snapshot the group's state, as raft has decided.
-func (g *group) install(s *pb.Snapshot) snapshotMark {
+func (g *group) install(s *pb.Snapshot) record.Mark {
 	a := g.incoming
 	index := s.GetMetadata().GetIndex()
-	if a == nil || a.mark.index != index || a.mark.term != s.GetMetadata().GetTerm() {
+	if a == nil || a.mark.Index != index || a.mark.Term != s.GetMetadata().GetTerm() {
 		panic(fmt.Sprintf("shard %d: raft restores from snapshot %d, which has not arrived", g.id, index))
 	}
 	g.incoming = nil

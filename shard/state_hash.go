@@ -1,5 +1,7 @@
 package shard
 
+import "carillon/shard/feature"
+
 // The versions of a table's hash. Hashes of different versions say nothing about each other. A
 // version says what is covered and how, and never changes; a later one is written from a feature
 // level on (see Level).
@@ -61,8 +63,8 @@ func (t *Table) hashReigns(x uint64) uint64 {
 func (b tombstone) hash() uint64 { return mix(uint64(b.topic), uint64(b.atMs)) }
 
 // hashVersionOf is the version of the hash that snapshots carry at a level.
-func hashVersionOf(level Level) byte {
-	if level < LevelCompare {
+func hashVersionOf(level feature.Level) byte {
+	if level < feature.LevelCompare {
 		return hashOfList
 	}
 	return hashOfSums

@@ -172,7 +172,7 @@ func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then f
 }
 
 // SubmitWalk takes a step of a walk, see Walk; then is as with Submit.
-func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at ScanCursor, then func([]timer.Ref, ScanCursor, error)) {
+func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor, then func([]timer.Ref, timer.ScanCursor, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
 	walk := h.newWalk(id, q, at)
@@ -233,7 +233,7 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	g := h.groups[id]
 	if g.raft == nil {
 		if g.stopped != nil {
-			return Progress{Replica: g.replica, HardTerm: g.hard.term, Vote: g.hard.vote, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch, Stopped: g.stopped}
+			return Progress{Replica: g.replica, HardTerm: g.hard.Term, Vote: g.hard.Vote, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch, Stopped: g.stopped}
 		}
 		return Progress{}
 	}
@@ -241,7 +241,7 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	lastTerm, _ := g.store.Term(g.store.last()) // always known
 	return Progress{
 		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Quarantined: g.quarantine != nil, Refilled: g.refilled, Installs: g.installs, Compared: g.compare.last,
-		Replica: g.replica, Term: g.term, HardTerm: g.hard.term, Vote: g.hard.vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
+		Replica: g.replica, Term: g.term, HardTerm: g.hard.Term, Vote: g.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
 		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
 	}
 }
@@ -263,7 +263,7 @@ func (h *Host) Waiting() (events, operations, flights int) {
 }
 
 // SubmitPull leases ready timers of a topic in one shard to a consumer; then is as with Submit.
-func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]PulledTimer, error)) {
+func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
 	t := &pullRequest{group: h.groups[id], topic: topic, most: most, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}

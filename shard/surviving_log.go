@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -22,10 +23,10 @@ type survivingLog struct {
 	replica   uint64 // as the log says; 0: it does not
 	tombstone uint64
 	based     bool // the log is known to begin behind …
-	base      entryID
+	base      record.EntryID
 	runs      []stretch // ascending
 	layer     int       // how many damages were passed
-	hard      hardState
+	hard      record.HardState
 	hardLayer int // in which layer that was read
 	life      *life
 	begins    map[int]uint64 // the first entry of the first that were read, by layer
@@ -46,8 +47,8 @@ type stretch struct {
 // span is some entries that are lost, or in doubt.
 type span struct {
 	first, last uint64
-	above       entryID // the entry behind it; where there is none, its own last
-	layer       int     // of that entry: the damage before that layer is where they were lost at the latest
+	above       record.EntryID // the entry behind it; where there is none, its own last
+	layer       int            // of that entry: the damage before that layer is where they were lost at the latest
 }
 
 func newSurvivingLog(id timer.ShardID) *survivingLog {
@@ -58,28 +59,28 @@ func newSurvivingLog(id timer.ShardID) *survivingLog {
 func (m *survivingLog) record(r wal.Record) error {
 	switch r.Type {
 	case wal.RecordEntries:
-		ents, err := readEntries(r.Data)
+		ents, err := record.ReadEntries(r.Data)
 		if err != nil {
 			return err
 		}
 		m.entries(ents)
 	case wal.RecordHardState:
-		hard, err := decodeHardState(r.Data)
+		hard, err := record.DecodeHardState(r.Data)
 		if err != nil {
 			return err
 		}
 		m.hard, m.hardLayer = hard, m.layer
-		m.life.commit = max(m.life.commit, hard.commit)
+		m.life.commit = max(m.life.commit, hard.Commit)
 	case wal.RecordReplicaCreate, wal.RecordSnapMark:
-		k, err := decodeMark(r.Data)
+		k, err := record.DecodeMark(r.Data)
 		if err != nil {
 			return err
 		}
-		if r.Type == wal.RecordReplicaCreate && m.replica == 0 || k.installed {
-			m.replica, m.based, m.base, m.runs = k.replica, true, entryID{k.index, k.term}, nil
+		if r.Type == wal.RecordReplicaCreate && m.replica == 0 || k.Installed {
+			m.replica, m.based, m.base, m.runs = k.Replica, true, record.EntryID{Index: k.Index, Term: k.Term}, nil
 		}
 	case wal.RecordReplicaTombstone:
-		id, err := decodeTombstone(r.Data)
+		id, err := record.DecodeTombstone(r.Data)
 		if err != nil {
 			return err
 		}
@@ -93,12 +94,12 @@ func (m *survivingLog) record(r wal.Record) error {
 // end is the end of a replica.
 func (m *survivingLog) end(id uint64) {
 	m.tombstone = max(m.tombstone, id)
-	m.replica, m.based, m.base, m.runs, m.hard, m.hardLayer, m.life = 0, false, entryID{}, nil, hardState{}, m.layer, &life{}
+	m.replica, m.based, m.base, m.runs, m.hard, m.hardLayer, m.life = 0, false, record.EntryID{}, nil, record.HardState{}, m.layer, &life{}
 }
 
 // entries replace all from their first index on.
-func (m *survivingLog) entries(ents []tailEntry) {
-	first := ents[0].index
+func (m *survivingLog) entries(ents []record.Entry) {
+	first := ents[0].Index
 	if _, ok := m.begins[m.layer]; !ok {
 		m.begins[m.layer] = first
 	}
@@ -107,7 +108,7 @@ func (m *survivingLog) entries(ents []tailEntry) {
 		m.fault = fmt.Errorf("entry %d follows %d, and there is no damage between them", first, m.runs[n-1].last)
 	}
 	for _, e := range ents {
-		m.runs = push(m.runs, stretch{first: e.index, last: e.index, term: e.term, layer: m.layer})
+		m.runs = push(m.runs, stretch{first: e.Index, last: e.Index, term: e.Term, layer: m.layer})
 	}
 }
 
@@ -154,17 +155,17 @@ func (m *survivingLog) damage(k int) {
 
 // resolve goes down from the end of the log to an index, which is not looked at, and tells what is sure from what is lost or in doubt. Either the
 // end's term is known, from a manifest; or, linked, all that was read in the last layer is in the log; or its end is unknown, too.
-func (m *survivingLog) resolve(top entryID, linked bool, floor uint64) (sure []stretch, doubt []span) {
+func (m *survivingLog) resolve(top record.EntryID, linked bool, floor uint64) (sure []stretch, doubt []span) {
 	above, layer, open := top, m.layer, false
 	lose := func(first, last uint64) {
 		if !open {
 			doubt = append(doubt, span{last: last, above: above, layer: layer})
 		}
-		open, linked, above = true, false, entryID{}
+		open, linked, above = true, false, record.EntryID{}
 		doubt[len(doubt)-1].first = first
 	}
 	n := len(m.runs)
-	for at := top.index; at > floor; {
+	for at := top.Index; at > floor; {
 		for n > 0 && m.runs[n-1].first > at {
 			n--
 		}
@@ -178,8 +179,8 @@ func (m *survivingLog) resolve(top entryID, linked bool, floor uint64) (sure []s
 			at = r.last
 		}
 		r.first, r.last = max(r.first, floor+1), at
-		if r.firm || linked && r.layer == layer || r.term != 0 && r.term == above.term {
-			above, layer, linked, open = entryID{r.first, r.term}, r.layer, true, false
+		if r.firm || linked && r.layer == layer || r.term != 0 && r.term == above.Term {
+			above, layer, linked, open = record.EntryID{Index: r.first, Term: r.term}, r.layer, true, false
 			sure = append(sure, r)
 		} else {
 			lose(r.first, r.last)
@@ -197,18 +198,18 @@ func (m *survivingLog) held() []stretch {
 		return nil
 	}
 	last := m.runs[n-1]
-	sure, _ := m.resolve(entryID{index: last.last}, last.layer == m.layer, 0)
+	sure, _ := m.resolve(record.EntryID{Index: last.last}, last.layer == m.layer, 0)
 	return slices.DeleteFunc(sure, func(r stretch) bool { return r.term == 0 })
 }
 
 // patch is what takes the place of one damage for one group.
 type patch struct {
 	group     timer.ShardID
-	tombstone uint64        // 0: none
-	creation  *snapshotMark // nil: the creation is there
-	mark      *snapshotMark // what was before is void: the state is this snapshot's
-	hole      *missingRange // entries
-	hard      *hardState    // nil: it is known without
+	tombstone uint64            // 0: none
+	creation  *record.Mark      // nil: the creation is there
+	mark      *record.Mark      // what was before is void: the state is this snapshot's
+	hole      *missingRange     // entries
+	hard      *record.HardState // nil: it is known without
 }
 
 // missingRange is some lost entries.
@@ -216,7 +217,7 @@ type missingRange struct {
 	group timer.ShardID
 	span
 	life    *life
-	entries []tailEntry // from span.first on; term 0: not here yet
+	entries []record.Entry // from span.first on; term 0: not here yet
 	left    int
 }
 
@@ -224,7 +225,7 @@ var errContradiction = errors.New("a manifest contradicts what is left of the lo
 
 // recount takes what a manifest says of the group: what was in doubt is known again, or known to be lost. It gives what is sure and what is lost
 // behind the floor.
-func (m *survivingLog) recount(t replicaState, snapshot *snapshotMark) (sure []stretch, lost []span, err error) {
+func (m *survivingLog) recount(t replicaState, snapshot *record.Mark) (sure []stretch, lost []span, err error) {
 	switch {
 	case m.fault != nil:
 		return nil, nil, m.fault
@@ -242,14 +243,14 @@ func (m *survivingLog) recount(t replicaState, snapshot *snapshotMark) (sure []s
 		m.runs = fresh
 	}
 	if t.creation != nil && m.replica != t.replica {
-		m.based, m.base = true, entryID{t.creation.index, t.creation.term}
+		m.based, m.base = true, record.EntryID{Index: t.creation.Index, Term: t.creation.Term}
 	}
 	if t.replica == 0 {
 		m.runs = nil
 	} else {
 		sure, lost = m.settle(t.last, m.floor(snapshot))
 	}
-	m.life.commit = max(m.life.commit, t.hard.commit)
+	m.life.commit = max(m.life.commit, t.hard.Commit)
 	m.replica, m.pending = t.replica, nil
 	return sure, lost, nil
 }
@@ -261,18 +262,18 @@ func (m *survivingLog) ended(t replicaState) bool {
 
 // tally is recount for the node's own log: it gives what must be put in the place of the damages since the last manifest, by damage, and what the
 // log must have been here. snapshot is the newest whole one, or nil.
-func (m *survivingLog) tally(t replicaState, snapshot *snapshotMark) (patches map[int]*patch, must *expected, err error) {
+func (m *survivingLog) tally(t replicaState, snapshot *record.Mark) (patches map[int]*patch, must *expected, err error) {
 	if len(m.pending) == 0 {
 		return nil, nil, m.fault
 	}
-	if snapshot != nil && snapshot.replica != t.replica {
+	if snapshot != nil && snapshot.Replica != t.replica {
 		snapshot = nil
 	}
 	unborn := t.replica != 0 && m.replica != t.replica
 	if unborn && snapshot == nil && t.creation == nil {
 		return nil, nil, fmt.Errorf("how its replica %x began is lost", t.replica)
 	}
-	first, last, commit := m.pending[0], m.pending[len(m.pending)-1], m.hard.commit
+	first, last, commit := m.pending[0], m.pending[len(m.pending)-1], m.hard.Commit
 	known, ended := m.hardLayer == m.layer, m.ended(t)
 	sure, lost, err := m.recount(t, snapshot)
 	if err != nil {
@@ -296,8 +297,8 @@ func (m *survivingLog) tally(t replicaState, snapshot *snapshotMark) (patches ma
 	}
 	fill := func(k int, s span) {
 		p := at(k)
-		if snapshot != nil && s.first <= snapshot.index {
-			p.mark, s.first = snapshot, snapshot.index+1
+		if snapshot != nil && s.first <= snapshot.Index {
+			p.mark, s.first = snapshot, snapshot.Index+1
 		}
 		if s.first <= s.last {
 			p.hole = newMissingRange(m.id, s, m.life)
@@ -312,13 +313,13 @@ func (m *survivingLog) tally(t replicaState, snapshot *snapshotMark) (patches ma
 	}
 	for _, s := range lost { // what was read between two damages may build on what was lost before, and have been in doubt because of the second one
 		for k := first; k < s.layer-1; k++ {
-			if begin, ok := m.begins[k+1]; ok && begin > s.first && begin <= t.last.index+1 && begin-s.first < maxMissingRange && (patches[k] == nil || patches[k].hole == nil) {
+			if begin, ok := m.begins[k+1]; ok && begin > s.first && begin <= t.last.Index+1 && begin-s.first < maxMissingRange && (patches[k] == nil || patches[k].hole == nil) {
 				fill(k, span{first: s.first, last: begin - 1, above: s.above, layer: k + 1})
 			}
 		}
 	}
 	if t.replica != 0 && !known {
-		at(last).hard = &hardState{t.hard.term, t.hard.vote, commit}
+		at(last).hard = &record.HardState{Term: t.hard.Term, Vote: t.hard.Vote, Commit: commit}
 		m.hard, m.hardLayer = *at(last).hard, m.layer
 	}
 	return patches, must, nil
@@ -332,22 +333,22 @@ type expected struct {
 }
 
 // floor is before which entry the log need not go back.
-func (m *survivingLog) floor(snapshot *snapshotMark) uint64 {
+func (m *survivingLog) floor(snapshot *record.Mark) uint64 {
 	switch {
 	case len(m.runs) > 0 && m.runs[0].layer <= m.layer-len(m.pending): // nothing was lost before it: the log goes back no further
 		return m.runs[0].first - 1
 	case m.based:
-		return m.base.index
+		return m.base.Index
 	case snapshot == nil:
 		return 0
 	case len(m.runs) > 0:
-		return min(snapshot.index, m.runs[0].first-1)
+		return min(snapshot.Index, m.runs[0].first-1)
 	}
-	return snapshot.index
+	return snapshot.Index
 }
 
 // settle makes the log what it must be up to an entry, and gives what is sure and what is lost of it.
-func (m *survivingLog) settle(top entryID, floor uint64) (sure []stretch, lost []span) {
+func (m *survivingLog) settle(top record.EntryID, floor uint64) (sure []stretch, lost []span) {
 	sure, lost = m.resolve(top, false, floor)
 	var runs []stretch
 	for _, r := range sure {
@@ -366,7 +367,7 @@ func (m *survivingLog) settle(top entryID, floor uint64) (sure []stretch, lost [
 
 func newMissingRange(id timer.ShardID, s span, l *life) *missingRange {
 	n := int(s.last - s.first + 1)
-	return &missingRange{group: id, span: s, life: l, entries: make([]tailEntry, n), left: n}
+	return &missingRange{group: id, span: s, life: l, entries: make([]record.Entry, n), left: n}
 }
 
 // maxMissingRange bounds the entries of one hole: a log that is within its bounds has fewer.
@@ -378,15 +379,15 @@ func (p *patch) records() (list []wal.Record) {
 		list = append(list, wal.Record{Type: t, Shard: uint32(p.group), Data: body})
 	}
 	if p.tombstone != 0 {
-		add(wal.RecordReplicaTombstone, appendTombstone(nil, p.tombstone))
+		add(wal.RecordReplicaTombstone, record.AppendTombstone(nil, p.tombstone))
 	}
 	if p.creation != nil {
-		add(wal.RecordReplicaCreate, appendMark(nil, *p.creation))
+		add(wal.RecordReplicaCreate, record.AppendMark(nil, *p.creation))
 	}
 	if p.mark != nil {
 		m := *p.mark
-		m.installed = true
-		add(wal.RecordSnapMark, appendMark(nil, m))
+		m.Installed = true
+		add(wal.RecordSnapMark, record.AppendMark(nil, m))
 	}
 	if p.hole != nil {
 		for ents := p.hole.entries; len(ents) > 0; {
@@ -394,15 +395,15 @@ func (p *patch) records() (list []wal.Record) {
 			batch := make([]*pb.Entry, 0, min(len(ents), 1024))
 			for ; n < len(ents) && bytes < mendedRecordBytes; n++ {
 				e := &ents[n]
-				batch = append(batch, &pb.Entry{Index: &e.index, Term: &e.term, Type: &e.typ, Data: e.data})
-				bytes += len(e.data) + entryOverhead
+				batch = append(batch, &pb.Entry{Index: &e.Index, Term: &e.Term, Type: &e.Type, Data: e.Data})
+				bytes += len(e.Data) + entryOverhead
 			}
-			add(wal.RecordEntries, appendEntries(nil, batch))
+			add(wal.RecordEntries, record.AppendEntries(nil, batch))
 			ents = ents[n:]
 		}
 	}
 	if p.hard != nil {
-		add(wal.RecordHardState, appendHardState(nil, *p.hard))
+		add(wal.RecordHardState, record.AppendHardState(nil, *p.hard))
 	}
 	return list
 }

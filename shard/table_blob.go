@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -92,15 +93,15 @@ func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 	n := 1 + 4 + 8 + createdLen + 1 + len(v.id) + len(v.rest)
 	if v.target != 0 {
 		v.flags |= blobTarget
-		n += uvarintLen(uint64(v.target))
+		n += encoding.UvarintLen(uint64(v.target))
 	}
 	if v.version != 1 {
 		v.flags |= blobVersion
-		n += uvarintLen(uint64(v.version))
+		n += encoding.UvarintLen(uint64(v.version))
 	}
 	if v.updatedMs > v.createdMs {
 		v.flags |= blobUpdated
-		n += uvarintLen(uint64(v.updatedMs - v.createdMs))
+		n += encoding.UvarintLen(uint64(v.updatedMs - v.createdMs))
 	}
 	var room [24]byte
 	series := v.appendSeries(room[:0])

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/wheel"
 )
 
@@ -96,7 +97,7 @@ func (v *blob) expiresMs(dueMs int64) int64 {
 	if v.flags&blobNoExpiry != 0 {
 		return 0
 	}
-	after, ok := restExpiry(v.rest)
+	after, ok := encoding.RestExpiry(v.rest)
 	if !ok {
 		return 0
 	}
@@ -132,7 +133,7 @@ func (t *Table) Job(h timer.Handle) Job {
 	}
 	v := t.view(s.ref)
 	var spec timer.Spec
-	_ = decodeRest(&spec, v.rest, true) // checked when it came in
+	_ = encoding.DecodeRest(&spec, v.rest, true) // checked when it came in
 	j := Job{
 		Handle: h, ID: string(v.id), Topic: t.topics.rows[s.topic].id, Seq: s.seq(), Tag: v.tag, Version: v.version, CreatedMs: v.createdMs,
 		DueMs: t.dueMs(s), Attempts: s.attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
@@ -152,7 +153,7 @@ func (t *Table) RetryOf(h timer.Handle) timer.Retry {
 		return timer.Retry{}
 	}
 	var spec timer.Spec
-	_ = decodeRest(&spec, t.view(s.ref).rest, false)
+	_ = encoding.DecodeRest(&spec, t.view(s.ref).rest, false)
 	return spec.Retry
 }
 

@@ -1,6 +1,9 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
 
 // finished lists the timers that are Done or Cancelled, in the order in which they ended, through their runs.
 type finished struct {
@@ -127,8 +130,8 @@ func (t *Table) unchain(h timer.Handle) {
 
 // deadLetter finds what Redrive and Purge mean by an id: the last dead letter of it, or the one of a version. inUse says that
 // the id is another's by now: a scheduled or leased timer has it, or a later dead letter.
-func (t *Table) deadLetter(c *change) (h timer.Handle, inUse bool) {
-	h = t.lookup(c.topic, c.id)
+func (t *Table) deadLetter(c *encoding.Command) (h timer.Handle, inUse bool) {
+	h = t.lookup(c.Topic, c.ID)
 	if h == 0 {
 		return 0, false
 	}

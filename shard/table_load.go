@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 
+	"carillon/shard/feature"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // Bounds of a snapshot's parts.
@@ -62,7 +64,7 @@ func loadTable(id timer.ShardID, r io.Reader, newest byte) (*Table, uint64, erro
 
 func (l *loader) fail(format string, args ...any) {
 	if l.err == nil {
-		l.err = fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+		l.err = fmt.Errorf("%w: %s", encoding.ErrFormat, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -70,7 +72,7 @@ func (l *loader) fail(format string, args ...any) {
 // checksums.
 func (l *loader) tooNew(format string, args ...any) {
 	if l.err == nil {
-		l.err = fmt.Errorf("%w: %w: %s", ErrFormat, ErrNewer, fmt.Sprintf(format, args...))
+		l.err = fmt.Errorf("%w: %w: %s", encoding.ErrFormat, feature.ErrNewer, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -173,7 +175,7 @@ func (l *loader) header(id timer.ShardID) {
 	t.clockMs = clock
 	t.seq = l.number(timer.MaxMs, "sequence")
 	t.fence = l.number(1<<64-1, "fence")
-	t.slab.high = timer.Handle(l.number(maxHandle, "highest handle"))
+	t.slab.high = timer.Handle(l.number(encoding.MaxHandle, "highest handle"))
 	high := uint64(t.slab.high)
 	t.slab.free = timer.Handle(l.number(high, "first free"))
 	t.slab.unused = int(l.number(high, "free slots"))
@@ -225,8 +227,8 @@ func (l *loader) record() bool {
 	switch kind := l.byte(); kind {
 	case recordTarget:
 		row := uint32(l.number(1<<32-1, "target"))
-		b := l.bytes(int(l.number(maxCallback, "callback")))
-		if err := checkCallback(b); err != nil {
+		b := l.bytes(int(l.number(encoding.MaxCallback, "callback")))
+		if err := encoding.CheckCallback(b); err != nil {
 			l.fail("callback: %v", err)
 		}
 		l.targets[row] = append([]byte(nil), b...)
@@ -243,7 +245,7 @@ func (l *loader) record() bool {
 	case recordSuccessor:
 		l.successor()
 	case recordEnd:
-		if n := l.number(maxHandle, "slots"); l.err == nil && timer.Handle(n) != l.t.slab.high {
+		if n := l.number(encoding.MaxHandle, "slots"); l.err == nil && timer.Handle(n) != l.t.slab.high {
 			l.fail("ends with %d slots, the header says %d", n, l.t.slab.high)
 		}
 		return false
@@ -315,13 +317,13 @@ func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32
 		l.fail("no run in state %d after %d attempts", state, s.attempts())
 	}
 	f := l.checkBlob(v, body, target)
-	if l.err == nil && (f.priority != s.priority() || v.flags&blobDue != 0 || f.repeats != (v.flags&blobSeries != 0)) {
-		l.fail("priority %d, the slot says %d; flags %x", f.priority, s.priority(), v.flags)
+	if l.err == nil && (f.Priority != s.priority() || v.flags&blobDue != 0 || f.Repeats != (v.flags&blobSeries != 0)) {
+		l.fail("priority %d, the slot says %d; flags %x", f.Priority, s.priority(), v.flags)
 	}
 }
 
 // checkBlob decodes a blob that has been checked.
-func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f specSummary) {
+func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f encoding.Summary) {
 	if (target != 0) != (v.flags&blobTarget != 0) || target != 0 && l.targets[target] == nil {
 		l.fail("target %d is not defined", target)
 	}
@@ -332,7 +334,7 @@ func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f specSummary) 
 		return f
 	}
 	v.readBody(body)
-	f, err := restFacts(v.rest)
+	f, err := encoding.Summarize(v.rest)
 	if err != nil {
 		l.fail("spec: %v", err)
 	}
@@ -366,28 +368,28 @@ func (l *loader) successor() {
 
 // checkBody checks what readBody takes for granted, and that it is how putBlob writes it.
 func (v *blob) checkBody(body []byte) error {
-	r := reader{b: body}
-	r.take(4 + 8 + createdLen)
+	r := encoding.Reader{Rest: body}
+	r.Take(4 + 8 + createdLen)
 	if v.flags&^blobFlags != 0 {
-		r.fail("unknown flags")
+		r.Fail("unknown flags")
 	}
-	if v.flags&blobVersion != 0 && r.number(1<<32-1, "version") == 1 {
-		r.fail("version 1 is not written")
+	if v.flags&blobVersion != 0 && r.Number(1<<32-1, "version") == 1 {
+		r.Fail("version 1 is not written")
 	}
-	if v.flags&blobUpdated != 0 && r.number(timer.MaxMs, "update time") == 0 {
-		r.fail("an update at the creation is not written")
+	if v.flags&blobUpdated != 0 && r.Number(timer.MaxMs, "update time") == 0 {
+		r.Fail("an update at the creation is not written")
 	}
-	if v.flags&blobFirst != 0 && r.number(timer.MaxMs, "first add") == 0 {
-		r.fail("a first add at the creation is not written")
+	if v.flags&blobFirst != 0 && r.Number(timer.MaxMs, "first add") == 0 {
+		r.Fail("a first add at the creation is not written")
 	}
 	if v.flags&blobSeries != 0 {
-		r.number(1<<32-1, "occurrence")
+		r.Number(1<<32-1, "occurrence")
 	}
 	if v.flags&blobDue != 0 {
-		r.number(timer.MaxMs, "due time")
+		r.Number(timer.MaxMs, "due time")
 	}
-	r.take(int(r.byte()))
-	return r.err()
+	r.Take(int(r.Byte()))
+	return r.Err()
 }
 
 func (l *loader) run(h timer.Handle, s *slot) {
@@ -403,5 +405,5 @@ func (l *loader) run(h timer.Handle, s *slot) {
 	if l.version >= 4 {
 		r.holder = Holder(l.number(uint64(byReport), "holder of the lease"))
 	}
-	t.setError(h, r, string(l.bytes(int(l.number(maxErr, "error text")))))
+	t.setError(h, r, string(l.bytes(int(l.number(encoding.MaxErr, "error text")))))
 }

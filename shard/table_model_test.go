@@ -108,7 +108,7 @@ func (m *model) create(c *timer.Command) (timer.Code, *modelTimer) {
 		CreatedMs: m.clock, UpdatedMs: m.clock, LatenessMs: -1,
 	}}
 	x.begin()
-	x.DueMs = debounced(c.Merge, x.DueMs, m.clock, c.MaxWaitMs)
+	x.DueMs = timer.Debounced(c.Merge, x.DueMs, m.clock, c.MaxWaitMs)
 	m.schedule(x, x.DueMs)
 	m.enter(x)
 	return timer.Created, x
@@ -427,7 +427,7 @@ func (m *model) merge(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer)
 		}
 	}
 	before := *x
-	m.replace(x, c, debounced(c.Merge, c.Spec.DueMs, x.first, c.MaxWaitMs))
+	m.replace(x, c, timer.Debounced(c.Merge, c.Spec.DueMs, x.first, c.MaxWaitMs))
 	if before.NextMs == x.NextMs && before.Attempts == 0 && before.Priority == x.Priority && before.expiry() == x.expiry() &&
 		reflect.DeepEqual(before.Callback, x.Callback) {
 		x.rev = before.rev
@@ -449,7 +449,7 @@ func (m *model) succeed(c *timer.Command, x *modelTimer) (timer.Code, *modelTime
 	next := &modelTimer{content: c.Content, Timer: timer.Timer{
 		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Tag: c.Tag, CreatedMs: first, UpdatedMs: m.clock, LatenessMs: -1,
 	}}
-	next.DueMs = debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs)
+	next.DueMs = timer.Debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs)
 	x.successor, x.Successor = next, true
 	return timer.Merged, x
 }

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"carillon/timer"
+	"carillon/timer/encoding"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -27,7 +28,7 @@ func (t *Table) copy(h timer.Handle, payload bool) *timer.Timer {
 		CreatedMs: v.createdMs, UpdatedMs: v.updatedMs,
 		LatenessMs: -1, Attempts: s.attempts(),
 	}
-	_ = decodeRest(&m.Spec, v.rest, payload) // checked when it came in
+	_ = encoding.DecodeRest(&m.Spec, v.rest, payload) // checked when it came in
 	m.DueMs = t.dueMs(s)
 	if v.target != 0 {
 		m.Callback = t.targets.at(v.target).callback(&t.blobs)

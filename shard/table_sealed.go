@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"carillon/secret"
+	"carillon/timer/encoding"
 )
 
 // sealedBy counts the header values of a table's callback overrides by the key that sealed them: an operator who takes a key out of use
@@ -17,9 +18,9 @@ func (s *sealedBy) count(callback []byte, by int64) {
 		field := callback[0]
 		callback = callback[1:]
 		switch field {
-		case callbackURL, callbackMethod:
+		case encoding.CallbackURL, encoding.CallbackMethod:
 			_, callback = cutBlock(callback)
-		case callbackHeaders:
+		case encoding.CallbackHeaders:
 			n, k := binary.Uvarint(callback)
 			callback = callback[k:]
 			for range n {

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 
 	"carillon/timer"
+	"carillon/timer/encoding"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -73,7 +74,7 @@ func (p *targets) intern(a *arena, callback []byte) uint32 {
 		}
 	}
 	p.used++
-	ref, b := a.alloc(uvarintLen(uint64(len(callback))) + len(callback))
+	ref, b := a.alloc(encoding.UvarintLen(uint64(len(callback))) + len(callback))
 	copy(b[binary.PutUvarint(b, uint64(len(callback))):], callback)
 	*p.at(n) = target{hash: hash, ref: ref, refs: 1, life: p.at(n).life + 1}
 	p.index.insert(place, n)
@@ -129,7 +130,7 @@ func (t *Table) Callback(n Target) timer.Callback {
 
 // callback decodes the override. Its bytes were checked before they were interned.
 func (g *target) callback(a *arena) timer.Callback {
-	c, _ := decodeCallback(g.bytes(a))
+	c, _ := encoding.DecodeCallback(g.bytes(a))
 	return c
 }
 

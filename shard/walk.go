@@ -1,8 +1,6 @@
 package shard
 
-import (
-	"carillon/timer"
-)
+import "carillon/timer"
 
 // walkSlots is how many slots a walk looks at in one turn of its group: about a fifth of a millisecond.
 const walkSlots = 4096
@@ -13,7 +11,7 @@ const walkSlots = 4096
 // A walk meets each timer at most once, whatever becomes of its due time meanwhile, and ends, however many are added: it goes by
 // slot, up to the slot and the number that were the last when it began. It meets every timer that is there, and selected, from
 // before the walk until its step. The whole walk looks at each slot once, where a listing looks at all of them for each page.
-func (h *Host) Walk(id timer.ShardID, q *timer.Query, at ScanCursor) (marks []timer.Ref, next ScanCursor, err error) {
+func (h *Host) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	w := h.newWalk(id, q, at)
 	err = h.read(id, true, w.step)
 	return w.refs, w.at, err
@@ -23,14 +21,14 @@ func (h *Host) Walk(id timer.ShardID, q *timer.Query, at ScanCursor) (marks []ti
 type walk struct {
 	query timer.Query
 	hides hides
-	at    ScanCursor
+	at    timer.ScanCursor
 	refs  []timer.Ref
 }
 
-func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at ScanCursor) *walk {
+func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
 	w := &walk{query: *q, at: at}
 	w.query.After, w.hides = nil, h.groups[id].scheduler.hides
-	w.query.Limit = min(max(q.Limit, 1), maxScan)
+	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	return w
 }
 
@@ -40,15 +38,15 @@ func (w *walk) step(g *group, budget int) (done bool) {
 }
 
 // step is walk for one that may begin here, and for no longer than suits a walk.
-func (t *Table) step(q *timer.Query, hides hides, at *ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
+func (t *Table) step(q *timer.Query, hides hides, at *timer.ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
 	if !at.Begun {
-		*at = ScanCursor{High: t.slab.high, Seq: t.seq, Begun: true}
+		*at = timer.ScanCursor{High: t.slab.high, Seq: t.seq, Begun: true}
 	}
 	return t.walk(q, hides, at, min(budget, walkSlots), limit, marks)
 }
 
 // walk looks at no more than budget slots and adds what is selected to marks, up to limit.
-func (t *Table) walk(q *timer.Query, hides hides, at *ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
+func (t *Table) walk(q *timer.Query, hides hides, at *timer.ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
 	row, ok := t.topics.rowOf[q.Topic]
 	high := min(at.High, t.slab.high)
 	if !ok || at.From >= high {

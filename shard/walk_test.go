@@ -30,7 +30,7 @@ func TestWalk(t *testing.T) {
 			}
 		}
 		var marks []timer.Ref
-		at := ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		at := timer.ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
 		for !at.Done() {
 			marks = append(marks, g.table.walk(&q, nil, &at, 7, 3, nil)...)
 		}
@@ -69,7 +69,7 @@ func TestWalkMeetsEachTimerOnce(t *testing.T) {
 	q := timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased}
 	for range 20 {
 		always := scheduled()
-		at := ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		at := timer.ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
 		last := at.Seq
 		met := map[uint64]bool{}
 		for !at.Done() {
@@ -115,7 +115,7 @@ func TestHostWalk(t *testing.T) {
 	steps := 0
 	r.blocking(func() {
 		q := &timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased, Limit: 7}
-		for at := (ScanCursor{}); !at.Done(); steps++ {
+		for at := (timer.ScanCursor{}); !at.Done(); steps++ {
 			marks, next, err := r.host.Walk(1, q, at)
 			if err != nil {
 				t.Error(err)

@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -95,13 +96,13 @@ type appended struct {
 	entries   []*pb.Entry
 	responses []*pb.Message
 	sync      bool
-	hard      bool          // the hard state is in it
-	mark      bool          // the newest snapshot's place is in it
-	installed bool          // … which came from a peer
-	create    *snapshotMark // the replica's beginning
-	replica   uint64        // whose part it is: the group may have another by the time that it is on disk
-	installs  uint64        // see group: a snapshot from a peer may have taken the entries' place by then
-	tombstone uint64        // the replica is given up
+	hard      bool         // the hard state is in it
+	mark      bool         // the newest snapshot's place is in it
+	installed bool         // … which came from a peer
+	create    *record.Mark // the replica's beginning
+	replica   uint64       // whose part it is: the group may have another by the time that it is on disk
+	installs  uint64       // see group: a snapshot from a peer may have taken the entries' place by then
+	tombstone uint64       // the replica is given up
 }
 
 // sentFrame is a frame on its way to disk.
@@ -299,19 +300,19 @@ func (w *worker) append(a appended) {
 	}
 	w.openFrame()
 	if a.tombstone != 0 {
-		w.scratch = appendTombstone(w.scratch[:0], a.tombstone)
+		w.scratch = record.AppendTombstone(w.scratch[:0], a.tombstone)
 		w.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.scratch)
 	}
 	if a.create != nil {
-		w.scratch = appendMark(w.scratch[:0], *a.create)
+		w.scratch = record.AppendMark(w.scratch[:0], *a.create)
 		w.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.scratch)
 	}
 	if a.mark {
 		f := &g.files
-		w.scratch = appendMark(w.scratch[:0], snapshotMark{replica: g.replica, index: f.newest, term: f.newestTerm, conf: f.newestConf, epoch: f.newestEpoch, installed: a.installed})
+		w.scratch = record.AppendMark(w.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
 		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
 		if a.installed {
-			g.end = entryID{f.newest, f.newestTerm}
+			g.end = record.EntryID{Index: f.newest, Term: f.newestTerm}
 		}
 	}
 	a.entries = w.appendLeading(&a)
@@ -345,7 +346,7 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 		}
 		if g.hardDirty {
 			early := g.hard
-			early.commit = min(early.commit, ents[0].GetIndex()-1)
+			early.Commit = min(early.Commit, ents[0].GetIndex()-1)
 			w.appendHard(g, early)
 		}
 		w.appendEntries(g, ents[:n])
@@ -359,14 +360,14 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 }
 
 func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
-	w.scratch = appendEntries(w.scratch[:0], ents)
+	w.scratch = record.AppendEntries(w.scratch[:0], ents)
 	w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
 	last := ents[len(ents)-1]
-	g.end = entryID{last.GetIndex(), last.GetTerm()}
+	g.end = record.EntryID{Index: last.GetIndex(), Term: last.GetTerm()}
 }
 
-func (w *worker) appendHard(g *group, hard hardState) {
-	w.scratch = appendHardState(w.scratch[:0], hard)
+func (w *worker) appendHard(g *group, hard record.HardState) {
+	w.scratch = record.AppendHardState(w.scratch[:0], hard)
 	w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
 }
 

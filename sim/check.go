@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -196,7 +197,7 @@ func (n *node) compare(id timer.ShardID, p shard.Progress) {
 type agreed struct {
 	founded bool
 	version uint64 // of the placement
-	level   shard.Level
+	level   feature.Level
 }
 
 // checkMeta holds what the cluster has agreed on, as this process has it, against itself, and against what it had.

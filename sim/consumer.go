@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -62,7 +61,7 @@ func (c *consumer) act() {
 			}
 			n.tasks.Go(func() {
 				t, err := n.topic(n.tasks.ctx, w.topics[pullTopic-1])
-				var list []shard.PulledTimer
+				var list []timer.PulledTimer
 				var ctx context.Context = n.tasks.ctx
 				var h *hangUp
 				if hangs {
@@ -90,7 +89,7 @@ func (c *consumer) act() {
 const pullPatience = 2 * time.Second
 
 // got is what a pull has brought.
-func (c *consumer) got(n *node, lasts time.Duration, list []shard.PulledTimer, err error) {
+func (c *consumer) got(n *node, lasts time.Duration, list []timer.PulledTimer, err error) {
 	if c.near = n.id; err != nil {
 		c.leave(n)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -61,7 +60,7 @@ func (o *operation) command() *timer.Command {
 }
 
 // handOut notes what a host has given to consumers.
-func (n *node) handOut(asked, lasts time.Duration, list []shard.PulledTimer) {
+func (n *node) handOut(asked, lasts time.Duration, list []timer.PulledTimer) {
 	w, b := n.w, n.w.checker
 	for i := range list {
 		t := &list[i]

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/timer"
 )
 
 // Consumers hang up while their pull waits, as those do that are killed or whose patience is at an end. The node that they have asked sees the end of the connection
@@ -94,7 +94,7 @@ func surely(leaseMs int64) time.Duration {
 }
 
 // handed checks what a pull gives out, and says whether its consumer has hung up. Then there is nothing for it.
-func (h *hangUp) handed(list []shard.PulledTimer) bool {
+func (h *hangUp) handed(list []timer.PulledTimer) bool {
 	if h == nil {
 		return false
 	}

@@ -10,7 +10,7 @@ import (
 
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -194,7 +194,7 @@ func (k *keyOperator) give() {
 	p := t.Policy
 	p.Callback.Headers, p.Secrets = []timer.Header{{Name: "Authorization", Value: header}}, []string{signing}
 	p.CloudEvents, p.SigningKeys = false, nil
-	if leader.state.Level() >= shard.LevelConventions { // who leads when it comes may have heard of less
+	if leader.state.Level() >= feature.LevelConventions { // who leads when it comes may have heard of less
 		p.CloudEvents = word%2 == 1
 		p.SigningKeys = []timer.SigningKey{{Private: "whsk_" + signing, Public: "whpk_" + header}}
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -150,7 +149,7 @@ func (f *featureChecker) acked(k idKey) {
 }
 
 // fetched checks a timer that a pull has brought, as a call is checked.
-func (f *featureChecker) fetched(n *node, t *shard.PulledTimer) {
+func (f *featureChecker) fetched(n *node, t *timer.PulledTimer) {
 	w, timer := n.w, t.Timer
 	known := f.ids[idKey{timer.Topic, timer.ID}]
 	if known == nil || known.writes[string(timer.Payload)] == nil || !known.mayBeDue(n.w, t.Shard, known.writes[string(timer.Payload)], timer.DueMs) {

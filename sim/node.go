@@ -11,6 +11,7 @@ import (
 	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 )
@@ -75,7 +76,7 @@ type node struct {
 	eager    bool                   // … is about to be started at once
 	halted   bool                   // a process has halted on this disk
 	outdated bool                   // the disk is an older copy of what it was
-	level    shard.Level            // of the release that it runs
+	level    feature.Level          // of the release that it runs
 	struck   map[timer.ShardID]bool // groups of whose state memory has changed a bit
 	agreed   agreed
 
@@ -115,7 +116,7 @@ func (c *crash) struck() bool { return c.clone != nil || c.dead }
 // newNode makes a machine with an empty disk.
 func (w *World) newNode(name string) *node {
 	n := &node{w: w, id: uint64(2*len(w.nodes) + 1), name: name, clock: clock{world: w}, disk: memfs.New(), votes: map[timer.ShardID]promised{},
-		level: shard.LevelOfBuild, struck: map[timer.ShardID]bool{}}
+		level: feature.LevelOfBuild, struck: map[timer.ShardID]bool{}}
 	n.clock.drift = (2*w.chance.Float64() - 1) * w.swarm.drift
 	w.nodes = append(w.nodes, n)
 	return n

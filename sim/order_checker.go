@@ -63,7 +63,7 @@ func (b *orderChecker) mayStart(c *call, table *shard.Table) {
 }
 
 // handed checks a timer that is given to a consumer.
-func (b *orderChecker) handed(n *node, t *shard.PulledTimer) {
+func (b *orderChecker) handed(n *node, t *timer.PulledTimer) {
 	if key := b.line(pullTopic, t.Timer.ID); key != "" {
 		table := n.host.Table(t.Shard)
 		const took = 10 * time.Second // what an entry may take to be committed

@@ -294,13 +294,13 @@ func (h *memberHost) Propose(cmd []byte) (any, error) {
 }
 
 // Candidates implements route.Host.
-func (h *memberHost) Candidates(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error) {
+func (h *memberHost) Candidates(ctx context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	pullOf(ctx).looks()
 	return h.Host.Candidates(ctx, topic, most)
 }
 
 // PullFrom implements route.Host: what a host gives out is a consumer's from here on, though the answer may be lost.
-func (h *memberHost) PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.PulledTimer, error) {
+func (h *memberHost) PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
 	asked := h.n.w.now
 	pullOf(ctx).takes()
 	list, err := h.Host.PullFrom(ctx, topic, leaseMs, shares)

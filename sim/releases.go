@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -19,9 +19,9 @@ func (n *node) drawRelease() {
 	if !n.w.swarm.replicaFaults.releases || n.w.calm {
 		return
 	}
-	level := shard.LevelOfBuild // half of the time: with processes of all releases nothing is ever finalized
+	level := feature.LevelOfBuild // half of the time: with processes of all releases nothing is ever finalized
 	if n.w.odds.IntN(2) == 0 {
-		level = shard.LevelFirst + shard.Level(n.w.odds.IntN(int(shard.LevelOfBuild)))
+		level = feature.LevelFirst + feature.Level(n.w.odds.IntN(int(feature.LevelOfBuild)))
 	}
 	if level != n.level {
 		n.level = level
@@ -43,7 +43,7 @@ func (w *World) finalizeAt(ctx context.Context, n *node) error {
 	w.finalizing = true
 	before := n.state.Level()
 	level, err := n.member.Finalize(ctx)
-	if err == nil && !w.calm && level > before && level >= shard.LevelFinalize {
+	if err == nil && !w.calm && level > before && level >= feature.LevelFinalize {
 		w.counts.Finalized++
 	}
 	return err
@@ -53,15 +53,15 @@ func (w *World) finalizeAt(ctx context.Context, n *node) error {
 // cluster that is founded goes beyond the level that rises by itself only when one has asked for it.
 func (n *node) checkLevel(now agreed) {
 	was := n.agreed
-	if was.founded && now.level > max(was.level, shard.LevelFinalize-1) && !n.w.finalizing {
+	if was.founded && now.level > max(was.level, feature.LevelFinalize-1) && !n.w.finalizing {
 		n.w.violate("versions", "node %d: feature level %d after %d, and nobody has finalized an upgrade", n.id, now.level, was.level)
 	}
 }
 
 // agreedLevel is what the members have agreed on: the highest that any of them knows of, as it
 // never falls.
-func (w *World) agreedLevel() shard.Level {
-	level := shard.LevelFirst
+func (w *World) agreedLevel() feature.Level {
+	level := feature.LevelFirst
 	for _, n := range w.nodes {
 		if n.state != nil {
 			level = max(level, n.state.Level())
@@ -75,7 +75,7 @@ func (w *World) agreedLevel() shard.Level {
 func (n *node) tooOld() {
 	n.w.counts.TooOld++
 	n.w.note(n, "too old", uint64(n.level), 0, "")
-	n.level = shard.LevelOfBuild
+	n.level = feature.LevelOfBuild
 	n.stop(false)
 }
 
@@ -103,10 +103,10 @@ func (w *World) upgradeAll() {
 	nodes := slices.Clone(w.nodes)
 	w.odds.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 	for _, n := range nodes {
-		if n.gone || n.level == shard.LevelOfBuild {
+		if n.gone || n.level == feature.LevelOfBuild {
 			continue
 		}
-		n.level = shard.LevelOfBuild
+		n.level = feature.LevelOfBuild
 		if n.up {
 			n.stop(false)
 		}
@@ -116,7 +116,7 @@ func (w *World) upgradeAll() {
 		if err := w.finalizeAt(ctx, n); err != nil {
 			return err
 		}
-		if level := n.state.Level(); level != shard.LevelOfBuild {
+		if level := n.state.Level(); level != feature.LevelOfBuild {
 			return fmt.Errorf("feature level %d", level)
 		}
 		return nil
@@ -139,6 +139,6 @@ func (w *World) upgradeAll() {
 		return true
 	}
 	if !w.passUntil(time.Minute, compared) {
-		w.violate("versions", "a minute after all have agreed on level %d, not all groups compare their states", shard.LevelOfBuild)
+		w.violate("versions", "a minute after all have agreed on level %d, not all groups compare their states", feature.LevelOfBuild)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -148,7 +149,7 @@ func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress)
 	w := n.w
 	if p.Stopped != nil {
 		// A command that finalizes an upgrade is refused when a node has gone back meanwhile, and is in the log all the same.
-		if met := w.finalizing && n.level < shard.LevelFinalize; n.level >= w.agreedLevel() && !met {
+		if met := w.finalizing && n.level < feature.LevelFinalize; n.level >= w.agreedLevel() && !met {
 			w.violate("versions", "node %d, of level %d, stops group %d, where all have agreed on %d: %v", n.id, n.level, id, w.agreedLevel(), p.Stopped)
 		}
 		return

@@ -66,7 +66,7 @@ func (b *turnChecker) started(c *call) {
 }
 
 // handed notes what a host gives to a consumer. What comes when its lease is over, as the process stood still, is nobody's.
-func (b *turnChecker) handed(n *node, asked time.Duration, list []shard.PulledTimer) {
+func (b *turnChecker) handed(n *node, asked time.Duration, list []timer.PulledTimer) {
 	for i := range list {
 		t := &list[i]
 		k, until := timerKey{t.Shard, t.Timer.Seq}, asked+consumerLease

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -158,7 +157,7 @@ func (t *turning) consume() {
 		wait = r.between(0, time.Second)
 	}
 	n := t.w.inUse(r)
-	var list []shard.PulledTimer
+	var list []timer.PulledTimer
 	t.w.operator(n, func(ctx context.Context, n *node) error {
 		topic, err := n.topic(ctx, turnedName)
 		if err == nil && topic.Policy.Pull {
@@ -173,7 +172,7 @@ func (t *turning) consume() {
 }
 
 // say draws what a consumer says of a timer, and when.
-func (t *turning) say(v *shard.PulledTimer) {
+func (t *turning) say(v *timer.PulledTimer) {
 	claim := timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}
 	kind, after := timer.AckLease, t.chance.between(0, consumerLease*5/4)
 	switch d := t.chance.IntN(10); {

@@ -17,6 +17,7 @@ import (
 	"carillon/node/task"
 	"carillon/shard"
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/transport/api"
 )
 
@@ -267,7 +268,7 @@ func (f *Feed) Serve(ctx context.Context, from uint64, method uint8, body []byte
 func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byte, error) {
 	var a ask
 	if err := json.Unmarshal(body, &a); err != nil {
-		return nil, shard.ErrFormat
+		return nil, encoding.ErrFormat
 	}
 	t, known := f.tapOf(remoteKey{from, a.Number}, &a.Watch)
 	if t == nil {

@@ -11,6 +11,7 @@ import (
 	"carillon/node/task"
 	"carillon/shard"
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/transport/api"
 )
 
@@ -110,7 +111,7 @@ const maxBuckets = 10_000
 func (f *Feed) serveDue(body []byte) ([]byte, error) {
 	var a dueAsk
 	if err := json.Unmarshal(body, &a); err != nil || a.BucketMs < 1 || a.Buckets < 1 || a.Buckets > maxBuckets {
-		return nil, shard.ErrFormat
+		return nil, encoding.ErrFormat
 	}
 	var topics map[timer.TopicID]bool
 	if !a.All {

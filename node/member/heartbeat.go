@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -61,7 +61,7 @@ func (h *heartbeat) encode() []byte {
 	}
 	out = appendLimits(out, &h.Limits)
 	if h.LowDisk.Limit > 0 {
-		out = shard.AppendLowDisk(out, &h.LowDisk)
+		out = wire.AppendLowDisk(out, &h.LowDisk)
 	}
 	return out
 }
@@ -141,7 +141,7 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 		return nil, err
 	}
 	if len(in) > 0 {
-		if h.LowDisk, err = shard.DecodeLowDisk(in); err != nil || h.LowDisk.Limit == 0 {
+		if h.LowDisk, err = wire.DecodeLowDisk(in); err != nil || h.LowDisk.Limit == 0 {
 			return nil, errHeartbeat
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/shard/feature"
 )
 
 // Why an operator's request about a node is refused, beside the errors of package ring.
@@ -67,7 +67,7 @@ func (m *Member) SetReplicas(ctx context.Context, replicas int) error {
 // Finalize ends an upgrade: the feature level rises to the highest that any member understands, if
 // all do. It returns the level that the cluster has then; without an upgrade that is the present
 // one.
-func (m *Member) Finalize(ctx context.Context) (shard.Level, error) {
+func (m *Member) Finalize(ctx context.Context) (feature.Level, error) {
 	if err := m.CatchUp(ctx); err != nil { // this copy may lack a node's registration
 		return 0, err
 	}

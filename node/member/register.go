@@ -8,6 +8,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -45,7 +46,7 @@ func (m *Member) Current() bool {
 }
 
 func (m *Member) register(ctx context.Context) {
-	if agreed, level := m.State.Level(), max(m.cfg.Level, shard.LevelFirst); agreed > level {
+	if agreed, level := m.State.Level(), max(m.cfg.Level, feature.LevelFirst); agreed > level {
 		m.cfg.Fail(fmt.Errorf("node: %w: the cluster has agreed on feature level %d, this release has %d (see --feature-level); start the newer release",
 			ring.ErrTooOld, agreed, level))
 		return

@@ -23,7 +23,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/shard/feature"
 	"carillon/transport/peer"
 	"carillon/vfs"
 )
@@ -60,8 +60,8 @@ type Gossip interface {
 // Config is the configuration of a Self.
 type Config struct {
 	Name, Zone, Version string
-	HTTP, Peer          string      // addresses of this node as others reach it
-	Level               shard.Level // the highest feature level that it understands; 0: the first
+	HTTP, Peer          string        // addresses of this node as others reach it
+	Level               feature.Level // the highest feature level that it understands; 0: the first
 
 	// For a node that is of no cluster yet.
 	Join                              []string

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // How states are read for a backup.
@@ -54,13 +56,13 @@ func (r *Router) stateOnce(ctx context.Context, id timer.ShardID, to StateSink) 
 		return err
 	}
 	defer func() { // a state that is not given back goes by itself after a while
-		_, _ = r.askState(context.WithoutCancel(ctx), node, &shard.StateRequest{Group: id, Number: state.Number})
+		_, _ = r.askState(context.WithoutCancel(ctx), node, &wire.StateRequest{Group: id, Number: state.Number})
 	}()
 	if err := to.Begin(id, state.Index, state.Size, state.Hash); err != nil {
 		return sinkError{err}
 	}
 	for at := uint64(0); at < state.Size; {
-		a, err := r.askState(ctx, node, &shard.StateRequest{Group: id, Number: state.Number, Offset: at, Bytes: shard.MaxStatePiece})
+		a, err := r.askState(ctx, node, &wire.StateRequest{Group: id, Number: state.Number, Offset: at, Bytes: wire.MaxStatePiece})
 		if err != nil {
 			return err
 		}
@@ -77,10 +79,10 @@ func (r *Router) stateOnce(ctx context.Context, id timer.ShardID, to StateSink) 
 
 // openState has a shard's leader open its state. The first answer names the index that it must
 // have, and the opening waits until that is there.
-func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, a shard.StateAnswer, err error) {
+func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, a wire.StateAnswer, err error) {
 	begin := r.tasks.Now()
 	b := r.newBackoff(begin)
-	q := shard.StateRequest{Group: id}
+	q := wire.StateRequest{Group: id}
 	var t target
 	for r.tasks.Now()-begin < stateWithin {
 		t.choose(r, id)
@@ -101,36 +103,36 @@ func (r *Router) openState(ctx context.Context, id timer.ShardID) (node uint64, 
 	return 0, a, timer.ErrOverloaded
 }
 
-func (r *Router) askState(ctx context.Context, node uint64, q *shard.StateRequest) (shard.StateAnswer, error) {
+func (r *Router) askState(ctx context.Context, node uint64, q *wire.StateRequest) (wire.StateAnswer, error) {
 	switch node {
 	case 0:
-		return shard.StateAnswer{}, timer.ErrNoLeader
+		return wire.StateAnswer{}, timer.ErrNoLeader
 	case r.self:
 		return r.states.answer(ctx, r, r.self, q)
 	}
 	ctx, cancel := r.tasks.WithTimeout(ctx, stateCallIn)
 	defer cancel()
-	answer, err := r.cfg.Peers.Call(ctx, node, methodState, shard.AppendStateRequest(nil, q))
+	answer, err := r.cfg.Peers.Call(ctx, node, methodState, wire.AppendStateRequest(nil, q))
 	switch {
 	case errors.Is(err, r.cfg.NotSent):
-		return shard.StateAnswer{}, timer.ErrNoLeader
+		return wire.StateAnswer{}, timer.ErrNoLeader
 	case err != nil:
-		return shard.StateAnswer{}, timer.ErrUnknown
+		return wire.StateAnswer{}, timer.ErrUnknown
 	}
-	a, err := shard.DecodeStateAnswer(answer)
+	a, err := wire.DecodeStateAnswer(answer)
 	return a, fromPeer(err)
 }
 
 func (r *Router) serveState(ctx context.Context, from uint64, body []byte) []byte {
-	q, err := shard.DecodeStateRequest(body)
-	var a shard.StateAnswer
+	q, err := wire.DecodeStateRequest(body)
+	var a wire.StateAnswer
 	if err == nil {
 		a, err = r.states.answer(ctx, r, from, &q)
 	}
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendStateAnswer(nil, &a)
+	return wire.AppendStateAnswer(nil, &a)
 }
 
 // openStates are those that are being read. A state's file stays readable for as long as it is
@@ -149,13 +151,13 @@ type openState struct {
 	used  time.Duration
 }
 
-func (s *openStates) answer(_ context.Context, r *Router, from uint64, q *shard.StateRequest) (shard.StateAnswer, error) {
+func (s *openStates) answer(_ context.Context, r *Router, from uint64, q *wire.StateRequest) (wire.StateAnswer, error) {
 	switch {
 	case q.Number == 0:
 		return s.begin(r, from, q)
 	case q.Bytes == 0:
 		s.end(q.Number, from)
-		return shard.StateAnswer{}, nil
+		return wire.StateAnswer{}, nil
 	}
 	s.mu.Lock()
 	o := s.open[q.Number]
@@ -167,12 +169,12 @@ func (s *openStates) answer(_ context.Context, r *Router, from uint64, q *shard.
 	s.mu.Unlock()
 	if o == nil {
 		// Another process's, or closed: the reader begins anew.
-		return shard.StateAnswer{}, timer.ErrStopped
+		return wire.StateAnswer{}, timer.ErrStopped
 	}
 	return o.piece(q)
 }
 
-func (s *openStates) begin(r *Router, from uint64, q *shard.StateRequest) (a shard.StateAnswer, err error) {
+func (s *openStates) begin(r *Router, from uint64, q *wire.StateRequest) (a wire.StateAnswer, err error) {
 	if err := r.notLeader(q.Group); err != nil {
 		return a, err
 	}
@@ -194,7 +196,7 @@ func (s *openStates) begin(r *Router, from uint64, q *shard.StateRequest) (a sha
 	}
 	s.last++
 	s.open[s.last] = &openState{node: from, state: state, used: r.tasks.Now()}
-	return shard.StateAnswer{Index: state.Index, Number: s.last, Size: uint64(state.Size), Hash: state.Hash}, nil
+	return wire.StateAnswer{Index: state.Index, Number: s.last, Size: uint64(state.Size), Hash: state.Hash}, nil
 }
 
 // expire closes states that no backup reads any more.
@@ -229,18 +231,18 @@ func (o *openState) close() {
 	_ = o.state.Close()
 }
 
-func (o *openState) piece(q *shard.StateRequest) (a shard.StateAnswer, err error) {
+func (o *openState) piece(q *wire.StateRequest) (a wire.StateAnswer, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if q.Offset > uint64(o.state.Size) {
-		return a, shard.ErrFormat
+		return a, encoding.ErrFormat
 	}
 	if q.Offset != o.at {
 		if err := o.state.SeekTo(int64(q.Offset)); err != nil {
 			return a, err
 		}
 	}
-	a.Piece = make([]byte, min(q.Bytes, shard.MaxStatePiece, uint64(o.state.Size)-q.Offset))
+	a.Piece = make([]byte, min(q.Bytes, wire.MaxStatePiece, uint64(o.state.Size)-q.Offset))
 	n, err := io.ReadFull(o.state, a.Piece)
 	o.at = q.Offset + uint64(n)
 	return a, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -121,10 +122,10 @@ func TestStateEndsWithItsSink(t *testing.T) {
 func TestOpenStatesAreBounded(t *testing.T) {
 	c, _, open := stateCluster(t, 0)
 	r := c.nodes[2].Router
-	begin := func() (shard.StateAnswer, error) {
-		return r.states.answer(context.Background(), r, 1, &shard.StateRequest{Group: 2})
+	begin := func() (wire.StateAnswer, error) {
+		return r.states.answer(context.Background(), r, 1, &wire.StateRequest{Group: 2})
 	}
-	var last shard.StateAnswer
+	var last wire.StateAnswer
 	for range maxStates {
 		var err error
 		if last, err = begin(); err != nil {
@@ -134,7 +135,7 @@ func TestOpenStatesAreBounded(t *testing.T) {
 	if _, err := begin(); !errors.Is(err, timer.ErrOverloaded) || open.Load() != maxStates {
 		t.Errorf("one more: %v, %d are open", err, open.Load())
 	}
-	piece := &shard.StateRequest{Group: 2, Number: last.Number, Offset: 10, Bytes: 7}
+	piece := &wire.StateRequest{Group: 2, Number: last.Number, Offset: 10, Bytes: 7}
 	if _, err := r.states.answer(context.Background(), r, 3, piece); !errors.Is(err, timer.ErrStopped) {
 		t.Errorf("a piece for another node: %v", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -69,7 +68,7 @@ type bulkRun struct {
 
 // shard does one shard.
 func (b *bulkRun) shard(ctx context.Context, id timer.ShardID) error {
-	for at := (shard.ScanCursor{}); !at.Done(); {
+	for at := (timer.ScanCursor{}); !at.Done(); {
 		var marks []timer.Ref
 		err := b.retry(ctx, func() error {
 			return b.pace.through(ctx, func() error {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -71,14 +70,14 @@ func (f *bulkCluster) under(n int, do func()) {
 	f.working += f.takes
 }
 
-func (f *bulkCluster) Walk(id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
+func (f *bulkCluster) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	f.under(0, func() {
 		if f.fails < 0 {
 			next, err = at, f.err
 			return
 		}
 		list := f.timers[id]
-		next = shard.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
+		next = timer.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
 		for ; !next.Done() && len(marks) < q.Limit; next.From++ {
 			if t := list[next.From]; strings.HasPrefix(t.ID, q.IDPrefix) && !t.State.Over() {
 				marks = append(marks, timer.Ref{ID: t.ID, Version: t.Version, DueMs: t.DueMs, NextMs: t.NextMs})

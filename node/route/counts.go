@@ -6,7 +6,9 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // Counts sums up each of the topics over all shards: every leader is asked once, all at once. It is
@@ -100,11 +102,11 @@ func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
 	}
 	p.err = f.readAt(ctx, p.node, &reading{
 		method: methodCounts, within: scanCallIn,
-		ask: func() []byte { return shard.AppendCountsRequest(nil, f.topics) },
+		ask: func() []byte { return wire.AppendCountsRequest(nil, f.topics) },
 		take: func(answer []byte) (err error) {
-			p.shards, p.counts, err = shard.DecodeCounts(answer)
+			p.shards, p.counts, err = wire.DecodeCounts(answer)
 			if err == nil && len(p.counts) != len(f.topics) {
-				err = shard.ErrFormat
+				err = encoding.ErrFormat
 			}
 			return err
 		},

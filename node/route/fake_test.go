@@ -222,12 +222,12 @@ func (n *fakeNode) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error
 }
 
 // Walk's way is the list: From is how many are behind.
-func (n *fakeNode) Walk(id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
+func (n *fakeNode) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	list, err := n.reads(id)
 	if err != nil {
 		return nil, at, err
 	}
-	next = shard.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
+	next = timer.ScanCursor{From: at.From, High: timer.Handle(len(list)), Begun: true}
 	for ; !next.Done() && len(marks) < q.Limit; next.From++ {
 		marks = append(marks, timer.Ref{ID: list[next.From].ID, Version: list[next.From].Version})
 	}
@@ -314,14 +314,14 @@ func (n *fakeNode) LeadingNodes() []uint64 {
 	return list
 }
 
-func (n *fakeNode) Candidates(_ context.Context, _ timer.TopicID, most int) (list []shard.Candidate, err error) {
+func (n *fakeNode) Candidates(_ context.Context, _ timer.TopicID, most int) (list []timer.Candidate, err error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, ready := range c.ready {
 		for _, t := range ready {
 			if c.leaders[id] == n.id {
-				list = append(list, shard.Candidate{Shard: id, Priority: t.Priority, DueMs: t.DueMs, Bytes: len(t.Payload)})
+				list = append(list, timer.Candidate{Shard: id, Priority: t.Priority, DueMs: t.DueMs, Bytes: len(t.Payload)})
 			}
 		}
 	}
@@ -329,7 +329,7 @@ func (n *fakeNode) Candidates(_ context.Context, _ timer.TopicID, most int) (lis
 	return list[:min(len(list), most)], n.answer
 }
 
-func (n *fakeNode) PullFrom(_ context.Context, _ timer.TopicID, leaseMs int64, of []shard.Share) (list []shard.PulledTimer, err error) {
+func (n *fakeNode) PullFrom(_ context.Context, _ timer.TopicID, leaseMs int64, of []timer.Share) (list []timer.PulledTimer, err error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -344,7 +344,7 @@ func (n *fakeNode) PullFrom(_ context.Context, _ timer.TopicID, leaseMs int64, o
 		ready := c.ready[s.Shard]
 		most := min(s.Timers, len(ready))
 		for _, t := range ready[:most] {
-			list = append(list, shard.PulledTimer{Shard: s.Shard, Handle: 1, UntilMs: leaseMs, Timer: t})
+			list = append(list, timer.PulledTimer{Shard: s.Shard, Handle: 1, UntilMs: leaseMs, Timer: t})
 		}
 		c.ready[s.Shard] = ready[most:]
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -237,7 +237,7 @@ func failAll(ops []timer.Op, err error) {
 func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 	ctx, cancel := q.tasks.WithTimeout(ctx, q.begin+answerIn-q.tasks.Now())
 	defer cancel()
-	answer, err := q.cfg.Peers.Call(ctx, node, methodOps, shard.AppendOps(make([]byte, 0, sizeOf(ops)), ops))
+	answer, err := q.cfg.Peers.Call(ctx, node, methodOps, wire.AppendOps(make([]byte, 0, sizeOf(ops)), ops))
 	switch {
 	case errors.Is(err, q.cfg.NotSent):
 		failAll(ops, timer.ErrNoLeader)
@@ -247,7 +247,7 @@ func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 		return
 	}
 	// An answer that cannot be read is in every operation's Err.
-	_ = shard.DecodeAnswers(answer, ops)
+	_ = wire.DecodeAnswers(answer, ops)
 	for i := range ops {
 		o := &ops[i]
 		o.Err = fromPeer(o.Err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -109,9 +109,9 @@ func (s *historySearch) askPart(ctx context.Context, p *historyPart, kept bool) 
 	}
 	p.err = s.readAt(ctx, p.node, &reading{
 		method: methodHistory, within: scanCallIn,
-		ask: func() []byte { return shard.AppendHistoryQuery(nil, &q) },
+		ask: func() []byte { return wire.AppendHistoryQuery(nil, &q) },
 		take: func(answer []byte) (err error) {
-			p.shards, p.list, p.more, err = shard.DecodeHistory(answer)
+			p.shards, p.list, p.more, err = wire.DecodeHistory(answer)
 			return err
 		},
 	})
@@ -167,13 +167,13 @@ func (s *historySearch) merge() (list []*timer.HistoryEntry, more bool) {
 }
 
 func (r *Router) serveHistory(body []byte) []byte {
-	q, err := shard.DecodeHistoryQuery(body)
+	q, err := wire.DecodeHistoryQuery(body)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
 	led, list, more, err := r.historyHere(q)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendHistory(nil, led, list, more)
+	return wire.AppendHistory(nil, led, list, more)
 }

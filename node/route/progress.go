@@ -3,8 +3,9 @@ package route
 import (
 	"context"
 
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // progressTries is how many nodes are asked for progress: one, and the one that it names.
@@ -20,11 +21,11 @@ func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.Progre
 			return err
 		},
 		method: methodProgress, within: timerCallIn,
-		ask: func() []byte { return shard.AppendProgressRequest(nil, id, q) },
+		ask: func() []byte { return wire.AppendProgressRequest(nil, id, q) },
 		take: func(answer []byte) error {
-			list, err = shard.DecodeProgress(answer)
+			list, err = wire.DecodeProgress(answer)
 			if err == nil && len(list) != len(q.IDs) {
-				err = shard.ErrFormat
+				err = encoding.ErrFormat
 			}
 			return err
 		},
@@ -61,7 +62,7 @@ func (r *Router) progressHere(id timer.ShardID, q *timer.ProgressQuery) ([]timer
 }
 
 func (r *Router) serveProgress(_ context.Context, body []byte) []byte {
-	id, q, err := shard.DecodeProgressRequest(body)
+	id, q, err := wire.DecodeProgressRequest(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
@@ -70,7 +71,7 @@ func (r *Router) serveProgress(_ context.Context, body []byte) []byte {
 		list, err = r.progressHere(id, q)
 	}
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendProgress(nil, list)
+	return wire.AppendProgress(nil, list)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -38,7 +38,7 @@ type pull struct {
 // Pull takes up to most ready timers of a topic, from the nodes that lead its shards, the first in
 // order first. It waits until there are some, or for as long as wait; then there are none. When the
 // context ends there are none either, and those that it has taken go back.
-func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]shard.PulledTimer, error) {
+func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseMs int64, wait time.Duration) ([]timer.PulledTimer, error) {
 	p := pull{Router: r, topic: topic, most: most, leaseMs: leaseMs, begin: r.tasks.Now()}
 	b := r.newBackoff(p.begin)
 	// The leases that were taken must be known, to be handed out or given back.
@@ -89,7 +89,7 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 
 // GiveBack returns leases that never got as far as their consumer, also when the context has ended.
 // One that cannot be given back runs out.
-func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []shard.PulledTimer) {
+func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []timer.PulledTimer) {
 	ctx, cancel := r.tasks.WithTimeout(context.WithoutCancel(ctx), giveBackIn)
 	defer cancel()
 	ops := make([]timer.Op, len(got))
@@ -113,14 +113,14 @@ func (p *pull) await(ctx context.Context, w *waiter, left time.Duration) bool {
 // offered are the timers that a node has ready.
 type offered struct {
 	node uint64
-	list []shard.Candidate
-	got  []shard.PulledTimer
+	list []timer.Candidate
+	got  []timer.PulledTimer
 	err  error
 }
 
 // once looks at the ready timers of all leaders, and takes the first ones. An error means that none
 // was taken and no leader could be asked.
-func (p *pull) once(ctx context.Context) ([]shard.PulledTimer, error) {
+func (p *pull) once(ctx context.Context) ([]timer.PulledTimer, error) {
 	nodes := p.cfg.Cluster.LeadingNodes()
 	if len(nodes) == 0 {
 		return nil, timer.ErrNoLeader
@@ -142,7 +142,7 @@ func (p *pull) once(ctx context.Context) ([]shard.PulledTimer, error) {
 			o.got, o.err = p.take(ctx, o.node, perShard(o.list))
 		}
 	})
-	var got []shard.PulledTimer
+	var got []timer.PulledTimer
 	for i := range asked {
 		got = append(got, asked[i].got...)
 	}
@@ -150,7 +150,7 @@ func (p *pull) once(ctx context.Context) ([]shard.PulledTimer, error) {
 	if len(got) == 0 {
 		return nil, lasting(asked)
 	}
-	slices.SortStableFunc(got, func(a, b shard.PulledTimer) int {
+	slices.SortStableFunc(got, func(a, b timer.PulledTimer) int {
 		return cmp.Or(cmp.Compare(b.Timer.Priority, a.Timer.Priority), cmp.Compare(a.Timer.DueMs, b.Timer.DueMs))
 	})
 	return got, nil
@@ -183,7 +183,7 @@ func lasting(list []offered) error {
 // choose leaves in the lists only the timers to be taken, and counts them.
 func (p *pull) choose(asked []offered) (chosen int) {
 	type choice struct {
-		shard.Candidate
+		timer.Candidate
 		from *offered
 	}
 	var all []choice
@@ -208,48 +208,48 @@ func (p *pull) choose(asked []offered) (chosen int) {
 	return chosen
 }
 
-func perShard(list []shard.Candidate) (out []shard.Share) {
+func perShard(list []timer.Candidate) (out []timer.Share) {
 	for _, o := range list {
-		at := slices.IndexFunc(out, func(s shard.Share) bool { return s.Shard == o.Shard })
+		at := slices.IndexFunc(out, func(s timer.Share) bool { return s.Shard == o.Shard })
 		if at < 0 {
 			at = len(out)
-			out = append(out, shard.Share{Shard: o.Shard})
+			out = append(out, timer.Share{Shard: o.Shard})
 		}
 		out[at].Timers++
 	}
 	return out
 }
 
-func (p *pull) candidates(ctx context.Context, node uint64) (list []shard.Candidate, err error) {
+func (p *pull) candidates(ctx context.Context, node uint64) (list []timer.Candidate, err error) {
 	err = p.readAt(ctx, node, &reading{
 		here: func() error {
 			list, err = p.host.Candidates(ctx, p.topic, p.most)
 			return err
 		},
 		method: methodCandidates, within: candidatesCallIn,
-		ask: func() []byte { return shard.AppendCandidatesRequest(nil, p.topic, p.most) },
+		ask: func() []byte { return wire.AppendCandidatesRequest(nil, p.topic, p.most) },
 		take: func(answer []byte) error {
-			list, err = shard.DecodeCandidates(answer)
+			list, err = wire.DecodeCandidates(answer)
 			return err
 		},
 	})
 	return list, err
 }
 
-func (p *pull) take(ctx context.Context, node uint64, of []shard.Share) (got []shard.PulledTimer, err error) {
+func (p *pull) take(ctx context.Context, node uint64, of []timer.Share) (got []timer.PulledTimer, err error) {
 	if node == p.self {
 		return p.host.PullFrom(ctx, p.topic, p.leaseMs, of)
 	}
 	ctx, cancel := p.tasks.WithTimeout(ctx, pullCallIn)
 	defer cancel()
-	answer, err := p.cfg.Peers.Call(ctx, node, methodPull, shard.AppendPullRequest(nil, p.topic, p.leaseMs, of))
+	answer, err := p.cfg.Peers.Call(ctx, node, methodPull, wire.AppendPullRequest(nil, p.topic, p.leaseMs, of))
 	switch {
 	case errors.Is(err, p.cfg.NotSent):
 		return nil, timer.ErrNoLeader
 	case err != nil:
 		return nil, timer.ErrUnknown
 	}
-	got, err = shard.DecodePulled(answer)
+	got, err = wire.DecodePulled(answer)
 	return got, fromPeer(err)
 }
 
@@ -298,11 +298,11 @@ func (r *Router) watch(ctx context.Context, topic timer.TopicID, node uint64) {
 func (r *Router) awaitAt(ctx context.Context, node uint64, topic timer.TopicID, want int) (int, error) {
 	ctx, cancel := r.tasks.WithTimeout(ctx, awaitCallIn)
 	defer cancel()
-	answer, err := r.cfg.Peers.Call(ctx, node, methodAwait, shard.AppendAwaitRequest(nil, topic, want))
+	answer, err := r.cfg.Peers.Call(ctx, node, methodAwait, wire.AppendAwaitRequest(nil, topic, want))
 	if err != nil {
 		return 0, err
 	}
-	return shard.DecodeAwaited(answer)
+	return wire.DecodeAwaited(answer)
 }
 
 // watchLeaders asks nodes to notify this one that have come to lead something.
@@ -313,21 +313,21 @@ func (r *Router) watchLeaders() {
 }
 
 func (r *Router) serveCandidates(ctx context.Context, body []byte) []byte {
-	topic, most, err := shard.DecodeCandidatesRequest(body)
-	var list []shard.Candidate
+	topic, most, err := wire.DecodeCandidatesRequest(body)
+	var list []timer.Candidate
 	if err == nil {
 		list, err = r.host.Candidates(ctx, topic, most)
 	}
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendCandidates(nil, list)
+	return wire.AppendCandidates(nil, list)
 }
 
 func (r *Router) servePull(ctx context.Context, body []byte) []byte {
-	topic, leaseMs, of, err := shard.DecodePullRequest(body)
+	topic, leaseMs, of, err := wire.DecodePullRequest(body)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
 	led := of[:0]
 	for _, s := range of {
@@ -336,36 +336,36 @@ func (r *Router) servePull(ctx context.Context, body []byte) []byte {
 		}
 	}
 	if len(led) == 0 && err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
 	got, err := r.host.PullFrom(ctx, topic, leaseMs, led)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendPulled(nil, got)
+	return wire.AppendPulled(nil, got)
 }
 
 // serveAwait holds another node's call until something is ready, or for a while.
 func (r *Router) serveAwait(ctx context.Context, from uint64, body []byte) []byte {
-	topic, want, err := shard.DecodeAwaitRequest(body)
+	topic, want, err := wire.DecodeAwaitRequest(body)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
 	if want == 0 { // the one that was notified there has gone: it is another's turn
 		r.waiters.notify(topic, 1, false)
-		return shard.AppendAwaited(nil, 0)
+		return wire.AppendAwaited(nil, 0)
 	}
 	w := r.waiters.join(topic, want, r.tasks.Now(), from)
 	if w == nil {
-		return shard.AppendFailure(nil, timer.ErrOverloaded)
+		return wire.AppendFailure(nil, timer.ErrOverloaded)
 	}
 	defer r.waiters.leave(w)
 	list, err := r.host.Candidates(ctx, topic, 1)
 	switch {
 	case err != nil:
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	case len(list) > 0, w.wake.Wait(ctx, awaitFor):
-		return shard.AppendAwaited(nil, want)
+		return wire.AppendAwaited(nil, want)
 	}
-	return shard.AppendAwaited(nil, 0)
+	return wire.AppendAwaited(nil, 0)
 }

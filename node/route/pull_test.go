@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -18,7 +17,7 @@ func readyTimer(id string, priority uint8, dueMs int64, bytes int) *timer.Timer 
 	return &timer.Timer{ID: id, State: timer.Leased, Spec: timer.Spec{Priority: priority, DueMs: dueMs, PayloadKind: timer.BinaryPayload, Payload: make([]byte, bytes)}}
 }
 
-func idsOf(list []shard.PulledTimer) (ids []string) {
+func idsOf(list []timer.PulledTimer) (ids []string) {
 	for _, t := range list {
 		ids = append(ids, t.Timer.ID)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -27,9 +27,9 @@ func (r *Router) timerAnywhere(ctx context.Context, id timer.ShardID, topic time
 			return err
 		},
 		method: methodTimer, within: timerCallIn,
-		ask: func() []byte { return shard.AppendTimerRequest(nil, id, topic, timer) },
+		ask: func() []byte { return wire.AppendTimerRequest(nil, id, topic, timer) },
 		take: func(answer []byte) error {
-			found, err = shard.DecodeTimer(answer)
+			found, err = wire.DecodeTimer(answer)
 			return err
 		},
 	})
@@ -69,9 +69,9 @@ func (r *Router) page(ctx context.Context, id timer.ShardID, q *timer.Query) (pa
 			return err
 		},
 		method: methodList, within: scanCallIn,
-		ask: func() []byte { return shard.AppendQuery(nil, id, q) },
+		ask: func() []byte { return wire.AppendQuery(nil, id, q) },
 		take: func(answer []byte) error {
-			page, cut, err = shard.DecodeTimers(answer)
+			page, cut, err = wire.DecodeTimers(answer)
 			shorten(page, q.Room)
 			return err
 		},

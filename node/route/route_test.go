@@ -13,8 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"carillon/node/task"
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 func fire(n int) *timer.Command {
@@ -390,7 +391,7 @@ func TestServeHostile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := shard.DecodeAnswers(answer, nil); !errors.Is(err, shard.ErrFormat) {
+		if err := wire.DecodeAnswers(answer, nil); !errors.Is(err, encoding.ErrFormat) {
 			t.Errorf("method %d: %v", method, err)
 		}
 	}
@@ -398,8 +399,8 @@ func TestServeHostile(t *testing.T) {
 		t.Error("a method that is not known is served")
 	}
 	for _, id := range []timer.ShardID{0, 2, 3, 1 << 31} {
-		answer, _ := f.nodes[1].Serve(t.Context(), 2, methodTimer, shard.AppendTimerRequest(nil, id, 1, "a"))
-		if _, err := shard.DecodeTimer(answer); !errors.Is(err, timer.ErrNoLeader) {
+		answer, _ := f.nodes[1].Serve(t.Context(), 2, methodTimer, wire.AppendTimerRequest(nil, id, 1, "a"))
+		if _, err := wire.DecodeTimer(answer); !errors.Is(err, timer.ErrNoLeader) {
 			t.Errorf("shard %d: %v", id, err)
 		}
 	}
@@ -413,11 +414,11 @@ func TestServeMixed(t *testing.T) {
 	for i := range ops {
 		ops[i] = timer.Op{Shard: timer.ShardID(1 + i%4), Command: fire(i), Brief: true}
 	}
-	answer, err := f.nodes[1].Serve(t.Context(), 2, methodOps, shard.AppendOps(nil, ops))
+	answer, err := f.nodes[1].Serve(t.Context(), 2, methodOps, wire.AppendOps(nil, ops))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := shard.DecodeAnswers(answer, ops); err != nil {
+	if err := wire.DecodeAnswers(answer, ops); err != nil {
 		t.Fatal(err)
 	}
 	for i, o := range ops {
@@ -528,7 +529,7 @@ func TestRouteWalk(t *testing.T) {
 			return deliver()
 		}
 		met := 0
-		for at := (shard.ScanCursor{}); !at.Done(); {
+		for at := (timer.ScanCursor{}); !at.Done(); {
 			marks, next, err := f.nodes[1].Router.Walk(t.Context(), 2, &timer.Query{Limit: 3}, at)
 			if err != nil {
 				t.Fatal(err)

@@ -58,7 +58,7 @@ type Host interface {
 	List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error)
 	// Counts sums up a topic over the shards that this node leads.
 	Counts(topics []timer.TopicID) ([]timer.Counts, error)
-	Walk(id timer.ShardID, q *timer.Query, at shard.ScanCursor) ([]timer.Ref, shard.ScanCursor, error)
+	Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) ([]timer.Ref, timer.ScanCursor, error)
 	// Standings tells how far timers have come, if this node leads their shard.
 	Standings(id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
 	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state
@@ -67,8 +67,8 @@ type Host interface {
 	OpenState(id timer.ShardID, index uint64) (*shard.State, error)
 	// Candidates are the first ready timers of a topic that is pulled, in the shards that this node
 	// leads; Take leases of it.
-	Candidates(ctx context.Context, topic timer.TopicID, most int) ([]shard.Candidate, error)
-	PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []shard.Share) ([]shard.PulledTimer, error)
+	Candidates(ctx context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error)
+	PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error)
 	// Leads says whether this node leads a shard and serves it.
 	Leads(id timer.ShardID) bool
 	// Takes says whether commands for a shard may be given to this node: it leads, or will very

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
@@ -60,9 +60,9 @@ func (r *Router) notTaken(id timer.ShardID) error {
 }
 
 func (r *Router) serveOps(_ context.Context, body []byte) []byte {
-	ops, err := shard.DecodeOps(body)
+	ops, err := wire.DecodeOps(body)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
 	room := timer.NewAllowance(answerRoom)
 	for i := range ops {
@@ -73,7 +73,7 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 		if o.Err = r.notTaken(o.Shard); o.Err == nil {
 			o.Result, o.Err = r.host.Do(o.Shard, o.Command, o.Brief)
 		}
-		return shard.AppendAnswers(nil, ops)
+		return wire.AppendAnswers(nil, ops)
 	}
 	// A shard's leadership is looked at once, so that its operations are taken or refused together.
 	refusal := make(map[timer.ShardID]error)
@@ -91,7 +91,7 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 	}
 	if len(led) == len(ops) {
 		r.host.DoAll(ops)
-		return shard.AppendAnswers(nil, ops)
+		return wire.AppendAnswers(nil, ops)
 	}
 	if len(led) > 0 {
 		r.host.DoAll(led)
@@ -101,11 +101,11 @@ func (r *Router) serveOps(_ context.Context, body []byte) []byte {
 			ops[i], led = led[0], led[1:]
 		}
 	}
-	return shard.AppendAnswers(nil, ops)
+	return wire.AppendAnswers(nil, ops)
 }
 
 func (r *Router) serveTimer(_ context.Context, body []byte) []byte {
-	id, topic, name, err := shard.DecodeTimerRequest(body)
+	id, topic, name, err := wire.DecodeTimerRequest(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
@@ -114,13 +114,13 @@ func (r *Router) serveTimer(_ context.Context, body []byte) []byte {
 		found, err = r.host.Timer(id, topic, name)
 	}
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendTimer(nil, found)
+	return wire.AppendTimer(nil, found)
 }
 
 func (r *Router) serveList(_ context.Context, body []byte) []byte {
-	id, q, err := shard.DecodeQuery(body)
+	id, q, err := wire.DecodeQuery(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
@@ -129,19 +129,19 @@ func (r *Router) serveList(_ context.Context, body []byte) []byte {
 		list, err = r.host.List(id, q)
 	}
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendTimers(nil, list)
+	return wire.AppendTimers(nil, list)
 }
 
 func (r *Router) serveCounts(_ context.Context, body []byte) []byte {
-	topics, err := shard.DecodeCountsRequest(body)
+	topics, err := wire.DecodeCountsRequest(body)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
 	led, counts, err := r.countHere(topics)
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendCounts(nil, led, counts)
+	return wire.AppendCounts(nil, led, counts)
 }

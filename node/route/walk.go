@@ -3,23 +3,23 @@ package route
 import (
 	"context"
 
-	"carillon/shard"
+	"carillon/shard/wire"
 	"carillon/timer"
 )
 
 // Walk takes one step of a walk through a shard's timers, at its leader. A step that fails is taken
 // again from where it began; the next may be another leader's: the way is the same on every
 // replica.
-func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at shard.ScanCursor) (marks []timer.Ref, next shard.ScanCursor, err error) {
+func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	err = r.read(ctx, id, r.tasks.Now(), reading{
 		here: func() error {
 			marks, next, err = r.host.Walk(id, q, at)
 			return err
 		},
 		method: methodWalk, within: scanCallIn,
-		ask: func() []byte { return shard.AppendWalk(nil, id, q, at) },
+		ask: func() []byte { return wire.AppendWalk(nil, id, q, at) },
 		take: func(answer []byte) error {
-			marks, next, err = shard.DecodeRefs(answer)
+			marks, next, err = wire.DecodeRefs(answer)
 			return err
 		},
 	})
@@ -30,7 +30,7 @@ func (r *Router) Walk(ctx context.Context, id timer.ShardID, q *timer.Query, at 
 }
 
 func (r *Router) serveWalk(_ context.Context, body []byte) []byte {
-	id, q, at, err := shard.DecodeWalk(body)
+	id, q, at, err := wire.DecodeWalk(body)
 	if err == nil {
 		err = r.notLeader(id)
 	}
@@ -39,7 +39,7 @@ func (r *Router) serveWalk(_ context.Context, body []byte) []byte {
 		marks, at, err = r.host.Walk(id, q, at)
 	}
 	if err != nil {
-		return shard.AppendFailure(nil, err)
+		return wire.AppendFailure(nil, err)
 	}
-	return shard.AppendRefs(nil, marks, at)
+	return wire.AppendRefs(nil, marks, at)
 }

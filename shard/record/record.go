@@ -1,0 +1,231 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// The bodies of the log's records (docs/formats/records.md). Integers are uvarints unless said otherwise.
+// Every body starts with a version byte, so that a later build can read what this one wrote.
+const (
+	recordVersion = 1
+	markVersion   = 2 // 1 had no epoch
+)
+
+var ErrMalformed = errors.New("malformed record")
+
+// AppendEntries encodes ENTRIES: first index, term of each run, type and data of each entry.
+func AppendEntries(b []byte, ents []*pb.Entry) []byte {
+	b = append(b, recordVersion)
+	b = binary.AppendUvarint(b, ents[0].GetIndex())
+	b = binary.AppendUvarint(b, uint64(len(ents)))
+	for _, e := range ents {
+		b = binary.AppendUvarint(b, e.GetTerm())
+		b = append(b, byte(e.GetType()))
+		b = binary.AppendUvarint(b, uint64(len(e.Data)))
+		b = append(b, e.Data...)
+	}
+	return b
+}
+
+// ReadEntries decodes ENTRIES; the data point into the body.
+func ReadEntries(b []byte) ([]Entry, error) {
+	r, err := NewReader(b)
+	if err != nil {
+		return nil, err
+	}
+	index, n := r.Uvarint(), r.Uvarint()
+	if n == 0 || n > uint64(len(r.Rest)) {
+		return nil, ErrMalformed
+	}
+	ents := make([]Entry, n)
+	for i := range ents {
+		ents[i] = Entry{Index: index + uint64(i), Term: r.Uvarint(), Type: pb.EntryType(r.Byte()), Data: r.Bytes()}
+	}
+	return ents, r.End()
+}
+
+// HardState is raft's, as a plain value.
+type HardState struct{ Term, Vote, Commit uint64 }
+
+// AppendHardState encodes HARDSTATE.
+func AppendHardState(b []byte, h HardState) []byte {
+	b = append(b, recordVersion)
+	b = binary.AppendUvarint(b, h.Term)
+	b = binary.AppendUvarint(b, h.Vote)
+	return binary.AppendUvarint(b, h.Commit)
+}
+
+func DecodeHardState(b []byte) (HardState, error) {
+	r, err := NewReader(b)
+	if err != nil {
+		return HardState{}, err
+	}
+	h := HardState{r.Uvarint(), r.Uvarint(), r.Uvarint()}
+	return h, r.End()
+}
+
+// Mark is the body of SNAPMARK and REPLICA_CREATE: the replica, and the place in its log that needs nothing before it.
+type Mark struct {
+	Replica     uint64
+	Index, Term uint64
+	Hash        uint64 // state hash of the snapshot; 0 with REPLICA_CREATE
+	Conf        *pb.ConfState
+	Epoch       uint32 // of the row that the membership follows
+	Installed   bool   // SNAPMARK: the state came from a peer; what the log had before is void
+}
+
+func AppendMark(b []byte, m Mark) []byte {
+	b = append(b, markVersion)
+	b = binary.AppendUvarint(b, m.Replica)
+	b = binary.AppendUvarint(b, m.Index)
+	b = binary.AppendUvarint(b, m.Term)
+	b = binary.LittleEndian.AppendUint64(b, m.Hash)
+	b = binary.AppendUvarint(b, uint64(m.Epoch))
+	if m.Installed {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
+	return AppendConf(b, m.Conf)
+}
+
+func DecodeMark(b []byte) (Mark, error) {
+	if len(b) == 0 || b[0] != recordVersion && b[0] != markVersion {
+		return Mark{}, fmt.Errorf("%w: version", ErrMalformed)
+	}
+	r := &Reader{Rest: b[1:]}
+	m := Mark{Replica: r.Uvarint(), Index: r.Uvarint(), Term: r.Uvarint(), Hash: r.Uint64(), Epoch: 1}
+	if b[0] == markVersion {
+		m.Epoch, m.Installed = uint32(r.Uvarint()), r.Byte() != 0
+	}
+	m.Conf = r.Conf()
+	return m, r.End()
+}
+
+// AppendConf encodes a membership: four lists of replica ids and the auto-leave flag.
+func AppendConf(b []byte, c *pb.ConfState) []byte {
+	for _, ids := range [][]uint64{c.GetVoters(), c.GetLearners(), c.GetVotersOutgoing(), c.GetLearnersNext()} {
+		b = binary.AppendUvarint(b, uint64(len(ids)))
+		for _, id := range ids {
+			b = binary.AppendUvarint(b, id)
+		}
+	}
+	if c.GetAutoLeave() {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// AppendTombstone encodes REPLICA_TOMBSTONE.
+func AppendTombstone(b []byte, id uint64) []byte {
+	return binary.AppendUvarint(append(b, recordVersion), id)
+}
+
+func DecodeTombstone(b []byte) (uint64, error) {
+	r, err := NewReader(b)
+	if err != nil {
+		return 0, err
+	}
+	id := r.Uvarint()
+	return id, r.End()
+}
+
+// Reader reads a body; the first fault sticks.
+type Reader struct {
+	Rest []byte
+	Bad  bool
+}
+
+func NewReader(b []byte) (Reader, error) {
+	if len(b) == 0 || b[0] != recordVersion {
+		return Reader{}, fmt.Errorf("%w: version", ErrMalformed)
+	}
+	return Reader{Rest: b[1:]}, nil
+}
+
+func (r *Reader) Uvarint() uint64 {
+	v, n := binary.Uvarint(r.Rest)
+	if n <= 0 {
+		r.Bad, r.Rest = true, nil
+		return 0
+	}
+	r.Rest = r.Rest[n:]
+	return v
+}
+
+func (r *Reader) Byte() byte {
+	if len(r.Rest) == 0 {
+		r.Bad = true
+		return 0
+	}
+	c := r.Rest[0]
+	r.Rest = r.Rest[1:]
+	return c
+}
+
+func (r *Reader) Uint64() uint64 {
+	if len(r.Rest) < 8 {
+		r.Bad, r.Rest = true, nil
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.Rest)
+	r.Rest = r.Rest[8:]
+	return v
+}
+
+func (r *Reader) Bytes() []byte {
+	n := r.Uvarint()
+	if n > uint64(len(r.Rest)) {
+		r.Bad, r.Rest = true, nil
+		return nil
+	}
+	v := r.Rest[:n]
+	r.Rest = r.Rest[n:]
+	return v
+}
+
+func (r *Reader) Conf() *pb.ConfState {
+	ids := func() (out []uint64) {
+		n := r.Uvarint()
+		if n > uint64(len(r.Rest)) {
+			r.Bad = true
+			return nil
+		}
+		for range n {
+			out = append(out, r.Uvarint())
+		}
+		return out
+	}
+	c := &pb.ConfState{Voters: ids(), Learners: ids(), VotersOutgoing: ids(), LearnersNext: ids()}
+	c.AutoLeave = new(r.Byte() == 1)
+	return c
+}
+
+func (r *Reader) End() error {
+	if r.Bad || len(r.Rest) != 0 {
+		return ErrMalformed
+	}
+	return nil
+}
+
+// Entry is an entry that was read but not applied yet.
+type Entry struct {
+	Index, Term uint64
+	Type        pb.EntryType
+	Data        []byte
+}
+
+// EntryID names an entry, and with it all that are before it: two logs that have it are the same up to it.
+type EntryID struct{ Index, Term uint64 }
+
+// OrAfter is what a start makes of a hard state that is older than the snapshot it goes on from.
+func (h HardState) OrAfter(base EntryID) HardState {
+	if h.Term < base.Term {
+		h.Term, h.Vote = base.Term, 0
+	}
+	return h
+}

@@ -1,0 +1,143 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// Bounds of what nodes ask of each other for those who pull.
+const (
+	maxWirePull  = 1 << 10 // timers
+	minCandidate = 4
+	minPulled    = 16
+)
+
+// AppendCandidatesRequest encodes the question for the first of what a node has ready of a topic.
+func AppendCandidatesRequest(dst []byte, topic timer.TopicID, most int) []byte {
+	dst = binary.AppendUvarint(append(dst, version), uint64(topic))
+	return binary.AppendUvarint(dst, uint64(min(max(most, 0), maxWirePull)))
+}
+
+// DecodeCandidatesRequest decodes what AppendCandidatesRequest wrote.
+func DecodeCandidatesRequest(b []byte) (topic timer.TopicID, most int, err error) {
+	r := open(b)
+	topic = timer.TopicID(r.Number(1<<32-1, "topic"))
+	most = int(r.Number(maxWirePull, "limit"))
+	return topic, most, r.Close()
+}
+
+// AppendCandidates encodes the answer.
+func AppendCandidates(dst []byte, list []timer.Candidate) []byte {
+	dst = append(dst, version, faultNone)
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for _, o := range list {
+		dst = append(binary.AppendUvarint(dst, uint64(o.Shard)), o.Priority)
+		dst = binary.AppendVarint(dst, o.DueMs)
+		dst = binary.AppendUvarint(dst, uint64(o.Bytes))
+	}
+	return dst
+}
+
+// DecodeCandidates decodes what AppendCandidates or AppendFailure wrote.
+func DecodeCandidates(b []byte) ([]timer.Candidate, error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, err
+	}
+	var list []timer.Candidate
+	for n := r.Count(maxWirePull, minCandidate, "offers"); n > 0 && r.Fault == ""; n-- {
+		o := timer.Candidate{Shard: timer.ShardID(r.Number(1<<32-1, "shard")), Priority: r.Byte(), DueMs: r.Varint()}
+		o.Bytes = int(r.Number(1<<31-1, "size"))
+		list = append(list, o)
+	}
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// AppendPullRequest encodes what a consumer takes from the shards that a node leads.
+func AppendPullRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []timer.Share) []byte {
+	dst = binary.AppendUvarint(append(dst, version), uint64(topic))
+	dst = binary.AppendVarint(dst, leaseMs)
+	dst = binary.AppendUvarint(dst, uint64(len(shares)))
+	for _, s := range shares {
+		dst = binary.AppendUvarint(dst, uint64(s.Shard))
+		dst = binary.AppendUvarint(dst, uint64(s.Timers))
+	}
+	return dst
+}
+
+// DecodePullRequest decodes what AppendPullRequest wrote.
+func DecodePullRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []timer.Share, err error) {
+	r := open(b)
+	topic = timer.TopicID(r.Number(1<<32-1, "topic"))
+	if leaseMs = r.Varint(); leaseMs < 0 || leaseMs > timer.MaxMs {
+		r.Fail("length of a lease out of range")
+	}
+	for n := r.Count(maxWirePull, 2, "shards"); n > 0 && r.Fault == ""; n-- {
+		s := timer.Share{Shard: timer.ShardID(r.Number(1<<32-1, "shard"))}
+		s.Timers = int(r.Number(maxWirePull, "timers"))
+		shares = append(shares, s)
+	}
+	return topic, leaseMs, shares, r.Close()
+}
+
+// AppendPulled encodes what was taken: all of it, since it is leased.
+func AppendPulled(dst []byte, list []timer.PulledTimer) []byte {
+	dst = append(dst, version, faultNone)
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for i := range list {
+		t := &list[i]
+		dst = binary.AppendUvarint(dst, uint64(t.Shard))
+		dst = binary.AppendUvarint(dst, uint64(t.Handle))
+		dst = binary.AppendVarint(dst, t.UntilMs)
+		dst = encoding.AppendTimer(dst, t.Timer)
+	}
+	return dst
+}
+
+// DecodePulled decodes what AppendPulled or AppendFailure wrote.
+func DecodePulled(b []byte) ([]timer.PulledTimer, error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, err
+	}
+	var list []timer.PulledTimer
+	for n := r.Count(maxWirePull, minPulled, "timers"); n > 0 && r.Fault == ""; n-- {
+		t := timer.PulledTimer{Shard: timer.ShardID(r.Number(1<<32-1, "shard")), Handle: timer.Handle(r.Number(1<<32-1, "handle")), UntilMs: r.Varint()}
+		t.Timer = r.Timer()
+		list = append(list, t)
+	}
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// AppendAwaitRequest encodes the wish to hear when a node has something ready of a topic.
+func AppendAwaitRequest(dst []byte, topic timer.TopicID, timers int) []byte {
+	return AppendCandidatesRequest(dst, topic, timers)
+}
+
+// DecodeAwaitRequest decodes what AppendAwaitRequest wrote.
+func DecodeAwaitRequest(b []byte) (topic timer.TopicID, timers int, err error) {
+	return DecodeCandidatesRequest(b)
+}
+
+// AppendAwaited encodes the answer: how many timers are ready, at most.
+func AppendAwaited(dst []byte, timers int) []byte {
+	return binary.AppendUvarint(append(dst, version, faultNone), uint64(max(timers, 0)))
+}
+
+// DecodeAwaited decodes what AppendAwaited or AppendFailure wrote.
+func DecodeAwaited(b []byte) (timers int, err error) {
+	r, err := answered(b)
+	if err != nil {
+		return 0, err
+	}
+	timers = int(r.Number(1<<31-1, "timers"))
+	return timers, r.Close()
+}

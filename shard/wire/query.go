@@ -1,0 +1,164 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// maxWireLimit bounds the Limit of a query that comes from another node.
+const maxWireLimit = 1 << 16
+
+// Flags of a query.
+const (
+	queryByEnd = 1 << iota
+	queryWithoutPayload
+	queryAfter
+	queryBytes
+
+	queryFlags = 1<<iota - 1
+)
+
+// AppendQuery encodes a query on one shard.
+func AppendQuery(dst []byte, id timer.ShardID, q *timer.Query) []byte {
+	var flags byte
+	if q.ByEnd {
+		flags |= queryByEnd
+	}
+	if q.WithoutPayload {
+		flags |= queryWithoutPayload
+	}
+	if q.After != nil {
+		flags |= queryAfter
+	}
+	if q.Bytes > 0 {
+		flags |= queryBytes
+	}
+	dst = binary.AppendUvarint(append(dst, version), uint64(id))
+	dst = binary.AppendUvarint(dst, uint64(q.Topic))
+	dst = append(dst, q.States, byte(q.Reason), flags)
+	dst = binary.AppendVarint(dst, q.FromMs)
+	dst = binary.AppendVarint(dst, q.ToMs)
+	dst = binary.AppendUvarint(dst, uint64(min(max(q.Limit, 0), maxWireLimit)))
+	dst = encoding.AppendBlock(dst, q.IDPrefix)
+	dst = binary.AppendUvarint(dst, uint64(len(q.Labels)))
+	for _, label := range q.Labels {
+		dst = encoding.AppendBlock(dst, label)
+	}
+	if q.After != nil {
+		dst = binary.AppendVarint(dst, q.After.SortMs)
+		dst = encoding.AppendBlock(dst, q.After.ID)
+		dst = binary.AppendUvarint(dst, q.After.Seq)
+	}
+	if q.Bytes > 0 {
+		dst = binary.AppendUvarint(dst, uint64(min(q.Bytes, answerBytes)))
+	}
+	return dst
+}
+
+// DecodeQuery decodes what AppendQuery wrote.
+func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
+	r := open(b)
+	id := timer.ShardID(r.Number(1<<32-1, "shard"))
+	q := &timer.Query{Topic: timer.TopicID(r.Number(1<<32-1, "topic"))}
+	q.States, q.Reason = r.Byte(), timer.Reason(r.Byte())
+	if q.Reason > timer.Refused {
+		r.Fail("unknown reason")
+	}
+	flags := r.Byte()
+	if flags&^queryFlags != 0 {
+		r.Fail("unknown flags of a query")
+	}
+	q.ByEnd = flags&queryByEnd != 0
+	q.WithoutPayload = flags&queryWithoutPayload != 0
+	q.FromMs, q.ToMs = r.Varint(), r.Varint()
+	q.Limit = int(r.Number(maxWireLimit, "limit"))
+	q.IDPrefix = string(r.Block(encoding.MaxID, "prefix"))
+	for n := r.Count(encoding.MaxList, 1, "labels"); n > 0 && r.Fault == ""; n-- {
+		q.Labels = append(q.Labels, string(r.Block(encoding.MaxText, "label")))
+	}
+	if flags&queryAfter != 0 {
+		q.After = &timer.SortKey{SortMs: r.Varint(), ID: string(r.Block(encoding.MaxID, "place")), Seq: r.Uvarint()}
+	}
+	if flags&queryBytes != 0 {
+		q.Bytes = int(r.Number(answerBytes, "bytes"))
+	}
+	if err := r.Close(); err != nil {
+		return 0, nil, err
+	}
+	return id, q, nil
+}
+
+// maxWireTopics bounds the topics of one question for counts.
+const maxWireTopics = 4096
+
+// AppendCountsRequest encodes the question for topics' counts in all shards that the asked node leads.
+func AppendCountsRequest(dst []byte, topics []timer.TopicID) []byte {
+	dst = binary.AppendUvarint(append(dst, version), uint64(len(topics)))
+	for _, topic := range topics {
+		dst = binary.AppendUvarint(dst, uint64(topic))
+	}
+	return dst
+}
+
+// DecodeCountsRequest decodes what AppendCountsRequest wrote.
+func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
+	r := open(b)
+	topics := make([]timer.TopicID, r.Count(maxWireTopics, 1, "topics"))
+	for i := range topics {
+		topics[i] = timer.TopicID(r.Number(1<<32-1, "topic"))
+	}
+	return topics, r.Close()
+}
+
+// AppendCounts encodes topics' counts and the shards that they sum up, in rising order: so the asking side can tell that each
+// shard was counted once.
+func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte {
+	dst = append(dst, version, faultNone)
+	dst = binary.AppendUvarint(dst, uint64(len(ids)))
+	last := timer.ShardID(0)
+	for _, id := range ids {
+		dst = binary.AppendUvarint(dst, uint64(id-last))
+		last = id
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(counts)))
+	for i := range counts {
+		for _, n := range countFields(&counts[i]) {
+			dst = binary.AppendVarint(dst, *n)
+		}
+	}
+	return dst
+}
+
+// DecodeCounts decodes what AppendCounts or AppendFailure wrote.
+func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err error) {
+	r, err := answered(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	last := uint64(0)
+	for n := r.Count(1<<32-1, 1, "shards"); n > 0 && r.Fault == ""; n-- {
+		d := r.Number(1<<32-1-last, "shard")
+		if d == 0 && len(ids) > 0 {
+			r.Fail("shards out of order")
+		}
+		last += d
+		ids = append(ids, timer.ShardID(last))
+	}
+	counts = make([]timer.Counts, r.Count(maxWireTopics, len(countFields(new(timer.Counts))), "topics"))
+	for i := range counts {
+		for _, n := range countFields(&counts[i]) {
+			*n = r.Varint()
+		}
+	}
+	if err := r.Close(); err != nil {
+		return nil, nil, err
+	}
+	return ids, counts, nil
+}
+
+// countFields are the counts in the order in which they travel.
+func countFields(c *timer.Counts) [6]*int64 {
+	return [6]*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs}
+}

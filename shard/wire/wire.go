@@ -1,0 +1,93 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// version leads every message.
+const version = 1
+
+const (
+	// maxOps bounds a list of operations: as many as a request has, or one for each shard.
+	maxOps = 1 << 16
+	// minOp is the least that an operation takes: shard, flags, length, and the fixed part of a command.
+	minOp = 3 + 5
+)
+
+const opBrief = 1 // a flag of an operation
+
+// reader reads a message.
+type reader struct{ encoding.Reader }
+
+// open starts reading a message.
+func open(b []byte) reader {
+	r := reader{encoding.Reader{Rest: b}}
+	if v := r.Byte(); v != version && r.Fault == "" {
+		r.Fail(fmt.Sprintf("version %d of a message", v))
+	}
+	return r
+}
+
+// AppendOps encodes operations for the node that leads their shards; Results and Errs stay behind.
+func AppendOps(dst []byte, ops []timer.Op) []byte {
+	dst = binary.AppendUvarint(append(dst, version), uint64(len(ops)))
+	for i := range ops {
+		dst = appendOp(dst, &ops[i])
+	}
+	return dst
+}
+
+func appendOp(dst []byte, o *timer.Op) []byte {
+	if len(o.Command.ID) > encoding.MaxID {
+		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(o.Command.ID), encoding.MaxID))
+	}
+	dst = binary.AppendUvarint(dst, uint64(o.Shard))
+	var flags byte
+	if o.Brief {
+		flags |= opBrief
+	}
+	dst, at := encoding.OpenBlock(append(dst, flags))
+	dst = encoding.AppendCommand(dst, o.Command)
+	encoding.CloseBlock(dst, at)
+	return dst
+}
+
+// DecodeOps decodes what AppendOps wrote. The commands are as whole as a table wants them; whether their shards exist is for the
+// host to say.
+func DecodeOps(b []byte) ([]timer.Op, error) {
+	r := open(b)
+	ops := make([]timer.Op, r.Count(maxOps, minOp, "operations"))
+	for i := range ops {
+		if err := r.op(&ops[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	return ops, nil
+}
+
+func (r *reader) op(o *timer.Op) (err error) {
+	o.Shard = timer.ShardID(r.Number(1<<32-1, "shard"))
+	flags := r.Byte()
+	if flags&^opBrief != 0 {
+		r.Fail("unknown flags of an operation")
+	}
+	o.Brief = flags&opBrief != 0
+	body := encoding.Reader{Rest: r.Block(encoding.MaxBlock, "command")}
+	if r.Fault != "" {
+		return r.Err()
+	}
+	var c encoding.Command
+	body.Command(&c)
+	if body.Fault != "" {
+		return body.Err()
+	}
+	o.Command, err = c.Copy()
+	return err
+}

@@ -1,0 +1,24 @@
+package timer
+
+// Born is the timer that an Add or Put has just created: what the client sent and what the table gave. It spares the worker a copy.
+func Born(c *Command, r *Result) *Timer {
+	t := c.Into
+	if t == nil {
+		t = &Timer{}
+	}
+	due := Debounced(c.Merge, c.Spec.DueMs, r.AtMs, c.MaxWaitMs)
+	*t = Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: r.Seq, Tag: c.Tag, Version: r.Version, State: Scheduled,
+		NextMs: due, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1,
+	}
+	t.DueMs = due
+	return t
+}
+
+// Debounced is the due time of an add whose scope began with an add at firstMs.
+func Debounced(rule Merge, dueMs, firstMs, maxWaitMs int64) int64 {
+	if rule != MergeDebounce || maxWaitMs == 0 {
+		return dueMs
+	}
+	return min(dueMs, ClampMs(firstMs+ClampMs(maxWaitMs)))
+}

@@ -1,0 +1,286 @@
+package encoding
+
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
+
+// Flags of a command.
+const (
+	CommandCreateOnly = 1 << iota
+	CommandForce
+	CommandAbsolute
+	commandSpec    // a spec follows, to the end
+	commandPatch   // a patch follows, to the end
+	commandContent // tag and content are given
+	commandDue     // the value is given: see shared
+	commandMerge   // a merge rule and its longest wait are given
+	CommandNotLate
+	CommandPull
+	CommandOnce // LevelConventions
+
+	commandFlags = 1<<iota - 1
+)
+
+// Bits of a patch.
+const (
+	patchDue = 1 << iota
+	patchPayload
+	patchContentType
+	patchPriority
+	patchLabels
+	patchExpiry
+	patchURL
+	patchMethod
+	patchHeaders
+	patchTimeout
+	patchMaxAttempts
+	patchMinBackoff
+	patchMaxBackoff
+	patchMultiplier
+	patchJitter
+	patchRepeat
+
+	patchBits = 1<<iota - 1
+)
+
+func AppendCommand(dst []byte, c *timer.Command) []byte {
+	var flags uint16
+	set := func(on bool, bit uint16) {
+		if on {
+			flags |= bit
+		}
+	}
+	set(c.CreateOnly, CommandCreateOnly)
+	set(c.Force, CommandForce)
+	set(c.Absolute, CommandAbsolute)
+	set(c.NotLate, CommandNotLate)
+	set(c.Pull, CommandPull)
+	set(c.Once, CommandOnce)
+	set(c.Spec != nil, commandSpec)
+	set(c.Spec == nil && c.Patch != nil, commandPatch)
+	set(c.Tag != 0 || c.Content != 0, commandContent)
+	number, value := shared(c)
+	set(value != 0, commandDue)
+	set(c.Merge != timer.MergeReject || c.MaxWaitMs != 0, commandMerge)
+
+	dst = binary.AppendUvarint(append(dst, byte(c.Kind)), uint64(flags))
+	dst = binary.AppendUvarint(dst, uint64(c.Topic))
+	dst = append(append(dst, byte(len(c.ID))), c.ID...)
+	dst = binary.AppendUvarint(dst, uint64(number))
+	if flags&commandContent != 0 {
+		dst = binary.LittleEndian.AppendUint32(dst, c.Tag)
+		dst = binary.LittleEndian.AppendUint64(dst, c.Content)
+	}
+	if flags&commandDue != 0 {
+		dst = binary.AppendVarint(dst, value)
+	}
+	if flags&commandMerge != 0 {
+		dst = binary.AppendVarint(append(dst, byte(c.Merge)), c.MaxWaitMs)
+	}
+	switch {
+	case c.Kind.UpdatesLease():
+		dst = appendLeaseUpdate(dst, c.Claim)
+	case c.Spec != nil:
+		dst = AppendSpec(dst, c.Spec)
+	case c.Patch != nil:
+		dst = AppendPatch(dst, c.Patch)
+	}
+	return dst
+}
+
+// shared is the number and the value of a command, which mean something else for each kind. share is the other direction.
+func shared(c *timer.Command) (number uint32, value int64) {
+	switch {
+	case c.Kind == timer.Deliver:
+		return c.Turn, 0
+	case c.Kind != timer.CloseTopic:
+		return c.IfMatch, c.DueMs
+	case c.Force:
+		return c.Work, int64(c.From)
+	}
+	return 0, int64(c.MinFence)
+}
+
+func (c *Command) share(number uint32, value int64) {
+	switch {
+	case c.Kind == timer.Deliver:
+		c.Turn = number
+	case c.Kind != timer.CloseTopic:
+		c.IfMatch, c.DueMs = number, value
+	case c.Flags&CommandForce != 0:
+		c.Work, c.From = number, timer.Handle(min(max(value, 0), MaxHandle))
+	default:
+		c.MinFence = uint64(max(value, 0))
+	}
+}
+
+// patchFields lists a patch's flags with their bits.
+func patchFields(p *timer.Patch) [16]struct {
+	set *bool
+	bit uint64
+} {
+	return [16]struct {
+		set *bool
+		bit uint64
+	}{
+		{&p.Due, patchDue}, {&p.Payload, patchPayload}, {&p.ContentType, patchContentType},
+		{&p.Priority, patchPriority}, {&p.Labels, patchLabels}, {&p.Expiry, patchExpiry},
+		{&p.URL, patchURL}, {&p.Method, patchMethod}, {&p.Headers, patchHeaders}, {&p.Timeout, patchTimeout},
+		{&p.MaxAttempts, patchMaxAttempts}, {&p.MinBackoff, patchMinBackoff}, {&p.MaxBackoff, patchMaxBackoff},
+		{&p.Multiplier, patchMultiplier}, {&p.Jitter, patchJitter}, {&p.Repeat, patchRepeat},
+	}
+}
+
+// AppendPatch writes which fields are set, and a spec of only these.
+func AppendPatch(dst []byte, p *timer.Patch) []byte {
+	var bits uint64
+	for _, f := range patchFields(p) {
+		if *f.set {
+			bits |= f.bit
+		}
+	}
+	var only timer.Spec
+	p.Apply(&only)
+	only.Callback.Origin = p.Spec.Callback.Origin
+	return AppendSpec(binary.AppendUvarint(dst, bits), &only)
+}
+
+func DecodePatch(b []byte) (*timer.Patch, error) {
+	r := Reader{Rest: b}
+	p := new(timer.Patch)
+	bits := r.Number(patchBits, "patch bits")
+	for _, f := range patchFields(p) {
+		*f.set = bits&f.bit != 0
+	}
+	spec := r.Spec()
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	if err := spec.DecodeTo(&p.Spec); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Command is a command as it lies in a batch: nothing is copied.
+type Command struct {
+	Kind     timer.Kind
+	Flags    uint16
+	Topic    timer.TopicID
+	ID       []byte
+	IfMatch  uint32
+	Turn     uint32
+	Work     uint32
+	From     timer.Handle
+	Tag      uint32
+	Content  uint64
+	DueMs    int64
+	MinFence uint64
+	Merge    timer.Merge
+	MaxWait  int64
+	Spec     SpecBytes
+	Patch    []byte // undecoded; nil none
+	claim    []byte // undecoded; nil none
+}
+
+// SpecBytes is a spec as it lies in a batch.
+type SpecBytes struct {
+	DueMs    int64
+	Callback []byte
+	Rest     []byte
+}
+
+// Spec reads a Spec to the end of the block, without looking into callback and rest.
+func (r *Reader) Spec() SpecBytes {
+	s := SpecBytes{DueMs: r.Varint()}
+	s.Callback = r.Block(MaxCallback, "callback")
+	s.Rest = r.Take(len(r.Rest))
+	return s
+}
+
+func (b *SpecBytes) DecodeTo(s *timer.Spec) (err error) {
+	s.DueMs = b.DueMs
+	if s.Callback, err = DecodeCallback(b.Callback); err != nil {
+		return err
+	}
+	return DecodeRest(s, b.Rest, true)
+}
+
+// Command reads a command to the end of the block.
+func (r *Reader) Command(c *Command) {
+	*c = Command{Kind: timer.Kind(r.Byte()), Flags: uint16(r.Number(1<<16-1, "command flags"))}
+	if (c.Kind < timer.Add || c.Kind > timer.Deliver) && !c.Kind.UpdatesLease() {
+		r.Fail("unknown command")
+	}
+	if c.Flags&^commandFlags != 0 || c.Flags&commandSpec != 0 && c.Flags&commandPatch != 0 {
+		r.Fail("unknown command flags")
+	}
+	c.Topic = timer.TopicID(r.Number(1<<32-1, "topic"))
+	c.ID = r.Take(int(r.Byte()))
+	number, value := uint32(r.Number(1<<32-1, "version")), int64(0)
+	if c.Flags&commandContent != 0 {
+		c.Tag = r.u32()
+		c.Content = r.U64()
+	}
+	if c.Flags&commandDue != 0 {
+		value = r.Varint()
+	}
+	c.share(number, value)
+	if c.Flags&commandMerge != 0 {
+		if c.Merge, c.MaxWait = timer.Merge(r.Byte()), r.Varint(); c.Merge > timer.MergeDebounce || c.MaxWait < 0 {
+			r.Fail("unknown merge rule")
+		}
+	}
+	switch {
+	case c.Kind.UpdatesLease():
+		c.claim = r.Take(len(r.Rest))
+	case c.Flags&commandSpec != 0:
+		c.Spec = r.Spec()
+	case c.Flags&commandPatch != 0:
+		c.Patch = r.Take(len(r.Rest))
+	}
+	if len(r.Rest) > 0 {
+		r.Fail("command is too long")
+	}
+	if (c.Kind == timer.Add || c.Kind == timer.Put) != (c.Flags&commandSpec != 0) || c.Kind == timer.Modify && c.Patch == nil {
+		r.Fail("command lacks its spec or patch")
+	}
+}
+
+// Copy copies a Copy out of the bytes that it lies in.
+func (c *Command) Copy() (cmd *timer.Command, err error) {
+	if c.Flags&commandSpec != 0 {
+		both := new(struct { // they live and die together
+			cmd  timer.Command
+			spec timer.Spec
+		})
+		cmd, both.cmd.Spec = &both.cmd, &both.spec
+		if err := c.Spec.DecodeTo(cmd.Spec); err != nil {
+			return nil, err
+		}
+	} else {
+		cmd = new(timer.Command)
+	}
+	if c.Flags&commandPatch != 0 {
+		if cmd.Patch, err = DecodePatch(c.Patch); err != nil {
+			return nil, err
+		}
+	}
+	if c.claim != nil {
+		if cmd.Claim, err = decodeLeaseUpdate(c.claim); err != nil {
+			return nil, err
+		}
+	}
+	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch = c.Kind, c.Topic, string(c.ID), c.IfMatch
+	cmd.CreateOnly = c.Flags&CommandCreateOnly != 0
+	cmd.Force = c.Flags&CommandForce != 0
+	cmd.Work, cmd.From, cmd.MinFence = c.Work, c.From, c.MinFence
+	cmd.Turn, cmd.Pull = c.Turn, c.Flags&CommandPull != 0
+	cmd.Once = c.Flags&CommandOnce != 0
+	cmd.Absolute, cmd.NotLate = c.Flags&CommandAbsolute != 0, c.Flags&CommandNotLate != 0
+	cmd.Tag, cmd.Content, cmd.DueMs = c.Tag, c.Content, c.DueMs
+	cmd.Merge, cmd.MaxWaitMs = c.Merge, c.MaxWait
+	return cmd, nil
+}

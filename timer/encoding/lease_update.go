@@ -1,0 +1,40 @@
+package encoding
+
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
+
+const leaseUpdateHasDelay = 1 // a flag of a claim
+
+func appendLeaseUpdate(dst []byte, c *timer.LeaseUpdate) []byte {
+	var flags byte
+	if c.HasDelay {
+		flags |= leaseUpdateHasDelay
+	}
+	dst = append(dst, flags)
+	dst = binary.AppendUvarint(dst, uint64(c.Handle))
+	dst = binary.AppendUvarint(dst, c.Seq)
+	dst = binary.AppendUvarint(dst, c.Fence)
+	dst = binary.AppendVarint(dst, c.LeaseMs)
+	dst = binary.AppendVarint(dst, c.DelayMs)
+	return AppendBlock(dst, Cut(c.Reason, MaxErr))
+}
+
+func decodeLeaseUpdate(b []byte) (*timer.LeaseUpdate, error) {
+	r := Reader{Rest: b}
+	c := new(timer.LeaseUpdate)
+	flags := r.Byte()
+	if flags&^leaseUpdateHasDelay != 0 {
+		r.Fail("unknown flags of a claim")
+	}
+	c.HasDelay = flags&leaseUpdateHasDelay != 0
+	c.Handle = timer.Handle(r.Number(1<<32-1, "handle"))
+	c.Seq, c.Fence = r.Uvarint(), r.Uvarint()
+	if c.LeaseMs, c.DelayMs = r.Varint(), r.Varint(); min(c.LeaseMs, c.DelayMs) < 0 || max(c.LeaseMs, c.DelayMs) > timer.MaxMs {
+		r.Fail("span of a claim out of range")
+	}
+	c.Reason = string(r.Block(MaxErr, "reason"))
+	return c, r.Close()
+}

@@ -1,0 +1,344 @@
+package encoding
+
+import (
+	"encoding/binary"
+	"math"
+
+	"carillon/timer"
+)
+
+// Bounds of what is read, far above what the API lets in: they protect memory, not policy.
+const (
+	MaxID       = 255
+	MaxText     = 64 << 10 // a URL, a header's name or value, a label, a content type
+	MaxList     = 256      // headers, labels
+	MaxCallback = 1 << 20
+	MaxHandle   = 1<<28 - 1 // highest slot; far above what fits into memory
+	MaxErr      = 1 << 10   // bytes of an attempt's error; longer ones are cut
+	MaxAttempt  = 1<<16 - 1 // number of an attempt
+)
+
+// The fields of a callback, in this order, each at most once.
+const (
+	CallbackURL = 1 + iota
+	CallbackMethod
+	CallbackHeaders
+	callbackTimeout
+	callbackOrigin
+)
+
+// The fields of a spec after due time and callback, in this order, each at most once. The payload is last and
+// has no length: it takes the rest.
+const (
+	fieldPriority = 1 + iota
+	FieldLabels
+	fieldExpiry
+	fieldContentType
+	fieldMaxAttempts
+	fieldMinBackoff
+	fieldMaxBackoff
+	fieldMultiplier
+	fieldJitter
+	fieldTrace   // LevelConventions
+	FieldRepeat  = 20
+	fieldPayload = 0x40 // | PayloadKind
+)
+
+// AppendSpec writes due time, callback and the rest; a reader must know where it ends.
+func AppendSpec(dst []byte, s *timer.Spec) []byte {
+	dst = binary.AppendVarint(dst, s.DueMs)
+	var room [512]byte
+	callback := AppendCallback(room[:0], &s.Callback)
+	dst = binary.AppendUvarint(dst, uint64(len(callback)))
+	dst = append(dst, callback...)
+	return AppendRest(dst, s)
+}
+
+func AppendCallback(dst []byte, c *timer.Callback) []byte {
+	if c.URL != "" {
+		dst = AppendBlock(append(dst, CallbackURL), c.URL)
+	}
+	if c.Method != "" {
+		dst = AppendBlock(append(dst, CallbackMethod), c.Method)
+	}
+	if c.HasHeaders {
+		dst = binary.AppendUvarint(append(dst, CallbackHeaders), uint64(len(c.Headers)))
+		for i := range c.Headers {
+			dst = AppendBlock(dst, c.Headers[i].Name)
+			dst = AppendBlock(dst, c.Headers[i].Value)
+		}
+	}
+	if c.TimeoutMs != 0 {
+		dst = binary.AppendVarint(append(dst, callbackTimeout), c.TimeoutMs)
+	}
+	if c.Origin != "" {
+		dst = AppendBlock(append(dst, callbackOrigin), c.Origin)
+	}
+	return dst
+}
+
+func DecodeCallback(b []byte) (timer.Callback, error) {
+	r := Reader{Rest: b}
+	var c timer.Callback
+	for last := byte(0); len(r.Rest) > 0; {
+		field := r.Byte()
+		if field <= last {
+			r.Fail("callback fields out of order")
+		}
+		last = field
+		switch field {
+		case CallbackURL:
+			c.URL = string(r.Block(MaxText, "URL"))
+		case CallbackMethod:
+			c.Method = string(r.Block(MaxText, "method"))
+		case CallbackHeaders:
+			c.HasHeaders = true
+			for n := r.Number(MaxList, "headers"); n > 0 && r.Fault == ""; n-- {
+				name := string(r.Block(MaxText, "header"))
+				c.Headers = append(c.Headers, timer.Header{Name: name, Value: string(r.Block(MaxText, "header"))})
+			}
+		case callbackTimeout:
+			c.TimeoutMs = r.Varint()
+		case callbackOrigin:
+			c.Origin = string(r.Block(MaxText, "origin"))
+		default:
+			r.Fail("unknown callback field")
+		}
+	}
+	return c, r.Err()
+}
+
+func AppendRest(dst []byte, s *timer.Spec) []byte {
+	if s.Priority != 0 {
+		dst = append(dst, fieldPriority, s.Priority)
+	}
+	if len(s.Labels) > 0 {
+		dst = binary.AppendUvarint(append(dst, FieldLabels), uint64(len(s.Labels)))
+		for _, label := range s.Labels {
+			dst = AppendBlock(dst, label)
+		}
+	}
+	if s.HasExpiry {
+		dst = binary.AppendVarint(append(dst, fieldExpiry), s.ExpiresAfterMs)
+	}
+	if s.ContentType != "" {
+		dst = AppendBlock(append(dst, fieldContentType), s.ContentType)
+	}
+	dst = appendRetry(dst, &s.Retry)
+	if s.Trace != nil {
+		dst = appendTrace(append(dst, fieldTrace), s.Trace)
+	}
+	if s.Repeat != nil {
+		dst = appendRepeat(append(dst, FieldRepeat), s.Repeat)
+	}
+	if s.PayloadKind != timer.NoPayload || len(s.Payload) > 0 {
+		dst = append(append(dst, fieldPayload|byte(s.PayloadKind)), s.Payload...)
+	}
+	return dst
+}
+
+func appendRetry(dst []byte, p *timer.Retry) []byte {
+	if p.MaxAttempts != 0 {
+		dst = binary.AppendVarint(append(dst, fieldMaxAttempts), int64(p.MaxAttempts))
+	}
+	if p.MinBackoffMs != 0 {
+		dst = binary.AppendVarint(append(dst, fieldMinBackoff), p.MinBackoffMs)
+	}
+	if p.MaxBackoffMs != 0 {
+		dst = binary.AppendVarint(append(dst, fieldMaxBackoff), p.MaxBackoffMs)
+	}
+	if p.Multiplier != 0 {
+		dst = binary.LittleEndian.AppendUint64(append(dst, fieldMultiplier), math.Float64bits(p.Multiplier))
+	}
+	if p.HasJitter {
+		dst = binary.LittleEndian.AppendUint64(append(dst, fieldJitter), math.Float64bits(p.Jitter))
+	}
+	return dst
+}
+
+// traceLen is the length of a trace without its state.
+const traceLen = 16 + 8 + 1
+
+func appendTrace(dst []byte, t *timer.Trace) []byte {
+	dst = binary.AppendUvarint(dst, uint64(traceLen+len(t.State)))
+	dst = append(append(dst, t.ID[:]...), t.Span[:]...)
+	return append(append(dst, t.Flags), t.State...)
+}
+
+// decodeTrace reads what RestField has checked.
+func decodeTrace(b []byte) *timer.Trace {
+	return &timer.Trace{ID: [16]byte(b), Span: [8]byte(b[16:]), Flags: b[24], State: string(b[traceLen:])}
+}
+
+// RestField reads one field of a spec's rest. Texts stay in the block; labels are passed over but for their bytes.
+type RestField struct {
+	Field  byte
+	Bytes  []byte // text, labels (count and texts), payload
+	number int64
+	float  float64
+}
+
+// Next reads the Next field; false at the end, and when r.fault says that it is not one.
+func (f *RestField) Next(r *Reader) bool {
+	if len(r.Rest) == 0 {
+		return false
+	}
+	last := f.Field
+	f.Field = r.Byte()
+	if f.Field <= last {
+		r.Fail("spec fields out of order")
+		return false
+	}
+	switch f.Field {
+	case fieldPriority:
+		f.number = int64(r.Byte())
+	case FieldLabels:
+		from := r.Rest
+		for n := r.Number(MaxList, "labels"); n > 0 && r.Fault == ""; n-- {
+			r.Block(MaxText, "label")
+		}
+		f.Bytes = from[:len(from)-len(r.Rest)]
+	case fieldContentType:
+		f.Bytes = r.Block(MaxText, "content type")
+	case fieldExpiry, fieldMaxAttempts, fieldMinBackoff, fieldMaxBackoff:
+		f.number = r.Varint()
+	case FieldRepeat:
+		f.Bytes = r.Block(maxRepeat, "repeat")
+		if err := DecodeRepeat(new(timer.Repeat), f.Bytes); err != nil {
+			r.Fail("repeat cannot be read")
+		}
+	case fieldTrace:
+		if f.Bytes = r.Block(traceLen+timer.MaxTraceState, "trace"); len(f.Bytes) < traceLen {
+			r.Fail("trace is too short")
+		}
+	case fieldMultiplier, fieldJitter:
+		f.float = math.Float64frombits(r.U64())
+	case fieldPayload | byte(timer.NoPayload), fieldPayload | byte(timer.JSONPayload), fieldPayload | byte(timer.BinaryPayload):
+		f.Bytes = r.Take(len(r.Rest))
+	default:
+		r.Fail("unknown spec field")
+	}
+	return r.Fault == ""
+}
+
+// Summary are what the table itself reads in a spec's rest.
+type Summary struct {
+	Priority  uint8
+	expiryMs  int64
+	hasExpiry bool
+	Repeats   bool
+}
+
+// Summarize checks all of a spec's rest.
+func Summarize(rest []byte) (Summary, error) {
+	var v Summary
+	r := Reader{Rest: rest}
+	for f := (RestField{}); f.Next(&r); {
+		switch f.Field {
+		case fieldPriority:
+			v.Priority = uint8(f.number)
+		case fieldExpiry:
+			v.expiryMs, v.hasExpiry = f.number, true
+		case FieldRepeat:
+			v.Repeats = true
+		}
+	}
+	return v, r.Err()
+}
+
+// RestExpiry finds the expiry alone; the rest has been checked.
+func RestExpiry(rest []byte) (ms int64, ok bool) {
+	r := Reader{Rest: rest}
+	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldExpiry && f.Next(&r); {
+		if f.Field == fieldExpiry {
+			return f.number, true
+		}
+	}
+	return 0, false
+}
+
+// DecodeRest fills the fields of s that a rest carries, without the callback and the due time. Everything is copied.
+func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
+	r := Reader{Rest: rest}
+	for f := (RestField{}); f.Next(&r); {
+		switch f.Field {
+		case fieldPriority:
+			s.Priority = uint8(f.number)
+		case FieldLabels:
+			s.Labels = DecodeLabels(f.Bytes)
+		case fieldExpiry:
+			s.ExpiresAfterMs, s.HasExpiry = f.number, true
+		case fieldContentType:
+			s.ContentType = string(f.Bytes)
+		case fieldMaxAttempts:
+			s.Retry.MaxAttempts = int(f.number)
+		case fieldMinBackoff:
+			s.Retry.MinBackoffMs = f.number
+		case fieldMaxBackoff:
+			s.Retry.MaxBackoffMs = f.number
+		case fieldMultiplier:
+			s.Retry.Multiplier = f.float
+		case fieldJitter:
+			s.Retry.Jitter, s.Retry.HasJitter = f.float, true
+		case fieldTrace:
+			s.Trace = decodeTrace(f.Bytes)
+		case FieldRepeat:
+			s.Repeat = new(timer.Repeat)
+			_ = DecodeRepeat(s.Repeat, f.Bytes) // checked by next
+		default:
+			s.PayloadKind = timer.PayloadKind(f.Field &^ fieldPayload)
+			if payload && len(f.Bytes) > 0 {
+				s.Payload = append([]byte(nil), f.Bytes...)
+			}
+		}
+	}
+	return r.Err()
+}
+
+// PayloadIn is the payload's bytes within an encoded rest, which has been checked.
+func PayloadIn(rest []byte) []byte {
+	r := Reader{Rest: rest}
+	for f := (RestField{}); f.Next(&r); {
+		if f.Field >= fieldPayload {
+			return f.Bytes
+		}
+	}
+	return nil
+}
+
+// DecodeLabels reads what RestField has checked.
+func DecodeLabels(b []byte) []string {
+	r := Reader{Rest: b}
+	n := r.Uvarint()
+	labels := make([]string, 0, n)
+	for range n {
+		labels = append(labels, string(r.Block(MaxText, "label")))
+	}
+	return labels
+}
+
+// CheckCallback checks an encoded callback without copying it.
+func CheckCallback(b []byte) error {
+	r := Reader{Rest: b}
+	for last := byte(0); len(r.Rest) > 0; {
+		field := r.Byte()
+		if field <= last {
+			r.Fail("callback fields out of order")
+		}
+		last = field
+		switch field {
+		case CallbackURL, CallbackMethod, callbackOrigin:
+			r.Block(MaxText, "callback text")
+		case CallbackHeaders:
+			for n := r.Number(MaxList, "headers"); n > 0 && r.Fault == ""; n-- {
+				r.Block(MaxText, "header")
+				r.Block(MaxText, "header")
+			}
+		case callbackTimeout:
+			r.Varint()
+		default:
+			r.Fail("unknown callback field")
+		}
+	}
+	return r.Err()
+}

@@ -1,0 +1,90 @@
+package encoding
+
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+)
+
+// Flags of a timer.
+const (
+	TimerCancelRequested = 1 << iota
+	timerSuccessor
+	timerShort
+
+	timerFlags = 1<<iota - 1
+)
+
+func AppendTimer(dst []byte, t *timer.Timer) []byte {
+	dst = binary.AppendUvarint(dst, uint64(t.Topic))
+	dst = AppendBlock(dst, t.ID)
+	dst, at := OpenBlock(dst)
+	dst = AppendSpec(dst, &t.Spec)
+	CloseBlock(dst, at)
+	dst = binary.AppendUvarint(dst, t.Seq)
+	dst = binary.LittleEndian.AppendUint32(dst, t.Tag)
+	dst = binary.AppendUvarint(dst, uint64(t.Version))
+	var flags byte
+	if t.CancelRequested {
+		flags |= TimerCancelRequested
+	}
+	if t.Successor {
+		flags |= timerSuccessor
+	}
+	if t.Short {
+		flags |= timerShort
+	}
+	dst = append(dst, byte(t.State), byte(t.Reason), flags)
+	dst = binary.AppendVarint(dst, t.NextMs)
+	dst = binary.AppendVarint(dst, t.CreatedMs)
+	dst = binary.AppendVarint(dst, t.UpdatedMs)
+	dst = binary.AppendVarint(dst, t.EndedMs)
+	dst = binary.AppendVarint(dst, t.FiredMs)
+	dst = binary.AppendVarint(dst, t.LatenessMs)
+	dst = binary.AppendVarint(dst, int64(t.Attempts))
+	dst = binary.AppendUvarint(dst, t.Fence)
+	dst = binary.AppendVarint(dst, int64(t.LastStatus))
+	return AppendBlock(dst, Cut(t.LastError, MaxErr))
+}
+
+// Timer reads a Timer; after a fault what it returns means nothing.
+func (r *Reader) Timer() *timer.Timer {
+	t := new(timer.Timer)
+	t.Topic = timer.TopicID(r.Number(1<<32-1, "topic"))
+	t.ID = string(r.Block(MaxID, "id"))
+	body := Reader{Rest: r.Block(MaxBlock, "spec")}
+	if r.Fault != "" {
+		return t
+	}
+	raw := body.Spec()
+	if err := body.Err(); err != nil {
+		r.Fail("spec " + body.Fault)
+	} else if err := raw.DecodeTo(&t.Spec); err != nil {
+		r.Fail("spec cannot be read")
+	}
+	t.Seq = r.Uvarint()
+	t.Tag = r.u32()
+	t.Version = uint32(r.Number(1<<32-1, "version"))
+	t.State, t.Reason = timer.State(r.Byte()), timer.Reason(r.Byte())
+	if t.State < timer.Scheduled || t.State > timer.Cancelled || t.Reason > timer.Refused {
+		r.Fail("unknown state or reason")
+	}
+	flags := r.Byte()
+	if flags&^timerFlags != 0 {
+		r.Fail("unknown flags of a timer")
+	}
+	t.CancelRequested = flags&TimerCancelRequested != 0
+	t.Successor = flags&timerSuccessor != 0
+	t.Short = flags&timerShort != 0
+	t.NextMs = r.Varint()
+	t.CreatedMs = r.Varint()
+	t.UpdatedMs = r.Varint()
+	t.EndedMs = r.Varint()
+	t.FiredMs = r.Varint()
+	t.LatenessMs = r.Varint()
+	t.Attempts = int(r.Varint())
+	t.Fence = r.Uvarint()
+	t.LastStatus = int(r.Varint())
+	t.LastError = string(r.Block(MaxErr, "error text"))
+	return t
+}
