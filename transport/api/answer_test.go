@@ -124,15 +124,16 @@ func TestListOfLargeTimersIsWhole(t *testing.T) {
 func TestUnreadAnswersShareABudget(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.AnswersBytes = 1 << 20 })
 	h.large(4, 200<<10)
-	ask := func(from string) *probe {
-		p := h.from(from)
-		// Many, so that the answers are more than sockets hold.
-		if _, err := io.WriteString(p.conn, strings.Repeat("GET "+timers+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 50)); err != nil {
-			t.Fatal(err)
-		}
-		return p
+	const request = "GET " + timers + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	unread := []*probe{h.from("127.0.0.2"), h.from("127.0.0.2"), h.from("127.0.0.2")}
+	for _, p := range unread {
+		// Until the answers are more than sockets hold: those that are refused take little room there.
+		go func() {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(p.conn, request)
+			}
+		}()
 	}
-	unread := []*probe{ask("127.0.0.2"), ask("127.0.0.2"), ask("127.0.0.2")}
 	h.await("those of that address are refused", func() bool {
 		for range 10 {
 			if h.from("127.0.0.2").get(timers) != 503 {
@@ -154,7 +155,10 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 		p.conn.Close()
 	}
 	h.await("all is given back", func() bool { return h.server.answers.used.Load() == 0 })
-	p := ask("127.0.0.3")
+	p := h.from("127.0.0.3")
+	if _, err := io.WriteString(p.conn, strings.Repeat(request, 50)); err != nil {
+		t.Fatal(err)
+	}
 	for range 50 {
 		res, err := http.ReadResponse(p.br, nil)
 		if err != nil || res.StatusCode != 200 {
