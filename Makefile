@@ -46,24 +46,26 @@ deploy-check: build ## the files in deploy/, by the tools that read them, as far
 
 # The race detector makes tests three to ten times as slow. It has nothing to find in the simulator, which is one goroutine, and little in the
 # long tests of pure models: those run without it. The processes of ./e2e are built without it (CARILLON_E2E_RACE=1 builds them with it).
+# Those of ./cmd start ten times as slowly with it, so that `make ci` alone does that.
 MODELS := ./ring ./shard ./wal
 RACED   = $(filter-out ./e2e ./sim $(MODELS),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|'))
 
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w -timeout 20m
 
-# Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side.
-E2E := -parallel 4 ./e2e
+# Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side. Flags stand before
+# packages: go test takes a package behind a flag for an argument of the test.
+SIDE_BY_SIDE := -parallel 4
 
 test: ## vet, the short tests (under the race detector where there is a C compiler), 20 simulated runs (three minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
-	$(GOTEST) $(RACE) -short -p 3 $(MODELS) $(RACED)
-	$(GOTEST) -short ./sim $(E2E)
+	$(GOTEST) $(RACE) -short -p 3 $(MODELS) $(filter-out ./cmd/%,$(RACED))
+	$(GOTEST) -short $(SIDE_BY_SIDE) ./sim ./cmd/... ./e2e
 
 ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (under twelve minutes)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) $(RACED)
-	./scripts/beside.sh "models, simulated runs, fuzz targets" "$(MAKE) --no-print-directory ci-behind" $(GOTEST) $(E2E)
+	./scripts/beside.sh "models, simulated runs, fuzz targets" "$(MAKE) --no-print-directory ci-behind" $(GOTEST) $(SIDE_BY_SIDE) ./e2e
 
 # The tests of real processes wait most of their time; those that need nothing but the processors run behind them.
 ci-behind:
