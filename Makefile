@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package deploy-check test ci ci-behind check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package deploy-check test ci check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -62,13 +62,10 @@ test: ## vet, the short tests (under the race detector where there is a C compil
 	$(GOTEST) $(RACE) -short -p 3 $(MODELS) $(filter-out ./cmd/%,$(RACED))
 	$(GOTEST) -short $(SIDE_BY_SIDE) ./sim ./cmd/... ./e2e
 
-ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (under twelve minutes)
+ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (a quarter of an hour)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) $(RACED)
-	./scripts/beside.sh "models, simulated runs, fuzz targets" "$(MAKE) --no-print-directory ci-behind" $(GOTEST) $(SIDE_BY_SIDE) ./e2e
-
-# The tests of real processes wait most of their time; those that need nothing but the processors run behind them.
-ci-behind:
+	$(GOTEST) $(SIDE_BY_SIDE) ./e2e
 	$(GOTEST) -skip '^TestSeeds$$' ./sim $(MODELS)
 	$(GOTEST) -run '^TestSeeds$$' ./sim -sim.seeds=500
 	./scripts/fuzz.sh $(FUZZTIME_CI) blind

@@ -125,7 +125,7 @@ func TestUnprovenWordsEndNobody(t *testing.T) {
 	needCluster(t)
 	c := &cluster{keyless: true, members: loopbackMembers(t, 1)}
 	m := c.members[0]
-	c.start(t, m)
+	c.start(t, m, "--shards", fmt.Sprint(clusterShards))
 	c.awaitHealthy(t)
 	own := identityOf(t, m.dir)
 	harangue(t, m.peer, own.ClusterID, m.name, own.NodeID)

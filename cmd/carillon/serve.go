@@ -124,7 +124,7 @@ func (s *serveCmd) Run(term *terminal) error {
 			debug.FreeOSMemory() // the time of reading the log
 			where := n.URL()
 			if n.OnAllInterfaces() {
-				where += " (it listens on all interfaces)"
+				where += ", and on all other interfaces"
 			}
 			fmt.Fprintf(term.out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data)
 		}

@@ -37,8 +37,8 @@ func TestReadyOnAllInterfaces(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0", ":0"} {
 		p := start(t, "serve", "--http", address, "--insecure-no-auth", "--shards", "4", "--log-level", "error", "--data", t.TempDir()+"/data")
 		_, rest, _ := strings.Cut(p.line(t, "ready on"), "ready on ")
-		url, more, _ := strings.Cut(rest, " ")
-		if !strings.HasPrefix(url, "http://127.0.0.1:") || !strings.HasPrefix(more, "(it listens on all interfaces), data in ") {
+		url, more, _ := strings.Cut(rest, ", ")
+		if !strings.HasPrefix(url, "http://127.0.0.1:") || !strings.HasPrefix(more, "and on all other interfaces, data in ") {
 			t.Errorf("%s: ready on %s", address, rest)
 		}
 		if out := ctl(t, url, "cluster"); !strings.Contains(out, ": healthy\n") {
