@@ -189,9 +189,9 @@ func dump(t *Table) string {
 		}
 		v := t.view(s.ref)
 		m := *t.Copy(h)
-		repeat := m.Repeat
-		m.Repeat = nil // its address would show
-		fmt.Fprintf(&b, "%d %+v %+v %d %d %d %x %d %v", h, m, repeat, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
+		repeat, trace := m.Repeat, m.Trace
+		m.Repeat, m.Trace = nil, nil // their addresses would show
+		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
 		fmt.Fprint(&b, " ", v.firstMs, v.occurrence)
 		if s.run != 0 {
 			r := *t.runs.at(s.run)
