@@ -184,13 +184,18 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b.open(p.url + "/#/topics")
 	b.sees("There are no topics yet")
 
-	b.click("Add a timer")
-	b.fill("topic", "reports")
-	b.fill("id", "monday")
-	b.choose("again and again, by cron")
+	form := func(id, option string) {
+		b.open(p.url + "/#/topics")
+		b.click("Add a timer")
+		b.fill("topic", "reports")
+		b.fill("id", id)
+		b.fill("url", "http://127.0.0.1:9/")
+		b.choose(option)
+	}
+
+	form("monday", "again and again, by cron")
 	b.fill("cron", "0 8 * * 9")
 	b.fill("zone", "Europe/Amsterdam")
-	b.fill("url", "http://127.0.0.1:9/")
 	b.click("Add")
 	b.sees("repeat: end of range (9) above maximum (7)")
 	b.fill("cron", "0 8 * * 1")
@@ -198,27 +203,17 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b.click("Add")
 	b.sees("Timer monday is added: it fires", "It is not due yet: in", "0 8 * * 1", "Europe/Amsterdam")
 
-	b.open(p.url + "/#/topics")
-	b.click("Add a timer")
-	b.fill("topic", "reports")
-	b.fill("id", "once")
-	b.choose("at a date and time")
+	form("once", "at a date and time")
 	next := time.Now().AddDate(1, 0, 0)
 	b.pick("at", next.Format("2006-01-02T15:04:05"))
-	b.fill("url", "http://127.0.0.1:9/")
 	b.click("Add")
 	b.sees("Timer once is added: it fires " + next.Format("2006-01-02 15:04:05") + ".000")
 	if due := m.read(t, "reports", "once").DueMs; due != next.Unix()*1000 {
 		t.Errorf("due at %d, wanted %d", due, next.Unix()*1000)
 	}
 
-	b.open(p.url + "/#/topics")
-	b.click("Add a timer")
-	b.fill("topic", "reports")
-	b.fill("id", "pulse")
-	b.choose("again and again, every so often")
+	form("pulse", "again and again, every so often")
 	b.fill("every", "15m")
-	b.fill("url", "http://127.0.0.1:9/")
 	b.click("Add")
 	b.sees("Timer pulse is added", "15m")
 	b.content()

@@ -16,7 +16,7 @@
 //
 // Tests of wrong clocks build a second binary, with the tag chaos: its wall clock is as far off as a file says.
 //
-// The normal run takes about six minutes on two cores; -short leaves out all but the quick half, and clusters. Longer runs by environment:
+// The normal run takes about nine minutes on two cores; -short leaves out all but the quick half, and clusters. Longer runs by environment:
 //
 //	CARILLON_E2E_KILLS=50        rounds of kill -9 under load (10)
 //	CARILLON_E2E_HERD=50000      timers due in one instant (3500)

@@ -129,7 +129,7 @@ type Observation struct {
 	Held func(timer.TopicID) int
 }
 
-// NewShares is for a node's so-many-th process.
+// NewShares is for the n-th process of a node (its start number).
 func NewShares(self uint64, starts uint32) *Shares {
 	s := &Shares{self: self, seq: uint64(starts) << seqOfLife, parts: map[timer.TopicID]*part{}, others: map[uint64]*other{}}
 	if starts > 1 {

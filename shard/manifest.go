@@ -101,16 +101,16 @@ type taken struct {
 }
 
 const (
-	manifestEach = time.Minute // as long as something is written
-	censusParts  = 8           // so often in a generation
-	censusCost   = 32          // but no more of the log than one part in so many
+	manifestEach  = time.Minute // as long as something is written
+	manifestParts = 8           // so often in a generation
+	manifestCost  = 32          // but no more of the log than one part in so many
 )
 
 // tickManifest takes a manifest when this process or a generation has begun to write, and now and then.
 func (w *worker) tickManifest() {
 	gen, bytes := w.stream.Place()
 	grown := bytes - w.manifest.bytes
-	if gen != w.manifest.gen || grown > 0 && w.now.Mono-w.manifest.at >= manifestEach || grown > max(w.stream.GenBytes()/censusParts, int64(censusCost*w.manifest.size)) {
+	if gen != w.manifest.gen || grown > 0 && w.now.Mono-w.manifest.at >= manifestEach || grown > max(w.stream.GenBytes()/manifestParts, int64(manifestCost*w.manifest.size)) {
 		w.takeManifest(gen, bytes)
 	}
 }

@@ -335,8 +335,8 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 	}
 }
 
-// TestCensusIsWritten: a host that runs says in its log what it has, at its start and when a generation begins; that is what its log has.
-func TestCensusIsWritten(t *testing.T) {
+// TestManifestIsWritten: a host that runs says in its log what it has, at its start and when a generation begins; that is what its log has.
+func TestManifestIsWritten(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Log.SegmentBytes, c.Log.GenBytes = 4<<10, 16<<10 })
 	for i := range 200 {
 		r.add(fmt.Sprint("t", i), time.Hour)
@@ -370,7 +370,7 @@ func TestCensusIsWritten(t *testing.T) {
 		return nil
 	}, func(*wal.Damage) error { return nil })
 	if err != nil || counted < 3 || len(gens) < 2 {
-		t.Errorf("%d censuses in %d generations: %v", counted, len(gens), err)
+		t.Errorf("%d manifests in %d generations: %v", counted, len(gens), err)
 	}
 }
 
@@ -406,11 +406,11 @@ func mendingSamples() [][]byte {
 	return [][]byte{
 		appendQuestions(nil, []question{{1, 5, 9, record.EntryID{Index: 10, Term: 3}}, {2, 7, 7, record.EntryID{Index: 7, Term: 0}}}),
 		appendAnswers(nil, []answer{{group: 1, above: record.EntryID{Index: 10, Term: 3}, term: 3, commit: 8, entries: []record.Entry{{Index: 5, Term: 2, Data: []byte("a")}, {Index: 6, Term: 3, Type: pb.EntryConfChangeV2}}}, {}}),
-		appendManifest(nil, censusSample()),
+		appendManifest(nil, manifestSample()),
 	}
 }
 
-func censusSample() *manifest {
+func manifestSample() *manifest {
 	birth := creationOf(mendReplica)
 	return &manifest{worker: 1, workers: 2, replicas: []replicaState{
 		{group: 1, replica: mendReplica, hard: record.HardState{Term: 3, Vote: 8, Commit: 100}, last: record.EntryID{Index: 110, Term: 3}, creation: &birth}, {group: 3, tombstone: mendReplica}}}
@@ -450,5 +450,5 @@ func FuzzMending(f *testing.F) {
 }
 
 func TestManifestGolden(t *testing.T) {
-	golden(t, "record-census", []byte(hex.EncodeToString(appendManifest(nil, censusSample()))+"\n"))
+	golden(t, "record-manifest", []byte(hex.EncodeToString(appendManifest(nil, manifestSample()))+"\n"))
 }
