@@ -1,6 +1,7 @@
 package node
 
 import (
+	"carillon/shard/table"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +67,7 @@ func TestFlippedBitInOneOfThree(t *testing.T) {
 			}
 			within(t, "all nodes have it", 10*time.Second, func() bool { return sameStates(nodes, id) })
 			at := slices.IndexFunc(nodes, func(n *running) bool { return n.host().Leads(id) == leads })
-			if at < 0 || !nodes[at].host().Strike(id, shard.FaultOfSlot, topic, "struck", 9) {
+			if at < 0 || !nodes[at].host().Strike(id, table.FaultOfSlot, topic, "struck", 9) {
 				t.Fatalf("nothing was struck on node %d", at)
 			}
 			began, taken := time.Now(), 0

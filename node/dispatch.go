@@ -1,6 +1,7 @@
 package node
 
 import (
+	"carillon/shard/table"
 	"encoding/binary"
 	"errors"
 	"strconv"
@@ -156,7 +157,7 @@ func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
 	return r, fact.failed
 }
 
-func contentType(job *shard.Job) string {
+func contentType(job *table.Job) string {
 	switch {
 	case job.ContentType != "":
 		return job.ContentType
@@ -169,7 +170,7 @@ func contentType(job *shard.Job) string {
 }
 
 // webhookID is the same for all attempts of one version of one timer, and another for any other.
-func webhookID(id timer.ShardID, job *shard.Job) string {
+func webhookID(id timer.ShardID, job *table.Job) string {
 	b := make([]byte, 0, 40)
 	b = append(b, "msg_"...)
 	b = timer.AppendUID(b, id, job.Seq, job.Tag)

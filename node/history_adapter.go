@@ -1,6 +1,7 @@
 package node
 
 import (
+	"carillon/shard/table"
 	"context"
 	"log/slog"
 	"math"
@@ -77,7 +78,7 @@ func (h *historyAdapter) ask() {
 }
 
 // Record implements shard.History.
-func (h *historyAdapter) Record(id timer.ShardID, index uint64, events []shard.HistoryEvent) {
+func (h *historyAdapter) Record(id timer.ShardID, index uint64, events []table.HistoryEvent) {
 	if h.store == nil {
 		return
 	}
@@ -117,7 +118,7 @@ func (h *historyAdapter) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry
 		return nil, false, timer.ErrUnknown
 	}
 	for i := range events {
-		e, err := shard.DecodeHistoryEnd(events[i].Body)
+		e, err := table.DecodeHistoryEnd(events[i].Body)
 		if err != nil {
 			h.log.Error("a record of the history cannot be read; it is left out", "shard", events[i].Shard, "entry", events[i].Index, "error", err)
 			continue
@@ -145,7 +146,7 @@ func (h *historyAdapter) join(e *timer.HistoryEntry, of *history.Event) {
 	}
 	earlier := make([]timer.HistoryAttempt, 0, len(events))
 	for i := range events {
-		if a, err := shard.DecodeHistoryAttempt(events[i].Body); err == nil {
+		if a, err := table.DecodeHistoryAttempt(events[i].Body); err == nil {
 			earlier = append(earlier, a)
 		}
 	}

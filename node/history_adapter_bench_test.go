@@ -1,6 +1,7 @@
 package node
 
 import (
+	"carillon/shard/table"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,7 +9,6 @@ import (
 
 	"carillon/clocks"
 	"carillon/ring"
-	"carillon/shard"
 	"carillon/timer"
 	"carillon/vfs"
 )
@@ -26,10 +26,10 @@ func BenchmarkPast(b *testing.B) {
 		h.run(ctx)
 	}()
 	const perEntry = 200
-	events := make([]shard.HistoryEvent, perEntry)
+	events := make([]table.HistoryEvent, perEntry)
 	body := make([]byte, 291)
 	for i := range events {
-		events[i] = shard.HistoryEvent{Item: uint32(i), Topic: 1, State: timer.Done, ID: fmt.Appendf(nil, "order-%012d-reminder-00", i), Body: body}
+		events[i] = table.HistoryEvent{Item: uint32(i), Topic: 1, State: timer.Done, ID: fmt.Appendf(nil, "order-%012d-reminder-00", i), Body: body}
 	}
 	index := uint64(0)
 	b.ReportAllocs()

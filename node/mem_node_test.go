@@ -1,6 +1,7 @@
 package node
 
 import (
+	"carillon/shard/table"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -60,7 +61,7 @@ func (o obliging) Start(_ *shard.Delivery, done func(shard.Attempt)) {
 type unwatched struct{}
 
 func (unwatched) Command(timer.Kind, timer.Code) {}
-func (unwatched) Outcome(*shard.Outcome)         {}
+func (unwatched) Outcome(*table.Outcome)         {}
 func (unwatched) Expired()                       {}
 func (unwatched) Frame(int)                      {}
 func (unwatched) Lateness(int64, bool)           {}
@@ -173,8 +174,8 @@ func (e *memNode) turn() error {
 		}
 		for id := timer.ShardID(1); id <= memNodeShards; id++ {
 			if p := e.host.Progress(id); p.Replica != 0 {
-				table, _ := e.host.Inspect(id)
-				e.hashes[truthKey{id, p.Applied}] = table.Hash()
+				tbl, _ := e.host.Inspect(id)
+				e.hashes[truthKey{id, p.Applied}] = tbl.Hash()
 			}
 		}
 		if !e.host.Busy() && !e.placed && !e.topical {
@@ -278,8 +279,8 @@ func (e *memNode) serve() (state string, past map[string]bool, err error) {
 	for i := timer.ShardID(0); i <= memNodeShards; i++ {
 		p := e.host.Progress(i)
 		fmt.Fprintf(&b, "%d: %+v\n", i, p)
-		if table, _ := e.host.Inspect(i); table != nil {
-			whole, _ := table.BeginSnapshot().Next(nil, 1<<30)
+		if tbl, _ := e.host.Inspect(i); tbl != nil {
+			whole, _ := tbl.BeginSnapshot().Next(nil, 1<<30)
 			fmt.Fprintf(&b, "%x\n", whole)
 		}
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"carillon/shard/table"
 	"cmp"
 	"runtime"
 	"time"
@@ -22,7 +23,7 @@ type metrics struct {
 
 	adds, modifies prometheus.Counter
 	cancels        map[timer.Code]prometheus.Counter
-	fired          map[shard.OutcomeKind]prometheus.Counter
+	fired          map[table.OutcomeKind]prometheus.Counter
 	dead           map[timer.Reason]prometheus.Counter
 	elections      prometheus.Counter
 	mended         prometheus.Counter
@@ -68,8 +69,8 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 		timer.OverFired: cancels.WithLabelValues("already_fired"), timer.OverDead: cancels.WithLabelValues("dead"),
 	}
 	fired := labelled("carillon_fired_total", "Attempts by how they ended.", "result")
-	m.fired = map[shard.OutcomeKind]prometheus.Counter{
-		shard.Ack: fired.WithLabelValues("success"), shard.RetryLater: fired.WithLabelValues("retry"), shard.Kill: fired.WithLabelValues("dead"),
+	m.fired = map[table.OutcomeKind]prometheus.Counter{
+		table.Ack: fired.WithLabelValues("success"), table.RetryLater: fired.WithLabelValues("retry"), table.Kill: fired.WithLabelValues("dead"),
 	}
 	dead := labelled("carillon_dead_total", "Timers that were given up, by reason.", "reason")
 	m.dead = map[timer.Reason]prometheus.Counter{
@@ -130,9 +131,9 @@ func (m *metrics) Command(kind timer.Kind, code timer.Code) {
 }
 
 // Outcome implements shard.Observer.
-func (m *metrics) Outcome(o *shard.Outcome) {
+func (m *metrics) Outcome(o *table.Outcome) {
 	c := m.fired[o.Kind]
-	if !o.ByConsumer && (c != nil || o.Kind == shard.Accepted) {
+	if !o.ByConsumer && (c != nil || o.Kind == table.Accepted) {
 		m.callback.Observe(float64(o.EndedMs-o.StartedMs) / 1000)
 	}
 	if c == nil {
@@ -140,11 +141,11 @@ func (m *metrics) Outcome(o *shard.Outcome) {
 	}
 	c.Inc()
 	switch o.Kind {
-	case shard.Ack:
+	case table.Ack:
 		m.rates.Count(feed.Succeeded)
-	case shard.RetryLater:
+	case table.RetryLater:
 		m.rates.Count(feed.Retried)
-	case shard.Kill:
+	case table.Kill:
 		m.rates.Count(feed.Died)
 		m.dead[o.Reason].Inc()
 	}

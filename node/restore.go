@@ -1,6 +1,7 @@
 package node
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"io"
@@ -22,13 +23,13 @@ import (
 )
 
 // Overdue says how timers are treated that were due before the restore; see package shard.
-type Overdue = shard.Overdue
+type Overdue = table.Overdue
 
 // The ways to treat them.
 const (
-	HoldOverdue = shard.HoldOverdue
-	FireOverdue = shard.FireOverdue
-	DropOverdue = shard.DropOverdue
+	HoldOverdue = table.HoldOverdue
+	FireOverdue = table.FireOverdue
+	DropOverdue = table.DropOverdue
 )
 
 // RestoreConfig names the backup that is restored, and the directory.
@@ -50,7 +51,7 @@ type Restored struct {
 	Backup    backup.Head
 	Topics    int
 	Paused    []string // topics that start paused because of timers that are overdue, by name
-	shard.Restore
+	table.Restore
 }
 
 // Restore makes the data directory of a node that is a cluster by itself, with all that a backup
@@ -157,7 +158,7 @@ func (r *restore) readState(s backup.State, body io.Reader) error {
 		}
 		r.meta, r.saved, hash = saved, ring.SavedParts(saved), metaHash
 	} else {
-		if _, err := shard.LoadTable(s.Group, counted); err != nil {
+		if _, err := table.Load(s.Group, counted); err != nil {
 			return voidOr(counted, err)
 		}
 		hash = s.Hash // a table says its own, and is held against it
@@ -205,8 +206,8 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 		out.ClusterID = member.NewClusterID(random)
 	}
 	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: feature.Level(r.cfg.FeatureLevel)}
-	out.Restore = shard.Restore{
-		Owner: shard.NewIncarnation(self.ID, 0), Level: feature.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
+	out.Restore = table.Restore{
+		Owner: uint64(shard.NewIncarnation(self.ID, 0)), Level: feature.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
 	}
 	// The placement is the same whichever topics are paused.
 	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
@@ -285,7 +286,7 @@ func (r *restore) writeShards(out *Restored, placed *ring.State) error {
 			return fmt.Errorf("shard %d has no place", s.Group)
 		}
 		return shard.WriteRestored(r.fsys, r.cfg.DataDir, row.ForHost(), out.Save(t), func(written io.Reader) error {
-			_, err := shard.LoadTable(s.Group, written)
+			_, err := table.Load(s.Group, written)
 			return err
 		})
 	})

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"sync"
 
 	"carillon/timer"
@@ -29,14 +30,14 @@ func (f *Fired) add(o *Fired) {
 const maxFiredTopics = 4096
 
 // fired counts an attempt that has ended, for its topic and the observer.
-func (w *worker) fired(topic timer.TopicID, o *Outcome) {
+func (w *worker) fired(topic timer.TopicID, o *table.Outcome) {
 	w.host.cfg.Observer.Outcome(o)
 	result := FiredSuccess
 	switch o.Kind {
-	case Ack:
-	case RetryLater:
+	case table.Ack:
+	case table.RetryLater:
 		result = FiredRetry
-	case Kill:
+	case table.Kill:
 		result = FiredDead
 	default:
 		return // given back, or not over
@@ -106,7 +107,7 @@ func (g *group) activity(a *Activity) {
 	a.Totals.Done += c.Done
 	a.Totals.Dead += c.Dead
 	g.scheduler.overdue(func(id timer.TopicID, timers, oldestMs int64) {
-		if id == canaryTopic {
+		if id == table.CanaryTopic {
 			return
 		}
 		t := a.of(id)

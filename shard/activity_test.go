@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"testing"
 
 	"carillon/timer"
@@ -10,15 +11,15 @@ import (
 func TestActivityOfTopics(t *testing.T) {
 	w := &worker{host: &Host{cfg: Config{Observer: &fakeObserver{}}}}
 	for id := range timer.TopicID(maxFiredTopics + 10) {
-		w.fired(1+id, &Outcome{Kind: Ack})
+		w.fired(1+id, &table.Outcome{Kind: table.Ack})
 	}
-	w.fired(1, &Outcome{Kind: RetryLater})
-	w.fired(1, &Outcome{Kind: Kill})
-	w.fired(1, &Outcome{Kind: Release})
+	w.fired(1, &table.Outcome{Kind: table.RetryLater})
+	w.fired(1, &table.Outcome{Kind: table.Kill})
+	w.fired(1, &table.Outcome{Kind: table.Release})
 	if got := *w.firedBy[1]; got != (Fired{1, 1, 1}) || *w.firedBy[0] != (Fired{10, 0, 0}) || len(w.firedBy) != maxFiredTopics+1 {
 		t.Errorf("%v, others %v, of %d topics", got, *w.firedBy[0], len(w.firedBy))
 	}
-	o := &Outcome{Kind: Ack}
+	o := &table.Outcome{Kind: table.Ack}
 	if n := testing.AllocsPerRun(100, func() { w.fired(1, o) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -46,7 +47,7 @@ func TestTakeActivity(t *testing.T) {
 
 func BenchmarkFired(b *testing.B) {
 	w := &worker{host: &Host{cfg: Config{Observer: benchObserver{}}}}
-	o := &Outcome{Kind: Ack}
+	o := &table.Outcome{Kind: table.Ack}
 	b.ReportAllocs()
 	for b.Loop() {
 		w.fired(1, o)

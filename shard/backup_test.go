@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"carillon/shard/table"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -67,12 +68,12 @@ func TestStateHasAllThatWasConfirmed(t *testing.T) {
 		if err != nil || int64(len(body)) != s.Size {
 			t.Fatalf("%d of %d bytes, %v", len(body), s.Size, err)
 		}
-		table, err := LoadTable(1, bytes.NewReader(body))
+		tbl, err := table.Load(1, bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for n, id := range []string{"first", "second", "third"} {
-			if has := table.Read(1, id) != nil; has != (n <= i) {
+			if has := tbl.Read(1, id) != nil; has != (n <= i) {
 				t.Errorf("state %d: %s is in it: %t", i, id, has)
 			}
 		}

@@ -3,11 +3,11 @@ package shard
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/testkit"
 )
 
 const (
@@ -31,16 +31,6 @@ func heapNow() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// cpuTime is what the process has used: the machine may be busy with others.
-func cpuTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // piled adds n timers of one shard that come due in one instant, lets that pass while the topic is paused, and fires some.
 func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost) {
 	t.Helper()
@@ -52,7 +42,7 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 	policy(true)
 	r.settle()
 	r.calls.auto = 200
-	before, begin := heapNow(), cpuTime(t)
+	before, begin := heapNow(), testkit.CPUTime(t)
 	due := r.clock.wallMs + 10_000
 	many := func(from, to int, cmd func(i int) timer.Command, want timer.Code) {
 		for from < to {
@@ -71,16 +61,16 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 	many(0, n, func(i int) timer.Command {
 		return timer.Command{Kind: timer.Add, Topic: 1, ID: id(i), Content: uint64(i), Spec: &timer.Spec{DueMs: due, Payload: []byte(`{"n":12345678}`), PayloadKind: timer.JSONPayload}}
 	}, timer.Created)
-	p.add = cpuTime(t) - begin
+	p.add = testkit.CPUTime(t) - begin
 	r.pass(11 * time.Second)
 	p.heap = heapNow() - before
 
 	middle := n / 2
-	begin = cpuTime(t)
+	begin = testkit.CPUTime(t)
 	many(middle, middle+1000, func(i int) timer.Command { return timer.Command{Kind: timer.Cancel, Topic: 1, ID: id(i)} }, timer.Prevented)
-	p.cancel = cpuTime(t) - begin
+	p.cancel = testkit.CPUTime(t) - begin
 
-	begin = cpuTime(t)
+	begin = testkit.CPUTime(t)
 	policy(false)
 	for turns := 0; len(r.calls.started) < min(lineCalls, n-1000); turns++ {
 		if !r.busy() {
@@ -91,7 +81,7 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 		}
 		r.turn()
 	}
-	p.fire = cpuTime(t) - begin
+	p.fire = testkit.CPUTime(t) - begin
 	key, _ := timer.KeyOf(id(0))
 	other, _ := timer.KeyOf(id(1))
 	line := key == other
@@ -144,42 +134,5 @@ func TestManyOfOneKey(t *testing.T) {
 		if more := (p.heap - plain.heap) / int64(n); more > 300 {
 			t.Errorf("a timer %s takes %d B more than a plain one", name, more)
 		}
-	}
-}
-
-// TestManyClosedTopics: what an add costs does not depend on how many topics were deleted lately. Each is remembered for an hour.
-func TestManyClosedTopics(t *testing.T) {
-	adds := func(table *Table) time.Duration {
-		var b Batch
-		var results []timer.Result
-		begin := cpuTime(t)
-		for n := range 100 {
-			b.Reset(benchNow, 1, uint64(n))
-			for i := range benchBatch {
-				b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(n*benchBatch + i), Spec: &timer.Spec{DueMs: benchNow + 1000}})
-			}
-			var err error
-			if results, err = table.Apply(b.Bytes(), nil, results[:0]); err != nil || results[0].Code != timer.Created {
-				t.Fatalf("%+v, %v", results[0], err)
-			}
-		}
-		return cpuTime(t) - begin
-	}
-	table := NewTable(1, benchNow)
-	const closed = 20_000
-	for from := timer.TopicID(2); from < closed; from += 100 {
-		var b Batch
-		b.Reset(benchNow, 1, uint64(from))
-		for i := range timer.TopicID(100) {
-			b.Command(&timer.Command{Kind: timer.CloseTopic, Topic: from + i})
-		}
-		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	few, many := adds(NewTable(1, benchNow)), adds(table)
-	t.Logf("20,000 adds: %v with no topic closed, %v with %d", few, many, closed)
-	if many > 2*few+50*time.Millisecond {
-		t.Errorf("20,000 adds take %v with no topic closed, %v with %d", few, many, closed)
 	}
 }

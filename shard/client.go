@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"context"
 	"math"
 	"sync"
@@ -168,15 +169,15 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 // nobody up; a timer that changes meanwhile is shown as it was or as it is.
 func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
-	scan.Room = roomFor(q)
-	top := topK{hides: h.groups[id].scheduler.hides} // a lease ahead of its time shows as scheduled
+	scan.Room = table.RoomFor(q)
+	top := table.TopK{Hides: h.groups[id].scheduler.hides} // a lease ahead of its time shows as scheduled
 	var from timer.Handle
 	var out []*timer.Timer
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
 		if from, done = g.table.Scan(&scan, from, budget, &top); !done {
 			return false
 		}
-		more, last := top.More(), top.last()
+		more, last := top.More(), top.Last()
 		for _, f := range top.Take(g.table, &scan) {
 			g.scheduler.overlay(f.Timer)
 			out = append(out, f.Timer)
@@ -329,7 +330,7 @@ func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (o
 		}
 		out = make([]Standing, len(ids))
 		for i, name := range ids {
-			out[i] = g.scheduler.standing(g.table.lookup(topic, []byte(name)))
+			out[i] = g.scheduler.standing(g.table.Find(topic, []byte(name)))
 		}
 	}
 	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {

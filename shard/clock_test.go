@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -204,7 +203,7 @@ func TestShardClockIsSetBack(t *testing.T) {
 		if ahead := table.ClockMs() - r.clock.wallMs; ahead > 0 {
 			t.Fatalf("by %s: the shard's clock is still %d ms ahead", off, ahead)
 		}
-		if table.restamped != noRestamp {
+		if table.Restamping() || table.AwaitsSeries() {
 			t.Fatalf("by %s: not all stamps were seen to", off)
 		}
 		for range 12 * 3 { // beyond the longest wait
@@ -228,7 +227,7 @@ func TestShardClockIsSetBack(t *testing.T) {
 		}
 		r.pass(50 * time.Minute)
 		r.add("last", time.Minute)
-		if table.closed(3) {
+		if table.Closed(3) {
 			t.Errorf("by %s: the closed topic is remembered for ever", off)
 		}
 		r.audit()
@@ -279,71 +278,6 @@ func TestShardClockIsLeftAlone(t *testing.T) {
 	r.pass(time.Second)
 	if r.host.groups[1].table.ClockMs() >= ahead {
 		t.Error("not set back by a clock that is believed")
-	}
-}
-
-// The stamps of a large table are seen to in slices, also by a replica that took over from a snapshot between two of them.
-func TestRestampInSlices(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long: make ci runs it")
-	}
-	table := NewTable(1, fakeEpochMs)
-	var b Batch
-	at := fakeEpochMs + tenYears.Milliseconds()
-	b.Reset(at, 1, 1)
-	for i := range 3 * restampsPerEntry {
-		b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: at + 1000}})
-	}
-	apply := func(table *Table) {
-		t.Helper()
-		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	apply(table)
-	table.Advance(at+2000, 1<<30)
-	b.Reset(fakeEpochMs, 1, 2)
-	b.SetClock()
-	apply(table)
-	b.Reset(fakeEpochMs+1, 1, 3)
-	b.Tick()
-	apply(table)
-	other, err := LoadTable(1, bytes.NewReader(image(table)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if table.restamped != restampsPerEntry || other.restamped != restampsPerEntry {
-		t.Fatalf("%d slots after an entry, %d of them in the snapshot", table.restamped, other.restamped)
-	}
-	for n := range 4 {
-		b.Reset(fakeEpochMs+2, 1, uint64(4+n))
-		b.Tick()
-		apply(table)
-		apply(other)
-	}
-	if table.restamped != seriesAwait || table.Hash() != other.Hash() || dump(table) != dump(other) {
-		t.Errorf("up to slot %d; hashes %x and %x", table.restamped, table.Hash(), other.Hash())
-	}
-	for _, table := range []*Table{table, other} {
-		if got := table.Read(1, "0"); got.CreatedMs > fakeEpochMs+2 || got.UpdatedMs > fakeEpochMs+2 {
-			t.Errorf("made at %d", got.CreatedMs)
-		}
-		if next, ok := table.NextDue(); !ok || next > at+1000 || next < fakeEpochMs {
-			t.Errorf("the wheel is at %d", next)
-		}
-		if err := table.Audit(false); err != nil {
-			t.Error(err)
-		}
-	}
-	b.Reset(fakeEpochMs+3, 1, 8)
-	b.SetClock() // proposed twice, as the first took long
-	if apply(table); table.restamped != seriesAwait {
-		t.Error("what sets a clock that is right says that the series were seen to")
-	}
-	b.Reset(fakeEpochMs+4, 1, 9)
-	b.SeriesSeen()
-	if apply(table); table.restamped != noRestamp {
-		t.Errorf("the series were seen to, and slots up to %d", table.restamped)
 	}
 }
 
@@ -438,16 +372,16 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	second := r.one()
 	r.clock.set(-time.Hour)
 	r.pass(5 * time.Second)
-	if table := r.host.Table(1); table.restamped != seriesAwait {
-		t.Errorf("all series were seen to, and one has an open call: %d", table.restamped)
+	if !r.host.Table(1).AwaitsSeries() {
+		t.Error("all series were seen to, and one has an open call")
 	}
 	second.end(Attempt{Status: 503, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(5 * time.Second)
 	if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
 		t.Errorf("it is tried again in %d ms", v.NextMs-r.clock.wallMs)
 	}
-	if table := r.host.Table(1); table.restamped != noRestamp {
-		t.Errorf("not all series were seen to: %d", table.restamped)
+	if table := r.host.Table(1); table.Restamping() || table.AwaitsSeries() {
+		t.Error("not all series were seen to")
 	}
 	r.audit()
 }

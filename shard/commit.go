@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"fmt"
 
 	"carillon/timer"
@@ -124,19 +125,19 @@ func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
 		}
 		g.spareItems, p.items = emptied(p.items), nil
 	}
-	return g.table.compares, nil
+	return g.table.Compares(), nil
 }
 
 // listen has the table gather what the history is to be told: the table may be another than before, from a snapshot.
 func (g *group) listen() {
 	if g.w.host.cfg.History != nil {
-		g.table.tell()
+		g.table.KeepHistory()
 	}
 }
 
 // tell passes on what an entry did.
 func (g *group) tell(index uint64) {
-	if events := g.table.told(); len(events) > 0 {
+	if events := g.table.TakeHistory(); len(events) > 0 {
 		g.w.host.cfg.History.Record(g.id, index, events)
 		g.showEnds(events)
 	}
@@ -144,7 +145,7 @@ func (g *group) tell(index uint64) {
 
 // own is the proposal of this leader that the entry is, or nil.
 func (g *group) own(e *pb.Entry) (*proposal, error) {
-	_, origin, number, err := BatchHead(e.Data)
+	_, origin, number, err := table.BatchHead(e.Data)
 	if err != nil || origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -98,12 +99,12 @@ func (g *group) anyUnsound() bool {
 	})
 }
 
-// hashVersion is of the hash that replicas compare.
+// HashVersion is of the hash that replicas compare.
 func (g *group) hashVersion() byte {
 	if g.meta != nil {
 		return metaHashVersion
 	}
-	return hashVersion
+	return table.HashVersion
 }
 
 // members are all replicas of the group, once each.

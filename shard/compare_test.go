@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -102,7 +101,7 @@ func TestOneWrongReplicaIsRefilled(t *testing.T) {
 			inHostCluster(t, 3, func(c *hostCluster) {
 				c.takes(5 * time.Second)
 				wrong := c.at(leads)
-				c.shard(wrong).table.Strike(FaultOfSum, 0, "", 3)
+				c.shard(wrong).table.Strike(table.FaultOfSum, 0, "", 3)
 				c.refilled(wrong)
 				if leads && c.at(true) == wrong && c.shard(wrong).servingSince < time.Hour {
 					t.Error("the wrong one has led on")
@@ -126,7 +125,7 @@ func TestFaultOfWhatNobodyTouches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	for fault := range MemoryFault(MemoryFaults) {
+	for fault := range table.MemoryFault(table.MemoryFaults) {
 		for _, leads := range []bool{true, false} {
 			t.Run(fmt.Sprint(fault, leads), func(t *testing.T) {
 				inHostCluster(t, 3, func(c *hostCluster) {
@@ -153,7 +152,7 @@ func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
 		c.until("all have it", 5*time.Second, c.followed)
 		// A fault of the program, say: memory holds what was applied. (The last fence is in the
 		// hash, and in no sum.)
-		c.shard(wrong).table.fence += 5
+		c.shard(wrong).table.Strike(table.FaultOfFence, 0, "", 2)
 		c.pass(30 * time.Second)
 		c.alive()
 		for i, r := range c.hosts {
@@ -173,7 +172,7 @@ func TestOfTwoTheOneWhoseMemoryFailsIsRefilled(t *testing.T) {
 			c.until("all have it", 5*time.Second, c.followed)
 			c.pass(15 * time.Second) // they have heard of each other's states
 			wrong := c.at(leads)
-			c.shard(wrong).table.Strike(FaultOfSlot, 1, c.acked[0], 5)
+			c.shard(wrong).table.Strike(table.FaultOfSlot, 1, c.acked[0], 5)
 			c.refilled(wrong)
 		})
 	}
@@ -185,10 +184,10 @@ func TestBuildWithAnotherHash(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		other := c.at(true)
-		var last *Table
+		var last *table.Table
 		c.after = func() {
 			if g := c.shard(other); g != nil && g.table != last {
-				g.table.closedSum += 77
+				g.table.Strike(table.FaultOfHash, 0, "", 6)
 				last = g.table
 			}
 		}
@@ -256,7 +255,7 @@ func TestMemoryFaultOfOneThatIsAlone(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Hour)
 	want := r.timer("a")
-	if !r.table().Strike(FaultOfSlot, 1, "a", 7) {
+	if !r.table().Strike(table.FaultOfSlot, 1, "a", 7) {
 		t.Fatal("nothing has happened")
 	}
 	r.pass(2 * scrubEach)
@@ -274,7 +273,7 @@ func TestMemoryFaultOfOneThatIsAlone(t *testing.T) {
 func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
-		if !r.table().Strike(FaultOfSlot, 1, "a", 7) {
+		if !r.table().Strike(table.FaultOfSlot, 1, "a", 7) {
 			t.Fatal("nothing has happened")
 		}
 		g := r.host.groups[1]
@@ -290,20 +289,6 @@ func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 	})
 }
 
-// TestLeadersWordOfBefore: a log of before has what its leader took for the state. It stops nobody
-// any more.
-func TestLeadersWordOfBefore(t *testing.T) {
-	table := smallTable(t)
-	var b Batch
-	b.Reset(table.ClockMs(), 1, 1)
-	b.single(itemHash)
-	b.buf = append(b.buf, 5)
-	b.buf = append(b.buf, make([]byte, 8)...)
-	if got, err := table.Apply(b.Bytes(), nil, nil); err != nil || len(got) != 1 || got[0].Code != timer.OK {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 // TestRefillReplacesSnapshots: the snapshots that a replica wrote while its state was wrong may be
 // wrong too. They go as soon as one of the right state is there, and nothing is left of the stream.
 func TestRefillReplacesSnapshots(t *testing.T) {
@@ -311,7 +296,7 @@ func TestRefillReplacesSnapshots(t *testing.T) {
 		c.takes(5 * time.Second)
 		wrong := c.at(false)
 		// A fault of the program, say: what is in a snapshot is what is in memory.
-		c.shard(wrong).table.fence += 5
+		c.shard(wrong).table.Strike(table.FaultOfFence, 0, "", 2)
 		for range 2 {
 			c.shard(wrong).wantSnapshot = true
 			c.pass(2 * time.Second)
@@ -364,7 +349,7 @@ func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 			t.Fatalf("the log in memory begins at %d; the one that is behind has %d: the test is about nothing", first, c.shard(behind).applied)
 		}
 		c.crash(other)
-		g.table.Strike(FaultOfSlot, 1, c.acked[0], 5)
+		g.table.Strike(table.FaultOfSlot, 1, c.acked[0], 5)
 		g.memoryFailed()
 		c.away[behind] = false
 		c.tell()
@@ -391,7 +376,7 @@ func TestWhoIsRightAgainTakesOver(t *testing.T) {
 				leads := c.at(true)
 				wrong, third := (leads+1)%3, (leads+2)%3
 				g := c.shard(leads)
-				c.shard(wrong).table.Strike(FaultOfSum, 0, "", 3)
+				c.shard(wrong).table.Strike(table.FaultOfSum, 0, "", 3)
 				c.until("the leader knows who is wrong", time.Minute, func() bool { c.add(); return g.isWrong(c.shard(wrong).replica) })
 				if name == "restart" {
 					c.crash(wrong)
@@ -403,7 +388,7 @@ func TestWhoIsRightAgainTakesOver(t *testing.T) {
 				if !g.serves() || !g.isWrong(c.shard(wrong).replica) {
 					t.Fatal("the states were compared meanwhile: the test is about nothing")
 				}
-				g.table.Strike(FaultOfSlot, 1, c.acked[0], 5)
+				g.table.Strike(table.FaultOfSlot, 1, c.acked[0], 5)
 				g.memoryFailed()
 				if g.quarantine == nil {
 					t.Fatal("the leader is not in quarantine: the test is about nothing")

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"time"
 
 	"carillon/timer"
@@ -42,7 +43,7 @@ func (e leaseEnd) before(o leaseEnd) bool {
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // hold counts a lease until end, which replaces what was counted before.
-func (l *scheduler) hold(h timer.Handle, d *Due, end time.Duration) {
+func (l *scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
 	if l.consumers.leases[h] == (consumerLease{d.Seq, d.Fence, end}) {
 		return
 	}
@@ -58,14 +59,14 @@ func (l *scheduler) hold(h timer.Handle, d *Due, end time.Duration) {
 
 // handOn leaves an active lease's place at its topic's limit with the receiver, if that has accepted the timer.
 func (l *scheduler) handOn(f *activeLease) {
-	if d := l.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != byCall {
+	if d := l.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
 		l.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
 		f.limit = nil
 	}
 }
 
 // holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is counted from the takeover on, in full.
-func (l *scheduler) holdsUntil(h timer.Handle, d *Due) time.Duration {
+func (l *scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
 	if v, ok := l.consumers.leases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
 	}
@@ -79,7 +80,7 @@ func (l *scheduler) applied(h timer.Handle) {
 	}
 	d := l.table.Due(h)
 	q := l.due.topics[d.Topic]
-	if d.State == timer.Leased && d.Holder != byCall {
+	if d.State == timer.Leased && d.Holder != table.ByCall {
 		l.hold(h, &d, l.now.Mono+msOf(d.LeaseMs))
 		if q != nil {
 			l.countCarried(q, h, &d)
@@ -107,7 +108,7 @@ func (l *scheduler) expireLeases() {
 			continue
 		}
 		d := l.table.Due(e.handle)
-		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == byCall {
+		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == table.ByCall {
 			delete(l.consumers.leases, e.handle)
 			continue
 		}
@@ -116,11 +117,11 @@ func (l *scheduler) expireLeases() {
 }
 
 // expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for inherited leases finds it again.
-func (l *scheduler) expireConsumerLease(h timer.Handle, d *Due) {
+func (l *scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
 	delete(l.consumers.leases, h)
 	now := l.now.WallMs
 	out := l.judge(h, d, &Attempt{Err: leaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
-	if out.Kind == RetryLater && d.Holder == byPuller {
+	if out.Kind == table.RetryLater && d.Holder == table.ByPuller {
 		out.NextMs = l.notBeforeDue(h, now) // whoever pulls next may have it
 	}
 	out.Status, out.ByConsumer = d.Status, true
@@ -144,15 +145,15 @@ func (l *scheduler) updated(cmd *timer.Command) {
 }
 
 // updatable reports that a claim is about the lease that the table has, and that it is a consumer's or a receiver's that reports.
-func (l *scheduler) updatable(cmd *timer.Command, d *Due) bool {
+func (l *scheduler) updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
 	return l.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
-		(cmd.Kind != timer.ReturnLease || d.Holder == byPuller) && (d.Holder != byCall || l.reports(c.Handle, d))
+		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || l.reports(c.Handle, d))
 }
 
 // reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
 // a former leader.
-func (l *scheduler) reports(h timer.Handle, d *Due) bool {
+func (l *scheduler) reports(h timer.Handle, d *table.Due) bool {
 	if t := l.topic(d.Topic); t == nil || !t.Policy.Report {
 		return false
 	}
@@ -161,7 +162,7 @@ func (l *scheduler) reports(h timer.Handle, d *Due) bool {
 }
 
 // calling is this leader's active lease of the lease that the table has; nil: another led when it was taken.
-func (l *scheduler) calling(h timer.Handle, d *Due) *activeLease {
+func (l *scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
 	if f := l.leases.byTimer[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
 		return f
 	}
@@ -169,7 +170,7 @@ func (l *scheduler) calling(h timer.Handle, d *Due) *activeLease {
 }
 
 // awaitAnswer has a claim wait until the call that it is about has its outcome. An ack needs none: the work is done, whatever comes.
-func (l *scheduler) awaitAnswer(o clientChange, h timer.Handle, d *Due) bool {
+func (l *scheduler) awaitAnswer(o clientChange, h timer.Handle, d *table.Due) bool {
 	f := l.calling(h, d)
 	if f == nil {
 		return false
@@ -179,41 +180,41 @@ func (l *scheduler) awaitAnswer(o clientChange, h timer.Handle, d *Due) bool {
 }
 
 // decideLeaseUpdate makes the outcome of a claim.
-func (l *scheduler) decideLeaseUpdate(cmd *timer.Command, d *Due) Outcome {
+func (l *scheduler) decideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
 	c, now := cmd.Claim, l.now.WallMs
 	fired, status := d.FiredMs, d.Status
-	if d.Holder == byCall { // those are of the attempt before
+	if d.Holder == table.ByCall { // those are of the attempt before
 		fired, status = now, 0
 		if f := l.calling(c.Handle, d); f != nil {
 			fired = f.firedMs
 		}
 	}
 	a := Attempt{StartedMs: fired, EndedMs: now}
-	out := Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: fired, EndedMs: now}
+	out := table.Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: fired, EndedMs: now}
 	switch cmd.Kind {
 	case timer.AckLease:
-		out.Kind, out.AgainMs = Ack, l.again(c.Handle, fired)
+		out.Kind, out.AgainMs = table.Ack, l.again(c.Handle, fired)
 	case timer.ExtendLease:
-		if out.Kind, out.LeaseMs = Extended, c.LeaseMs; d.Holder == byCall {
-			out.Kind = Accepted // that leader heard no answer any more
+		if out.Kind, out.LeaseMs = table.Extended, c.LeaseMs; d.Holder == table.ByCall {
+			out.Kind = table.Accepted // that leader heard no answer any more
 		}
 		if out.LeaseMs == 0 {
 			out.LeaseMs = l.leaseMs(d.Topic)
 		}
 	case timer.ReturnLease:
-		out.Kind = Release
+		out.Kind = table.Release
 	default:
 		a.Err = c.Reason
 		if a.Err == "" {
 			a.Err = "nack"
 		}
 		out = l.judge(c.Handle, d, &a, l.random.Float64())
-		if out.Kind == RetryLater && c.HasDelay {
+		if out.Kind == table.RetryLater && c.HasDelay {
 			out.NextMs = l.notBeforeDue(c.Handle, now+c.DelayMs)
 		}
 	}
 	out.Status, out.ByConsumer = status, true
-	if out.Kind == Extended { // it is not to expire while this is on its way
+	if out.Kind == table.Extended { // it is not to expire while this is on its way
 		l.hold(c.Handle, d, max(l.holdsUntil(c.Handle, d), l.now.Mono+msOf(out.LeaseMs)))
 	}
 	return out

@@ -4,45 +4,19 @@ package shard
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/testkit"
 	"carillon/vfs/memfs"
 )
 
 // A machine that others use says nothing of time, but the objects and bytes that an operation allocates are the same
 // anywhere. The bounds stand a tenth or so above the measured ones: who exceeds one on purpose says why, and who
 // undercuts one by far lowers it. The race detector has pools lose what they are given, so these tests are not for it.
-
-// cost is what operations have allocated.
-type cost struct{ objects, bytes uint64 }
-
-// spent adds what work allocates.
-func (c *cost) spent(work func()) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	work()
-	runtime.ReadMemStats(&after)
-	c.objects += after.Mallocs - before.Mallocs
-	c.bytes += after.TotalAlloc - before.TotalAlloc
-}
-
-// within fails when an operation costs more than so much. The least of several rounds counts: now and then a table, a list or a file of the
-// harness grows.
-func within(t *testing.T, name string, rounds []cost, operations int, objects, bytes float64) {
-	t.Helper()
-	slices.SortFunc(rounds, func(a, b cost) int { return int(a.bytes) - int(b.bytes) })
-	least := rounds[0]
-	perObject, perByte := float64(least.objects)/float64(operations), float64(least.bytes)/float64(operations)
-	t.Logf("%s: %.2f objects, %.0f B an operation", name, perObject, perByte)
-	if perObject > objects || perByte > bytes {
-		t.Errorf("%s costs %.2f objects and %.0f B, more than %.2f and %.0f", name, perObject, perByte, objects, bytes)
-	}
-}
 
 const (
 	costRounds = 10
@@ -70,12 +44,12 @@ type costCluster struct {
 	t     *testing.T
 	hosts []*hostHarness
 	peers []*costPeers
-	spent []cost
+	spent []testkit.Cost
 	next  int
 }
 
 func newCostCluster(t *testing.T, nodes int) *costCluster {
-	c := &costCluster{t: t, spent: make([]cost, nodes)}
+	c := &costCluster{t: t, spent: make([]testkit.Cost, nodes)}
 	var rows []Assignment
 	for id := range timer.ShardID(2) {
 		row := Assignment{Group: id, Epoch: 1, Settled: true}
@@ -123,13 +97,13 @@ func (c *costCluster) settle() {
 		for i, r := range c.hosts {
 			for r.busy() {
 				busy = true
-				c.spent[i].spent(r.turn)
+				c.spent[i].Spent(r.turn)
 			}
 			for _, f := range c.peers[i].frames {
 				busy = true
 				to := int(f.node - firstNode)
 				own := slices.Clone(f.frame) // as it comes from the network
-				c.spent[to].spent(func() { c.hosts[to].host.Deliver(firstNode+uint64(i), own) })
+				c.spent[to].Spent(func() { c.hosts[to].host.Deliver(firstNode+uint64(i), own) })
 			}
 			c.peers[i].frames = c.peers[i].frames[:0]
 		}
@@ -137,7 +111,7 @@ func (c *costCluster) settle() {
 }
 
 // round has the first host, which leads, take so many adds, and says what they cost each host.
-func (c *costCluster) round(operations int, delay time.Duration) []cost {
+func (c *costCluster) round(operations int, delay time.Duration) []testkit.Cost {
 	r := c.hosts[0]
 	payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
 	commands := make([]timer.Command, operations)
@@ -150,7 +124,7 @@ func (c *costCluster) round(operations int, delay time.Duration) []cost {
 	waiters := make([]*waiter, len(commands))
 	for i := range commands {
 		waiters[i] = fakeWaiter()
-		c.spent[0].spent(func() {
+		c.spent[0].Spent(func() {
 			o, err := r.host.newOp(1, &commands[i], true, nil, waiters[i])
 			if err == nil {
 				err = o.group.w.box.offer(o)
@@ -186,27 +160,27 @@ func (r *costReceiver) Start(_ *Delivery, done func(Attempt)) {
 
 func TestCostOfAnAdd(t *testing.T) {
 	c := newCostCluster(t, 1)
-	var rounds []cost
+	var rounds []testkit.Cost
 	for range costRounds {
 		rounds = append(rounds, c.round(costShared, time.Hour)[0])
 	}
-	within(t, "an add to a node alone", rounds, costShared, 5.4, 890)
+	testkit.Within(t, "an add to a node alone", rounds, costShared, 5.4, 890)
 }
 
 func TestCostOfAReplicatedAdd(t *testing.T) {
 	c := newCostCluster(t, 3)
-	var leader, follower []cost
+	var leader, follower []testkit.Cost
 	for range costRounds {
 		spent := c.round(costShared, time.Hour)
 		leader, follower = append(leader, spent[0]), append(follower, spent[1])
 	}
-	within(t, "an add to its leader", leader, costShared, 8.4, 1930)
-	within(t, "an add to a follower", follower, costShared, 4.4, 780)
+	testkit.Within(t, "an add to its leader", leader, costShared, 8.4, 1930)
+	testkit.Within(t, "an add to a follower", follower, costShared, 4.4, 780)
 }
 
 func TestCostOfFiring(t *testing.T) {
 	c := newCostCluster(t, 3)
-	var leader, follower []cost
+	var leader, follower []testkit.Cost
 	for range costRounds {
 		c.round(costFired, time.Second)
 		clear(c.spent)
@@ -219,30 +193,6 @@ func TestCostOfFiring(t *testing.T) {
 			t.Fatalf("not all have fired: %+v", counts)
 		}
 	}
-	within(t, "a timer's firing to its leader", leader, costFired, 13, 1570)
-	within(t, "a timer's firing to a follower", follower, costFired, 2, 150)
-}
-
-func TestCostOfApplying(t *testing.T) {
-	table := fillTable(t, 10_000)
-	payload := []byte(strings.Repeat("x", 200))
-	var rounds []cost
-	var batch Batch
-	var results []timer.Result
-	for round := range costRounds {
-		batch.Reset(benchNow, 1, 1)
-		for i := range benchBatch {
-			batch.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(10_000 + round*benchBatch + i),
-				Spec: &timer.Spec{DueMs: benchNow + 3_600_000, Payload: payload, PayloadKind: timer.JSONPayload}})
-		}
-		var c cost
-		c.spent(func() {
-			var err error
-			if results, err = table.Apply(batch.Bytes(), nil, results[:0]); err != nil {
-				t.Fatal(err)
-			}
-		})
-		rounds = append(rounds, c)
-	}
-	within(t, "applying an add", rounds, benchBatch, 0.1, 60)
+	testkit.Within(t, "a timer's firing to its leader", leader, costFired, 13, 1570)
+	testkit.Within(t, "a timer's firing to a follower", follower, costFired, 2, 150)
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"time"
 
 	"carillon/timer"
@@ -40,7 +41,7 @@ type Permit interface {
 type Delivery struct {
 	Topic    *timer.Topic
 	Shard    timer.ShardID
-	Job      Job
+	Job      table.Job
 	Own      timer.Callback
 	Deadline time.Duration // on the clock of leases, clocks.Moment.Lease: a call that could end later is not started
 }

@@ -1,5 +1,5 @@
 // Package shard keeps timers and fires them: a Host runs a node's raft groups, each a shard of timers (or the meta group of
-// topics), on a few workers; a Table is a shard's state machine; a scheduler is what a shard's leader does with what falls due.
+// topics), on a few workers; package table is a shard's state machine; a scheduler is what a shard's leader does with what falls due.
 //
 // Rules of use:
 //
@@ -12,8 +12,6 @@
 //     repeated and reordered.
 //   - A worker owns its groups alone. Topics, Dispatcher, Machine, Observer, History and Ready are called on workers and must not block.
 //   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.
-//   - Table.Apply is pure: no clock, no randomness, no I/O; equal entries make equal bytes. What a leader does with the wheel
-//     (Advance, Pop, Arm) is its own and not replicated.
 //   - Wall time says when a timer is due; leases, time-outs and breakers are measured on the monotonic clock.
 //
 // What it does not do: it makes no HTTP calls (the Dispatcher does), knows no names of topics (the meta group's Machine does), does not

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"time"
 
 	"carillon/timer"
@@ -44,7 +45,7 @@ type dueQueues struct {
 
 type routeKey struct {
 	topic  timer.TopicID
-	target Target
+	target table.Target
 }
 
 // queueKey orders shut destination queues.
@@ -190,7 +191,7 @@ func (l *scheduler) queue(id timer.TopicID) *topicQueue {
 }
 
 // destQueue finds or makes the queue of a topic's timers with the given callback override.
-func (l *scheduler) destQueue(id timer.TopicID, target Target) *destQueue {
+func (l *scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue {
 	key := routeKey{id, target}
 	if n := l.due.routes[key]; n != nil {
 		return n
@@ -198,7 +199,7 @@ func (l *scheduler) destQueue(id timer.TopicID, target Target) *destQueue {
 	q := l.queue(id)
 	var dest Destination // nil: no way to deliver as things stand
 	switch {
-	case id == canaryTopic:
+	case id == table.CanaryTopic:
 		dest = canaryDest{l}
 	case q.pulled(): // one destination queue for all
 	case q.topic != nil:
@@ -241,7 +242,7 @@ func (l *scheduler) reopen() {
 
 // spread is how much later than it is due the first attempt of a timer starts, so that timers of one instant do not all start at once.
 // It depends on nothing but the timer's id; in a serial topic on its key, which keeps the order, and an ordered one has only one.
-func (l *scheduler) spread(q *topicQueue, d *Due, h timer.Handle) int64 {
+func (l *scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || q.topic.Policy.Ordered {
 		return 0
 	}
@@ -253,11 +254,11 @@ func (l *scheduler) spread(q *topicQueue, d *Due, h timer.Handle) int64 {
 }
 
 // hasZone says whether the times of a timer can be found now: it is no series by the calendar, or its zone was read. Else it is being read.
-func (l *scheduler) hasZone(h timer.Handle, d *Due) bool {
+func (l *scheduler) hasZone(h timer.Handle, d *table.Due) bool {
 	if !d.Series {
 		return true
 	}
-	name, ok := l.table.zone(h)
+	name, ok := l.table.Zone(h)
 	if !ok {
 		return true
 	}

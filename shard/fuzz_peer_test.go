@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"carillon/shard/table"
 	"encoding/binary"
 	"slices"
 	"testing"
@@ -9,7 +10,6 @@ import (
 
 	"carillon/shard/wire"
 	"carillon/timer"
-	"carillon/timer/encoding"
 	"carillon/timer/testkit"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -92,7 +92,7 @@ func FuzzDeliver(f *testing.F) {
 func FuzzStateWord(f *testing.F) {
 	word := func(replica, index uint64, hash uint64) []byte {
 		b := binary.AppendUvarint([]byte{stateMessageVersion}, replica)
-		b = append(binary.AppendUvarint(b, index), hashVersion, 1)
+		b = append(binary.AppendUvarint(b, index), table.HashVersion, 1)
 		return binary.LittleEndian.AppendUint64(b, hash)
 	}
 	for index := range uint64(8) {
@@ -124,17 +124,6 @@ func FuzzStateWord(f *testing.F) {
 	})
 }
 
-// FuzzHistoryBody: what a node reads from its own files is read or refused.
-func FuzzHistoryBody(f *testing.F) {
-	ended := &timer.Timer{Topic: 3, ID: "b", Spec: *testkit.FullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
-	f.Add(encoding.AppendTimer([]byte{historyVersion, historyByAttempt}, ended))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = DecodeHistoryEnd(b)
-		_, _ = DecodeHistoryAttempt(b)
-	})
-}
-
 // FuzzSentOps: what comes as an operation of another node can be applied, but for those that are the leader's to judge.
 func FuzzSentOps(f *testing.F) {
 	f.Add(wire.AppendOps(nil, []timer.Op{
@@ -148,14 +137,14 @@ func FuzzSentOps(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var batch Batch
+		var batch table.Batch
 		batch.Reset(1, 1, 1)
 		for i := range ops {
 			if !ops[i].Command.Kind.UpdatesLease() {
 				batch.Command(ops[i].Command)
 			}
 		}
-		if _, err := NewTable(1, 0).Apply(batch.Bytes(), nil, nil); err != nil {
+		if _, err := table.New(1, 0).Apply(batch.Bytes(), nil, nil); err != nil {
 			t.Fatalf("a table does not want it: %v", err)
 		}
 	})

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"math"
@@ -23,8 +24,8 @@ type group struct {
 	raft    *raft.RawNode
 	store   *storage
 
-	table *Table     // a timer shard's state machine
-	meta  *metaGroup // the meta group's
+	table *table.Table // a timer shard's state machine
+	meta  *metaGroup   // the meta group's
 
 	applied     uint64
 	appliedTerm uint64
@@ -36,7 +37,7 @@ type group struct {
 	waiting   []*op
 	pulls     []*pullRequest
 	takeover  bool
-	batch     Batch
+	batch     table.Batch
 	items     []item
 	number    uint64
 	proposals []proposal

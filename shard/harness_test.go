@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"io"
@@ -105,7 +106,7 @@ type fakeObserver struct {
 }
 
 func (o *fakeObserver) Command(timer.Kind, timer.Code) {}
-func (o *fakeObserver) Outcome(*Outcome)               { o.outcomes++ }
+func (o *fakeObserver) Outcome(*table.Outcome)         { o.outcomes++ }
 func (o *fakeObserver) Expired()                       { o.expired++ }
 func (o *fakeObserver) Frame(int)                      { o.frames++ }
 func (o *fakeObserver) Lateness(ms int64, held bool) {
@@ -494,7 +495,7 @@ func (r *hostHarness) blocking(fn func()) {
 }
 
 // table is shard 1's.
-func (r *hostHarness) table() *Table { return r.host.groups[1].table }
+func (r *hostHarness) table() *table.Table { return r.host.groups[1].table }
 
 // scheduler is shard 1's.
 func (r *hostHarness) scheduler() *scheduler { return r.host.groups[1].scheduler }
@@ -518,7 +519,7 @@ func (r *hostHarness) audit() {
 			r.t.Fatal(err)
 		}
 		for _, f := range g.scheduler.leases.byTimer {
-			if f.queue.queue.id != canaryTopic && f.unstarted() {
+			if f.queue.queue.id != table.CanaryTopic && f.unstarted() {
 				flights++
 			}
 		}
@@ -679,7 +680,7 @@ func (p *fakePermit) Start(j *Delivery, done func(Attempt)) {
 		r.t.Fatalf("I3: %s attempt %d fence %d starts, but the table has it in state %d with attempt %d, fence %d",
 			j.Job.ID, j.Job.Attempts, j.Job.Fence, due.State, due.Attempts, due.Fence)
 	}
-	if at := g.table.run(g.table.slab.at(j.Job.Handle)).nextEnd; at > r.clock.wallMs {
+	if at := g.table.AttemptDueMs(j.Job.Handle); at > r.clock.wallMs {
 		r.t.Fatalf("I4: %s starts %d ms early", j.Job.ID, at-r.clock.wallMs)
 	}
 	if j.Deadline < r.clock.mono+r.clock.jumped {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ type Topics interface {
 // Observer is told what happens, for metrics. Calls come from several goroutines and must be quick.
 type Observer interface {
 	Command(kind timer.Kind, code timer.Code)
-	Outcome(o *Outcome)
+	Outcome(o *table.Outcome)
 	Expired() // given up without another attempt
 	Frame(operations int)
 	Lateness(ms int64, held bool) // of a first attempt; held: a gate kept it, not this host
@@ -169,7 +170,7 @@ func New(cfg Config) (*Host, error) {
 				shard: g.id, owner: cfg.Incarnation, seed: cfg.Seed, dispatcher: cfg.Dispatcher, topics: cfg.Topics,
 				observer: cfg.Observer, ready: cfg.Ready, limiters: &h.limits, zones: h.zones,
 			}, schedulerEnv{g}, &w.now)
-			g.setTable(NewTable(g.id, 0))
+			g.setTable(table.New(g.id, 0))
 		}
 		w.groups = append(w.groups, g)
 		h.groups = append(h.groups, g)

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"context"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ import (
 type benchObserver struct{}
 
 func (benchObserver) Command(timer.Kind, timer.Code) {}
-func (benchObserver) Outcome(*Outcome)               {}
+func (benchObserver) Outcome(*table.Outcome)         {}
 func (benchObserver) Expired()                       {}
 func (benchObserver) Frame(int)                      {}
 func (benchObserver) Lateness(int64, bool)           {}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"time"
 
 	"carillon/timer"
@@ -32,7 +33,7 @@ func (l *scheduler) scanInherited() {
 	next, done := l.table.ScanLeased(l.inherited.from, scanBudget, func(h timer.Handle) {
 		d := l.table.Due(h)
 		l.hasZone(h, &d)
-		if d.Holder != byCall {
+		if d.Holder != table.ByCall {
 			l.hold(h, &d, l.holdsUntil(h, &d))
 			return
 		}
@@ -60,11 +61,11 @@ func (l *scheduler) scanAgain() {
 }
 
 // inheritedWait is how long a lease may still be somebody's; 0: it is over; negative: it is this process's own and has not ended.
-func (l *scheduler) inheritedWait(h timer.Handle, d *Due) time.Duration {
+func (l *scheduler) inheritedWait(h timer.Handle, d *table.Due) time.Duration {
 	if l.isActive(h, d) {
 		return -1
 	}
-	owner := l.table.leaseOwner(d.Fence)
+	owner := Incarnation(l.table.LeaseOwner(d.Fence))
 	if owner.Node() == l.cfg.owner.Node() || l.env.ended(owner) {
 		return 0
 	}
@@ -72,7 +73,7 @@ func (l *scheduler) inheritedWait(h timer.Handle, d *Due) time.Duration {
 }
 
 // isActive reports that the lease is this process's own and has not ended.
-func (l *scheduler) isActive(h timer.Handle, d *Due) bool {
+func (l *scheduler) isActive(h timer.Handle, d *table.Due) bool {
 	f := l.leases.byTimer[h]
 	return f != nil && f.seq == d.Seq && f.fence == d.Fence
 }
@@ -93,8 +94,8 @@ func (l *scheduler) rearm() {
 }
 
 // leaseEnded is called when the wall clock has passed a lease's end.
-func (l *scheduler) leaseEnded(h timer.Handle, d *Due) {
-	if d.Holder != byCall { // it ends by the monotonic clock
+func (l *scheduler) leaseEnded(h timer.Handle, d *table.Due) {
+	if d.Holder != table.ByCall { // it ends by the monotonic clock
 		l.hold(h, d, l.holdsUntil(h, d))
 		return
 	}
@@ -110,14 +111,14 @@ func (l *scheduler) leaseEnded(h timer.Handle, d *Due) {
 }
 
 // resolve ends an inherited lease's attempt: it counts, since its call may have been made.
-func (l *scheduler) resolve(h timer.Handle, d *Due) {
+func (l *scheduler) resolve(h timer.Handle, d *table.Due) {
 	now := l.now.WallMs
 	if !l.canJudge(h, d) {
 		l.table.Arm(h, now+l.due.lookAhead.Milliseconds()+unknownWait.Milliseconds())
 		return
 	}
 	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
-	if out.Kind == RetryLater {
+	if out.Kind == table.RetryLater {
 		out.NextMs = l.notBeforeDue(h, now) // its receiver did nothing wrong: no backoff
 	}
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
@@ -128,12 +129,12 @@ const unknownWait = 500 * time.Millisecond
 
 // canJudge says whether this node knows the timer's topic. One that has just started may lead a shard before it has heard of the topics
 // again, and the default policy would not do: it has other attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
-func (l *scheduler) canJudge(h timer.Handle, d *Due) bool {
+func (l *scheduler) canJudge(h timer.Handle, d *table.Due) bool {
 	return l.topic(d.Topic) != nil && l.hasZone(h, d)
 }
 
 // judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
-func (l *scheduler) judge(h timer.Handle, d *Due, a *Attempt, random float64) Outcome {
+func (l *scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float64) table.Outcome {
 	policy := timer.DefaultPolicy()
 	if topic := l.topic(d.Topic); topic != nil {
 		policy = topic.Policy
@@ -141,10 +142,10 @@ func (l *scheduler) judge(h timer.Handle, d *Due, a *Attempt, random float64) Ou
 	own := l.table.RetryOf(h)
 	out := judge(&policy, &own, d.Attempts, a, random)
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
-	if out.Kind == RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
+	if out.Kind == table.RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
 		out.NextMs = l.notBeforeDue(h, out.NextMs)
 	}
-	if out.Kind == Ack || out.Kind == Kill {
+	if out.Kind == table.Ack || out.Kind == table.Kill {
 		out.AgainMs = l.again(h, a.StartedMs)
 	}
 	return out

@@ -130,7 +130,7 @@ func (k *keyQueue) pop() entry {
 
 // current reports that a timer is as it was when it was queued.
 func (l *scheduler) current(e entry) bool {
-	return l.table.scheduledAt(e.handle, e.seq, e.rev)
+	return l.table.ScheduledAt(e.handle, e.seq, e.rev)
 }
 
 // promoteHead makes the earliest that is due the first.
@@ -223,13 +223,13 @@ func (l *scheduler) block(k *keyQueue, h timer.Handle) {
 		k.leased++
 		k.holder = h
 		return
-	case !d.inBackoff(l.now.WallMs):
+	case !d.InBackoff(l.now.WallMs):
 		return
 	case k.head.handle == h:
 		k.blocking = true
 		return
 	case k.blocking:
-		if first := t.Due(k.head.handle); !d.earlier(&first) {
+		if first := t.Due(k.head.handle); !d.Earlier(&first) {
 			return
 		}
 	}
@@ -280,7 +280,7 @@ func (l *scheduler) review(h timer.Handle) {
 // of their topic. It looks at the slots or at all claims, whichever are fewer.
 func (l *scheduler) reviewDropped(from, last timer.Handle) {
 	if last == 0 {
-		last = l.table.last()
+		last = l.table.LastHandle()
 	}
 	gone := func(h timer.Handle) bool {
 		c, claimed := l.keys.refs[h]

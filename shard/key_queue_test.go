@@ -32,7 +32,7 @@ func (s *script) checkLine(c *fakeCall) {
 	}
 	t := s.host.groups[c.Shard].table
 	me := t.Due(c.Job.Handle)
-	for h := timer.Handle(1); h <= t.slab.high; h++ {
+	for h := timer.Handle(1); h <= t.LastHandle(); h++ {
 		d := t.Due(h)
 		if h == c.Job.Handle || d.Topic != c.Job.Topic || !p.Ordered && t.KeyHash(h) != t.KeyHash(c.Job.Handle) {
 			continue
@@ -50,7 +50,7 @@ func (s *script) checkLine(c *fakeCall) {
 		case !always || d.State != timer.Scheduled || c.Job.Attempts > 1 || d.ExpiresMs != 0 && s.clock.wallMs > d.ExpiresMs:
 		case d.Attempts > 0 && d.NextMs > d.FirstMs:
 			s.t.Fatalf("I21: %s starts while %s is in backoff", c.Job.ID, other)
-		case d.earlier(&me):
+		case d.Earlier(&me):
 			s.t.Fatalf("I21: %s, due %d, starts before %s, due %d", c.Job.ID, me.FirstMs, other, d.FirstMs)
 		}
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"cmp"
 	"maps"
 	"slices"
@@ -10,7 +11,7 @@ import (
 )
 
 // lease proposes leases for what may go now, fair between topics: one of each in turn.
-func (l *scheduler) lease(b *Batch) {
+func (l *scheduler) lease(b *table.Batch) {
 	if !l.mayStart() || l.env.handingOver() {
 		return
 	}
@@ -62,7 +63,7 @@ func (l *scheduler) lease(b *Batch) {
 
 // choose is the destination queue of a topic whose timer goes next; nil: none may go.
 func (l *scheduler) choose(q *topicQueue) *destQueue {
-	if q.topic == nil || q.topic.Paused || q.pulled() || !l.table.delivers(q.id, false) {
+	if q.topic == nil || q.topic.Paused || q.pulled() || !l.table.Delivers(q.id, false) {
 		return nil
 	}
 	if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
@@ -113,12 +114,12 @@ func (l *scheduler) acquire(n *destQueue) Permit {
 }
 
 // kept reports that a gate has held a timer up since it was due: a pause, a breaker, a limit, or spread. What its key did, take knows.
-func (n *destQueue) kept(e entry, d *Due) bool {
+func (n *destQueue) kept(e entry, d *table.Due) bool {
 	return e.dueMs <= max(n.shutMs, n.queue.resumedMs) || e.dueMs > d.NextMs
 }
 
 // propose adds a lease to the batch and remembers its active lease.
-func (l *scheduler) propose(b *Batch, n *destQueue, e entry, permit Permit) {
+func (l *scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit) {
 	d := l.table.Due(e.handle)
 	own := l.table.Callback(d.Target)
 	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
@@ -184,7 +185,7 @@ func (l *scheduler) learn(commit time.Duration) {
 func (l *scheduler) revoke(f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
-	l.out.outcomes = append(l.out.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+	l.out.outcomes = append(l.out.outcomes, outcomeItem{table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f})
 }
 
 // releaseOps has those who waited for an active lease go on.
@@ -262,7 +263,7 @@ func (l *scheduler) start(f *activeLease) {
 	f.phase, f.called, f.firedMs = started, true, l.now.WallMs
 	l.overlap(f.handle, f.seq, f.fence)
 	job := l.table.Job(f.handle)
-	if job.Attempts == 1 && d.Topic != canaryTopic {
+	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
 		l.cfg.observer.Lateness(l.now.WallMs-max(job.DueMs, job.CreatedMs), f.kept)
 	}
 	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.shard, Job: job, Own: l.table.Callback(d.Target), Deadline: f.leaseEnd},
@@ -295,24 +296,24 @@ func (l *scheduler) ended(f *activeLease, a *Attempt) {
 	a.endBy(l.now.WallMs, true)
 	f.phase, f.attempt = ended, *a
 	d := l.table.Due(f.handle)
-	if !l.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != byCall || !l.granted(f, &d) {
+	if !l.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !l.granted(f, &d) {
 		l.settled(f)
 		return
 	}
 	out := l.judge(f.handle, &d, a, l.random.Float64())
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, f})
-	if d.Topic != canaryTopic {
+	if d.Topic != table.CanaryTopic {
 		l.env.fired(d.Topic, &out)
 	}
 }
 
 // granted says whether the lease that the table has is the active lease's. One that was not seen applied in its own leadership has no fence yet:
 // then another leader may have leased the timer instead.
-func (l *scheduler) granted(f *activeLease, d *Due) bool {
+func (l *scheduler) granted(f *activeLease, d *table.Due) bool {
 	if f.fence != 0 {
 		return d.Fence == f.fence
 	}
-	return d.Rev == f.rev+1 && l.table.leaseOwner(d.Fence) == l.cfg.owner
+	return d.Rev == f.rev+1 && Incarnation(l.table.LeaseOwner(d.Fence)) == l.cfg.owner
 }
 
 // settled ends an active lease: its outcome was applied, or its lease never was.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -10,9 +11,9 @@ import (
 func (g *group) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
-	early := d.Holder == byCall
+	early := d.Holder == table.ByCall
 	if !g.scheduler.updatable(o.cmd, &d) {
-		if c.Fence > g.table.fence {
+		if c.Fence > g.table.LastFence() {
 			g.confirmLeaseUpdate(o)
 			return
 		}

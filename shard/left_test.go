@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"testing"
 	"time"
 
@@ -81,9 +82,9 @@ func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 func TestLeftLeasesThatEnded(t *testing.T) {
 	r, c, part, got := carriedOverHarness(t)
 	c.falls()
-	g, b := r.host.groups[1], Batch{}
+	g, b := r.host.groups[1], table.Batch{}
 	b.Reset(r.clock.wallMs, 1, 1)
-	b.Outcome(&Outcome{Handle: got[0].Handle, Seq: got[0].Timer.Seq, Fence: got[0].Timer.Fence, Kind: Ack})
+	b.Outcome(&table.Outcome{Handle: got[0].Handle, Seq: got[0].Timer.Seq, Fence: got[0].Timer.Fence, Kind: table.Ack})
 	last := g.store.last()
 	term, err := g.store.Term(last)
 	if err != nil {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"strings"
 	"testing"
@@ -50,14 +51,14 @@ func (r *hostHarness) untilSnapshotFiles(want int, limit time.Duration) {
 // TestSnapshotThatComesTooLateGoes: its replica went while it was on its way.
 func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 	var in *Incoming
-	state := image(NewTable(1, 0))
+	state := image(table.New(1, 0))
 	movedAway(t, func(r *hostHarness, _ *fakePeers) {
 		g := r.host.groups[1]
-		table := NewTable(1, 0)
+		tbl := table.New(1, 0)
 		m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(g.replica), Term: new(g.term + 1),
 			Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(g.applied + 1000), Term: new(g.term + 1), ConfState: g.store.conf}}}
 		var err error
-		if in, err = r.host.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: table.Hash(), epoch: 1}), int64(len(state))); err != nil {
+		if in, err = r.host.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: tbl.Hash(), epoch: 1}), int64(len(state))); err != nil {
 			t.Fatal(err)
 		}
 	}, func(r *hostHarness) {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
+	"carillon/timer/testkit"
 )
 
 // inReleases runs a test of three nodes of these levels, which have agreed on what agreed says.
@@ -201,7 +203,7 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 func TestCommandsOfALevel(t *testing.T) {
 	agreed := feature.LevelCompare
 	r := newHostHarness(t, func(c *Config) { c.Agreed = func() feature.Level { return agreed } })
-	traced := func(s *timer.Spec) { s.Trace = someTrace() }
+	traced := func(s *timer.Spec) { s.Trace = testkit.SomeTrace() }
 	r.add("before", time.Hour, traced)
 	if got := r.timer("before"); got.Trace != nil {
 		t.Errorf("at level %d a timer has the trace %+v", agreed, got.Trace)
@@ -209,12 +211,12 @@ func TestCommandsOfALevel(t *testing.T) {
 	agreed = feature.LevelConventions
 	r.add("after", time.Hour, traced)
 	r.add("without", time.Hour)
-	if got := r.timer("after"); got.Trace == nil || *got.Trace != *someTrace() {
+	if got := r.timer("after"); got.Trace == nil || *got.Trace != *testkit.SomeTrace() {
 		t.Errorf("at level %d a timer has the trace %+v", agreed, got.Trace)
 	}
 	r.do(timer.Command{Kind: timer.Modify, ID: "after", Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}})
 	r.restart()
-	if got := r.timer("after"); got.Trace == nil || *got.Trace != *someTrace() || got.Priority != 9 {
+	if got := r.timer("after"); got.Trace == nil || *got.Trace != *testkit.SomeTrace() || got.Priority != 9 {
 		t.Errorf("changed, and after a start: %+v, %+v", got, got.Trace)
 	}
 	if got := r.timer("without"); got.Trace != nil {
@@ -226,13 +228,13 @@ func TestCommandsOfALevel(t *testing.T) {
 	}{
 		{timer.Command{Kind: timer.Add, Absolute: true, Spec: &timer.Spec{}}, feature.LevelFirst},
 		{timer.Command{Kind: timer.Add, Absolute: true, Once: true, Spec: &timer.Spec{}}, feature.LevelConventions},
-		{timer.Command{Kind: timer.Put, Spec: &timer.Spec{Trace: someTrace()}}, feature.LevelConventions},
+		{timer.Command{Kind: timer.Put, Spec: &timer.Spec{Trace: testkit.SomeTrace()}}, feature.LevelConventions},
 	} {
 		for _, at := range []feature.Level{feature.LevelFirst, feature.LevelCompare, feature.LevelConventions} {
-			var b Batch
+			var b table.Batch
 			b.Reset(1, 1, 1)
 			before := c.command
-			b.Command(AtLevel(&c.command, at))
+			b.Command(table.AtLevel(&c.command, at))
 			if got := feature.Level(b.Bytes()[0]); got != min(at, c.want) && got != feature.LevelFirst || at >= c.want && got != c.want {
 				t.Errorf("%+v at level %d is an entry of level %d", c.command, at, got)
 			}

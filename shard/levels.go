@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"carillon/shard/feature"
-	"carillon/timer"
 )
 
 // level sets the defaults of what has to do with levels.
@@ -31,26 +30,3 @@ func (h *Host) mayRead(data []byte) error {
 
 // agreed is the level that may be proposed.
 func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) }
-
-// commandLevel is the level of a client's change.
-func commandLevel(c *timer.Command) feature.Level {
-	if c.Once || c.Spec != nil && c.Spec.Trace != nil {
-		return feature.LevelConventions
-	}
-	return feature.LevelFirst
-}
-
-// AtLevel is a command without the fields of later levels, all of which it can do without.
-func AtLevel(c *timer.Command, level feature.Level) *timer.Command {
-	if level >= commandLevel(c) {
-		return c
-	}
-	out := *c
-	out.Once = false
-	if c.Spec != nil {
-		spec := *c.Spec
-		spec.Trace = nil
-		out.Spec = &spec
-	}
-	return &out
-}

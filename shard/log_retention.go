@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -231,7 +232,7 @@ func (g *group) stateBytes() int64 {
 	return g.table.MemoryBytes()
 }
 
-// beginSnapshot begins one, unless the disk has no room for it: then it is tried again later, and what is left is the log's.
+// BeginSnapshotAt begins one, unless the disk has no room for it: then it is tried again later, and what is left is the log's.
 func (w *worker) beginSnapshot(g *group) {
 	if !w.stream.HasRoom(uint64(g.stateBytes())) {
 		g.files.failedAt = w.now.Mono
@@ -243,7 +244,7 @@ func (w *worker) beginSnapshot(g *group) {
 	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
 	if g.table != nil {
-		run.state = g.table.beginSnapshot(hashVersionOf(w.host.agreed()))
+		run.state = g.table.BeginSnapshotAt(table.HashVersionOf(w.host.agreed()))
 	} else {
 		run.state = g.meta.machine.BeginSave()
 	}

@@ -1,49 +1,12 @@
 package shard
 
-import "carillon/timer"
-
-// MemoryFault is what a simulated machine does to a table by itself: one bit of it changes.
-type MemoryFault uint8
-
-// The faults.
-const (
-	FaultOfSlot  MemoryFault = iota // when a timer is due
-	FaultOfBlob                     // what a client said of it
-	FaultOfIndex                    // its id does not lead to it any more
-	FaultOfSum                      // one of the sums that the hash is made of
-
-	MemoryFaults = iota
+import (
+	"carillon/shard/table"
+	"carillon/timer"
 )
 
-// Strike has a fault happen, to a timer if it is of one. It is for tests and simulation. It says
-// whether it has.
-func (t *Table) Strike(fault MemoryFault, topic timer.TopicID, id string, bit uint) bool {
-	if fault == FaultOfSum {
-		t.slotSum ^= 1 << (bit % 64)
-		return true
-	}
-	h, ok := t.Lookup(topic, id)
-	if !ok {
-		return false
-	}
-	s := t.slab.at(h)
-	v := t.view(s.ref)
-	switch fault {
-	case FaultOfSlot:
-		s.whenMarks ^= 1 << (lowBits + bit%20)
-	case FaultOfBlob:
-		if len(v.rest) == 0 {
-			return false
-		}
-		v.rest[len(v.rest)-1] ^= 1 << (bit % 8) // of the payload, which comes last
-	case FaultOfIndex:
-		t.ids.remove(t.idHash(topic, v.id), uint32(h))
-	}
-	return true
-}
-
 // Strike is Table.Strike for a host that runs.
-func (h *Host) Strike(id timer.ShardID, fault MemoryFault, topic timer.TopicID, timer string, bit uint) (struck bool) {
+func (h *Host) Strike(id timer.ShardID, fault table.MemoryFault, topic timer.TopicID, timer string, bit uint) (struck bool) {
 	h.onWorkers(func(w *worker) {
 		if g := h.groups[id]; g.w == w && g.table != nil {
 			struck = g.table.Strike(fault, topic, timer, bit)

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,10 +14,10 @@ type op struct {
 	group    *group
 	cmd      *timer.Command
 	brief    bool
-	room     timer.Room    // for the timer in its answer; nil: there is
-	deadline time.Duration // on the monotonic clock
-	proposed bool          // in a raft entry: from here on a failure leaves the outcome unknown
-	outcome  *Outcome      // of a claim, once proposed
+	room     timer.Room     // for the timer in its answer; nil: there is
+	deadline time.Duration  // on the monotonic clock
+	proposed bool           // in a raft entry: from here on a failure leaves the outcome unknown
+	outcome  *table.Outcome // of a claim, once proposed
 
 	result timer.Result
 	err    error
@@ -24,8 +25,8 @@ type op struct {
 }
 
 // wants reports whether the answer is to have the timer as it stands.
-func (o *op) wants(t *Table, r *timer.Result) bool {
-	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.copySize(r.Handle, true))) // Created: see Command.born
+func (o *op) wants(t *table.Table, r *timer.Result) bool {
+	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.CopySize(r.Handle, true))) // Created: see Command.born
 }
 
 // answer ends the op. The caller's goroutine may reuse everything in it at once.

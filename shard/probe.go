@@ -1,22 +1,22 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"sync/atomic"
 	"time"
 
 	"carillon/timer"
 )
 
-// canaryTopic is a topic that no client can reach: each led shard fires a timer of its own through log, wheel and
-// lease, every few seconds, so that "ready" means what it says.
+// Each led shard fires a timer of its own, in CanaryTopic, through log, wheel and lease every few seconds, so that
+// "ready" means what it says.
 const (
-	canaryTopic timer.TopicID = 1<<32 - 1
-	canaryEach                = 10 * time.Second
-	canaryLate                = 3 * canaryEach
+	canaryEach = 10 * time.Second
+	canaryLate = 3 * canaryEach
 )
 
 // canaryOf is the canary's topic as leads see it.
-var canaryOf = &timer.Topic{ID: canaryTopic, Name: "canary", Policy: timer.DefaultPolicy()}
+var canaryOf = &timer.Topic{ID: table.CanaryTopic, Name: "canary", Policy: timer.DefaultPolicy()}
 
 // canary is a shard's own timer.
 type canary struct {
@@ -36,5 +36,5 @@ func (g *group) tickCanary() {
 	}
 	g.canary.next = g.w.now.Mono + canaryEach
 	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.now.Mono + waitLimit,
-		cmd: &timer.Command{Kind: timer.Put, Topic: canaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.now.WallMs}}})
+		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.now.WallMs}}})
 }

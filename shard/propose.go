@@ -1,11 +1,17 @@
 package shard
 
 import (
+	"carillon/shard/table"
+	"time"
+
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"carillon/timer"
 )
+
+// setClockEach is how long a leader waits before it proposes again to set the shard's clock back.
+const setClockEach = time.Second
 
 // Bounds on what one group has in raft's pipeline. Beyond them client operations wait, and time out if they must.
 const (
@@ -101,7 +107,7 @@ func (g *group) proposeCommand(o *op) {
 		return
 	}
 	o.proposed = true
-	cmd := AtLevel(o.cmd, g.w.host.agreed())
+	cmd := table.AtLevel(o.cmd, g.w.host.agreed())
 	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
 		now := *cmd // "at once" is by this clock: the table's never goes back, and may once have been far ahead
 		now.DueMs = g.w.now.WallMs
@@ -167,7 +173,7 @@ func (g *group) entryMs() int64 {
 // proposeClock sets the shard's clock back, if need be, and sees to it that all stamps follow.
 func (g *group) proposeClock() {
 	ahead := g.table.ClockMs() - g.w.now.WallMs
-	if ahead <= clockAheadMs || !g.w.sure() || g.w.now.Mono < g.setClockAt {
+	if ahead <= table.ClockAheadMs || !g.w.sure() || g.w.now.Mono < g.setClockAt {
 		g.scheduler.followClock(&g.batch)
 		return
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"slices"
 
 	"carillon/timer"
@@ -72,7 +73,7 @@ func (l *scheduler) call(q *topicQueue) {
 // mayPull reports that nothing but a taker is missing.
 func (l *scheduler) mayPull(q *topicQueue) bool {
 	return l.active && l.mayStart() && !l.env.handingOver() && q.pulled() && !q.topic.Paused && q.fullUntil <= l.now.Mono &&
-		l.table.delivers(q.id, true)
+		l.table.Delivers(q.id, true)
 }
 
 // ready is how many timers wait, those counted in that have changed meanwhile.
@@ -122,14 +123,14 @@ func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []tim
 			}
 		}
 		if p.scheduler.stands(p.entry) {
-			out = append(out, timer.Candidate{Shard: p.scheduler.cfg.shard, Priority: p.priority, DueMs: p.dueMs, Bytes: p.scheduler.table.copySize(p.handle, true)})
+			out = append(out, timer.Candidate{Shard: p.scheduler.cfg.shard, Priority: p.priority, DueMs: p.dueMs, Bytes: p.scheduler.table.CopySize(p.handle, true)})
 		}
 	}
 	return out
 }
 
 // pull proposes leases for one consumer; known false: it cannot be said yet what goes first.
-func (l *scheduler) pull(b *Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
+func (l *scheduler) pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	q := l.due.topics[topic]
 	if q == nil || !l.mayPull(q) {
 		return nil, true
@@ -145,7 +146,7 @@ func (l *scheduler) pull(b *Batch, topic timer.TopicID, most int, leaseMs int64)
 		l.reserve(q, e)
 		b.Pull(leaseMs, e.handle, e.seq, e.rev)
 		asked = append(asked, e.handle)
-		size += l.table.copySize(e.handle, true)
+		size += l.table.CopySize(e.handle, true)
 	}
 	l.rest(q) // nobody may ever come for what it was lent
 	if q.ready() > 0 {

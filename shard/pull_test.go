@@ -604,7 +604,7 @@ func TestClaimOfALeaseNotSeenYet(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	c.mute = true
-	p, err := r.submit(1, timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: 1, Seq: 1, Fence: r.table().fence + 3}})
+	p, err := r.submit(1, timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: 1, Seq: 1, Fence: r.table().LastFence() + 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (r *reads) serveLong(g *group) {
 		n := copy(r.long, r.long[1:])
 		r.long[n], r.long = nil, r.long[:n]
 		slice := share
-		cost := min(slice, int(g.table.slab.high)) + scanEach
+		cost := min(slice, int(g.table.LastHandle())) + scanEach
 		share -= cost
 		g.w.scanned += cost
 		if rd.serve(g, slice) {

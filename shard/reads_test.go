@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"strings"
@@ -132,7 +133,7 @@ func TestListInSlices(t *testing.T) {
 	}
 	r.settle()
 	var got []*timer.Timer
-	var top topK
+	var top table.TopK
 	var from timer.Handle
 	slices, q := 0, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}
 	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: true, serve: func(g *group, budget int) (done bool) {
@@ -189,7 +190,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 		for n := range long {
 			if n%2 == 0 {
 				var from timer.Handle
-				var top topK
+				var top table.TopK
 				ask(id, true, func(g *group, budget int) (done bool) {
 					before := from
 					from, done = g.table.Scan(q, from, budget, &top)
@@ -201,7 +202,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 			var at timer.ScanCursor
 			ask(id, true, func(g *group, budget int) bool {
 				before := at.From
-				marks := g.table.step(q, nil, &at, budget, each, nil)
+				marks := g.table.Walk(q, nil, &at, budget, each, nil)
 				seen, found = seen+int(at.From-before), found+len(marks)
 				return at.Done()
 			})

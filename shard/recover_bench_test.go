@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/testkit"
 	"carillon/vfs"
 )
 
@@ -85,13 +86,13 @@ func benchRecover(b *testing.B, config Config) {
 			b.Fatal(err)
 		}
 		runtime.GC()
-		began := cpuTime(b)
+		began := testkit.CPUTime(b)
 		b.StartTimer()
 		if err := h.Open(); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		spent += cpuTime(b) - began
+		spent += testkit.CPUTime(b) - began
 		for _, g := range h.groups[1:] {
 			timers += g.table.Len()
 			if g.files.newest > 0 {

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"carillon/shard/table"
 	"errors"
 	"strings"
 	"testing"
@@ -83,12 +84,12 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 func (c *fakePeers) arrive(term, index uint64) {
 	t, h := c.r.t, c.r.host
 	t.Helper()
-	table := NewTable(1, 0)
+	tbl := table.New(1, 0)
 	conf := h.groups[1].store.conf
 	m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}}
-	state := image(table)
-	in, err := h.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: table.Hash(), epoch: 1}), int64(len(state)))
+	state := image(tbl)
+	in, err := h.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: tbl.Hash(), epoch: 1}), int64(len(state)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,11 +177,11 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
-	table := NewTable(1, 0)
-	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: table.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.replica, Index: 40, Term: 5, Conf: g.store.conf})}
+	tbl := table.New(1, 0)
+	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: tbl.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.replica, Index: 40, Term: 5, Conf: g.store.conf})}
 	w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), meta)
 	if err == nil {
-		_, err = bytes.NewReader(image(table)).WriteTo(w)
+		_, err = bytes.NewReader(image(tbl)).WriteTo(w)
 	}
 	if err == nil {
 		err = w.Commit()

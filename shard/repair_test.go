@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
+	"carillon/timer/testkit"
 	"carillon/vfs/memfs"
 	"carillon/wal"
 )
@@ -450,5 +451,5 @@ func FuzzMending(f *testing.F) {
 }
 
 func TestManifestGolden(t *testing.T) {
-	golden(t, "record-manifest", []byte(hex.EncodeToString(appendManifest(nil, manifestSample()))+"\n"))
+	testkit.Golden(t, "record-manifest", []byte(hex.EncodeToString(appendManifest(nil, manifestSample()))+"\n"))
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"math"
 
 	"carillon/shard/record"
@@ -181,7 +182,7 @@ func (g *group) reset() {
 	g.compare, g.refills, g.stopped = comparison{}, nil, nil
 	g.wakeMs = math.MaxInt64 // what it waited for is gone, and would keep its worker awake
 	if g.table != nil {
-		g.setTable(NewTable(g.id, 0))
+		g.setTable(table.New(g.id, 0))
 	}
 }
 

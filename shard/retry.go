@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"math"
 	"slices"
 
@@ -20,27 +21,27 @@ type Attempt struct {
 
 // judge decides what becomes of a timer after an attempt, by its topic's policy and its own retry settings.
 // attempts includes this one; random in [0,1) spreads the backoff. It reads no clock: the decision is written to the log as it is.
-func judge(p *timer.Policy, own *timer.Retry, attempts int, a *Attempt, random float64) Outcome {
-	out := Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err}
+func judge(p *timer.Policy, own *timer.Retry, attempts int, a *Attempt, random float64) table.Outcome {
+	out := table.Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err}
 	switch {
 	case a.NotSent:
-		out.Kind = Release
+		out.Kind = table.Release
 		return out
 	case p.Report && a.Err == "" && a.Status == 202:
-		out.Kind, out.LeaseMs = Accepted, p.LeaseFor()
+		out.Kind, out.LeaseMs = table.Accepted, p.LeaseFor()
 		return out
 	case a.Err == "" && a.Status >= 200 && a.Status <= 299:
-		out.Kind = Ack
+		out.Kind = table.Ack
 		return out
 	case slices.Contains(p.StopOn, a.Status):
-		out.Kind, out.Reason = Kill, timer.Stopped
+		out.Kind, out.Reason = table.Kill, timer.Stopped
 	case attempts >= maxAttempts(p, own):
-		out.Kind, out.Reason = Kill, timer.MaxAttempts
+		out.Kind, out.Reason = table.Kill, timer.MaxAttempts
 		if a.Refused {
 			out.Reason = timer.Refused
 		}
 	default:
-		out.Kind = RetryLater
+		out.Kind = table.RetryLater
 		out.NextMs = a.EndedMs + backoffMs(p, own, attempts, random)
 		if a.RetryAfterMs > 0 {
 			out.NextMs = a.EndedMs + a.RetryAfterMs
@@ -80,7 +81,7 @@ func backoffMs(p *timer.Policy, own *timer.Retry, attempts int, random float64) 
 
 // endBy has an attempt have ended by now, whatever the clock showed when it began; just now, if the end comes from its call itself.
 func (a *Attempt) endBy(nowMs int64, justNow bool) {
-	if late := a.EndedMs - nowMs; late > clockAheadMs || justNow && late < -endSlackMs {
+	if late := a.EndedMs - nowMs; late > table.ClockAheadMs || justNow && late < -table.EndSlackMs {
 		a.StartedMs, a.EndedMs = a.StartedMs-late, nowMs
 	}
 }

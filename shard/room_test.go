@@ -95,7 +95,7 @@ func TestSizeIsTheSameInTheTable(t *testing.T) {
 	table := r.table()
 	h, _ := table.Lookup(1, "a")
 	for _, payload := range []bool{true, false} {
-		size, copied := table.copySize(h, payload), table.copy(h, payload).Size()
+		size, copied := table.CopySize(h, payload), table.CopyWith(h, payload).Size()
 		if size < copied || size > copied+100 {
 			t.Errorf("payload %v: %d bytes are said, %d are copied", payload, size, copied)
 		}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -20,7 +21,7 @@ import (
 type scheduler struct {
 	cfg    schedulerConfig
 	env    surroundings
-	table  *Table         // the replica's; see group.setTable
+	table  *table.Table   // the replica's; see group.setTable
 	now    *clocks.Moment // of the worker's turn
 	random *rand.Rand
 
@@ -81,7 +82,7 @@ type surroundings interface {
 	refuse([]clientChange)    // answers them that this node does not lead
 	sendReport(*activeLease)  // tells whoever leads how a lease ended
 	zoneUnread(string, error) // a time zone cannot be read
-	fired(timer.TopicID, *Outcome)
+	fired(timer.TopicID, *table.Outcome)
 	canaryPassed()
 }
 
@@ -93,7 +94,7 @@ type clientChange interface {
 
 // outcomeItem is an outcome on its way into the log, with its active lease (nil: an inherited lease's).
 type outcomeItem struct {
-	Outcome
+	table.Outcome
 	lease *activeLease
 }
 
@@ -204,7 +205,7 @@ func (l *scheduler) run() {
 
 // topic is a topic as this node knows it; nil: not at all.
 func (l *scheduler) topic(id timer.TopicID) *timer.Topic {
-	if id == canaryTopic {
+	if id == table.CanaryTopic {
 		return canaryOf
 	}
 	t, _ := l.cfg.topics.Topic(id)

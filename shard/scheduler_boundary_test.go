@@ -22,7 +22,7 @@ var schedulerFiles = []string{
 // TestSchedulerKeepsToItsSurroundings: the scheduler's files name no type of the host's and import what a state
 // machine may; the host's files call the scheduler's methods alone.
 func TestSchedulerKeepsToItsSurroundings(t *testing.T) {
-	imports := []string{`"carillon/clocks"`, `"carillon/timer"`, `"carillon/timer/recurrence"`, `"carillon/wheel"`,
+	imports := []string{`"carillon/clocks"`, `"carillon/shard/table"`, `"carillon/timer"`, `"carillon/timer/recurrence"`, `"carillon/wheel"`,
 		`"cmp"`, `"fmt"`, `"maps"`, `"math"`, `"math/rand/v2"`, `"reflect"`, `"slices"`, `"sync"`, `"time"`}
 	hosts := map[string]bool{"group": true, "worker": true, "Host": true, "op": true, "item": true, "proposal": true}
 	ours := map[string]bool{}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"math"
 	"time"
 
@@ -57,12 +58,12 @@ func (e schedulerEnv) zoneUnread(name string, err error) {
 	e.w.host.cfg.Logger.Error("a time zone cannot be read; its series wait, and it is tried again every minute", "zone", name, "error", err)
 }
 
-func (e schedulerEnv) fired(topic timer.TopicID, o *Outcome) { e.w.fired(topic, o) }
+func (e schedulerEnv) fired(topic timer.TopicID, o *table.Outcome) { e.w.fired(topic, o) }
 
 func (e schedulerEnv) canaryPassed() { e.canary.passed.Store(int64(e.w.now.Mono) + 1) }
 
 // setTable makes a table the group's state.
-func (g *group) setTable(t *Table) { g.table, g.scheduler.table = t, t }
+func (g *group) setTable(t *table.Table) { g.table, g.scheduler.table = t, t }
 
 // confirm asks raft whether this node leads, and has then run once all that was committed by now is applied.
 func (g *group) confirm(deadline time.Duration, then func(error)) {

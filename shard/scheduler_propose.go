@@ -1,6 +1,9 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/shard/table"
+	"carillon/timer"
+)
 
 // What a scheduler has to say in the next entry, beside its leases (see lease.go), and what it does when raft does not take that.
 
@@ -8,7 +11,7 @@ import "carillon/timer"
 func (l *scheduler) knowsTime() bool { return l.timed }
 
 // proposeOutcomes says how leases ended, and what is over because of the time.
-func (l *scheduler) proposeOutcomes(b *Batch) {
+func (l *scheduler) proposeOutcomes(b *table.Batch) {
 	o := &l.out
 	n := 0
 	for ; n < len(o.outcomes) && b.Size() < maxBatchBytes; n++ {
@@ -27,7 +30,7 @@ func (l *scheduler) proposeOutcomes(b *Batch) {
 	l.proposeOverlaps(b)
 }
 
-func (l *scheduler) proposeEnds(b *Batch) {
+func (l *scheduler) proposeEnds(b *table.Batch) {
 	for _, e := range l.out.expires {
 		b.Expire(e.handle, e.seq, e.rev, l.now.WallMs+l.retention(e.handle), l.again(e.handle, 0))
 		l.env.proposed(silentItem, nil)
@@ -42,7 +45,7 @@ func (l *scheduler) proposeEnds(b *Batch) {
 }
 
 // giveWay gives back the leases that stand in the way of a command; false: it waits for one that is on its way.
-func (l *scheduler) giveWay(b *Batch, cmd *timer.Command, o clientChange) bool {
+func (l *scheduler) giveWay(b *table.Batch, cmd *timer.Command, o clientChange) bool {
 	if cmd.Kind == timer.Deliver {
 		l.releaseHeld(b, cmd.Topic)
 	}
@@ -65,21 +68,21 @@ func (l *scheduler) giveWay(b *Batch, cmd *timer.Command, o clientChange) bool {
 		if cmd.Kind != timer.Cancel {
 			break
 		}
-		h = l.table.older(h) // a cancel is of all that has not ended under the id
+		h = l.table.Older(h) // a cancel is of all that has not ended under the id
 	}
 	return true
 }
 
 // release gives a lease back whose call has not started, in this entry.
-func (l *scheduler) release(b *Batch, f *activeLease) {
+func (l *scheduler) release(b *table.Batch, f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
-	b.Outcome(&Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release})
+	b.Outcome(&table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release})
 	l.env.proposed(outcomeItemKind, f)
 }
 
 // releaseHeld gives back a topic's leases that clients do not see yet.
-func (l *scheduler) releaseHeld(b *Batch, topic timer.TopicID) {
+func (l *scheduler) releaseHeld(b *table.Batch, topic timer.TopicID) {
 	for _, h := range l.activeHandles() {
 		if f := l.leases.byTimer[h]; f.phase == held && l.table.Live(h, f.seq) && l.table.Due(h).Topic == topic {
 			l.release(b, f)
@@ -100,7 +103,7 @@ func (l *scheduler) outcomeDropped(f *activeLease) {
 	case f == nil:
 		l.scanAgain()
 	case f.phase == returned:
-		l.out.outcomes = append(l.out.outcomes, outcomeItem{Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: Release}, f})
+		l.out.outcomes = append(l.out.outcomes, outcomeItem{table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f})
 	default:
 		l.ended(f, &f.attempt)
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"time"
 
 	"carillon/timer"
@@ -49,11 +50,11 @@ func (l *scheduler) reportAll() {
 // lease, knows nothing: then a leader says so. A lease that was never seen applied had no call, and has been given back often enough.
 func (l *scheduler) over(f *activeLease) bool {
 	t := l.table
-	if !l.env.present() || t.lastFence() < f.fence {
+	if !l.env.present() || t.LastFence() < f.fence {
 		return f.fence == 0
 	}
 	d := t.Due(f.handle)
-	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != byCall || !l.granted(f, &d)
+	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !l.granted(f, &d)
 }
 
 // report is a former leader's word on how a lease of its ended.
@@ -70,17 +71,17 @@ func (l *scheduler) hearReport(r *report) (over bool) {
 	h, a := r.handle, &r.attempt
 	a.endBy(l.now.WallMs, false)
 	d := l.table.Due(h)
-	live := l.table.Live(h, r.seq) && d.State == timer.Leased && d.Holder == byCall
-	if r.fence != 0 && r.fence <= l.table.lastFence() && !(live && d.Fence == r.fence) {
+	live := l.table.Live(h, r.seq) && d.State == timer.Leased && d.Holder == table.ByCall
+	if r.fence != 0 && r.fence <= l.table.LastFence() && !(live && d.Fence == r.fence) {
 		return true
 	}
-	if !live || !l.canJudge(h, &d) || l.isActive(h, &d) || l.table.leaseOwner(d.Fence) != r.owner ||
+	if !live || !l.canJudge(h, &d) || l.isActive(h, &d) || Incarnation(l.table.LeaseOwner(d.Fence)) != r.owner ||
 		r.fence != d.Fence && !(r.fence == 0 && a.NotSent && d.Rev == r.rev+1) {
 		return false
 	}
 	out := l.judge(h, &d, a, l.random.Float64())
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
-	if d.Topic != canaryTopic && !a.NotSent {
+	if d.Topic != table.CanaryTopic && !a.NotSent {
 		l.env.fired(d.Topic, &out)
 	}
 	l.env.wake()

@@ -1,29 +1,33 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 )
 
+// allRealigned is no slot's number: after the clock was set back the leader has seen to all series.
+const allRealigned timer.Handle = 1<<32 - 1
+
 // missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any hand-over makes it.
 const missedAfterMs = 10_000
 
-// again is when the occurrence after this one is due, which ends now; 0: there is none. startedMs is the start of this attempt.
+// again is when the occurrence after this one is due, which ends now; 0: there is none. StartedMs is the start of this attempt.
 // The leader decides it, as everything that needs a clock and rules that may change: tables only check and schedule.
 func (l *scheduler) again(h timer.Handle, startedMs int64) int64 {
-	s, ok := l.table.series(h)
-	if !ok || s.last {
+	s, ok := l.table.Series(h)
+	if !ok || s.Last {
 		return 0
 	}
-	if s.startedMs == 0 {
-		s.startedMs = startedMs
+	if s.StartedMs == 0 {
+		s.StartedMs = startedMs
 	}
 	now := l.now.WallMs
-	ahead := s.dueMs > now+clockAheadMs && l.sure() // it was called by a clock that was; one in doubt does not say so
-	if ahead && s.repeat.CatchUp != timer.CatchUpAll {
-		return timer.ClampMs(l.series.calendar.Nearest(&s.repeat, s.dueMs, now))
+	ahead := s.DueMs > now+table.ClockAheadMs && l.sure() // it was called by a clock that was; one in doubt does not say so
+	if ahead && s.Repeat.CatchUp != timer.CatchUpAll {
+		return timer.ClampMs(l.series.calendar.Nearest(&s.Repeat, s.DueMs, now))
 	}
-	return timer.ClampMs(l.series.calendar.Next(&s.repeat, s.dueMs, min(s.startedMs, now), now))
+	return timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, min(s.StartedMs, now), now))
 }
 
 // missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
@@ -40,8 +44,8 @@ func (l *scheduler) missed(e entry) bool {
 	if d.Rev != e.rev || d.State != timer.Scheduled || d.Attempts != 0 {
 		return false
 	}
-	s, ok := t.series(e.handle)
-	if !ok || s.repeat.CatchUp != timer.CatchUpSkip || s.startedMs != 0 || s.dueMs != d.NextMs {
+	s, ok := t.Series(e.handle)
+	if !ok || s.Repeat.CatchUp != timer.CatchUpSkip || s.StartedMs != 0 || s.DueMs != d.NextMs {
 		return false
 	}
 	l.out.skips = append(l.out.skips, e)
@@ -49,10 +53,10 @@ func (l *scheduler) missed(e entry) bool {
 }
 
 // proposeSkips has missed occurrences moved on to their next.
-func (l *scheduler) proposeSkips(b *Batch) {
+func (l *scheduler) proposeSkips(b *table.Batch) {
 	for _, e := range l.out.skips {
-		if s, ok := l.table.series(e.handle); ok && l.table.Live(e.handle, e.seq) {
-			b.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.series.calendar.Next(&s.repeat, s.dueMs, 0, l.now.WallMs)))
+		if s, ok := l.table.Series(e.handle); ok && l.table.Live(e.handle, e.seq) {
+			b.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, 0, l.now.WallMs)))
 			l.env.proposed(silentItem, nil)
 		}
 	}
@@ -72,19 +76,19 @@ type overlap struct {
 
 // overlap has the next occurrence scheduled beside one that starts, where the series says so.
 func (l *scheduler) overlap(h timer.Handle, seq, fence uint64) {
-	s, ok := l.table.series(h)
-	if !ok || s.last || !s.repeat.Overlap {
+	s, ok := l.table.Series(h)
+	if !ok || s.Last || !s.Repeat.Overlap {
 		return
 	}
 	nowMs := l.now.WallMs
-	if next := timer.ClampMs(l.series.calendar.Next(&s.repeat, s.dueMs, nowMs, nowMs)); next != 0 {
+	if next := timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, nowMs, nowMs)); next != 0 {
 		l.out.overlaps = append(l.out.overlaps, overlap{h, seq, fence, next})
 		l.env.wakeNext()
 	}
 }
 
 // proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the next starts.
-func (l *scheduler) proposeOverlaps(b *Batch) {
+func (l *scheduler) proposeOverlaps(b *table.Batch) {
 	for _, o := range l.out.overlaps {
 		b.Overlap(o.handle, o.seq, o.fence, o.nextMs)
 		l.env.proposed(silentItem, nil)
@@ -95,18 +99,18 @@ func (l *scheduler) proposeOverlaps(b *Batch) {
 // seriesTimes is when series are due next, and how far a leader has come with those that were scheduled by a wrong time.
 type seriesTimes struct {
 	calendar  recurrence.Calendar
-	realigned timer.Handle   // how far series were seen to after the clock was set back; seriesAwait: all were
-	realigns  []entry        // dueMs: when they are due now
+	realigned timer.Handle   // how far series were seen to after the clock was set back; allRealigned: all were
+	realigns  []entry        // DueMs: when they are due now
 	leased    []timer.Handle // their next attempts would be as wrong
 }
 
 // followClock has the next entry go on with what follows from a clock that was set back.
-func (l *scheduler) followClock(b *Batch) {
+func (l *scheduler) followClock(b *table.Batch) {
 	switch r := &l.series; {
-	case l.table.restamping():
+	case l.table.Restamping():
 		b.Tick()
 		l.env.wakeNext()
-	case l.table.awaitsSeries() && r.realigned == seriesAwait && len(r.realigns)+len(r.leased) == 0 && l.sure():
+	case l.table.AwaitsSeries() && r.realigned == allRealigned && len(r.realigns)+len(r.leased) == 0 && l.sure():
 		b.SeriesSeen()
 		r.realigned = 0
 	default:
@@ -119,10 +123,10 @@ func (l *scheduler) followClock(b *Batch) {
 func (l *scheduler) rebase() {
 	now := l.now.WallMs
 	for i := range l.out.outcomes {
-		if o := &l.out.outcomes[i]; o.EndedMs > now+clockAheadMs {
+		if o := &l.out.outcomes[i]; o.EndedMs > now+table.ClockAheadMs {
 			late := o.EndedMs - now
 			o.RetainUntilMs -= late
-			if o.Kind == RetryLater {
+			if o.Kind == table.RetryLater {
 				o.NextMs = l.notBeforeDue(o.Handle, o.NextMs-late)
 			}
 			o.StartedMs, o.EndedMs = min(o.StartedMs, now), now
@@ -139,10 +143,10 @@ func (l *scheduler) rebase() {
 // one that catches up with all has had those before.
 func (l *scheduler) realign() {
 	t, now := l.table, l.now.WallMs
-	if !t.awaitsSeries() || l.series.realigned == seriesAwait || !l.sure() {
+	if !t.AwaitsSeries() || l.series.realigned == allRealigned || !l.sure() {
 		return
 	}
-	for budget := scanBudget; l.series.realigned < t.last(); budget-- {
+	for budget := scanBudget; l.series.realigned < t.LastHandle(); budget-- {
 		if budget == 0 {
 			l.env.wakeNext()
 			return
@@ -150,7 +154,7 @@ func (l *scheduler) realign() {
 		l.series.realigned++
 		l.realignOne(l.series.realigned, now)
 	}
-	l.series.realigned = seriesAwait
+	l.series.realigned = allRealigned
 }
 
 // realignOpen looks at those again whose calls were open.
@@ -180,11 +184,11 @@ func (l *scheduler) realignOne(h timer.Handle, now int64) {
 
 // realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
 func (l *scheduler) realignedTo(h timer.Handle, now int64) int64 {
-	p, ok := l.table.seriesByRule(h)
-	if !ok || p.repeat.CatchUp == timer.CatchUpAll {
+	p, ok := l.table.SeriesByRule(h)
+	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {
 		return 0
 	}
-	if next := l.series.calendar.Nearest(&p.repeat, p.dueMs, now); next < p.dueMs {
+	if next := l.series.calendar.Nearest(&p.Repeat, p.DueMs, now); next < p.DueMs {
 		return next
 	}
 	return 0

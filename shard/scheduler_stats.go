@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"slices"
 
 	"carillon/timer"
@@ -47,12 +48,12 @@ func (l *scheduler) unstarted() (n int) {
 
 // totals counts clients' timers: leases ahead of their time count as scheduled.
 func (l *scheduler) totals() timer.Counts {
-	c, canary := l.table.Totals(), l.table.Counts(canaryTopic)
+	c, canary := l.table.Totals(), l.table.Counts(table.CanaryTopic)
 	c.Scheduled -= canary.Scheduled
 	c.Leased -= canary.Leased
 	c.Done -= canary.Done
 	for _, f := range l.leases.byTimer {
-		if f.hidden() && f.queue.queue.id != canaryTopic {
+		if f.hidden() && f.queue.queue.id != table.CanaryTopic {
 			c.Leased--
 			c.Scheduled++
 		}
@@ -99,7 +100,7 @@ func (l *scheduler) overdue(tell func(topic timer.TopicID, timers, oldestMs int6
 // dueFor adds the timers that stand in destination queues to the sums.
 func (l *scheduler) dueFor(sum map[Destination]int) {
 	for _, q := range l.due.topics {
-		if q.id == canaryTopic || q.pulled() {
+		if q.id == table.CanaryTopic || q.pulled() {
 			continue
 		}
 		for _, n := range q.lanes {

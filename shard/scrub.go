@@ -45,5 +45,5 @@ func (g *group) scrubCost() int {
 	if g.table == nil {
 		return scrubSlots / 8
 	}
-	return min(int(g.table.slab.high), scrubSlots) + 64
+	return min(int(g.table.LastHandle()), scrubSlots) + 64
 }

@@ -1,7 +1,7 @@
 package shard
 
 import (
-	"bytes"
+	"carillon/shard/table"
 	"testing"
 	"time"
 
@@ -15,7 +15,7 @@ func repeats(p timer.Repeat) func(*timer.Spec) { return func(s *timer.Spec) { s.
 func TestSeries(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 10_000, Count: 3}))
-	var last Job
+	var last table.Job
 	for n := range int64(3) {
 		r.pass(time.Duration(10-9*boolInt(n == 0)) * time.Second)
 		c := r.one()
@@ -234,35 +234,6 @@ func TestSeriesSkippedToItsEnd(t *testing.T) {
 	r.wantCalls("")
 	r.wantState("a", "cancelled 0")
 	r.audit()
-}
-
-// TestSeriesInSnapshot: which occurrence it is, and that a dead one is spent, survive.
-func TestSeriesInSnapshot(t *testing.T) {
-	d := newTableHarness(t)
-	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now, Repeat: &timer.Repeat{EveryMs: 1000, Count: 3}}})
-	for n := range int64(2) {
-		d.lease()
-		d.end(Outcome{Kind: Kill, Reason: timer.Stopped, RetainUntilMs: d.now + 9e6, AgainMs: d.now + 1000*(n+1)})
-	}
-	b, _ := d.table.BeginSnapshot().Next(nil, 1<<30)
-	loaded, err := LoadTable(1, bytes.NewReader(b))
-	if err != nil || loaded.Hash() != d.table.Hash() {
-		t.Fatal(err)
-	}
-	d.table = loaded
-	d.lease()
-	d.end(Outcome{Kind: Ack, AgainMs: d.now + 9000})
-	if v := d.table.Read(1, "a"); v.State != timer.Done {
-		t.Errorf("after as many as there are to be: %+v", v)
-	}
-	if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != timer.OK {
-		t.Fatalf("redrive: %d", got.Code)
-	}
-	d.lease()
-	d.end(Outcome{Kind: Ack, AgainMs: d.now + 9000})
-	if c := d.table.Totals(); c.Scheduled != 0 || c.Dead != 1 {
-		t.Errorf("a redriven occurrence brought about another: %+v", c)
-	}
 }
 
 // TestSeriesOverlaps: the next occurrence does not wait for the end of the last; each lives on by itself.

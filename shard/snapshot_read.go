@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"fmt"
 	"io"
 
@@ -17,9 +18,9 @@ func (h *Host) readState(r io.Reader, id timer.ShardID, hash uint64) (state any,
 			hash = has
 		}
 	} else {
-		var table *Table
-		table, has, err = loadTable(id, r, hashVersionOf(h.cfg.Level))
-		state = table
+		var tbl *table.Table
+		tbl, has, err = table.LoadAt(id, r, table.HashVersionOf(h.cfg.Level))
+		state = tbl
 	}
 	if err != nil {
 		return nil, err
@@ -36,5 +37,5 @@ func (g *group) replaceState(state any) {
 		g.meta.machine.Replace(state)
 		return
 	}
-	g.setTable(state.(*Table))
+	g.setTable(state.(*table.Table))
 }

@@ -158,7 +158,7 @@ func TestLoadersGiveOneState(t *testing.T) {
 					f := &g.files
 					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.hard, g.store.last())
 					if g.table != nil {
-						got += fmt.Sprintln(g.table.Hash(), dump(g.table))
+						got += fmt.Sprintf("%x %x\n", g.table.Hash(), image(g.table))
 					}
 				}
 				if want == "" {

@@ -78,7 +78,7 @@ func (g *group) stats(s *Stats) {
 	s.Done += c.Done
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
-	s.SealedBy = g.table.targets.sealed.addTo(s.SealedBy)
+	s.SealedBy = g.table.SealedBy(s.SealedBy)
 	g.scheduler.overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 }
 

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"math"
 	"time"
 
@@ -195,12 +196,12 @@ func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 }
 
 // Inspect gives a group's table and status to who drives the host; the table is nil for the meta group.
-func (h *Host) Inspect(id timer.ShardID) (*Table, GroupStatus) {
+func (h *Host) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
 	return h.groups[id].table, h.groups[id].status()
 }
 
 // Table gives a group's table alone; nil for the meta group.
-func (h *Host) Table(id timer.ShardID) *Table { return h.groups[id].table }
+func (h *Host) Table(id timer.ShardID) *table.Table { return h.groups[id].table }
 
 // Progress is how far a group has come on this host.
 type Progress struct {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"maps"
 	"slices"
 	"time"
@@ -82,7 +83,7 @@ func (l *scheduler) uncount(f *activeLease) {
 }
 
 // countCarried counts a lease that the walk has found, unless it is counted already.
-func (l *scheduler) countCarried(q *topicQueue, h timer.Handle, d *Due) {
+func (l *scheduler) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
 	if _, counted := l.limits.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
 		return
 	}
@@ -121,7 +122,7 @@ func (l *scheduler) endLimits() {
 	}
 	for _, h := range slices.Sorted(maps.Keys(l.limits.carried)) {
 		c, d := l.limits.carried[h], l.table.Due(h)
-		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != byCall {
+		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != table.ByCall {
 			c.until = l.holdsUntil(h, &d)
 			l.limits.carriedOver[h] = c
 			continue

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"carillon/shard/table"
 	"fmt"
 	"time"
 
@@ -43,10 +44,10 @@ func (l *scheduler) standing(h timer.Handle) Standing {
 }
 
 // waitOf finds what keeps a scheduled timer from its next attempt. It changes nothing.
-func (l *scheduler) waitOf(h timer.Handle, d *Due) timer.Wait {
+func (l *scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	now := l.now.WallMs
 	if d.NextMs > now {
-		if d.inBackoff(now) {
+		if d.InBackoff(now) {
 			return timer.Wait{For: timer.WaitBackoff}
 		}
 		return timer.Wait{}
@@ -86,7 +87,7 @@ func (l *scheduler) limitOf(q *topicQueue) timer.WaitCause {
 }
 
 // laneWait is what keeps the timers of one destination in their destination queue.
-func (l *scheduler) laneWait(q *topicQueue, target Target) timer.Wait {
+func (l *scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	n := l.due.routes[routeKey{q.id, target}]
 	if n == nil || n.dest == nil {
 		return timer.Wait{}
@@ -132,7 +133,7 @@ func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 	case k.leased > 0:
 		return l.holderOf(k), true
 	case k.head.handle != 0 && k.head.handle != h:
-		return l.table.idOf(k.head.handle), true
+		return l.table.ID(k.head.handle), true
 	}
 	return "", false
 }
@@ -141,10 +142,10 @@ func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 // from before the topic was serial, the last is remembered alone.
 func (l *scheduler) holderOf(k *keyQueue) string {
 	if k.active != nil {
-		return l.table.idOf(k.active.handle)
+		return l.table.ID(k.active.handle)
 	}
 	if c := l.keys.refs[k.holder]; c.key == k && c.leased {
-		return l.table.idOf(k.holder)
+		return l.table.ID(k.holder)
 	}
 	return ""
 }

@@ -1,6 +1,9 @@
 package shard
 
-import "carillon/timer"
+import (
+	"carillon/shard/table"
+	"carillon/timer"
+)
 
 // Watcher is told of timers' lives as they go on, for those who look on. Its methods are called on
 // workers and must not block.
@@ -39,14 +42,14 @@ type Event struct {
 // watched is the watcher, if this node tells of the group's timers and somebody wants to hear it.
 func (g *group) watched(topic timer.TopicID) Watcher {
 	w := g.w.host.cfg.Watcher
-	if w == nil || !g.serving || topic == canaryTopic || !w.Watches(topic) {
+	if w == nil || !g.serving || topic == table.CanaryTopic || !w.Watches(topic) {
 		return nil
 	}
 	return w
 }
 
 // showEnds tells of attempts and ends that an entry brought.
-func (g *group) showEnds(events []HistoryEvent) {
+func (g *group) showEnds(events []table.HistoryEvent) {
 	for i := range events {
 		e := &events[i]
 		w := g.watched(e.Topic)
@@ -57,12 +60,12 @@ func (g *group) showEnds(events []HistoryEvent) {
 			g.showEnd(w, e)
 			continue
 		}
-		attempt, err := DecodeHistoryAttempt(e.Body)
+		attempt, err := table.DecodeHistoryAttempt(e.Body)
 		if err != nil {
 			continue // it was made a moment ago by this build
 		}
 		seen := &Event{Kind: AttemptEnded, AtMs: e.EndMs, Attempt: attempt}
-		seen.Timer = g.table.copy(g.table.lookup(e.Topic, e.ID), false)
+		seen.Timer = g.table.CopyWith(g.table.Find(e.Topic, e.ID), false)
 		if seen.Timer == nil || seen.Timer.Seq != e.Seq {
 			seen.Timer = &timer.Timer{Topic: e.Topic, ID: string(e.ID), Seq: e.Seq, State: timer.Scheduled, LatenessMs: -1}
 		}
@@ -70,8 +73,8 @@ func (g *group) showEnds(events []HistoryEvent) {
 	}
 }
 
-func (g *group) showEnd(w Watcher, e *HistoryEvent) {
-	entry, err := DecodeHistoryEnd(e.Body)
+func (g *group) showEnd(w Watcher, e *table.HistoryEvent) {
+	entry, err := table.DecodeHistoryEnd(e.Body)
 	if err != nil {
 		return
 	}
@@ -109,7 +112,7 @@ func (g *group) showChange(cmd *timer.Command, r *timer.Result) {
 	if w == nil {
 		return
 	}
-	if t := g.table.copy(r.Handle, false); t != nil && t.Topic == cmd.Topic {
-		w.Saw(&Event{Kind: kind, AtMs: g.table.clockMs, Timer: t})
+	if t := g.table.CopyWith(r.Handle, false); t != nil && t.Topic == cmd.Topic {
+		w.Saw(&Event{Kind: kind, AtMs: g.table.ClockMs(), Timer: t})
 	}
 }

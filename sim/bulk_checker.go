@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"fmt"
 	"math"
 	"slices"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"carillon/shard"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -187,12 +187,12 @@ func (b *bulkChecker) look(w *World) (pending int64) {
 	b.looked = true
 	for _, id := range b.names {
 		n, at := b.ids[id], w.place(bulkTopic, id)
-		table := w.leader(at).host.Table(at)
+		tbl := w.leader(at).host.Table(at)
 		op := &bulkOp{called: b.tick()}
 		n.note(op)
 		op.ended = b.tick()
 		op.out.known = true
-		t := table.Read(bulkTopic, id)
+		t := tbl.Read(bulkTopic, id)
 		if t == nil {
 			continue
 		}
@@ -203,7 +203,7 @@ func (b *bulkChecker) look(w *World) (pending int64) {
 	return pending
 }
 
-func (b *bulkChecker) mayStart(*call, *shard.Table) {}
+func (b *bulkChecker) mayStart(*call, *table.Table) {}
 
 func (b *bulkChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
@@ -218,8 +218,8 @@ func (b *bulkChecker) heard(c *call) { b.ids[c.delivery.Job.ID].delivered = true
 func (b *bulkChecker) checkEnd(w *World) {
 	for _, id := range b.names {
 		n, at := b.ids[id], w.place(bulkTopic, id)
-		table := w.leader(at).host.Table(at)
-		now := table.Read(bulkTopic, id)
+		tbl := w.leader(at).host.Table(at)
+		now := tbl.Read(bulkTopic, id)
 		switch {
 		case now == nil && n.made && !w.mayBeForgotten(at, 0, n.delivered || n.cancelled):
 			w.violate("I1", "timer %s was acknowledged and is gone", id)

@@ -1,10 +1,10 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"fmt"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -136,7 +136,7 @@ func (b *contentChecker) answered(w *World, o *operation, r timer.Result, t *tim
 	}
 }
 
-func (b *contentChecker) mayStart(*call, *shard.Table) {}
+func (b *contentChecker) mayStart(*call, *table.Table) {}
 
 func (b *contentChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
@@ -177,8 +177,8 @@ func (b *contentChecker) checkEnd(w *World) {
 		if n.owed > 0 && n.paid < n.owed {
 			w.violate("I1", "content %s was taken, and was not delivered afterwards", n.payload)
 		}
-		table := w.leader(at).host.Table(at)
-		if now := table.Read(contentTopic, id); now != nil && now.State != timer.Done {
+		tbl := w.leader(at).host.Table(at)
+		if now := tbl.Read(contentTopic, id); now != nil && now.State != timer.Done {
 			w.violate("I1", "content %s is in state %d", n.payload, now.State)
 		}
 	}

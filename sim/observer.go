@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -11,7 +11,7 @@ import (
 type observer struct{ n *node }
 
 func (o *observer) Command(timer.Kind, timer.Code) {}
-func (o *observer) Outcome(out *shard.Outcome) {
+func (o *observer) Outcome(out *table.Outcome) {
 	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
 	o.n.w.checker.attempts.spent(o.n, out)
 }

@@ -1,10 +1,10 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"strings"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -53,31 +53,31 @@ func (b *orderChecker) answered(o *operation, r timer.Result, t *timer.Timer) {
 }
 
 // mayStart checks a call that begins.
-func (b *orderChecker) mayStart(c *call, table *shard.Table) {
+func (b *orderChecker) mayStart(c *call, tbl *table.Table) {
 	n, j := c.node, &c.delivery
 	if key := b.line(j.Job.Topic, j.Job.ID); key != "" {
 		const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
 		proposed := n.w.now - (n.keeper.Lease() - (j.Deadline - lasts)) - clockSlack
-		b.check(n, table, key, inLine{j.Job.Topic, j.Job.ID, j.Job.DueMs, j.Job.Seq, proposed}, j.Job.Attempts)
+		b.check(n, tbl, key, inLine{j.Job.Topic, j.Job.ID, j.Job.DueMs, j.Job.Seq, proposed}, j.Job.Attempts)
 	}
 }
 
 // handed checks a timer that is given to a consumer.
 func (b *orderChecker) handed(n *node, t *timer.PulledTimer) {
 	if key := b.line(pullTopic, t.Timer.ID); key != "" {
-		table := n.host.Table(t.Shard)
+		tbl := n.host.Table(t.Shard)
 		const took = 10 * time.Second // what an entry may take to be committed
-		b.check(n, table, key, inLine{pullTopic, t.Timer.ID, t.Timer.DueMs, t.Timer.Seq, n.w.now - took}, t.Timer.Attempts)
+		b.check(n, tbl, key, inLine{pullTopic, t.Timer.ID, t.Timer.DueMs, t.Timer.Seq, n.w.now - took}, t.Timer.Attempts)
 	}
 }
 
 // check holds a timer that is begun, by a lease that was asked for at x.at, against the others of its key.
-func (b *orderChecker) check(n *node, table *shard.Table, key string, x inLine, attempts int) {
+func (b *orderChecker) check(n *node, tbl *table.Table, key string, x inLine, attempts int) {
 	w := n.w
 	keep := b.lines[key][:0]
 	for _, o := range b.lines[key] {
-		h, ok := table.Lookup(o.topic, o.id)
-		d := table.Due(h)
+		h, ok := tbl.Lookup(o.topic, o.id)
+		d := tbl.Due(h)
 		if !ok || d.Seq != o.seq || d.State != timer.Scheduled && d.State != timer.Leased {
 			continue
 		}

@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -41,15 +41,15 @@ func (b *rankChecker) answered(w *World, o *operation, r timer.Result, t *timer.
 	if r.Code != timer.Created || n == nil || n.host == nil {
 		return
 	}
-	table := n.host.Table(o.shard)
-	h, ok := table.Lookup(o.topic, o.id)
-	if d := table.Due(h); ok && d.Seq == t.Seq && d.State == timer.Scheduled && d.Fence == 0 {
+	tbl := n.host.Table(o.shard)
+	h, ok := tbl.Lookup(o.topic, o.id)
+	if d := tbl.Due(h); ok && d.Seq == t.Seq && d.State == timer.Scheduled && d.Fence == 0 {
 		b.lines[o.shard] = append(b.lines[o.shard], &rankedTimer{o.id, t.Seq, o.write.priority, t.DueMs, w.now, n.id, n.believes(), d.Rev})
 	}
 }
 
 // mayStart holds a call that begins against all that waited when its lease was asked for.
-func (b *rankChecker) mayStart(c *call, table *shard.Table) {
+func (b *rankChecker) mayStart(c *call, tbl *table.Table) {
 	n, j, id := c.node, &c.delivery.Job, c.delivery.Shard
 	w := n.w
 	const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
@@ -62,7 +62,7 @@ func (b *rankChecker) mayStart(c *call, table *shard.Table) {
 		if y.seq == j.Seq {
 			x = y
 		}
-		if h, there := table.Lookup(rankedTopic, y.id); there && table.Due(h).Seq == y.seq && !table.Due(h).State.Over() {
+		if h, there := tbl.Lookup(rankedTopic, y.id); there && tbl.Due(h).Seq == y.seq && !tbl.Due(h).State.Over() {
 			keep = append(keep, y)
 		}
 	}
@@ -78,8 +78,8 @@ func (b *rankChecker) mayStart(c *call, table *shard.Table) {
 			continue
 		}
 		w.counts.Ranked++
-		h, _ := table.Lookup(rankedTopic, y.id)
-		if d := table.Due(h); y.priority > x.priority && d.State == timer.Scheduled && d.Attempts == 0 && d.Rev == y.rev {
+		h, _ := tbl.Lookup(rankedTopic, y.id)
+		if d := tbl.Due(h); y.priority > x.priority && d.State == timer.Scheduled && d.Attempts == 0 && d.Rev == y.rev {
 			w.violate("priority", "node %d calls for %s (priority %d, due %d) while %s (priority %d, due %d) waits, which did so %s before its lease was asked for",
 				n.id, x.id, x.priority, x.dueMs, y.id, y.priority, y.dueMs, asked-y.at)
 		}

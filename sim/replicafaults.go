@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"time"
 
@@ -130,12 +131,12 @@ func (w *World) strike() {
 		n = leader
 	}
 	bit := uint(w.odds.IntN(64))
-	fault := w.odds.IntN(shard.MemoryFaults)
+	fault := w.odds.IntN(table.MemoryFaults)
 	var struck bool
 	if id == shard.Meta {
 		struck = n.state.Strike(ballastName, fault%2 == 0, bit)
 	} else {
-		struck = n.host.Table(id).Strike(shard.MemoryFault(fault), ballastTopic, ballastID, bit)
+		struck = n.host.Table(id).Strike(table.MemoryFault(fault), ballastTopic, ballastID, bit)
 	}
 	if struck {
 		n.struck[id] = true

@@ -1,11 +1,11 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"fmt"
 	"math"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -165,7 +165,7 @@ func (b *attemptChecker) paced(c *call) {
 	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
 		return
 	}
-	table := c.node.host.Table(c.delivery.Shard)
+	tbl := c.node.host.Table(c.delivery.Shard)
 	firedMs, next := before.wallMs, before.nextMs
 	for _, b := range w.checker.times.backs(c.delivery.Shard, before.judged) {
 		if before.kept { // else the end may not have been heard of
@@ -175,7 +175,7 @@ func (b *attemptChecker) paced(c *call) {
 			next = min(next, b.toMs+max(0, next-b.fromMs))
 		}
 	}
-	if d := table.Due(j.Handle); d.FiredMs > before.wallMs || d.FiredMs < firedMs {
+	if d := tbl.Due(j.Handle); d.FiredMs > before.wallMs || d.FiredMs < firedMs {
 		return
 	}
 	if c.letGoMs < next {
@@ -184,8 +184,8 @@ func (b *attemptChecker) paced(c *call) {
 }
 
 // spent checks an attempt that a leader says has ended: it was a call, and a retry waits as the policy says.
-func (b *attemptChecker) spent(n *node, out *shard.Outcome) {
-	if out.Kind == shard.Release || out.ByConsumer {
+func (b *attemptChecker) spent(n *node, out *table.Outcome) {
+	if out.Kind == table.Release || out.ByConsumer {
 		return
 	}
 	var calls []*call
@@ -202,7 +202,7 @@ func (b *attemptChecker) spent(n *node, out *shard.Outcome) {
 	if len(calls) == 0 {
 		n.w.violate("I17", "node %d counts an attempt of timer number %d under fence %d (%s), and there was no call", n.id, out.Seq, out.Fence, out.Err)
 	}
-	if out.Kind != shard.RetryLater || len(calls) > 1 {
+	if out.Kind != table.RetryLater || len(calls) > 1 {
 		return
 	}
 	c := calls[0]
@@ -235,7 +235,7 @@ func (c *call) keeps(h timer.Handle, wait time.Duration) {
 
 // mayBeginAnew says whether an outcome may be of a call that began at another time by its process's clock: who tells of it goes by another time
 // than that process did, so the begin was set right as the end was.
-func (n *node) mayBeginAnew(c *call, out *shard.Outcome) bool {
+func (n *node) mayBeginAnew(c *call, out *table.Outcome) bool {
 	w := n.w
 	behind, ahead := w.checker.times.off(c.delivery.Shard, c.begun, w.now)
 	off := msOf(n.keeper.Look().WallMs-epochMs) - w.now // it may tell in its first turn by that time
@@ -253,8 +253,8 @@ func (b *attemptChecker) checkEnd(w *World) {
 		if !t.acked {
 			continue
 		}
-		table := w.leader(t.shard).host.Table(t.shard)
-		switch now := table.Read(sickTopic, id); {
+		tbl := w.leader(t.shard).host.Table(t.shard)
+		switch now := tbl.Read(sickTopic, id); {
 		case now == nil && w.mayBeForgotten(t.shard, t.since, true):
 		case now == nil:
 			w.violate("I1", "timer %s was acknowledged and is gone", id)

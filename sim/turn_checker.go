@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -53,7 +53,7 @@ func (b *turnChecker) settle(pull bool) {
 	b.calls = nil
 }
 
-func (b *turnChecker) mayStart(c *call, _ *shard.Table) {
+func (b *turnChecker) mayStart(c *call, _ *table.Table) {
 	if b.sure && b.pull {
 		b.w.violate("delivery", "node %d calls for %s, and the topic is pulled", c.node.id, c.delivery.Job.ID)
 	}
@@ -107,8 +107,8 @@ func (b *turnChecker) said(k timerKey, id string, kind timer.Kind) {
 func (b *turnChecker) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
 // checkDelivery holds a replica's leases against what its log says of deliveries.
-func (n *node) checkDelivery(id timer.ShardID, table *shard.Table) {
-	if topic, leased := table.Astray(); leased != 0 && !n.struck[id] {
+func (n *node) checkDelivery(id timer.ShardID, tbl *table.Table) {
+	if topic, leased := tbl.Astray(); leased != 0 && !n.struck[id] {
 		n.w.violate("delivery", "node %d, shard %d: %d timers of topic %d are leased otherwise than its log says", n.id, id, leased, topic)
 	}
 }

@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"carillon/shard/table"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -12,7 +12,7 @@ type visit interface {
 	called(o *operation)
 	refused(o *operation)
 	answered(w *World, o *operation, r timer.Result, t *timer.Timer)
-	mayStart(c *call, table *shard.Table)
+	mayStart(c *call, tbl *table.Table)
 	started(c *call)
 	heard(c *call)
 	checkEnd(w *World)
@@ -51,8 +51,8 @@ func (f *featureChecker) ends(w *World, dead func(n *featureID, k idKey, now *ti
 		if n.first == nil {
 			continue
 		}
-		table, _ := w.leader(w.place(k.topic, k.id)).host.Inspect(w.place(k.topic, k.id))
-		now := table.Read(k.topic, k.id)
+		tbl, _ := w.leader(w.place(k.topic, k.id)).host.Inspect(w.place(k.topic, k.id))
+		now := tbl.Read(k.topic, k.id)
 		w.stamped(now)
 		switch {
 		case now == nil:
@@ -75,7 +75,7 @@ func (f *featureChecker) ends(w *World, dead func(n *featureID, k idKey, now *ti
 	}
 }
 
-func (f *featureChecker) mayStart(*call, *shard.Table) {}
+func (f *featureChecker) mayStart(*call, *table.Table) {}
 
 // noneDead is for topics in which no timer can die.
 func noneDead(w *World) func(*featureID, idKey, *timer.Timer) {
@@ -91,13 +91,13 @@ type spreadChecker struct{ featureChecker }
 // punctual is how much later than they should things may happen when all is well.
 const punctual = 3 * time.Second
 
-func (b *spreadChecker) mayStart(c *call, table *shard.Table) {
+func (b *spreadChecker) mayStart(c *call, tbl *table.Table) {
 	w, j := c.node.w, &c.delivery.Job
 	if j.Attempts != 1 {
 		return
 	}
 	w.counts.Spread++
-	now, share := c.node.clock.WallMs(), int64(table.IDHash(j.Handle)%uint64(w.featureClients.spreadMs))
+	now, share := c.node.clock.WallMs(), int64(tbl.IDHash(j.Handle)%uint64(w.featureClients.spreadMs))
 	if now < j.DueMs+share {
 		w.violate("spread", "node %d starts %s %d ms after it is due, its share of the window is %d ms", c.node.id, j.ID, now-j.DueMs, share)
 	}
@@ -117,7 +117,7 @@ func (w *World) mended(ms int64) bool {
 // sooner, and when all is well within a second.
 type briefChecker struct{ featureChecker }
 
-func (b *briefChecker) mayStart(c *call, _ *shard.Table) {
+func (b *briefChecker) mayStart(c *call, _ *table.Table) {
 	w, j := c.node.w, &c.delivery.Job
 	n := b.ids[idKey{j.Topic, j.ID}]
 	if n == nil || n.redriven {

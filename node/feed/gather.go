@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"carillon/shard/table"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ const (
 // Host is the part of the node's own shards that a Feed needs: shard.Host.
 type Host interface {
 	Leads(id timer.ShardID) bool
-	Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *shard.Forecast) error
+	Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error
 	Stats() shard.Stats
 }
 
@@ -121,7 +122,7 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 		}
 	}
 	h := dueHere{Shards: []timer.ShardID{}}
-	sum := shard.Forecast{FromMs: a.FromMs, BucketMs: a.BucketMs, Buckets: make([]int64, a.Buckets)}
+	sum := table.Forecast{FromMs: a.FromMs, BucketMs: a.BucketMs, Buckets: make([]int64, a.Buckets)}
 	for id := timer.ShardID(1); int(id) <= f.cfg.Shards; id++ {
 		if f.host.Leads(id) && f.host.Forecast(id, topics, &sum) == nil {
 			h.Shards = append(h.Shards, id)

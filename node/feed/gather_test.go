@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"carillon/shard/table"
 	"errors"
 	"slices"
 	"testing"
@@ -20,7 +21,7 @@ type leads struct {
 
 func (l *leads) Leads(id timer.ShardID) bool { return slices.Contains(l.shards, id) }
 
-func (l *leads) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *shard.Forecast) error {
+func (l *leads) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
 	l.asked = topics
 	if id == l.fails {
 		return timer.ErrNoLeader

@@ -15,3 +15,8 @@ func FullSpec() *timer.Spec {
 		Priority: 5, Labels: []string{"orders", "eu"}, ExpiresAfterMs: 600_000, HasExpiry: true,
 	}
 }
+
+// SomeTrace is the context of a trace, with the state of two vendors.
+func SomeTrace() *timer.Trace {
+	return timer.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "congo=t61rcWkgMzE,rojo=00f067aa0ba902b7")
+}

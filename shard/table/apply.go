@@ -1,0 +1,180 @@
+package table
+
+import (
+	"fmt"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// dropsPerByte bounds what an entry clears away: more than any entry can finish, which takes five bytes a timer.
+const (
+	dropsPerEntry = 64
+	bytesPerDrop  = 4
+)
+
+// Apply makes the changes of one committed entry, which a Batch built, and appends one result per item to dst.
+// want says for which items, by number and answer, the result carries a copy of the timer; nil = for none. An error means that the
+// entry cannot be read: the state is then undefined and the shard must stop.
+func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, dst []timer.Result) ([]timer.Result, error) {
+	var it items
+	if err := it.open(data); err != nil {
+		return dst, fmt.Errorf("shard: apply: %w", err)
+	}
+	t.compares = false
+	t.clockMs = max(t.clockMs, it.nowMs)
+	t.restamp(restampsPerEntry)
+	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
+	for len(t.closedTopics) > 0 && t.closedTopics[0].atMs < t.clockMs-tombstoneKeepMs {
+		delete(t.tombOf, t.closedTopics[0].topic)
+		t.forgetDelivery(t.closedTopics[0].topic)
+		t.closedSum -= t.closedTopics[0].hash()
+		t.closedTopics = t.closedTopics[1:]
+	}
+	for n := 0; it.next(); n++ {
+		r := t.applyItem(&it)
+		if it.Fault != "" {
+			break
+		}
+		dst = append(dst, r)
+		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.Kind != timer.CloseTopic || it.kind != itemCommand && r.Code == timer.OK) {
+			if last := &dst[len(dst)-1]; want(n, last) { // not of r: its address would put every result on the heap
+				last.Timer = t.Copy(r.Handle)
+			}
+		}
+	}
+	if err := it.Err(); err != nil {
+		return dst, fmt.Errorf("shard: apply: %w", err)
+	}
+	return dst, nil
+}
+
+func (t *Table) applyItem(it *items) timer.Result {
+	switch it.kind {
+	case itemCommand:
+		return t.applyCommand(it)
+	case itemLeases:
+		return t.lease(it.handle, it.seq, it.rev, it.durMs, ByCall, it.nowMs)
+	case itemPulls:
+		return t.lease(it.handle, it.seq, it.rev, it.durMs, ByPuller, it.nowMs)
+	case itemAcks, itemOutcome:
+		return t.outcome(&it.outcome)
+	case itemExpire, itemExpireAgain:
+		return t.expire(it.handle, it.seq, it.rev, it.untilMs, it.againMs)
+	case itemOverlap:
+		return t.overlap(it.handle, it.seq, it.fence, it.againMs)
+	case itemSkip:
+		return t.skipTo(it.handle, it.seq, it.rev, it.againMs)
+	case itemForget:
+		return t.forgetDead(it.handle, it.seq)
+	case itemTakeover:
+		t.takeover(it.owner)
+	case itemClock:
+		t.setClock(it.nowMs)
+	case itemSeriesSeen:
+		t.seriesSeen()
+	case itemCompare:
+		t.compares = true
+	}
+	return timer.Result{Code: timer.OK}
+}
+
+func (t *Table) applyCommand(it *items) timer.Result {
+	c := &it.change
+	switch c.Kind {
+	case timer.Add, timer.Put:
+		f, err := encoding.Summarize(c.Spec.Rest)
+		if err == nil && len(c.Spec.Callback) > 0 {
+			err = encoding.CheckCallback(c.Spec.Callback)
+		}
+		if err != nil {
+			it.Fail(err.Error())
+			return timer.Result{}
+		}
+		if c.Kind == timer.Add {
+			return t.add(c, &f)
+		}
+		return t.put(c, &f)
+	case timer.Modify:
+		p, err := encoding.DecodePatch(c.Patch)
+		if err != nil {
+			it.Fail(err.Error())
+			return timer.Result{}
+		}
+		return t.modify(c, p)
+	case timer.Cancel:
+		return t.cancel(c)
+	case timer.Fire:
+		return t.fire(c)
+	case timer.Redrive:
+		var p *timer.Patch
+		if c.Patch != nil {
+			var err error
+			if p, err = encoding.DecodePatch(c.Patch); err != nil {
+				it.Fail(err.Error())
+				return timer.Result{}
+			}
+		}
+		return t.redrive(c, p)
+	case timer.Purge:
+		return t.purge(c)
+	case timer.CloseTopic:
+		return t.closeTopic(c)
+	case timer.Deliver:
+		return t.deliver(c)
+	default:
+		t.openTopic(c.Topic)
+		return timer.Result{Code: timer.OK}
+	}
+}
+
+// lease starts an attempt of a scheduled timer, if the topic's timers go to such a holder. A consumer's begins with the lease, at nowMs; a call's when its outcome says.
+func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) timer.Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != timer.Scheduled || s.rev != rev || !t.Delivers(t.topics.rows[s.topic].id, holder == ByPuller) {
+		return timer.Result{Code: timer.Skipped, Handle: h}
+	}
+	s = t.beginUpdate(h)
+	r := t.run(s)
+	t.fence++
+	r.fence = t.fence
+	r.nextEnd, r.durMs, r.holder = s.when(), uint32(min(durMs, 1<<32-1)), holder
+	if holder == ByPuller {
+		r.status = 0
+		t.started(s, r, nowMs)
+	}
+	s.setAttempts(s.attempts() + 1)
+	t.transition(h, s, timer.Leased, t.clockMs+timer.ClampMs(durMs))
+	t.endUpdate(h, s)
+	return timer.Result{Code: timer.OK, Handle: h, Fence: r.fence}
+}
+
+// expire gives up a scheduled timer whose time to start has passed.
+func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) timer.Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != timer.Scheduled || s.rev != rev {
+		return timer.Result{Code: timer.Skipped, Handle: h}
+	}
+	s = t.beginUpdate(h)
+	t.kill(h, s, timer.Expired, t.clockMs, retainUntilMs)
+	t.endUpdate(h, s)
+	t.continueSeries(h, againMs)
+	return timer.Result{Code: timer.OK, Handle: h}
+}
+
+func (t *Table) kill(h timer.Handle, s *slot, why timer.Reason, endMs, retainUntilMs int64) {
+	t.run(s).nextEnd = endMs
+	s.setReason(why)
+	t.transition(h, s, timer.Dead, retainUntilMs)
+	t.tellEnd(h, s)
+}
+
+// forgetDead drops a dead letter.
+func (t *Table) forgetDead(h timer.Handle, seq uint64) timer.Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != timer.Dead {
+		return timer.Result{Code: timer.Skipped, Handle: h}
+	}
+	t.drop(h)
+	return timer.Result{Code: timer.OK}
+}

@@ -1,0 +1,119 @@
+package table
+
+import (
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the same webhook-id.
+// Its expiry no longer counts; the patch may change its callback.
+func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
+	h, inUse := t.deadLetter(c)
+	if h == 0 || inUse {
+		return timer.Result{Code: timer.Skipped}
+	}
+	if newer := t.chains[h].newer; newer != 0 {
+		t.drop(newer) // it has ended; its id goes back to the dead letter
+	}
+	s := t.beginUpdate(h)
+	v := t.view(s.ref)
+	v.flags |= blobNoExpiry
+	var callback []byte
+	if v.target != 0 {
+		t.scratch = append(t.scratch[:0], t.targets.at(v.target).bytes(&t.blobs)...)
+		callback = t.scratch
+	}
+	if p != nil {
+		cb, _ := encoding.DecodeCallback(callback)
+		p.ApplyToCallback(&cb)
+		callback = encoding.AppendCallback(nil, &cb)
+	}
+	t.rewrite(h, s, &v, callback)
+	due := t.clockMs
+	if c.DueMs != 0 {
+		due = timer.ClampMs(c.DueMs)
+	}
+	r := t.run(s)
+	r.dueMs, r.lateness = due, -1
+	s.setAttempts(0)
+	s.setReason(timer.NoReason)
+	t.transition(h, s, timer.Scheduled, due)
+	t.endUpdate(h, s)
+	return timer.Result{Code: timer.OK, Handle: h}
+}
+
+// purge forgets a dead letter.
+func (t *Table) purge(c *encoding.Command) timer.Result {
+	h, _ := t.deadLetter(c)
+	if h == 0 {
+		return timer.Result{Code: timer.Skipped}
+	}
+	t.drop(h)
+	return timer.Result{Code: timer.OK}
+}
+
+// closeTopic refuses further adds to a topic. Without force it must have nothing pending or dead; the answer has the last fence that
+// was given here, and the command one that those to come are to be above. With force everything of it is dropped: see dropTopic.
+func (t *Table) closeTopic(c *encoding.Command) timer.Result {
+	out := timer.Result{Code: timer.OK}
+	row, ok := t.topics.rowOf[c.Topic]
+	if force := c.Flags&encoding.CommandForce != 0; !force {
+		if n := t.Counts(c.Topic); n.Scheduled+n.Leased+n.Dead > 0 {
+			return timer.Result{Code: timer.NotEmpty}
+		}
+		t.fence = max(t.fence, c.MinFence)
+		out.Fence = t.fence
+	} else if ok {
+		out.Removed, out.Handle = t.dropTopic(row, c.From, int64(c.Work))
+	}
+	t.openTopic(c.Topic)
+	t.addClosed(tombstone{c.Topic, t.clockMs})
+	return out
+}
+
+// openTopic undoes closeTopic.
+func (t *Table) openTopic(topic timer.TopicID) {
+	if !t.Closed(topic) {
+		return
+	}
+	delete(t.tombOf, topic)
+	for i := range t.closedTopics {
+		if t.closedTopics[i].topic == topic {
+			t.closedSum -= t.closedTopics[i].hash()
+			t.closedTopics = append(t.closedTopics[:i:i], t.closedTopics[i+1:]...)
+			return
+		}
+	}
+}
+
+// addClosed notes a closed topic, which is not noted yet.
+func (t *Table) addClosed(tomb tombstone) {
+	t.closedTopics = append(t.closedTopics, tomb)
+	t.tombOf[tomb.topic] = struct{}{}
+	t.closedSum += tomb.hash()
+}
+
+// dropWork is how much more it takes to drop a timer than to look at its slot.
+const dropWork = 16
+
+// dropTopic drops a topic's timers in a walk over the slots after from. It ends when so much work is done, 0 being no bound, and says
+// where to go on; 0: the walk is over. The row is gone when its last timer is. It counts the pending ones among those dropped.
+func (t *Table) dropTopic(row uint32, from timer.Handle, work int64) (removed int, next timer.Handle) {
+	bounded := work > 0
+	left := t.topics.rows[row].timers
+	for h := from + 1; h <= t.slab.high && left > 0; h++ {
+		if bounded && work <= 0 {
+			return removed, h - 1
+		}
+		work--
+		if s := t.slab.at(h); s.state() != 0 && s.topic == row {
+			if s.state() == timer.Scheduled || s.state() == timer.Leased {
+				removed++
+			}
+			t.drop(h)
+			left--
+			work -= dropWork
+		}
+	}
+	return removed, 0
+}

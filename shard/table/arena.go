@@ -1,0 +1,202 @@
+package table
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// The arena's units. A ref is a chunk's number and an offset in units of 4 bytes, so one arena holds up to
+// 16 GiB; 0 is no ref, which the first chunk's first unit pays for.
+const (
+	unitBits    = 2
+	chunkBits   = 16 // chunks are at most 64 KiB, but for blocks that have one of their own
+	offsetBits  = chunkBits - unitBits
+	maxChunks   = 1 << (32 - offsetBits)
+	fineMax     = 512  // block sizes up to here are multiples of 4, above in 16 steps per doubling
+	classMax    = 8192 // larger blocks get a chunk of their own
+	fineClasses = fineMax >> unitBits
+	classes     = fineClasses + 4*16
+	noChunk     = ^uint32(0)
+)
+
+// arena keeps byte blocks of many sizes in few large chunks, so that the garbage collector has nothing to mark
+// and waste stays under 4 bytes for small blocks and 6 % for larger ones. Where a block lies is a replica's
+// own matter. A block does not move; its bytes are written once.
+type arena struct {
+	chunks []chunk
+	vacant []uint32 // numbers of chunks that were given back
+	// rooms heads, for each class, the list of chunks that have room.
+	rooms  [classes]uint32
+	counts [classes]uint32 // chunks of the class, which decides how large the next one is
+	bytes  int64           // allocated
+	ready  bool
+}
+
+// chunk is a run of blocks of one class.
+type chunk struct {
+	data       []byte
+	next, prev uint32 // in the class's list of chunks with room
+	size       uint32 // of a block
+	live       uint32 // blocks in use
+	fresh      uint32 // offset of the first block never used
+	free       uint16 // unit of the first block that was given back, plus one; the block holds the next one's
+	class      uint8
+	listed     bool
+}
+
+func classOf(n int) int {
+	if n <= fineMax {
+		return (n - 1) >> unitBits
+	}
+	length := bits.Len(uint(n - 1))
+	return fineClasses + (length-10)*16 + (n-1)>>(length-5) - 16
+}
+
+func classSize(class int) int {
+	if class < fineClasses {
+		return (class + 1) << unitBits
+	}
+	class -= fineClasses
+	return (class&15 + 17) << (class>>4 + 5)
+}
+
+// alloc returns a block of at least n bytes, n > 0, not cleared, and its ref.
+func (a *arena) alloc(n int) (ref uint32, block []byte) {
+	if !a.ready {
+		a.ready = true
+		for i := range a.rooms {
+			a.rooms[i] = noChunk
+		}
+	}
+	if n > classMax {
+		i := a.addChunk(n, n)
+		c := &a.chunks[i]
+		c.live, c.fresh = 1, uint32(n)
+		return i<<offsetBits | 1, c.data[1<<unitBits : 1<<unitBits+n]
+	}
+	class := classOf(n)
+	i := a.rooms[class]
+	if i == noChunk {
+		i = a.addClassChunk(class)
+	}
+	c := &a.chunks[i]
+	offset := c.fresh
+	if c.free != 0 {
+		offset = uint32(c.free-1) << unitBits
+		c.free = uint16(c.data[offset]) | uint16(c.data[offset+1])<<8
+	} else {
+		c.fresh += c.size
+	}
+	c.live++
+	if c.free == 0 && c.fresh+c.size > uint32(len(c.data)) {
+		a.unlist(i)
+	}
+	return i<<offsetBits | offset>>unitBits, c.data[offset : offset+c.size]
+}
+
+// at returns the block of a ref, up to the end of its class's size.
+func (a *arena) at(ref uint32) []byte {
+	c := &a.chunks[ref>>offsetBits]
+	offset := ref & (1<<offsetBits - 1) << unitBits
+	return c.data[offset : offset+c.size]
+}
+
+// release gives a block back.
+func (a *arena) release(ref uint32) {
+	i := ref >> offsetBits
+	c := &a.chunks[i]
+	c.live--
+	if c.size > classMax {
+		a.dropChunk(i)
+		return
+	}
+	if c.live == 0 && c.listed && (c.next != noChunk || c.prev != noChunk) {
+		a.unlist(i)
+		a.counts[c.class]--
+		a.dropChunk(i)
+		return
+	}
+	offset := ref & (1<<offsetBits - 1) << unitBits
+	c.data[offset], c.data[offset+1] = byte(c.free), byte(c.free>>8)
+	c.free = uint16(offset>>unitBits) + 1
+	if !c.listed {
+		a.list(i)
+	}
+}
+
+// addClassChunk grows a class: small at first, so that a table of few timers of many sizes stays small.
+func (a *arena) addClassChunk(class int) uint32 {
+	size := classSize(class)
+	bytes := 1 << chunkBits
+	switch n := a.counts[class]; {
+	case n < 2:
+		bytes = max(4<<10, 2*size)
+	case n < 4:
+		bytes = max(16<<10, 2*size)
+	}
+	i := a.addChunk(bytes, size)
+	a.chunks[i].class = uint8(class)
+	a.counts[class]++
+	a.list(i)
+	return i
+}
+
+// addChunk makes a chunk for blocks of size bytes. Its offset 0 is used, except in chunk 0 and in chunks of
+// one large block.
+func (a *arena) addChunk(bytes, size int) uint32 {
+	var i uint32
+	if n := len(a.vacant); n > 0 {
+		i = a.vacant[n-1]
+		a.vacant = a.vacant[:n-1]
+	} else {
+		if len(a.chunks) >= maxChunks {
+			panic(fmt.Sprintf("shard: arena of %d chunks is full", len(a.chunks)))
+		}
+		i = uint32(len(a.chunks))
+		a.chunks = append(a.chunks, chunk{})
+	}
+	c := chunk{size: uint32(size), next: noChunk, prev: noChunk}
+	if size > classMax {
+		bytes += 1 << unitBits
+	} else if i == 0 {
+		c.fresh = 1 << unitBits
+	}
+	c.data = make([]byte, bytes)
+	a.chunks[i] = c
+	a.bytes += int64(bytes)
+	return i
+}
+
+func (a *arena) dropChunk(i uint32) {
+	a.bytes -= int64(len(a.chunks[i].data))
+	a.chunks[i] = chunk{}
+	a.vacant = append(a.vacant, i)
+}
+
+// list puts chunk i, which has room, first in its class's list.
+func (a *arena) list(i uint32) {
+	c := &a.chunks[i]
+	head := a.rooms[c.class]
+	c.listed, c.prev, c.next = true, noChunk, head
+	if head != noChunk {
+		a.chunks[head].prev = i
+	}
+	a.rooms[c.class] = i
+}
+
+func (a *arena) unlist(i uint32) {
+	c := &a.chunks[i]
+	if c.prev == noChunk {
+		a.rooms[c.class] = c.next
+	} else {
+		a.chunks[c.prev].next = c.next
+	}
+	if c.next != noChunk {
+		a.chunks[c.next].prev = c.prev
+	}
+	c.listed, c.prev, c.next = false, noChunk, noChunk
+}
+
+func (a *arena) memory() int64 {
+	return a.bytes + int64(cap(a.chunks))*56 + int64(cap(a.vacant))*4
+}

@@ -1,0 +1,191 @@
+package table
+
+import (
+	"fmt"
+
+	"carillon/shard/feature"
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// items reads a batch item by item. Runs are unfolded.
+type items struct {
+	encoding.Reader
+	nowMs          int64
+	origin, number uint64
+
+	// The current item.
+	kind    byte
+	handle  timer.Handle
+	seq     uint64
+	rev     uint32
+	durMs   int64 // lease
+	untilMs int64 // expire: end of the retention
+	againMs int64 // expire, skip: the next occurrence
+	owner   uint64
+	outcome Outcome
+	change  encoding.Command
+
+	left      int // in the run
+	value     int64
+	fence     uint64
+	startedMs int64
+}
+
+// BatchHead reads the head of an entry that a Batch made.
+func BatchHead(data []byte) (nowMs int64, origin, number uint64, err error) {
+	var it items
+	if err := it.open(data); err != nil {
+		return 0, 0, 0, err
+	}
+	return it.nowMs, it.origin, it.number, nil
+}
+
+func (it *items) open(data []byte) error {
+	*it = items{Reader: encoding.Reader{Rest: data}}
+	if v := it.Byte(); v < batchVersion || feature.Level(v) > feature.LevelOfBuild {
+		it.Fail(fmt.Sprintf("version %d of a batch", v))
+	}
+	it.nowMs = it.Varint()
+	it.origin = it.Uvarint()
+	it.number = it.Uvarint()
+	if it.nowMs < 0 || it.nowMs > timer.MaxMs {
+		it.Fail("time out of range")
+	}
+	return it.Err()
+}
+
+// next reads the next item; false at the end, and when err says that there is none that can be read.
+func (it *items) next() bool {
+	if it.left == 0 {
+		if len(it.Rest) == 0 {
+			return false
+		}
+		it.kind = it.Byte()
+		if it.kind == itemLeases || it.kind == itemAcks || it.kind == itemPulls {
+			it.value = it.Varint()
+			it.left = int(it.U16())
+			it.handle, it.seq, it.fence, it.startedMs = 0, 0, 0, it.nowMs
+			if it.left == 0 {
+				it.Fail("empty run")
+			}
+		}
+	}
+	switch it.kind {
+	case itemCommand:
+		body := encoding.Reader{Rest: it.Block(1<<21-1, "command")}
+		body.Command(&it.change)
+		if body.Fault != "" {
+			it.Fail(body.Fault)
+		} else if it.change.Kind.UpdatesLease() {
+			it.Fail("a claim is no item")
+		}
+	case itemLeases, itemPulls:
+		it.readLease()
+	case itemAcks:
+		it.readAck()
+	case itemOutcome:
+		it.readOutcome()
+	case itemTakeover:
+		it.owner = it.Uvarint()
+	case itemHash:
+		it.Uvarint()
+		it.U64()
+	case itemTick, itemCompare, itemClock, itemSeriesSeen:
+	case itemExpire, itemExpireAgain:
+		it.named()
+		it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
+		it.untilMs = it.nowMs + it.Varint()
+		if it.againMs = 0; it.kind == itemExpireAgain {
+			it.againMs = it.again()
+		}
+	case itemOverlap:
+		it.named()
+		it.fence = it.Uvarint()
+		it.againMs = it.again()
+	case itemSkip:
+		it.named()
+		it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
+		it.againMs = int64(it.Reader.Number(timer.MaxMs, "next occurrence"))
+	case itemForget:
+		it.named()
+	default:
+		it.Fail(fmt.Sprintf("item of kind %d", it.kind))
+	}
+	return it.Fault == ""
+}
+
+func (it *items) named() {
+	it.handle = timer.Handle(it.Reader.Number(1<<32-1, "handle"))
+	it.seq = it.Uvarint()
+}
+
+func (it *items) delta() {
+	it.left--
+	h := int64(it.handle) + it.Varint()
+	if h < 0 || h > 1<<32-1 {
+		it.Fail("handle out of range")
+	}
+	it.handle = timer.Handle(h)
+	it.seq += uint64(it.Varint())
+}
+
+func (it *items) readLease() {
+	it.delta()
+	it.durMs = it.value
+	it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
+}
+
+func (it *items) readAck() {
+	it.delta()
+	it.fence += uint64(it.Varint())
+	it.startedMs += it.Varint()
+	it.outcome = Outcome{
+		Handle: it.handle, Seq: it.seq, Fence: it.fence, Kind: Ack,
+		StartedMs: it.startedMs, EndedMs: it.startedMs + it.Varint(), Status: int(it.value),
+	}
+}
+
+func (it *items) readOutcome() {
+	first := it.Byte()
+	kind := OutcomeKind(first &^ outcomeAgain)
+	it.named()
+	o := Outcome{Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.Uvarint()}
+	o.StartedMs = it.nowMs - it.Varint()
+	o.EndedMs = o.StartedMs + it.Varint()
+	o.Status = int(it.Varint())
+	o.Err = string(it.Block(encoding.MaxErr, "error text"))
+	switch kind {
+	case Ack, Release:
+	case RetryLater:
+		o.NextMs = it.nowMs + it.Varint()
+	case Kill:
+		o.Reason = timer.Reason(it.Byte())
+		o.RetainUntilMs = it.nowMs + it.Varint()
+		if o.Reason > timer.Refused {
+			it.Fail("unknown reason")
+		}
+	case Accepted, Extended:
+		if o.LeaseMs = it.Varint(); o.LeaseMs < 0 || o.LeaseMs > timer.MaxMs {
+			it.Fail("length of a lease out of range")
+		}
+	default:
+		it.Fail("unknown outcome")
+	}
+	if first&outcomeAgain != 0 {
+		if kind != Ack && kind != Kill {
+			it.Fail("an occurrence after none has ended")
+		}
+		o.AgainMs = it.again()
+	}
+	it.outcome = o
+}
+
+// again reads when the next occurrence is due.
+func (it *items) again() int64 {
+	ms := it.nowMs + it.Varint()
+	if ms <= 0 || ms > timer.MaxMs {
+		it.Fail("next occurrence out of range")
+	}
+	return ms
+}

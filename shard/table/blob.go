@@ -1,0 +1,191 @@
+package table
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Flags of a blob.
+const (
+	blobTarget   = 1 << iota // has its own callback
+	blobVersion              // the version is not 1
+	blobUpdated              // changed since it was created
+	blobNoExpiry             // redriven: its expiry no longer counts
+	blobFirst                // the first add that it was merged from is later than its creation
+	blobSeries               // it repeats
+	blobDue                  // a successor, which has no slot: its due time is here
+
+	blobFlags = 1<<iota - 1
+)
+
+const createdLen = 6
+
+// blob is what a client said of a timer, and its identity, decoded in place. In the arena it is
+//
+//	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | first add − created? | occurrence? | due? | id length u8 | id | rest of the spec
+//
+// and pad bytes, up to the end of its block; numbers without a size are varints. The due time is in the slot or run.
+type blob struct {
+	flags     byte
+	target    uint32 // row
+	tag       uint32
+	version   uint32
+	content   uint64
+	createdMs int64
+	updatedMs int64
+	firstMs   int64 // blobFirst: the moment of the first add; else 0
+	// occurrence (blobSeries) counts from 1; 0 says that the series has gone on, or has ended, without this one.
+	occurrence uint32
+	dueMs      int64 // blobDue
+	id, rest   []byte
+	body       []byte // from the tag on: what Hash covers beside flags and callback
+}
+
+// view decodes a blob. Its slices are the arena's: valid until the timer changes.
+func (t *Table) view(ref uint32) blob {
+	b := t.blobs.at(ref)
+	pad, k := binary.Uvarint(b)
+	b = b[k : len(b)-int(pad)]
+	v := blob{flags: b[0]}
+	b = b[1:]
+	if v.flags&blobTarget != 0 {
+		target, k := binary.Uvarint(b)
+		v.target = uint32(target)
+		b = b[k:]
+	}
+	v.readBody(b)
+	return v
+}
+
+// readBody decodes from the tag on. The body must be well-formed; a loaded one has been checked.
+func (v *blob) readBody(b []byte) {
+	v.body, v.version = b, 1
+	v.tag = binary.LittleEndian.Uint32(b)
+	v.content = binary.LittleEndian.Uint64(b[4:])
+	v.createdMs = int64(binary.LittleEndian.Uint32(b[12:])) | int64(binary.LittleEndian.Uint16(b[16:]))<<32
+	v.updatedMs = v.createdMs
+	b = b[12+createdLen:]
+	if v.flags&blobVersion != 0 {
+		version, k := binary.Uvarint(b)
+		v.version = uint32(version)
+		b = b[k:]
+	}
+	if v.flags&blobUpdated != 0 {
+		delta, k := binary.Uvarint(b)
+		v.updatedMs += int64(delta)
+		b = b[k:]
+	}
+	if v.flags&(blobFirst|blobSeries|blobDue) != 0 {
+		b = v.readSeries(b)
+	}
+	n := 1 + int(b[0])
+	v.id, v.rest = b[1:n], b[n:]
+}
+
+// putBlob writes v, whose slices may be of another blob or the batch, and takes over the reference on its target.
+func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
+	v.flags &= blobNoExpiry | blobSeries | blobDue
+	n := 1 + 4 + 8 + createdLen + 1 + len(v.id) + len(v.rest)
+	if v.target != 0 {
+		v.flags |= blobTarget
+		n += encoding.UvarintLen(uint64(v.target))
+	}
+	if v.version != 1 {
+		v.flags |= blobVersion
+		n += encoding.UvarintLen(uint64(v.version))
+	}
+	if v.updatedMs > v.createdMs {
+		v.flags |= blobUpdated
+		n += encoding.UvarintLen(uint64(v.updatedMs - v.createdMs))
+	}
+	var room [24]byte
+	series := v.appendSeries(room[:0])
+	n += len(series)
+	ref, b := t.allocPadded(n)
+	b = append(b, v.flags)
+	if v.target != 0 {
+		b = binary.AppendUvarint(b, uint64(v.target))
+	}
+	from := len(b)
+	b = binary.LittleEndian.AppendUint32(b, v.tag)
+	b = binary.LittleEndian.AppendUint64(b, v.content)
+	b = binary.LittleEndian.AppendUint32(b, uint32(v.createdMs))
+	b = binary.LittleEndian.AppendUint16(b, uint16(v.createdMs>>32))
+	if v.flags&blobVersion != 0 {
+		b = binary.AppendUvarint(b, uint64(v.version))
+	}
+	if v.flags&blobUpdated != 0 {
+		b = binary.AppendUvarint(b, uint64(v.updatedMs-v.createdMs))
+	}
+	b = append(b, series...)
+	b = append(append(b, byte(len(v.id))), v.id...)
+	b = append(b, v.rest...)
+	t.addBlob(h, t.blobHash(h, v.flags, v.target, b[from:]))
+	return ref
+}
+
+// allocPadded returns a block for n bytes, cut to its prefix, which says how much longer it is than what goes in.
+func (t *Table) allocPadded(n int) (ref uint32, b []byte) {
+	ref, b = t.blobs.alloc(1 + n)
+	if pad := len(b) - 1 - n; pad < 0x80 {
+		return ref, append(b[:0], byte(pad))
+	}
+	t.blobs.release(ref)
+	ref, b = t.blobs.alloc(2 + n)
+	pad := len(b) - 2 - n
+	return ref, append(b[:0], byte(pad)|0x80, byte(pad>>7))
+}
+
+func (t *Table) dropBlob(h timer.Handle, ref uint32) {
+	v := t.view(ref)
+	t.addBlob(h, -t.blobHash(h, v.flags, v.target, v.body))
+	t.targets.release(&t.blobs, v.target)
+	t.blobs.release(ref)
+}
+
+// mix folds two words into one; it is wyhash's.
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0xA0761D6478BD642F, b^0xE7037ED1A0B428DB)
+	return hi ^ lo
+}
+
+func (t *Table) blobHash(h timer.Handle, flags byte, target uint32, body []byte) uint64 {
+	x := mix(uint64(h)<<8|uint64(flags), xxhash.Sum64(body))
+	if target != 0 {
+		x = mix(x, t.targets.at(target).hash)
+	}
+	return x
+}
+
+func errorHash(h timer.Handle, text []byte) uint64 { return mix(^uint64(h), xxhash.Sum64(text)) }
+
+// slotHash covers what a slot and its run say. The sums over all slots and blobs change with each of them, so the
+// hash of the whole state costs nothing extra to read (I7, I12).
+func (t *Table) slotHash(h timer.Handle, s *slot) uint64 {
+	x := mix(uint64(h), s.seqAttempts)
+	x = mix(x, s.whenMarks)
+	if s.state() == 0 {
+		return mix(x, uint64(s.ref))
+	}
+	x = mix(x, uint64(t.topics.rows[s.topic].id)<<32|uint64(s.rev))
+	if s.run != 0 {
+		r := t.runs.at(s.run)
+		x = mix(x, r.fence)
+		x = mix(x, uint64(r.dueMs))
+		x = mix(x, uint64(r.nextEnd))
+		x = mix(x, uint64(r.firedMs))
+		x = mix(x, uint64(r.lateness))
+		x = mix(x, uint64(r.newer)<<32|uint64(r.older))
+		x = mix(x, uint64(r.status)|uint64(r.durMs)<<16|uint64(r.holder)<<48)
+	}
+	if s.chained() {
+		l := t.chains[h]
+		x = mix(x, uint64(l.newer)<<32|uint64(l.older))
+	}
+	return x
+}

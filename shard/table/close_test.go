@@ -1,0 +1,107 @@
+package table
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+	"carillon/timer/testkit"
+)
+
+// TestForcedCloseInSlices: many small commands drop what one does, and each says where to go on.
+func TestForcedCloseInSlices(t *testing.T) {
+	fill := func() *tableHarness {
+		d := newTableHarness(t)
+		for i := range 200 {
+			d.command(timer.Command{Kind: timer.Add, Topic: timer.TopicID(7 + i%2), ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: 5000}})
+		}
+		return d
+	}
+	whole := fill()
+	want := whole.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, Force: true})
+	if want.Removed != 100 || want.Handle != 0 {
+		t.Fatalf("%+v", want)
+	}
+	sliced := fill()
+	commands, removed := 0, 0
+	for from := timer.Handle(0); commands == 0 || from != 0; commands++ {
+		got := sliced.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, Force: true, Work: 100, From: from})
+		if got.Code != timer.OK || got.Handle != 0 && got.Handle <= from {
+			t.Fatalf("%+v after %d", got, from)
+		}
+		removed += got.Removed
+		from = got.Handle
+		if add := sliced.command(timer.Command{Kind: timer.Add, Topic: 7, ID: "late", Spec: &timer.Spec{DueMs: 1}}); add.Code != timer.TopicClosed {
+			t.Fatalf("an add while the topic is being emptied: %d", add.Code)
+		}
+	}
+	if removed != 100 || commands < 10 || sliced.table.Counts(7) != (timer.Counts{}) || sliced.table.Counts(8).Scheduled != 100 {
+		t.Errorf("%d commands removed %d", commands, removed)
+	}
+	if err := sliced.table.Audit(true); err != nil {
+		t.Error(err)
+	}
+	for _, from := range []int64{-1, 1 << 40, encoding.MaxHandle} { // whatever a peer says
+		raw := encoding.AppendCommand(nil, &timer.Command{Kind: timer.Fire, Topic: 8, Force: true, IfMatch: 1, DueMs: from})
+		raw[0] = byte(timer.CloseTopic)
+		var c encoding.Command
+		r := encoding.Reader{Rest: raw}
+		r.Command(&c)
+		if got := sliced.table.closeTopic(&c); r.Err() != nil || got.Code != timer.OK {
+			t.Errorf("from %d: %+v, %v", from, got, r.Err())
+		}
+	}
+}
+
+// TestCloseRaisesFence: what is leased after an empty topic was closed has a fence above the one that the command names.
+func TestCloseRaisesFence(t *testing.T) {
+	d := newTableHarness(t)
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 500}); got.Code != timer.OK || got.Fence != 500 {
+		t.Fatalf("%+v", got)
+	}
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 3}); got.Fence != 500 {
+		t.Fatalf("%+v", got)
+	}
+	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 1<<64 - 1}); got.Fence != 500 {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// TestManyClosedTopics: what an add costs does not depend on how many topics were deleted lately. Each is remembered for an hour.
+func TestManyClosedTopics(t *testing.T) {
+	adds := func(table *Table) time.Duration {
+		var b Batch
+		var results []timer.Result
+		begin := testkit.CPUTime(t)
+		for n := range 100 {
+			b.Reset(benchNow, 1, uint64(n))
+			for i := range benchBatch {
+				b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(n*benchBatch + i), Spec: &timer.Spec{DueMs: benchNow + 1000}})
+			}
+			var err error
+			if results, err = table.Apply(b.Bytes(), nil, results[:0]); err != nil || results[0].Code != timer.Created {
+				t.Fatalf("%+v, %v", results[0], err)
+			}
+		}
+		return testkit.CPUTime(t) - begin
+	}
+	table := New(1, benchNow)
+	const closed = 20_000
+	for from := timer.TopicID(2); from < closed; from += 100 {
+		var b Batch
+		b.Reset(benchNow, 1, uint64(from))
+		for i := range timer.TopicID(100) {
+			b.Command(&timer.Command{Kind: timer.CloseTopic, Topic: from + i})
+		}
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	few, many := adds(New(1, benchNow)), adds(table)
+	t.Logf("20,000 adds: %v with no topic closed, %v with %d", few, many, closed)
+	if many > 2*few+50*time.Millisecond {
+		t.Errorf("20,000 adds take %v with no topic closed, %v with %d", few, many, closed)
+	}
+}

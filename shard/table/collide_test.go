@@ -1,0 +1,72 @@
+package table
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// collidingIDs makes ids of one xxh64: of the two words of an id the first is drawn, and the second follows from it and from the hash that is
+// wanted. One in fifty thousand is made of letters that an id may have.
+func collidingIDs(n int) (ids []string) {
+	const (
+		p1, p2   = 11400714785074694791, 14029467366897019727
+		p4, p5   = 9650029242287828579, 2870177450012600261
+		inverse1 = 614540362697595703
+		inverse2 = 839798700976720815
+	)
+	round := func(x uint64) uint64 { return bits.RotateLeft64(x*p2, 31) * p1 }
+	unround := func(x uint64) uint64 { return bits.RotateLeft64(x*inverse1, -31) * inverse2 }
+	var begin uint64 = p5
+	begin += 16
+	afterFirst := func(word uint64) uint64 { return bits.RotateLeft64(begin^round(word), 27)*p1 + p4 }
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:@-"
+	var good [256]bool
+	for _, c := range []byte(letters) {
+		good[c] = true
+	}
+	wanted := afterFirst(binary.LittleEndian.Uint64([]byte("abcdefgh"))) ^ round(binary.LittleEndian.Uint64([]byte("ijklmnop")))
+	var id [16]byte
+	for x := uint64(0); len(ids) < n; x++ {
+		for i, left := 0, x; i < 8; i++ {
+			id[i] = letters[left&63]
+			left >>= 6
+		}
+		second := unround(wanted ^ afterFirst(binary.LittleEndian.Uint64(id[:8])))
+		binary.LittleEndian.PutUint64(id[8:], second)
+		ok := true
+		for _, c := range id[8:] {
+			ok = ok && good[c]
+		}
+		if ok {
+			ids = append(ids, string(id[:]))
+		}
+	}
+	return ids
+}
+
+// TestIDsDoNotCollideOnPurpose: ids, and callbacks, that are made to have one hash do not meet in a table's indexes, where each add would walk past
+// all of them.
+func TestIDsDoNotCollideOnPurpose(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	table := New(1, applyNow)
+	ids := collidingIDs(500)
+	places, targets := map[uint32]bool{}, map[uint32]bool{}
+	for _, id := range ids {
+		if xxhash.Sum64String(id) != xxhash.Sum64String(ids[0]) {
+			t.Fatalf("%s has another hash than %s: the test is about nothing", id, ids[0])
+		}
+		places[table.idHash(1, []byte(id))] = true
+		targets[table.targets.place([]byte(id))] = true
+	}
+	if len(places) < 490 || len(targets) < 490 {
+		t.Errorf("%d ids of one hash have %d places in the index of ids, %d in that of callbacks", len(ids), len(places), len(targets))
+	}
+	if other := New(1, applyNow); other.idHash(1, []byte(ids[0])) == table.idHash(1, []byte(ids[0])) {
+		t.Error("two tables give an id one place: it is no secret")
+	}
+}

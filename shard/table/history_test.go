@@ -1,0 +1,207 @@
+package table
+
+import (
+	"bytes"
+	"carillon/timer"
+	"carillon/timer/encoding"
+	"carillon/timer/testkit"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// FuzzHistoryBody: what a node reads from its own files is read or refused.
+func FuzzHistoryBody(f *testing.F) {
+	ended := &timer.Timer{Topic: 3, ID: "b", Spec: *testkit.FullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
+	f.Add(encoding.AppendTimer([]byte{historyVersion, historyByAttempt}, ended))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _ = DecodeHistoryEnd(b)
+		_, _ = DecodeHistoryAttempt(b)
+	})
+}
+
+// modelEvent is what the model says that the history is told.
+type modelEvent struct {
+	state     timer.State
+	endMs     int64
+	timer     timer.Timer
+	byAttempt bool
+	attempt   timer.HistoryAttempt
+}
+
+func (m *model) tell(x *modelTimer) {
+	timer := x.Timer
+	timer.Successor = false // who waited comes after it: that is no part of what it was
+	m.told = append(m.told, modelEvent{state: x.State, endMs: x.EndedMs, timer: timer, byAttempt: m.ending})
+}
+
+func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
+	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: o.StartedMs, EndedMs: at, Status: o.Status, Err: o.Err}})
+}
+
+// checkTold compares what the table tells of an entry with the model: each end with all of its timer, each attempt after which one goes on.
+func (g *modelHarness) checkTold() {
+	g.t.Helper()
+	events, want := g.table.TakeHistory(), g.model.told
+	g.model.told = nil
+	if len(events) != len(want) {
+		g.t.Fatalf("%d events are told, the model has %d", len(events), len(want))
+	}
+	for i, e := range events {
+		w := &want[i]
+		if e.Item != uint32(i) || e.Topic != w.timer.Topic || e.Seq != w.timer.Seq || e.State != w.state || e.EndMs != w.endMs || string(e.ID) != w.timer.ID {
+			g.t.Fatalf("event %d is %+v, the model says %+v", i, e, w)
+		}
+		if e.State == 0 {
+			if a, err := DecodeHistoryAttempt(e.Body); err != nil || a != w.attempt {
+				g.t.Fatalf("attempt %+v, %v; the model says %+v", a, err, w.attempt)
+			}
+			continue
+		}
+		got, err := DecodeHistoryEnd(e.Body)
+		if err != nil || got.ByAttempt != w.byAttempt || !reflect.DeepEqual(*got.Timer, w.timer) {
+			g.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)
+		}
+		// The short way of writing a timer is the long one's.
+		if long := encoding.AppendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
+			g.t.Fatalf("body %x, as a copy it is %x", e.Body[10:], long)
+		}
+	}
+}
+
+// TestHistoryGolden: what lies on disk for days must not change unnoticed.
+func TestHistoryGolden(t *testing.T) {
+	events, states := goldenHistory(t)
+	var b []byte
+	for _, e := range events {
+		b = append(append(fmt.Appendf(b, "%d %d %d %d %d %s ", e.Item, e.Topic, e.Seq, e.State, e.EndMs, e.ID), e.Body...), '\n')
+	}
+	testkit.Golden(t, "history-events", b)
+	if !slices.Equal(states, []timer.State{timer.Cancelled, 0, timer.Dead}) {
+		t.Errorf("events of %v", states)
+	}
+	end, err := DecodeHistoryEnd(events[2].Body)
+	if err != nil || end.Content != 6 {
+		t.Errorf("content %d, %v", end.Content, err)
+	}
+	before := append([]byte{historyVersion, historyByAttempt}, events[2].Body[10:]...) // of a build that kept no content
+	if got, err := DecodeHistoryEnd(before); err != nil || got.Content != 0 || !reflect.DeepEqual(got.Timer, end.Timer) {
+		t.Errorf("without its content: %+v, %v", got, err)
+	}
+}
+
+// goldenHistory is one timer that is tried twice and dies, and one that is cancelled.
+func goldenHistory(t *testing.T) (list []HistoryEvent, states []timer.State) {
+	const now = int64(1_700_000_000_000)
+	table := New(1, now)
+	table.KeepHistory()
+	var b Batch
+	apply := func(at int64, fill func()) {
+		b.Reset(at, 1, 1)
+		fill()
+		if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range table.TakeHistory() {
+			e.ID, e.Body = bytes.Clone(e.ID), bytes.Clone(e.Body)
+			list, states = append(list, e), append(states, e.State)
+		}
+	}
+	apply(now, func() {
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: testkit.FullSpec()})
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 3, ID: "b", Tag: 7, Content: 8, Spec: &timer.Spec{DueMs: now + 9}})
+		b.Command(&timer.Command{Kind: timer.Cancel, Topic: 3, ID: "b"})
+	})
+	for attempt := uint64(1); attempt <= 2; attempt++ {
+		at := now + int64(attempt)*1000
+		apply(at, func() { b.Lease(10_000, 1, 1, table.Due(1).Rev) })
+		o := &Outcome{Handle: 1, Seq: 1, Fence: attempt, Kind: RetryLater, StartedMs: at + 1, EndedMs: at + 20, Status: 503, Err: "busy", NextMs: at + 900}
+		if attempt == 2 {
+			o.Kind, o.Reason, o.RetainUntilMs = Kill, timer.MaxAttempts, at+90_000
+		}
+		apply(at+30, func() { b.Outcome(o) })
+	}
+	return list, states
+}
+
+func TestHistoryJoin(t *testing.T) {
+	attempts := func(numbers ...int) (list []timer.HistoryAttempt) {
+		for i, n := range numbers {
+			list = append(list, timer.HistoryAttempt{Attempt: n, StartedMs: int64(i)})
+		}
+		return list
+	}
+	f := func(total int, byAttempt bool, earlier []int, want ...int) {
+		t.Helper()
+		e := &timer.HistoryEntry{Timer: &timer.Timer{Attempts: total}, ByAttempt: byAttempt}
+		if byAttempt {
+			e.Attempts = attempts(total)
+		}
+		e.Join(attempts(earlier...))
+		var got []int
+		for _, a := range e.Attempts {
+			got = append(got, a.Attempt)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d attempts, %v before: %v, want %v", total, earlier, got, want)
+		}
+	}
+	f(1, true, nil, 1)
+	f(3, true, []int{1, 2}, 1, 2, 3)
+	f(3, false, []int{1, 2, 3}, 1, 2, 3) // cancelled in its backoff
+	f(2, true, []int{1, 2, 3, 1}, 1, 2)  // replaced or driven again: it began anew
+	f(1, true, []int{1, 2, 3}, 1)        // the same, at once
+	f(4, true, []int{1, 3}, 1, 3, 4)     // one was not written
+	f(0, false, []int{1, 2})             // replaced and cancelled before an attempt
+	f(5, true, []int{1, 2, 3, 4, 1, 2, 3, 4}, 1, 2, 3, 4, 5)
+}
+
+// BenchmarkHistory is what telling of a fired timer costs the worker that applies its outcome: with, less without.
+func BenchmarkHistory(b *testing.B) {
+	for _, with := range []bool{false, true} {
+		b.Run(fmt.Sprintf("told=%v", with), func(b *testing.B) {
+			const n = 1 << 16
+			table := fillTable(b, n)
+			var batch Batch
+			at, bytes, events := benchNow+int64(n)*86, 0, 0
+			lease := func(from int) {
+				batch.Reset(at, 1, 1)
+				for h := from; h < from+benchBatch; h++ {
+					batch.Lease(10_000, timer.Handle(h), uint64(h), table.Due(timer.Handle(h)).Rev)
+				}
+				if _, err := table.Apply(batch.Bytes(), nil, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			next, fence, results := 1, uint64(1), []timer.Result(nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				if next+benchBatch > n {
+					table, next, fence = fillTable(b, n), 1, 1
+				}
+				if with {
+					table.KeepHistory()
+				}
+				lease(next)
+				batch.Reset(at, 1, 1)
+				for h := next; h < next+benchBatch; h++ {
+					batch.Outcome(&Outcome{Handle: timer.Handle(h), Seq: uint64(h), Fence: fence, Kind: Ack, StartedMs: at - 5, EndedMs: at - 1, Status: 200})
+					fence++
+				}
+				next += benchBatch
+				b.StartTimer()
+				results, _ = table.Apply(batch.Bytes(), nil, results[:0])
+				for _, e := range table.TakeHistory() {
+					bytes, events = bytes+len(e.Body)+len(e.ID), events+1
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchBatch), "ns/timer")
+			if with {
+				b.ReportMetric(float64(bytes)/float64(events), "B/timer")
+			}
+		})
+	}
+}

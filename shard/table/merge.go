@@ -1,0 +1,118 @@
+package table
+
+import (
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// merge lets an add meet the scheduled timer of its id, by a rule that is not Reject.
+func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
+	if c.Merge == timer.MergeKeep {
+		return timer.Result{Code: timer.Merged, Handle: h}
+	}
+	s := t.slab.at(h)
+	v := t.view(s.ref)
+	v.firstMs = t.firstAdd(&v)
+	due := timer.Debounced(c.Merge, c.Spec.DueMs, v.firstMs, c.MaxWait)
+	before := t.Due(h)
+	s = t.beginUpdate(h)
+	t.rewriteWhole(h, s, &v, c, f)
+	// What the leader knows of the timer stays true if only its content is new. Else adds that never stop would each make the lease
+	// stale that is on its way, and put a debounced timer off beyond its longest wait.
+	after := t.Due(h)
+	if after.Attempts, after.Fence, after.LeaseMs = before.Attempts, before.Fence, before.LeaseMs; after != before || due != before.NextMs || before.Attempts != 0 {
+		t.transition(h, s, timer.Scheduled, due)
+	}
+	t.endUpdate(h, s)
+	return timer.Result{Code: timer.Merged, Handle: h}
+}
+
+// firstAdd is the moment of the first add since the timer's last end: its creation, unless the timer has lived on after an end (it was
+// redriven, or repeats), which starts anew.
+func (t *Table) firstAdd(v *blob) int64 {
+	switch {
+	case v.firstMs != 0:
+		return v.firstMs
+	case v.flags&blobNoExpiry != 0, v.flags&blobSeries != 0 && v.occurrence != 1:
+		return t.clockMs
+	}
+	return v.createdMs
+}
+
+// succeed makes an add the successor of a leased timer, or lets it meet the one that waits already.
+func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
+	s := t.slab.at(h)
+	r := t.runs.at(s.run)
+	if r.successor != 0 && c.Merge == timer.MergeKeep {
+		return timer.Result{Code: timer.Merged, Handle: h}
+	}
+	s = t.beginUpdate(h)
+	next := blob{
+		tag: c.Tag, content: c.Content, version: 1, createdMs: t.clockMs, updatedMs: t.clockMs, rest: c.Spec.Rest,
+		target: t.targets.intern(&t.blobs, c.Spec.Callback),
+	}
+	if r.successor != 0 {
+		next.createdMs = t.view(r.successor).createdMs // the first add of those that wait
+		t.dropBlob(h, r.successor)
+	}
+	next.flags = blobDue
+	next.dueMs = timer.ClampMs(timer.Debounced(c.Merge, c.Spec.DueMs, next.createdMs, c.MaxWait))
+	r.successor = t.putBlob(h, &next)
+	t.endUpdate(h, s)
+	return timer.Result{Code: timer.Merged, Handle: h}
+}
+
+// dropSuccessor forgets who waits for the end of a touched timer's attempt.
+func (t *Table) dropSuccessor(h timer.Handle, r *attemptState) {
+	if r.successor != 0 {
+		t.dropBlob(h, r.successor)
+		r.successor = 0
+	}
+}
+
+// takeSuccessor is the blob of who waits for the end of a touched timer's attempt, which is the caller's from here on; 0: nobody.
+func (t *Table) takeSuccessor(s *slot) uint32 {
+	r := t.runs.at(s.run)
+	ref := r.successor
+	r.successor = 0
+	return ref
+}
+
+// promote puts a successor in the place of the timer that it waited for, whose attempt has ended: over an end like a new add, else
+// in place, so that its retries are superseded.
+func (t *Table) promote(h timer.Handle, ref uint32) {
+	s := t.slab.at(h)
+	old, next := t.view(s.ref), t.view(ref)
+	f, _ := encoding.Summarize(next.rest) // checked when it came in
+	next.id, next.version = old.id, t.versionAfter(old.version)
+	next.begin(f.Repeats)
+	t.targets.retain(next.target)
+	if s.state() == timer.Scheduled {
+		s = t.beginUpdate(h)
+		t.freeRun(h, s)
+		s.setAttempts(0)
+		was := s.ref
+		s.ref = t.putBlob(h, &next)
+		t.dropBlob(h, was)
+		s.setPriority(f.Priority)
+		t.transition(h, s, timer.Scheduled, next.dueMs)
+		t.endUpdate(h, s)
+	} else {
+		t.setSuccessor(h, &next, f.Priority, next.dueMs)
+	}
+	t.dropBlob(h, ref)
+}
+
+// setSuccessor makes a timer that takes over the id of one that has just ended: a dead letter stays, shadowed; another goes. It takes over
+// the reference on v's target.
+func (t *Table) setSuccessor(old timer.Handle, v *blob, priority uint8, dueMs int64) {
+	o := t.slab.at(old)
+	topic := t.topics.rows[o.topic].id
+	hash := t.idHash(topic, v.id)
+	h, s := t.makeBlob(topic, v, priority, dueMs)
+	t.endUpdate(h, s)
+	t.supersede(hash, old, h)
+	if state := o.state(); state == timer.Done || state == timer.Cancelled {
+		t.drop(old)
+	}
+}

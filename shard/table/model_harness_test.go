@@ -1,0 +1,255 @@
+package table
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"testing"
+
+	"carillon/timer"
+
+	"pgregory.net/rapid"
+)
+
+// step is one item that was put into a batch, and how the model does it.
+type step func() (timer.Code, *modelTimer)
+
+// modelHarness drives a table and the model with the same random items.
+type modelHarness struct {
+	t     testing.TB
+	pick  func(n int) int
+	table *Table
+	model *model
+	now   int64
+	// deadByVersion lets redrives and purges name a version. The golden snapshot was drawn without.
+	deadByVersion bool
+	// notLate has adds and puts refuse to be late. The golden snapshot was drawn without.
+	notLate  bool
+	since    [][]byte // the entries since the snapshot began, while one is under way
+	fences   bool     // closed topics raise the fence; the golden snapshot was drawn without
+	delivers bool     // … and without changes of delivery
+}
+
+const fakeStart = 1_700_000_000_000
+
+func newModelHarness(t testing.TB, pick func(n int) int) *modelHarness {
+	return &modelHarness{t: t, pick: pick, table: New(7, fakeStart), model: newModel(), now: fakeStart}
+}
+
+func (g *modelHarness) at(h timer.Handle) *modelTimer {
+	for _, x := range g.model.all {
+		if x.handle == h {
+			return x
+		}
+	}
+	return nil
+}
+
+// turn applies one batch to both and compares the answers.
+func (g *modelHarness) turn() {
+	g.t.Helper()
+	g.now += int64(g.pick(3)) * int64(g.pick(40_000))
+	var b Batch
+	b.Reset(g.now, 1, 2)
+	steps := make([]step, 1+g.pick(6))
+	for i := range steps {
+		steps[i] = g.item(&b)
+	}
+	data := bytes.Clone(b.Bytes())
+	g.table.KeepHistory()
+	got, err := g.table.Apply(data, func(int, *timer.Result) bool { return true }, nil)
+	if err != nil || len(got) != len(steps) {
+		g.t.Fatalf("apply: %d results, %v", len(got), err)
+	}
+	g.model.begin(g.now, len(data))
+	for i, do := range steps {
+		code, x := do()
+		if got[i].Code != code {
+			g.t.Fatalf("item %d: code %d, the model says %d (%+v)", i, got[i].Code, code, x)
+		}
+		if x != nil {
+			if x.handle == 0 {
+				x.handle = got[i].Handle
+			}
+			if got[i].Handle != x.handle || got[i].Timer == nil {
+				g.t.Fatalf("item %d: handle %d, the model says %d", i, got[i].Handle, x.handle)
+			}
+			g.same(got[i].Timer, x)
+		}
+	}
+	for _, x := range g.model.all {
+		if x.handle == 0 { // it followed another; the id is its own
+			x.handle, _ = g.table.Lookup(x.Topic, x.ID)
+		}
+	}
+	g.checkTold()
+	if g.since != nil {
+		g.since = append(g.since, data)
+	}
+}
+
+func (g *modelHarness) same(got *timer.Timer, x *modelTimer) {
+	g.t.Helper()
+	if !reflect.DeepEqual(*got, x.Timer) {
+		g.t.Fatalf("timer is\n%+v\nthe model says\n%+v", *got, x.Timer)
+	}
+}
+
+// check compares everything.
+func (g *modelHarness) check() {
+	g.t.Helper()
+	if err := g.table.Audit(false); err != nil {
+		g.t.Fatal(err)
+	}
+	var sum [3]timer.Counts
+	for _, x := range g.model.all {
+		got := g.table.Copy(x.handle)
+		if got == nil {
+			g.t.Fatalf("handle %d of %q is free", x.handle, x.ID)
+		}
+		g.same(got, x)
+		d := g.table.Due(x.handle)
+		if d.Rev != x.rev || d.State == timer.Leased && d.NextMs != x.until || d.State == timer.Dead && d.RetainMs != x.until {
+			g.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
+		}
+		if d.State == timer.Leased && (d.Holder != x.holder || d.LeaseMs != x.lasts || d.FiredMs != x.FiredMs || d.Status != x.LastStatus) {
+			g.t.Fatalf("due is %+v, the model says a lease of %d ms with holder %d", d, x.lasts, x.holder)
+		}
+		if d.ExpiresMs != x.expiry() {
+			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, x.expiry())
+		}
+		n := &sum[x.Topic]
+		switch x.State {
+		case timer.Scheduled:
+			n.Scheduled++
+		case timer.Leased:
+			n.Leased++
+		case timer.Done:
+			n.Done++
+		case timer.Dead:
+			n.Dead++
+		}
+	}
+	if g.table.Len() != len(g.model.all) || g.table.Counts(1) != sum[1] || g.table.Counts(2) != sum[2] {
+		g.t.Fatalf("%d timers, the model has %d", g.table.Len(), len(g.model.all))
+	}
+	for key, l := range g.model.byID {
+		if len(l) > 0 {
+			x := l[len(l)-1]
+			if h, _ := g.table.Lookup(x.Topic, x.ID); h != x.handle {
+				g.t.Fatalf("%s names handle %d, the model says %d", key, h, x.handle)
+			}
+		}
+	}
+}
+
+// restart takes a snapshot while entries are applied, loads it, applies these to it too, and goes on with it (I12).
+func (g *modelHarness) restart() {
+	g.t.Helper()
+	want, hash := dump(g.table), g.table.Hash()
+	snap := g.table.BeginSnapshot()
+	g.since = [][]byte{}
+	var image []byte
+	for done := false; !done; {
+		for range g.pick(3) {
+			g.turn()
+		}
+		image, done = snap.Next(image, 1+g.pick(3000))
+	}
+	loaded, err := Load(7, bytes.NewReader(image))
+	if err != nil {
+		g.t.Fatalf("%v in %d bytes of\n%s", err, len(image), want)
+	}
+	if got := dump(loaded); got != want || loaded.Hash() != hash {
+		g.t.Fatalf("loaded %x\n%s\nwant %x\n%s", loaded.Hash(), got, hash, want)
+	}
+	for _, data := range g.since {
+		if _, err := loaded.Apply(data, nil, nil); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	if got, want := dump(loaded), dump(g.table); got != want || loaded.Hash() != g.table.Hash() {
+		g.t.Fatalf("after the log %x\n%s\nwant %x\n%s", loaded.Hash(), got, g.table.Hash(), want)
+	}
+	g.since = nil
+	g.table = loaded
+}
+
+// dump shows all replicated state as text.
+func dump(t *Table) string {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.leaderships, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.closedTopics, t.deliveries)
+	for h := timer.Handle(1); h <= t.slab.high; h++ {
+		s := t.slab.at(h)
+		if s.state() == 0 {
+			fmt.Fprintln(&b, h, "free", s.ref)
+			continue
+		}
+		v := t.view(s.ref)
+		m := *t.Copy(h)
+		repeat, trace := m.Repeat, m.Trace
+		m.Repeat, m.Trace = nil, nil // their addresses would show
+		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
+		fmt.Fprint(&b, " ", v.firstMs, v.occurrence)
+		if s.run != 0 {
+			r := *t.runs.at(s.run)
+			if r.successor != 0 {
+				n := t.view(r.successor)
+				fmt.Fprintf(&b, " successor %d %x %x due %d", n.createdMs, n.flags, n.rest, n.dueMs)
+			}
+			r.errRef, r.successor = 0, 0
+			fmt.Fprintf(&b, " %+v", r)
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}
+
+func (g *modelHarness) drive(turns int) {
+	for i := range turns {
+		g.turn()
+		if i%16 == 15 {
+			g.check()
+		}
+		if g.pick(40) == 0 {
+			g.restart()
+		}
+	}
+	g.check()
+}
+
+func TestTableAgainstModel(t *testing.T) {
+	seeds := 12
+	if os.Getenv("CARILLON_SOAK") != "" {
+		seeds = 5000
+	}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			g := newModelHarness(t, rand.New(rand.NewPCG(seed, 1)).IntN)
+			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
+			g.fences, g.delivers = true, seed%2 == 1
+			g.drive(250)
+		})
+	}
+}
+
+func TestTableProperties(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		g := newModelHarness(rapidTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
+		g.deadByVersion, g.notLate = true, true
+		g.fences = true
+		g.drive(12)
+	})
+}
+
+// rapidTB reports to rapid, so that a failure is shrunk.
+type rapidTB struct {
+	testing.TB
+	r *rapid.T
+}
+
+func (t rapidTB) Fatal(args ...any)                 { t.r.Fatal(args...) }
+func (t rapidTB) Fatalf(format string, args ...any) { t.r.Fatalf(format, args...) }
+func (t rapidTB) Helper()                           {}

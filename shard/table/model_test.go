@@ -1,0 +1,542 @@
+package table
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"carillon/timer"
+)
+
+// modelTimer is a timer of the reference: a plain Timer and what the table keeps beside.
+type modelTimer struct {
+	timer.Timer
+	handle   timer.Handle
+	content  uint64
+	rev      uint32
+	noExpiry bool
+	until    int64 // end of the lease or of the retention
+	leasedAt int64 // the attempt's time while leased
+	lasts    int64 // how long the last lease was given for
+	holder   Holder
+
+	first      int64 // the moment of the first add, if not the creation
+	occurrence int   // from 1; 0: no series, or it goes on without this one
+	successor  *modelTimer
+}
+
+// model is the reference: what the table should do, with maps and lists and no thought of speed.
+type model struct {
+	clock      int64
+	seq, fence uint64
+	byID       map[string][]*modelTimer // oldest first; all but the last are shadowed dead letters
+	all        []*modelTimer
+	finished   []*modelTimer
+	closed     map[timer.TopicID]int64
+	deliveries map[timer.TopicID]delivery
+	told       []modelEvent // what the history is told of the entry
+	ending     bool         // an attempt's outcome is being applied
+}
+
+func newModel() *model {
+	return &model{byID: map[string][]*modelTimer{}, closed: map[timer.TopicID]int64{}, deliveries: map[timer.TopicID]delivery{}}
+}
+
+func modelKey(topic timer.TopicID, id string) string { return fmt.Sprint(topic, "/", id) }
+
+func (m *model) last(topic timer.TopicID, id string) *modelTimer {
+	if l := m.byID[modelKey(topic, id)]; len(l) > 0 {
+		return l[len(l)-1]
+	}
+	return nil
+}
+
+func (m *model) begin(now int64, size int) {
+	m.clock = max(m.clock, now)
+	for budget := dropsPerEntry + size/bytesPerDrop; budget > 0 && len(m.finished) > 0; budget-- {
+		if m.finished[0].EndedMs >= m.clock-finishedKeepMs {
+			break
+		}
+		m.drop(m.finished[0])
+	}
+	for topic, at := range m.closed {
+		if at < m.clock-tombstoneKeepMs {
+			delete(m.closed, topic)
+			delete(m.deliveries, topic)
+		}
+	}
+}
+
+func (m *model) drop(x *modelTimer) {
+	is := func(y *modelTimer) bool { return x == y }
+	key := modelKey(x.Topic, x.ID)
+	m.byID[key] = slices.DeleteFunc(m.byID[key], is)
+	m.all = slices.DeleteFunc(m.all, is)
+	m.finished = slices.DeleteFunc(m.finished, is)
+}
+
+func (m *model) end(x *modelTimer, to timer.State, at int64) {
+	x.State, x.EndedMs, x.NextMs = to, at, 0
+	x.rev++
+	m.finished = append(m.finished, x)
+	m.tell(x)
+}
+
+func (m *model) schedule(x *modelTimer, next int64) {
+	x.State, x.NextMs = timer.Scheduled, next
+	x.rev++
+}
+
+func (m *model) kill(x *modelTimer, why timer.Reason, at, until int64) {
+	x.State, x.Reason, x.EndedMs, x.NextMs, x.until = timer.Dead, why, at, 0, until
+	x.rev++
+	m.tell(x)
+}
+
+// create makes a timer over whatever has ended under its id.
+func (m *model) create(c *timer.Command) (timer.Code, *modelTimer) {
+	version := uint32(1)
+	if old := m.last(c.Topic, c.ID); old != nil {
+		version = old.Version + 1
+		if old.State != timer.Dead {
+			m.drop(old)
+		}
+	}
+	m.seq++
+	x := &modelTimer{content: c.Content, Timer: timer.Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Seq: m.seq, Tag: c.Tag, Version: version,
+		CreatedMs: m.clock, UpdatedMs: m.clock, LatenessMs: -1,
+	}}
+	x.begin()
+	x.DueMs = timer.Debounced(c.Merge, x.DueMs, m.clock, c.MaxWaitMs)
+	m.schedule(x, x.DueMs)
+	m.enter(x)
+	return timer.Created, x
+}
+
+// expiry is the last moment at which an attempt may start; 0: any.
+func (x *modelTimer) expiry() int64 {
+	if !x.HasExpiry || x.noExpiry || x.State.Over() {
+		return 0
+	}
+	return x.DueMs + x.ExpiresAfterMs
+}
+
+func (m *model) enter(x *modelTimer) {
+	key := modelKey(x.Topic, x.ID)
+	m.byID[key] = append(m.byID[key], x)
+	m.all = append(m.all, x)
+}
+
+func (x *modelTimer) begin() {
+	x.noExpiry, x.occurrence = false, 0
+	if x.Repeat != nil {
+		x.occurrence = 1
+	}
+}
+
+func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
+	x := m.last(c.Topic, c.ID)
+	_, closed := m.closed[c.Topic]
+	over := map[timer.State]timer.Code{timer.Leased: timer.InFlight, timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.OverCancelled}
+	past := c.Spec != nil && m.clock-c.Spec.DueMs > timer.LateMs
+	late := c.NotLate && past
+	switch c.Kind {
+	case timer.Add:
+		switch {
+		case closed:
+			return timer.TopicClosed, nil
+		case x == nil && late:
+			return timer.TooLate, nil
+		case x == nil:
+			return m.create(c)
+		case x.State == timer.Scheduled && c.Merge != timer.MergeReject && !late:
+			return m.merge(c, x)
+		case late && c.Merge != timer.MergeReject && !x.State.Over() && x.content != c.Content,
+			late && c.Merge != timer.MergeReject && x.State == timer.Leased && !c.Absolute:
+			return timer.TooLate, x
+		case x.State == timer.Leased && c.Merge != timer.MergeReject && !(c.Absolute && x.content == c.Content):
+			return m.succeed(c, x)
+		case !x.State.Over() && x.content == c.Content:
+			return timer.Same, x
+		case x.State == timer.Leased:
+			return timer.InFlight, x
+		case x.State == timer.Scheduled:
+			return timer.Exists, x
+		case c.Absolute && x.content == c.Content && (past || m.clock-x.EndedMs <= finishedKeepMs):
+			return timer.Same, x
+		case late:
+			return timer.TooLate, x
+		}
+		return m.create(c)
+	case timer.Put:
+		switch {
+		case closed:
+			return timer.TopicClosed, nil
+		case late:
+			return timer.TooLate, nil
+		case x == nil && c.IfMatch != 0:
+			return timer.VersionMismatch, nil
+		case x == nil:
+			return m.create(c)
+		case c.CreateOnly && !x.State.Over():
+			return timer.VersionMismatch, x
+		case x.State == timer.Leased:
+			return timer.InFlight, x
+		case c.IfMatch != 0 && c.IfMatch != x.Version:
+			return timer.VersionMismatch, x
+		case x.State.Over():
+			return m.create(c)
+		}
+		m.replace(x, c, c.Spec.DueMs)
+		return timer.OK, x
+	case timer.Modify, timer.Fire:
+		switch {
+		case x == nil:
+			return timer.NotFound, nil
+		case x.State != timer.Scheduled:
+			return over[x.State], x
+		case c.IfMatch != 0 && c.IfMatch != x.Version:
+			return timer.VersionMismatch, x
+		}
+		x.Version++
+		x.UpdatedMs = m.clock
+		if c.Kind == timer.Fire {
+			x.DueMs = m.clock
+			m.schedule(x, m.clock)
+			return timer.OK, x
+		}
+		c.Patch.Apply(&x.Spec)
+		if c.Patch.Expiry {
+			x.noExpiry = false
+		}
+		if c.Patch.Repeat {
+			kept := x.noExpiry
+			x.begin()
+			x.noExpiry = kept
+		}
+		next := x.NextMs
+		if c.Patch.Due {
+			next = x.DueMs
+		}
+		m.schedule(x, next)
+		return timer.OK, x
+	case timer.Cancel:
+		switch {
+		case x == nil:
+			return timer.NotFound, nil
+		case !slices.ContainsFunc(m.byID[modelKey(c.Topic, c.ID)], (*modelTimer).live):
+			if x.State == timer.Cancelled {
+				return timer.Prevented, x
+			}
+			return over[x.State], x
+		case c.IfMatch != 0 && c.IfMatch != x.Version:
+			return timer.VersionMismatch, x
+		}
+		code := timer.Prevented
+		list := slices.Clone(m.byID[modelKey(c.Topic, c.ID)])
+		slices.Reverse(list)
+		for _, y := range list {
+			if y.State == timer.Leased {
+				y.CancelRequested, y.Successor, y.successor = true, false, nil
+				code = timer.CancelInFlight
+			} else if y.live() {
+				m.end(y, timer.Cancelled, m.clock)
+				if y != x {
+					m.drop(y)
+				}
+			}
+		}
+		m.yield(x)
+		return code, m.last(c.Topic, c.ID)
+	case timer.Redrive, timer.Purge:
+		return m.deadLetter(c)
+	case timer.CloseTopic:
+		return m.closeTopic(c), nil
+	case timer.Deliver:
+		return m.deliver(c), nil
+	}
+	delete(m.closed, c.Topic)
+	return timer.OK, nil
+}
+
+func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
+	var x, lastDead *modelTimer
+	for _, y := range m.byID[modelKey(c.Topic, c.ID)] {
+		if y.live() {
+			lastDead = y // as good as a later one: the id is in use
+		}
+		if y.State == timer.Dead {
+			lastDead = y
+			if c.IfMatch == 0 || c.IfMatch == y.Version {
+				x = y
+			}
+		}
+	}
+	last := m.last(c.Topic, c.ID)
+	if x == nil || c.Kind == timer.Redrive && (!last.State.Over() || x != lastDead) {
+		return timer.Skipped, nil
+	}
+	if c.Kind == timer.Purge {
+		m.drop(x)
+		return timer.OK, nil
+	}
+	if last != x {
+		m.drop(last)
+	}
+	if c.Patch != nil {
+		c.Patch.ApplyToCallback(&x.Callback)
+	}
+	x.DueMs = m.clock
+	if c.DueMs != 0 {
+		x.DueMs = c.DueMs
+	}
+	x.noExpiry, x.Attempts, x.LatenessMs, x.Reason, x.EndedMs = true, 0, -1, timer.NoReason, 0
+	m.schedule(x, x.DueMs)
+	return timer.OK, x
+}
+
+func (m *model) closeTopic(c *timer.Command) timer.Code {
+	for _, x := range slices.Clone(m.all) {
+		if x.Topic != c.Topic {
+			continue
+		}
+		if c.Force {
+			m.drop(x)
+		} else if x.State != timer.Done && x.State != timer.Cancelled {
+			return timer.NotEmpty
+		}
+	}
+	if !c.Force {
+		m.fence = max(m.fence, c.MinFence)
+	}
+	m.closed[c.Topic] = m.clock
+	return timer.OK
+}
+
+func (m *model) deliver(c *timer.Command) timer.Code {
+	d, known := m.deliveries[c.Topic]
+	if _, closed := m.closed[c.Topic]; closed {
+		return timer.TopicClosed
+	}
+	if known && (c.Turn < d.turn || c.Turn == d.turn && c.Pull != d.pull) {
+		return timer.VersionMismatch
+	}
+	for _, x := range m.all {
+		if x.Topic == c.Topic && x.State == timer.Leased && (x.holder == ByPuller) != c.Pull {
+			return timer.InFlight
+		}
+	}
+	m.deliveries[c.Topic] = delivery{c.Turn, c.Pull}
+	return timer.OK
+}
+
+func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder Holder, now int64) timer.Code {
+	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev {
+		return timer.Skipped
+	}
+	if d, known := m.deliveries[x.Topic]; known && d.pull != (holder == ByPuller) {
+		return timer.Skipped
+	}
+	m.fence++
+	x.Fence, x.leasedAt, x.until = m.fence, x.NextMs, m.clock+dur
+	x.lasts, x.holder = dur, holder
+	if holder == ByPuller {
+		x.LastStatus, x.FiredMs = 0, now
+		if x.LatenessMs < 0 {
+			x.LatenessMs = max(0, now-max(x.DueMs, x.CreatedMs))
+		}
+	}
+	x.Attempts++
+	x.State, x.NextMs = timer.Leased, 0
+	x.rev++
+	return timer.OK
+}
+
+func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
+	if x == nil || x.Seq != o.Seq || x.State != timer.Leased || x.Fence != o.Fence {
+		return timer.Skipped
+	}
+	at := o.EndedMs
+	if at > m.clock || at < m.clock-EndSlackMs {
+		at = m.clock
+	}
+	if o.Kind == Release {
+		x.Attempts--
+	} else if o.Kind != Extended {
+		x.FiredMs, x.LastStatus, x.LastError = o.StartedMs, o.Status, o.Err
+		if x.LatenessMs < 0 {
+			x.LatenessMs = max(0, o.StartedMs-max(x.DueMs, x.CreatedMs))
+		}
+	}
+	if o.Kind == Accepted && x.holder == byReport && o.LeaseMs <= x.lasts {
+		return timer.OK
+	}
+	if o.Kind == Accepted || o.Kind == Extended {
+		x.until, x.lasts = m.clock+o.LeaseMs, o.LeaseMs
+		x.rev++
+		if o.Kind == Accepted {
+			if d, known := m.deliveries[x.Topic]; !known || !d.pull {
+				x.holder = byReport
+			}
+		}
+		return timer.OK
+	}
+	m.ending = o.Kind != Release
+	defer func() { m.ending = false }()
+	switch {
+	case o.Kind == Ack:
+		m.end(x, timer.Done, at)
+	case x.CancelRequested:
+		m.end(x, timer.Cancelled, at)
+	case o.Kind == RetryLater:
+		m.schedule(x, o.NextMs)
+		m.tellAttempt(x, o, at)
+	case o.Kind == Release:
+		m.schedule(x, x.leasedAt)
+	default:
+		m.kill(x, o.Reason, at, o.RetainUntilMs)
+	}
+	if next := x.successor; next != nil {
+		x.successor, x.Successor = nil, false
+		m.promote(x, next)
+	} else {
+		m.again(x, o.AgainMs)
+	}
+	m.yield(x)
+	return timer.OK
+}
+
+func (m *model) replace(x *modelTimer, c *timer.Command, due int64) {
+	x.Spec, x.content = *c.Spec, c.Content
+	x.begin()
+	x.Version++
+	x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError = 0, 0, 0, -1, 0, ""
+	x.DueMs, x.UpdatedMs = due, m.clock
+	m.schedule(x, due)
+}
+
+func (m *model) merge(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer) {
+	if c.Merge == timer.MergeKeep {
+		return timer.Merged, x
+	}
+	if x.first == 0 {
+		x.first = x.CreatedMs
+		if x.noExpiry || x.Repeat != nil && x.occurrence != 1 {
+			x.first = m.clock
+		}
+	}
+	before := *x
+	m.replace(x, c, timer.Debounced(c.Merge, c.Spec.DueMs, x.first, c.MaxWaitMs))
+	if before.NextMs == x.NextMs && before.Attempts == 0 && before.Priority == x.Priority && before.expiry() == x.expiry() &&
+		reflect.DeepEqual(before.Callback, x.Callback) {
+		x.rev = before.rev
+	}
+	if x.first == x.CreatedMs {
+		x.first = 0
+	}
+	return timer.Merged, x
+}
+
+func (m *model) succeed(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer) {
+	first := m.clock
+	if x.successor != nil {
+		if c.Merge == timer.MergeKeep {
+			return timer.Merged, x
+		}
+		first = x.successor.CreatedMs
+	}
+	next := &modelTimer{content: c.Content, Timer: timer.Timer{
+		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Tag: c.Tag, CreatedMs: first, UpdatedMs: m.clock, LatenessMs: -1,
+	}}
+	next.DueMs = timer.Debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs)
+	x.successor, x.Successor = next, true
+	return timer.Merged, x
+}
+
+// promote puts a successor in the place of a timer whose attempt has ended.
+func (m *model) promote(x, next *modelTimer) {
+	next.Version = x.Version + 1
+	next.begin()
+	if x.State == timer.Scheduled {
+		next.Seq, next.handle, next.rev = x.Seq, x.handle, x.rev
+		*x = *next
+		m.schedule(x, x.DueMs)
+		return
+	}
+	m.follow(x, next)
+}
+
+func (m *model) follow(x, next *modelTimer) {
+	m.seq++
+	next.Seq = m.seq
+	m.schedule(next, next.DueMs)
+	m.enter(next)
+	if x.State != timer.Dead {
+		m.drop(x)
+	}
+}
+
+func (x *modelTimer) live() bool { return !x.State.Over() }
+
+func (m *model) yield(x *modelTimer) {
+	others := slices.ContainsFunc(m.byID[modelKey(x.Topic, x.ID)], (*modelTimer).live)
+	if (m.last(x.Topic, x.ID) != x || others) && (x.State == timer.Done || x.State == timer.Cancelled) {
+		m.drop(x)
+	}
+}
+
+// overlap schedules the next occurrence beside one that runs.
+func (m *model) overlap(x *modelTimer, seq, fence uint64, at int64) timer.Code {
+	if x == nil || x.Seq != seq || x.State != timer.Leased || x.CancelRequested || x.Fence != fence || x.successor != nil || !m.goesOn(x, at) {
+		return timer.Skipped
+	}
+	next := x.next(at)
+	x.occurrence = 0
+	m.seq++
+	next.Seq = m.seq
+	m.schedule(next, at)
+	m.enter(next)
+	return timer.OK
+}
+
+func (m *model) goesOn(x *modelTimer, at int64) bool {
+	return x.occurrence != 0 && at != 0 && (x.Repeat.UntilMs == 0 || at <= x.Repeat.UntilMs) && (x.Repeat.Count == 0 || int64(x.occurrence) < x.Repeat.Count)
+}
+
+// next is the occurrence after this one.
+func (x *modelTimer) next(at int64) *modelTimer {
+	next := &modelTimer{content: x.content, occurrence: x.occurrence + 1, Timer: timer.Timer{
+		Topic: x.Topic, ID: x.ID, Spec: x.Spec, Tag: x.Tag, Version: x.Version, CreatedMs: x.CreatedMs, UpdatedMs: x.UpdatedMs, LatenessMs: -1,
+	}}
+	next.DueMs = at
+	return next
+}
+
+// again schedules the next occurrence of a series.
+func (m *model) again(x *modelTimer, at int64) {
+	if x.State != timer.Done && x.State != timer.Dead {
+		return
+	}
+	goes, next := m.goesOn(x, at) && !x.CancelRequested, x.next(at)
+	x.occurrence = 0
+	if goes {
+		m.follow(x, next)
+	}
+}
+
+// skip moves an occurrence on.
+func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) timer.Code {
+	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.occurrence == 0 ||
+		x.Attempts != 0 && (at == 0 || at >= x.DueMs) { // one that was tried already is only brought forward
+		return timer.Skipped
+	}
+	if at == 0 || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs {
+		m.end(x, timer.Cancelled, m.clock)
+		m.yield(x)
+		return timer.OK
+	}
+	x.DueMs = at
+	m.schedule(x, at)
+	return timer.OK
+}

@@ -1,0 +1,103 @@
+package table
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"carillon/timer"
+	"carillon/wheel"
+)
+
+// TestScan holds pages of sliced scans against a sort of everything.
+func TestScan(t *testing.T) {
+	g := newModelHarness(t, rand.New(rand.NewPCG(21, 5)).IntN)
+	for range 300 {
+		g.turn()
+	}
+	for _, q := range []timer.Query{
+		{States: 1<<timer.Scheduled | 1<<timer.Leased},
+		{States: 1 << timer.Scheduled, FromMs: g.now, ToMs: g.now + 60_000},
+		{States: 1<<timer.Scheduled | 1<<timer.Done | 1<<timer.Cancelled, Labels: []string{"label1", "label0"}},
+		{States: 1 << timer.Dead, ByEnd: true},
+		{States: 1 << timer.Dead, ByEnd: true, Reason: timer.Expired},
+		{States: 1<<timer.Done | 1<<timer.Cancelled | 1<<timer.Scheduled, ByEnd: true},
+		{States: 0xff, IDPrefix: "timer-1", WithoutPayload: true},
+	} {
+		q.Topic = 1
+		var want []timer.SortKey
+		for _, x := range g.model.all {
+			if ms, ok := modelSelects(&q, x); ok {
+				want = append(want, timer.SortKey{SortMs: ms, ID: x.ID, Seq: x.Seq})
+			}
+		}
+		slices.SortFunc(want, timer.SortKey.Compare)
+		var got []timer.SortKey
+		for q.Limit = 3; ; {
+			page, more := scanAll(g.table, &q)
+			for _, f := range page {
+				got = append(got, f.Key)
+				if f.Timer.Seq != f.Key.Seq || q.WithoutPayload && f.Timer.Payload != nil {
+					t.Errorf("found %+v", f)
+				}
+			}
+			if !more {
+				break
+			}
+			q.After = &got[len(got)-1]
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v: found %v, want %v", q, got, want)
+		}
+	}
+}
+
+func scanAll(t *Table, q *timer.Query) ([]Found, bool) {
+	var top TopK
+	for from, done := timer.Handle(0), false; !done; {
+		from, done = t.Scan(q, from, 7, &top)
+	}
+	more := top.More()
+	return top.Take(t, q), more
+}
+
+func modelSelects(q *timer.Query, x *modelTimer) (int64, bool) {
+	ms := x.DueMs
+	if q.ByEnd {
+		ms = x.EndedMs
+	}
+	ok := x.Topic == q.Topic && q.States&(1<<x.State) != 0 && (!q.ByEnd || x.State.Over()) &&
+		ms >= q.FromMs && (q.ToMs == 0 || ms < q.ToMs) && strings.HasPrefix(x.ID, q.IDPrefix) &&
+		(q.Reason == timer.NoReason || x.Reason == q.Reason)
+	for _, label := range q.Labels {
+		ok = ok && slices.Contains(x.Labels, label)
+	}
+	return ms, ok
+}
+
+// TestPop: what was popped comes back when its schedule changes, or by Arm.
+func TestPop(t *testing.T) {
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add})
+	h, _ := d.table.Lookup(1, "a")
+	pop := func(ms int64) int {
+		d.table.Advance(ms, 1000)
+		var dst [4]wheel.Handle
+		return d.table.Pop(dst[:])
+	}
+	if ms, ok := d.table.NextDue(); !ok || ms > d.now+1000 || pop(d.now+999) != 0 || pop(d.now+1000) != 1 || pop(d.now+9000) != 0 {
+		t.Errorf("next due %d", ms)
+	}
+	hash := d.table.Hash()
+	d.table.Arm(h, d.now+20_000)
+	if pop(d.now+20_000) != 1 || d.table.Hash() != hash {
+		t.Error("a watched timer does not come, or it changed the state")
+	}
+	var b Batch
+	b.Reset(d.now+20_000, 1, 1)
+	b.Command(&timer.Command{Kind: timer.Modify, Topic: 1, ID: "a", Patch: &timer.Patch{Priority: true}})
+	if _, err := d.table.Apply(b.Bytes(), nil, nil); err != nil || pop(d.now+20_000) != 1 {
+		t.Errorf("a changed timer does not come: %v", err)
+	}
+}

@@ -1,0 +1,222 @@
+package table
+
+import (
+	"encoding/binary"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+// begin makes a blob that of a timer whose content is new: it is the first occurrence, if it repeats, and its expiry counts.
+func (v *blob) begin(repeats bool) {
+	v.flags, v.occurrence = 0, 0
+	if repeats {
+		v.flags, v.occurrence = blobSeries, 1
+	}
+}
+
+// appendSeries writes what most blobs do not have, and sets blobFirst.
+func (v *blob) appendSeries(b []byte) []byte {
+	if v.firstMs > v.createdMs {
+		v.flags |= blobFirst
+		b = binary.AppendUvarint(b, uint64(v.firstMs-v.createdMs))
+	}
+	if v.flags&blobSeries != 0 {
+		b = binary.AppendUvarint(b, uint64(v.occurrence))
+	}
+	if v.flags&blobDue != 0 {
+		b = binary.AppendUvarint(b, uint64(v.dueMs))
+	}
+	return b
+}
+
+// readSeries reads what appendSeries wrote and returns what follows.
+func (v *blob) readSeries(b []byte) []byte {
+	number := func(bit byte) uint64 {
+		if v.flags&bit == 0 {
+			return 0
+		}
+		n, k := binary.Uvarint(b)
+		b = b[k:]
+		return n
+	}
+	if first := number(blobFirst); first != 0 {
+		v.firstMs = v.createdMs + int64(first)
+	}
+	v.occurrence = uint32(number(blobSeries))
+	v.dueMs = int64(number(blobDue))
+	return b
+}
+
+// Series is what a leader needs to find a timer's next occurrence.
+type Series struct {
+	Repeat    timer.Repeat
+	DueMs     int64
+	StartedMs int64 // of the first attempt; 0 none
+	Last      bool  // of as many as there are to be
+}
+
+// Series reads it; false when the timer does not repeat, or the series goes on without it.
+func (t *Table) Series(h timer.Handle) (Series, bool) {
+	s := t.get(h)
+	if s == nil {
+		return Series{}, false
+	}
+	v := t.view(s.ref)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 {
+		return Series{}, false
+	}
+	p := restRepeat(v.rest)
+	if p == nil {
+		return Series{}, false
+	}
+	out := Series{Repeat: *p, DueMs: t.dueMs(s), Last: p.Count != 0 && int64(v.occurrence) >= p.Count}
+	if s.run != 0 {
+		if r := t.runs.at(s.run); r.lateness >= 0 {
+			out.StartedMs = max(out.DueMs, v.createdMs) + r.lateness
+		}
+	}
+	return out, true
+}
+
+// Zone is that of a timer which repeats by the calendar; false: it does not.
+func (t *Table) Zone(h timer.Handle) (name string, ok bool) {
+	s := t.get(h)
+	if s == nil {
+		return "", false
+	}
+	v := t.view(s.ref)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 {
+		return "", false
+	}
+	p := restRepeat(v.rest)
+	if p == nil || p.Cron == "" {
+		return "", false
+	}
+	return p.Zone, true
+}
+
+// restRepeat finds the repeat in a spec's rest, which has been checked.
+func restRepeat(rest []byte) *timer.Repeat {
+	r := encoding.Reader{Rest: rest}
+	for f := (encoding.RestField{}); len(r.Rest) > 0 && r.Rest[0] <= encoding.FieldRepeat && f.Next(&r); {
+		if f.Field == encoding.FieldRepeat {
+			p := new(timer.Repeat)
+			_ = encoding.DecodeRepeat(p, f.Bytes)
+			return p
+		}
+	}
+	return nil
+}
+
+// continueSeries schedules the occurrence after one that has ended as done or dead, at what the leader found; 0: there is none.
+// The one that has ended never brings about another, even when it is redriven.
+func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
+	s := t.slab.at(h)
+	state := s.state()
+	v := t.view(s.ref)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 || state != timer.Done && state != timer.Dead {
+		return
+	}
+	next, goes := t.nextOccurrence(&v, nextMs)
+	goes = goes && !s.cancelled()
+	if goes {
+		next.id = append([]byte(nil), v.id...)
+		next.rest = append([]byte(nil), v.rest...)
+	}
+	if state == timer.Dead {
+		t.markContinued(h, &v)
+	}
+	if goes {
+		t.targets.retain(next.target)
+		t.setSuccessor(h, &next, s.priority(), nextMs)
+	}
+}
+
+// nextOccurrence is the blob of the occurrence after v's, if the series has one at nextMs.
+func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
+	p := restRepeat(v.rest)
+	if p == nil || nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs || p.Count != 0 && int64(v.occurrence) >= p.Count {
+		return blob{}, false
+	}
+	next = *v
+	next.flags, next.firstMs = blobSeries, 0
+	next.occurrence++
+	return next, true
+}
+
+// overlap schedules the next occurrence beside one whose attempt runs, and which then stands for itself: the id names the new one.
+func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != timer.Leased || s.cancelled() {
+		return timer.Result{Code: timer.Skipped, Handle: h}
+	}
+	v := t.view(s.ref)
+	r := t.runs.at(s.run)
+	if r.fence != fence || r.successor != 0 || v.flags&blobSeries == 0 || v.occurrence == 0 {
+		return timer.Result{Code: timer.Skipped, Handle: h}
+	}
+	next, goes := t.nextOccurrence(&v, nextMs)
+	if !goes {
+		return timer.Result{Code: timer.Skipped, Handle: h}
+	}
+	next.id, next.rest = append([]byte(nil), v.id...), append([]byte(nil), v.rest...)
+	t.markContinued(h, &v)
+	t.targets.retain(next.target)
+	t.setSuccessor(h, &next, s.priority(), nextMs)
+	return timer.Result{Code: timer.OK, Handle: h}
+}
+
+// dropIfSuperseded forgets a timer that has ended as done or cancelled while the id names a later one, or another of the id has not ended:
+// clients are to see that one.
+func (t *Table) dropIfSuperseded(h timer.Handle) {
+	if state := t.slab.at(h).state(); (state == timer.Done || state == timer.Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
+		t.drop(h)
+	}
+}
+
+// markContinued says of a timer that the series goes on without it. v views its blob.
+func (t *Table) markContinued(h timer.Handle, v *blob) {
+	s := t.beginUpdate(h)
+	v.occurrence = 0
+	t.targets.retain(v.target)
+	old := s.ref
+	s.ref = t.putBlob(h, v)
+	t.dropBlob(h, old)
+	t.endUpdate(h, s)
+}
+
+// skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over, and the timer ends as cancelled.
+func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) timer.Result {
+	s := t.live(h, seq)
+	if s == nil || s.state() != timer.Scheduled || s.rev != rev || s.attempts() != 0 && (nextMs == 0 || nextMs >= t.dueMs(s)) {
+		return timer.Result{Code: timer.Skipped, Handle: h} // one that was tried already is only brought forward
+	}
+	v := t.view(s.ref)
+	p := restRepeat(v.rest)
+	if v.flags&blobSeries == 0 || v.occurrence == 0 || p == nil {
+		return timer.Result{Code: timer.Skipped, Handle: h}
+	}
+	s = t.beginUpdate(h)
+	if nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs {
+		t.end(h, s, timer.Cancelled, t.clockMs)
+	} else {
+		t.setDue(s, timer.ClampMs(nextMs))
+		t.transition(h, s, timer.Scheduled, nextMs)
+	}
+	t.endUpdate(h, s)
+	t.dropIfSuperseded(h)
+	return timer.Result{Code: timer.OK, Handle: h}
+}
+
+// SeriesByRule is the series of a timer that has not ended, and whose occurrence the series made: nobody has changed it since.
+func (t *Table) SeriesByRule(h timer.Handle) (Series, bool) {
+	s := t.get(h)
+	if s == nil || s.state() != timer.Scheduled && s.state() != timer.Leased {
+		return Series{}, false
+	}
+	if v := t.view(s.ref); v.occurrence < 2 || v.version != 1 {
+		return Series{}, false
+	}
+	return t.Series(h)
+}

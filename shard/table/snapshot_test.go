@@ -1,0 +1,191 @@
+package table
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"testing/iotest"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+	"carillon/timer/testkit"
+)
+
+// smallTable is a table with everything in it: every state, dead letters of one id, free slots, a closed topic.
+func smallTable(tb testing.TB) *Table {
+	tb.Helper()
+	g := newModelHarness(tb, rand.New(rand.NewPCG(11, 5)).IntN)
+	successor := func(x *modelTimer) bool { return x.successor != nil }
+	for !slices.ContainsFunc(g.model.all, successor) || len(g.table.chains) == 0 || g.table.slab.unused < 2 || g.table.Totals().Leased == 0 || g.table.Totals().Done == 0 {
+		g.turn()
+	}
+	return g.table
+}
+
+func TestSnapshotGolden(t *testing.T) {
+	table := smallTable(t)
+	b := image(table)
+	testkit.Golden(t, "table-snapshot", b)
+	loaded, err := Load(7, bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dump(loaded) != dump(table) || loaded.Hash() != table.Hash() {
+		t.Error("the loaded table differs")
+	}
+	if err := loaded.Audit(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLoadInPieces: a snapshot is read as it comes, down to a byte at a time, also where a body is larger than what is read ahead, and an
+// error of the reader comes back as it is.
+func TestLoadInPieces(t *testing.T) {
+	table := New(7, benchNow)
+	var b Batch
+	b.Reset(benchNow, 1, 1)
+	for i, size := range []int{0, 100, 64<<10 - 40, 64 << 10, 200_000, 1, 64} {
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: benchID(i), Spec: &timer.Spec{DueMs: benchNow + 1, Payload: bytes.Repeat([]byte("x"), size), PayloadKind: timer.BinaryPayload}})
+	}
+	if _, err := table.Apply(b.Bytes(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	whole := image(table)
+	for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(whole)), iotest.HalfReader(bytes.NewReader(whole)), iotest.DataErrReader(bytes.NewReader(whole))} {
+		loaded, err := Load(7, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dump(loaded) != dump(table) || loaded.Hash() != table.Hash() {
+			t.Error("the loaded table differs")
+		}
+	}
+	broken := errors.New("the disk is gone")
+	for n := 0; n < len(whole); n += 1 + len(whole)/200 {
+		if _, err := Load(7, io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+			t.Fatalf("error after %d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestSnapshotDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	b := image(smallTable(t))
+	for n := 0; n < len(b); n += 1 + len(b)/3000 {
+		if _, err := Load(7, bytes.NewReader(b[:n])); !errors.Is(err, encoding.ErrFormat) {
+			t.Fatalf("cut to %d of %d bytes: %v", n, len(b), err)
+		}
+		bad := bytes.Clone(b)
+		bad[n] ^= 1 << (n % 8)
+		if _, err := Load(7, bytes.NewReader(bad)); err == nil {
+			t.Fatalf("bit %d of byte %d of %d flipped: loaded", n%8, n, len(b))
+		}
+	}
+	if _, err := Load(8, bytes.NewReader(b)); err == nil {
+		t.Error("loaded the snapshot of another shard")
+	}
+}
+
+// TestSnapshotAborted: a table goes on as if nothing had been, and can begin another.
+func TestSnapshotAborted(t *testing.T) {
+	table := smallTable(t)
+	want := dump(table)
+	s := table.BeginSnapshot()
+	s.Next(nil, 1)
+	s.Abort()
+	s.Abort()
+	if _, done := s.Next(nil, 1); !done {
+		t.Error("an aborted snapshot goes on")
+	}
+	loaded, err := Load(7, bytes.NewReader(image(table)))
+	if err != nil || dump(loaded) != want {
+		t.Errorf("after an abort: %v", err)
+	}
+}
+
+func FuzzLoadTable(f *testing.F) {
+	f.Add(image(New(7, 5)))
+	for _, state := range []string{"scheduled", "leased", "done", "dead", "cancelled"} {
+		table := New(7, applyNow)
+		d := &tableHarness{t: f, table: table, now: applyNow}
+		states[state](d)
+		d.command(timer.Command{Kind: timer.Add, Content: 9, Spec: testkit.FullSpec()})
+		d.command(timer.Command{Kind: timer.CloseTopic, Topic: 8})
+		f.Add(image(table))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		table, err := Load(7, bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		if err := table.Audit(false); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Load(7, bytes.NewReader(image(table)))
+		if err != nil || again.Hash() != table.Hash() {
+			t.Fatalf("again: %v", err)
+		}
+	})
+}
+
+// TestSnapshotBefore: what builds wrote that knew no consumers, and no clock that is set back, is read still.
+func TestSnapshotBefore(t *testing.T) {
+	var b []byte
+	for _, name := range []string{"table-snapshot-4", "table-snapshot-3"} {
+		var err error
+		if b, err = os.ReadFile("testdata/golden/" + name); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := Load(7, bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := loaded.Audit(false); err != nil {
+			t.Error(err)
+		}
+		again, err := Load(7, bytes.NewReader(image(loaded)))
+		if err != nil || again.Hash() != loaded.Hash() {
+			t.Errorf("%s written anew: %v", name, err)
+		}
+	}
+	b[4] = oldestSnapshot - 1
+	if _, err := Load(7, bytes.NewReader(b)); !errors.Is(err, encoding.ErrFormat) {
+		t.Errorf("a version before that: %v", err)
+	}
+}
+
+// TestSnapshotOfTheHashBefore: what was written with a hash that walks the closed topics is read,
+// and so is what is written for replicas that know no other; a hash of a later build is refused.
+func TestSnapshotOfTheHashBefore(t *testing.T) {
+	b, err := os.ReadFile("testdata/golden/table-snapshot-4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := Load(7, bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table := smallTable(t); dump(before) != dump(table) || before.Hash() != table.Hash() {
+		t.Error("a snapshot of version 4 is another table")
+	}
+	b, _ = before.BeginSnapshotAt(hashOfList).Next(nil, 1<<30)
+	again, hash, err := LoadAt(7, bytes.NewReader(b), hashOfList)
+	if err != nil || again.Hash() != before.Hash() || hash != before.hashOf(hashOfList) {
+		t.Errorf("written with the hash before: %v", err)
+	}
+	if _, _, err := LoadAt(7, bytes.NewReader(image(before)), hashOfList); !errors.Is(err, encoding.ErrFormat) {
+		t.Errorf("a hash of a later build: %v", err)
+	}
+}
+
+// image is a table's snapshot.
+func image(t *Table) []byte {
+	b, _ := t.BeginSnapshot().Next(nil, 1<<30)
+	return b
+}

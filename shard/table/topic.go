@@ -1,0 +1,82 @@
+package table
+
+import "carillon/timer"
+
+// CanaryTopic is a topic that no client can reach: each shard's leader fires a timer of its own in it. The history is
+// not told of it and a forecast does not count it.
+const CanaryTopic timer.TopicID = 1<<32 - 1
+
+// topics counts timers by topic and state. Rows are numbered by this replica.
+type topics struct {
+	rows   []topicRow
+	vacant []uint32
+	rowOf  map[timer.TopicID]uint32
+	totals [timer.Cancelled + 1]int64
+}
+
+type topicRow struct {
+	id     timer.TopicID
+	timers int64 // slots that name this row
+	pulled int64 // of those leased: by who pulls
+	counts [timer.Cancelled + 1]int64
+}
+
+// tombstone is a closed topic.
+type tombstone struct {
+	topic timer.TopicID
+	atMs  int64
+}
+
+// retain returns the row of a topic for one more timer.
+func (p *topics) retain(id timer.TopicID) uint32 {
+	row, ok := p.rowOf[id]
+	if !ok {
+		if n := len(p.vacant); n > 0 {
+			row = p.vacant[n-1]
+			p.vacant = p.vacant[:n-1]
+		} else {
+			row = uint32(len(p.rows))
+			p.rows = append(p.rows, topicRow{})
+		}
+		p.rows[row] = topicRow{id: id}
+		p.rowOf[id] = row
+	}
+	p.rows[row].timers++
+	return row
+}
+
+func (p *topics) release(row uint32) {
+	r := &p.rows[row]
+	if r.timers--; r.timers == 0 {
+		delete(p.rowOf, r.id)
+		*r = topicRow{}
+		p.vacant = append(p.vacant, row)
+	}
+}
+
+func (p *topics) count(row uint32, state timer.State, by int64) {
+	p.rows[row].counts[state] += by
+	p.totals[state] += by
+}
+
+// Counts are the timers of one topic. Ready and OldestOverdueMs are a leader's own knowledge and stay 0.
+func (t *Table) Counts(topic timer.TopicID) timer.Counts {
+	row, ok := t.topics.rowOf[topic]
+	if !ok {
+		return timer.Counts{}
+	}
+	return countsOf(&t.topics.rows[row].counts)
+}
+
+// Totals are the timers of all topics.
+func (t *Table) Totals() timer.Counts { return countsOf(&t.topics.totals) }
+
+func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
+	return timer.Counts{Scheduled: n[timer.Scheduled], Leased: n[timer.Leased], Done: n[timer.Done], Dead: n[timer.Dead]}
+}
+
+// Closed says whether adds to a topic are refused.
+func (t *Table) Closed(topic timer.TopicID) bool {
+	_, is := t.tombOf[topic]
+	return is
+}
