@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

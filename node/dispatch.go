@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"encoding/binary"
 	"errors"
 	"strconv"
@@ -10,7 +9,8 @@ import (
 
 	"carillon/clocks"
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/callback"
 
@@ -34,7 +34,7 @@ var errNoURL = errors.New("neither the timer nor its topic has a callback URL")
 
 // Route implements shard.Dispatcher. A topic with a breaker policy of its own has its own breaker
 // at each destination.
-func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (shard.Destination, error) {
+func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
 	url := own.URL
 	if url == "" {
 		url = t.Policy.Callback.URL
@@ -62,16 +62,16 @@ type destination struct {
 }
 
 // Acquire implements shard.Dispatcher.
-func (d *dispatcher) Acquire(dest shard.Destination, t *timer.Topic, w shard.Waiter) (shard.Permit, shard.Verdict) {
+func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, w scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
 	if !d.guarded.Load() {
-		return nil, shard.Verdict{RetryIn: 20 * time.Millisecond}
+		return nil, scheduler.Verdict{RetryIn: 20 * time.Millisecond}
 	}
 	if t.Policy.Report && d.secret() == nil {
-		return nil, shard.Verdict{RetryIn: time.Second} // its receivers could not report
+		return nil, scheduler.Verdict{RetryIn: time.Second} // its receivers could not report
 	}
 	to := dest.(destination)
 	if d.locked(t, to.needs) {
-		return nil, shard.Verdict{RetryIn: keyAgain}
+		return nil, scheduler.Verdict{RetryIn: keyAgain}
 	}
 	b := t.Policy.Breaker
 	p, v := d.pool.Acquire(callback.Ask{
@@ -85,24 +85,24 @@ func (d *dispatcher) Acquire(dest shard.Destination, t *timer.Topic, w shard.Wai
 	}, waiter{w, d})
 	switch v.Kind {
 	case callback.Granted:
-		return permit{p, d}, shard.Verdict{}
+		return permit{p, d}, scheduler.Verdict{}
 	case callback.Queued:
-		return nil, shard.Verdict{Queued: true}
+		return nil, scheduler.Verdict{Queued: true}
 	case callback.Closed:
-		return nil, shard.Verdict{RetryIn: time.Second}
+		return nil, scheduler.Verdict{RetryIn: time.Second}
 	}
-	return nil, shard.Verdict{RetryIn: time.Until(v.RetryAt)}
+	return nil, scheduler.Verdict{RetryIn: time.Until(v.RetryAt)}
 }
 
 // State implements shard.Dispatcher.
-func (d *dispatcher) State(dest shard.Destination, _ *timer.Topic) shard.DestinationState {
+func (d *dispatcher) State(dest scheduler.Destination, _ *timer.Topic) scheduler.DestinationState {
 	s := d.pool.State(dest.(destination).key)
-	return shard.DestinationState{Name: s.Destination, Breaker: shard.BreakerState(s.Breaker), ProbeIn: max(0, s.ProbeIn)}
+	return scheduler.DestinationState{Name: s.Destination, Breaker: scheduler.BreakerState(s.Breaker), ProbeIn: max(0, s.ProbeIn)}
 }
 
 // waiter hands a granted slot to a shard. It is comparable, as the pool asks.
 type waiter struct {
-	shard.Waiter
+	scheduler.Waiter
 	d *dispatcher
 }
 
@@ -115,7 +115,7 @@ type permit struct {
 }
 
 // Start implements shard.Permit.
-func (p permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
+func (p permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 	r, err := p.d.request(j)
 	if err != nil {
 		p.Cancel()
@@ -127,7 +127,7 @@ func (p permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 
 // request lays the timer's own callback settings over the topic's. The error is that of a secret
 // which cannot be opened.
-func (d *dispatcher) request(j *shard.Delivery) (*callback.Request, error) {
+func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 	c := j.Own.Under(&j.Topic.Policy.Callback)
 	place := func(header string) secret.Place { return secret.OfTopic(j.Topic.Name, header) }
 	if j.Own.HasHeaders {
@@ -186,8 +186,8 @@ func spanOf(webhookID string, fence uint64) (span [8]byte) {
 	return span
 }
 
-func attempt(out *callback.Outcome) shard.Attempt {
-	return shard.Attempt{
+func attempt(out *callback.Outcome) scheduler.Attempt {
+	return scheduler.Attempt{
 		NotSent: out.Class == callback.NotSent, Status: out.Status, Err: out.Err, Refused: out.Refused,
 		RetryAfterMs: out.RetryAfter.Milliseconds(),
 		StartedMs:    out.StartedMs, EndedMs: out.EndedMs,

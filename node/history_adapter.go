@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"context"
 	"log/slog"
 	"math"
@@ -13,7 +12,8 @@ import (
 	"carillon/history"
 	"carillon/node/task"
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -154,7 +154,7 @@ func (h *historyAdapter) join(e *timer.HistoryEntry, of *history.Event) {
 }
 
 // Attempts implements route.LocalHistory. It does not wait for a disk that hangs.
-func (h *historyAdapter) Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
+func (h *historyAdapter) Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *scheduler.Standing) []timer.HistoryAttempt {
 	if h.store == nil {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (h *historyAdapter) soon(look func() []timer.HistoryAttempt) []timer.Histor
 
 // attempts looks into the files. Those of a timer that goes on are found by its number; those of
 // one that has ended stand with its end, which is not written if its topic keeps no history.
-func (h *historyAdapter) attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
+func (h *historyAdapter) attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *scheduler.Standing) []timer.HistoryAttempt {
 	if s.State.Over() {
 		list, _, err := h.List(&timer.HistoryQuery{
 			Topic: topic, Shards: []timer.ShardID{id}, ID: timerID, States: 1 << s.State, Newest: true, Limit: 1,

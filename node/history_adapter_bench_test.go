@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,6 +8,7 @@ import (
 
 	"carillon/clocks"
 	"carillon/ring"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs"
 )

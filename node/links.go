@@ -10,6 +10,7 @@ import (
 
 	"carillon/node/feed"
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/shard/wire"
 	"carillon/timer"
 	"carillon/transport/peer"
@@ -130,7 +131,7 @@ func (l links) Unreachable(node uint64) {
 // Gone implements peer.Handler.
 func (l links) Gone(node uint64, starts uint32) {
 	if c := l.p.core.Load(); c != nil {
-		c.host.Gone(shard.NewIncarnation(node, starts))
+		c.host.Gone(table.NewIncarnation(node, starts))
 	}
 }
 

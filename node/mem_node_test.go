@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -19,6 +18,8 @@ import (
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs"
 	"carillon/vfs/memfs"
@@ -43,18 +44,18 @@ func (c *memNodeClock) Read() clocks.Reading {
 // obliging is a receiver that answers every call with 200 at once.
 type obliging struct{ clock *memNodeClock }
 
-func (o obliging) Route(*timer.Topic, *timer.Callback) (shard.Destination, error) {
+func (o obliging) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {
 	return "there", nil
 }
-func (o obliging) Acquire(shard.Destination, *timer.Topic, shard.Waiter) (shard.Permit, shard.Verdict) {
-	return o, shard.Verdict{}
+func (o obliging) Acquire(scheduler.Destination, *timer.Topic, scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+	return o, scheduler.Verdict{}
 }
-func (o obliging) State(shard.Destination, *timer.Topic) shard.DestinationState {
-	return shard.DestinationState{Name: "there"}
+func (o obliging) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {
+	return scheduler.DestinationState{Name: "there"}
 }
 func (o obliging) Cancel() {}
-func (o obliging) Start(_ *shard.Delivery, done func(shard.Attempt)) {
-	done(shard.Attempt{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})
+func (o obliging) Start(_ *scheduler.Delivery, done func(scheduler.Attempt)) {
+	done(scheduler.Attempt{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})
 }
 
 // unwatched counts nothing.
@@ -126,7 +127,7 @@ func (e *memNode) open() error {
 	}
 	var err error
 	e.host, err = shard.New(shard.Config{
-		Shards: id.Shards, Workers: 1, Node: id.NodeID, Incarnation: shard.NewIncarnation(id.NodeID, id.Starts), Seed: 1, Meta: meta, FS: fsys, Dir: memNodeDir,
+		Shards: id.Shards, Workers: 1, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: 1, Meta: meta, FS: fsys, Dir: memNodeDir,
 		Log:   wal.Options{SegmentBytes: 4 << 10, GenBytes: 8 << 10, NowMs: clock.WallMs, Monotonic: clock.Mono},
 		Clock: e.p.clock, Topics: e.state, Dispatcher: obliging{clock}, Observer: unwatched{}, Machine: e.state, History: e.past, Logger: e.p.log, SnapshotLogBytes: 6 << 10,
 	})

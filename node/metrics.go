@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"cmp"
 	"runtime"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"carillon/node/feed"
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/callback"
 	"carillon/wal"

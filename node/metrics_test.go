@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"carillon/shard"
+	"carillon/shard/table"
 )
 
 // seriesOf reads a collector: values by name and labels.

@@ -21,6 +21,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/api"
 	"carillon/transport/callback"
@@ -210,7 +211,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.feed = c.newFeed(id.Shards, &m.rates, pool)
 	var err error
 	c.host, err = shard.New(shard.Config{
-		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: shard.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
+		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
 		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,

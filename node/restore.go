@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"carillon/secret"
 	"carillon/shard"
 	"carillon/shard/feature"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs"
 	"carillon/wal"
@@ -207,7 +207,7 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 	}
 	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: feature.Level(r.cfg.FeatureLevel)}
 	out.Restore = table.Restore{
-		Owner: uint64(shard.NewIncarnation(self.ID, 0)), Level: feature.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
+		Owner: table.NewIncarnation(self.ID, 0), Level: feature.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
 	}
 	// The placement is the same whichever topics are paused.
 	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"carillon/shard/table"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,8 @@ import (
 
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/callback"
 )
@@ -316,10 +316,10 @@ func (d *dispatcher) locked(t *timer.Topic, ids string) bool {
 
 // unopened is how an attempt ends whose secrets cannot be opened. Without the key it was no
 // attempt, and waits; with a damaged envelope it is one that failed.
-func (d *dispatcher) unopened(err error) shard.Attempt {
+func (d *dispatcher) unopened(err error) scheduler.Attempt {
 	if _, lacks := errors.AsType[*secret.KeyError](err); lacks {
-		return shard.Attempt{NotSent: true}
+		return scheduler.Attempt{NotSent: true}
 	}
 	now := d.clock.WallMs()
-	return shard.Attempt{Err: err.Error(), StartedMs: now, EndedMs: now}
+	return scheduler.Attempt{Err: err.Error(), StartedMs: now, EndedMs: now}
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -390,4 +390,4 @@ func (s *Shares) startOver() {
 	}
 }
 
-var _ shard.Shares = (*Shares)(nil)
+var _ scheduler.Shares = (*Shares)(nil)

@@ -1,9 +1,13 @@
 package shard
 
-import "testing"
+import (
+	"testing"
+
+	"carillon/shard/scheduler"
+)
 
 type cancelledPermit struct {
-	Permit
+	scheduler.Permit
 	cancelled int
 }
 
@@ -15,7 +19,12 @@ func TestPermitOfAStoppedHost(t *testing.T) {
 	g := r.host.groups[1]
 	r.host.Abandon()
 	p := &cancelledPermit{}
-	(&queueWaiter{scheduler: g.scheduler}).Granted(p)
+	schedulerEnv{g}.Post(func(stopped bool) {
+		if !stopped {
+			t.Error("an event after the host has stopped is not told so")
+		}
+		p.Cancel()
+	})
 	if p.cancelled != 1 {
 		t.Errorf("it was given back %d times", p.cancelled)
 	}

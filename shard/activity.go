@@ -1,9 +1,9 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"sync"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -92,7 +92,7 @@ func (h *Host) TakeActivity() Activity {
 		}
 		w.firedBy = nil
 		for _, g := range w.groups {
-			if g.table != nil && g.scheduler.leads() {
+			if g.table != nil && g.scheduler.Leads() {
 				g.activity(&a)
 			}
 		}
@@ -101,12 +101,12 @@ func (h *Host) TakeActivity() Activity {
 }
 
 func (g *group) activity(a *Activity) {
-	c := g.scheduler.totals()
+	c := g.scheduler.Totals()
 	a.Totals.Scheduled += c.Scheduled
 	a.Totals.Leased += c.Leased
 	a.Totals.Done += c.Done
 	a.Totals.Dead += c.Dead
-	g.scheduler.overdue(func(id timer.TopicID, timers, oldestMs int64) {
+	g.scheduler.Overdue(func(id timer.TopicID, timers, oldestMs int64) {
 		if id == table.CanaryTopic {
 			return
 		}

@@ -2,12 +2,12 @@ package shard
 
 import (
 	"bytes"
-	"carillon/shard/table"
 	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/shard/wire"
 	"carillon/timer/encoding"
 )

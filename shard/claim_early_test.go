@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -103,7 +105,7 @@ func TestClaimOfAFormerLeadersCall(t *testing.T) {
 	for kind, state := range map[timer.Kind]string{timer.AckLease: "done 1", timer.NackLease: "scheduled 1", timer.ExtendLease: "leased 1"} {
 		r := reportHarness(t)
 		_, v := r.running()
-		r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
+		r.change = func(c *Config) { c.Incarnation = table.NewIncarnation(8, 1) }
 		r.restart()
 		r.topic(1, func(topic *timer.Topic) { topic.Policy.Report = true })
 		r.topicsChanged()
@@ -125,7 +127,7 @@ func TestAnswerToldAfterTheExtension(t *testing.T) {
 	r := reportHarness(t)
 	_, v := r.running()
 	former := r.host.cfg.Incarnation
-	r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
+	r.change = func(c *Config) { c.Incarnation = table.NewIncarnation(8, 1) }
 	r.restart()
 	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report = true })
 	r.topicsChanged()
@@ -136,8 +138,8 @@ func TestAnswerToldAfterTheExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.turn()
-	f := &activeLease{handle: v.Handle, seq: v.Timer.Seq, fence: v.Timer.Fence, attempt: Attempt{Status: 202, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs}}
-	body := appendReport(nil, uint64(former), f)
+	f := &scheduler.Report{Owner: former, Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, Attempt: scheduler.Attempt{Status: 202, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs}}
+	body := appendReport(nil, f)
 	frame := binary.AppendUvarint([]byte{frameVersion, reportMessage}, 1)
 	r.host.Deliver(9, append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...))
 	r.turn()

@@ -1,12 +1,13 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"context"
 	"math"
 	"sync"
 	"time"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -158,7 +159,7 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 	var found *timer.Timer
 	err := h.read(id, false, func(g *group, _ int) bool {
 		if found = g.table.Read(topic, timerID); found != nil {
-			g.scheduler.overlay(found)
+			g.scheduler.Overlay(found)
 		}
 		return true
 	})
@@ -170,7 +171,7 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
 	scan.Room = table.RoomFor(q)
-	top := table.TopK{Hides: h.groups[id].scheduler.hides} // a lease ahead of its time shows as scheduled
+	top := table.TopK{Hides: h.groups[id].scheduler.Hides} // a lease ahead of its time shows as scheduled
 	var from timer.Handle
 	var out []*timer.Timer
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
@@ -179,7 +180,7 @@ func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 		}
 		more, last := top.More(), top.Last()
 		for _, f := range top.Take(g.table, &scan) {
-			g.scheduler.overlay(f.Timer)
+			g.scheduler.Overlay(f.Timer)
 			out = append(out, f.Timer)
 		}
 		if !more || len(out) >= q.Limit {
@@ -206,7 +207,7 @@ func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 			defer mu.Unlock()
 			for _, g := range w.groups {
 				if g.table != nil && g.serving {
-					g.scheduler.count(part, sums[from:])
+					g.scheduler.Count(part, sums[from:])
 				}
 			}
 		})
@@ -250,7 +251,7 @@ func (h *Host) Drain(ctx context.Context) {
 			n := 0
 			for _, g := range w.groups {
 				if g.scheduler != nil {
-					n += g.scheduler.drain()
+					n += g.scheduler.Drain()
 				}
 			}
 			mu.Lock()
@@ -313,24 +314,24 @@ type topicsChanged struct{}
 func (topicsChanged) handle(w *worker) {
 	for _, g := range w.groups {
 		if g.scheduler != nil {
-			g.scheduler.refresh()
+			g.scheduler.Refresh()
 			w.touch(g)
 		}
 	}
 }
 
 // Standings tells for each id of a topic how far its timer has come, if this node leads the shard.
-func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []Standing, err error) {
+func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
 	g := h.groups[id]
 	wait := h.newWaiter(1)
 	look := func(*worker) {
-		if !g.serving || !g.scheduler.leads() {
+		if !g.serving || !g.scheduler.Leads() {
 			err = g.notLeader()
 			return
 		}
-		out = make([]Standing, len(ids))
+		out = make([]scheduler.Standing, len(ids))
 		for i, name := range ids {
-			out[i] = g.scheduler.standing(g.table.Find(topic, []byte(name)))
+			out[i] = g.scheduler.Standing(g.table.Find(topic, []byte(name)))
 		}
 	}
 	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {

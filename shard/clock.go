@@ -40,6 +40,6 @@ func (w *worker) sure() bool { return w.now.Trust == clocks.Sure }
 // have stood still, by any of its clocks or by all of them, and another may lead and have called since.
 func (g *group) doubt() {
 	if g.scheduler != nil && g.leader && !g.soleVoter() {
-		g.scheduler.doubt()
+		g.scheduler.Doubt()
 	}
 }

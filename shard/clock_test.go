@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"carillon/clocks"
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -328,7 +329,7 @@ func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 		call := r.one()
 		r.clock.set(-time.Hour)
 		r.pass(5 * time.Second)
-		call.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+		call.end(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 		r.pass(time.Second)
 		if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
 			t.Errorf("catch-up %d: the next occurrence is %d ms from now", catchUp, v.NextMs-r.clock.wallMs)
@@ -347,7 +348,7 @@ func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 	call := r.one()
 	r.clock.set(-time.Hour)
 	r.clock.trust = clocks.Held
-	call.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	call.end(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(time.Second)
 	if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs <= due {
 		t.Errorf("state %d, the next occurrence is %d ms from the first one", v.State, v.NextMs-due)
@@ -367,7 +368,7 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Repeat: &timer.Repeat{EveryMs: 60_000}}})
 	r.pass(3 * time.Second)
 	first := r.one()
-	first.end(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	first.end(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(time.Minute)
 	second := r.one()
 	r.clock.set(-time.Hour)
@@ -375,7 +376,7 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	if !r.host.Table(1).AwaitsSeries() {
 		t.Error("all series were seen to, and one has an open call")
 	}
-	second.end(Attempt{Status: 503, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	second.end(scheduler.Attempt{Status: 503, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(5 * time.Second)
 	if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
 		t.Errorf("it is tried again in %d ms", v.NextMs-r.clock.wallMs)
@@ -396,7 +397,7 @@ func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 	r.pass(time.Second)
 	call := r.one()
 	r.clock.set(-time.Hour)
-	call.end(Attempt{Status: 503, StartedMs: r.clock.wallMs + time.Hour.Milliseconds(), EndedMs: r.clock.wallMs + time.Hour.Milliseconds() + 5})
+	call.end(scheduler.Attempt{Status: 503, StartedMs: r.clock.wallMs + time.Hour.Milliseconds(), EndedMs: r.clock.wallMs + time.Hour.Milliseconds() + 5})
 	r.pass(9 * time.Second)
 	r.wantCalls("")
 	r.pass(2 * time.Second)

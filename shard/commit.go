@@ -1,9 +1,9 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"fmt"
 
+	"carillon/shard/table"
 	"carillon/timer"
 
 	"go.etcd.io/raft/v3"
@@ -162,19 +162,17 @@ func (g *group) settle(it *item, r *timer.Result) {
 		if it.op != nil {
 			g.settleOp(it.op, r)
 		}
-	case leaseItem:
-		g.scheduler.leased(it.lease, *r)
-	case outcomeItemKind:
-		g.scheduler.outcomeApplied(it.lease, r)
+	case ofScheduler:
+		g.scheduler.ItemApplied(it.scheduled, r)
 	case pullItem:
 		it.pull.granted(g, r)
 	case takeoverItem:
 		g.tookOver()
 	}
 	if it.closes {
-		g.scheduler.reviewDropped(it.from, r.Handle)
+		g.scheduler.ReviewDropped(it.from, r.Handle)
 	} else {
-		g.scheduler.review(r.Handle)
+		g.scheduler.Review(r.Handle)
 	}
 }
 
@@ -184,9 +182,9 @@ func (g *group) settleOp(o *op, r *timer.Result) {
 		return
 	}
 	if r.Timer != nil {
-		g.scheduler.overlay(r.Timer)
+		g.scheduler.Overlay(r.Timer)
 	}
-	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && g.scheduler.hides(r.Handle) {
+	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && g.scheduler.Hides(r.Handle) {
 		r.Code = timer.Exists
 	}
 	if o.wait != nil {
@@ -194,7 +192,7 @@ func (g *group) settleOp(o *op, r *timer.Result) {
 		g.showChange(o.cmd, r)
 	}
 	if o.cmd.Kind == timer.Deliver {
-		g.scheduler.deliveryChanged(o.cmd.Topic)
+		g.scheduler.DeliveryChanged(o.cmd.Topic)
 	}
 	o.answer(*r, nil)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -31,7 +32,7 @@ func pause(r *hostHarness, paused bool) {
 
 // A line whose front has been moved away is gone through bit by bit, and who stands behind that comes first then.
 func TestLineIsSetAside(t *testing.T) {
-	const timers = 3 * popBudget
+	const timers = 3 * scheduler.PopBudget
 	r := line(t, timers)
 	later := r.clock.wallMs + time.Hour.Milliseconds()
 	for i := range timers {
@@ -58,8 +59,8 @@ func TestLineIsSetAside(t *testing.T) {
 	if n := len(r.calls.started); n != timers/1000 {
 		t.Errorf("%d were called, want %d", n, timers/1000)
 	}
-	if q := r.scheduler().due.topics[1]; q != nil && q.inLine < 0 {
-		t.Errorf("%d in line", q.inLine)
+	if q := r.scheduler().Inspect().Topics[1]; q.InLine < 0 {
+		t.Errorf("%d in line", q.InLine)
 	}
 	r.audit()
 }
@@ -67,16 +68,14 @@ func TestLineIsSetAside(t *testing.T) {
 // What a dropped topic leaves in the leader's books goes with each slice, whatever the order of its timers; another that takes
 // their slots, under the same id of a topic, is called.
 func TestDropSerialInSlices(t *testing.T) {
-	r := line(t, 2*popBudget)
+	r := line(t, 2*scheduler.PopBudget)
 	r.topic(2, func(t *timer.Topic) { t.Policy.Serial = true })
 	r.topicsChanged()
 	slices := 0
 	for from := timer.Handle(0); slices == 0 || from != 0; slices++ {
 		got := r.do(timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true, Work: 17 * 500, From: from})
-		for h, c := range r.scheduler().keys.refs {
-			if !r.table().Live(h, c.seq) {
-				t.Fatalf("after slice %d the dropped timer %d has a claim", slices, h)
-			}
+		if n := r.scheduler().Inspect().GoneRefs; n != 0 {
+			t.Fatalf("after slice %d, %d dropped timers have a place in a line", slices, n)
 		}
 		from = got.Handle
 		r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: fmt.Sprint("{k}", slices), Spec: &timer.Spec{DueMs: r.clock.wallMs}})
@@ -92,8 +91,8 @@ func TestDropSerialInSlices(t *testing.T) {
 	if c := r.table().Counts(2); c.Done != int64(slices) {
 		t.Errorf("%+v, want %d done", c, slices)
 	}
-	if l := r.scheduler(); len(l.keys.refs) != 0 || len(l.due.compacting) != 0 || l.due.topics[1].inLine != 0 || r.queued(1) > 512 {
-		t.Errorf("left: %d claims, %d piles, %d in line, %d queued", len(l.keys.refs), len(l.due.compacting), l.due.topics[1].inLine, r.queued(1))
+	if l := r.scheduler().Inspect(); l.KeyRefs != 0 || l.Compacting != 0 || l.Topics[1].InLine != 0 || l.Topics[1].Queued > 512 {
+		t.Errorf("left: %d places in lines, %d queues to go through, %+v", l.KeyRefs, l.Compacting, l.Topics[1])
 	}
 	r.audit()
 }
@@ -107,10 +106,8 @@ func TestSerialNoMoreAndAgain(t *testing.T) {
 		r.turn()
 	}
 	r.settle()
-	for h, c := range r.scheduler().keys.refs {
-		if c.key.order != c.key.queue.order {
-			t.Errorf("a claim of %d is from an earlier time", h)
-		}
+	if n := r.scheduler().Inspect().OldRefs; n != 0 {
+		t.Errorf("%d places are in lines of an earlier time", n)
 	}
 	pause(r, false)
 	for i := range 10 {

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"carillon/shard/feature"
 	"carillon/shard/record"
+	"carillon/shard/table"
 )
 
 // Replicas of a group compare their states while they run (I7). Now and then the leader appends an

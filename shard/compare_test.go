@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/shard/table"
 )
 
 // inHostCluster runs a test of a cluster of so many nodes, all of which have shard 1.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/testkit"
 	"carillon/vfs/memfs"
@@ -64,7 +66,7 @@ func newCostCluster(t *testing.T, nodes int) *costCluster {
 		r.rows = rows
 		r.change = func(cfg *Config) {
 			cfg.Node, cfg.Peers, cfg.Dispatcher, cfg.Observer = firstNode+uint64(i), p, &costReceiver{r.clock}, benchObserver{}
-			cfg.Incarnation = NewIncarnation(cfg.Node, r.starts)
+			cfg.Incarnation = table.NewIncarnation(cfg.Node, r.starts)
 		}
 		c.hosts, c.peers = append(c.hosts, r), append(c.peers, p)
 		r.clock = c.hosts[0].clock
@@ -148,14 +150,18 @@ func (c *costCluster) round(operations int, delay time.Duration) []testkit.Cost 
 // costReceiver takes every call and ends it at once.
 type costReceiver struct{ clock *fakeClock }
 
-func (r *costReceiver) Route(*timer.Topic, *timer.Callback) (Destination, error) { return r, nil }
-func (r *costReceiver) Acquire(Destination, *timer.Topic, Waiter) (Permit, Verdict) {
-	return r, Verdict{}
+func (r *costReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {
+	return r, nil
 }
-func (r *costReceiver) State(Destination, *timer.Topic) DestinationState { return DestinationState{} }
-func (r *costReceiver) Cancel()                                          {}
-func (r *costReceiver) Start(_ *Delivery, done func(Attempt)) {
-	done(Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+func (r *costReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+	return r, scheduler.Verdict{}
+}
+func (r *costReceiver) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {
+	return scheduler.DestinationState{}
+}
+func (r *costReceiver) Cancel() {}
+func (r *costReceiver) Start(_ *scheduler.Delivery, done func(scheduler.Attempt)) {
+	done(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 }
 
 func TestCostOfAnAdd(t *testing.T) {

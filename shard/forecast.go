@@ -8,7 +8,7 @@ import (
 // Forecast adds up one shard's timers of some topics, nil for all, at its leader.
 func (h *Host) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
 	own := table.Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
-	at, hides := timer.Handle(0), h.groups[id].scheduler.hides
+	at, hides := timer.Handle(0), h.groups[id].scheduler.Hides
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
 		at, done = g.table.Forecast(topics, hides, at, budget, &own)
 		return done

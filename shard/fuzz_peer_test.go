@@ -2,12 +2,12 @@ package shard
 
 import (
 	"bytes"
-	"carillon/shard/table"
 	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/shard/wire"
 	"carillon/timer"
 	"carillon/timer/testkit"

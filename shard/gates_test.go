@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -100,7 +101,7 @@ func TestPausedTopic(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
 	r.pass(990 * time.Millisecond)
-	if r.scheduler().leases.held.len() != 1 {
+	if r.scheduler().Inspect().Held != 1 {
 		t.Fatal("no lease is held")
 	}
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
@@ -110,7 +111,7 @@ func TestPausedTopic(t *testing.T) {
 	r.wantCalls("")
 	r.wantState("a", "scheduled 0")
 	list := make([]timer.Counts, 1)
-	r.scheduler().count([]timer.TopicID{1}, list)
+	r.scheduler().Count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Ready != 2 || c.OldestOverdueMs < 3_599_000 {
 		t.Errorf("counts %+v", c)
 	}
@@ -256,7 +257,7 @@ func TestI16FairBetweenTopics(t *testing.T) {
 			at = i
 		}
 	}
-	if len(list) != flood+5 || at > leaseBudget {
+	if len(list) != flood+5 || at > scheduler.LeaseBudget {
 		t.Errorf("%d calls; the last of the few was number %d", len(list), at)
 	}
 }
@@ -278,7 +279,7 @@ func TestDrain(t *testing.T) {
 	r.pass(990 * time.Millisecond)
 	r.host.draining.Store(true)
 	flights := func() (n int) {
-		r.host.workers[0].box.post(&call{func(w *worker) { n = r.scheduler().drain() }, fakeWaiter()})
+		r.host.workers[0].box.post(&call{func(w *worker) { n = r.scheduler().Drain() }, fakeWaiter()})
 		r.settle()
 		return n
 	}
@@ -312,7 +313,7 @@ func TestLateAnswers(t *testing.T) {
 	behindLease := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
 	r.pass(5 * time.Millisecond)
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.scheduler().leases.byTimer[h]; f == nil || f.phase != proposed || len(f.waiting) != 1 {
+	if f := r.scheduler().Inspect().Leases[h]; !f.Pending || f.Waiting != 1 {
 		t.Fatalf("flight %+v", f)
 	}
 	written := r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "b", Spec: &timer.Spec{DueMs: 1 << 41}})

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"math"
@@ -11,6 +10,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -45,7 +46,7 @@ type group struct {
 
 	spareItems []item // empty, for the next proposal
 
-	scheduler *scheduler
+	scheduler *scheduler.Scheduler
 	reported  int // reports to members of the row, in turn, while nobody is known to lead
 	reads     reads
 	canary    canary
@@ -108,20 +109,19 @@ type proposal struct {
 
 // item is what one item of a batch was for.
 type item struct {
-	kind   itemKind
-	closes bool         // it drops timers of a topic by force,
-	from   timer.Handle // behind this one
-	op     *op
-	lease  *activeLease
-	pull   *pullRequest
+	kind      itemKind
+	closes    bool         // it drops timers of a topic by force,
+	from      timer.Handle // behind this one
+	op        *op
+	scheduled scheduler.Item // what the scheduler has put there, if it is of its
+	pull      *pullRequest
 }
 
 type itemKind uint8
 
 const (
 	commandItem itemKind = iota
-	leaseItem
-	outcomeItemKind
+	ofScheduler
 	takeoverItem
 	silentItem // nothing waits for it
 	pullItem
@@ -138,7 +138,7 @@ func (g *group) newRaft() error {
 		AsyncStorageWrites:        true,
 		MaxSizePerMsg:             1 << 20,
 		MaxCommittedSizePerReady:  16 << 20,
-		MaxUncommittedEntriesSize: mostUncommitted + maxBatchBytes,
+		MaxUncommittedEntriesSize: mostUncommitted + table.MaxBatchBytes,
 		MaxInflightMsgs:           256,
 		MaxInflightBytes:          64 << 20,
 		CheckQuorum:               true,
@@ -168,7 +168,7 @@ func (g *group) work() {
 		return
 	}
 	if g.scheduler != nil {
-		g.scheduler.run()
+		g.scheduler.Run()
 	}
 	if g.w.mayPropose() {
 		g.propose()
@@ -184,7 +184,7 @@ func (g *group) work() {
 	g.reads.serve(g)
 	g.wakeMs = math.MaxInt64
 	if g.scheduler != nil {
-		g.wakeMs = g.scheduler.nextWake()
+		g.wakeMs = g.scheduler.NextWake()
 	}
 	g.publish()
 }
@@ -207,9 +207,9 @@ func (g *group) tick() {
 		return
 	}
 	if !g.leader && g.w.sure() {
-		g.table.Advance(g.w.now.WallMs, wheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
+		g.table.Advance(g.w.now.WallMs, scheduler.WheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
 	}
-	g.scheduler.tick()
+	g.scheduler.Tick()
 	if g.standAt != 0 && g.w.now.Mono >= g.standAt {
 		g.standAt = 0
 		if g.raft.BasicStatus().Lead == raft.None {
@@ -222,7 +222,7 @@ func (g *group) hasWork() bool {
 	if g.meta != nil {
 		return len(g.meta.waiting) > 0
 	}
-	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.hasProposals()
+	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.HasProposals()
 }
 
 // collect takes what raft has to say: soft state, reads, messages to the log, to the state machine and to peers.

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"bytes"
-	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,8 @@ import (
 
 	"carillon/clocks"
 	"carillon/shard/feature"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/encoding"
 	"carillon/vfs/memfs"
@@ -188,7 +189,7 @@ func (r *hostHarness) open() error {
 	r.starts++
 	r.machine, r.observer, r.failed = &fakeMachine{}, &fakeObserver{}, nil
 	cfg := Config{
-		Shards: 1, Workers: 1, Node: 7, Incarnation: NewIncarnation(7, r.starts), Seed: 1,
+		Shards: 1, Workers: 1, Node: 7, Incarnation: table.NewIncarnation(7, r.starts), Seed: 1,
 		FS: r.fs, Dir: "data", Clock: r.clock, Topics: r.topics, Dispatcher: r.calls, Machine: r.machine, Observer: r.observer,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Log:    wal.Options{NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
@@ -428,7 +429,7 @@ func (r *hostHarness) timer(id string) *timer.Timer {
 	var found *timer.Timer
 	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(g *group, _ int) bool {
 		if found = g.table.Read(1, id); found != nil {
-			g.scheduler.overlay(found)
+			g.scheduler.Overlay(found)
 		}
 		return true
 	}}
@@ -498,7 +499,7 @@ func (r *hostHarness) blocking(fn func()) {
 func (r *hostHarness) table() *table.Table { return r.host.groups[1].table }
 
 // scheduler is shard 1's.
-func (r *hostHarness) scheduler() *scheduler { return r.host.groups[1].scheduler }
+func (r *hostHarness) scheduler() *scheduler.Scheduler { return r.host.groups[1].scheduler }
 
 // failure is what the host was stopped with.
 func (r *hostHarness) failure() error {
@@ -518,18 +519,9 @@ func (r *hostHarness) audit() {
 		if err := g.table.Audit(true); err != nil {
 			r.t.Fatal(err)
 		}
-		for _, f := range g.scheduler.leases.byTimer {
-			if f.queue.queue.id != table.CanaryTopic && f.unstarted() {
-				flights++
-			}
-		}
-		for _, q := range g.scheduler.due.topics {
-			for _, n := range q.lanes {
-				if n.spare != nil {
-					spare++
-				}
-			}
-		}
+		has := g.scheduler.Inspect()
+		flights += has.Unstarted
+		spare += has.Spare
 	}
 	if got := r.calls.held(); got != flights+spare {
 		r.t.Fatalf("%d permits are neither used nor cancelled, %d flights and %d lanes hold one", got, flights, spare)
@@ -555,7 +547,7 @@ type fakeDest struct {
 	slots   int           // 0 = no limit
 	used    int           // permits and calls
 	retryIn time.Duration // > 0: the breaker is open
-	queue   []Waiter
+	queue   []scheduler.Waiter
 }
 
 func (d *fakeDispatcher) dest(url string) *fakeDest {
@@ -565,7 +557,7 @@ func (d *fakeDispatcher) dest(url string) *fakeDest {
 	return d.dests[url]
 }
 
-func (d *fakeDispatcher) Route(t *timer.Topic, own *timer.Callback) (Destination, error) {
+func (d *fakeDispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
 	url := t.Policy.Callback.URL
 	if own.URL != "" {
 		url = own.URL
@@ -576,23 +568,23 @@ func (d *fakeDispatcher) Route(t *timer.Topic, own *timer.Callback) (Destination
 	return url, nil
 }
 
-func (d *fakeDispatcher) Acquire(to Destination, _ *timer.Topic, w Waiter) (Permit, Verdict) {
+func (d *fakeDispatcher) Acquire(to scheduler.Destination, _ *timer.Topic, w scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
 	d.asked++
 	dest := d.dest(to.(string))
 	switch {
 	case dest.retryIn > 0:
-		return nil, Verdict{RetryIn: dest.retryIn}
+		return nil, scheduler.Verdict{RetryIn: dest.retryIn}
 	case dest.slots > 0 && dest.used >= dest.slots:
 		dest.queue = append(dest.queue, w)
-		return nil, Verdict{Queued: true}
+		return nil, scheduler.Verdict{Queued: true}
 	}
-	return d.permit(dest, to.(string)), Verdict{}
+	return d.permit(dest, to.(string)), scheduler.Verdict{}
 }
 
-func (d *fakeDispatcher) State(to Destination, _ *timer.Topic) DestinationState {
-	s := DestinationState{Name: to.(string), ProbeIn: d.dest(to.(string)).retryIn}
+func (d *fakeDispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.DestinationState {
+	s := scheduler.DestinationState{Name: to.(string), ProbeIn: d.dest(to.(string)).retryIn}
 	if s.ProbeIn > 0 {
-		s.Breaker = BreakerOpen
+		s.Breaker = scheduler.BreakerOpen
 	}
 	return s
 }
@@ -645,11 +637,11 @@ type fakePermit struct {
 
 // fakeCall is one started call.
 type fakeCall struct {
-	Delivery
+	scheduler.Delivery
 	url    string
 	wallMs int64
 	mono   time.Duration
-	done   func(Attempt)
+	done   func(scheduler.Attempt)
 	permit *fakePermit
 	ended  bool
 	unsent bool
@@ -670,7 +662,7 @@ func (p *fakePermit) Cancel() {
 }
 
 // Start checks what must hold of every start, whatever the test is about.
-func (p *fakePermit) Start(j *Delivery, done func(Attempt)) {
+func (p *fakePermit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 	p.use()
 	d, r := p.d, p.d.r
 	c := &fakeCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
@@ -698,14 +690,14 @@ func (p *fakePermit) Start(j *Delivery, done func(Attempt)) {
 	d.running = append(d.running, c)
 	switch {
 	case c.unsent:
-		c.end(Attempt{NotSent: true})
+		c.end(scheduler.Attempt{NotSent: true})
 	case d.auto != 0:
 		c.answer(d.auto)
 	}
 }
 
 // end ends a call.
-func (c *fakeCall) end(a Attempt) {
+func (c *fakeCall) end(a scheduler.Attempt) {
 	d := c.permit.d
 	if c.ended {
 		d.r.t.Fatal("a test ends a call twice")
@@ -725,7 +717,7 @@ func (c *fakeCall) end(a Attempt) {
 }
 
 func (c *fakeCall) answer(status int) {
-	a := Attempt{Status: status}
+	a := scheduler.Attempt{Status: status}
 	if status == 0 {
 		a.Err = "connection refused"
 	}
@@ -805,9 +797,6 @@ func (r *hostHarness) files() string {
 }
 
 // queued is how many entries the destination queues of a topic hold in shard 1.
-func (r *hostHarness) queued(id timer.TopicID) (n int) {
-	for _, l := range r.scheduler().due.topics[id].lanes {
-		n += l.len()
-	}
-	return n
+func (r *hostHarness) queued(id timer.TopicID) int {
+	return r.scheduler().Inspect().Topics[id].Queued
 }

@@ -1,12 +1,12 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 
 	"carillon/clocks"
 	"carillon/shard/feature"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 	"carillon/vfs"
@@ -32,23 +33,23 @@ type Config struct {
 	Name    string // this node's name, for people
 	// NodeName is another node's name for the log, "" if it is not known; nil: none is. It may be called from any goroutine.
 	NodeName    func(node uint64) string
-	Incarnation Incarnation // this process: see NewIncarnation
-	Seed        uint64      // of the jitter
-	Meta        *Assignment // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
+	Incarnation table.Incarnation // this process: see NewIncarnation
+	Seed        uint64            // of the jitter
+	Meta        *Assignment       // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
 
 	FS  vfs.FS
 	Dir string
 	Log wal.Options
 
 	Clock      Clock // default: the machine's
-	Topics     Topics
-	Dispatcher Dispatcher
-	Peers      Peers         // default: nobody
-	Placement  Placement     // default: rows never change
-	Shares     Shares        // default: everything is this node's
-	Disks      Disks         // default: this node's alone
-	Machine    Machine       // of the meta group
-	Level      feature.Level // the highest that this node understands, or is to; default LevelOfBuild
+	Topics     scheduler.Topics
+	Dispatcher scheduler.Dispatcher
+	Peers      Peers            // default: nobody
+	Placement  Placement        // default: rows never change
+	Shares     scheduler.Shares // default: everything is this node's
+	Disks      Disks            // default: this node's alone
+	Machine    Machine          // of the meta group
+	Level      feature.Level    // the highest that this node understands, or is to; default LevelOfBuild
 	// Applied is told of each entry that a group has applied, and the hash of its state then. It
 	// is called on workers. nil: nobody watches.
 	Applied  func(id timer.ShardID, index, hash uint64)
@@ -86,11 +87,6 @@ type Config struct {
 	MemoryLimit int64
 	// MemoryUse is how many bytes the process needs, groups and all else; any goroutine. nil: only what groups hold is known.
 	MemoryUse func() int64
-}
-
-// Topics is where a leader looks topics up.
-type Topics interface {
-	Topic(id timer.TopicID) (*timer.Topic, bool)
 }
 
 // Observer is told what happens, for metrics. Calls come from several goroutines and must be quick.
@@ -135,7 +131,7 @@ type Host struct {
 	arriving   atomic.Int64  // of that, states from other nodes that are being read back
 	pinnable   atomic.Uint64 // closed generations that a group may hold back
 	gone       goneOwners
-	limits     limits
+	limits     *scheduler.Limits
 	refused    [refusals]atomic.Int64
 	zones      *recurrence.Zones
 	cordoned   atomic.Bool
@@ -156,7 +152,7 @@ func New(cfg Config) (*Host, error) {
 	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
 	h.zones = recurrence.NewZones(cfg.Zone)
-	h.limits = limits{topics: map[timer.TopicID]*limit{}, shares: cfg.Shares}
+	h.limits = scheduler.NewLimits(cfg.Shares)
 	for range cfg.Workers {
 		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)})
 	}
@@ -166,9 +162,9 @@ func New(cfg Config) (*Host, error) {
 		if g.id == Meta {
 			g.meta = &metaGroup{machine: cfg.Machine}
 		} else {
-			g.scheduler = newScheduler(schedulerConfig{
-				shard: g.id, owner: cfg.Incarnation, seed: cfg.Seed, dispatcher: cfg.Dispatcher, topics: cfg.Topics,
-				observer: cfg.Observer, ready: cfg.Ready, limiters: &h.limits, zones: h.zones,
+			g.scheduler = scheduler.New(scheduler.Config{
+				Shard: g.id, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
+				Observer: cfg.Observer, Ready: cfg.Ready, Limiters: h.limits, Zones: h.zones,
 			}, schedulerEnv{g}, &w.now)
 			g.setTable(table.New(g.id, 0))
 		}
@@ -215,9 +211,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.Peers == nil {
 		c.Peers = noPeers{}
-	}
-	if c.Shares == nil {
-		c.Shares = unlimited{}
 	}
 	if c.Ready == nil {
 		c.Ready = func(timer.TopicID, int) {}

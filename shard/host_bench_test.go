@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"carillon/shard/feature"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs"
 )
@@ -48,26 +49,30 @@ func (benchMachine) Replace(any)                         {}
 // benchReceiver grants every call and ends it at once.
 type benchReceiver struct{ fired atomic.Int64 }
 
-func (r *benchReceiver) Route(*timer.Topic, *timer.Callback) (Destination, error) { return r, nil }
-func (r *benchReceiver) Acquire(Destination, *timer.Topic, Waiter) (Permit, Verdict) {
-	return benchPermit{r}, Verdict{}
+func (r *benchReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {
+	return r, nil
+}
+func (r *benchReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+	return benchPermit{r}, scheduler.Verdict{}
 }
 
-func (r *benchReceiver) State(Destination, *timer.Topic) DestinationState { return DestinationState{} }
+func (r *benchReceiver) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {
+	return scheduler.DestinationState{}
+}
 
 type benchPermit struct{ r *benchReceiver }
 
-func (p benchPermit) Start(_ *Delivery, done func(Attempt)) {
+func (p benchPermit) Start(_ *scheduler.Delivery, done func(scheduler.Attempt)) {
 	p.r.fired.Add(1)
 	now := time.Now().UnixMilli()
-	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
+	done(scheduler.Attempt{Status: 200, StartedMs: now, EndedMs: now})
 }
 func (p benchPermit) Cancel() {}
 
 func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()
 	r := &benchReceiver{}
-	h, err := New(Config{Shards: shards, Node: 7, Incarnation: NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
+	h, err := New(Config{Shards: shards, Node: 7, Incarnation: table.NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
 		Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: benchMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

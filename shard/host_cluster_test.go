@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 )
@@ -57,7 +58,7 @@ func newHostClusterOf(t testing.TB, nodes int, founders []int, change func(i int
 		r.bubble = true
 		r.change = func(cfg *Config) {
 			cfg.Node = firstNode + uint64(i)
-			cfg.Incarnation, cfg.Peers, cfg.Placement = NewIncarnation(cfg.Node, r.starts), &clusterMember{c, i}, &clusterMember{c, i}
+			cfg.Incarnation, cfg.Peers, cfg.Placement = table.NewIncarnation(cfg.Node, r.starts), &clusterMember{c, i}, &clusterMember{c, i}
 			cfg.RetainBytes = 1 << 10
 			change(i, cfg)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs"
 	"carillon/vfs/memfs"
@@ -27,7 +28,7 @@ type process struct {
 func runHost(t *testing.T, fs vfs.FS, dir string, change func(*Config)) *process {
 	t.Helper()
 	r := &benchReceiver{}
-	cfg := Config{Shards: 3, Workers: 2, Node: 7, Incarnation: NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: fs, Dir: dir,
+	cfg := Config{Shards: 3, Workers: 2, Node: 7, Incarnation: table.NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: fs, Dir: dir,
 		Topics: benchTopics{&timer.Topic{ID: 1, Name: "t", Policy: timer.DefaultPolicy()}}, Dispatcher: r, Machine: &fakeMachine{},
 		Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
@@ -89,7 +90,7 @@ func TestRunAndStop(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 	p.host.Drain(ctx)
-	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Incarnation = nil, NewIncarnation(7, 2) })
+	again := runHost(t, fs, "data", func(c *Config) { c.Meta, c.Incarnation = nil, table.NewIncarnation(7, 2) })
 	for _, list := range acked {
 		for _, id := range list {
 			if v, err := again.host.Timer(timer.ShardOf(&timer.Topic{Name: "t"}, id, 3), 1, id); err != nil || v == nil {
@@ -144,7 +145,7 @@ func TestTwoHosts(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
 	a := runHost(t, vfs.OS{}, filepath.Join(dir, "a"), nil)
-	b := runHost(t, vfs.OS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Incarnation, c.Meta = 8, NewIncarnation(8, 1), &soleRows(1, 8)[0] })
+	b := runHost(t, vfs.OS{}, filepath.Join(dir, "b"), func(c *Config) { c.Node, c.Incarnation, c.Meta = 8, table.NewIncarnation(8, 1), &soleRows(1, 8)[0] })
 	add := func(p *process, id string) {
 		t.Helper()
 		got, err := p.host.Do(1, &timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1 << 41}}, false)

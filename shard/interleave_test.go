@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 )
@@ -237,7 +238,7 @@ func (s *script) endCall() {
 	case 1:
 		delete(s.sent, s.attemptOf(c))
 		s.byID[c.Job.ID].starts--
-		c.end(Attempt{NotSent: true})
+		c.end(scheduler.Attempt{NotSent: true})
 	case 2, 3:
 		c.answer(200)
 	default:
@@ -359,8 +360,8 @@ func (s *script) finish() {
 	}
 	s.audit()
 	for _, g := range s.host.groups[1:] {
-		for h, f := range g.scheduler.leases.byTimer {
-			s.t.Fatalf("handle %d: a flight in phase %d never ended", h, f.phase)
+		for h, f := range g.scheduler.Inspect().Leases {
+			s.t.Fatalf("handle %d: a lease never ended: %+v", h, f)
 		}
 	}
 	for _, w := range s.host.workers {

@@ -131,7 +131,7 @@ func TestI21EarlierOvertakesHeld(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", time.Second)
 	r.pass(985 * time.Millisecond)
-	if r.scheduler().leases.held.len() != 1 {
+	if r.scheduler().Inspect().Held != 1 {
 		t.Fatal("no lease is held")
 	}
 	r.add("{a}2", 5*time.Millisecond)
@@ -218,12 +218,12 @@ func TestLinesAreFreed(t *testing.T) {
 	if n := len(r.calls.take()); n != 200 {
 		t.Fatal(n)
 	}
-	if n := len(r.scheduler().keys.refs); n != 0 {
+	if n := r.scheduler().Inspect().KeyRefs; n != 0 {
 		t.Errorf("%d claims", n)
 	}
 	r.pass(time.Minute)
-	if q := r.scheduler().due.topics[1]; q != nil {
-		t.Errorf("the topic's queue is still there: %d keys, %d in line", len(q.keys), q.inLine)
+	if q, ok := r.scheduler().Inspect().Topics[1]; ok {
+		t.Errorf("the topic's queue is still there: %+v", q)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestLinesArePruned(t *testing.T) {
 		r.do(timer.Command{Kind: timer.Fire, ID: "{a}2"})
 	}
 	r.pass(20 * time.Second)
-	if n := r.scheduler().due.topics[1].inLine; n > 1000 {
+	if n := r.scheduler().Inspect().Topics[1].InLine; n > 1000 {
 		t.Errorf("%d entries for one timer", n)
 	}
 	r.one().answer(200)

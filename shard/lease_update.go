@@ -12,22 +12,22 @@ func (g *group) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
 	early := d.Holder == table.ByCall
-	if !g.scheduler.updatable(o.cmd, &d) {
+	if !g.scheduler.Updatable(o.cmd, &d) {
 		if c.Fence > g.table.LastFence() {
 			g.confirmLeaseUpdate(o)
 			return
 		}
-		o.answer(g.scheduler.leaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+		o.answer(g.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		return
 	}
-	if early && o.cmd.Kind != timer.AckLease && g.scheduler.awaitAnswer(o, c.Handle, &d) {
+	if early && o.cmd.Kind != timer.AckLease && g.scheduler.AwaitAnswer(o, c.Handle, &d) {
 		return
 	}
-	if !g.scheduler.hasZone(c.Handle, &d) {
+	if !g.scheduler.HasZone(c.Handle, &d) {
 		o.answer(timer.Result{}, timer.ErrOverloaded) // it is good, and can be decided in a moment
 		return
 	}
-	out := g.scheduler.decideLeaseUpdate(o.cmd, &d)
+	out := g.scheduler.DecideLeaseUpdate(o.cmd, &d)
 	o.proposed, o.outcome = true, &out
 	g.batch.Outcome(&out)
 	g.items = append(g.items, item{kind: commandItem, op: o})
@@ -40,11 +40,11 @@ func (g *group) confirmLeaseUpdate(o *op) {
 		switch {
 		case err != nil:
 			o.answer(timer.Result{}, err)
-		case g.scheduler.updatable(o.cmd, &d):
+		case g.scheduler.Updatable(o.cmd, &d):
 			g.waiting = append(g.waiting, o)
 			g.w.touchNext(g)
 		default:
-			o.answer(g.scheduler.leaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+			o.answer(g.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		}
 	})
 	g.w.touch(g)
@@ -53,8 +53,8 @@ func (g *group) confirmLeaseUpdate(o *op) {
 // settleLeaseUpdate answers a claim whose outcome was applied.
 func (g *group) settleLeaseUpdate(o *op, r *timer.Result) {
 	if r.Code == timer.OK {
-		g.scheduler.updated(o.cmd)
+		g.scheduler.Updated(o.cmd)
 		g.w.fired(o.cmd.Topic, o.outcome)
 	}
-	o.answer(g.scheduler.leaseOver(o.cmd, *r), nil)
+	o.answer(g.scheduler.LeaseOver(o.cmd, *r), nil)
 }

@@ -1,10 +1,11 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -51,7 +52,7 @@ func TestLeftLeasesCount(t *testing.T) {
 	r, c, part, _ := carriedOverHarness(t)
 	c.falls()
 	r.wantHeld(part, 2, 0)
-	r.pass(30*time.Second + leftGrace - time.Second)
+	r.pass(30*time.Second + scheduler.LeftGrace - time.Second)
 	r.wantHeld(part, 2, 0)
 	r.pass(2 * time.Second)
 	r.wantHeld(part, 0, 2)
@@ -93,12 +94,12 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 	now := g.raft.BasicStatus().GetTerm()
 	c.say(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: &g.replica, Term: &now, Index: &last, LogTerm: &term, Commit: new(last + 1),
 		Entries: []*pb.Entry{{Index: new(last + 1), Term: &now, Type: pb.EntryNormal.Enum(), Data: b.Bytes()}}})
-	r.pass(2 * limitPoll)
+	r.pass(2 * scheduler.LimitPoll)
 	if d := g.table.Due(got[0].Handle); d.State == timer.Leased {
 		t.Fatal("the lease is not over")
 	}
 	r.wantHeld(part, 1, 0)
-	r.pass(30*time.Second + leftGrace)
+	r.pass(30*time.Second + scheduler.LeftGrace)
 	r.wantHeld(part, 0, 1)
 	r.abort()
 }
@@ -141,7 +142,7 @@ func TestLeftLeasesOfATopicWithoutALimit(t *testing.T) {
 		c.leads()
 		r.pass(time.Second)
 		r.wantHeld(part, want, 0)
-		r.pass(30*time.Second + leftGrace)
+		r.pass(30*time.Second + scheduler.LeftGrace)
 		r.wantHeld(part, 0, 0)
 		r.abort()
 	}

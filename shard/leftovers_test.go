@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
+	"carillon/shard/table"
 	"carillon/vfs/memfs"
 	"carillon/wal"
 )

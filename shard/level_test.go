@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"carillon/shard/feature"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/encoding"
 	"carillon/timer/testkit"

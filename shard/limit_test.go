@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -35,8 +36,8 @@ func (r *hostHarness) addTo4(n int, delay time.Duration) {
 func (r *hostHarness) wantFree() {
 	r.t.Helper()
 	r.pass(30 * time.Second)
-	for id, b := range r.host.limits.topics {
-		r.t.Errorf("topic %d: %d leases are counted, %d in line, %d users", id, b.leases, len(b.line), b.users)
+	for id, b := range r.host.limits.Inspect() {
+		r.t.Errorf("topic %d still counts: %+v", id, b)
 	}
 }
 
@@ -178,7 +179,7 @@ func TestRate(t *testing.T) {
 
 // turns are the Shares of a node that has one second in three to itself.
 type turns struct {
-	unlimited
+	scheduler.Unlimited
 	clock *fakeClock
 }
 
@@ -310,19 +311,6 @@ func TestSpread(t *testing.T) {
 	for i, c := range r.calls.take() {
 		if c.Job.ID != fmt.Sprintf("{k}%d", i) {
 			t.Fatalf("call %d is of %s", i, c.Job.ID)
-		}
-	}
-}
-
-func BenchmarkLimit(b *testing.B) {
-	l := limits{topics: map[timer.TopicID]*limit{}, shares: unlimited{}}
-	p := l.join(1, func() {})
-	topic := &timer.Topic{Policy: timer.Policy{Concurrency: 10, Rate: timer.Rate{PerSecond: 1e9, Burst: 1000}}}
-	now := time.Duration(0)
-	for b.Loop() {
-		now += time.Microsecond
-		if ok, _ := p.acquire(topic, now); ok {
-			p.limit.end(now, true)
 		}
 	}
 }

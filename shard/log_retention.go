@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -9,6 +8,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
 )

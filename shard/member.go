@@ -268,14 +268,14 @@ func (g *group) handOver(to uint64) {
 	}
 	g.transferee, g.transferUntil = to, g.w.now.Mono+handOverLimit
 	if g.scheduler != nil {
-		g.scheduler.drain()
+		g.scheduler.Drain()
 	}
 	g.w.touch(g)
 }
 
 // tryHandOver tells the transferee to stand once everything of this leader is applied.
 func (g *group) tryHandOver() {
-	if g.transferee == 0 || g.transferSent || !g.leader || len(g.proposals) > 0 || g.scheduler != nil && g.scheduler.unstarted() > 0 {
+	if g.transferee == 0 || g.transferSent || !g.leader || len(g.proposals) > 0 || g.scheduler != nil && g.scheduler.Unstarted() > 0 {
 		return
 	}
 	g.sendTransfer()

@@ -2,11 +2,11 @@ package shard
 
 import (
 	"bytes"
-	"carillon/shard/table"
 	"reflect"
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -29,7 +29,7 @@ func TestMergeScheduled(t *testing.T) {
 	}
 	// A lease taken ahead counts as scheduled: it is revoked.
 	r.pass(990 * time.Millisecond)
-	if r.scheduler().leases.held.len() != 1 {
+	if r.scheduler().Inspect().Held != 1 {
 		t.Fatal("no lease is held: the test is about nothing")
 	}
 	if got := r.merged(timer.MergeReplace, 0, 500*time.Millisecond, "3"); got.State != timer.Scheduled || got.Version != 2 || got.Attempts != 0 || got.Successor {

@@ -8,6 +8,7 @@ import (
 
 	"carillon/shard/feature"
 	"carillon/shard/record"
+	"carillon/shard/table"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -116,7 +117,7 @@ func (m *metaGroup) entry(g *group) metaEntry {
 		e.version = metaWithFlags
 	}
 	bytes, n := 0, 0
-	for ; n < len(m.waiting) && bytes < maxBatchBytes; n++ {
+	for ; n < len(m.waiting) && bytes < table.MaxBatchBytes; n++ {
 		o := m.waiting[n]
 		level, err := m.machine.Check(o.cmd)
 		if err != nil {

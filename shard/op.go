@@ -1,11 +1,11 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -39,8 +39,11 @@ func (o *op) answer(r timer.Result, err error) {
 	o.wait.done()
 }
 
-// waitsUntil implements clientChange.
-func (o *op) waitsUntil() time.Duration { return o.deadline }
+// WaitsUntil and Answer have a scheduler keep an operation that waits for a lease.
+func (o *op) WaitsUntil() time.Duration { return o.deadline }
+
+// Answer ends it.
+func (o *op) Answer(r timer.Result, err error) { o.answer(r, err) }
 
 func (o *op) handle(w *worker) {
 	if o.group.notLeading() && !o.group.awaitsLeader() {

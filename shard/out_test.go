@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 )
@@ -34,7 +35,7 @@ func newPair(t *testing.T) *pair {
 		p.stands[i].rows = rows
 		p.stands[i].change = func(c *Config) {
 			c.Node = uint64(7 + i)
-			c.Incarnation, c.Peers = NewIncarnation(c.Node, p.stands[i].starts), &other{p, 1 - i}
+			c.Incarnation, c.Peers = table.NewIncarnation(c.Node, p.stands[i].starts), &other{p, 1 - i}
 		}
 	}
 	for _, r := range p.stands {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 
 	"go.etcd.io/raft/v3"
@@ -304,7 +304,7 @@ func (p *peerLost) handle(w *worker) {
 // row that is left stands at once, the others wait as ever.
 func (g *group) leaderGone(node uint64) {
 	if g.scheduler != nil {
-		g.scheduler.scanAgain()
+		g.scheduler.ScanAgain()
 	}
 	if nodeOf(g.raft.BasicStatus().Lead) != node {
 		return
@@ -338,7 +338,7 @@ type goneOwners struct {
 }
 
 // Gone says that a process, and so all before it on that node, has ended: its calls are over, and its leases with them.
-func (h *Host) Gone(owner Incarnation) {
+func (h *Host) Gone(owner table.Incarnation) {
 	if h.isGone(owner) {
 		return
 	}
@@ -355,7 +355,7 @@ func (h *Host) Gone(owner Incarnation) {
 	h.tell(&peerLost{node: owner.Node(), gone: true})
 }
 
-func (h *Host) isGone(owner Incarnation) bool {
+func (h *Host) isGone(owner table.Incarnation) bool {
 	known := h.gone.starts.Load()
 	if known == nil || owner == 0 {
 		return false
@@ -363,6 +363,3 @@ func (h *Host) isGone(owner Incarnation) bool {
 	start, ok := (*known)[owner.Node()]
 	return ok && owner.Start() <= start
 }
-
-// reportEach is how often a former leader repeats how a call ended, until it sees that the lease is over.
-const reportEach = 200 * time.Millisecond

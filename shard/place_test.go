@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"carillon/shard/table"
 )
 
 func TestOwner(t *testing.T) {
-	a, b := NewIncarnation(7, 1), NewIncarnation(7, 2)
-	if a == b || a.Node() != 7 || b.Node() != 7 || b.Start() != 2 || NewIncarnation(8, 1).Node() != 8 {
+	a, b := table.NewIncarnation(7, 1), table.NewIncarnation(7, 2)
+	if a == b || a.Node() != 7 || b.Node() != 7 || b.Start() != 2 || table.NewIncarnation(8, 1).Node() != 8 {
 		t.Error("owners of nodes 7 and 8")
 	}
 }

@@ -1,10 +1,10 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"sync/atomic"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -14,9 +14,6 @@ const (
 	canaryEach = 10 * time.Second
 	canaryLate = 3 * canaryEach
 )
-
-// canaryOf is the canary's topic as leads see it.
-var canaryOf = &timer.Topic{ID: table.CanaryTopic, Name: "canary", Policy: timer.DefaultPolicy()}
 
 // canary is a shard's own timer.
 type canary struct {

@@ -1,12 +1,12 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -15,8 +15,7 @@ const setClockEach = time.Second
 
 // Bounds on what one group has in raft's pipeline. Beyond them client operations wait, and time out if they must.
 const (
-	maxBatchBytes = 4 << 20
-	maxPipelined  = 64
+	maxPipelined = 64
 )
 
 // propose makes one raft entry of all that the group has to say in this turn: outcomes first, since they end
@@ -46,12 +45,12 @@ func (g *group) propose() {
 	}
 	if g.serving {
 		g.proposeClock()
-		if g.scheduler.knowsTime() {
-			g.scheduler.proposeOutcomes(&g.batch)
+		if g.scheduler.KnowsTime() {
+			g.scheduler.ProposeOutcomes(&g.batch)
 			if g.transferee == 0 {
 				g.proposeCommands()
 				g.proposePulls()
-				g.scheduler.lease(&g.batch)
+				g.scheduler.Lease(&g.batch)
 			}
 		}
 	}
@@ -84,7 +83,7 @@ func emptied[T any](list []T) []T {
 
 func (g *group) proposeCommands() {
 	n := 0
-	for ; n < len(g.waiting) && g.batch.Size() < maxBatchBytes; n++ {
+	for ; n < len(g.waiting) && g.batch.Size() < table.MaxBatchBytes; n++ {
 		g.proposeCommand(g.waiting[n])
 		g.waiting[n] = nil
 	}
@@ -103,7 +102,7 @@ func (g *group) proposeCommand(o *op) {
 		g.proposeLeaseUpdate(o)
 		return
 	}
-	if !g.scheduler.giveWay(&g.batch, o.cmd, o) {
+	if !g.scheduler.GiveWay(&g.batch, o.cmd, o) {
 		return
 	}
 	o.proposed = true
@@ -127,16 +126,14 @@ func (g *group) dropped(p *proposal) {
 		case commandItem:
 			it.op.proposed = false
 			it.op.answer(timer.Result{}, g.timeoutError())
-		case leaseItem:
-			g.scheduler.leaseDropped(it.lease)
-		case outcomeItemKind:
-			g.scheduler.outcomeDropped(it.lease)
+		case ofScheduler:
+			g.scheduler.ItemDropped(it.scheduled)
 		case pullItem:
 			it.pull.dropped(g)
 		case takeoverItem:
 			g.takeover = true
 		case silentItem:
-			g.scheduler.rearmAll()
+			g.scheduler.RearmAll()
 		}
 	}
 }
@@ -146,7 +143,7 @@ func (g *group) tookOver() {
 	g.serving = true
 	w := g.w
 	g.servingSince = w.now.Mono
-	g.scheduler.begin()
+	g.scheduler.Begin()
 	g.canary.begin(w.now.Mono)
 	w.touchNext(g)
 }
@@ -164,7 +161,7 @@ func confChange(e *pb.Entry) (pb.ConfChangeI, error) {
 // entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
 // from then by the boot clock. So no clock that is in doubt moves a shard's further than the time that has passed.
 func (g *group) entryMs() int64 {
-	if g.w.sure() || g.scheduler.knowsTime() {
+	if g.w.sure() || g.scheduler.KnowsTime() {
 		return g.w.now.WallMs
 	}
 	return g.table.ClockMs()
@@ -174,12 +171,12 @@ func (g *group) entryMs() int64 {
 func (g *group) proposeClock() {
 	ahead := g.table.ClockMs() - g.w.now.WallMs
 	if ahead <= table.ClockAheadMs || !g.w.sure() || g.w.now.Mono < g.setClockAt {
-		g.scheduler.followClock(&g.batch)
+		g.scheduler.FollowClock(&g.batch)
 		return
 	}
 	g.setClockAt = g.w.now.Mono + setClockEach
 	g.w.host.cfg.Logger.Warn("the shard's clock is set back: an earlier leader's was wrong", "shard", uint32(g.id), "ahead_ms", ahead)
 	g.batch.SetClock()
-	g.scheduler.rebase()
+	g.scheduler.Rebase()
 	g.items = append(g.items, item{kind: silentItem})
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -52,12 +54,12 @@ func (t *pullRequest) answer(err error) {
 
 // proposePulls leases what consumers ask for, in the order in which they came.
 func (g *group) proposePulls() {
-	if g.scheduler.inDoubt() {
+	if g.scheduler.InDoubt() {
 		return // they wait until it is known that this node leads
 	}
 	var keep []*pullRequest
 	for i, t := range g.pulls {
-		if g.batch.Size() >= maxBatchBytes || !g.pullFor(t) {
+		if g.batch.Size() >= table.MaxBatchBytes || !g.pullFor(t) {
 			keep = append(keep, t)
 		}
 		g.pulls[i] = nil
@@ -71,10 +73,10 @@ func (g *group) proposePulls() {
 func (g *group) pullFor(t *pullRequest) (known bool) {
 	lasts := t.leaseMs
 	if lasts == 0 {
-		lasts = g.scheduler.leaseMs(t.topic)
+		lasts = g.scheduler.LeaseMs(t.topic)
 	}
-	t.untilMs, t.until = g.w.now.WallMs+lasts, g.w.now.Lease+msOf(lasts)
-	if t.asked, known = g.scheduler.pull(&g.batch, t.topic, t.most, lasts); !known {
+	t.untilMs, t.until = g.w.now.WallMs+lasts, g.w.now.Lease+time.Duration(lasts)*time.Millisecond
+	if t.asked, known = g.scheduler.Pull(&g.batch, t.topic, t.most, lasts); !known {
 		return false
 	}
 	for range t.asked {
@@ -90,7 +92,7 @@ func (g *group) pullFor(t *pullRequest) (known bool) {
 func (t *pullRequest) granted(g *group, r *timer.Result) {
 	h := t.asked[len(t.asked)-t.pending]
 	t.pending--
-	g.scheduler.pulled(h, r)
+	g.scheduler.Pulled(h, r)
 	if r.Code == timer.OK && t.wait != nil && g.w.now.Lease < t.until { // else others may have had it since: this process stood still
 		t.pulled = append(t.pulled, timer.PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
 	}
@@ -101,7 +103,7 @@ func (t *pullRequest) granted(g *group, r *timer.Result) {
 
 // dropped is told that the log did not take a lease.
 func (t *pullRequest) dropped(g *group) {
-	g.scheduler.pullDropped(t.asked[len(t.asked)-t.pending])
+	g.scheduler.PullDropped(t.asked[len(t.asked)-t.pending])
 	t.pending--
 	if t.pending == 0 {
 		t.answer(g.timeoutError())
@@ -171,17 +173,17 @@ func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]t
 	var mu sync.Mutex
 	var out []timer.Candidate
 	h.onWorkers(func(w *worker) {
-		var leads []*scheduler
+		var leads []*scheduler.Scheduler
 		for _, g := range w.groups {
 			if g.scheduler != nil {
 				leads = append(leads, g.scheduler)
 			}
 		}
-		list := topCandidates(leads, topic, most)
+		list := scheduler.TopCandidates(leads, topic, most)
 		mu.Lock()
 		defer mu.Unlock()
 		out = append(out, list...)
 	})
-	SortCandidates(out)
+	scheduler.SortCandidates(out)
 	return out[:min(len(out), most)], nil
 }

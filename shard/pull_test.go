@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -135,7 +136,7 @@ func TestAckLease(t *testing.T) {
 	if v := r.timer("a"); v.FiredMs != fakeEpochMs+1 || v.EndedMs != fakeEpochMs+1001 || v.LastStatus != 0 || r.observer.outcomes != 1 {
 		t.Errorf("%+v, %d outcomes", *v, r.observer.outcomes)
 	}
-	if n := len(r.scheduler().consumers.leases); n != 0 {
+	if n := r.scheduler().Inspect().ConsumerLeases; n != 0 {
 		t.Errorf("%d leases are still counted", n)
 	}
 }
@@ -211,7 +212,7 @@ func TestLeaseRunsOut(t *testing.T) {
 			}
 			r.wantPull(1, "a")
 			r.pass(31 * time.Second)
-			if v := r.timer("a"); v.LastError != leaseExpired {
+			if v := r.timer("a"); v.LastError != scheduler.LeaseExpired {
 				t.Errorf("last error %q", v.LastError)
 			}
 			r.wantPull(1, "a")
@@ -573,7 +574,7 @@ func TestPullersShare(t *testing.T) {
 		t.Errorf("%d timers: %v", len(all), all)
 	}
 	r.pass(2 * time.Minute)
-	if n := len(r.scheduler().consumers.leases) + r.scheduler().consumers.ends.len(); n != 0 {
+	if n := r.scheduler().Inspect().ConsumerLeases + r.scheduler().Inspect().ConsumerEnds; n != 0 {
 		t.Errorf("%d leases are still counted", n)
 	}
 }
@@ -593,7 +594,7 @@ func TestEndsStayBounded(t *testing.T) {
 			r.wantClaim(timer.AckLease, v, timer.OK, nil)
 		}
 	}
-	if n := r.scheduler().consumers.ends.len(); n > 2*100+512 {
+	if n := r.scheduler().Inspect().ConsumerEnds; n > 2*100+512 {
 		t.Errorf("%d ends of no leases", n)
 	}
 }

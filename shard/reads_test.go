@@ -1,13 +1,13 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -59,7 +59,7 @@ func TestListScheduledBehindOrphans(t *testing.T) {
 	for i := range 5 {
 		r.add(fmt.Sprint("later", i), time.Hour)
 	}
-	r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
+	r.change = func(c *Config) { c.Incarnation = table.NewIncarnation(8, 1) }
 	r.restart()
 	if got := r.list(timer.Query{States: 1 << timer.Scheduled, Limit: 5}); len(got) != 5 {
 		t.Errorf("%d scheduled timers, want 5", len(got))
@@ -360,7 +360,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 		r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: later(time.Hour)})
 	}
 	r.pass(sweepEach + time.Second)
-	if n := r.scheduler().due.later.len(); n > 1000 {
+	if n := r.scheduler().Inspect().Later; n > 1000 {
 		t.Errorf("%d entries wait for later for one timer", n)
 	}
 	r.topic(1, nil)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/testkit"
 	"carillon/vfs"
@@ -25,7 +26,7 @@ var (
 func BenchmarkHostRecover(b *testing.B) {
 	const shards = 16
 	for _, from := range []string{"log", "snapshots"} {
-		config := Config{Shards: shards, Node: 7, Incarnation: NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
+		config := Config{Shards: shards, Node: 7, Incarnation: table.NewIncarnation(7, 1), Meta: &soleRows(1, 7)[0], FS: vfs.OS{}, Dir: b.TempDir(),
 			Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
 			Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 		if from == "snapshots" {

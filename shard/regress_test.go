@@ -2,7 +2,6 @@ package shard
 
 import (
 	"bytes"
-	"carillon/shard/table"
 	"errors"
 	"strings"
 	"testing"
@@ -12,6 +11,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 	"carillon/wal"
@@ -144,12 +145,12 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 // TestI4RetryByASlowerClock: the attempt of a leader whose clock was ahead is taken up by one whose clock says that it was early: no retry starts
 // before the timer is due.
 func TestI4RetryByASlowerClock(t *testing.T) {
-	for name, report := range map[string]func(r *hostHarness, c *fakeCall){
+	for name, reports := range map[string]func(r *hostHarness, c *fakeCall){
 		"interrupted": func(*hostHarness, *fakeCall) {},
 		"reported": func(r *hostHarness, c *fakeCall) {
-			f := &activeLease{handle: c.Job.Handle, seq: c.Job.Seq, fence: c.Job.Fence,
-				attempt: Attempt{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}} // that clock was set right meanwhile
-			g, body := r.host.groups[1], appendReport(nil, uint64(NewIncarnation(7, 1)), f)
+			f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: c.Job.Handle, Seq: c.Job.Seq, Fence: c.Job.Fence,
+				Attempt: scheduler.Attempt{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}} // that clock was set right meanwhile
+			g, body := r.host.groups[1], appendReport(nil, f)
 			g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 		},
 	} {
@@ -160,9 +161,9 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 			r.pass(time.Second)
 			first := r.one()
 			r.clock.wallMs -= time.Minute.Milliseconds()
-			r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
+			r.change = func(c *Config) { c.Incarnation = table.NewIncarnation(8, 1) }
 			r.restart()
-			report(r, first)
+			reports(r, first)
 			r.pass(50 * time.Second)
 			r.wantCalls("")
 			r.pass(15 * time.Second)
@@ -324,7 +325,7 @@ func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 // TestI17PolicyThatIsNotKnownYet: a node that has just started may lead a shard before it has heard of the topics again. What an attempt of
 // another was worth it cannot say until then: the default policy is not the topic's.
 func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
-	for name, report := range map[string]bool{"interrupted": false, "reported": true} {
+	for name, reported := range map[string]bool{"interrupted": false, "reported": true} {
 		t.Run(name, func(t *testing.T) {
 			r := makeHarness(t, memfs.New(), nil)
 			r.topic(1, func(topic *timer.Topic) { topic.Policy.MaxAttempts = 1 })
@@ -332,25 +333,25 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 			r.add("a", time.Second)
 			r.pass(2 * time.Second)
 			first := r.one()
-			r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
+			r.change = func(c *Config) { c.Incarnation = table.NewIncarnation(8, 1) }
 			known := r.topics[1]
 			delete(r.topics, 1)
 			r.restart()
 			tell := func() {
-				f := &activeLease{handle: first.Job.Handle, seq: first.Job.Seq, fence: first.Job.Fence,
-					attempt: Attempt{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
-				g, body := r.host.groups[1], appendReport(nil, uint64(NewIncarnation(7, 1)), f)
+				f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: first.Job.Handle, Seq: first.Job.Seq, Fence: first.Job.Fence,
+					Attempt: scheduler.Attempt{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
+				g, body := r.host.groups[1], appendReport(nil, f)
 				g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 				r.pass(time.Second)
 			}
-			if report {
+			if reported {
 				tell()
 			} else {
 				r.pass(time.Minute)
 			}
 			r.topics[1] = known
 			r.topicsChanged()
-			if report {
+			if reported {
 				tell() // as it is until the lease is over
 			}
 			r.pass(time.Minute)

@@ -1,10 +1,10 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"math"
 
 	"carillon/shard/record"
+	"carillon/shard/table"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"

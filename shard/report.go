@@ -3,14 +3,16 @@ package shard
 import (
 	"encoding/binary"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
 
 // How a leader that is not one any more tells the new one of its leases: see scheduler_report.go.
 
-// sendReport tells whoever leads how a lease ended.
-func (e schedulerEnv) sendReport(f *activeLease) {
+// SendReport tells whoever leads how a lease ended.
+func (e schedulerEnv) SendReport(p *scheduler.Report) {
 	g := e.group
 	to := g.leaderNode()
 	if to == 0 && len(g.row.Members) > 0 { // a replica that is out, or was taken out while it was cut off, hears of no leader
@@ -22,7 +24,7 @@ func (e schedulerEnv) sendReport(f *activeLease) {
 	}
 	o := g.w.open(to, reportMessage, g.id, 0)
 	body := len(o.frame)
-	o.frame = appendReport(o.frame, uint64(g.w.host.cfg.Incarnation), f)
+	o.frame = appendReport(o.frame, p)
 	o.close(g.w, body)
 }
 
@@ -42,8 +44,8 @@ const (
 	reportBits = 1<<iota - 1
 )
 
-func appendReport(b []byte, owner uint64, f *activeLease) []byte {
-	a := &f.attempt
+func appendReport(b []byte, p *scheduler.Report) []byte {
+	a := &p.Attempt
 	var bits byte
 	if a.NotSent {
 		bits |= reportNotSent
@@ -52,7 +54,7 @@ func appendReport(b []byte, owner uint64, f *activeLease) []byte {
 		bits |= reportRefused
 	}
 	b = append(b, bits)
-	for _, v := range [...]uint64{owner, uint64(f.handle), f.seq, f.fence, uint64(f.rev), uint64(a.Status)} {
+	for _, v := range [...]uint64{uint64(p.Owner), uint64(p.Handle), p.Seq, p.Fence, uint64(p.Rev), uint64(a.Status)} {
 		b = binary.AppendUvarint(b, v)
 	}
 	for _, v := range [...]int64{a.RetryAfterMs, a.StartedMs, a.EndedMs} {
@@ -61,23 +63,23 @@ func appendReport(b []byte, owner uint64, f *activeLease) []byte {
 	return encoding.AppendBlock(b, encoding.Cut(a.Err, encoding.MaxErr))
 }
 
-// hearReport takes a former leader's word, if the lease it is about is the one that the table has. If that lease is over, it says so.
+// HearReport takes a former leader's word, if the lease it is about is the one that the table has. If that lease is over, it says so.
 func (g *group) hearReport(from uint64, body []byte) {
 	if g.scheduler == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
 	}
 	r := encoding.Reader{Rest: body[1:]}
-	p := report{owner: Incarnation(r.Uvarint()), handle: timer.Handle(r.Number(1<<32-1, "handle")), seq: r.Uvarint(), fence: r.Uvarint(), rev: uint32(r.Uvarint())}
-	p.attempt = Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
-	p.attempt.RetryAfterMs, p.attempt.StartedMs, p.attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
-	p.attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
-	if r.Err() == nil && g.scheduler.hearReport(&p) {
-		g.tellOver(from, p.owner, p.handle, p.fence)
+	p := scheduler.Report{Owner: table.Incarnation(r.Uvarint()), Handle: timer.Handle(r.Number(1<<32-1, "handle")), Seq: r.Uvarint(), Fence: r.Uvarint(), Rev: uint32(r.Uvarint())}
+	p.Attempt = scheduler.Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
+	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
+	p.Attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
+	if r.Err() == nil && g.scheduler.HearReport(&p) {
+		g.tellOver(from, p.Owner, p.Handle, p.Fence)
 	}
 }
 
 // tellOver answers a report on a lease that the table has seen come and go. No lease comes again, so this is true whoever leads by now.
-func (g *group) tellOver(to uint64, owner Incarnation, h timer.Handle, fence uint64) {
+func (g *group) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
 	o := g.w.open(to, overMessage, g.id, 0)
 	body := len(o.frame)
 	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
@@ -86,12 +88,12 @@ func (g *group) tellOver(to uint64, owner Incarnation, h timer.Handle, fence uin
 	o.close(g.w, body)
 }
 
-// hearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see for itself.
+// HearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see for itself.
 func (g *group) hearOver(body []byte) {
 	r := encoding.Reader{Rest: body}
-	owner, h, fence := Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()
+	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()
 	if g.scheduler == nil || r.Close() != nil || owner != g.w.host.cfg.Incarnation {
 		return
 	}
-	g.scheduler.hearOver(h, fence)
+	g.scheduler.HearOver(h, fence)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -93,7 +95,7 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 		t.Fatalf("ten seconds later its call's end is told to %v", p.nodes)
 	}
 	j := &call.Job
-	over := func(owner Incarnation, h timer.Handle, fence uint64) {
+	over := func(owner table.Incarnation, h timer.Handle, fence uint64) {
 		var body []byte
 		for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
 			body = binary.AppendUvarint(body, v)
@@ -103,7 +105,7 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 		r.pass(time.Second)
 	}
 	own := r.host.cfg.Incarnation
-	over(NewIncarnation(8, 1), j.Handle, j.Fence)
+	over(table.NewIncarnation(8, 1), j.Handle, j.Fence)
 	over(own, j.Handle+1, j.Fence)
 	over(own, j.Handle, j.Fence+1)
 	if len(p.nodes) == 0 {
@@ -122,27 +124,27 @@ func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
 	first := r.one()
 	p, change := telling(overMessage)
 	r.change = func(c *Config) {
-		c.Incarnation = NewIncarnation(8, 1)
+		c.Incarnation = table.NewIncarnation(8, 1)
 		change(c)
 	}
 	r.restart()
-	report := func(h timer.Handle, seq, fence uint64) int {
-		f := &activeLease{handle: h, seq: seq, fence: fence, attempt: Attempt{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
-		r.peerMessageOf(7, reportMessage, appendReport(nil, uint64(NewIncarnation(7, 1)), f))
+	told := func(h timer.Handle, seq, fence uint64) int {
+		f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: h, Seq: seq, Fence: fence, Attempt: scheduler.Attempt{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
+		r.peerMessageOf(7, reportMessage, appendReport(nil, f))
 		before := p.nodes[7]
 		r.settle()
 		return p.nodes[7] - before
 	}
 	j := &first.Job
-	if n := report(j.Handle, j.Seq, j.Fence+1); n != 0 {
+	if n := told(j.Handle, j.Seq, j.Fence+1); n != 0 {
 		t.Errorf("%d answers on a lease that is to come", n)
 	}
-	if n := report(j.Handle, j.Seq, j.Fence); n != 0 {
+	if n := told(j.Handle, j.Seq, j.Fence); n != 0 {
 		t.Errorf("%d answers on a lease that is not over", n)
 	}
 	r.pass(10 * time.Millisecond)
 	r.wantState("a", "done 1")
-	if n := report(j.Handle, j.Seq, j.Fence); n != 1 {
+	if n := told(j.Handle, j.Seq, j.Fence); n != 1 {
 		t.Errorf("%d answers on a lease that is over", n)
 	}
 	r.wantState("a", "done 1")

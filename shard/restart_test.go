@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -21,7 +23,7 @@ func (r *hostHarness) deposed() {
 	}
 	g.w.touchNext(g)
 	r.settle()
-	if g.serving || g.scheduler.active {
+	if g.serving || g.scheduler.Inspect().Leading {
 		r.t.Fatal("it still leads")
 	}
 }
@@ -42,7 +44,7 @@ func TestRestartResolvesOwnLeases(t *testing.T) {
 	r.restart()
 	r.wantCalls("")
 	r.wantState("a", "dead max_attempts 3")
-	if v := r.timer("a"); v.LastError != interrupted {
+	if v := r.timer("a"); v.LastError != scheduler.Interrupted {
 		t.Errorf("last error %q", v.LastError)
 	}
 }
@@ -82,10 +84,10 @@ func TestRestartWaitsOutOthersLeases(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
 	r.one()
-	r.change = func(c *Config) { c.Incarnation = NewIncarnation(8, 1) }
+	r.change = func(c *Config) { c.Incarnation = table.NewIncarnation(8, 1) }
 	r.restart()
 	r.wantCalls("")
-	lease := 10*time.Second + callMargin + maxLookAhead
+	lease := 10*time.Second + scheduler.CallMargin + scheduler.MaxLookAhead
 	r.clock.wallMs += 2 * lease.Milliseconds() // the wall clock proves nothing
 	r.pass(lease - time.Second)
 	r.wantCalls("")

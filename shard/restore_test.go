@@ -2,11 +2,11 @@ package shard
 
 import (
 	"bytes"
-	"carillon/shard/table"
 	"fmt"
 	"io"
 	"testing"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 	"carillon/wal"

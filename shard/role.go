@@ -55,7 +55,7 @@ func (g *group) stepDown() {
 	g.leader, g.serving, g.takeover = false, false, false
 	g.transferee, g.transferSent = 0, false
 	if g.scheduler != nil {
-		g.scheduler.end()
+		g.scheduler.End()
 	}
 	for _, p := range g.proposals {
 		p.fail(timer.ErrUnknown)
@@ -141,7 +141,7 @@ func (g *group) expire(now time.Duration) {
 		}
 	}
 	if g.scheduler != nil {
-		g.scheduler.expire(now)
+		g.scheduler.Expire(now)
 		g.expirePulls(now)
 	}
 	g.reads.expire(now)

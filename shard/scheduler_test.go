@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -13,7 +14,7 @@ func TestI4NeverEarly(t *testing.T) {
 	r.add("a", time.Second)
 	r.pass(999 * time.Millisecond)
 	r.wantCalls("")
-	if f := r.scheduler().leases.held.len(); f != 1 {
+	if f := r.scheduler().Inspect().Held; f != 1 {
 		t.Errorf("%d leases are held a millisecond before, want 1: the look-ahead", f)
 	}
 	r.pass(time.Millisecond)
@@ -163,11 +164,11 @@ func TestGivenBackIsHidden(t *testing.T) {
 	g := r.host.groups[1]
 	h, _ := r.table().Lookup(1, "a")
 	v := r.table().Read(1, "a")
-	if g.scheduler.overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
+	if g.scheduler.Overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
 		t.Errorf("while its lease is given back: %+v", v)
 	}
 	list := make([]timer.Counts, 1)
-	g.scheduler.count([]timer.TopicID{1}, list)
+	g.scheduler.Count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Scheduled != 1 || c.Leased != 0 {
 		t.Errorf("counts %+v", c)
 	}
@@ -198,7 +199,7 @@ func TestI3LeaseIsDurable(t *testing.T) {
 func TestNotSentCountsNoAttempt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
-	r.one().end(Attempt{NotSent: true})
+	r.one().end(scheduler.Attempt{NotSent: true})
 	r.settle()
 	c := r.one()
 	if c.Job.Attempts != 1 {
@@ -258,11 +259,9 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 	r.settle()
 	c.answer(200)
 	r.settle()
-	for _, q := range r.scheduler().due.topics {
-		for _, n := range q.lanes {
-			if n.flying != 0 {
-				t.Errorf("lane of topic %d has %d flights, all have ended", q.id, n.flying)
-			}
+	for id, q := range r.scheduler().Inspect().Topics {
+		if q.Calls != 0 {
+			t.Errorf("topic %d counts %d calls, all have ended", id, q.Calls)
 		}
 	}
 	r.audit()
@@ -279,7 +278,7 @@ func TestChangeUnderPendingLease(t *testing.T) {
 	r.step(time.Millisecond)
 	r.host.workers[0].turn() // the lease is proposed, then the fire is applied
 	h, _ := r.table().Lookup(1, "a")
-	if f := r.scheduler().leases.byTimer[h]; f == nil || f.phase != proposed || r.table().Due(h).NextMs != r.clock.wallMs-1 {
+	if f := r.scheduler().Inspect().Leases[h]; !f.Pending || r.table().Due(h).NextMs != r.clock.wallMs-1 {
 		t.Fatalf("flight %+v, timer %+v", f, r.table().Due(h))
 	}
 	r.host.workers[0].turn() // the timer leaves the wheel a second time

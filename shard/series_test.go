@@ -1,10 +1,10 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"testing"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 )
@@ -282,7 +282,7 @@ func TestOverlapCancelled(t *testing.T) {
 		if waiting { // for a retry whose lease is held ahead of its time
 			first.answer(500)
 			r.pass(990 * time.Millisecond)
-			if r.scheduler().leases.held.len() != 1 {
+			if r.scheduler().Inspect().Held != 1 {
 				t.Fatal("no lease is held: the test is about nothing")
 			}
 		}

@@ -1,10 +1,10 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"fmt"
 	"io"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

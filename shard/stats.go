@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -69,30 +70,30 @@ func (g *group) stats(s *Stats) {
 	if g.fault() != "" || g.compare.differs {
 		s.Faults++
 	}
-	if g.table == nil || !g.scheduler.leads() {
+	if g.table == nil || !g.scheduler.Leads() {
 		return
 	}
-	c := g.scheduler.totals()
+	c := g.scheduler.Totals()
 	s.Scheduled += c.Scheduled
 	s.Leased += c.Leased
 	s.Done += c.Done
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
 	s.SealedBy = g.table.SealedBy(s.SealedBy)
-	g.scheduler.overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+	g.scheduler.Overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 }
 
 // DueFor counts the timers that are due, for each destination, in the shards that this node leads:
 // those that stand in its destination queues. Of a serial topic that is the first of each key.
-func (h *Host) DueFor() map[Destination]int {
+func (h *Host) DueFor() map[scheduler.Destination]int {
 	var mu sync.Mutex
-	sum := map[Destination]int{}
+	sum := map[scheduler.Destination]int{}
 	h.onWorkers(func(w *worker) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, g := range w.groups {
-			if g.table != nil && g.scheduler.leads() {
-				g.scheduler.dueFor(sum)
+			if g.table != nil && g.scheduler.Leads() {
+				g.scheduler.DueFor(sum)
 			}
 		}
 	})
@@ -100,14 +101,4 @@ func (h *Host) DueFor() map[Destination]int {
 }
 
 // Held is how many leases of a topic with a limit this node has taken, or has found, that have not ended.
-func (h *Host) Held(id timer.TopicID) int {
-	h.limits.mu.Lock()
-	defer h.limits.mu.Unlock()
-	b := h.limits.topics[id]
-	if b == nil {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.leases
-}
+func (h *Host) Held(id timer.TopicID) int { return h.limits.Held(id) }

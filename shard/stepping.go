@@ -1,10 +1,10 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"math"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -162,7 +162,7 @@ func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then f
 	wait.left.Store(1)
 	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(g *group, _ int) bool {
 		if found = g.table.Read(topic, timerID); found != nil {
-			g.scheduler.overlay(found)
+			g.scheduler.Overlay(found)
 		}
 		return true
 	}}
@@ -256,7 +256,7 @@ func (h *Host) Waiting() (events, operations, flights int) {
 		operations += int(w.queued.Load())
 		for _, g := range w.groups {
 			if g.scheduler != nil {
-				flights += g.scheduler.inFlight()
+				flights += g.scheduler.InFlight()
 			}
 		}
 	}
@@ -285,7 +285,7 @@ func (h *Host) StepDrain() (flights int) {
 	for _, w := range h.workers {
 		for _, g := range w.groups {
 			if g.scheduler != nil {
-				flights += g.scheduler.drain()
+				flights += g.scheduler.Drain()
 			}
 		}
 	}

@@ -27,7 +27,7 @@ type walk struct {
 
 func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
 	w := &walk{query: *q, at: at}
-	w.query.After, w.hides = nil, h.groups[id].scheduler.hides
+	w.query.After, w.hides = nil, h.groups[id].scheduler.Hides
 	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	return w
 }

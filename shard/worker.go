@@ -241,7 +241,7 @@ func (w *worker) tick() {
 		}
 		if g.raft == nil {
 			if g.scheduler != nil {
-				g.scheduler.tick() // it reports calls that a replica which is gone had started
+				g.scheduler.Tick() // it reports calls that a replica which is gone had started
 			}
 			continue
 		}
@@ -273,7 +273,7 @@ func (w *worker) tick() {
 		w.lastSweep = w.now.Mono
 		for _, g := range w.groups {
 			if g.scheduler != nil {
-				g.scheduler.sweep()
+				g.scheduler.Sweep()
 			}
 		}
 	}

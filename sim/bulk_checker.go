@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"carillon/shard/table"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/scheduler"
 	"carillon/timer"
 	"carillon/transport/callback/slots"
 )
@@ -35,7 +35,7 @@ type dest struct {
 const unlimited = 1 << 20
 
 // Route implements shard.Dispatcher.
-func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (shard.Destination, error) {
+func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
 	if own.URL != "" {
 		return own.URL, nil
 	}
@@ -46,7 +46,7 @@ func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (shard.Destinati
 }
 
 // Acquire implements shard.Dispatcher.
-func (d *dispatcher) Acquire(to shard.Destination, t *timer.Topic, waiter shard.Waiter) (shard.Permit, shard.Verdict) {
+func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, waiter scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
 	at := d.dests[to.(string)]
 	if at == nil {
 		at = &dest{}
@@ -54,14 +54,14 @@ func (d *dispatcher) Acquire(to shard.Destination, t *timer.Topic, waiter shard.
 		d.dests[to.(string)] = at
 	}
 	if d.w.keys.locked(d.n, t) {
-		return nil, shard.Verdict{RetryIn: time.Second}
+		return nil, scheduler.Verdict{RetryIn: time.Second}
 	}
 	limit := unlimited
 	at.gate.policy = nil
 	if t.Policy.OwnBreaker {
 		at.gate.policy = &t.Policy.Breaker
 	} else if d.w.chance.hit(d.w.swarm.breaker) {
-		return nil, shard.Verdict{RetryIn: d.w.chance.between(time.Millisecond, 2*time.Second)}
+		return nil, scheduler.Verdict{RetryIn: d.w.chance.between(time.Millisecond, 2*time.Second)}
 	} else if d.w.swarm.slots > 0 {
 		limit = d.w.swarm.slots
 	}
@@ -70,18 +70,18 @@ func (d *dispatcher) Acquire(to shard.Destination, t *timer.Topic, waiter shard.
 	}, waiter)
 	switch result {
 	case slots.Granted:
-		return &permit{d: d, slot: slot, asked: d.w.now}, shard.Verdict{}
+		return &permit{d: d, slot: slot, asked: d.w.now}, scheduler.Verdict{}
 	case slots.Waits:
-		return nil, shard.Verdict{Queued: true}
+		return nil, scheduler.Verdict{Queued: true}
 	}
-	return nil, shard.Verdict{RetryIn: at.gate.retryIn}
+	return nil, scheduler.Verdict{RetryIn: at.gate.retryIn}
 }
 
 // State implements shard.Dispatcher.
-func (d *dispatcher) State(to shard.Destination, _ *timer.Topic) shard.DestinationState {
-	s := shard.DestinationState{Name: to.(string)}
+func (d *dispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.DestinationState {
+	s := scheduler.DestinationState{Name: to.(string)}
 	if at := d.dests[s.Name]; at != nil && at.gate.Blocked() {
-		s.Breaker, s.ProbeIn = shard.BreakerOpen, at.gate.retryIn
+		s.Breaker, s.ProbeIn = scheduler.BreakerOpen, at.gate.retryIn
 	}
 	return s
 }
@@ -100,7 +100,7 @@ func (d *dispatcher) refused(b slots.Breaker) {
 // serve gives what is free to those who wait.
 func (d *dispatcher) serve() {
 	for _, g := range d.slots.Serve(nil) {
-		g.Waiter.(shard.Waiter).Granted(&permit{d: d, slot: g.Slot, asked: d.w.now})
+		g.Waiter.(scheduler.Waiter).Granted(&permit{d: d, slot: g.Slot, asked: d.w.now})
 		d.n.wake(0)
 	}
 }

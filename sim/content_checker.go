@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"carillon/shard/table"
 	"fmt"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

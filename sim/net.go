@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/transport/peer"
 )
 
@@ -146,7 +147,7 @@ func (w *World) unreachable(from *node, to uint64) {
 }
 
 // hearEnd tells a node that a process has ended.
-func (w *World) hearEnd(n *node, owner shard.Incarnation) {
+func (w *World) hearEnd(n *node, owner table.Incarnation) {
 	if w.net.blocked(owner.Node(), n.id) {
 		return
 	}

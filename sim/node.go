@@ -12,6 +12,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/shard/feature"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 )
@@ -272,7 +273,7 @@ func (n *node) stop(cut bool) {
 		return
 	}
 	w := n.w
-	owner := shard.NewIncarnation(n.id, n.starts)
+	owner := table.NewIncarnation(n.id, n.starts)
 	n.life++
 	n.stoppedAt = w.now
 	n.wakeClocks()

@@ -13,6 +13,8 @@ import (
 	"carillon/ring"
 	"carillon/secret"
 	"carillon/shard"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/peer"
 	"carillon/vfs"
@@ -212,7 +214,7 @@ func (n *node) open() {
 func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State) shard.Config {
 	w := n.w
 	cfg := shard.Config{
-		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: shard.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
+		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: table.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
 		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
@@ -273,7 +275,7 @@ func (h *memberHost) Cordon(on bool) {
 }
 
 // Gone implements member.Host.
-func (h *memberHost) Gone(owner shard.Incarnation) {
+func (h *memberHost) Gone(owner table.Incarnation) {
 	h.Host.Gone(owner)
 	h.n.wake(0)
 }
@@ -321,6 +323,6 @@ func (noHistory) List(*timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) 
 }
 
 // Attempts implements route.LocalHistory.
-func (noHistory) Attempts(timer.ShardID, timer.TopicID, string, *shard.Standing) []timer.HistoryAttempt {
+func (noHistory) Attempts(timer.ShardID, timer.TopicID, string, *scheduler.Standing) []timer.HistoryAttempt {
 	return nil
 }

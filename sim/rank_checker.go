@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"carillon/shard/table"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/scheduler"
 	"carillon/transport/callback/slots"
 )
 
@@ -26,7 +26,7 @@ func (r *receivers) dispatcher(n *node) *dispatcher {
 func (r *receivers) died(n *node) { delete(r.all, n.id) }
 
 // Start implements shard.Permit: the call begins a moment later, as on another goroutine, with the guard of the real one.
-func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
+func (p *permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 	p.use()
 	w, n := p.d.w, p.d.n
 	if n.silent() {
@@ -51,8 +51,8 @@ func (p *permit) Start(j *shard.Delivery, done func(shard.Attempt)) {
 // call is one attempt.
 type call struct {
 	permit   *permit
-	delivery shard.Delivery
-	done     func(shard.Attempt)
+	delivery scheduler.Delivery
+	done     func(scheduler.Attempt)
 	node     *node
 	life     uint64
 	wallMs   int64
@@ -78,11 +78,11 @@ func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
 	c.wallMs, c.begun = n.keeper.WallMs(), w.now
 	if n.keeper.Lease()+callTimeout > c.delivery.Deadline {
-		c.end(shard.Attempt{NotSent: true})
+		c.end(scheduler.Attempt{NotSent: true})
 		return
 	}
 	if !w.keys.opens(n, c.delivery.Topic) {
-		c.end(shard.Attempt{NotSent: true})
+		c.end(scheduler.Attempt{NotSent: true})
 		return
 	}
 	w.checker.started(c)
@@ -119,9 +119,9 @@ func (c *call) begin() {
 		case 410:
 			w.checker.features.heard(c)
 		}
-		a := shard.Attempt{Status: status}
+		a := scheduler.Attempt{Status: status}
 		if status == 0 || !heard {
-			a = shard.Attempt{Err: "no answer"}
+			a = scheduler.Attempt{Err: "no answer"}
 		}
 		if n.life == c.life {
 			n.do(func() { c.end(a) })
@@ -130,7 +130,7 @@ func (c *call) begin() {
 }
 
 // end brings the answer to the host.
-func (c *call) end(a shard.Attempt) {
+func (c *call) end(a scheduler.Attempt) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.keeper.WallMs())
 	began, ended := msOf(a.StartedMs-epochMs)-c.begun, msOf(a.EndedMs-epochMs)-c.node.w.now
 	c.lowest, c.highest = min(began, ended), max(began, ended)

@@ -1,12 +1,12 @@
 package sim
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"time"
 
 	"carillon/shard"
 	"carillon/shard/feature"
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

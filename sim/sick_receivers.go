@@ -1,11 +1,11 @@
 package sim
 
 import (
-	"carillon/shard/table"
 	"fmt"
 	"math"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

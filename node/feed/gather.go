@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"carillon/shard/table"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/encoding"
 	"carillon/transport/api"

@@ -1,13 +1,13 @@
 package feed
 
 import (
-	"carillon/shard/table"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/api"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/transport/peer"
 )
 
@@ -40,7 +40,7 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 		return true
 	}
 	if h.Starts > 0 {
-		m.host.Gone(shard.NewIncarnation(from, h.Starts-1)) // its former processes
+		m.host.Gone(table.NewIncarnation(from, h.Starts-1)) // its former processes
 	}
 	s.liveness.receive(s.clock.Mono(), from, h)
 	m.Limits.Hear(s.clock.Mono(), from, &h.Limits)

@@ -14,6 +14,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -40,7 +41,7 @@ type Host interface {
 	Cordon(on bool)
 	// Fault names a fault of one of its replicas; "": none is known.
 	Fault() string
-	Gone(owner shard.Incarnation)
+	Gone(owner table.Incarnation)
 	// Propose has the meta group's machine apply a command.
 	Propose(cmd []byte) (any, error)
 	// Confirm has a majority confirm that this node leads, and says up to where its state is then,

@@ -11,6 +11,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -263,21 +264,21 @@ func (h fakeHistory) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, mo
 
 // Counts counts each led shard as its number, so that a sum says which are in it, and as often as
 // the topic's number says. Attempts implements LocalHistory: one, which tells whose it is.
-func (h fakeHistory) Attempts(id timer.ShardID, _ timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt {
+func (h fakeHistory) Attempts(id timer.ShardID, _ timer.TopicID, timerID string, s *scheduler.Standing) []timer.HistoryAttempt {
 	return []timer.HistoryAttempt{{Attempt: s.Attempts, Err: fmt.Sprint(id, " ", timerID)}}
 }
 
 // Standings implements Host: every timer waits for a consumer.
-func (n *fakeNode) Standings(id timer.ShardID, _ timer.TopicID, ids []string) ([]shard.Standing, error) {
+func (n *fakeNode) Standings(id timer.ShardID, _ timer.TopicID, ids []string) ([]scheduler.Standing, error) {
 	if n.answer != nil {
 		return nil, n.answer
 	}
 	if !n.Leads(id) {
 		return nil, timer.NotLeaderError{Leader: n.cluster.leaders[id]}
 	}
-	list := make([]shard.Standing, len(ids))
+	list := make([]scheduler.Standing, len(ids))
 	for i := range list {
-		list[i] = shard.Standing{Wait: timer.Wait{For: timer.WaitConsumer, On: ids[i]}, State: timer.Scheduled, Attempts: 1}
+		list[i] = scheduler.Standing{Wait: timer.Wait{For: timer.WaitConsumer, On: ids[i]}, State: timer.Scheduled, Attempts: 1}
 	}
 	return list, nil
 }
@@ -325,7 +326,7 @@ func (n *fakeNode) Candidates(_ context.Context, _ timer.TopicID, most int) (lis
 			}
 		}
 	}
-	shard.SortCandidates(list)
+	scheduler.SortCandidates(list)
 	return list[:min(len(list), most)], n.answer
 }
 

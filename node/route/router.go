@@ -15,6 +15,7 @@ import (
 
 	"carillon/node/task"
 	"carillon/shard"
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -60,7 +61,7 @@ type Host interface {
 	Counts(topics []timer.TopicID) ([]timer.Counts, error)
 	Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) ([]timer.Ref, timer.ScanCursor, error)
 	// Standings tells how far timers have come, if this node leads their shard.
-	Standings(id timer.ShardID, topic timer.TopicID, ids []string) ([]shard.Standing, error)
+	Standings(id timer.ShardID, topic timer.TopicID, ids []string) ([]scheduler.Standing, error)
 	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state
 	// for a backup; see shard.Host.
 	Confirm(id timer.ShardID) (index uint64, err error)
@@ -82,7 +83,7 @@ type Host interface {
 type LocalHistory interface {
 	List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error)
 	// Attempts are those of one timer as far as they are recorded, oldest first.
-	Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *shard.Standing) []timer.HistoryAttempt
+	Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *scheduler.Standing) []timer.HistoryAttempt
 }
 
 // Cluster is this node's knowledge of the others. Its methods must not block.

@@ -9,6 +9,9 @@ import (
 	"carillon/timer/encoding"
 )
 
+// MaxBatchBytes is the size at which a leader ends an entry: what else there is goes into the next.
+const MaxBatchBytes = 4 << 20
+
 // The version of a batch is the least feature level that reads all its items: a table must not
 // skip what it does not
 // know, or replicas would part.

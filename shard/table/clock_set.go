@@ -132,7 +132,7 @@ func (t *Table) seriesSeen() {
 	}
 }
 
-// restamping reports that slots are still gone through after the clock was set back.
+// Restamping reports that slots are still gone through after the clock was set back.
 func (t *Table) Restamping() bool { return t.restamped < seriesAwait }
 
 // AwaitsSeries reports that all were, and the leader is to see to the series.

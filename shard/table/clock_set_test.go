@@ -2,10 +2,11 @@ package table
 
 import (
 	"bytes"
-	"carillon/timer"
 	"fmt"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // The stamps of a large table are seen to in slices, also by a replica that took over from a snapshot between two of them.

@@ -3,10 +3,11 @@
 package table
 
 import (
-	"carillon/timer"
-	"carillon/timer/testkit"
 	"strings"
 	"testing"
+
+	"carillon/timer"
+	"carillon/timer/testkit"
 )
 
 func TestCostOfApplying(t *testing.T) {

@@ -2,8 +2,9 @@ package table
 
 import (
 	"bytes"
-	"carillon/timer"
 	"testing"
+
+	"carillon/timer"
 )
 
 // TestDeliveryInTheLog: a shard's log takes over a delivery only while nothing is leased otherwise, and then leases nothing otherwise; what

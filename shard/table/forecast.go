@@ -19,7 +19,7 @@ func (f *Forecast) Add(o *Forecast) {
 	f.Later += o.Later
 }
 
-// forecast looks at no more than budget slots after from, and says where to go on.
+// Forecast looks at no more than budget slots after from, and says where to go on.
 func (t *Table) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer.Handle, budget int, f *Forecast) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++

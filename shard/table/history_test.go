@@ -2,13 +2,14 @@ package table
 
 import (
 	"bytes"
-	"carillon/timer"
-	"carillon/timer/encoding"
-	"carillon/timer/testkit"
 	"fmt"
 	"reflect"
 	"slices"
 	"testing"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+	"carillon/timer/testkit"
 )
 
 // FuzzHistoryBody: what a node reads from its own files is read or refused.

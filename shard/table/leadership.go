@@ -22,10 +22,10 @@ func (t *Table) takeover(owner uint64) {
 }
 
 // LeaseOwner is the process that took the lease; 0: forgotten.
-func (t *Table) LeaseOwner(fence uint64) uint64 {
+func (t *Table) LeaseOwner(fence uint64) Incarnation {
 	for i := len(t.leaderships) - 1; i >= 0; i-- {
 		if t.leaderships[i].from <= fence {
-			return t.leaderships[i].owner
+			return Incarnation(t.leaderships[i].owner)
 		}
 	}
 	return 0

@@ -1,9 +1,10 @@
 package table
 
 import (
-	"carillon/timer"
 	"fmt"
 	"testing"
+
+	"carillon/timer"
 )
 
 func TestDebounceScope(t *testing.T) {

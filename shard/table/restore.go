@@ -1,12 +1,13 @@
 package table
 
 import (
-	"carillon/shard/feature"
-	"carillon/timer"
-	"carillon/timer/recurrence"
 	"fmt"
 	"io"
 	"slices"
+
+	"carillon/shard/feature"
+	"carillon/timer"
+	"carillon/timer/recurrence"
 )
 
 // How far ahead of the backup a restored shard goes on: further than a cluster comes after its newest backup.
@@ -32,7 +33,7 @@ const (
 
 // Restore says how tables become those of a new cluster, and counts what is in them.
 type Restore struct {
-	Owner   uint64        // names the process of leases that were calls of the lost cluster: they are over at once
+	Owner   Incarnation   // of leases that were calls of the lost cluster: they are over at once
 	Level   feature.Level // that the cluster has agreed on, by which tables are written
 	NowMs   int64
 	Overdue Overdue
@@ -100,7 +101,7 @@ func (o *Restore) goAhead(t *Table) error {
 	if t.fence > 1<<63 || t.seq > timer.MaxMs-numbersAhead {
 		return fmt.Errorf("its numbers are used up: fence %d, timer %d", t.fence, t.seq)
 	}
-	t.leaderships = []leadership{{from: 1, owner: o.Owner}}
+	t.leaderships = []leadership{{from: 1, owner: uint64(o.Owner)}}
 	t.fence += fencesAhead
 	t.seq += numbersAhead
 	newest := t.leastVersion

@@ -2,11 +2,12 @@ package table
 
 import (
 	"bytes"
-	"carillon/timer"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"carillon/timer"
 )
 
 // topicsOf are topics that a restore finds.

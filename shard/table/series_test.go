@@ -2,8 +2,9 @@ package table
 
 import (
 	"bytes"
-	"carillon/timer"
 	"testing"
+
+	"carillon/timer"
 )
 
 // TestSeriesInSnapshot: which occurrence it is, and that a dead one is spent, survive.

@@ -1,10 +1,11 @@
 package table
 
 import (
-	"carillon/timer"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"carillon/timer"
 )
 
 // TestWalk holds walks against the model: on a table that stands still they find what a query selects, each once.

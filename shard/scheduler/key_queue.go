@@ -1,4 +1,4 @@
-package shard
+package scheduler
 
 import (
 	"slices"
@@ -44,7 +44,7 @@ type keyQueues struct {
 }
 
 // keyRefOf is what a timer means to the line of its key. A claim of a line that is no more is dropped when it is met.
-func (l *scheduler) keyRefOf(h timer.Handle) (c keyRef, ok bool) {
+func (l *Scheduler) keyRefOf(h timer.Handle) (c keyRef, ok bool) {
 	if c, ok = l.keys.refs[h]; ok && c.key.order != c.key.queue.order {
 		delete(l.keys.refs, h)
 		return keyRef{}, false
@@ -57,7 +57,7 @@ func (k *keyQueue) empty() bool {
 }
 
 // key is the line that a timer belongs to.
-func (l *scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
+func (l *Scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
 	hash := uint64(0)
 	if !q.topic.Policy.Ordered {
 		hash = l.table.KeyHash(h)
@@ -71,7 +71,7 @@ func (l *scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
 }
 
 // enter puts a timer that is due into the line of its key.
-func (l *scheduler) enter(q *topicQueue, e entry) {
+func (l *Scheduler) enter(q *topicQueue, e entry) {
 	e.priority = 0
 	k := l.key(q, e.handle)
 	if k.head.handle == e.handle && k.head.seq == e.seq {
@@ -88,16 +88,16 @@ func (l *scheduler) enter(q *topicQueue, e entry) {
 }
 
 // queueHead puts the first into its destination queue, if the key has no lease.
-func (l *scheduler) queueHead(k *keyQueue) {
+func (l *Scheduler) queueHead(k *keyQueue) {
 	if k.head.handle != 0 && k.ready && k.leased == 0 {
 		l.queueUp(k.head)
 	}
 }
 
 // pickHead finds who is first among those that are due.
-func (l *scheduler) pickHead(k *keyQueue) {
+func (l *Scheduler) pickHead(k *keyQueue) {
 	for n := 0; k.due.len() > 0 && !l.current(k.due.top()); n++ {
-		if k.pop(); n == popBudget {
+		if k.pop(); n == PopBudget {
 			l.deferKeyCompaction(k)
 		}
 	}
@@ -129,25 +129,25 @@ func (k *keyQueue) pop() entry {
 }
 
 // current reports that a timer is as it was when it was queued.
-func (l *scheduler) current(e entry) bool {
+func (l *Scheduler) current(e entry) bool {
 	return l.table.ScheduledAt(e.handle, e.seq, e.rev)
 }
 
 // promoteHead makes the earliest that is due the first.
-func (l *scheduler) promoteHead(k *keyQueue) {
+func (l *Scheduler) promoteHead(k *keyQueue) {
 	k.head, k.ready = k.pop(), true
 	l.keys.refs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
 	l.queueHead(k)
 }
 
 // clearHead leaves the line without a first.
-func (l *scheduler) clearHead(k *keyQueue) {
+func (l *Scheduler) clearHead(k *keyQueue) {
 	delete(l.keys.refs, k.head.handle)
 	k.head, k.blocking, k.ready = entry{}, false, false
 }
 
 // requeueHead puts the first back among the others. One whose time has not come is in the wheel.
-func (l *scheduler) requeueHead(k *keyQueue) {
+func (l *Scheduler) requeueHead(k *keyQueue) {
 	if k.ready {
 		k.due.push(k.head)
 		k.queue.inLine++
@@ -156,7 +156,7 @@ func (l *scheduler) requeueHead(k *keyQueue) {
 }
 
 // preemptUnstarted gives a lease back that was taken ahead of its time, when somebody earlier has come meanwhile.
-func (l *scheduler) preemptUnstarted(k *keyQueue) {
+func (l *Scheduler) preemptUnstarted(k *keyQueue) {
 	f := k.active
 	if f == nil || f.firm || f.revoked || !f.unstarted() || k.due.len() == 0 ||
 		!k.due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
@@ -170,7 +170,7 @@ func (l *scheduler) preemptUnstarted(k *keyQueue) {
 }
 
 // mayGo reports that a timer which stands in a destination queue is the first of its line, and that its key has no lease.
-func (l *scheduler) mayGo(q *topicQueue, e entry) bool {
+func (l *Scheduler) mayGo(q *topicQueue, e entry) bool {
 	c, _ := l.keyRefOf(e.handle)
 	k := c.key
 	return k != nil && k.queue == q && k.leased == 0 && k.ready &&
@@ -178,7 +178,7 @@ func (l *scheduler) mayGo(q *topicQueue, e entry) bool {
 }
 
 // takeKey gives the key to its first, whose lease is being proposed.
-func (l *scheduler) takeKey(f *activeLease) {
+func (l *Scheduler) takeKey(f *activeLease) {
 	k := l.keys.refs[f.handle].key
 	f.key, f.firm, f.kept = k, k.blocking, f.kept || f.dueMs <= k.freeMs
 	l.clearHead(k)
@@ -187,7 +187,7 @@ func (l *scheduler) takeKey(f *activeLease) {
 }
 
 // freed gives the key back when a lease has ended, or was not granted. Its timer blocks on if it will be tried again.
-func (l *scheduler) freed(f *activeLease) {
+func (l *Scheduler) freed(f *activeLease) {
 	k := f.key
 	if f.key = nil; k == nil || !l.active || k.queue.keys == nil {
 		return
@@ -202,19 +202,19 @@ func (l *scheduler) freed(f *activeLease) {
 }
 
 // moveUp lets whoever is next into its destination queue.
-func (l *scheduler) moveUp(k *keyQueue) {
+func (l *Scheduler) moveUp(k *keyQueue) {
 	first := k.head
 	if l.pickHead(k); k.head == first {
 		l.queueHead(k)
 	}
 	if k.head.handle != 0 && k.ready && k.leased == 0 {
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 }
 
 // block makes a timer block its key if it does: somebody calls it, or it has been attempted and waits for its next attempt.
 // Of several that wait, which can only be from before the topic was serial, the earliest does.
-func (l *scheduler) block(k *keyQueue, h timer.Handle) {
+func (l *Scheduler) block(k *keyQueue, h timer.Handle) {
 	t := l.table
 	d := t.Due(h)
 	switch {
@@ -241,9 +241,9 @@ func (l *scheduler) block(k *keyQueue, h timer.Handle) {
 	t.Rearm(h, d.Seq) // it may have left the wheel before this was known
 }
 
-// review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
+// Review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
 // its lease or will not have it.
-func (l *scheduler) review(h timer.Handle) {
+func (l *Scheduler) Review(h timer.Handle) {
 	if h == 0 || len(l.keys.refs)+len(l.limits.carried) == 0 {
 		return
 	}
@@ -276,9 +276,9 @@ func (l *scheduler) review(h timer.Handle) {
 	l.moveUp(k)
 }
 
-// reviewDropped looks again at the timers of these slots, after from and up to the last (0: of all), that are gone: a step in the dropping
+// ReviewDropped looks again at the timers of these slots, after from and up to the last (0: of all), that are gone: a step in the dropping
 // of their topic. It looks at the slots or at all claims, whichever are fewer.
-func (l *scheduler) reviewDropped(from, last timer.Handle) {
+func (l *Scheduler) ReviewDropped(from, last timer.Handle) {
 	if last == 0 {
 		last = l.table.LastHandle()
 	}
@@ -293,7 +293,7 @@ func (l *scheduler) reviewDropped(from, last timer.Handle) {
 	if int(last-from) <= len(l.keys.refs)+len(l.limits.carried) {
 		for h := from + 1; h <= last; h++ {
 			if gone(h) {
-				l.review(h)
+				l.Review(h)
 			}
 		}
 		return
@@ -311,13 +311,13 @@ func (l *scheduler) reviewDropped(from, last timer.Handle) {
 	}
 	slices.Sort(few) // what is done for each must not depend on chance
 	for _, h := range few {
-		l.review(h)
+		l.Review(h)
 	}
 }
 
 // scanBlockers walks the table in slices for timers that block their keys, and for leases of former leaders that count at a limit.
 // Until it is done nothing of such topics is leased.
-func (l *scheduler) scanBlockers() {
+func (l *Scheduler) scanBlockers() {
 	if !l.keys.scanning {
 		return
 	}
@@ -332,7 +332,7 @@ func (l *scheduler) scanBlockers() {
 			return
 		}
 		if c, ok := l.keyRefOf(h); ok && (c.seq != d.Seq || c.leased || c.key.blocking) {
-			l.review(h)
+			l.Review(h)
 			return
 		}
 		k := l.key(q, h)
@@ -341,17 +341,17 @@ func (l *scheduler) scanBlockers() {
 	})
 	l.keys.scanFrom, l.keys.scanning = next, !done
 	if !done {
-		l.env.wakeNext()
+		l.env.WakeNext()
 		return
 	}
 	l.endCarriedOver(true) // what there was of it is counted
 }
 
 // findBlockers begins the walk.
-func (l *scheduler) findBlockers() { l.keys.scanning, l.keys.scanFrom = true, 0 }
+func (l *Scheduler) findBlockers() { l.keys.scanning, l.keys.scanFrom = true, 0 }
 
 // beginOrder is for the begin of a leadership: what former leaders left in backoff or leased must be found.
-func (l *scheduler) beginOrder() {
+func (l *Scheduler) beginOrder() {
 	l.keys = keyQueues{refs: map[timer.Handle]keyRef{}, inOrder: map[timer.TopicID]bool{}}
 	for _, f := range l.leases.byTimer {
 		f.key = nil // the walk finds its lease
@@ -369,7 +369,7 @@ func (l *scheduler) beginOrder() {
 }
 
 // setOrder begins or ends keeping lines for a topic, as its policy says.
-func (l *scheduler) setOrder(q *topicQueue) {
+func (l *Scheduler) setOrder(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.InOrder()
 	switch {
 	case want == (q.keys != nil):
@@ -394,16 +394,16 @@ func (l *scheduler) setOrder(q *topicQueue) {
 		delete(l.keys.inOrder, q.id)
 		q.keys, q.inLine = nil, 0 // what claims of these keys are left mean nothing any more: see keyRefOf
 		q.order++
-		l.rearmAll() // who stood in the lines comes by the wheel
+		l.RearmAll() // who stood in the lines comes by the wheel
 	}
 }
 
 // pruneBudget is how much of the lines is pruned in one turn, more or less.
-const pruneBudget = 16 * popBudget
+const pruneBudget = 16 * PopBudget
 
 // pruneLines takes out of the lines what has changed since, once that must be the larger part (I15): as much as one turn may. A long
 // line is set aside.
-func (l *scheduler) pruneLines(q *topicQueue, timers int64) {
+func (l *Scheduler) pruneLines(q *topicQueue, timers int64) {
 	if int64(q.inLine) <= 2*timers+512 {
 		return
 	}
@@ -412,7 +412,7 @@ func (l *scheduler) pruneLines(q *topicQueue, timers int64) {
 	var long *keyQueue
 	work := 0
 	for _, k := range q.keys {
-		if n := k.due.len(); n <= popBudget {
+		if n := k.due.len(); n <= PopBudget {
 			work += 1 + n
 		} else if long == nil || k.hash < long.hash {
 			long = k
@@ -421,7 +421,7 @@ func (l *scheduler) pruneLines(q *topicQueue, timers int64) {
 	q.sweeps++
 	parts := uint64(1 + work/pruneBudget)
 	for _, k := range q.keys {
-		if n := k.due.len(); n <= popBudget && k.hash%parts == q.sweeps%parts {
+		if n := k.due.len(); n <= PopBudget && k.hash%parts == q.sweeps%parts {
 			k.due.filter(l.current)
 			q.inLine -= n - k.due.len()
 		}
@@ -431,7 +431,7 @@ func (l *scheduler) pruneLines(q *topicQueue, timers int64) {
 	}
 }
 
-func (l *scheduler) deferKeyCompaction(k *keyQueue) {
+func (l *Scheduler) deferKeyCompaction(k *keyQueue) {
 	k.queue.inLine -= k.due.len()
 	l.deferCompaction(staleQueue{items: k.due.items})
 	k.due = heap[entry]{}

@@ -1,10 +1,10 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"fmt"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -33,8 +33,8 @@ type DestinationState struct {
 	ProbeIn time.Duration // BreakerOpen: when a call may go again
 }
 
-// standing looks one timer up in the queues.
-func (l *scheduler) standing(h timer.Handle) Standing {
+// Standing looks one timer up in the queues.
+func (l *Scheduler) Standing(h timer.Handle) Standing {
 	d := l.table.Due(h)
 	s := Standing{Seq: d.Seq, State: d.State, Attempts: d.Attempts}
 	if d.State == timer.Scheduled {
@@ -44,7 +44,7 @@ func (l *scheduler) standing(h timer.Handle) Standing {
 }
 
 // waitOf finds what keeps a scheduled timer from its next attempt. It changes nothing.
-func (l *scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
+func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	now := l.now.WallMs
 	if d.NextMs > now {
 		if d.InBackoff(now) {
@@ -79,7 +79,7 @@ func (l *scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 }
 
 // limitOf is the limit that keeps a topic from one more lease.
-func (l *scheduler) limitOf(q *topicQueue) timer.WaitCause {
+func (l *Scheduler) limitOf(q *topicQueue) timer.WaitCause {
 	if q.limiterUse == nil {
 		return timer.NoWait
 	}
@@ -87,7 +87,7 @@ func (l *scheduler) limitOf(q *topicQueue) timer.WaitCause {
 }
 
 // laneWait is what keeps the timers of one destination in their destination queue.
-func (l *scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
+func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	n := l.due.routes[routeKey{q.id, target}]
 	if n == nil || n.dest == nil {
 		return timer.Wait{}
@@ -95,7 +95,7 @@ func (l *scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	if _, own := n.dest.(canaryDest); own {
 		return timer.Wait{}
 	}
-	at := l.cfg.dispatcher.State(n.dest, q.topic)
+	at := l.cfg.Dispatcher.State(n.dest, q.topic)
 	if at.Breaker != BreakerClosed {
 		return timer.Wait{For: timer.WaitBreaker, On: at.text(l.now.WallMs)}
 	}
@@ -118,7 +118,7 @@ func (s *DestinationState) text(nowMs int64) string {
 }
 
 // blockedBy reports that another timer of the same key goes first, and which one.
-func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
+func (l *Scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
 	if q.keys == nil {
 		return "", false
 	}
@@ -140,7 +140,7 @@ func (l *scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 
 // holderOf is the id of the timer whose lease has the key; "" where it is not known: of several,
 // from before the topic was serial, the last is remembered alone.
-func (l *scheduler) holderOf(k *keyQueue) string {
+func (l *Scheduler) holderOf(k *keyQueue) string {
 	if k.active != nil {
 		return l.table.ID(k.active.handle)
 	}

@@ -1,4 +1,4 @@
-package shard
+package scheduler
 
 import (
 	"time"
@@ -196,12 +196,12 @@ func (q *topicQueue) next(mono time.Duration) *destQueue {
 }
 
 // canaryDest is the destination of canaries: the call succeeds at once.
-type canaryDest struct{ scheduler *scheduler }
+type canaryDest struct{ scheduler *Scheduler }
 
 // Start implements Permit.
 func (d canaryDest) Start(_ *Delivery, done func(Attempt)) {
 	now := d.scheduler.now.WallMs
-	d.scheduler.env.canaryPassed()
+	d.scheduler.env.CanaryPassed()
 	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
 }
 

@@ -1,4 +1,4 @@
-package shard
+package scheduler
 
 import "carillon/timer"
 
@@ -9,7 +9,7 @@ type staleQueue struct {
 }
 
 // prune sets a queue aside once what has changed since must be the larger part (I15): sift goes through it, bit by bit.
-func (l *scheduler) prune(h *heap[entry], timers int64) {
+func (l *Scheduler) prune(h *heap[entry], timers int64) {
 	if int64(h.len()) <= 2*timers+512 {
 		return
 	}
@@ -17,13 +17,13 @@ func (l *scheduler) prune(h *heap[entry], timers int64) {
 	*h = heap[entry]{}
 }
 
-func (l *scheduler) deferCompaction(p staleQueue) {
+func (l *Scheduler) deferCompaction(p staleQueue) {
 	l.due.compacting = append(l.due.compacting, p)
-	l.env.wakeNext()
+	l.env.WakeNext()
 }
 
 // compact queues anew what still stands of the queues that were set aside, as many as one turn may. Topics in order wait until it is done.
-func (l *scheduler) compact() {
+func (l *Scheduler) compact() {
 	if len(l.due.compacting) == 0 {
 		return
 	}
@@ -31,7 +31,7 @@ func (l *scheduler) compact() {
 		l.due.compacted = map[timer.Handle]bool{}
 	}
 	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
-	for budget := popBudget; budget > 0 && len(l.due.compacting) > 0; budget-- {
+	for budget := PopBudget; budget > 0 && len(l.due.compacting) > 0; budget-- {
 		p := &l.due.compacting[len(l.due.compacting)-1]
 		last := len(p.items) - 1
 		if last < 0 {
@@ -49,7 +49,7 @@ func (l *scheduler) compact() {
 		l.classify(e, horizon) // it may set more aside
 	}
 	if len(l.due.compacting) > 0 {
-		l.env.wakeNext()
+		l.env.WakeNext()
 		return
 	}
 	l.due.compacting, l.due.compacted = nil, nil

@@ -1,9 +1,9 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -22,17 +22,17 @@ type inheritedLeases struct {
 	from     timer.Handle
 }
 
-// interrupted is the last error of an attempt whose leader died before it reported.
-const interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
+// Interrupted is the last error of an attempt whose leader died before it reported.
+const Interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
 
 // scanInherited walks the table in slices for leases that are over already, or that are over before the wall clock says so.
-func (l *scheduler) scanInherited() {
+func (l *Scheduler) scanInherited() {
 	if !l.inherited.scanning {
 		return
 	}
 	next, done := l.table.ScanLeased(l.inherited.from, scanBudget, func(h timer.Handle) {
 		d := l.table.Due(h)
-		l.hasZone(h, &d)
+		l.HasZone(h, &d)
 		if d.Holder != table.ByCall {
 			l.hold(h, &d, l.holdsUntil(h, &d))
 			return
@@ -49,37 +49,37 @@ func (l *scheduler) scanInherited() {
 		l.inherited.scanning = false
 		return
 	}
-	l.env.wakeNext()
+	l.env.WakeNext()
 }
 
-// scanAgain has all leases looked at anew: a process is known to be gone.
-func (l *scheduler) scanAgain() {
+// ScanAgain has all leases looked at anew: a process is known to be gone.
+func (l *Scheduler) ScanAgain() {
 	if l.active {
 		l.inherited.scanning, l.inherited.from = true, 0
-		l.env.wake()
+		l.env.Wake()
 	}
 }
 
 // inheritedWait is how long a lease may still be somebody's; 0: it is over; negative: it is this process's own and has not ended.
-func (l *scheduler) inheritedWait(h timer.Handle, d *table.Due) time.Duration {
+func (l *Scheduler) inheritedWait(h timer.Handle, d *table.Due) time.Duration {
 	if l.isActive(h, d) {
 		return -1
 	}
-	owner := Incarnation(l.table.LeaseOwner(d.Fence))
-	if owner.Node() == l.cfg.owner.Node() || l.env.ended(owner) {
+	owner := l.table.LeaseOwner(d.Fence)
+	if owner.Node() == l.cfg.Owner.Node() || l.env.Ended(owner) {
 		return 0
 	}
 	return max(0, l.since+time.Duration(d.LeaseMs)*time.Millisecond-l.now.Mono)
 }
 
 // isActive reports that the lease is this process's own and has not ended.
-func (l *scheduler) isActive(h timer.Handle, d *table.Due) bool {
+func (l *Scheduler) isActive(h timer.Handle, d *table.Due) bool {
 	f := l.leases.byTimer[h]
 	return f != nil && f.seq == d.Seq && f.fence == d.Fence
 }
 
 // rearm walks the table once, in slices, for timers that left the wheel in a former leadership.
-func (l *scheduler) rearm() {
+func (l *Scheduler) rearm() {
 	if !l.due.rearming {
 		return
 	}
@@ -89,12 +89,12 @@ func (l *scheduler) rearm() {
 	}
 	l.due.rearmFrom, l.due.rearming = next, !done
 	if !done {
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 }
 
 // leaseEnded is called when the wall clock has passed a lease's end.
-func (l *scheduler) leaseEnded(h timer.Handle, d *table.Due) {
+func (l *Scheduler) leaseEnded(h timer.Handle, d *table.Due) {
 	if d.Holder != table.ByCall { // it ends by the monotonic clock
 		l.hold(h, d, l.holdsUntil(h, d))
 		return
@@ -102,7 +102,7 @@ func (l *scheduler) leaseEnded(h timer.Handle, d *table.Due) {
 	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
 	switch wait := l.inheritedWait(h, d); {
 	case wait < 0:
-		l.table.Arm(h, horizon+callMargin.Milliseconds()) // ours: its call ends by itself
+		l.table.Arm(h, horizon+CallMargin.Milliseconds()) // ours: its call ends by itself
 	case wait > 0:
 		l.table.Arm(h, horizon+wait.Milliseconds()+1)
 	default:
@@ -111,13 +111,13 @@ func (l *scheduler) leaseEnded(h timer.Handle, d *table.Due) {
 }
 
 // resolve ends an inherited lease's attempt: it counts, since its call may have been made.
-func (l *scheduler) resolve(h timer.Handle, d *table.Due) {
+func (l *Scheduler) resolve(h timer.Handle, d *table.Due) {
 	now := l.now.WallMs
 	if !l.canJudge(h, d) {
 		l.table.Arm(h, now+l.due.lookAhead.Milliseconds()+unknownWait.Milliseconds())
 		return
 	}
-	out := l.judge(h, d, &Attempt{Err: interrupted, StartedMs: now, EndedMs: now}, 0)
+	out := l.judge(h, d, &Attempt{Err: Interrupted, StartedMs: now, EndedMs: now}, 0)
 	if out.Kind == table.RetryLater {
 		out.NextMs = l.notBeforeDue(h, now) // its receiver did nothing wrong: no backoff
 	}
@@ -129,12 +129,12 @@ const unknownWait = 500 * time.Millisecond
 
 // canJudge says whether this node knows the timer's topic. One that has just started may lead a shard before it has heard of the topics
 // again, and the default policy would not do: it has other attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
-func (l *scheduler) canJudge(h timer.Handle, d *table.Due) bool {
-	return l.topic(d.Topic) != nil && l.hasZone(h, d)
+func (l *Scheduler) canJudge(h timer.Handle, d *table.Due) bool {
+	return l.topic(d.Topic) != nil && l.HasZone(h, d)
 }
 
 // judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
-func (l *scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float64) table.Outcome {
+func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float64) table.Outcome {
 	policy := timer.DefaultPolicy()
 	if topic := l.topic(d.Topic); topic != nil {
 		policy = topic.Policy
@@ -153,12 +153,12 @@ func (l *scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float
 
 // notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time. Where the clock of who called it was
 // ahead that is a moment after it: what is next tried just when it is due counts as moved by a client, and blocks its key no more.
-func (l *scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
+func (l *Scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
 	if due := l.table.Due(h).FirstMs; ms < due {
 		return due + 1
 	}
 	return ms
 }
 
-// rearmAll begins that walk: what was proposed, and was not told of by its item, may be lost.
-func (l *scheduler) rearmAll() { l.due.rearming, l.due.rearmFrom = true, 0 }
+// RearmAll begins that walk: what was proposed, and was not told of by its item, may be lost.
+func (l *Scheduler) RearmAll() { l.due.rearming, l.due.rearmFrom = true, 0 }

@@ -1,4 +1,4 @@
-package shard
+package table
 
 // Incarnation names a process of a node: the node's id and how often it has started.
 type Incarnation uint64

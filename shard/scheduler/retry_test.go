@@ -1,9 +1,9 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"testing"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

@@ -1,24 +1,24 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wheel"
 )
 
 // Budgets of one turn of one group, so that no turn is long whatever falls due.
 const (
-	wheelBudget = 4096 // timers moved between levels of the wheel
-	popBudget   = 4096 // due timers taken from the wheel
-	leaseBudget = 512  // leases proposed
+	WheelBudget = 4096 // timers moved between levels of the wheel
+	PopBudget   = 4096 // due timers taken from the wheel
+	LeaseBudget = 512  // leases proposed
 )
 
 // Look-ahead: a lease is proposed this much before the due time, so that its commit is over when the time comes.
 const (
 	minLookAhead = 20 * time.Millisecond
-	maxLookAhead = 250 * time.Millisecond
+	MaxLookAhead = 250 * time.Millisecond
 )
 
 // dueQueues are the timers that have left the wheel and have no lease yet.
@@ -57,11 +57,11 @@ type queueKey struct {
 func (k queueKey) before(o queueKey) bool { return k.until < o.until }
 
 // takeDue moves the wheel on and queues what is due within the look-ahead.
-func (l *scheduler) takeDue() {
+func (l *Scheduler) takeDue() {
 	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
-	l.due.caughtUp = l.table.Advance(horizon, wheelBudget)
+	l.due.caughtUp = l.table.Advance(horizon, WheelBudget)
 	if !l.due.caughtUp {
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 	for l.due.later.len() > 0 && l.due.later.top().dueMs <= horizon {
 		l.classify(l.due.later.pop(), horizon)
@@ -69,7 +69,7 @@ func (l *scheduler) takeDue() {
 	for l.due.exact.len() > 0 && l.due.exact.top().dueMs <= l.now.WallMs {
 		l.classify(l.due.exact.pop(), horizon)
 	}
-	for taken := 0; taken < popBudget; {
+	for taken := 0; taken < PopBudget; {
 		n := l.table.Pop(l.due.popped[:])
 		for _, h := range l.due.popped[:n] {
 			l.sort(timer.Handle(h), horizon)
@@ -80,11 +80,11 @@ func (l *scheduler) takeDue() {
 		}
 	}
 	l.due.caughtUp = false
-	l.env.wakeNext()
+	l.env.WakeNext()
 }
 
 // unpark brings back the topics that waited for the whole of what is due, or for those who block their keys, to be known.
-func (l *scheduler) unpark() {
+func (l *Scheduler) unpark() {
 	for _, q := range l.due.deferred {
 		l.join(q)
 	}
@@ -92,9 +92,9 @@ func (l *scheduler) unpark() {
 }
 
 // sort decides what a timer that left the wheel needs.
-func (l *scheduler) sort(h timer.Handle, horizon int64) {
+func (l *Scheduler) sort(h timer.Handle, horizon int64) {
 	d := l.table.Due(h)
-	if d.State != timer.Dead && !l.hasZone(h, &d) {
+	if d.State != timer.Dead && !l.HasZone(h, &d) {
 		l.table.Arm(h, horizon+zoneWait.Milliseconds())
 		return
 	}
@@ -126,7 +126,7 @@ func (l *scheduler) sort(h timer.Handle, horizon int64) {
 
 // classify queues a scheduled timer in its destination queue, or in the line of its key. One with an expiry also stays in the wheel for that
 // moment, in case its gates stay shut.
-func (l *scheduler) classify(e entry, horizon int64) {
+func (l *Scheduler) classify(e entry, horizon int64) {
 	if e.dueMs > horizon {
 		e.priority = 0 // they come back in order of time
 		l.due.later.push(e)
@@ -164,12 +164,12 @@ func (l *scheduler) classify(e entry, horizon int64) {
 }
 
 // queueUp puts a timer into its destination queue.
-func (l *scheduler) queueUp(e entry) {
+func (l *Scheduler) queueUp(e entry) {
 	d := l.table.Due(e.handle)
 	l.queueIn(l.destQueue(d.Topic, d.Target), e)
 }
 
-func (l *scheduler) queueIn(n *destQueue, e entry) {
+func (l *Scheduler) queueIn(n *destQueue, e entry) {
 	if !n.queue.pulled() && l.now.WallMs-e.dueMs > backlogAfterMs {
 		n.backlog.push(e)
 	} else {
@@ -179,7 +179,7 @@ func (l *scheduler) queueIn(n *destQueue, e entry) {
 }
 
 // queue finds or makes the queue of a topic.
-func (l *scheduler) queue(id timer.TopicID) *topicQueue {
+func (l *Scheduler) queue(id timer.TopicID) *topicQueue {
 	q := l.due.topics[id]
 	if q == nil {
 		q = &topicQueue{id: id, topic: l.topic(id)}
@@ -191,7 +191,7 @@ func (l *scheduler) queue(id timer.TopicID) *topicQueue {
 }
 
 // destQueue finds or makes the queue of a topic's timers with the given callback override.
-func (l *scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue {
+func (l *Scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue {
 	key := routeKey{id, target}
 	if n := l.due.routes[key]; n != nil {
 		return n
@@ -204,7 +204,7 @@ func (l *scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue 
 	case q.pulled(): // one destination queue for all
 	case q.topic != nil:
 		own := l.table.Callback(target)
-		if d, err := l.cfg.dispatcher.Route(q.topic, &own); err == nil {
+		if d, err := l.cfg.Dispatcher.Route(q.topic, &own); err == nil {
 			dest = d
 		}
 	}
@@ -221,7 +221,7 @@ func (l *scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue 
 }
 
 // join puts a topic in the ring unless it is there, or offers it to who pulls.
-func (l *scheduler) join(q *topicQueue) {
+func (l *Scheduler) join(q *topicQueue) {
 	switch {
 	case q.pulled():
 		l.markReady(q)
@@ -232,7 +232,7 @@ func (l *scheduler) join(q *topicQueue) {
 }
 
 // reopen brings back destination queues whose breaker may let a call through again.
-func (l *scheduler) reopen() {
+func (l *Scheduler) reopen() {
 	for l.due.shut.len() > 0 && l.due.shut.top().until <= l.now.Mono {
 		n := l.due.shut.pop().queue
 		n.shutMs = l.now.WallMs
@@ -242,7 +242,7 @@ func (l *scheduler) reopen() {
 
 // spread is how much later than it is due the first attempt of a timer starts, so that timers of one instant do not all start at once.
 // It depends on nothing but the timer's id; in a serial topic on its key, which keeps the order, and an ordered one has only one.
-func (l *scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
+func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || q.topic.Policy.Ordered {
 		return 0
 	}
@@ -253,8 +253,8 @@ func (l *scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	return int64(hash % uint64(q.topic.Policy.SpreadMs))
 }
 
-// hasZone says whether the times of a timer can be found now: it is no series by the calendar, or its zone was read. Else it is being read.
-func (l *scheduler) hasZone(h timer.Handle, d *table.Due) bool {
+// HasZone says whether the times of a timer can be found now: it is no series by the calendar, or its zone was read. Else it is being read.
+func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
 	if !d.Series {
 		return true
 	}
@@ -262,14 +262,14 @@ func (l *scheduler) hasZone(h timer.Handle, d *table.Due) bool {
 	if !ok {
 		return true
 	}
-	zones := l.cfg.zones
+	zones := l.cfg.Zones
 	if zones.Find(name) != nil {
 		return true
 	}
 	if zones.Wanted(name, l.now.Mono) {
-		l.env.background(func() {
+		l.env.Background(func() {
 			if err := zones.Read(name); err != nil {
-				l.env.zoneUnread(name, err)
+				l.env.ZoneUnread(name, err)
 			}
 		})
 	}

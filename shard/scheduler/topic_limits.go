@@ -1,11 +1,11 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"maps"
 	"slices"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -27,12 +27,12 @@ type topicLimits struct {
 }
 
 // setLimit begins or ends counting for a topic, as its policy says.
-func (l *scheduler) setLimit(q *topicQueue) {
+func (l *Scheduler) setLimit(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.Limited()
 	switch {
 	case want == (q.limiterUse != nil):
 	case want:
-		q.limiterUse = l.cfg.limiters.join(q.id, func() { l.env.post(func(stopped bool) { l.lent(q, stopped) }) })
+		q.limiterUse = l.cfg.Limiters.join(q.id, func() { l.env.Post(func(stopped bool) { l.lent(q, stopped) }) })
 		for _, f := range l.leases.byTimer {
 			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
 				f.limit = q.limiterUse.limit
@@ -46,7 +46,7 @@ func (l *scheduler) setLimit(q *topicQueue) {
 }
 
 // lent is told that a topic may lease one more.
-func (l *scheduler) lent(q *topicQueue, stopped bool) {
+func (l *Scheduler) lent(q *topicQueue, stopped bool) {
 	if stopped || !l.active || l.due.topics[q.id] != q || q.limiterUse == nil {
 		return // what was lent went back when the place was given up
 	}
@@ -54,11 +54,11 @@ func (l *scheduler) lent(q *topicQueue, stopped bool) {
 		n.shutMs = l.now.WallMs
 	}
 	l.join(q)
-	l.env.wake()
+	l.env.Wake()
 }
 
 // admit asks for leave to lease the head of a destination queue. Without it the topic waits to be told, or to ask again.
-func (l *scheduler) admit(n *destQueue) bool {
+func (l *Scheduler) admit(n *destQueue) bool {
 	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.now.Mono)
 	if !ok {
 		n.shutMs = l.now.WallMs
@@ -68,14 +68,14 @@ func (l *scheduler) admit(n *destQueue) bool {
 }
 
 // rest gives back what a topic was lent and cannot use now.
-func (l *scheduler) rest(q *topicQueue) {
+func (l *Scheduler) rest(q *topicQueue) {
 	if q.limiterUse != nil {
 		q.limiterUse.release(l.now.Mono)
 	}
 }
 
 // uncount ends what an active lease counts towards its topic's limit.
-func (l *scheduler) uncount(f *activeLease) {
+func (l *Scheduler) uncount(f *activeLease) {
 	if f.limit != nil {
 		f.limit.end(l.now.Mono, f.called)
 		f.limit = nil
@@ -83,7 +83,7 @@ func (l *scheduler) uncount(f *activeLease) {
 }
 
 // countCarried counts a lease that the walk has found, unless it is counted already.
-func (l *scheduler) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
+func (l *Scheduler) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
 	if _, counted := l.limits.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
 		return
 	}
@@ -100,7 +100,7 @@ func (l *scheduler) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
 }
 
 // uncountCarried looks again at a lease that an entry may have ended.
-func (l *scheduler) uncountCarried(h timer.Handle) {
+func (l *Scheduler) uncountCarried(h timer.Handle) {
 	c, ok := l.limits.carried[h]
 	if !ok {
 		return
@@ -113,7 +113,7 @@ func (l *scheduler) uncountCarried(h timer.Handle) {
 
 // endLimits is for the end of a leadership: who leads next counts anew. Calls that run count on with their active leases. What consumers have counts on
 // too, for as long as it lasts: nobody knows when the next one has begun to count it, and others must not take it for free meanwhile.
-func (l *scheduler) endLimits() {
+func (l *Scheduler) endLimits() {
 	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) { // who is lent what is given back here must not depend on chance
 		if q := l.due.topics[id]; q.limiterUse != nil {
 			q.limiterUse.leave(l.now.Mono)
@@ -132,29 +132,29 @@ func (l *scheduler) endLimits() {
 	l.limits.carried = nil
 }
 
-// leftGrace is for how long after its end a lease counts that a former leadership left and that has not ended for all that this replica knows: there
+// LeftGrace is for how long after its end a lease counts that a former leadership left and that has not ended for all that this replica knows: there
 // may be no leader yet, and the next one may prolong it as soon as there is.
-const leftGrace = 5 * time.Second
+const LeftGrace = 5 * time.Second
 
 // endCarriedOver ends the counting of what consumers had when the last leadership ended, and have no more; all: whatever it is.
-func (l *scheduler) endCarriedOver(all bool) {
+func (l *Scheduler) endCarriedOver(all bool) {
 	if len(l.limits.carriedOver) == 0 || !all && l.now.Mono < l.limits.carriedOverAt {
 		return
 	}
-	l.limits.carriedOverAt = l.now.Mono + limitPoll
+	l.limits.carriedOverAt = l.now.Mono + LimitPoll
 	for _, h := range slices.Sorted(maps.Keys(l.limits.carriedOver)) {
 		c := l.limits.carriedOver[h]
 		over, until := all, c.until
-		if !over && l.env.present() {
+		if !over && l.env.Present() {
 			d := l.table.Due(h)
 			over = d.Seq != c.seq || d.State != timer.Leased
-			until += leftGrace
+			until += LeftGrace
 		}
 		if !over && l.now.Mono < until {
 			continue
 		}
 		if !over { // whoever leads now may have prolonged it
-			l.cfg.limiters.shares.Abandoned(c.limit.id)
+			l.cfg.Limiters.shares.Abandoned(c.limit.id)
 		}
 		delete(l.limits.carriedOver, h)
 		c.limit.end(l.now.Mono, true)

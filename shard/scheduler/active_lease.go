@@ -1,4 +1,4 @@
-package shard
+package scheduler
 
 import (
 	"time"
@@ -40,7 +40,7 @@ type activeLease struct {
 	firedMs  int64          // when the call was started, wall clock
 	attempt  Attempt        // how the call ended
 	until    time.Duration  // reporting: when to give up, monotonic
-	waiting  []clientChange // that wait until it is known whether the call starts, and claims until how it ended
+	waiting  []ClientChange // that wait until it is known whether the call starts, and claims until how it ended
 }
 
 // activeLeases are the leases that this process took for calls and of which it has not seen the end.
@@ -66,18 +66,18 @@ func (f *activeLease) unstarted() bool { return f.phase == proposed || f.phase =
 // hidden reports that clients see the timer as scheduled although the table has it leased.
 func (f *activeLease) hidden() bool { return f.phase == held || f.phase == returned }
 
-// callMargin is what a lease lasts beyond the call's time-out.
-const callMargin = 5 * time.Second
+// CallMargin is what a lease lasts beyond the call's time-out.
+const CallMargin = 5 * time.Second
 
 // queueWaiter is the destination queue as the dispatcher's queue knows it.
 type queueWaiter struct {
 	queue     *destQueue
-	scheduler *scheduler
+	scheduler *Scheduler
 }
 
 // Granted implements Waiter; called from any goroutine.
 func (q *queueWaiter) Granted(p Permit) {
-	q.scheduler.env.post(func(stopped bool) {
+	q.scheduler.env.Post(func(stopped bool) {
 		if stopped {
 			p.Cancel() // nobody would use it
 			return
@@ -87,7 +87,7 @@ func (q *queueWaiter) Granted(p Permit) {
 }
 
 // slotGranted takes a slot that a destination queue waited for.
-func (l *scheduler) slotGranted(n *destQueue, p Permit) {
+func (l *Scheduler) slotGranted(n *destQueue, p Permit) {
 	n.queued, n.shutMs = false, l.now.WallMs
 	if t := n.queue.topic; !l.active || n.len() == 0 || n.spare != nil || n.old || t == nil || t.Paused {
 		p.Cancel()
@@ -95,5 +95,5 @@ func (l *scheduler) slotGranted(n *destQueue, p Permit) {
 	}
 	n.spare = p
 	l.join(n.queue)
-	l.env.wake()
+	l.env.Wake()
 }

@@ -1,21 +1,21 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"cmp"
 	"maps"
 	"slices"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
-// lease proposes leases for what may go now, fair between topics: one of each in turn.
-func (l *scheduler) lease(b *table.Batch) {
-	if !l.mayStart() || l.env.handingOver() {
+// Lease proposes leases for what may go now, fair between topics: one of each in turn.
+func (l *Scheduler) Lease(b *table.Batch) {
+	if !l.mayStart() || l.env.HandingOver() {
 		return
 	}
-	for budget := leaseBudget; budget > 0 && len(l.due.runnable) > 0; {
+	for budget := LeaseBudget; budget > 0 && len(l.due.runnable) > 0; {
 		q := l.due.runnable[0]
 		n := l.choose(q)
 		if n == nil {
@@ -29,14 +29,14 @@ func (l *scheduler) lease(b *table.Batch) {
 			n.pop()
 			n.rest()
 			budget--
-			l.review(e.handle)
+			l.Review(e.handle)
 			continue
 		}
 		if q.resumedMs-e.dueMs > missedAfterMs && l.missed(e) {
 			n.pop()
 			n.rest()
 			budget--
-			l.env.wakeNext()
+			l.env.WakeNext()
 			continue
 		}
 		if q.limiterUse != nil && !l.admit(n) {
@@ -57,12 +57,12 @@ func (l *scheduler) lease(b *table.Batch) {
 		l.due.runnable = append(l.due.runnable[1:], q)
 	}
 	if len(l.due.runnable) > 0 {
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 }
 
 // choose is the destination queue of a topic whose timer goes next; nil: none may go.
-func (l *scheduler) choose(q *topicQueue) *destQueue {
+func (l *Scheduler) choose(q *topicQueue) *destQueue {
 	if q.topic == nil || q.topic.Paused || q.pulled() || !l.table.Delivers(q.id, false) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (l *scheduler) choose(q *topicQueue) *destQueue {
 }
 
 // stands reports whether the timer is still as it was when it was queued, and may still be called.
-func (l *scheduler) stands(e entry) bool {
+func (l *Scheduler) stands(e entry) bool {
 	t := l.table
 	if !t.Live(e.handle, e.seq) {
 		return false
@@ -86,7 +86,7 @@ func (l *scheduler) stands(e entry) bool {
 }
 
 // acquire asks for leave to call; without it the destination queue waits, in the dispatcher's queue or for its breaker.
-func (l *scheduler) acquire(n *destQueue) Permit {
+func (l *Scheduler) acquire(n *destQueue) Permit {
 	if n.spare != nil {
 		p := n.spare
 		n.spare = nil
@@ -99,7 +99,7 @@ func (l *scheduler) acquire(n *destQueue) Permit {
 	if p, ok := n.dest.(canaryDest); ok {
 		return p
 	}
-	p, v := l.cfg.dispatcher.Acquire(n.dest, n.queue.topic, &queueWaiter{queue: n, scheduler: l})
+	p, v := l.cfg.Dispatcher.Acquire(n.dest, n.queue.topic, &queueWaiter{queue: n, scheduler: l})
 	switch {
 	case p != nil:
 		return p
@@ -119,14 +119,14 @@ func (n *destQueue) kept(e entry, d *table.Due) bool {
 }
 
 // propose adds a lease to the batch and remembers its active lease.
-func (l *scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit) {
+func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit) {
 	d := l.table.Due(e.handle)
 	own := l.table.Callback(d.Target)
 	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
 	if own.TimeoutMs > 0 {
 		timeout = time.Duration(own.TimeoutMs) * time.Millisecond
 	}
-	last := timeout + callMargin + maxLookAhead
+	last := timeout + CallMargin + MaxLookAhead
 	f := &activeLease{
 		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
@@ -149,11 +149,11 @@ func (l *scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit
 	}
 	n.flying++
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
-	l.env.proposed(leaseItem, f)
+	l.env.Proposed(Item{leaseProposed, f})
 }
 
 // leased is told how a proposed lease was applied.
-func (l *scheduler) leased(f *activeLease, r timer.Result) {
+func (l *Scheduler) leased(f *activeLease, r timer.Result) {
 	l.learn(l.now.Mono - f.askedAt)
 	if r.Code != timer.OK { // the timer changed under it
 		f.permit.Cancel()
@@ -172,8 +172,8 @@ func (l *scheduler) leased(f *activeLease, r timer.Result) {
 }
 
 // learn adapts the look-ahead to about two commit times.
-func (l *scheduler) learn(commit time.Duration) {
-	want := min(max(2*commit, minLookAhead), maxLookAhead)
+func (l *Scheduler) learn(commit time.Duration) {
+	want := min(max(2*commit, minLookAhead), MaxLookAhead)
 	if want > l.due.lookAhead {
 		l.due.lookAhead = want
 	} else {
@@ -182,36 +182,36 @@ func (l *scheduler) learn(commit time.Duration) {
 }
 
 // revoke gives a lease back whose call has not started.
-func (l *scheduler) revoke(f *activeLease) {
+func (l *Scheduler) revoke(f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f})
 }
 
 // releaseOps has those who waited for an active lease go on.
-func (l *scheduler) releaseOps(f *activeLease) {
+func (l *Scheduler) releaseOps(f *activeLease) {
 	if len(f.waiting) == 0 {
 		return
 	}
-	l.env.resume(f.waiting)
+	l.env.Resume(f.waiting)
 	f.waiting = nil
-	l.env.wakeNext()
+	l.env.WakeNext()
 }
 
 // await has a client's change wait for an active lease.
-func (l *scheduler) await(f *activeLease, o clientChange) {
+func (l *Scheduler) await(f *activeLease, o ClientChange) {
 	if len(f.waiting) == 0 {
 		l.leases.blocked = append(l.leases.blocked, f)
 	}
 	f.waiting = append(f.waiting, o)
 }
 
-// expire answers client changes that have waited too long, for a lease to be applied or for a call to end.
-func (l *scheduler) expire(now time.Duration) {
+// Expire answers client changes that have waited too long, for a lease to be applied or for a call to end.
+func (l *Scheduler) Expire(now time.Duration) {
 	keep := l.leases.blocked[:0]
 	for _, f := range l.leases.blocked {
-		for len(f.waiting) > 0 && f.waiting[0].waitsUntil() <= now {
-			f.waiting[0].answer(timer.Result{}, timer.ErrOverloaded)
+		for len(f.waiting) > 0 && f.waiting[0].WaitsUntil() <= now {
+			f.waiting[0].Answer(timer.Result{}, timer.ErrOverloaded)
 			f.waiting = f.waiting[1:]
 		}
 		if len(f.waiting) > 0 {
@@ -223,8 +223,8 @@ func (l *scheduler) expire(now time.Duration) {
 }
 
 // startDue starts every held call whose time has come.
-func (l *scheduler) startDue() {
-	if l.leases.held.len() > 0 && l.leases.held.top().dueMs-l.now.WallMs > 2*maxLookAhead.Milliseconds() {
+func (l *Scheduler) startDue() {
+	if l.leases.held.len() > 0 && l.leases.held.top().dueMs-l.now.WallMs > 2*MaxLookAhead.Milliseconds() {
 		l.returnHeld()
 	}
 	for l.leases.held.len() > 0 && (l.leases.held.top().phase != held || l.leases.held.top().dueMs <= l.now.WallMs) {
@@ -236,7 +236,7 @@ func (l *scheduler) startDue() {
 }
 
 // returnHeld gives back every held lease: the wall clock stepped back, and their permits would be kept from others.
-func (l *scheduler) returnHeld() {
+func (l *Scheduler) returnHeld() {
 	for _, f := range l.leases.held.items {
 		if f.phase == held {
 			l.revoke(f)
@@ -245,7 +245,7 @@ func (l *scheduler) returnHeld() {
 	l.leases.held = heap[*activeLease]{}
 }
 
-func (l *scheduler) start(f *activeLease) {
+func (l *Scheduler) start(f *activeLease) {
 	if !l.table.Live(f.handle, f.seq) { // its topic was dropped by force
 		l.drop(f)
 		return
@@ -264,28 +264,28 @@ func (l *scheduler) start(f *activeLease) {
 	l.overlap(f.handle, f.seq, f.fence)
 	job := l.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
-		l.cfg.observer.Lateness(l.now.WallMs-max(job.DueMs, job.CreatedMs), f.kept)
+		l.cfg.Observer.Lateness(l.now.WallMs-max(job.DueMs, job.CreatedMs), f.kept)
 	}
-	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.shard, Job: job, Own: l.table.Callback(d.Target), Deadline: f.leaseEnd},
-		func(a Attempt) { l.env.post(func(stopped bool) { l.callEnded(f, a, stopped) }) })
+	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.Shard, Job: job, Own: l.table.Callback(d.Target), Deadline: f.leaseEnd},
+		func(a Attempt) { l.env.Post(func(stopped bool) { l.callEnded(f, a, stopped) }) })
 }
 
-func (l *scheduler) drop(f *activeLease) {
+func (l *Scheduler) drop(f *activeLease) {
 	f.permit.Cancel()
 	l.settled(f)
 }
 
 // callEnded takes the end of a call from the goroutine that made it.
-func (l *scheduler) callEnded(f *activeLease, a Attempt, stopped bool) {
+func (l *Scheduler) callEnded(f *activeLease, a Attempt, stopped bool) {
 	if stopped {
 		return // the next process finds the lease in the log
 	}
 	l.ended(f, &a)
-	l.env.wake()
+	l.env.Wake()
 }
 
 // ended judges a call.
-func (l *scheduler) ended(f *activeLease, a *Attempt) {
+func (l *Scheduler) ended(f *activeLease, a *Attempt) {
 	if l.leases.byTimer[f.handle] != f {
 		return // its timer was dropped, or went on without it
 	}
@@ -303,21 +303,21 @@ func (l *scheduler) ended(f *activeLease, a *Attempt) {
 	out := l.judge(f.handle, &d, a, l.random.Float64())
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, f})
 	if d.Topic != table.CanaryTopic {
-		l.env.fired(d.Topic, &out)
+		l.env.Fired(d.Topic, &out)
 	}
 }
 
 // granted says whether the lease that the table has is the active lease's. One that was not seen applied in its own leadership has no fence yet:
 // then another leader may have leased the timer instead.
-func (l *scheduler) granted(f *activeLease, d *table.Due) bool {
+func (l *Scheduler) granted(f *activeLease, d *table.Due) bool {
 	if f.fence != 0 {
 		return d.Fence == f.fence
 	}
-	return d.Rev == f.rev+1 && Incarnation(l.table.LeaseOwner(d.Fence)) == l.cfg.owner
+	return d.Rev == f.rev+1 && l.table.LeaseOwner(d.Fence) == l.cfg.Owner
 }
 
 // settled ends an active lease: its outcome was applied, or its lease never was.
-func (l *scheduler) settled(f *activeLease) {
+func (l *Scheduler) settled(f *activeLease) {
 	f.phase = ended
 	if l.leases.byTimer[f.handle] == f {
 		delete(l.leases.byTimer, f.handle)
@@ -328,8 +328,8 @@ func (l *scheduler) settled(f *activeLease) {
 	l.releaseOps(f)
 }
 
-// sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
-func (l *scheduler) sweep() {
+// Sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
+func (l *Scheduler) Sweep() {
 	if !l.active || len(l.due.compacting) > 0 {
 		return
 	}
@@ -364,7 +364,7 @@ func (l *scheduler) sweep() {
 }
 
 // outcomeApplied is told how an outcome was applied; f is the active lease that it ends, if there is one.
-func (l *scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
+func (l *Scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
 	if f != nil {
 		l.handOn(f)
 		l.settled(f)
@@ -374,16 +374,16 @@ func (l *scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
 	}
 }
 
-// deliveryChanged is told that the log says otherwise how a topic's timers go: those that were not let go before may go now.
-func (l *scheduler) deliveryChanged(topic timer.TopicID) {
+// DeliveryChanged is told that the log says otherwise how a topic's timers go: those that were not let go before may go now.
+func (l *Scheduler) DeliveryChanged(topic timer.TopicID) {
 	if q := l.due.topics[topic]; l.active && q != nil {
 		l.join(q)
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 }
 
-// drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
-func (l *scheduler) drain() int {
+// Drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
+func (l *Scheduler) Drain() int {
 	if !l.active {
 		return len(l.leases.byTimer)
 	}
@@ -396,7 +396,7 @@ func (l *scheduler) drain() int {
 		}
 	}
 	if len(l.leases.byTimer) > 0 {
-		l.env.wake()
+		l.env.Wake()
 	}
 	return len(l.leases.byTimer)
 }

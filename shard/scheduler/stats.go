@@ -1,43 +1,43 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"slices"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
 // What clients and metrics see of a scheduler. Nothing here changes it.
 
-// overlay shows a timer as clients know it: a lease whose call has not started is none.
-func (l *scheduler) overlay(t *timer.Timer) {
+// Overlay shows a timer as clients know it: a lease whose call has not started is none.
+func (l *Scheduler) Overlay(t *timer.Timer) {
 	if t.State != timer.Leased || !l.active {
 		return
 	}
-	if h, ok := l.table.Lookup(t.Topic, t.ID); ok && l.hides(h) && l.leases.byTimer[h].seq == t.Seq {
+	if h, ok := l.table.Lookup(t.Topic, t.ID); ok && l.Hides(h) && l.leases.byTimer[h].seq == t.Seq {
 		t.State = timer.Scheduled
 		t.Attempts--
 		t.NextMs = l.leases.byTimer[h].dueMs
 	}
 }
 
-// hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
-func (l *scheduler) hides(h timer.Handle) bool {
+// Hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
+func (l *Scheduler) Hides(h timer.Handle) bool {
 	f := l.leases.byTimer[h]
 	return f != nil && f.hidden() && l.table.Live(h, f.seq)
 }
 
-// leads reports that a leadership runs.
-func (l *scheduler) leads() bool { return l.active }
+// Leads reports that a leadership runs.
+func (l *Scheduler) Leads() bool { return l.active }
 
-// inDoubt reports that another may lead by now.
-func (l *scheduler) inDoubt() bool { return l.doubted }
+// InDoubt reports that another may lead by now.
+func (l *Scheduler) InDoubt() bool { return l.doubted }
 
-// inFlight is how many leases have not ended, as far as this process has heard.
-func (l *scheduler) inFlight() int { return len(l.leases.byTimer) }
+// InFlight is how many leases have not ended, as far as this process has heard.
+func (l *Scheduler) InFlight() int { return len(l.leases.byTimer) }
 
-// unstarted is how many leases have no call yet, or are being given back.
-func (l *scheduler) unstarted() (n int) {
+// Unstarted is how many leases have no call yet, or are being given back.
+func (l *Scheduler) Unstarted() (n int) {
 	for _, f := range l.leases.byTimer {
 		if f.unstarted() || f.phase == returned {
 			n++
@@ -46,8 +46,8 @@ func (l *scheduler) unstarted() (n int) {
 	return n
 }
 
-// totals counts clients' timers: leases ahead of their time count as scheduled.
-func (l *scheduler) totals() timer.Counts {
+// Totals counts clients' timers: leases ahead of their time count as scheduled.
+func (l *Scheduler) Totals() timer.Counts {
 	c, canary := l.table.Totals(), l.table.Counts(table.CanaryTopic)
 	c.Scheduled -= canary.Scheduled
 	c.Leased -= canary.Leased
@@ -61,8 +61,8 @@ func (l *scheduler) totals() timer.Counts {
 	return c
 }
 
-// count adds this shard's share to the sums of some topics.
-func (l *scheduler) count(topics []timer.TopicID, sums []timer.Counts) {
+// Count adds this shard's share to the sums of some topics.
+func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 	queues := map[*topicQueue]*timer.Counts{}
 	for i, topic := range topics {
 		c, sum := l.table.Counts(topic), &sums[i]
@@ -88,8 +88,8 @@ func (l *scheduler) count(topics []timer.TopicID, sums []timer.Counts) {
 	}
 }
 
-// overdue tells of each topic how many timers are due and wait for a gate, and how long the oldest has.
-func (l *scheduler) overdue(tell func(topic timer.TopicID, timers, oldestMs int64)) {
+// Overdue tells of each topic how many timers are due and wait for a gate, and how long the oldest has.
+func (l *Scheduler) Overdue(tell func(topic timer.TopicID, timers, oldestMs int64)) {
 	for id, q := range l.due.topics {
 		if n, oldest := q.overdue(l.now.WallMs); n > 0 {
 			tell(id, n, oldest)
@@ -97,8 +97,8 @@ func (l *scheduler) overdue(tell func(topic timer.TopicID, timers, oldestMs int6
 	}
 }
 
-// dueFor adds the timers that stand in destination queues to the sums.
-func (l *scheduler) dueFor(sum map[Destination]int) {
+// DueFor adds the timers that stand in destination queues to the sums.
+func (l *Scheduler) DueFor(sum map[Destination]int) {
 	for _, q := range l.due.topics {
 		if q.id == table.CanaryTopic || q.pulled() {
 			continue

@@ -1,4 +1,4 @@
-package shard
+package scheduler
 
 import (
 	"sync"
@@ -20,31 +20,52 @@ type Shares interface {
 	Abandoned(id timer.TopicID)
 }
 
-// unlimited is the Shares of a host that is alone.
-type unlimited struct{}
+// Unlimited is the Shares of a host that is alone.
+type Unlimited struct{}
 
-func (unlimited) Rate(t *timer.Topic) (float64, int) {
+func (Unlimited) Rate(t *timer.Topic) (float64, int) {
 	return t.Policy.Rate.PerSecond, t.Policy.Rate.Burst
 }
-func (unlimited) Concurrency(_ *timer.Topic, n int, _ time.Duration) int { return n }
-func (unlimited) Abandoned(timer.TopicID)                                {}
+func (Unlimited) Concurrency(_ *timer.Topic, n int, _ time.Duration) int { return n }
+func (Unlimited) Abandoned(timer.TopicID)                                {}
 
-// limitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
+// LimitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
 const (
-	limitPoll = 100 * time.Millisecond
+	LimitPoll = 100 * time.Millisecond
 	ratePoll  = time.Second // … for a delivery that the rate does not bring sooner
 )
 
-// limits are those of this node's topics: what the schedulers of all workers share. There is one for each topic that has a queue or a lease.
-type limits struct {
+// Limits are those of this node's topics: what the schedulers of all workers share. There is one for each topic that has a queue or a lease.
+type Limits struct {
 	mu     sync.Mutex
 	topics map[timer.TopicID]*limit
 	shares Shares
 }
 
+// NewLimits are limits of which no topic has one yet. Without shares the node has all for itself.
+func NewLimits(shares Shares) *Limits {
+	if shares == nil {
+		shares = Unlimited{}
+	}
+	return &Limits{topics: map[timer.TopicID]*limit{}, shares: shares}
+}
+
+// Held is how many leases of a topic with a limit this node has taken, or has found, that have not ended.
+func (l *Limits) Held(id timer.TopicID) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.topics[id]
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.leases
+}
+
 // limit is what one topic may do on this node, over all its shards here: leases at once, and deliveries a second.
 type limit struct {
-	owner *limits
+	owner *Limits
 	id    timer.TopicID
 
 	mu     sync.Mutex
@@ -72,7 +93,7 @@ type limiterUse struct {
 }
 
 // join gives a queue its place.
-func (l *limits) join(id timer.TopicID, tell func()) *limiterUse {
+func (l *Limits) join(id timer.TopicID, tell func()) *limiterUse {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.topics[id]
@@ -239,7 +260,7 @@ func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	p, shares := &b.topic.Policy, b.owner.shares
 	if p.Concurrency > 0 && b.leases >= shares.Concurrency(b.topic, p.Concurrency, now) {
-		return false, limitPoll
+		return false, LimitPoll
 	}
 	if p.Rate.PerSecond <= 0 {
 		return true, 0
@@ -247,11 +268,11 @@ func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	perSecond, burst := shares.Rate(b.topic)
 	if wait := b.bucket.fill(now, perSecond, float64(max(burst, 1))); wait > 0 || burst <= 0 {
 		if wait == 0 {
-			wait = limitPoll
+			wait = LimitPoll
 		}
 		poll := ratePoll
 		if burst < p.Rate.Burst {
-			poll = limitPoll // others have a part: it may be this node's turn, or the end of it, by then
+			poll = LimitPoll // others have a part: it may be this node's turn, or the end of it, by then
 		}
 		return false, min(max(wait, time.Millisecond), poll)
 	}
@@ -270,7 +291,7 @@ func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Dur
 		return 0
 	}
 	if perSecond <= 0 {
-		return limitPoll
+		return LimitPoll
 	}
 	return time.Duration(min((1-b.tokens)/perSecond*1e9, float64(time.Hour))) + 1
 }

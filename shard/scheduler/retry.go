@@ -1,10 +1,10 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"math"
 	"slices"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 

@@ -1,9 +1,9 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"slices"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -30,7 +30,7 @@ func SortCandidates(list []timer.Candidate) {
 func (q *topicQueue) pulled() bool { return q.topic != nil && q.topic.Policy.Pull }
 
 // markReady notes that timers of a pulled topic may be ready.
-func (l *scheduler) markReady(q *topicQueue) {
+func (l *Scheduler) markReady(q *topicQueue) {
 	q.newlyReady = true
 	if !q.listed {
 		q.listed = true
@@ -39,7 +39,7 @@ func (l *scheduler) markReady(q *topicQueue) {
 }
 
 // notifyReady tells who waits of what has become ready in this turn.
-func (l *scheduler) notifyReady() {
+func (l *Scheduler) notifyReady() {
 	for _, q := range l.consumers.pullable {
 		if q.newlyReady {
 			q.newlyReady = false
@@ -49,7 +49,7 @@ func (l *scheduler) notifyReady() {
 }
 
 // renotifyReady tells again of all that is ready: whoever was told may have gone.
-func (l *scheduler) renotifyReady() {
+func (l *Scheduler) renotifyReady() {
 	if !l.active {
 		return
 	}
@@ -64,15 +64,15 @@ func (l *scheduler) renotifyReady() {
 	l.consumers.pullable = keep
 }
 
-func (l *scheduler) call(q *topicQueue) {
+func (l *Scheduler) call(q *topicQueue) {
 	if n := q.ready(); n > 0 && l.mayPull(q) {
-		l.cfg.ready(q.id, n)
+		l.cfg.Ready(q.id, n)
 	}
 }
 
 // mayPull reports that nothing but a taker is missing.
-func (l *scheduler) mayPull(q *topicQueue) bool {
-	return l.active && l.mayStart() && !l.env.handingOver() && q.pulled() && !q.topic.Paused && q.fullUntil <= l.now.Mono &&
+func (l *Scheduler) mayPull(q *topicQueue) bool {
+	return l.active && l.mayStart() && !l.env.HandingOver() && q.pulled() && !q.topic.Paused && q.fullUntil <= l.now.Mono &&
 		l.table.Delivers(q.id, true)
 }
 
@@ -87,16 +87,16 @@ func (q *topicQueue) ready() (n int) {
 // spot is a place in a destination queue's heap: after it come those below it.
 type spot struct {
 	entry
-	scheduler *scheduler
+	scheduler *Scheduler
 	heap      *heap[entry]
 	at        int
 }
 
 func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
 
-// topCandidates finds the first of what is ready in the given shards, in order, and changes nothing. It walks the heaps from their tops, so it
+// TopCandidates finds the first of what is ready in the given shards, in order, and changes nothing. It walks the heaps from their tops, so it
 // looks at little more than it returns.
-func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []timer.Candidate {
+func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []timer.Candidate {
 	var front heap[spot]
 	for _, l := range schedulers {
 		q := l.due.topics[topic]
@@ -123,14 +123,14 @@ func topCandidates(schedulers []*scheduler, topic timer.TopicID, most int) []tim
 			}
 		}
 		if p.scheduler.stands(p.entry) {
-			out = append(out, timer.Candidate{Shard: p.scheduler.cfg.shard, Priority: p.priority, DueMs: p.dueMs, Bytes: p.scheduler.table.CopySize(p.handle, true)})
+			out = append(out, timer.Candidate{Shard: p.scheduler.cfg.Shard, Priority: p.priority, DueMs: p.dueMs, Bytes: p.scheduler.table.CopySize(p.handle, true)})
 		}
 	}
 	return out
 }
 
-// pull proposes leases for one consumer; known false: it cannot be said yet what goes first.
-func (l *scheduler) pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
+// Pull proposes leases for one consumer; known false: it cannot be said yet what goes first.
+func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	q := l.due.topics[topic]
 	if q == nil || !l.mayPull(q) {
 		return nil, true
@@ -156,8 +156,8 @@ func (l *scheduler) pull(b *table.Batch, topic timer.TopicID, most int, leaseMs 
 }
 
 // nextPullable takes the first timer of a pulled topic that may go out of its destination queue.
-func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
-	for budget := popBudget; budget > 0; budget-- {
+func (l *Scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
+	for budget := PopBudget; budget > 0; budget-- {
 		n := q.next(l.now.Mono)
 		if n == nil {
 			return e, false
@@ -165,15 +165,15 @@ func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 		switch e = n.head(); {
 		case !l.stands(e) || q.keys != nil && !l.mayGo(q, e):
 			n.pop()
-			l.review(e.handle)
+			l.Review(e.handle)
 		case q.resumedMs-e.dueMs > missedAfterMs && l.missed(e):
 			n.pop()
-			l.env.wakeNext()
+			l.env.WakeNext()
 		case e.dueMs > l.now.WallMs: // the clock stepped back
 			n.pop()
 			l.due.exact.push(e)
 		case q.limiterUse != nil && !l.admit(n):
-			q.fullUntil = l.now.Mono + limitPoll
+			q.fullUntil = l.now.Mono + LimitPoll
 			return e, false
 		default:
 			n.pop()
@@ -184,7 +184,7 @@ func (l *scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 }
 
 // reserve counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.
-func (l *scheduler) reserve(q *topicQueue, e entry) {
+func (l *Scheduler) reserve(q *topicQueue, e entry) {
 	l.consumers.reserved[e.handle] = e.seq
 	if q.keys != nil {
 		k := l.keys.refs[e.handle].key
@@ -198,8 +198,8 @@ func (l *scheduler) reserve(q *topicQueue, e entry) {
 	}
 }
 
-// pulled is told how a consumer's lease was applied.
-func (l *scheduler) pulled(h timer.Handle, r *timer.Result) {
+// Pulled is told how a consumer's lease was applied.
+func (l *Scheduler) Pulled(h timer.Handle, r *timer.Result) {
 	seq := l.consumers.reserved[h]
 	delete(l.consumers.reserved, h)
 	if r.Code != timer.OK {
@@ -211,9 +211,9 @@ func (l *scheduler) pulled(h timer.Handle, r *timer.Result) {
 	l.overlap(r.Handle, d.Seq, d.Fence)
 }
 
-// pullDropped is told that the log did not take a consumer's lease.
-func (l *scheduler) pullDropped(h timer.Handle) {
+// PullDropped is told that the log did not take a consumer's lease.
+func (l *Scheduler) PullDropped(h timer.Handle) {
 	delete(l.consumers.reserved, h)
-	l.review(h)
-	l.rearmAll()
+	l.Review(h)
+	l.RearmAll()
 }

@@ -1,9 +1,9 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -17,17 +17,20 @@ const reportGrace = time.Minute
 // reportAtLeast is how long a report is repeated even if the lease seems to be over: the entry that took it may still be on its way.
 const reportAtLeast = 3 * time.Second
 
+// reportEach is how often a former leader repeats how a call ended, until it sees that the lease is over.
+const reportEach = 200 * time.Millisecond
+
 // report begins to tell how a call ended.
-func (l *scheduler) report(f *activeLease, a Attempt) {
+func (l *Scheduler) report(f *activeLease, a Attempt) {
 	f.phase, f.attempt = reporting, a
 	l.uncount(f)
 	f.until = l.now.Mono + max(f.leaseEnd-l.now.Lease, 0) + reportGrace
 	f.askedAt = l.now.Mono
-	l.env.sendReport(f)
+	l.env.SendReport(l.reportOf(f))
 }
 
 // reportAll repeats what has not been heard.
-func (l *scheduler) reportAll() {
+func (l *Scheduler) reportAll() {
 	now := l.now.Mono
 	if l.active || len(l.leases.byTimer) == 0 || now < l.leases.reportAt {
 		return
@@ -42,54 +45,58 @@ func (l *scheduler) reportAll() {
 			l.settled(f)
 			continue
 		}
-		l.env.sendReport(f)
+		l.env.SendReport(l.reportOf(f))
 	}
 }
 
 // over reports that the lease is not the active lease's any more, as far as this replica knows. One that is gone, or was made anew and is not as far as the
 // lease, knows nothing: then a leader says so. A lease that was never seen applied had no call, and has been given back often enough.
-func (l *scheduler) over(f *activeLease) bool {
+func (l *Scheduler) over(f *activeLease) bool {
 	t := l.table
-	if !l.env.present() || t.LastFence() < f.fence {
+	if !l.env.Present() || t.LastFence() < f.fence {
 		return f.fence == 0
 	}
 	d := t.Due(f.handle)
 	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !l.granted(f, &d)
 }
 
-// report is a former leader's word on how a lease of its ended.
-type report struct {
-	owner      Incarnation
-	handle     timer.Handle
-	seq, fence uint64
-	rev        uint32
-	attempt    Attempt
+// Report is a former leader's word on how a lease of its ended.
+type Report struct {
+	Owner      table.Incarnation
+	Handle     timer.Handle
+	Seq, Fence uint64
+	Rev        uint32
+	Attempt    Attempt
 }
 
-// hearReport takes it over, if the lease is the one that the table has. It says whether that lease is over, as the sender is to know.
-func (l *scheduler) hearReport(r *report) (over bool) {
-	h, a := r.handle, &r.attempt
+func (l *Scheduler) reportOf(f *activeLease) *Report {
+	return &Report{Owner: l.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
+}
+
+// HearReport takes it over, if the lease is the one that the table has. It says whether that lease is over, as the sender is to know.
+func (l *Scheduler) HearReport(r *Report) (over bool) {
+	h, a := r.Handle, &r.Attempt
 	a.endBy(l.now.WallMs, false)
 	d := l.table.Due(h)
-	live := l.table.Live(h, r.seq) && d.State == timer.Leased && d.Holder == table.ByCall
-	if r.fence != 0 && r.fence <= l.table.LastFence() && !(live && d.Fence == r.fence) {
+	live := l.table.Live(h, r.Seq) && d.State == timer.Leased && d.Holder == table.ByCall
+	if r.Fence != 0 && r.Fence <= l.table.LastFence() && !(live && d.Fence == r.Fence) {
 		return true
 	}
-	if !live || !l.canJudge(h, &d) || l.isActive(h, &d) || Incarnation(l.table.LeaseOwner(d.Fence)) != r.owner ||
-		r.fence != d.Fence && !(r.fence == 0 && a.NotSent && d.Rev == r.rev+1) {
+	if !live || !l.canJudge(h, &d) || l.isActive(h, &d) || l.table.LeaseOwner(d.Fence) != r.Owner ||
+		r.Fence != d.Fence && !(r.Fence == 0 && a.NotSent && d.Rev == r.Rev+1) {
 		return false
 	}
 	out := l.judge(h, &d, a, l.random.Float64())
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
 	if d.Topic != table.CanaryTopic && !a.NotSent {
-		l.env.fired(d.Topic, &out)
+		l.env.Fired(d.Topic, &out)
 	}
-	l.env.wake()
+	l.env.Wake()
 	return false
 }
 
-// hearOver ends this process's own report on a lease.
-func (l *scheduler) hearOver(h timer.Handle, fence uint64) {
+// HearOver ends this process's own report on a lease.
+func (l *Scheduler) HearOver(h timer.Handle, fence uint64) {
 	if f := l.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
 		l.settled(f)
 	}

@@ -1,27 +1,27 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"carillon/clocks"
+	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 )
 
-// scheduler is what only a shard's leader does: it takes what falls due from the wheel, queues it by topic and
+// Scheduler is what only a shard's leader does: it takes what falls due from the wheel, queues it by topic and
 // destination, leases it as gates open, starts the call when lease and due time are there, and judges how it ended.
 // All of it is local: whatever a new leader does not find here, it finds in the table.
 //
 // Invariant (I3, I4): a call starts only for a lease that this leader proposed, saw applied in its own term, and whose due time its
 // wall clock has reached.
-type scheduler struct {
-	cfg    schedulerConfig
-	env    surroundings
-	table  *table.Table   // the replica's; see group.setTable
+type Scheduler struct {
+	cfg    Config
+	env    Env
+	table  *table.Table   // the replica's; see SetTable
 	now    *clocks.Moment // of the worker's turn
 	random *rand.Rand
 
@@ -51,45 +51,56 @@ type outcomes struct {
 	overlaps []overlap
 }
 
-// schedulerConfig is what a scheduler works with, the same for as long as it is there.
-type schedulerConfig struct {
-	shard      timer.ShardID
-	owner      Incarnation // this process
-	seed       uint64
-	dispatcher Dispatcher
-	topics     Topics
-	observer   Observer
-	ready      func(timer.TopicID, int) // see Config.Ready
-	limiters   *limits                  // of the node, shared by all schedulers
-	zones      *recurrence.Zones
+// Config is what a scheduler works with, the same for as long as it is there.
+type Config struct {
+	Shard      timer.ShardID
+	Owner      table.Incarnation // this process
+	Seed       uint64
+	Dispatcher Dispatcher
+	Topics     Topics
+	Observer   Observer
+	Ready      func(timer.TopicID, int) // see Config.Ready
+	Limiters   *Limits                  // of the node, shared by all schedulers
+	Zones      *recurrence.Zones
 }
 
-// surroundings is what a scheduler asks of the replica that it belongs to. Methods are called on the replica's worker, but for post.
-type surroundings interface {
-	wake()     // the scheduler is run once more in this turn of the worker
-	wakeNext() // … in another, at once after this one
+// Topics is where a leader looks topics up.
+type Topics interface {
+	Topic(id timer.TopicID) (*timer.Topic, bool)
+}
+
+// Observer is told what happens, for metrics.
+type Observer interface {
+	Expired()                     // a timer is given up without another attempt
+	Lateness(ms int64, held bool) // of a first attempt; held: a gate kept it
+}
+
+// Env is what a scheduler asks of the replica that it belongs to. Methods are called on the replica's worker, but for Post.
+type Env interface {
+	Wake()     // the scheduler is run once more in this turn of the worker
+	WakeNext() // … in another, at once after this one
 	// post has an event run on the worker; stopped: the host has stopped, and it runs on any goroutine. Any may call post.
-	post(event func(stopped bool))
-	background(job func()) // runs what may take long on another goroutine
+	Post(event func(stopped bool))
+	Background(job func()) // runs what may take long on another goroutine
 
-	proposed(kind itemKind, lease *activeLease) // says what the last item of the entry was for
-	confirm(then func(error))                   // asks a majority whether this node still leads
-	handingOver() bool                          // nothing new is begun: the leadership goes to another replica, or the node stops
-	present() bool                              // the node has a replica, and so the table goes on
-	ended(Incarnation) bool                     // that process is known to have ended
+	Proposed(Item)                // says what the last item of the entry was for
+	Confirm(then func(error))     // asks a majority whether this node still leads
+	HandingOver() bool            // nothing new is begun: the leadership goes to another replica, or the node stops
+	Present() bool                // the node has a replica, and so the table goes on
+	Ended(table.Incarnation) bool // that process is known to have ended
 
-	resume([]clientChange)    // has those go on that waited for a lease, before others
-	refuse([]clientChange)    // answers them that this node does not lead
-	sendReport(*activeLease)  // tells whoever leads how a lease ended
-	zoneUnread(string, error) // a time zone cannot be read
-	fired(timer.TopicID, *table.Outcome)
-	canaryPassed()
+	Resume([]ClientChange)    // has those go on that waited for a lease, before others
+	Refuse([]ClientChange)    // answers them that this node does not lead
+	SendReport(*Report)       // tells whoever leads how a lease ended
+	ZoneUnread(string, error) // a time zone cannot be read
+	Fired(timer.TopicID, *table.Outcome)
+	CanaryPassed()
 }
 
-// clientChange is a client's change that waits for a lease.
-type clientChange interface {
-	waitsUntil() time.Duration // monotonic; then it has waited too long
-	answer(timer.Result, error)
+// ClientChange is a client's change that waits for a lease.
+type ClientChange interface {
+	WaitsUntil() time.Duration // monotonic; then it has waited too long
+	Answer(timer.Result, error)
 }
 
 // outcomeItem is an outcome on its way into the log, with its active lease (nil: an inherited lease's).
@@ -98,18 +109,21 @@ type outcomeItem struct {
 	lease *activeLease
 }
 
-func newScheduler(cfg schedulerConfig, env surroundings, now *clocks.Moment) *scheduler {
-	return &scheduler{
+func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {
+	return &Scheduler{
 		cfg: cfg, env: env, now: now,
-		random: rand.New(rand.NewPCG(cfg.seed, uint64(cfg.shard))),
+		random: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Shard))),
 		limits: topicLimits{carriedOver: map[timer.Handle]carriedLease{}},
-		series: seriesTimes{calendar: recurrence.Calendar{Zones: cfg.zones}},
+		series: seriesTimes{calendar: recurrence.Calendar{Zones: cfg.Zones}},
 	}
 }
 
-// begin starts a leadership, after the takeover was applied. What it keeps of the one before are the leases
+// SetTable has the scheduler go on with that state of the replica's.
+func (l *Scheduler) SetTable(t *table.Table) { l.table = t }
+
+// Begin starts a leadership, after the takeover was applied. What it keeps of the one before are the leases
 // whose calls still run, those that consumers had at its end, and those that were acked lately.
-func (l *scheduler) begin() {
+func (l *Scheduler) Begin() {
 	l.active, l.since = true, l.now.Mono
 	l.leadership++
 	l.timed, l.doubted, l.confirming = false, false, false
@@ -133,11 +147,11 @@ func (l *scheduler) begin() {
 }
 
 // activeHandles are the timers with an active lease, in order: what is done for each must not depend on chance.
-func (l *scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.leases.byTimer)) }
+func (l *Scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.leases.byTimer)) }
 
-// end stops the leadership: nothing more is started. What was taken from the wheel a later leadership puts
+// End stops the leadership: nothing more is started. What was taken from the wheel a later leadership puts
 // back, in slices: see rearm.
-func (l *scheduler) end() {
+func (l *Scheduler) End() {
 	if !l.active {
 		return
 	}
@@ -157,7 +171,7 @@ func (l *scheduler) end() {
 	l.leases.blocked = nil
 	for _, h := range l.activeHandles() {
 		f := l.leases.byTimer[h]
-		l.env.refuse(f.waiting)
+		l.env.Refuse(f.waiting)
 		f.waiting = nil
 		switch f.phase {
 		case started: // it goes on, and is reported when it ends
@@ -172,15 +186,15 @@ func (l *scheduler) end() {
 	}
 }
 
-// run does this turn's share: wheel → destination queues → leases, and starts what is held and due. Nothing leaves the wheel, and nothing
+// Run does this turn's share: wheel → destination queues → leases, and starts what is held and due. Nothing leaves the wheel, and nothing
 // starts, while the wall clock is in doubt.
-func (l *scheduler) run() {
+func (l *Scheduler) Run() {
 	if !l.active {
 		return
 	}
 	if l.sure() && !l.timed {
 		l.timed = true
-		l.rebase()
+		l.Rebase()
 	}
 	l.confirm()
 	l.rearm()
@@ -203,37 +217,40 @@ func (l *scheduler) run() {
 	}
 }
 
+// canaryOf is the canary's topic as leads see it.
+var canaryOf = &timer.Topic{ID: table.CanaryTopic, Name: "canary", Policy: timer.DefaultPolicy()}
+
 // topic is a topic as this node knows it; nil: not at all.
-func (l *scheduler) topic(id timer.TopicID) *timer.Topic {
+func (l *Scheduler) topic(id timer.TopicID) *timer.Topic {
 	if id == table.CanaryTopic {
 		return canaryOf
 	}
-	t, _ := l.cfg.topics.Topic(id)
+	t, _ := l.cfg.Topics.Topic(id)
 	return t
 }
 
 // retention is how long a timer of the topic stays a dead letter, in ms.
-func (l *scheduler) retention(h timer.Handle) int64 {
+func (l *Scheduler) retention(h timer.Handle) int64 {
 	if t := l.topic(l.table.Due(h).Topic); t != nil {
 		return t.Policy.DeadRetentionMs
 	}
 	return timer.DefaultPolicy().DeadRetentionMs
 }
 
-// doubt has nothing started any more until a majority has said that this node still leads.
-func (l *scheduler) doubt() {
+// Doubt has nothing started any more until a majority has said that this node still leads.
+func (l *Scheduler) Doubt() {
 	l.doubted = true
-	l.env.wake()
+	l.env.Wake()
 }
 
 // confirm asks, if that is not being done.
-func (l *scheduler) confirm() {
+func (l *Scheduler) confirm() {
 	if !l.active || !l.doubted || l.confirming {
 		return
 	}
 	l.confirming = true
 	leadership := l.leadership
-	l.env.confirm(func(err error) {
+	l.env.Confirm(func(err error) {
 		if l.leadership != leadership {
 			return // another leadership has begun, with an entry that a majority has
 		}
@@ -241,32 +258,32 @@ func (l *scheduler) confirm() {
 		if err == nil {
 			l.doubted = false
 		}
-		l.env.wakeNext()
+		l.env.WakeNext()
 	})
 }
 
 // sure reports that what is due by the wall clock may be done.
-func (l *scheduler) sure() bool { return l.now.Trust == clocks.Sure }
+func (l *Scheduler) sure() bool { return l.now.Trust == clocks.Sure }
 
 // mayStart reports that calls may be started, and timers be given to consumers.
-func (l *scheduler) mayStart() bool { return l.sure() && !l.doubted }
+func (l *Scheduler) mayStart() bool { return l.sure() && !l.doubted }
 
-// tick is what a scheduler does every 50 ms or so, whoever leads and even if the replica is gone.
-func (l *scheduler) tick() {
+// Tick is what a scheduler does every 50 ms or so, whoever leads and even if the replica is gone.
+func (l *Scheduler) Tick() {
 	l.reportAll()
 	l.realignOpen()
 	l.endCarriedOver(false)
 	l.renotifyReady()
 }
 
-// hasProposals reports that there is something for the next entry.
-func (l *scheduler) hasProposals() bool {
+// HasProposals reports that there is something for the next entry.
+func (l *Scheduler) HasProposals() bool {
 	o := &l.out
 	return l.active && len(o.outcomes)+len(o.expires)+len(o.forgets)+len(o.skips)+len(o.overlaps)+len(l.due.runnable) > 0
 }
 
-// nextWake is when something falls due, in wall ms.
-func (l *scheduler) nextWake() int64 {
+// NextWake is when something falls due, in wall ms.
+func (l *Scheduler) NextWake() int64 {
 	if !l.active {
 		return 1<<63 - 1
 	}

@@ -1,14 +1,14 @@
-package shard
+package scheduler
 
 import (
-	"carillon/shard/table"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
 // Why a lease of a consumer ended without a word: the timer's last error.
-const leaseExpired = "the lease ran out before an ack or a nack"
+const LeaseExpired = "the lease ran out before an ack or a nack"
 
 // consumerLease is a consumer's lease as this leader counts it.
 type consumerLease struct {
@@ -43,7 +43,7 @@ func (e leaseEnd) before(o leaseEnd) bool {
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // hold counts a lease until end, which replaces what was counted before.
-func (l *scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
+func (l *Scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
 	if l.consumers.leases[h] == (consumerLease{d.Seq, d.Fence, end}) {
 		return
 	}
@@ -58,7 +58,7 @@ func (l *scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
 }
 
 // handOn leaves an active lease's place at its topic's limit with the receiver, if that has accepted the timer.
-func (l *scheduler) handOn(f *activeLease) {
+func (l *Scheduler) handOn(f *activeLease) {
 	if d := l.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
 		l.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
 		f.limit = nil
@@ -66,7 +66,7 @@ func (l *scheduler) handOn(f *activeLease) {
 }
 
 // holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is counted from the takeover on, in full.
-func (l *scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
+func (l *Scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
 	if v, ok := l.consumers.leases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
 	}
@@ -74,7 +74,7 @@ func (l *scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
 }
 
 // applied is told of a timer whose lease was given, prolonged or ended just now: one that a consumer has is counted from here on.
-func (l *scheduler) applied(h timer.Handle) {
+func (l *Scheduler) applied(h timer.Handle) {
 	if !l.active {
 		return
 	}
@@ -91,16 +91,16 @@ func (l *scheduler) applied(h timer.Handle) {
 	if q != nil && q.fullUntil > 0 {
 		q.fullUntil = 0
 		l.markReady(q)
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 }
 
 // expireLeases ends what consumers have held for long enough.
-func (l *scheduler) expireLeases() {
+func (l *Scheduler) expireLeases() {
 	mono := l.now.Mono
 	for n := 0; l.consumers.ends.len() > 0 && l.consumers.ends.top().end <= mono; n++ {
-		if n == leaseBudget {
-			l.env.wakeNext()
+		if n == LeaseBudget {
+			l.env.WakeNext()
 			return
 		}
 		e := l.consumers.ends.pop()
@@ -117,10 +117,10 @@ func (l *scheduler) expireLeases() {
 }
 
 // expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for inherited leases finds it again.
-func (l *scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
+func (l *Scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
 	delete(l.consumers.leases, h)
 	now := l.now.WallMs
-	out := l.judge(h, d, &Attempt{Err: leaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
+	out := l.judge(h, d, &Attempt{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
 	if out.Kind == table.RetryLater && d.Holder == table.ByPuller {
 		out.NextMs = l.notBeforeDue(h, now) // whoever pulls next may have it
 	}
@@ -129,23 +129,23 @@ func (l *scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
 }
 
 // endWakeMs is when the first consumer's lease ends, in wall ms.
-func (l *scheduler) endWakeMs() int64 {
+func (l *Scheduler) endWakeMs() int64 {
 	if l.consumers.ends.len() == 0 {
 		return 1<<63 - 1
 	}
 	return l.now.WallMs + (l.consumers.ends.top().end - l.now.Mono + time.Millisecond - 1).Milliseconds()
 }
 
-// updated is told that a consumer's update of its lease was applied.
-func (l *scheduler) updated(cmd *timer.Command) {
+// Updated is told that a consumer's update of its lease was applied.
+func (l *Scheduler) Updated(cmd *timer.Command) {
 	l.applied(cmd.Claim.Handle)
 	if cmd.Kind == timer.AckLease {
 		l.consumers.acked.add(cmd.Claim.Fence)
 	}
 }
 
-// updatable reports that a claim is about the lease that the table has, and that it is a consumer's or a receiver's that reports.
-func (l *scheduler) updatable(cmd *timer.Command, d *table.Due) bool {
+// Updatable reports that a claim is about the lease that the table has, and that it is a consumer's or a receiver's that reports.
+func (l *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
 	return l.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
 		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || l.reports(c.Handle, d))
@@ -153,7 +153,7 @@ func (l *scheduler) updatable(cmd *timer.Command, d *table.Due) bool {
 
 // reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
 // a former leader.
-func (l *scheduler) reports(h timer.Handle, d *table.Due) bool {
+func (l *Scheduler) reports(h timer.Handle, d *table.Due) bool {
 	if t := l.topic(d.Topic); t == nil || !t.Policy.Report {
 		return false
 	}
@@ -162,15 +162,15 @@ func (l *scheduler) reports(h timer.Handle, d *table.Due) bool {
 }
 
 // calling is this leader's active lease of the lease that the table has; nil: another led when it was taken.
-func (l *scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
+func (l *Scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
 	if f := l.leases.byTimer[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
 		return f
 	}
 	return nil
 }
 
-// awaitAnswer has a claim wait until the call that it is about has its outcome. An ack needs none: the work is done, whatever comes.
-func (l *scheduler) awaitAnswer(o clientChange, h timer.Handle, d *table.Due) bool {
+// AwaitAnswer has a claim wait until the call that it is about has its outcome. An ack needs none: the work is done, whatever comes.
+func (l *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	f := l.calling(h, d)
 	if f == nil {
 		return false
@@ -179,8 +179,8 @@ func (l *scheduler) awaitAnswer(o clientChange, h timer.Handle, d *table.Due) bo
 	return true
 }
 
-// decideLeaseUpdate makes the outcome of a claim.
-func (l *scheduler) decideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
+// DecideLeaseUpdate makes the outcome of a claim.
+func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
 	c, now := cmd.Claim, l.now.WallMs
 	fired, status := d.FiredMs, d.Status
 	if d.Holder == table.ByCall { // those are of the attempt before
@@ -199,7 +199,7 @@ func (l *scheduler) decideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 			out.Kind = table.Accepted // that leader heard no answer any more
 		}
 		if out.LeaseMs == 0 {
-			out.LeaseMs = l.leaseMs(d.Topic)
+			out.LeaseMs = l.LeaseMs(d.Topic)
 		}
 	case timer.ReturnLease:
 		out.Kind = table.Release
@@ -220,17 +220,17 @@ func (l *scheduler) decideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 	return out
 }
 
-// leaseMs is how long a consumer holds a timer of the topic that does not ask for something else.
-func (l *scheduler) leaseMs(id timer.TopicID) int64 {
+// LeaseMs is how long a consumer holds a timer of the topic that does not ask for something else.
+func (l *Scheduler) LeaseMs(id timer.TopicID) int64 {
 	if t := l.topic(id); t != nil {
 		return t.Policy.LeaseFor()
 	}
 	return timer.DefaultLeaseMs
 }
 
-// leaseOver is what a claim is answered: an ack of a timer that this very lease delivered is as good as the first. The table says so of timers
+// LeaseOver is what a claim is answered: an ack of a timer that this very lease delivered is as good as the first. The table says so of timers
 // that ended lately; of those whose id has another timer since, as one that repeats has, only the leader that took the first ack can.
-func (l *scheduler) leaseOver(cmd *timer.Command, r timer.Result) timer.Result {
+func (l *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
 	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {
 		d := l.table.Due(c.Handle)

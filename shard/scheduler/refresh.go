@@ -1,4 +1,4 @@
-package shard
+package scheduler
 
 import (
 	"maps"
@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// refresh takes over changed topics: where the policy is another, their timers are queued anew, as where they go may have changed.
-func (l *scheduler) refresh() {
+// Refresh takes over changed topics: where the policy is another, their timers are queued anew, as where they go may have changed.
+func (l *Scheduler) Refresh() {
 	if !l.active {
 		return
 	}
@@ -37,7 +37,7 @@ func (l *scheduler) refresh() {
 }
 
 // applyPause takes over that a topic was paused or resumed. A slot that it has and cannot use now goes to others.
-func (l *scheduler) applyPause(q *topicQueue) {
+func (l *Scheduler) applyPause(q *topicQueue) {
 	if !q.topic.Paused {
 		l.join(q)
 		return
@@ -51,7 +51,7 @@ func (l *scheduler) applyPause(q *topicQueue) {
 }
 
 // reroute begins to queue a topic's timers anew.
-func (l *scheduler) reroute(q *topicQueue) {
+func (l *Scheduler) reroute(q *topicQueue) {
 	for key := range l.due.routes {
 		if key.topic == q.id {
 			delete(l.due.routes, key)
@@ -69,12 +69,12 @@ func (l *scheduler) reroute(q *topicQueue) {
 		q.moving = append(q.moving, old)
 	}
 	q.lanes = nil
-	l.env.wake()
+	l.env.Wake()
 }
 
 // move queues timers of changed topics anew, as many as one turn may.
-func (l *scheduler) move() {
-	for budget := popBudget; len(l.due.rerouting) > 0 && budget > 0; {
+func (l *Scheduler) move() {
+	for budget := PopBudget; len(l.due.rerouting) > 0 && budget > 0; {
 		q := l.due.rerouting[0]
 		if len(q.moving) == 0 {
 			l.due.rerouting = l.due.rerouting[1:]
@@ -83,12 +83,12 @@ func (l *scheduler) move() {
 		budget -= l.moveSome(q, budget)
 	}
 	if len(l.due.rerouting) > 0 {
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 }
 
 // moveSome empties the last of a topic's old destination queues, as far as the budget goes, and says how much of it was used.
-func (l *scheduler) moveSome(q *topicQueue, budget int) (used int) {
+func (l *Scheduler) moveSome(q *topicQueue, budget int) (used int) {
 	old := q.moving[len(q.moving)-1]
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
 		for ; used < budget && len(h.items) > 0; used++ {

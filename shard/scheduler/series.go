@@ -1,4 +1,4 @@
-package shard
+package scheduler
 
 import (
 	"carillon/shard/table"
@@ -14,7 +14,7 @@ const missedAfterMs = 10_000
 
 // again is when the occurrence after this one is due, which ends now; 0: there is none. StartedMs is the start of this attempt.
 // The leader decides it, as everything that needs a clock and rules that may change: tables only check and schedule.
-func (l *scheduler) again(h timer.Handle, startedMs int64) int64 {
+func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
 	s, ok := l.table.Series(h)
 	if !ok || s.Last {
 		return 0
@@ -31,7 +31,7 @@ func (l *scheduler) again(h timer.Handle, startedMs int64) int64 {
 }
 
 // missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
-func (l *scheduler) missed(e entry) bool {
+func (l *Scheduler) missed(e entry) bool {
 	nowMs := l.now.WallMs
 	if nowMs-e.dueMs <= missedAfterMs {
 		return false
@@ -53,16 +53,16 @@ func (l *scheduler) missed(e entry) bool {
 }
 
 // proposeSkips has missed occurrences moved on to their next.
-func (l *scheduler) proposeSkips(b *table.Batch) {
+func (l *Scheduler) proposeSkips(b *table.Batch) {
 	for _, e := range l.out.skips {
 		if s, ok := l.table.Series(e.handle); ok && l.table.Live(e.handle, e.seq) {
 			b.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, 0, l.now.WallMs)))
-			l.env.proposed(silentItem, nil)
+			l.env.Proposed(Item{})
 		}
 	}
 	for _, e := range l.series.realigns {
 		b.Skip(e.handle, e.seq, e.rev, e.dueMs)
-		l.env.proposed(silentItem, nil)
+		l.env.Proposed(Item{})
 	}
 	l.out.skips, l.series.realigns = l.out.skips[:0], l.series.realigns[:0]
 }
@@ -75,7 +75,7 @@ type overlap struct {
 }
 
 // overlap has the next occurrence scheduled beside one that starts, where the series says so.
-func (l *scheduler) overlap(h timer.Handle, seq, fence uint64) {
+func (l *Scheduler) overlap(h timer.Handle, seq, fence uint64) {
 	s, ok := l.table.Series(h)
 	if !ok || s.Last || !s.Repeat.Overlap {
 		return
@@ -83,15 +83,15 @@ func (l *scheduler) overlap(h timer.Handle, seq, fence uint64) {
 	nowMs := l.now.WallMs
 	if next := timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, nowMs, nowMs)); next != 0 {
 		l.out.overlaps = append(l.out.overlaps, overlap{h, seq, fence, next})
-		l.env.wakeNext()
+		l.env.WakeNext()
 	}
 }
 
 // proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the next starts.
-func (l *scheduler) proposeOverlaps(b *table.Batch) {
+func (l *Scheduler) proposeOverlaps(b *table.Batch) {
 	for _, o := range l.out.overlaps {
 		b.Overlap(o.handle, o.seq, o.fence, o.nextMs)
-		l.env.proposed(silentItem, nil)
+		l.env.Proposed(Item{})
 	}
 	l.out.overlaps = l.out.overlaps[:0]
 }
@@ -104,23 +104,23 @@ type seriesTimes struct {
 	leased    []timer.Handle // their next attempts would be as wrong
 }
 
-// followClock has the next entry go on with what follows from a clock that was set back.
-func (l *scheduler) followClock(b *table.Batch) {
+// FollowClock has the next entry go on with what follows from a clock that was set back.
+func (l *Scheduler) FollowClock(b *table.Batch) {
 	switch r := &l.series; {
 	case l.table.Restamping():
 		b.Tick()
-		l.env.wakeNext()
+		l.env.WakeNext()
 	case l.table.AwaitsSeries() && r.realigned == allRealigned && len(r.realigns)+len(r.leased) == 0 && l.sure():
 		b.SeriesSeen()
 		r.realigned = 0
 	default:
 		return
 	}
-	l.env.proposed(silentItem, nil)
+	l.env.Proposed(Item{})
 }
 
-// rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
-func (l *scheduler) rebase() {
+// Rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
+func (l *Scheduler) Rebase() {
 	now := l.now.WallMs
 	for i := range l.out.outcomes {
 		if o := &l.out.outcomes[i]; o.EndedMs > now+table.ClockAheadMs {
@@ -141,14 +141,14 @@ func (l *scheduler) rebase() {
 // realign walks the table once, in slices, after the clock was set back and the stamps were seen to: a series that was scheduled by the
 // wrong time goes on with its next occurrence from now. One that was changed since it was made may have been put off by its owner, and
 // one that catches up with all has had those before.
-func (l *scheduler) realign() {
+func (l *Scheduler) realign() {
 	t, now := l.table, l.now.WallMs
 	if !t.AwaitsSeries() || l.series.realigned == allRealigned || !l.sure() {
 		return
 	}
 	for budget := scanBudget; l.series.realigned < t.LastHandle(); budget-- {
 		if budget == 0 {
-			l.env.wakeNext()
+			l.env.WakeNext()
 			return
 		}
 		l.series.realigned++
@@ -158,7 +158,7 @@ func (l *scheduler) realign() {
 }
 
 // realignOpen looks at those again whose calls were open.
-func (l *scheduler) realignOpen() {
+func (l *Scheduler) realignOpen() {
 	if len(l.series.leased) == 0 || !l.sure() {
 		return
 	}
@@ -167,10 +167,10 @@ func (l *scheduler) realignOpen() {
 	for _, h := range list {
 		l.realignOne(h, l.now.WallMs)
 	}
-	l.env.wake()
+	l.env.Wake()
 }
 
-func (l *scheduler) realignOne(h timer.Handle, now int64) {
+func (l *Scheduler) realignOne(h timer.Handle, now int64) {
 	next := l.realignedTo(h, now)
 	if next == 0 {
 		return
@@ -183,7 +183,7 @@ func (l *scheduler) realignOne(h timer.Handle, now int64) {
 }
 
 // realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
-func (l *scheduler) realignedTo(h timer.Handle, now int64) int64 {
+func (l *Scheduler) realignedTo(h timer.Handle, now int64) int64 {
 	p, ok := l.table.SeriesByRule(h)
 	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {
 		return 0
