@@ -20,7 +20,7 @@ import (
 // that is in it, but for those folders in it that are layers themselves.
 var mayImport = map[string][]string{
 	"cmd":         {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
-	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
+	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
 	"node/feed":   {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"backup":      {"secret", "timer"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "shard/feature", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
@@ -28,8 +28,8 @@ var mayImport = map[string][]string{
 	"node/task":   {"fan"}, // time and concurrency, as an interface
 	"transport":   {"transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":        {"shard", "shard/feature", "shard/scheduler", "secret", "timer"},
-	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
-	"shard":       {"shard/feature", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wheel", "wal", "vfs", "secret", "timer", "timer/encoding", "timer/recurrence"},
+	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
+	"shard":       {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wheel", "wal", "vfs", "secret", "timer", "timer/encoding", "timer/recurrence"},
 	"history":     {"vfs"},
 	"audit":       {}, // a log of lines, and no more
 	"clocks":      {},
@@ -50,7 +50,8 @@ var mayImport = map[string][]string{
 	"shard/feature":   {},
 	"shard/scheduler": {"shard/table", "clocks", "wheel", "timer", "timer/recurrence"},                     // no raft, no log, no worker
 	"shard/table":     {"shard/feature", "secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
-	"shard/record":    {},                                                                                  // of ours; raft's types
+	"shard/record":    {"timer", "timer/encoding"},                                                         // and raft's types
+	"shard/repair":    {"shard/record", "wal", "vfs", "timer", "timer/encoding"},
 	"shard/wire":      {"shard/feature", "timer", "timer/encoding"},
 
 	"timer":            {"secret"}, // which headers are credentials
@@ -72,7 +73,7 @@ var soleImporter = map[string]string{
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
 // none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "shard/feature", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

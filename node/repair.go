@@ -10,7 +10,7 @@ import (
 
 	"carillon/node/member"
 	"carillon/ring"
-	"carillon/shard"
+	"carillon/shard/repair"
 	"carillon/transport/peer"
 	"carillon/vfs"
 	"carillon/wal"
@@ -63,14 +63,14 @@ func (p *process) others() map[uint64]string {
 // repair restores the log, or says why that cannot be.
 func (p *process) repair(ctx context.Context, cause error) (frames uint64, err error) {
 	p.self.Wait("the log is damaged; it is read for what is left: " + cause.Error())
-	m, err := shard.NewRepairer(p.fsys, p.cfg.DataDir, p.self.Identity().Shards)
+	m, err := repair.New(p.fsys, p.cfg.DataDir, p.self.Identity().Shards)
 	if err != nil {
 		return 0, unmended(cause, err)
 	}
 	damages := strings.Join(m.Damages(), "; ")
 	p.log.Error("the log is damaged; it is being repaired with what other nodes have of it", "damage", damages, "missing", m.Lost())
 	// It may have a part of the entries that it asks for.
-	answer, err := shard.AnswerMending(p.fsys, p.cfg.DataDir, p.self.Identity().Shards, m.Questions())
+	answer, err := repair.Answer(p.fsys, p.cfg.DataDir, p.self.Identity().Shards, m.Questions())
 	if err == nil {
 		_, err = m.Take(answer)
 	}
@@ -97,7 +97,7 @@ func unmended(cause, err error) error {
 }
 
 // gather asks the other nodes, again and again, until nothing is missing.
-func (p *process) gather(ctx context.Context, m *shard.Repairer) error {
+func (p *process) gather(ctx context.Context, m *repair.Repairer) error {
 	said := member.NewNotice(p.tasks, sayEach)
 	tick := time.NewTicker(repairEach)
 	defer tick.Stop()
@@ -127,7 +127,7 @@ func (p *process) gather(ctx context.Context, m *shard.Repairer) error {
 // askForEntries asks each of the others for all that is missing; it says how many there are, and
 // how many of them have no more. spent says how much was missing when one had no more: it may have
 // ended since, for the same reason.
-func (p *process) askForEntries(ctx context.Context, m *shard.Repairer, spent map[uint64]int) (asked, answered int) {
+func (p *process) askForEntries(ctx context.Context, m *repair.Repairer, spent map[uint64]int) (asked, answered int) {
 	others := p.others()
 	for id, addr := range others {
 		for m.Missing() > 0 {
@@ -150,7 +150,7 @@ func (p *process) askForEntries(ctx context.Context, m *shard.Repairer, spent ma
 	return len(others), answered
 }
 
-func (p *process) askOne(ctx context.Context, id uint64, addr string, m *shard.Repairer) (taken int, err error) {
+func (p *process) askOne(ctx context.Context, id uint64, addr string, m *repair.Repairer) (taken int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, repairAsk)
 	defer cancel()
 	reply, from, err := p.peers.CallAddr(ctx, addr, methodRepair, m.Questions())
@@ -190,5 +190,5 @@ func (p *process) answerRepair(from peer.Hello, body []byte) ([]byte, error) {
 		return nil, errors.New("another node's question is being answered")
 	}
 	defer p.answering.Unlock()
-	return shard.AnswerMending(p.fsys, p.cfg.DataDir, id.Shards, body)
+	return repair.Answer(p.fsys, p.cfg.DataDir, id.Shards, body)
 }

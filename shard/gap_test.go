@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"carillon/shard/record"
+	"carillon/shard/repair"
 	"carillon/wal"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -38,20 +39,20 @@ func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g.place(m)
-			start, tried := recoveryOf(g), newDryRun(1, &m)
+			start, tried := recoveryOf(g), repair.NewDryRun(1, &m)
 			for i, rec := range tt.records {
 				if err := start.replay(wal.Position{Gen: 4, Seq: uint64(749 + i)}, rec); err != nil {
 					t.Fatal(err)
 				}
-				if err := tried.record(rec); err != nil {
+				if err := tried.Record(rec); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if (start.fault == nil) != tt.whole || (tried.fault == nil) != tt.whole {
-				t.Fatalf("a start finds %v, the trial %v", start.fault, tried.fault)
+			if (start.fault == nil) != tt.whole || (tried.Fault() == nil) != tt.whole {
+				t.Fatalf("a start finds %v, the trial %v", start.fault, tried.Fault())
 			}
-			if tt.whole && (len(start.log)-start.next != 3 || start.hard != record.HardState{Term: term, Vote: 0, Commit: index} || tried.last() != record.EntryID{Index: index + 3, Term: term}) {
-				t.Errorf("%d entries, %+v; the trial ends at %v", len(start.log)-start.next, start.hard, tried.last())
+			if tt.whole && (len(start.log)-start.next != 3 || start.hard != record.HardState{Term: term, Vote: 0, Commit: index} || tried.Last() != record.EntryID{Index: index + 3, Term: term}) {
+				t.Errorf("%d entries, %+v; the trial ends at %v", len(start.log)-start.next, start.hard, tried.Last())
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/shard/repair"
 	"carillon/vfs/memfs"
 )
 
@@ -117,7 +118,7 @@ func TestMenderDoesNotGuessWhatItCannotRead(t *testing.T) {
 			}
 			return nil
 		})
-		if _, err := NewRepairer(r.fs, r.host.cfg.Dir, r.host.cfg.Shards); !errors.Is(err, syscall.EIO) {
+		if _, err := repair.New(r.fs, r.host.cfg.Dir, r.host.cfg.Shards); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%v", err)
 		}
 	})

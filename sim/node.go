@@ -12,6 +12,7 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/shard/feature"
+	"carillon/shard/repair"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
@@ -81,9 +82,9 @@ type node struct {
 	struck   map[timer.ShardID]bool // groups of whose state memory has changed a bit
 	agreed   agreed
 
-	rotten    bool            // something on its disk was damaged at rest, or is to be
-	lied      bool            // … by syncs that did not do what they said
-	repairer  *shard.Repairer // while its log is being restored
+	rotten    bool             // something on its disk was damaged at rest, or is to be
+	lied      bool             // … by syncs that did not do what they said
+	repairer  *repair.Repairer // while its log is being restored
 	mendUntil time.Duration
 	reached   []reached // by group: what its disk must still have
 	votes     map[timer.ShardID]promised

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"carillon/shard"
+	"carillon/shard/repair"
 	"carillon/wal"
 )
 
@@ -19,7 +19,7 @@ func (n *node) mends(found error) bool {
 	if !errors.As(found, &damage) {
 		return false
 	}
-	m, err := shard.NewRepairer(n.disk, dataDir, n.w.swarm.shards)
+	m, err := repair.New(n.disk, dataDir, n.w.swarm.shards)
 	if err != nil && n.couldNotRead(err) {
 		n.blinded(err)
 		return true
@@ -42,7 +42,7 @@ func (n *node) mends(found error) bool {
 
 // askSelf looks up what the own log has of the ranges that are asked for.
 func (n *node) askSelf() {
-	answer, err := shard.AnswerMending(n.disk, dataDir, n.w.swarm.shards, n.repairer.Questions())
+	answer, err := repair.Answer(n.disk, dataDir, n.w.swarm.shards, n.repairer.Questions())
 	if err == nil {
 		_, err = n.repairer.Take(answer)
 	}
@@ -86,7 +86,7 @@ func (n *node) mendOn() {
 			continue
 		}
 		w.carry(n, other.id, func(other *node, _ bool) {
-			answer, err := shard.AnswerMending(other.disk, dataDir, w.swarm.shards, question)
+			answer, err := repair.Answer(other.disk, dataDir, w.swarm.shards, question)
 			if err != nil {
 				return
 			}

@@ -13,6 +13,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/repair"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 	"carillon/wal"
@@ -107,14 +108,14 @@ func (w *World) mendCopies(t *testing.T, random *rand.Rand, sum *mendedTally) {
 		}
 		return false
 	})
-	menders := map[*node]*shard.Repairer{}
+	menders := map[*node]*repair.Repairer{}
 	for _, n := range broken {
 		sum.damaged++
 		if _, err := n.openOn(disks[n].CrashClone(random, memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})); err == nil {
 			sum.untouched++
 			continue
 		}
-		m, err := shard.NewRepairer(disks[n], dataDir, w.swarm.shards)
+		m, err := repair.New(disks[n], dataDir, w.swarm.shards)
 		if err != nil {
 			sum.refused++
 			sum.why[blur(err)]++
@@ -129,7 +130,7 @@ func (w *World) mendCopies(t *testing.T, random *rand.Rand, sum *mendedTally) {
 	}
 }
 
-func (w *World) mendCopy(t *testing.T, n *node, m *shard.Repairer, disks map[*node]*memfs.FS, was *memfs.FS, sum *mendedTally) {
+func (w *World) mendCopy(t *testing.T, n *node, m *repair.Repairer, disks map[*node]*memfs.FS, was *memfs.FS, sum *mendedTally) {
 	asked := []*node{n}
 	for _, other := range w.nodes {
 		if other != n && disks[other] != nil {
@@ -138,7 +139,7 @@ func (w *World) mendCopy(t *testing.T, n *node, m *shard.Repairer, disks map[*no
 	}
 	fetched := m.Missing()
 	for _, other := range asked {
-		answer, err := shard.AnswerMending(disks[other], dataDir, w.swarm.shards, m.Questions())
+		answer, err := repair.Answer(disks[other], dataDir, w.swarm.shards, m.Questions())
 		if err != nil {
 			continue // damaged where nothing more can be told
 		}

@@ -10,6 +10,7 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/shard/repair"
 	"carillon/vfs/memfs"
 	"carillon/wal"
 )
@@ -219,12 +220,12 @@ func TestAllReplicasDamaged(t *testing.T) {
 			n.refuses(t, disks[n], n.closedSegment(0.3))
 		}
 		for _, n := range w.nodes {
-			m, err := shard.NewRepairer(disks[n], dataDir, w.swarm.shards)
+			m, err := repair.New(disks[n], dataDir, w.swarm.shards)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, disk := range disks {
-				answer, err := shard.AnswerMending(disk, dataDir, w.swarm.shards, m.Questions())
+				answer, err := repair.Answer(disk, dataDir, w.swarm.shards, m.Questions())
 				if err != nil {
 					t.Fatal(err)
 				}

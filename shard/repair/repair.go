@@ -1,4 +1,6 @@
-package shard
+// Package repair puts back a log that was damaged at rest, exactly as it was, from what is left of it and what other nodes
+// have. It works on the bytes of records, by indexes and terms alone: no group is opened before it is done.
+package repair
 
 import (
 	"errors"
@@ -18,7 +20,7 @@ import (
 // far as that matters: no other state, but the very one of this node, so that it has forgotten nothing and may vote and lead as before.
 // docs/adr/0013 has the argument. It is used before a host is made, and by one goroutine:
 //
-//	m, err := NewRepairer(…)            // what is lost, and that it can be told
+//	m, err := New(…)                  // what is lost, and that it can be told
 //	for m.Missing() > 0 { m.Take(answer to m.Questions()) }
 //	m.Write(…)                        // then the log can be opened
 type Repairer struct {
@@ -32,8 +34,8 @@ type Repairer struct {
 	truths    []map[timer.ShardID]*expected // by manifest
 }
 
-// NewRepairer reads what is left of the log in a data directory. The error says why it cannot be repaired, as it would be guesswork.
-func NewRepairer(fs vfs.FS, dir string, shards int) (*Repairer, error) {
+// New reads what is left of the log in a data directory. The error says why it cannot be repaired, as it would be guesswork.
+func New(fs vfs.FS, dir string, shards int) (*Repairer, error) {
 	m := &Repairer{fs: fs, dir: filepath.Join(dir, "wal", "0")}
 	for i := range shards + 1 {
 		m.groups = append(m.groups, newSurvivingLog(timer.ShardID(i)))
@@ -86,11 +88,11 @@ func wholeSnapshots(fs vfs.FS, dir string, shards int) ([]*record.Mark, error) {
 }
 
 // salvage reads a damaged log into what remains of its groups; entries nil are not of interest.
-func salvage(fs vfs.FS, dir string, groups []*survivingLog, tally func(*manifest) error) (*wal.DamagedStream, error) {
+func salvage(fs vfs.FS, dir string, groups []*survivingLog, tally func(*record.Manifest) error) (*wal.DamagedStream, error) {
 	damages := 0
 	return wal.ScanDamaged(fs, dir, func(_ wal.Position, r wal.Record) error {
 		if r.Type == wal.RecordNodeMeta {
-			c, err := decodeManifest(r.Data)
+			c, err := record.DecodeManifest(r.Data)
 			if err != nil {
 				return err
 			}
@@ -116,11 +118,11 @@ func salvage(fs vfs.FS, dir string, groups []*survivingLog, tally func(*manifest
 }
 
 // tally takes a manifest of the own log.
-func (m *Repairer) tally(c *manifest) error {
+func (m *Repairer) tally(c *record.Manifest) error {
 	truths := map[timer.ShardID]*expected{}
-	byGroup := c.byGroup()
+	byGroup := c.ByGroup()
 	for _, g := range m.groups {
-		if !c.covers(g.id) || len(g.pending) == 0 {
+		if !c.Covers(g.id) || len(g.pending) == 0 {
 			continue
 		}
 		patches, must, err := g.tally(byGroup(g.id), m.snapshots[g.id])
@@ -186,7 +188,7 @@ func (m *Repairer) Lost() string {
 	return b.String()
 }
 
-// Questions is what to ask another node, which answers by AnswerMending. There may be more to ask after the answer.
+// Questions is what to ask another node, which answers with Answer. There may be more to ask after the answer.
 func (m *Repairer) Questions() []byte {
 	var list []question
 	for _, h := range m.holes {
@@ -263,11 +265,11 @@ func (m *Repairer) Write(nowMs int64) error {
 
 // try reads the log as it will be.
 func (m *Repairer) try(records [][]wal.Record) error {
-	trials := make([]*dryRun, len(m.groups))
+	trials := make([]*DryRun, len(m.groups))
 	for i := range trials {
-		trials[i] = newDryRun(timer.ShardID(i), m.snapshots[i])
+		trials[i] = NewDryRun(timer.ShardID(i), m.snapshots[i])
 	}
-	take := func(r wal.Record) error { return trials[r.Shard].record(r) }
+	take := func(r wal.Record) error { return trials[r.Shard].Record(r) }
 	damages, counted := 0, 0
 	_, err := wal.ScanDamaged(m.fs, m.dir, func(_ wal.Position, r wal.Record) error {
 		if r.Type != wal.RecordNodeMeta {

@@ -1,4 +1,4 @@
-package shard
+package repair
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -20,7 +19,10 @@ import (
 
 const mendDir = "data"
 
-var mendReplica = ReplicaID(7, 1)
+// replicaID is as shard.ReplicaID makes it.
+func replicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch) }
+
+var mendReplica = replicaID(7, 1)
 
 // logWriter is a log that a test writes, a frame at a time, each in a segment of its own.
 type logWriter struct {
@@ -82,11 +84,11 @@ func (d *logWriter) tombstone(replica uint64) *logWriter {
 	return d
 }
 
-func (d *logWriter) manifest(list ...replicaState) *logWriter {
+func (d *logWriter) manifest(list ...record.ReplicaState) *logWriter {
 	for i := range list {
-		list[i].group = 1
+		list[i].Group = 1
 	}
-	d.f.Append(wal.RecordNodeMeta, 0, appendManifest(nil, &manifest{workers: 1, replicas: list}))
+	d.f.Append(wal.RecordNodeMeta, 0, record.AppendManifest(nil, &record.Manifest{Workers: 1, Replicas: list}))
 	return d
 }
 
@@ -110,7 +112,7 @@ func (d *logWriter) close() *memfs.FS {
 // damaged is a disk without some frames.
 func damagedDisk(t *testing.T, fs *memfs.FS, frames ...int) *memfs.FS {
 	t.Helper()
-	broken := fs.CrashClone(calm{}, zeroLoss)
+	broken := fs.CrashClone(calm{}, memfs.CrashOptions{})
 	for _, n := range frames {
 		path := filepath.Join(mendDir, "wal", "0", "00000001", fmt.Sprintf("%020d", n))
 		if err := broken.FlipBit(path, 8*45); err != nil {
@@ -121,21 +123,21 @@ func damagedDisk(t *testing.T, fs *memfs.FS, frames ...int) *memfs.FS {
 }
 
 // wholeLog is a log's end as a start reads it, and all of its entries.
-func wholeLog(t *testing.T, fs *memfs.FS) (end *dryRun, entries []byte) {
+func wholeLog(t *testing.T, fs *memfs.FS) (end *DryRun, entries []byte) {
 	t.Helper()
-	end = newDryRun(1, nil)
+	end = NewDryRun(1, nil)
 	list, err := wholeSnapshots(fs, filepath.Join(mendDir, "snapshots"), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if list[1] != nil {
-		end = newDryRun(1, list[1])
+		end = NewDryRun(1, list[1])
 	}
-	s, err := wal.Open(fs.CrashClone(calm{}, zeroLoss), filepath.Join(mendDir, "wal", "0"), wal.Options{}, func(_ wal.Position, r wal.Record) error {
+	s, err := wal.Open(fs.CrashClone(calm{}, memfs.CrashOptions{}), filepath.Join(mendDir, "wal", "0"), wal.Options{}, func(_ wal.Position, r wal.Record) error {
 		if r.Type == wal.RecordNodeMeta {
 			return nil
 		}
-		return end.record(r)
+		return end.Record(r)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +146,8 @@ func wholeLog(t *testing.T, fs *memfs.FS) (end *dryRun, entries []byte) {
 	if end.fault != nil {
 		t.Fatal(end.fault)
 	}
-	ask := question{group: 1, first: end.base.Index + 1, last: max(end.last().Index, end.base.Index+1), above: record.EntryID{Index: 1 << 20}}
-	body, err := AnswerMending(fs, mendDir, 1, appendQuestions(nil, []question{ask}))
+	ask := question{group: 1, first: end.base.Index + 1, last: max(end.Last().Index, end.base.Index+1), above: record.EntryID{Index: 1 << 20}}
+	body, err := Answer(fs, mendDir, 1, appendQuestions(nil, []question{ask}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func sameAs(t *testing.T, was, is *memfs.FS) {
 	a, all := wholeLog(t, was)
 	b, got := wholeLog(t, is)
 	a.applied, b.applied = 0, 0
-	if a.replica != b.replica || a.tombstone != b.tombstone || a.last() != b.last() || a.hard.Term != b.hard.Term || a.hard.Vote != b.hard.Vote {
+	if a.replica != b.replica || a.tombstone != b.tombstone || a.Last() != b.Last() || a.hard.Term != b.hard.Term || a.hard.Vote != b.hard.Vote {
 		t.Errorf("was %+v, is %+v", a, b)
 	}
 	if !bytes.Equal(all, got) {
@@ -176,13 +178,13 @@ func common(t *testing.T) *logWriter {
 	return newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame()
 }
 
-func until(term, vote, commit, index, entryTerm uint64) replicaState {
-	return replicaState{replica: mendReplica, hard: record.HardState{Term: term, Vote: vote, Commit: commit}, last: record.EntryID{Index: index, Term: entryTerm}}
+func until(term, vote, commit, index, entryTerm uint64) record.ReplicaState {
+	return record.ReplicaState{Replica: mendReplica, Hard: record.HardState{Term: term, Vote: vote, Commit: commit}, Last: record.EntryID{Index: index, Term: entryTerm}}
 }
 
 // peerLog is another member's log: entries 2 to last, those from when on of another term.
 func peerLog(t *testing.T, last, when, term, commit uint64) *memfs.FS {
-	d := newDiary(t).create(ReplicaID(8, 1)).frame().entries(2, min(last, when-1), 2)
+	d := newDiary(t).create(replicaID(8, 1)).frame().entries(2, min(last, when-1), 2)
 	if when <= last {
 		d.entries(when, last, term)
 	}
@@ -192,12 +194,12 @@ func peerLog(t *testing.T, last, when, term, commit uint64) *memfs.FS {
 // mendFrom asks disks until nothing is missing or nobody has more, and writes.
 func mendFrom(t *testing.T, fs *memfs.FS, peers ...*memfs.FS) (missing int, err error) {
 	t.Helper()
-	m, err := NewRepairer(fs, mendDir, 1)
+	m, err := New(fs, mendDir, 1)
 	if err != nil {
 		return 0, err
 	}
 	for _, disk := range append([]*memfs.FS{fs}, peers...) {
-		answer, err := AnswerMending(disk, mendDir, 1, m.Questions())
+		answer, err := Answer(disk, mendDir, 1, m.Questions())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,8 +236,8 @@ func TestMender(t *testing.T) {
 		{"an overwriting that left no gap", common(t).entries(5, 5, 3).hard(3, 2, 4).frame().entries(6, 7, 3).hard(3, 2, 6).frame().
 			manifest(until(3, 2, 6, 7, 3)).frame().close(), []int{3}, []*memfs.FS{peerLog(t, 7, 5, 3, 6)}, 0},
 		{"the replica's beginning", newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame().
-			manifest(replicaState{replica: mendReplica, hard: record.HardState{Term: 2, Vote: 3, Commit: 4}, last: record.EntryID{Index: 5, Term: 2}, creation: new(creationOf(mendReplica))}).frame().close(), []int{1}, nil, 0},
-		{"its end", common(t).tombstone(mendReplica).frame().manifest(replicaState{tombstone: mendReplica}).frame().close(), []int{3}, nil, 0},
+			manifest(record.ReplicaState{Replica: mendReplica, Hard: record.HardState{Term: 2, Vote: 3, Commit: 4}, Last: record.EntryID{Index: 5, Term: 2}, Creation: new(creationOf(mendReplica))}).frame().close(), []int{1}, nil, 0},
+		{"its end", common(t).tombstone(mendReplica).frame().manifest(record.ReplicaState{Tombstone: mendReplica}).frame().close(), []int{3}, nil, 0},
 		{"two places", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 9, 2).hard(2, 3, 8).frame().entries(10, 11, 2).hard(2, 3, 9).frame().
 			manifest(until(2, 3, 9, 11, 2)).frame().close(), []int{3, 5}, []*memfs.FS{longer()}, 0},
 		{"two places and a manifest between", common(t).entries(6, 8, 2).hard(2, 3, 6).frame().manifest(until(2, 3, 6, 8, 2)).frame().
@@ -268,7 +270,7 @@ func TestMender(t *testing.T) {
 
 // TestMenderRefuses what would be guesswork: it changes nothing then.
 func TestMenderRefuses(t *testing.T) {
-	other := ReplicaID(7, 5)
+	other := replicaID(7, 5)
 	for _, c := range []struct {
 		name string
 		was  *memfs.FS
@@ -279,8 +281,8 @@ func TestMenderRefuses(t *testing.T) {
 		{"a hidden vote", common(t).hard(5, 3, 4).frame().entries(6, 6, 2).frame().close(), []int{3}, "too near the end"},
 		{"a manifest of another worker", common(t).other().frame().manifest().frame().close(), []int{3}, "contradicts"},
 		{"a creation that nobody tells of", newDiary(t).create(other).hard(1, 0, 1).frame().
-			manifest(replicaState{replica: other, hard: record.HardState{Term: 1, Vote: 0, Commit: 1}, last: record.EntryID{Index: 1, Term: 1}}).frame().close(), []int{1}, "began is lost"},
-		{"another replica without the end of the first", common(t).other().frame().manifest(replicaState{replica: other, last: record.EntryID{Index: 5, Term: 2}}).frame().close(), []int{3}, "began is lost"},
+			manifest(record.ReplicaState{Replica: other, Hard: record.HardState{Term: 1, Vote: 0, Commit: 1}, Last: record.EntryID{Index: 1, Term: 1}}).frame().close(), []int{1}, "began is lost"},
+		{"another replica without the end of the first", common(t).other().frame().manifest(record.ReplicaState{Replica: other, Last: record.EntryID{Index: 5, Term: 2}}).frame().close(), []int{3}, "began is lost"},
 		{"a gap without damage", common(t).entries(7, 8, 2).frame().other().frame().manifest(until(2, 3, 4, 8, 2)).frame().close(), []int{4}, "no damage"},
 		{"entries that were overwritten before the manifest", common(t).entries(6, 8, 2).frame().entries(9, 9, 2).hard(2, 3, 4).frame().entries(5, 6, 4).hard(4, 2, 5).frame().
 			manifest(until(4, 2, 5, 6, 4)).frame().close(), []int{3}, "between them are missing"},
@@ -323,12 +325,12 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 		if err := wal.RemoveShardSnapshots(fs, filepath.Join(mendDir, "snapshots"), 1, func([]byte, error) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
-		late := newDryRun(1, nil)
+		late := NewDryRun(1, nil)
 		_, err = wal.ScanDamaged(fs, filepath.Join(mendDir, "wal", "0"), func(_ wal.Position, r wal.Record) error {
 			if r.Type == wal.RecordNodeMeta {
 				return nil
 			}
-			return late.record(r)
+			return late.Record(r)
 		}, func(*wal.Damage) error { return nil })
 		if err != nil || late.fault == nil || !strings.Contains(late.fault.Error(), "snapshot") {
 			t.Errorf("snapshot %d: without it: %v, %v", index, late.fault, err)
@@ -336,49 +338,10 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 	}
 }
 
-// TestManifestIsWritten: a host that runs says in its log what it has, at its start and when a generation begins; that is what its log has.
-func TestManifestIsWritten(t *testing.T) {
-	r := newHostHarness(t, func(c *Config) { c.Log.SegmentBytes, c.Log.GenBytes = 4<<10, 16<<10 })
-	for i := range 200 {
-		r.add(fmt.Sprint("t", i), time.Hour)
-		if i%10 == 0 {
-			r.pass(50 * time.Millisecond)
-		}
-	}
-	r.pass(time.Second)
-	reads := []*dryRun{newDryRun(0, nil), newDryRun(1, nil)}
-	counted, gens := 0, map[uint64]bool{}
-	_, err := wal.ScanDamaged(r.fs, filepath.Join("data", "wal", "0"), func(pos wal.Position, rec wal.Record) error {
-		if rec.Type != wal.RecordNodeMeta {
-			return reads[rec.Shard].record(rec)
-		}
-		c, err := decodeManifest(rec.Data)
-		if err != nil {
-			return err
-		}
-		counted++
-		gens[pos.Gen] = true
-		byGroup := c.byGroup()
-		for _, read := range reads {
-			now := byGroup(read.id)
-			if now.replica == 0 || now.creation == nil {
-				t.Errorf("manifest %d: %+v", counted, now)
-			}
-			if read.check(&expected{replicaState: now}); read.wrong != nil || read.fault != nil {
-				t.Errorf("manifest %d, group %d: %v %v", counted, read.id, read.wrong, read.fault)
-			}
-		}
-		return nil
-	}, func(*wal.Damage) error { return nil })
-	if err != nil || counted < 3 || len(gens) < 2 {
-		t.Errorf("%d manifests in %d generations: %v", counted, len(gens), err)
-	}
-}
-
 // TestHostileMendingAnswers: what does not fit is not taken.
 func TestHostileMendingAnswers(t *testing.T) {
 	was := common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().manifest(until(2, 3, 8, 10, 2)).frame().close()
-	m, err := NewRepairer(damagedDisk(t, was, 3), mendDir, 1)
+	m, err := New(damagedDisk(t, was, 3), mendDir, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,14 +370,14 @@ func mendingSamples() [][]byte {
 	return [][]byte{
 		appendQuestions(nil, []question{{1, 5, 9, record.EntryID{Index: 10, Term: 3}}, {2, 7, 7, record.EntryID{Index: 7, Term: 0}}}),
 		appendAnswers(nil, []answer{{group: 1, above: record.EntryID{Index: 10, Term: 3}, term: 3, commit: 8, entries: []record.Entry{{Index: 5, Term: 2, Data: []byte("a")}, {Index: 6, Term: 3, Type: pb.EntryConfChangeV2}}}, {}}),
-		appendManifest(nil, manifestSample()),
+		record.AppendManifest(nil, manifestSample()),
 	}
 }
 
-func manifestSample() *manifest {
+func manifestSample() *record.Manifest {
 	birth := creationOf(mendReplica)
-	return &manifest{worker: 1, workers: 2, replicas: []replicaState{
-		{group: 1, replica: mendReplica, hard: record.HardState{Term: 3, Vote: 8, Commit: 100}, last: record.EntryID{Index: 110, Term: 3}, creation: &birth}, {group: 3, tombstone: mendReplica}}}
+	return &record.Manifest{Worker: 1, Workers: 2, Replicas: []record.ReplicaState{
+		{Group: 1, Replica: mendReplica, Hard: record.HardState{Term: 3, Vote: 8, Commit: 100}, Last: record.EntryID{Index: 110, Term: 3}, Creation: &birth}, {Group: 3, Tombstone: mendReplica}}}
 }
 
 // FuzzMending: no bytes of another node, or of a log, make a reader of questions, answers or manifests panic; what is read is written again, and read
@@ -439,10 +402,10 @@ func FuzzMending(f *testing.F) {
 			list, err = decodeAnswers(first)
 			again(first, appendAnswers(nil, list), err)
 		}
-		if c, err := decodeManifest(b); err == nil {
-			first := appendManifest(nil, c)
-			if c, err = decodeManifest(first); err == nil {
-				again(first, appendManifest(nil, c), nil)
+		if c, err := record.DecodeManifest(b); err == nil {
+			first := record.AppendManifest(nil, c)
+			if c, err = record.DecodeManifest(first); err == nil {
+				again(first, record.AppendManifest(nil, c), nil)
 			} else {
 				t.Fatal(err)
 			}
@@ -451,5 +414,10 @@ func FuzzMending(f *testing.F) {
 }
 
 func TestManifestGolden(t *testing.T) {
-	testkit.Golden(t, "record-manifest", []byte(hex.EncodeToString(appendManifest(nil, manifestSample()))+"\n"))
+	testkit.Golden(t, "record-manifest", []byte(hex.EncodeToString(record.AppendManifest(nil, manifestSample()))+"\n"))
 }
+
+// calm decides nothing by chance.
+type calm struct{}
+
+func (calm) IntN(int) int { return 0 }

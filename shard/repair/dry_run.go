@@ -1,4 +1,4 @@
-package shard
+package repair
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"carillon/wal"
 )
 
-// dryRun reads a group's records as a start does (recovery), by indexes and terms alone. A repaired log must pass it before it is written.
-type dryRun struct {
+// DryRun reads a group's records as a start does (recovery), by indexes and terms alone. A repaired log must pass it before it is written.
+type DryRun struct {
 	id        timer.ShardID
 	replica   uint64
 	tombstone uint64
@@ -22,20 +22,29 @@ type dryRun struct {
 	wrong     error // not what it must be; void if what was there is given up later on
 }
 
-func newDryRun(id timer.ShardID, snapshot *record.Mark) *dryRun {
-	t := &dryRun{id: id}
+func NewDryRun(id timer.ShardID, snapshot *record.Mark) *DryRun {
+	t := &DryRun{id: id}
 	if snapshot != nil {
 		t.place(*snapshot)
 	}
 	return t
 }
 
-func (t *dryRun) place(m record.Mark) {
+func (t *DryRun) place(m record.Mark) {
 	t.replica, t.base, t.applied, t.log = m.Replica, record.EntryID{Index: m.Index, Term: m.Term}, m.Index, nil
 }
 
-// last is the end of the log.
-func (t *dryRun) last() record.EntryID {
+// Fault is why a start on these records would fail; nil: it would not.
+func (t *DryRun) Fault() error { return t.fault }
+
+// Wrong is what differs from what must be there at this place; nil: nothing, as far as indexes and terms say.
+func (t *DryRun) Wrong(must record.ReplicaState) error {
+	t.check(&expected{ReplicaState: must})
+	return t.wrong
+}
+
+// Last is the end of the log.
+func (t *DryRun) Last() record.EntryID {
 	if n := len(t.log); n > 0 {
 		return record.EntryID{Index: t.log[n-1].last, Term: t.log[n-1].term}
 	}
@@ -43,7 +52,7 @@ func (t *dryRun) last() record.EntryID {
 }
 
 // term is that of an entry behind base; 0: there is none.
-func (t *dryRun) term(index uint64) uint64 {
+func (t *DryRun) term(index uint64) uint64 {
 	for n := len(t.log) - 1; n >= 0 && t.log[n].last >= index; n-- {
 		if t.log[n].first <= index {
 			return t.log[n].term
@@ -52,7 +61,7 @@ func (t *dryRun) term(index uint64) uint64 {
 	return 0
 }
 
-func (t *dryRun) record(r wal.Record) error {
+func (t *DryRun) Record(r wal.Record) error {
 	if t.fault != nil && (r.Type == wal.RecordEntries || r.Type == wal.RecordReplicaCreate) {
 		return nil
 	}
@@ -83,7 +92,7 @@ func (t *dryRun) record(r wal.Record) error {
 		if t.fault != nil {
 			return nil
 		}
-		t.applied = max(t.applied, min(hard.Commit, t.last().Index))
+		t.applied = max(t.applied, min(hard.Commit, t.Last().Index))
 	case wal.RecordEntries:
 		ents, err := record.ReadEntries(r.Data)
 		if err != nil {
@@ -102,7 +111,7 @@ func (t *dryRun) record(r wal.Record) error {
 	return nil
 }
 
-func (t *dryRun) mark(m record.Mark) {
+func (t *DryRun) mark(m record.Mark) {
 	switch {
 	case m.Index > t.base.Index:
 		t.fault = fmt.Errorf("it goes on from snapshot %d, which is missing or damaged", m.Index)
@@ -113,8 +122,8 @@ func (t *dryRun) mark(m record.Mark) {
 	}
 }
 
-func (t *dryRun) entry(e *record.Entry) {
-	last := t.last()
+func (t *DryRun) entry(e *record.Entry) {
+	last := t.Last()
 	switch {
 	case t.fault != nil:
 	case t.replica == 0:
@@ -131,7 +140,7 @@ func (t *dryRun) entry(e *record.Entry) {
 	case e.Index <= t.applied:
 	default:
 		t.log = below(t.log, e.Index)
-		if before := t.last().Term; before > e.Term {
+		if before := t.Last().Term; before > e.Term {
 			t.fault = fmt.Errorf("entry %d of term %d follows one of term %d", e.Index, e.Term, before)
 			return
 		}
@@ -140,20 +149,20 @@ func (t *dryRun) entry(e *record.Entry) {
 }
 
 // check compares what was read with what must be here.
-func (t *dryRun) check(must *expected) {
+func (t *DryRun) check(must *expected) {
 	if t.fault != nil || t.wrong != nil {
 		return
 	}
-	hard, due := t.hard.OrAfter(t.base), must.hard.OrAfter(t.base)
-	last := t.last()
+	hard, due := t.hard.OrAfter(t.base), must.Hard.OrAfter(t.base)
+	last := t.Last()
 	switch {
-	case t.replica != must.replica || t.replica == 0 && t.tombstone != must.tombstone:
-		t.wrong = fmt.Errorf("replica %x (up to %x are gone) would be %x (%x)", must.replica, must.tombstone, t.replica, t.tombstone)
-	case must.replica == 0:
+	case t.replica != must.Replica || t.replica == 0 && t.tombstone != must.Tombstone:
+		t.wrong = fmt.Errorf("replica %x (up to %x are gone) would be %x (%x)", must.Replica, must.Tombstone, t.replica, t.tombstone)
+	case must.Replica == 0:
 	case hard.Term != due.Term || hard.Vote != due.Vote:
 		t.wrong = fmt.Errorf("its vote for %x in term %d would be one for %x in term %d", due.Vote, due.Term, hard.Vote, hard.Term)
-	case t.alien || last != must.last && (last.Index > t.base.Index || must.last.Index > t.base.Index):
-		t.wrong = fmt.Errorf("its log would end with entry %d of term %d, not %d of term %d", last.Index, last.Term, must.last.Index, must.last.Term)
+	case t.alien || last != must.Last && (last.Index > t.base.Index || must.Last.Index > t.base.Index):
+		t.wrong = fmt.Errorf("its log would end with entry %d of term %d, not %d of term %d", last.Index, last.Term, must.Last.Index, must.Last.Term)
 	}
 	for _, s := range must.sure {
 		t.compare(s.first, s.last, s.term)
@@ -166,7 +175,7 @@ func (t *dryRun) check(must *expected) {
 }
 
 // compare looks whether entries, those behind the base, are of a term. Term 0 is that of a hole in front of this one, which was looked at.
-func (t *dryRun) compare(first, last, term uint64) {
+func (t *DryRun) compare(first, last, term uint64) {
 	for i := max(first, t.base.Index+1); i <= last && t.wrong == nil && term != 0 && t.replica != 0; i++ {
 		if have := t.term(i); have != term {
 			t.wrong = fmt.Errorf("entry %d would be of term %d, not %d", i, have, term)

@@ -1,4 +1,4 @@
-package shard
+package repair
 
 import (
 	"errors"
@@ -225,53 +225,53 @@ var errContradiction = errors.New("a manifest contradicts what is left of the lo
 
 // recount takes what a manifest says of the group: what was in doubt is known again, or known to be lost. It gives what is sure and what is lost
 // behind the floor.
-func (m *survivingLog) recount(t replicaState, snapshot *record.Mark) (sure []stretch, lost []span, err error) {
+func (m *survivingLog) recount(t record.ReplicaState, snapshot *record.Mark) (sure []stretch, lost []span, err error) {
 	switch {
 	case m.fault != nil:
 		return nil, nil, m.fault
-	case t.replica == 0 && t.tombstone < m.tombstone, t.replica != 0 && t.replica <= m.tombstone,
-		t.tombstone <= m.tombstone && m.replica != t.replica && m.replica != 0,
-		t.tombstone <= m.tombstone && t.replica == 0 && len(m.runs) > 0:
-		return nil, nil, fmt.Errorf("%w: replica %x of log, %x of manifest; tombstones %x, %x", errContradiction, m.replica, t.replica, m.tombstone, t.tombstone)
+	case t.Replica == 0 && t.Tombstone < m.tombstone, t.Replica != 0 && t.Replica <= m.tombstone,
+		t.Tombstone <= m.tombstone && m.replica != t.Replica && m.replica != 0,
+		t.Tombstone <= m.tombstone && t.Replica == 0 && len(m.runs) > 0:
+		return nil, nil, fmt.Errorf("%w: replica %x of log, %x of manifest; tombstones %x, %x", errContradiction, m.replica, t.Replica, m.tombstone, t.Tombstone)
 	}
 	if m.ended(t) { // what was read before the last damage is of a replica that is gone, as far as is known
 		fresh := m.runs
 		for len(fresh) > 0 && fresh[0].layer < m.layer {
 			fresh = fresh[1:]
 		}
-		m.end(t.tombstone)
+		m.end(t.Tombstone)
 		m.runs = fresh
 	}
-	if t.creation != nil && m.replica != t.replica {
-		m.based, m.base = true, record.EntryID{Index: t.creation.Index, Term: t.creation.Term}
+	if t.Creation != nil && m.replica != t.Replica {
+		m.based, m.base = true, record.EntryID{Index: t.Creation.Index, Term: t.Creation.Term}
 	}
-	if t.replica == 0 {
+	if t.Replica == 0 {
 		m.runs = nil
 	} else {
-		sure, lost = m.settle(t.last, m.floor(snapshot))
+		sure, lost = m.settle(t.Last, m.floor(snapshot))
 	}
-	m.life.commit = max(m.life.commit, t.hard.Commit)
-	m.replica, m.pending = t.replica, nil
+	m.life.commit = max(m.life.commit, t.Hard.Commit)
+	m.replica, m.pending = t.Replica, nil
 	return sure, lost, nil
 }
 
 // ended reports that the end of a replica was lost. One that is here still has not ended, whatever was before it.
-func (m *survivingLog) ended(t replicaState) bool {
-	return t.tombstone > m.tombstone && (t.replica == 0 || t.replica != m.replica)
+func (m *survivingLog) ended(t record.ReplicaState) bool {
+	return t.Tombstone > m.tombstone && (t.Replica == 0 || t.Replica != m.replica)
 }
 
 // tally is recount for the node's own log: it gives what must be put in the place of the damages since the last manifest, by damage, and what the
 // log must have been here. snapshot is the newest whole one, or nil.
-func (m *survivingLog) tally(t replicaState, snapshot *record.Mark) (patches map[int]*patch, must *expected, err error) {
+func (m *survivingLog) tally(t record.ReplicaState, snapshot *record.Mark) (patches map[int]*patch, must *expected, err error) {
 	if len(m.pending) == 0 {
 		return nil, nil, m.fault
 	}
-	if snapshot != nil && snapshot.Replica != t.replica {
+	if snapshot != nil && snapshot.Replica != t.Replica {
 		snapshot = nil
 	}
-	unborn := t.replica != 0 && m.replica != t.replica
-	if unborn && snapshot == nil && t.creation == nil {
-		return nil, nil, fmt.Errorf("how its replica %x began is lost", t.replica)
+	unborn := t.Replica != 0 && m.replica != t.Replica
+	if unborn && snapshot == nil && t.Creation == nil {
+		return nil, nil, fmt.Errorf("how its replica %x began is lost", t.Replica)
 	}
 	first, last, commit := m.pending[0], m.pending[len(m.pending)-1], m.hard.Commit
 	known, ended := m.hardLayer == m.layer, m.ended(t)
@@ -279,7 +279,7 @@ func (m *survivingLog) tally(t replicaState, snapshot *record.Mark) (patches map
 	if err != nil {
 		return nil, nil, err
 	}
-	patches, must = map[int]*patch{}, &expected{replicaState: t, sure: sure}
+	patches, must = map[int]*patch{}, &expected{ReplicaState: t, sure: sure}
 	at := func(k int) *patch {
 		if patches[k] == nil {
 			patches[k] = &patch{group: m.id}
@@ -288,12 +288,12 @@ func (m *survivingLog) tally(t replicaState, snapshot *record.Mark) (patches map
 	}
 	switch {
 	case ended:
-		commit, at(last).tombstone = 0, t.tombstone
+		commit, at(last).tombstone = 0, t.Tombstone
 		if unborn {
-			at(last).creation = t.creation
+			at(last).creation = t.Creation
 		}
 	case unborn:
-		at(first).creation = t.creation
+		at(first).creation = t.Creation
 	}
 	fill := func(k int, s span) {
 		p := at(k)
@@ -313,13 +313,13 @@ func (m *survivingLog) tally(t replicaState, snapshot *record.Mark) (patches map
 	}
 	for _, s := range lost { // what was read between two damages may build on what was lost before, and have been in doubt because of the second one
 		for k := first; k < s.layer-1; k++ {
-			if begin, ok := m.begins[k+1]; ok && begin > s.first && begin <= t.last.Index+1 && begin-s.first < maxMissingRange && (patches[k] == nil || patches[k].hole == nil) {
+			if begin, ok := m.begins[k+1]; ok && begin > s.first && begin <= t.Last.Index+1 && begin-s.first < maxMissingRange && (patches[k] == nil || patches[k].hole == nil) {
 				fill(k, span{first: s.first, last: begin - 1, above: s.above, layer: k + 1})
 			}
 		}
 	}
-	if t.replica != 0 && !known {
-		at(last).hard = &record.HardState{Term: t.hard.Term, Vote: t.hard.Vote, Commit: commit}
+	if t.Replica != 0 && !known {
+		at(last).hard = &record.HardState{Term: t.Hard.Term, Vote: t.Hard.Vote, Commit: commit}
 		m.hard, m.hardLayer = *at(last).hard, m.layer
 	}
 	return patches, must, nil
@@ -327,7 +327,7 @@ func (m *survivingLog) tally(t replicaState, snapshot *record.Mark) (patches map
 
 // expected is what a group must be at a manifest behind damage, once that is repaired.
 type expected struct {
-	replicaState
+	record.ReplicaState
 	sure  []stretch
 	holes []*missingRange
 }
@@ -393,10 +393,10 @@ func (p *patch) records() (list []wal.Record) {
 		for ents := p.hole.entries; len(ents) > 0; {
 			n, bytes := 0, 0
 			batch := make([]*pb.Entry, 0, min(len(ents), 1024))
-			for ; n < len(ents) && bytes < mendedRecordBytes; n++ {
+			for ; n < len(ents) && bytes < repairedRecordBytes; n++ {
 				e := &ents[n]
 				batch = append(batch, &pb.Entry{Index: &e.Index, Term: &e.Term, Type: &e.Type, Data: e.Data})
-				bytes += len(e.Data) + entryOverhead
+				bytes += len(e.Data) + entryBytes
 			}
 			add(wal.RecordEntries, record.AppendEntries(nil, batch))
 			ents = ents[n:]
@@ -408,4 +408,7 @@ func (p *patch) records() (list []wal.Record) {
 	return list
 }
 
-const mendedRecordBytes = 4 << 20
+const (
+	repairedRecordBytes = 4 << 20
+	entryBytes          = 24 // what an entry counts beside its data
+)

@@ -1,4 +1,4 @@
-package shard
+package repair
 
 import (
 	"encoding/binary"
@@ -19,13 +19,13 @@ import (
 // What a node that repairs its log asks the others, and what they answer (docs/formats/peer.md).
 
 const (
-	mendingVersion = 1
-	maxQuestions   = 4096
+	wireVersion  = 1
+	maxQuestions = 4096
 	// An answer holds so much, give or take an entry; the rest is asked for again.
 	maxAnswerBytes = 8 << 20
 )
 
-var errMending = errors.New("malformed question or answer about lost entries")
+var errWire = errors.New("malformed question or answer about lost entries")
 
 // question asks for some entries of a group, and for the term of the one behind them.
 type question struct {
@@ -44,7 +44,7 @@ type answer struct {
 }
 
 func appendQuestions(b []byte, list []question) []byte {
-	b = append(b, mendingVersion)
+	b = append(b, wireVersion)
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, q := range list {
 		for _, v := range []uint64{uint64(q.group), q.first, q.last, q.above.Index, q.above.Term} {
@@ -55,9 +55,9 @@ func appendQuestions(b []byte, list []question) []byte {
 }
 
 func decodeQuestions(b []byte) ([]question, error) {
-	r, n, err := mendingReader(b)
+	r, n, err := wireReader(b)
 	if err != nil || n > maxQuestions {
-		return nil, errMending
+		return nil, errWire
 	}
 	list := make([]question, n)
 	for i := range list {
@@ -67,14 +67,14 @@ func decodeQuestions(b []byte) ([]question, error) {
 		}
 		q.first, q.last, q.above = r.Uvarint(), r.Uvarint(), record.EntryID{Index: r.Uvarint(), Term: r.Uvarint()}
 		if q.first == 0 || q.last < q.first || q.last-q.first >= maxMissingRange || q.above.Index < q.last || q.above.Index == 1<<64-1 {
-			return nil, errMending
+			return nil, errWire
 		}
 	}
 	return list, r.End()
 }
 
 func appendAnswers(b []byte, list []answer) []byte {
-	b = append(b, mendingVersion)
+	b = append(b, wireVersion)
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, a := range list {
 		for _, v := range []uint64{uint64(a.group), a.above.Index, a.above.Term, a.term, a.commit, uint64(len(a.entries))} {
@@ -92,9 +92,9 @@ func appendAnswers(b []byte, list []answer) []byte {
 
 // decodeAnswers reads what appendAnswers wrote; the data point into the bytes.
 func decodeAnswers(b []byte) ([]answer, error) {
-	r, n, err := mendingReader(b)
+	r, n, err := wireReader(b)
 	if err != nil || n > maxQuestions {
-		return nil, errMending
+		return nil, errWire
 	}
 	list := make([]answer, n)
 	for i := range list {
@@ -105,7 +105,7 @@ func decodeAnswers(b []byte) ([]answer, error) {
 		a.above, a.term, a.commit = record.EntryID{Index: r.Uvarint(), Term: r.Uvarint()}, r.Uvarint(), r.Uvarint()
 		n := r.Uvarint()
 		if n > uint64(len(r.Rest))/4 { // an entry takes four bytes at least
-			return nil, errMending
+			return nil, errWire
 		}
 		for k := uint64(0); k < n && !r.Bad; k++ {
 			a.entries = append(a.entries, record.Entry{Index: r.Uvarint(), Term: r.Uvarint(), Type: pb.EntryType(r.Byte()), Data: r.Bytes()})
@@ -114,14 +114,14 @@ func decodeAnswers(b []byte) ([]answer, error) {
 	return list, r.End()
 }
 
-func mendingReader(b []byte) (r *record.Reader, n uint64, err error) {
-	if len(b) == 0 || b[0] != mendingVersion {
-		return nil, 0, errMending
+func wireReader(b []byte) (r *record.Reader, n uint64, err error) {
+	if len(b) == 0 || b[0] != wireVersion {
+		return nil, 0, errWire
 	}
 	r = &record.Reader{Rest: b[1:]}
 	n = r.Uvarint()
 	if n > uint64(len(r.Rest)) {
-		return nil, 0, errMending
+		return nil, 0, errWire
 	}
 	return r, n, nil
 }
@@ -130,14 +130,14 @@ func mendingReader(b []byte) (r *record.Reader, n uint64, err error) {
 func readGroup(r *record.Reader) (timer.ShardID, error) {
 	id := r.Uvarint()
 	if id > 65535 {
-		return 0, errMending
+		return 0, errWire
 	}
 	return timer.ShardID(id), nil
 }
 
-// AnswerMending answers another node's questions from the log in a data directory, which may be in use, or damaged itself. It reads the log
+// Answer answers another node's questions from the log in a data directory, which may be in use, or damaged itself. It reads the log
 // twice, and changes nothing.
-func AnswerMending(fs vfs.FS, dir string, shards int, body []byte) ([]byte, error) {
+func Answer(fs vfs.FS, dir string, shards int, body []byte) ([]byte, error) {
 	asked, err := decodeQuestions(body)
 	if err != nil {
 		return nil, err
@@ -150,10 +150,10 @@ func AnswerMending(fs vfs.FS, dir string, shards int, body []byte) ([]byte, erro
 		}
 		groups[q.group] = newSurvivingLog(q.group)
 	}
-	recount := func(c *manifest) error {
-		byGroup := c.byGroup()
+	recount := func(c *record.Manifest) error {
+		byGroup := c.ByGroup()
 		for _, g := range groups {
-			if g != nil && c.covers(g.id) && len(g.pending) > 0 {
+			if g != nil && c.Covers(g.id) && len(g.pending) > 0 {
 				_, _, _ = g.recount(byGroup(g.id), nil) // what it contradicts stays in doubt
 			}
 		}
@@ -210,7 +210,7 @@ func collect(fs vfs.FS, log string, groups []*survivingLog, asked []question, li
 					continue
 				}
 				have[key] = true
-				bytes += len(e.Data) + entryOverhead
+				bytes += len(e.Data) + entryBytes
 				e.Data = slices.Clone(e.Data)
 				list[i].entries = append(list[i].entries, e)
 			}
