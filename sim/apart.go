@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	floodTimers = 120 // each with a receiver of its own: more than all nodes make calls at once
-	// lateLimit is how late a healthy topic may be, in ms: a few commits, and a few calls of its own where a receiver takes one at a time.
+	floodTimers = 120 // each with its own receiver: more than all nodes call at once
+	// lateLimit is the allowed lateness of a healthy topic in ms: a few commits, and a few of its
+	// own calls if a receiver takes one at a time.
 	lateLimit = 150
 )
 
-// apartness is how late timers of a healthy topic were while another's receiver was dead.
+// apartness is the worst lateness of a healthy topic while the receivers of another were dead.
 type apartness struct {
 	on    bool
 	worst int64
 	id    string
 }
 
-// started notes how late a call is, by the clock of who makes it.
+// started records the lateness of a call, by the clock of its node.
 func (a *apartness) started(c *call) {
 	if j := &c.delivery.Job; a.on && j.Topic == 1 && j.Attempts == 1 {
 		if late := c.wallMs - j.DueMs; late > a.worst {
@@ -29,8 +30,9 @@ func (a *apartness) started(c *call) {
 	}
 }
 
-// proveApart has many timers fall due at once whose receiver is dead, and a few of a healthy topic in each shard meanwhile: these are on time
-// (I16). Nothing else is wrong, and if a shard changes its leader nevertheless it proves nothing.
+// proveApart makes many timers with dead receivers due at once, and a few timers of a healthy topic
+// in each shard at the same time. The healthy ones must be on time (I16). No other fault runs. If a
+// shard changes its leader nevertheless, the run proves nothing.
 func (w *World) proveApart() {
 	if !w.swarm.apart {
 		return
@@ -38,7 +40,8 @@ func (w *World) proveApart() {
 	w.note(nil, "flood", 0, 0, "")
 	c := &client{w: w, number: len(w.clients)}
 	elections := w.counts.Elections
-	if w.chance.IntN(2) == 0 { // receivers that are known to answer, until their network goes
+	// half of the time the receivers answer first, until their network fails
+	if w.chance.IntN(2) == 0 {
 		w.flood(c)
 		w.recovered("receivers have come to be known")
 	}
@@ -62,7 +65,7 @@ func (w *World) proveApart() {
 	w.recovered("a receiver has recovered")
 }
 
-// flood adds timers that fall due together, each with a receiver of its own.
+// flood adds timers that are due together, each with its own receiver.
 func (w *World) flood(c *client) {
 	open := floodTimers
 	for i := range floodTimers {
@@ -74,7 +77,7 @@ func (w *World) flood(c *client) {
 	w.passUntil(10*time.Second, func() bool { return open == 0 })
 }
 
-// recovered has all timers end.
+// recovered waits until all timers have ended.
 func (w *World) recovered(since string) {
 	if !w.passUntil(60*time.Second, func() bool { return w.left() == 0 }) {
 		w.violate("I14", "a minute after %s %d timers have not ended", since, w.left())

@@ -9,16 +9,18 @@ import (
 	"carillon/timer"
 )
 
-// reached is how far a replica had come. All that was applied is on its disk, so the next process on that disk has it in its log (I10).
+// reached is the progress of a replica. An applied entry is on its disk, so the next process on
+// that disk has it in its log (I10).
 type reached struct{ replica, applied uint64 }
 
-// remembers checks that after a start the disk has what it had.
+// remembers checks after a start that the disk still holds the replicas.
 func (n *node) remembers() {
 	if n.reached == nil {
 		n.reached = make([]reached, n.w.swarm.shards+1)
 	}
 	for i, had := range n.reached {
-		if had.replica != 0 && had.applied > 1 && n.host.Progress(timer.ShardID(i)).Replica == 0 { // one without entries may not have been on disk yet
+		// without entries its creation may not have been on disk yet
+		if had.replica != 0 && had.applied > 1 && n.host.Progress(timer.ShardID(i)).Replica == 0 {
 			n.w.violate("I10", "node %d: replica %x of group %d, which had applied entry %d, is gone after a start", n.id, had.replica, i, had.applied)
 		}
 		if p := n.host.Progress(timer.ShardID(i)); had.replica != 0 && p.Replica == had.replica && p.Last < had.applied {
@@ -34,21 +36,24 @@ func (n *node) remembers() {
 	}
 }
 
-// replace gives a machine up. Its place is taken by one of the same name with an empty disk, under an id of its own.
+// replace gives a machine up. A machine of the same name with an empty disk and a new id takes its
+// place.
 func (n *node) replace() {
 	w := n.w
 	n.gone = true
 	n.stop(true)
 	fresh := w.newNode(n.name)
 	w.after(w.chance.between(time.Second, 10*time.Second), func() {
-		if !fresh.up && !fresh.held { // all may have been begun meanwhile, and one is held down on purpose
+		// it may have been started meanwhile, or is held down on purpose
+		if !fresh.up && !fresh.held {
 			w.join(fresh)
 		}
 	})
 }
 
-// bitRot damages a file at rest, once in a machine's life and only when nothing else is wrong: a minority may lose what it has. The next process
-// there either refuses to start, or does without what is damaged; it never serves it.
+// bitRot damages a file at rest, once in a machine's life and only when nothing else is wrong: a
+// minority may lose its data. The next process there refuses to start or does without the damaged
+// data. It never serves damaged data.
 func (w *World) bitRot() {
 	n := w.any()
 	if n.rotten || w.swarm.nodes < 3 || !w.whole() {
@@ -69,7 +74,7 @@ func (w *World) bitRot() {
 	}
 }
 
-// spoil flips a bit, or overwrites some bytes, or loses sectors, of the first so many bytes of a file.
+// spoil flips a bit, overwrites some bytes or loses sectors within the first upTo bytes of a file.
 func (w *World) spoil(b []byte, upTo int) []byte {
 	r := w.chance
 	at := r.IntN(upTo)
@@ -88,14 +93,14 @@ func (w *World) spoil(b []byte, upTo int) []byte {
 	return b
 }
 
-// durableFile is a file and how much of it is known to have been on disk.
+// durableFile is a file and the length of its part that was surely on disk.
 type durableFile struct {
 	path string
 	upTo int
 }
 
-// durableFiles are the log's segments and the snapshots. Of the newest segment only the first quarter counts: it takes a later frame to tell
-// damage to a frame that was on disk from the end of a write that was never finished.
+// durableFiles are the log's segments and the snapshots. Of the newest segment only the first
+// quarter counts: only a later frame distinguishes a damaged frame from an unfinished write.
 func (n *node) durableFiles() (list []durableFile) {
 	const least = 4096
 	segments := n.files(filepath.Join(dataDir, "wal", "0"), true)
@@ -119,7 +124,7 @@ func (n *node) durableFiles() (list []durableFile) {
 	return list
 }
 
-// files are the paths of the files in dir, or, deep, in the directories in it that are generations; in order.
+// files lists the files in dir, sorted; with deep also those in its generation directories.
 func (n *node) files(dir string, deep bool) (list []string) {
 	entries, err := n.disk.ReadDir(dir)
 	if err != nil {
@@ -128,7 +133,7 @@ func (n *node) files(dir string, deep bool) (list []string) {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name)
 		switch {
-		case e.Dir && deep && e.Name != "spare": // which holds no frames
+		case e.Dir && deep && e.Name != "spare": // spare holds no frames
 			list = append(list, n.files(path, false)...)
 		case !e.Dir && !deep && filepath.Ext(e.Name) != ".broken":
 			list = append(list, path)
@@ -138,7 +143,7 @@ func (n *node) files(dir string, deep bool) (list []string) {
 	return list
 }
 
-// content is how long a file is without the zeros at its end.
+// content is the length of a file without its trailing zeros.
 func (n *node) content(path string) int {
 	f, err := n.disk.Open(path)
 	if err != nil {

@@ -7,16 +7,18 @@ import (
 	"carillon/wal"
 )
 
-// bounds are the product's own, scaled down, so that a run comes to them. They are drawn from a stream of their own.
+// bounds are the product's own bounds, scaled down so that a run reaches them. They are drawn from
+// a stream of their own.
 type bounds struct {
-	queueFrames   int   // of the log
-	logFrame      int   // the largest that it takes
-	frameBytes    int   // how full a worker's is when it begins another
-	unsyncedBytes int   // what may wait for a disk before a leader's entries are dropped
-	memory        int64 // what a node's groups may hold; 0: there is no limit
+	queueFrames   int   // capacity of the log's queue, in frames
+	logFrame      int   // the largest frame that the log takes, in bytes
+	frameBytes    int   // size at which a worker begins another frame
+	unsyncedBytes int   // bytes that may wait for a disk before a leader's entries are dropped
+	memory        int64 // bytes that a node's groups may hold; 0: no limit
 }
 
-// bound draws them. An entry of a run has some 40 KiB at most, and a frame goes beyond its mark by one.
+// bound draws the bounds. An entry of a run has at most 40 KiB, and a frame exceeds its mark by at
+// most one entry.
 func (s *swarm) bound(c chance) {
 	b := &s.bounds
 	b.queueFrames = 8 << c.IntN(4)
@@ -31,7 +33,7 @@ func (s *swarm) bound(c chance) {
 	}
 }
 
-// swamping has disks hang while much is written: frames and queues come to their bounds.
+// swamping makes disks hang under load, so that frames and queues reach their bounds.
 func (s *swarm) swamping(c chance) {
 	s.safety = min(s.safety, 20*time.Second)
 	s.nodes, s.replicas, s.shards = 3, 3, 4
@@ -48,7 +50,8 @@ func (s *swarm) swamping(c chance) {
 	s.partitions, s.powerCuts, s.moves, s.rots, s.wipes, s.full, s.diskErrors, s.handOvers = 0, 0, 0, 0, 0, 0, 0, 0
 }
 
-// hangFollower has the disk write nothing of the node that leads least: much is sent to it meanwhile.
+// hangFollower stops all writes of the disk of the node that leads the fewest groups, while others
+// send it much.
 func (w *World) hangFollower() {
 	var least *node
 	for _, n := range w.nodes {
@@ -70,7 +73,7 @@ func (w *World) hangFollower() {
 	w.note(least, "hang", uint64(least.hungUntil.Milliseconds()), 0, "")
 }
 
-// padding makes a payload longer.
+// padding returns bytes that make a payload longer.
 func (w *World) padding(number uint64) string {
 	if w.swarm.padding == 0 {
 		return ""
@@ -78,7 +81,7 @@ func (w *World) padding(number uint64) string {
 	return strings.Repeat("x", int(number*7919)%w.swarm.padding)
 }
 
-// unsynced checks that no more waits for a disk than may: the bound, and one message beyond it, which has a MiB at most.
+// unsynced checks the bytes that wait for a disk: the bound, plus one message of at most a MiB.
 func (n *node) unsynced() {
 	b := &n.w.swarm.bounds
 	if most := b.unsyncedBytes + 1<<20; b.unsyncedBytes > 0 && n.host.Unsynced() > most {

@@ -6,14 +6,16 @@ import (
 	"carillon/timer"
 )
 
-// breaker is a destination's, as one process has it. It does what package callback's does, on the simulated clock.
+// breaker is one process's circuit breaker for a destination. It behaves like the one of package
+// callback, on the simulated clock.
 type breaker struct {
 	failures int
-	until    time.Duration // open until then, and half open after; 0: closed
+	until    time.Duration // open until then, half open after it; 0: closed
 	probing  bool
 }
 
-// blocked is when to ask again; 0: a call may be made. While the breaker is half open that call is the probe, as the caller notes.
+// blocked is how long no call is allowed; 0: a call may start. While the breaker is half open that
+// call is the probe, and the caller records it.
 func (b *breaker) blocked(now time.Duration, p *timer.Breaker) time.Duration {
 	switch open := time.Duration(p.OpenMs) * time.Millisecond; {
 	case b.until == 0:
@@ -26,10 +28,11 @@ func (b *breaker) blocked(now time.Duration, p *timer.Breaker) time.Duration {
 	return 0
 }
 
-// tell is how a call ended, made while the breaker was closed (or not: a probe).
+// tell reports the end of a call to the breaker. probe is true for the probe of a half-open
+// breaker.
 func (b *breaker) tell(now time.Duration, p *timer.Breaker, probe, failed bool) {
 	switch {
-	case b.until != 0 && !probe: // it began before the breaker opened
+	case b.until != 0 && !probe: // the call began before the breaker opened
 	case !failed:
 		*b = breaker{}
 	default:

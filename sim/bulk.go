@@ -10,11 +10,11 @@ import (
 	"carillon/timer/bulk"
 )
 
-// Timers of bulkTopic are due so far ahead that none is called before the last bulk change of a run, which has all of them due at once. So what
-// becomes of each is what clients asked for, and nothing else.
+// Timers of bulkTopic are due so far ahead that none fires before the last bulk change of a run,
+// which makes all of them due at once. So their fate depends on client operations alone.
 const (
 	bulkAhead = 3 * time.Hour
-	bulkShift = 2 * time.Minute // at most, either way
+	bulkShift = 2 * time.Minute // the largest reschedule, either way
 )
 
 var bulkLabels = []string{"a", "b", "c"}
@@ -44,23 +44,23 @@ func (v *featureClients) pickBulk() *operation {
 	return o
 }
 
-// sweep is one bulk change, which a client asks of a node. It may be given up.
+// sweep is one bulk change that a client requests from a node. It may be abandoned.
 type sweep struct {
 	v      *featureClients
 	number uint64
 	labels []string
 	bulk   bulk.Update
-	move   bulk.Move // of a reschedule
+	move   bulk.Move // for a reschedule
 
 	began, ended time.Duration
 	complete     bool
-	broken       bool // given up, or it came to no end
+	broken       bool // abandoned, or it did not finish
 	cancel       func()
 	err          error
 	then         func()
 }
 
-// bulk draws a bulk change, one at a time, or two now and then.
+// bulk draws a bulk change. Usually one runs at a time, now and then two.
 func (v *featureClients) bulk() {
 	w, r := v.w, v.chance
 	if v.parting {
@@ -105,7 +105,7 @@ func (v *featureClients) newSweep(q timer.Query) *sweep {
 	return s
 }
 
-// begin asks some node for it. A node that ends meanwhile leaves it where it is.
+// begin requests the bulk change from some node. If that node ends, the change stops where it is.
 func (s *sweep) begin() {
 	w := s.v.w
 	s.began = w.now
@@ -131,10 +131,10 @@ func (s *sweep) begin() {
 	w.after(time.Second, look)
 }
 
-// sweepTime is as long as a bulk change may take.
+// sweepTime is how long a bulk change may take.
 const sweepTime = time.Minute
 
-// end is what became of it.
+// end records the result of the bulk change.
 func (s *sweep) end(err error) {
 	w := s.v.w
 	if s.err = err; err != nil {
@@ -152,7 +152,7 @@ func (s *sweep) end(err error) {
 	}
 }
 
-// giveUp ends it where it is. What it has sent may yet be done.
+// giveUp abandons the bulk change. Requests that it has sent may still take effect.
 func (s *sweep) giveUp() {
 	if s.broken || s.complete {
 		return
@@ -164,14 +164,14 @@ func (s *sweep) giveUp() {
 	}
 }
 
-// settleAll has the last bulk change make all that is left due at once, and holds what there is against what was asked for. All is well by then:
-// nothing is on its way any more.
+// settleAll makes all remaining timers due by one last bulk change and checks them against the
+// requests. It runs when nothing is wrong and no request is on its way.
 func (v *featureClients) settleAll() {
 	w := v.w
 	if !v.visit(bulkTopic) {
 		return
 	}
-	still := func(s *sweep) bool { return !s.broken } // it may have pages of one timer, and many of them
+	still := func(s *sweep) bool { return !s.broken } // it may have many pages of one timer each
 	if !w.passUntil(2*time.Minute, func() bool { return !slices.ContainsFunc(w.checker.bulks.running, still) }) {
 		w.violate("I14", "a bulk change that was begun before all was repaired does not come to its end")
 	}

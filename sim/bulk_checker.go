@@ -14,27 +14,28 @@ import (
 	"carillon/timer/bulk"
 )
 
-// bulkChecker is what was asked of the timers of bulkTopic. To each timer a bulk change is one operation that takes effect at one moment, while the
-// change is under way: it has to, if the timer was there before and is selected at that moment; one that was given up, or that came upon the
-// timer's first moments, may as well not. There must be an order of all operations of a timer that explains what it has become, and what clients
-// were told: so what was never selected is not touched, and nothing is done twice.
+// bulkChecker checks bulk changes in bulkTopic. For each timer a bulk change is one operation that
+// takes effect at one moment while the change runs. It must take effect if the timer existed before
+// and matches the filter at that moment. It may have no effect if the change was abandoned, or if
+// the timer was being created. Some order of all operations on a timer must explain its final state
+// and all answers. So a timer that never matched stays untouched, and no timer is changed twice.
 type bulkChecker struct {
 	ids     map[string]*bulkID
-	names   []string // in order
+	names   []string // ids, in order of their creation
 	order   int64
 	open    map[uint64]*bulkOp
 	running []*sweep
 	looked  bool
-	finalMs int64 // when the last bulk change has all due; 0: not yet
+	finalMs int64 // due time that the last bulk change sets; 0: it has not run yet
 }
 
-// bulkID is what is known of one timer.
+// bulkID is the checker's knowledge of one timer.
 type bulkID struct {
 	id        string
 	labels    []string
 	payload   string
-	made      bool // known to be
-	cancelled bool // asked for, by anyone
+	made      bool // its creation was acknowledged
+	cancelled bool // somebody requested a cancel
 	ops       []*bulkOp
 	delivered bool
 }
@@ -42,13 +43,13 @@ type bulkID struct {
 // bulkOp is one operation on one timer.
 type bulkOp struct {
 	kind          timer.Kind // 0: a read
-	sweep         *sweep     // nil: of this timer alone
+	sweep         *sweep     // nil: an operation on this timer alone
 	dueMs         int64
 	number        uint64
 	called, ended int64
 	dropped       bool
-	must          bool // of a sweep: the timer was there before
-	overlapped    bool // by another operation
+	must          bool // for a sweep: the timer existed before
+	overlapped    bool // another operation ran at the same time
 	out           heard
 	outMs         int64
 }
@@ -105,7 +106,7 @@ func (b *bulkChecker) called(o *operation) {
 	n.note(op)
 }
 
-// meet notes that a sweep may come upon a timer, or must.
+// meet records that a sweep may change a timer, or must.
 func (b *bulkChecker) meet(n *bulkID, s *sweep, must bool) {
 	if !s.mayMean(n.id, n.labels) || b.looked {
 		return
@@ -127,14 +128,14 @@ func (b *bulkChecker) answered(w *World, o *operation, r timer.Result, t *timer.
 	n.made = n.made || r.Code == timer.Created
 }
 
-// same checks what no operation changes (I2).
+// same checks the fields that no operation changes (I2).
 func (b *bulkChecker) same(w *World, n *bulkID, t *timer.Timer) {
 	if t.ID != n.id || string(t.Payload) != n.payload || !slices.Equal(t.Labels, n.labels) {
 		w.violate("I2", "timer %s is shown as %s with payload %s, labels %v; it was made with %s, %v", n.id, t.ID, t.Payload, t.Labels, n.payload, n.labels)
 	}
 }
 
-// began notes a sweep before its first step.
+// began records a sweep before its first step.
 func (b *bulkChecker) began(s *sweep) {
 	b.running = append(b.running, s)
 	for _, id := range b.names {
@@ -142,7 +143,8 @@ func (b *bulkChecker) began(s *sweep) {
 	}
 }
 
-// done notes that a sweep has come to its end, and holds its counts against what it must and may have met.
+// done records the end of a sweep. It checks its counts against the timers that it had to match and
+// those that it may have matched.
 func (b *bulkChecker) done(w *World, s *sweep) {
 	b.running = slices.DeleteFunc(b.running, func(r *sweep) bool { return r == s })
 	matched, changed, skipped := s.bulk.Matched.Load(), s.bulk.Changed.Load(), s.bulk.Skipped.Load()
@@ -175,14 +177,14 @@ func (b *bulkChecker) done(w *World, s *sweep) {
 	}
 }
 
-// onlyBy says that nobody else has asked to cancel the timer.
+// onlyBy reports whether the sweep is the only operation that cancels the timer.
 func (n *bulkID) onlyBy(s *sweep) bool {
 	return !slices.ContainsFunc(n.ops, func(o *bulkOp) bool {
 		return o.kind == timer.Cancel || o.sweep != nil && o.sweep != s && o.sweep.move.By == bulk.NoMove
 	})
 }
 
-// look reads every timer as it has become, and says how many are pending.
+// look reads the final state of every timer and counts the pending ones.
 func (b *bulkChecker) look(w *World) (pending int64) {
 	b.looked = true
 	for _, id := range b.names {
@@ -234,21 +236,21 @@ func (b *bulkChecker) checkEnd(w *World) {
 	}
 }
 
-// bulkState is one timer as the model has it.
+// bulkState is one timer in the model.
 type bulkState struct {
-	version   uint32 // 0: never made
+	version   uint32 // 0: it does not exist
 	dueMs     int64
 	cancelled bool
 }
 
-// hash tells states apart, for the most part.
+// hash may collide, rarely.
 func (s bulkState) hash() uint64 {
 	return (uint64(s.version)<<1|b2u(s.cancelled))*0x9e3779b97f4a7c15 ^ uint64(s.dueMs)*0xc2b2ae3d27d4eb4f
 }
 
 func (s bulkState) moved(ms int64) bulkState { return bulkState{version: s.version + 1, dueMs: ms} }
 
-// step says whether an answer can be, and what the timer is then.
+// step reports whether an answer is possible in this state, and returns the next state.
 func (s bulkState) step(in *bulkOp) (bool, bulkState) {
 	there, out := s.version > 0, &in.out
 	pending := there && !s.cancelled
@@ -277,7 +279,7 @@ func (s bulkState) step(in *bulkOp) (bool, bulkState) {
 	return out.code == timer.OverCancelled && s.cancelled, s
 }
 
-// swept is what a bulk change makes of it.
+// swept is the state after a bulk change.
 func (s bulkState) swept(w *sweep) bulkState {
 	q := &w.bulk.Query
 	if s.version == 0 || s.cancelled || s.dueMs < q.FromMs || q.ToMs != 0 && s.dueMs >= q.ToMs {
@@ -300,7 +302,7 @@ func (s bulkState) swept(w *sweep) bulkState {
 	return s
 }
 
-// asAsked says that the order in which they were asked for explains all; see History.
+// asAsked reports whether the order of the requests explains everything; see History.
 func (n *bulkID) asAsked() bool {
 	var s bulkState
 	for _, o := range n.ops {
@@ -316,16 +318,16 @@ func (n *bulkID) asAsked() bool {
 	return true
 }
 
-// bulkSearch is where the search for an order has come to.
+// bulkSearch is the state of the search for an order.
 type bulkSearch struct {
 	bulkState
-	found bool // the last look at the timer is explained
+	found bool // the final read of the timer is explained
 }
 
 func (s bulkSearch) hash() uint64 { return s.bulkState.hash() ^ b2u(s.found)<<63 }
 
-// model has the search leave out what it need not try, as each operation without an end doubles it: one that changes nothing can as well
-// come when all is explained, and no version goes back.
+// model prunes the search, because each operation without an end doubles it. An operation without
+// effect can be placed after the final read, and versions never decrease.
 func (n *bulkID) model() porcupine.Model {
 	last := n.ops[len(n.ops)-1]
 	return porcupine.Model{
@@ -341,11 +343,13 @@ func (n *bulkID) model() porcupine.Model {
 			}
 			return true, bulkSearch{next, o == last}
 		},
-		Hash: func(state any) uint64 { return state.(bulkSearch).hash() }, // else one of many that overlap takes seconds
+		// without a hash a history with many overlaps takes seconds
+		Hash: func(state any) uint64 { return state.(bulkSearch).hash() },
 	}
 }
 
-// check looks for an order of each timer's operations that explains what became of it. It is called outside of the bubble.
+// check searches an order of each timer's operations that explains its final state. Call it outside
+// of the bubble.
 func (b *bulkChecker) check(limit time.Duration) error {
 	for _, id := range b.names {
 		var ops []porcupine.Operation

@@ -9,8 +9,8 @@ import (
 	"carillon/transport/callback/slots"
 )
 
-// dispatcher gives one process's calls their slots, as package callback does: the slots are the product's own, with a bound that is
-// met, and the breakers run on the simulated clock.
+// dispatcher gives the calls of one process their slots. The slots are the product's own, with a
+// bound that runs reach; the breakers run on the simulated clock.
 type dispatcher struct {
 	w     *World
 	n     *node
@@ -25,7 +25,7 @@ func newDispatcher(w *World, n *node) *dispatcher {
 	return d
 }
 
-// dest is a destination. It has one breaker: topics that set none have none here.
+// dest is a destination. It has one breaker, because topics have none of their own here.
 type dest struct {
 	slots slots.Destination
 	gate  gate
@@ -86,7 +86,8 @@ func (d *dispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.D
 	return s
 }
 
-// refused is told of a breaker that refused one who waits: he is looked at again when it may have changed its mind.
+// refused schedules another look at a waiter that a breaker refused, for when the breaker may allow
+// it.
 func (d *dispatcher) refused(b slots.Breaker) {
 	g := b.(*gate)
 	d.w.after(g.retryIn, func() {
@@ -97,7 +98,7 @@ func (d *dispatcher) refused(b slots.Breaker) {
 	})
 }
 
-// serve gives what is free to those who wait.
+// serve grants free slots to waiters.
 func (d *dispatcher) serve() {
 	for _, g := range d.slots.Serve(nil) {
 		g.Waiter.(scheduler.Waiter).Granted(&permit{d: d, slot: g.Slot, asked: d.w.now})
@@ -105,11 +106,11 @@ func (d *dispatcher) serve() {
 	}
 }
 
-// gate is a destination's breaker as the slots ask it.
+// gate is a destination's breaker, as the slots use it.
 type gate struct {
 	d       *dispatcher
 	at      *dest
-	policy  *timer.Breaker // nil: none
+	policy  *timer.Breaker // nil: no breaker
 	breaker breaker
 	retryIn time.Duration // of the last refusal
 }
@@ -143,19 +144,19 @@ func (g *gate) Allow() (tell func(error)) {
 	}
 }
 
-// What a call says to its breaker.
+// Results that a call reports to its breaker.
 var (
 	errNotJudged = errors.New("not judged")
 	errNoAnswer  = errors.New("no good answer")
 )
 
-// permit is leave for one call.
+// permit is the permission for one call.
 type permit struct {
 	d    *dispatcher
 	slot slots.Slot
 	used bool
 
-	asked time.Duration // when it was given
+	asked time.Duration // when it was granted
 }
 
 func (p *permit) use() {
@@ -165,7 +166,7 @@ func (p *permit) use() {
 	p.used = true
 }
 
-// free ends a call, and gives its slot to the next that waits.
+// free ends a call and gives its slot to the next waiter.
 func (p *permit) free(err error, a slots.Answer) {
 	p.slot.Tell(err)
 	p.d.slots.Release(p.slot, a)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// chance draws. Everything that is left to chance in a run comes from one.
+// chance is a random stream. All randomness of a run comes from such streams.
 type chance struct{ *rand.Rand }
 
 func newChance(seed, stream uint64) chance { return chance{rand.New(rand.NewPCG(seed, stream))} }
 
-// one in so many; never for 0 or less.
+// hit is true with probability p; never if p is 0 or less.
 func (c chance) hit(p float64) bool { return p > 0 && c.Float64() < p }
 
 func (c chance) between(lo, hi time.Duration) time.Duration {
@@ -20,7 +20,7 @@ func (c chance) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(c.Int64N(int64(hi-lo)))
 }
 
-// seldom is a fault's rate: absent in half of the runs, else drawn between 0 and most.
+// seldom draws the rate of a fault: 0 in half of the runs, otherwise between 0 and most.
 func (c chance) seldom(most float64) float64 {
 	on, rate := c.IntN(2) == 1, c.Float64()
 	if !on {
@@ -29,7 +29,7 @@ func (c chance) seldom(most float64) float64 {
 	return rate * most
 }
 
-// entropy is the same as an io.Reader, for raft.
+// entropy is a chance as an io.Reader, for raft.
 type entropy struct{ chance }
 
 func (b entropy) Read(p []byte) (int, error) {

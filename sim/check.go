@@ -9,28 +9,29 @@ import (
 	"carillon/timer"
 )
 
-// place is a place in a group's log.
+// place is an index in a group's log.
 type place struct {
 	group timer.ShardID
 	index uint64
 }
 
-// replicas is what is known of every group at every entry: the same on all replicas (I7), whether live, restarted or from a snapshot (I12).
+// replicas holds the state of every group after each entry. All replicas must agree on it (I7),
+// whether they ran on, were restarted or were filled from a snapshot (I12).
 type replicas struct {
-	groups  [][]seen         // by group and entry
-	leaders map[place]uint64 // by term
+	groups  [][]seen         // by group and index
+	leaders map[place]uint64 // by group and term
 }
 
-// seen is what the first replica was that was seen at an entry.
+// seen is the state after an entry at the first replica that applied it.
 type seen struct {
 	hash           uint64
 	epoch          uint32
-	hashed, epochs bool // which of them is known
+	hashed, epochs bool // whether hash and epoch are known
 }
 
 func newReplicas() replicas { return replicas{leaders: map[place]uint64{}} }
 
-// at is what is known of a place.
+// at returns the record of a place, and makes it if there is none.
 func (r *replicas) at(p place) *seen {
 	for len(r.groups) <= int(p.group) {
 		r.groups = append(r.groups, nil)
@@ -42,25 +43,25 @@ func (r *replicas) at(p place) *seen {
 	return &(*list)[p.index]
 }
 
-// checkedGroup is how far a process's replica was compared.
+// checkedGroup is the progress of a process's replica at its last check.
 type checkedGroup struct {
 	replica uint64
 	applied uint64
 	epoch   uint32
-	conf    uint64 // the last change of members
-	words   uint64 // as a witness
+	conf    uint64 // index of the last membership change
+	words   uint64 // commit hints sent to candidates
 	leads   bool
 	term    uint64
 	clockMs int64
 
 	refilled, installs, compared uint64
 
-	leaving   bool // it leads on its way out
+	leaving   bool // it leads although the configuration no longer contains it
 	proposed  uint64
-	pipelined []time.Duration // when its own entries were proposed that are not applied yet
+	pipelined []time.Duration // proposal times of its entries that are not applied yet
 }
 
-// check compares what the last turn made of the node's replicas with all others.
+// check compares the node's replicas with all others after a turn.
 func (n *node) check() {
 	off := n.checkClock()
 	for i := range n.checked {
@@ -73,7 +74,7 @@ func (n *node) check() {
 		}
 		if p.Replica == 0 {
 			if n.reached[i].replica != 0 {
-				n.reached[i] = reached{} // it was given up
+				n.reached[i] = reached{} // the replica was given up
 			}
 			continue
 		}
@@ -86,7 +87,8 @@ func (n *node) check() {
 		}
 		leaving := p.Leads && p.Leaves
 		if leaving && c.leaving && p.Term == c.term && p.Proposed > c.proposed {
-			// What it has for itself alone makes its log the longest, while those who stay may need its vote (I14).
+			// Entries that only the leaving leader has would make its log the longest, and the
+			// remaining replicas may need its vote (I14).
 			n.w.violate("leaving", "node %d proposes to group %d, which it leads on its way out", n.id, id)
 		}
 		if leaving && !c.leaving {
@@ -142,11 +144,11 @@ func (n *node) leads(id timer.ShardID, term uint64) {
 	n.voted(id, term)
 }
 
-// promised is a vote that was given, on disk: it decided an election.
+// promised is a vote that decided an election. It must survive on the voter's disk.
 type promised struct{ replica, term, vote uint64 }
 
-// voted notes who must know for ever that it voted for a new leader: when no more than a majority says so, each of these votes was needed, and
-// so was given when it was on disk (I10).
+// voted records the votes for a new leader that must be durable. If no more than a majority voted
+// for it, every vote was needed, so each was given only after it was on disk (I10).
 func (n *node) voted(id timer.ShardID, term uint64) {
 	_, s := n.host.Inspect(id)
 	me := n.host.Progress(id).Replica
@@ -167,7 +169,8 @@ func (n *node) voted(id timer.ShardID, term uint64) {
 			by = append(by, m)
 		}
 	}
-	if s.Joint || voters < len(s.Voters) || len(by) != len(s.Voters)/2+1 { // of one that is down who knows what it did before
+	// a node that is down may have voted before it ended
+	if s.Joint || voters < len(s.Voters) || len(by) != len(s.Voters)/2+1 {
 		return
 	}
 	for _, m := range by {
@@ -193,14 +196,14 @@ func (n *node) compare(id timer.ShardID, p shard.Progress) {
 	n.w.note(n, "applied", uint64(id), p.Applied, "")
 }
 
-// agreed is what a process knew last that the cluster has agreed on.
+// agreed is the last state of the cluster's agreement that a process has shown.
 type agreed struct {
 	founded bool
-	version uint64 // of the placement
+	version uint64 // version of the placement
 	level   feature.Level
 }
 
-// checkMeta holds what the cluster has agreed on, as this process has it, against itself, and against what it had.
+// checkMeta checks that the meta group's state is consistent and has not gone back.
 func (n *node) checkMeta() {
 	if err := n.state.Audit(); err != nil && !n.struck[shard.Meta] {
 		n.w.violate("meta", "node %d: %v", n.id, err)
@@ -215,7 +218,7 @@ func (n *node) checkMeta() {
 	n.checkBuried()
 }
 
-// applied compares what a state is after an entry with what any other replica had then.
+// applied compares the state after an entry with that of the other replicas.
 func (n *node) applied(id timer.ShardID, index, hash uint64) {
 	if !n.struck[id] {
 		n.same(place{id, index}, hash)
@@ -230,7 +233,7 @@ func (n *node) same(at place, hash uint64) {
 	known.hash, known.hashed = hash, true
 }
 
-// checkEnd holds what is left at the end against all that clients and receivers know (I1).
+// checkEnd compares the final state with the observations of clients and receivers (I1).
 func (w *World) checkEnd() {
 	for _, id := range w.checker.names {
 		known := w.checker.ids[id]
@@ -264,7 +267,8 @@ func (w *World) checkEnd() {
 	}
 }
 
-// checkLife checks one timer's end. Everything is over by then: all was due long before, and receivers answer.
+// checkLife checks the end of one timer. By then every timer must have ended: all were due long
+// before, and the receivers answer.
 func (w *World) checkLife(l *life, seq uint64, now *timer.Timer, known *named) {
 	w.stamped(now)
 	switch {
@@ -273,7 +277,7 @@ func (w *World) checkLife(l *life, seq uint64, now *timer.Timer, known *named) {
 			w.violate("I1", "timer %s (number %d of shard %d) was acknowledged and is gone", l.id.id, seq, l.shard)
 		}
 		return
-	case now.Seq > seq: // its id was used again, so it had ended
+	case now.Seq > seq: // the id was used again, so the timer had ended
 		if l.acked && l.delivered == 0 && known.cancels == 0 {
 			w.violate("I1", "timer %s (number %d of shard %d) has ended, but it was neither delivered nor cancelled", l.id.id, seq, l.shard)
 		}
@@ -302,7 +306,7 @@ func (w *World) checkLife(l *life, seq uint64, now *timer.Timer, known *named) {
 	}
 }
 
-// leader is the node that leads a group and serves; nil: none.
+// leader is the node that leads a group and serves it, the newest by term; nil: none.
 func (w *World) leader(group timer.ShardID) *node {
 	var best *node
 	term := uint64(0)

@@ -6,76 +6,76 @@ import (
 	"carillon/timer"
 )
 
-// write is what a client wrote of a timer: payload and time belong together (I6).
+// write is a value that a client wrote: its payload and due time belong together (I6).
 type write struct {
 	op      uint64
-	asked   time.Duration // when a client first did
+	asked   time.Duration // when a client first requested it
 	dueMs   int64
 	payload string
-	whole   bool         // an add or a put, not a patch
-	trace   *timer.Trace // of a whole one
+	whole   bool         // by an add or a put, not by a patch
+	trace   *timer.Trace // for a whole write
 
-	// In the feature topics only.
-	every, count int64 // of a series
+	// The fields below are used in the feature topics only.
+	every, count int64 // interval and number of occurrences of a series
 	catchUp      timer.CatchUp
-	timetable    *timetable // of a series by the calendar
-	capped       bool       // a longest wait may make it due earlier
+	timetable    *timetable // of a cron series
+	capped       bool       // maxWait may make it due earlier
 	maxWaitMs    int64
-	acked, alone bool // alone: no other change of the id was open when it was asked for
-	call         int  // the so-many-th change of the id
+	acked, alone bool // alone: no other change of the id was open when this one was requested
+	call         int  // which change of the id this is, from 1
 	priority     uint8
-	expiresMs    int64 // after it is due
-	relative     bool  // the time was given as a delay
+	expiresMs    int64 // after the due time
+	relative     bool  // the due time was given as a delay
 	labels       []string
 	more         func(*timer.Spec)
-	starts       map[int64]startedAs // by due time: the timer that its first call was of
-	over         map[int64]bool      // by due time: delivered, or refused for good
+	starts       map[int64]startedAs // by due time: the timer of the first call
+	over         map[int64]bool      // by due time: delivered, or rejected for good
 }
 
-// startedAs is a timer that an occurrence of a series was first called as.
+// startedAs records the timer of the first call of an occurrence.
 type startedAs struct {
 	seq uint64
 	at  time.Duration
 }
 
-// timerKey names one timer for ever.
+// timerKey identifies one timer for ever.
 type timerKey struct {
 	shard timer.ShardID
 	seq   uint64
 }
 
-// idKey names an id.
+// idKey identifies an id within its topic.
 type idKey struct {
 	topic timer.TopicID
 	id    string
 }
 
-// life is what is known of one timer.
+// life is the checker's knowledge of one timer.
 type life struct {
 	id        idKey
 	shard     timer.ShardID
 	seq       uint64
 	acked     bool
-	versions  map[uint32]*write // as acknowledged
-	newest    uint32            // version acknowledged
-	prevented bool              // a cancel was answered so
+	versions  map[uint32]*write // by version, as acknowledged
+	newest    uint32            // the newest acknowledged version
+	prevented bool              // a cancel was answered `prevented`
 	delivered int
-	attempts  map[attemptKey]uint64 // started calls: their fences
-	fence     uint64                // of the last started call
+	attempts  map[attemptKey]uint64 // fences of the calls that started
+	fence     uint64                // of the call that started last
 	running   *call
 }
 
-// attemptKey names an attempt. A replaced timer (PUT) begins to count anew, with its next version.
+// attemptKey identifies an attempt. A PUT starts the attempts anew, under the next version.
 type attemptKey struct {
 	version uint32
 	attempt int
 }
 
-// named is what clients did with an id.
+// named is the checker's knowledge of one id.
 type named struct {
-	since   time.Duration     // when they began
+	since   time.Duration     // when a client first used it
 	writes  map[string]*write // by payload
-	cancels int               // asked for, and not known to have been refused
+	cancels int               // cancels that were requested and not refused
 	lives   []*life
 }
 
@@ -84,13 +84,14 @@ type recentID struct {
 	topic timer.TopicID
 }
 
-// checker is what the checker knows: what clients were told, what receivers saw, what replicas were at each entry.
+// checker collects the answers that clients got, the calls that receivers got and the state of each
+// replica after each entry, and compares them with the invariants.
 type checker struct {
 	ops       uint64
 	recent    []recentID
-	changed   recentID // the last that was changed
+	changed   recentID // the id that was changed last
 	ids       map[idKey]*named
-	names     []idKey // in order
+	names     []idKey // the keys of ids, in order of their creation
 	lives     map[timerKey]*life
 	replicas  replicas
 	sick      map[uint64]bool // nodes whose disk was made to fail
@@ -104,11 +105,12 @@ type checker struct {
 	visits    map[timer.TopicID]visit
 	ranked    *rankChecker
 	bulks     *bulkChecker
-	turned    *turnChecker // nil: nobody changes a delivery
+	turned    *turnChecker // nil: no client changes a topic's delivery
 
-	buried map[uint64]bool // nodes that are known to be out of the cluster; nil: that is not held against majorities
+	// nodes known to be removed; nil: removals are not checked against majorities
+	buried map[uint64]bool
 	times  shardTimes
-	misled time.Duration // when a process was last sure of a wrong clock, as it had to be; 0: none was
+	misled time.Duration // when a process last trusted a wrong clock, as it had to; 0: none has
 }
 
 func newChecker() *checker {
@@ -124,7 +126,7 @@ func (b *checker) nextOp() uint64 {
 	return b.ops
 }
 
-// remember keeps the last ids for further operations.
+// remember keeps the 40 newest ids for further operations.
 func (b *checker) remember(id string, topic timer.TopicID) {
 	b.recent = append(b.recent, recentID{id, topic})
 	if len(b.recent) > 40 {
@@ -153,10 +155,10 @@ func (b *checker) life(k timerKey, id idKey) *life {
 	return l
 }
 
-// mayFail says whether the node's host may have stopped because of its disk.
+// mayFail reports whether a disk fault may have stopped the node's host.
 func (b *checker) mayFail(n *node) bool { return b.sick[n.id] }
 
-// called notes an operation before it is sent: from now on it may take effect.
+// called records an operation before it is sent: from then on it may take effect.
 func (b *checker) called(o *operation) {
 	if o.write != nil {
 		o.write.asked = o.began
@@ -190,10 +192,10 @@ func (b *checker) called(o *operation) {
 	b.history.call(o)
 }
 
-// refused notes that an operation has not taken effect and never will.
+// refused records that an operation has not taken effect and never will.
 func (b *checker) refused(o *operation) {
 	if o.claim() {
-		return // it counts as sent: so no more is asked of the answers to others
+		return // still counted as sent, which only weakens later checks
 	}
 	if v := b.visits[o.topic]; v != nil {
 		v.refused(o)
@@ -213,7 +215,7 @@ func (b *checker) refused(o *operation) {
 	b.history.drop(o)
 }
 
-// answered notes what a client was told.
+// answered records and checks the answer to an operation.
 func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
 	if r.Code == timer.CancelInFlight && t != nil {
@@ -273,7 +275,7 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 	}
 }
 
-// know holds a version against what is known of it: it is never two things.
+// know checks that a version has one value only.
 func (l *life) know(w *World, version uint32, wrote *write) {
 	if had := l.versions[version]; had != nil && had != wrote {
 		w.violate("I6", "version %d of timer %s is both %s and %s", version, l.id.id, had.payload, wrote.payload)
@@ -281,7 +283,7 @@ func (l *life) know(w *World, version uint32, wrote *write) {
 	l.versions[version] = wrote
 }
 
-// mayStart checks a call that a host starts, against the table that it starts from and against all other replicas.
+// mayStart checks a call when the host starts it, against the host's table and all other replicas.
 func (b *checker) mayStart(c *call) {
 	n, j := c.node, &c.delivery
 	w := n.w
@@ -302,7 +304,7 @@ func (b *checker) mayStart(c *call) {
 	}
 }
 
-// started checks a call that goes out.
+// started checks a call when it is sent.
 func (b *checker) started(c *call) {
 	n, j := c.node, &c.delivery
 	w := n.w
@@ -363,7 +365,7 @@ func (b *checker) started(c *call) {
 	l.fence, l.running = j.Job.Fence, c
 }
 
-// stale holds a call that goes out against every replica: none may have seen the end of its lease.
+// stale checks a call against every replica: none may have applied the end of its lease.
 func (b *checker) stale(c *call) {
 	w, j := c.node.w, &c.delivery
 	for _, n := range w.nodes {
@@ -382,7 +384,7 @@ func (b *checker) stale(c *call) {
 	}
 }
 
-// delivered notes a 2xx.
+// delivered records a call that was answered 2xx.
 func (b *checker) delivered(c *call) {
 	w, j := c.node.w, &c.delivery
 	if v := b.visits[j.Job.Topic]; v != nil {
@@ -404,12 +406,13 @@ func (b *checker) delivered(c *call) {
 	b.lives[timerKey{j.Shard, j.Job.Seq}].delivered++
 }
 
-// Bounds of what a host holds (I15): far above what the load here needs.
+// Bounds of a host's queues (I15), far above the needs of this load.
 const (
 	mostEvents     = 20_000
 	mostOperations = 2_000
 	mostFlights    = 20_000
-	mostFiles      = 8 // the log's, and one for each snapshot that is written, sent or received
+	// the log's files, and one for each snapshot that is written, sent or received
+	mostFiles = 8
 )
 
 func (b *checker) bounded(n *node) {

@@ -9,24 +9,26 @@ import (
 	"carillon/timer"
 )
 
-// clientTimeout is after what a client gives up: the change may have taken effect, or may yet.
+// clientTimeout is how long a client waits for an answer. After that the operation may have taken
+// effect, or may still do so.
 const clientTimeout = 12 * time.Second
 
-// calmThink is the least that clients think between two operations when all is to be well: no more comes in than receivers can take.
+// calmThink is the least pause between two operations of a client in the second phase, so that the
+// receivers can keep up.
 const calmThink = 100 * time.Millisecond
 
 // client changes and reads timers, one operation at a time.
 type client struct {
 	w      *World
 	number int
-	near   uint64 // the machine that it asks, until that fails it; 0: any
+	near   uint64 // the machine that it asks until that machine fails; 0: any
 	done   bool
 
-	own  *chance           // it draws from a stream of its own, and so takes nothing from the others; nil: from the world's
-	draw func() *operation // what it does next; nil: World.pick says
+	own  *chance           // its own random stream; nil: the world's
+	draw func() *operation // draws its next operation; nil: World.pick does
 }
 
-// luck is where the client draws from.
+// luck is the random stream that the client draws from.
 func (c *client) luck() chance {
 	if c.own != nil {
 		return *c.own
@@ -34,7 +36,7 @@ func (c *client) luck() chance {
 	return c.w.chance
 }
 
-// operation is one thing that a client wants of one timer.
+// operation is one request about one timer.
 type operation struct {
 	client *client
 	number uint64
@@ -42,22 +44,22 @@ type operation struct {
 	topic  timer.TopicID
 	id     string
 	cmd    *timer.Command // nil: a read
-	write  *write         // what it writes, if anything
+	write  *write         // the value that it writes; nil: none
 	began  time.Duration
 	tries  int
-	astray bool  // goes to any node first, to one that does not know that it lost the lead, perhaps
-	to     *node // goes there first
+	astray bool  // the first try goes to any node, perhaps to a leader that was replaced unnoticed
+	to     *node // the node of the first try
 	over   bool
 
-	// Of what is said of a lease:
-	stale bool // another lease was given before it was said
-	again bool // it was said before
-	sure  bool // nothing else was said of this lease that could end it
+	// For operations on a lease:
+	stale bool // the timer was leased again before this operation was sent
+	again bool // the same operation was sent before
+	sure  bool // no other operation was sent that could end this lease
 
-	then func(ok bool) // for a probe
+	then func(ok bool) // for a probe: gets the result
 }
 
-// claim says that the operation is about a lease that a consumer has.
+// claim reports whether the operation is about a consumer's lease.
 func (o *operation) claim() bool { return o.cmd != nil && o.cmd.Claim != nil }
 
 // act begins the client's next operation.
@@ -84,7 +86,7 @@ func (c *client) start(o *operation) {
 	})
 }
 
-// target is the node to ask: the one that answered last, or any.
+// target is the node to ask: the last that answered, or any.
 func (c *client) target(o *operation) *node {
 	if o.to != nil && o.tries == 0 {
 		return o.to
@@ -95,12 +97,13 @@ func (c *client) target(o *operation) *node {
 	return c.w.inUse(c.luck())
 }
 
-// try sends the operation to a node. Requests and answers take their time and are lost like frames, but are not repeated.
+// try sends the operation to a node. Requests and answers are delayed and lost like frames, but not
+// repeated.
 func (c *client) try(o *operation, n *node) {
 	w := c.w
 	o.tries++
 	if c.luck().hit(w.swarm.loss / 3) {
-		return // never arrives: the client waits until its time-out
+		return // the request is lost: the client waits for its timeout
 	}
 	life, answered := n.life, false
 	w.after(c.travel(), func() {
@@ -132,13 +135,13 @@ func (c *client) travel() time.Duration {
 	return c.luck().between(c.w.swarm.delay/2, 2*c.w.swarm.delay)
 }
 
-// refused is a connection that was not taken: nothing has happened.
+// refused handles a refused connection: nothing has happened.
 func (c *client) refused(o *operation, n *node) {
 	c.leave(n)
 	c.again(o, c.luck().between(10*time.Millisecond, 100*time.Millisecond))
 }
 
-// again tries the operation elsewhere, unless it has waited too long.
+// again retries the operation elsewhere, unless half of its timeout has passed.
 func (c *client) again(o *operation, d time.Duration) {
 	c.w.after(d, func() {
 		if o.over {
@@ -154,7 +157,7 @@ func (c *client) again(o *operation, d time.Duration) {
 	})
 }
 
-// answer takes what a node says.
+// answer handles a node's answer.
 func (c *client) answer(o *operation, n *node, r timer.Result, t *timer.Timer, err error) {
 	if o.over {
 		return
@@ -173,20 +176,21 @@ func (c *client) answer(o *operation, n *node, r timer.Result, t *timer.Timer, e
 		c.leave(n)
 		c.w.counts.Unknown++
 		c.finish(o, false)
-	default: // nothing was done
+	default: // the operation had no effect
 		c.leave(n)
 		c.again(o, c.luck().between(20*time.Millisecond, 200*time.Millisecond))
 	}
 }
 
-// leave has the client turn to another machine next.
+// leave makes the client ask another machine next.
 func (c *client) leave(n *node) {
 	if c.near == n.id {
 		c.near = 0
 	}
 }
 
-// finish goes on to the next operation after a while. One whose outcome is unknown stays open in the books.
+// finish schedules the next operation. An operation with an unknown outcome stays open in the
+// history.
 func (c *client) finish(o *operation, ok bool) {
 	o.over = true
 	if o.then != nil {
@@ -211,7 +215,8 @@ func (w *World) pick(c *client) *operation {
 	}
 	topic := r.IntN(plainTopics)
 	o := &operation{number: b.nextOp(), topic: timer.TopicID(topic + 1)}
-	if b.changed.id != "" && r.IntN(4) == 0 { // what was just changed is read elsewhere
+	// a timer that was just changed is read through another node
+	if b.changed.id != "" && r.IntN(4) == 0 {
 		o.id, o.topic, o.astray = b.changed.id, b.changed.topic, true
 		o.shard = timer.ShardOf(&timer.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
 		return o
@@ -225,19 +230,20 @@ func (w *World) pick(c *client) *operation {
 		o.id = fmt.Sprintf("t%d", o.number)
 		b.remember(o.id, o.topic)
 	} else {
-		known := b.recent[len(b.recent)-1-r.IntN(1+r.IntN(len(b.recent)))] // the latest most of all
+		// newer ids are more likely
+		known := b.recent[len(b.recent)-1-r.IntN(1+r.IntN(len(b.recent)))]
 		o.id, o.topic = known.id, known.topic
 	}
 	o.shard = timer.ShardOf(&timer.Topic{Name: w.topics[o.topic-1]}, o.id, w.swarm.shards)
 	due := r.between(-time.Second, 15*time.Second)
-	if r.IntN(2) == 0 { // near enough that changes meet the call
+	if r.IntN(2) == 0 { // due so soon that changes overlap with the call
 		due = r.between(-50*time.Millisecond, 600*time.Millisecond)
 	}
 	w.fill(o, kind, due)
 	return o
 }
 
-// fill makes the operation's command.
+// fill adds the command to an operation.
 func (w *World) fill(o *operation, kind timer.Kind, due time.Duration) {
 	if kind == 0 {
 		return
@@ -258,7 +264,7 @@ func (w *World) fill(o *operation, kind timer.Kind, due time.Duration) {
 	o.write.whole = true
 }
 
-// traceOf is the trace that an operation's request is part of: one in three is of any.
+// traceOf is the trace context of an operation's request; one request in three has one.
 func traceOf(number uint64) *timer.Trace {
 	if number%3 != 0 {
 		return nil

@@ -6,29 +6,29 @@ import (
 	"carillon/clocks"
 )
 
-// epochMs is where the nodes' wall clocks begin.
+// epochMs is the initial wall clock time of all nodes.
 const epochMs = int64(1_800_000_000_000)
 
-// clock is a machine's three clocks. They drift together, as the time service of a real one slews all three.
+// clock is a machine's three clocks. They drift together, as NTP slews all three.
 type clock struct {
 	world *World
-	drift float64       // added to each second
-	step  time.Duration // how far the wall clock is off
+	drift float64       // seconds added per second
+	step  time.Duration // error of the wall clock
 
-	monoStopped time.Duration // for how long the monotonic clock has stood still
+	monoStopped time.Duration // how long the monotonic clock has stood still in total
 	bootStopped time.Duration // … and the boot clock
 
-	touched time.Duration // when the wall clock was last set, or stood still against the others; 0: never
+	touched time.Duration // when the wall clock was last set, or last stood still; 0: never
 
-	asleep     bool // the monotonic clock has stood still since asleepAt
+	asleep     bool // the monotonic clock stands still since asleepAt
 	bootAsleep bool // … and the boot clock
 	asleepAt   time.Duration
 
-	frozen   bool // the wall clock shows frozenAt
+	frozen   bool // the wall clock stands still at frozenAt
 	frozenAt time.Duration
 }
 
-// passed is how long the machine has been there, by its own clocks.
+// passed is the time since the start of the run, as the machine's oscillator measures it.
 func (c *clock) passed() time.Duration {
 	now := c.world.now
 	return now + time.Duration(float64(now)*c.drift)
@@ -39,7 +39,7 @@ func (c *clock) Boot() time.Duration {
 	return time.Hour + c.passed() - c.bootStopped - c.sleeps(c.bootAsleep)
 }
 
-// sleeps is for how long a clock has stood still by now that stands still in this sleep, or does not.
+// sleeps is how long the current sleep has stopped a clock; stands says whether it stops this one.
 func (c *clock) sleeps(stands bool) time.Duration {
 	if !c.asleep || !stands {
 		return 0
@@ -52,10 +52,10 @@ func (c *clock) Read() clocks.Reading {
 	return clocks.Reading{WallUs: epochMs*1000 + c.wall().Microseconds(), Mono: time.Hour + c.passed() - c.monoStopped - c.sleeps(true), Boot: c.Boot()}
 }
 
-// Mono is what the process measures spans with.
+// Mono is the clock that the process measures durations with.
 func (c *clock) Mono() time.Duration { return c.Boot() }
 
-// WallMs is the wall clock, believed or not.
+// WallMs is the wall clock, trusted or not.
 func (c *clock) WallMs() int64 { return c.wall().Milliseconds() + epochMs }
 
 func (c *clock) wall() time.Duration {

@@ -8,11 +8,11 @@ import (
 
 const clockSaveEach = time.Second
 
-// trustsNobody is how a process begins with its clock.
+// trustsNobody sets up the process's clock keeper, which trusts no clock yet.
 func (n *node) trustsNobody() {
 	n.keeper = clocks.NewKeeper(clocks.Config{Source: &n.clock, Confirm: true, Saved: n.saved})
 	if n.saved == nil {
-		n.bootedAt = n.w.now // it knows no more than after a boot
+		n.bootedAt = n.w.now // without saved state it knows no more than after a boot
 	}
 	n.every(clockSaveEach, func() {
 		if now := n.keeper.State().Saved; now != nil {
@@ -21,7 +21,7 @@ func (n *node) trustsNobody() {
 	})
 }
 
-// believes is the wall clock that the process goes by less its boot clock, in ms.
+// believes is the offset between the wall clock that the process uses and its boot clock, in ms.
 func (n *node) believes() int64 {
 	m := n.keeper.Look()
 	return m.WallMs - m.Mono.Milliseconds()

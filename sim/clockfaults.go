@@ -8,34 +8,40 @@ import (
 	"carillon/timer"
 )
 
-// clockFaults are what goes wrong with clocks. They are drawn from a stream of their own.
+// clockFaults are the rates of clock faults. They are drawn from a stream of their own.
 type clockFaults struct {
-	steps  float64 // a second, of the whole cluster: wall clocks are set
+	steps  float64 // per second in the whole cluster: wall clocks are set
 	sleeps float64 // … a machine sleeps
-	// stops is how many of the sleeps are of a virtual machine that is stopped: its boot clock stands still too.
+	// stops is the share of sleeps in which a virtual machine is stopped, and its boot clock with
+	// it.
 	stops        float64
 	longestSleep time.Duration
 }
 
-// ClockCounts say what a run did to clocks.
+// ClockCounts count the clock faults of a run.
 type ClockCounts struct {
-	Steps, Far, Many int // clocks that were set, by more than a minute, and several at once
+	// clock settings; those by more than a minute; those of several clocks at once
+	Steps, Far, Many int
 	Sleeps, Stops    int
-	Held, Misled     int // beats in which a clock was not believed, and in which a wrong one was, as must be
-	SetBack          int // replicas whose clock went back
+	// checks with an untrusted clock; checks with a wrong clock that had to be trusted
+	Held, Misled int
+	SetBack      int // replicas whose clock went back
 }
 
 const (
 	tenYears = 10 * 365 * 24 * time.Hour
-	// rightWithin is how far a clock may be off and count as right.
+	// rightWithin is the largest error of a clock that counts as right.
 	rightWithin = 300 * time.Millisecond
-	// sureWithin is how far what a process is sure of may be off: two clocks that agree, and what a clock may slew.
+	// sureWithin bounds the error of a time that a process is sure of: two clocks that agree, and
+	// their slew.
 	sureWithin = 2 * time.Second
-	// behindWithin is how much farther it may be behind: a slow beat makes another clock look so.
+	// behindWithin is how much further behind that time may be: a slow heartbeat makes another
+	// clock look late.
 	behindWithin = 5 * time.Second
 )
 
-// clockwise draws a run's faults of clocks. One run of six is dense with them, in a cluster of any size.
+// clockwise draws the clock faults of a run. One run in six is dense with them, with clusters of
+// one to five nodes.
 func (s *swarm) clockwise(c chance) {
 	s.clocks = clockFaults{steps: s.steps, sleeps: c.seldom(0.1), stops: c.Float64(), longestSleep: c.between(time.Second, 40*time.Second)}
 	if c.IntN(6) > 0 {
@@ -51,7 +57,7 @@ func (s *swarm) clockwise(c chance) {
 	s.ailments = ailments{}
 }
 
-// mistime draws what of it happens now.
+// mistime draws the clock faults that happen now.
 func (w *World) mistime() {
 	if w.calm {
 		return
@@ -68,7 +74,7 @@ func (w *World) mistime() {
 	w.after(nemesisEach, w.mistime)
 }
 
-// stepClocks sets the wall clocks of one machine, of two or of all, off by up to ten years, or right again.
+// stepClocks sets the wall clocks of one, two or all machines wrong by up to ten years, or right.
 func (w *World) stepClocks() {
 	r := w.times
 	by := [...]time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 5 * time.Minute, time.Hour, tenYears}[r.IntN(6)]
@@ -92,13 +98,13 @@ func (w *World) stepClocks() {
 	w.counts.Many += int(b2u(several))
 }
 
-// setClock puts a machine's wall clock so far off.
+// setClock sets the error of a machine's wall clock.
 func (n *node) setClock(off time.Duration) {
 	w := n.w
 	if n.clock.step == off {
 		return
 	}
-	for _, other := range w.nodes { // what this clock said until now may be what another goes by
+	for _, other := range w.nodes { // until now other processes may have used this clock
 		other.confirmed()
 	}
 	w.counts.Steps++
@@ -108,8 +114,8 @@ func (n *node) setClock(off time.Duration) {
 	n.wake(0)
 }
 
-// sleep has a machine stand still: its monotonic clock does so too, and its boot clock if it is one that others can stop. When it goes on
-// its wall clock is right, or as far off as it was.
+// sleep suspends a machine. Its monotonic clock stands still; so does its boot clock if a
+// hypervisor stops the machine. Afterwards its wall clock is right, or as wrong as before.
 func (n *node) sleep(d time.Duration) {
 	w := n.w
 	if !n.pause(d) {
@@ -122,7 +128,7 @@ func (n *node) sleep(d time.Duration) {
 	n.clock.asleep, n.clock.bootAsleep, n.clock.asleepAt = true, stopped, w.now
 }
 
-// wakeClocks has a machine's clocks go on after its sleep, if it sleeps.
+// wakeClocks resumes the clocks of a machine that sleeps.
 func (n *node) wakeClocks() {
 	c := &n.clock
 	if !c.asleep {
@@ -131,20 +137,22 @@ func (n *node) wakeClocks() {
 	c.monoStopped += n.w.now - c.asleepAt
 	if c.bootAsleep {
 		c.bootStopped += n.w.now - c.asleepAt
-		c.touched, c.frozen = n.w.now, false // if it stood still by all its clocks nobody could tell
+		// if all three clocks stood still, the machine cannot notice
+		c.touched, c.frozen = n.w.now, false
 	}
 	c.asleep = false
 }
 
-// off is how far a machine's wall clock is from what is right.
+// off is the error of a machine's wall clock.
 func (n *node) off() time.Duration { return n.clock.wall() - n.w.now }
 
 func (n *node) isRight() bool { return n.off().Abs() <= rightWithin }
 
-// foundOut is how long it may take until a process knows that more than half of the clocks are others than its own.
+// foundOut bounds how long a process needs to notice that most clocks disagree with its own.
 const foundOut = 3 * time.Second
 
-// rightOnes says whether more than half of the machines in use have a right clock, and have had one for long enough.
+// rightOnes reports whether more than half of the machines in use have had a right clock for
+// foundOut.
 func (w *World) rightOnes() bool {
 	right, all := 0, 0
 	for _, n := range w.nodes {
@@ -159,12 +167,14 @@ func (w *World) rightOnes() bool {
 	return w.now-w.wrongAt > foundOut
 }
 
-// mayBeMisled says whether a process may be sure of a clock that is wrong: it has been as it is for long enough, or since the machine began,
-// or one that has is as wrong; and no more than half of the members' clocks are right, or it does not hear as many, or only just does.
+// mayBeMisled reports whether a process may trust a wrong clock. The clock must have been steady
+// for long enough, or since boot, or must agree with another clock that was. And the process must
+// lack a majority of right clocks: there is none, or it does not hear it, or it has heard it only
+// since foundOut.
 func (n *node) mayBeMisled() bool {
 	w := n.w
 	if w.now-n.clock.touched < clocks.SteadyFor-500*time.Millisecond && n.bootedAt < n.clock.touched && !n.confirmed() &&
-		(n.believedOff-n.off()).Abs() > sureWithin { // else it is what it was before
+		(n.believedOff-n.off()).Abs() > sureWithin { // otherwise the clock is as it was before
 		return false
 	}
 	if !w.rightOnes() || !n.hearsRight() || w.now-n.resumedAt < 500*time.Millisecond {
@@ -173,7 +183,7 @@ func (n *node) mayBeMisled() bool {
 	return w.now < n.misledUntil
 }
 
-// confirmed says that another machine's clock is as wrong, or was lately.
+// confirmed reports whether another machine's clock has the same error, or had it within foundOut.
 func (n *node) confirmed() bool {
 	for _, other := range n.w.nodes {
 		if other != n && !other.gone && (other.off()-n.off()).Abs() <= sureWithin {
@@ -183,12 +193,14 @@ func (n *node) confirmed() bool {
 	return n.confirmedAt > 0 && n.w.now-n.confirmedAt <= foundOut && (n.confirmedOff-n.off()).Abs() <= sureWithin
 }
 
-// hearsRight says whether the process hears, of more than half of the members, that they go by a clock that is right.
+// hearsRight reports whether the process hears from more than half of the members that their clocks
+// are right.
 func (n *node) hearsRight() bool {
 	return n.member != nil && n.member.ClockRight(func(id uint64) bool { return n.w.node(id).isRight() })
 }
 
-// checkClock holds what a process is sure of against what is right. It is told how far off the time is that the process goes by.
+// checkClock checks the time that a process trusts. It returns the error of the time that the
+// process uses.
 func (n *node) checkClock() (wrong time.Duration) {
 	w := n.w
 	m := n.keeper.Look()
@@ -210,7 +222,7 @@ func (n *node) checkClock() (wrong time.Duration) {
 	return wrong
 }
 
-// rightClocks ends all that is wrong with clocks.
+// rightClocks ends all clock faults.
 func (w *World) rightClocks() {
 	for _, n := range w.nodes {
 		n.wakeClocks()
@@ -223,8 +235,9 @@ func (w *World) rightClocks() {
 	}
 }
 
-// believedIn is how long it may take until the clocks are believed, which are right now: if more than half of them were right lately, and their
-// processes knew it, that is at once; else they must be steady first.
+// believedIn bounds how long processes need to trust their clocks, which are right now. They trust
+// them at once if more than half were right and trusted recently; otherwise the clocks must be
+// steady first.
 func (w *World) believedIn() time.Duration {
 	steady, all := 0, 0
 	for _, n := range w.nodes {
@@ -241,7 +254,7 @@ func (w *World) believedIn() time.Duration {
 	return clocks.SteadyFor + time.Second
 }
 
-// checkShardClocks holds every shard's clock against what is right, when all is well.
+// checkShardClocks checks every shard's clock, when nothing is wrong any more.
 func (w *World) checkShardClocks() {
 	for _, n := range w.nodes {
 		for id := timer.ShardID(1); n.host != nil && int(id) <= w.swarm.shards; id++ {
@@ -255,7 +268,7 @@ func (w *World) checkShardClocks() {
 	}
 }
 
-// stamped holds what a timer says of its past against what is right, when all is well.
+// stamped checks a timer's timestamps, when nothing is wrong any more.
 func (w *World) stamped(t *timer.Timer) {
 	latest := epochMs + (w.now + sureWithin + time.Second).Milliseconds()
 	if t != nil && max(t.CreatedMs, t.UpdatedMs, t.EndedMs) > latest {
@@ -264,7 +277,7 @@ func (w *World) stamped(t *timer.Timer) {
 	}
 }
 
-// clockwork is how all clocks stand, for a report.
+// clockwork prints the state of all clocks, for a report.
 func (w *World) clockwork() (text string) {
 	for _, n := range w.nodes {
 		if n.keeper != nil && !n.gone {
@@ -276,7 +289,7 @@ func (w *World) clockwork() (text string) {
 	return text
 }
 
-// mayGoByClock holds something that a process does because of the time, which was not to be before dueMs.
+// mayGoByClock checks an action that a process must not take before dueMs.
 func (n *node) mayGoByClock(id string, dueMs int64) {
 	w := n.w
 	if trust := n.keeper.Look().Trust; trust != clocks.Sure {
@@ -288,8 +301,8 @@ func (n *node) mayGoByClock(id string, dueMs int64) {
 	}
 }
 
-// skippedAhead is how many series wait for an occurrence that is ahead because a leader with a wrong clock skipped the first ones: that its
-// owner did not ask for that cannot be told.
+// skippedAhead counts the series that wait for a future occurrence because a leader with a wrong
+// clock skipped the first ones. An owner may have asked for that, and the checker cannot tell.
 func (w *World) skippedAhead() (n int64) {
 	if w.checker.misled == 0 {
 		return 0

@@ -11,16 +11,18 @@ import (
 	"carillon/timer"
 )
 
-// metaLeader is a process that leads the meta group, and has most to say for it; nil: none.
+// metaLeader is the process that leads the meta group; if several believe so, the one with the
+// highest term; nil: none.
 func (w *World) metaLeader() *node { return w.leader(shard.Meta) }
 
-// join brings a machine with an empty disk into the cluster.
+// join starts a machine with an empty disk, which then joins the cluster.
 func (w *World) join(n *node) {
 	w.note(n, "join", 0, 0, "")
 	n.start()
 }
 
-// operator has a machine do something that an operator asks of it; then is told how that went, and is not if the machine's process ends before.
+// operator sends an operator's request to a machine. then gets the result; it is not called if the
+// machine's process ends first.
 func (w *World) operator(n *node, do func(ctx context.Context, n *node) error, then func(error)) {
 	if !n.up || n.closed {
 		then(errNoProcess)
@@ -40,10 +42,11 @@ func (w *World) operator(n *node, do func(ctx context.Context, n *node) error, t
 
 var errNoProcess = errors.New("there is no process")
 
-// insist has the operator ask one machine after the other until it is done; it reports whether it was within the limit.
+// insist repeats a request, at one machine after another, until one succeeds. It reports whether
+// one did within five minutes.
 func (w *World) insist(do func(ctx context.Context, n *node) error) bool {
 	done := false
-	var at *node // that is asked
+	var at *node // the machine with the open request
 	begun, asked, life := w.now, w.now, uint64(0)
 	return w.passUntil(5*time.Minute, func() bool {
 		if w.now-begun > lullAfter && !w.calm {
@@ -67,10 +70,11 @@ func (w *World) insist(do func(ctx context.Context, n *node) error) bool {
 	})
 }
 
-// lullAfter is after how long of trouble an operator who comes to nothing is given a lull: with enough of it nobody ever leads for long enough.
+// lullAfter is how long a request is repeated under faults before the faults pause. Under heavy
+// faults no leader may ever last long enough to serve it.
 const lullAfter = time.Minute
 
-// beginLull ends what goes wrong by chance, until endLull.
+// beginLull stops all random faults until endLull.
 func (w *World) beginLull() {
 	if w.lull == nil {
 		was := w.swarm
@@ -86,7 +90,7 @@ func (w *World) endLull() {
 	}
 }
 
-// operatorPatience is after what an operator turns to another machine.
+// operatorPatience is how long an operator waits for an answer before it asks another machine.
 const operatorPatience = healLimit / 4
 
 // putTopic sets a topic's policy.
@@ -97,7 +101,7 @@ func putTopic(name string, p *timer.Policy) func(context.Context, *node) error {
 	}
 }
 
-// pauseTopic stops a topic's calls, or lets them go on.
+// pauseTopic pauses or resumes a topic's calls.
 func pauseTopic(name string, paused bool) func(context.Context, *node) error {
 	return func(ctx context.Context, n *node) error {
 		_, err := n.topics.SetPaused(ctx, name, paused)
@@ -105,7 +109,7 @@ func pauseTopic(name string, paused bool) func(context.Context, *node) error {
 	}
 }
 
-// setState asks to drain a machine, or takes that back.
+// setState asks machine at to drain machine n, or to resume it.
 func (w *World) setState(at, n *node, s ring.NodeState) {
 	w.note(n, string(s), 0, 0, "")
 	w.operator(at, func(ctx context.Context, at *node) error {
@@ -116,7 +120,7 @@ func (w *World) setState(at, n *node, s ring.NodeState) {
 	}, func(error) {})
 }
 
-// remove asks to have a machine removed.
+// remove asks machine at to remove machine n from the cluster.
 func (w *World) remove(at, n *node, force bool) {
 	w.note(n, "remove", b2u(force), at.id, "")
 	w.operator(at, func(ctx context.Context, at *node) error { return at.member.Remove(ctx, n.name, force, false) }, func(err error) {

@@ -7,7 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// consumer pulls timers, at any node, and says what became of them, as clients of the API do. Some that it gets it forgets.
+// consumer pulls timers from any node and acks, nacks or extends them, as clients of the API do. It
+// forgets some of them.
 type consumer struct {
 	*client
 	g     *topicWorkloads
@@ -18,7 +19,7 @@ func newConsumer(g *topicWorkloads, number int) *consumer {
 	return &consumer{client: &client{w: g.w, number: number, own: &g.chance}, g: g}
 }
 
-// act pulls, and waits there for what becomes ready, or not.
+// act pulls and perhaps waits at the node until timers are ready.
 func (c *consumer) act() {
 	w, r := c.w, c.g.chance
 	most, lasts, wait := 1+r.IntN(6), consumerLease, time.Duration(0)
@@ -34,7 +35,7 @@ func (c *consumer) act() {
 	pull := c.pulls
 	next := func(after time.Duration) {
 		w.after(after, func() {
-			if c.pulls == pull { // else it has gone on already
+			if c.pulls == pull { // otherwise the consumer has already gone on
 				c.act()
 			}
 		})
@@ -85,10 +86,10 @@ func (c *consumer) act() {
 	})
 }
 
-// pullPatience is how long after its wait a consumer still hopes for an answer.
+// pullPatience is how long a consumer waits for an answer beyond the wait of its pull.
 const pullPatience = 2 * time.Second
 
-// got is what a pull has brought.
+// got handles the result of a pull.
 func (c *consumer) got(n *node, lasts time.Duration, list []timer.PulledTimer, err error) {
 	if c.near = n.id; err != nil {
 		c.leave(n)
@@ -99,7 +100,7 @@ func (c *consumer) got(n *node, lasts time.Duration, list []timer.PulledTimer, e
 	}
 }
 
-// receipt names a lease.
+// receipt identifies a lease.
 type receipt struct {
 	topic  timer.TopicID
 	id     string
@@ -109,7 +110,7 @@ type receipt struct {
 	fence  uint64
 }
 
-// plan draws what the consumer says of a timer that it has.
+// plan draws the consumer's next steps with a leased timer.
 func (c *consumer) plan(r receipt, lasts time.Duration) {
 	w, d := c.w, c.g.chance
 	soon := d.between(0, lasts*3/4)
@@ -133,19 +134,19 @@ func (c *consumer) plan(r receipt, lasts time.Duration) {
 		longer := d.between(lasts, 3*lasts)
 		say(soon, timer.ExtendLease, func(k *timer.LeaseUpdate) { k.LeaseMs = longer.Milliseconds() })
 		say(soon+d.between(0, longer*3/4), timer.AckLease, nil)
-	case n < 19: // too late, perhaps
+	case n < 19: // perhaps after the lease has ended
 		say(lasts+d.between(0, 2*lasts), [...]timer.Kind{timer.AckLease, timer.NackLease, timer.ExtendLease}[d.IntN(3)], nil)
 	}
 }
 
-// accepted has a receiver that answered 202 report later, or forget to.
+// accepted makes a receiver that answered 202 report later, or never.
 func (g *topicWorkloads) accepted(c *call) {
 	j := &c.delivery
 	g.w.checker.leases.lease(timerKey{j.Shard, j.Job.Seq}).topic = reportTopic
 	g.consumers[0].plan(receipt{reportTopic, j.Job.ID, j.Shard, j.Job.Handle, j.Job.Seq, j.Job.Fence}, consumerLease)
 }
 
-// say says something of a lease.
+// say sends an ack, nack or extension of a lease.
 func (c *consumer) say(r receipt, kind timer.Kind, fill func(*timer.LeaseUpdate)) {
 	o := &operation{number: c.w.checker.nextOp(), topic: r.topic, id: r.id, shard: r.shard, then: func(bool) {}}
 	o.cmd = &timer.Command{Kind: kind, Topic: r.topic, Claim: &timer.LeaseUpdate{Handle: r.handle, Seq: r.seq, Fence: r.fence}}

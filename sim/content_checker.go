@@ -8,13 +8,14 @@ import (
 	"carillon/timer"
 )
 
-// contents is how many payloads there are at a time in contentTopic; they change every so often.
+// contents is how many payloads contentTopic has at a time; each set lasts contentFor.
 const (
 	contents   = 4
 	contentFor = 8 * time.Second
 )
 
-// pickContent draws an add without an id: its content makes one. The odd ones name an instant, the even ones a delay.
+// pickContent draws an add without an id, whose content identifies the timer. Odd contents name an
+// instant, even ones a delay.
 func (v *featureClients) pickContent() *operation {
 	w, r := v.w, v.chance
 	generation, which := int64(w.now/contentFor), r.IntN(contents)
@@ -40,25 +41,26 @@ func (v *featureClients) pickContent() *operation {
 	return o
 }
 
-// contentChecker: equal adds make one timer. While it is pending an add makes no second one, of one content no two calls run at once, and there are
-// no more timers than adds that made one. When it has ended the next add makes another: none is answered with a timer that is over, unless it
-// names an instant.
+// contentChecker checks deduplication by content. While a timer is pending an equal add makes no
+// second one. No two calls of one content overlap, and there are no more timers than adds that made
+// one. When the timer has ended the next add makes another: an add is never answered with a timer
+// that is over, unless the add names an instant.
 type contentChecker struct {
 	ids   map[string]*contentID
-	names []string // in order
+	names []string // payloads, in order of their first add
 }
 
-// contentID is what is known of one content.
+// contentID is the checker's knowledge of one content.
 type contentID struct {
 	payload string
 	dues    map[int64]bool
 	cancels int
-	unknown int // adds whose outcome is not known
-	made    int // timers that adds are known to have made, or may have, by succeeding another
+	unknown int // adds with an unknown outcome
+	made    int // timers that adds have made or may have made as successors
 	lives   map[uint64]*contentLife
-	last    uint64        // number of the last that was called
-	owed    time.Duration // a delivery must come after this; 0: none
-	paid    time.Duration // when the last one came
+	last    uint64        // number of the timer called last
+	owed    time.Duration // a delivery must come after this; 0: none is expected
+	paid    time.Duration // time of the last delivery
 	fence   uint64
 	running *call
 }
@@ -66,7 +68,7 @@ type contentID struct {
 // contentLife is one timer.
 type contentLife struct {
 	delivered bool
-	over      bool // or may be: it was asked for
+	over      bool // it is over, or may be because its end was requested
 	attempts  map[attemptKey]bool
 }
 
@@ -123,7 +125,7 @@ func (b *contentChecker) answered(w *World, o *operation, r timer.Result, t *tim
 		n.made++
 		n.owed = max(n.owed, o.began)
 	case timer.Merged:
-		n.made++ // if it succeeds one that runs
+		n.made++ // perhaps as the successor of a running timer
 		n.owed = max(n.owed, o.began)
 		if t.State.Over() {
 			w.violate("content", "operation %d is merged with number %d of content %s, which is over", o.number, t.Seq, n.payload)

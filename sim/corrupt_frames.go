@@ -8,11 +8,12 @@ import (
 	"carillon/transport/peer"
 )
 
-// mostGarbled bounds a frame, as the peers' transport does.
+// mostGarbled bounds a frame, as the peer transport does.
 const mostGarbled = 80 << 20
 
-// garbles says whether a frame, or a piece of a snapshot, is changed on its way. It goes through the transport's own codec, which must not let it
-// through, nor what comes behind it: the connection ends.
+// garbles draws whether to corrupt a frame, or a chunk of a snapshot, on its way, and reports it.
+// The corrupted bytes pass through the transport's own codec. The codec must accept neither them
+// nor anything behind them: the connection ends.
 func (w *World) garbles(from, to *node, frame []byte) bool {
 	r := w.ills
 	if !r.hit(w.swarm.ailments.garbled) {
@@ -23,7 +24,7 @@ func (w *World) garbles(from, to *node, frame []byte) bool {
 	came := bytes.Clone(sent)
 	switch at := r.IntN(len(came)); r.IntN(4) {
 	case 0:
-		came[r.IntN(len(came)-len(frame))] ^= 1 << r.IntN(8) // of what is around it
+		came[r.IntN(len(came)-len(frame))] ^= 1 << r.IntN(8) // in the framing around the payload
 	case 1:
 		for end := min(len(came), at+1+r.IntN(40)); at < end; at++ {
 			came[at] = byte(r.Uint32())
@@ -42,7 +43,8 @@ func (w *World) garbles(from, to *node, frame []byte) bool {
 	came = append(came, peer.Seal(sequence+2, nil)...)
 	taken := 0
 	err := peer.Unseal(came, sequence, mostGarbled, func(payload []byte) {
-		if taken++; taken > 1 || !bytes.Equal(payload, frame) { // if but its end was lost, that was perhaps what comes next, too, and it is whole
+		// If only the end of the frame was lost, it may have been the intact begin of the next one.
+		if taken++; taken > 1 || !bytes.Equal(payload, frame) {
 			w.violate("frame", "node %d takes a frame of %d bytes from node %d that was changed on its way", to.id, len(payload), from.id)
 		}
 	})
@@ -52,7 +54,7 @@ func (w *World) garbles(from, to *node, frame []byte) bool {
 	return true
 }
 
-// tear ends a connection when a garbled frame arrives: what was sent behind it does not arrive, either.
+// tear breaks a connection when a corrupted frame arrives; frames sent after it are lost too.
 func (w *World) tear(from, to *node) {
 	w.after(w.ills.between(w.swarm.delay/2, 2*w.swarm.delay), func() {
 		if w.net.blocked(from.id, to.id) {

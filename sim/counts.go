@@ -5,33 +5,37 @@ import (
 	"reflect"
 )
 
-// Counts say what a run did: one that did nothing proves nothing. TestSeeds requires that its runs together have come to all of them.
+// Counts count the events of a run: a run in which nothing happened proves nothing. TestSeeds
+// requires that its runs together reach each of them.
 type Counts struct {
-	Acked, Unknown, Refused   int // client operations
-	Started, Delivered, Twice int // calls, those with a 200, and those of timers whose last call was answered so
+	Acked, Unknown, Refused int // client operations
+	// calls; calls answered 200; further calls of a timer whose last call was answered 200
+	Started, Delivered, Twice int
 	Crashes, Pauses           int
 	Elections                 int
-	Moves, Installed          int // rows settled beyond the first; snapshots taken over from a peer
-	Removed                   int // processes that ended because their node was removed
-	Snapshots, Reads          int
-	Rots, Refusals            int // files damaged at rest; starts refused for that
-	Mended                    int // logs restored with what others had
-	Taken, Claims, Drains     int // leases of consumers; what these said of them; planned stops
-	HungUp                    int // consumers that hung up while their pull waited
-	Bulks, Moved              int // bulk changes, and timers that they changed
-	Ranked, Spread            int // pairs that waited together; calls in a window
-	Expired, Same             int // dead letters; adds answered with the timer that there was
-	Rotations, Resealed       int // keys of secrets that came into use, and commands that sealed them anew
-	Superseded                int // adds that a later one, or a cancel, ended
-	Turns, TurnsRefused       int // changes of delivery, and those refused as timers were leased
-	Laden                     int // adds refused as memory was full
+	// assignments completed after the first; snapshots installed from a peer
+	Moves, Installed      int
+	Removed               int // processes that ended because their node was removed
+	Snapshots, Reads      int
+	Rots, Refusals        int // files damaged at rest; starts refused because of that
+	Mended                int // logs repaired from peers
+	Taken, Claims, Drains int // consumers' leases; operations on these leases; planned stops
+	HungUp                int // consumers that disconnected during a waiting pull
+	Bulks, Moved          int // bulk changes, and timers that they changed
+	// pairs of timers that waited together; calls inside a spread window
+	Ranked, Spread      int
+	Expired, Same       int // expired timers; adds answered with the existing timer
+	Rotations, Resealed int // secret keys put into use; commands that sealed secrets again
+	Superseded          int // timers that a later add or a cancel ended
+	Turns, TurnsRefused int // changes of delivery; those refused because timers were leased
+	Laden               int // adds refused because memory was full
 	ScenarioCounts
 	ClockCounts
 	DiskFaultCounts
 	ReplicaFaultCounts
 }
 
-// add adds what another run did.
+// add adds the counts of another run.
 func (c *Counts) add(o *Counts) {
 	addEach(reflect.ValueOf(c).Elem(), reflect.ValueOf(o).Elem())
 }
@@ -46,7 +50,8 @@ func addEach(to, from reflect.Value) {
 	}
 }
 
-// never names what was never come to, but for scenarios, disk faults and faults of replicas: for each of these there are runs of its own.
+// never lists the counts that are zero. Scenarios, disk faults and replica faults are left out,
+// because runs of their own cover them.
 func (c *Counts) never() (names []string) {
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {
@@ -57,7 +62,7 @@ func (c *Counts) never() (names []string) {
 	return names
 }
 
-// sum is what the runs of a process did.
+// sum is the total of the runs of one test process.
 type sum struct {
 	Seeds       int
 	SimulatedNs int64

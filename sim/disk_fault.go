@@ -2,37 +2,40 @@ package sim
 
 import "time"
 
-// disk faults are what a machine does wrong and does not notice itself, or cannot help: a disk that does not read for a while, one that says it has
-// written what it has not, a network that changes bits. One of six runs has one of them. They are drawn from a stream of their own, so that
-// the other runs are what they would be anyway.
+// ailments are the rates of faults that a machine does not notice or cannot avoid: a disk that does
+// not read for a while or did not write what it claims, a network that flips bits. One run in three
+// draws one kind. They are drawn from a stream of their own, so that they change no other run.
 type ailments struct {
-	blinds   float64 // a second, of the whole cluster: a disk does not read
-	lies     float64 // … a disk says that it has synced and has not, when all else is well
-	hangs    float64 // … the disk of a follower hangs, under load
-	putsBack float64 // … an older copy of a directory is put back, when all else is well
-	garbled  float64 // of the frames: bits are flipped on the way
+	blinds   float64 // per second in the whole cluster: a disk does not read
+	lies     float64 // … a disk reports a sync that it has not done, while nothing else is wrong
+	hangs    float64 // … a follower's disk hangs under load
+	putsBack float64 // … an older copy of a directory is put back, while nothing else is wrong
+	garbled  float64 // share of frames with flipped bits
 
-	atOnce bool // who was lied to comes back as soon as any process, not when the others have what it had
+	// a machine whose disk lied restarts at once, without waiting for the others to catch up
+	atOnce bool
 }
 
-// DiskFaultCounts say which of them a run came to.
+// DiskFaultCounts count the disk faults of a run.
 type DiskFaultCounts struct {
-	Unread       int // reads of files that failed
-	Blinded      int // starts that failed by them, and processes that ended
-	Unsent       int // snapshots that could not be read to be sent, or that had come and could not be read back
-	Lies, Told   int // machines whose disk lied; replicas that were told by their leader that they have lost what they had
-	AtOnce       int // processes begun at once after one that had ended itself, on a machine that goes on
-	HeldBack     int // starts refused since a process had halted on that disk
+	Unread  int // file reads that failed
+	Blinded int // starts that failed and processes that ended because of them
+	// snapshots that could not be read to be sent, or read back after their transfer
+	Unsent int
+	// machines whose disk lied; replicas that learned from their leader that data is missing
+	Lies, Told   int
+	AtOnce       int // processes started at once after one that ended itself, on a running machine
+	HeldBack     int // starts refused because a process had halted on that disk
 	Filled, Full int // disks that filled up; turns of processes whose log had no room
-	HeldOff      int // operations that leaders refused since a voter's disk was low
-	HungUnder    int // disks of followers that hung under load
+	HeldOff      int // operations that leaders refused because a voter's disk was low
+	HungUnder    int // followers' disks that hung under load
 	PutBack      int // older copies of directories that were put back
 	Identity     int // … of identity.json alone
-	ToldOlder    int // processes that ended since their directory is an older copy
-	Garbled, Cut int // frames and pieces of snapshots with flipped bits; links that broke by them
+	ToldOlder    int // processes that ended because their directory is an older copy
+	Garbled, Cut int // frames and chunks with flipped bits; links that broke because of them
 }
 
-// ail draws a run's disk faults.
+// ail draws the disk faults of a run.
 func (s *swarm) ail(c chance) {
 	switch c.IntN(18) {
 	case 0:
@@ -50,14 +53,16 @@ func (s *swarm) ail(c chance) {
 	}
 }
 
-// blinding has disks not read for a while, and much be read: processes begin anew, replicas lag and are sent snapshots.
+// blinding makes disks unreadable for a while and causes many reads: processes restart, and lagging
+// replicas need snapshots.
 func (s *swarm) blinding(c chance) {
 	s.ailments.blinds = 0.1 + 0.5*c.Float64()
 	s.crashes, s.longestDown = 0.05+0.3*c.Float64(), c.between(50*time.Millisecond, 3*time.Second)
 	s.retainBytes, s.snapshotBytes = 1<<(8+c.IntN(6)), 1<<(12+c.IntN(4))
 }
 
-// lying has one disk at a time lie, and nothing else go wrong: more than a minority never has less than it says.
+// lying makes one disk at a time lie, without other faults: at most a minority ever has less than
+// it reports.
 func (s *swarm) lying(c chance) {
 	s.ailments.lies = 0.2 + 0.5*c.Float64()
 	s.safety = min(s.safety, 40*time.Second)
@@ -67,11 +72,12 @@ func (s *swarm) lying(c chance) {
 	s.think, s.clients = c.between(50*time.Millisecond, 400*time.Millisecond), min(s.clients, 5)
 	s.loss, s.slow, s.slowSync, s.atEffect, s.early = 0, 0, 0, 0, false
 	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves = 0, 0, 0, 0, 0, 0, 0, 0
-	s.wipes, s.rots, s.full, s.bounds.memory = 0, 0, 0, 0 // more memory takes a restart, which a machine whose disk lied must not have yet
+	// A memory limit is raised by a restart, and a machine whose disk lied must not restart early.
+	s.wipes, s.rots, s.full, s.bounds.memory = 0, 0, 0, 0
 	s.ordeals = ordeals{}
 }
 
-// suffer draws what of it happens now.
+// suffer draws the disk faults that happen now.
 func (w *World) suffer() {
 	if w.calm {
 		return
@@ -92,7 +98,7 @@ func (w *World) suffer() {
 	w.after(nemesisEach, w.suffer)
 }
 
-// cure ends all of it.
+// cure ends all disk faults.
 func (w *World) cure() {
 	for _, n := range w.nodes {
 		n.crash.sees()

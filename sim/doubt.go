@@ -4,8 +4,9 @@ import (
 	"carillon/timer"
 )
 
-// doubt asks where two nodes take themselves for a shard's leader, as clients seldom would within that half second: one changes a timer at the
-// newer one, and when that is answered one reads it at the older one (I19).
+// doubt sends requests when two nodes both believe to lead a shard. Random clients would seldom ask
+// within that half second. One client changes a timer at the newer leader; when that is answered,
+// another reads it at the older one (I19).
 func (w *World) doubt() {
 	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		older, newer := w.rivals(id)
@@ -26,7 +27,7 @@ func (w *World) doubt() {
 	}
 }
 
-// rivals are two that lead a shard in their own eyes; nil: there are no two that run.
+// rivals are two running nodes that both believe to lead a shard; nil: there are none.
 func (w *World) rivals(id timer.ShardID) (older, newer *node) {
 	for _, n := range w.nodes {
 		if n.host == nil || n.paused || !n.host.Leads(id) {
@@ -48,7 +49,7 @@ func (w *World) rivals(id timer.ShardID) (older, newer *node) {
 	return older, newer
 }
 
-// changeIn is a change of a timer that a shard has, or the add of one.
+// changeIn is a change of a timer in a shard, or an add of one.
 func (w *World) changeIn(id timer.ShardID) *operation {
 	o := &operation{number: w.checker.nextOp(), topic: 1, shard: id}
 	const soon = clientTimeout / 2

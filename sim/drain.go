@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// trouble is what goes wrong for workloads alone, twice a second: topics of theirs stop, and processes are stopped as planned.
+// trouble draws the faults of workload topics, twice a second: paused topics and planned stops.
 func (g *topicWorkloads) trouble() {
 	const each = 500 * time.Millisecond
 	w := g.w
@@ -20,20 +20,21 @@ func (g *topicWorkloads) trouble() {
 	}
 }
 
-// stopTopic stops one of the workloads' topics, or lets it go on.
+// stopTopic pauses or resumes one of the workloads' topics.
 func (g *topicWorkloads) stopTopic() {
 	name := g.w.topics[settledTopics+g.chance.IntN(len(g.w.topics)-settledTopics)]
 	g.w.operator(g.w.inUse(g.chance), pauseTopic(name, g.chance.IntN(2) == 0), func(error) {})
 }
 
-// How long a process that stops as planned tries to give its leaderships away, and waits for its calls.
+// How long a stopping process tries to transfer its leaderships, and then waits for its calls.
 const (
 	handOverTime = 5 * time.Second
 	drainTime    = 30 * time.Second
 )
 
-// drain stops a process as SIGTERM does: it gives its leaderships away, takes no requests, leases nothing more, and ends when all its calls have
-// ended and the new leaders have heard how.
+// drain stops a process as SIGTERM does. It transfers its leaderships, takes no more requests,
+// leases nothing more, and ends when all its calls have ended and the new leaders know their
+// outcomes.
 func (n *node) drain() {
 	w, life := n.w, n.life
 	w.note(n, "drain", 0, 0, "")
@@ -47,7 +48,7 @@ func (n *node) drain() {
 	})
 }
 
-// awaitCalls ends a process whose calls have ended.
+// awaitCalls ends a process when its calls have ended.
 func (n *node) awaitCalls(began time.Duration) {
 	w := n.w
 	if n.host.StepDrain() > 0 && w.now-began <= drainTime {
@@ -66,13 +67,13 @@ func (n *node) awaitCalls(began time.Duration) {
 	n.stop(false)
 }
 
-// drainee is a process that is stopped as planned.
+// drainee is a process that is stopping as planned.
 type drainee struct {
 	node *node
 	life uint64
 }
 
-// endDrains has all that are being stopped end now.
+// endDrains ends all stopping processes now.
 func (g *topicWorkloads) endDrains() {
 	for _, d := range g.draining {
 		if d.node.life == d.life {

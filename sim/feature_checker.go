@@ -7,13 +7,16 @@ import (
 	"carillon/timer"
 )
 
-// featureChecker is what is known of the timers in all but the first topics. Its rules:
+// featureChecker checks the timers of all topics from featureTopic on. Its rules:
 //
-//   - what is called was written so, and is due as it was written, fired or redriven (I2, I6); a series only at its times;
-//   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow (I3, I21);
-//   - of a repeated add one timer is made (I18);
-//   - each occurrence is one timer; of a series that catches up with all and was left alone, none is left out;
-//   - an add that met the id alone, and after which nothing was asked of the id, is delivered.
+//   - a call has a payload that was written, and a due time that was written, fired or redriven
+//     (I2, I6); a series is called only at its times;
+//   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow
+//     (I3, I21);
+//   - a repeated add makes one timer (I18);
+//   - each occurrence is one timer; a series that catches up with all occurrences and that no client
+//     changed leaves none out;
+//   - an add is delivered if no other operation on its id overlapped it or followed it.
 type featureChecker struct {
 	recent []string
 	ids    map[idKey]*featureID
@@ -21,23 +24,23 @@ type featureChecker struct {
 	keys   map[string]*call
 }
 
-// featureID is what is known of one id.
+// featureID is the checker's knowledge of one id.
 type featureID struct {
 	writes   map[string]*write // by payload
 	first    *write
-	since    time.Duration  // when it was first asked for
-	moved    map[int64]bool // due times that Fire and Redrive asked for
+	since    time.Duration  // when a client first used it
+	moved    map[int64]bool // due times that Fire and Redrive requested
 	calls    int            // operations that may have changed something
-	open     int            // … whose outcome is not known
+	open     int            // … with an unknown outcome
 	cancels  int
 	redriven bool
-	made     map[uint64]uint64 // by content: the timer's number
+	made     map[uint64]uint64 // by content: the timer's sequence number
 	lives    map[uint64]*featureLife
 	fence    uint64
 	running  *call
 }
 
-// featureLife is what is known of one timer.
+// featureLife is the checker's knowledge of one timer.
 type featureLife struct {
 	prevented bool
 	attempts  map[attemptKey]bool
@@ -62,7 +65,7 @@ func (n *featureID) life(seq uint64) *featureLife {
 	return l
 }
 
-// occurrence is when the so-many-th of a series is due, from 0.
+// occurrence is the due time of occurrence i of a series, from 0.
 func (w *write) occurrence(i int64) int64 {
 	if w.timetable != nil {
 		return w.timetable.dues[i]
@@ -70,7 +73,7 @@ func (w *write) occurrence(i int64) int64 {
 	return w.dueMs + i*w.every
 }
 
-// called notes an operation before it is sent.
+// called records an operation before it is sent.
 func (f *featureChecker) called(o *operation) {
 	n := f.id(idKey{o.topic, o.id})
 	if o.cmd == nil {
@@ -96,14 +99,14 @@ func (f *featureChecker) called(o *operation) {
 	}
 }
 
-// refused notes that an operation never takes effect.
+// refused records that an operation never takes effect.
 func (f *featureChecker) refused(o *operation) {
 	if o.cmd != nil {
 		f.id(idKey{o.topic, o.id}).open--
 	}
 }
 
-// answered notes what a client was told.
+// answered records and checks an answer.
 func (f *featureChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	n := f.id(idKey{o.topic, o.id})
 	if t != nil {
@@ -130,7 +133,7 @@ func (f *featureChecker) answered(w *World, o *operation, r timer.Result, t *tim
 	}
 }
 
-// mayBeDue says whether a timer that was written so can be due then.
+// mayBeDue reports whether a timer that was written so can be due at dueMs.
 func (n *featureID) mayBeDue(w *World, at timer.ShardID, wrote *write, dueMs int64) bool {
 	switch since := dueMs - wrote.dueMs; {
 	case n.moved[dueMs], since == 0:
@@ -145,7 +148,7 @@ func (n *featureID) mayBeDue(w *World, at timer.ShardID, wrote *write, dueMs int
 	return false
 }
 
-// started checks a call that goes out.
+// started checks a call when it is sent.
 func (f *featureChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	n := f.ids[idKey{j.Topic, j.ID}]
@@ -191,8 +194,10 @@ func (f *featureChecker) started(c *call) {
 	}
 }
 
-// mayBeginSooner says whether a series may have come to an occurrence that is before the first one: by the time of its shard the first was over
-// before it was due, or that went back behind it later; then the series goes on with the next occurrence that is left.
+// mayBeginSooner reports whether a series may have reached an occurrence before its first one. That
+// happens if the shard's clock was ahead: the first occurrence was over before it was due, or the
+// clock was later set back behind it. Then the series goes on with the next occurrence that is
+// left.
 func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64) bool {
 	first := msOf(wrote.dueMs - epochMs)
 	if _, last := w.checker.times.shown(id, wrote.asked, min(w.now, first)); last > wrote.dueMs+timeSlack.Milliseconds() {
@@ -201,7 +206,8 @@ func (w *World) mayBeginSooner(id timer.ShardID, wrote *write, dueMs int64) bool
 	return w.now > first && w.mayRecur(id, first, dueMs)
 }
 
-// mayRecur says whether an occurrence of a series may have come a second time: since it came first, its shard's time was set back behind it.
+// mayRecur reports whether an occurrence of a series may have come twice, because its shard's clock
+// was set back behind it since the first time.
 func (w *World) mayRecur(id timer.ShardID, since time.Duration, dueMs int64) bool {
 	soonest, _ := w.checker.times.shown(id, since, w.now)
 	return soonest <= dueMs+timeSlack.Milliseconds() && slices.ContainsFunc(w.checker.times.backs(id, since), func(b clockBack) bool {
@@ -209,10 +215,10 @@ func (w *World) mayRecur(id timer.ShardID, since time.Duration, dueMs int64) boo
 	})
 }
 
-// runs says whether a call is under way.
+// runs reports whether a call is under way.
 func (c *call) runs() bool { return c != nil && !c.ended && c.node.life == c.life }
 
-// heard notes that a receiver took a call, or said that it never will.
+// heard records that a receiver took a call, or rejected it for good.
 func (f *featureChecker) heard(c *call) {
 	j := &c.delivery.Job
 	wrote := f.ids[idKey{j.Topic, j.ID}].writes[string(j.Payload)]
@@ -222,7 +228,7 @@ func (f *featureChecker) heard(c *call) {
 	wrote.over[j.DueMs] = true
 }
 
-// checkEnd holds what receivers heard against what clients were told.
+// checkEnd compares the calls at receivers with the answers to clients.
 func (f *featureChecker) checkEnd(w *World) {
 	w.checker.leases.checkEnd(w)
 	for _, k := range f.names {

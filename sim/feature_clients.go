@@ -7,36 +7,37 @@ import (
 	"carillon/timer"
 )
 
-// The topics in which feature clients do what the other clients leave out. Each has a judge of its own.
+// The topics of the feature clients. They cover what the other clients leave out. Each topic has a
+// checker of its own.
 const (
-	rankedTopic  timer.TopicID = 10 // priorities; few may be called at once
+	rankedTopic  timer.TopicID = 10 // priorities; only a few calls at once
 	spreadTopic  timer.TopicID = 11
-	briefTopic   timer.TopicID = 12 // timers that expire; one may be called at once
-	contentTopic timer.TopicID = 13 // dedup by content
+	briefTopic   timer.TopicID = 12 // timers that expire; one call at once
+	contentTopic timer.TopicID = 13 // deduplication by content
 	bulkTopic    timer.TopicID = 14 // cancelled and rescheduled by filter
 )
 
-// featureClients are the clients of these topics. What they do is drawn from a stream of its own, see workloads. Each topic is visited in half of the
-// runs.
+// featureClients are the clients of these topics. They draw from a stream of their own. Each topic
+// is used in half of the runs.
 type featureClients struct {
 	w      *World
 	chance chance
 
-	topics   []timer.TopicID // that are visited
-	few      int             // what may be called at once of rankedTopic
+	topics   []timer.TopicID // the topics that this run uses
+	few      int             // call limit of rankedTopic
 	spreadMs int64
 	merge    timer.Merge // of contentTopic
 	bulkEach time.Duration
 
-	recent  []string // in briefTopic
+	recent  []string // ids of briefTopic
 	clients []*client
-	parting bool // all is repaired: only what must be punctual now is added
+	parting bool // the second phase: only timers that must be punctual are added
 }
 
-// partingFor is how long feature clients go on after all was repaired.
+// partingFor is how long feature clients go on in the second phase.
 const partingFor = 12 * time.Second
 
-// drawFeatureClients makes a run's feature clients.
+// drawFeatureClients draws a run's feature clients.
 func (w *World) drawFeatureClients() *featureClients {
 	c := newChance(w.cfg.Seed, 4)
 	v := &featureClients{w: w, chance: c, few: 1 + c.IntN(3), spreadMs: 200 + c.Int64N(10_000), merge: timer.Merge(c.IntN(3)), bulkEach: c.between(time.Second, 8*time.Second)}
@@ -44,14 +45,15 @@ func (w *World) drawFeatureClients() *featureClients {
 		v.merge = timer.MergeReject
 	}
 	for id := rankedTopic; id <= bulkTopic; id++ {
-		if c.IntN(2) == 0 && (id != bulkTopic || w.swarm.clocks.steps == 0) { // its timers are far from due by any clock
+		// its timers must stay far from due by any clock
+		if c.IntN(2) == 0 && (id != bulkTopic || w.swarm.clocks.steps == 0) {
 			v.topics = append(v.topics, id)
 		}
 	}
 	return v
 }
 
-// shape is how a topic delivers.
+// shape sets a topic's policy.
 func (v *featureClients) shape(id timer.TopicID, p *timer.Policy) {
 	switch id {
 	case rankedTopic:
@@ -65,7 +67,7 @@ func (v *featureClients) shape(id timer.TopicID, p *timer.Policy) {
 	}
 }
 
-// begin lets them in.
+// begin starts the clients.
 func (v *featureClients) begin() {
 	if len(v.topics) == 0 {
 		return
@@ -89,7 +91,7 @@ func (v *featureClients) visit(topic timer.TopicID) bool {
 	return false
 }
 
-// part ends what they begin, but for what has to be punctual from now on.
+// part ends the clients, except for adds that must be punctual from now on.
 func (v *featureClients) part() {
 	v.parting = true
 	if !v.visit(spreadTopic) && !v.visit(briefTopic) {
@@ -148,7 +150,8 @@ func (v *featureClients) add(topic timer.TopicID, id string, due time.Duration) 
 // mostRanked is how many timers with a priority may wait.
 const mostRanked = 15
 
-// crowd has more timers than may be called at once fall due in one shard at about the same time, each with its priority.
+// crowd makes more timers due in one shard at about the same time than its topic may call at once.
+// Each has a priority.
 func (v *featureClients) crowd(o *operation) {
 	w, r := v.w, v.chance
 	key, due := fmt.Sprintf("{r%d}", o.number), msOf(o.write.dueMs-epochMs)-w.now+300*time.Millisecond
@@ -173,7 +176,7 @@ func (v *featureClients) rank(o *operation, key string) {
 	o.write.more = func(s *timer.Spec) { s.Priority = o.write.priority }
 }
 
-// pickAgain draws what is done with a timer that may have expired: it is cancelled or redriven; nil: nothing.
+// pickAgain draws a cancel or a redrive of a timer that may have expired; nil: none.
 func (v *featureClients) pickAgain() *operation {
 	r := v.chance
 	if v.parting || len(v.recent) == 0 || r.IntN(5) > 0 {

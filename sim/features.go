@@ -7,32 +7,33 @@ import (
 	"carillon/timer"
 )
 
-// The topics of a run. What clients do in the first ones has one linearizable history for each id (I19); what they do in the others is
-// held against rules of its own, see featureChecker.
+// The topics of a run. The operations on each id of the plain topics must be linearizable (I19).
+// The other topics have rules of their own, see featureChecker.
 const (
 	plainTopics = 2
 
 	featureTopic timer.TopicID = 3 // merge rules, series, repeated adds, dead letters
 	serialTopic  timer.TopicID = 4
 
-	// What is done in these, workloads do: see workloads.go.
+	// The clients of these topics are in topic_workloads.go.
 	pullTopic    timer.TopicID = 5
 	reportTopic  timer.TopicID = 6
 	orderedTopic timer.TopicID = 7
-	fewTopic     timer.TopicID = 8 // of which few may be called at once
-	pacedTopic   timer.TopicID = 9 // of which so many a second may be called
+	fewTopic     timer.TopicID = 8 // few calls at once
+	pacedTopic   timer.TopicID = 9 // few calls per second
 )
 
 var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced", "ranked", "spread", "brief", "content", "bulk", "merging"}
 
-// settledTopics are those whose calls the world's trouble stops.
+// settledTopics are the first topics, which World.pauseTopic pauses and resumes.
 const settledTopics = 4
 
 // serialKeys is how many keys the serial topic's timers have.
 const serialKeys = 3
 
-// pickFeature draws an operation in the feature topic. What an id begins with says what is done with it: "s" is a series, "d" an add
-// that is repeated, "m" meets further adds by their merge rules, is fired, cancelled, redriven and purged.
+// pickFeature draws an operation in the feature topic. The first letter of an id says how it is
+// used: "s" is a series, "d" is an add that is repeated, and "m" is added again under merge rules,
+// fired, cancelled, redriven and purged.
 func (w *World) pickFeature() *operation {
 	f, r := &w.checker.features, w.chance
 	o := &operation{number: w.checker.nextOp(), topic: featureTopic, astray: r.IntN(5) == 0}
@@ -56,7 +57,7 @@ func (w *World) pickFeature() *operation {
 	return o
 }
 
-// further draws what is done with an id that is known.
+// further draws an operation on a known id.
 func (w *World) further(o *operation, at int64) {
 	r := w.chance
 	command := func(kind timer.Kind) { o.cmd = &timer.Command{Kind: kind} }
@@ -101,7 +102,7 @@ func (w *World) pickSerial() *operation {
 	return o
 }
 
-// complete fills in what all operations in these topics have.
+// complete sets the fields that all operations in these topics have.
 func (w *World) complete(o *operation) {
 	o.shard = w.place(o.topic, o.id)
 	if o.cmd == nil {

@@ -8,7 +8,7 @@ import (
 	"carillon/timer"
 )
 
-// topic finds a topic as the API does for a request that does not make it.
+// topic finds a topic as the API does for a request that does not create it.
 func (n *node) topic(ctx context.Context, name string) (*timer.Topic, error) {
 	if id, _, _ := n.state.Cluster(); id == "" {
 		return nil, timer.ErrRecovering
@@ -16,7 +16,7 @@ func (n *node) topic(ctx context.Context, name string) (*timer.Topic, error) {
 	return n.topics.Named(ctx, name)
 }
 
-// handle does an operation as the API of a node does.
+// handle serves an operation as a node's API does.
 func (n *node) handle(o *operation) (timer.Result, *timer.Timer, error) {
 	ctx, w := n.tasks.ctx, n.w
 	made := int(o.topic) <= w.laid
@@ -46,20 +46,21 @@ func (n *node) handle(o *operation) (timer.Result, *timer.Timer, error) {
 	return r, r.Timer, err
 }
 
-// mustKnow checks that nobody says of a topic that it is not there which was made before it was asked for: a node that cannot ask does not guess (P5).
+// mustKnow checks the answer that a topic does not exist. It is wrong if the topic was created
+// before the request: a node that cannot ask the meta group must not guess (P5).
 func (n *node) mustKnow(name string, made bool, err error) {
 	if made && errors.Is(err, timer.ErrNoTopic) {
 		n.w.violate("P5", "node %d says that there is no topic %s, which was made before it was asked for", n.id, name)
 	}
 }
 
-// command is a new one each time: what has been asked for may still be on its way.
+// command returns a copy each time, because an earlier try may still be on its way.
 func (o *operation) command() *timer.Command {
 	c := *o.cmd
 	return &c
 }
 
-// handOut notes what a host has given to consumers.
+// handOut records timers that a host leased to consumers.
 func (n *node) handOut(asked, lasts time.Duration, list []timer.PulledTimer) {
 	w, b := n.w, n.w.checker
 	for i := range list {
@@ -70,7 +71,8 @@ func (n *node) handOut(asked, lasts time.Duration, list []timer.PulledTimer) {
 		l := b.leases.lease(k)
 		l.asked, l.topic = asked, pullTopic
 		b.features.fetched(n, t)
-		b.leases.handed(n, k, t.Timer.Fence, t.Timer.ID, asked+lasts) // it was given some time between that and now
+		// it was leased some time between asked and now
+		b.leases.handed(n, k, t.Timer.Fence, t.Timer.ID, asked+lasts)
 		b.order.handed(n, t)
 		b.limits.handed(n)
 	}

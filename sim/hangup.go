@@ -8,28 +8,30 @@ import (
 	"carillon/timer"
 )
 
-// Consumers hang up while their pull waits, as those do that are killed or whose patience is at an end. The node that they have asked sees the end of the connection
-// some time later. Whatever it looks for from then on is for nobody: no lease may be asked for by a look that began later, and what was taken by one that was under way goes back.
+// Consumers disconnect during a waiting pull, because they are killed or out of patience. Their
+// node sees the end of the connection some time later. From then on it must not lease anything for
+// that pull: no search that began later may ask for a lease, and timers that an earlier search has
+// leased are given back.
 
-// hangUp is a pull whose consumer may hang up.
+// hangUp is a pull whose consumer may disconnect.
 type hangUp struct {
 	w      *World
 	over   bool // it was answered
 	seen   bool // the node has seen the end of the connection …
 	at     time.Duration
-	looked time.Duration // when the look began that is under way, or was last
+	looked time.Duration // start of the newest search
 }
 
-// pullValue is the key of a context's *hangUp.
+// pullValue is the context key of a *hangUp.
 type pullValue struct{}
 
-// pullOf is the pull that something is done for; nil: none that hangs up.
+// pullOf is the pull that a context belongs to; nil: none, or one that does not disconnect.
 func pullOf(ctx context.Context) *hangUp {
 	h, _ := ctx.Value(pullValue{}).(*hangUp)
 	return h
 }
 
-// hangsUp gives a pull's context an end that may come before the pull's.
+// hangsUp makes a context for a pull. It ends when the node sees the end of the connection.
 func (n *node) hangsUp(after time.Duration) (context.Context, *hangUp) {
 	h, life := &hangUp{w: n.w}, n.life
 	ctx, cancel := n.tasks.WithTimeout(n.tasks.ctx, task.Forever)
@@ -47,14 +49,14 @@ func (n *node) hangsUp(after time.Duration) (context.Context, *hangUp) {
 	return ctx, h
 }
 
-// looks notes that a look at what is ready begins.
+// looks records the start of a search for ready timers.
 func (h *hangUp) looks() {
 	if h != nil {
 		h.looked = h.w.now
 	}
 }
 
-// asks notes what is asked of another node for a pull.
+// asks records a request of the pull to another node.
 func (h *hangUp) asks(method uint8) {
 	if h == nil {
 		return
@@ -67,25 +69,26 @@ func (h *hangUp) asks(method uint8) {
 	}
 }
 
-// Methods of package route.
+// Method numbers of package route.
 const (
 	offersMethod = 32
 	takeMethod   = 33
 )
 
-// takes checks that a lease may be asked for.
+// takes checks that the pull may ask for a lease.
 func (h *hangUp) takes() {
 	if h != nil && h.seen && h.looked > h.at {
 		h.w.violate("hung up", "a lease is asked for at %v for a consumer that had hung up at %v, by a look that began at %v", h.w.now, h.at, h.looked)
 	}
 }
 
-// leaseOf is a pull's lease: of an odd number of milliseconds if its consumer may hang up. Then nobody knows how long it lasts, as it may be given back.
+// leaseOf is the lease time of a pull: an odd number of milliseconds if its consumer may
+// disconnect. Such a lease may be given back at any time.
 func leaseOf(lasts time.Duration, hangsUp bool) time.Duration {
 	return lasts.Truncate(2*time.Millisecond) + time.Duration(b2u(hangsUp))*time.Millisecond
 }
 
-// surely is how long a lease lasts at least, from when it was asked for.
+// surely is the least duration of a lease, from the request on.
 func surely(leaseMs int64) time.Duration {
 	if leaseMs%2 == 1 {
 		return 0
@@ -93,7 +96,8 @@ func surely(leaseMs int64) time.Duration {
 	return msOf(leaseMs)
 }
 
-// handed checks what a pull gives out, and says whether its consumer has hung up. Then there is nothing for it.
+// handed checks the result of a pull and reports whether its consumer has disconnected. In that
+// case the result must be empty.
 func (h *hangUp) handed(list []timer.PulledTimer) bool {
 	if h == nil {
 		return false

@@ -11,8 +11,9 @@ import (
 	"carillon/timer"
 )
 
-// history is what clients did and heard, for the question whether it is linearizable (I19). One that does not know its outcome stays
-// open for ever: it may take effect at any time, or, at the very end, never.
+// history holds the operations and answers of clients, to decide whether they are linearizable
+// (I19). An operation with an unknown outcome stays open for ever: it may take effect at any time
+// or, as if at the very end, never.
 type history struct {
 	order   int64
 	entries []*historyEntry
@@ -29,19 +30,19 @@ type historyEntry struct {
 	calledAt, done time.Duration
 }
 
-// asked is what a client wanted of a timer; kind 0 reads.
+// asked is the request; kind 0 is a read.
 type asked struct {
 	op   uint64
 	kind timer.Kind
 }
 
-// heard is what it was told.
+// heard is the answer.
 type heard struct {
 	known   bool
 	code    timer.Code
-	there   bool // a timer came with the answer
+	there   bool // the answer contains a timer
 	version uint32
-	writer  uint64 // of the payload
+	writer  uint64 // the operation that wrote the payload
 	state   timer.State
 }
 
@@ -71,11 +72,13 @@ func (h *history) answer(o *operation, r timer.Result, t *timer.Timer, wrote *wr
 	}
 }
 
-// timerState is one id as the model has it. That a timer was called is nobody's operation: it shows in what is heard later.
+// timerState is one id in the model. The model has no operation for a call: later answers show that
+// the timer has fired.
 type timerState struct {
-	version   uint32 // of the last write; 0: never made
-	writer    uint64
-	asked     bool // a cancel came while a call ran, or its answer is unknown: it may end cancelled
+	version uint32 // of the last write; 0: the timer does not exist
+	writer  uint64
+	// a cancel came during a call, or its answer is unknown: the timer may end cancelled
+	asked     bool
 	cancelled bool
 	fired     bool
 
@@ -86,7 +89,8 @@ func (s timerState) next(in asked) timerState {
 	return timerState{version: s.version + 1, writer: in.op, forgetful: s.forgetful}
 }
 
-// forgotten is the state after an answer that knows nothing of the timer, where it may have fired and be forgotten since.
+// forgotten is the next state after an answer that does not know the timer, if the timer may have
+// fired and been forgotten.
 func (s timerState) forgotten(in asked, out heard) (timerState, bool) {
 	if !s.forgetful || s.version == 0 {
 		return s, false
@@ -95,7 +99,7 @@ func (s timerState) forgotten(in asked, out heard) (timerState, bool) {
 	if ok, next := none.answered(in, out); ok {
 		return next, true
 	}
-	// It was forgotten before a change that nobody knows the end of, and counts from there.
+	// It was forgotten before a change with an unknown outcome, which counts versions anew.
 	for anew := s; anew.version > 1; {
 		anew.version--
 		if ok, next := anew.answered(in, out); ok && next.version == out.version {
@@ -105,7 +109,7 @@ func (s timerState) forgotten(in asked, out heard) (timerState, bool) {
 	return s, false
 }
 
-// step says whether an answer can be, and what the timer is then.
+// step reports whether an answer is possible in this state, and returns the next state.
 func (s timerState) step(in asked, out heard) (bool, timerState) {
 	if !out.known {
 		switch in.kind {
@@ -130,7 +134,7 @@ func (s timerState) step(in asked, out heard) (bool, timerState) {
 	return false, s
 }
 
-// answered is step for an answer that is known, of a timer that was not forgotten.
+// answered is step for a known answer about a timer that was not forgotten.
 func (s timerState) answered(in asked, out heard) (bool, timerState) {
 	if in.kind == 0 {
 		return s.seen(out)
@@ -170,7 +174,7 @@ func (s timerState) answered(in asked, out heard) (bool, timerState) {
 	return false, s
 }
 
-// seen is what a read can see.
+// seen is step for a read.
 func (s timerState) seen(out heard) (bool, timerState) {
 	if !out.there {
 		return s.version == 0, s
@@ -191,13 +195,14 @@ func (s timerState) seen(out heard) (bool, timerState) {
 	return !s.cancelled && !s.fired, s
 }
 
-// History is what the clients of a run did, per timer id.
+// History is the operations of a run's clients, by timer id.
 type History struct {
 	ids  []idKey
 	byID map[idKey][]*historyEntry
 
 	bulks *bulkChecker
-	// forgetful: what has finished of these may be gone before its ten minutes are over, as clocks were wrong and had to be believed.
+	// forgetful marks ids whose finished timers may be forgotten before their ten minutes are over,
+	// because wrong clocks had to be trusted.
 	forgetful map[idKey]bool
 }
 
@@ -216,8 +221,8 @@ func (h *history) export(forgetful func(idKey) bool) History {
 	return out
 }
 
-// asAsked says that the order in which a timer's operations were asked for explains what clients were told. No operation ended before one that is
-// before it there, so it is an order that may be; most timers need no other.
+// asAsked reports whether the order of the requests explains all answers. This order is always
+// valid because no operation ended before an earlier one began. It suffices for most timers.
 func asAsked(list []*historyEntry, s timerState) bool {
 	for _, e := range list {
 		ok, next := s.step(e.in, e.out)
@@ -229,8 +234,9 @@ func asAsked(list []*historyEntry, s timerState) bool {
 	return true
 }
 
-// unexplained says that there is no order of the operations which the model allows, or that none was found in time: what is undecided is no proof.
-// Operations that never ended may have had no effect. Each of them doubles the work, so an order without them is looked for first.
+// unexplained is the reason if no order of the operations fits the model, or if none was found in
+// time: an undecided history is no proof. Operations without an end may have had no effect. Each of
+// them doubles the work, so an order without them is searched first.
 func unexplained(model porcupine.Model, ops []porcupine.Operation, limit time.Duration) string {
 	ended := slices.DeleteFunc(slices.Clone(ops), func(o porcupine.Operation) bool { return o.Return == math.MaxInt64 })
 	if len(ended) < len(ops) && porcupine.CheckOperationsTimeout(model, ended, limit/2) == porcupine.Ok {
@@ -245,7 +251,8 @@ func unexplained(model porcupine.Model, ops []porcupine.Operation, limit time.Du
 	return "no order explains"
 }
 
-// Check looks for an order of each id's operations that explains all that clients were told. It is called outside of the bubble.
+// Check searches an order of each id's operations that explains all answers. Call it outside of the
+// bubble.
 func (h History) Check(limit time.Duration) error {
 	for _, id := range h.ids {
 		list, begins := h.byID[id], timerState{forgetful: h.forgetful[id]}

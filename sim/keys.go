@@ -14,28 +14,33 @@ import (
 	"carillon/timer"
 )
 
-// keyOperator is who gives the machines a file of keys, changes it as docs/operations.md says, one machine after the other, and sets a
-// topic's secrets anew now and then. In a third of the runs there is one; in half of these the cluster begins without a key. It is drawn
-// from a stream of its own.
+// keyOperator is the operator of secret keys. It gives the machines a key file, changes the file on
+// one machine after another as docs/operations.md says, and sets a topic's secrets now and then.
+// One run in three has one; in half of these the cluster starts without a key. It draws from a
+// stream of its own.
 //
-// What is checked: a topic's secrets always open, to one word that was given it, on every replica; no replica's copy goes back to an
-// earlier word; at the end all have the last one that was taken, sealed by the last key; no call goes out with another. The cluster's own
-// secret opens too, to the same bytes for ever.
+// What is checked:
+//
+//   - on every replica a topic's secrets open to a value that was set, and never to an older one
+//     than before;
+//   - at the end all replicas have the last acknowledged value, sealed by the last key;
+//   - no call carries another value;
+//   - the cluster's own secret always opens to the same bytes.
 type keyOperator struct {
 	w      *World
 	chance chance
 	on     bool
 
-	stage int           // the file that machines get: see lettersAt
-	files map[*node]int // and the one that each of them has
+	stage int           // the current key file: see lettersAt
+	files map[*node]int // the file on each machine
 	made  map[int]*secret.Keys
-	all   *secret.Keys // every key that there ever was
+	all   *secret.Keys // every key of the run
 
-	word, taken int // the last that was given to the topic, and that was taken for sure
-	fence       int // the first that was given when all machines had the file of this stage
+	word, taken int // the last value that was set, and the last that was acknowledged
+	fence       int // the first value set after all machines had this stage's file
 	asking      bool
 	seen        map[*node]seenWord
-	own         []byte // the cluster's secret, as it was first seen
+	own         []byte // the cluster's secret, as first seen
 }
 
 type seenWord struct {
@@ -60,7 +65,8 @@ func (w *World) drawKeys() *keyOperator {
 	return k
 }
 
-// lettersAt are the keys of a file: one; a new one behind it; the new one before it; the new one alone, which is the next file's first stage.
+// lettersAt names the keys of a file. A rotation has three stages: the old key; the new key behind
+// it; the new key in front. The next stage is the new key alone, which starts the next rotation.
 func lettersAt(stage int) string {
 	if stage == noKeys {
 		return ""
@@ -69,13 +75,13 @@ func lettersAt(stage int) string {
 	return [...]string{old, old + next, next + old}[stage%3]
 }
 
-// of are the keys of a machine, as its file has them now; nil where nobody gives it any.
+// of returns the keys in a machine's file; nil in runs without an operator.
 func (k *keyOperator) of(n *node) *secret.Keys {
 	if !k.on {
 		return nil
 	}
 	stage, known := k.files[n]
-	if !known { // a machine that is new gets what the others should have
+	if !known { // a new machine gets the current file
 		stage = k.stage
 		k.files[n] = stage
 	}
@@ -103,13 +109,13 @@ func (k *keyOperator) lackedBy(n *node) string {
 	return ""
 }
 
-// secretsOf are a topic's secrets of a word.
+// secretsOf are a topic's secrets for a value number.
 func secretsOf(word int) (header, signing string) {
 	header = fmt.Sprintf("Bearer %012d", word)
 	return header, "whsec_" + base64.StdEncoding.EncodeToString([]byte(header+"....."))
 }
 
-// shape gives the topic its first word, before there is anybody to seal it.
+// shape gives the topic its first secrets, before any node can seal them.
 func (k *keyOperator) shape(id timer.TopicID, p *timer.Policy) {
 	if k.on && id == secretTopic {
 		header, signing := secretsOf(0)
@@ -124,7 +130,7 @@ func (k *keyOperator) begin() {
 	}
 }
 
-// operate does the operator's next step, about once a second.
+// operate performs the operator's next step, about once a second.
 func (k *keyOperator) operate() {
 	if k.w.calm {
 		return
@@ -157,9 +163,10 @@ func (k *keyOperator) operate() {
 	}
 }
 
-// needed says whether something may still be sealed by a key: unless every machine that is in use runs, and knows of nothing. A request
-// that was sealed by it, or the meta group's leader's of then, may be on its way still. An operator waits for minutes; here, when a word that
-// was given since is known everywhere, nothing earlier can come any more.
+// needed reports whether a value may still be sealed by a key. It is false only if every machine in
+// use runs and knows of none. A request sealed by that key, by a node or by a former meta leader,
+// may still be on its way. A real operator waits for minutes; here a value set later must be known
+// everywhere, after which nothing older can arrive.
 func (k *keyOperator) needed(letter byte) bool {
 	one, _ := secret.New([][]byte{bytes.Repeat([]byte{letter}, secret.KeyBytes)})
 	for _, n := range k.w.nodes {
@@ -177,7 +184,7 @@ func (k *keyOperator) needed(letter byte) bool {
 	return k.taken != k.word || k.word < k.fence
 }
 
-// give sets the topic's secrets anew, sealed by the machine that takes the request.
+// give sets the topic's secrets to a new value, sealed by the machine that takes the request.
 func (k *keyOperator) give() {
 	leader := k.w.metaLeader()
 	if leader == nil || k.asking {
@@ -194,7 +201,8 @@ func (k *keyOperator) give() {
 	p := t.Policy
 	p.Callback.Headers, p.Secrets = []timer.Header{{Name: "Authorization", Value: header}}, []string{signing}
 	p.CloudEvents, p.SigningKeys = false, nil
-	if leader.state.Level() >= feature.LevelConventions { // who leads when it comes may have heard of less
+	// the leader that decides may know an older level
+	if leader.state.Level() >= feature.LevelConventions {
 		p.CloudEvents = word%2 == 1
 		p.SigningKeys = []timer.SigningKey{{Private: "whsk_" + signing, Public: "whpk_" + header}}
 	}
@@ -213,10 +221,10 @@ func (k *keyOperator) give() {
 			k.taken = max(k.taken, word)
 		}
 	})
-	k.w.after(5*time.Second, func() { k.asking = false }) // nobody may answer
+	k.w.after(5*time.Second, func() { k.asking = false }) // there may be no answer
 }
 
-// locked says whether a call of the topic needs a key that the machine lacks.
+// locked reports whether a call of the topic needs a key that the machine lacks.
 func (k *keyOperator) locked(n *node, t *timer.Topic) bool {
 	if !k.on || t.ID != secretTopic {
 		return false
@@ -229,7 +237,7 @@ func (k *keyOperator) locked(n *node, t *timer.Topic) bool {
 	return false
 }
 
-// opens says whether a call can go out: its key may have gone since locked was asked.
+// opens reports whether a call can be sent: its key may have gone since locked was asked.
 func (k *keyOperator) opens(n *node, t *timer.Topic) bool {
 	if !k.on || t.ID != secretTopic {
 		return true
@@ -241,7 +249,7 @@ func (k *keyOperator) opens(n *node, t *timer.Topic) bool {
 	return true
 }
 
-// wordIn opens a topic's secrets, which must both be of one word that was given.
+// wordIn opens a topic's secrets, which must both belong to one value that was set.
 func (k *keyOperator) wordIn(n *node, t *timer.Topic, keys *secret.Keys) (word int) {
 	header, err := keys.Open(secret.OfTopic(t.Name, "Authorization"), t.Policy.Callback.Headers[0].Value)
 	if err != nil {
@@ -265,7 +273,7 @@ func (k *keyOperator) wordIn(n *node, t *timer.Topic, keys *secret.Keys) (word i
 	return word
 }
 
-// look holds every machine's copy of the topic against what was given it.
+// look checks every machine's copy of the topic.
 func (k *keyOperator) look() {
 	k.w.after(250*time.Millisecond, k.look)
 	for _, n := range k.w.nodes {
@@ -285,7 +293,7 @@ func (k *keyOperator) look() {
 	}
 }
 
-// lookAtOwn holds a machine's copy of the cluster's own secret against what it was first.
+// lookAtOwn checks that a machine's copy of the cluster's own secret has not changed.
 func (k *keyOperator) lookAtOwn(n *node) {
 	kept := n.state.Secret()
 	if kept == nil {
@@ -303,7 +311,7 @@ func (k *keyOperator) lookAtOwn(n *node) {
 	}
 }
 
-// done gives every machine the last file, when all is healed.
+// done gives every machine the last file, in the second phase.
 func (k *keyOperator) done() {
 	if k.on {
 		k.stage = max(k.stage, 0)
@@ -313,7 +321,8 @@ func (k *keyOperator) done() {
 	}
 }
 
-// prove asks for the end: every machine that runs has the last word that was taken, or one that was given later, sealed by the last key.
+// prove waits until every running machine has the last acknowledged value, or a later one, sealed
+// by the last key.
 func (k *keyOperator) prove() {
 	if !k.on {
 		return
@@ -335,7 +344,7 @@ func (k *keyOperator) unsealed(first string) string {
 	}
 	for _, n := range k.w.nodes {
 		if m, known := leader.state.Node(n.id); n.host == nil || n.gone || !known || m.State == ring.NodeRemoved {
-			continue // a node that was removed may not have heard
+			continue // a removed node may not know
 		}
 		t, ok := n.state.Topic(secretTopic)
 		if by := n.state.SealedBy(); !ok || len(by) != 1 || by[first] != 2+len(t.Policy.SigningKeys) {

@@ -6,29 +6,32 @@ import (
 	"carillon/timer"
 )
 
-// leaseChecker is what is known of the leases that consumers have: by a pull, or since a receiver said that it reports later. Its rules:
+// leaseChecker checks consumers' leases, from pulls and from receivers that report later. Its
+// rules:
 //
-//   - fences grow from lease to lease, and what was acked is never handed out again;
-//   - what a consumer surely holds, by its lease and by each extension that was answered, nobody else is given;
-//   - a receipt of a lease after which another was given is refused; one of the lease that is surely held is not.
+//   - fences grow from lease to lease, and an acked timer is never leased again;
+//   - while a consumer surely holds a timer, by its lease and each acknowledged extension, nobody
+//     else gets it;
+//   - a receipt is refused once its timer was leased again, and accepted while its lease is surely
+//     held.
 type leaseChecker struct {
 	timers map[timerKey]*lease
-	names  []timerKey // in order
+	names  []timerKey // keys of timers, in order of their first lease
 }
 
-// lease is the last one of a timer.
+// lease is the last lease of a timer.
 type lease struct {
 	id    string
 	topic timer.TopicID
 	fence uint64
-	asked time.Duration   // when a consumer did
-	until time.Duration   // it is surely held so long, unless ended
-	ended bool            // something that ends it was said
+	asked time.Duration   // when the consumer asked for it
+	until time.Duration   // it is surely held until then, unless ended
+	ended bool            // a request that ends it was sent
 	said  map[uint64]bool // fences of acks that were sent
 	acked bool
 }
 
-// clockSlack is by how much a lease may be shorter than it seems, as clocks drift.
+// clockSlack is by how much clock drift may shorten a lease.
 const clockSlack = 10 * time.Millisecond
 
 func (b *leaseChecker) lease(k timerKey) *lease {
@@ -41,10 +44,10 @@ func (b *leaseChecker) lease(k timerKey) *lease {
 	return l
 }
 
-// holds says whether a consumer surely has the timer.
+// holds reports whether a consumer surely holds the timer.
 func (l *lease) holds(now time.Duration) bool { return !l.ended && now < l.until-clockSlack }
 
-// handed notes that a timer is given to a consumer, surely until then; 0: nobody knows for how long.
+// handed records a new lease that surely lasts until a time; 0: it may end at any time.
 func (b *leaseChecker) handed(n *node, k timerKey, fence uint64, id string, until time.Duration) {
 	w, l := n.w, b.lease(k)
 	w.checker.attempts.begun(n, k, fence, id)
@@ -59,7 +62,7 @@ func (b *leaseChecker) handed(n *node, k timerKey, fence uint64, id string, unti
 	l.id, l.fence, l.ended, l.until = id, fence, false, until
 }
 
-// called notes that something is said of a lease.
+// called records a request about a lease.
 func (b *leaseChecker) called(o *operation) {
 	l, fence := b.lease(timerKey{o.shard, o.cmd.Claim.Seq}), o.cmd.Claim.Fence
 	o.stale = fence < l.fence
@@ -76,7 +79,7 @@ func (b *leaseChecker) called(o *operation) {
 	}
 }
 
-// answered notes what came of it.
+// answered checks the answer to it.
 func (b *leaseChecker) answered(w *World, o *operation, r timer.Result) {
 	c := o.cmd.Claim
 	l := b.lease(timerKey{o.shard, c.Seq})
@@ -105,7 +108,8 @@ func (b *leaseChecker) answered(w *World, o *operation, r timer.Result) {
 
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// held is how many timers of a topic consumers surely have, and when the first of these was asked for.
+// held is how many timers of a topic consumers surely hold, and when the first of them was
+// requested.
 func (b *leaseChecker) held(topic timer.TopicID, now time.Duration) (n int, first time.Duration) {
 	first = now
 	for _, k := range b.names {
@@ -117,7 +121,7 @@ func (b *leaseChecker) held(topic timer.TopicID, now time.Duration) (n int, firs
 	return n, first
 }
 
-// checkEnd holds what is over against what was acked: a timer that is pulled is done only by an ack.
+// checkEnd compares finished timers with acks: a pulled timer is done only by an ack.
 func (b *leaseChecker) checkEnd(w *World) {
 	for _, k := range b.names {
 		l := b.timers[k]
@@ -136,7 +140,7 @@ func (b *leaseChecker) checkEnd(w *World) {
 	}
 }
 
-// acked notes that a consumer asked to end a timer, so it had it.
+// acked records that a consumer asked to end a timer, so the consumer had it.
 func (f *featureChecker) acked(k idKey) {
 	n := f.ids[k]
 	if n == nil || n.first == nil {
@@ -148,14 +152,15 @@ func (f *featureChecker) acked(k idKey) {
 	n.first.over[n.first.dueMs] = true
 }
 
-// fetched checks a timer that a pull has brought, as a call is checked.
+// fetched checks a pulled timer as started checks a call.
 func (f *featureChecker) fetched(n *node, t *timer.PulledTimer) {
 	w, timer := n.w, t.Timer
 	known := f.ids[idKey{timer.Topic, timer.ID}]
 	if known == nil || known.writes[string(timer.Payload)] == nil || !known.mayBeDue(n.w, t.Shard, known.writes[string(timer.Payload)], timer.DueMs) {
 		w.violate("I2", "node %d hands out %s of %s due at %d, which nobody wrote so", n.id, timer.Payload, timer.ID, timer.DueMs)
 	}
-	if timer.FiredMs < timer.DueMs { // not the clock now: it may have been set back since the lease was asked for
+	// not the clock now: it may have been set back since the lease was requested
+	if timer.FiredMs < timer.DueMs {
 		w.violate("I4", "node %d hands out %s %d ms early", n.id, timer.ID, timer.DueMs-timer.FiredMs)
 	}
 	if known.life(timer.Seq).prevented {

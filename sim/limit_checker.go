@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// limitChecker holds what runs at once, in the whole cluster, against the topics' limits; and deliveries against their rate, with a burst for
-// each leadership: a new leader's bucket is full. What was leased while a node was blind (see sight) may be too much.
+// limitChecker checks the calls that run at once in the whole cluster against the topics' limits,
+// and deliveries against their rate. Each leadership adds a burst, because a new leader's bucket is
+// full. Leases from a time when a node was blind (see visibility.go) may exceed the limits.
 type limitChecker struct {
 	blindUntil time.Duration
 
-	calls []*call // whose ends their hosts have not heard
+	calls []*call // calls whose hosts do not know the end yet
 	few   []*call
 	paced []time.Duration
 }
 
-// started checks a call that goes out.
+// started checks a call when it is sent.
 func (b *limitChecker) started(c *call) {
 	w := c.node.w
 	open := b.calls[:0]
@@ -52,7 +53,7 @@ func (b *limitChecker) started(c *call) {
 	}
 }
 
-// handed checks a timer that a consumer was given.
+// handed checks a lease of a consumer.
 func (b *limitChecker) handed(n *node) {
 	w := n.w
 	if most := w.workloads.pull.Concurrency; most > 0 {

@@ -11,10 +11,10 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// healLimit is within what a healed cluster must serve and fire (I14).
+// healLimit is how soon a healed cluster must serve and fire (I14).
 const healLimit = 10 * time.Second
 
-// live is the whole run.
+// live runs both phases.
 func (w *World) live() {
 	w.lay()
 	if w.swarm.early {
@@ -51,7 +51,7 @@ func (w *World) live() {
 	w.conclude()
 }
 
-// conclude heals the cluster and has it prove that it serves and has lost nothing.
+// conclude heals the cluster and checks that it serves and has lost nothing.
 func (w *World) conclude() {
 	healed := w.now
 	w.heal()
@@ -72,7 +72,7 @@ func (w *World) conclude() {
 	w.checkEnd()
 }
 
-// lay makes what there is before the first node.
+// lay makes the network, the receivers and the topics' names.
 func (w *World) lay() {
 	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
@@ -82,7 +82,7 @@ func (w *World) lay() {
 	}
 }
 
-// employ has the clients begin.
+// employ starts the clients.
 func (w *World) employ() {
 	for i := range w.swarm.clients {
 		c := &client{w: w, number: i}
@@ -91,7 +91,7 @@ func (w *World) employ() {
 	}
 }
 
-// found makes the first nodes and the cluster.
+// found starts the first nodes, which found the cluster.
 func (w *World) found() {
 	for i := range w.swarm.nodes {
 		n := w.newNode(fmt.Sprintf("n%d", i+1))
@@ -120,10 +120,11 @@ func (w *World) found() {
 		w.laid = i + 1
 	}
 	w.endLull()
-	w.passUntil(20*time.Second, w.serving) // on a bad network perhaps not all at once: the second phase asks for that
+	// on a bad network not all groups may serve: only the second phase requires that
+	w.passUntil(20*time.Second, w.serving)
 }
 
-// serving says whether every group has a leader that serves.
+// serving reports whether every group has a leader that serves.
 func (w *World) serving() bool {
 	for id := range w.swarm.shards + 1 {
 		if w.leader(timer.ShardID(id)) == nil {
@@ -133,7 +134,7 @@ func (w *World) serving() bool {
 	return true
 }
 
-// heal ends the first phase: whatever was cut, stopped, full or off is repaired.
+// heal ends the first phase and all its faults: links, processes, disks, clocks and receivers.
 func (w *World) heal() {
 	w.note(nil, "heal", 0, 0, "")
 	w.calm, w.sick.down = true, false
@@ -171,7 +172,8 @@ func (w *World) heal() {
 			break
 		}
 	}
-	for _, later := range [...]time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second} { // a pause may have been on its way
+	// a request to pause may still be on its way
+	for _, later := range [...]time.Duration{2 * time.Second, 5 * time.Second, 15 * time.Second} {
 		w.after(later, w.resumeTopics)
 	}
 	if w.now-healed > healLimit {
@@ -179,7 +181,7 @@ func (w *World) heal() {
 	}
 }
 
-// resumeTopics asks for all topics' calls to go on.
+// resumeTopics asks to resume all topics.
 func (w *World) resumeTopics() {
 	leader := w.metaLeader()
 	for _, name := range w.topics {
@@ -189,14 +191,15 @@ func (w *World) resumeTopics() {
 	}
 }
 
-// backlogLimit is how much longer it may take where nothing was fired until clocks were believed: all that fell due comes first.
+// backlogLimit is the additional time after a period in which untrusted clocks kept all timers from
+// firing: the backlog comes first.
 const backlogLimit = 20 * time.Second
 
-// settlesIn is within what all rows have come to a new number of replicas, if nothing keeps them from it.
+// settlesIn is how soon all groups have a new number of replicas, without faults.
 const settlesIn = 20 * time.Second
 
-// dispensable is a node without which every group still has most of its voters, so that all must go on without it; nil: none, or nobody
-// knows, as rows are being moved.
+// dispensable is a node that every group can lose and still have most of its voters, so the cluster
+// must go on without it; nil: there is none, or replicas are being moved.
 func (w *World) dispensable() *node {
 	var best *ring.State
 	for _, n := range w.nodes {
@@ -205,16 +208,17 @@ func (w *World) dispensable() *node {
 		}
 	}
 	for _, n := range w.nodes {
-		if n.rotten && !n.gone && n.host == nil { // it may be refused
+		if n.rotten && !n.gone && n.host == nil { // its start may be refused
 			return nil
 		}
 	}
 	rows := best.Rows()
 	without := w.any()
-	if len(rows) == 0 { // none of the processes could read its state
+	if len(rows) == 0 { // no process could read its state
 		return nil
 	}
-	if w.numbered > 0 && w.now-w.numbered < settlesIn { // rows are about to shrink, perhaps to two replicas, which are both needed
+	// groups are about to shrink, perhaps to two replicas, which are both needed
+	if w.numbered > 0 && w.now-w.numbered < settlesIn {
 		return nil
 	}
 	for _, row := range rows {
@@ -232,7 +236,7 @@ func (w *World) dispensable() *node {
 	return without
 }
 
-// prove has every shard take and fire a timer (I14).
+// prove checks that every shard takes and fires a timer (I14).
 func (w *World) prove(healed time.Duration) {
 	prover := &client{w: w, number: len(w.clients)}
 	fired := func() bool { return true }
@@ -254,7 +258,7 @@ func (w *World) prove(healed time.Duration) {
 	}
 }
 
-// probe adds a timer, again and again until it is taken.
+// probe adds a timer, again and again until an add succeeds.
 func (w *World) probe(c *client, id timer.ShardID, name string, healed time.Duration) {
 	o := &operation{number: w.checker.nextOp(), topic: 1, id: name, shard: id}
 	w.fill(o, timer.Add, 50*time.Millisecond)
@@ -266,7 +270,7 @@ func (w *World) probe(c *client, id timer.ShardID, name string, healed time.Dura
 	c.start(o)
 }
 
-// drain lets all that clients wrote fall due and be delivered, and replicas catch up.
+// drain waits until all timers of clients are delivered and all replicas have caught up.
 func (w *World) drain() {
 	w.pass(15 * time.Second)
 	w.featureClients.settleAll()
@@ -274,13 +278,15 @@ func (w *World) drain() {
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
 		w.violate("I14", "%s after all was repaired, %d timers have not ended:%s%s%s", limit, w.left(), w.leftWhere(), w.describe(), w.remaining())
 	}
-	if !w.passUntil(60*time.Second, w.agreed) { // a move to a node that died is redirected after half a minute
+	// a move to a node that died is redirected after half a minute
+	if !w.passUntil(60*time.Second, w.agreed) {
 		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
 	}
 }
 
-// rationed is how long the topics with limits may take to end at most. Where a limit is smaller than the number of nodes that lead, each of these
-// has a turn of a second after each other, and surely comes to one delivery in it: so long may each timer wait that the run has left a node.
+// rationed bounds how long the topics with limits take to end. Where a limit is smaller than the
+// number of leaders, the leaders take turns of a second, and each turn delivers at least one timer.
+// So the bound is a second for each waiting timer of the leader that has the most.
 func (w *World) rationed() (longest time.Duration) {
 	byNode := map[*node]int64{}
 	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
@@ -296,7 +302,7 @@ func (w *World) rationed() (longest time.Duration) {
 	return longest * time.Duration(len(byNode))
 }
 
-// leftWhere says in which shards and topics timers have not ended.
+// leftWhere lists the shards and topics of the timers that have not ended.
 func (w *World) leftWhere() (text string) {
 	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		leader := w.leader(id)
@@ -314,7 +320,7 @@ func (w *World) leftWhere() (text string) {
 	return text
 }
 
-// left is how many timers have not ended.
+// left counts the timers that have not ended.
 func (w *World) left() (n int64) {
 	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		leader := w.leader(id)
@@ -330,7 +336,7 @@ func (w *World) left() (n int64) {
 	return n - w.skippedAhead()
 }
 
-// remaining shows some of the timers that have not ended, and the clocks.
+// remaining prints some of the timers that have not ended, and the clocks.
 func (w *World) remaining() (text string) {
 	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
 		leader := w.leader(id)
@@ -348,7 +354,8 @@ func (w *World) remaining() (text string) {
 	return text + w.clockwork()
 }
 
-// agreed says whether every row is settled, every replica of it is there, and has all entries but the last.
+// agreed reports whether every group's membership is final and each replica exists and has all
+// entries but the last.
 func (w *World) agreed() bool {
 	meta := w.metaLeader()
 	if meta == nil {
@@ -380,7 +387,7 @@ func (w *World) agreed() bool {
 	return true
 }
 
-// describe is how all groups stand, for a report.
+// describe prints the state of all groups, for a report.
 func (w *World) describe() string {
 	text := w.clockwork()
 	for _, n := range w.nodes {

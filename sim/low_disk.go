@@ -9,13 +9,14 @@ import (
 	"carillon/timer"
 )
 
-// lowLimit is the free space at which a disk is low, and lowHeard how long a leader may take to act on what it has heard: some ticks.
+// lowLimit is the free space in bytes at which a disk is low. lowHeard is how soon a leader must
+// act on a report of a low disk: some ticks.
 const (
 	lowLimit = 1 << 20
 	lowHeard = 200 * time.Millisecond
 )
 
-// hearDisks notes since when a process has heard whose disk is low.
+// hearDisks updates since when the process knows of other nodes' low disks.
 func (n *node) hearDisks() {
 	if n.member == nil {
 		return
@@ -33,8 +34,8 @@ func (n *node) hearDisks() {
 	}
 }
 
-// refusesAdds says whether a process that leads a shard has known for a while that the disk of one of its voters is low, or holds too much
-// memory, so that it must refuse what adds data.
+// refusesAdds reports whether a leader must refuse commands that add data: it has known for
+// lowHeard that the disk of one of its voters is low, or that it holds too much memory itself.
 func (n *node) refusesAdds(id timer.ShardID, kind timer.Kind) bool {
 	if kind != timer.Add && kind != timer.Put && kind != timer.Redrive || !n.host.Leads(id) {
 		return false
@@ -50,7 +51,7 @@ func (n *node) refusesAdds(id timer.ShardID, kind timer.Kind) bool {
 	})
 }
 
-// heldOff checks that an add is refused which must be.
+// heldOff checks that a command was refused if it had to be.
 func (n *node) heldOff(id timer.ShardID, refuses bool, err error) {
 	if errors.Is(err, timer.ErrLowDisk) {
 		n.w.counts.HeldOff++
@@ -83,7 +84,7 @@ func (h *memberHost) DoAll(ops []timer.Op) {
 	}
 }
 
-// brimming has disks fill up, one or more at a time, beside little else.
+// brimming fills disks, one or more at a time, with few other faults.
 func (s *swarm) brimming(c chance) {
 	s.nodes, s.replicas = 3+c.IntN(2), 2+c.IntN(2)
 	s.full = 0.2 + 0.5*c.Float64()

@@ -1,6 +1,7 @@
 package sim
 
-// weigh checks that a process has counted what its groups hold of memory, and notes since when that is too much.
+// weigh checks that a process has counted the memory of its groups, and records since when it
+// exceeds the limit.
 func (n *node) weigh() {
 	limit := n.w.swarm.bounds.memory
 	if limit == 0 {
@@ -19,7 +20,8 @@ func (n *node) weigh() {
 	}
 }
 
-// moreMemory is what an operator does whose nodes are full for good: each is started again and may use more.
+// moreMemory raises the memory limit, as an operator does whose nodes stay full: each node
+// restarts.
 func (w *World) moreMemory() {
 	if w.swarm.bounds.memory == 0 {
 		return

@@ -7,21 +7,24 @@ import (
 	"carillon/timer"
 )
 
-// mergeChecker holds what API.md says of merge rules, beside what holds for all features:
+// mergeChecker checks API.md's merge rules, in addition to the rules for all features:
 //
-//   - what a client was told is there before it asks for a cancel, or for an add that replaces it, is over when that is answered: no attempt of it
-//     begins any more, whether it waited, was to be tried again, or was the successor of one that runs (I5, I6);
-//   - a debounced timer is never due later than the first add of its scope and the newest one's longest wait;
-//   - an add that met the id alone, and after which nothing was asked of the id, is delivered (I1).
+//   - A cancel or a replacing add ends each write that was acknowledged before it was requested. Once
+//     it is answered no attempt of that write begins, whether the write waited, was to be retried, or
+//     was the successor of a running timer (I5, I6).
+//   - A debounced timer is never due later than the first add of its scope plus the longest wait of
+//     the newest add.
+//   - An add is delivered if no other operation on its id overlapped it or followed it (I1).
 type mergeChecker struct {
 	featureChecker
 	writes map[string]*mergeWrite // by payload
 	byID   map[string][]*mergeWrite
-	asked  map[uint64][]*mergeWrite // by operation: what is over when it is answered
+	asked  map[uint64][]*mergeWrite // by operation: the writes that its answer ends
 	first  map[timerKey]*firstAdd   // nil: the timer was leased since
 }
 
-// firstAdd is the moment of a timer's first add, when somebody asked for it, and when the checker was told of it.
+// firstAdd is the time of a timer's first add, the time of its request and the time of its first
+// answer.
 type firstAdd struct {
 	ms          int64
 	asked, told time.Duration
@@ -30,10 +33,10 @@ type firstAdd struct {
 // mergeWrite is an add.
 type mergeWrite struct {
 	*write
-	by        string        // what ended it; "": nothing
-	rule      string        // … the invariant that says so: I5 of a cancel, I6 of another add
-	fence     uint64        // of its attempt that was running then; 0: none
-	at        time.Duration // when that was known
+	by        string        // the operation that ended it; "": none
+	rule      string        // the invariant: I5 for a cancel, I6 for another add
+	fence     uint64        // of the attempt that was running then; 0: none
+	at        time.Duration // when the checker learned of it
 	debounces bool
 }
 
@@ -41,7 +44,7 @@ func newMergeChecker(f featureChecker) *mergeChecker {
 	return &mergeChecker{featureChecker: f, writes: map[string]*mergeWrite{}, byID: map[string][]*mergeWrite{}, asked: map[uint64][]*mergeWrite{}, first: map[timerKey]*firstAdd{}}
 }
 
-// ends says whether an operation ends what was there before it.
+// ends reports whether an operation ends earlier writes.
 func (o *operation) ends() bool {
 	return o.cmd != nil && (o.cmd.Kind == timer.Cancel || o.cmd.Merge == timer.MergeReplace || o.cmd.Merge == timer.MergeDebounce)
 }
@@ -67,7 +70,8 @@ func (b *mergeChecker) answered(w *World, o *operation, r timer.Result, t *timer
 	if t == nil {
 		return
 	}
-	// One whose call is due and begins at any moment is shown scheduled, but has a successor, not a replacement.
+	// A timer whose call is about to begin is shown as scheduled, but with a successor instead of a
+	// replacement.
 	if m := b.writes[string(t.Payload)]; m.by != "" && o.began >= m.at && t.State == timer.Scheduled && !t.Successor {
 		w.violate(m.rule, "operation %d shows %s scheduled, which %s ended before", o.number, t.Payload, m.by)
 	}
@@ -89,8 +93,8 @@ func (b *mergeChecker) answered(w *World, o *operation, r timer.Result, t *timer
 	delete(b.asked, o.number)
 }
 
-// firstAdd holds the moment of the first add that an answer shows against the one that was told before the operation began. An
-// operation that began earlier than that may have been decided before it, and answered late.
+// firstAdd compares the first add in an answer with the one known before the operation began. An
+// operation that began earlier may have been decided before that and answered late.
 func (b *mergeChecker) firstAdd(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	key := timerKey{o.shard, t.Seq}
 	first, known := b.first[key]
@@ -107,12 +111,13 @@ func (b *mergeChecker) firstAdd(w *World, o *operation, r timer.Result, t *timer
 	}
 }
 
-// stampedAnew says whether a stamp of a timer may have become this one since then, as its shard's clock was set back.
+// stampedAnew reports whether a timestamp may have become ms since then, because the shard's clock
+// was set back.
 func (w *World) stampedAnew(id timer.ShardID, since time.Duration, ms int64) bool {
 	return slices.ContainsFunc(w.checker.times.backs(id, since), func(b clockBack) bool { return b.toMs <= ms && ms < b.fromMs })
 }
 
-// debounced checks when a timer is due that began at firstMs.
+// debounced checks the due time of a debounced timer whose first add was at firstMs.
 func (b *mergeChecker) debounced(w *World, id timer.ShardID, payload []byte, dueMs, firstMs int64) {
 	m := b.writes[string(payload)]
 	if m == nil || !m.debounces {
@@ -123,7 +128,7 @@ func (b *mergeChecker) debounced(w *World, id timer.ShardID, payload []byte, due
 		want = min(want, firstMs+m.maxWaitMs)
 	}
 	if want < dueMs && dueMs <= m.dueMs && w.stampedAnew(id, m.write.asked, firstMs) {
-		return // its first add was stamped by a wrong time, and later anew
+		return // a wrong clock stamped its first add, which was later stamped again
 	}
 	if dueMs != want {
 		w.violate("debounce", "%s is due at %d; it was to be at %d, with a longest wait of %d ms since the first add at %d", payload, dueMs, m.dueMs, m.maxWaitMs, firstMs)

@@ -7,16 +7,18 @@ import (
 	"carillon/timer"
 )
 
-// mergingTopic is where adds meet each other by their merge rules, calls that run, and cancels: few ids, and calls that last.
+// mergingTopic has few ids and long calls, so that adds with merge rules, cancels and running calls
+// meet.
 const mergingTopic timer.TopicID = 15
 
-// merging is the workload of that topic. It draws from a stream of its own, and is there in half of the runs.
+// merging is the workload of that topic. It draws from a stream of its own and is on in half of the
+// runs.
 type merging struct {
 	w      *World
 	chance chance
 	on     bool
 	think  time.Duration
-	ids    int // at a time
+	ids    int // number of ids in use
 	slow   time.Duration
 	fails  float64
 
@@ -34,7 +36,7 @@ func (w *World) drawMerging() *merging {
 	}
 }
 
-// begin has its clients begin.
+// begin starts its clients.
 func (m *merging) begin() {
 	if !m.on {
 		return
@@ -52,7 +54,7 @@ func (m *merging) done() {
 	}
 }
 
-// pick draws an operation: most are adds by a rule.
+// pick draws an operation, usually an add with a merge rule.
 func (m *merging) pick() *operation {
 	w, r := m.w, m.chance
 	o := &operation{number: w.checker.nextOp(), topic: mergingTopic, astray: r.IntN(8) == 0}
@@ -76,7 +78,7 @@ func (m *merging) pick() *operation {
 	return o
 }
 
-// answers is how the receiver takes a call.
+// answers draws the receiver's answer to a call.
 func (m *merging) answers() (took time.Duration, status int) {
 	if m.w.calm {
 		return m.chance.between(time.Millisecond, 20*time.Millisecond), 200

@@ -8,10 +8,10 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// nemesisEach is how often it is drawn what goes wrong.
+// nemesisEach is the interval at which faults are drawn.
 const nemesisEach = 100 * time.Millisecond
 
-// nemesis draws what goes wrong now.
+// nemesis draws the faults that happen now.
 func (w *World) nemesis() {
 	if w.calm {
 		return
@@ -33,10 +33,10 @@ func (w *World) nemesis() {
 	w.after(nemesisEach, w.nemesis)
 }
 
-// any is a random machine that is still in use.
+// any draws a machine in use.
 func (w *World) any() *node { return w.inUse(w.chance) }
 
-// inUse draws a machine that is still in use.
+// inUse draws a machine in use from a stream.
 func (w *World) inUse(c chance) *node {
 	var there []*node
 	for _, n := range w.nodes {
@@ -47,7 +47,8 @@ func (w *World) inUse(c chance) *node {
 	return there[c.IntN(len(there))]
 }
 
-// partition cuts some links for a while: a node from all, one way or both, or one link.
+// partition cuts some links for a while: all links of a node, in one or both directions, or one
+// link.
 func (w *World) partition() {
 	a, how := w.any(), w.chance.IntN(4)
 	if w.chance.hit(w.swarm.leaders) {
@@ -82,7 +83,7 @@ func (w *World) partition() {
 	})
 }
 
-// crashOne ends a process: now, or in the middle of what its disk does next. It comes back after a while.
+// crashOne ends a process, now or at one of its next disk operations. It comes back after a while.
 func (w *World) crashOne() {
 	n := w.any()
 	if !n.up {
@@ -129,7 +130,7 @@ func (w *World) failDisk() {
 	n.crash.fail[op] = 1 + w.chance.IntN(10)
 }
 
-// fillDisk leaves a little room on a disk, for a while.
+// fillDisk leaves a little free space on a disk for a while.
 func (w *World) fillDisk() {
 	n := w.any()
 	if !n.up {
@@ -149,14 +150,15 @@ func (w *World) fillDisk() {
 	w.after(w.chance.between(time.Second, 20*time.Second), func() { n.disk.SetCapacity(0) })
 }
 
-// cutWithin may cut the power soon: a replica has just moved, and who knows of it is told only now.
+// cutWithin may cut the power soon. It is called when a replica has just moved and the nodes are
+// only now learning of it.
 func (w *World) cutWithin(d time.Duration) {
 	if w.chance.hit(w.swarm.atMoves) {
 		w.after(w.chance.between(0, d), w.cutPower)
 	}
 }
 
-// cutPower ends all processes at once: what no disk was told to keep is gone.
+// cutPower ends all processes at once; data that was not synced is lost.
 func (w *World) cutPower() {
 	if w.calm {
 		return
@@ -167,7 +169,7 @@ func (w *World) cutPower() {
 	}
 }
 
-// handOver has a node lead nothing for a while: its disk was slow, and may be again.
+// handOver makes a node lead nothing for a while, as after a slow disk.
 func (w *World) handOver() {
 	n := w.any()
 	if n.host == nil || n.paused {
@@ -178,7 +180,7 @@ func (w *World) handOver() {
 	n.self.Health.Synced(n.clock.Mono(), slow)
 }
 
-// pauseTopic stops a topic's calls, or lets them go on.
+// pauseTopic pauses or resumes a topic's calls.
 func (w *World) pauseTopic() {
 	name, paused := w.topics[w.chance.IntN(settledTopics)], w.chance.IntN(2) > 0
 	w.note(nil, "pause topic", b2u(paused), 0, name)
@@ -188,7 +190,8 @@ func (w *World) pauseTopic() {
 // mostNodes bounds the machines in use.
 const mostNodes = 6
 
-// removeTwo has two operators each take away a node that serves, at once and asked of any node. Both may go only if no group needs both.
+// removeTwo has two operators each remove a serving node at the same time, through any node. Both
+// may succeed only if no group needs both nodes.
 func (w *World) removeTwo() {
 	first := w.any()
 	second := w.any()
@@ -198,7 +201,7 @@ func (w *World) removeTwo() {
 	}
 }
 
-// move has a node join, or drains one, or takes that back.
+// move makes a node join, drains one, or resumes one.
 func (w *World) move() {
 	leader := w.metaLeader()
 	if leader == nil {
@@ -232,8 +235,8 @@ func (w *World) members(leader *node) (count int) {
 	return count
 }
 
-// wipe destroys a disk, when nothing else is wrong: what is promised is to survive the loss of a minority. Its place is taken by a
-// machine of the same name with an empty disk.
+// wipe destroys a disk when nothing else is wrong: the cluster must survive the loss of a minority.
+// A machine of the same name with an empty disk takes its place.
 func (w *World) wipe() {
 	if w.swarm.nodes < 3 || !w.whole() {
 		return
@@ -243,7 +246,8 @@ func (w *World) wipe() {
 	n.replace()
 }
 
-// whole says whether every row has all its replicas, settled and caught up, on nodes that run.
+// whole reports whether every group has all its replicas, with a final membership and caught up, on
+// nodes that run.
 func (w *World) whole() bool {
 	if len(w.net.cut) > 0 || !w.agreed() {
 		return false

@@ -12,16 +12,18 @@ import (
 	"carillon/transport/peer"
 )
 
-// network carries frames between nodes, or does not.
+// network is the state of the links between nodes.
 type network struct {
-	cut  map[[2]uint64]bool          // from, to: nothing comes through
-	last map[[2]uint64]time.Duration // when the last ordered frame arrives
-	// repaired is when the last phase began: what was sent before and is still on its way then never arrives. Its connections are gone,
-	// and raft's followers would heed a dead leader's heartbeats for as long as they come.
+	cut map[[2]uint64]bool // by sender and receiver: links that carry nothing
+	// by link: when the last frame arrives, where frames keep their order
+	last map[[2]uint64]time.Duration
+	// mended is when the second phase began. Frames sent before that never arrive, because their
+	// connections are gone. Otherwise raft followers would accept old heartbeats of a dead leader.
 	mended time.Duration
-	torn   map[[2]uint64]time.Duration // when a connection ended: what was sent on it before and has not arrived does not arrive
+	// by link: when a connection broke; frames sent before and still on their way are lost
+	torn map[[2]uint64]time.Duration
 
-	connections map[[2]uint64]connection // from, to
+	connections map[[2]uint64]connection // by sender and receiver
 }
 
 func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, to}] }
@@ -29,7 +31,7 @@ func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, t
 // heal repairs all links.
 func (n *network) heal(now time.Duration) { n.cut, n.mended = map[[2]uint64]bool{}, now }
 
-// wire is a process's Peers.
+// wire implements shard.Peers for one process.
 type wire struct {
 	n    *node
 	life uint64
@@ -56,7 +58,7 @@ func (p *wire) Send(to uint64, frame []byte) {
 	}
 }
 
-// delay is how long something is on its way.
+// delay draws how long a message takes.
 func (w *World) delay() time.Duration {
 	s := &w.swarm
 	delay := w.chance.between(s.delay/2, 2*s.delay)
@@ -66,13 +68,13 @@ func (w *World) delay() time.Duration {
 	return delay
 }
 
-// carryOnce is carry for what does not arrive twice.
+// carryOnce is carry for a message that is never duplicated.
 func (w *World) carryOnce(from *node, to uint64, deliver func(n *node)) {
 	w.carryAs(from, to, false, func(n *node, _ bool) { deliver(n) })
 }
 
-// carry takes something from a node to another, as the network is now. deliver runs there, perhaps twice: all but the last time
-// copied is true.
+// carry sends a message over a link with the faults of the network. deliver runs at the receiver,
+// perhaps twice; copied is true for all deliveries but the last.
 func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool)) {
 	w.carryAs(from, to, true, deliver)
 }
@@ -131,7 +133,7 @@ func (w *World) carryAs(from *node, to uint64, repeats bool, deliver func(n *nod
 	w.after(delay, arrive(false))
 }
 
-// unreachable tells a sender that what it sent did not arrive, as a broken connection does.
+// unreachable tells a sender that a message was not delivered, as a broken connection does.
 func (w *World) unreachable(from *node, to uint64) {
 	life := from.life
 	w.after(w.chance.between(0, 5*time.Millisecond), func() {
@@ -146,7 +148,7 @@ func (w *World) unreachable(from *node, to uint64) {
 	})
 }
 
-// hearEnd tells a node that a process has ended.
+// hearEnd tells a node that a process of another node has ended.
 func (w *World) hearEnd(n *node, owner table.Incarnation) {
 	if w.net.blocked(owner.Node(), n.id) {
 		return
@@ -178,7 +180,7 @@ func (p *wire) SendSnapshot(to uint64, s *shard.SnapshotStream) {
 
 var errCut = errors.New("the connection is broken")
 
-// transfer is a snapshot on its way.
+// transfer is the transfer of one snapshot.
 type transfer struct {
 	w            *World
 	from, to     *node
@@ -190,7 +192,7 @@ type transfer struct {
 
 const transferChunk = 16 << 10
 
-// next does the next step after a piece's time on the network.
+// next runs the next step after the delay of one chunk.
 func (t *transfer) next(step func() error) {
 	s := &t.w.swarm
 	t.w.after(t.w.delay(), func() {
@@ -285,7 +287,7 @@ func (t *transfer) piece() error {
 	return err
 }
 
-// node finds a machine. Ids are odd, see member.Identity.
+// node finds a machine by its node id. Ids are odd, see member.Identity.
 func (w *World) node(id uint64) *node {
 	if i := int(id / 2); id%2 == 1 && i < len(w.nodes) {
 		return w.nodes[i]

@@ -20,99 +20,105 @@ import (
 
 const dataDir = "data"
 
-// node is a machine with a disk and, while it is up, a process with a host.
+// node is a machine: a disk, clocks and, while it is up, one process with a host.
 type node struct {
 	w      *World
 	id     uint64
 	name   string
 	clock  clock
 	disk   *memfs.FS
-	founds bool // it founds the cluster with others; else it joins
-	gone   bool // its disk was wiped, or it left: it never comes back
+	founds bool // it is one of the cluster's founders; otherwise it joins
+	gone   bool // its disk was wiped, or it was removed: it never starts again
 
-	keeper                    *clocks.Keeper // its process's
-	resumedAt                 time.Duration  // after a pause or a sleep
-	confirmedAt, confirmedOff time.Duration  // when another's clock was last as wrong, and how wrong
-	misledUntil               time.Duration  // it may not have found out sooner that its clock is wrong
-	believedOff               time.Duration  // by how much the clock was off that it had to believe last
-	bootedAt                  time.Duration  // the machine
-	saved                     *clocks.Saved  // what the process left to the next one of this boot of the machine
+	keeper    *clocks.Keeper // of the running process
+	resumedAt time.Duration  // end of the last pause or sleep
+	// when another clock last had the same error, and that error
+	confirmedAt, confirmedOff time.Duration
+	misledUntil               time.Duration // until then the process may trust a wrong clock
+	// error of the wrong clock that the process last had to trust
+	believedOff time.Duration
+	bootedAt    time.Duration // boot time of the machine
+	// clock state that the process leaves for the next one until the machine reboots
+	saved *clocks.Saved
 
-	// Of the process.
-	starts  uint32        // the so-many-th on the disk
-	began   time.Duration // on its monotonic clock
-	life    uint64        // grows with each start and each end: what was meant for another life is void
-	up      bool          // it has begun; it may have to found a cluster, or join one, before it has a host
-	tasks   *tasks
-	self    *member.Self
-	gossip  *gossip
-	member  *member.Member
-	router  *route.Router
-	topics  *route.Topics
-	host    *shard.Host
-	state   *ring.State        // of the last process that had one
-	met     map[uint64]process // the newest process that it has spoken with, by node
-	told    map[uint64]uint64  // by node: how many frames of its log it has said to be on disk …
-	toldBy  map[uint64]uint64  // … and by which life
-	calls   []*rpc             // that it is answering
-	closed  bool               // it takes no requests any more: it stops
+	// State of the current process.
+	starts uint32        // number of its start, as counted on the disk
+	began  time.Duration // on its monotonic clock
+	life   uint64        // grows at each start and stop; an event for another life is dropped
+	// the process runs; it has no host until it has founded or joined a cluster
+	up     bool
+	tasks  *tasks
+	self   *member.Self
+	gossip *gossip
+	member *member.Member
+	router *route.Router
+	topics *route.Topics
+	host   *shard.Host
+	state  *ring.State        // of the last process that had one
+	met    map[uint64]process // by node: the newest process that it has talked to
+	// by node: the highest durable log index that the node has reported …
+	told    map[uint64]uint64
+	toldBy  map[uint64]uint64 // … and the life that reported it
+	calls   []*rpc            // calls that it is answering
+	closed  bool              // it is stopping and takes no more requests
 	wakeAt  time.Duration
-	awake   func() // see waker; nil: none was needed yet
+	awake   func() // see waker; nil: not created yet
 	writing bool
-	syncs   time.Duration            // when the step of the log that is under way began
-	turned  time.Duration            // when the host's last turn was; on its clock
-	laden   time.Duration            // since when it holds more memory than it may; 0: it does not
-	low     map[uint64]time.Duration // since when it has heard that another's disk is low
+	syncs   time.Duration            // when the running log step began
+	turned  time.Duration            // time of the host's last turn, by its clock
+	laden   time.Duration            // since when it exceeds its memory limit; 0: it does not
+	low     map[uint64]time.Duration // by node: since when that node reports a low disk
 	paused  bool
 	backlog []delayed
 	checked []checkedGroup
 	sights  map[uint64]*visibility
 	view    view // of its last heartbeat
 	looked  time.Duration
-	age     time.Duration // as others come to know it, while it ran
+	age     time.Duration // running time, as others learn it from heartbeats
 
-	held      bool // it stays down
+	held      bool // it must not be started
 	stoppedAt time.Duration
 
-	inARow   int                    // starts at once, one after the other, of processes that had ended themselves
-	eager    bool                   // … is about to be started at once
+	// immediate restarts in a row, each after the process ended itself
+	inARow   int
+	eager    bool                   // the next start is immediate
 	halted   bool                   // a process has halted on this disk
-	outdated bool                   // the disk is an older copy of what it was
+	outdated bool                   // the disk was replaced by an older copy of itself
 	level    feature.Level          // of the release that it runs
-	struck   map[timer.ShardID]bool // groups of whose state memory has changed a bit
+	struck   map[timer.ShardID]bool // groups with a bit flipped in memory
 	agreed   agreed
 
-	rotten    bool             // something on its disk was damaged at rest, or is to be
-	lied      bool             // … by syncs that did not do what they said
-	repairer  *repair.Repairer // while its log is being restored
+	rotten    bool             // a file on its disk was damaged at rest, or is about to be
+	lied      bool             // … by syncs that the disk did not perform
+	repairer  *repair.Repairer // while its log is being repaired
 	mendUntil time.Duration
-	reached   []reached // by group: what its disk must still have
+	reached   []reached // by group: progress that its disk must still hold
 	votes     map[timer.ShardID]promised
 
-	hungUntil time.Duration // the disk writes nothing
+	hungUntil time.Duration // until then its disk writes nothing
 
-	gate  memfs.Gate // for the host's background goroutines, while a turn runs
+	gate  memfs.Gate // holds the host's background goroutines back during a turn
 	crash crash
 }
 
-// crash is the end of a process in the middle of what its disk does.
+// crash plans the end of a process between two operations of its disk.
 type crash struct {
 	mu    sync.Mutex
-	left  int  // changes of the disk until it strikes; 0: not planned
-	says  int  // … things that are said to others
-	kills bool // then the process is killed, and the machine goes on
+	left  int  // changes of the disk before the crash; 0: none is planned
+	says  int  // messages to others before the crash; 0: none is planned
+	kills bool // only the process is killed; the machine and its page cache stay
 	clone *memfs.FS
 	dead  bool                     // the process was killed
-	fail  [memfs.OpSyncDir + 1]int // the so-many-th operation of a kind fails; 0: none
+	fail  [memfs.OpSyncDir + 1]int // by kind of operation: the n-th fails; 0: none
 
 	starting bool // the log is not open yet
 	blind    blindness
-	deceit   *syncFault // what the disk will lie about; nil: nothing
+	deceit   *syncFault // the sync that the disk will lie about; nil: none
 }
 
 var errPowerCut = errors.New("the power is cut")
 
-// struck says whether the process has ended in the middle of what its disk does.
+// struck reports whether the process has ended between two disk operations.
 func (c *crash) struck() bool { return c.clone != nil || c.dead }
 
 // newNode makes a machine with an empty disk.
@@ -124,16 +130,16 @@ func (w *World) newNode(name string) *node {
 	return n
 }
 
-// address is where the machine listens for others.
+// address is where the machine listens for peers.
 func (n *node) address() string { return n.name + ":7701" }
 
-// zone reads a time zone for the host, between two turns of it.
+// zone loads a time zone for the host, between two of its turns.
 func (n *node) zone(name string) (*time.Location, error) {
 	n.gate.Pass()
 	return time.LoadLocation(name)
 }
 
-// every runs something again and again while this process lives.
+// every calls run at intervals of d while this process lives.
 func (n *node) every(d time.Duration, run func()) {
 	life := n.life
 	var again func()
@@ -149,7 +155,7 @@ func (n *node) every(d time.Duration, run func()) {
 	n.w.after(d/2, again)
 }
 
-// wake has a turn taken so long from now, unless one is taken sooner.
+// wake schedules a turn of the host in d, unless an earlier one is scheduled.
 func (n *node) wake(d time.Duration) {
 	at := n.w.now + max(d, 0)
 	if n.host == nil || n.wakeAt >= n.w.now && n.wakeAt <= at && n.wakeAt != 0 {
@@ -162,7 +168,7 @@ func (n *node) wake(d time.Duration) {
 	n.w.after(d, n.awake)
 }
 
-// waker is what happens when this process was to wake: nothing, if it has done so sooner.
+// waker returns the event of a wake-up. The event does nothing if the process has been woken since.
 func (n *node) waker() func() {
 	life := n.life
 	return func() {
@@ -173,7 +179,7 @@ func (n *node) waker() func() {
 	}
 }
 
-// turn is one turn of the host's workers.
+// turn runs one turn of the host's workers.
 func (n *node) turn() {
 	w := n.w
 	n.gate.Shut()
@@ -210,14 +216,14 @@ func (n *node) turn() {
 	n.wake(max(n.host.UntilWork(), 50*time.Microsecond))
 }
 
-// settle waits until the host's background goroutines have done what they can.
+// settle waits until the host's background goroutines are blocked.
 func (n *node) settle() {
 	if n.host.Background() {
 		n.w.cfg.Settle()
 	}
 }
 
-// write is one step of the host's log.
+// write runs one step of the host's log.
 func (n *node) write(life uint64) {
 	if n.life != life {
 		return
@@ -240,7 +246,7 @@ func (n *node) write(life uint64) {
 	}
 }
 
-// died ends the process if its host has failed, or its power was cut.
+// died ends the process if its host has failed or its power was cut. It reports whether it did.
 func (n *node) died(err error) bool {
 	if n.crash.struck() {
 		n.stop(false)
@@ -268,7 +274,8 @@ func (n *node) died(err error) bool {
 	return false
 }
 
-// stop ends the process as kill -9 or a power cut does. What the disk had not been told to keep is lost, by chance or wholly.
+// stop ends the process. With cut the machine loses its power, and some or all data that the disk
+// had not synced; without it the process ends as by kill -9.
 func (n *node) stop(cut bool) {
 	if !n.up {
 		return
@@ -301,7 +308,7 @@ func (n *node) stop(cut bool) {
 	}
 	n.disk.Kill()
 	if clone != nil {
-		n.disk, n.saved, n.bootedAt = clone, nil, w.now // another boot of the machine
+		n.disk, n.saved, n.bootedAt = clone, nil, w.now // the machine boots again
 	}
 	n.crash.clone, n.crash.left, n.crash.says, n.crash.dead, n.crash.kills = nil, 0, 0, false, false
 	w.calls.died(n)
@@ -309,7 +316,8 @@ func (n *node) stop(cut bool) {
 	if !n.gone {
 		n.comeBack()
 	}
-	for _, other := range w.nodes { // some hear at once that its connections are reset: by its kernel, so only when it is up
+	// Some peers notice at once. The machine's kernel resets the connections, so it must be up.
+	for _, other := range w.nodes {
 		if other != n && other.up && w.chance.hit(0.5) {
 			w.hearEnd(other, owner)
 		}
@@ -321,7 +329,7 @@ func (n *node) crashOptions() memfs.CrashOptions {
 	return memfs.CrashOptions{KeepData: s.keepData, KeepSize: s.keepNames, KeepNames: s.keepNames, BlockBytes: s.tear, Garbage: s.garbage}
 }
 
-// hook lets the disk's operations be held back, and the power be cut among them.
+// hook installs the disk's faults: delays, errors and crashes before an operation.
 func (n *node) hook() {
 	ails := &n.w.swarm.ailments
 	if ails.lies > 0 {
@@ -376,7 +384,7 @@ func inSnapshots(name string) bool {
 	return len(name) > len(dataDir)+10 && name[len(dataDir)+1:len(dataDir)+10] == "snapshots"
 }
 
-// pause stops the process for a while: nothing of it runs, but its clocks and its peers go on.
+// pause stops the process for a while, as SIGSTOP does: its clocks and its peers go on.
 func (n *node) pause(d time.Duration) bool {
 	if n.paused || !n.up {
 		return false
@@ -418,16 +426,17 @@ func (n *node) resume() {
 	n.wake(0)
 }
 
-// delayed is what waits in a paused process's buffers. Those of one source keep their order, each source is read by a goroutine of its own.
+// delayed is an event that waits in the buffers of a paused process. Events of one source keep
+// their order, because one goroutine reads each source.
 type delayed struct {
 	source uint64
 	run    func()
 }
 
-// do runs something on the process: now, or when its pause is over.
+// do runs an event of the process itself: now, or when its pause ends.
 func (n *node) do(run func()) { n.doFrom(n.id, run) }
 
-// doFrom is do for what came from somewhere else.
+// doFrom is do for an event from another source.
 func (n *node) doFrom(source uint64, run func()) {
 	life := n.life
 	switch {
@@ -445,7 +454,7 @@ func (n *node) doFrom(source uint64, run func()) {
 	}
 }
 
-// housekeep is what a host's Run does once a second.
+// housekeep does the work that a host's Run does once a second.
 func (n *node) housekeep() {
 	if n.host == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-// observer counts what a host tells.
+// observer counts a host's events.
 type observer struct{ n *node }
 
 func (o *observer) Command(timer.Kind, timer.Code) {}

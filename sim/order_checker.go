@@ -8,23 +8,24 @@ import (
 	"carillon/timer"
 )
 
-// orderChecker holds the timers of a key in their order (I21): none is begun while one of its key that was begun is not over, nor
-// while one that was there before its lease was asked for, and is due earlier, waits.
+// orderChecker checks the order of timers with one key (I21). A timer must not begin while another
+// of its key that has begun is not over. Nor may it begin while one waits that is due earlier and
+// existed before the lease was requested.
 type orderChecker struct {
 	lines map[string][]*inLine
-	pull  bool // the topic that is pulled is serial
+	pull  bool // the pulled topic is serial
 }
 
-// inLine is a timer that somebody was told is made.
+// inLine is a timer whose creation was acknowledged.
 type inLine struct {
 	topic timer.TopicID
 	id    string
 	dueMs int64
 	seq   uint64
-	at    time.Duration // when that was
+	at    time.Duration // time of the acknowledgement
 }
 
-// lineOf names the line of a timer; "": its topic has none.
+// lineOf names the key queue of a timer; "": its topic has none.
 func lineOf(topic timer.TopicID, id string) string {
 	switch topic {
 	case orderedTopic:
@@ -36,7 +37,7 @@ func lineOf(topic timer.TopicID, id string) string {
 	return ""
 }
 
-// line is lineOf, for calls and pulls.
+// line is lineOf for calls and pulls.
 func (b *orderChecker) line(topic timer.TopicID, id string) string {
 	if topic == pullTopic && b.pull {
 		key, _, _ := strings.Cut(id, "}")
@@ -45,7 +46,7 @@ func (b *orderChecker) line(topic timer.TopicID, id string) string {
 	return lineOf(topic, id)
 }
 
-// answered notes a timer that is made.
+// answered records a new timer.
 func (b *orderChecker) answered(o *operation, r timer.Result, t *timer.Timer) {
 	if key := b.line(o.topic, o.id); key != "" && r.Code == timer.Created {
 		b.lines[key] = append(b.lines[key], &inLine{o.topic, o.id, t.DueMs, t.Seq, o.client.w.now})
@@ -56,22 +57,23 @@ func (b *orderChecker) answered(o *operation, r timer.Result, t *timer.Timer) {
 func (b *orderChecker) mayStart(c *call, tbl *table.Table) {
 	n, j := c.node, &c.delivery
 	if key := b.line(j.Job.Topic, j.Job.ID); key != "" {
-		const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
+		// from the proposal to the end of a lease
+		const lasts = callTimeout + 5*time.Second + 250*time.Millisecond
 		proposed := n.w.now - (n.keeper.Lease() - (j.Deadline - lasts)) - clockSlack
 		b.check(n, tbl, key, inLine{j.Job.Topic, j.Job.ID, j.Job.DueMs, j.Job.Seq, proposed}, j.Job.Attempts)
 	}
 }
 
-// handed checks a timer that is given to a consumer.
+// handed checks a lease of a consumer.
 func (b *orderChecker) handed(n *node, t *timer.PulledTimer) {
 	if key := b.line(pullTopic, t.Timer.ID); key != "" {
 		tbl := n.host.Table(t.Shard)
-		const took = 10 * time.Second // what an entry may take to be committed
+		const took = 10 * time.Second // bound of an entry's commit time
 		b.check(n, tbl, key, inLine{pullTopic, t.Timer.ID, t.Timer.DueMs, t.Timer.Seq, n.w.now - took}, t.Timer.Attempts)
 	}
 }
 
-// check holds a timer that is begun, by a lease that was asked for at x.at, against the others of its key.
+// check compares a beginning timer, whose lease was requested at x.at, with the others of its key.
 func (b *orderChecker) check(n *node, tbl *table.Table, key string, x inLine, attempts int) {
 	w := n.w
 	keep := b.lines[key][:0]

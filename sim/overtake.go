@@ -9,9 +9,9 @@ import (
 	"carillon/timer"
 )
 
-// overtaking has snapshots overtake entries that are on their way to a disk: five replicas, of
-// which two are cut off with a leader and go on taking entries that will be void, and a log that
-// is hardly kept, so that whoever comes back is sent a snapshot.
+// overtaking makes snapshots overtake entries on their way to a disk. Of five replicas a leader and
+// a follower are cut off; the leader goes on to append entries that never commit. The log keeps
+// little, so a node that comes back needs a snapshot.
 func (s *swarm) overtaking(c chance) {
 	s.nodes, s.replicas, s.shards = 5, 5, 1+c.IntN(2)
 	s.replicaFaults.overtake = 0.1 + 0.1*c.Float64()
@@ -26,8 +26,8 @@ func (s *swarm) overtaking(c chance) {
 	s.ordeals, s.ailments = ordeals{}, ailments{}
 }
 
-// overtake cuts a leader and a follower off from the rest, and has the follower's disk write
-// nothing from then on until some time after they can be heard again.
+// overtake cuts off a leader and a follower. The follower's disk writes nothing until some time
+// after the cut is healed.
 func (w *World) overtake() {
 	id := timer.ShardID(w.odds.IntN(w.swarm.shards + 1))
 	leader := w.leader(id)
@@ -59,7 +59,7 @@ func (w *World) overtake() {
 	cut := w.odds.between(1500*time.Millisecond, 3*time.Second)
 	follower.hungUntil = w.now + cut + w.odds.between(time.Second, 4*time.Second)
 	life := leader.life
-	for i := range 10 + w.odds.IntN(20) { // more than those who go on will have had when they cut their snapshot
+	for i := range 10 + w.odds.IntN(20) { // more than the others will have at their next snapshot
 		w.after(w.odds.between(0, time.Second), func() {
 			if leader.life == life && leader.host != nil {
 				w.askInVain(leader, id, i)
@@ -75,10 +75,12 @@ func (w *World) overtake() {
 	})
 }
 
-// askInVain has a leader that nobody hears take another entry. Nobody waits for it.
+// askInVain makes a leader append another entry although it reaches no majority. Nobody waits for
+// it.
 func (w *World) askInVain(n *node, id timer.ShardID, i int) {
 	if id == shard.Meta {
-		c := ring.Command{Verb: ring.Pause, Name: fmt.Sprint("in vain ", i)} // there is no such topic
+		// there is no such topic
+		c := ring.Command{Verb: ring.Pause, Name: fmt.Sprint("in vain ", i)}
 		n.host.SubmitMeta(c.Encode(), func(any, error) {})
 	} else {
 		cmd := &timer.Command{Kind: timer.Put, Topic: ballastTopic, ID: fmt.Sprint("in vain ", i),

@@ -11,35 +11,37 @@ import (
 	"carillon/transport/peer"
 )
 
-// peers is what a process has of the transport: frames, calls, and who is let in. It implements member.Peers and route.Peers.
+// peers simulates the peer transport of one process: frames, calls and admission. It implements
+// member.Peers and route.Peers.
 type peers struct {
 	n    *node
 	life uint64
 }
 
-// process is one of a node, as others meet it.
+// process identifies one process of a node, as others meet it.
 type process struct {
 	starts uint32
 	life   uint64
 }
 
-// older says of the newest process that was met whether another one of its node is no newer.
+// older reports whether other, a process of the same node, is not newer than p.
 func (p process) older(other process) bool {
 	return other.starts < p.starts || other.starts == p.starts && other.life != p.life
 }
 
-// connection is one direction between two processes, whose handshake both sides have agreed to.
-type connection struct{ from, to uint64 } // their lives
+// connection is one direction between two processes that have both accepted the handshake. It holds
+// their lives.
+type connection struct{ from, to uint64 }
 
-// hello is how a process introduces itself.
+// hello is the handshake message of a process.
 func (n *node) hello(lane peer.Lane) peer.Hello {
 	h := n.self.Hello()
 	h.Lane, h.Nonce = lane, n.life
 	return h
 }
 
-// connect makes the handshake from one process to another, unless it has been made: each side says whether it admits the other, and none
-// talks to an older process of a node than it has met.
+// connect performs the handshake from one process to another, unless it has been done. Each side
+// must admit the other, and neither accepts an older process of a node than it has met.
 func (w *World) connect(from, to *node, lane peer.Lane) error {
 	if from.self == nil || to.self == nil {
 		return errors.New("there is no process")
@@ -71,13 +73,14 @@ func (w *World) connect(from, to *node, lane peer.Lane) error {
 // heartbeatKind is the first byte of a member's heartbeats.
 const heartbeatKind = 0xB1
 
-// Send implements member.Peers: heartbeats, which a connection neither repeats nor keeps for minutes.
+// Send implements member.Peers for heartbeats. Unlike other frames they are neither repeated nor
+// delayed for minutes.
 func (p *peers) Send(to uint64, frame []byte) bool {
 	n, w := p.n, p.n.w
 	if n.life != p.life || n.silent() {
 		return true
 	}
-	if frame[0] != heartbeatKind { // of how far its log is: it shows nothing that is judged here
+	if frame[0] != heartbeatKind { // a report of log progress: no checker depends on it
 		_, synced := n.host.LogEnd()
 		w.carryOnce(n, to, func(to *node) {
 			if w.connect(n, to, peer.LaneControl) == nil {
@@ -89,7 +92,7 @@ func (p *peers) Send(to uint64, frame []byte) bool {
 	}
 	sees := n.lookOnce()
 	w.carryOnce(n, to, func(to *node) {
-		to.hearDisks() // what was not heard for a while counts for nothing, until this beat
+		to.hearDisks() // reports from before a silence do not count until this heartbeat
 		if w.connect(n, to, peer.LaneControl) == nil && to.self.Frame(n.id, frame) {
 			to.see(n.id, sees)
 			to.hearDisks()
@@ -138,7 +141,7 @@ func (p *peers) CallAddr(ctx context.Context, addr string, method uint8, body []
 	return p.call(ctx, p.n.w.at(addr), peer.LaneOnce, method, body)
 }
 
-// at is the machine that listens at an address, or did last.
+// at is the machine that listens at an address, or the last one that did.
 func (w *World) at(addr string) (found *node) {
 	for _, n := range w.nodes {
 		if n.address() == addr && (found == nil || n.up || !found.up) {
@@ -153,17 +156,17 @@ var (
 	errRefused = fmt.Errorf("%w: nobody takes it", peer.ErrNotSent)
 )
 
-// rpc is a call on its way.
+// rpc is a call from one process to another.
 type rpc struct {
 	w        *World
 	from, to *node
-	who      peer.Hello // of from
+	who      peer.Hello // the caller's handshake
 	lane     peer.Lane
 	method   uint8
 	body     []byte
-	until    time.Duration // when the caller gives up; the world's time
+	until    time.Duration // the caller's deadline, in the world's time
 	fromLife uint64
-	sent     bool // it may have left
+	sent     bool // the request may have left the caller
 	over     bool
 	answered func()
 
@@ -194,7 +197,7 @@ func (p *peers) call(ctx context.Context, to *node, lane peer.Lane, method uint8
 	return c.reply, c.hello, c.err
 }
 
-// end tells the caller, a moment later and if it still waits.
+// end delivers the result to the caller after d, if it still waits.
 func (c *rpc) end(d time.Duration, reply []byte, hello peer.Hello, err error) {
 	c.w.after(d, func() {
 		if c.from.life == c.fromLife {
@@ -208,7 +211,8 @@ func (c *rpc) end(d time.Duration, reply []byte, hello peer.Hello, err error) {
 	})
 }
 
-// travels says whether something arrives, and how long it takes; what does not is lost with its connection, or in silence.
+// travels reports whether a message arrives, and after how long. The loss of a message may break
+// its connection or stay unnoticed.
 func (c *rpc) travels(from, to *node, lost error) (time.Duration, bool) {
 	w := c.w
 	if w.net.blocked(from.id, to.id) || w.chance.hit(w.swarm.loss/3) {
@@ -235,7 +239,7 @@ func (c *rpc) send() {
 	w.after(d, func() {
 		switch {
 		case w.net.blocked(c.from.id, c.to.id):
-		case c.over && !c.sent: // it was given up before there was a connection
+		case c.over && !c.sent: // the caller gave up before there was a connection
 		case !c.to.up || c.from.life != c.fromLife:
 			c.end(w.delay(), nil, peer.Hello{}, errRefused)
 		case w.connect(c.from, c.to, c.lane) != nil:
@@ -247,7 +251,7 @@ func (c *rpc) send() {
 	})
 }
 
-// arrive has the other process answer.
+// arrive has the called process answer.
 func (c *rpc) arrive() {
 	w, to := c.w, c.to
 	if to.self == nil {
@@ -276,7 +280,7 @@ func (c *rpc) arrive() {
 	})
 }
 
-// remoteError is how a handler's error travels.
+// remoteError converts a handler's error as the transport does.
 func remoteError(err error) error {
 	e := &peer.RemoteError{Text: err.Error()}
 	var coded interface{ PeerCode() byte }
@@ -286,7 +290,7 @@ func remoteError(err error) error {
 	return e
 }
 
-// breakCalls tells callers, most of them at once, that the process that was to answer them has ended.
+// breakCalls tells most callers at once that the process they called has ended.
 func (n *node) breakCalls() {
 	for _, c := range n.calls {
 		if n.w.chance.IntN(4) > 0 {
@@ -296,7 +300,7 @@ func (n *node) breakCalls() {
 	n.calls = nil
 }
 
-// serve answers another node.
+// serve answers a call from another node.
 func (n *node) serve(ctx context.Context, from peer.Hello, method uint8, body []byte) ([]byte, error) {
 	if answer, handled, err := n.self.Call(ctx, from, method, body); handled {
 		return answer, err
@@ -304,14 +308,16 @@ func (n *node) serve(ctx context.Context, from peer.Hello, method uint8, body []
 	return n.router.Serve(ctx, from.Node, method, body)
 }
 
-// How often processes hear of each other by discovery, and when one counts as dead there, and is forgotten.
+// Gossip: how often a process looks for others, after which silence it counts one as dead, and
+// after which it forgets one.
 const (
 	gossipEach   = 300 * time.Millisecond
 	deadInGossip = 5 * time.Second
 	oldInGossip  = time.Minute
 )
 
-// gossip is a process's discovery: whom it can reach, with some delay. It implements member.Gossip.
+// gossip simulates a process's discovery: it finds the processes that it can reach, with some
+// delay. It implements member.Gossip.
 type gossip struct {
 	n    *node
 	own  ring.Member
@@ -336,7 +342,7 @@ func newGossip(n *node) *gossip {
 // Ready implements member.Gossip.
 func (g *gossip) Ready() <-chan struct{} { return always }
 
-// always is closed.
+// always is a closed channel.
 var always = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -357,12 +363,12 @@ func (g *gossip) List() []ring.Member {
 	return list
 }
 
-// joined tells others that the node is of a cluster.
+// joined announces that the node belongs to a cluster.
 func (g *gossip) joined(cluster string) {
 	g.own.Cluster, g.own.Expect, g.own.Shards, g.own.Replicas = cluster, 0, 0, 0
 }
 
-// look takes stock of who can be reached.
+// look updates the list of processes that can be reached.
 func (g *gossip) look() {
 	n, w := g.n, g.n.w
 	changed := false

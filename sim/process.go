@@ -22,13 +22,13 @@ import (
 	"carillon/wal"
 )
 
-// identityOn is what a disk says of who the node is; false: nothing yet.
+// identityOn reads the node's identity from a disk; false: there is none yet.
 func identityOn(disk *memfs.FS) (member.Identity, bool) {
 	id, err := member.ReadIdentity(disk, dataDir)
 	return id, err == nil
 }
 
-// start begins a process.
+// start starts a process on the machine.
 func (n *node) start() {
 	w := n.w
 	n.life++
@@ -83,7 +83,7 @@ func (n *node) start() {
 	})
 }
 
-// memberConfig is what a process makes itself of.
+// memberConfig is the configuration of the process's member.Self.
 func (n *node) memberConfig() member.Config {
 	w, life := n.w, n.life
 	cfg := member.Config{
@@ -108,7 +108,8 @@ func (n *node) memberConfig() member.Config {
 	return cfg
 }
 
-// random is what nobody can guess. A node's id is its machine's number.
+// random fills b with the bytes that the product draws at random. A request for eight bytes is for
+// a node id, which is the machine's number.
 func (n *node) random(b []byte) {
 	clear(b)
 	if len(b) == 8 {
@@ -118,12 +119,13 @@ func (n *node) random(b []byte) {
 	for i := range b {
 		b[i] = byte(n.w.ids.Uint32())
 	}
-	if len(b) == ring.SecretBytes && b[1]%4 == 0 { // one cluster's secret of 256 begins like an envelope; here, one of four
+	// Of all cluster secrets one in 256 begins like an envelope; here it is one in four.
+	if len(b) == ring.SecretBytes && b[1]%4 == 0 {
 		b[0] = 1
 	}
 }
 
-// failed is the end of a process by its own decision.
+// failed handles a process that ends itself.
 func (n *node) failed(err error) {
 	n.w.note(n, "ends itself", 0, 0, err.Error())
 	if halt, ok := errors.AsType[*shard.HaltError](err); ok && (n.outdated || n.lied) && halt.Reason == shard.OldDirectory {
@@ -143,7 +145,7 @@ func (n *node) failed(err error) {
 	n.stop(false)
 }
 
-// couldNotStart is the end of a process that could not begin.
+// couldNotStart handles a process that fails during its start.
 func (n *node) couldNotStart(err error) {
 	w := n.w
 	switch {
@@ -157,14 +159,14 @@ func (n *node) couldNotStart(err error) {
 	case n.couldNotRead(err):
 		n.blinded(err)
 	case n.rotten && n.mends(err):
-	case n.rotten: // as it must be
+	case n.rotten: // expected
 		n.refuse()
 	default:
 		w.violate("I11", "node %d does not start again: %v", n.id, err)
 	}
 }
 
-// open begins with the shards of a process that is of a cluster.
+// open starts the host of a process that belongs to a cluster.
 func (n *node) open() {
 	w := n.w
 	var host *shard.Host
@@ -210,7 +212,7 @@ func (n *node) open() {
 	n.wake(0)
 }
 
-// hostConfig is what a process runs its host with.
+// hostConfig is the configuration of a process's host.
 func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State) shard.Config {
 	w := n.w
 	cfg := shard.Config{
@@ -244,7 +246,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 	return cfg
 }
 
-// placement is the member's, as a process's host asks and tells it about rows.
+// placement connects the host to the member, as in the product, and may cut the power at each move.
 type placement struct {
 	*member.Member
 	n *node
@@ -256,7 +258,7 @@ func (p placement) Settled(group timer.ShardID, epoch uint32) {
 	p.Member.Settled(group, epoch)
 }
 
-// memberHost is a process's host, as the member and the router have it.
+// memberHost is the host as the member and the router see it. It wakes the host after each change.
 type memberHost struct {
 	*shard.Host
 	n *node
@@ -301,7 +303,8 @@ func (h *memberHost) Candidates(ctx context.Context, topic timer.TopicID, most i
 	return h.Host.Candidates(ctx, topic, most)
 }
 
-// PullFrom implements route.Host: what a host gives out is a consumer's from here on, though the answer may be lost.
+// PullFrom implements route.Host. A timer that the host leases belongs to the consumer from here
+// on, even if the answer is lost.
 func (h *memberHost) PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
 	asked := h.n.w.now
 	pullOf(ctx).takes()
@@ -314,7 +317,7 @@ func (h *memberHost) PullFrom(ctx context.Context, topic timer.TopicID, leaseMs 
 	return list, err
 }
 
-// noHistory keeps none.
+// noHistory keeps no history.
 type noHistory struct{}
 
 // List implements route.LocalHistory.

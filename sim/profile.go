@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// profiles are the kinds of trouble that a run may be dense with; "" is none.
+// profiles are the kinds of faults that a run may be dense with; "" is none.
 var profiles = []string{"unsteady", "restless", "dark", "rotting", "failing", "rationed", ""}
 
-// profile makes a run dense with one kind of trouble, in six of seven: a bug that takes several rare turns within a second shows only where these
-// turns are common. What would get in their way is left out.
-// want, if given, names the kind.
+// profile makes six runs in seven dense with one kind of faults. A bug that needs several rare
+// events within a second shows only where these events are common. Other faults that would
+// interfere are left out. want, if not empty, names the kind.
 func (s *swarm) profile(c chance, want string) {
 	kind := profiles[c.IntN(len(profiles))]
 	if want != "" {
@@ -32,10 +32,11 @@ func (s *swarm) profile(c chance, want string) {
 	}
 }
 
-// isProfile says whether there is such a kind.
+// isProfile reports whether there is such a kind.
 func isProfile(name string) bool { return slices.Contains(profiles, name) }
 
-// unsteady has leaderships change again and again while leases are in hand: short pauses and cuts of leaders, hand-overs, calls that last.
+// unsteady changes leaders again and again while leases run: short pauses, cuts of leaders,
+// leadership transfers, long calls.
 func (s *swarm) unsteady(c chance) {
 	s.nodes = 3
 	s.shards = 1 + c.IntN(3)
@@ -48,8 +49,8 @@ func (s *swarm) unsteady(c chance) {
 	s.receiverHangs = c.seldom(0.4)
 }
 
-// restless has replicas move all the time, in shards that are asked for little, and the power cut again and again: what only one of them
-// knows by then is lost. Where there are two replicas or one, each is needed.
+// restless moves replicas all the time, in shards with little load, and cuts the power again and
+// again, so that knowledge of only one replica is lost. With one or two replicas each is needed.
 func (s *swarm) restless(c chance) {
 	s.nodes, s.replicas = 3+c.IntN(2), 1+c.IntN(3)
 	s.moves, s.powerCuts, s.atMoves = 0.3+c.Float64(), 0.02+0.2*c.Float64(), 0.1+0.3*c.Float64()
@@ -59,8 +60,8 @@ func (s *swarm) restless(c chance) {
 	s.diskErrors, s.full, s.partitions = 0, 0, c.seldom(0.1)
 }
 
-// dark has processes die and come back at once, often all of them: what they did not write down is forgotten while others still act on it, and
-// elections are contested.
+// dark kills processes, often all of them, and restarts them at once. They lose unsynced state
+// while others still act on it, and elections are contested.
 func (s *swarm) dark(c chance) {
 	s.nodes, s.shards = 3, 2+c.IntN(4)
 	s.powerCuts, s.crashes = 0.05+0.3*c.Float64(), 0.2+0.6*c.Float64()
@@ -69,7 +70,8 @@ func (s *swarm) dark(c chance) {
 	s.partitions, s.pauses, s.diskErrors, s.full, s.moves, s.rots, s.wipes = 0, 0, 0, 0, 0, 0, 0
 }
 
-// rotting has disks damaged at rest and lost, one after the other, and little else: only while all is well may one be.
+// rotting damages or wipes one disk after another, with few other faults, because both happen only
+// while the rest of the cluster is whole.
 func (s *swarm) rotting(c chance) {
 	s.nodes, s.replicas = 3+c.IntN(2), 3
 	s.rots, s.wipes = 0.2+0.6*c.Float64(), c.seldom(0.3)
@@ -79,8 +81,8 @@ func (s *swarm) rotting(c chance) {
 	s.partitions, s.pauses, s.powerCuts, s.diskErrors, s.full, s.moves = 0, 0, 0, 0, 0, 0
 }
 
-// failing has disks refuse a sync now and then, in groups of one or two replicas, and processes die soon after: what was to be synced is gone
-// then, whatever a second try may have said.
+// failing makes syncs fail in groups of one or two replicas, and processes die soon after. The
+// unsynced data is gone then, even if a retried sync succeeded.
 func (s *swarm) failing(c chance) {
 	s.nodes, s.replicas = 3, 1+c.IntN(2)
 	s.diskErrors, s.crashes, s.powerCuts = 0.1+0.4*c.Float64(), 0.2+0.6*c.Float64(), c.seldom(0.1)
@@ -89,7 +91,8 @@ func (s *swarm) failing(c chance) {
 	s.partitions, s.pauses, s.moves, s.rots, s.wipes, s.full = 0, 0, 0, 0, 0, 0
 }
 
-// rationed has much to be called and pulled of topics with limits, while leaderships and beats are cut: little else is asked for, and calls last.
+// rationed loads the topics with limits, by long calls and pulls, while leaderships and heartbeats
+// are interrupted. Other load is low.
 func (s *swarm) rationed(c chance) {
 	s.limits, s.replicas = true, 1+c.IntN(3)
 	s.partitions, s.crashes, s.pauses, s.handOvers = c.seldom(0.5), c.seldom(0.5), c.seldom(0.4), c.seldom(0.4)

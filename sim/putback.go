@@ -9,22 +9,25 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// An older copy of a machine's directory, or of its identity.json alone, is put back. A process that begins on it must not take part with anybody who knows
-// more of the node than the copy has: see heardOlder and vetted, which hold for all processes, at all times.
+// An operator puts back an older copy of a machine's directory, or of its identity.json alone. A
+// process that starts on it must not take part with any process that knows more of the node than
+// the copy does. heardOlder and vetted check this for all processes at all times.
 
-// puttingBack has older copies put back, and little else go wrong: what the copy lacks the others must have by then.
+// puttingBack puts older copies back, with few other faults: by then the other nodes must have the
+// data that the copy lacks.
 func (s *swarm) puttingBack(c chance) {
 	s.lying(c)
 	s.ailments.lies, s.ailments.putsBack = 0, 0.2+0.5*c.Float64()
 }
 
-// copyOf is a copy of what a machine's disk has now.
+// copyOf copies a machine's disk.
 func (n *node) copyOf() *memfs.FS {
 	return n.disk.CrashClone(n.w.ills, memfs.CrashOptions{KeepData: 100, KeepSize: 100, KeepNames: 100})
 }
 
-// putBackSomewhere makes a copy and puts it back some seconds and perhaps some processes later. It is done to one machine at a time, once, when all is
-// well but for that, as with lie.
+// putBackSomewhere copies a disk and puts the copy back some seconds, and perhaps some restarts,
+// later. Each machine suffers this once, one at a time, while nothing else is wrong, as with
+// syncLies.
 func (w *World) putBackSomewhere() {
 	n := w.sufferer()
 	if n.rotten || !w.whole() {
@@ -42,14 +45,16 @@ func (w *World) putBackSomewhere() {
 	w.leadUpTo(n, r.IntN(3), r.between(50*time.Millisecond, 4*time.Second), func() { w.putBackOn(n, copied, alone) })
 }
 
-// leadUpTo has a machine's process end so often, and all be well in between, before something is done.
+// leadUpTo ends a machine's process a number of times, waits until the cluster is whole again each
+// time, and then calls then.
 func (w *World) leadUpTo(n *node, ends int, patience time.Duration, then func()) {
 	w.after(w.ills.between(50*time.Millisecond, patience), func() {
 		switch {
 		case n.gone:
 		case w.calm:
 			n.rotten = false
-		case ends > 0 && n.up && w.ills.IntN(2) == 0: // perhaps before the cluster knows of it
+		// perhaps before the cluster knows of the process
+		case ends > 0 && n.up && w.ills.IntN(2) == 0:
 			n.stop(false)
 			w.leadUpTo(n, ends-1, patience, then)
 		case !w.whole():
@@ -63,7 +68,7 @@ func (w *World) leadUpTo(n *node, ends int, patience time.Duration, then func())
 	})
 }
 
-// putBackOn puts a copy back on a machine once the others have all that it has.
+// putBackOn puts a copy back once the other nodes have all data of the machine.
 func (w *World) putBackOn(n *node, copied *memfs.FS, alone bool) {
 	n.held = true
 	n.stop(false)
@@ -85,7 +90,7 @@ func (w *World) putBackOn(n *node, copied *memfs.FS, alone bool) {
 	})
 }
 
-// putBack has a machine, whose process has ended, begin its next one on a copy.
+// putBack makes a machine without a process start its next one on a copy.
 func (n *node) putBack(copied *memfs.FS, alone bool) {
 	n.outdated, n.rotten = true, true
 	if alone {
@@ -107,8 +112,8 @@ func (n *node) putBack(copied *memfs.FS, alone bool) {
 	clear(n.votes)
 }
 
-// heardOlder checks, when two processes begin to hear each other, that what the one knows of the other's node the other's directory knows too: which starts
-// were put on record, and how much of the log was on disk.
+// heardOlder checks two processes that begin to talk. Each must find in the other node's directory
+// all that it knows of that node: the recorded starts, and how much of the log was on disk.
 func (w *World) heardOlder(self, other *node) {
 	if self.host == nil || other.host == nil {
 		return
@@ -123,7 +128,7 @@ func (w *World) heardOlder(self, other *node) {
 	}
 }
 
-// vetted checks that a process that begins has no older identity than its log.
+// vetted checks that a starting process has no older identity than its log.
 func (n *node) vetted() {
 	if known, ok := n.state.Node(n.id); ok && known.Starts > n.self.Identity().Asked {
 		n.w.violate("older", "node %d begins its process %d and has asked for no start after %d to be put on record, but its log has that of %d",
@@ -131,7 +136,7 @@ func (n *node) vetted() {
 	}
 }
 
-// hearsEnd takes note of how much of its log another process says to have on disk.
+// hearsEnd records how much of its log another process reports to be on disk.
 func (n *node) hearsEnd(from *node, life, synced uint64) {
 	if from.life == life && synced >= n.told[from.id] {
 		n.told[from.id], n.toldBy[from.id] = synced, life

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// event is something that will happen.
+// event is a function to run at a time.
 type event struct {
 	at  time.Duration
 	seq uint64
@@ -16,17 +16,18 @@ func (e *event) before(o *event) bool {
 	return e.seq < o.seq
 }
 
-// eventQueue is what will happen, by time and then by order of arrival: a heap in which each has four below it. What is to be at once, and clients'
-// time-outs, most of which come to nothing, arrive in their order, and need no heap.
+// eventQueue holds future events, ordered by time and then by arrival. It is a heap with four
+// children per node. Immediate events and clients' timeouts, most of which do nothing, arrive in
+// their order and have queues of their own.
 type eventQueue struct {
 	items          []event
 	once, timeouts eventLine
 }
 
-// eventLine is events in their order.
+// eventLine is a first-in, first-out queue.
 type eventLine struct {
 	events []event
-	passed int // … of which so many have been taken
+	passed int // how many of them have been taken
 }
 
 func (l *eventLine) push(e event) {
@@ -38,7 +39,7 @@ func (l *eventLine) push(e event) {
 	l.events = append(l.events, e)
 }
 
-// first is the next, or nil.
+// first is the next event, or nil.
 func (l *eventLine) first() *event {
 	if l.passed == len(l.events) {
 		return nil
@@ -69,7 +70,7 @@ func (q *eventQueue) push(e event) {
 	q.items[i] = e
 }
 
-// pop takes the next event, if it is not later than end.
+// pop takes the next event if it is not later than end.
 func (q *eventQueue) pop(end time.Duration) (event, bool) {
 	var next *event
 	if len(q.items) > 0 {
@@ -90,7 +91,7 @@ func (q *eventQueue) pop(end time.Duration) (event, bool) {
 	return q.top(), true
 }
 
-// top takes the first of the heap.
+// top takes the first event of the heap.
 func (q *eventQueue) top() event {
 	top, last := q.items[0], len(q.items)-1
 	e := q.items[last]

@@ -7,17 +7,19 @@ import (
 	"carillon/timer"
 )
 
-// rankChecker: of timers that wait together for a slot of their topic, in one shard and one leadership, the one with the higher priority is leased
-// first. Together is: both were due for a while when the lease was asked for, but not for a second. What is found later than that behind its
-// time shares the way out half and half with what is not (see shard's backlogAfterMs), so that an outage's pile starves nobody.
+// rankChecker checks priorities. Of timers that wait together for a slot of their topic, in one
+// shard and under one leader, the one with the higher priority is leased first. Two timers wait
+// together if both had been due for a while, but less than a second, when the lease was requested.
+// Older timers share the slots equally with newer ones (see shard's backlogAfterMs), so that the
+// backlog of an outage starves no timer.
 type rankChecker struct {
 	featureChecker
 	lines   map[timer.ShardID][]*rankedTimer
-	reigns  map[place]time.Duration // when a node began to lead, by group and term
+	reigns  map[place]time.Duration // by group and term: when the node began to lead
 	waiting int
 }
 
-// rankedTimer is one that waits, as it was when its add was answered.
+// rankedTimer is a waiting timer, as of the answer to its add.
 type rankedTimer struct {
 	id       string
 	seq      uint64
@@ -25,7 +27,7 @@ type rankedTimer struct {
 	dueMs    int64
 	at       time.Duration
 	node     uint64
-	believed int64 // by that node: see believes
+	believed int64 // by the node that answered: see believes
 	rev      uint32
 }
 
@@ -48,7 +50,7 @@ func (b *rankChecker) answered(w *World, o *operation, r timer.Result, t *timer.
 	}
 }
 
-// mayStart holds a call that begins against all that waited when its lease was asked for.
+// mayStart compares a beginning call with all timers that waited when its lease was requested.
 func (b *rankChecker) mayStart(c *call, tbl *table.Table) {
 	n, j, id := c.node, &c.delivery.Job, c.delivery.Shard
 	w := n.w

@@ -12,25 +12,26 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// Config of a run.
+// Config configures one run.
 type Config struct {
 	Seed    uint64
-	Safety  time.Duration // of the first phase; default: as drawn
-	Profile string        // one of profiles; default: as drawn
-	Steps   uint64        // end after so many events, checking no more; 0: no limit
-	Settle  func()        // waits until all goroutines of the bubble rest: synctest.Wait
-	Trace   io.Writer     // every event, as it happens; nil: only the last before a failure
-	Change  func(*Plan)   // of what was drawn, for a test of one thing
-	script  func(*World)  // instead of the two phases
+	Safety  time.Duration // length of the first phase; default: drawn from the seed
+	Profile string        // one of profiles; default: drawn from the seed
+	Steps   uint64        // stop after this many events, without the final checks; 0: no limit
+	Settle  func()        // waits until all goroutines of the bubble are blocked: synctest.Wait
+	// gets every event as it happens; nil: only the last events before a failure are kept
+	Trace  io.Writer
+	Change func(*Plan)  // overrides drawn values, for a test of one thing
+	script func(*World) // instead of the two phases
 }
 
-// Plan is what Config.Change may change.
+// Plan is the set of drawn values that Config.Change may override.
 type Plan = swarm
 
-// Report is how a run went.
+// Report is the result of a run.
 type Report struct {
 	Seed      uint64
-	Hash      uint64 // of all that happened
+	Hash      uint64 // over the whole trace: equal for two runs of one seed in one build
 	Events    uint64
 	Simulated time.Duration
 	Counts    Counts
@@ -38,7 +39,7 @@ type Report struct {
 	Err       error // a *Violation, or nil
 }
 
-// Violation is something that must never be.
+// Violation is a broken invariant. It ends the run.
 type Violation struct {
 	Invariant string
 	Text      string
@@ -50,29 +51,30 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("%s: %s\n%s\n%s", v.Invariant, v.Text, strings.Join(v.Trace, "\n"), v.Stack)
 }
 
-// World is one run.
+// World is one simulated cluster and its run. Every chance is a random stream of its own, so that a
+// change to one part of the simulator does not shift the draws of the others.
 type World struct {
 	cfg      Config
 	swarm    swarm
 	chance   chance
-	faultRNG chance // of its scenarios
-	ills     chance // of its disk faults
-	ids      chance // what nodes draw that nobody can guess
-	times    chance // of its clocks' faults
-	odds     chance // of its replicas' faults
+	faultRNG chance // for scenarios
+	ills     chance // for disk faults
+	ids      chance // for the random ids and secrets of nodes
+	times    chance // for clock faults
+	odds     chance // for faults of single replicas
 
 	finalizing bool // an operator has tried to finalize an upgrade
 
-	ballast map[timer.ShardID]bool // shards whose ballast is there, and is not changed any more
+	ballast map[timer.ShardID]bool // shards whose ballast timers exist and no longer change
 
-	wrongAt time.Duration // when no more than half of the machines had a right clock
+	wrongAt time.Duration // when at most half of the machines last had a right clock
 
-	numbered time.Duration // when another number of replicas was last asked for
+	numbered time.Duration // when an operator last changed the number of replicas
 	now      time.Duration
 	seq      uint64
 	queue    eventQueue
 	trace    trace
-	nodes    []*node // all there ever were
+	nodes    []*node // every machine, including those that are gone
 	net      network
 	checker  *checker
 	calls    *receivers
@@ -88,23 +90,26 @@ type World struct {
 	turning        *turning
 	makers         *topicMakers
 	healed         time.Duration // when the second phase began
-	believed       time.Duration // after it, when all clocks are believed that were set right in it
-	topics         []string
-	laid           int        // how many of them somebody was told are there
-	calm           bool       // the second phase
-	lull           *swarm     // what goes wrong when a lull is over; nil: there is none
-	refusal        error      // the last that the operator was given
-	running        *coroutine // of the task that runs now; nil: none does
-	idle           []*coroutine
+	// time after healed until clocks that were corrected in heal are trusted
+	believed time.Duration
+	topics   []string
+	laid     int  // how many of topics have been acknowledged to a client
+	calm     bool // the second phase
+	// the fault rates to restore when the lull ends; nil: there is no lull
+	lull    *swarm
+	refusal error      // the last error that an operator received
+	running *coroutine // of the running task; nil: no task runs
+	idle    []*coroutine
 
-	// effect, if set, is told of each change of a disk right before it is made. It may be called by a host's background goroutine, while the world waits for it.
+	// effect, if set, is called right before each change of a disk. A host's background goroutine
+	// may call it while the world waits for that goroutine.
 	effect func(n *node, op memfs.Op, name string)
 }
 
-// stopped ends a run from within.
+// stopped is the panic that ends a run early; v is nil when Config.Steps is reached.
 type stopped struct{ v *Violation }
 
-// String is for one that came through a goroutine of the product's, which hands on what a panic says.
+// String is printed when the panic passes through a goroutine of the product, which wraps its text.
 func (s stopped) String() string {
 	if s.v == nil {
 		return "the run has ended"
@@ -112,7 +117,7 @@ func (s stopped) String() string {
 	return s.v.Invariant + ": " + s.v.Text
 }
 
-// Run makes a world from a seed and lets it go on to its end.
+// Run simulates one cluster from a seed until the end of the run or the first violation.
 func Run(cfg Config) (r Report) {
 	reader := rand.Reader
 	rand.Reader = entropy{newChance(cfg.Seed, 2)}
@@ -177,12 +182,12 @@ func newWorld(cfg Config) *World {
 	return w
 }
 
-// violate ends the run: an invariant does not hold.
+// violate ends the run because an invariant does not hold.
 func (w *World) violate(invariant, format string, args ...any) {
 	panic(stopped{&Violation{Invariant: invariant, Text: fmt.Sprintf(format, args...)}})
 }
 
-// after has something happen so long from now.
+// after schedules run in d from now.
 func (w *World) after(d time.Duration, run func()) {
 	w.seq++
 	if d <= 0 {
@@ -192,13 +197,13 @@ func (w *World) after(d time.Duration, run func()) {
 	w.queue.push(event{w.now + d, w.seq, run})
 }
 
-// afterTimeout has something happen when a client's time-out is over.
+// afterTimeout schedules run in clientTimeout from now.
 func (w *World) afterTimeout(run func()) {
 	w.seq++
 	w.queue.timeouts.push(event{w.now + clientTimeout, w.seq, run})
 }
 
-// pass lets everything happen that happens within so long.
+// pass runs all events of the next d.
 func (w *World) pass(d time.Duration) {
 	end := w.now + d
 	for e, ok := w.queue.pop(end); ok; e, ok = w.queue.pop(end) {
@@ -211,7 +216,7 @@ func (w *World) pass(d time.Duration) {
 	w.now = end
 }
 
-// passUntil is pass that ends when something holds; it reports whether it does.
+// passUntil runs events until holds is true or limit has passed. It reports whether holds is true.
 func (w *World) passUntil(limit time.Duration, holds func() bool) bool {
 	for end := w.now + limit; w.now < end; {
 		if holds() {
@@ -222,7 +227,7 @@ func (w *World) passUntil(limit time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// end lets every host go.
+// end stops every host and every task.
 func (w *World) end() {
 	for _, n := range w.nodes {
 		n.tasks.end()
