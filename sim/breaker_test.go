@@ -20,7 +20,7 @@ func TestBreaker(t *testing.T) {
 	for range 2 {
 		b.tell(now, policy, false, true)
 	}
-	b.tell(now, policy, false, false) // starts the count anew
+	b.tell(now, policy, false, false) // resets the count
 	for range 3 {
 		blocked(0)
 		b.tell(now, policy, false, true)
@@ -30,7 +30,7 @@ func TestBreaker(t *testing.T) {
 	blocked(0)
 	b.probing = true
 	blocked(125 * time.Millisecond)
-	b.tell(now, policy, false, false) // a call from before: it says nothing
+	b.tell(now, policy, false, false) // a call that began before the breaker opened does not count
 	blocked(125 * time.Millisecond)
 	b.tell(now, policy, true, true)
 	blocked(time.Second)

@@ -9,7 +9,8 @@ import (
 	"carillon/timer/bulk"
 )
 
-// TestManyBulkChangesWithoutAnEnd: whatever became of a timer that dozens of bulk changes may have met is decided at once.
+// TestManyBulkChangesWithoutAnEnd: a timer that dozens of unfinished bulk changes may have changed
+// is decided at once, whatever its final state.
 func TestManyBulkChangesWithoutAnEnd(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -34,7 +34,7 @@ type dest struct {
 // unlimited is the limit of a destination in runs that set none.
 const unlimited = 1 << 20
 
-// Route implements shard.Dispatcher.
+// Route implements scheduler.Dispatcher.
 func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Destination, error) {
 	if own.URL != "" {
 		return own.URL, nil
@@ -45,7 +45,7 @@ func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Desti
 	return t.Policy.Callback.URL, nil
 }
 
-// Acquire implements shard.Dispatcher.
+// Acquire implements scheduler.Dispatcher.
 func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, waiter scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
 	at := d.dests[to.(string)]
 	if at == nil {
@@ -77,7 +77,7 @@ func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, waiter sc
 	return nil, scheduler.Verdict{RetryIn: at.gate.retryIn}
 }
 
-// State implements shard.Dispatcher.
+// State implements scheduler.Dispatcher.
 func (d *dispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.DestinationState {
 	s := scheduler.DestinationState{Name: to.(string)}
 	if at := d.dests[s.Name]; at != nil && at.gate.Blocked() {
@@ -175,7 +175,7 @@ func (p *permit) free(err error, a slots.Answer) {
 	}
 }
 
-// Cancel implements shard.Permit.
+// Cancel implements scheduler.Permit.
 func (p *permit) Cancel() {
 	p.use()
 	p.free(errNotJudged, slots.Unknown)

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestClocksThatAreBelievedAndSetRight: all clocks are wrong for so long that they must be believed, and then right again, each time in the midst of
-// retries, debounces, series and timers that expire. What is from after that is as it should be, and so is what was not touched by it.
+// TestClocksThatAreBelievedAndSetRight: all clocks are wrong for so long that processes must trust
+// them, and are then corrected, each time under retries, debounces, series and timers that expire.
+// Timers from after the correction, and timers that the wrong time did not touch, must be right.
 func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -35,8 +36,9 @@ func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 					n.setClock(step)
 				}
 			})
-			w.after(35*time.Second, func() { w.nodes[0].setClock(0) }) // of one of three nobody knows yet that it is right
-			w.after(50*time.Second, w.rightClocks)                     // now there is a majority at once
+			// one right clock of three does not convince anybody
+			w.after(35*time.Second, func() { w.nodes[0].setClock(0) })
+			w.after(50*time.Second, w.rightClocks) // now a majority is right
 			w.live()
 		}})
 		misled, back = misled+min(1, r.Counts.Misled), back+min(1, r.Counts.SetBack)

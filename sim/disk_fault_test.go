@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestSeedsAilments: each disk fault is come to, and survived. (Its name has it run where TestSeeds does, without the race detector.)
+// TestSeedsAilments: the runs reach and survive each disk fault. (By its name it runs where
+// TestSeeds does, without the race detector.)
 func TestSeedsAilments(t *testing.T) {
 	if testing.Short() || underRace || *flagSeed != 0 || *flagShare != "" {
 		t.Skip("runs take too long")
@@ -16,7 +17,7 @@ func TestSeedsAilments(t *testing.T) {
 		name    string
 		set     func(s *swarm, c chance)
 		reached func(c *Counts) bool
-		least   uint64 // runs in any case
+		least   uint64 // least number of runs
 	}{
 		{"blinds", (*swarm).blinding, func(c *Counts) bool { return c.Blinded > 0 && c.Unsent > 0 }, 1},
 		{"lies", (*swarm).lying, func(c *Counts) bool { return c.Lies > 0 }, 1},
@@ -55,9 +56,10 @@ func TestSeedsAilments(t *testing.T) {
 	}
 }
 
-// TestLiesAtOnce measures what is not promised (CARILLON_LIES=n runs): a machine that has lost the end of its log begins again before another leads,
-// and one of the others lags. Its vote then counts for a majority that may lack what was acknowledged. Nobody can tell it: it was told that
-// all was on disk. The same with time for the others has to hold.
+// TestLiesAtOnce measures a fault that is not covered by any promise (CARILLON_LIES=n runs). A
+// machine that has lost the end of its log restarts before another node leads, while a third lags.
+// Its vote then counts for a majority that may lack acknowledged entries. No node can know: the
+// disk had confirmed the sync. If the others get time to catch up, nothing may be lost.
 func TestLiesAtOnce(t *testing.T) {
 	runs, _ := strconv.Atoi(os.Getenv("CARILLON_LIES"))
 	if runs == 0 {

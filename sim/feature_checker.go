@@ -14,8 +14,8 @@ import (
 //   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow
 //     (I3, I21);
 //   - a repeated add makes one timer (I18);
-//   - each occurrence is one timer; a series that catches up with all occurrences and that no client
-//     changed leaves none out;
+//   - each occurrence is one timer; a series that catches up with all occurrences and that no
+//     client changed leaves none out;
 //   - an add is delivered if no other operation on its id overlapped it or followed it.
 type featureChecker struct {
 	recent []string

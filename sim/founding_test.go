@@ -10,8 +10,9 @@ import (
 	"carillon/timer"
 )
 
-// TestFounderThatIsLate: a founder loses its power before it has heard of the rows, and is told to drain: its rows are moved on without it. Once it
-// is back, at whatever point of that, it has to make what it founded and is to leave: others may still count on it (I14).
+// TestFounderThatIsLate: a founder loses its power before it has heard of the first assignments,
+// and is told to drain, so its replicas are moved without it. Whenever it comes back, it must make
+// the replicas that it founded and leave them properly: others may still count on it (I14).
 func TestFounderThatIsLate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -40,8 +41,9 @@ func TestFounderThatIsLate(t *testing.T) {
 	}
 }
 
-// strikeFounder waits until the meta group's leader knows of the cluster, and stops a node that does not. It counts the rows that are moved on
-// meanwhile, and those that this node is still to leave.
+// strikeFounder waits until the meta group's leader knows of the cluster, and stops a node that
+// does not. It counts the assignments that are changed meanwhile, and those that this node has yet
+// to leave.
 func (w *World) strikeFounder(moved, leaving *int) {
 	leader := w.metaLeader()
 	if leader == nil || leader.state.Version() == 0 {

@@ -9,8 +9,9 @@ import (
 	"carillon/timer"
 )
 
-// TestUndecidedIsAViolation: a history in which no order was found in time proves nothing, and so is not taken for one that has an order. Here each
-// of many writes may have come at any time, or never, and a read has seen more of them than there were.
+// TestUndecidedIsAViolation: a history without a known order proves nothing, so the search that
+// runs out of time counts as a violation. Here each of many writes may have happened at any time,
+// or never, and a read has seen more versions than there were writes.
 func TestUndecidedIsAViolation(t *testing.T) {
 	id := idKey{1, "a"}
 	h := History{ids: []idKey{id}, byID: map[idKey][]*historyEntry{}}

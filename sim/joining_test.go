@@ -11,9 +11,9 @@ import (
 	"carillon/shard"
 )
 
-// TestMemberThatLostItsPlace: the meta group gives up a member's replica while that one is cut off, as it does with one that goes silent while it
-// joins, and gives it another when it is heard again. Of that the member can learn only by asking: its copy of what the cluster has agreed on gets
-// nothing any more.
+// TestMemberThatLostItsPlace: the meta group gives up the replica of a member that is cut off, as
+// it does with one that goes silent while it joins, and assigns it another one later. The member
+// can learn of that only by asking, because its copy of the cluster's state no longer gets entries.
 func TestMemberThatLostItsPlace(t *testing.T) {
 	for seed := uint64(1); seed <= 3; seed++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestMemberThatLostItsPlace(t *testing.T) {
 	}
 }
 
-// loseAPlace has the meta group do without one of its nodes' replicas, which does not hear of it.
+// loseAPlace removes one node's replica of the meta group without that node's knowledge.
 func (w *World) loseAPlace(t *testing.T) {
 	leader := w.metaLeader()
 	row, _ := leader.state.Row(shard.Meta)

@@ -8,9 +8,9 @@ import (
 	"carillon/timer"
 )
 
-// TestNodeWithoutTheKeyLeadsNothing: the file of keys is taken from a machine that leads, and it
-// hands all over within seconds; with the file it may lead again. Where it is taken from all of
-// them there is nobody to hand over to, and what needs no secret goes on.
+// TestNodeWithoutTheKeyLeadsNothing: a leading machine loses its key file and transfers all its
+// leaderships within seconds; with the file it may lead again. If all machines lose the file, no
+// transferee is left, and operations without secrets go on.
 func TestNodeWithoutTheKeyLeadsNothing(t *testing.T) {
 	const soon = 5 * time.Second
 	for seed := uint64(1); seed <= 3; seed++ {
@@ -37,7 +37,7 @@ func TestNodeWithoutTheKeyLeadsNothing(t *testing.T) {
 						t.Errorf("seed %d, all %v: node %d leads %d groups and says %q", seed, all, without.id, w.ledBy(without), without.self.Health.Why())
 					}
 					w.keys.done()
-					w.pass(12 * time.Second) // a node that was unfit stays so for ten seconds
+					w.pass(12 * time.Second) // an unhealthy node stays so for ten seconds
 					if why := without.self.Health.Why(); why != "" {
 						t.Errorf("seed %d, all %v: node %d has the key, and says %q", seed, all, without.id, why)
 					}
@@ -51,7 +51,7 @@ func TestNodeWithoutTheKeyLeadsNothing(t *testing.T) {
 	}
 }
 
-// ledBy is how many groups a machine leads.
+// ledBy counts the groups that a machine leads.
 func (w *World) ledBy(n *node) (groups int) {
 	for id := range w.swarm.shards + 1 {
 		groups += int(b2u(n.host.Leads(timer.ShardID(id))))

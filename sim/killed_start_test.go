@@ -9,11 +9,11 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestKilledAsItFounds: the first process of a machine is killed in front of a change of its disk,
-// each in turn, until its cluster is founded. The machine goes on, so the next process finds all that
-// the first one did, synced or not. Then the power is cut, and what was not synced is lost: before
-// each change until the log is open, and after the founding. The node is still who it was, knows of
-// each start, and has what it acknowledged (I1).
+// TestKilledAsItFounds: the first process of a machine is killed before one change of its disk,
+// each in turn, until its cluster is founded. The machine stays up, so the next process finds all
+// changes of the first one, synced or not. Then the power is cut and unsynced data is lost: before
+// each change until the log is open, and after the founding. The node must keep its identity, know
+// each start, and have all that it acknowledged (I1).
 func TestKilledAsItFounds(t *testing.T) {
 	stride := 5
 	if testing.Short() || underRace {
@@ -21,7 +21,7 @@ func TestKilledAsItFounds(t *testing.T) {
 	}
 	for _, nodes := range []int{1, 3} {
 		changes := 0
-		// The changes that make the directory come first.
+		// The first changes create the directory, and each of them is tried.
 		for at, struck := 1, true; struck; at += 1 + stride*min(1, at/8) {
 			struck = false
 			changes = at
@@ -51,8 +51,8 @@ func TestKilledAsItFounds(t *testing.T) {
 	}
 }
 
-// afterKill kills the first machine's process in front of one of its changes of the disk. Of each
-// process that has no log yet it demands that a power cut leaves who it is.
+// afterKill kills the first machine's process before one of its disk changes. It then checks that a
+// power cut leaves the identity of each process that has no log yet.
 func (m *matrix) afterKill(w *World, at int, struck *bool) func(*node, memfs.Op, string) {
 	count := 0
 	return func(n *node, op memfs.Op, name string) {

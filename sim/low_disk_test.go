@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestLowDiskThatWasNotHeardForAWhile: a node whose disk is low counts as one with room while it is not heard, and a process
-// that leads may take an add then. So what it has to refuse counts from the beat that it hears again.
+// TestLowDiskThatWasNotHeardForAWhile: a node with a low disk counts as one with room while nobody
+// hears it, so a leader may take an add then. The leader must refuse adds only from the next
+// heartbeat on.
 func TestLowDiskThatWasNotHeardForAWhile(t *testing.T) {
 	script := func(w *World) {
 		w.lay()

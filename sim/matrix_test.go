@@ -19,7 +19,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// ways are what a power cut makes of what was not synced.
+// ways are the treatments of unsynced data by a power cut.
 var ways = []struct {
 	name string
 	opt  memfs.CrashOptions
@@ -32,26 +32,28 @@ var ways = []struct {
 	{"garbage", memfs.CrashOptions{KeepData: 70, KeepSize: 100, KeepNames: 100, Garbage: true}},
 }
 
-// matrix cuts the power before effects of a world's disks.
+// matrix cuts the power before disk changes of a world.
 type matrix struct {
 	stride  int
-	problem string // the first
+	problem string // the first problem
 	busy    bool
 	effects map[string]int // by kind of file and operation
 	tried   map[string]int // crashes, by kind and operation
 	cuts    int
 	opens   int
-	compare int // states that were held against the live ones
+	compare int // states compared with the running replicas
 	counted int // groups whose majority was counted
 }
 
 // had is what a node's disk must still hold of a group.
 type had struct{ replica, last, applied uint64 }
 
-// TestCrashMatrix: a cluster is founded, written to, grown, has a replica moved and a machine replaced, with turns of the log, snapshots in
-// slices and from peers, and generations that go. Before each change of any disk the power is cut, in every way: for that machine, and each third time for all at once.
-// Each disk opens, twice; no replica lacks what it had on disk; its state is one that the group was in; and whatever was applied anywhere,
-// and so may have been acknowledged, is on a majority of the disks (I1, I10, I11, I12).
+// TestCrashMatrix: a cluster is founded, written to and grown; a replica moves and a machine is
+// replaced; log segments roll, snapshots are written in slices and received, and generations are
+// deleted. Before each change of a disk the power is cut in every way, for that machine, and each
+// third time for all machines. Each disk must open, twice. No replica may lack entries that were on
+// its disk, and its state must be one that the group was in. Every entry applied anywhere, which
+// may have been acknowledged, must be on a majority of the disks (I1, I10, I11, I12).
 func TestCrashMatrix(t *testing.T) {
 	m := newMatrix(59)
 	switch {
@@ -95,14 +97,14 @@ func (m *matrix) run(t *testing.T) (r Report) {
 	return r
 }
 
-// fail keeps the first problem: the rest follow from it.
+// fail keeps the first problem, because the others follow from it.
 func (m *matrix) fail(format string, args ...any) {
 	if m.problem == "" {
 		m.problem = fmt.Sprintf(format, args...)
 	}
 }
 
-// representative is a calm swarm with a small log.
+// representative is a quiet run with a small log.
 func representative(p *Plan) {
 	drawn := *p
 	p.calm()
@@ -121,7 +123,7 @@ func (m *matrix) script(w *World) {
 	fresh := w.newNode("n4")
 	w.join(fresh)
 	w.pass(4 * time.Second)
-	w.nodes[0].stop(true) // and its start is in the matrix too
+	w.nodes[0].stop(true) // the matrix covers its restart too
 	w.pass(time.Second)
 	w.nodes[1].replace()
 	w.pass(16 * time.Second)
@@ -132,7 +134,7 @@ func (m *matrix) script(w *World) {
 	w.effect = nil
 }
 
-// kindOf says what a file is, by its path.
+// kindOf names the kind of a file by its path.
 func kindOf(path string) string {
 	rest := strings.TrimPrefix(path, dataDir)
 	base := filepath.Base(path)
@@ -163,7 +165,7 @@ func kindOf(path string) string {
 	return "unknown " + path
 }
 
-// effect is told of a change that a disk is about to make.
+// effect handles a disk change that is about to happen.
 func (m *matrix) effect(w *World, n *node, op memfs.Op, name string) {
 	if m.busy || m.problem != "" {
 		return
@@ -171,7 +173,8 @@ func (m *matrix) effect(w *World, n *node, op memfs.Op, name string) {
 	m.busy = true
 	defer func() { m.busy = false }()
 	kind := kindOf(name) + " " + op.String()
-	if op == memfs.OpWrite || op == memfs.OpSync || op == memfs.OpTruncate { // its handle has the name that the file had before its turn came
+	// its handle has the name that the file had before it was renamed
+	if op == memfs.OpWrite || op == memfs.OpSync || op == memfs.OpTruncate {
 		kind = strings.Replace(kind, "spare ", "segment ", 1)
 	}
 	m.effects[kind]++
@@ -182,7 +185,7 @@ func (m *matrix) effect(w *World, n *node, op memfs.Op, name string) {
 	reader := rand.Reader
 	defer func() { rand.Reader = reader }()
 	for k, way := range ways {
-		// Of a subset, the first of each kind, and one in so many of the rest.
+		// A partial matrix takes the first of each kind and one in stride of the rest.
 		if at := number*len(ways) + k; at%m.stride != 0 && m.tried[kind] >= len(ways) {
 			continue
 		}
@@ -198,7 +201,7 @@ func (m *matrix) effect(w *World, n *node, op memfs.Op, name string) {
 	}
 }
 
-// cut cuts the power of the machine that was at it, or of all, and opens the disks.
+// cut cuts the power of the machine that makes the change, or of all machines, and opens the disks.
 func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chance, opt memfs.CrashOptions) {
 	durable := make([]map[uint64]uint64, w.swarm.shards+1) // by group: replica → last entry
 	applied := make([]uint64, len(durable))
@@ -242,7 +245,7 @@ func (m *matrix) cut(w *World, all bool, what string, struck *node, chance chanc
 	}
 }
 
-// same says whether a disk is of a cluster, as it must be if the node's process says so.
+// same checks that a disk belongs to the cluster, if the node's process says so.
 func (m *matrix) same(what string, n *node, disk *memfs.FS) bool {
 	id, ok := identityOn(disk)
 	if n.self != nil {
@@ -253,13 +256,13 @@ func (m *matrix) same(what string, n *node, disk *memfs.FS) bool {
 	return id.ClusterID != ""
 }
 
-// whoseDisk is the identity on a disk; none on an empty one.
+// whoseDisk is the identity on a disk; the zero identity on an empty one.
 func whoseDisk(disk *memfs.FS) member.Identity {
 	id, _ := identityOn(disk)
 	return id
 }
 
-// had is what is on a node's disk now, as its process knows; before the process knows, as the one before it knew.
+// had is what a node's disk holds now by its process, or by its previous process during a start.
 func (n *node) had() []had {
 	list := make([]had, n.w.swarm.shards+1)
 	for i := range list {
@@ -274,7 +277,7 @@ func (n *node) had() []had {
 	return list
 }
 
-// open opens a disk as the node's next process does, and holds it against what it had.
+// open opens a disk as the node's next process does, and compares it with what it must hold.
 func (m *matrix) open(what string, n *node, disk *memfs.FS, before []had) *shard.Host {
 	m.opens++
 	state := ring.NewState(func() {}, func() {})
@@ -293,7 +296,8 @@ func (m *matrix) open(what string, n *node, disk *memfs.FS, before []had) *shard
 		id := timer.ShardID(i)
 		p := host.Progress(id)
 		switch {
-		case h.replica == 0, p.Replica == 0 && h.last <= 1: // its creation was on its way to the disk
+		// its creation was on its way to the disk
+		case h.replica == 0, p.Replica == 0 && h.last <= 1:
 			continue
 		case p.Replica != h.replica || p.Last < h.last:
 			m.fail("%s: node %d, group %d: replica %x had entries up to %d, there is %x with %d", what, n.id, i, h.replica, h.last, p.Replica, p.Last)
@@ -316,7 +320,7 @@ func (m *matrix) open(what string, n *node, disk *memfs.FS, before []had) *shard
 	return host
 }
 
-// majorities demands that what was applied anywhere is on a majority of the disks of the group's voters.
+// majorities checks that each entry applied anywhere is on a majority of its voters' disks.
 func (m *matrix) majorities(w *World, what string, durable []map[uint64]uint64, applied []uint64) {
 	for i := range durable {
 		leader := w.leader(timer.ShardID(i))
@@ -330,7 +334,7 @@ func (m *matrix) majorities(w *World, what string, durable []map[uint64]uint64, 
 		have, sum := 0, 0
 		for _, v := range s.Voters {
 			if n := w.node(v >> 24); n == nil || n.gone {
-				continue // its disk is lost: that is one of the minority
+				continue // its disk is lost, as one of the minority
 			}
 			sum++
 			if durable[i][v] >= applied[i] {

@@ -9,9 +9,9 @@ import (
 
 // mergeChecker checks API.md's merge rules, in addition to the rules for all features:
 //
-//   - A cancel or a replacing add ends each write that was acknowledged before it was requested. Once
-//     it is answered no attempt of that write begins, whether the write waited, was to be retried, or
-//     was the successor of a running timer (I5, I6).
+//   - A cancel or a replacing add ends each write that was acknowledged before it was requested.
+//     Once it is answered no attempt of that write begins, whether the write waited, was to be
+//     retried, or was the successor of a running timer (I5, I6).
 //   - A debounced timer is never due later than the first add of its scope plus the longest wait of
 //     the newest add.
 //   - An add is delivered if no other operation on its id overlapped it or followed it (I1).

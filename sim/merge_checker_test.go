@@ -7,12 +7,13 @@ import (
 	"carillon/timer"
 )
 
-// TestFirstAddOfAnAnswerThatIsLate: an answer is held against what was told before its operation began, and against nothing else.
+// TestFirstAddOfAnAnswerThatIsLate: an answer is compared only with answers from before its
+// operation.
 func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		began  time.Duration // of a read that shows the first add as it was before
-		leased bool          // the timer was called before its creation was told
+		leased bool          // the timer was called before its creation was acknowledged
 		wrong  bool
 	}{
 		{"it began before the other answer", 2 * time.Second, false, false},
@@ -22,7 +23,8 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := &World{checker: newChecker()}
 			w.checker.times.applied(1, 1, 300_000, time.Second)
-			w.checker.times.applied(1, 2, 1000, 2*time.Second) // the shard's clock went back, and what it had stamped with it
+			// the shard's clock is set back, and with it the timestamps that it made
+			w.checker.times.applied(1, 2, 1000, 2*time.Second)
 			b := newMergeChecker(featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}})
 			key := timerKey{1, 1}
 			told := func(at, began time.Duration, code timer.Code, createdMs int64) {
@@ -46,16 +48,17 @@ func TestFirstAddOfAnAnswerThatIsLate(t *testing.T) {
 	}
 }
 
-// TestClockSetBackAmongOthers: several entries are applied in one turn, and the last of them has a later time again.
+// TestClockSetBackAmongOthers: several entries are applied in one turn, and the last one has a
+// later time again.
 func TestClockSetBackAmongOthers(t *testing.T) {
 	for _, test := range []struct {
 		index uint64
-		off   time.Duration // of who leads
+		off   time.Duration // of the leader's clock
 		want  int
 	}{
 		{2, -time.Hour, 0}, // one entry cannot do both
 		{3, -time.Hour, 1},
-		{3, -time.Second, 0}, // so little is left alone
+		{3, -time.Second, 0}, // so small a lead is not set back
 		{3, 0, 0},
 	} {
 		var s shardTimes

@@ -9,16 +9,18 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestOldDirectoryPutBack: a node's directory, or its identity.json alone, is put back from a copy. What the node has voted and acknowledged since is
-// forgotten there, so nobody hears it who knows that: by the cluster's record, also when all others have begun anew since; by having met the processes
-// that the copy lacks; by what it was told of the node's log. The process notes it on its disk and ends, and no later start gets further.
+// TestOldDirectoryPutBack: a node's directory, or its identity.json alone, is replaced by an older
+// copy. It lacks votes and acknowledgements of the node, so no process that knows this may accept
+// the node. Others know it from the cluster's record, even if all of them have restarted; from
+// processes that they have met and the copy lacks; or from the node's own reports about its log.
+// The process records the fault on its disk and ends, and no later start gets further.
 func TestOldDirectoryPutBack(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		since int  // starts since the copy was made
-		brief bool // … of which the last one was not put on record
+		brief bool // … the last of which was not recorded
 		alone bool // identity.json alone
-		anew  bool // all others begin anew
+		anew  bool // all others restart
 	}{
 		{name: "some starts ago", since: 3},
 		{name: "some starts ago, by the record", since: 3, anew: true},
@@ -48,7 +50,7 @@ func TestOldDirectoryPutBack(t *testing.T) {
 						w.restartOf(t, n, nil)
 					}
 					for _, other := range w.nodes {
-						if other != n && (test.anew || test.since == 0) { // by which its log grows
+						if other != n && (test.anew || test.since == 0) { // its log grows by that
 							w.restartOf(t, other, nil)
 						}
 					}
@@ -62,7 +64,7 @@ func TestOldDirectoryPutBack(t *testing.T) {
 	}
 }
 
-// scripted runs a quiet cluster of three through a script.
+// scripted runs a script on a quiet cluster of three.
 func scripted(t *testing.T, seed uint64, script func(w *World)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Run(Config{Seed: seed, Settle: synctest.Wait, Change: func(p *Plan) {
@@ -80,7 +82,8 @@ func scripted(t *testing.T, seed uint64, script func(w *World)) {
 	})
 }
 
-// putsBackInVain puts a copy back and waits until the node has ended by it, and has not got further at another start. Nobody may hear it meanwhile.
+// putsBackInVain puts a copy back and waits until the node has ended because of it, also at another
+// start. No process may accept it meanwhile.
 func (w *World) putsBackInVain(t *testing.T, n *node, older *memfs.FS, alone bool) {
 	n.held = true
 	n.stop(false)
@@ -104,7 +107,8 @@ func (w *World) putsBackInVain(t *testing.T, n *node, older *memfs.FS, alone boo
 	}
 }
 
-// startBriefly has a machine's next process end when another has met it and before the cluster has its start on record.
+// startBriefly ends a machine's next process when another has met it, before the cluster records
+// its start.
 func (w *World) startBriefly(t *testing.T, n *node) {
 	n.stop(false)
 	before := n.starts
@@ -121,7 +125,8 @@ func (w *World) startBriefly(t *testing.T, n *node) {
 	}
 }
 
-// restartOf stops a machine, gives it another disk unless that is nil, and waits until the cluster knows of its next start, if it is to.
+// restartOf stops a machine, gives it another disk unless disk is nil, and waits until the cluster
+// knows of its next start.
 func (w *World) restartOf(t *testing.T, n *node, disk *memfs.FS) {
 	n.stop(false)
 	if disk != nil {

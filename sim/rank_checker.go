@@ -10,8 +10,8 @@ import (
 // rankChecker checks priorities. Of timers that wait together for a slot of their topic, in one
 // shard and under one leader, the one with the higher priority is leased first. Two timers wait
 // together if both had been due for a while, but less than a second, when the lease was requested.
-// Older timers share the slots equally with newer ones (see shard's backlogAfterMs), so that the
-// backlog of an outage starves no timer.
+// Older timers share the slots equally with newer ones (backlogAfterMs in shard/scheduler), so that
+// the backlog of an outage starves no timer.
 type rankChecker struct {
 	featureChecker
 	lines   map[timer.ShardID][]*rankedTimer

@@ -11,20 +11,21 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// blindness is a disk that does not read for a while: all of it, or some of its files. Which do, and from which read on, does not depend on the order in
-// which they are read: goroutines in the background read, too.
+// blindness is a disk that does not read for a while, or some of its files. Which files fail, and
+// after how many reads, does not depend on the order of reads, because background goroutines read
+// too.
 type blindness struct {
 	on, whole bool
 	salt      uint64
-	after     int            // reads of a file that succeed
+	after     int            // reads of a file that succeed first
 	reads     map[string]int // by file
-	struck    bool           // a read has failed in this process's life
+	struck    bool           // a read has failed in this process
 	logStruck bool           // … of the log, before it was open
-	changed   string         // what of the log was changed nevertheless
-	count     int            // … so often in all
+	changed   string         // a log file that was changed nevertheless
+	count     int            // failed reads of the whole run
 }
 
-// readErrors has a disk read nothing for a while, and much be asked of it meanwhile.
+// readErrors makes a disk unreadable for a while and causes many reads meanwhile.
 func (w *World) readErrors() {
 	n := w.sufferer()
 	c := &n.crash
@@ -34,13 +35,13 @@ func (w *World) readErrors() {
 	c.blind.after, c.blind.reads = w.ills.IntN(4), map[string]int{}
 	c.mu.Unlock()
 	if was {
-		return // for another salt
+		return // only the salt changes
 	}
 	d := w.ills.between(200*time.Millisecond, 6*time.Second)
 	w.note(n, "blind", uint64(d.Milliseconds()), 0, "")
 	w.after(d, n.crash.sees)
 	switch w.ills.IntN(4) {
-	case 0: // what it reads at its start
+	case 0: // reads of a start
 		if n.up && !n.gone {
 			n.stop(w.ills.IntN(2) == 0)
 			life := n.life
@@ -50,24 +51,24 @@ func (w *World) readErrors() {
 				}
 			})
 		}
-	case 1: // what it reads to send it
+	case 1: // reads of a snapshot to send
 		if other := w.sufferer(); other != n {
 			other.pause(w.ills.between(time.Second, 5*time.Second))
 		}
 	}
 }
 
-// sufferer is a random machine that is in use.
+// sufferer draws a machine in use.
 func (w *World) sufferer() *node { return w.inUse(w.ills) }
 
-// sees ends it.
+// sees makes the disk readable again.
 func (c *crash) sees() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.blind.on = false
 }
 
-// unreadable is why a file cannot be read now.
+// unreadable returns the error of a read that must fail now, or nil.
 func (c *crash) unreadable(op memfs.Op, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,14 +87,15 @@ func (c *crash) unreadable(op memfs.Op, name string) error {
 	return syscall.EIO
 }
 
-// couldNotRead says whether an error is of a read of this process that failed.
+// couldNotRead reports whether an error comes from a failed read of this process.
 func (n *node) couldNotRead(err error) bool {
 	n.crash.mu.Lock()
 	defer n.crash.mu.Unlock()
 	return n.crash.blind.struck && errors.Is(err, syscall.EIO)
 }
 
-// blinded ends a process that could not read what it must. It is not to have changed anything because of that; the next one begins when it may.
+// blinded ends a process that could not read its disk. It must not have changed its log because of
+// that. The next process starts when the disk may be readable again.
 func (n *node) blinded(err error) {
 	n.w.counts.Blinded++
 	if changed := n.crash.blind.changed; changed != "" {
@@ -103,7 +105,8 @@ func (n *node) blinded(err error) {
 	n.stop(n.crash.clone == nil)
 }
 
-// opens is the begin of a start, or its end: what could not be read while the log was not open yet is a reason to change none of it.
+// opens marks the begin or the end of a start. If the log cannot be read during a start, the
+// process must not change it.
 func (c *crash) opens(begins bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +116,7 @@ func (c *crash) opens(begins bool) {
 	}
 }
 
-// changes notes what is changed of a log that could not be read.
+// changes records the change of a log that could not be read.
 func (c *crash) changes(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,13 +125,14 @@ func (c *crash) changes(name string) {
 	}
 }
 
-// inLog says whether a file is of the log. The spare holds no frames: it is made anew at each start.
+// inLog reports whether a file belongs to the log. The spare segment holds no frames and is made
+// anew at each start.
 func inLog(name string) bool {
 	rest, ok := strings.CutPrefix(name, dataDir+"/wal/0/")
 	return ok && !strings.HasPrefix(rest, "spare/")
 }
 
-// countUnread counts the reads that failed in the whole run.
+// countUnread counts the failed reads of the whole run.
 func (w *World) countUnread() {
 	for _, n := range w.nodes {
 		w.counts.Unread += n.crash.blind.count

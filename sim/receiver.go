@@ -7,10 +7,10 @@ import (
 	"carillon/transport/callback/slots"
 )
 
-// callTimeout is what the topics' policy gives a call.
+// callTimeout is the call timeout of the topics' policies.
 const callTimeout = 2 * time.Second
 
-// receivers are all that nodes call, and what nodes have of it.
+// receivers are the receivers of all calls, with one dispatcher per node.
 type receivers struct {
 	w   *World
 	all map[uint64]*dispatcher // by node
@@ -25,7 +25,8 @@ func (r *receivers) dispatcher(n *node) *dispatcher {
 // died forgets the calls of a process.
 func (r *receivers) died(n *node) { delete(r.all, n.id) }
 
-// Start implements shard.Permit: the call begins a moment later, as on another goroutine, with the guard of the real one.
+// Start implements scheduler.Permit. The call begins a moment later, as on another goroutine, and
+// checks its lease first, as the product does.
 func (p *permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 	p.use()
 	w, n := p.d.w, p.d.n
@@ -35,7 +36,7 @@ func (p *permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.keeper.WallMs(), term: n.host.Progress(j.Shard).Term}
 	w.checker.mayStart(c)
 	life := n.life
-	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // the moment at which a stale lease would be used
+	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // after a pause the lease may be stale
 		n.pause(w.chance.between(time.Second, 30*time.Second))
 	}
 	if w.swarm.clocks.sleeps > 0 && w.times.hit(0.01) {
@@ -56,24 +57,25 @@ type call struct {
 	node     *node
 	life     uint64
 	wallMs   int64
-	letGoMs  int64 // when the host had it start; the clock may be set before it does
-	ended    bool  // at the receiver
-	told     bool  // the host knows
-	nextMs   int64 // when it is tried again, as was decided; 0: not
-	endedMs  int64 // … as it had ended then
+	letGoMs  int64 // when the host started it; the clock may be set before the call begins
+	ended    bool  // the receiver has answered
+	told     bool  // the host knows the result
+	nextMs   int64 // due time of the retry that a leader decided; 0: none
+	endedMs  int64 // … and the end of the attempt in that decision
 	begun    time.Duration
 
-	lowest, highest time.Duration // how far its process's time was off when it began and when it was over
+	// the least and greatest error of its process's time from begin to end
+	lowest, highest time.Duration
 	judged          time.Duration
-	kept            bool // … and the shard has it so
+	kept            bool // … and the shard's table has it
 
-	term    uint64 // in which the host leads the shard
+	term    uint64 // term of the host's leadership
 	taken   bool   // the receiver answered 200
-	success bool   // … and the process knows
+	success bool   // … and the process got the answer
 	reach   reach
 }
 
-// begin makes the call, unless it would not fit into its lease any more.
+// begin sends the call, unless it would outlast its lease.
 func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
 	c.wallMs, c.begun = n.keeper.WallMs(), w.now
@@ -129,7 +131,7 @@ func (c *call) begin() {
 	})
 }
 
-// end brings the answer to the host.
+// end reports the result to the host.
 func (c *call) end(a scheduler.Attempt) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.keeper.WallMs())
 	began, ended := msOf(a.StartedMs-epochMs)-c.begun, msOf(a.EndedMs-epochMs)-c.node.w.now

@@ -12,14 +12,14 @@ import (
 	"carillon/timer"
 )
 
-// drawRelease has a process begin with this release or one before. Whoever runs it does not
-// know what the cluster has agreed on; a process that is too old says so, and is begun anew with
-// the newer one.
+// drawRelease draws the release of a starting process: the current or an earlier one. The operator
+// does not know the cluster's feature level. A process that is too old says so and is replaced by
+// the newer release.
 func (n *node) drawRelease() {
 	if !n.w.swarm.replicaFaults.releases || n.w.calm {
 		return
 	}
-	level := feature.LevelOfBuild // half of the time: with processes of all releases nothing is ever finalized
+	level := feature.LevelOfBuild // half of the time: a mix of all releases is never finalized
 	if n.w.odds.IntN(2) == 0 {
 		level = feature.LevelFirst + feature.Level(n.w.odds.IntN(int(feature.LevelOfBuild)))
 	}
@@ -30,7 +30,7 @@ func (n *node) drawRelease() {
 	}
 }
 
-// finalize is an operator who ends an upgrade at a random time, whatever the processes run.
+// finalize is an operator who finalizes an upgrade at a random time, whatever the processes run.
 func (w *World) finalize() {
 	w.operator(w.inUse(w.odds), w.finalizeAt, func(err error) {
 		if errors.Is(err, ring.ErrLevel) {
@@ -49,8 +49,8 @@ func (w *World) finalizeAt(ctx context.Context, n *node) error {
 	return err
 }
 
-// checkLevel holds a rise of the feature level, as a process has it, against its operators: a
-// cluster that is founded goes beyond the level that rises by itself only when one has asked for it.
+// checkLevel checks that the feature level of a founded cluster exceeds the level that rises by
+// itself only after an operator has requested it.
 func (n *node) checkLevel(now agreed) {
 	was := n.agreed
 	if was.founded && now.level > max(was.level, feature.LevelFinalize-1) && !n.w.finalizing {
@@ -58,8 +58,8 @@ func (n *node) checkLevel(now agreed) {
 	}
 }
 
-// agreedLevel is what the members have agreed on: the highest that any of them knows of, as it
-// never falls.
+// agreedLevel is the members' feature level: the highest that any of them knows, because it never
+// falls.
 func (w *World) agreedLevel() feature.Level {
 	level := feature.LevelFirst
 	for _, n := range w.nodes {
@@ -70,8 +70,8 @@ func (w *World) agreedLevel() feature.Level {
 	return level
 }
 
-// tooOld ends a process whose release is older than what the cluster has agreed on. The next is of
-// the newer one.
+// tooOld ends a process whose release is older than the cluster's feature level. The next process
+// runs the newest release.
 func (n *node) tooOld() {
 	n.w.counts.TooOld++
 	n.w.note(n, "too old", uint64(n.level), 0, "")
@@ -79,15 +79,15 @@ func (n *node) tooOld() {
 	n.stop(false)
 }
 
-// upgrade is what an operator does who sees that a group is stopped, or that the node is not let
-// in for its release.
+// upgrade installs the newest release on a machine with a stopped group, or with a process that the
+// cluster refuses because of its release. An operator would see both.
 func (n *node) upgrade() {
 	if n.host == nil && n.level < n.w.agreedLevel() || n.host != nil && n.hasStopped() {
 		n.tooOld()
 	}
 }
 
-// hasStopped says whether one of the groups is stopped, which the operator sees.
+// hasStopped reports whether one of the groups is stopped.
 func (n *node) hasStopped() bool {
 	for id := range n.w.swarm.shards + 1 {
 		if n.host.Progress(timer.ShardID(id)).Stopped != nil {
@@ -97,8 +97,9 @@ func (n *node) hasStopped() bool {
 	return false
 }
 
-// upgradeAll begins the processes anew with the newest release, one after the other in any order.
-// The cluster's level is the newest when that is finalized, and states are compared then.
+// upgradeAll restarts all processes with the newest release, one after another in random order.
+// When the upgrade is finalized the cluster has the newest level, and replicas compare their
+// states.
 func (w *World) upgradeAll() {
 	nodes := slices.Clone(w.nodes)
 	w.odds.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })

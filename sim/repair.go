@@ -9,11 +9,12 @@ import (
 )
 
 const (
-	mendEach = 300 * time.Millisecond // the others are asked again
-	mendFor  = 8 * time.Second        // then it is given up
+	mendEach = 300 * time.Millisecond // between two requests to the other nodes
+	mendFor  = 8 * time.Second        // then the repair is abandoned
 )
 
-// repairs begins to restore a log that was found damaged, with what others have; false: that would be guesswork.
+// mends starts the repair of a damaged log with the other nodes' data; false: the log cannot be
+// repaired without guessing.
 func (n *node) mends(found error) bool {
 	var damage *wal.CorruptionError
 	if !errors.As(found, &damage) {
@@ -40,7 +41,7 @@ func (n *node) mends(found error) bool {
 	return true
 }
 
-// askSelf looks up what the own log has of the ranges that are asked for.
+// askSelf answers the repairer's questions from the node's own log.
 func (n *node) askSelf() {
 	answer, err := repair.Answer(n.disk, dataDir, n.w.swarm.shards, n.repairer.Questions())
 	if err == nil {
@@ -55,7 +56,8 @@ func (n *node) askSelf() {
 	}
 }
 
-// mendOn writes the log and starts if nothing is missing any more, or asks the others.
+// mendOn writes the log and starts the process if nothing is missing any more; otherwise it asks
+// the other nodes.
 func (n *node) mendOn() {
 	w, m := n.w, n.repairer
 	switch {
@@ -102,7 +104,7 @@ func (n *node) mendOn() {
 	}
 }
 
-// refuse is the end of a node whose log is damaged: another of its name takes its place.
+// refuse handles a node that does not start because of its damaged log: a new machine replaces it.
 func (n *node) refuse() {
 	n.w.counts.Refusals++
 	n.replace()

@@ -19,15 +19,16 @@ import (
 	"carillon/wal"
 )
 
-// mendedTally is what came of damages to several disks of a cluster at once.
+// mendedTally counts the results of damaging several disks of a cluster at once.
 type mendedTally struct {
 	damaged, untouched, refused, missing, wrong, mended, fetched int
 	why                                                          map[string]int
 }
 
-// TestMendedIsAsItWas: a cluster in trouble of all kinds; now and then its disks are copied, several copies are damaged in random places, and are
-// repaired from each other. What is repaired opens, and has the same replicas, votes, log ends and states as the disk that was not damaged.
-// A log that reads otherwise than it must when it is to be written is refused, and counted: it is seldom.
+// TestMendedIsAsItWas: in a cluster with all kinds of faults the disks are copied now and then.
+// Several copies are damaged in random places and repaired from each other. A repaired disk opens
+// and has the same replicas, votes, log ends and states as the undamaged disk. A repair is refused,
+// and counted, if its log would read back differently; that is rare.
 func TestMendedIsAsItWas(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -182,7 +183,7 @@ func (w *World) mendCopy(t *testing.T, n *node, m *repair.Repairer, disks map[*n
 	}
 }
 
-// openOn opens a disk as the next process of a machine would.
+// openOn opens a disk as a machine's next process would.
 func (n *node) openOn(disk *memfs.FS) (*shard.Host, error) {
 	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(func() {}, func() {})))
 	if err == nil {
@@ -208,7 +209,7 @@ func (n *node) segmentsOn(disk *memfs.FS) (list []string) {
 	return list
 }
 
-// wreck does to a file what rot does: a flip, a cut, zeros, garbage, two sectors that changed places.
+// wreck damages a file as bit rot does: a flip, a cut, zeros, garbage, or two swapped sectors.
 func wreck(r *rand.Rand, b []byte) []byte {
 	if len(b) < 2 {
 		return nil
@@ -237,7 +238,7 @@ func wreck(r *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// blur takes the numbers out of an error, so that those of a kind can be counted.
+// blur removes the numbers from an error, so that errors of one kind can be counted.
 func blur(err error) string {
 	var damage *wal.CorruptionError
 	if errors.As(err, &damage) {

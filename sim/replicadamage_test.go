@@ -15,10 +15,11 @@ import (
 	"carillon/wal"
 )
 
-// Of a log in short generations little is left behind the snapshots; a long one has it all.
+// A log in short generations keeps little behind the snapshots; a long one keeps everything.
 const shortLog, longLog = 8 << 10, 256 << 10
 
-// damaged runs a script on a cluster of three that has been written to and then lost its power, and is to be whole in the end.
+// damaged runs a script on a cluster of three that was written to and lost its power. At the end
+// the cluster must be whole.
 func damaged(t *testing.T, genBytes int64, script func(w *World)) (r Report) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
@@ -64,7 +65,8 @@ func (n *node) closedSegment(place float64) string {
 	return closed[int(place*float64(len(closed)-1))]
 }
 
-// refuses demands that a process on such a disk would not start, and says which file and where in it.
+// refuses checks that a process does not start on a disk, and that its error names the file and the
+// offset.
 func (n *node) refuses(t *testing.T, disk *memfs.FS, path string) {
 	t.Helper()
 	host, err := shard.New(n.hostConfig(disk, whoseDisk(disk), ring.NewState(func() {}, func() {})))
@@ -89,8 +91,8 @@ func (n *node) begin() {
 	n.start()
 }
 
-// TestOneReplicaDamaged: a node whose log is damaged so that nothing tells what it was refuses; one of its name with an empty disk takes its place, is
-// filled by the others, and nothing is lost.
+// TestOneReplicaDamaged: a node with a log damaged beyond repair refuses to start. A machine of its
+// name with an empty disk takes its place, the others fill it, and nothing is lost.
 func TestOneReplicaDamaged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -111,8 +113,9 @@ func TestOneReplicaDamaged(t *testing.T) {
 	}
 }
 
-// TestReplicasMendThemselves: with two of three damaged in different places, or all three, each is restored from what the others have, of which
-// some are damaged themselves; nothing is lost, and each has all that it ever had.
+// TestReplicasMendThemselves: two or three of three disks are damaged in different places, and each
+// is repaired from the others, which may be damaged themselves. Nothing is lost, and each disk has
+// all that it ever had.
 func TestReplicasMendThemselves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -140,7 +143,8 @@ func TestReplicasMendThemselves(t *testing.T) {
 	}
 }
 
-// TestSnapshotsDamagedInDifferentPlaces: each of the three has another group's newest snapshot damaged; each goes on from the one before.
+// TestSnapshotsDamagedInDifferentPlaces: each of three nodes has a damaged newest snapshot, each of
+// another group; each goes on from the snapshot before.
 func TestSnapshotsDamagedInDifferentPlaces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -171,8 +175,9 @@ func TestSnapshotsDamagedInDifferentPlaces(t *testing.T) {
 	}
 }
 
-// TestTwoReplicasDamaged: with two of three damaged, at whatever places, both refuse, and the third alone serves nothing and guesses nothing.
-// When the disk of one of them is restored, all that was acknowledged is there.
+// TestTwoReplicasDamaged: with two of three disks damaged, wherever, both nodes refuse to start,
+// and the third serves nothing on its own. When one of the disks is restored, all acknowledged data
+// is there.
 func TestTwoReplicasDamaged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -202,7 +207,8 @@ func TestTwoReplicasDamaged(t *testing.T) {
 	}
 }
 
-// TestAllReplicasDamaged: the same place on all three: none starts, each says why, and none can be repaired with what the others have.
+// TestAllReplicasDamaged: all three disks are damaged in the same place. No node starts, each says
+// why, and none can be repaired from the others.
 func TestAllReplicasDamaged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

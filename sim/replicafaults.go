@@ -10,29 +10,32 @@ import (
 	"carillon/timer"
 )
 
-// replicaFaults are what one replica has and the others have not: a state that memory has changed
-// by itself, a release of before, entries that a snapshot overtakes on their way to its disk. Five
-// of sixteen runs have one of them. They are drawn from a stream of their own, so that the other
-// runs are what they would be anyway.
+// replicaFaults are faults of a single replica: a bit flip in memory, an earlier release, or a
+// snapshot that overtakes entries on their way to its disk. Five runs in sixteen have one of them.
+// They are drawn from a stream of their own, so that they change no other run.
 type replicaFaults struct {
-	strikes  float64 // a second, of the whole cluster: a bit of a state in memory changes
-	releases bool    // processes begin with this release or one before, and upgrades are finalized
-	overtake float64 // a second: a snapshot overtakes entries on their way to a disk
+	strikes float64 // per second in the whole cluster: a bit of a state in memory flips
+	// processes start with this release or an earlier one, and operators finalize upgrades
+	releases bool
+	overtake float64 // per second: a snapshot overtakes entries on their way to a disk
 }
 
-// ReplicaFaultCounts say which of them a run came to.
+// ReplicaFaultCounts count the replica faults of a run.
 type ReplicaFaultCounts struct {
-	Struck, Refilled, MemoryEnded int // states that memory changed; replicas that got another's; processes that ended for that
+	// bit flips; replicas refilled from another; processes that ended because of a flip
+	Struck, Refilled, MemoryEnded int
 	Compared                      int // comparisons of states
-	Changed, TooOld               int // processes of another release than before; those that were too old
-	Finalized, TooEarly           int // upgrades that an operator ended; those refused as a node lacked the level
-	Overtaken                     int
+	// processes that changed their release; those that were too old
+	Changed, TooOld int
+	// finalized upgrades; those refused because a node lacked the level
+	Finalized, TooEarly int
+	Overtaken           int
 }
 
-// finalizes is how often a second an operator tries to finalize an upgrade.
+// finalizes is how often per second an operator tries to finalize an upgrade.
 const finalizes = 0.1
 
-// drawReplicaFaults draws a run's.
+// drawReplicaFaults draws the replica faults of a run.
 func (s *swarm) drawReplicaFaults(c chance) {
 	switch c.IntN(16) {
 	case 0, 1:
@@ -47,7 +50,7 @@ func (s *swarm) drawReplicaFaults(c chance) {
 	}
 }
 
-// failReplicas draws what of it happens now.
+// failReplicas draws the replica faults that happen now.
 func (w *World) failReplicas() {
 	if w.calm {
 		return
@@ -65,16 +68,16 @@ func (w *World) failReplicas() {
 	w.after(nemesisEach, w.failReplicas)
 }
 
-// ballastTopic has timers that nobody changes and that are not due: what memory does to them shows
-// in no answer and in no call, but in the state alone.
+// ballastTopic has timers that never change and never fire. A bit flip there shows in no answer and
+// in no call, only in the state.
 const (
 	ballastTopic timer.TopicID = 1 << 20
 	ballastID                  = "ballast"
-	ballastName                = "ballast" // of the meta group
+	ballastName                = "ballast" // a topic in the meta group
 	ballastDueMs               = epochMs + 365*24*3_600_000
 )
 
-// layBallast adds the timers, and the topic of the meta group.
+// layBallast adds these timers, and the topic in the meta group.
 func (w *World) layBallast() {
 	p := timer.DefaultPolicy()
 	if !w.insist(putTopic(ballastName, &p)) {
@@ -91,7 +94,8 @@ func (w *World) layBallastOf(id timer.ShardID) {
 	try = func() {
 		if n := w.leader(id); n != nil {
 			if _, laid := n.host.Table(id).Lookup(ballastTopic, ballastID); laid {
-				w.after(15*time.Second, func() { w.ballast[id] = true }) // what is still on its way is over by then
+				// earlier tries have ended by then
+				w.after(15*time.Second, func() { w.ballast[id] = true })
 				return
 			}
 			cmd := &timer.Command{Kind: timer.Put, Topic: ballastTopic, ID: ballastID,
@@ -104,8 +108,8 @@ func (w *World) layBallastOf(id timer.ShardID) {
 	try()
 }
 
-// strike changes a bit of the state that one replica has of a group, when no other of that group
-// is wrong already: most are right.
+// strike flips a bit of one replica's state, if no other replica of the group is wrong: the right
+// ones stay the majority.
 func (w *World) strike() {
 	id := timer.ShardID(w.odds.IntN(w.swarm.shards + 1))
 	if id != shard.Meta && !w.ballast[id] {
@@ -145,11 +149,12 @@ func (w *World) strike() {
 	}
 }
 
-// watchFaults looks at what a replica knows of itself.
+// watchFaults checks a replica's own view of its faults.
 func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress) {
 	w := n.w
 	if p.Stopped != nil {
-		// A command that finalizes an upgrade is refused when a node has gone back meanwhile, and is in the log all the same.
+		// A command that finalizes an upgrade may enter the log and still be refused, because a
+		// node has gone back to an earlier release meanwhile.
 		if met := w.finalizing && n.level < feature.LevelFinalize; n.level >= w.agreedLevel() && !met {
 			w.violate("versions", "node %d, of level %d, stops group %d, where all have agreed on %d: %v", n.id, n.level, id, w.agreedLevel(), p.Stopped)
 		}
@@ -174,8 +179,8 @@ func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress)
 	c.refilled, c.installs, c.compared = p.Refilled, p.Installs, p.Compared
 }
 
-// faultOfMemory says whether a process ends because of what was done to its memory: where it is
-// alone there is nobody to ask, and its disk has what is right.
+// faultOfMemory reports whether a process ended because of a bit flip. A single replica has no
+// other to compare with, but its disk still holds the right state.
 func (n *node) faultOfMemory(err error) bool {
 	if !errors.Is(err, shard.ErrMemoryFault) {
 		return false
@@ -189,7 +194,7 @@ func (n *node) faultOfMemory(err error) bool {
 	return false
 }
 
-// proveReplicas has all that went wrong be right again: states that memory changed, and releases.
+// proveReplicas ends all replica faults: bit flips and old releases.
 func (w *World) proveReplicas() {
 	f := &w.swarm.replicaFaults
 	if f.releases {
@@ -203,7 +208,7 @@ func (w *World) proveReplicas() {
 	}
 }
 
-// proveMemory waits until no replica has a state that memory changed, and looks at what was hit.
+// proveMemory waits until no replica has a flipped bit, and reads what was hit.
 func (w *World) proveMemory() {
 	wrong := func() (list []uint64) {
 		for _, n := range w.nodes {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSeedsReplicaFaults: each fault of a replica is come to, and survived. (Its name has it run
-// where TestSeeds does.)
+// TestSeedsReplicaFaults: the runs reach and survive each replica fault. (By its name it runs where
+// TestSeeds does.)
 func TestSeedsReplicaFaults(t *testing.T) {
 	if testing.Short() || underRace || *flagSeed != 0 || *flagShare != "" {
 		t.Skip("runs take too long")

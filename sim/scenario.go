@@ -8,40 +8,45 @@ import (
 	"carillon/timer"
 )
 
-// scenarios are what goes wrong in several steps, or in moments that chance alone seldom hits. In three of eight runs there are none; they are drawn
-// from a stream of their own, so that those runs are what they would be anyway.
+// ordeals are the rates of scenarios: faults in several steps, or at moments that chance seldom
+// hits. Three runs in eight have none. They are drawn from a stream of their own, so that they
+// change no other run.
 type ordeals struct {
-	// Of the changes of members that a leader has applied, or that took somebody's vote: a process ends soon after.
+	// parting is the share of membership changes, applied by a leader or answered by a removed
+	// replica, after which a process ends soon.
 	parting float64
 
-	// How many a second, of the whole cluster.
+	// Rates per second in the whole cluster.
 	together, loops, ends, flaps, hangs, backs, freezes, storms, brinks, numbers float64
 
-	late float64 // of the frames: they come again after minutes
+	late float64 // share of frames that arrive again minutes later
 }
 
-// ScenarioCounts say which of them a run came to.
+// ScenarioCounts count the scenarios of a run.
 type ScenarioCounts struct {
-	Leaving, Words                 int // leaders on their way out; what who is out said to who asked for its vote
-	Parted                         int // processes ended by a change of members
-	Together                       int // a majority that stood still and a crash, with no two of them at once
-	Looped, Ended                  int // processes that ended again at once; between two things that they said
-	Flapped, Hung                  int // links that came and went; disks that stood still
-	Backs, Freezes                 int // wall clocks set back, or stopped
-	Storms, Brinks, Numbers, Again int // see storm, brink, number; frames that came minutes later
+	// leaders outside of the configuration; commit hints of removed replicas
+	Leaving, Words int
+	Parted         int // processes ended at a membership change
+	Together       int // a paused majority and a crash, but no two of them at once
+	// processes that ended right after their start; that ended between two messages
+	Looped, Ended  int
+	Flapped, Hung  int // links that flapped; disks that hung
+	Backs, Freezes int // wall clocks set back, or stopped
+	// see storm, brink, number; frames that arrived again minutes later
+	Storms, Brinks, Numbers, Again int
 }
 
-// any says whether there are some.
+// any reports whether a run has scenarios.
 func (o *ordeals) any() bool { return *o != ordeals{} }
 
-// scenario draws a run's scenarios.
+// scenario draws the scenarios of a run.
 func (s *swarm) scenario(c chance) {
 	o := &s.ordeals
 	switch c.IntN(8) {
 	case 0, 1, 2:
 	case 3, 4:
 		s.partings(c)
-	case 5: // frames of minutes ago want minutes
+	case 5: // frames that arrive again after minutes need a run of minutes
 		o.late = 0.02 * c.Float64()
 		s.safety, s.think = c.between(2*time.Minute, 3*time.Minute), max(s.think, 200*time.Millisecond)
 	default:
@@ -50,13 +55,14 @@ func (s *swarm) scenario(c chance) {
 		o.backs, o.freezes = c.seldom(0.05), c.seldom(0.1)
 		o.storms, o.brinks = c.seldom(0.1), c.seldom(2)
 		if o.numbers = c.seldom(0.1); o.numbers > 0 {
-			s.rots, s.wipes = 0, 0 // which a single replica does not survive
+			s.rots, s.wipes = 0, 0 // both would destroy the only replica
 		}
 	}
 }
 
-// partings has replicas move all the time while much is asked of them, and processes end as the members change: what one has appended, committed
-// or applied, others have not. Disks are slow, so that a leader's entries are with others before they are its own.
+// partings moves replicas all the time under load, and ends processes at membership changes. One
+// replica has then appended, committed or applied entries that others lack. Disks are slow, so that
+// followers have a leader's entries before its own disk does.
 func (s *swarm) partings(c chance) {
 	s.nodes, s.replicas = 3+c.IntN(2), [...]int{1, 2, 2, 3}[c.IntN(4)]
 	s.ordeals.parting, s.moves = 0.1+0.4*c.Float64(), 0.3+c.Float64()
@@ -70,7 +76,7 @@ func (s *swarm) partings(c chance) {
 	s.diskErrors, s.full, s.rots, s.wipes, s.limits, s.bounds.memory = 0, 0, 0, 0, false, 0
 }
 
-// undergo draws what of it happens now.
+// undergo draws the scenarios that begin now.
 func (w *World) undergo() {
 	if w.calm {
 		return
@@ -90,7 +96,7 @@ func (w *World) undergo() {
 	w.after(nemesisEach, w.undergo)
 }
 
-// anyUp is a machine whose process runs; nil: none.
+// anyUp draws a machine whose process runs; nil: none.
 func (w *World) anyUp() *node {
 	var there []*node
 	for _, n := range w.nodes {
@@ -104,8 +110,8 @@ func (w *World) anyUp() *node {
 	return there[w.faultRNG.IntN(len(there))]
 }
 
-// part may end a process as members change: the leader, most often, or another that has a replica of the group, but not who has just heard that
-// it goes: what that one has then and others lack is what matters.
+// part may end a process at a membership change: usually the leader, otherwise another member of
+// the group. It spares the replica that has just learned of its removal.
 func (w *World) part(n *node, id timer.ShardID, out bool) {
 	if w.calm || !w.faultRNG.hit(w.swarm.ordeals.parting) {
 		return
@@ -132,8 +138,9 @@ func (w *World) part(n *node, id timer.ShardID, out bool) {
 	})
 }
 
-// together has a minority stand still, one of the others die with what its disk had not been told to keep, and then the rest stand still in its
-// turn while the minority goes on: what was acknowledged meanwhile is on few disks, and these are not those that decide.
+// together pauses a minority, then crashes one of the others with its unsynced data, and then
+// pauses the rest while the minority goes on. Writes acknowledged meanwhile are on few disks, and a
+// quorum must still find them.
 func (w *World) together() {
 	var there []*node
 	for _, n := range w.nodes {
@@ -164,7 +171,7 @@ func (w *World) together() {
 	})
 }
 
-// reviveWithin has a machine's next process begin soon.
+// reviveWithin starts a machine's next process soon.
 func (w *World) reviveWithin(n *node, d time.Duration) {
 	life := n.life
 	w.after(w.faultRNG.between(10*time.Millisecond, d), func() {
@@ -174,7 +181,7 @@ func (w *World) reviveWithin(n *node, d time.Duration) {
 	})
 }
 
-// loop has a process die again and again as soon as it has begun, and in the midst of beginning.
+// loop crashes a process again and again, right after its start or during it.
 func (w *World) loop() {
 	if n := w.anyUp(); n != nil {
 		w.dieAgain(n, 3+w.faultRNG.IntN(10))
@@ -200,14 +207,16 @@ func (w *World) dieAgain(n *node, left int) {
 	})
 }
 
-// endSoon has a process end between two things that it tells others: what came first is heard, the next never was sent.
+// endSoon ends a process between two messages to others: the first is delivered, the second never
+// sent.
 func (w *World) endSoon() {
 	if n := w.anyUp(); n != nil {
 		n.crash.says = 1 + w.faultRNG.IntN(20)
 	}
 }
 
-// silent says whether the process has ended before it could say the next thing; that ends it, if it is to be.
+// silent reports whether the process ends before its next message. It counts down the messages to
+// that end.
 func (n *node) silent() bool {
 	c := &n.crash
 	c.mu.Lock()
@@ -221,7 +230,7 @@ func (n *node) silent() bool {
 	return c.clone != nil
 }
 
-// flap cuts a link and repairs it, many times within seconds.
+// flap cuts and repairs a link many times within seconds.
 func (w *World) flap() {
 	a, b := w.anyUp(), w.anyUp()
 	if a == nil || a == b {
@@ -251,7 +260,7 @@ func (w *World) flap() {
 	turn(2 * (3 + w.faultRNG.IntN(20)))
 }
 
-// hang has a disk write nothing for a while.
+// hang stops all writes of a disk for a while.
 func (w *World) hang() {
 	if n := w.anyUp(); n != nil {
 		w.counts.Hung++
@@ -260,7 +269,7 @@ func (w *World) hang() {
 	}
 }
 
-// setBack sets a wall clock back each second.
+// setBack sets a wall clock back about once a second.
 func (w *World) setBack() {
 	n := w.any()
 	each, times := w.faultRNG.between(50*time.Millisecond, 1500*time.Millisecond), 5+w.faultRNG.IntN(15)
@@ -277,7 +286,7 @@ func (w *World) setBack() {
 	again()
 }
 
-// freeze stops a wall clock. After that it goes on as if that time had not been, or shows the true time.
+// freeze stops a wall clock. Afterwards it goes on from there, or shows the true time.
 func (w *World) freeze() {
 	n := w.any()
 	if n.clock.frozen {
@@ -304,7 +313,7 @@ func (w *World) freeze() {
 	})
 }
 
-// storm has many timers of all shards fall due in one millisecond.
+// storm makes many timers of all shards due in one millisecond.
 func (w *World) storm() {
 	w.counts.Storms++
 	w.note(nil, "storm", 0, 0, "")
@@ -319,7 +328,8 @@ func (w *World) storm() {
 	}
 }
 
-// brink has a timer changed and cancelled in the very millisecond in which it is due, by the clock of who leads.
+// brink changes and cancels a timer in the very millisecond in which it is due by the leader's
+// clock.
 func (w *World) brink() {
 	id := timer.ShardID(1 + w.faultRNG.IntN(w.swarm.shards))
 	leader := w.leader(id)
@@ -346,12 +356,12 @@ func (w *World) brink() {
 	}
 }
 
-// passerBy is a client that wants one thing and draws from fate.
+// passerBy is a client for a single operation. It draws from faultRNG.
 func (w *World) passerBy() *client {
 	return &client{w: w, number: 5000 + w.faultRNG.IntN(1000), own: &w.faultRNG}
 }
 
-// number changes how many replicas each shard should have.
+// number changes the number of replicas of all shards.
 func (w *World) number() {
 	n := 1 + w.faultRNG.IntN(3)
 	w.numbered = w.now

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestSeedsOrdeals: each scenario is come to, and survived. (Its name has it run where TestSeeds does, without the race detector.)
+// TestSeedsOrdeals: the runs reach and survive each scenario. (By its name it runs where TestSeeds
+// does, without the race detector.)
 func TestSeedsOrdeals(t *testing.T) {
 	if testing.Short() || underRace || *flagSeed != 0 || *flagShare != "" {
 		t.Skip("runs take too long")

@@ -6,41 +6,43 @@ import (
 	"carillon/timer"
 )
 
-// shardTimes is which times each shard was led by, and stamped with: what a wrong clock has touched, and what it has not. A leader is asked
-// after each of its turns, a shard's own clock after each entry.
+// shardTimes records which time each shard's leader used and which time the shard stamped. So a
+// check knows which operations a wrong clock has touched. A leader is asked after each of its
+// turns, and a shard's own clock after each entry.
 type shardTimes struct {
 	shards []shardTime // by group
 }
 
-// shardTime is that of one shard.
+// shardTime is the record of one shard.
 type shardTime struct {
 	wrong []wrongSpan
-	open  map[uint64]int // by leader: its span that has not ended, in wrong
-	index uint64         // the newest entry that a replica was seen at
-	clock int64          // the shard's clock then
-	seen  time.Duration  // when that was
+	open  map[uint64]int // by leader: index in wrong of its open span
+	index uint64         // the newest entry seen on a replica
+	clock int64          // the shard's clock after it
+	seen  time.Duration  // when it was seen
 	backs []clockBack
-	right time.Duration // when somebody last led it by a right time
+	right time.Duration // when a leader with a right clock last led the shard
 }
 
-// wrongSpan is for how long a leader, or the shard's own clock, was so far off.
+// wrongSpan is a period in which a leader's clock, or the shard's own, had an error of off.
 type wrongSpan struct {
 	from, to, off time.Duration
 }
 
-// clockBack is when a shard's own clock was set back.
+// clockBack is a setback of a shard's own clock.
 type clockBack struct {
-	at           time.Duration // when that was seen first
-	fromMs, toMs int64         // toMs is not later than what it was set to: who did so may have ended before anybody saw it
+	at time.Duration // when it was first seen
+	// toMs is at most the new time: its leader may have ended before the checker saw it
+	fromMs, toMs int64
 }
 
 const (
-	offWithin = 100 * time.Millisecond // less is no wrong time
-	sameOff   = 50 * time.Millisecond  // as far off as before
-	// timeSlack is by how much times may differ that were taken of one clock at about the same moment.
+	offWithin = 100 * time.Millisecond // smaller errors are ignored
+	sameOff   = 50 * time.Millisecond  // errors that differ by less count as equal
+	// timeSlack bounds the difference of two readings of one clock at about the same moment.
 	timeSlack = 2*offWithin + sameOff
-	// leftAheadMs is how far ahead of its leader's a shard's clock is left (shard, clockAheadMs): one
-	// that was no further ahead was not set back.
+	// leftAheadMs is how far a shard's clock may stay ahead of its leader's (clockAheadMs in
+	// shard); up to that it is not set back.
 	leftAheadMs = 2000
 )
 
@@ -51,7 +53,7 @@ func (s *shardTimes) of(id timer.ShardID) *shardTime {
 	return &s.shards[id]
 }
 
-// led notes by which time a node leads a shard, or that it does not.
+// led records a leader's clock, or that a node does not lead the shard.
 func (s *shardTimes) led(id timer.ShardID, node uint64, leads bool, now, off time.Duration) {
 	t := s.of(id)
 	at, open := t.open[node]
@@ -70,14 +72,15 @@ func (s *shardTimes) led(id timer.ShardID, node uint64, leads bool, now, off tim
 	}
 }
 
-// applied notes a shard's own clock after an entry.
+// applied records a shard's own clock after an entry.
 func (s *shardTimes) applied(id timer.ShardID, index uint64, clockMs int64, now time.Duration) {
 	t := s.of(id)
 	if index <= t.index {
 		return
 	}
 	first := t.least(t.seen, now) - timeSlack.Milliseconds()
-	// Of several entries that are applied in one turn the first may set it back, and the last is later again.
+	// Of several entries applied in one turn the first may set the clock back and the last advance
+	// it.
 	if clockMs < t.clock || index > t.index+1 && t.clock-first > leftAheadMs {
 		t.backs = append(t.backs, clockBack{now, t.clock, min(clockMs, first)})
 	}
@@ -87,10 +90,10 @@ func (s *shardTimes) applied(id timer.ShardID, index uint64, clockMs int64, now 
 	}
 }
 
-// appliedWithin is after what an entry is applied, as a rule, if it ever is.
+// appliedWithin bounds the time between an entry's proposal and its application.
 const appliedWithin = 10 * time.Second
 
-// least is the first moment that the time of those has shown who led the shard in a span, or shortly before it.
+// least is the earliest time shown by the clocks of the leaders in a period or shortly before it.
 func (t *shardTime) least(from, to time.Duration) int64 {
 	low, known := from, t.right >= from-appliedWithin
 	for _, w := range t.wrong {
@@ -104,7 +107,7 @@ func (t *shardTime) least(from, to time.Duration) int64 {
 	return epochMs + low.Milliseconds()
 }
 
-// off is how far ahead and behind a shard's time was in a span, at most. What is right counts as neither.
+// off is the greatest error of a shard's time in a period, behind and ahead; 0: it was right.
 func (s *shardTimes) off(id timer.ShardID, from, to time.Duration) (behind, ahead time.Duration) {
 	for _, w := range s.of(id).wrong {
 		if w.to >= from && w.from <= to {
@@ -114,7 +117,7 @@ func (s *shardTimes) off(id timer.ShardID, from, to time.Duration) (behind, ahea
 	return behind, ahead
 }
 
-// shown are the first and the last moment that the shard's time has shown in a span.
+// shown is the earliest and the latest time that the shard's clocks have shown in a period.
 func (s *shardTimes) shown(id timer.ShardID, from, to time.Duration) (first, last int64) {
 	low, high := from, to
 	for _, w := range s.of(id).wrong {
@@ -125,7 +128,7 @@ func (s *shardTimes) shown(id timer.ShardID, from, to time.Duration) (first, las
 	return epochMs + low.Milliseconds(), epochMs + high.Milliseconds()
 }
 
-// backs are the times that a shard's clock was set back since then.
+// backs are the setbacks of a shard's clock since a moment.
 func (s *shardTimes) backs(id timer.ShardID, since time.Duration) []clockBack {
 	list := s.of(id).backs
 	for len(list) > 0 && list[0].at < since {
@@ -134,20 +137,22 @@ func (s *shardTimes) backs(id timer.ShardID, since time.Duration) []clockBack {
 	return list
 }
 
-// Of finished timers (docs/ARCHITECTURE.md): how long they stay, and by how much their end may be earlier than the entry that tells of it.
+// Finished timers (docs/ARCHITECTURE.md): how long they are kept, and by how much their recorded
+// end may precede the entry that records it.
 const (
 	finishedStay = 10 * time.Minute
 	endEarlier   = time.Minute
 )
 
-// mayBeForgotten says of a timer that was first asked for at a time, and has ended, whether it may be gone by now: by the time of its shard,
-// which somebody had to believe, it ended long enough ago.
+// mayBeForgotten reports whether an ended timer may be gone by now. By the time of its shard, which
+// was wrong and had to be trusted, it may have ended long enough ago. since is when it was first
+// requested.
 func (w *World) mayBeForgotten(id timer.ShardID, since time.Duration, ended bool) bool {
 	behind, ahead := w.checker.times.off(id, since, w.now)
 	return ended && ahead-behind > offWithin && w.now-since+ahead-behind >= finishedStay-endEarlier-timeSlack
 }
 
-// mayForget says whether what has finished of an id may be gone.
+// mayForget reports whether the finished timers of an id may be gone.
 func (w *World) mayForget(id idKey) bool {
 	return w.mayBeForgotten(w.place(id.topic, id.id), w.checker.ids[id].since, true)
 }

@@ -9,26 +9,28 @@ import (
 	"carillon/timer"
 )
 
-// The sick topic's receiver is down again and again, for longer than its breaker stays open, and its timers have few attempts. What is held:
-// attempts never exceed the policy's, and each that counts was a call: a breaker that is open burns none (I17, see spent); the next one does
-// not start before what the policy's backoff asks for (I17, see paced); and a healthy topic does not feel any of it (I16, see proveApart).
+// The sick topic's receiver is down again and again, for longer than its breaker stays open, and
+// its timers have few attempts. Three rules hold. Attempts never exceed the policy's, and each
+// counted attempt was a call, because an open breaker uses up none (I17, see spent). A retry does
+// not start before the policy's backoff is over (I17, see paced). And a healthy topic is not
+// affected (I16, see proveApart).
 const sickName = "sick"
 
 var sickTopic = timer.TopicID(len(topicNames) + 1)
 
-// sickPolicy makes it die of attempts within seconds.
+// sickPolicy lets a timer use up its attempts within seconds.
 func sickPolicy(p *timer.Policy) {
 	p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs = 5, 100, 1600
 	p.Breaker, p.OwnBreaker = timer.Breaker{Failures: 3, WindowMs: 10_000, OpenMs: 1500, Probes: 1}, true
 }
 
-// sickness is how that topic's receiver is.
+// sickness is the state of that topic's receiver.
 type sickness struct {
 	down  bool
-	hangs bool // down: it takes calls and never answers
+	hangs bool // while down, it takes calls and never answers
 }
 
-// status is what the receiver answers; 0: nothing.
+// status is the receiver's answer; 0: none.
 func (s *sickness) status() int {
 	switch {
 	case !s.down:
@@ -39,7 +41,7 @@ func (s *sickness) status() int {
 	return 503
 }
 
-// sicken has the receiver fall ill and recover, and a client add timers for it.
+// sicken makes the receiver fail and recover, and a client add timers for it.
 func (w *World) sicken() {
 	if w.swarm.sickThink == 0 {
 		return
@@ -82,26 +84,28 @@ func (w *World) sickAdd(due time.Duration) *operation {
 	return o
 }
 
-// spentKey names a call as its outcome does. Numbers are a shard's own, so two shards may have one in common.
+// spentKey identifies the calls that an outcome may belong to. Sequence numbers are unique within a
+// shard only, so two shards may share one.
 type spentKey struct{ seq, fence uint64 }
 
-// attemptChecker is what is known of attempts, of all topics.
+// attemptChecker checks the attempts of all topics.
 type attemptChecker struct {
 	calls map[spentKey][]*call
 	last  map[timerKey]*call
 	sick  map[string]*sickTimer
-	names []string // of those, in order
+	names []string // the keys of sick, in order of their creation
 
-	// inFlight has the timers of which a cancel was answered with a running attempt, and that one's fence: none starts after it.
+	// inFlight holds timers with a cancel that was answered `in_flight`, and the fence of the
+	// attempt that was running. No later attempt may start.
 	inFlight map[timerKey]uint64
 }
 
-// sickTimer is what is known of a timer in the sick topic.
+// sickTimer is the checker's knowledge of a timer in the sick topic.
 type sickTimer struct {
 	shard     timer.ShardID
 	since     time.Duration
 	acked     bool
-	attempts  int // of the last call
+	attempts  int // number of the last call
 	delivered bool
 }
 
@@ -109,7 +113,7 @@ func newAttemptChecker() attemptChecker {
 	return attemptChecker{calls: map[spentKey][]*call{}, last: map[timerKey]*call{}, sick: map[string]*sickTimer{}, inFlight: map[timerKey]uint64{}}
 }
 
-// asked and answered note adds to the sick topic.
+// asked and answered record adds to the sick topic.
 func (b *attemptChecker) asked(o *operation) {
 	b.sick[o.id] = &sickTimer{shard: o.shard, since: o.began}
 	b.names = append(b.names, o.id)
@@ -117,21 +121,21 @@ func (b *attemptChecker) asked(o *operation) {
 
 func (b *attemptChecker) answered(o *operation) { b.sick[o.id].acked = true }
 
-// cancelled notes that a client was told that a call is running and that no further one starts.
+// cancelled records the answer that a call is running and no further one will start.
 func (b *attemptChecker) cancelled(k timerKey, fence uint64) {
 	if known, before := b.inFlight[k]; !before || fence < known {
 		b.inFlight[k] = fence
 	}
 }
 
-// begun checks an attempt, of any topic, against the cancels that were answered.
+// begun checks an attempt of any topic against the answered cancels.
 func (b *attemptChecker) begun(n *node, k timerKey, fence uint64, id string) {
 	if running, cancelled := b.inFlight[k]; cancelled && fence > running {
 		n.w.violate("I5", "node %d begins an attempt of %s under fence %d after a cancel was answered `in_flight` under fence %d", n.id, id, fence, running)
 	}
 }
 
-// started checks a call that goes out, of any topic.
+// started checks a call of any topic when it is sent.
 func (b *attemptChecker) started(c *call) {
 	w, j, p := c.node.w, &c.delivery.Job, &c.delivery.Topic.Policy
 	if j.Attempts > p.MaxAttempts {
@@ -156,9 +160,10 @@ func (b *attemptChecker) started(c *call) {
 	t.attempts = j.Attempts
 }
 
-// paced checks that a retry keeps the backoff that was decided on. What a timer's table knows of its last attempt says whether that decision
-// counts: an attempt whose end was never heard of is tried again at once. So is one that was counted and, as its process died, never made: the
-// decision was for that one.
+// paced checks that a retry keeps the backoff that a leader decided. The last attempt in the
+// timer's table says whether that decision counts. An attempt is retried at once if its end was
+// never reported, or if it was counted and never made because its process died: the decision was
+// about the attempt before.
 func (b *attemptChecker) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
@@ -168,10 +173,10 @@ func (b *attemptChecker) paced(c *call) {
 	tbl := c.node.host.Table(c.delivery.Shard)
 	firedMs, next := before.wallMs, before.nextMs
 	for _, b := range w.checker.times.backs(c.delivery.Shard, before.judged) {
-		if before.kept { // else the end may not have been heard of
+		if before.kept { // otherwise its end may not have been reported
 			firedMs = min(firedMs, b.toMs)
 		}
-		if before.endedMs > b.toMs { // what is left of the wait counts from there
+		if before.endedMs > b.toMs { // the rest of the wait counts from the new time
 			next = min(next, b.toMs+max(0, next-b.fromMs))
 		}
 	}
@@ -183,7 +188,8 @@ func (b *attemptChecker) paced(c *call) {
 	}
 }
 
-// spent checks an attempt that a leader says has ended: it was a call, and a retry waits as the policy says.
+// spent checks an outcome that a leader reports: there was a call, and a retry waits as the policy
+// says.
 func (b *attemptChecker) spent(n *node, out *table.Outcome) {
 	if out.Kind == table.Release || out.ByConsumer {
 		return
@@ -211,7 +217,7 @@ func (b *attemptChecker) spent(n *node, out *table.Outcome) {
 	if wait := out.NextMs - out.EndedMs; float64(wait) < math.Floor(least) {
 		n.w.violate("I17", "node %d tries %s again %d ms after attempt %d, the policy asks for %.0f", n.id, c.delivery.Job.ID, wait, c.delivery.Job.Attempts, least)
 	}
-	if c.nextMs == 0 || out.NextMs < c.nextMs { // a new leader may have judged it anew
+	if c.nextMs == 0 || out.NextMs < c.nextMs { // a new leader may have decided again
 		c.nextMs, c.endedMs, c.judged, c.kept = out.NextMs, out.EndedMs, n.w.now, false
 		if n.w.checker.misled > 0 {
 			c.keeps(out.Handle, 20*time.Millisecond)
@@ -219,7 +225,7 @@ func (b *attemptChecker) spent(n *node, out *table.Outcome) {
 	}
 }
 
-// keeps looks whether what was decided of a call's retry is in its shard's table, as long as it may be on its way there.
+// keeps records whether the decision about a call's retry has reached its shard's table.
 func (c *call) keeps(h timer.Handle, wait time.Duration) {
 	w, id, next := c.node.w, c.delivery.Shard, c.nextMs
 	w.after(wait, func() {
@@ -233,12 +239,13 @@ func (c *call) keeps(h timer.Handle, wait time.Duration) {
 	})
 }
 
-// mayBeginAnew says whether an outcome may be of a call that began at another time by its process's clock: who tells of it goes by another time
-// than that process did, so the begin was set right as the end was.
+// mayBeginAnew reports whether an outcome may belong to a call although their start times differ.
+// The reporting process may use another time than the calling one did, and then corrects the start
+// together with the end.
 func (n *node) mayBeginAnew(c *call, out *table.Outcome) bool {
 	w := n.w
 	behind, ahead := w.checker.times.off(c.delivery.Shard, c.begun, w.now)
-	off := msOf(n.keeper.Look().WallMs-epochMs) - w.now // it may tell in its first turn by that time
+	off := msOf(n.keeper.Look().WallMs-epochMs) - w.now // its first turn may report by that time
 	behind, ahead = min(behind, c.lowest, off), max(ahead, c.highest, off)
 	by := msOf(out.StartedMs - c.wallMs).Abs()
 	return by <= ahead-behind+w.now-c.begun+timeSlack && ahead-behind > sureWithin-timeSlack
@@ -246,7 +253,7 @@ func (n *node) mayBeginAnew(c *call, out *table.Outcome) bool {
 
 func (b *attemptChecker) delivered(c *call) { b.sick[c.delivery.Job.ID].delivered = true }
 
-// checkEnd: each timer was delivered, or is dead after all its attempts.
+// checkEnd checks that each timer was delivered, or is dead after all its attempts.
 func (b *attemptChecker) checkEnd(w *World) {
 	for _, id := range b.names {
 		t := b.sick[id]

@@ -27,16 +27,18 @@ var (
 	flagTrace   = flag.Bool("sim.trace", false, "print every event")
 )
 
-// So many seeds are run in any case, and as many as take so long.
+// At least leastSeeds seeds run, and as many more as fit into seedsBudget.
 const (
 	leastSeeds  = 500
 	seedsBudget = 45 * time.Second
 )
 
-// underRace: the race detector makes a run ten times as long and finds nothing in one goroutine.
+// underRace: under the race detector a run takes ten times as long, and in one goroutine it finds
+// nothing.
 var underRace bool
 
-// A run makes much garbage and keeps little: collecting it less often is a fifth of the time, not noting where it is made a thirtieth.
+// A run makes much garbage and keeps little. Collecting it less often saves a fifth of the time,
+// and not profiling allocations saves a thirtieth.
 func init() {
 	debug.SetGCPercent(800)
 	runtime.MemProfileRate = 0
@@ -76,7 +78,8 @@ func fail(t *testing.T, r Report) {
 	}
 }
 
-// TestSeeds runs many seeds, in as many processes as there are processors: a run replaces what its whole process draws from.
+// TestSeeds runs many seeds, in one process per processor, because a run replaces the process's
+// source of randomness.
 func TestSeeds(t *testing.T) {
 	switch {
 	case *flagSeed != 0:
@@ -94,7 +97,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// share is one process's part of the seeds: so many at least, and as many as fit into the time.
+// share is one process's part of the seeds: at least least, and as many more as fit into budget.
 type share struct {
 	first, step uint64
 	least       int
@@ -106,7 +109,7 @@ const (
 	sumMark     = "sum: "
 )
 
-// So many runs come to all that Counts count.
+// manySeeds is how many runs together must reach each of Counts.
 const manySeeds = 200
 
 func runSeeds(t *testing.T, s share) {
@@ -130,7 +133,7 @@ func runSeeds(t *testing.T, s share) {
 	t.Logf("%s%s", sumMark, &all)
 }
 
-// shareSeeds has processes like this one run the seeds.
+// shareSeeds starts processes like this one that run the seeds.
 func shareSeeds(t *testing.T) {
 	workers := runtime.GOMAXPROCS(0)
 	least, budget := leastSeeds, seedsBudget
@@ -172,8 +175,8 @@ func shareSeeds(t *testing.T) {
 	}
 }
 
-// same runs a seed again: it has to be the same run, event by event, or no failure could be had again. What a host does in the order of a map shows
-// here, if at all.
+// same repeats a seed and checks that both runs are equal, event by event; otherwise no failure
+// could be replayed. This finds a host that depends on the order of a map.
 func same(t *testing.T, r Report) {
 	t.Helper()
 	if again := run(t, Config{Seed: r.Seed}); again.Hash != r.Hash || again.Events != r.Events {

@@ -7,31 +7,33 @@ import (
 	"carillon/timer"
 )
 
-// successChecker holds P3: a timer whose call was answered with a success is called again only if that answer never came to the leader. There are
-// three reasons for that, and no other:
+// successChecker checks P3: a timer with a successful call is called again only if the leader never
+// got the answer. There are three valid reasons:
 //
 //   - the answer was lost before the process had it;
-//   - the process that had it ended before the answer was committed;
-//   - the process lost the leadership, and could not reach whoever led then for long enough.
+//   - the process ended before the outcome was committed;
+//   - the process lost the leadership and could not reach the new leader for long enough.
 //
-// Until a lease is over, the checker looks every so often whether the process that had the answer can reach the shard's leader.
+// Until a lease ends, the checker looks every reachEach whether the process with the answer can
+// reach the shard's leader.
 type successChecker struct {
-	open    []*call // answered with a success, and the lease is not over yet
+	open    []*call // calls with a success whose lease has not ended
 	looking bool
 }
 
 const reachEach = 50 * time.Millisecond
 
-// reach is how long a call's process has been able to tell one leader how the call ended, before that one could have decided otherwise: what it
-// has proposed it cannot take back, and most disks may stand still until that is applied.
+// reach is how long a call's process was able to report the outcome to one leader before that
+// leader could have decided otherwise. A leader cannot withdraw its proposals, and while most disks
+// hang they are not applied.
 type reach struct {
 	leader *node
 	term   uint64
 	since  time.Duration
-	longer time.Duration // … until the lease was over, or now
+	longer time.Duration // longest time until the lease ended, or now
 }
 
-// succeeded notes that a process has been told of a success.
+// succeeded records that a process has got a success.
 func (s *successChecker) succeeded(c *call) {
 	c.success = true
 	s.open = append(s.open, c)
@@ -48,7 +50,7 @@ func (s *successChecker) look(w *World) {
 	}
 }
 
-// settles brings the call's reach up to date, and says whether its lease is over.
+// settles updates the call's reach and reports whether its lease has ended.
 func (c *call) settles() bool {
 	w, id, r := c.node.w, c.delivery.Shard, &c.reach
 	leader := w.leader(id)
@@ -71,7 +73,8 @@ func (c *call) settles() bool {
 	return false
 }
 
-// undecided is until when what the node has applied of a group that it leads is all that it has decided.
+// undecided is the time up to which the leader has no unapplied proposals: its table shows all its
+// decisions until then.
 func (n *node) undecided(id timer.ShardID) time.Duration {
 	if list := n.checked[id].pipelined; len(list) > 0 {
 		return list[0]
@@ -79,7 +82,7 @@ func (n *node) undecided(id timer.ShardID) time.Duration {
 	return n.w.now
 }
 
-// reaches says whether the node can tell another one that leads a group something just now.
+// reaches reports whether the node and the leader of a group can talk to each other now.
 func (n *node) reaches(leader *node, id timer.ShardID) bool {
 	if n.paused || n.host == nil || n.host.Progress(id).Replica == 0 {
 		return false
@@ -88,7 +91,8 @@ func (n *node) reaches(leader *node, id timer.ShardID) bool {
 	return n == leader || !net.blocked(n.id, leader.id) && !net.blocked(leader.id, n.id)
 }
 
-// reported is within what a leader that can be reached knows how a call ended, though frames are lost and slow.
+// reported bounds how soon a reachable leader knows the outcome of a call, with lost and slow
+// frames.
 func (w *World) reported() time.Duration {
 	d := 1500*time.Millisecond + 4*w.swarm.delay
 	if w.swarm.slow > 0 {
@@ -97,7 +101,7 @@ func (w *World) reported() time.Duration {
 	return d
 }
 
-// started checks a call of a timer whose last call was before.
+// started checks a call; before is the timer's previous call.
 func (s *successChecker) started(before, c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	if before == nil || before.delivery.Job.Version != j.Version || !before.taken {
@@ -105,7 +109,7 @@ func (s *successChecker) started(before, c *call) {
 	}
 	w.counts.Twice++
 	if !before.success {
-		return // its answer was lost
+		return // the answer was lost
 	}
 	if now := c.node.host.Table(c.delivery.Shard).Read(j.Topic, j.ID); now != nil && now.Seq == j.Seq && now.FiredMs == before.wallMs && now.LastStatus == 200 {
 		w.violate("P3", "node %d calls for %s under fence %d, and its own table knows that the call under fence %d was answered 200", c.node.id, j.ID, j.Fence, before.delivery.Job.Fence)

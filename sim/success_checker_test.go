@@ -8,8 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// TestWhatIsProposedIsDecided: a leader could be told how a call had ended for as long as it had not proposed anything
-// about its lease. While most disks stand still it proposes, and nothing of that is applied.
+// TestWhatIsProposedIsDecided: a leader could learn the outcome of a call only until it proposed
+// something about its lease. While most disks hang the leader proposes, and nothing is applied.
 func TestWhatIsProposedIsDecided(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		script := func(w *World) {

@@ -9,11 +9,13 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// A process that ended itself is started again at once, always, up to mostStarts times in a row: so does whoever does not heed its exit code. Its
-// machine goes on as a rule. So the next process reads what the page cache has and the disk has not; the power is cut later, or never.
+// A supervisor restarts a process that ended itself, always and at once, up to mostStarts times in
+// a row. It ignores the exit code, as the worst supervisor would. The machine usually stays up. So
+// the next process reads data from the page cache that is not on the disk; the power is cut later,
+// or never.
 const mostStarts = 10
 
-// ended is the end of a process by an error of its own.
+// ended handles the end of a process by its own error.
 func (n *node) ended(err error) {
 	w := n.w
 	w.note(n, "ended", uint64(n.inARow), 0, err.Error())
@@ -21,12 +23,12 @@ func (n *node) ended(err error) {
 	n.eager = true
 	n.stop(cut)
 	n.eager = false
-	if errors.Is(err, syscall.EIO) && !w.calm && w.chance.IntN(4) == 0 { // the disk is no better
+	if errors.Is(err, syscall.EIO) && !w.calm && w.chance.IntN(4) == 0 { // the disk fails again
 		n.crash.fail[memfs.OpSync] = 1 + w.chance.IntN(10)
 	}
 }
 
-// startDelay is how long it takes until a machine's next process begins.
+// startDelay is the time until a machine's next process starts.
 func (n *node) startDelay() time.Duration {
 	w := n.w
 	longest := w.swarm.longestDown
@@ -43,20 +45,22 @@ func (n *node) startDelay() time.Duration {
 	return usual
 }
 
-// ofItsDisk says whether a process may have ended by such an error: its disk failed. A full disk is no such reason once the log is open.
+// ofItsDisk reports whether a failing disk explains the end of a process. A full disk explains it
+// only before the log is open.
 func (n *node) ofItsDisk(err error) bool {
 	return n.w.checker.mayFail(n) && (errors.Is(err, syscall.EIO) || n.host == nil && errors.Is(err, syscall.ENOSPC))
 }
 
-// halts takes the end of a process that was told that it lacks what it had acknowledged. From then on none may begin with what is there.
+// halts handles a process that halted because it lacks data that it had acknowledged. No later
+// process may start on that disk.
 func (n *node) halts(err error) {
 	n.halted = true
 	n.w.counts.Told++
 	n.ended(err)
 }
 
-// heldBack takes the refusal of a start on a disk whose process has halted; true if that is what the error is. After some such starts a person
-// puts another machine in its place.
+// heldBack handles a start that is refused because a process has halted on the disk; false: that is
+// not the error. After some such starts an operator replaces the machine.
 func (n *node) heldBack(err error) bool {
 	var halt *shard.HaltError
 	if !n.halted || !errors.As(err, &halt) {

@@ -2,35 +2,35 @@ package sim
 
 import "time"
 
-// swarm is what may go wrong in a run, and how often. Half of the faults are absent from any one run: what hides behind one fault shows
-// in a run without it.
+// swarm holds the parameters and fault rates of a run. Each fault is absent from half of the runs,
+// because one fault may hide the effect of another.
 type swarm struct {
-	safety                  time.Duration // how long anything may fail
+	safety                  time.Duration // length of the first phase
 	nodes, shards, replicas int
 	clients                 int
-	think                   time.Duration // between a client's operations
+	think                   time.Duration // between two operations of a client
 
 	// The network. Rates are per frame.
 	loss, duplicate, reset float64
-	delay                  time.Duration // usual
+	delay                  time.Duration // the usual delay
 	slow                   float64       // frames that take up to slowest
 	slowest                time.Duration
-	ordered                bool // frames between two nodes do not overtake each other
+	ordered                bool // frames between two nodes keep their order
 
-	// How many a second, of the whole cluster.
+	// Rates per second in the whole cluster.
 	partitions, crashes, pauses, steps, diskErrors, powerCuts, handOvers, moves, wipes, rots, full, topics float64
 
-	early        bool // trouble begins before the cluster is founded
+	early        bool // faults begin before the cluster is founded
 	longestPause time.Duration
-	atMoves      float64 // of the steps of a move: the power is cut soon after
+	atMoves      float64 // share of the steps of a move after which the power is cut soon
 	longestCut   time.Duration
 	longestDown  time.Duration // of a process that ended
-	leaders      float64       // of pauses and cuts: of a leader and those it talks to, not of anybody
-	keepNames    int           // what a crash leaves of what was not synced, percent
+	leaders      float64       // share of pauses and cuts that hit a leader, not any node
+	keepNames    int           // percentage of unsynced names that a crash keeps
 	keepData     int
 	tear         int
-	garbage      bool    // … in blocks that hold nothing yet
-	atEffect     float64 // of the crashes: in the middle of what the disk does
+	garbage      bool    // … in blocks that were never written
+	atEffect     float64 // share of crashes between two disk operations
 
 	diskLatency time.Duration
 	slowSync    float64 // syncs that take up to slowestSync
@@ -44,24 +44,26 @@ type swarm struct {
 
 	receiverFails, receiverHangs, receiverLost, receiverStops float64
 	receiverSlow                                              time.Duration
-	slots                                                     int // of each destination; 0: unlimited
-	calls                                                     int // of a node at once
+	slots                                                     int // per destination; 0: unlimited
+	calls                                                     int // per node at once
 	breaker                                                   float64
-	sickThink                                                 time.Duration // between adds to the topic whose receiver is ill; 0: none
-	apart                                                     bool          // at the end, is a healthy topic hurt by another's dead receiver?
+	// between adds to the sick topic; 0: none
+	sickThink time.Duration
+	// at the end, check that one topic's dead receivers do not delay another
+	apart bool
 
-	limits bool // workloads ask for much of topics with limits
+	limits bool // workloads load the topics with limits
 
 	ordeals  ordeals
 	ailments ailments
 	clocks   clockFaults
 	bounds   bounds
-	padding  int // bytes that payloads have beside what tells them apart, at most
+	padding  int // most bytes that make payloads longer
 
 	replicaFaults replicaFaults
 }
 
-// draw makes a run's swarm.
+// draw draws the parameters of a run.
 func draw(c chance, profile string) swarm {
 	s := swarm{
 		safety: c.between(20*time.Second, 70*time.Second),
@@ -108,7 +110,7 @@ func draw(c chance, profile string) swarm {
 	return s
 }
 
-// calm takes what goes wrong away: the second phase.
+// calm ends all random faults, for the second phase.
 func (s *swarm) calm() {
 	s.loss, s.duplicate, s.reset, s.slow, s.slowSync = 0, 0, 0, 0, 0
 	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics, s.atMoves = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0

@@ -7,21 +7,24 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// syncFault is what a disk is going to do instead of a sync, once in a machine's life.
+// syncFault is what a disk does instead of a sync, once in a machine's life.
 type syncFault struct {
 	lie   memfs.SyncLie
-	dirs  bool          // of a directory, not of a file
-	of    string        // a part of the name
-	left  int           // such syncs until then
-	times int           // so often, one after the other
-	lasts time.Duration // from the first on until it shows; 0: it need not show at once
+	dirs  bool          // for a directory, not a file
+	of    string        // part of the file's name
+	left  int           // matching syncs to let through first
+	times int           // how many syncs in a row
+	lasts time.Duration // time from the first lie to the power cut; 0: at once if possible
 	told  bool
 }
 
-// syncLies has a disk say that it has synced what it has not, or has written elsewhere. Soon after its power is cut, and it shows. It is done to one
-// machine at a time, when all others have all and nothing else is wrong: its vote and its acknowledgements count for a majority, so what it has
-// lost may be needed until the others have it. A process on such a disk must not go on as if it had all: it is repaired, it refuses to start,
-// it is told by its leader that it has lost its end and stops, or who leads since then gives it what it lacks.
+// syncLies makes a disk report syncs that it has not done, or has done elsewhere. Soon after, the
+// power is cut and the data is missing. This happens to one machine at a time, while all others
+// have all data and nothing else is wrong. The machine's vote and acknowledgements count for
+// majorities, so others may need the lost data until they have it themselves. A process on such a
+// disk must not go on as if it had all data: it is repaired; or it refuses to start; or its leader
+// tells it that the end of its log is missing, and it stops; or a newer leader sends it the missing
+// entries.
 func (w *World) syncLies() {
 	n := w.sufferer()
 	if n.rotten || !w.whole() {
@@ -36,7 +39,7 @@ func (w *World) syncLies() {
 	d, wait := &syncFault{left: 1 + r.IntN(20), times: 1 + r.IntN(3), of: "wal"}, r.between(20*time.Millisecond, 4*time.Second)
 	d.lie = memfs.SyncLie{Lies: true, Skip: r.IntN(8), Count: r.IntN(4), KeepSize: r.IntN(4) == 0}
 	switch r.IntN(8) {
-	case 0, 1, 2, 3: // the end of its log, of which nothing that came later tells
+	case 0, 1, 2, 3: // the end of its log, which no later data refers to
 		d.times, d.lie.Count, d.lasts = 1<<30, 0, r.between(0, 200*time.Millisecond)
 		wait = 0
 	case 4:
@@ -52,14 +55,14 @@ func (w *World) syncLies() {
 	w.revealAfter(n, d, wait, 10*time.Second)
 }
 
-// deceive sets a disk's next lie.
+// deceive plans a disk's next lie.
 func (c *crash) deceive(d *syncFault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deceit = d
 }
 
-// honest has a disk lie no more. What it has not written it has not.
+// honest ends the lies of a disk. Data that it has not written stays lost.
 func (c *crash) honest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +83,7 @@ func (c *crash) told(d *syncFault) bool {
 	return d.told
 }
 
-// lies is the disk's answer to a sync.
+// lies is the disk's reaction to a sync.
 func (c *crash) lies(name string, dir bool) memfs.SyncLie {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +99,8 @@ func (c *crash) lies(name string, dir bool) memfs.SyncLie {
 	return d.lie
 }
 
-// revealAfter cuts a machine's power once its disk has lied, and all others are there; it is given up if it does not come to that.
+// revealAfter cuts a machine's power once its disk has lied and all other replicas are complete.
+// After patience without a lie it gives up.
 func (w *World) revealAfter(n *node, d *syncFault, wait, patience time.Duration) {
 	const again = 20 * time.Millisecond
 	w.after(wait, func() {
@@ -105,7 +109,7 @@ func (w *World) revealAfter(n *node, d *syncFault, wait, patience time.Duration)
 		case n.crash.told(d) && d.lasts > 0:
 			wait, d.lasts = d.lasts, 0
 			w.revealAfter(n, d, wait, patience)
-		case n.crash.told(d) && !w.whole(): // another was given up meanwhile
+		case n.crash.told(d) && !w.whole(): // another machine was given up meanwhile
 			w.revealAfter(n, d, again, patience)
 		case n.crash.told(d):
 			w.reveal(n)
@@ -118,7 +122,7 @@ func (w *World) revealAfter(n *node, d *syncFault, wait, patience time.Duration)
 	})
 }
 
-// reveal cuts the power: what its disk has not written is gone.
+// reveal cuts the power: data that the disk has not written is lost.
 func (w *World) reveal(n *node) {
 	w.counts.Lies++
 	n.crash.deceive(nil)
@@ -129,7 +133,7 @@ func (w *World) reveal(n *node) {
 	w.release(n)
 }
 
-// release has a machine that was lied to begin again, when the others have what it had.
+// release starts the machine again when the others have the data that it had.
 func (w *World) release(n *node) {
 	w.after(50*time.Millisecond, func() {
 		switch {
@@ -143,7 +147,7 @@ func (w *World) release(n *node) {
 	})
 }
 
-// without says whether all groups are led by others, and all of these have what was committed.
+// without reports whether other nodes lead all groups and have all committed entries.
 func (w *World) without(n *node) bool {
 	meta := w.metaLeader()
 	if meta == nil {
@@ -164,7 +168,7 @@ func (w *World) without(n *node) bool {
 	return true
 }
 
-// toldByLeader says whether a process stops because its leader knows that it had more than it has.
+// toldByLeader reports whether a process stops because its leader knows that entries are missing.
 func (n *node) toldByLeader(err error) bool {
 	return (n.lied || n.outdated) && strings.Contains(err.Error(), "the end of the log was damaged")
 }

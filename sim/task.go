@@ -11,15 +11,16 @@ import (
 	"carillon/node/task"
 )
 
-// tasks is the task.Env of one process: what node/member and node/route do in it. One task of all the world's runs at a time, until it waits;
-// then the world goes on, and wakes it by an event. A task is a coroutine, so whatever runs in a process runs in the same order each time.
+// tasks implements task.Env for one process: the tasks of node/member and node/route. Only one task
+// of the whole world runs at a time, until it waits; then the world goes on and wakes it by an
+// event. A task is a coroutine, so the order of execution is the same in each run of a seed.
 type tasks struct {
 	n    *node
 	life uint64
 	all  map[*coroutine]bool
-	last uint64 // the number of the task begun last
+	last uint64 // number of the newest task
 	over bool
-	ctx  *taskContext // ends never: with the process its tasks end
+	ctx  *taskContext // never ends: the tasks end with the process
 }
 
 func newTasks(n *node) *tasks {
@@ -28,9 +29,9 @@ func newTasks(n *node) *tasks {
 	return t
 }
 
-// coroutine runs one task after another. Those without one wait in the world for the next.
+// coroutine runs one task after another. Idle coroutines wait in World.idle for the next task.
 type coroutine struct {
-	number uint64 // of its task, in the process
+	number uint64 // of its task, within the process
 	tasks  *tasks
 	task   func()
 	begun  bool
@@ -39,7 +40,7 @@ type coroutine struct {
 	yield  func(struct{}) bool
 }
 
-// newCoroutine is one that waits for a task, or a new one.
+// newCoroutine returns an idle coroutine or a new one.
 func (w *World) newCoroutine() *coroutine {
 	if n := len(w.idle); n > 0 {
 		c := w.idle[n-1]
@@ -60,7 +61,7 @@ func (w *World) newCoroutine() *coroutine {
 	return c
 }
 
-// do does its task to the end, or to that of the process.
+// do runs a task until it returns or its process ends.
 func (c *coroutine) do() {
 	defer func() {
 		if r := recover(); r != nil && r != any(ended{}) {
@@ -73,7 +74,7 @@ func (c *coroutine) do() {
 	c.task()
 }
 
-// ended unwinds a task whose process is over.
+// ended is the panic that unwinds a task whose process has ended.
 type ended struct{}
 
 // Now implements task.Env.
@@ -91,7 +92,7 @@ func (t *tasks) Go(run func()) {
 	t.schedule(0, func() { t.run(c) })
 }
 
-// schedule has something happen in the process so long from now, if it still runs; when it is paused, after that.
+// schedule runs do in the process after d, if it still runs; if it is paused, after the pause.
 func (t *tasks) schedule(d time.Duration, do func()) {
 	t.n.w.after(d, func() {
 		if n := t.n; n.life == t.life && n.up {
@@ -110,7 +111,7 @@ func (t *tasks) alive(do func()) {
 	}
 }
 
-// run lets a task go on until it waits.
+// run resumes a task until it waits.
 func (t *tasks) run(c *coroutine) {
 	w := t.n.w
 	before := w.running
@@ -119,7 +120,7 @@ func (t *tasks) run(c *coroutine) {
 	w.running = before
 }
 
-// end unwinds all tasks: the process is over.
+// end unwinds all tasks of a process that has ended.
 func (t *tasks) end() {
 	if t == nil || t.over {
 		return
@@ -137,7 +138,8 @@ func (t *tasks) end() {
 	clear(t.all)
 }
 
-// block has the running task wait. begin is given what ends the wait; it may be called once or more, from anywhere.
+// block suspends the running task. begin gets the function that wakes it, which may be called once
+// or more, from anywhere.
 func (t *tasks) block(begin func(wake func())) {
 	c, woken := t.n.w.running, false
 	if c == nil {
@@ -167,7 +169,8 @@ func (t *tasks) Sleep(ctx context.Context, d time.Duration) bool {
 	return slept
 }
 
-// wait blocks until begin's wake is called, the context ends, or so much time has passed: then over is set.
+// wait blocks until begin's wake is called, the context ends, or d has passed; in the last case it
+// sets over.
 func (t *tasks) wait(ctx context.Context, d time.Duration, begin func(wake func()), over *bool) {
 	done := false
 	t.block(func(wake func()) {
@@ -193,11 +196,11 @@ func (t *tasks) wait(ctx context.Context, d time.Duration, begin func(wake func(
 // NewSignal implements task.Env.
 func (t *tasks) NewSignal() task.Signal { return &signal{tasks: t} }
 
-// signal is a task.Signal.
+// signal implements task.Signal.
 type signal struct {
 	tasks *tasks
 	set   bool
-	wake  func() // of who waits
+	wake  func() // wakes the waiting task; nil: none waits
 }
 
 // Set implements task.Signal.
@@ -238,20 +241,21 @@ func (t *tasks) WithTimeout(ctx context.Context, d time.Duration) (context.Conte
 	return c, func() { c.end(context.Canceled) }
 }
 
-// taskContext is a context in the world's time. It does not outlive its process in any way that matters: nobody is left who waits.
+// taskContext is a context in the world's time. When its process ends, nobody waits for it any
+// more.
 type taskContext struct {
 	tasks    *tasks
 	parent   *taskContext
 	children []*taskContext
-	until    time.Duration // the world's time; 0: without end
+	until    time.Duration // in the world's time; 0: no deadline
 	endless  bool          // it never ends
 	err      error
-	pull     *hangUp       // whose context it is, or is part of
-	done     chan struct{} // nil: nobody has asked
+	pull     *hangUp       // the pull that it belongs to
+	done     chan struct{} // nil: Done was not called yet
 	waiting  []func()
 }
 
-// Deadline implements context.Context. In the world it is until that counts.
+// Deadline implements context.Context. It reports none, because until is in the world's time.
 func (c *taskContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done implements context.Context.

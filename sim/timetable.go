@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// timetable is a series by the calendar, as a receiver would work it out: minute by minute, over days on which clocks are set.
+// timetable is a cron series as a receiver would compute it: minute by minute, across clock
+// changes.
 type timetable struct {
 	cron, zone string
 	dues       []int64
 }
 
-// timetables are what is drawn from. minute, hour say when; hour is nil where every hour is meant.
+// timetables are the rules to draw from. minute and hour select the due times. A rule with rhythm
+// fires in both passes of a repeated hour, and does not make up for skipped minutes.
 var timetables = []struct {
 	cron, zone   string
 	in           func() *time.Location
@@ -30,7 +32,7 @@ var timetables = []struct {
 	{"45 1 * * *", "Australia/Lord_Howe", lordHowe, only(45), only(1), false, time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC), 3},
 }
 
-// Zones are read once: each is a file.
+// Time zones are loaded once, because each is a file.
 var (
 	berlin   = sync.OnceValue(func() *time.Location { return zoneNamed("Europe/Berlin") })
 	newYork  = sync.OnceValue(func() *time.Location { return zoneNamed("America/New_York") })
@@ -48,7 +50,8 @@ func zoneNamed(name string) *time.Location {
 func only(want int) func(int) bool  { return func(n int) bool { return n == want } }
 func every(step int) func(int) bool { return func(n int) bool { return n%step == 0 } }
 
-// drawTimetable draws a series. Its occurrences all lie in the past: they are caught up with, one after the other.
+// drawTimetable draws a series. All its occurrences lie in the past, so it catches up with them one
+// after another.
 func drawTimetable(c chance) *timetable {
 	rule := &timetables[c.IntN(len(timetables))]
 	t := &timetable{cron: rule.cron, zone: rule.zone}
@@ -68,13 +71,13 @@ func drawTimetable(c chance) *timetable {
 	return t
 }
 
-// shown is what the wall clock shows, as minutes.
+// shown is the wall clock time in minutes.
 func shown(at time.Time, zone *time.Location) int64 {
 	_, offset := at.In(zone).Zone()
 	return (at.Unix() + int64(offset)) / 60
 }
 
-// cameBefore says that the wall clock has shown this minute already: it has been set back since.
+// cameBefore reports whether the wall clock has shown this minute before, because it was set back.
 func cameBefore(at time.Time, zone *time.Location) bool {
 	now := shown(at, zone)
 	for d := time.Minute; d <= 2*time.Hour; d += time.Minute {
@@ -85,7 +88,7 @@ func cameBefore(at time.Time, zone *time.Location) bool {
 	return false
 }
 
-// leftOut says that the wall clock would show a minute that fits, had it not just been set forward over it.
+// leftOut reports whether a matching minute was skipped when the wall clock was set forward.
 func leftOut(at time.Time, zone *time.Location, fits func(time.Time) bool) bool {
 	_, before := at.Add(-3 * time.Hour).In(zone).Zone()
 	_, now := at.In(zone).Zone()

@@ -7,17 +7,18 @@ import (
 	"carillon/timer"
 )
 
-// topicWorkloads are the clients of the topics in which something is bounded, ordered or fetched, and what goes wrong for them. All that they do
-// is drawn from a stream of its own, so that a change here leaves alone how densely the rest of a run is troubled.
+// topicWorkloads are the clients of topics with limits, order or pull, and the faults of these
+// topics. They draw from a stream of their own, so that a change here does not change the other
+// faults of a run.
 type topicWorkloads struct {
 	w      *World
 	chance chance
 	think  time.Duration
-	few    int // what may be called at once of fewTopic
+	few    int // call limit of fewTopic
 	paced  timer.Rate
-	pull   timer.Policy // how pullTopic is bounded and ordered
-	drains float64      // planned stops of a process, a second
-	stops  float64      // of a topic, a second
+	pull   timer.Policy // limits and order of pullTopic
+	drains float64      // planned stops of a process, per second
+	stops  float64      // pauses of a topic, per second
 
 	clients   []*client
 	consumers []*consumer
@@ -26,10 +27,10 @@ type topicWorkloads struct {
 	draining  []drainee
 }
 
-// consumerLease is how long a consumer has a timer.
+// consumerLease is the usual lease of a consumer.
 const consumerLease = 1500 * time.Millisecond
 
-// drawWorkloads makes a run's workloads.
+// drawWorkloads draws a run's workloads.
 func (w *World) drawWorkloads() *topicWorkloads {
 	c := newChance(w.cfg.Seed, 3)
 	g := &topicWorkloads{w: w, chance: c, think: c.between(40*time.Millisecond, 400*time.Millisecond)}
@@ -49,7 +50,7 @@ func (w *World) drawWorkloads() *topicWorkloads {
 	return g
 }
 
-// shape is how a topic delivers.
+// shape sets a topic's policy.
 func (g *topicWorkloads) shape(id timer.TopicID, p *timer.Policy) {
 	p.LeaseMs = consumerLease.Milliseconds()
 	switch id {
@@ -68,7 +69,7 @@ func (g *topicWorkloads) shape(id timer.TopicID, p *timer.Policy) {
 	}
 }
 
-// beginWorkloads lets them in.
+// beginWorkloads starts the clients.
 func (w *World) beginWorkloads() {
 	g := w.workloads
 	for i := range 2 {
@@ -85,7 +86,7 @@ func (w *World) beginWorkloads() {
 	w.after(0, g.trouble)
 }
 
-// done ends what they begin; consumers go on until nothing is left.
+// done ends the clients; consumers go on until no timer is left.
 func (g *topicWorkloads) done() {
 	g.ended = true
 	g.endDrains()
@@ -94,7 +95,7 @@ func (g *topicWorkloads) done() {
 	}
 }
 
-// pick draws an operation: most of them adds, some of which are cancelled.
+// pick draws an operation, usually an add; some adds are cancelled.
 func (g *topicWorkloads) pick() *operation {
 	w, r := g.w, g.chance
 	o := &operation{number: w.checker.nextOp(), astray: r.IntN(5) == 0}

@@ -10,27 +10,28 @@ import (
 	"carillon/timer"
 )
 
-// topicMakers make topics and delete them while much goes wrong, and look for them at any node. All that they do is drawn from a stream of its
-// own, see workloads. In half of the runs there are none.
+// topicMakers create and delete topics during faults, and look for them through any node. They draw
+// from a stream of their own and are on in half of the runs.
 //
-// Nobody says of a topic that it is not there which was made before it was asked for: a node that cannot ask does not guess (P5).
+// No node may say that a topic does not exist if it was created before the request: a node that
+// cannot ask the meta group must not guess (P5).
 type topicMakers struct {
 	w      *World
 	chance chance
-	each   time.Duration // between two things that they do; 0: there are none
+	each   time.Duration // between two actions; 0: they are off
 	made   []*madeTopic
 	names  int
 	ended  bool
 }
 
-// madeTopic is a topic that somebody was told is there, and that nobody has begun to delete. No name is used twice.
+// madeTopic is a topic whose creation was acknowledged. No name is used twice.
 type madeTopic struct {
 	name string
 	id   timer.TopicID
-	over bool // somebody has begun to delete it
+	over bool // its deletion was requested
 }
 
-// mostMade is how many topics of theirs there are at once.
+// mostMade is how many such topics exist at once.
 const mostMade = 8
 
 func (w *World) drawTopicMakers() *topicMakers {
@@ -47,7 +48,7 @@ func (m *topicMakers) begin() {
 	}
 }
 
-// act makes a topic, deletes one, or looks for one.
+// act creates a topic, deletes one, or looks for one.
 func (m *topicMakers) act() {
 	if m.ended {
 		return
@@ -63,7 +64,7 @@ func (m *topicMakers) act() {
 	}
 }
 
-// make has a node make a topic, as an add to it does. Nodes are asked for it soon after.
+// make creates a topic through a node, as an add to it does. Soon after, nodes are asked for it.
 func (m *topicMakers) make() {
 	m.names++
 	t := &madeTopic{name: fmt.Sprintf("made%d", m.names)}
@@ -75,7 +76,7 @@ func (m *topicMakers) make() {
 		return err
 	}, func(err error) {
 		if err != nil {
-			return // it may have been made, or may be yet
+			return // it may have been created, or may be yet
 		}
 		m.w.note(nil, "made", uint64(t.id), 0, t.name)
 		m.made = append(m.made, t)
@@ -95,7 +96,7 @@ func (m *topicMakers) remove(at int) {
 	}, func(error) {})
 }
 
-// look asks a node for a topic: any, or one that takes itself for the meta group's leader and is not.
+// look asks a node for a topic: a random one, or one that wrongly believes to lead the meta group.
 func (m *topicMakers) look(t *madeTopic) {
 	if t.over || m.ended {
 		return
@@ -112,7 +113,7 @@ func (m *topicMakers) look(t *madeTopic) {
 		return err
 	}, func(err error) {
 		switch {
-		case t.over: // it may be gone
+		case t.over: // it may be deleted
 		case errors.Is(err, timer.ErrNoTopic):
 			m.w.violate("P5", "node %d says that there is no topic %s, which was made before it was asked for", at.id, t.name)
 		case err == nil && found.ID != t.id:

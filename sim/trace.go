@@ -11,7 +11,7 @@ import (
 // traceKept is how many of the last events a failing run shows.
 const traceKept = 400
 
-// traceLine is one event, formatted only when somebody looks.
+// traceLine is one event, formatted only when it is printed.
 type traceLine struct {
 	at     time.Duration
 	node   uint64
@@ -24,12 +24,12 @@ func (l *traceLine) String() string {
 	return fmt.Sprintf("%12.6f  node %d  %-12s %4d %8d  %s", l.at.Seconds(), l.node, l.what, l.a, l.b, l.detail)
 }
 
-// trace keeps the last events and sums up all of them.
+// trace keeps the last events and hashes all of them.
 type trace struct {
 	ring  [traceKept]traceLine
 	count uint64
 	sum   xxhash.Digest
-	out   io.Writer // nil: only the last ones, at a failure
+	out   io.Writer // nil: only the last events are printed, on a failure
 	buf   []byte
 }
 
@@ -47,7 +47,7 @@ func (t *trace) note(l traceLine) {
 	}
 }
 
-// last is the events before the end, oldest first.
+// last returns the last events, oldest first.
 func (t *trace) last(n int) []string {
 	n = min(n, traceKept, int(t.count))
 	lines := make([]string, 0, n)
@@ -57,7 +57,7 @@ func (t *trace) last(n int) []string {
 	return lines
 }
 
-// note traces an event of a node (nil: of the world).
+// note records an event of a node; nil: of the world.
 func (w *World) note(n *node, what string, a, b uint64, detail string) {
 	l := traceLine{at: w.now, what: what, a: a, b: b, detail: detail}
 	if n != nil {

@@ -7,22 +7,24 @@ import (
 	"carillon/timer"
 )
 
-// turnChecker holds what API.md says of `delivery` ("change only while nothing is leased") against a topic of which it is changed again and
-// again. While the last change was answered and no other one is asked for,
+// turnChecker checks API.md's rule for `delivery` ("change only while nothing is leased") on a
+// topic whose delivery changes again and again. After an answered change, and until the next
+// request:
 //
-//   - no call of the topic begins if it is pulled, by whichever node, and no consumer is given a timer if it is not;
-//   - when it was answered, no call was under way and no consumer had a timer of the other delivery.
+//   - no node starts a call of the topic if it is pulled, and no consumer gets a timer if it is
+//     not;
+//   - at the answer, no call was running and no consumer had a timer of the other delivery.
 type turnChecker struct {
 	featureChecker
 	w     *World
-	pull  bool // as it was answered last
-	sure  bool // … and nothing else was asked for since
+	pull  bool // the last answered delivery
+	sure  bool // … and no change was requested since
 	held  map[timerKey]*turnLease
-	names []timerKey // in order
+	names []timerKey // keys of held, in order of their first lease
 	calls []*call
 }
 
-// turnLease is what a consumer surely has until then, unless it has said something.
+// turnLease is a timer that a consumer surely holds until a time, unless the consumer has ended it.
 type turnLease struct {
 	id    string
 	until time.Duration
@@ -34,7 +36,7 @@ func newTurnChecker(w *World) *turnChecker {
 
 func (b *turnChecker) asked() { b.sure = false }
 
-// settle notes that a change was answered, and that nothing else was asked for meanwhile.
+// settle records an answered change, with no other request since it was sent.
 func (b *turnChecker) settle(pull bool) {
 	b.pull, b.sure = pull, true
 	if !pull {
@@ -65,7 +67,8 @@ func (b *turnChecker) started(c *call) {
 	b.calls = append(b.calls, c)
 }
 
-// handed notes what a host gives to a consumer. What comes when its lease is over, as the process stood still, is nobody's.
+// handed records the leases of a pull. A lease that has already expired, because the process was
+// paused, does not count.
 func (b *turnChecker) handed(n *node, asked time.Duration, list []timer.PulledTimer) {
 	for i := range list {
 		t := &list[i]
@@ -94,7 +97,7 @@ func (b *turnChecker) handed(n *node, asked time.Duration, list []timer.PulledTi
 	}
 }
 
-// said notes that a consumer says something that ends its lease.
+// said records a request of a consumer that ends its lease.
 func (b *turnChecker) said(k timerKey, id string, kind timer.Kind) {
 	if l := b.held[k]; l != nil {
 		l.until = 0
@@ -106,14 +109,14 @@ func (b *turnChecker) said(k timerKey, id string, kind timer.Kind) {
 
 func (b *turnChecker) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
-// checkDelivery holds a replica's leases against what its log says of deliveries.
+// checkDelivery checks a replica's leases against the deliveries in its log.
 func (n *node) checkDelivery(id timer.ShardID, tbl *table.Table) {
 	if topic, leased := tbl.Astray(); leased != 0 && !n.struck[id] {
 		n.w.violate("delivery", "node %d, shard %d: %d timers of topic %d are leased otherwise than its log says", n.id, id, leased, topic)
 	}
 }
 
-// proveTurned: no change of delivery stays half done.
+// proveTurned checks that no change of delivery stays incomplete.
 func (w *World) proveTurned() {
 	done := func() bool {
 		m := w.metaLeader()

@@ -11,17 +11,18 @@ import (
 
 const turnedName = "turned"
 
-// turnedTopic is there in runs in which somebody changes its delivery, again and again, while its timers are called and consumers have them.
+// turnedTopic exists in runs in which clients change its delivery again and again, while its timers
+// are called and leased.
 var turnedTopic = sickTopic + 1
 
-// turning is who changes that topic's delivery, and the clients and consumers of the topic. It is drawn from a stream of its own, and is there
-// in a quarter of the runs.
+// turning changes that topic's delivery, and runs its clients and consumers. It draws from a stream
+// of its own and is on in a quarter of the runs.
 type turning struct {
 	w      *World
 	chance chance
 	on     bool
-	pull   bool          // at first
-	think  time.Duration // of its clients
+	pull   bool          // the first delivery
+	think  time.Duration // between two operations of a client
 	each   time.Duration // between two changes
 	ended  bool
 
@@ -29,12 +30,12 @@ type turning struct {
 	open    []*turnRequest
 }
 
-// turnRequest is a change that was asked for.
+// turnRequest is a requested change.
 type turnRequest struct {
 	n     *node
 	life  uint64
 	pull  bool
-	alone bool // no other one was open since it was asked for
+	alone bool // no other request overlaps it
 }
 
 func (w *World) drawTurning() *turning {
@@ -45,7 +46,7 @@ func (w *World) drawTurning() *turning {
 	}
 }
 
-// policy is the topic's, of one delivery or the other.
+// policy is the topic's policy with one delivery or the other.
 func (t *turning) policy(pull bool) *timer.Policy {
 	p := timer.DefaultPolicy()
 	p.Callback.URL = "http://" + turnedName
@@ -87,8 +88,8 @@ func (t *turning) pick() *operation {
 	return o
 }
 
-// act pauses the topic, lets it go on, or asks for the other delivery: mostly one at a time, so that what was answered is how the topic
-// delivers from then on.
+// act pauses or resumes the topic, or changes its delivery. Usually one request is open at a time,
+// so that its answer says how the topic delivers from then on.
 func (t *turning) act() {
 	if t.ended {
 		return
@@ -105,7 +106,7 @@ func (t *turning) act() {
 	}
 }
 
-// forget drops what was asked of processes that are over.
+// forget drops the requests of processes that have ended.
 func (t *turning) forget() {
 	kept := t.open[:0]
 	for _, r := range t.open {
@@ -126,7 +127,7 @@ func (t *turning) ask(n *node, pull bool) {
 	t.w.operator(n, putTopic(turnedName, t.policy(pull)), func(err error) {
 		t.w.note(n, "turned", b2u(pull), b2u(err == nil), "")
 		if n.life != r.life {
-			return // the process is over, and so is what it may have begun
+			return // the process has ended, and with it its request
 		}
 		for i, o := range t.open {
 			if o == r {
@@ -145,11 +146,11 @@ func (t *turning) ask(n *node, pull bool) {
 	})
 }
 
-// consume pulls at a node as the API does, and says later what became of what it got, or nothing.
+// consume pulls at a node as the API does, and later acks or nacks what it got, or nothing.
 func (t *turning) consume() {
 	r := t.chance
 	think, most, wait := t.think, 1+r.IntN(4), time.Duration(0)
-	if t.ended { // what has piled up while the topic was paused, or nobody served, is to be done in time
+	if t.ended { // the backlog of a paused or leaderless topic must be finished in time
 		think, most = 50*time.Millisecond, 64
 	}
 	t.w.after(r.between(think/2, 2*think), t.consume)
@@ -171,7 +172,7 @@ func (t *turning) consume() {
 	})
 }
 
-// say draws what a consumer says of a timer, and when.
+// say draws a consumer's operation on a timer, and its time.
 func (t *turning) say(v *timer.PulledTimer) {
 	claim := timer.LeaseUpdate{Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence}
 	kind, after := timer.AckLease, t.chance.between(0, consumerLease*5/4)

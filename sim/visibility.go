@@ -8,50 +8,55 @@ import (
 	"carillon/timer"
 )
 
-// What is promised of limits at once is promised unless nodes that lead do not know of each other (docs/operations.md, "Order, limits,
-// quotas"). Whether that is so is seen here by which beats came through, not by what nodes made of them. A process that for partFor has
-// neither heard of another nor of anybody who hears it takes the other's part for free. It is right to do so if everything is led by somebody
-// it does hear of: who leads has counted all leases of its shards. Else, if it leads something itself, it is blind: what the other leads, or
-// what consumers have of a shard that is nobody's, is not counted. The same goes for what consumers got from a process before the one that
-// has now run for partFor: so long it says that it is unsure of that.
+// Concurrency limits hold unless leaders do not know of each other (docs/operations.md, "Order,
+// limits, quotas"). The checker decides that by the heartbeats that arrived, not by what nodes made
+// of them. If a process has for partFor heard neither another process nor any process that hears
+// it, it may use the other's share. That is right if every shard is led by a process that it does
+// hear of, because a leader has counted all leases of its shards. Otherwise a process that leads a
+// shard is blind: it does not count leases of the other, or consumers' leases of a shard without a
+// leader. The same holds for leases from an earlier process of a node, until the current one has
+// run for partFor and reports no uncertainty.
 const (
-	partFor   = 5 * time.Second
-	longLook  = 500 * time.Millisecond // who was stopped for long has heard nobody, and that says nothing of others
+	partFor = 5 * time.Second
+	// a process that was paused for long has heard nobody, which says nothing about the others
+	longLook  = 500 * time.Millisecond
 	hearsFor  = 1400 * time.Millisecond
 	beatEvery = 250 * time.Millisecond
 )
 
-// visibility is what a process can know of one other.
+// visibility is what a process can know of another one.
 type visibility struct {
 	silence time.Duration // by the process's clock, while it ran
-	said    time.Duration // when its last beat came; 0: none did
-	at      time.Duration // when that was sent; the world's time
-	word    time.Duration // when the last beat of it was sent that the process knows anybody to have heard; the world's time
-	age     time.Duration // of its process, by that beat
-	counted uint32        // of its processes before the one with so many starts nothing is left that nobody counts
-	passed  bool          // since it is silent, all that it led has come to others
+	said    time.Duration // when its last heartbeat arrived; 0: none has
+	at      time.Duration // when that heartbeat was sent, in the world's time
+	// sending time of its last heartbeat that anybody is known to have heard, in the world's time
+	word    time.Duration
+	age     time.Duration // age of its process, by that heartbeat
+	counted uint32        // all leases from before the process with this start number are counted
+	passed  bool          // since its silence all its shards have come to others
 	starts  uint32
-	leads   []timer.ShardID // by its last beat
-	knows   []timer.ShardID // … what others lead that it hears of itself
+	leads   []timer.ShardID // by its last heartbeat
+	knows   []timer.ShardID // … the shards led by nodes that it hears itself
 }
 
-// view is what a beat says of who is there.
+// view is the content of a heartbeat.
 type view struct {
 	starts uint32
 	age    time.Duration
 	leads  []timer.ShardID
 	knows  []timer.ShardID
 	hears  []heardOf
-	at     time.Duration // when it was sent; the world's time
+	at     time.Duration // when it was sent, in the world's time
 }
 
-// heardOf is the last word that was heard of a node: one that lay in a buffer says nothing of the time since it was sent.
+// heardOf is when the last heartbeat heard from a node was sent. Arrival times would not do: a
+// heartbeat in a buffer says nothing of the time since it was sent.
 type heardOf struct {
 	node uint64
 	word time.Duration
 }
 
-// lookOnce is the look of a heartbeat, which goes to several others at once.
+// lookOnce is the view for a heartbeat, which goes to several nodes at once.
 func (n *node) lookOnce() view {
 	if n.view.at != n.w.now || n.view.starts != n.starts {
 		n.view = n.look(n.ledHere())
@@ -69,7 +74,7 @@ func (n *node) ledHere() (ids []timer.ShardID) {
 	return ids
 }
 
-// look is a process's look around, with each heartbeat.
+// look updates the process's visibility of all others, at each heartbeat.
 func (n *node) look(mine []timer.ShardID) view {
 	now := n.clock.Mono()
 	passed := min(now-n.looked, longLook)
@@ -118,7 +123,7 @@ func (n *node) look(mine []timer.ShardID) view {
 	return v
 }
 
-// others are the nodes that this one knows of.
+// others are the other nodes that this one knows.
 func (n *node) others() (ids []uint64) {
 	for _, m := range n.state.Nodes() {
 		if m.ID != n.id {
@@ -135,11 +140,11 @@ func (n *node) visibilityOf(id uint64) *visibility {
 	return n.sights[id]
 }
 
-// see takes a beat.
+// see handles a heartbeat.
 func (n *node) see(from uint64, v view) {
 	s := n.visibilityOf(from)
 	if s.said != 0 && v.at < s.at {
-		return // it was overtaken
+		return // a newer one has arrived before it
 	}
 	s.at = v.at
 	s.silence, s.said, s.age, s.starts, s.leads, s.knows, s.passed = 0, n.clock.Mono(), v.age, v.starts, v.leads, v.knows, false

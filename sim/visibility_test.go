@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestWhoIsBlind: limits are left unjudged only while a node that leads is apart from all that another may lead.
+// TestWhoIsBlind: limits go unchecked only while a leader is cut off from all shards that another
+// may lead.
 func TestWhoIsBlind(t *testing.T) {
 	for _, test := range []struct {
 		name     string

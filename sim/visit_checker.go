@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-// visit is the judge of one of the feature clients' topics.
+// visit is the checker of one of the feature clients' topics.
 type visit interface {
 	called(o *operation)
 	refused(o *operation)
@@ -18,7 +18,7 @@ type visit interface {
 	checkEnd(w *World)
 }
 
-// visits are the judges, by topic.
+// judgeVisits makes these checkers.
 func (b *checker) judgeVisits() {
 	fresh := func() featureChecker { return featureChecker{ids: map[idKey]*featureID{}, keys: map[string]*call{}} }
 	b.ranked = &rankChecker{featureChecker: fresh(), lines: map[timer.ShardID][]*rankedTimer{}, reigns: map[place]time.Duration{}}
@@ -34,7 +34,7 @@ func (b *checker) judgeTurns(w *World) {
 	b.visits[turnedTopic] = b.turned
 }
 
-// checkVisits is the judges' end.
+// checkVisits runs their final checks.
 func (b *checker) checkVisits(w *World) {
 	for id := rankedTopic; id <= mergingTopic; id++ {
 		b.visits[id].checkEnd(w)
@@ -44,7 +44,7 @@ func (b *checker) checkVisits(w *World) {
 	}
 }
 
-// ends holds the end of each timer of a topic, of whose id there was one, against what is known of it.
+// ends checks the final state of each timer of a topic whose ids are used once.
 func (f *featureChecker) ends(w *World, dead func(n *featureID, k idKey, now *timer.Timer)) {
 	for _, k := range f.names {
 		n := f.ids[k]
@@ -77,18 +77,19 @@ func (f *featureChecker) ends(w *World, dead func(n *featureID, k idKey, now *ti
 
 func (f *featureChecker) mayStart(*call, *table.Table) {}
 
-// noneDead is for topics in which no timer can die.
+// noneDead is for topics in which no timer can become a dead letter.
 func noneDead(w *World) func(*featureID, idKey, *timer.Timer) {
 	return func(_ *featureID, k idKey, now *timer.Timer) {
 		w.violate("I1", "timer %s is dead (reason %d) after %d attempts", k.id, now.Reason, now.Attempts)
 	}
 }
 
-// spreadChecker: the first attempt starts no sooner than the timer is due and its share of the window, which its id decides whoever leads, has
-// passed; and, when all is well, not much later than the window.
+// spreadChecker checks spreading. The first attempt starts no sooner than the timer's due time plus
+// its share of the window, which depends on its id alone. When nothing is wrong, it starts soon
+// after the window.
 type spreadChecker struct{ featureChecker }
 
-// punctual is how much later than they should things may happen when all is well.
+// punctual is the allowed lateness when nothing is wrong.
 const punctual = 3 * time.Second
 
 func (b *spreadChecker) mayStart(c *call, tbl *table.Table) {
@@ -108,13 +109,14 @@ func (b *spreadChecker) mayStart(c *call, tbl *table.Table) {
 
 func (b *spreadChecker) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
-// repaired says of a moment that all was well then, for as long as a cluster may take to recover.
+// mended reports whether the cluster was healed at a moment and had recovered from all faults.
 func (w *World) mended(ms int64) bool {
 	return w.calm && w.healed > 0 && ms >= epochMs+(max(w.healed+w.believed, w.checker.misled)+healLimit).Milliseconds()
 }
 
-// briefChecker: no attempt starts later than the expiry allows, unless the timer was redriven; what expires is a dead letter that says so, no
-// sooner, and when all is well within a second.
+// briefChecker checks expiry. No attempt starts after the expiry, unless the timer was redriven. An
+// expired timer is a dead letter with that reason, no sooner than its expiry, and within a second
+// of it when nothing is wrong.
 type briefChecker struct{ featureChecker }
 
 func (b *briefChecker) mayStart(c *call, _ *table.Table) {
@@ -128,8 +130,9 @@ func (b *briefChecker) mayStart(c *call, _ *table.Table) {
 	}
 }
 
-// mayHaveExpired says whether a timer that counts as ended then may have expired at that moment by the time of its shard, which was wrong. If it
-// was set back since, the end is when that was done.
+// mayHaveExpired reports whether a timer with the recorded end endedMs may have reached its expiry
+// by the time of its shard, which was wrong. If that clock was set back since, the end is when that
+// happened.
 func (w *World) mayHaveExpired(id timer.ShardID, since time.Duration, endedMs, moment int64) bool {
 	until := msOf(endedMs - epochMs)
 	for _, b := range w.checker.times.backs(id, since) {

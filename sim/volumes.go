@@ -2,13 +2,15 @@ package sim
 
 import "time"
 
-// An operator's mistakes: volumes that are not mounted, so that a node's directory is empty under a name that the cluster knows; restarts in the wrong
-// order; removals asked of a node that hears nobody. None of them may cost a group the majority of its replicas.
+// Operators' mistakes: unmounted volumes, so that a known node's directory is empty; restarts in
+// the wrong order; removals requested from an isolated node. None of them may cost a group the
+// majority of its replicas.
 
-// heardStill is for how long a node that has stopped may count as there.
+// heardStill is how long a stopped node may still count as running.
 const heardStill = 3 * time.Second
 
-// unmount stops a machine and makes another of its name, with an empty volume, that is yet to begin. The old volume is put aside: see mountRight.
+// unmount stops a machine and makes another of its name with an empty volume, which is not started
+// yet. The old volume is kept: see mountRight.
 func (w *World) unmount(n *node) (fresh *node) {
 	n.held = true
 	n.stop(w.chance.IntN(2) == 0)
@@ -18,7 +20,8 @@ func (w *World) unmount(n *node) (fresh *node) {
 	return fresh
 }
 
-// mountRight gives a machine its volume back, unless the cluster has let the empty one take its place meanwhile.
+// mountRight gives a machine its volume back, unless the cluster has accepted the empty machine in
+// its place.
 func (w *World) mountRight(n, fresh *node) {
 	n.held = false
 	if n.gone || w.knows(fresh) {
@@ -30,14 +33,14 @@ func (w *World) mountRight(n, fresh *node) {
 	n.start()
 }
 
-// release has a machine's process begin that was held back.
+// release starts a machine's process that was held back.
 func (n *node) release() {
 	if n.held = false; !n.up && !n.gone {
 		n.start()
 	}
 }
 
-// knows says whether the cluster has let a machine in, by what any process has of it.
+// knows reports whether any process has a machine in its copy of the cluster's state.
 func (w *World) knows(n *node) bool {
 	for _, other := range w.nodes {
 		if other.state == nil {
@@ -50,8 +53,9 @@ func (w *World) knows(n *node) bool {
 	return false
 }
 
-// checkBuried holds, of each node that is taken out of the cluster, that each group which had a replica there has most of them still on nodes that
-// run, and that the first to hear of it can reach.
+// checkBuried checks each node that is removed from the cluster. Every group that had a replica
+// there must keep most of its replicas on running nodes that the first node to learn of the removal
+// can reach.
 func (n *node) checkBuried() {
 	w := n.w
 	if w.checker.buried == nil {
@@ -79,7 +83,7 @@ func (n *node) checkBuried() {
 	}
 }
 
-// reach says whether two machines run and can talk with each other.
+// reach reports whether two machines run and can talk to each other.
 func (w *World) reach(a, b *node) bool {
 	return a == b || b.up && !b.paused && !w.net.blocked(a.id, b.id) && !w.net.blocked(b.id, a.id)
 }

@@ -10,7 +10,7 @@ import (
 	"carillon/timer"
 )
 
-// operatorsMistakes are what TestOperatorsMistakesCostNoMajority has an operator do.
+// operatorsMistakes are the mistakes of TestOperatorsMistakesCostNoMajority.
 var operatorsMistakes = []struct {
 	name  string
 	nodes int
@@ -23,8 +23,9 @@ var operatorsMistakes = []struct {
 	{"removals where nobody is heard", 3, removals},
 }
 
-// TestOperatorsMistakesCostNoMajority: whatever an operator does wrong, no group is left without most of its replicas on nodes that are there. What he is
-// refused he can repair, by mounting the right volumes, and then nothing is lost: every invariant is held all the while, and all at the end.
+// TestOperatorsMistakesCostNoMajority: no mistake of an operator leaves a group without most of its
+// replicas on running nodes. The operator can repair refused steps by mounting the right volumes,
+// and then nothing is lost: all invariants hold throughout the run and at its end.
 func TestOperatorsMistakesCostNoMajority(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -62,8 +63,8 @@ func TestOperatorsMistakesCostNoMajority(t *testing.T) {
 	}
 }
 
-// rollingRestart restarts one machine after the other, in any order and without heed of what is ready. So many come up empty; their volumes are
-// mounted in the end.
+// rollingRestart restarts one machine after another, in any order and without waiting for
+// readiness. empty of them come up with empty volumes; the right ones are mounted at the end.
 func (w *World) rollingRestart(empty int) {
 	nodes := append([]*node(nil), w.nodes...)
 	fresh := map[*node]*node{}
@@ -89,7 +90,8 @@ func (w *World) rollingRestart(empty int) {
 	w.pass(5 * time.Second)
 }
 
-// twoEmpty has two machines of five come up empty together, after all have noticed that they were down.
+// twoEmpty makes two machines of five come up empty together, after all others have noticed that
+// they were down.
 func twoEmpty(w *World, t *testing.T) {
 	a, b := w.nodes[w.chance.IntN(2)], w.nodes[2+w.chance.IntN(3)]
 	freshA, freshB := w.unmount(a), w.unmount(b)
@@ -102,7 +104,7 @@ func twoEmpty(w *World, t *testing.T) {
 	w.pass(5 * time.Second)
 }
 
-// wrongOrder stops all machines and begins with those whose volumes are not there.
+// wrongOrder stops all machines and first starts those whose volumes are missing.
 func wrongOrder(w *World, t *testing.T) {
 	nodes := append([]*node(nil), w.nodes...)
 	last := nodes[w.chance.IntN(len(nodes))]
@@ -135,7 +137,8 @@ func wrongOrder(w *World, t *testing.T) {
 	w.pass(5 * time.Second)
 }
 
-// removals has a machine that hears nobody asked to remove others, and the rest asked to remove one of two that are left.
+// removals asks an isolated machine to remove others, and the rest to remove one of two that are
+// left.
 func removals(w *World, t *testing.T) {
 	alone := w.nodes[w.chance.IntN(len(w.nodes))]
 	var rest []*node
@@ -151,7 +154,8 @@ func removals(w *World, t *testing.T) {
 		want    error
 	}{{alone, rest[0], timer.ErrNoLeader}, {alone, rest[1], timer.ErrNoLeader}, {rest[0], rest[1], ring.ErrMajority}, {rest[1], rest[0], ring.ErrMajority}} {
 		err := w.insistOnRemoval(ask.at, ask.out)
-		if !errors.Is(err, ask.want) && !(ask.at == alone && errors.Is(err, timer.ErrUnknown)) { // what was sent has no answer
+		// a sent request may stay without an answer
+		if !errors.Is(err, ask.want) && !(ask.at == alone && errors.Is(err, timer.ErrUnknown)) {
 			t.Errorf("node %d is asked to remove node %d: %v", ask.at.id, ask.out.id, err)
 		}
 	}
@@ -162,7 +166,8 @@ func removals(w *World, t *testing.T) {
 	}
 }
 
-// insistOnRemoval asks a machine again and again to remove another, for as long as it has nobody who could decide that. It is told how that ended.
+// insistOnRemoval asks a machine to remove another, again and again while it hears nobody who could
+// decide that. It returns the last error.
 func (w *World) insistOnRemoval(at, out *node) (last error) {
 	asked := false
 	w.passUntil(20*time.Second, func() bool {
@@ -178,7 +183,7 @@ func (w *World) insistOnRemoval(at, out *node) (last error) {
 	return last
 }
 
-// oneCluster checks that nobody has founded another.
+// oneCluster checks that nobody has founded another cluster.
 func (w *World) oneCluster(t *testing.T) {
 	ids := map[string]bool{}
 	for _, n := range w.nodes {
