@@ -138,7 +138,8 @@ func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holde
 	r := t.run(s)
 	t.fence++
 	r.fence = t.fence
-	r.nextEnd, r.durMs, r.holder = s.when(), uint32(min(durMs, 1<<32-1)), holder
+	r.setAttemptDueMs(s.when())
+	r.durMs, r.holder = uint32(min(durMs, 1<<32-1)), holder
 	if holder == ByPuller {
 		r.status = 0
 		t.started(s, r, nowMs)
@@ -163,7 +164,7 @@ func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 }
 
 func (t *Table) kill(h timer.Handle, s *slot, why timer.Reason, endMs, retainUntilMs int64) {
-	t.run(s).nextEnd = endMs
+	t.run(s).setEndedMs(endMs)
 	s.setReason(why)
 	t.transition(h, s, timer.Dead, retainUntilMs)
 	t.tellEnd(h, s)

@@ -63,7 +63,7 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 		}
 		return timer.Result{Code: timer.InFlight, Handle: h}
 	}
-	recent := t.clockMs-t.runs.at(s.run).nextEnd <= finishedKeepMs
+	recent := t.clockMs-t.runs.at(s.run).endedMs() <= finishedKeepMs
 	switch {
 	case same && absolute && (recent || t.clockMs-c.Spec.DueMs > timer.LateMs):
 		return timer.Result{Code: timer.Same, Handle: h}

@@ -94,12 +94,12 @@ func (t *Table) conclude(o *Outcome, s *slot) {
 	case s.cancelled():
 		t.end(h, s, timer.Cancelled, t.endMs(o))
 	case o.Kind == RetryLater:
-		t.runs.at(s.run).nextEnd = t.clockMs
+		t.runs.at(s.run).setEndedMs(t.clockMs)
 		t.transition(h, s, timer.Scheduled, o.NextMs)
 	case o.Kind == Release:
 		r := t.runs.at(s.run)
-		t.transition(h, s, timer.Scheduled, r.nextEnd)
-		r.nextEnd = t.clockMs
+		t.transition(h, s, timer.Scheduled, r.attemptDueMs())
+		r.setEndedMs(t.clockMs)
 	default:
 		t.kill(h, s, o.Reason, t.endMs(o), o.RetainUntilMs)
 	}

@@ -11,11 +11,11 @@ const (
 type attemptState struct {
 	fence uint64 // of the last lease
 	dueMs int64
-	// nextEnd is, while Leased, when the attempt was due (for Release); when over, the end; while Scheduled
-	// after a lease, when that ended: the next attempt was decided then.
-	nextEnd  int64
-	firedMs  int64 // start of the last attempt that started; 0 none
-	lateness int64 // ms, of the first attempt; -1 before it
+	// dueOrEndMs is one of two times of the last attempt: while Leased when it was due, else when it, or the timer, ended.
+	// See attemptDueMs and endedMs.
+	dueOrEndMs int64
+	firedMs    int64 // start of the last attempt that started; 0 none
+	lateness   int64 // ms, of the first attempt; -1 before it
 	// newer and older are the neighbours in the list of finished timers. A run that is free keeps the next in newer.
 	newer, older uint32
 	errRef       uint32 // last error's text in the arena: length u16, bytes; 0 none
@@ -24,6 +24,14 @@ type attemptState struct {
 	holder       Holder // who ends the last lease
 	successor    uint32 // while Leased: the blob of who takes over when the attempt has ended; 0 nobody
 }
+
+// attemptDueMs is, while Leased, when the attempt was due: a release takes the timer back to that.
+func (r *attemptState) attemptDueMs() int64      { return r.dueOrEndMs }
+func (r *attemptState) setAttemptDueMs(ms int64) { r.dueOrEndMs = ms }
+
+// endedMs is, when the timer is over, its end; while it is Scheduled after a lease, when that ended and the next attempt was decided.
+func (r *attemptState) endedMs() int64      { return r.dueOrEndMs }
+func (r *attemptState) setEndedMs(ms int64) { r.dueOrEndMs = ms }
 
 // attemptStates hands out run records by number, from 1.
 type attemptStates struct {

@@ -177,7 +177,7 @@ func (t *Table) slotHash(h timer.Handle, s *slot) uint64 {
 		r := t.runs.at(s.run)
 		x = mix(x, r.fence)
 		x = mix(x, uint64(r.dueMs))
-		x = mix(x, uint64(r.nextEnd))
+		x = mix(x, uint64(r.dueOrEndMs))
 		x = mix(x, uint64(r.firedMs))
 		x = mix(x, uint64(r.lateness))
 		x = mix(x, uint64(r.newer)<<32|uint64(r.older))

@@ -64,8 +64,8 @@ func (t *Table) restampTimer(h timer.Handle) {
 	made, ran, lent := max(v.createdMs, v.updatedMs, v.firstMs) > now, false, false
 	if s.run != 0 {
 		r := t.runs.at(s.run)
-		ran = r.firedMs > now || s.state() != timer.Leased && r.nextEnd > now
-		lent = s.state() == timer.Leased && (s.when() > now+int64(r.durMs) || r.nextEnd > max(r.dueMs, now))
+		ran = r.firedMs > now || s.state() != timer.Leased && r.endedMs() > now
+		lent = s.state() == timer.Leased && (s.when() > now+int64(r.durMs) || r.attemptDueMs() > max(r.dueMs, now))
 		made = made || r.successor != 0 && t.view(r.successor).createdMs > now
 	}
 	if !made && !ran && !lent {
@@ -103,25 +103,25 @@ func (t *Table) restampRun(h timer.Handle, s *slot) {
 	}
 	switch s.state() {
 	case timer.Done, timer.Cancelled:
-		r.nextEnd = min(r.nextEnd, now)
+		r.setEndedMs(min(r.endedMs(), now))
 		s.setWhen(min(s.when(), now))
 	case timer.Dead:
-		if late := r.nextEnd - now; late > 0 {
-			r.nextEnd = now
+		if late := r.endedMs() - now; late > 0 {
+			r.setEndedMs(now)
 			t.transition(h, s, timer.Dead, s.when()-late)
 		}
 	case timer.Leased:
-		r.nextEnd = min(r.nextEnd, max(r.dueMs, now)) // where a release takes it back to
+		r.setAttemptDueMs(min(r.attemptDueMs(), max(r.dueMs, now))) // where a release takes it back to
 		t.transition(h, s, timer.Leased, min(s.when(), now+int64(r.durMs)))
 	case timer.Scheduled:
-		if late := max(fired, r.nextEnd) - now; late > 0 && s.when() > r.dueMs {
+		if late := max(fired, r.endedMs()) - now; late > 0 && s.when() > r.dueMs {
 			next := s.when() - late
 			if next < r.dueMs {
 				next = r.dueMs + 1 // see notBeforeDue
 			}
 			t.transition(h, s, timer.Scheduled, next)
 		}
-		r.nextEnd = min(r.nextEnd, now)
+		r.setEndedMs(min(r.endedMs(), now))
 	}
 }
 

@@ -220,7 +220,7 @@ func (t *Table) LastHandle() timer.Handle { return t.slab.high }
 func (t *Table) Older(h timer.Handle) timer.Handle { return t.chains[h].older }
 
 // AttemptDueMs is when the attempt was due that a lease is for. It is for tests of I4.
-func (t *Table) AttemptDueMs(h timer.Handle) int64 { return t.runs.at(t.slab.at(h).run).nextEnd }
+func (t *Table) AttemptDueMs(h timer.Handle) int64 { return t.runs.at(t.slab.at(h).run).attemptDueMs() }
 
 // LastFence is the fence that was given last.
 func (t *Table) LastFence() uint64 { return t.fence }

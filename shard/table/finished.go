@@ -58,7 +58,7 @@ func (f *finished) relink(t *Table, h timer.Handle, change func(*attemptState)) 
 
 // end finishes a touched timer as Done or Cancelled.
 func (t *Table) end(h timer.Handle, s *slot, to timer.State, endMs int64) {
-	t.run(s).nextEnd = endMs
+	t.run(s).setEndedMs(endMs)
 	t.transition(h, s, to, endMs)
 	t.finished.push(t, h, s)
 	t.tellEnd(h, s)

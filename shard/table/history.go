@@ -87,7 +87,7 @@ func (t *Table) tellEnd(h timer.Handle, s *slot) {
 	}
 	v := t.view(s.ref)
 	r := t.runs.at(s.run)
-	c.note(HistoryEvent{Topic: topic, Seq: s.seq(), State: s.state(), EndMs: r.nextEnd}, v.id)
+	c.note(HistoryEvent{Topic: topic, Seq: s.seq(), State: s.state(), EndMs: r.endedMs()}, v.id)
 	var flags byte
 	if c.byAttempt {
 		flags |= historyByAttempt
@@ -118,7 +118,7 @@ func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []b
 		flags |= encoding.TimerCancelRequested
 	}
 	dst = append(dst, byte(s.state()), byte(s.reason()), flags)
-	for _, ms := range [...]int64{0, v.createdMs, v.updatedMs, r.nextEnd, r.firedMs, r.lateness, int64(s.attempts())} {
+	for _, ms := range [...]int64{0, v.createdMs, v.updatedMs, r.endedMs(), r.firedMs, r.lateness, int64(s.attempts())} {
 		dst = binary.AppendVarint(dst, ms)
 	}
 	dst = binary.AppendUvarint(dst, r.fence)

@@ -398,7 +398,7 @@ func (l *loader) run(h timer.Handle, s *slot) {
 	r := t.runs.at(s.run)
 	high := uint64(t.slab.high)
 	r.fence = l.number(1<<64-1, "fence")
-	r.dueMs, r.nextEnd, r.firedMs, r.lateness = l.signed(), l.signed(), l.signed(), l.signed()
+	r.dueMs, r.dueOrEndMs, r.firedMs, r.lateness = l.signed(), l.signed(), l.signed(), l.signed()
 	r.newer, r.older = uint32(l.number(high, "newer finished")), uint32(l.number(high, "older finished"))
 	r.status = uint16(l.number(1<<16-1, "status"))
 	r.durMs = uint32(l.number(1<<32-1, "length of the lease"))

@@ -43,7 +43,7 @@ func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 		m.Successor = r.successor != 0
 		m.LastStatus, m.LastError = int(r.status), string(t.errorText(r))
 		if m.State.Over() {
-			m.EndedMs = r.nextEnd
+			m.EndedMs = r.endedMs()
 		}
 	}
 	return m

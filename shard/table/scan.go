@@ -63,7 +63,7 @@ func (t *Table) selects(q *timer.Query, s *slot) (sortMs int64, ok bool) {
 		if !s.state().Over() {
 			return 0, false
 		}
-		sortMs = t.runs.at(s.run).nextEnd
+		sortMs = t.runs.at(s.run).endedMs()
 	} else {
 		sortMs = t.dueMs(s)
 	}
@@ -202,7 +202,7 @@ func (t *Table) found(h timer.Handle, q *timer.Query) *timer.Timer {
 	s := t.get(h)
 	m := &timer.Timer{Topic: t.topics.rows[s.topic].id, ID: string(t.view(s.ref).id), Seq: s.seq(), State: s.state(), Spec: timer.Spec{DueMs: t.dueMs(s)}, Short: true}
 	if m.State.Over() && s.run != 0 {
-		m.EndedMs = t.runs.at(s.run).nextEnd
+		m.EndedMs = t.runs.at(s.run).endedMs()
 	}
 	return m
 }

@@ -239,7 +239,7 @@ func (s *Snapshot) appendSuccessor(dst []byte, h timer.Handle, ref uint32) []byt
 
 func (t *Table) appendRun(dst []byte, r *attemptState) []byte {
 	dst = binary.AppendUvarint(dst, r.fence)
-	for _, n := range [...]int64{r.dueMs, r.nextEnd, r.firedMs, r.lateness} {
+	for _, n := range [...]int64{r.dueMs, r.dueOrEndMs, r.firedMs, r.lateness} {
 		dst = binary.AppendVarint(dst, n)
 	}
 	for _, n := range [...]uint32{r.newer, r.older, uint32(r.status), r.durMs, uint32(r.holder)} {
