@@ -11,7 +11,7 @@ import (
 )
 
 // documents are held to the tree: what they name must be there.
-var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/operations.md", "docs/security.md", "docs/callbacks.md", "docs/testing.md", "docs/found-bugs.md",
+var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/where-to-look.md", "docs/operations.md", "docs/security.md", "docs/callbacks.md", "docs/testing.md", "docs/found-bugs.md",
 	"docs/tutorial.md", "docs/sizing.md", "docs/upgrades.md", "docs/guides/README.md", "docs/guides/receivers/README.md", "deploy/README.md"}
 
 var (

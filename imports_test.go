@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"transport":   {"transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":        {"shard", "shard/feature", "shard/scheduler", "secret", "timer"},
 	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
-	"shard":       {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wheel", "wal", "vfs", "secret", "timer", "timer/encoding", "timer/recurrence"},
+	"shard":       {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"history":     {"vfs"},
 	"audit":       {}, // a log of lines, and no more
 	"clocks":      {},

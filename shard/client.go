@@ -16,50 +16,6 @@ import (
 
 var ops = sync.Pool{New: func() any { return new(op) }}
 
-// admit refuses what would grow the state while memory or disk are short; changes that free something go on.
-func (h *Host) admit(g *group, cmd *timer.Command) error {
-	if !grows(cmd) {
-		return nil
-	}
-	if h.needed() > h.cfg.MemoryLimit {
-		h.refused[RefusedMemory].Add(1)
-		return timer.ErrMemory
-	}
-	if low := g.public.lowDisk.Load(); low != nil {
-		h.refused[RefusedLowDisk].Add(1)
-		return *low
-	}
-	return nil
-}
-
-// Why a host refuses what would grow its state.
-const (
-	RefusedMemory = iota
-	RefusedLowDisk
-	RefusedOverload // too many operations wait
-
-	refusals
-)
-
-// Refused counts the changes that would have grown the state and were refused, by why.
-func (h *Host) Refused() (n [refusals]int64) {
-	for i := range n {
-		n[i] = h.refused[i].Load()
-	}
-	return n
-}
-
-// grows reports whether a command adds to the state. A patch does that brings a payload or headers.
-func grows(c *timer.Command) bool {
-	switch c.Kind {
-	case timer.Add, timer.Put, timer.Redrive, timer.OpenTopic:
-		return true
-	case timer.Modify:
-		return c.Patch != nil && (len(c.Patch.Spec.Payload) > 0 || len(c.Patch.Spec.Callback.Headers) > 0)
-	}
-	return false
-}
-
 // newOp prepares one command, or says why it cannot be taken.
 func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
 	g := h.groups[id]
@@ -269,43 +225,6 @@ func (h *Host) Drain(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// NotReady says why the host does not serve fully; nil when it does: every group that has a replica here has a leader, and every shard
-// that this node leads has fired its canary lately.
-func (h *Host) NotReady() error {
-	select {
-	case <-h.started:
-	default:
-		return timer.ErrRecovering
-	}
-	select {
-	case <-h.stopped:
-		return timer.ErrStopped
-	default:
-	}
-	now := h.cfg.Clock.Mono()
-	for _, g := range h.groups {
-		switch leader := g.public.leader.Load(); {
-		case !g.public.present.Load():
-			if g.table == nil {
-				return timer.ErrRecovering
-			}
-			continue
-		case leader == 0:
-			return &NoLeaderError{Group: g.id}
-		case g.table == nil || leader != h.cfg.Node:
-			continue
-		}
-		at := time.Duration(g.canary.passed.Load())
-		if at == 0 {
-			return &CanaryError{Shard: g.id}
-		}
-		if now-at > canaryLate {
-			return &CanaryError{Shard: g.id, Late: now - at}
-		}
-	}
-	return nil
 }
 
 // topicsChanged tells the schedulers that topics have another policy, were paused, resumed, made or deleted.

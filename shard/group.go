@@ -16,6 +16,9 @@ import (
 	"carillon/wal"
 )
 
+// Meta is the group that holds topics, nodes and placement.
+const Meta timer.ShardID = 0
+
 // group is this node's replica of one raft group: a timer shard, or the meta group. It belongs to one worker's
 // goroutine and is not locked.
 type group struct {

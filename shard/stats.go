@@ -1,36 +1,11 @@
 package shard
 
 import (
-	"fmt"
 	"sync"
-	"time"
 
 	"carillon/shard/scheduler"
 	"carillon/timer"
 )
-
-// CanaryError says that a shard's own timer did not fire lately, so clients' may not either.
-type CanaryError struct {
-	Shard timer.ShardID
-	Late  time.Duration // since the last one; 0: none has passed yet
-}
-
-func (e *CanaryError) Error() string {
-	if e.Late == 0 {
-		return fmt.Sprintf("shard %d has not fired its canary timer yet", e.Shard)
-	}
-	return fmt.Sprintf("shard %d fired its canary timer %s ago", e.Shard, e.Late.Round(time.Second))
-}
-
-// NoLeaderError says that a group which has a replica here has no leader that this node hears of.
-type NoLeaderError struct{ Group timer.ShardID }
-
-func (e *NoLeaderError) Error() string {
-	if e.Group == Meta {
-		return "the meta group has no leader, or not one that this node can reach"
-	}
-	return fmt.Sprintf("shard %d has no leader, or not one that this node can reach", e.Group)
-}
 
 // Stats are the host's gauges.
 type Stats struct {

@@ -1,0 +1,67 @@
+package shard
+
+import (
+	"carillon/timer"
+	"fmt"
+	"time"
+)
+
+// NotReady says why the host does not serve fully; nil when it does: every group that has a replica here has a leader, and every shard
+// that this node leads has fired its canary lately.
+func (h *Host) NotReady() error {
+	select {
+	case <-h.started:
+	default:
+		return timer.ErrRecovering
+	}
+	select {
+	case <-h.stopped:
+		return timer.ErrStopped
+	default:
+	}
+	now := h.cfg.Clock.Mono()
+	for _, g := range h.groups {
+		switch leader := g.public.leader.Load(); {
+		case !g.public.present.Load():
+			if g.table == nil {
+				return timer.ErrRecovering
+			}
+			continue
+		case leader == 0:
+			return &NoLeaderError{Group: g.id}
+		case g.table == nil || leader != h.cfg.Node:
+			continue
+		}
+		at := time.Duration(g.canary.passed.Load())
+		if at == 0 {
+			return &CanaryError{Shard: g.id}
+		}
+		if now-at > canaryLate {
+			return &CanaryError{Shard: g.id, Late: now - at}
+		}
+	}
+	return nil
+}
+
+// CanaryError says that a shard's own timer did not fire lately, so clients' may not either.
+type CanaryError struct {
+	Shard timer.ShardID
+	Late  time.Duration // since the last one; 0: none has passed yet
+}
+
+func (e *CanaryError) Error() string {
+	if e.Late == 0 {
+		return fmt.Sprintf("shard %d has not fired its canary timer yet", e.Shard)
+	}
+	return fmt.Sprintf("shard %d fired its canary timer %s ago", e.Shard, e.Late.Round(time.Second))
+}
+
+// NoLeaderError says that a group which has a replica here has no leader that this node hears of.
+type NoLeaderError struct{ Group timer.ShardID }
+
+func (e *NoLeaderError) Error() string {
+	if e.Group == Meta {
+		return "the meta group has no leader, or not one that this node can reach"
+	}
+	return fmt.Sprintf("shard %d has no leader, or not one that this node can reach", e.Group)
+}
