@@ -35,7 +35,7 @@ var navigation = []section{
 	{"Receive", []navLink{{"Callbacks", "docs/callbacks.md"}, {"Receivers", "docs/guides/receivers/README.md"}}},
 	{"Run", []navLink{{"Operations", "docs/operations.md"}, {"Ways to run it", "deploy/README.md"}, {"Sizing", "docs/sizing.md"}, {"Backup", "docs/backup.md"}, {"Upgrades", "docs/upgrades.md"}, {"Security", "docs/security.md"}}},
 	{"Reference", []navLink{{"API", reference}, {"Formats", "docs/formats"}, {"Changelog", "CHANGELOG.md"}}},
-	{"Inside", []navLink{{"Architecture", "docs/ARCHITECTURE.md"}, {"Where to look", "docs/where-to-look.md"}, {"Decisions", "docs/adr"}, {"Benchmarks", "docs/benchmarks.md"}, {"Scale", "docs/scale.md"}, {"Testing", "docs/testing.md"}, {"Found bugs", "docs/found-bugs.md"}}},
+	{"Inside", []navLink{{"Architecture", "docs/ARCHITECTURE.md"}, {"Where to look", "docs/where-to-look.md"}, {"Decisions", "docs/adr"}, {"Benchmarks", "docs/benchmarks.md"}, {"Experiments", "docs/experiments.md"}, {"Scale", "docs/scale.md"}, {"Testing", "docs/testing.md"}, {"Found bugs", "docs/found-bugs.md"}}},
 }
 
 // reference is the document that becomes the reference of the API.
