@@ -59,7 +59,7 @@ func (w *World) proveApart() {
 	}
 	w.apart.on = false
 	if w.counts.Elections == elections && w.apart.worst > lateLimit {
-		w.violate("I16", "timer %s was %d ms late while another topic's receiver was dead", w.apart.id, w.apart.worst)
+		w.violate("I16", "timer %s was %d ms late while another topic's receiver was dead, the limit is %d", w.apart.id, w.apart.worst, lateLimit)
 	}
 	w.sick.down = false
 	w.recovered("a receiver has recovered")

@@ -173,7 +173,7 @@ func (v *featureClients) settleAll() {
 	}
 	still := func(s *sweep) bool { return !s.broken } // it may have many pages of one timer each
 	if !w.passUntil(2*time.Minute, func() bool { return !slices.ContainsFunc(w.checker.bulks.running, still) }) {
-		w.violate("I14", "a bulk change that was begun before all was repaired does not come to its end")
+		w.violate("I14", "a bulk change from before the repair does not end")
 	}
 	pending := w.checker.bulks.look(w)
 	s := v.newSweep(timer.Query{})
@@ -181,10 +181,10 @@ func (v *featureClients) settleAll() {
 	s.bulk.Plan = s.move.Each(bulkTopic, 1<<45)
 	s.begin()
 	if !w.passUntil(40*time.Second, func() bool { return s.complete }) {
-		w.violate("I14", "a bulk change does not come to its end though all is well: %v", s.err)
+		w.violate("I14", "a bulk change fails on a healthy cluster: %v", s.err)
 	}
 	if m, c, k := s.bulk.Matched.Load(), s.bulk.Changed.Load(), s.bulk.Skipped.Load(); m != pending || c != pending || k != 0 {
-		w.violate("bulk", "a bulk change of all %d timers, none of which anybody else changed, says that %d matched, %d were changed, %d were skipped", pending, m, c, k)
+		w.violate("bulk", "a bulk change of all %d timers, without other operations, reports %d matched, %d changed, %d skipped", pending, m, c, k)
 	}
 	w.checker.bulks.finalMs = s.move.Ms
 	again := v.newSweep(timer.Query{IDPrefix: "x"})
@@ -192,6 +192,6 @@ func (v *featureClients) settleAll() {
 	again.begin()
 	w.passUntil(40*time.Second, func() bool { return again.complete })
 	if c := again.bulk.Changed.Load(); c != 0 || !again.complete {
-		w.violate("bulk", "repeated, a bulk change changes %d timers once more", c)
+		w.violate("bulk", "a repeated bulk change changes %d timers again, expected 0", c)
 	}
 }

@@ -172,7 +172,7 @@ func (b *bulkChecker) done(w *World, s *sweep) {
 		}
 	}
 	if matched < least || matched > most || changed+skipped > matched || skipped > doubtful || s.move.By == bulk.NoMove && changed+skipped != matched {
-		w.violate("bulk", "bulk change %d says that %d timers matched, %d were changed, %d skipped; at least %d matched, at most %d did, %d of them others were at",
+		w.violate("bulk", "bulk change %d reports %d timers matched, %d changed, %d skipped; expected %d to %d matched, %d of them under other operations",
 			s.number, matched, changed, skipped, least, most, doubtful)
 	}
 }
@@ -211,7 +211,7 @@ func (b *bulkChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	n := b.ids[j.ID]
 	if n == nil || string(j.Payload) != n.payload || b.finalMs != 0 && j.DueMs != b.finalMs {
-		w.violate("bulk", "node %d calls for %s due at %d, which nobody asked for", c.node.id, j.ID, j.DueMs)
+		w.violate("bulk", "node %d calls for %s due at %d, which no operation requested", c.node.id, j.ID, j.DueMs)
 	}
 }
 
@@ -229,9 +229,9 @@ func (b *bulkChecker) checkEnd(w *World) {
 		case now.State == timer.Done && !n.delivered:
 			w.violate("I1", "timer %s is done, but was never delivered", id)
 		case now.State == timer.Cancelled && !n.cancelled:
-			w.violate("I1", "timer %s is cancelled, and nobody asked for it", id)
+			w.violate("I1", "timer %s is cancelled, but no client requested it", id)
 		case now.State != timer.Done && now.State != timer.Cancelled:
-			w.violate("I14", "timer %s is in state %d; all should be over", id, now.State)
+			w.violate("I14", "timer %s is in state %d, expected an ended timer", id, now.State)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (n *node) check() {
 		if leaving && c.leaving && p.Term == c.term && p.Proposed > c.proposed {
 			// Entries that only the leaving leader has would make its log the longest, and the
 			// remaining replicas may need its vote (I14).
-			n.w.violate("leaving", "node %d proposes to group %d, which it leads on its way out", n.id, id)
+			n.w.violate("leaving", "node %d proposes to group %d, which it leads but whose configuration no longer contains it", n.id, id)
 		}
 		if leaving && !c.leaving {
 			n.w.counts.Leaving++
@@ -211,7 +211,7 @@ func (n *node) checkMeta() {
 	id, _, _ := n.state.Cluster()
 	now := agreed{founded: id != "", version: n.state.Version(), level: n.state.Level()}
 	if now.version < n.agreed.version || now.level < n.agreed.level {
-		n.w.violate("meta", "node %d: version %d of the placement after %d, feature level %d after %d", n.id, now.version, n.agreed.version, now.level, n.agreed.level)
+		n.w.violate("meta", "node %d went back: placement version %d after %d, feature level %d after %d", n.id, now.version, n.agreed.version, now.level, n.agreed.level)
 	}
 	n.checkLevel(now)
 	n.agreed = now
@@ -287,7 +287,7 @@ func (w *World) checkLife(l *life, seq uint64, now *timer.Timer, known *named) {
 		w.violate("I1", "timer %s has version %d, version %d was acknowledged", l.id.id, now.Version, l.newest)
 	}
 	if wrote := l.versions[now.Version]; wrote != nil && wrote.payload != string(now.Payload) {
-		w.violate("I6", "version %d of timer %s is %s, it was %s", now.Version, l.id.id, now.Payload, wrote.payload)
+		w.violate("I6", "version %d of timer %s has payload %s, expected %s", now.Version, l.id.id, now.Payload, wrote.payload)
 	}
 	switch now.State {
 	case timer.Done:
@@ -299,10 +299,10 @@ func (w *World) checkLife(l *life, seq uint64, now *timer.Timer, known *named) {
 		}
 	case timer.Cancelled:
 		if known.cancels == 0 {
-			w.violate("I1", "timer %s is cancelled, and nobody asked for it", l.id.id)
+			w.violate("I1", "timer %s is cancelled, but no client requested it", l.id.id)
 		}
 	default:
-		w.violate("I14", "timer %s is in state %d with %d attempts, due at %d; all should be over", l.id.id, now.State, now.Attempts, now.DueMs)
+		w.violate("I14", "timer %s is in state %d with %d attempts, due at %d, expected an ended timer", l.id.id, now.State, now.Attempts, now.DueMs)
 	}
 }
 

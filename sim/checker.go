@@ -246,7 +246,7 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 		}
 		wrote = n.writes[string(t.Payload)]
 		if wrote == nil || wrote.dueMs != t.DueMs {
-			w.violate("I6", "timer %s is shown with payload %s and due %d, which nobody wrote together", o.id, t.Payload, t.DueMs)
+			w.violate("I6", "timer %s is shown with payload %s and due %d, which no client wrote together", o.id, t.Payload, t.DueMs)
 		}
 		b.life(timerKey{o.shard, t.Seq}, id).know(w, t.Version, wrote)
 	}
@@ -265,7 +265,7 @@ func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 		l := b.life(timerKey{o.shard, t.Seq}, id)
 		l.acked, l.newest = true, max(l.newest, t.Version)
 		if string(t.Payload) != o.write.payload {
-			w.violate("I1", "operation %d wrote %s, the answer has %s", o.number, o.write.payload, t.Payload)
+			w.violate("I1", "operation %d wrote %s, but its answer has %s", o.number, o.write.payload, t.Payload)
 		}
 	case r.Code == timer.Prevented:
 		if t == nil {
@@ -331,11 +331,11 @@ func (b *checker) started(c *call) {
 	id := idKey{j.Job.Topic, j.Job.ID}
 	known := b.ids[id]
 	if known == nil {
-		w.violate("I2", "node %d calls for %s, which nobody made", n.id, j.Job.ID)
+		w.violate("I2", "node %d calls for %s, which no client added", n.id, j.Job.ID)
 	}
 	wrote := known.writes[string(j.Job.Payload)]
 	if wrote == nil {
-		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", n.id, j.Job.Payload, j.Job.ID)
+		w.violate("I2", "node %d delivers %s of %s, which no client wrote", n.id, j.Job.Payload, j.Job.ID)
 	}
 	if wrote.dueMs != j.Job.DueMs {
 		w.violate("I6", "node %d delivers %s of %s due at %d, it was written to be due at %d", n.id, j.Job.Payload, j.Job.ID, j.Job.DueMs, wrote.dueMs)
@@ -359,7 +359,7 @@ func (b *checker) started(c *call) {
 		w.violate("I3", "attempt %d of %s starts under fence %d after fence %d", j.Job.Attempts, j.Job.ID, j.Job.Fence, l.fence)
 	}
 	if r := l.running; r.runs() {
-		w.violate("I3", "node %d calls for %s under fence %d while node %d is at it under fence %d", n.id, j.Job.ID, j.Job.Fence, r.node.id, r.delivery.Job.Fence)
+		w.violate("I3", "node %d calls for %s under fence %d while a call of node %d runs under fence %d", n.id, j.Job.ID, j.Job.Fence, r.node.id, r.delivery.Job.Fence)
 	}
 	l.attempts[key] = j.Job.Fence
 	l.fence, l.running = j.Job.Fence, c
@@ -418,9 +418,10 @@ const (
 func (b *checker) bounded(n *node) {
 	events, operations, flights := n.host.Waiting()
 	if events > mostEvents || operations > mostOperations || flights > mostFlights {
-		n.w.violate("I15", "node %d holds %d events, %d operations, %d leases of calls", n.id, events, operations, flights)
+		n.w.violate("I15", "node %d holds %d events, %d operations, %d leases of calls; the bounds are %d, %d, %d",
+			n.id, events, operations, flights, mostEvents, mostOperations, mostFlights)
 	}
 	if files := n.disk.OpenFiles(); files > mostFiles {
-		n.w.violate("I15", "node %d has %d files open", n.id, files)
+		n.w.violate("I15", "node %d has %d files open, the bound is %d", n.id, files, mostFiles)
 	}
 }

@@ -214,7 +214,7 @@ func (n *node) checkClock() (wrong time.Duration) {
 		return wrong
 	}
 	if !n.mayBeMisled() {
-		w.violate("clock", "node %d is sure of a time that is %s off, %s after its clock was set: %s", n.id, wrong, w.now-n.clock.touched, w.clockwork())
+		w.violate("clock", "node %d trusts a time that is wrong by %s, %s after its clock was set: %s", n.id, wrong, w.now-n.clock.touched, w.clockwork())
 	}
 	w.counts.Misled++
 	n.believedOff = wrong
@@ -293,7 +293,7 @@ func (w *World) clockwork() (text string) {
 func (n *node) mayGoByClock(id string, dueMs int64) {
 	w := n.w
 	if trust := n.keeper.Look().Trust; trust != clocks.Sure {
-		w.violate("I4", "node %d starts %s though it does not believe its clock (%d)", n.id, id, trust)
+		w.violate("I4", "node %d starts %s although it does not trust its clock (trust %d)", n.id, id, trust)
 	}
 	early := msOf(dueMs-epochMs) - w.now
 	if early > sureWithin+time.Duration(float64(w.now)*w.swarm.drift) && !n.mayBeMisled() {

@@ -108,7 +108,7 @@ func (b *contentChecker) refused(o *operation) {
 func (b *contentChecker) answered(w *World, o *operation, r timer.Result, t *timer.Timer) {
 	n := b.ids[o.id]
 	if t != nil && (t.ID != o.id || string(t.Payload) != n.payload && n.payload != "" || !n.dues[t.DueMs]) {
-		w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
+		w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which no client wrote", o.number, o.id, t.ID, t.Payload, t.DueMs)
 	}
 	if o.write == nil {
 		return
@@ -118,7 +118,7 @@ func (b *contentChecker) answered(w *World, o *operation, r timer.Result, t *tim
 	case timer.Created:
 		for seq, l := range n.lives {
 			if seq < t.Seq && !l.delivered && !l.over && n.cancels == 0 {
-				w.violate("content", "operation %d makes timer number %d of content %s, and number %d is not over", o.number, t.Seq, n.payload, seq)
+				w.violate("content", "operation %d makes timer number %d of content %s, but number %d has not ended", o.number, t.Seq, n.payload, seq)
 			}
 		}
 		n.life(t.Seq)
@@ -128,12 +128,12 @@ func (b *contentChecker) answered(w *World, o *operation, r timer.Result, t *tim
 		n.made++ // perhaps as the successor of a running timer
 		n.owed = max(n.owed, o.began)
 		if t.State.Over() {
-			w.violate("content", "operation %d is merged with number %d of content %s, which is over", o.number, t.Seq, n.payload)
+			w.violate("content", "operation %d is merged with number %d of content %s, which has ended", o.number, t.Seq, n.payload)
 		}
 	case timer.Same:
 		w.counts.Same++
 		if t.State.Over() && o.write.relative {
-			w.violate("content", "operation %d is answered with number %d of content %s, which is over", o.number, t.Seq, n.payload)
+			w.violate("content", "operation %d is answered with number %d of content %s, which has ended", o.number, t.Seq, n.payload)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (b *contentChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	n := b.ids[j.ID]
 	if n == nil || n.payload != string(j.Payload) || !n.dues[j.DueMs] {
-		w.violate("I2", "node %d delivers %s of %s due at %d, which nobody wrote so", c.node.id, j.Payload, j.ID, j.DueMs)
+		w.violate("I2", "node %d delivers %s of %s due at %d, which no client wrote", c.node.id, j.Payload, j.ID, j.DueMs)
 	}
 	l := n.life(j.Seq)
 	switch key := (attemptKey{j.Version, j.Attempts}); {
@@ -153,11 +153,11 @@ func (b *contentChecker) started(c *call) {
 	case j.Fence <= n.fence:
 		w.violate("I3", "a call of %s starts under fence %d after fence %d", n.payload, j.Fence, n.fence)
 	case n.running.runs():
-		w.violate("content", "node %d calls for %s while node %d is at it", c.node.id, n.payload, n.running.node.id)
+		w.violate("content", "node %d calls for %s while a call of node %d runs", c.node.id, n.payload, n.running.node.id)
 	case j.Seq < n.last:
 		w.violate("content", "node %d calls for number %d of content %s after number %d", c.node.id, j.Seq, n.payload, n.last)
 	case len(n.lives) > n.made+n.unknown:
-		w.violate("content", "there are %d timers of content %s, and no more than %d adds can have made one", len(n.lives), n.payload, n.made+n.unknown)
+		w.violate("content", "there are %d timers of content %s, but at most %d adds made one", len(n.lives), n.payload, n.made+n.unknown)
 	default:
 		l.attempts[key] = true
 	}
@@ -177,11 +177,11 @@ func (b *contentChecker) checkEnd(w *World) {
 			continue
 		}
 		if n.owed > 0 && n.paid < n.owed {
-			w.violate("I1", "content %s was taken, and was not delivered afterwards", n.payload)
+			w.violate("I1", "an add of content %s was acknowledged, but no delivery followed", n.payload)
 		}
 		tbl := w.leader(at).host.Table(at)
 		if now := tbl.Read(contentTopic, id); now != nil && now.State != timer.Done {
-			w.violate("I1", "content %s is in state %d", n.payload, now.State)
+			w.violate("I1", "the timer of content %s is in state %d, expected done", n.payload, now.State)
 		}
 	}
 }

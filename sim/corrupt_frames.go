@@ -45,11 +45,11 @@ func (w *World) garbles(from, to *node, frame []byte) bool {
 	err := peer.Unseal(came, sequence, mostGarbled, func(payload []byte) {
 		// If only the end of the frame was lost, it may have been the intact begin of the next one.
 		if taken++; taken > 1 || !bytes.Equal(payload, frame) {
-			w.violate("frame", "node %d takes a frame of %d bytes from node %d that was changed on its way", to.id, len(payload), from.id)
+			w.violate("frame", "node %d accepts a frame of %d bytes from node %d that was corrupted on its way", to.id, len(payload), from.id)
 		}
 	})
 	if err == io.EOF {
-		w.violate("frame", "the connection from node %d to node %d goes on behind a frame that was changed on its way", from.id, to.id)
+		w.violate("frame", "the connection from node %d to node %d goes on after a corrupted frame", from.id, to.id)
 	}
 	return true
 }

@@ -59,7 +59,7 @@ func (n *node) awaitCalls(began time.Duration) {
 	if n.host.StepDrain() == 0 {
 		for _, c := range w.checker.limits.calls {
 			if c.node == n && c.life == n.life && !c.told {
-				w.violate("drain", "node %d is about to stop while its call for %s is under way", n.id, c.delivery.Job.ID)
+				w.violate("drain", "node %d is about to stop while its call for %s runs", n.id, c.delivery.Job.ID)
 			}
 		}
 		w.counts.Drains++

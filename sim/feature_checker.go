@@ -112,7 +112,7 @@ func (f *featureChecker) answered(w *World, o *operation, r timer.Result, t *tim
 	if t != nil {
 		wrote := n.writes[string(t.Payload)]
 		if t.ID != o.id || wrote == nil || !n.mayBeDue(w, o.shard, wrote, t.DueMs) {
-			w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which nobody wrote so", o.number, o.id, t.ID, t.Payload, t.DueMs)
+			w.violate("I6", "operation %d on %s is answered with timer %s, payload %s, due %d, which no client wrote", o.number, o.id, t.ID, t.Payload, t.DueMs)
 		}
 	}
 	if o.cmd == nil {
@@ -153,7 +153,7 @@ func (f *featureChecker) started(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	n := f.ids[idKey{j.Topic, j.ID}]
 	if n == nil || n.writes[string(j.Payload)] == nil {
-		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", c.node.id, j.Payload, j.ID)
+		w.violate("I2", "node %d delivers %s of %s, which no client wrote", c.node.id, j.Payload, j.ID)
 	}
 	wrote, l := n.writes[string(j.Payload)], n.life(j.Seq)
 	if !n.mayBeDue(w, c.delivery.Shard, wrote, j.DueMs) {
@@ -171,13 +171,13 @@ func (f *featureChecker) started(c *call) {
 		w.violate("I3", "a call of %s starts under fence %d after fence %d", j.ID, j.Fence, n.fence)
 	}
 	if n.running.runs() {
-		w.violate("I3", "node %d calls for %s while node %d is at it", c.node.id, j.ID, n.running.node.id)
+		w.violate("I3", "node %d calls for %s while a call of node %d runs", c.node.id, j.ID, n.running.node.id)
 	}
 	n.fence, n.running = j.Fence, c
 	if wrote.every != 0 || wrote.timetable != nil {
 		before, twice := wrote.starts[j.DueMs]
 		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) {
-			w.violate("series", "the occurrence of %s due at %d is timer %d and timer %d", j.ID, j.DueMs, before.seq, j.Seq)
+			w.violate("series", "the occurrence of %s due at %d is called as timer %d and as timer %d", j.ID, j.DueMs, before.seq, j.Seq)
 		}
 		if wrote.starts == nil {
 			wrote.starts = map[int64]startedAs{}
@@ -188,7 +188,7 @@ func (f *featureChecker) started(c *call) {
 	}
 	if key := lineOf(j.Topic, j.ID); key != "" {
 		if other := f.keys[key]; other.runs() {
-			w.violate("I21", "node %d calls for %s while node %d is at %s of the same key", c.node.id, j.ID, other.node.id, other.delivery.Job.ID)
+			w.violate("I21", "node %d calls for %s while node %d calls for %s of the same key", c.node.id, j.ID, other.node.id, other.delivery.Job.ID)
 		}
 		f.keys[key] = c
 	}
@@ -238,7 +238,7 @@ func (f *featureChecker) checkEnd(w *World) {
 				continue
 			}
 			if wrote.alone && wrote.call == n.calls && len(wrote.over) == 0 && wrote.catchUp != timer.CatchUpSkip {
-				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", wrote.payload, k.id)
+				w.violate("I1", "%s was acknowledged and no later operation used %s, but it was never delivered", wrote.payload, k.id)
 			}
 			for i := int64(0); i < wrote.count && wrote.catchUp == timer.CatchUpAll; i++ {
 				if due := wrote.occurrence(i); !wrote.over[due] {

@@ -36,7 +36,7 @@ func (n *node) handle(o *operation) (timer.Result, *timer.Timer, error) {
 		return timer.Result{}, nil, err
 	}
 	if at := timer.ShardOf(t, o.id, w.swarm.shards); at != o.shard || t.ID != o.topic {
-		w.violate("topic", "node %d has topic %s as number %d, timer %s in shard %d; it is number %d, shard %d", n.id, name, t.ID, o.id, at, o.topic, o.shard)
+		w.violate("topic", "node %d has topic %s as number %d and timer %s in shard %d, expected number %d and shard %d", n.id, name, t.ID, o.id, at, o.topic, o.shard)
 	}
 	if o.cmd == nil {
 		found, err := n.router.Timer(ctx, o.shard, t.ID, o.id)
@@ -50,7 +50,7 @@ func (n *node) handle(o *operation) (timer.Result, *timer.Timer, error) {
 // before the request: a node that cannot ask the meta group must not guess (P5).
 func (n *node) mustKnow(name string, made bool, err error) {
 	if made && errors.Is(err, timer.ErrNoTopic) {
-		n.w.violate("P5", "node %d says that there is no topic %s, which was made before it was asked for", n.id, name)
+		n.w.violate("P5", "node %d says that there is no topic %s, which was created before the request", n.id, name)
 	}
 }
 

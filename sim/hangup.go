@@ -78,7 +78,7 @@ const (
 // takes checks that the pull may ask for a lease.
 func (h *hangUp) takes() {
 	if h != nil && h.seen && h.looked > h.at {
-		h.w.violate("hung up", "a lease is asked for at %v for a consumer that had hung up at %v, by a look that began at %v", h.w.now, h.at, h.looked)
+		h.w.violate("hung up", "a lease is asked for at %v although the node saw its consumer disconnect at %v, before the search began at %v", h.w.now, h.at, h.looked)
 	}
 }
 
@@ -106,7 +106,7 @@ func (h *hangUp) handed(list []timer.PulledTimer) bool {
 		return false
 	}
 	if len(list) > 0 {
-		h.w.violate("hung up", "%s is given to a consumer that had hung up at %v", list[0].Timer.ID, h.at)
+		h.w.violate("hung up", "%s is given to a consumer that had disconnected at %v", list[0].Timer.ID, h.at)
 	}
 	return true
 }

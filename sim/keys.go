@@ -261,14 +261,14 @@ func (k *keyOperator) wordIn(n *node, t *timer.Topic, keys *secret.Keys) (word i
 	}
 	for _, key := range t.Policy.SigningKeys {
 		if private, err := keys.Open(secret.Signing(t.Name), key.Private); err != nil || private != "whsk_"+signing || key.Public != "whpk_"+header {
-			k.w.violate("secrets", "node %d has the key %q, opened %q, %v, beside the secret %q", n.id, key.Public, private, err, signing)
+			k.w.violate("secrets", "node %d has the public key %q, the private key %q (%v) and the secret %q, which do not belong together", n.id, key.Public, private, err, signing)
 		}
 	}
 	if _, err := fmt.Sscanf(strings.TrimPrefix(header, "Bearer "), "%d", &word); err != nil {
-		k.w.violate("secrets", "node %d opens %q", n.id, header)
+		k.w.violate("secrets", "node %d opens the header %q, expected a numbered token", n.id, header)
 	}
 	if h, s := secretsOf(word); word > k.word || h != header || s != signing {
-		k.w.violate("secrets", "node %d has %q and %q, of words up to %d", n.id, header, signing, k.word)
+		k.w.violate("secrets", "node %d has the secrets %q and %q, expected those of one value up to number %d", n.id, header, signing, k.word)
 	}
 	return word
 }
@@ -287,7 +287,7 @@ func (k *keyOperator) look() {
 		}
 		word, before := k.wordIn(n, t, k.all), k.seen[n]
 		if before.life == n.life && word < before.word {
-			k.w.violate("secrets", "node %d had word %d of the topic, and has %d again", n.id, before.word, word)
+			k.w.violate("secrets", "node %d had value %d of the topic's secrets, and now has the older value %d", n.id, before.word, word)
 		}
 		k.seen[n] = seenWord{n.life, word}
 	}
@@ -307,7 +307,7 @@ func (k *keyOperator) lookAtOwn(n *node) {
 		k.own = plain
 	}
 	if !bytes.Equal(plain, k.own) {
-		k.w.violate("secrets", "node %d has another secret of the cluster", n.id)
+		k.w.violate("secrets", "node %d has a changed copy of the cluster's secret", n.id)
 	}
 }
 
@@ -333,7 +333,7 @@ func (k *keyOperator) prove() {
 	}
 	why := ""
 	if !k.w.passUntil(healLimit, func() bool { why = k.unsealed(first.First()); return why == "" }) {
-		k.w.violate("secrets", "ten seconds after all was repaired, %s", why)
+		k.w.violate("secrets", "ten seconds after the repair, %s", why)
 	}
 }
 

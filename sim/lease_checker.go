@@ -57,7 +57,7 @@ func (b *leaseChecker) handed(n *node, k timerKey, fence uint64, id string, unti
 	case fence <= l.fence:
 		w.violate("I3", "node %d hands out %s under fence %d after fence %d", n.id, id, fence, l.fence)
 	case l.holds(w.now):
-		w.violate("pull", "node %d hands out %s under fence %d, which a consumer has under fence %d for %s more", n.id, id, fence, l.fence, l.until-w.now)
+		w.violate("pull", "node %d hands out %s under fence %d, but a consumer holds it under fence %d for another %s", n.id, id, fence, l.fence, l.until-w.now)
 	}
 	l.id, l.fence, l.ended, l.until = id, fence, false, until
 }
@@ -86,15 +86,15 @@ func (b *leaseChecker) answered(w *World, o *operation, r timer.Result) {
 	w.counts.Claims++
 	if r.Code != timer.OK {
 		if o.cmd.Kind == timer.ExtendLease && c.Fence == l.fence && l.holds(w.now) {
-			w.violate("pull", "a consumer has %s under fence %d for %s more, and its lease is not prolonged", l.id, c.Fence, l.until-w.now)
+			w.violate("pull", "a consumer holds %s under fence %d for another %s, but its extension is refused", l.id, c.Fence, l.until-w.now)
 		}
 		if o.cmd.Kind != timer.ExtendLease && o.sure && !o.again && w.now < l.until-clockSlack && c.Fence == l.fence {
-			w.violate("pull", "a consumer has %s under fence %d for %s more, and its receipt is refused", l.id, c.Fence, l.until-w.now)
+			w.violate("pull", "a consumer holds %s under fence %d for another %s, but its receipt is refused", l.id, c.Fence, l.until-w.now)
 		}
 		return
 	}
 	if o.stale && !(o.cmd.Kind == timer.AckLease && o.again) {
-		w.violate("pull", "a receipt of %s under fence %d is taken (kind %d), fence %d was given before", l.id, c.Fence, o.cmd.Kind, l.fence)
+		w.violate("pull", "a receipt of %s under fence %d is accepted (kind %d), but fence %d was leased before", l.id, c.Fence, o.cmd.Kind, l.fence)
 	}
 	switch o.cmd.Kind {
 	case timer.AckLease:
@@ -133,9 +133,9 @@ func (b *leaseChecker) checkEnd(w *World) {
 		}
 		switch {
 		case now.State == timer.Done && len(l.said) == 0:
-			w.violate("pull", "%s is done, and nobody acked it", l.id)
+			w.violate("pull", "%s is done, but no consumer acked it", l.id)
 		case now.State != timer.Done && l.acked:
-			w.violate("pull", "%s was acked, and is in state %d", l.id, now.State)
+			w.violate("pull", "%s was acked, but is in state %d", l.id, now.State)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (f *featureChecker) fetched(n *node, t *timer.PulledTimer) {
 	w, timer := n.w, t.Timer
 	known := f.ids[idKey{timer.Topic, timer.ID}]
 	if known == nil || known.writes[string(timer.Payload)] == nil || !known.mayBeDue(n.w, t.Shard, known.writes[string(timer.Payload)], timer.DueMs) {
-		w.violate("I2", "node %d hands out %s of %s due at %d, which nobody wrote so", n.id, timer.Payload, timer.ID, timer.DueMs)
+		w.violate("I2", "node %d hands out %s of %s due at %d, which no client wrote", n.id, timer.Payload, timer.ID, timer.DueMs)
 	}
 	// not the clock now: it may have been set back since the lease was requested
 	if timer.FiredMs < timer.DueMs {

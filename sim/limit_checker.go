@@ -41,14 +41,14 @@ func (b *limitChecker) started(c *call) {
 			for _, o := range b.few {
 				text += " " + o.delivery.Job.ID + " by node " + string(rune('0'+o.node.id%10))
 			}
-			w.violate("limit", "%d calls of a topic run at once, %d may:%s", len(b.few), most, text)
+			w.violate("limit", "%d calls of a topic run at once, the limit is %d:%s", len(b.few), most, text)
 		}
 	case pacedTopic:
 		b.paced = append(b.paced, w.now)
 		r := w.workloads.paced
 		bursts := float64(r.Burst * (1 + len(w.checker.replicas.leaders)))
 		if most := bursts + r.PerSecond*(w.now-b.paced[0]).Seconds(); float64(len(b.paced)) > most+1 {
-			w.violate("limit", "%d deliveries within %s, %.1f may be at most", len(b.paced), w.now-b.paced[0], most)
+			w.violate("limit", "%d deliveries within %s, the limit is %.1f", len(b.paced), w.now-b.paced[0], most)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (b *limitChecker) handed(n *node) {
 	if most := w.workloads.pull.Concurrency; most > 0 {
 		held, first := w.checker.leases.held(pullTopic, w.now)
 		if held > most && first >= b.blindUntil {
-			w.violate("limit", "consumers have %d timers of a topic at once, %d may be", held, most)
+			w.violate("limit", "consumers hold %d timers of a topic at once, the limit is %d", held, most)
 		}
 	}
 }

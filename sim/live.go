@@ -115,7 +115,7 @@ func (w *World) found() {
 		}
 		w.keys.shape(timer.TopicID(i+1), &p)
 		if !w.insist(putTopic(name, &p)) {
-			w.violate("I14", "nobody takes a topic within five minutes: %s", w.describe())
+			w.violate("I14", "no node accepts a topic within five minutes: %s", w.describe())
 		}
 		w.laid = i + 1
 	}
@@ -177,7 +177,7 @@ func (w *World) heal() {
 		w.after(later, w.resumeTopics)
 	}
 	if w.now-healed > healLimit {
-		w.violate("I14", "the meta group took %s after all was repaired for its first commands (%v): %s", w.now-healed, w.refusal, w.describe())
+		w.violate("I14", "after the repair the meta group took %s to accept commands (last error: %v): %s", w.now-healed, w.refusal, w.describe())
 	}
 }
 
@@ -254,7 +254,7 @@ func (w *World) prove(healed time.Duration) {
 		limit += backlogLimit
 	}
 	if !w.passUntil(healed+limit-w.now, fired) {
-		w.violate("I14", "ten seconds after all was repaired, not every shard has taken and fired a timer: %s", w.describe())
+		w.violate("I14", "ten seconds after the repair, not every shard has taken and fired a timer: %s", w.describe())
 	}
 }
 
@@ -276,11 +276,11 @@ func (w *World) drain() {
 	w.featureClients.settleAll()
 	limit := 60*time.Second + w.rationed()
 	if !w.passUntil(limit, func() bool { return w.left() == 0 }) {
-		w.violate("I14", "%s after all was repaired, %d timers have not ended:%s%s%s", limit, w.left(), w.leftWhere(), w.describe(), w.remaining())
+		w.violate("I14", "%s after the repair, %d timers have not ended:%s%s%s", limit, w.left(), w.leftWhere(), w.describe(), w.remaining())
 	}
 	// a move to a node that died is redirected after half a minute
 	if !w.passUntil(60*time.Second, w.agreed) {
-		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
+		w.violate("I14", "replicas do not catch up, or memberships do not become final: %s", w.describe())
 	}
 }
 

@@ -60,7 +60,7 @@ func (n *node) heldOff(id timer.ShardID, refuses bool, err error) {
 		n.w.counts.Laden++
 	}
 	if refuses && err == nil {
-		n.w.violate("I15", "node %d adds to group %d, and knows that a voter's disk is low or its own memory full", n.id, id)
+		n.w.violate("I15", "node %d accepts an add for group %d, although it knows that a voter's disk is low or its own memory full", n.id, id)
 	}
 }
 

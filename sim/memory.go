@@ -10,7 +10,7 @@ func (n *node) weigh() {
 	}
 	counted, held := n.host.Memory()
 	if counted < held.Sum() || counted > held.Sum()+held.Entries+64<<10 {
-		n.w.violate("I15", "node %d has counted %d bytes of memory and holds %d: %+v", n.id, counted, held.Sum(), held)
+		n.w.violate("I15", "node %d counts %d bytes of memory, but holds %d: %+v", n.id, counted, held.Sum(), held)
 	}
 	switch {
 	case held.Sum() <= limit:

@@ -131,7 +131,7 @@ func (b *mergeChecker) debounced(w *World, id timer.ShardID, payload []byte, due
 		return // a wrong clock stamped its first add, which was later stamped again
 	}
 	if dueMs != want {
-		w.violate("debounce", "%s is due at %d; it was to be at %d, with a longest wait of %d ms since the first add at %d", payload, dueMs, m.dueMs, m.maxWaitMs, firstMs)
+		w.violate("debounce", "%s is due at %d, expected %d, with a longest wait of %d ms since the first add at %d", payload, dueMs, m.dueMs, m.maxWaitMs, firstMs)
 	}
 }
 
@@ -150,11 +150,11 @@ func (b *mergeChecker) checkEnd(w *World) {
 		n, table := b.ids[k], w.leader(w.place(k.topic, k.id)).host.Table(w.place(k.topic, k.id))
 		for _, m := range b.byID[k.id] {
 			if m.acked && m.alone && m.call == n.calls && len(m.over) == 0 {
-				w.violate("I1", "%s was taken, nothing was asked of %s afterwards, and it was never delivered", m.payload, k.id)
+				w.violate("I1", "%s was acknowledged and no later operation used %s, but it was never delivered", m.payload, k.id)
 			}
 		}
 		if now := table.Read(k.topic, k.id); now != nil && now.State != timer.Done && now.State != timer.Cancelled {
-			w.violate("I14", "timer %s is in state %d; all should be over", k.id, now.State)
+			w.violate("I14", "timer %s is in state %d, expected an ended timer", k.id, now.State)
 		}
 	}
 }

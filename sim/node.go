@@ -266,7 +266,7 @@ func (n *node) died(err error) bool {
 			return true
 		}
 		if !n.ofItsDisk(err) {
-			n.w.violate("I20", "node %d stops for no reason of its disk: %v", n.id, err)
+			n.w.violate("I20", "node %d ends itself although its disk has not failed: %v", n.id, err)
 		}
 		n.ended(err)
 		return true

@@ -89,9 +89,9 @@ func (b *orderChecker) check(n *node, tbl *table.Table, key string, x inLine, at
 		case d.State == timer.Leased:
 			w.violate("I21", "node %d begins %s while %s of the same key is leased (fence %d)", n.id, x.id, o.id, d.Fence)
 		case d.Attempts > 0:
-			w.violate("I21", "node %d begins %s (attempt %d) while %s of the same key has been attempted %d times and is not over", n.id, x.id, attempts, o.id, d.Attempts)
+			w.violate("I21", "node %d begins %s (attempt %d) while %s of the same key has been attempted %d times and has not ended", n.id, x.id, attempts, o.id, d.Attempts)
 		case attempts == 1 && o.at < x.at && (o.dueMs < x.dueMs || o.dueMs == x.dueMs && o.seq < x.seq):
-			w.violate("I21", "node %d begins %s (due %d, number %d) before %s of the same key (due %d, number %d), which was there %s before its lease was asked for",
+			w.violate("I21", "node %d begins %s (due %d, number %d) before %s of the same key (due %d, number %d), which existed %s before the lease was requested",
 				n.id, x.id, x.dueMs, x.seq, o.id, o.dueMs, o.seq, x.at-o.at)
 		}
 	}

@@ -53,14 +53,14 @@ func (n *node) start() {
 		return
 	}
 	if id := n.self.ID(); id != n.id {
-		w.violate("identity", "node %d says that it is %d after a start", n.id, id)
+		w.violate("identity", "node %d has identity %d after a start", n.id, id)
 	}
 	if starts := n.self.Identity().Starts; starts > n.starts {
 		n.starts = starts
 	} else if n.outdated {
 		n.starts = starts
 	} else {
-		w.violate("identity", "node %d begins its process %d after its process %d", n.id, starts, n.starts)
+		w.violate("identity", "node %d counts start %d after start %d", n.id, starts, n.starts)
 	}
 	n.gossip = newGossip(n)
 	n.self.Connect(&peers{n, n.life}, n.gossip)
@@ -181,7 +181,7 @@ func (n *node) open() {
 		return
 	}
 	if n.halted {
-		w.violate("halt", "node %d was told that it lacks what it had acknowledged, and starts again with what it has", n.id)
+		w.violate("halt", "node %d has halted because its disk lacks acknowledged data, but starts on it again", n.id)
 	}
 	n.crash.opens(false)
 	n.host = host

@@ -119,11 +119,11 @@ func (w *World) heardOlder(self, other *node) {
 		return
 	}
 	if known, ok := self.state.Node(other.id); ok && known.Starts > other.self.Identity().Asked {
-		w.violate("older", "node %d knows of start %d of node %d, and hears its process %d, which has asked for no start after %d to be put on record",
+		w.violate("older", "node %d knows of start %d of node %d, but accepts its process %d, whose directory knows of no recorded start after %d",
 			self.id, known.Starts, other.id, other.starts, other.self.Identity().Asked)
 	}
 	if opened, _ := other.host.LogEnd(); self.told[other.id] > opened && self.toldBy[other.id] != other.life {
-		w.violate("older", "node %d has heard that %d frames of node %d's log are on disk, and hears its process %d, which began with %d",
+		w.violate("older", "node %d has heard that %d frames of node %d's log are on disk, but accepts its process %d, which began with %d",
 			self.id, self.told[other.id], other.id, other.starts, opened)
 	}
 }
@@ -131,7 +131,7 @@ func (w *World) heardOlder(self, other *node) {
 // vetted checks that a starting process has no older identity than its log.
 func (n *node) vetted() {
 	if known, ok := n.state.Node(n.id); ok && known.Starts > n.self.Identity().Asked {
-		n.w.violate("older", "node %d begins its process %d and has asked for no start after %d to be put on record, but its log has that of %d",
+		n.w.violate("older", "node %d begins its process %d with an identity that knows of no recorded start after %d, but its log has start %d",
 			n.id, n.starts, n.self.Identity().Asked, known.Starts)
 	}
 }

@@ -82,7 +82,7 @@ func (b *rankChecker) mayStart(c *call, tbl *table.Table) {
 		w.counts.Ranked++
 		h, _ := tbl.Lookup(rankedTopic, y.id)
 		if d := tbl.Due(h); y.priority > x.priority && d.State == timer.Scheduled && d.Attempts == 0 && d.Rev == y.rev {
-			w.violate("priority", "node %d calls for %s (priority %d, due %d) while %s (priority %d, due %d) waits, which did so %s before its lease was asked for",
+			w.violate("priority", "node %d calls for %s (priority %d, due %d) while %s (priority %d, due %d) waits, and had waited for %s when the lease was requested",
 				n.id, x.id, x.priority, x.dueMs, y.id, y.priority, y.dueMs, asked-y.at)
 		}
 	}

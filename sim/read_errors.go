@@ -99,7 +99,7 @@ func (n *node) couldNotRead(err error) bool {
 func (n *node) blinded(err error) {
 	n.w.counts.Blinded++
 	if changed := n.crash.blind.changed; changed != "" {
-		n.w.violate("P6", "node %d could not read its log (%v), and changed %s", n.id, err, changed)
+		n.w.violate("P6", "node %d could not read its log (%v), but changed %s", n.id, err, changed)
 	}
 	n.w.note(n, "cannot read", 0, 0, err.Error())
 	n.stop(n.crash.clone == nil)

@@ -54,7 +54,7 @@ func (w *World) finalizeAt(ctx context.Context, n *node) error {
 func (n *node) checkLevel(now agreed) {
 	was := n.agreed
 	if was.founded && now.level > max(was.level, feature.LevelFinalize-1) && !n.w.finalizing {
-		n.w.violate("versions", "node %d: feature level %d after %d, and nobody has finalized an upgrade", n.id, now.level, was.level)
+		n.w.violate("versions", "node %d: feature level %d after %d, but no operator has finalized an upgrade", n.id, now.level, was.level)
 	}
 }
 
@@ -123,7 +123,7 @@ func (w *World) upgradeAll() {
 		return nil
 	}
 	if !w.insist(atNewest) {
-		w.violate("versions", "all run the newest release, and cannot finalize the upgrade to it: level %d, %v", w.agreedLevel(), w.refusal)
+		w.violate("versions", "all nodes run the newest release, but cannot finalize the upgrade: level %d, %v", w.agreedLevel(), w.refusal)
 	}
 	compared := func() bool {
 		for id := range w.swarm.shards + 1 {

@@ -52,7 +52,7 @@ func (n *node) askSelf() {
 		return
 	}
 	if err != nil && !n.crash.struck() {
-		n.w.violate("mend", "node %d cannot ask itself: %v", n.id, err)
+		n.w.violate("mend", "node %d cannot read its own log for the repair: %v", n.id, err)
 	}
 }
 

@@ -81,7 +81,7 @@ const (
 func (w *World) layBallast() {
 	p := timer.DefaultPolicy()
 	if !w.insist(putTopic(ballastName, &p)) {
-		w.violate("I14", "nobody takes a topic within five minutes: %s", w.describe())
+		w.violate("I14", "no node accepts a topic within five minutes: %s", w.describe())
 	}
 	w.ballast = map[timer.ShardID]bool{}
 	for id := timer.ShardID(1); int(id) <= w.swarm.shards; id++ {
@@ -156,7 +156,7 @@ func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress)
 		// A command that finalizes an upgrade may enter the log and still be refused, because a
 		// node has gone back to an earlier release meanwhile.
 		if met := w.finalizing && n.level < feature.LevelFinalize; n.level >= w.agreedLevel() && !met {
-			w.violate("versions", "node %d, of level %d, stops group %d, where all have agreed on %d: %v", n.id, n.level, id, w.agreedLevel(), p.Stopped)
+			w.violate("versions", "node %d, of level %d, stops group %d, but the cluster's level is %d: %v", n.id, n.level, id, w.agreedLevel(), p.Stopped)
 		}
 		return
 	}
@@ -165,7 +165,7 @@ func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress)
 		n.struck[id] = false
 	}
 	if p.Quarantined && !n.struck[id] {
-		w.violate("I7", "node %d: the state of group %d is right, and taken for wrong: %s", n.id, id, n.host.Fault())
+		w.violate("I7", "node %d: the state of group %d is right, but was quarantined: %s", n.id, id, n.host.Fault())
 	}
 	if p.Compared > c.compared {
 		w.counts.Compared++
@@ -204,7 +204,7 @@ func (w *World) proveReplicas() {
 		w.proveMemory()
 	}
 	if *f != (replicaFaults{}) && !w.passUntil(time.Minute, w.agreed) {
-		w.violate("I14", "replicas do not catch up, or rows do not settle: %s", w.describe())
+		w.violate("I14", "replicas do not catch up, or memberships do not become final: %s", w.describe())
 	}
 }
 
@@ -221,7 +221,7 @@ func (w *World) proveMemory() {
 		return list
 	}
 	if !w.passUntil(4*time.Minute, func() bool { return len(wrong()) == 0 }) {
-		w.violate("I7", "four minutes after all was repaired these replicas still have what memory made of their states: %x%s", wrong(), w.describe())
+		w.violate("I7", "four minutes after the repair these replicas still have a flipped bit: %x%s", wrong(), w.describe())
 	}
 	for _, n := range w.nodes {
 		if n.host == nil {
@@ -233,7 +233,7 @@ func (w *World) proveMemory() {
 			}
 			t := n.host.Table(id).Read(ballastTopic, ballastID)
 			if t == nil || t.DueMs != ballastDueMs || string(t.Payload) != `"ballast"` {
-				w.violate("I1", "node %d: what nobody has changed in shard %d is %+v", n.id, id, t)
+				w.violate("I1", "node %d: the unchanged timer of shard %d has become %+v", n.id, id, t)
 			}
 		}
 	}

@@ -139,7 +139,7 @@ func (b *attemptChecker) begun(n *node, k timerKey, fence uint64, id string) {
 func (b *attemptChecker) started(c *call) {
 	w, j, p := c.node.w, &c.delivery.Job, &c.delivery.Topic.Policy
 	if j.Attempts > p.MaxAttempts {
-		w.violate("I17", "node %d makes attempt %d of %s, and %d are allowed", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
+		w.violate("I17", "node %d makes attempt %d of %s, the limit is %d", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
 	}
 	b.begun(c.node, timerKey{c.delivery.Shard, j.Seq}, j.Fence, j.ID)
 	key := spentKey{j.Seq, j.Fence}
@@ -152,7 +152,7 @@ func (b *attemptChecker) started(c *call) {
 	}
 	t := b.sick[j.ID]
 	if t == nil || string(j.Payload) != `"`+j.ID+`"` {
-		w.violate("I2", "node %d delivers %s of %s, which nobody wrote", c.node.id, j.Payload, j.ID)
+		w.violate("I2", "node %d delivers %s of %s, which no client wrote", c.node.id, j.Payload, j.ID)
 	}
 	if j.Attempts <= t.attempts {
 		w.violate("I3", "attempt %d of %s starts after attempt %d", j.Attempts, j.ID, t.attempts)
@@ -206,7 +206,7 @@ func (b *attemptChecker) spent(n *node, out *table.Outcome) {
 		}
 	}
 	if len(calls) == 0 {
-		n.w.violate("I17", "node %d counts an attempt of timer number %d under fence %d (%s), and there was no call", n.id, out.Seq, out.Fence, out.Err)
+		n.w.violate("I17", "node %d counts an attempt of timer number %d under fence %d (%s), but there was no call", n.id, out.Seq, out.Fence, out.Err)
 	}
 	if out.Kind != table.RetryLater || len(calls) > 1 {
 		return
@@ -215,7 +215,7 @@ func (b *attemptChecker) spent(n *node, out *table.Outcome) {
 	p := &c.delivery.Topic.Policy
 	least := min(float64(p.MaxBackoffMs), float64(p.MinBackoffMs)*math.Pow(p.Multiplier, float64(c.delivery.Job.Attempts-1))) * (1 - p.Jitter)
 	if wait := out.NextMs - out.EndedMs; float64(wait) < math.Floor(least) {
-		n.w.violate("I17", "node %d tries %s again %d ms after attempt %d, the policy asks for %.0f", n.id, c.delivery.Job.ID, wait, c.delivery.Job.Attempts, least)
+		n.w.violate("I17", "node %d tries %s again %d ms after attempt %d, the policy asks for at least %.0f", n.id, c.delivery.Job.ID, wait, c.delivery.Job.Attempts, least)
 	}
 	if c.nextMs == 0 || out.NextMs < c.nextMs { // a new leader may have decided again
 		c.nextMs, c.endedMs, c.judged, c.kept = out.NextMs, out.EndedMs, n.w.now, false
@@ -270,10 +270,10 @@ func (b *attemptChecker) checkEnd(w *World) {
 		case now.State == timer.Dead:
 			var p timer.Policy
 			if sickPolicy(&p); now.Attempts != p.MaxAttempts {
-				w.violate("I17", "timer %s is dead after %d attempts of %d", id, now.Attempts, p.MaxAttempts)
+				w.violate("I17", "timer %s is dead after %d attempts, expected %d", id, now.Attempts, p.MaxAttempts)
 			}
 		case now.State != timer.Done:
-			w.violate("I14", "timer %s is in state %d with %d attempts; all should be over", id, now.State, now.Attempts)
+			w.violate("I14", "timer %s is in state %d with %d attempts, expected an ended timer", id, now.State, now.Attempts)
 		}
 	}
 }

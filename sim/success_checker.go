@@ -112,13 +112,13 @@ func (s *successChecker) started(before, c *call) {
 		return // the answer was lost
 	}
 	if now := c.node.host.Table(c.delivery.Shard).Read(j.Topic, j.ID); now != nil && now.Seq == j.Seq && now.FiredMs == before.wallMs && now.LastStatus == 200 {
-		w.violate("P3", "node %d calls for %s under fence %d, and its own table knows that the call under fence %d was answered 200", c.node.id, j.ID, j.Fence, before.delivery.Job.Fence)
+		w.violate("P3", "node %d calls for %s under fence %d, although its table shows that the call under fence %d was answered 200", c.node.id, j.ID, j.Fence, before.delivery.Job.Fence)
 	}
 	if before.node.life != before.life {
 		return
 	}
 	if c.node == before.node && c.term == before.term {
-		w.violate("P3", "node %d calls for %s under fence %d; the call under fence %d was answered 200, and it has led all the time", c.node.id, j.ID, j.Fence, before.delivery.Job.Fence)
+		w.violate("P3", "node %d calls for %s under fence %d; the call under fence %d was answered 200, and the node has led all the time", c.node.id, j.ID, j.Fence, before.delivery.Job.Fence)
 	}
 	if r := &before.reach; r.longer > w.reported() {
 		w.violate("P3", "node %d calls for %s under fence %d; the call under fence %d was answered 200, and node %d could tell node %d so for %s",

@@ -115,9 +115,9 @@ func (m *topicMakers) look(t *madeTopic) {
 		switch {
 		case t.over: // it may be deleted
 		case errors.Is(err, timer.ErrNoTopic):
-			m.w.violate("P5", "node %d says that there is no topic %s, which was made before it was asked for", at.id, t.name)
+			m.w.violate("P5", "node %d says that there is no topic %s, which was created before the request", at.id, t.name)
 		case err == nil && found.ID != t.id:
-			m.w.violate("topic", "node %d has topic %s as number %d, it was made as number %d", at.id, t.name, found.ID, t.id)
+			m.w.violate("topic", "node %d has topic %s as number %d, expected %d", at.id, t.name, found.ID, t.id)
 		}
 	})
 }

@@ -42,14 +42,14 @@ func (b *turnChecker) settle(pull bool) {
 	if !pull {
 		for _, k := range b.names {
 			if l := b.held[k]; l != nil && b.w.now < l.until-clockSlack {
-				b.w.violate("delivery", "the topic is not pulled any more, and a consumer has %s for %s more", l.id, l.until-b.w.now)
+				b.w.violate("delivery", "the topic is not pulled any more, but a consumer holds %s for another %s", l.id, l.until-b.w.now)
 			}
 		}
 		return
 	}
 	for _, c := range b.calls {
 		if c.runs() {
-			b.w.violate("delivery", "the topic is pulled now, and node %d calls for %s", c.node.id, c.delivery.Job.ID)
+			b.w.violate("delivery", "the topic is pulled now, but node %d calls for %s", c.node.id, c.delivery.Job.ID)
 		}
 	}
 	b.calls = nil
@@ -57,7 +57,7 @@ func (b *turnChecker) settle(pull bool) {
 
 func (b *turnChecker) mayStart(c *call, _ *table.Table) {
 	if b.sure && b.pull {
-		b.w.violate("delivery", "node %d calls for %s, and the topic is pulled", c.node.id, c.delivery.Job.ID)
+		b.w.violate("delivery", "node %d calls for %s, but the topic is pulled", c.node.id, c.delivery.Job.ID)
 	}
 }
 
@@ -79,13 +79,13 @@ func (b *turnChecker) handed(n *node, asked time.Duration, list []timer.PulledTi
 		known := b.ids[idKey{turnedTopic, t.Timer.ID}]
 		switch {
 		case known == nil || known.writes[string(t.Timer.Payload)] == nil:
-			b.w.violate("I2", "node %d hands out %s of %s, which nobody wrote", n.id, t.Timer.Payload, t.Timer.ID)
+			b.w.violate("I2", "node %d hands out %s of %s, which no client wrote", n.id, t.Timer.Payload, t.Timer.ID)
 		case t.Timer.Fence <= known.fence:
 			b.w.violate("I3", "node %d hands out %s under fence %d after fence %d", n.id, t.Timer.ID, t.Timer.Fence, known.fence)
 		case b.w.now >= until-clockSlack:
 			continue
 		case b.sure && !b.pull:
-			b.w.violate("delivery", "node %d hands out %s under fence %d, and the topic is not pulled", n.id, t.Timer.ID, t.Timer.Fence)
+			b.w.violate("delivery", "node %d hands out %s under fence %d, but the topic is not pulled", n.id, t.Timer.ID, t.Timer.Fence)
 		case known.running.runs():
 			b.w.violate("delivery", "node %d hands out %s while node %d calls for it", n.id, t.Timer.ID, known.running.node.id)
 		}

@@ -65,12 +65,12 @@ func (f *featureChecker) ends(w *World, dead func(n *featureID, k idKey, now *ti
 			}
 		case now.State == timer.Cancelled:
 			if n.cancels == 0 {
-				w.violate("I1", "timer %s is cancelled, and nobody asked for it", k.id)
+				w.violate("I1", "timer %s is cancelled, but no client requested it", k.id)
 			}
 		case now.State == timer.Dead:
 			dead(n, k, now)
 		default:
-			w.violate("I14", "timer %s is in state %d with %d attempts, due at %d; all should be over", k.id, now.State, now.Attempts, now.DueMs)
+			w.violate("I14", "timer %s is in state %d with %d attempts, due at %d, expected an ended timer", k.id, now.State, now.Attempts, now.DueMs)
 		}
 	}
 }
@@ -100,10 +100,10 @@ func (b *spreadChecker) mayStart(c *call, tbl *table.Table) {
 	w.counts.Spread++
 	now, share := c.node.clock.WallMs(), int64(tbl.IDHash(j.Handle)%uint64(w.featureClients.spreadMs))
 	if now < j.DueMs+share {
-		w.violate("spread", "node %d starts %s %d ms after it is due, its share of the window is %d ms", c.node.id, j.ID, now-j.DueMs, share)
+		w.violate("spread", "node %d starts %s %d ms after it is due, expected at least its share of the window, %d ms", c.node.id, j.ID, now-j.DueMs, share)
 	}
 	if late := msOf(now - j.DueMs - w.featureClients.spreadMs); w.mended(j.DueMs) && late > punctual {
-		w.violate("spread", "node %d starts %s %s after the end of its window, though all is well", c.node.id, j.ID, late)
+		w.violate("spread", "node %d starts %s %s after the end of its window, although the cluster is healthy", c.node.id, j.ID, late)
 	}
 }
 
@@ -150,11 +150,11 @@ func (b *briefChecker) checkEnd(w *World) {
 		moment := n.first.dueMs + n.first.expiresMs
 		switch {
 		case now.Reason != timer.Expired:
-			w.violate("expiry", "timer %s is dead for reason %d, it can only expire", k.id, now.Reason)
+			w.violate("expiry", "timer %s is dead for reason %d, expected expiry", k.id, now.Reason)
 		case now.EndedMs <= moment-sureWithin.Milliseconds() && !w.mayHaveExpired(w.place(k.topic, k.id), n.since, now.EndedMs, moment):
 			w.violate("expiry", "timer %s expired %d ms before its time was over", k.id, moment-now.EndedMs)
 		case now.EndedMs > moment+1250 && w.mended(moment):
-			w.violate("expiry", "timer %s expired %d ms late, though all is well", k.id, now.EndedMs-moment)
+			w.violate("expiry", "timer %s expired %d ms late, although the cluster is healthy", k.id, now.EndedMs-moment)
 		}
 	})
 }

@@ -77,7 +77,7 @@ func (n *node) checkBuried() {
 				}
 			}
 			if row.Settled && 2*live <= len(voters) {
-				w.violate("majority", "node %d is taken out, and group %d has %d of %d replicas left: %s", dead.ID, row.Group, live, len(voters), w.describe())
+				w.violate("majority", "node %d is removed, but group %d has only %d of %d replicas left: %s", dead.ID, row.Group, live, len(voters), w.describe())
 			}
 		}
 	}
