@@ -1,6 +1,7 @@
 package timer
 
-// Born is the timer that an Add or Put has just created: what the client sent and what the table gave. It spares the worker a copy.
+// Born is the timer that an Add or Put has just created: the client's values with those that the
+// table assigned. It saves the worker a copy.
 func Born(c *Command, r *Result) *Timer {
 	t := c.Into
 	if t == nil {
@@ -15,7 +16,7 @@ func Born(c *Command, r *Result) *Timer {
 	return t
 }
 
-// Debounced is the due time of an add whose scope began with an add at firstMs.
+// Debounced is the due time in Unix ms of an add whose scope began with an add at firstMs.
 func Debounced(rule Merge, dueMs, firstMs, maxWaitMs int64) int64 {
 	if rule != MergeDebounce || maxWaitMs == 0 {
 		return dueMs

@@ -7,27 +7,29 @@ import (
 	"carillon/secret"
 )
 
-// Header is one header of a callback, in the order the client gave them.
+// Header is one header of a callback. Headers keep the client's order.
 type Header struct{ Name, Value string }
 
 // Callback says where and how a timer is delivered. A zero field falls back to the topic's.
 type Callback struct {
 	URL        string
 	Method     string
-	Headers    []Header // HasHeaders tells an empty list from none given
+	Headers    []Header // HasHeaders distinguishes an empty list from none given
 	HasHeaders bool
 	TimeoutMs  int64 // 0: the topic's
 
-	// Origin is that of the topic's URL when headers that look secret were given without a URL: they are for this one.
-	// A policy's callback, and one with a URL, have none: policies are kept as JSON.
+	// Origin is the origin of the topic's URL if the client gave secret headers without a URL: they
+	// belong to that origin. It is empty in a policy's callback, because policies are kept as JSON,
+	// and in a callback with its own URL.
 	Origin string `json:"-"`
 }
 
-// Headers belong to the origin that they were given for: scheme, host and port of a URL. Else whoever may change a URL
-// could have the credentials sent anywhere.
+// Headers belong to the origin that they were given for: scheme, host and port of a URL. Otherwise
+// anybody who may change a URL could redirect the credentials.
 
-// SameOrigin reports whether two callback URLs are of one origin. Both have passed the checks of callbacks; a missing URL has
-// no origin. Where two spellings of one address are not seen to be the same, the answer is false.
+// SameOrigin reports whether two callback URLs have the same origin. Both must have passed the
+// checks of callbacks; a missing URL has no origin. If two spellings of one address cannot be
+// recognised as equal, it returns false.
 func SameOrigin(a, b string) bool {
 	if a == "" || b == "" {
 		return false
@@ -37,7 +39,7 @@ func SameOrigin(a, b string) bool {
 	return schemeA != "" && strings.EqualFold(schemeA, schemeB) && strings.EqualFold(hostA, hostB) && portA == portB
 }
 
-// origin takes a URL apart; an empty scheme says that it is none. The parts are as they were written.
+// origin splits a URL without changing its parts; an empty scheme means that it is no URL.
 func origin(url string) (scheme, host, port string) {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
@@ -61,7 +63,7 @@ func origin(url string) (scheme, host, port string) {
 	return scheme, host, port
 }
 
-// originOf is the part of a URL that says its origin.
+// originOf is the prefix of a URL with its origin.
 func originOf(url string) string {
 	_, rest, ok := strings.Cut(url, "://")
 	if !ok {
@@ -73,10 +75,11 @@ func originOf(url string) string {
 	return url
 }
 
-// isSecret reports whether a header is taken for a credential.
+// isSecret reports whether a header is treated as a credential.
 func isSecret(h Header) bool { return secret.Named(h.Name) || secret.Sealed(h.Value) }
 
-// BindTo notes for which URL the headers were given, where the callback has none: url is the topic's.
+// BindTo records the URL that the headers were given for, if the callback has none of its own: url
+// is the topic's.
 func (c *Callback) BindTo(url string) {
 	c.Origin = ""
 	if c.URL == "" && slices.ContainsFunc(c.Headers, isSecret) {
@@ -84,7 +87,7 @@ func (c *Callback) BindTo(url string) {
 	}
 }
 
-// HeadersFor is a URL of the origin that the headers were given for; "" when that is not known.
+// HeadersFor is a URL of the origin that the headers were given for; "" if it is not known.
 func (c *Callback) HeadersFor() string {
 	if c.URL != "" {
 		return c.URL
@@ -92,8 +95,8 @@ func (c *Callback) HeadersFor() string {
 	return c.Origin
 }
 
-// Under is the timer's own callback laid over its topic's, field by field, without the headers that belong elsewhere. Its
-// headers are not to be changed: they may be the topic's.
+// Under lays the timer's own callback over its topic's, field by field, without headers of another
+// origin. The caller must not change the returned headers: they may be the topic's.
 func (c *Callback) Under(topic *Callback) Callback {
 	out := *topic
 	if c.URL != "" {
@@ -107,7 +110,7 @@ func (c *Callback) Under(topic *Callback) Callback {
 	}
 	switch {
 	case c.HasHeaders && c.URL != "":
-		out.Headers = c.Headers // a change of the URL has dropped what did not belong to it
+		out.Headers = c.Headers // a change of the URL has dropped headers of another origin
 	case c.HasHeaders:
 		out.Headers = c.Headers
 		if slices.ContainsFunc(c.Headers, isSecret) && !SameOrigin(c.Origin, topic.URL) {

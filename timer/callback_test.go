@@ -44,7 +44,7 @@ func TestHeadersUnderATopic(t *testing.T) {
 	f(Callback{URL: "http://b/y"}, topic, "http://b/y", nil)
 	f(Callback{HasHeaders: true}, topic, "http://a/x", nil)
 	own := Callback{HasHeaders: true, Headers: secretAndPlain}
-	f(own, topic, "http://a/x", plainOnly) // it is not known what they were given for
+	f(own, topic, "http://a/x", plainOnly) // their origin is not known
 	own.BindTo("http://a/z")
 	f(own, topic, "http://a/x", secretAndPlain)
 	f(own, Callback{URL: "http://b"}, "http://b", plainOnly)

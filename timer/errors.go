@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Why a node cannot answer now. Each is retryable; ErrUnknown and ErrStopped leave open whether the change took effect.
+// Reasons why a node cannot answer now. Each is retryable; after ErrUnknown and ErrStopped the
+// change may have taken effect.
 var (
 	ErrNoLeader   = errors.New("the shard has no leader now")
 	ErrOverloaded = errors.New("too much is waiting")
@@ -22,7 +23,7 @@ var (
 	ErrNotEmpty = errors.New("the topic is not empty")
 )
 
-// Transient says of an error that nothing was done, and that trying again may help.
+// Transient reports that an error means that nothing was done and that a retry may help.
 func Transient(err error) bool {
 	for _, known := range []error{ErrNoLeader, ErrOverloaded, ErrRecovering, ErrMemory, ErrLowDisk} {
 		if errors.Is(err, known) {
@@ -32,9 +33,10 @@ func Transient(err error) bool {
 	return false
 }
 
-// NotLeaderError refuses what only the leader of a shard can do: nothing was done. To those who do not look closer it is an ErrNoLeader.
+// NotLeaderError refuses an operation that only the leader of a shard can do: nothing was done. It
+// matches ErrNoLeader.
 type NotLeaderError struct {
-	Leader uint64 // the node that leads, as far as this one knows; 0 unknown
+	Leader uint64 // the leader as far as this node knows; 0: unknown
 }
 
 func (e NotLeaderError) Error() string {
@@ -47,13 +49,14 @@ func (e NotLeaderError) Error() string {
 // Is makes it an ErrNoLeader.
 func (NotLeaderError) Is(target error) bool { return target == ErrNoLeader }
 
-// LowDiskError refuses what adds data: the disk of a node that holds the shard's data is almost full. It is an ErrLowDisk.
+// LowDiskError refuses commands that add data: the disk of a node with a replica of the shard is
+// almost full. It matches ErrLowDisk.
 type LowDiskError struct {
 	Node  uint64
 	Name  string // of the node, if it is known
 	Path  string // of its data directory, if it is known
 	Free  uint64 // bytes
-	Limit uint64 // at or below which adds are refused
+	Limit uint64 // adds are refused at this many free bytes or fewer
 }
 
 func (e LowDiskError) Error() string {
@@ -77,7 +80,7 @@ func mebibytes(n uint64) string {
 	return fmt.Sprintf("%d MiB", n>>20)
 }
 
-// LeasedError refuses to change a topic's delivery: so many of its timers are leased.
+// LeasedError refuses to change a topic's delivery because some of its timers are leased.
 type LeasedError struct{ Leased int64 }
 
 func (LeasedError) Error() string { return "timers of the topic are leased" }

@@ -4,7 +4,8 @@ import (
 	"cmp"
 )
 
-// HistoryKey is a place in a topic's history: by the end, then by the entry that made it.
+// HistoryKey is a place in a topic's history, ordered by the end and then by the log entry that
+// made it.
 type HistoryKey struct {
 	EndMs int64
 	Index uint64
@@ -17,45 +18,49 @@ func (k HistoryKey) Compare(o HistoryKey) int {
 	return cmp.Or(cmp.Compare(k.EndMs, o.EndMs), cmp.Compare(k.Index, o.Index), cmp.Compare(k.Shard, o.Shard), cmp.Compare(k.Item, o.Item))
 }
 
-// HistoryAttempt is how one attempt went.
+// HistoryAttempt is the result of one attempt.
 type HistoryAttempt struct {
 	Attempt            int
 	StartedMs, EndedMs int64
-	Status             int // 0 none
+	Status             int // HTTP status; 0: none
 	Err                string
 }
 
-// HistoryEntry is a timer that has ended, as it was then, and its attempts, oldest first.
+// HistoryEntry is a timer at its end, with its attempts, oldest first.
 type HistoryEntry struct {
 	Key       HistoryKey
 	Timer     *Timer
-	ByAttempt bool // its last attempt is what ended it
+	ByAttempt bool // its last attempt ended it
 	Attempts  []HistoryAttempt
-	Content   uint64 // Command.Content of the add or put that it is of; 0: not known. It stays on the node that keeps the entry
+	Content   uint64 // Command.Content of its add or put; 0: not known. Not sent to other nodes
 }
 
 // HistoryQuery selects entries of one topic, in the order of their keys.
 type HistoryQuery struct {
-	Topic        TopicID
-	Shards       []ShardID // of these shards only, in rising order; none: of all
-	ID           string    // of this timer only; "" any
-	Content      uint64    // goes with ID and Newest: the last that an add with this content made, of the id's last ContentDepth ends; 0 any
-	States       uint8     // bit 1<<State, of Done, Dead, Cancelled
-	FromMs, ToMs int64     // of the end, [FromMs, ToMs); ToMs 0 = open
+	Topic  TopicID
+	Shards []ShardID // of these shards only, in rising order; none: of all
+	ID     string    // of this timer only; "": any
+	// with ID and Newest: the newest end, of the id's last ContentDepth, that an add with this
+	// content made; 0: any
+	Content      uint64
+	States       uint8 // bit 1<<State, for Done, Dead, Cancelled
+	FromMs, ToMs int64 // of the end, [FromMs, ToMs); ToMs 0: open
 	After        *HistoryKey
-	Newest       bool // the last one alone
-	Kept         bool // between nodes: what the one that is asked keeps of shards that it does not lead
+	Newest       bool // only the newest
+	Kept         bool // between nodes: entries of shards that the asked node does not lead
 	Limit        int
 }
 
-// ContentDepth is how many ends of an id are looked through for a content: an id that is used again and again has no end of them.
+// ContentDepth is how many ends of an id are searched for a content: an id may be used without
+// limit.
 const ContentDepth = 64
 
-// Missing is how many attempts came before those that the entry has.
+// Missing is how many attempts came before those in the entry.
 func (e *HistoryEntry) Missing() int { return e.Timer.Attempts - len(e.Attempts) }
 
-// Join puts earlier attempts into the entry. Given are those of its timer that were applied before its end, oldest first: when the
-// timer was replaced or driven again its attempts began anew, and what was before that is not this entry's.
+// Join adds earlier attempts to the entry. earlier holds the timer's attempts that were applied
+// before its end, oldest first. If the timer was replaced or redriven its attempts began anew, and
+// the ones before that do not belong to this entry.
 func (e *HistoryEntry) Join(earlier []HistoryAttempt) {
 	next := e.Missing()
 	from := len(earlier)

@@ -12,15 +12,17 @@ import (
 // ShardID names a raft group. Group 0 is the meta group; timers live in groups 1..P.
 type ShardID uint32
 
-// TopicID stands for one life of a topic. The meta group hands them out and never reuses one: a topic that
-// was deleted and made again has another id, so nothing of its former life can be seen or hit through it.
+// TopicID identifies one life of a topic. The meta group assigns them and never reuses one: a topic
+// that was deleted and created again has another id, so its former timers can be neither seen nor
+// changed through it.
 type TopicID uint32
 
-// Handle is the number of a timer's slot in its table, from 1; 0 means none. It is the same on all replicas.
+// Handle is the number of a timer's slot in its table, from 1; 0 means none. It is the same on all
+// replicas.
 type Handle uint32
 
-// KeyOf is the part of an id that says where it lives: what stands in its leading braces, else all of it.
-// hasKey tells whether there were braces. The id has been validated.
+// KeyOf is the part of an id that decides its shard: the text in its leading braces, otherwise all
+// of it. hasKey reports whether there were braces. The id has been validated.
 func KeyOf(id string) (key string, hasKey bool) {
 	if strings.HasPrefix(id, "{") {
 		if end := strings.IndexByte(id, '}'); end > 0 {
@@ -30,8 +32,9 @@ func KeyOf(id string) (key string, hasKey bool) {
 	return id, false
 }
 
-// ShardOf is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id) mod p, but an id
-// that the server made carries its shard (see NewID), and an ordered topic is all in one, as if its key were empty.
+// ShardOf is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id)
+// mod p. There are two exceptions. An id made by the server carries its shard (see NewID), and an
+// ordered topic is in one shard, as if its key were empty.
 func ShardOf(t *Topic, id string, p int) ShardID {
 	if t.Policy.Ordered {
 		return shardOfKey(t.Name, "", p)
@@ -52,7 +55,8 @@ func shardOfKey(topic, key string, p int) ShardID {
 	return ShardID(1 + d.Sum64()%uint64(p))
 }
 
-// Server-made ids are "s", the shard in four hex digits, "-", and 20 characters of base 32 (100 random bits).
+// An id made by the server is "s", the shard in four hex digits, "-", and 20 characters of base 32
+// (100 random bits).
 const (
 	idAlphabet = "0123456789abcdefghijklmnopqrstuv"
 	idLen      = 1 + 4 + 1 + 20
@@ -81,7 +85,8 @@ func KeyedID(key string, hi, lo uint64) string {
 	return string(append(b, r[:]...))
 }
 
-// ContentID makes the id of an add without one where equal payloads to one URL are one timer. With a key the id starts with it.
+// ContentID makes the id of an add without one, in topics where equal payloads to one URL are one
+// timer. With a key the id starts with it.
 func ContentID(topic string, payload []byte, url, key string) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(topic), payload, []byte(url)} {
@@ -102,7 +107,8 @@ func putBase32(dst []byte, v uint64) {
 	}
 }
 
-// shardOfID reads the shard out of a server-made id. 0 is in none: an id that says so was made up, and is not special.
+// shardOfID reads the shard from an id made by the server. No such id has shard 0: a client
+// invented it, and it is hashed like any other.
 func shardOfID(id string) (uint32, bool) {
 	if len(id) != idLen || id[0] != 's' || id[5] != '-' {
 		return 0, false
@@ -127,8 +133,8 @@ func shardOfID(id string) (uint32, bool) {
 	return n, n != 0
 }
 
-// AppendUID appends a name that one timer has for ever: its shard, its number there, and a random tag against clusters
-// that were restored or merged.
+// AppendUID appends a name that identifies one timer for ever: its shard, its number there, and a
+// random tag that distinguishes clusters that were restored or merged.
 func AppendUID(b []byte, id ShardID, seq uint64, tag uint32) []byte {
 	b = appendHex(b, uint64(id), 4)
 	b = append(b, '-')

@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// TestPlaceGolden: where an id lives never changes, or timers of older builds would be lost.
+// TestShardOfGolden: the shard of an id never changes; otherwise a new build would lose the timers
+// of older ones.
 func TestShardOfGolden(t *testing.T) {
 	f := func(topic, id string, p int, want ShardID) {
 		t.Helper()

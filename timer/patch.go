@@ -25,8 +25,9 @@ func (p *Patch) Apply(s *Spec) {
 	set(p.Jitter, &s.Retry.HasJitter, n.Retry.HasJitter)
 }
 
-// ApplyToCallback sets the patch's fields in c. Headers that look secret are dropped where the URL goes to another origin,
-// unless the patch gives them anew. The patch's own Origin is that of the topic's URL.
+// ApplyToCallback sets the patch's fields in c. Secret headers are dropped if the URL changes to
+// another origin, unless the patch gives them again. The patch's own Origin is that of the topic's
+// URL.
 func (p *Patch) ApplyToCallback(c *Callback) {
 	n := &p.Spec.Callback
 	had := c.HeadersFor()
@@ -52,20 +53,22 @@ func set[T any](on bool, to *T, v T) {
 
 // Patch changes the fields whose Set flag is true, all at once.
 type Patch struct {
-	Spec Spec // new values, read only where a flag below says so
+	Spec Spec // new values, used only where a flag below is set
 
 	Due     bool
-	Payload bool // payload and kind; NoPayload resets it to empty
-	// ContentType, Priority, Labels, Expiry: whole.
+	Payload bool // payload and kind; NoPayload makes it empty
+	// ContentType, Priority, Labels and Expiry are replaced as a whole.
 	ContentType, Priority, Labels, Expiry bool
-	Repeat                                bool // whole; nil ends the series with the pending occurrence
+	// as a whole; nil ends the series with the pending occurrence
+	Repeat bool
 
-	// Callback and Retry change by field: a field is set where its flag is true, to the topic's default where the new value is zero.
+	// Callback and Retry change by field. A field with its flag set gets the new value, or the
+	// topic's default if the new value is zero.
 	URL, Method, Headers, Timeout                           bool
 	MaxAttempts, MinBackoff, MaxBackoff, Multiplier, Jitter bool
 }
 
-// BindTo notes the topic's URL in a patch that changes where the timer's headers go, or which they are.
+// BindTo records the topic's URL in a patch that changes the timer's URL or headers.
 func (p *Patch) BindTo(url string) {
 	if p.URL || p.Headers {
 		p.Spec.Callback.Origin = originOf(url)

@@ -1,24 +1,26 @@
 package timer
 
-// Topic is a topic as the meta group has it. Values are immutable once published.
+// Topic is a topic in the meta group's state. Values are immutable once published.
 type Topic struct {
 	ID          TopicID
 	Name        string
 	Policy      Policy
 	Paused      bool
 	AutoCreated bool
-	Closing     bool // being deleted: adds wait
-	ForceClose  bool // … with all that is in it
+	Closing     bool // it is being deleted: adds wait
+	ForceClose  bool // … with all its timers
 	CreatedMs   int64
 	UpdatedMs   int64
-	// Turn numbers the changes of delivery that were begun. While Turning, shards may lease nothing of the topic.
+	// Turn numbers the changes of delivery that were begun. While Turning is set, shards may lease
+	// no timer of the topic.
 	Turn    uint32 `json:",omitempty"`
 	Turning bool   `json:",omitempty"`
 }
 
-// Policy is how a topic delivers: every field of API.md section 3, defaults filled in. It is held by the meta
-// group; a leader reads it when it decides what to fire and what becomes of an attempt, and writes the
-// decision (not the policy) into its shard's log. So tables need no policy, and a change takes effect at once.
+// Policy is a topic's delivery policy: every field of API.md section 3, with defaults filled in.
+// The meta group holds it. A leader reads it when it decides about firing and about the result of
+// an attempt, and writes the decision (not the policy) into its shard's log. So tables need no
+// policy, and a change takes effect at once.
 type Policy struct {
 	Callback Callback // default URL, method, headers, timeout
 
@@ -30,19 +32,20 @@ type Policy struct {
 
 	StopOn []int
 
-	Merge     Merge // of adds that say none
-	MaxWaitMs int64 // of adds by MergeDebounce that say none; 0 = unbounded
-	ByContent bool  // an add without an id gets one made of topic, payload and URL
+	Merge     Merge // for adds that name no rule
+	MaxWaitMs int64 // for adds with MergeDebounce that give none; 0: unbounded
+	ByContent bool  // an add without an id gets one from topic, payload and URL
 
 	Serial      bool // one lease per key, in (due, arrival) order; priority is not used
-	Ordered     bool // … the whole topic being one key, in one shard
-	Concurrency int  // leases at once in the whole cluster; 0 = unlimited
+	Ordered     bool // … with the whole topic as one key, in one shard
+	Concurrency int  // leases at once in the whole cluster; 0: unlimited
 	Rate        Rate // deliveries in the whole cluster
 	SpreadMs    int64
 
-	Pull    bool  // consumers fetch the timers; else they are called
-	Report  bool  // a 202 leaves the timer with the receiver, until it reports
-	LeaseMs int64 // how long a consumer has a timer; 0 (from before there was such a field): DefaultLeaseMs; see LeaseFor
+	Pull   bool // consumers pull the timers; otherwise nodes call
+	Report bool // after a 202 the receiver keeps the timer until it reports
+	// lease time of a consumer; 0 (policies older than this field): DefaultLeaseMs, see LeaseFor
+	LeaseMs int64
 
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
@@ -52,19 +55,20 @@ type Policy struct {
 	DeadRetentionMs int64
 	Secrets         []string // as given: whsec_…
 
-	// CloudEvents has calls carry what CloudEvents 1.0 asks for in their headers (binary mode), beside our own.
+	// CloudEvents adds the headers of CloudEvents 1.0 (binary mode) to calls, beside our own.
 	CloudEvents bool `json:",omitempty"`
-	// SigningKeys sign calls so that receivers need no secret to check them. The newest is the first.
+	// SigningKeys sign calls so that receivers need no secret to check them. The newest is the
+	// first.
 	SigningKeys []SigningKey `json:",omitempty"`
 }
 
-// SigningKey is an ed25519 key. Its public half is for everybody to see.
+// SigningKey is an ed25519 key pair. The public half may be shown to anybody.
 type SigningKey struct {
 	Private string // as given: whsk_…; or sealed
 	Public  string // whpk_…
 }
 
-// DefaultPolicy is the policy of a topic that says nothing.
+// DefaultPolicy is the policy of a topic without settings.
 func DefaultPolicy() Policy {
 	return Policy{
 		Callback:    Callback{Method: "POST", TimeoutMs: 10_000},
@@ -78,11 +82,12 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// A consumer's lease is one that no call of a node's ends: a pull took it, or a receiver answered 202 and reports later. It lasts, whoever
-// leads, for its length on the leader's monotonic clock: from when this leader saw it applied, or from the takeover on. Its holder is not
-// this cluster's, so no process's end says anything about it.
+// A consumer's lease is a lease that no call of a node ends: from a pull, or after a receiver
+// answered 202 and reports later. It lasts for its time on the leader's monotonic clock, counted
+// from when this leader saw it applied, or from its takeover. Its holder is outside of the cluster,
+// so the end of a process does not end it.
 
-// DefaultLeaseMs is how long a consumer holds a timer when neither it nor its topic says.
+// DefaultLeaseMs is the lease time of a consumer if neither the consumer nor the topic gives one.
 const DefaultLeaseMs = 30_000
 
 // Breaker is the policy of a destination's circuit breaker.
@@ -99,13 +104,13 @@ type Rate struct {
 	Burst     int
 }
 
-// InOrder reports that timers of one key go one at a time.
+// InOrder reports whether timers of one key are delivered one at a time.
 func (p *Policy) InOrder() bool { return p.Serial || p.Ordered }
 
-// Limited reports that what is delivered at once, or in a second, is bounded in the whole cluster.
+// Limited reports whether concurrency or rate are limited over the whole cluster.
 func (p *Policy) Limited() bool { return p.Concurrency > 0 || p.Rate.PerSecond > 0 }
 
-// LeaseFor is how long a consumer has a timer.
+// LeaseFor is the lease time of a consumer in ms.
 func (p *Policy) LeaseFor() int64 {
 	if p.LeaseMs == 0 {
 		return DefaultLeaseMs

@@ -1,12 +1,12 @@
 package timer
 
-// Share says how many timers to take from a shard.
+// Share is how many timers to pull from a shard.
 type Share struct {
 	Shard  ShardID
 	Timers int
 }
 
-// PulledTimer is a timer that a consumer has from now on. Its Fence and Handle name the lease.
+// PulledTimer is a timer that a consumer has just leased. Fence and Handle identify the lease.
 type PulledTimer struct {
 	Shard   ShardID
 	Handle  Handle
@@ -14,15 +14,16 @@ type PulledTimer struct {
 	Timer   *Timer
 }
 
-// Candidate is a timer that is ready, as far as it matters for who pulls.
+// Candidate is a ready timer with the fields that a pull needs to choose.
 type Candidate struct {
 	Shard    ShardID
 	Priority uint8
 	DueMs    int64
-	Bytes    int // about, of its payload and the rest
+	Bytes    int // approximate size of its payload and the rest
 }
 
-// Before is the order in which timers are taken: priority, then due time. Arrival is known only within a shard.
+// Before orders timers for pulls: by priority, then due time. Their arrival is known only within a
+// shard.
 func (o *Candidate) Before(p *Candidate) bool {
 	if o.Priority != p.Priority {
 		return o.Priority > p.Priority

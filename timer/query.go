@@ -8,18 +8,19 @@ import (
 type Query struct {
 	Topic  TopicID
 	States uint8 // bit 1<<State
-	// Sorted and filtered by due time (list), or by the time of the end (dead letters, history).
+	// ByEnd sorts and filters by the time of the end (dead letters, history) instead of the due
+	// time (list).
 	ByEnd          bool
 	FromMs, ToMs   int64 // [FromMs, ToMs); ToMs 0 = open
 	Labels         []string
 	IDPrefix       string
 	Reason         Reason   // NoReason = any
-	After          *SortKey // only what comes after this
+	After          *SortKey // only timers after this place
 	Limit          int
 	WithoutPayload bool
 
-	// Bytes is how much of the page's timers is given whole, about; the rest is Short. 0: all. Room is asked, too, where the query is answered
-	// in the process that asks; nil: it is not.
+	// Bytes is about how many bytes of the page's timers are returned in full; the rest are Short.
+	// 0: all. Room is also asked if the query is answered in the asking process; nil: it is not.
 	Bytes int
 	Room  Room
 }
@@ -42,10 +43,11 @@ type SortKey struct {
 // Counts are the timers of one topic in one shard.
 type Counts struct {
 	Scheduled, Ready, Leased, Done, Dead int64
-	OldestOverdueMs                      int64 // how long the oldest ready one has been due
+	// how long the oldest ready timer has been due, in ms
+	OldestOverdueMs int64
 }
 
-// Compare orders two places: by time, id, number.
+// Compare orders two places by time, id and number.
 func (k SortKey) Compare(o SortKey) int {
 	switch {
 	case k.SortMs != o.SortMs:
@@ -63,11 +65,11 @@ func (k SortKey) Compare(o SortKey) int {
 	return 0
 }
 
-// Ref is what a walk says of a timer: enough to judge it, and to change just what was seen.
+// Ref is a timer as a walk reports it: enough to decide about it, and to change only this version.
 type Ref struct {
 	ID      string
 	Version uint32
-	Leased  bool  // a call has started; one that is leased ahead of its time is not
+	Leased  bool  // a call has started; a timer leased ahead of its due time does not count
 	DueMs   int64 // as clients see it
-	NextMs  int64 // when its next attempt is, if it is scheduled
+	NextMs  int64 // time of its next attempt, if it is scheduled
 }

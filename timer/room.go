@@ -4,13 +4,14 @@ import (
 	"sync/atomic"
 )
 
-// Room says whether an answer may take so many bytes of timers more. Take is called on a worker's goroutine: it must not wait.
+// Room reports whether an answer may take this many more bytes of timers. Take runs on a worker's
+// goroutine and must not wait.
 type Room interface{ Take(bytes int) bool }
 
-// Allowance is the Room of one answer by itself.
+// Allowance is the Room of a single answer.
 type Allowance struct{ left atomic.Int64 }
 
-// NewAllowance makes room for so many bytes.
+// NewAllowance returns a Room of a number of bytes.
 func NewAllowance(bytes int) *Allowance {
 	a := &Allowance{}
 	a.left.Store(int64(bytes))
@@ -20,5 +21,5 @@ func NewAllowance(bytes int) *Allowance {
 // Take implements Room.
 func (a *Allowance) Take(bytes int) bool { return a.left.Add(-int64(bytes)) >= 0 }
 
-// BaseSize is about what a timer takes in memory beside its texts.
+// BaseSize is about how many bytes a timer takes in memory beside its texts.
 const BaseSize = 512

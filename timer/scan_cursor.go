@@ -1,15 +1,15 @@
 package timer
 
-// ScanCursor is how far a walk has come. The zero value is the beginning. It is good on every replica: a timer keeps its
-// slot for life, and all replicas give a timer the same one.
+// ScanCursor is the progress of a walk. The zero value is the beginning. It is valid on every
+// replica: a timer keeps its slot for life, and all replicas give it the same one.
 type ScanCursor struct {
-	From  Handle // slots up to this one are behind
-	High  Handle // and these are all that there were at the first step
-	Seq   uint64 // timers with a higher number came after the first step
+	From  Handle // slots up to this one are done
+	High  Handle // highest slot at the first step
+	Seq   uint64 // timers with a higher number were added after the first step
 	Begun bool
 }
 
-// Done reports that nothing is ahead.
+// Done reports whether the walk has ended.
 func (w *ScanCursor) Done() bool { return w.Begun && w.From >= w.High }
 
 // MaxScan bounds the limit of a query.

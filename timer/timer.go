@@ -15,18 +15,19 @@ func (t *Timer) Size() int {
 	return n
 }
 
-// Shorten leaves nothing of a timer but its place in a listing: there was no room for the rest.
+// Shorten removes everything from a timer except its place in a listing, if there is no room for
+// the rest.
 func (t *Timer) Shorten() {
 	*t = Timer{Topic: t.Topic, ID: t.ID, Seq: t.Seq, State: t.State, EndedMs: t.EndedMs, Spec: Spec{DueMs: t.DueMs}, Short: true}
 }
 
-// MaxMs is the last time that a timer can have, in Unix ms: 8,900 years. Clients are held to a horizon far inside.
+// MaxMs is the latest time of a timer, in Unix ms: 8,900 years. The API's horizon is far below.
 const MaxMs = 1<<48 - 1
 
-// ClampMs brings a time into what a timer can have.
+// ClampMs limits a time to the range of a timer.
 func ClampMs(ms int64) int64 { return min(max(ms, 0), MaxMs) }
 
-// State is where a timer is in its life.
+// State is the state of a timer.
 type State uint8
 
 // The states of a timer. The values are part of the snapshot format.
@@ -41,7 +42,7 @@ const (
 // Over reports whether the timer has ended.
 func (s State) Over() bool { return s >= Done }
 
-// Reason says why a timer is dead. The values are part of the log format.
+// Reason is why a timer is dead. The values are part of the log format.
 type Reason uint8
 
 // The reasons of API.md section 5.
@@ -53,7 +54,7 @@ const (
 	Refused
 )
 
-// PayloadKind says how the client gave the payload, and so how it is shown again.
+// PayloadKind is the form in which the client gave the payload, and in which it is shown again.
 type PayloadKind uint8
 
 // The kinds of a payload. The values are part of the log format.
@@ -77,8 +78,8 @@ type Retry struct {
 // Empty reports whether nothing is overridden.
 func (r *Retry) Empty() bool { return *r == Retry{} }
 
-// Spec is what a client says of a timer: everything that a change can set. It is encoded once, carried in the
-// log as it is, and kept as one block in the table's arena.
+// Spec holds everything that a client can set on a timer. It is encoded once, carried in the log
+// unchanged, and kept as one block in the table's arena.
 type Spec struct {
 	DueMs          int64 // Unix ms, already rounded up
 	Payload        []byte
@@ -88,13 +89,14 @@ type Spec struct {
 	Retry          Retry
 	Priority       uint8
 	Labels         []string
-	ExpiresAfterMs int64 // HasExpiry tells 0 from none
+	ExpiresAfterMs int64 // HasExpiry distinguishes 0 from none
 	HasExpiry      bool
 	Repeat         *Repeat // nil: it fires once
 	Trace          *Trace  // of the request that made it; nil: none
 }
 
-// Timer is a timer as it stands: a copy that the receiver owns. Times are Unix ms; 0 means absent unless said otherwise.
+// Timer is the current state of a timer: a copy that its receiver owns. Times are Unix ms; 0 means
+// absent unless said otherwise.
 type Timer struct {
 	Topic TopicID
 	ID    string
@@ -107,7 +109,7 @@ type Timer struct {
 	State           State
 	Reason          Reason // when Dead
 	CancelRequested bool
-	Successor       bool // Leased: another waits until the attempt has ended
+	Successor       bool // while Leased: another timer takes over when the attempt has ended
 
 	NextMs     int64 // next attempt, when Scheduled
 	CreatedMs  int64
@@ -121,6 +123,7 @@ type Timer struct {
 	LastStatus int    // HTTP status of the last attempt, 0 none
 	LastError  string
 
-	// Short: only the place in a listing is given, for there was no room for the rest: Topic, ID, Seq, State, DueMs, EndedMs.
+	// Short: only the place in a listing is given, because there was no room for the rest: Topic,
+	// ID, Seq, State, DueMs, EndedMs.
 	Short bool
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Trace is the context that an add came with (W3C Trace Context): the calls of its timer go on in
-// the same trace. It is kept as it came, and never changed.
+// Trace is the W3C Trace Context of an add: the calls of its timer continue the same trace. It is
+// kept unchanged.
 type Trace struct {
 	ID    [16]byte
 	Span  [8]byte // of the request that added the timer
@@ -17,11 +17,11 @@ type Trace struct {
 // MaxTraceState bounds a tracestate in bytes, as the specification has it. A longer one is dropped.
 const MaxTraceState = 512
 
-// traceFlags are those that version 00 gives a meaning: sampled, and that the id is random.
+// traceFlags are the flags that version 00 defines: sampled, and random id.
 const traceFlags = 0x03
 
-// ParseTrace reads a traceparent and a tracestate. As the specification has it, nil stands for what
-// cannot be read: a trace is no reason to refuse a request.
+// ParseTrace reads a traceparent and a tracestate. It returns nil for an invalid traceparent, as
+// the specification requires: a trace is no reason to refuse a request.
 func ParseTrace(parent, state string) *Trace {
 	t := new(Trace)
 	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' || strings.ToLower(parent) != parent {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestParseTrace: what the specification takes, as it came, and nothing else. A bad tracestate costs
-// the state alone.
+// TestParseTrace: only the specification's form is taken, unchanged. A bad tracestate loses only
+// the state.
 func TestParseTrace(t *testing.T) {
 	const id, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	for parent, want := range map[string]string{

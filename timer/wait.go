@@ -1,34 +1,34 @@
 package timer
 
-// WaitCause is what keeps a timer from its next attempt. The values are part of the protocol
-// between nodes.
+// WaitCause is the reason why a timer's next attempt does not start. The values are part of the
+// protocol between nodes.
 type WaitCause uint8
 
-// The causes, in the order in which they are looked for. A timer has the first that holds.
+// The causes, in the order in which they are checked. A timer has the first that applies.
 const (
 	NoWait          WaitCause = iota
 	WaitBackoff               // the time of its next attempt has not come
 	WaitPaused                // its topic is paused
-	WaitSpread                // its topic spreads what is due at one instant
+	WaitSpread                // its topic spreads timers that are due at one instant
 	WaitKey                   // another timer of its key goes first
-	WaitConsumer              // its topic is pulled, and nobody has pulled it
+	WaitConsumer              // its topic is pulled, and no consumer has pulled it
 	WaitBreaker               // the breaker of its destination is not closed
-	WaitConcurrency           // as many timers of its topic are leased as may be
-	WaitRate                  // its topic has had the deliveries that its rate brings
-	WaitSlots                 // its destination, or the node, has as many calls as may be
+	WaitConcurrency           // its topic's concurrency limit is reached
+	WaitRate                  // its topic's rate limit is reached
+	WaitSlots                 // the call limit of its destination, or of the node, is reached
 )
 
-// Wait says why a timer that is due, or between attempts, is not delivered now. It is no part of
-// the timer's state: the leader of its shard reads it off its queues when somebody asks.
+// Wait is why a timer that is due, or between attempts, is not delivered now. It is not part of the
+// timer's state: the leader of its shard derives it from its queues on request.
 type Wait struct {
 	For WaitCause
-	On  string // what is waited on, in words; "" where the cause says it all
+	On  string // the awaited object, in words; "" if the cause says everything
 }
 
-// Progress is what a shard's leader knows of a timer beside its state.
+// Progress is a leader's knowledge of a timer beside its state.
 type Progress struct {
 	Wait
-	Attempts []HistoryAttempt // as far as they are recorded, oldest first; when they were asked for
+	Attempts []HistoryAttempt // recorded attempts, oldest first, if they were requested
 }
 
 // ProgressQuery asks the leader of a shard for the progress of some timers of a topic.
@@ -38,5 +38,5 @@ type ProgressQuery struct {
 	Attempts bool
 }
 
-// AttemptLog is how many attempts of a timer are told at most: the last ones.
+// AttemptLog is how many attempts of a timer are reported at most: the newest.
 const AttemptLog = 100

@@ -69,7 +69,7 @@ func (w *Wheel) auditList(b int) (size int, err error) {
 	return size, nil
 }
 
-// belongs says whether node n may be in bucket b.
+// belongs reports whether node n may be in bucket b.
 func (w *Wheel) belongs(n *node, b int) bool {
 	when := n.when()
 	if when <= w.now || b == bucketDue {

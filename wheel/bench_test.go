@@ -63,7 +63,7 @@ func BenchmarkAdd(b *testing.B) {
 		rng := ticks(1)
 		order := shuffled(n + n/8)
 		w := filled(order, &rng)
-		shuffle(order) // neighbours in a list shall not be neighbours here
+		shuffle(order) // random order, so that list neighbours are not memory neighbours
 		free := order[n:]
 		i := len(free)
 		b.ReportAllocs()

@@ -27,7 +27,7 @@ const hintDistance = 8
 type bucket struct {
 	// Invariant: both ends are linkTo(b) exactly when the list is empty.
 	head, tail uint32
-	// recent holds the last hintDistance arrivals, turning; some may have left.
+	// recent is a ring of the last hintDistance arrivals; some may have left.
 	recent [hintDistance]uint32
 	turn   uint32 // arrivals so far, modulo 2^32
 }
@@ -36,8 +36,8 @@ func emptyBucket(b int) bucket { return bucket{head: linkTo(b), tail: linkTo(b)}
 
 func linkTo(b int) uint32 { return bucketLink | uint32(b) }
 
-// bucketAt says where a timer of tick when belongs if time stands at now.
-// It needs when >= now; a timer of this very tick belongs to a level-0 slot.
+// bucketAt returns the bucket of a timer of tick when while time stands at now. It needs when >=
+// now; a timer of now itself belongs to a level-0 slot.
 func bucketAt(when, now Tick) int {
 	level := (bits.Len64(uint64(when^now)|(slots-1)) - 1) / slotBits
 	if level >= levels {
@@ -66,7 +66,7 @@ func (w *Wheel) push(b int, h uint32, n *node) {
 	}
 }
 
-// unlink takes n out of the list it is in, whichever that is, and marks it absent.
+// unlink takes n out of its list and marks it absent.
 func (w *Wheel) unlink(n *node) {
 	next, prev := n.next, n.prev
 	n.next, n.prev = 0, 0

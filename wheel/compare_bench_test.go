@@ -10,8 +10,8 @@ import (
 )
 
 // The same work on the alternatives: the Go runtime's timers, a container/heap, and the best-known
-// wheel library. One pending timer each of n handles, in the same random order, due within the same
-// hour (and never fired).
+// wheel library. Each of n handles has one pending timer, in the same random order, due within the
+// same hour (and never fired).
 
 // rival is a set of n timers by handle.
 type rival interface {

@@ -92,7 +92,7 @@ func (s *script) step(tw *differential) {
 		to := min(s.tick(now), horizon)
 		for !tw.advance(to, 1+int(s.byte()%64)) {
 		}
-	case 8: // to the very tick that the wheel asks for
+	case 8: // advance to the tick that Next returns
 		if next, ok := tw.wheel.Next(); ok && next < horizon {
 			tw.advance(next, int(s.byte()%8))
 		}

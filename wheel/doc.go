@@ -1,10 +1,10 @@
-// Package wheel is a hierarchical timing wheel: which timers are due at this
-// millisecond, out of millions, at a constant cost for add, remove and move.
+// Package wheel is a hierarchical timing wheel. It finds the timers that are due at a millisecond,
+// out of millions, at a constant cost for add, remove and move.
 //
-// It holds handles, the slot numbers of its caller's timers, and a time for each.
-// It has no clock, lock, goroutine, or pointer per timer: one owner calls it and
-// tells it the time. Followers of a replicated shard drive the same wheel from
-// the shard's log and take fired timers out with Remove instead of Pop.
+// It holds handles, the slot numbers of its caller's timers, and a time for each. It has no clock,
+// lock, goroutine, or pointer per timer: one owner calls it and tells it the time. Followers of a
+// replicated shard drive the same wheel from the shard's log and take fired timers out with Remove
+// instead of Pop.
 //
 //	level  slot is          level spans     digit of the tick
 //	0      1 ms             64 ms           bits  0- 5
@@ -16,17 +16,15 @@
 //	6      2.2 years        139 years       bits 36-41
 //	far    all after the current span of 2^42 ms, placed anew when that ends
 //
-// A timer lives at the level of the highest base-64 digit in which its time
-// differs from now, in the slot which that digit names (tokio's time/wheel places
-// so; Linux's kernel/time/timer.c goes by the distance). When time reaches the
-// start of a slot above level 0, the slot cascades: its timers move to lower
-// levels. When it reaches a slot of level 0, all that slot's timers are due.
+// A timer lives at the level of the highest base-64 digit in which its time differs from now, in
+// the slot which that digit names (tokio's time/wheel places so; Linux's kernel/time/timer.c goes
+// by the distance). When time reaches the start of a slot above level 0, the slot cascades: its
+// timers move to lower levels. When it reaches a slot of level 0, all that slot's timers are due.
 //
-// Rules: a timer is never due early; rounding is the caller's. Timers come out in
-// the order of the tick at which they became due, within a tick in the order of
-// their last Add or Move, however Advance was sliced. Slots of level 0 become due
-// in O(1); cascades are paid from Advance's budget.
+// Rules: a timer is never due early; rounding is the caller's. Timers come out in the order of the
+// tick at which they became due, within a tick in the order of their last Add or Move, however
+// Advance was sliced. Slots of level 0 become due in O(1); cascades are paid from Advance's budget.
 //
-// It does not wake anybody, persist anything, or give memory back: nodes are kept
-// for the highest handle ever used.
+// The wheel does not wake anybody, persist anything, or give memory back: it keeps nodes for the
+// highest handle ever used.
 package wheel

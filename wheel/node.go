@@ -17,9 +17,9 @@ type node struct {
 	// next and prev are handles, or at the list's ends a link to its bucket.
 	// Invariant: both are 0 exactly when the handle is not in the wheel.
 	next, prev uint32
-	// ahead is a handle that was hintDistance places behind this one in a list, or
-	// 0. It is only a hint and may be out of date: what it names
-	// was once in the wheel, so its node exists, and that is all.
+	// ahead is a handle that was hintDistance places behind this one in a list, or 0. It is only a
+	// hint and may be out of date: that handle was once in the wheel, so its node exists, and that
+	// is all.
 	ahead uint32
 }
 
@@ -60,9 +60,10 @@ func (w *Wheel) lookup(h Handle) *node {
 	return n
 }
 
-// hint loads the node that follows n in its list some places on, if that is known, so that it is in
-// the processor's cache by then. A walk of a list of millions is otherwise one full memory latency
-// for each timer, as each address is known only once the node before has arrived.
+// hint loads the node that follows n in its list hintDistance places on, so that it is in the
+// processor's cache when the walk gets there. Without the hint a walk of a list of millions waits a
+// full memory latency for each timer, because each address is known only once the node before has
+// arrived.
 func (w *Wheel) hint(n *node) {
 	if n.ahead != 0 {
 		w.touched ^= w.node(n.ahead).next

@@ -12,10 +12,9 @@ type Handle uint32
 // Wheel holds timers by their tick. Make one with New. It must not be copied or
 // used by two goroutines at once.
 type Wheel struct {
-	// now is where time stands. Invariant: a timer is in the due list exactly
-	// when its tick is <= now; any other is in bucketAt(tick, now), or, while
-	// a cascade is under way, possibly in bucketAt(tick, now+1) already.
-	// Hence slots at or before now's own digit are empty on every level.
+	// Invariant of now: a timer is in the due list exactly when its tick is <= now; any other is in
+	// bucketAt(tick, now), or, while a cascade is under way, possibly in bucketAt(tick, now+1)
+	// already. Hence slots at or before now's own digit are empty on every level.
 	now Tick
 
 	// cascade is the bucket that starts at now+1 and is being moved down.
@@ -39,7 +38,8 @@ type Wheel struct {
 	// chunks is the node array, indexed by handle; nil where none was used yet.
 	chunks []*[chunkLen]node
 
-	// What hint has loaded goes here, so that the load stays in the program; it means nothing.
+	// touched receives the value that hint has loaded, so that the compiler keeps the load. Its
+	// value has no meaning.
 	touched uint32
 }
 
@@ -76,7 +76,7 @@ func (w *Wheel) Add(h Handle, when Tick) {
 	w.place(uint32(h), n, when)
 }
 
-// Remove takes h out, wherever it is, and says whether it was in. O(1).
+// Remove takes h out, wherever it is, and reports whether it was in. O(1).
 func (w *Wheel) Remove(h Handle) bool {
 	n := w.lookup(h)
 	if n == nil {

@@ -4,36 +4,38 @@ import (
 	"carillon/timer"
 )
 
-// Plan says what to do with a timer: with Change, the command for just the version that was seen.
+// Plan decides what to do with one timer of a bulk change. With Change it returns the command,
+// which applies only to the version in m.
 type Plan func(m *timer.Ref) (*timer.Command, Decision)
 
-// Ruling is what is to be done with one timer of a bulk change.
+// Decision is the kind of a Plan's result.
 type Decision uint8
 
-// Skip counts the timer as one that cannot be changed now, Leave as one that is as it should be.
+// Change sends the command. Leave counts the timer as already being as requested, Skip as one that
+// cannot be changed now.
 const (
 	Change Decision = iota
 	Leave
 	Skip
 )
 
-// CancelEach cancels what was seen, and no other version of it.
+// CancelEach cancels each timer in the version that the walk has met.
 func CancelEach(topic timer.TopicID) Plan {
 	return func(m *timer.Ref) (*timer.Command, Decision) {
 		return &timer.Command{Kind: timer.Cancel, Topic: topic, ID: m.ID, IfMatch: m.Version}, Change
 	}
 }
 
-// Move is where a reschedule takes a timer.
+// Move is the new due time of a reschedule.
 type Move struct {
 	By MoveBy
-	Ms int64 // by how much, or the time
+	Ms int64 // milliseconds to shift by, or the new time in Unix ms
 }
 
-// MoveBy is how a Move is meant.
+// MoveBy is the meaning of Move.Ms.
 type MoveBy uint8
 
-// The ways of API.md section 2.
+// The kinds of move (API.md section 2).
 const (
 	NoMove MoveBy = iota
 	MoveShift
@@ -41,8 +43,8 @@ const (
 	MoveNotBefore
 )
 
-// Each moves a timer from when its next attempt is: for one that has failed before, the postponement comes on top of its backoff.
-// None is moved beyond latestMs by a shift.
+// Each moves a timer relative to its next attempt: for a timer that has failed before, the shift
+// comes on top of its backoff. A shift moves no timer beyond latestMs.
 func (v Move) Each(topic timer.TopicID, latestMs int64) Plan {
 	return func(m *timer.Ref) (*timer.Command, Decision) {
 		if m.Leased {
@@ -60,7 +62,7 @@ func (v Move) Each(topic timer.TopicID, latestMs int64) Plan {
 			}
 		default:
 			if m.NextMs == to && m.DueMs == to {
-				return nil, Leave // also what makes repeating cheap
+				return nil, Leave // this also makes repeating the change cheap
 			}
 		}
 		patch := &timer.Patch{Due: true, Spec: timer.Spec{DueMs: to}}

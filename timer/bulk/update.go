@@ -1,5 +1,5 @@
-// Package bulk decides one change for each of the timers that a query selects, and counts what became of them. Its caller
-// walks the shards and has the commands done.
+// Package bulk decides the change for each of the timers that a query selects, and counts the
+// results. Its caller walks the shards and executes the commands.
 package bulk
 
 import (
@@ -10,45 +10,47 @@ import (
 	"carillon/timer"
 )
 
-// Bulk is one change to all timers that a query selects: what is decided of each, for who walks the shards (see Walk) and has the
-// commands done. It waits for nothing and asks nobody.
+// Update is one change to all timers that a query selects. The caller walks the shards (see
+// timer.ScanCursor) and executes the commands; Update itself does no I/O and never waits.
 //
-// Each command is for the version that was seen. A timer that changed in between is read and judged anew. A command that may or may
-// not have been done is settled by reading, too, so that none is done twice.
+// Each command applies only to the version that the walk has met. A timer that has changed since is
+// read again and decided anew. A command with an unknown outcome is also resolved by reading, so
+// that no command takes effect twice.
 type Update struct {
 	Query timer.Query
 	Plan  Plan
 
-	Matched, Changed, Skipped atomic.Int64 // timers so far; shards may be under way at once
+	Matched, Changed, Skipped atomic.Int64 // timers so far; several shards may count at once
 }
 
-// Errand is one timer of a bulk change until it is settled.
+// Task is one timer of a bulk change until its change is decided and done.
 type Task struct {
 	Command *timer.Command
 
 	mark  timer.Ref
 	tries int
-	// unsure: a command was sent and there was no answer. It may be done, or may be yet.
+	// unsure: a command was sent without an answer. It may have taken effect, or may still do so.
 	unsure bool
 }
 
-// errandTries is for one timer that keeps changing.
+// taskTries bounds the work on one timer that keeps changing.
 const taskTries = 8
 
-// Turn is what comes next of an errand.
+// Next is the next step of a Task.
 type Next uint8
 
-// Again: the command is to be sent once more. Reread: the timer is not as it was seen, see Bulk.Reread.
+// Again: send the command once more. Reread: the timer has changed, read it and call Update.Reread.
 const (
 	Settled Next = iota
 	Again
 	Reread
 )
 
-// ID names the timer.
+// ID is the timer's id.
 func (e *Task) ID() string { return e.mark.ID }
 
-// Begin judges a timer that a walk has met; nil: there is nothing to be done, and it is counted.
+// Begin decides about a timer that the walk has met; nil: there is nothing to do, and it is
+// counted.
 func (b *Update) Begin(m timer.Ref) *Task {
 	e := &Task{mark: m}
 	if !b.judge(e) {
@@ -57,7 +59,7 @@ func (b *Update) Begin(m timer.Ref) *Task {
 	return e
 }
 
-// judge finds the command for a timer as it was seen; false when there is none, and the timer is counted.
+// judge finds the command for a timer; false: there is none, and the timer is counted.
 func (b *Update) judge(e *Task) bool {
 	var v Decision
 	switch e.Command, v = b.Plan(&e.mark); v {
@@ -76,7 +78,7 @@ func (b *Update) count(n *atomic.Int64) {
 	n.Add(1)
 }
 
-// Take looks at what became of a command.
+// Take evaluates the answer to a command.
 func (b *Update) Take(e *Task, r *timer.Result, err error) Next {
 	if err != nil {
 		if !timer.Transient(err) {
@@ -89,7 +91,7 @@ func (b *Update) Take(e *Task, r *timer.Result, err error) Next {
 		b.count(&b.Changed)
 	case timer.InFlight, timer.CancelInFlight:
 		b.count(&b.Skipped)
-	case timer.Skipped: // of a dead letter: the command that had no answer may have done it
+	case timer.Skipped: // a dead letter: the command without an answer may have changed it
 		if e.unsure {
 			b.count(&b.Changed)
 		} else {
@@ -97,7 +99,7 @@ func (b *Update) Take(e *Task, r *timer.Result, err error) Next {
 		}
 	case timer.VersionMismatch:
 		return Reread
-	default: // it has ended meanwhile, or gone: it is not selected any more
+	default: // it has ended or is gone: the query no longer selects it
 		if e.unsure && r.Code == timer.NotFound {
 			b.count(&b.Changed)
 		}
@@ -105,10 +107,10 @@ func (b *Update) Take(e *Task, r *timer.Result, err error) Next {
 	return Settled
 }
 
-// Reread judges a timer anew that was not as it was seen; nil: it is gone.
+// Reread decides again about a timer that has changed; t is nil if the timer is gone.
 func (b *Update) Reread(e *Task, t *timer.Timer) Next {
 	if t != nil && e.unsure && e.Command.Kind == timer.Modify {
-		// The command that had no answer may be what changed it. A shift is not to be done twice.
+		// The command without an answer may have made this change. A shift must not happen twice.
 		if t.Version == e.mark.Version+1 && t.DueMs == e.Command.Patch.Spec.DueMs {
 			b.count(&b.Changed)
 		} else {
@@ -130,7 +132,7 @@ func (b *Update) Reread(e *Task, t *timer.Timer) Next {
 	return Again
 }
 
-// selects says of a timer that was read by its id whether the query selects it.
+// selects reports whether the query selects a timer that was read by its id.
 func selects(q *timer.Query, t *timer.Timer) bool {
 	for _, label := range q.Labels {
 		if !slices.Contains(t.Labels, label) {

@@ -6,7 +6,8 @@ import (
 	"carillon/timer"
 )
 
-// TestBulkSettlesOnce: what each end of a command comes to in a bulk change's counts, and that a shift which may have been done is not done again.
+// TestBulkSettlesOnce: each outcome of a command leads to the right counts, and a shift that may
+// have taken effect is not repeated.
 func TestBulkSettlesOnce(t *testing.T) {
 	moved := func(version uint32, dueMs int64) *timer.Timer {
 		return &timer.Timer{ID: "a", State: timer.Scheduled, Version: version, NextMs: dueMs, Spec: timer.Spec{DueMs: dueMs}}
@@ -15,7 +16,7 @@ func TestBulkSettlesOnce(t *testing.T) {
 		name                      string
 		lost                      bool // the first command has no answer
 		code                      timer.Code
-		now                       *timer.Timer // what is read after another version was met
+		now                       *timer.Timer // the timer as read after the version had changed
 		want                      Next
 		matched, changed, skipped int64
 	}{

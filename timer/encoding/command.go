@@ -90,7 +90,8 @@ func AppendCommand(dst []byte, c *timer.Command) []byte {
 	return dst
 }
 
-// shared is the number and the value of a command, which mean something else for each kind. share is the other direction.
+// shared is the number and the value of a command; their meaning depends on its kind. share is the
+// reverse.
 func shared(c *timer.Command) (number uint32, value int64) {
 	switch {
 	case c.Kind == timer.Deliver:
@@ -133,7 +134,7 @@ func patchFields(p *timer.Patch) [16]struct {
 	}
 }
 
-// AppendPatch writes which fields are set, and a spec of only these.
+// AppendPatch writes the set of changed fields, and a spec with only these.
 func AppendPatch(dst []byte, p *timer.Patch) []byte {
 	var bits uint64
 	for _, f := range patchFields(p) {
@@ -164,7 +165,7 @@ func DecodePatch(b []byte) (*timer.Patch, error) {
 	return p, nil
 }
 
-// Command is a command as it lies in a batch: nothing is copied.
+// Command is a decoded command whose texts still lie in its batch.
 type Command struct {
 	Kind     timer.Kind
 	Flags    uint16
@@ -181,18 +182,18 @@ type Command struct {
 	Merge    timer.Merge
 	MaxWait  int64
 	Spec     SpecBytes
-	Patch    []byte // undecoded; nil none
-	claim    []byte // undecoded; nil none
+	Patch    []byte // not decoded; nil: none
+	claim    []byte // not decoded; nil: none
 }
 
-// SpecBytes is a spec as it lies in a batch.
+// SpecBytes is a spec that lies in a batch.
 type SpecBytes struct {
 	DueMs    int64
 	Callback []byte
 	Rest     []byte
 }
 
-// Spec reads a Spec to the end of the block, without looking into callback and rest.
+// Spec reads a spec up to the end of the block, without decoding callback and rest.
 func (r *Reader) Spec() SpecBytes {
 	s := SpecBytes{DueMs: r.Varint()}
 	s.Callback = r.Block(MaxCallback, "callback")
@@ -249,10 +250,10 @@ func (r *Reader) Command(c *Command) {
 	}
 }
 
-// Copy copies a Copy out of the bytes that it lies in.
+// Copy copies the command out of its batch.
 func (c *Command) Copy() (cmd *timer.Command, err error) {
 	if c.Flags&commandSpec != 0 {
-		both := new(struct { // they live and die together
+		both := new(struct { // one allocation, because they live equally long
 			cmd  timer.Command
 			spec timer.Spec
 		})

@@ -6,7 +6,7 @@ import (
 	"carillon/timer"
 )
 
-const leaseUpdateHasDelay = 1 // a flag of a claim
+const leaseUpdateHasDelay = 1 // a flag of a lease update
 
 func appendLeaseUpdate(dst []byte, c *timer.LeaseUpdate) []byte {
 	var flags byte

@@ -12,7 +12,8 @@ var (
 	plainOnly      = []timer.Header{{Name: "X-Plain", Value: "p"}}
 )
 
-// TestPatchDropsHeadersOfAnotherOrigin: by what the timer had, what the patch says, and the URL of the topic at that moment.
+// TestPatchDropsHeadersOfAnotherOrigin: the result depends on the timer's callback, the patch, and
+// the topic's URL at that moment.
 func TestPatchDropsHeadersOfAnotherOrigin(t *testing.T) {
 	const here, there = "http://here", "http://there"
 	f := func(had timer.Callback, p timer.Patch, topic string, want timer.Callback) {

@@ -6,11 +6,12 @@ import (
 	"fmt"
 )
 
-// ErrFormat means that bytes are not what this version writes: damaged, or of a newer version.
+// ErrFormat means that the bytes were not written by this version: they are damaged, or of a newer
+// version.
 var ErrFormat = errors.New("unreadable")
 
-// Reader takes values off the front of a block. After the first that is not there, every value is zero and
-// fault says what was wrong; so callers check once.
+// Reader takes values off the front of a block. After the first fault every value is zero and Fault
+// describes it, so callers check once.
 type Reader struct {
 	Rest  []byte
 	Fault string
@@ -120,7 +121,7 @@ func UvarintLen(v uint64) int {
 	return n
 }
 
-// Close ends reading: nothing may be left.
+// Close ends reading. It is a fault if bytes are left.
 func (r *Reader) Close() error {
 	if len(r.Rest) > 0 {
 		r.Fail("message is too long")
@@ -136,7 +137,7 @@ func (r *Reader) Count(limit, size int, what string) int {
 // MaxBlock bounds a command or a spec.
 const MaxBlock = 1<<21 - 1
 
-// OpenBlock leaves room for the length of what follows; CloseBlock fills it in.
+// OpenBlock reserves room for the length of the following block; CloseBlock fills it in.
 func OpenBlock(dst []byte) (out []byte, at int) {
 	return append(dst, 0, 0, 0), len(dst) + 3
 }

@@ -20,7 +20,7 @@ const (
 	repeatBits = 1<<iota - 1
 )
 
-// appendRepeat writes length, bits, catch-up and what the bits say is there.
+// appendRepeat writes length, bits, catch-up and the fields that the bits name.
 func appendRepeat(dst []byte, p *timer.Repeat) []byte {
 	var room [128]byte
 	var bits byte
@@ -46,7 +46,7 @@ func appendRepeat(dst []byte, p *timer.Repeat) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
-// DecodeRepeat reads what appendRepeat wrote after its length.
+// DecodeRepeat reads the output of appendRepeat after its length.
 func DecodeRepeat(p *timer.Repeat, b []byte) error {
 	r := Reader{Rest: b}
 	bits := r.Byte()

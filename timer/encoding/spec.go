@@ -7,13 +7,13 @@ import (
 	"carillon/timer"
 )
 
-// Bounds of what is read, far above what the API lets in: they protect memory, not policy.
+// Bounds of decoded values, far above the API's: they protect memory, not policy.
 const (
 	MaxID       = 255
 	MaxText     = 64 << 10 // a URL, a header's name or value, a label, a content type
 	MaxList     = 256      // headers, labels
 	MaxCallback = 1 << 20
-	MaxHandle   = 1<<28 - 1 // highest slot; far above what fits into memory
+	MaxHandle   = 1<<28 - 1 // highest slot; far above the capacity of a machine's memory
 	MaxErr      = 1 << 10   // bytes of an attempt's error; longer ones are cut
 	MaxAttempt  = 1<<16 - 1 // number of an attempt
 )
@@ -27,8 +27,8 @@ const (
 	callbackOrigin
 )
 
-// The fields of a spec after due time and callback, in this order, each at most once. The payload is last and
-// has no length: it takes the rest.
+// The fields of a spec after due time and callback, in this order, each at most once. The payload
+// is last and has no length: it extends to the end.
 const (
 	fieldPriority = 1 + iota
 	FieldLabels
@@ -44,7 +44,7 @@ const (
 	fieldPayload = 0x40 // | PayloadKind
 )
 
-// AppendSpec writes due time, callback and the rest; a reader must know where it ends.
+// AppendSpec writes due time, callback and the rest; the reader must know where it ends.
 func AppendSpec(dst []byte, s *timer.Spec) []byte {
 	dst = binary.AppendVarint(dst, s.DueMs)
 	var room [512]byte
@@ -165,12 +165,13 @@ func appendTrace(dst []byte, t *timer.Trace) []byte {
 	return append(append(dst, t.Flags), t.State...)
 }
 
-// decodeTrace reads what RestField has checked.
+// decodeTrace reads a trace that RestField has checked.
 func decodeTrace(b []byte) *timer.Trace {
 	return &timer.Trace{ID: [16]byte(b), Span: [8]byte(b[16:]), Flags: b[24], State: string(b[traceLen:])}
 }
 
-// RestField reads one field of a spec's rest. Texts stay in the block; labels are passed over but for their bytes.
+// RestField reads one field of a spec's rest. Texts stay in the block; of labels only the bytes are
+// kept.
 type RestField struct {
 	Field  byte
 	Bytes  []byte // text, labels (count and texts), payload
@@ -178,7 +179,7 @@ type RestField struct {
 	float  float64
 }
 
-// Next reads the Next field; false at the end, and when r.fault says that it is not one.
+// Next reads the next field. It returns false at the end, or if r.Fault is set.
 func (f *RestField) Next(r *Reader) bool {
 	if len(r.Rest) == 0 {
 		return false
@@ -221,7 +222,7 @@ func (f *RestField) Next(r *Reader) bool {
 	return r.Fault == ""
 }
 
-// Summary are what the table itself reads in a spec's rest.
+// Summary holds the fields of a spec's rest that the table itself uses.
 type Summary struct {
 	Priority  uint8
 	expiryMs  int64
@@ -246,7 +247,7 @@ func Summarize(rest []byte) (Summary, error) {
 	return v, r.Err()
 }
 
-// RestExpiry finds the expiry alone; the rest has been checked.
+// RestExpiry finds the expiry in ms alone, in a rest that has been checked.
 func RestExpiry(rest []byte) (ms int64, ok bool) {
 	r := Reader{Rest: rest}
 	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldExpiry && f.Next(&r); {
@@ -257,7 +258,7 @@ func RestExpiry(rest []byte) (ms int64, ok bool) {
 	return 0, false
 }
 
-// DecodeRest fills the fields of s that a rest carries, without the callback and the due time. Everything is copied.
+// DecodeRest copies the fields of a rest into s. The callback and the due time are not part of it.
 func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 	r := Reader{Rest: rest}
 	for f := (RestField{}); f.Next(&r); {
@@ -284,7 +285,7 @@ func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 			s.Trace = decodeTrace(f.Bytes)
 		case FieldRepeat:
 			s.Repeat = new(timer.Repeat)
-			_ = DecodeRepeat(s.Repeat, f.Bytes) // checked by next
+			_ = DecodeRepeat(s.Repeat, f.Bytes) // checked by Next
 		default:
 			s.PayloadKind = timer.PayloadKind(f.Field &^ fieldPayload)
 			if payload && len(f.Bytes) > 0 {
@@ -295,7 +296,7 @@ func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 	return r.Err()
 }
 
-// PayloadIn is the payload's bytes within an encoded rest, which has been checked.
+// PayloadIn returns the payload's bytes in a rest that has been checked.
 func PayloadIn(rest []byte) []byte {
 	r := Reader{Rest: rest}
 	for f := (RestField{}); f.Next(&r); {
@@ -306,7 +307,7 @@ func PayloadIn(rest []byte) []byte {
 	return nil
 }
 
-// DecodeLabels reads what RestField has checked.
+// DecodeLabels reads labels that RestField has checked.
 func DecodeLabels(b []byte) []string {
 	r := Reader{Rest: b}
 	n := r.Uvarint()

@@ -47,7 +47,7 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	return AppendBlock(dst, Cut(t.LastError, MaxErr))
 }
 
-// Timer reads a Timer; after a fault what it returns means nothing.
+// Timer reads a Timer; after a fault the result has no meaning.
 func (r *Reader) Timer() *timer.Timer {
 	t := new(timer.Timer)
 	t.Topic = timer.TopicID(r.Number(1<<32-1, "topic"))

@@ -1,6 +1,6 @@
-// Package recurrence says when a timer that repeats is due next: by a cron expression in a time
-// zone, or at intervals. It takes the time as an argument. The caller chooses the reader of the
-// zones: see Zones.
+// Package recurrence computes the next due time of a series: by a cron expression in a time zone,
+// or at intervals. It takes the time as an argument, and the caller chooses how time zones are
+// loaded: see Zones.
 package recurrence
 
 import (
@@ -11,7 +11,7 @@ import (
 	"carillon/timer"
 )
 
-// After is the first occurrence later than ms; 0: none.
+// After is the first occurrence later than ms, in Unix ms; 0: none.
 func (c *Calendar) After(p *timer.Repeat, dueMs, ms int64) int64 {
 	if p.Cron != "" {
 		return c.cron(p.Cron, p.Zone, ms)
@@ -26,8 +26,8 @@ func (c *Calendar) After(p *timer.Repeat, dueMs, ms int64) int64 {
 	return dueMs + steps*p.EveryMs
 }
 
-// Nearest is the first occurrence later than ms of a series that has one at dueMs, which is not
-// before it.
+// Nearest is the first occurrence later than ms of a series that has one at dueMs. The result may
+// be before dueMs.
 func (c *Calendar) Nearest(p *timer.Repeat, dueMs, ms int64) int64 {
 	next := c.After(p, dueMs, ms)
 	if p.Cron == "" && p.EveryMs > 0 && dueMs > ms {
@@ -45,8 +45,7 @@ func (c *Calendar) last(p *timer.Repeat, dueMs, ms, nowMs int64) int64 {
 	if found == 0 || found > nowMs {
 		return 0
 	}
-	// Invariant: an occurrence after low is found, which is not later than nowMs; after nowMs there
-	// is none that is.
+	// Invariant: found is an occurrence not after nowMs, and none between high and nowMs exists.
 	for high := nowMs; high-low > 1; {
 		mid := low + (high-low)/2
 		if next := c.After(p, dueMs, mid); next != 0 && next <= nowMs {
@@ -58,9 +57,9 @@ func (c *Calendar) last(p *timer.Repeat, dueMs, ms, nowMs int64) int64 {
 	return found
 }
 
-// Next is when the occurrence after the one due at dueMs is due, as things stand at nowMs; 0: the
-// series is over. startedMs is when the first attempt of this one started, 0 if none did:
-// occurrences that fell due up to then are caught up by it, where one call does for all.
+// Next is the due time of the occurrence after the one due at dueMs, as of nowMs; 0: the series is
+// over. startedMs is when the first attempt of this occurrence started, 0: none did. With
+// CatchUpOne that attempt also stands for the occurrences that were due up to then.
 func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
 	next := int64(0)
 	switch p.CatchUp {
@@ -80,12 +79,12 @@ func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
 	return next
 }
 
-// Calendar remembers rules: reading one costs more than asking it. Of more than maxCalendar it
-// forgets those that were asked for longest ago. One goroutine uses it.
+// Calendar caches parsed rules, because parsing costs more than evaluating. It keeps the
+// maxCalendar most recently used. It is for one goroutine.
 type Calendar struct {
-	Zones  *Zones // nil: they are read as they are asked for
+	Zones  *Zones // nil: zones are loaded when they are needed
 	rules  map[ruleKey]*list.Element
-	recent list.List // of *remembered, the last first
+	recent list.List // of *remembered, most recently used first
 }
 
 type ruleKey struct{ expression, zone string }
@@ -95,8 +94,7 @@ type remembered struct {
 	rule *rule
 }
 
-// cron is the first occurrence of a rule, which was checked when it came in, later than ms; 0: none
-// within ten years.
+// cron is the first occurrence of a valid rule later than ms; 0: none within ten years.
 func (c *Calendar) cron(expression, zone string, ms int64) int64 {
 	r := c.rule(ruleKey{expression, zone})
 	if r == nil {
@@ -126,7 +124,7 @@ func (c *Calendar) rule(key ruleKey) *rule {
 	return r
 }
 
-// zone is a zone that hasZone has had read; the file is the last resort.
+// zone is a loaded zone; as a last resort it is loaded here.
 func (c *Calendar) zone(name string) (*time.Location, error) {
 	if c.Zones == nil {
 		return LoadZone(name)

@@ -8,7 +8,7 @@ import (
 	"carillon/timer"
 )
 
-// TestRepeatNext holds the ways to catch up against each other. Occurrences are at 0, 10, 20 … s.
+// TestRepeatNext compares the kinds of catch-up. Occurrences are at 0, 10, 20 … s.
 func TestRepeatNext(t *testing.T) {
 	var c Calendar
 	for _, x := range []struct {
@@ -18,7 +18,7 @@ func TestRepeatNext(t *testing.T) {
 		{timer.CatchUpOne, 10, 10, 11, 20}, {timer.CatchUpSkip, 10, 10, 11, 20}, {timer.CatchUpAll, 10, 10, 11, 20},
 		// The call lasted until 45: 20, 30 and 40 were missed.
 		{timer.CatchUpOne, 10, 10, 45, 40}, {timer.CatchUpSkip, 10, 10, 45, 50}, {timer.CatchUpAll, 10, 10, 45, 20},
-		// It was late itself, and is the one call for all.
+		// The call itself was late and stands for all.
 		{timer.CatchUpOne, 10, 44, 45, 50}, {timer.CatchUpSkip, 10, 44, 45, 50}, {timer.CatchUpAll, 10, 44, 45, 20},
 		{timer.CatchUpOne, 10, 24, 45, 40}, {timer.CatchUpOne, 10, 30, 35, 40},
 		// The end of the call is an occurrence's time.
@@ -40,7 +40,7 @@ func TestRepeatNext(t *testing.T) {
 			}
 		}
 	}
-	// A year of minutes that were missed is found without a walk.
+	// A year of missed minutes is searched without a walk.
 	year := int64(365 * 24 * 3_600_000)
 	minutely := timer.Repeat{Cron: "* * * 1 *", Zone: "Europe/Berlin"}
 	if got, want := c.last(&minutely, 0, 0, year-5*24*3_600_000), "1970-01-31 22:59"; time.UnixMilli(got).UTC().Format("2006-01-02 15:04") != want {
@@ -48,7 +48,8 @@ func TestRepeatNext(t *testing.T) {
 	}
 }
 
-// TestCalendarForgetsTheOldestRules: more rules than are kept do not cost those that are in use.
+// TestCalendarForgetsTheOldestRules: rules in use stay when more rules than the cache holds pass
+// by.
 func TestCalendarForgetsTheOldestRules(t *testing.T) {
 	var c Calendar
 	used := c.rule(ruleKey{"0 8 * * *", ""})

@@ -9,8 +9,7 @@ import (
 	cron "github.com/netresearch/go-cron"
 )
 
-// How much a calendar remembers, and how far it looks ahead: 29 February is eight years away at
-// most.
+// How much a calendar caches, and how far it looks ahead: 29 February is at most eight years away.
 const (
 	maxCalendar     = 1024
 	cronSearchYears = 10
@@ -18,20 +17,20 @@ const (
 	maxZone         = 64
 )
 
-// zoneShift is more than any clock is set forward or back at once, but for the few places that have
-// crossed the date line.
+// zoneShift is more than any clock change, except for the few places that have crossed the date
+// line.
 const zoneShift = 3 * time.Hour
 
 var cronParser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).
 	WithMaxSearchYears(cronSearchYears)
 
-// rule is a cron expression, read. The library only reads it and finds matches among plain dates;
-// the meaning of its local times on days when clocks are set is decided here:
+// rule is a parsed cron expression. The library only parses it and finds matches among plain dates.
+// The meaning of local times on days with a clock change is decided here:
 //
-//   - A time that does not exist is taken by the offset before the clocks were set forward: 02:30 becomes 03:30.
-//   - A time that comes twice is the first of the two.
-//   - Where every hour matches (or the hour begins with *) it is a rhythm and not a time of day: it goes on through both hours of the
-//     repeat, and has no part in the hour that is left out.
+//   - A time that does not exist uses the offset before the change: 02:30 becomes 03:30.
+//   - A time that exists twice means the first of the two.
+//   - If every hour matches (or the hour field begins with *), the rule is a rhythm and not a time
+//     of day: it fires in both hours of the repetition, and not in the hour that is skipped.
 type rule struct {
 	schedule cron.Schedule
 	zone     *time.Location
@@ -60,7 +59,7 @@ func newRule(expression, zone string, load func(string) (*time.Location, error))
 	return r, nil
 }
 
-// CheckCron names the fault of a cron expression or its zone. Its error is for clients.
+// CheckCron describes the fault of a cron expression or its zone, for clients.
 func CheckCron(expression, zone string) error {
 	_, err := newRule(expression, zone, LoadZone)
 	return err
@@ -75,20 +74,20 @@ func FirstCron(expression, zone string, ms int64) int64 {
 	return r.after(ms - 1)
 }
 
-// wall is an instant's local time, as if it were in UTC.
+// wall is the local time of an instant, represented in UTC.
 func (r *rule) wall(t time.Time) time.Time {
 	_, offset := t.In(r.zone).Zone()
 	return t.Add(time.Duration(offset) * time.Second)
 }
 
-// steady reports that the clocks are not set near an instant.
+// steady reports that no clock change is near an instant.
 func (r *rule) steady(t time.Time) bool {
 	_, before := t.Add(-zoneShift).In(r.zone).Zone()
 	_, after := t.Add(zoneShift).In(r.zone).Zone()
 	return before == after
 }
 
-// instants are the instants of a local time, none to two, in order.
+// instants are the instants of a local time: none, one or two, in order.
 func (r *rule) instants(wall time.Time) (first, second time.Time) {
 	_, before := wall.Add(-26 * time.Hour).In(r.zone).Zone() // no place is that far from UTC
 	_, after := wall.Add(26 * time.Hour).In(r.zone).Zone()
@@ -122,8 +121,8 @@ func (r *rule) after(ms int64) int64 {
 			return first.UnixMilli()
 		}
 	}
-	// The clocks are set nearby, so local times need not come in the order of their instants: look
-	// at all around.
+	// A clock change is near, so local times need not be in the order of their instants: look at
+	// all of them.
 	var best time.Time
 	wall = wall.Add(-zoneShift)
 	for {

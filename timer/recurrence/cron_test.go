@@ -34,7 +34,7 @@ func occurrences(t *testing.T, expression, zone, from string, n int) []string {
 
 func TestCalendar(t *testing.T) {
 	for _, c := range []struct{ expression, zone, from, want string }{
-		// Shanghai knows no summer time.
+		// Shanghai has no summer time.
 		{"0 8 * * 1-5", "Asia/Shanghai", "2027-03-26T00:00:00Z", "03-29T08:00+0800 03-30T08:00+0800 03-31T08:00+0800"},
 		{"30 2 * * *", "Asia/Shanghai", "2027-03-27T12:00:00Z", "03-28T02:30+0800 03-29T02:30+0800"},
 		// Berlin, 28 March 2027: 02:00 is 03:00. 31 October: 03:00 is 02:00.
@@ -47,9 +47,9 @@ func TestCalendar(t *testing.T) {
 		{"0 0 * * *", "Europe/Berlin", "2027-03-27T12:00:00Z", "03-28T00:00+0100 03-29T00:00+0200 03-30T00:00+0200"},
 		{"0 3 * * *", "Europe/Berlin", "2027-03-27T12:00:00Z", "03-28T03:00+0200 03-29T03:00+0200"},
 		{"59 23 31 12 *", "Europe/Berlin", "2027-06-01T00:00:00Z", "12-31T23:59+0100 12-31T23:59+0100"},
-		// From within the hour that is new on the clock: the one that was left out comes still.
+		// From within the hour after the change: the skipped occurrence is still to come.
 		{"30 2 * * *", "Europe/Berlin", "2027-03-28T01:10:00Z", "03-28T03:30+0200 03-29T02:30+0200"},
-		// From within the second of two hours: the first one was the occurrence.
+		// From within the second of two equal hours: the first one was the occurrence.
 		{"30 2 * * *", "Europe/Berlin", "2027-10-31T01:10:00Z", "11-01T02:30+0100"},
 		// New York, 14 March 2027 and 7 November.
 		{"30 2 * * *", "America/New_York", "2027-03-13T12:00:00Z", "03-14T03:30-0400 03-15T02:30-0400"},
@@ -72,8 +72,8 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// TestCalendarOrder: asked from any instant, the next occurrence is the one that a walk from far
-// before meets.
+// TestCalendarOrder: from any instant, the next occurrence is the one that a walk from long before
+// finds.
 func TestCalendarOrder(t *testing.T) {
 	var c Calendar
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Asia/Shanghai", "Australia/Lord_Howe"} {

@@ -7,21 +7,21 @@ import (
 	_ "time/tzdata"
 )
 
-// RetryAfter is the time after which a zone that could not be read is read again.
+// RetryAfter is how long Zones waits before it loads a zone again that could not be loaded.
 const RetryAfter = time.Minute
 
-// Zones are the time zones that this process has read. A zone is a file, or a part of the binary
-// where the machine has no such file, so workers have it read on a goroutine of its own. There are
-// as many as there are zones in the world; none is forgotten.
+// Zones caches the time zones of this process. A zone is a file, or a part of the binary on
+// machines without such files, so workers have it loaded by another goroutine. None is forgotten:
+// there are only as many as there are zones in the world.
 type Zones struct {
 	load func(name string) (*time.Location, error)
 
 	mu    sync.Mutex
 	known map[string]*time.Location
-	tried map[string]time.Duration // when it was last asked for; monotonic
+	tried map[string]time.Duration // when it was last requested, on the monotonic clock
 }
 
-// LoadZone finds a zone by its IANA name; "" is UTC.
+// LoadZone loads a zone by its IANA name; "" is UTC.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
@@ -37,14 +37,15 @@ func NewZones(load func(string) (*time.Location, error)) *Zones {
 	return &Zones{load: load, known: map[string]*time.Location{"": time.UTC}, tried: map[string]time.Duration{}}
 }
 
-// Find is a zone that was read; nil: it was not.
+// Find returns a loaded zone, or nil.
 func (z *Zones) Find(name string) *time.Location {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.known[name]
 }
 
-// Wanted says whether somebody is to read a zone now: nobody has, or long ago and in vain.
+// Wanted reports whether the caller should load a zone now: it is not loaded, and nobody has tried
+// within RetryAfter.
 func (z *Zones) Wanted(name string, now time.Duration) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -55,7 +56,7 @@ func (z *Zones) Wanted(name string, now time.Duration) bool {
 	return true
 }
 
-// Read reads a zone.
+// Read loads a zone.
 func (z *Zones) Read(name string) error {
 	zone, err := z.load(name)
 	if err != nil {

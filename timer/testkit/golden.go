@@ -10,7 +10,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Golden compares bytes with testdata/golden/NAME, which an older build of this version of the format wrote.
+// Golden compares bytes with testdata/golden/NAME, which an older build of this format version
+// wrote.
 func Golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// CPUTime is what the process has used: the machine may be busy with others.
+// CPUTime is the CPU time that the process has used; elapsed time would depend on the machine's
+// load.
 func CPUTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -18,10 +19,10 @@ func CPUTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A Cost is what operations have allocated.
+// A Cost counts the allocations of some operations.
 type Cost struct{ Objects, Bytes uint64 }
 
-// Spent adds what work allocates.
+// Spent adds the allocations of work.
 func (c *Cost) Spent(work func()) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -31,8 +32,8 @@ func (c *Cost) Spent(work func()) {
 	c.Bytes += after.TotalAlloc - before.TotalAlloc
 }
 
-// Within fails when an operation costs more than so much. The least of several rounds counts: now and then a table, a
-// list or a file of the harness grows.
+// Within fails if an operation costs more than the given allocations. The least of several rounds
+// counts, because now and then a table, a list or a file of the harness grows.
 func Within(t *testing.T, name string, rounds []Cost, operations int, objects, bytes float64) {
 	t.Helper()
 	slices.SortFunc(rounds, func(a, b Cost) int { return int(a.Bytes) - int(b.Bytes) })

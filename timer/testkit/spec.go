@@ -1,9 +1,9 @@
-// Package testkit has timers for tests of what encodes, keeps and sends them.
+// Package testkit provides timers and measurements for tests of several packages.
 package testkit
 
 import "carillon/timer"
 
-// FullSpec is a spec with everything that one can have, but for a repeat.
+// FullSpec is a spec with every field set, except for a repeat.
 func FullSpec() *timer.Spec {
 	return &timer.Spec{
 		DueMs: 1_700_000_123_456, Payload: []byte(`{"order": 77}`), PayloadKind: timer.JSONPayload, ContentType: "application/json",
@@ -16,7 +16,7 @@ func FullSpec() *timer.Spec {
 	}
 }
 
-// SomeTrace is the context of a trace, with the state of two vendors.
+// SomeTrace is a trace context with the state of two vendors.
 func SomeTrace() *timer.Trace {
 	return timer.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "congo=t61rcWkgMzE,rojo=00f067aa0ba902b7")
 }
