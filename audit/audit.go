@@ -1,10 +1,12 @@
-// Package audit keeps a log of changes: who asked for what, from where, and what became of it, one JSON object a line.
+// Package audit keeps a log of changes, one JSON object per line: the token, the action, its
+// object, the client's address and the result.
 //
-// Whoever serves requests calls Record, which never waits: entries gather in memory and are written a moment later by Run. The file is rotated by
-// its size, and a bounded number of files is kept. A disk that fails or is too slow costs entries, never the service: lost ones are counted, the
-// node's log says so, and so does the next line that can be written.
+// Servers call Record, which never waits: entries are collected in memory and written a moment
+// later by Run. The file is rotated by size, and a bounded number of files is kept. A disk that
+// fails or is too slow costs entries, never the service. Lost entries are counted and reported, in
+// the node's log and in the next line that can be written.
 //
-// It knows no request and no timer. Whoever records decides what is no secret.
+// The package knows no requests and no timers. The caller must leave secrets out of its entries.
 package audit
 
 import (
@@ -17,33 +19,33 @@ import (
 	"time"
 )
 
-// Entry is one change that was asked for.
+// Entry is one requested change.
 type Entry struct {
-	Who    string // the token's name; "-" where nobody is asked for one
-	What   string // such as timer.add
-	Object string // such as topics/orders/timers/order-77
+	Who    string // the token's name; "-" if the server asks for none
+	What   string // for example timer.add
+	Object string // for example topics/orders/timers/order-77
 	From   string // the client's address
-	Status int    // of the answer
-	Count  int    // how many things it was about, where that is not one; else 0
+	Status int    // HTTP status of the answer
+	Count  int    // number of objects of a change to many; otherwise 0
 }
 
-// Config is what a Log is made of. Zero fields take the documented default.
+// Config configures a Log. Zero fields take the given defaults.
 type Config struct {
 	Path   string           // required
-	Bytes  int64            // of one file; 64 MiB
-	Files  int              // with the one that is written; 8
-	Now    func() time.Time // time.Now
+	Bytes  int64            // size of one file; default 64 MiB
+	Files  int              // number of files, with the current one; default 8
+	Now    func() time.Time // default time.Now
 	Logger *slog.Logger
 }
 
 const (
 	flushEvery   = 200 * time.Millisecond
-	flushAt      = 256 << 10        // … or when so many bytes wait
-	mostWaiting  = 4 << 20          // bytes; entries beyond it are lost
-	complainEach = 10 * time.Second // the node's log says at most so often that entries are lost
+	flushAt      = 256 << 10        // … or when this many bytes wait
+	mostWaiting  = 4 << 20          // bytes; further entries are lost
+	complainEach = 10 * time.Second // minimum time between two log lines about lost entries
 )
 
-// Log is an audit log. Safe for use by any goroutine; Run is called once.
+// Log is an audit log. It is safe for concurrent use; Run must be called once.
 type Log struct {
 	config Config
 	file   file
@@ -52,14 +54,14 @@ type Log struct {
 	times   timestamps
 	waiting []byte
 	entries int // in waiting
-	missed  int // since the last line that could be written
+	missed  int // lost since the last written line
 	full    chan struct{}
 
 	written, lost atomic.Int64
-	complained    time.Time // Run's
+	complained    time.Time // used by Run only
 }
 
-// New makes a log. It opens nothing.
+// New makes a Log without opening a file.
 func New(c Config) *Log {
 	if c.Bytes == 0 {
 		c.Bytes = 64 << 20
@@ -76,7 +78,7 @@ func New(c Config) *Log {
 	return &Log{config: c, file: file{path: c.Path, bytes: c.Bytes, files: c.Files}, full: make(chan struct{}, 1)}
 }
 
-// Record takes an entry. It does not wait.
+// Record adds an entry. It does not wait.
 func (l *Log) Record(e Entry) {
 	at := l.config.Now()
 	l.mu.Lock()
@@ -98,10 +100,10 @@ func (l *Log) Record(e Entry) {
 	}
 }
 
-// Counts are the entries that were written, and those that were lost.
+// Counts returns how many entries were written and how many were lost.
 func (l *Log) Counts() (written, lost int64) { return l.written.Load(), l.lost.Load() }
 
-// Run writes what is recorded until the context ends, and then the rest.
+// Run writes entries until the context ends, and then the remaining ones.
 func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -119,7 +121,7 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// flush writes what waits, and gives its buffer back; spare takes what comes meanwhile.
+// flush writes the waiting entries and returns their buffer; spare takes new entries meanwhile.
 func (l *Log) flush(spare []byte) []byte {
 	l.mu.Lock()
 	batch, entries, missed := l.waiting, l.entries, l.missed
@@ -128,7 +130,7 @@ func (l *Log) flush(spare []byte) []byte {
 	if entries == 0 && missed == 0 {
 		return batch
 	}
-	if missed > 0 { // said before what came after them
+	if missed > 0 { // reported before the entries that came later
 		batch = append(new(timestamps).appendEntry(nil, l.config.Now(), &Entry{Who: "-", What: "entries.lost", Object: "-", From: "-", Count: missed}), batch...)
 	}
 	if err := l.file.write(batch); err != nil {
@@ -142,7 +144,7 @@ func (l *Log) flush(spare []byte) []byte {
 	return batch
 }
 
-// failed counts what could not be written. The next try opens the file anew.
+// failed counts entries that could not be written. The next try opens the file again.
 func (l *Log) failed(err error, entries int) {
 	l.lost.Add(int64(entries))
 	l.mu.Lock()
@@ -154,7 +156,7 @@ func (l *Log) failed(err error, entries int) {
 	}
 }
 
-// file is the file that is written, and those before it: PATH.1 is the newest of them.
+// file is the current file and its predecessors: PATH.1 is the newest of them.
 type file struct {
 	path  string
 	bytes int64
@@ -164,7 +166,7 @@ type file struct {
 	size int64
 }
 
-// write appends lines, in a new file where the present one is full.
+// write appends lines, to a new file if the current one is full.
 func (f *file) write(b []byte) error {
 	if f.open == nil {
 		if err := f.begin(); err != nil {
@@ -185,7 +187,8 @@ func (f *file) write(b []byte) error {
 	return nil
 }
 
-// begin opens the file to append. What a crash has cut off in the middle of a line is ended, so that it spoils no other.
+// begin opens the file to append. It ends a line that a crash has cut off, so that the next line
+// stays readable.
 func (f *file) begin() error {
 	open, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -206,7 +209,7 @@ func (f *file) begin() error {
 	return nil
 }
 
-// rotate moves each file one place on, and the last one out.
+// rotate renames each file to the next number and deletes the last one.
 func (f *file) rotate() error {
 	f.close()
 	if f.files == 1 {
@@ -231,7 +234,7 @@ func (f *file) name(n int) string {
 
 func (f *file) close() {
 	if f.open != nil {
-		_ = f.open.Sync() // as far as it goes
+		_ = f.open.Sync() // best effort
 		_ = f.open.Close()
 		f.open = nil
 	}

@@ -26,7 +26,7 @@ func newLog(t testing.TB, edit func(*Config)) (*Log, string) {
 	return New(c), c.Path
 }
 
-// run has f record while the log runs, and returns when all is written.
+// run calls f while the log runs, and returns when all entries are written.
 func run(l *Log, f func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -79,7 +79,7 @@ func TestEntriesAreLinesOfJSON(t *testing.T) {
 	}
 }
 
-// A file that is full makes way, the oldest goes, and nothing between is missing.
+// A full file is rotated, the oldest one is deleted, and no entry in between is missing.
 func TestRotationKeepsAFewFiles(t *testing.T) {
 	l, path := newLog(t, func(c *Config) { c.Bytes, c.Files = 2000, 3 })
 	for i := range 100 {
@@ -106,11 +106,12 @@ func TestRotationKeepsAFewFiles(t *testing.T) {
 	}
 }
 
-// Where it cannot be written nothing waits for it; what was lost is counted, and said as soon as it can be.
+// Nothing waits for a file that cannot be written. Lost entries are counted and reported as soon as
+// possible.
 func TestAFailingDiskCostsEntriesOnly(t *testing.T) {
 	var log bytes.Buffer
 	l, path := newLog(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	if err := os.Mkdir(path, 0o700); err != nil { // a directory is in its place
+	if err := os.Mkdir(path, 0o700); err != nil { // a directory in place of the file
 		t.Fatal(err)
 	}
 	run(l, func() {
@@ -138,7 +139,7 @@ func TestAFailingDiskCostsEntriesOnly(t *testing.T) {
 	}
 }
 
-// Entries that come faster than they are written take a bounded amount of memory.
+// Entries that arrive faster than they are written take a bounded amount of memory.
 func TestWaitingEntriesAreBounded(t *testing.T) {
 	l, path := newLog(t, nil)
 	e := Entry{Who: "w", What: "x", Object: strings.Repeat("o", 1000), From: "-"}
@@ -173,7 +174,7 @@ func TestRecordedAtOnceFromManySides(t *testing.T) {
 	}
 }
 
-// A line that a crash has cut off does not spoil the one behind it.
+// A line that a crash has cut off does not damage the next one.
 func TestACutOffLineIsEnded(t *testing.T) {
 	l, path := newLog(t, nil)
 	if err := os.WriteFile(path, []byte(`{"time":"2026-`), 0o600); err != nil {

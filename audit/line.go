@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// timestamps writes times; the text of a second is kept for the next ones in it.
+// timestamps formats times. It caches the text of the current second.
 type timestamps struct {
 	second int64
 	text   []byte
@@ -20,7 +20,7 @@ func (t *timestamps) append(b []byte, at time.Time) []byte {
 	return append(append(b, t.text...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendEntry writes an entry as a line.
+// appendEntry appends an entry as a line.
 func (t *timestamps) appendEntry(b []byte, at time.Time, e *Entry) []byte {
 	b = t.append(append(b, `{"time":"`...), at)
 	b = append(b, `","who":`...)
@@ -40,11 +40,11 @@ func (t *timestamps) appendEntry(b []byte, at time.Time, e *Entry) []byte {
 	return append(b, '}', '\n')
 }
 
-// appendString writes a JSON string; nearly all that comes needs no escaping.
+// appendString appends a JSON string; few strings need escapes.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string always can be
+			quoted, _ := json.Marshal(s) // a string cannot fail
 			return append(b, quoted...)
 		}
 	}

@@ -29,7 +29,7 @@ func testKeys(t *testing.T, first byte) *secret.Keys {
 
 var testHead = Head{ClusterID: "c0ffee", Shards: 2, Level: 2, Release: "test", TimeMs: 1_800_000_000_000}
 
-// write makes a backup of two states, the first of them begun anew.
+// write makes a backup of a state that never ends, and so is void, and of the given states.
 func write(t *testing.T, keys *secret.Keys, states [][]byte) []byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -55,7 +55,7 @@ func write(t *testing.T, keys *secret.Keys, states [][]byte) []byte {
 	return file.Bytes()
 }
 
-// read gives the states that count.
+// read returns the valid states.
 func read(file []byte, keys *secret.Keys) (states [][]byte, err error) {
 	r, err := NewReader(bytes.NewReader(file))
 	if err == nil {
@@ -103,7 +103,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A reader finds every cut and every flipped bit, and gives out nothing that it had not verified.
+// A reader finds every cut and every flipped bit, and returns only verified bytes.
 func TestDamageIsFound(t *testing.T) {
 	states := [][]byte{[]byte("first"), []byte("second")}
 	var file bytes.Buffer
@@ -158,7 +158,7 @@ func TestEncryptedNeedsItsKey(t *testing.T) {
 	}
 }
 
-// Who lacks the key cannot give an encrypted backup another head, whatever checksums he makes.
+// Nobody without the key can give an encrypted backup another head, with whatever checksums.
 func TestEncryptedIsBoundToItsHead(t *testing.T) {
 	keys := testKeys(t, 1)
 	file := write(t, keys, [][]byte{[]byte("x")})

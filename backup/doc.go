@@ -1,8 +1,9 @@
-// Package backup is the file that a backup is: the states of all shards, and of the meta group, one after the other, in records with
-// checksums. It knows nothing of what a state is. docs/formats/backup.md describes the file.
+// Package backup reads and writes backup files: the states of all shards and of the meta group, one
+// after another, in records with checksums. It does not interpret the states.
+// docs/formats/backup.md describes the file.
 //
-// A Writer needs the memory of one record. What it writes can be cut anywhere: a Reader finds that out, and never gives out a byte
-// that was not verified.
+// A Writer needs the memory of one record. Its output may be cut anywhere: a Reader detects that,
+// and returns only verified bytes.
 package backup
 
 import (
@@ -35,28 +36,29 @@ const (
 	kindBegin
 	kindPart
 	kindEnd
-	kindLast    // of the file: number of records before it, SHA-256 of all bytes before it
-	kindFailure // in the place of the last: why there is no more
+	kindLast    // end of the file: number of records before it, SHA-256 of all bytes before it
+	kindFailure // instead of kindLast: the reason why the backup is incomplete
 )
 
-// Head is the first record: what the file is.
+// Head is the first record. It describes the file.
 type Head struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"cluster_id"`
 	Shards    int    `json:"shards"`
-	Level     uint32 `json:"feature_level"` // that the cluster has agreed on
+	Level     uint32 `json:"feature_level"` // the cluster's feature level
 	Release   string `json:"release"`       // of the node that wrote the file
-	TimeMs    int64  `json:"time_ms"`       // when it began
-	// Key is the envelope of the key that the states are encrypted with; see package secret. Empty: they are in the clear.
+	TimeMs    int64  `json:"time_ms"`       // begin of the backup, Unix ms
+	// Key is the envelope of the key that encrypts the states; see package secret. Empty: they are
+	// not encrypted.
 	Key string `json:"key,omitempty"`
 }
 
-// State is the beginning of one state.
+// State describes a state; it is the record in front of it.
 type State struct {
 	Group timer.ShardID // 0: the meta group
-	Index uint64        // of the last entry that is in it; 0: not said
-	Size  uint64        // 0: not said
-	Hash  uint64        // of the state, as the state says too
+	Index uint64        // index of the last applied entry; 0: unknown
+	Size  uint64        // in bytes; 0: unknown
+	Hash  uint64        // hash of the state, which the state contains too
 }
 
 func (s *State) encode() []byte {
@@ -76,7 +78,8 @@ func decodeState(b []byte) (s State, err error) {
 	return s, nil
 }
 
-// box encrypts records. Each has a nonce of its own, its number; the key is of one file, whose head it is bound to.
+// box encrypts records. Each record's nonce is its number. The key belongs to one file and is bound
+// to its head.
 type box struct {
 	aead cipher.AEAD
 	head [sha256.Size]byte
@@ -111,10 +114,10 @@ func (b *box) open(number uint64, kind byte, sealed []byte) ([]byte, error) {
 	return b.aead.Open(sealed[:0], b.nonce(number), sealed, b.bound(kind))
 }
 
-// bound is what a record belongs to.
+// bound is the additional data of a record's encryption: its kind and the file's head.
 func (b *box) bound(kind byte) []byte { return append([]byte{kind}, b.head[:]...) }
 
-// checksum is that of a record, which is of its place in the file too.
+// checksum covers a record and its number, so that records cannot be exchanged.
 func checksum(number uint64, header, payload []byte) uint64 {
 	d := xxhash.NewWithSeed(number)
 	_, _ = d.Write(header)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzReader: whatever a file has in it, reading it ends, and gives no more bytes than there are.
+// FuzzReader: reading any file ends, and returns no more bytes than the file has.
 func FuzzReader(f *testing.F) {
 	var whole bytes.Buffer
 	w, err := NewWriter(&whole, testHead, nil, nil)

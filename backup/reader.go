@@ -14,10 +14,12 @@ import (
 	"carillon/secret"
 )
 
-// ErrVoid says of a state that it begins anew later in the file.
+// ErrVoid means that this copy of a state does not count, because the state begins again later in
+// the file.
 var ErrVoid = errors.New("the state begins anew")
 
-// Reader reads a backup: Next for each state, which is then read from the Reader itself. It is not for several goroutines.
+// Reader reads a backup: Next for each state, whose bytes are then read from the Reader. It is not
+// for concurrent use.
 type Reader struct {
 	from   *bufio.Reader
 	offset int64  // in the file, of the next record
@@ -28,13 +30,13 @@ type Reader struct {
 	box    *box
 	buf    []byte
 
-	inside bool // a state
+	inside bool // within a state
 	left   []byte
-	void   *State // the state that began inside another one
+	void   *State // the state that began within another one
 	err    error
 }
 
-// NewReader reads the head. An error says what is wrong with the file.
+// NewReader reads the head. Its error describes the fault of the file.
 func NewReader(from io.Reader) (*Reader, error) {
 	r := &Reader{from: bufio.NewReaderSize(from, 64<<10), sum: sha256.New()}
 	first := make([]byte, len(magic))
@@ -63,10 +65,10 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// Head is what the file says of itself.
+// Head is the file's description of itself.
 func (r *Reader) Head() Head { return r.head }
 
-// Unlock takes the keys that open an encrypted file.
+// Unlock sets the keys for an encrypted file.
 func (r *Reader) Unlock(keys *secret.Keys) error {
 	if r.head.Key == "" {
 		return nil
@@ -86,7 +88,7 @@ func (r *Reader) damaged(format string, args ...any) error {
 	return r.err
 }
 
-// record reads the next record, whose payload is valid until the one after it.
+// record reads the next record. Its payload is valid until the record after it.
 func (r *Reader) record() (kind byte, payload []byte, err error) {
 	if r.err != nil {
 		return 0, nil, r.err
@@ -142,7 +144,7 @@ func (r *Reader) fill(b []byte) error {
 	return nil
 }
 
-// Verify reads on to the end of the file, and needs no key.
+// Verify reads to the end of the file. It needs no key.
 func (r *Reader) Verify() error {
 	for {
 		if kind, _, err := r.record(); err != nil || kind == kindLast {
@@ -151,7 +153,7 @@ func (r *Reader) Verify() error {
 	}
 }
 
-// open gives a record's plain payload.
+// open returns a record's decrypted payload.
 func (r *Reader) open(kind byte, payload []byte) ([]byte, error) {
 	if r.head.Key == "" {
 		return payload, nil
@@ -166,7 +168,8 @@ func (r *Reader) open(kind byte, payload []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Next goes on to the next state; io.EOF after the last, when the whole file has been verified.
+// Next advances to the next state. It returns io.EOF after the last, when the whole file is
+// verified.
 func (r *Reader) Next() (State, error) {
 	for r.inside {
 		if _, err := r.part(); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, ErrVoid) {
@@ -204,7 +207,7 @@ func (r *Reader) begin(payload []byte) (State, error) {
 	return s, nil
 }
 
-// Read gives the bytes of the state that Next has come to; ErrVoid says that they do not count.
+// Read reads the current state. ErrVoid means that the bytes read so far do not count.
 func (r *Reader) Read(p []byte) (int, error) {
 	for len(r.left) == 0 {
 		if !r.inside {
@@ -220,7 +223,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// part is the next part of a state; io.EOF at its end.
+// part reads the next part of a state; io.EOF at its end.
 func (r *Reader) part() ([]byte, error) {
 	r.left = nil
 	kind, payload, err := r.record()

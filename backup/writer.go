@@ -13,7 +13,8 @@ import (
 	"carillon/timer"
 )
 
-// Writer writes a backup: Begin, Write and End for each state, then Close, or Fail. It is not for several goroutines.
+// Writer writes a backup: Begin, Write and End for each state, then Close, or Fail. It is not for
+// concurrent use.
 type Writer struct {
 	to     io.Writer
 	number uint64 // of the next record
@@ -24,7 +25,8 @@ type Writer struct {
 	err    error
 }
 
-// NewWriter writes the head. With keys, all that follows is encrypted, with a key of the file's own which the keys seal; random makes it.
+// NewWriter writes the head. With keys everything after the head is encrypted, by a key of the
+// file's own that random makes and keys seal.
 func NewWriter(to io.Writer, head Head, keys *secret.Keys, random func([]byte)) (*Writer, error) {
 	w := &Writer{to: to, sum: sha256.New()}
 	head.Version, head.Key = version, ""
@@ -70,14 +72,14 @@ func (w *Writer) put(kind byte, payload []byte) {
 	w.write(w.record)
 }
 
-// Begin begins a state. One that has not ended is void.
+// Begin begins a state. It voids a state that has not ended.
 func (w *Writer) Begin(group timer.ShardID, index, size, hash uint64) error {
 	w.part = w.part[:0]
 	w.put(kindBegin, (&State{group, index, size, hash}).encode())
 	return w.err
 }
 
-// Write takes bytes of the state.
+// Write adds bytes to the state.
 func (w *Writer) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), dataPerPart-len(w.part))
@@ -116,7 +118,7 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
-// Fail ends the file with the reason why it is not whole. Readers refuse it.
+// Fail ends the file with the reason why it is incomplete. Readers refuse it.
 func (w *Writer) Fail(why error) {
 	text := why.Error()
 	w.put(kindFailure, []byte(text[:min(len(text), 1000)]))

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootClock is the machine's boot clock, or mono where a kernel has none.
+// bootClock is the machine's boot clock, or mono if the kernel has none.
 func bootClock(mono func() time.Duration) time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
@@ -17,7 +17,7 @@ func bootClock(mono func() time.Duration) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BootID names this boot of the machine; "" where that is not known.
+// BootID identifies this boot of the machine; "" if it is not known.
 func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(b) > 64 {

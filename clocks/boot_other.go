@@ -4,8 +4,9 @@ package clocks
 
 import "time"
 
-// bootClock is the monotonic clock where we know no boot clock: a suspend then looks like a step.
+// bootClock is the monotonic clock on systems without a known boot clock: a suspend then looks like
+// a step.
 func bootClock(mono func() time.Duration) time.Duration { return mono() }
 
-// BootID names this boot of the machine; "" where that is not known.
+// BootID identifies this boot of the machine; "" if it is not known.
 func BootID() string { return "" }

@@ -6,26 +6,27 @@ import (
 )
 
 const (
-	// bootEach is how often the boot clock is read, which costs a system call. In between it is
-	// taken to go with the monotonic clock as long as the wall clock does so too.
+	// bootEach is how often the boot clock is read, because that is a system call. In between it is
+	// derived from the monotonic clock, as long as the wall clock agrees.
 	bootEach = 50 * time.Millisecond
-	// togetherUs is how far two readings of wall and monotonic clock may differ before they are
-	// taken again with care: the thread may have been stopped between the two.
+	// togetherUs is how far, in µs, two readings of wall and monotonic clock may differ before they
+	// are repeated with care: the thread may have been stopped between the two.
 	togetherUs = 1000
 	readTries  = 5
 )
 
-// System is the machine.
+// System reads the clocks of the machine.
 type System struct {
-	start  time.Time
-	asleep atomic.Int64 // ns that the boot clock is ahead of the monotonic one, which begins at start
+	start time.Time
+	// lead in ns of the boot clock over the monotonic one, which begins at start
+	asleep atomic.Int64
 
-	apartUs int64         // wall less monotonic clock, at the last reading
+	apartUs int64         // wall clock minus monotonic clock at the last reading, in µs
 	bootAt  time.Duration // monotonic time of the last reading of the boot clock
 	begun   bool
 }
 
-// NewSystem reads the machine's clocks from now on.
+// NewSystem returns a System whose monotonic clock begins now.
 func NewSystem() *System {
 	s := &System{start: time.Now()}
 	s.readBoot()
@@ -73,8 +74,8 @@ func (s *System) readWithCare() (best Reading) {
 	return best
 }
 
-// readBoot takes note of how long the machine has slept. A thread that is stopped between the two
-// clocks makes the boot clock look ahead, so the least of some differences counts.
+// readBoot updates how long the machine has slept. A thread that is stopped between the two clocks
+// makes the boot clock look ahead, so the least of several differences counts.
 func (s *System) readBoot() {
 	least := time.Duration(1<<63 - 1)
 	for range readTries {
@@ -89,6 +90,6 @@ func (s *System) readBoot() {
 	}
 	s.bootAt = s.mono()
 	if known := time.Duration(s.asleep.Load()); least-known > togetherUs*time.Microsecond/2 || known == 0 {
-		s.asleep.Store(int64(least)) // it only grows: less is how far apart the clocks were read
+		s.asleep.Store(int64(least)) // it only grows: a smaller value is measuring error
 	}
 }

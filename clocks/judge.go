@@ -6,34 +6,35 @@ import (
 	"time"
 )
 
-// Agree is how far apart two clocks may be that show the same time.
+// Agree is the largest difference between two clocks that show the same time.
 const Agree = time.Second
 
-// tie is within what two clocks count as steady for equally long.
+// tie is the largest difference between two times of steadiness that count as equal.
 const tie = 2 * time.Second
 
-// Peer is another node's clock, as it was heard lately.
+// Peer is another node's clock, as reported lately.
 type Peer struct {
 	Node uint64
-	// OffsetMs is its wall clock less this node's boot clock, so that it stays true when this node's
-	// wall clock is set.
+	// OffsetMs is its wall clock minus this node's boot clock, so that it stays valid when this
+	// node's wall clock is set.
 	OffsetMs int64
 	Steps    uint32
 	Steady   time.Duration // since its last step, or since it began
-	Sure     bool          // it goes by its clock
+	Sure     bool          // the node trusts its clock
 }
 
-// counts says that the clock says something about what is right: one that was just set does not, until its node goes by it.
+// counts reports whether the clock is evidence. A clock that was just set is none, until its node
+// trusts it.
 func (p *Peer) counts() bool { return p.Sure || p.Steps == 0 || p.Steady >= SteadyFor }
 
-// Judge compares this node's wall clock with those of the other members that it hears. members is
-// how many there are, itself included, heard or not.
+// Judge compares this node's wall clock with the other members' clocks in peers. members is the
+// number of all members, this node included, heard or not.
 //
-// A clock that a majority of the members shares is right; after a step that takes one among them
-// that did not step. A clock outside of what a majority shares is wrong. Where no majority is heard,
-// a clock that has been steady for SteadyFor is believed, unless it differs from that of a node that
-// goes by its own and whose clock has been steady for longer: at most one of two goes on. What was found
-// wrong stays so when those are not heard any more that said so.
+// A clock that a majority of the members shares is right; after a step, only if one of the others
+// counts as evidence, or after SteadyFor. A clock outside of what a majority shares is wrong. If no
+// majority is heard, a clock that has been steady for SteadyFor is trusted, unless a node with
+// another time trusts its own clock and has been steady for longer: at most one of two continues. A
+// clock found wrong stays wrong when the nodes that found it are not heard any more.
 func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,7 +73,7 @@ func (k *Keeper) Judge(self uint64, members int, peers []Peer) {
 	}
 }
 
-// correct goes on from what was believed before, or by the time that others have if nothing was.
+// correct continues the time that was trusted before, or uses the others' time if none was.
 func (k *Keeper) correct(offsetMs int64, why string) {
 	k.hold(why)
 	k.wrong, k.wrongUs = true, k.rawUs
@@ -81,7 +82,8 @@ func (k *Keeper) correct(offsetMs int64, why string) {
 	}
 }
 
-// majority is the median of the clocks that most members share, if they do, those that have just been set left aside.
+// majority is the median of the clocks that most members share, if they do. Clocks that have just
+// been set do not count.
 func majority(members int, peers []Peer) (offsetMs int64, ok bool) {
 	var all []int64
 	for i := range peers {
@@ -104,8 +106,8 @@ func majority(members int, peers []Peer) (offsetMs int64, ok bool) {
 	return 0, false
 }
 
-// rival is a node whose clock differs from this node's and comes before it; nil: there is none. Of two
-// nodes that both go by their clocks, both find the same one to come first.
+// rival is a node with another time and precedence over this one; nil: none. Of two nodes that both
+// trust their clocks, both find the same one to take precedence.
 func (k *Keeper) rival(self uint64, steadyFor time.Duration, rawMs int64, peers []Peer) *Peer {
 	for i := range peers {
 		p := &peers[i]

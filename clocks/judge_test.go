@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fakeNodes is some nodes with a Keeper each, that hear each other's clocks.
+// fakeNodes is a set of nodes with a Keeper each, which hear each other's clocks.
 type fakeNodes struct {
 	machines []*fake
 	keepers  []*Keeper
@@ -45,7 +45,7 @@ func (c *fakeNodes) run(d time.Duration) {
 	}
 }
 
-// sure says who goes by its clock, as a string of marks.
+// sure shows which nodes trust their clock, one mark each.
 func (c *fakeNodes) sure() string {
 	text := ""
 	for _, k := range c.keepers {
@@ -76,7 +76,8 @@ func TestClocksAreComparedBeforeTheyAreBelieved(t *testing.T) {
 	}
 }
 
-// One of three or five that steps is wrong, however long it stays so; when it is set right it is believed at once.
+// One of three or five clocks that steps is wrong for as long as it differs; when it is corrected
+// it is trusted at once.
 func TestMinorityIsWrong(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for _, by := range []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour, 10 * year, -10 * year} {
@@ -97,7 +98,8 @@ func TestMinorityIsWrong(t *testing.T) {
 	}
 }
 
-// A clock that was wrong when the process began, and drifts, is found out by the others' median.
+// A clock that was wrong from the begin of the process, and drifts, is detected by the others'
+// median.
 func TestClockThatWasWrongFromTheBeginning(t *testing.T) {
 	c := newFakeNodes(3)
 	c.step(-time.Hour, 1)
@@ -111,7 +113,8 @@ func TestClockThatWasWrongFromTheBeginning(t *testing.T) {
 	c.want(t, "set right", "+++")
 }
 
-// Two of three that step together are no majority until they have been steady for long enough.
+// Two of three clocks that step together are no majority until they have been steady for long
+// enough.
 func TestMajorityMustBeSteady(t *testing.T) {
 	c := newFakeNodes(3)
 	c.run(time.Minute)
@@ -144,7 +147,7 @@ func TestAllStepAtOnce(t *testing.T) {
 	}
 }
 
-// Of two that differ, the one whose clock was not set goes on, for as long as they differ.
+// Of two clocks that differ, the one that was not set continues, for as long as they differ.
 func TestOneOfTwo(t *testing.T) {
 	c := newFakeNodes(2)
 	c.run(time.Minute)
@@ -157,7 +160,7 @@ func TestOneOfTwo(t *testing.T) {
 	c.want(t, "set right", "++")
 }
 
-// Two that differ from the beginning: exactly one goes on.
+// Of two clocks that differ from the beginning exactly one continues.
 func TestTwoThatNeverAgreed(t *testing.T) {
 	c := newFakeNodes(2)
 	c.step(time.Hour, 1)
@@ -165,7 +168,7 @@ func TestTwoThatNeverAgreed(t *testing.T) {
 	c.want(t, "from the beginning", "+-")
 }
 
-// Who hears nobody waits until its clock is steady, and no longer.
+// A node that hears no other waits until its clock is steady, and no longer.
 func TestCutOff(t *testing.T) {
 	c := newFakeNodes(3)
 	c.run(time.Minute)
@@ -182,7 +185,7 @@ func TestCutOff(t *testing.T) {
 	c.want(t, "together again", "-++")
 }
 
-// Three clocks of which no two agree: one goes on, and all of them never.
+// Of three clocks that all differ one continues, and never all.
 func TestNoTwoAgree(t *testing.T) {
 	c := newFakeNodes(3)
 	c.run(time.Minute)
@@ -192,7 +195,7 @@ func TestNoTwoAgree(t *testing.T) {
 	c.want(t, "a minute later", "+--")
 }
 
-// What a node had from others is not left to its next process as its own.
+// A time taken from other nodes is not saved for the next process as the node's own.
 func TestWhatOthersHaveIsNotSaved(t *testing.T) {
 	c := newFakeNodes(3)
 	c.run(time.Minute)
@@ -206,7 +209,8 @@ func TestWhatOthersHaveIsNotSaved(t *testing.T) {
 	}
 }
 
-// A clock that others found wrong is not believed because they are not heard any more, nor by the next process; only when it was set.
+// A clock that others found wrong is not trusted when they are no longer heard, not even by the
+// next process, but only after it was set.
 func TestWrongStaysWrong(t *testing.T) {
 	for n := 2; n <= 3; n++ {
 		c := newFakeNodes(n)
@@ -233,7 +237,7 @@ func TestWrongStaysWrong(t *testing.T) {
 	}
 }
 
-// A message that was overtaken by one of after a step says nothing any more.
+// A message from before a step that arrives after a newer one is ignored.
 func TestOvertakenMessageIsNotMeasured(t *testing.T) {
 	var m Measured
 	if _, ok := m.OffsetMs(); ok {
@@ -247,9 +251,9 @@ func TestOvertakenMessageIsNotMeasured(t *testing.T) {
 	}
 }
 
-// TestWhatTheMajorityDeniesIsNotBelievedAgain: all go by a wrong time; one clock is set otherwise, and the others' are put
-// right. When that one returns to the time that it had believed it is not sure of it, as if its step had been taken back.
-// Found by the simulator.
+// TestWhatTheMajorityDeniesIsNotBelievedAgain: all nodes trust a wrong time; one clock is set to
+// another time, and the others are corrected. When the first one returns to the time that it had
+// trusted, the node must not trust it as if its step had been undone. Found by the simulator.
 func TestWhatTheMajorityDeniesIsNotBelievedAgain(t *testing.T) {
 	c := newFakeNodes(3)
 	c.run(time.Second)

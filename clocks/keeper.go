@@ -7,66 +7,70 @@ import (
 )
 
 const (
-	// Slew is by how much the wall clock may move against the boot clock within SlewWindow. More is
-	// a step. A clock that a time service slews moves neither on Linux, as it slews both.
+	// Slew is how far the wall clock may move against the boot clock within SlewWindow; more is a
+	// step. On Linux a time service that slews moves both clocks, so it never shows here.
 	Slew       = 250 * time.Millisecond
 	SlewWindow = 10 * time.Second
-	// SteadyFor is how long a wall clock that stepped must go with the boot clock to be believed
-	// where nobody else can say what time it is.
+	// SteadyFor is how long a wall clock that stepped must advance with the boot clock to be
+	// trusted if no other node can confirm it.
 	SteadyFor = 10 * time.Second
-	// leasesEnd is longer than any lease that a node holds itself. A step may hide for how long the whole
-	// machine was stopped, so it ends them all.
+	// leasesEnd exceeds every lease that a node holds itself. A step may hide how long the whole
+	// machine was stopped, so a step ends all leases.
 	leasesEnd = 24 * time.Hour
 )
 
-// Saved is what a Keeper leaves to the next process: it has a meaning for one boot of the machine.
+// Saved is the state that a Keeper leaves for the next process. It is valid for one boot of the
+// machine.
 type Saved struct {
-	OffsetUs int64         // the believed wall clock less the boot clock
-	SteadyAt time.Duration // boot clock of the last step
+	OffsetUs int64         // trusted wall clock minus boot clock
+	SteadyAt time.Duration // boot clock at the last step
 	Wrong    bool          // others found a wall clock to be wrong
-	WrongUs  int64         // that one, less the boot clock
-	Denied   bool          // a majority shared another time than OffsetUs says
+	WrongUs  int64         // that clock minus the boot clock
+	Denied   bool          // a majority shared another time than OffsetUs
 }
 
-// Config of a Keeper. Source must be given.
+// Config configures a Keeper. Source is required.
 type Config struct {
 	Source Source
-	// Confirm has the wall clock count as Unknown until Judge confirms it, or Saved does.
+	// Confirm makes the wall clock Unknown until Judge or Saved confirms it.
 	Confirm bool
-	// Saved is of a process before this one in the same boot of the machine; nil: there is none.
+	// Saved comes from an earlier process in the same boot of the machine; nil: there is none.
 	Saved *Saved
 }
 
-// Keeper believes a wall clock or does not. All its methods may be called by any goroutine.
+// Keeper decides whether the wall clock is trusted. All methods are safe for concurrent use.
 type Keeper struct {
 	source Source
 
 	mu    sync.Mutex
 	trust Trust
-	why   string // Held
-	// offsetUs is the believed wall clock less the boot clock. While Sure it is the wall clock's own.
+	why   string // while Held: the reason
+	// offsetUs is the trusted wall clock minus the boot clock. While Sure it follows the wall
+	// clock.
 	offsetUs int64
-	anchored bool // offsetUs was believed once
-	// ownUs is offsetUs as of when the wall clock was last believed, if it ever was; meanwhile offsetUs
-	// may be what others have.
+	anchored bool // offsetUs was trusted once
+	// ownUs is offsetUs from when the wall clock was last trusted, if it ever was. Since then
+	// offsetUs may have come from other nodes.
 	ownUs    int64
 	believed bool
-	// wrong: others found the wall clock to be wrong when it was wrongUs ahead of the boot clock. It is not
-	// believed again there, however steady it is and whoever is heard, until a majority shares it.
+	// wrong: others found the wall clock to be wrong when it was wrongUs ahead of the boot clock.
+	// At that offset it is not trusted again, however steady and whichever nodes are heard, until a
+	// majority shares it.
 	wrong   bool
 	wrongUs int64
-	// denied: a majority shared another time than offsetUs. A step back to that is not believed at once.
+	// denied: a majority shared another time than offsetUs. A step back to offsetUs is not trusted
+	// at once.
 	denied bool
 
-	rawUs    int64 // the wall clock less the boot clock, at the last reading
+	rawUs    int64 // wall clock minus boot clock at the last reading
 	baseUs   int64 // … at the begin of the window in which it may move by Slew
 	baseAt   time.Duration
-	steadyAt time.Duration // boot clock of the last step, or of the first reading
+	steadyAt time.Duration // boot clock at the last step, or at the first reading
 	steps    uint32
-	jumped   time.Duration // that Moment.Lease is ahead of the boot clock
+	jumped   time.Duration // lead of Moment.Lease over the boot clock
 }
 
-// NewKeeper reads the clocks for the first time.
+// NewKeeper makes a Keeper and reads the clocks once.
 func NewKeeper(cfg Config) *Keeper {
 	k := &Keeper{source: cfg.Source}
 	r := k.source.Read()
@@ -97,7 +101,7 @@ func (k *Keeper) Look() Moment {
 	return Moment{WallMs: k.believedUs(&r) / 1000, Mono: r.Boot, Lease: r.Boot + k.jumped, Trust: k.trust}
 }
 
-// Mono is Moment.Mono, at less cost.
+// Mono is Moment.Mono, at a lower cost.
 func (k *Keeper) Mono() time.Duration { return k.source.Boot() }
 
 // Lease is Moment.Lease.
@@ -106,7 +110,7 @@ func (k *Keeper) Lease() time.Duration { return k.Look().Lease }
 // WallMs is Moment.WallMs.
 func (k *Keeper) WallMs() int64 { return k.Look().WallMs }
 
-// Wall is the believed time as a time.Time, which has no monotonic part.
+// Wall is the trusted time as a time.Time without a monotonic part.
 func (k *Keeper) Wall() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,14 +118,14 @@ func (k *Keeper) Wall() time.Time {
 	return time.UnixMicro(k.believedUs(&r))
 }
 
-// UntilWall is how long it is until the believed wall clock reads ms, an hour at most; negative when
-// it does already.
+// UntilWall is the time until the trusted wall clock reads ms, at most an hour; negative if it is
+// past.
 func (k *Keeper) UntilWall(ms int64) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	nowUs := k.offsetUs + k.source.Boot().Microseconds()
 	if ahead := ms - nowUs/1000; ahead > time.Hour.Milliseconds() {
-		return time.Hour // also keeps far times from overflowing
+		return time.Hour // also prevents an overflow
 	}
 	return time.Duration(ms*1000-nowUs) * time.Microsecond
 }
@@ -132,8 +136,8 @@ func (k *Keeper) look() Reading {
 	return r
 }
 
-// believedUs is the time that is believed. A wall clock that is believed is not reckoned but read:
-// no call is to start before it shows its time.
+// believedUs is the trusted time. A trusted wall clock is read, not computed: no call may start
+// before it shows the due time.
 func (k *Keeper) believedUs(r *Reading) int64 {
 	if k.trust == Held {
 		return k.offsetUs + r.Boot.Microseconds()
@@ -141,7 +145,7 @@ func (k *Keeper) believedUs(r *Reading) int64 {
 	return r.WallUs
 }
 
-// observe compares a reading with those before.
+// observe compares a reading with the earlier ones.
 func (k *Keeper) observe(r *Reading) {
 	k.rawUs = r.WallUs - r.Boot.Microseconds()
 	slackUs := (Slew + r.Apart).Microseconds()
@@ -152,7 +156,7 @@ func (k *Keeper) observe(r *Reading) {
 	}
 	switch d := k.rawUs - k.offsetUs; {
 	case k.trust == Held && !k.condemned() && !k.denied && d <= slackUs && d >= -slackUs:
-		k.adopt() // the step was taken back
+		k.adopt() // the step was undone
 	case k.trust == Sure:
 		k.offsetUs, k.ownUs = k.rawUs, k.rawUs
 	case k.trust == Unknown:
@@ -160,33 +164,34 @@ func (k *Keeper) observe(r *Reading) {
 	}
 }
 
-// stepped takes note of a step by so much.
+// stepped records a step by byUs.
 func (k *Keeper) stepped(r *Reading, byUs int64) {
 	k.jumped += max(time.Duration(byUs)*time.Microsecond, leasesEnd)
 	if k.trust == Sure {
-		k.offsetUs, k.ownUs = k.baseUs, k.baseUs // many small moves make a step too: then the last of them are not believed either
+		// many small moves add up to a step: then the last of them are not trusted either
+		k.offsetUs, k.ownUs = k.baseUs, k.baseUs
 		k.hold(fmt.Sprintf("its clock was set by %d ms and has not been steady for %s yet", byUs/1000, SteadyFor))
 	}
 	k.steps++
 	k.baseUs, k.baseAt, k.steadyAt = k.rawUs, r.Boot, r.Boot
 }
 
-// hold goes on from what is believed, by the boot clock.
+// hold continues the trusted time by the boot clock.
 func (k *Keeper) hold(why string) { k.trust, k.why = Held, why }
 
-// condemned says that the wall clock is as others found it to be wrong.
+// condemned reports whether the wall clock is still at the offset that others found wrong.
 func (k *Keeper) condemned() bool { return k.wrong && near(floorMs(k.rawUs), floorMs(k.wrongUs)) }
 
-// adopt believes the wall clock as it is.
+// adopt trusts the wall clock as it is.
 func (k *Keeper) adopt() {
 	k.trust, k.why, k.wrong, k.denied, k.anchored, k.offsetUs = Sure, "", false, false, true, k.rawUs
 	k.ownUs, k.believed = k.rawUs, true
 }
 
-// unconfirmed is what is wrong with a clock that is Unknown.
+// unconfirmed is the fault of a clock that is Unknown.
 const unconfirmed = "its clock has not been compared with the others' yet"
 
-// Fault says why the clock is not believed; "" if it is.
+// Fault is the reason why the clock is not trusted; "" if it is.
 func (k *Keeper) Fault() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,19 +201,20 @@ func (k *Keeper) Fault() string {
 	return k.why
 }
 
-// State is what a Keeper says of itself.
+// State is the state of a Keeper, for reports.
 type State struct {
 	Trust   Trust
-	Why     string // what is wrong with the clock, unless it is Sure
-	RawMs   int64  // the wall clock, believed or not
-	AheadMs int64  // by how much it is ahead of what is believed
+	Why     string // fault of the clock, unless it is Sure
+	RawMs   int64  // the wall clock, trusted or not
+	AheadMs int64  // lead of the wall clock over the trusted time
 	Steps   uint32 // since the process began
-	// Steady is how long ago the last step was, or the first reading of the first process of this boot.
+	// Steady is the time since the last step, or since the first reading in this boot of the
+	// machine.
 	Steady time.Duration
-	Saved  *Saved // for the next process; nil: nothing is believed yet
+	Saved  *Saved // for the next process; nil: no time is trusted yet
 }
 
-// State reads the clocks and says how they are.
+// State reads the clocks and returns their state.
 func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()

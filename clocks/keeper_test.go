@@ -10,7 +10,7 @@ const (
 	startUs = int64(1_800_000_000_000_000)
 )
 
-// fake is a machine whose three clocks can be set apart.
+// fake is a machine with three clocks that tests can set.
 type fake struct{ wall, mono, boot time.Duration }
 
 func (f *fake) Read() Reading {
@@ -18,10 +18,10 @@ func (f *fake) Read() Reading {
 }
 func (f *fake) Boot() time.Duration { return f.boot }
 
-// pass lets all three go on.
+// pass advances all three clocks.
 func (f *fake) pass(d time.Duration) { f.wall, f.mono, f.boot = f.wall+d, f.mono+d, f.boot+d }
 
-// run lets time pass in steps, with a look after each, as turns do.
+// run advances time in steps and reads the clocks after each, as turns do.
 func (f *fake) run(k *Keeper, d time.Duration) (m Moment) {
 	for ; d > 0; d -= 50 * time.Millisecond {
 		f.pass(min(d, 50*time.Millisecond))
@@ -37,7 +37,7 @@ func newFake() (*fake, *Keeper) {
 	return f, NewKeeper(Config{Source: f})
 }
 
-// A step is seen in the first reading after it, and time goes on from what was believed.
+// A step shows in the first reading after it, and the trusted time goes on.
 func TestStepIsSeenAtOnce(t *testing.T) {
 	for _, by := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond, time.Second, -time.Second, 5 * time.Minute, -5 * time.Minute,
 		time.Hour, -time.Hour, 10 * year, -10 * year} {
@@ -66,7 +66,7 @@ func TestSlewedClockIsFollowed(t *testing.T) {
 	}
 }
 
-// A clock that runs fast by a quarter is no clock: it is held back for as long as it does.
+// A clock that runs a quarter too fast is held for as long as it does.
 func TestRunawayClockIsHeld(t *testing.T) {
 	f, k := newFake()
 	right := f.wallMs()
@@ -108,7 +108,7 @@ func TestStepTakenBackIsOverAtOnce(t *testing.T) {
 	}
 }
 
-// Two steps before the first has been steady for long enough begin the wait anew.
+// A second step before the first has been steady for long enough restarts the wait.
 func TestEachStepBeginsTheWaitAnew(t *testing.T) {
 	f, k := newFake()
 	f.wall += time.Hour
@@ -121,7 +121,7 @@ func TestEachStepBeginsTheWaitAnew(t *testing.T) {
 	}
 }
 
-// A suspended machine's boot clock says how long it slept: that is believed at once.
+// A suspended machine's boot clock shows how long it slept, and the time is trusted at once.
 func TestSuspendIsBelievedAtOnce(t *testing.T) {
 	f, k := newFake()
 	f.run(k, time.Minute)
@@ -133,7 +133,8 @@ func TestSuspendIsBelievedAtOnce(t *testing.T) {
 	}
 }
 
-// A stopped virtual machine's boot clock stands still too. What is held for a time is over all the same, whatever its wall clock shows then.
+// A stopped virtual machine's boot clock stands still too. Its leases are over nevertheless,
+// whatever its wall clock shows afterwards.
 func TestStoppedMachineLosesItsLeases(t *testing.T) {
 	for _, shown := range []time.Duration{time.Minute, 10 * year, -time.Hour} {
 		f, k := newFake()
@@ -151,7 +152,8 @@ func TestStoppedMachineLosesItsLeases(t *testing.T) {
 	}
 }
 
-// A process that begins while the clock is wrong knows it from the one before, within one boot of the machine.
+// A process that starts while the clock is wrong learns that from the previous one, within one boot
+// of the machine.
 func TestNextProcessKnowsTheStep(t *testing.T) {
 	f, k := newFake()
 	f.run(k, time.Minute)
@@ -191,7 +193,7 @@ func TestUntilWall(t *testing.T) {
 	}
 }
 
-// The machine's clocks agree with themselves under load, from many goroutines.
+// The machine's clocks are consistent under load, from many goroutines.
 func TestSystemIsSteady(t *testing.T) {
 	k := NewKeeper(Config{Source: NewSystem()})
 	done := make(chan Moment)

@@ -1,4 +1,4 @@
-// Package fan has the goroutines that a request starts and waits for.
+// Package fan runs the goroutines that a request starts and waits for.
 package fan
 
 import (
@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// Panics keeps the first panic of several goroutines, so that it goes on where they are waited for,
-// which costs that request only; by itself it would end the process. The zero value is ready for
-// use.
+// Panics keeps the first panic of several goroutines and repeats it on the goroutine that waits for
+// them. There it costs that request only; elsewhere it would end the process. The zero value is
+// ready for use.
 type Panics struct{ first atomic.Pointer[string] }
 
 // Keep runs do and keeps its panic.
@@ -24,25 +24,26 @@ func (p *Panics) Keep(do func()) {
 	do()
 }
 
-// GoOn panics with the value that was kept, if there is one.
+// GoOn panics with the kept value, if there is one.
 func (p *Panics) GoOn() {
 	if text := p.first.Load(); text != nil {
 		panic(*text)
 	}
 }
 
-// Group is such goroutines, with their panics kept until Wait. The zero value is ready for use.
+// Group is a set of such goroutines. Their panics are kept until Wait. The zero value is ready for
+// use.
 type Group struct {
 	work   sync.WaitGroup
 	panics Panics
 }
 
-// Go has do run on a goroutine of its own.
+// Go runs do on a goroutine of its own.
 func (g *Group) Go(do func()) {
 	g.work.Go(func() { g.panics.Keep(do) })
 }
 
-// Wait returns when all have ended, and panics with the first of their panics.
+// Wait returns when all goroutines have ended. It panics with the first of their panics.
 func (g *Group) Wait() {
 	g.work.Wait()
 	g.panics.GoOn()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A panic on one of the goroutines goes on where they are waited for, once all have ended.
+// A panic of one goroutine is repeated on the waiting one, after all have ended.
 func TestPanicReachesWhoWaits(t *testing.T) {
 	var all Group
 	done := make([]bool, 3)

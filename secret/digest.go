@@ -10,18 +10,18 @@ import (
 
 const forDigests = "carillon content digest 1\x00"
 
-// Digest hashes secrets into numbers that can lie in the clear: equal secrets are equal, and without the Digest's own secret nobody can try
-// which secret a number is of.
+// Digest hashes secrets to numbers that may be stored in the clear. Equal secrets have equal
+// numbers. Without the Digest's own secret nobody can test which secret a number belongs to.
 type Digest struct{ macs sync.Pool }
 
-// NewDigest makes a Digest; those of one secret are the same.
+// NewDigest makes a Digest; two of the same secret are equal.
 func NewDigest(secret []byte) *Digest {
 	d := &Digest{}
 	d.macs.New = func() any { return hmac.New(sha256.New, secret) }
 	return d
 }
 
-// Sum is a text's number.
+// Sum is the number of a text.
 func (d *Digest) Sum(text string) uint64 {
 	mac := d.macs.Get().(hash.Hash)
 	defer d.macs.Put(mac)

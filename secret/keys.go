@@ -25,10 +25,10 @@ const (
 	idChars    = 8 // of idBytes in base64
 	nonceBytes = 12
 	tagBytes   = 16
-	hintMark   = '.' // before a fingerprint; base64url does not have it
+	hintMark   = '.' // before a fingerprint; not part of base64url
 )
 
-// What is derived from a key. These texts are part of the format.
+// Labels for deriving from a key. These texts are part of the format.
 const (
 	forSealing = "carillon secrets seal 1"
 	forNonces  = "carillon secrets nonce 1"
@@ -37,19 +37,20 @@ const (
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// Keys are the keys of a node: the first seals. They do not change; a rotation makes new ones.
+// Keys are the secret keys of a node; the first one seals. They are immutable; a rotation makes new
+// ones.
 type Keys struct {
 	list []*key
-	lost []string // ids of keys of which no copy is left; see GiveUp
+	lost []string // ids of keys without any copy left; see GiveUp
 }
 
 type key struct {
 	id   string
 	aead cipher.AEAD
-	macs sync.Pool // of hash.Hash, for nonces: they are dear to make
+	macs sync.Pool // of hash.Hash, for nonces: making one is expensive
 }
 
-// New makes Keys of at least one key of KeyBytes.
+// New makes Keys of at least one key of KeyBytes each.
 func New(keys [][]byte) (*Keys, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("secret: no key")
@@ -75,7 +76,7 @@ func newKey(b []byte) (*key, error) {
 	derive := func(what string, n int) []byte {
 		out, err := hkdf.Key(sha256.New, b, nil, what, n)
 		if err != nil {
-			panic(fmt.Sprintf("secret: derive a key: %v", err)) // only a length out of bounds fails
+			panic(fmt.Sprintf("secret: derive a key: %v", err)) // only an invalid length fails
 		}
 		return out
 	}
@@ -94,8 +95,8 @@ func newKey(b []byte) (*key, error) {
 	}, nil
 }
 
-// GiveUp gives the same keys, which know that those of some ids are lost for good: nothing waits for
-// them any more, and what they have sealed may be replaced.
+// GiveUp returns the same keys, with other key ids marked as lost for good: nothing waits for those
+// keys any more, and values that they have sealed may be replaced.
 func (k *Keys) GiveUp(ids []string) (*Keys, error) {
 	for _, id := range ids {
 		if b, err := encoding.DecodeString(id); err != nil || len(b) != idBytes {
@@ -108,10 +109,10 @@ func (k *Keys) GiveUp(ids []string) (*Keys, error) {
 	return &Keys{list: k.list, lost: ids}, nil
 }
 
-// Lost says whether the key of an id was given up.
+// Lost reports whether the key of an id was given up.
 func (k *Keys) Lost(id string) bool { return k != nil && slices.Contains(k.lost, id) }
 
-// First is the id of the key that seals; "" of nil.
+// First is the id of the key that seals; "" for nil.
 func (k *Keys) First() string {
 	if k == nil {
 		return ""
@@ -119,7 +120,7 @@ func (k *Keys) First() string {
 	return k.list[0].id
 }
 
-// Has says whether there is a key of that id.
+// Has reports whether there is a key of that id.
 func (k *Keys) Has(id string) bool { return k.find(id) != nil }
 
 func (k *Keys) find(id string) *key {
@@ -134,7 +135,7 @@ func (k *Keys) find(id string) *key {
 	return nil
 }
 
-// KeyError says that an envelope cannot be opened without a key that is not there.
+// KeyError means that an envelope needs a key that is missing.
 type KeyError struct{ ID string }
 
 func (e *KeyError) Error() string {
@@ -142,16 +143,16 @@ func (e *KeyError) Error() string {
 		"see \"A lost secrets key\" in docs/operations.md", e.ID)
 }
 
-// ErrNoKeys refuses to take a secret into a cluster that seals them with other keys.
+// ErrNoKeys refuses a secret on a node without keys, in a cluster that seals secrets.
 var ErrNoKeys = errors.New("this cluster seals secrets, and this node lacks its key: give it the --secrets-key file that the other nodes have")
 
-// ErrDamaged says of an envelope that it is not as it was made, or not where it was made for.
+// ErrDamaged means that an envelope is damaged, or was moved from its place.
 var ErrDamaged = errors.New("a sealed secret cannot be opened: it is damaged, or was moved from elsewhere")
 
-// Sealed says whether a text is an envelope.
+// Sealed reports whether a text is an envelope.
 func Sealed(text string) bool { return text != "" && text[0] == mark }
 
-// KeyOf is the id of the key that an envelope was made with; "" where text is none.
+// KeyOf is the id of the key that made an envelope; "" if text is none.
 func KeyOf(text string) string {
 	if !Sealed(text) || len(text) < 1+idChars {
 		return ""
@@ -162,7 +163,7 @@ func KeyOf(text string) string {
 // KeyID is the id of a key as bytes.
 type KeyID [idChars]byte
 
-// KeyIn is KeyOf for an envelope's bytes; false where text is none.
+// KeyIn is KeyOf for an envelope's bytes; false if text is none.
 func KeyIn(text []byte) (id KeyID, ok bool) {
 	if len(text) < 1+idChars || text[0] != mark {
 		return id, false
@@ -170,7 +171,8 @@ func KeyIn(text []byte) (id KeyID, ok bool) {
 	return KeyID(text[1:]), true
 }
 
-// Seal makes a text's envelope for a place. An envelope, and any text where k is nil, stays as it is.
+// Seal makes the envelope of a text for a place. Envelopes stay as they are, and so do all texts if
+// k is nil.
 func (k *Keys) Seal(at Place, text string) string {
 	if k == nil || Sealed(text) {
 		return text
@@ -178,7 +180,8 @@ func (k *Keys) Seal(at Place, text string) string {
 	return k.SealBytes(at, text)
 }
 
-// SealBytes is Seal of bytes that are no envelope, though they may begin as one does. There must be a key.
+// SealBytes is Seal for bytes that are no envelope, although they may begin like one. There must be
+// a key.
 func (k *Keys) SealBytes(at Place, text string) string {
 	one := k.list[0]
 	var room [512]byte
@@ -189,7 +192,8 @@ func (k *Keys) SealBytes(at Place, text string) string {
 	return string(encoding.AppendEncode(out, b))
 }
 
-// nonce writes over b. It is a MAC of all that the envelope holds, so that equal ones have equal nonces and no others do.
+// nonce overwrites b with a MAC of everything in the envelope, so that only equal envelopes have
+// equal nonces.
 func (one *key) nonce(b []byte, at Place, text string) []byte {
 	mac := one.macs.Get().(hash.Hash)
 	defer one.macs.Put(mac)
@@ -200,7 +204,8 @@ func (one *key) nonce(b []byte, at Place, text string) []byte {
 	return mac.Sum(b[:0])[:nonceBytes]
 }
 
-// Open gives the text of an envelope that was made for a place. Any other text is itself. The error is a *KeyError or ErrDamaged.
+// Open returns the text of an envelope that was made for a place; any other text is returned
+// unchanged. The error is a *KeyError or ErrDamaged.
 func (k *Keys) Open(at Place, text string) (string, error) {
 	if !Sealed(text) {
 		return text, nil
@@ -224,10 +229,12 @@ func (k *Keys) Open(at Place, text string) (string, error) {
 	return string(plain), nil
 }
 
-// Current says whether a text is as Seal would leave it now: sealed by the first key, or k is nil.
+// Current reports whether Seal would leave a text as it is: it is sealed by the first key, or k is
+// nil.
 func (k *Keys) Current(text string) bool { return k == nil || KeyOf(text) == k.First() }
 
-// Renew is Seal that also seals anew what another of the keys has sealed. What cannot be opened stays as it is.
+// Renew is Seal that also seals again the envelopes of the other keys. Envelopes that cannot be
+// opened stay as they are.
 func (k *Keys) Renew(at Place, text string) string {
 	if k.Current(text) {
 		return text

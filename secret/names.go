@@ -9,7 +9,7 @@ import (
 
 var words = [...][]byte{[]byte("authorization"), []byte("cookie"), []byte("token"), []byte("key"), []byte("secret"), []byte("password")}
 
-// Named says whether a header's value is a secret, by the header's name.
+// Named reports whether a header's name marks its value as a secret.
 func Named(header string) bool {
 	var room [64]byte
 	lower := room[:0]
@@ -31,8 +31,8 @@ func Named(header string) bool {
 // FingerprintPrefix begins every fingerprint, and no secret.
 const FingerprintPrefix = "sha256:"
 
-// Fingerprint is what a signing secret shows as: enough to tell one from another, nothing to sign with. That of an envelope is the one of
-// the secret in it, as SealSigning has noted it.
+// Fingerprint identifies a signing secret without revealing it. The fingerprint of an envelope is
+// the one that SealSigning has added to it.
 func Fingerprint(text string) string {
 	if Sealed(text) {
 		return hintOf(text)
@@ -41,7 +41,8 @@ func Fingerprint(text string) string {
 	return FingerprintPrefix + hex.EncodeToString(sum[:8])
 }
 
-// SealSigning is Renew for a signing secret. The envelope says the secret's fingerprint, so that nodes can show it without the key.
+// SealSigning is Renew for a signing secret. It adds the secret's fingerprint to the envelope, so
+// that nodes without the key can show it.
 func (k *Keys) SealSigning(topic, text string) string {
 	if k == nil || Sealed(text) {
 		return k.Renew(Signing(topic), text)

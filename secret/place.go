@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Place is where an envelope belongs. It goes into the envelope's checksum, so that none can be put in the place of another.
+// Place is where an envelope belongs. It is part of the envelope's checksum, so that no envelope
+// can be used in another place.
 type Place string
 
 // Cluster is the place of the secret that all nodes of a cluster share.

@@ -73,7 +73,7 @@ func TestEnvelopeOpensOnlyWhereAndAsItWasMade(t *testing.T) {
 	if _, err := k.Open(OfTopic("u", "Authorization"), envelope); !errors.Is(err, ErrDamaged) {
 		t.Errorf("elsewhere: %v", err)
 	}
-	for i := 1 + idChars; i < len(envelope)-1; i++ { // the last character has bits that stand for nothing
+	for i := 1 + idChars; i < len(envelope)-1; i++ { // the last character has unused bits
 		for _, c := range []byte{envelope[i] ^ 1, '*'} {
 			damaged := envelope[:i] + string(c) + envelope[i+1:]
 			if got, err := k.Open(at, damaged); err == nil {
@@ -155,7 +155,7 @@ func TestNamesOfSecrets(t *testing.T) {
 	}
 }
 
-// The golden envelope: what one release has sealed, the next must open.
+// The golden envelope: every later release must open it.
 func TestEnvelopeStaysReadable(t *testing.T) {
 	const golden = "\x01" + `vmRYZ79coZYom4s0apda07gjWX_wvZFB8hQ4uBnrVZdmFxPm3PkzOqdEYp8`
 	k, at := keysOf(t, "k"), OfTopic("orders", "Authorization")
@@ -175,10 +175,11 @@ func FuzzOpen(f *testing.F) {
 		plain, err := k.Open(Cluster, text)
 		if err == nil && Sealed(text) {
 			body, _, _ := strings.Cut(text, string(hintMark))
-			if strings.ContainsAny(text, "\r\n") { // the decoder passes over them
+			if strings.ContainsAny(text, "\r\n") { // the decoder ignores them
 				return
 			}
-			// Nobody without the keys makes an envelope that opens; what mutates one that was made here leaves its meaning.
+			// Nobody without the keys can make an envelope that opens. A mutation of one made here
+			// keeps its meaning.
 			if again := k.Seal(Cluster, plain); KeyOf(text) == k.First() && again[:len(again)-1] != body[:len(body)-1] {
 				t.Fatalf("%q opens as %q, whose envelope is %q", text, plain, again)
 			}
@@ -237,7 +238,7 @@ func BenchmarkDigest(b *testing.B) {
 	}
 }
 
-// TestGiveUp: only what can be a key's id is taken, and no key is both there and lost.
+// TestGiveUp: only a possible key id is accepted, and no key is both present and lost.
 func TestGiveUp(t *testing.T) {
 	keys := keysOf(t, "a")
 	other := keysOf(t, "b").First()
