@@ -9,6 +9,8 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"time"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // adminServer serves Go's profiles, to every client that can reach its address: it has no
@@ -19,10 +21,10 @@ type adminServer struct{ listener net.Listener }
 func listenAdmin(address string) (*adminServer, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, usagef("--admin: %q is not host:port, such as 127.0.0.1:7709", address)
+		return nil, terminal.Usagef("--admin: %q is not host:port, such as 127.0.0.1:7709", address)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, usagef("--admin: %s is not loopback; profiles show memory and ask for no token", address)
+		return nil, terminal.Usagef("--admin: %s is not loopback; profiles show memory and ask for no token", address)
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"carillon/cmd/carillon/ctl"
+	"carillon/cmd/carillon/terminal"
 	"carillon/node"
 	"carillon/transport/api"
 )
@@ -19,7 +21,7 @@ type cli struct {
 	Demo     demoCmd     `cmd:"" help:"Watch a cluster lose a node, and no timer."`
 	Sink     sinkCmd     `cmd:"" help:"Run a receiver that counts and checks callbacks."`
 	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
-	Ctl      ctlCmd      `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
+	Ctl      ctl.Command `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
 	Restore  restoreCmd  `cmd:"" help:"Make a data directory of a backup."`
 	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
 	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
@@ -41,13 +43,13 @@ type exampled interface{ Examples() string }
 // parsed is a command line that was understood, or at least the command whose help explains the
 // fault.
 type parsed struct {
-	run  func(*terminal) error
+	run  func(*terminal.Terminal) error
 	help string // the command that prints the help that applies
 }
 
 // parse never exits except for --help, which prints to out and ends the process as kong does.
-func parse(args []string, term *terminal) (parsed, error) {
-	parser, err := newParser(new(cli), term)
+func parse(args []string, term *terminal.Terminal) (parsed, error) {
+	parser, err := newParser(&cli{Ctl: ctl.Command{Version: version()}}, term)
 	if err != nil {
 		return parsed{help: "carillon --help"}, fmt.Errorf("command line: %w", err)
 	}
@@ -59,18 +61,18 @@ func parse(args []string, term *terminal) (parsed, error) {
 				help = node.FullPath() + " --help"
 			}
 		}
-		return parsed{help: help}, usageError{err.Error()}
+		return parsed{help: help}, terminal.Usagef("%s", err.Error())
 	}
-	run := func(t *terminal) error { return ctx.Run(t, commandTree(parser.Model.Node)) }
+	run := func(t *terminal.Terminal) error { return ctx.Run(t, commandTree(parser.Model.Node)) }
 	return parsed{run: run, help: ctx.Selected().FullPath() + " --help"}, nil
 }
 
 // newParser makes the parser of a grammar: of *cli, or of a part of it that has serve.
-func newParser(grammar any, term *terminal) (*kong.Kong, error) {
+func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 	return kong.New(grammar,
 		kong.Name("carillon"),
 		kong.Description(description),
-		kong.Writers(term.out, term.err),
+		kong.Writers(term.Out, term.Err),
 		kong.Exit(os.Exit),
 		kong.Vars{
 			"data":             node.DefaultDataDir,
@@ -98,7 +100,7 @@ func newParser(grammar any, term *terminal) (*kong.Kong, error) {
 func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
 	for _, part := range ctx.Path {
 		if part.Flag != nil && part.Flag.Name == "duration" && part.Flag.Target.Int() == 0 {
-			return usagef("--duration: must be more than 0")
+			return terminal.Usagef("--duration: must be more than 0")
 		}
 	}
 	return nil

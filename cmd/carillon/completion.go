@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // completionCmd writes a script that has a shell complete commands and flags. The script is made of
@@ -19,11 +21,11 @@ carillon completion zsh > "${fpath[1]}/_carillon"
 carillon completion fish > ~/.config/fish/completions/carillon.fish`
 }
 
-func (c *completionCmd) Run(term *terminal, root commandNode) error {
+func (c *completionCmd) Run(term *terminal.Terminal, root commandNode) error {
 	write := map[string]func(io.Writer, []commandNode){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[c.Shell]
 	var script strings.Builder
 	write(&script, root.all())
-	if _, err := io.WriteString(term.out, script.String()); err != nil {
+	if _, err := io.WriteString(term.Out, script.String()); err != nil {
 		return fmt.Errorf("print the completion: %w", err)
 	}
 	return nil

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // grammar is made once: that takes long.
 var grammar = sync.OnceValue(func() commandNode {
-	parser, err := newParser(new(cli), &terminal{})
+	parser, err := newParser(new(cli), &terminal.Terminal{})
 	if err != nil {
 		panic(err)
 	}
@@ -24,7 +26,7 @@ func completionScript(t *testing.T, shell string) string {
 	t.Helper()
 	var out bytes.Buffer
 	command := completionCmd{Shell: shell}
-	if err := command.Run(&terminal{out: &out}, grammar()); err != nil {
+	if err := command.Run(&terminal.Terminal{Out: &out}, grammar()); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "carillon."+shell)

@@ -117,14 +117,14 @@ func TestCtlCluster(t *testing.T) {
 // The whole way, to a real node.
 func TestCtlShowsANode(t *testing.T) {
 	_, url := serve(t, "--data", t.TempDir()+"/data", "--name", "alone")
-	if out := ctl(t, url, "cluster"); !strings.Contains(out, ": healthy\n") || !strings.Contains(out, "alone  alive  4 ") || !strings.Contains(out, "shards: 4: 4 ok\n") {
+	if out := ctlSays(t, url, "cluster"); !strings.Contains(out, ": healthy\n") || !strings.Contains(out, "alone  alive  4 ") || !strings.Contains(out, "shards: 4: 4 ok\n") {
 		t.Error(out)
 	}
-	if out := ctl(t, url, "shard", "1"); !strings.Contains(out, "leader    alone\n") {
+	if out := ctlSays(t, url, "shard", "1"); !strings.Contains(out, "leader    alone\n") {
 		t.Error(out)
 	}
 	for _, n := range []string{"1", "5"} { // more than there are nodes is a wish for later
-		if out := ctl(t, url, "replicas", n, "--wait", "20s"); out != "replicas: "+n+"\n" {
+		if out := ctlSays(t, url, "replicas", n, "--wait", "20s"); out != "replicas: "+n+"\n" {
 			t.Error(out)
 		}
 	}

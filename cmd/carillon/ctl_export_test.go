@@ -50,7 +50,7 @@ func TestExportAndImport(t *testing.T) {
 	if err := os.WriteFile(file, []byte(before.out), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctl(t, url, "topics", "delete", "orders", "--force")
+	ctlSays(t, url, "topics", "delete", "orders", "--force")
 	if got := run("", "import", file, "--dry-run", "--json"); got.out != `{"timers":4,"topics":1,"dry_run":true}`+"\n" {
 		t.Errorf("%+v", got)
 	}

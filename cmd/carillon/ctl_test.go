@@ -174,11 +174,11 @@ func TestCtl(t *testing.T) {
 		},
 		{
 			name: "cancel while a call runs", args: []string{"cancel", "t", "x"}, replies: []reply{{status: 202, body: `{"outcome":"in_flight"}`}},
-			asked: []string{"DELETE /v1/topics/t/timers/x"}, out: []string{"in_flight: a call is running"}, code: exitInFlight,
+			asked: []string{"DELETE /v1/topics/t/timers/x"}, out: []string{"in_flight: a call is running"}, code: 3,
 		},
 		{
 			name: "cancel while a call runs --json", args: []string{"cancel", "t", "x", "--json"}, replies: []reply{{status: 202, body: `{"outcome":"in_flight"}`}},
-			asked: []string{"DELETE /v1/topics/t/timers/x"}, out: []string{`{"outcome":"in_flight"}`}, code: exitInFlight,
+			asked: []string{"DELETE /v1/topics/t/timers/x"}, out: []string{`{"outcome":"in_flight"}`}, code: 3,
 		},
 		{
 			name: "cancel too late", args: []string{"cancel", "t", "x"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"carillon/cmd/carillon/demo"
+	"carillon/cmd/carillon/terminal"
 )
 
 // demoCmd shows a cluster losing a node, with processes of this very program.
@@ -29,7 +30,7 @@ func (*demoCmd) Examples() string {
 carillon demo --nodes 1           a single node can be killed, too`
 }
 
-func (c *demoCmd) Run(term *terminal) error {
+func (c *demoCmd) Run(term *terminal.Terminal) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("demo: find this program: %w", err)
@@ -38,12 +39,12 @@ func (c *demoCmd) Run(term *terminal) error {
 	if err != nil {
 		return err
 	}
-	ctx, release := untilSignal(term)
+	ctx, release := terminal.UntilSignal(term)
 	defer release()
-	result, err := demo.Run(ctx, demo.Config{Nodes: c.Nodes, Duration: c.Duration, Executable: self, Env: env, Out: term.out})
+	result, err := demo.Run(ctx, demo.Config{Nodes: c.Nodes, Duration: c.Duration, Executable: self, Env: env, Out: term.Out})
 	switch {
 	case errors.Is(err, demo.ErrConfig):
-		return usagef("%v", err)
+		return terminal.Usagef("%v", err)
 	case err != nil:
 		return err
 	}
@@ -56,7 +57,7 @@ func (c *demoCmd) Run(term *terminal) error {
 // withoutSettings leaves out the variables that are settings of a node: those of the demo are its
 // own.
 func withoutSettings(env []string) ([]string, error) {
-	parser, err := newParser(new(cli), &terminal{})
+	parser, err := newParser(new(cli), &terminal.Terminal{})
 	if err != nil {
 		return nil, fmt.Errorf("command line: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"carillon/cmd/carillon/terminal"
 	"carillon/loadtest"
 )
 
@@ -32,43 +33,43 @@ func (*loadtestCmd) Help() string {
 
 type loadtestAddCmd struct{ loadtest.Config }
 
-func (c *loadtestAddCmd) Run(term *terminal) error {
+func (c *loadtestAddCmd) Run(term *terminal.Terminal) error {
 	return runLoadtest(term, loadtest.ModeAdd, c.Config)
 }
 
 type loadtestFireCmd struct{ loadtest.Config }
 
-func (c *loadtestFireCmd) Run(term *terminal) error {
+func (c *loadtestFireCmd) Run(term *terminal.Terminal) error {
 	return runLoadtest(term, loadtest.ModeFire, c.Config)
 }
 
 type loadtestMixedCmd struct{ loadtest.Config }
 
-func (c *loadtestMixedCmd) Run(term *terminal) error {
+func (c *loadtestMixedCmd) Run(term *terminal.Terminal) error {
 	return runLoadtest(term, loadtest.ModeMixed, c.Config)
 }
 
 type loadtestChurnCmd struct{ loadtest.Config }
 
-func (c *loadtestChurnCmd) Run(term *terminal) error {
+func (c *loadtestChurnCmd) Run(term *terminal.Terminal) error {
 	return runLoadtest(term, loadtest.ModeChurn, c.Config)
 }
 
 // runLoadtest fails when the node broke a promise, with any figures.
-func runLoadtest(term *terminal, mode loadtest.Mode, config loadtest.Config) error {
+func runLoadtest(term *terminal.Terminal, mode loadtest.Mode, config loadtest.Config) error {
 	config.Mode = mode
 	if err := config.CheckFlags(); err != nil {
-		return usagef("%v", err)
+		return terminal.Usagef("%v", err)
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(config.Processors())
 	}
-	ctx, release := untilSignal(term)
+	ctx, release := terminal.UntilSignal(term)
 	defer release()
-	report, err := loadtest.Run(ctx, config, term.out, term.err)
+	report, err := loadtest.Run(ctx, config, term.Out, term.Err)
 	switch {
 	case errors.Is(err, loadtest.ErrConfig):
-		return usagef("%v", err)
+		return terminal.Usagef("%v", err)
 	case err != nil:
 		return err
 	}

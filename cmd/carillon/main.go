@@ -10,10 +10,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
+	"carillon/cmd/carillon/terminal"
 	"carillon/node"
 )
 
@@ -24,35 +24,13 @@ const (
 	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
 	// Serve: the storage failed, or its contents must not be used; no restart mends that.
 	exitDown = 3
-
-	exitInFlight = 3 // ctl cancel: a call of the timer is running
 )
 
-// terminal has a command's input and outputs. Results go to out; everything said to a person goes
-// to err.
-type terminal struct {
-	in  io.Reader
-	out io.Writer
-	err io.Writer
-}
-
-// usageError is a fault in how the command was called, found after parsing.
-type usageError struct{ reason string }
-
-func (e usageError) Error() string { return e.reason }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
-
-// quietExit ends a command, that has already said all there is to say, with an exit code.
-type quietExit int
-
-func (q quietExit) Error() string { return fmt.Sprintf("exit %d", int(q)) }
-
 func main() {
-	os.Exit(run(os.Args[1:], &terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	os.Exit(run(os.Args[1:], &terminal.Terminal{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-func run(args []string, term *terminal) int {
+func run(args []string, term *terminal.Terminal) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -63,19 +41,19 @@ func run(args []string, term *terminal) int {
 	if err == nil {
 		return exitOK
 	}
-	if quiet, ok := errors.AsType[quietExit](err); ok {
+	if quiet, ok := errors.AsType[terminal.QuietExit](err); ok {
 		return int(quiet)
 	}
 	code := exitFailure
 	text := oneLine(err)
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[terminal.UsageError](err); ok {
 		code = exitUsage
 		text += " (see: " + command.help + ")"
 	}
 	if errors.Is(err, node.ErrStayDown) {
 		code = exitDown
 	}
-	fmt.Fprintln(term.err, "carillon: "+text)
+	fmt.Fprintln(term.Err, "carillon: "+text)
 	return code
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"carillon/cmd/carillon/terminal"
 	"carillon/node"
 )
 
@@ -25,7 +26,7 @@ func (*restoreCmd) Examples() string {
 carillon serve --data ./restored`
 }
 
-func (r *restoreCmd) Run(term *terminal) error {
+func (r *restoreCmd) Run(term *terminal.Terminal) error {
 	overdue := map[string]node.Overdue{"hold": node.HoldOverdue, "fire": node.FireOverdue, "drop": node.DropOverdue}[r.Fired]
 	out, err := node.Restore(node.RestoreConfig{
 		From: r.From, DataDir: r.Data, Overdue: overdue, Shards: r.Shards, ClusterID: r.Cluster, Name: r.Name, Zone: r.Zone,
@@ -34,13 +35,13 @@ func (r *restoreCmd) Run(term *terminal) error {
 	if err != nil {
 		return fmt.Errorf("%w; nothing was restored", err)
 	}
-	fmt.Fprintf(term.out, "restored the backup of cluster %s as of %s into %s, as cluster %s\n", out.Backup.ClusterID,
+	fmt.Fprintf(term.Out, "restored the backup of cluster %s as of %s into %s, as cluster %s\n", out.Backup.ClusterID,
 		time.UnixMilli(out.Backup.TimeMs).UTC().Format(time.RFC3339), r.Data, out.ClusterID)
-	fmt.Fprintf(term.out, "topics %d, timers scheduled %d, in flight %d, dead %d, finished %d\n", out.Topics, out.Scheduled, out.Leased, out.Dead, out.Finished)
+	fmt.Fprintf(term.Out, "topics %d, timers scheduled %d, in flight %d, dead %d, finished %d\n", out.Topics, out.Scheduled, out.Leased, out.Dead, out.Finished)
 	if out.Late > 0 {
-		fmt.Fprintf(term.out, "overdue %d: %s\n", out.Late, r.became(out))
+		fmt.Fprintf(term.Out, "overdue %d: %s\n", out.Late, r.became(out))
 	}
-	fmt.Fprintf(term.out, "start it: carillon serve --data %s\n", r.Data)
+	fmt.Fprintf(term.Out, "start it: carillon serve --data %s\n", r.Data)
 	return nil
 }
 

@@ -24,11 +24,11 @@ func TestBackupAndRestore(t *testing.T) {
 	receiver := start(t, "sink", "--listen", "127.0.0.1:0")
 	_, callback, _ := strings.Cut(receiver.line(t, "receiving on "), "receiving on ")
 	lost, url := serve(t, "--data", filepath.Join(dir, "lost"), "--secrets-key", key)
-	ctl(t, url, "add", "soon", "--id", "a", "--delay", "1h", "--payload", `"a"`, "--callback", callback, "--header", "Authorization: Bearer x")
-	ctl(t, url, "add", "late", "--id", "b", "--delay", "1h", "--payload", `"b"`, "--callback", callback, "--header", "Authorization: Bearer x")
-	ctl(t, url, "topics", "pause", "late")
-	ctl(t, url, "fire", "late", "b") // overdue from now on, and waits
-	ctl(t, url, "topics", "put", "late", "--policy", `{"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}`)
+	ctlSays(t, url, "add", "soon", "--id", "a", "--delay", "1h", "--payload", `"a"`, "--callback", callback, "--header", "Authorization: Bearer x")
+	ctlSays(t, url, "add", "late", "--id", "b", "--delay", "1h", "--payload", `"b"`, "--callback", callback, "--header", "Authorization: Bearer x")
+	ctlSays(t, url, "topics", "pause", "late")
+	ctlSays(t, url, "fire", "late", "b") // overdue from now on, and waits
+	ctlSays(t, url, "topics", "put", "late", "--policy", `{"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}`)
 	file := filepath.Join(dir, "carillon.backup")
 	if got := carillon(t, "", nil, "ctl", "--url", url, "backup", file); got.code != exitOK || !strings.Contains(got.err, "it is encrypted") {
 		t.Fatalf("backup: %+v", got)
@@ -43,10 +43,10 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatalf("restore: %+v", got)
 	}
 	_, url = serve(t, "--data", data, "--secrets-key", key)
-	if out := ctl(t, url, "list", "soon"); !strings.Contains(out, "a   scheduled") {
+	if out := ctlSays(t, url, "list", "soon"); !strings.Contains(out, "a   scheduled") {
 		t.Errorf("soon:\n%s", out)
 	}
-	ctl(t, url, "topics", "resume", "late")
+	ctlSays(t, url, "topics", "resume", "late")
 	if line := receiver.line(t, "late/b"); !strings.Contains(line, `"b"`) {
 		t.Errorf("the receiver saw %q", line)
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"carillon/cmd/carillon/terminal"
 	"carillon/node"
 )
 
@@ -80,20 +81,20 @@ func (s *serveCmd) Validate() error {
 	}{{"bootstrap-expect", s.BootstrapExpect, "1–99"}, {"replicas", s.Replicas, "1–7"}, {"shards", s.Shards, "1–65535"},
 		{"max-connections", s.MaxConnections, "16–1000000"}, {"max-calls", s.MaxCalls, "16–65536"}} {
 		if n.value == 0 {
-			return usagef("--%s: 0 is out of %s", n.flag, n.takes)
+			return terminal.Usagef("--%s: 0 is out of %s", n.flag, n.takes)
 		}
 	}
 	if s.FeatureLevel == 0 {
-		return usagef("--feature-level: 0 is out of 1–%d", node.DefaultFeatureLevel)
+		return terminal.Usagef("--feature-level: 0 is out of 1–%d", node.DefaultFeatureLevel)
 	}
 	if s.TopicIdle == 0 {
-		return usagef("--topic-idle: 0s is less than 1s")
+		return terminal.Usagef("--topic-idle: 0s is less than 1s")
 	}
 	return nil
 }
 
-func (s *serveCmd) Run(term *terminal) error {
-	logger := s.logger(term.err)
+func (s *serveCmd) Run(term *terminal.Terminal) error {
+	logger := s.logger(term.Err)
 	admin, err := s.bindAdmin()
 	if err != nil {
 		return err
@@ -101,9 +102,9 @@ func (s *serveCmd) Run(term *terminal) error {
 	defer admin.close()
 	n, err := node.New(s.config(admin, logger))
 	if err != nil {
-		return usagef("%v", err)
+		return terminal.Usagef("%v", err)
 	}
-	ctx, release := untilSignal(term)
+	ctx, release := terminal.UntilSignal(term)
 	defer release()
 	go paceGC(ctx)
 	if soft := n.MemoryLimit().Soft(); soft > 0 {
@@ -126,7 +127,7 @@ func (s *serveCmd) Run(term *terminal) error {
 			if n.OnAllInterfaces() {
 				where += ", and on all other interfaces"
 			}
-			fmt.Fprintf(term.out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data)
+			fmt.Fprintf(term.Out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data)
 		}
 	}()
 	err = n.Run(ctx)

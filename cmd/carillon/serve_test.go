@@ -41,14 +41,14 @@ func TestReadyOnAllInterfaces(t *testing.T) {
 		if !strings.HasPrefix(url, "http://127.0.0.1:") || !strings.HasPrefix(more, "and on all other interfaces, data in ") {
 			t.Errorf("%s: ready on %s", address, rest)
 		}
-		if out := ctl(t, url, "cluster"); !strings.Contains(out, ": healthy\n") {
+		if out := ctlSays(t, url, "cluster"); !strings.Contains(out, ": healthy\n") {
 			t.Errorf("%s: at %s: %s", address, url, out)
 		}
 	}
 }
 
 // ctl runs a ctl command that must succeed.
-func ctl(t *testing.T, url string, args ...string) string {
+func ctlSays(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	got := carillon(t, "", nil, append([]string{"ctl", "--url", url}, args...)...)
 	if got.code != exitOK {
@@ -64,13 +64,13 @@ func TestServeFiresAndOutlivesAKill(t *testing.T) {
 	_, callback, _ := strings.Cut(receiver.line(t, "receiving on "), "receiving on ")
 
 	node, url := serve(t, "--data", data)
-	ctl(t, url, "add", "try", "--id", "soon", "--delay", "50ms", "--payload", `{"n": 1}`, "--callback", callback)
+	ctlSays(t, url, "add", "try", "--id", "soon", "--delay", "50ms", "--payload", `{"n": 1}`, "--callback", callback)
 	if line := receiver.line(t, "try/soon"); !strings.Contains(line, `{"n": 1}`) || strings.Contains(line, "!") {
 		t.Errorf("the receiver saw %q", line)
 	}
-	ctl(t, url, "add", "try", "--id", "later", "--delay", "1h", "--payload", "[2]", "--callback", callback)
-	ctl(t, url, "add", "try", "--id", "never", "--delay", "1h", "--callback", callback)
-	if out := ctl(t, url, "cancel", "try", "never"); !strings.HasPrefix(out, "prevented") {
+	ctlSays(t, url, "add", "try", "--id", "later", "--delay", "1h", "--payload", "[2]", "--callback", callback)
+	ctlSays(t, url, "add", "try", "--id", "never", "--delay", "1h", "--callback", callback)
+	if out := ctlSays(t, url, "cancel", "try", "never"); !strings.HasPrefix(out, "prevented") {
 		t.Errorf("cancel: %s", out)
 	}
 	second := carillon(t, "", nil, serveArgs("--data", data)...)
@@ -81,10 +81,10 @@ func TestServeFiresAndOutlivesAKill(t *testing.T) {
 	node.signal(t, syscall.SIGKILL)
 	node.wait(t)
 	node, url = serve(t, "--data", data)
-	if out := ctl(t, url, "list", "try"); !strings.Contains(out, "later") || strings.Contains(out, "never") {
+	if out := ctlSays(t, url, "list", "try"); !strings.Contains(out, "later") || strings.Contains(out, "never") {
 		t.Errorf("after the kill:\n%s", out)
 	}
-	ctl(t, url, "fire", "try", "later")
+	ctlSays(t, url, "fire", "try", "later")
 	receiver.line(t, "try/later")
 	node.signal(t, syscall.SIGTERM)
 	if got := node.wait(t); got.code != exitOK {
@@ -106,7 +106,7 @@ func TestServeSecondSignalStopsAtOnce(t *testing.T) {
 	defer receiver.Close()
 	defer close(release)
 	node, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
-	ctl(t, url, "add", "try", "--delay", "0s", "--callback", receiver.URL, "--max-attempts", "1")
+	ctlSays(t, url, "add", "try", "--delay", "0s", "--callback", receiver.URL, "--max-attempts", "1")
 	<-called
 	node.signal(t, syscall.SIGTERM)
 	node.signal(t, syscall.SIGINT) // another one: two of a kind may be merged by the system

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // samples has three values of each setting, none of them its default. A setting without samples
@@ -59,7 +61,7 @@ func parserFor(t *testing.T, args ...string) (table []setting, value func(flag s
 // parserOf is parserFor for a part of the grammar: all of it takes long to build.
 func parserOf(t *testing.T, grammar any, args ...string) (table []setting, value func(flag string) any) {
 	t.Helper()
-	parser, err := newParser(grammar, &terminal{out: new(bytes.Buffer), err: new(bytes.Buffer)})
+	parser, err := newParser(grammar, &terminal.Terminal{Out: new(bytes.Buffer), Err: new(bytes.Buffer)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,42 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 )
-
-// untilSignal is a context that ends with the first SIGINT or SIGTERM; a command that runs under it
-// winds up and returns. A second signal ends the process at once: that is for operators in a hurry,
-// and it loses nothing that was acknowledged. The release must be called when nothing runs any
-// more.
-func untilSignal(term *terminal) (ctx context.Context, release func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-done:
-			return
-		}
-		select {
-		case <-signals:
-			fmt.Fprintln(term.err, "carillon: second signal, stopping at once")
-			os.Exit(exitFailure)
-		case <-done:
-		}
-	}()
-	return ctx, sync.OnceFunc(func() {
-		signal.Stop(signals)
-		close(done)
-		cancel()
-	})
-}
 
 // onHangup calls reload at each SIGHUP until the context ends. It returns at once.
 func onHangup(ctx context.Context, reload func()) {

@@ -1,6 +1,9 @@
 package main
 
-import "carillon/loadtest/sink"
+import (
+	"carillon/cmd/carillon/terminal"
+	"carillon/loadtest/sink"
+)
 
 // sinkCmd has the flags of sink.Config.
 type sinkCmd struct{ sink.Config }
@@ -11,13 +14,13 @@ carillon sink --latency 50ms --fail-rate 0.2     a slow receiver that fails one 
 carillon sink --secret whsec_…                   check signatures`
 }
 
-func (c *sinkCmd) Run(term *terminal) error {
-	c.Out = term.out
+func (c *sinkCmd) Run(term *terminal.Terminal) error {
+	c.Out = term.Out
 	s, err := sink.New(c.Config)
 	if err != nil {
-		return usagef("%v", err)
+		return terminal.Usagef("%v", err)
 	}
-	ctx, release := untilSignal(term)
+	ctx, release := terminal.UntilSignal(term)
 	defer release()
 	return s.Run(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"carillon/cmd/carillon/terminal"
 	"carillon/transport/api"
 	"carillon/transport/callback"
 )
@@ -29,44 +30,44 @@ carillon token --webhook --ed25519`
 func (c *tokenCmd) Validate() error {
 	if c.Webhook {
 		if len(c.Scopes) > 0 || c.MaxTopics != 0 {
-			return usagef("--webhook: a secret for signatures has no scopes and no topics")
+			return terminal.Usagef("--webhook: a secret for signatures has no scopes and no topics")
 		}
 		return nil
 	}
 	if c.Ed25519 {
-		return usagef("--ed25519: goes with --webhook")
+		return terminal.Usagef("--ed25519: goes with --webhook")
 	}
 	if len(c.Scopes) == 0 {
-		return usagef("--scopes: say what the token may do, any of %s", strings.Join(api.Scopes, ", "))
+		return terminal.Usagef("--scopes: say what the token may do, any of %s", strings.Join(api.Scopes, ", "))
 	}
 	return nil
 }
 
 // Run prints the token and its line for the auth file on stdout, where a script reads them; the
 // advice is beside it.
-func (c *tokenCmd) Run(term *terminal) error {
+func (c *tokenCmd) Run(term *terminal.Terminal) error {
 	if c.Webhook && c.Ed25519 {
 		private, public := callback.NewSigningKey()
-		if _, err := fmt.Fprintf(term.out, "%s\n%s\n", private, public); err != nil {
+		if _, err := fmt.Fprintf(term.Out, "%s\n%s\n", private, public); err != nil {
 			return fmt.Errorf("print the keys: %w", err)
 		}
-		fmt.Fprintln(term.err, "carillon: the first line is the private key, for the topic alone (its policy's signing_keys, or carillon ctl topics rotate --secret), which shows it to nobody; the second is for the receivers")
+		fmt.Fprintln(term.Err, "carillon: the first line is the private key, for the topic alone (its policy's signing_keys, or carillon ctl topics rotate --secret), which shows it to nobody; the second is for the receivers")
 		return nil
 	}
 	if c.Webhook {
-		if _, err := fmt.Fprintln(term.out, callback.NewSecret()); err != nil {
+		if _, err := fmt.Fprintln(term.Out, callback.NewSecret()); err != nil {
 			return fmt.Errorf("print the secret: %w", err)
 		}
-		fmt.Fprintln(term.err, "carillon: give it to the topic (its policy's secrets, or carillon ctl topics rotate) and to the receivers; a node shows only its fingerprint")
+		fmt.Fprintln(term.Err, "carillon: give it to the topic (its policy's secrets, or carillon ctl topics rotate) and to the receivers; a node shows only its fingerprint")
 		return nil
 	}
 	token, line, err := api.NewToken(api.TokenRule{Name: c.Name, Scopes: c.Scopes, Topics: c.Topics, MaxTopics: c.MaxTopics})
 	if err != nil {
-		return usagef("%v", err)
+		return terminal.Usagef("%v", err)
 	}
-	if _, err := fmt.Fprintf(term.out, "%s\n%s\n", token, line); err != nil {
+	if _, err := fmt.Fprintf(term.Out, "%s\n%s\n", token, line); err != nil {
 		return fmt.Errorf("print the token: %w", err)
 	}
-	fmt.Fprintln(term.err, "carillon: the first line is the token, which nothing shows again; the second is for the auth file of every node")
+	fmt.Fprintln(term.Err, "carillon: the first line is the token, which nothing shows again; the second is for the auth file of every node")
 	return nil
 }

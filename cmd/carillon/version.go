@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // Set by the linker (-X main.release=…, -X main.commit=…); see the Makefile.
@@ -37,8 +39,8 @@ func revision() string {
 
 type versionCmd struct{}
 
-func (versionCmd) Run(term *terminal) error {
-	_, err := fmt.Fprintf(term.out, "carillon %s (commit %s, %s %s/%s)\n",
+func (versionCmd) Run(term *terminal.Terminal) error {
+	_, err := fmt.Fprintf(term.Out, "carillon %s (commit %s, %s %s/%s)\n",
 		version(), cmp.Or(revision(), "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

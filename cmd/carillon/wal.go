@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"carillon/cmd/carillon/terminal"
 	"carillon/vfs"
 	"carillon/wal"
 )
@@ -25,21 +26,21 @@ type walInspectCmd struct {
 	Records bool   `help:"A line for each record too."`
 }
 
-func (c *walInspectCmd) Run(term *terminal) error {
-	return wal.Inspect(vfs.OS{}, c.Dir, term.out, wal.InspectOptions{Frames: c.Frames || c.Records, Records: c.Records})
+func (c *walInspectCmd) Run(term *terminal.Terminal) error {
+	return wal.Inspect(vfs.OS{}, c.Dir, term.Out, wal.InspectOptions{Frames: c.Frames || c.Records, Records: c.Records})
 }
 
 type walVerifyCmd struct {
 	Dir string `arg:"" help:"A data directory, or part of one."`
 }
 
-func (c *walVerifyCmd) Run(term *terminal) error {
+func (c *walVerifyCmd) Run(term *terminal.Terminal) error {
 	if _, err := os.ReadDir(c.Dir); err != nil {
 		return fmt.Errorf("%w; is this the data directory?", err)
 	}
 	report, err := wal.Verify(vfs.OS{}, c.Dir)
 	for _, note := range report.Notes {
-		fmt.Fprintf(term.out, "note: %s\n", note)
+		fmt.Fprintf(term.Out, "note: %s\n", note)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; keep a copy of the directory before anything else", err)
@@ -47,7 +48,7 @@ func (c *walVerifyCmd) Run(term *terminal) error {
 	if report.Streams == 0 && report.Snapshots == 0 {
 		return fmt.Errorf("there is no log and no snapshot in %s; is this the data directory?", c.Dir)
 	}
-	fmt.Fprintf(term.out, "good: %d streams, %d generations, %d frames, %d records, %d snapshots, %d bytes\n",
+	fmt.Fprintf(term.Out, "good: %d streams, %d generations, %d frames, %d records, %d snapshots, %d bytes\n",
 		report.Streams, report.Generations, report.Frames, report.Records, report.Snapshots, report.Bytes)
 	return nil
 }

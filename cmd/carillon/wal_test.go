@@ -17,7 +17,7 @@ func TestWalVerifyFindsAFlippedBit(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	node, url := serve(t, "--data", data)
 	for _, id := range []string{"a", "b", "c", "d"} {
-		ctl(t, url, "add", "try", "--id", id, "--delay", "1h", "--payload", `"findable-`+id+`"`, "--callback", "http://127.0.0.1:1/")
+		ctlSays(t, url, "add", "try", "--id", id, "--delay", "1h", "--payload", `"findable-`+id+`"`, "--callback", "http://127.0.0.1:1/")
 	}
 	node.signal(t, syscall.SIGTERM)
 	if got := node.wait(t); got.code != exitOK {

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
 // The first and the last line of an exported topic. Between them are adds, one a line.
@@ -31,16 +32,16 @@ const exportVersion = 1
 // hiddenValue is shown by a node instead of a header's value that looks secret.
 const hiddenValue = "REDACTED"
 
-type ctlExportCmd struct {
+type exportCmd struct {
 	Topic string `arg:"" help:"Topic."`
 }
 
-func (*ctlExportCmd) Examples() string {
+func (*exportCmd) Examples() string {
 	return `carillon ctl export orders > orders.ndjson
 carillon ctl export orders | carillon ctl --url http://127.0.0.1:7710 import -`
 }
 
-func (e *ctlExportCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("topics", e.Topic)})
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func (e *ctlExportCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := readAnswer(body, &topic); err != nil {
 		return err
 	}
-	out := bufio.NewWriter(term.out)
+	out := bufio.NewWriter(term.Out)
 	head := exportHead{Version: exportVersion, Topic: e.Topic, Paused: topic.Paused, Policy: topic.Policy}
 	if err := writeLine(out, "export", head); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (e *ctlExportCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return fmt.Errorf("write the export: %w", err)
 	}
 	x.policySecrets = hidesPolicy(topic.Policy)
-	x.report(term.err, e.Topic)
+	x.report(term.Err, e.Topic)
 	return nil
 }
 

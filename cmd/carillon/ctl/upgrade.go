@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"errors"
@@ -9,27 +9,28 @@ import (
 	"strings"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlUpgradeCmd struct {
+type upgradeCmd struct {
 	Status   upgradeStatusCmd   `cmd:"" default:"1" help:"Show each node's release, and whether an upgrade waits to be finalized."`
 	Finalize upgradeFinalizeCmd `cmd:"" help:"End an upgrade: use the new release's features from now on. The release before cannot be started any more."`
 }
 
-func (*ctlUpgradeCmd) Examples() string {
+func (*upgradeCmd) Examples() string {
 	return `carillon ctl upgrade status
 carillon ctl upgrade finalize`
 }
 
 type upgradeStatusCmd struct{}
 
-func (*upgradeStatusCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (*upgradeStatusCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("cluster")})
 	if err != nil {
 		return err
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	var answer client.Cluster
 	if err := readAnswer(body, &answer); err != nil {
@@ -38,8 +39,8 @@ func (*upgradeStatusCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if answer.FeatureLevel == 0 {
 		return errors.New("the cluster is not founded yet")
 	}
-	fmt.Fprintf(term.out, "%s\n\n", levelLine(&answer))
-	t := newTable(term.out, "NODE", "STATE", "VERSION", "FEATURE LEVEL")
+	fmt.Fprintf(term.Out, "%s\n\n", levelLine(&answer))
+	t := newTable(term.Out, "NODE", "STATE", "VERSION", "FEATURE LEVEL")
 	for i := range answer.Nodes {
 		n := &answer.Nodes[i]
 		t.row(n.Name, string(n.State), n.Version, strconv.Itoa(n.FeatureLevel))
@@ -59,7 +60,7 @@ func (*upgradeFinalizeCmd) Examples() string {
 	return `carillon ctl upgrade finalize`
 }
 
-func (*upgradeFinalizeCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (*upgradeFinalizeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("cluster", "finalize")})
 	if p, refused := errors.AsType[*client.Problem](err); refused && p.Status == http.StatusNotFound {
 		return errors.New("this node runs a release from before the command: ask one that is upgraded (--url); carillon ctl upgrade status shows which are")
@@ -68,7 +69,7 @@ func (*upgradeFinalizeCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return err
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	var answer struct {
 		FeatureLevel int `json:"feature_level"`
@@ -76,7 +77,7 @@ func (*upgradeFinalizeCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := readAnswer(body, &answer); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(term.out, "feature level %d\n", answer.FeatureLevel)
+	_, err = fmt.Fprintf(term.Out, "feature level %d\n", answer.FeatureLevel)
 	return err
 }
 

@@ -1,10 +1,11 @@
-package main
+package ctl
 
 import (
 	"net/http"
 	"net/url"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
 // timerFilter says which timers of a topic a change is for: all that is given must hold. It has no
@@ -38,7 +39,7 @@ func (f *timerFilter) given() bool {
 
 func (f *timerFilter) write(o *object) error {
 	if !f.given() {
-		return usagef("which timers? give --label, --id-prefix, --due-from, --due-to, --state, or --all")
+		return terminal.Usagef("which timers? give --label, --id-prefix, --due-from, --due-to, --state, or --all")
 	}
 	filter := &object{}
 	filter.text("state", f.State)
@@ -50,7 +51,7 @@ func (f *timerFilter) write(o *object) error {
 	}
 	switch {
 	case f.All && !filter.empty():
-		return usagef("--all and a filter: give one of the two")
+		return terminal.Usagef("--all and a filter: give one of the two")
 	case f.All:
 		o.set("all", true)
 	default:
@@ -59,7 +60,7 @@ func (f *timerFilter) write(o *object) error {
 	return nil
 }
 
-type ctlRescheduleCmd struct {
+type rescheduleCmd struct {
 	Topic string `arg:"" help:"Topic."`
 	timerFilter
 	Shift     string `xor:"move" placeholder:"+1h" help:"Later by this, or earlier: --shift=-5m."`
@@ -67,15 +68,15 @@ type ctlRescheduleCmd struct {
 	NotBefore string `xor:"move" placeholder:"TIME" help:"To this time what would come earlier."`
 }
 
-func (*ctlRescheduleCmd) Examples() string {
+func (*rescheduleCmd) Examples() string {
 	return `carillon ctl reschedule orders --label tenant:7 --shift +1h
 carillon ctl reschedule orders --label tenant:7 --shift +1h --dry-run
 carillon ctl reschedule orders --all --not-before 2027-01-01T06:00:00Z`
 }
 
-func (r *ctlRescheduleCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *rescheduleCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if r.Shift == "" && r.At == "" && r.NotBefore == "" {
-		return usagef("to when? give --shift, --at or --not-before")
+		return terminal.Usagef("to when? give --shift, --at or --not-before")
 	}
 	o := &object{}
 	if err := r.write(o); err != nil {

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
 type topicRotateCmd struct {
@@ -31,14 +32,14 @@ carillon ctl topics rotate orders --secret @new.txt --keep 1h
 carillon ctl topics rotate orders --ed25519    prints the public keys, the new one first`
 }
 
-func (r *topicRotateCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *topicRotateCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	switch {
 	case r.Finish && (r.Secret != "" || r.Keep != 0):
-		return usagef("--finish: drops secrets; --secret and --keep go with a new one")
+		return terminal.Usagef("--finish: drops secrets; --secret and --keep go with a new one")
 	case r.Only != "" && !r.Finish:
-		return usagef("--only goes with --finish")
+		return terminal.Usagef("--only goes with --finish")
 	case r.Keep < 0:
-		return usagef("--keep: must not be negative")
+		return terminal.Usagef("--keep: must not be negative")
 	case r.Finish && (r.Ed25519 || strings.HasPrefix(r.Only, "whpk_")):
 		return r.finishKeys(ctl, term, r.Only)
 	case r.Finish:
@@ -46,7 +47,7 @@ func (r *topicRotateCmd) Run(ctl *ctlCmd, term *terminal) error {
 	}
 	secret, made := "", true
 	if r.Secret != "" {
-		text, err := readValue(r.Secret, term.in)
+		text, err := readValue(r.Secret, term.In)
 		if err != nil {
 			return fmt.Errorf("--secret: %w", err)
 		}
@@ -74,7 +75,7 @@ func (r *topicRotateCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 // rotateKey is Run for signing keys.
-func (r *topicRotateCmd) rotateKey(ctl *ctlCmd, term *terminal, private string) error {
+func (r *topicRotateCmd) rotateKey(ctl *Command, term *terminal.Terminal, private string) error {
 	k, err := within(ctl, true, func(ctx context.Context) (*client.PublicKeys, error) {
 		return ctl.client.RotateSigningKey(ctx, r.Topic, private)
 	})
@@ -88,18 +89,18 @@ func (r *topicRotateCmd) rotateKey(ctl *ctlCmd, term *terminal, private string) 
 }
 
 // next names the step after a rotation has begun, and waits for it where that was asked for.
-func (r *topicRotateCmd) next(term *terminal, n int, what, flag string, finish func() error) error {
+func (r *topicRotateCmd) next(term *terminal.Terminal, n int, what, flag string, finish func() error) error {
 	if n == 1 {
-		_, err := fmt.Fprintln(term.err, "carillon: it is the first: calls are signed from now on")
+		_, err := fmt.Fprintln(term.Err, "carillon: it is the first: calls are signed from now on")
 		return err
 	}
 	if r.Keep == 0 {
-		fmt.Fprintf(term.err, "carillon: %d %s sign now; when all receivers have the new one: carillon ctl topics rotate %s%s --finish\n", n, what, printable(r.Topic), flag)
+		fmt.Fprintf(term.Err, "carillon: %d %s sign now; when all receivers have the new one: carillon ctl topics rotate %s%s --finish\n", n, what, printable(r.Topic), flag)
 		return nil
 	}
-	ctx, release := untilSignal(term)
+	ctx, release := terminal.UntilSignal(term)
 	defer release()
-	fmt.Fprintf(term.err, "carillon: %d %s sign now; the new one alone in %s\n", n, what, r.Keep)
+	fmt.Fprintf(term.Err, "carillon: %d %s sign now; the new one alone in %s\n", n, what, r.Keep)
 	wait := time.NewTimer(r.Keep)
 	defer wait.Stop()
 	select {
@@ -110,7 +111,7 @@ func (r *topicRotateCmd) next(term *terminal, n int, what, flag string, finish f
 	}
 }
 
-func (r *topicRotateCmd) finishKeys(ctl *ctlCmd, term *terminal, keep string) error {
+func (r *topicRotateCmd) finishKeys(ctl *Command, term *terminal.Terminal, keep string) error {
 	k, err := within(ctl, true, func(ctx context.Context) (*client.PublicKeys, error) {
 		return ctl.client.FinishKeyRotation(ctx, r.Topic, keep)
 	})
@@ -120,7 +121,7 @@ func (r *topicRotateCmd) finishKeys(ctl *ctlCmd, term *terminal, keep string) er
 	return ctl.showKeys(term, k)
 }
 
-func (r *topicRotateCmd) finish(ctl *ctlCmd, term *terminal, keep string) error {
+func (r *topicRotateCmd) finish(ctl *Command, term *terminal.Terminal, keep string) error {
 	s, err := within(ctl, true, func(ctx context.Context) (*client.Secrets, error) {
 		return ctl.client.FinishRotation(ctx, r.Topic, keep)
 	})
@@ -131,15 +132,15 @@ func (r *topicRotateCmd) finish(ctl *ctlCmd, term *terminal, keep string) error 
 }
 
 // showKeys prints the public keys, the newest first.
-func (c *ctlCmd) showKeys(term *terminal, k *client.PublicKeys) error {
+func (c *Command) showKeys(term *terminal.Terminal, k *client.PublicKeys) error {
 	if c.JSON {
 		o := &object{}
 		o.set("topic", k.Topic)
 		o.set("signing_keys", k.Keys)
-		return printJSON(term.out, o.bytes())
+		return printJSON(term.Out, o.bytes())
 	}
 	for _, key := range k.Keys {
-		if _, err := fmt.Fprintln(term.out, printable(key)); err != nil {
+		if _, err := fmt.Fprintln(term.Out, printable(key)); err != nil {
 			return err
 		}
 	}
@@ -147,21 +148,21 @@ func (c *ctlCmd) showKeys(term *terminal, k *client.PublicKeys) error {
 }
 
 // showSecrets prints the new secret, if there is one to be shown, and the fingerprints of all.
-func (c *ctlCmd) showSecrets(term *terminal, s *client.Secrets) error {
+func (c *Command) showSecrets(term *terminal.Terminal, s *client.Secrets) error {
 	if c.JSON {
 		o := &object{}
 		o.set("topic", s.Topic)
 		o.text("secret", s.Made)
 		o.set("secrets", s.Fingerprints)
-		return printJSON(term.out, o.bytes())
+		return printJSON(term.Out, o.bytes())
 	}
 	if s.Made != "" {
-		if _, err := fmt.Fprintln(term.out, s.Made); err != nil {
+		if _, err := fmt.Fprintln(term.Out, s.Made); err != nil {
 			return err
 		}
 	}
 	for _, f := range s.Fingerprints {
-		if _, err := fmt.Fprintln(term.out, printable(f)); err != nil {
+		if _, err := fmt.Fprintln(term.Out, printable(f)); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"fmt"
@@ -6,9 +6,10 @@ import (
 	"net/url"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlTopicsCmd struct {
+type topicsCmd struct {
 	List   topicsListCmd  `cmd:"" default:"1" help:"List topics."`
 	Get    topicGetCmd    `cmd:"" help:"Show a topic: its policy and how many timers it has."`
 	Put    topicPutCmd    `cmd:"" help:"Make a topic or set its whole policy."`
@@ -28,7 +29,7 @@ type topicsListCmd struct {
 	Limit  int    `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
-func (l *topicsListCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (l *topicsListCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	query := url.Values{"counts": {"true"}}
 	if l.Prefix != "" {
 		query.Set("prefix", l.Prefix)
@@ -38,7 +39,7 @@ func (l *topicsListCmd) Run(ctl *ctlCmd, term *terminal) error {
 
 type topicGetCmd struct{ topicRef }
 
-func (g *topicGetCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (g *topicGetCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showTopic(term, client.Request{Method: http.MethodGet, Path: client.Path("topics", g.Topic)})
 }
 
@@ -52,8 +53,8 @@ func (*topicPutCmd) Examples() string {
 carillon ctl topics put orders --policy @orders.json`
 }
 
-func (p *topicPutCmd) Run(ctl *ctlCmd, term *terminal) error {
-	policy, err := readJSON("policy", p.Policy, term.in)
+func (p *topicPutCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	policy, err := readJSON("policy", p.Policy, term.In)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ type topicDeleteCmd struct {
 	Force bool `help:"Even with timers in it: they are cancelled."`
 }
 
-func (d *topicDeleteCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (d *topicDeleteCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	query := url.Values{}
 	if d.Force {
 		query.Set("force", "true")
@@ -75,7 +76,7 @@ func (d *topicDeleteCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return err
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	var answer struct {
 		Cancelled int `json:"cancelled"`
@@ -83,30 +84,30 @@ func (d *topicDeleteCmd) Run(ctl *ctlCmd, term *terminal) error {
 	if err := readAnswer(body, &answer); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(term.out, "deleted; timers cancelled: %d\n", answer.Cancelled)
+	_, err = fmt.Fprintf(term.Out, "deleted; timers cancelled: %d\n", answer.Cancelled)
 	return err
 }
 
 type topicPauseCmd struct{ topicRef }
 
-func (p *topicPauseCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (p *topicPauseCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showTopic(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "pause")})
 }
 
 type topicResumeCmd struct{ topicRef }
 
-func (r *topicResumeCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *topicResumeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showTopic(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "resume")})
 }
 
 // showTopic makes a call that answers with a topic, and prints that.
-func (c *ctlCmd) showTopic(term *terminal, r client.Request) error {
+func (c *Command) showTopic(term *terminal.Terminal, r client.Request) error {
 	body, err := c.do(r)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
-	return printDetail(term.out, body)
+	return printDetail(term.Out, body)
 }

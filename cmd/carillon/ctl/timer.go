@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"cmp"
@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
+
+// exitInFlight is the exit code of cancel when a call of the timer is running.
+const exitInFlight = 3
 
 // timerRef names one timer.
 type timerRef struct {
@@ -37,11 +41,11 @@ type timerFields struct {
 	repeatFields
 }
 
-func (f *timerFields) write(o *object, term *terminal) error {
+func (f *timerFields) write(o *object, term *terminal.Terminal) error {
 	o.text("delay", f.Delay)
 	o.text("at", f.At)
 	if f.Payload != "" {
-		payload, err := readJSON("payload", f.Payload, term.in)
+		payload, err := readJSON("payload", f.Payload, term.In)
 		if err != nil {
 			return err
 		}
@@ -71,7 +75,7 @@ func (f *timerFields) writeCallback(o *object) error {
 		for _, line := range f.Header {
 			name, value, ok := strings.Cut(line, ":")
 			if !ok {
-				return usagef("--header: %q is not 'Name: value'", line)
+				return terminal.Usagef("--header: %q is not 'Name: value'", line)
 			}
 			headers.set(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
@@ -83,7 +87,7 @@ func (f *timerFields) writeCallback(o *object) error {
 	return nil
 }
 
-type ctlAddCmd struct {
+type addCmd struct {
 	Topic   string `arg:"" help:"Topic; it is made if it is not there."`
 	TimerID string `name:"id" placeholder:"ID" help:"The timer's id; else the node makes one."`
 	Key     string `placeholder:"KEY" help:"What it is serial with; the id becomes {KEY}ID."`
@@ -94,7 +98,7 @@ type ctlAddCmd struct {
 	timerFields
 }
 
-func (*ctlAddCmd) Examples() string {
+func (*addCmd) Examples() string {
 	return `carillon ctl add orders --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
 carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @member.json
 carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
@@ -102,16 +106,16 @@ carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --dry-run
 carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index`
 }
 
-func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	switch {
 	case a.Delay != "" || a.At != "" || a.Cron != "":
 	case a.Every != "":
 		a.Delay = a.Every
 	default:
-		return usagef("a timer needs a time: --delay or --at, or --cron or --every")
+		return terminal.Usagef("a timer needs a time: --delay or --at, or --cron or --every")
 	}
 	if a.DryRun {
-		return a.printDue(ctl, term.out, time.Now())
+		return a.printDue(ctl, term.Out, time.Now())
 	}
 	if a.Key != "" && a.TimerID != "" && !strings.HasPrefix(a.TimerID, "{") {
 		a.TimerID = "{" + a.Key + "}" + a.TimerID
@@ -133,17 +137,17 @@ func (a *ctlAddCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return ctl.printTimer(term, body)
 }
 
-type ctlGetCmd struct{ timerRef }
+type getCmd struct{ timerRef }
 
-func (g *ctlGetCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (g *getCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: g.path()})
 	if err != nil {
 		return err
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
-	return printTimer(term.out, body, time.Now())
+	return printTimer(term.Out, body, time.Now())
 }
 
 // printTimer prints a timer, why it waits, and its attempts.
@@ -190,24 +194,24 @@ func printAttempts(out io.Writer, attempts []client.Attempt) error {
 	return t.w.Flush()
 }
 
-type ctlPatchCmd struct {
+type patchCmd struct {
 	timerRef
 	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
 	timerFields
 }
 
-func (p *ctlPatchCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (p *patchCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o := &object{}
 	if err := p.write(o, term); err != nil {
 		return err
 	}
 	if o.empty() {
-		return usagef("nothing to change: give at least one of the timer's parts, such as --delay")
+		return terminal.Usagef("nothing to change: give at least one of the timer's parts, such as --delay")
 	}
 	return ctl.showTimer(term, client.Request{Method: http.MethodPatch, Path: p.path(), Body: o.bytes(), IfMatch: p.IfMatch})
 }
 
-type ctlCancelCmd struct {
+type cancelCmd struct {
 	Topic   string `arg:"" help:"Topic."`
 	ID      string `arg:"" optional:"" name:"id" help:"The timer's id; else say which ones with --label and the like."`
 	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
@@ -215,20 +219,20 @@ type ctlCancelCmd struct {
 }
 
 // Help is the text that kong shows behind the one line that describes the command.
-func (*ctlCancelCmd) Help() string {
+func (*cancelCmd) Help() string {
 	return "Exits 3 when a call of the timer is running: no further one starts, and it ends as done if that call succeeds."
 }
 
-func (*ctlCancelCmd) Examples() string {
+func (*cancelCmd) Examples() string {
 	return `carillon ctl cancel orders order-77
 carillon ctl cancel orders --label tenant:7 --due-to 2027-01-01T00:00:00Z
 carillon ctl cancel orders --all`
 }
 
-func (c *ctlCancelCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (c *cancelCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if c.ID == "" {
 		if c.IfMatch != 0 {
-			return usagef("--if-match goes with a timer's id")
+			return terminal.Usagef("--if-match goes with a timer's id")
 		}
 		o := &object{}
 		if err := c.write(o); err != nil {
@@ -239,16 +243,16 @@ func (c *ctlCancelCmd) Run(ctl *ctlCmd, term *terminal) error {
 		})
 	}
 	if c.DryRun {
-		return usagef("--dry-run goes with a filter; carillon ctl get shows one timer")
+		return terminal.Usagef("--dry-run goes with a filter; carillon ctl get shows one timer")
 	}
 	if c.given() {
-		return usagef("an id and a filter: give one of the two")
+		return terminal.Usagef("an id and a filter: give one of the two")
 	}
 	return c.one(ctl, term)
 }
 
 // one cancels the timer that was named.
-func (c *ctlCancelCmd) one(ctl *ctlCmd, term *terminal) error {
+func (c *cancelCmd) one(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodDelete, Path: timerRef{c.Topic, c.ID}.path(), IfMatch: c.IfMatch})
 	if err != nil {
 		return err
@@ -263,31 +267,31 @@ func (c *ctlCancelCmd) one(ctl *ctlCmd, term *terminal) error {
 		return err
 	}
 	if answer.Outcome == client.InFlight {
-		return quietExit(exitInFlight)
+		return terminal.QuietExit(exitInFlight)
 	}
 	return nil
 }
 
-func printOutcome(ctl *ctlCmd, term *terminal, body []byte, outcome client.Outcome) error {
+func printOutcome(ctl *Command, term *terminal.Terminal, body []byte, outcome client.Outcome) error {
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	meaning := map[client.Outcome]string{
 		client.Prevented: "no attempt starts any more",
 		client.InFlight:  "a call is running; no further one starts",
 	}[outcome]
-	_, err := fmt.Fprintf(term.out, "%s: %s\n", outcome, meaning)
+	_, err := fmt.Fprintf(term.Out, "%s: %s\n", outcome, meaning)
 	return err
 }
 
-type ctlFireCmd struct{ timerRef }
+type fireCmd struct{ timerRef }
 
-func (f *ctlFireCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (f *fireCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showTimer(term, client.Request{Method: http.MethodPost, Path: f.path("fire")})
 }
 
 // showTimer makes a call that answers with a timer, and prints that.
-func (c *ctlCmd) showTimer(term *terminal, r client.Request) error {
+func (c *Command) showTimer(term *terminal.Terminal, r client.Request) error {
 	body, err := c.do(r)
 	if err != nil {
 		return err
@@ -295,9 +299,9 @@ func (c *ctlCmd) showTimer(term *terminal, r client.Request) error {
 	return c.printTimer(term, body)
 }
 
-func (c *ctlCmd) printTimer(term *terminal, body []byte) error {
+func (c *Command) printTimer(term *terminal.Terminal, body []byte) error {
 	if c.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
-	return printTimers(term.out, []json.RawMessage{body})
+	return printTimers(term.Out, []json.RawMessage{body})
 }

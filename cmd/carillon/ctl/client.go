@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"cmp"
@@ -14,21 +14,21 @@ import (
 )
 
 // do makes a call and returns the answer as it came.
-func (c *ctlCmd) do(r client.Request) ([]byte, error) {
+func (c *Command) do(r client.Request) ([]byte, error) {
 	change := r.Method != http.MethodGet
 	return within(c, change, func(ctx context.Context) ([]byte, error) { return c.client.Do(ctx, r) })
 }
 
 // within makes a call that ends in time, and explains its failure: a change may have been made
 // though no answer came.
-func within[T any](c *ctlCmd, change bool, call func(ctx context.Context) (T, error)) (T, error) {
+func within[T any](c *Command, change bool, call func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	answer, err := call(ctx)
 	return answer, c.explain(err, change)
 }
 
-func (c *ctlCmd) explain(err error, change bool) error {
+func (c *Command) explain(err error, change bool) error {
 	p, refused := errors.AsType[*client.Problem](err)
 	nodes := strings.Join(c.URL, ", ")
 	switch {

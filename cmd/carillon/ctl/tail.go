@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"cmp"
@@ -6,26 +6,27 @@ import (
 	"strings"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlTailCmd struct {
+type tailCmd struct {
 	Topic string   `arg:"" optional:"" help:"Of this topic only."`
 	Kind  []string `enum:"fired,dead,added,changed,cancelled" placeholder:"KIND" help:"fired, dead, added, changed or cancelled; else all. Repeat for more."`
 	Label []string `placeholder:"LABEL" help:"Of timers with this label; repeat for: with all of these."`
 }
 
 // Help is the text that kong shows behind the one line that describes the command.
-func (*ctlTailCmd) Help() string {
+func (*tailCmd) Help() string {
 	return "Shows events from now on, of all nodes, until Ctrl-C. What happens while no node is connected is left out; carillon ctl history is complete."
 }
 
-func (*ctlTailCmd) Examples() string {
+func (*tailCmd) Examples() string {
 	return `carillon ctl tail orders
 carillon ctl tail --kind dead --json`
 }
 
-func (c *ctlTailCmd) Run(ctl *ctlCmd, term *terminal) error {
-	ctx, release := untilSignal(term)
+func (c *tailCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	ctx, release := terminal.UntilSignal(term)
 	defer release()
 	filter := client.EventFilter{Topic: c.Topic, Labels: c.Label}
 	for _, kind := range c.Kind {
@@ -37,14 +38,14 @@ func (c *ctlTailCmd) Run(ctl *ctlCmd, term *terminal) error {
 		}
 		switch {
 		case e.Kind == client.EventMissed:
-			fmt.Fprintln(term.err, "carillon: "+printable(missed(e)))
+			fmt.Fprintln(term.Err, "carillon: "+printable(missed(e)))
 		case ctl.JSON:
 			o := &object{}
 			o.set("event", e.Kind)
 			o.raw("data", e.Raw)
-			err = printJSON(term.out, o.bytes())
+			err = printJSON(term.Out, o.bytes())
 		default:
-			_, err = fmt.Fprintln(term.out, printable(eventLine(e)))
+			_, err = fmt.Fprintln(term.Out, printable(eventLine(e)))
 		}
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"fmt"
@@ -7,26 +7,27 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlPullCmd struct {
+type pullCmd struct {
 	Topic string        `arg:"" help:"Topic; its policy must say delivery: pull."`
 	Max   int           `default:"1" help:"At most so many timers, 1–1000 (${default})."`
 	Wait  time.Duration `default:"0s" help:"How long to wait for one, up to 60s (${default})."`
 	Lease string        `placeholder:"30s" help:"How long they are yours; else as the topic says."`
 }
 
-func (*ctlPullCmd) Examples() string {
+func (*pullCmd) Examples() string {
 	return `carillon ctl pull jobs --max 10 --wait 20s
 carillon ctl pull jobs --json`
 }
 
-func (p *ctlPullCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (p *pullCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if p.Max < 1 || p.Max > 1000 {
-		return usagef("--max: must be 1–1000")
+		return terminal.Usagef("--max: must be 1–1000")
 	}
 	if p.Wait < 0 || p.Wait > time.Minute {
-		return usagef("--wait: must be 0s–60s")
+		return terminal.Usagef("--wait: must be 0s–60s")
 	}
 	o := &object{}
 	o.set("max", p.Max)
@@ -39,13 +40,13 @@ func (p *ctlPullCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return err
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	return printPulled(term, body)
 }
 
 // printPulled prints a table of the leased timers, and each receipt in full: ack and nack take it.
-func printPulled(term *terminal, body []byte) error {
+func printPulled(term *terminal.Terminal, body []byte) error {
 	var answer struct {
 		Timers []client.Lease `json:"timers"`
 	}
@@ -53,43 +54,43 @@ func printPulled(term *terminal, body []byte) error {
 		return err
 	}
 	if len(answer.Timers) == 0 {
-		_, err := fmt.Fprintln(term.err, "nothing is ready")
+		_, err := fmt.Fprintln(term.Err, "nothing is ready")
 		return err
 	}
-	t := newTable(term.out, "ID", "DUE", "ATTEMPT", "LEASE UNTIL", "RECEIPT", "PAYLOAD")
+	t := newTable(term.Out, "ID", "DUE", "ATTEMPT", "LEASE UNTIL", "RECEIPT", "PAYLOAD")
 	for _, v := range answer.Timers {
 		t.row(v.ID, instant(v.Due), fmt.Sprint(v.Attempt), instant(v.LeaseUntil), v.Receipt, string(v.Payload))
 	}
 	return t.w.Flush()
 }
 
-type ctlAckCmd struct {
+type ackCmd struct {
 	Receipts []string `arg:"" name:"receipt" help:"Receipts of the leases whose work is done."`
 }
 
-func (a *ctlAckCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (a *ackCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.claim(term, "ack", a.Receipts, &object{})
 }
 
-type ctlNackCmd struct {
+type nackCmd struct {
 	Receipts []string `arg:"" name:"receipt" help:"Receipts of the leases whose work failed."`
 	Delay    string   `placeholder:"5s" help:"Until the next attempt; else the backoff."`
 	Reason   string   `placeholder:"TEXT" help:"Why; it shows as the timer's last error."`
 }
 
-func (n *ctlNackCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (n *nackCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o := &object{}
 	o.text("delay", n.Delay)
 	o.text("reason", n.Reason)
 	return ctl.claim(term, "nack", n.Receipts, o)
 }
 
-type ctlExtendCmd struct {
+type extendCmd struct {
 	Receipts []string `arg:"" name:"receipt" help:"Receipts of the leases to hold longer."`
 	Lease    string   `placeholder:"30s" help:"From now on; else as the topic says."`
 }
 
-func (e *ctlExtendCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (e *extendCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o := &object{}
 	o.text("lease", e.Lease)
 	return ctl.claim(term, "extend", e.Receipts, o)
@@ -97,7 +98,7 @@ func (e *ctlExtendCmd) Run(ctl *ctlCmd, term *terminal) error {
 
 // claim says something of leases. It fails when one of them is over, and says which; with --json
 // the answer does.
-func (c *ctlCmd) claim(term *terminal, verb string, receipts []string, o *object) error {
+func (c *Command) claim(term *terminal.Terminal, verb string, receipts []string, o *object) error {
 	o.set("receipts", receipts)
 	body, err := c.do(client.Request{Method: http.MethodPost, Path: client.Path(verb), Body: o.bytes()})
 	if err != nil {
@@ -110,7 +111,7 @@ func (c *ctlCmd) claim(term *terminal, verb string, receipts []string, o *object
 		return err
 	}
 	if c.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	var over []string
 	for _, r := range answer.Results {
@@ -122,6 +123,6 @@ func (c *ctlCmd) claim(term *terminal, verb string, receipts []string, o *object
 		return fmt.Errorf("%d of %d leases are over: %s; what ran out, or was ended before, may be with another consumer",
 			len(over), len(answer.Results), strings.Join(over, " "))
 	}
-	_, err = fmt.Fprintf(term.out, "%s: %d\n", verb, len(answer.Results))
+	_, err = fmt.Fprintf(term.Out, "%s: %d\n", verb, len(answer.Results))
 	return err
 }

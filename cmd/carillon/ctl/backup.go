@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"carillon/backup"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlBackupCmd struct {
+type backupCmd struct {
 	File string `arg:"" help:"File to write; - for stdout."`
 }
 
-func (*ctlBackupCmd) Examples() string {
+func (*backupCmd) Examples() string {
 	return `carillon ctl backup carillon.backup
 carillon ctl backup - | ssh vault 'cat > carillon.backup'`
 }
@@ -27,7 +28,7 @@ const backupIdle = 15 * time.Minute
 
 // Run writes the file under another name until it is whole, so that the last good backup is never
 // replaced by half of one.
-func (b *ctlBackupCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	body, err := ctl.client.Backup(ctx)
@@ -39,7 +40,7 @@ func (b *ctlBackupCmd) Run(ctl *ctlCmd, term *terminal) error {
 	defer idle.Stop()
 	from := &watched{from: body, read: func() { idle.Reset(backupIdle) }}
 	if b.File == "-" {
-		return b.take(from, term.out, term)
+		return b.take(from, term.Out, term)
 	}
 	part := b.File + ".part"
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -59,7 +60,7 @@ func (b *ctlBackupCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 // take copies the backup, verifies it on the way, and describes it.
-func (b *ctlBackupCmd) take(from io.Reader, to io.Writer, term *terminal) error {
+func (b *backupCmd) take(from io.Reader, to io.Writer, term *terminal.Terminal) error {
 	size := &counter{to: to}
 	r, err := backup.NewReader(io.TeeReader(from, size))
 	if err == nil {
@@ -69,12 +70,12 @@ func (b *ctlBackupCmd) take(from io.Reader, to io.Writer, term *terminal) error 
 		return fmt.Errorf("%w; the backup is of no use, take it again", err)
 	}
 	head := r.Head()
-	fmt.Fprintf(term.err, "carillon: backup of cluster %s, %d shards, as of %s, %d bytes\n", head.ClusterID, head.Shards,
+	fmt.Fprintf(term.Err, "carillon: backup of cluster %s, %d shards, as of %s, %d bytes\n", head.ClusterID, head.Shards,
 		time.UnixMilli(head.TimeMs).UTC().Format(time.RFC3339), size.n)
 	if head.Key == "" {
-		fmt.Fprintln(term.err, "carillon: it is not encrypted, as the cluster has no --secrets-key: payloads, credentials and signing secrets are in it in the clear")
+		fmt.Fprintln(term.Err, "carillon: it is not encrypted, as the cluster has no --secrets-key: payloads, credentials and signing secrets are in it in the clear")
 	} else {
-		fmt.Fprintln(term.err, "carillon: it is encrypted; to restore it takes the cluster's --secrets-key file, which is not in it")
+		fmt.Fprintln(term.Err, "carillon: it is encrypted; to restore it takes the cluster's --secrets-key file, which is not in it")
 	}
 	return nil
 }

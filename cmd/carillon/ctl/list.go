@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"encoding/json"
@@ -9,9 +9,10 @@ import (
 	"strconv"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlListCmd struct {
+type listCmd struct {
 	Topic    string   `arg:"" help:"Topic."`
 	State    string   `placeholder:"STATE,…" help:"scheduled, leased, done, dead, cancelled; else the first two."`
 	DueFrom  string   `placeholder:"TIME" help:"Due at this time or later."`
@@ -21,7 +22,7 @@ type ctlListCmd struct {
 	Limit    int      `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
-func (l *ctlListCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (l *listCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	query := url.Values{}
 	setQuery(query, "state", l.State)
 	setQuery(query, "due_from", l.DueFrom)
@@ -52,9 +53,9 @@ const maxPage = 1000
 
 // showPages prints the rows of as many pages as it takes. Without --json each page is printed as it
 // comes.
-func (c *ctlCmd) showPages(term *terminal, l listing) error {
+func (c *Command) showPages(term *terminal.Terminal, l listing) error {
 	if l.limit < 0 {
-		return usagef("--limit: must not be negative")
+		return terminal.Usagef("--limit: must not be negative")
 	}
 	var rows []json.RawMessage
 	cursor := ""
@@ -75,18 +76,18 @@ func (c *ctlCmd) showPages(term *terminal, l listing) error {
 		}
 	}
 	if c.JSON {
-		return printPages(term.out, l.member, rows, cursor)
+		return printPages(term.Out, l.member, rows, cursor)
 	}
-	if err := l.print(term.out, rows); err != nil {
+	if err := l.print(term.Out, rows); err != nil {
 		return err
 	}
 	if cursor != "" {
-		fmt.Fprintf(term.err, "carillon: there are more; --limit shows them (0 for all)\n")
+		fmt.Fprintf(term.Err, "carillon: there are more; --limit shows them (0 for all)\n")
 	}
 	return nil
 }
 
-func (c *ctlCmd) page(l listing, size int, cursor string) (rows []json.RawMessage, next string, err error) {
+func (c *Command) page(l listing, size int, cursor string) (rows []json.RawMessage, next string, err error) {
 	query := url.Values{}
 	for name, values := range l.query {
 		query[name] = values

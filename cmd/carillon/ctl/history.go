@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"encoding/json"
@@ -7,9 +7,10 @@ import (
 	"net/url"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlHistoryCmd struct {
+type historyCmd struct {
 	Topic string `arg:"" help:"Topic."`
 	ID    string `name:"id" placeholder:"ID" help:"Of the timers with this id only."`
 	State string `placeholder:"STATE,…" help:"done, dead, cancelled; else all of them."`
@@ -18,12 +19,12 @@ type ctlHistoryCmd struct {
 	Limit int    `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
-func (*ctlHistoryCmd) Examples() string {
+func (*historyCmd) Examples() string {
 	return `carillon ctl history orders --state dead,cancelled
 carillon ctl history orders --id order-77 --json`
 }
 
-func (h *ctlHistoryCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (h *historyCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	query := url.Values{}
 	setQuery(query, "id", h.ID)
 	setQuery(query, "state", h.State)

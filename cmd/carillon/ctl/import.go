@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"bufio"
@@ -8,24 +8,26 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlImportCmd struct {
+type importCmd struct {
 	File           string `arg:"" help:"What export wrote; - for stdin."`
 	WithoutSecrets bool   `help:"Import what lacks credentials that export could not have; those headers are left out."`
 	RestartCounts  bool   `help:"Import series with a count, which begin to count anew."`
 	DryRun         bool   `help:"Read and check the file, and change nothing."`
 }
 
-func (*ctlImportCmd) Examples() string {
+func (*importCmd) Examples() string {
 	return `carillon ctl import orders.ndjson
 carillon ctl import orders.ndjson --dry-run`
 }
 
 // Run reads the whole file before it changes anything: a file that was cut, or that would lose
 // fields without consent, changes nothing.
-func (i *ctlImportCmd) Run(ctl *ctlCmd, term *terminal) error {
-	file, err := i.open(term.in)
+func (i *importCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	file, err := i.open(term.In)
 	if err != nil {
 		return err
 	}
@@ -35,23 +37,23 @@ func (i *ctlImportCmd) Run(ctl *ctlCmd, term *terminal) error {
 		return err
 	}
 	if check.bare != "" && !i.WithoutSecrets {
-		return usagef("topic %s has secrets or credentials that export could not have: make it first, with its policy, or leave them out with --without-secrets", check.bare)
+		return terminal.Usagef("topic %s has secrets or credentials that export could not have: make it first, with its policy, or leave them out with --without-secrets", check.bare)
 	}
 	if check.hidden > 0 && !i.WithoutSecrets {
-		return usagef("%d timers have credentials in their headers that export could not have; --without-secrets leaves those headers out", check.hidden)
+		return terminal.Usagef("%d timers have credentials in their headers that export could not have; --without-secrets leaves those headers out", check.hidden)
 	}
 	if check.counted > 0 && !i.RestartCounts {
-		return usagef("%d series come a number of times, and the file does not say how often they have come; --restart-counts begins anew", check.counted)
+		return terminal.Usagef("%d series come a number of times, and the file does not say how often they have come; --restart-counts begins anew", check.counted)
 	}
 	if i.DryRun && ctl.JSON {
 		o := &object{}
 		o.set("timers", check.timers)
 		o.set("topics", check.topics)
 		o.set("dry_run", true)
-		return printJSON(term.out, o.bytes())
+		return printJSON(term.Out, o.bytes())
 	}
 	if i.DryRun {
-		_, err := fmt.Fprintf(term.out, "good: %d timers of %d topics; nothing was changed\n", check.timers, check.topics)
+		_, err := fmt.Fprintf(term.Out, "good: %d timers of %d topics; nothing was changed\n", check.timers, check.topics)
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -68,7 +70,7 @@ func (i *ctlImportCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 // open gives a file that can be read twice: stdin is copied to one that is gone when it is closed.
-func (i *ctlImportCmd) open(stdin io.Reader) (*os.File, error) {
+func (i *importCmd) open(stdin io.Reader) (*os.File, error) {
 	if i.File != "-" {
 		return os.Open(i.File)
 	}
@@ -182,7 +184,7 @@ func readAdd(line []byte) (*importedAdd, error) {
 
 // importCheck only counts.
 type importCheck struct {
-	ctl                             *ctlCmd
+	ctl                             *Command
 	topics, timers, hidden, counted int
 	// A topic that is not there, whose policy lacks its secrets.
 	bare string

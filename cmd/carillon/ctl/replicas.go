@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"fmt"
@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlReplicasCmd struct {
+type replicasCmd struct {
 	Number int           `arg:"" help:"Copies of each timer, 1–7, as far as there are nodes."`
 	Wait   time.Duration `placeholder:"10m" help:"Wait until all shards have them, at most so long; exit 1 if it takes longer."`
 }
 
-func (*ctlReplicasCmd) Examples() string {
+func (*replicasCmd) Examples() string {
 	return `carillon ctl replicas 3 --wait 10m`
 }
 
-func (r *ctlReplicasCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *replicasCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodPut, Path: client.Path("cluster", "replicas"), Body: fmt.Appendf(nil, `{"replicas":%d}`, r.Number)})
 	if err != nil {
 		return err
@@ -28,13 +29,13 @@ func (r *ctlReplicasCmd) Run(ctl *ctlCmd, term *terminal) error {
 		}
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
-	_, err = fmt.Fprintf(term.out, "replicas: %d\n", r.Number)
+	_, err = fmt.Fprintf(term.Out, "replicas: %d\n", r.Number)
 	return err
 }
 
-func (r *ctlReplicasCmd) await(ctl *ctlCmd) error {
+func (r *replicasCmd) await(ctl *Command) error {
 	return ctl.await(r.Wait, func(a *client.Cluster) (string, error) {
 		left := r.left(a)
 		if left == 0 {
@@ -46,7 +47,7 @@ func (r *ctlReplicasCmd) await(ctl *ctlCmd) error {
 
 // left counts the shards that have not as many replicas as there should be, and nodes to hold them,
 // or are on the way there. The node that is asked may not have heard of the new number yet.
-func (r *ctlReplicasCmd) left(a *client.Cluster) (n int) {
+func (r *replicasCmd) left(a *client.Cluster) (n int) {
 	holders := 0
 	for _, node := range a.Nodes {
 		switch node.State {

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"errors"
@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlDoctorCmd struct{}
+type doctorCmd struct{}
 
 // Help is the text that kong shows behind the one line that describes the command.
-func (*ctlDoctorCmd) Help() string {
+func (*doctorCmd) Help() string {
 	return "Asks a node for the cluster, and each node at the address of its API for what only it knows. Exits 0 when all is well, 1 when " +
 		"something should be seen to, 2 when something is wrong now. Where the nodes ask for tokens it needs one with " + doctorScope + "."
 }
@@ -24,7 +25,7 @@ func (*ctlDoctorCmd) Help() string {
 // read, and a node's metrics of all topics to none but this.
 const doctorScope = `the scope read for the topics ["*"]`
 
-func (*ctlDoctorCmd) Examples() string {
+func (*doctorCmd) Examples() string {
 	return `carillon ctl doctor
 carillon ctl doctor --json --url http://n1:7700,http://n2:7700`
 }
@@ -61,7 +62,7 @@ func (f findings) worst() (g grade) {
 	return g
 }
 
-func (d *ctlDoctorCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	cluster, err := within(ctl, false, ctl.client.Cluster)
 	if err != nil {
 		return err
@@ -76,16 +77,16 @@ func (d *ctlDoctorCmd) Run(ctl *ctlCmd, term *terminal) error {
 			f.node(ctl, n)
 		}
 	}
-	if err := f.print(ctl, term.out); err != nil {
+	if err := f.print(ctl, term.Out); err != nil {
 		return err
 	}
 	if worst := f.worst(); worst > well {
-		return quietExit(worst)
+		return terminal.QuietExit(worst)
 	}
 	return nil
 }
 
-func (f findings) print(ctl *ctlCmd, out io.Writer) error {
+func (f findings) print(ctl *Command, out io.Writer) error {
 	if ctl.JSON {
 		rows := make([][]byte, len(f))
 		for i, one := range f {
@@ -237,7 +238,7 @@ const (
 )
 
 // node asks a node for the state that only it knows.
-func (f *findings) node(ctl *ctlCmd, n *client.Node) {
+func (f *findings) node(ctl *Command, n *client.Node) {
 	if n.HTTP == "" {
 		return
 	}

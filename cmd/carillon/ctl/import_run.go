@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"cmp"
@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
 // importRun sends the adds of a file in batches.
 type importRun struct {
-	ctl  *ctlCmd
-	term *terminal
+	ctl  *Command
+	term *terminal.Terminal
 
 	head    *exportHead
 	ops     []importOp
@@ -65,7 +66,7 @@ func (r *importRun) topic(head *exportHead) error {
 }
 
 // hasTopic asks whether a topic is there.
-func (c *ctlCmd) hasTopic(topic string) (bool, error) {
+func (c *Command) hasTopic(topic string) (bool, error) {
 	_, err := within(c, false, func(ctx context.Context) (bool, error) {
 		_, err := c.client.Do(ctx, client.Request{Method: http.MethodGet, Path: client.Path("topics", topic)})
 		if errors.Is(err, client.ErrUnknownTopic) {
@@ -122,9 +123,9 @@ func (r *importRun) end() error {
 		o.set("topic", r.head.Topic)
 		o.set("added", r.added)
 		o.set("there", r.there)
-		return printJSON(r.term.out, o.bytes())
+		return printJSON(r.term.Out, o.bytes())
 	}
-	_, err := fmt.Fprintf(r.term.out, "%s: %d added, %d there already\n", r.head.Topic, r.added, r.there)
+	_, err := fmt.Fprintf(r.term.Out, "%s: %d added, %d there already\n", r.head.Topic, r.added, r.there)
 	return err
 }
 
@@ -246,8 +247,8 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 func (r *importRun) refuse(id string, p *client.Problem) {
 	switch r.refused++; {
 	case r.refused <= importSaid:
-		fmt.Fprintf(r.term.err, "carillon: %s/%s: %s\n", r.head.Topic, id, refusal(p))
+		fmt.Fprintf(r.term.Err, "carillon: %s/%s: %s\n", r.head.Topic, id, refusal(p))
 	case r.refused == importSaid+1:
-		fmt.Fprintln(r.term.err, "carillon: there are more that are refused")
+		fmt.Fprintln(r.term.Err, "carillon: there are more that are refused")
 	}
 }

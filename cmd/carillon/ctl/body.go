@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // object is a JSON object in the making. Values that are JSON already keep their bytes, whitespace
@@ -62,7 +64,7 @@ func readJSON(flag, value string, stdin io.Reader) ([]byte, error) {
 		if !strings.HasPrefix(value, "@") && value != "-" {
 			hint = `; a text needs its quotes: '"hello"', a file a leading @`
 		}
-		return nil, usagef("--%s: this is not JSON%s", flag, hint)
+		return nil, terminal.Usagef("--%s: this is not JSON%s", flag, hint)
 	}
 	return data, nil
 }

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 )
@@ -15,7 +16,7 @@ import (
 const shownTimes = 5
 
 // printDue says when the timer would be due, as a node whose clock is right would have it.
-func (a *ctlAddCmd) printDue(ctl *ctlCmd, out io.Writer, now time.Time) error {
+func (a *addCmd) printDue(ctl *Command, out io.Writer, now time.Time) error {
 	first, err := a.begin(now)
 	if err != nil {
 		return err
@@ -26,7 +27,7 @@ func (a *ctlAddCmd) printDue(ctl *ctlCmd, out io.Writer, now time.Time) error {
 	}
 	zone, err := recurrence.LoadZone(a.Zone)
 	if err != nil {
-		return usagef("--zone: %v", err)
+		return terminal.Usagef("--zone: %v", err)
 	}
 	if ctl.JSON {
 		o := &object{}
@@ -49,18 +50,18 @@ func (a *ctlAddCmd) printDue(ctl *ctlCmd, out io.Writer, now time.Time) error {
 }
 
 // begin is the time of --delay or --at; zero when there is neither.
-func (a *ctlAddCmd) begin(now time.Time) (time.Time, error) {
+func (a *addCmd) begin(now time.Time) (time.Time, error) {
 	switch {
 	case a.At != "":
 		at, err := time.Parse(time.RFC3339Nano, a.At)
 		if err != nil {
-			return at, usagef("--at: must be a time with a zone, as 2027-01-31T12:30:00.250Z")
+			return at, terminal.Usagef("--at: must be a time with a zone, as 2027-01-31T12:30:00.250Z")
 		}
 		return at, nil
 	case a.Delay != "":
 		d, err := time.ParseDuration(a.Delay)
 		if err != nil || d < 0 {
-			return now, usagef("--delay: must be a duration, like 90s or 1h30m")
+			return now, terminal.Usagef("--delay: must be a duration, like 90s or 1h30m")
 		}
 		return now.Add(d), nil
 	}
@@ -68,7 +69,7 @@ func (a *ctlAddCmd) begin(now time.Time) (time.Time, error) {
 }
 
 // times are the first occurrences, all on time.
-func (a *ctlAddCmd) times(first, now time.Time) (out []time.Time, err error) {
+func (a *addCmd) times(first, now time.Time) (out []time.Time, err error) {
 	if a.Cron == "" && a.Every == "" {
 		return []time.Time{first}, nil
 	}
@@ -78,7 +79,7 @@ func (a *ctlAddCmd) times(first, now time.Time) (out []time.Time, err error) {
 	}
 	if a.Cron != "" {
 		if err := recurrence.CheckCron(a.Cron, a.Zone); err != nil {
-			return nil, usagef("--cron: %v", err)
+			return nil, terminal.Usagef("--cron: %v", err)
 		}
 		if first.Before(now) {
 			first = now
@@ -87,7 +88,7 @@ func (a *ctlAddCmd) times(first, now time.Time) (out []time.Time, err error) {
 	} else {
 		every, err := time.ParseDuration(a.Every)
 		if err != nil || every < time.Second {
-			return nil, usagef("--every: must be a duration of 1s or more")
+			return nil, terminal.Usagef("--every: must be a duration of 1s or more")
 		}
 		repeat.EveryMs = every.Milliseconds()
 	}
@@ -105,13 +106,13 @@ func (a *ctlAddCmd) times(first, now time.Time) (out []time.Time, err error) {
 	return out, nil
 }
 
-func (a *ctlAddCmd) untilMs() (int64, error) {
+func (a *addCmd) untilMs() (int64, error) {
 	if a.Until == "" {
 		return 0, nil
 	}
 	until, err := time.Parse(time.RFC3339Nano, a.Until)
 	if err != nil {
-		return 0, usagef("--until: must be a time with a zone, as 2027-01-31T12:30:00Z")
+		return 0, terminal.Usagef("--until: must be a time with a zone, as 2027-01-31T12:30:00Z")
 	}
 	return until.UnixMilli(), nil
 }
@@ -120,13 +121,13 @@ func (a *ctlAddCmd) untilMs() (int64, error) {
 const lateFrom = 5 * time.Second
 
 // warnLate says that a timer whose time is past has been added, which may be a slip of the pen.
-func (a *ctlAddCmd) warnLate(term *terminal, body []byte, now time.Time) {
+func (a *addCmd) warnLate(term *terminal.Terminal, body []byte, now time.Time) {
 	var t client.Timer
 	if a.At == "" || readAnswer(body, &t) != nil || t.Due.IsZero() || t.State != client.Scheduled && t.State != client.Leased {
 		return
 	}
 	if late := now.Sub(t.Due); late > lateFrom {
-		fmt.Fprintf(term.err, "carillon: due %s: fires at once\n", relative(-late))
+		fmt.Fprintf(term.Err, "carillon: due %s: fires at once\n", relative(-late))
 	}
 }
 

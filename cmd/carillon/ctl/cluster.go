@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"context"
@@ -12,45 +12,46 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlClusterCmd struct {
+type clusterCmd struct {
 	Shards bool `help:"Show every shard, not only those that are not ok."`
 }
 
-func (*ctlClusterCmd) Examples() string {
+func (*clusterCmd) Examples() string {
 	return `carillon ctl cluster
 carillon ctl cluster --shards --url http://n2:7700     as n2 sees it`
 }
 
-func (c *ctlClusterCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("cluster")})
 	if err != nil {
 		return err
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	var answer client.Cluster
 	if err := readAnswer(body, &answer); err != nil {
 		return err
 	}
-	if err := printNodes(term.out, &answer); err != nil {
+	if err := printNodes(term.Out, &answer); err != nil {
 		return err
 	}
-	fmt.Fprintf(term.out, "\nshards: %s\n", summary(answer.Shards))
+	fmt.Fprintf(term.Out, "\nshards: %s\n", summary(answer.Shards))
 	rows := answer.Shards
 	if !c.Shards {
 		rows = slices.DeleteFunc(rows, func(s client.Shard) bool { return s.State == client.ShardOK })
 	}
-	return printShards(term.out, rows)
+	return printShards(term.Out, rows)
 }
 
 // clusterPoll is how often a cluster is looked at of which something is waited for.
 const clusterPoll = 200 * time.Millisecond
 
 // await looks at the cluster until nothing is left, at most so long: then the rest is the error.
-func (c *ctlCmd) await(most time.Duration, look func(*client.Cluster) (left string, err error)) error {
+func (c *Command) await(most time.Duration, look func(*client.Cluster) (left string, err error)) error {
 	over := time.After(most)
 	tick := time.NewTicker(clusterPoll)
 	defer tick.Stop()
@@ -150,19 +151,19 @@ func printShards(out io.Writer, rows []client.Shard) error {
 	return t.w.Flush()
 }
 
-type ctlShardCmd struct {
+type shardCmd struct {
 	Number uint32 `arg:"" help:"The shard's number."`
 }
 
-func (s *ctlShardCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (s *shardCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("cluster", "shards", strconv.FormatUint(uint64(s.Number), 10))})
 	if err != nil {
 		return err
 	}
 	if ctl.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
-	return printDetail(term.out, body)
+	return printDetail(term.Out, body)
 }
 
 // nodeRef names one node.
@@ -170,16 +171,16 @@ type nodeRef struct {
 	Node string `arg:"" help:"The node's name."`
 }
 
-type ctlDrainCmd struct {
+type drainCmd struct {
 	nodeRef
 	Wait time.Duration `placeholder:"10m" help:"Wait until it is drained, at most so long; exit 1 if it takes longer."`
 }
 
-func (*ctlDrainCmd) Examples() string {
+func (*drainCmd) Examples() string {
 	return `carillon ctl drain n3 --wait 10m && carillon ctl remove n3`
 }
 
-func (d *ctlDrainCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (d *drainCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	state, err := within(ctl, true, func(ctx context.Context) (client.NodeState, error) {
 		return ctl.client.DrainNode(ctx, d.Node)
 	})
@@ -195,7 +196,7 @@ func (d *ctlDrainCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return ctl.showNode(term, d.Node, state)
 }
 
-func (d *ctlDrainCmd) await(ctl *ctlCmd) error {
+func (d *drainCmd) await(ctl *Command) error {
 	return ctl.await(d.Wait, func(a *client.Cluster) (string, error) {
 		at := slices.IndexFunc(a.Nodes, func(n client.Node) bool { return n.Name == d.Node })
 		if at < 0 {
@@ -209,9 +210,9 @@ func (d *ctlDrainCmd) await(ctl *ctlCmd) error {
 	})
 }
 
-type ctlResumeCmd struct{ nodeRef }
+type resumeCmd struct{ nodeRef }
 
-func (r *ctlResumeCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *resumeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	state, err := within(ctl, true, func(ctx context.Context) (client.NodeState, error) {
 		return ctl.client.ResumeNode(ctx, r.Node)
 	})
@@ -221,13 +222,13 @@ func (r *ctlResumeCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return ctl.showNode(term, r.Node, state)
 }
 
-type ctlRemoveCmd struct {
+type removeCmd struct {
 	nodeRef
 	Force      bool `help:"Even if it is up and not drained: its replicas are lost at once."`
 	AcceptLoss bool `help:"Even if a shard is left without a majority of its replicas: what only the lost ones had is lost."`
 }
 
-func (r *ctlRemoveCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *removeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	state, err := within(ctl, true, func(ctx context.Context) (client.NodeState, error) {
 		return ctl.client.RemoveNode(ctx, r.Node, client.Removal{Force: r.Force, AcceptLoss: r.AcceptLoss})
 	})
@@ -237,13 +238,13 @@ func (r *ctlRemoveCmd) Run(ctl *ctlCmd, term *terminal) error {
 	return ctl.showNode(term, r.Node, state)
 }
 
-func (c *ctlCmd) showNode(term *terminal, name string, state client.NodeState) error {
+func (c *Command) showNode(term *terminal.Terminal, name string, state client.NodeState) error {
 	if c.JSON {
 		o := &object{}
 		o.set("name", name)
 		o.set("state", state)
-		return printJSON(term.out, o.bytes())
+		return printJSON(term.Out, o.bytes())
 	}
-	_, err := fmt.Fprintf(term.out, "%s: %s\n", printable(name), printable(string(state)))
+	_, err := fmt.Fprintf(term.Out, "%s: %s\n", printable(name), printable(string(state)))
 	return err
 }

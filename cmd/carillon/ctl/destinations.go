@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"encoding/json"
@@ -7,19 +7,20 @@ import (
 	"net/url"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlDestinationsCmd struct {
+type destinationsCmd struct {
 	State string `placeholder:"STATE,…" help:"open, half-open, closed; else all of them."`
 	Limit int    `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
-func (*ctlDestinationsCmd) Examples() string {
+func (*destinationsCmd) Examples() string {
 	return `carillon ctl destinations
 carillon ctl destinations --state open,half-open --limit 0`
 }
 
-func (d *ctlDestinationsCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (d *destinationsCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	query := url.Values{}
 	setQuery(query, "state", d.State)
 	return ctl.showPages(term, listing{

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"fmt"
@@ -7,9 +7,10 @@ import (
 	"net/url"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlDeadCmd struct {
+type deadCmd struct {
 	List    deadListCmd    `cmd:"" help:"List a topic's dead letters."`
 	Redrive deadRedriveCmd `cmd:"" help:"Try dead letters again, from the first attempt."`
 	Purge   deadPurgeCmd   `cmd:"" help:"Remove dead letters."`
@@ -24,7 +25,7 @@ type deadListCmd struct {
 	Limit  int      `default:"100" help:"At most so many; 0 is all (${default})."`
 }
 
-func (l *deadListCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (l *deadListCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	query := url.Values{}
 	setQuery(query, "reason", l.Reason)
 	setQuery(query, "from", l.From)
@@ -65,13 +66,13 @@ func (s *deadSelector) write(o *object) error {
 	}
 	switch {
 	case ways > 1:
-		return usagef("ids, --all, or a filter: give one of them")
+		return terminal.Usagef("ids, --all, or a filter: give one of them")
 	case len(s.IDs) > 0:
 		o.set("ids", s.IDs)
 	case s.All:
 		o.set("all", true)
 	case ways == 0:
-		return usagef("which ones? give their ids, --reason, --from, --to, --label, or --all")
+		return terminal.Usagef("which ones? give their ids, --reason, --from, --to, --label, or --all")
 	default:
 		o.raw("filter", filter.bytes())
 	}
@@ -90,7 +91,7 @@ carillon ctl dead redrive orders --reason expired --label vip
 carillon ctl dead redrive orders --all --delay 5m`
 }
 
-func (r *deadRedriveCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *deadRedriveCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o := &object{}
 	if err := r.write(o); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (r *deadRedriveCmd) Run(ctl *ctlCmd, term *terminal) error {
 
 type deadPurgeCmd struct{ deadSelector }
 
-func (p *deadPurgeCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (p *deadPurgeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o := &object{}
 	if err := p.write(o); err != nil {
 		return err
@@ -117,22 +118,22 @@ func (p *deadPurgeCmd) Run(ctl *ctlCmd, term *terminal) error {
 }
 
 // showChanged makes a call that is to do something to many timers, and prints how many it reached.
-func (c *ctlCmd) showChanged(term *terminal, verb string, r client.Request) error {
+func (c *Command) showChanged(term *terminal.Terminal, verb string, r client.Request) error {
 	body, err := c.do(r)
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(term.out, body)
+		return printJSON(term.Out, body)
 	}
 	var answer client.Counts
 	if err := readAnswer(body, &answer); err != nil {
 		return err
 	}
 	if answer.DryRun {
-		return printTrial(term.out, verb, &answer)
+		return printTrial(term.Out, verb, &answer)
 	}
-	_, err = fmt.Fprintf(term.out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
+	_, err = fmt.Fprintf(term.Out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package main
+package ctl
 
 import (
 	"context"
@@ -11,26 +11,27 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
-type ctlRollingRestartCmd struct {
+type rollingRestartCmd struct {
 	Nodes []string      `arg:"" optional:"" name:"node" help:"Nodes, in this order; all of them without."`
 	Run_  string        `name:"run" placeholder:"COMMAND" help:"Restart a node by this shell command, {} standing for its name; else you are asked to."`
 	Wait  time.Duration `default:"10m" help:"How long each step may take: a restart, and until all is well again (${default})."`
 }
 
 // Help is the text that kong shows behind the one line that describes the command.
-func (*ctlRollingRestartCmd) Help() string {
+func (*rollingRestartCmd) Help() string {
 	return "Waits until the cluster is healthy, says which node to restart, waits until its process is another one and ready, and goes on with the next. " +
 		"A node that is stopped by SIGTERM hands over what it leads first. Give several nodes with --url, so that one can be asked while another is down."
 }
 
-func (*ctlRollingRestartCmd) Examples() string {
+func (*rollingRestartCmd) Examples() string {
 	return `carillon ctl rolling-restart --url http://n1:7700,http://n2:7700,http://n3:7700
 carillon ctl rolling-restart n2 n3 --run 'ssh {} sudo systemctl restart carillon' --url http://n1:7700,http://n2:7700`
 }
 
-func (r *ctlRollingRestartCmd) Run(ctl *ctlCmd, term *terminal) error {
+func (r *rollingRestartCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	names, err := r.names(ctl)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func listed(names []string) string {
 }
 
 // names are the nodes to restart.
-func (r *ctlRollingRestartCmd) names(ctl *ctlCmd) ([]string, error) {
+func (r *rollingRestartCmd) names(ctl *Command) ([]string, error) {
 	cluster, err := within(ctl, false, ctl.client.Cluster)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (r *ctlRollingRestartCmd) names(ctl *ctlCmd) ([]string, error) {
 	}
 	for _, name := range r.Nodes {
 		if !slices.Contains(all, name) {
-			return nil, usagef("there is no node %s; there are %s", name, listed(all))
+			return nil, terminal.Usagef("there is no node %s; there are %s", name, listed(all))
 		}
 	}
 	if len(r.Nodes) > 0 {
@@ -77,7 +78,7 @@ func (r *ctlRollingRestartCmd) names(ctl *ctlCmd) ([]string, error) {
 }
 
 // restart has one node restarted, and waits until all is well again.
-func (r *ctlRollingRestartCmd) restart(ctl *ctlCmd, term *terminal, name string) error {
+func (r *rollingRestartCmd) restart(ctl *Command, term *terminal.Terminal, name string) error {
 	before := uint32(0)
 	err := ctl.awaitBeyond(r.Wait, func(c *client.Cluster) string {
 		n := nodeNamed(c, name)
@@ -111,11 +112,11 @@ func (r *ctlRollingRestartCmd) restart(ctl *ctlCmd, term *terminal, name string)
 }
 
 // run runs the command that restarts a node.
-func (r *ctlRollingRestartCmd) run(term *terminal, name string) error {
+func (r *rollingRestartCmd) run(term *terminal.Terminal, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.Wait)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(r.Run_, "{}", name))
-	command.Stdout, command.Stderr = term.err, term.err
+	command.Stdout, command.Stderr = term.Err, term.Err
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("--run for %s: %w", name, err)
 	}
@@ -152,7 +153,7 @@ func unwell(c *client.Cluster) string {
 
 // unwellAnywhere is unwell for each node, which must be ready besides: one may hear another again
 // before a third one does, and these two alone would be no majority yet.
-func (c *ctlCmd) unwellAnywhere(cluster *client.Cluster) string {
+func (c *Command) unwellAnywhere(cluster *client.Cluster) string {
 	if left := unwell(cluster); left != "" {
 		return left
 	}
@@ -181,7 +182,7 @@ func (c *ctlCmd) unwellAnywhere(cluster *client.Cluster) string {
 
 // awaitBeyond looks at the cluster until nothing is left. That no node answers for a while is part
 // of it.
-func (c *ctlCmd) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
+func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
 	over := time.After(most)
 	tick := time.NewTicker(clusterPoll)
 	defer tick.Stop()
@@ -203,7 +204,7 @@ func (c *ctlCmd) awaitBeyond(most time.Duration, look func(*client.Cluster) (lef
 }
 
 // at asks one node, at the address of its API.
-func (c *ctlCmd) at(n *client.Node, path string) ([]byte, error) {
+func (c *Command) at(n *client.Node, path string) ([]byte, error) {
 	scheme, _, _ := strings.Cut(c.URL[0], "://")
 	alone, err := client.New([]string{scheme + "://" + n.HTTP}, c.options)
 	if err != nil {
@@ -215,7 +216,7 @@ func (c *ctlCmd) at(n *client.Node, path string) ([]byte, error) {
 }
 
 // notReady is the reason that a node gives for not being ready; "" when it is ready.
-func (c *ctlCmd) notReady(n *client.Node) string {
+func (c *Command) notReady(n *client.Node) string {
 	_, err := c.at(n, "/readyz")
 	if err == nil {
 		return ""
@@ -224,13 +225,13 @@ func (c *ctlCmd) notReady(n *client.Node) string {
 }
 
 // say tells of a step: a line, or with --json an object.
-func (c *ctlCmd) say(term *terminal, node, step, text string) error {
+func (c *Command) say(term *terminal.Terminal, node, step, text string) error {
 	if !c.JSON {
-		_, err := fmt.Fprintln(term.out, printable(text))
+		_, err := fmt.Fprintln(term.Out, printable(text))
 		return err
 	}
 	o := &object{}
 	o.text("node", node)
 	o.set("step", step)
-	return printJSON(term.out, o.bytes())
+	return printJSON(term.Out, o.bytes())
 }

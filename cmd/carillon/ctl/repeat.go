@@ -1,4 +1,8 @@
-package main
+package ctl
+
+import (
+	"carillon/cmd/carillon/terminal"
+)
 
 // repeatFields make a timer a series. The node checks them; here they are only spelled.
 type repeatFields struct {
@@ -16,7 +20,7 @@ func (r *repeatFields) write(o *object) error {
 		return nil
 	}
 	if r.Cron == "" && r.Every == "" {
-		return usagef("--zone, --until, --count, --catch-up and --overlap go with --cron or --every")
+		return terminal.Usagef("--zone, --until, --count, --catch-up and --overlap go with --cron or --every")
 	}
 	repeat := &object{}
 	repeat.text("cron", r.Cron)

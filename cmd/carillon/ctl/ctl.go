@@ -1,0 +1,94 @@
+// Package ctl is the command that talks to a cluster: each subcommand is one struct in a file of its own, over package client.
+package ctl
+
+import (
+	"net/http"
+	"time"
+
+	"carillon/client"
+	"carillon/cmd/carillon/terminal"
+)
+
+// Command talks to a cluster through package client; any HTTP client can do the same.
+type Command struct {
+	URL     []string      `default:"http://127.0.0.1:7700" env:"CARILLON_URL" placeholder:"URL" help:"Nodes: the first that is up is asked; also CARILLON_URL (${default})."`
+	Token   string        `env:"CARILLON_TOKEN" placeholder:"TOKEN" help:"Token, where the node asks for one; better in CARILLON_TOKEN, which other processes cannot see."`
+	CA      string        `name:"ca" env:"CARILLON_CA" placeholder:"FILE" help:"Authorities to trust for https (PEM)."`
+	Cert    string        `name:"client-cert" env:"CARILLON_CLIENT_CERT" placeholder:"FILE" help:"Certificate with its key to show (PEM)."`
+	JSON    bool          `name:"json" help:"Print the node's answer as it came."`
+	Timeout time.Duration `default:"30s" help:"How long to wait for an answer (${default})."`
+
+	Version string         `kong:"-"` // of this program, as it names itself to a node
+	client  *client.Client // made by Validate
+	options client.Options // of it
+
+	Add    addCmd    `cmd:"" help:"Add a timer."`
+	Get    getCmd    `cmd:"" help:"Show a timer."`
+	Patch  patchCmd  `cmd:"" help:"Change a timer: any of its parts, all at once."`
+	Cancel cancelCmd `cmd:"" help:"Cancel a timer, and say whether that came in time; or all that a filter selects."`
+
+	Reschedule rescheduleCmd `cmd:"" help:"Move all timers that a filter selects."`
+
+	Fire   fireCmd   `cmd:"" help:"Make a timer due now."`
+	List   listCmd   `cmd:"" help:"List a topic's timers by due time."`
+	Topics topicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
+	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
+
+	Pull   pullCmd   `cmd:"" help:"Fetch timers that are ready, from a pull topic."`
+	Ack    ackCmd    `cmd:"" help:"Say that pulled timers are done."`
+	Nack   nackCmd   `cmd:"" help:"Say that pulled timers failed."`
+	Extend extendCmd `cmd:"" help:"Hold pulled timers longer."`
+
+	History historyCmd `cmd:"" help:"List a topic's timers that have ended, by when they did."`
+
+	Export exportCmd `cmd:"" help:"Write a topic's pending timers as adds."`
+	Import importCmd `cmd:"" help:"Add the timers that an export wrote."`
+
+	Tail         tailCmd         `cmd:"" help:"Show what happens to timers, as it happens."`
+	Backup       backupCmd       `cmd:"" help:"Back the whole cluster up, while it runs."`
+	Destinations destinationsCmd `cmd:"" help:"Receivers that the nodes call, and their breakers."`
+
+	Cluster clusterCmd `cmd:"" help:"Nodes and shards, as the node sees them."`
+	Shard   shardCmd   `cmd:"" help:"Show a shard."`
+	Drain   drainCmd   `cmd:"" help:"Have everything moved off a node."`
+	Resume  resumeCmd  `cmd:"" help:"Take a node's drain back."`
+	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong, and for what would break if a node went now."`
+
+	RollingRestart rollingRestartCmd `cmd:"" help:"Restart the nodes one after the other, the next when all is well."`
+
+	Upgrade upgradeCmd `cmd:"" help:"How far an upgrade is, and its end."`
+
+	Remove removeCmd `cmd:"" help:"Take a node out of the cluster for good, once it is drained or down."`
+
+	Replicas replicasCmd `cmd:"" help:"Change how many copies of each timer the cluster keeps."`
+}
+
+func (*Command) Examples() string {
+	return `carillon ctl add orders --id order-77 --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
+carillon ctl patch orders order-77 --delay 1h
+carillon ctl cancel orders order-77
+carillon ctl list orders --label vip --limit 20
+carillon ctl reschedule orders --label vip --shift +1h
+carillon ctl topics put orders --policy '{"history":"24h"}'
+carillon ctl cluster`
+}
+
+// Validate is called by the parser.
+func (c *Command) Validate() error {
+	if c.Timeout <= 0 {
+		return terminal.Usagef("--timeout: must be more than 0")
+	}
+	config, err := client.LoadTLS(c.CA, c.Cert)
+	if err != nil {
+		return terminal.Usagef("--%v", err)
+	}
+	c.options = client.Options{
+		Token: c.Token, UserAgent: "carillon-ctl/" + c.Version, Retries: -1, // a person decides
+		HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}},
+	}
+	c.client, err = client.New(c.URL, c.options)
+	if err != nil {
+		return terminal.Usagef("--url: %v", err)
+	}
+	return nil
+}

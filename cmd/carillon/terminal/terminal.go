@@ -1,0 +1,29 @@
+// Package terminal is what the commands have in common: input and outputs, faults in how a command was called, exit codes,
+// and the signals that end a command.
+package terminal
+
+import (
+	"fmt"
+	"io"
+)
+
+// Terminal has a command's input and outputs. Results go to Out; everything said to a person goes
+// to Err.
+type Terminal struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// UsageError is a fault in how the command was called, found after parsing.
+type UsageError struct{ reason string }
+
+func (e UsageError) Error() string { return e.reason }
+
+// Usagef makes a UsageError.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Sprintf(format, args...)} }
+
+// QuietExit ends a command, that has already said all there is to say, with an exit code.
+type QuietExit int
+
+func (q QuietExit) Error() string { return fmt.Sprintf("exit %d", int(q)) }
