@@ -35,7 +35,7 @@ type listed struct {
 	GoFiles                 []string
 }
 
-// newChecker has the go command compile what the mutated packages import.
+// newChecker has the go command compile the imports of the mutated packages.
 func newChecker(root string, mutants []mutant) (*checker, error) {
 	folders := map[string]bool{}
 	for _, m := range mutants {
@@ -159,7 +159,7 @@ func goCommand(root string, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// said is an error with what the command wrote.
+// said is an error with the output of its command.
 func said(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// stopwatch begins now; what it gives says how long that was ago.
+// stopwatch starts a clock; the returned function reads the elapsed time.
 func stopwatch() func() time.Duration {
 	began := time.Now()
 	return func() time.Duration { return time.Since(began) }

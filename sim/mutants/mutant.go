@@ -14,7 +14,7 @@ type mutant struct {
 	name   string // of the file, without .patch
 	what   string // the bug, in a sentence
 	tests  []testLine
-	expect *regexp.Regexp // what each of them must say; nil: anything
+	expect *regexp.Regexp // must match the output of each failed test; nil: anything does
 	files  []filePatch
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// filePatch is what a patch does to one file.
+// filePatch is the part of a patch for one file.
 type filePatch struct {
 	name    string // from the root of the module, with slashes
 	creates bool   // the file is new

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// testLimit ends a test that hangs. That proves nothing: a mutant must be found by what a test says.
+// testLimit ends a test that hangs. A hang proves nothing: a test must report the mutant.
 const testLimit = 30 * time.Minute
 
 // job is one test of one mutant, or of the code as it is.
@@ -23,7 +23,7 @@ type job struct {
 	test   testLine
 }
 
-// verdict is what came of a job.
+// verdict is the result of a job.
 type verdict struct {
 	job
 	ok   bool
