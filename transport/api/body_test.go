@@ -45,13 +45,15 @@ func lengthLine(n int) string { return fmt.Sprintf("Content-Length: %d\r\n", n) 
 
 const batchHead = "POST /v1/topics/orders/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
-// taken waits until the bodies that have arrived in part take so much. A connection gives back its
+// bufferOf300K is what a body takes of which 300 KiB have arrived: its buffer doubles as it fills.
+const bufferOf300K = 512 << 10
+
+// taken waits until the bodies that have arrived in part take so many bytes. A connection gives back its
 // part when it has ended, a moment after its client saw the end.
-func (h *harness) taken(least, most int64) {
+func (h *harness) taken(bytes int64) {
 	h.t.Helper()
-	h.await(fmt.Sprintf("bodies take %d to %d bytes", least, most), func() bool {
-		n := h.server.bodyBudget.used.Load()
-		return n >= least && n <= most
+	h.await(fmt.Sprintf("bodies take %d bytes", bytes), func() bool {
+		return h.server.bodyBudget.used.Load() == bytes
 	})
 }
 
@@ -87,16 +89,16 @@ func TestBodiesShareABudget(t *testing.T) {
 		}
 	}
 	first := part("127.0.0.2", 300<<10)
-	h.taken(300<<10, 512<<10)
+	h.taken(bufferOf300K)
 	refused(part("127.0.0.2", 300<<10)) // the share of one address
 	second := part("127.0.0.3", 300<<10)
-	h.taken(600<<10, 1<<20)
+	h.taken(2 * bufferOf300K)
 	refused(part("127.0.0.4", 300<<10)) // all together
 	h.do("POST", timers, bodyOf("small", 16<<10)).want(201)
 	first.conn.Close()
-	h.taken(300<<10, 512<<10)
+	h.taken(bufferOf300K)
 	third := part("127.0.0.4", 300<<10)
-	h.taken(600<<10, 1<<20)
+	h.taken(2 * bufferOf300K)
 	for _, p := range []*probe{second, third} {
 		if _, err := io.WriteString(p.conn, `{"ops":[]}`+strings.Repeat(" ", 600<<10-10)); err != nil {
 			t.Fatal(err)
@@ -105,7 +107,7 @@ func TestBodiesShareABudget(t *testing.T) {
 			t.Fatal(res, err)
 		}
 	}
-	h.taken(0, 0)
+	h.taken(0)
 	chunkedBody := bodyOf("chunked", 150<<10)
 	for name, request := range map[string]string{
 		"chunked":         goodHead + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(chunkedBody), chunkedBody),
@@ -124,7 +126,7 @@ func TestBodiesShareABudget(t *testing.T) {
 		if got := h.raw(n, request); fmt.Sprint(got.statuses) != want {
 			t.Errorf("%s: %v %.200q", name, got.statuses, got.bodies)
 		}
-		h.taken(0, 0)
+		h.taken(0)
 	}
 }
 
