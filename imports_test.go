@@ -1,5 +1,5 @@
 // Package carillon_test holds the shape of the whole tree: which folder may import which, where a library may be
-// named, and where the clock may be read. docs/ARCHITECTURE.md draws it; .golangci.yml says the same to editors.
+// named, which folders reach nothing outside, and where the clock may be read. docs/ARCHITECTURE.md draws it.
 package carillon_test
 
 import (
@@ -70,6 +70,30 @@ var soleImporter = map[string]string{
 	"github.com/netresearch/go-cron":   "timer/recurrence/cron.go",
 	"github.com/yuin/goldmark":         "docs/site/markdown.go",
 }
+
+// raftImporters are the layers that know raft: one runs it, two keep its records. Below them are timers, and no
+// replication.
+var raftImporters = []string{"shard", "shard/record", "shard/repair"}
+
+// pure layers work with what they are given, so that a simulator can be all that surrounds them: they import no library
+// but those named here, and nothing by which they could reach a file, a socket, a clock or another goroutine. What is
+// named here of that kind has its reason.
+var pure = map[string][]string{
+	"wheel":            {},
+	"secret":           {"sync"}, // pools of hashes
+	"timer":            {"github.com/cespare/xxhash/v2", "sync/atomic"},
+	"timer/bulk":       {"sync/atomic"}, // counts of shards that are under way at once
+	"timer/encoding":   {},
+	"timer/recurrence": {"github.com/netresearch/go-cron", "time", "sync"}, // zones, and a cache of them
+	"shard/feature":    {},
+	"shard/record":     {"go.etcd.io/raft/v3/raftpb"},
+	"shard/scheduler":  {"time", "sync"}, // lengths of time; what it reports is read from other goroutines
+	"shard/table":      {"github.com/cespare/xxhash/v2"},
+	"shard/wire":       {},
+}
+
+// outside are the packages of the standard library by which code reaches what is around it, each with all in it.
+var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "net", "os", "path/filepath", "runtime", "sync", "syscall", "time", "unsafe"}
 
 // clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
 // none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
@@ -201,6 +225,38 @@ func TestALibraryIsNamedInOneFile(t *testing.T) {
 		for _, p := range f.imports() {
 			if sole := soleImporter[p]; sole != "" && f.name != sole && !f.isTest {
 				t.Errorf("%s imports %s, which belongs to %s alone", f.name, p, sole)
+			}
+		}
+	}
+}
+
+func TestRaftIsKnownInFewLayers(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, p := range f.imports() {
+			if strings.HasPrefix(p, "go.etcd.io/raft") && !slices.Contains(raftImporters, layer(f.name)) {
+				t.Errorf("%s imports %s, which only %v may", f.name, p, raftImporters)
+			}
+		}
+	}
+}
+
+func TestPureLayersReachNothingOutside(t *testing.T) {
+	reaches := func(p string) bool {
+		for _, o := range outside {
+			if p == o || strings.HasPrefix(p, o+"/") && p != "time/tzdata" { // zones as data
+				return true
+			}
+		}
+		return strings.Contains(strings.Split(p, "/")[0], ".") // a library
+	}
+	for _, f := range sources(t) {
+		allowed, isPure := pure[layer(f.name)]
+		if !isPure || f.isTest || path.Base(path.Dir(f.name)) == "testkit" {
+			continue
+		}
+		for _, p := range f.imports() {
+			if reaches(p) && !slices.Contains(allowed, p) {
+				t.Errorf("%s imports %s: %s is to be given what it needs, so that the simulator can give it", f.name, p, layer(f.name))
 			}
 		}
 	}
