@@ -190,7 +190,7 @@ func (h *Host) TopicsChanged() {
 	}
 }
 
-// Drain stops leasing and waits until no call is in active lease, or the context ends.
+// Drain stops leasing and waits until no call runs, or the context ends.
 func (h *Host) Drain(ctx context.Context) {
 	h.draining.Store(true)
 	select {

@@ -4,7 +4,7 @@
 // Rules of use:
 //
 //   - New starts nothing. Run recovers from the log, serves, and blocks until its context ends (nil) or the storage fails (the
-//     error); a host is run once. Whoever wants calls in active lease to end first calls Drain.
+//     error); a host is run once. Whoever wants calls that run to end first calls Drain before.
 //   - Do, DoAll, Timer, List, Counts, Offers, Take, Propose, Stats and TopicsChanged may be called from any goroutine after Started is closed.
 //     Each ends: with an answer that is on disk, or with one of the Err values within seconds. After ErrUnknown and ErrStopped
 //     a change may have taken effect.

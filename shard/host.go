@@ -240,7 +240,7 @@ func (h *Host) Open() error {
 }
 
 // Run recovers from the log and serves until the context ends or the storage fails; it returns nil only in the first case.
-// Whoever wants calls in active lease to end first calls Drain before.
+// Whoever wants calls that run to end first calls Drain before.
 func (h *Host) Run(ctx context.Context) error {
 	if err := h.Open(); err != nil {
 		close(h.stopped)

@@ -95,7 +95,7 @@ func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	return h, r
 }
 
-// BenchmarkHostAdd is durable adds without HTTP: clients, each with one in active lease, on an operating system's file system.
+// BenchmarkHostAdd is durable adds without HTTP: clients, each with one add under way, on an operating system's file system.
 func BenchmarkHostAdd(b *testing.B) {
 	for _, shards := range []int{1, 4, 16, 64} {
 		for _, clients := range []int{64, 256} {

@@ -11,7 +11,7 @@ import (
 type event interface{ handle(w *worker) }
 
 // mailbox is a worker's queue: many producers, one consumer that takes all at once. Client operations are refused
-// beyond its bound; the rest is bounded by what is in active lease, and is never refused, since dropping a completion would
+// beyond its bound; the rest is bounded by the calls that run and the frames on their way to disk, and is never refused, since dropping a completion would
 // lose it.
 type mailbox struct {
 	mu     sync.Mutex

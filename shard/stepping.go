@@ -247,7 +247,7 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	}
 }
 
-// Waiting is how much the host holds for later: events, client operations, and active leases of its leads.
+// Waiting is how much the host holds for later: events, client operations, and leases of the shards it leads that have not ended.
 func (h *Host) Waiting() (events, operations, flights int) {
 	for _, w := range h.workers {
 		w.box.mu.Lock()
@@ -279,7 +279,7 @@ func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, lease
 	}
 }
 
-// StepDrain is one look of Drain: nothing more is leased, and it says how many calls are in active lease, or their ends not heard of.
+// StepDrain is one look of Drain: nothing more is leased, and it says how many calls still run, or have ended without its being known.
 func (h *Host) StepDrain() (flights int) {
 	h.draining.Store(true)
 	for _, w := range h.workers {

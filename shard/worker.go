@@ -66,9 +66,9 @@ type worker struct {
 	scanned    int          // slots that long reads looked at in this turn
 	closed     []*sentFrame // full, for the log when it has few enough
 	inflight   []*sentFrame
-	queueable  int // frames that may be in active lease
+	queueable  int // frames that may be on their way to disk
 	heard      int // bytes of entries that raft took from leaders in this turn: they are about to be unsynced
-	unsynced   int // bytes of the open frame and of those in active lease, and some for each part
+	unsynced   int // bytes of the open frame and of those on their way to disk, and some for each part
 	scratch    []byte
 	frames     []*sentFrame // free
 
@@ -125,7 +125,7 @@ func (w *worker) newSent() *sentFrame {
 	return s
 }
 
-// queueable is how many frames each of so many workers may have in active lease, so that the log's queue never is full.
+// queueable is how many frames each of so many workers may have on their way to disk, so that the log's queue is never full.
 func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
