@@ -119,6 +119,7 @@ func (l *pullLog) settle(c *cluster, h *handedOut, draw int) {
 // TestClusterPullUnderKill: consumers on all nodes, acks, nacks and forgotten leases, and the node that leads most is killed again and
 // again. None is lost, an acked one never comes again, a forgotten one comes again and not before its lease is over.
 func TestClusterPullUnderKill(t *testing.T) {
+	t.Parallel()
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_PULL_KILLS", 2)
 	c := newCluster(t, 3)
 	c.eventually(t, "PUT", "/v1/topics/work", `{"delivery":"pull","retry":{"max_attempts":1000,"min_backoff":"10ms","max_backoff":"10ms","jitter":0}}`)

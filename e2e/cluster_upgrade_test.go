@@ -108,6 +108,7 @@ func (u *upgrade) thereAndBack(random *rand.Rand) {
 // then on a node of the release before ends, says what to do, and the others go on. With
 // CARILLON_E2E_LONG all nodes have gone there and back before.
 func TestClusterUpgradeInAnyOrder(t *testing.T) {
+	t.Parallel()
 	random := seeded(t)
 	u := &upgrade{t: t, members: loopbackMembers(t, 3), levels: []int{olderLevel, olderLevel, olderLevel}}
 	var err error

@@ -101,6 +101,7 @@ var faultLine = regexp.MustCompile(`memory has changed by itself.* shard=(\d+)`)
 // a leader. The process finds it, gets the state of another, and nobody else is stopped; the timer
 // is called as it was written. (Until it is found, the node that leads may call with what is there.)
 func TestFlippedBitInTheMemoryOfAProcess(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	needMemory(t)
 	rec := newReceiver(t, nil)
@@ -157,6 +158,7 @@ func TestFlippedBitInTheMemoryOfAProcess(t *testing.T) {
 
 // TestFlippedBitInTheMemoryOfANodeAlone: it has nobody to ask, so it ends; its disk has what is right.
 func TestFlippedBitInTheMemoryOfANodeAlone(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	needMemory(t)
 	rec, dir := newReceiver(t, nil), t.TempDir()

@@ -194,6 +194,7 @@ func TestSecretsKeyComesNodeByNode(t *testing.T) {
 // TestSecretsKeyIsLost: no copy of the key is left. The nodes start with another and serve what needs no secret; told that the key is
 // lost they are ready, and what waited is called once its topic has a new secret, as the first attempt.
 func TestSecretsKeyIsLost(t *testing.T) {
+	t.Parallel()
 	needCluster(t)
 	rec := newReceiver(t, nil)
 	dir := t.TempDir()
