@@ -1,5 +1,6 @@
-// Package carillon_test holds the shape of the whole tree: which folder may import which, where a library may be
-// named, which folders reach nothing outside, and where the clock may be read. docs/ARCHITECTURE.md draws it.
+// Package carillon_test holds the shape of the whole tree: which folder may import which, where a
+// library may be named, which folders reach nothing outside, and where the clock may be read.
+// docs/ARCHITECTURE.md draws it.
 package carillon_test
 
 import (
@@ -16,8 +17,9 @@ import (
 	"testing"
 )
 
-// mayImport says, for each layer, the other layers of ours that it may import. Imports point down only. A layer is a top folder with all
-// that is in it, but for those folders in it that are layers themselves.
+// mayImport says, for each layer, the other layers of ours that it may import. Imports point down
+// only. A layer is a top folder with all that is in it, but for those folders in it that are layers
+// themselves.
 var mayImport = map[string][]string{
 	"cmd":         {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
 	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
@@ -71,13 +73,13 @@ var soleImporter = map[string]string{
 	"github.com/yuin/goldmark":         "docs/site/markdown.go",
 }
 
-// raftImporters are the layers that know raft: one runs it, two keep its records. Below them are timers, and no
-// replication.
+// raftImporters are the layers that know raft: one runs it, two keep its records. Below them are
+// timers, and no replication.
 var raftImporters = []string{"shard", "shard/record", "shard/repair"}
 
-// pure layers work with what they are given, so that a simulator can be all that surrounds them: they import no library
-// but those named here, and nothing by which they could reach a file, a socket, a clock or another goroutine. What is
-// named here of that kind has its reason.
+// pure layers work with what they are given, so that a simulator can be all that surrounds them:
+// they import no library but those named here, and nothing by which they could reach a file, a
+// socket, a clock or another goroutine. What is named here of that kind has its reason.
 var pure = map[string][]string{
 	"wheel":            {},
 	"secret":           {"sync"}, // pools of hashes
@@ -92,11 +94,13 @@ var pure = map[string][]string{
 	"shard/wire":       {},
 }
 
-// outside are the packages of the standard library by which code reaches what is around it, each with all in it.
+// outside are the packages of the standard library by which code reaches what is around it, each
+// with all in it.
 var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "net", "os", "path/filepath", "runtime", "sync", "syscall", "time", "unsafe"}
 
-// clockless folders take the time as an argument; of their product code only files named clock.go read a clock, and
-// none draws from the process's own randomness. A ticker that wakes somebody up reads nothing and is allowed.
+// clockless folders take the time as an argument; of their product code only files named clock.go
+// read a clock, and none draws from the process's own randomness. A ticker that wakes somebody up
+// reads nothing and is allowed.
 var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
@@ -162,7 +166,8 @@ func (f sourceFile) imports() []string {
 	return paths
 }
 
-// layer is the innermost layer that a file or package is in; a folder that has none is named by itself.
+// layer is the innermost layer that a file or package is in; a folder that has none is named by
+// itself.
 func layer(name string) string {
 	for folder := name; folder != "."; folder = path.Dir(folder) {
 		if _, ok := mayImport[folder]; ok {
@@ -173,7 +178,8 @@ func layer(name string) string {
 	return folder
 }
 
-// The client goes into other people's programs: whoever imports it compiles, and audits, nothing else.
+// The client goes into other people's programs: whoever imports it compiles, and audits, nothing
+// else.
 func TestClientImportsStandardLibraryAlone(t *testing.T) {
 	for _, f := range sources(t) {
 		if layer(f.name) != "client" || f.isTest {
@@ -187,7 +193,8 @@ func TestClientImportsStandardLibraryAlone(t *testing.T) {
 	}
 }
 
-// Tests keep the rule too: what a layer's tests need of a higher layer is a sign that the layer needs it.
+// Tests keep the rule too: what a layer's tests need of a higher layer is a sign that the layer
+// needs it.
 func TestImportsPointDown(t *testing.T) {
 	for _, f := range sources(t) {
 		if !strings.Contains(f.name, "/") {
@@ -211,7 +218,8 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// The file system in memory injects faults; product code that knew of it could behave differently there.
+// The file system in memory injects faults; product code that knew of it could behave differently
+// there.
 func TestProductDoesNotImportMemFS(t *testing.T) {
 	for _, f := range sources(t) {
 		if !f.isTest && layer(f.name) != "sim" && slices.Contains(f.imports(), module+"vfs/memfs") {
@@ -290,7 +298,8 @@ func TestTheCoreReadsNoClock(t *testing.T) {
 	}
 }
 
-// A test waits for a signal or uses a fake clock: a sleep is either too short on a busy machine or too long on an idle one.
+// A test waits for a signal or uses a fake clock: a sleep is either too short on a busy machine or
+// too long on an idle one.
 func TestNoTestSleeps(t *testing.T) {
 	for _, f := range sources(t) {
 		if !f.isTest || slices.Contains(f.imports(), "testing/synctest") { // there a sleep only moves the fake clock

@@ -12,8 +12,9 @@ import (
 	"unicode"
 )
 
-// TestMethodsBetweenNodesAreDistinct: a call from node to node names what it asks by a number, and several packages give numbers out. Two of
-// one number would each be answered by whoever is asked first.
+// TestMethodsBetweenNodesAreDistinct: a call from node to node names what it asks by a number, and
+// several packages give numbers out. Two of one number would each be answered by whoever is asked
+// first.
 func TestMethodsBetweenNodesAreDistinct(t *testing.T) {
 	fset, folders := token.NewFileSet(), map[string][]*ast.File{}
 	for _, pattern := range []string{"node/*.go", "node/*/*.go"} {

@@ -24,7 +24,8 @@ func tokenFile(t testing.TB, name string) (file, token string) {
 	return file, token
 }
 
-// TestAuditLogSaysWhoChangedWhat: with tokens a node keeps an audit log of its own accord, across a kill, and without anybody's secrets.
+// TestAuditLogSaysWhoChangedWhat: with tokens a node keeps an audit log of its own accord, across a
+// kill, and without anybody's secrets.
 func TestAuditLogSaysWhoChangedWhat(t *testing.T) {
 	t.Parallel()
 	tokens, token := tokenFile(t, "shop")

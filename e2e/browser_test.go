@@ -20,7 +20,8 @@ import (
 // browserLimit is how long a page may take for anything: the machine may be busy.
 const browserLimit = 60 * time.Second
 
-// browser is a page in a real Chromium without a window, driven through the pipe that it has for that.
+// browser is a page in a real Chromium without a window, driven through the pipe that it has for
+// that.
 type browser struct {
 	t       testing.TB
 	to      *os.File
@@ -93,7 +94,8 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// awaitRemoved clears a profile: processes of the browser that are about to end may still write there.
+// awaitRemoved clears a profile: processes of the browser that are about to end may still write
+// there.
 func awaitRemoved(dir string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -277,7 +279,8 @@ func (b *browser) open(url string) {
 	b.do("Page.navigate", map[string]any{"url": url}, nil)
 }
 
-// found is an expression for the first visible element of a kind that has the text; the innermost dialog goes first.
+// found is an expression for the first visible element of a kind that has the text; the innermost
+// dialog goes first.
 func foundText(selector, text string) string {
 	return fmt.Sprintf(`[...(document.querySelector('dialog[open]') || document).querySelectorAll(%s)].find((e) => e.offsetParent !== null && !e.disabled && (e.innerText || e.value || '').includes(%s))`, quoted(selector), quoted(text))
 }

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// bulkSlack is what a bulk change may add to the lateness of others: 10 ms where there are so many timers that there is something to measure. A
-// short run has few samples, and a busy machine pauses that are longer.
+// bulkSlack is what a bulk change may add to the lateness of others: 10 ms where there are so many
+// timers that there is something to measure. A short run has few samples, and a busy machine pauses
+// that are longer.
 func bulkSlack(n int) time.Duration {
 	if n >= 100_000 {
 		return 10 * time.Millisecond
@@ -15,7 +16,8 @@ func bulkSlack(n int) time.Duration {
 	return 250 * time.Millisecond
 }
 
-// meter tells how late others are while something is done and while it is not, in turns: what the machine does beside it should hit both alike.
+// meter tells how late others are while something is done and while it is not, in turns: what the
+// machine does beside it should hit both alike.
 type meter struct {
 	rcv  *receiver
 	busy [][2]time.Time
@@ -49,8 +51,8 @@ func (m *meter) lateness(spans [][2]time.Time) (spread, int) {
 	return spreadOf(late), len(late)
 }
 
-// TestBulkStallsNobody moves and cancels many timers by one request each, while others come due all the time. They stay on time, the answer
-// says what was done, and to ask again does nothing again.
+// TestBulkStallsNobody moves and cancels many timers by one request each, while others come due all
+// the time. They stay on time, the answer says what was done, and to ask again does nothing again.
 func TestBulkStallsNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -104,7 +106,8 @@ func TestBulkStallsNobody(t *testing.T) {
 		t.Logf("lateness of %d others meanwhile: %v; of %d in the pauses between: %v", busyN, busy, calmN, calm)
 		return busy.p99 <= calm.p99+slack
 	}
-	// What hits the machine by chance does so once; a bulk change that stalls others does it again. The long run is judged at once.
+	// What hits the machine by chance does so once; a bulk change that stalls others does it again.
+	// The long run is judged at once.
 	onTime, tries := judge(), 3
 	if n >= 100_000 {
 		tries = 0

@@ -18,7 +18,8 @@ import (
 // besideLimit is how much later the timers of others may be than when all is quiet.
 const besideLimit = 50 * time.Millisecond
 
-// manyHosts is one listener that stands for as many receivers as there are loopback addresses. It answers until it is told to hang.
+// manyHosts is one listener that stands for as many receivers as there are loopback addresses. It
+// answers until it is told to hang.
 type manyHosts struct {
 	port     string
 	hangs    atomic.Bool
@@ -68,8 +69,8 @@ func (h *manyHosts) flood(t testing.TB, c *client, timers, topics int, timeout s
 	}
 }
 
-// TestHangingReceiversTakeNoCallsOfOthers: 2,100 receivers hang, more than a node makes calls at once, and the timers of others are on
-// time as if they were not there.
+// TestHangingReceiversTakeNoCallsOfOthers: 2,100 receivers hang, more than a node makes calls at
+// once, and the timers of others are on time as if they were not there.
 func TestHangingReceiversTakeNoCallsOfOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -15,8 +15,9 @@ const (
 	orderSlack    = 500 * time.Millisecond
 )
 
-// TestCatchUp lets timers come due while the node is down: they go at once and roughly in order of their due times,
-// none twice since none was in flight, and timers that are added meanwhile do not starve behind them.
+// TestCatchUp lets timers come due while the node is down: they go at once and roughly in order of
+// their due times, none twice since none was in flight, and timers that are added meanwhile do not
+// starve behind them.
 func TestCatchUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -29,8 +30,8 @@ func TestCatchUp(t *testing.T) {
 	c := newClient(node)
 	c.topic(t, "outage", rcv.url(), "")
 	book := newLedger()
-	// No waiting for the outage to pass: the topic is paused while timers are added whose time has gone by already, and
-	// the node is killed before it is resumed.
+	// No waiting for the outage to pass: the topic is paused while timers are added whose time has
+	// gone by already, and the node is killed before it is resumed.
 	c.must(t, 200, "POST", "/v1/topics/outage/pause", "")
 	first := time.Now().Add(-10 * time.Second).UnixMilli()
 	ops := make([]string, n)
@@ -101,8 +102,9 @@ func addWhileCatchingUp(t testing.TB, c *client, book *ledger) {
 	}
 }
 
-// disorderOf is the share of the pairs of overdue timers, their due times well apart, that arrived the wrong way round:
-// over all of them, and within their shards, which keep the order while they work side by side.
+// disorderOf is the share of the pairs of overdue timers, their due times well apart, that arrived
+// the wrong way round: over all of them, and within their shards, which keep the order while they
+// work side by side.
 func disorderOf(log []arrival, shardOf map[string]string) (overall, within float64) {
 	var all []int64
 	byShard := map[string][]int64{}

@@ -36,7 +36,8 @@ func needsSmallDisks(s *chaosRun) string {
 	return ""
 }
 
-// failDisk has one call on the leader's log fail: its process must end and say that it is to stay down, and the others go on.
+// failDisk has one call on the leader's log fail: its process must end and say that it is to stay
+// down, and the others go on.
 func (s *chaosRun) failDisk(t *testing.T, call, how string) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
@@ -63,7 +64,8 @@ func (s *chaosRun) failDisk(t *testing.T, call, how string) []time.Duration {
 	return took
 }
 
-// straceLimit is how long strace may take to come, and what it traces to go on: it stops the process at each system call.
+// straceLimit is how long strace may take to come, and what it traces to go on: it stops the
+// process at each system call.
 const straceLimit = time.Minute
 
 // slowDisk has each fsync of the leader take long: it must hand over and say why.
@@ -82,7 +84,8 @@ func (s *chaosRun) slowDisk(t *testing.T, each time.Duration) []time.Duration {
 // leftOnDisk is too little for adds, and enough for all else.
 const leftOnDisk = 200 << 20
 
-// fillDisk leaves the leader little room: it refuses adds of the shards that it leads, and goes on with all else.
+// fillDisk leaves the leader little room: it refuses adds of the shards that it leads, and goes on
+// with all else.
 func (s *chaosRun) fillDisk(t *testing.T) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
@@ -140,8 +143,8 @@ func (s *chaosRun) fillDisk(t *testing.T) []time.Duration {
 	return nil
 }
 
-// fillDiskUp leaves no byte: when the leader's log has no room any more, it hands over and says why, and it goes on by itself when there is
-// some. It does not end.
+// fillDiskUp leaves no byte: when the leader's log has no room any more, it hands over and says
+// why, and it goes on by itself when there is some. It does not end.
 func (s *chaosRun) fillDiskUp(t *testing.T) (took []time.Duration) {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)

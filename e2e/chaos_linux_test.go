@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// chaosRun is a cluster of three under load on which one fault after the other is tried. Each node has a small disk of its
-// own and a clock that can be set; with root each is in a network of its own.
+// chaosRun is a cluster of three under load on which one fault after the other is tried. Each node
+// has a small disk of its own and a clock that can be set; with root each is in a network of its
+// own.
 type chaosRun struct {
 	*cluster
 	random   *rand.Rand
@@ -60,9 +61,9 @@ func needsNetwork(s *chaosRun) string {
 	return ""
 }
 
-// TestClusterChaos tries the faults. By default those that no other test tries, one short round of each;
-// CARILLON_E2E_CLUSTER_CHAOS=n: n rounds of each kind, in order; CARILLON_E2E_CLUSTER_SIEGE=1h: for so long, one drawn
-// after the other.
+// TestClusterChaos tries the faults. By default those that no other test tries, one short round of
+// each; CARILLON_E2E_CLUSTER_CHAOS=n: n rounds of each kind, in order;
+// CARILLON_E2E_CLUSTER_SIEGE=1h: for so long, one drawn after the other.
 func TestClusterChaos(t *testing.T) {
 	needCluster(t)
 	rounds, siegeFor := setting(t, "CARILLON_E2E_CLUSTER_CHAOS", 0), time.Duration(0)
@@ -97,11 +98,12 @@ func TestClusterChaos(t *testing.T) {
 	}
 }
 
-// siegeCalls is how long a call may take: longer than a process waits for its turn while strace stops another at every step.
+// siegeCalls is how long a call may take: longer than a process waits for its turn while strace
+// stops another at every step.
 const siegeCalls = 3 * time.Second
 
-// siegeBatch is how many faults there are to a load: finished timers are not kept for ever, and the check wants to see
-// them all.
+// siegeBatch is how many faults there are to a load: finished timers are not kept for ever, and the
+// check wants to see them all.
 const siegeBatch = 8
 
 func drawn(random *rand.Rand, kinds []fault, n int) (list []fault) {
@@ -164,8 +166,8 @@ func (s *chaosRun) batch(t *testing.T, list []fault) {
 		}
 		t.Logf("%s %s: late by %v; twice: %d", x.from.Format(clockFormat), x.kind, late, s.v.twiceBetween(x.from, x.to))
 	}
-	// The checker has asked of each duplicate that a fault came before its outcome can have been safe. Together they may be no
-	// more than such calls were.
+	// The checker has asked of each duplicate that a fault came before its outcome can have been
+	// safe. Together they may be no more than such calls were.
 	inHand := int64(0)
 	for _, c := range s.v.crashes {
 		inHand += s.receiver.openBetween(c.at.Add(-outcomeSlack), c.gone)
@@ -178,12 +180,12 @@ func (s *chaosRun) batch(t *testing.T, list []fault) {
 	s.receiver.forget()
 }
 
-// lateLimit is for what fell due around a fault of any kind: one that lasts longer than another's taking over is no
-// reason to be late for longer.
+// lateLimit is for what fell due around a fault of any kind: one that lasts longer than another's
+// taking over is no reason to be late for longer.
 const lateLimit = 30 * time.Second
 
-// handedOver waits until another member sees that the victim leads nothing any more and, where a reason is asked for,
-// that it says why. It tells how long that took.
+// handedOver waits until another member sees that the victim leads nothing any more and, where a
+// reason is asked for, that it says why. It tells how long that took.
 func (s *chaosRun) handedOver(t *testing.T, victim *member, from time.Time, limit time.Duration, why string) time.Duration {
 	t.Helper()
 	var last string

@@ -30,8 +30,8 @@ func clientAt(url string, timeout time.Duration) *client {
 
 func (c *client) use(p *process) { c.base.Store(&p.url) }
 
-// answer is how a request ended. Status 0: there was no answer; then unsent tells that the request cannot have
-// reached the node, so that its effect is not unknown but none.
+// answer is how a request ended. Status 0: there was no answer; then unsent tells that the request
+// cannot have reached the node, so that its effect is not unknown but none.
 type answer struct {
 	status   int
 	header   http.Header
@@ -140,7 +140,8 @@ func (c *client) read(t testing.TB, topic, id string) timer {
 	return c.must(t, 200, "GET", timerPath(topic, id), "").timer(t)
 }
 
-// topic makes a topic whose receiver is the URL. extra are more policy fields, as JSON, each with a leading comma.
+// topic makes a topic whose receiver is the URL. extra are more policy fields, as JSON, each with a
+// leading comma.
 func (c *client) topic(t testing.TB, name, url, extra string) {
 	t.Helper()
 	c.must(t, 201, "PUT", "/v1/topics/"+name, fmt.Sprintf(`{"callback":{"url":%q}%s}`, url, extra))

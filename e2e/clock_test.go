@@ -89,7 +89,8 @@ func (d *dependents) untouched(when string) {
 	}
 }
 
-// right checks that what depends on the time is as it should be: what is put off again and again ends, what is made now says so.
+// right checks that what depends on the time is as it should be: what is put off again and again
+// ends, what is made now says so.
 func (d *dependents) right(when string) {
 	d.Helper()
 	id := fmt.Sprint("often", time.Now().UnixNano())
@@ -116,8 +117,9 @@ func (d *dependents) right(when string) {
 	}
 }
 
-// TestClockTenYearsAhead: the clock of the node that leads jumps ten years ahead. Not one timer fires, expires or is forgotten because of
-// that, in clusters of one, two and three; where there are others they lead on. When it is right again so is all that depends on the time.
+// TestClockTenYearsAhead: the clock of the node that leads jumps ten years ahead. Not one timer
+// fires, expires or is forgotten because of that, in clusters of one, two and three; where there
+// are others they lead on. When it is right again so is all that depends on the time.
 func TestClockTenYearsAhead(t *testing.T) {
 	needCluster(t)
 	for n := 1; n <= 3; n++ {
@@ -165,8 +167,9 @@ func TestClockTenYearsAhead(t *testing.T) {
 	}
 }
 
-// TestClockOfOneNode: a node alone has nobody to ask. After a step it does nothing by its clock until that has been steady for ten seconds;
-// a process that begins meanwhile does so too. What it had to believe comes right when the clock does.
+// TestClockOfOneNode: a node alone has nobody to ask. After a step it does nothing by its clock
+// until that has been steady for ten seconds; a process that begins meanwhile does so too. What it
+// had to believe comes right when the clock does.
 func TestClockOfOneNode(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The tools that judge a cluster are tested themselves: a checker that finds nothing proves nothing.
+// The tools that judge a cluster are tested themselves: a checker that finds nothing proves
+// nothing.
 
 func TestCheckerLeavesOutWhatAStoppedNodeHadInItsHands(t *testing.T) {
 	resumed := time.Now()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestClusterCutOffNodeDoesNotGuess: of what is made while a node is cut off that node says 503, for reads and for every change, and never that
-// it is not there (P5). When it is healed it has all of it.
+// TestClusterCutOffNodeDoesNotGuess: of what is made while a node is cut off that node says 503,
+// for reads and for every change, and never that it is not there (P5). When it is healed it has all
+// of it.
 func TestClusterCutOffNodeDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

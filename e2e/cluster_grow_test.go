@@ -13,7 +13,8 @@ import (
 // settleLimit is what moving replicas about may take on a busy machine.
 const settleLimit = 60 * time.Second
 
-// keepTimers adds timers that do not fire, through the first member that runs, and returns their due times by id.
+// keepTimers adds timers that do not fire, through the first member that runs, and returns their
+// due times by id.
 func (c *cluster) keepTimers(t testing.TB, topic string, from, n int) map[string]int64 {
 	t.Helper()
 	client := clientAt("http://"+c.running()[0].http, 30*time.Second)
@@ -39,7 +40,8 @@ func (c *cluster) keepTimers(t testing.TB, topic string, from, n int) map[string
 	return kept
 }
 
-// checkKept compares what is there with what was kept: the same ids at the same times, no more and no less.
+// checkKept compares what is there with what was kept: the same ids at the same times, no more and
+// no less.
 func (c *cluster) checkKept(t testing.TB, topic string, kept map[string]int64) {
 	t.Helper()
 	there := map[string]int64{}
@@ -57,10 +59,12 @@ func (c *cluster) checkKept(t testing.TB, topic string, kept map[string]int64) {
 	}
 }
 
-// stillFor is how long nothing must move until that is taken for the end: the controller has a turn every second.
+// stillFor is how long nothing must move until that is taken for the end: the controller has a turn
+// every second.
 const stillFor = 2500 * time.Millisecond
 
-// awaitSettled waits until these members hold everything with so many replicas, evenly, and nothing moves any more.
+// awaitSettled waits until these members hold everything with so many replicas, evenly, and nothing
+// moves any more.
 func (c *cluster) awaitSettled(t testing.TB, members []*member, replicas int) view {
 	t.Helper()
 	var still view
@@ -82,8 +86,9 @@ func (c *cluster) awaitSettled(t testing.TB, members []*member, replicas int) vi
 	return still
 }
 
-// TestClusterGrowAndShrink: a node that was founded alone, with one copy of everything, becomes a cluster of three with three copies; with a larger
-// setting of four or five, and shrinks again; under load and without a moment that anybody notices.
+// TestClusterGrowAndShrink: a node that was founded alone, with one copy of everything, becomes a
+// cluster of three with three copies; with a larger setting of four or five, and shrinks again;
+// under load and without a moment that anybody notices.
 func TestClusterGrowAndShrink(t *testing.T) {
 	kept, most := setting(t, "CARILLON_E2E_CLUSTER_KEPT", 1000), setting(t, "CARILLON_E2E_CLUSTER_GROW", 3)
 	members := loopbackMembers(t, most)
@@ -92,8 +97,9 @@ func TestClusterGrowAndShrink(t *testing.T) {
 	before := c.timersOf(t, "kept")
 	load := loadOn(t, c, newReceiver(t, slowNowAndThen()), seeded(t))
 	watch := c.watchMoves(t, load.probes)
-	// What moves is at most the copies that are new, or a tenth more than the shares of the nodes that come, or a quarter more than what one
-	// held that goes: the others may have to be evened out.
+	// What moves is at most the copies that are new, or a tenth more than the shares of the nodes
+	// that come, or a quarter more than what one held that goes: the others may have to be evened
+	// out.
 	step := func(what string, replicas, atMost int, members []*member, do func()) {
 		t.Helper()
 		begin, before := time.Now(), watch.moved()
@@ -172,7 +178,8 @@ func (c *cluster) checkSame(t testing.TB, topic string, before map[string]timerF
 	}
 }
 
-// drainAndRemove takes a node out as an operator does, by another one. Its process ends by itself, with 0.
+// drainAndRemove takes a node out as an operator does, by another one. Its process ends by itself,
+// with 0.
 func (c *cluster) drainAndRemove(t testing.TB, m *member) {
 	t.Helper()
 	var by *client
@@ -193,8 +200,8 @@ func (c *cluster) drainAndRemove(t testing.TB, m *member) {
 	}
 }
 
-// TestClusterWipedNode: a node that lost its disk comes back under its name and is filled again, and then counts: with
-// it, another one can be lost.
+// TestClusterWipedNode: a node that lost its disk comes back under its name and is filled again,
+// and then counts: with it, another one can be lost.
 func TestClusterWipedNode(t *testing.T) {
 	needTime(t)
 	n := setting(t, "CARILLON_E2E_CLUSTER_KEPT", 1000)

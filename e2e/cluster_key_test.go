@@ -56,7 +56,8 @@ func peerFrame(sequence uint32, kind byte, payload []byte) []byte {
 	return append(le.LittleEndian.AppendUint64(b, xxhash.Sum64(rest)), rest...)
 }
 
-// say sends bytes to an address and returns what is answered until the other side closes, or for a second.
+// say sends bytes to an address and returns what is answered until the other side closes, or for a
+// second.
 func say(t testing.TB, address string, wire []byte) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -70,8 +71,9 @@ func say(t testing.TB, address string, wire []byte) string {
 	return string(answer)
 }
 
-// harangue says all that a stranger can say on a peer port, in the name of the node itself and in that of another: that it is there, that
-// it has started again, that topics are to be paused, that it joins.
+// harangue says all that a stranger can say on a peer port, in the name of the node itself and in
+// that of another: that it is there, that it has started again, that topics are to be paused, that
+// it joins.
 func harangue(t testing.TB, address string, cluster, name string, ids ...uint64) (answers []string) {
 	t.Helper()
 	command := []byte(`{"verb":"pause","name":"kept"}`)
@@ -92,7 +94,8 @@ func harangue(t testing.TB, address string, cluster, name string, ids ...uint64)
 	return append(answers, say(t, address, []byte("GET / HTTP/1.1\r\n\r\n")), say(t, address, make([]byte, 4096)))
 }
 
-// TestStrangersAtThePeerPort: whoever has not the cluster's key gets nothing done at its peer port and learns nothing there.
+// TestStrangersAtThePeerPort: whoever has not the cluster's key gets nothing done at its peer port
+// and learns nothing there.
 func TestStrangersAtThePeerPort(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -118,8 +121,8 @@ func TestStrangersAtThePeerPort(t *testing.T) {
 	}
 }
 
-// TestUnprovenWordsEndNobody: in a cluster without a key, which one has to ask for, somebody who claims to be the node itself, started
-// again, does not end it.
+// TestUnprovenWordsEndNobody: in a cluster without a key, which one has to ask for, somebody who
+// claims to be the node itself, started again, does not end it.
 func TestUnprovenWordsEndNobody(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -149,8 +152,8 @@ func hangUp(t testing.TB, p *process) {
 	poll(t, 10*time.Second, "the keys are read", func() bool { return strings.Count(p.stderr.String(), said) > before })
 }
 
-// TestClusterKeyIsChangedWhileItRuns: a new key goes into all files behind the old one, then before it, then the old one goes, with a
-// SIGHUP each time. A node that has the new key alone then joins.
+// TestClusterKeyIsChangedWhileItRuns: a new key goes into all files behind the old one, then before
+// it, then the old one goes, with a SIGHUP each time. A node that has the new key alone then joins.
 func TestClusterKeyIsChangedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)

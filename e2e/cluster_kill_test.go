@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What the cluster promises of a leader's death, as PROMISE.md §4 has it. A lease that the dead leader had taken and not
-// called yet is waited out: callTimeout of the lateness is that.
+// What the cluster promises of a leader's death, as PROMISE.md §4 has it. A lease that the dead
+// leader had taken and not called yet is waited out: callTimeout of the lateness is that.
 const (
 	takeoverMedian  = 1500 * time.Millisecond
 	takeoverP99     = 4 * time.Second
@@ -15,7 +15,8 @@ const (
 	latenessOnFault = 5 * time.Second
 )
 
-// TestClusterKillLeader kills the node that leads most shards under adds and fires, and starts it again, and again.
+// TestClusterKillLeader kills the node that leads most shards under adds and fires, and starts it
+// again, and again.
 func TestClusterKillLeader(t *testing.T) {
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_KILLS", 3)
 	random := seeded(t)
@@ -61,8 +62,8 @@ func (c *cluster) killLeaders(t *testing.T, load *clusterLoad, random *rand.Rand
 	}
 }
 
-// checkDuplicates: no more than were in flight at the faults. open were open at the receiver; what was answered so
-// shortly before that its outcome was not committed is counted by the rate.
+// checkDuplicates: no more than were in flight at the faults. open were open at the receiver; what
+// was answered so shortly before that its outcome was not committed is counted by the rate.
 func (l *clusterLoad) checkDuplicates(t testing.TB, v *verdict, open int64) {
 	t.Helper()
 	uncommitted := int64(l.perSecond) * maxUncommitted / addsPerSecond

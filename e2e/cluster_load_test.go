@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// roundRobin sends each request to the next member, as a client behind a round-robin name does. It is the client of an
-// idempotent add, too: that is tried again elsewhere until it is answered or its time is over. Everything else is tried
-// again only where it cannot have reached a node.
+// roundRobin sends each request to the next member, as a client behind a round-robin name does. It
+// is the client of an idempotent add, too: that is tried again elsewhere until it is answered or
+// its time is over. Everything else is tried again only where it cannot have reached a node.
 type roundRobin struct {
 	cluster *cluster
 	turn    atomic.Uint32
@@ -63,7 +63,8 @@ func (s *roundRobin) next() *member {
 	return members[0]
 }
 
-// clusterLoad is steady traffic through all members to a receiver in the test, with the probes of every shard beside it.
+// clusterLoad is steady traffic through all members to a receiver in the test, with the probes of
+// every shard beside it.
 type clusterLoad struct {
 	*traffic
 	cluster  *cluster
@@ -152,8 +153,8 @@ func (l *clusterLoad) arrivals() []arrival {
 	return slices.DeleteFunc(l.receiver.arrivals(), func(a arrival) bool { return a.topic != l.topic })
 }
 
-// latenessBetween is how late timers were that fell due in that time: from their due time, or from when the client was
-// told that they are there, to the first call.
+// latenessBetween is how late timers were that fell due in that time: from their due time, or from
+// when the client was told that they are there, to the first call.
 func (l *clusterLoad) latenessBetween(from, to time.Time, log []arrival) spread {
 	seen := map[string]bool{}
 	var late []time.Duration
@@ -180,7 +181,8 @@ func (e *entry) writeOf(a arrival) *written {
 	return nil
 }
 
-// fireEverywhere has a timer of each shard fire at once, and tells how long after the start the last one came.
+// fireEverywhere has a timer of each shard fire at once, and tells how long after the start the
+// last one came.
 func (l *clusterLoad) fireEverywhere(t testing.TB, limit time.Duration) time.Duration {
 	t.Helper()
 	start := time.Now()

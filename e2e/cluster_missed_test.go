@@ -15,14 +15,15 @@ const (
 	missedPerBatch = 1000
 	missedWorkers  = 4 // batches at once
 
-	// wholeShardBytes is more than a shard's log keeps in memory for a follower that was away (4 MiB): who missed so much of one
-	// shard can only be helped by a snapshot.
+	// wholeShardBytes is more than a shard's log keeps in memory for a follower that was away (4
+	// MiB): who missed so much of one shard can only be helped by a snapshot.
 	wholeShardBytes = 6 << 20
 	bulkyPayload    = 16 << 10
 )
 
-// TestClusterCatchUp stops a node for many writes, as many as an hour at 1,000 a second has if asked for. Started again, under load, it
-// must be brought up to date by snapshots, and then count: its states are those of the others, and another node may go.
+// TestClusterCatchUp stops a node for many writes, as many as an hour at 1,000 a second has if
+// asked for. Started again, under load, it must be brought up to date by snapshots, and then count:
+// its states are those of the others, and another node may go.
 func TestClusterCatchUp(t *testing.T) {
 	n := setting(t, "CARILLON_E2E_CLUSTER_MISSED", 2000)
 	random := seeded(t)
@@ -68,7 +69,8 @@ func TestClusterCatchUp(t *testing.T) {
 // catchUpPatience is far above what so many missed adds should take.
 func catchUpPatience(n int) time.Duration { return formLimit + time.Duration(n)*200*time.Microsecond }
 
-// addMany adds timers that do not fire, through all members that run, and waits until each is acknowledged.
+// addMany adds timers that do not fire, through all members that run, and waits until each is
+// acknowledged.
 func (c *cluster) addMany(t testing.TB, topic string, n int) {
 	t.Helper()
 	due := time.Now().Add(24 * time.Hour).UnixMilli()
@@ -118,7 +120,8 @@ func (c *client) insist(topic string, ops []string) bool {
 	})
 }
 
-// fillShard adds so much to one shard that its log in memory does not reach back any more, and returns in how many timers.
+// fillShard adds so much to one shard that its log in memory does not reach back any more, and
+// returns in how many timers.
 func (c *cluster) fillShard(t testing.TB, topic string) (n int) {
 	t.Helper()
 	due := time.Now().Add(24 * time.Hour).UnixMilli()
@@ -150,7 +153,8 @@ func (m *member) shard(t testing.TB, n int) (d shardDetail) {
 	return d
 }
 
-// awaitCaughtUp waits until a member has applied of each shard what the others had when it was started.
+// awaitCaughtUp waits until a member has applied of each shard what the others had when it was
+// started.
 func (c *cluster) awaitCaughtUp(t testing.TB, m *member, limit time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -175,7 +179,8 @@ func (c *cluster) awaitCaughtUp(t testing.TB, m *member, limit time.Duration) ti
 	return time.Since(begin)
 }
 
-// checkAgreed compares the states of all replicas: of each shard they must have the same after the same entry.
+// checkAgreed compares the states of all replicas: of each shard they must have the same after the
+// same entry.
 func (c *cluster) checkAgreed(t testing.TB, members []*member) {
 	t.Helper()
 	for _, s := range c.view(t).Shards {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// The longest that a shard may keep an add waiting while it moves, and while its leadership alone does.
+// The longest that a shard may keep an add waiting while it moves, and while its leadership alone
+// does.
 const (
 	movePause     = 500 * time.Millisecond
 	handOverPause = 200 * time.Millisecond
@@ -24,8 +25,9 @@ func pauseLimit(limit time.Duration) time.Duration {
 	return limit
 }
 
-// TestClusterMoves moves replicas about under load until so many have moved: nodes join, are drained, and take part again. No timer is
-// gone or altered, nothing fires twice, no shard keeps an add waiting for long while it moves, and after each step the load is even.
+// TestClusterMoves moves replicas about under load until so many have moved: nodes join, are
+// drained, and take part again. No timer is gone or altered, nothing fires twice, no shard keeps an
+// add waiting for long while it moves, and after each step the load is even.
 func TestClusterMoves(t *testing.T) {
 	target := setting(t, "CARILLON_E2E_CLUSTER_MOVES", 8)
 	kept := setting(t, "CARILLON_E2E_CLUSTER_KEPT", 1000)
@@ -44,8 +46,9 @@ func TestClusterMoves(t *testing.T) {
 	c.checkSame(t, "kept", before)
 }
 
-// move is one step of a cluster of three that grows by two, and then has one after the other drained and brought back. What moves is no more
-// than about the share of the node that comes, or a quarter more than what one held that goes: the others may have to be evened out.
+// move is one step of a cluster of three that grows by two, and then has one after the other
+// drained and brought back. What moves is no more than about the share of the node that comes, or a
+// quarter more than what one held that goes: the others may have to be evened out.
 func (c *cluster) move(t testing.TB, w *moveWatch, members []*member, n int) {
 	t.Helper()
 	begin, moved := time.Now(), w.moved()
@@ -85,8 +88,8 @@ func (c *cluster) drain(t testing.TB, m *member) {
 	c.awaitView(t, settleLimit, m.name+" is drained", func(v view) bool { return v.stateOf(m.name) == "drained" && len(v.heldBy(m.name)) == 0 })
 }
 
-// moveWatch looks at the placement all the time: it counts the replicas that come to a node where they were not, and knows when which
-// shard moved.
+// moveWatch looks at the placement all the time: it counts the replicas that come to a node where
+// they were not, and knows when which shard moved.
 type moveWatch struct {
 	cluster *cluster
 	probes  *prober
@@ -100,15 +103,17 @@ type moveWatch struct {
 	underway map[int]*move // by shard
 }
 
-// move is a time in which a shard's replicas or its leader changed: from the last look before to the first one at which all was as it should be, the
-// leadership with the preferred replica included.
+// move is a time in which a shard's replicas or its leader changed: from the last look before to
+// the first one at which all was as it should be, the leadership with the preferred replica
+// included.
 type move struct {
 	shard    int
 	from, to time.Time
 	why      string
 }
 
-// moveLimit is how long a move is watched: a leadership that is with another than the preferred one is not part of it for ever.
+// moveLimit is how long a move is watched: a leadership that is with another than the preferred one
+// is not part of it for ever.
 const moveLimit = 15 * time.Second
 
 // viewDelay is how long a node may not have heard yet who leads.
@@ -202,8 +207,9 @@ func (w *moveWatch) epochs() int {
 	return w.changes
 }
 
-// finish judges how long each shard that moved kept adds waiting, beside what those that did not move did at the same moment: where
-// processes get no processor, or the disk is busy for others, all are slow. A hand-over is some commits, one after the other.
+// finish judges how long each shard that moved kept adds waiting, beside what those that did not
+// move did at the same moment: where processes get no processor, or the disk is busy for others,
+// all are slow. A hand-over is some commits, one after the other.
 func (w *moveWatch) finish(t testing.TB, promised time.Duration) {
 	t.Helper()
 	w.stop()
@@ -239,8 +245,8 @@ func (w *moveWatch) finish(t testing.TB, promised time.Duration) {
 const (
 	// stallLimit is the longest wait that is put down to the machine.
 	stallLimit = 4 * time.Second
-	// handOverCommits is how many commits a hand-over is: what is under way, the vote, the takeover, the add itself; and the way to the new
-	// leader.
+	// handOverCommits is how many commits a hand-over is: what is under way, the vote, the
+	// takeover, the add itself; and the way to the new leader.
 	handOverCommits = 5
 )
 
@@ -266,7 +272,8 @@ func (w *moveWatch) sort() (worst, apart []ack) {
 	return worst, apart
 }
 
-// waitsBeside are the usual wait of those within a second of another one, and the longest of those that it overlaps by half.
+// waitsBeside are the usual wait of those within a second of another one, and the longest of those
+// that it overlaps by half.
 func waitsBeside(others []ack, a *ack) (usual, longest time.Duration) {
 	var near []time.Duration
 	for i := range others {

@@ -54,8 +54,8 @@ var partitions = []partition{
 	}},
 }
 
-// TestClusterPartitions cuts a network of three in the first three of these ways under load, or so many times in all of them, and heals it
-// each time.
+// TestClusterPartitions cuts a network of three in the first three of these ways under load, or so
+// many times in all of them, and heals it each time.
 func TestClusterPartitions(t *testing.T) {
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_PARTITIONS", 0)
 	ways := partitions

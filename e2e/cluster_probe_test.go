@@ -18,8 +18,8 @@ const (
 	probePause    = 10 * time.Millisecond  // between tries
 )
 
-// prober adds a far timer to each shard ten times a second, one after the other, each until it is acknowledged: how long
-// that takes is how long the shard takes no adds.
+// prober adds a far timer to each shard ten times a second, one after the other, each until it is
+// acknowledged: how long that takes is how long the shard takes no adds.
 type prober struct {
 	cluster *cluster
 	topic   string
@@ -153,8 +153,8 @@ func (p *prober) client(m *member) *client {
 	return p.clients[m]
 }
 
-// takeover waits until every one of the shards has taken an add that was sent after the fault, and tells how long after
-// it each did.
+// takeover waits until every one of the shards has taken an add that was sent after the fault, and
+// tells how long after it each did.
 func (p *prober) takeover(t testing.TB, shards []int, fault time.Time, limit time.Duration) (took []time.Duration) {
 	t.Helper()
 	for _, shard := range shards {

@@ -29,7 +29,8 @@ type handedOut struct {
 
 const pullLease = 2 * time.Second
 
-// consumers pull through all members in turn until stop, and ack, nack or forget what they get. Their receipts go to whatever member is next.
+// consumers pull through all members in turn until stop, and ack, nack or forget what they get.
+// Their receipts go to whatever member is next.
 func (c *cluster) consumers(t testing.TB, topic string, n int, stop chan struct{}) (*pullLog, *sync.WaitGroup) {
 	t.Helper()
 	log := &pullLog{leases: map[string][]*handedOut{}}
@@ -59,7 +60,8 @@ func (c *cluster) consumers(t testing.TB, topic string, n int, stop chan struct{
 	return log, done
 }
 
-// take notes a lease. Two of one timer at a time, an older fence, and one of a timer that was acked are faults.
+// take notes a lease. Two of one timer at a time, an older fence, and one of a timer that was acked
+// are faults.
 func (l *pullLog) take(p pulledTimer, asked time.Time) *handedOut {
 	h := &handedOut{pulledTimer: p, asked: asked, got: time.Now()}
 	l.mu.Lock()
@@ -116,8 +118,9 @@ func (l *pullLog) settle(c *cluster, h *handedOut, draw int) {
 	}
 }
 
-// TestClusterPullUnderKill: consumers on all nodes, acks, nacks and forgotten leases, and the node that leads most is killed again and
-// again. None is lost, an acked one never comes again, a forgotten one comes again and not before its lease is over.
+// TestClusterPullUnderKill: consumers on all nodes, acks, nacks and forgotten leases, and the node
+// that leads most is killed again and again. None is lost, an acked one never comes again, a
+// forgotten one comes again and not before its lease is over.
 func TestClusterPullUnderKill(t *testing.T) {
 	t.Parallel()
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_PULL_KILLS", 2)
@@ -178,7 +181,8 @@ func (c *cluster) holdSome(t *testing.T) (held []pulledTimer) {
 	return held
 }
 
-// ackAll acks leases that were given before a kill: they hold still, whoever gave them and whoever is asked.
+// ackAll acks leases that were given before a kill: they hold still, whoever gave them and whoever
+// is asked.
 func (c *cluster) ackAll(t *testing.T, held []pulledTimer) int {
 	t.Helper()
 	anyone := c.anyone()

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestClusterIdentityPutBack: a node's identity.json is put back from before its newest starts, and all others have begun anew since. Nobody hears it;
-// it says what to do, ends with the exit code that no supervisor restarts, and no later start gets further. The others go on.
+// TestClusterIdentityPutBack: a node's identity.json is put back from before its newest starts, and
+// all others have begun anew since. Nobody hears it; it says what to do, ends with the exit code
+// that no supervisor restarts, and no later start gets further. The others go on.
 func TestClusterIdentityPutBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -45,8 +46,9 @@ func TestClusterIdentityPutBack(t *testing.T) {
 	}
 }
 
-// TestClusterDirectoryPutBack: a node's whole directory is put back: from before its newest start, and from within it. Those who have met that process,
-// or have heard more of its log, tell it; it ends, and the others go on.
+// TestClusterDirectoryPutBack: a node's whole directory is put back: from before its newest start,
+// and from within it. Those who have met that process, or have heard more of its log, tell it; it
+// ends, and the others go on.
 func TestClusterDirectoryPutBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -86,7 +88,8 @@ func TestClusterDirectoryPutBack(t *testing.T) {
 	}
 }
 
-// TestIdentityPutBackAlone: a node alone has nobody that knows more than it does, but for its own log.
+// TestIdentityPutBackAlone: a node alone has nobody that knows more than it does, but for its own
+// log.
 func TestIdentityPutBackAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("several starts")

@@ -46,8 +46,9 @@ type drill struct {
 	done     time.Time        // when the timer of topic done has fired, before the backup
 }
 
-// TestRestoreDrill: a cluster of three is killed and its directories are deleted, at a time when timers have fired of which the backup
-// does not know it. Restored from the backup, and grown to three again, it has every timer.
+// TestRestoreDrill: a cluster of three is killed and its directories are deleted, at a time when
+// timers have fired of which the backup does not know it. Restored from the backup, and grown to
+// three again, it has every timer.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -90,8 +91,8 @@ func (d *drill) lose() {
 	}
 }
 
-// backUp takes the backup before some timers are due, and waits until they have fired. On a machine where that takes longer it is done
-// again, with timers of another topic that are due later.
+// backUp takes the backup before some timers are due, and waits until they have fired. On a machine
+// where that takes longer it is done again, with timers of another topic that are due later.
 func (d *drill) backUp(c *cluster, client *client) {
 	t := d.t
 	for ahead := 10 * time.Second; ; ahead *= 3 {
@@ -166,7 +167,8 @@ func (d *drill) refusesDamage() {
 	refuse("a flipped bit", whole)
 }
 
-// holds restores by default and grows to three nodes. What the lost cluster has fired waits, until it is resumed.
+// holds restores by default and grows to three nodes. What the lost cluster has fired waits, until
+// it is resumed.
 func (d *drill) holds() {
 	t := d.t
 	members := loopbackMembers(t, 3)
@@ -203,7 +205,8 @@ func (d *drill) holds() {
 	}
 }
 
-// checkKept counts what is far ahead, and looks at each of it; of very many at each thousandth, as a page of a listing costs a look at all.
+// checkKept counts what is far ahead, and looks at each of it; of very many at each thousandth, as
+// a page of a listing costs a look at all.
 func (d *drill) checkKept(client *client) {
 	t := d.t
 	t.Helper()
@@ -243,8 +246,8 @@ func (d *drill) callsByID() map[string][]arrival {
 	return calls
 }
 
-// firedAgain waits for one more call of each, by which a receiver can tell that it is the same, and newer than any before of the cluster
-// that made the first.
+// firedAgain waits for one more call of each, by which a receiver can tell that it is the same, and
+// newer than any before of the cluster that made the first.
 func (d *drill) firedAgain(before map[string][]arrival, what string) {
 	t := d.t
 	t.Helper()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestClusterReturnAmongStrangers: a node comes back, and meanwhile the cluster is led by nodes that joined when it was away: those it knew
-// are being drained and lead nothing.
+// TestClusterReturnAmongStrangers: a node comes back, and meanwhile the cluster is led by nodes
+// that joined when it was away: those it knew are being drained and lead nothing.
 func TestClusterReturnAmongStrangers(t *testing.T) {
 	t.Parallel()
 	needTime(t)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestClusterRollingRestartByCtl: carillon ctl rolling-restart asks for one node after the other, the next only when the one before
-// is back, and its nodes serve all the while.
+// TestClusterRollingRestartByCtl: carillon ctl rolling-restart asks for one node after the other,
+// the next only when the one before is back, and its nodes serve all the while.
 func TestClusterRollingRestartByCtl(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

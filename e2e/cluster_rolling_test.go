@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// handOverLimit is when a hand-over was none: an election took place. The promise, handOverPause, is for a machine that is not busy otherwise.
+// handOverLimit is when a hand-over was none: an election took place. The promise, handOverPause,
+// is for a machine that is not busy otherwise.
 const handOverLimit = time.Second
 
 // TestClusterRollingRestart stops and starts one node after the other, politely: nobody notices.

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestClusterViewOfALostNode: from the kill of a node on, what another node says of the cluster agrees with itself. No
-// shard of a node that is not there is ok, no more shards are led than there are, and nobody alive is missed.
+// TestClusterViewOfALostNode: from the kill of a node on, what another node says of the cluster
+// agrees with itself. No shard of a node that is not there is ok, no more shards are led than there
+// are, and nobody alive is missed.
 func TestClusterViewOfALostNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// TestClusterSuspendLeader puts the machine of the node that leads most to sleep, or stops it as a virtual machine is stopped, for longer
-// than elections and leases take. Its monotonic clock stands still meanwhile, and its boot clock too in the second case. When it goes on it
-// must notice that its leases are over before it calls anybody.
+// TestClusterSuspendLeader puts the machine of the node that leads most to sleep, or stops it as a
+// virtual machine is stopped, for longer than elections and leases take. Its monotonic clock stands
+// still meanwhile, and its boot clock too in the second case. When it goes on it must notice that
+// its leases are over before it calls anybody.
 func TestClusterSuspendLeader(t *testing.T) {
 	needCluster(t)
 	random := seeded(t)

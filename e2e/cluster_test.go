@@ -17,7 +17,8 @@ import (
 const (
 	clusterShards = 16
 
-	// formLimit is far above what forming or healing a cluster should take: the machine may be busy.
+	// formLimit is far above what forming or healing a cluster should take: the machine may be
+	// busy.
 	formLimit = 45 * time.Second
 
 	lookEvery = 100 * time.Millisecond // at the state of a cluster: looking is work for it
@@ -26,7 +27,8 @@ const (
 	memberTimeout = 3 * time.Second
 )
 
-// member is one node of a cluster under test. Its name, addresses and directory stay the same from run to run.
+// member is one node of a cluster under test. Its name, addresses and directory stay the same from
+// run to run.
 type member struct {
 	name               string
 	dir                string
@@ -50,7 +52,8 @@ type cluster struct {
 	members []*member // in the order of their start; those that were removed stay
 }
 
-// loopbackMembers are n nodes at free addresses of this machine, named after the letters of the alphabet.
+// loopbackMembers are n nodes at free addresses of this machine, named after the letters of the
+// alphabet.
 func loopbackMembers(t testing.TB, n int) []*member {
 	t.Helper()
 	root := t.TempDir()
@@ -181,7 +184,8 @@ func (c *cluster) running() (list []*member) {
 	return list
 }
 
-// awaitHealthy waits until every running member is ready and sees a healthy cluster of exactly them, each shard led.
+// awaitHealthy waits until every running member is ready and sees a healthy cluster of exactly
+// them, each shard led.
 func (c *cluster) awaitHealthy(t testing.TB) {
 	t.Helper()
 	c.awaitHealthyWithin(t, formLimit)
@@ -238,8 +242,8 @@ func (c *cluster) view(t testing.TB) view {
 // anyone is a client whose requests go round the members.
 func (c *cluster) anyone() *roundRobin { return &roundRobin{cluster: c} }
 
-// freePorts are handed out once each. They lie below those that the system gives to outgoing connections: the address
-// of a node that is down is not taken by somebody else's connection.
+// freePorts are handed out once each. They lie below those that the system gives to outgoing
+// connections: the address of a node that is down is not taken by somebody else's connection.
 var freePorts atomic.Int32
 
 const (
@@ -269,8 +273,8 @@ func freeAddress(t testing.TB) string {
 	return ""
 }
 
-// inBatches plays the rounds of a long run in parts, each with its own load and its own check: finished timers are not
-// kept for ever, and the check wants to see them all.
+// inBatches plays the rounds of a long run in parts, each with its own load and its own check:
+// finished timers are not kept for ever, and the check wants to see them all.
 func inBatches(rounds int, play func(rounds int)) {
 	const batch = 20
 	for ; rounds > 0; rounds -= batch {

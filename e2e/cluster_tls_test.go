@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// printedCertificates runs the commands that docs/operations.md prints for certificates, in a new folder.
+// printedCertificates runs the commands that docs/operations.md prints for certificates, in a new
+// folder.
 func printedCertificates(t *testing.T) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
@@ -34,8 +35,8 @@ func printedCertificates(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestClusterWithCertificates: nodes with the certificates that are made as printed are a cluster; a node that shows another's, or takes
-// another's name, ends and says why.
+// TestClusterWithCertificates: nodes with the certificates that are made as printed are a cluster;
+// a node that shows another's, or takes another's name, ends and says why.
 func TestClusterWithCertificates(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// olderRelease is the build that nodes are upgraded from, and go back to, and its feature level. When
-// a release is made, this becomes the one before it: docs/testing.md.
+// olderRelease is the build that nodes are upgraded from, and go back to, and its feature level.
+// When a release is made, this becomes the one before it: docs/testing.md.
 const (
 	olderRelease = "b057808fc5aef2a6aab0e7d58c0119bb013c426e" // the last whose cluster raises its level by itself
 	olderLevel   = 3
@@ -54,8 +54,8 @@ type upgrade struct {
 	older   string // "": the build under test, held at the level of the one before
 }
 
-// run has a node's next process be of the older release, or of the one under test, which holds itself
-// to a level.
+// run has a node's next process be of the older release, or of the one under test, which holds
+// itself to a level.
 func (u *upgrade) run(at, level int) {
 	m := u.members[at]
 	if m.binary = ""; level == olderLevel && u.older != "" {
@@ -83,9 +83,9 @@ func (u *upgrade) begin(m *member) {
 	u.load.rounds++
 }
 
-// thereAndBack upgrades all nodes, and takes all of them back, one after the other. One holds itself to
-// the level of before throughout: the older release would raise it by itself, as soon as it read in
-// its log that all nodes understand more.
+// thereAndBack upgrades all nodes, and takes all of them back, one after the other. One holds
+// itself to the level of before throughout: the older release would raise it by itself, as soon as
+// it read in its log that all nodes understand more.
 func (u *upgrade) thereAndBack(random *rand.Rand) {
 	u.t.Helper()
 	for at := range u.members {
@@ -101,11 +101,11 @@ func (u *upgrade) thereAndBack(random *rand.Rand) {
 	}
 }
 
-// TestClusterUpgradeInAnyOrder: under load, nodes of the release before (a build of that commit; where
-// it cannot be had, this build, held at its feature level) are started again with this one, in an
-// order that is drawn, and one goes back in between. No client notices. The cluster uses the higher
-// level when an operator finalizes the upgrade, which is refused before the last node has it; from
-// then on a node of the release before ends, says what to do, and the others go on. With
+// TestClusterUpgradeInAnyOrder: under load, nodes of the release before (a build of that commit;
+// where it cannot be had, this build, held at its feature level) are started again with this one,
+// in an order that is drawn, and one goes back in between. No client notices. The cluster uses the
+// higher level when an operator finalizes the upgrade, which is refused before the last node has
+// it; from then on a node of the release before ends, says what to do, and the others go on. With
 // CARILLON_E2E_LONG all nodes have gone there and back before.
 func TestClusterUpgradeInAnyOrder(t *testing.T) {
 	t.Parallel()
@@ -168,8 +168,8 @@ func (c *cluster) finalize(t testing.TB, level int) {
 	}
 }
 
-// finalizeRefused: a node of the release before is named; and if it is itself asked, it does not know
-// the request, or says so.
+// finalizeRefused: a node of the release before is named; and if it is itself asked, it does not
+// know the request, or says so.
 func (c *cluster) finalizeRefused(t testing.TB, old, upgraded *member) {
 	t.Helper()
 	if _, said := tool(t, 1, "ctl", "--url", "http://"+old.http, "upgrade", "finalize"); !strings.Contains(said, "is not understood by ") && !strings.Contains(said, "ask one that is upgraded") {

@@ -70,7 +70,8 @@ func (v view) ailsOf(members []*member) string {
 	return ""
 }
 
-// stateOf is "" for a node that is not there. One that has left may be told beside another that has its name now.
+// stateOf is "" for a node that is not there. One that has left may be told beside another that has
+// its name now.
 func (v view) stateOf(name string) (state string) {
 	for _, n := range v.Nodes {
 		if n.Name == name && (state == "" || state == "left") {
@@ -150,7 +151,8 @@ func (c *cluster) awaitView(t testing.TB, limit time.Duration, what string, sati
 	return last
 }
 
-// balanced says which member has too much: replicas and leaderships of each are within a quarter above the mean, or the mean rounded up.
+// balanced says which member has too much: replicas and leaderships of each are within a quarter
+// above the mean, or the mean rounded up.
 func (v view) balanced(members []*member) string {
 	replicas := 0
 	for _, s := range v.Shards {
@@ -168,7 +170,8 @@ func (v view) balanced(members []*member) string {
 	return ""
 }
 
-// placed tells where everything is, in one line: two views with the same have no change between them.
+// placed tells where everything is, in one line: two views with the same have no change between
+// them.
 func (v view) placed() string {
 	var b strings.Builder
 	for _, s := range v.Shards {
@@ -177,8 +180,8 @@ func (v view) placed() string {
 	return b.String()
 }
 
-// settledOn says what is not yet as it is to stay: each shard has so many replicas, all of them on these members and led by the
-// preferred one, evenly.
+// settledOn says what is not yet as it is to stay: each shard has so many replicas, all of them on
+// these members and led by the preferred one, evenly.
 func (v view) settledOn(members []*member, replicas int) string {
 	if why := v.ailsOf(members); why != "" {
 		return why

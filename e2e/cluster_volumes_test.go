@@ -9,8 +9,10 @@ import (
 // refusedLimit is within what a node that is not let in says why.
 const refusedLimit = formLimit
 
-// TestClusterVolumesMountedEmpty: in a rolling restart the volumes of two of three nodes are not mounted. The first is taken for a node whose disk was
-// lost, and is filled; it is not ready before. The second is not let in while that goes on, and says what to do. With its volume back nothing is missing.
+// TestClusterVolumesMountedEmpty: in a rolling restart the volumes of two of three nodes are not
+// mounted. The first is taken for a node whose disk was lost, and is filled; it is not ready
+// before. The second is not let in while that goes on, and says what to do. With its volume back
+// nothing is missing.
 func TestClusterVolumesMountedEmpty(t *testing.T) {
 	t.Parallel()
 	needTime(t)

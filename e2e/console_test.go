@@ -45,7 +45,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// TestConsoleAnswersAtNight: what an operator asks first is answered within few clicks, in a real browser.
+// TestConsoleAnswersAtNight: what an operator asks first is answered within few clicks, in a real
+// browser.
 func TestConsoleAnswersAtNight(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -105,7 +106,8 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleChangesTimers: what can be done to a timer and a topic can be done here, and asks before it destroys.
+// TestConsoleChangesTimers: what can be done to a timer and a topic can be done here, and asks
+// before it destroys.
 func TestConsoleChangesTimers(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -175,7 +177,8 @@ func TestConsoleChangesTimers(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleAddsAtAnyTime: a timer is added for a moment, and by cron, into a topic that its first timer makes.
+// TestConsoleAddsAtAnyTime: a timer is added for a moment, and by cron, into a topic that its first
+// timer makes.
 func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b := newBrowser(t)
 	p := serve(t, t.TempDir())
@@ -249,7 +252,8 @@ func TestConsolePurges(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleSaysThatAnUpgradeWaits: after the release before, the cluster page says how the upgrade is finished, until it is.
+// TestConsoleSaysThatAnUpgradeWaits: after the release before, the cluster page says how the
+// upgrade is finished, until it is.
 func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -265,7 +269,8 @@ func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleSignsIn: without a token nothing is shown, and the token is kept where no address and no other tab has it.
+// TestConsoleSignsIn: without a token nothing is shown, and the token is kept where no address and
+// no other tab has it.
 func TestConsoleSignsIn(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -320,8 +325,8 @@ const contrastOf = `(() => {
   return bad;
 })()`
 
-// TestConsoleIsReadable: on a phone nothing sticks out, in both colours texts have the contrast that WCAG AA asks for, every field and
-// button has a name, and the keyboard gets to all of it.
+// TestConsoleIsReadable: on a phone nothing sticks out, in both colours texts have the contrast
+// that WCAG AA asks for, every field and button has a name, and the keyboard gets to all of it.
 func TestConsoleIsReadable(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)

@@ -79,7 +79,8 @@ var timerBounds = []bound{
 		}, code: "bad_request"},
 }
 
-// checkFieldBounds tries each field at its bounds, where it is taken, and beyond, where it is refused and changes nothing: in an add, a put and a patch.
+// checkFieldBounds tries each field at its bounds, where it is taken, and beyond, where it is
+// refused and changes nothing: in an add, a put and a patch.
 func checkFieldBounds(k *talk) {
 	k.policy(`{` + nobody + `}`)
 	k.add(`{"id":"it","delay":"1h"}`).is(201)

@@ -134,7 +134,8 @@ func checkCatchUp(k *talk) {
 	}
 }
 
-// checkOverlap: the next occurrence waits for the end of the last one, or, with overlap, comes at its due time.
+// checkOverlap: the next occurrence waits for the end of the last one, or, with overlap, comes at
+// its due time.
 func checkOverlap(k *talk) {
 	k.policy(`{}`)
 	over, after := k.holding(200), k.holding(200)

@@ -30,7 +30,8 @@ func checkShown(k *talk) {
 	k.add(`{"id":"c","delay":"1h","repeat":{"every":"1m","count":3}}`).is(201).has("repeat/every", `"1m"`, "repeat/count", "3")
 }
 
-// checkRedaction: values of headers that look secret are not shown; sent back as shown, they keep what is stored.
+// checkRedaction: values of headers that look secret are not shown; sent back as shown, they keep
+// what is stored.
 func checkRedaction(k *talk) {
 	r := k.callee()
 	k.policy(`{}`)

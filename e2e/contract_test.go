@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// TestContract walks through the contract's sections 2 to 5, promise by promise, on one node. Each check has a topic of its own, and they all
-// run at once. What strictness and bounds mean for each field is in the tables of contract_fields_test.go.
+// TestContract walks through the contract's sections 2 to 5, promise by promise, on one node. Each
+// check has a topic of its own, and they all run at once. What strictness and bounds mean for each
+// field is in the tables of contract_fields_test.go.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	c := newClient(serve(t, t.TempDir()))
@@ -107,7 +108,8 @@ func (s *said) refused(status int, code string) *said {
 	return s
 }
 
-// has asks for fields of the answer: a path, and the JSON that is to be there; "" for none, "*" for any.
+// has asks for fields of the answer: a path, and the JSON that is to be there; "" for none, "*" for
+// any.
 func (s *said) has(pairs ...string) *said {
 	s.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -207,7 +209,8 @@ func (c call) fence() int64 {
 	return n
 }
 
-// callee is a receiver that keeps what it was sent. Each call is answered with the next status; the last one stays.
+// callee is a receiver that keeps what it was sent. Each call is answered with the next status; the
+// last one stays.
 type callee struct {
 	k   *talk
 	url string

@@ -118,7 +118,8 @@ func (r *callee) called() string {
 	return strings.Join(ids, " ")
 }
 
-// checkSerial: one lease per key, by due then arrival; the head blocks through its backoff; priority is not used.
+// checkSerial: one lease per key, by due then arrival; the head blocks through its backoff;
+// priority is not used.
 func checkSerial(k *talk) {
 	r := k.callee(500, 200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"serial":true,"retry":{"min_backoff":"30ms","max_backoff":"30ms"}}`, r.url))
@@ -274,7 +275,8 @@ func checkDestination(k *talk) {
 	r.await(3)
 }
 
-// checkSecrets: they are shown as fingerprints; a policy sent back as it was shown does not pass for new secrets.
+// checkSecrets: they are shown as fingerprints; a policy sent back as it was shown does not pass
+// for new secrets.
 func checkSecrets(k *talk) {
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", 32)))
 	s := k.ask("PUT", "", fmt.Sprintf(`{"secrets":[%q]}`, secret)).is(201)

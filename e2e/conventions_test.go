@@ -15,7 +15,8 @@ import (
 	goclient "carillon/client"
 )
 
-// TestAddUnderAKeyHappensOnce: an add with an Idempotency-Key and a delay is made once, also when its call has long been made.
+// TestAddUnderAKeyHappensOnce: an add with an Idempotency-Key and a delay is made once, also when
+// its call has long been made.
 func TestAddUnderAKeyHappensOnce(t *testing.T) {
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
@@ -48,8 +49,9 @@ func TestAddUnderAKeyHappensOnce(t *testing.T) {
 	}
 }
 
-// TestCallsGoOnInTheTraceOfTheirAdd: from the add through retries to the call and the history it is one trace, each attempt with a span of its own;
-// also where the add goes through a node that does not lead the shard. A traceparent of the timer's own goes first.
+// TestCallsGoOnInTheTraceOfTheirAdd: from the add through retries to the call and the history it is
+// one trace, each attempt with a span of its own; also where the add goes through a node that does
+// not lead the shard. A traceparent of the timer's own goes first.
 func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
 	c := newCluster(t, 3)
 	const (
@@ -109,7 +111,8 @@ func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
 	}
 }
 
-// TestLastErrorStays: why an attempt failed is shown while the next one runs, whoever has it, by every node.
+// TestLastErrorStays: why an attempt failed is shown while the next one runs, whoever has it, by
+// every node.
 func TestLastErrorStays(t *testing.T) {
 	node := serve(t, t.TempDir(), "--shards", "4")
 	c := clientAt(node.url, callTimeout)

@@ -51,8 +51,8 @@ func (c *tally) add(name string, l *clusterLoad, v *verdict) {
 	r.late = max(r.late, late.max)
 }
 
-// fault counts one round of a kind of fault within a load: how long others took to take over, and how late at most was
-// what fell due around it. Timers are counted with the load.
+// fault counts one round of a kind of fault within a load: how long others took to take over, and
+// how late at most was what fell due around it. Timers are counted with the load.
 func (c *tally) fault(kind string, took []time.Duration, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

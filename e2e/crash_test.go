@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestKillDuringStart kills the node at any moment of its first and later starts: the directory is never spoilt.
+// TestKillDuringStart kills the node at any moment of its first and later starts: the directory is
+// never spoilt.
 func TestKillDuringStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -41,7 +42,8 @@ func TestKillDuringStart(t *testing.T) {
 	}
 }
 
-// TestSuspend: a node that was stopped for a while fires at once what came due meanwhile, once and not early.
+// TestSuspend: a node that was stopped for a while fires at once what came due meanwhile, once and
+// not early.
 func TestSuspend(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

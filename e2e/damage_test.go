@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// attic is a data directory at rest, with a log of several closed segments, kept so that each case gets a copy.
+// attic is a data directory at rest, with a log of several closed segments, kept so that each case
+// gets a copy.
 type attic struct {
 	dir    string
 	timers int
@@ -101,8 +102,8 @@ func flip(t testing.TB, path string, at int, bit byte) {
 	}
 }
 
-// refuses demands that the node does not start, says where the damage is in one line, changes nothing, and that
-// `wal verify` finds the same.
+// refuses demands that the node does not start, says where the damage is in one line, changes
+// nothing, and that `wal verify` finds the same.
 func refuses(t testing.TB, dir string, names ...string) {
 	t.Helper()
 	before := listing(t, dir)
@@ -236,7 +237,8 @@ func TestDamageAtRest(t *testing.T) {
 	t.Run("torn tail", func(t *testing.T) { a.tornTail(t, list[len(list)-1]) })
 }
 
-// tornTail: what nobody was told about is cut off, kept beside the segment, and nothing else is missing.
+// tornTail: what nobody was told about is cut off, kept beside the segment, and nothing else is
+// missing.
 func (a *attic) tornTail(t *testing.T, last string) {
 	t.Helper()
 	dir := a.copy(t)

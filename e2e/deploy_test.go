@@ -10,8 +10,8 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// TestDeployedNodesFindEachOther starts three nodes with the flags that deploy/ gives them in containers: only addresses, names of
-// hosts and files are others. They become one cluster.
+// TestDeployedNodesFindEachOther starts three nodes with the flags that deploy/ gives them in
+// containers: only addresses, names of hosts and files are others. They become one cluster.
 func TestDeployedNodesFindEachOther(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three nodes, twice")
@@ -74,7 +74,8 @@ func readDeployed(t *testing.T, name string, into any) {
 	}
 }
 
-// deployedCluster starts founders: each name of a host, in which % is the node's number, becomes an address of loopback.
+// deployedCluster starts founders: each name of a host, in which % is the node's number, becomes an
+// address of loopback.
 func deployedCluster(t *testing.T, host string, args []string) {
 	c := &cluster{members: loopbackMembers(t, 3)}
 	for i, m := range c.members {

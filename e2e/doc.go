@@ -1,22 +1,28 @@
-// Package e2e holds Carillon to its promises from outside: its tests build the real binary once, run it as processes,
-// and talk to it as clients and receivers do. Nothing here imports Carillon's packages, and nothing is faked.
+// Package e2e holds Carillon to its promises from outside: its tests build the real binary once,
+// run it as processes, and talk to it as clients and receivers do. Nothing here imports Carillon's
+// packages, and nothing is faked.
 //
-// A test has up to three witnesses: a client log (ledger) of every request with its answer, "unknown" included; a
-// receiver in the test process that logs every arrival; and the node's own final state. The checker (verdict) compares
-// them: lost, early, twice, altered, delivered after "prevented", fence not rising, webhook-id not kept.
+// A test has up to three witnesses: a client log (ledger) of every request with its answer,
+// "unknown" included; a receiver in the test process that logs every arrival; and the node's own
+// final state. The checker (verdict) compares them: lost, early, twice, altered, delivered after
+// "prevented", fence not rising, webhook-id not kept.
 //
-// Where a test waits it polls with a deadline, as a client would, or for a signal. Figures are printed with -v.
+// Where a test waits it polls with a deadline, as a client would, or for a signal. Figures are
+// printed with -v.
 //
-// Tests of clusters (cluster_*_test.go) add a load generator that goes through all nodes, and a prober of each shard,
-// which tells how long a shard takes no adds. What clients were told of each timer goes through porcupine, too
-// (history_test.go). With -v a run ends with a table of what was done to clusters and what came of it.
+// Tests of clusters (cluster_*_test.go) add a load generator that goes through all nodes, and a
+// prober of each shard, which tells how long a shard takes no adds. What clients were told of each
+// timer goes through porcupine, too (history_test.go). With -v a run ends with a table of what was
+// done to clusters and what came of it.
 //
-// Tests that measure times, or whose calls have a second each, run first, each alone. All others are parallel: they wait more
-// than they compute, so make runs four at once.
+// Tests that measure times, or whose calls have a second each, run first, each alone. All others
+// are parallel: they wait more than they compute, so make runs four at once.
 //
-// Tests of wrong clocks build a second binary, with the tag chaos: its wall clock is as far off as a file says.
+// Tests of wrong clocks build a second binary, with the tag chaos: its wall clock is as far off as
+// a file says.
 //
-// The normal run takes about nine minutes on two cores; -short leaves out all but the quick half, and clusters. Longer runs by environment:
+// The normal run takes about nine minutes on two cores; -short leaves out all but the quick half,
+// and clusters. Longer runs by environment:
 //
 //	CARILLON_E2E_KILLS=50        rounds of kill -9 under load (10)
 //	CARILLON_E2E_HERD=50000      timers due in one instant (3500)
@@ -45,6 +51,7 @@
 //	CARILLON_E2E_RACE=1          build the binary with the race detector
 //	CARILLON_E2E_BINARY=FILE     test this binary instead of building one
 //
-// Some parts need more than Go: failing and slow fsyncs need strace, a full disk needs the right to mount a tmpfs, partitions need
-// root and iproute2 for network namespaces. Where that is missing those tests, and only those, are skipped, and say so.
+// Some parts need more than Go: failing and slow fsyncs need strace, a full disk needs the right to
+// mount a tmpfs, partitions need root and iproute2 for network namespaces. Where that is missing
+// those tests, and only those, are skipped, and say so.
 package e2e

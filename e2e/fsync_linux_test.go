@@ -36,7 +36,8 @@ func straceFault() string {
 	return ""
 }
 
-// traced starts a node under strace. The trace has a line for each call, with times and the names of files.
+// traced starts a node under strace. The trace has a line for each call, with times and the names
+// of files.
 func traced(t testing.TB, dir, calls string, more ...string) (p *process, trace string) {
 	t.Helper()
 	trace = filepath.Join(t.TempDir(), "trace")
@@ -46,8 +47,8 @@ func traced(t testing.TB, dir, calls string, more ...string) (p *process, trace 
 	return p, trace
 }
 
-// TestSyncBeforeTheAnswer watches the system calls: every 201 leaves after an fdatasync of the log that began after the
-// frame with that very timer was written.
+// TestSyncBeforeTheAnswer watches the system calls: every 201 leaves after an fdatasync of the log
+// that began after the frame with that very timer was written.
 func TestSyncBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	needStrace(t)
@@ -67,7 +68,8 @@ func TestSyncBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// syncedBefore follows one mark through the trace: its frame to the log, a sync of the log from begin to end, its answer.
+// syncedBefore follows one mark through the trace: its frame to the log, a sync of the log from
+// begin to end, its answer.
 func syncedBefore(trace, mark string) error {
 	f, err := os.Open(trace)
 	if err != nil {
@@ -103,10 +105,11 @@ func syncedBefore(trace, mark string) error {
 
 var injected = regexp.MustCompile(`(?m)^\d+ +(\d+\.\d+) .*\(INJECTED\)`)
 
-// TestStorageFailure has one write or sync of the log fail and all later ones succeed: the process must not trust
-// those. It acknowledges nothing more, and ends with a failure within a second. What supervises it does as the unit does: it leaves it down after a
-// failure of the disk. Started again by hand, on the same machine, it has everything that it had acknowledged, and has written the end of its
-// log anew.
+// TestStorageFailure has one write or sync of the log fail and all later ones succeed: the process
+// must not trust those. It acknowledges nothing more, and ends with a failure within a second. What
+// supervises it does as the unit does: it leaves it down after a failure of the disk. Started again
+// by hand, on the same machine, it has everything that it had acknowledged, and has written the end
+// of its log anew.
 func TestStorageFailure(t *testing.T) {
 	needStrace(t)
 	const segment, spare = "/wal/0/00000001/00000000000000000001", "/wal/0/spare/00000000000000000001"
@@ -176,8 +179,9 @@ func storageFails(t *testing.T, dir, call, says string, code int, flags ...strin
 	t.Logf("%d acknowledged, %d there after the restart; the process ended %v after the failure", acks, len(there), took)
 }
 
-// TestStorageFailsAgainAndAgain: a supervisor that starts the node at once whatever it ended with, on the same machine, while a sync fails in
-// each process. Nothing that any of them has acknowledged is lost.
+// TestStorageFailsAgainAndAgain: a supervisor that starts the node at once whatever it ended with,
+// on the same machine, while a sync fails in each process. Nothing that any of them has
+// acknowledged is lost.
 func TestStorageFailsAgainAndAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -224,8 +228,9 @@ func TestStorageFailsAgainAndAgain(t *testing.T) {
 	}
 }
 
-// supervise does with a process that has ended what the unit does: it is started again, on the same machine, unless its exit code says that it is
-// to stay down; then a person starts it. It comes up at the first try.
+// supervise does with a process that has ended what the unit does: it is started again, on the same
+// machine, unless its exit code says that it is to stay down; then a person starts it. It comes up
+// at the first try.
 func supervise(t *testing.T, dir string, ended *process) *process {
 	t.Helper()
 	unit, err := os.ReadFile("../deploy/systemd/carillon.service")
@@ -266,7 +271,8 @@ func inode(t *testing.T, name string) uint64 {
 	return st.Ino
 }
 
-// holdUp leaves a request half sent and calls hanging: neither may keep a node alive whose log has failed.
+// holdUp leaves a request half sent and calls hanging: neither may keep a node alive whose log has
+// failed.
 func holdUp(t *testing.T, c *client, node *process) {
 	t.Helper()
 	half, err := net.Dial("tcp", strings.TrimPrefix(node.url, "http://"))

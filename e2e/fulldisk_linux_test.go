@@ -39,8 +39,8 @@ func diskOf(t testing.TB, size string) string {
 	return dir
 }
 
-// fillWhole leaves no byte free on a disk of size smallDisk, from one moment to the next: the disk is made as small as what is on it. It is as large as
-// before when free is called.
+// fillWhole leaves no byte free on a disk of size smallDisk, from one moment to the next: the disk
+// is made as small as what is on it. It is as large as before when free is called.
 func fillWhole(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	resize := func(size string) error { return syscall.Mount("e2e", dir, "tmpfs", syscall.MS_REMOUNT, size) }
@@ -90,7 +90,8 @@ func fill(t testing.TB, dir string, bytes int64) (free func()) {
 	}
 }
 
-// TestDiskFillsUp: adds are refused within a second, everything else goes on, and adds come back by themselves.
+// TestDiskFillsUp: adds are refused within a second, everything else goes on, and adds come back by
+// themselves.
 func TestDiskFillsUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -146,8 +147,8 @@ func TestDiskFillsUp(t *testing.T) {
 	serve(t, filepath.Join(dir, "data")).stop(t)
 }
 
-// TestDiskOfAFollowerFillsUp: one node's disk is low, and all nodes refuse adds to the shards that it has a vote in, naming it. Nothing ends, all else goes
-// on, and adds come back by themselves.
+// TestDiskOfAFollowerFillsUp: one node's disk is low, and all nodes refuse adds to the shards that
+// it has a vote in, naming it. Nothing ends, all else goes on, and adds come back by themselves.
 func TestDiskOfAFollowerFillsUp(t *testing.T) {
 	t.Parallel()
 	dir := smallDiskDir(t)
@@ -205,8 +206,8 @@ func TestDiskOfAFollowerFillsUp(t *testing.T) {
 	c.awaitHealthy(t)
 }
 
-// TestDiskFullToTheLastByte: the log waits for room. Nothing that finds none is acknowledged, nothing that was acknowledged is lost, and the
-// node goes on by itself when there is room.
+// TestDiskFullToTheLastByte: the log waits for room. Nothing that finds none is acknowledged,
+// nothing that was acknowledged is lost, and the node goes on by itself when there is room.
 func TestDiskFullToTheLastByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -225,7 +226,8 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	}
 	version := map[string]int{}
 	patched := 0
-	// Large patches, so that few of them reach the end of the disk, also where each takes long, before the node sees that the disk is low.
+	// Large patches, so that few of them reach the end of the disk, also where each takes long,
+	// before the node sees that the disk is low.
 	large := strings.Repeat("p", 60_000)
 	patch := func() answer {
 		id := kept[patched%len(kept)]
@@ -238,7 +240,8 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	var free func()
 	var refusal answer
 	isFull := func() bool { return strings.Contains(node.stderr.String(), "the disk is full") }
-	// The node may see that the disk is low before it is full, and refuses patches then: their frames never meet the end of the disk.
+	// The node may see that the disk is low before it is full, and refuses patches then: their
+	// frames never meet the end of the disk.
 	for tries := 0; !isFull(); tries++ {
 		if tries == 20 {
 			t.Fatalf("the log never met the end of the disk: %d %s: %s", refusal.status, refusal.body, tail(node.stderr.String(), 300))

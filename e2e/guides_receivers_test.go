@@ -36,8 +36,8 @@ var guideSchemes = []guideScheme{
 	{"key", "PUBLIC_KEY=" + guidePublic, fmt.Sprintf(`"signing_keys":[%q]`, guideKey)},
 }
 
-// TestReceiversOfTheGuide: each receiver in docs/guides/receivers does once what a node asks of it, whatever is asked again, held up,
-// forged or cut off in between.
+// TestReceiversOfTheGuide: each receiver in docs/guides/receivers does once what a node asks of it,
+// whatever is asked again, held up, forged or cut off in between.
 func TestReceiversOfTheGuide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("other languages start slowly")
@@ -70,7 +70,8 @@ func TestReceiversOfTheGuide(t *testing.T) {
 	}
 }
 
-// guideReceiver is one of the guide's programs, and a proxy in front of it that knows each call of the node.
+// guideReceiver is one of the guide's programs, and a proxy in front of it that knows each call of
+// the node.
 type guideReceiver struct {
 	command []string
 	scheme  guideScheme

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// guide is a page of docs/guides, as far as it can be run. Its fenced blocks are: console, what is started in other terminals;
-// sh, what is typed, all in one shell; text, which follows it, what that prints; "text sink", what the receiver prints. In what is
-// printed … stands for anything.
+// guide is a page of docs/guides, as far as it can be run. Its fenced blocks are: console, what is
+// started in other terminals; sh, what is typed, all in one shell; text, which follows it, what
+// that prints; "text sink", what the receiver prints. In what is printed … stands for anything.
 type guide struct {
 	console []string
 	blocks  []guideBlock
@@ -50,7 +50,8 @@ func readGuide(t *testing.T, name string) (g guide) {
 	return g
 }
 
-// shows reports whether the lines of want are in output, in their order; … is anything within a line.
+// shows reports whether the lines of want are in output, in their order; … is anything within a
+// line.
 func shows(output, want string) bool {
 	lines := strings.Split(output, "\n")
 	for line := range strings.Lines(want) {
@@ -77,8 +78,8 @@ func shows(output, want string) bool {
 // notYet is how a node refuses what the API names and this version does not do.
 var notYet = regexp.MustCompile(`comes in a later version|"there is nothing at this path"`)
 
-// TestGuides runs each guide as it is printed, but for the addresses. One whose first request asks for something that this
-// version refuses is skipped.
+// TestGuides runs each guide as it is printed, but for the addresses. One whose first request asks
+// for something that this version refuses is skipped.
 func TestGuides(t *testing.T) {
 	names, err := filepath.Glob("../docs/guides/*.md")
 	if err != nil || len(names) < 7 {
@@ -132,12 +133,14 @@ func (g guide) run(t *testing.T) {
 	}
 }
 
-// guideLimit is far above what starting a program or receiving a call takes: the machine may be busy.
+// guideLimit is far above what starting a program or receiving a call takes: the machine may be
+// busy.
 const guideLimit = 40 * time.Second
 
 const blockMark = "== block ==\n"
 
-// shell types all blocks into one shell, which ends at the first that fails, and gives what each printed.
+// shell types all blocks into one shell, which ends at the first that fails, and gives what each
+// printed.
 func shell(t *testing.T, g guide, addresses *strings.Replacer) (printed []string, failed error) {
 	t.Helper()
 	var script strings.Builder

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestStopWithHalfRequests: clients that have sent a part of a request, and no more, do not hold up a node that stops; they are told so.
+// TestStopWithHalfRequests: clients that have sent a part of a request, and no more, do not hold up
+// a node that stops; they are told so.
 func TestStopWithHalfRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -34,8 +34,9 @@ func (c *client) history(t testing.TB, topic, query string) (list map[string]end
 	}
 }
 
-// TestClusterHistoryOfAWipedNode: a node that lost its disk is filled by snapshots, which hold no history. When it leads, what ended
-// before is found all the same, each entry once, whoever is asked; and still when one of those that have it is gone.
+// TestClusterHistoryOfAWipedNode: a node that lost its disk is filled by snapshots, which hold no
+// history. When it leads, what ended before is found all the same, each entry once, whoever is
+// asked; and still when one of those that have it is gone.
 func TestClusterHistoryOfAWipedNode(t *testing.T) {
 	t.Parallel()
 	needTime(t)

@@ -32,8 +32,9 @@ func procMB(t testing.TB, p *process, line string) int {
 	return kb >> 10
 }
 
-// TestSmallRequestsMakeNoLargeAnswers: 27 KB that change 600 timers of 256 KiB each, and 60 bytes that list them, sent by eight clients that read
-// nothing, cost a bounded amount of memory, and that goes back.
+// TestSmallRequestsMakeNoLargeAnswers: 27 KB that change 600 timers of 256 KiB each, and 60 bytes
+// that list them, sent by eight clients that read nothing, cost a bounded amount of memory, and
+// that goes back.
 func TestSmallRequestsMakeNoLargeAnswers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

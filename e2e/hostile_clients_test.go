@@ -17,7 +17,8 @@ func limited(t testing.TB, files int, dir string, flags ...string) *process {
 	return p
 }
 
-// crowd opens silent connections from one address until there are n, or the node gives no more; a connection that it closes counts.
+// crowd opens silent connections from one address until there are n, or the node gives no more; a
+// connection that it closes counts.
 func crowd(t testing.TB, p *process, from string, n int) (open []net.Conn) {
 	t.Helper()
 	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -32,8 +33,9 @@ func crowd(t testing.TB, p *process, from string, n int) (open []net.Conn) {
 	return open
 }
 
-// TestSilentConnectionsAtALowLimitOfFiles: four thousand connections that say nothing, of one address, do not end a node that may open a
-// thousand files, nor keep others out: it goes on taking timers and calling.
+// TestSilentConnectionsAtALowLimitOfFiles: four thousand connections that say nothing, of one
+// address, do not end a node that may open a thousand files, nor keep others out: it goes on taking
+// timers and calling.
 func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -54,8 +56,9 @@ func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 				}
 				id := fmt.Sprintf("t%d", round)
 				c.must(t, 201, "POST", "/v1/topics/silent/timers", `{"id":"`+id+`","delay":"100ms"}`)
-				// Each try has a connection of its own. One that came while the queue of those to be accepted was full is lost: the
-				// kernel would try again after 1, 3, 7, 15 and 31 s.
+				// Each try has a connection of its own. One that came while the queue of those to
+				// be accepted was full is lost: the kernel would try again after 1, 3, 7, 15 and 31
+				// s.
 				fresh := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 				poll(t, 10*time.Second, "a new connection is served", func() bool {
 					resp, err := fresh.Get(node.url + "/readyz")
@@ -75,8 +78,8 @@ func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 	}
 }
 
-// TestManyIdleConnectionsOfOneAddress: an address that keeps more connections open than the node takes in all shuts out neither others nor the
-// probes of health.
+// TestManyIdleConnectionsOfOneAddress: an address that keeps more connections open than the node
+// takes in all shuts out neither others nor the probes of health.
 func TestManyIdleConnectionsOfOneAddress(t *testing.T) {
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4", "--max-connections", "400")
@@ -97,8 +100,9 @@ func TestManyIdleConnectionsOfOneAddress(t *testing.T) {
 	node.stop(t)
 }
 
-// TestPagesFromElsewhereChangeNothing: what a browser sends for a page of a stranger, by the stranger's own name pointed to the node or from the
-// stranger's origin, is refused, on an address of loopback and on any.
+// TestPagesFromElsewhereChangeNothing: what a browser sends for a page of a stranger, by the
+// stranger's own name pointed to the node or from the stranger's origin, is refused, on an address
+// of loopback and on any.
 func TestPagesFromElsewhereChangeNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

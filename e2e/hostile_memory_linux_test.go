@@ -28,8 +28,9 @@ func cgroupWrapper(t *testing.T, limit int) []string {
 	return []string{"sh", "-c", "echo $$ > " + inner + `/cgroup.procs && exec "$@"`, "sh"}
 }
 
-// newControlGroup makes a control group, and says which file in it bounds its memory: below the one that
-// CARILLON_E2E_CGROUP names, or where version 1 or 2 has its groups. The test is skipped where none can be made.
+// newControlGroup makes a control group, and says which file in it bounds its memory: below the one
+// that CARILLON_E2E_CGROUP names, or where version 1 or 2 has its groups. The test is skipped where
+// none can be made.
 func newControlGroup(t *testing.T) (dir, file string) {
 	t.Helper()
 	parents := []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"}
@@ -56,8 +57,9 @@ func newControlGroup(t *testing.T) (dir, file string) {
 	return "", ""
 }
 
-// TestMemoryLimit: a node that may use 300 MiB and is sent timers without end, small ones and large, refuses them with 503 before it needs more,
-// goes on with everything else, and takes them again when there is room.
+// TestMemoryLimit: a node that may use 300 MiB and is sent timers without end, small ones and
+// large, refuses them with 503 before it needs more, goes on with everything else, and takes them
+// again when there is room.
 func TestMemoryLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

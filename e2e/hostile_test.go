@@ -13,11 +13,13 @@ import (
 	"time"
 )
 
-// healthyLimit bounds the p99 lateness of a healthy receiver beside a hostile one. The aim is 50 ms; this is for a
-// machine that is busy with other tests, and still far below what waiting behind a hanging call would cost.
+// healthyLimit bounds the p99 lateness of a healthy receiver beside a hostile one. The aim is 50
+// ms; this is for a machine that is busy with other tests, and still far below what waiting behind
+// a hanging call would cost.
 const healthyLimit = 300 * time.Millisecond
 
-// rawReceiver hands every connection to a function of the test's, which may do with it whatever a bad server does.
+// rawReceiver hands every connection to a function of the test's, which may do with it whatever a
+// bad server does.
 func rawReceiver(t testing.TB, serve func(net.Conn)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -158,13 +160,14 @@ var hostiles = []hostile{
 	}, twice.fault("bad response")},
 }
 
-// impatient is a policy that comes to its end within a test: two attempts, and a breaker that stays out of it.
+// impatient is a policy that comes to its end within a test: two attempts, and a breaker that stays
+// out of it.
 const impatient = `{"callback":{"url":%q,"timeout":"500ms"},
 	"retry":{"max_attempts":2,"min_backoff":"200ms","max_backoff":"200ms","multiplier":1,"jitter":0},
 	"breaker":{"failures":10000,"window":"10s","open":"5s","probes":1}}`
 
-// TestHostileReceivers sends timers to each kind of bad receiver, and others to a healthy one beside it, which must
-// not notice.
+// TestHostileReceivers sends timers to each kind of bad receiver, and others to a healthy one
+// beside it, which must not notice.
 func TestHostileReceivers(t *testing.T) {
 	for _, h := range hostiles {
 		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
@@ -254,8 +257,9 @@ func beginHealthy(t testing.TB, c *client) *healthy {
 	return h
 }
 
-// end stops the flow, checks it, and returns its latenesses. A timer whose add was answered after its due time tells
-// about the client, not about the receiver's neighbours, and is left out of them.
+// end stops the flow, checks it, and returns its latenesses. A timer whose add was answered after
+// its due time tells about the client, not about the receiver's neighbours, and is left out of
+// them.
 func (h *healthy) end(t testing.TB) []time.Duration {
 	t.Helper()
 	close(h.stop)

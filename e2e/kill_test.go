@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// traffic is a steady load of adds with delays of up to five seconds, and patches and cancels of what was added.
+// traffic is a steady load of adds with delays of up to five seconds, and patches and cancels of
+// what was added.
 type traffic struct {
 	client     doer
 	ledger     *ledger
@@ -130,7 +131,8 @@ func (l *traffic) do(j job) {
 	}
 }
 
-// TestKillUnderLoad kills the node in the middle of adds, changes and calls, again and again on one directory.
+// TestKillUnderLoad kills the node in the middle of adds, changes and calls, again and again on one
+// directory.
 func TestKillUnderLoad(t *testing.T) {
 	rounds := setting(t, "CARILLON_E2E_KILLS", 10)
 	if testing.Short() {
@@ -187,8 +189,8 @@ func TestKillUnderLoad(t *testing.T) {
 	node.stop(t)
 }
 
-// maxUncommitted is how many calls may have been answered so shortly before a kill that their outcomes were not in the
-// log: at 1,000 calls a second, those of 50 ms.
+// maxUncommitted is how many calls may have been answered so shortly before a kill that their
+// outcomes were not in the log: at 1,000 calls a second, those of 50 ms.
 const maxUncommitted = 50
 
 // slowNowAndThen keeps every eighth call open for a while, so that a kill finds calls in flight.

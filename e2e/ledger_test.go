@@ -98,7 +98,8 @@ func (l *ledger) cancelled(e *entry, a answer) string {
 	return c.outcome
 }
 
-// owed tells whether the timer must be delivered: its add was acknowledged and no cancel can have kept it back.
+// owed tells whether the timer must be delivered: its add was acknowledged and no cancel can have
+// kept it back.
 func (e *entry) owed() bool {
 	return len(e.versions) > 0 && e.versions[0].effect == acked && e.end() == "done"
 }
@@ -138,7 +139,8 @@ func (e *entry) prevented() time.Time {
 	return time.Time{}
 }
 
-// mayArrive tells whether an arrival at that time with that body is one that the client's writes allow.
+// mayArrive tells whether an arrival at that time with that body is one that the client's writes
+// allow.
 func (e *entry) mayArrive(a arrival) error {
 	fault := errors.New("body is of no version that was written")
 	for i, v := range e.versions {
@@ -151,7 +153,8 @@ func (e *entry) mayArrive(a arrival) error {
 	return fault
 }
 
-// mayArriveAs: the version was sent before, not refused, has this due time, and no later one had been acknowledged.
+// mayArriveAs: the version was sent before, not refused, has this due time, and no later one had
+// been acknowledged.
 func (e *entry) mayArriveAs(i int, a arrival) error {
 	v := e.versions[i]
 	switch {

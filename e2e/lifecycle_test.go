@@ -133,8 +133,8 @@ func TestPublicBindNeedsCredentials(t *testing.T) {
 	}
 }
 
-// TestLeaseOutstanding: the node dies while the receiver holds a call. The call is made again, as attempt 2, under a
-// higher fence and the same webhook-id.
+// TestLeaseOutstanding: the node dies while the receiver holds a call. The call is made again, as
+// attempt 2, under a higher fence and the same webhook-id.
 func TestLeaseOutstanding(t *testing.T) {
 	t.Parallel()
 	first := newGate()

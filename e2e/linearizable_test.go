@@ -10,8 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What clients did to a timer and what they were told must have an order that explains it (I19). The simulator asks the
-// same of its clients; here the clock is real, and so is the HTTP.
+// What clients did to a timer and what they were told must have an order that explains it (I19).
+// The simulator asks the same of its clients; here the clock is real, and so is the HTTP.
 
 type verb uint8
 
@@ -68,7 +68,8 @@ func (l *ledger) heard(e *entry, v verb, payload string, a answer) {
 	e.operations = append(e.operations, o)
 }
 
-// believed is a timer as the model has it. That it was called is nobody's operation: it shows in what is told later.
+// believed is a timer as the model has it. That it was called is nobody's operation: it shows in
+// what is told later.
 type believed struct {
 	version   int // 0: never made
 	sum       uint64

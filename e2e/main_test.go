@@ -18,8 +18,8 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The witnesses of a long run hold half a million timers. A collector that is at work all the time would make the receiver late, and its
-	// callers give their calls up.
+	// The witnesses of a long run hold half a million timers. A collector that is at work all the
+	// time would make the receiver late, and its callers give their calls up.
 	debug.SetGCPercent(800)
 	os.Exit(run(m))
 }

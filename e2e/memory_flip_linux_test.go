@@ -99,7 +99,8 @@ var faultLine = regexp.MustCompile(`memory has changed by itself.* shard=(\d+)`)
 
 // TestFlippedBitInTheMemoryOfAProcess: a bit of a timer changes in the memory of a follower, and of
 // a leader. The process finds it, gets the state of another, and nobody else is stopped; the timer
-// is called as it was written. (Until it is found, the node that leads may call with what is there.)
+// is called as it was written. (Until it is found, the node that leads may call with what is
+// there.)
 func TestFlippedBitInTheMemoryOfAProcess(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -156,7 +157,8 @@ func TestFlippedBitInTheMemoryOfAProcess(t *testing.T) {
 	isRight(t, c.members[0].client, rec, text)
 }
 
-// TestFlippedBitInTheMemoryOfANodeAlone: it has nobody to ask, so it ends; its disk has what is right.
+// TestFlippedBitInTheMemoryOfANodeAlone: it has nobody to ask, so it ends; its disk has what is
+// right.
 func TestFlippedBitInTheMemoryOfANodeAlone(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

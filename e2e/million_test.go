@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestManyTimers measures with twenty thousand timers, or a million: resident bytes per timer, and the time to ready
-// after kill -9.
+// TestManyTimers measures with twenty thousand timers, or a million: resident bytes per timer, and
+// the time to ready after kill -9.
 func TestManyTimers(t *testing.T) {
 	timers := 20_000
 	if os.Getenv("CARILLON_E2E_MILLION") != "" {
@@ -54,7 +54,8 @@ func TestManyTimers(t *testing.T) {
 	node.stop(t)
 }
 
-// residentBytes is what the process holds of the machine's memory. Linux says; elsewhere the figure is 0.
+// residentBytes is what the process holds of the machine's memory. Linux says; elsewhere the figure
+// is 0.
 func residentBytes(t testing.TB, p *process) int64 {
 	t.Helper()
 	return memoryOf(t, p, "VmRSS:")

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// nasties are requests that no client of good will sends. Each may be answered by a 4xx or a closed connection.
+// nasties are requests that no client of good will sends. Each may be answered by a 4xx or a closed
+// connection.
 var nasties = []string{
 	"",
 	"\r\n\r\n\r\n",
@@ -90,8 +91,8 @@ func mutate(random *rand.Rand, s string) string {
 	return string(b)
 }
 
-// TestNastiesOnRawSockets sends malformed requests while a healthy flow goes on: the process lives, no answer is a
-// success or a 500, and the flow does not notice.
+// TestNastiesOnRawSockets sends malformed requests while a healthy flow goes on: the process lives,
+// no answer is a success or a 500, and the flow does not notice.
 func TestNastiesOnRawSockets(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)
@@ -131,7 +132,8 @@ func TestNastiesOnRawSockets(t *testing.T) {
 	t.Logf("healthy flow meanwhile: %d timers, lateness %v", len(late), spreadOf(late))
 }
 
-// exchangeRaw sends the bytes, says that no more will come, and returns the status of the first answer.
+// exchangeRaw sends the bytes, says that no more will come, and returns the status of the first
+// answer.
 func exchangeRaw(t testing.TB, address, request string) (status string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

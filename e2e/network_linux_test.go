@@ -12,16 +12,18 @@ import (
 	"time"
 )
 
-// network is a bridge of this machine with hosts behind it, each a network namespace. A host has two addresses, one for
-// peers and clients, one for gossip, so that either traffic can be cut alone. What one host sends to another is cut by
-// giving it a wrong link address for the other: packets leave and nobody takes them, as with a broken path; nobody is
-// told. The test itself always reaches all hosts.
+// network is a bridge of this machine with hosts behind it, each a network namespace. A host has
+// two addresses, one for peers and clients, one for gossip, so that either traffic can be cut
+// alone. What one host sends to another is cut by giving it a wrong link address for the other:
+// packets leave and nobody takes them, as with a broken path; nobody is told. The test itself
+// always reaches all hosts.
 type network struct {
 	bridge     string
 	namespaces []string
 }
 
-// networks are counted, so that each has its own name. They share their addresses, so one is up at a time: oneNetwork is held while it is.
+// networks are counted, so that each has its own name. They share their addresses, so one is up at
+// a time: oneNetwork is held while it is.
 var (
 	networks   atomic.Int32
 	oneNetwork sync.Mutex
@@ -146,7 +148,8 @@ func mustIP(t testing.TB, args ...string) {
 	}
 }
 
-// TestNetwork holds the tool to its word: what is cut does not pass, everything else does, and healing mends it.
+// TestNetwork holds the tool to its word: what is cut does not pass, everything else does, and
+// healing mends it.
 func TestNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

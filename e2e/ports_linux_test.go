@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// sockets are the local addresses at which a process listens, or takes datagrams, as /proc tells them in hexadecimal.
+// sockets are the local addresses at which a process listens, or takes datagrams, as /proc tells
+// them in hexadecimal.
 func (p *process) sockets(t testing.TB) (list []string) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
@@ -39,7 +40,8 @@ func (p *process) sockets(t testing.TB) (list []string) {
 	return list
 }
 
-// TestNodeAloneListensForItsClientsOnly: what is not asked for is not open. With a key, the two ports for other nodes are.
+// TestNodeAloneListensForItsClientsOnly: what is not asked for is not open. With a key, the two
+// ports for other nodes are.
 func TestNodeAloneListensForItsClientsOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

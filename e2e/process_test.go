@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// readyLimit is far above the promised second: the machine may be busy with other tests. The promise itself is
-// tested where nothing else runs.
+// readyLimit is far above the promised second: the machine may be busy with other tests. The
+// promise itself is tested where nothing else runs.
 const readyLimit = 30 * time.Second
 
 // process is one run of `carillon serve`.
@@ -54,12 +54,14 @@ func launch(t testing.TB, wrapper []string, dir string, flags ...string) *proces
 	return begin(t, append(args, flags...))
 }
 
-// serveArgs start a node on a directory and an address of the API. It is alone, so it opens no port for others.
+// serveArgs start a node on a directory and an address of the API. It is alone, so it opens no port
+// for others.
 func serveArgs(dir, address string) []string {
 	return []string{"serve", "--data", dir, "--http", address}
 }
 
-// begin starts a process with its output kept, and with more in its environment. It is killed when the test ends.
+// begin starts a process with its output kept, and with more in its environment. It is killed when
+// the test ends.
 func begin(t testing.TB, args []string, env ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(args[0], args[1:]...), stderr: newTranscript(), stdout: newTranscript(), exited: make(chan struct{})}

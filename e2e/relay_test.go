@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// relay passes on all that goes to an address of a node, TCP and UDP, and keeps what it saw: what somebody sees who taps the wire between
-// nodes.
+// relay passes on all that goes to an address of a node, TCP and UDP, and keeps what it saw: what
+// somebody sees who taps the wire between nodes.
 type relay struct {
 	mu   sync.Mutex
 	seen bytes.Buffer

@@ -13,7 +13,8 @@ import (
 // gapSlack is how much later than due a retry may come on a busy machine.
 const gapSlack = 400 * time.Millisecond
 
-// TestRetryTiming holds the waits between attempts against the policy and against what receivers ask for.
+// TestRetryTiming holds the waits between attempts against the policy and against what receivers
+// ask for.
 func TestRetryTiming(t *testing.T) {
 	second := func(status int, retryAfter func() string) func(http.ResponseWriter, *http.Request, int) {
 		return func(w http.ResponseWriter, _ *http.Request, n int) {
@@ -57,7 +58,8 @@ func TestRetryTiming(t *testing.T) {
 			}
 			for i, least := range tc.least {
 				gap := log[i+1].at.Sub(log[i].done)
-				// done is when the handler returned: the node may have had the answer a moment before.
+				// done is when the handler returned: the node may have had the answer a moment
+				// before.
 				if gap < least-20*time.Millisecond || gap > least+tc.slack+gapSlack {
 					t.Errorf("gap %d is %v, want %v", i+1, gap, least)
 				}
@@ -69,8 +71,8 @@ func TestRetryTiming(t *testing.T) {
 	}
 }
 
-// TestBreakerParks: a dead receiver's breaker opens, and what comes due then waits without losing attempts. When the
-// receiver is back all is delivered.
+// TestBreakerParks: a dead receiver's breaker opens, and what comes due then waits without losing
+// attempts. When the receiver is back all is delivered.
 func TestBreakerParks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

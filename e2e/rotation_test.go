@@ -37,8 +37,8 @@ func (r *signedReceivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// TestRotationOfASecret: while a secret is rotated receivers that know the old one or the new one take every call, then those alone
-// that know the new one.
+// TestRotationOfASecret: while a secret is rotated receivers that know the old one or the new one
+// take every call, then those alone that know the new one.
 func TestRotationOfASecret(t *testing.T) {
 	t.Parallel()
 	t.Run("in the clear", func(t *testing.T) { rotateSecret(t) })
@@ -47,8 +47,9 @@ func TestRotationOfASecret(t *testing.T) {
 	t.Run("sealed", func(t *testing.T) { rotateSecret(t, "--secrets-key", key) })
 }
 
-// TestFromASecretToAKey: receivers that share a secret change over to a key of which they know the public half alone. Whichever of the two
-// they have, they take every call while both are there. The private half is in no answer and, with a key for secrets, in no file.
+// TestFromASecretToAKey: receivers that share a secret change over to a key of which they know the
+// public half alone. Whichever of the two they have, they take every call while both are there. The
+// private half is in no answer and, with a key for secrets, in no file.
 func TestFromASecretToAKey(t *testing.T) {
 	sealing, dir := filepath.Join(t.TempDir(), "secrets.key"), t.TempDir()
 	writeFile(t, sealing, strings.Repeat("5a", 32)+"\n")

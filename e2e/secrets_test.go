@@ -46,7 +46,8 @@ func readableIn(t testing.TB, dir string) (list []string) {
 	return slices.Compact(list)
 }
 
-// useSecrets has every member take secrets for every other, and waits until all of them have arrived at the receiver.
+// useSecrets has every member take secrets for every other, and waits until all of them have
+// arrived at the receiver.
 func useSecrets(t *testing.T, c *cluster) {
 	t.Helper()
 	rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
@@ -92,8 +93,9 @@ func useSecrets(t *testing.T, c *cluster) {
 	}
 }
 
-// TestSecretsAreSealedBetweenNodesAndAtRest: in a cluster with --secrets-key, neither the directories nor what passes between nodes, which
-// goes in the clear here, shows a secret. Without the key the same look finds each of them in both.
+// TestSecretsAreSealedBetweenNodesAndAtRest: in a cluster with --secrets-key, neither the
+// directories nor what passes between nodes, which goes in the clear here, shows a secret. Without
+// the key the same look finds each of them in both.
 func TestSecretsAreSealedBetweenNodesAndAtRest(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -143,8 +145,9 @@ func TestSecretsAreSealedBetweenNodesAndAtRest(t *testing.T) {
 	}
 }
 
-// TestSecretsKeyComesNodeByNode: a running cluster gets the key in a rolling restart. Nodes that have it not yet hand over what they lead,
-// nothing is lost or called without its header, and in the end all is sealed. Then the key is changed by SIGHUP.
+// TestSecretsKeyComesNodeByNode: a running cluster gets the key in a rolling restart. Nodes that
+// have it not yet hand over what they lead, nothing is lost or called without its header, and in
+// the end all is sealed. Then the key is changed by SIGHUP.
 func TestSecretsKeyComesNodeByNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -191,8 +194,9 @@ func TestSecretsKeyComesNodeByNode(t *testing.T) {
 	c.awaitHealthy(t)
 }
 
-// TestSecretsKeyIsLost: no copy of the key is left. The nodes start with another and serve what needs no secret; told that the key is
-// lost they are ready, and what waited is called once its topic has a new secret, as the first attempt.
+// TestSecretsKeyIsLost: no copy of the key is left. The nodes start with another and serve what
+// needs no secret; told that the key is lost they are ready, and what waited is called once its
+// topic has a new secret, as the first attempt.
 func TestSecretsKeyIsLost(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

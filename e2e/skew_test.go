@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// skew is a time in which a node's clock was wrong. While such a node leads it may call early by as much as its clock is
-// ahead, and not by more; once it has handed over, nobody may.
+// skew is a time in which a node's clock was wrong. While such a node leads it may call early by as
+// much as its clock is ahead, and not by more; once it has handed over, nobody may.
 type skew struct {
 	ms, ppm     int64
 	from, until time.Time // until it led no more, or its clock was right again
@@ -25,8 +25,8 @@ func (s skew) ahead(at time.Time) time.Duration {
 	return time.Duration(s.ms)*time.Millisecond + time.Duration(float64(at.Sub(s.from))*float64(s.ppm)/1e6)
 }
 
-// aheadAt is how far a node's clock was, and was believed: none is that differs from what most nodes have by more than a second, and
-// none that steps.
+// aheadAt is how far a node's clock was, and was believed: none is that differs from what most
+// nodes have by more than a second, and none that steps.
 func (v *verdict) aheadAt(at time.Time) (most time.Duration) {
 	for _, s := range v.skews {
 		most = max(most, min(s.ahead(at), clockLimit+clockSlew))
@@ -42,7 +42,8 @@ func (v *verdict) open() (n int64) {
 	return n
 }
 
-// wrongClocks builds the program with a clock that tests can set, once, and only if a test asks for it.
+// wrongClocks builds the program with a clock that tests can set, once, and only if a test asks for
+// it.
 var wrongClocks = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(filepath.Dir(binary), "carillon-chaos")
 	if os.Getenv("CARILLON_E2E_BINARY") != "" { // its directory is somebody else's
@@ -69,8 +70,8 @@ func newClock(t testing.TB) (c clock, env []string) {
 	return c, []string{"CARILLON_CHAOS_CLOCK=" + c.file}
 }
 
-// stood says that the node's monotonic clock has stood still for so long, and its boot clock for so long. The node is stopped: it sees
-// that when it goes on.
+// stood says that the node's monotonic clock has stood still for so long, and its boot clock for so
+// long. The node is stopped: it sees that when it goes on.
 func (c clock) stood(t testing.TB, mono, boot time.Duration) {
 	t.Helper()
 	if err := os.WriteFile(c.file, fmt.Appendf(nil, "0 0 %d %d", mono.Milliseconds(), boot.Milliseconds()), 0o600); err != nil {
@@ -78,7 +79,8 @@ func (c clock) stood(t testing.TB, mono, boot time.Duration) {
 	}
 }
 
-// set puts the clock so far off, lets it drift from there, and waits until the node, which runs, has seen it.
+// set puts the clock so far off, lets it drift from there, and waits until the node, which runs,
+// has seen it.
 func (c clock) set(t testing.TB, ms, ppm int64) time.Time {
 	t.Helper()
 	next, text := c.file+".new", fmt.Sprintf("%d %d", ms, ppm)

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// hoard is a set of big timers that are replaced again and again, so that the log turns and snapshots are made.
+// hoard is a set of big timers that are replaced again and again, so that the log turns and
+// snapshots are made.
 type hoard struct {
 	client  *client
 	payload string
@@ -24,7 +25,8 @@ type hoard struct {
 
 const hoardWriters = 4
 
-// write replaces timers until the bytes written reach the target, then calls crash with the writers at full speed.
+// write replaces timers until the bytes written reach the target, then calls crash with the writers
+// at full speed.
 func (h *hoard) write(t testing.TB, target int, crash func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -66,7 +68,8 @@ func (h *hoard) replace(t testing.TB, i int) {
 	h.bytes += len(h.payload)
 }
 
-// isWhole demands of each timer the version that was acknowledged, or a later one, and its whole payload.
+// isWhole demands of each timer the version that was acknowledged, or a later one, and its whole
+// payload.
 func (h *hoard) isWhole(t testing.TB) {
 	t.Helper()
 	for i, v := range h.versions {
@@ -79,8 +82,8 @@ func (h *hoard) isWhole(t testing.TB) {
 	}
 }
 
-// TestKillDuringSnapshots kills the node while generations of the log turn and snapshots are made. Whatever was
-// acknowledged is there, and the log is whole. Then it damages the snapshots.
+// TestKillDuringSnapshots kills the node while generations of the log turn and snapshots are made.
+// Whatever was acknowledged is there, and the log is whole. Then it damages the snapshots.
 func TestKillDuringSnapshots(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -136,8 +139,8 @@ func damageNewest(t testing.TB, dir string, h *hoard, perShard map[string][]stri
 	node.kill()
 }
 
-// damageAll: whether the node can do without depends on whether the log still reaches back to the beginning. What
-// must not happen is that it starts with less.
+// damageAll: whether the node can do without depends on whether the log still reaches back to the
+// beginning. What must not happen is that it starts with less.
 func damageAll(t testing.TB, dir string, h *hoard) {
 	t.Helper()
 	for _, list := range snapshotsByShard(t, dir) {

@@ -96,8 +96,9 @@ func (p *prey) wrote(book *ledger, payload string, dueMs int64, a answer) {
 	}
 }
 
-// TestStormAtTheMomentOfFiring changes, replaces, cancels and fires timers in the milliseconds around their due time.
-// What was prevented never arrives, what arrives was written, and every refusal is one of those that are documented.
+// TestStormAtTheMomentOfFiring changes, replaces, cancels and fires timers in the milliseconds
+// around their due time. What was prevented never arrives, what arrives was written, and every
+// refusal is one of those that are documented.
 func TestStormAtTheMomentOfFiring(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -139,7 +140,8 @@ func TestStormAtTheMomentOfFiring(t *testing.T) {
 	}
 }
 
-// stormOne adds a timer that is due in a few milliseconds and sends one or two changes around that time.
+// stormOne adds a timer that is due in a few milliseconds and sends one or two changes around that
+// time.
 func stormOne(c *client, book *ledger, answers *tallies, random *rand.Rand, id string) {
 	p := &prey{entry: book.add(id, 0)}
 	payload, due := p.next(), time.Now().UnixMilli()+1+random.Int64N(30)

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// inject makes system calls of a running process fail, or take long, until it is released or ends. strace's words.
+// inject makes system calls of a running process fail, or take long, until it is released or ends.
+// strace's words.
 func inject(t testing.TB, p *process, calls, what string, more ...string) (release func()) {
 	t.Helper()
 	pid := fmt.Sprint(p.cmd.Process.Pid)

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// TestSystemDRMQ: a message library over Redis and ZooKeeper. Duplicates merge and keep the first time, or the later one wins; priorities;
-// any fixed time; slots by a chosen key or by the content; one consumer per key; two-phase consumption: prepare, commit, roll back on
-// time-out; 16 retries, then the dead queue.
+// TestSystemDRMQ: a message library over Redis and ZooKeeper. Duplicates merge and keep the first
+// time, or the later one wins; priorities; any fixed time; slots by a chosen key or by the content;
+// one consumer per key; two-phase consumption: prepare, commit, roll back on time-out; 16 retries,
+// then the dead queue.
 func TestSystemDRMQ(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Five systems were named whose users must find here what they have there. Each test goes through what one of them does, under
-// the names that its users know, against real processes.
+// Five systems were named whose users must find here what they have there. Each test goes through
+// what one of them does, under the names that its users know, against real processes.
 
 const systemLimit = 15 * time.Second // for what takes moments on a machine that is not busy
 
@@ -86,9 +86,11 @@ func (c *cluster) counter(t testing.TB, series string) (sum float64) {
 	return sum
 }
 
-// TestSystemAGeneralTimedTasks: a timed-task service over MySQL, Redis and Kafka. Add, modify in time and content, cancel, query, manual
-// intervention; on time to the second, none lost, none twice; consistent hashing over machines; recovery after a crash; more than a year
-// ahead; receivers report, and are called again if they do not; backlog and what was dropped after retries raise an alarm.
+// TestSystemAGeneralTimedTasks: a timed-task service over MySQL, Redis and Kafka. Add, modify in
+// time and content, cancel, query, manual intervention; on time to the second, none lost, none
+// twice; consistent hashing over machines; recovery after a crash; more than a year ahead;
+// receivers report, and are called again if they do not; backlog and what was dropped after retries
+// raise an alarm.
 func TestSystemAGeneralTimedTasks(t *testing.T) {
 	t.Parallel()
 	var given receipts
@@ -156,7 +158,8 @@ func (c *cluster) callsAgainUntilReported(t *testing.T, rcv *receiver, given *re
 	}
 }
 
-// raisesAlarm: what was dropped after its retries is a dead letter, and that and a backlog show in metrics that the alert rules name.
+// raisesAlarm: what was dropped after its retries is a dead letter, and that and a backlog show in
+// metrics that the alert rules name.
 func (c *cluster) raisesAlarm(t *testing.T, rcv *receiver) {
 	t.Helper()
 	one, tasks := c.all()[0].client, "/v1/topics/tasks/timers"
@@ -182,7 +185,8 @@ func (c *cluster) raisesAlarm(t *testing.T, rcv *receiver) {
 	}
 }
 
-// survivesACrash: the shards lie on all machines by consistent hashing; one of them crashes, and every task fires, once.
+// survivesACrash: the shards lie on all machines by consistent hashing; one of them crashes, and
+// every task fires, once.
 func (c *cluster) survivesACrash(t *testing.T, rcv *receiver) {
 	t.Helper()
 	v := c.view(t)
@@ -217,8 +221,9 @@ func (c *cluster) survivesACrash(t *testing.T, rcv *receiver) {
 	}
 }
 
-// TestSystemCDelayPrimer: what Redis, Kafka's levels, RabbitMQ's dead letters and hierarchical wheels are built for. Any delay whatever,
-// none in front of another, add and cancel that do not depend on how many there are.
+// TestSystemCDelayPrimer: what Redis, Kafka's levels, RabbitMQ's dead letters and hierarchical
+// wheels are built for. Any delay whatever, none in front of another, add and cancel that do not
+// depend on how many there are.
 func TestSystemCDelayPrimer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -227,7 +232,8 @@ func TestSystemCDelayPrimer(t *testing.T) {
 	rcv := newReceiver(t, nil)
 	c := newClient(serve(t, t.TempDir()))
 	c.topic(t, "any", rcv.url(), "")
-	// A year's delay is in front of the queue, if there were one; then delays of no fixed levels, the longest first.
+	// A year's delay is in front of the queue, if there were one; then delays of no fixed levels,
+	// the longest first.
 	c.must(t, 201, "POST", "/v1/topics/any/timers", `{"id":"year","delay":"8760h"}`)
 	delays := []int{1777, 1234, 999, 731, 500, 257, 64, 7, 1, 0}
 	start := time.Now()
@@ -247,7 +253,8 @@ func TestSystemCDelayPrimer(t *testing.T) {
 	if len(order) != len(delays) || order[0] == "d1777" || order[len(order)-1] != "d1777" {
 		t.Errorf("arrived as %v", order)
 	}
-	// Add and cancel cost the same beside many: a batch among none against one among 20,000, in the same run.
+	// Add and cancel cost the same beside many: a batch among none against one among 20,000, in the
+	// same run.
 	batch := func(name string) (took time.Duration) {
 		adds, cancels := make([]string, 1000), make([]string, 1000)
 		for i := range adds {
@@ -272,8 +279,9 @@ func TestSystemCDelayPrimer(t *testing.T) {
 	}
 }
 
-// TestSystemELightDelayQueue: a job pool and buckets over Redis. An HTTP callback per job, failed ones come again after a delay, several
-// instances take requests, and there is one binary and nothing beside it.
+// TestSystemELightDelayQueue: a job pool and buckets over Redis. An HTTP callback per job, failed
+// ones come again after a delay, several instances take requests, and there is one binary and
+// nothing beside it.
 func TestSystemELightDelayQueue(t *testing.T) {
 	t.Parallel()
 	rcv := newReceiver(t, func(w http.ResponseWriter, r *http.Request, n int) {
@@ -309,7 +317,8 @@ func TestSystemELightDelayQueue(t *testing.T) {
 		t.Errorf("%+v", third)
 	}
 	settledAs(t, members[2].client, "jobs", "fails", "done")
-	// One binary: what runs is the executable itself, and it talks to nobody but its own kind and its receivers.
+	// One binary: what runs is the executable itself, and it talks to nobody but its own kind and
+	// its receivers.
 	file, err := os.Stat(binary)
 	if err != nil || !file.Mode().IsRegular() {
 		t.Fatalf("%v, %v", file, err)

@@ -30,9 +30,10 @@ func pulled(t testing.TB, a answer) (list []pulledTimer) {
 	return page.Timers
 }
 
-// TestSystemBTopicDelayService: one queue per topic over HTTP. Pull (v1) and callback (v2); topics appear on first use and go when idle;
-// three days of what was consumed are kept; unique ids; one consumer per range at a time; a breaker of three states; wheels on at least
-// two machines that hold each topic, one of them its leader; 3,500 tasks in one instant.
+// TestSystemBTopicDelayService: one queue per topic over HTTP. Pull (v1) and callback (v2); topics
+// appear on first use and go when idle; three days of what was consumed are kept; unique ids; one
+// consumer per range at a time; a breaker of three states; wheels on at least two machines that
+// hold each topic, one of them its leader; 3,500 tasks in one instant.
 func TestSystemBTopicDelayService(t *testing.T) {
 	t.Parallel()
 	var sick atomic.Bool
@@ -99,7 +100,8 @@ func TestSystemBTopicDelayService(t *testing.T) {
 	topic("fresh") // it has timers and history
 }
 
-// breakerOfThreeStates: closed, open (what is due waits and loses no attempts), half-open (probes decide), closed.
+// breakerOfThreeStates: closed, open (what is due waits and loses no attempts), half-open (probes
+// decide), closed.
 func (c *cluster) breakerOfThreeStates(t *testing.T, rcv *receiver, sick *atomic.Bool) {
 	t.Helper()
 	sick.Store(true)
@@ -159,7 +161,8 @@ func (c *cluster) instant(t *testing.T, rcv *receiver, n int) {
 	}
 }
 
-// alone is how long n calls take when nobody but the tester makes them, 64 at a time: what the machine has to give just now.
+// alone is how long n calls take when nobody but the tester makes them, 64 at a time: what the
+// machine has to give just now.
 func (r *receiver) alone(t *testing.T, n int) time.Duration {
 	t.Helper()
 	client := clientAt(r.server.URL, systemLimit)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestAnsweredTooLate: only a call that the node gave up after all its time, and before it was answered, is excused.
+// TestAnsweredTooLate: only a call that the node gave up after all its time, and before it was
+// answered, is excused.
 func TestAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	given := attempt{Attempt: 2, StartedMs: 1000, EndedMs: 2000, Error: "timeout"}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// crash is one kill -9: calls that were open then, or whose outcome could not be in the log yet, may be made again.
+// crash is one kill -9: calls that were open then, or whose outcome could not be in the log yet,
+// may be made again.
 type crash struct {
 	at   time.Time // before the signal was sent
 	gone time.Time // the process is no more
@@ -23,12 +24,13 @@ func crashNow(p *process, r *receiver) crash {
 	return c
 }
 
-// outcomeSlack is how long the outcome of an answered call may take into the log of a busy machine. A duplicate whose
-// first call ended longer than this before the crash is a fault.
+// outcomeSlack is how long the outcome of an answered call may take into the log of a busy machine.
+// A duplicate whose first call ended longer than this before the crash is a fault.
 const outcomeSlack = 500 * time.Millisecond
 
-// arrivalSlack is how long after its sender's death a call may still reach the receiver's log: its bytes are in a
-// socket, and the receiver shares a busy machine. Runs without a crash have no slack at all.
+// arrivalSlack is how long after its sender's death a call may still reach the receiver's log: its
+// bytes are in a socket, and the receiver shares a busy machine. Runs without a crash have no slack
+// at all.
 const arrivalSlack = 200 * time.Millisecond
 
 // verdict compares the witnesses. Every fault is one line.
@@ -126,8 +128,9 @@ func (v *verdict) checkBodies(e *entry, list []arrival) {
 // resumeSlack is how long after a stopped process goes on what it had begun to send may arrive.
 const resumeSlack = time.Second
 
-// withoutResumed leaves out calls with an outdated fence that came right after a stopped process went on: their sending
-// had begun when it was stopped. They are counted; a test bounds them by what can have been on its way.
+// withoutResumed leaves out calls with an outdated fence that came right after a stopped process
+// went on: their sending had begun when it was stopped. They are counted; a test bounds them by
+// what can have been on its way.
 func (v *verdict) withoutResumed(list []arrival) []arrival {
 	highest := uint64(0)
 	return slices.DeleteFunc(slices.Clone(list), func(a arrival) bool {
@@ -178,8 +181,8 @@ func (v *verdict) checkWebhooks(id string, list []arrival, owners map[string]str
 	}
 }
 
-// checkTwice: a call after a successful one is explained only by a crash that came when its outcome was not yet safe, or by an answer that came when
-// the call's time was over.
+// checkTwice: a call after a successful one is explained only by a crash that came when its outcome
+// was not yet safe, or by an answer that came when the call's time was over.
 func (v *verdict) checkTwice(id string, list []arrival) {
 	for i := 1; i < len(list); i++ {
 		first, again := list[i-1], list[i]
@@ -220,7 +223,8 @@ type attempt struct {
 	Error     string `json:"error"`
 }
 
-// answeredTooLate says whether the node gave a call up, after all the time that it may take, before the receiver had answered it.
+// answeredTooLate says whether the node gave a call up, after all the time that it may take, before
+// the receiver had answered it.
 func answeredTooLate(list []attempt, call arrival, timeout time.Duration) bool {
 	for _, a := range list {
 		if uint64(a.Attempt) == uint64(call.attempt) && a.Error == "timeout" && a.EndedMs-a.StartedMs >= timeout.Milliseconds() && call.done.UnixMilli() >= a.EndedMs-1 {

@@ -178,7 +178,8 @@ func webhookID(id timer.ShardID, job *table.Job) string {
 	return string(strconv.AppendUint(b, uint64(job.Version), 10))
 }
 
-// spanOf is the span of an attempt: another one for each lease of each version, and not zero, which is no span.
+// spanOf is the span of an attempt: another one for each lease of each version, and not zero, which
+// is no span.
 func spanOf(webhookID string, fence uint64) (span [8]byte) {
 	d := xxhash.NewWithSeed(fence)
 	_, _ = d.WriteString(webhookID)

@@ -28,8 +28,8 @@ const (
 )
 
 // keyFile is a file of keys as it was read: one key on a line, the first of them in use, the others
-// for secrets that were sealed with them before a rotation. Empty lines and lines that begin with # do not
-// count. In a file of secrets keys a line "lost ID" says that no copy of a key is left.
+// for secrets that were sealed with them before a rotation. Empty lines and lines that begin with #
+// do not count. In a file of secrets keys a line "lost ID" says that no copy of a key is left.
 type keyFile struct {
 	keys   [][]byte
 	lost   []string

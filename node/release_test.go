@@ -18,10 +18,10 @@ import (
 // volatile are fields of a timer that are as they are at the moment.
 var volatile = []string{"waits_for", "waits_on"}
 
-// TestReleasesAreRead: the data directories of all releases so far, which scripts/fixture.sh made, are
-// opened by this build, and have all that they had: pending timers, dead letters, history, topics with
-// their policies and sealed secrets. So has what this build restores of their backups, and what they
-// restored of them themselves.
+// TestReleasesAreRead: the data directories of all releases so far, which scripts/fixture.sh made,
+// are opened by this build, and have all that they had: pending timers, dead letters, history,
+// topics with their policies and sealed secrets. So has what this build restores of their backups,
+// and what they restored of them themselves.
 func TestReleasesAreRead(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/release/*.tar.gz")
@@ -99,7 +99,8 @@ func byName(v map[string]any, list, field string) map[string]map[string]any {
 	return out
 }
 
-// same holds an answer against what the release itself answered. Fields that came later are not looked at.
+// same holds an answer against what the release itself answered. Fields that came later are not
+// looked at.
 func (r *release) same(n *running, file, path, list, field string) {
 	r.t.Helper()
 	was, is := byName(r.read(file), list, field), byName(r.ask(n, path), list, field)
@@ -136,7 +137,8 @@ func lacks(was, is any) string {
 	return ""
 }
 
-// kept looks at what a restore keeps: which timers there are, when they are due and what they carry.
+// kept looks at what a restore keeps: which timers there are, when they are due and what they
+// carry.
 func (r *release) kept(n *running, name string) {
 	r.t.Helper()
 	for _, topic := range []string{"later", "signed", "ordered"} {

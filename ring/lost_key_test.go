@@ -9,8 +9,8 @@ import (
 	"carillon/secret"
 )
 
-// TestLostKey: a key that is missing keeps everything waiting, and nothing is replaced. Of one that is
-// said to be lost the cluster's secret is replaced, once, and no topic's.
+// TestLostKey: a key that is missing keeps everything waiting, and nothing is replaced. Of one that
+// is said to be lost the cluster's secret is replaced, once, and no topic's.
 func TestLostKey(t *testing.T) {
 	old := keysOf(t, "a")
 	s := founded(t, 4, 3, 3)

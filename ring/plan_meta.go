@@ -16,8 +16,8 @@ func (p *planner) planMeta() {
 	}
 	switch {
 	case !row.Settled:
-		// A row under way does not show its voters until it is followed; the meta group itself does,
-		// as it decides.
+		// A row under way does not show its voters until it is followed; the meta group itself
+		// does, as it decides.
 		m.forget()
 	case !p.majority(row):
 	default:

@@ -7,7 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestActivityOfTopics: attempts count for their topics, until somebody has been told; beyond a bound they count for none by name.
+// TestActivityOfTopics: attempts count for their topics, until somebody has been told; beyond a
+// bound they count for none by name.
 func TestActivityOfTopics(t *testing.T) {
 	w := &worker{host: &Host{cfg: Config{Observer: &fakeObserver{}}}}
 	for id := range timer.TopicID(maxFiredTopics + 10) {

@@ -4,7 +4,8 @@ import (
 	"carillon/timer"
 )
 
-// admit refuses what would grow the state while memory or disk are short; changes that free something go on.
+// admit refuses what would grow the state while memory or disk are short; changes that free
+// something go on.
 func (h *Host) admit(g *group, cmd *timer.Command) error {
 	if !grows(cmd) {
 		return nil

@@ -7,9 +7,10 @@ import (
 	"carillon/wal"
 )
 
-// A backup has each shard as its leader has it at one moment: a snapshot that has all that was acknowledged before it was asked for.
-// It is the one that the group keeps for itself: the worker cuts it in slices and a goroutine writes the file, as always, and whoever
-// backs up reads that file, at any pace.
+// A backup has each shard as its leader has it at one moment: a snapshot that has all that was
+// acknowledged before it was asked for. It is the one that the group keeps for itself: the worker
+// cuts it in slices and a goroutine writes the file, as always, and whoever backs up reads that
+// file, at any pace.
 
 // State is a group's state in a file.
 type State struct {
@@ -19,8 +20,8 @@ type State struct {
 	Index          uint64 // of the last entry that is in it
 }
 
-// OpenState opens the newest snapshot of a group if it has all entries up to index. nil without an error: there is none yet; it was
-// ordered, and whoever asks again will find it.
+// OpenState opens the newest snapshot of a group if it has all entries up to index. nil without an
+// error: there is none yet; it was ordered, and whoever asks again will find it.
 func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
 	err := h.read(id, false, func(g *group, _ int) bool {
@@ -41,7 +42,8 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	return &State{SnapshotSource: file, Size: file.Size(), Hash: file.Meta().Hash, Index: newest.Index}, nil
 }
 
-// SaveMeta cuts the meta group's state as this node has it. What it returns may be used on any goroutine.
+// SaveMeta cuts the meta group's state as this node has it. What it returns may be used on any
+// goroutine.
 func (h *Host) SaveMeta() (state Saving, err error) {
 	g, wait := h.groups[Meta], h.newWaiter(1)
 	if err := g.w.box.put(&call{func(*worker) { state = g.meta.machine.BeginSave() }, wait}, math.MaxInt); err != nil {

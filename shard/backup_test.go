@@ -50,8 +50,8 @@ func (r *hostHarness) confirm() (index uint64) {
 	return index
 }
 
-// TestStateHasAllThatWasConfirmed: what was acknowledged before the state was asked for is in it, and the file stays readable though newer
-// snapshots have taken its place.
+// TestStateHasAllThatWasConfirmed: what was acknowledged before the state was asked for is in it,
+// and the file stays readable though newer snapshots have taken its place.
 func TestStateHasAllThatWasConfirmed(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("first", time.Hour)

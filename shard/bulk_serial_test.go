@@ -31,7 +31,8 @@ func heapNow() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// piled adds n timers of one shard that come due in one instant, lets that pass while the topic is paused, and fires some.
+// piled adds n timers of one shard that come due in one instant, lets that pass while the topic is
+// paused, and fires some.
 func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost) {
 	t.Helper()
 	r := newHostHarness(t, nil)
@@ -102,8 +103,9 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 	return p
 }
 
-// TestManyOfOneKey: 100,000 timers of one serial key, and one each of 100,000 keys, cost about what as many plain ones do: in memory,
-// to add, to cancel, and to fire, which does not take longer for a longer line. Everything is measured in this run, against the same.
+// TestManyOfOneKey: 100,000 timers of one serial key, and one each of 100,000 keys, cost about what
+// as many plain ones do: in memory, to add, to cancel, and to fire, which does not take longer for
+// a longer line. Everything is measured in this run, against the same.
 func TestManyOfOneKey(t *testing.T) {
 	n := lineTimers
 	if testing.Short() {

@@ -8,8 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// Each led shard fires a timer of its own, in CanaryTopic, through log, wheel and lease every few seconds, so that
-// "ready" means what it says.
+// Each led shard fires a timer of its own, in CanaryTopic, through log, wheel and lease every few
+// seconds, so that "ready" means what it says.
 const (
 	canaryEach = 10 * time.Second
 	canaryLate = 3 * canaryEach

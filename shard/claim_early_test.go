@@ -10,7 +10,8 @@ import (
 	"carillon/timer"
 )
 
-// What a receiver reports may arrive before the node has heard, or logged, that it answered 202: its worker is quick, or asked another node.
+// What a receiver reports may arrive before the node has heard, or logged, that it answered 202:
+// its worker is quick, or asked another node.
 
 // running is a timer of topic 1 whose call runs, as its receipt names it.
 func (r *hostHarness) running() (*fakeCall, timer.PulledTimer) {
@@ -49,7 +50,8 @@ func TestAckBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// TestClaimWaitsForTheAnswer: what is not an ack means something else before and after the answer, and waits for it.
+// TestClaimWaitsForTheAnswer: what is not an ack means something else before and after the answer,
+// and waits for it.
 func TestClaimWaitsForTheAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		kind   timer.Kind
@@ -100,7 +102,8 @@ func TestClaimBeforeTheCall(t *testing.T) {
 	r.wantState("a", "done 1")
 }
 
-// TestClaimOfAFormerLeadersCall: the receiver may have answered a leader that is gone. What it reports counts.
+// TestClaimOfAFormerLeadersCall: the receiver may have answered a leader that is gone. What it
+// reports counts.
 func TestClaimOfAFormerLeadersCall(t *testing.T) {
 	for kind, state := range map[timer.Kind]string{timer.AckLease: "done 1", timer.NackLease: "scheduled 1", timer.ExtendLease: "leased 1"} {
 		r := reportHarness(t)
@@ -121,8 +124,9 @@ func TestClaimOfAFormerLeadersCall(t *testing.T) {
 	}
 }
 
-// TestAnswerToldAfterTheExtension: a former leader tells of the 202 while what the receiver has asked for since is on its way to the log: the
-// lease lasts as long as the receiver was told. Found by the simulator.
+// TestAnswerToldAfterTheExtension: a former leader tells of the 202 while what the receiver has
+// asked for since is on its way to the log: the lease lasts as long as the receiver was told. Found
+// by the simulator.
 func TestAnswerToldAfterTheExtension(t *testing.T) {
 	r := reportHarness(t)
 	_, v := r.running()

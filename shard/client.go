@@ -11,8 +11,9 @@ import (
 	"carillon/timer"
 )
 
-// What clients of a host call. A call always ends: every operation carries a deadline that its worker watches, so a context
-// that ends sooner only stops the client from caring, not the change from taking effect.
+// What clients of a host call. A call always ends: every operation carries a deadline that its
+// worker watches, so a context that ends sooner only stops the client from caring, not the change
+// from taking effect.
 
 var ops = sync.Pool{New: func() any { return new(op) }}
 
@@ -122,8 +123,8 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 	return found, err
 }
 
-// List answers a query on one shard: at most q.Limit timers, in order. The walk is done in slices, so that it holds
-// nobody up; a timer that changes meanwhile is shown as it was or as it is.
+// List answers a query on one shard: at most q.Limit timers, in order. The walk is done in slices,
+// so that it holds nobody up; a timer that changes meanwhile is shown as it was or as it is.
 func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
 	scan.Room = table.RoomFor(q)
@@ -142,7 +143,8 @@ func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 		if !more || len(out) >= q.Limit {
 			return true
 		}
-		// Some that were found have gone meanwhile: a short answer would say that there are no more.
+		// Some that were found have gone meanwhile: a short answer would say that there are no
+		// more.
 		from, scan.After, scan.Limit = 0, &last, q.Limit-len(out)
 		return false
 	})
@@ -227,7 +229,8 @@ func (h *Host) Drain(ctx context.Context) {
 	}
 }
 
-// topicsChanged tells the schedulers that topics have another policy, were paused, resumed, made or deleted.
+// topicsChanged tells the schedulers that topics have another policy, were paused, resumed, made or
+// deleted.
 type topicsChanged struct{}
 
 func (topicsChanged) handle(w *worker) {

@@ -113,7 +113,8 @@ func TestCommandsWaitForTheTime(t *testing.T) {
 	r.wantCalls("")
 }
 
-// A leader that stood still asks a majority before it starts what it holds, whichever of its clocks says so.
+// A leader that stood still asks a majority before it starts what it holds, whichever of its clocks
+// says so.
 func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
 	stops := map[string]func(c *fakeClock){
 		"a stopped process": func(c *fakeClock) { c.mono, c.wallMs = c.mono+3*time.Second, c.wallMs+3000 },
@@ -164,7 +165,8 @@ func TestLeaseIsOverAfterAStop(t *testing.T) {
 	r.abort()
 }
 
-// clockHarness has a clock that is wrong by an offset for a while, and everything that is stamped meanwhile.
+// clockHarness has a clock that is wrong by an offset for a while, and everything that is stamped
+// meanwhile.
 func clockHarness(t *testing.T, off time.Duration) *hostHarness {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
@@ -193,7 +195,8 @@ func (r *hostHarness) debounce(id string) {
 	r.do(timer.Command{Kind: timer.Add, ID: id, Merge: timer.MergeDebounce, MaxWaitMs: 600_000, Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
 }
 
-// A clock that ran ahead comes right again with the first leader that knows better, and so does all that depends on it.
+// A clock that ran ahead comes right again with the first leader that knows better, and so does all
+// that depends on it.
 func TestShardClockIsSetBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -236,7 +239,8 @@ func TestShardClockIsSetBack(t *testing.T) {
 	}
 }
 
-// What happened while the clock was wrong is not forgotten when it is set back, but kept for its time from then on.
+// What happened while the clock was wrong is not forgotten when it is set back, but kept for its
+// time from then on.
 func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
@@ -257,7 +261,8 @@ func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
 	}
 }
 
-// A clock that is ahead by no more than two leaders' clocks may differ is left alone, and so is one that the leader is not sure of.
+// A clock that is ahead by no more than two leaders' clocks may differ is left alone, and so is one
+// that the leader is not sure of.
 func TestShardClockIsLeftAlone(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.clock.set(1900 * time.Millisecond)
@@ -282,7 +287,8 @@ func TestShardClockIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A series that was scheduled while the clock was ahead goes on with its next occurrence when that is set back.
+// A series that was scheduled while the clock was ahead goes on with its next occurrence when that
+// is set back.
 func TestSeriesAcrossAClockSetBack(t *testing.T) {
 	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
 		r := newHostHarness(t, nil)
@@ -339,7 +345,8 @@ func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 	}
 }
 
-// TestSeriesIsNotSetBackInDoubt: a clock that is in doubt sets no series back, as it sets no shard's clock back.
+// TestSeriesIsNotSetBackInDoubt: a clock that is in doubt sets no series back, as it sets no
+// shard's clock back.
 func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	due := r.clock.wallMs + 1000
@@ -361,7 +368,8 @@ func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 	r.audit()
 }
 
-// So does one whose open call fails then: it is not tried again at a time that the wrong clock had set.
+// So does one whose open call fails then: it is not tried again at a time that the wrong clock had
+// set.
 func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.clock.set(time.Hour)
@@ -387,7 +395,8 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r.audit()
 }
 
-// What was decided while the clock was ahead, and is in the pipeline when it is set back, counts from then.
+// What was decided while the clock was ahead, and is in the pipeline when it is set back, counts
+// from then.
 func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(t *timer.Topic) { t.Policy.MinBackoffMs = 10_000 })

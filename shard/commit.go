@@ -57,7 +57,8 @@ func (g *group) stateHash() uint64 {
 	return g.table.Hash()
 }
 
-// compact drops applied entries from memory that no follower waits for. A group that has other members keeps some in any case.
+// compact drops applied entries from memory that no follower waits for. A group that has other
+// members keeps some in any case.
 func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
 	least, most := g.w.kept()
@@ -73,8 +74,8 @@ func (g *group) compact() {
 	g.store.compact(keep)
 }
 
-// behind is the last entry that all members have which are here, or that the snapshot covers which they are being sent. Where memory is
-// tight those alone count that are being sent one.
+// behind is the last entry that all members have which are here, or that the snapshot covers which
+// they are being sent. Where memory is tight those alone count that are being sent one.
 func (g *group) behind() uint64 {
 	least := g.applied
 	if run := g.w.snapshot; run != nil && run.group == g {
@@ -128,7 +129,8 @@ func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
 	return g.table.Compares(), nil
 }
 
-// listen has the table gather what the history is to be told: the table may be another than before, from a snapshot.
+// listen has the table gather what the history is to be told: the table may be another than before,
+// from a snapshot.
 func (g *group) listen() {
 	if g.w.host.cfg.History != nil {
 		g.table.KeepHistory()

@@ -9,7 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// line adds so many timers of one key, due a minute from now in order, and lets them come due while their topic is paused.
+// line adds so many timers of one key, due a minute from now in order, and lets them come due while
+// their topic is paused.
 func line(t *testing.T, timers int) *hostHarness {
 	t.Helper()
 	r := newHostHarness(t, func(c *Config) { c.MaxQueued = 200_000 })
@@ -30,7 +31,8 @@ func pause(r *hostHarness, paused bool) {
 	r.topicsChanged()
 }
 
-// A line whose front has been moved away is gone through bit by bit, and who stands behind that comes first then.
+// A line whose front has been moved away is gone through bit by bit, and who stands behind that
+// comes first then.
 func TestLineIsSetAside(t *testing.T) {
 	const timers = 3 * scheduler.PopBudget
 	r := line(t, timers)
@@ -65,8 +67,8 @@ func TestLineIsSetAside(t *testing.T) {
 	r.audit()
 }
 
-// What a dropped topic leaves in the leader's books goes with each slice, whatever the order of its timers; another that takes
-// their slots, under the same id of a topic, is called.
+// What a dropped topic leaves in the leader's books goes with each slice, whatever the order of its
+// timers; another that takes their slots, under the same id of a topic, is called.
 func TestDropSerialInSlices(t *testing.T) {
 	r := line(t, 2*scheduler.PopBudget)
 	r.topic(2, func(t *timer.Topic) { t.Policy.Serial = true })

@@ -305,8 +305,9 @@ func (g *group) hearState(from uint64, body []byte) {
 	}
 }
 
-// isRight reports that this replica's state is right as far as it knows: when it last said what it has most others had
-// the same, or it has not said anything yet since its process began, or since it got another's state.
+// isRight reports that this replica's state is right as far as it knows: when it last said what it
+// has most others had the same, or it has not said anything yet since its process began, or since
+// it got another's state.
 func (g *group) isRight() bool {
 	if g.quarantine != nil || g.damaged {
 		return false

@@ -232,7 +232,8 @@ func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 }
 
 // TestWordOfOneVoterIsNoMajority: a group that is on its way from one node to another has one voter
-// for a while. What that one says does not make the state of another wrong: it may be the wrong one.
+// for a while. What that one says does not make the state of another wrong: it may be the wrong
+// one.
 func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 	inHostCluster(t, 2, func(c *hostCluster) {
 		c.takes(5 * time.Second)
@@ -329,9 +330,10 @@ func TestRefillReplacesSnapshots(t *testing.T) {
 	})
 }
 
-// TestMemoryFaultOfTheOnlyOneThatHasTheLog: a leader's memory fails while another could take over; that one goes down, and
-// the third lacks entries that are in no log in memory any more. The leader's process ends, as its disk has them, and the
-// next one serves (I14). Found by the simulator.
+// TestMemoryFaultOfTheOnlyOneThatHasTheLog: a leader's memory fails while another could take over;
+// that one goes down, and the third lacks entries that are in no log in memory any more. The
+// leader's process ends, as its disk has them, and the next one serves (I14). Found by the
+// simulator.
 func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
@@ -365,9 +367,10 @@ func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 	})
 }
 
-// TestWhoIsRightAgainTakesOver: a replica was wrong when the states were compared last, and is right since, as its process
-// has begun anew or it has got another's state. A leader whose memory fails gives the scheduler to it, or gets its
-// state, before anybody could compare again: that wants a leader that serves (I14). Found by the simulator.
+// TestWhoIsRightAgainTakesOver: a replica was wrong when the states were compared last, and is
+// right since, as its process has begun anew or it has got another's state. A leader whose memory
+// fails gives the scheduler to it, or gets its state, before anybody could compare again: that
+// wants a leader that serves (I14). Found by the simulator.
 func TestWhoIsRightAgainTakesOver(t *testing.T) {
 	for _, name := range []string{"restart", "refill"} {
 		t.Run(name, func(t *testing.T) {

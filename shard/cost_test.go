@@ -16,9 +16,10 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// A machine that others use says nothing of time, but the objects and bytes that an operation allocates are the same
-// anywhere. The bounds stand a tenth or so above the measured ones: who exceeds one on purpose says why, and who
-// undercuts one by far lowers it. The race detector has pools lose what they are given, so these tests are not for it.
+// A machine that others use says nothing of time, but the objects and bytes that an operation
+// allocates are the same anywhere. The bounds stand a tenth or so above the measured ones: who
+// exceeds one on purpose says why, and who undercuts one by far lowers it. The race detector has
+// pools lose what they are given, so these tests are not for it.
 
 const (
 	costRounds = 10

@@ -13,7 +13,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// promised is what a client was told of each timer: the version it has at least, and whether it was cancelled.
+// promised is what a client was told of each timer: the version it has at least, and whether it was
+// cancelled.
 type promised map[string]lastAck
 
 type lastAck struct {
@@ -29,8 +30,9 @@ type crashPoint struct {
 	at       string
 }
 
-// TestI10EveryCrashPoint cuts the power before every single operation on the disk, with what was not synced lost, kept or torn:
-// everything that was acknowledged is there again, and every call that was started is counted.
+// TestI10EveryCrashPoint cuts the power before every single operation on the disk, with what was
+// not synced lost, kept or torn: everything that was acknowledged is there again, and every call
+// that was started is counted.
 func TestI10EveryCrashPoint(t *testing.T) {
 	runs := scripts(t, 4)
 	points := 0
@@ -181,7 +183,8 @@ func (p *crashPoint) check(t *testing.T) {
 	}
 }
 
-// TestI20DiskErrors: after a failed write or sync nothing is acknowledged any more, and the host stops.
+// TestI20DiskErrors: after a failed write or sync nothing is acknowledged any more, and the host
+// stops.
 func TestI20DiskErrors(t *testing.T) {
 	broken := errors.New("input/output error")
 	for _, op := range []memfs.Op{memfs.OpWrite, memfs.OpSync} {
@@ -234,7 +237,8 @@ func TestI20DiskErrors(t *testing.T) {
 	}
 }
 
-// TestLowDisk: while the disk is almost full, what adds is refused; cancels, reads and firing go on; then it resumes.
+// TestLowDisk: while the disk is almost full, what adds is refused; cancels, reads and firing go
+// on; then it resumes.
 func TestLowDisk(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Log.LowDiskBytes = 1 << 20; c.Log.SegmentBytes = 64 << 10 })
 	r.calls.auto = 200
@@ -291,7 +295,8 @@ func TestMemoryOfTheProcessCounts(t *testing.T) {
 	r.add("x", time.Hour)
 }
 
-// TestFoundingCrash: a power cut while the groups are founded leaves a directory on which they can be founded again.
+// TestFoundingCrash: a power cut while the groups are founded leaves a directory on which they can
+// be founded again.
 func TestFoundingCrash(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var disks []*memfs.FS

@@ -7,8 +7,9 @@ import (
 	"carillon/timer"
 )
 
-// TestNothingGoesWhileDeliveryChanges: between the shard's word and the topic's, nothing is called and nothing is handed out, and when the
-// topic has followed, or the shard was turned back, all goes on. A lease whose call has not started is given back.
+// TestNothingGoesWhileDeliveryChanges: between the shard's word and the topic's, nothing is called
+// and nothing is handed out, and when the topic has followed, or the shard was turned back, all
+// goes on. A lease whose call has not started is given back.
 func TestNothingGoesWhileDeliveryChanges(t *testing.T) {
 	r := newHostHarness(t, nil)
 	deliver := func(turn uint32, pull bool) timer.Code {

@@ -1,5 +1,6 @@
-// Package shard keeps timers and fires them: a Host runs a node's raft groups, each a shard of timers (or the meta group of
-// topics), on a few workers; package table is a shard's state machine; a scheduler is what a shard's leader does with what falls due.
+// Package shard keeps timers and fires them: a Host runs a node's raft groups, each a shard of
+// timers (or the meta group of topics), on a few workers; package table is a shard's state machine;
+// a scheduler is what a shard's leader does with what falls due.
 //
 // Rules of use:
 //
@@ -14,7 +15,8 @@
 //   - A Permit is used or cancelled exactly once, and a call's done is called exactly once, from any goroutine.
 //   - Wall time says when a timer is due; leases, time-outs and breakers are measured on the monotonic clock.
 //
-// What it does not do: it makes no HTTP calls (the Dispatcher does), knows no names of topics (the meta group's Machine does), does not
-// decide where replicas are (Place tells it), and knows no addresses (Peers does). DESIGN.md has the turn, the life of a call and the crash points;
+// What it does not do: it makes no HTTP calls (the Dispatcher does), knows no names of topics (the
+// meta group's Machine does), does not decide where replicas are (Place tells it), and knows no
+// addresses (Peers does). DESIGN.md has the turn, the life of a call and the crash points;
 // docs/formats has the bytes.
 package shard

@@ -11,8 +11,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// fakePeers is the Peers of a harness that is one of three nodes, 7, 8 and 9: a script that keeps what it is sent and, unless it is
-// mute, agrees to all of it.
+// fakePeers is the Peers of a harness that is one of three nodes, 7, 8 and 9: a script that keeps
+// what it is sent and, unless it is mute, agrees to all of it.
 type fakePeers struct {
 	r       *hostHarness
 	mute    bool
@@ -123,7 +123,8 @@ func heartbeat(term uint64) *pb.Message {
 	return &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term}
 }
 
-// TestInCompany: the script makes a leader of the harness, and what it acknowledges is on a majority.
+// TestInCompany: the script makes a leader of the harness, and what it acknowledges is on a
+// majority.
 func TestInCompany(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -140,8 +141,9 @@ type willing struct{}
 func (willing) Settled(timer.ShardID, uint32) {}
 func (willing) MayLead(uint64) bool           { return true }
 
-// TestHandOverDespiteAHungDisk: a leader that steps aside because its disk hangs cannot empty its pipeline; it has the transferee stand all the
-// same, and what was under way is unknown. One that only prefers another waits.
+// TestHandOverDespiteAHungDisk: a leader that steps aside because its disk hangs cannot empty its
+// pipeline; it has the transferee stand all the same, and what was under way is unknown. One that
+// only prefers another waits.
 func TestHandOverDespiteAHungDisk(t *testing.T) {
 	for _, aside := range []bool{true, false} {
 		r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// lateRow is what node 7 sees first of shard 1, founded on nodes 7 and 8: a move to node 9 has begun.
+// lateRow is what node 7 sees first of shard 1, founded on nodes 7 and 8: a move to node 9 has
+// begun.
 func lateRow(epoch uint32, founders []Member, nodes ...uint64) Assignment {
 	row := Assignment{Group: 1, Epoch: epoch, Founders: founders}
 	for _, node := range nodes {
@@ -18,8 +19,9 @@ func lateRow(epoch uint32, founders []Member, nodes ...uint64) Assignment {
 	return row
 }
 
-// TestFounderThatIsLate: a founder first sees its row when that has moved on. It makes the replica with which it was counted on all the same, be it to leave or to stay:
-// without its vote the group has no majority, and so nobody to make the move. Found by the simulator.
+// TestFounderThatIsLate: a founder first sees its row when that has moved on. It makes the replica
+// with which it was counted on all the same, be it to leave or to stay: without its vote the group
+// has no majority, and so nobody to make the move. Found by the simulator.
 func TestFounderThatIsLate(t *testing.T) {
 	founders := []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}
 	for name, first := range map[string]Assignment{
@@ -46,8 +48,9 @@ func TestFounderThatIsLate(t *testing.T) {
 	}
 }
 
-// TestFounderThatIsTooLate: once a move has been settled the row does not say whom the group was founded with. A founder that it names begins empty,
-// one that it does not name has nothing to make; and one that has left does not come back by a row of before.
+// TestFounderThatIsTooLate: once a move has been settled the row does not say whom the group was
+// founded with. A founder that it names begins empty, one that it does not name has nothing to
+// make; and one that has left does not come back by a row of before.
 func TestFounderThatIsTooLate(t *testing.T) {
 	r, _ := withFakePeers(t, false, nil)
 	defer func() { r.abort() }()

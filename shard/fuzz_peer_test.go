@@ -15,7 +15,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// messageSamples are what one replica says to another: votes, entries, heartbeats, a snapshot's announcement.
+// messageSamples are what one replica says to another: votes, entries, heartbeats, a snapshot's
+// announcement.
 func messageSamples() (list []*pb.Message) {
 	from, to, term := ReplicaID(8, 1), ReplicaID(7, 1), uint64(3)
 	say := func(kind pb.MessageType, more func(*pb.Message)) {
@@ -41,8 +42,8 @@ func messageSamples() (list []*pb.Message) {
 	return list
 }
 
-// FuzzPeerMessage: no bytes of another node make a reader of raft's messages or of a snapshot's header panic; what is read is written
-// again, and read as the same.
+// FuzzPeerMessage: no bytes of another node make a reader of raft's messages or of a snapshot's
+// header panic; what is read is written again, and read as the same.
 func FuzzPeerMessage(f *testing.F) {
 	for _, m := range messageSamples() {
 		f.Add(appendMessage(nil, m))
@@ -66,7 +67,8 @@ func FuzzPeerMessage(f *testing.F) {
 	})
 }
 
-// FuzzDeliver: frames of a stranger, whole or not, reach a host that goes on serving its own timers. (What a member says is believed.)
+// FuzzDeliver: frames of a stranger, whole or not, reach a host that goes on serving its own
+// timers. (What a member says is believed.)
 func FuzzDeliver(f *testing.F) {
 	for _, m := range messageSamples() {
 		body := appendMessage(nil, m)
@@ -124,7 +126,8 @@ func FuzzStateWord(f *testing.F) {
 	})
 }
 
-// FuzzSentOps: what comes as an operation of another node can be applied, but for those that are the leader's to judge.
+// FuzzSentOps: what comes as an operation of another node can be applied, but for those that are
+// the leader's to judge.
 func FuzzSentOps(f *testing.F) {
 	f.Add(wire.AppendOps(nil, []timer.Op{
 		{Shard: 3, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: testkit.FullSpec()}},

@@ -10,8 +10,10 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// TestGapBeforeASnapshotFromAPeer: a log's generations go one by one. So of entries that a snapshot from a peer has made void, the first may be gone and the last
-// be there still. A start, and the trial of a log that was repaired, go on from the snapshot; without it the gap is what it looks like.
+// TestGapBeforeASnapshotFromAPeer: a log's generations go one by one. So of entries that a snapshot
+// from a peer has made void, the first may be gone and the last be there still. A start, and the
+// trial of a log that was repaired, go on from the snapshot; without it the gap is what it looks
+// like.
 func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	const old, term, index = 14, 16, 331
 	r := newHostHarness(t, nil)

@@ -35,7 +35,8 @@ func TestI17OpenBreakerBurnsNoAttempt(t *testing.T) {
 	r.audit()
 }
 
-// TestOpenBreakerOnMonotonicClock: how long a breaker is open has nothing to do with the wall clock.
+// TestOpenBreakerOnMonotonicClock: how long a breaker is open has nothing to do with the wall
+// clock.
 func TestOpenBreakerOnMonotonicClock(t *testing.T) {
 	r := newHostHarness(t, nil)
 	to := r.calls.dest("http://receiver-1/")
@@ -72,7 +73,8 @@ func TestFullDestinationQueues(t *testing.T) {
 	r.audit()
 }
 
-// TestGrantedForNobody: a slot that comes when its timer is gone must not stay with the destination queue.
+// TestGrantedForNobody: a slot that comes when its timer is gone must not stay with the destination
+// queue.
 func TestGrantedForNobody(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
 	to := r.calls.dest("http://receiver-1/")
@@ -232,7 +234,8 @@ func TestOrderAmongReady(t *testing.T) {
 	r.wantCalls("high soon then late low")
 }
 
-// TestI16FairBetweenTopics: a topic with ten thousand due timers takes turns with one that has a few.
+// TestI16FairBetweenTopics: a topic with ten thousand due timers takes turns with one that has a
+// few.
 func TestI16FairBetweenTopics(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(2, nil)
@@ -303,7 +306,8 @@ func TestDrain(t *testing.T) {
 	r.wantCalls("new held")
 }
 
-// TestLateAnswers: while the disk hangs, whoever waits is told within the limits, also a change of a timer whose lease is under way.
+// TestLateAnswers: while the disk hangs, whoever waits is told within the limits, also a change of
+// a timer whose lease is under way.
 func TestLateAnswers(t *testing.T) {
 	r := mixedHarness(t) // with a second frame behind the one that hangs
 	r.add("a", time.Second)
@@ -350,7 +354,8 @@ func TestLateAnswers(t *testing.T) {
 	r.audit()
 }
 
-// TestCanaryHoldsNobodyUp: the canary's own command, first in line while the disk hangs, must not delay the others' 503.
+// TestCanaryHoldsNobodyUp: the canary's own command, first in line while the disk hangs, must not
+// delay the others' 503.
 func TestCanaryHoldsNobodyUp(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.pass(canaryEach - 100*time.Millisecond)

@@ -19,8 +19,8 @@ import (
 // Meta is the group that holds topics, nodes and placement.
 const Meta timer.ShardID = 0
 
-// group is this node's replica of one raft group: a timer shard, or the meta group. It belongs to one worker's
-// goroutine and is not locked.
+// group is this node's replica of one raft group: a timer shard, or the meta group. It belongs to
+// one worker's goroutine and is not locked.
 type group struct {
 	id      timer.ShardID
 	w       *worker
@@ -159,7 +159,8 @@ func (g *group) newRaft() error {
 	return nil
 }
 
-// soleVoter reports that nobody else has a vote: then there is nothing to wait for before standing for election.
+// soleVoter reports that nobody else has a vote: then there is nothing to wait for before standing
+// for election.
 func (g *group) soleVoter() bool {
 	return len(g.store.conf.Voters) == 1 && g.store.conf.Voters[0] == g.replica && len(g.store.conf.VotersOutgoing) == 0
 }
@@ -228,7 +229,8 @@ func (g *group) hasWork() bool {
 	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.HasProposals()
 }
 
-// collect takes what raft has to say: soft state, reads, messages to the log, to the state machine and to peers.
+// collect takes what raft has to say: soft state, reads, messages to the log, to the state machine
+// and to peers.
 func (g *group) collect() {
 	for g.raft != nil && g.raft.HasReady() {
 		rd := g.raft.Ready()
@@ -257,7 +259,8 @@ func (g *group) collect() {
 	g.incoming = nil // raft has no use for it: its leader was deposed, or the log has come that far by itself
 }
 
-// append puts what raft wants durable into this turn's frame. Its responses leave when the frame is on disk.
+// append puts what raft wants durable into this turn's frame. Its responses leave when the frame is
+// on disk.
 func (g *group) append(m *pb.Message) {
 	a := appended{group: g, entries: m.Entries, responses: m.Responses}
 	if m.Snapshot != nil {

@@ -12,9 +12,10 @@ import (
 	"carillon/vfs"
 )
 
-// A halt is the end of a node by its own decision: it has learnt that its disk lacks what it had acknowledged or voted. It may not go on,
-// and a process that is started again on that disk would: what told it so may be gone by then. So the halt is written down before the
-// process ends, and a start that finds it refuses (docs/adr/0016).
+// A halt is the end of a node by its own decision: it has learnt that its disk lacks what it had
+// acknowledged or voted. It may not go on, and a process that is started again on that disk would:
+// what told it so may be gone by then. So the halt is written down before the process ends, and a
+// start that finds it refuses (docs/adr/0016).
 
 // HaltReason says why a node has halted.
 type HaltReason string
@@ -59,7 +60,8 @@ type haltRecord struct {
 	Advice  string     `json:"advice"`
 }
 
-// WriteHalt notes, durably, that the node of a data directory has halted. An earlier note stays as it is.
+// WriteHalt notes, durably, that the node of a data directory has halted. An earlier note stays as
+// it is.
 func WriteHalt(fsys vfs.FS, dir string, nowMs int64, halt *HaltError) error {
 	path := filepath.Join(dir, haltFile)
 	if _, err := fsys.Stat(path); err == nil {

@@ -26,7 +26,8 @@ import (
 // fakeEpochMs is where a harness's wall clock begins.
 const fakeEpochMs = int64(1_800_000_000_000)
 
-// fakeClock has a wall clock and a monotonic one that can be set apart. What the wall clock says is believed, as far as trust goes.
+// fakeClock has a wall clock and a monotonic one that can be set apart. What the wall clock says is
+// believed, as far as trust goes.
 type fakeClock struct {
 	wallMs int64
 	mono   time.Duration
@@ -118,8 +119,9 @@ func (o *fakeObserver) Snapshot(time.Duration) { o.snapshots++ }
 func (o *fakeObserver) SnapshotSent(int64)     { o.sent++ }
 func (o *fakeObserver) SnapshotReceived(int64) { o.received++ }
 
-// hostHarness drives one host by hand, in one goroutine: turns of its workers and steps of its log, on a clock and a file
-// system in memory. Only a snapshot's writer is a goroutine of the host's; one made by bubble waits for it.
+// hostHarness drives one host by hand, in one goroutine: turns of its workers and steps of its log,
+// on a clock and a file system in memory. Only a snapshot's writer is a goroutine of the host's;
+// one made by bubble waits for it.
 type hostHarness struct {
 	t        testing.TB
 	fs       *memfs.FS
@@ -140,7 +142,8 @@ type hostHarness struct {
 	rows     []Assignment // nil: of a host that is alone
 }
 
-// newHostHarness makes a host on an empty disk and runs it until it serves. change may alter its configuration, each time it is opened.
+// newHostHarness makes a host on an empty disk and runs it until it serves. change may alter its
+// configuration, each time it is opened.
 func newHostHarness(t testing.TB, change func(*Config)) *hostHarness {
 	t.Helper()
 	r := makeHarness(t, memfs.New(), change)
@@ -155,7 +158,8 @@ func makeHarness(t testing.TB, fs *memfs.FS, change func(*Config)) *hostHarness 
 	return r
 }
 
-// bubbleHarness is newHostHarness for a host that writes snapshots, in a bubble of its own. run must not call Host's blocking methods.
+// bubbleHarness is newHostHarness for a host that writes snapshots, in a bubble of its own. run
+// must not call Host's blocking methods.
 func bubbleHarness(t *testing.T, change func(*Config), run func(r *hostHarness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -475,7 +479,8 @@ func (r *hostHarness) wantState(id, want string) {
 	}
 }
 
-// blocking runs calls of the host's own clients' methods on another goroutine and turns whenever they have put something in.
+// blocking runs calls of the host's own clients' methods on another goroutine and turns whenever
+// they have put something in.
 func (r *hostHarness) blocking(fn func()) {
 	r.t.Helper()
 	done := make(chan struct{})
@@ -528,7 +533,8 @@ func (r *hostHarness) audit() {
 	}
 }
 
-// fakeDispatcher is a scripted receiver: it records every start, and the test says when and how the calls end.
+// fakeDispatcher is a scripted receiver: it records every start, and the test says when and how the
+// calls end.
 type fakeDispatcher struct {
 	r       *hostHarness
 	dests   map[string]*fakeDest

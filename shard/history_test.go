@@ -19,7 +19,8 @@ func (h *toldOf) Record(id timer.ShardID, index uint64, events []table.HistoryEv
 	}
 }
 
-// TestHistoryIsToldAgain: a restart tells what the log still has, in the same words and under the same names.
+// TestHistoryIsToldAgain: a restart tells what the log still has, in the same words and under the
+// same names.
 func TestHistoryIsToldAgain(t *testing.T) {
 	told := &toldOf{}
 	r := newHostHarness(t, func(c *Config) { c.History = told })

@@ -31,7 +31,8 @@ type Config struct {
 	Loaders int    // goroutines that load snapshots and replay the log, each a group at a time; default GOMAXPROCS
 	Node    uint64 // this node's id, below 2^40, never 0
 	Name    string // this node's name, for people
-	// NodeName is another node's name for the log, "" if it is not known; nil: none is. It may be called from any goroutine.
+	// NodeName is another node's name for the log, "" if it is not known; nil: none is. It may be
+	// called from any goroutine.
 	NodeName    func(node uint64) string
 	Incarnation table.Incarnation // this process: see NewIncarnation
 	Seed        uint64            // of the jitter
@@ -60,32 +61,41 @@ type Config struct {
 	Logger   *slog.Logger
 	Zone     func(name string) (*time.Location, error) // reads a time zone; default: of the machine, or else of the binary
 
-	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at most, and told again as long as they are. It is
-	// called on workers and must not block. nil: nobody listens.
+	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at
+	// most, and told again as long as they are. It is called on workers and must not block. nil:
+	// nobody listens.
 	Ready func(topic timer.TopicID, timers int)
 
-	// Vet is asked when the log is read, before anything begins on it, and given the meta group's commands that the log has and the machine has
-	// not applied yet. Its error ends the start. nil: nobody is asked.
+	// Vet is asked when the log is read, before anything begins on it, and given the meta group's
+	// commands that the log has and the machine has not applied yet. Its error ends the start. nil:
+	// nobody is asked.
 	Vet func(tail iter.Seq[[]byte]) error
 
-	// Block, if given, is how a client's call waits: it hands register what ends the wait, and returns when that was called. It is for a driver
-	// (stepping.go) whose clients are tasks that run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine blocks.
+	// Block, if given, is how a client's call waits: it hands register what ends the wait, and
+	// returns when that was called. It is for a driver (stepping.go) whose clients are tasks that
+	// run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine
+	// blocks.
 	Block func(register func(wake func()))
 
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.
 	MaxQueued int
-	// RetainBytes is how much applied log a group with followers keeps in memory, for one that was away for a moment; default 4 MiB.
-	// For one that is here and behind it keeps sixteen times as much. Less where that comes to more than an eighth of MemoryLimit.
+	// RetainBytes is how much applied log a group with followers keeps in memory, for one that was
+	// away for a moment; default 4 MiB. For one that is here and behind it keeps sixteen times as
+	// much. Less where that comes to more than an eighth of MemoryLimit.
 	RetainBytes int
-	// SnapshotLogBytes is after how much log a group writes a snapshot, if that is more than its state; default 32 MiB.
+	// SnapshotLogBytes is after how much log a group writes a snapshot, if that is more than its
+	// state; default 32 MiB.
 	SnapshotLogBytes int64
 	// FrameBytes is how full a frame of the log is when a worker begins another; default 8 MiB.
 	FrameBytes int
-	// UnsyncedBytes is how much of a worker's may wait for the disk before entries from leaders are dropped; default 64 MiB.
+	// UnsyncedBytes is how much of a worker's may wait for the disk before entries from leaders are
+	// dropped; default 64 MiB.
 	UnsyncedBytes int
-	// MemoryLimit is how many bytes the node's groups hold (see Memory) before it refuses adds; default no limit.
+	// MemoryLimit is how many bytes the node's groups hold (see Memory) before it refuses adds;
+	// default no limit.
 	MemoryLimit int64
-	// MemoryUse is how many bytes the process needs, groups and all else; any goroutine. nil: only what groups hold is known.
+	// MemoryUse is how many bytes the process needs, groups and all else; any goroutine. nil: only
+	// what groups hold is known.
 	MemoryUse func() int64
 }
 
@@ -109,8 +119,9 @@ const (
 	readLimit   = 5 * time.Second         // for a read to be served, once a majority has confirmed the leader (within waitLimit)
 )
 
-// Host runs all of a node's raft groups on a few workers. New starts nothing; Run recovers, serves and blocks.
-// Do, DoAll, Timer, List, Counts and Propose may be called from any goroutine once Started is closed.
+// Host runs all of a node's raft groups on a few workers. New starts nothing; Run recovers, serves
+// and blocks. Do, DoAll, Timer, List, Counts and Propose may be called from any goroutine once
+// Started is closed.
 type Host struct {
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries
@@ -226,7 +237,8 @@ func (c *Config) setDefaults() {
 // Started is closed when the host has recovered and takes operations.
 func (h *Host) Started() <-chan struct{} { return h.started }
 
-// Open recovers from the log. It is for those who drive the host by hand, with Turn, instead of calling Run.
+// Open recovers from the log. It is for those who drive the host by hand, with Turn, instead of
+// calling Run.
 func (h *Host) Open() error {
 	if err := h.recover(); err != nil {
 		return err
@@ -239,8 +251,8 @@ func (h *Host) Open() error {
 	return nil
 }
 
-// Run recovers from the log and serves until the context ends or the storage fails; it returns nil only in the first case.
-// Whoever wants calls that run to end first calls Drain before.
+// Run recovers from the log and serves until the context ends or the storage fails; it returns nil
+// only in the first case. Whoever wants calls that run to end first calls Drain before.
 func (h *Host) Run(ctx context.Context) error {
 	if err := h.Open(); err != nil {
 		close(h.stopped)

@@ -19,7 +19,8 @@ import (
 	"carillon/vfs"
 )
 
-// benchObserver and the other fakes of this file are as light as they can be: what is measured is the host.
+// benchObserver and the other fakes of this file are as light as they can be: what is measured is
+// the host.
 type benchObserver struct{}
 
 func (benchObserver) Command(timer.Kind, timer.Code) {}
@@ -95,7 +96,8 @@ func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	return h, r
 }
 
-// BenchmarkHostAdd is durable adds without HTTP: clients, each with one add under way, on an operating system's file system.
+// BenchmarkHostAdd is durable adds without HTTP: clients, each with one add under way, on an
+// operating system's file system.
 func BenchmarkHostAdd(b *testing.B) {
 	for _, shards := range []int{1, 4, 16, 64} {
 		for _, clients := range []int{64, 256} {

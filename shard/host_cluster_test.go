@@ -16,8 +16,9 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// hostCluster is a cluster of harnesses whose shard 1 follows one row after another. Each also has a meta group, of its own. It is driven step by step, a
-// step being a worker's turn or one write of a log, so that a process can be ended between any two of them. It wants a bubble.
+// hostCluster is a cluster of harnesses whose shard 1 follows one row after another. Each also has
+// a meta group, of its own. It is driven step by step, a step being a worker's turn or one write of
+// a log, so that a process can be ended between any two of them. It wants a bubble.
 type hostCluster struct {
 	hosts  []*hostHarness // of the nodes 7, 8, …
 	away   []bool         // nobody hears it, and it hears nobody
@@ -203,7 +204,8 @@ func (c *hostCluster) stepped() {
 	}
 }
 
-// round has each process take a turn and each log write, as far as there is something to do. It says whether there was.
+// round has each process take a turn and each log write, as far as there is something to do. It
+// says whether there was.
 func (c *hostCluster) round() (busy bool) {
 	for i, r := range c.hosts {
 		if r.host == nil || c.still == i || !r.busyBut(c.slow == i || c.hung == i) {
@@ -294,7 +296,8 @@ func (c *hostCluster) leader() (best *hostHarness) {
 	return best
 }
 
-// add has whoever leads asked for another timer, and notes which of the ones before were acknowledged.
+// add has whoever leads asked for another timer, and notes which of the ones before were
+// acknowledged.
 func (c *hostCluster) add() {
 	c.hear()
 	if r := c.leader(); r != nil {
@@ -326,7 +329,8 @@ func (c *hostCluster) takes(limit time.Duration) {
 	})
 }
 
-// concludes checks that the row is followed, by those in it alone, and that all that was acknowledged is there.
+// concludes checks that the row is followed, by those in it alone, and that all that was
+// acknowledged is there.
 func (c *hostCluster) concludes(limit time.Duration) {
 	c.takes(limit)
 	c.until("the row is followed by all, and by them alone", limit, c.followed)

@@ -31,8 +31,9 @@ func (c *hostCluster) bulkyAdd(n, bytes int) {
 	}
 }
 
-// TestHungDiskOfAFollower: what a leader sends while the follower's disk hangs gathers in few frames, and is dropped beyond a bound. The
-// follower does not end for it, and has everything when its disk is back.
+// TestHungDiskOfAFollower: what a leader sends while the follower's disk hangs gathers in few
+// frames, and is dropped beyond a bound. The follower does not end for it, and has everything when
+// its disk is back.
 func TestHungDiskOfAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newHostCluster(t, 3, []int{0, 1, 2}, tightFrames)
@@ -56,8 +57,8 @@ func TestHungDiskOfAFollower(t *testing.T) {
 	})
 }
 
-// TestFramesKeepTheirBound: a replica that stood still is handed all that its leader has sent meanwhile in one turn. Its frames keep to the
-// bound, also where one part goes beyond it.
+// TestFramesKeepTheirBound: a replica that stood still is handed all that its leader has sent
+// meanwhile in one turn. Its frames keep to the bound, also where one part goes beyond it.
 func TestFramesKeepTheirBound(t *testing.T) {
 	for _, leader := range []int{0, 1} { // of shard 1; node 0 may lead after it stood still, or follow
 		synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// entriesFrom has node 8, the leader of a term, append entries after an index; they are empty unless they are given data.
+// entriesFrom has node 8, the leader of a term, append entries after an index; they are empty
+// unless they are given data.
 func (c *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data ...byte) {
 	m := &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Index: &after, LogTerm: &afterTerm, Commit: new(uint64(foundingIndex))}

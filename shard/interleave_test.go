@@ -286,7 +286,8 @@ func (s *script) closeTopic() {
 	}
 }
 
-// crash ends the process: by a signal, or by a power cut that keeps what it likes of what was not synced.
+// crash ends the process: by a signal, or by a power cut that keeps what it likes of what was not
+// synced.
 func (s *script) crash() {
 	s.harvest()
 	s.pending = nil

@@ -60,7 +60,8 @@ const (
 	away  = "away"  // they are cut off until then
 )
 
-// follows runs a change that a blow meets, if it is not nil. It returns how many steps it took until the row was followed.
+// follows runs a change that a blow meets, if it is not nil. It returns how many steps it took
+// until the row was followed.
 func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -174,8 +175,9 @@ func (j *jointChange) blows(steps int) (list []blow) {
 
 var flagBlows = flag.Int("joint.blows", 6, "meet each change of several voters so often")
 
-// TestJointChanges: a change of several voters at once, met at each of its steps by the end of some processes or by their being cut off. Where
-// both rows keep a majority the others go on meanwhile; when all are back the row is followed, and what was acknowledged is there (I1, I9, I14).
+// TestJointChanges: a change of several voters at once, met at each of its steps by the end of some
+// processes or by their being cut off. Where both rows keep a majority the others go on meanwhile;
+// when all are back the row is followed, and what was acknowledged is there (I1, I9, I14).
 func TestJointChanges(t *testing.T) {
 	most := *flagBlows
 	switch {

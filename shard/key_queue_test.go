@@ -24,7 +24,8 @@ func newSerialHarness(t testing.TB, change func(*timer.Topic)) *hostHarness {
 	return r
 }
 
-// checkLine is I21: a call of a serial topic starts when no other of its key is leased, and no other comes first.
+// checkLine is I21: a call of a serial topic starts when no other of its key is leased, and no
+// other comes first.
 func (s *script) checkLine(c *fakeCall) {
 	p := &s.topics[c.Job.Topic].Policy
 	if !p.InOrder() {
@@ -126,7 +127,8 @@ func TestI21HeadBlocksThroughBackoff(t *testing.T) {
 	}
 }
 
-// TestI21EarlierOvertakesHeld: a lease taken ahead of its time goes back when an earlier timer of its key comes.
+// TestI21EarlierOvertakesHeld: a lease taken ahead of its time goes back when an earlier timer of
+// its key comes.
 func TestI21EarlierOvertakesHeld(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", time.Second)
@@ -176,7 +178,8 @@ func TestI21OrderedTopic(t *testing.T) {
 	r.wantCalls("4 3 2 1 0")
 }
 
-// TestBecomesSerial: what runs, or waits for another attempt, counts from the moment that the policy says so.
+// TestBecomesSerial: what runs, or waits for another attempt, counts from the moment that the
+// policy says so.
 func TestBecomesSerial(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.dest("http://own/").retryIn = time.Hour
@@ -227,7 +230,8 @@ func TestLinesAreFreed(t *testing.T) {
 	}
 }
 
-// TestLinesArePruned: a timer that waits for its key and is changed again and again leaves no more than twice its share behind.
+// TestLinesArePruned: a timer that waits for its key and is changed again and again leaves no more
+// than twice its share behind.
 func TestLinesArePruned(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", 0)
@@ -244,8 +248,8 @@ func TestLinesArePruned(t *testing.T) {
 	r.wantCalls("{a}2")
 }
 
-// TestI21HeadBlocksThoughItsClockWasAhead: a timer that was called by a leader whose clock was ahead blocks its key until it is over. Found by
-// the simulator.
+// TestI21HeadBlocksThoughItsClockWasAhead: a timer that was called by a leader whose clock was
+// ahead blocks its key until it is over. Found by the simulator.
 func TestI21HeadBlocksThoughItsClockWasAhead(t *testing.T) {
 	r := newHostHarness(t, nil)
 	serial := func() {

@@ -8,12 +8,13 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// awaitLimit is how long commands wait with a replica that knows of no leader. A hand-over takes a fraction of it; an election after a
-// failure begins only when its leader has been silent for longer than that.
+// awaitLimit is how long commands wait with a replica that knows of no leader. A hand-over takes a
+// fraction of it; an election after a failure begins only when its leader has been silent for
+// longer than that.
 const awaitLimit = 300 * time.Millisecond
 
-// awaitsLeader reports that nobody leads, for a moment only: whoever has a command meanwhile does better to wait here for who will than
-// to look around.
+// awaitsLeader reports that nobody leads, for a moment only: whoever has a command meanwhile does
+// better to wait here for who will than to look around.
 func (g *group) awaitsLeader() bool {
 	return g.raft != nil && g.table != nil && !g.leader && g.leaderless && g.w.now.Mono-g.leaderlessSince < awaitLimit
 }
@@ -67,7 +68,8 @@ func (g *group) stepDown() {
 	}
 }
 
-// refuseAll answers what waits and was not proposed: this node does not lead the group, another may.
+// refuseAll answers what waits and was not proposed: this node does not lead the group, another
+// may.
 func (g *group) refuseAll() {
 	err := g.notLeader()
 	for _, o := range g.waiting {
@@ -96,7 +98,8 @@ func (g *group) notLeader() error {
 	return timer.NotLeaderError{Leader: leader}
 }
 
-// notLeading reports that an operation has nothing to wait for here: the node has no replica of the group, or one that follows.
+// notLeading reports that an operation has nothing to wait for here: the node has no replica of the
+// group, or one that follows.
 func (g *group) notLeading() bool {
 	return g.raft == nil || !g.leader && !g.soleVoter()
 }

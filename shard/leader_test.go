@@ -21,7 +21,8 @@ func (r *hostHarness) offer(id string) *asked {
 	return a
 }
 
-// TestCommandsWaitForALeader: who comes when nobody leads is told as soon as somebody does, and not much later that nobody is known.
+// TestCommandsWaitForALeader: who comes when nobody leads is told as soon as somebody does, and not
+// much later that nobody is known.
 func TestCommandsWaitForALeader(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	early := r.offer("early")

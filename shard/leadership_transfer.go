@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// How a leadership goes to another replica: when its row prefers that one, when this node stops or drains, and when its
-// disk or clock is not to be relied on.
+// How a leadership goes to another replica: when its row prefers that one, when this node stops or
+// drains, and when its disk or clock is not to be relied on.
 
 const (
-	// steadyFor is how long a leader has led before it hands over to the preferred replica, so that an unsteady one does not flap.
+	// steadyFor is how long a leader has led before it hands over to the preferred replica, so that
+	// an unsteady one does not flap.
 	steadyFor = 3 * time.Second
 	// handOverLimit is how long a hand-over may take before it is given up.
 	handOverLimit = 2 * time.Second
@@ -29,8 +30,8 @@ func (g *group) handToWhoStays() {
 	}
 }
 
-// transfereeAmong is the first of the given replicas that has a vote, hears, has nearly everything and may lead; 0: none. The first of a
-// row is the preferred one.
+// transfereeAmong is the first of the given replicas that has a vote, hears, has nearly everything
+// and may lead; 0: none. The first of a row is the preferred one.
 func (g *group) transfereeAmong(ids []uint64) uint64 {
 	return g.inheritor(ids, g.w.host.cfg.Placement.MayLead)
 }
@@ -56,8 +57,9 @@ func (g *group) prefer() {
 	}
 }
 
-// handOver begins to give the leadership to another replica: no more leases and no more proposals but the return of leases whose
-// calls have not started. When nothing is in the pipeline the other is told to stand (see tryHandOver). Calls that run report to it.
+// handOver begins to give the leadership to another replica: no more leases and no more proposals
+// but the return of leases whose calls have not started. When nothing is in the pipeline the other
+// is told to stand (see tryHandOver). Calls that run report to it.
 func (g *group) handOver(to uint64) {
 	if g.transferee != 0 {
 		return
@@ -82,8 +84,9 @@ func (g *group) sendTransfer() {
 	g.raft.TransferLeader(g.transferee)
 }
 
-// watchHandOver gives up one that takes too long: this leader goes on. One that should not lead does not wait for its own disk, which
-// may be the reason, but leaves what is in its pipeline to the transferee, as a leader does that is cut off.
+// watchHandOver gives up one that takes too long: this leader goes on. One that should not lead
+// does not wait for its own disk, which may be the reason, but leaves what is in its pipeline to
+// the transferee, as a leader does that is cut off.
 func (g *group) watchHandOver() {
 	if g.transferee == 0 || g.w.now.Mono < g.transferUntil {
 		return

@@ -63,7 +63,8 @@ func appendReport(b []byte, p *scheduler.Report) []byte {
 	return encoding.AppendBlock(b, encoding.Cut(a.Err, encoding.MaxErr))
 }
 
-// HearReport takes a former leader's word, if the lease it is about is the one that the table has. If that lease is over, it says so.
+// HearReport takes a former leader's word, if the lease it is about is the one that the table has.
+// If that lease is over, it says so.
 func (g *group) hearReport(from uint64, body []byte) {
 	if g.scheduler == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
@@ -78,7 +79,8 @@ func (g *group) hearReport(from uint64, body []byte) {
 	}
 }
 
-// tellOver answers a report on a lease that the table has seen come and go. No lease comes again, so this is true whoever leads by now.
+// tellOver answers a report on a lease that the table has seen come and go. No lease comes again,
+// so this is true whoever leads by now.
 func (g *group) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
 	o := g.w.open(to, overMessage, g.id, 0)
 	body := len(o.frame)
@@ -88,7 +90,8 @@ func (g *group) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fen
 	o.close(g.w, body)
 }
 
-// HearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see for itself.
+// HearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see
+// for itself.
 func (g *group) hearOver(body []byte) {
 	r := encoding.Reader{Rest: body}
 	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()

@@ -42,8 +42,9 @@ func telling(kind byte) (p *told, change func(*Config)) {
 	}
 }
 
-// TestLeaderTakenOutWhileCutOffReports: a leader is cut off with a call in hand, and the shard moves on without it. Nobody of the shard speaks to
-// it any more, so it hears of no leader. It knows who has replicas, and tells them how its call ended. Found by the simulator.
+// TestLeaderTakenOutWhileCutOffReports: a leader is cut off with a call in hand, and the shard
+// moves on without it. Nobody of the shard speaks to it any more, so it hears of no leader. It
+// knows who has replicas, and tells them how its call ended. Found by the simulator.
 func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 	p, change := telling(reportMessage)
 	r, c := withFakePeers(t, false, change)
@@ -71,8 +72,9 @@ func (r *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
 	r.host.Deliver(from, append(frame, body...))
 }
 
-// TestReportOfAReplicaThatWasMadeAnew: a former leader's replica is given up and made anew while its call runs. The new one knows nothing of the
-// lease, and that is no reason to be silent: the report goes on until who leads says that the lease is over. Found by the simulator.
+// TestReportOfAReplicaThatWasMadeAnew: a former leader's replica is given up and made anew while
+// its call runs. The new one knows nothing of the lease, and that is no reason to be silent: the
+// report goes on until who leads says that the lease is over. Found by the simulator.
 func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 	p, change := telling(reportMessage)
 	r, c := withFakePeers(t, false, change)
@@ -117,7 +119,8 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 	}
 }
 
-// TestLeaderSaysThatALeaseIsOver: it answers reports on leases that its table has seen end, and on no other.
+// TestLeaderSaysThatALeaseIsOver: it answers reports on leases that its table has seen end, and on
+// no other.
 func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)

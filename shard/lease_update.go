@@ -5,9 +5,10 @@ import (
 	"carillon/timer"
 )
 
-// proposeLeaseUpdate decides what a claim comes to, and has it logged. A claim on a lease that is over is answered at once: what is
-// applied is committed, so that can change no more. But one on a lease that this replica has not seen yet may be good: who was stopped
-// for a while may not know that another leads, and has given it.
+// proposeLeaseUpdate decides what a claim comes to, and has it logged. A claim on a lease that is
+// over is answered at once: what is applied is committed, so that can change no more. But one on a
+// lease that this replica has not seen yet may be good: who was stopped for a while may not know
+// that another leads, and has given it.
 func (g *group) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
@@ -33,7 +34,8 @@ func (g *group) proposeLeaseUpdate(o *op) {
 	g.items = append(g.items, item{kind: commandItem, op: o})
 }
 
-// confirmLeaseUpdate answers a claim once a majority has said that this node leads, and it has all that was committed until then.
+// confirmLeaseUpdate answers a claim once a majority has said that this node leads, and it has all
+// that was committed until then.
 func (g *group) confirmLeaseUpdate(o *op) {
 	g.confirm(o.deadline, func(err error) {
 		d := g.table.Due(o.cmd.Claim.Handle)

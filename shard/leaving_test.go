@@ -10,9 +10,10 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// TestLeaderThatLeavesAppendsNothing: a replica that is elected while it is on its way out proposes nothing more, and has one lead of those who
-// stay. With an entry that it alone has it could give its vote to none of them, and they may still need it (I14). Found by the simulator: group 1
-// had no leader for ever, in a run in which replicas moved and processes died.
+// TestLeaderThatLeavesAppendsNothing: a replica that is elected while it is on its way out proposes
+// nothing more, and has one lead of those who stay. With an entry that it alone has it could give
+// its vote to none of them, and they may still need it (I14). Found by the simulator: group 1 had
+// no leader for ever, in a run in which replicas moved and processes died.
 func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
 	c.leads()
@@ -40,9 +41,10 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	r.abort()
 }
 
-// TestVotesStayWhileTheRestIsNotHeard: a row that takes out one of three while another is down, which who drew it did not
-// know yet, is not followed before that one is back: the two that remain could never choose a leader (I14). Found by the
-// simulator: two nodes drained, a third's disk was damaged a second before.
+// TestVotesStayWhileTheRestIsNotHeard: a row that takes out one of three while another is down,
+// which who drew it did not know yet, is not followed before that one is back: the two that remain
+// could never choose a leader (I14). Found by the simulator: two nodes drained, a third's disk was
+// damaged a second before.
 func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newHostCluster(t, 3, []int{0, 1, 2})

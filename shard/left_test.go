@@ -11,7 +11,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// carriedOverHarness leads shard 1 of three nodes. Consumers have two timers of topic 1, which may be had by two at once, for 30 s.
+// carriedOverHarness leads shard 1 of three nodes. Consumers have two timers of topic 1, which may
+// be had by two at once, for 30 s.
 func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *partial, got []timer.PulledTimer) {
 	t.Helper()
 	part = &partial{atOnce: 2}
@@ -27,7 +28,8 @@ func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *parti
 	return r, c, part, got
 }
 
-// wantHeld checks how many leases of topic 1 count here, and how many another node was said to count instead.
+// wantHeld checks how many leases of topic 1 count here, and how many another node was said to
+// count instead.
 func (r *hostHarness) wantHeld(part *partial, held, passed int) {
 	r.t.Helper()
 	if got := r.host.Held(1); got != held || part.passed != passed {
@@ -46,8 +48,9 @@ func (c *fakePeers) falls() {
 	}
 }
 
-// TestLeftLeasesCount: what consumers have of a leader that falls counts on, since nobody else may have begun to count it. When it should have ended,
-// the leader there is may have prolonged it: after a while it is that one's to count. Found by the simulator.
+// TestLeftLeasesCount: what consumers have of a leader that falls counts on, since nobody else may
+// have begun to count it. When it should have ended, the leader there is may have prolonged it:
+// after a while it is that one's to count. Found by the simulator.
 func TestLeftLeasesCount(t *testing.T) {
 	r, c, part, _ := carriedOverHarness(t)
 	c.falls()
@@ -61,8 +64,9 @@ func TestLeftLeasesCount(t *testing.T) {
 	r.abort()
 }
 
-// TestLeftLeasesOfAReplicaThatIsGone: they count until their end here too, by the clock alone: there is no table any more. And the worker rests
-// meanwhile, though what was due there is not done.
+// TestLeftLeasesOfAReplicaThatIsGone: they count until their end here too, by the clock alone:
+// there is no table any more. And the worker rests meanwhile, though what was due there is not
+// done.
 func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 	r, _, part, _ := carriedOverHarness(t)
 	r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
@@ -104,7 +108,8 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 	r.abort()
 }
 
-// TestLeftLeasesOfTheNextReign: a leader that falls and leads again counts each once, and until its end. Found by the simulator.
+// TestLeftLeasesOfTheNextReign: a leader that falls and leads again counts each once, and until its
+// end. Found by the simulator.
 func TestLeftLeasesOfTheNextReign(t *testing.T) {
 	r, c, part, got := carriedOverHarness(t)
 	c.falls()
@@ -123,8 +128,9 @@ func TestLeftLeasesOfTheNextReign(t *testing.T) {
 	r.abort()
 }
 
-// TestLeftLeasesOfATopicWithoutALimit: the next leadership counts no leases of a topic that has no limit any more. What the last one left counts until it
-// ends; or, where the next one looks for leases because another topic has a limit, until it has looked.
+// TestLeftLeasesOfATopicWithoutALimit: the next leadership counts no leases of a topic that has no
+// limit any more. What the last one left counts until it ends; or, where the next one looks for
+// leases because another topic has a limit, until it has looked.
 func TestLeftLeasesOfATopicWithoutALimit(t *testing.T) {
 	for _, walks := range []bool{false, true} {
 		r, c, part, _ := carriedOverHarness(t)

@@ -8,8 +8,9 @@ import (
 	"carillon/wal"
 )
 
-// leftovers are snapshot files of replicas that are gone from here. They are deleted in the background, again and again until it works. A file
-// may also come later than the tombstone: a snapshot that was being written, or was on its way from another node, when the replica went.
+// leftovers are snapshot files of replicas that are gone from here. They are deleted in the
+// background, again and again until it works. A file may also come later than the tombstone: a
+// snapshot that was being written, or was on its way from another node, when the replica went.
 type leftovers struct {
 	some  bool   // there may be some
 	busy  bool   // they are being deleted
@@ -17,7 +18,8 @@ type leftovers struct {
 	again time.Duration
 }
 
-// cleanUp deletes, soon, the snapshots of replicas up to one whose tombstone is on disk. Those of a later replica are not touched.
+// cleanUp deletes, soon, the snapshots of replicas up to one whose tombstone is on disk. Those of a
+// later replica are not touched.
 func (g *group) cleanUp(upTo uint64) {
 	l := &g.leftovers
 	l.some, l.upTo = true, max(l.upTo, upTo)

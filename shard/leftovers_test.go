@@ -15,7 +15,8 @@ import (
 	"carillon/wal"
 )
 
-// movedAway is a harness whose replica of shard 1, with a snapshot, has been taken away by a row. begin runs right before that.
+// movedAway is a harness whose replica of shard 1, with a snapshot, has been taken away by a row.
+// begin runs right before that.
 func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func(r *hostHarness)) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := withFakePeers(t, false, smallLog)
@@ -76,7 +77,8 @@ func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 	})
 }
 
-// TestLeftoversAreTriedAgain: what could not be deleted is deleted later, not at the next start only.
+// TestLeftoversAreTriedAgain: what could not be deleted is deleted later, not at the next start
+// only.
 func TestLeftoversAreTriedAgain(t *testing.T) {
 	movedAway(t, func(r *hostHarness, _ *fakePeers) {
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
@@ -95,8 +97,8 @@ func TestLeftoversAreTriedAgain(t *testing.T) {
 	})
 }
 
-// TestLeftoversOfAnEarlierReplica: a replica comes back under another id before the tombstone of the one before is on disk. That one's
-// files go, and those of the new one stay.
+// TestLeftoversOfAnEarlierReplica: a replica comes back under another id before the tombstone of
+// the one before is on disk. That one's files go, and those of the new one stay.
 func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 	movedAway(t, func(r *hostHarness, _ *fakePeers) { r.freeze = true }, func(r *hostHarness) {
 		row := Assignment{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 3)}, {Node: 8, Replica: ReplicaID(8, 1)}}}

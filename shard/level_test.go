@@ -198,8 +198,8 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 	})
 }
 
-// TestCommandsOfALevel: a field of a level that is not agreed on yet is left out by who proposes, and
-// the add is made without it. What has none of them is an entry that the first build reads.
+// TestCommandsOfALevel: a field of a level that is not agreed on yet is left out by who proposes,
+// and the add is made without it. What has none of them is an entry that the first build reads.
 func TestCommandsOfALevel(t *testing.T) {
 	agreed := feature.LevelCompare
 	r := newHostHarness(t, func(c *Config) { c.Agreed = func() feature.Level { return agreed } })

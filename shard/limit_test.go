@@ -92,7 +92,8 @@ func TestConcurrencyIsFair(t *testing.T) {
 	}
 }
 
-// TestConcurrencyGivesBack: what cannot be used goes to who can: a receiver that is down, a topic that is paused, a timer that is gone.
+// TestConcurrencyGivesBack: what cannot be used goes to who can: a receiver that is down, a topic
+// that is paused, a timer that is gone.
 func TestConcurrencyGivesBack(t *testing.T) {
 	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 	r.calls.dest("http://down/").retryIn = time.Hour
@@ -121,7 +122,8 @@ func TestConcurrencyGivesBack(t *testing.T) {
 	r.audit()
 }
 
-// TestConcurrencyCountsFormerLeases: what was leased before the limit came, or by a process that is gone, until it ends.
+// TestConcurrencyCountsFormerLeases: what was leased before the limit came, or by a process that is
+// gone, until it ends.
 func TestConcurrencyCountsFormerLeases(t *testing.T) {
 	r := limitHarness(t, nil)
 	r.addTo4(6, 0)
@@ -190,7 +192,8 @@ func (s *turns) Rate(t *timer.Topic) (float64, int) {
 	return t.Policy.Rate.PerSecond, 1
 }
 
-// TestRateInTurns: what a node's turns bring of a rate is used, also where one brings less than one delivery.
+// TestRateInTurns: what a node's turns bring of a rate is used, also where one brings less than one
+// delivery.
 func TestRateInTurns(t *testing.T) {
 	for _, perSecond := range []float64{0.5, 2, 8} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {

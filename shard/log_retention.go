@@ -10,7 +10,8 @@ import (
 
 // logRetention is what of a group is on disk, and so which generations of the log it still needs.
 //
-// Two snapshots are kept. What the older one does not cover stays in the log, so that a damaged newest snapshot loses nothing.
+// Two snapshots are kept. What the older one does not cover stays in the log, so that a damaged
+// newest snapshot loses nothing.
 type logRetention struct {
 	gens      []genRange    // generations with entries that may be needed, oldest first
 	hardGen   uint64        // where its newest hard state is
@@ -93,9 +94,10 @@ func (f *logRetention) needed() uint64 {
 	return needed
 }
 
-// pinnable is how many closed generations a group may hold back: as many as there is state, so that no more is written for snapshots than
-// for the log, and some for what each file costs by itself. Few, where there is little state: a restart reads them all. One at least, since
-// the older snapshot is in one and the newest in the next.
+// pinnable is how many closed generations a group may hold back: as many as there is state, so that
+// no more is written for snapshots than for the log, and some for what each file costs by itself.
+// Few, where there is little state: a restart reads them all. One at least, since the older
+// snapshot is in one and the newest in the next.
 func pinnable(state, replicas, genBytes int64) uint64 {
 	return uint64(min(1+state/genBytes+replicas/64, maxPinned))
 }
@@ -105,8 +107,8 @@ const maxPinned = 7
 // hasLocalState reports that the group has a replica here, or had one.
 func (g *group) hasLocalState() bool { return g.replica != 0 || g.tombstone != 0 }
 
-// rewriteMarker writes the creation of a replica that is still empty, or the tombstone of one that is gone, to the log again, so that the old
-// generation that holds it may go.
+// rewriteMarker writes the creation of a replica that is still empty, or the tombstone of one that
+// is gone, to the log again, so that the old generation that holds it may go.
 func (w *worker) rewriteMarker(g *group) {
 	g.files.restating = true
 	if g.replica == 0 {
@@ -117,7 +119,8 @@ func (w *worker) rewriteMarker(g *group) {
 	w.append(appended{group: g, create: &record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}, sync: true})
 }
 
-// mark writes the newest snapshot and the hard state to the log, so that older generations with theirs may go.
+// mark writes the newest snapshot and the hard state to the log, so that older generations with
+// theirs may go.
 func (w *worker) mark(g *group) {
 	g.hardDirty = true
 	w.append(appended{group: g, mark: true, sync: true})

@@ -6,13 +6,14 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// logTail is the newest entries of one group's log as bytes: a few chunks without pointers and a list of places in
-// them. There may be 64 MiB of entries for followers, which the collector would have to mark at each cycle if each
-// were an object. Entries are made when raft asks for them; their data is that of the chunks and is not copied.
+// logTail is the newest entries of one group's log as bytes: a few chunks without pointers and a
+// list of places in them. There may be 64 MiB of entries for followers, which the collector would
+// have to mark at each cycle if each were an object. Entries are made when raft asks for them;
+// their data is that of the chunks and is not copied.
 //
 // Invariant: places[first:] are consecutive entries, and the chunk numbers in them never fall.
-// Invariant: bytes of a chunk, once written, never change, since entries that were made point to them. A chunk is
-// written on only behind its end, and is never used again.
+// Invariant: bytes of a chunk, once written, never change, since entries that were made point to
+// them. A chunk is written on only behind its end, and is never used again.
 type logTail struct {
 	places []entryPlace
 	first  int      // places before it are of dropped entries
@@ -35,8 +36,8 @@ type entryPlace struct {
 const (
 	entryOverhead = 24 // what an entry counts beside its data: its place
 
-	// A chunk is a part of what is kept, so that a small tail has no large chunk, and a large one few. Entries that a
-	// chunk of that size has no room for have one of their own.
+	// A chunk is a part of what is kept, so that a small tail has no large chunk, and a large one
+	// few. Entries that a chunk of that size has no room for have one of their own.
 	chunkShare   = 64
 	largestChunk = 64 << 10
 )
@@ -52,8 +53,8 @@ func (t *logTail) at(i int) *entryPlace { return &t.places[t.first+i] }
 // held is how much memory the tail takes.
 func (t *logTail) held() int { return t.capacity + len(t.places)*entryOverhead }
 
-// push puts an entry behind the last. Its data is copied, unless the entry owns it: it is all of its array, and nobody
-// writes to it.
+// push puts an entry behind the last. Its data is copied, unless the entry owns it: it is all of
+// its array, and nobody writes to it.
 func (t *logTail) push(e *pb.Entry, owned bool) {
 	start := t.write(e.Data, owned)
 	t.makeRoom()
@@ -63,7 +64,8 @@ func (t *logTail) push(e *pb.Entry, owned bool) {
 	t.live += entryCost(len(e.Data))
 }
 
-// write puts data behind the end of the last chunk, or into a new one, and returns where it starts there.
+// write puts data behind the end of the last chunk, or into a new one, and returns where it starts
+// there.
 func (t *logTail) write(data []byte, owned bool) (start int) {
 	if last := len(t.chunks) - 1; last >= 0 && cap(t.chunks[last])-len(t.chunks[last]) >= len(data) {
 		start = len(t.chunks[last])
@@ -83,7 +85,8 @@ func (t *logTail) write(data []byte, owned bool) (start int) {
 	return 0
 }
 
-// makeRoom shifts the places to the front of their array when that frees half of it, so that it does not grow.
+// makeRoom shifts the places to the front of their array when that frees half of it, so that it
+// does not grow.
 func (t *logTail) makeRoom() {
 	if len(t.places) == cap(t.places) && t.first > len(t.places)/2 {
 		t.places = t.places[:copy(t.places, t.places[t.first:])]
@@ -131,8 +134,8 @@ func (t *logTail) drop(n int) {
 	}
 }
 
-// entries makes the entries from the i-th to before the j-th, of which the first has the index. At most so many bytes, but one entry in
-// any case.
+// entries makes the entries from the i-th to before the j-th, of which the first has the index. At
+// most so many bytes, but one entry in any case.
 func (t *logTail) entries(i, j int, index, most uint64) []*pb.Entry {
 	end, size := i, uint64(0)
 	for ; end < j; end++ {
@@ -168,7 +171,8 @@ func (t *logTail) fill(h *heldEntry, i int, index uint64) {
 	}
 }
 
-// check panics when the tail contradicts itself. It looks at every entry: for tests and the simulator.
+// check panics when the tail contradicts itself. It looks at every entry: for tests and the
+// simulator.
 func (t *logTail) check() {
 	live := 0
 	for i := range t.len() {

@@ -10,8 +10,9 @@ import (
 	"carillon/timer"
 )
 
-// BenchmarkLongestTurn is how long the longest turn of a shard with a million timers takes, in processor time, while its topic is changed or dropped under
-// it. ready: all are due and wait in the leader's queues, as the topic was paused; else they are due much later.
+// BenchmarkLongestTurn is how long the longest turn of a shard with a million timers takes, in
+// processor time, while its topic is changed or dropped under it. ready: all are due and wait in
+// the leader's queues, as the topic was paused; else they are due much later.
 func BenchmarkLongestTurn(b *testing.B) {
 	const timers = 1_000_000
 	serial := func(t *timer.Topic) { t.Policy.Serial = true }
@@ -50,7 +51,8 @@ func BenchmarkLongestTurn(b *testing.B) {
 	}
 }
 
-// threadTime is what this thread has used of a processor: unlike the clock it leaves out what others on the machine do.
+// threadTime is what this thread has used of a processor: unlike the clock it leaves out what
+// others on the machine do.
 func threadTime() time.Duration {
 	var u syscall.Rusage
 	const thread = 1

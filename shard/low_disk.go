@@ -9,7 +9,8 @@ import (
 
 // Disks says whose disks are low.
 type Disks interface {
-	// LowDisks describes the other nodes whose disk is low, as far as they are heard. It must be quick.
+	// LowDisks describes the other nodes whose disk is low, as far as they are heard. It must be
+	// quick.
 	LowDisks() []timer.LowDiskError
 }
 
@@ -27,8 +28,9 @@ func (h *Host) lowDisks() (low []timer.LowDiskError) {
 	return low
 }
 
-// noteLowDisks has a led group refuse adds while the disk of one that has a vote is low: each of them writes what is added, and one that
-// came to the end of its disk could not even free anything. A follower's own word would not reach those who add.
+// noteLowDisks has a led group refuse adds while the disk of one that has a vote is low: each of
+// them writes what is added, and one that came to the end of its disk could not even free anything.
+// A follower's own word would not reach those who add.
 func (g *group) noteLowDisks(low []timer.LowDiskError) {
 	i := -1
 	if len(low) > 0 && g.leader {

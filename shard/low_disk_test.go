@@ -20,8 +20,8 @@ type fakeDisks struct{ low []timer.LowDiskError }
 
 func (d *fakeDisks) LowDisks() []timer.LowDiskError { return d.low }
 
-// TestLowDiskOfAVoter: a leader refuses adds of the shards of which a voter's disk is low, says whose and how low, and goes on with all
-// else; a disk of somebody else means nothing to it.
+// TestLowDiskOfAVoter: a leader refuses adds of the shards of which a voter's disk is low, says
+// whose and how low, and goes on with all else; a disk of somebody else means nothing to it.
 func TestLowDiskOfAVoter(t *testing.T) {
 	disks := &fakeDisks{}
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Disks = disks })
@@ -60,8 +60,8 @@ func TestLowDiskOfAVoter(t *testing.T) {
 	}
 }
 
-// TestSnapshotsLeaveRoomForTheLog: the limit for adds counts what the next snapshot takes, and none is begun, or taken from another node,
-// without room for it beside the log.
+// TestSnapshotsLeaveRoomForTheLog: the limit for adds counts what the next snapshot takes, and none
+// is begun, or taken from another node, without room for it beside the log.
 func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

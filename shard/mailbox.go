@@ -6,13 +6,13 @@ import (
 	"carillon/timer"
 )
 
-// event is what a worker's mailbox carries: client operations, log completions, outcomes of calls, granted permits,
-// control. Handled on the worker's goroutine.
+// event is what a worker's mailbox carries: client operations, log completions, outcomes of calls,
+// granted permits, control. Handled on the worker's goroutine.
 type event interface{ handle(w *worker) }
 
-// mailbox is a worker's queue: many producers, one consumer that takes all at once. Client operations are refused
-// beyond its bound; the rest is bounded by the calls that run and the frames on their way to disk, and is never refused, since dropping a completion would
-// lose it.
+// mailbox is a worker's queue: many producers, one consumer that takes all at once. Client
+// operations are refused beyond its bound; the rest is bounded by the calls that run and the frames
+// on their way to disk, and is never refused, since dropping a completion would lose it.
 type mailbox struct {
 	mu     sync.Mutex
 	events []event

@@ -21,7 +21,8 @@ const (
 	manifestCost  = 32          // but no more of the log than one part in so many
 )
 
-// tickManifest takes a manifest when this process or a generation has begun to write, and now and then.
+// tickManifest takes a manifest when this process or a generation has begun to write, and now and
+// then.
 func (w *worker) tickManifest() {
 	gen, bytes := w.stream.Place()
 	grown := bytes - w.manifest.bytes
@@ -48,7 +49,8 @@ func (w *worker) takeManifest(gen uint64, bytes int64) {
 	w.manifest = taken{gen: gen, bytes: bytes + int64(size), size: size, at: w.now.Mono}
 }
 
-// lastManifest takes one when the worker has had its last turn, so that all that is in the log before can be repaired.
+// lastManifest takes one when the worker has had its last turn, so that all that is in the log
+// before can be repaired.
 func (w *worker) lastManifest() {
 	w.takeManifest(w.stream.Place())
 	w.flush()

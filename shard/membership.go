@@ -15,15 +15,19 @@ import (
 const (
 	reconcileEach = 100 * time.Millisecond
 	settledEach   = 500 * time.Millisecond // the meta group is told again
-	// caughtUp is how many entries a learner may lack when it gets its vote: what comes in during a round or two.
+	// caughtUp is how many entries a learner may lack when it gets its vote: what comes in during a
+	// round or two.
 	caughtUp = 256
-	// confLimit is how long a proposed change of members is waited for before it is looked at again.
+	// confLimit is how long a proposed change of members is waited for before it is looked at
+	// again.
 	confLimit = time.Second
-	// commitHintPeriod is for how long a learner is a witness, and then for how long it is none: both are longer than an election's time-out.
+	// commitHintPeriod is for how long a learner is a witness, and then for how long it is none:
+	// both are longer than an election's time-out.
 	commitHintPeriod = 3 * time.Second
 )
 
-// reconcile is what a leader does about its row: one change of members at a time, then the leadership's place.
+// reconcile is what a leader does about its row: one change of members at a time, then the
+// leadership's place.
 func (g *group) reconcile() {
 	if !g.leader || !g.serving && !g.mayNotLead() || g.w.now.Mono < g.reconcileAt {
 		return
@@ -63,26 +67,32 @@ func (g *group) reconcile() {
 	}
 }
 
-// leaves reports that this replica has no place among the voters that stay. It may lead all the same: if it is elected while the change is not
-// over yet. Then it proposes nothing, but sees to it that one of those leads who stay. What it appended for itself alone would make its log the
-// longest: it would refuse its vote to those who stay, who may still count it, and could not stand itself.
+// leaves reports that this replica has no place among the voters that stay. It may lead all the
+// same: if it is elected while the change is not over yet. Then it proposes nothing, but sees to it
+// that one of those leads who stay. What it appended for itself alone would make its log the
+// longest: it would refuse its vote to those who stay, who may still count it, and could not stand
+// itself.
 func (g *group) leaves() bool {
 	return len(g.store.conf.Voters) > 0 && !slices.Contains(g.store.conf.Voters, g.replica)
 }
 
-// isOut reports that this replica has applied the change that took its vote. One that is new may not have applied yet what brings it in.
+// isOut reports that this replica has applied the change that took its vote. One that is new may
+// not have applied yet what brings it in.
 func (g *group) isOut() bool {
 	return g.leaves() && !slices.Contains(g.store.conf.VotersOutgoing, g.replica) && (g.learns() || g.epoch >= epochOf(g.replica))
 }
 
 func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.replica) }
 
-// sendCommitHint says to who asks for the vote of a replica that is out what that one knows to be committed: the change that took it out, at least. Who
-// has not applied that counts by the members before. It may need this vote, and does not get it where this replica has the longer log: a leader
-// sends entries before it has them on disk itself, and may end before it has. Nor can this replica stand, so nobody would ever lead (I14).
+// sendCommitHint says to who asks for the vote of a replica that is out what that one knows to be
+// committed: the change that took it out, at least. Who has not applied that counts by the members
+// before. It may need this vote, and does not get it where this replica has the longer log: a
+// leader sends entries before it has them on disk itself, and may end before it has. Nor can this
+// replica stand, so nobody would ever lead (I14).
 //
-// It is a leader's word by its form, without entries, in the term in which the asker is: nobody leads there, or the next heartbeat says who. The
-// asker takes it only if it has that very entry, and learns nothing but that it is committed, which is true whoever says so.
+// It is a leader's word by its form, without entries, in the term in which the asker is: nobody
+// leads there, or the next heartbeat says who. The asker takes it only if it has that very entry,
+// and learns nothing but that it is committed, which is true whoever says so.
 func (g *group) sendCommitHint(m *pb.Message) {
 	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
 		return
@@ -109,7 +119,8 @@ func (g *group) sendCommitHint(m *pb.Message) {
 	})
 }
 
-// stayers are the voters that a leader which steps aside may give the leadership to: not those that the row takes out, which would give it back.
+// stayers are the voters that a leader which steps aside may give the leadership to: not those that
+// the row takes out, which would give it back.
 func (g *group) stayers() []uint64 {
 	if g.row.Epoch == 0 || g.row.Epoch < g.epoch {
 		return g.store.conf.Voters // the row is of before: it says nothing of them
@@ -130,8 +141,9 @@ func (g *group) wanted() (voters, learners []uint64) {
 	return voters, learners
 }
 
-// nextChange is the next step from what is to what is wanted; nil: none now. A new voter first learns; only when it has caught up does it
-// get its vote, together with the going of those that are not wanted any more, in one joint change.
+// nextChange is the next step from what is to what is wanted; nil: none now. A new voter first
+// learns; only when it has caught up does it get its vote, together with the going of those that
+// are not wanted any more, in one joint change.
 func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 	conf := g.store.conf
 	cc := &pb.ConfChangeV2{}
@@ -191,9 +203,9 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 	return cc
 }
 
-// mostHear reports that most of the replicas that are to vote hear this leader and have nearly everything. Votes are
-// taken away only then: who drew the row may not know yet that one of them is down, and once the change has taken effect
-// the group could not even choose others (I14).
+// mostHear reports that most of the replicas that are to vote hear this leader and have nearly
+// everything. Votes are taken away only then: who drew the row may not know yet that one of them is
+// down, and once the change has taken effect the group could not even choose others (I14).
 func (g *group) mostHear(voters []uint64) bool {
 	hear := 0
 	for _, id := range voters {
@@ -215,7 +227,8 @@ func (g *group) hasCaughtUp(id uint64) (ok bool) {
 	return ok
 }
 
-// changeMembers applies a change of members, unless it is of an epoch before one that was followed already (I8).
+// changeMembers applies a change of members, unless it is of an epoch before one that was followed
+// already (I8).
 func (g *group) changeMembers(e *pb.Entry) error {
 	cc, err := confChange(e)
 	if err != nil {
@@ -238,10 +251,11 @@ func (g *group) changeMembers(e *pb.Entry) error {
 	return nil
 }
 
-// confKnown is a leader's question whether the members know of the last change of members. A row is said to be settled, and so those that it
-// does not name may go, only when most voters would count votes by that change after a restart too: before, a vote of one that has gone may
-// be needed. So the leader has an empty entry appended after it has applied the change: who has that on disk has, in the same frame, a
-// commit index that covers the change.
+// confKnown is a leader's question whether the members know of the last change of members. A row is
+// said to be settled, and so those that it does not name may go, only when most voters would count
+// votes by that change after a restart too: before, a vote of one that has gone may be needed. So
+// the leader has an empty entry appended after it has applied the change: who has that on disk has,
+// in the same frame, a commit index that covers the change.
 type confKnown struct {
 	conf, term uint64 // asked about
 	index      uint64 // of the empty entry; 0: it is not applied yet

@@ -2,8 +2,9 @@ package shard
 
 import "math"
 
-// A node counts what its groups hold as it grows, and takes nothing more that grows it when that comes to Config.MemoryLimit. What
-// the process needs in all (Config.MemoryUse) is known only after the collector has run: by then a burst may have filled the memory.
+// A node counts what its groups hold as it grows, and takes nothing more that grows it when that
+// comes to Config.MemoryLimit. What the process needs in all (Config.MemoryUse) is known only after
+// the collector has run: by then a burst may have filled the memory.
 
 // Memory is what a host's groups hold, in bytes.
 type Memory struct {
@@ -38,8 +39,8 @@ const (
 	over           // what grows the state is refused, and a snapshot that holds much is given up
 )
 
-// Shares of the memory limit: what the groups together keep of their logs for followers, and what one group has uncommitted. The last
-// shareth is where memory is tight.
+// Shares of the memory limit: what the groups together keep of their logs for followers, and what
+// one group has uncommitted. The last shareth is where memory is tight.
 const (
 	shareth          = 8
 	uncommittedShare = 16
@@ -49,7 +50,8 @@ const (
 // share is a part of the memory limit, of at most so much.
 func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit/parts, most) }
 
-// laden reports that as much of a group is proposed, and not applied yet, as may be, but for one entry more.
+// laden reports that as much of a group is proposed, and not applied yet, as may be, but for one
+// entry more.
 func (g *group) laden() bool {
 	bytes := 0
 	for i := range g.proposals {
@@ -77,8 +79,8 @@ func (h *Host) pressure() pressure {
 	return roomy
 }
 
-// kept is how much applied log a group of the worker keeps for followers that were away, and the most for such that are here and
-// behind.
+// kept is how much applied log a group of the worker keeps for followers that were away, and the
+// most for such that are here and behind.
 func (w *worker) kept() (least, most int) {
 	least = w.host.cfg.RetainBytes
 	most = int(w.host.cfg.share(shareth, int64(least)*laggards))
@@ -111,7 +113,8 @@ func (w *worker) holds() Memory {
 	return m
 }
 
-// weigh counts what a start has read: groups that have nothing to do are looked at no sooner than with the first tick.
+// weigh counts what a start has read: groups that have nothing to do are looked at no sooner than
+// with the first tick.
 func (w *worker) weigh() {
 	for _, g := range w.groups {
 		w.countEntries(g)

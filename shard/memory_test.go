@@ -45,7 +45,8 @@ func (r *hostHarness) hangingSnapshot() *snapshotRun {
 	return run
 }
 
-// TestMemoryOfASnapshotCounts: what changes copy while a snapshot is written slowly counts before adds are taken, and no more when it is written.
+// TestMemoryOfASnapshotCounts: what changes copy while a snapshot is written slowly counts before
+// adds are taken, and no more when it is written.
 func TestMemoryOfASnapshotCounts(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.putMany(400)
@@ -68,7 +69,8 @@ func TestMemoryOfASnapshotCounts(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsGivenUpForMemory: one that makes most of what is too much is not waited for: what changes goes on being taken.
+// TestSnapshotIsGivenUpForMemory: one that makes most of what is too much is not waited for: what
+// changes goes on being taken.
 func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.putMany(400)
@@ -92,7 +94,8 @@ func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfUncommittedEntries: a leader whose followers take nothing, and answer all the same, holds what it proposes up to its limit.
+// TestMemoryOfUncommittedEntries: a leader whose followers take nothing, and answer all the same,
+// holds what it proposes up to its limit.
 func TestMemoryOfUncommittedEntries(t *testing.T) {
 	const size, atOnce = 60 << 10, 8
 	flood := func(r *hostHarness) (held Memory, errs map[error]int) {
@@ -142,8 +145,9 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 	})
 }
 
-// TestMemoryForASlowFollower: what a leader keeps for a follower that is here and takes nothing goes when memory is tight. Timers go on
-// being taken, and the follower gets a snapshot when its disk is back.
+// TestMemoryForASlowFollower: what a leader keeps for a follower that is here and takes nothing
+// goes when memory is tight. Timers go on being taken, and the follower gets a snapshot when its
+// disk is back.
 func TestMemoryForASlowFollower(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -261,7 +265,8 @@ func TestMemoryCountsFromTheStart(t *testing.T) {
 	}
 }
 
-// TestFramesGoWithTheirEntries: a small entry that waits for a disk that hangs does not keep the frame in which it came.
+// TestFramesGoWithTheirEntries: a small entry that waits for a disk that hangs does not keep the
+// frame in which it came.
 func TestFramesGoWithTheirEntries(t *testing.T) {
 	r, _ := withFakePeers(t, true, nil)
 	g := r.host.groups[1]

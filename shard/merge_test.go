@@ -109,7 +109,8 @@ func (r *hostHarness) lastCall() *fakeCall {
 	return r.calls.running[len(r.calls.running)-1]
 }
 
-// TestSuccessor: whatever becomes of the running attempt, its retries are superseded, and the successor keeps its own time.
+// TestSuccessor: whatever becomes of the running attempt, its retries are superseded, and the
+// successor keeps its own time.
 func TestSuccessor(t *testing.T) {
 	for name, end := range map[string]func(c *fakeCall){
 		"200": func(c *fakeCall) { c.answer(200) }, "500": func(c *fakeCall) { c.answer(500) }, "410": func(c *fakeCall) { c.answer(410) },
@@ -189,7 +190,8 @@ func TestSuccessorCancelled(t *testing.T) {
 	}
 }
 
-// TestSuccessorAfterCrash: the leader dies while a successor waits; the next one ends the attempt and lets it go.
+// TestSuccessorAfterCrash: the leader dies while a successor waits; the next one ends the attempt
+// and lets it go.
 func TestSuccessorAfterCrash(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)

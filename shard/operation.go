@@ -142,7 +142,8 @@ func (o *metaOp) handle(w *worker) {
 	w.touch(o.group)
 }
 
-// read is a linearizable read: it is served once everything that was committed when it arrived is applied.
+// read is a linearizable read: it is served once everything that was committed when it arrived is
+// applied.
 type read struct {
 	group    *group
 	serve    func(g *group, budget int) (done bool)

@@ -12,7 +12,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// pair is two stands that are one group of two replicas each, and hear of each other what drops lets through.
+// pair is two stands that are one group of two replicas each, and hear of each other what drops
+// lets through.
 type pair struct {
 	stands [2]*hostHarness // nodes 7 and 8
 	drops  func(m *pb.Message) bool
@@ -89,7 +90,8 @@ func (p *pair) campaigns(i int) {
 	g.w.touchNext(g)
 }
 
-// removes has node 7 lead, and follow a row by which node 8 has no vote until the change is on both disks. It does not hear that it is.
+// removes has node 7 lead, and follow a row by which node 8 has no vote until the change is on both
+// disks. It does not hear that it is.
 func (p *pair) removes(learns bool) {
 	r := p.stands[0]
 	r.t.Helper()
@@ -112,7 +114,8 @@ func (p *pair) removes(learns bool) {
 	}
 }
 
-// isOutAhead checks that node 8 is out, with a log that ends behind node 7's, and that node 7 does not know.
+// isOutAhead checks that node 8 is out, with a log that ends behind node 7's, and that node 7 does
+// not know.
 func (p *pair) isOutAhead() {
 	p.stands[0].t.Helper()
 	a, b := p.shard(0), p.shard(1)
@@ -121,8 +124,9 @@ func (p *pair) isOutAhead() {
 	}
 }
 
-// TestWhoIsOutSaysSo: a leader's entry is on the disk of who goes, and not yet on its own, when its process is killed. Who goes has applied that it
-// does; the former leader has forgotten, counts it, and has the shorter log. It must lead again all the same (I14).
+// TestWhoIsOutSaysSo: a leader's entry is on the disk of who goes, and not yet on its own, when its
+// process is killed. Who goes has applied that it does; the former leader has forgotten, counts it,
+// and has the shorter log. It must lead again all the same (I14).
 func TestWhoIsOutSaysSo(t *testing.T) {
 	t.Run("removed", func(t *testing.T) { killedAhead(t, false) })
 	t.Run("learns", func(t *testing.T) { killedAhead(t, true) })
@@ -155,8 +159,9 @@ func killedAhead(t *testing.T, learns bool) {
 	p.stands[1].abort()
 }
 
-// TestWhoIsElectedOnItsWayOut: a replica is elected that has not applied yet that it goes. It appends its take-over, hears that what came before is
-// committed, and is out, with an entry that nobody else has.
+// TestWhoIsElectedOnItsWayOut: a replica is elected that has not applied yet that it goes. It
+// appends its take-over, hears that what came before is committed, and is out, with an entry that
+// nobody else has.
 func TestWhoIsElectedOnItsWayOut(t *testing.T) {
 	t.Run("removed", func(t *testing.T) { electedAhead(t, false) })
 	t.Run("learns", func(t *testing.T) { electedAhead(t, true) })
@@ -186,9 +191,11 @@ func electedAhead(t *testing.T, learns bool) {
 	}
 }
 
-// TestWhoLacksTheChangeIsToldNothing: a word does not help who asks for a vote without having the entry that it is about, and takes the time in which
-// that one could vote for who has it: the word counts as a leader's. Found by the simulator: two stayed, who had missed the change asked again and
-// again, and heard the other's questions too seldom to give it its vote within ten seconds of healing.
+// TestWhoLacksTheChangeIsToldNothing: a word does not help who asks for a vote without having the
+// entry that it is about, and takes the time in which that one could vote for who has it: the word
+// counts as a leader's. Found by the simulator: two stayed, who had missed the change asked again
+// and again, and heard the other's questions too seldom to give it its vote within ten seconds of
+// healing.
 func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 	p := newPair(t)
 	p.removes(false)

@@ -16,12 +16,13 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Peers carries what this host has for others. The methods do not block and may drop what they are given: raft and the reports of
-// ended calls are repeated until they are heard.
+// Peers carries what this host has for others. The methods do not block and may drop what they are
+// given: raft and the reports of ended calls are repeated until they are heard.
 type Peers interface {
 	// Send hands over a frame for a node, for its Host.Deliver. It belongs to Peers from then on.
 	Send(node uint64, frame []byte)
-	// SendSnapshot begins to stream a snapshot to a node's Host.Receive, and calls its Done once, from any goroutine.
+	// SendSnapshot begins to stream a snapshot to a node's Host.Receive, and calls its Done once,
+	// from any goroutine.
 	SendSnapshot(node uint64, s *SnapshotStream)
 }
 
@@ -57,8 +58,8 @@ type outgoing struct {
 	usual   int // bytes of the last frame but for entries: room for as much is made for the next
 }
 
-// open is the place in a turn's frame for a node where a message's body goes; close ends it. There is room for so many
-// bytes of entries.
+// open is the place in a turn's frame for a node where a message's body goes; close ends it. There
+// is room for so many bytes of entries.
 func (w *worker) open(node uint64, kind byte, id timer.ShardID, entries int) *outgoing {
 	var o *outgoing
 	for i := range w.outbox {
@@ -123,8 +124,8 @@ func (g *group) send(m *pb.Message) {
 // nodeOf is the node of a replica.
 func nodeOf(replica uint64) uint64 { return replica >> 24 }
 
-// Deliver takes a frame that another node's Peers sent. It belongs to the host from then on. What cannot be read, or is not for
-// this node, is dropped; a frame also is when too much waits already.
+// Deliver takes a frame that another node's Peers sent. It belongs to the host from then on. What
+// cannot be read, or is not for this node, is dropped; a frame also is when too much waits already.
 func (h *Host) Deliver(from uint64, frame []byte) {
 	select {
 	case <-h.started:
@@ -175,8 +176,8 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 	}
 }
 
-// ownEntries puts messages that have entries into memory of their own. Entries stay until they are on disk, and the
-// whole frame would stay with them, of which most is something else.
+// ownEntries puts messages that have entries into memory of their own. Entries stay until they are
+// on disk, and the whole frame would stay with them, of which most is something else.
 func (f *peerFrame) ownEntries() {
 	for i := range f.messages {
 		if m := &f.messages[i]; m.hasEntries() {
@@ -250,9 +251,11 @@ func (g *group) hear(from uint64, body []byte) {
 	g.w.touch(g)
 }
 
-// hasLost halts the host when a leader shows that this replica lacks what it had acknowledged. A heartbeat's commit is never beyond what its
-// receiver has said to have on disk; if it is, damage took the log's end, where it cannot be told from a write that was never finished. The
-// replica may have voted and counted for a majority by what it lost, so it must not go on; raft itself would panic.
+// hasLost halts the host when a leader shows that this replica lacks what it had acknowledged. A
+// heartbeat's commit is never beyond what its receiver has said to have on disk; if it is, damage
+// took the log's end, where it cannot be told from a write that was never finished. The replica may
+// have voted and counted for a majority by what it lost, so it must not go on; raft itself would
+// panic.
 func (g *group) hasLost(m *pb.Message) bool {
 	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < g.term || m.GetCommit() <= g.store.last() {
 		return false
@@ -267,7 +270,8 @@ func waitsForDisk(t pb.MessageType) bool {
 	return t == pb.MsgApp || t == pb.MsgVote || t == pb.MsgPreVote
 }
 
-// mayCome says which messages a peer may send: those that raft sends to others, but a snapshot, which comes with its state.
+// mayCome says which messages a peer may send: those that raft sends to others, but a snapshot,
+// which comes with its state.
 func mayCome(t pb.MessageType) bool {
 	switch t {
 	case pb.MsgSnap, pb.MsgProp, pb.MsgTransferLeader, pb.MsgReadIndex, pb.MsgReadIndexResp:
@@ -300,8 +304,8 @@ func (p *peerLost) handle(w *worker) {
 	}
 }
 
-// leaderGone is told that a node's process has ended: if it led, there is no need to wait for the silence to last. The first in the
-// row that is left stands at once, the others wait as ever.
+// leaderGone is told that a node's process has ended: if it led, there is no need to wait for the
+// silence to last. The first in the row that is left stands at once, the others wait as ever.
 func (g *group) leaderGone(node uint64) {
 	if g.scheduler != nil {
 		g.scheduler.ScanAgain()
@@ -337,7 +341,8 @@ type goneOwners struct {
 	starts atomic.Pointer[map[uint64]uint32] // by node: this start and all before it; never changed in place
 }
 
-// Gone says that a process, and so all before it on that node, has ended: its calls are over, and its leases with them.
+// Gone says that a process, and so all before it on that node, has ended: its calls are over, and
+// its leases with them.
 func (h *Host) Gone(owner table.Incarnation) {
 	if h.isGone(owner) {
 		return

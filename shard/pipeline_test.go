@@ -10,8 +10,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// mixedHarness is a host that is alone with shard 1, and has a replica of shard 2 beside two that are not there: so it keeps two frames
-// on their way.
+// mixedHarness is a host that is alone with shard 1, and has a replica of shard 2 beside two that
+// are not there: so it keeps two frames on their way.
 func mixedHarness(t *testing.T) *hostHarness {
 	t.Helper()
 	r := makeHarness(t, memfs.New(), func(cfg *Config) { cfg.Shards = 2 })
@@ -42,8 +42,8 @@ func pipelineAdd(r *hostHarness, n int) *pending {
 	return p
 }
 
-// Where nobody else has a vote, what arrives while a frame is being written gathers into one more. With other voters a second frame is
-// on its way meanwhile.
+// Where nobody else has a vote, what arrives while a frame is being written gathers into one more.
+// With other voters a second frame is on its way meanwhile.
 func TestFramesOnTheirWay(t *testing.T) {
 	for _, c := range []struct {
 		alone bool
@@ -99,7 +99,8 @@ func TestOtherVotersAreCompany(t *testing.T) {
 	}
 }
 
-// TestLateAnswersAlone is TestLateAnswers where one frame alone is on its way: what is in it stays unknown, the rest is refused in time.
+// TestLateAnswersAlone is TestLateAnswers where one frame alone is on its way: what is in it stays
+// unknown, the rest is refused in time.
 func TestLateAnswersAlone(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)

@@ -13,13 +13,14 @@ import (
 // setClockEach is how long a leader waits before it proposes again to set the shard's clock back.
 const setClockEach = time.Second
 
-// Bounds on what one group has in raft's pipeline. Beyond them client operations wait, and time out if they must.
+// Bounds on what one group has in raft's pipeline. Beyond them client operations wait, and time out
+// if they must.
 const (
 	maxPipelined = 64
 )
 
-// propose makes one raft entry of all that the group has to say in this turn: outcomes first, since they end
-// active leases, then clients' commands, then leases.
+// propose makes one raft entry of all that the group has to say in this turn: outcomes first, since
+// they end active leases, then clients' commands, then leases.
 func (g *group) propose() {
 	if g.leader && g.mayNotLead() {
 		return
@@ -72,7 +73,8 @@ func (g *group) propose() {
 // maxSpare is how many elements of a list that is empty again are kept for the next time.
 const maxSpare = 64
 
-// emptied is the memory of a list whose elements are done with, for the next ones; nil when it is much.
+// emptied is the memory of a list whose elements are done with, for the next ones; nil when it is
+// much.
 func emptied[T any](list []T) []T {
 	if cap(list) > maxSpare {
 		return nil
@@ -95,8 +97,9 @@ func (g *group) proposeCommands() {
 	g.w.touchNext(g)
 }
 
-// proposeCommand adds one command. A lease whose call has not started is given back first, so that the command
-// finds the timer scheduled: cancelled means cancelled, even a millisecond before its time (I5).
+// proposeCommand adds one command. A lease whose call has not started is given back first, so that
+// the command finds the timer scheduled: cancelled means cancelled, even a millisecond before its
+// time (I5).
 func (g *group) proposeCommand(o *op) {
 	if o.cmd.Kind.UpdatesLease() {
 		g.proposeLeaseUpdate(o)
@@ -116,8 +119,9 @@ func (g *group) proposeCommand(o *op) {
 	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: cmd.From})
 }
 
-// dropped takes back what raft refused: the leadership is over or about to be, or too much is uncommitted. Nothing of it was done. The next
-// tick tries again: at once would be in vain again, and the permits that are given back here would go round and round.
+// dropped takes back what raft refused: the leadership is over or about to be, or too much is
+// uncommitted. Nothing of it was done. The next tick tries again: at once would be in vain again,
+// and the permits that are given back here would go round and round.
 func (g *group) dropped(p *proposal) {
 	g.number--
 	g.refusedUntil = g.w.now.Mono + tickInterval // not again at once: it would be refused for the same reason
@@ -138,7 +142,8 @@ func (g *group) dropped(p *proposal) {
 	}
 }
 
-// tookOver begins the leadership: the takeover is applied, so the table holds all that former leaders committed.
+// tookOver begins the leadership: the takeover is applied, so the table holds all that former
+// leaders committed.
 func (g *group) tookOver() {
 	g.serving = true
 	w := g.w
@@ -158,8 +163,9 @@ func confChange(e *pb.Entry) (pb.ConfChangeI, error) {
 	return &cc, proto.Unmarshal(e.Data, &cc)
 }
 
-// entryMs is the time of the next entry. A leader that was never sure of its clock leaves the shard's as it is; one that was goes on
-// from then by the boot clock. So no clock that is in doubt moves a shard's further than the time that has passed.
+// entryMs is the time of the next entry. A leader that was never sure of its clock leaves the
+// shard's as it is; one that was goes on from then by the boot clock. So no clock that is in doubt
+// moves a shard's further than the time that has passed.
 func (g *group) entryMs() int64 {
 	if g.w.sure() || g.scheduler.KnowsTime() {
 		return g.w.now.WallMs

@@ -10,8 +10,8 @@ import (
 	"carillon/timer"
 )
 
-// pullRequest is one consumer's wish of one shard, on its way through a worker. It is answered with what was there, possibly nothing, once
-// the leases are on disk.
+// pullRequest is one consumer's wish of one shard, on its way through a worker. It is answered with
+// what was there, possibly nothing, once the leases are on disk.
 type pullRequest struct {
 	group    *group
 	topic    timer.TopicID
@@ -127,8 +127,9 @@ func (g *group) expirePulls(now time.Duration) {
 	}
 }
 
-// PullFrom leases ready timers of a topic to a consumer, from shards that this node leads. What another took first is not there: the answer may be
-// shorter than asked for. An error is returned only with nothing taken; after ErrUnknown leases may have been taken, and will run out.
+// PullFrom leases ready timers of a topic to a consumer, from shards that this node leads. What
+// another took first is not there: the answer may be shorter than asked for. An error is returned
+// only with nothing taken; after ErrUnknown leases may have been taken, and will run out.
 func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
 	wait := h.newWaiter(len(shares) + 1)
 	perWorker := make([]pullList, len(h.workers))
@@ -168,7 +169,8 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 	return nil, err
 }
 
-// Candidates are the first of what is ready of a topic in the shards that this node leads, in order.
+// Candidates are the first of what is ready of a topic in the shards that this node leads, in
+// order.
 func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
 	var out []timer.Candidate

@@ -7,7 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestPullOfSerialTopic: one lease per key, also to consumers, in order, through the backoff, and across a takeover (I21).
+// TestPullOfSerialTopic: one lease per key, also to consumers, in order, through the backoff, and
+// across a takeover (I21).
 func TestPullOfSerialTopic(t *testing.T) {
 	r := pullHarness(t, func(p *timer.Policy) { p.Serial = true })
 	serial := func() { r.pulled(func(p *timer.Policy) { p.Serial = true }) }
@@ -30,7 +31,8 @@ func TestPullOfSerialTopic(t *testing.T) {
 	r.audit()
 }
 
-// TestPullWithinLimits: leases of consumers count at the topic's limits, whoever gave them, and count no more when they are over.
+// TestPullWithinLimits: leases of consumers count at the topic's limits, whoever gave them, and
+// count no more when they are over.
 func TestPullWithinLimits(t *testing.T) {
 	limited := func(p *timer.Policy) { p.Concurrency = 2 }
 	r := pullHarness(t, limited)
@@ -67,7 +69,8 @@ func TestPullAtARate(t *testing.T) {
 	r.wantPull(9, "d e")
 }
 
-// TestReportCounts: what a receiver has accepted keeps its key and its place at the limit until it reports.
+// TestReportCounts: what a receiver has accepted keeps its key and its place at the limit until it
+// reports.
 func TestReportCounts(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(topic *timer.Topic) {
@@ -92,8 +95,8 @@ func TestReportCounts(t *testing.T) {
 	r.wantState("{m}c", "done 1")
 }
 
-// TestPullKeepsItsKeyUntilApplied: an answer about a timer whose lease is still on its way to the log does not free its key (I21). Found by
-// the simulator.
+// TestPullKeepsItsKeyUntilApplied: an answer about a timer whose lease is still on its way to the
+// log does not free its key (I21). Found by the simulator.
 func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
 	r := pullHarness(t, func(p *timer.Policy) { p.Serial = true })
 	r.add("{k}a", 0)

@@ -193,7 +193,8 @@ func TestNackLease(t *testing.T) {
 	}
 }
 
-// TestLeaseRunsOut: by the monotonic clock, whatever the wall clock does; then the timer is ready at once, until its attempts are used up.
+// TestLeaseRunsOut: by the monotonic clock, whatever the wall clock does; then the timer is ready
+// at once, until its attempts are used up.
 func TestLeaseRunsOut(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Hour, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
@@ -244,7 +245,8 @@ func TestExtendLease(t *testing.T) {
 	r.wantClaim(timer.ExtendLease, v, timer.Skipped, nil)
 }
 
-// TestExtendIsNotOvertaken: a lease whose end comes while its extension is on its way to the disk goes on.
+// TestExtendIsNotOvertaken: a lease whose end comes while its extension is on its way to the disk
+// goes on.
 func TestExtendIsNotOvertaken(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -269,7 +271,8 @@ func TestExtendIsNotOvertaken(t *testing.T) {
 	r.wantState("a", "scheduled 1")
 }
 
-// TestTakenTooLate: who gave a lease and then stood still for longer than it lasts hands nothing out: others may have had the timer since.
+// TestTakenTooLate: who gave a lease and then stood still for longer than it lasts hands nothing
+// out: others may have had the timer since.
 func TestTakenTooLate(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -299,8 +302,8 @@ func TestTakenTooLate(t *testing.T) {
 	r.wantPull(2, "a b")
 }
 
-// TestTakenBeforeItStoodStill: a take of several shards waits for the last of them. What one of them gave is not handed out if the process stood still
-// since, for longer than the lease lasts.
+// TestTakenBeforeItStoodStill: a take of several shards waits for the last of them. What one of
+// them gave is not handed out if the process stood still since, for longer than the lease lasts.
 func TestTakenBeforeItStoodStill(t *testing.T) {
 	var r *hostHarness
 	var still time.Duration
@@ -331,7 +334,8 @@ func TestTakenBeforeItStoodStill(t *testing.T) {
 	}
 }
 
-// TestConsumerLeaseOutlivesItsLeader: it belongs to the consumer, and lasts in full from the takeover on.
+// TestConsumerLeaseOutlivesItsLeader: it belongs to the consumer, and lasts in full from the
+// takeover on.
 func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -390,7 +394,8 @@ func TestCancelOfWhatAConsumerHas(t *testing.T) {
 	}
 }
 
-// TestPullOfWhatMayNotGo: a paused topic, an expired timer, one that was cancelled, a host that drains.
+// TestPullOfWhatMayNotGo: a paused topic, an expired timer, one that was cancelled, a host that
+// drains.
 func TestPullOfWhatMayNotGo(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -579,7 +584,8 @@ func TestPullersShare(t *testing.T) {
 	}
 }
 
-// TestEndsStayBounded: leases that end early leave nothing behind for as long as they could have lasted.
+// TestEndsStayBounded: leases that end early leave nothing behind for as long as they could have
+// lasted.
 func TestEndsStayBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -599,8 +605,8 @@ func TestEndsStayBounded(t *testing.T) {
 	}
 }
 
-// TestClaimOfALeaseNotSeenYet: who was stopped while another led, and gave the lease, must not say that it is over before a majority has said
-// that it leads still. Found by the simulator.
+// TestClaimOfALeaseNotSeenYet: who was stopped while another led, and gave the lease, must not say
+// that it is over before a majority has said that it leads still. Found by the simulator.
 func TestClaimOfALeaseNotSeenYet(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()

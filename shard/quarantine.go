@@ -25,8 +25,8 @@ const (
 	refillAskEach = 2 * time.Second  // it asks the same one again
 	refillNext    = 30 * time.Second // … and another after so long
 	refillKept    = time.Minute      // a request is void when it was not repeated for so long
-	// leadsUseless is how long a replica in quarantine may go on to be elected: who could take over from it has done so
-	// well before.
+	// leadsUseless is how long a replica in quarantine may go on to be elected: who could take over
+	// from it has done so well before.
 	leadsUseless = 10 * time.Second
 )
 
@@ -86,8 +86,9 @@ func (g *group) leaveQuarantine() {
 	g.w.touch(g)
 }
 
-// leadAgain has a leader begin as after an election, if nobody has taken over meanwhile. The transferee
-// that was told to has had its time: nothing would be proposed as long as it is waited for.
+// leadAgain has a leader begin as after an election, if nobody has taken over meanwhile. The
+// transferee that was told to has had its time: nothing would be proposed as long as it is waited
+// for.
 func (g *group) leadAgain() {
 	if g.leader {
 		g.transferee, g.transferSent, g.takeover = 0, false, true
@@ -113,9 +114,10 @@ func (g *group) memoryFailed() {
 	}
 }
 
-// askWhoIsRight has the other voters say what they have, by saying that this replica's state is wrong. What they were when
-// states were compared last may be over: the process of one that was wrong has begun anew since, or it has got another's
-// state. If this replica leads, states are not compared again before another does.
+// askWhoIsRight has the other voters say what they have, by saying that this replica's state is
+// wrong. What they were when states were compared last may be over: the process of one that was
+// wrong has begun anew since, or it has got another's state. If this replica leads, states are not
+// compared again before another does.
 func (g *group) askWhoIsRight() {
 	p := g.ownPoint()
 	p.sound = false
@@ -142,8 +144,9 @@ func (g *group) tickQuarantine() {
 	}
 }
 
-// endUselessLead ends the process of a replica that leads and may not serve, as no other can take over: each of them is
-// down, or lacks entries that this one alone has. Those are on disk, and a start makes the state anew from there.
+// endUselessLead ends the process of a replica that leads and may not serve, as no other can take
+// over: each of them is down, or lacks entries that this one alone has. Those are on disk, and a
+// start makes the state anew from there.
 func (g *group) endUselessLead() {
 	q := g.quarantine
 	switch {

@@ -11,8 +11,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// How raft's messages travel between hosts (docs/formats/peer.md). Written by hand: raft's own protobuf costs several times as much,
-// and an append is what a replicated operation mostly consists of.
+// How raft's messages travel between hosts (docs/formats/peer.md). Written by hand: raft's own
+// protobuf costs several times as much, and an append is what a replicated operation mostly
+// consists of.
 
 // Bits of a message: which fields follow.
 const (
@@ -29,7 +30,8 @@ const (
 
 var errMessage = errors.New("malformed message")
 
-// appendMessage encodes a message. One that carries a snapshot tells only which: the state travels by itself.
+// appendMessage encodes a message. One that carries a snapshot tells only which: the state travels
+// by itself.
 func appendMessage(b []byte, m *pb.Message) []byte {
 	var bits byte
 	set := func(on bool, bit byte) {
@@ -73,7 +75,8 @@ func appendMessage(b []byte, m *pb.Message) []byte {
 	return b
 }
 
-// messageHead is the most that a message takes in a frame beside its entries, but for a context or a configuration.
+// messageHead is the most that a message takes in a frame beside its entries, but for a context or
+// a configuration.
 const messageHead = 64
 
 // entriesRoom is the most that the entries of a message take.
@@ -149,7 +152,8 @@ type heldMessage struct {
 	reject                                       bool
 }
 
-// readMessageEntries reads a list of entries that follow an index. Every entry takes three bytes at least, which bounds the list.
+// readMessageEntries reads a list of entries that follow an index. Every entry takes three bytes at
+// least, which bounds the list.
 func readMessageEntries(r *record.Reader, after uint64) []*pb.Entry {
 	n := r.Uvarint()
 	if n > uint64(len(r.Rest))/3 {

@@ -9,7 +9,8 @@ import (
 	"strconv"
 )
 
-// raftLogger gives raft's lines to slog. Its own Info is our Debug: an election per shard is news for nobody.
+// raftLogger gives raft's lines to slog. Its own Info is our Debug: an election per shard is news
+// for nobody.
 type raftLogger struct {
 	log  *slog.Logger
 	host *Host

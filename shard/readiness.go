@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// NotReady says why the host does not serve fully; nil when it does: every group that has a replica here has a leader, and every shard
-// that this node leads has fired its canary lately.
+// NotReady says why the host does not serve fully; nil when it does: every group that has a replica
+// here has a leader, and every shard that this node leads has fired its canary lately.
 func (h *Host) NotReady() error {
 	select {
 	case <-h.started:

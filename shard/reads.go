@@ -8,15 +8,16 @@ import (
 	"carillon/timer"
 )
 
-// scanSlots is how many slots the long reads of a worker, lists and walks, look at in one turn, all its groups together: about half a
-// millisecond. scanEach is what one costs beside its slots, in slots.
+// scanSlots is how many slots the long reads of a worker, lists and walks, look at in one turn, all
+// its groups together: about half a millisecond. scanEach is what one costs beside its slots, in
+// slots.
 const (
 	scanSlots = 16384
 	scanEach  = 64
 )
 
-// reads are a group's linearizable reads. All that arrive in one turn share one question to raft (ReadIndex): up to where
-// must be applied before they may be answered.
+// reads are a group's linearizable reads. All that arrive in one turn share one question to raft
+// (ReadIndex): up to where must be applied before they may be answered.
 type reads struct {
 	fresh []*read     // came in this turn, or before the group could ask
 	asked []readBatch // raft is asking a quorum
@@ -74,7 +75,8 @@ func (r *reads) serve(g *group) {
 	r.serveLong(g)
 }
 
-// serveLong goes on with reads that take many slots, one after the other, as far as the group's share of the turn goes.
+// serveLong goes on with reads that take many slots, one after the other, as far as the group's
+// share of the turn goes.
 func (r *reads) serveLong(g *group) {
 	if len(r.long) == 0 {
 		return
@@ -101,7 +103,8 @@ func (r *reads) serveLong(g *group) {
 	}
 }
 
-// scanShare is how many slots a group may look at in this turn: as many as any other that has some to look at.
+// scanShare is how many slots a group may look at in this turn: as many as any other that has some
+// to look at.
 func (w *worker) scanShare() int {
 	n := 0
 	for _, g := range w.groups {

@@ -50,7 +50,8 @@ func TestListFindsLeasedAmongScheduled(t *testing.T) {
 	}
 }
 
-// TestListScheduledBehindOrphans: leases of a former leader, which are no active leases here, must not crowd out either.
+// TestListScheduledBehindOrphans: leases of a former leader, which are no active leases here, must
+// not crowd out either.
 func TestListScheduledBehindOrphans(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 20 {
@@ -69,7 +70,8 @@ func TestListScheduledBehindOrphans(t *testing.T) {
 	}
 }
 
-// TestListIsNeverShort: a page is full as long as there is more, whatever changes while it is gathered.
+// TestListIsNeverShort: a page is full as long as there is more, whatever changes while it is
+// gathered.
 func TestListIsNeverShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -100,7 +102,8 @@ func TestListIsNeverShort(t *testing.T) {
 	}
 }
 
-// TestLinearizableRead: a read that comes after an answer sees what was answered, also one of the same turn.
+// TestLinearizableRead: a read that comes after an answer sees what was answered, also one of the
+// same turn.
 func TestLinearizableRead(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 20 {
@@ -162,8 +165,9 @@ func TestListInSlices(t *testing.T) {
 	}
 }
 
-// TestTurnScansWithinABudget: however many lists and walks are asked for at once, in however many shards of a worker, a turn looks at no
-// more slots than for one; all of them go on, and what is read by its id does not wait for them.
+// TestTurnScansWithinABudget: however many lists and walks are asked for at once, in however many
+// shards of a worker, a turn looks at no more slots than for one; all of them go on, and what is
+// read by its id does not wait for them.
 func TestTurnScansWithinABudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -334,7 +338,8 @@ func TestTurnFitsAFrame(t *testing.T) {
 	}
 }
 
-// TestI15StaleEntriesGo: what was queued and has changed since does not stale queue up behind a gate that stays shut.
+// TestI15StaleEntriesGo: what was queued and has changed since does not stale queue up behind a
+// gate that stays shut.
 func TestI15StaleEntriesGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -370,7 +375,8 @@ func TestI15StaleEntriesGo(t *testing.T) {
 	r.audit()
 }
 
-// TestTopicChangesDoNotMultiply: timers with an expiry are queued once, however often their topic changes.
+// TestTopicChangesDoNotMultiply: timers with an expiry are queued once, however often their topic
+// changes.
 func TestTopicChangesDoNotMultiply(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })

@@ -16,11 +16,12 @@ import (
 	"carillon/wal"
 )
 
-// foundingIndex is where every group's log begins: its first members are part of its state, not entries.
+// foundingIndex is where every group's log begins: its first members are part of its state, not
+// entries.
 const foundingIndex, foundingTerm = 1, 1
 
-// recovery rebuilds a group from its newest snapshot and the log: entries are applied as soon as the log says that they
-// are committed, so that only an uncommitted tail is ever held.
+// recovery rebuilds a group from its newest snapshot and the log: entries are applied as soon as
+// the log says that they are committed, so that only an uncommitted tail is ever held.
 type recovery struct {
 	group   *group
 	log     []record.Entry // what was read and is still of use
@@ -49,7 +50,8 @@ func (h *Host) streamDir() string   { return streamDir(h.cfg.Dir) }
 
 func streamDir(dir string) string { return filepath.Join(dir, "wal", "0") }
 
-// recover refuses a node that has halted, loads snapshots, opens the log, replays it, and starts raft where that left off. On a fresh directory it founds the groups.
+// recover refuses a node that has halted, loads snapshots, opens the log, replays it, and starts
+// raft where that left off. On a fresh directory it founds the groups.
 func (h *Host) recover() error {
 	if err := CheckHalt(h.cfg.FS, h.cfg.Dir); err != nil {
 		return err
@@ -104,7 +106,8 @@ func (h *Host) recover() error {
 	return nil
 }
 
-// loadSnapshots loads the groups' states, on as many goroutines as there are loaders; the caller's is one of them.
+// loadSnapshots loads the groups' states, on as many goroutines as there are loaders; the caller's
+// is one of them.
 func (h *Host) loadSnapshots() error {
 	files, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
 	if err != nil {
@@ -125,8 +128,9 @@ func (h *Host) loadSnapshots() error {
 	return nil
 }
 
-// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one before it and the log cover for it. One that cannot
-// be read now is not known to be damaged: they cover for it too, but if they do not the start fails for that, and for now.
+// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one
+// before it and the log cover for it. One that cannot be read now is not known to be damaged: they
+// cover for it too, but if they do not the start fails for that, and for now.
 func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 	for _, info := range files {
 		if info.Shard != uint32(g.id) {
@@ -254,7 +258,8 @@ func (r *recovery) marked(body []byte) error {
 	return nil
 }
 
-// entries appends to the tail; an entry at an index that is there already replaces it and all behind it.
+// entries appends to the tail; an entry at an index that is there already replaces it and all
+// behind it.
 func (r *recovery) entries(pos wal.Position, body []byte) error {
 	ents, err := record.ReadEntries(body)
 	if err != nil {

@@ -21,8 +21,8 @@ var (
 	recoverPayload = flag.Int("recover.payload", 16, "bytes of each one's payload")
 )
 
-// BenchmarkHostRecover is the start of a host of 16 shards: of one that has only its log, and of one with snapshots of most and the log of the
-// rest; on one goroutine, and on all processors.
+// BenchmarkHostRecover is the start of a host of 16 shards: of one that has only its log, and of
+// one with snapshots of most and the log of the rest; on one goroutine, and on all processors.
 func BenchmarkHostRecover(b *testing.B) {
 	const shards = 16
 	for _, from := range []string{"log", "snapshots"} {

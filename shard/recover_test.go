@@ -18,7 +18,8 @@ func newRecovery(retain int) *recovery {
 	return &recovery{group: g}
 }
 
-// feed replays the entries from first to last, each in a record of its own, with a commit after each if told so.
+// feed replays the entries from first to last, each in a record of its own, with a commit after
+// each if told so.
 func (r *recovery) feed(t testing.TB, first, last, term uint64, commit bool) {
 	t.Helper()
 	typ := pb.EntryNormal
@@ -51,8 +52,9 @@ func (r *recovery) held() (first, last uint64, applied int) {
 	return list[0].Index, list[len(list)-1].Index, r.next - r.first
 }
 
-// TestReplayTakesTimeByEntry: a node that led small commits for minutes is back in seconds. Each commit used to move all that is kept for
-// followers: a log of 400,000 commits took minutes, and a node that was killed often came back later each time.
+// TestReplayTakesTimeByEntry: a node that led small commits for minutes is back in seconds. Each
+// commit used to move all that is kept for followers: a log of 400,000 commits took minutes, and a
+// node that was killed often came back later each time.
 func TestReplayTakesTimeByEntry(t *testing.T) {
 	const entries = 400_000
 	r := newRecovery(retainBytes)
@@ -67,7 +69,8 @@ func TestReplayTakesTimeByEntry(t *testing.T) {
 	}
 }
 
-// TestReplayKeepsWhatFollowersMayLack: the newest applied entries up to the bound, and all that is not applied; raft's log begins where they do.
+// TestReplayKeepsWhatFollowersMayLack: the newest applied entries up to the bound, and all that is
+// not applied; raft's log begins where they do.
 func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 	r := newRecovery(10 * entryOverhead)
 	check := func(wantFirst, wantLast uint64, wantApplied int) {

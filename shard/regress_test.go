@@ -20,8 +20,9 @@ import (
 
 // Each test here is the shortest way to a fault that the simulator found.
 
-// TestReadAskedInTheTurnOfTheFall: raft steps down while the turn's messages are taken; the question that is put later in the turn would be
-// passed on to the new leader, which is not a message that nodes exchange. Who asked is told to go elsewhere.
+// TestReadAskedInTheTurnOfTheFall: raft steps down while the turn's messages are taken; the
+// question that is put later in the turn would be passed on to the new leader, which is not a
+// message that nodes exchange. Who asked is told to go elsewhere.
 func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -44,8 +45,8 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	}
 }
 
-// TestInstalledSnapshotIsMarkedFirst: a snapshot from a peer is acknowledged only when the log says on disk that it goes on from there, also when
-// nothing but the commit index comes with it.
+// TestInstalledSnapshotIsMarkedFirst: a snapshot from a peer is acknowledged only when the log says
+// on disk that it goes on from there, also when nothing but the commit index comes with it.
 func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
@@ -112,8 +113,8 @@ func (c *fakePeers) acknowledged(index uint64) bool {
 	return false
 }
 
-// TestRemovedReplicasLogIsVoid: the log of a replica that was given up cannot be read any more once its snapshots are gone. That is as it should
-// be, as long as the tombstone follows.
+// TestRemovedReplicasLogIsVoid: the log of a replica that was given up cannot be read any more once
+// its snapshots are gone. That is as it should be, as long as the tombstone follows.
 func TestRemovedReplicasLogIsVoid(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.fill(12)
@@ -142,8 +143,8 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 	})
 }
 
-// TestI4RetryByASlowerClock: the attempt of a leader whose clock was ahead is taken up by one whose clock says that it was early: no retry starts
-// before the timer is due.
+// TestI4RetryByASlowerClock: the attempt of a leader whose clock was ahead is taken up by one whose
+// clock says that it was early: no retry starts before the timer is due.
 func TestI4RetryByASlowerClock(t *testing.T) {
 	for name, reports := range map[string]func(r *hostHarness, c *fakeCall){
 		"interrupted": func(*hostHarness, *fakeCall) {},
@@ -174,7 +175,8 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 	}
 }
 
-// TestStreamOfAReplacedSnapshot: a snapshot that is gone when its stream begins gives no source, and not one that is nil inside.
+// TestStreamOfAReplacedSnapshot: a snapshot that is gone when its stream begins gives no source,
+// and not one that is nil inside.
 func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
@@ -209,8 +211,8 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	}
 }
 
-// TestWantedSnapshotIsTriedAgainSoon: a snapshot that could not be written is tried again after a while; one that a follower waits for, without
-// which there may be no majority, long before.
+// TestWantedSnapshotIsTriedAgainSoon: a snapshot that could not be written is tried again after a
+// while; one that a follower waits for, without which there may be no majority, long before.
 func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		bubbleHarness(t, smallLog, func(r *hostHarness) {
@@ -236,8 +238,9 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 	}
 }
 
-// TestUnreadableSnapshotIsReplacedThoughNothingMoves: a snapshot that a follower needs cannot be read. A new one is made and offered, also where
-// no entry was applied since: there may be no majority without that follower.
+// TestUnreadableSnapshotIsReplacedThoughNothingMoves: a snapshot that a follower needs cannot be
+// read. A new one is made and offered, also where no entry was applied since: there may be no
+// majority without that follower.
 func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -262,8 +265,9 @@ type drained struct{ staticPlacement }
 
 func (drained) MayLead(uint64) bool { return false }
 
-// TestLeaderThatGoesHandsOverToWhoeverStays: of the nodes that keep a replica none should lead, since all of them drain too. The one that goes
-// hands over nevertheless: else the row would never be settled, and no other node could take over from them.
+// TestLeaderThatGoesHandsOverToWhoeverStays: of the nodes that keep a replica none should lead,
+// since all of them drain too. The one that goes hands over nevertheless: else the row would never
+// be settled, and no other node could take over from them.
 func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = drained{} })
 	c.leads()
@@ -296,8 +300,9 @@ func (c *fakePeers) toldToCampaign() (nodes []uint64) {
 	return nodes
 }
 
-// TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack: a leader that should not lead, and of the other voters the one that may is taken out
-// by the row. That one would hand the leadership back at once, and the row would never be settled.
+// TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack: a leader that should not lead, and of
+// the other voters the one that may is taken out by the row. That one would hand the leadership
+// back at once, and the row would never be settled.
 func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 9} })
 	c.leads()
@@ -309,8 +314,8 @@ func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
 	}
 }
 
-// TestLeaderThatGoesFirstGivesANewReplicaItsVote: of those that stay the one that may lead has no vote yet. It gets it first: the others would
-// hand the leadership back.
+// TestLeaderThatGoesFirstGivesANewReplicaItsVote: of those that stay the one that may lead has no
+// vote yet. It gets it first: the others would hand the leadership back.
 func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 10} })
 	c.leads()
@@ -322,8 +327,9 @@ func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 	}
 }
 
-// TestI17PolicyThatIsNotKnownYet: a node that has just started may lead a shard before it has heard of the topics again. What an attempt of
-// another was worth it cannot say until then: the default policy is not the topic's.
+// TestI17PolicyThatIsNotKnownYet: a node that has just started may lead a shard before it has heard
+// of the topics again. What an attempt of another was worth it cannot say until then: the default
+// policy is not the topic's.
 func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 	for name, reported := range map[string]bool{"interrupted": false, "reported": true} {
 		t.Run(name, func(t *testing.T) {
@@ -361,8 +367,8 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// TestOwnResponseAfterRemoval: a leader whose going is committed by others, and applied, while its own disk is still at work on what came after.
-// Raft knows no such peer then; nothing is wrong.
+// TestOwnResponseAfterRemoval: a leader whose going is committed by others, and applied, while its
+// own disk is still at work on what came after. Raft knows no such peer then; nothing is wrong.
 func TestOwnResponseAfterRemoval(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -396,8 +402,8 @@ func TestOwnResponseAfterRemoval(t *testing.T) {
 	turns()
 }
 
-// TestRefusedProposalIsNotRepeatedAtOnce: while raft hands its lead over it takes no proposal. Leases that are due are proposed again after a
-// while, and the host rests in between.
+// TestRefusedProposalIsNotRepeatedAtOnce: while raft hands its lead over it takes no proposal.
+// Leases that are due are proposed again after a while, and the host rests in between.
 func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -408,8 +414,9 @@ func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
 	r.one()
 }
 
-// TestSnapshotOfTheFounding: members of the first row that were down until there was a later one begin with nothing, not even with the first row.
-// They vote, so the one that has it leads; but it can commit nothing before it has given them a snapshot, and that is of the founding itself.
+// TestSnapshotOfTheFounding: members of the first row that were down until there was a later one
+// begin with nothing, not even with the first row. They vote, so the one that has it leads; but it
+// can commit nothing before it has given them a snapshot, and that is of the founding itself.
 func TestSnapshotOfTheFounding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := withFakePeers(t, true, nil)
@@ -436,8 +443,8 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 	})
 }
 
-// TestUnwantedSnapshotIsLetGo: a snapshot that raft has no use for, as its leader has been deposed on the way, is not kept: it is as large as the
-// shard.
+// TestUnwantedSnapshotIsLetGo: a snapshot that raft has no use for, as its leader has been deposed
+// on the way, is not kept: it is as large as the shard.
 func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
@@ -460,8 +467,8 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	r.abort()
 }
 
-// TestTwoSnapshotsInOneTurn: a former leader's snapshot may arrive in the same turn as the new leader's, behind it and older. Found by reading: the
-// host panicked.
+// TestTwoSnapshotsInOneTurn: a former leader's snapshot may arrive in the same turn as the new
+// leader's, behind it and older. Found by reading: the host panicked.
 func TestTwoSnapshotsInOneTurn(t *testing.T) {
 	for _, indexes := range [][]uint64{{40, 30}, {30, 40}, {40, 40}} {
 		r, c := withFakePeers(t, true, nil)

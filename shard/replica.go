@@ -10,23 +10,24 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Member is one replica of a group: where, and under which id. An id is never used twice in a group.
+// Member is one replica of a group: where, and under which id. An id is never used twice in a
+// group.
 type Member struct {
 	Node    uint64
 	Replica uint64
 	Learner bool // has no vote (the meta group only)
 }
 
-// Assignment is where a group's replicas should be, as the meta group has it: an intent. What is, says raft's own membership; the group's
-// leader brings that in line with the row.
+// Assignment is where a group's replicas should be, as the meta group has it: an intent. What is,
+// says raft's own membership; the group's leader brings that in line with the row.
 type Assignment struct {
 	Group   timer.ShardID
 	Epoch   uint32 // grows with every change; a leader never follows an older one than it has followed (I8)
 	Members []Member
 	Settled bool // raft's membership is the row
 
-	// Founders are the members that the group began with, as long as one of them may have to make its replica yet, though the row may not
-	// name it any more. In epoch 1 they are Members.
+	// Founders are the members that the group began with, as long as one of them may have to make
+	// its replica yet, though the row may not name it any more. In epoch 1 they are Members.
 	Founders []Member `json:",omitempty"`
 }
 
@@ -48,7 +49,8 @@ func memberOn(members []Member, node uint64) *Member {
 	return nil
 }
 
-// founders are the members that the group began with; none if all that must have made their replicas.
+// founders are the members that the group began with; none if all that must have made their
+// replicas.
 func (r *Assignment) founders() []Member {
 	if r.Epoch == 1 {
 		return r.Members
@@ -56,9 +58,11 @@ func (r *Assignment) founders() []Member {
 	return r.Founders
 }
 
-// Placement is told what groups' leaders have done about their rows. Calls come on workers and must not block.
+// Placement is told what groups' leaders have done about their rows. Calls come on workers and must
+// not block.
 type Placement interface {
-	// Settled says that raft's membership is the row of that epoch. It is said again until the row is.
+	// Settled says that raft's membership is the row of that epoch. It is said again until the row
+	// is.
 	Settled(group timer.ShardID, epoch uint32)
 	// MayLead says whether a node should lead: it is there, does not drain, and is fit.
 	MayLead(node uint64) bool
@@ -70,8 +74,8 @@ type staticPlacement struct{}
 func (staticPlacement) Settled(timer.ShardID, uint32) {}
 func (staticPlacement) MayLead(uint64) bool           { return true }
 
-// Place gives the host the rows as they stand now; those of other nodes' groups too. It may be called from any goroutine once
-// Started is closed.
+// Place gives the host the rows as they stand now; those of other nodes' groups too. It may be
+// called from any goroutine once Started is closed.
 func (h *Host) Place(rows []Assignment) {
 	perWorker := make([]placed, len(h.workers))
 	for _, r := range rows {
@@ -121,13 +125,16 @@ func (g *group) applyAssignment(row *Assignment) {
 	}
 }
 
-// create makes this node's replica of the group. The founders' all begin with the same members, as one founded the group, however late they are
-// made and whatever has become of the row; others begin empty and learn everything from the leader. So do founders' once a move has been
-// settled: most members have theirs by then.
+// create makes this node's replica of the group. The founders' all begin with the same members, as
+// one founded the group, however late they are made and whatever has become of the row; others
+// begin empty and learn everything from the leader. So do founders' once a move has been settled:
+// most members have theirs by then.
 //
-// Invariant: until a move is settled every founder can make the replica that it is counted with, and by that only. So a group has a leader as soon as
-// most of its founders are there. A late one is to raft a member that is slow to start: its id is never used again once given up
-// (tombstone), so it has not voted before; and where the members are others by now, who would have to vote for it knows that.
+// Invariant: until a move is settled every founder can make the replica that it is counted with,
+// and by that only. So a group has a leader as soon as most of its founders are there. A late one
+// is to raft a member that is slow to start: its id is never used again once given up (tombstone),
+// so it has not voted before; and where the members are others by now, who would have to vote for
+// it knows that.
 func (g *group) create(replica uint64) {
 	m := record.Mark{Replica: replica, Conf: &pb.ConfState{}}
 	if f := memberOn(g.row.founders(), nodeOf(replica)); f != nil && f.Replica == replica {
@@ -156,7 +163,8 @@ func (g *group) create(replica uint64) {
 	g.w.touchNext(g) // it may be that no turn is under way: the host recovers
 }
 
-// remove gives this node's replica up: its id is used up, its state goes. Calls that it started go on, and report to who leads now.
+// remove gives this node's replica up: its id is used up, its state goes. Calls that it started go
+// on, and report to who leads now.
 func (g *group) remove() {
 	g.stepDown()
 	g.refuseAll()

@@ -13,7 +13,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// deposed makes the shard's leader believe that there is a newer term. It stands again after an election time-out.
+// deposed makes the shard's leader believe that there is a newer term. It stands again after an
+// election time-out.
 func (r *hostHarness) deposed() {
 	r.t.Helper()
 	g := r.host.groups[1]
@@ -49,7 +50,8 @@ func TestRestartResolvesOwnLeases(t *testing.T) {
 	}
 }
 
-// TestRestartTwiceInARow: a process that dies before it has resolved the leases of the one before leaves them to the next.
+// TestRestartTwiceInARow: a process that dies before it has resolved the leases of the one before
+// leaves them to the next.
 func TestRestartTwiceInARow(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -79,7 +81,8 @@ func TestRestartTwiceInARow(t *testing.T) {
 	}
 }
 
-// TestRestartWaitsOutOthersLeases: the lease of another node's process is waited out in full, on the monotonic clock.
+// TestRestartWaitsOutOthersLeases: the lease of another node's process is waited out in full, on
+// the monotonic clock.
 func TestRestartWaitsOutOthersLeases(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -97,7 +100,8 @@ func TestRestartWaitsOutOthersLeases(t *testing.T) {
 	}
 }
 
-// TestReelectedLeavesItsOwnCalls: a process that leads again knows that its own calls may still run.
+// TestReelectedLeavesItsOwnCalls: a process that leads again knows that its own calls may still
+// run.
 func TestReelectedLeavesItsOwnCalls(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -130,7 +134,8 @@ func TestCallEndsBetweenReigns(t *testing.T) {
 	r.audit()
 }
 
-// TestReelectedForgetsNothing: what a leadership took out of the wheel and did not finish, the next leadership finds.
+// TestReelectedForgetsNothing: what a leadership took out of the wheel and did not finish, the next
+// leadership finds.
 func TestReelectedForgetsNothing(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.DeadRetentionMs = 60_000 })
@@ -205,7 +210,8 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := clone.host.groups[1]
-	// What was committed since the last record of a commit index is in the log's tail: raft applies it when it leads.
+	// What was committed since the last record of a commit index is in the log's tail: raft applies
+	// it when it leads.
 	for _, e := range storedIn(t, g.store) {
 		if e.GetIndex() > applied || g.table == nil {
 			break

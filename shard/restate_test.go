@@ -9,8 +9,9 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestUnappliedLogKeepsItsBeginning: a replica that has entries and has applied none of them, since its leader is gone, keeps the record of its
-// creation in front of them, however long the log of the others becomes.
+// TestUnappliedLogKeepsItsBeginning: a replica that has entries and has applied none of them, since
+// its leader is gone, keeps the record of its creation in front of them, however long the log of
+// the others becomes.
 func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := makeHarness(t, memfs.New(), nil)

@@ -11,12 +11,13 @@ import (
 	"carillon/wal"
 )
 
-// A shard is restored from a snapshot that is part of a backup: its table is read, made that of a new cluster, and written as the
-// first snapshot of the new cluster's replica. What the lost cluster did after the backup was taken is not known any more; ADR 40 says
-// how what it has given out stays unique all the same.
+// A shard is restored from a snapshot that is part of a backup: its table is read, made that of a
+// new cluster, and written as the first snapshot of the new cluster's replica. What the lost
+// cluster did after the backup was taken is not known any more; ADR 40 says how what it has given
+// out stays unique all the same.
 
-// CreateLog makes the log of a directory in which groups are restored. It is empty: all that there is is in their snapshots. Without it
-// the directory would be one that has lost its log.
+// CreateLog makes the log of a directory in which groups are restored. It is empty: all that there
+// is is in their snapshots. Without it the directory would be one that has lost its log.
 func CreateLog(fsys vfs.FS, dir string) error {
 	stream, err := wal.Open(fsys, streamDir(dir), wal.Options{}, nil)
 	if err != nil {
@@ -25,11 +26,13 @@ func CreateLog(fsys vfs.FS, dir string) error {
 	return stream.Close()
 }
 
-// restoredIndex is where a restored group's log begins: its snapshot stands for what would have been before.
+// restoredIndex is where a restored group's log begins: its snapshot stands for what would have
+// been before.
 const restoredIndex = foundingIndex + 1
 
-// WriteRestored writes a restored state, a *Table's or that of the meta group's machine, as the first snapshot of a group that one
-// node has alone, into the data directory that is being made there; and reads it back.
+// WriteRestored writes a restored state, a *Table's or that of the meta group's machine, as the
+// first snapshot of a group that one node has alone, into the data directory that is being made
+// there; and reads it back.
 func WriteRestored(fsys vfs.FS, dir string, row Assignment, state Saving, check func(io.Reader) error) error {
 	dir = SnapshotsDir(dir)
 	replica := row.Members[0].Replica

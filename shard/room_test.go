@@ -19,7 +19,8 @@ func largeTimers(r *hostHarness, n int) (ops []timer.Op) {
 	return ops
 }
 
-// TestAnswersStayWithinTheirRoom: a few bytes that change many large timers are not answered with all of these.
+// TestAnswersStayWithinTheirRoom: a few bytes that change many large timers are not answered with
+// all of these.
 func TestAnswersStayWithinTheirRoom(t *testing.T) {
 	r := newHostHarness(t, nil)
 	largeTimers(r, 20)

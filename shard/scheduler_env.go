@@ -69,7 +69,8 @@ func (g *group) setTable(t *table.Table) {
 	g.scheduler.SetTable(t)
 }
 
-// confirm asks raft whether this node leads, and has then run once all that was committed by now is applied.
+// confirm asks raft whether this node leads, and has then run once all that was committed by now is
+// applied.
 func (g *group) confirm(deadline time.Duration, then func(error)) {
 	r := &read{group: g, deadline: deadline, wait: &waiter{}, serve: func(*group, int) bool { return true }}
 	r.wait.left.Store(1)

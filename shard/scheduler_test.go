@@ -66,7 +66,8 @@ func TestI4ClockJumpsForward(t *testing.T) {
 	r.audit()
 }
 
-// TestFireAfterClockGlitch: a clock that once was years ahead leaves "now" in the table's past of nobody.
+// TestFireAfterClockGlitch: a clock that once was years ahead leaves "now" in the table's past of
+// nobody.
 func TestFireAfterClockGlitch(t *testing.T) {
 	r := newHostHarness(t, nil)
 	const years = 10 * 365 * 24 * time.Hour
@@ -239,7 +240,8 @@ func TestI17RetriesAndBackoff(t *testing.T) {
 	r.audit()
 }
 
-// TestForcedCloseFreesHandles: a call of a dropped timer must not stand in the way of the timer that has its slot now.
+// TestForcedCloseFreesHandles: a call of a dropped timer must not stand in the way of the timer
+// that has its slot now.
 func TestForcedCloseFreesHandles(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(2, nil)
@@ -267,8 +269,9 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 	r.audit()
 }
 
-// TestChangeUnderPendingLease: a change that is applied just before a lease makes the timer due anew while that lease is still in the
-// pipeline; the lease fails, and the timer must not be forgotten.
+// TestChangeUnderPendingLease: a change that is applied just before a lease makes the timer due
+// anew while that lease is still in the pipeline; the lease fails, and the timer must not be
+// forgotten.
 func TestChangeUnderPendingLease(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)

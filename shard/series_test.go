@@ -11,7 +11,8 @@ import (
 
 func repeats(p timer.Repeat) func(*timer.Spec) { return func(s *timer.Spec) { s.Repeat = &p } }
 
-// TestSeries: occurrences come at their times, each with attempts and a number of its own, under one id and version.
+// TestSeries: occurrences come at their times, each with attempts and a number of its own, under
+// one id and version.
 func TestSeries(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 10_000, Count: 3}))
@@ -53,7 +54,8 @@ func boolInt(b bool) time.Duration {
 	return 0
 }
 
-// TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash comes between.
+// TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash
+// comes between.
 func TestSeriesOutlivesCrashes(t *testing.T) {
 	r := makeHarness(t, memfs.New(), nil)
 	r.zones = []string{"Europe/Berlin"}
@@ -77,7 +79,8 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 	r.audit()
 }
 
-// TestSeriesDies: an occurrence that is given up is a dead letter, and the series goes on; redriven, it stands for itself.
+// TestSeriesDies: an occurrence that is given up is a dead letter, and the series goes on;
+// redriven, it stands for itself.
 func TestSeriesDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -130,7 +133,8 @@ func TestSeriesExpires(t *testing.T) {
 	r.one()
 }
 
-// TestSeriesCancelled: a cancel while an occurrence runs ends the series, whatever becomes of the call.
+// TestSeriesCancelled: a cancel while an occurrence runs ends the series, whatever becomes of the
+// call.
 func TestSeriesCancelled(t *testing.T) {
 	for status, want := range map[int]string{200: "done 1", 500: "cancelled 1", 410: "cancelled 1"} {
 		r := newHostHarness(t, nil)
@@ -236,7 +240,8 @@ func TestSeriesSkippedToItsEnd(t *testing.T) {
 	r.audit()
 }
 
-// TestSeriesOverlaps: the next occurrence does not wait for the end of the last; each lives on by itself.
+// TestSeriesOverlaps: the next occurrence does not wait for the end of the last; each lives on by
+// itself.
 func TestSeriesOverlaps(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true, Count: 3}))
@@ -304,7 +309,8 @@ func TestOverlapCancelled(t *testing.T) {
 	}
 }
 
-// TestOverlapOutlivesCrashes: where the leader dies before the next occurrence is scheduled, it is when the next attempt starts.
+// TestOverlapOutlivesCrashes: where the leader dies before the next occurrence is scheduled, it is
+// when the next attempt starts.
 func TestOverlapOutlivesCrashes(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))

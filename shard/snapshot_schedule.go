@@ -17,11 +17,13 @@ const (
 	wantedRetry      = 2 * time.Second // … when a follower waits for it, without which there may be no majority
 	snapshotChunk    = 256 << 10
 	snapshotQueue    = 4 // chunks on their way to the file
-	// A group that is idle for so long after its newest snapshot gives up the older one. One with a canary never is.
+	// A group that is idle for so long after its newest snapshot gives up the older one. One with a
+	// canary never is.
 	settleAfter = 3 * canaryEach
 )
 
-// snapshotRun is a snapshot being written: the worker saves the table in slices between its turns, a goroutine writes the file.
+// snapshotRun is a snapshot being written: the worker saves the table in slices between its turns,
+// a goroutine writes the file.
 type snapshotRun struct {
 	group  *group
 	mark   record.Mark
@@ -72,8 +74,9 @@ func (s *snapshotWritten) handle(w *worker) {
 	w.feedSnapshot()
 }
 
-// tickSnapshots starts the next snapshot that is due, one at a time and the groups in turn: one that is always due keeps no other from its own. What
-// the log must keep is said whether one is under way or not.
+// tickSnapshots starts the next snapshot that is due, one at a time and the groups in turn: one
+// that is always due keeps no other from its own. What the log must keep is said whether one is
+// under way or not.
 func (w *worker) tickSnapshots() {
 	if w.snapshot != nil {
 		w.feedSnapshot()
@@ -94,7 +97,8 @@ func (w *worker) tickSnapshots() {
 	w.needed.Store(needed)
 }
 
-// tickFiles does what is due for a group's files, so that it does not hold back old generations of the log.
+// tickFiles does what is due for a group's files, so that it does not hold back old generations of
+// the log.
 func (w *worker) tickFiles(g *group) {
 	if !g.hasLocalState() || g.stopped != nil || g.quarantine != nil || g.damaged {
 		return // and there is nothing to write
@@ -132,7 +136,8 @@ func (g *group) stateBytes() int64 {
 	return g.table.MemoryBytes()
 }
 
-// BeginSnapshotAt begins one, unless the disk has no room for it: then it is tried again later, and what is left is the log's.
+// BeginSnapshotAt begins one, unless the disk has no room for it: then it is tried again later, and
+// what is left is the log's.
 func (w *worker) beginSnapshot(g *group) {
 	if !w.stream.HasRoom(uint64(g.stateBytes())) {
 		g.files.failedAt = w.now.Mono
@@ -164,7 +169,8 @@ func (w *worker) beginSnapshot(g *group) {
 	w.feedSnapshot()
 }
 
-// feedSnapshot hands on as many pieces as the writer has room for, and no more than one turn's worth.
+// feedSnapshot hands on as many pieces as the writer has room for, and no more than one turn's
+// worth.
 func (w *worker) feedSnapshot() {
 	run := w.snapshot
 	if run.chunks == nil || len(run.chunks) == cap(run.chunks) {
@@ -214,7 +220,8 @@ func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()
 	return file.Commit()
 }
 
-// removeSnapshots removes the files of a group but two: the newest, and the one before, which is known to be whole.
+// removeSnapshots removes the files of a group but two: the newest, and the one before, which is
+// known to be whole.
 func (h *Host) removeSnapshots(id timer.ShardID, newest, before uint64) {
 	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
 	for _, s := range list {
@@ -257,6 +264,7 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.mark(g)
 }
 
-// empty reports that nothing but the record of its beginning, or of its end, is in the log. One that has entries and has applied none holds the log
-// until it can: its creation must stay in front of them.
+// empty reports that nothing but the record of its beginning, or of its end, is in the log. One
+// that has entries and has applied none holds the log until it can: its creation must stay in front
+// of them.
 func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end.Index) <= foundingIndex }

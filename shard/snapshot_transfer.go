@@ -16,8 +16,9 @@ import (
 	"carillon/wal"
 )
 
-// A replica that lacks what the log in memory no longer has is sent a snapshot: raft's message says which, the state streams beside
-// it (Peers.SendSnapshot → Host.Receive), is written to a file of the receiver's own, read back and checked, and only then raft hears of it.
+// A replica that lacks what the log in memory no longer has is sent a snapshot: raft's message says
+// which, the state streams beside it (Peers.SendSnapshot → Host.Receive), is written to a file of
+// the receiver's own, read back and checked, and only then raft hears of it.
 
 // SnapshotStream is a snapshot on its way to another node.
 type SnapshotStream struct {
@@ -34,8 +35,8 @@ type SnapshotSource interface {
 	Close() error
 }
 
-// offerSnapshot is raft's question for a snapshot to send. One that the log in memory goes on from, and that knows the members of
-// today, is offered; else one is made, and raft asks again.
+// offerSnapshot is raft's question for a snapshot to send. One that the log in memory goes on from,
+// and that knows the members of today, is offered; else one is made, and raft asks again.
 func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 	f := &g.files
 	if g.quarantine != nil || g.damaged {
@@ -113,7 +114,8 @@ func (s *shipped) handle(w *worker) {
 	w.touch(g)
 }
 
-// transferHeader is a stream's header: raft's message, the state's hash, the epoch of its membership.
+// transferHeader is a stream's header: raft's message, the state's hash, the epoch of its
+// membership.
 type transferHeader struct {
 	group   timer.ShardID
 	message *pb.Message
@@ -224,7 +226,8 @@ func (in *Incoming) Write(p []byte) (int, error) {
 // Abort gives it up.
 func (in *Incoming) Abort() { in.file.Abort() }
 
-// Commit makes the file durable, reads it back, and hands it to the group. After an error it is as if nothing had come.
+// Commit makes the file durable, reads it back, and hands it to the group. After an error it is as
+// if nothing had come.
 func (in *Incoming) Commit() error {
 	if in.have != in.size {
 		in.file.Abort()
@@ -296,8 +299,9 @@ func (a *receivedSnapshot) handle(w *worker) {
 	}
 	before := g.raft.BasicStatus().GetCommit()
 	_ = g.raft.Step(a.message)
-	// Raft decides, and says so in its next append. If it has taken this one, all up to its end is committed; what does not go beyond that it has
-	// not taken: an older one may come behind a newer one in one turn.
+	// Raft decides, and says so in its next append. If it has taken this one, all up to its end is
+	// committed; what does not go beyond that it has not taken: an older one may come behind a
+	// newer one in one turn.
 	if before < a.mark.Index && g.raft.BasicStatus().GetCommit() >= a.mark.Index {
 		g.incoming = a
 	}

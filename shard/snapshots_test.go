@@ -24,7 +24,8 @@ func (r *hostHarness) fill(generations uint64) {
 	}
 }
 
-// snapshots lets time pass until every group has had its snapshots, and drops what the log needs no more.
+// snapshots lets time pass until every group has had its snapshots, and drops what the log needs no
+// more.
 func (r *hostHarness) snapshots() {
 	r.t.Helper()
 	r.pass(settleAfter + time.Second)
@@ -50,7 +51,8 @@ func (r *hostHarness) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
 	return list
 }
 
-// TestI12SnapshotAndLog: a state that comes from a snapshot and the rest of the log is the live one, and old generations go.
+// TestI12SnapshotAndLog: a state that comes from a snapshot and the rest of the log is the live
+// one, and old generations go.
 func TestI12SnapshotAndLog(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("kept", time.Hour)
@@ -75,7 +77,8 @@ func TestI12SnapshotAndLog(t *testing.T) {
 		r.settle()
 		r.wantState("kept", "scheduled 0")
 		r.wantState("later", "scheduled 0")
-		// The takeover and a canary came on top: take both off by comparing with the same host's next life.
+		// The takeover and a canary came on top: take both off by comparing with the same host's
+		// next life.
 		if r.table().Hash() == live {
 			t.Error("no takeover")
 		}
@@ -118,7 +121,8 @@ func TestI12Hash(t *testing.T) {
 	})
 }
 
-// TestLoadersGiveOneState: however many goroutines recover, and whether or not a newest snapshot is damaged, each group is the same.
+// TestLoadersGiveOneState: however many goroutines recover, and whether or not a newest snapshot is
+// damaged, each group is the same.
 func TestLoadersGiveOneState(t *testing.T) {
 	const shards = 5
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.Shards = shards }, func(r *hostHarness) {
@@ -175,8 +179,9 @@ func TestLoadersGiveOneState(t *testing.T) {
 	})
 }
 
-// TestRestartReadsLittleLog: where much is written and little is pending, no more of the log stays than the generation that is written and
-// the one before it, so that a restart takes no longer the longer the node was up.
+// TestRestartReadsLittleLog: where much is written and little is pending, no more of the log stays
+// than the generation that is written and the one before it, so that a restart takes no longer the
+// longer the node was up.
 func TestRestartReadsLittleLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -208,7 +213,8 @@ func TestPinnable(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshot: the one before it and the log cover for the newest; without both the host refuses.
+// TestDamagedSnapshot: the one before it and the log cover for the newest; without both the host
+// refuses.
 func TestDamagedSnapshot(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("first", time.Hour)
@@ -243,7 +249,8 @@ func TestDamagedSnapshot(t *testing.T) {
 	})
 }
 
-// TestDamagedSnapshotOfIdleShard: when the log has nothing left after a damaged snapshot, an older one must not pass for the state.
+// TestDamagedSnapshotOfIdleShard: when the log has nothing left after a damaged snapshot, an older
+// one must not pass for the state.
 func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -307,7 +314,8 @@ func (r *hostHarness) propose(cmd string) (any, error) {
 	}
 }
 
-// TestSnapshotWhileBusy: changes that are made while a snapshot is written are not in it, and not lost.
+// TestSnapshotWhileBusy: changes that are made while a snapshot is written are not in it, and not
+// lost.
 func TestSnapshotWhileBusy(t *testing.T) {
 	bubbleHarness(t, nil, func(r *hostHarness) {
 		for i := range 300 {
@@ -451,8 +459,8 @@ func TestI15TwoSnapshotsAreKept(t *testing.T) {
 	})
 }
 
-// TestOldLogGoesWhileSnapshotsAreDue: where the next snapshot is due whenever one is done, the log's old generations go all the same, and no
-// group waits for ever for its turn.
+// TestOldLogGoesWhileSnapshotsAreDue: where the next snapshot is due whenever one is done, the
+// log's old generations go all the same, and no group waits for ever for its turn.
 func TestOldLogGoesWhileSnapshotsAreDue(t *testing.T) {
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.SnapshotLogBytes = 1 }, func(r *hostHarness) {
 		for range 40 {

@@ -75,5 +75,6 @@ func (h *Host) DueFor() map[scheduler.Destination]int {
 	return sum
 }
 
-// Held is how many leases of a topic with a limit this node has taken, or has found, that have not ended.
+// Held is how many leases of a topic with a limit this node has taken, or has found, that have not
+// ended.
 func (h *Host) Held(id timer.TopicID) int { return h.limits.Held(id) }

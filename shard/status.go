@@ -11,7 +11,8 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// groupPublic is what other goroutines may know of a group without asking its worker: it may be a turn old.
+// groupPublic is what other goroutines may know of a group without asking its worker: it may be a
+// turn old.
 type groupPublic struct {
 	leader  atomic.Uint64                      // the node that leads, 0 unknown
 	serves  atomic.Bool                        // this node leads, and has taken over
@@ -33,8 +34,8 @@ func (g *group) publish() {
 // Leads reports that this node leads the group and serves.
 func (h *Host) Leads(id timer.ShardID) bool { return h.groups[id].public.serves.Load() }
 
-// Takes reports that a command for the group may be given to this node: it leads, is about to serve, or is to know at any moment who leads
-// and says so then.
+// Takes reports that a command for the group may be given to this node: it leads, is about to
+// serve, or is to know at any moment who leads and says so then.
 func (h *Host) Takes(id timer.ShardID) bool { return h.groups[id].public.takes.Load() }
 
 // Leader is the node that leads the group, as far as this node's replica knows.
@@ -46,11 +47,12 @@ func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 // Applied is the last entry of the group that is in this node's copy of its state.
 func (h *Host) Applied(id timer.ShardID) uint64 { return h.groups[id].public.applied.Load() }
 
-// LogEnd is how many frames this node's log had when this process began, and how many are on disk now, of all processes.
+// LogEnd is how many frames this node's log had when this process began, and how many are on disk
+// now, of all processes.
 func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Synced() }
 
-// Confirm has a majority confirm that this node leads the group. index is an entry that is in its state by then, and before which everything
-// is that was committed when Confirm was called.
+// Confirm has a majority confirm that this node leads the group. index is an entry that is in its
+// state by then, and before which everything is that was committed when Confirm was called.
 func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
 	err = h.read(id, false, func(g *group, _ int) bool {
 		index = g.applied
@@ -146,8 +148,9 @@ func (h *Host) Fault() string {
 	return ""
 }
 
-// Cordon says whether this node should lead: one that should not (its clock or its disk is off, or it is about to stop) gives its
-// leaderships to others that may, and takes none for longer than that takes.
+// Cordon says whether this node should lead: one that should not (its clock or its disk is off, or
+// it is about to stop) gives its leaderships to others that may, and takes none for longer than
+// that takes.
 func (h *Host) Cordon(on bool) { h.cordoned.Store(on) }
 
 func (h *Host) isCordoned() bool { return h.cordoned.Load() }

@@ -8,11 +8,13 @@ import (
 	"carillon/timer"
 )
 
-// Driving a host by hand, in one goroutine, as a simulator does: Open, then Turn as often as Busy says or UntilWake has passed, with
-// Submit, Ask and SubmitMeta in between. The host's blocking methods may be called too if Config.Block is given. Only a snapshot is
-// written by another goroutine (see Background).
+// Driving a host by hand, in one goroutine, as a simulator does: Open, then Turn as often as Busy
+// says or UntilWake has passed, with Submit, Ask and SubmitMeta in between. The host's blocking
+// methods may be called too if Config.Block is given. Only a snapshot is written by another
+// goroutine (see Background).
 
-// Turn is one turn of every worker and one step of the log. It returns what the host failed with, if it has: then it is at its end.
+// Turn is one turn of every worker and one step of the log. It returns what the host failed with,
+// if it has: then it is at its end.
 func (h *Host) Turn() error {
 	if err := h.Work(); err != nil {
 		return err
@@ -20,7 +22,8 @@ func (h *Host) Turn() error {
 	return h.Write()
 }
 
-// Work is the first half of Turn, for who lets time pass before the second: one turn of every worker.
+// Work is the first half of Turn, for who lets time pass before the second: one turn of every
+// worker.
 func (h *Host) Work() error {
 	for _, w := range h.workers {
 		w.turn()
@@ -54,7 +57,8 @@ func (h *Host) Unsynced() (most int) {
 	return most
 }
 
-// Memory is what the host has counted that its groups hold, and what they do as one counts again; but tables are as of the last tick.
+// Memory is what the host has counted that its groups hold, and what they do as one counts again;
+// but tables are as of the last tick.
 func (h *Host) Memory() (counted int64, held Memory) {
 	held.Arrivals = h.arriving.Load()
 	for _, w := range h.workers {
@@ -69,7 +73,8 @@ func (h *Host) Memory() (counted int64, held Memory) {
 	return h.memory.Load(), held
 }
 
-// Full reports that the log waits for room on its disk: a step of it does nothing until there is some.
+// Full reports that the log waits for room on its disk: a step of it does nothing until there is
+// some.
 func (h *Host) Full() bool { return h.stream.Full() }
 
 func (h *Host) failed() error {
@@ -108,8 +113,8 @@ func (h *Host) UntilWork() time.Duration {
 	return max(0, least)
 }
 
-// Background reports that a snapshot is being written or removed, by a goroutine of its own that a turn may have to wait for. Open, Work and
-// Abandon may begin that.
+// Background reports that a snapshot is being written or removed, by a goroutine of its own that a
+// turn may have to wait for. Open, Work and Abandon may begin that.
 func (h *Host) Background() bool {
 	if h.jobs.Load() > 0 {
 		return true
@@ -139,7 +144,8 @@ func (h *Host) Abandon() {
 	}
 }
 
-// Submit has a command decided; then is called in a later turn, or never if the host is abandoned. The command must not change before.
+// Submit has a command decided; then is called in a later turn, or never if the host is abandoned.
+// The command must not change before.
 func (h *Host) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then func(timer.Result, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
@@ -195,7 +201,8 @@ func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 	}
 }
 
-// Inspect gives a group's table and status to who drives the host; the table is nil for the meta group.
+// Inspect gives a group's table and status to who drives the host; the table is nil for the meta
+// group.
 func (h *Host) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
 	return h.groups[id].table, h.groups[id].status()
 }
@@ -247,7 +254,8 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	}
 }
 
-// Waiting is how much the host holds for later: events, client operations, and leases of the shards it leads that have not ended.
+// Waiting is how much the host holds for later: events, client operations, and leases of the shards
+// it leads that have not ended.
 func (h *Host) Waiting() (events, operations, flights int) {
 	for _, w := range h.workers {
 		w.box.mu.Lock()
@@ -279,7 +287,8 @@ func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, lease
 	}
 }
 
-// StepDrain is one look of Drain: nothing more is leased, and it says how many calls still run, or have ended without its being known.
+// StepDrain is one look of Drain: nothing more is leased, and it says how many calls still run, or
+// have ended without its being known.
 func (h *Host) StepDrain() (flights int) {
 	h.draining.Store(true)
 	for _, w := range h.workers {

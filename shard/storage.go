@@ -7,12 +7,13 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// storage is what raft reads of one group: the durable tail of its log, served from memory so that a read can
-// never fail (a failed one panics in raft). The write-ahead log is its durable twin; entries come here when their
-// frame is on disk, in order. It is compacted ahead of the durable log: a group without followers keeps nothing
-// that is applied.
+// storage is what raft reads of one group: the durable tail of its log, served from memory so that
+// a read can never fail (a failed one panics in raft). The write-ahead log is its durable twin;
+// entries come here when their frame is on disk, in order. It is compacted ahead of the durable
+// log: a group without followers keeps nothing that is applied.
 //
-// Invariant: the i-th entry of tail has index offset+1+i; offset and offsetTerm stand for the last entry before them.
+// Invariant: the i-th entry of tail has index offset+1+i; offset and offsetTerm stand for the last
+// entry before them.
 type storage struct {
 	hard       *pb.HardState
 	conf       *pb.ConfState
@@ -87,8 +88,8 @@ func (s *storage) Snapshot() (*pb.Snapshot, error) {
 
 func (s *storage) last() uint64 { return s.offset + uint64(s.tail.len()) }
 
-// append takes durable entries; those at or after the first one's index are replaced (raft's overwrite).
-// It reports a gap as false: then the log lost something that it had promised.
+// append takes durable entries; those at or after the first one's index are replaced (raft's
+// overwrite). It reports a gap as false: then the log lost something that it had promised.
 func (s *storage) append(ents []*pb.Entry) bool {
 	for len(ents) > 0 && ents[0].GetIndex() <= s.offset {
 		ents = ents[1:] // compacted already: committed and the same
@@ -113,8 +114,8 @@ func (s *storage) append(ents []*pb.Entry) bool {
 	return true
 }
 
-// alone reports that the group has one member, whose entries are all its own: raft made a copy of each. Those that come from others are
-// parts of what else came with them.
+// alone reports that the group has one member, whose entries are all its own: raft made a copy of
+// each. Those that come from others are parts of what else came with them.
 func (s *storage) alone() bool {
 	return len(s.conf.GetVoters()) == 1 && len(s.conf.GetVotersOutgoing())+len(s.conf.GetLearners())+len(s.conf.GetLearnersNext()) == 0
 }

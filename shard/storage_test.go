@@ -104,8 +104,9 @@ func TestStorage(t *testing.T) {
 	check(17, 16, 0)
 }
 
-// TestStorageAgainstRaftsOwn draws appends, overwrites, compactions and reads, and compares with raft's storage in
-// memory. Entries that were handed out must stay as they were: raft acknowledges applied ones by them.
+// TestStorageAgainstRaftsOwn draws appends, overwrites, compactions and reads, and compares with
+// raft's storage in memory. Entries that were handed out must stay as they were: raft acknowledges
+// applied ones by them.
 func TestStorageAgainstRaftsOwn(t *testing.T) {
 	for seed := range uint64(10) {
 		m := storageModel{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ours: &storage{conf: &pb.ConfState{}}, theirs: raft.NewMemoryStorage()}
@@ -262,7 +263,8 @@ func TestTailIsFewObjects(t *testing.T) {
 	if chunks := len(s.tail.chunks); chunks > 2*chunkShare || s.held() > retainBytes*3/2 {
 		t.Errorf("%d bytes of entries are in %d chunks and take %d", s.bytes(), chunks, s.held())
 	}
-	// In the steady state an entry costs its bytes and its place in a chunk, and no object of its own.
+	// In the steady state an entry costs its bytes and its place in a chunk, and no object of its
+	// own.
 	list := []*pb.Entry{{Index: new(uint64(0)), Term: new(uint64(1)), Data: make([]byte, 300)}}
 	if n := testing.AllocsPerRun(10_000, func() {
 		*list[0].Index = s.last() + 1

@@ -12,8 +12,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// idleShard makes a harness whose shard 1 has a timer called "kept" and lies idle: the log has nothing of it any more but the place of its newest
-// snapshot, of so many.
+// idleShard makes a harness whose shard 1 has a timer called "kept" and lies idle: the log has
+// nothing of it any more but the place of its newest snapshot, of so many.
 func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []string)) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -38,8 +38,9 @@ func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []str
 	})
 }
 
-// TestReadErrorOfASnapshotIsNoDamage: a host that cannot read what it needs says so and ends. It does not say that something is damaged, and that all
-// is to be thrown away; when the disk reads again it has all.
+// TestReadErrorOfASnapshotIsNoDamage: a host that cannot read what it needs says so and ends. It
+// does not say that something is damaged, and that all is to be thrown away; when the disk reads
+// again it has all.
 func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
 	for snapshots := 1; snapshots <= 2; snapshots++ {
 		for after := range 4 { // its opening and its first reads
@@ -97,7 +98,8 @@ func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
 	})
 }
 
-// TestDamagedOnlySnapshotOfIdleShard: a shard of which the log has only where its snapshot was is not begun anew as if it had never been.
+// TestDamagedOnlySnapshotOfIdleShard: a shard of which the log has only where its snapshot was is
+// not begun anew as if it had never been.
 func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 	idleShard(t, 1, func(r *hostHarness, files []string) {
 		if err := r.fs.Damage(files[0], func(b []byte) []byte { b[len(b)/2] ^= 1; return b }); err != nil {
@@ -109,7 +111,8 @@ func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 	})
 }
 
-// TestMenderDoesNotGuessWhatItCannotRead: a snapshot that the disk does not give is not one that is damaged, for which the log would be asked.
+// TestMenderDoesNotGuessWhatItCannotRead: a snapshot that the disk does not give is not one that is
+// damaged, for which the log would be asked.
 func TestMenderDoesNotGuessWhatItCannotRead(t *testing.T) {
 	idleShard(t, 2, func(r *hostHarness, files []string) {
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestVetEndsTheStart: before anything begins on a log, somebody is asked who is given the meta group's commands that are not known to be committed. An
-// error ends the start, and the log is free again.
+// TestVetEndsTheStart: before anything begins on a log, somebody is asked who is given the meta
+// group's commands that are not known to be committed. An error ends the start, and the log is free
+// again.
 func TestVetEndsTheStart(t *testing.T) {
 	var saw []string
 	var no error

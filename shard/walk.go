@@ -5,12 +5,13 @@ import (
 	"carillon/timer"
 )
 
-// Walk takes the next step of a walk through all timers of one shard that a query selects: at most q.Limit of them, in no
-// order that means anything. The query's order and After do not count.
+// Walk takes the next step of a walk through all timers of one shard that a query selects: at most
+// q.Limit of them, in no order that means anything. The query's order and After do not count.
 //
-// A walk meets each timer at most once, whatever becomes of its due time meanwhile, and ends, however many are added: it goes by
-// slot, up to the slot and the number that were the last when it began. It meets every timer that is there, and selected, from
-// before the walk until its step. The whole walk looks at each slot once, where a listing looks at all of them for each page.
+// A walk meets each timer at most once, whatever becomes of its due time meanwhile, and ends,
+// however many are added: it goes by slot, up to the slot and the number that were the last when it
+// began. It meets every timer that is there, and selected, from before the walk until its step. The
+// whole walk looks at each slot once, where a listing looks at all of them for each page.
 func (h *Host) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	w := h.newWalk(id, q, at)
 	err = h.read(id, true, w.step)

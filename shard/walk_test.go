@@ -9,7 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// TestHostWalk goes through the host: a held lease shows as scheduled, a started one as leased, and slices do not tear the walk.
+// TestHostWalk goes through the host: a held lease shows as scheduled, a started one as leased, and
+// slices do not tear the walk.
 func TestHostWalk(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 300 {

@@ -18,17 +18,19 @@ import (
 const (
 	tickInterval = 50 * time.Millisecond // raft's tick
 	maxTicks     = 10                    // caught up at once after a stall; more would only start needless elections
-	// maxFrames is how many frames of a worker may be on their way to disk before it proposes more: what arrives
-	// meanwhile gathers into the next one. That is the group commit. Where nobody else has a vote it is maxFramesAlone: fewer,
-	// larger frames cost less. With replicas, the time that a frame takes to be committed is more than the disk's, and the second fills it.
+	// maxFrames is how many frames of a worker may be on their way to disk before it proposes more:
+	// what arrives meanwhile gathers into the next one. That is the group commit. Where nobody else
+	// has a vote it is maxFramesAlone: fewer, larger frames cost less. With replicas, the time that
+	// a frame takes to be committed is more than the disk's, and the second fills it.
 	maxFrames      = 2
 	maxFramesAlone = 1
-	// maxTurnBytes is what the groups of a worker propose in one turn, give or take one entry: a frame holds 64 MiB at most.
+	// maxTurnBytes is what the groups of a worker propose in one turn, give or take one entry: a
+	// frame holds 64 MiB at most.
 	maxTurnBytes = 16 << 20
 	sweepEach    = 10 * time.Second
 
-	// frameBytes and unsyncedBytes are the defaults of Config. A part, which is one entry at least, goes beyond frameBytes: an
-	// entry has some 10 MiB at most, and the log takes frames of 64 MiB.
+	// frameBytes and unsyncedBytes are the defaults of Config. A part, which is one entry at least,
+	// goes beyond frameBytes: an entry has some 10 MiB at most, and the log takes frames of 64 MiB.
 	frameBytes    = 8 << 20
 	unsyncedBytes = 64 << 20
 	// queuedFrames is how many frames of a worker the log has at most.
@@ -36,8 +38,8 @@ const (
 	partOverhead = 512 // what a part counts beside its bytes
 )
 
-// worker owns some groups alone: their raft nodes, tables and wheels, without locks. Its loop is a sequence of turns
-// (see turn); it never waits for a disk or a network.
+// worker owns some groups alone: their raft nodes, tables and wheels, without locks. Its loop is a
+// sequence of turns (see turn); it never waits for a disk or a network.
 type worker struct {
 	host   *Host
 	stream *wal.Stream
@@ -125,7 +127,8 @@ func (w *worker) newSent() *sentFrame {
 	return s
 }
 
-// queueable is how many frames each of so many workers may have on their way to disk, so that the log's queue is never full.
+// queueable is how many frames each of so many workers may have on their way to disk, so that the
+// log's queue is never full.
 func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
@@ -142,7 +145,8 @@ func (w *worker) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		for {
-			// Whoever is ready to bring an operation goes first: it then shares this turn's entry and fsync.
+			// Whoever is ready to bring an operation goes first: it then shares this turn's entry
+			// and fsync.
 			runtime.Gosched()
 			w.turn()
 			if len(w.again) == 0 {
@@ -156,8 +160,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// turn is one round: take what has arrived, let time pass, work on the groups that have something to do, hand one
-// frame to the log. A test or a simulator may call it instead of run.
+// turn is one round: take what has arrived, let time pass, work on the groups that have something
+// to do, hand one frame to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	w.proposed, w.scanned, w.heard = 0, 0, 0
 	for _, g := range w.again {
@@ -279,8 +283,8 @@ func (w *worker) tick() {
 	}
 }
 
-// append adds a group's part to this turn's frame. One that needs no disk (a new commit index) rides along with what was
-// appended before it, and its responses leave after that.
+// append adds a group's part to this turn's frame. One that needs no disk (a new commit index)
+// rides along with what was appended before it, and its responses leave after that.
 func (w *worker) append(a appended) {
 	g := a.group
 	a.replica, a.installs = g.replica, g.installs
@@ -330,9 +334,10 @@ func (w *worker) append(a appended) {
 	}
 }
 
-// appendLeading gives the log what goes beyond one frame of a part's entries, and returns the rest, which is to come last, with the
-// hard state and what the part's responses wait for. A power cut between two of these frames leaves a log as if the leader had sent
-// less; the term and vote come first, so that no entry is of a later term than the replica's.
+// appendLeading gives the log what goes beyond one frame of a part's entries, and returns the rest,
+// which is to come last, with the hard state and what the part's responses wait for. A power cut
+// between two of these frames leaves a log as if the leader had sent less; the term and vote come
+// first, so that no entry is of a later term than the replica's.
 func (w *worker) appendLeading(a *appended) []*pb.Entry {
 	g, ents := a.group, a.entries
 	for {
@@ -407,8 +412,8 @@ func (w *worker) closeFrame() {
 	w.frame, w.filling, w.parts = nil, nil, nil
 }
 
-// flush ends a turn: its frames go to the log, unless the log has as many as it may. Then they wait here, and what comes gathers in the
-// open one: a disk that hangs does not fill the log's queue.
+// flush ends a turn: its frames go to the log, unless the log has as many as it may. Then they wait
+// here, and what comes gathers in the open one: a disk that hangs does not fill the log's queue.
 func (w *worker) flush() {
 	if w.host.ended.Load() {
 		return
@@ -432,8 +437,8 @@ func (w *worker) flush() {
 	}
 }
 
-// full reports that as much waits for the disk as may. Then entries from a leader are dropped, as if the network had lost them: it
-// sends them again.
+// full reports that as much waits for the disk as may. Then entries from a leader are dropped, as
+// if the network had lost them: it sends them again.
 func (w *worker) full() bool { return w.waitingBytes()+w.heard >= w.host.cfg.UnsyncedBytes }
 
 // waitingBytes is what waits for the disk, the open frame included.

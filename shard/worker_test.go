@@ -2,8 +2,9 @@ package shard
 
 import "testing"
 
-// TestTouchedBetweenTurns: a group that is given work between two turns has it done in the next, as one that is given it within a turn has. The
-// simulator's planned stops looked between turns, and groups were never worked on again.
+// TestTouchedBetweenTurns: a group that is given work between two turns has it done in the next, as
+// one that is given it within a turn has. The simulator's planned stops looked between turns, and
+// groups were never worked on again.
 func TestTouchedBetweenTurns(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)

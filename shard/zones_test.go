@@ -22,7 +22,8 @@ func (r *hostHarness) addSeries(id string, p *timer.Repeat) {
 	}
 }
 
-// TestZoneIsReadAside: a worker never reads a zone itself, and what has none goes on while one is being read, however long that takes.
+// TestZoneIsReadAside: a worker never reads a zone itself, and what has none goes on while one is
+// being read, however long that takes.
 func TestZoneIsReadAside(t *testing.T) {
 	var onWorker, reads atomic.Int32
 	gate := make(chan struct{})
@@ -68,7 +69,8 @@ func TestZoneIsReadAside(t *testing.T) {
 	})
 }
 
-// TestZoneThatCannotBeRead: a series whose zone this node lacks waits, and is not taken for over. It is tried again.
+// TestZoneThatCannotBeRead: a series whose zone this node lacks waits, and is not taken for over.
+// It is tried again.
 func TestZoneThatCannotBeRead(t *testing.T) {
 	var there atomic.Bool
 	bubbleHarness(t, func(c *Config) {

@@ -1,5 +1,6 @@
-// Command beanstalk is a yardstick of the benchmarks: connections to a beanstalkd that put delayed jobs one after the
-// other, each waiting for its answer. It prints jobs per second and the latency of a put.
+// Command beanstalk is a yardstick of the benchmarks: connections to a beanstalkd that put delayed
+// jobs one after the other, each waiting for its answer. It prints jobs per second and the latency
+// of a put.
 //
 //	beanstalk ADDR CONNECTIONS SECONDS
 package main

@@ -1,5 +1,5 @@
-// Command echo is the yardstick of the benchmarks: a fasthttp server that answers each POST with its own body, and
-// so does the least that any HTTP service on this machine must do.
+// Command echo is the yardstick of the benchmarks: a fasthttp server that answers each POST with
+// its own body, and so does the least that any HTTP service on this machine must do.
 package main
 
 import (

@@ -1,10 +1,11 @@
-// Command etcd is a yardstick of the benchmarks: clients of an etcd cluster that put values one after the other, each
-// waiting for its answer. It prints puts per second and the latency of a put.
+// Command etcd is a yardstick of the benchmarks: clients of an etcd cluster that put values one
+// after the other, each waiting for its answer. It prints puts per second and the latency of a put.
 //
 //	etcd ADDR,ADDR,… CLIENTS SECONDS
 //
-// A put is a call of gRPC, made here by net/http alone, which costs less than etcd's own client does. The clients of
-// one member share a connection, since that costs etcd less than a connection for each.
+// A put is a call of gRPC, made here by net/http alone, which costs less than etcd's own client
+// does. The clients of one member share a connection, since that costs etcd less than a connection
+// for each.
 package main
 
 import (
@@ -83,7 +84,8 @@ func puts(member *http.Client, addr string, end time.Time) ([]time.Duration, err
 // keyAt is where the key of a message begins: behind gRPC's five bytes, a tag and a length.
 const keyAt = 7
 
-// newMessage is a PutRequest as gRPC sends it: not compressed, its length, then the key (field 1) and the value (2).
+// newMessage is a PutRequest as gRPC sends it: not compressed, its length, then the key (field 1)
+// and the value (2).
 func newMessage() []byte {
 	m := []byte{0, 0, 0, 0, 0, 1<<3 | 2, keyBytes}
 	m = append(m, make([]byte, keyBytes)...)

@@ -68,8 +68,8 @@ type vouchers struct {
 	wanted task.Signal              // of askAround, once it runs
 }
 
-// confirmed refuses a node that has not been asked yet. The first process of a directory has nothing
-// that it could have forgotten.
+// confirmed refuses a node that has not been asked yet. The first process of a directory has
+// nothing that it could have forgotten.
 func (s *Self) confirmed(node uint64) error {
 	if s.Identity().Starts <= 1 {
 		return nil

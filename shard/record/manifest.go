@@ -9,10 +9,11 @@ import (
 
 const manifestVersion = 1
 
-// Manifest is a record of the node itself (NODE_META): which replicas of a worker's groups are here at this place of the log, and up to where their
-// logs and hard states reach. A start reads over it. It is for the repair of damage that is before it (repair.go): what the lost frames may have
-// held of a group can then be told from what must be there behind them. It is
-// written at each start and stop, in each generation, and now and then.
+// Manifest is a record of the node itself (NODE_META): which replicas of a worker's groups are here
+// at this place of the log, and up to where their logs and hard states reach. A start reads over
+// it. It is for the repair of damage that is before it (repair.go): what the lost frames may have
+// held of a group can then be told from what must be there behind them. It is written at each start
+// and stop, in each generation, and now and then.
 type Manifest struct {
 	Worker, Workers uint64 // the groups are those with id ≡ worker mod workers: who of them is not listed was never here
 	Replicas        []ReplicaState

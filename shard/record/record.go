@@ -8,8 +8,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// The bodies of the log's records (docs/formats/records.md). Integers are uvarints unless said otherwise.
-// Every body starts with a version byte, so that a later build can read what this one wrote.
+// The bodies of the log's records (docs/formats/records.md). Integers are uvarints unless said
+// otherwise. Every body starts with a version byte, so that a later build can read what this one
+// wrote.
 const (
 	recordVersion = 1
 	markVersion   = 2 // 1 had no epoch
@@ -68,7 +69,8 @@ func DecodeHardState(b []byte) (HardState, error) {
 	return h, r.End()
 }
 
-// Mark is the body of SNAPMARK and REPLICA_CREATE: the replica, and the place in its log that needs nothing before it.
+// Mark is the body of SNAPMARK and REPLICA_CREATE: the replica, and the place in its log that needs
+// nothing before it.
 type Mark struct {
 	Replica     uint64
 	Index, Term uint64
@@ -219,7 +221,8 @@ type Entry struct {
 	Data        []byte
 }
 
-// EntryID names an entry, and with it all that are before it: two logs that have it are the same up to it.
+// EntryID names an entry, and with it all that are before it: two logs that have it are the same up
+// to it.
 type EntryID struct{ Index, Term uint64 }
 
 // OrAfter is what a start makes of a hard state that is older than the snapshot it goes on from.

@@ -8,7 +8,8 @@ import (
 	"carillon/wal"
 )
 
-// DryRun reads a group's records as a start does (recovery), by indexes and terms alone. A repaired log must pass it before it is written.
+// DryRun reads a group's records as a start does (recovery), by indexes and terms alone. A repaired
+// log must pass it before it is written.
 type DryRun struct {
 	id        timer.ShardID
 	replica   uint64
@@ -37,7 +38,8 @@ func (t *DryRun) place(m record.Mark) {
 // Fault is why a start on these records would fail; nil: it would not.
 func (t *DryRun) Fault() error { return t.fault }
 
-// Wrong is what differs from what must be there at this place; nil: nothing, as far as indexes and terms say.
+// Wrong is what differs from what must be there at this place; nil: nothing, as far as indexes and
+// terms say.
 func (t *DryRun) Wrong(must record.ReplicaState) error {
 	t.check(&expected{ReplicaState: must})
 	return t.wrong
@@ -174,7 +176,8 @@ func (t *DryRun) check(must *expected) {
 	}
 }
 
-// compare looks whether entries, those behind the base, are of a term. Term 0 is that of a hole in front of this one, which was looked at.
+// compare looks whether entries, those behind the base, are of a term. Term 0 is that of a hole in
+// front of this one, which was looked at.
 func (t *DryRun) compare(first, last, term uint64) {
 	for i := max(first, t.base.Index+1); i <= last && t.wrong == nil && term != 0 && t.replica != 0; i++ {
 		if have := t.term(i); have != term {

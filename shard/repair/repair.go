@@ -1,5 +1,6 @@
-// Package repair puts back a log that was damaged at rest, exactly as it was, from what is left of it and what other nodes
-// have. It works on the bytes of records, by indexes and terms alone: no group is opened before it is done.
+// Package repair puts back a log that was damaged at rest, exactly as it was, from what is left of
+// it and what other nodes have. It works on the bytes of records, by indexes and terms alone: no
+// group is opened before it is done.
 package repair
 
 import (
@@ -16,9 +17,10 @@ import (
 	"carillon/wal"
 )
 
-// A Repairer restores a node's log that was damaged at rest, from what is left of it and what other nodes have, to exactly what it was as
-// far as that matters: no other state, but the very one of this node, so that it has forgotten nothing and may vote and lead as before.
-// docs/adr/0013 has the argument. It is used before a host is made, and by one goroutine:
+// A Repairer restores a node's log that was damaged at rest, from what is left of it and what other
+// nodes have, to exactly what it was as far as that matters: no other state, but the very one of
+// this node, so that it has forgotten nothing and may vote and lead as before. docs/adr/0013 has
+// the argument. It is used before a host is made, and by one goroutine:
 //
 //	m, err := New(…)                  // what is lost, and that it can be told
 //	for m.Missing() > 0 { m.Take(answer to m.Questions()) }
@@ -34,7 +36,8 @@ type Repairer struct {
 	truths    []map[timer.ShardID]*expected // by manifest
 }
 
-// New reads what is left of the log in a data directory. The error says why it cannot be repaired, as it would be guesswork.
+// New reads what is left of the log in a data directory. The error says why it cannot be repaired,
+// as it would be guesswork.
 func New(fs vfs.FS, dir string, shards int) (*Repairer, error) {
 	m := &Repairer{fs: fs, dir: filepath.Join(dir, "wal", "0")}
 	for i := range shards + 1 {
@@ -188,7 +191,8 @@ func (m *Repairer) Lost() string {
 	return b.String()
 }
 
-// Questions is what to ask another node, which answers with Answer. There may be more to ask after the answer.
+// Questions is what to ask another node, which answers with Answer. There may be more to ask after
+// the answer.
 func (m *Repairer) Questions() []byte {
 	var list []question
 	for _, h := range m.holes {
@@ -206,8 +210,9 @@ func (m *Repairer) Questions() []byte {
 	return appendQuestions(nil, list)
 }
 
-// Take takes an answer, and says how many entries of it were of use. An entry is taken only where it must be the one that was lost: it comes from a
-// log that has the same entry behind the hole, or both logs know it to be committed.
+// Take takes an answer, and says how many entries of it were of use. An entry is taken only where
+// it must be the one that was lost: it comes from a log that has the same entry behind the hole, or
+// both logs know it to be committed.
 func (m *Repairer) Take(body []byte) (taken int, err error) {
 	answers, err := decodeAnswers(body)
 	if err != nil {
@@ -244,7 +249,8 @@ func (h *missingRange) take(a *answer) (taken int) {
 	return taken
 }
 
-// Write repairs the log, if it reads as it must then. After an error, or a crash, it is damaged or repaired as before.
+// Write repairs the log, if it reads as it must then. After an error, or a crash, it is damaged or
+// repaired as before.
 func (m *Repairer) Write(nowMs int64) error {
 	if n := m.Missing(); n > 0 {
 		return fmt.Errorf("%d entries are missing: %s", n, m.Lost())

@@ -173,7 +173,8 @@ func sameAs(t *testing.T, was, is *memfs.FS) {
 	}
 }
 
-// common is the beginning of most logs here: entries 2 to 5 of term 2, of which 4 is known to be committed.
+// common is the beginning of most logs here: entries 2 to 5 of term 2, of which 4 is known to be
+// committed.
 func common(t *testing.T) *logWriter {
 	return newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame()
 }
@@ -213,7 +214,8 @@ func mendFrom(t *testing.T, fs *memfs.FS, peers ...*memfs.FS) (missing int, err 
 	return 0, m.Write(1)
 }
 
-// TestMender: logs that lost a frame, and what a peer has. What is repaired reads as if nothing had been lost.
+// TestMender: logs that lost a frame, and what a peer has. What is repaired reads as if nothing had
+// been lost.
 func TestMender(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -300,7 +302,8 @@ func TestMenderRefuses(t *testing.T) {
 	}
 }
 
-// TestMenderGoesOnFromASnapshot: what the newest snapshot covers need not be found. The log is marked to go on from it, so that no start takes an older one.
+// TestMenderGoesOnFromASnapshot: what the newest snapshot covers need not be found. The log is
+// marked to go on from it, so that no start takes an older one.
 func TestMenderGoesOnFromASnapshot(t *testing.T) {
 	for _, index := range []uint64{7, 8, 10} {
 		was := common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().manifest(until(2, 3, 8, 10, 2)).frame().close()
@@ -380,8 +383,8 @@ func manifestSample() *record.Manifest {
 		{Group: 1, Replica: mendReplica, Hard: record.HardState{Term: 3, Vote: 8, Commit: 100}, Last: record.EntryID{Index: 110, Term: 3}, Creation: &birth}, {Group: 3, Tombstone: mendReplica}}}
 }
 
-// FuzzMending: no bytes of another node, or of a log, make a reader of questions, answers or manifests panic; what is read is written again, and read
-// as the same.
+// FuzzMending: no bytes of another node, or of a log, make a reader of questions, answers or
+// manifests panic; what is read is written again, and read as the same.
 func FuzzMending(f *testing.F) {
 	for _, b := range mendingSamples() {
 		f.Add(b)

@@ -12,12 +12,14 @@ import (
 	"carillon/wal"
 )
 
-// survivingLog is what a damaged log still tells of one group: which entries, and which of them are known to be in the log to its end. A damage may
-// have held anything; so what was read before it is in doubt, unless it was committed then, or what comes later vouches for it. It knows indexes
-// and terms, no data.
+// survivingLog is what a damaged log still tells of one group: which entries, and which of them are
+// known to be in the log to its end. A damage may have held anything; so what was read before it is
+// in doubt, unless it was committed then, or what comes later vouches for it. It knows indexes and
+// terms, no data.
 //
-// It rests on this: an entry's index and term determine all entries before it (raft's log matching). So where an entry is known to be
-// in the log in the end, what stood before it when it was last seen stands there still; and so does, right before it, one of its own term.
+// It rests on this: an entry's index and term determine all entries before it (raft's log
+// matching). So where an entry is known to be in the log in the end, what stood before it when it
+// was last seen stands there still; and so does, right before it, one of its own term.
 type survivingLog struct {
 	id        timer.ShardID
 	replica   uint64 // as the log says; 0: it does not
@@ -153,8 +155,9 @@ func (m *survivingLog) damage(k int) {
 	m.pending = append(m.pending, k)
 }
 
-// resolve goes down from the end of the log to an index, which is not looked at, and tells what is sure from what is lost or in doubt. Either the
-// end's term is known, from a manifest; or, linked, all that was read in the last layer is in the log; or its end is unknown, too.
+// resolve goes down from the end of the log to an index, which is not looked at, and tells what is
+// sure from what is lost or in doubt. Either the end's term is known, from a manifest; or, linked,
+// all that was read in the last layer is in the log; or its end is unknown, too.
 func (m *survivingLog) resolve(top record.EntryID, linked bool, floor uint64) (sure []stretch, doubt []span) {
 	above, layer, open := top, m.layer, false
 	lose := func(first, last uint64) {
@@ -223,8 +226,8 @@ type missingRange struct {
 
 var errContradiction = errors.New("a manifest contradicts what is left of the log")
 
-// recount takes what a manifest says of the group: what was in doubt is known again, or known to be lost. It gives what is sure and what is lost
-// behind the floor.
+// recount takes what a manifest says of the group: what was in doubt is known again, or known to be
+// lost. It gives what is sure and what is lost behind the floor.
 func (m *survivingLog) recount(t record.ReplicaState, snapshot *record.Mark) (sure []stretch, lost []span, err error) {
 	switch {
 	case m.fault != nil:
@@ -255,13 +258,15 @@ func (m *survivingLog) recount(t record.ReplicaState, snapshot *record.Mark) (su
 	return sure, lost, nil
 }
 
-// ended reports that the end of a replica was lost. One that is here still has not ended, whatever was before it.
+// ended reports that the end of a replica was lost. One that is here still has not ended, whatever
+// was before it.
 func (m *survivingLog) ended(t record.ReplicaState) bool {
 	return t.Tombstone > m.tombstone && (t.Replica == 0 || t.Replica != m.replica)
 }
 
-// tally is recount for the node's own log: it gives what must be put in the place of the damages since the last manifest, by damage, and what the
-// log must have been here. snapshot is the newest whole one, or nil.
+// tally is recount for the node's own log: it gives what must be put in the place of the damages
+// since the last manifest, by damage, and what the log must have been here. snapshot is the newest
+// whole one, or nil.
 func (m *survivingLog) tally(t record.ReplicaState, snapshot *record.Mark) (patches map[int]*patch, must *expected, err error) {
 	if len(m.pending) == 0 {
 		return nil, nil, m.fault
@@ -347,7 +352,8 @@ func (m *survivingLog) floor(snapshot *record.Mark) uint64 {
 	return snapshot.Index
 }
 
-// settle makes the log what it must be up to an entry, and gives what is sure and what is lost of it.
+// settle makes the log what it must be up to an entry, and gives what is sure and what is lost of
+// it.
 func (m *survivingLog) settle(top record.EntryID, floor uint64) (sure []stretch, lost []span) {
 	sure, lost = m.resolve(top, false, floor)
 	var runs []stretch

@@ -135,8 +135,8 @@ func readGroup(r *record.Reader) (timer.ShardID, error) {
 	return timer.ShardID(id), nil
 }
 
-// Answer answers another node's questions from the log in a data directory, which may be in use, or damaged itself. It reads the log
-// twice, and changes nothing.
+// Answer answers another node's questions from the log in a data directory, which may be in use, or
+// damaged itself. It reads the log twice, and changes nothing.
 func Answer(fs vfs.FS, dir string, shards int, body []byte) ([]byte, error) {
 	asked, err := decodeQuestions(body)
 	if err != nil {
@@ -183,7 +183,8 @@ func termIn(held []stretch, index uint64) uint64 {
 	return 0
 }
 
-// collect reads the log once more for the entries that are asked for, those that are held, until an answer is full.
+// collect reads the log once more for the entries that are asked for, those that are held, until an
+// answer is full.
 func collect(fs vfs.FS, log string, groups []*survivingLog, asked []question, list []answer) error {
 	held, questions := make([][]stretch, len(groups)), make([][]int, len(groups))
 	for i, q := range asked {

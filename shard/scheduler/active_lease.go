@@ -43,7 +43,8 @@ type activeLease struct {
 	waiting  []ClientChange // that wait until it is known whether the call starts, and claims until how it ended
 }
 
-// activeLeases are the leases that this process took for calls and of which it has not seen the end.
+// activeLeases are the leases that this process took for calls and of which it has not seen the
+// end.
 type activeLeases struct {
 	byTimer map[timer.Handle]*activeLease
 	held    heap[*activeLease]

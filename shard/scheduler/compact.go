@@ -2,13 +2,15 @@ package scheduler
 
 import "carillon/timer"
 
-// staleQueue is a queue that was set aside because most of it, or the front of it, has changed since: its topic was dropped, for one.
+// staleQueue is a queue that was set aside because most of it, or the front of it, has changed
+// since: its topic was dropped, for one.
 type staleQueue struct {
 	items []entry
 	once  bool // a timer may be in it twice
 }
 
-// prune sets a queue aside once what has changed since must be the larger part (I15): sift goes through it, bit by bit.
+// prune sets a queue aside once what has changed since must be the larger part (I15): sift goes
+// through it, bit by bit.
 func (l *Scheduler) prune(h *heap[entry], timers int64) {
 	if int64(h.len()) <= 2*timers+512 {
 		return
@@ -22,7 +24,8 @@ func (l *Scheduler) deferCompaction(p staleQueue) {
 	l.env.WakeNext()
 }
 
-// compact queues anew what still stands of the queues that were set aside, as many as one turn may. Topics in order wait until it is done.
+// compact queues anew what still stands of the queues that were set aside, as many as one turn may.
+// Topics in order wait until it is done.
 func (l *Scheduler) compact() {
 	if len(l.due.compacting) == 0 {
 		return

@@ -57,7 +57,8 @@ func (l *Scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
 	}
 }
 
-// handOn leaves an active lease's place at its topic's limit with the receiver, if that has accepted the timer.
+// handOn leaves an active lease's place at its topic's limit with the receiver, if that has
+// accepted the timer.
 func (l *Scheduler) handOn(f *activeLease) {
 	if d := l.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
 		l.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
@@ -65,7 +66,8 @@ func (l *Scheduler) handOn(f *activeLease) {
 	}
 }
 
-// holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is counted from the takeover on, in full.
+// holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is
+// counted from the takeover on, in full.
 func (l *Scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
 	if v, ok := l.consumers.leases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
@@ -73,7 +75,8 @@ func (l *Scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
 	return l.since + msOf(d.LeaseMs)
 }
 
-// applied is told of a timer whose lease was given, prolonged or ended just now: one that a consumer has is counted from here on.
+// applied is told of a timer whose lease was given, prolonged or ended just now: one that a
+// consumer has is counted from here on.
 func (l *Scheduler) applied(h timer.Handle) {
 	if !l.active {
 		return
@@ -116,7 +119,8 @@ func (l *Scheduler) expireLeases() {
 	}
 }
 
-// expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for inherited leases finds it again.
+// expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for
+// inherited leases finds it again.
 func (l *Scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
 	delete(l.consumers.leases, h)
 	now := l.now.WallMs
@@ -144,15 +148,16 @@ func (l *Scheduler) Updated(cmd *timer.Command) {
 	}
 }
 
-// Updatable reports that a claim is about the lease that the table has, and that it is a consumer's or a receiver's that reports.
+// Updatable reports that a claim is about the lease that the table has, and that it is a consumer's
+// or a receiver's that reports.
 func (l *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
 	return l.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
 		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || l.reports(c.Handle, d))
 }
 
-// reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202 may be on its way, or was lost with
-// a former leader.
+// reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202
+// may be on its way, or was lost with a former leader.
 func (l *Scheduler) reports(h timer.Handle, d *table.Due) bool {
 	if t := l.topic(d.Topic); t == nil || !t.Policy.Report {
 		return false
@@ -161,7 +166,8 @@ func (l *Scheduler) reports(h timer.Handle, d *table.Due) bool {
 	return f == nil || f.called
 }
 
-// calling is this leader's active lease of the lease that the table has; nil: another led when it was taken.
+// calling is this leader's active lease of the lease that the table has; nil: another led when it
+// was taken.
 func (l *Scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
 	if f := l.leases.byTimer[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
 		return f
@@ -169,7 +175,8 @@ func (l *Scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
 	return nil
 }
 
-// AwaitAnswer has a claim wait until the call that it is about has its outcome. An ack needs none: the work is done, whatever comes.
+// AwaitAnswer has a claim wait until the call that it is about has its outcome. An ack needs none:
+// the work is done, whatever comes.
 func (l *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	f := l.calling(h, d)
 	if f == nil {
@@ -228,8 +235,9 @@ func (l *Scheduler) LeaseMs(id timer.TopicID) int64 {
 	return timer.DefaultLeaseMs
 }
 
-// LeaseOver is what a claim is answered: an ack of a timer that this very lease delivered is as good as the first. The table says so of timers
-// that ended lately; of those whose id has another timer since, as one that repeats has, only the leader that took the first ack can.
+// LeaseOver is what a claim is answered: an ack of a timer that this very lease delivered is as
+// good as the first. The table says so of timers that ended lately; of those whose id has another
+// timer since, as one that repeats has, only the leader that took the first ack can.
 func (l *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
 	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {

@@ -1,6 +1,7 @@
-// Package scheduler is what only the leader of a shard does: it takes what falls due from the table's wheel, queues it by
-// topic and destination (and by key where a topic is serial), proposes a lease when all gates are open, starts the call when
-// the lease is applied and the timer is due, and proposes the outcome.
+// Package scheduler is what only the leader of a shard does: it takes what falls due from the
+// table's wheel, queues it by topic and destination (and by key where a topic is serial), proposes
+// a lease when all gates are open, starts the call when the lease is applied and the timer is due,
+// and proposes the outcome.
 //
 // Rules of use:
 //
@@ -11,5 +12,6 @@
 //     the moment that it was given.
 //   - Limits are a node's: the schedulers of all its shards share them, on several workers.
 //
-// ../DESIGN.md has the life of a call, the gates, the order of keys and what a new leader does with leases that it finds.
+// ../DESIGN.md has the life of a call, the gates, the order of keys and what a new leader does with
+// leases that it finds.
 package scheduler

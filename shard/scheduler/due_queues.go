@@ -15,7 +15,8 @@ const (
 	LeaseBudget = 512  // leases proposed
 )
 
-// Look-ahead: a lease is proposed this much before the due time, so that its commit is over when the time comes.
+// Look-ahead: a lease is proposed this much before the due time, so that its commit is over when
+// the time comes.
 const (
 	minLookAhead = 20 * time.Millisecond
 	MaxLookAhead = 250 * time.Millisecond
@@ -83,7 +84,8 @@ func (l *Scheduler) takeDue() {
 	l.env.WakeNext()
 }
 
-// unpark brings back the topics that waited for the whole of what is due, or for those who block their keys, to be known.
+// unpark brings back the topics that waited for the whole of what is due, or for those who block
+// their keys, to be known.
 func (l *Scheduler) unpark() {
 	for _, q := range l.due.deferred {
 		l.join(q)
@@ -124,8 +126,8 @@ func (l *Scheduler) sort(h timer.Handle, horizon int64) {
 	}
 }
 
-// classify queues a scheduled timer in its destination queue, or in the line of its key. One with an expiry also stays in the wheel for that
-// moment, in case its gates stay shut.
+// classify queues a scheduled timer in its destination queue, or in the line of its key. One with
+// an expiry also stays in the wheel for that moment, in case its gates stay shut.
 func (l *Scheduler) classify(e entry, horizon int64) {
 	if e.dueMs > horizon {
 		e.priority = 0 // they come back in order of time
@@ -240,8 +242,9 @@ func (l *Scheduler) reopen() {
 	}
 }
 
-// spread is how much later than it is due the first attempt of a timer starts, so that timers of one instant do not all start at once.
-// It depends on nothing but the timer's id; in a serial topic on its key, which keeps the order, and an ordered one has only one.
+// spread is how much later than it is due the first attempt of a timer starts, so that timers of
+// one instant do not all start at once. It depends on nothing but the timer's id; in a serial topic
+// on its key, which keeps the order, and an ordered one has only one.
 func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || q.topic.Policy.Ordered {
 		return 0
@@ -253,7 +256,8 @@ func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	return int64(hash % uint64(q.topic.Policy.SpreadMs))
 }
 
-// HasZone says whether the times of a timer can be found now: it is no series by the calendar, or its zone was read. Else it is being read.
+// HasZone says whether the times of a timer can be found now: it is no series by the calendar, or
+// its zone was read. Else it is being read.
 func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
 	if !d.Series {
 		return true
@@ -276,5 +280,6 @@ func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
 	return false
 }
 
-// zoneWait is after what a timer is looked at again whose zone is being read. It is less than minLookAhead: nothing is late for it.
+// zoneWait is after what a timer is looked at again whose zone is being read. It is less than
+// minLookAhead: nothing is late for it.
 const zoneWait = 5 * time.Millisecond

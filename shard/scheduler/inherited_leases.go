@@ -7,12 +7,14 @@ import (
 	"carillon/timer"
 )
 
-// Inherited leases are leases that former leaders took for calls, and that have not ended. When is such a lease over? (A consumer's is its own: see
-// consumer_lease.go.)
+// Inherited leases are leases that former leaders took for calls, and that have not ended. When is
+// such a lease over? (A consumer's is its own: see consumer_lease.go.)
 //
-// Its process is gone (this node's own former one, or one that another node is known to have lost): at once, its calls are gone with
-// it. This process took it in a former leadership: at once too, unless its call still runs, which its active lease says. Any other may
-// belong to a leader that is only paused or cut off: it is waited out in full, on this node's monotonic clock from the takeover on.
+// Its process is gone (this node's own former one, or one that another node is known to have lost):
+// at once, its calls are gone with it. This process took it in a former leadership: at once too,
+// unless its call still runs, which its active lease says. Any other may belong to a leader that is
+// only paused or cut off: it is waited out in full, on this node's monotonic clock from the
+// takeover on.
 
 const scanBudget = 4096
 
@@ -25,7 +27,8 @@ type inheritedLeases struct {
 // Interrupted is the last error of an attempt whose leader died before it reported.
 const Interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
 
-// scanInherited walks the table in slices for leases that are over already, or that are over before the wall clock says so.
+// scanInherited walks the table in slices for leases that are over already, or that are over before
+// the wall clock says so.
 func (l *Scheduler) scanInherited() {
 	if !l.inherited.scanning {
 		return
@@ -60,7 +63,8 @@ func (l *Scheduler) ScanAgain() {
 	}
 }
 
-// inheritedWait is how long a lease may still be somebody's; 0: it is over; negative: it is this process's own and has not ended.
+// inheritedWait is how long a lease may still be somebody's; 0: it is over; negative: it is this
+// process's own and has not ended.
 func (l *Scheduler) inheritedWait(h timer.Handle, d *table.Due) time.Duration {
 	if l.isActive(h, d) {
 		return -1
@@ -127,13 +131,15 @@ func (l *Scheduler) resolve(h timer.Handle, d *table.Due) {
 // unknownWait is after what a timer is looked at again whose topic is not known yet.
 const unknownWait = 500 * time.Millisecond
 
-// canJudge says whether this node knows the timer's topic. One that has just started may lead a shard before it has heard of the topics
-// again, and the default policy would not do: it has other attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
+// canJudge says whether this node knows the timer's topic. One that has just started may lead a
+// shard before it has heard of the topics again, and the default policy would not do: it has other
+// attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
 func (l *Scheduler) canJudge(h timer.Handle, d *table.Due) bool {
 	return l.topic(d.Topic) != nil && l.HasZone(h, d)
 }
 
-// judge decides what becomes of a leased timer after an attempt, by its topic as this node knows it.
+// judge decides what becomes of a leased timer after an attempt, by its topic as this node knows
+// it.
 func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float64) table.Outcome {
 	policy := timer.DefaultPolicy()
 	if topic := l.topic(d.Topic); topic != nil {
@@ -151,8 +157,9 @@ func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float
 	return out
 }
 
-// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time. Where the clock of who called it was
-// ahead that is a moment after it: what is next tried just when it is due counts as moved by a client, and blocks its key no more.
+// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time.
+// Where the clock of who called it was ahead that is a moment after it: what is next tried just
+// when it is due counts as moved by a client, and blocks its key no more.
 func (l *Scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
 	if due := l.table.Due(h).FirstMs; ms < due {
 		return due + 1

@@ -5,7 +5,8 @@ import (
 	"carillon/timer"
 )
 
-// Inspection is what a scheduler has in hand, counted. It is for tests: nothing else may depend on it.
+// Inspection is what a scheduler has in hand, counted. It is for tests: nothing else may depend on
+// it.
 type Inspection struct {
 	Leading    bool
 	Held       int // leases that were taken ahead of their time, and wait for it

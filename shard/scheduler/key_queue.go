@@ -6,12 +6,14 @@ import (
 	"carillon/timer"
 )
 
-// In a topic that is serial the timers of one key go one at a time, in order of due time, then arrival; in an ordered one all timers
-// are of one key. The leader keeps a line for each key that has something due, leased, or in backoff, and lets only the first of each
-// line into its destination queue.
+// In a topic that is serial the timers of one key go one at a time, in order of due time, then
+// arrival; in an ordered one all timers are of one key. The leader keeps a line for each key that
+// has something due, leased, or in backoff, and lets only the first of each line into its
+// destination queue.
 //
-// Invariant (I21): a lease is proposed only for the first of a line whose key has no lease; and only in a turn in which everything
-// that is due has left the wheel, so that nobody earlier is missing from the line.
+// Invariant (I21): a lease is proposed only for the first of a line whose key has no lease; and
+// only in a turn in which everything that is due has left the wheel, so that nobody earlier is
+// missing from the line.
 
 // keyQueue is the line of one key.
 type keyQueue struct {
@@ -35,7 +37,8 @@ type keyRef struct {
 	leased bool // by somebody else than key.active lease
 }
 
-// keyQueues are the queues of keys: each topicQueue has those of its own, here is how timers find them.
+// keyQueues are the queues of keys: each topicQueue has those of its own, here is how timers find
+// them.
 type keyQueues struct {
 	refs     map[timer.Handle]keyRef
 	inOrder  map[timer.TopicID]bool // topics whose blockers have been looked for
@@ -43,7 +46,8 @@ type keyQueues struct {
 	scanFrom timer.Handle
 }
 
-// keyRefOf is what a timer means to the line of its key. A claim of a line that is no more is dropped when it is met.
+// keyRefOf is what a timer means to the line of its key. A claim of a line that is no more is
+// dropped when it is met.
 func (l *Scheduler) keyRefOf(h timer.Handle) (c keyRef, ok bool) {
 	if c, ok = l.keys.refs[h]; ok && c.key.order != c.key.queue.order {
 		delete(l.keys.refs, h)
@@ -155,7 +159,8 @@ func (l *Scheduler) requeueHead(k *keyQueue) {
 	l.clearHead(k)
 }
 
-// preemptUnstarted gives a lease back that was taken ahead of its time, when somebody earlier has come meanwhile.
+// preemptUnstarted gives a lease back that was taken ahead of its time, when somebody earlier has
+// come meanwhile.
 func (l *Scheduler) preemptUnstarted(k *keyQueue) {
 	f := k.active
 	if f == nil || f.firm || f.revoked || !f.unstarted() || k.due.len() == 0 ||
@@ -169,7 +174,8 @@ func (l *Scheduler) preemptUnstarted(k *keyQueue) {
 	}
 }
 
-// mayGo reports that a timer which stands in a destination queue is the first of its line, and that its key has no lease.
+// mayGo reports that a timer which stands in a destination queue is the first of its line, and that
+// its key has no lease.
 func (l *Scheduler) mayGo(q *topicQueue, e entry) bool {
 	c, _ := l.keyRefOf(e.handle)
 	k := c.key
@@ -186,7 +192,8 @@ func (l *Scheduler) takeKey(f *activeLease) {
 	k.active = f
 }
 
-// freed gives the key back when a lease has ended, or was not granted. Its timer blocks on if it will be tried again.
+// freed gives the key back when a lease has ended, or was not granted. Its timer blocks on if it
+// will be tried again.
 func (l *Scheduler) freed(f *activeLease) {
 	k := f.key
 	if f.key = nil; k == nil || !l.active || k.queue.keys == nil {
@@ -212,8 +219,9 @@ func (l *Scheduler) moveUp(k *keyQueue) {
 	}
 }
 
-// block makes a timer block its key if it does: somebody calls it, or it has been attempted and waits for its next attempt.
-// Of several that wait, which can only be from before the topic was serial, the earliest does.
+// block makes a timer block its key if it does: somebody calls it, or it has been attempted and
+// waits for its next attempt. Of several that wait, which can only be from before the topic was
+// serial, the earliest does.
 func (l *Scheduler) block(k *keyQueue, h timer.Handle) {
 	t := l.table
 	d := t.Due(h)
@@ -241,8 +249,8 @@ func (l *Scheduler) block(k *keyQueue, h timer.Handle) {
 	t.Rearm(h, d.Seq) // it may have left the wheel before this was known
 }
 
-// Review looks again at a timer that an entry may have changed. One that is being taken keeps its key and counts, until the log has
-// its lease or will not have it.
+// Review looks again at a timer that an entry may have changed. One that is being taken keeps its
+// key and counts, until the log has its lease or will not have it.
 func (l *Scheduler) Review(h timer.Handle) {
 	if h == 0 || len(l.keys.refs)+len(l.limits.carried) == 0 {
 		return
@@ -276,8 +284,9 @@ func (l *Scheduler) Review(h timer.Handle) {
 	l.moveUp(k)
 }
 
-// ReviewDropped looks again at the timers of these slots, after from and up to the last (0: of all), that are gone: a step in the dropping
-// of their topic. It looks at the slots or at all claims, whichever are fewer.
+// ReviewDropped looks again at the timers of these slots, after from and up to the last (0: of
+// all), that are gone: a step in the dropping of their topic. It looks at the slots or at all
+// claims, whichever are fewer.
 func (l *Scheduler) ReviewDropped(from, last timer.Handle) {
 	if last == 0 {
 		last = l.table.LastHandle()
@@ -315,8 +324,8 @@ func (l *Scheduler) ReviewDropped(from, last timer.Handle) {
 	}
 }
 
-// scanBlockers walks the table in slices for timers that block their keys, and for leases of former leaders that count at a limit.
-// Until it is done nothing of such topics is leased.
+// scanBlockers walks the table in slices for timers that block their keys, and for leases of former
+// leaders that count at a limit. Until it is done nothing of such topics is leased.
 func (l *Scheduler) scanBlockers() {
 	if !l.keys.scanning {
 		return
@@ -350,7 +359,8 @@ func (l *Scheduler) scanBlockers() {
 // findBlockers begins the walk.
 func (l *Scheduler) findBlockers() { l.keys.scanning, l.keys.scanFrom = true, 0 }
 
-// beginOrder is for the begin of a leadership: what former leaders left in backoff or leased must be found.
+// beginOrder is for the begin of a leadership: what former leaders left in backoff or leased must
+// be found.
 func (l *Scheduler) beginOrder() {
 	l.keys = keyQueues{refs: map[timer.Handle]keyRef{}, inOrder: map[timer.TopicID]bool{}}
 	for _, f := range l.leases.byTimer {
@@ -401,14 +411,15 @@ func (l *Scheduler) setOrder(q *topicQueue) {
 // pruneBudget is how much of the lines is pruned in one turn, more or less.
 const pruneBudget = 16 * PopBudget
 
-// pruneLines takes out of the lines what has changed since, once that must be the larger part (I15): as much as one turn may. A long
-// line is set aside.
+// pruneLines takes out of the lines what has changed since, once that must be the larger part
+// (I15): as much as one turn may. A long line is set aside.
 func (l *Scheduler) pruneLines(q *topicQueue, timers int64) {
 	if int64(q.inLine) <= 2*timers+512 {
 		return
 	}
-	// Which lines are pruned must not depend on the order of a map: of several long ones that with the least hash, and of the others, where they are
-	// more than one turn may, a part by their hashes, another in each sweep.
+	// Which lines are pruned must not depend on the order of a map: of several long ones that with
+	// the least hash, and of the others, where they are more than one turn may, a part by their
+	// hashes, another in each sweep.
 	var long *keyQueue
 	work := 0
 	for _, k := range q.keys {

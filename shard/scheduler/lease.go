@@ -85,7 +85,8 @@ func (l *Scheduler) stands(e entry) bool {
 		(d.ExpiresMs == 0 || l.now.WallMs <= d.ExpiresMs)
 }
 
-// acquire asks for leave to call; without it the destination queue waits, in the dispatcher's queue or for its breaker.
+// acquire asks for leave to call; without it the destination queue waits, in the dispatcher's queue
+// or for its breaker.
 func (l *Scheduler) acquire(n *destQueue) Permit {
 	if n.spare != nil {
 		p := n.spare
@@ -113,7 +114,8 @@ func (l *Scheduler) acquire(n *destQueue) Permit {
 	return nil
 }
 
-// kept reports that a gate has held a timer up since it was due: a pause, a breaker, a limit, or spread. What its key did, take knows.
+// kept reports that a gate has held a timer up since it was due: a pause, a breaker, a limit, or
+// spread. What its key did, take knows.
 func (n *destQueue) kept(e entry, d *table.Due) bool {
 	return e.dueMs <= max(n.shutMs, n.queue.resumedMs) || e.dueMs > d.NextMs
 }
@@ -206,7 +208,8 @@ func (l *Scheduler) await(f *activeLease, o ClientChange) {
 	f.waiting = append(f.waiting, o)
 }
 
-// Expire answers client changes that have waited too long, for a lease to be applied or for a call to end.
+// Expire answers client changes that have waited too long, for a lease to be applied or for a call
+// to end.
 func (l *Scheduler) Expire(now time.Duration) {
 	keep := l.leases.blocked[:0]
 	for _, f := range l.leases.blocked {
@@ -235,7 +238,8 @@ func (l *Scheduler) startDue() {
 	}
 }
 
-// returnHeld gives back every held lease: the wall clock stepped back, and their permits would be kept from others.
+// returnHeld gives back every held lease: the wall clock stepped back, and their permits would be
+// kept from others.
 func (l *Scheduler) returnHeld() {
 	for _, f := range l.leases.held.items {
 		if f.phase == held {
@@ -307,8 +311,9 @@ func (l *Scheduler) ended(f *activeLease, a *Attempt) {
 	}
 }
 
-// granted says whether the lease that the table has is the active lease's. One that was not seen applied in its own leadership has no fence yet:
-// then another leader may have leased the timer instead.
+// granted says whether the lease that the table has is the active lease's. One that was not seen
+// applied in its own leadership has no fence yet: then another leader may have leased the timer
+// instead.
 func (l *Scheduler) granted(f *activeLease, d *table.Due) bool {
 	if f.fence != 0 {
 		return d.Fence == f.fence
@@ -363,7 +368,8 @@ func (l *Scheduler) Sweep() {
 	}
 }
 
-// outcomeApplied is told how an outcome was applied; f is the active lease that it ends, if there is one.
+// outcomeApplied is told how an outcome was applied; f is the active lease that it ends, if there
+// is one.
 func (l *Scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
 	if f != nil {
 		l.handOn(f)
@@ -374,7 +380,8 @@ func (l *Scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
 	}
 }
 
-// DeliveryChanged is told that the log says otherwise how a topic's timers go: those that were not let go before may go now.
+// DeliveryChanged is told that the log says otherwise how a topic's timers go: those that were not
+// let go before may go now.
 func (l *Scheduler) DeliveryChanged(topic timer.TopicID) {
 	if q := l.due.topics[topic]; l.active && q != nil {
 		l.join(q)
@@ -382,7 +389,8 @@ func (l *Scheduler) DeliveryChanged(topic timer.TopicID) {
 	}
 }
 
-// Drain gives back leases whose calls have not started, and counts those that have not ended, or that the new leader has not heard of.
+// Drain gives back leases whose calls have not started, and counts those that have not ended, or
+// that the new leader has not heard of.
 func (l *Scheduler) Drain() int {
 	if !l.active {
 		return len(l.leases.byTimer)

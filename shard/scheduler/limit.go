@@ -7,16 +7,21 @@ import (
 	"carillon/timer"
 )
 
-// Shares says how much of what a topic may do in the whole cluster this node may do now. Its methods are called on workers, often.
+// Shares says how much of what a topic may do in the whole cluster this node may do now. Its
+// methods are called on workers, often.
 //
-// Invariant: of leases at once, the sum over all nodes of what has been taken is at most the whole at any time; see ring.Shares.
+// Invariant: of leases at once, the sum over all nodes of what has been taken is at most the whole
+// at any time; see ring.Shares.
 type Shares interface {
-	// Rate is the part of the topic's rate: so many deliveries a second now, and so many of them in one instant.
+	// Rate is the part of the topic's rate: so many deliveries a second now, and so many of them in
+	// one instant.
 	Rate(t *timer.Topic) (perSecond float64, burst int)
-	// Concurrency is how many of so many leases at once may be this node's. now is the host's monotonic clock.
+	// Concurrency is how many of so many leases at once may be this node's. now is the host's
+	// monotonic clock.
 	Concurrency(t *timer.Topic, limit int, now time.Duration) int
-	// Abandoned says that a lease which this node does not count any more may still be one, and is another's to count: what this node may have
-	// goes down by it, until the others have said anew what they have.
+	// Abandoned says that a lease which this node does not count any more may still be one, and is
+	// another's to count: what this node may have goes down by it, until the others have said anew
+	// what they have.
 	Abandoned(id timer.TopicID)
 }
 
@@ -29,13 +34,15 @@ func (Unlimited) Rate(t *timer.Topic) (float64, int) {
 func (Unlimited) Concurrency(_ *timer.Topic, n int, _ time.Duration) int { return n }
 func (Unlimited) Abandoned(timer.TopicID)                                {}
 
-// LimitPoll is when a queue that was refused asks again, though nothing has been given back that it was told of.
+// LimitPoll is when a queue that was refused asks again, though nothing has been given back that it
+// was told of.
 const (
 	LimitPoll = 100 * time.Millisecond
 	ratePoll  = time.Second // … for a delivery that the rate does not bring sooner
 )
 
-// Limits are those of this node's topics: what the schedulers of all workers share. There is one for each topic that has a queue or a lease.
+// Limits are those of this node's topics: what the schedulers of all workers share. There is one
+// for each topic that has a queue or a lease.
 type Limits struct {
 	mu     sync.Mutex
 	topics map[timer.TopicID]*limit
@@ -50,7 +57,8 @@ func NewLimits(shares Shares) *Limits {
 	return &Limits{topics: map[timer.TopicID]*limit{}, shares: shares}
 }
 
-// Held is how many leases of a topic with a limit this node has taken, or has found, that have not ended.
+// Held is how many leases of a topic with a limit this node has taken, or has found, that have not
+// ended.
 func (l *Limits) Held(id timer.TopicID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +71,8 @@ func (l *Limits) Held(id timer.TopicID) int {
 	return b.leases
 }
 
-// limit is what one topic may do on this node, over all its shards here: leases at once, and deliveries a second.
+// limit is what one topic may do on this node, over all its shards here: leases at once, and
+// deliveries a second.
 type limit struct {
 	owner *Limits
 	id    timer.TopicID
@@ -126,7 +135,8 @@ func (b *limit) forget() {
 	}
 }
 
-// acquire asks for leave to lease one timer; without it, the place is in line, and wait says when to ask again at the latest.
+// acquire asks for leave to lease one timer; without it, the place is in line, and wait says when
+// to ask again at the latest.
 func (p *limiterUse) acquire(t *timer.Topic, now time.Duration) (ok bool, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
@@ -182,14 +192,16 @@ func (p *limiterUse) release(now time.Duration) {
 	tellAll(told)
 }
 
-// lend counts a lease that this node's leads did not ask for: it was taken before the limit was there, or by a former leader.
+// lend counts a lease that this node's leads did not ask for: it was taken before the limit was
+// there, or by a former leader.
 func (b *limit) lend() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leases++
 }
 
-// end counts a lease that has ended. Of one whose call was never started the delivery does not count either.
+// end counts a lease that has ended. Of one whose call was never started the delivery does not
+// count either.
 func (b *limit) end(now time.Duration, delivered bool) {
 	b.mu.Lock()
 	b.leases--

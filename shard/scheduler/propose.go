@@ -5,9 +5,11 @@ import (
 	"carillon/timer"
 )
 
-// What a scheduler has to say in the next entry, beside its leases (see lease.go), and what it does when raft does not take that.
+// What a scheduler has to say in the next entry, beside its leases (see lease.go), and what it does
+// when raft does not take that.
 
-// KnowsTime reports that in this leadership the clock was sure once: until then nothing is proposed that depends on it.
+// KnowsTime reports that in this leadership the clock was sure once: until then nothing is proposed
+// that depends on it.
 func (l *Scheduler) KnowsTime() bool { return l.timed }
 
 // ProposeOutcomes says how leases ended, and what is over because of the time.
@@ -44,7 +46,8 @@ func (l *Scheduler) proposeEnds(b *table.Batch) {
 	l.proposeSkips(b)
 }
 
-// GiveWay gives back the leases that stand in the way of a command; false: it waits for one that is on its way.
+// GiveWay gives back the leases that stand in the way of a command; false: it waits for one that is
+// on its way.
 func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
 	if cmd.Kind == timer.Deliver {
 		l.releaseHeld(b, cmd.Topic)
@@ -57,7 +60,8 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 		switch f := l.leases.byTimer[h]; {
 		case f == nil || !l.table.Live(h, f.seq):
 		case cmd.Kind == timer.Add && f.dueMs <= l.now.WallMs:
-			// Not ahead of its time: the attempt goes, or adds that come all the time would put it off for ever.
+			// Not ahead of its time: the attempt goes, or adds that come all the time would put it
+			// off for ever.
 		case f.phase == proposed:
 			f.revoked = true
 			l.await(f, o)
@@ -109,8 +113,8 @@ func (l *Scheduler) outcomeDropped(f *activeLease) {
 	}
 }
 
-// Item is what an item of an entry is for, as the scheduler knows it. Its replica keeps it until the item was
-// applied, or the log did not take it.
+// Item is what an item of an entry is for, as the scheduler knows it. Its replica keeps it until
+// the item was applied, or the log did not take it.
 type Item struct {
 	kind  itemKind
 	lease *activeLease

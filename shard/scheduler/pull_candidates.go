@@ -10,8 +10,9 @@ import (
 // pullBytes is where the answer to one take from one shard is full.
 const pullBytes = 8 << 20
 
-// What a topic that is pulled has ready. Its timers wait in one destination queue of each shard until somebody takes them (see pull.go). Who pulls
-// first looks at the heads of all shards, here and on other nodes, so that what comes first is taken first; then takes.
+// What a topic that is pulled has ready. Its timers wait in one destination queue of each shard
+// until somebody takes them (see pull.go). Who pulls first looks at the heads of all shards, here
+// and on other nodes, so that what comes first is taken first; then takes.
 
 // SortCandidates brings offers into order; equal ones stay as they are.
 func SortCandidates(list []timer.Candidate) {
@@ -94,8 +95,8 @@ type spot struct {
 
 func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
 
-// TopCandidates finds the first of what is ready in the given shards, in order, and changes nothing. It walks the heaps from their tops, so it
-// looks at little more than it returns.
+// TopCandidates finds the first of what is ready in the given shards, in order, and changes
+// nothing. It walks the heaps from their tops, so it looks at little more than it returns.
 func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []timer.Candidate {
 	var front heap[spot]
 	for _, l := range schedulers {
@@ -183,7 +184,8 @@ func (l *Scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 	return e, false
 }
 
-// reserve counts a lease that is being proposed for a consumer: it has its key, and its share of the limit. What becomes of it, review sees.
+// reserve counts a lease that is being proposed for a consumer: it has its key, and its share of
+// the limit. What becomes of it, review sees.
 func (l *Scheduler) reserve(q *topicQueue, e entry) {
 	l.consumers.reserved[e.handle] = e.seq
 	if q.keys != nil {

@@ -6,8 +6,8 @@ import (
 	"carillon/timer"
 )
 
-// entry is a timer that is due, or about to be, as its leader queues it. It is a hint: the timer may have changed
-// since, which its revision shows when its turn comes.
+// entry is a timer that is due, or about to be, as its leader queues it. It is a hint: the timer
+// may have changed since, which its revision shows when its turn comes.
 type entry struct {
 	dueMs    int64
 	seq      uint64
@@ -100,12 +100,13 @@ func (h *heap[T]) down(i int) {
 	}
 }
 
-// Destination is where a timer's calls go, as the dispatcher names it: comparable, and equal for all that share a
-// connection pool and a breaker.
+// Destination is where a timer's calls go, as the dispatcher names it: comparable, and equal for
+// all that share a connection pool and a breaker.
 type Destination any
 
-// backlogAfterMs: what is found later than this behind its time goes to the backlog, which shares the way out with
-// the fresh half and half, so that an outage's stale queue never starves what is due now.
+// backlogAfterMs: what is found later than this behind its time goes to the backlog, which shares
+// the way out with the fresh half and half, so that an outage's stale queue never starves what is
+// due now.
 const backlogAfterMs = 1000
 
 // destQueue queues the ready timers of one topic for one destination.
@@ -168,7 +169,8 @@ type topicQueue struct {
 	topic  *timer.Topic // as this node knows it; nil: not known here (yet)
 	lanes  []*destQueue
 	inRing bool
-	// resumedMs is when it was resumed last: occurrences that were missed until then are looked for; wall clock, 0 never.
+	// resumedMs is when it was resumed last: occurrences that were missed until then are looked
+	// for; wall clock, 0 never.
 	resumedMs int64
 
 	limiterUse *limiterUse          // at its limit; nil: it has none
@@ -180,7 +182,8 @@ type topicQueue struct {
 
 	listed     bool // it is among those of which something may be ready for who pulls
 	newlyReady bool // … and more has become so in this turn
-	// fullUntil: at its limit until then, or until a lease ends here; nobody need pull before. Monotonic.
+	// fullUntil: at its limit until then, or until a lease ends here; nobody need pull before.
+	// Monotonic.
 	fullUntil time.Duration
 }
 

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Refresh takes over changed topics: where the policy is another, their timers are queued anew, as where they go may have changed.
+// Refresh takes over changed topics: where the policy is another, their timers are queued anew, as
+// where they go may have changed.
 func (l *Scheduler) Refresh() {
 	if !l.active {
 		return
@@ -36,7 +37,8 @@ func (l *Scheduler) Refresh() {
 	}
 }
 
-// applyPause takes over that a topic was paused or resumed. A slot that it has and cannot use now goes to others.
+// applyPause takes over that a topic was paused or resumed. A slot that it has and cannot use now
+// goes to others.
 func (l *Scheduler) applyPause(q *topicQueue) {
 	if !q.topic.Paused {
 		l.join(q)
@@ -87,7 +89,8 @@ func (l *Scheduler) move() {
 	}
 }
 
-// moveSome empties the last of a topic's old destination queues, as far as the budget goes, and says how much of it was used.
+// moveSome empties the last of a topic's old destination queues, as far as the budget goes, and
+// says how much of it was used.
 func (l *Scheduler) moveSome(q *topicQueue, budget int) (used int) {
 	old := q.moving[len(q.moving)-1]
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {

@@ -7,17 +7,19 @@ import (
 	"carillon/timer"
 )
 
-// A leader that is not one any more tells the new one how the calls ended that it had started, and which of its leases were never
-// used. So a change of leaders without a crash makes no call twice, and nobody waits for leases that are over. See report.go for
-// how that is sent.
+// A leader that is not one any more tells the new one how the calls ended that it had started, and
+// which of its leases were never used. So a change of leaders without a crash makes no call twice,
+// and nobody waits for leases that are over. See report.go for how that is sent.
 
 // reportGrace is how long a report goes on beyond the lease, in case that nobody led meanwhile.
 const reportGrace = time.Minute
 
-// reportAtLeast is how long a report is repeated even if the lease seems to be over: the entry that took it may still be on its way.
+// reportAtLeast is how long a report is repeated even if the lease seems to be over: the entry that
+// took it may still be on its way.
 const reportAtLeast = 3 * time.Second
 
-// reportEach is how often a former leader repeats how a call ended, until it sees that the lease is over.
+// reportEach is how often a former leader repeats how a call ended, until it sees that the lease is
+// over.
 const reportEach = 200 * time.Millisecond
 
 // report begins to tell how a call ended.
@@ -49,8 +51,9 @@ func (l *Scheduler) reportAll() {
 	}
 }
 
-// over reports that the lease is not the active lease's any more, as far as this replica knows. One that is gone, or was made anew and is not as far as the
-// lease, knows nothing: then a leader says so. A lease that was never seen applied had no call, and has been given back often enough.
+// over reports that the lease is not the active lease's any more, as far as this replica knows. One
+// that is gone, or was made anew and is not as far as the lease, knows nothing: then a leader says
+// so. A lease that was never seen applied had no call, and has been given back often enough.
 func (l *Scheduler) over(f *activeLease) bool {
 	t := l.table
 	if !l.env.Present() || t.LastFence() < f.fence {
@@ -73,7 +76,8 @@ func (l *Scheduler) reportOf(f *activeLease) *Report {
 	return &Report{Owner: l.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
 }
 
-// HearReport takes it over, if the lease is the one that the table has. It says whether that lease is over, as the sender is to know.
+// HearReport takes it over, if the lease is the one that the table has. It says whether that lease
+// is over, as the sender is to know.
 func (l *Scheduler) HearReport(r *Report) (over bool) {
 	h, a := r.Handle, &r.Attempt
 	a.endBy(l.now.WallMs, false)

@@ -12,12 +12,13 @@ import (
 	"carillon/timer/recurrence"
 )
 
-// Scheduler is what only a shard's leader does: it takes what falls due from the wheel, queues it by topic and
-// destination, leases it as gates open, starts the call when lease and due time are there, and judges how it ended.
-// All of it is local: whatever a new leader does not find here, it finds in the table.
+// Scheduler is what only a shard's leader does: it takes what falls due from the wheel, queues it
+// by topic and destination, leases it as gates open, starts the call when lease and due time are
+// there, and judges how it ended. All of it is local: whatever a new leader does not find here, it
+// finds in the table.
 //
-// Invariant (I3, I4): a call starts only for a lease that this leader proposed, saw applied in its own term, and whose due time its
-// wall clock has reached.
+// Invariant (I3, I4): a call starts only for a lease that this leader proposed, saw applied in its
+// own term, and whose due time its wall clock has reached.
 type Scheduler struct {
 	cfg    Config
 	env    Env
@@ -75,11 +76,13 @@ type Observer interface {
 	Lateness(ms int64, held bool) // of a first attempt; held: a gate kept it
 }
 
-// Env is what a scheduler asks of the replica that it belongs to. Methods are called on the replica's worker, but for Post.
+// Env is what a scheduler asks of the replica that it belongs to. Methods are called on the
+// replica's worker, but for Post.
 type Env interface {
 	Wake()     // the scheduler is run once more in this turn of the worker
 	WakeNext() // … in another, at once after this one
-	// post has an event run on the worker; stopped: the host has stopped, and it runs on any goroutine. Any may call post.
+	// post has an event run on the worker; stopped: the host has stopped, and it runs on any
+	// goroutine. Any may call post.
 	Post(event func(stopped bool))
 	Background(job func()) // runs what may take long on another goroutine
 
@@ -103,7 +106,8 @@ type ClientChange interface {
 	Answer(timer.Result, error)
 }
 
-// outcomeItem is an outcome on its way into the log, with its active lease (nil: an inherited lease's).
+// outcomeItem is an outcome on its way into the log, with its active lease (nil: an inherited
+// lease's).
 type outcomeItem struct {
 	table.Outcome
 	lease *activeLease
@@ -121,8 +125,9 @@ func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {
 // SetTable has the scheduler go on with that state of the replica's.
 func (l *Scheduler) SetTable(t *table.Table) { l.table = t }
 
-// Begin starts a leadership, after the takeover was applied. What it keeps of the one before are the leases
-// whose calls still run, those that consumers had at its end, and those that were acked lately.
+// Begin starts a leadership, after the takeover was applied. What it keeps of the one before are
+// the leases whose calls still run, those that consumers had at its end, and those that were acked
+// lately.
 func (l *Scheduler) Begin() {
 	l.active, l.since = true, l.now.Mono
 	l.leadership++
@@ -146,11 +151,12 @@ func (l *Scheduler) Begin() {
 	}
 }
 
-// activeHandles are the timers with an active lease, in order: what is done for each must not depend on chance.
+// activeHandles are the timers with an active lease, in order: what is done for each must not
+// depend on chance.
 func (l *Scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.leases.byTimer)) }
 
-// End stops the leadership: nothing more is started. What was taken from the wheel a later leadership puts
-// back, in slices: see rearm.
+// End stops the leadership: nothing more is started. What was taken from the wheel a later
+// leadership puts back, in slices: see rearm.
 func (l *Scheduler) End() {
 	if !l.active {
 		return
@@ -186,8 +192,8 @@ func (l *Scheduler) End() {
 	}
 }
 
-// Run does this turn's share: wheel → destination queues → leases, and starts what is held and due. Nothing leaves the wheel, and nothing
-// starts, while the wall clock is in doubt.
+// Run does this turn's share: wheel → destination queues → leases, and starts what is held and due.
+// Nothing leaves the wheel, and nothing starts, while the wall clock is in doubt.
 func (l *Scheduler) Run() {
 	if !l.active {
 		return

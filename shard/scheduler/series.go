@@ -9,11 +9,13 @@ import (
 // allRealigned is no slot's number: after the clock was set back the leader has seen to all series.
 const allRealigned timer.Handle = 1<<32 - 1
 
-// missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any hand-over makes it.
+// missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any
+// hand-over makes it.
 const missedAfterMs = 10_000
 
-// again is when the occurrence after this one is due, which ends now; 0: there is none. StartedMs is the start of this attempt.
-// The leader decides it, as everything that needs a clock and rules that may change: tables only check and schedule.
+// again is when the occurrence after this one is due, which ends now; 0: there is none. StartedMs
+// is the start of this attempt. The leader decides it, as everything that needs a clock and rules
+// that may change: tables only check and schedule.
 func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
 	s, ok := l.table.Series(h)
 	if !ok || s.Last {
@@ -30,7 +32,8 @@ func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
 	return timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, min(s.StartedMs, now), now))
 }
 
-// missed takes an occurrence that nobody made in time out of the way, where the series says so. It reports that it did.
+// missed takes an occurrence that nobody made in time out of the way, where the series says so. It
+// reports that it did.
 func (l *Scheduler) missed(e entry) bool {
 	nowMs := l.now.WallMs
 	if nowMs-e.dueMs <= missedAfterMs {
@@ -87,7 +90,8 @@ func (l *Scheduler) overlap(h timer.Handle, seq, fence uint64) {
 	}
 }
 
-// proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the next starts.
+// proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the
+// next starts.
 func (l *Scheduler) proposeOverlaps(b *table.Batch) {
 	for _, o := range l.out.overlaps {
 		b.Overlap(o.handle, o.seq, o.fence, o.nextMs)
@@ -96,7 +100,8 @@ func (l *Scheduler) proposeOverlaps(b *table.Batch) {
 	l.out.overlaps = l.out.overlaps[:0]
 }
 
-// seriesTimes is when series are due next, and how far a leader has come with those that were scheduled by a wrong time.
+// seriesTimes is when series are due next, and how far a leader has come with those that were
+// scheduled by a wrong time.
 type seriesTimes struct {
 	calendar  recurrence.Calendar
 	realigned timer.Handle   // how far series were seen to after the clock was set back; allRealigned: all were
@@ -138,9 +143,10 @@ func (l *Scheduler) Rebase() {
 	l.out.overlaps, l.series.realigned, l.series.leased = nil, 0, nil
 }
 
-// realign walks the table once, in slices, after the clock was set back and the stamps were seen to: a series that was scheduled by the
-// wrong time goes on with its next occurrence from now. One that was changed since it was made may have been put off by its owner, and
-// one that catches up with all has had those before.
+// realign walks the table once, in slices, after the clock was set back and the stamps were seen
+// to: a series that was scheduled by the wrong time goes on with its next occurrence from now. One
+// that was changed since it was made may have been put off by its owner, and one that catches up
+// with all has had those before.
 func (l *Scheduler) realign() {
 	t, now := l.table, l.now.WallMs
 	if !t.AwaitsSeries() || l.series.realigned == allRealigned || !l.sure() {
@@ -182,7 +188,8 @@ func (l *Scheduler) realignOne(h timer.Handle, now int64) {
 	}
 }
 
-// realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was not.
+// realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was
+// not.
 func (l *Scheduler) realignedTo(h timer.Handle, now int64) int64 {
 	p, ok := l.table.SeriesByRule(h)
 	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {

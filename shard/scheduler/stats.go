@@ -21,7 +21,8 @@ func (l *Scheduler) Overlay(t *timer.Timer) {
 	}
 }
 
-// Hides reports that a timer's lease is ahead of its time, or is being given back: clients see the timer as scheduled.
+// Hides reports that a timer's lease is ahead of its time, or is being given back: clients see the
+// timer as scheduled.
 func (l *Scheduler) Hides(h timer.Handle) bool {
 	f := l.leases.byTimer[h]
 	return f != nil && f.hidden() && l.table.Live(h, f.seq)
@@ -88,7 +89,8 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 	}
 }
 
-// Overdue tells of each topic how many timers are due and wait for a gate, and how long the oldest has.
+// Overdue tells of each topic how many timers are due and wait for a gate, and how long the oldest
+// has.
 func (l *Scheduler) Overdue(tell func(topic timer.TopicID, timers, oldestMs int64)) {
 	for id, q := range l.due.topics {
 		if n, oldest := q.overdue(l.now.WallMs); n > 0 {
@@ -111,7 +113,8 @@ func (l *Scheduler) DueFor(sum map[Destination]int) {
 	}
 }
 
-// overdue counts the timers of a topic that are due and wait for a gate, and how long the oldest has.
+// overdue counts the timers of a topic that are due and wait for a gate, and how long the oldest
+// has.
 func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
 	n = int64(q.inLine)
 	for _, l := range slices.Concat(q.lanes, q.moving) {

@@ -9,8 +9,9 @@ import (
 	"carillon/timer"
 )
 
-// A scheduler's side of its topics' limits. Concurrency counts a lease from its proposal to its end; a rate counts it when it is proposed,
-// which in such a topic is not before the timer is due, so that no burst gathers ahead of its time.
+// A scheduler's side of its topics' limits. Concurrency counts a lease from its proposal to its
+// end; a rate counts it when it is proposed, which in such a topic is not before the timer is due,
+// so that no burst gathers ahead of its time.
 
 // carriedLease is one that a former leader took and that has not ended, of a topic with a limit.
 type carriedLease struct {
@@ -57,7 +58,8 @@ func (l *Scheduler) lent(q *topicQueue, stopped bool) {
 	l.env.Wake()
 }
 
-// admit asks for leave to lease the head of a destination queue. Without it the topic waits to be told, or to ask again.
+// admit asks for leave to lease the head of a destination queue. Without it the topic waits to be
+// told, or to ask again.
 func (l *Scheduler) admit(n *destQueue) bool {
 	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.now.Mono)
 	if !ok {
@@ -111,8 +113,9 @@ func (l *Scheduler) uncountCarried(h timer.Handle) {
 	}
 }
 
-// endLimits is for the end of a leadership: who leads next counts anew. Calls that run count on with their active leases. What consumers have counts on
-// too, for as long as it lasts: nobody knows when the next one has begun to count it, and others must not take it for free meanwhile.
+// endLimits is for the end of a leadership: who leads next counts anew. Calls that run count on
+// with their active leases. What consumers have counts on too, for as long as it lasts: nobody
+// knows when the next one has begun to count it, and others must not take it for free meanwhile.
 func (l *Scheduler) endLimits() {
 	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) { // who is lent what is given back here must not depend on chance
 		if q := l.due.topics[id]; q.limiterUse != nil {
@@ -132,11 +135,13 @@ func (l *Scheduler) endLimits() {
 	l.limits.carried = nil
 }
 
-// LeftGrace is for how long after its end a lease counts that a former leadership left and that has not ended for all that this replica knows: there
-// may be no leader yet, and the next one may prolong it as soon as there is.
+// LeftGrace is for how long after its end a lease counts that a former leadership left and that has
+// not ended for all that this replica knows: there may be no leader yet, and the next one may
+// prolong it as soon as there is.
 const LeftGrace = 5 * time.Second
 
-// endCarriedOver ends the counting of what consumers had when the last leadership ended, and have no more; all: whatever it is.
+// endCarriedOver ends the counting of what consumers had when the last leadership ended, and have
+// no more; all: whatever it is.
 func (l *Scheduler) endCarriedOver(all bool) {
 	if len(l.limits.carriedOver) == 0 || !all && l.now.Mono < l.limits.carriedOverAt {
 		return

@@ -7,15 +7,17 @@ import (
 	"carillon/timer/encoding"
 )
 
-// dropsPerByte bounds what an entry clears away: more than any entry can finish, which takes five bytes a timer.
+// dropsPerByte bounds what an entry clears away: more than any entry can finish, which takes five
+// bytes a timer.
 const (
 	dropsPerEntry = 64
 	bytesPerDrop  = 4
 )
 
-// Apply makes the changes of one committed entry, which a Batch built, and appends one result per item to dst.
-// want says for which items, by number and answer, the result carries a copy of the timer; nil = for none. An error means that the
-// entry cannot be read: the state is then undefined and the shard must stop.
+// Apply makes the changes of one committed entry, which a Batch built, and appends one result per
+// item to dst. want says for which items, by number and answer, the result carries a copy of the
+// timer; nil = for none. An error means that the entry cannot be read: the state is then undefined
+// and the shard must stop.
 func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, dst []timer.Result) ([]timer.Result, error) {
 	var it items
 	if err := it.open(data); err != nil {
@@ -128,7 +130,8 @@ func (t *Table) applyCommand(it *items) timer.Result {
 	}
 }
 
-// lease starts an attempt of a scheduled timer, if the topic's timers go to such a holder. A consumer's begins with the lease, at nowMs; a call's when its outcome says.
+// lease starts an attempt of a scheduled timer, if the topic's timers go to such a holder. A
+// consumer's begins with the lease, at nowMs; a call's when its outcome says.
 func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != timer.Scheduled || s.rev != rev || !t.Delivers(t.topics.rows[s.topic].id, holder == ByPuller) {

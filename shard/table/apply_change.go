@@ -116,7 +116,8 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 // versionAfter is the version that a change gives a timer which had this one; 0: it is new.
 func (t *Table) versionAfter(version uint32) uint32 { return max(version+1, t.leastVersion) }
 
-// replace gives a touched, scheduled timer all that a command says, as its next version. v views its blob.
+// replace gives a touched, scheduled timer all that a command says, as its next version. v views
+// its blob.
 func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *encoding.Command, f *encoding.Summary, dueMs int64) {
 	t.rewriteWhole(h, s, v, c, f)
 	t.transition(h, s, timer.Scheduled, dueMs)
@@ -154,7 +155,8 @@ func (t *Table) born(h timer.Handle, version uint32) timer.Result {
 	return timer.Result{Code: timer.Created, Handle: h, Seq: t.seq, Version: version, AtMs: t.clockMs}
 }
 
-// createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed; another goes.
+// createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed;
+// another goes.
 func (t *Table) createOver(c *encoding.Command, f *encoding.Summary, old timer.Handle) timer.Result {
 	s := t.slab.at(old)
 	version := t.versionAfter(t.view(s.ref).version)
@@ -255,7 +257,8 @@ func (t *Table) setDue(s *slot, ms int64) {
 	}
 }
 
-// cancel prevents every attempt that has not started (I5): of the timer, and of occurrences before it that have not ended.
+// cancel prevents every attempt that has not started (I5): of the timer, and of occurrences before
+// it that have not ended.
 func (t *Table) cancel(c *encoding.Command) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {

@@ -5,8 +5,8 @@ import (
 	"carillon/timer/encoding"
 )
 
-// redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the same webhook-id.
-// Its expiry no longer counts; the patch may change its callback.
+// redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the
+// same webhook-id. Its expiry no longer counts; the patch may change its callback.
 func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 	h, inUse := t.deadLetter(c)
 	if h == 0 || inUse {
@@ -52,8 +52,9 @@ func (t *Table) purge(c *encoding.Command) timer.Result {
 	return timer.Result{Code: timer.OK}
 }
 
-// closeTopic refuses further adds to a topic. Without force it must have nothing pending or dead; the answer has the last fence that
-// was given here, and the command one that those to come are to be above. With force everything of it is dropped: see dropTopic.
+// closeTopic refuses further adds to a topic. Without force it must have nothing pending or dead;
+// the answer has the last fence that was given here, and the command one that those to come are to
+// be above. With force everything of it is dropped: see dropTopic.
 func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 	out := timer.Result{Code: timer.OK}
 	row, ok := t.topics.rowOf[c.Topic]
@@ -96,8 +97,9 @@ func (t *Table) addClosed(tomb tombstone) {
 // dropWork is how much more it takes to drop a timer than to look at its slot.
 const dropWork = 16
 
-// dropTopic drops a topic's timers in a walk over the slots after from. It ends when so much work is done, 0 being no bound, and says
-// where to go on; 0: the walk is over. The row is gone when its last timer is. It counts the pending ones among those dropped.
+// dropTopic drops a topic's timers in a walk over the slots after from. It ends when so much work
+// is done, 0 being no bound, and says where to go on; 0: the walk is over. The row is gone when its
+// last timer is. It counts the pending ones among those dropped.
 func (t *Table) dropTopic(row uint32, from timer.Handle, work int64) (removed int, next timer.Handle) {
 	bounded := work > 0
 	left := t.topics.rows[row].timers

@@ -2,8 +2,9 @@ package table
 
 import "carillon/timer"
 
-// EndSlackMs is how far an attempt's reported end may lie before the entry that reports it; the end of what lies
-// elsewhere is the entry's time. So the list of finished timers is in order of their ends but for this much.
+// EndSlackMs is how far an attempt's reported end may lie before the entry that reports it; the end
+// of what lies elsewhere is the entry's time. So the list of finished timers is in order of their
+// ends but for this much.
 const EndSlackMs = 60_000
 
 func (t *Table) endMs(o *Outcome) int64 {
@@ -43,8 +44,8 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
-// prolong leaves a lease with its consumer: the receiver that accepted it, or who has it already. Who waits for the attempt's end goes on
-// waiting, and so does a cancel.
+// prolong leaves a lease with its consumer: the receiver that accepted it, or who has it already.
+// Who waits for the attempt's end goes on waiting, and so does a cancel.
 func (t *Table) prolong(o *Outcome) timer.Result {
 	s := t.beginUpdate(o.Handle)
 	r := t.runs.at(s.run)
@@ -85,7 +86,8 @@ func (t *Table) started(s *slot, r *attemptState, ms int64) {
 	}
 }
 
-// conclude moves the timer on. One whose cancel was asked for while it was leased gets no further attempt (I5).
+// conclude moves the timer on. One whose cancel was asked for while it was leased gets no further
+// attempt (I5).
 func (t *Table) conclude(o *Outcome, s *slot) {
 	h := o.Handle
 	switch {

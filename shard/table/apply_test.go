@@ -94,7 +94,8 @@ func stateOf(d *tableHarness, name string) {
 	}
 }
 
-// TestCommands: every command in every state, under every condition (API.md section 2; precedence 404, 409 and 410, 412).
+// TestCommands: every command in every state, under every condition (API.md section 2; precedence
+// 404, 409 and 410, 412).
 func TestCommands(t *testing.T) {
 	add := timer.Command{Kind: timer.Add, Content: 6}
 	again := timer.Command{Kind: timer.Add, Content: 5}
@@ -165,7 +166,8 @@ func with(c timer.Command, version uint32, createOnly bool) timer.Command {
 	return c
 }
 
-// TestCancelIsTrue (I5): after prevented no lease is granted; after in_flight the running attempt is the last.
+// TestCancelIsTrue (I5): after prevented no lease is granted; after in_flight the running attempt
+// is the last.
 func TestCancelIsTrue(t *testing.T) {
 	d := newTableHarness(t)
 	stateOf(d, "scheduled")
@@ -203,7 +205,8 @@ func TestFences(t *testing.T) {
 	}
 }
 
-// TestDeadLetterAnswersALateAdd: a dead letter is there for weeks, so an add that is repeated when its time is past does not begin anew.
+// TestDeadLetterAnswersALateAdd: a dead letter is there for weeks, so an add that is repeated when
+// its time is past does not begin anew.
 func TestDeadLetterAnswersALateAdd(t *testing.T) {
 	d := newTableHarness(t)
 	states["dead"](d)
@@ -218,7 +221,8 @@ func TestDeadLetterAnswersALateAdd(t *testing.T) {
 	}
 }
 
-// TestFinishedAreKept: for ten minutes by the table's clock, for reads and for the repeated add (I18).
+// TestFinishedAreKept: for ten minutes by the table's clock, for reads and for the repeated add
+// (I18).
 func TestFinishedAreKept(t *testing.T) {
 	d := newTableHarness(t)
 	states["done"](d)
@@ -282,7 +286,8 @@ func TestClosedTopic(t *testing.T) {
 	}
 }
 
-// TestRedriveUnderFinished: a dead letter that a later timer of its id shadowed can be driven again once that has ended.
+// TestRedriveUnderFinished: a dead letter that a later timer of its id shadowed can be driven again
+// once that has ended.
 func TestRedriveUnderFinished(t *testing.T) {
 	d := newTableHarness(t)
 	states["dead"](d)

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// The arena's units. A ref is a chunk's number and an offset in units of 4 bytes, so one arena holds up to
-// 16 GiB; 0 is no ref, which the first chunk's first unit pays for.
+// The arena's units. A ref is a chunk's number and an offset in units of 4 bytes, so one arena
+// holds up to 16 GiB; 0 is no ref, which the first chunk's first unit pays for.
 const (
 	unitBits    = 2
 	chunkBits   = 16 // chunks are at most 64 KiB, but for blocks that have one of their own
@@ -19,9 +19,9 @@ const (
 	noChunk     = ^uint32(0)
 )
 
-// arena keeps byte blocks of many sizes in few large chunks, so that the garbage collector has nothing to mark
-// and waste stays under 4 bytes for small blocks and 6 % for larger ones. Where a block lies is a replica's
-// own matter. A block does not move; its bytes are written once.
+// arena keeps byte blocks of many sizes in few large chunks, so that the garbage collector has
+// nothing to mark and waste stays under 4 bytes for small blocks and 6 % for larger ones. Where a
+// block lies is a replica's own matter. A block does not move; its bytes are written once.
 type arena struct {
 	chunks []chunk
 	vacant []uint32 // numbers of chunks that were given back
@@ -124,7 +124,8 @@ func (a *arena) release(ref uint32) {
 	}
 }
 
-// addClassChunk grows a class: small at first, so that a table of few timers of many sizes stays small.
+// addClassChunk grows a class: small at first, so that a table of few timers of many sizes stays
+// small.
 func (a *arena) addClassChunk(class int) uint32 {
 	size := classSize(class)
 	bytes := 1 << chunkBits
@@ -141,8 +142,8 @@ func (a *arena) addClassChunk(class int) uint32 {
 	return i
 }
 
-// addChunk makes a chunk for blocks of size bytes. Its offset 0 is used, except in chunk 0 and in chunks of
-// one large block.
+// addChunk makes a chunk for blocks of size bytes. Its offset 0 is used, except in chunk 0 and in
+// chunks of one large block.
 func (a *arena) addChunk(bytes, size int) uint32 {
 	var i uint32
 	if n := len(a.vacant); n > 0 {

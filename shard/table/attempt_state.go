@@ -7,16 +7,18 @@ const (
 	runChunkLen  = 1 << runChunkBits
 )
 
-// attemptState is what a timer has that was attempted or has ended, 64 bytes. Timers that only wait have none.
+// attemptState is what a timer has that was attempted or has ended, 64 bytes. Timers that only wait
+// have none.
 type attemptState struct {
 	fence uint64 // of the last lease
 	dueMs int64
-	// dueOrEndMs is one of two times of the last attempt: while Leased when it was due, else when it, or the timer, ended.
-	// See attemptDueMs and endedMs.
+	// dueOrEndMs is one of two times of the last attempt: while Leased when it was due, else when
+	// it, or the timer, ended. See attemptDueMs and endedMs.
 	dueOrEndMs int64
 	firedMs    int64 // start of the last attempt that started; 0 none
 	lateness   int64 // ms, of the first attempt; -1 before it
-	// newer and older are the neighbours in the list of finished timers. A run that is free keeps the next in newer.
+	// newer and older are the neighbours in the list of finished timers. A run that is free keeps
+	// the next in newer.
 	newer, older uint32
 	errRef       uint32 // last error's text in the arena: length u16, bytes; 0 none
 	durMs        uint32 // how long the last lease was given for
@@ -29,7 +31,8 @@ type attemptState struct {
 func (r *attemptState) attemptDueMs() int64      { return r.dueOrEndMs }
 func (r *attemptState) setAttemptDueMs(ms int64) { r.dueOrEndMs = ms }
 
-// endedMs is, when the timer is over, its end; while it is Scheduled after a lease, when that ended and the next attempt was decided.
+// endedMs is, when the timer is over, its end; while it is Scheduled after a lease, when that ended
+// and the next attempt was decided.
 func (r *attemptState) endedMs() int64      { return r.dueOrEndMs }
 func (r *attemptState) setEndedMs(ms int64) { r.dueOrEndMs = ms }
 

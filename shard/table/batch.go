@@ -70,15 +70,16 @@ type Outcome struct {
 	// Reason and RetainUntilMs (when the dead letter may be forgotten) go with Kill.
 	Reason        timer.Reason
 	RetainUntilMs int64
-	// AgainMs goes with Ack and Kill of a timer that repeats: when its next occurrence is due; 0 = there is none.
+	// AgainMs goes with Ack and Kill of a timer that repeats: when its next occurrence is due; 0 =
+	// there is none.
 	AgainMs int64
 	LeaseMs int64 // Accepted, Extended
 
 	ByConsumer bool // not a call's end; for observers, and not in the log
 }
 
-// Batch builds the data of one raft entry: all that happens to a shard in one turn of its leader. The zero
-// value needs a Reset first. It keeps its buffer; Bytes is valid until the next change.
+// Batch builds the data of one raft entry: all that happens to a shard in one turn of its leader.
+// The zero value needs a Reset first. It keeps its buffer; Bytes is valid until the next change.
 type Batch struct {
 	buf   []byte
 	items int
@@ -241,7 +242,8 @@ func (b *Batch) SetClock() int { return b.single(itemClock) }
 // SeriesSeen ends what follows from that: all series go by the new time.
 func (b *Batch) SeriesSeen() int { return b.single(itemSeriesSeen) }
 
-// Expire makes a scheduled timer of revision rev a dead letter of reason Expired. againMs is as in Outcome.
+// Expire makes a scheduled timer of revision rev a dead letter of reason Expired. againMs is as in
+// Outcome.
 func (b *Batch) Expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) int {
 	kind := byte(itemExpire)
 	if againMs != 0 {
@@ -268,7 +270,8 @@ func (b *Batch) Overlap(h timer.Handle, seq, fence uint64, againMs int64) int {
 	return n
 }
 
-// Skip moves a scheduled occurrence of revision rev, whose time was missed, on to againMs; 0 = the series is over.
+// Skip moves a scheduled occurrence of revision rev, whose time was missed, on to againMs; 0 = the
+// series is over.
 func (b *Batch) Skip(h timer.Handle, seq uint64, rev uint32, againMs int64) int {
 	n := b.single(itemSkip)
 	b.buf = binary.AppendUvarint(b.buf, uint64(h))

@@ -55,7 +55,8 @@ func (it *items) open(data []byte) error {
 	return it.Err()
 }
 
-// next reads the next item; false at the end, and when err says that there is none that can be read.
+// next reads the next item; false at the end, and when err says that there is none that can be
+// read.
 func (it *items) next() bool {
 	if it.left == 0 {
 		if len(it.Rest) == 0 {

@@ -99,7 +99,8 @@ func TestBatchGolden(t *testing.T) {
 	}
 }
 
-// TestBatchCut: whatever a batch is cut to, a table refuses it or applies a part of its items, and does not panic.
+// TestBatchCut: whatever a batch is cut to, a table refuses it or applies a part of its items, and
+// does not panic.
 func TestBatchCut(t *testing.T) {
 	for name, fill := range itemCases() {
 		var b Batch

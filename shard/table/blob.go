@@ -29,7 +29,8 @@ const createdLen = 6
 //
 //	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | first add − created? | occurrence? | due? | id length u8 | id | rest of the spec
 //
-// and pad bytes, up to the end of its block; numbers without a size are varints. The due time is in the slot or run.
+// and pad bytes, up to the end of its block; numbers without a size are varints. The due time is in
+// the slot or run.
 type blob struct {
 	flags     byte
 	target    uint32 // row
@@ -39,7 +40,8 @@ type blob struct {
 	createdMs int64
 	updatedMs int64
 	firstMs   int64 // blobFirst: the moment of the first add; else 0
-	// occurrence (blobSeries) counts from 1; 0 says that the series has gone on, or has ended, without this one.
+	// occurrence (blobSeries) counts from 1; 0 says that the series has gone on, or has ended,
+	// without this one.
 	occurrence uint32
 	dueMs      int64 // blobDue
 	id, rest   []byte
@@ -87,7 +89,8 @@ func (v *blob) readBody(b []byte) {
 	v.id, v.rest = b[1:n], b[n:]
 }
 
-// putBlob writes v, whose slices may be of another blob or the batch, and takes over the reference on its target.
+// putBlob writes v, whose slices may be of another blob or the batch, and takes over the reference
+// on its target.
 func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 	v.flags &= blobNoExpiry | blobSeries | blobDue
 	n := 1 + 4 + 8 + createdLen + 1 + len(v.id) + len(v.rest)
@@ -129,7 +132,8 @@ func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 	return ref
 }
 
-// allocPadded returns a block for n bytes, cut to its prefix, which says how much longer it is than what goes in.
+// allocPadded returns a block for n bytes, cut to its prefix, which says how much longer it is than
+// what goes in.
 func (t *Table) allocPadded(n int) (ref uint32, b []byte) {
 	ref, b = t.blobs.alloc(1 + n)
 	if pad := len(b) - 1 - n; pad < 0x80 {
@@ -164,8 +168,8 @@ func (t *Table) blobHash(h timer.Handle, flags byte, target uint32, body []byte)
 
 func errorHash(h timer.Handle, text []byte) uint64 { return mix(^uint64(h), xxhash.Sum64(text)) }
 
-// slotHash covers what a slot and its run say. The sums over all slots and blobs change with each of them, so the
-// hash of the whole state costs nothing extra to read (I7, I12).
+// slotHash covers what a slot and its run say. The sums over all slots and blobs change with each
+// of them, so the hash of the whole state costs nothing extra to read (I7, I12).
 func (t *Table) slotHash(h timer.Handle, s *slot) uint64 {
 	x := mix(uint64(h), s.seqAttempts)
 	x = mix(x, s.whenMarks)

@@ -6,9 +6,9 @@ import (
 )
 
 // A leader that is sure of its wall clock sets the shard's own clock back where that ran ahead: an
-// earlier leader's clock was wrong, and everybody who could have said so was wrong too, or there was
-// nobody. Whatever was stamped by the wrong time would count as later than all that comes: it is
-// stamped anew.
+// earlier leader's clock was wrong, and everybody who could have said so was wrong too, or there
+// was nobody. Whatever was stamped by the wrong time would count as later than all that comes: it
+// is stamped anew.
 
 const (
 	// ClockAheadMs is by how much the shard's clock may be ahead of its leader's. Less passes by
@@ -17,13 +17,14 @@ const (
 
 	// restampsPerEntry is how many slots one entry goes through.
 	restampsPerEntry = 4096
-	// What Table.restamped says when it is no slot's number: there is nothing to do, or all slots were gone
-	// through and the leader is to see to the series.
+	// What Table.restamped says when it is no slot's number: there is nothing to do, or all slots
+	// were gone through and the leader is to see to the series.
 	noRestamp   timer.Handle = 1<<32 - 1
 	seriesAwait timer.Handle = 1<<32 - 2
 )
 
-// setClock sets the table's clock back. A leader may propose it twice: the second finds the clock right.
+// setClock sets the table's clock back. A leader may propose it twice: the second finds the clock
+// right.
 func (t *Table) setClock(ms int64) {
 	if t.clockMs <= ms {
 		return
@@ -39,8 +40,8 @@ func (t *Table) setClock(ms int64) {
 	}
 }
 
-// restamp goes through some more slots after the clock was set back: no stamp is to be later than now, and
-// each timer is in the wheel again.
+// restamp goes through some more slots after the clock was set back: no stamp is to be later than
+// now, and each timer is in the wheel again.
 func (t *Table) restamp(budget int) {
 	for ; t.restamped < seriesAwait && budget > 0; budget-- {
 		if t.restamped >= t.slab.high {
@@ -53,8 +54,8 @@ func (t *Table) restamp(budget int) {
 	}
 }
 
-// restampTimer has nothing of a timer be later than now that has happened, and counts from now on what
-// was counted from it: how long a dead letter stays, and how long the next attempt waits.
+// restampTimer has nothing of a timer be later than now that has happened, and counts from now on
+// what was counted from it: how long a dead letter stays, and how long the next attempt waits.
 func (t *Table) restampTimer(h timer.Handle) {
 	s := t.slab.at(h)
 	if s.state() == 0 {

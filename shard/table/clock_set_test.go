@@ -9,7 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// The stamps of a large table are seen to in slices, also by a replica that took over from a snapshot between two of them.
+// The stamps of a large table are seen to in slices, also by a replica that took over from a
+// snapshot between two of them.
 func TestRestampInSlices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -55,7 +55,8 @@ func TestForcedCloseInSlices(t *testing.T) {
 	}
 }
 
-// TestCloseRaisesFence: what is leased after an empty topic was closed has a fence above the one that the command names.
+// TestCloseRaisesFence: what is leased after an empty topic was closed has a fence above the one
+// that the command names.
 func TestCloseRaisesFence(t *testing.T) {
 	d := newTableHarness(t)
 	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 500}); got.Code != timer.OK || got.Fence != 500 {
@@ -69,7 +70,8 @@ func TestCloseRaisesFence(t *testing.T) {
 	}
 }
 
-// TestManyClosedTopics: what an add costs does not depend on how many topics were deleted lately. Each is remembered for an hour.
+// TestManyClosedTopics: what an add costs does not depend on how many topics were deleted lately.
+// Each is remembered for an hour.
 func TestManyClosedTopics(t *testing.T) {
 	adds := func(table *Table) time.Duration {
 		var b Batch

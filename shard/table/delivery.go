@@ -9,16 +9,19 @@ import (
 	"carillon/timer/encoding"
 )
 
-// delivery is what a shard's log says of how a topic's timers go from the change of that number on: to their receivers, or to who pulls.
-// The meta group numbers the changes, has every shard agree, and only then changes the topic; see docs/adr/0030.
+// delivery is what a shard's log says of how a topic's timers go from the change of that number on:
+// to their receivers, or to who pulls. The meta group numbers the changes, has every shard agree,
+// and only then changes the topic; see docs/adr/0030.
 //
-// Invariant: while a shard has a delivery of a topic, no timer of the topic is leased otherwise there.
+// Invariant: while a shard has a delivery of a topic, no timer of the topic is leased otherwise
+// there.
 type delivery struct {
 	turn uint32
 	pull bool
 }
 
-// deliver has the log take over a delivery, unless timers are leased otherwise. What comes late from an older change does nothing.
+// deliver has the log take over a delivery, unless timers are leased otherwise. What comes late
+// from an older change does nothing.
 func (t *Table) deliver(c *encoding.Command) timer.Result {
 	next := delivery{turn: c.Turn, pull: c.Flags&encoding.CommandPull != 0}
 	now, known := t.deliveries[c.Topic]
@@ -48,8 +51,8 @@ func (t *Table) leasedOtherwise(topic timer.TopicID, pull bool) int64 {
 	return r.pulled
 }
 
-// Delivers says whether the log lets a topic's timers go to who pulls, or to their receivers. One whose delivery was never changed
-// goes as the leader says.
+// Delivers says whether the log lets a topic's timers go to who pulls, or to their receivers. One
+// whose delivery was never changed goes as the leader says.
 func (t *Table) Delivers(topic timer.TopicID, pull bool) bool {
 	d, known := t.deliveries[topic]
 	return !known || d.pull == pull
@@ -91,7 +94,8 @@ func (t *Table) delivered() []timer.TopicID {
 	return slices.SortedFunc(maps.Keys(t.deliveries), cmp.Compare)
 }
 
-// Astray is the first topic of which timers are leased otherwise than the log says, and how many; 0: there is none.
+// Astray is the first topic of which timers are leased otherwise than the log says, and how many;
+// 0: there is none.
 func (t *Table) Astray() (topic timer.TopicID, leased int64) {
 	for _, id := range t.delivered() {
 		if n := t.leasedOtherwise(id, t.deliveries[id].pull); n != 0 {

@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestDeliveryInTheLog: a shard's log takes over a delivery only while nothing is leased otherwise, and then leases nothing otherwise; what
-// comes late from an older change does nothing.
+// TestDeliveryInTheLog: a shard's log takes over a delivery only while nothing is leased otherwise,
+// and then leases nothing otherwise; what comes late from an older change does nothing.
 func TestDeliveryInTheLog(t *testing.T) {
 	d := newTableHarness(t)
 	add := func(id string) timer.Result {

@@ -117,7 +117,8 @@ func (g *modelHarness) of(state timer.State) *modelTimer {
 	return g.any()
 }
 
-// item puts a random item into the batch. What it names is as the state was before the batch, so it may be stale.
+// item puts a random item into the batch. What it names is as the state was before the batch, so it
+// may be stale.
 func (g *modelHarness) item(b *Batch) step {
 	switch g.pick(8) {
 	default:

@@ -6,11 +6,12 @@ import (
 	"carillon/wheel"
 )
 
-// What follows is a leader's own: it changes neither the replicated state nor its hash. A timer that was popped is in
-// the wheel no more until its schedule changes or Arm or Rearm puts it back; a leader that steps down and may lead
-// again must Rearm what it popped and still holds.
+// What follows is a leader's own: it changes neither the replicated state nor its hash. A timer
+// that was popped is in the wheel no more until its schedule changes or Arm or Rearm puts it back;
+// a leader that steps down and may lead again must Rearm what it popped and still holds.
 
-// Advance moves the wheel to nowMs, doing at most budget units of work, and says whether it got there.
+// Advance moves the wheel to nowMs, doing at most budget units of work, and says whether it got
+// there.
 func (t *Table) Advance(nowMs int64, budget int) (done bool) {
 	_, done = t.wheel.Advance(wheel.Tick(nowMs), budget)
 	return done
@@ -157,8 +158,8 @@ func (t *Table) RetryOf(h timer.Handle) timer.Retry {
 	return spec.Retry
 }
 
-// RearmRange puts timers that were popped back into the wheel where their state says, looking at no more than budget slots after
-// from (0 at first), and says where to go on.
+// RearmRange puts timers that were popped back into the wheel where their state says, looking at no
+// more than budget slots after from (0 at first), and says where to go on.
 func (t *Table) RearmRange(from timer.Handle, budget int) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
@@ -182,8 +183,8 @@ func (t *Table) restore(h timer.Handle, s *slot) {
 	}
 }
 
-// ScanLeased calls fn for leased timers, looking at no more than budget slots after from (0 at first), and says where
-// to go on. fn must not change the table.
+// ScanLeased calls fn for leased timers, looking at no more than budget slots after from (0 at
+// first), and says where to go on. fn must not change the table.
 func (t *Table) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
@@ -194,8 +195,9 @@ func (t *Table) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle
 	return from, from >= t.slab.high
 }
 
-// ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no more than budget slots after
-// from (0 at first), and says where to go on. fn must not change the table.
+// ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no
+// more than budget slots after from (0 at first), and says where to go on. fn must not change the
+// table.
 func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
@@ -207,13 +209,15 @@ func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Han
 	return from, from >= t.slab.high
 }
 
-// ScheduledAt says whether the handle still holds the timer of that number, scheduled, and at that revision.
+// ScheduledAt says whether the handle still holds the timer of that number, scheduled, and at that
+// revision.
 func (t *Table) ScheduledAt(h timer.Handle, seq uint64, rev uint32) bool {
 	s := t.live(h, seq)
 	return s != nil && s.rev == rev && s.state() == timer.Scheduled
 }
 
-// LastHandle is the highest handle that was ever given out, and so how many slots a look at all of them takes.
+// LastHandle is the highest handle that was ever given out, and so how many slots a look at all of
+// them takes.
 func (t *Table) LastHandle() timer.Handle { return t.slab.high }
 
 // Older is the timer that had the id before, and has not gone yet; 0: there is none.
@@ -225,8 +229,8 @@ func (t *Table) AttemptDueMs(h timer.Handle) int64 { return t.runs.at(t.slab.at(
 // LastFence is the fence that was given last.
 func (t *Table) LastFence() uint64 { return t.fence }
 
-// InBackoff reports that a timer has been attempted and is not over. One that a client has moved to a later time since is not in
-// backoff: it has given its place up until then.
+// InBackoff reports that a timer has been attempted and is not over. One that a client has moved to
+// a later time since is not in backoff: it has given its place up until then.
 func (d *Due) InBackoff(nowMs int64) bool {
 	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
 }

@@ -2,7 +2,8 @@ package table
 
 import "carillon/timer"
 
-// finish checks what only the whole of a snapshot shows, and builds what is a replica's own: index, wheel, sums.
+// finish checks what only the whole of a snapshot shows, and builds what is a replica's own: index,
+// wheel, sums.
 func (l *loader) finish() {
 	t := l.t
 	if l.records != t.slab.high || l.unused != t.slab.unused {
@@ -86,7 +87,8 @@ func (l *loader) checkFinished() {
 	}
 }
 
-// checkChains walks each chain from the timer that its id names: all that are chained must be met, once.
+// checkChains walks each chain from the timer that its id names: all that are chained must be met,
+// once.
 func (l *loader) checkChains() {
 	t := l.t
 	met := 0

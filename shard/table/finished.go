@@ -5,14 +5,15 @@ import (
 	"carillon/timer/encoding"
 )
 
-// finished lists the timers that are Done or Cancelled, in the order in which they ended, through their runs.
+// finished lists the timers that are Done or Cancelled, in the order in which they ended, through
+// their runs.
 type finished struct {
 	oldest, newest timer.Handle
 	bytes          int64 // by finishedCost
 }
 
-// finishedFixed is what a finished timer is reckoned to take beside its id, content and error. It is part of what
-// replicas must agree on, so it is not what a timer takes in this version's memory.
+// finishedFixed is what a finished timer is reckoned to take beside its id, content and error. It
+// is part of what replicas must agree on, so it is not what a timer takes in this version's memory.
 const finishedFixed = 160
 
 func (t *Table) finishedCost(s *slot) int64 {
@@ -78,8 +79,9 @@ func (t *Table) dropFinished(budget int) {
 	}
 }
 
-// link is a timer's place among those of one id. The newest is the one that the id names; the others are dead
-// letters that it shadows: they are listed, but can only be purged, by the id and their version.
+// link is a timer's place among those of one id. The newest is the one that the id names; the
+// others are dead letters that it shadows: they are listed, but can only be purged, by the id and
+// their version.
 type link struct{ newer, older timer.Handle }
 
 // setLink changes a timer's place in its chain; the timer must not be touched.
@@ -94,14 +96,16 @@ func (t *Table) setLink(h timer.Handle, l link) {
 	t.endUpdate(h, s)
 }
 
-// supersede makes the new timer h, which is not in the index, the one that its id names, before the dead letter old.
+// supersede makes the new timer h, which is not in the index, the one that its id names, before the
+// dead letter old.
 func (t *Table) supersede(hash uint32, old, h timer.Handle) {
 	t.ids.replace(hash, uint32(old), uint32(h))
 	t.setLink(old, link{newer: h, older: t.chains[old].older})
 	t.setLink(h, link{older: old})
 }
 
-// unchain takes a timer out of its chain and out of the index; the next older one of its id takes its place there.
+// unchain takes a timer out of its chain and out of the index; the next older one of its id takes
+// its place there.
 func (t *Table) unchain(h timer.Handle) {
 	s := t.slab.at(h)
 	l := t.chains[h] // zero when it is the only one
@@ -128,8 +132,9 @@ func (t *Table) unchain(h timer.Handle) {
 	}
 }
 
-// deadLetter finds what Redrive and Purge mean by an id: the last dead letter of it, or the one of a version. inUse says that
-// the id is another's by now: a scheduled or leased timer has it, or a later dead letter.
+// deadLetter finds what Redrive and Purge mean by an id: the last dead letter of it, or the one of
+// a version. inUse says that the id is another's by now: a scheduled or leased timer has it, or a
+// later dead letter.
 func (t *Table) deadLetter(c *encoding.Command) (h timer.Handle, inUse bool) {
 	h = t.Find(c.Topic, c.ID)
 	if h == 0 {

@@ -8,8 +8,8 @@ import (
 	"carillon/timer/encoding"
 )
 
-// HistoryEvent is an attempt after which a timer went on, or the end of a timer. Shard, entry and Item name it for ever, and are
-// the same on all replicas.
+// HistoryEvent is an attempt after which a timer went on, or the end of a timer. Shard, entry and
+// Item name it for ever, and are the same on all replicas.
 type HistoryEvent struct {
 	Item  uint32 // number of the event in its entry
 	Topic timer.TopicID
@@ -20,7 +20,8 @@ type HistoryEvent struct {
 	Body  []byte // see DecodeHistoryEnd and DecodeHistoryAttempt
 }
 
-// historyVersion leads the body of an event (docs/formats/history.md). It must change when AppendTimer's layout does.
+// historyVersion leads the body of an event (docs/formats/history.md). It must change when
+// AppendTimer's layout does.
 const historyVersion = 1
 
 // Flags of an end.
@@ -29,7 +30,8 @@ const (
 	historyContent   = 2 // the hash of what its add or put said follows
 )
 
-// eventBuffer gathers what an entry does to timers, for the history. Nothing of it is replicated state.
+// eventBuffer gathers what an entry does to timers, for the history. Nothing of it is replicated
+// state.
 type eventBuffer struct {
 	events    []HistoryEvent
 	ends      []int // of each event's id and body in buf, in turn
@@ -97,7 +99,8 @@ func (t *Table) tellEnd(h timer.Handle, s *slot) {
 	c.sealed()
 }
 
-// appendTimerAt writes a timer that has ended as AppendTimer writes its copy, without making one. Its successor was taken from it before.
+// appendTimerAt writes a timer that has ended as AppendTimer writes its copy, without making one.
+// Its successor was taken from it before.
 func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.topic].id))
 	dst = binary.AppendUvarint(dst, uint64(len(v.id)))
@@ -128,7 +131,8 @@ func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []b
 	return append(dst, text...)
 }
 
-// tellAttempt notes an attempt after which its touched timer goes on. It must be told before the next one is leased.
+// tellAttempt notes an attempt after which its touched timer goes on. It must be told before the
+// next one is leased.
 func (t *Table) tellAttempt(o *Outcome, s *slot) {
 	c := t.events
 	if c == nil || o.Kind == Release || s.state().Over() {
@@ -152,7 +156,8 @@ func (t *Table) tellAttempt(o *Outcome, s *slot) {
 	c.sealed()
 }
 
-// DecodeHistoryEnd reads the body of a timer's end. The entry's attempts are the last one alone, if it is what ended the timer: see Join.
+// DecodeHistoryEnd reads the body of a timer's end. The entry's attempts are the last one alone, if
+// it is what ended the timer: see Join.
 func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
 	r, err := openHistory(body)
 	if err != nil {

@@ -42,7 +42,8 @@ func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
 	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: o.StartedMs, EndedMs: at, Status: o.Status, Err: o.Err}})
 }
 
-// checkTold compares what the table tells of an entry with the model: each end with all of its timer, each attempt after which one goes on.
+// checkTold compares what the table tells of an entry with the model: each end with all of its
+// timer, each attempt after which one goes on.
 func (g *modelHarness) checkTold() {
 	g.t.Helper()
 	events, want := g.table.TakeHistory(), g.model.told
@@ -159,7 +160,8 @@ func TestHistoryJoin(t *testing.T) {
 	f(5, true, []int{1, 2, 3, 4, 1, 2, 3, 4}, 1, 2, 3, 4, 5)
 }
 
-// BenchmarkHistory is what telling of a fired timer costs the worker that applies its outcome: with, less without.
+// BenchmarkHistory is what telling of a fired timer costs the worker that applies its outcome:
+// with, less without.
 func BenchmarkHistory(b *testing.B) {
 	for _, with := range []bool{false, true} {
 		b.Run(fmt.Sprintf("told=%v", with), func(b *testing.B) {

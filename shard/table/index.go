@@ -9,9 +9,10 @@ const (
 	handleLen = 32
 )
 
-// index finds slot numbers by a 32-bit hash. It is an extendible hash table of small open-addressing parts: a
-// part that is full grows by a sixth or splits in two, so that no insert copies more than one part, and it is
-// about three quarters full at any size. An entry is hash<<32 | number; numbers are never 0.
+// index finds slot numbers by a 32-bit hash. It is an extendible hash table of small
+// open-addressing parts: a part that is full grows by a sixth or splits in two, so that no insert
+// copies more than one part, and it is about three quarters full at any size. An entry is hash<<32
+// | number; numbers are never 0.
 type index struct {
 	dir   []*part
 	depth uint // len(dir) = 1<<depth; a hash's first bits choose the part
@@ -90,8 +91,8 @@ func (x *index) replace(hash, old, fresh uint32) bool {
 	return true
 }
 
-// remove takes a number out and says whether it was in. Entries behind it close the gap, so there are no
-// tombstones that would slow down later searches.
+// remove takes a number out and says whether it was in. Entries behind it close the gap, so there
+// are no tombstones that would slow down later searches.
 func (x *index) remove(hash, number uint32) bool {
 	p, i := x.locate(hash, number)
 	if p == nil {
@@ -140,8 +141,8 @@ func (x *index) locate(hash, number uint32) (*part, int) {
 	}
 }
 
-// expand makes room in p, the part of hash. A part that only a much larger directory would split, since its hashes
-// are all nearly one (which a client can bring about), grows instead.
+// expand makes room in p, the part of hash. A part that only a much larger directory would split,
+// since its hashes are all nearly one (which a client can bring about), grows instead.
 func (x *index) expand(p *part, hash uint32) {
 	if p.used < partMax*7/8 || p.depth == x.depth && len(x.dir) >= 8*x.parts {
 		x.resize(p, p.used+p.used/3+partMin/2)

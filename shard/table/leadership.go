@@ -1,9 +1,11 @@
 package table
 
-// leadership is a time in which one process led: the leases from that fence on are its own, until the next leadership's.
+// leadership is a time in which one process led: the leases from that fence on are its own, until
+// the next leadership's.
 type leadership struct{ from, owner uint64 }
 
-// maxLeaderships bounds how many are remembered. Whose lease an older one is nobody knows any more: it is waited out.
+// maxLeaderships bounds how many are remembered. Whose lease an older one is nobody knows any more:
+// it is waited out.
 const maxLeaderships = 32
 
 // takeover begins a leadership.

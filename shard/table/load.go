@@ -34,8 +34,8 @@ type loader struct {
 	scratch []byte // of what buf is too small for
 }
 
-// Load reads what a Snapshot wrote, and returns a table of equal state, hash and future. Any damage that is not
-// found on the way shows in the hash.
+// Load reads what a Snapshot wrote, and returns a table of equal state, hash and future. Any damage
+// that is not found on the way shows in the hash.
 func Load(id timer.ShardID, r io.Reader) (*Table, error) {
 	t, _, err := LoadAt(id, r, HashVersion)
 	return t, err
@@ -87,7 +87,8 @@ func (l *loader) failed(err error) {
 	l.err = err
 }
 
-// more brings at least n bytes into unread, at most as many as buf holds; false when there are not so many.
+// more brings at least n bytes into unread, at most as many as buf holds; false when there are not
+// so many.
 func (l *loader) more(n int) bool {
 	if l.err != nil || len(l.unread) >= n {
 		return l.err == nil
@@ -137,7 +138,8 @@ func (l *loader) signed() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// bytes reads n bytes, which are valid until something else is read. It takes memory only as they come.
+// bytes reads n bytes, which are valid until something else is read. It takes memory only as they
+// come.
 func (l *loader) bytes(n int) []byte {
 	if n <= len(l.buf) {
 		if !l.more(n) {

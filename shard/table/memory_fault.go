@@ -14,7 +14,8 @@ const (
 
 	MemoryFaults = iota // so many that a machine makes
 
-	// What a program's own fault does: no bit of memory changed by itself, so that only other replicas see it.
+	// What a program's own fault does: no bit of memory changed by itself, so that only other
+	// replicas see it.
 	FaultOfFence // the last fence
 	FaultOfHash  // the hash, as another build would make it
 )

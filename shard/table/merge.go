@@ -17,8 +17,9 @@ func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) 
 	before := t.Due(h)
 	s = t.beginUpdate(h)
 	t.rewriteWhole(h, s, &v, c, f)
-	// What the leader knows of the timer stays true if only its content is new. Else adds that never stop would each make the lease
-	// stale that is on its way, and put a debounced timer off beyond its longest wait.
+	// What the leader knows of the timer stays true if only its content is new. Else adds that
+	// never stop would each make the lease stale that is on its way, and put a debounced timer off
+	// beyond its longest wait.
 	after := t.Due(h)
 	if after.Attempts, after.Fence, after.LeaseMs = before.Attempts, before.Fence, before.LeaseMs; after != before || due != before.NextMs || before.Attempts != 0 {
 		t.transition(h, s, timer.Scheduled, due)
@@ -27,8 +28,8 @@ func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) 
 	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
-// firstAdd is the moment of the first add since the timer's last end: its creation, unless the timer has lived on after an end (it was
-// redriven, or repeats), which starts anew.
+// firstAdd is the moment of the first add since the timer's last end: its creation, unless the
+// timer has lived on after an end (it was redriven, or repeats), which starts anew.
 func (t *Table) firstAdd(v *blob) int64 {
 	switch {
 	case v.firstMs != 0:
@@ -70,7 +71,8 @@ func (t *Table) dropSuccessor(h timer.Handle, r *attemptState) {
 	}
 }
 
-// takeSuccessor is the blob of who waits for the end of a touched timer's attempt, which is the caller's from here on; 0: nobody.
+// takeSuccessor is the blob of who waits for the end of a touched timer's attempt, which is the
+// caller's from here on; 0: nobody.
 func (t *Table) takeSuccessor(s *slot) uint32 {
 	r := t.runs.at(s.run)
 	ref := r.successor
@@ -78,8 +80,8 @@ func (t *Table) takeSuccessor(s *slot) uint32 {
 	return ref
 }
 
-// promote puts a successor in the place of the timer that it waited for, whose attempt has ended: over an end like a new add, else
-// in place, so that its retries are superseded.
+// promote puts a successor in the place of the timer that it waited for, whose attempt has ended:
+// over an end like a new add, else in place, so that its retries are superseded.
 func (t *Table) promote(h timer.Handle, ref uint32) {
 	s := t.slab.at(h)
 	old, next := t.view(s.ref), t.view(ref)
@@ -103,8 +105,8 @@ func (t *Table) promote(h timer.Handle, ref uint32) {
 	t.dropBlob(h, ref)
 }
 
-// setSuccessor makes a timer that takes over the id of one that has just ended: a dead letter stays, shadowed; another goes. It takes over
-// the reference on v's target.
+// setSuccessor makes a timer that takes over the id of one that has just ended: a dead letter
+// stays, shadowed; another goes. It takes over the reference on v's target.
 func (t *Table) setSuccessor(old timer.Handle, v *blob, priority uint8, dueMs int64) {
 	o := t.slab.at(old)
 	topic := t.topics.rows[o.topic].id

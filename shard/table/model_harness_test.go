@@ -145,7 +145,8 @@ func (g *modelHarness) check() {
 	}
 }
 
-// restart takes a snapshot while entries are applied, loads it, applies these to it too, and goes on with it (I12).
+// restart takes a snapshot while entries are applied, loads it, applies these to it too, and goes
+// on with it (I12).
 func (g *modelHarness) restart() {
 	g.t.Helper()
 	want, hash := dump(g.table), g.table.Hash()

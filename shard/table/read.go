@@ -7,7 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Read copies a timer by its id: the one in use, else the last one that ended and is still kept; nil if there is none.
+// Read copies a timer by its id: the one in use, else the last one that ended and is still kept;
+// nil if there is none.
 func (t *Table) Read(topic timer.TopicID, id string) *timer.Timer {
 	return t.Copy(t.Find(topic, []byte(id)))
 }

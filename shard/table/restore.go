@@ -10,18 +10,20 @@ import (
 	"carillon/timer/recurrence"
 )
 
-// How far ahead of the backup a restored shard goes on: further than a cluster comes after its newest backup.
+// How far ahead of the backup a restored shard goes on: further than a cluster comes after its
+// newest backup.
 const (
 	fencesAhead   = 1 << 32 // leases of a shard
 	numbersAhead  = 1 << 32 // timers made in a shard
 	versionsAhead = 1 << 20 // changes of one timer
 )
 
-// unknownEnd is the last error of an attempt that was under way, or may have been made again, when the data were lost.
+// unknownEnd is the last error of an attempt that was under way, or may have been made again, when
+// the data were lost.
 const unknownEnd = "restored from a backup: what became of this attempt, and whether another one was made, is not known"
 
-// Overdue says what becomes of timers that were due before the restore: the lost cluster may have fired them after the backup
-// was taken, or not.
+// Overdue says what becomes of timers that were due before the restore: the lost cluster may have
+// fired them after the backup was taken, or not.
 type Overdue uint8
 
 // The ways to treat them.
@@ -117,7 +119,8 @@ func (o *Restore) goAhead(t *Table) error {
 	return nil
 }
 
-// deliver has the log deliver as the topics say: a change of delivery may have come between the shard's part of the backup and theirs.
+// deliver has the log deliver as the topics say: a change of delivery may have come between the
+// shard's part of the backup and theirs.
 func (o *Restore) deliver(t *Table) {
 	for _, id := range t.delivered() {
 		topic, ok := o.Topics.Topic(id)

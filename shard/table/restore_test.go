@@ -37,8 +37,8 @@ func drawnTable(tb testing.TB, seed uint64, turns int) *Table {
 	return g.table
 }
 
-// Whatever a table holds, what is restored of it is a good table, timers that are not overdue are as they were, and all that it gives
-// out from then on is beyond what it had given out.
+// Whatever a table holds, what is restored of it is a good table, timers that are not overdue are
+// as they were, and all that it gives out from then on is beyond what it had given out.
 func TestRestoreTable(t *testing.T) {
 	for seed := range uint64(8) {
 		before := drawnTable(t, seed, 120)
@@ -150,7 +150,8 @@ func TestRestoredVersionsAreNew(t *testing.T) {
 	}
 }
 
-// Timers of topics that were deleted while the backup was taken go; a topic that was being deleted and is there takes adds again.
+// Timers of topics that were deleted while the backup was taken go; a topic that was being deleted
+// and is there takes adds again.
 func TestRestoreDropsWhatWasDeleted(t *testing.T) {
 	table := New(7, benchNow)
 	var b Batch
@@ -172,8 +173,8 @@ func TestRestoreDropsWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// A change of delivery that the topics have, and the shard's part of the backup has not, holds in the shard; who is leased otherwise is
-// released.
+// A change of delivery that the topics have, and the shard's part of the backup has not, holds in
+// the shard; who is leased otherwise is released.
 func TestRestoreDeliversAsTheTopicSays(t *testing.T) {
 	table := New(7, benchNow)
 	var b Batch

@@ -8,8 +8,8 @@ import (
 	"carillon/timer/encoding"
 )
 
-// TopK keeps the first Limit timers that a Scan found, in the query's order. It holds their keys; the timers are copied
-// at the end. One Top serves one query of one table.
+// TopK keeps the first Limit timers that a Scan found, in the query's order. It holds their keys;
+// the timers are copied at the end. One Top serves one query of one table.
 type TopK struct {
 	found []candidate // a heap, the last in order first
 	max   int
@@ -25,8 +25,9 @@ type candidate struct {
 	handle timer.Handle
 }
 
-// Scan looks at no more than budget slots after from (0 at first), puts what the query selects into top, and says where
-// to go on. Entries may be applied between the slices; what changes meanwhile is seen or not.
+// Scan looks at no more than budget slots after from (0 at first), puts what the query selects into
+// top, and says where to go on. Entries may be applied between the slices; what changes meanwhile
+// is seen or not.
 func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (next timer.Handle, done bool) {
 	if top.max == 0 {
 		top.max = min(max(q.Limit, 1), timer.MaxScan)
@@ -57,7 +58,8 @@ func wants(q *timer.Query, hides Hides, h timer.Handle, s *slot) bool {
 	return q.States&(1<<state) != 0
 }
 
-// selects says whether a timer of the right topic and state is in the query, and its time in the query's order.
+// selects says whether a timer of the right topic and state is in the query, and its time in the
+// query's order.
 func (t *Table) selects(q *timer.Query, s *slot) (sortMs int64, ok bool) {
 	if q.ByEnd {
 		if !s.state().Over() {
@@ -175,8 +177,8 @@ type Found struct {
 	Timer  *timer.Timer
 }
 
-// Take copies what was found, in order, and empties the Top. Timers that have gone since, or no longer are what
-// the query selects, are left out.
+// Take copies what was found, in order, and empties the Top. Timers that have gone since, or no
+// longer are what the query selects, are left out.
 func (p *TopK) Take(t *Table, q *timer.Query) []Found {
 	slices.SortFunc(p.found, func(a, b candidate) int { return a.key.Compare(b.key) })
 	out := make([]Found, 0, len(p.found))

@@ -8,8 +8,9 @@ import (
 	"carillon/timer/encoding"
 )
 
-// sealedBy counts the header values of a table's callback overrides by the key that sealed them: an operator who takes a key out of use
-// wants to know that nothing needs it any more. It is derived from the overrides, and no part of the replicated state.
+// sealedBy counts the header values of a table's callback overrides by the key that sealed them: an
+// operator who takes a key out of use wants to know that nothing needs it any more. It is derived
+// from the overrides, and no part of the replicated state.
 type sealedBy map[secret.KeyID]int64
 
 // count adds by for each sealed value of an encoded callback that has been checked.
@@ -52,7 +53,8 @@ func cutBlock(b []byte) (text, rest []byte) {
 	return b[k : k+int(n)], b[k+int(n):]
 }
 
-// SealedBy adds the header values of callback overrides, by the id of the key that sealed them, to those of other tables.
+// SealedBy adds the header values of callback overrides, by the id of the key that sealed them, to
+// those of other tables.
 func (t *Table) SealedBy(all map[string]int64) map[string]int64 { return t.targets.sealed.addTo(all) }
 
 func (s sealedBy) addTo(all map[string]int64) map[string]int64 {

@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// TestSealedValuesAreCounted: what timers' headers are sealed with is counted once for each override that some timer has, through changes,
-// merges, ends and a snapshot.
+// TestSealedValuesAreCounted: what timers' headers are sealed with is counted once for each
+// override that some timer has, through changes, merges, ends and a snapshot.
 func TestSealedValuesAreCounted(t *testing.T) {
 	seal := func(c byte, text string) string {
 		keys, err := secret.New([][]byte{bytes.Repeat([]byte{c}, secret.KeyBytes)})

@@ -7,7 +7,8 @@ import (
 	"carillon/timer/encoding"
 )
 
-// begin makes a blob that of a timer whose content is new: it is the first occurrence, if it repeats, and its expiry counts.
+// begin makes a blob that of a timer whose content is new: it is the first occurrence, if it
+// repeats, and its expiry counts.
 func (v *blob) begin(repeats bool) {
 	v.flags, v.occurrence = 0, 0
 	if repeats {
@@ -109,8 +110,9 @@ func restRepeat(rest []byte) *timer.Repeat {
 	return nil
 }
 
-// continueSeries schedules the occurrence after one that has ended as done or dead, at what the leader found; 0: there is none.
-// The one that has ended never brings about another, even when it is redriven.
+// continueSeries schedules the occurrence after one that has ended as done or dead, at what the
+// leader found; 0: there is none. The one that has ended never brings about another, even when it
+// is redriven.
 func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
 	s := t.slab.at(h)
 	state := s.state()
@@ -145,7 +147,8 @@ func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
 	return next, true
 }
 
-// overlap schedules the next occurrence beside one whose attempt runs, and which then stands for itself: the id names the new one.
+// overlap schedules the next occurrence beside one whose attempt runs, and which then stands for
+// itself: the id names the new one.
 func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != timer.Leased || s.cancelled() {
@@ -167,8 +170,8 @@ func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.R
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// dropIfSuperseded forgets a timer that has ended as done or cancelled while the id names a later one, or another of the id has not ended:
-// clients are to see that one.
+// dropIfSuperseded forgets a timer that has ended as done or cancelled while the id names a later
+// one, or another of the id has not ended: clients are to see that one.
 func (t *Table) dropIfSuperseded(h timer.Handle) {
 	if state := t.slab.at(h).state(); (state == timer.Done || state == timer.Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
 		t.drop(h)
@@ -186,7 +189,8 @@ func (t *Table) markContinued(h timer.Handle, v *blob) {
 	t.endUpdate(h, s)
 }
 
-// skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over, and the timer ends as cancelled.
+// skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over,
+// and the timer ends as cancelled.
 func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != timer.Scheduled || s.rev != rev || s.attempts() != 0 && (nextMs == 0 || nextMs >= t.dueMs(s)) {
@@ -209,7 +213,8 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// SeriesByRule is the series of a timer that has not ended, and whose occurrence the series made: nobody has changed it since.
+// SeriesByRule is the series of a timer that has not ended, and whose occurrence the series made:
+// nobody has changed it since.
 func (t *Table) SeriesByRule(h timer.Handle) (Series, bool) {
 	s := t.get(h)
 	if s == nil || s.state() != timer.Scheduled && s.state() != timer.Leased {

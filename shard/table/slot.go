@@ -7,11 +7,12 @@ const (
 	slotChunkLen  = 1 << slotChunkBits
 )
 
-// slot is the part of a timer that changes as it lives, 32 bytes without pointers. What the client said is in
-// a blob (see blob); what only a timer has that was attempted or has ended is in a run (see run).
+// slot is the part of a timer that changes as it lives, 32 bytes without pointers. What the client
+// said is in a blob (see blob); what only a timer has that was attempted or has ended is in a run
+// (see run).
 //
-// The fields seq, attempts, when, marks, priority, topic (as its TopicID) and rev are replicated state;
-// ref and run are this replica's own numbers.
+// The fields seq, attempts, when, marks, priority, topic (as its TopicID) and rev are replicated
+// state; ref and run are this replica's own numbers.
 type slot struct {
 	seqAttempts uint64 // seq<<16 | attempts
 	whenMarks   uint64 // when<<16 | priority<<8 | chained | cancelRequested | reason(3) | state(3)
@@ -19,10 +20,11 @@ type slot struct {
 	ref uint32
 	// topic is the row in the table's list of topics.
 	topic uint32
-	// rev grows with each change of the timer's schedule, so that who remembers a handle sees that it is stale.
+	// rev grows with each change of the timer's schedule, so that who remembers a handle sees that
+	// it is stale.
 	rev uint32
-	// run is the number of the run; 0 none.
-	// Invariant: without a run the timer is Scheduled, has no attempts, and its next attempt is at its due time.
+	// run is the number of the run; 0 none. Invariant: without a run the timer is Scheduled, has no
+	// attempts, and its next attempt is at its due time.
 	run uint32
 }
 

@@ -30,11 +30,11 @@ const (
 	recordSuccessor // of the timer right before
 )
 
-// Snapshot writes a table's state as of BeginSnapshot, in pieces, while entries go on being applied: a slot that is
-// about to change and has not been written yet is written first.
+// Snapshot writes a table's state as of BeginSnapshot, in pieces, while entries go on being
+// applied: a slot that is about to change and has not been written yet is written first.
 //
-// What Apply has to write ahead stays in memory until the next Next; who begins a snapshot must go on with it or
-// abort it.
+// What Apply has to write ahead stays in memory until the next Next; who begins a snapshot must go
+// on with it or abort it.
 type Snapshot struct {
 	t      *Table
 	number uint32
@@ -53,7 +53,8 @@ type Snapshot struct {
 // BeginSnapshot starts a snapshot of the state as it stands. There may be only one at a time.
 func (t *Table) BeginSnapshot() *Snapshot { return t.BeginSnapshotAt(HashVersion) }
 
-// BeginSnapshotAt is BeginSnapshot for a reader that knows the hash of that version and those before.
+// BeginSnapshotAt is BeginSnapshot for a reader that knows the hash of that version and those
+// before.
 func (t *Table) BeginSnapshotAt(version byte) *Snapshot {
 	if t.snap != nil {
 		panic(fmt.Sprintf("shard: snapshot %d of shard %d begins while %d is under way", t.snapshots+1, t.id, t.snap.number))

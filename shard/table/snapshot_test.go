@@ -15,7 +15,8 @@ import (
 	"carillon/timer/testkit"
 )
 
-// smallTable is a table with everything in it: every state, dead letters of one id, free slots, a closed topic.
+// smallTable is a table with everything in it: every state, dead letters of one id, free slots, a
+// closed topic.
 func smallTable(tb testing.TB) *Table {
 	tb.Helper()
 	g := newModelHarness(tb, rand.New(rand.NewPCG(11, 5)).IntN)
@@ -42,8 +43,8 @@ func TestSnapshotGolden(t *testing.T) {
 	}
 }
 
-// TestLoadInPieces: a snapshot is read as it comes, down to a byte at a time, also where a body is larger than what is read ahead, and an
-// error of the reader comes back as it is.
+// TestLoadInPieces: a snapshot is read as it comes, down to a byte at a time, also where a body is
+// larger than what is read ahead, and an error of the reader comes back as it is.
 func TestLoadInPieces(t *testing.T) {
 	table := New(7, benchNow)
 	var b Batch
@@ -134,7 +135,8 @@ func FuzzLoadTable(f *testing.F) {
 	})
 }
 
-// TestSnapshotBefore: what builds wrote that knew no consumers, and no clock that is set back, is read still.
+// TestSnapshotBefore: what builds wrote that knew no consumers, and no clock that is set back, is
+// read still.
 func TestSnapshotBefore(t *testing.T) {
 	var b []byte
 	for _, name := range []string{"table-snapshot-4", "table-snapshot-3"} {

@@ -16,14 +16,14 @@ const (
 	tombstoneKeepMs  = 60 * 60_000 // how long a closed topic stays refused
 )
 
-// Table is the state machine of one shard: its timers, and what happens to them. It has no clock, lock or
-// goroutine and does no I/O; what it becomes depends only on the entries that Apply was given. One goroutine
-// uses it.
+// Table is the state machine of one shard: its timers, and what happens to them. It has no clock,
+// lock or goroutine and does no I/O; what it becomes depends only on the entries that Apply was
+// given. One goroutine uses it.
 //
-// Replicated state is what the slots, runs, blobs, finished list, tombstones, deliveries and counters say; two tables that
-// applied the same entries agree on it and on Hash, and so does one that was loaded from a snapshot between.
-// Refs, run numbers, target numbers, topic rows, the index, and how far the wheel was advanced or popped are
-// a replica's own.
+// Replicated state is what the slots, runs, blobs, finished list, tombstones, deliveries and
+// counters say; two tables that applied the same entries agree on it and on Hash, and so does one
+// that was loaded from a snapshot between. Refs, run numbers, target numbers, topic rows, the
+// index, and how far the wheel was advanced or popped are a replica's own.
 type Table struct {
 	id timer.ShardID
 
@@ -35,8 +35,9 @@ type Table struct {
 	// restamped is how far the slots were gone through since the clock was set back, see restamp.
 	// noRestamp: all of them, or it never was.
 	restamped timer.Handle
-	// leastVersion is the least that a timer has after a client's change. It is 0 but in a table that was restored from a backup:
-	// versions that were given after the backup was taken, and are lost, are not given again.
+	// leastVersion is the least that a timer has after a client's change. It is 0 but in a table
+	// that was restored from a backup: versions that were given after the backup was taken, and are
+	// lost, are not given again.
 	leastVersion uint32
 
 	slab         slab
@@ -135,9 +136,9 @@ func (t *Table) live(h timer.Handle, seq uint64) *slot {
 // Live says whether the handle still holds the timer of that number.
 func (t *Table) Live(h timer.Handle, seq uint64) bool { return t.live(h, seq) != nil }
 
-// beginUpdate must come before a change of a slot that is or was in use, and settle after it: a snapshot under way
-// saves what the slot was, and the sums and counts follow the change. Between the two no other slot is touched
-// but in pairs of its own.
+// beginUpdate must come before a change of a slot that is or was in use, and settle after it: a
+// snapshot under way saves what the slot was, and the sums and counts follow the change. Between
+// the two no other slot is touched but in pairs of its own.
 func (t *Table) beginUpdate(h timer.Handle) *slot {
 	if t.snap != nil {
 		t.snap.keep(h)
@@ -180,7 +181,8 @@ func (t *Table) newSlot() (timer.Handle, *slot) {
 	return h, t.slab.at(h)
 }
 
-// drop forgets a timer: its slot is free, its id unknown unless an older dead letter of that id is left.
+// drop forgets a timer: its slot is free, its id unknown unless an older dead letter of that id is
+// left.
 func (t *Table) drop(h timer.Handle) {
 	t.unchain(h)
 	s := t.beginUpdate(h)
@@ -188,7 +190,8 @@ func (t *Table) drop(h timer.Handle) {
 	t.endUpdate(h, s)
 }
 
-// forget empties a slot that is touched, in no chain and not in the index under its own number any more.
+// forget empties a slot that is touched, in no chain and not in the index under its own number any
+// more.
 func (t *Table) forget(h timer.Handle, s *slot) {
 	if s.state() == timer.Done || s.state() == timer.Cancelled {
 		t.finished.remove(t, h, s)
@@ -203,7 +206,8 @@ func (t *Table) forget(h timer.Handle, s *slot) {
 	t.topics.release(row)
 }
 
-// transition moves a touched timer to a state that lasts until when (see slot.when), and its place in the wheel.
+// transition moves a touched timer to a state that lasts until when (see slot.when), and its place
+// in the wheel.
 func (t *Table) transition(h timer.Handle, s *slot, to timer.State, whenMs int64) {
 	s.setState(to)
 	s.setWhen(whenMs)

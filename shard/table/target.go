@@ -10,9 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Target stands for a callback override that timers of a table share; 0 is none. It is a replica's own, and is never
-// given again to another override: what is remembered of a target stays true. Its low half is the number of a row,
-// which is used again, its high half counts the row's lives.
+// Target stands for a callback override that timers of a table share; 0 is none. It is a replica's
+// own, and is never given again to another override: what is remembered of a target stays true. Its
+// low half is the number of a row, which is used again, its high half counts the row's lives.
 type Target uint64
 
 func (n Target) row() uint32 { return uint32(n) }

@@ -2,8 +2,8 @@ package table
 
 import "carillon/timer"
 
-// CanaryTopic is a topic that no client can reach: each shard's leader fires a timer of its own in it. The history is
-// not told of it and a forecast does not count it.
+// CanaryTopic is a topic that no client can reach: each shard's leader fires a timer of its own in
+// it. The history is not told of it and a forecast does not count it.
 const CanaryTopic timer.TopicID = 1<<32 - 1
 
 // topics counts timers by topic and state. Rows are numbered by this replica.
@@ -59,7 +59,8 @@ func (p *topics) count(row uint32, state timer.State, by int64) {
 	p.totals[state] += by
 }
 
-// Counts are the timers of one topic. Ready and OldestOverdueMs are a leader's own knowledge and stay 0.
+// Counts are the timers of one topic. Ready and OldestOverdueMs are a leader's own knowledge and
+// stay 0.
 func (t *Table) Counts(topic timer.TopicID) timer.Counts {
 	row, ok := t.topics.rowOf[topic]
 	if !ok {

@@ -2,7 +2,8 @@ package table
 
 import "carillon/timer"
 
-// walkSlots is how many slots a walk looks at in one turn of its group: about a fifth of a millisecond.
+// walkSlots is how many slots a walk looks at in one turn of its group: about a fifth of a
+// millisecond.
 const walkSlots = 4096
 
 // Walk is walk for one that may begin here, and for no longer than suits a walk.
@@ -45,7 +46,8 @@ func (t *Table) refOf(hides Hides, h timer.Handle, s *slot) timer.Ref {
 		m.NextMs = s.when()
 	case timer.Leased:
 		m.Leased = hides == nil || !hides(h)
-		// A lease ahead of its time hides when the attempt is: the first is due, a later one within moments.
+		// A lease ahead of its time hides when the attempt is: the first is due, a later one within
+		// moments.
 		if m.NextMs = m.DueMs; s.attempts() > 1 {
 			m.NextMs = max(m.DueMs, t.clockMs)
 		}

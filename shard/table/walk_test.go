@@ -8,7 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// TestWalk holds walks against the model: on a table that stands still they find what a query selects, each once.
+// TestWalk holds walks against the model: on a table that stands still they find what a query
+// selects, each once.
 func TestWalk(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(5, 22)).IntN)
 	for range 300 {
@@ -48,8 +49,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestWalkMeetsEachTimerOnce: whatever happens between the steps, no timer is met twice, what came later is not met, and what
-// was selected all the time is met.
+// TestWalkMeetsEachTimerOnce: whatever happens between the steps, no timer is met twice, what came
+// later is not met, and what was selected all the time is met.
 func TestWalkMeetsEachTimerOnce(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(7, 1)).IntN)
 	for range 200 {

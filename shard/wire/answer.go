@@ -20,8 +20,9 @@ const (
 	resultBits = 1<<iota - 1
 )
 
-// answerBytes is where the answer to one request is full: a peer refuses frames that are much longer. A page of timers ends there
-// and says that there is more; operations beyond it are answered without their Timer, which the client can read.
+// answerBytes is where the answer to one request is full: a peer refuses frames that are much
+// longer. A page of timers ends there and says that there is more; operations beyond it are
+// answered without their Timer, which the client can read.
 const answerBytes = 16 << 20
 
 // AppendAnswers encodes what became of operations. An operation without an answer has ErrUnknown.
@@ -81,8 +82,8 @@ func appendResult(dst []byte, r *timer.Result, found *timer.Timer) []byte {
 	return dst
 }
 
-// DecodeAnswers fills in every operation's Result and Err. When the answer is an error as a whole each operation has it; when it
-// cannot be read each has ErrUnknown. The error is also returned.
+// DecodeAnswers fills in every operation's Result and Err. When the answer is an error as a whole
+// each operation has it; when it cannot be read each has ErrUnknown. The error is also returned.
 func DecodeAnswers(b []byte, ops []timer.Op) error {
 	r, err := answered(b)
 	if err != nil {

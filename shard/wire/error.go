@@ -10,8 +10,8 @@ import (
 	"carillon/timer/encoding"
 )
 
-// The numbers of errors between nodes. They are never given a second meaning; a number that a node does not know is ErrUnknown to
-// it, which promises nothing.
+// The numbers of errors between nodes. They are never given a second meaning; a number that a node
+// does not know is ErrUnknown to it, which promises nothing.
 const (
 	faultNone = iota
 	faultNotLeader

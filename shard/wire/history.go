@@ -113,8 +113,8 @@ func (r *reader) historyKey() timer.HistoryKey {
 	}
 }
 
-// AppendHistory encodes a page of the history of some shards, the first of the list as far as they fit; at least one does. more
-// says that the list went on in any case.
+// AppendHistory encodes a page of the history of some shards, the first of the list as far as they
+// fit; at least one does. more says that the list went on in any case.
 func AppendHistory(dst []byte, ids []timer.ShardID, list []*timer.HistoryEntry, more bool) []byte {
 	start := len(dst)
 	dst = append(dst, version, faultNone, 0)

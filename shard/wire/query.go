@@ -93,7 +93,8 @@ func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
 // maxWireTopics bounds the topics of one question for counts.
 const maxWireTopics = 4096
 
-// AppendCountsRequest encodes the question for topics' counts in all shards that the asked node leads.
+// AppendCountsRequest encodes the question for topics' counts in all shards that the asked node
+// leads.
 func AppendCountsRequest(dst []byte, topics []timer.TopicID) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(len(topics)))
 	for _, topic := range topics {
@@ -112,8 +113,8 @@ func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
 	return topics, r.Close()
 }
 
-// AppendCounts encodes topics' counts and the shards that they sum up, in rising order: so the asking side can tell that each
-// shard was counted once.
+// AppendCounts encodes topics' counts and the shards that they sum up, in rising order: so the
+// asking side can tell that each shard was counted once.
 func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte {
 	dst = append(dst, version, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))

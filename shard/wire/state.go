@@ -6,7 +6,8 @@ import (
 	"carillon/timer"
 )
 
-// What nodes ask each other about states that are to be part of a backup: to open one, and for pieces of it.
+// What nodes ask each other about states that are to be part of a backup: to open one, and for
+// pieces of it.
 
 // StateRequest asks for a state, or for the next piece of one that was opened.
 type StateRequest struct {

@@ -48,7 +48,8 @@ func DecodeTimer(b []byte) (*timer.Timer, error) {
 	return t, nil
 }
 
-// AppendTimers encodes a page of timers, the first of the list as far as they fit; at least one does.
+// AppendTimers encodes a page of timers, the first of the list as far as they fit; at least one
+// does.
 func AppendTimers(dst []byte, list []*timer.Timer) []byte {
 	start := len(dst)
 	dst = append(dst, version, faultNone, 0)

@@ -14,7 +14,8 @@ const version = 1
 const (
 	// maxOps bounds a list of operations: as many as a request has, or one for each shard.
 	maxOps = 1 << 16
-	// minOp is the least that an operation takes: shard, flags, length, and the fixed part of a command.
+	// minOp is the least that an operation takes: shard, flags, length, and the fixed part of a
+	// command.
 	minOp = 3 + 5
 )
 
@@ -56,8 +57,8 @@ func appendOp(dst []byte, o *timer.Op) []byte {
 	return dst
 }
 
-// DecodeOps decodes what AppendOps wrote. The commands are as whole as a table wants them; whether their shards exist is for the
-// host to say.
+// DecodeOps decodes what AppendOps wrote. The commands are as whole as a table wants them; whether
+// their shards exist is for the host to say.
 func DecodeOps(b []byte) ([]timer.Op, error) {
 	r := open(b)
 	ops := make([]timer.Op, r.Count(maxOps, minOp, "operations"))

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// arbitrary fills every exported field that it reaches, so that a field that is added later is drawn too, and a codec that
-// forgets it is found. keep says which fields stay zero.
+// arbitrary fills every exported field that it reaches, so that a field that is added later is
+// drawn too, and a codec that forgets it is found. keep says which fields stay zero.
 type arbitrary struct {
 	t    *rapid.T
 	full bool // no field is zero, empty or nil
@@ -408,7 +408,8 @@ func TestWireFaultNumbers(t *testing.T) {
 	}
 }
 
-// TestWireFull: a page of timers ends where a frame would grow too long, and so do the timers of answers.
+// TestWireFull: a page of timers ends where a frame would grow too long, and so do the timers of
+// answers.
 func TestWireFull(t *testing.T) {
 	big := &timer.Timer{ID: "a", State: timer.Scheduled, Spec: timer.Spec{PayloadKind: timer.BinaryPayload, Payload: bytes.Repeat([]byte{7}, 1<<20)}}
 	list := make([]*timer.Timer, 40)
@@ -537,7 +538,8 @@ func BenchmarkWireAdd(b *testing.B) {
 	})
 }
 
-// TestWireProgress: what is asked and told of timers' progress arrives as it was; a cause that this release does not know is none.
+// TestWireProgress: what is asked and told of timers' progress arrives as it was; a cause that this
+// release does not know is none.
 func TestWireProgress(t *testing.T) {
 	asked := &timer.ProgressQuery{Topic: 300, IDs: []string{"a", "{k}b"}, Attempts: true}
 	id, q, err := DecodeProgressRequest(AppendProgressRequest(nil, 7, asked))

@@ -21,8 +21,8 @@ import (
 	"sync"
 )
 
-// checker type-checks mutated packages. It is a compiler's front half: seconds for all mutants, where building
-// each takes minutes.
+// checker type-checks mutated packages. It is a compiler's front half: seconds for all mutants,
+// where building each takes minutes.
 type checker struct {
 	root     string
 	module   string

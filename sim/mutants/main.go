@@ -1,5 +1,6 @@
-// Command mutants proves that the tests find bugs: each *.patch in this folder is a deliberate one, and the tests
-// that it names must fail with it, and pass without it. README.md says how to write one.
+// Command mutants proves that the tests find bugs: each *.patch in this folder is a deliberate one,
+// and the tests that it names must fail with it, and pass without it. README.md says how to write
+// one.
 package main
 
 import (

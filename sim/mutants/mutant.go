@@ -18,7 +18,8 @@ type mutant struct {
 	files  []filePatch
 }
 
-// testLine is a test that must fail: `./shard -run ^TestName$`. Further words are flags of the test's own.
+// testLine is a test that must fail: `./shard -run ^TestName$`. Further words are flags of the
+// test's own.
 type testLine struct {
 	pkg, run string
 	flags    []string

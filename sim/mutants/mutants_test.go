@@ -8,8 +8,8 @@ import (
 
 var underRace bool
 
-// TestEveryMutantAppliesAndCompiles: a mutant that no longer applies proves nothing, so it fails here at once, and
-// not only where the minutes are spent in which it must be found.
+// TestEveryMutantAppliesAndCompiles: a mutant that no longer applies proves nothing, so it fails
+// here at once, and not only where the minutes are spent in which it must be found.
 func TestEveryMutantAppliesAndCompiles(t *testing.T) {
 	if underRace {
 		t.Skip("make ci runs it without the race detector")

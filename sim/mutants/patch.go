@@ -69,8 +69,9 @@ func parsePatch(text string) ([]filePatch, error) {
 	return files, nil
 }
 
-// apply gives the file as the patch makes it. Each hunk must fit in exactly one place behind the one before it:
-// a patch that could mean two things may plant another bug than the one it describes.
+// apply gives the file as the patch makes it. Each hunk must fit in exactly one place behind the
+// one before it: a patch that could mean two things may plant another bug than the one it
+// describes.
 func (f *filePatch) apply(source []byte) ([]byte, error) {
 	if len(f.hunks) == 0 {
 		return nil, fmt.Errorf("%s: %w: no hunk", f.name, errPatch)

@@ -95,7 +95,8 @@ func (r *runner) try(ctx context.Context, j job) (out string, failed bool, err e
 		args = append(args, r.flags...)
 	}
 	cmd := exec.CommandContext(ctx, binary, args...)
-	// One processor: as many tests run at a time as there are. A test that builds the product has the overlay too.
+	// One processor: as many tests run at a time as there are. A test that builds the product has
+	// the overlay too.
 	cmd.Dir, cmd.Env = filepath.Join(r.root, j.test.pkg), append(append(os.Environ(), env...), "GOMAXPROCS=1")
 	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

@@ -127,7 +127,8 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 	const request = "GET " + timers + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	unread := []*probe{h.from("127.0.0.2"), h.from("127.0.0.2"), h.from("127.0.0.2")}
 	for _, p := range unread {
-		// Until the answers are more than sockets hold: those that are refused take little room there.
+		// Until the answers are more than sockets hold: those that are refused take little room
+		// there.
 		go func() {
 			for err := error(nil); err == nil; {
 				_, err = io.WriteString(p.conn, request)

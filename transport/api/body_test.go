@@ -48,8 +48,8 @@ const batchHead = "POST /v1/topics/orders/batch HTTP/1.1\r\nHost: localhost\r\nC
 // bufferOf300K is what a body takes of which 300 KiB have arrived: its buffer doubles as it fills.
 const bufferOf300K = 512 << 10
 
-// taken waits until the bodies that have arrived in part take so many bytes. A connection gives back its
-// part when it has ended, a moment after its client saw the end.
+// taken waits until the bodies that have arrived in part take so many bytes. A connection gives
+// back its part when it has ended, a moment after its client saw the end.
 func (h *harness) taken(bytes int64) {
 	h.t.Helper()
 	h.await(fmt.Sprintf("bodies take %d bytes", bytes), func() bool {

@@ -10,8 +10,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// TestCostOfAnAdd bounds what a request for one add allocates in this package, from a little above the measured figures:
-// see package shard's tests of the same name. The race detector has pools lose what they are given, so it is not for it.
+// TestCostOfAnAdd bounds what a request for one add allocates in this package, from a little above
+// the measured figures: see package shard's tests of the same name. The race detector has pools
+// lose what they are given, so it is not for it.
 func TestCostOfAnAdd(t *testing.T) {
 	s := benchServer(t)
 	var ctx fasthttp.RequestCtx

@@ -6,7 +6,8 @@ import (
 	"carillon/timer"
 )
 
-// readTrace is the context that a request came with; nil when it has none, or none that can be read.
+// readTrace is the context that a request came with; nil when it has none, or none that can be
+// read.
 func (rq *request) readTrace() *timer.Trace {
 	h := &rq.ctx.Request.Header
 	parents := h.PeekAll("Traceparent")

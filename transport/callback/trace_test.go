@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTraceOfACall: a call carries its trace, unless the callback has a traceparent of its own, which
-// then stands alone.
+// TestTraceOfACall: a call carries its trace, unless the callback has a traceparent of its own,
+// which then stands alone.
 func TestTraceOfACall(t *testing.T) {
 	got := make(chan http.Header, 1)
 	r := receive(t, func(c net.Conn, in *bufio.Reader) {

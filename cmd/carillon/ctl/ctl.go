@@ -1,4 +1,5 @@
-// Package ctl is the command that talks to a cluster: each subcommand is one struct in a file of its own, over package client.
+// Package ctl is the command that talks to a cluster: each subcommand is one struct in a file of
+// its own, over package client.
 package ctl
 
 import (

@@ -1,5 +1,6 @@
-// Command decode reads a file of Kubernetes objects as strictly as an API server that validates fields: by the types of its
-// API, without a field that is unknown or there twice. It is a module of its own, so that the product needs none of it.
+// Command decode reads a file of Kubernetes objects as strictly as an API server that validates
+// fields: by the types of its API, without a field that is unknown or there twice. It is a module
+// of its own, so that the product needs none of it.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command worker is the receiver of the guide on long jobs: it accepts a call with 202, works for a while, extending its lease, and
-// reports the result to any node.
+// Command worker is the receiver of the guide on long jobs: it accepts a call with 202, works for a
+// while, extending its lease, and reports the result to any node.
 package main
 
 import (

@@ -88,8 +88,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The store looks at fences itself, in the transaction. Where effects bear a repetition, leave Fences out and use
-	// Handle: it drops calls that were held up by what this process remembers.
+	// The store looks at fences itself, in the transaction. Where effects bear a repetition, leave
+	// Fences out and use Handle: it drops calls that were held up by what this process remembers.
 	options := client.ReceiverOptions{Fences: anyFence{}}
 	if key := os.Getenv("PUBLIC_KEY"); key != "" {
 		options.PublicKeys = []string{key}
