@@ -1,3 +1,3 @@
-// Package feature numbers what all replicas of a group must understand before one of them proposes
-// it (docs/adr/0019-feature-levels.md).
+// Package feature defines feature levels: a group proposes the format of a level only after all its
+// replicas understand it (docs/adr/0019-feature-levels.md).
 package feature

@@ -1,6 +1,7 @@
-// Package record is the bodies of the log's records (docs/formats/records.md): entries, hard
-// states, marks of snapshots, and the ends of replicas.
+// Package record encodes and decodes the bodies of the log's records (docs/formats/records.md):
+// entries, hard states, snapshot marks and replica tombstones.
 //
-// A body begins with its version. What is read points into the body; a body that this build did not
-// write is ErrMalformed, and never a panic. What the data of an entry say is not known here.
+// A body starts with its version. Decoded data point into the body. A body that this build cannot
+// have written gives ErrMalformed, never a panic. The package does not interpret the data of
+// entries.
 package record

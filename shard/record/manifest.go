@@ -9,30 +9,32 @@ import (
 
 const manifestVersion = 1
 
-// Manifest is a record of the node itself (NODE_META): which replicas of a worker's groups are here
-// at this place of the log, and up to where their logs and hard states reach. A start reads over
-// it. It is for the repair of damage that is before it (repair.go): what the lost frames may have
-// held of a group can then be told from what must be there behind them. It is written at each start
-// and stop, in each generation, and now and then.
+// Manifest is a record of the node itself (NODE_META). It lists the replicas of a worker's groups
+// at this position of the log, and the ends of their logs and hard states. A normal start skips it.
+// The repair of damage before it (repair.go) uses it: by comparison with the records behind the
+// manifest, the repair knows which records of a group the lost frames may have held. A node writes
+// it at each start and stop, in each generation, and from time to time.
 type Manifest struct {
-	Worker, Workers uint64 // the groups are those with id ≡ worker mod workers: who of them is not listed was never here
+	// The manifest covers the groups with id ≡ Worker mod Workers. A covered group that is not
+	// listed was never here.
+	Worker, Workers uint64
 	Replicas        []ReplicaState
 }
 
-// ReplicaState is one group of a manifest.
+// ReplicaState is the entry of one group in a manifest.
 type ReplicaState struct {
 	Group     timer.ShardID
 	Replica   uint64 // 0: none
-	Tombstone uint64 // ids up to this one are used up
+	Tombstone uint64 // ids up to this one must not be reused
 	Hard      HardState
-	Last      EntryID // where its log ends
-	Creation  *Mark   // how the replica began, as long as it has no snapshot; else nil
+	Last      EntryID // end of its log
+	Creation  *Mark   // the replica's first mark while it has no snapshot; else nil
 }
 
-// Covers reports that the manifest speaks of a group.
+// Covers reports whether the manifest covers a group.
 func (c *Manifest) Covers(id timer.ShardID) bool { return uint64(id)%c.Workers == c.Worker }
 
-// ByGroup finds what it says of a group that it covers.
+// ByGroup returns a lookup of a covered group's state.
 func (c *Manifest) ByGroup() func(timer.ShardID) ReplicaState {
 	byID := make(map[timer.ShardID]ReplicaState, len(c.Replicas))
 	for _, t := range c.Replicas {
@@ -41,7 +43,7 @@ func (c *Manifest) ByGroup() func(timer.ShardID) ReplicaState {
 	return func(id timer.ShardID) ReplicaState { return byID[id] }
 }
 
-// AppendManifest writes one as a record.
+// AppendManifest encodes a manifest as a record.
 func AppendManifest(b []byte, c *Manifest) []byte {
 	b = append(b, manifestVersion)
 	for _, v := range []uint64{c.Worker, c.Workers, uint64(len(c.Replicas))} {
@@ -60,7 +62,7 @@ func AppendManifest(b []byte, c *Manifest) []byte {
 	return b
 }
 
-// DecodeManifest reads one. It refuses whatever no release writes.
+// DecodeManifest decodes a manifest. It refuses a body that no release writes.
 func DecodeManifest(b []byte) (*Manifest, error) {
 	if len(b) == 0 || b[0] != manifestVersion {
 		return nil, ErrMalformed
@@ -68,7 +70,7 @@ func DecodeManifest(b []byte) (*Manifest, error) {
 	r := &Reader{Rest: b[1:]}
 	c := &Manifest{Worker: r.Uvarint(), Workers: r.Uvarint()}
 	n := r.Uvarint()
-	if c.Worker >= c.Workers || n > uint64(len(r.Rest))/9 { // a group takes nine bytes at least
+	if c.Worker >= c.Workers || n > uint64(len(r.Rest))/9 { // a group takes at least nine bytes
 		return nil, ErrMalformed
 	}
 	c.Replicas = make([]ReplicaState, n)

@@ -8,17 +8,17 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// The bodies of the log's records (docs/formats/records.md). Integers are uvarints unless said
-// otherwise. Every body starts with a version byte, so that a later build can read what this one
-// wrote.
+// Versions of the bodies of the log's records (docs/formats/records.md). Integers are uvarints
+// unless noted otherwise. Each body starts with a version byte, so that later builds can read it.
 const (
 	recordVersion = 1
-	markVersion   = 2 // 1 had no epoch
+	markVersion   = 2 // version 1 had no epoch
 )
 
 var ErrMalformed = errors.New("malformed record")
 
-// AppendEntries encodes ENTRIES: first index, term of each run, type and data of each entry.
+// AppendEntries encodes ENTRIES: the first index, the count, and the term, type and data of each
+// entry.
 func AppendEntries(b []byte, ents []*pb.Entry) []byte {
 	b = append(b, recordVersion)
 	b = binary.AppendUvarint(b, ents[0].GetIndex())
@@ -32,7 +32,7 @@ func AppendEntries(b []byte, ents []*pb.Entry) []byte {
 	return b
 }
 
-// ReadEntries decodes ENTRIES; the data point into the body.
+// ReadEntries decodes ENTRIES. The data of the entries point into the body.
 func ReadEntries(b []byte) ([]Entry, error) {
 	r, err := NewReader(b)
 	if err != nil {
@@ -49,7 +49,7 @@ func ReadEntries(b []byte) ([]Entry, error) {
 	return ents, r.End()
 }
 
-// HardState is raft's, as a plain value.
+// HardState is raft's hard state as a plain value.
 type HardState struct{ Term, Vote, Commit uint64 }
 
 // AppendHardState encodes HARDSTATE.
@@ -69,15 +69,16 @@ func DecodeHardState(b []byte) (HardState, error) {
 	return h, r.End()
 }
 
-// Mark is the body of SNAPMARK and REPLICA_CREATE: the replica, and the place in its log that needs
-// nothing before it.
+// Mark is the body of SNAPMARK and REPLICA_CREATE: the replica, and the position in its log before
+// which no entry is needed.
 type Mark struct {
 	Replica     uint64
 	Index, Term uint64
 	Hash        uint64 // state hash of the snapshot; 0 with REPLICA_CREATE
 	Conf        *pb.ConfState
-	Epoch       uint32 // of the row that the membership follows
-	Installed   bool   // SNAPMARK: the state came from a peer; what the log had before is void
+	Epoch       uint32 // epoch of the assignment that the membership follows
+	// SNAPMARK: the state came from a peer, so earlier records of the log are void
+	Installed bool
 }
 
 func AppendMark(b []byte, m Mark) []byte {
@@ -136,7 +137,7 @@ func DecodeTombstone(b []byte) (uint64, error) {
 	return id, r.End()
 }
 
-// Reader reads a body; the first fault sticks.
+// Reader reads a body. After the first error all values read as zero and End returns the error.
 type Reader struct {
 	Rest []byte
 	Bad  bool
@@ -214,18 +215,19 @@ func (r *Reader) End() error {
 	return nil
 }
 
-// Entry is an entry that was read but not applied yet.
+// Entry is an entry that was read and is not applied yet.
 type Entry struct {
 	Index, Term uint64
 	Type        pb.EntryType
 	Data        []byte
 }
 
-// EntryID names an entry, and with it all that are before it: two logs that have it are the same up
+// EntryID identifies an entry and all entries before it: two logs that both contain it are equal up
 // to it.
 type EntryID struct{ Index, Term uint64 }
 
-// OrAfter is what a start makes of a hard state that is older than the snapshot it goes on from.
+// OrAfter returns the hard state for a start from a snapshot at base. If h is older than base, it
+// takes base's term and has no vote.
 func (h HardState) OrAfter(base EntryID) HardState {
 	if h.Term < base.Term {
 		h.Term, h.Vote = base.Term, 0

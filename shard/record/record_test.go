@@ -29,7 +29,8 @@ func recordSamples() map[string][]byte {
 	}
 }
 
-// TestRecordsGolden: what an earlier build wrote is read, and what this one writes is the same.
+// TestRecordsGolden checks that golden records of earlier builds are read, and that this build
+// writes the same bytes.
 func TestRecordsGolden(t *testing.T) {
 	for name, got := range recordSamples() {
 		path := filepath.Join("testdata", "golden", name)
@@ -65,7 +66,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for name, whole := range s {
-		for cut := range whole { // a cut anywhere is found
+		for cut := range whole { // every truncation is detected
 			_, e1 := ReadEntries(whole[:cut])
 			_, e2 := DecodeHardState(whole[:cut])
 			_, e3 := DecodeMark(whole[:cut])
@@ -76,7 +77,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzRecords: no body makes a reader panic, and what is read is written as it was.
+// FuzzRecords checks that no body makes a reader panic, and that decoding and encoding round-trip.
 func FuzzRecords(f *testing.F) {
 	for _, b := range recordSamples() {
 		f.Add(b)

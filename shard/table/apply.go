@@ -7,17 +7,17 @@ import (
 	"carillon/timer/encoding"
 )
 
-// dropsPerByte bounds what an entry clears away: more than any entry can finish, which takes five
-// bytes a timer.
+// dropsPerEntry and bytesPerDrop bound the finished timers that an entry drops. They allow more
+// drops than an entry can finish timers, because finishing one takes at least five bytes.
 const (
 	dropsPerEntry = 64
 	bytesPerDrop  = 4
 )
 
-// Apply makes the changes of one committed entry, which a Batch built, and appends one result per
-// item to dst. want says for which items, by number and answer, the result carries a copy of the
-// timer; nil = for none. An error means that the entry cannot be read: the state is then undefined
-// and the shard must stop.
+// Apply applies one committed entry, which a Batch built, and appends one result per item to dst.
+// If want is set and returns true for an item's number and result, that result carries a copy of
+// the timer. An error means that the entry cannot be read; the state is then undefined and the
+// shard must stop.
 func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, dst []timer.Result) ([]timer.Result, error) {
 	var it items
 	if err := it.open(data); err != nil {
@@ -40,7 +40,8 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 		}
 		dst = append(dst, r)
 		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.Kind != timer.CloseTopic || it.kind != itemCommand && r.Code == timer.OK) {
-			if last := &dst[len(dst)-1]; want(n, last) { // not of r: its address would put every result on the heap
+			// Pass last, not &r: taking r's address would put every result on the heap.
+			if last := &dst[len(dst)-1]; want(n, last) {
 				last.Timer = t.Copy(r.Handle)
 			}
 		}
@@ -130,8 +131,8 @@ func (t *Table) applyCommand(it *items) timer.Result {
 	}
 }
 
-// lease starts an attempt of a scheduled timer, if the topic's timers go to such a holder. A
-// consumer's begins with the lease, at nowMs; a call's when its outcome says.
+// lease starts an attempt of a scheduled timer if the topic is delivered to this kind of holder. A
+// pulled attempt starts with the lease, at nowMs. The start of a call is in its outcome.
 func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != timer.Scheduled || s.rev != rev || !t.Delivers(t.topics.rows[s.topic].id, holder == ByPuller) {
@@ -153,7 +154,7 @@ func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holde
 	return timer.Result{Code: timer.OK, Handle: h, Fence: r.fence}
 }
 
-// expire gives up a scheduled timer whose time to start has passed.
+// expire ends a scheduled timer that was not started before its expiry.
 func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != timer.Scheduled || s.rev != rev {

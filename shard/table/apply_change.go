@@ -5,7 +5,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// What a client may not change, by the state of the timer.
+// refusal returns the code that refuses a client's change in this state, if the state refuses it.
 func refusal(s timer.State) (timer.Code, bool) {
 	switch s {
 	case timer.Leased:
@@ -20,10 +20,10 @@ func refusal(s timer.State) (timer.Code, bool) {
 	return 0, false
 }
 
-// meets says whether a timer has the version that a command asks for.
+// meets reports whether the timer has the version that the command requires, if any.
 func (v *blob) meets(c *encoding.Command) bool { return c.IfMatch == 0 || c.IfMatch == v.version }
 
-// add creates a timer, or answers for the one that has its id (I18).
+// add creates a timer, or answers according to the timer that already has the id (I18).
 func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
@@ -54,7 +54,8 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 		return timer.Result{Code: timer.Exists, Handle: h}
 	case timer.Leased:
 		switch {
-		case same && (!merges || absolute): // an add with an instant can be repeated safely, by any rule
+		// An add with an absolute due time can be repeated safely under any merge rule.
+		case same && (!merges || absolute):
 			return timer.Result{Code: timer.Same, Handle: h}
 		case merges && late:
 			return timer.Result{Code: timer.TooLate, Handle: h}
@@ -75,12 +76,12 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	return t.createOver(c, f, h)
 }
 
-// late says that a command is not to be late, and is.
+// late reports whether a command that must not be late is late.
 func (t *Table) late(c *encoding.Command) bool {
 	return c.Flags&encoding.CommandNotLate != 0 && t.clockMs-c.Spec.DueMs > timer.LateMs
 }
 
-// put creates a timer or replaces all of one.
+// put creates a timer or replaces its whole content.
 func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
@@ -113,11 +114,11 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// versionAfter is the version that a change gives a timer which had this one; 0: it is new.
+// versionAfter returns the version after a change of a timer with this version; 0 is a new timer.
 func (t *Table) versionAfter(version uint32) uint32 { return max(version+1, t.leastVersion) }
 
-// replace gives a touched, scheduled timer all that a command says, as its next version. v views
-// its blob.
+// replace sets the whole content of a scheduled timer from a command, as its next version. The
+// timer's update is open, and v views its blob.
 func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *encoding.Command, f *encoding.Summary, dueMs int64) {
 	t.rewriteWhole(h, s, v, c, f)
 	t.transition(h, s, timer.Scheduled, dueMs)
@@ -134,7 +135,7 @@ func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *encoding.Comma
 	s.setPriority(f.Priority)
 }
 
-// rewrite gives a touched timer a new blob. v may view the old one.
+// rewrite gives a timer with an open update a new blob. v may view the old one.
 func (t *Table) rewrite(h timer.Handle, s *slot, v *blob, callback []byte) {
 	old := s.ref
 	v.target = t.targets.intern(&t.blobs, callback)
@@ -142,7 +143,7 @@ func (t *Table) rewrite(h timer.Handle, s *slot, v *blob, callback []byte) {
 	t.dropBlob(h, old)
 }
 
-// create makes a timer of an id that none has.
+// create makes a timer with an id that no timer has.
 func (t *Table) create(c *encoding.Command, f *encoding.Summary, version uint32) timer.Result {
 	h, s := t.makeTimer(c, f, version)
 	t.ids.insert(t.idHash(c.Topic, c.ID), uint32(h))
@@ -150,13 +151,13 @@ func (t *Table) create(c *encoding.Command, f *encoding.Summary, version uint32)
 	return t.born(h, version)
 }
 
-// born answers for a timer that was just made.
+// born returns the result for a timer that was just made.
 func (t *Table) born(h timer.Handle, version uint32) timer.Result {
 	return timer.Result{Code: timer.Created, Handle: h, Seq: t.seq, Version: version, AtMs: t.clockMs}
 }
 
-// createOver makes a timer of an id whose last timer has ended: a dead letter stays, shadowed;
-// another goes.
+// createOver makes a timer with the id of an ended one. A dead letter is kept but superseded; any
+// other ended timer is dropped.
 func (t *Table) createOver(c *encoding.Command, f *encoding.Summary, old timer.Handle) timer.Result {
 	s := t.slab.at(old)
 	version := t.versionAfter(t.view(s.ref).version)
@@ -172,7 +173,7 @@ func (t *Table) createOver(c *encoding.Command, f *encoding.Summary, old timer.H
 	return t.born(h, version)
 }
 
-// makeTimer fills a new slot, which stays touched.
+// makeTimer fills a new slot and leaves its update open.
 func (t *Table) makeTimer(c *encoding.Command, f *encoding.Summary, version uint32) (timer.Handle, *slot) {
 	v := blob{
 		target: t.targets.intern(&t.blobs, c.Spec.Callback), tag: c.Tag, content: c.Content, version: version,
@@ -182,7 +183,7 @@ func (t *Table) makeTimer(c *encoding.Command, f *encoding.Summary, version uint
 	return t.makeBlob(c.Topic, &v, f.Priority, timer.Debounced(c.Merge, c.Spec.DueMs, t.clockMs, c.MaxWait))
 }
 
-// makeBlob fills a new slot, which stays touched.
+// makeBlob fills a new slot and leaves its update open.
 func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int64) (timer.Handle, *slot) {
 	h, s := t.newSlot()
 	t.seq++
@@ -194,7 +195,7 @@ func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int
 	return h, s
 }
 
-// modify applies a patch, all of it or nothing (I6). Attempts made so far still count.
+// modify applies a patch completely or not at all (I6). Attempts made so far still count.
 func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {
@@ -220,12 +221,13 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// patch writes the timer's blob anew with the patch's fields, as the next version.
+// patch rewrites the timer's blob with the patch's fields, as the next version.
 func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
 	var spec timer.Spec
 	_ = encoding.DecodeRest(&spec, v.rest, false)
 	if !p.Payload {
-		spec.Payload = encoding.PayloadIn(v.rest) // not copied: a batch may patch hundreds of large ones
+		// not copied: a batch may patch hundreds of large payloads
+		spec.Payload = encoding.PayloadIn(v.rest)
 	}
 	if v.target != 0 {
 		spec.Callback = t.targets.at(v.target).callback(&t.blobs)
@@ -250,15 +252,16 @@ func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
 	s.setPriority(spec.Priority)
 }
 
-// setDue changes the due time of a touched timer; without a run it is the slot's.
+// setDue changes the due time of a timer with an open update. Without an attemptState, the due
+// time is the slot's when, which the caller sets.
 func (t *Table) setDue(s *slot, ms int64) {
 	if s.run != 0 {
 		t.runs.at(s.run).dueMs = ms
 	}
 }
 
-// cancel prevents every attempt that has not started (I5): of the timer, and of occurrences before
-// it that have not ended.
+// cancel prevents every attempt that has not started (I5), both of the timer and of its older
+// occurrences that have not ended.
 func (t *Table) cancel(c *encoding.Command) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {
@@ -283,7 +286,7 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	return timer.Result{Code: code, Handle: t.Find(c.Topic, c.ID)}
 }
 
-// anyLive says whether a timer, or one of the same id before it, has not ended.
+// anyLive reports whether the timer, or an older one of the same id, has not ended.
 func (t *Table) anyLive(h timer.Handle) bool {
 	for ; h != 0; h = t.chains[h].older {
 		if !t.slab.at(h).state().Over() {
@@ -293,7 +296,7 @@ func (t *Table) anyLive(h timer.Handle) bool {
 	return false
 }
 
-// cancelOne cancels a timer unless it has ended, and reports that a call may be running.
+// cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running.
 func (t *Table) cancelOne(h timer.Handle) (running bool) {
 	switch t.slab.at(h).state() {
 	case timer.Leased:
@@ -313,7 +316,7 @@ func (t *Table) cancelOne(h timer.Handle) (running bool) {
 	return false
 }
 
-// fire makes a scheduled timer due now: at the proposer's time, if the command has it.
+// fire makes a scheduled timer due now, or at the proposer's time if the command has it.
 func (t *Table) fire(c *encoding.Command) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {
@@ -339,7 +342,7 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// advanceVersion rewrites a blob that changes in nothing but its version.
+// advanceVersion rewrites a blob with a new version and no other change.
 func (t *Table) advanceVersion(h timer.Handle, s *slot, v *blob) {
 	v.version = t.versionAfter(v.version)
 	v.updatedMs = t.clockMs

@@ -5,15 +5,16 @@ import (
 	"carillon/timer/encoding"
 )
 
-// redrive gives a dead letter new attempts: same number, tag and version, so the receiver sees the
-// same webhook-id. Its expiry no longer counts; the patch may change its callback.
+// redrive gives a dead letter new attempts. It keeps its number, tag and version, so the receiver
+// sees the same webhook-id. Its expiry no longer counts, and the patch may change its callback.
 func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 	h, inUse := t.deadLetter(c)
 	if h == 0 || inUse {
 		return timer.Result{Code: timer.Skipped}
 	}
 	if newer := t.chains[h].newer; newer != 0 {
-		t.drop(newer) // it has ended; its id goes back to the dead letter
+		// The newer timer has ended. Its id names the dead letter again.
+		t.drop(newer)
 	}
 	s := t.beginUpdate(h)
 	v := t.view(s.ref)
@@ -42,7 +43,7 @@ func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// purge forgets a dead letter.
+// purge drops a dead letter.
 func (t *Table) purge(c *encoding.Command) timer.Result {
 	h, _ := t.deadLetter(c)
 	if h == 0 {
@@ -52,9 +53,9 @@ func (t *Table) purge(c *encoding.Command) timer.Result {
 	return timer.Result{Code: timer.OK}
 }
 
-// closeTopic refuses further adds to a topic. Without force it must have nothing pending or dead;
-// the answer has the last fence that was given here, and the command one that those to come are to
-// be above. With force everything of it is dropped: see dropTopic.
+// closeTopic makes a topic refuse adds. Without force, the topic must have no pending and no dead
+// timers. The result then has the last fence given here, and later fences are above the command's
+// MinFence. With force, all timers of the topic are dropped; see dropTopic.
 func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 	out := timer.Result{Code: timer.OK}
 	row, ok := t.topics.rowOf[c.Topic]
@@ -87,19 +88,19 @@ func (t *Table) openTopic(topic timer.TopicID) {
 	}
 }
 
-// addClosed notes a closed topic, which is not noted yet.
+// addClosed adds a closed topic that is not in the list yet.
 func (t *Table) addClosed(tomb tombstone) {
 	t.closedTopics = append(t.closedTopics, tomb)
 	t.tombOf[tomb.topic] = struct{}{}
 	t.closedSum += tomb.hash()
 }
 
-// dropWork is how much more it takes to drop a timer than to look at its slot.
+// dropWork is the cost of dropping a timer, in units of visiting a slot.
 const dropWork = 16
 
-// dropTopic drops a topic's timers in a walk over the slots after from. It ends when so much work
-// is done, 0 being no bound, and says where to go on; 0: the walk is over. The row is gone when its
-// last timer is. It counts the pending ones among those dropped.
+// dropTopic drops a topic's timers, visiting the slots after from. It stops when work is used up (0
+// is unlimited) and returns the slot to continue after, or 0 when it has finished. The row
+// disappears with its last timer. removed counts the pending timers among those dropped.
 func (t *Table) dropTopic(row uint32, from timer.Handle, work int64) (removed int, next timer.Handle) {
 	bounded := work > 0
 	left := t.topics.rows[row].timers

@@ -2,9 +2,9 @@ package table
 
 import "carillon/timer"
 
-// EndSlackMs is how far an attempt's reported end may lie before the entry that reports it; the end
-// of what lies elsewhere is the entry's time. So the list of finished timers is in order of their
-// ends but for this much.
+// EndSlackMs is how far an attempt's reported end may be before the time of the entry that reports
+// it. An end outside of this range is replaced by the entry's time. The list of finished timers is
+// therefore ordered by end time up to this slack.
 const EndSlackMs = 60_000
 
 func (t *Table) endMs(o *Outcome) int64 {
@@ -14,7 +14,7 @@ func (t *Table) endMs(o *Outcome) int64 {
 	return max(o.EndedMs, 0)
 }
 
-// outcome ends a lease, if it is still the timer's.
+// outcome ends or extends a lease, if the timer still has it.
 func (t *Table) outcome(o *Outcome) timer.Result {
 	s := t.live(o.Handle, o.Seq)
 	if s == nil || s.state() != timer.Leased || t.runs.at(s.run).fence != o.Fence {
@@ -44,15 +44,18 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
-// prolong leaves a lease with its consumer: the receiver that accepted it, or who has it already.
-// Who waits for the attempt's end goes on waiting, and so does a cancel.
+// prolong extends a lease: of a receiver that accepted the timer, or of a consumer that already
+// holds it. Clients that wait for the attempt's end keep waiting, and a requested cancel stays
+// pending.
 func (t *Table) prolong(o *Outcome) timer.Result {
 	s := t.beginUpdate(o.Handle)
 	r := t.runs.at(s.run)
 	if o.Kind == Accepted {
 		t.record(o, s)
 		if r.holder == byReport && o.LeaseMs <= int64(r.durMs) {
-			t.endUpdate(o.Handle, s) // a former leader tells of the 202 that its receiver has built on meanwhile: what that was given stays
+			// A former leader reports a 202 late, and the receiver has acted on it since. Keep the
+			// lease that the receiver has.
+			t.endUpdate(o.Handle, s)
 			return timer.Result{Code: timer.OK, Handle: o.Handle}
 		}
 		if t.Delivers(t.topics.rows[s.topic].id, false) {
@@ -65,7 +68,7 @@ func (t *Table) prolong(o *Outcome) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
-// record keeps what the attempt was.
+// record stores the attempt's status, error and start.
 func (t *Table) record(o *Outcome, s *slot) {
 	if o.Kind == Release {
 		s.setAttempts(s.attempts() - 1)
@@ -77,7 +80,7 @@ func (t *Table) record(o *Outcome, s *slot) {
 	t.started(s, r, o.StartedMs)
 }
 
-// started keeps when the attempt began.
+// started stores the start of the attempt and, for the first attempt, its lateness.
 func (t *Table) started(s *slot, r *attemptState, ms int64) {
 	r.firedMs = timer.ClampMs(ms)
 	if r.lateness < 0 {
@@ -86,8 +89,8 @@ func (t *Table) started(s *slot, r *attemptState, ms int64) {
 	}
 }
 
-// conclude moves the timer on. One whose cancel was asked for while it was leased gets no further
-// attempt (I5).
+// conclude moves the timer to its next state. If its cancel was requested while it was leased, it
+// gets no further attempt (I5).
 func (t *Table) conclude(o *Outcome, s *slot) {
 	h := o.Handle
 	switch {

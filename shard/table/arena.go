@@ -5,43 +5,46 @@ import (
 	"math/bits"
 )
 
-// The arena's units. A ref is a chunk's number and an offset in units of 4 bytes, so one arena
-// holds up to 16 GiB; 0 is no ref, which the first chunk's first unit pays for.
+// A ref is a chunk's number and an offset in units of 4 bytes, so an arena holds up to 16 GiB. Ref
+// 0 means none: the first unit of chunk 0 is left unused for it.
 const (
-	unitBits    = 2
-	chunkBits   = 16 // chunks are at most 64 KiB, but for blocks that have one of their own
-	offsetBits  = chunkBits - unitBits
-	maxChunks   = 1 << (32 - offsetBits)
-	fineMax     = 512  // block sizes up to here are multiples of 4, above in 16 steps per doubling
-	classMax    = 8192 // larger blocks get a chunk of their own
+	unitBits   = 2
+	chunkBits  = 16 // chunks are at most 64 KiB, except those of a single large block
+	offsetBits = chunkBits - unitBits
+	maxChunks  = 1 << (32 - offsetBits)
+	// block sizes up to this are multiples of 4; above it, 16 sizes per doubling
+	fineMax     = 512
+	classMax    = 8192 // a larger block gets its own chunk
 	fineClasses = fineMax >> unitBits
 	classes     = fineClasses + 4*16
 	noChunk     = ^uint32(0)
 )
 
-// arena keeps byte blocks of many sizes in few large chunks, so that the garbage collector has
-// nothing to mark and waste stays under 4 bytes for small blocks and 6 % for larger ones. Where a
-// block lies is a replica's own matter. A block does not move; its bytes are written once.
+// arena keeps byte blocks of many sizes in few large chunks, so the garbage collector has nothing
+// to mark. It wastes less than 4 bytes for small blocks and 6 % for larger ones. A block's place is
+// local to a replica. A block does not move, and its bytes are written once.
 type arena struct {
 	chunks []chunk
-	vacant []uint32 // numbers of chunks that were given back
-	// rooms heads, for each class, the list of chunks that have room.
+	vacant []uint32 // numbers of released chunks
+	// rooms heads, for each class, the list of chunks with free blocks.
 	rooms  [classes]uint32
-	counts [classes]uint32 // chunks of the class, which decides how large the next one is
+	counts [classes]uint32 // chunks of each class; decides the size of the next one
 	bytes  int64           // allocated
 	ready  bool
 }
 
-// chunk is a run of blocks of one class.
+// chunk holds blocks of one class.
 type chunk struct {
 	data       []byte
-	next, prev uint32 // in the class's list of chunks with room
-	size       uint32 // of a block
+	next, prev uint32 // in the class's list of chunks with free blocks
+	size       uint32 // of a block, in bytes
 	live       uint32 // blocks in use
-	fresh      uint32 // offset of the first block never used
-	free       uint16 // unit of the first block that was given back, plus one; the block holds the next one's
-	class      uint8
-	listed     bool
+	fresh      uint32 // offset of the first block that was never used
+	// free is the unit of the first released block, plus one. A released block holds the next
+	// one's.
+	free   uint16
+	class  uint8
+	listed bool
 }
 
 func classOf(n int) int {
@@ -60,7 +63,7 @@ func classSize(class int) int {
 	return (class&15 + 17) << (class>>4 + 5)
 }
 
-// alloc returns a block of at least n bytes, n > 0, not cleared, and its ref.
+// alloc returns a block of at least n bytes, n > 0, and its ref. The block is not cleared.
 func (a *arena) alloc(n int) (ref uint32, block []byte) {
 	if !a.ready {
 		a.ready = true
@@ -94,14 +97,14 @@ func (a *arena) alloc(n int) (ref uint32, block []byte) {
 	return i<<offsetBits | offset>>unitBits, c.data[offset : offset+c.size]
 }
 
-// at returns the block of a ref, up to the end of its class's size.
+// at returns the block of a ref, up to its class's size.
 func (a *arena) at(ref uint32) []byte {
 	c := &a.chunks[ref>>offsetBits]
 	offset := ref & (1<<offsetBits - 1) << unitBits
 	return c.data[offset : offset+c.size]
 }
 
-// release gives a block back.
+// release frees a block.
 func (a *arena) release(ref uint32) {
 	i := ref >> offsetBits
 	c := &a.chunks[i]
@@ -124,8 +127,8 @@ func (a *arena) release(ref uint32) {
 	}
 }
 
-// addClassChunk grows a class: small at first, so that a table of few timers of many sizes stays
-// small.
+// addClassChunk adds a chunk to a class. The first ones are small, so that a table with few timers
+// of many sizes stays small.
 func (a *arena) addClassChunk(class int) uint32 {
 	size := classSize(class)
 	bytes := 1 << chunkBits
@@ -142,8 +145,8 @@ func (a *arena) addClassChunk(class int) uint32 {
 	return i
 }
 
-// addChunk makes a chunk for blocks of size bytes. Its offset 0 is used, except in chunk 0 and in
-// chunks of one large block.
+// addChunk makes a chunk for blocks of size bytes. Offset 0 is left unused in chunk 0 and in chunks
+// of a single large block.
 func (a *arena) addChunk(bytes, size int) uint32 {
 	var i uint32
 	if n := len(a.vacant); n > 0 {
@@ -174,7 +177,7 @@ func (a *arena) dropChunk(i uint32) {
 	a.vacant = append(a.vacant, i)
 }
 
-// list puts chunk i, which has room, first in its class's list.
+// list puts chunk i, which has free blocks, at the head of its class's list.
 func (a *arena) list(i uint32) {
 	c := &a.chunks[i]
 	head := a.rooms[c.class]

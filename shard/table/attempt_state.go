@@ -7,36 +7,39 @@ const (
 	runChunkLen  = 1 << runChunkBits
 )
 
-// attemptState is what a timer has that was attempted or has ended, 64 bytes. Timers that only wait
-// have none.
+// attemptState is the data that only an attempted or ended timer has, 64 bytes. A timer that only
+// waits has none.
 type attemptState struct {
 	fence uint64 // of the last lease
 	dueMs int64
-	// dueOrEndMs is one of two times of the last attempt: while Leased when it was due, else when
-	// it, or the timer, ended. See attemptDueMs and endedMs.
+	// dueOrEndMs is a time of the last attempt. While Leased it is when the attempt was due, else
+	// when the attempt or the timer ended. See attemptDueMs and endedMs.
 	dueOrEndMs int64
 	firedMs    int64 // start of the last attempt that started; 0 none
-	lateness   int64 // ms, of the first attempt; -1 before it
-	// newer and older are the neighbours in the list of finished timers. A run that is free keeps
-	// the next in newer.
+	lateness   int64 // of the first attempt, in ms; -1 before it
+	// newer and older are the neighbours in the list of finished timers. In a free attemptState,
+	// newer is the next free one.
 	newer, older uint32
-	errRef       uint32 // last error's text in the arena: length u16, bytes; 0 none
-	durMs        uint32 // how long the last lease was given for
+	errRef       uint32 // text of the last error in the arena: length u16, bytes; 0 none
+	durMs        uint32 // duration of the last lease
 	status       uint16 // HTTP status of the last attempt
-	holder       Holder // who ends the last lease
-	successor    uint32 // while Leased: the blob of who takes over when the attempt has ended; 0 nobody
+	holder       Holder // holder of the last lease
+	// successor is, while Leased, the blob of the timer that takes over the id after the attempt; 0
+	// is none.
+	successor uint32
 }
 
-// attemptDueMs is, while Leased, when the attempt was due: a release takes the timer back to that.
+// attemptDueMs is, while Leased, when the attempt was due. A release reschedules the timer at that
+// time.
 func (r *attemptState) attemptDueMs() int64      { return r.dueOrEndMs }
 func (r *attemptState) setAttemptDueMs(ms int64) { r.dueOrEndMs = ms }
 
-// endedMs is, when the timer is over, its end; while it is Scheduled after a lease, when that ended
-// and the next attempt was decided.
+// endedMs is the end of a timer that is over. For a timer that is Scheduled after a lease, it is
+// when the lease ended and the next attempt was scheduled.
 func (r *attemptState) endedMs() int64      { return r.dueOrEndMs }
 func (r *attemptState) setEndedMs(ms int64) { r.dueOrEndMs = ms }
 
-// attemptStates hands out run records by number, from 1.
+// attemptStates allocates attemptStates by number, from 1.
 type attemptStates struct {
 	chunks []*[runChunkLen]attemptState
 	high   uint32
@@ -71,7 +74,7 @@ func (r *attemptStates) memory() int64 {
 	return int64(len(r.chunks))*runChunkLen*64 + int64(cap(r.chunks))*8
 }
 
-// run returns the run of a touched timer, and makes it if there is none.
+// run returns the attemptState of a timer with an open update. It creates one if there is none.
 func (t *Table) run(s *slot) *attemptState {
 	if s.run == 0 {
 		s.run = t.runs.take()
@@ -99,7 +102,7 @@ func (t *Table) dueMs(s *slot) int64 {
 	return t.runs.at(s.run).dueMs
 }
 
-// setError keeps the text of the last error.
+// setError stores the text of the last error; an empty text removes it.
 func (t *Table) setError(h timer.Handle, r *attemptState, text string) {
 	if r.errRef != 0 {
 		t.addBlob(h, -errorHash(h, t.errorText(r)))
@@ -116,7 +119,7 @@ func (t *Table) setError(h timer.Handle, r *attemptState, text string) {
 	t.addBlob(h, errorHash(h, t.errorText(r)))
 }
 
-// errorText is valid until the timer's next change.
+// errorText returns the text of the last error. It is valid until the timer's next change.
 func (t *Table) errorText(r *attemptState) []byte {
 	if r.errRef == 0 {
 		return nil
@@ -125,11 +128,11 @@ func (t *Table) errorText(r *attemptState) []byte {
 	return b[2 : 2+(int(b[0])|int(b[1])<<8)]
 }
 
-// Holder says who ends a lease. The values are part of the snapshot format.
+// Holder is the party that ends a lease. The values are part of the snapshot format.
 type Holder uint8
 
 const (
-	ByCall   Holder = iota // a call of the leader that took it
-	ByPuller               // who pulled it
-	byReport               // the receiver, which answered 202
+	ByCall   Holder = iota // a call by the leader that leased the timer
+	ByPuller               // the consumer that pulled the timer
+	byReport               // the receiver that answered 202
 )

@@ -8,10 +8,9 @@ import (
 	"carillon/wheel"
 )
 
-// Audit holds index, slots, wheel, counts and sums against each other and reports the first that
-// differ (I13). If popped is false, nothing was popped from the wheel, and it must hold exactly
-// what it should. It takes time in proportion to the table; it is for tests, simulation and
-// diagnosis.
+// Audit compares index, slots, wheel, counts and sums and returns the first difference (I13). If
+// popped is false, nothing was popped from the wheel, and its content must match exactly. Audit
+// takes time in proportion to the table. It is for tests, simulation and diagnosis.
 func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
 	var totals [timer.Cancelled + 1]int64

@@ -9,15 +9,17 @@ import (
 	"carillon/timer/encoding"
 )
 
-// MaxBatchBytes is the size at which a leader ends an entry: what else there is goes into the next.
+// MaxBatchBytes is the size at which a leader ends an entry. The remaining changes go into the next
+// one.
 const MaxBatchBytes = 4 << 20
 
-// The version of a batch is the least feature level that reads all its items: a table must not
-// skip what it does not
-// know, or replicas would part.
+// batchVersion is the lowest version of a batch. The version is the lowest feature level that reads
+// all items of the batch. A table must not skip an item that it does not know, or replicas would
+// diverge.
 const batchVersion = byte(feature.LevelFirst)
 
-// The kinds of items. The values are part of the log format (docs/formats/commands.md).
+// The kinds of items. The values are part of the log format (docs/formats/commands.md). A run is a
+// sequence of items of one kind that share a value.
 const (
 	itemCommand = 1 + iota
 	itemLeases  // a run
@@ -27,23 +29,23 @@ const (
 	itemTick
 	itemExpire
 	itemForget
-	itemHash             // what a leader's state was after an entry; it is not written any more
-	itemPulls       = 16 // a run of leases that consumers take
-	itemExpireAgain = 20 // as itemExpire, and a next occurrence
+	itemHash             // a state hash of the leader; no longer written
+	itemPulls       = 16 // a run of consumers' leases
+	itemExpireAgain = 20 // itemExpire with a next occurrence
 	itemSkip        = 21
 	itemOverlap     = 22
-	itemCompare     = 23 // LevelCompare
+	itemCompare     = 23 // since LevelCompare
 	itemClock       = 24
 	itemSeriesSeen  = 25
 )
 
-// outcomeAgain is added to an outcome's kind when a next occurrence follows.
+// outcomeAgain is added to an outcome's kind if a next occurrence follows.
 const outcomeAgain = 0x40
 
-// maxRun is the most items of one run.
+// maxRun is the maximum number of items in a run.
 const maxRun = 1<<16 - 1
 
-// OutcomeKind says what becomes of a leased timer.
+// OutcomeKind is the kind of an Outcome.
 type OutcomeKind uint8
 
 // The outcomes of a lease. The values are part of the log format.
@@ -51,12 +53,12 @@ const (
 	Ack        OutcomeKind = 1 + iota // delivered
 	RetryLater                        // another attempt at NextMs
 	Kill                              // given up
-	Release                           // the call never started: the attempt does not count
-	Accepted                          // the receiver has it and will report: the lease goes on for LeaseMs
-	Extended                          // its consumer holds it for LeaseMs from now on
+	Release                           // the call never started, so the attempt does not count
+	Accepted                          // the receiver accepted the timer and will report; its lease lasts for LeaseMs
+	Extended                          // the consumer's lease lasts for LeaseMs from now
 )
 
-// Outcome says what becomes of the lease Fence of a timer.
+// Outcome ends or extends the lease of a timer with the given Fence.
 type Outcome struct {
 	Handle    timer.Handle
 	Seq       uint64
@@ -64,38 +66,39 @@ type Outcome struct {
 	Kind      OutcomeKind
 	StartedMs int64 // of the attempt
 	EndedMs   int64
-	Status    int    // HTTP status, 0 none
+	Status    int    // HTTP status; 0 none
 	Err       string // cut to 1 KiB
-	NextMs    int64  // Retry: the next attempt
-	// Reason and RetainUntilMs (when the dead letter may be forgotten) go with Kill.
+	NextMs    int64  // RetryLater: the next attempt
+	// Reason and RetainUntilMs (the end of the dead letter's retention) are set with Kill.
 	Reason        timer.Reason
 	RetainUntilMs int64
-	// AgainMs goes with Ack and Kill of a timer that repeats: when its next occurrence is due; 0 =
+	// AgainMs is the due time of the next occurrence, with Ack and Kill of a repeating timer; 0 =
 	// there is none.
 	AgainMs int64
 	LeaseMs int64 // Accepted, Extended
 
-	ByConsumer bool // not a call's end; for observers, and not in the log
+	ByConsumer bool // not the end of a call; for observers, not in the log
 }
 
-// Batch builds the data of one raft entry: all that happens to a shard in one turn of its leader.
-// The zero value needs a Reset first. It keeps its buffer; Bytes is valid until the next change.
+// Batch builds the data of one raft entry: all changes to a shard in one step of its leader. The
+// zero value needs a Reset first. A batch reuses its buffer, so the result of Bytes is valid until
+// the next change.
 type Batch struct {
 	buf   []byte
 	items int
 	nowMs int64
 
-	run       byte // kind of the run that is open, 0 none
-	runAt     int  // where its count is
+	run       byte // kind of the open run; 0 none
+	runAt     int  // offset of its count
 	runLen    int
-	runValue  int64 // what all of the run share: durMs, status
+	runValue  int64 // shared by the items of the run: durMs or status
 	handle    timer.Handle
 	seq       uint64
 	fence     uint64
 	startedMs int64
 }
 
-// Reset starts a batch. Origin and number let the proposer recognise its own entry.
+// Reset starts a batch. The proposer recognises its own entry by origin and number.
 func (b *Batch) Reset(nowMs int64, origin, number uint64) {
 	*b = Batch{buf: b.buf[:0], nowMs: nowMs}
 	b.buf = append(b.buf, batchVersion)
@@ -104,29 +107,29 @@ func (b *Batch) Reset(nowMs int64, origin, number uint64) {
 	b.buf = binary.AppendUvarint(b.buf, number)
 }
 
-// Len is the number of items.
+// Len returns the number of items.
 func (b *Batch) Len() int { return b.items }
 
-// Size is the number of bytes.
+// Size returns the number of bytes.
 func (b *Batch) Size() int { return len(b.buf) }
 
-// Bytes is the entry.
+// Bytes returns the entry's data.
 func (b *Batch) Bytes() []byte { return b.buf }
 
-// item counts one more and returns its number.
+// item counts an item and returns its number.
 func (b *Batch) item() int {
 	b.items++
 	return b.items - 1
 }
 
-// single starts an item of its own.
+// single starts an item outside of a run.
 func (b *Batch) single(kind byte) int {
 	b.run = 0
 	b.buf = append(b.buf, kind)
 	return b.item()
 }
 
-// inRun continues the open run, or starts one, and counts the item.
+// inRun continues the open run or starts a new one, and counts the item.
 func (b *Batch) inRun(kind byte, value int64) int {
 	if b.run != kind || b.runValue != value || b.runLen == maxRun {
 		b.buf = append(b.buf, kind)
@@ -153,7 +156,7 @@ func (b *Batch) Command(c *timer.Command) int {
 	}
 	b.buf[0] = max(b.buf[0], byte(commandLevel(c)))
 	n := b.single(itemCommand)
-	// The length comes first; three bytes hold any but those over 2 MiB.
+	// A length prefix of three bytes suffices for up to 2 MiB.
 	at := len(b.buf)
 	b.buf = append(b.buf, 0, 0, 0)
 	b.buf = encoding.AppendCommand(b.buf, c)
@@ -165,7 +168,7 @@ func (b *Batch) Command(c *timer.Command) int {
 	return n
 }
 
-// Lease leases a scheduled timer for durMs from the batch's time, if its revision is still rev.
+// Lease leases a scheduled timer for durMs from the batch's time if its revision is still rev.
 func (b *Batch) Lease(durMs int64, h timer.Handle, seq uint64, rev uint32) int {
 	n := b.inRun(itemLeases, durMs)
 	b.delta(h, seq)
@@ -181,7 +184,7 @@ func (b *Batch) Pull(durMs int64, h timer.Handle, seq uint64, rev uint32) int {
 	return n
 }
 
-// Outcome ends a lease, or changes who holds it and for how long.
+// Outcome ends a lease, or changes its holder and duration.
 func (b *Batch) Outcome(o *Outcome) int {
 	if o.Kind == Ack && o.Err == "" && o.AgainMs == 0 {
 		n := b.inRun(itemAcks, int64(o.Status))
@@ -220,30 +223,30 @@ func (b *Batch) Outcome(o *Outcome) int {
 	return n
 }
 
-// Takeover says that owner leads from here on.
+// Takeover records that owner leads from now on.
 func (b *Batch) Takeover(owner uint64) int {
 	n := b.single(itemTakeover)
 	b.buf = binary.AppendUvarint(b.buf, owner)
 	return n
 }
 
-// Compare has all replicas compare what their states are after this entry.
+// Compare makes all replicas compare their states after this entry.
 func (b *Batch) Compare() int {
 	b.buf[0] = max(b.buf[0], byte(feature.LevelCompare))
 	return b.single(itemCompare)
 }
 
-// Tick only moves the table's clock.
+// Tick only advances the table's clock.
 func (b *Batch) Tick() int { return b.single(itemTick) }
 
-// SetClock has the table's clock be the batch's time, if that is earlier.
+// SetClock sets the table's clock back to the batch's time, if that is earlier.
 func (b *Batch) SetClock() int { return b.single(itemClock) }
 
-// SeriesSeen ends what follows from that: all series go by the new time.
+// SeriesSeen ends the work after SetClock: all series follow the new time.
 func (b *Batch) SeriesSeen() int { return b.single(itemSeriesSeen) }
 
-// Expire makes a scheduled timer of revision rev a dead letter of reason Expired. againMs is as in
-// Outcome.
+// Expire makes a scheduled timer of revision rev a dead letter of reason Expired. For againMs see
+// Outcome.AgainMs.
 func (b *Batch) Expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) int {
 	kind := byte(itemExpire)
 	if againMs != 0 {
@@ -260,7 +263,7 @@ func (b *Batch) Expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 	return n
 }
 
-// Overlap schedules the next occurrence of a timer while its lease runs.
+// Overlap schedules the next occurrence of a timer while it is leased.
 func (b *Batch) Overlap(h timer.Handle, seq, fence uint64, againMs int64) int {
 	n := b.single(itemOverlap)
 	for _, v := range [...]uint64{uint64(h), seq, fence} {
@@ -270,8 +273,8 @@ func (b *Batch) Overlap(h timer.Handle, seq, fence uint64, againMs int64) int {
 	return n
 }
 
-// Skip moves a scheduled occurrence of revision rev, whose time was missed, on to againMs; 0 = the
-// series is over.
+// Skip moves a scheduled occurrence of revision rev that missed its time to againMs; 0 = the series
+// is over.
 func (b *Batch) Skip(h timer.Handle, seq uint64, rev uint32, againMs int64) int {
 	n := b.single(itemSkip)
 	b.buf = binary.AppendUvarint(b.buf, uint64(h))
@@ -281,7 +284,7 @@ func (b *Batch) Skip(h timer.Handle, seq uint64, rev uint32, againMs int64) int 
 	return n
 }
 
-// Forget drops a dead letter whose retention ended.
+// Forget drops a dead letter at the end of its retention.
 func (b *Batch) Forget(h timer.Handle, seq uint64) int {
 	n := b.single(itemForget)
 	b.buf = binary.AppendUvarint(b.buf, uint64(h))

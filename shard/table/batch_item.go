@@ -8,7 +8,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// items reads a batch item by item. Runs are unfolded.
+// items reads a batch item by item. The items of a run are returned one by one.
 type items struct {
 	encoding.Reader
 	nowMs          int64
@@ -19,14 +19,14 @@ type items struct {
 	handle  timer.Handle
 	seq     uint64
 	rev     uint32
-	durMs   int64 // lease
-	untilMs int64 // expire: end of the retention
-	againMs int64 // expire, skip: the next occurrence
+	durMs   int64 // of a lease
+	untilMs int64 // of an expiry: end of the retention
+	againMs int64 // next occurrence
 	owner   uint64
 	outcome Outcome
 	change  encoding.Command
 
-	left      int // in the run
+	left      int // items left in the run
 	value     int64
 	fence     uint64
 	startedMs int64
@@ -55,8 +55,8 @@ func (it *items) open(data []byte) error {
 	return it.Err()
 }
 
-// next reads the next item; false at the end, and when err says that there is none that can be
-// read.
+// next reads the next item. It returns false at the end of the batch, or if the item cannot be
+// read; Err then returns the error.
 func (it *items) next() bool {
 	if it.left == 0 {
 		if len(it.Rest) == 0 {
@@ -182,7 +182,7 @@ func (it *items) readOutcome() {
 	it.outcome = o
 }
 
-// again reads when the next occurrence is due.
+// again reads the due time of the next occurrence.
 func (it *items) again() int64 {
 	ms := it.nowMs + it.Varint()
 	if ms <= 0 || ms > timer.MaxMs {

@@ -13,42 +13,45 @@ import (
 // Flags of a blob.
 const (
 	blobTarget   = 1 << iota // has its own callback
-	blobVersion              // the version is not 1
+	blobVersion              // has a version other than 1
 	blobUpdated              // changed since it was created
 	blobNoExpiry             // redriven: its expiry no longer counts
-	blobFirst                // the first add that it was merged from is later than its creation
+	blobFirst                // the first of the merged adds came later than the creation
 	blobSeries               // it repeats
-	blobDue                  // a successor, which has no slot: its due time is here
+	blobDue                  // a successor: it has no slot, so its due time is here
 
 	blobFlags = 1<<iota - 1
 )
 
 const createdLen = 6
 
-// blob is what a client said of a timer, and its identity, decoded in place. In the arena it is
+// blob is the client's data of a timer, and its identity, decoded in place. Its layout in the
+// arena, where numbers without a size are varints:
 //
-//	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? | updated − created? | first add − created? | occurrence? | due? | id length u8 | id | rest of the spec
+//	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? |
+//	updated − created? | first add − created? | occurrence? | due? |
+//	id length u8 | id | rest of the spec
 //
-// and pad bytes, up to the end of its block; numbers without a size are varints. The due time is in
-// the slot or run.
+// It is followed by pad unused bytes up to the end of its block. The due time is in the slot or
+// attemptState.
 type blob struct {
 	flags     byte
-	target    uint32 // row
+	target    uint32 // row in targets
 	tag       uint32
 	version   uint32
 	content   uint64
 	createdMs int64
 	updatedMs int64
-	firstMs   int64 // blobFirst: the moment of the first add; else 0
-	// occurrence (blobSeries) counts from 1; 0 says that the series has gone on, or has ended,
-	// without this one.
+	firstMs   int64 // time of the first add if blobFirst, else 0
+	// occurrence (blobSeries) counts from 1. It is 0 once the series has continued or ended without
+	// this timer.
 	occurrence uint32
-	dueMs      int64 // blobDue
+	dueMs      int64 // set if blobDue
 	id, rest   []byte
-	body       []byte // from the tag on: what Hash covers beside flags and callback
+	body       []byte // from the tag on; Hash covers it, the flags and the callback
 }
 
-// view decodes a blob. Its slices are the arena's: valid until the timer changes.
+// view decodes a blob. Its slices point into the arena and are valid until the timer changes.
 func (t *Table) view(ref uint32) blob {
 	b := t.blobs.at(ref)
 	pad, k := binary.Uvarint(b)
@@ -64,7 +67,8 @@ func (t *Table) view(ref uint32) blob {
 	return v
 }
 
-// readBody decodes from the tag on. The body must be well-formed; a loaded one has been checked.
+// readBody decodes b, which starts at the tag. It must be well-formed; a loaded body has been
+// checked before.
 func (v *blob) readBody(b []byte) {
 	v.body, v.version = b, 1
 	v.tag = binary.LittleEndian.Uint32(b)
@@ -89,8 +93,8 @@ func (v *blob) readBody(b []byte) {
 	v.id, v.rest = b[1:n], b[n:]
 }
 
-// putBlob writes v, whose slices may be of another blob or the batch, and takes over the reference
-// on its target.
+// putBlob writes v to the arena. The slices of v may point to another blob or to the batch. The new
+// blob takes over the reference to the target.
 func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 	v.flags &= blobNoExpiry | blobSeries | blobDue
 	n := 1 + 4 + 8 + createdLen + 1 + len(v.id) + len(v.rest)
@@ -132,8 +136,8 @@ func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 	return ref
 }
 
-// allocPadded returns a block for n bytes, cut to its prefix, which says how much longer it is than
-// what goes in.
+// allocPadded returns a block for n bytes. The block is cut to its prefix, which gives the number
+// of unused bytes at its end.
 func (t *Table) allocPadded(n int) (ref uint32, b []byte) {
 	ref, b = t.blobs.alloc(1 + n)
 	if pad := len(b) - 1 - n; pad < 0x80 {
@@ -152,7 +156,7 @@ func (t *Table) dropBlob(h timer.Handle, ref uint32) {
 	t.blobs.release(ref)
 }
 
-// mix folds two words into one; it is wyhash's.
+// mix folds two words into one, as in wyhash.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^0xA0761D6478BD642F, b^0xE7037ED1A0B428DB)
 	return hi ^ lo
@@ -168,8 +172,8 @@ func (t *Table) blobHash(h timer.Handle, flags byte, target uint32, body []byte)
 
 func errorHash(h timer.Handle, text []byte) uint64 { return mix(^uint64(h), xxhash.Sum64(text)) }
 
-// slotHash covers what a slot and its run say. The sums over all slots and blobs change with each
-// of them, so the hash of the whole state costs nothing extra to read (I7, I12).
+// slotHash covers the fields of a slot and its attemptState. The sums over all slots and blobs
+// follow each change, so reading the hash of the whole state costs nothing extra (I7, I12).
 func (t *Table) slotHash(h timer.Handle, s *slot) uint64 {
 	x := mix(uint64(h), s.seqAttempts)
 	x = mix(x, s.whenMarks)

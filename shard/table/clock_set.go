@@ -5,32 +5,33 @@ import (
 	"carillon/wheel"
 )
 
-// A leader that is sure of its wall clock sets the shard's own clock back where that ran ahead: an
-// earlier leader's clock was wrong, and everybody who could have said so was wrong too, or there
-// was nobody. Whatever was stamped by the wrong time would count as later than all that comes: it
-// is stamped anew.
+// A leader that trusts its wall clock sets the shard's clock back if that has run ahead. This
+// happens after an earlier leader's clock was wrong and no other node could correct it. Stamps by
+// the wrong time would be later than all new ones, so they are corrected ("restamped").
 
 const (
-	// ClockAheadMs is by how much the shard's clock may be ahead of its leader's. Less passes by
-	// itself: as far as this the clocks of two leaders may differ that both go by theirs.
+	// ClockAheadMs is how far the shard's clock may be ahead of its leader's without being set
+	// back. A smaller difference disappears by itself: two leaders with valid clocks may differ by
+	// as much.
 	ClockAheadMs = 2_000
 
-	// restampsPerEntry is how many slots one entry goes through.
+	// restampsPerEntry is the number of slots that one entry restamps.
 	restampsPerEntry = 4096
-	// What Table.restamped says when it is no slot's number: there is nothing to do, or all slots
-	// were gone through and the leader is to see to the series.
+	// Values of Table.restamped beyond all slots. noRestamp means that nothing is to be done.
+	// seriesAwait means that all slots are restamped and the leader must still correct the series.
 	noRestamp   timer.Handle = 1<<32 - 1
 	seriesAwait timer.Handle = 1<<32 - 2
 )
 
-// setClock sets the table's clock back. A leader may propose it twice: the second finds the clock
-// right.
+// setClock sets the table's clock back. It does nothing if the clock is right, because a leader may
+// propose it twice.
 func (t *Table) setClock(ms int64) {
 	if t.clockMs <= ms {
 		return
 	}
 	t.clockMs, t.restamped = ms, 0
-	if int64(t.wheel.Now())-ms > ClockAheadMs { // this replica went by the wrong time too
+	// This replica used the wrong time too.
+	if int64(t.wheel.Now())-ms > ClockAheadMs {
 		t.wheel = wheel.New(wheel.Tick(ms))
 	}
 	for i := range t.closedTopics {
@@ -40,8 +41,8 @@ func (t *Table) setClock(ms int64) {
 	}
 }
 
-// restamp goes through some more slots after the clock was set back: no stamp is to be later than
-// now, and each timer is in the wheel again.
+// restamp visits up to budget more slots after the clock was set back. It limits their stamps to
+// now and puts their timers back into the wheel.
 func (t *Table) restamp(budget int) {
 	for ; t.restamped < seriesAwait && budget > 0; budget-- {
 		if t.restamped >= t.slab.high {
@@ -54,8 +55,8 @@ func (t *Table) restamp(budget int) {
 	}
 }
 
-// restampTimer has nothing of a timer be later than now that has happened, and counts from now on
-// what was counted from it: how long a dead letter stays, and how long the next attempt waits.
+// restampTimer limits the times of a timer's past events to now. Times that were derived from them
+// move by as much: the end of a dead letter's retention and the next attempt.
 func (t *Table) restampTimer(h timer.Handle) {
 	s := t.slab.at(h)
 	if s.state() == 0 {
@@ -82,7 +83,7 @@ func (t *Table) restampTimer(h timer.Handle) {
 	t.endUpdate(h, s)
 }
 
-// restampBlob writes a blob of a touched timer anew.
+// restampBlob rewrites a blob of a timer with an open update.
 func (t *Table) restampBlob(h timer.Handle, ref uint32) uint32 {
 	v := t.view(ref)
 	v.createdMs, v.updatedMs, v.firstMs = min(v.createdMs, t.clockMs), min(v.updatedMs, t.clockMs), min(v.firstMs, t.clockMs)
@@ -112,7 +113,8 @@ func (t *Table) restampRun(h timer.Handle, s *slot) {
 			t.transition(h, s, timer.Dead, s.when()-late)
 		}
 	case timer.Leased:
-		r.setAttemptDueMs(min(r.attemptDueMs(), max(r.dueMs, now))) // where a release takes it back to
+		// A release reschedules the timer at this time.
+		r.setAttemptDueMs(min(r.attemptDueMs(), max(r.dueMs, now)))
 		t.transition(h, s, timer.Leased, min(s.when(), now+int64(r.durMs)))
 	case timer.Scheduled:
 		if late := max(fired, r.endedMs()) - now; late > 0 && s.when() > r.dueMs {
@@ -126,15 +128,16 @@ func (t *Table) restampRun(h timer.Handle, s *slot) {
 	}
 }
 
-// seriesSeen says that the leader has seen to all series.
+// seriesSeen records that the leader has corrected all series.
 func (t *Table) seriesSeen() {
 	if t.restamped == seriesAwait {
 		t.restamped = noRestamp
 	}
 }
 
-// Restamping reports that slots are still gone through after the clock was set back.
+// Restamping reports whether slots are still being restamped after the clock was set back.
 func (t *Table) Restamping() bool { return t.restamped < seriesAwait }
 
-// AwaitsSeries reports that all were, and the leader is to see to the series.
+// AwaitsSeries reports whether all slots are restamped and the leader must still correct the
+// series.
 func (t *Table) AwaitsSeries() bool { return t.restamped == seriesAwait }

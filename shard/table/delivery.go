@@ -9,19 +9,19 @@ import (
 	"carillon/timer/encoding"
 )
 
-// delivery is what a shard's log says of how a topic's timers go from the change of that number on:
-// to their receivers, or to who pulls. The meta group numbers the changes, has every shard agree,
-// and only then changes the topic; see docs/adr/0030.
+// delivery is the way in which a topic's timers leave a shard since the change with number turn: by
+// calls to their receivers, or by consumers that pull. The meta group numbers the changes, waits
+// until every shard has agreed, and only then changes the topic; see docs/adr/0030.
 //
-// Invariant: while a shard has a delivery of a topic, no timer of the topic is leased otherwise
-// there.
+// Invariant: while a shard has a delivery of a topic, no timer of the topic is leased in the other
+// way there.
 type delivery struct {
 	turn uint32
 	pull bool
 }
 
-// deliver has the log take over a delivery, unless timers are leased otherwise. What comes late
-// from an older change does nothing.
+// deliver sets a topic's delivery unless timers are leased in the other way. It refuses a command
+// of an older change.
 func (t *Table) deliver(c *encoding.Command) timer.Result {
 	next := delivery{turn: c.Turn, pull: c.Flags&encoding.CommandPull != 0}
 	now, known := t.deliveries[c.Topic]
@@ -38,7 +38,7 @@ func (t *Table) deliver(c *encoding.Command) timer.Result {
 	return timer.Result{Code: timer.OK}
 }
 
-// leasedOtherwise counts a topic's leases that a delivery would not give.
+// leasedOtherwise counts a topic's leases that contradict the given delivery.
 func (t *Table) leasedOtherwise(topic timer.TopicID, pull bool) int64 {
 	row, ok := t.topics.rowOf[topic]
 	if !ok {
@@ -51,8 +51,8 @@ func (t *Table) leasedOtherwise(topic timer.TopicID, pull bool) int64 {
 	return r.pulled
 }
 
-// Delivers says whether the log lets a topic's timers go to who pulls, or to their receivers. One
-// whose delivery was never changed goes as the leader says.
+// Delivers reports whether the log allows a topic's timers to be pulled, or to be called if pull is
+// false. If the topic has no delivery here, the leader decides.
 func (t *Table) Delivers(topic timer.TopicID, pull bool) bool {
 	d, known := t.deliveries[topic]
 	return !known || d.pull == pull
@@ -71,7 +71,7 @@ func (t *Table) forgetDelivery(topic timer.TopicID) {
 	}
 }
 
-// word is a delivery as a snapshot has it.
+// word encodes a delivery for a snapshot.
 func (d delivery) word() uint64 {
 	w := uint64(d.turn) << 1
 	if d.pull {
@@ -89,13 +89,13 @@ func (t *Table) sumDeliveries() (sum uint64) {
 	return sum
 }
 
-// delivered are the topics that have a delivery, in order.
+// delivered returns the topics that have a delivery, in order.
 func (t *Table) delivered() []timer.TopicID {
 	return slices.SortedFunc(maps.Keys(t.deliveries), cmp.Compare)
 }
 
-// Astray is the first topic of which timers are leased otherwise than the log says, and how many;
-// 0: there is none.
+// Astray returns the first topic with leases that contradict its delivery, and their number. It
+// returns 0 if there is none.
 func (t *Table) Astray() (topic timer.TopicID, leased int64) {
 	for _, id := range t.delivered() {
 		if n := t.leasedOtherwise(id, t.deliveries[id].pull); n != 0 {

@@ -1,19 +1,21 @@
-// Package table is the state machine of one shard: the timers that it has, what the entries of its
-// log do to them, and the snapshots in which they are kept.
+// Package table is the state machine of one shard: its timers, the application of log entries to
+// them, and the snapshots that store them.
 //
 // Rules of use:
 //
-//   - Table.Apply is pure: no clock, no randomness, no I/O. Replicas that applied the same entries have the same state and the
-//     same Hash, and so has one that was loaded from a snapshot between.
-//   - A Batch is what a leader proposes as one entry. It carries the leader's time, which is all that a table knows of time.
-//   - What a leader does with the wheel (Advance, Pop, Arm, Rearm) is its own: it is not replicated and not in the hash.
-//   - One goroutine uses a table. A Snapshot under way may be written by another.
+//   - Table.Apply is pure: no clock, no randomness, no I/O. Replicas that applied the same entries
+//     have the same state and Hash. So has a replica loaded from a snapshot in between.
+//   - A Batch is one entry that a leader proposes. It carries the leader's time, which is the only
+//     time that a table knows.
+//   - A leader's use of the wheel (Advance, Pop, Arm, Rearm) is local: it is not replicated and not
+//     in the hash.
+//   - One goroutine uses a table. Another one may write a Snapshot in progress.
 //
-// A timer is a slot of fixed size (slot.go), a blob with what a client said of it (blob.go, in the
-// blocks of arena.go), an entry of the index by its id (index.go), a place in the wheel, and once
-// it was attempted an attempt state (attempt_state.go). None of these has a pointer, so that the
-// garbage collector passes over millions of timers at no cost.
+// A timer is a slot of fixed size (slot.go), a blob with the client's data (blob.go, in the blocks
+// of arena.go), an entry of the index by id (index.go), a place in the wheel and, once it was
+// attempted, an attempt state (attempt_state.go). None of these has a pointer, so millions of
+// timers cost the garbage collector nothing.
 //
-// apply.go is where an entry comes in; apply_*.go what its items do. docs/formats/commands.md and
-// snapshot.md have the bytes.
+// apply.go applies an entry, apply_*.go its items. docs/formats/commands.md and snapshot.md
+// describe the formats.
 package table

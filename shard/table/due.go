@@ -6,21 +6,21 @@ import (
 	"carillon/wheel"
 )
 
-// What follows is a leader's own: it changes neither the replicated state nor its hash. A timer
-// that was popped is in the wheel no more until its schedule changes or Arm or Rearm puts it back;
-// a leader that steps down and may lead again must Rearm what it popped and still holds.
+// The functions below are local to a leader: they change neither the replicated state nor its hash.
+// A popped timer is out of the wheel until its schedule changes or Arm or Rearm puts it back. A
+// leader that steps down and may lead again must Rearm the popped timers that it still holds.
 
-// Advance moves the wheel to nowMs, doing at most budget units of work, and says whether it got
-// there.
+// Advance moves the wheel to nowMs with at most budget units of work. It reports whether the wheel
+// has reached nowMs.
 func (t *Table) Advance(nowMs int64, budget int) (done bool) {
 	_, done = t.wheel.Advance(wheel.Tick(nowMs), budget)
 	return done
 }
 
-// Pop takes timers whose moment came out of the wheel.
+// Pop takes due timers out of the wheel and returns their number.
 func (t *Table) Pop(dst []wheel.Handle) int { return t.wheel.Pop(dst) }
 
-// NextDue is the earliest time at which Advance or Pop has something to do.
+// NextDue returns the earliest time at which Advance or Pop has work.
 func (t *Table) NextDue() (ms int64, ok bool) {
 	if t.wheel.Due() > 0 {
 		return int64(t.wheel.Now()), true
@@ -29,7 +29,7 @@ func (t *Table) NextDue() (ms int64, ok bool) {
 	return int64(next), ok
 }
 
-// Arm puts a timer into the wheel, or moves it, for that moment.
+// Arm adds a timer to the wheel at atMs, or moves it there.
 func (t *Table) Arm(h timer.Handle, atMs int64) {
 	if t.get(h) == nil {
 		return
@@ -42,28 +42,30 @@ func (t *Table) Arm(h timer.Handle, atMs int64) {
 	t.wheel.Add(wheel.Handle(h), at)
 }
 
-// Due is what a leader needs to order and gate a timer.
+// Due is the data by which a leader orders and gates a timer.
 type Due struct {
-	Seq       uint64
-	Rev       uint32 // grows with every change of the timer but a cancel request
-	Topic     timer.TopicID
-	Target    Target
-	Priority  uint8
-	State     timer.State // 0: no such timer
-	NextMs    int64       // Scheduled: the next attempt; Leased: the end of the lease
-	FirstMs   int64       // the due time
-	ExpiresMs int64       // Scheduled, Leased: an attempt that would start later is not made; 0 = never expires
-	RetainMs  int64       // Dead: the end of its retention
+	Seq      uint64
+	Rev      uint32 // grows with every change of the timer except a cancel request
+	Topic    timer.TopicID
+	Target   Target
+	Priority uint8
+	State    timer.State // 0: no such timer
+	NextMs   int64       // Scheduled: the next attempt; Leased: the end of the lease
+	FirstMs  int64       // the due time
+	// ExpiresMs is, while Scheduled or Leased, the last time at which an attempt may start; 0 =
+	// never expires.
+	ExpiresMs int64
+	RetainMs  int64 // Dead: the end of its retention
 	Attempts  int
 	Fence     uint64
-	LeaseMs   int64 // how long the last lease was given for
+	LeaseMs   int64 // duration of the last lease
 	Holder    Holder
 	FiredMs   int64 // start of the last attempt that is known to have started
 	Status    int   // HTTP status of the last attempt
 	Series    bool  // it repeats
 }
 
-// Due reads what a leader needs of a timer; the zero value if the slot is free.
+// Due returns the scheduling data of a timer, or the zero value if the slot is free.
 func (t *Table) Due(h timer.Handle) Due {
 	s := t.get(h)
 	if s == nil {
@@ -93,7 +95,7 @@ func (t *Table) expiresMs(s *slot) int64 {
 	return v.expiresMs(t.dueMs(s))
 }
 
-// expiresMs is the last moment at which an attempt may start; 0 = any.
+// expiresMs returns the last time at which an attempt may start; 0 = unlimited.
 func (v *blob) expiresMs(dueMs int64) int64 {
 	if v.flags&blobNoExpiry != 0 {
 		return 0
@@ -102,10 +104,10 @@ func (v *blob) expiresMs(dueMs int64) int64 {
 	if !ok {
 		return 0
 	}
-	return max(timer.ClampMs(dueMs+timer.ClampMs(after)), 1) // 0 would read as never
+	return max(timer.ClampMs(dueMs+timer.ClampMs(after)), 1) // 0 would mean never
 }
 
-// Job is what a delivery needs of a timer, copied.
+// Job is a copy of the data that a delivery needs.
 type Job struct {
 	Handle      timer.Handle
 	ID          string
@@ -126,7 +128,7 @@ type Job struct {
 	Trace       *timer.Trace
 }
 
-// Job copies what a delivery needs; the zero value if the slot is free.
+// Job copies the data that a delivery needs. It returns the zero value if the slot is free.
 func (t *Table) Job(h timer.Handle) Job {
 	s := t.get(h)
 	if s == nil {
@@ -134,7 +136,7 @@ func (t *Table) Job(h timer.Handle) Job {
 	}
 	v := t.view(s.ref)
 	var spec timer.Spec
-	_ = encoding.DecodeRest(&spec, v.rest, true) // checked when it came in
+	_ = encoding.DecodeRest(&spec, v.rest, true) // checked when it was proposed
 	j := Job{
 		Handle: h, ID: string(v.id), Topic: t.topics.rows[s.topic].id, Seq: s.seq(), Tag: v.tag, Version: v.version, CreatedMs: v.createdMs,
 		DueMs: t.dueMs(s), Attempts: s.attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
@@ -147,7 +149,7 @@ func (t *Table) Job(h timer.Handle) Job {
 	return j
 }
 
-// RetryOf is the timer's own retry settings.
+// RetryOf returns the timer's own retry settings.
 func (t *Table) RetryOf(h timer.Handle) timer.Retry {
 	s := t.get(h)
 	if s == nil {
@@ -158,8 +160,8 @@ func (t *Table) RetryOf(h timer.Handle) timer.Retry {
 	return spec.Retry
 }
 
-// RearmRange puts timers that were popped back into the wheel where their state says, looking at no
-// more than budget slots after from (0 at first), and says where to go on.
+// RearmRange puts popped timers back into the wheel according to their state. It visits at most
+// budget slots after from (0 at first) and returns the slot to continue after.
 func (t *Table) RearmRange(from timer.Handle, budget int) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
@@ -168,7 +170,7 @@ func (t *Table) RearmRange(from timer.Handle, budget int) (next timer.Handle, do
 	return from, from >= t.slab.high
 }
 
-// Rearm is Rewatch for one timer, if it still has that number.
+// Rearm is RearmRange for one timer, if the handle still holds that number.
 func (t *Table) Rearm(h timer.Handle, seq uint64) {
 	if s := t.live(h, seq); s != nil {
 		t.restore(h, s)
@@ -183,8 +185,8 @@ func (t *Table) restore(h timer.Handle, s *slot) {
 	}
 }
 
-// ScanLeased calls fn for leased timers, looking at no more than budget slots after from (0 at
-// first), and says where to go on. fn must not change the table.
+// ScanLeased calls fn for leased timers. It visits at most budget slots after from (0 at first) and
+// returns the slot to continue after. fn must not change the table.
 func (t *Table) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
@@ -195,9 +197,9 @@ func (t *Table) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle
 	return from, from >= t.slab.high
 }
 
-// ScanAttempted calls fn for timers that are leased, or scheduled with attempts made, looking at no
-// more than budget slots after from (0 at first), and says where to go on. fn must not change the
-// table.
+// ScanAttempted calls fn for leased timers and for scheduled timers with attempts. It visits at
+// most budget slots after from (0 at first) and returns the slot to continue after. fn must not
+// change the table.
 func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
@@ -209,33 +211,33 @@ func (t *Table) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Han
 	return from, from >= t.slab.high
 }
 
-// ScheduledAt says whether the handle still holds the timer of that number, scheduled, and at that
-// revision.
+// ScheduledAt reports whether the handle still holds the timer of that number, scheduled and at
+// that revision.
 func (t *Table) ScheduledAt(h timer.Handle, seq uint64, rev uint32) bool {
 	s := t.live(h, seq)
 	return s != nil && s.rev == rev && s.state() == timer.Scheduled
 }
 
-// LastHandle is the highest handle that was ever given out, and so how many slots a look at all of
-// them takes.
+// LastHandle returns the highest handle ever used. It is the number of slots that a full scan
+// visits.
 func (t *Table) LastHandle() timer.Handle { return t.slab.high }
 
-// Older is the timer that had the id before, and has not gone yet; 0: there is none.
+// Older returns the next older timer of the same id; 0 if there is none.
 func (t *Table) Older(h timer.Handle) timer.Handle { return t.chains[h].older }
 
-// AttemptDueMs is when the attempt was due that a lease is for. It is for tests of I4.
+// AttemptDueMs returns when the attempt of a lease was due. It is for tests of I4.
 func (t *Table) AttemptDueMs(h timer.Handle) int64 { return t.runs.at(t.slab.at(h).run).attemptDueMs() }
 
-// LastFence is the fence that was given last.
+// LastFence returns the last fence given.
 func (t *Table) LastFence() uint64 { return t.fence }
 
-// InBackoff reports that a timer has been attempted and is not over. One that a client has moved to
-// a later time since is not in backoff: it has given its place up until then.
+// InBackoff reports whether a timer was attempted and waits for its next attempt. A timer that a
+// client has since moved to a later time is not in backoff until then: it has given up its place.
 func (d *Due) InBackoff(nowMs int64) bool {
 	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
 }
 
-// Earlier reports that one timer is due before another, or was added before it and is due with it.
+// Earlier reports whether d is due before o, or was added first if both are due at the same time.
 func (d *Due) Earlier(o *Due) bool {
 	if d.FirstMs != o.FirstMs {
 		return d.FirstMs < o.FirstMs

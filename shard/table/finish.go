@@ -2,8 +2,8 @@ package table
 
 import "carillon/timer"
 
-// finish checks what only the whole of a snapshot shows, and builds what is a replica's own: index,
-// wheel, sums.
+// finish makes the checks that need the whole snapshot, and builds the state local to a replica:
+// index, wheel and sums.
 func (l *loader) finish() {
 	t := l.t
 	if l.records != t.slab.high || l.unused != t.slab.unused {
@@ -52,7 +52,7 @@ func (l *loader) checkFree() {
 	}
 }
 
-// enter puts a timer into the index, unless it is shadowed.
+// enter adds a timer to the index unless a newer one has superseded it.
 func (l *loader) enter(h timer.Handle, s *slot) {
 	t := l.t
 	if l := t.chains[h]; l.newer != 0 {
@@ -87,8 +87,8 @@ func (l *loader) checkFinished() {
 	}
 }
 
-// checkChains walks each chain from the timer that its id names: all that are chained must be met,
-// once.
+// checkChains walks each chain from the timer that its id names. Each chained timer must occur
+// exactly once.
 func (l *loader) checkChains() {
 	t := l.t
 	met := 0

@@ -5,15 +5,15 @@ import (
 	"carillon/timer/encoding"
 )
 
-// finished lists the timers that are Done or Cancelled, in the order in which they ended, through
-// their runs.
+// finished lists the timers that are Done or Cancelled in the order in which they ended. The list
+// is linked through their attemptStates.
 type finished struct {
 	oldest, newest timer.Handle
 	bytes          int64 // by finishedCost
 }
 
-// finishedFixed is what a finished timer is reckoned to take beside its id, content and error. It
-// is part of what replicas must agree on, so it is not what a timer takes in this version's memory.
+// finishedFixed is the nominal size of a finished timer without its id, content and error. It
+// decides replicated state, so it is a constant and not the timer's real memory in this version.
 const finishedFixed = 160
 
 func (t *Table) finishedCost(s *slot) int64 {
@@ -21,7 +21,7 @@ func (t *Table) finishedCost(s *slot) int64 {
 	return int64(finishedFixed + len(v.id) + len(v.rest) + len(t.errorText(t.runs.at(s.run))))
 }
 
-// push appends a touched timer which has just ended.
+// push appends a timer that has just ended. The timer's update is open.
 func (f *finished) push(t *Table, h timer.Handle, s *slot) {
 	r := t.run(s)
 	r.newer, r.older = 0, uint32(f.newest)
@@ -34,7 +34,7 @@ func (f *finished) push(t *Table, h timer.Handle, s *slot) {
 	f.bytes += t.finishedCost(s)
 }
 
-// remove takes a touched timer out.
+// remove removes a timer from the list. The timer's update is open.
 func (f *finished) remove(t *Table, h timer.Handle, s *slot) {
 	r := t.runs.at(s.run)
 	newer, older := timer.Handle(r.newer), timer.Handle(r.older)
@@ -57,7 +57,7 @@ func (f *finished) relink(t *Table, h timer.Handle, change func(*attemptState)) 
 	t.endUpdate(h, s)
 }
 
-// end finishes a touched timer as Done or Cancelled.
+// end finishes a timer with an open update as Done or Cancelled.
 func (t *Table) end(h timer.Handle, s *slot, to timer.State, endMs int64) {
 	t.run(s).setEndedMs(endMs)
 	t.transition(h, s, to, endMs)
@@ -65,7 +65,8 @@ func (t *Table) end(h timer.Handle, s *slot, to timer.State, endMs int64) {
 	t.tellEnd(h, s)
 }
 
-// dropFinished forgets what ended too long ago or is too much, at most budget timers.
+// dropFinished drops at most budget finished timers that ended too long ago or exceed the bound of
+// bytes.
 func (t *Table) dropFinished(budget int) {
 	for ; budget > 0; budget-- {
 		h := t.finished.oldest
@@ -79,12 +80,11 @@ func (t *Table) dropFinished(budget int) {
 	}
 }
 
-// link is a timer's place among those of one id. The newest is the one that the id names; the
-// others are dead letters that it shadows: they are listed, but can only be purged, by the id and
-// their version.
+// link is a timer's place among those of one id. The id names the newest. The others are superseded
+// dead letters: they are listed, but can only be purged, by id and version.
 type link struct{ newer, older timer.Handle }
 
-// setLink changes a timer's place in its chain; the timer must not be touched.
+// setLink changes a timer's place in its chain. The timer must have no open update.
 func (t *Table) setLink(h timer.Handle, l link) {
 	s := t.beginUpdate(h)
 	if l == (link{}) {
@@ -96,19 +96,19 @@ func (t *Table) setLink(h timer.Handle, l link) {
 	t.endUpdate(h, s)
 }
 
-// supersede makes the new timer h, which is not in the index, the one that its id names, before the
-// dead letter old.
+// supersede makes the id name the new timer h, which is not in the index, instead of the dead
+// letter old.
 func (t *Table) supersede(hash uint32, old, h timer.Handle) {
 	t.ids.replace(hash, uint32(old), uint32(h))
 	t.setLink(old, link{newer: h, older: t.chains[old].older})
 	t.setLink(h, link{older: old})
 }
 
-// unchain takes a timer out of its chain and out of the index; the next older one of its id takes
-// its place there.
+// unchain removes a timer from its chain and from the index. The next older timer of the id takes
+// its place in the index.
 func (t *Table) unchain(h timer.Handle) {
 	s := t.slab.at(h)
-	l := t.chains[h] // zero when it is the only one
+	l := t.chains[h] // zero if the id has only this timer
 	if s.chained() {
 		t.setLink(h, link{})
 	}
@@ -132,16 +132,16 @@ func (t *Table) unchain(h timer.Handle) {
 	}
 }
 
-// deadLetter finds what Redrive and Purge mean by an id: the last dead letter of it, or the one of
-// a version. inUse says that the id is another's by now: a scheduled or leased timer has it, or a
-// later dead letter.
+// deadLetter finds the dead letter that Redrive or Purge names by an id: the latest one, or the one
+// of a given version. inUse reports that another timer has the id by now, either scheduled or
+// leased, or a later dead letter.
 func (t *Table) deadLetter(c *encoding.Command) (h timer.Handle, inUse bool) {
 	h = t.Find(c.Topic, c.ID)
 	if h == 0 {
 		return 0, false
 	}
 	if s := t.slab.at(h); s.state() == timer.Done || s.state() == timer.Cancelled {
-		h = t.chains[h].older // 0 when it is the only one
+		h = t.chains[h].older // 0 if the id has only this timer
 	}
 	for h != 0 {
 		s := t.slab.at(h)

@@ -2,15 +2,15 @@ package table
 
 import "carillon/timer"
 
-// Forecast counts scheduled timers by when their next attempt is. Of a timer that repeats it knows
-// the next occurrence alone.
+// Forecast counts scheduled timers by the time of their next attempt. A repeating timer counts
+// once, at its next occurrence.
 type Forecast struct {
 	FromMs, BucketMs int64
 	Buckets          []int64 // from FromMs on
-	Overdue, Later   int64   // before and behind the buckets
+	Overdue, Later   int64   // before and after the buckets
 }
 
-// Add adds another forecast of the same buckets.
+// Add adds another forecast with the same buckets.
 func (f *Forecast) Add(o *Forecast) {
 	for i := range f.Buckets {
 		f.Buckets[i] += o.Buckets[i]
@@ -19,7 +19,7 @@ func (f *Forecast) Add(o *Forecast) {
 	f.Later += o.Later
 }
 
-// Forecast looks at no more than budget slots after from, and says where to go on.
+// Forecast adds to f at most budget slots after from and returns the slot to continue after.
 func (t *Table) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer.Handle, budget int, f *Forecast) (next timer.Handle, done bool) {
 	for ; budget > 0 && from < t.slab.high; budget-- {
 		from++
@@ -31,7 +31,7 @@ func (t *Table) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer.
 			continue
 		}
 		ms := s.when()
-		if s.state() == timer.Leased { // ahead of its time
+		if s.state() == timer.Leased { // leased before it is due
 			ms = t.dueMs(s)
 		}
 		switch bucket := (ms - f.FromMs) / f.BucketMs; {

@@ -8,45 +8,45 @@ import (
 	"carillon/timer/encoding"
 )
 
-// HistoryEvent is an attempt after which a timer went on, or the end of a timer. Shard, entry and
-// Item name it for ever, and are the same on all replicas.
+// HistoryEvent is the end of a timer, or an attempt after which the timer continued. Shard, entry
+// and Item identify it permanently and are the same on all replicas.
 type HistoryEvent struct {
 	Item  uint32 // number of the event in its entry
 	Topic timer.TopicID
 	Seq   uint64
-	State timer.State // Done, Dead or Cancelled; 0: an attempt that ended nothing
-	EndMs int64       // of the timer, or of the attempt
+	State timer.State // Done, Dead or Cancelled; 0: an attempt that did not end the timer
+	EndMs int64       // end of the timer or of the attempt
 	ID    []byte
 	Body  []byte // see DecodeHistoryEnd and DecodeHistoryAttempt
 }
 
-// historyVersion leads the body of an event (docs/formats/history.md). It must change when
-// AppendTimer's layout does.
+// historyVersion is the first byte of an event's body (docs/formats/history.md). It must change
+// when AppendTimer's layout does.
 const historyVersion = 1
 
-// Flags of an end.
+// Flags of an end event.
 const (
-	historyByAttempt = 1 // the last attempt is what ended the timer
-	historyContent   = 2 // the hash of what its add or put said follows
+	historyByAttempt = 1 // the last attempt ended the timer
+	historyContent   = 2 // the content hash of the timer's add or put follows
 )
 
-// eventBuffer gathers what an entry does to timers, for the history. Nothing of it is replicated
-// state.
+// eventBuffer collects the history events of an entry. It is not replicated state.
 type eventBuffer struct {
 	events    []HistoryEvent
-	ends      []int // of each event's id and body in buf, in turn
+	ends      []int // ends of each event's id and body in buf, alternating
 	buf       []byte
 	byAttempt bool // an attempt's outcome is being applied
 }
 
-// KeepHistory has the table gather events from here on.
+// KeepHistory makes the table collect events from now on.
 func (t *Table) KeepHistory() {
 	if t.events == nil {
 		t.events = &eventBuffer{}
 	}
 }
 
-// TakeHistory gives the events since the last call. They are valid until the next entry is applied.
+// TakeHistory returns the events since the last call. They are valid until the next entry is
+// applied.
 func (t *Table) TakeHistory() []HistoryEvent {
 	c := t.events
 	if c == nil || len(c.events) == 0 {
@@ -60,14 +60,14 @@ func (t *Table) TakeHistory() []HistoryEvent {
 	}
 	events := c.events
 	c.events, c.ends = c.events[:0], c.ends[:0]
-	if cap(c.buf) > 4<<20 { // an entry of large payloads need not stay
+	if cap(c.buf) > 4<<20 { // do not keep a buffer that grew for large payloads
 		c.buf = nil
 	}
 	c.buf = c.buf[:0]
 	return events
 }
 
-// note adds an event; its body follows in buf, up to sealed.
+// note adds an event. The caller appends its body to buf and then calls sealed.
 func (c *eventBuffer) note(e HistoryEvent, id []byte) {
 	e.Item = uint32(len(c.events))
 	c.events = append(c.events, e)
@@ -77,7 +77,7 @@ func (c *eventBuffer) note(e HistoryEvent, id []byte) {
 
 func (c *eventBuffer) sealed() { c.ends = append(c.ends, len(c.buf)) }
 
-// tellEnd notes that a touched timer has ended, with all that it was.
+// tellEnd adds the end event of a timer with an open update, with a full copy of the timer.
 func (t *Table) tellEnd(h timer.Handle, s *slot) {
 	c := t.events
 	if c == nil {
@@ -99,8 +99,8 @@ func (t *Table) tellEnd(h timer.Handle, s *slot) {
 	c.sealed()
 }
 
-// appendTimerAt writes a timer that has ended as AppendTimer writes its copy, without making one.
-// Its successor was taken from it before.
+// appendTimerAt writes an ended timer in the layout of AppendTimer without making a copy. The
+// timer's successor must have been taken from it before.
 func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.topic].id))
 	dst = binary.AppendUvarint(dst, uint64(len(v.id)))
@@ -131,8 +131,8 @@ func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []b
 	return append(dst, text...)
 }
 
-// tellAttempt notes an attempt after which its touched timer goes on. It must be told before the
-// next one is leased.
+// tellAttempt adds the event of an attempt after which its timer continues. The timer's update is
+// open. It must be called before the next attempt is leased.
 func (t *Table) tellAttempt(o *Outcome, s *slot) {
 	c := t.events
 	if c == nil || o.Kind == Release || s.state().Over() {
@@ -156,8 +156,8 @@ func (t *Table) tellAttempt(o *Outcome, s *slot) {
 	c.sealed()
 }
 
-// DecodeHistoryEnd reads the body of a timer's end. The entry's attempts are the last one alone, if
-// it is what ended the timer: see Join.
+// DecodeHistoryEnd reads the body of an end event. If the last attempt ended the timer, it is the
+// only one in the entry's attempts (see Join); otherwise there is none.
 func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
 	r, err := openHistory(body)
 	if err != nil {
@@ -184,7 +184,7 @@ func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
 	return e, nil
 }
 
-// DecodeHistoryAttempt reads the body of an attempt.
+// DecodeHistoryAttempt reads the body of an attempt event.
 func DecodeHistoryAttempt(body []byte) (timer.HistoryAttempt, error) {
 	r, err := openHistory(body)
 	if err != nil {

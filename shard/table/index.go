@@ -3,19 +3,22 @@ package table
 import "slices"
 
 const (
-	partMax   = 1024 // entries of a part; splitting one is the longest an insert can take, some microseconds
-	partMin   = 8
-	indexMix  = 0x9E3779B1 // odd: places within a part are independent of the bits that chose the part
+	// partMax is the most entries of a part. Splitting one part is the longest that an insert can
+	// take: some microseconds.
+	partMax = 1024
+	partMin = 8
+	// odd; makes positions within a part independent of the bits that choose the part
+	indexMix  = 0x9E3779B1
 	handleLen = 32
 )
 
 // index finds slot numbers by a 32-bit hash. It is an extendible hash table of small
-// open-addressing parts: a part that is full grows by a sixth or splits in two, so that no insert
-// copies more than one part, and it is about three quarters full at any size. An entry is hash<<32
-// | number; numbers are never 0.
+// open-addressing parts. A full part grows by a sixth or splits in two, so an insert copies at most
+// one part, and the index is about three quarters full at any size. An entry is hash<<32 | number;
+// a number is never 0.
 type index struct {
 	dir   []*part
-	depth uint // len(dir) = 1<<depth; a hash's first bits choose the part
+	depth uint // len(dir) = 1<<depth; the first depth bits of a hash choose the part
 	parts int
 	count int // entries
 	cells int
@@ -36,7 +39,7 @@ func (p *part) home(hash uint32) int {
 	return int(uint64(hash*indexMix) * uint64(len(p.entries)) >> 32)
 }
 
-// find returns the first number with this hash that is accepted by is, else 0.
+// find returns the first number with this hash that is accepts, or 0.
 func (x *index) find(hash uint32, is func(number uint32) bool) uint32 {
 	if len(x.dir) == 0 {
 		return 0
@@ -56,7 +59,7 @@ func (x *index) find(hash uint32, is func(number uint32) bool) uint32 {
 	}
 }
 
-// insert adds a number, which is not in.
+// insert adds a number that the index does not have.
 func (x *index) insert(hash, number uint32) {
 	if len(x.dir) == 0 {
 		x.dir = []*part{x.newPart(0, partMin)}
@@ -81,7 +84,7 @@ func (p *part) put(entry uint64) {
 	p.used++
 }
 
-// replace makes the entry of number old be that of number fresh. It says whether old was in.
+// replace changes the entry of number old to number fresh and reports whether old was found.
 func (x *index) replace(hash, old, fresh uint32) bool {
 	p, i := x.locate(hash, old)
 	if p == nil {
@@ -91,8 +94,8 @@ func (x *index) replace(hash, old, fresh uint32) bool {
 	return true
 }
 
-// remove takes a number out and says whether it was in. Entries behind it close the gap, so there
-// are no tombstones that would slow down later searches.
+// remove deletes a number and reports whether it was found. The entries behind it move up, so there
+// are no tombstones to slow down later searches.
 func (x *index) remove(hash, number uint32) bool {
 	p, i := x.locate(hash, number)
 	if p == nil {
@@ -141,8 +144,8 @@ func (x *index) locate(hash, number uint32) (*part, int) {
 	}
 }
 
-// expand makes room in p, the part of hash. A part that only a much larger directory would split,
-// since its hashes are all nearly one (which a client can bring about), grows instead.
+// expand makes room in p, the part of hash. If the hashes of p are nearly equal, which a client can
+// cause, only a much larger directory would split it; such a part grows instead.
 func (x *index) expand(p *part, hash uint32) {
 	if p.used < partMax*7/8 || p.depth == x.depth && len(x.dir) >= 8*x.parts {
 		x.resize(p, p.used+p.used/3+partMin/2)
@@ -170,7 +173,7 @@ func (x *index) expand(p *part, hash uint32) {
 		}
 		side.put(e)
 	}
-	span := 1 << (x.depth - p.depth) // neighbours in the directory that are p
+	span := 1 << (x.depth - p.depth) // number of directory entries that point to p
 	first := int(uint64(hash)<<x.depth>>32) &^ (span - 1)
 	for i := range span {
 		x.dir[first+i] = low
@@ -202,7 +205,7 @@ func (x *index) newPart(depth uint, cells int) *part {
 	return p
 }
 
-// makeCells uses all of the memory block that the runtime gives.
+// makeCells uses the whole capacity that the allocator returns.
 func makeCells(n int) []uint64 {
 	s := slices.Grow([]uint64(nil), n)
 	return s[:cap(s)]

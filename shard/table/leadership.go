@@ -1,18 +1,18 @@
 package table
 
-// leadership is a time in which one process led: the leases from that fence on are its own, until
-// the next leadership's.
+// leadership is a period in which one process led. Leases with fences from this one up to the next
+// leadership's belong to the process.
 type leadership struct{ from, owner uint64 }
 
-// maxLeaderships bounds how many are remembered. Whose lease an older one is nobody knows any more:
-// it is waited out.
+// maxLeaderships bounds the leaderships that are kept. The owner of an older lease is unknown, and
+// the lease is left to run out.
 const maxLeaderships = 32
 
-// takeover begins a leadership.
+// takeover starts a leadership.
 func (t *Table) takeover(owner uint64) {
 	next := leadership{from: t.fence + 1, owner: owner}
 	if n := len(t.leaderships); n > 0 && t.leaderships[n-1].from == next.from {
-		t.leaderships = t.leaderships[:n-1] // it leased nothing
+		t.leaderships = t.leaderships[:n-1] // it gave no lease
 	}
 	if n := len(t.leaderships); n > 0 && t.leaderships[n-1].owner == owner {
 		return
@@ -23,7 +23,7 @@ func (t *Table) takeover(owner uint64) {
 	t.leaderships = append(t.leaderships, next)
 }
 
-// LeaseOwner is the process that took the lease; 0: forgotten.
+// LeaseOwner returns the process that gave the lease; 0 if it is no longer known.
 func (t *Table) LeaseOwner(fence uint64) Incarnation {
 	for i := len(t.leaderships) - 1; i >= 0; i-- {
 		if t.leaderships[i].from <= fence {

@@ -5,7 +5,7 @@ import (
 	"carillon/timer"
 )
 
-// commandLevel is the level of a client's change.
+// commandLevel returns the feature level that a client's change needs.
 func commandLevel(c *timer.Command) feature.Level {
 	if c.Once || c.Spec != nil && c.Spec.Trace != nil {
 		return feature.LevelConventions
@@ -13,7 +13,7 @@ func commandLevel(c *timer.Command) feature.Level {
 	return feature.LevelFirst
 }
 
-// AtLevel is a command without the fields of later levels, all of which it can do without.
+// AtLevel returns a command without the fields of later levels. All of these fields are optional.
 func AtLevel(c *timer.Command, level feature.Level) *timer.Command {
 	if level >= commandLevel(c) {
 		return c

@@ -11,7 +11,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// Bounds of a snapshot's parts.
+// Bounds of the parts of a snapshot.
 const (
 	maxClosedTopics = 1 << 20
 	maxBody         = 1<<21 - 1
@@ -24,25 +24,25 @@ type loader struct {
 	unread  []byte // of buf
 	t       *Table
 	err     error
-	hash    uint64 // as the header says
-	hashed  byte   // … and of which version
-	newest  byte   // the last that may be
+	hash    uint64 // from the header
+	hashed  byte   // version of hash
+	newest  byte   // newest hash version that is accepted
 	records timer.Handle
 	unused  int
-	targets map[uint32][]byte // by the writer's row
+	targets map[uint32][]byte // by the row of the writer
 	version byte
-	scratch []byte // of what buf is too small for
+	scratch []byte // for blocks that do not fit into buf
 }
 
-// Load reads what a Snapshot wrote, and returns a table of equal state, hash and future. Any damage
-// that is not found on the way shows in the hash.
+// Load reads a snapshot and returns a table with the same state and hash. Damage that the checks of
+// the format do not find shows as a different hash.
 func Load(id timer.ShardID, r io.Reader) (*Table, error) {
 	t, _, err := LoadAt(id, r, HashVersion)
 	return t, err
 }
 
-// LoadAt is Load of a build that knows hashes up to a version. It returns the hash that
-// the snapshot has, too.
+// LoadAt is Load for a build that knows hashes up to version newest. It also returns the snapshot's
+// hash.
 func LoadAt(id timer.ShardID, r io.Reader, newest byte) (*Table, uint64, error) {
 	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}, newest: newest}
 	l.header(id)
@@ -68,8 +68,8 @@ func (l *loader) fail(format string, args ...any) {
 	}
 }
 
-// tooNew is fail for what only a newer build can have written: the file around a snapshot has
-// checksums.
+// tooNew is fail for values that only a newer build can have written. Damage is excluded because
+// the file around a snapshot has checksums.
 func (l *loader) tooNew(format string, args ...any) {
 	if l.err == nil {
 		l.err = fmt.Errorf("%w: %w: %s", encoding.ErrFormat, feature.ErrNewer, fmt.Sprintf(format, args...))
@@ -87,8 +87,8 @@ func (l *loader) failed(err error) {
 	l.err = err
 }
 
-// more brings at least n bytes into unread, at most as many as buf holds; false when there are not
-// so many.
+// more reads until unread has at least n bytes, where n is at most the size of buf. It returns
+// false if there are fewer.
 func (l *loader) more(n int) bool {
 	if l.err != nil || len(l.unread) >= n {
 		return l.err == nil
@@ -138,8 +138,8 @@ func (l *loader) signed() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// bytes reads n bytes, which are valid until something else is read. It takes memory only as they
-// come.
+// bytes reads n bytes, which are valid until the next read. It allocates only as the bytes arrive,
+// so a damaged length cannot exhaust memory.
 func (l *loader) bytes(n int) []byte {
 	if n <= len(l.buf) {
 		if !l.more(n) {
@@ -224,7 +224,7 @@ func (l *loader) deliveries() {
 	}
 }
 
-// record reads one record; false at the end.
+// record reads one record. It returns false at the end.
 func (l *loader) record() bool {
 	switch kind := l.byte(); kind {
 	case recordTarget:
@@ -240,7 +240,7 @@ func (l *loader) record() bool {
 		h, s := l.slot()
 		next := uint32(l.number(uint64(l.t.slab.high), "next free"))
 		if l.err == nil {
-			*s = slot{ref: next, rev: 1} // 1 = seen, until finish
+			*s = slot{ref: next, rev: 1} // rev 1 marks the slot as seen until finish
 			l.unused++
 			_ = h
 		}
@@ -257,7 +257,7 @@ func (l *loader) record() bool {
 	return l.err == nil
 }
 
-// slot reads a handle and returns its slot, which no record had before.
+// slot reads a handle and returns its slot. The handle must be new.
 func (l *loader) slot() (timer.Handle, *slot) {
 	h := timer.Handle(l.number(uint64(l.t.slab.high), "handle"))
 	if l.err == nil && h == 0 {
@@ -309,7 +309,7 @@ func (l *loader) timer(hasRun bool) {
 	*s = made
 }
 
-// check holds a timer's parts against the table's invariants and decodes its body.
+// check compares a timer's parts with the table's invariants and decodes its body.
 func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32) {
 	state := s.state()
 	if state < timer.Scheduled || state > timer.Cancelled || s.reason() > timer.Refused || s.rev == 0 {
@@ -324,7 +324,7 @@ func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32
 	}
 }
 
-// checkBlob decodes a blob that has been checked.
+// checkBlob checks a blob and decodes it.
 func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f encoding.Summary) {
 	if (target != 0) != (v.flags&blobTarget != 0) || target != 0 && l.targets[target] == nil {
 		l.fail("target %d is not defined", target)
@@ -343,7 +343,7 @@ func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f encoding.Summ
 	return f
 }
 
-// successor reads who waits for a leased timer.
+// successor reads the successor of a leased timer.
 func (l *loader) successor() {
 	t := l.t
 	h := timer.Handle(l.number(uint64(t.slab.high), "handle"))
@@ -368,7 +368,7 @@ func (l *loader) successor() {
 	t.runs.at(s.run).successor = t.putBlob(h, &v)
 }
 
-// checkBody checks what readBody takes for granted, and that it is how putBlob writes it.
+// checkBody checks the assumptions of readBody, and that putBlob would write the same flags.
 func (v *blob) checkBody(body []byte) error {
 	r := encoding.Reader{Rest: body}
 	r.Take(4 + 8 + createdLen)

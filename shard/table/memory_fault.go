@@ -2,26 +2,27 @@ package table
 
 import "carillon/timer"
 
-// MemoryFault is what a simulated machine does to a table by itself: one bit of it changes.
+// MemoryFault is a fault that a simulation injects into a table. Most of them change one bit, as
+// failing memory does.
 type MemoryFault uint8
 
 // The faults.
 const (
-	FaultOfSlot  MemoryFault = iota // when a timer is due
-	FaultOfBlob                     // what a client said of it
-	FaultOfIndex                    // its id does not lead to it any more
-	FaultOfSum                      // one of the sums that the hash is made of
+	FaultOfSlot  MemoryFault = iota // in a timer's due time
+	FaultOfBlob                     // in a timer's content
+	FaultOfIndex                    // the index loses a timer's id
+	FaultOfSum                      // in one of the sums that make up the hash
 
-	MemoryFaults = iota // so many that a machine makes
+	MemoryFaults = iota // number of faults that a machine can cause
 
-	// What a program's own fault does: no bit of memory changed by itself, so that only other
-	// replicas see it.
+	// Faults of the program. They are consistent within this replica, so only other replicas can
+	// detect them.
 	FaultOfFence // the last fence
-	FaultOfHash  // the hash, as another build would make it
+	FaultOfHash  // the hash, as a different build would compute it
 )
 
-// Strike has a fault happen, to a timer if it is of one. It is for tests and simulation. It says
-// whether it has.
+// Strike injects a fault, into the given timer if the fault is one of a timer. It reports whether
+// it did. It is for tests and simulation.
 func (t *Table) Strike(fault MemoryFault, topic timer.TopicID, id string, bit uint) bool {
 	switch fault {
 	case FaultOfSum:
@@ -47,7 +48,7 @@ func (t *Table) Strike(fault MemoryFault, topic timer.TopicID, id string, bit ui
 		if len(v.rest) == 0 {
 			return false
 		}
-		v.rest[len(v.rest)-1] ^= 1 << (bit % 8) // of the payload, which comes last
+		v.rest[len(v.rest)-1] ^= 1 << (bit % 8) // in the payload, which is last
 	case FaultOfIndex:
 		t.ids.remove(t.idHash(topic, v.id), uint32(h))
 	}

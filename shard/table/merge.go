@@ -5,7 +5,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// merge lets an add meet the scheduled timer of its id, by a rule that is not Reject.
+// merge applies an add to the scheduled timer of its id by a merge rule other than Reject.
 func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
 	if c.Merge == timer.MergeKeep {
 		return timer.Result{Code: timer.Merged, Handle: h}
@@ -17,9 +17,9 @@ func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) 
 	before := t.Due(h)
 	s = t.beginUpdate(h)
 	t.rewriteWhole(h, s, &v, c, f)
-	// What the leader knows of the timer stays true if only its content is new. Else adds that
-	// never stop would each make the lease stale that is on its way, and put a debounced timer off
-	// beyond its longest wait.
+	// If only the content is new, the leader's view of the timer stays valid and no transition is
+	// made. Otherwise a steady stream of adds would make each proposed lease stale and delay a
+	// debounced timer beyond its longest wait.
 	after := t.Due(h)
 	if after.Attempts, after.Fence, after.LeaseMs = before.Attempts, before.Fence, before.LeaseMs; after != before || due != before.NextMs || before.Attempts != 0 {
 		t.transition(h, s, timer.Scheduled, due)
@@ -28,8 +28,8 @@ func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) 
 	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
-// firstAdd is the moment of the first add since the timer's last end: its creation, unless the
-// timer has lived on after an end (it was redriven, or repeats), which starts anew.
+// firstAdd returns the time of the first add since the timer's last end. This is its creation,
+// unless the timer was redriven or repeats; then the wait starts now.
 func (t *Table) firstAdd(v *blob) int64 {
 	switch {
 	case v.firstMs != 0:
@@ -40,7 +40,7 @@ func (t *Table) firstAdd(v *blob) int64 {
 	return v.createdMs
 }
 
-// succeed makes an add the successor of a leased timer, or lets it meet the one that waits already.
+// succeed makes an add the successor of a leased timer, or merges it with the existing successor.
 func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
 	s := t.slab.at(h)
 	r := t.runs.at(s.run)
@@ -53,7 +53,7 @@ func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle
 		target: t.targets.intern(&t.blobs, c.Spec.Callback),
 	}
 	if r.successor != 0 {
-		next.createdMs = t.view(r.successor).createdMs // the first add of those that wait
+		next.createdMs = t.view(r.successor).createdMs // time of the first of the merged adds
 		t.dropBlob(h, r.successor)
 	}
 	next.flags = blobDue
@@ -63,7 +63,7 @@ func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle
 	return timer.Result{Code: timer.Merged, Handle: h}
 }
 
-// dropSuccessor forgets who waits for the end of a touched timer's attempt.
+// dropSuccessor drops the successor of a timer with an open update.
 func (t *Table) dropSuccessor(h timer.Handle, r *attemptState) {
 	if r.successor != 0 {
 		t.dropBlob(h, r.successor)
@@ -71,8 +71,8 @@ func (t *Table) dropSuccessor(h timer.Handle, r *attemptState) {
 	}
 }
 
-// takeSuccessor is the blob of who waits for the end of a touched timer's attempt, which is the
-// caller's from here on; 0: nobody.
+// takeSuccessor detaches the successor of a timer with an open update and returns its blob, which
+// the caller then owns; 0 if there is none.
 func (t *Table) takeSuccessor(s *slot) uint32 {
 	r := t.runs.at(s.run)
 	ref := r.successor
@@ -80,12 +80,13 @@ func (t *Table) takeSuccessor(s *slot) uint32 {
 	return ref
 }
 
-// promote puts a successor in the place of the timer that it waited for, whose attempt has ended:
-// over an end like a new add, else in place, so that its retries are superseded.
+// promote puts a successor in the place of its timer after the attempt has ended. If the timer has
+// ended, the successor is like a new add. Otherwise it replaces the timer in place and supersedes
+// its retries.
 func (t *Table) promote(h timer.Handle, ref uint32) {
 	s := t.slab.at(h)
 	old, next := t.view(s.ref), t.view(ref)
-	f, _ := encoding.Summarize(next.rest) // checked when it came in
+	f, _ := encoding.Summarize(next.rest) // checked when it was proposed
 	next.id, next.version = old.id, t.versionAfter(old.version)
 	next.begin(f.Repeats)
 	t.targets.retain(next.target)
@@ -105,8 +106,9 @@ func (t *Table) promote(h timer.Handle, ref uint32) {
 	t.dropBlob(h, ref)
 }
 
-// setSuccessor makes a timer that takes over the id of one that has just ended: a dead letter
-// stays, shadowed; another goes. It takes over the reference on v's target.
+// setSuccessor makes a timer that takes over the id of one that has just ended. A dead letter is
+// kept but superseded; any other ended timer is dropped. The new timer takes over the reference to
+// v's target.
 func (t *Table) setSuccessor(old timer.Handle, v *blob, priority uint8, dueMs int64) {
 	o := t.slab.at(old)
 	topic := t.topics.rows[o.topic].id

@@ -7,16 +7,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Read copies a timer by its id: the one in use, else the last one that ended and is still kept;
-// nil if there is none.
+// Read copies a timer by its id: the live one, or else the last ended one that is still kept. It
+// returns nil if there is none.
 func (t *Table) Read(topic timer.TopicID, id string) *timer.Timer {
 	return t.Copy(t.Find(topic, []byte(id)))
 }
 
-// Copy copies a timer; nil if the slot is free.
+// Copy copies a timer. It returns nil if the slot is free.
 func (t *Table) Copy(h timer.Handle) *timer.Timer { return t.CopyWith(h, true) }
 
-// CopyWith is Copy, with the payload or without it.
+// CopyWith is Copy with or without the payload.
 func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 	s := t.get(h)
 	if s == nil {
@@ -30,7 +30,7 @@ func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 		CreatedMs: v.createdMs, UpdatedMs: v.updatedMs,
 		LatenessMs: -1, Attempts: s.attempts(),
 	}
-	_ = encoding.DecodeRest(&m.Spec, v.rest, payload) // checked when it came in
+	_ = encoding.DecodeRest(&m.Spec, v.rest, payload) // checked when it was proposed
 	m.DueMs = t.dueMs(s)
 	if v.target != 0 {
 		m.Callback = t.targets.at(v.target).callback(&t.blobs)
@@ -50,7 +50,7 @@ func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 	return m
 }
 
-// ID is the id of a timer; "" if the slot is free.
+// ID returns the id of a timer; "" if the slot is free.
 func (t *Table) ID(h timer.Handle) string {
 	s := t.get(h)
 	if s == nil {
@@ -59,7 +59,8 @@ func (t *Table) ID(h timer.Handle) string {
 	return string(t.view(s.ref).id)
 }
 
-// KeyHash is a hash of the key of a timer; 0 if the slot is free.
+// KeyHash returns a hash of a timer's key; 0 if the slot is free. The key is the id's part in
+// leading braces, or else the whole id.
 func (t *Table) KeyHash(h timer.Handle) uint64 {
 	s := t.get(h)
 	if s == nil {
@@ -77,7 +78,7 @@ func (t *Table) KeyHash(h timer.Handle) uint64 {
 	return xxhash.Sum64(id)
 }
 
-// IDHash is a hash of the id of a timer; 0 if the slot is free.
+// IDHash returns a hash of a timer's id; 0 if the slot is free.
 func (t *Table) IDHash(h timer.Handle) uint64 {
 	s := t.get(h)
 	if s == nil {

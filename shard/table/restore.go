@@ -10,48 +10,55 @@ import (
 	"carillon/timer/recurrence"
 )
 
-// How far ahead of the backup a restored shard goes on: further than a cluster comes after its
-// newest backup.
+// Distance of a restored shard's counters from the backup's. A cluster cannot advance further after
+// its newest backup.
 const (
-	fencesAhead   = 1 << 32 // leases of a shard
-	numbersAhead  = 1 << 32 // timers made in a shard
+	fencesAhead   = 1 << 32 // leases of one shard
+	numbersAhead  = 1 << 32 // timers created in one shard
 	versionsAhead = 1 << 20 // changes of one timer
 )
 
-// unknownEnd is the last error of an attempt that was under way, or may have been made again, when
-// the data were lost.
+// unknownEnd is the last error of an attempt that was in flight when the data were lost, or that
+// may have been followed by another one.
 const unknownEnd = "restored from a backup: what became of this attempt, and whether another one was made, is not known"
 
-// Overdue says what becomes of timers that were due before the restore: the lost cluster may have
-// fired them after the backup was taken, or not.
+// Overdue is the treatment of timers that were due before the restore. The lost cluster may or may
+// not have fired them after the backup.
 type Overdue uint8
 
-// The ways to treat them.
+// The treatments.
 const (
-	HoldOverdue Overdue = iota // they stay, and are counted by topic, so that these topics can be paused
-	FireOverdue                // they stay, and so fire at once
-	DropOverdue                // they are cancelled; those that were attempted before the backup are dead letters
+	// HoldOverdue keeps them and counts them by topic, so that these topics can be paused.
+	HoldOverdue Overdue = iota
+	FireOverdue         // they stay and fire at once
+	// DropOverdue cancels them. Those that were attempted before the backup become dead letters.
+	DropOverdue
 )
 
-// Restore says how tables become those of a new cluster, and counts what is in them.
+// Restore turns tables into those of a new cluster and counts their timers.
 type Restore struct {
-	Owner   Incarnation   // of leases that were calls of the lost cluster: they are over at once
-	Level   feature.Level // that the cluster has agreed on, by which tables are written
+	// Owner gets the leases of the lost cluster's calls, so that they end at once.
+	Owner   Incarnation
+	Level   feature.Level // of the new cluster; decides the format of the tables
 	NowMs   int64
 	Overdue Overdue
-	Topics  interface { // of the new cluster
+	// Topics are those of the new cluster. Timers of other topics are dropped: the topic was
+	// deleted after the shard was backed up.
+	Topics interface {
 		Topic(id timer.TopicID) (*timer.Topic, bool)
 	} // timers of any other topic are dropped: it was deleted after the shard was backed up
 
 	Scheduled, Leased, Dead, Finished int64 // timers
-	Late                              int64 // of Scheduled and Leased, as the backup has them: those that are overdue
-	Cancelled, GivenUp                int64 // of Late, by DropOverdue
-	Held                              map[timer.TopicID]int64
+	// Late counts the overdue timers among Scheduled and Leased, as of the backup.
+	Late int64
+	// Cancelled and GivenUp count timers of Late that DropOverdue ended.
+	Cancelled, GivenUp int64
+	Held               map[timer.TopicID]int64
 
 	calendar recurrence.Calendar
 }
 
-// Table reads a shard's snapshot and makes it that of a new cluster.
+// Table reads a shard's snapshot and turns it into a table of the new cluster.
 func (o *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 	t, err := Load(id, r)
 	if err != nil {
@@ -66,7 +73,8 @@ func (o *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 		return nil, fmt.Errorf("shard %d: %w", id, err)
 	}
 	o.deliver(t)
-	for again := true; again; { // who waited for the end of one that was dropped may be overdue too, and have any handle
+	// Repeat: the successor of a dropped timer may be overdue too, and may have any handle.
+	for again := true; again; {
 		late := o.Late
 		for h := timer.Handle(1); h <= t.slab.high; h++ {
 			if err := o.timer(t, h); err != nil {
@@ -81,10 +89,11 @@ func (o *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 	return t, nil
 }
 
-// Save begins to write a table that Table has returned.
+// Save begins a snapshot of a table that Table returned.
 func (o *Restore) Save(t *Table) *Snapshot { return t.BeginSnapshotAt(HashVersionOf(o.Level)) }
 
-// dropClosed forgets the timers of topics that are no more.
+// dropClosed drops the timers of topics that no longer exist, and reopens the closed topics that
+// do.
 func (o *Restore) dropClosed(t *Table) {
 	for _, id := range t.TopicIDs() {
 		if _, ok := o.Topics.Topic(id); !ok {
@@ -98,7 +107,7 @@ func (o *Restore) dropClosed(t *Table) {
 	}
 }
 
-// goAhead takes all that the table gives out beyond what the lost cluster can have given out.
+// goAhead advances the table's counters beyond any value that the lost cluster can have given.
 func (o *Restore) goAhead(t *Table) error {
 	if t.fence > 1<<63 || t.seq > timer.MaxMs-numbersAhead {
 		return fmt.Errorf("its numbers are used up: fence %d, timer %d", t.fence, t.seq)
@@ -119,8 +128,8 @@ func (o *Restore) goAhead(t *Table) error {
 	return nil
 }
 
-// deliver has the log deliver as the topics say: a change of delivery may have come between the
-// shard's part of the backup and theirs.
+// deliver sets the deliveries to those of the topics. A change of delivery may have happened
+// between the backup of the shard and that of the topics.
 func (o *Restore) deliver(t *Table) {
 	for _, id := range t.delivered() {
 		topic, ok := o.Topics.Topic(id)
@@ -141,7 +150,7 @@ func (o *Restore) deliver(t *Table) {
 	}
 }
 
-// timer treats one that is overdue.
+// timer treats a timer if it is overdue.
 func (o *Restore) timer(t *Table, h timer.Handle) error {
 	s := t.get(h)
 	if s == nil || s.state().Over() || t.dueMs(s) > o.NowMs {
@@ -158,7 +167,7 @@ func (o *Restore) timer(t *Table, h timer.Handle) error {
 	return nil
 }
 
-// drop ends a timer that is overdue. A series goes on with what comes next.
+// drop ends an overdue timer. A series continues with its next occurrence.
 func (o *Restore) drop(t *Table, h timer.Handle, s *slot, topic timer.TopicID) error {
 	next, repeats, err := o.next(t, h)
 	if err != nil {
@@ -186,7 +195,7 @@ func (o *Restore) drop(t *Table, h timer.Handle, s *slot, topic timer.TopicID) e
 	return nil
 }
 
-// next is when a series comes next after now; 0: it is over. A cancel that was asked for ends it.
+// next returns the next time of a series after now; 0 if the series is over.
 func (o *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, err error) {
 	s, ok := t.Series(h)
 	if !ok {

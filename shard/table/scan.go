@@ -8,16 +8,16 @@ import (
 	"carillon/timer/encoding"
 )
 
-// TopK keeps the first Limit timers that a Scan found, in the query's order. It holds their keys;
-// the timers are copied at the end. One Top serves one query of one table.
+// TopK keeps the first Limit timers of a Scan, in the query's order. It stores only their keys;
+// Take copies the timers at the end. One TopK serves one query of one table.
 type TopK struct {
-	found []candidate // a heap, the last in order first
+	found []candidate // a heap with the last in order at the root
 	max   int
-	full  bool // something was left out
+	full  bool // some selected timers did not fit
 	Hides Hides
 }
 
-// Hides says of a leased timer that it counts as scheduled; nil: none does.
+// Hides reports whether a leased timer counts as scheduled. A nil Hides hides none.
 type Hides func(h timer.Handle) bool
 
 type candidate struct {
@@ -25,9 +25,9 @@ type candidate struct {
 	handle timer.Handle
 }
 
-// Scan looks at no more than budget slots after from (0 at first), puts what the query selects into
-// top, and says where to go on. Entries may be applied between the slices; what changes meanwhile
-// is seen or not.
+// Scan visits at most budget slots after from (0 at first), adds selected timers to top, and
+// returns the slot to continue after. Entries may be applied between two calls. A timer that
+// changes meanwhile may or may not be seen.
 func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (next timer.Handle, done bool) {
 	if top.max == 0 {
 		top.max = min(max(q.Limit, 1), timer.MaxScan)
@@ -49,7 +49,7 @@ func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (
 	return from, from >= t.slab.high
 }
 
-// wants says whether a timer is in one of the query's states.
+// wants reports whether a timer is in one of the query's states.
 func wants(q *timer.Query, hides Hides, h timer.Handle, s *slot) bool {
 	state := s.state()
 	if state == timer.Leased && hides != nil && hides(h) {
@@ -58,8 +58,8 @@ func wants(q *timer.Query, hides Hides, h timer.Handle, s *slot) bool {
 	return q.States&(1<<state) != 0
 }
 
-// selects says whether a timer of the right topic and state is in the query, and its time in the
-// query's order.
+// selects reports whether the query selects a timer of the right topic and state. It also returns
+// the timer's time in the query's order.
 func (t *Table) selects(q *timer.Query, s *slot) (sortMs int64, ok bool) {
 	if q.ByEnd {
 		if !s.state().Over() {
@@ -85,7 +85,7 @@ func (t *Table) selects(q *timer.Query, s *slot) (sortMs int64, ok bool) {
 	return sortMs, hasLabels(v.rest, q.Labels)
 }
 
-// hasLabels says whether a spec has all of the labels.
+// hasLabels reports whether a spec has all of the labels.
 func hasLabels(rest []byte, want []string) bool {
 	if len(want) == 0 {
 		return true
@@ -110,7 +110,7 @@ func hasLabels(rest []byte, want []string) bool {
 func (p *TopK) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id []byte) {
 	if len(p.found) == p.max && sortMs > p.found[0].key.SortMs {
 		p.full = true
-		return // without copying the id
+		return // avoids copying the id
 	}
 	key := timer.SortKey{SortMs: sortMs, ID: string(id), Seq: seq}
 	if q.After != nil && key.Compare(*q.After) <= 0 {
@@ -156,10 +156,10 @@ func (p *TopK) down(i int) {
 	}
 }
 
-// Len is how many were found.
+// Len returns the number of timers found.
 func (p *TopK) Len() int { return len(p.found) }
 
-// Last is the place of the last that was kept, in the query's order.
+// Last returns the key of the last timer kept, in the query's order.
 func (p *TopK) Last() timer.SortKey {
 	if len(p.found) == 0 {
 		return timer.SortKey{}
@@ -167,18 +167,18 @@ func (p *TopK) Last() timer.SortKey {
 	return p.found[0].key
 }
 
-// More says whether the query selects timers behind those that were kept.
+// More reports whether the query selects timers behind those kept.
 func (p *TopK) More() bool { return p.full }
 
-// Found is one selected timer and its place in the order.
+// Found is a selected timer and its key in the order.
 type Found struct {
 	Key    timer.SortKey
 	Handle timer.Handle
 	Timer  *timer.Timer
 }
 
-// Take copies what was found, in order, and empties the Top. Timers that have gone since, or no
-// longer are what the query selects, are left out.
+// Take copies the timers found, in order, and empties the TopK. It leaves out timers that are gone
+// or that the query no longer selects.
 func (p *TopK) Take(t *Table, q *timer.Query) []Found {
 	slices.SortFunc(p.found, func(a, b candidate) int { return a.key.Compare(b.key) })
 	out := make([]Found, 0, len(p.found))
@@ -196,7 +196,7 @@ func (p *TopK) Take(t *Table, q *timer.Query) []Found {
 	return out
 }
 
-// found copies a timer that the query selects, as far as there is room.
+// found copies a selected timer, or returns a short form of it if there is no room.
 func (t *Table) found(h timer.Handle, q *timer.Query) *timer.Timer {
 	if q.Room == nil || q.Room.Take(t.CopySize(h, !q.WithoutPayload)) {
 		return t.CopyWith(h, !q.WithoutPayload)
@@ -209,7 +209,7 @@ func (t *Table) found(h timer.Handle, q *timer.Query) *timer.Timer {
 	return m
 }
 
-// RoomFor is what bounds the answer to a query: its Bytes and its Room.
+// RoomFor returns the bound of the answer to a query: its Bytes and its Room.
 func RoomFor(q *timer.Query) timer.Room {
 	if q.Bytes == 0 {
 		return q.Room
@@ -221,7 +221,7 @@ func RoomFor(q *timer.Query) timer.Room {
 	return both{own, q.Room}
 }
 
-// both is the room that two have.
+// both is the room within two bounds.
 type both struct{ a, b timer.Room }
 
 func (r both) Take(bytes int) bool { return r.a.Take(bytes) && r.b.Take(bytes) }

@@ -6,21 +6,21 @@ import (
 	"carillon/timer"
 )
 
-// scrub is a walk over a table that makes its sums anew, a slice at a time, while entries go on
-// being applied. The sums that Hash is made of are kept by the changes alone; so what memory has
-// changed by itself, or what something else has written over, shows as a sum that is another.
+// scrub recomputes a table's sums in slices while entries are applied. Hash uses sums that only
+// changes update. A recomputed sum therefore differs if memory has changed by itself or was
+// overwritten.
 type scrub struct {
-	at           timer.Handle // the slots up to here are in the sums; 0: no walk is under way
+	at           timer.Handle // the slots up to here are in the sums; 0: not started
 	slots, blobs uint64
-	walk         uint // how many there were before
-	bad          bool // something is wrong that the sums do not cover
+	walk         uint // number of completed walks
+	bad          bool // damage was found that the sums do not cover
 }
 
-// An id is looked up for each so many slots in a walk, others in the next: it takes as long as all
-// else.
+// lookupEach is the number of slots per id lookup, because a lookup takes as long as the rest of a
+// slot's check. The next walk looks up other slots.
 const lookupEach = 4
 
-// addSlot and addBlob keep the sums, and those of a walk that has been there.
+// addSlot and addBlob add to the sums, and to those of the scrub if it has visited the slot.
 func (t *Table) addSlot(h timer.Handle, x uint64) {
 	t.slotSum += x
 	if h <= t.scrub.at {
@@ -35,11 +35,11 @@ func (t *Table) addBlob(h timer.Handle, x uint64) {
 	}
 }
 
-// Scrub goes on with the walk for so many slots. It says whether the walk is over, and then
-// whether the table is what Apply has made of it.
+// Scrub continues the walk for budget slots. It reports whether the walk is done and, if so,
+// whether the table is as Apply made it.
 func (t *Table) Scrub(budget int) (done, sound bool) {
 	defer func() {
-		if recover() != nil { // what is damaged may lead anywhere
+		if recover() != nil { // damaged data may cause any panic
 			t.scrub, done, sound = scrub{walk: t.scrub.walk + 1}, true, false
 		}
 	}()
@@ -60,7 +60,8 @@ func (t *Table) Scrub(budget int) (done, sound bool) {
 	return false, true
 }
 
-// leadsTo says whether the id of a timer leads to its slot, if it is the newest of that id.
+// leadsTo reports whether the index leads from the timer's id to its slot. It is true for
+// superseded timers.
 func (t *Table) leadsTo(h timer.Handle) bool {
 	s := t.slab.at(h)
 	if s.state() == 0 || t.chains[h].newer != 0 {
@@ -69,8 +70,8 @@ func (t *Table) leadsTo(h timer.Handle) bool {
 	return t.Find(t.topics.rows[s.topic].id, t.view(s.ref).id) == h
 }
 
-// sumsOf are a slot's parts of slotSum and blobSum. It is not ok if a callback is not what its
-// hash says.
+// sumsOf returns a slot's parts of slotSum and blobSum. ok is false if a callback does not match
+// its hash.
 func (t *Table) sumsOf(h timer.Handle) (slots, blobs uint64, ok bool) {
 	s := t.slab.at(h)
 	slots = t.slotHash(h, s)
@@ -93,7 +94,7 @@ func (t *Table) sumsOf(h timer.Handle) (slots, blobs uint64, ok bool) {
 	return slots, blobs, ok
 }
 
-// errorSum is what the text of the last error has in blobSum.
+// errorSum returns the part of the last error's text in blobSum.
 func (t *Table) errorSum(h timer.Handle, r *attemptState) uint64 {
 	if text := t.errorText(r); len(text) > 0 {
 		return errorHash(h, text)

@@ -7,8 +7,8 @@ import (
 	"carillon/timer/encoding"
 )
 
-// begin makes a blob that of a timer whose content is new: it is the first occurrence, if it
-// repeats, and its expiry counts.
+// begin resets a blob for new content: a repeating timer is at its first occurrence, and its expiry
+// counts.
 func (v *blob) begin(repeats bool) {
 	v.flags, v.occurrence = 0, 0
 	if repeats {
@@ -16,7 +16,7 @@ func (v *blob) begin(repeats bool) {
 	}
 }
 
-// appendSeries writes what most blobs do not have, and sets blobFirst.
+// appendSeries appends the fields that most blobs lack, and sets blobFirst.
 func (v *blob) appendSeries(b []byte) []byte {
 	if v.firstMs > v.createdMs {
 		v.flags |= blobFirst
@@ -31,7 +31,7 @@ func (v *blob) appendSeries(b []byte) []byte {
 	return b
 }
 
-// readSeries reads what appendSeries wrote and returns what follows.
+// readSeries reads the fields that appendSeries wrote and returns the remaining bytes.
 func (v *blob) readSeries(b []byte) []byte {
 	number := func(bit byte) uint64 {
 		if v.flags&bit == 0 {
@@ -49,15 +49,16 @@ func (v *blob) readSeries(b []byte) []byte {
 	return b
 }
 
-// Series is what a leader needs to find a timer's next occurrence.
+// Series is the data from which a leader computes a timer's next occurrence.
 type Series struct {
 	Repeat    timer.Repeat
 	DueMs     int64
-	StartedMs int64 // of the first attempt; 0 none
-	Last      bool  // of as many as there are to be
+	StartedMs int64 // start of the first attempt; 0 none
+	Last      bool  // the repeat's count is reached
 }
 
-// Series reads it; false when the timer does not repeat, or the series goes on without it.
+// Series returns the series of a timer. It returns false if the timer does not repeat, or if the
+// series has continued without it.
 func (t *Table) Series(h timer.Handle) (Series, bool) {
 	s := t.get(h)
 	if s == nil {
@@ -80,7 +81,8 @@ func (t *Table) Series(h timer.Handle) (Series, bool) {
 	return out, true
 }
 
-// Zone is that of a timer which repeats by the calendar; false: it does not.
+// Zone returns the time zone of a timer that repeats by a calendar rule. It returns false for
+// others.
 func (t *Table) Zone(h timer.Handle) (name string, ok bool) {
 	s := t.get(h)
 	if s == nil {
@@ -97,7 +99,7 @@ func (t *Table) Zone(h timer.Handle) (name string, ok bool) {
 	return p.Zone, true
 }
 
-// restRepeat finds the repeat in a spec's rest, which has been checked.
+// restRepeat returns the repeat in the rest of a spec, or nil. The rest has been checked before.
 func restRepeat(rest []byte) *timer.Repeat {
 	r := encoding.Reader{Rest: rest}
 	for f := (encoding.RestField{}); len(r.Rest) > 0 && r.Rest[0] <= encoding.FieldRepeat && f.Next(&r); {
@@ -110,9 +112,9 @@ func restRepeat(rest []byte) *timer.Repeat {
 	return nil
 }
 
-// continueSeries schedules the occurrence after one that has ended as done or dead, at what the
-// leader found; 0: there is none. The one that has ended never brings about another, even when it
-// is redriven.
+// continueSeries schedules the next occurrence after one that has ended as done or dead. The leader
+// computed nextMs; 0 means there is none. An ended timer starts the next occurrence only once, even
+// if it is redriven.
 func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
 	s := t.slab.at(h)
 	state := s.state()
@@ -135,7 +137,7 @@ func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
 	}
 }
 
-// nextOccurrence is the blob of the occurrence after v's, if the series has one at nextMs.
+// nextOccurrence returns the blob of the occurrence after v's, if the series has one at nextMs.
 func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
 	p := restRepeat(v.rest)
 	if p == nil || nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs || p.Count != 0 && int64(v.occurrence) >= p.Count {
@@ -147,8 +149,8 @@ func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
 	return next, true
 }
 
-// overlap schedules the next occurrence beside one whose attempt runs, and which then stands for
-// itself: the id names the new one.
+// overlap schedules the next occurrence while an attempt of this one is in flight. From then on
+// this one is no longer part of the series, and the id names the new one.
 func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != timer.Leased || s.cancelled() {
@@ -170,15 +172,15 @@ func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.R
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// dropIfSuperseded forgets a timer that has ended as done or cancelled while the id names a later
-// one, or another of the id has not ended: clients are to see that one.
+// dropIfSuperseded drops a timer that has ended as done or cancelled if the id names a later timer,
+// or if an older timer of the id has not ended. Clients then see that timer.
 func (t *Table) dropIfSuperseded(h timer.Handle) {
 	if state := t.slab.at(h).state(); (state == timer.Done || state == timer.Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
 		t.drop(h)
 	}
 }
 
-// markContinued says of a timer that the series goes on without it. v views its blob.
+// markContinued records that a timer's series has continued without it. v views its blob.
 func (t *Table) markContinued(h timer.Handle, v *blob) {
 	s := t.beginUpdate(h)
 	v.occurrence = 0
@@ -189,12 +191,13 @@ func (t *Table) markContinued(h timer.Handle, v *blob) {
 	t.endUpdate(h, s)
 }
 
-// skipTo moves a scheduled occurrence whose time was missed on to another; 0: the series is over,
-// and the timer ends as cancelled.
+// skipTo moves a scheduled occurrence that missed its time to nextMs. If nextMs is 0, the series is
+// over and the timer ends as cancelled.
 func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) timer.Result {
 	s := t.live(h, seq)
 	if s == nil || s.state() != timer.Scheduled || s.rev != rev || s.attempts() != 0 && (nextMs == 0 || nextMs >= t.dueMs(s)) {
-		return timer.Result{Code: timer.Skipped, Handle: h} // one that was tried already is only brought forward
+		// A timer that was already attempted is only moved to an earlier time.
+		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	v := t.view(s.ref)
 	p := restRepeat(v.rest)
@@ -213,8 +216,8 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// SeriesByRule is the series of a timer that has not ended, and whose occurrence the series made:
-// nobody has changed it since.
+// SeriesByRule returns the series of a timer that has not ended, provided that the series created
+// this occurrence and no client has changed it since.
 func (t *Table) SeriesByRule(h timer.Handle) (Series, bool) {
 	s := t.get(h)
 	if s == nil || s.state() != timer.Scheduled && s.state() != timer.Leased {

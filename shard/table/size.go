@@ -5,7 +5,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// CopySize is Size of a timer that is in the table, without copying it.
+// CopySize returns the Size of a timer in the table without copying it.
 func (t *Table) CopySize(h timer.Handle, payload bool) int {
 	s := t.get(h)
 	if s == nil {

@@ -3,28 +3,28 @@ package table
 import "carillon/timer"
 
 const (
-	slotChunkBits = 10 // 32 KiB of slots: a table of few timers stays small, and growing copies nothing
+	// Chunks of 32 KiB keep a table with few timers small, and growing copies nothing.
+	slotChunkBits = 10
 	slotChunkLen  = 1 << slotChunkBits
 )
 
-// slot is the part of a timer that changes as it lives, 32 bytes without pointers. What the client
-// said is in a blob (see blob); what only a timer has that was attempted or has ended is in a run
-// (see run).
+// slot is the part of a timer that changes over its life: 32 bytes without pointers. The client's
+// data is in a blob. Data that only an attempted or ended timer has is in an attemptState.
 //
 // The fields seq, attempts, when, marks, priority, topic (as its TopicID) and rev are replicated
-// state; ref and run are this replica's own numbers.
+// state. The fields ref and run are local to this replica.
 type slot struct {
 	seqAttempts uint64 // seq<<16 | attempts
 	whenMarks   uint64 // when<<16 | priority<<8 | chained | cancelRequested | reason(3) | state(3)
-	// ref is the blob in the arena; of a free slot the next free one.
+	// ref is the blob in the arena. In a free slot it is the next free slot.
 	ref uint32
 	// topic is the row in the table's list of topics.
 	topic uint32
-	// rev grows with each change of the timer's schedule, so that who remembers a handle sees that
-	// it is stale.
+	// rev grows with each change of the timer's schedule, so that a remembered handle and rev are
+	// known to be stale.
 	rev uint32
-	// run is the number of the run; 0 none. Invariant: without a run the timer is Scheduled, has no
-	// attempts, and its next attempt is at its due time.
+	// run is the number of the attemptState; 0 is none. Invariant: without a run the timer is
+	// Scheduled, has no attempts, and its next attempt is at its due time.
 	run uint32
 }
 
@@ -75,16 +75,18 @@ func (s *slot) mark(bit uint64, on bool) {
 type slab struct {
 	chunks []*[slotChunkLen]slot
 	high   timer.Handle // the highest handle ever used
-	free   timer.Handle // the first free slot; the order of the free ones decides future handles, so it is replicated
-	unused int          // free slots
+	// free is the first free slot. The order of the free list decides future handles, so it is
+	// replicated.
+	free   timer.Handle
+	unused int // number of free slots
 }
 
-// at returns the slot of a handle that is at most high.
+// at returns the slot of a handle, which must be at most high.
 func (b *slab) at(h timer.Handle) *slot {
 	return &b.chunks[h>>slotChunkBits][h&(slotChunkLen-1)]
 }
 
-// extend makes room for the handles up to h.
+// extend allocates the chunk of handle h.
 func (b *slab) extend(h timer.Handle) {
 	for i := int(h >> slotChunkBits); len(b.chunks) <= i; {
 		b.chunks = append(b.chunks, nil)

@@ -11,50 +11,54 @@ import (
 const (
 	snapshotMagic   = "CTBL"
 	snapshotVersion = 7
-	neverRestored   = 6 // up to here there is no least version; so is one written that has none
-	noDeliveries    = 5 // up to here there are no deliveries; so is one written that has none
-	unnamedHash     = 4 // up to here the hash is of version hashOfList, the header does not say so, and no clock was ever set back
-	oldestSnapshot  = 3 // before leases had a holder
+	neverRestored   = 6 // without leastVersion; still written if that is 0
+	noDeliveries    = 5 // without deliveries; still written if there are none
+	// up to here the hash has version hashOfList, the header has no hash version, and the clock was
+	// never set back
+	unnamedHash    = 4
+	oldestSnapshot = 3 // leases have no holder yet
 )
 
-// maxSparePending is how much room for what is written ahead is kept for the next piece.
+// maxSparePending is the most capacity of pending that is kept for the next piece.
 const maxSparePending = 64 << 10
 
-// Kinds of records. Targets come before the first timer that has them.
+// Kinds of records. A target comes before the first timer that uses it.
 const (
 	recordTarget = 1 + iota
-	recordTimer  // without a run
-	recordRun    // timer with a run
+	recordTimer  // without an attemptState
+	recordRun    // timer with an attemptState
 	recordFree
 	recordEnd
-	recordSuccessor // of the timer right before
+	recordSuccessor // of the preceding timer
 )
 
-// Snapshot writes a table's state as of BeginSnapshot, in pieces, while entries go on being
-// applied: a slot that is about to change and has not been written yet is written first.
+// Snapshot writes a table's state as of BeginSnapshot in pieces, while entries are applied. A slot
+// that is about to change is written first if it is not yet written.
 //
-// What Apply has to write ahead stays in memory until the next Next; who begins a snapshot must go
-// on with it or abort it.
+// Slots written ahead stay in memory until the next call of Next, so the owner of a Snapshot must
+// go on with it or abort it.
 type Snapshot struct {
 	t      *Table
 	number uint32
-	hash   uint64 // as the header says
+	hash   uint64 // from the header
 	high   timer.Handle
 	cursor timer.Handle // the slots up to here are written
-	saved  []uint64     // a bit per slot that was written ahead of the cursor
-	// What is written, and what it should be: memory may have changed by itself.
+	saved  []uint64     // one bit per slot that was written ahead of the cursor
+	// Sums of the written slots, and their expected values. They differ if memory has changed by
+	// itself.
 	slots, blobs, wantSlots, wantBlobs uint64
-	ids, wantIDs                       int // a table with two timers of one id is not read again
-	damaged                            bool
-	// pending is written and not handed out yet. Its order matters: a target may be defined again.
+	// a table with two timers of one id could not be loaded
+	ids, wantIDs int
+	damaged      bool
+	// pending is the output not yet handed out. Its order matters because a target number may be
+	// redefined.
 	pending []byte
 }
 
-// BeginSnapshot starts a snapshot of the state as it stands. There may be only one at a time.
+// BeginSnapshot starts a snapshot of the current state. There may be only one at a time.
 func (t *Table) BeginSnapshot() *Snapshot { return t.BeginSnapshotAt(HashVersion) }
 
-// BeginSnapshotAt is BeginSnapshot for a reader that knows the hash of that version and those
-// before.
+// BeginSnapshotAt is BeginSnapshot for a reader that knows hashes up to the given version.
 func (t *Table) BeginSnapshotAt(version byte) *Snapshot {
 	if t.snap != nil {
 		panic(fmt.Sprintf("shard: snapshot %d of shard %d begins while %d is under way", t.snapshots+1, t.id, t.snap.number))
@@ -68,10 +72,10 @@ func (t *Table) BeginSnapshotAt(version byte) *Snapshot {
 	return s
 }
 
-// Hash implements Saving: it is the one that the header has.
+// Hash implements Saving. It returns the hash in the header.
 func (s *Snapshot) Hash() uint64 { return s.hash }
 
-// Held implements Saving: what was written ahead, and which slots that were.
+// Held implements Saving. It returns the bytes held for slots written ahead.
 func (s *Snapshot) Held() int64 { return int64(cap(s.pending)) + 8*int64(cap(s.saved)) }
 
 // Sound implements Saving.
@@ -79,8 +83,8 @@ func (s *Snapshot) Sound() bool {
 	return !s.damaged && s.slots == s.wantSlots && s.blobs == s.wantBlobs && s.ids == s.wantIDs
 }
 
-// Next implements Saving. It appends the next piece to dst, about budget bytes beside what Apply
-// wrote ahead, and says whether it was the last.
+// Next implements Saving. It appends the next piece to dst, about budget bytes besides the slots
+// written ahead. It reports whether the piece was the last.
 func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	dst = append(dst, s.pending...)
 	if s.pending = s.pending[:0]; cap(s.pending) > maxSparePending {
@@ -104,7 +108,7 @@ func (s *Snapshot) Next(dst []byte, budget int) (out []byte, done bool) {
 	return dst, true
 }
 
-// Abort ends the snapshot. It may be called at any time, and again.
+// Abort ends the snapshot. It may be called at any time and repeatedly.
 func (s *Snapshot) Abort() {
 	if s.t != nil {
 		s.t.snap = nil
@@ -112,7 +116,7 @@ func (s *Snapshot) Abort() {
 	s.t, s.saved, s.pending = nil, nil, nil
 }
 
-// keep writes a slot ahead of the cursor, if that has not been done.
+// keep writes a slot ahead of the cursor if it is not yet written.
 func (s *Snapshot) keep(h timer.Handle) {
 	if h <= s.cursor || h > s.high || s.saved[h>>6]>>(h&63)&1 != 0 {
 		return
@@ -211,7 +215,7 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	return dst
 }
 
-// appendTarget defines a callback override that no record before has defined.
+// appendTarget defines a callback override unless an earlier record defines it.
 func (s *Snapshot) appendTarget(dst []byte, row uint32) []byte {
 	if row == 0 {
 		return dst

@@ -2,24 +2,23 @@ package table
 
 import "carillon/shard/feature"
 
-// The versions of a table's hash. Hashes of different versions say nothing about each other. A
-// version says what is covered and how, and never changes; a later one is written from a feature
-// level on (see Level).
+// The versions of a table's hash. Hashes of different versions cannot be compared. A version
+// defines the coverage and the method, and never changes. A later version is written from some
+// feature level on (see Level).
 const (
-	// hashOfList walks the closed topics. It takes time in proportion to them.
+	// hashOfList visits each closed topic, so it takes time in proportion to them.
 	hashOfList = 1
-	// hashOfSums is made of sums that every change keeps up to date. It takes the same time
-	// whatever the table holds.
+	// hashOfSums combines sums that every change updates. It takes constant time.
 	hashOfSums = 2
 
 	HashVersion = hashOfSums
 )
 
-// Hash is a hash of the replicated state: equal on all replicas that applied the same entries,
-// whether one by one or from a snapshot on.
+// Hash returns a hash of the replicated state. It is equal on all replicas that applied the same
+// entries, one by one or starting from a snapshot.
 func (t *Table) Hash() uint64 { return t.hashReigns(mix(t.hashCounters(), t.closedSum)) }
 
-// hashOf is the hash of a version from 1 to HashVersion.
+// hashOf returns the hash of a version from 1 to HashVersion.
 func (t *Table) hashOf(version byte) uint64 {
 	if version != hashOfList {
 		return t.Hash()
@@ -59,10 +58,10 @@ func (t *Table) hashReigns(x uint64) uint64 {
 	return x
 }
 
-// hash is a closed topic's part of Table.closedSum.
+// hash returns a closed topic's part of Table.closedSum.
 func (b tombstone) hash() uint64 { return mix(uint64(b.topic), uint64(b.atMs)) }
 
-// HashVersionOf is the version of the hash that snapshots carry at a level.
+// HashVersionOf returns the hash version that snapshots have at a feature level.
 func HashVersionOf(level feature.Level) byte {
 	if level < feature.LevelCompare {
 		return hashOfList

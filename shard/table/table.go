@@ -9,60 +9,63 @@ import (
 	"carillon/wheel"
 )
 
-// Bounds of what a table keeps of finished timers, beside the history on disk.
+// Bounds of the finished timers that a table keeps in memory, besides the history on disk.
 const (
-	finishedKeepMs   = 10 * 60_000 // how long a Done or Cancelled timer answers by its id
-	finishedMaxBytes = 64 << 20    // per table; beyond, the oldest go earlier
-	tombstoneKeepMs  = 60 * 60_000 // how long a closed topic stays refused
+	finishedKeepMs   = 10 * 60_000 // how long a Done or Cancelled timer can be read by its id
+	finishedMaxBytes = 64 << 20    // per table; beyond it the oldest are dropped early
+	tombstoneKeepMs  = 60 * 60_000 // how long a closed topic refuses adds
 )
 
-// Table is the state machine of one shard: its timers, and what happens to them. It has no clock,
-// lock or goroutine and does no I/O; what it becomes depends only on the entries that Apply was
-// given. One goroutine uses it.
+// Table is the state machine of one shard. It has no clock, lock or goroutine and does no I/O: its
+// state depends only on the entries given to Apply. One goroutine uses it.
 //
-// Replicated state is what the slots, runs, blobs, finished list, tombstones, deliveries and
-// counters say; two tables that applied the same entries agree on it and on Hash, and so does one
-// that was loaded from a snapshot between. Refs, run numbers, target numbers, topic rows, the
-// index, and how far the wheel was advanced or popped are a replica's own.
+// Replicated state is the content of the slots, attempt states, blobs, finished list, tombstones,
+// deliveries and counters. Two tables that applied the same entries agree on it and on Hash, even
+// if one of them was loaded from a snapshot in between. Refs, run numbers, target numbers, topic
+// rows, the index and the position of the wheel are local to a replica.
 type Table struct {
 	id timer.ShardID
 
 	// Replicated counters.
-	clockMs     int64        // goes back by setClock alone
-	seq         uint64       // last given
-	fence       uint64       // last given
-	leaderships []leadership // the last that took over, oldest first
-	// restamped is how far the slots were gone through since the clock was set back, see restamp.
-	// noRestamp: all of them, or it never was.
+	clockMs     int64        // decreases only by setClock
+	seq         uint64       // last number given to a timer
+	fence       uint64       // last fence given to a lease
+	leaderships []leadership // the most recent ones, oldest first
+	// restamped is the last slot that restamp has visited since the clock was set back. It is
+	// noRestamp if there is nothing left to visit.
 	restamped timer.Handle
-	// leastVersion is the least that a timer has after a client's change. It is 0 but in a table
-	// that was restored from a backup: versions that were given after the backup was taken, and are
-	// lost, are not given again.
+	// leastVersion is the minimum version of a timer after a client's change. It is 0 except in a
+	// table restored from a backup. There it keeps the table from giving again the versions that
+	// were given after the backup and are lost.
 	leastVersion uint32
 
-	slab         slab
-	runs         attemptStates
-	blobs        arena
-	ids          index
-	seed         maphash.Seed // of what is looked up by client's bytes: nobody outside can tell which of them meet. Nothing that replicas agree on depends on it
+	slab  slab
+	runs  attemptStates
+	blobs arena
+	ids   index
+	// seed randomises the hashes of bytes that clients choose, so that clients cannot cause
+	// collisions. No replicated state depends on it.
+	seed         maphash.Seed
 	targets      targets
 	topics       topics
 	finished     finished
 	chains       map[timer.Handle]link
-	closedTopics []tombstone                // by when they were closed
-	tombOf       map[timer.TopicID]struct{} // those in closed topics: every add asks
-	// deliveries are of the topics that have ever changed theirs.
+	closedTopics []tombstone // in the order they were closed
+	// the same topics as closedTopics, because every add looks its topic up
+	tombOf map[timer.TopicID]struct{}
+	// deliveries holds the topics that ever changed their delivery.
 	deliveries map[timer.TopicID]delivery
 	wheel      *wheel.Wheel
 
-	slotSum, blobSum, closedSum, deliverySum uint64 // over slots, blobs, closed topics and deliveries; see Hash
+	// sums over slots, blobs, closed topics and deliveries; see Hash
+	slotSum, blobSum, closedSum, deliverySum uint64
 
 	scrub     scrub
-	compares  bool // the last entry has the replicas compare their states
+	compares  bool // the last entry makes the replicas compare their states
 	snap      *Snapshot
-	snapshots uint32       // begun; the number of the last
-	scratch   []byte       // a spec on its way into the arena
-	events    *eventBuffer // what the history is told; nil: there is none
+	snapshots uint32       // number of the last snapshot begun
+	scratch   []byte       // an encoded spec before it is copied into the arena
+	events    *eventBuffer // events for the history; nil if the table keeps none
 }
 
 // New makes an empty table.
@@ -73,16 +76,16 @@ func New(id timer.ShardID, nowMs int64) *Table {
 	return t
 }
 
-// Len is the number of timers, ended ones included.
+// Len returns the number of timers, including ended ones.
 func (t *Table) Len() int { return int(t.slab.high) - t.slab.unused }
 
-// Compares says whether the last entry has the replicas compare their states.
+// Compares reports whether the last entry makes the replicas compare their states.
 func (t *Table) Compares() bool { return t.compares }
 
-// ClockMs is the latest time of an entry since the clock was last set back.
+// ClockMs returns the latest time of an entry since the clock was last set back.
 func (t *Table) ClockMs() int64 { return t.clockMs }
 
-// MemoryBytes is what is allocated for timers, in use or not.
+// MemoryBytes returns the bytes allocated for timers, in use or not.
 func (t *Table) MemoryBytes() int64 {
 	const wheelNode, wheelChunk, chainEntry = 20, 1024, 40
 	wheelNodes := (int64(t.slab.high) + wheelChunk) &^ (wheelChunk - 1)
@@ -90,13 +93,13 @@ func (t *Table) MemoryBytes() int64 {
 		wheelNodes*wheelNode + int64(len(t.chains))*chainEntry
 }
 
-// Lookup finds a timer by its id: the one in use, else the last one that ended and is still kept.
+// Lookup finds a timer by its id: the live one, or else the last ended one that is still kept.
 func (t *Table) Lookup(topic timer.TopicID, id string) (timer.Handle, bool) {
 	h := t.Find(topic, []byte(id))
 	return h, h != 0
 }
 
-// Find is Lookup; 0: there is none.
+// Find is Lookup with the id as bytes. It returns 0 if there is no such timer.
 func (t *Table) Find(topic timer.TopicID, id []byte) timer.Handle {
 	row, ok := t.topics.rowOf[topic]
 	if !ok {
@@ -113,7 +116,7 @@ func (t *Table) idHash(topic timer.TopicID, id []byte) uint32 {
 	return uint32((hi ^ lo) >> 32)
 }
 
-// get returns the slot of a handle that holds a timer, else nil.
+// get returns the slot of a handle, or nil if it holds no timer.
 func (t *Table) get(h timer.Handle) *slot {
 	if h == 0 || h > t.slab.high {
 		return nil
@@ -125,7 +128,7 @@ func (t *Table) get(h timer.Handle) *slot {
 	return s
 }
 
-// live returns the slot of a handle that still holds the timer of that number, else nil.
+// live returns the slot of a handle, or nil if it no longer holds the timer with this number.
 func (t *Table) live(h timer.Handle, seq uint64) *slot {
 	if s := t.get(h); s != nil && s.seq() == seq {
 		return s
@@ -133,12 +136,12 @@ func (t *Table) live(h timer.Handle, seq uint64) *slot {
 	return nil
 }
 
-// Live says whether the handle still holds the timer of that number.
+// Live reports whether the handle still holds the timer with this number.
 func (t *Table) Live(h timer.Handle, seq uint64) bool { return t.live(h, seq) != nil }
 
-// beginUpdate must come before a change of a slot that is or was in use, and settle after it: a
-// snapshot under way saves what the slot was, and the sums and counts follow the change. Between
-// the two no other slot is touched but in pairs of its own.
+// beginUpdate opens the update of a slot that is or was in use; endUpdate closes it. A snapshot in
+// progress saves the slot's old content, and the sums and counts follow the change. Another slot
+// may change meanwhile only within its own beginUpdate and endUpdate.
 func (t *Table) beginUpdate(h timer.Handle) *slot {
 	if t.snap != nil {
 		t.snap.keep(h)
@@ -154,7 +157,7 @@ func (t *Table) endUpdate(h timer.Handle, s *slot) {
 	t.countSlot(s, +1)
 }
 
-// countSlot counts a timer of its topic in or out.
+// countSlot adds by to the counts of the slot's topic and state.
 func (t *Table) countSlot(s *slot, by int64) {
 	state := s.state()
 	if state == 0 {
@@ -166,7 +169,7 @@ func (t *Table) countSlot(s *slot, by int64) {
 	}
 }
 
-// newSlot takes a slot for a timer that is about to be created, and leaves it touched.
+// newSlot returns a slot for a new timer, with its update open.
 func (t *Table) newSlot() (timer.Handle, *slot) {
 	if h := t.slab.free; h != 0 {
 		s := t.beginUpdate(h)
@@ -181,8 +184,8 @@ func (t *Table) newSlot() (timer.Handle, *slot) {
 	return h, t.slab.at(h)
 }
 
-// drop forgets a timer: its slot is free, its id unknown unless an older dead letter of that id is
-// left.
+// drop removes a timer and frees its slot. Its id then names an older dead letter of the same id,
+// if there is one.
 func (t *Table) drop(h timer.Handle) {
 	t.unchain(h)
 	s := t.beginUpdate(h)
@@ -190,8 +193,8 @@ func (t *Table) drop(h timer.Handle) {
 	t.endUpdate(h, s)
 }
 
-// forget empties a slot that is touched, in no chain and not in the index under its own number any
-// more.
+// forget frees a slot with an open update. The slot must be in no chain, and the index must no
+// longer name it.
 func (t *Table) forget(h timer.Handle, s *slot) {
 	if s.state() == timer.Done || s.state() == timer.Cancelled {
 		t.finished.remove(t, h, s)
@@ -206,8 +209,8 @@ func (t *Table) forget(h timer.Handle, s *slot) {
 	t.topics.release(row)
 }
 
-// transition moves a touched timer to a state that lasts until when (see slot.when), and its place
-// in the wheel.
+// transition moves a timer with an open update to another state and updates its place in the
+// wheel. The state lasts until whenMs.
 func (t *Table) transition(h timer.Handle, s *slot, to timer.State, whenMs int64) {
 	s.setState(to)
 	s.setWhen(whenMs)
@@ -215,12 +218,12 @@ func (t *Table) transition(h timer.Handle, s *slot, to timer.State, whenMs int64
 	t.place(h, s)
 }
 
-// place puts a timer where its state says into the wheel:
+// place arms the wheel for a timer according to its state:
 //
-//	Scheduled  at its next attempt, or right after the moment it expires if that is earlier
+//	Scheduled  at its next attempt, or right after its expiry if that is earlier
 //	Leased     at the end of the lease
 //	Dead       at the end of its retention
-//	Done, Cancelled  nowhere
+//	Done, Cancelled  not armed
 func (t *Table) place(h timer.Handle, s *slot) {
 	at, in := t.wakeMs(s)
 	if !in {
@@ -244,7 +247,7 @@ func (t *Table) wakeMs(s *slot) (ms int64, in bool) {
 	return 0, false
 }
 
-// TopicIDs are the topics that have timers here, in rising order.
+// TopicIDs returns the topics that have timers here, in ascending order.
 func (t *Table) TopicIDs() []timer.TopicID {
 	var ids []timer.TopicID
 	for i := range t.topics.rows {

@@ -10,9 +10,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Target stands for a callback override that timers of a table share; 0 is none. It is a replica's
-// own, and is never given again to another override: what is remembered of a target stays true. Its
-// low half is the number of a row, which is used again, its high half counts the row's lives.
+// Target identifies a callback override that timers of a table share; 0 is none. It is local to a
+// replica and never reused for another override, so a cached Target stays valid. The low half is
+// the number of a row, which is reused; the high half counts the uses of that row.
 type Target uint64
 
 func (n Target) row() uint32 { return uint32(n) }
@@ -25,14 +25,16 @@ const (
 // target is one override, 24 bytes.
 type target struct {
 	hash uint64
-	ref  uint32 // encoded, in the arena: length, bytes; of a free number the next free one
-	refs uint32 // timers that have it; 0 = the number is free
-	// saved is the number of the last snapshot that has its definition.
+	// ref is the encoded override in the arena: its length, then its bytes. In a free row it is the
+	// next free row.
+	ref  uint32
+	refs uint32 // number of timers that use it; 0 = the row is free
+	// saved is the number of the last snapshot that contains its definition.
 	saved uint32
 	life  uint32
 }
 
-// targets keeps each override once, in the table's arena, counted.
+// targets stores each override once, in the table's arena, with a reference count.
 type targets struct {
 	chunks []*[targetChunkLen]target
 	high   uint32
@@ -43,14 +45,15 @@ type targets struct {
 	sealed sealedBy
 }
 
-// place is a callback's hash in the index.
+// place returns a callback's hash in the index.
 func (p *targets) place(callback []byte) uint32 { return uint32(maphash.Bytes(p.seed, callback) >> 32) }
 
 func (p *targets) at(n uint32) *target {
 	return &p.chunks[n>>targetChunkBits][n&(targetChunkLen-1)]
 }
 
-// intern returns the row of an encoded callback, and counts one more timer. An empty one is 0.
+// intern returns the row of an encoded callback and adds a reference. The row of an empty callback
+// is 0.
 func (p *targets) intern(a *arena, callback []byte) uint32 {
 	if len(callback) == 0 {
 		return 0
@@ -82,7 +85,7 @@ func (p *targets) intern(a *arena, callback []byte) uint32 {
 	return n
 }
 
-// retain counts one more timer.
+// retain adds a reference.
 func (p *targets) retain(n uint32) {
 	if n != 0 {
 		p.at(n).refs++
@@ -115,7 +118,7 @@ func (p *targets) memory() int64 {
 	return int64(len(p.chunks))*targetChunkLen*24 + int64(cap(p.chunks))*8 + p.index.memory()
 }
 
-// Callback is the override that a target stands for.
+// Callback returns the override that n identifies, or an empty one if it is no longer used.
 func (t *Table) Callback(n Target) timer.Callback {
 	row := n.row()
 	if row == 0 || row > t.targets.high {
@@ -128,13 +131,13 @@ func (t *Table) Callback(n Target) timer.Callback {
 	return g.callback(&t.blobs)
 }
 
-// callback decodes the override. Its bytes were checked before they were interned.
+// callback decodes the override. The bytes were checked before they were interned.
 func (g *target) callback(a *arena) timer.Callback {
 	c, _ := encoding.DecodeCallback(g.bytes(a))
 	return c
 }
 
-// name is what a row is called outside of the table.
+// name returns the Target of a row.
 func (p *targets) name(row uint32) Target {
 	if row == 0 {
 		return 0

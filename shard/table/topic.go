@@ -2,11 +2,11 @@ package table
 
 import "carillon/timer"
 
-// CanaryTopic is a topic that no client can reach: each shard's leader fires a timer of its own in
-// it. The history is not told of it and a forecast does not count it.
+// CanaryTopic is a topic for the probe timers of each shard's leader. Clients cannot reach it, the
+// history does not record it, and forecasts do not count it.
 const CanaryTopic timer.TopicID = 1<<32 - 1
 
-// topics counts timers by topic and state. Rows are numbered by this replica.
+// topics counts timers by topic and state. Row numbers are local to this replica.
 type topics struct {
 	rows   []topicRow
 	vacant []uint32
@@ -16,8 +16,8 @@ type topics struct {
 
 type topicRow struct {
 	id     timer.TopicID
-	timers int64 // slots that name this row
-	pulled int64 // of those leased: by who pulls
+	timers int64 // slots that refer to this row
+	pulled int64 // leased timers that a consumer pulled
 	counts [timer.Cancelled + 1]int64
 }
 
@@ -27,7 +27,7 @@ type tombstone struct {
 	atMs  int64
 }
 
-// retain returns the row of a topic for one more timer.
+// retain returns the row of a topic and adds a timer to it.
 func (p *topics) retain(id timer.TopicID) uint32 {
 	row, ok := p.rowOf[id]
 	if !ok {
@@ -59,7 +59,7 @@ func (p *topics) count(row uint32, state timer.State, by int64) {
 	p.totals[state] += by
 }
 
-// Counts are the timers of one topic. Ready and OldestOverdueMs are a leader's own knowledge and
+// Counts returns the counts of one topic. Ready and OldestOverdueMs are known only to a leader and
 // stay 0.
 func (t *Table) Counts(topic timer.TopicID) timer.Counts {
 	row, ok := t.topics.rowOf[topic]
@@ -69,14 +69,14 @@ func (t *Table) Counts(topic timer.TopicID) timer.Counts {
 	return countsOf(&t.topics.rows[row].counts)
 }
 
-// Totals are the timers of all topics.
+// Totals returns the counts of all topics.
 func (t *Table) Totals() timer.Counts { return countsOf(&t.topics.totals) }
 
 func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
 	return timer.Counts{Scheduled: n[timer.Scheduled], Leased: n[timer.Leased], Done: n[timer.Done], Dead: n[timer.Dead]}
 }
 
-// Closed says whether adds to a topic are refused.
+// Closed reports whether the topic refuses adds.
 func (t *Table) Closed(topic timer.TopicID) bool {
 	_, is := t.tombOf[topic]
 	return is

@@ -2,11 +2,11 @@ package table
 
 import "carillon/timer"
 
-// walkSlots is how many slots a walk looks at in one turn of its group: about a fifth of a
-// millisecond.
+// walkSlots is the most slots that Walk visits in one step of its group, which takes about 0.2 ms.
 const walkSlots = 4096
 
-// Walk is walk for one that may begin here, and for no longer than suits a walk.
+// Walk appends references of selected timers to marks and moves the cursor, which it starts if it
+// is new. It visits at most budget and at most walkSlots slots, and stops at limit marks.
 func (t *Table) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
 	if !at.Begun {
 		*at = timer.ScanCursor{High: t.slab.high, Seq: t.seq, Begun: true}
@@ -14,7 +14,7 @@ func (t *Table) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget, 
 	return t.walk(q, hides, at, min(budget, walkSlots), limit, marks)
 }
 
-// walk looks at no more than budget slots and adds what is selected to marks, up to limit.
+// walk visits at most budget slots and appends selected timers to marks, up to limit.
 func (t *Table) walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
 	row, ok := t.topics.rowOf[q.Topic]
 	high := min(at.High, t.slab.high)
@@ -46,8 +46,8 @@ func (t *Table) refOf(hides Hides, h timer.Handle, s *slot) timer.Ref {
 		m.NextMs = s.when()
 	case timer.Leased:
 		m.Leased = hides == nil || !hides(h)
-		// A lease ahead of its time hides when the attempt is: the first is due, a later one within
-		// moments.
+		// A lease before its due time hides the time of the next attempt. The first attempt is at
+		// the due time, and a later one is imminent.
 		if m.NextMs = m.DueMs; s.attempts() > 1 {
 			m.NextMs = max(m.DueMs, t.clockMs)
 		}
