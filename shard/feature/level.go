@@ -19,7 +19,7 @@ const (
 	// of the meta group's, version 2 of the hash of a shard's state.
 	LevelCompare Level = 2
 	// LevelConventions adds the format of a topic's calls and their asymmetric signing keys, the
-	// trace of a timer, and adds whose id is used only once (Once).
+	// trace of a timer, and adds that use their id only once (Once).
 	LevelConventions Level = 3
 	// LevelFinalize adds the meta group's command that raises the level. Lower levels are raised
 	// automatically, as in builds without this command.

@@ -9,7 +9,7 @@ import (
 
 const applyNow = int64(1_700_000_000_000)
 
-// tableHarness holds one table and does one thing after the other to it.
+// tableHarness applies one command after another to a table.
 type tableHarness struct {
 	t     testing.TB
 	table *Table
@@ -94,7 +94,7 @@ func stateOf(d *tableHarness, name string) {
 	}
 }
 
-// TestCommands: every command in every state, under every condition (API.md section 2; precedence
+// TestCommands checks each command in each state under each condition (API.md section 2; precedence
 // 404, 409 and 410, 412).
 func TestCommands(t *testing.T) {
 	add := timer.Command{Kind: timer.Add, Content: 6}
@@ -166,7 +166,7 @@ func with(c timer.Command, version uint32, createOnly bool) timer.Command {
 	return c
 }
 
-// TestCancelIsTrue (I5): after prevented no lease is granted; after in_flight the running attempt
+// TestCancelIsTrue (I5): after "prevented" no lease is given; after "in_flight" the running attempt
 // is the last.
 func TestCancelIsTrue(t *testing.T) {
 	d := newTableHarness(t)
@@ -187,7 +187,7 @@ func TestCancelIsTrue(t *testing.T) {
 	}
 }
 
-// TestFences: an outcome counts only for the lease that it names, and only once.
+// TestFences checks that an outcome counts only for the lease that it names, and only once.
 func TestFences(t *testing.T) {
 	d := newTableHarness(t)
 	stateOf(d, "leased")
@@ -205,8 +205,8 @@ func TestFences(t *testing.T) {
 	}
 }
 
-// TestDeadLetterAnswersALateAdd: a dead letter is there for weeks, so an add that is repeated when
-// its time is past does not begin anew.
+// TestDeadLetterAnswersALateAdd: a dead letter is kept for weeks, so a late repetition of an add
+// must not create the timer anew.
 func TestDeadLetterAnswersALateAdd(t *testing.T) {
 	d := newTableHarness(t)
 	states["dead"](d)
@@ -221,8 +221,8 @@ func TestDeadLetterAnswersALateAdd(t *testing.T) {
 	}
 }
 
-// TestFinishedAreKept: for ten minutes by the table's clock, for reads and for the repeated add
-// (I18).
+// TestFinishedAreKept: finished timers are kept for ten minutes by the table's clock, for reads and
+// for repeated adds (I18).
 func TestFinishedAreKept(t *testing.T) {
 	d := newTableHarness(t)
 	states["done"](d)
@@ -236,7 +236,8 @@ func TestFinishedAreKept(t *testing.T) {
 	}
 }
 
-// TestFinishedAreBounded: a table forgets the oldest before the time when they are too much.
+// TestFinishedAreBounded: a table drops the oldest finished timers early if they exceed the bound
+// of bytes.
 func TestFinishedAreBounded(t *testing.T) {
 	d := newTableHarness(t)
 	payload := make([]byte, 1<<20)
@@ -286,8 +287,8 @@ func TestClosedTopic(t *testing.T) {
 	}
 }
 
-// TestRedriveUnderFinished: a dead letter that a later timer of its id shadowed can be driven again
-// once that has ended.
+// TestRedriveUnderFinished: a dead letter that a later timer of its id superseded can be redriven
+// once that timer has ended.
 func TestRedriveUnderFinished(t *testing.T) {
 	d := newTableHarness(t)
 	states["dead"](d)
@@ -307,7 +308,7 @@ func TestRedriveUnderFinished(t *testing.T) {
 	}
 }
 
-// TestTargets: an override is kept once, and its name is never given to another.
+// TestTargets: an override is stored once, and its Target is never given to another override.
 func TestTargets(t *testing.T) {
 	d := newTableHarness(t)
 	spec := func(url string) *timer.Spec { return &timer.Spec{DueMs: 5, Callback: timer.Callback{URL: url}} }

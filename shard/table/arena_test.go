@@ -14,8 +14,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestArena: blocks keep what was written, whatever comes and goes around them, and memory goes
-// back.
+// TestArena: blocks keep their content while others are allocated and released, and released memory
+// is returned.
 func TestArena(t *testing.T) {
 	var a arena
 	random := rand.New(rand.NewPCG(1, 2))

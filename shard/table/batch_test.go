@@ -12,7 +12,7 @@ import (
 	"carillon/timer/testkit"
 )
 
-// itemCases has every kind of item, and of command.
+// itemCases builds every kind of item and of command.
 func itemCases() map[string]func(b *Batch) {
 	command := func(c timer.Command) func(*Batch) { return func(b *Batch) { b.Command(&c) } }
 	leased := Outcome{Handle: 7, Seq: 9, Fence: 11, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_200, Status: 503, Err: "no answer"}
@@ -99,8 +99,8 @@ func TestBatchGolden(t *testing.T) {
 	}
 }
 
-// TestBatchCut: whatever a batch is cut to, a table refuses it or applies a part of its items, and
-// does not panic.
+// TestBatchCut: a table refuses a truncated batch or applies a part of its items, and does not
+// panic.
 func TestBatchCut(t *testing.T) {
 	for name, fill := range itemCases() {
 		var b Batch
@@ -141,7 +141,7 @@ func TestRunSizes(t *testing.T) {
 	}
 }
 
-// TestSpecRoundTrip: decode ∘ encode = identity, for specs and patches as the model makes them.
+// TestSpecRoundTrip: decoding inverts encoding, for specs and patches drawn like the model's.
 func TestSpecRoundTrip(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(3, 3)).IntN)
 	for range 2000 {
@@ -197,8 +197,8 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// TestLeadersWordOfBefore: a log of before has what its leader took for the state. It stops nobody
-// any more.
+// TestLeadersWordOfBefore: logs of older builds contain state hashes of the leader. A wrong one no
+// longer stops a replica.
 func TestLeadersWordOfBefore(t *testing.T) {
 	table := smallTable(t)
 	var b Batch

@@ -19,7 +19,7 @@ const (
 
 func benchID(n int) string { return fmt.Sprintf("order-%012d-reminder-00", n) } // 30 bytes
 
-// fillTable adds n timers of 200 B payload, due over the next day.
+// fillTable makes a table of n timers with payloads of 200 B, due over the next day.
 func fillTable(tb testing.TB, n int) *Table {
 	tb.Helper()
 	t := New(1, benchNow)
@@ -42,7 +42,8 @@ func fillTable(tb testing.TB, n int) *Table {
 	return t
 }
 
-// TestMemoryPerTimer holds the layout to its target: 96 bytes and 1.1 of the payload, all included.
+// TestMemoryPerTimer checks the memory target: at most 96 bytes plus 1.1 times the payload, all
+// included.
 func TestMemoryPerTimer(t *testing.T) {
 	n := benchTimers
 	if os.Getenv("CARILLON_SOAK") == "" {
@@ -50,7 +51,7 @@ func TestMemoryPerTimer(t *testing.T) {
 	}
 	heap := func() int64 {
 		runtime.GC()
-		runtime.GC() // the first one leaves what pools hold
+		runtime.GC() // the first run leaves the content of pools
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
@@ -69,7 +70,7 @@ func TestMemoryPerTimer(t *testing.T) {
 	runtime.KeepAlive(table)
 }
 
-// benchApply measures Apply alone: fill puts one batch together for the given operation numbers.
+// benchApply measures Apply alone. fill builds one batch for the given operation numbers.
 func benchApply(b *testing.B, t *Table, perOp int, fill func(batch *Batch, from, n int)) {
 	var batch Batch
 	var results []timer.Result

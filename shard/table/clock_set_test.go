@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// The stamps of a large table are seen to in slices, also by a replica that took over from a
-// snapshot between two of them.
+// TestRestampInSlices: a large table is restamped in slices, also by a replica that is loaded from
+// a snapshot between two of them.
 func TestRestampInSlices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -64,7 +64,7 @@ func TestRestampInSlices(t *testing.T) {
 		}
 	}
 	b.Reset(benchNow+3, 1, 8)
-	b.SetClock() // proposed twice, as the first took long
+	b.SetClock() // proposed twice because the first proposal took long
 	if apply(table); table.restamped != seriesAwait {
 		t.Error("what sets a clock that is right says that the series were seen to")
 	}

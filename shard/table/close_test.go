@@ -10,7 +10,8 @@ import (
 	"carillon/timer/testkit"
 )
 
-// TestForcedCloseInSlices: many small commands drop what one does, and each says where to go on.
+// TestForcedCloseInSlices: many bounded commands drop as many timers as one unbounded command, and
+// each returns the slot to continue after.
 func TestForcedCloseInSlices(t *testing.T) {
 	fill := func() *tableHarness {
 		d := newTableHarness(t)
@@ -43,7 +44,8 @@ func TestForcedCloseInSlices(t *testing.T) {
 	if err := sliced.table.Audit(true); err != nil {
 		t.Error(err)
 	}
-	for _, from := range []int64{-1, 1 << 40, encoding.MaxHandle} { // whatever a peer says
+	// out-of-range values from a peer
+	for _, from := range []int64{-1, 1 << 40, encoding.MaxHandle} {
 		raw := encoding.AppendCommand(nil, &timer.Command{Kind: timer.Fire, Topic: 8, Force: true, IfMatch: 1, DueMs: from})
 		raw[0] = byte(timer.CloseTopic)
 		var c encoding.Command
@@ -55,8 +57,8 @@ func TestForcedCloseInSlices(t *testing.T) {
 	}
 }
 
-// TestCloseRaisesFence: what is leased after an empty topic was closed has a fence above the one
-// that the command names.
+// TestCloseRaisesFence: after an empty topic was closed, leases have fences above the command's
+// MinFence.
 func TestCloseRaisesFence(t *testing.T) {
 	d := newTableHarness(t)
 	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 500}); got.Code != timer.OK || got.Fence != 500 {
@@ -70,8 +72,8 @@ func TestCloseRaisesFence(t *testing.T) {
 	}
 }
 
-// TestManyClosedTopics: what an add costs does not depend on how many topics were deleted lately.
-// Each is remembered for an hour.
+// TestManyClosedTopics: the cost of an add does not depend on the number of recently deleted
+// topics, each of which is kept for an hour.
 func TestManyClosedTopics(t *testing.T) {
 	adds := func(table *Table) time.Duration {
 		var b Batch

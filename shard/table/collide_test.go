@@ -8,9 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// collidingIDs makes ids of one xxh64: of the two words of an id the first is drawn, and the second
-// follows from it and from the hash that is wanted. One in fifty thousand is made of letters that
-// an id may have.
+// collidingIDs makes ids with one xxh64 hash. The first of an id's two words is random; the second
+// follows from it and from the hash. One id in fifty thousand has only valid characters.
 func collidingIDs(n int) (ids []string) {
 	const (
 		p1, p2   = 11400714785074694791, 14029467366897019727
@@ -48,8 +47,8 @@ func collidingIDs(n int) (ids []string) {
 	return ids
 }
 
-// TestIDsDoNotCollideOnPurpose: ids, and callbacks, that are made to have one hash do not meet in a
-// table's indexes, where each add would walk past all of them.
+// TestIDsDoNotCollideOnPurpose: ids and callbacks made to have one xxh64 hash do not collide in a
+// table's indexes, where each add would otherwise visit all of them.
 func TestIDsDoNotCollideOnPurpose(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -16,8 +16,8 @@ func TestCostOfApplying(t *testing.T) {
 	var rounds []testkit.Cost
 	var batch Batch
 	var results []timer.Result
-	// The least round counts, so one must be free of growth, whatever the index's seed is.
-	// Ten rounds are too few: one run in twelve had no such round.
+	// The cheapest round counts, so at least one must be free of growth for any seed of the index.
+	// With ten rounds, one run in twelve had no such round.
 	for round := range 20 {
 		batch.Reset(benchNow, 1, 1)
 		for i := range benchBatch {

@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestDeliveryInTheLog: a shard's log takes over a delivery only while nothing is leased otherwise,
-// and then leases nothing otherwise; what comes late from an older change does nothing.
+// TestDeliveryInTheLog: a shard accepts a delivery only while no timer is leased in the other way,
+// and from then on leases none in the other way. A late command of an older change does nothing.
 func TestDeliveryInTheLog(t *testing.T) {
 	d := newTableHarness(t)
 	add := func(id string) timer.Result {
@@ -39,11 +39,11 @@ func TestDeliveryInTheLog(t *testing.T) {
 	if r := deliver(1, true, timer.InFlight); r.Removed != 1 {
 		t.Errorf("%d are leased otherwise", r.Removed)
 	}
-	deliver(2, false, timer.OK) // it is called, and stays so
+	deliver(2, false, timer.OK) // already called; unchanged
 	release(called, a)
 	deliver(1, true, timer.VersionMismatch)
 	deliver(3, true, timer.OK)
-	deliver(3, true, timer.OK) // asked twice
+	deliver(3, true, timer.OK) // sent twice
 	deliver(3, false, timer.VersionMismatch)
 	if r := lease(a, false); r.Code != timer.Skipped {
 		t.Errorf("a call of what is pulled: %d", r.Code)
@@ -67,7 +67,8 @@ func TestDeliveryInTheLog(t *testing.T) {
 	}
 }
 
-// TestDeliveryGoesWithItsTopic: a closed topic's is not changed, and is forgotten with it.
+// TestDeliveryGoesWithItsTopic: the delivery of a closed topic cannot change, and is dropped with
+// the topic.
 func TestDeliveryGoesWithItsTopic(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Deliver, Topic: 7, Turn: 1, Pull: true})

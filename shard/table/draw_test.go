@@ -117,8 +117,8 @@ func (g *modelHarness) of(state timer.State) *modelTimer {
 	return g.any()
 }
 
-// item puts a random item into the batch. What it names is as the state was before the batch, so it
-// may be stale.
+// item adds a random item to the batch. The item refers to the state before the batch, so it may be
+// stale.
 func (g *modelHarness) item(b *Batch) step {
 	switch g.pick(8) {
 	default:
@@ -212,5 +212,5 @@ func (g *modelHarness) outcomeItem(b *Batch) step {
 	return func() (timer.Code, *modelTimer) { return g.model.outcome(g.at(o.Handle), o), nil }
 }
 
-// again is when an occurrence is due that may follow.
+// again draws the due time of a next occurrence, or 0.
 func (g *modelHarness) again() int64 { return []int64{0, g.now + 5_000, g.now - 5_000}[g.pick(3)] }

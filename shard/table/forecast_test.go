@@ -8,11 +8,11 @@ import (
 	"carillon/timer"
 )
 
-// TestForecast holds the counts against the model's timers, whatever the slices are.
+// TestForecast compares the counts with the model's timers. It scans in slices.
 func TestForecast(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(8, 3)).IntN)
 	var times []int64
-	for range 2000 { // until enough are scheduled
+	for range 2000 { // until enough timers are scheduled
 		g.turn()
 		times = times[:0]
 		for _, x := range g.model.all {
@@ -26,7 +26,8 @@ func TestForecast(t *testing.T) {
 	}
 	slices.Sort(times)
 	n := len(times)
-	from, each := times[n/5], (times[n-2]-times[n/5])/6+1 // some before, some behind
+	// some are before the buckets, some after
+	from, each := times[n/5], (times[n-2]-times[n/5])/6+1
 	for _, topics := range []map[timer.TopicID]bool{nil, {1: true}, {2: true, 9: true}, {}} {
 		want := Forecast{FromMs: from, BucketMs: each, Buckets: make([]int64, 6)}
 		got := Forecast{FromMs: from, BucketMs: each, Buckets: make([]int64, 6)}

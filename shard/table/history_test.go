@@ -12,7 +12,7 @@ import (
 	"carillon/timer/testkit"
 )
 
-// FuzzHistoryBody: what a node reads from its own files is read or refused.
+// FuzzHistoryBody: a body read from a node's files is decoded or refused, without a panic.
 func FuzzHistoryBody(f *testing.F) {
 	ended := &timer.Timer{Topic: 3, ID: "b", Spec: *testkit.FullSpec(), Seq: 9, Tag: 4, Version: 2, State: timer.Dead, Reason: timer.Stopped, LastError: "no answer"}
 	f.Add(encoding.AppendTimer([]byte{historyVersion, historyByAttempt}, ended))
@@ -23,7 +23,7 @@ func FuzzHistoryBody(f *testing.F) {
 	})
 }
 
-// modelEvent is what the model says that the history is told.
+// modelEvent is a history event that the model expects.
 type modelEvent struct {
 	state     timer.State
 	endMs     int64
@@ -34,7 +34,7 @@ type modelEvent struct {
 
 func (m *model) tell(x *modelTimer) {
 	timer := x.Timer
-	timer.Successor = false // who waited comes after it: that is no part of what it was
+	timer.Successor = false // the successor comes later and is not part of the event
 	m.told = append(m.told, modelEvent{state: x.State, endMs: x.EndedMs, timer: timer, byAttempt: m.ending})
 }
 
@@ -42,8 +42,8 @@ func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
 	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: o.StartedMs, EndedMs: at, Status: o.Status, Err: o.Err}})
 }
 
-// checkTold compares what the table tells of an entry with the model: each end with all of its
-// timer, each attempt after which one goes on.
+// checkTold compares the table's history events of an entry with the model: each end with the whole
+// timer, and each attempt after which a timer continues.
 func (g *modelHarness) checkTold() {
 	g.t.Helper()
 	events, want := g.table.TakeHistory(), g.model.told
@@ -66,14 +66,14 @@ func (g *modelHarness) checkTold() {
 		if err != nil || got.ByAttempt != w.byAttempt || !reflect.DeepEqual(*got.Timer, w.timer) {
 			g.t.Fatalf("end %+v, %v; the model says %+v", got, err, w.timer)
 		}
-		// The short way of writing a timer is the long one's.
+		// appendTimerAt and AppendTimer write the same bytes.
 		if long := encoding.AppendTimer(nil, &w.timer); !bytes.Equal(e.Body[10:], long) {
 			g.t.Fatalf("body %x, as a copy it is %x", e.Body[10:], long)
 		}
 	}
 }
 
-// TestHistoryGolden: what lies on disk for days must not change unnoticed.
+// TestHistoryGolden: the format must not change unnoticed, because history stays on disk for days.
 func TestHistoryGolden(t *testing.T) {
 	events, states := goldenHistory(t)
 	var b []byte
@@ -88,13 +88,14 @@ func TestHistoryGolden(t *testing.T) {
 	if err != nil || end.Content != 6 {
 		t.Errorf("content %d, %v", end.Content, err)
 	}
-	before := append([]byte{historyVersion, historyByAttempt}, events[2].Body[10:]...) // of a build that kept no content
+	// as written by a build without content hashes
+	before := append([]byte{historyVersion, historyByAttempt}, events[2].Body[10:]...)
 	if got, err := DecodeHistoryEnd(before); err != nil || got.Content != 0 || !reflect.DeepEqual(got.Timer, end.Timer) {
 		t.Errorf("without its content: %+v, %v", got, err)
 	}
 }
 
-// goldenHistory is one timer that is tried twice and dies, and one that is cancelled.
+// goldenHistory makes a timer that is attempted twice and dies, and a timer that is cancelled.
 func goldenHistory(t *testing.T) (list []HistoryEvent, states []timer.State) {
 	const now = int64(1_700_000_000_000)
 	table := New(1, now)
@@ -152,16 +153,16 @@ func TestHistoryJoin(t *testing.T) {
 	}
 	f(1, true, nil, 1)
 	f(3, true, []int{1, 2}, 1, 2, 3)
-	f(3, false, []int{1, 2, 3}, 1, 2, 3) // cancelled in its backoff
-	f(2, true, []int{1, 2, 3, 1}, 1, 2)  // replaced or driven again: it began anew
+	f(3, false, []int{1, 2, 3}, 1, 2, 3) // cancelled in backoff
+	f(2, true, []int{1, 2, 3, 1}, 1, 2)  // replaced or redriven: attempts restarted at 1
 	f(1, true, []int{1, 2, 3}, 1)        // the same, at once
-	f(4, true, []int{1, 3}, 1, 3, 4)     // one was not written
+	f(4, true, []int{1, 3}, 1, 3, 4)     // one attempt was not written
 	f(0, false, []int{1, 2})             // replaced and cancelled before an attempt
 	f(5, true, []int{1, 2, 3, 4, 1, 2, 3, 4}, 1, 2, 3, 4, 5)
 }
 
-// BenchmarkHistory is what telling of a fired timer costs the worker that applies its outcome:
-// with, less without.
+// BenchmarkHistory measures the cost of history for the worker that applies a fired timer's
+// outcome: the difference between "with" and "without".
 func BenchmarkHistory(b *testing.B) {
 	for _, with := range []bool{false, true} {
 		b.Run(fmt.Sprintf("told=%v", with), func(b *testing.B) {

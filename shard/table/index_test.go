@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestIndexAgainstMap: also with so few hashes that many numbers share one, and while it shrinks.
+// TestIndexAgainstMap compares the index with a map, also with few distinct hashes and while it
+// shrinks.
 func TestIndexAgainstMap(t *testing.T) {
 	for _, hashes := range []uint32{1000, 1 << 12, 1<<32 - 1} {
 		random := rand.New(rand.NewPCG(uint64(hashes), 1))
@@ -43,7 +44,7 @@ func TestIndexAgainstMap(t *testing.T) {
 	}
 }
 
-// TestIndexOfOneHash: ids that were made to collide cost time, but no memory.
+// TestIndexOfOneHash: ids made to collide cost time but no memory.
 func TestIndexOfOneHash(t *testing.T) {
 	var x index
 	for n := range uint32(5000) {

@@ -59,7 +59,7 @@ func TestMergeCommands(t *testing.T) {
 			})
 		}
 	}
-	// Repeating an add with an instant is safe, by any rule.
+	// Repeating an add with an absolute due time is safe under any merge rule.
 	d := newTableHarness(t)
 	states["leased"](d)
 	if got := d.command(timer.Command{Kind: timer.Add, Content: 5, Merge: timer.MergeReplace, Absolute: true}); got.Code != timer.Same || got.Timer.Successor {

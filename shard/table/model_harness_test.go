@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// step is one item that was put into a batch, and how the model does it.
+// step is the model's version of an item that was put into a batch.
 type step func() (timer.Code, *modelTimer)
 
 // modelHarness drives a table and the model with the same random items.
@@ -23,13 +23,14 @@ type modelHarness struct {
 	table *Table
 	model *model
 	now   int64
-	// deadByVersion lets redrives and purges name a version. The golden snapshot was drawn without.
+	// deadByVersion lets redrives and purges name a version. The golden snapshot was drawn without
+	// it.
 	deadByVersion bool
-	// notLate has adds and puts refuse to be late. The golden snapshot was drawn without.
+	// notLate makes adds and puts refuse to be late. The golden snapshot was drawn without it.
 	notLate  bool
-	since    [][]byte // the entries since the snapshot began, while one is under way
-	fences   bool     // closed topics raise the fence; the golden snapshot was drawn without
-	delivers bool     // … and without changes of delivery
+	since    [][]byte // entries since BeginSnapshot, while a snapshot is in progress
+	fences   bool     // closed topics raise the fence; the golden snapshot was drawn without this
+	delivers bool     // draw changes of delivery; the golden snapshot was drawn without them
 }
 
 const fakeStart = 1_700_000_000_000
@@ -47,7 +48,7 @@ func (g *modelHarness) at(h timer.Handle) *modelTimer {
 	return nil
 }
 
-// turn applies one batch to both and compares the answers.
+// turn applies one batch to the table and the model and compares the answers.
 func (g *modelHarness) turn() {
 	g.t.Helper()
 	g.now += int64(g.pick(3)) * int64(g.pick(40_000))
@@ -80,7 +81,7 @@ func (g *modelHarness) turn() {
 		}
 	}
 	for _, x := range g.model.all {
-		if x.handle == 0 { // it followed another; the id is its own
+		if x.handle == 0 { // it continued another timer and now has the id
 			x.handle, _ = g.table.Lookup(x.Topic, x.ID)
 		}
 	}
@@ -97,7 +98,7 @@ func (g *modelHarness) same(got *timer.Timer, x *modelTimer) {
 	}
 }
 
-// check compares everything.
+// check compares the whole state.
 func (g *modelHarness) check() {
 	g.t.Helper()
 	if err := g.table.Audit(false); err != nil {
@@ -145,8 +146,8 @@ func (g *modelHarness) check() {
 	}
 }
 
-// restart takes a snapshot while entries are applied, loads it, applies these to it too, and goes
-// on with it (I12).
+// restart takes a snapshot while entries are applied, loads it, applies the same entries to the new
+// table and continues with that one (I12).
 func (g *modelHarness) restart() {
 	g.t.Helper()
 	want, hash := dump(g.table), g.table.Hash()
@@ -178,7 +179,7 @@ func (g *modelHarness) restart() {
 	g.table = loaded
 }
 
-// dump shows all replicated state as text.
+// dump prints all replicated state.
 func dump(t *Table) string {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.leaderships, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.closedTopics, t.deliveries)
@@ -191,7 +192,7 @@ func dump(t *Table) string {
 		v := t.view(s.ref)
 		m := *t.Copy(h)
 		repeat, trace := m.Repeat, m.Trace
-		m.Repeat, m.Trace = nil, nil // their addresses would show
+		m.Repeat, m.Trace = nil, nil // otherwise their addresses would be printed
 		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
 		fmt.Fprint(&b, " ", v.firstMs, v.occurrence)
 		if s.run != 0 {
@@ -245,7 +246,7 @@ func TestTableProperties(t *testing.T) {
 	})
 }
 
-// rapidTB reports to rapid, so that a failure is shrunk.
+// rapidTB reports failures to rapid, so that rapid shrinks them.
 type rapidTB struct {
 	testing.TB
 	r *rapid.T

@@ -8,7 +8,7 @@ import (
 	"carillon/timer"
 )
 
-// modelTimer is a timer of the reference: a plain Timer and what the table keeps beside.
+// modelTimer is a timer of the model: a plain Timer and the table's additional state.
 type modelTimer struct {
 	timer.Timer
 	handle   timer.Handle
@@ -17,24 +17,25 @@ type modelTimer struct {
 	noExpiry bool
 	until    int64 // end of the lease or of the retention
 	leasedAt int64 // the attempt's time while leased
-	lasts    int64 // how long the last lease was given for
+	lasts    int64 // duration of the last lease
 	holder   Holder
 
-	first      int64 // the moment of the first add, if not the creation
-	occurrence int   // from 1; 0: no series, or it goes on without this one
+	first      int64 // time of the first add if it is not the creation, else 0
+	occurrence int   // from 1; 0: no series, or it continues without this timer
 	successor  *modelTimer
 }
 
-// model is the reference: what the table should do, with maps and lists and no thought of speed.
+// model is the reference implementation with maps and lists, without regard to speed.
 type model struct {
 	clock      int64
 	seq, fence uint64
-	byID       map[string][]*modelTimer // oldest first; all but the last are shadowed dead letters
+	// oldest first; all but the last are superseded dead letters
+	byID       map[string][]*modelTimer
 	all        []*modelTimer
 	finished   []*modelTimer
 	closed     map[timer.TopicID]int64
 	deliveries map[timer.TopicID]delivery
-	told       []modelEvent // what the history is told of the entry
+	told       []modelEvent // expected history events of the entry
 	ending     bool         // an attempt's outcome is being applied
 }
 
@@ -93,7 +94,7 @@ func (m *model) kill(x *modelTimer, why timer.Reason, at, until int64) {
 	m.tell(x)
 }
 
-// create makes a timer over whatever has ended under its id.
+// create makes a timer, superseding ended timers of its id.
 func (m *model) create(c *timer.Command) (timer.Code, *modelTimer) {
 	version := uint32(1)
 	if old := m.last(c.Topic, c.ID); old != nil {
@@ -114,7 +115,7 @@ func (m *model) create(c *timer.Command) (timer.Code, *modelTimer) {
 	return timer.Created, x
 }
 
-// expiry is the last moment at which an attempt may start; 0: any.
+// expiry returns the last time at which an attempt may start; 0: unlimited.
 func (x *modelTimer) expiry() int64 {
 	if !x.HasExpiry || x.noExpiry || x.State.Over() {
 		return 0
@@ -264,7 +265,7 @@ func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
 	var x, lastDead *modelTimer
 	for _, y := range m.byID[modelKey(c.Topic, c.ID)] {
 		if y.live() {
-			lastDead = y // as good as a later one: the id is in use
+			lastDead = y // counts like a later one: the id is in use
 		}
 		if y.State == timer.Dead {
 			lastDead = y
@@ -454,7 +455,7 @@ func (m *model) succeed(c *timer.Command, x *modelTimer) (timer.Code, *modelTime
 	return timer.Merged, x
 }
 
-// promote puts a successor in the place of a timer whose attempt has ended.
+// promote puts a successor in the place of a timer after its attempt has ended.
 func (m *model) promote(x, next *modelTimer) {
 	next.Version = x.Version + 1
 	next.begin()
@@ -486,7 +487,7 @@ func (m *model) yield(x *modelTimer) {
 	}
 }
 
-// overlap schedules the next occurrence beside one that runs.
+// overlap schedules the next occurrence while this one is leased.
 func (m *model) overlap(x *modelTimer, seq, fence uint64, at int64) timer.Code {
 	if x == nil || x.Seq != seq || x.State != timer.Leased || x.CancelRequested || x.Fence != fence || x.successor != nil || !m.goesOn(x, at) {
 		return timer.Skipped
@@ -504,7 +505,7 @@ func (m *model) goesOn(x *modelTimer, at int64) bool {
 	return x.occurrence != 0 && at != 0 && (x.Repeat.UntilMs == 0 || at <= x.Repeat.UntilMs) && (x.Repeat.Count == 0 || int64(x.occurrence) < x.Repeat.Count)
 }
 
-// next is the occurrence after this one.
+// next returns the next occurrence.
 func (x *modelTimer) next(at int64) *modelTimer {
 	next := &modelTimer{content: x.content, occurrence: x.occurrence + 1, Timer: timer.Timer{
 		Topic: x.Topic, ID: x.ID, Spec: x.Spec, Tag: x.Tag, Version: x.Version, CreatedMs: x.CreatedMs, UpdatedMs: x.UpdatedMs, LatenessMs: -1,
@@ -525,10 +526,11 @@ func (m *model) again(x *modelTimer, at int64) {
 	}
 }
 
-// skip moves an occurrence on.
+// skip moves an occurrence to another time.
 func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) timer.Code {
 	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.occurrence == 0 ||
-		x.Attempts != 0 && (at == 0 || at >= x.DueMs) { // one that was tried already is only brought forward
+		// A timer that was already attempted is only moved to an earlier time.
+		x.Attempts != 0 && (at == 0 || at >= x.DueMs) {
 		return timer.Skipped
 	}
 	if at == 0 || x.Repeat.UntilMs != 0 && at > x.Repeat.UntilMs {

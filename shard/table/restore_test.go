@@ -10,7 +10,7 @@ import (
 	"carillon/timer"
 )
 
-// topicsOf are topics that a restore finds.
+// topicsOf are the topics that a restore uses.
 type topicsOf map[timer.TopicID]*timer.Topic
 
 func (t topicsOf) Topic(id timer.TopicID) (*timer.Topic, bool) {
@@ -27,7 +27,7 @@ func restoreTopics(ids ...timer.TopicID) topicsOf {
 	return topics
 }
 
-// drawnTable is a table after so many turns of everything that happens to one.
+// drawnTable makes a table by the given number of random turns of the model.
 func drawnTable(tb testing.TB, seed uint64, turns int) *Table {
 	tb.Helper()
 	g := newModelHarness(tb, rand.New(rand.NewPCG(seed, 5)).IntN)
@@ -37,8 +37,8 @@ func drawnTable(tb testing.TB, seed uint64, turns int) *Table {
 	return g.table
 }
 
-// Whatever a table holds, what is restored of it is a good table, timers that are not overdue are
-// as they were, and all that it gives out from then on is beyond what it had given out.
+// TestRestoreTable: a restored table passes the audit, timers that are not overdue are unchanged,
+// and all new numbers, fences and versions are above those that the old table has given.
 func TestRestoreTable(t *testing.T) {
 	for seed := range uint64(8) {
 		before := drawnTable(t, seed, 120)
@@ -64,7 +64,7 @@ func TestRestoreTable(t *testing.T) {
 	}
 }
 
-// sameBut compares timers. By DropOverdue, those that were overdue have ended or gone on.
+// sameBut compares timers. With DropOverdue, overdue timers have ended or moved on.
 func sameBut(t *testing.T, before, after *Table, o *Restore) {
 	t.Helper()
 	late := int64(0)
@@ -96,7 +96,8 @@ func sameBut(t *testing.T, before, after *Table, o *Restore) {
 		if o.Late != late {
 			t.Errorf("%d are overdue, %d counted", late, o.Late)
 		}
-	case o.Late < late || o.Cancelled+o.GivenUp != o.Late: // who waited for one of them may be overdue too
+	// a dropped timer's successor may be overdue too
+	case o.Late < late || o.Cancelled+o.GivenUp != o.Late:
 		t.Errorf("%d cancelled, %d given up, of %d, and at least %d", o.Cancelled, o.GivenUp, o.Late, late)
 	}
 	for h := timer.Handle(1); h <= after.slab.high && o.Overdue == DropOverdue; h++ {
@@ -113,7 +114,7 @@ func sameBut(t *testing.T, before, after *Table, o *Restore) {
 	}
 }
 
-// Who saw a version that was lost must not be taken for one who saw the version that comes next.
+// TestRestoredVersionsAreNew: a client that saw a lost version must not match a new version by it.
 func TestRestoredVersionsAreNew(t *testing.T) {
 	table := New(7, benchNow)
 	apply := func(t *testing.T, table *Table, c timer.Command) timer.Result {
@@ -135,7 +136,8 @@ func TestRestoredVersionsAreNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := restored.Read(1, "a"); !reflect.DeepEqual(now, was) { // so that its webhook-id is that of calls that were made
+	// the webhook-id of earlier calls stays the same
+	if now := restored.Read(1, "a"); !reflect.DeepEqual(now, was) {
 		t.Errorf("was %+v, is %+v", was, now)
 	}
 	for i := range 3 { // the lost versions 2, 3, 4
@@ -150,8 +152,8 @@ func TestRestoredVersionsAreNew(t *testing.T) {
 	}
 }
 
-// Timers of topics that were deleted while the backup was taken go; a topic that was being deleted
-// and is there takes adds again.
+// TestRestoreDropsWhatWasDeleted: timers of topics deleted during the backup are dropped. If a
+// topic's deletion had begun but the topic still exists, it accepts adds again.
 func TestRestoreDropsWhatWasDeleted(t *testing.T) {
 	table := New(7, benchNow)
 	var b Batch
@@ -173,8 +175,8 @@ func TestRestoreDropsWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// A change of delivery that the topics have, and the shard's part of the backup has not, holds in
-// the shard; who is leased otherwise is released.
+// TestRestoreDeliversAsTheTopicSays: if the topics have a change of delivery that the shard's part
+// of the backup lacks, the shard takes it over. Timers leased in the other way are released.
 func TestRestoreDeliversAsTheTopicSays(t *testing.T) {
 	table := New(7, benchNow)
 	var b Batch
@@ -192,7 +194,7 @@ func TestRestoreDeliversAsTheTopicSays(t *testing.T) {
 		t.Fatal(err, table.Read(1, "a").State)
 	}
 	topics := restoreTopics(1)
-	topics[1].Turn = 2 // to push
+	topics[1].Turn = 2 // changed to push
 	o := Restore{Owner: 77 << 24, NowMs: benchNow + 2, Topics: topics}
 	restored, err := o.Table(7, bytes.NewReader(image(table)))
 	if err != nil {

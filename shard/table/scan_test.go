@@ -10,7 +10,7 @@ import (
 	"carillon/wheel"
 )
 
-// TestScan holds pages of sliced scans against a sort of everything.
+// TestScan compares pages of sliced scans with a sort of all timers.
 func TestScan(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(21, 5)).IntN)
 	for range 300 {
@@ -76,7 +76,7 @@ func modelSelects(q *timer.Query, x *modelTimer) (int64, bool) {
 	return ms, ok
 }
 
-// TestPop: what was popped comes back when its schedule changes, or by Arm.
+// TestPop: a popped timer comes back when its schedule changes, or by Arm.
 func TestPop(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add})

@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// TestSealedValuesAreCounted: what timers' headers are sealed with is counted once for each
-// override that some timer has, through changes, merges, ends and a snapshot.
+// TestSealedValuesAreCounted: sealed header values are counted once for each override in use,
+// through changes, merges, ends and a snapshot.
 func TestSealedValuesAreCounted(t *testing.T) {
 	seal := func(c byte, text string) string {
 		keys, err := secret.New([][]byte{bytes.Repeat([]byte{c}, secret.KeyBytes)})
@@ -38,7 +38,7 @@ func TestSealedValuesAreCounted(t *testing.T) {
 		{timer.Command{Kind: timer.Add, Topic: 1, ID: "a3", Spec: spec(seal('a', "3"))}, map[string]int64{id('a'): 2, id('b'): 1}},
 		{timer.Command{Kind: timer.Put, Topic: 1, ID: "a", Spec: spec(seal('b', "1"))}, map[string]int64{id('a'): 2, id('b'): 2}},
 		{timer.Command{Kind: timer.Put, Topic: 1, ID: "a2", Spec: spec()}, map[string]int64{id('a'): 1, id('b'): 1}},
-		// It is then the override that "a" has already.
+		// This is then the override that "a" already has.
 		{timer.Command{Kind: timer.Modify, Topic: 1, ID: "a3", Patch: &timer.Patch{Headers: true, Spec: *spec(seal('b', "1"))}}, map[string]int64{id('b'): 1}},
 		{timer.Command{Kind: timer.Modify, Topic: 1, ID: "a3", Patch: &timer.Patch{Headers: true, Method: true, Timeout: true, Spec: *spec("clear")}}, map[string]int64{id('b'): 1}},
 		{timer.Command{Kind: timer.CloseTopic, Topic: 1, Force: true}, nil},

@@ -7,7 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestSeriesInSnapshot: which occurrence it is, and that a dead one is spent, survive.
+// TestSeriesInSnapshot: a snapshot preserves the number of an occurrence, and that the series has
+// continued without a dead one.
 func TestSeriesInSnapshot(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now, Repeat: &timer.Repeat{EveryMs: 1000, Count: 3}}})

@@ -15,7 +15,7 @@ import (
 	"carillon/timer/testkit"
 )
 
-// smallTable is a table with everything in it: every state, dead letters of one id, free slots, a
+// smallTable makes a table with all features: every state, dead letters of one id, free slots and a
 // closed topic.
 func smallTable(tb testing.TB) *Table {
 	tb.Helper()
@@ -43,8 +43,8 @@ func TestSnapshotGolden(t *testing.T) {
 	}
 }
 
-// TestLoadInPieces: a snapshot is read as it comes, down to a byte at a time, also where a body is
-// larger than what is read ahead, and an error of the reader comes back as it is.
+// TestLoadInPieces: a snapshot can be read in pieces of any size, down to one byte, even if a body
+// is larger than the read buffer. An error of the reader is returned unchanged.
 func TestLoadInPieces(t *testing.T) {
 	table := New(7, benchNow)
 	var b Batch
@@ -93,7 +93,7 @@ func TestSnapshotDamage(t *testing.T) {
 	}
 }
 
-// TestSnapshotAborted: a table goes on as if nothing had been, and can begin another.
+// TestSnapshotAborted: an aborted snapshot leaves the table unchanged, and another one can begin.
 func TestSnapshotAborted(t *testing.T) {
 	table := smallTable(t)
 	want := dump(table)
@@ -135,8 +135,8 @@ func FuzzLoadTable(f *testing.F) {
 	})
 }
 
-// TestSnapshotBefore: what builds wrote that knew no consumers, and no clock that is set back, is
-// read still.
+// TestSnapshotBefore: snapshots of older builds, without consumers and without a clock that is set
+// back, can be read.
 func TestSnapshotBefore(t *testing.T) {
 	var b []byte
 	for _, name := range []string{"table-snapshot-4", "table-snapshot-3"} {
@@ -162,8 +162,8 @@ func TestSnapshotBefore(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfTheHashBefore: what was written with a hash that walks the closed topics is read,
-// and so is what is written for replicas that know no other; a hash of a later build is refused.
+// TestSnapshotOfTheHashBefore: snapshots with the hash that visits all closed topics can be read,
+// and can be written for replicas that know no other. A hash of a later build is refused.
 func TestSnapshotOfTheHashBefore(t *testing.T) {
 	b, err := os.ReadFile("testdata/golden/table-snapshot-4")
 	if err != nil {
@@ -186,7 +186,7 @@ func TestSnapshotOfTheHashBefore(t *testing.T) {
 	}
 }
 
-// image is a table's snapshot.
+// image returns a table's snapshot.
 func image(t *Table) []byte {
 	b, _ := t.BeginSnapshot().Next(nil, 1<<30)
 	return b

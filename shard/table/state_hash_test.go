@@ -8,7 +8,7 @@ import (
 	"carillon/timer/testkit"
 )
 
-// closeTopics closes topics from 2 on.
+// closeTopics closes count topics, starting at 2.
 func closeTopics(t testing.TB, table *Table, count int) {
 	t.Helper()
 	for from := 0; from < count; from += 100 {
@@ -23,8 +23,8 @@ func closeTopics(t testing.TB, table *Table, count int) {
 	}
 }
 
-// TestHashTakesTheSameTimeWhateverIsClosed: the hash that every entry is noted with does not walk
-// the topics which were closed in the last hour.
+// TestHashTakesTheSameTimeWhateverIsClosed: the hash, which is computed for every entry, does not
+// visit the topics closed in the last hour.
 func TestHashTakesTheSameTimeWhateverIsClosed(t *testing.T) {
 	const closed, entries = 20_000, 5_000
 	sum := uint64(0)
@@ -50,8 +50,8 @@ func TestHashTakesTheSameTimeWhateverIsClosed(t *testing.T) {
 	}
 }
 
-// TestClosedTopicsAreInTheHash: a topic that is closed, opened again or forgotten changes the
-// hash, whatever others are closed.
+// TestClosedTopicsAreInTheHash: closing, reopening or forgetting a topic changes the hash,
+// regardless of other closed topics.
 func TestClosedTopicsAreInTheHash(t *testing.T) {
 	table := New(1, benchNow)
 	closeTopics(t, table, 3)

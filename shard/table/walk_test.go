@@ -8,8 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// TestWalk holds walks against the model: on a table that stands still they find what a query
-// selects, each once.
+// TestWalk compares walks with the model: on an unchanged table they find each selected timer
+// exactly once.
 func TestWalk(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(5, 22)).IntN)
 	for range 300 {
@@ -49,8 +49,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestWalkMeetsEachTimerOnce: whatever happens between the steps, no timer is met twice, what came
-// later is not met, and what was selected all the time is met.
+// TestWalkMeetsEachTimerOnce: under concurrent changes no timer is visited twice, timers added
+// later are not visited, and timers selected throughout are visited.
 func TestWalkMeetsEachTimerOnce(t *testing.T) {
 	g := newModelHarness(t, rand.New(rand.NewPCG(7, 1)).IntN)
 	for range 200 {
@@ -73,7 +73,7 @@ func TestWalkMeetsEachTimerOnce(t *testing.T) {
 		met := map[uint64]bool{}
 		for !at.Done() {
 			for _, m := range g.table.walk(&q, nil, &at, 5, 2, nil) {
-				seq := uint64(0) // occurrences that overlap have one id
+				seq := uint64(0) // overlapping occurrences have the same id
 				for _, x := range g.model.all {
 					if x.Topic == 1 && x.ID == m.ID && x.DueMs == m.DueMs && x.Version == m.Version && !x.State.Over() && (seq == 0 || met[seq]) {
 						seq = x.Seq
