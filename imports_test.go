@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"shard/feature":   {},
 	"shard/scheduler": {"shard/table", "clocks", "wheel", "timer", "timer/recurrence"},                     // no raft, no log, no worker
 	"shard/table":     {"shard/feature", "secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
-	"shard/record":    {"timer", "timer/encoding"},                                                         // and raft's types
+	"shard/record":    {"wal", "timer", "timer/encoding"},                                                  // and raft's types
 	"shard/repair":    {"shard/record", "wal", "vfs", "timer", "timer/encoding"},
 	"shard/wire":      {"shard/feature", "timer", "timer/encoding"},
 

@@ -27,7 +27,7 @@ func TestManifestIsWritten(t *testing.T) {
 	counted, gens := 0, map[uint64]bool{}
 	_, err := wal.ScanDamaged(r.fs, filepath.Join("data", "wal", "0"), func(pos wal.Position, rec wal.Record) error {
 		if rec.Type != wal.RecordNodeMeta {
-			return reads[rec.Shard].Record(rec)
+			return record.Fold(rec, reads[rec.Shard])
 		}
 		c, err := record.DecodeManifest(rec.Data)
 		if err != nil {

@@ -24,6 +24,7 @@ const foundingIndex, foundingTerm = 1, 1
 // the log says that they are committed, so that only an uncommitted tail is ever held.
 type recovery struct {
 	group   *group
+	gen     uint64         // of the log, where the record is that is being read
 	log     []record.Entry // what was read and is still of use
 	first   int            // in log: the first that is kept. From here on they are applied, but followers may lack them …
 	next    int            // … until this one: the first that is not applied yet
@@ -180,52 +181,23 @@ func (g *group) place(m record.Mark) {
 
 // replay takes one record of the group from the log.
 func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
-	if r.fault != nil && (rec.Type == wal.RecordEntries || rec.Type == wal.RecordReplicaCreate) {
-		return nil
-	}
-	g := r.group
-	switch rec.Type {
-	case wal.RecordReplicaCreate:
-		m, err := record.DecodeMark(rec.Data)
-		if err != nil {
-			return err
-		}
-		if g.replica == 0 {
-			g.place(m)
-			g.creation = &m
-			g.files.created, g.files.tomb = pos.Gen, 0
-			g.files.hardGen = pos.Gen
-		}
-	case wal.RecordReplicaTombstone:
-		return r.tombstone(pos, rec.Data)
-	case wal.RecordHardState:
-		hard, err := record.DecodeHardState(rec.Data)
-		if err != nil {
-			return err
-		}
-		r.hard, r.known = hard, true
-		g.files.hardGen = pos.Gen
-		if r.fault != nil {
-			return nil
-		}
-		return r.commit(hard.Commit)
-	case wal.RecordEntries:
-		return r.entries(pos, rec.Data)
-	case wal.RecordNodeMeta: // a manifest: for the repair of damage
-	case wal.RecordSnapMark: // the files themselves are listed; but one from a peer ends what was before it
-		return r.marked(rec.Data)
-	default:
-		return fmt.Errorf("record of unknown type %v", rec.Type)
+	r.gen = pos.Gen
+	return record.Fold(rec, r)
+}
+
+// Create implements record.Folder.
+func (r *recovery) Create(m record.Mark) error {
+	if g := r.group; r.fault == nil && g.replica == 0 {
+		g.place(m)
+		g.creation = &m
+		g.files.created, g.files.tomb = r.gen, 0
+		g.files.hardGen = r.gen
 	}
 	return nil
 }
 
-// tombstone ends a replica: what the log has of it is void.
-func (r *recovery) tombstone(pos wal.Position, body []byte) error {
-	id, err := record.DecodeTombstone(body)
-	if err != nil {
-		return err
-	}
+// Tombstone implements record.Folder: all records of the replica before this one are void.
+func (r *recovery) Tombstone(id uint64) error {
 	g := r.group
 	g.tombstone = max(g.tombstone, id)
 	hasLater := g.replica > id // its snapshot was read already
@@ -235,16 +207,26 @@ func (r *recovery) tombstone(pos wal.Position, body []byte) error {
 		return nil
 	}
 	g.reset()
+	g.files = logRetention{tomb: r.gen, unread: g.files.unread}
 	*r = *recoveryOf(g)
-	g.files = logRetention{tomb: pos.Gen, unread: g.files.unread}
 	return nil
 }
 
-// marked takes note that a snapshot came from a peer: the log goes on from it.
-func (r *recovery) marked(body []byte) error {
-	m, err := record.DecodeMark(body)
-	if err != nil || !m.Installed || r.group.replica != m.Replica {
-		return err
+// HardState implements record.Folder: what is committed by now is applied.
+func (r *recovery) HardState(hard record.HardState) error {
+	r.hard, r.known = hard, true
+	r.group.files.hardGen = r.gen
+	if r.fault == nil {
+		r.commit(hard.Commit)
+	}
+	return nil
+}
+
+// Snapshot implements record.Folder. The files of snapshots are listed in their directory; but where
+// one came from a peer, the log goes on from it.
+func (r *recovery) Snapshot(m record.Mark) error {
+	if !m.Installed || r.group.replica != m.Replica {
+		return nil
 	}
 	if m.Index > r.group.applied {
 		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged; "+
@@ -258,14 +240,13 @@ func (r *recovery) marked(body []byte) error {
 	return nil
 }
 
-// entries appends to the tail; an entry at an index that is there already replaces it and all
-// behind it.
-func (r *recovery) entries(pos wal.Position, body []byte) error {
-	ents, err := record.ReadEntries(body)
-	if err != nil {
-		return err
-	}
+// Entries implements record.Folder: they are appended to the tail. An entry at an index that is
+// there already replaces it and all entries behind it.
+func (r *recovery) Entries(ents []record.Entry) error {
 	g := r.group
+	if r.fault != nil {
+		return nil
+	}
 	if g.replica == 0 {
 		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.id, ents[0].Index)
 		return nil
@@ -288,12 +269,12 @@ func (r *recovery) entries(pos wal.Position, body []byte) error {
 		e.Data = append([]byte(nil), e.Data...)
 		r.log = append(r.log[:r.next+int(at)], e)
 	}
-	g.files.reached(pos.Gen, ents[len(ents)-1].Index)
+	g.files.reached(r.gen, ents[len(ents)-1].Index)
 	return nil
 }
 
 // commit applies what was read up to the index.
-func (r *recovery) commit(index uint64) error {
+func (r *recovery) commit(index uint64) {
 	g := r.group
 	for ; r.next < len(r.log) && r.log[r.next].Index <= index && !r.stop; r.next++ {
 		e := &r.log[r.next]
@@ -310,7 +291,6 @@ func (r *recovery) commit(index uint64) error {
 		r.bytes += len(e.Data) + entryOverhead
 	}
 	r.trim()
-	return nil
 }
 
 // trim holds applied entries for followers that lack them, up to a bound; a group of one has none.

@@ -5,7 +5,6 @@ import (
 
 	"carillon/shard/record"
 	"carillon/timer"
-	"carillon/wal"
 )
 
 // DryRun reads a group's records as a start does (recovery), by indexes and terms alone. A repaired
@@ -63,58 +62,45 @@ func (t *DryRun) term(index uint64) uint64 {
 	return 0
 }
 
-func (t *DryRun) Record(r wal.Record) error {
-	if t.fault != nil && (r.Type == wal.RecordEntries || r.Type == wal.RecordReplicaCreate) {
-		return nil
-	}
-	switch r.Type {
-	case wal.RecordReplicaCreate:
-		m, err := record.DecodeMark(r.Data)
-		if err == nil && t.replica == 0 {
-			t.place(m)
-		}
-		return err
-	case wal.RecordReplicaTombstone:
-		id, err := record.DecodeTombstone(r.Data)
-		if err != nil {
-			return err
-		}
-		t.tombstone = max(t.tombstone, id)
-		t.hard, t.alien, t.fault, t.wrong = record.HardState{}, false, nil, nil
-		if t.replica <= id {
-			t.replica, t.base, t.applied = 0, record.EntryID{}, 0
-		}
-		t.log, t.applied = nil, t.base.Index
-	case wal.RecordHardState:
-		hard, err := record.DecodeHardState(r.Data)
-		if err != nil {
-			return err
-		}
-		t.hard = hard
-		if t.fault != nil {
-			return nil
-		}
-		t.applied = max(t.applied, min(hard.Commit, t.Last().Index))
-	case wal.RecordEntries:
-		ents, err := record.ReadEntries(r.Data)
-		if err != nil {
-			return err
-		}
-		for i := range ents {
-			t.entry(&ents[i])
-		}
-	case wal.RecordSnapMark:
-		m, err := record.DecodeMark(r.Data)
-		if err == nil && m.Installed && m.Replica == t.replica {
-			t.mark(m)
-		}
-		return err
+// Create implements record.Folder.
+func (t *DryRun) Create(m record.Mark) error {
+	if t.fault == nil && t.replica == 0 {
+		t.place(m)
 	}
 	return nil
 }
 
-func (t *DryRun) mark(m record.Mark) {
+// Tombstone implements record.Folder.
+func (t *DryRun) Tombstone(id uint64) error {
+	t.tombstone = max(t.tombstone, id)
+	t.hard, t.alien, t.fault, t.wrong = record.HardState{}, false, nil, nil
+	if t.replica <= id {
+		t.replica, t.base = 0, record.EntryID{}
+	}
+	t.log, t.applied = nil, t.base.Index
+	return nil
+}
+
+// HardState implements record.Folder.
+func (t *DryRun) HardState(hard record.HardState) error {
+	if t.hard = hard; t.fault == nil {
+		t.applied = max(t.applied, min(hard.Commit, t.Last().Index))
+	}
+	return nil
+}
+
+// Entries implements record.Folder.
+func (t *DryRun) Entries(entries []record.Entry) error {
+	for i := range entries {
+		t.entry(&entries[i])
+	}
+	return nil
+}
+
+// Snapshot implements record.Folder.
+func (t *DryRun) Snapshot(m record.Mark) error {
 	switch {
+	case !m.Installed || m.Replica != t.replica:
 	case m.Index > t.base.Index:
 		t.fault = fmt.Errorf("it goes on from snapshot %d, which is missing or damaged", m.Index)
 	case t.applied != t.base.Index:
@@ -122,6 +108,7 @@ func (t *DryRun) mark(m record.Mark) {
 	default:
 		t.log, t.alien, t.wrong, t.fault = nil, false, nil, nil
 	}
+	return nil
 }
 
 func (t *DryRun) entry(e *record.Entry) {

@@ -108,7 +108,7 @@ func salvage(fs vfs.FS, dir string, groups []*survivingLog, tally func(*record.M
 		if g == nil {
 			return nil
 		}
-		return g.record(r)
+		return record.Fold(r, g)
 	}, func(*wal.Damage) error {
 		for _, g := range groups {
 			if g != nil {
@@ -275,7 +275,7 @@ func (m *Repairer) try(records [][]wal.Record) error {
 	for i := range trials {
 		trials[i] = NewDryRun(timer.ShardID(i), m.snapshots[i])
 	}
-	take := func(r wal.Record) error { return trials[r.Shard].Record(r) }
+	take := func(r wal.Record) error { return record.Fold(r, trials[r.Shard]) }
 	damages, counted := 0, 0
 	_, err := wal.ScanDamaged(m.fs, m.dir, func(_ wal.Position, r wal.Record) error {
 		if r.Type != wal.RecordNodeMeta {

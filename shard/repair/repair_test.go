@@ -134,10 +134,7 @@ func wholeLog(t *testing.T, fs *memfs.FS) (end *DryRun, entries []byte) {
 		end = NewDryRun(1, list[1])
 	}
 	s, err := wal.Open(fs.CrashClone(calm{}, memfs.CrashOptions{}), filepath.Join(mendDir, "wal", "0"), wal.Options{}, func(_ wal.Position, r wal.Record) error {
-		if r.Type == wal.RecordNodeMeta {
-			return nil
-		}
-		return end.Record(r)
+		return record.Fold(r, end)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -330,10 +327,7 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 		}
 		late := NewDryRun(1, nil)
 		_, err = wal.ScanDamaged(fs, filepath.Join(mendDir, "wal", "0"), func(_ wal.Position, r wal.Record) error {
-			if r.Type == wal.RecordNodeMeta {
-				return nil
-			}
-			return late.Record(r)
+			return record.Fold(r, late)
 		}, func(*wal.Damage) error { return nil })
 		if err != nil || late.fault == nil || !strings.Contains(late.fault.Error(), "snapshot") {
 			t.Errorf("snapshot %d: without it: %v, %v", index, late.fault, err)

@@ -57,39 +57,29 @@ func newSurvivingLog(id timer.ShardID) *survivingLog {
 	return &survivingLog{id: id, life: &life{}, begins: map[int]uint64{}}
 }
 
-// record takes what can be read, in the order of the log; a manifest is taken by itself.
-func (m *survivingLog) record(r wal.Record) error {
-	switch r.Type {
-	case wal.RecordEntries:
-		ents, err := record.ReadEntries(r.Data)
-		if err != nil {
-			return err
-		}
-		m.entries(ents)
-	case wal.RecordHardState:
-		hard, err := record.DecodeHardState(r.Data)
-		if err != nil {
-			return err
-		}
-		m.hard, m.hardLayer = hard, m.layer
-		m.life.commit = max(m.life.commit, hard.Commit)
-	case wal.RecordReplicaCreate, wal.RecordSnapMark:
-		k, err := record.DecodeMark(r.Data)
-		if err != nil {
-			return err
-		}
-		if r.Type == wal.RecordReplicaCreate && m.replica == 0 || k.Installed {
-			m.replica, m.based, m.base, m.runs = k.Replica, true, record.EntryID{Index: k.Index, Term: k.Term}, nil
-		}
-	case wal.RecordReplicaTombstone:
-		id, err := record.DecodeTombstone(r.Data)
-		if err != nil {
-			return err
-		}
-		m.end(id)
-	default:
-		return fmt.Errorf("record of unknown type %v", r.Type)
+// Create implements record.Folder.
+func (m *survivingLog) Create(k record.Mark) error {
+	if m.replica == 0 {
+		m.begin(k)
 	}
+	return nil
+}
+
+// Snapshot implements record.Folder. One from a peer is where the log begins anew.
+func (m *survivingLog) Snapshot(k record.Mark) error {
+	if k.Installed {
+		m.begin(k)
+	}
+	return nil
+}
+
+func (m *survivingLog) begin(k record.Mark) {
+	m.replica, m.based, m.base, m.runs = k.Replica, true, record.EntryID{Index: k.Index, Term: k.Term}, nil
+}
+
+// Tombstone implements record.Folder.
+func (m *survivingLog) Tombstone(id uint64) error {
+	m.end(id)
 	return nil
 }
 
@@ -99,8 +89,15 @@ func (m *survivingLog) end(id uint64) {
 	m.replica, m.based, m.base, m.runs, m.hard, m.hardLayer, m.life = 0, false, record.EntryID{}, nil, record.HardState{}, m.layer, &life{}
 }
 
-// entries replace all from their first index on.
-func (m *survivingLog) entries(ents []record.Entry) {
+// HardState implements record.Folder.
+func (m *survivingLog) HardState(hard record.HardState) error {
+	m.hard, m.hardLayer = hard, m.layer
+	m.life.commit = max(m.life.commit, hard.Commit)
+	return nil
+}
+
+// Entries implements record.Folder.
+func (m *survivingLog) Entries(ents []record.Entry) error {
 	first := ents[0].Index
 	if _, ok := m.begins[m.layer]; !ok {
 		m.begins[m.layer] = first
@@ -112,6 +109,7 @@ func (m *survivingLog) entries(ents []record.Entry) {
 	for _, e := range ents {
 		m.runs = push(m.runs, stretch{first: e.Index, last: e.Index, term: e.Term, layer: m.layer})
 	}
+	return nil
 }
 
 // below is what of the runs is before an index.
