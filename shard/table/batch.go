@@ -54,7 +54,7 @@ const (
 	RetryLater                        // another attempt at NextMs
 	Kill                              // given up
 	Release                           // the call never started, so the attempt does not count
-	Accepted                          // the receiver accepted the timer and will report; its lease lasts for LeaseMs
+	Accepted                          // the receiver will report; its lease lasts for LeaseMs
 	Extended                          // the consumer's lease lasts for LeaseMs from now
 )
 

@@ -51,7 +51,7 @@ func TestMemoryPerTimer(t *testing.T) {
 	}
 	heap := func() int64 {
 		runtime.GC()
-		runtime.GC() // the first run leaves the content of pools
+		runtime.GC() // the first collection leaves the content of pools
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)

@@ -162,7 +162,7 @@ func TestHistoryJoin(t *testing.T) {
 }
 
 // BenchmarkHistory measures the cost of history for the worker that applies a fired timer's
-// outcome: the difference between "with" and "without".
+// outcome: it is the difference between told=true and told=false.
 func BenchmarkHistory(b *testing.B) {
 	for _, with := range []bool{false, true} {
 		b.Run(fmt.Sprintf("told=%v", with), func(b *testing.B) {

@@ -15,8 +15,7 @@ const (
 
 	MemoryFaults = iota // number of faults that a machine can cause
 
-	// Faults of the program. They are consistent within this replica, so only other replicas can
-	// detect them.
+	// Faults of the program rather than of memory. A comparison of replicas must detect them.
 	FaultOfFence // the last fence
 	FaultOfHash  // the hash, as a different build would compute it
 )

@@ -46,7 +46,7 @@ type Restore struct {
 	// deleted after the shard was backed up.
 	Topics interface {
 		Topic(id timer.TopicID) (*timer.Topic, bool)
-	} // timers of any other topic are dropped: it was deleted after the shard was backed up
+	}
 
 	Scheduled, Leased, Dead, Finished int64 // timers
 	// Late counts the overdue timers among Scheduled and Leased, as of the backup.
