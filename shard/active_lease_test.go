@@ -13,8 +13,8 @@ type cancelledPermit struct {
 
 func (p *cancelledPermit) Cancel() { p.cancelled++ }
 
-// TestPermitOfAStoppedHost: a slot that is granted when the host has stopped is given back, or it
-// would be missing for good.
+// TestPermitOfAStoppedHost: a permit that is granted after the host has stopped is cancelled.
+// Otherwise its slot would be lost for good.
 func TestPermitOfAStoppedHost(t *testing.T) {
 	r := newHostHarness(t, nil)
 	g := r.host.groups[1]

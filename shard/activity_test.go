@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestActivityOfTopics: attempts count for their topics, until somebody has been told; beyond a
-// bound they count for none by name.
+// TestActivityOfTopics: attempts are counted per topic until they are reported. Beyond
+// maxFiredTopics topics they are counted under topic 0.
 func TestActivityOfTopics(t *testing.T) {
 	w := &worker{host: &Host{cfg: Config{Observer: &fakeObserver{}}}}
 	for id := range timer.TopicID(maxFiredTopics + 10) {
@@ -26,7 +26,7 @@ func TestActivityOfTopics(t *testing.T) {
 	}
 }
 
-// TestTakeActivity: what is told is told once; what is due counts as long as it is.
+// TestTakeActivity: each attempt is reported once. A due timer is counted as long as it is due.
 func TestTakeActivity(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200

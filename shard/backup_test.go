@@ -12,7 +12,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// openState asks until the state is there.
+// openState calls OpenState until the state is available.
 func (r *hostHarness) openState(index uint64) *State {
 	r.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
@@ -27,7 +27,8 @@ func (r *hostHarness) openState(index uint64) *State {
 			return got
 		}
 		r.pass(50 * time.Millisecond)
-		if r.host.jobs.Load() > 0 { // the file is written beside the turns
+		// The file is written in the background.
+		if r.host.jobs.Load() > 0 {
 			select {
 			case <-r.host.workers[0].box.wake:
 			case <-time.After(5 * time.Millisecond):
@@ -50,8 +51,8 @@ func (r *hostHarness) confirm() (index uint64) {
 	return index
 }
 
-// TestStateHasAllThatWasConfirmed: what was acknowledged before the state was asked for is in it,
-// and the file stays readable though newer snapshots have taken its place.
+// TestStateHasAllThatWasConfirmed: a state contains every command that was acknowledged before it
+// was requested. Its file stays readable after newer snapshots have replaced it.
 func TestStateHasAllThatWasConfirmed(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("first", time.Hour)

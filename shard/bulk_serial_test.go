@@ -12,27 +12,31 @@ import (
 
 const (
 	lineTimers = 100_000
-	lineCalls  = 2_000 // of a line of one key, whose calls go one after the other
+	lineCalls  = 2_000 // calls of one serial key, which run one after the other
 )
 
-// timerCost is what many timers cost a host, by the ids that they have. Times are of the processor.
+// timerCost is the cost of many timers to a host, by the form of their IDs. Times are CPU times.
 type timerCost struct {
-	add    time.Duration // all of them
-	cancel time.Duration // 1,000 out of the middle, once all wait
-	fire   time.Duration // lineCalls of them
-	heap   int64         // once all have come due and wait behind a paused topic
+	// Of all timers.
+	add time.Duration
+	// Of 1,000 timers from the middle, once all wait.
+	cancel time.Duration
+	// Of lineCalls timers.
+	fire time.Duration
+	// Once all timers are due and wait behind a paused topic.
+	heap int64
 }
 
 func heapNow() int64 {
 	runtime.GC()
-	runtime.GC() // the first one leaves what pools hold
+	runtime.GC() // the first one leaves the contents of sync.Pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// piled adds n timers of one shard that come due in one instant, lets that pass while the topic is
-// paused, and fires some.
+// piled adds n timers to one shard, all due at the same instant, and lets them come due while their
+// topic is paused. Then it fires some of them.
 func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost) {
 	t.Helper()
 	r := newHostHarness(t, nil)
@@ -92,7 +96,7 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 			t.Fatalf("call %d is of %s, for the %d. time", i, c.Job.ID, seen[c.Job.ID])
 		}
 		next := i
-		if i >= middle { // those between were cancelled
+		if i >= middle { // the timers in between were cancelled
 			next += 1000
 		}
 		if serial && line && c.Job.ID != id(next) {
@@ -103,9 +107,9 @@ func piled(t *testing.T, n int, serial bool, id func(i int) string) (p timerCost
 	return p
 }
 
-// TestManyOfOneKey: 100,000 timers of one serial key, and one each of 100,000 keys, cost about what
-// as many plain ones do: in memory, to add, to cancel, and to fire, which does not take longer for
-// a longer line. Everything is measured in this run, against the same.
+// TestManyOfOneKey: 100,000 timers of one serial key, or of 100,000 keys, cost about as much as
+// plain timers: in memory, to add, to cancel and to fire. Firing does not get slower with a longer
+// key queue. All costs are measured in this run and compared with each other.
 func TestManyOfOneKey(t *testing.T) {
 	n := lineTimers
 	if testing.Short() {
@@ -119,7 +123,7 @@ func TestManyOfOneKey(t *testing.T) {
 		t.Logf("%d %s: add %v, cancel 1,000 in %v, %d calls in %v, %d B each", n, name, p.add, p.cancel, lineCalls, p.fire, p.heap/int64(n))
 	}
 	t.Logf("%d of one key: %d calls in %v", lineCalls+1000, lineCalls, short.fire)
-	const slack = 50 * time.Millisecond // for what takes no time to speak of
+	const slack = 50 * time.Millisecond // for operations too short to measure
 	bound := func(what string, got, of time.Duration, most float64) {
 		t.Helper()
 		if float64(got) > most*float64(of+slack) {

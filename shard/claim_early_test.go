@@ -10,10 +10,10 @@ import (
 	"carillon/timer"
 )
 
-// What a receiver reports may arrive before the node has heard, or logged, that it answered 202:
-// its worker is quick, or asked another node.
+// A receiver's report may arrive before the node has received, or logged, the 202 response: the
+// receiver's worker is quick, or called another node.
 
-// running is a timer of topic 1 whose call runs, as its receipt names it.
+// running returns a running call of a timer of topic 1, and its receipt.
 func (r *hostHarness) running() (*fakeCall, timer.PulledTimer) {
 	r.t.Helper()
 	r.add("a", 0)
@@ -36,13 +36,14 @@ func TestAckBeforeTheAnswer(t *testing.T) {
 		if got := r.timer("a"); got.FiredMs != c.wallMs || got.LatenessMs != 0 || got.LastStatus != 0 {
 			t.Errorf("%+v", *got)
 		}
-		r.wantClaim(timer.AckLease, v, timer.OK, nil) // twice is as good as once
+		r.wantClaim(timer.AckLease, v, timer.OK, nil) // a repeated ack is acknowledged too
 		r.wantClaim(timer.NackLease, v, timer.Skipped, nil)
 		c.answer(status)
 		r.pass(time.Minute)
 		r.wantState("a", "done 1")
 		r.wantClaim(timer.AckLease, v, timer.OK, nil)
-		r.add("b", 0) // nothing is held up by the call that was over before it ended
+		// The call that was acked before it ended blocks nothing.
+		r.add("b", 0)
 		r.pass(time.Millisecond)
 		r.one().answer(200)
 		r.settle()
@@ -50,8 +51,8 @@ func TestAckBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// TestClaimWaitsForTheAnswer: what is not an ack means something else before and after the answer,
-// and waits for it.
+// TestClaimWaitsForTheAnswer: a nack or an extension means something else before the response than
+// after it, and so waits for the response.
 func TestClaimWaitsForTheAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		kind   timer.Kind
@@ -83,7 +84,8 @@ func TestClaimWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
-// TestClaimBeforeTheCall: a lease that is ahead of its time is nobody's but the leader's.
+// TestClaimBeforeTheCall: a lease acquired ahead of its timer's due time cannot be claimed by
+// clients.
 func TestClaimBeforeTheCall(t *testing.T) {
 	r := reportHarness(t)
 	r.add("a", 10*time.Millisecond)
@@ -102,8 +104,8 @@ func TestClaimBeforeTheCall(t *testing.T) {
 	r.wantState("a", "done 1")
 }
 
-// TestClaimOfAFormerLeadersCall: the receiver may have answered a leader that is gone. What it
-// reports counts.
+// TestClaimOfAFormerLeadersCall: the receiver may have answered a former leader. Its report still
+// counts.
 func TestClaimOfAFormerLeadersCall(t *testing.T) {
 	for kind, state := range map[timer.Kind]string{timer.AckLease: "done 1", timer.NackLease: "scheduled 1", timer.ExtendLease: "leased 1"} {
 		r := reportHarness(t)
@@ -113,7 +115,7 @@ func TestClaimOfAFormerLeadersCall(t *testing.T) {
 		r.topic(1, func(topic *timer.Topic) { topic.Policy.Report = true })
 		r.topicsChanged()
 		r.wantClaim(kind, v, timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs, c.DelayMs, c.HasDelay = 60_000, 90_000, true })
-		r.pass(59 * time.Second) // what the former leader's call could have lasted is over
+		r.pass(59 * time.Second) // the former leader's call can no longer run
 		r.wantState("a", state)
 		r.wantCalls("")
 		if kind == timer.ExtendLease {
@@ -124,9 +126,9 @@ func TestClaimOfAFormerLeadersCall(t *testing.T) {
 	}
 }
 
-// TestAnswerToldAfterTheExtension: a former leader tells of the 202 while what the receiver has
-// asked for since is on its way to the log: the lease lasts as long as the receiver was told. Found
-// by the simulator.
+// TestAnswerToldAfterTheExtension: a former leader reports the 202 response while the receiver's
+// extension is being logged. The lease lasts as long as the receiver was promised. Found by the
+// simulator.
 func TestAnswerToldAfterTheExtension(t *testing.T) {
 	r := reportHarness(t)
 	_, v := r.running()
@@ -152,7 +154,7 @@ func TestAnswerToldAfterTheExtension(t *testing.T) {
 	if !said.answered() || said.op.err != nil || said.op.result.Code != timer.OK {
 		t.Fatalf("%v, %+v", said.op.err, said.op.result)
 	}
-	r.pass(89 * time.Second) // the topic gives 30 s
+	r.pass(89 * time.Second) // the topic grants 30 s
 	r.wantState("a", "leased 1")
 	r.wantClaim(timer.AckLease, v, timer.OK, nil)
 	r.audit()

@@ -12,10 +12,11 @@ import (
 
 const tenYears = 10 * 365 * 24 * time.Hour
 
-// set sets the wall clock, and has it be believed.
+// set moves the wall clock by d. The clock stays trusted.
 func (c *fakeClock) set(d time.Duration) { c.wallMs += d.Milliseconds() }
 
-// While the wall clock is in doubt nothing is started, expired or forgotten; all else goes on.
+// TestNothingIsDoneByAClockInDoubt: while the wall clock is in doubt, nothing is started, expired
+// or forgotten. Everything else goes on.
 func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
@@ -30,7 +31,7 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 	r.add("expires", time.Second, func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 500 })
 	r.do(timer.Command{Kind: timer.Add, Topic: 3, ID: "pulled", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
 	r.add("held", 100*time.Millisecond)
-	r.pass(90 * time.Millisecond) // its lease is here, and its time is not
+	r.pass(90 * time.Millisecond) // it is leased, and not yet due
 	before := len(r.calls.started)
 	r.clock.trust = clocks.Held
 	r.pass(10 * time.Second)
@@ -62,7 +63,7 @@ func TestNothingIsDoneByAClockInDoubt(t *testing.T) {
 	r.audit()
 }
 
-// pullOf takes a timer of a topic from shard 1.
+// pullOf pulls one timer of a topic from shard 1.
 func (r *hostHarness) pullOf(topic timer.TopicID) (out []timer.PulledTimer) {
 	r.t.Helper()
 	r.host.SubmitPull(1, topic, 1, 0, func(list []timer.PulledTimer, err error) {
@@ -74,7 +75,7 @@ func (r *hostHarness) pullOf(topic timer.TopicID) (out []timer.PulledTimer) {
 	return out
 }
 
-// count is how many calls of a timer were started since the last take.
+// count returns how many calls of a timer were started since the last take.
 func (d *fakeDispatcher) count(id string) (n int) {
 	for _, c := range d.started {
 		if c.Job.ID == id {
@@ -84,7 +85,8 @@ func (d *fakeDispatcher) count(id string) (n int) {
 	return n
 }
 
-// As long as nothing is known of the time, no entry carries any, and commands wait until it is.
+// TestCommandsWaitForTheTime: while the time is unknown, no entry carries a time, and commands
+// wait.
 func TestCommandsWaitForTheTime(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Minute)
@@ -113,8 +115,8 @@ func TestCommandsWaitForTheTime(t *testing.T) {
 	r.wantCalls("")
 }
 
-// A leader that stood still asks a majority before it starts what it holds, whichever of its clocks
-// says so.
+// TestLeadershipIsConfirmedAfterWaking: a leader that was suspended confirms its leadership with a
+// majority before it starts the timers it has leased. Either of its clocks can reveal the pause.
 func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
 	stops := map[string]func(c *fakeClock){
 		"a stopped process": func(c *fakeClock) { c.mono, c.wallMs = c.mono+3*time.Second, c.wallMs+3000 },
@@ -146,13 +148,14 @@ func TestLeadershipIsConfirmedAfterWaking(t *testing.T) {
 	}
 }
 
-// A lease counts as over for the one that holds it as soon as its time may have passed for others.
+// TestLeaseIsOverAfterAStop: the holder of a lease treats it as expired as soon as it may have
+// expired for others.
 func TestLeaseIsOverAfterAStop(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", 2*time.Second)
 	r.pass(1990 * time.Millisecond)
-	r.clock.jumped += time.Hour // the wall clock jumped, and was set back before anybody looked
+	r.clock.jumped += time.Hour // the wall clock jumped, and was set back before the host read it
 	r.pass(time.Second)
 	for _, call := range r.calls.started {
 		if call.Job.ID == "a" && !call.unsent && call.Job.Fence == r.calls.started[0].Job.Fence && call != r.calls.started[0] {
@@ -165,8 +168,8 @@ func TestLeaseIsOverAfterAStop(t *testing.T) {
 	r.abort()
 }
 
-// clockHarness has a clock that is wrong by an offset for a while, and everything that is stamped
-// meanwhile.
+// clockHarness has a clock that is wrong by an offset for a while, and records of every kind that
+// were stamped in that time.
 func clockHarness(t *testing.T, off time.Duration) *hostHarness {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
@@ -190,13 +193,13 @@ func clockHarness(t *testing.T, off time.Duration) *hostHarness {
 	return r
 }
 
-// debounce puts off a timer once more, by a minute, until ten minutes after the first time at most.
+// debounce postpones a timer by a minute from now, to at most ten minutes after the first add.
 func (r *hostHarness) debounce(id string) {
 	r.do(timer.Command{Kind: timer.Add, ID: id, Merge: timer.MergeDebounce, MaxWaitMs: 600_000, Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}})
 }
 
-// A clock that ran ahead comes right again with the first leader that knows better, and so does all
-// that depends on it.
+// TestShardClockIsSetBack: a shard's clock that ran ahead is corrected by the first leader with a
+// better clock, and so is all that depends on it.
 func TestShardClockIsSetBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -239,8 +242,8 @@ func TestShardClockIsSetBack(t *testing.T) {
 	}
 }
 
-// What happened while the clock was wrong is not forgotten when it is set back, but kept for its
-// time from then on.
+// TestIdempotenceAcrossAClockSetBack: records of the time when the clock was wrong are not
+// forgotten when it is set back. Their retention starts then.
 func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
@@ -261,8 +264,8 @@ func TestIdempotenceAcrossAClockSetBack(t *testing.T) {
 	}
 }
 
-// A clock that is ahead by no more than two leaders' clocks may differ is left alone, and so is one
-// that the leader is not sure of.
+// TestShardClockIsLeftAlone: a shard's clock is not set back if it is ahead by no more than the
+// clocks of two leaders may differ, or if the leader doubts its own clock.
 func TestShardClockIsLeftAlone(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.clock.set(1900 * time.Millisecond)
@@ -287,8 +290,8 @@ func TestShardClockIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A series that was scheduled while the clock was ahead goes on with its next occurrence when that
-// is set back.
+// TestSeriesAcrossAClockSetBack: a series that was scheduled while the clock was ahead continues
+// with its next occurrence once the clock is set back.
 func TestSeriesAcrossAClockSetBack(t *testing.T) {
 	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
 		r := newHostHarness(t, nil)
@@ -325,7 +328,8 @@ func TestSeriesAcrossAClockSetBack(t *testing.T) {
 	}
 }
 
-// A series whose call is open when the clock is set back does so too.
+// TestSeriesInFlightAcrossAClockSetBack: so does a series with a call in flight when the clock is
+// set back.
 func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
 		r := newHostHarness(t, nil)
@@ -345,8 +349,8 @@ func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 	}
 }
 
-// TestSeriesIsNotSetBackInDoubt: a clock that is in doubt sets no series back, as it sets no
-// shard's clock back.
+// TestSeriesIsNotSetBackInDoubt: a clock in doubt sets back no series, as it sets back no shard's
+// clock.
 func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	due := r.clock.wallMs + 1000
@@ -368,8 +372,8 @@ func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 	r.audit()
 }
 
-// So does one whose open call fails then: it is not tried again at a time that the wrong clock had
-// set.
+// TestSeriesRetriedAcrossAClockSetBack: so does a series whose call in flight fails then. It is not
+// retried at a time that the wrong clock had set.
 func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.clock.set(time.Hour)
@@ -395,8 +399,8 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r.audit()
 }
 
-// What was decided while the clock was ahead, and is in the pipeline when it is set back, counts
-// from then.
+// TestOutcomesAcrossAClockSetBack: an outcome that was decided while the clock was ahead, and is in
+// the pipeline when it is set back, counts from the time of the correction.
 func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(t *timer.Topic) { t.Policy.MinBackoffMs = 10_000 })

@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// line adds so many timers of one key, due a minute from now in order, and lets them come due while
-// their topic is paused.
+// line adds the given number of timers of one key, due a minute from now in order, and lets them
+// come due while their topic is paused.
 func line(t *testing.T, timers int) *hostHarness {
 	t.Helper()
 	r := newHostHarness(t, func(c *Config) { c.MaxQueued = 200_000 })
@@ -31,8 +31,8 @@ func pause(r *hostHarness, paused bool) {
 	r.topicsChanged()
 }
 
-// A line whose front has been moved away is gone through bit by bit, and who stands behind that
-// comes first then.
+// TestLineIsSetAside: a key queue whose front timers were rescheduled is compacted in steps. The
+// timer behind them then becomes the head.
 func TestLineIsSetAside(t *testing.T) {
 	const timers = 3 * scheduler.PopBudget
 	r := line(t, timers)
@@ -67,8 +67,9 @@ func TestLineIsSetAside(t *testing.T) {
 	r.audit()
 }
 
-// What a dropped topic leaves in the leader's books goes with each slice, whatever the order of its
-// timers; another that takes their slots, under the same id of a topic, is called.
+// TestDropSerialInSlices: each slice of a dropped topic removes its timers from the key queues, in
+// whatever order the timers are. A timer that reuses their slots, under the same ID in another
+// topic, is called.
 func TestDropSerialInSlices(t *testing.T) {
 	r := line(t, 2*scheduler.PopBudget)
 	r.topic(2, func(t *timer.Topic) { t.Policy.Serial = true })
@@ -99,7 +100,8 @@ func TestDropSerialInSlices(t *testing.T) {
 	r.audit()
 }
 
-// A topic that ends to be serial and begins again, at once, has the lines that it should.
+// TestSerialNoMoreAndAgain: a topic that stops being serial and becomes serial again at once has
+// correct key queues.
 func TestSerialNoMoreAndAgain(t *testing.T) {
 	r := line(t, 10)
 	for _, serial := range []bool{false, true, false, true} {

@@ -14,7 +14,8 @@ import (
 	"carillon/shard/table"
 )
 
-// inHostCluster runs a test of a cluster of so many nodes, all of which have shard 1.
+// inHostCluster runs a test with a cluster of the given number of nodes, all with a replica of
+// shard 1.
 func inHostCluster(t *testing.T, nodes int, run func(c *hostCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +38,7 @@ func inHostCluster(t *testing.T, nodes int, run func(c *hostCluster)) {
 	})
 }
 
-// pass lets time go by, with a timer added each second.
+// pass lets time go by and adds a timer each second.
 func (c *hostCluster) pass(d time.Duration) {
 	for end := c.hosts[0].clock.mono + d; c.hosts[0].clock.mono < end; {
 		c.add()
@@ -61,7 +62,7 @@ func (c *hostCluster) alive() {
 	}
 }
 
-// at is the number of the harness that leads, or of one that follows.
+// at returns the index of the leader's harness, or of a follower's.
 func (c *hostCluster) at(leads bool) int {
 	for i, r := range c.hosts {
 		if (r == c.leader()) == leads {
@@ -72,8 +73,8 @@ func (c *hostCluster) at(leads bool) int {
 	return 0
 }
 
-// refilled checks that one replica gets another's state, and no other does, and that all are the
-// same then.
+// refilled checks that only the wrong replica is refilled from another one, and that all states are
+// equal afterwards.
 func (c *hostCluster) refilled(wrong int) {
 	c.until("the wrong replica has got another's state", 4*time.Minute, func() bool {
 		c.add()
@@ -92,10 +93,10 @@ func (c *hostCluster) refilled(wrong int) {
 	c.alive()
 }
 
-// TestOneWrongReplicaIsRefilled: a bit flips in the memory of one of three replicas, of the leader
-// or of a follower. No right replica stops, the shard goes on, and the wrong one gets the state of
-// a right one. The old way was that the leader's word stopped all who differed from it, at each
-// start again.
+// TestOneWrongReplicaIsRefilled: a bit flips in the memory of one of three replicas, the leader or
+// a follower. No correct replica stops, the shard goes on, and the wrong replica is refilled from a
+// correct one. An earlier design trusted the leader's hash and stopped every replica that differed
+// from it, again at each start.
 func TestOneWrongReplicaIsRefilled(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		t.Run(map[bool]string{true: "leader", false: "follower"}[leads], func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestOneWrongReplicaIsRefilled(t *testing.T) {
 				if leads && c.at(true) == wrong && c.shard(wrong).servingSince < time.Hour {
 					t.Error("the wrong one has led on")
 				}
-				for i := range c.hosts { // whoever starts again meets the comparison in its log
+				for i := range c.hosts { // a restarted replica finds the comparison in its log
 					c.crash(i)
 					c.open(i)
 					c.takes(20 * time.Second)
@@ -119,9 +120,9 @@ func TestOneWrongReplicaIsRefilled(t *testing.T) {
 	}
 }
 
-// TestFaultOfWhatNobodyTouches: what changes by itself in a timer that only waits is not in the
-// hash, which the changes keep. The replica finds it when it looks through its memory, knows that
-// it is the wrong one, and is refilled.
+// TestFaultOfWhatNobodyTouches: a bit that flips in a waiting timer does not show in the state
+// hash, which only changes update. The replica finds the fault when it scrubs its memory, knows
+// that its own state is wrong, and is refilled.
 func TestFaultOfWhatNobodyTouches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -144,15 +145,15 @@ func TestFaultOfWhatNobodyTouches(t *testing.T) {
 	}
 }
 
-// TestOfTwoThatDifferNobodyIsStopped: of two replicas nobody knows which is wrong. Both go on, and
-// it is said.
+// TestOfTwoThatDifferNobodyIsStopped: if two replicas differ, neither is known to be the wrong one.
+// Both go on, and the difference is reported.
 func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
 	inHostCluster(t, 2, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		wrong := c.at(false)
 		c.until("all have it", 5*time.Second, c.followed)
-		// A fault of the program, say: memory holds what was applied. (The last fence is in the
-		// hash, and in no sum.)
+		// This stands for a program error: the memory matches the applied entries. (The last fence
+		// is part of the hash, and of no checksum.)
 		c.shard(wrong).table.Strike(table.FaultOfFence, 0, "", 2)
 		c.pass(30 * time.Second)
 		c.alive()
@@ -165,13 +166,13 @@ func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
 	})
 }
 
-// TestOfTwoTheOneWhoseMemoryFailsIsRefilled: there it is known.
+// TestOfTwoTheOneWhoseMemoryFailsIsRefilled: a memory fault shows which of two replicas is wrong.
 func TestOfTwoTheOneWhoseMemoryFailsIsRefilled(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		inHostCluster(t, 2, func(c *hostCluster) {
 			c.takes(5 * time.Second)
 			c.until("all have it", 5*time.Second, c.followed)
-			c.pass(15 * time.Second) // they have heard of each other's states
+			c.pass(15 * time.Second) // they have exchanged their state hashes
 			wrong := c.at(leads)
 			c.shard(wrong).table.Strike(table.FaultOfSlot, 1, c.acked[0], 5)
 			c.refilled(wrong)
@@ -179,8 +180,8 @@ func TestOfTwoTheOneWhoseMemoryFailsIsRefilled(t *testing.T) {
 	}
 }
 
-// TestBuildWithAnotherHash: a build that makes another hash of the same states is alone with it.
-// It leads nothing; those of the other build go on, and none of them is taken for wrong.
+// TestBuildWithAnotherHash: a replica whose build computes another hash of the same states differs
+// from all others. It does not lead. The others go on, and none of them is considered wrong.
 func TestBuildWithAnotherHash(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
@@ -217,8 +218,8 @@ func TestBuildWithAnotherHash(t *testing.T) {
 	})
 }
 
-// TestLeaderWhoseStateIsRightAgainLeads: a leader in quarantine has told another to lead, which
-// does not take over. When its state is right again it goes on by itself.
+// TestLeaderWhoseStateIsRightAgainLeads: a quarantined leader has asked a transferee to take over,
+// and the transferee does not. Once its state is correct again, the leader serves again by itself.
 func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
@@ -231,9 +232,8 @@ func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 	})
 }
 
-// TestWordOfOneVoterIsNoMajority: a group that is on its way from one node to another has one voter
-// for a while. What that one says does not make the state of another wrong: it may be the wrong
-// one.
+// TestWordOfOneVoterIsNoMajority: a group that moves from one node to another has one voter for a
+// while. Its hash alone does not prove another replica wrong: the voter may be the wrong one.
 func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 	inHostCluster(t, 2, func(c *hostCluster) {
 		c.takes(5 * time.Second)
@@ -251,8 +251,8 @@ func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 	})
 }
 
-// TestMemoryFaultOfOneThatIsAlone: the process ends, as its disk has the right state and nobody
-// else has it; the next one reads that.
+// TestMemoryFaultOfOneThatIsAlone: the process ends, because only its own disk has the correct
+// state. The next process recovers from there.
 func TestMemoryFaultOfOneThatIsAlone(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Hour)
@@ -270,8 +270,8 @@ func TestMemoryFaultOfOneThatIsAlone(t *testing.T) {
 	}
 }
 
-// TestNoSnapshotOfDamagedMemory: what memory has changed by itself does not get into a snapshot,
-// which would be all that is left when the log before it is gone.
+// TestNoSnapshotOfDamagedMemory: damaged memory is not written to a snapshot. The snapshot would be
+// the only copy once the log before it is deleted.
 func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
@@ -279,7 +279,7 @@ func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 			t.Fatal("nothing has happened")
 		}
 		g := r.host.groups[1]
-		g.scrubAt = 1 << 62 // the walk would find it first
+		g.scrubAt = 1 << 62 // the scrubber would find it first
 		g.wantSnapshot = true
 		r.pass(time.Second)
 		if g.files.newest != 0 || len(r.snapshotFiles(1)) != 0 {
@@ -291,13 +291,14 @@ func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 	})
 }
 
-// TestRefillReplacesSnapshots: the snapshots that a replica wrote while its state was wrong may be
-// wrong too. They go as soon as one of the right state is there, and nothing is left of the stream.
+// TestRefillReplacesSnapshots: snapshots that a replica wrote while its state was wrong may be
+// wrong too. They are deleted as soon as one of the correct state exists, and nothing is left of
+// the transfer.
 func TestRefillReplacesSnapshots(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		wrong := c.at(false)
-		// A fault of the program, say: what is in a snapshot is what is in memory.
+		// This stands for a program error: the snapshot matches the memory.
 		c.shard(wrong).table.Strike(table.FaultOfFence, 0, "", 2)
 		for range 2 {
 			c.shard(wrong).wantSnapshot = true
@@ -330,19 +331,19 @@ func TestRefillReplacesSnapshots(t *testing.T) {
 	})
 }
 
-// TestMemoryFaultOfTheOnlyOneThatHasTheLog: a leader's memory fails while another could take over;
-// that one goes down, and the third lacks entries that are in no log in memory any more. The
-// leader's process ends, as its disk has them, and the next one serves (I14). Found by the
-// simulator.
+// TestMemoryFaultOfTheOnlyOneThatHasTheLog: a leader's memory fails while another replica could
+// take over. Then that replica fails, and the third lacks entries that no log in memory has any
+// more. The leader's process ends, because its disk has them, and the next process serves (I14).
+// Found by the simulator.
 func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("all have it", 5*time.Second, c.followed)
-		c.pass(15 * time.Second) // they have heard of each other's states
+		c.pass(15 * time.Second) // they have exchanged their state hashes
 		wrong := c.at(true)
 		other, behind := (wrong+1)%3, (wrong+2)%3
 		c.away[behind] = true
-		for range 60 { // more than a leader keeps in memory for who is away
+		for range 60 { // more entries than a leader keeps in memory for an absent replica
 			c.takes(5 * time.Second)
 		}
 		g := c.shard(wrong)
@@ -367,10 +368,10 @@ func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 	})
 }
 
-// TestWhoIsRightAgainTakesOver: a replica was wrong when the states were compared last, and is
-// right since, as its process has begun anew or it has got another's state. A leader whose memory
-// fails gives the scheduler to it, or gets its state, before anybody could compare again: that
-// wants a leader that serves (I14). Found by the simulator.
+// TestWhoIsRightAgainTakesOver: a replica was wrong at the last comparison and has been corrected
+// since, by a restart or a refill. A leader whose memory fails hands leadership over to it, or is
+// refilled from it, without another comparison: a comparison needs a leader that serves (I14).
+// Found by the simulator.
 func TestWhoIsRightAgainTakesOver(t *testing.T) {
 	for _, name := range []string{"restart", "refill"} {
 		t.Run(name, func(t *testing.T) {

@@ -16,18 +16,18 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// A machine that others use says nothing of time, but the objects and bytes that an operation
-// allocates are the same anywhere. The bounds stand a tenth or so above the measured ones: who
-// exceeds one on purpose says why, and who undercuts one by far lowers it. The race detector has
-// pools lose what they are given, so these tests are not for it.
+// On a shared machine times mean little, but an operation allocates the same objects and bytes
+// anywhere. The bounds are about a tenth above the measured values. A change that exceeds one on
+// purpose says why; a change that falls far below one lowers it. These tests skip the race
+// detector, under which pools drop their contents.
 
 const (
 	costRounds = 10
 	costShared = 16  // adds that share an entry and a frame
-	costFired  = 256 // timers of one instant
+	costFired  = 256 // timers due at the same instant
 )
 
-// costPeers takes frames and hands them on when the work of who sends them has been counted.
+// costPeers buffers frames. It delivers them once the sender's work has been counted.
 type costPeers struct {
 	noPeers
 	frames []costFrame
@@ -42,7 +42,7 @@ func (p *costPeers) Send(node uint64, frame []byte) {
 	p.frames = append(p.frames, costFrame{node, frame})
 }
 
-// costCluster is some hosts with one shard, on disks that cost little.
+// costCluster is a set of hosts with one shard, on cheap disks.
 type costCluster struct {
 	t     *testing.T
 	hosts []*hostHarness
@@ -90,7 +90,7 @@ func newCostCluster(t *testing.T, nodes int) *costCluster {
 	return c
 }
 
-// settle has all hosts work until they rest, and counts what each allocates.
+// settle runs all hosts until they are idle, and counts the allocations of each.
 func (c *costCluster) settle() {
 	for busy, n := true, 0; busy; n++ {
 		if n > 10_000 {
@@ -105,7 +105,7 @@ func (c *costCluster) settle() {
 			for _, f := range c.peers[i].frames {
 				busy = true
 				to := int(f.node - firstNode)
-				own := slices.Clone(f.frame) // as it comes from the network
+				own := slices.Clone(f.frame) // as if read from the network
 				c.spent[to].Spent(func() { c.hosts[to].host.Deliver(firstNode+uint64(i), own) })
 			}
 			c.peers[i].frames = c.peers[i].frames[:0]
@@ -113,7 +113,8 @@ func (c *costCluster) settle() {
 	}
 }
 
-// round has the first host, which leads, take so many adds, and says what they cost each host.
+// round submits the given number of adds to the first host, the leader, and returns each host's
+// cost.
 func (c *costCluster) round(operations int, delay time.Duration) []testkit.Cost {
 	r := c.hosts[0]
 	payload := []byte(`{"d":"` + strings.Repeat("x", 192) + `"}`)
@@ -148,7 +149,7 @@ func (c *costCluster) round(operations int, delay time.Duration) []testkit.Cost 
 	return slices.Clone(c.spent)
 }
 
-// costReceiver takes every call and ends it at once.
+// costReceiver accepts every call and ends it at once.
 type costReceiver struct{ clock *fakeClock }
 
 func (r *costReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {

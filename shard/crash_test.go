@@ -13,7 +13,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// promised is what a client was told of each timer: the version it has at least, and whether it was
+// promised is the acknowledged state of each timer: its lowest possible version, and whether it was
 // cancelled.
 type promised map[string]lastAck
 
@@ -22,17 +22,16 @@ type lastAck struct {
 	cancelled bool
 }
 
-// crashPoint is a disk after a power cut, and what had been acknowledged by then.
+// crashPoint is a disk after a power cut, with all that had been acknowledged by then.
 type crashPoint struct {
 	fs       *memfs.FS
 	promised promised
-	starts   map[string]int // calls that had been started
+	starts   map[string]int // started calls by timer
 	at       string
 }
 
-// TestI10EveryCrashPoint cuts the power before every single operation on the disk, with what was
-// not synced lost, kept or torn: everything that was acknowledged is there again, and every call
-// that was started is counted.
+// TestI10EveryCrashPoint cuts the power before every single disk operation. Unsynced data is lost,
+// kept or torn. Everything acknowledged is recovered, and every started call is counted.
 func TestI10EveryCrashPoint(t *testing.T) {
 	runs := scripts(t, 4)
 	points := 0
@@ -55,7 +54,7 @@ func TestI10EveryCrashPoint(t *testing.T) {
 	}
 }
 
-// crashPoints runs a host through adds, changes, calls, snapshots and turns of the log.
+// crashPoints runs a host through adds, changes, calls, snapshots and log rotations.
 func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 	told, starts := promised{}, map[string]int{}
 	r := makeHarness(t, memfs.New(), func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10 })
@@ -146,11 +145,11 @@ func (p promised) learn(a *pending) {
 	p[a.cmd.ID] = v
 }
 
-// check opens the disk.
+// check opens the disk and verifies it.
 func (p *crashPoint) check(t *testing.T) {
 	r := makeHarness(t, p.fs, func(c *Config) {
 		c.Log.GenBytes, c.Log.SegmentBytes = 8<<10, 2<<10
-		if c.Meta = nil; len(p.promised) == 0 { // as long as the node was never ready
+		if c.Meta = nil; len(p.promised) == 0 { // the node was never ready
 			c.Meta = &soleRows(1, c.Node)[0]
 		}
 	})
@@ -237,8 +236,8 @@ func TestI20DiskErrors(t *testing.T) {
 	}
 }
 
-// TestLowDisk: while the disk is almost full, what adds is refused; cancels, reads and firing go
-// on; then it resumes.
+// TestLowDisk: while the disk is almost full, adds are refused; cancels, reads and firing go on.
+// Adds resume once there is space.
 func TestLowDisk(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Log.LowDiskBytes = 1 << 20; c.Log.SegmentBytes = 64 << 10 })
 	r.calls.auto = 200
@@ -282,7 +281,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestMemoryOfTheProcessCounts: what is beside the timers takes memory as well.
+// TestMemoryOfTheProcessCounts: memory used by the rest of the process counts toward the limit.
 func TestMemoryOfTheProcessCounts(t *testing.T) {
 	used := int64(900)
 	r := newHostHarness(t, func(c *Config) { c.MemoryLimit, c.MemoryUse = 1<<30, func() int64 { return used << 20 } })
@@ -295,8 +294,8 @@ func TestMemoryOfTheProcessCounts(t *testing.T) {
 	r.add("x", time.Hour)
 }
 
-// TestFoundingCrash: a power cut while the groups are founded leaves a directory on which they can
-// be founded again.
+// TestFoundingCrash: a power cut during the bootstrap of the groups leaves a directory on which
+// they can be bootstrapped again.
 func TestFoundingCrash(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var disks []*memfs.FS

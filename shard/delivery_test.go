@@ -7,9 +7,9 @@ import (
 	"carillon/timer"
 )
 
-// TestNothingGoesWhileDeliveryChanges: between the shard's word and the topic's, nothing is called
-// and nothing is handed out, and when the topic has followed, or the shard was turned back, all
-// goes on. A lease whose call has not started is given back.
+// TestNothingGoesWhileDeliveryChanges: after the shard has switched its delivery mode and before
+// the topic has, no timer is called or pulled. Firing goes on once the topic has followed, or once
+// the shard has been switched back. A lease whose call has not started is released.
 func TestNothingGoesWhileDeliveryChanges(t *testing.T) {
 	r := newHostHarness(t, nil)
 	deliver := func(turn uint32, pull bool) timer.Code {

@@ -11,17 +11,17 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// fakePeers is the Peers of a harness that is one of three nodes, 7, 8 and 9: a script that keeps
-// what it is sent and, unless it is mute, agrees to all of it.
+// fakePeers is the Peers of a harness that is node 7 of the nodes 7, 8 and 9. It records the
+// messages it is sent and, unless it is mute, agrees to all of them.
 type fakePeers struct {
 	r       *hostHarness
 	mute    bool
-	hung    bool // it answers heartbeats alone, as one does whose disk hangs
+	hung    bool // it answers heartbeats only, like a node with a hung disk
 	sent    []*pb.Message
 	streams []*SnapshotStream
 }
 
-// withFakePeers makes a harness of three nodes whose other two are a script.
+// withFakePeers makes a harness of three nodes, the other two of which are scripted.
 func withFakePeers(t *testing.T, mute bool, change func(*Config)) (*hostHarness, *fakePeers) {
 	t.Helper()
 	r := makeHarness(t, memfs.New(), nil)
@@ -45,7 +45,7 @@ func withFakePeers(t *testing.T, mute bool, change func(*Config)) (*hostHarness,
 	return r, c
 }
 
-// leads has the harness win shard 1's election.
+// leads makes the harness win shard 1's election.
 func (c *fakePeers) leads() {
 	c.r.t.Helper()
 	for n := 0; !c.r.host.groups[1].serving; n++ {
@@ -66,7 +66,7 @@ func (c *fakePeers) Send(_ uint64, frame []byte) {
 	})
 }
 
-// eachMessage reads raft's messages in a frame.
+// eachMessage decodes the raft messages in a frame.
 func (r *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Message)) {
 	for rest := frame[1:]; len(rest) > 0; {
 		kind := rest[0]
@@ -89,10 +89,10 @@ func (r *hostHarness) eachMessage(frame []byte, f func(timer.ShardID, *pb.Messag
 // SendSnapshot implements Peers.
 func (c *fakePeers) SendSnapshot(_ uint64, s *SnapshotStream) { c.streams = append(c.streams, s) }
 
-// say has a peer's message arrive.
+// say delivers a message from a peer.
 func (c *fakePeers) say(id timer.ShardID, m *pb.Message) { c.r.hearOf(id, m) }
 
-// hearOf delivers one of raft's messages.
+// hearOf delivers a raft message to the host.
 func (r *hostHarness) hearOf(id timer.ShardID, m *pb.Message) {
 	frame := binary.AppendUvarint([]byte{frameVersion, raftMessage}, uint64(id))
 	body := appendMessage(nil, m)
@@ -100,7 +100,7 @@ func (r *hostHarness) hearOf(id timer.ShardID, m *pb.Message) {
 	r.host.Deliver(nodeOf(m.GetFrom()), frame)
 }
 
-// agreement is the answer of one who has all and wants nothing; nil: none is due.
+// agreement returns the response of a peer that is up to date and agrees; nil: no response is due.
 func agreement(m *pb.Message) *pb.Message {
 	a := &pb.Message{From: m.To, To: m.From, Term: m.Term}
 	switch m.GetType() {
@@ -118,12 +118,12 @@ func agreement(m *pb.Message) *pb.Message {
 	return a
 }
 
-// heartbeat is the first word of a leader of a term on node 8.
+// heartbeat is the first message from node 8 as the leader of a term.
 func heartbeat(term uint64) *pb.Message {
 	return &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term}
 }
 
-// TestInCompany: the script makes a leader of the harness, and what it acknowledges is on a
+// TestInCompany: the scripted peers elect the harness, and its acknowledged commands are on a
 // majority.
 func TestInCompany(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
@@ -135,15 +135,15 @@ func TestInCompany(t *testing.T) {
 	r.wantState("a", "done 1")
 }
 
-// willing is a Placement by which everybody may lead.
+// willing is a Placement in which any node may lead.
 type willing struct{}
 
 func (willing) Settled(timer.ShardID, uint32) {}
 func (willing) MayLead(uint64) bool           { return true }
 
-// TestHandOverDespiteAHungDisk: a leader that steps aside because its disk hangs cannot empty its
-// pipeline; it has the transferee stand all the same, and what was under way is unknown. One that
-// only prefers another waits.
+// TestHandOverDespiteAHungDisk: a cordoned leader with a hung disk cannot drain its pipeline. It
+// sends the transferee its request all the same, and the outcome of the pending commands is
+// unknown. A leader that merely prefers another node waits.
 func TestHandOverDespiteAHungDisk(t *testing.T) {
 	for _, aside := range []bool{true, false} {
 		r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })

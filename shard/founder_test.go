@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// lateRow is what node 7 sees first of shard 1, founded on nodes 7 and 8: a move to node 9 has
-// begun.
+// lateRow is the first assignment of shard 1 that node 7 sees. The shard was bootstrapped on nodes
+// 7 and 8, and a move to node 9 has begun.
 func lateRow(epoch uint32, founders []Member, nodes ...uint64) Assignment {
 	row := Assignment{Group: 1, Epoch: epoch, Founders: founders}
 	for _, node := range nodes {
@@ -19,9 +19,9 @@ func lateRow(epoch uint32, founders []Member, nodes ...uint64) Assignment {
 	return row
 }
 
-// TestFounderThatIsLate: a founder first sees its row when that has moved on. It makes the replica
-// with which it was counted on all the same, be it to leave or to stay: without its vote the group
-// has no majority, and so nobody to make the move. Found by the simulator.
+// TestFounderThatIsLate: a founder first sees its assignment after that has changed. It creates its
+// founding replica all the same, whether the replica is to leave or to stay: without its vote the
+// group has no majority, and so no leader to make the move. Found by the simulator.
 func TestFounderThatIsLate(t *testing.T) {
 	founders := []Member{{Node: 7, Replica: ReplicaID(7, 1)}, {Node: 8, Replica: ReplicaID(8, 1)}}
 	for name, first := range map[string]Assignment{
@@ -35,7 +35,7 @@ func TestFounderThatIsLate(t *testing.T) {
 			r, c := withFakePeers(t, false, nil)
 			defer func() { r.abort() }()
 			g := r.host.groups[1]
-			g.remove() // of what withFakePeers placed
+			g.remove() // the group that withFakePeers assigned
 			g.tombstone, g.row = 0, Assignment{}
 			r.host.Place([]Assignment{first})
 			r.settle()
@@ -48,9 +48,9 @@ func TestFounderThatIsLate(t *testing.T) {
 	}
 }
 
-// TestFounderThatIsTooLate: once a move has been settled the row does not say whom the group was
-// founded with. A founder that it names begins empty, one that it does not name has nothing to
-// make; and one that has left does not come back by a row of before.
+// TestFounderThatIsTooLate: once a move is settled, the assignment no longer lists the founders. A
+// founder that it names starts empty. A founder that it does not name creates nothing. A founder
+// that has left does not return by an older assignment.
 func TestFounderThatIsTooLate(t *testing.T) {
 	r, _ := withFakePeers(t, false, nil)
 	defer func() { r.abort() }()
@@ -63,13 +63,13 @@ func TestFounderThatIsTooLate(t *testing.T) {
 	if g.replica != 0 || g.tombstone != ReplicaID(7, 1) {
 		t.Fatalf("replica %x, tombstone %x", g.replica, g.tombstone)
 	}
-	g.row = Assignment{} // another process, whose copy of the meta group's state is older
+	g.row = Assignment{} // a new process whose copy of the meta group's state is older
 	r.host.Place([]Assignment{lateRow(2, founders, 8, 9, 10)})
 	r.settle()
 	if g.replica != 0 {
 		t.Fatalf("replica %x, which was given up", g.replica)
 	}
-	g.row, g.tombstone = Assignment{}, 0 // a node that never had one
+	g.row, g.tombstone = Assignment{}, 0 // a node that never had a replica
 	r.host.Place([]Assignment{gone})
 	r.settle()
 	if g.replica != 0 {

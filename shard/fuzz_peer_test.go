@@ -15,8 +15,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// messageSamples are what one replica says to another: votes, entries, heartbeats, a snapshot's
-// announcement.
+// messageSamples are messages between replicas: votes, entries, heartbeats and a snapshot message.
 func messageSamples() (list []*pb.Message) {
 	from, to, term := ReplicaID(8, 1), ReplicaID(7, 1), uint64(3)
 	say := func(kind pb.MessageType, more func(*pb.Message)) {
@@ -42,8 +41,8 @@ func messageSamples() (list []*pb.Message) {
 	return list
 }
 
-// FuzzPeerMessage: no bytes of another node make a reader of raft's messages or of a snapshot's
-// header panic; what is read is written again, and read as the same.
+// FuzzPeerMessage: no bytes from another node make the decoders of raft messages or snapshot
+// headers panic. A decoded message survives encoding and decoding unchanged.
 func FuzzPeerMessage(f *testing.F) {
 	for _, m := range messageSamples() {
 		f.Add(appendMessage(nil, m))
@@ -67,8 +66,8 @@ func FuzzPeerMessage(f *testing.F) {
 	})
 }
 
-// FuzzDeliver: frames of a stranger, whole or not, reach a host that goes on serving its own
-// timers. (What a member says is believed.)
+// FuzzDeliver: a host goes on serving its timers when it receives a stranger's frames, intact or
+// not. (Messages from members are trusted.)
 func FuzzDeliver(f *testing.F) {
 	for _, m := range messageSamples() {
 		body := appendMessage(nil, m)
@@ -89,8 +88,8 @@ func FuzzDeliver(f *testing.F) {
 	})
 }
 
-// FuzzStateWord: whatever one member says of states, and asks of this one, the replica goes on and
-// is not taken for wrong: it takes most of them.
+// FuzzStateWord: a replica goes on, and is not considered wrong, whatever messages about states one
+// member sends: it takes a majority to declare a replica wrong.
 func FuzzStateWord(f *testing.F) {
 	word := func(replica, index uint64, hash uint64) []byte {
 		b := binary.AppendUvarint([]byte{stateMessageVersion}, replica)
@@ -99,8 +98,8 @@ func FuzzStateWord(f *testing.F) {
 	}
 	for index := range uint64(8) {
 		f.Add(byte(stateMessage), word(ReplicaID(8, 1), index, 77))
-		f.Add(byte(stateMessage), word(ReplicaID(9, 1), index, 77)) // another's
-		f.Add(byte(stateMessage), word(ReplicaID(7, 1), index, 77)) // this one's own
+		f.Add(byte(stateMessage), word(ReplicaID(9, 1), index, 77)) // another replica's
+		f.Add(byte(stateMessage), word(ReplicaID(7, 1), index, 77)) // this replica's own
 	}
 	f.Add(byte(refillMessage), binary.AppendUvarint(binary.AppendUvarint([]byte{refillVersion}, ReplicaID(8, 1)), 3))
 	f.Add(byte(refillMessage), binary.AppendUvarint(binary.AppendUvarint([]byte{refillVersion}, ReplicaID(9, 1)), 1<<63))
@@ -126,8 +125,8 @@ func FuzzStateWord(f *testing.F) {
 	})
 }
 
-// FuzzSentOps: what comes as an operation of another node can be applied, but for those that are
-// the leader's to judge.
+// FuzzSentOps: an operation decoded from another node can be applied, except the kinds that the
+// leader itself must check.
 func FuzzSentOps(f *testing.F) {
 	f.Add(wire.AppendOps(nil, []timer.Op{
 		{Shard: 3, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "{order-77}close", Tag: 5, Content: 6, Spec: testkit.FullSpec()}},

@@ -11,7 +11,7 @@ import (
 	"carillon/timer"
 )
 
-// url makes a timer's own callback URL.
+// url gives a timer its own callback URL.
 func url(u string) func(*timer.Spec) {
 	return func(s *timer.Spec) { s.Callback.URL = u }
 }
@@ -35,8 +35,7 @@ func TestI17OpenBreakerBurnsNoAttempt(t *testing.T) {
 	r.audit()
 }
 
-// TestOpenBreakerOnMonotonicClock: how long a breaker is open has nothing to do with the wall
-// clock.
+// TestOpenBreakerOnMonotonicClock: the wall clock does not affect how long a breaker is open.
 func TestOpenBreakerOnMonotonicClock(t *testing.T) {
 	r := newHostHarness(t, nil)
 	to := r.calls.dest("http://receiver-1/")
@@ -73,8 +72,8 @@ func TestFullDestinationQueues(t *testing.T) {
 	r.audit()
 }
 
-// TestGrantedForNobody: a slot that comes when its timer is gone must not stay with the destination
-// queue.
+// TestGrantedForNobody: a slot that is granted after its timer is gone must not stay with the
+// destination queue.
 func TestGrantedForNobody(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
 	to := r.calls.dest("http://receiver-1/")
@@ -165,7 +164,7 @@ func TestNewURLReroutes(t *testing.T) {
 	r.audit()
 }
 
-// expires makes a timer that may start no later than so long after its due time.
+// expires makes a timer expire the given time after its due time.
 func expires(after time.Duration) func(*timer.Spec) {
 	return func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, after.Milliseconds() }
 }
@@ -234,12 +233,12 @@ func TestOrderAmongReady(t *testing.T) {
 	r.wantCalls("high soon then late low")
 }
 
-// TestI16FairBetweenTopics: a topic with ten thousand due timers takes turns with one that has a
+// TestI16FairBetweenTopics: a topic with thousands of due timers alternates with one that has a
 // few.
 func TestI16FairBetweenTopics(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(2, nil)
-	r.freeze = true // all of it falls due in one turn
+	r.freeze = true // all of them fall due in one turn
 	const flood = 2000
 	var last *pending
 	for i := range flood {
@@ -306,8 +305,8 @@ func TestDrain(t *testing.T) {
 	r.wantCalls("new held")
 }
 
-// TestLateAnswers: while the disk hangs, whoever waits is told within the limits, also a change of
-// a timer whose lease is under way.
+// TestLateAnswers: while the disk hangs, every waiter is answered within its limit, also for a
+// change of a timer whose lease is being logged.
 func TestLateAnswers(t *testing.T) {
 	r := mixedHarness(t) // with a second frame behind the one that hangs
 	r.add("a", time.Second)
@@ -346,7 +345,7 @@ func TestLateAnswers(t *testing.T) {
 	}
 	r.freeze = false
 	r.pass(time.Second)
-	r.wantState("b", "scheduled 0") // unknown: it did take effect
+	r.wantState("b", "scheduled 0") // its outcome was unknown: it did take effect
 	r.wantState("c", "none")
 	r.one().answer(200)
 	r.settle()
@@ -354,8 +353,8 @@ func TestLateAnswers(t *testing.T) {
 	r.audit()
 }
 
-// TestCanaryHoldsNobodyUp: the canary's own command, first in line while the disk hangs, must not
-// delay the others' 503.
+// TestCanaryHoldsNobodyUp: a canary command that heads the queue while the disk hangs must not
+// delay the 503 of the commands behind it.
 func TestCanaryHoldsNobodyUp(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.pass(canaryEach - 100*time.Millisecond)

@@ -23,16 +23,16 @@ import (
 	"carillon/wal"
 )
 
-// fakeEpochMs is where a harness's wall clock begins.
+// fakeEpochMs is the wall-clock time at which a harness starts, in Unix milliseconds.
 const fakeEpochMs = int64(1_800_000_000_000)
 
-// fakeClock has a wall clock and a monotonic one that can be set apart. What the wall clock says is
-// believed, as far as trust goes.
+// fakeClock has a wall clock and a monotonic clock that a test can move apart. trust says how far
+// the wall clock is trusted.
 type fakeClock struct {
 	wallMs int64
 	mono   time.Duration
 	trust  clocks.Trust
-	jumped time.Duration // that the clock of leases is ahead of the monotonic one
+	jumped time.Duration // offset of the lease clock from the monotonic clock
 }
 
 func (c *fakeClock) Look() clocks.Moment {
@@ -43,7 +43,7 @@ func (c *fakeClock) UntilWall(ms int64) time.Duration {
 	return time.Duration(min(max(ms-c.wallMs, -3_600_000), 3_600_000)) * time.Millisecond
 }
 
-// fakeTopics is what a leader knows of topics.
+// fakeTopics is the topic registry of a host.
 type fakeTopics map[timer.TopicID]*timer.Topic
 
 func (t fakeTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
@@ -51,7 +51,7 @@ func (t fakeTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	return topic, ok
 }
 
-// fakeMachine is a meta state machine that keeps all it was given.
+// fakeMachine is a meta state machine that keeps every command it applied.
 type fakeMachine struct{ lines []string }
 
 func (m *fakeMachine) Check(cmd []byte) (feature.Level, error) {
@@ -83,7 +83,7 @@ func (m *fakeMachine) Read(r io.Reader) (any, uint64, error) {
 	return read, read.Hash(), err
 }
 
-// fakeSaving hands a state out a few bytes at a time.
+// fakeSaving streams a state a few bytes at a time.
 type fakeSaving struct {
 	text string
 	hash uint64
@@ -99,12 +99,12 @@ func (s *fakeSaving) Next(dst []byte, budget int) ([]byte, bool) {
 	return dst, s.text == ""
 }
 
-// fakeObserver counts.
+// fakeObserver counts events.
 type fakeObserver struct {
 	elected, expired, frames, snapshots int
 	outcomes, sent, received            int
 	latenessMs                          []int64
-	held                                []bool // as latenessMs
+	held                                []bool // parallel to latenessMs
 }
 
 func (o *fakeObserver) Command(timer.Kind, timer.Code) {}
@@ -119,9 +119,9 @@ func (o *fakeObserver) Snapshot(time.Duration) { o.snapshots++ }
 func (o *fakeObserver) SnapshotSent(int64)     { o.sent++ }
 func (o *fakeObserver) SnapshotReceived(int64) { o.received++ }
 
-// hostHarness drives one host by hand, in one goroutine: turns of its workers and steps of its log,
-// on a clock and a file system in memory. Only a snapshot's writer is a goroutine of the host's;
-// one made by bubble waits for it.
+// hostHarness drives one host by hand in one goroutine: it steps the workers and the log, with a
+// fake clock and an in-memory file system. Only the snapshot writer has a goroutine of its own. A
+// harness with bubble set waits for it.
 type hostHarness struct {
 	t        testing.TB
 	fs       *memfs.FS
@@ -135,15 +135,15 @@ type hostHarness struct {
 	host     *Host
 	starts   uint32
 	bubble   bool
-	zones    []string     // that its hosts have read when they begin
-	gate     memfs.Gate   // for the writer, in hooks that look at what a turn changes
-	failed   error        // the log's
-	freeze   bool         // the log does not move: the disk hangs
-	rows     []Assignment // nil: of a host that is alone
+	zones    []string     // zones that its hosts load before they open
+	gate     memfs.Gate   // blocks the snapshot writer while a worker takes its turn
+	failed   error        // error of the log
+	freeze   bool         // the log does not advance, as on a hung disk
+	rows     []Assignment // nil: a node that is alone
 }
 
 // newHostHarness makes a host on an empty disk and runs it until it serves. change may alter its
-// configuration, each time it is opened.
+// configuration; it is called at each open.
 func newHostHarness(t testing.TB, change func(*Config)) *hostHarness {
 	t.Helper()
 	r := makeHarness(t, memfs.New(), change)
@@ -158,8 +158,8 @@ func makeHarness(t testing.TB, fs *memfs.FS, change func(*Config)) *hostHarness 
 	return r
 }
 
-// bubbleHarness is newHostHarness for a host that writes snapshots, in a bubble of its own. run
-// must not call Host's blocking methods.
+// bubbleHarness is newHostHarness in a synctest bubble, for a host that writes snapshots. run must
+// not call the Host's blocking methods.
 func bubbleHarness(t *testing.T, change func(*Config), run func(r *hostHarness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func bubbleHarness(t *testing.T, change func(*Config), run func(r *hostHarness))
 	})
 }
 
-// topic sets a topic's policy; the host hears of it by topicsChanged.
+// topic sets a topic's policy. The host learns of it by topicsChanged.
 func (r *hostHarness) topic(id timer.TopicID, change func(*timer.Topic)) {
 	p := timer.DefaultPolicy()
 	p.Callback.URL = fmt.Sprintf("http://receiver-%d/", id)
@@ -188,7 +188,7 @@ func (r *hostHarness) topicsChanged() {
 	r.settle()
 }
 
-// open starts another process on the disk.
+// open starts a new process on the disk.
 func (r *hostHarness) open() error {
 	r.starts++
 	r.machine, r.observer, r.failed = &fakeMachine{}, &fakeObserver{}, nil
@@ -212,7 +212,8 @@ func (r *hostHarness) open() error {
 	if err != nil {
 		return err
 	}
-	for _, zone := range r.zones { // a host without a bubble cannot wait until they are read
+	// A host without a bubble cannot wait until its zones are loaded.
+	for _, zone := range r.zones {
 		if err := host.zones.Read(zone); err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ func (r *hostHarness) open() error {
 	return nil
 }
 
-// soleRows place so many groups on one node.
+// soleRows assigns the given number of groups to one node.
 func soleRows(groups int, node uint64) (rows []Assignment) {
 	for i := range groups {
 		rows = append(rows, Assignment{Group: timer.ShardID(i), Epoch: 1, Members: []Member{{Node: node, Replica: ReplicaID(node, 1)}}, Settled: true})
@@ -249,7 +250,7 @@ func (r *hostHarness) mustOpen() {
 	}
 }
 
-// abort ends the process as a crash does: nothing is told to anybody.
+// abort ends the process as a crash does: no peer or client is notified.
 func (r *hostHarness) abort() {
 	for _, w := range r.host.workers {
 		if w.snapshot != nil {
@@ -262,20 +263,20 @@ func (r *hostHarness) abort() {
 	r.calls.died()
 }
 
-// kill -9: what was written is there, synced or not.
+// kill is kill -9: all written data survives, synced or not.
 func (r *hostHarness) kill() {
 	r.abort()
 	r.fs.Kill()
 }
 
-// restart kills the process and starts another.
+// restart kills the process and starts a new one.
 func (r *hostHarness) restart() {
 	r.t.Helper()
 	r.kill()
 	r.mustOpen()
 }
 
-// turn is one turn of each worker and one step of the log.
+// turn runs one turn of each worker and one step of the log.
 func (r *hostHarness) turn() {
 	for _, w := range r.host.workers {
 		if r.bubble {
@@ -284,7 +285,7 @@ func (r *hostHarness) turn() {
 		w.turn()
 		r.gate.Open()
 		if r.bubble && w.snapshot != nil {
-			synctest.Wait() // the writer has taken what it was fed
+			synctest.Wait() // the writer has consumed its input
 		}
 	}
 	if r.failed == nil && !r.freeze {
@@ -307,7 +308,7 @@ func (r *hostHarness) busy() bool {
 	return false
 }
 
-// settle turns until nothing is left to do at this time.
+// settle runs turns until no work is left at the current time.
 func (r *hostHarness) settle() {
 	r.t.Helper()
 	for n := 0; r.busy(); n++ {
@@ -318,7 +319,7 @@ func (r *hostHarness) settle() {
 	}
 }
 
-// pass lets time go by as the host would sleep through it.
+// pass advances the clock by d, waking the host whenever it asks to be woken.
 func (r *hostHarness) pass(d time.Duration) {
 	r.t.Helper()
 	for end := r.clock.mono + d; ; {
@@ -335,14 +336,14 @@ func (r *hostHarness) pass(d time.Duration) {
 	}
 }
 
-// step moves both clocks, and nothing else.
+// step advances both clocks and runs nothing.
 func (r *hostHarness) step(d time.Duration) {
 	ms := d.Milliseconds()
 	r.clock.wallMs += ms
 	r.clock.mono += time.Duration(ms) * time.Millisecond
 }
 
-// pending is a command on its way.
+// pending is a submitted command.
 type pending struct {
 	op   *op
 	cmd  *timer.Command
@@ -350,7 +351,7 @@ type pending struct {
 	got  bool
 }
 
-// calm is a chance generator for crashes that leave nothing to chance.
+// calm is a random source for crashes that must be deterministic: it returns 0.
 type calm struct{}
 
 func (calm) IntN(int) int { return 0 }
@@ -361,7 +362,7 @@ func fakeWaiter() *waiter {
 	return w
 }
 
-// submit hands in a command and does not wait.
+// submit submits a command and does not wait.
 func (r *hostHarness) submit(id timer.ShardID, cmd timer.Command) (*pending, error) {
 	p := &pending{cmd: &cmd, wait: fakeWaiter()}
 	o, err := r.host.newOp(id, p.cmd, false, nil, p.wait)
@@ -375,7 +376,7 @@ func (r *hostHarness) submit(id timer.ShardID, cmd timer.Command) (*pending, err
 	return p, nil
 }
 
-// answered says whether there is an answer.
+// answered reports whether the command has its answer.
 func (p *pending) answered() bool {
 	if !p.got {
 		select {
@@ -387,7 +388,7 @@ func (p *pending) answered() bool {
 	return p.got
 }
 
-// do has a command decided on shard 1.
+// do submits a command to shard 1 and returns its result.
 func (r *hostHarness) do(cmd timer.Command) timer.Result {
 	r.t.Helper()
 	res, err := r.try(cmd)
@@ -413,7 +414,7 @@ func (r *hostHarness) try(cmd timer.Command) (timer.Result, error) {
 	return p.op.result, p.op.err
 }
 
-// add schedules a timer so long from now; change may alter it.
+// add schedules a timer with the given delay. change may alter its spec.
 func (r *hostHarness) add(id string, delay time.Duration, change ...func(*timer.Spec)) timer.Result {
 	r.t.Helper()
 	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(`"` + id + `"`), PayloadKind: timer.JSONPayload}
@@ -441,7 +442,7 @@ func (r *hostHarness) timer(id string) *timer.Timer {
 	return found
 }
 
-// ask has a read answered.
+// ask submits a read and checks that it is answered.
 func (r *hostHarness) ask(rd *read) {
 	r.t.Helper()
 	if err := rd.group.w.box.offer(rd); err != nil {
@@ -458,7 +459,7 @@ func (r *hostHarness) ask(rd *read) {
 	}
 }
 
-// state is what clients see of a timer: its state and its attempts.
+// state returns a timer's state and its attempts, as clients see them.
 func (r *hostHarness) state(id string) string {
 	r.t.Helper()
 	v := r.timer(id)
@@ -479,8 +480,8 @@ func (r *hostHarness) wantState(id, want string) {
 	}
 }
 
-// blocking runs calls of the host's own clients' methods on another goroutine and turns whenever
-// they have put something in.
+// blocking runs fn, which calls blocking methods of the host, on another goroutine. It runs turns
+// whenever fn has submitted work.
 func (r *hostHarness) blocking(fn func()) {
 	r.t.Helper()
 	done := make(chan struct{})
@@ -500,13 +501,13 @@ func (r *hostHarness) blocking(fn func()) {
 	}
 }
 
-// table is shard 1's.
+// table returns the table of shard 1.
 func (r *hostHarness) table() *table.Table { return r.host.groups[1].table }
 
-// scheduler is shard 1's.
+// scheduler returns the scheduler of shard 1.
 func (r *hostHarness) scheduler() *scheduler.Scheduler { return r.host.groups[1].scheduler }
 
-// failure is what the host was stopped with.
+// failure returns the error that stopped the host, or nil.
 func (r *hostHarness) failure() error {
 	select {
 	case err := <-r.host.failure:
@@ -516,7 +517,7 @@ func (r *hostHarness) failure() error {
 	}
 }
 
-// audit holds the table against itself, and the dispatcher's permits against the active leases.
+// audit checks the tables for consistency, and the dispatcher's permits against the active leases.
 func (r *hostHarness) audit() {
 	r.t.Helper()
 	flights, spare := 0, 0
@@ -533,24 +534,24 @@ func (r *hostHarness) audit() {
 	}
 }
 
-// fakeDispatcher is a scripted receiver: it records every start, and the test says when and how the
-// calls end.
+// fakeDispatcher is a scripted receiver. It records every start; the test decides when and how each
+// call ends.
 type fakeDispatcher struct {
 	r       *hostHarness
 	dests   map[string]*fakeDest
 	started []*fakeCall
 	running []*fakeCall
 	seen    map[string]bool
-	auto    int // status that ends a call at once; 0: the test ends it
+	auto    int // status that ends every call at once; 0: the test ends it
 	asked   int
 	onStart func(*fakeCall)
 	permits []*fakePermit
 	epoch   int
 }
 
-// fakeDest is one destination with its gates.
+// fakeDest is one destination with its concurrency limit and its breaker.
 type fakeDest struct {
-	slots   int           // 0 = no limit
+	slots   int           // 0: no limit
 	used    int           // permits and calls
 	retryIn time.Duration // > 0: the breaker is open
 	queue   []scheduler.Waiter
@@ -602,7 +603,7 @@ func (d *fakeDispatcher) permit(dest *fakeDest, url string) *fakePermit {
 	return p
 }
 
-// held is how many permits wait for their use.
+// held returns the number of unused permits.
 func (d *fakeDispatcher) held() int {
 	keep := d.permits[:0]
 	for _, p := range d.permits {
@@ -614,7 +615,7 @@ func (d *fakeDispatcher) held() int {
 	return len(keep)
 }
 
-// free gives a slot back, to the next that waits.
+// free releases a slot and grants it to the next waiter.
 func (d *fakeDispatcher) free(dest *fakeDest, url string) {
 	dest.used--
 	if len(dest.queue) > 0 && (dest.slots == 0 || dest.used < dest.slots) {
@@ -624,7 +625,7 @@ func (d *fakeDispatcher) free(dest *fakeDest, url string) {
 	}
 }
 
-// died forgets what belonged to the process.
+// died drops the state of the process that ended.
 func (d *fakeDispatcher) died() {
 	d.epoch++
 	d.running, d.permits = nil, nil
@@ -667,7 +668,7 @@ func (p *fakePermit) Cancel() {
 	}
 }
 
-// Start checks what must hold of every start, whatever the test is about.
+// Start checks the invariants that hold for every start in every test.
 func (p *fakePermit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 	p.use()
 	d, r := p.d, p.d.r
@@ -682,7 +683,7 @@ func (p *fakePermit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) 
 		r.t.Fatalf("I4: %s starts %d ms early", j.Job.ID, at-r.clock.wallMs)
 	}
 	if j.Deadline < r.clock.mono+r.clock.jumped {
-		c.unsent = true // as the real one does
+		c.unsent = true // as the real dispatcher does
 	}
 	key := fmt.Sprint(j.Shard, " ", j.Job.Seq, " ", j.Job.Attempts, " ", j.Job.Fence)
 	if d.seen[key] {
@@ -730,14 +731,14 @@ func (c *fakeCall) answer(status int) {
 	c.end(a)
 }
 
-// take returns the calls that were started since the last take.
+// take returns the calls started since the last take.
 func (d *fakeDispatcher) take() []*fakeCall {
 	list := d.started
 	d.started = nil
 	return list
 }
 
-// ids are the timers of the calls that were started since the last take.
+// ids returns the timer IDs of the calls started since the last take.
 func (d *fakeDispatcher) ids() string {
 	var ids []string
 	for _, c := range d.take() {
@@ -753,7 +754,7 @@ func (r *hostHarness) wantCalls(want string) {
 	}
 }
 
-// one is the only call that was started since the last take.
+// one returns the only call started since the last take.
 func (r *hostHarness) one() *fakeCall {
 	r.t.Helper()
 	list := r.calls.take()
@@ -763,16 +764,16 @@ func (r *hostHarness) one() *fakeCall {
 	return list[0]
 }
 
-// zeroLoss is a power cut that loses all that was not synced.
+// zeroLoss is a power cut that loses all unsynced data.
 var zeroLoss = memfs.CrashOptions{}
 
-// recoverOnly opens the host's files and starts nothing.
+// recoverOnly opens the host's files and starts no calls: the log stays frozen.
 func (r *hostHarness) recoverOnly() error {
 	r.freeze = true
 	return r.open()
 }
 
-// files is the content of the whole disk.
+// files returns the content of the whole disk.
 func (r *hostHarness) files() string {
 	var b strings.Builder
 	var walk func(dir string)
@@ -802,7 +803,7 @@ func (r *hostHarness) files() string {
 	return b.String()
 }
 
-// queued is how many entries the destination queues of a topic hold in shard 1.
+// queued returns the number of entries in the destination queues of a topic in shard 1.
 func (r *hostHarness) queued(id timer.TopicID) int {
 	return r.scheduler().Inspect().Topics[id].Queued
 }

@@ -10,7 +10,7 @@ import (
 	"carillon/timer"
 )
 
-// toldOf is a History that keeps what it is told.
+// toldOf is a History that records its events.
 type toldOf struct{ lines []string }
 
 func (h *toldOf) Record(id timer.ShardID, index uint64, events []table.HistoryEvent) {
@@ -19,8 +19,8 @@ func (h *toldOf) Record(id timer.ShardID, index uint64, events []table.HistoryEv
 	}
 }
 
-// TestHistoryIsToldAgain: a restart tells what the log still has, in the same words and under the
-// same names.
+// TestHistoryIsToldAgain: a restart emits the events that are still in the log once more, with the
+// same content and the same IDs.
 func TestHistoryIsToldAgain(t *testing.T) {
 	told := &toldOf{}
 	r := newHostHarness(t, func(c *Config) { c.History = told })

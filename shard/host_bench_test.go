@@ -19,8 +19,8 @@ import (
 	"carillon/vfs"
 )
 
-// benchObserver and the other fakes of this file are as light as they can be: what is measured is
-// the host.
+// benchObserver and the other fakes of this file are as cheap as possible, so that the host
+// dominates the measurement.
 type benchObserver struct{}
 
 func (benchObserver) Command(timer.Kind, timer.Code) {}
@@ -47,7 +47,7 @@ func (benchMachine) BeginSave() Saving                   { return &fakeSaving{ha
 func (benchMachine) Read(io.Reader) (any, uint64, error) { return nil, 1, nil }
 func (benchMachine) Replace(any)                         {}
 
-// benchReceiver grants every call and ends it at once.
+// benchReceiver permits every call and ends it at once.
 type benchReceiver struct{ fired atomic.Int64 }
 
 func (r *benchReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {
@@ -96,8 +96,8 @@ func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	return h, r
 }
 
-// BenchmarkHostAdd is durable adds without HTTP: clients, each with one add under way, on an
-// operating system's file system.
+// BenchmarkHostAdd measures durable adds without HTTP, on the operating system's file system. Each
+// client has one add in flight.
 func BenchmarkHostAdd(b *testing.B) {
 	for _, shards := range []int{1, 4, 16, 64} {
 		for _, clients := range []int{64, 256} {

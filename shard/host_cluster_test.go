@@ -16,29 +16,31 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// hostCluster is a cluster of harnesses whose shard 1 follows one row after another. Each also has
-// a meta group, of its own. It is driven step by step, a step being a worker's turn or one write of
-// a log, so that a process can be ended between any two of them. It wants a bubble.
+// hostCluster is a cluster of harnesses with one shard, whose assignment changes. Each harness also
+// has a meta group of its own. A test drives the cluster step by step; a step is a worker's turn or
+// one write of a log. So a process can be ended between any two of them. It must run in a synctest
+// bubble.
 type hostCluster struct {
-	hosts  []*hostHarness // of the nodes 7, 8, …
-	away   []bool         // nobody hears it, and it hears nobody
-	slow   int            // its log writes once each tick; -1: none
-	hung   int            // its log writes nothing; -1: none
-	still  int            // it takes no turns; -1: none
-	ended  error          // what a process may end itself with, and has
-	mayEnd error          // … if it is this; nil: none may
+	hosts  []*hostHarness // nodes 7, 8, …
+	away   []bool         // by node: cut off from all others
+	slow   int            // the node whose log writes once per tick; -1: none
+	hung   int            // the node whose log writes nothing; -1: none
+	still  int            // the node that takes no turns; -1: none
+	ended  error          // the error with which a process ended itself, as mayEnd allows
+	mayEnd error          // the error with which a process may end itself; nil: none
 	row    Assignment
-	told   Assignment // as all know it who are there
+	told   Assignment // the assignment as the reachable nodes know it
 	ships  []func()
 	steps  int
-	after  func() // each step; nil: nothing
+	after  func() // called after each step; nil: nothing
 	adds   []*pending
 	acked  []string
 }
 
 const firstNode = 7
 
-// newHostCluster founds shard 1 on some of so many nodes; the first of these leads.
+// newHostCluster bootstraps shard 1 on founders, of the given number of nodes. The first founder
+// leads.
 func newHostCluster(t testing.TB, nodes int, founders []int, more ...func(*Config)) *hostCluster {
 	return newHostClusterOf(t, nodes, founders, func(_ int, cfg *Config) {
 		for _, change := range more {
@@ -47,7 +49,7 @@ func newHostCluster(t testing.TB, nodes int, founders []int, more ...func(*Confi
 	})
 }
 
-// newHostClusterOf is newHostCluster of nodes that change may make different.
+// newHostClusterOf is newHostCluster with a configuration for each node.
 func newHostClusterOf(t testing.TB, nodes int, founders []int, change func(i int, cfg *Config)) *hostCluster {
 	c := &hostCluster{away: make([]bool, nodes), slow: -1, hung: -1, still: -1, row: Assignment{Group: 1, Epoch: 1, Settled: true}}
 	for _, at := range founders {
@@ -75,10 +77,10 @@ func newHostClusterOf(t testing.TB, nodes int, founders []int, change func(i int
 	return c
 }
 
-// serves says whether a group's replica leads and serves.
+// serves reports whether the group's replica leads and serves.
 func (g *group) serves() bool { return g.raft != nil && g.leader && g.serving }
 
-// shard is a node's group 1; nil: the node is down.
+// shard returns a node's replica of shard 1; nil: the node is down.
 func (c *hostCluster) shard(i int) *group {
 	if c.hosts[i].host == nil {
 		return nil
@@ -96,7 +98,7 @@ func (c *hostCluster) open(i int) {
 	synctest.Wait()
 }
 
-// crash ends a process; what its disk was not told to keep is lost.
+// crash ends a process. Data that was not synced is lost.
 func (c *hostCluster) crash(i int) {
 	r := c.hosts[i]
 	if r.host == nil {
@@ -112,13 +114,14 @@ func (c *hostCluster) crash(i int) {
 	r.fs = disk
 }
 
-// clusterMember is one of a cluster of hosts to the others: its host's Peers and Placement.
+// clusterMember connects one host to the others of its cluster: it is the host's Peers and
+// Placement.
 type clusterMember struct {
 	c  *hostCluster
 	at int
 }
 
-// hears says whether what a seat says comes to a node.
+// hears reports whether messages from this node reach the node to, and returns the index of to.
 func (s *clusterMember) hears(to uint64) (i int, ok bool) {
 	i = int(to - firstNode)
 	return i, i < len(s.c.hosts) && s.c.hosts[i].host != nil && s.c.hosts[s.at].host != nil && !s.c.away[i] && !s.c.away[s.at]
@@ -177,13 +180,13 @@ func (s *clusterMember) Settled(id timer.ShardID, epoch uint32) {
 	}
 }
 
-// MayLead implements Placement: who is there and in the row.
+// MayLead implements Placement: a node may lead if it is reachable and in the assignment.
 func (s *clusterMember) MayLead(node uint64) bool {
 	i := int(node - firstNode)
 	return s.c.hosts[i].host != nil && !s.c.away[i] && s.c.row.on(node) != nil
 }
 
-// tell lets all who are there know of the row as it is.
+// tell sends the current assignment to all reachable nodes.
 func (c *hostCluster) tell() {
 	c.told = c.row
 	for i, r := range c.hosts {
@@ -193,7 +196,7 @@ func (c *hostCluster) tell() {
 	}
 }
 
-// fault is how a cluster of hosts failed.
+// fault is a failure of a cluster test.
 type fault struct{ error }
 
 func (c *hostCluster) fatalf(format string, args ...any) { panic(fault{fmt.Errorf(format, args...)}) }
@@ -204,8 +207,8 @@ func (c *hostCluster) stepped() {
 	}
 }
 
-// round has each process take a turn and each log write, as far as there is something to do. It
-// says whether there was.
+// round runs a turn of each process and a write of each log, where there is work. It reports
+// whether there was any.
 func (c *hostCluster) round() (busy bool) {
 	for i, r := range c.hosts {
 		if r.host == nil || c.still == i || !r.busyBut(c.slow == i || c.hung == i) {
@@ -241,14 +244,14 @@ func (c *hostCluster) round() (busy bool) {
 	return busy
 }
 
-// busyBut is busy, but what waits for the log alone does not count.
+// busyBut is busy. With log set, work that waits only for the log does not count.
 func (r *hostHarness) busyBut(log bool) bool {
 	r.freeze = log
 	defer func() { r.freeze = false }()
 	return r.busy()
 }
 
-// write is one step of a node's log.
+// write runs one step of a node's log.
 func (c *hostCluster) write(i int) {
 	r := c.hosts[i]
 	if r.host == nil || !r.host.Writing() {
@@ -260,7 +263,7 @@ func (c *hostCluster) write(i int) {
 	c.stepped()
 }
 
-// tick has what can happen happen, and lets 50 ms pass.
+// tick runs rounds until the cluster is idle, and then advances the clock by 50 ms.
 func (c *hostCluster) tick() {
 	for n := 0; c.round(); n++ {
 		if n > 10_000 {
@@ -276,7 +279,7 @@ func (c *hostCluster) tick() {
 	c.hosts[0].step(tickInterval)
 }
 
-// until lets time go by until something is so.
+// until advances time until a condition holds.
 func (c *hostCluster) until(what string, limit time.Duration, so func() bool) {
 	clock := c.hosts[0].clock
 	for end := clock.mono + limit; !so(); c.tick() {
@@ -286,7 +289,7 @@ func (c *hostCluster) until(what string, limit time.Duration, so func() bool) {
 	}
 }
 
-// leader is who leads, and serves, in the newest term; nil: nobody.
+// leader returns the serving leader of the newest term; nil: there is none.
 func (c *hostCluster) leader() (best *hostHarness) {
 	for i, r := range c.hosts {
 		if g := c.shard(i); g != nil && !c.away[i] && g.serves() && (best == nil || g.term > best.host.groups[1].term) {
@@ -320,7 +323,7 @@ func (c *hostCluster) hear() {
 	})
 }
 
-// takes has a leader serve and acknowledge another timer.
+// takes waits until a leader has acknowledged a new timer.
 func (c *hostCluster) takes(limit time.Duration) {
 	had := len(c.acked)
 	c.until("a timer is taken", limit, func() bool {
@@ -329,8 +332,8 @@ func (c *hostCluster) takes(limit time.Duration) {
 	})
 }
 
-// concludes checks that the row is followed, by those in it alone, and that all that was
-// acknowledged is there.
+// concludes checks that exactly the nodes of the assignment have a replica, and that every
+// acknowledged timer exists.
 func (c *hostCluster) concludes(limit time.Duration) {
 	c.takes(limit)
 	c.until("the row is followed by all, and by them alone", limit, c.followed)
@@ -385,7 +388,7 @@ func confText(c *pb.ConfState) string {
 	return fmt.Sprintf("voters %x, outgoing %x, learners %x", c.Voters, c.VotersOutgoing, c.Learners)
 }
 
-// end lets all hosts go.
+// end abandons all hosts.
 func (c *hostCluster) end() {
 	for _, r := range c.hosts {
 		if r.host != nil {

@@ -19,7 +19,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// process is a host that really runs.
+// process is a host with real goroutines.
 type process struct {
 	host *Host
 	stop func() error
@@ -53,7 +53,7 @@ func runHost(t *testing.T, fs vfs.FS, dir string, change func(*Config)) *process
 	return &process{h, sync.OnceValue(func() error { cancel(); return <-done })}
 }
 
-// TestRunAndStop: every goroutine ends, and whoever waits is answered.
+// TestRunAndStop: every goroutine ends, and every waiter is answered.
 func TestRunAndStop(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	fs, ctx := memfs.New(), context.Background()
@@ -103,7 +103,7 @@ func TestRunAndStop(t *testing.T) {
 	}
 }
 
-// failSyncs makes every sync of a file fail from now on, whoever does it.
+// failSyncs makes every sync of a file fail from now on, on any goroutine.
 func failSyncs(fs *memfs.FS, err error) {
 	fs.SetHook(func(_ int, op memfs.Op, _ string) error {
 		if op == memfs.OpSync {
@@ -113,7 +113,7 @@ func failSyncs(fs *memfs.FS, err error) {
 	})
 }
 
-// TestRunFails: a storage error ends Run with that error, whenever it comes.
+// TestRunFails: a storage error ends Run with that error at any time.
 func TestRunFails(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	broken := errors.New("input/output error")
@@ -168,7 +168,7 @@ func TestTwoHosts(t *testing.T) {
 	}
 }
 
-// TestMissingGroup: a directory that is known to have been founded, but holds nothing, is damage.
+// TestMissingGroup: an empty directory of a bootstrapped node is damage.
 func TestMissingGroup(t *testing.T) {
 	r := makeHarness(t, memfs.New(), nil)
 	r.starts = 1
@@ -176,7 +176,7 @@ func TestMissingGroup(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	r.starts = 0
-	r.mustOpen() // the lock is free, and the directory still fresh
+	r.mustOpen() // the lock is free, and the directory still empty
 }
 
 func TestConfig(t *testing.T) {

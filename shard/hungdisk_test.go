@@ -10,14 +10,14 @@ import (
 	"carillon/timer"
 )
 
-// tightFrames scales the bounds of frames and queues down.
+// tightFrames reduces the bounds of frames and queues.
 func tightFrames(cfg *Config) {
 	cfg.Log.QueueFrames, cfg.Log.FrameBytes = 32, 32<<10
 	cfg.FrameBytes, cfg.UnsyncedBytes = 8<<10, 128<<10
 	cfg.RetainBytes = 1 << 20
 }
 
-// bulkyAdd has the leader asked for a timer of some size.
+// bulkyAdd submits a timer with a payload of the given size to the leader.
 func (c *hostCluster) bulkyAdd(n, bytes int) {
 	c.hear()
 	r := c.leader()
@@ -31,8 +31,8 @@ func (c *hostCluster) bulkyAdd(n, bytes int) {
 	}
 }
 
-// TestHungDiskOfAFollower: what a leader sends while the follower's disk hangs gathers in few
-// frames, and is dropped beyond a bound. The follower does not end for it, and has everything when
+// TestHungDiskOfAFollower: while the follower's disk hangs, the leader's entries are batched into
+// few frames, and are dropped beyond a bound. The follower keeps running, and has all entries once
 // its disk is back.
 func TestHungDiskOfAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -57,10 +57,11 @@ func TestHungDiskOfAFollower(t *testing.T) {
 	})
 }
 
-// TestFramesKeepTheirBound: a replica that stood still is handed all that its leader has sent
-// meanwhile in one turn. Its frames keep to the bound, also where one part goes beyond it.
+// TestFramesKeepTheirBound: a replica that was suspended receives in one turn all entries that its
+// leader has sent meanwhile. Its frames keep to the bound, also where one part exceeds it.
 func TestFramesKeepTheirBound(t *testing.T) {
-	for _, leader := range []int{0, 1} { // of shard 1; node 0 may lead after it stood still, or follow
+	// The leader of shard 1. Node 0 may lead or follow after it was suspended.
+	for _, leader := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newHostCluster(t, 3, []int{leader, 1 - leader, 2}, tightFrames)
 			defer c.end()

@@ -6,8 +6,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// entriesFrom has node 8, the leader of a term, append entries after an index; they are empty
-// unless they are given data.
+// entriesFrom delivers entries that node 8, the leader of a term, appends after an index. The
+// entries are empty unless data is given.
 func (c *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data ...byte) {
 	m := &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: &term,
 		Index: &after, LogTerm: &afterTerm, Commit: new(uint64(foundingIndex))}
@@ -17,8 +17,8 @@ func (c *fakePeers) entriesFrom(term, after, afterTerm uint64, count int, data .
 	c.say(1, m)
 }
 
-// TestFramesAfterASnapshot: what a replica is sent after it has installed a snapshot is on disk and
-// acknowledged, also where it takes several frames.
+// TestFramesAfterASnapshot: entries that a replica receives after it has installed a snapshot are
+// on disk and acknowledged, also where they take several frames.
 func TestFramesAfterASnapshot(t *testing.T) {
 	const term, index, count = 6, 3, 20
 	r, c := withFakePeers(t, true, func(cfg *Config) { cfg.FrameBytes = 2 << 10 })
@@ -41,10 +41,10 @@ func TestFramesAfterASnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotOvertakesAFrame: a replica installs a snapshot while entries of before are on their
-// way to its disk. They are void: the snapshot came from a leader that has others in their place.
-// They were in the log behind it, so that the replica voted for a log without a committed entry;
-// or they left a gap, which is a panic.
+// TestSnapshotOvertakesAFrame: a replica installs a snapshot while older entries are being written
+// to its disk. Those entries are void: the snapshot came from a leader that has others in their
+// place. Once they were logged after the snapshot. Then the replica voted with a log that lacked a
+// committed entry, or the log had a gap, which is a panic.
 func TestSnapshotOvertakesAFrame(t *testing.T) {
 	for name, durable := range map[string]int{"stale entries": 0, "a gap": 5} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// scripts is how many random scripts a test runs: CARILLON_SCRIPTS, else few in short mode.
+// scripts returns the number of random scripts a test runs: CARILLON_SCRIPTS, or a fifth of the
+// usual number in short mode.
 func scripts(t *testing.T, usual int) int {
 	if n, err := strconv.Atoi(os.Getenv("CARILLON_SCRIPTS")); err == nil && n > 0 {
 		return n
@@ -26,32 +27,33 @@ func scripts(t *testing.T, usual int) int {
 	return usual
 }
 
-// known is what a script knows of one timer: what it asked for and what it was told.
+// known is a script's record of one timer: its requests and their answers.
 type known struct {
 	shard     timer.ShardID
 	topic     timer.TopicID
 	id        string
-	written   map[string]bool // payloads that were ever sent
-	fired     bool            // a fire was sent: the due time may be any
+	written   map[string]bool // every payload ever sent
+	fired     bool            // a fire was sent: any due time is possible
 	created   bool            // acknowledged
-	prevented bool            // cancelled, as acknowledged
-	dropped   bool            // its topic was closed by force
+	prevented bool            // the cancel was acknowledged
+	dropped   bool            // its topic was force-closed
 	cancelled bool            // a cancel was sent
-	renewed   bool            // it was merged, or repeats: attempts restart, and it may live on after an end
-	most      int             // attempts
-	starts    int
+	// It was merged, or repeats: attempts restart, and it may continue after an end.
+	renewed bool
+	most    int // attempts
+	starts  int
 }
 
-// script runs random operations against one host, and watches the invariants I1–I6 and I17.
+// script runs random operations against one host and checks the invariants I1–I6 and I17.
 type script struct {
 	*hostHarness
 	rand    *rand.Rand
 	timers  []*known
 	byID    map[string]*known
 	pending []*pendingOf
-	sent    map[string]bool // number and attempt of calls that were made
+	sent    map[string]bool // the sequence number and attempt of each call made
 	crashes int
-	serial  bool // topics are serial, mostly, and ids have one of a few keys
+	serial  bool // most topics are serial, and IDs have one of a few keys
 }
 
 type pendingOf struct {
@@ -83,12 +85,12 @@ func (s *script) setTopic(id timer.TopicID, paused bool) {
 		p.Paused = paused
 		p.Policy.Callback.URL = fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3))
 		p.Policy.MinBackoffMs, p.Policy.MaxBackoffMs, p.Policy.MaxAttempts = 50, 200, 3
-		p.Policy.Serial = s.serial && (id == 1 || s.rand.IntN(4) > 0) // the first always is
+		p.Policy.Serial = s.serial && (id == 1 || s.rand.IntN(4) > 0) // topic 1 always is
 		p.Policy.Ordered = s.serial && id == 2
 	})
 }
 
-// watch sees every call that starts.
+// watch checks every call that starts.
 func (s *script) watch(c *fakeCall) {
 	s.harvest()
 	k := s.byID[c.Job.ID]
@@ -115,7 +117,7 @@ func (s *script) watch(c *fakeCall) {
 	k.starts++
 }
 
-// attemptOf names an attempt. Merging makes another timer of one number.
+// attemptOf identifies an attempt. A merge makes another timer with the same sequence number.
 func (s *script) attemptOf(c *fakeCall) string {
 	version := uint32(0)
 	if s.byID[c.Job.ID].renewed {
@@ -126,7 +128,7 @@ func (s *script) attemptOf(c *fakeCall) string {
 
 func (k *known) payload(dueMs int64) string { return fmt.Sprintf(`{"id":%q,"due":%d}`, k.id, dueMs) }
 
-// spec makes a spec whose payload names its due time.
+// spec makes a spec whose payload states its due time.
 func (s *script) spec(k *known) *timer.Spec {
 	due := s.clock.wallMs - 500 + s.rand.Int64N(2500)
 	p := k.payload(due)
@@ -152,7 +154,7 @@ func (s *script) send(k *known, cmd timer.Command) {
 	}
 }
 
-// harvest takes in the answers that have come.
+// harvest collects the answers that have arrived.
 func (s *script) harvest() {
 	keep := s.pending[:0]
 	for _, p := range s.pending {
@@ -177,10 +179,10 @@ func (s *script) any() *known {
 	if len(s.timers) == 0 {
 		return nil
 	}
-	return s.timers[max(0, len(s.timers)-1-s.rand.IntN(8))] // the latest are the lively ones
+	return s.timers[max(0, len(s.timers)-1-s.rand.IntN(8))] // the latest timers are the most active
 }
 
-// act does one random thing.
+// act performs one random operation.
 func (s *script) act() {
 	k := s.any()
 	n := s.rand.IntN(100)
@@ -199,7 +201,7 @@ func (s *script) act() {
 			spec.Repeat = &timer.Repeat{EveryMs: 200 + s.rand.Int64N(500), Count: 1 + s.rand.Int64N(4), CatchUp: timer.CatchUp(s.rand.IntN(3)), Overlap: s.rand.IntN(2) == 0}
 		}
 		s.send(k, timer.Command{Kind: timer.Add, Spec: spec})
-	case n < 21 && !k.cancelled: // after a cancel it would be another timer
+	case n < 21 && !k.cancelled: // after a cancel this would be another timer
 		k.renewed = true
 		s.send(k, timer.Command{Kind: timer.Add, Spec: s.spec(k), Content: s.rand.Uint64(), Merge: timer.Merge(1 + s.rand.IntN(3))})
 	case n < 26:
@@ -246,7 +248,7 @@ func (s *script) endCall() {
 	}
 }
 
-// disturb changes gates, topics, clocks and the disk's speed.
+// disturb changes gates, topics, clocks or the disk's speed.
 func (s *script) disturb() {
 	to := s.calls.dest(fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3)))
 	switch s.rand.IntN(8) {
@@ -274,7 +276,7 @@ func (s *script) disturb() {
 	}
 }
 
-// closeTopic drops all of topic 3 by force.
+// closeTopic force-closes topic 3.
 func (s *script) closeTopic() {
 	for _, k := range s.timers {
 		k.dropped = k.dropped || k.topic == 3
@@ -286,8 +288,8 @@ func (s *script) closeTopic() {
 	}
 }
 
-// crash ends the process: by a signal, or by a power cut that keeps what it likes of what was not
-// synced.
+// crash ends the process by a kill, or by a power cut that keeps a random part of the unsynced
+// data.
 func (s *script) crash() {
 	s.harvest()
 	s.pending = nil
@@ -306,7 +308,7 @@ func (s *script) crash() {
 	s.checkKept()
 }
 
-// checkKept is I1: whatever was acknowledged is there.
+// checkKept checks I1: every acknowledged timer exists.
 func (s *script) checkKept() {
 	for _, k := range s.timers {
 		v := s.host.groups[k.shard].table.Read(k.topic, k.id)
@@ -320,7 +322,7 @@ func (s *script) checkKept() {
 	}
 }
 
-// finish opens all gates and lets everything end: nothing may be left behind.
+// finish opens all gates and lets every timer end. Nothing may be left over.
 func (s *script) finish() {
 	s.freeze = false
 	for _, d := range s.calls.dests {
@@ -334,7 +336,7 @@ func (s *script) finish() {
 	}
 	s.calls.auto = 200
 	s.topicsChanged()
-	for _, d := range s.calls.dests { // those that waited for a slot get it
+	for _, d := range s.calls.dests { // grant the waiting slots
 		for len(d.queue) > 0 {
 			w := d.queue[0]
 			d.queue = d.queue[1:]
@@ -372,7 +374,7 @@ func (s *script) finish() {
 	}
 }
 
-// TestI5Interleavings: random scripts of changes, calls, gates, clocks and crashes.
+// TestI5Interleavings runs random scripts of changes, calls, gates, clocks and crashes.
 func TestI5Interleavings(t *testing.T) { runScripts(t, false) }
 
 func runScripts(t *testing.T, serial bool) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// jointChange is a row after another, by places in the cluster of hosts.
+// jointChange is a change of assignment. The numbers are indexes of nodes in the cluster.
 type jointChange struct {
 	name     string
 	old, new []int
@@ -29,10 +29,10 @@ var jointChanges = []jointChange{
 	{"one of two goes", []int{0, 1}, []int{1, 2}},
 }
 
-// nodes is how many the change is about.
+// nodes returns the number of nodes in the change.
 func (j *jointChange) nodes() int { return 1 + max(slices.Max(j.old), slices.Max(j.new)) }
 
-// leavesMost says whether both rows keep a majority without some nodes.
+// leavesMost reports whether both assignments keep a majority without the given nodes.
 func (j *jointChange) leavesMost(without uint) bool {
 	for _, row := range [][]int{j.old, j.new} {
 		left := 0
@@ -46,22 +46,22 @@ func (j *jointChange) leavesMost(without uint) bool {
 	return true
 }
 
-// blow is what becomes of some nodes at one step of a change.
+// blow is a failure of some nodes at one step of a change.
 type blow struct {
 	step  int
-	nodes uint // as bits
+	nodes uint // bit set
 	how   string
 	slow  int // the node whose disk is slow; -1: none
 }
 
 const (
-	power = "power" // they lose what was not synced, and come back at once
-	down  = "down"  // the same, but they come back only when the others have shown that they do without
+	power = "power" // they lose unsynced data and restart at once
+	down  = "down"  // the same, but they restart only after the others have proved to work without them
 	away  = "away"  // they are cut off until then
 )
 
-// follows runs a change that a blow meets, if it is not nil. It returns how many steps it took
-// until the row was followed.
+// follows runs a change with one failure, or with none if b is nil. It returns the number of steps
+// until the assignment was followed.
 func (j *jointChange) follows(t testing.TB, b *blow) (steps int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -137,7 +137,7 @@ func (c *hostCluster) strike(b *blow) {
 	}
 }
 
-// repair has all be there again.
+// mend reconnects and restarts all nodes.
 func (c *hostCluster) mend() {
 	for i, r := range c.hosts {
 		c.away[i] = false
@@ -148,7 +148,7 @@ func (c *hostCluster) mend() {
 	c.tell()
 }
 
-// steady is what raft draws its election time-outs from: the same in each run.
+// steady is the source of raft's election timeouts: the same in each run.
 type steady struct{ *mathrand.Rand }
 
 func (b steady) Read(p []byte) (int, error) {
@@ -158,7 +158,7 @@ func (b steady) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// blows are all that may meet a change of so many steps.
+// blows lists all failures that may hit a change with the given number of steps.
 func (j *jointChange) blows(steps int) (list []blow) {
 	for step := 1; step <= steps; step++ {
 		for nodes := uint(1); nodes < 1<<j.nodes(); nodes++ {
@@ -175,9 +175,9 @@ func (j *jointChange) blows(steps int) (list []blow) {
 
 var flagBlows = flag.Int("joint.blows", 6, "meet each change of several voters so often")
 
-// TestJointChanges: a change of several voters at once, met at each of its steps by the end of some
-// processes or by their being cut off. Where both rows keep a majority the others go on meanwhile;
-// when all are back the row is followed, and what was acknowledged is there (I1, I9, I14).
+// TestJointChanges: several voters change at once, and at each step some processes may crash or be
+// cut off. Where both assignments keep a majority, the others go on meanwhile. Once all nodes are
+// back, the assignment is followed and every acknowledged timer exists (I1, I9, I14).
 func TestJointChanges(t *testing.T) {
 	most := *flagBlows
 	switch {
@@ -196,7 +196,7 @@ func TestJointChanges(t *testing.T) {
 	}
 }
 
-// try has a change met by so many blows, drawn from all there are.
+// try runs a change with up to most failures, drawn at random.
 func (j *jointChange) try(t *testing.T, seed uint64, most int) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		var steps int

@@ -9,7 +9,7 @@ import (
 	"carillon/timer"
 )
 
-// serially makes topic 1 serial.
+// serially makes a topic serial.
 func serially(p *timer.Topic) { p.Policy.Serial = true }
 
 func newSerialHarness(t testing.TB, change func(*timer.Topic)) *hostHarness {
@@ -24,8 +24,8 @@ func newSerialHarness(t testing.TB, change func(*timer.Topic)) *hostHarness {
 	return r
 }
 
-// checkLine is I21: a call of a serial topic starts when no other of its key is leased, and no
-// other comes first.
+// checkLine checks I21: when a call of a serial topic starts, no other timer of its key is leased
+// or comes earlier.
 func (s *script) checkLine(c *fakeCall) {
 	p := &s.topics[c.Job.Topic].Policy
 	if !p.InOrder() {
@@ -67,14 +67,14 @@ func TestI21OneAtATime(t *testing.T) {
 	r.add("{a}2", time.Millisecond)
 	r.add("{a}3", 2*time.Millisecond, high)
 	r.add("{b}1", 2*time.Millisecond)
-	r.add("a", 2*time.Millisecond) // an id without braces is its own key
+	r.add("a", 2*time.Millisecond) // the key of an ID without braces is the whole ID
 	r.pass(3 * time.Millisecond)
 	calls := r.calls.take()
 	var ids []string
 	for _, c := range calls {
 		ids = append(ids, c.Job.ID)
 	}
-	// The key of an id without braces is the whole id: "a" is serial with what has the key a.
+	// "a" is serial with the timers of key a.
 	if got := fmt.Sprint(ids); got != "[{a}2 {b}1]" {
 		t.Fatal(got)
 	}
@@ -87,7 +87,7 @@ func TestI21OneAtATime(t *testing.T) {
 	r.audit()
 }
 
-// TestI21HeadBlocksThroughBackoff: until it is done, dead or cancelled.
+// TestI21HeadBlocksThroughBackoff: the head blocks its key until it is done, dead or cancelled.
 func TestI21HeadBlocksThroughBackoff(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(r *hostHarness)
@@ -117,7 +117,7 @@ func TestI21HeadBlocksThroughBackoff(t *testing.T) {
 			r := newSerialHarness(t, nil)
 			r.add("{a}1", 0)
 			r.one().answer(500)
-			r.add("{a}2", -time.Second) // earlier, but the first was called already
+			r.add("{a}2", -time.Second) // earlier, but the first has been called already
 			r.pass(500 * time.Millisecond)
 			r.wantCalls("")
 			c.end(r)
@@ -127,8 +127,8 @@ func TestI21HeadBlocksThroughBackoff(t *testing.T) {
 	}
 }
 
-// TestI21EarlierOvertakesHeld: a lease taken ahead of its time goes back when an earlier timer of
-// its key comes.
+// TestI21EarlierOvertakesHeld: a lease acquired ahead of its due time is released when an earlier
+// timer of its key arrives.
 func TestI21EarlierOvertakesHeld(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", time.Second)
@@ -146,7 +146,7 @@ func TestI21EarlierOvertakesHeld(t *testing.T) {
 	r.audit()
 }
 
-// TestI21AcrossRestart: whoever leads next knows who is in backoff, and whose lease has not ended.
+// TestI21AcrossRestart: the next leader knows the timers in backoff and the unexpired leases.
 func TestI21AcrossRestart(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", 0)
@@ -158,7 +158,7 @@ func TestI21AcrossRestart(t *testing.T) {
 	r.pass(100 * time.Millisecond)
 	r.restart()
 	r.settle()
-	r.wantCalls("{b}1") // interrupted, so again at once
+	r.wantCalls("{b}1") // interrupted, so called again at once
 	r.pass(899 * time.Millisecond)
 	r.wantCalls("")
 	r.pass(time.Millisecond)
@@ -178,8 +178,8 @@ func TestI21OrderedTopic(t *testing.T) {
 	r.wantCalls("4 3 2 1 0")
 }
 
-// TestBecomesSerial: what runs, or waits for another attempt, counts from the moment that the
-// policy says so.
+// TestBecomesSerial: timers that are running, or wait for a retry, count from the moment the policy
+// becomes serial.
 func TestBecomesSerial(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.dest("http://own/").retryIn = time.Hour
@@ -194,12 +194,12 @@ func TestBecomesSerial(t *testing.T) {
 	r.add("{b}1", 0)
 	r.wantCalls("{b}1")
 	r.pass(time.Second)
-	r.wantCalls("") // the second still runs
+	r.wantCalls("") // the second is still running
 	calls[1].answer(200)
 	r.settle()
 	r.one().answer(200) // the first again
 	r.settle()
-	r.wantCalls("") // an earlier one's receiver is down
+	r.wantCalls("") // the receiver of an earlier timer is down
 	r.do(timer.Command{Kind: timer.Cancel, ID: "{a}5"})
 	r.wantCalls("{a}3")
 	r.add("{a}4", 0)
@@ -210,7 +210,7 @@ func TestBecomesSerial(t *testing.T) {
 	r.audit()
 }
 
-// TestLinesAreFreed: keys that nothing is left of cost nothing (I15).
+// TestLinesAreFreed: a key without timers costs no memory (I15).
 func TestLinesAreFreed(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.calls.auto = 200
@@ -230,8 +230,8 @@ func TestLinesAreFreed(t *testing.T) {
 	}
 }
 
-// TestLinesArePruned: a timer that waits for its key and is changed again and again leaves no more
-// than twice its share behind.
+// TestLinesArePruned: a timer that waits for its key and is changed repeatedly leaves a bounded
+// number of stale entries behind.
 func TestLinesArePruned(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", 0)
@@ -249,7 +249,7 @@ func TestLinesArePruned(t *testing.T) {
 }
 
 // TestI21HeadBlocksThoughItsClockWasAhead: a timer that was called by a leader whose clock was
-// ahead blocks its key until it is over. Found by the simulator.
+// ahead blocks its key until its call is over. Found by the simulator.
 func TestI21HeadBlocksThoughItsClockWasAhead(t *testing.T) {
 	r := newHostHarness(t, nil)
 	serial := func() {

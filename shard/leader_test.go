@@ -8,7 +8,7 @@ import (
 	"carillon/timer"
 )
 
-// asked is the answer to a command, once there is one.
+// asked is a submitted command and, once done, its error.
 type asked struct {
 	done bool
 	err  error
@@ -21,8 +21,8 @@ func (r *hostHarness) offer(id string) *asked {
 	return a
 }
 
-// TestCommandsWaitForALeader: who comes when nobody leads is told as soon as somebody does, and not
-// much later that nobody is known.
+// TestCommandsWaitForALeader: a command that arrives while there is no leader is redirected as soon
+// as there is one. If there is none for a while, it fails.
 func TestCommandsWaitForALeader(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	early := r.offer("early")
@@ -57,7 +57,8 @@ func TestCommandsWaitForALeader(t *testing.T) {
 	}
 }
 
-// TestCommandsWaitForAReign: who comes to the one that has just been elected is decided there.
+// TestCommandsWaitForAReign: a command that reaches a newly elected leader waits until that leader
+// serves.
 func TestCommandsWaitForAReign(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	a := r.offer("a")

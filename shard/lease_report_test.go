@@ -12,7 +12,7 @@ import (
 	"carillon/timer"
 )
 
-// told counts messages of one kind by the node that they go to, and passes frames on.
+// told counts messages of one kind by destination node, and passes all frames on.
 type told struct {
 	Peers
 	kind  byte
@@ -31,7 +31,7 @@ func (p *told) Send(to uint64, frame []byte) {
 	p.Peers.Send(to, frame)
 }
 
-// telling has a host's messages of one kind counted.
+// telling counts a host's messages of one kind.
 func telling(kind byte) (p *told, change func(*Config)) {
 	p = &told{Peers: noPeers{}, kind: kind, nodes: map[uint64]int{}}
 	return p, func(cfg *Config) {
@@ -42,9 +42,9 @@ func telling(kind byte) (p *told, change func(*Config)) {
 	}
 }
 
-// TestLeaderTakenOutWhileCutOffReports: a leader is cut off with a call in hand, and the shard
-// moves on without it. Nobody of the shard speaks to it any more, so it hears of no leader. It
-// knows who has replicas, and tells them how its call ended. Found by the simulator.
+// TestLeaderTakenOutWhileCutOffReports: a leader is cut off while a call runs, and the shard moves
+// on without it. No replica sends it anything any more, so it learns of no leader. It still knows
+// the replicas, and reports the call's outcome to all of them. Found by the simulator.
 func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 	p, change := telling(reportMessage)
 	r, c := withFakePeers(t, false, change)
@@ -66,15 +66,15 @@ func TestLeaderTakenOutWhileCutOffReports(t *testing.T) {
 	}
 }
 
-// peerMessageOf delivers one of the host's messages about shard 1.
+// peerMessageOf delivers a message of the host protocol about shard 1.
 func (r *hostHarness) peerMessageOf(from uint64, kind byte, body []byte) {
 	frame := append([]byte{frameVersion, kind, 1}, byte(len(body)), byte(len(body)>>8), 0, 0)
 	r.host.Deliver(from, append(frame, body...))
 }
 
-// TestReportOfAReplicaThatWasMadeAnew: a former leader's replica is given up and made anew while
-// its call runs. The new one knows nothing of the lease, and that is no reason to be silent: the
-// report goes on until who leads says that the lease is over. Found by the simulator.
+// TestReportOfAReplicaThatWasMadeAnew: a former leader's replica is removed and created anew while
+// its call runs. The new replica knows nothing of the lease, but the reports must go on until the
+// leader says that the lease is over. Found by the simulator.
 func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 	p, change := telling(reportMessage)
 	r, c := withFakePeers(t, false, change)
@@ -119,8 +119,8 @@ func TestReportOfAReplicaThatWasMadeAnew(t *testing.T) {
 	}
 }
 
-// TestLeaderSaysThatALeaseIsOver: it answers reports on leases that its table has seen end, and on
-// no other.
+// TestLeaderSaysThatALeaseIsOver: the leader answers reports on leases that have ended in its
+// table, and no others.
 func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)

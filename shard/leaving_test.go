@@ -10,10 +10,10 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// TestLeaderThatLeavesAppendsNothing: a replica that is elected while it is on its way out proposes
-// nothing more, and has one lead of those who stay. With an entry that it alone has it could give
-// its vote to none of them, and they may still need it (I14). Found by the simulator: group 1 had
-// no leader for ever, in a run in which replicas moved and processes died.
+// TestLeaderThatLeavesAppendsNothing: a replica that is elected while it is being removed proposes
+// nothing more, and transfers leadership to a remaining replica. With an entry that no other
+// replica has, it could vote for none of them, and they may still need its vote (I14). Found by the
+// simulator: group 1 had no leader for ever, in a run in which replicas moved and processes died.
 func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = willing{} })
 	c.leads()
@@ -41,10 +41,10 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	r.abort()
 }
 
-// TestVotesStayWhileTheRestIsNotHeard: a row that takes out one of three while another is down,
-// which who drew it did not know yet, is not followed before that one is back: the two that remain
-// could never choose a leader (I14). Found by the simulator: two nodes drained, a third's disk was
-// damaged a second before.
+// TestVotesStayWhileTheRestIsNotHeard: an assignment removes one of three voters while another is
+// down, which the planner did not know yet. It is not followed before that voter is back: the two
+// that remain could never elect a leader (I14). Found by the simulator: two nodes were drained a
+// second after a third's disk was damaged.
 func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newHostCluster(t, 3, []int{0, 1, 2})
@@ -52,7 +52,7 @@ func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 		c.takes(5 * time.Second)
 		c.crash(2)
 		clock := c.hosts[0].clock
-		noticed := clock.mono + 3*time.Second // twice the time after which a leader counts one as silent
+		noticed := clock.mono + 3*time.Second // twice the silence after which a leader counts a replica as lost
 		c.until("the leader misses the third", 5*time.Second, func() bool { return clock.mono >= noticed })
 
 		founders := c.row.Members

@@ -11,8 +11,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// carriedOverHarness leads shard 1 of three nodes. Consumers have two timers of topic 1, which may
-// be had by two at once, for 30 s.
+// carriedOverHarness leads shard 1 of three nodes. Topic 1 allows two leases at once, of 30 s each.
+// Consumers hold two.
 func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *partial, got []timer.PulledTimer) {
 	t.Helper()
 	part = &partial{atOnce: 2}
@@ -28,8 +28,8 @@ func carriedOverHarness(t *testing.T) (r *hostHarness, c *fakePeers, part *parti
 	return r, c, part, got
 }
 
-// wantHeld checks how many leases of topic 1 count here, and how many another node was said to
-// count instead.
+// wantHeld checks the number of topic 1's leases that count here, and the number passed to another
+// node to count.
 func (r *hostHarness) wantHeld(part *partial, held, passed int) {
 	r.t.Helper()
 	if got := r.host.Held(1); got != held || part.passed != passed {
@@ -37,7 +37,7 @@ func (r *hostHarness) wantHeld(part *partial, held, passed int) {
 	}
 }
 
-// falls has node 8 lead.
+// falls makes node 8 the leader.
 func (c *fakePeers) falls() {
 	c.r.t.Helper()
 	c.mute = true
@@ -48,9 +48,9 @@ func (c *fakePeers) falls() {
 	}
 }
 
-// TestLeftLeasesCount: what consumers have of a leader that falls counts on, since nobody else may
-// have begun to count it. When it should have ended, the leader there is may have prolonged it:
-// after a while it is that one's to count. Found by the simulator.
+// TestLeftLeasesCount: leases that consumers hold when a leader falls keep counting there, since no
+// other leader may count them yet. When one should have ended, the new leader may have extended it:
+// after a grace period it counts at the new leader. Found by the simulator.
 func TestLeftLeasesCount(t *testing.T) {
 	r, c, part, _ := carriedOverHarness(t)
 	c.falls()
@@ -64,9 +64,9 @@ func TestLeftLeasesCount(t *testing.T) {
 	r.abort()
 }
 
-// TestLeftLeasesOfAReplicaThatIsGone: they count until their end here too, by the clock alone:
-// there is no table any more. And the worker rests meanwhile, though what was due there is not
-// done.
+// TestLeftLeasesOfAReplicaThatIsGone: after its replica is removed, leases count until their end by
+// the clock alone, as there is no table any more. The worker is idle meanwhile, although timers of
+// the removed replica are due.
 func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 	r, _, part, _ := carriedOverHarness(t)
 	r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
@@ -83,7 +83,8 @@ func TestLeftLeasesOfAReplicaThatIsGone(t *testing.T) {
 	r.abort()
 }
 
-// TestLeftLeasesThatEnded: one that the log says is over counts no more, and is nobody's.
+// TestLeftLeasesThatEnded: a lease that ends in the log stops counting, and is not passed to
+// another node.
 func TestLeftLeasesThatEnded(t *testing.T) {
 	r, c, part, got := carriedOverHarness(t)
 	c.falls()
@@ -108,8 +109,8 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 	r.abort()
 }
 
-// TestLeftLeasesOfTheNextReign: a leader that falls and leads again counts each once, and until its
-// end. Found by the simulator.
+// TestLeftLeasesOfTheNextReign: a leader that falls and leads again counts each lease once, until
+// its end. Found by the simulator.
 func TestLeftLeasesOfTheNextReign(t *testing.T) {
 	r, c, part, got := carriedOverHarness(t)
 	c.falls()
@@ -121,16 +122,16 @@ func TestLeftLeasesOfTheNextReign(t *testing.T) {
 	r.wantHeld(part, 1, 0)
 	r.wantPull(9, "c")
 	r.wantHeld(part, 2, 0)
-	r.pass(32 * time.Second) // b's lease runs out, and counts no more than c's
+	r.pass(32 * time.Second) // b's lease expires, and stops counting with c's
 	if n := r.host.Held(1); n != 0 || part.passed != 0 {
 		t.Errorf("%d leases are counted, %d were passed on", n, part.passed)
 	}
 	r.abort()
 }
 
-// TestLeftLeasesOfATopicWithoutALimit: the next leadership counts no leases of a topic that has no
-// limit any more. What the last one left counts until it ends; or, where the next one looks for
-// leases because another topic has a limit, until it has looked.
+// TestLeftLeasesOfATopicWithoutALimit: the next leadership counts no leases of a topic that no
+// longer has a limit. Leases carried over from the last one count until they end; or, if the next
+// one scans for leases because another topic has a limit, until that scan ends.
 func TestLeftLeasesOfATopicWithoutALimit(t *testing.T) {
 	for _, walks := range []bool{false, true} {
 		r, c, part, _ := carriedOverHarness(t)

@@ -15,8 +15,8 @@ import (
 	"carillon/wal"
 )
 
-// movedAway is a harness whose replica of shard 1, with a snapshot, has been taken away by a row.
-// begin runs right before that.
+// movedAway is a harness whose replica of shard 1, with a snapshot, was removed by an assignment.
+// begin runs right before the removal.
 func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func(r *hostHarness)) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := withFakePeers(t, false, smallLog)
@@ -38,7 +38,7 @@ func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func
 	})
 }
 
-// until lets time pass until the shard has so many snapshot files.
+// untilSnapshotFiles advances time until the shard has the wanted number of snapshot files.
 func (r *hostHarness) untilSnapshotFiles(want int, limit time.Duration) {
 	r.t.Helper()
 	for end := r.clock.mono + limit; len(r.snapshotFiles(1)) != want; r.pass(time.Second) {
@@ -49,7 +49,8 @@ func (r *hostHarness) untilSnapshotFiles(want int, limit time.Duration) {
 	}
 }
 
-// TestSnapshotThatComesTooLateGoes: its replica went while it was on its way.
+// TestSnapshotThatComesTooLateGoes: a received snapshot is deleted if its replica was removed
+// meanwhile.
 func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 	var in *Incoming
 	state := image(table.New(1, 0))
@@ -77,8 +78,7 @@ func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 	})
 }
 
-// TestLeftoversAreTriedAgain: what could not be deleted is deleted later, not at the next start
-// only.
+// TestLeftoversAreTriedAgain: files that could not be deleted are deleted later, without a restart.
 func TestLeftoversAreTriedAgain(t *testing.T) {
 	movedAway(t, func(r *hostHarness, _ *fakePeers) {
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
@@ -97,8 +97,9 @@ func TestLeftoversAreTriedAgain(t *testing.T) {
 	})
 }
 
-// TestLeftoversOfAnEarlierReplica: a replica comes back under another id before the tombstone of
-// the one before is on disk. That one's files go, and those of the new one stay.
+// TestLeftoversOfAnEarlierReplica: a replica returns under another ID before the tombstone of the
+// earlier one is on disk. The earlier replica's files are deleted, and the new replica's files
+// stay.
 func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 	movedAway(t, func(r *hostHarness, _ *fakePeers) { r.freeze = true }, func(r *hostHarness) {
 		row := Assignment{Group: 1, Epoch: 3, Settled: true, Members: []Member{{Node: 7, Replica: ReplicaID(7, 3)}, {Node: 8, Replica: ReplicaID(8, 1)}}}

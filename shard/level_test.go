@@ -14,7 +14,7 @@ import (
 	"carillon/timer/testkit"
 )
 
-// inReleases runs a test of three nodes of these levels, which have agreed on what agreed says.
+// inReleases runs a test with three nodes of the given levels, which have agreed on *agreed.
 func inReleases(t *testing.T, levels []feature.Level, agreed *feature.Level, run func(c *hostCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,11 +26,11 @@ func inReleases(t *testing.T, levels []feature.Level, agreed *feature.Level, run
 	})
 }
 
-// stopped is what has stopped a node's replica of shard 1; nil: nothing.
+// stopped returns the error that stopped a node's replica of shard 1; nil: it runs.
 func (c *hostCluster) stopped(i int) error { return c.shard(i).stopped }
 
-// TestNothingAboveTheLevelIsProposed: as long as one replica is of a release before, nothing goes
-// into the log that it does not know, however long that is. When all have agreed on more, it does.
+// TestNothingAboveTheLevelIsProposed: while one replica runs an older release, the leader proposes
+// nothing that release does not know. Once all have agreed on a higher level, it does.
 func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -60,13 +60,14 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 	})
 }
 
-// TestSnapshotForARelease: what a node of a release before is sent has the hash that it knows.
+// TestSnapshotForARelease: a snapshot sent to a node of an older release has the hash of that
+// release.
 func TestSnapshotForARelease(t *testing.T) {
 	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelFirst
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.away[2] = true
-		c.pass(time.Minute) // more than is kept in memory
+		c.pass(time.Minute) // more entries than are kept in memory
 		c.away[2] = false
 		c.concludes(20 * time.Second)
 		if c.hosts[2].observer.received == 0 {
@@ -76,11 +77,12 @@ func TestSnapshotForARelease(t *testing.T) {
 	})
 }
 
-// TestEntryOfANewerRelease: a replica that meets an entry which its release does not know stops,
-// and says what to do. Its process goes on with all else, also after a restart. The release that
-// knows the entry goes on from there. It was a panic, at each start again.
+// TestEntryOfANewerRelease: a replica that meets an entry unknown to its release stops and logs the
+// remedy. Its process goes on with everything else, also after a restart. The release that knows
+// the entry continues from there. This was once a panic, at every start.
 func TestEntryOfANewerRelease(t *testing.T) {
-	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelCompare // it has not heard of it yet
+	// The last node does not know of the agreement yet.
+	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelCompare
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
@@ -111,8 +113,8 @@ func TestEntryOfANewerRelease(t *testing.T) {
 	})
 }
 
-// TestMetaEntryOfANewerRelease: the same of the meta group, whose commands carry what a release
-// may not know without any version.
+// TestMetaEntryOfANewerRelease: the same for the meta group. Its commands may have content that a
+// release does not know, and carry no version.
 func TestMetaEntryOfANewerRelease(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.elects(Meta)
@@ -120,7 +122,7 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 	if o := r.metaOp("bad"); !o.ended() || !errors.Is(o.err, encoding.ErrFormat) || len(r.machine.lines) != 0 {
 		t.Errorf("what must not be proposed: ended %v, %v", o.ended(), o.err)
 	}
-	o := r.metaOp("of a later release") // a leader of that release has proposed it
+	o := r.metaOp("of a later release") // proposed by a leader of that release
 	g := r.host.groups[Meta]
 	if !errors.Is(g.stopped, feature.ErrNewer) || g.raft != nil {
 		t.Fatalf("it goes on: %v", g.stopped)
@@ -144,8 +146,7 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 	}
 }
 
-// TestStoppedReplicaIsReplaced: a replica that is stopped can be given up, and another can come in
-// its place.
+// TestStoppedReplicaIsReplaced: a stopped replica can be removed and replaced.
 func TestStoppedReplicaIsReplaced(t *testing.T) {
 	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelCompare
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
@@ -167,9 +168,9 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfANewerRelease: a process of a release before finds a snapshot on its disk that it
-// cannot read. That is no damage: nothing is thrown away, the process goes on with all else, and
-// the newer release reads what is there.
+// TestSnapshotOfANewerRelease: a process of an older release finds a snapshot on its disk that it
+// cannot read. That is no damage: nothing is deleted, the process goes on with everything else, and
+// the newer release reads the snapshot.
 func TestSnapshotOfANewerRelease(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
@@ -198,8 +199,8 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 	})
 }
 
-// TestCommandsOfALevel: a field of a level that is not agreed on yet is left out by who proposes,
-// and the add is made without it. What has none of them is an entry that the first build reads.
+// TestCommandsOfALevel: the proposer drops fields of a level that is not agreed on yet, and the add
+// is made without them. An entry without such fields can be read by the first build.
 func TestCommandsOfALevel(t *testing.T) {
 	agreed := feature.LevelCompare
 	r := newHostHarness(t, func(c *Config) { c.Agreed = func() feature.Level { return agreed } })

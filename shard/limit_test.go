@@ -9,7 +9,7 @@ import (
 	"carillon/timer"
 )
 
-// limitHarness has several shards on two workers; topic 1 is as change says.
+// limitHarness has four shards on two workers. change sets the policy of topic 1.
 func limitHarness(t *testing.T, change func(*timer.Topic)) *hostHarness {
 	r := newHostHarness(t, func(c *Config) { c.Shards, c.Workers = 4, 2 })
 	r.topic(1, change)
@@ -17,7 +17,7 @@ func limitHarness(t *testing.T, change func(*timer.Topic)) *hostHarness {
 	return r
 }
 
-// addTo4 adds timers to all four shards, so long from now.
+// addTo4 adds n timers with the given delay, spread over all four shards.
 func (r *hostHarness) addTo4(n int, delay time.Duration) {
 	r.t.Helper()
 	for i := range n {
@@ -32,7 +32,7 @@ func (r *hostHarness) addTo4(n int, delay time.Duration) {
 	}
 }
 
-// wantFree checks that nothing is counted any more (I15).
+// wantFree checks that no leases are counted any more (I15).
 func (r *hostHarness) wantFree() {
 	r.t.Helper()
 	r.pass(30 * time.Second)
@@ -55,7 +55,7 @@ func TestConcurrency(t *testing.T) {
 		perShard[running[0].Shard]++
 		status := 200
 		if done == 5 {
-			status = 410 // however it ends
+			status = 410 // the outcome does not matter
 		}
 		running[0].answer(status)
 		r.settle()
@@ -92,8 +92,8 @@ func TestConcurrencyIsFair(t *testing.T) {
 	}
 }
 
-// TestConcurrencyGivesBack: what cannot be used goes to who can: a receiver that is down, a topic
-// that is paused, a timer that is gone.
+// TestConcurrencyGivesBack: an unusable slot goes to another timer if a receiver is down, a topic
+// is paused or a timer is gone.
 func TestConcurrencyGivesBack(t *testing.T) {
 	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Concurrency = 1 })
 	r.calls.dest("http://down/").retryIn = time.Hour
@@ -122,8 +122,8 @@ func TestConcurrencyGivesBack(t *testing.T) {
 	r.audit()
 }
 
-// TestConcurrencyCountsFormerLeases: what was leased before the limit came, or by a process that is
-// gone, until it ends.
+// TestConcurrencyCountsFormerLeases: leases acquired before the limit was set, or by an earlier
+// process, count until they end.
 func TestConcurrencyCountsFormerLeases(t *testing.T) {
 	r := limitHarness(t, nil)
 	r.addTo4(6, 0)
@@ -179,7 +179,7 @@ func TestRate(t *testing.T) {
 	r.wantFree()
 }
 
-// turns are the Shares of a node that has one second in three to itself.
+// turns is the Shares of a node that has the whole rate in one second of three.
 type turns struct {
 	scheduler.Unlimited
 	clock *fakeClock
@@ -192,8 +192,8 @@ func (s *turns) Rate(t *timer.Topic) (float64, int) {
 	return t.Policy.Rate.PerSecond, 1
 }
 
-// TestRateInTurns: what a node's turns bring of a rate is used, also where one brings less than one
-// delivery.
+// TestRateInTurns: a node uses all of the rate that its turns bring, also where one turn brings
+// less than one delivery.
 func TestRateInTurns(t *testing.T) {
 	for _, perSecond := range []float64{0.5, 2, 8} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestRateInTurns(t *testing.T) {
 	}
 }
 
-// TestRateGivesBack: a lease whose call was never started takes nothing of the rate.
+// TestRateGivesBack: a lease whose call never started uses none of the rate.
 func TestRateGivesBack(t *testing.T) {
 	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 0.01, Burst: 1} })
 	r.add("a", 0)
@@ -230,7 +230,7 @@ func TestRateGivesBack(t *testing.T) {
 	r.wantCalls("b")
 }
 
-// TestShares: a node takes no more than its part, and looks again when that changes.
+// TestShares: a node stays within its share, and adapts when the share changes.
 func TestShares(t *testing.T) {
 	part := &partial{atOnce: 0, burst: 0, share: 0.5}
 	r := newHostHarness(t, func(c *Config) { c.Shares = part })
@@ -299,7 +299,7 @@ func TestSpread(t *testing.T) {
 	}
 	r.wantState("expires", "dead expired 0")
 	before := starts["7"]
-	r.add("7", time.Second) // the same id, the same place
+	r.add("7", time.Second) // the same ID, the same slot
 	r.pass(3 * time.Second)
 	if starts["7"] != before {
 		t.Errorf("the id starts %d ms after its due time, then %d", before, starts["7"])

@@ -10,9 +10,9 @@ import (
 	"carillon/timer"
 )
 
-// BenchmarkLongestTurn is how long the longest turn of a shard with a million timers takes, in
-// processor time, while its topic is changed or dropped under it. ready: all are due and wait in
-// the leader's queues, as the topic was paused; else they are due much later.
+// BenchmarkLongestTurn measures the CPU time of the longest turn of a shard with a million timers
+// while its topic is changed or dropped. With ready set, all timers are due and wait in the
+// leader's queues behind the paused topic. Otherwise they are due much later.
 func BenchmarkLongestTurn(b *testing.B) {
 	const timers = 1_000_000
 	serial := func(t *timer.Topic) { t.Policy.Serial = true }
@@ -51,8 +51,8 @@ func BenchmarkLongestTurn(b *testing.B) {
 	}
 }
 
-// threadTime is what this thread has used of a processor: unlike the clock it leaves out what
-// others on the machine do.
+// threadTime returns the CPU time of this thread. Unlike the clock, it excludes other work on the
+// machine.
 func threadTime() time.Duration {
 	var u syscall.Rusage
 	const thread = 1
@@ -62,7 +62,7 @@ func threadTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// crowd makes a shard with so many timers of a topic that is paused, due in a minute.
+// crowd makes a shard with the given number of timers of a paused topic, due in a minute.
 func crowd(b testing.TB, timers int, change func(*timer.Topic)) *hostHarness {
 	r := newHostHarness(b, func(c *Config) { c.MaxQueued = 200_000 })
 	r.topic(1, func(t *timer.Topic) {
@@ -84,7 +84,7 @@ func crowd(b testing.TB, timers int, change func(*timer.Topic)) *hostHarness {
 	return r
 }
 
-// longestTurn changes the topic, or drops it where change is nil, and lets the shard come to rest.
+// longestTurn changes the topic, or drops it if change is nil, and runs the shard until it is idle.
 func (r *hostHarness) longestTurn(change func(*timer.Topic)) (longest time.Duration) {
 	r.t.Helper()
 	runtime.LockOSThread()

@@ -9,9 +9,9 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestLostEndOfALog: a replica whose log lost its end to damage, which looks like a torn write, is
-// told so by its leader. It stops, with what to do, instead of going on as if it had never
-// acknowledged that.
+// TestLostEndOfALog: damage that looks like a torn write cuts off the end of a replica's log. The
+// leader's commit index reveals it. The replica stops and logs the remedy, instead of going on
+// without entries that it acknowledged.
 func TestLostEndOfALog(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -34,8 +34,9 @@ func TestLostEndOfALog(t *testing.T) {
 	}
 }
 
-// TestLostEndOnDisk: the same from a disk: the last frame of a follower's log is damaged after a
-// power cut. The start cuts it off, as it must a torn write; the leader's next word ends the node.
+// TestLostEndOnDisk: the same on a real log: the last frame of a follower's log is damaged after a
+// power cut. The start truncates it, as it must truncate a torn write. The leader's next message
+// ends the node.
 func TestLostEndOnDisk(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -93,9 +94,9 @@ func logFiles(t *testing.T, fs *memfs.FS, dir string) (list []string) {
 	return list
 }
 
-// TestHaltOutlivesTheProcess: a node that was told that it has lost the end of its log does not
-// start with what it has, however often it is tried: what told it so may be gone by then. The
-// reason is on disk before the process ends.
+// TestHaltOutlivesTheProcess: a node that learned that it has lost the end of its log does not
+// start with the rest, however often it is started: the leader that told it may be gone by then.
+// The reason is on disk before the process ends.
 func TestHaltOutlivesTheProcess(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()

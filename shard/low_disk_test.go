@@ -15,13 +15,14 @@ import (
 	"carillon/wal"
 )
 
-// fakeDisks is what a harness hears of others' disks.
+// fakeDisks reports the low disks of other nodes to a harness.
 type fakeDisks struct{ low []timer.LowDiskError }
 
 func (d *fakeDisks) LowDisks() []timer.LowDiskError { return d.low }
 
-// TestLowDiskOfAVoter: a leader refuses adds of the shards of which a voter's disk is low, says
-// whose and how low, and goes on with all else; a disk of somebody else means nothing to it.
+// TestLowDiskOfAVoter: a leader refuses adds to shards with a voter whose disk is low. The error
+// names the node and its free space. Everything else goes on. The disk of a node without a replica
+// does not matter.
 func TestLowDiskOfAVoter(t *testing.T) {
 	disks := &fakeDisks{}
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Disks = disks })
@@ -60,8 +61,8 @@ func TestLowDiskOfAVoter(t *testing.T) {
 	}
 }
 
-// TestSnapshotsLeaveRoomForTheLog: the limit for adds counts what the next snapshot takes, and none
-// is begun, or taken from another node, without room for it beside the log.
+// TestSnapshotsLeaveRoomForTheLog: the limit for adds includes the size of the next snapshot. No
+// snapshot is begun, or received from another node, without room for it beside the log.
 func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -81,7 +82,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 		if limit := r.host.stream.Disk().Limit; limit < 3<<20 {
 			t.Errorf("with a state of 2 MiB adds are refused at %d bytes", limit)
 		}
-		r.fs.SetFree(2 << 20) // room for the log, and not for a snapshot
+		r.fs.SetFree(2 << 20) // room for the log, but not for a snapshot
 		for n := range 400 {
 			r.do(timer.Command{Kind: timer.Modify, ID: fmt.Sprint("t", n), Patch: &timer.Patch{Spec: spec, Payload: true}})
 		}
@@ -101,7 +102,7 @@ func TestSnapshotsLeaveRoomForTheLog(t *testing.T) {
 	})
 }
 
-// TestSnapshotGivesUpWithoutRoom: the disk fills while one is written.
+// TestSnapshotGivesUpWithoutRoom: a snapshot is abandoned if the disk fills while it is written.
 func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
 	fs := memfs.New()
 	w, err := wal.CreateSnapshot(fs, "snap", wal.SnapshotMeta{Shard: 1, Index: 1, Term: 1})

@@ -12,8 +12,8 @@ import (
 	"carillon/wal"
 )
 
-// TestManifestIsWritten: a host that runs says in its log what it has, at its start and when a
-// generation begins; that is what its log has.
+// TestManifestIsWritten: a running host logs its manifest at each start and each new generation,
+// and the manifest matches its log.
 func TestManifestIsWritten(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Log.SegmentBytes, c.Log.GenBytes = 4<<10, 16<<10 })
 	for i := range 200 {

@@ -14,13 +14,13 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// putBulky sets a timer with a payload of some size, and says what came of it.
+// putBulky sets a timer with a payload of the given size.
 func (r *hostHarness) putBulky(id string, size int) error {
 	_, err := r.try(timer.Command{Kind: timer.Put, ID: id, Spec: &timer.Spec{DueMs: 1 << 41, PayloadKind: timer.BinaryPayload, Payload: make([]byte, size)}})
 	return err
 }
 
-// putMany sets so many timers of 4 KiB.
+// putMany sets n timers of 4 KiB.
 func (r *hostHarness) putMany(n int) {
 	r.t.Helper()
 	for i := range n {
@@ -30,14 +30,14 @@ func (r *hostHarness) putMany(n int) {
 	}
 }
 
-// limitTo leaves a host so many bytes beside what it holds.
+// limitTo sets the memory limit to the current use plus left bytes.
 func (r *hostHarness) limitTo(left int64) {
 	r.pass(2 * tickInterval)
 	_, held := r.host.Memory()
 	r.host.cfg.MemoryLimit = held.Sum() + left
 }
 
-// hangingSnapshot begins a snapshot of shard 1 whose file takes nothing.
+// hangingSnapshot begins a snapshot of shard 1 whose writer consumes nothing.
 func (r *hostHarness) hangingSnapshot() *snapshotRun {
 	g := r.host.groups[1]
 	run := &snapshotRun{group: g, chunks: make(chan []byte), state: g.table.BeginSnapshot()}
@@ -45,8 +45,8 @@ func (r *hostHarness) hangingSnapshot() *snapshotRun {
 	return run
 }
 
-// TestMemoryOfASnapshotCounts: what changes copy while a snapshot is written slowly counts before
-// adds are taken, and no more when it is written.
+// TestMemoryOfASnapshotCounts: memory copied by changes during a slow snapshot counts against the
+// limit for adds, until the snapshot is written.
 func TestMemoryOfASnapshotCounts(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.putMany(400)
@@ -69,8 +69,8 @@ func TestMemoryOfASnapshotCounts(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsGivenUpForMemory: one that makes most of what is too much is not waited for: what
-// changes goes on being taken.
+// TestSnapshotIsGivenUpForMemory: a snapshot that takes most of the excess memory is abandoned, and
+// changes are still accepted.
 func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.putMany(400)
@@ -94,8 +94,8 @@ func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfUncommittedEntries: a leader whose followers take nothing, and answer all the same,
-// holds what it proposes up to its limit.
+// TestMemoryOfUncommittedEntries: a leader whose followers respond but append nothing buffers its
+// proposals up to its limit.
 func TestMemoryOfUncommittedEntries(t *testing.T) {
 	const size, atOnce = 60 << 10, 8
 	flood := func(r *hostHarness) (held Memory, errs map[error]int) {
@@ -145,9 +145,9 @@ func TestMemoryOfUncommittedEntries(t *testing.T) {
 	})
 }
 
-// TestMemoryForASlowFollower: what a leader keeps for a follower that is here and takes nothing
-// goes when memory is tight. Timers go on being taken, and the follower gets a snapshot when its
-// disk is back.
+// TestMemoryForASlowFollower: the entries that a leader keeps for a reachable but stuck follower
+// are dropped when memory is tight. Adds go on, and the follower gets a snapshot once its disk is
+// back.
 func TestMemoryForASlowFollower(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -199,7 +199,8 @@ func TestMemoryForASlowFollower(t *testing.T) {
 	})
 }
 
-// TestKeptEntriesShrinkWithTheLimit: what all groups keep for followers is a share of the memory.
+// TestKeptEntriesShrinkWithTheLimit: the entries kept for followers, of all groups together, are
+// limited to a share of the memory.
 func TestKeptEntriesShrinkWithTheLimit(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.MemoryLimit = 8 << 20 })
 	c.leads()
@@ -213,7 +214,7 @@ func TestKeptEntriesShrinkWithTheLimit(t *testing.T) {
 	}
 }
 
-// TestMemoryIsCountedAsItIs: whatever is done, what the host has counted is what there is.
+// TestMemoryIsCountedAsItIs: the host's count matches the memory in use after every operation.
 func TestMemoryIsCountedAsItIs(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.RetainBytes = 64 << 10 })
 	c.leads()
@@ -243,7 +244,7 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 	check("another leader has taken their place")
 }
 
-// TestMemoryCountsFromTheStart: what a start has read counts before anything is asked.
+// TestMemoryCountsFromTheStart: memory used by recovery counts before the first request.
 func TestMemoryCountsFromTheStart(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -265,8 +266,8 @@ func TestMemoryCountsFromTheStart(t *testing.T) {
 	}
 }
 
-// TestFramesGoWithTheirEntries: a small entry that waits for a disk that hangs does not keep the
-// frame in which it came.
+// TestFramesGoWithTheirEntries: a small entry that waits for a hung disk does not retain the frame
+// in which it arrived.
 func TestFramesGoWithTheirEntries(t *testing.T) {
 	r, _ := withFakePeers(t, true, nil)
 	g := r.host.groups[1]

@@ -10,7 +10,7 @@ import (
 	"carillon/timer"
 )
 
-// merged adds with a rule and wants to hear that it was merged.
+// merged adds with a merge rule and checks that the add was merged.
 func (r *hostHarness) merged(rule timer.Merge, maxWait, delay time.Duration, payload string) *timer.Timer {
 	r.t.Helper()
 	s := &timer.Spec{DueMs: r.clock.wallMs + delay.Milliseconds(), Payload: []byte(payload), PayloadKind: timer.JSONPayload}
@@ -27,7 +27,7 @@ func TestMergeScheduled(t *testing.T) {
 	if got := r.merged(timer.MergeKeep, 0, time.Hour, "2"); got.Version != 1 || string(got.Payload) != `"a"` || got.DueMs != fakeEpochMs+1000 {
 		t.Errorf("kept: %+v", got)
 	}
-	// A lease taken ahead counts as scheduled: it is revoked.
+	// A lease acquired ahead of the due time counts as scheduled: it is revoked.
 	r.pass(990 * time.Millisecond)
 	if r.scheduler().Inspect().Held != 1 {
 		t.Fatal("no lease is held: the test is about nothing")
@@ -55,7 +55,7 @@ func TestMergeScheduled(t *testing.T) {
 	r.audit()
 }
 
-// TestDebounce: adds that never stop put the call off to the longest wait, and no further.
+// TestDebounce: endless adds postpone the call to the longest wait, and no further.
 func TestDebounce(t *testing.T) {
 	r := newHostHarness(t, nil)
 	due := fakeEpochMs + 100
@@ -83,7 +83,7 @@ func TestDebounce(t *testing.T) {
 		r.turn()
 	}
 	r.settle()
-	// What came after the lease is the next one, with a longest wait of its own.
+	// An add after the lease creates the successor, with a longest wait of its own.
 	v := r.timer("a")
 	if v.State != timer.Leased || !v.Successor {
 		t.Fatalf("while the call runs: %+v", v)
@@ -93,14 +93,14 @@ func TestDebounce(t *testing.T) {
 	if v = r.timer("a"); v.State != timer.Scheduled || v.Successor || v.DueMs > r.clock.wallMs+100 || v.Attempts != 0 {
 		t.Errorf("the next: %+v, due in %d ms", v, v.DueMs-r.clock.wallMs)
 	}
-	// The newest's wait counts: without one there is no bound.
+	// The newest add's wait counts: without one there is no bound.
 	if got := r.merged(timer.MergeDebounce, 0, time.Hour, "9"); got.DueMs != r.clock.wallMs+3_600_000 {
 		t.Errorf("unbounded: due in %d ms", got.DueMs-r.clock.wallMs)
 	}
 	r.audit()
 }
 
-// lastCall is the call that started last and runs.
+// lastCall returns the running call that started last.
 func (r *hostHarness) lastCall() *fakeCall {
 	r.t.Helper()
 	if len(r.calls.running) == 0 {
@@ -109,8 +109,8 @@ func (r *hostHarness) lastCall() *fakeCall {
 	return r.calls.running[len(r.calls.running)-1]
 }
 
-// TestSuccessor: whatever becomes of the running attempt, its retries are superseded, and the
-// successor keeps its own time.
+// TestSuccessor: whatever the running attempt's outcome, its retries are superseded, and the
+// successor keeps its own due time.
 func TestSuccessor(t *testing.T) {
 	for name, end := range map[string]func(c *fakeCall){
 		"200": func(c *fakeCall) { c.answer(200) }, "500": func(c *fakeCall) { c.answer(500) }, "410": func(c *fakeCall) { c.answer(410) },
@@ -144,7 +144,7 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// wantKept checks that a snapshot of the table as it is would keep the successor.
+// wantKept checks that a snapshot of the current table keeps the successor.
 func (r *hostHarness) wantKept(id string) {
 	r.t.Helper()
 	b, _ := r.table().BeginSnapshot().Next(nil, 1<<30)
@@ -172,7 +172,7 @@ func TestSuccessorReplaced(t *testing.T) {
 	}
 }
 
-// TestSuccessorCancelled: a cancel is of both.
+// TestSuccessorCancelled: a cancel applies to the timer and its successor.
 func TestSuccessorCancelled(t *testing.T) {
 	for _, status := range []int{200, 500} {
 		r := newHostHarness(t, nil)
@@ -190,8 +190,8 @@ func TestSuccessorCancelled(t *testing.T) {
 	}
 }
 
-// TestSuccessorAfterCrash: the leader dies while a successor waits; the next one ends the attempt
-// and lets it go.
+// TestSuccessorAfterCrash: the leader dies while a successor waits. The next leader ends the
+// attempt and fires the successor.
 func TestSuccessorAfterCrash(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)

@@ -10,7 +10,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// metaOp hands a command for the meta group to a harness's host.
+// metaOp submits a command to the meta group.
 func (r *hostHarness) metaOp(cmd string) *metaOp {
 	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 	r.host.workers[0].box.post(o)
@@ -28,8 +28,8 @@ func (o *metaOp) ended() bool {
 	}
 }
 
-// elects has the others agree to a candidate of a group, and to nothing else, until the harness
-// leads it.
+// elects makes the harness the leader of a group. The other nodes grant their votes and agree to
+// nothing else.
 func (c *fakePeers) elects(id timer.ShardID) {
 	c.r.t.Helper()
 	g := c.r.host.groups[id]
@@ -49,8 +49,8 @@ func (c *fakePeers) elects(id timer.ShardID) {
 	}
 }
 
-// TestMetaServesAfterItsFirstEntry: a leader of the meta group that has not applied the first
-// entry of its term may lack what former leaders have acknowledged. It does not serve before.
+// TestMetaServesAfterItsFirstEntry: a leader of the meta group that has not applied the first entry
+// of its term may lack entries acknowledged by former leaders. It does not serve before.
 func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	c.elects(Meta)
@@ -69,8 +69,8 @@ func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 	}
 }
 
-// TestMetaProposalEnds: what the meta group has proposed and not committed within its time is
-// unknown; nobody waits for ever.
+// TestMetaProposalEnds: the outcome of a meta proposal that is not committed in time is unknown. No
+// caller waits for ever.
 func TestMetaProposalEnds(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.freeze = true
@@ -90,8 +90,8 @@ func TestMetaProposalEnds(t *testing.T) {
 	}
 }
 
-// TestMetaProposalThatRaftRefuses: nothing of it was done, so whoever asked is told to try again,
-// not that it may have been done.
+// TestMetaProposalThatRaftRefuses: a refused proposal has had no effect, so the caller is told to
+// retry, and not that the outcome is unknown.
 func TestMetaProposalThatRaftRefuses(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -107,7 +107,7 @@ func TestMetaProposalThatRaftRefuses(t *testing.T) {
 	if !o.ended() || !errors.Is(o.err, timer.ErrNoLeader) {
 		t.Fatalf("refused: ended %v, %v", o.ended(), o.err)
 	}
-	r.pass(3 * time.Second) // raft gives the transfer up
+	r.pass(3 * time.Second) // raft gives up the transfer
 	if o = r.metaOp("y"); !o.ended() || o.err != nil || len(r.machine.lines) != 1 {
 		t.Errorf("afterwards: %v, %d commands", o.err, len(r.machine.lines))
 	}

@@ -12,17 +12,17 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// pair is two stands that are one group of two replicas each, and hear of each other what drops
-// lets through.
+// pair is two harnesses with a replica of each group. Messages pass between them unless drops
+// rejects them.
 type pair struct {
 	stands [2]*hostHarness // nodes 7 and 8
 	drops  func(m *pb.Message) bool
 }
 
-// other is the Peers of one of a pair.
+// other is the Peers of one harness of a pair.
 type other struct {
 	p  *pair
-	at int // who hears
+	at int // the receiver
 }
 
 func newPair(t *testing.T) *pair {
@@ -60,10 +60,10 @@ func (o *other) Send(_ uint64, frame []byte) {
 // SendSnapshot implements Peers.
 func (o *other) SendSnapshot(uint64, *SnapshotStream) { o.p.stands[0].t.Fatal("a snapshot is sent") }
 
-// shard is a node's replica of shard 1.
+// shard returns a node's replica of shard 1.
 func (p *pair) shard(i int) *group { return p.stands[i].host.groups[1] }
 
-// until lets time go by until something is so, for ten seconds at most.
+// until advances time until a condition holds, for ten seconds at most.
 func (p *pair) until(what string, so func() bool) {
 	r := p.stands[0]
 	r.t.Helper()
@@ -83,15 +83,15 @@ func (p *pair) until(what string, so func() bool) {
 	}
 }
 
-// campaigns has a node's replica of shard 1 stand.
+// campaigns makes a node's replica of shard 1 campaign.
 func (p *pair) campaigns(i int) {
 	g := p.shard(i)
 	_ = g.raft.Campaign()
 	g.w.touchNext(g)
 }
 
-// removes has node 7 lead, and follow a row by which node 8 has no vote until the change is on both
-// disks. It does not hear that it is.
+// removes makes node 7 the leader and has it follow an assignment that takes away node 8's vote. It
+// returns once the change is on both disks. Node 7 does not learn of the commit.
 func (p *pair) removes(learns bool) {
 	r := p.stands[0]
 	r.t.Helper()
@@ -114,7 +114,7 @@ func (p *pair) removes(learns bool) {
 	}
 }
 
-// isOutAhead checks that node 8 is out, with a log that ends behind node 7's, and that node 7 does
+// isOutAhead checks that node 8 is removed with a log shorter than node 7's, and that node 7 does
 // not know.
 func (p *pair) isOutAhead() {
 	p.stands[0].t.Helper()
@@ -124,9 +124,10 @@ func (p *pair) isOutAhead() {
 	}
 }
 
-// TestWhoIsOutSaysSo: a leader's entry is on the disk of who goes, and not yet on its own, when its
-// process is killed. Who goes has applied that it does; the former leader has forgotten, counts it,
-// and has the shorter log. It must lead again all the same (I14).
+// TestWhoIsOutSaysSo: a leader's process is killed when its entry is on the disk of the replica
+// being removed, and not yet on its own. The other replica has applied its removal. The former
+// leader has lost it, still counts that replica's vote, and has the shorter log. It must become
+// leader again all the same (I14).
 func TestWhoIsOutSaysSo(t *testing.T) {
 	t.Run("removed", func(t *testing.T) { killedAhead(t, false) })
 	t.Run("learns", func(t *testing.T) { killedAhead(t, true) })
@@ -159,9 +160,9 @@ func killedAhead(t *testing.T, learns bool) {
 	p.stands[1].abort()
 }
 
-// TestWhoIsElectedOnItsWayOut: a replica is elected that has not applied yet that it goes. It
-// appends its take-over, hears that what came before is committed, and is out, with an entry that
-// nobody else has.
+// TestWhoIsElectedOnItsWayOut: a replica is elected before it has applied its removal. It appends
+// the first entry of its term, learns that earlier entries are committed, and is removed with an
+// entry that no other replica has.
 func TestWhoIsElectedOnItsWayOut(t *testing.T) {
 	t.Run("removed", func(t *testing.T) { electedAhead(t, false) })
 	t.Run("learns", func(t *testing.T) { electedAhead(t, true) })
@@ -172,7 +173,8 @@ func electedAhead(t *testing.T, learns bool) {
 	p.removes(learns)
 	p.until("node 7 hears that it leads nobody", func() bool { return !p.shard(0).leader })
 	appends := 0
-	p.drops = func(m *pb.Message) bool { // node 7 hears of the first entry of the new term, then no more
+	// Node 7 receives the first entry of the new term, then nothing.
+	p.drops = func(m *pb.Message) bool {
 		if nodeOf(m.GetTo()) != 7 {
 			return false
 		}
@@ -191,11 +193,11 @@ func electedAhead(t *testing.T, learns bool) {
 	}
 }
 
-// TestWhoLacksTheChangeIsToldNothing: a word does not help who asks for a vote without having the
-// entry that it is about, and takes the time in which that one could vote for who has it: the word
-// counts as a leader's. Found by the simulator: two stayed, who had missed the change asked again
-// and again, and heard the other's questions too seldom to give it its vote within ten seconds of
-// healing.
+// TestWhoLacksTheChangeIsToldNothing: a commit hint does not help a candidate that lacks the entry
+// it refers to. It counts as a leader's message, and so delays the time at which the candidate may
+// vote for the replica that has the entry. Found by the simulator: of two remaining replicas, the
+// one that had missed the change campaigned again and again. It received the other's vote requests
+// too seldom to grant its vote within ten seconds of healing.
 func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 	p := newPair(t)
 	p.removes(false)

@@ -10,8 +10,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// mixedHarness is a host that is alone with shard 1, and has a replica of shard 2 beside two that
-// are not there: so it keeps two frames on their way.
+// mixedHarness is the only voter of shard 1, and has a replica of shard 2 beside two absent ones.
+// So it keeps two frames in flight.
 func mixedHarness(t *testing.T) *hostHarness {
 	t.Helper()
 	r := makeHarness(t, memfs.New(), func(cfg *Config) { cfg.Shards = 2 })
@@ -30,7 +30,7 @@ func mixedHarness(t *testing.T) *hostHarness {
 	return r
 }
 
-// pipelineAdd submits a timer on shard 1 and turns once, with no step of the log.
+// pipelineAdd submits a timer to shard 1 and runs one turn, without a step of the log.
 func pipelineAdd(r *hostHarness, n int) *pending {
 	r.t.Helper()
 	spec := &timer.Spec{DueMs: r.clock.wallMs + 3_600_000, Payload: []byte("1"), PayloadKind: timer.JSONPayload}
@@ -42,8 +42,8 @@ func pipelineAdd(r *hostHarness, n int) *pending {
 	return p
 }
 
-// Where nobody else has a vote, what arrives while a frame is being written gathers into one more.
-// With other voters a second frame is on its way meanwhile.
+// TestFramesOnTheirWay: where a host is the only voter, commands that arrive while a frame is being
+// written are batched into one more. With other voters a second frame is in flight meanwhile.
 func TestFramesOnTheirWay(t *testing.T) {
 	for _, c := range []struct {
 		alone bool
@@ -85,7 +85,7 @@ func TestFramesOnTheirWay(t *testing.T) {
 	}
 }
 
-// A host with fake peers is not alone, whether it leads or not.
+// TestOtherVotersAreCompany: a host with peers is not the only voter, as a leader or as a follower.
 func TestOtherVotersAreCompany(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	r.pass(tickInterval)
@@ -99,8 +99,8 @@ func TestOtherVotersAreCompany(t *testing.T) {
 	}
 }
 
-// TestLateAnswersAlone is TestLateAnswers where one frame alone is on its way: what is in it stays
-// unknown, the rest is refused in time.
+// TestLateAnswersAlone is TestLateAnswers with only one frame in flight: the outcome of its
+// commands stays unknown, and the rest is refused in time.
 func TestLateAnswersAlone(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
@@ -130,6 +130,6 @@ func TestLateAnswersAlone(t *testing.T) {
 	r.one().answer(200)
 	r.settle()
 	r.wantState("a", "done 1")
-	r.wantState("t1", "scheduled 0") // unknown: it did take effect
+	r.wantState("t1", "scheduled 0") // its outcome was unknown: it did take effect
 	r.audit()
 }

@@ -15,7 +15,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestNotReady: ready means that every shard has fired its canary lately.
+// TestNotReady: a host is ready if every shard has fired its canary recently.
 func TestNotReady(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Shards = 2 })
 	r.pass(time.Second)

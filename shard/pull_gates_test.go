@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// TestPullOfSerialTopic: one lease per key, also to consumers, in order, through the backoff, and
-// across a takeover (I21).
+// TestPullOfSerialTopic: consumers get one lease per key, in order, through backoff and across a
+// takeover (I21).
 func TestPullOfSerialTopic(t *testing.T) {
 	r := pullHarness(t, func(p *timer.Policy) { p.Serial = true })
 	serial := func() { r.pulled(func(p *timer.Policy) { p.Serial = true }) }
@@ -31,8 +31,8 @@ func TestPullOfSerialTopic(t *testing.T) {
 	r.audit()
 }
 
-// TestPullWithinLimits: leases of consumers count at the topic's limits, whoever gave them, and
-// count no more when they are over.
+// TestPullWithinLimits: consumers' leases count toward the topic's limits, under any leader, until
+// they are over.
 func TestPullWithinLimits(t *testing.T) {
 	limited := func(p *timer.Policy) { p.Concurrency = 2 }
 	r := pullHarness(t, limited)
@@ -51,7 +51,7 @@ func TestPullWithinLimits(t *testing.T) {
 	r.wantPull(9, "")
 	r.wantClaim(timer.NackLease, got[1], timer.OK, func(c *timer.LeaseUpdate) { c.HasDelay, c.DelayMs = true, 3_600_000 })
 	r.wantPull(9, "d")
-	r.pass(31 * time.Second) // c's and d's leases run out
+	r.pass(31 * time.Second) // the leases of c and d expire
 	r.wantPull(9, "c d")
 	r.audit()
 }
@@ -69,8 +69,8 @@ func TestPullAtARate(t *testing.T) {
 	r.wantPull(9, "d e")
 }
 
-// TestReportCounts: what a receiver has accepted keeps its key and its place at the limit until it
-// reports.
+// TestReportCounts: a timer that its receiver has accepted keeps its key and its concurrency slot
+// until the receiver reports.
 func TestReportCounts(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(topic *timer.Topic) {
@@ -95,8 +95,8 @@ func TestReportCounts(t *testing.T) {
 	r.wantState("{m}c", "done 1")
 }
 
-// TestPullKeepsItsKeyUntilApplied: an answer about a timer whose lease is still on its way to the
-// log does not free its key (I21). Found by the simulator.
+// TestPullKeepsItsKeyUntilApplied: a response about a timer whose lease is not logged yet does not
+// free its key (I21). Found by the simulator.
 func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
 	r := pullHarness(t, func(p *timer.Policy) { p.Serial = true })
 	r.add("{k}a", 0)

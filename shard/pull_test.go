@@ -29,7 +29,7 @@ func (r *hostHarness) pulled(change func(*timer.Policy)) {
 	r.topicsChanged()
 }
 
-// reporting is a host whose topic 1 is called, and whose receivers report.
+// reportHarness is a host that calls the receivers of topic 1, which report the outcome.
 func reportHarness(t *testing.T) *hostHarness {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
@@ -37,7 +37,7 @@ func reportHarness(t *testing.T) *hostHarness {
 	return r
 }
 
-// pull takes timers of topic 1 from shard 1.
+// pull pulls timers of topic 1 from shard 1.
 func (r *hostHarness) pull(most int) (out []timer.PulledTimer) {
 	r.t.Helper()
 	r.blocking(func() {
@@ -49,7 +49,7 @@ func (r *hostHarness) pull(most int) (out []timer.PulledTimer) {
 	return out
 }
 
-// wantPull takes timers and holds their ids against what is wanted.
+// wantPull pulls timers and checks their IDs.
 func (r *hostHarness) wantPull(most int, want string) []timer.PulledTimer {
 	r.t.Helper()
 	got := r.pull(most)
@@ -67,7 +67,7 @@ func takenIDs(list []timer.PulledTimer) string {
 	return strings.Join(ids, " ")
 }
 
-// claim says something of a lease.
+// claim acks, nacks or extends a lease.
 func (r *hostHarness) claim(kind timer.Kind, t timer.PulledTimer, change func(*timer.LeaseUpdate)) timer.Code {
 	r.t.Helper()
 	c := timer.LeaseUpdate{Handle: t.Handle, Seq: t.Timer.Seq, Fence: t.Timer.Fence}
@@ -84,7 +84,7 @@ func (r *hostHarness) wantClaim(kind timer.Kind, t timer.PulledTimer, want timer
 	}
 }
 
-// TestPullOrder: priority, then due time, then arrival; and nothing before its time.
+// TestPullOrder: timers are pulled by priority, due time and arrival, and none before its due time.
 func TestPullOrder(t *testing.T) {
 	r := pullHarness(t, nil)
 	for i, c := range []struct {
@@ -130,7 +130,7 @@ func TestAckLease(t *testing.T) {
 	r.pass(time.Second)
 	r.wantClaim(timer.AckLease, got, timer.OK, nil)
 	r.wantState("a", "done 1")
-	r.wantClaim(timer.AckLease, got, timer.OK, nil) // the answer may have been lost
+	r.wantClaim(timer.AckLease, got, timer.OK, nil) // the response may have been lost
 	r.wantClaim(timer.NackLease, got, timer.Skipped, nil)
 	r.wantClaim(timer.ExtendLease, got, timer.Skipped, nil)
 	if v := r.timer("a"); v.FiredMs != fakeEpochMs+1 || v.EndedMs != fakeEpochMs+1001 || v.LastStatus != 0 || r.observer.outcomes != 1 {
@@ -141,7 +141,7 @@ func TestAckLease(t *testing.T) {
 	}
 }
 
-// TestAckTwiceAtOnce: two acks of one lease in one entry are one delivery, and both are told so.
+// TestAckTwiceAtOnce: two acks of one lease in one entry are one delivery, and both succeed.
 func TestAckTwiceAtOnce(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -193,8 +193,8 @@ func TestNackLease(t *testing.T) {
 	}
 }
 
-// TestLeaseRunsOut: by the monotonic clock, whatever the wall clock does; then the timer is ready
-// at once, until its attempts are used up.
+// TestLeaseRunsOut: a lease expires by the monotonic clock, whatever the wall clock does. The timer
+// is then ready at once, until its attempts are used up.
 func TestLeaseRunsOut(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Hour, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestLeaseRunsOut(t *testing.T) {
 			r.pass(2 * time.Millisecond)
 			r.wantState("a", "scheduled 1")
 			if step < 0 {
-				r.wantPull(1, "") // by the clock as it is now, its time has not come
+				r.wantPull(1, "") // it is not due by the current clock
 				return
 			}
 			r.wantPull(1, "a")
@@ -245,8 +245,7 @@ func TestExtendLease(t *testing.T) {
 	r.wantClaim(timer.ExtendLease, v, timer.Skipped, nil)
 }
 
-// TestExtendIsNotOvertaken: a lease whose end comes while its extension is on its way to the disk
-// goes on.
+// TestExtendIsNotOvertaken: a lease that would end while its extension is being logged goes on.
 func TestExtendIsNotOvertaken(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -271,8 +270,8 @@ func TestExtendIsNotOvertaken(t *testing.T) {
 	r.wantState("a", "scheduled 1")
 }
 
-// TestTakenTooLate: who gave a lease and then stood still for longer than it lasts hands nothing
-// out: others may have had the timer since.
+// TestTakenTooLate: a host that leased a timer and was then suspended for longer than the lease
+// does not hand it out: another consumer may have had it since.
 func TestTakenTooLate(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -302,8 +301,8 @@ func TestTakenTooLate(t *testing.T) {
 	r.wantPull(2, "a b")
 }
 
-// TestTakenBeforeItStoodStill: a take of several shards waits for the last of them. What one of
-// them gave is not handed out if the process stood still since, for longer than the lease lasts.
+// TestTakenBeforeItStoodStill: a pull from several shards waits for the last of them. A timer is
+// not handed out if the process was suspended for longer than its lease meanwhile.
 func TestTakenBeforeItStoodStill(t *testing.T) {
 	var r *hostHarness
 	var still time.Duration
@@ -334,8 +333,8 @@ func TestTakenBeforeItStoodStill(t *testing.T) {
 	}
 }
 
-// TestConsumerLeaseOutlivesItsLeader: it belongs to the consumer, and lasts in full from the
-// takeover on.
+// TestConsumerLeaseOutlivesItsLeader: a consumer's lease survives a takeover, and lasts in full
+// from then on.
 func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -362,7 +361,7 @@ func TestConsumerLeaseOutlivesItsLeader(t *testing.T) {
 	r.wantPull(3, "b c")
 	r.restart()
 	r.pulled(nil)
-	r.wantClaim(timer.AckLease, got[0], timer.OK, nil) // again, elsewhere
+	r.wantClaim(timer.AckLease, got[0], timer.OK, nil) // a repeated ack, at another leader
 	r.audit()
 }
 
@@ -394,8 +393,8 @@ func TestCancelOfWhatAConsumerHas(t *testing.T) {
 	}
 }
 
-// TestPullOfWhatMayNotGo: a paused topic, an expired timer, one that was cancelled, a host that
-// drains.
+// TestPullOfWhatMayNotGo: nothing is pulled from a paused topic or a draining host, nor an expired
+// or cancelled timer.
 func TestPullOfWhatMayNotGo(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -422,7 +421,7 @@ func TestPullOfWhatMayNotGo(t *testing.T) {
 	r.wantPull(2, "")
 }
 
-// TestDeliveryChanges: what waits goes the new way.
+// TestDeliveryChanges: waiting timers follow a change of the delivery mode.
 func TestDeliveryChanges(t *testing.T) {
 	r := pullHarness(t, nil)
 	r.add("a", 0)
@@ -443,7 +442,7 @@ func TestDeliveryChanges(t *testing.T) {
 	r.audit()
 }
 
-// TestReadyIsTold: when something becomes ready, and again as long as it is.
+// TestReadyIsTold: the host notifies when a timer becomes ready, and repeatedly while it is.
 func TestReadyIsTold(t *testing.T) {
 	told := 0
 	r := newHostHarness(t, func(c *Config) { c.Ready = func(timer.TopicID, int) { told++ } })
@@ -473,7 +472,7 @@ func TestReadyIsTold(t *testing.T) {
 	want("given back", 1, 2)
 }
 
-// TestReport: a 202 leaves the timer with the receiver.
+// TestReport: a 202 response leaves the timer with the receiver.
 func TestReport(t *testing.T) {
 	r := reportHarness(t)
 	r.add("a", 0)
@@ -509,7 +508,7 @@ func TestReportThatNeverComes(t *testing.T) {
 	r.pass(time.Millisecond)
 	r.one().answer(202)
 	r.pass(25 * time.Second)
-	r.restart() // a receiver's lease outlives who called
+	r.restart() // a receiver's lease outlives the host that called
 	r.topic(1, func(topic *timer.Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 2 })
 	r.topicsChanged()
 	r.pass(29 * time.Second)
@@ -539,7 +538,7 @@ func TestReportAfterCancel(t *testing.T) {
 	r.wantState("a", "cancelled 1")
 }
 
-// TestClaimOfACall: who has no receipt can end no call's lease, whatever numbers he makes up.
+// TestClaimOfACall: a client without a receipt cannot end a call's lease with made-up numbers.
 func TestClaimOfACall(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -551,7 +550,7 @@ func TestClaimOfACall(t *testing.T) {
 	r.wantState("a", "scheduled 1")
 }
 
-// TestPullersShare: what many take at once, each takes once, in order of their coming.
+// TestPullersShare: of many concurrent pulls each gets different timers, in order of arrival.
 func TestPullersShare(t *testing.T) {
 	r := pullHarness(t, func(p *timer.Policy) { p.LeaseMs = 60_000 })
 	for i := range 100 {
@@ -584,8 +583,7 @@ func TestPullersShare(t *testing.T) {
 	}
 }
 
-// TestEndsStayBounded: leases that end early leave nothing behind for as long as they could have
-// lasted.
+// TestEndsStayBounded: a lease that ends early leaves nothing in memory until its expiry time.
 func TestEndsStayBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -605,8 +603,9 @@ func TestEndsStayBounded(t *testing.T) {
 	}
 }
 
-// TestClaimOfALeaseNotSeenYet: who was stopped while another led, and gave the lease, must not say
-// that it is over before a majority has said that it leads still. Found by the simulator.
+// TestClaimOfALeaseNotSeenYet: a leader is suspended, and another leads meanwhile and grants a
+// lease. The first must not report that lease as over until a majority has confirmed its
+// leadership. Found by the simulator.
 func TestClaimOfALeaseNotSeenYet(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestRaftLogNamesNodes: raft's lines have nodes' names, not the ids of their replicas.
+// TestRaftLogNamesNodes: raft's log lines name nodes, not replica IDs.
 func TestRaftLogNamesNodes(t *testing.T) {
 	var out bytes.Buffer
 	h := &Host{cfg: Config{NodeName: func(node uint64) string {

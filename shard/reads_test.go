@@ -24,7 +24,7 @@ func (r *hostHarness) list(q timer.Query) []*timer.Timer {
 	return got
 }
 
-// TestListFindsLeasedAmongScheduled: what is filtered out must not crowd out what is asked for.
+// TestListFindsLeasedAmongScheduled: filtered-out timers must not crowd out matching ones.
 func TestListFindsLeasedAmongScheduled(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 50 {
@@ -36,7 +36,7 @@ func TestListFindsLeasedAmongScheduled(t *testing.T) {
 	if n := len(r.calls.running); n != 2 {
 		t.Fatalf("%d calls", n)
 	}
-	// Ordered by due time the leased ones come first here; ask from the back, too.
+	// Leased timers come first here by due time. So list from the back, too.
 	if got := r.list(timer.Query{States: 1 << timer.Leased, Limit: 3}); len(got) != 2 {
 		t.Errorf("%d leased timers, want 2", len(got))
 	}
@@ -50,8 +50,8 @@ func TestListFindsLeasedAmongScheduled(t *testing.T) {
 	}
 }
 
-// TestListScheduledBehindOrphans: leases of a former leader, which are no active leases here, must
-// not crowd out either.
+// TestListScheduledBehindOrphans: inherited leases, which are no active leases here, must not crowd
+// out matching timers either.
 func TestListScheduledBehindOrphans(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 20 {
@@ -82,7 +82,7 @@ func TestListIsNeverShort(t *testing.T) {
 		r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprintf("t%06d", i), Spec: &timer.Spec{DueMs: 1 << 41}})
 	}
 	r.settle()
-	<-r.host.workers[0].box.wake // of what came until now
+	<-r.host.workers[0].box.wake // from earlier events
 	done := make(chan []*timer.Timer)
 	go func() {
 		list, err := r.host.List(1, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 20})
@@ -102,8 +102,7 @@ func TestListIsNeverShort(t *testing.T) {
 	}
 }
 
-// TestLinearizableRead: a read that comes after an answer sees what was answered, also one of the
-// same turn.
+// TestLinearizableRead: a read that follows an answer sees its effect, also within the same turn.
 func TestLinearizableRead(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 20 {
@@ -124,7 +123,7 @@ func TestLinearizableRead(t *testing.T) {
 	}
 }
 
-// TestListInSlices: a long list holds up no other operation.
+// TestListInSlices: a long list delays no other operation.
 func TestListInSlices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -165,9 +164,9 @@ func TestListInSlices(t *testing.T) {
 	}
 }
 
-// TestTurnScansWithinABudget: however many lists and walks are asked for at once, in however many
-// shards of a worker, a turn looks at no more slots than for one; all of them go on, and what is
-// read by its id does not wait for them.
+// TestTurnScansWithinABudget: any number of concurrent lists and scans, in any number of a worker's
+// shards, examine no more slots per turn than one of them. All of them make progress, and reads by
+// ID do not wait for them.
 func TestTurnScansWithinABudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -239,7 +238,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 	}
 }
 
-// TestReadLimits: reads that cannot be answered end with an error that says why.
+// TestReadLimits: a read that cannot be answered ends with an error that gives the reason.
 func TestReadLimits(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.deposed()
@@ -266,7 +265,7 @@ func TestReadLimits(t *testing.T) {
 	r.settle()
 }
 
-// TestHostClient runs the blocking methods against two workers.
+// TestHostClient runs the blocking methods with two workers.
 func TestHostClient(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.Shards, c.Workers = 3, 2 })
 	ops := make([]timer.Op, 30)
@@ -309,7 +308,7 @@ func TestHostClient(t *testing.T) {
 	}
 }
 
-// TestTurnFitsAFrame: however much waits, a turn writes no frame that the log refuses.
+// TestTurnFitsAFrame: however much work waits, a turn never writes a frame that the log refuses.
 func TestTurnFitsAFrame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -338,8 +337,7 @@ func TestTurnFitsAFrame(t *testing.T) {
 	}
 }
 
-// TestI15StaleEntriesGo: what was queued and has changed since does not stale queue up behind a
-// gate that stays shut.
+// TestI15StaleEntriesGo: stale queue entries do not accumulate behind a gate that stays shut.
 func TestI15StaleEntriesGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -358,7 +356,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 	if n := r.queued(1); n > 1000 {
 		t.Errorf("%d entries are queued for one timer", n)
 	}
-	r.clock.wallMs += 10 * time.Hour.Milliseconds() // and back: all that comes is in the wheel's past
+	r.clock.wallMs += 10 * time.Hour.Milliseconds() // and back: all due times are in the wheel's past
 	r.pass(time.Second)
 	r.clock.wallMs -= 10 * time.Hour.Milliseconds()
 	for range 5000 {
@@ -375,7 +373,7 @@ func TestI15StaleEntriesGo(t *testing.T) {
 	r.audit()
 }
 
-// TestTopicChangesDoNotMultiply: timers with an expiry are queued once, however often their topic
+// TestTopicChangesDoNotMultiply: a timer with an expiry is queued once, however often its topic
 // changes.
 func TestTopicChangesDoNotMultiply(t *testing.T) {
 	r := newHostHarness(t, nil)

@@ -16,7 +16,7 @@ func TestMailbox(t *testing.T) {
 	if err := m.offer(topicsChanged{}); err != timer.ErrOverloaded {
 		t.Error(err)
 	}
-	m.post(topicsChanged{}) // the host's own is never refused
+	m.post(topicsChanged{}) // the host's own events are never refused
 	select {
 	case <-m.wake:
 	default:
