@@ -61,9 +61,9 @@ func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	}
 }
 
-// TestAStartTakesAllThatADryRunPasses: the repairer writes a log that its dry run has passed. Whatever
-// raft can have written, with records lost anywhere, a start on it finds no fault either, and has the
-// same log in the end.
+// TestAStartTakesAllThatADryRunPasses: the repairer writes a log that its dry run has passed.
+// Whatever raft can have written, with records lost anywhere, a start on it finds no fault either,
+// and has the same log in the end.
 func TestAStartTakesAllThatADryRunPasses(t *testing.T) {
 	r := newHostHarness(t, nil)
 	g := r.host.groups[1]

@@ -299,8 +299,7 @@ func (c *hostCluster) leader() (best *hostHarness) {
 	return best
 }
 
-// add has whoever leads asked for another timer, and notes which of the ones before were
-// acknowledged.
+// add asks the leader to add a timer, and collects the acknowledgements of earlier adds.
 func (c *hostCluster) add() {
 	c.hear()
 	if r := c.leader(); r != nil {

@@ -8,8 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// wantLateness checks of which first attempts, in the order in which they started, a gate is said
-// to have kept the timer.
+// wantLateness checks the first attempts in start order: want says for each whether a gate held its
+// timer back.
 func (r *hostHarness) wantLateness(want ...bool) {
 	r.t.Helper()
 	if !slices.Equal(r.observer.held, want) {

@@ -75,7 +75,7 @@ func TestLostEndOnDisk(t *testing.T) {
 	}
 }
 
-// logFiles lists the files of a stream's newest generation.
+// logFiles lists the files of the newest generation of a stream.
 func logFiles(t *testing.T, fs *memfs.FS, dir string) (list []string) {
 	t.Helper()
 	entries, err := fs.ReadDir(dir)

@@ -21,8 +21,9 @@ var (
 	recoverPayload = flag.Int("recover.payload", 16, "bytes of each one's payload")
 )
 
-// BenchmarkHostRecover is the start of a host of 16 shards: of one that has only its log, and of
-// one with snapshots of most and the log of the rest; on one goroutine, and on all processors.
+// BenchmarkHostRecover measures the start of a host of 16 shards, from the log alone, or from
+// snapshots of most shards and the log of the rest. It runs on one goroutine, and on all
+// processors.
 func BenchmarkHostRecover(b *testing.B) {
 	const shards = 16
 	for _, from := range []string{"log", "snapshots"} {
@@ -30,7 +31,8 @@ func BenchmarkHostRecover(b *testing.B) {
 			Topics: benchTopics{&timer.Topic{ID: 1, Name: "bench", Policy: timer.DefaultPolicy()}}, Dispatcher: &benchReceiver{}, Machine: benchMachine{},
 			Observer: benchObserver{}, Logger: slog.New(slog.DiscardHandler)}
 		if from == "snapshots" {
-			config.Log.GenBytes = int64(*recoverTimers) * 8 // a dozen generations: the first go, once there are snapshots
+			// About a dozen generations: the first are deleted once there are snapshots.
+			config.Log.GenBytes = int64(*recoverTimers) * 8
 			config.Log.SegmentBytes = config.Log.GenBytes / 64
 		}
 		recoverFill(b, config, *recoverTimers)
@@ -40,7 +42,7 @@ func BenchmarkHostRecover(b *testing.B) {
 	}
 }
 
-// recoverFill adds timers to a new host, a hundred for one shard at a time, and stops it.
+// recoverFill adds timers to a new host, a hundred per shard at a time, and stops it.
 func recoverFill(b *testing.B, config Config, timers int) {
 	b.Helper()
 	h, err := New(config)
@@ -105,7 +107,7 @@ func benchRecover(b *testing.B, config Config) {
 		}
 		b.StartTimer()
 	}
-	if timers < b.N*(*recoverTimers*9/10) { // what was committed last may wait for the election
+	if timers < b.N*(*recoverTimers*9/10) { // the last commits may wait for the election
 		b.Fatalf("%d timers", timers/b.N)
 	}
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(timers), "cpu-ns/timer")

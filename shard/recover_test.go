@@ -10,7 +10,7 @@ import (
 	"carillon/wal"
 )
 
-// newRecovery is the recovery of a group with three members that begins behind entry 1.
+// newRecovery is the recovery of a group with three members whose log begins after entry 1.
 func newRecovery(retain int) *recovery {
 	w := &worker{host: &Host{cfg: Config{RetainBytes: retain}}}
 	g := &group{id: 1, w: w, store: &storage{}}
@@ -18,8 +18,8 @@ func newRecovery(retain int) *recovery {
 	return &recovery{group: g}
 }
 
-// feed replays the entries from first to last, each in a record of its own, with a commit after
-// each if told so.
+// feed replays the entries from first to last, each in its own record, with a commit after each if
+// commit is set.
 func (r *recovery) feed(t testing.TB, first, last, term uint64, commit bool) {
 	t.Helper()
 	typ := pb.EntryNormal
@@ -43,7 +43,8 @@ func (r *recovery) feedCommit(t testing.TB, index, term uint64) {
 	}
 }
 
-// held is what is left of the log: the first and last index, and how many of them are applied.
+// held returns the first and last index of the log in memory, and the number of its entries that
+// are applied.
 func (r *recovery) held() (first, last uint64, applied int) {
 	list := r.log[r.first:]
 	if len(list) == 0 {
@@ -52,9 +53,9 @@ func (r *recovery) held() (first, last uint64, applied int) {
 	return list[0].Index, list[len(list)-1].Index, r.next - r.first
 }
 
-// TestReplayTakesTimeByEntry: a node that led small commits for minutes is back in seconds. Each
-// commit used to move all that is kept for followers: a log of 400,000 commits took minutes, and a
-// node that was killed often came back later each time.
+// TestReplayTakesTimeByEntry: recovery takes seconds after minutes of small commits. Each commit
+// once moved all the entries kept for followers: a log of 400,000 commits took minutes, and a node
+// that was killed often recovered more slowly each time.
 func TestReplayTakesTimeByEntry(t *testing.T) {
 	const entries = 400_000
 	r := newRecovery(retainBytes)
@@ -69,8 +70,8 @@ func TestReplayTakesTimeByEntry(t *testing.T) {
 	}
 }
 
-// TestReplayKeepsWhatFollowersMayLack: the newest applied entries up to the bound, and all that is
-// not applied; raft's log begins where they do.
+// TestReplayKeepsWhatFollowersMayLack: replay keeps all unapplied entries, and the newest applied
+// ones up to the bound. Raft's log begins with the first entry kept.
 func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 	r := newRecovery(10 * entryOverhead)
 	check := func(wantFirst, wantLast uint64, wantApplied int) {
@@ -90,7 +91,7 @@ func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 	r.feed(t, 9, 40, 1, false)
 	r.feedCommit(t, 30, 1)
 	check(21, 40, 10)
-	r.feed(t, 35, 36, 2, false) // another leader's: what was behind 34 is void
+	r.feed(t, 35, 36, 2, false) // from another leader: entries after 34 are void
 	check(21, 36, 10)
 	r.feedCommit(t, 36, 2)
 	check(27, 36, 10)
@@ -103,7 +104,7 @@ func TestReplayKeepsWhatFollowersMayLack(t *testing.T) {
 	}
 }
 
-// TestReplayKeepsNothingOfASoleVoter: it has no followers.
+// TestReplayKeepsNothingOfASoleVoter: a sole voter has no followers to keep applied entries for.
 func TestReplayKeepsNothingOfASoleVoter(t *testing.T) {
 	r := newRecovery(retainBytes)
 	r.group.store.conf = &pb.ConfState{Voters: []uint64{1}}

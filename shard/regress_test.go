@@ -20,9 +20,9 @@ import (
 
 // Each test here is the shortest way to a fault that the simulator found.
 
-// TestReadAskedInTheTurnOfTheFall: raft steps down while the turn's messages are taken; the
-// question that is put later in the turn would be passed on to the new leader, which is not a
-// message that nodes exchange. Who asked is told to go elsewhere.
+// TestReadAskedInTheTurnOfTheFall: raft steps down on a message of this turn. Later in the turn, a
+// ReadIndex request would be forwarded to the new leader, and nodes do not exchange such messages.
+// The caller is redirected instead.
 func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -45,8 +45,8 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	}
 }
 
-// TestInstalledSnapshotIsMarkedFirst: a snapshot from a peer is acknowledged only when the log says
-// on disk that it goes on from there, also when nothing but the commit index comes with it.
+// TestInstalledSnapshotIsMarkedFirst: a snapshot from a peer is acknowledged only once the mark
+// that the log continues from it is on disk, also when only the commit index comes with it.
 func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
@@ -82,7 +82,7 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	}
 }
 
-// arrive streams a snapshot of shard 1 from node 8.
+// arrive delivers a snapshot of shard 1 from node 8.
 func (c *fakePeers) arrive(term, index uint64) {
 	t, h := c.r.t, c.r.host
 	t.Helper()
@@ -103,7 +103,7 @@ func (c *fakePeers) arrive(term, index uint64) {
 	}
 }
 
-// acknowledged says whether node 8 was told that this node has all up to an entry.
+// acknowledged reports whether this node has acknowledged all entries up to index to node 8.
 func (c *fakePeers) acknowledged(index uint64) bool {
 	for _, m := range c.sent {
 		if m.GetType() == pb.MsgAppResp && !m.GetReject() && m.GetIndex() >= index {
@@ -113,8 +113,8 @@ func (c *fakePeers) acknowledged(index uint64) bool {
 	return false
 }
 
-// TestRemovedReplicasLogIsVoid: the log of a replica that was given up cannot be read any more once
-// its snapshots are gone. That is as it should be, as long as the tombstone follows.
+// TestRemovedReplicasLogIsVoid: once the snapshots of a removed replica are deleted, its log cannot
+// be replayed any more. That is no error if the tombstone follows.
 func TestRemovedReplicasLogIsVoid(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.fill(12)
@@ -128,7 +128,7 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 		rows[1].Epoch, rows[1].Members[0] = 2, Member{Node: 8, Replica: ReplicaID(8, 2)}
 		r.host.Place(rows)
 		r.settle()
-		synctest.Wait() // until they are deleted
+		synctest.Wait() // until the files are deleted
 		if n := len(r.snapshotFiles(1)); r.host.groups[1].replica != 0 || n != 0 {
 			t.Fatalf("replica %x is still there, with %d snapshots", r.host.groups[1].replica, n)
 		}
@@ -143,14 +143,15 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 	})
 }
 
-// TestI4RetryByASlowerClock: the attempt of a leader whose clock was ahead is taken up by one whose
-// clock says that it was early: no retry starts before the timer is due.
+// TestI4RetryByASlowerClock: a leader whose clock was ahead starts an attempt, and the next
+// leader's clock says that it was early. No retry starts before the timer is due.
 func TestI4RetryByASlowerClock(t *testing.T) {
 	for name, reports := range map[string]func(r *hostHarness, c *fakeCall){
 		"interrupted": func(*hostHarness, *fakeCall) {},
 		"reported": func(r *hostHarness, c *fakeCall) {
 			f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: c.Job.Handle, Seq: c.Job.Seq, Fence: c.Job.Fence,
-				Attempt: scheduler.Attempt{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}} // that clock was set right meanwhile
+				// That clock was corrected meanwhile.
+				Attempt: scheduler.Attempt{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}}
 			g, body := r.host.groups[1], appendReport(nil, f)
 			g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 		},
@@ -175,8 +176,8 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 	}
 }
 
-// TestStreamOfAReplacedSnapshot: a snapshot that is gone when its stream begins gives no source,
-// and not one that is nil inside.
+// TestStreamOfAReplacedSnapshot: if a snapshot is gone when its stream begins, the stream's source
+// is nil, and not an interface that holds nil.
 func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
@@ -211,8 +212,9 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	}
 }
 
-// TestWantedSnapshotIsTriedAgainSoon: a snapshot that could not be written is tried again after a
-// while; one that a follower waits for, without which there may be no majority, long before.
+// TestWantedSnapshotIsTriedAgainSoon: a snapshot that could not be written is retried after a
+// while. The retry comes much sooner if a follower needs the snapshot: there may be no majority
+// without it.
 func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		bubbleHarness(t, smallLog, func(r *hostHarness) {
@@ -239,8 +241,8 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 }
 
 // TestUnreadableSnapshotIsReplacedThoughNothingMoves: a snapshot that a follower needs cannot be
-// read. A new one is made and offered, also where no entry was applied since: there may be no
-// majority without that follower.
+// read. A new one is written and sent, even if no entry was applied since: there may be no majority
+// without that follower.
 func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -260,14 +262,14 @@ func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 	})
 }
 
-// drained is a Placement by which no node should lead.
+// drained is a Placement in which no node may lead.
 type drained struct{ staticPlacement }
 
 func (drained) MayLead(uint64) bool { return false }
 
-// TestLeaderThatGoesHandsOverToWhoeverStays: of the nodes that keep a replica none should lead,
-// since all of them drain too. The one that goes hands over nevertheless: else the row would never
-// be settled, and no other node could take over from them.
+// TestLeaderThatGoesHandsOverToWhoeverStays: a leader is being removed, and none of the remaining
+// nodes may lead, since all of them drain too. It transfers leadership nevertheless. Otherwise the
+// assignment would never be settled, and no other node could take over.
 func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = drained{} })
 	c.leads()
@@ -282,7 +284,7 @@ func TestLeaderThatGoesHandsOverToWhoeverStays(t *testing.T) {
 	t.Error("nobody is told to take over")
 }
 
-// onlyLead is a Placement by which one node alone may lead.
+// onlyLead is a Placement in which only one node may lead.
 type onlyLead struct {
 	staticPlacement
 	node uint64
@@ -290,7 +292,7 @@ type onlyLead struct {
 
 func (p onlyLead) MayLead(node uint64) bool { return node == p.node }
 
-// toldToCampaign are the nodes that were told to take over.
+// toldToCampaign returns the nodes that were told to take over.
 func (c *fakePeers) toldToCampaign() (nodes []uint64) {
 	for _, m := range c.sent {
 		if m.GetType() == pb.MsgTimeoutNow {
@@ -300,9 +302,9 @@ func (c *fakePeers) toldToCampaign() (nodes []uint64) {
 	return nodes
 }
 
-// TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack: a leader that should not lead, and of
-// the other voters the one that may is taken out by the row. That one would hand the leadership
-// back at once, and the row would never be settled.
+// TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack: the leader is cordoned, and the
+// assignment removes the only other voter that may lead. The leader does not transfer to that
+// voter: it would transfer leadership back at once, and the assignment would never be settled.
 func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 9} })
 	c.leads()
@@ -314,8 +316,8 @@ func TestCordonedLeaderKeepsWhatALeavingReplicaWouldGiveBack(t *testing.T) {
 	}
 }
 
-// TestLeaderThatGoesFirstGivesANewReplicaItsVote: of those that stay the one that may lead has no
-// vote yet. It gets it first: the others would hand the leadership back.
+// TestLeaderThatGoesFirstGivesANewReplicaItsVote: the only remaining replica that may lead has no
+// vote yet. It becomes a voter first: the others would transfer leadership back.
 func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Placement = onlyLead{node: 10} })
 	c.leads()
@@ -327,9 +329,9 @@ func TestLeaderThatGoesFirstGivesANewReplicaItsVote(t *testing.T) {
 	}
 }
 
-// TestI17PolicyThatIsNotKnownYet: a node that has just started may lead a shard before it has heard
-// of the topics again. What an attempt of another was worth it cannot say until then: the default
-// policy is not the topic's.
+// TestI17PolicyThatIsNotKnownYet: a node that has just started may lead a shard before it has the
+// topics again. Until then it does not judge the outcome of another leader's attempt: the default
+// policy may not be the topic's.
 func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 	for name, reported := range map[string]bool{"interrupted": false, "reported": true} {
 		t.Run(name, func(t *testing.T) {
@@ -358,7 +360,7 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 			r.topics[1] = known
 			r.topicsChanged()
 			if reported {
-				tell() // as it is until the lease is over
+				tell() // repeated until the lease is over
 			}
 			r.pass(time.Minute)
 			r.wantCalls("")
@@ -367,8 +369,9 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// TestOwnResponseAfterRemoval: a leader whose going is committed by others, and applied, while its
-// own disk is still at work on what came after. Raft knows no such peer then; nothing is wrong.
+// TestOwnResponseAfterRemoval: a leader's removal is committed by others and applied while its own
+// disk still writes later entries. Raft then does not know the peer of the response. This is no
+// error.
 func TestOwnResponseAfterRemoval(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
@@ -402,21 +405,22 @@ func TestOwnResponseAfterRemoval(t *testing.T) {
 	turns()
 }
 
-// TestRefusedProposalIsNotRepeatedAtOnce: while raft hands its lead over it takes no proposal.
-// Leases that are due are proposed again after a while, and the host rests in between.
+// TestRefusedProposalIsNotRepeatedAtOnce: raft refuses proposals during a leadership transfer. Due
+// leases are proposed again after a while, and the host is idle in between.
 func TestRefusedProposalIsNotRepeatedAtOnce(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.add("a", time.Second)
 	r.pass(900 * time.Millisecond)
-	r.host.groups[1].raft.TransferLeader(ReplicaID(8, 1)) // who does not hear of it
+	r.host.groups[1].raft.TransferLeader(ReplicaID(8, 1)) // the transferee does not receive it
 	r.pass(3 * time.Second)
 	r.one()
 }
 
-// TestSnapshotOfTheFounding: members of the first row that were down until there was a later one
-// begin with nothing, not even with the first row. They vote, so the one that has it leads; but it
-// can commit nothing before it has given them a snapshot, and that is of the founding itself.
+// TestSnapshotOfTheFounding: members of the first assignment that were down until a later one
+// exists start empty, without the first assignment. They vote, so the replica that has it leads. It
+// can commit nothing before it has sent them a snapshot, and that is a snapshot of the bootstrap
+// state itself.
 func TestSnapshotOfTheFounding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := withFakePeers(t, true, nil)
@@ -427,7 +431,8 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 			c.sent = nil
 			for _, m := range sent {
 				a := agreement(m)
-				if m.GetType() == pb.MsgApp { // the entry before these is not there
+				// The entry before these is missing.
+				if m.GetType() == pb.MsgApp {
 					a = &pb.Message{Type: pb.MsgAppResp.Enum(), From: m.To, To: m.From, Term: m.Term, Index: m.Index, Reject: new(true), RejectHint: new(uint64(0))}
 				}
 				if a != nil {
@@ -443,8 +448,8 @@ func TestSnapshotOfTheFounding(t *testing.T) {
 	})
 }
 
-// TestUnwantedSnapshotIsLetGo: a snapshot that raft has no use for, as its leader has been deposed
-// on the way, is not kept: it is as large as the shard.
+// TestUnwantedSnapshotIsLetGo: a snapshot that raft rejects, because its leader was deposed
+// meanwhile, is not kept: it is as large as the shard.
 func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	const term, index = 5, 40
@@ -459,7 +464,7 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	if g.incoming != nil {
 		t.Error("its table is kept")
 	}
-	c.arrive(term, index) // the same of the leader of today
+	c.arrive(term, index) // the same snapshot from the current leader
 	r.settle()
 	if g.applied != index || !c.acknowledged(index) {
 		t.Errorf("the state is that of entry %d, want %d", g.applied, index)
@@ -467,8 +472,8 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	r.abort()
 }
 
-// TestTwoSnapshotsInOneTurn: a former leader's snapshot may arrive in the same turn as the new
-// leader's, behind it and older. Found by reading: the host panicked.
+// TestTwoSnapshotsInOneTurn: an older snapshot from a former leader may arrive in the same turn as
+// the new leader's, after it. Found by code review: the host panicked.
 func TestTwoSnapshotsInOneTurn(t *testing.T) {
 	for _, indexes := range [][]uint64{{40, 30}, {30, 40}, {40, 40}} {
 		r, c := withFakePeers(t, true, nil)

@@ -13,8 +13,8 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// deposed makes the shard's leader believe that there is a newer term. It stands again after an
-// election time-out.
+// deposed makes the shard's leader step down to a newer term. It campaigns again after an election
+// timeout.
 func (r *hostHarness) deposed() {
 	r.t.Helper()
 	g := r.host.groups[1]
@@ -36,7 +36,7 @@ func TestRestartResolvesOwnLeases(t *testing.T) {
 	if c := r.one(); c.Job.Attempts != 1 {
 		t.Error(c.Job.Attempts)
 	}
-	for attempt := 2; attempt <= 3; attempt++ { // at once, also when no process lives long
+	for attempt := 2; attempt <= 3; attempt++ { // at once, also when every process is short-lived
 		r.restart()
 		if c := r.one(); c.Job.Attempts != attempt || c.mono != r.clock.mono {
 			t.Errorf("after a restart: attempt %d, want %d", c.Job.Attempts, attempt)
@@ -50,8 +50,8 @@ func TestRestartResolvesOwnLeases(t *testing.T) {
 	}
 }
 
-// TestRestartTwiceInARow: a process that dies before it has resolved the leases of the one before
-// leaves them to the next.
+// TestRestartTwiceInARow: a process that dies before it has resolved the leases of the previous
+// process leaves them to the next one.
 func TestRestartTwiceInARow(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -81,8 +81,8 @@ func TestRestartTwiceInARow(t *testing.T) {
 	}
 }
 
-// TestRestartWaitsOutOthersLeases: the lease of another node's process is waited out in full, on
-// the monotonic clock.
+// TestRestartWaitsOutOthersLeases: a lease of another node's process is waited out in full, by the
+// monotonic clock.
 func TestRestartWaitsOutOthersLeases(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -121,7 +121,8 @@ func TestReelectedLeavesItsOwnCalls(t *testing.T) {
 	r.audit()
 }
 
-// TestCallEndsBetweenReigns: the next leadership of the process commits its outcome.
+// TestCallEndsBetweenReigns: the process's next leadership commits the outcome of a call that ended
+// between two leaderships.
 func TestCallEndsBetweenReigns(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -134,8 +135,8 @@ func TestCallEndsBetweenReigns(t *testing.T) {
 	r.audit()
 }
 
-// TestReelectedForgetsNothing: what a leadership took out of the wheel and did not finish, the next
-// leadership finds.
+// TestReelectedForgetsNothing: timers that one leadership took out of the wheel and did not finish
+// are found by the next.
 func TestReelectedForgetsNothing(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.DeadRetentionMs = 60_000 })
@@ -158,7 +159,8 @@ func TestReelectedForgetsNothing(t *testing.T) {
 	r.audit()
 }
 
-// TestDueWhileDown: after an outage the overdue go in due order, and half of what goes is fresh.
+// TestDueWhileDown: after an outage overdue timers fire in due order, and half of the calls are for
+// newly due timers.
 func TestDueWhileDown(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 50 {
@@ -192,7 +194,7 @@ func TestDueWhileDown(t *testing.T) {
 	r.audit()
 }
 
-// TestI12LogAloneIsLiveState: replaying the log gives the state, bit by bit.
+// TestI12LogAloneIsLiveState: replaying the log reproduces the state bit by bit.
 func TestI12LogAloneIsLiveState(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.calls.auto = 200
@@ -210,8 +212,8 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := clone.host.groups[1]
-	// What was committed since the last record of a commit index is in the log's tail: raft applies
-	// it when it leads.
+	// Entries committed after the last commit index record are in the log's tail. Raft applies them
+	// once it leads.
 	for _, e := range storedIn(t, g.store) {
 		if e.GetIndex() > applied || g.table == nil {
 			break

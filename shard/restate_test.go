@@ -9,9 +9,9 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// TestUnappliedLogKeepsItsBeginning: a replica that has entries and has applied none of them, since
-// its leader is gone, keeps the record of its creation in front of them, however long the log of
-// the others becomes.
+// TestUnappliedLogKeepsItsBeginning: a replica has entries, and has applied none of them since its
+// leader is gone. It keeps its creation record before them, however long the logs of the other
+// groups become.
 func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := makeHarness(t, memfs.New(), nil)
@@ -30,7 +30,7 @@ func TestUnappliedLogKeepsItsBeginning(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { r.abort() }()
-		r.fillMeta(1) // what comes now is not in the generation of its creation
+		r.fillMeta(1) // later records are not in the generation of its creation
 		c.say(1, &pb.Message{
 			Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(uint64(2)),
 			Index: new(uint64(foundingIndex)), LogTerm: new(uint64(foundingTerm)), Commit: new(uint64(foundingIndex)),

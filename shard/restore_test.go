@@ -12,14 +12,14 @@ import (
 	"carillon/wal"
 )
 
-// anyTopic knows every topic.
+// anyTopic is a registry that has every topic.
 type anyTopic struct{}
 
 func (anyTopic) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	return &timer.Topic{ID: id, Policy: timer.DefaultPolicy()}, true
 }
 
-// fewTimers is a table with some timers that lie in the future.
+// fewTimers is a table with 20 timers that are due in the future.
 func fewTimers(t *testing.T) *table.Table {
 	t.Helper()
 	tbl := table.New(7, fakeEpochMs)
@@ -34,13 +34,13 @@ func fewTimers(t *testing.T) *table.Table {
 	return tbl
 }
 
-// image is a table's snapshot.
+// image returns a table's snapshot.
 func image(t *table.Table) []byte {
 	b, _ := t.BeginSnapshot().Next(nil, 1<<30)
 	return b
 }
 
-// What was written for one shard is found by a host that starts there, and only there.
+// TestWriteRestored: a shard's restored snapshot is found only by a host that has that shard.
 func TestWriteRestored(t *testing.T) {
 	fsys := memfs.New()
 	if err := wal.PrepareSnapshotDir(fsys, SnapshotsDir("/data")); err != nil {

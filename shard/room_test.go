@@ -8,7 +8,7 @@ import (
 	"carillon/timer"
 )
 
-// largeTimers are so many timers of 64 KiB each.
+// largeTimers adds n timers of 64 KiB each.
 func largeTimers(r *hostHarness, n int) (ops []timer.Op) {
 	payload := bytes.Repeat([]byte{7}, 64<<10)
 	for i := range n {
@@ -19,8 +19,8 @@ func largeTimers(r *hostHarness, n int) (ops []timer.Op) {
 	return ops
 }
 
-// TestAnswersStayWithinTheirRoom: a few bytes that change many large timers are not answered with
-// all of these.
+// TestAnswersStayWithinTheirRoom: a small request that changes many large timers does not get all
+// of them in its response.
 func TestAnswersStayWithinTheirRoom(t *testing.T) {
 	r := newHostHarness(t, nil)
 	largeTimers(r, 20)
@@ -40,7 +40,7 @@ func TestAnswersStayWithinTheirRoom(t *testing.T) {
 			whole++
 		}
 	}
-	if whole != 3 { // with what a timer takes beside its payload
+	if whole != 3 { // counting each timer's size beside its payload
 		t.Errorf("%d timers came with the answers", whole)
 	}
 	r.blocking(func() {
@@ -51,7 +51,8 @@ func TestAnswersStayWithinTheirRoom(t *testing.T) {
 	})
 }
 
-// TestListGivesTheRestShort: timers of a page for which there is no room keep their places in it.
+// TestListGivesTheRestShort: a page that runs out of room still lists its other timers, without
+// their content.
 func TestListGivesTheRestShort(t *testing.T) {
 	r := newHostHarness(t, nil)
 	largeTimers(r, 20)
@@ -83,7 +84,7 @@ func TestListGivesTheRestShort(t *testing.T) {
 	}
 }
 
-// TestSizeIsTheSameInTheTable: what a copy takes is known before it is made.
+// TestSizeIsTheSameInTheTable: the size of a copy is known before it is made.
 func TestSizeIsTheSameInTheTable(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.blocking(func() {

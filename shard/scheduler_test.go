@@ -39,7 +39,7 @@ func TestI4ClockStepsBack(t *testing.T) {
 	if n := r.calls.held(); n != 0 {
 		t.Errorf("%d permits are held for a timer that is ten minutes away: others could use the slots", n)
 	}
-	r.add("b", time.Second) // by the clock as it is
+	r.add("b", time.Second) // by the current clock
 	r.pass(time.Second)
 	r.wantCalls("b")
 	r.pass(10*time.Minute - time.Minute - time.Second)
@@ -66,8 +66,8 @@ func TestI4ClockJumpsForward(t *testing.T) {
 	r.audit()
 }
 
-// TestFireAfterClockGlitch: a clock that once was years ahead leaves "now" in the table's past of
-// nobody.
+// TestFireAfterClockGlitch: after a clock that was years ahead has been corrected, a fire or a
+// redrive takes effect at once.
 func TestFireAfterClockGlitch(t *testing.T) {
 	r := newHostHarness(t, nil)
 	const years = 10 * 365 * 24 * time.Hour
@@ -94,7 +94,7 @@ func TestFireAfterClockGlitch(t *testing.T) {
 	r.wantCalls("a")
 }
 
-// TestLookAheadIsHidden: a lease ahead of its time is nothing that a client can see.
+// TestLookAheadIsHidden: clients do not see a lease that is acquired ahead of the due time.
 func TestLookAheadIsHidden(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
@@ -152,7 +152,7 @@ func TestLookAheadIsHidden(t *testing.T) {
 	r.wantCalls("")
 }
 
-// TestGivenBackIsHidden: a lease that is being given back was never there either.
+// TestGivenBackIsHidden: clients do not see such a lease while it is being released either.
 func TestGivenBackIsHidden(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)
@@ -196,7 +196,8 @@ func TestI3LeaseIsDurable(t *testing.T) {
 	}
 }
 
-// TestNotSentCountsNoAttempt: a call that the dispatcher did not start is given back.
+// TestNotSentCountsNoAttempt: the lease of a call that the dispatcher did not start is released,
+// without counting an attempt.
 func TestNotSentCountsNoAttempt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
@@ -211,7 +212,7 @@ func TestNotSentCountsNoAttempt(t *testing.T) {
 	r.wantState("a", "done 1")
 }
 
-// TestI17RetriesAndBackoff: the next attempt waits for its backoff, and the last one is the last.
+// TestI17RetriesAndBackoff: each retry waits for its backoff, and none follows the last attempt.
 func TestI17RetriesAndBackoff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -240,8 +241,8 @@ func TestI17RetriesAndBackoff(t *testing.T) {
 	r.audit()
 }
 
-// TestForcedCloseFreesHandles: a call of a dropped timer must not stand in the way of the timer
-// that has its slot now.
+// TestForcedCloseFreesHandles: a call of a dropped timer must not block the timer that reuses its
+// slot.
 func TestForcedCloseFreesHandles(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(2, nil)
@@ -269,9 +270,8 @@ func TestForcedCloseFreesHandles(t *testing.T) {
 	r.audit()
 }
 
-// TestChangeUnderPendingLease: a change that is applied just before a lease makes the timer due
-// anew while that lease is still in the pipeline; the lease fails, and the timer must not be
-// forgotten.
+// TestChangeUnderPendingLease: a change applied just before a lease makes the timer due again while
+// that lease is still in the pipeline. The lease fails, and the timer must not be forgotten.
 func TestChangeUnderPendingLease(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second)

@@ -8,9 +8,9 @@ import (
 	"carillon/timer"
 )
 
-// BenchmarkInOrder fires timers of one instant, from their leaving the wheel to the applied
-// outcome: without order, each of its own key, and all of one key. What one costs must not grow
-// with how many there are but by a logarithm.
+// BenchmarkInOrder fires timers that are due at the same instant, from the wheel to the applied
+// outcome: unordered, each with its own key, and all with one key. The cost per timer must grow
+// with their number by no more than a logarithm.
 func BenchmarkInOrder(b *testing.B) {
 	for _, timers := range []int{1_000, 10_000, 100_000} {
 		for name, c := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 
 func repeats(p timer.Repeat) func(*timer.Spec) { return func(s *timer.Spec) { s.Repeat = &p } }
 
-// TestSeries: occurrences come at their times, each with attempts and a number of its own, under
-// one id and version.
+// TestSeries: occurrences fire at their times under one ID and version, each with its own attempts
+// and sequence number.
 func TestSeries(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 10_000, Count: 3}))
@@ -24,7 +24,7 @@ func TestSeries(t *testing.T) {
 			t.Fatalf("occurrence %d: %+v", n, c.Job)
 		}
 		last = c.Job
-		if n == 1 { // a retry is of its occurrence
+		if n == 1 { // a retry belongs to its occurrence
 			c.answer(500)
 			r.pass(time.Second)
 			if c = r.one(); c.Job.Attempts != 2 || c.Job.Seq != last.Seq || c.Job.DueMs != last.DueMs {
@@ -54,8 +54,8 @@ func boolInt(b bool) time.Duration {
 	return 0
 }
 
-// TestSeriesOutlivesCrashes: the next occurrence is in the entry that ends the last, so no crash
-// comes between.
+// TestSeriesOutlivesCrashes: the entry that ends an occurrence also schedules the next one, so no
+// crash can come in between.
 func TestSeriesOutlivesCrashes(t *testing.T) {
 	r := makeHarness(t, memfs.New(), nil)
 	r.zones = []string{"Europe/Berlin"}
@@ -69,7 +69,7 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 		t.Fatalf("after a crash: %+v", v)
 	}
 	r.pass(time.Duration(next-r.clock.wallMs) * time.Millisecond)
-	r.one() // its end is never heard of
+	r.one() // its outcome is lost
 	r.restart()
 	r.one().answer(200)
 	r.settle()
@@ -79,8 +79,8 @@ func TestSeriesOutlivesCrashes(t *testing.T) {
 	r.audit()
 }
 
-// TestSeriesDies: an occurrence that is given up is a dead letter, and the series goes on;
-// redriven, it stands for itself.
+// TestSeriesDies: a failed occurrence becomes a dead letter, and the series goes on. A redriven
+// occurrence is a timer of its own.
 func TestSeriesDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -133,8 +133,8 @@ func TestSeriesExpires(t *testing.T) {
 	r.one()
 }
 
-// TestSeriesCancelled: a cancel while an occurrence runs ends the series, whatever becomes of the
-// call.
+// TestSeriesCancelled: a cancel while an occurrence runs ends the series, whatever the call's
+// outcome.
 func TestSeriesCancelled(t *testing.T) {
 	for status, want := range map[int]string{200: "done 1", 500: "cancelled 1", 410: "cancelled 1"} {
 		r := newHostHarness(t, nil)
@@ -163,7 +163,7 @@ func TestSeriesPatched(t *testing.T) {
 	r.pass(time.Second)
 	r.one().answer(200)
 	r.settle()
-	patch(&timer.Repeat{EveryMs: 20_000, Count: 2}) // counts anew
+	patch(&timer.Repeat{EveryMs: 20_000, Count: 2}) // the count restarts
 	r.pass(10 * time.Second)
 	r.one().answer(200)
 	r.pass(20 * time.Second)
@@ -184,15 +184,17 @@ func TestSeriesPatched(t *testing.T) {
 	r.wantState("b", "done 1")
 }
 
-// TestSeriesMissed: what falls due while nobody serves is caught up as the series says.
+// TestSeriesMissed: occurrences that fall due during an outage are handled by the series' catch-up
+// policy.
 func TestSeriesMissed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
 	for _, c := range []struct {
 		catchUp timer.CatchUp
-		dues    []int64 // of the calls once the host is back after an hour and a half, in minutes
-		next    int64
+		// Due times of the calls, in minutes, once the host is back after an hour and a half.
+		dues []int64
+		next int64
 	}{
 		{timer.CatchUpOne, []int64{10}, 100}, {timer.CatchUpSkip, nil, 100}, {timer.CatchUpAll, []int64{10, 20, 30, 40, 50, 60, 70, 80, 90}, 100},
 	} {
@@ -227,7 +229,7 @@ func TestSeriesMissed(t *testing.T) {
 	}
 }
 
-// TestSeriesSkippedToItsEnd: a series whose rest was missed is over.
+// TestSeriesSkippedToItsEnd: a series ends if all its remaining occurrences were missed.
 func TestSeriesSkippedToItsEnd(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", time.Minute, repeats(timer.Repeat{EveryMs: 60_000, CatchUp: timer.CatchUpSkip, UntilMs: fakeEpochMs + 600_000}))
@@ -240,8 +242,8 @@ func TestSeriesSkippedToItsEnd(t *testing.T) {
 	r.audit()
 }
 
-// TestSeriesOverlaps: the next occurrence does not wait for the end of the last; each lives on by
-// itself.
+// TestSeriesOverlaps: an occurrence does not wait for the end of the last one. Each continues on
+// its own.
 func TestSeriesOverlaps(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true, Count: 3}))
@@ -268,7 +270,7 @@ func TestSeriesOverlaps(t *testing.T) {
 	}
 	third.answer(200)
 	r.settle()
-	r.wantState("a", "leased 1") // the second: clients see what has not ended
+	r.wantState("a", "leased 1") // the second: clients see the occurrence that has not ended
 	second.answer(410)
 	r.pass(9 * time.Minute)
 	r.wantCalls("")
@@ -278,13 +280,13 @@ func TestSeriesOverlaps(t *testing.T) {
 	r.audit()
 }
 
-// TestOverlapCancelled: a cancel is of every occurrence that has not ended (I5).
+// TestOverlapCancelled: a cancel applies to every occurrence that has not ended (I5).
 func TestOverlapCancelled(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		r := newHostHarness(t, nil)
 		r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))
 		first := r.one()
-		if waiting { // for a retry whose lease is held ahead of its time
+		if waiting { // for a retry that is leased ahead of its due time
 			first.answer(500)
 			r.pass(990 * time.Millisecond)
 			if r.scheduler().Inspect().Held != 1 {
@@ -309,8 +311,8 @@ func TestOverlapCancelled(t *testing.T) {
 	}
 }
 
-// TestOverlapOutlivesCrashes: where the leader dies before the next occurrence is scheduled, it is
-// when the next attempt starts.
+// TestOverlapOutlivesCrashes: if the leader dies before it schedules the next occurrence, the start
+// of the next attempt schedules it.
 func TestOverlapOutlivesCrashes(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0, repeats(timer.Repeat{EveryMs: 10_000, Overlap: true}))

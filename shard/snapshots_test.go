@@ -13,10 +13,10 @@ import (
 	"carillon/wal"
 )
 
-// smallLog makes generations of 16 KiB, so that a few hundred changes fill some.
+// smallLog sets generations of 16 KiB, so that a few hundred changes fill several.
 func smallLog(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 16<<10, 4<<10 }
 
-// fill makes changes until the log has so many generations more.
+// fill makes changes until the log has the given number of generations more.
 func (r *hostHarness) fill(generations uint64) {
 	r.t.Helper()
 	for to, n := r.host.stream.Generation()+generations, 0; r.host.stream.Generation() < to; n++ {
@@ -24,8 +24,8 @@ func (r *hostHarness) fill(generations uint64) {
 	}
 }
 
-// snapshots lets time pass until every group has had its snapshots, and drops what the log needs no
-// more.
+// snapshots advances time until every group has written its snapshots, and drops the log
+// generations that are no longer needed.
 func (r *hostHarness) snapshots() {
 	r.t.Helper()
 	r.pass(settleAfter + time.Second)
@@ -51,8 +51,8 @@ func (r *hostHarness) snapshotFiles(id timer.ShardID) []wal.SnapshotInfo {
 	return list
 }
 
-// TestI12SnapshotAndLog: a state that comes from a snapshot and the rest of the log is the live
-// one, and old generations go.
+// TestI12SnapshotAndLog: the state recovered from a snapshot and the rest of the log equals the
+// live state, and old generations are deleted.
 func TestI12SnapshotAndLog(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("kept", time.Hour)
@@ -77,8 +77,8 @@ func TestI12SnapshotAndLog(t *testing.T) {
 		r.settle()
 		r.wantState("kept", "scheduled 0")
 		r.wantState("later", "scheduled 0")
-		// The takeover and a canary came on top: take both off by comparing with the same host's
-		// next life.
+		// The takeover and a canary follow the live state. So compare with the next process of the
+		// same host.
 		if r.table().Hash() == live {
 			t.Error("no takeover")
 		}
@@ -86,7 +86,7 @@ func TestI12SnapshotAndLog(t *testing.T) {
 	})
 }
 
-// TestI12Hash: recovering twice, with and without the snapshots' help, gives one state.
+// TestI12Hash: recovery with and without snapshots gives the same state.
 func TestI12Hash(t *testing.T) {
 	bubbleHarness(t, func(c *Config) { c.Log.GenBytes, c.Log.SegmentBytes = 64<<10, 16<<10 }, func(r *hostHarness) {
 		r.fill(3)
@@ -121,8 +121,8 @@ func TestI12Hash(t *testing.T) {
 	})
 }
 
-// TestLoadersGiveOneState: however many goroutines recover, and whether or not a newest snapshot is
-// damaged, each group is the same.
+// TestLoadersGiveOneState: every group recovers the same state with any number of goroutines, and
+// with or without a damaged newest snapshot.
 func TestLoadersGiveOneState(t *testing.T) {
 	const shards = 5
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.Shards = shards }, func(r *hostHarness) {
@@ -179,9 +179,9 @@ func TestLoadersGiveOneState(t *testing.T) {
 	})
 }
 
-// TestRestartReadsLittleLog: where much is written and little is pending, no more of the log stays
-// than the generation that is written and the one before it, so that a restart takes no longer the
-// longer the node was up.
+// TestRestartReadsLittleLog: with many writes and few pending timers, the log keeps only the
+// current generation and the one before it. So the time of a restart does not grow with the node's
+// uptime.
 func TestRestartReadsLittleLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -213,8 +213,8 @@ func TestPinnable(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshot: the one before it and the log cover for the newest; without both the host
-// refuses.
+// TestDamagedSnapshot: the previous snapshot and the log replace a damaged newest one. Without them
+// the host refuses to start.
 func TestDamagedSnapshot(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("first", time.Hour)
@@ -249,8 +249,8 @@ func TestDamagedSnapshot(t *testing.T) {
 	})
 }
 
-// TestDamagedSnapshotOfIdleShard: when the log has nothing left after a damaged snapshot, an older
-// one must not pass for the state.
+// TestDamagedSnapshotOfIdleShard: if the log has no entries after a damaged snapshot, an older
+// snapshot must not be taken for the state.
 func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -314,8 +314,8 @@ func (r *hostHarness) propose(cmd string) (any, error) {
 	}
 }
 
-// TestSnapshotWhileBusy: changes that are made while a snapshot is written are not in it, and not
-// lost.
+// TestSnapshotWhileBusy: changes made while a snapshot is written are not in the snapshot, and are
+// not lost.
 func TestSnapshotWhileBusy(t *testing.T) {
 	bubbleHarness(t, nil, func(r *hostHarness) {
 		for i := range 300 {
@@ -344,7 +344,7 @@ func TestSnapshotWhileBusy(t *testing.T) {
 	})
 }
 
-// TestSnapshotWriteError: the log goes on growing until a later snapshot succeeds.
+// TestSnapshotWriteError: after a failed write the log grows until a later snapshot succeeds.
 func TestSnapshotWriteError(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("a", time.Hour)
@@ -376,7 +376,7 @@ func TestSnapshotWriteError(t *testing.T) {
 	})
 }
 
-// TestIdleShardsPinNothing: shards that nobody uses let the log go, and are still there after it.
+// TestIdleShardsPinNothing: idle shards do not retain the log, and are recovered without it.
 func TestIdleShardsPinNothing(t *testing.T) {
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.Shards, c.Workers = 4, 2 }, func(r *hostHarness) {
 		for _, g := range r.host.groups[2:] {
@@ -422,7 +422,7 @@ func TestMetaMachine(t *testing.T) {
 		}
 		r.freeze = true
 		late := &metaOp{group: r.host.groups[Meta], cmd: []byte("late"), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
-		r.propose("x") // two frames on their way
+		r.propose("x") // two frames in flight
 		r.propose("y")
 		r.host.workers[0].box.post(late)
 		r.pass(2 * time.Second)
@@ -432,7 +432,7 @@ func TestMetaMachine(t *testing.T) {
 	})
 }
 
-// TestI15TwoSnapshotsAreKept: older files are removed, and so is one that was found damaged.
+// TestI15TwoSnapshotsAreKept: older files are removed, and so is a damaged one.
 func TestI15TwoSnapshotsAreKept(t *testing.T) {
 	bubbleHarness(t, nil, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -459,8 +459,8 @@ func TestI15TwoSnapshotsAreKept(t *testing.T) {
 	})
 }
 
-// TestOldLogGoesWhileSnapshotsAreDue: where the next snapshot is due whenever one is done, the
-// log's old generations go all the same, and no group waits for ever for its turn.
+// TestOldLogGoesWhileSnapshotsAreDue: even if the next snapshot is always due, old generations of
+// the log are deleted, and no group waits for ever for its turn.
 func TestOldLogGoesWhileSnapshotsAreDue(t *testing.T) {
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.SnapshotLogBytes = 1 }, func(r *hostHarness) {
 		for range 40 {

@@ -19,7 +19,7 @@ func storedEntries(term, first, last uint64) (list []*pb.Entry) {
 	return list
 }
 
-// emptyEntries are n entries without data.
+// emptyEntries returns n entries without data.
 func emptyEntries(from, n, term uint64) (list []*pb.Entry) {
 	for i := range n {
 		list = append(list, &pb.Entry{Index: new(from + i), Term: &term})
@@ -27,7 +27,7 @@ func emptyEntries(from, n, term uint64) (list []*pb.Entry) {
 	return list
 }
 
-// storedIn are all entries of a storage.
+// storedIn returns all entries of a storage.
 func storedIn(t testing.TB, s *storage) []*pb.Entry {
 	t.Helper()
 	if s.tail.len() == 0 {
@@ -64,14 +64,14 @@ func TestStorage(t *testing.T) {
 	if s.append(storedEntries(2, 17, 17)) {
 		t.Error("a gap is taken")
 	}
-	if !s.append(storedEntries(3, 13, 14)) { // an overwrite cuts what is behind it
+	if !s.append(storedEntries(3, 13, 14)) { // an overwrite removes all later entries
 		t.Fatal("overwrite")
 	}
 	check(11, 14, 16)
 	if term, _ := s.Term(13); term != 3 {
 		t.Errorf("term %d", term)
 	}
-	if !s.append(storedEntries(1, 5, 10)) || !s.append(storedEntries(3, 9, 15)) { // what is compacted is skipped
+	if !s.append(storedEntries(1, 5, 10)) || !s.append(storedEntries(3, 9, 15)) { // compacted entries are skipped
 		t.Error("old entries are refused")
 	}
 	check(11, 15, 20)
@@ -104,9 +104,9 @@ func TestStorage(t *testing.T) {
 	check(17, 16, 0)
 }
 
-// TestStorageAgainstRaftsOwn draws appends, overwrites, compactions and reads, and compares with
-// raft's storage in memory. Entries that were handed out must stay as they were: raft acknowledges
-// applied ones by them.
+// TestStorageAgainstRaftsOwn performs random appends, overwrites, compactions and reads, and
+// compares with raft's MemoryStorage. Entries that were handed out must not change: raft
+// acknowledges applied entries by them.
 func TestStorageAgainstRaftsOwn(t *testing.T) {
 	for seed := range uint64(10) {
 		m := storageModel{t: t, rng: rand.New(rand.NewPCG(seed, 0)), ours: &storage{conf: &pb.ConfState{}}, theirs: raft.NewMemoryStorage()}
@@ -132,7 +132,7 @@ type storageModel struct {
 	ours      *storage
 	theirs    *raft.MemoryStorage
 	term      uint64
-	out, want []*pb.Entry // handed out by ours, and what they were
+	out, want []*pb.Entry // handed out by ours, and their expected content
 }
 
 func (m *storageModel) step() {
@@ -146,7 +146,7 @@ func (m *storageModel) step() {
 		if m.rng.IntN(10) == 0 {
 			m.compactTo(last)
 		}
-	case 2: // another leader's, in the place of some
+	case 2: // entries from another leader, which overwrite some
 		m.term++
 		m.append(first + m.rng.Uint64N(last-first+2))
 	default:
@@ -229,7 +229,7 @@ func clones(list []*pb.Entry) (out []*pb.Entry) {
 	return out
 }
 
-// TestDroppedEntriesLeaveMemory: entries that were dropped are not held by those that are kept.
+// TestDroppedEntriesLeaveMemory: kept entries do not retain the memory of dropped ones.
 func TestDroppedEntriesLeaveMemory(t *testing.T) {
 	for _, conf := range []*pb.ConfState{{Voters: []uint64{1, 2}}, {Voters: []uint64{1}}} {
 		s := &storage{conf: conf}
@@ -253,7 +253,8 @@ func TestDroppedEntriesLeaveMemory(t *testing.T) {
 	}
 }
 
-// TestTailIsFewObjects: what the collector has to look at does not grow with the entries.
+// TestTailIsFewObjects: the number of objects the garbage collector scans does not grow with the
+// entries.
 func TestTailIsFewObjects(t *testing.T) {
 	s := &storage{conf: &pb.ConfState{Voters: []uint64{1, 2, 3}}}
 	for i := range uint64(100_000) {
@@ -263,7 +264,7 @@ func TestTailIsFewObjects(t *testing.T) {
 	if chunks := len(s.tail.chunks); chunks > 2*chunkShare || s.held() > retainBytes*3/2 {
 		t.Errorf("%d bytes of entries are in %d chunks and take %d", s.bytes(), chunks, s.held())
 	}
-	// In the steady state an entry costs its bytes and its place in a chunk, and no object of its
+	// In the steady state an entry costs its bytes and its place in a chunk, but no object of its
 	// own.
 	list := []*pb.Entry{{Index: new(uint64(0)), Term: new(uint64(1)), Data: make([]byte, 300)}}
 	if n := testing.AllocsPerRun(10_000, func() {

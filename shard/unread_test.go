@@ -12,8 +12,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// idleShard makes a harness whose shard 1 has a timer called "kept" and lies idle: the log has
-// nothing of it any more but the place of its newest snapshot, of so many.
+// idleShard makes a harness whose shard 1 has a timer called "kept" and is idle. The log contains
+// only the location of its newest snapshot, of the given number.
 func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []string)) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -38,9 +38,9 @@ func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []str
 	})
 }
 
-// TestReadErrorOfASnapshotIsNoDamage: a host that cannot read what it needs says so and ends. It
-// does not say that something is damaged, and that all is to be thrown away; when the disk reads
-// again it has all.
+// TestReadErrorOfASnapshotIsNoDamage: a host that cannot read a snapshot it needs stops with that
+// error. It does not report damage, which would mean discarding the data. Once the disk is readable
+// again, nothing is lost.
 func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
 	for snapshots := 1; snapshots <= 2; snapshots++ {
 		for after := range 4 { // its opening and its first reads
@@ -76,7 +76,8 @@ func TestReadErrorOfASnapshotIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestReadErrorOfANeedlessSnapshot: where the one before it and the log have all, that is enough.
+// TestReadErrorOfANeedlessSnapshot: an unreadable snapshot does not matter if the one before it and
+// the log have everything.
 func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		r.add("first", time.Hour)
@@ -98,8 +99,8 @@ func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
 	})
 }
 
-// TestDamagedOnlySnapshotOfIdleShard: a shard of which the log has only where its snapshot was is
-// not begun anew as if it had never been.
+// TestDamagedOnlySnapshotOfIdleShard: a shard whose log only has the location of its snapshot is
+// not started empty if that snapshot is damaged.
 func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 	idleShard(t, 1, func(r *hostHarness, files []string) {
 		if err := r.fs.Damage(files[0], func(b []byte) []byte { b[len(b)/2] ^= 1; return b }); err != nil {
@@ -111,8 +112,8 @@ func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 	})
 }
 
-// TestMenderDoesNotGuessWhatItCannotRead: a snapshot that the disk does not give is not one that is
-// damaged, for which the log would be asked.
+// TestMenderDoesNotGuessWhatItCannotRead: the repair does not treat an unreadable snapshot as a
+// damaged one, for which it would turn to the log.
 func TestMenderDoesNotGuessWhatItCannotRead(t *testing.T) {
 	idleShard(t, 2, func(r *hostHarness, files []string) {
 		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {

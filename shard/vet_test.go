@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestVetEndsTheStart: before anything begins on a log, somebody is asked who is given the meta
-// group's commands that are not known to be committed. An error ends the start, and the log is free
-// again.
+// TestVetEndsTheStart: before a host starts on a log, Vet sees the meta group's commands that are
+// not known to be committed. An error from Vet ends the start and unlocks the log.
 func TestVetEndsTheStart(t *testing.T) {
 	var saw []string
 	var no error

@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// TestHostWalk goes through the host: a held lease shows as scheduled, a started one as leased, and
-// slices do not tear the walk.
+// TestHostWalk scans the host: a held lease shows as scheduled, a started one as leased, and the
+// scan is complete across slices.
 func TestHostWalk(t *testing.T) {
 	r := newHostHarness(t, nil)
 	for i := range 300 {

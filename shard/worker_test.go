@@ -2,9 +2,9 @@ package shard
 
 import "testing"
 
-// TestTouchedBetweenTurns: a group that is given work between two turns has it done in the next, as
-// one that is given it within a turn has. The simulator's planned stops looked between turns, and
-// groups were never worked on again.
+// TestTouchedBetweenTurns: work that a group gets between two turns is done in the next turn, as is
+// work that it gets within a turn. The simulator's planned stops touched groups between turns, and
+// those groups were never processed again.
 func TestTouchedBetweenTurns(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)

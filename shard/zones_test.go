@@ -14,7 +14,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// addSeries adds a timer that repeats.
+// addSeries adds a repeating timer.
 func (r *hostHarness) addSeries(id string, p *timer.Repeat) {
 	r.t.Helper()
 	if got := r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 100, Repeat: p}}); got.Code != timer.Created {
@@ -22,8 +22,8 @@ func (r *hostHarness) addSeries(id string, p *timer.Repeat) {
 	}
 }
 
-// TestZoneIsReadAside: a worker never reads a zone itself, and what has none goes on while one is
-// being read, however long that takes.
+// TestZoneIsReadAside: a worker never reads a time zone itself. Timers without a zone go on while
+// one is being read, however long that takes.
 func TestZoneIsReadAside(t *testing.T) {
 	var onWorker, reads atomic.Int32
 	gate := make(chan struct{})
@@ -69,8 +69,8 @@ func TestZoneIsReadAside(t *testing.T) {
 	})
 }
 
-// TestZoneThatCannotBeRead: a series whose zone this node lacks waits, and is not taken for over.
-// It is tried again.
+// TestZoneThatCannotBeRead: a series in a zone that this node lacks waits, and is not considered
+// over. The zone is read again later.
 func TestZoneThatCannotBeRead(t *testing.T) {
 	var there atomic.Bool
 	bubbleHarness(t, func(c *Config) {
