@@ -17,14 +17,10 @@ const (
 
 // timerCost is the cost of many timers to a host, by the form of their IDs. Times are CPU times.
 type timerCost struct {
-	// Of all timers.
-	add time.Duration
-	// Of 1,000 timers from the middle, once all wait.
-	cancel time.Duration
-	// Of lineCalls timers.
-	fire time.Duration
-	// Once all timers are due and wait behind a paused topic.
-	heap int64
+	add    time.Duration // for all timers
+	cancel time.Duration // for 1,000 timers from the middle, once all wait
+	fire   time.Duration // for lineCalls timers
+	heap   int64         // bytes, once all timers are due and wait behind a paused topic
 }
 
 func heapNow() int64 {

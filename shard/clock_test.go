@@ -372,8 +372,8 @@ func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 	r.audit()
 }
 
-// TestSeriesRetriedAcrossAClockSetBack: so does a series whose call in flight fails then. It is not
-// retried at a time that the wrong clock had set.
+// TestSeriesRetriedAcrossAClockSetBack: so does a series if its call in flight fails then. It is
+// not retried at a time that the wrong clock had set.
 func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.clock.set(time.Hour)

@@ -31,7 +31,7 @@ func pause(r *hostHarness, paused bool) {
 	r.topicsChanged()
 }
 
-// TestLineIsSetAside: a key queue whose front timers were rescheduled is compacted in steps. The
+// TestLineIsSetAside: a key queue with rescheduled front timers is compacted in steps. The
 // timer behind them then becomes the head.
 func TestLineIsSetAside(t *testing.T) {
 	const timers = 3 * scheduler.PopBudget
@@ -68,7 +68,7 @@ func TestLineIsSetAside(t *testing.T) {
 }
 
 // TestDropSerialInSlices: each slice of a dropped topic removes its timers from the key queues, in
-// whatever order the timers are. A timer that reuses their slots, under the same ID in another
+// any order of the timers. A timer that reuses their slots, under the same ID in another
 // topic, is called.
 func TestDropSerialInSlices(t *testing.T) {
 	r := line(t, 2*scheduler.PopBudget)

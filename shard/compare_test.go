@@ -180,8 +180,8 @@ func TestOfTwoTheOneWhoseMemoryFailsIsRefilled(t *testing.T) {
 	}
 }
 
-// TestBuildWithAnotherHash: a replica whose build computes another hash of the same states differs
-// from all others. It does not lead. The others go on, and none of them is considered wrong.
+// TestBuildWithAnotherHash: a replica on a build with another state hash differs from all others.
+// It does not lead. The others go on, and none of them is considered wrong.
 func TestBuildWithAnotherHash(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
@@ -369,7 +369,7 @@ func TestMemoryFaultOfTheOnlyOneThatHasTheLog(t *testing.T) {
 }
 
 // TestWhoIsRightAgainTakesOver: a replica was wrong at the last comparison and has been corrected
-// since, by a restart or a refill. A leader whose memory fails hands leadership over to it, or is
+// since, by a restart or a refill. A leader with a memory fault hands leadership over to it, or is
 // refilled from it, without another comparison: a comparison needs a leader that serves (I14).
 // Found by the simulator.
 func TestWhoIsRightAgainTakesOver(t *testing.T) {

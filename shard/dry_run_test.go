@@ -11,10 +11,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestGapBeforeASnapshotFromAPeer: a log's generations go one by one. So of entries that a snapshot
-// from a peer has made void, the first may be gone and the last be there still. A start, and the
-// trial of a log that was repaired, go on from the snapshot; without it the gap is what it looks
-// like.
+// TestGapBeforeASnapshotFromAPeer: the generations of a log are deleted one by one. Of the entries
+// that a snapshot from a peer superseded, the first may be gone while the last still exist. A
+// start, and the dry run of a log repair, continue from the snapshot. Without the snapshot the gap
+// is an error.
 func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	const old, term, index = 14, 16, 331
 	r := newHostHarness(t, nil)
@@ -61,15 +61,15 @@ func TestGapBeforeASnapshotFromAPeer(t *testing.T) {
 	}
 }
 
-// TestAStartTakesAllThatADryRunPasses: the repairer writes a log that its dry run has passed.
-// Whatever raft can have written, with records lost anywhere, a start on it finds no fault either,
-// and has the same log in the end.
+// TestAStartTakesAllThatADryRunPasses: the repairer writes a log that its dry run has passed. For
+// any log that raft can have written, with any records lost, a start on the repaired log finds no
+// fault either, and ends with the same log.
 func TestAStartTakesAllThatADryRunPasses(t *testing.T) {
 	r := newHostHarness(t, nil)
 	g := r.host.groups[1]
 	passed := 0
 	rapid.Check(t, func(t *rapid.T) {
-		const most = 12 // the group's log, whose terms never fall
+		const most = 12 // length of the group's log; its terms never decrease
 		terms := [most + 5]uint64{1}
 		for i := 1; i < len(terms); i++ {
 			terms[i] = terms[i-1] + rapid.Uint64Range(0, 1).Draw(t, "term")
@@ -89,7 +89,7 @@ func TestAStartTakesAllThatADryRunPasses(t *testing.T) {
 			g.place(m)
 		}
 		start, dry := recoveryOf(g), repair.NewDryRun(1, snapshot)
-		right := g.applied // the replica's entries are the group's as far as this one
+		right := g.applied // the replica's entries match the group's up to this index
 		for i := range rapid.IntRange(1, 12).Draw(t, "records") {
 			rec := wal.Record{Shard: 1}
 			kind := rapid.SampledFrom([]wal.RecordType{
@@ -101,7 +101,8 @@ func TestAStartTakesAllThatADryRunPasses(t *testing.T) {
 			case wal.RecordReplicaTombstone:
 				id := upTo("tombstone", 3)
 				if id < g.replica && (snapshot == nil || g.replica != snapshot.Replica || g.applied != snapshot.Index || len(start.log) > 0) {
-					continue // the snapshot of a later replica is beyond all entries of those before it
+					// The snapshot of a later replica is beyond all entries of earlier replicas.
+					continue
 				}
 				rec.Data = record.AppendTombstone(nil, id)
 			case wal.RecordSnapMark:
@@ -116,7 +117,7 @@ func TestAStartTakesAllThatADryRunPasses(t *testing.T) {
 				first, n := upTo("first", most), upTo("entries", 4)
 				isRight := rapid.Bool().Draw(t, "is right")
 				if !isRight && first <= g.applied {
-					continue // raft replaces nothing that is committed
+					continue // raft replaces no committed entries
 				}
 				var list []*pb.Entry
 				for at := first; at < first+n; at++ {

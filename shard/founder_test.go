@@ -49,7 +49,7 @@ func TestFounderThatIsLate(t *testing.T) {
 }
 
 // TestFounderThatIsTooLate: once a move is settled, the assignment no longer lists the founders. A
-// founder that it names starts empty. A founder that it does not name creates nothing. A founder
+// founder that is a member starts empty. A founder that is not a member creates nothing. A founder
 // that has left does not return by an older assignment.
 func TestFounderThatIsTooLate(t *testing.T) {
 	r, _ := withFakePeers(t, false, nil)
@@ -63,7 +63,7 @@ func TestFounderThatIsTooLate(t *testing.T) {
 	if g.replica != 0 || g.tombstone != ReplicaID(7, 1) {
 		t.Fatalf("replica %x, tombstone %x", g.replica, g.tombstone)
 	}
-	g.row = Assignment{} // a new process whose copy of the meta group's state is older
+	g.row = Assignment{} // a new process, with an older copy of the meta group's state
 	r.host.Place([]Assignment{lateRow(2, founders, 8, 9, 10)})
 	r.settle()
 	if g.replica != 0 {

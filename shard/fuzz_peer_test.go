@@ -88,8 +88,8 @@ func FuzzDeliver(f *testing.F) {
 	})
 }
 
-// FuzzStateWord: a replica goes on, and is not considered wrong, whatever messages about states one
-// member sends: it takes a majority to declare a replica wrong.
+// FuzzStateWord: a replica goes on, and is not considered wrong, after any messages about states
+// from one member: it takes a majority to declare a replica wrong.
 func FuzzStateWord(f *testing.F) {
 	word := func(replica, index uint64, hash uint64) []byte {
 		b := binary.AppendUvarint([]byte{stateMessageVersion}, replica)

@@ -306,7 +306,7 @@ func TestDrain(t *testing.T) {
 }
 
 // TestLateAnswers: while the disk hangs, every waiter is answered within its limit, also for a
-// change of a timer whose lease is being logged.
+// change of a timer while its lease is being logged.
 func TestLateAnswers(t *testing.T) {
 	r := mixedHarness(t) // with a second frame behind the one that hangs
 	r.add("a", time.Second)

@@ -16,15 +16,15 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// hostCluster is a cluster of harnesses with one shard, whose assignment changes. Each harness also
+// hostCluster is a cluster of harnesses with one shard and a changing assignment. Each harness also
 // has a meta group of its own. A test drives the cluster step by step; a step is a worker's turn or
 // one write of a log. So a process can be ended between any two of them. It must run in a synctest
 // bubble.
 type hostCluster struct {
 	hosts  []*hostHarness // nodes 7, 8, …
 	away   []bool         // by node: cut off from all others
-	slow   int            // the node whose log writes once per tick; -1: none
-	hung   int            // the node whose log writes nothing; -1: none
+	slow   int            // the node with a log that writes once per tick; -1: none
+	hung   int            // the node with a log that writes nothing; -1: none
 	still  int            // the node that takes no turns; -1: none
 	ended  error          // the error with which a process ended itself, as mayEnd allows
 	mayEnd error          // the error with which a process may end itself; nil: none

@@ -43,8 +43,8 @@ func TestFramesAfterASnapshot(t *testing.T) {
 
 // TestSnapshotOvertakesAFrame: a replica installs a snapshot while older entries are being written
 // to its disk. Those entries are void: the snapshot came from a leader that has others in their
-// place. Once they were logged after the snapshot. Then the replica voted with a log that lacked a
-// committed entry, or the log had a gap, which is a panic.
+// place. They were once logged after the snapshot, so that the replica voted with a log that lacked
+// a committed entry, or the log had a gap, which is a panic.
 func TestSnapshotOvertakesAFrame(t *testing.T) {
 	for name, durable := range map[string]int{"stale entries": 0, "a gap": 5} {
 		t.Run(name, func(t *testing.T) {

@@ -128,7 +128,7 @@ func (s *script) attemptOf(c *fakeCall) string {
 
 func (k *known) payload(dueMs int64) string { return fmt.Sprintf(`{"id":%q,"due":%d}`, k.id, dueMs) }
 
-// spec makes a spec whose payload states its due time.
+// spec makes a spec with its due time in the payload.
 func (s *script) spec(k *known) *timer.Spec {
 	due := s.clock.wallMs - 500 + s.rand.Int64N(2500)
 	p := k.payload(due)

@@ -51,12 +51,12 @@ type blow struct {
 	step  int
 	nodes uint // bit set
 	how   string
-	slow  int // the node whose disk is slow; -1: none
+	slow  int // the node with a slow disk; -1: none
 }
 
 const (
 	power = "power" // they lose unsynced data and restart at once
-	down  = "down"  // the same, but they restart only after the others have proved to work without them
+	down  = "down"  // the same, but they restart after the others have worked without them
 	away  = "away"  // they are cut off until then
 )
 

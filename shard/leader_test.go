@@ -57,8 +57,8 @@ func TestCommandsWaitForALeader(t *testing.T) {
 	}
 }
 
-// TestCommandsWaitForAReign: a command that reaches a newly elected leader waits until that leader
-// serves.
+// TestCommandsWaitForAReign: a command that arrives before a newly elected leader serves waits, and
+// that leader decides it.
 func TestCommandsWaitForAReign(t *testing.T) {
 	r, c := withFakePeers(t, false, nil)
 	a := r.offer("a")

@@ -52,7 +52,8 @@ func TestVotesStayWhileTheRestIsNotHeard(t *testing.T) {
 		c.takes(5 * time.Second)
 		c.crash(2)
 		clock := c.hosts[0].clock
-		noticed := clock.mono + 3*time.Second // twice the silence after which a leader counts a replica as lost
+		// Twice the silence after which a leader counts a replica as silent.
+		noticed := clock.mono + 3*time.Second
 		c.until("the leader misses the third", 5*time.Second, func() bool { return clock.mono >= noticed })
 
 		founders := c.row.Members

@@ -15,7 +15,7 @@ import (
 	"carillon/wal"
 )
 
-// movedAway is a harness whose replica of shard 1, with a snapshot, was removed by an assignment.
+// movedAway is a harness after an assignment removed its replica of shard 1, with a snapshot.
 // begin runs right before the removal.
 func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func(r *hostHarness)) {
 	synctest.Test(t, func(t *testing.T) {

@@ -217,7 +217,7 @@ func TestRateInTurns(t *testing.T) {
 	}
 }
 
-// TestRateGivesBack: a lease whose call never started uses none of the rate.
+// TestRateGivesBack: a lease uses none of the rate if its call never started.
 func TestRateGivesBack(t *testing.T) {
 	r := limitHarness(t, func(p *timer.Topic) { p.Policy.Rate = timer.Rate{PerSecond: 0.01, Burst: 1} })
 	r.add("a", 0)

@@ -20,9 +20,9 @@ type fakeDisks struct{ low []timer.LowDiskError }
 
 func (d *fakeDisks) LowDisks() []timer.LowDiskError { return d.low }
 
-// TestLowDiskOfAVoter: a leader refuses adds to shards with a voter whose disk is low. The error
-// names the node and its free space. Everything else goes on. The disk of a node without a replica
-// does not matter.
+// TestLowDiskOfAVoter: a leader refuses adds to shards with a voter on a low disk. The error names
+// the node and its free space. Everything else goes on. The disk of a node without a replica does
+// not matter.
 func TestLowDiskOfAVoter(t *testing.T) {
 	disks := &fakeDisks{}
 	r, c := withFakePeers(t, false, func(cfg *Config) { cfg.Disks = disks })

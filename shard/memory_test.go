@@ -37,7 +37,7 @@ func (r *hostHarness) limitTo(left int64) {
 	r.host.cfg.MemoryLimit = held.Sum() + left
 }
 
-// hangingSnapshot begins a snapshot of shard 1 whose writer consumes nothing.
+// hangingSnapshot begins a snapshot of shard 1 with a writer that consumes nothing.
 func (r *hostHarness) hangingSnapshot() *snapshotRun {
 	g := r.host.groups[1]
 	run := &snapshotRun{group: g, chunks: make(chan []byte), state: g.table.BeginSnapshot()}
@@ -94,8 +94,8 @@ func TestSnapshotIsGivenUpForMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfUncommittedEntries: a leader whose followers respond but append nothing buffers its
-// proposals up to its limit.
+// TestMemoryOfUncommittedEntries: a leader with followers that respond but append nothing buffers
+// its proposals up to its limit.
 func TestMemoryOfUncommittedEntries(t *testing.T) {
 	const size, atOnce = 60 << 10, 8
 	flood := func(r *hostHarness) (held Memory, errs map[error]int) {

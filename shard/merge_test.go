@@ -109,7 +109,7 @@ func (r *hostHarness) lastCall() *fakeCall {
 	return r.calls.running[len(r.calls.running)-1]
 }
 
-// TestSuccessor: whatever the running attempt's outcome, its retries are superseded, and the
+// TestSuccessor: with any outcome of the running attempt its retries are superseded, and the
 // successor keeps its own due time.
 func TestSuccessor(t *testing.T) {
 	for name, end := range map[string]func(c *fakeCall){

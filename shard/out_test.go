@@ -114,8 +114,8 @@ func (p *pair) removes(learns bool) {
 	}
 }
 
-// isOutAhead checks that node 8 is removed with a log shorter than node 7's, and that node 7 does
-// not know.
+// isOutAhead checks that node 8 is removed with a log that is longer than node 7's, and that node 7
+// has not applied the removal.
 func (p *pair) isOutAhead() {
 	p.stands[0].t.Helper()
 	a, b := p.shard(0), p.shard(1)
@@ -204,7 +204,8 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 	p.drops = func(*pb.Message) bool { return false }
 	p.until("who goes is out", func() bool { return p.shard(1).isOut() })
 	g := p.shard(1)
-	g.store.append([]*pb.Entry{{Term: new(g.appliedTerm), Index: new(g.store.last() + 1)}}) // it has more than it applied
+	// The log of node 8 has an entry that it has not applied.
+	g.store.append([]*pb.Entry{{Term: new(g.appliedTerm), Index: new(g.store.last() + 1)}})
 	for _, test := range []struct {
 		last, word uint64
 	}{{g.confIndex - 1, 0}, {g.confIndex, g.confIndex}} {

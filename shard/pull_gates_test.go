@@ -95,7 +95,7 @@ func TestReportCounts(t *testing.T) {
 	r.wantState("{m}c", "done 1")
 }
 
-// TestPullKeepsItsKeyUntilApplied: a response about a timer whose lease is not logged yet does not
+// TestPullKeepsItsKeyUntilApplied: a response about a timer that has no logged lease yet does not
 // free its key (I21). Found by the simulator.
 func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
 	r := pullHarness(t, func(p *timer.Policy) { p.Serial = true })

@@ -11,7 +11,7 @@ import (
 	"carillon/timer"
 )
 
-// pullHarness is a host whose topic 1 is pulled, with leases of 30 s and at most three attempts.
+// pullHarness is a host with a pulled topic 1, with leases of 30 s and at most three attempts.
 func pullHarness(t *testing.T, change func(*timer.Policy)) *hostHarness {
 	t.Helper()
 	r := newHostHarness(t, nil)
@@ -237,7 +237,8 @@ func TestExtendLease(t *testing.T) {
 	r.wantState("a", "leased 1")
 	r.wantClaim(timer.ExtendLease, v, timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs = 60_000 })
 	r.pass(59 * time.Second)
-	r.wantClaim(timer.ExtendLease, v, timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs = 1000 }) // shorter
+	// This lease is shorter.
+	r.wantClaim(timer.ExtendLease, v, timer.OK, func(c *timer.LeaseUpdate) { c.LeaseMs = 1000 })
 	r.pass(999 * time.Millisecond)
 	r.wantState("a", "leased 1")
 	r.pass(2 * time.Millisecond)

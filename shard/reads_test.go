@@ -70,7 +70,7 @@ func TestListScheduledBehindOrphans(t *testing.T) {
 	}
 }
 
-// TestListIsNeverShort: a page is full as long as there is more, whatever changes while it is
+// TestListIsNeverShort: a page is full as long as there is more, even if timers change while it is
 // gathered.
 func TestListIsNeverShort(t *testing.T) {
 	if testing.Short() {
@@ -356,7 +356,8 @@ func TestI15StaleEntriesGo(t *testing.T) {
 	if n := r.queued(1); n > 1000 {
 		t.Errorf("%d entries are queued for one timer", n)
 	}
-	r.clock.wallMs += 10 * time.Hour.Milliseconds() // and back: all due times are in the wheel's past
+	// The clock jumps ahead: all later due times are in the wheel's past.
+	r.clock.wallMs += 10 * time.Hour.Milliseconds()
 	r.pass(time.Second)
 	r.clock.wallMs -= 10 * time.Hour.Milliseconds()
 	for range 5000 {

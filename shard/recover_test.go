@@ -10,7 +10,7 @@ import (
 	"carillon/wal"
 )
 
-// newRecovery is the recovery of a group with three members whose log begins after entry 1.
+// newRecovery is the recovery of a group with three members and a log that begins after entry 1.
 func newRecovery(retain int) *recovery {
 	w := &worker{host: &Host{cfg: Config{RetainBytes: retain}}}
 	g := &group{id: 1, w: w, store: &storage{}}

@@ -143,7 +143,7 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 	})
 }
 
-// TestI4RetryByASlowerClock: a leader whose clock was ahead starts an attempt, and the next
+// TestI4RetryByASlowerClock: a leader with a clock that was ahead starts an attempt, and the next
 // leader's clock says that it was early. No retry starts before the timer is due.
 func TestI4RetryByASlowerClock(t *testing.T) {
 	for name, reports := range map[string]func(r *hostHarness, c *fakeCall){

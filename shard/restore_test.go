@@ -40,7 +40,8 @@ func image(t *table.Table) []byte {
 	return b
 }
 
-// TestWriteRestored: a shard's restored snapshot is found only by a host that has that shard.
+// TestWriteRestored: WriteRestored verifies a restored table and writes it as the only snapshot,
+// for its own shard.
 func TestWriteRestored(t *testing.T) {
 	fsys := memfs.New()
 	if err := wal.PrepareSnapshotDir(fsys, SnapshotsDir("/data")); err != nil {

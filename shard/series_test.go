@@ -133,8 +133,8 @@ func TestSeriesExpires(t *testing.T) {
 	r.one()
 }
 
-// TestSeriesCancelled: a cancel while an occurrence runs ends the series, whatever the call's
-// outcome.
+// TestSeriesCancelled: a cancel while an occurrence runs ends the series with any outcome of
+// the call.
 func TestSeriesCancelled(t *testing.T) {
 	for status, want := range map[int]string{200: "done 1", 500: "cancelled 1", 410: "cancelled 1"} {
 		r := newHostHarness(t, nil)

@@ -71,7 +71,8 @@ func TestStorage(t *testing.T) {
 	if term, _ := s.Term(13); term != 3 {
 		t.Errorf("term %d", term)
 	}
-	if !s.append(storedEntries(1, 5, 10)) || !s.append(storedEntries(3, 9, 15)) { // compacted entries are skipped
+	// Compacted entries are skipped.
+	if !s.append(storedEntries(1, 5, 10)) || !s.append(storedEntries(3, 9, 15)) {
 		t.Error("old entries are refused")
 	}
 	check(11, 15, 20)

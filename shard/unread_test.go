@@ -12,8 +12,8 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// idleShard makes a harness whose shard 1 has a timer called "kept" and is idle. The log contains
-// only the location of its newest snapshot, of the given number.
+// idleShard makes a harness with an idle shard 1 that has a timer called "kept" and the given
+// number of snapshots. The log has only the location of the newest snapshot.
 func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []string)) {
 	bubbleHarness(t, smallLog, func(r *hostHarness) {
 		g := r.host.groups[1]
@@ -99,7 +99,7 @@ func TestReadErrorOfANeedlessSnapshot(t *testing.T) {
 	})
 }
 
-// TestDamagedOnlySnapshotOfIdleShard: a shard whose log only has the location of its snapshot is
+// TestDamagedOnlySnapshotOfIdleShard: a shard with only the location of its snapshot in the log is
 // not started empty if that snapshot is damaged.
 func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 	idleShard(t, 1, func(r *hostHarness, files []string) {
