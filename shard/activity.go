@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-// Results of attempts, as Activity counts them.
+// Indexes of Fired: the result of an attempt.
 const (
 	FiredSuccess = iota
 	FiredRetry
@@ -16,7 +16,7 @@ const (
 	firedResults
 )
 
-// Fired counts attempts by how they ended.
+// Fired counts attempts by result.
 type Fired [firedResults]uint64
 
 func (f *Fired) add(o *Fired) {
@@ -25,11 +25,11 @@ func (f *Fired) add(o *Fired) {
 	}
 }
 
-// maxFiredTopics bounds the topics that a worker counts between two looks; the rest counts for the
-// topic 0.
+// maxFiredTopics bounds the topics that a worker counts between two calls of TakeActivity. Attempts
+// of further topics count for topic 0.
 const maxFiredTopics = 4096
 
-// fired counts an attempt that has ended, for its topic and the observer.
+// fired reports an attempt's outcome to the observer and counts its result for the topic.
 func (w *worker) fired(topic timer.TopicID, o *table.Outcome) {
 	w.host.cfg.Observer.Outcome(o)
 	result := FiredSuccess
@@ -40,7 +40,7 @@ func (w *worker) fired(topic timer.TopicID, o *table.Outcome) {
 	case table.Kill:
 		result = FiredDead
 	default:
-		return // given back, or not over
+		return // the attempt has no result: its lease was released, accepted or extended
 	}
 	n := w.firedBy[topic]
 	if n == nil {
@@ -58,17 +58,18 @@ func (w *worker) fired(topic timer.TopicID, o *table.Outcome) {
 	n[result]++
 }
 
-// TopicActivity is what a topic did in the shards that this node leads.
+// TopicActivity is a topic's activity in the shards that this node leads.
 type TopicActivity struct {
-	Fired    Fired // since the last look
-	Overdue  int64 // timers that are due and not called, now
-	OldestMs int64 // how long the oldest of them has been
+	Fired    Fired // since the previous call of TakeActivity
+	Overdue  int64 // timers that are due now and not called yet
+	OldestMs int64 // how long the oldest of them has been due
 }
 
-// Activity is what the shards that this node leads did.
+// Activity is the activity of all shards that this node leads.
 type Activity struct {
-	Topics map[timer.TopicID]*TopicActivity // those with anything to tell; 0: attempts of topics beyond a bound
-	Totals timer.Counts                     // of all topics
+	// Topics holds the topics with activity. Attempts beyond maxFiredTopics are under topic 0.
+	Topics map[timer.TopicID]*TopicActivity
+	Totals timer.Counts // timers of all topics
 }
 
 func (a *Activity) of(id timer.TopicID) *TopicActivity {
@@ -80,7 +81,8 @@ func (a *Activity) of(id timer.TopicID) *TopicActivity {
 	return t
 }
 
-// TakeActivity tells what the topics did since it was called last. One caller has it.
+// TakeActivity returns the attempts since the previous call and the timers that are overdue now. It
+// must have only one caller, because each call resets the attempts.
 func (h *Host) TakeActivity() Activity {
 	var mu sync.Mutex
 	a := Activity{Topics: map[timer.TopicID]*TopicActivity{}}

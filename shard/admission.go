@@ -4,8 +4,8 @@ import (
 	"carillon/timer"
 )
 
-// admit refuses what would grow the state while memory or disk are short; changes that free
-// something go on.
+// admit refuses commands that add to the state while memory or disk is short. Commands that free
+// something are admitted.
 func (h *Host) admit(g *group, cmd *timer.Command) error {
 	if !grows(cmd) {
 		return nil
@@ -21,7 +21,7 @@ func (h *Host) admit(g *group, cmd *timer.Command) error {
 	return nil
 }
 
-// Why a host refuses what would grow its state.
+// Reasons for which a host refuses a command that adds to its state.
 const (
 	RefusedMemory = iota
 	RefusedLowDisk
@@ -30,7 +30,7 @@ const (
 	refusals
 )
 
-// Refused counts the changes that would have grown the state and were refused, by why.
+// Refused returns how many commands that add to the state were refused, by reason.
 func (h *Host) Refused() (n [refusals]int64) {
 	for i := range n {
 		n[i] = h.refused[i].Load()
@@ -38,7 +38,8 @@ func (h *Host) Refused() (n [refusals]int64) {
 	return n
 }
 
-// grows reports whether a command adds to the state. A patch does that brings a payload or headers.
+// grows reports whether a command adds to the state. A Modify does if its patch has a payload or
+// headers.
 func grows(c *timer.Command) bool {
 	switch c.Kind {
 	case timer.Add, timer.Put, timer.Redrive, timer.OpenTopic:

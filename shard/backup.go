@@ -7,21 +7,21 @@ import (
 	"carillon/wal"
 )
 
-// A backup has each shard as its leader has it at one moment: a snapshot that has all that was
-// acknowledged before it was asked for. It is the one that the group keeps for itself: the worker
-// cuts it in slices and a goroutine writes the file, as always, and whoever backs up reads that
-// file, at any pace.
+// A backup reads each shard's state from a snapshot file that covers every change acknowledged
+// before the backup began. It uses the group's regular snapshots: the worker cuts one in slices, a
+// goroutine writes the file, and the backup reads the file at its own pace.
 
-// State is a group's state in a file.
+// State is a group's state in a snapshot file.
 type State struct {
 	SnapshotSource // its body: see docs/formats/snapshot.md and meta.md
 	Size           int64
 	Hash           uint64
-	Index          uint64 // of the last entry that is in it
+	Index          uint64 // last entry that the state includes
 }
 
-// OpenState opens the newest snapshot of a group if it has all entries up to index. nil without an
-// error: there is none yet; it was ordered, and whoever asks again will find it.
+// OpenState opens the group's newest snapshot if it includes all entries up to index. Otherwise it
+// returns nil without an error, and orders a snapshot unless a sufficient one is being written. The
+// caller then asks again later.
 func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
 	err := h.read(id, false, func(g *group, _ int) bool {
@@ -42,8 +42,8 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	return &State{SnapshotSource: file, Size: file.Size(), Hash: file.Meta().Hash, Index: newest.Index}, nil
 }
 
-// SaveMeta cuts the meta group's state as this node has it. What it returns may be used on any
-// goroutine.
+// SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
+// Saving.
 func (h *Host) SaveMeta() (state Saving, err error) {
 	g, wait := h.groups[Meta], h.newWaiter(1)
 	if err := g.w.box.put(&call{func(*worker) { state = g.meta.machine.BeginSave() }, wait}, math.MaxInt); err != nil {

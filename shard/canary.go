@@ -8,17 +8,17 @@ import (
 	"carillon/timer"
 )
 
-// Each led shard fires a timer of its own, in CanaryTopic, through log, wheel and lease every few
-// seconds, so that "ready" means what it says.
+// Each led shard keeps firing a timer of its own in CanaryTopic, through log, wheel and lease. So a
+// node is ready only if the whole path works.
 const (
 	canaryEach = 10 * time.Second
-	canaryLate = 3 * canaryEach
+	canaryLate = 3 * canaryEach // a shard without a delivery for this long is not ready
 )
 
-// canary is a shard's own timer.
+// canary is the state of a shard's canary timer.
 type canary struct {
-	next   time.Duration
-	passed atomic.Int64 // monotonic ns of the last delivery, 0 = not yet in this leadership
+	next   time.Duration // monotonic time of the next put
+	passed atomic.Int64  // monotonic ns of the last delivery, 0 = not yet in this leadership
 }
 
 func (c *canary) begin(now time.Duration) {
@@ -26,7 +26,7 @@ func (c *canary) begin(now time.Duration) {
 	c.passed.Store(0)
 }
 
-// tickCanary sets the next one.
+// tickCanary puts the canary timer again every canaryEach while this replica serves.
 func (g *group) tickCanary() {
 	if g.table == nil || !g.serving || g.w.now.Mono < g.canary.next || g.w.host.draining.Load() || !g.w.sure() {
 		return

@@ -11,13 +11,13 @@ import (
 	"carillon/timer"
 )
 
-// What clients of a host call. A call always ends: every operation carries a deadline that its
-// worker watches, so a context that ends sooner only stops the client from caring, not the change
-// from taking effect.
+// Methods for clients of a host. Each call ends, because every operation carries a deadline that
+// its worker enforces. The operations take no context: once queued, a change cannot be withdrawn.
 
 var ops = sync.Pool{New: func() any { return new(op) }}
 
-// newOp prepares one command, or says why it cannot be taken.
+// newOp prepares one command. It fails if the command is not admitted (see admit) or if the worker
+// already has MaxQueued operations.
 func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
 	g := h.groups[id]
 	if err := h.admit(g, cmd); err != nil {
@@ -35,7 +35,7 @@ func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room time
 	return o, nil
 }
 
-// finish takes an op's answer, on the client's goroutine.
+// finish returns an op's answer and recycles the op. It runs on the client's goroutine.
 func (h *Host) finish(o *op) (timer.Result, error) {
 	r, err := o.result, o.err
 	if r.Code == timer.Created && !o.brief {
@@ -46,7 +46,8 @@ func (h *Host) finish(o *op) (timer.Result, error) {
 	return r, err
 }
 
-// Do has one command decided by its shard. The command must not change until Do returns.
+// Do submits one command to its shard and waits for the result. The command must not change until
+// Do returns.
 func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	wait := h.newWaiter(1)
 	o, err := h.newOp(id, cmd, brief, nil, wait)
@@ -64,7 +65,8 @@ func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Resul
 	return r, err
 }
 
-// DoAll has many decided at once; those of one shard in the order given.
+// DoAll submits many commands at once, stores their results in list, and returns when all are
+// there. Commands for one shard are decided in the order given.
 func (h *Host) DoAll(list []timer.Op) {
 	wait := h.newWaiter(len(list) + 1)
 	own := make([]*op, len(list))
@@ -99,7 +101,8 @@ func (h *Host) DoAll(list []timer.Op) {
 	}
 }
 
-// read runs a linearizable read on a shard; a long one in slices, until serve says that it is done.
+// read runs a linearizable read on a shard: its worker calls serve, and for a long read repeats the
+// call with a budget of slots until serve returns true.
 func (h *Host) read(id timer.ShardID, long bool, serve func(g *group, budget int) bool) error {
 	wait := h.newWaiter(1)
 	r := &read{group: h.groups[id], serve: serve, long: long, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
@@ -111,7 +114,7 @@ func (h *Host) read(id timer.ShardID, long bool, serve func(g *group, budget int
 	return r.err
 }
 
-// Timer reads one timer, linearizably; nil when there is none.
+// Timer reads one timer linearizably. It returns nil if there is none.
 func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
 	var found *timer.Timer
 	err := h.read(id, false, func(g *group, _ int) bool {
@@ -123,12 +126,14 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 	return found, err
 }
 
-// List answers a query on one shard: at most q.Limit timers, in order. The walk is done in slices,
-// so that it holds nobody up; a timer that changes meanwhile is shown as it was or as it is.
+// List returns the first q.Limit timers of one shard that match the query, in order. It scans in
+// slices, so that other operations need not wait for it. A timer that changes meanwhile may be
+// returned in its old or its new state.
 func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 	scan := *q
 	scan.Room = table.RoomFor(q)
-	top := table.TopK{Hides: h.groups[id].scheduler.Hides} // a lease ahead of its time shows as scheduled
+	// A timer that is leased ahead of its due time is listed as scheduled.
+	top := table.TopK{Hides: h.groups[id].scheduler.Hides}
 	var from timer.Handle
 	var out []*timer.Timer
 	err := h.read(id, true, func(g *group, budget int) (done bool) {
@@ -143,18 +148,18 @@ func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 		if !more || len(out) >= q.Limit {
 			return true
 		}
-		// Some that were found have gone meanwhile: a short answer would say that there are no
-		// more.
+		// Some timers that were found are gone by now. A page below the limit would mean that there
+		// are no more, so the scan is repeated for the rest.
 		from, scan.After, scan.Limit = 0, &last, q.Limit-len(out)
 		return false
 	})
 	return out, err
 }
 
-// countsAtOnce is how many topics a worker counts before it goes on with its work.
+// countsAtOnce is how many topics a worker counts in one event, to keep its turns short.
 const countsAtOnce = 128
 
-// Counts sums up each of the topics over the shards that this node leads.
+// Counts returns the counts of each topic, summed over the shards that this node leads.
 func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 	var mu sync.Mutex
 	sums := make([]timer.Counts, len(topics))
@@ -173,7 +178,7 @@ func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 	return sums, nil
 }
 
-// Propose has the meta group's machine apply a command.
+// Propose submits a command to the meta group and returns the result of Machine.Apply.
 func (h *Host) Propose(cmd []byte) (any, error) {
 	wait := h.newWaiter(1)
 	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
@@ -185,20 +190,21 @@ func (h *Host) Propose(cmd []byte) (any, error) {
 	return o.result, o.err
 }
 
-// TopicsChanged makes the leads look at the topics again. It may be called from any goroutine.
+// TopicsChanged makes the schedulers read the topics again. It may be called from any goroutine.
 func (h *Host) TopicsChanged() {
 	for _, w := range h.workers {
 		w.box.post(topicsChanged{})
 	}
 }
 
-// Drain stops leasing and waits until no call runs, or the context ends.
+// Drain stops leasing, gives back leases whose calls have not started, and waits until no calls run
+// or the context ends.
 func (h *Host) Drain(ctx context.Context) {
 	h.draining.Store(true)
 	select {
 	case <-h.started:
 	default:
-		return // nothing was leased yet
+		return // nothing has been leased yet
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -229,8 +235,7 @@ func (h *Host) Drain(ctx context.Context) {
 	}
 }
 
-// topicsChanged tells the schedulers that topics have another policy, were paused, resumed, made or
-// deleted.
+// topicsChanged tells the schedulers that topics were created, changed, paused, resumed or deleted.
 type topicsChanged struct{}
 
 func (topicsChanged) handle(w *worker) {
@@ -242,7 +247,8 @@ func (topicsChanged) handle(w *worker) {
 	}
 }
 
-// Standings tells for each id of a topic how far its timer has come, if this node leads the shard.
+// Standings returns, for each id, the state of the topic's timer and the reason why it waits. It
+// fails if this node does not lead the shard.
 func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
 	g := h.groups[id]
 	wait := h.newWaiter(1)

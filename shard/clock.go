@@ -6,22 +6,23 @@ import (
 	"carillon/clocks"
 )
 
-// Clock is the time as a host sees it; a *clocks.Keeper is one.
+// Clock is a host's source of time. *clocks.Keeper implements it.
 type Clock interface {
-	// Look is what a turn goes by. While its Trust is not Sure nothing is started, expired or
-	// forgotten.
+	// Look reads the clocks for one turn of a worker. While Trust is not Sure, no timer leaves the
+	// wheel and no call starts.
 	Look() clocks.Moment
-	// Mono is Moment.Mono.
+	// Mono returns Moment.Mono.
 	Mono() time.Duration
-	// UntilWall is how long it is until Moment.WallMs is ms; negative when it is already.
+	// UntilWall returns the time until Moment.WallMs is ms. It is negative if ms is past.
 	UntilWall(ms int64) time.Duration
 }
 
-// absence is how long a worker can have stood still before its groups ask whether they still lead.
-// It is less than the time after which followers may elect another leader.
+// absence is the pause of a worker after which its groups confirm that they still lead. It is
+// shorter than the time after which followers may elect another leader.
 const absence = 500 * time.Millisecond
 
-// look begins a turn: it reads the clocks once, for all that is done in it.
+// look reads the clocks once for the whole turn. After a pause it makes led groups confirm their
+// leadership.
 func (w *worker) look() {
 	before := w.now.Lease
 	w.now = w.host.cfg.Clock.Look()
@@ -34,12 +35,12 @@ func (w *worker) look() {
 	w.looked = true
 }
 
-// sure reports that what is due by the wall clock may be done.
+// sure reports whether the wall clock is trusted.
 func (w *worker) sure() bool { return w.now.Trust == clocks.Sure }
 
-// doubt has a leader ask a majority whether it still leads before it starts anything more. Its
-// process may have stood still, by any of its clocks or by all of them, and another may lead and
-// have called since.
+// doubt makes a leader confirm its leadership with a majority before it starts anything more. The
+// process may have been suspended, and another leader may have been elected and have made calls
+// since.
 func (g *group) doubt() {
 	if g.scheduler != nil && g.leader && !g.soleVoter() {
 		g.scheduler.Doubt()

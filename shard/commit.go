@@ -11,8 +11,7 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// apply runs committed entries through the state machine. One that this build cannot apply stops
-// the group.
+// apply applies committed entries. An entry that this build cannot apply stops the group.
 func (g *group) apply(ents []*pb.Entry) {
 	for _, e := range ents {
 		var compares bool
@@ -36,20 +35,21 @@ func (g *group) apply(ents []*pb.Entry) {
 		}
 	}
 	if g.takeover && g.meta != nil {
-		g.w.touchNext(g) // it may have been this term's first entry
+		// The entry may have been the first of this term, which metaGroup.propose waits for.
+		g.w.touchNext(g)
 	}
 	g.takeRefill()
 	g.compact()
 }
 
-// tellApplied is for who watches states entry by entry.
+// tellApplied passes the applied index and the state hash to Config.Applied.
 func (g *group) tellApplied(index uint64) {
 	if watch := g.w.host.cfg.Applied; watch != nil {
 		watch(g.id, index, g.stateHash())
 	}
 }
 
-// stateHash is of what the group's entries have made.
+// stateHash returns the hash of the group's state.
 func (g *group) stateHash() uint64 {
 	if g.meta != nil {
 		return g.meta.machine.Hash()
@@ -57,13 +57,14 @@ func (g *group) stateHash() uint64 {
 	return g.table.Hash()
 }
 
-// compact drops applied entries from memory that no follower waits for. A group that has other
-// members keeps some in any case.
+// compact drops applied entries from memory once no follower waits for them. Unless memory is over
+// its limit, a group with other members keeps some in any case, see worker.kept.
 func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
 	least, most := g.w.kept()
 	if q := g.quarantine; q != nil && g.store.bytes() < most {
-		keep = min(keep, q.from) // what comes after the state that it is sent is applied to that again
+		// The entries after q.from are applied again to the state that replaces the wrong one.
+		keep = min(keep, q.from)
 	}
 	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
 		keep = min(keep, g.store.retained(least))
@@ -74,8 +75,9 @@ func (g *group) compact() {
 	g.store.compact(keep)
 }
 
-// behind is the last entry that all members have which are here, or that the snapshot covers which
-// they are being sent. Where memory is tight those alone count that are being sent one.
+// behind returns the last entry that no member needs from memory: all active members have it, or
+// the snapshot that is being written or sent covers it. When memory is tight, only members that are
+// being sent a snapshot count.
 func (g *group) behind() uint64 {
 	least := g.applied
 	if run := g.w.snapshot; run != nil && run.group == g {
@@ -93,8 +95,8 @@ func (g *group) behind() uint64 {
 	return least
 }
 
-// applyData applies one entry of commands and settles what waited for it. It says whether the
-// entry has the replicas compare their states.
+// applyData applies one entry of commands and answers the operations of its proposal. compares
+// reports whether the entry makes the replicas compare their states.
 func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
 	if err := g.w.host.mayRead(e.Data); err != nil {
 		return false, err
@@ -129,15 +131,15 @@ func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
 	return g.table.Compares(), nil
 }
 
-// listen has the table gather what the history is to be told: the table may be another than before,
-// from a snapshot.
+// listen makes the table collect history events. It is called for every entry, because a snapshot
+// may have replaced the table.
 func (g *group) listen() {
 	if g.w.host.cfg.History != nil {
 		g.table.KeepHistory()
 	}
 }
 
-// tell passes on what an entry did.
+// tell passes the events of an applied entry to the history and the watcher.
 func (g *group) tell(index uint64) {
 	if events := g.table.TakeHistory(); len(events) > 0 {
 		g.w.host.cfg.History.Record(g.id, index, events)
@@ -145,7 +147,8 @@ func (g *group) tell(index uint64) {
 	}
 }
 
-// own is the proposal of this leader that the entry is, or nil.
+// own removes and returns the proposal that became the entry. It returns nil if this leadership did
+// not propose the entry.
 func (g *group) own(e *pb.Entry) (*proposal, error) {
 	_, origin, number, err := table.BatchHead(e.Data)
 	if err != nil || origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
@@ -157,7 +160,7 @@ func (g *group) own(e *pb.Entry) (*proposal, error) {
 	return &p, nil
 }
 
-// settle hands an item's result to who waits for it.
+// settle passes an item's result to its operation, its pull request or the scheduler.
 func (g *group) settle(it *item, r *timer.Result) {
 	switch it.kind {
 	case commandItem:

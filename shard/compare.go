@@ -11,49 +11,49 @@ import (
 	"carillon/shard/table"
 )
 
-// Replicas of a group compare their states while they run (I7). Now and then the leader appends an
-// item that says so. Each voter that applies it tells all members what its own state is after that
-// entry; each member compares for itself. What most voters have is right, whoever leads. A replica
-// that has something else goes into quarantine. Where no state has a majority nobody can know
-// which is right: nobody is stopped, and it is said loudly. The item itself claims nothing, so
-// that it does no harm when the log is replayed.
+// Replicas of a group compare their states while they run (I7). Every compareEach the leader
+// appends an item that requests a comparison. Each voter that applies it sends its state hash after
+// that entry to all members, and each member compares the hashes for itself. The state of a
+// majority of the voters is right, whichever replica leads. A replica with another state goes into
+// quarantine. If no state has a majority, it is unknown which is right: no replica is stopped, and
+// an error is logged. The item carries no hash, so it does no harm when the log is replayed.
 
 const (
 	compareEach  = 10 * time.Second
-	pointsKept   = 4 // the last ones of each replica
-	compareFresh = 3 * compareEach
+	pointsKept   = 4               // newest points kept of each replica
+	compareFresh = 3 * compareEach // older points say nothing of a replica's present state
 )
 
-// statePoint is what a replica's state was after an entry.
+// statePoint is a replica's state after an entry.
 type statePoint struct {
 	index   uint64
-	version byte // of the hash: of another version nothing can be said
+	version byte // of the hash; hashes of different versions cannot be compared
 	hash    uint64
-	sound   bool // memory holds what was applied, as far as the replica knows
-	at      time.Duration
+	sound   bool          // false if the replica has found that its memory changed by itself
+	at      time.Duration // when it was recorded here; monotonic
 }
 
-// same reports that two replicas had the same state.
+// same reports whether two replicas had the same state.
 func (p *statePoint) same(o *statePoint) bool { return p.version == o.version && p.hash == o.hash }
 
-// comparison is what a replica knows of its own and others' states.
+// comparison is a replica's knowledge of the group's states, its own included.
 type comparison struct {
-	nextAt  time.Duration // the leader asks again
-	wanted  bool          // … in its next entry
-	tellAt  time.Duration // the leader is told again that memory fails here
+	nextAt  time.Duration // when the leader requests the next comparison
+	wanted  bool          // the leader's next entry requests a comparison
+	tellAt  time.Duration // when the members are told again that memory fails here
 	last    uint64        // entry of the last comparison
 	points  []replicaPoints
-	differs bool // said since all was well
+	differs bool // states without a majority were logged; cleared when the majority has this state
 }
 
-// replicaPoints are a replica's last points, oldest first.
+// replicaPoints holds the newest points of a replica, oldest first.
 type replicaPoints struct {
 	replica uint64
 	points  []statePoint
 }
 
-// tickCompare has the leader ask for a comparison, if anything was applied since the last, or if
-// one whose memory fails must know who is right.
+// tickCompare makes the leader request a comparison every compareEach, if an entry was applied
+// since the last one or if a replica with failing memory needs to know which state is right.
 func (g *group) tickCompare() {
 	c := &g.compare
 	if !g.serving || g.w.now.Mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
@@ -66,7 +66,8 @@ func (g *group) tickCompare() {
 	}
 }
 
-// reportState tells the members what the state is after the entry that was just applied.
+// reportState records the state after the entry that was just applied. A voter sends it to all
+// members.
 func (g *group) reportState() {
 	g.compare.last = g.applied
 	p := g.ownPoint()
@@ -77,12 +78,12 @@ func (g *group) reportState() {
 	g.judge(p.index)
 }
 
-// ownPoint is what the state is now.
+// ownPoint returns this replica's present state.
 func (g *group) ownPoint() statePoint {
 	return statePoint{index: g.applied, version: g.hashVersion(), hash: g.stateHash(), sound: !g.damaged, at: g.w.now.Mono}
 }
 
-// tellState tells all other members.
+// tellState sends a point of this replica to all other members.
 func (g *group) tellState(p *statePoint) {
 	for _, id := range g.members() {
 		if id != g.replica {
@@ -91,7 +92,8 @@ func (g *group) tellState(p *statePoint) {
 	}
 }
 
-// anyUnsound says whether a member has said last, and not long ago, that its memory fails.
+// anyUnsound reports whether memory fails here, or at a member by its latest point, if that is no
+// older than compareFresh.
 func (g *group) anyUnsound() bool {
 	return g.damaged || slices.ContainsFunc(g.members(), func(id uint64) bool {
 		p := g.compare.latest(id)
@@ -99,7 +101,7 @@ func (g *group) anyUnsound() bool {
 	})
 }
 
-// HashVersion is of the hash that replicas compare.
+// hashVersion returns the version of the hash that the group's replicas compare.
 func (g *group) hashVersion() byte {
 	if g.meta != nil {
 		return metaHashVersion
@@ -107,7 +109,7 @@ func (g *group) hashVersion() byte {
 	return table.HashVersion
 }
 
-// members are all replicas of the group, once each.
+// members returns all replicas of the group in ascending order, each once.
 func (g *group) members() []uint64 {
 	conf := g.store.conf
 	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
@@ -115,7 +117,7 @@ func (g *group) members() []uint64 {
 	return slices.Compact(list)
 }
 
-// note remembers a point.
+// note records a point. It replaces the replica's points at that entry and later ones.
 func (c *comparison) note(replica uint64, p statePoint) {
 	i := slices.IndexFunc(c.points, func(r replicaPoints) bool { return r.replica == replica })
 	if i < 0 {
@@ -129,7 +131,7 @@ func (c *comparison) note(replica uint64, p statePoint) {
 	}
 }
 
-// point is what a replica had after an entry; nil: that is not known.
+// point returns a replica's point at an entry, or nil if that is unknown.
 func (c *comparison) point(replica, index uint64) *statePoint {
 	for i := range c.points {
 		if c.points[i].replica != replica {
@@ -144,17 +146,18 @@ func (c *comparison) point(replica, index uint64) *statePoint {
 	return nil
 }
 
-// forget drops a replica's points: its state is another now.
+// forget drops a replica's points because its state was replaced.
 func (c *comparison) forget(replica uint64) {
 	c.points = slices.DeleteFunc(c.points, func(r replicaPoints) bool { return r.replica == replica })
 }
 
-// keep drops the points of replicas that are not members any more.
+// keep drops the points of replicas that are no longer members.
 func (c *comparison) keep(members []uint64) {
 	c.points = slices.DeleteFunc(c.points, func(r replicaPoints) bool { return !slices.Contains(members, r.replica) })
 }
 
-// judge compares what is known of the states after an entry.
+// judge compares this replica's state after an entry with the majority's, and enters or leaves
+// quarantine accordingly. If all voters have reported and no state has a majority, it logs that.
 func (g *group) judge(index uint64) {
 	own := g.compare.point(g.replica, index)
 	if own == nil {
@@ -179,8 +182,8 @@ func (g *group) judge(index uint64) {
 	}
 }
 
-// rightPoint is what most voters had after an entry; in a joint membership most of each half. nil:
-// no state has a majority.
+// rightPoint returns the state that a majority of the voters had after an entry, in a joint
+// configuration a majority of both halves. It returns nil if no state has one.
 func (g *group) rightPoint(index uint64) *statePoint {
 	conf := g.store.conf
 	for _, id := range conf.Voters {
@@ -192,8 +195,8 @@ func (g *group) rightPoint(index uint64) *statePoint {
 	return nil
 }
 
-// mostHave says whether most voters had that. One alone proves nothing: the group may be on its way
-// from a right replica to a wrong one.
+// mostHave reports whether a majority of the voters had the state p. A single voter proves nothing:
+// the group may be replacing a right replica by a wrong one.
 func (g *group) mostHave(voters []uint64, p *statePoint) bool {
 	n := 0
 	for _, id := range voters {
@@ -204,7 +207,7 @@ func (g *group) mostHave(voters []uint64, p *statePoint) bool {
 	return n > 1 && 2*n > len(voters)
 }
 
-// allReported says whether all voters have said what they had.
+// allReported reports whether the states of all voters after an entry are known.
 func (g *group) allReported(index uint64) bool {
 	for _, id := range g.store.conf.Voters {
 		if g.compare.point(id, index) == nil {
@@ -214,7 +217,7 @@ func (g *group) allReported(index uint64) bool {
 	return true
 }
 
-// someDiffer says whether a voter had something else than this replica.
+// someDiffer reports whether a voter's state differed from this replica's.
 func (g *group) someDiffer(own *statePoint) bool {
 	return slices.ContainsFunc(g.store.conf.Voters, func(id uint64) bool {
 		p := g.compare.point(id, own.index)
@@ -232,8 +235,8 @@ func (g *group) describePoints(index uint64) string {
 	return text
 }
 
-// isWrong says whether a replica's last word was of another state than most had, or of memory that
-// fails: it would only hand the leadership on.
+// isWrong reports whether a replica's latest point was not the majority's, or its memory failed. As
+// the leader it would only transfer the leadership again.
 func (g *group) isWrong(replica uint64) bool {
 	p := g.compare.latest(replica)
 	if p == nil {
@@ -243,7 +246,7 @@ func (g *group) isWrong(replica uint64) bool {
 	return !p.sound || right != nil && right.version == p.version && !right.same(p)
 }
 
-// latest is a replica's last point; nil: it has said nothing yet.
+// latest returns a replica's newest point, or nil if it has not reported.
 func (c *comparison) latest(replica uint64) *statePoint {
 	for i := range c.points {
 		if list := c.points[i].points; c.points[i].replica == replica && len(list) > 0 {
@@ -253,8 +256,8 @@ func (c *comparison) latest(replica uint64) *statePoint {
 	return nil
 }
 
-// trusted are the voters whose memory was sound when they spoke last, not long ago, and who had
-// the right state then if it is known which that is: the leader first, then by rank.
+// trusted returns the other voters, the leader first, whose latest point is fresh and sound and is
+// not known to differ from the majority's.
 func (g *group) trusted() (ids []uint64) {
 	for _, id := range g.store.conf.Voters {
 		p := g.compare.latest(id)
@@ -268,7 +271,8 @@ func (g *group) trusted() (ids []uint64) {
 	return ids
 }
 
-// A state message: version, replica, entry, version of the hash, whether it is sound, hash.
+// A state message has its version, the replica, the entry, the hash's version, 1 if sound, the
+// hash.
 const stateMessageVersion = 1
 
 func (g *group) sendState(to uint64, p *statePoint) {
@@ -286,7 +290,9 @@ func (g *group) sendState(to uint64, p *statePoint) {
 	o.close(g.w, body)
 }
 
-// hearState takes what another voter had after an entry. Nobody speaks for another.
+// hearState records another replica's point. A message is dropped unless it comes from the
+// replica's own node. A replica whose memory fails gets this replica's state in return, if that is
+// right.
 func (g *group) hearState(from uint64, body []byte) {
 	if g.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
 		return
@@ -305,9 +311,8 @@ func (g *group) hearState(from uint64, body []byte) {
 	}
 }
 
-// isRight reports that this replica's state is right as far as it knows: when it last said what it
-// has most others had the same, or it has not said anything yet since its process began, or since
-// it got another's state.
+// isRight reports whether this replica's state is right as far as it knows: its latest point was
+// the majority's, or it has none since its process began or its state was replaced.
 func (g *group) isRight() bool {
 	if g.quarantine != nil || g.damaged {
 		return false

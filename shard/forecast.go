@@ -5,7 +5,8 @@ import (
 	"carillon/timer"
 )
 
-// Forecast adds up one shard's timers of some topics, nil for all, at its leader.
+// Forecast adds the scheduled timers of one shard to f, read at the shard's leader. Only timers of
+// the given topics count; nil means all topics.
 func (h *Host) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
 	own := table.Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
 	at, hides := timer.Handle(0), h.groups[id].scheduler.Hides

@@ -16,11 +16,11 @@ import (
 	"carillon/wal"
 )
 
-// Meta is the group that holds topics, nodes and placement.
+// Meta is the group of topics, nodes and placement.
 const Meta timer.ShardID = 0
 
-// group is this node's replica of one raft group: a timer shard, or the meta group. It belongs to
-// one worker's goroutine and is not locked.
+// group is this node's replica of one raft group: a timer shard, or the meta group. Only its
+// worker's goroutine uses it, without locks.
 type group struct {
 	id      timer.ShardID
 	w       *worker
@@ -28,8 +28,8 @@ type group struct {
 	raft    *raft.RawNode
 	store   *storage
 
-	table *table.Table // a timer shard's state machine
-	meta  *metaGroup   // the meta group's
+	table *table.Table // state machine of a timer shard; nil in the meta group
+	meta  *metaGroup   // state machine of the meta group; nil in a timer shard
 
 	applied     uint64
 	appliedTerm uint64
@@ -37,7 +37,7 @@ type group struct {
 	term        uint64
 	serving     bool // this term's takeover is applied: reads and leases may begin
 
-	// What waits to be proposed, and what was proposed and is not applied yet, in order.
+	// Operations that wait to be proposed, and proposals that are not applied yet, in order.
 	waiting   []*op
 	pulls     []*pullRequest
 	takeover  bool
@@ -47,59 +47,59 @@ type group struct {
 	proposals []proposal
 	results   []timer.Result
 
-	spareItems []item // empty, for the next proposal
+	spareItems []item // memory for the next proposal's items
 
 	scheduler *scheduler.Scheduler
-	reported  int // reports to members of the row, in turn, while nobody is known to lead
+	reported  int // counts reports sent while no leader is known, to address the members in turn
 	reads     reads
 	canary    canary
-	files     logRetention // what of it is on disk
+	files     logRetention // where its state is on disk
 
-	counted int // bytes of its log in memory, as the worker knows
+	counted int // bytes of its log that worker.entries includes
 
 	leftovers leftovers
 
-	hard      record.HardState // as raft last gave it
-	end       record.EntryID   // the last entry that was handed to the log
-	creation  *record.Mark     // how the replica began; nil: it was read from a snapshot
-	hardDirty bool             // not in the log yet: it goes along with the next frame
+	hard      record.HardState // latest from raft
+	end       record.EntryID   // last entry handed to the log
+	creation  *record.Mark     // the replica's initial state; nil if it was read from a snapshot
+	hardDirty bool             // hard is not in the log yet: the next frame carries it
 
-	row       Assignment // where its replicas should be, as this node knows it
-	epoch     uint32     // of the last row that its membership followed
-	confIndex uint64     // of the last change of members
-	tombstone uint64     // replica ids up to this one are used up here
+	row       Assignment // assignment of its replicas, as this node knows it
+	epoch     uint32     // of the assignment that its membership followed last
+	confIndex uint64     // last change of members
+	tombstone uint64     // replica ids up to this one are used up on this node
 
 	reconcileAt, settledAt, confUntil, servingSince, standAt, setClockAt time.Duration
 
-	refusedUntil time.Duration // raft took no proposal: none is made until then; 0: it did
+	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
 
-	compare    comparison      // of its state with the other replicas'
-	quarantine *quarantine     // its state is wrong; nil: it is not known to be
-	damaged    bool            // … because memory has changed by itself
-	refills    []refillRequest // replicas that have asked for this one's state
-	refilled   uint64          // how often it has got another's
-	scrubAt    time.Duration   // when its memory is looked through again
-	stopped    error           // this build cannot go on with its log; nil: it can
+	compare    comparison      // with the states of the other replicas
+	quarantine *quarantine     // nil: its state is not known to be wrong
+	damaged    bool            // its state in memory has changed by itself
+	refills    []refillRequest // of replicas that want this one's state
+	refilled   uint64          // how often another replica's state has replaced its own
+	scrubAt    time.Duration   // when the next scrub of its memory begins
+	stopped    error           // why this build cannot go on with its log; nil: it can
 
-	leaderless      bool          // nobody leads, as far as raft has said
-	leaderlessSince time.Duration // since when
+	leaderless      bool // raft knows of no leader
+	leaderlessSince time.Duration
 
 	known           confKnown // whether the members know of the last change of members
-	commitHintsSent uint64    // said as a witness
+	commitHintsSent uint64    // to candidates, see sendCommitHint
 
-	transferee    uint64 // the replica that the leadership is being given to
+	transferee    uint64 // replica that the leadership is being transferred to; 0: none
 	transferSent  bool
 	transferUntil time.Duration
 
-	installs     uint64            // snapshots from peers that have become the state
-	wantSnapshot bool              // a follower needs one
-	incoming     *receivedSnapshot // a snapshot from a peer, about to become the state
+	installs     uint64            // snapshots from peers that became the state
+	wantSnapshot bool              // a follower, a refill or a backup needs one
+	incoming     *receivedSnapshot // from a peer, for raft to install
 
 	public groupPublic
 
-	touched, again, stalled bool // in the worker's lists
+	touched, again, stalled bool // it is in the worker's list: dirty, again, stalled
 
-	wakeMs int64 // wall ms at which its wheel or a destination queue wants a turn
+	wakeMs int64 // wall ms at which its wheel or a destination queue needs a turn
 }
 
 // proposal is one raft entry of this leader that is not applied yet.
@@ -110,13 +110,13 @@ type proposal struct {
 	metas  []*metaOp
 }
 
-// item is what one item of a batch was for.
+// item describes the origin of one item of a batch.
 type item struct {
 	kind      itemKind
-	closes    bool         // it drops timers of a topic by force,
-	from      timer.Handle // behind this one
+	closes    bool         // it drops the timers of a force-closed topic
+	from      timer.Handle // … in the slots behind this one
 	op        *op
-	scheduled scheduler.Item // what the scheduler has put there, if it is of its
+	scheduled scheduler.Item // the scheduler's own description, for ofScheduler
 	pull      *pullRequest
 }
 
@@ -126,11 +126,11 @@ const (
 	commandItem itemKind = iota
 	ofScheduler
 	takeoverItem
-	silentItem // nothing waits for it
+	silentItem // nobody waits for its result
 	pullItem
 )
 
-// newRaft starts the raft node on what was recovered.
+// newRaft starts the raft node on the replica's recovered or initial state.
 func (g *group) newRaft() error {
 	node, err := raft.NewRawNode(&raft.Config{
 		ID:                        g.replica,
@@ -159,13 +159,12 @@ func (g *group) newRaft() error {
 	return nil
 }
 
-// soleVoter reports that nobody else has a vote: then there is nothing to wait for before standing
-// for election.
+// soleVoter reports whether this replica is the only voter. It can then campaign at once.
 func (g *group) soleVoter() bool {
 	return len(g.store.conf.Voters) == 1 && g.store.conf.Voters[0] == g.replica && len(g.store.conf.VotersOutgoing) == 0
 }
 
-// work is the group's share of a turn.
+// work is the group's part of a turn.
 func (g *group) work() {
 	if g.raft == nil {
 		g.refuseAll()
@@ -183,7 +182,7 @@ func (g *group) work() {
 	g.reads.ask(g)
 	g.collect()
 	if g.raft == nil {
-		return // what was applied removed it
+		return // an applied entry stopped the group
 	}
 	g.reads.serve(g)
 	g.wakeMs = math.MaxInt64
@@ -193,7 +192,7 @@ func (g *group) work() {
 	g.publish()
 }
 
-// tick is what a replica does every 50 ms or so.
+// tick does the group's periodic work, once in tickInterval.
 func (g *group) tick() {
 	g.expire(g.w.now.Mono)
 	g.tickCanary()
@@ -211,7 +210,8 @@ func (g *group) tick() {
 		return
 	}
 	if !g.leader && g.w.sure() {
-		g.table.Advance(g.w.now.WallMs, scheduler.WheelBudget) // a follower's wheel stays near the time, so that a takeover finds it there
+		// A follower's wheel stays near the present time, so that a takeover need not catch up.
+		g.table.Advance(g.w.now.WallMs, scheduler.WheelBudget)
 	}
 	g.scheduler.Tick()
 	if g.standAt != 0 && g.w.now.Mono >= g.standAt {
@@ -229,7 +229,7 @@ func (g *group) hasWork() bool {
 	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.HasProposals()
 }
 
-// collect takes what raft has to say: soft state, reads, messages to the log, to the state machine
+// collect handles raft's output: soft state, reads, and messages to the log, to the state machine
 // and to peers.
 func (g *group) collect() {
 	for g.raft != nil && g.raft.HasReady() {
@@ -248,7 +248,7 @@ func (g *group) collect() {
 			case raft.LocalApplyThread:
 				g.apply(m.Entries)
 				if g.raft == nil {
-					return // it cannot go on
+					return // the group is stopped
 				}
 				g.step(m.Responses)
 			default:
@@ -256,11 +256,12 @@ func (g *group) collect() {
 			}
 		}
 	}
-	g.incoming = nil // raft has no use for it: its leader was deposed, or the log has come that far by itself
+	// Raft did not install it: its leader was deposed, or the log has caught up by itself.
+	g.incoming = nil
 }
 
-// append puts what raft wants durable into this turn's frame. Its responses leave when the frame is
-// on disk.
+// append adds the entries and the state that raft wants durable to this turn's frame. The responses
+// are sent when the frame is on disk.
 func (g *group) append(m *pb.Message) {
 	a := appended{group: g, entries: m.Entries, responses: m.Responses}
 	if m.Snapshot != nil {
@@ -268,7 +269,7 @@ func (g *group) append(m *pb.Message) {
 		a.mark, a.installed, a.sync = true, true, true
 	}
 	if m.Term != nil {
-		// A new commit index alone need not be durable: it can be learnt again.
+		// A new commit index alone need not be durable: it can be learned again.
 		a.sync = a.sync || m.GetTerm() != g.hard.Term || m.GetVote() != g.hard.Vote
 		g.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
 		g.hardDirty = true
@@ -277,7 +278,7 @@ func (g *group) append(m *pb.Message) {
 	g.w.append(a)
 }
 
-// step delivers responses of the log and the state machine.
+// step delivers the responses of the log and the state machine to raft, or to peers.
 func (g *group) step(responses []*pb.Message) {
 	for _, m := range responses {
 		if m.GetTo() != g.replica {
@@ -286,7 +287,7 @@ func (g *group) step(responses []*pb.Message) {
 		}
 		err := g.raft.Step(m)
 		if errors.Is(err, raft.ErrStepPeerNotFound) {
-			continue // others committed that this replica goes, and it was applied, while its own disk was still at work
+			continue // its own removal was committed and applied before its disk answered
 		}
 		if err != nil {
 			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", g.id, err))
@@ -294,7 +295,7 @@ func (g *group) step(responses []*pb.Message) {
 	}
 }
 
-// durable is told that a frame with entries of this group is on disk.
+// durable handles the group's part of a frame that is now on disk.
 func (g *group) durable(a *appended, pos wal.Position) {
 	if a.tombstone != 0 {
 		g.cleanUp(a.tombstone)
@@ -304,11 +305,11 @@ func (g *group) durable(a *appended, pos wal.Position) {
 		}
 	}
 	if a.replica != g.replica {
-		return // it was of a replica that is gone
+		return // the part is of an earlier replica
 	}
 	if a.installs != g.installs {
-		// A snapshot has become the state meanwhile, and its leader has other entries in the place
-		// of these, or none.
+		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
+		// these.
 		if a.hard {
 			g.files.hardGen = pos.Gen
 		}
@@ -327,7 +328,7 @@ func (g *group) durable(a *appended, pos wal.Position) {
 		g.files.hardGen = pos.Gen
 	}
 	if g.raft == nil {
-		return // it cannot go on
+		return // the group is stopped
 	}
 	g.step(a.responses)
 	g.w.touch(g)

@@ -12,21 +12,23 @@ import (
 	"carillon/vfs"
 )
 
-// A halt is the end of a node by its own decision: it has learnt that its disk lacks what it had
-// acknowledged or voted. It may not go on, and a process that is started again on that disk would:
-// what told it so may be gone by then. So the halt is written down before the process ends, and a
-// start that finds it refuses (docs/adr/0016).
+// A node halts when it learns that its disk lacks something that it had acknowledged or voted. It
+// must not go on, nor may a new process on that disk, which might not learn of the loss again. So
+// the halt is recorded on disk before the process ends, and a start that finds the record refuses
+// (docs/adr/0016).
 
-// HaltReason says why a node has halted.
+// HaltReason is the reason of a halt.
 type HaltReason string
 
-// The reasons.
+// Reasons of a halt.
 const (
-	LostEnd      HaltReason = "lost_end"      // a leader knows of entries that this node had acknowledged and does not have
-	OldDirectory HaltReason = "old_directory" // the cluster knows of a later start of this node than its directory does
+	// LostEnd: a leader knows of entries that this node had acknowledged and has lost.
+	LostEnd HaltReason = "lost_end"
+	// OldDirectory: the cluster knows of a later start of this node than its data directory does.
+	OldDirectory HaltReason = "old_directory"
 )
 
-// HaltError is why a node halts, or refuses to start after it has.
+// HaltError ends a node that halts, and refuses each later start of it.
 type HaltError struct {
 	Reason HaltReason
 	Err    error
@@ -36,7 +38,7 @@ func (e *HaltError) Error() string { return e.Err.Error() + "; " + e.Reason.advi
 
 func (e *HaltError) Unwrap() error { return e.Err }
 
-// advice is what to do about it.
+// advice tells the operator how to recover.
 func (r HaltReason) advice() string {
 	text := "it must not vote with what it has: while the other nodes serve, empty the data directory and start it, " +
 		"so that it joins again under a new id and is filled by them"
@@ -51,7 +53,8 @@ const (
 	haltVersion = 1
 )
 
-// haltRecord is the file's content. It is for people: that the file is there is what counts.
+// haltRecord is the content of haltFile. It is for people: the existence of the file alone makes a
+// start refuse.
 type haltRecord struct {
 	Version int        `json:"version"`
 	Reason  HaltReason `json:"reason"`
@@ -60,8 +63,8 @@ type haltRecord struct {
 	Advice  string     `json:"advice"`
 }
 
-// WriteHalt notes, durably, that the node of a data directory has halted. An earlier note stays as
-// it is.
+// WriteHalt durably records that the node of a data directory has halted. It keeps an earlier
+// record.
 func WriteHalt(fsys vfs.FS, dir string, nowMs int64, halt *HaltError) error {
 	path := filepath.Join(dir, haltFile)
 	if _, err := fsys.Stat(path); err == nil {
@@ -75,7 +78,8 @@ func WriteHalt(fsys vfs.FS, dir string, nowMs int64, halt *HaltError) error {
 	return vfs.WriteFileAtomic(fsys, path, append(data, '\n'))
 }
 
-// CheckHalt returns a *HaltError if the node of a data directory has halted.
+// CheckHalt returns a *HaltError if the node of a data directory has halted, or another error if
+// that cannot be read.
 func CheckHalt(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, haltFile)
 	f, err := fsys.Open(path)
@@ -97,7 +101,7 @@ func CheckHalt(fsys vfs.FS, dir string) error {
 	return &HaltError{Reason: r.Reason, Err: fmt.Errorf("this node ended itself at %s: %s (%s)", r.At, r.Detail, path)}
 }
 
-// halt ends the host for good: the reason is on disk before the process is told to end.
+// halt ends the host for good. The reason is on disk before the host fails.
 func (h *Host) halt(halt *HaltError) {
 	h.halting.Do(func() {
 		if err := WriteHalt(h.cfg.FS, h.cfg.Dir, h.cfg.Clock.Look().WallMs, halt); err != nil {

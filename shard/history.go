@@ -5,11 +5,11 @@ import (
 	"carillon/timer"
 )
 
-// History is told what became of timers, on every live replica and in the order in which entries
-// are applied; a restart tells again what the log still has. Calls come from several workers, one
-// shard always from the same.
+// History receives the events of timers on every live replica, in the order in which entries are
+// applied. A restart repeats those of entries that the log still has. Shards call concurrently,
+// each from one goroutine at a time.
 type History interface {
-	// Record takes the events of one applied entry. What they point to is the caller's again when
-	// it returns. It must not block.
+	// Record takes the events of one applied entry. They are valid only until it returns. It must
+	// not block.
 	Record(id timer.ShardID, index uint64, events []table.HistoryEvent)
 }

@@ -24,19 +24,23 @@ import (
 	"carillon/wal"
 )
 
-// Config of a Host. The fields without a default must be given.
+// Config configures a Host. Fields without a default are required.
 type Config struct {
-	Shards  int    // timer shards, P; fixed when the cluster is founded
-	Workers int    // event loops; default half of GOMAXPROCS (docs/adr/0007), at most Shards+1
-	Loaders int    // goroutines that load snapshots and replay the log, each a group at a time; default GOMAXPROCS
+	Shards  int // timer shards, P; fixed when the cluster is founded
+	Workers int // event loops; default half of GOMAXPROCS (docs/adr/0007), at most Shards+1
+	// Loaders is the number of goroutines that load snapshots and replay the log, one group at a
+	// time each; default GOMAXPROCS, at most Shards+1.
+	Loaders int
 	Node    uint64 // this node's id, below 2^40, never 0
 	Name    string // this node's name, for people
-	// NodeName is another node's name for the log, "" if it is not known; nil: none is. It may be
-	// called from any goroutine.
+	// NodeName returns another node's name for log messages, "" if it is unknown. It may be called
+	// from any goroutine. nil: no name is known.
 	NodeName    func(node uint64) string
 	Incarnation table.Incarnation // this process: see NewIncarnation
 	Seed        uint64            // of the jitter
-	Meta        *Assignment       // the data directory is fresh: make this node's replica of the meta group; nil: it must be there
+	// Meta is the first assignment of the meta group. A fresh data directory gets this node's
+	// replica of the group. nil: the directory must hold that replica already.
+	Meta *Assignment
 
 	FS  vfs.FS
 	Dir string
@@ -45,81 +49,88 @@ type Config struct {
 	Clock      Clock // default: the machine's
 	Topics     scheduler.Topics
 	Dispatcher scheduler.Dispatcher
-	Peers      Peers            // default: nobody
-	Placement  Placement        // default: rows never change
-	Shares     scheduler.Shares // default: everything is this node's
-	Disks      Disks            // default: this node's alone
+	Peers      Peers            // default: none
+	Placement  Placement        // default: assignments never change
+	Shares     scheduler.Shares // default: all of every limit is this node's
+	Disks      Disks            // default: only this node's is known
 	Machine    Machine          // of the meta group
-	Level      feature.Level    // the highest that this node understands, or is to; default LevelOfBuild
-	// Applied is told of each entry that a group has applied, and the hash of its state then. It
-	// is called on workers. nil: nobody watches.
-	Applied  func(id timer.ShardID, index, hash uint64)
-	Agreed   func() feature.Level // the level that may be proposed, as this node knows it; it may be called on any goroutine; default Level
+	Level      feature.Level    // highest that this node may use; default LevelOfBuild
+	// Applied is called with each entry that a group has applied and the hash of the resulting
+	// state: on workers, and while the log is replayed. nil: not called.
+	Applied func(id timer.ShardID, index, hash uint64)
+	// Agreed returns the feature level that may be proposed, as this node knows it. It may be
+	// called from any goroutine. Default: Level.
+	Agreed   func() feature.Level
 	Observer Observer
 	History  History // default: none is kept
-	Watcher  Watcher // default: nobody looks on; without a History there is little to see
+	Watcher  Watcher // default: none; without a History it gets only clients' changes
 	Logger   *slog.Logger
-	Zone     func(name string) (*time.Location, error) // reads a time zone; default: of the machine, or else of the binary
+	// Zone loads a time zone. Default: from the machine, otherwise from the binary.
+	Zone func(name string) (*time.Location, error)
 
-	// Ready is told that timers of a topic that is pulled are ready in a led shard, how many at
-	// most, and told again as long as they are. It is called on workers and must not block. nil:
-	// nobody listens.
+	// Ready is called when timers of a pulled topic are ready in a led shard, with at most how
+	// many, and again as long as they are. It is called on workers and must not block. nil: not
+	// called.
 	Ready func(topic timer.TopicID, timers int)
 
-	// Vet is asked when the log is read, before anything begins on it, and given the meta group's
-	// commands that the log has and the machine has not applied yet. Its error ends the start. nil:
-	// nobody is asked.
+	// Vet is called after the log is read, before anything is written, with the meta group's
+	// commands in the log that the machine has not applied. Its error ends the start. nil: not
+	// called.
 	Vet func(tail iter.Seq[[]byte]) error
 
-	// Block, if given, is how a client's call waits: it hands register what ends the wait, and
-	// returns when that was called. It is for a driver (stepping.go) whose clients are tasks that
-	// run one at a time, on the goroutine that takes the turns too. nil: the call's goroutine
-	// blocks.
+	// Block, if given, replaces the blocking wait of a client's call. It passes to register a
+	// function that ends the wait, and returns once that function was called. It is for a driver
+	// (stepping.go) whose clients are tasks that run one at a time on the goroutine that takes the
+	// turns. nil: the call's goroutine blocks.
 	Block func(register func(wake func()))
 
 	// MaxQueued bounds the client operations that one worker holds; default 20,000.
 	MaxQueued int
-	// RetainBytes is how much applied log a group with followers keeps in memory, for one that was
-	// away for a moment; default 4 MiB. For one that is here and behind it keeps sixteen times as
-	// much. Less where that comes to more than an eighth of MemoryLimit.
+	// RetainBytes is how much applied log a group keeps in memory for followers that were briefly
+	// away; default 4 MiB, but no more than an eighth of MemoryLimit for all groups together. For a
+	// follower that is active but behind, a group keeps up to 16 times as much, but no more than an
+	// eighth of MemoryLimit.
 	RetainBytes int
-	// SnapshotLogBytes is after how much log a group writes a snapshot, if that is more than its
-	// state; default 32 MiB.
+	// SnapshotLogBytes is after how much log a group writes a snapshot; default 32 MiB. A group
+	// with a larger state writes one after as much log as state.
 	SnapshotLogBytes int64
-	// FrameBytes is how full a frame of the log is when a worker begins another; default 8 MiB.
+	// FrameBytes is the size at which a worker closes a frame of the log and opens another; default
+	// 8 MiB.
 	FrameBytes int
-	// UnsyncedBytes is how much of a worker's may wait for the disk before entries from leaders are
-	// dropped; default 64 MiB.
+	// UnsyncedBytes is how many bytes of a worker may wait for the disk before it drops entries
+	// from leaders; default 64 MiB.
 	UnsyncedBytes int
-	// MemoryLimit is how many bytes the node's groups hold (see Memory) before it refuses adds;
-	// default no limit.
+	// MemoryLimit is how many bytes the node's groups may hold (see Memory) before adds are
+	// refused; default no limit.
 	MemoryLimit int64
-	// MemoryUse is how many bytes the process needs, groups and all else; any goroutine. nil: only
-	// what groups hold is known.
+	// MemoryUse returns how many bytes the process uses in all; MemoryLimit then applies to that
+	// too. It may be called from any goroutine. nil: only the groups' memory counts.
 	MemoryUse func() int64
 }
 
-// Observer is told what happens, for metrics. Calls come from several goroutines and must be quick.
+// Observer receives events for metrics. Its methods are called on several goroutines and must be
+// quick.
 type Observer interface {
 	Command(kind timer.Kind, code timer.Code)
 	Outcome(o *table.Outcome)
-	Expired() // given up without another attempt
+	Expired() // a timer was given up without another attempt
 	Frame(operations int)
-	Lateness(ms int64, held bool) // of a first attempt; held: a gate kept it, not this host
+	Lateness(ms int64, held bool) // of a first attempt; held: a gate delayed it, not this host
 	Elected()
 	Snapshot(took time.Duration)
-	SnapshotSent(bytes int64)     // to another node, which has taken it
-	SnapshotReceived(bytes int64) // from another node, and it is the state now
+	SnapshotSent(bytes int64)     // to another node, which has received it
+	SnapshotReceived(bytes int64) // from another node; it became the group's state
 }
 
 // Time limits of client operations.
 const (
-	waitLimit   = 1500 * time.Millisecond // to be proposed: no leader or too busy means 503 within 2 s
-	commitGrace = 8 * time.Second         // to be committed; then the outcome is unknown
-	readLimit   = 5 * time.Second         // for a read to be served, once a majority has confirmed the leader (within waitLimit)
+	waitLimit   = 1500 * time.Millisecond // until it is proposed; then 503, within 2 s
+	commitGrace = 8 * time.Second         // … until it is committed; then its outcome is unknown
+	// readLimit bounds a read that a majority has confirmed within waitLimit, from its arrival.
+	readLimit = 5 * time.Second
 )
 
-// Host runs all of a node's raft groups on a few workers. New starts nothing; Run recovers, serves
+// Host runs all raft groups of a node on a few workers. New starts nothing; Run recovers, serves
 // and blocks. Do, DoAll, Timer, List, Counts and Propose may be called from any goroutine once
 // Started is closed.
 type Host struct {
@@ -128,19 +139,19 @@ type Host struct {
 	workers []*worker
 	groups  []*group // by ID
 	stream  *wal.Stream
-	opened  uint64 // the last frame of the log as this process found it
+	opened  uint64 // frames in the log when this process opened it
 
 	started    chan struct{}
-	stopped    chan struct{} // closed when nothing more will be answered
+	stopped    chan struct{} // closed when no operation will be answered any more
 	draining   atomic.Bool
 	background sync.WaitGroup
 	jobs       atomic.Int32 // goroutines that write or remove snapshots
 	failure    chan error   // capacity 1
 	halting    sync.Once
-	ended      atomic.Bool   // it has failed: nothing is written, and nobody is told anything, any more
-	memory     atomic.Int64  // that the groups hold; see Memory
-	arriving   atomic.Int64  // of that, states from other nodes that are being read back
-	pinnable   atomic.Uint64 // closed generations that a group may hold back
+	ended      atomic.Bool   // the host has failed: nothing more is written or sent
+	memory     atomic.Int64  // bytes that the groups hold; see Memory
+	arriving   atomic.Int64  // … of which states from other nodes that are being read back
+	pinnable   atomic.Uint64 // closed log generations that a group may hold back
 	gone       goneOwners
 	limits     *scheduler.Limits
 	refused    [refusals]atomic.Int64
@@ -148,7 +159,7 @@ type Host struct {
 	cordoned   atomic.Bool
 }
 
-// New checks the configuration and lays out the groups.
+// New checks the configuration and creates the groups.
 func New(cfg Config) (*Host, error) {
 	cfg.setDefaults()
 	if err := cfg.level(); err != nil {
@@ -185,7 +196,7 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// setDefaults fills in what was left out.
+// setDefaults sets fields that were not given to their defaults.
 func (c *Config) setDefaults() {
 	if c.Workers <= 0 {
 		c.Workers = max(1, runtime.GOMAXPROCS(0)/2)
@@ -234,11 +245,10 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Started is closed when the host has recovered and takes operations.
+// Started returns a channel that is closed once the host has recovered and takes operations.
 func (h *Host) Started() <-chan struct{} { return h.started }
 
-// Open recovers from the log. It is for those who drive the host by hand, with Turn, instead of
-// calling Run.
+// Open recovers from the log. It is for a driver that calls Turn instead of Run.
 func (h *Host) Open() error {
 	if err := h.recover(); err != nil {
 		return err
@@ -252,7 +262,7 @@ func (h *Host) Open() error {
 }
 
 // Run recovers from the log and serves until the context ends or the storage fails; it returns nil
-// only in the first case. Whoever wants calls that run to end first calls Drain before.
+// only in the first case. Call Drain before ending the context to let running calls end.
 func (h *Host) Run(ctx context.Context) error {
 	if err := h.Open(); err != nil {
 		close(h.stopped)
@@ -281,7 +291,7 @@ func (h *Host) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-h.failure:
 	}
-	cancel() // the workers first: nothing new is written or answered
+	cancel() // workers stop first, so that nothing new is written or answered
 	loops.Wait()
 	for _, w := range h.workers {
 		if err == nil {
@@ -291,18 +301,18 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 	close(h.stopped)
 	h.background.Wait()
-	stopStream() // what was handed over is written
+	stopStream() // it still writes the frames that it was given
 	stream.Wait()
 	if err == nil {
 		select {
-		case err = <-h.failure: // the log's last words
+		case err = <-h.failure: // the last frames may have failed
 		default:
 		}
 	}
 	return err
 }
 
-// fail stops the host: after a storage error nothing more may be acknowledged (I20).
+// fail stops the host. After a storage error nothing more may be acknowledged (I20).
 func (h *Host) fail(err error) {
 	h.ended.Store(true)
 	select {
@@ -311,7 +321,7 @@ func (h *Host) fail(err error) {
 	}
 }
 
-// housekeep drops log generations that no group needs, and keeps the sum of the memory.
+// housekeep drops log generations that no group needs and sums up the memory, once a second.
 func (h *Host) housekeep(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -328,7 +338,8 @@ func (h *Host) housekeep(ctx context.Context) {
 	}
 }
 
-// sum adds up what the workers hold, and what follows from it.
+// sum adds up the workers' memory. It sets the disk reserve for the largest snapshot, and how many
+// log generations a group may hold back.
 func (h *Host) sum() {
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	for _, w := range h.workers {
@@ -340,7 +351,8 @@ func (h *Host) sum() {
 	h.pinnable.Store(pinnable(memory, replicas, h.stream.GenBytes()))
 }
 
-// inBackground runs what may take long on a goroutine of its own.
+// inBackground runs a job that may take long on its own goroutine. Run waits for it before it
+// returns.
 func (h *Host) inBackground(job func()) {
 	h.jobs.Add(1)
 	h.background.Go(func() {
@@ -349,7 +361,7 @@ func (h *Host) inBackground(job func()) {
 	})
 }
 
-// dropLog removes the generations that no group needs.
+// dropLog removes log generations that no group needs.
 func (h *Host) dropLog() error {
 	needed := uint64(math.MaxUint64)
 	for _, w := range h.workers {
@@ -358,7 +370,7 @@ func (h *Host) dropLog() error {
 	return h.stream.DropBefore(needed)
 }
 
-// abandon answers everything that waits: the node stops.
+// abandon answers all waiting operations, because the node stops.
 func (w *worker) abandon() {
 	for _, e := range w.box.close() {
 		switch e := e.(type) {
@@ -403,7 +415,7 @@ func (w *worker) abandon() {
 	}
 }
 
-// call runs a function on a worker.
+// call is an event that runs a function on a worker.
 type call struct {
 	fn   func(w *worker)
 	wait *waiter
@@ -414,7 +426,8 @@ func (c *call) handle(w *worker) {
 	c.wait.done()
 }
 
-// onWorkers runs fn on every worker, one after the other or at once, and waits for all.
+// onWorkers runs fn on every worker, possibly at once, and waits for all. A stopped worker is
+// skipped.
 func (h *Host) onWorkers(fn func(w *worker)) {
 	wait := h.newWaiter(len(h.workers) + 1)
 	for _, w := range h.workers {

@@ -8,18 +8,19 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// awaitLimit is how long commands wait with a replica that knows of no leader. A hand-over takes a
-// fraction of it; an election after a failure begins only when its leader has been silent for
-// longer than that.
+// awaitLimit is how long commands wait at a replica that knows of no leader. A leadership transfer
+// takes a fraction of it. After a failure, an election begins only when the leader has been silent
+// for longer than that.
 const awaitLimit = 300 * time.Millisecond
 
-// awaitsLeader reports that nobody leads, for a moment only: whoever has a command meanwhile does
-// better to wait here for who will than to look around.
+// awaitsLeader reports whether the group lost its leader less than awaitLimit ago. Commands then
+// wait here for the next leader, because trying other nodes would take longer.
 func (g *group) awaitsLeader() bool {
 	return g.raft != nil && g.table != nil && !g.leader && g.leaderless && g.w.now.Mono-g.leaderlessSince < awaitLimit
 }
 
-// leadChanged takes note of who leads; commands that waited for it are told.
+// leadChanged records whether raft knows a leader. When another replica becomes leader, waiting
+// commands are refused and told its node.
 func (g *group) leadChanged(lead uint64) {
 	switch {
 	case lead == raft.None && !g.leaderless:
@@ -32,7 +33,7 @@ func (g *group) leadChanged(lead uint64) {
 	}
 }
 
-// roleChanged begins or ends a leadership.
+// roleChanged begins or ends this replica's leadership.
 func (g *group) roleChanged(leader bool) {
 	term := g.raft.BasicStatus().GetTerm()
 	if leader == g.leader && term == g.term {
@@ -48,9 +49,10 @@ func (g *group) roleChanged(leader bool) {
 	}
 }
 
-// stepDown ends a leadership: what was proposed is unknown, what was not can be tried elsewhere.
+// stepDown ends this replica's leadership. The outcome of proposed operations is unknown; others
+// may be retried at another node.
 func (g *group) stepDown() {
-	if g.leader { // before a first leadership reads only wait for it
+	if g.leader { // a sole voter's reads wait for its first leadership
 		g.reads.fail(g.notLeader())
 	}
 	g.leader, g.serving, g.takeover = false, false, false
@@ -68,8 +70,8 @@ func (g *group) stepDown() {
 	}
 }
 
-// refuseAll answers what waits and was not proposed: this node does not lead the group, another
-// may.
+// refuseAll answers all operations that were not proposed: this node does not lead the group, but
+// another may.
 func (g *group) refuseAll() {
 	err := g.notLeader()
 	for _, o := range g.waiting {
@@ -86,7 +88,7 @@ func (g *group) refuseAll() {
 	g.reads.fail(err)
 }
 
-// notLeader says who leads instead, as far as this node knows.
+// notLeader returns the error that names the leading node, if this node knows it.
 func (g *group) notLeader() error {
 	if g.raft == nil {
 		return timer.NotLeaderError{}
@@ -98,8 +100,8 @@ func (g *group) notLeader() error {
 	return timer.NotLeaderError{Leader: leader}
 }
 
-// notLeading reports that an operation has nothing to wait for here: the node has no replica of the
-// group, or one that follows.
+// notLeading reports whether operations must not wait here: this node has no replica of the group,
+// or one that follows.
 func (g *group) notLeading() bool {
 	return g.raft == nil || !g.leader && !g.soleVoter()
 }
@@ -121,7 +123,7 @@ func (p *proposal) fail(err error) {
 	}
 }
 
-// expire answers what has waited too long: 503 is better than silence.
+// expire answers operations whose deadline has passed: 503 is better than silence.
 func (g *group) expire(now time.Duration) {
 	for len(g.waiting) > 0 && g.waiting[0].deadline <= now {
 		g.waiting[0].answer(timer.Result{}, g.timeoutError())

@@ -5,17 +5,20 @@ import (
 	"time"
 )
 
-// How a leadership goes to another replica: when its row prefers that one, when this node stops or
-// drains, and when its disk or clock is not to be relied on.
+// A leader transfers its leadership when its assignment prefers another replica, when its node is
+// cordoned (it stops or drains, or its disk or clock is unreliable), and when the replica is being
+// removed or is in quarantine.
 
 const (
-	// steadyFor is how long a leader has led before it hands over to the preferred replica, so that
-	// an unsteady one does not flap.
+	// steadyFor is how long a leader serves before it transfers to the preferred replica, so that
+	// an unstable preferred replica does not make the leadership flap.
 	steadyFor = 3 * time.Second
-	// handOverLimit is how long a hand-over may take before it is given up.
+	// handOverLimit is how long a transfer may take before it is given up.
 	handOverLimit = 2 * time.Second
 )
 
+// handToWhoStays makes a replica that must not lead transfer to a voter that should lead, else to
+// any voter that has caught up.
 func (g *group) handToWhoStays() {
 	if g.transferee != 0 {
 		return
@@ -26,17 +29,18 @@ func (g *group) handToWhoStays() {
 	}
 	if next != 0 {
 		g.handOver(next)
-		g.sendTransfer() // what cannot be proposed any more is reported to the transferee
+		// At once: this replica proposes nothing more, and reports ended calls to the transferee.
+		g.sendTransfer()
 	}
 }
 
-// transfereeAmong is the first of the given replicas that has a vote, hears, has nearly everything
-// and may lead; 0: none. The first of a row is the preferred one.
+// transfereeAmong returns the first of ids, in order of preference, that is an active voter, has
+// nearly all entries, has no wrong state, and whose node may lead. It returns 0 if there is none.
 func (g *group) transfereeAmong(ids []uint64) uint64 {
 	return g.inheritor(ids, g.w.host.cfg.Placement.MayLead)
 }
 
-// inheritor is successor with another idea of who may lead.
+// inheritor is transfereeAmong with its own condition on the node.
 func (g *group) inheritor(ids []uint64, may func(node uint64) bool) uint64 {
 	for _, id := range ids {
 		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && may(nodeOf(id)) && g.hasCaughtUp(id) && !g.isWrong(id) {
@@ -46,7 +50,7 @@ func (g *group) inheritor(ids []uint64, may func(node uint64) bool) uint64 {
 	return 0
 }
 
-// prefer hands the leadership to the preferred replica.
+// prefer transfers the leadership to the preferred replica, the first voter of the assignment.
 func (g *group) prefer() {
 	voters, _ := g.wanted()
 	at := slices.Index(voters, g.replica)
@@ -57,9 +61,10 @@ func (g *group) prefer() {
 	}
 }
 
-// handOver begins to give the leadership to another replica: no more leases and no more proposals
-// but the return of leases whose calls have not started. When nothing is in the pipeline the other
-// is told to stand (see tryHandOver). Calls that run report to it.
+// handOver begins a transfer of the leadership. From then on this leader proposes no commands and
+// no leases, but still outcomes, among them the return of leases whose calls have not started. When
+// its pipeline is empty, tryHandOver sends the transfer. Calls that still run report to the new
+// leader.
 func (g *group) handOver(to uint64) {
 	if g.transferee != 0 {
 		return
@@ -71,7 +76,8 @@ func (g *group) handOver(to uint64) {
 	g.w.touch(g)
 }
 
-// tryHandOver tells the transferee to stand once everything of this leader is applied.
+// tryHandOver tells the transferee to campaign once all proposals of this leader are applied and no
+// lease waits for its call.
 func (g *group) tryHandOver() {
 	if g.transferee == 0 || g.transferSent || !g.leader || len(g.proposals) > 0 || g.scheduler != nil && g.scheduler.Unstarted() > 0 {
 		return
@@ -84,9 +90,9 @@ func (g *group) sendTransfer() {
 	g.raft.TransferLeader(g.transferee)
 }
 
-// watchHandOver gives up one that takes too long: this leader goes on. One that should not lead
-// does not wait for its own disk, which may be the reason, but leaves what is in its pipeline to
-// the transferee, as a leader does that is cut off.
+// watchHandOver gives up a transfer after handOverLimit; this leader then goes on. A cordoned
+// leader does not wait for its own disk, which may be why it is cordoned: it sends the transfer and
+// leaves its pipeline to the transferee, as a leader does that is cut off.
 func (g *group) watchHandOver() {
 	if g.transferee == 0 || g.w.now.Mono < g.transferUntil {
 		return

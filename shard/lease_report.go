@@ -9,13 +9,15 @@ import (
 	"carillon/timer/encoding"
 )
 
-// How a leader that is not one any more tells the new one of its leases: see scheduler_report.go.
+// A former leader reports to its successor how its leases ended: see scheduler/report.go.
 
-// SendReport tells whoever leads how a lease ended.
+// SendReport reports the end of a lease to the group's leader.
 func (e schedulerEnv) SendReport(p *scheduler.Report) {
 	g := e.group
 	to := g.leaderNode()
-	if to == 0 && len(g.row.Members) > 0 { // a replica that is out, or was taken out while it was cut off, hears of no leader
+	// A removed replica, or one that was cut off when it was removed, learns of no leader. Its
+	// reports go to the members in turn.
+	if to == 0 && len(g.row.Members) > 0 {
 		g.reported++
 		to = g.row.Members[g.reported%len(g.row.Members)].Node
 	}
@@ -28,7 +30,7 @@ func (e schedulerEnv) SendReport(p *scheduler.Report) {
 	o.close(g.w, body)
 }
 
-// leaderNode is the node that leads the group as far as this one knows; 0: none.
+// leaderNode returns the node that leads the group as far as this node knows; 0: none.
 func (g *group) leaderNode() uint64 {
 	if g.raft == nil {
 		return 0
@@ -36,7 +38,7 @@ func (g *group) leaderNode() uint64 {
 	return nodeOf(g.raft.BasicStatus().Lead)
 }
 
-// Bits of a report.
+// Flags of a report.
 const (
 	reportNotSent = 1 << iota
 	reportRefused
@@ -63,8 +65,8 @@ func appendReport(b []byte, p *scheduler.Report) []byte {
 	return encoding.AppendBlock(b, encoding.Cut(a.Err, encoding.MaxErr))
 }
 
-// HearReport takes a former leader's word, if the lease it is about is the one that the table has.
-// If that lease is over, it says so.
+// hearReport passes a former leader's report to the scheduler. If the lease is already over, it
+// tells the sender, which then stops reporting.
 func (g *group) hearReport(from uint64, body []byte) {
 	if g.scheduler == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
@@ -79,8 +81,8 @@ func (g *group) hearReport(from uint64, body []byte) {
 	}
 }
 
-// tellOver answers a report on a lease that the table has seen come and go. No lease comes again,
-// so this is true whoever leads by now.
+// tellOver answers a report: the lease is over. Leases never come back, so the answer is true even
+// if another replica leads by now.
 func (g *group) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
 	o := g.w.open(to, overMessage, g.id, 0)
 	body := len(o.frame)
@@ -90,8 +92,8 @@ func (g *group) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fen
 	o.close(g.w, body)
 }
 
-// HearOver ends a report. It is what ends those of a process whose replica is gone: it cannot see
-// for itself.
+// hearOver ends a report of this process. After its replica was removed, this process has no table
+// to see the end of the lease in.
 func (g *group) hearOver(body []byte) {
 	r := encoding.Reader{Rest: body}
 	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()

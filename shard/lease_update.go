@@ -5,10 +5,11 @@ import (
 	"carillon/timer"
 )
 
-// proposeLeaseUpdate decides what a claim comes to, and has it logged. A claim on a lease that is
-// over is answered at once: what is applied is committed, so that can change no more. But one on a
-// lease that this replica has not seen yet may be good: who was stopped for a while may not know
-// that another leads, and has given it.
+// proposeLeaseUpdate decides an update (ack, nack, extension or return) of a lease and proposes its
+// outcome. If the lease is over the update is answered at once: the table holds committed entries
+// only, so that cannot change. But the lease may be one that this replica has not seen yet. A
+// leader that was suspended may not know that another leads and has given the lease. Then the
+// leadership is confirmed first.
 func (g *group) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
 	d := g.table.Due(c.Handle)
@@ -25,7 +26,8 @@ func (g *group) proposeLeaseUpdate(o *op) {
 		return
 	}
 	if !g.scheduler.HasZone(c.Handle, &d) {
-		o.answer(timer.Result{}, timer.ErrOverloaded) // it is good, and can be decided in a moment
+		// The update is valid, and can be decided in a moment: the time zone is being loaded.
+		o.answer(timer.Result{}, timer.ErrOverloaded)
 		return
 	}
 	out := g.scheduler.DecideLeaseUpdate(o.cmd, &d)
@@ -34,8 +36,8 @@ func (g *group) proposeLeaseUpdate(o *op) {
 	g.items = append(g.items, item{kind: commandItem, op: o})
 }
 
-// confirmLeaseUpdate answers a claim once a majority has said that this node leads, and it has all
-// that was committed until then.
+// confirmLeaseUpdate decides a lease update once a majority has confirmed that this node leads, and
+// all entries committed before are applied.
 func (g *group) confirmLeaseUpdate(o *op) {
 	g.confirm(o.deadline, func(err error) {
 		d := g.table.Due(o.cmd.Claim.Handle)
@@ -52,7 +54,7 @@ func (g *group) confirmLeaseUpdate(o *op) {
 	g.w.touch(g)
 }
 
-// settleLeaseUpdate answers a claim whose outcome was applied.
+// settleLeaseUpdate answers a lease update whose outcome was applied.
 func (g *group) settleLeaseUpdate(o *op, r *timer.Result) {
 	if r.Code == timer.OK {
 		g.scheduler.Updated(o.cmd)

@@ -8,18 +8,18 @@ import (
 	"carillon/wal"
 )
 
-// leftovers are snapshot files of replicas that are gone from here. They are deleted in the
-// background, again and again until it works. A file may also come later than the tombstone: a
-// snapshot that was being written, or was on its way from another node, when the replica went.
+// leftovers tracks snapshot files of replicas that were removed from this node. They are deleted in
+// the background, with retries. A file may appear after the tombstone: a snapshot that was being
+// written, or received from another node, when the replica was removed.
 type leftovers struct {
-	some  bool   // there may be some
-	busy  bool   // they are being deleted
-	upTo  uint64 // the highest replica whose tombstone is on disk
-	again time.Duration
+	some  bool          // there may be files to delete
+	busy  bool          // a deletion runs
+	upTo  uint64        // highest replica whose tombstone is on disk
+	again time.Duration // earliest time of the next attempt; monotonic
 }
 
-// cleanUp deletes, soon, the snapshots of replicas up to one whose tombstone is on disk. Those of a
-// later replica are not touched.
+// cleanUp begins to delete the snapshots of replicas up to upTo, whose tombstone is on disk.
+// Snapshots of later replicas are kept.
 func (g *group) cleanUp(upTo uint64) {
 	l := &g.leftovers
 	l.some, l.upTo = true, max(l.upTo, upTo)
@@ -35,7 +35,8 @@ func (g *group) deleteLeftovers() {
 	h.inBackground(func() {
 		err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), uint32(g.id), func(conf []byte, err error) bool {
 			if err != nil {
-				return gone && !vfs.IsReadFailure(err) // nobody needs it, whatever it was
+				// A damaged file is deleted too if there is no replica here that may need it.
+				return gone && !vfs.IsReadFailure(err)
 			}
 			m, err := record.DecodeMark(conf)
 			return err == nil && m.Replica <= upTo || err != nil && gone
@@ -44,7 +45,7 @@ func (g *group) deleteLeftovers() {
 	})
 }
 
-// cleanedUp is told how it went.
+// cleanedUp reports the end of a deletion to the worker.
 type cleanedUp struct {
 	group *group
 	err   error
@@ -59,7 +60,7 @@ func (c *cleanedUp) handle(w *worker) {
 	}
 }
 
-// tickLeftovers deletes what came since the last time, or could not be deleted then.
+// tickLeftovers deletes files that appeared since the last deletion or survived it.
 func (g *group) tickLeftovers() {
 	if l := &g.leftovers; l.some && !l.busy && g.w.now.Mono >= l.again {
 		g.deleteLeftovers()

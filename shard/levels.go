@@ -6,7 +6,7 @@ import (
 	"carillon/shard/feature"
 )
 
-// level sets the defaults of what has to do with levels.
+// level checks Level and sets the defaults of Level and Agreed.
 func (c *Config) level() error {
 	if c.Level == 0 {
 		c.Level = feature.LevelOfBuild
@@ -20,7 +20,7 @@ func (c *Config) level() error {
 	return nil
 }
 
-// mayRead says why a host that understands levels up to its own cannot read an entry; nil: it can.
+// mayRead returns an error if an entry needs a higher feature level than this host's.
 func (h *Host) mayRead(data []byte) error {
 	if level := feature.EntryLevel(data); level > h.cfg.Level {
 		return fmt.Errorf("%w: it needs feature level %d, this node's release has %d; start the newer release again", feature.ErrNewer, level, h.cfg.Level)
@@ -28,5 +28,5 @@ func (h *Host) mayRead(data []byte) error {
 	return nil
 }
 
-// agreed is the level that may be proposed.
+// agreed returns the highest feature level that this host may propose.
 func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) }

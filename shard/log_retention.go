@@ -8,24 +8,25 @@ import (
 	"carillon/shard/record"
 )
 
-// logRetention is what of a group is on disk, and so which generations of the log it still needs.
+// logRetention tracks a group's snapshots and log records on disk, and so which generations of the
+// log the group still needs.
 //
-// Two snapshots are kept. What the older one does not cover stays in the log, so that a damaged
-// newest snapshot loses nothing.
+// Two snapshots are kept, and the log from the older one on. So nothing is lost if the newest is
+// damaged.
 type logRetention struct {
 	gens      []genRange    // generations with entries that may be needed, oldest first
-	hardGen   uint64        // where its newest hard state is
+	hardGen   uint64        // generation of the newest hard state
 	newest    uint64        // index of the newest snapshot, 0 = none
-	older     uint64        // index of the one before
-	logBytes  int64         // of entries since the newest snapshot
-	created   uint64        // where the replica's creation is, needed until there is a snapshot
-	tomb      uint64        // where a removed replica's tombstone is; 0: the replica is here, or never was
-	restating bool          // the creation or the tombstone is on its way to the log again
-	failedAt  time.Duration // when writing a snapshot failed last; monotonic, 0 never
-	suspect   uint64        // the snapshots up to here are of a state that was wrong; 0: none is
-	unread    error         // of a start: a snapshot could not be read, which is not to say that it is damaged
+	older     uint64        // index of the snapshot before
+	logBytes  int64         // bytes of entries since the newest snapshot
+	created   uint64        // generation of the creation record, needed until there is a snapshot
+	tomb      uint64        // generation of a removed replica's tombstone; 0: it was not removed
+	restating bool          // the creation or the tombstone is being written to the log
+	failedAt  time.Duration // when writing a snapshot last failed; monotonic, 0 = never
+	suspect   uint64        // snapshots up to this index may hold a wrong state; 0: none
+	unread    error         // at a start: a snapshot that may be intact could not be read
 
-	newestTerm  uint64 // of the newest snapshot, as are these
+	newestTerm  uint64 // of the newest snapshot, as are the next two
 	newestConf  *pb.ConfState
 	newestEpoch uint32
 	savedAt     time.Duration // when the newest snapshot was written; monotonic
@@ -49,14 +50,14 @@ func (f *logRetention) reached(gen, index uint64) {
 	f.gens = append(f.gens, genRange{gen, index})
 }
 
-// saved takes note of a new snapshot.
+// saved records a new snapshot of this replica.
 func (f *logRetention) saved(m *record.Mark) {
 	f.older, f.logBytes = f.newest, 0
 	f.note(m)
 	f.trim()
 }
 
-// restored takes note of a snapshot that came from a peer: nothing before it counts.
+// restored records a snapshot from a peer. It replaces all earlier snapshots and entries.
 func (f *logRetention) restored(m *record.Mark) {
 	f.logBytes, f.gens = 0, nil
 	f.note(m)
@@ -67,7 +68,8 @@ func (f *logRetention) note(m *record.Mark) {
 	f.newest, f.newestTerm, f.newestConf, f.newestEpoch = m.Index, m.Term, m.Conf, m.Epoch
 }
 
-// settle gives up the older snapshot: the group is idle and must not pin old generations.
+// settle gives up the older snapshot. It is for an idle group, which must not hold back old
+// generations.
 func (f *logRetention) settle() {
 	f.older = f.newest
 	f.trim()
@@ -79,7 +81,7 @@ func (f *logRetention) trim() {
 	}
 }
 
-// needed is the oldest generation that the group needs.
+// needed returns the oldest generation that the group needs.
 func (f *logRetention) needed() uint64 {
 	if f.tomb != 0 {
 		return f.tomb
@@ -94,21 +96,21 @@ func (f *logRetention) needed() uint64 {
 	return needed
 }
 
-// pinnable is how many closed generations a group may hold back: as many as there is state, so that
-// no more is written for snapshots than for the log, and some for what each file costs by itself.
-// Few, where there is little state: a restart reads them all. One at least, since the older
-// snapshot is in one and the newest in the next.
+// pinnable returns how many closed generations a group may hold back. It grows with the state, so
+// that snapshots write no more than the log does, and with the number of replicas, for the fixed
+// cost of each file. A small state pins few, because a restart reads them all. At least one is
+// allowed: the older snapshot is in one generation and the newest in the next.
 func pinnable(state, replicas, genBytes int64) uint64 {
 	return uint64(min(1+state/genBytes+replicas/64, maxPinned))
 }
 
 const maxPinned = 7
 
-// hasLocalState reports that the group has a replica here, or had one.
+// hasLocalState reports whether the group has, or had, a replica on this node.
 func (g *group) hasLocalState() bool { return g.replica != 0 || g.tombstone != 0 }
 
-// rewriteMarker writes the creation of a replica that is still empty, or the tombstone of one that
-// is gone, to the log again, so that the old generation that holds it may go.
+// rewriteMarker writes the creation of a replica that is still empty, or the tombstone of a removed
+// one, to the log again. The old generation that holds it can then be dropped.
 func (w *worker) rewriteMarker(g *group) {
 	g.files.restating = true
 	if g.replica == 0 {
@@ -119,8 +121,8 @@ func (w *worker) rewriteMarker(g *group) {
 	w.append(appended{group: g, create: &record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}, sync: true})
 }
 
-// mark writes the newest snapshot and the hard state to the log, so that older generations with
-// theirs may go.
+// mark writes the newest snapshot's mark and the hard state to the log, so that generations with
+// older ones can be dropped.
 func (w *worker) mark(g *group) {
 	g.hardDirty = true
 	w.append(appended{group: g, mark: true, sync: true})

@@ -6,25 +6,25 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// logTail is the newest entries of one group's log as bytes: a few chunks without pointers and a
-// list of places in them. There may be 64 MiB of entries for followers, which the collector would
-// have to mark at each cycle if each were an object. Entries are made when raft asks for them;
-// their data is that of the chunks and is not copied.
+// logTail holds the newest entries of one group's log as bytes, in a few chunks without pointers,
+// and a list of their places. There may be 64 MiB of entries for followers. If each were an object,
+// the garbage collector would mark all of them in every cycle. Entries are built when raft reads
+// them. Their data points into the chunks and is not copied.
 //
-// Invariant: places[first:] are consecutive entries, and the chunk numbers in them never fall.
-// Invariant: bytes of a chunk, once written, never change, since entries that were made point to
-// them. A chunk is written on only behind its end, and is never used again.
+// Invariant: places[first:] are consecutive entries, and their chunk numbers never decrease.
+// Invariant: once written, bytes of a chunk never change, because entries point to them. A chunk is
+// only appended to, and never reused.
 type logTail struct {
 	places []entryPlace
 	first  int      // places before it are of dropped entries
 	chunks [][]byte // the last is being filled
-	gone   uint32   // chunks that were dropped: chunks[0] has this number
+	gone   uint32   // number of dropped chunks, and so the number of chunks[0]
 
 	live     int // sum of entryCost of the entries
-	capacity int // of the chunks
+	capacity int // bytes of the chunks
 }
 
-// entryPlace is one entry, but for its index: places are in its order.
+// entryPlace locates an entry. The entry's index follows from the order of the places.
 type entryPlace struct {
 	term  uint64
 	chunk uint32
@@ -34,27 +34,28 @@ type entryPlace struct {
 }
 
 const (
-	entryOverhead = 24 // what an entry counts beside its data: its place
+	entryOverhead = 24 // bytes that an entry counts beside its data, for its place
 
-	// A chunk is a part of what is kept, so that a small tail has no large chunk, and a large one
-	// few. Entries that a chunk of that size has no room for have one of their own.
+	// A new chunk has 1/chunkShare of the bytes of the live entries, and largestChunk at most: a
+	// small tail has no large chunk, and a large tail few chunks. An entry larger than that gets a
+	// chunk of its own.
 	chunkShare   = 64
 	largestChunk = 64 << 10
 )
 
 func entryCost(size int) int { return size + entryOverhead }
 
-// len is how many entries there are.
+// len returns the number of entries.
 func (t *logTail) len() int { return len(t.places) - t.first }
 
-// at is the place of the i-th entry.
+// at returns the place of the i-th entry.
 func (t *logTail) at(i int) *entryPlace { return &t.places[t.first+i] }
 
-// held is how much memory the tail takes.
+// held returns how many bytes of memory the tail takes.
 func (t *logTail) held() int { return t.capacity + len(t.places)*entryOverhead }
 
-// push puts an entry behind the last. Its data is copied, unless the entry owns it: it is all of
-// its array, and nobody writes to it.
+// push appends an entry. Its data is copied unless owned, which says that the data is all of its
+// array and is never written to.
 func (t *logTail) push(e *pb.Entry, owned bool) {
 	start := t.write(e.Data, owned)
 	t.makeRoom()
@@ -64,8 +65,8 @@ func (t *logTail) push(e *pb.Entry, owned bool) {
 	t.live += entryCost(len(e.Data))
 }
 
-// write puts data behind the end of the last chunk, or into a new one, and returns where it starts
-// there.
+// write appends data to the last chunk, or to a new one if it has no room, and returns where the
+// data starts in that chunk.
 func (t *logTail) write(data []byte, owned bool) (start int) {
 	if last := len(t.chunks) - 1; last >= 0 && cap(t.chunks[last])-len(t.chunks[last]) >= len(data) {
 		start = len(t.chunks[last])
@@ -85,8 +86,8 @@ func (t *logTail) write(data []byte, owned bool) (start int) {
 	return 0
 }
 
-// makeRoom shifts the places to the front of their array when that frees half of it, so that it
-// does not grow.
+// makeRoom moves the places to the front of their array when that frees half of it, so that the
+// array does not grow.
 func (t *logTail) makeRoom() {
 	if len(t.places) == cap(t.places) && t.first > len(t.places)/2 {
 		t.places = t.places[:copy(t.places, t.places[t.first:])]
@@ -94,7 +95,7 @@ func (t *logTail) makeRoom() {
 	}
 }
 
-// truncate keeps the first n entries.
+// truncate drops all but the first n entries.
 func (t *logTail) truncate(n int) {
 	for i := n; i < t.len(); i++ {
 		t.live -= entryCost(int(t.at(i).size))
@@ -111,7 +112,7 @@ func (t *logTail) truncate(n int) {
 	t.chunks = t.chunks[:keep]
 }
 
-// drop forgets the first n entries, and the chunks that only they were in.
+// drop drops the first n entries and the chunks that hold no others.
 func (t *logTail) drop(n int) {
 	for i := range n {
 		t.live -= entryCost(int(t.at(i).size))
@@ -134,8 +135,8 @@ func (t *logTail) drop(n int) {
 	}
 }
 
-// entries makes the entries from the i-th to before the j-th, of which the first has the index. At
-// most so many bytes, but one entry in any case.
+// entries builds the entries from the i-th up to, but not including, the j-th. index is that of the
+// i-th. It stops before their bytes exceed most, but returns at least one entry.
 func (t *logTail) entries(i, j int, index, most uint64) []*pb.Entry {
 	end, size := i, uint64(0)
 	for ; end < j; end++ {
@@ -143,7 +144,7 @@ func (t *logTail) entries(i, j int, index, most uint64) []*pb.Entry {
 			break
 		}
 	}
-	if end == i+1 { // most often; in one piece
+	if end == i+1 { // the usual case: a single allocation
 		one := &struct {
 			entry heldEntry
 			list  [1]*pb.Entry
@@ -171,8 +172,8 @@ func (t *logTail) fill(h *heldEntry, i int, index uint64) {
 	}
 }
 
-// check panics when the tail contradicts itself. It looks at every entry: for tests and the
-// simulator.
+// check panics if the tail is inconsistent. It visits every entry, so it is for tests and the
+// simulator only.
 func (t *logTail) check() {
 	live := 0
 	for i := range t.len() {
@@ -188,7 +189,7 @@ func (t *logTail) check() {
 	}
 }
 
-// recount is what held should be.
+// recount computes the value of held from the chunks themselves.
 func (t *logTail) recount() int {
 	bytes := len(t.places) * entryOverhead
 	for _, chunk := range t.chunks {

@@ -7,17 +7,16 @@ import (
 	"carillon/wal"
 )
 
-// Disks says whose disks are low.
+// Disks reports the low disks of other nodes.
 type Disks interface {
-	// LowDisks describes the other nodes whose disk is low, as far as they are heard. It must be
-	// quick.
+	// LowDisks returns the other nodes that say that their disk is low. It must be quick.
 	LowDisks() []timer.LowDiskError
 }
 
-// Disk says how much room the log's disk has. It may be called from any goroutine.
+// Disk returns the state of the log's disk. It may be called from any goroutine.
 func (h *Host) Disk() wal.Disk { return h.stream.Disk() }
 
-// lowDisks are the nodes whose disk is low, this one first.
+// lowDisks returns the nodes whose disk is low, this node first.
 func (h *Host) lowDisks() (low []timer.LowDiskError) {
 	if d := h.Disk(); d.Low {
 		low = append(low, timer.LowDiskError{Node: h.cfg.Node, Name: h.cfg.Name, Path: h.cfg.Dir, Free: d.Free, Limit: d.Limit})
@@ -28,9 +27,9 @@ func (h *Host) lowDisks() (low []timer.LowDiskError) {
 	return low
 }
 
-// noteLowDisks has a led group refuse adds while the disk of one that has a vote is low: each of
-// them writes what is added, and one that came to the end of its disk could not even free anything.
-// A follower's own word would not reach those who add.
+// noteLowDisks makes a leader refuse adds while the disk of a voter is low. Every voter writes the
+// added data, and a voter with a full disk could not even write commands that free something. The
+// leader must refuse, because clients' commands do not pass through followers.
 func (g *group) noteLowDisks(low []timer.LowDiskError) {
 	i := -1
 	if len(low) > 0 && g.leader {
@@ -45,7 +44,8 @@ func (g *group) noteLowDisks(low []timer.LowDiskError) {
 	g.public.lowDisk.Store(&low[i])
 }
 
-// hasVoter says whether a replica of a node has a vote, or is about to lose it.
+// hasVoter reports whether a replica on the node has a vote, or had one before a joint change that
+// is not complete.
 func (g *group) hasVoter(node uint64) bool {
 	of := func(id uint64) bool { return nodeOf(id) == node }
 	return slices.ContainsFunc(g.store.conf.Voters, of) || slices.ContainsFunc(g.store.conf.VotersOutgoing, of)
