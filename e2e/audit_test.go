@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// tokenFile writes an auth file with one token for everything.
+// tokenFile writes an auth file with one token that has all scopes.
 func tokenFile(t testing.TB, name string) (file, token string) {
 	t.Helper()
 	code, out, errOut := command(t, "token", "--name", name, "--scopes", "add,cancel,read,topics,admin")
@@ -24,8 +24,8 @@ func tokenFile(t testing.TB, name string) (file, token string) {
 	return file, token
 }
 
-// TestAuditLogSaysWhoChangedWhat: with tokens a node keeps an audit log of its own accord, across a
-// kill, and without anybody's secrets.
+// TestAuditLogSaysWhoChangedWhat: a node with tokens keeps an audit log by default. The log
+// survives a kill and contains no secrets.
 func TestAuditLogSaysWhoChangedWhat(t *testing.T) {
 	t.Parallel()
 	tokens, token := tokenFile(t, "shop")
@@ -72,7 +72,8 @@ func TestAuditLogSaysWhoChangedWhat(t *testing.T) {
 	}
 }
 
-// TestAuditLogThatCannotBeWritten: changes go on, and the node says that they are not recorded.
+// TestAuditLogThatCannotBeWritten: changes still succeed, and the node reports that they are not
+// recorded.
 func TestAuditLogThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	place := t.TempDir() // a directory, where a file should be

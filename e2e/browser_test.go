@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// browserLimit is how long a page may take for anything: the machine may be busy.
+// browserLimit is how long one browser operation may take. It is generous: the machine may be busy.
 const browserLimit = 60 * time.Second
 
-// browser is a page in a real Chromium without a window, driven through the pipe that it has for
-// that.
+// browser is a page in a headless Chromium, driven by the DevTools protocol over a pipe
+// (--remote-debugging-pipe).
 type browser struct {
 	t       testing.TB
 	to      *os.File
@@ -30,11 +30,12 @@ type browser struct {
 	mu      sync.Mutex
 	last    int
 	waiting map[int]chan json.RawMessage
-	faults  []string // what the page's console and its policy complained of
+	faults  []string // reported by the page's console or its content security policy
 	gone    chan struct{}
 }
 
-// newBrowser starts a browser with a profile of its own; the test is skipped where there is none.
+// newBrowser starts a browser with its own profile. It skips the test where no browser is
+// installed.
 func newBrowser(t testing.TB) *browser {
 	t.Helper()
 	if testing.Short() {
@@ -54,7 +55,7 @@ func newBrowser(t testing.TB) *browser {
 	profile := t.TempDir()
 	cmd := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
-	cmd.ExtraFiles = []*os.File{in, out} // 3 and 4, as it expects them
+	cmd.ExtraFiles = []*os.File{in, out} // Chromium reads from descriptor 3 and writes to 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(cleanEnv(), "HOME="+profile)
 	if err := cmd.Start(); err != nil {
@@ -94,7 +95,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// awaitRemoved clears a profile: processes of the browser that are about to end may still write
+// awaitRemoved removes a profile directory. It retries: exiting browser processes may still write
 // there.
 func awaitRemoved(dir string) {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -107,7 +108,7 @@ func awaitRemoved(dir string) {
 	}
 }
 
-// message is what goes either way.
+// message is a DevTools request, answer or event.
 type message struct {
 	ID      int             `json:"id,omitempty"`
 	Method  string          `json:"method,omitempty"`
@@ -117,7 +118,7 @@ type message struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// read takes what the browser says, until it ends.
+// read dispatches the browser's messages until the browser exits.
 func (b *browser) read(from *os.File) {
 	defer close(b.gone)
 	s := bufio.NewScanner(from)
@@ -146,7 +147,7 @@ func (b *browser) read(from *os.File) {
 	}
 }
 
-// note keeps complaints. That the API says no is not one; that the page lacks a file is.
+// note records complaints. An error answer of the API is not one; a missing file of the page is.
 func (b *browser) note(m *message) {
 	var p struct {
 		Type             string
@@ -168,7 +169,7 @@ func (b *browser) note(m *message) {
 	}
 }
 
-// do has the browser do something, and reads its answer into result.
+// do sends a command to the browser and reads its answer into result.
 func (b *browser) do(method string, params, result any) {
 	b.t.Helper()
 	if err := b.try(method, params, result); err != nil {
@@ -213,7 +214,7 @@ func (b *browser) try(method string, params, result any) error {
 	}
 }
 
-// eval runs an expression in the page and reads its value, as JSON, into result.
+// eval evaluates an expression in the page and decodes its value from JSON into result.
 func (b *browser) eval(expression string, result any) {
 	b.t.Helper()
 	if err := b.tryEval(expression, result); err != nil {
@@ -239,7 +240,7 @@ func (b *browser) tryEval(expression string, result any) error {
 	return json.Unmarshal(r.Result.Value, result)
 }
 
-// awaitTrue polls an expression.
+// awaitTrue polls a JavaScript expression until it is true.
 func (b *browser) awaitTrue(what, expression string) {
 	b.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -251,20 +252,20 @@ func (b *browser) awaitTrue(what, expression string) {
 			return
 		}
 		select {
-		case <-tick.C: // an error may be of a page that is just being left
+		case <-tick.C: // the page may be navigating, so an error is tried again
 		case <-deadline:
 			b.t.Fatalf("not within %v: %s (%v)\nthe page:\n%s\ncomplaints: %q", browserLimit, what, err, b.text(), b.complaints())
 		}
 	}
 }
 
-// text is what a person reads.
+// text is the page's visible text, after the URL's fragment.
 func (b *browser) text() (text string) {
 	_ = b.tryEval("location.hash + '\\n' + document.body.innerText", &text)
 	return text
 }
 
-// sees waits for texts on the page.
+// sees waits until the page shows all texts.
 func (b *browser) sees(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
@@ -272,20 +273,20 @@ func (b *browser) sees(texts ...string) {
 	}
 }
 
-// open goes to an address, which is loaded anew.
+// open loads an address, even if the page is already there.
 func (b *browser) open(url string) {
 	b.t.Helper()
 	b.do("Page.navigate", map[string]any{"url": "about:blank"}, nil)
 	b.do("Page.navigate", map[string]any{"url": url}, nil)
 }
 
-// found is an expression for the first visible element of a kind that has the text; the innermost
-// dialog goes first.
+// foundText is an expression for the first visible, enabled element that matches the selector and
+// contains the text. While a dialog is open only its elements match.
 func foundText(selector, text string) string {
 	return fmt.Sprintf(`[...(document.querySelector('dialog[open]') || document).querySelectorAll(%s)].find((e) => e.offsetParent !== null && !e.disabled && (e.innerText || e.value || '').includes(%s))`, quoted(selector), quoted(text))
 }
 
-// click presses a button or follows a link, once it is there.
+// click waits for a button or link with the text and clicks it.
 func (b *browser) click(text string) {
 	b.t.Helper()
 	found := foundText("button, a, summary", text)
@@ -293,7 +294,7 @@ func (b *browser) click(text string) {
 	b.eval(found+".click()", nil)
 }
 
-// fill types into the input of a label or a name.
+// fill types text into the input with this name.
 func (b *browser) fill(name, text string) {
 	b.t.Helper()
 	input := fmt.Sprintf(`(document.querySelector('dialog[open]') || document).querySelector('[name="%s"]')`, name)
@@ -302,7 +303,7 @@ func (b *browser) fill(name, text string) {
 	b.awaitTrue("the input "+name+" has the text", input+".value === "+quoted(text))
 }
 
-// pick sets an input that is not typed into, such as one for a date and a time.
+// pick sets the value of an input that cannot be typed into, such as a date and time.
 func (b *browser) pick(name, value string) {
 	b.t.Helper()
 	input := fmt.Sprintf(`(document.querySelector('dialog[open]') || document).querySelector('[name="%s"]')`, name)
@@ -311,7 +312,7 @@ func (b *browser) pick(name, value string) {
 	b.awaitTrue("the input "+name+" has the value", input+".value === "+quoted(value))
 }
 
-// choose picks an option of the select that has it.
+// choose selects the option with this text.
 func (b *browser) choose(option string) {
 	b.t.Helper()
 	found := fmt.Sprintf(`[...document.querySelectorAll('option')].find((o) => o.text === %s)`, quoted(option))
@@ -327,14 +328,14 @@ func (b *browser) key(name string, code int) {
 	}
 }
 
-// size sets the size of the window, and the colours that the person prefers.
+// size sets the size of the window and the preferred colour scheme.
 func (b *browser) size(width, height int, scheme string) {
 	b.t.Helper()
 	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// shot keeps a picture of the page, where CARILLON_E2E_SHOTS names a directory for them.
+// shot saves a screenshot in the directory CARILLON_E2E_SHOTS, if that is set.
 func (b *browser) shot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("CARILLON_E2E_SHOTS")
@@ -358,7 +359,7 @@ func (b *browser) complaints() []string {
 	return slices.Clone(b.faults)
 }
 
-// content demands that neither the console nor the policy had anything to complain of.
+// content fails the test if the page's console or its content security policy reported an error.
 func (b *browser) content() {
 	b.t.Helper()
 	if list := b.complaints(); len(list) > 0 {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// bulkSlack is what a bulk change may add to the lateness of others: 10 ms where there are so many
-// timers that there is something to measure. A short run has few samples, and a busy machine pauses
-// that are longer.
+// bulkSlack is how much a bulk change may add to the p99 lateness of other timers: 10 ms in a long
+// run. A short run has few samples, so that a pause of a busy machine shows.
 func bulkSlack(n int) time.Duration {
 	if n >= 100_000 {
 		return 10 * time.Millisecond
@@ -16,18 +15,18 @@ func bulkSlack(n int) time.Duration {
 	return 250 * time.Millisecond
 }
 
-// meter tells how late others are while something is done and while it is not, in turns: what the
-// machine does beside it should hit both alike.
+// meter compares the lateness of other timers during operations and during the pauses between them.
+// Load from outside should hit both alike.
 type meter struct {
 	rcv  *receiver
 	busy [][2]time.Time
 	calm [][2]time.Time
 }
 
-// calmMost is the longest pause after something was done.
+// calmMost is the longest pause after an operation.
 const calmMost = 10 * time.Second
 
-// while does something, and then nothing for as long.
+// while runs do, then pauses for as long: at least 500 ms, at most calmMost.
 func (m *meter) while(do func()) {
 	begin := time.Now()
 	do()
@@ -51,8 +50,9 @@ func (m *meter) lateness(spans [][2]time.Time) (spread, int) {
 	return spreadOf(late), len(late)
 }
 
-// TestBulkStallsNobody moves and cancels many timers by one request each, while others come due all
-// the time. They stay on time, the answer says what was done, and to ask again does nothing again.
+// TestBulkStallsNobody moves and cancels many timers by one request each while other timers come
+// due. Those stay on time, the answers have the right counts, and a repeated request changes
+// nothing.
 func TestBulkStallsNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -69,7 +69,8 @@ func TestBulkStallsNobody(t *testing.T) {
 	}
 	c.batch(t, "many", ops)
 
-	// What comes due meanwhile was added before: a hundred a second for as long as it may take.
+	// The other timers are added beforehand: a hundred a second for as long as the changes may
+	// take.
 	const apart = 10 * time.Millisecond
 	start := time.Now().Add(500 * time.Millisecond)
 	ops = ops[:0]
@@ -106,8 +107,8 @@ func TestBulkStallsNobody(t *testing.T) {
 		t.Logf("lateness of %d others meanwhile: %v; of %d in the pauses between: %v", busyN, busy, calmN, calm)
 		return busy.p99 <= calm.p99+slack
 	}
-	// What hits the machine by chance does so once; a bulk change that stalls others does it again.
-	// The long run is judged at once.
+	// A disturbance of the machine passes; a bulk change that stalls others does so each time. The
+	// long run gets no second try.
 	onTime, tries := judge(), 3
 	if n >= 100_000 {
 		tries = 0

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// besideLimit is how much later the timers of others may be than when all is quiet.
+// besideLimit is how much the flood may add to the p99 lateness of other timers.
 const besideLimit = 50 * time.Millisecond
 
-// manyHosts is one listener that stands for as many receivers as there are loopback addresses. It
-// answers until it is told to hang.
+// manyHosts is one listener on all loopback addresses, each of which counts as a receiver of its
+// own. It answers until hangs is set.
 type manyHosts struct {
 	port     string
 	hangs    atomic.Bool
-	open     atomic.Int32 // calls that hang
+	open     atomic.Int32 // hanging calls
 	answered atomic.Int32
 }
 
@@ -51,7 +51,7 @@ func newManyHosts(t testing.TB) *manyHosts {
 	return h
 }
 
-// flood adds timers that are due at once, each to a host of its own, to as many topics.
+// flood adds timers that are due at once, each with a host of its own, spread over the topics.
 func (h *manyHosts) flood(t testing.TB, c *client, timers, topics int, timeout string) {
 	t.Helper()
 	for topic := range topics {
@@ -69,8 +69,8 @@ func (h *manyHosts) flood(t testing.TB, c *client, timers, topics int, timeout s
 	}
 }
 
-// TestHangingReceiversTakeNoCallsOfOthers: 2,100 receivers hang, more than a node makes calls at
-// once, and the timers of others are on time as if they were not there.
+// TestHangingReceiversTakeNoCallsOfOthers: 2,100 receivers hang, more than the calls that a node
+// makes at once. Timers for other receivers stay on time.
 func TestHangingReceiversTakeNoCallsOfOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -79,9 +79,9 @@ func TestHangingReceiversTakeNoCallsOfOthers(t *testing.T) {
 	for name, f := range map[string]struct {
 		topics       int
 		timeout      string
-		answerBefore bool // as a provider does whose network goes
+		answerBefore bool // like a provider whose network then fails
 		tokens       bool
-		most         int32 // calls that they may have
+		most         int32 // hanging calls at most
 	}{
 		"of one topic, for a quarter of an hour":          {topics: 1, timeout: "15m", most: 896},
 		"of a thousand topics, for a quarter of an hour":  {topics: 1050, timeout: "15m", most: 1024},
@@ -132,7 +132,7 @@ func TestHangingReceiversTakeNoCallsOfOthers(t *testing.T) {
 	}
 }
 
-// twoTenants is an auth file with two tokens, each for topics of its own.
+// twoTenants writes an auth file with two tokens, each for topics of its own.
 func twoTenants(t testing.TB) (file, hog, well string) {
 	t.Helper()
 	hog, well = "crl_"+strings.Repeat("h", 43), "crl_"+strings.Repeat("w", 43)

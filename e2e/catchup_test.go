@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Bounds of catching up, wide for a busy machine; the figures are printed.
+// Limits of catching up, generous for a busy machine; the test logs the measured figures.
 const (
-	catchUpLimit  = 20 * time.Second // from ready to the last overdue timer
-	newTimerLimit = time.Second      // p99 lateness of timers that are new meanwhile
+	catchUpLimit  = 20 * time.Second // until all timers are delivered
+	newTimerLimit = time.Second      // p99 lateness of timers added meanwhile
 	orderSlack    = 500 * time.Millisecond
 )
 
-// TestCatchUp lets timers come due while the node is down: they go at once and roughly in order of
-// their due times, none twice since none was in flight, and timers that are added meanwhile do not
-// starve behind them.
+// TestCatchUp lets timers come due while the node is down. They fire at once and roughly in the
+// order of their due times. None fires twice, since none was in flight, and timers that are added
+// meanwhile do not starve behind them.
 func TestCatchUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
 	t.Parallel()
-	const n = 10_000 // fewer are over before their order can be told from chance
+	const n = 10_000 // with fewer timers their order cannot be told from chance
 	rcv := newReceiver(t, nil)
 	dir := t.TempDir()
 	node := serve(t, dir)
 	c := newClient(node)
 	c.topic(t, "outage", rcv.url(), "")
 	book := newLedger()
-	// No waiting for the outage to pass: the topic is paused while timers are added whose time has
-	// gone by already, and the node is killed before it is resumed.
+	// Instead of waiting through an outage, the test pauses the topic, adds timers that are overdue
+	// already, and kills the node before it resumes the topic.
 	c.must(t, 200, "POST", "/v1/topics/outage/pause", "")
 	first := time.Now().Add(-10 * time.Second).UnixMilli()
 	ops := make([]string, n)
@@ -80,7 +80,7 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
-// shardsOf reads the shard of each timer off its uid.
+// shardsOf maps timer ids to their shards, which are the first part of their uids.
 func shardsOf(list []timer) map[string]string {
 	out := map[string]string{}
 	for _, tm := range list {
@@ -90,7 +90,7 @@ func shardsOf(list []timer) map[string]string {
 	return out
 }
 
-// addWhileCatchingUp adds two hundred timers with short delays, one after the other.
+// addWhileCatchingUp adds two hundred timers due in 50 ms, one after the other.
 func addWhileCatchingUp(t testing.TB, c *client, book *ledger) {
 	t.Helper()
 	for i := range 200 {
@@ -102,9 +102,9 @@ func addWhileCatchingUp(t testing.TB, c *client, book *ledger) {
 	}
 }
 
-// disorderOf is the share of the pairs of overdue timers, their due times well apart, that arrived
-// the wrong way round: over all of them, and within their shards, which keep the order while they
-// work side by side.
+// disorderOf returns the share of pairs of overdue timers that arrived in the wrong order, among
+// pairs that were due more than orderSlack apart: over all timers, and within shards. Shards work
+// in parallel, so that only the order within a shard is checked.
 func disorderOf(log []arrival, shardOf map[string]string) (overall, within float64) {
 	var all []int64
 	byShard := map[string][]int64{}
@@ -123,7 +123,8 @@ func disorderOf(log []arrival, shardOf map[string]string) (overall, within float
 	return float64(w) / float64(max(p, 1)), float64(wrong) / float64(max(pairs, 1))
 }
 
-// disordered counts pairs at a spread of distances.
+// disordered counts the pairs more than orderSlack apart, and those in the wrong order, at a spread
+// of distances.
 func disordered(dues []int64) (wrong, pairs int) {
 	for i := range dues {
 		j := (i + 1 + i*31%997) % len(dues)

@@ -22,11 +22,11 @@ func clockStep(name string, d time.Duration) fault {
 }
 
 const (
-	offNoticed   = 5 * time.Second // the hand-over included; the machine may be busy
-	offAfterward = time.Second     // that a clock is left wrong once others lead
+	offNoticed   = 5 * time.Second // until the leaderships are transferred; the machine may be busy
+	offAfterward = time.Second     // how long the clock stays wrong after that
 )
 
-// skewLeader sets the clock of the node that leads most, or lets it drift, and sets it right again.
+// skewLeader steps the clock of the busiest leader, or makes it drift, and later sets it right.
 func (s *chaosRun) skewLeader(t *testing.T, ms, ppm int64) (took []time.Duration) {
 	victim := s.busiest(t)
 	off := skew{ms: ms, ppm: ppm}
@@ -43,7 +43,7 @@ func (s *chaosRun) skewLeader(t *testing.T, ms, ppm int64) (took []time.Duration
 	}
 	wait(offAfterward)
 	right := s.clocks[victim].set(t, 0, 0)
-	if off.until.IsZero() { // right at the limit: it may hand over, or go on
+	if off.until.IsZero() { // too small a step for a certain handover
 		off.until = right
 	}
 	s.v.skews = append(s.v.skews, off)

@@ -36,8 +36,8 @@ func needsSmallDisks(s *chaosRun) string {
 	return ""
 }
 
-// failDisk has one call on the leader's log fail: its process must end and say that it is to stay
-// down, and the others go on.
+// failDisk makes one system call on the leader's log fail. The process must exit with exitDown and
+// name the error, and other nodes take over.
 func (s *chaosRun) failDisk(t *testing.T, call, how string) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
@@ -53,7 +53,8 @@ func (s *chaosRun) failDisk(t *testing.T, call, how string) []time.Duration {
 	}
 	release()
 	failing.gone = p.endedAt
-	failing.open = s.receiver.openBetween(failing.at, failing.gone) // it was slow while strace came: more had no outcome yet
+	// strace is slow to attach, so count the calls open until the process ended.
+	failing.open = s.receiver.openBetween(failing.at, failing.gone)
 	if text := p.stderr.String(); !strings.Contains(text, "input/output error") {
 		t.Errorf("it does not say why it ends: %s", tail(text, 500))
 	}
@@ -64,11 +65,12 @@ func (s *chaosRun) failDisk(t *testing.T, call, how string) []time.Duration {
 	return took
 }
 
-// straceLimit is how long strace may take to come, and what it traces to go on: it stops the
-// process at each system call.
+// straceLimit is how long the process may take to react under strace, which stops it at each system
+// call.
 const straceLimit = time.Minute
 
-// slowDisk has each fsync of the leader take long: it must hand over and say why.
+// slowDisk delays each fsync of the leader. The leader must hand over its shards and name the
+// reason.
 func (s *chaosRun) slowDisk(t *testing.T, each time.Duration) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
@@ -81,11 +83,11 @@ func (s *chaosRun) slowDisk(t *testing.T, each time.Duration) []time.Duration {
 	return took
 }
 
-// leftOnDisk is too little for adds, and enough for all else.
+// leftOnDisk is too little free space for adds, and enough for everything else.
 const leftOnDisk = 200 << 20
 
-// fillDisk leaves the leader little room: it refuses adds of the shards that it leads, and goes on
-// with all else.
+// fillDisk leaves the leader leftOnDisk bytes. It refuses adds to the shards that it leads, and
+// still serves reads, cancels and fires.
 func (s *chaosRun) fillDisk(t *testing.T) []time.Duration {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)
@@ -108,7 +110,7 @@ func (s *chaosRun) fillDisk(t *testing.T) []time.Duration {
 	free := fill(t, s.disks[victim], freeBytes(t, s.disks[victim])-leftOnDisk)
 	poll(t, 20*time.Second, "adds are refused", func() bool {
 		i, leads = i+1, false
-		for _, shard := range s.view(t).ledBy(victim.name) { // shards go back to who should lead them, meanwhile
+		for _, shard := range s.view(t).ledBy(victim.name) { // shards may return here
 			if !slices.Contains(led, shard) {
 				continue
 			}
@@ -143,8 +145,8 @@ func (s *chaosRun) fillDisk(t *testing.T) []time.Duration {
 	return nil
 }
 
-// fillDiskUp leaves no byte: when the leader's log has no room any more, it hands over and says
-// why, and it goes on by itself when there is some. It does not end.
+// fillDiskUp leaves no free byte. When the leader's log cannot grow, the leader hands over its
+// shards and names the reason; it does not exit. It leads again once there is free space.
 func (s *chaosRun) fillDiskUp(t *testing.T) (took []time.Duration) {
 	victim := s.busiest(t)
 	led := s.view(t).ledBy(victim.name)

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// chaosRun is a cluster of three under load on which one fault after the other is tried. Each node
-// has a small disk of its own and a clock that can be set; with root each is in a network of its
-// own.
+// chaosRun is a cluster of three nodes under load on which one fault after the other is tried. Each
+// node has a clock that can be set. With root it also has a small disk and, in long runs, a network
+// namespace.
 type chaosRun struct {
 	*cluster
 	random   *rand.Rand
 	receiver *receiver
-	network  *network // nil: all are on loopback
+	network  *network // nil: all nodes are on loopback
 	disks    map[*member]string
 	clocks   map[*member]clock
-	brief    bool // one short round: nothing is waited for that takes long by design
+	brief    bool // one short round: skip waits that are long by design
 
-	load    *clusterLoad // of this batch
+	load    *clusterLoad // of the current batch
 	v       *verdict
 	strikes []strike
 }
@@ -32,13 +32,13 @@ type chaosRun struct {
 type strike struct {
 	kind     string
 	from, to time.Time
-	took     []time.Duration // until others had taken over
+	took     []time.Duration // until the victim's shards had other leaders
 }
 
-// fault is one kind.
+// fault is one kind of fault.
 type fault struct {
 	name  string
-	fresh bool // no other test of clusters tries it: the short run does
+	fresh bool // no other cluster test tries it, so the short run does
 	why   func(s *chaosRun) string
 	try   func(s *chaosRun, t *testing.T) []time.Duration
 }
@@ -61,9 +61,9 @@ func needsNetwork(s *chaosRun) string {
 	return ""
 }
 
-// TestClusterChaos tries the faults. By default those that no other test tries, one short round of
-// each; CARILLON_E2E_CLUSTER_CHAOS=n: n rounds of each kind, in order;
-// CARILLON_E2E_CLUSTER_SIEGE=1h: for so long, one drawn after the other.
+// TestClusterChaos tries the faults: by default one short round of each that no other test tries.
+// CARILLON_E2E_CLUSTER_CHAOS=n tries n rounds of each, in order. CARILLON_E2E_CLUSTER_SIEGE=1h
+// tries random faults for that long.
 func TestClusterChaos(t *testing.T) {
 	needCluster(t)
 	rounds, siegeFor := setting(t, "CARILLON_E2E_CLUSTER_CHAOS", 0), time.Duration(0)
@@ -98,12 +98,12 @@ func TestClusterChaos(t *testing.T) {
 	}
 }
 
-// siegeCalls is how long a call may take: longer than a process waits for its turn while strace
-// stops another at every step.
+// siegeCalls is the timeout of a client's call. A process may wait for seconds while strace stops
+// another at each system call.
 const siegeCalls = 3 * time.Second
 
-// siegeBatch is how many faults there are to a load: finished timers are not kept for ever, and the
-// check wants to see them all.
+// siegeBatch is the number of faults under one load. It is small because the check reads finished
+// timers, and those are kept for a limited time.
 const siegeBatch = 8
 
 func drawn(random *rand.Rand, kinds []fault, n int) (list []fault) {
@@ -113,7 +113,7 @@ func drawn(random *rand.Rand, kinds []fault, n int) (list []fault) {
 	return list
 }
 
-// newSiege founds the cluster.
+// newSiege starts the cluster.
 func newSiege(t *testing.T, brief bool) *chaosRun {
 	t.Helper()
 	s := &chaosRun{random: seeded(t), brief: brief, disks: map[*member]string{}, clocks: map[*member]clock{}}
@@ -142,7 +142,7 @@ func newSiege(t *testing.T, brief bool) *chaosRun {
 	return s
 }
 
-// batch tries faults under one load and checks it.
+// batch tries faults under one load, then checks the load.
 func (s *chaosRun) batch(t *testing.T, list []fault) {
 	t.Helper()
 	s.load, s.v, s.strikes = loadOn(t, s.cluster, s.receiver, s.random), &verdict{}, nil
@@ -166,8 +166,9 @@ func (s *chaosRun) batch(t *testing.T, list []fault) {
 		}
 		t.Logf("%s %s: late by %v; twice: %d", x.from.Format(clockFormat), x.kind, late, s.v.twiceBetween(x.from, x.to))
 	}
-	// The checker has asked of each duplicate that a fault came before its outcome can have been
-	// safe. Together they may be no more than such calls were.
+	// The checker has verified that each duplicate follows a fault that may have lost its outcome.
+	// In total there may be no more duplicates than calls that were open at the faults or answered
+	// within outcomeSlack before.
 	inHand := int64(0)
 	for _, c := range s.v.crashes {
 		inHand += s.receiver.openBetween(c.at.Add(-outcomeSlack), c.gone)
@@ -180,12 +181,12 @@ func (s *chaosRun) batch(t *testing.T, list []fault) {
 	s.receiver.forget()
 }
 
-// lateLimit is for what fell due around a fault of any kind: one that lasts longer than another's
-// taking over is no reason to be late for longer.
+// lateLimit bounds the lateness of timers that were due around a fault of any kind. A fault may
+// last longer; it delays timers only until other nodes have taken over.
 const lateLimit = 30 * time.Second
 
-// handedOver waits until another member sees that the victim leads nothing any more and, where a
-// reason is asked for, that it says why. It tells how long that took.
+// handedOver waits until another member reports that the victim leads no shards, with why in its
+// reason. It returns the time since from.
 func (s *chaosRun) handedOver(t *testing.T, victim *member, from time.Time, limit time.Duration, why string) time.Duration {
 	t.Helper()
 	var last string
@@ -195,7 +196,7 @@ func (s *chaosRun) handedOver(t *testing.T, victim *member, from time.Time, limi
 	return time.Since(from)
 }
 
-// handsOver waits until a node leads nothing any more and says why; last is how it was then.
+// handsOver is handedOver without a failure: it reports success, and last is the state last seen.
 func (s *chaosRun) handsOver(victim *member, limit time.Duration, why string, last *string) bool {
 	return holdsWithinBy(20*time.Millisecond, limit, func() bool {
 		for _, m := range s.running() {
@@ -213,7 +214,7 @@ func (s *chaosRun) handsOver(victim *member, limit time.Duration, why string, la
 	})
 }
 
-// leadsAgain waits until a node that was unfit has been given its leaderships back.
+// leadsAgain waits until a node that was unhealthy leads again.
 func (s *chaosRun) leadsAgain(t *testing.T, victim *member) {
 	t.Helper()
 	if s.brief {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// client talks to a node whose address may change from one run to the next.
+// client talks to a node. The node's address may change when it is restarted.
 type client struct {
 	base atomic.Pointer[string]
 	http *http.Client
@@ -30,8 +30,8 @@ func clientAt(url string, timeout time.Duration) *client {
 
 func (c *client) use(p *process) { c.base.Store(&p.url) }
 
-// answer is how a request ended. Status 0: there was no answer; then unsent tells that the request
-// cannot have reached the node, so that its effect is not unknown but none.
+// answer is the result of a request. Status 0 means that there was no answer; unsent then tells
+// that the request cannot have reached the node, so that it had no effect.
 type answer struct {
 	status   int
 	header   http.Header
@@ -72,7 +72,7 @@ func (c *client) do(method, path, body string, header ...string) answer {
 	return a
 }
 
-// must is do for a call that has one right answer.
+// must is do, and fails the test if the answer has another status.
 func (c *client) must(t testing.TB, status int, method, path, body string, header ...string) answer {
 	t.Helper()
 	a := c.do(method, path, body, header...)
@@ -82,7 +82,7 @@ func (c *client) must(t testing.TB, status int, method, path, body string, heade
 	return a
 }
 
-// timer is what the tests read of a timer.
+// timer has those fields of a timer that tests read.
 type timer struct {
 	Topic       string          `json:"topic"`
 	ID          string          `json:"id"`
@@ -116,12 +116,12 @@ func (a answer) decode(t testing.TB, v any) {
 	}
 }
 
-// code is the problem code of an error answer.
+// code is the problem code of an error answer, "" if there is none.
 func (a answer) code() string {
 	var p struct {
 		Code string `json:"code"`
 	}
-	_ = json.Unmarshal(a.body, &p) // no problem, no code
+	_ = json.Unmarshal(a.body, &p) // not a problem document: no code
 	return p.Code
 }
 
@@ -140,14 +140,14 @@ func (c *client) read(t testing.TB, topic, id string) timer {
 	return c.must(t, 200, "GET", timerPath(topic, id), "").timer(t)
 }
 
-// topic makes a topic whose receiver is the URL. extra are more policy fields, as JSON, each with a
+// topic creates a topic with this callback URL. extra is more policy fields as JSON, each with a
 // leading comma.
 func (c *client) topic(t testing.TB, name, url, extra string) {
 	t.Helper()
 	c.must(t, 201, "PUT", "/v1/topics/"+name, fmt.Sprintf(`{"callback":{"url":%q}%s}`, url, extra))
 }
 
-// all lists every timer of a topic in any state.
+// all lists the timers of a topic in every state.
 func (c *client) all(t testing.TB, topic string) []timer {
 	t.Helper()
 	var out []timer
@@ -158,7 +158,8 @@ func (c *client) all(t testing.TB, topic string) []timer {
 			Next   string  `json:"next_cursor"`
 		}
 		a := c.do("GET", path+cursor, "")
-		for begin := time.Now(); a.status == 503 && time.Since(begin) < 10*time.Second; { // a shard is being taken over
+		// The shard may be without a leader.
+		for begin := time.Now(); a.status == 503 && time.Since(begin) < 10*time.Second; {
 			wait(200 * time.Millisecond)
 			a = c.do("GET", path+cursor, "")
 		}
@@ -174,7 +175,7 @@ func (c *client) all(t testing.TB, topic string) []timer {
 	}
 }
 
-// batch sends operations a thousand at a time and returns the status of each.
+// batch sends operations, a thousand at a time, and returns their statuses.
 func (c *client) batch(t testing.TB, topic string, ops []string) []int {
 	t.Helper()
 	var statuses []int
@@ -188,7 +189,7 @@ func (c *client) batch(t testing.TB, topic string, ops []string) []int {
 	return statuses
 }
 
-// tryBatch sends up to a thousand operations once.
+// tryBatch sends up to a thousand operations in one request, without a retry.
 func (c *client) tryBatch(topic string, ops []string) (statuses []int, ok bool) {
 	a := c.do("POST", "/v1/topics/"+topic+"/batch?brief=true", `{"ops":[`+strings.Join(ops, ",")+`]}`)
 	var page struct {

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	clockLimit  = time.Second            // two clocks that are no farther apart show the same time
-	clockSlew   = 250 * time.Millisecond // by which a clock may move without being noticed
-	clockSteady = 10 * time.Second       // after which a lone node believes a clock that was set
+	clockLimit  = time.Second            // clocks that are no farther apart are taken to agree
+	clockSlew   = 250 * time.Millisecond // a step of the clock that is tolerated
+	clockSteady = 10 * time.Second       // a lone node trusts a clock that was steady this long
 	tenYears    = 10 * 365 * 24 * time.Hour
 )
 
-// dependents are timers of which something depends on the time, and how they are.
+// dependents are timers that a wrong clock would fire, expire, forget or misdate.
 type dependents struct {
 	*testing.T
 	client *client
@@ -23,7 +23,7 @@ type dependents struct {
 	doneAt int64
 }
 
-// newDependents makes them at a node whose clock is right.
+// newDependents creates the timers at a node whose clock is right.
 func newDependents(t *testing.T, c *client, rcv *receiver) *dependents {
 	d := &dependents{T: t, client: c, rcv: rcv, far: 60, doneAt: time.Now().UnixMilli()}
 	c.topic(t, "far", rcv.url(), "")
@@ -52,12 +52,12 @@ func newDependents(t *testing.T, c *client, rcv *receiver) *dependents {
 	return d
 }
 
-// done is an add of a timer that was due when all began.
+// done is the add of a timer that is due at doneAt.
 func (d *dependents) done(i int) string {
 	return fmt.Sprintf(`{"id":"d%d","at_ms":%d,"payload":1}`, i, d.doneAt)
 }
 
-// untouched checks that none of them was called, has expired or is forgotten.
+// untouched checks that no timer was called, has expired or was forgotten.
 func (d *dependents) untouched(when string) {
 	d.Helper()
 	for _, a := range d.rcv.arrivals() {
@@ -81,7 +81,7 @@ func (d *dependents) untouched(when string) {
 	count("brief", "scheduled", d.far)
 	count("dead", "dead", 10)
 	count("done", "done", 10)
-	for i := range 10 { // an add that was made before is the same still
+	for i := range 10 { // the original add, repeated, is still recognized
 		d.client.must(d.T, 200, "POST", "/v1/topics/done/timers", d.done(i))
 	}
 	if list, _ := d.client.history(d.T, "done", ""); len(list) != 10 {
@@ -89,8 +89,8 @@ func (d *dependents) untouched(when string) {
 	}
 }
 
-// right checks that what depends on the time is as it should be: what is put off again and again
-// ends, what is made now says so.
+// right checks the behaviour that depends on the time: max_wait ends a debounce, a new timer has
+// the right creation time, and a due timer is called and not early.
 func (d *dependents) right(when string) {
 	d.Helper()
 	id := fmt.Sprint("often", time.Now().UnixNano())
@@ -117,9 +117,9 @@ func (d *dependents) right(when string) {
 	}
 }
 
-// TestClockTenYearsAhead: the clock of the node that leads jumps ten years ahead. Not one timer
-// fires, expires or is forgotten because of that, in clusters of one, two and three; where there
-// are others they lead on. When it is right again so is all that depends on the time.
+// TestClockTenYearsAhead: the clock of the busiest leader jumps ten years ahead, in clusters of
+// one, two and three nodes. No timer fires, expires or is forgotten because of it, and other nodes,
+// if any, take over. Once the clock is right again so is all behaviour that depends on it.
 func TestClockTenYearsAhead(t *testing.T) {
 	needCluster(t)
 	for n := 1; n <= 3; n++ {
@@ -144,7 +144,7 @@ func TestClockTenYearsAhead(t *testing.T) {
 			if a := victim.client.must(t, 503, "POST", "/v1/topics/far/timers", `{"delay":"1h","payload":1}`); a.code() != "unavailable" || a.header.Get("Retry-After") == "" {
 				t.Errorf("an add by a delay: %s", a.body)
 			}
-			lasts := 4 * time.Second // alone, it would believe its clock when it has been steady for ten
+			lasts := 4 * time.Second // < clockSteady, else a lone node trusts its clock
 			if n > 1 {
 				lasts = clockSteady + 5*time.Second
 				poll(t, 10*time.Second, "others lead", func() bool { return len(c.view(t).ledBy(victim.name)) == 0 })
@@ -167,9 +167,9 @@ func TestClockTenYearsAhead(t *testing.T) {
 	}
 }
 
-// TestClockOfOneNode: a node alone has nobody to ask. After a step it does nothing by its clock
-// until that has been steady for ten seconds; a process that begins meanwhile does so too. What it
-// had to believe comes right when the clock does.
+// TestClockOfOneNode: a node alone has no peers to compare its clock with. After a step of its
+// clock it does nothing that depends on the time until the clock was steady for ten seconds. That
+// holds across a restart. Once the clock is right again new timers have the right times.
 func TestClockOfOneNode(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -181,12 +181,12 @@ func TestClockOfOneNode(t *testing.T) {
 	client := newClient(node)
 	ready := func(want bool) bool { return (client.do("GET", "/readyz", "").status == 200) == want }
 	d := newDependents(t, client, rcv)
-	wait(2 * time.Second) // how its clocks stand is written down
+	wait(2 * time.Second) // the node persists the state of its clocks meanwhile
 
 	clock.set(t, tenYears.Milliseconds(), 0)
 	poll(t, 2*time.Second, "it is not ready", func() bool { return ready(false) })
 	node.kill()
-	node = begin(t, args, env...) // which begins with the wrong clock
+	node = begin(t, args, env...) // it starts with the wrong clock
 	poll(t, 20*time.Second, "the next process is not ready either, and says why", func() bool {
 		return strings.Contains(string(client.do("GET", "/readyz", "").body), "its clock")
 	})

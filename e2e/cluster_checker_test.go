@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The tools that judge a cluster are tested themselves: a checker that finds nothing proves
+// The checkers of the cluster tests are tested themselves: a checker that finds nothing proves
 // nothing.
 
 func TestCheckerLeavesOutWhatAStoppedNodeHadInItsHands(t *testing.T) {
@@ -32,7 +32,7 @@ func TestCheckerLeavesOutWhatAStoppedNodeHadInItsHands(t *testing.T) {
 	}
 }
 
-// membersThatAnswer are members of whom each answers with one status; 0: nobody listens.
+// membersThatAnswer returns members that answer with one status each; with 0 nothing listens.
 func membersThatAnswer(t testing.TB, statuses ...int) *cluster {
 	t.Helper()
 	c := &cluster{}
@@ -51,7 +51,7 @@ func membersThatAnswer(t testing.TB, statuses ...int) *cluster {
 func TestCheckerKnowsWhatItDoesNotKnow(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		statuses []int // in the order in which they are asked: the second member is the first
+		statuses []int // by member; requests go to the second member first
 		method   string
 		want     effect
 	}{

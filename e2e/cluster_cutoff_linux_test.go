@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestClusterCutOffNodeDoesNotGuess: of what is made while a node is cut off that node says 503,
-// for reads and for every change, and never that it is not there (P5). When it is healed it has all
-// of it.
+// TestClusterCutOffNodeDoesNotGuess: topics and timers are created while a node is cut off. For
+// them the node answers 503 to reads and changes, and never that they do not exist. After the
+// partition heals it has them.
 func TestClusterCutOffNodeDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -32,7 +32,8 @@ func TestClusterCutOffNodeDoesNotGuess(t *testing.T) {
 	made("PUT", "/v1/topics/meanwhile", `{"callback":{"url":"http://127.0.0.1:9/"}}`)
 	timer := timerPath("meanwhile", "a")
 	made("PUT", timer, farTimer("a", time.Now()))
-	for _, at := range []time.Duration{0, 2 * time.Second, 7 * time.Second} { // its leader's lease, and what it hears of others, end meanwhile
+	// Meanwhile its leases end and its news of the peers goes stale.
+	for _, at := range []time.Duration{0, 2 * time.Second, 7 * time.Second} {
 		wait(time.Until(cut.Add(at)))
 		checkSaysNothing(t, lonely, time.Since(cut), [][3]string{
 			{"GET", "/v1/topics/meanwhile", ""}, {"GET", timer, ""}, {"PATCH", timer, `{"delay":"5h"}`}, {"DELETE", timer, ""},
@@ -50,7 +51,7 @@ func TestClusterCutOffNodeDoesNotGuess(t *testing.T) {
 	}
 }
 
-// checkSaysNothing demands that a node that is cut off answers 503, soon.
+// checkSaysNothing checks that a node that is cut off answers 503 with Retry-After, promptly.
 func checkSaysNothing(t *testing.T, m *member, at time.Duration, requests [][3]string) {
 	t.Helper()
 	var asking sync.WaitGroup

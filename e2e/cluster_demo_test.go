@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDemo plays what a first user watches: three nodes, of which one is killed.
+// TestDemo runs the demo: three nodes, one of which is killed.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// settleLimit is what moving replicas about may take on a busy machine.
+// settleLimit is how long moving replicas may take on a busy machine.
 const settleLimit = 60 * time.Second
 
-// keepTimers adds timers that do not fire, through the first member that runs, and returns their
-// due times by id.
+// keepTimers adds timers that are due in ten hours, through the first running member. It returns
+// their due times by id.
 func (c *cluster) keepTimers(t testing.TB, topic string, from, n int) map[string]int64 {
 	t.Helper()
 	client := clientAt("http://"+c.running()[0].http, 30*time.Second)
@@ -40,8 +40,8 @@ func (c *cluster) keepTimers(t testing.TB, topic string, from, n int) map[string
 	return kept
 }
 
-// checkKept compares what is there with what was kept: the same ids at the same times, no more and
-// no less.
+// checkKept checks that the topic's timers are exactly the kept ones, scheduled, with the same due
+// times.
 func (c *cluster) checkKept(t testing.TB, topic string, kept map[string]int64) {
 	t.Helper()
 	there := map[string]int64{}
@@ -59,12 +59,12 @@ func (c *cluster) checkKept(t testing.TB, topic string, kept map[string]int64) {
 	}
 }
 
-// stillFor is how long nothing must move until that is taken for the end: the controller has a turn
+// stillFor is how long no replica must move before the cluster is settled. The controller acts
 // every second.
 const stillFor = 2500 * time.Millisecond
 
-// awaitSettled waits until these members hold everything with so many replicas, evenly, and nothing
-// moves any more.
+// awaitSettled waits until these members hold all shards, balanced and with so many replicas each,
+// and nothing has moved for stillFor.
 func (c *cluster) awaitSettled(t testing.TB, members []*member, replicas int) view {
 	t.Helper()
 	var still view
@@ -86,9 +86,9 @@ func (c *cluster) awaitSettled(t testing.TB, members []*member, replicas int) vi
 	return still
 }
 
-// TestClusterGrowAndShrink: a node that was founded alone, with one copy of everything, becomes a
-// cluster of three with three copies; with a larger setting of four or five, and shrinks again;
-// under load and without a moment that anybody notices.
+// TestClusterGrowAndShrink: a single node becomes a cluster of three nodes with three replicas of
+// each shard. With a larger setting it grows to four or five nodes and shrinks again. A load runs
+// all the time, and no client notices a move.
 func TestClusterGrowAndShrink(t *testing.T) {
 	kept, most := setting(t, "CARILLON_E2E_CLUSTER_KEPT", 1000), setting(t, "CARILLON_E2E_CLUSTER_GROW", 3)
 	members := loopbackMembers(t, most)
@@ -97,9 +97,8 @@ func TestClusterGrowAndShrink(t *testing.T) {
 	before := c.timersOf(t, "kept")
 	load := loadOn(t, c, newReceiver(t, slowNowAndThen()), seeded(t))
 	watch := c.watchMoves(t, load.probes)
-	// What moves is at most the copies that are new, or a tenth more than the shares of the nodes
-	// that come, or a quarter more than what one held that goes: the others may have to be evened
-	// out.
+	// A step may move: replicas that are added; the new nodes' shares and a tenth more; or the
+	// replicas of a removed node and a quarter more, because the other nodes may need balancing.
 	step := func(what string, replicas, atMost int, members []*member, do func()) {
 		t.Helper()
 		begin, before := time.Now(), watch.moved()
@@ -132,7 +131,7 @@ func TestClusterGrowAndShrink(t *testing.T) {
 		step("one copy", 1, 0, members[most-3:], func() { c.setReplicas(t, 1) })
 	}
 	watch.finish(t, movePause)
-	load.finish(t, &verdict{}) // no crash: every duplicate is a fault
+	load.finish(t, &verdict{}) // nothing crashes, so every duplicate is an error
 	c.checkSame(t, "kept", before)
 }
 
@@ -141,14 +140,14 @@ func (c *cluster) setReplicas(t testing.TB, n int) {
 	c.running()[0].client.must(t, 202, "PUT", "/v1/cluster/replicas", fmt.Sprintf(`{"replicas":%d}`, n))
 }
 
-// timerFacts are what must not change of a timer that nobody touches.
+// timerFacts are the fields that must not change of a timer that no client changes.
 type timerFacts struct {
 	uid, state string
 	version    int
 	dueMs      int64
 }
 
-// timersOf are all timers of a topic.
+// timersOf returns all timers of a topic by id.
 func (c *cluster) timersOf(t testing.TB, topic string) map[string]timerFacts {
 	t.Helper()
 	there := map[string]timerFacts{}
@@ -161,7 +160,7 @@ func (c *cluster) timersOf(t testing.TB, topic string) map[string]timerFacts {
 	return there
 }
 
-// checkSame compares a topic's timers with what they were.
+// checkSame checks that a topic's timers have not changed.
 func (c *cluster) checkSame(t testing.TB, topic string, before map[string]timerFacts) {
 	t.Helper()
 	after := c.timersOf(t, topic)
@@ -178,8 +177,8 @@ func (c *cluster) checkSame(t testing.TB, topic string, before map[string]timerF
 	}
 }
 
-// drainAndRemove takes a node out as an operator does, by another one. Its process ends by itself,
-// with 0.
+// drainAndRemove removes a node as an operator does, by requests to another node. The removed
+// node's process must exit by itself with 0.
 func (c *cluster) drainAndRemove(t testing.TB, m *member) {
 	t.Helper()
 	var by *client
@@ -200,8 +199,8 @@ func (c *cluster) drainAndRemove(t testing.TB, m *member) {
 	}
 }
 
-// TestClusterWipedNode: a node that lost its disk comes back under its name and is filled again,
-// and then counts: with it, another one can be lost.
+// TestClusterWipedNode: a node that lost its disk rejoins under its name and receives its replicas
+// again. From then on they count: with them the cluster survives the loss of another node.
 func TestClusterWipedNode(t *testing.T) {
 	needTime(t)
 	n := setting(t, "CARILLON_E2E_CLUSTER_KEPT", 1000)

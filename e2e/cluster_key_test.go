@@ -16,7 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// identityOf reads who the owner of a data directory is.
+// identityOf reads the node's identity from a data directory.
 func identityOf(t testing.TB, dir string) (id struct {
 	NodeID    uint64 `json:"node_id"`
 	Starts    uint32 `json:"starts"`
@@ -33,7 +33,7 @@ func identityOf(t testing.TB, dir string) (id struct {
 	return id
 }
 
-// peerHello is a hello as docs/formats/peer.md has it, on one of the lanes.
+// peerHello is a hello on one of the lanes, in the format of docs/formats/peer.md.
 func peerHello(lane byte, cluster, name string, node uint64, starts uint32) []byte {
 	var body []byte
 	for _, s := range []string{cluster, name, "test"} {
@@ -48,7 +48,7 @@ func peerHello(lane byte, cluster, name string, node uint64, starts uint32) []by
 	return append(le.LittleEndian.AppendUint64(b, xxhash.Sum64(body)), body...)
 }
 
-// peerFrame is a frame of a kind, the so-many-th of its connection.
+// peerFrame is a frame of a kind with its sequence number in the connection.
 func peerFrame(sequence uint32, kind byte, payload []byte) []byte {
 	rest := append(le.LittleEndian.AppendUint32(nil, sequence), kind)
 	rest = append(rest, payload...)
@@ -56,8 +56,8 @@ func peerFrame(sequence uint32, kind byte, payload []byte) []byte {
 	return append(le.LittleEndian.AppendUint64(b, xxhash.Sum64(rest)), rest...)
 }
 
-// say sends bytes to an address and returns what is answered until the other side closes, or for a
-// second.
+// say sends bytes to an address and returns the answer: the bytes that arrive within a second or
+// until the peer closes.
 func say(t testing.TB, address string, wire []byte) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -67,13 +67,12 @@ func say(t testing.TB, address string, wire []byte) string {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write(wire)
-	answer, _ := io.ReadAll(conn) // what came before the end counts
+	answer, _ := io.ReadAll(conn) // bytes before an error count
 	return string(answer)
 }
 
-// harangue says all that a stranger can say on a peer port, in the name of the node itself and in
-// that of another: that it is there, that it has started again, that topics are to be paused, that
-// it joins.
+// harangue sends every message that a stranger can send to a peer port, under each of the node ids:
+// hellos of a newer start, commands that pause a topic, requests to join.
 func harangue(t testing.TB, address string, cluster, name string, ids ...uint64) (answers []string) {
 	t.Helper()
 	command := []byte(`{"verb":"pause","name":"kept"}`)
@@ -94,8 +93,8 @@ func harangue(t testing.TB, address string, cluster, name string, ids ...uint64)
 	return append(answers, say(t, address, []byte("GET / HTTP/1.1\r\n\r\n")), say(t, address, make([]byte, 4096)))
 }
 
-// TestStrangersAtThePeerPort: whoever has not the cluster's key gets nothing done at its peer port
-// and learns nothing there.
+// TestStrangersAtThePeerPort: a stranger without the cluster's key changes nothing through the peer
+// port and learns nothing there.
 func TestStrangersAtThePeerPort(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -121,8 +120,8 @@ func TestStrangersAtThePeerPort(t *testing.T) {
 	}
 }
 
-// TestUnprovenWordsEndNobody: in a cluster without a key, which one has to ask for, somebody who
-// claims to be the node itself, started again, does not end it.
+// TestUnprovenWordsEndNobody: in a cluster without a key, a stranger that claims to be a newer
+// start of the node does not make the node exit.
 func TestUnprovenWordsEndNobody(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -143,7 +142,7 @@ func TestUnprovenWordsEndNobody(t *testing.T) {
 	}
 }
 
-// hangUp has a node read its files again, and waits until it has.
+// hangUp sends SIGHUP to a node and waits until it has read its files again.
 func hangUp(t testing.TB, p *process) {
 	t.Helper()
 	const said = "read the auth file, keys and certificates again"
@@ -152,8 +151,9 @@ func hangUp(t testing.TB, p *process) {
 	poll(t, 10*time.Second, "the keys are read", func() bool { return strings.Count(p.stderr.String(), said) > before })
 }
 
-// TestClusterKeyIsChangedWhileItRuns: a new key goes into all files behind the old one, then before
-// it, then the old one goes, with a SIGHUP each time. A node that has the new key alone then joins.
+// TestClusterKeyIsChangedWhileItRuns rotates the key: the new key is added after the old one, then
+// moved before it, then the old one is removed, with a SIGHUP each time. A node that has only the
+// new key then joins.
 func TestClusterKeyIsChangedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -166,6 +166,6 @@ func TestClusterKeyIsChangedWhileItRuns(t *testing.T) {
 		}
 		c.awaitHealthy(t)
 	}
-	c.join(t, loopbackMembers(t, 3)[2]) // of three, for its name
+	c.join(t, loopbackMembers(t, 3)[2]) // the third, for its unused name
 	c.checkKept(t, "kept", kept)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What the cluster promises of a leader's death, as PROMISE.md §4 has it. A lease that the dead
-// leader had taken and not called yet is waited out: callTimeout of the lateness is that.
+// Limits of taking over from a dead leader. The lateness includes callTimeout, which the new leader
+// waits for calls that the dead one may have been making.
 const (
 	takeoverMedian  = 1500 * time.Millisecond
 	takeoverP99     = 4 * time.Second
@@ -15,8 +15,8 @@ const (
 	latenessOnFault = 5 * time.Second
 )
 
-// TestClusterKillLeader kills the node that leads most shards under adds and fires, and starts it
-// again, and again.
+// TestClusterKillLeader repeatedly kills the node that leads most shards, under adds and fires, and
+// starts it again.
 func TestClusterKillLeader(t *testing.T) {
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_KILLS", 3)
 	random := seeded(t)
@@ -37,7 +37,7 @@ func (c *cluster) killLeaders(t *testing.T, load *clusterLoad, random *rand.Rand
 		killed := crashNow(victim.process(), load.receiver)
 		v.crashes, open = append(v.crashes, killed), open+killed.open
 		took = append(took, load.probes.takeover(t, led, killed.at, takeoverLimit)...)
-		wait(time.Duration(random.IntN(500)) * time.Millisecond) // two of three
+		wait(time.Duration(random.IntN(500)) * time.Millisecond) // two of three nodes run
 		c.start(t, victim)
 		c.awaitHealthy(t)
 	}
@@ -62,8 +62,9 @@ func (c *cluster) killLeaders(t *testing.T, load *clusterLoad, random *rand.Rand
 	}
 }
 
-// checkDuplicates: no more than were in flight at the faults. open were open at the receiver; what
-// was answered so shortly before that its outcome was not committed is counted by the rate.
+// checkDuplicates checks that there are no more duplicates than calls in flight at the faults: open
+// calls that the receiver had not answered, and answered calls whose outcome may not have been
+// committed, estimated from the load's rate.
 func (l *clusterLoad) checkDuplicates(t testing.TB, v *verdict, open int64) {
 	t.Helper()
 	uncommitted := int64(l.perSecond) * maxUncommitted / addsPerSecond

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// roundRobin sends each request to the next member, as a client behind a round-robin name does. It
-// is the client of an idempotent add, too: that is tried again elsewhere until it is answered or
-// its time is over. Everything else is tried again only where it cannot have reached a node.
+// roundRobin sends each request to the next member, like a client behind a round-robin DNS name. It
+// repeats an add, which is idempotent, until a member answers or addPatience is over. It repeats
+// any other request only if that cannot have reached a node.
 type roundRobin struct {
 	cluster *cluster
 	turn    atomic.Uint32
@@ -41,7 +41,7 @@ func (s *roundRobin) do(method, path, body string, header ...string) answer {
 		case effect == acked:
 			return a
 		case effect == refused && !a.unsent || over || effect == unknown && !repeatable:
-			if mayHaveArrived { // an earlier try may have taken effect, whatever this one says
+			if mayHaveArrived { // an earlier try may have taken effect
 				a.status, a.unsent = 0, false
 			}
 			return a
@@ -56,28 +56,28 @@ func (s *roundRobin) next() *member {
 	members := s.cluster.all()
 	for range members {
 		m := members[int(s.turn.Add(1))%len(members)]
-		if m.alive() { // the name of a node that is down is soon taken out
+		if m.alive() { // DNS soon drops a node that is down
 			return m
 		}
 	}
 	return members[0]
 }
 
-// clusterLoad is steady traffic through all members to a receiver in the test, with the probes of
-// every shard beside it.
+// clusterLoad is steady traffic through all members to a receiver in the test, and a prober of all
+// shards.
 type clusterLoad struct {
 	*traffic
 	cluster  *cluster
 	receiver *receiver
 	probes   *prober
-	halt     func() // ends both, once
-	rounds   int    // of what is done to the cluster, for the counts
+	halt     func() // ends traffic and probes, once
+	rounds   int    // of faults, for the counts
 }
 
-// callTimeout bounds how long a new leader waits for calls that the old one may still be making.
+// callTimeout is the timeout of a call, so a new leader waits that long for calls of the old one.
 const callTimeout = time.Second
 
-// loads are counted: each has its own topics.
+// loads counts the loads, which gives each its own topics.
 var loads atomic.Int32
 
 // loadOn starts the traffic and the probes.
@@ -100,7 +100,7 @@ func loadOn(t testing.TB, c *cluster, r *receiver, random *rand.Rand) *clusterLo
 	return load
 }
 
-// eventually asks any member until the answer is 2xx. The request is one that may be repeated.
+// eventually asks members in turn until an answer is 2xx. The request must be idempotent.
 func (c *cluster) eventually(t testing.TB, method, path, body string) answer {
 	t.Helper()
 	var a answer
@@ -111,7 +111,7 @@ func (c *cluster) eventually(t testing.TB, method, path, body string) answer {
 	return a
 }
 
-// finish ends the load, waits until nothing is left to fire, and runs the checker over the whole.
+// finish ends the load, waits until no timer is left to fire, and checks the whole run.
 func (l *clusterLoad) finish(t testing.TB, v *verdict) {
 	t.Helper()
 	l.halt()
@@ -148,13 +148,13 @@ func (l *clusterLoad) finish(t testing.TB, v *verdict) {
 	counts.add(t.Name(), l, v)
 }
 
-// arrivals are those of the traffic, without what was fired everywhere.
+// arrivals returns the calls for the traffic's topic, without those of fireEverywhere.
 func (l *clusterLoad) arrivals() []arrival {
 	return slices.DeleteFunc(l.receiver.arrivals(), func(a arrival) bool { return a.topic != l.topic })
 }
 
-// latenessBetween is how late timers were that fell due in that time: from their due time, or from
-// when the client was told that they are there, to the first call.
+// latenessBetween is the lateness of timers that were due in that period. It runs to the first call
+// from the due time, or from the add's acknowledgement if that came later.
 func (l *clusterLoad) latenessBetween(from, to time.Time, log []arrival) spread {
 	seen := map[string]bool{}
 	var late []time.Duration
@@ -171,7 +171,7 @@ func (l *clusterLoad) latenessBetween(from, to time.Time, log []arrival) spread 
 	return spreadOf(late)
 }
 
-// writeOf is the write whose payload arrived.
+// writeOf returns the write whose payload the call carried, nil if there is none.
 func (e *entry) writeOf(a arrival) *written {
 	for i := range e.versions {
 		if e.versions[i].sum == a.sum {
@@ -181,8 +181,8 @@ func (e *entry) writeOf(a arrival) *written {
 	return nil
 }
 
-// fireEverywhere has a timer of each shard fire at once, and tells how long after the start the
-// last one came.
+// fireEverywhere adds a timer that is due at once to each shard, and returns the time until the
+// last one was called.
 func (l *clusterLoad) fireEverywhere(t testing.TB, limit time.Duration) time.Duration {
 	t.Helper()
 	start := time.Now()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// keepTimers fills a cluster with timers of the far future, in frames of some size, and stops all
-// of its nodes.
+// keepTimers fills a cluster with timers due in 1,000 hours, in batches of 100 with 800 byte
+// payloads, and stops all nodes.
 func keepTimers(t *testing.T, c *cluster, timers int) {
 	t.Helper()
 	client := c.all()[0].client
@@ -32,8 +32,8 @@ func keepTimers(t *testing.T, c *cluster, timers int) {
 	}
 }
 
-// spoil damages a part of the first segment of a node's log, in frames of timers: from one fraction
-// of it to another.
+// spoil flips a bit in each byte of the first segment of a node's log between two fractions of its
+// length.
 func (m *member) spoil(t *testing.T, from, to float64) string {
 	t.Helper()
 	path := filepath.Join(m.dir, segments(t, m.dir)[0])
@@ -50,8 +50,8 @@ func (m *member) spoil(t *testing.T, from, to float64) string {
 	return path
 }
 
-// TestClusterMendsItself: all nodes are stopped, the logs of two are damaged at rest, in different
-// places; all are started, and nothing is lost.
+// TestClusterMendsItself: all nodes are stopped and two of their logs are damaged in different
+// places. Once all have started again no timer is missing.
 func TestClusterMendsItself(t *testing.T) {
 	t.Parallel()
 	const timers = 2000
@@ -79,8 +79,8 @@ func TestClusterMendsItself(t *testing.T) {
 	}
 }
 
-// TestClusterDamagedEverywhere: the same place is damaged on all three: all stop, and say what is
-// lost.
+// TestClusterDamagedEverywhere: all three logs are damaged in the same place. All nodes exit and
+// report the missing entries.
 func TestClusterDamagedEverywhere(t *testing.T) {
 	t.Parallel()
 	needTime(t)

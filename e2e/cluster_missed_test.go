@@ -15,15 +15,15 @@ const (
 	missedPerBatch = 1000
 	missedWorkers  = 4 // batches at once
 
-	// wholeShardBytes is more than a shard's log keeps in memory for a follower that was away (4
-	// MiB): who missed so much of one shard can only be helped by a snapshot.
+	// wholeShardBytes is more than the 4 MiB of log that a shard keeps in memory for a follower. A
+	// follower that missed more needs a snapshot.
 	wholeShardBytes = 6 << 20
 	bulkyPayload    = 16 << 10
 )
 
-// TestClusterCatchUp stops a node for many writes, as many as an hour at 1,000 a second has if
-// asked for. Started again, under load, it must be brought up to date by snapshots, and then count:
-// its states are those of the others, and another node may go.
+// TestClusterCatchUp stops a node for CARILLON_E2E_CLUSTER_MISSED adds. Started again under load,
+// the node must catch up by snapshots. Its states must then equal those of the other replicas, and
+// the cluster must survive the loss of another node.
 func TestClusterCatchUp(t *testing.T) {
 	n := setting(t, "CARILLON_E2E_CLUSTER_MISSED", 2000)
 	random := seeded(t)
@@ -66,11 +66,11 @@ func TestClusterCatchUp(t *testing.T) {
 	c.checkCount(t, "missed", n)
 }
 
-// catchUpPatience is far above what so many missed adds should take.
+// catchUpPatience is far more than catching up with n missed adds should take.
 func catchUpPatience(n int) time.Duration { return formLimit + time.Duration(n)*200*time.Microsecond }
 
-// addMany adds timers that do not fire, through all members that run, and waits until each is
-// acknowledged.
+// addMany adds timers that are due in a day, through all running members, and waits until all adds
+// are acknowledged.
 func (c *cluster) addMany(t testing.TB, topic string, n int) {
 	t.Helper()
 	due := time.Now().Add(24 * time.Hour).UnixMilli()
@@ -102,7 +102,7 @@ func (c *cluster) addMany(t testing.TB, topic string, n int) {
 	}
 }
 
-// insist sends adds until each is acknowledged: a busy cluster refuses some.
+// insist repeats adds until all are acknowledged: a busy cluster refuses some.
 func (c *client) insist(topic string, ops []string) bool {
 	return holdsWithinBy(100*time.Millisecond, time.Minute, func() bool {
 		statuses, ok := c.tryBatch(topic, ops)
@@ -120,8 +120,8 @@ func (c *client) insist(topic string, ops []string) bool {
 	})
 }
 
-// fillShard adds so much to one shard that its log in memory does not reach back any more, and
-// returns in how many timers.
+// fillShard adds wholeShardBytes of timers to one shard, so that its log in memory does not reach
+// back to the first. It returns their number.
 func (c *cluster) fillShard(t testing.TB, topic string) (n int) {
 	t.Helper()
 	due := time.Now().Add(24 * time.Hour).UnixMilli()
@@ -139,7 +139,7 @@ func (c *cluster) fillShard(t testing.TB, topic string) (n int) {
 	return n
 }
 
-// shardDetail is GET /v1/cluster/shards/{n}: how a member's own replica stands.
+// shardDetail is the state of a member's own replica, from GET /v1/cluster/shards/{n}.
 type shardDetail struct {
 	Applied int64  `json:"applied"`
 	Hash    string `json:"hash"`
@@ -153,8 +153,8 @@ func (m *member) shard(t testing.TB, n int) (d shardDetail) {
 	return d
 }
 
-// awaitCaughtUp waits until a member has applied of each shard what the others had when it was
-// started.
+// awaitCaughtUp waits until a member has applied, in each shard, the highest index that another
+// member had applied when the wait began.
 func (c *cluster) awaitCaughtUp(t testing.TB, m *member, limit time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -179,8 +179,8 @@ func (c *cluster) awaitCaughtUp(t testing.TB, m *member, limit time.Duration) ti
 	return time.Since(begin)
 }
 
-// checkAgreed compares the states of all replicas: of each shard they must have the same after the
-// same entry.
+// checkAgreed waits until all replicas of each shard have applied the same index and have equal
+// hashes.
 func (c *cluster) checkAgreed(t testing.TB, members []*member) {
 	t.Helper()
 	for _, s := range c.view(t).Shards {
@@ -200,7 +200,7 @@ func (c *cluster) checkAgreed(t testing.TB, members []*member) {
 	}
 }
 
-// checkCount asks how many timers of a topic are scheduled.
+// checkCount waits until the topic has this many scheduled timers.
 func (c *cluster) checkCount(t testing.TB, topic string, want int) {
 	t.Helper()
 	var answer struct {
@@ -218,7 +218,7 @@ func (c *cluster) checkCount(t testing.TB, topic string, want int) {
 	})
 }
 
-// resident is the memory of each member, now and at most.
+// resident describes the resident memory of each member, current and peak.
 func (c *cluster) resident(t testing.TB) string {
 	var list []string
 	for _, m := range c.running() {
@@ -227,7 +227,7 @@ func (c *cluster) resident(t testing.TB) string {
 	return strings.Join(list, ", ")
 }
 
-// number is gauge for a figure that may not be there yet.
+// number is gauge as a number, 0 for a series that does not exist yet.
 func (p *process) number(t testing.TB, series string) float64 {
 	t.Helper()
 	text := p.gauge(t, series)

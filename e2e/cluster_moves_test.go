@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// The longest that a shard may keep an add waiting while it moves, and while its leadership alone
-// does.
+// The longest that an add may wait while its shard moves, and while only its leadership moves.
 const (
 	movePause     = 500 * time.Millisecond
 	handOverPause = 200 * time.Millisecond
 )
 
-// pauseLimit is four times as long under the race detector, which makes everything slower by far.
+// pauseLimit is four times the limit under the race detector, which makes everything far slower.
 func pauseLimit(limit time.Duration) time.Duration {
 	if os.Getenv("CARILLON_E2E_RACE") != "" {
 		return 4 * limit
@@ -25,9 +24,9 @@ func pauseLimit(limit time.Duration) time.Duration {
 	return limit
 }
 
-// TestClusterMoves moves replicas about under load until so many have moved: nodes join, are
-// drained, and take part again. No timer is gone or altered, nothing fires twice, no shard keeps an
-// add waiting for long while it moves, and after each step the load is even.
+// TestClusterMoves moves replicas under load, by nodes that join, are drained and are resumed,
+// until CARILLON_E2E_CLUSTER_MOVES replicas have moved. No timer is lost or altered, no timer fires
+// twice, no add waits long for a shard that moves, and after each step the cluster is balanced.
 func TestClusterMoves(t *testing.T) {
 	target := setting(t, "CARILLON_E2E_CLUSTER_MOVES", 8)
 	kept := setting(t, "CARILLON_E2E_CLUSTER_KEPT", 1000)
@@ -37,18 +36,18 @@ func TestClusterMoves(t *testing.T) {
 	before := c.timersOf(t, "kept")
 	load := loadOn(t, c, newReceiver(t, slowNowAndThen()), seeded(t))
 	watch := c.watchMoves(t, load.probes)
-	for next := 0; watch.moved() < target || next > 2 && next%2 == 1; next++ { // none stays drained
+	for next := 0; watch.moved() < target || next > 2 && next%2 == 1; next++ { // leave none drained
 		c.move(t, watch, members, next)
 	}
 	t.Logf("%d replicas moved, in %d epochs", watch.moved(), watch.epochs())
 	watch.finish(t, movePause)
-	load.finish(t, &verdict{}) // no crash: every duplicate is a fault
+	load.finish(t, &verdict{}) // nothing crashes, so every duplicate is an error
 	c.checkSame(t, "kept", before)
 }
 
-// move is one step of a cluster of three that grows by two, and then has one after the other
-// drained and brought back. What moves is no more than about the share of the node that comes, or a
-// quarter more than what one held that goes: the others may have to be evened out.
+// move is one step: a cluster of three nodes grows by two, then nodes are drained and resumed in
+// turn. About the share of a node that comes may move. When a node leaves, its replicas and a
+// quarter more may, because the other nodes may need balancing.
 func (c *cluster) move(t testing.TB, w *moveWatch, members []*member, n int) {
 	t.Helper()
 	begin, moved := time.Now(), w.moved()
@@ -78,18 +77,19 @@ func (c *cluster) move(t testing.TB, w *moveWatch, members []*member, n int) {
 	}
 }
 
-// fairShare is what each of so many nodes should hold of three replicas, rounded up.
+// fairShare is the number of replicas, rounded up, that each node should hold with three replicas a
+// shard.
 func fairShare(nodes int) int { return (3*clusterShards + nodes - 1) / nodes }
 
-// drain has everything moved off a member, and waits for it. The member stays.
+// drain moves all replicas off a member and waits for it. The member stays in the cluster.
 func (c *cluster) drain(t testing.TB, m *member) {
 	t.Helper()
 	m.client.must(t, 202, "POST", "/v1/cluster/nodes/"+m.name+"/drain", "")
 	c.awaitView(t, settleLimit, m.name+" is drained", func(v view) bool { return v.stateOf(m.name) == "drained" && len(v.heldBy(m.name)) == 0 })
 }
 
-// moveWatch looks at the placement all the time: it counts the replicas that come to a node where
-// they were not, and knows when which shard moved.
+// moveWatch polls the placement. It counts replicas that arrive at a node, and records when each
+// shard moved.
 type moveWatch struct {
 	cluster *cluster
 	probes  *prober
@@ -99,24 +99,24 @@ type moveWatch struct {
 	last     view
 	count    int
 	changes  int
-	moves    []move        // those that are over
+	moves    []move        // finished ones
 	underway map[int]*move // by shard
 }
 
-// move is a time in which a shard's replicas or its leader changed: from the last look before to
-// the first one at which all was as it should be, the leadership with the preferred replica
-// included.
+// move is a period in which a shard's replicas or leader changed. It begins with the last poll
+// before the change and ends with the first at which the shard is ok and led by its preferred
+// replica.
 type move struct {
 	shard    int
 	from, to time.Time
 	why      string
 }
 
-// moveLimit is how long a move is watched: a leadership that is with another than the preferred one
-// is not part of it for ever.
+// moveLimit is how long a move is watched: the preferred replica may not regain the leadership
+// soon.
 const moveLimit = 15 * time.Second
 
-// viewDelay is how long a node may not have heard yet who leads.
+// viewDelay is how long a node may take to hear of a new leader.
 const viewDelay = 500 * time.Millisecond
 
 func (c *cluster) watchMoves(t testing.TB, probes *prober) *moveWatch {
@@ -146,7 +146,7 @@ func (c *cluster) watchMoves(t testing.TB, probes *prober) *moveWatch {
 	return w
 }
 
-// anyView is the view of the first member that gives one.
+// anyView is the view of the first running member that answers.
 func (c *cluster) anyView() (view, bool) {
 	for _, m := range c.running() {
 		if v, err := m.view(); err == nil {
@@ -156,7 +156,7 @@ func (c *cluster) anyView() (view, bool) {
 	return view{}, false
 }
 
-// look compares a view with the one before, which was had at looked.
+// look compares a view with the previous one, which was requested at looked.
 func (w *moveWatch) look(v view, looked time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *moveWatch) look(v view, looked time.Time) {
 	for _, s := range v.Shards {
 		old := before[s.Shard]
 		if s.Epoch < old.Epoch {
-			return // another node's view, which is behind
+			return // another node's view, which lags
 		}
 	}
 	w.count += v.arrivedSince(w.last)
@@ -207,9 +207,9 @@ func (w *moveWatch) epochs() int {
 	return w.changes
 }
 
-// finish judges how long each shard that moved kept adds waiting, beside what those that did not
-// move did at the same moment: where processes get no processor, or the disk is busy for others,
-// all are slow. A hand-over is some commits, one after the other.
+// finish checks how long adds waited for each shard that moved. It compares a long wait with those
+// of shards that did not move at the time: without processor or disk time all are slow. A transfer
+// of leadership takes several commits in a row.
 func (w *moveWatch) finish(t testing.TB, promised time.Duration) {
 	t.Helper()
 	w.stop()
@@ -243,14 +243,14 @@ func (w *moveWatch) finish(t testing.TB, promised time.Duration) {
 }
 
 const (
-	// stallLimit is the longest wait that is put down to the machine.
+	// stallLimit is the longest wait that may be attributed to the machine.
 	stallLimit = 4 * time.Second
-	// handOverCommits is how many commits a hand-over is: what is under way, the vote, the
-	// takeover, the add itself; and the way to the new leader.
+	// handOverCommits is the number of commits in a transfer of leadership: those in flight, the
+	// vote, the takeover, the add itself, and one for the way to the new leader.
 	handOverCommits = 5
 )
 
-// sort finds the slowest add in each move, and all that were in none.
+// sort returns the slowest add during each move, and all adds outside moves.
 func (w *moveWatch) sort() (worst, apart []ack) {
 	worst = make([]ack, len(w.moves))
 	for shard := range w.probes.keys {
@@ -272,8 +272,8 @@ func (w *moveWatch) sort() (worst, apart []ack) {
 	return worst, apart
 }
 
-// waitsBeside are the usual wait of those within a second of another one, and the longest of those
-// that it overlaps by half.
+// waitsBeside returns the median wait of adds within a second of a, and the longest wait of those
+// that overlap by half of the shorter one.
 func waitsBeside(others []ack, a *ack) (usual, longest time.Duration) {
 	var near []time.Duration
 	for i := range others {

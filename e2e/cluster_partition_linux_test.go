@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// What a cluster promises of partitions: P5 and I14.
+// Limits of partitions: how soon a node without a majority refuses requests, and how soon a healed
+// cluster accepts and fires in every shard (I14).
 const (
 	refusalLimit = 2 * time.Second
-	refusalSlack = 500 * time.Millisecond // of the test, on a busy machine
+	refusalSlack = 500 * time.Millisecond // for the test on a busy machine
 	healLimit    = 10 * time.Second
-	cutTime      = 2 * time.Second // that a cut is kept after the rest has taken over
+	cutTime      = 2 * time.Second // how long a cut lasts after others have taken over
 )
 
-// partition is one kind of cut through a network of three.
+// partition is one kind of cut in a network of three nodes.
 type partition struct {
 	name  string
 	cut   func(w *network, t testing.TB, victim int)
-	quiet bool // nobody should notice
-	alone bool // the victim can neither hear nor be heard
-	total bool // nobody can
+	quiet bool // no client should notice
+	alone bool // the victim can neither send nor receive
+	total bool // no node can
 }
 
 var partitions = []partition{
@@ -54,8 +55,8 @@ var partitions = []partition{
 	}},
 }
 
-// TestClusterPartitions cuts a network of three in the first three of these ways under load, or so
-// many times in all of them, and heals it each time.
+// TestClusterPartitions cuts a network of three nodes under load and heals it: by default once in
+// each of the first three ways, with CARILLON_E2E_CLUSTER_PARTITIONS=n n times in all ways.
 func TestClusterPartitions(t *testing.T) {
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_PARTITIONS", 0)
 	ways := partitions
@@ -105,7 +106,7 @@ func (c *cluster) cutAndHeal(t *testing.T, w *network, p partition, load *cluste
 	var took spread
 	switch {
 	case p.quiet:
-		wait(cutTime + 3*time.Second) // until gossip thinks that the victim is dead
+		wait(cutTime + 3*time.Second) // until gossip declares the victim dead
 		if took = spreadOf(load.probes.pauses(begin.gone)); took.max > handOverLimit {
 			t.Errorf("%s: a shard took no adds for %v", p.name, took.max)
 		}
@@ -136,7 +137,7 @@ func (c *cluster) cutAndHeal(t *testing.T, w *network, p partition, load *cluste
 	}
 }
 
-// checkRefuses: who has no majority adds and reads nothing, and says so soon.
+// checkRefuses checks that members without a majority answer adds and reads with 503, promptly.
 func (c *cluster) checkRefuses(t *testing.T, when string, probes *prober, members ...*member) {
 	t.Helper()
 	var asking sync.WaitGroup

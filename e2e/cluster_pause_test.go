@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// maxOnTheirWay is how many calls may have been half sent when their node was stopped.
+// maxOnTheirWay is how many calls may have been partly sent when their node was stopped.
 const maxOnTheirWay = 3
 
 // TestClusterPauseLeader stops the process that leads most shards for longer than elections and
-// leases take, and lets it go on: it must notice that it is deposed before it calls anybody.
+// leases take. When resumed it must notice that others lead before it makes a call.
 func TestClusterPauseLeader(t *testing.T) {
 	pause := time.Duration(setting(t, "CARILLON_E2E_CLUSTER_PAUSE", 6)) * time.Second
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_PAUSES", 1)

@@ -14,21 +14,21 @@ import (
 
 const (
 	probeInterval = 100 * time.Millisecond
-	probeTimeout  = 700 * time.Millisecond // then another member is asked
+	probeTimeout  = 700 * time.Millisecond // then the probe tries another member
 	probePause    = 10 * time.Millisecond  // between tries
 )
 
-// prober adds a far timer to each shard ten times a second, one after the other, each until it is
-// acknowledged: how long that takes is how long the shard takes no adds.
+// prober adds a timer to each shard every 100 ms, and repeats each add until it is acknowledged.
+// The time that an add takes is how long the shard was unavailable.
 type prober struct {
 	cluster *cluster
 	topic   string
-	keys    map[int]string // a key that lives in the shard
-	avoid   sync.Map       // of *member: known to be cut off, no client would be sent there
+	keys    map[int]string // a key of each shard
+	avoid   sync.Map       // of *member: cut off, so clients would not use it
 	clients map[*member]*client
 	stop    chan struct{}
 	done    sync.WaitGroup
-	over    atomic.Bool // the test has failed: there may be nobody to ask any more
+	over    atomic.Bool // the test has failed: maybe no node is left to ask
 
 	mu     sync.Mutex
 	acks   map[int][]ack // by shard, in order
@@ -41,10 +41,10 @@ type ack struct {
 	began    time.Time // its first try
 	tried    time.Time // the try that was acknowledged
 	answered time.Time
-	tries    []try // what came before
+	tries    []try // tries before that
 }
 
-// try is one that was not acknowledged.
+// try is a request that was not acknowledged.
 type try struct {
 	member         string
 	sent, answered time.Time
@@ -53,7 +53,7 @@ type try struct {
 
 func (a *ack) took() time.Duration { return a.answered.Sub(a.began) }
 
-// String tells where the time went.
+// String lists the tries and how long each took.
 func (a *ack) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s took %v:", a.id, a.began.Format(clockFormat), a.took().Round(time.Millisecond))
@@ -64,7 +64,7 @@ func (a *ack) String() string {
 	return b.String()
 }
 
-// newProber finds a key for each shard: the shard of a timer is what its uid begins with.
+// newProber finds a key for each shard. A timer's uid begins with its shard.
 func newProber(t testing.TB, c *cluster, topic string) *prober {
 	t.Helper()
 	p := &prober{cluster: c, topic: topic, keys: map[int]string{}, clients: map[*member]*client{}, acks: map[int][]ack{}}
@@ -85,7 +85,8 @@ func newProber(t testing.TB, c *cluster, topic string) *prober {
 	return p
 }
 
-// farTimer is the body of an add that does not fire during a test and may be repeated.
+// farTimer is the body of an add that is idempotent and due in ten hours, so that it does not fire
+// during a test.
 func farTimer(id string, now time.Time) string {
 	return fmt.Sprintf(`{"id":%q,"at_ms":%d,"callback":{"url":"http://127.0.0.1:9/"}}`, id, now.Add(10*time.Hour).UnixMilli())
 }
@@ -113,7 +114,7 @@ func (p *prober) end() {
 	p.done.Wait()
 }
 
-// probe tries member after member until one acknowledges.
+// probe tries one member after another until one acknowledges the add.
 func (p *prober) probe(shard int, id string) {
 	at := ack{id: id, began: time.Now()}
 	body := farTimer(id, at.began)
@@ -143,7 +144,7 @@ func (p *prober) avoids(m *member) bool {
 	return is
 }
 
-// client is one of a member for probes alone, with little patience.
+// client returns the client of a member for probes, with a short timeout.
 func (p *prober) client(m *member) *client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,8 +154,8 @@ func (p *prober) client(m *member) *client {
 	return p.clients[m]
 }
 
-// takeover waits until every one of the shards has taken an add that was sent after the fault, and
-// tells how long after it each did.
+// takeover waits until each of the shards has acknowledged an add sent after the fault. It returns
+// the times from the fault to those acknowledgements.
 func (p *prober) takeover(t testing.TB, shards []int, fault time.Time, limit time.Duration) (took []time.Duration) {
 	t.Helper()
 	for _, shard := range shards {
@@ -171,7 +172,7 @@ func (p *prober) takeover(t testing.TB, shards []int, fault time.Time, limit tim
 	return took
 }
 
-// since are the acknowledgements of a shard after a time.
+// since returns the acknowledgements of a shard after a time.
 func (p *prober) since(shard int, after time.Time) []ack {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +184,7 @@ func (p *prober) since(shard int, after time.Time) []ack {
 	}
 }
 
-// pauses are the longest times that each shard kept an add waiting since.
+// pauses returns, for each shard, the longest wait of an add that was answered after a time.
 func (p *prober) pauses(after time.Time) (list []time.Duration) {
 	for shard := range p.keys {
 		longest := time.Duration(0)
@@ -195,7 +196,7 @@ func (p *prober) pauses(after time.Time) (list []time.Duration) {
 	return list
 }
 
-// check reads every acknowledged probe back: none may be gone.
+// check reads every acknowledged probe back: none may be lost.
 func (p *prober) check(t testing.TB) (lost int) {
 	t.Helper()
 	for _, line := range p.failed {

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// TestClusterIdentityPutBack: a node's identity.json is put back from before its newest starts, and
-// all others have begun anew since. Nobody hears it; it says what to do, ends with the exit code
-// that no supervisor restarts, and no later start gets further. The others go on.
+// TestClusterIdentityPutBack: a node's identity.json is replaced by a copy from before its newest
+// starts, and all other nodes have restarted since. Its peers refuse it. It reports the remedy and
+// exits with the code after which supervisors do not restart it, and so does each later start. The
+// other nodes go on.
 func TestClusterIdentityPutBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -46,14 +47,14 @@ func TestClusterIdentityPutBack(t *testing.T) {
 	}
 }
 
-// TestClusterDirectoryPutBack: a node's whole directory is put back: from before its newest start,
-// and from within it. Those who have met that process, or have heard more of its log, tell it; it
-// ends, and the others go on.
+// TestClusterDirectoryPutBack: a node's whole directory is replaced by an older copy, from before
+// its newest start or from within it. Peers that know its newest start, or more of its log, tell
+// it. It exits, and the other nodes go on.
 func TestClusterDirectoryPutBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, says string
-		another    int // whose restart makes the log of the third node longer
+		another    int // restarted after the copy; either way m's log grows
 	}{
 		{"from before its newest start", "older copy", 2},
 		{"from within its newest start", "the data directory is an older copy", 0},
@@ -63,7 +64,7 @@ func TestClusterDirectoryPutBack(t *testing.T) {
 			members := c.all()
 			m := members[2]
 			older := filepath.Join(t.TempDir(), "copy")
-			m.process().signal(t, syscall.SIGSTOP) // so that the copy is of one moment
+			m.process().signal(t, syscall.SIGSTOP) // for a consistent copy
 			err := os.CopyFS(older, os.DirFS(m.dir))
 			m.process().signal(t, syscall.SIGCONT)
 			if err != nil {
@@ -88,8 +89,7 @@ func TestClusterDirectoryPutBack(t *testing.T) {
 	}
 }
 
-// TestIdentityPutBackAlone: a node alone has nobody that knows more than it does, but for its own
-// log.
+// TestIdentityPutBackAlone: on a single node only its own log shows that identity.json is older.
 func TestIdentityPutBackAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("several starts")
@@ -109,7 +109,8 @@ func TestIdentityPutBackAlone(t *testing.T) {
 			b, err := os.ReadFile(file)
 			return err == nil && json.Unmarshal(b, &id) == nil && id.Starts == id.Asked
 		})
-		newClient(p).topic(t, fmt.Sprint("t", i), "http://127.0.0.1:1/", "") // by an entry of the same group as the record's
+		// A topic: an entry in the same raft group as the record of the start.
+		newClient(p).topic(t, fmt.Sprint("t", i), "http://127.0.0.1:1/", "")
 		p.stop(t)
 	}
 	if err := os.WriteFile(file, older, 0o600); err != nil {
@@ -123,7 +124,7 @@ func TestIdentityPutBackAlone(t *testing.T) {
 	}
 }
 
-// endsAsOlder starts a member twice: both end, and say what is wrong and what to do.
+// endsAsOlder starts a member twice. It must exit and report the fault and the remedy both times.
 func (c *cluster) endsAsOlder(t *testing.T, m *member, says string) {
 	t.Helper()
 	for _, says := range []string{says, "this node ended itself at"} {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// toolLimit is far above what a backup or a restore takes: a million timers are the most.
+// toolLimit is far more than a backup or a restore of a million timers takes.
 const toolLimit = 10 * time.Minute
 
-// tool runs the binary to its end and returns stdout.
+// tool runs the binary until it exits, with the wanted exit code, and returns its output.
 func tool(t testing.TB, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
@@ -28,27 +28,27 @@ func tool(t testing.TB, want int, args ...string) (stdout, stderr string) {
 	}
 	limit := time.AfterFunc(toolLimit, func() { _ = cmd.Process.Kill() })
 	defer limit.Stop()
-	_ = cmd.Wait() // the exit code says it
+	_ = cmd.Wait() // the exit code tells
 	if code := cmd.ProcessState.ExitCode(); code != want {
 		t.Fatalf("carillon %s: exit %d, want %d: %s", strings.Join(args, " "), code, want, errOut.String())
 	}
 	return out.String(), errOut.String()
 }
 
-// drill is a cluster that is lost, and its backup.
+// drill is the backup of a cluster that is then lost, and the timers that were in it.
 type drill struct {
 	t        *testing.T
 	receiver *receiver
 	file     string
-	kept     map[string]int64 // far ahead, of topic kept
-	topic    string           // of between
-	between  map[string]int64 // the lost cluster has fired them, after the backup was taken
+	kept     map[string]int64 // timers of topic kept, due in ten hours
+	topic    string           // of the timers in between
+	between  map[string]int64 // timers that fired after the backup was taken
 	done     time.Time        // when the timer of topic done has fired, before the backup
 }
 
-// TestRestoreDrill: a cluster of three is killed and its directories are deleted, at a time when
-// timers have fired of which the backup does not know it. Restored from the backup, and grown to
-// three again, it has every timer.
+// TestRestoreDrill: a cluster of three is killed and its directories are deleted, after timers have
+// fired that are still scheduled in the backup. Restored from the backup and grown to three nodes
+// again, it has every timer.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -60,7 +60,7 @@ func TestRestoreDrill(t *testing.T) {
 	d.firesOrDrops("drop")
 }
 
-// lose runs a cluster up to its end.
+// lose runs a cluster, backs it up, kills all nodes and deletes their directories.
 func (d *drill) lose() {
 	t := d.t
 	c := newCluster(t, 3)
@@ -91,8 +91,8 @@ func (d *drill) lose() {
 	}
 }
 
-// backUp takes the backup before some timers are due, and waits until they have fired. On a machine
-// where that takes longer it is done again, with timers of another topic that are due later.
+// backUp takes the backup before some timers are due and waits until they have fired. If the backup
+// finished too late it tries again with another topic and later timers.
 func (d *drill) backUp(c *cluster, client *client) {
 	t := d.t
 	for ahead := 10 * time.Second; ; ahead *= 3 {
@@ -125,7 +125,7 @@ func (d *drill) backUp(c *cluster, client *client) {
 	}
 }
 
-// ended tells whether all timers between have come to a state.
+// ended tells whether all timers in between are in a state.
 func (d *drill) ended(client *client, state string) bool {
 	n := 0
 	for _, tm := range client.all(d.t, d.topic) {
@@ -136,7 +136,7 @@ func (d *drill) ended(client *client, state string) bool {
 	return n == len(d.between)
 }
 
-// pollEach is poll with a look every now and then: each look is work for the nodes.
+// pollEach is poll with 200 ms between tries, because each try is work for the nodes.
 func pollEach(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
 	if !holdsWithinBy(200*time.Millisecond, limit, condition) {
@@ -144,7 +144,7 @@ func pollEach(t testing.TB, limit time.Duration, what string, condition func() b
 	}
 }
 
-// refusesDamage: nothing is written.
+// refusesDamage: restore refuses a damaged file and writes nothing.
 func (d *drill) refusesDamage() {
 	t := d.t
 	whole, err := os.ReadFile(d.file)
@@ -167,8 +167,8 @@ func (d *drill) refusesDamage() {
 	refuse("a flipped bit", whole)
 }
 
-// holds restores by default and grows to three nodes. What the lost cluster has fired waits, until
-// it is resumed.
+// holds restores with the default options and grows to three nodes. Timers that were due after the
+// backup do not fire until their topic is resumed.
 func (d *drill) holds() {
 	t := d.t
 	members := loopbackMembers(t, 3)
@@ -180,7 +180,7 @@ func (d *drill) holds() {
 	c := &cluster{members: members[:1:1]}
 	c.start(t, members[0])
 	c.awaitHealthy(t)
-	// A million timers take their time to be copied, on a machine that does other things as well.
+	// Copying a million timers takes a while on a busy machine.
 	begin, limit := time.Now(), formLimit
 	if len(d.kept) > 100_000 {
 		limit = toolLimit
@@ -205,8 +205,8 @@ func (d *drill) holds() {
 	}
 }
 
-// checkKept counts what is far ahead, and looks at each of it; of very many at each thousandth, as
-// a page of a listing costs a look at all.
+// checkKept checks the number of kept timers and reads each of them. Of more than 100,000 it reads
+// each thousandth, because each page of a listing scans all timers.
 func (d *drill) checkKept(client *client) {
 	t := d.t
 	t.Helper()
@@ -235,7 +235,7 @@ func (d *drill) checkKept(client *client) {
 	}
 }
 
-// callsByID are the calls of the timers between so far.
+// callsByID returns the calls so far for the timers in between.
 func (d *drill) callsByID() map[string][]arrival {
 	calls := map[string][]arrival{}
 	for _, a := range d.receiver.arrivals() {
@@ -246,8 +246,8 @@ func (d *drill) callsByID() map[string][]arrival {
 	return calls
 }
 
-// firedAgain waits for one more call of each, by which a receiver can tell that it is the same, and
-// newer than any before of the cluster that made the first.
+// firedAgain waits for one more call of each timer. It must carry the same webhook id and payload
+// as the first call, and a fence newer than any that the lost cluster gave.
 func (d *drill) firedAgain(before map[string][]arrival, what string) {
 	t := d.t
 	t.Helper()
@@ -269,7 +269,7 @@ func (d *drill) firedAgain(before map[string][]arrival, what string) {
 	}
 }
 
-// firesOrDrops restores in the other ways, for a node alone.
+// firesOrDrops restores to a single node with --fired fire or --fired drop.
 func (d *drill) firesOrDrops(fired string) {
 	t := d.t
 	dir := filepath.Join(t.TempDir(), fired)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestClusterReturnAmongStrangers: a node comes back, and meanwhile the cluster is led by nodes
-// that joined when it was away: those it knew are being drained and lead nothing.
+// TestClusterReturnAmongStrangers: a node returns to a cluster that is led by nodes that joined
+// while it was away. The nodes that it knew are being drained and lead no shards.
 func TestClusterReturnAmongStrangers(t *testing.T) {
 	t.Parallel()
 	needTime(t)
@@ -21,7 +21,7 @@ func TestClusterReturnAmongStrangers(t *testing.T) {
 		}
 	}
 	for _, m := range all[:3] {
-		c.start(t, m, "--bootstrap-expect", "3", "--shards", "4") // few, that they move soon
+		c.start(t, m, "--bootstrap-expect", "3", "--shards", "4") // few shards move soon
 	}
 	until("the three are a cluster", all[0], func(v view) bool { return v.Healthy && len(v.Nodes) == 3 })
 	away := all[2]

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestClusterRollingRestartByCtl: carillon ctl rolling-restart asks for one node after the other,
-// the next only when the one before is back, and its nodes serve all the while.
+// TestClusterRollingRestartByCtl: carillon ctl rolling-restart asks for the restart of one node
+// after the other, and waits until each is back before it names the next.
 func TestClusterRollingRestartByCtl(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -38,7 +38,8 @@ func TestClusterRollingRestartByCtl(t *testing.T) {
 		if !asked {
 			continue
 		}
-		c.awaitHealthy(t) // as one node has seen it; on a slow machine another may see it a moment later
+		// One node has seen this; on a slow machine another may see it a moment later.
+		c.awaitHealthy(t)
 		restarted = append(restarted, name)
 		byName[name].process().stop(t)
 		c.start(t, byName[name])

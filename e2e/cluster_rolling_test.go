@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// handOverLimit is when a hand-over was none: an election took place. The promise, handOverPause,
-// is for a machine that is not busy otherwise.
+// handOverLimit is the pause at which an election, rather than a transfer of leadership, must have
+// taken place. handOverPause is promised only for an idle machine.
 const handOverLimit = time.Second
 
-// TestClusterRollingRestart stops and starts one node after the other, politely: nobody notices.
+// TestClusterRollingRestart stops and starts one node after the other with SIGTERM; no client
+// notices.
 func TestClusterRollingRestart(t *testing.T) {
 	rounds := setting(t, "CARILLON_E2E_CLUSTER_ROLLS", 1)
 	c := newCluster(t, 3)
@@ -36,7 +37,7 @@ func (c *cluster) roll(t *testing.T, load *clusterLoad, rounds int) {
 	}
 	wait(500 * time.Millisecond)
 	watch.finish(t, handOverPause)
-	v := &verdict{} // no crash: every duplicate is a fault
+	v := &verdict{} // nothing crashes, so every duplicate is an error
 	load.rounds = 3 * rounds
 	load.finish(t, v)
 	s := spreadOf(pauses)

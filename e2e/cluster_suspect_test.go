@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestClusterViewOfALostNode: from the kill of a node on, what another node says of the cluster
-// agrees with itself. No shard of a node that is not there is ok, no more shards are led than there
-// are, and nobody alive is missed.
+// TestClusterViewOfALostNode: after the kill of a node, another node's views of the cluster are
+// consistent: no shard with a replica on the lost node is ok, the cluster is not healthy, and no
+// more shards are led than exist.
 func TestClusterViewOfALostNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -29,7 +29,7 @@ func TestClusterViewOfALostNode(t *testing.T) {
 	}
 }
 
-// agreesWithItself fails the test where one part of a view contradicts another.
+// agreesWithItself fails the test if one part of a view contradicts another.
 func (v view) agreesWithItself(t *testing.T) {
 	t.Helper()
 	leads := 0

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestClusterSuspendLeader puts the machine of the node that leads most to sleep, or stops it as a
-// virtual machine is stopped, for longer than elections and leases take. Its monotonic clock stands
-// still meanwhile, and its boot clock too in the second case. When it goes on it must notice that
-// its leases are over before it calls anybody.
+// TestClusterSuspendLeader suspends the machine of the node that leads most shards for longer than
+// elections and leases take. First it sleeps: its monotonic clock stops. Then it stops like a
+// virtual machine: its boot clock stops, too. When resumed, the node must notice that its leases
+// are over before it makes a call.
 func TestClusterSuspendLeader(t *testing.T) {
 	needCluster(t)
 	random := seeded(t)
@@ -47,7 +47,7 @@ func TestClusterSuspendLeader(t *testing.T) {
 		load.probes.avoid.Delete(victim)
 		v.crashes, open = append(v.crashes, asleep), open+asleep.open
 		c.awaitHealthy(t)
-		clocks[victim].set(t, 0, 0) // its clocks jump, by as much
+		clocks[victim].set(t, 0, 0) // its clocks jump by as much
 		c.awaitHealthy(t)
 	}
 	wait(time.Second)

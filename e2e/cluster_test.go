@@ -17,43 +17,42 @@ import (
 const (
 	clusterShards = 16
 
-	// formLimit is far above what forming or healing a cluster should take: the machine may be
-	// busy.
+	// formLimit is far more than forming or healing a cluster should take, because the machine may
+	// be busy.
 	formLimit = 45 * time.Second
 
-	lookEvery = 100 * time.Millisecond // at the state of a cluster: looking is work for it
+	lookEvery = 100 * time.Millisecond // between views of a cluster: each costs the nodes work
 
-	// memberTimeout is when a client of a cluster gives up on a node and turns to another one.
+	// memberTimeout is the request timeout of a cluster's clients, which then try another node.
 	memberTimeout = 3 * time.Second
 )
 
-// member is one node of a cluster under test. Its name, addresses and directory stay the same from
-// run to run.
+// member is one node of a cluster under test. A restart does not change its name, addresses and
+// directory.
 type member struct {
 	name               string
 	dir                string
 	http, peer, gossip string // addresses
 	wrapper            []string
-	binary             string // "": the one under test
+	binary             string // "": the binary under test
 	env                []string
-	client             *client // its requests go to this node
+	client             *client // sends its requests to this node only
 	running            atomic.Pointer[process]
 }
 
-// cluster is several processes of `carillon serve` and those who talk to them.
+// cluster is a set of `carillon serve` processes and their flags.
 type cluster struct {
 	flags   []string      // of every node
-	keyless bool          // nodes know each other by nothing
-	calls   time.Duration // timeout of calls in a load; callTimeout when 0
+	keyless bool          // no --gossip-key: nodes do not authenticate each other
+	calls   time.Duration // timeout of calls in a load; 0: callTimeout
 
-	key string // file, by which nodes know each other; made at the first start
+	key string // file of the cluster's key, written at the first start
 
 	mu      sync.Mutex
-	members []*member // in the order of their start; those that were removed stay
+	members []*member // in the order of their start, including removed ones
 }
 
-// loopbackMembers are n nodes at free addresses of this machine, named after the letters of the
-// alphabet.
+// loopbackMembers returns n nodes at free loopback addresses, named na, nb and so on.
 func loopbackMembers(t testing.TB, n int) []*member {
 	t.Helper()
 	root := t.TempDir()
@@ -65,7 +64,7 @@ func loopbackMembers(t testing.TB, n int) []*member {
 	return list
 }
 
-// settle gives a member its directory and its client.
+// settle sets a member's directory and client.
 func (m *member) settle(t testing.TB, dir string) *member {
 	m.dir = dir
 	m.client = clientAt("http://"+m.http, memberTimeout)
@@ -73,25 +72,25 @@ func (m *member) settle(t testing.TB, dir string) *member {
 	return m
 }
 
-// newCluster founds a cluster of n nodes on loopback and waits until it is healthy.
+// newCluster bootstraps a cluster of n nodes on loopback and waits until it is healthy.
 func newCluster(t testing.TB, n int) *cluster {
 	t.Helper()
 	return found(t, loopbackMembers(t, n))
 }
 
-// found starts the members as the founders of a cluster and waits until it is healthy.
+// found bootstraps a cluster of these members and waits until it is healthy.
 func found(t testing.TB, members []*member, flags ...string) *cluster {
 	t.Helper()
 	return foundWith(t, 3, members, flags...)
 }
 
-// foundWith is found for another number of replicas.
+// foundWith is found with another number of replicas.
 func foundWith(t testing.TB, replicas int, members []*member, flags ...string) *cluster {
 	t.Helper()
 	needCluster(t)
 	c := &cluster{flags: flags, members: members}
 	founding := []string{"--shards", fmt.Sprint(clusterShards), "--replicas", fmt.Sprint(replicas)}
-	if len(members) > 1 { // who is alone founds at once, unless it is told of others
+	if len(members) > 1 { // a single node without peers bootstraps at once
 		founding = append(founding, "--bootstrap-expect", fmt.Sprint(len(members)))
 	}
 	for _, m := range members {
@@ -101,7 +100,7 @@ func foundWith(t testing.TB, replicas int, members []*member, flags ...string) *
 	return c
 }
 
-// start runs a member, for the first time or again, and does not wait.
+// start starts a member's process and does not wait until it is ready.
 func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 	t.Helper()
 	args := append(slices.Clone(m.wrapper), cmp.Or(m.binary, binary), "serve", "--data", m.dir, "--name", m.name,
@@ -116,7 +115,7 @@ func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 	m.running.Store(begin(t, args, m.env...))
 }
 
-// keyFile is the cluster's key.
+// keyFile returns the file of the cluster's key.
 func (c *cluster) keyFile(t testing.TB) string {
 	t.Helper()
 	c.mu.Lock()
@@ -135,14 +134,14 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// all are the members, those that are down included.
+// all returns the members, including those that are down.
 func (c *cluster) all() []*member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.members)
 }
 
-// process is the member's last run.
+// process is the member's latest process, nil before the first.
 func (m *member) process() *process { return m.running.Load() }
 
 func (m *member) alive() bool {
@@ -158,13 +157,13 @@ func (c *cluster) gossipAddresses() string {
 	return strings.Join(list, ",")
 }
 
-// join adds a new node to the running cluster and waits until it is a healthy part of it.
+// join adds a new node to the running cluster and waits until the cluster is healthy with it.
 func (c *cluster) join(t testing.TB, m *member) {
 	t.Helper()
 	c.joinWithin(t, m, formLimit)
 }
 
-// joinWithin is for a cluster with so much in it that to move it takes longer.
+// joinWithin is join with a limit, for a cluster whose data takes longer to copy.
 func (c *cluster) joinWithin(t testing.TB, m *member, limit time.Duration) {
 	t.Helper()
 	c.mu.Lock()
@@ -174,7 +173,7 @@ func (c *cluster) joinWithin(t testing.TB, m *member, limit time.Duration) {
 	c.awaitHealthyWithin(t, limit)
 }
 
-// running are the members whose process has not ended.
+// running returns the members whose process has not exited.
 func (c *cluster) running() (list []*member) {
 	for _, m := range c.all() {
 		if m.alive() {
@@ -184,8 +183,8 @@ func (c *cluster) running() (list []*member) {
 	return list
 }
 
-// awaitHealthy waits until every running member is ready and sees a healthy cluster of exactly
-// them, each shard led.
+// awaitHealthy waits until every running member is ready and sees a healthy cluster in which every
+// running member is alive and every shard has a leader.
 func (c *cluster) awaitHealthy(t testing.TB) {
 	t.Helper()
 	c.awaitHealthyWithin(t, formLimit)
@@ -199,7 +198,7 @@ func (c *cluster) awaitHealthyWithin(t testing.TB, limit time.Duration) {
 	}
 }
 
-// ails says what is not healthy, "" when all is.
+// ails returns the first thing that is not healthy, "" if everything is.
 func (c *cluster) ails() string {
 	members := c.running()
 	for _, m := range members {
@@ -217,14 +216,14 @@ func (c *cluster) ails() string {
 	return ""
 }
 
-// busiest is the running member that leads most shards.
+// busiest returns the running member that leads most shards.
 func (c *cluster) busiest(t testing.TB) *member {
 	t.Helper()
 	v := c.view(t)
 	return slices.MaxFunc(c.running(), func(a, b *member) int { return len(v.ledBy(a.name)) - len(v.ledBy(b.name)) })
 }
 
-// view is what some running member says of the cluster.
+// view returns the first running member's view of the cluster that can be had.
 func (c *cluster) view(t testing.TB) view {
 	t.Helper()
 	var faults []string
@@ -239,11 +238,11 @@ func (c *cluster) view(t testing.TB) view {
 	return view{}
 }
 
-// anyone is a client whose requests go round the members.
+// anyone returns a client that sends its requests to all members in turn.
 func (c *cluster) anyone() *roundRobin { return &roundRobin{cluster: c} }
 
-// freePorts are handed out once each. They lie below those that the system gives to outgoing
-// connections: the address of a node that is down is not taken by somebody else's connection.
+// freePorts counts the ports that were handed out. They lie below the system's ephemeral ports, so
+// that no outgoing connection takes the port of a node that is down.
 var freePorts atomic.Int32
 
 const (
@@ -251,7 +250,7 @@ const (
 	highestPort = 31_900
 )
 
-// freeAddress is a loopback address whose port nobody uses, for TCP and for UDP.
+// freeAddress returns a loopback address whose port is free for TCP and UDP.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	freePorts.CompareAndSwap(0, int32(os.Getpid()%1000*11+1))
@@ -273,8 +272,8 @@ func freeAddress(t testing.TB) string {
 	return ""
 }
 
-// inBatches plays the rounds of a long run in parts, each with its own load and its own check:
-// finished timers are not kept for ever, and the check wants to see them all.
+// inBatches plays a long run in batches of rounds, each with its own load and check. The check
+// reads finished timers, and those are kept for a limited time.
 func inBatches(rounds int, play func(rounds int)) {
 	const batch = 20
 	for ; rounds > 0; rounds -= batch {
@@ -282,7 +281,7 @@ func inBatches(rounds int, play func(rounds int)) {
 	}
 }
 
-// needTime leaves a test out of `make ci`, which has twelve minutes for all.
+// needTime skips a test without CARILLON_E2E_LONG: make ci has twelve minutes for all tests.
 func needTime(t testing.TB) {
 	t.Helper()
 	if os.Getenv("CARILLON_E2E_LONG") == "" {
@@ -290,7 +289,7 @@ func needTime(t testing.TB) {
 	}
 }
 
-// needCluster leaves a test out of short runs.
+// needCluster skips a test in -short runs.
 func needCluster(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

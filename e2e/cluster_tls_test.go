@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// printedCertificates runs the commands that docs/operations.md prints for certificates, in a new
-// folder.
+// printedCertificates runs the commands for certificates from docs/operations.md in a new
+// directory.
 func printedCertificates(t *testing.T) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
@@ -35,8 +35,9 @@ func printedCertificates(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestClusterWithCertificates: nodes with the certificates that are made as printed are a cluster;
-// a node that shows another's, or takes another's name, ends and says why.
+// TestClusterWithCertificates: nodes form a cluster with certificates made by the documented
+// commands. A node with another node's certificate, or under another node's name, exits with the
+// reason.
 func TestClusterWithCertificates(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// olderRelease is the build that nodes are upgraded from, and go back to, and its feature level.
-// When a release is made, this becomes the one before it: docs/testing.md.
+// olderRelease is the commit of the release to upgrade from and go back to, and olderLevel its
+// feature level. Each new release moves both up: docs/testing.md.
 const (
-	olderRelease = "b057808fc5aef2a6aab0e7d58c0119bb013c426e" // the last whose cluster raises its level by itself
+	olderRelease = "b057808fc5aef2a6aab0e7d58c0119bb013c426e" // it needs no finalize
 	olderLevel   = 3
 	newestLevel  = 4 // of the build under test
 )
 
-// olderBinary builds that release from the repository's history.
+// olderBinary builds olderRelease from the repository's history.
 var olderBinary = sync.OnceValues(func() (string, error) {
 	parent := filepath.Dir(binary)
-	if os.Getenv("CARILLON_E2E_BINARY") != "" { // its directory is somebody else's
+	if os.Getenv("CARILLON_E2E_BINARY") != "" { // not this test's directory
 		parent = ""
 	}
 	dir, err := os.MkdirTemp(parent, "older-")
@@ -44,18 +44,18 @@ var olderBinary = sync.OnceValues(func() (string, error) {
 	return dir + "/carillon-older", nil
 })
 
-// upgrade is a cluster whose nodes are restarted with one build or another, under load.
+// upgrade is a cluster under load whose nodes are restarted with the older or the newer build.
 type upgrade struct {
 	t       *testing.T
 	c       *cluster
 	load    *clusterLoad
 	members []*member
 	levels  []int
-	older   string // "": the build under test, held at the level of the one before
+	older   string // "": the build under test, restricted to olderLevel
 }
 
-// run has a node's next process be of the older release, or of the one under test, which holds
-// itself to a level.
+// run sets the build of a node's next process: the older release, or the one under test restricted
+// to a level.
 func (u *upgrade) run(at, level int) {
 	m := u.members[at]
 	if m.binary = ""; level == olderLevel && u.older != "" {
@@ -83,9 +83,9 @@ func (u *upgrade) begin(m *member) {
 	u.load.rounds++
 }
 
-// thereAndBack upgrades all nodes, and takes all of them back, one after the other. One holds
-// itself to the level of before throughout: the older release would raise it by itself, as soon as
-// it read in its log that all nodes understand more.
+// thereAndBack upgrades all nodes and downgrades them again, one after the other. Upgraded nodes
+// stay restricted to olderLevel: the older release raises the level by itself once its log says
+// that all nodes support more.
 func (u *upgrade) thereAndBack(random *rand.Rand) {
 	u.t.Helper()
 	for at := range u.members {
@@ -101,12 +101,12 @@ func (u *upgrade) thereAndBack(random *rand.Rand) {
 	}
 }
 
-// TestClusterUpgradeInAnyOrder: under load, nodes of the release before (a build of that commit;
-// where it cannot be had, this build, held at its feature level) are started again with this one,
-// in an order that is drawn, and one goes back in between. No client notices. The cluster uses the
-// higher level when an operator finalizes the upgrade, which is refused before the last node has
-// it; from then on a node of the release before ends, says what to do, and the others go on. With
-// CARILLON_E2E_LONG all nodes have gone there and back before.
+// TestClusterUpgradeInAnyOrder restarts nodes of the older release with this build, under load and
+// in random order, and downgrades one in between. No client notices. Finalizing is refused until
+// the last node is upgraded, and then raises the feature level. After that a node of the older
+// release exits and reports the remedy, and the others go on. If the older release cannot be built,
+// this build plays it, restricted to its level. With CARILLON_E2E_LONG all nodes are first upgraded
+// and downgraded once.
 func TestClusterUpgradeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)
@@ -150,13 +150,13 @@ func TestClusterUpgradeInAnyOrder(t *testing.T) {
 	u.run(at, newestLevel)
 	u.begin(late)
 
-	v := &verdict{} // no crash: every duplicate is a fault
+	v := &verdict{} // nothing crashes, so every duplicate is an error
 	u.load.finish(t, v)
 	c.checkAgreed(t, u.members)
 	t.Logf("order %v, %s went back: %d timers, %d arrivals, %d duplicates", order, u.members[back].name, u.load.ledger.size(), len(v.log), v.duplicates)
 }
 
-// finalize ends an upgrade as an operator does, who sees first that it waits.
+// finalize finalizes an upgrade like an operator, after upgrade status says that it waits.
 func (c *cluster) finalize(t testing.TB, level int) {
 	t.Helper()
 	url := "http://" + c.running()[len(c.running())-1].http
@@ -168,8 +168,8 @@ func (c *cluster) finalize(t testing.TB, level int) {
 	}
 }
 
-// finalizeRefused: a node of the release before is named; and if it is itself asked, it does not
-// know the request, or says so.
+// finalizeRefused checks that finalize is refused and names the old node. The old node itself
+// refuses, too: it may not know the request.
 func (c *cluster) finalizeRefused(t testing.TB, old, upgraded *member) {
 	t.Helper()
 	if _, said := tool(t, 1, "ctl", "--url", "http://"+old.http, "upgrade", "finalize"); !strings.Contains(said, "is not understood by ") && !strings.Contains(said, "ask one that is upgraded") {
@@ -181,13 +181,13 @@ func (c *cluster) finalizeRefused(t testing.TB, old, upgraded *member) {
 	}
 }
 
-// understands sets the level of the next start.
+// understands restricts the member's next process to a feature level.
 func (m *member) understands(level int) {
 	m.env = []string{fmt.Sprint("CARILLON_FEATURE_LEVEL=", level)}
 }
 
-// awaitLevel waits until all nodes say what the cluster has agreed on, and what each node
-// understands. That must never have been more.
+// awaitLevel waits until all nodes report the agreed feature level and the level of each node. A
+// higher agreed level fails the test at once.
 func (c *cluster) awaitLevel(t testing.TB, agreed int, levels ...int) {
 	t.Helper()
 	poll(t, formLimit, fmt.Sprintf("all say level %d, of %v", agreed, levels), func() bool {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// view is GET /v1/cluster: how one node sees the cluster.
+// view is one node's view of the cluster, from GET /v1/cluster.
 type view struct {
 	ClusterID string `json:"cluster_id"`
 	Healthy   bool   `json:"healthy"`
@@ -44,7 +44,7 @@ func (m *member) view() (view, error) {
 	return v, nil
 }
 
-// ails says what is not healthy in a cluster that should consist of these members, "" when all is.
+// ails returns the first thing that is not healthy in a cluster with these members, "" if all is.
 func (v view) ails(members []*member) string {
 	if !v.Healthy {
 		return "not healthy: " + v.summary()
@@ -52,7 +52,7 @@ func (v view) ails(members []*member) string {
 	return v.ailsOf(members)
 }
 
-// ailsOf is ails where there may be other members too, drained ones, which no view calls healthy.
+// ailsOf is ails for clusters that also have drained members, which make a view unhealthy.
 func (v view) ailsOf(members []*member) string {
 	if len(v.Shards) != clusterShards {
 		return fmt.Sprintf("%d shards", len(v.Shards))
@@ -70,8 +70,8 @@ func (v view) ailsOf(members []*member) string {
 	return ""
 }
 
-// stateOf is "" for a node that is not there. One that has left may be told beside another that has
-// its name now.
+// stateOf returns a node's state, "" for an unknown node. A node that has left may be listed beside
+// a new one of the same name, which then counts.
 func (v view) stateOf(name string) (state string) {
 	for _, n := range v.Nodes {
 		if n.Name == name && (state == "" || state == "left") {
@@ -81,7 +81,7 @@ func (v view) stateOf(name string) (state string) {
 	return state
 }
 
-// unfit is why a node says that it should not lead.
+// unfit returns the reason for which a node should not lead, "" if there is none.
 func (v view) unfit(name string) string {
 	for _, n := range v.Nodes {
 		if n.Name == name && n.State != "left" {
@@ -100,7 +100,7 @@ func (v view) ledBy(name string) (shards []int) {
 	return shards
 }
 
-// heldBy are the shards of which a node has a replica.
+// heldBy returns the shards of which a node has a replica.
 func (v view) heldBy(name string) (shards []int) {
 	for _, s := range v.Shards {
 		if slices.Contains(s.Replicas, name) {
@@ -110,7 +110,7 @@ func (v view) heldBy(name string) (shards []int) {
 	return shards
 }
 
-// arrivedSince are the replicas that are where they were not before.
+// arrivedSince counts the replicas on nodes that did not have them before.
 func (v view) arrivedSince(before view) (n int) {
 	had := map[string]bool{}
 	for _, s := range before.Shards {
@@ -141,7 +141,7 @@ func (v view) summary() string {
 	return b.String()
 }
 
-// awaitView waits until some running member's view satisfies.
+// awaitView waits until a running member's view satisfies the condition.
 func (c *cluster) awaitView(t testing.TB, limit time.Duration, what string, satisfied func(view) bool) view {
 	t.Helper()
 	var last view
@@ -151,8 +151,8 @@ func (c *cluster) awaitView(t testing.TB, limit time.Duration, what string, sati
 	return last
 }
 
-// balanced says which member has too much: replicas and leaderships of each are within a quarter
-// above the mean, or the mean rounded up.
+// balanced names a member with too many replicas or leaderships, "" if there is none. Each may have
+// a quarter more than the mean, or the mean rounded up.
 func (v view) balanced(members []*member) string {
 	replicas := 0
 	for _, s := range v.Shards {
@@ -170,8 +170,7 @@ func (v view) balanced(members []*member) string {
 	return ""
 }
 
-// placed tells where everything is, in one line: two views with the same have no change between
-// them.
+// placed describes the placement in one line, so that equal lines mean that nothing changed.
 func (v view) placed() string {
 	var b strings.Builder
 	for _, s := range v.Shards {
@@ -180,8 +179,8 @@ func (v view) placed() string {
 	return b.String()
 }
 
-// settledOn says what is not yet as it is to stay: each shard has so many replicas, all of them on
-// these members and led by the preferred one, evenly.
+// settledOn returns the first thing that must still change until each shard has so many replicas on
+// these members, led by the preferred one and balanced; "" if nothing must.
 func (v view) settledOn(members []*member, replicas int) string {
 	if why := v.ailsOf(members); why != "" {
 		return why

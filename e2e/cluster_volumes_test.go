@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// refusedLimit is within what a node that is not let in says why.
+// refusedLimit is how long a node may take to report why it is not admitted.
 const refusedLimit = formLimit
 
-// TestClusterVolumesMountedEmpty: in a rolling restart the volumes of two of three nodes are not
-// mounted. The first is taken for a node whose disk was lost, and is filled; it is not ready
-// before. The second is not let in while that goes on, and says what to do. With its volume back
-// nothing is missing.
+// TestClusterVolumesMountedEmpty: during a rolling restart two of three nodes start without their
+// volumes. The first is treated as a node that lost its disk: its replicas are copied, and it is
+// not ready before that. Meanwhile the second is not admitted and reports the remedy. Once it has
+// its volume back nothing is missing.
 func TestClusterVolumesMountedEmpty(t *testing.T) {
 	t.Parallel()
 	needTime(t)
@@ -45,7 +45,7 @@ func TestClusterVolumesMountedEmpty(t *testing.T) {
 	c.checkKept(t, "kept", timers)
 }
 
-// mountEmpty restarts a member without its data directory, which is kept aside.
+// mountEmpty restarts a member with an empty data directory and keeps the old one beside it.
 func (c *cluster) mountEmpty(t *testing.T, m *member) {
 	t.Helper()
 	m.process().kill()

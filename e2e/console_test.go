@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// stage is a cluster on which something is amiss, for somebody who opens the console at night.
+// stage is a cluster with a failing receiver and dead letters, for an operator to find in the
+// console.
 type stage struct {
 	c    *cluster
 	well *receiver
@@ -45,8 +46,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// TestConsoleAnswersAtNight: what an operator asks first is answered within few clicks, in a real
-// browser.
+// TestConsoleAnswersAtNight: an operator's first questions are answered within few clicks, in a
+// real browser.
 func TestConsoleAnswersAtNight(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -63,12 +64,12 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.sees("Not called, for its receiver is sick", "Attempts", "Amsterdam", "vip")
 	b.shot("timer-light")
 
-	// Which receiver is sick, and what waits behind it?
+	// Which receiver is sick, and how many timers wait for it?
 	b.click("Receivers")
 	b.sees(strings.TrimSuffix(s.sick.url(), "/hook"), "sick: no calls for now", "9 due and waiting")
 	b.shot("receivers-light")
 
-	// What comes due tonight?
+	// Which timers come due tonight?
 	b.click("What comes due")
 	b.click("Tonight")
 	b.sees("Tonight, until 6:00", "In numbers")
@@ -90,7 +91,7 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	})
 	b.sees("expired: it was too late to call (1)")
 
-	// Who leads what, and drain a node.
+	// Which node leads which shards? And drain a node.
 	b.click("Cluster")
 	b.sees("Who leads what", s.c.all()[2].name)
 	last := s.c.all()[2].name
@@ -106,8 +107,8 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleChangesTimers: what can be done to a timer and a topic can be done here, and asks
-// before it destroys.
+// TestConsoleChangesTimers: the console can do everything that can be done to a timer or a topic,
+// and asks for confirmation before it destroys.
 func TestConsoleChangesTimers(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -177,8 +178,8 @@ func TestConsoleChangesTimers(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleAddsAtAnyTime: a timer is added for a moment, and by cron, into a topic that its first
-// timer makes.
+// TestConsoleAddsAtAnyTime adds timers by date and time, by cron and by interval, to a topic that
+// the first timer creates.
 func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b := newBrowser(t)
 	p := serve(t, t.TempDir())
@@ -222,7 +223,7 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b.content()
 }
 
-// TestConsolePurges: dead letters of one reason are forgotten for good, and no others.
+// TestConsolePurges: a purge removes the dead letters of one reason for good, and no others.
 func TestConsolePurges(t *testing.T) {
 	b := newBrowser(t)
 	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(410) })
@@ -252,8 +253,8 @@ func TestConsolePurges(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleSaysThatAnUpgradeWaits: after the release before, the cluster page says how the
-// upgrade is finished, until it is.
+// TestConsoleSaysThatAnUpgradeWaits: after an upgrade the cluster page shows how to finalize it,
+// until that is done.
 func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -269,8 +270,8 @@ func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
 	b.content()
 }
 
-// TestConsoleSignsIn: without a token nothing is shown, and the token is kept where no address and
-// no other tab has it.
+// TestConsoleSignsIn: without a token the console shows nothing. It keeps the token in the tab's
+// session storage only, not in addresses, cookies or storage that tabs share.
 func TestConsoleSignsIn(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -310,7 +311,7 @@ func TestConsoleSignsIn(t *testing.T) {
 	newClient(off).must(t, 404, "GET", "/", "")
 }
 
-// contrastOf finds texts that stand out too little from what is behind them (WCAG 2 AA).
+// contrastOf returns the texts whose contrast with their background is below WCAG 2 AA.
 const contrastOf = `(() => {
   const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { rgb: m.slice(0, 3), a: m[3] === undefined ? 1 : m[3] }; };
   const light = (rgb) => { const [r, g, b] = rgb.map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -325,8 +326,8 @@ const contrastOf = `(() => {
   return bad;
 })()`
 
-// TestConsoleIsReadable: on a phone nothing sticks out, in both colours texts have the contrast
-// that WCAG AA asks for, every field and button has a name, and the keyboard gets to all of it.
+// TestConsoleIsReadable: no page is wider than a phone, all texts have WCAG AA contrast in both
+// colour schemes, every field and button has a name, and the keyboard reaches the search.
 func TestConsoleIsReadable(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
@@ -360,7 +361,7 @@ func TestConsoleIsReadable(t *testing.T) {
 			}
 		}
 	}
-	// The keyboard: the first stop leads past the header, the search is reached, and Enter finds.
+	// The first tab stop skips the header, and further ones reach the search.
 	b.size(1280, 844, "light")
 	b.open(url)
 	b.sees("Nodes")

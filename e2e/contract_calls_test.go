@@ -21,10 +21,10 @@ func checkAdd(k *talk) {
 	k.add(`{"id":"a","at":"2030-01-01T00:00:00Z","payload":{"a": 2}}`).refused(409, "exists").has("existing/version", "1", "existing/state", `"scheduled"`, "existing/due_ms", "1893456000000")
 	k.add(`{"id":"a","at":"2030-01-01T00:00:01Z","payload":{"a": 1}}`).refused(409, "exists")
 	k.get("a").is(200).has("payload/a", "1", "version", "1")
-	// "As sent": a delay is the same, though its time is another.
+	// "As sent": equal delays are the same add, although their due times differ.
 	first = k.add(`{"id":"d","delay":"1h"}`).is(201)
 	k.add(`{"id":"d","delay":"1h"}`).is(200).has("due_ms", first.field("due_ms"))
-	// Without an id each is another.
+	// Without an id each add is another timer.
 	if a, b := k.add(`{"delay":"1h"}`).is(201), k.add(`{"delay":"1h"}`).is(201); a.text("id") == b.text("id") || a.text("uid") == b.text("uid") {
 		k.Errorf("the same id: %s %s", a.body, b.body)
 	}
@@ -45,7 +45,7 @@ func checkPut(k *talk) {
 	}
 	put(`{"delay":"3h"}`).is(200).has("version", "3")
 	k.ask("DELETE", "/timers/a", "").is(200)
-	put(`{"delay":"3h"}`).is(201).has("version", "4", "state", `"scheduled"`) // over a finished id
+	put(`{"delay":"3h"}`).is(201).has("version", "4", "state", `"scheduled"`) // finished: reused
 	put(`{"id":"a","delay":"3h"}`).is(200)
 	if s := put(`{"id":"b","delay":"3h"}`); s.status != 400 {
 		k.Errorf("another id in the body: %d %s", s.status, s.body)
@@ -66,7 +66,7 @@ func checkPatch(k *talk) {
 	patch(`{"id":"b"}`).refused(400, "bad_name")
 	patch(`{"merge":"keep"}`).refused(400, "unknown_field")
 	patch(`{"priority":9}`, "If-Match", `"2"`).refused(412, "version_mismatch")
-	// Each field alone, the rest stays.
+	// Each field alone; the other fields stay.
 	s := patch(`{"at":"2031-01-01T00:00:00Z"}`, "If-Match", `"1"`).is(200).has("version", "2", "due", `"2031-01-01T00:00:00.000Z"`, "payload/a", "1", "labels/0", `"x"`)
 	if s.header.Get("ETag") != "" && s.header.Get("ETag") != `"2"` {
 		k.Errorf("ETag %s", s.header.Get("ETag"))
@@ -77,18 +77,18 @@ func checkPatch(k *talk) {
 	patch(`{"retry":{"max_attempts":5}}`).is(200).has("max_attempts", "5")
 	patch(`{"labels":["y","z"]}`).is(200).has("labels/0", `"y"`, "labels/2", "")
 	patch(`{"expires_after":"1m","priority":3,"repeat":{"every":"1h"}}`).is(200).has("version", "8", "expires_after", `"1m"`, "priority", "3", "repeat/every", `"1h"`)
-	// null resets to the topic's default.
+	// null resets a field to the topic's default.
 	patch(`{"callback":null,"retry":null}`).is(200).has("max_attempts", "4", "version", "9")
 	if u := k.get("a").field("callback/url"); u != "" && u != `"http://127.0.0.1:9/topic"` {
 		k.Errorf("the callback is %s", u)
 	}
 	patch(`{"expires_after":null,"repeat":null,"labels":null}`).is(200).has("expires_after", "", "repeat", "", "labels", "")
-	// All or nothing.
+	// A patch is applied as a whole or not at all.
 	patch(`{"priority":4,"labels":["a b"]}`).refused(400, "bad_request")
 	k.get("a").has("priority", "3", "version", "10")
 	k.ask("DELETE", "/timers/a", "").is(200)
 	patch(`{"priority":1}`).refused(410, "over")
-	patch(`{"priority":1}`, "If-Match", `"99"`).refused(410, "over") // 410 goes before 412
+	patch(`{"priority":1}`, "If-Match", `"99"`).refused(410, "over") // 410 precedes 412
 	k.ask("PATCH", "/timers/none", `{"priority":1}`, "If-Match", `"99"`).refused(404, "unknown_timer")
 }
 
@@ -103,7 +103,7 @@ func checkCancel(k *talk) {
 	k.get("a").is(200).has("state", `"cancelled"`)
 }
 
-// checkLeased: what may be done while a call runs.
+// checkLeased: requests for a timer while its call runs.
 func checkLeased(k *talk) {
 	good, bad := k.holding(200), k.holding(500)
 	k.policy(`{"retry":{"min_backoff":"10ms"}}`)
@@ -112,7 +112,8 @@ func checkLeased(k *talk) {
 		r.await(1)
 		k.get(id).has("state", `"leased"`, "attempts", "1")
 		k.ask("PUT", "/timers/"+id, `{"delay":"1h",`+nobody+`}`).refused(409, "in_flight")
-		k.ask("PUT", "/timers/"+id, `{"delay":"1h",`+nobody+`}`, "If-Match", `"9"`).refused(409, "in_flight") // before 412
+		// 409 takes precedence over 412.
+		k.ask("PUT", "/timers/"+id, `{"delay":"1h",`+nobody+`}`, "If-Match", `"9"`).refused(409, "in_flight")
 		k.ask("PATCH", "/timers/"+id, `{"priority":1}`).refused(409, "in_flight")
 		k.ask("POST", "/timers/"+id+"/fire", "").refused(409, "in_flight")
 		k.add(fmt.Sprintf(`{"id":%q,"delay":"1h",%s}`, id, nobody)).refused(409, "in_flight")
@@ -143,9 +144,10 @@ func checkEnded(k *talk) {
 	k.ask("PATCH", "/timers/good", `{"priority":1}`).refused(410, "over")
 	k.ask("POST", "/timers/good/fire", "").refused(410, "over")
 	k.ask("POST", "/timers/stop/fire", "").refused(410, "over")
-	// Repeated with an absolute time after its end: the finished timer, and no second firing.
+	// An add with an absolute time, repeated after the timer's end, returns the finished timer.
 	k.add(body).is(200).has("state", `"done"`)
-	k.add(strings.Replace(body, `"payload":1`, `"payload":2`, 1)).is(201).has("version", "2") // another: the id is used again
+	// A different add reuses the id.
+	k.add(strings.Replace(body, `"payload":1`, `"payload":2`, 1)).is(201).has("version", "2")
 	good.await(2)
 	k.until("good", "state", `"done"`).has("payload", "2")
 	if n := len(good.all()); n != 2 {
@@ -164,7 +166,8 @@ func checkFire(k *talk) {
 	k.add(`{"id":"a","delay":"1h"}`).is(201)
 	k.ask("POST", "/pause", "").is(200).has("paused", "true")
 	k.ask("POST", "/timers/a/fire", "").is(200).has("id", `"a"`, "state", `"scheduled"`)
-	poll(k, systemLimit, "it is ready", func() bool { return k.ask("GET", "", "").field("counts/ready") == "1" }) // gates stay
+	// A fired timer of a paused topic is ready, but it is not called.
+	poll(k, systemLimit, "it is ready", func() bool { return k.ask("GET", "", "").field("counts/ready") == "1" })
 	if len(r.all()) > 0 {
 		k.Error("it was called while the topic is paused")
 	}
@@ -190,7 +193,7 @@ func checkBatch(k *talk) {
 	if s := k.ask("POST", "/batch", `{"ops":[{"op":"add","id":"e","delay":"1h"},`); s.status != 400 {
 		k.Errorf("broken: %d %s", s.status, s.body)
 	}
-	k.get("e").refused(404, "unknown_timer") // all of it failed
+	k.get("e").refused(404, "unknown_timer") // a broken body fails as a whole
 	full := func(n int) string {
 		return `{"ops":[` + many(n, func(i int) string { return fmt.Sprintf(`{"op":"add","id":"n%d","delay":"1h"}`, i) }) + `]}`
 	}
@@ -210,7 +213,7 @@ func checkBatch(k *talk) {
 	}
 }
 
-// checkUnknown: an add makes its topic; what is read must be there.
+// checkUnknown: an add creates its topic; other requests need an existing one.
 func checkUnknown(k *talk) {
 	for _, s := range []*said{
 		k.ask("GET", "", ""), k.ask("GET", "/timers", ""), k.ask("GET", "/timers/a", ""), k.ask("DELETE", "/timers/a", ""), k.ask("PATCH", "/timers/a", `{"priority":1}`), k.ask("POST", "/timers/a/fire", ""),

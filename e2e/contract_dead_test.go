@@ -7,7 +7,8 @@ import (
 
 var contractDead = []contractCheck{{"list", checkDeadList}, {"redrive", checkRedrive}, {"purge", checkPurge}, {"history", checkHistory}, {"refusals", checkDeadRefusals}}
 
-// died makes dead letters: s1 and s2 stopped, m of attempts, e expired, in the order of their ends.
+// died makes the dead letters s1 and s2 (stopped), m (max_attempts) and e (expired), ending in this
+// order.
 func (k *talk) died() {
 	k.Helper()
 	stop, fail := k.callee(410), k.callee(500)
@@ -15,13 +16,13 @@ func (k *talk) died() {
 	for _, x := range [][3]string{{"s1", stop.url, `"labels":["x"]`}, {"s2", stop.url, `"labels":["x","y"]`}, {"m", fail.url, `"payload":1`}} {
 		k.add(fmt.Sprintf(`{"id":%q,"delay":"0s","callback":{"url":%q},%s}`, x[0], x[1], x[2])).is(201)
 		k.until(x[0], "state", `"dead"`)
-		<-time.After(3 * time.Millisecond) // so that the next one ends later
+		<-time.After(3 * time.Millisecond) // the next one ends at a later millisecond
 	}
 	k.add(fmt.Sprintf(`{"id":"e","at_ms":%d,"expires_after":"1s",%s}`, time.Now().Add(-time.Minute).UnixMilli(), nobody)).is(201)
 	k.until("e", "state", `"dead"`)
 }
 
-// set are the ids of a list, whatever their order.
+// set checks that a list has exactly these ids, in any order.
 func (s *said) set(want ...string) *said {
 	s.Helper()
 	var page struct{ Timers, Entries []struct{ ID string } }
@@ -64,7 +65,7 @@ func checkDeadList(k *talk) {
 			k.Errorf("twice: %s %s", first.body, rest.body)
 		}
 	}
-	k.get("e").is(200).has("reason", `"expired"`) // still readable
+	k.get("e").is(200).has("reason", `"expired"`) // a dead letter can still be read
 }
 
 func (k *talk) counted(path, body string, matched, changed, skipped int) {
@@ -72,7 +73,7 @@ func (k *talk) counted(path, body string, matched, changed, skipped int) {
 	k.ask("POST", path, body).is(200).has("matched", fmt.Sprint(matched), "changed", fmt.Sprint(changed), "skipped", fmt.Sprint(skipped))
 }
 
-// checkRedrive: attempts restart, the same webhook-id, the fence grows.
+// checkRedrive: attempts start at 1 again, the webhook-id stays the same, and the fence grows.
 func checkRedrive(k *talk) {
 	r := k.callee(410, 500, 200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":2,"min_backoff":"1ms","max_backoff":"1ms"}}`, r.url))
@@ -87,7 +88,7 @@ func checkRedrive(k *talk) {
 	}
 	k.counted("/dead/redrive", `{"all":true}`, 0, 0, 0)
 
-	// delay, and another callback; what had expired no longer does.
+	// Redrive with a delay and another callback. A redriven timer does not expire again.
 	k.add(fmt.Sprintf(`{"id":"e","at_ms":%d,"expires_after":"1s"}`, time.Now().Add(-time.Minute).UnixMilli())).is(201)
 	k.until("e", "state", `"dead"`)
 	other := k.callee(200)
@@ -95,7 +96,7 @@ func checkRedrive(k *talk) {
 	other.await(1)
 	k.until("e", "state", `"done"`)
 
-	// An id in use again is skipped.
+	// A redrive skips a dead letter whose id is in use again.
 	stop := k.callee(410)
 	k.add(fmt.Sprintf(`{"id":"u","delay":"0s","callback":{"url":%q}}`, stop.url)).is(201)
 	k.until("u", "state", `"dead"`)

@@ -69,7 +69,7 @@ func checkHeaders(k *talk) {
 	if s := k.ask("GET", "", ""); strings.Contains(string(s.body), "whsec_") {
 		k.Errorf("secrets are shown: %s", s.body)
 	}
-	for _, method := range []string{"GET", "DELETE"} { // without body
+	for _, method := range []string{"GET", "DELETE"} { // sent without a body
 		r := k.callee(200)
 		k.add(fmt.Sprintf(`{"delay":"0s","callback":{"url":%q,"method":%q}}`, r.url, method)).is(201)
 		if c := r.await(1); c.method != method || c.body != "" {
@@ -78,7 +78,7 @@ func checkHeaders(k *talk) {
 	}
 }
 
-// checkRetry: waits as the policy says, counts, and gives up.
+// checkRetry: attempts wait as the policy says, are counted, and end after max_attempts.
 func checkRetry(k *talk) {
 	r := k.callee(500)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":1000},"retry":{"max_attempts":4,"min_backoff":"40ms","max_backoff":"100ms","multiplier":2,"jitter":0}}`, r.url))
@@ -90,7 +90,7 @@ func checkRetry(k *talk) {
 			k.Fatalf("wait %d is shorter than %d ms, or there are not four calls: %+v", i, least, calls)
 		}
 	}
-	// Between attempts, and a patch then: attempts made so far still count.
+	// A patch between attempts keeps the count of attempts.
 	k.add(`{"id":"b","delay":"0s","retry":{"min_backoff":"1h","max_backoff":"1h"}}`).is(201)
 	s := k.until("b", "last_status", "500").has("state", `"scheduled"`, "attempts", "1", "next_attempt_ms", "*", "fired_ms", "*")
 	if s.number("next_attempt_ms") < s.number("fired_ms")+3_600_000 {
@@ -99,7 +99,7 @@ func checkRetry(k *talk) {
 	k.ask("PATCH", "/timers/b", `{"retry":{"max_attempts":2}}`).is(200).has("attempts", "1")
 	k.ask("PATCH", "/timers/b", `{"delay":"0s"}`).is(200)
 	k.until("b", "state", `"dead"`).has("attempts", "2")
-	// Cancelled after an attempt that failed.
+	// A cancel between attempts.
 	k.add(`{"id":"c","delay":"0s","retry":{"min_backoff":"1h","max_backoff":"1h"}}`).is(201)
 	k.until("c", "last_status", "500")
 	k.ask("DELETE", "/timers/c", "").is(200).has("outcome", `"prevented"`)
@@ -122,7 +122,7 @@ func checkRetryAfter(k *talk) {
 	}
 }
 
-// checkStatuses: what each status means.
+// checkStatuses: the end of a timer for each status of its receiver.
 func checkStatuses(k *talk) {
 	k.policy(`{"retry":{"max_attempts":1},"stop_on":[410,404]}`)
 	for status, want := range map[int][2]string{
@@ -137,13 +137,14 @@ func checkStatuses(k *talk) {
 			k.Errorf("%d: %d calls", status, n)
 		}
 	}
-	// The time-out covers the whole exchange.
+	// The timeout covers the whole exchange.
 	r := k.holding()
 	k.add(fmt.Sprintf(`{"id":"slow","delay":"0s","callback":{"url":%q,"timeout":"100ms"}}`, r.url)).is(201)
 	k.until("slow", "state", `"dead"`).has("last_status", "", "last_error", "*")
 }
 
-// checkExpiry: an attempt that would start later is not made; a dead letter within a second.
+// checkExpiry: after expires_after no attempt starts; the timer becomes a dead letter within a
+// second.
 func checkExpiry(k *talk) {
 	r := k.callee(200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q}}`, r.url))
@@ -151,7 +152,7 @@ func checkExpiry(k *talk) {
 	k.add(`{"id":"a","delay":"0s","expires_after":"50ms"}`).is(201)
 	begin := time.Now()
 	k.until("a", "state", `"dead"`).has("reason", `"expired"`, "attempts", "0")
-	if took := time.Since(begin); took > 5*time.Second { // a second is promised; the machine may be busy
+	if took := time.Since(begin); took > 5*time.Second { // promised: one second
 		k.Errorf("dead after %v", took)
 	}
 	k.ask("POST", "/resume", "").is(200)
@@ -162,7 +163,7 @@ func checkExpiry(k *talk) {
 	}
 }
 
-// checkPriority: among what is due, the higher goes first; then the earlier arrival.
+// checkPriority: due timers are called by priority, then in the order of their adds.
 func checkPriority(k *talk) {
 	r := k.callee(200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"concurrency":1}`, r.url))

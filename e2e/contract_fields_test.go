@@ -13,7 +13,7 @@ var contractFields = []contractCheck{
 	{"strict", checkStrict}, {"sizes", checkSizes},
 }
 
-// bound is a field of a timer at its bounds: what is accepted, and what is one beyond.
+// bound has values of a timer's field that are accepted at its bounds, and values that are refused.
 type bound struct {
 	good []string
 	bad  []string
@@ -79,8 +79,8 @@ var timerBounds = []bound{
 		}, code: "bad_request"},
 }
 
-// checkFieldBounds tries each field at its bounds, where it is taken, and beyond, where it is
-// refused and changes nothing: in an add, a put and a patch.
+// checkFieldBounds tries each field in an add, a put and a patch: accepted at its bounds, refused
+// beyond them without a change.
 func checkFieldBounds(k *talk) {
 	k.policy(`{` + nobody + `}`)
 	k.add(`{"id":"it","delay":"1h"}`).is(201)
@@ -98,7 +98,7 @@ func checkFieldBounds(k *talk) {
 				k.add(`{"id":"bad","delay":"1h",` + field + `}`), k.ask("PUT", "/timers/it", `{"delay":"1h",`+field+`}`), k.ask("PATCH", "/timers/it", `{`+field+`}`),
 			} {
 				if strings.HasSuffix(field, "null") && strings.HasPrefix(s.asked, "PATCH") {
-					version++ // there it resets the field
+					version++ // a PATCH with null resets the field
 					continue
 				}
 				if s.status != 400 || b.code != "" && s.code() != b.code {
@@ -109,7 +109,7 @@ func checkFieldBounds(k *talk) {
 			k.get("it").is(200).has("version", fmt.Sprint(version))
 		}
 	}
-	// What belongs to the add alone.
+	// Fields that only an add has.
 	for body, code := range map[string]string{
 		`"merge":"maybe"`: "bad_request", `"max_wait":"5m"`: "bad_request", `"merge":"replace","max_wait":"5m"`: "bad_request", `"merge":null`: "bad_request",
 	} {
@@ -118,7 +118,7 @@ func checkFieldBounds(k *talk) {
 	for i, merge := range []string{`"merge":"reject"`, `"merge":"keep"`, `"merge":"replace"`, `"merge":"debounce"`, `"merge":"debounce","max_wait":"5m"`} {
 		k.add(fmt.Sprintf(`{"id":"merge%d","delay":"1h",%s}`, i, merge)).is(201)
 	}
-	for _, method := range []string{"GET", "DELETE"} { // without a body
+	for _, method := range []string{"GET", "DELETE"} { // methods without a body
 		k.add(fmt.Sprintf(`{"id":%q,"delay":"1h",%s}`, method, withCallback(`"method":"`+method+`"`))).is(201)
 	}
 }
@@ -139,7 +139,7 @@ func checkNames(k *talk) {
 	for _, topic := range []string{strings.Repeat("t", 129), ".a", "-a", "_a", "a:b", "a@b"} {
 		k.ask("PUT", "/v1/topics/"+topic, `{}`).refused(400, "bad_name")
 	}
-	// The key.
+	// Keys.
 	k.add(`{"key":"order-77","delay":"1h"}`).is(201).has("key", `"order-77"`)
 	if id := k.add(`{"key":"order-77","delay":"1h"}`).is(201).text("id"); !strings.HasPrefix(id, "{order-77}") {
 		k.Errorf("an id made for a key is %s", id)

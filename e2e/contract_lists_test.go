@@ -7,7 +7,7 @@ import (
 
 var contractLists = []contractCheck{{"list", checkList}, {"pages", checkPages}, {"bulk", checkBulk}, {"bulkRefusals", checkBulkRefusals}}
 
-// listed makes four timers, due at base, base, +1 s and +2 s, and one that was cancelled.
+// listed creates four timers, due at base, base, +1 s and +2 s, and a cancelled one at +500 ms.
 func (k *talk) listed() (base int64) {
 	base = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 	k.policy(`{` + nobody + `}`)
@@ -37,13 +37,13 @@ func checkList(k *talk) {
 	list(fmt.Sprintf("?due_to=%d", base+2001), "a b c1 d")
 	list("?due_from=2030-01-01T00:00:01Z&due_to=2030-01-01T00:00:02Z", "c1")
 	list("?label=x", "b c1 d")
-	list("?label=x&label=y", "b c1") // repeated = and
+	list("?label=x&label=y", "b c1") // a timer has all labels
 	list("?label=none", "")
 	list("?id_prefix=c", "c1")
 	list("?id_prefix=c1x", "")
 }
 
-// checkPages: page by page it is the same list, each timer once.
+// checkPages: the pages make up the list, with each timer once.
 func checkPages(k *talk) {
 	k.listed()
 	got := ""
@@ -65,7 +65,8 @@ func checkPages(k *talk) {
 	k.ask("GET", "/v1/topics?limit=1&cursor="+first.text("next_cursor"), "").is(200).has("topics/0/topic", "*")
 }
 
-// checkBulk: counts, what a filter selects, and that doing it again does nothing again.
+// checkBulk: the counts of bulk changes, the timers that a filter selects, and that a repeated
+// change does nothing.
 func checkBulk(k *talk) {
 	base := k.listed()
 	r := k.holding(200)

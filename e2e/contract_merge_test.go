@@ -12,7 +12,8 @@ func checkKeep(k *talk) {
 	k.policy(`{` + nobody + `,"merge":"keep"}`)
 	first := k.add(`{"id":"a","at":"2030-01-01T00:00:00Z","payload":1}`).is(201).has("merged", "")
 	k.add(`{"id":"a","at":"2031-01-01T00:00:00Z","payload":2}`).is(200).has("merged", "true", "payload", "1", "due_ms", first.field("due_ms"))
-	k.add(`{"id":"a","at":"2031-01-01T00:00:00Z","payload":2,"merge":"reject"}`).refused(409, "exists") // the add's goes before the topic's
+	// The add's merge takes precedence over the topic's.
+	k.add(`{"id":"a","at":"2031-01-01T00:00:00Z","payload":2,"merge":"reject"}`).refused(409, "exists")
 	k.get("a").has("payload", "1")
 }
 
@@ -23,7 +24,7 @@ func checkReplace(k *talk) {
 	if first.field("priority") == k.get("a").field("priority") {
 		k.Error("a replacement keeps the priority")
 	}
-	// Attempts restart.
+	// Attempts start at 0 again.
 	r := k.callee(500)
 	k.add(fmt.Sprintf(`{"id":"b","delay":"0s","callback":{"url":%q},"retry":{"min_backoff":"1h","max_backoff":"1h"}}`, r.url)).is(201)
 	k.until("b", "last_status", "500").has("attempts", "1", "state", `"scheduled"`)
@@ -38,16 +39,17 @@ func checkDebounce(k *talk) {
 		k.Errorf("not later: %s", s.body)
 	}
 	k.add(`{"id":"a","delay":"5h","max_wait":"90m","merge":"debounce"}`).is(200).has("due_ms", fmt.Sprint(created+90*60_000))
-	k.add(`{"id":"a","delay":"5h","max_wait":"2h","merge":"debounce"}`).is(200).has("due_ms", fmt.Sprint(created+120*60_000)) // the newest's
+	// The newest add's max_wait counts.
+	k.add(`{"id":"a","delay":"5h","max_wait":"2h","merge":"debounce"}`).is(200).has("due_ms", fmt.Sprint(created+120*60_000))
 	if s := k.add(`{"id":"a","delay":"5h","merge":"debounce"}`).is(200).has("version", "5"); s.number("due_ms") < created+5*3_600_000 {
 		k.Errorf("not unbounded: %s", s.body)
 	}
-	// The very first one, too.
+	// max_wait bounds the first add, too.
 	s := k.add(`{"id":"b","delay":"5h","max_wait":"1h","merge":"debounce"}`).is(201)
 	s.has("due_ms", fmt.Sprint(s.number("created_ms")+3_600_000))
 }
 
-// checkSuccessor: an add on a timer that runs starts after it.
+// checkSuccessor: an add to a timer whose call runs becomes its successor, which starts after it.
 func checkSuccessor(k *talk) {
 	for _, merge := range []string{"keep", "replace", "debounce"} {
 		r := k.holding(500)
@@ -63,7 +65,7 @@ func checkSuccessor(k *talk) {
 		}
 		k.until(merge, "payload", "2")
 	}
-	// DELETE cancels both.
+	// DELETE cancels the timer and its successor.
 	r := k.holding(500)
 	k.add(fmt.Sprintf(`{"id":"both","delay":"0s","payload":1,"callback":{"url":%q}}`, r.url)).is(201)
 	r.await(1)
@@ -76,7 +78,8 @@ func checkSuccessor(k *talk) {
 	}
 }
 
-// checkRepeat: the id stays, attempts and webhook-id are each occurrence's own, from due to due.
+// checkRepeat: occurrences share the id, each has its own attempts and webhook-id, and each is due
+// one interval after the previous one's due time.
 func checkRepeat(k *talk) {
 	r := k.callee(500, 200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"retry":{"min_backoff":"1ms","max_backoff":"1ms"}}`, r.url))
@@ -101,7 +104,7 @@ func checkRepeat(k *talk) {
 
 func checkCron(k *talk) {
 	k.policy(`{` + nobody + `}`)
-	// A time beside cron is its earliest start; else none is needed.
+	// A time beside cron is the earliest start, by default now.
 	k.add(`{"id":"cron","repeat":{"cron":"0 8 * * *","zone":"Asia/Shanghai"}}`).is(201)
 	if at := time.UnixMilli(k.get("cron").number("due_ms")).UTC(); at.Hour() != 0 || at.Minute() != 0 || at.Before(time.Now()) {
 		k.Errorf("eight in Shanghai is %v", at)
@@ -115,7 +118,7 @@ func checkCron(k *talk) {
 	}
 }
 
-// checkCatchUp: what becomes of occurrences that were missed while the topic was paused.
+// checkCatchUp: the occurrences missed while the topic was paused, by catch_up.
 func checkCatchUp(k *talk) {
 	k.policy(`{}`)
 	k.ask("POST", "/pause", "").is(200)
@@ -134,8 +137,8 @@ func checkCatchUp(k *talk) {
 	}
 }
 
-// checkOverlap: the next occurrence waits for the end of the last one, or, with overlap, comes at
-// its due time.
+// checkOverlap: the next occurrence waits for the end of the previous one. With overlap it starts
+// at its due time.
 func checkOverlap(k *talk) {
 	k.policy(`{}`)
 	over, after := k.holding(200), k.holding(200)

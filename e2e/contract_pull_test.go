@@ -7,7 +7,7 @@ import (
 
 var contractPull = []contractCheck{{"pull", checkPull}, {"bounds", checkPullBounds}, {"ack", checkAck}, {"nack", checkNack}, {"lease", checkLeaseEnds}, {"wait", checkLongPoll}, {"report", checkReport}}
 
-// pulled takes n timers.
+// pulled repeats a pull until its answer has at least n timers.
 func (k *talk) pulled(n int, body string) *said {
 	k.Helper()
 	var s *said
@@ -20,7 +20,7 @@ func (k *talk) pulled(n int, body string) *said {
 	return s
 }
 
-// ofReceipts begins a body; what follows them closes it.
+// ofReceipts is the beginning of a JSON object with these receipts; the caller closes it.
 func ofReceipts(list ...string) string {
 	return `{"receipts":[` + many(len(list), func(i int) string { return fmt.Sprintf("%q", list[i]) }) + `]`
 }
@@ -36,7 +36,7 @@ func checkPull(k *talk) {
 		k.Errorf("leased until %d, asked at %d", until, before)
 	}
 	k.get("a").has("state", `"leased"`, "attempts", "1")
-	k.ask("POST", "/pull", `{}`).is(200).has("timers", "[]") // nobody else has it
+	k.ask("POST", "/pull", `{}`).is(200).has("timers", "[]") // it is leased already
 	k.ask("PATCH", "/timers/a", `{"priority":1}`).refused(409, "in_flight")
 	k.ask("POST", "/v1/ack", ofReceipts(s.text("timers/0/receipt"))+`}`).is(200).has("results/0/status", "200")
 	k.get("a").has("state", `"done"`)
@@ -92,7 +92,8 @@ func checkAck(k *talk) {
 		k.Errorf("a receipt that is none: %s", s.body)
 	}
 	s.has("results/1/code", "*")
-	k.ask("POST", "/v1/ack", ofReceipts(receipt)+`}`).is(200).has("results/0/status", "200") // twice
+	// An ack may be repeated.
+	k.ask("POST", "/v1/ack", ofReceipts(receipt)+`}`).is(200).has("results/0/status", "200")
 	k.ask("POST", "/v1/nack", ofReceipts(receipt)+`}`).is(200).has("results/0/status", "410", "results/0/code", "*")
 	k.ask("POST", "/v1/extend", ofReceipts(receipt)+`,"lease":"30s"}`).is(200).has("results/0/status", "410")
 	k.get("a").has("state", `"done"`)
@@ -108,10 +109,11 @@ func checkNack(k *talk) {
 		k.Errorf("fence %d after %d", second.number("timers/0/fence"), first.number("timers/0/fence"))
 	}
 	k.get("a").has("last_error", `"not now"`)
-	k.ask("POST", "/v1/ack", ofReceipts(first.text("timers/0/receipt"))+`}`).is(200).has("results/0/status", "410") // of a lease that is over
+	// The receipt of an earlier lease.
+	k.ask("POST", "/v1/ack", ofReceipts(first.text("timers/0/receipt"))+`}`).is(200).has("results/0/status", "410")
 	now := time.Now().UnixMilli()
 	k.ask("POST", "/v1/nack", ofReceipts(second.text("timers/0/receipt"))+`}`).is(200).has("results/0/status", "200")
-	s := k.get("a").has("state", `"scheduled"`, "attempts", "2") // the backoff
+	s := k.get("a").has("state", `"scheduled"`, "attempts", "2") // after the backoff
 	if next := s.number("next_attempt_ms"); next < now+3_600_000 {
 		k.Errorf("next attempt %d ms later", next-now)
 	}
@@ -120,7 +122,7 @@ func checkNack(k *talk) {
 	k.until("a", "state", `"dead"`).has("reason", `"max_attempts"`, "attempts", "3")
 }
 
-// checkLeaseEnds: one that runs out makes the timer ready again at once; attempts count.
+// checkLeaseEnds: the end of a lease makes its timer ready at once, and counts as an attempt.
 func checkLeaseEnds(k *talk) {
 	k.policy(`{"delivery":"pull","lease":"1s","retry":{"max_attempts":2,"min_backoff":"1h","max_backoff":"1h"}}`)
 	k.add(`{"id":"a","delay":"0s"}`).is(201)
@@ -149,7 +151,7 @@ func checkLongPoll(k *talk) {
 	}
 }
 
-// checkReport: a 202 keeps the lease open; the receipt ends it.
+// checkReport: with "ack":"report" a 202 keeps the lease open until the receipt is acked.
 func checkReport(k *talk) {
 	r := k.callee(202)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"ack":"report","lease":"1s","retry":{"max_attempts":2,"min_backoff":"10ms","max_backoff":"10ms"}}`, r.url))
@@ -165,7 +167,7 @@ func checkReport(k *talk) {
 	if n := len(r.all()); n != 1 {
 		k.Errorf("%d calls", n)
 	}
-	// Not reported: again after the backoff, until attempts are used up.
+	// Without a report the lease ends and the timer is called again, up to max_attempts.
 	silent := k.callee(202)
 	k.add(fmt.Sprintf(`{"id":"b","delay":"0s","callback":{"url":%q}}`, silent.url)).is(201)
 	silent.await(2)
@@ -173,7 +175,7 @@ func checkReport(k *talk) {
 		k.Errorf("%+v", calls)
 	}
 	k.until("b", "state", `"dead"`).has("reason", `"max_attempts"`)
-	// Another 2xx ends it.
+	// Another 2xx ends the timer.
 	plain := k.callee(200)
 	k.add(fmt.Sprintf(`{"id":"c","delay":"0s","callback":{"url":%q}}`, plain.url)).is(201)
 	k.until("c", "state", `"done"`)

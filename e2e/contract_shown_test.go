@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkShown: what a timer says of itself.
+// checkShown: the fields of a timer in answers, and the absent ones.
 func checkShown(k *talk) {
 	k.policy(`{` + nobody + `}`)
 	s := k.add(`{"id":"{k}a","delay":"1h",` + nobody + `,"payload":{"a":1},"priority":5,"labels":["x","y"],"expires_after":"10m","retry":{"max_attempts":3}}`).is(201)
@@ -30,8 +30,8 @@ func checkShown(k *talk) {
 	k.add(`{"id":"c","delay":"1h","repeat":{"every":"1m","count":3}}`).is(201).has("repeat/every", `"1m"`, "repeat/count", "3")
 }
 
-// checkRedaction: values of headers that look secret are not shown; sent back as shown, they keep
-// what is stored.
+// checkRedaction: headers that look secret are shown as REDACTED. A change that sends REDACTED back
+// keeps the stored value.
 func checkRedaction(k *talk) {
 	r := k.callee()
 	k.policy(`{}`)
@@ -55,7 +55,8 @@ func checkRedaction(k *talk) {
 	}
 }
 
-// checkStrict: what is no JSON as the contract has it, or not said the way it must be, is refused.
+// checkStrict: malformed JSON, unknown fields and parameters, wrong methods, media types and paths
+// are refused.
 func checkStrict(k *talk) {
 	k.policy(`{` + nobody + `}`)
 	for body, code := range map[string]string{
@@ -94,7 +95,7 @@ func checkStrict(k *talk) {
 	k.get("%61").is(200)
 }
 
-// checkSizes: of requests, at the bound and beyond.
+// checkSizes: bodies and headers at the largest size and above it.
 func checkSizes(k *talk) {
 	k.policy(`{` + nobody + `}`)
 	padded := func(body string, size int) string { return body + strings.Repeat(" ", size-len(body)) }

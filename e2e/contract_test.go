@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// TestContract walks through the contract's sections 2 to 5, promise by promise, on one node. Each
-// check has a topic of its own, and they all run at once. What strictness and bounds mean for each
-// field is in the tables of contract_fields_test.go.
+// TestContract checks the contract of the HTTP API on one node. The checks run in parallel, each
+// with its own topic. Bounds of fields are in the tables of contract_fields_test.go.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	c := newClient(serve(t, t.TempDir()))
@@ -41,21 +40,21 @@ type contractCheck struct {
 	run  func(k *talk)
 }
 
-// talk is a conversation with the node about one topic.
+// talk sends requests about one topic.
 type talk struct {
 	*testing.T
 	c     *client
 	topic string
 }
 
-// said is an answer, and what was asked.
+// said is an answer with its request.
 type said struct {
 	*talk
 	answer
 	asked string
 }
 
-// ask sends a request; a path that does not begin with /v1 is one of the topic's.
+// ask sends a request. A path that does not begin with /v1 is relative to the topic's.
 func (k *talk) ask(method, path, body string, header ...string) *said {
 	k.Helper()
 	if !strings.HasPrefix(path, "/v1") {
@@ -71,12 +70,12 @@ func (k *talk) ask(method, path, body string, header ...string) *said {
 	return &said{k, a, method + " " + path + " " + body + " " + strings.Join(header, ": ")}
 }
 
-// add sends one to the topic.
+// add adds a timer to the topic.
 func (k *talk) add(body string) *said { k.Helper(); return k.ask("POST", "/timers", body) }
 
 func (k *talk) get(id string) *said { k.Helper(); return k.ask("GET", "/timers/"+id, "") }
 
-// policy makes the topic.
+// policy creates the topic with this policy.
 func (k *talk) policy(body string) { k.Helper(); k.ask("PUT", "", body).is(201) }
 
 func (s *said) is(status int) *said {
@@ -87,7 +86,7 @@ func (s *said) is(status int) *said {
 	return s
 }
 
-// refused asks for a problem document with a code.
+// refused demands a problem document with this status and code.
 func (s *said) refused(status int, code string) *said {
 	s.Helper()
 	var p struct {
@@ -95,7 +94,7 @@ func (s *said) refused(status int, code string) *said {
 		Status                    int
 		Retryable                 *bool
 	}
-	_ = json.Unmarshal(s.body, &p) // what is no problem document has no code
+	_ = json.Unmarshal(s.body, &p) // not a problem document: no code
 	later := status == 429 || status == 503
 	switch {
 	case s.status != status || p.Code != code:
@@ -108,8 +107,7 @@ func (s *said) refused(status int, code string) *said {
 	return s
 }
 
-// has asks for fields of the answer: a path, and the JSON that is to be there; "" for none, "*" for
-// any.
+// has takes pairs of a path in the answer and the JSON demanded there, "" for none and "*" for any.
 func (s *said) has(pairs ...string) *said {
 	s.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -120,7 +118,7 @@ func (s *said) has(pairs ...string) *said {
 	return s
 }
 
-// field is the JSON at a path of names and numbers with slashes between; "" when there is nothing.
+// field is the JSON at a path of names and indices separated by slashes, "" if there is none.
 func (s *said) field(path string) string {
 	var v any
 	if err := json.Unmarshal(s.body, &v); err != nil {
@@ -165,7 +163,7 @@ func (s *said) text(path string) (text string) {
 	return text
 }
 
-// ids are those of a list of timers, or of entries, with spaces between.
+// ids are the ids in a list of timers or history entries, separated by spaces.
 func (s *said) ids() string {
 	s.Helper()
 	var page struct{ Timers, Entries []struct{ ID string } }
@@ -185,7 +183,7 @@ func (s *said) lists(want string) *said {
 	return s
 }
 
-// until asks again until the timer has a field.
+// until reads the timer until the field has this value.
 func (k *talk) until(id, path, want string) *said {
 	k.Helper()
 	var s *said
@@ -195,7 +193,7 @@ func (k *talk) until(id, path, want string) *said {
 	return s
 }
 
-// call is one request that a callee has had.
+// call is a request that a callee received.
 type call struct {
 	at           time.Time
 	method, body string
@@ -209,8 +207,8 @@ func (c call) fence() int64 {
 	return n
 }
 
-// callee is a receiver that keeps what it was sent. Each call is answered with the next status; the
-// last one stays.
+// callee is a receiver that records its calls. It answers each with the next status and repeats the
+// last one; the default is 200.
 type callee struct {
 	k   *talk
 	url string
@@ -218,7 +216,7 @@ type callee struct {
 	mu       sync.Mutex
 	calls    []call
 	statuses []int
-	release  chan struct{} // calls wait for it to be closed
+	release  chan struct{} // if not nil, calls wait until it is closed
 }
 
 func (k *talk) callee(statuses ...int) *callee {
@@ -229,7 +227,7 @@ func (k *talk) callee(statuses ...int) *callee {
 	return r
 }
 
-// holding is a callee whose calls stay open until it lets go.
+// holding returns a callee whose calls stay open until letGo.
 func (k *talk) holding(statuses ...int) *callee {
 	r := k.callee(statuses...)
 	r.release = make(chan struct{})
@@ -279,7 +277,7 @@ func (r *callee) all() []call {
 	return slices.Clone(r.calls)
 }
 
-// await is the n-th call.
+// await waits for the n-th call.
 func (r *callee) await(n int) call {
 	r.k.Helper()
 	if !holdsWithinBy(2*time.Millisecond, systemLimit, func() bool { return len(r.all()) >= n }) {
@@ -288,5 +286,5 @@ func (r *callee) await(n int) call {
 	return r.all()[n-1]
 }
 
-// nobody is a callback that is for no call.
+// nobody is a callback to a port where nothing listens, for timers that are not called.
 const nobody = `"callback":{"url":"http://127.0.0.1:9/"}`

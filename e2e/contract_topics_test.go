@@ -17,15 +17,15 @@ func checkTopicLife(k *talk) {
 	k.ask("PUT", "", `{"history":"1h"}`).is(200)
 	k.ask("GET", "", "").is(200).has("topic", `"`+k.topic+`"`, "paused", "false", "auto_created", "false", "policy/history", `"1h"`, "counts/scheduled", "0", "counts/ready", "0", "counts/leased", "0", "counts/done", "0", "counts/dead", "0")
 	k.ask("PUT", "", `{}`).is(200)
-	k.ask("GET", "", "").has("policy/history", `"72h"`) // whole
+	k.ask("GET", "", "").has("policy/history", `"72h"`) // a PUT replaces the whole policy
 	k.ask("POST", "/pause", "").is(200).has("topic", `"`+k.topic+`"`, "paused", "true")
 	k.ask("POST", "/pause", "").is(200).has("paused", "true")
 	k.ask("PUT", "", `{}`).is(200)
-	k.ask("GET", "", "").has("paused", "true") // not of the policy
+	k.ask("GET", "", "").has("paused", "true") // the pause is not part of the policy
 	k.ask("POST", "/resume", "").is(200).has("paused", "false")
 	k.ask("POST", "/timers", `{"delay":"1h",`+nobody+`}`).is(201)
 	k.ask("GET", "", "").has("counts/scheduled", "1")
-	// A pull makes its topic like an add; it is one for pushing.
+	// A pull creates its topic like an add does, and such a topic delivers by push.
 	k.ask("POST", "/v1/topics/"+k.topic+"-pulled/pull", `{}`).refused(409, "wrong_delivery")
 }
 
@@ -67,7 +67,7 @@ func checkPolicyBounds(k *talk) {
 	} {
 		k.ask("PUT", "", `{`+bad+`}`).refused(400, code)
 	}
-	// A callback in an add to a pull topic.
+	// An add to a pull topic must have no callback.
 	k.ask("PUT", "", `{"delivery":"pull"}`).is(200)
 	k.add(`{"delay":"1h",`+nobody+`}`).refused(422, "bad_policy")
 	k.add(`{"delay":"1h"}`).is(201)
@@ -89,7 +89,7 @@ func checkTopicDelete(k *talk) {
 	k.add(`{"id":"a","delay":"1h"}`).is(201)
 }
 
-// checkDeliveryChange: only while nothing is leased.
+// checkDeliveryChange: delivery can change only while no timer is leased.
 func checkDeliveryChange(k *talk) {
 	r := k.holding(200)
 	k.policy(`{}`)
@@ -102,14 +102,14 @@ func checkDeliveryChange(k *talk) {
 	r.letGo()
 	k.until("a", "state", `"done"`)
 	k.ask("PUT", "", `{"delivery":"pull"}`).is(200)
-	// ordered changes only while empty.
+	// ordered can change only while the topic has no timers.
 	k.add(`{"id":"b","delay":"1h"}`).is(201)
 	if s := k.ask("PUT", "", `{"delivery":"pull","ordered":true}`); s.status != 409 {
 		k.Errorf("ordered changed while there are timers: %d %s", s.status, s.body)
 	}
 }
 
-// called are the ids that a callee was called for, in order.
+// called returns the timer ids of a callee's calls, in order.
 func (r *callee) called() string {
 	var ids []string
 	for _, c := range r.all() {
@@ -118,8 +118,8 @@ func (r *callee) called() string {
 	return strings.Join(ids, " ")
 }
 
-// checkSerial: one lease per key, by due then arrival; the head blocks through its backoff;
-// priority is not used.
+// checkSerial: a key has one lease at a time, in the order of due times, then adds. A timer blocks
+// its key during its backoff. Priorities are ignored.
 func checkSerial(k *talk) {
 	r := k.callee(500, 200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"serial":true,"retry":{"min_backoff":"30ms","max_backoff":"30ms"}}`, r.url))
@@ -151,7 +151,8 @@ func checkOrdered(k *talk) {
 	}
 }
 
-// checkDedup: an add without id gets one made of topic, payload and URL.
+// checkDedup: with dedup by content an add without an id gets one derived from its topic, payload
+// and URL.
 func checkDedup(k *talk) {
 	k.policy(`{` + nobody + `,"dedup":"content"}`)
 	one := k.add(`{"at_ms":4000000000000,"payload":1}`)
@@ -186,7 +187,8 @@ func checkCounts(k *talk) {
 	}) {
 		k.Fatalf("%s", s.body)
 	}
-	s.has("counts/scheduled", "2", "counts/leased", "0", "counts/done", "1", "counts/dead", "1", "oldest_overdue_ms", "*") // scheduled includes ready
+	// scheduled includes ready.
+	s.has("counts/scheduled", "2", "counts/leased", "0", "counts/done", "1", "counts/dead", "1", "oldest_overdue_ms", "*")
 }
 
 func checkConcurrency(k *talk) {
@@ -204,7 +206,7 @@ func checkConcurrency(k *talk) {
 	r.await(5)
 }
 
-// checkSpread: those of one instant start within the window; due stays.
+// checkSpread: calls of timers with one due time are spread over the window; Carillon-Due stays.
 func checkSpread(k *talk) {
 	r := k.callee(200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"spread":"500ms"}`, r.url))
@@ -230,7 +232,7 @@ func checkSpread(k *talk) {
 	}
 }
 
-// checkBreaker: consecutive failures open it; open parks timers, and burns no attempt.
+// checkBreaker: failures in a row open the breaker, and timers that wait for it lose no attempts.
 func checkBreaker(k *talk) {
 	r := k.callee(500, 500, 200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":2,"window":"10s","open":"1s","probes":1},"retry":{"min_backoff":"1ms","max_backoff":"1ms"}}`, r.url))
@@ -242,7 +244,7 @@ func checkBreaker(k *talk) {
 	}
 }
 
-// checkRate: deliveries a second, beyond a burst.
+// checkRate: after a burst the topic's rate limits deliveries.
 func checkRate(k *talk) {
 	r := k.callee(200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"rate":{"per_second":10,"burst":1}}`, r.url))
@@ -255,7 +257,7 @@ func checkRate(k *talk) {
 	}
 }
 
-// checkDestination: calls at once per destination; the other ones count no attempt while they wait.
+// checkDestination: calls at once per destination are limited, and waiting timers count no attempt.
 func checkDestination(k *talk) {
 	r := k.holding(200)
 	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"destination_concurrency":1}`, r.url))
@@ -275,8 +277,7 @@ func checkDestination(k *talk) {
 	r.await(3)
 }
 
-// checkSecrets: they are shown as fingerprints; a policy sent back as it was shown does not pass
-// for new secrets.
+// checkSecrets: answers show fingerprints instead of a policy's secrets.
 func checkSecrets(k *talk) {
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", 32)))
 	s := k.ask("PUT", "", fmt.Sprintf(`{"secrets":[%q]}`, secret)).is(201)

@@ -15,8 +15,8 @@ import (
 	goclient "carillon/client"
 )
 
-// TestAddUnderAKeyHappensOnce: an add with an Idempotency-Key and a delay is made once, also when
-// its call has long been made.
+// TestAddUnderAKeyHappensOnce: adds with the same Idempotency-Key add one timer, even after its
+// end. A different add with the key is refused.
 func TestAddUnderAKeyHappensOnce(t *testing.T) {
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
@@ -49,9 +49,9 @@ func TestAddUnderAKeyHappensOnce(t *testing.T) {
 	}
 }
 
-// TestCallsGoOnInTheTraceOfTheirAdd: from the add through retries to the call and the history it is
-// one trace, each attempt with a span of its own; also where the add goes through a node that does
-// not lead the shard. A traceparent of the timer's own goes first.
+// TestCallsGoOnInTheTraceOfTheirAdd: an add, its calls and its history entry share a trace, and
+// each attempt has its own span, also when another node than the shard's leader takes the add. A
+// timer's own traceparent header takes precedence.
 func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
 	c := newCluster(t, 3)
 	const (
@@ -111,8 +111,7 @@ func TestCallsGoOnInTheTraceOfTheirAdd(t *testing.T) {
 	}
 }
 
-// TestLastErrorStays: why an attempt failed is shown while the next one runs, whoever has it, by
-// every node.
+// TestLastErrorStays: the error of an attempt is shown while the next attempt runs.
 func TestLastErrorStays(t *testing.T) {
 	node := serve(t, t.TempDir(), "--shards", "4")
 	c := clientAt(node.url, callTimeout)
@@ -138,7 +137,7 @@ func TestLastErrorStays(t *testing.T) {
 	}
 }
 
-// TestPageOfANamedOrigin: --cors-origin lets its pages call, and no others.
+// TestPageOfANamedOrigin: pages of the --cors-origin may call the API, and pages of others may not.
 func TestPageOfANamedOrigin(t *testing.T) {
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4", "--cors-origin", "https://ops.example")
@@ -154,7 +153,7 @@ func TestPageOfANamedOrigin(t *testing.T) {
 	}
 }
 
-// TestEventsReachTheClient: client.Events tells of a timer's life at a real node.
+// TestEventsReachTheClient: client.Events receives the events of a timer from a real node.
 func TestEventsReachTheClient(t *testing.T) {
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4")
@@ -171,7 +170,7 @@ func TestEventsReachTheClient(t *testing.T) {
 	}
 	adding, stop := context.WithCancel(ctx)
 	added := make(chan struct{})
-	go func() { // again and again, as nobody knows when the stream has begun
+	go func() { // repeatedly, because the stream may begin late
 		defer close(added)
 		for i := 0; adding.Err() == nil; i++ {
 			_, _ = c.Add(adding, "orders", goclient.Spec{ID: fmt.Sprint("o-", i), Labels: []string{"vip"}})
@@ -199,8 +198,8 @@ func TestEventsReachTheClient(t *testing.T) {
 	}
 }
 
-// TestCallsAsCloudEvents: a topic's calls become CloudEvents with one field of its policy. Attempts
-// tell of one event, so they have one id; another occurrence is another event.
+// TestCallsAsCloudEvents: with format cloudevents calls are CloudEvents. Attempts of a timer share
+// an event id, and other timers have other ids.
 func TestCallsAsCloudEvents(t *testing.T) {
 	node := serve(t, t.TempDir(), "--shards", "4")
 	secret := goclient.NewSecret()

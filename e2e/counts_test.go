@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tally counts what was done to clusters and what came of it.
+// tally counts the rounds of faults and their results, for a table.
 type tally struct {
 	mu    sync.Mutex
 	order []string
@@ -20,7 +20,7 @@ type count struct {
 	rounds, timers, operations int
 	lost, early, byClock       int
 	duplicates, open           int
-	late                       time.Duration // of what was acknowledged and fell due, at most
+	late                       time.Duration // maximum, of acknowledged timers
 	took                       []time.Duration
 }
 
@@ -34,7 +34,7 @@ func (c *tally) row(name string) *count {
 	return c.rows[name]
 }
 
-// add counts a load that was checked.
+// add counts a load after its check.
 func (c *tally) add(name string, l *clusterLoad, v *verdict) {
 	late := l.latenessBetween(time.Time{}, time.Now(), v.log)
 	c.mu.Lock()
@@ -51,8 +51,8 @@ func (c *tally) add(name string, l *clusterLoad, v *verdict) {
 	r.late = max(r.late, late.max)
 }
 
-// fault counts one round of a kind of fault within a load: how long others took to take over, and
-// how late at most was what fell due around it. Timers are counted with the load.
+// fault counts one round of a kind of fault: the times until others took over, and the maximum
+// lateness of timers due around it. The timers themselves are counted with the load.
 func (c *tally) fault(kind string, took []time.Duration, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *tally) fault(kind string, took []time.Duration, late time.Duration) {
 	r.late = max(r.late, late)
 }
 
-// print writes the table, if anything was counted.
+// print writes the table, unless it is empty.
 func (c *tally) print(out io.Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

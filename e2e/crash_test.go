@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestKillDuringStart kills the node at any moment of its first and later starts: the directory is
-// never spoilt.
+// TestKillDuringStart kills the node at random moments of its first and later starts. The directory
+// stays usable.
 func TestKillDuringStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -42,8 +42,8 @@ func TestKillDuringStart(t *testing.T) {
 	}
 }
 
-// TestSuspend: a node that was stopped for a while fires at once what came due meanwhile, once and
-// not early.
+// TestSuspend: after a process was stopped for two seconds it fires the timers that came due
+// meanwhile at once, and none early or twice.
 func TestSuspend(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -94,7 +94,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// TestLargestPayload travels unharmed through log, kill and call; a byte more is refused.
+// TestLargestPayload: a payload of 256 KiB survives a kill and reaches the receiver unchanged; one
+// byte more is refused.
 func TestLargestPayload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

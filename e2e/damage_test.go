@@ -10,21 +10,22 @@ import (
 	"testing"
 )
 
-// attic is a data directory at rest, with a log of several closed segments, kept so that each case
-// gets a copy.
+// attic is a data directory at rest whose log has several closed segments. Each case works on a
+// copy.
 type attic struct {
 	dir    string
 	timers int
 }
 
-// newAttic fills a node and ends it, cleanly or as a power cut would.
+// newAttic fills a node and ends it, by SIGTERM or by SIGKILL.
 func newAttic(t testing.TB, clean bool) *attic {
 	t.Helper()
 	a := &attic{dir: t.TempDir(), timers: 6000}
 	node := serve(t, a.dir)
 	c := newClient(node)
 	c.topic(t, "attic", "http://127.0.0.1:9/", "")
-	for i, open := 0, 0; i < a.timers || open < 300<<10; { // frames of some size, many of them in the open segment too
+	// Batches of 100 make long frames. Go on until the open segment has many, too.
+	for i, open := 0, 0; i < a.timers || open < 300<<10; {
 		ops := make([]string, 100)
 		for j := range ops {
 			ops[j] = fmt.Sprintf(`{"op":"add","id":"a%d","delay":"1000h","payload":%q}`, i, strings.Repeat("p", 400))
@@ -56,7 +57,7 @@ func (a *attic) copy(t testing.TB) string {
 	return dir
 }
 
-// segments are the log's files in order, relative to the data directory.
+// segments returns the log's segment files in order, relative to the data directory.
 func segments(t testing.TB, dir string) []string {
 	t.Helper()
 	var out []string
@@ -75,7 +76,7 @@ func segments(t testing.TB, dir string) []string {
 	return out
 }
 
-// written is the length of a segment without the zeros prepared behind it.
+// writtenBytes is the length of a segment without its preallocated zeros.
 func writtenBytes(t testing.TB, path string) int {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -102,8 +103,8 @@ func flip(t testing.TB, path string, at int, bit byte) {
 	}
 }
 
-// refuses demands that the node does not start, says where the damage is in one line, changes
-// nothing, and that `wal verify` finds the same.
+// refuses checks that the node does not start, names the damaged files in a one-line message and
+// changes nothing, and that wal verify reports the same offset.
 func refuses(t testing.TB, dir string, names ...string) {
 	t.Helper()
 	before := listing(t, dir)
@@ -128,7 +129,7 @@ func refuses(t testing.TB, dir string, names ...string) {
 	}
 }
 
-// offsetIn is the "… at offset N …" of a message.
+// offsetIn returns N of the "at offset N" in a message, "" if there is none.
 func offsetIn(says string) string {
 	_, rest, found := strings.Cut(says, "at offset ")
 	if !found {
@@ -138,7 +139,7 @@ func offsetIn(says string) string {
 	return strings.TrimRight(where, ":;,\n")
 }
 
-// listing is what a directory holds, but for the count of starts.
+// listing describes the files of a directory, except identity.json, which counts starts, and LOCK.
 func listing(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -156,7 +157,7 @@ func listing(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// holdsAll starts the node and demands every timer.
+// holdsAll starts the node and checks that it has all timers.
 func (a *attic) holdsAll(t testing.TB, dir string) {
 	t.Helper()
 	node := serve(t, dir)
@@ -167,7 +168,7 @@ func (a *attic) holdsAll(t testing.TB, dir string) {
 	node.stop(t)
 }
 
-// TestDamageAtRest flips, cuts and removes parts of a log that was closed by a crash.
+// TestDamageAtRest flips bits in, cuts and removes parts of the log that a crash left.
 func TestDamageAtRest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -184,7 +185,7 @@ func TestDamageAtRest(t *testing.T) {
 	t.Run("flips", func(t *testing.T) {
 		dir := a.copy(t)
 		for range setting(t, "CARILLON_E2E_FLIPS", 12) {
-			name := list[random.IntN(len(list)-1)] // a closed one
+			name := list[random.IntN(len(list)-1)] // a closed segment
 			path := filepath.Join(dir, name)
 			at, bit := random.IntN(writtenBytes(t, path)), byte(1)<<random.IntN(8)
 			flip(t, path, at, bit)
@@ -237,8 +238,8 @@ func TestDamageAtRest(t *testing.T) {
 	t.Run("torn tail", func(t *testing.T) { a.tornTail(t, list[len(list)-1]) })
 }
 
-// tornTail: what nobody was told about is cut off, kept beside the segment, and nothing else is
-// missing.
+// tornTail: a partial frame at the end, which was never acknowledged, is cut off and kept in a
+// .broken file. Nothing else is missing.
 func (a *attic) tornTail(t *testing.T, last string) {
 	t.Helper()
 	dir := a.copy(t)
@@ -267,7 +268,7 @@ func (a *attic) tornTail(t *testing.T, last string) {
 	}
 }
 
-// TestDamageAfterACleanStop: then the end of the log is known, and losing it is damage too.
+// TestDamageAfterACleanStop: after a clean stop the log's end is known, so a missing end is damage.
 func TestDamageAfterACleanStop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -10,8 +10,8 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// TestDeployedNodesFindEachOther starts three nodes with the flags that deploy/ gives them in
-// containers: only addresses, names of hosts and files are others. They become one cluster.
+// TestDeployedNodesFindEachOther starts three nodes with the flags in deploy/, for compose and for
+// Kubernetes. Only addresses, host names and files differ. They must form a cluster.
 func TestDeployedNodesFindEachOther(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three nodes, twice")
@@ -74,8 +74,8 @@ func readDeployed(t *testing.T, name string, into any) {
 	}
 }
 
-// deployedCluster starts founders: each name of a host, in which % is the node's number, becomes an
-// address of loopback.
+// deployedCluster starts the nodes and waits for a healthy cluster. The args must name three hosts
+// that match host, in which % stands for the node's number.
 func deployedCluster(t *testing.T, host string, args []string) {
 	c := &cluster{members: loopbackMembers(t, 3)}
 	for i, m := range c.members {
@@ -99,7 +99,7 @@ func deployedCluster(t *testing.T, host string, args []string) {
 			case "--gossip-key":
 				value = c.keyFile(t)
 			case "--auth-file":
-				continue // whoever looks at the cluster below has no token
+				continue // the requests below have no token
 			case "--http-host":
 				value = strings.ReplaceAll(value, "$(POD_NAMESPACE)", "timers")
 			}

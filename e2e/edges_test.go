@@ -10,7 +10,7 @@ const horizonMs = int64(3653 * 24 * time.Hour / time.Millisecond) // ten years w
 
 func TestReadyWithinASecondOnAnEmptyDirectory(t *testing.T) {
 	best := time.Hour
-	for range 5 { // the machine may be busy: what counts is what the program needs
+	for range 5 { // the best of five: the machine may be busy
 		p := serve(t, t.TempDir())
 		best = min(best, p.readyAfter)
 		p.stop(t)
@@ -61,7 +61,7 @@ func TestTimesAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestHerd has many timers come due in one instant: none lost, early or twice.
+// TestHerd has many timers come due in one instant; none is lost, early or called twice.
 func TestHerd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

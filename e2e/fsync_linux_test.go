@@ -25,7 +25,7 @@ func needStrace(t testing.TB) {
 	}
 }
 
-// straceFault says why strace cannot be used, "" when it can.
+// straceFault is the reason why strace cannot be used, "" if it can.
 func straceFault() string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "strace is not installed"
@@ -36,8 +36,8 @@ func straceFault() string {
 	return ""
 }
 
-// traced starts a node under strace. The trace has a line for each call, with times and the names
-// of files.
+// traced starts a node under strace. The trace has a line for each of the calls, with its time and
+// file names.
 func traced(t testing.TB, dir, calls string, more ...string) (p *process, trace string) {
 	t.Helper()
 	trace = filepath.Join(t.TempDir(), "trace")
@@ -47,8 +47,8 @@ func traced(t testing.TB, dir, calls string, more ...string) (p *process, trace 
 	return p, trace
 }
 
-// TestSyncBeforeTheAnswer watches the system calls: every 201 leaves after an fdatasync of the log
-// that began after the frame with that very timer was written.
+// TestSyncBeforeTheAnswer traces system calls: each 201 is sent after an fdatasync of the log that
+// began after the add's frame was written.
 func TestSyncBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	needStrace(t)
@@ -68,8 +68,8 @@ func TestSyncBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// syncedBefore follows one mark through the trace: its frame to the log, a sync of the log from
-// begin to end, its answer.
+// syncedBefore follows a mark through the trace: its frame is written to the log, a sync of the log
+// begins and succeeds, its 201 is sent.
 func syncedBefore(trace, mark string) error {
 	f, err := os.Open(trace)
 	if err != nil {
@@ -77,7 +77,7 @@ func syncedBefore(trace, mark string) error {
 	}
 	defer f.Close()
 	written, synced := false, false
-	pending := map[string]bool{} // threads within a sync that began after the frame
+	pending := map[string]bool{} // threads in a sync that began after the frame
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -105,11 +105,10 @@ func syncedBefore(trace, mark string) error {
 
 var injected = regexp.MustCompile(`(?m)^\d+ +(\d+\.\d+) .*\(INJECTED\)`)
 
-// TestStorageFailure has one write or sync of the log fail and all later ones succeed: the process
-// must not trust those. It acknowledges nothing more, and ends with a failure within a second. What
-// supervises it does as the unit does: it leaves it down after a failure of the disk. Started again
-// by hand, on the same machine, it has everything that it had acknowledged, and has written the end
-// of its log anew.
+// TestStorageFailure makes one write or sync of the log fail. Later ones succeed, but the process
+// must not trust them: it acknowledges nothing more and exits within a second. After an I/O error
+// its exit code keeps the systemd unit from restarting it. Started again by hand it has everything
+// that it acknowledged, in a rewritten last segment.
 func TestStorageFailure(t *testing.T) {
 	needStrace(t)
 	const segment, spare = "/wal/0/00000001/00000000000000000001", "/wal/0/spare/00000000000000000001"
@@ -118,7 +117,8 @@ func TestStorageFailure(t *testing.T) {
 		file              string
 		says              string
 		code              int
-	}{ // strace counts by thread. A spare segment whose sync fails is only thrown away
+	}{
+		// strace counts calls by thread. A spare segment whose sync fails is only discarded.
 		{"sync of a batch", "fdatasync", "error=EIO:when=25", segment, "input/output error", exitDown},
 		{"write", "write", "error=EIO:when=30", segment, "input/output error", exitDown},
 		{"write on a full disk", "write", "error=ENOSPC:when=30", segment, "no space left", 1},
@@ -179,9 +179,8 @@ func storageFails(t *testing.T, dir, call, says string, code int, flags ...strin
 	t.Logf("%d acknowledged, %d there after the restart; the process ended %v after the failure", acks, len(there), took)
 }
 
-// TestStorageFailsAgainAndAgain: a supervisor that starts the node at once whatever it ended with,
-// on the same machine, while a sync fails in each process. Nothing that any of them has
-// acknowledged is lost.
+// TestStorageFailsAgainAndAgain: a sync fails in each of four processes, and each is restarted at
+// once, despite its exit code. Nothing that any of them acknowledged is lost.
 func TestStorageFailsAgainAndAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -192,7 +191,7 @@ func TestStorageFailsAgainAndAgain(t *testing.T) {
 	var c *client
 	var books []*ledger
 	for n := range 4 {
-		// A start of its own syncs some dozen times; the failure is to come behind it.
+		// A start syncs some dozen times; the failure must come after that.
 		node, trace := traced(t, dir, "fdatasync", "-e", fmt.Sprintf("inject=fdatasync:error=EIO:when=%d", 60+5*n))
 		if n == 0 {
 			c = newClient(node)
@@ -228,9 +227,8 @@ func TestStorageFailsAgainAndAgain(t *testing.T) {
 	}
 }
 
-// supervise does with a process that has ended what the unit does: it is started again, on the same
-// machine, unless its exit code says that it is to stay down; then a person starts it. It comes up
-// at the first try.
+// supervise checks that the systemd unit restarts the process unless its exit code is exitDown.
+// Then it starts the node, as the unit or an operator would, and the first start must succeed.
 func supervise(t *testing.T, dir string, ended *process) *process {
 	t.Helper()
 	unit, err := os.ReadFile("../deploy/systemd/carillon.service")
@@ -248,7 +246,7 @@ func supervise(t *testing.T, dir string, ended *process) *process {
 	return serve(t, dir)
 }
 
-// newestSegment is the last file of the log.
+// newestSegment returns the last segment file of the log.
 func newestSegment(t *testing.T, dir string) string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "wal", "0", "*", strings.Repeat("[0-9]", 20)))
@@ -271,8 +269,8 @@ func inode(t *testing.T, name string) uint64 {
 	return st.Ino
 }
 
-// holdUp leaves a request half sent and calls hanging: neither may keep a node alive whose log has
-// failed.
+// holdUp leaves a half-sent request and five hanging calls. Neither may keep a node alive whose log
+// has failed.
 func holdUp(t *testing.T, c *client, node *process) {
 	t.Helper()
 	half, err := net.Dial("tcp", strings.TrimPrefix(node.url, "http://"))
@@ -292,10 +290,10 @@ func holdUp(t *testing.T, c *client, node *process) {
 	poll(t, 20*time.Second, "calls are in flight", func() bool { return rcv.open.Load() == 5 })
 }
 
-// addUntilItEnds adds timers from eight clients until the node is gone.
+// addUntilItEnds adds timers from eight clients until the node has exited.
 func addUntilItEnds(c *client, node *process, prefix string) *ledger {
 	book := newLedger()
-	payload := `"` + strings.Repeat("x", 2000) + `"` // a segment is soon full
+	payload := `"` + strings.Repeat("x", 2000) + `"` // fills a segment soon
 	var clients sync.WaitGroup
 	for w := range 8 {
 		clients.Go(func() {
@@ -311,7 +309,7 @@ func addUntilItEnds(c *client, node *process, prefix string) *ledger {
 	return book
 }
 
-// failedAt is when the trace says that the fault was injected.
+// failedAt returns the time in the trace at which the fault was injected.
 func failedAt(t *testing.T, trace string) time.Time {
 	t.Helper()
 	text, err := os.ReadFile(trace)

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// The node counts its disk as low below 256 MiB and as well again a quarter above that.
+// A disk is low below 256 MiB of free space, and no longer low a quarter above that.
 const (
 	smallDisk  = "size=400m"
 	fillerSize = 220 << 20
 )
 
-// smallDiskDir is an own small file system.
+// smallDiskDir mounts a small file system.
 func smallDiskDir(t testing.TB) string {
 	t.Helper()
 	return diskOf(t, smallDisk)
@@ -39,12 +39,12 @@ func diskOf(t testing.TB, size string) string {
 	return dir
 }
 
-// fillWhole leaves no byte free on a disk of size smallDisk, from one moment to the next: the disk
-// is made as small as what is on it. It is as large as before when free is called.
+// fillWhole shrinks a disk of size smallDisk to its contents, so that no byte is free. free
+// restores its size.
 func fillWhole(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	resize := func(size string) error { return syscall.Mount("e2e", dir, "tmpfs", syscall.MS_REMOUNT, size) }
-	for tries := 0; ; tries++ { // a write of the node may need more meanwhile
+	for tries := 0; ; tries++ { // the node may write meanwhile
 		var s syscall.Statfs_t
 		if err := syscall.Statfs(dir, &s); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func fillWhole(t testing.TB, dir string) (free func()) {
 	}
 }
 
-// fill takes so many bytes of a file system, and gives them back when called.
+// fill allocates a file of so many bytes; free removes it.
 func fill(t testing.TB, dir string, bytes int64) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -73,7 +73,7 @@ func fill(t testing.TB, dir string, bytes int64) (free func()) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for tries := 0; ; tries++ { // what writes there beside us may take some first
+	for tries := 0; ; tries++ { // the node may use some space first
 		err := syscall.Fallocate(int(f.Fd()), 0, 0, bytes)
 		if err == nil {
 			break
@@ -90,8 +90,8 @@ func fill(t testing.TB, dir string, bytes int64) (free func()) {
 	}
 }
 
-// TestDiskFillsUp: adds are refused within a second, everything else goes on, and adds come back by
-// themselves.
+// TestDiskFillsUp: on a low disk adds are refused within two seconds, everything else works, and
+// adds work again once there is space.
 func TestDiskFillsUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -125,7 +125,7 @@ func TestDiskFillsUp(t *testing.T) {
 	if refusedAfter > 2*time.Second {
 		t.Errorf("adds were taken for %v on a full disk", refusedAfter)
 	}
-	// Twice a second for a while: the refusal must be steady, and the rest must go on.
+	// The refusal must last, and everything else must work.
 	for i := range 10 {
 		id := fmt.Sprintf("f%d", i)
 		if a := add("h"+strconv.Itoa(i), "1h"); a.status != 503 {
@@ -147,8 +147,9 @@ func TestDiskFillsUp(t *testing.T) {
 	serve(t, filepath.Join(dir, "data")).stop(t)
 }
 
-// TestDiskOfAFollowerFillsUp: one node's disk is low, and all nodes refuse adds to the shards that
-// it has a vote in, naming it. Nothing ends, all else goes on, and adds come back by themselves.
+// TestDiskOfAFollowerFillsUp: one node's disk is low. All nodes refuse adds to shards in which it
+// votes, and name it. No node exits, everything else works, and adds work again once there is
+// space.
 func TestDiskOfAFollowerFillsUp(t *testing.T) {
 	t.Parallel()
 	dir := smallDiskDir(t)
@@ -170,7 +171,8 @@ func TestDiskOfAFollowerFillsUp(t *testing.T) {
 	free := fill(t, dir, fillerSize)
 	for _, m := range members {
 		refused := 0
-		poll(t, 20*time.Second, "adds are refused", func() bool { // to whichever shard, in a row
+		// Adds go to different shards: ten refusals in a row.
+		poll(t, 20*time.Second, "adds are refused", func() bool {
 			if a := add(m); a.status != 503 || a.code() != "low_disk" {
 				refused = 0
 			} else if refused++; !strings.Contains(string(a.body), low.name+" has ") || !strings.Contains(string(a.body), low.dir) || a.header.Get("Retry-After") != "30" {
@@ -206,8 +208,8 @@ func TestDiskOfAFollowerFillsUp(t *testing.T) {
 	c.awaitHealthy(t)
 }
 
-// TestDiskFullToTheLastByte: the log waits for room. Nothing that finds none is acknowledged,
-// nothing that was acknowledged is lost, and the node goes on by itself when there is room.
+// TestDiskFullToTheLastByte: a log without space waits for it. No change without space is
+// acknowledged, no acknowledged change is lost, and the node continues once there is space.
 func TestDiskFullToTheLastByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -226,8 +228,7 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	}
 	version := map[string]int{}
 	patched := 0
-	// Large patches, so that few of them reach the end of the disk, also where each takes long,
-	// before the node sees that the disk is low.
+	// Patches are large so that few of them fill the disk before the node notices that it is low.
 	large := strings.Repeat("p", 60_000)
 	patch := func() answer {
 		id := kept[patched%len(kept)]
@@ -240,8 +241,8 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	var free func()
 	var refusal answer
 	isFull := func() bool { return strings.Contains(node.stderr.String(), "the disk is full") }
-	// The node may see that the disk is low before it is full, and refuses patches then: their
-	// frames never meet the end of the disk.
+	// The node may notice that the disk is low before it is full. It then refuses patches, and
+	// their frames do not reach the end of the disk.
 	for tries := 0; !isFull(); tries++ {
 		if tries == 20 {
 			t.Fatalf("the log never met the end of the disk: %d %s: %s", refusal.status, refusal.body, tail(node.stderr.String(), 300))
@@ -251,7 +252,7 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 			poll(t, 30*time.Second, "patches are taken again", func() bool { return patch().status == 200 })
 		}
 		free = fillWhole(t, dir)
-		for n := 0; n < 2000; n++ { // until no space is left for their frames
+		for n := 0; n < 2000; n++ { // until their frames find no space
 			if refusal = patch(); refusal.status != 200 {
 				break
 			}

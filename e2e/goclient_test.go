@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	goclient "carillon/client" // the tests have a client of their own
+	goclient "carillon/client" // the tests have their own
 )
 
-// TestGoClient goes through the Go client's calls with a real node, and receives its signed
-// callbacks.
+// TestGoClient makes the Go client's calls against a real node and receives its signed callbacks.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -60,7 +59,7 @@ func TestGoClient(t *testing.T) {
 	if topic.Policy.Callback.URL != server.URL || topic.Policy.History != time.Hour || len(topic.Policy.Secrets) != 1 || topic.Policy.Secrets[0] == secret {
 		t.Errorf("%+v", topic)
 	}
-	_, err = c.PutTopic(ctx, "orders", topic.Policy) // what is shown can be put back
+	_, err = c.PutTopic(ctx, "orders", topic.Policy) // a policy can be put back as shown
 	must(err)
 
 	due := time.Now().Add(50 * time.Millisecond).Truncate(time.Millisecond)
@@ -107,7 +106,7 @@ func TestGoClient(t *testing.T) {
 	}
 }
 
-// goClientConsumes works off a pull topic: each timer is handled once, but for the one that fails
+// goClientConsumes consumes a pull topic: each timer is handled once, except the one that fails
 // first.
 func goClientConsumes(ctx context.Context, t *testing.T, c *goclient.Client, must func(error)) {
 	_, err := c.PutTopic(ctx, "jobs", goclient.Policy{Delivery: goclient.DeliverByPull})

@@ -28,7 +28,7 @@ const (
 	guidePublic = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
 )
 
-// guideScheme is a way to sign: what the receiver and the topic's policy are given for it.
+// guideScheme is a signature scheme, with the receiver's environment and the topic's policy for it.
 type guideScheme struct{ name, env, policy string }
 
 var guideSchemes = []guideScheme{
@@ -36,8 +36,8 @@ var guideSchemes = []guideScheme{
 	{"key", "PUBLIC_KEY=" + guidePublic, fmt.Sprintf(`"signing_keys":[%q]`, guideKey)},
 }
 
-// TestReceiversOfTheGuide: each receiver in docs/guides/receivers does once what a node asks of it,
-// whatever is asked again, held up, forged or cut off in between.
+// TestReceiversOfTheGuide: each receiver in docs/guides/receivers does each timer's work once,
+// although calls are repeated, delayed, forged or cut off.
 func TestReceiversOfTheGuide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("other languages start slowly")
@@ -70,8 +70,7 @@ func TestReceiversOfTheGuide(t *testing.T) {
 	}
 }
 
-// guideReceiver is one of the guide's programs, and a proxy in front of it that knows each call of
-// the node.
+// guideReceiver is one of the guide's programs behind a proxy that records the node's calls.
 type guideReceiver struct {
 	command []string
 	scheme  guideScheme
@@ -81,14 +80,14 @@ type guideReceiver struct {
 
 	mu    sync.Mutex
 	calls map[string][]guideCall // by timer
-	lose  map[string]int         // the answers to so many calls of a timer are lost, once the receiver has given them
-	hold  map[string]int         // so many calls of a timer do not reach it at all
+	lose  map[string]int         // by timer, calls whose answers are dropped
+	hold  map[string]int         // by timer, calls that do not reach the receiver
 }
 
 type guideCall struct {
 	header http.Header
 	body   []byte
-	status int // the receiver's answer; 0 if it was not asked
+	status int // the receiver's answer; 0 if there is none
 }
 
 func newGuideReceiver(t *testing.T, command []string, scheme guideScheme) *guideReceiver {
@@ -123,7 +122,7 @@ func (g *guideReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// post asks the receiver; 0 is no answer.
+// post sends a call to the receiver; 0 means no answer.
 func (g *guideReceiver) post(header http.Header, body []byte) int {
 	req, err := http.NewRequest("POST", "http://"+g.address+"/", bytes.NewReader(body))
 	if err != nil {
@@ -138,7 +137,7 @@ func (g *guideReceiver) post(header http.Header, body []byte) int {
 	return answer.StatusCode
 }
 
-// signAgain signs changed headers as somebody who has the secret, or the private key.
+// signAgain signs changed headers with the scheme's secret or private key.
 func (s guideScheme) signAgain(h http.Header, body []byte) {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(guideSecret, "whsec_"))
 	private, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(guideKey, "whsk_"))
@@ -155,7 +154,8 @@ func (s guideScheme) signAgain(h http.Header, body []byte) {
 		values = append(values, h.Get(name))
 	}
 	h.Set("Webhook-Signature", sign(h.Get("Webhook-Id")+"."+h.Get("Webhook-Timestamp")+"."+string(body)))
-	h.Set("Carillon-Signature", "v1,AAAA v1a,AAAA "+sign(strings.Join(values, "\n"))) // as of several
+	// One of several signatures.
+	h.Set("Carillon-Signature", "v1,AAAA v1a,AAAA "+sign(strings.Join(values, "\n")))
 }
 
 func (g *guideReceiver) check(t *testing.T) {
@@ -180,7 +180,7 @@ func (g *guideReceiver) check(t *testing.T) {
 		t.Fatalf("%d calls: %+v", len(calls), calls)
 	}
 
-	g.running.kill() // what it has answered, it has written down
+	g.running.kill() // state must be on disk before an answer
 	done := strings.Count(g.running.stdout.String(), "did orders/"+id+" attempt 2\n")
 	g.start(t)
 	for _, a := range []struct {
@@ -202,7 +202,7 @@ func (g *guideReceiver) check(t *testing.T) {
 			g.scheme.signAgain(h, calls[2].body)
 		}, "", 401},
 		{"a new attempt of what was done", calls[2], func(h http.Header) {
-			h.Set("Carillon-Fence", "9007199254740993") // a float would take it for its neighbour
+			h.Set("Carillon-Fence", "9007199254740993") // as a float it would equal the next one
 			g.scheme.signAgain(h, calls[2].body)
 		}, "", 200},
 		{"one with a fence that is one lower", calls[2], func(h http.Header) {
@@ -232,7 +232,7 @@ func (g *guideReceiver) check(t *testing.T) {
 	}
 }
 
-// TestReceiversOfTheGuideAreShown: the page about them names each file there is.
+// TestReceiversOfTheGuideAreShown: the guide's page links each file of the directory.
 func TestReceiversOfTheGuideAreShown(t *testing.T) {
 	page, err := os.ReadFile("../docs/guides/receivers/README.md")
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// guide is a page of docs/guides, as far as it can be run. Its fenced blocks are: console, what is
-// started in other terminals; sh, what is typed, all in one shell; text, which follows it, what
-// that prints; "text sink", what the receiver prints. In what is printed … stands for anything.
+// guide is a page of docs/guides as far as it can be run. Its fenced blocks are: console, commands
+// for other terminals; sh, commands for one shell; text, the output of the sh block before it; and
+// "text sink", the receiver's output. In an output … stands for anything.
 type guide struct {
 	console []string
 	blocks  []guideBlock
-	sink    []string // each an order of its own
+	sink    []string // each with its own order of lines
 }
 
 type guideBlock struct{ sh, want string }
@@ -50,8 +50,7 @@ func readGuide(t *testing.T, name string) (g guide) {
 	return g
 }
 
-// shows reports whether the lines of want are in output, in their order; … is anything within a
-// line.
+// shows reports whether output has the lines of want in order; … matches anything within a line.
 func shows(output, want string) bool {
 	lines := strings.Split(output, "\n")
 	for line := range strings.Lines(want) {
@@ -75,11 +74,11 @@ func shows(output, want string) bool {
 	return true
 }
 
-// notYet is how a node refuses what the API names and this version does not do.
+// notYet matches refusals of requests that this version does not support.
 var notYet = regexp.MustCompile(`comes in a later version|"there is nothing at this path"`)
 
-// TestGuides runs each guide as it is printed, but for the addresses. One whose first request asks
-// for something that this version refuses is skipped.
+// TestGuides runs each guide as printed, with other addresses. It skips a guide whose first request
+// this version does not support.
 func TestGuides(t *testing.T) {
 	names, err := filepath.Glob("../docs/guides/*.md")
 	if err != nil || len(names) < 7 {
@@ -133,14 +132,13 @@ func (g guide) run(t *testing.T) {
 	}
 }
 
-// guideLimit is far above what starting a program or receiving a call takes: the machine may be
-// busy.
+// guideLimit is far more than starting a program or receiving a call takes, because the machine may
+// be busy.
 const guideLimit = 40 * time.Second
 
 const blockMark = "== block ==\n"
 
-// shell types all blocks into one shell, which ends at the first that fails, and gives what each
-// printed.
+// shell runs all blocks in one shell, up to the first that fails, and returns their outputs.
 func shell(t *testing.T, g guide, addresses *strings.Replacer) (printed []string, failed error) {
 	t.Helper()
 	var script strings.Builder
@@ -174,7 +172,7 @@ func (g guide) check(t *testing.T, printed []string, failed error) {
 	}
 }
 
-// onPath is a folder that holds the binary under its own name.
+// onPath returns a directory that has the binary under the name carillon.
 func onPath(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -207,7 +205,7 @@ func awaitListener(t *testing.T, address string) {
 	t.Fatalf("nobody listens at %s", address)
 }
 
-// TestShows: a guide's page that promises something else must fail.
+// TestShows: output that differs from a guide's page must not pass.
 func TestShows(t *testing.T) {
 	for _, c := range []struct {
 		output, want string

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestStopWithHalfRequests: clients that have sent a part of a request, and no more, do not hold up
-// a node that stops; they are told so.
+// TestStopWithHalfRequests: clients that sent only part of a request do not delay the stop of a
+// node. Those that sent a head and not all of the body are answered 408.
 func TestStopWithHalfRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -42,7 +42,7 @@ func TestStopWithHalfRequests(t *testing.T) {
 			answers <- [2]string{name, string(got)}
 		}()
 	}
-	<-time.After(200 * time.Millisecond) // they have arrived
+	<-time.After(200 * time.Millisecond) // for the requests to arrive
 	began := time.Now()
 	node.signal(t, syscall.SIGTERM)
 	if code := node.awaitExit(t, 40*time.Second); code != 0 {

@@ -14,7 +14,7 @@ type ended struct {
 	Log []struct{ Attempt int } `json:"attempt_log"`
 }
 
-// history is all of a topic's history, page by page, by id.
+// history reads all pages of a topic's history. It returns the entries by id, and their number.
 func (c *client) history(t testing.TB, topic, query string) (list map[string]ended, entries int) {
 	t.Helper()
 	list = map[string]ended{}
@@ -34,9 +34,8 @@ func (c *client) history(t testing.TB, topic, query string) (list map[string]end
 	}
 }
 
-// TestClusterHistoryOfAWipedNode: a node that lost its disk is filled by snapshots, which hold no
-// history. When it leads, what ended before is found all the same, each entry once, whoever is
-// asked; and still when one of those that have it is gone.
+// TestClusterHistoryOfAWipedNode: a wiped node receives snapshots, which contain no history. When
+// it leads, all nodes still return each entry once, also after another node is lost.
 func TestClusterHistoryOfAWipedNode(t *testing.T) {
 	t.Parallel()
 	needTime(t)
@@ -53,7 +52,8 @@ func TestClusterHistoryOfAWipedNode(t *testing.T) {
 		for _, m := range c.running() {
 			var list map[string]ended
 			var entries int
-			if !holdsWithinBy(lookEvery, systemLimit, func() bool { // a shard may just change hands: then that is an error, not a gap
+			// A shard may be without a leader: that is an error, not a gap.
+			if !holdsWithinBy(lookEvery, systemLimit, func() bool {
 				if m.client.do("GET", "/v1/topics/past/history?limit=1", "").status != 200 {
 					return false
 				}
@@ -74,7 +74,7 @@ func TestClusterHistoryOfAWipedNode(t *testing.T) {
 		}
 	}
 	check("before")
-	// The others' histories are on disk and outlive them.
+	// The other nodes' histories are on disk and survive the loss.
 	lost, other := c.all()[2], c.all()[1]
 	lost.process().kill()
 	if err := os.RemoveAll(lost.dir); err != nil {
@@ -84,9 +84,9 @@ func TestClusterHistoryOfAWipedNode(t *testing.T) {
 	c.awaitHealthy(t)
 	c.awaitView(t, settleLimit, "the wiped node leads shards", func(v view) bool { return v.Healthy && len(v.ledBy(lost.name)) > 0 })
 	check("the wiped node leads some")
-	c.awaitSettled(t, c.all(), 3) // before that the wiped one does not count
+	c.awaitSettled(t, c.all(), 3) // before that the wiped node has no vote
 	other.process().kill()
-	for i := range n { // each shard has a leader again
+	for i := range n { // until each shard has a leader
 		c.eventually(t, "POST", "/v1/topics/after/timers", farTimer(fmt.Sprint("t", i), time.Now()))
 	}
 	check("one of those that have it is gone")

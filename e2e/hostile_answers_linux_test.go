@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// residentMB is what a process holds in memory.
+// residentMB is the resident memory of a process in MiB.
 func residentMB(t testing.TB, p *process) int {
 	t.Helper()
 	return procMB(t, p, "VmRSS:")
 }
 
-// procMB reads a line of /proc/PID/status.
+// procMB reads a line of /proc/PID/status, in MiB.
 func procMB(t testing.TB, p *process, line string) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -32,9 +32,9 @@ func procMB(t testing.TB, p *process, line string) int {
 	return kb >> 10
 }
 
-// TestSmallRequestsMakeNoLargeAnswers: 27 KB that change 600 timers of 256 KiB each, and 60 bytes
-// that list them, sent by eight clients that read nothing, cost a bounded amount of memory, and
-// that goes back.
+// TestSmallRequestsMakeNoLargeAnswers: eight clients that read no answers send small requests with
+// large answers: 27 KB that change 600 timers of 255 KiB each, or 60 bytes that list them. They
+// cost at most 350 MiB, most of which is released when they are gone.
 func TestSmallRequestsMakeNoLargeAnswers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// limited starts a node whose process may open so many files.
+// limited starts a node that may open this many files.
 func limited(t testing.TB, files int, dir string, flags ...string) *process {
 	t.Helper()
 	p := launch(t, []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, files), "sh"}, dir, flags...)
@@ -17,15 +17,15 @@ func limited(t testing.TB, files int, dir string, flags ...string) *process {
 	return p
 }
 
-// crowd opens silent connections from one address until there are n, or the node gives no more; a
-// connection that it closes counts.
+// crowd tries to open n silent connections from one address. It returns those that connected, even
+// if the node closes them.
 func crowd(t testing.TB, p *process, from string, n int) (open []net.Conn) {
 	t.Helper()
 	d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	for range n {
 		c, err := d.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 		if err != nil {
-			continue // the queue of connections to be accepted is full just now
+			continue // the accept queue is full
 		}
 		t.Cleanup(func() { c.Close() })
 		open = append(open, c)
@@ -33,9 +33,9 @@ func crowd(t testing.TB, p *process, from string, n int) (open []net.Conn) {
 	return open
 }
 
-// TestSilentConnectionsAtALowLimitOfFiles: four thousand connections that say nothing, of one
-// address, do not end a node that may open a thousand files, nor keep others out: it goes on taking
-// timers and calling.
+// TestSilentConnectionsAtALowLimitOfFiles: four thousand silent connections from one address do not
+// make a node that may open 1,024 files exit or shut out other clients. It still accepts timers and
+// calls receivers.
 func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -56,9 +56,8 @@ func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 				}
 				id := fmt.Sprintf("t%d", round)
 				c.must(t, 201, "POST", "/v1/topics/silent/timers", `{"id":"`+id+`","delay":"100ms"}`)
-				// Each try has a connection of its own. One that came while the queue of those to
-				// be accepted was full is lost: the kernel would try again after 1, 3, 7, 15 and 31
-				// s.
+				// Each try has its own connection. A connection that met a full accept queue would
+				// wait for the kernel's retries after 1, 3, 7, 15 and 31 s.
 				fresh := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 				poll(t, 10*time.Second, "a new connection is served", func() bool {
 					resp, err := fresh.Get(node.url + "/readyz")
@@ -78,8 +77,8 @@ func TestSilentConnectionsAtALowLimitOfFiles(t *testing.T) {
 	}
 }
 
-// TestManyIdleConnectionsOfOneAddress: an address that keeps more connections open than the node
-// takes in all shuts out neither others nor the probes of health.
+// TestManyIdleConnectionsOfOneAddress: an address with more open connections than --max-connections
+// shuts out neither other clients nor health probes.
 func TestManyIdleConnectionsOfOneAddress(t *testing.T) {
 	t.Parallel()
 	node := serve(t, t.TempDir(), "--shards", "4", "--max-connections", "400")
@@ -100,9 +99,9 @@ func TestManyIdleConnectionsOfOneAddress(t *testing.T) {
 	node.stop(t)
 }
 
-// TestPagesFromElsewhereChangeNothing: what a browser sends for a page of a stranger, by the
-// stranger's own name pointed to the node or from the stranger's origin, is refused, on an address
-// of loopback and on any.
+// TestPagesFromElsewhereChangeNothing: a node refuses requests that browsers send for foreign
+// pages, recognized by a foreign Host (DNS rebinding) or a foreign origin, on loopback and on all
+// addresses.
 func TestPagesFromElsewhereChangeNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// cgroupWrapper runs a command in a control group of its own with a limit of memory.
+// cgroupWrapper runs a command in its own control group with a memory limit.
 func cgroupWrapper(t *testing.T, limit int) []string {
 	t.Helper()
 	dir, file := newControlGroup(t)
 	if err := os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limit), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	inner := filepath.Join(dir, "inner") // the limit is of a group above the process's
+	inner := filepath.Join(dir, "inner") // the limit is set above the process's group
 	if err := os.Mkdir(inner, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -28,9 +28,9 @@ func cgroupWrapper(t *testing.T, limit int) []string {
 	return []string{"sh", "-c", "echo $$ > " + inner + `/cgroup.procs && exec "$@"`, "sh"}
 }
 
-// newControlGroup makes a control group, and says which file in it bounds its memory: below the one
-// that CARILLON_E2E_CGROUP names, or where version 1 or 2 has its groups. The test is skipped where
-// none can be made.
+// newControlGroup makes a control group and returns the file that limits its memory. Its parent is
+// CARILLON_E2E_CGROUP, or the root of cgroup version 1 or 2. The test is skipped where none can be
+// made.
 func newControlGroup(t *testing.T) (dir, file string) {
 	t.Helper()
 	parents := []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"}
@@ -57,9 +57,8 @@ func newControlGroup(t *testing.T) (dir, file string) {
 	return "", ""
 }
 
-// TestMemoryLimit: a node that may use 300 MiB and is sent timers without end, small ones and
-// large, refuses them with 503 before it needs more, goes on with everything else, and takes them
-// again when there is room.
+// TestMemoryLimit: a node that may use 300 MiB gets timers of all sizes without end. It answers 503
+// before it exceeds the limit, everything else works, and adds work again once there is memory.
 func TestMemoryLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

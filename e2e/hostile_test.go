@@ -14,12 +14,10 @@ import (
 )
 
 // healthyLimit bounds the p99 lateness of a healthy receiver beside a hostile one. The aim is 50
-// ms; this is for a machine that is busy with other tests, and still far below what waiting behind
-// a hanging call would cost.
+// ms. The bound is for a busy machine, and still far less than a wait for a hanging call.
 const healthyLimit = 300 * time.Millisecond
 
-// rawReceiver hands every connection to a function of the test's, which may do with it whatever a
-// bad server does.
+// rawReceiver passes each connection to serve, which may misbehave in any way.
 func rawReceiver(t testing.TB, serve func(net.Conn)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +52,7 @@ func rawReceiver(t testing.TB, serve func(net.Conn)) (url string) {
 	return "http://" + listener.Addr().String() + "/"
 }
 
-// takeRequest reads one request whole.
+// takeRequest reads one whole request.
 func takeRequest(conn net.Conn) bool {
 	r, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -64,7 +62,7 @@ func takeRequest(conn net.Conn) bool {
 	return err == nil
 }
 
-// drip writes a byte a second until the other side has enough.
+// drip writes a byte a second until a write fails.
 func drip(conn net.Conn, text string) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -86,11 +84,11 @@ func answering(text string) func(net.Conn) {
 	}
 }
 
-// hostile is a bad receiver and what becomes of the timers that are sent to it.
+// hostile is a bad receiver and the expected end of its timers.
 type hostile struct {
 	name   string
 	timers int
-	serve  func(net.Conn) // nil: nobody listens
+	serve  func(net.Conn) // nil: nothing listens
 	want   timer          // State, Reason, Attempts, LastStatus, LastError
 }
 
@@ -107,7 +105,7 @@ var hostiles = []hostile{
 		_, _ = c.Read(make([]byte, 1))
 		_ = c.(*net.TCPConn).SetLinger(0)
 	}, twice.fault("connection reset")},
-	{"accepts and closes", 20, func(c net.Conn) {}, twice.fault("connection ")}, // closed or reset: as the race goes
+	{"accepts and closes", 20, func(c net.Conn) {}, twice.fault("connection ")}, // closed or reset
 	{"answers garbage", 20, answering("SSH-2.0-OpenSSH_9.6\r\n\r\n"), twice.fault("bad response")},
 	{"drips its headers", 50, func(c net.Conn) {
 		if takeRequest(c) {
@@ -160,14 +158,13 @@ var hostiles = []hostile{
 	}, twice.fault("bad response")},
 }
 
-// impatient is a policy that comes to its end within a test: two attempts, and a breaker that stays
-// out of it.
+// impatient is a policy with two attempts in quick succession and a breaker that does not open.
 const impatient = `{"callback":{"url":%q,"timeout":"500ms"},
 	"retry":{"max_attempts":2,"min_backoff":"200ms","max_backoff":"200ms","multiplier":1,"jitter":0},
 	"breaker":{"failures":10000,"window":"10s","open":"5s","probes":1}}`
 
-// TestHostileReceivers sends timers to each kind of bad receiver, and others to a healthy one
-// beside it, which must not notice.
+// TestHostileReceivers sends timers to each kind of bad receiver. A healthy receiver beside it must
+// not notice.
 func TestHostileReceivers(t *testing.T) {
 	for _, h := range hostiles {
 		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
@@ -212,7 +209,7 @@ func (w timer) endedAs(want timer) bool {
 		(want.LastError == "" || strings.HasPrefix(w.LastError, want.LastError))
 }
 
-// unusedAddress is one that nobody listens on.
+// unusedAddress returns an address on which nothing listens.
 func unusedAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -223,7 +220,7 @@ func unusedAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// healthy is a steady flow of timers to a good receiver, with its own topic and witnesses.
+// healthy is a steady flow of timers to a good receiver, with its own topic and logs.
 type healthy struct {
 	client *client
 	rcv    *receiver
@@ -257,9 +254,8 @@ func beginHealthy(t testing.TB, c *client) *healthy {
 	return h
 }
 
-// end stops the flow, checks it, and returns its latenesses. A timer whose add was answered after
-// its due time tells about the client, not about the receiver's neighbours, and is left out of
-// them.
+// end stops the flow, checks it, and returns its latenesses. It leaves out timers whose add was
+// answered after their due time, because the client was late for those.
 func (h *healthy) end(t testing.TB) []time.Duration {
 	t.Helper()
 	close(h.stop)

@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// traffic is a steady load of adds with delays of up to five seconds, and patches and cancels of
-// what was added.
+// traffic is a steady load of adds, and of patches and cancels of the added timers.
 type traffic struct {
 	client     doer
 	ledger     *ledger
 	topic      string
 	prefix     string
-	perSecond  int          // adds; addsPerSecond when 0
-	workers    int          // requests at once; trafficWorkers when 0
-	maxDelayMs int64        // from add to due; maxDelayMs when 0
-	reads      bool         // timers are read, too, and all that was heard of them is kept
-	run        atomic.Int64 // of the node, for the entries
-	random     *rand.Rand   // of the scheduler alone
+	perSecond  int          // adds; 0: addsPerSecond
+	workers    int          // concurrent requests; 0: trafficWorkers
+	maxDelayMs int64        // from add to due; 0: maxDelayMs
+	reads      bool         // timers are also read, and answers recorded
+	run        atomic.Int64 // number of the node's start, for the entries
+	random     *rand.Rand   // used by the scheduling goroutine only
 	stop       chan struct{}
 	done       sync.WaitGroup
 }
@@ -34,7 +33,7 @@ const (
 	maxDelayMs     = 5000
 )
 
-// doer sends a request and tells how it ended: a client of one node, or of several.
+// doer sends a request and returns its answer: a client of one node or of several.
 type doer interface {
 	do(method, path, body string, header ...string) answer
 }
@@ -43,11 +42,11 @@ type job struct {
 	id             string
 	delayMs        int64
 	patch, cancel  bool
-	reads          int // by another client, while this one goes on
+	reads          int // by another goroutine, at the same time
 	patchedDelayMs int64
 }
 
-// begin starts the load. It goes on, unimpressed by a node that is down, until end.
+// begin starts the load. It continues until end, even while the node is down.
 func (l *traffic) begin() {
 	l.stop = make(chan struct{})
 	l.perSecond, l.workers = cmp.Or(l.perSecond, addsPerSecond), cmp.Or(l.workers, trafficWorkers)
@@ -74,7 +73,7 @@ func (l *traffic) begin() {
 			for wanted := int(time.Since(start).Seconds() * float64(l.perSecond)); n < wanted; n++ {
 				select {
 				case jobs <- l.draw(n):
-				default: // the workers are behind: a real client would be, too
+				default: // the workers lag: drop the job
 				}
 			}
 		}
@@ -131,7 +130,7 @@ func (l *traffic) do(j job) {
 	}
 }
 
-// TestKillUnderLoad kills the node in the middle of adds, changes and calls, again and again on one
+// TestKillUnderLoad kills the node during adds, changes and calls, again and again on one
 // directory.
 func TestKillUnderLoad(t *testing.T) {
 	rounds := setting(t, "CARILLON_E2E_KILLS", 10)
@@ -190,10 +189,10 @@ func TestKillUnderLoad(t *testing.T) {
 }
 
 // maxUncommitted is how many calls may have been answered so shortly before a kill that their
-// outcomes were not in the log: at 1,000 calls a second, those of 50 ms.
+// outcomes were not in the log: those of 50 ms at 1,000 calls a second.
 const maxUncommitted = 50
 
-// slowNowAndThen keeps every eighth call open for a while, so that a kill finds calls in flight.
+// slowNowAndThen delays every eighth answer by 30 ms, so that a kill finds calls in flight.
 func slowNowAndThen() func(http.ResponseWriter, *http.Request, int) {
 	var n atomic.Int64
 	return func(_ http.ResponseWriter, r *http.Request, _ int) {
@@ -206,5 +205,5 @@ func slowNowAndThen() func(http.ResponseWriter, *http.Request, int) {
 	}
 }
 
-// wait lets the load run for a while. It orders nothing: no check depends on its length.
+// wait lets the load run. It synchronizes nothing: no check depends on its length.
 func wait(d time.Duration) { <-time.After(d) }

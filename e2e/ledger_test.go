@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// effect is what the client knows of a request.
+// effect is the client's knowledge of a request's effect.
 type effect uint8
 
 const (
-	unknown effect = iota // no answer, or a 5xx: it may take effect any time or never
+	unknown effect = iota // no answer, or 5xx: it may take effect at any time or never
 	acked                 // 2xx
-	refused               // 4xx, or it never reached the node
+	refused               // 4xx, or it cannot have reached the node
 )
 
 func effectOf(a answer) effect {
@@ -26,34 +26,34 @@ func effectOf(a answer) effect {
 	return unknown
 }
 
-// written is one version that the client tried to write: by an add, a put or a patch.
+// written is a version that the client tried to write, by an add, a put or a patch.
 type written struct {
 	sum      uint64 // of the payload
 	dueMs    int64
 	effect   effect
-	born     bool // it made a new timer: the first one, or one over a finished id
+	born     bool // answered 201: a new timer, or a reused id
 	sent     time.Time
 	answered time.Time
 }
 
-// entry is all that the client did to one timer.
+// entry has all writes and cancels of one timer.
 type entry struct {
 	id         string
 	versions   []written
 	operations []operation
 	cancels    []cancelled
-	createdRun int // which run of the node took the add
+	createdRun int // number of the node's start at the add
 }
 
 type cancelled struct {
-	outcome  string // prevented, in_flight, already_fired, dead; "" when refused or unknown
+	outcome  string // prevented, in_flight, already_fired, dead; "": refused or unknown
 	effect   effect
-	place    int // how many versions had been written before
+	place    int // number of versions written before
 	sent     time.Time
 	answered time.Time
 }
 
-// ledger is the client log. Each timer is written to by one goroutine at a time.
+// ledger is the client's log. One goroutine at a time writes to a timer.
 type ledger struct {
 	mu      sync.Mutex
 	entries []*entry
@@ -62,7 +62,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{byID: map[string]*entry{}} }
 
-// add opens an entry; it is in the log before the request is sent.
+// add opens an entry, before its request is sent.
 func (l *ledger) add(id string, run int) *entry {
 	e := &entry{id: id, createdRun: run}
 	l.mu.Lock()
@@ -81,7 +81,7 @@ func (l *ledger) size() int {
 	return len(l.entries)
 }
 
-// wrote logs how a write ended.
+// wrote logs a write and its answer.
 func (l *ledger) wrote(e *entry, payload string, dueMs int64, a answer) effect {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,13 +98,13 @@ func (l *ledger) cancelled(e *entry, a answer) string {
 	return c.outcome
 }
 
-// owed tells whether the timer must be delivered: its add was acknowledged and no cancel can have
-// kept it back.
+// owed reports whether the timer must be delivered: its add was acknowledged and no cancel can have
+// prevented it.
 func (e *entry) owed() bool {
 	return len(e.versions) > 0 && e.versions[0].effect == acked && e.end() == "done"
 }
 
-// end is the state that the timer must come to: done, cancelled, or "" when it may be either.
+// end is the state in which the timer must end: done, cancelled, or "" if it may be either.
 func (e *entry) end() string {
 	want := "done"
 	for _, c := range e.cancels {
@@ -119,7 +119,7 @@ func (e *entry) end() string {
 	return want
 }
 
-// revived tells that the id was used anew after the cancel.
+// revived reports whether the id was reused after the cancel.
 func (e *entry) revived(c cancelled) bool {
 	for _, v := range e.versions[c.place:] {
 		if v.born {
@@ -129,7 +129,7 @@ func (e *entry) revived(c cancelled) bool {
 	return false
 }
 
-// prevented is when the client was first told so for good; zero: never.
+// prevented is when a final "prevented" was first answered, zero if it was not.
 func (e *entry) prevented() time.Time {
 	for _, c := range e.cancels {
 		if c.outcome == "prevented" && !e.revived(c) {
@@ -139,8 +139,7 @@ func (e *entry) prevented() time.Time {
 	return time.Time{}
 }
 
-// mayArrive tells whether an arrival at that time with that body is one that the client's writes
-// allow.
+// mayArrive checks that the client's writes allow a call with this body at this time.
 func (e *entry) mayArrive(a arrival) error {
 	fault := errors.New("body is of no version that was written")
 	for i, v := range e.versions {
@@ -153,8 +152,8 @@ func (e *entry) mayArrive(a arrival) error {
 	return fault
 }
 
-// mayArriveAs: the version was sent before, not refused, has this due time, and no later one had
-// been acknowledged.
+// mayArriveAs checks that the version had been sent, was not refused and has this due time, and
+// that no later version had been acknowledged.
 func (e *entry) mayArriveAs(i int, a arrival) error {
 	v := e.versions[i]
 	switch {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// gate holds calls open until it is opened, or their client goes away.
+// gate holds calls open until it is lifted or their client disconnects.
 type gate struct {
 	open chan struct{}
 	once sync.Once
@@ -28,7 +28,7 @@ func (g *gate) hold(_ http.ResponseWriter, r *http.Request, _ int) {
 	}
 }
 
-// TestTerminateDrains: after SIGTERM calls in flight finish and are not made again.
+// TestTerminateDrains: after SIGTERM calls in flight finish and are not repeated.
 func TestTerminateDrains(t *testing.T) {
 	t.Parallel()
 	const inFlight = 20
@@ -76,7 +76,7 @@ func TestTerminateDrains(t *testing.T) {
 	node.stop(t)
 }
 
-// TestSecondSignalEndsAtOnce: whoever does not want to wait for a hanging call need not.
+// TestSecondSignalEndsAtOnce: a second SIGTERM ends a node that waits for a hanging call.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	rcv := newReceiver(t, newGate().hold)
@@ -116,7 +116,7 @@ func TestSecondProcessOnOneDirectory(t *testing.T) {
 	}
 	newClient(node).must(t, 200, "GET", "/readyz", "")
 	node.kill()
-	serve(t, dir).stop(t) // a killed holder holds nothing
+	serve(t, dir).stop(t) // a killed process releases its lock
 }
 
 func TestPublicBindNeedsCredentials(t *testing.T) {
@@ -133,8 +133,8 @@ func TestPublicBindNeedsCredentials(t *testing.T) {
 	}
 }
 
-// TestLeaseOutstanding: the node dies while the receiver holds a call. The call is made again, as
-// attempt 2, under a higher fence and the same webhook-id.
+// TestLeaseOutstanding: the node is killed while a call is open. The call is repeated as attempt 2,
+// with a higher fence and the same webhook-id.
 func TestLeaseOutstanding(t *testing.T) {
 	t.Parallel()
 	first := newGate()

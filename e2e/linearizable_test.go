@@ -10,8 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What clients did to a timer and what they were told must have an order that explains it (I19).
-// The simulator asks the same of its clients; here the clock is real, and so is the HTTP.
+// The operations on a timer and their answers must be linearizable (I19). The simulator checks the
+// same; here the clock and HTTP are real.
 
 type verb uint8
 
@@ -22,7 +22,7 @@ const (
 	toRead
 )
 
-// operation is one request and its answer.
+// operation is a request and its answer.
 type operation struct {
 	verb           verb
 	sum            uint64 // of the payload that it would write
@@ -30,7 +30,7 @@ type operation struct {
 	told           told
 }
 
-// told is an answer; status 0: there was none, or one that leaves open what happened.
+// told is an answer. Status 0 means none, or one that leaves the effect unknown.
 type told struct {
 	status  int
 	version int
@@ -39,7 +39,7 @@ type told struct {
 	outcome string
 }
 
-// heard keeps an operation for the check of orders.
+// heard records an operation for the linearizability check.
 func (l *ledger) heard(e *entry, v verb, payload string, a answer) {
 	o := operation{verb: v, sent: a.sent, answered: a.answered}
 	if payload != "" {
@@ -55,26 +55,25 @@ func (l *ledger) heard(e *entry, v verb, payload string, a answer) {
 			Payload json.RawMessage `json:"payload"`
 			Outcome string          `json:"outcome"`
 		}
-		_ = json.Unmarshal(a.body, &body) // a problem has none of it
+		_ = json.Unmarshal(a.body, &body) // a problem document has none of these fields
 		o.told = told{status: a.status, version: body.Version, state: body.State, outcome: body.Outcome}
 		if body.Payload != nil {
 			o.told.sum = sumOf(string(body.Payload))
 		}
 	} else if v == toRead {
-		return // nothing was done and nothing was told
+		return // an unanswered read tells nothing
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.operations = append(e.operations, o)
 }
 
-// believed is a timer as the model has it. That it was called is nobody's operation: it shows in
-// what is told later.
+// believed is the model's state of a timer. A call is not an operation: later answers reveal it.
 type believed struct {
-	version   int // 0: never made
+	version   int // 0: never added
 	sum       uint64
-	asked     bool // a cancel came while a call ran, or had no answer: it may end cancelled
-	over      bool // done or cancelled, and nobody was told which
+	asked     bool // a cancel came during a call or was not answered: it may end cancelled
+	over      bool // it has ended; fired or cancelled tells how, if known
 	cancelled bool
 	fired     bool
 }
@@ -83,7 +82,7 @@ func (b believed) pending() bool { return b.version > 0 && !b.over && !b.cancell
 
 func (b believed) next(sum uint64) believed { return believed{version: b.version + 1, sum: sum} }
 
-// step says whether the answer can be, and what the timer is then.
+// step reports whether the answer is possible in this state, and returns the next state.
 func (b believed) step(o operation) (bool, believed) {
 	if o.told.status == 0 {
 		return true, b.unheard(o)
@@ -93,7 +92,7 @@ func (b believed) step(o operation) (bool, believed) {
 	}
 	switch o.verb {
 	case toAdd:
-		// 200: an earlier try of the same request was answered by nobody, and had made it.
+		// A 200 means that an unanswered try of the same add had taken effect.
 		return b.version == 0 && o.told.status < 300 && o.told.version == 1, b.next(o.sum)
 	case toPatch:
 		return b.patched(o)
@@ -103,7 +102,8 @@ func (b believed) step(o operation) (bool, believed) {
 	return b.read(o.told)
 }
 
-// unheard: it may take effect at any time, or, at the very end, never.
+// unheard applies an operation without an answer. It may take effect at any time, or never, as the
+// last of all operations.
 func (b believed) unheard(o operation) believed {
 	switch {
 	case o.verb == toAdd && b.version == 0, o.verb == toPatch && b.pending():
@@ -173,10 +173,10 @@ var timerModel = porcupine.Model{
 	},
 }
 
-// orderLimit is for one timer; each has few operations.
+// orderLimit bounds the check of one timer, which has few operations.
 const orderLimit = 10 * time.Second
 
-// checkOrder: I19.
+// checkOrder checks that the operations on each timer are linearizable (I19).
 func (v *verdict) checkOrder() {
 	for _, e := range v.ledger.entries {
 		if len(e.operations) == 0 {

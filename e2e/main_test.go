@@ -18,8 +18,8 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The witnesses of a long run hold half a million timers. A collector that is at work all the
-	// time would make the receiver late, and its callers give their calls up.
+	// The logs of a long run hold half a million timers. Frequent garbage collection would delay
+	// the receiver, and nodes would give up calls.
 	debug.SetGCPercent(800)
 	os.Exit(run(m))
 }
@@ -48,7 +48,7 @@ func run(m *testing.M) int {
 	return runAndCount(m)
 }
 
-// runAndCount ends with a table of what was done to clusters, and what came of it.
+// runAndCount runs the tests and, with -v, prints the table of faults and results.
 func runAndCount(m *testing.M) int {
 	code := m.Run()
 	if testing.Verbose() {
@@ -57,7 +57,7 @@ func runAndCount(m *testing.M) int {
 	return code
 }
 
-// setting is a number from the environment.
+// setting reads a positive number from the environment.
 func setting(t testing.TB, name string, byDefault int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -71,7 +71,8 @@ func setting(t testing.TB, name string, byDefault int) int {
 	return n
 }
 
-// seeded is the test's source of random choices; a failure prints how to draw the same again.
+// seeded returns a source of random choices. If the test fails it logs the command that repeats
+// them.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed := setting(t, "CARILLON_E2E_SEED", int(time.Now().UnixNano()&0xFFFFFFF)+1)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// How long it may take until a process has walked its whole memory: it does so about every half
-// minute, when it is given the processor.
+// walkLimit is how long a process may take to check its whole memory. It does so about every half
+// minute if it gets enough processor time.
 const walkLimit = 3 * time.Minute
 
 // needMemory skips a test that writes the memory of another process.
@@ -25,8 +25,8 @@ func needMemory(t testing.TB) {
 	}
 }
 
-// flipBit changes a bit of a text wherever it is in a process's memory, while the process stands
-// still. It says in how many places.
+// flipBit flips a bit in each copy of text in the memory of the stopped process. It returns the
+// number of copies.
 func flipBit(t testing.TB, p *process, text string) (places int) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP)
@@ -48,7 +48,7 @@ func flipBit(t testing.TB, p *process, text string) (places int) {
 			continue
 		}
 		b := make([]byte, to-from)
-		n, _ := mem.ReadAt(b, from) // some of the kernel's own cannot be read
+		n, _ := mem.ReadAt(b, from) // some kernel mappings cannot be read
 		for at := 0; ; at++ {
 			next := bytes.Index(b[at:n], []byte(text))
 			if next < 0 {
@@ -65,7 +65,7 @@ func flipBit(t testing.TB, p *process, text string) (places int) {
 	return places
 }
 
-// struckTimer adds a timer with a text that is nowhere else, among others.
+// struckTimer adds a timer with a unique text, and 64 others.
 func struckTimer(t testing.TB, c *client, rec *receiver) (text string) {
 	t.Helper()
 	text = fmt.Sprintf("in-memory-%x-of-one-process", time.Now().UnixNano())
@@ -77,7 +77,8 @@ func struckTimer(t testing.TB, c *client, rec *receiver) (text string) {
 	return text
 }
 
-// isRight has the timer read and called: all of it as it was written.
+// isRight checks that the timer reads as written, fires it, and checks that each call has its
+// payload.
 func isRight(t testing.TB, c *client, rec *receiver, text string) {
 	t.Helper()
 	want := `"` + text + `"`
@@ -97,10 +98,10 @@ func isRight(t testing.TB, c *client, rec *receiver, text string) {
 
 var faultLine = regexp.MustCompile(`memory has changed by itself.* shard=(\d+)`)
 
-// TestFlippedBitInTheMemoryOfAProcess: a bit of a timer changes in the memory of a follower, and of
-// a leader. The process finds it, gets the state of another, and nobody else is stopped; the timer
-// is called as it was written. (Until it is found, the node that leads may call with what is
-// there.)
+// TestFlippedBitInTheMemoryOfAProcess: a bit of a timer flips in the memory of a follower, then of
+// a leader, or the other way round. The process finds the fault and takes the state of another
+// replica, and no process exits. Then the timer is called as written. (Before that a leader may
+// call with the altered payload.)
 func TestFlippedBitInTheMemoryOfAProcess(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -116,7 +117,7 @@ func TestFlippedBitInTheMemoryOfAProcess(t *testing.T) {
 		}
 		return ""
 	}
-	// strike has it happen, and waits until all is well again.
+	// strike flips the bit and waits until the cluster is healthy again.
 	strike := func(victim *member) (shard string) {
 		p := victim.process()
 		before := len(p.stderr.String())
@@ -157,8 +158,8 @@ func TestFlippedBitInTheMemoryOfAProcess(t *testing.T) {
 	isRight(t, c.members[0].client, rec, text)
 }
 
-// TestFlippedBitInTheMemoryOfANodeAlone: it has nobody to ask, so it ends; its disk has what is
-// right.
+// TestFlippedBitInTheMemoryOfANodeAlone: without another replica the process exits. Its disk has
+// the right state.
 func TestFlippedBitInTheMemoryOfANodeAlone(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

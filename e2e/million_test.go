@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestManyTimers measures with twenty thousand timers, or a million: resident bytes per timer, and
-// the time to ready after kill -9.
+// TestManyTimers measures resident bytes per timer and the time to ready after kill -9, with 20,000
+// timers or a million.
 func TestManyTimers(t *testing.T) {
 	timers := 20_000
 	if os.Getenv("CARILLON_E2E_MILLION") != "" {
@@ -54,14 +54,13 @@ func TestManyTimers(t *testing.T) {
 	node.stop(t)
 }
 
-// residentBytes is what the process holds of the machine's memory. Linux says; elsewhere the figure
-// is 0.
+// residentBytes is the resident memory of the process, 0 where there is no /proc.
 func residentBytes(t testing.TB, p *process) int64 {
 	t.Helper()
 	return memoryOf(t, p, "VmRSS:")
 }
 
-// peakBytes is the most that it ever held.
+// peakBytes is the process's peak resident memory.
 func peakBytes(t testing.TB, p *process) int64 {
 	t.Helper()
 	return memoryOf(t, p, "VmHWM:")

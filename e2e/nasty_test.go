@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// nasties are requests that no client of good will sends. Each may be answered by a 4xx or a closed
+// nasties are malformed requests. Each may be answered with 4xx, 501 or 505, or by closing the
 // connection.
 var nasties = []string{
 	"",
@@ -71,7 +71,7 @@ func jsonPost(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
-// mutate spoils a request here and there.
+// mutate changes, removes or inserts up to eight bytes of a request.
 func mutate(random *rand.Rand, s string) string {
 	b := []byte(s)
 	for range 1 + random.IntN(8) {
@@ -91,8 +91,8 @@ func mutate(random *rand.Rand, s string) string {
 	return string(b)
 }
 
-// TestNastiesOnRawSockets sends malformed requests while a healthy flow goes on: the process lives,
-// no answer is a success or a 500, and the flow does not notice.
+// TestNastiesOnRawSockets sends malformed requests beside a healthy flow. The process survives, no
+// listed request succeeds, no answer is a 500, and the flow is on time.
 func TestNastiesOnRawSockets(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)
@@ -100,7 +100,7 @@ func TestNastiesOnRawSockets(t *testing.T) {
 	c := newClient(node)
 	address := strings.TrimPrefix(node.url, "http://")
 	healthy := beginHealthy(t, c)
-	for range 100 { // these stay silent, or stop in the middle, until the test ends
+	for range 100 { // silent, or half sent, until the test ends
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func TestNastiesOnRawSockets(t *testing.T) {
 		}
 		status := exchangeRaw(t, address, request)
 		statuses[status]++
-		// A mutated request may have become a good one; a listed one must not be taken.
+		// A mutated request may be valid; a listed one must not be accepted.
 		if bad := !mutated && status != "" && status[0] != '4' && status != "505" && status != "501"; bad || status != "" && status[0] == '5' && status < "501" {
 			t.Errorf("status %s for %.200q", status, request)
 		}
@@ -132,8 +132,8 @@ func TestNastiesOnRawSockets(t *testing.T) {
 	t.Logf("healthy flow meanwhile: %d timers, lateness %v", len(late), spreadOf(late))
 }
 
-// exchangeRaw sends the bytes, says that no more will come, and returns the status of the first
-// answer.
+// exchangeRaw sends the bytes, closes its side and returns the status of the first answer, "" if
+// the node closes without one.
 func exchangeRaw(t testing.TB, address, request string) (status string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

@@ -12,35 +12,34 @@ import (
 	"time"
 )
 
-// network is a bridge of this machine with hosts behind it, each a network namespace. A host has
-// two addresses, one for peers and clients, one for gossip, so that either traffic can be cut
-// alone. What one host sends to another is cut by giving it a wrong link address for the other:
-// packets leave and nobody takes them, as with a broken path; nobody is told. The test itself
-// always reaches all hosts.
+// network is a bridge of hosts, each of which is a network namespace. A host has one address for
+// peers and clients and another for gossip, so that either traffic can be cut alone. To cut the
+// traffic from one host to another, the sender is given a wrong link address: its packets are lost
+// without an error, like on a broken path. The test itself reaches all hosts at any time.
 type network struct {
 	bridge     string
 	namespaces []string
 }
 
-// networks are counted, so that each has its own name. They share their addresses, so one is up at
-// a time: oneNetwork is held while it is.
+// networks counts the networks, for their names. They share addresses: oneNetwork is held while one
+// is up.
 var (
 	networks   atomic.Int32
 	oneNetwork sync.Mutex
 )
 
-// The addresses are those set aside for tests of network devices (RFC 2544).
+// The addresses are reserved for tests of network devices (RFC 2544).
 const (
 	peerNet   = "198.18.77."
 	gossipNet = "198.18.78."
 	testNets  = "198.18.0.0/15"
-	gateway   = "254" // the test's own place in either
+	gateway   = "254" // the test's own host part in either net
 	nowhere   = "02:00:00:00:00:fe"
 )
 
 func hostAddress(net string, host int) string { return fmt.Sprint(net, host+1) }
 
-// newNetwork makes the bridge and n hosts. They are removed when the test ends.
+// newNetwork makes the bridge and n hosts, and removes them when the test ends.
 func newNetwork(t testing.TB, n int) *network {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -82,7 +81,7 @@ func (w *network) addHost(t testing.TB, i int) {
 }
 
 func (w *network) remove(t testing.TB) {
-	for _, namespace := range w.namespaces { // with them go their ends of the links, and so the links
+	for _, namespace := range w.namespaces { // this removes their links, too
 		if err := ip("netns", "del", namespace); err != nil {
 			t.Error(err)
 		}
@@ -92,7 +91,7 @@ func (w *network) remove(t testing.TB) {
 	}
 }
 
-// members are nodes at the hosts.
+// members returns a node for each host.
 func (w *network) members(t testing.TB) []*member {
 	t.Helper()
 	root := t.TempDir()
@@ -106,7 +105,7 @@ func (w *network) members(t testing.TB) []*member {
 	return list
 }
 
-// cut drops what one host sends to another.
+// cut drops the packets from one host to another.
 func (w *network) cut(t testing.TB, from, to int, nets ...string) {
 	t.Helper()
 	for _, net := range nets {
@@ -114,7 +113,7 @@ func (w *network) cut(t testing.TB, from, to int, nets ...string) {
 	}
 }
 
-// isolate cuts a host off from all others, both ways.
+// isolate cuts a host off from all others in both directions.
 func (w *network) isolate(t testing.TB, host int, nets ...string) {
 	t.Helper()
 	for other := range w.namespaces {
@@ -125,7 +124,7 @@ func (w *network) isolate(t testing.TB, host int, nets ...string) {
 	}
 }
 
-// heal takes all cuts back.
+// heal removes all cuts.
 func (w *network) heal(t testing.TB) {
 	t.Helper()
 	for _, namespace := range w.namespaces {
@@ -148,8 +147,8 @@ func mustIP(t testing.TB, args ...string) {
 	}
 }
 
-// TestNetwork holds the tool to its word: what is cut does not pass, everything else does, and
-// healing mends it.
+// TestNetwork tests network itself: cut traffic does not pass, other traffic does, and heal
+// restores all.
 func TestNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

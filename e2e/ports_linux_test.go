@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// sockets are the local addresses at which a process listens, or takes datagrams, as /proc tells
-// them in hexadecimal.
+// sockets returns the local addresses on which a process listens (TCP) or receives (UDP), in the
+// hexadecimal form of /proc.
 func (p *process) sockets(t testing.TB) (list []string) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
@@ -40,8 +40,8 @@ func (p *process) sockets(t testing.TB) (list []string) {
 	return list
 }
 
-// TestNodeAloneListensForItsClientsOnly: what is not asked for is not open. With a key, the two
-// ports for other nodes are.
+// TestNodeAloneListensForItsClientsOnly: a single node opens the API's port only. With a key it
+// also opens the ports for peers and gossip.
 func TestNodeAloneListensForItsClientsOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

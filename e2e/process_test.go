@@ -17,25 +17,25 @@ import (
 	"time"
 )
 
-// readyLimit is far above the promised second: the machine may be busy with other tests. The
-// promise itself is tested where nothing else runs.
+// readyLimit is far more than the promised second, because other tests may run. The promise is
+// tested when nothing else runs.
 const readyLimit = 30 * time.Second
 
-// process is one run of `carillon serve`.
+// process is a process of `carillon serve`.
 type process struct {
 	cmd        *exec.Cmd
-	url        string        // of the API, known once ready
-	readyAfter time.Duration // from exec to the line on stdout
+	url        string        // of the API; set when the node is ready
+	readyAfter time.Duration // from exec to the ready line on stdout
 	stderr     *transcript
 	stdout     *transcript
-	exited     chan struct{} // closed when the process is gone and its output is read
+	exited     chan struct{} // closed after the process has exited
 	code       int           // valid once exited; −1: by a signal
 	endedAt    time.Time
 }
 
 var readyLine = regexp.MustCompile(`ready on (http://\S+),`)
 
-// serve starts a node and waits until it is ready. It is killed when the test ends.
+// serve starts a node and waits until it is ready. The node is killed when the test ends.
 func serve(t testing.TB, dir string, flags ...string) *process {
 	t.Helper()
 	p := launch(t, nil, dir, flags...)
@@ -43,10 +43,10 @@ func serve(t testing.TB, dir string, flags ...string) *process {
 	return p
 }
 
-// exitDown is how a node ends that is not to be started again before somebody has looked.
+// exitDown is the exit code after which a supervisor must not restart the node.
 const exitDown = 3
 
-// launch starts a node under an optional wrapper (strace …) and does not wait.
+// launch starts a node, under a wrapper such as strace if there is one, and does not wait.
 func launch(t testing.TB, wrapper []string, dir string, flags ...string) *process {
 	t.Helper()
 	args := append(slices.Clone(wrapper), binary)
@@ -54,19 +54,18 @@ func launch(t testing.TB, wrapper []string, dir string, flags ...string) *proces
 	return begin(t, append(args, flags...))
 }
 
-// serveArgs start a node on a directory and an address of the API. It is alone, so it opens no port
-// for others.
+// serveArgs are the arguments of a single node, which opens no port for peers.
 func serveArgs(dir, address string) []string {
 	return []string{"serve", "--data", dir, "--http", address}
 }
 
-// begin starts a process with its output kept, and with more in its environment. It is killed when
-// the test ends.
+// begin starts a process with additional environment and keeps its output. The process is killed
+// when the test ends.
 func begin(t testing.TB, args []string, env ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(args[0], args[1:]...), stderr: newTranscript(), stdout: newTranscript(), exited: make(chan struct{})}
 	p.cmd.Env = append(cleanEnv(), env...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a wrapper dies with what it wraps
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // kill reaches a wrapper's child, too
 	p.cmd.Stderr, p.cmd.Stdout = p.stderr, p.stdout
 	start := time.Now()
 	p.stdout.onLine = func(line string) {
@@ -96,7 +95,7 @@ func begin(t testing.TB, args []string, env ...string) *process {
 	return p
 }
 
-// cleanEnv is the environment without settings of a node.
+// cleanEnv is the environment without CARILLON_ variables.
 func cleanEnv() []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -121,9 +120,9 @@ func (p *process) awaitReady(t testing.TB) {
 	}
 }
 
-// kill ends the process as a power cut would, and waits until it is gone. It may be called twice.
+// kill ends the process with SIGKILL and waits for its exit. It may be called twice.
 func (p *process) kill() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails only if it is gone already
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails only after the exit
 	<-p.exited
 }
 
@@ -134,7 +133,7 @@ func (p *process) signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// stop ends the process politely and demands exit code 0.
+// stop ends the process with SIGTERM and demands exit code 0.
 func (p *process) stop(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGTERM)
@@ -162,7 +161,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// command runs the binary to its end.
+// command runs the binary until it exits.
 func command(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
@@ -174,11 +173,11 @@ func command(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	}
 	timer := time.AfterFunc(readyLimit, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
-	_ = cmd.Wait() // the exit code says it
+	_ = cmd.Wait() // the exit code tells
 	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
 }
 
-// transcript keeps what a process writes and reports its lines.
+// transcript keeps a process's output and passes its lines to onLine.
 type transcript struct {
 	mu     sync.Mutex
 	text   bytes.Buffer
@@ -221,7 +220,7 @@ func tail(s string, n int) string {
 	return s
 }
 
-// poll asks until the condition holds, as a client would, and fails the test at the deadline.
+// poll tries the condition every 10 ms until it holds, and fails the test after the limit.
 func poll(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
 	if !holdsWithin(limit, condition) {
@@ -233,7 +232,7 @@ func holdsWithin(limit time.Duration, condition func() bool) bool {
 	return holdsWithinBy(10*time.Millisecond, limit, condition)
 }
 
-// holdsWithinBy looks less often, where a look is work for the nodes.
+// holdsWithinBy tries the condition at another interval, for conditions that cost the nodes work.
 func holdsWithinBy(interval, limit time.Duration, condition func() bool) bool {
 	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(interval)
@@ -247,7 +246,7 @@ func holdsWithinBy(interval, limit time.Duration, condition func() bool) bool {
 	return true
 }
 
-// gauge reads one series from the metrics page; 0 when it is not there.
+// gauge reads one series from the metrics page, "" if it is not there.
 func (p *process) gauge(t testing.TB, series string) string {
 	t.Helper()
 	p.awaitReady(t)

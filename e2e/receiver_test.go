@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// arrival is one call as the receiver saw it.
+// arrival is a call as the receiver saw it.
 type arrival struct {
 	at, done time.Time // done is zero while the call is open
-	peer     string    // address of the connection's other end
+	peer     string    // address of the sender
 	topic    string
 	timer    string
 	webhook  string
@@ -25,7 +25,7 @@ type arrival struct {
 	fence    uint64
 	dueMs    int64
 	sum      uint64 // of the body
-	status   int    // answered; 0 while open, or when there was no answer
+	status   int    // 0 while open, or without an answer
 }
 
 func (a arrival) early() bool { return a.at.UnixMilli() < a.dueMs }
@@ -34,10 +34,10 @@ func (a arrival) lateness() time.Duration { return a.at.Sub(time.UnixMilli(a.due
 
 func (a arrival) succeeded() bool { return a.status >= 200 && a.status < 300 }
 
-// receiver logs every arrival. How it answers is the test's choice.
+// receiver logs every call. The test decides how it answers.
 type receiver struct {
 	server *httptest.Server
-	handle func(w http.ResponseWriter, r *http.Request, n int) // n counts the calls of this timer, from 1
+	handle func(w http.ResponseWriter, r *http.Request, n int) // n counts the timer's calls from 1
 
 	mu    sync.Mutex
 	log   []arrival
@@ -45,7 +45,7 @@ type receiver struct {
 	open  atomic.Int64
 }
 
-// newReceiver answers 200 unless handle says otherwise.
+// newReceiver starts a receiver that answers 200 unless handle answers otherwise.
 func newReceiver(t testing.TB, handle func(w http.ResponseWriter, r *http.Request, n int)) *receiver {
 	t.Helper()
 	return newReceiverAt(t, "127.0.0.1:0", handle)
@@ -74,7 +74,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.open.Add(1)
 	defer r.open.Add(-1)
 	sum := fnv.New64a()
-	_, _ = io.Copy(sum, req.Body) // a body that breaks off shows by its sum
+	_, _ = io.Copy(sum, req.Body) // a cut body shows by its sum
 	h := req.Header
 	a := arrival{at: at, peer: req.RemoteAddr, topic: h.Get("Carillon-Topic"), timer: h.Get("Carillon-Timer"), webhook: h.Get("Webhook-Id"), sum: sum.Sum64()}
 	a.attempt, _ = strconv.Atoi(h.Get("Carillon-Attempt"))
@@ -89,7 +89,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	noted := &statusWriter{ResponseWriter: w}
 	defer func() {
 		r.mu.Lock()
-		if place < len(r.log) { // else it was forgotten
+		if place < len(r.log) { // the log may have been emptied
 			r.log[place].done, r.log[place].status = time.Now(), noted.status
 		}
 		r.mu.Unlock()
@@ -104,7 +104,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// statusWriter remembers the status. Hijacking goes through by Unwrap.
+// statusWriter records the status. Unwrap allows hijacking.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -117,14 +117,14 @@ func (w *statusWriter) WriteHeader(status int) {
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// arrivals is a copy of the log, in order.
+// arrivals returns a copy of the log, in order.
 func (r *receiver) arrivals() []arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.log)
 }
 
-// openBetween counts the calls that were open at any time between.
+// openBetween counts the calls that were open at any time between from and to.
 func (r *receiver) openBetween(from, to time.Time) (n int64) {
 	for _, a := range r.arrivals() {
 		if a.at.Before(to) && (a.done.IsZero() || a.done.After(from)) {
@@ -134,7 +134,7 @@ func (r *receiver) openBetween(from, to time.Time) (n int64) {
 	return n
 }
 
-// forget empties the log: what it held has been checked.
+// forget empties the log after its check.
 func (r *receiver) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,14 +147,14 @@ func (r *receiver) count() int {
 	return len(r.log)
 }
 
-// called counts the calls of one timer.
+// called counts the calls of one timer, open ones included.
 func (r *receiver) called(topic, id string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.calls[topic+"/"+id]
 }
 
-// answered counts the calls that have their answer: only those can be judged.
+// answered counts the calls whose handler has returned.
 func (r *receiver) answered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +167,7 @@ func (r *receiver) answered() int {
 	return n
 }
 
-// of is what arrived of one timer.
+// of returns the calls of one timer.
 func (r *receiver) of(topic, id string) []arrival {
 	var out []arrival
 	for _, a := range r.arrivals() {
@@ -184,7 +184,7 @@ func sumOf(body string) uint64 {
 	return h.Sum64()
 }
 
-// spread are the figures that tests print and bound.
+// spread has the figures that tests log and bound.
 type spread struct{ p50, p99, max time.Duration }
 
 func spreadOf(d []time.Duration) spread {

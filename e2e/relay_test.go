@@ -8,15 +8,14 @@ import (
 	"testing"
 )
 
-// relay passes on all that goes to an address of a node, TCP and UDP, and keeps what it saw: what
-// somebody sees who taps the wire between nodes.
+// relay forwards TCP and UDP traffic to nodes and records it, like a tap on the wire.
 type relay struct {
 	mu   sync.Mutex
 	seen bytes.Buffer
 	all  []interface{ Close() error }
 }
 
-// at relays what comes to one address to another one.
+// at forwards traffic that arrives at here to there.
 func (r *relay) at(t testing.TB, here, there string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", here)
@@ -47,7 +46,7 @@ func (r *relay) keep(c interface{ Close() error }) {
 	r.all = append(r.all, c)
 }
 
-// close ends everything.
+// close closes all listeners and connections.
 func (r *relay) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +56,7 @@ func (r *relay) close() {
 	r.all = nil
 }
 
-// Write implements io.Writer: it keeps what has passed.
+// Write implements io.Writer: it records traffic.
 func (r *relay) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +93,7 @@ func (r *relay) copy(to, from net.Conn) {
 	}
 }
 
-// datagrams gives each sender a socket of its own, so that answers find their way back.
+// datagrams opens a socket for each sender, so that answers find their way back.
 func (r *relay) datagrams(here net.PacketConn, there string) {
 	ways := map[string]net.Conn{}
 	b := make([]byte, 64<<10)

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// gapSlack is how much later than due a retry may come on a busy machine.
+// gapSlack is how late a retry may be on a busy machine.
 const gapSlack = 400 * time.Millisecond
 
-// TestRetryTiming holds the waits between attempts against the policy and against what receivers
-// ask for.
+// TestRetryTiming checks the waits between attempts against the policy and Retry-After headers.
 func TestRetryTiming(t *testing.T) {
 	second := func(status int, retryAfter func() string) func(http.ResponseWriter, *http.Request, int) {
 		return func(w http.ResponseWriter, _ *http.Request, n int) {
@@ -29,7 +28,7 @@ func TestRetryTiming(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		handle func(http.ResponseWriter, *http.Request, int)
-		least  []time.Duration // the gaps
+		least  []time.Duration // at least
 		slack  time.Duration
 	}{
 		{"backoff doubles", func(w http.ResponseWriter, _ *http.Request, n int) {
@@ -58,8 +57,8 @@ func TestRetryTiming(t *testing.T) {
 			}
 			for i, least := range tc.least {
 				gap := log[i+1].at.Sub(log[i].done)
-				// done is when the handler returned: the node may have had the answer a moment
-				// before.
+				// done is when the handler returned; the node may have had the answer slightly
+				// earlier.
 				if gap < least-20*time.Millisecond || gap > least+tc.slack+gapSlack {
 					t.Errorf("gap %d is %v, want %v", i+1, gap, least)
 				}
@@ -71,8 +70,8 @@ func TestRetryTiming(t *testing.T) {
 	}
 }
 
-// TestBreakerParks: a dead receiver's breaker opens, and what comes due then waits without losing
-// attempts. When the receiver is back all is delivered.
+// TestBreakerParks: a dead receiver's breaker opens. Timers that come due meanwhile wait and lose
+// no attempts, except for probes. All are delivered once the receiver is back.
 func TestBreakerParks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -101,7 +100,7 @@ func TestBreakerParks(t *testing.T) {
 		c.must(t, 201, "POST", "/v1/topics/parked/timers", fmt.Sprintf(`{"id":"p%d","delay_ms":0,"payload":%d}`, i, i))
 	}
 	poll(t, 20*time.Second, "two probes have failed", func() bool { return rcv.count() >= before+2 })
-	// Each probe burns one attempt of one timer, and nothing else burns any.
+	// Each probe uses an attempt of one timer. Nothing else uses any.
 	burnt := 0
 	for _, tm := range c.all(t, "parked") {
 		if tm.ID[0] == 'p' {
@@ -136,7 +135,8 @@ func TestBreakerParks(t *testing.T) {
 	}
 }
 
-// TestDeadLetters: dead with a reason, redriven under the same webhook-id, purged.
+// TestDeadLetters: dead letters have a reason, survive a kill, are redriven with the same
+// webhook-id, and are purged.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	var dead atomic.Bool

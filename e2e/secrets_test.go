@@ -18,7 +18,7 @@ var nodeSecrets = []string{
 	"whsec_c2lnbmluZy1zZWNyZXQtb2YtYS10b3BpYy0wMQ==", "Bearer topic-4d1f9c", "Bearer timer-77e2ab", "patched-key-10cc53",
 }
 
-// readable lists the secrets that can be read in bytes.
+// readable returns the secrets that the bytes contain.
 func readable(b []byte) (list []string) {
 	for _, s := range nodeSecrets {
 		if bytes.Contains(b, []byte(s)) {
@@ -28,7 +28,7 @@ func readable(b []byte) (list []string) {
 	return list
 }
 
-// readableIn lists those that can be read in the files of a directory.
+// readableIn returns the secrets that files in the directory contain.
 func readableIn(t testing.TB, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -46,8 +46,8 @@ func readableIn(t testing.TB, dir string) (list []string) {
 	return slices.Compact(list)
 }
 
-// useSecrets has every member take secrets for every other, and waits until all of them have
-// arrived at the receiver.
+// useSecrets adds timers with secret headers through every member, fires them, and waits for the
+// calls. No history may show a secret.
 func useSecrets(t *testing.T, c *cluster) {
 	t.Helper()
 	rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
@@ -67,7 +67,7 @@ func useSecrets(t *testing.T, c *cluster) {
 	client.must(t, 201, "PUT", "/v1/topics/s", `{`+cb+`{"Authorization":"`+nodeSecrets[1]+`"}},"secrets":["`+nodeSecrets[0]+`"]}`)
 	calls := 0
 	for m, member := range c.members {
-		for i := range 12 { // some of them for shards that another node leads
+		for i := range 12 { // some are for shards that another node leads
 			id := fmt.Sprintf("t%d-%d", m, i)
 			path := "/v1/topics/s/timers/" + id
 			poll(t, 10*time.Second, "the topic is known", func() bool { return member.client.do("GET", "/v1/topics/s", "").status == 200 })
@@ -93,9 +93,9 @@ func useSecrets(t *testing.T, c *cluster) {
 	}
 }
 
-// TestSecretsAreSealedBetweenNodesAndAtRest: in a cluster with --secrets-key, neither the
-// directories nor what passes between nodes, which goes in the clear here, shows a secret. Without
-// the key the same look finds each of them in both.
+// TestSecretsAreSealedBetweenNodesAndAtRest: with --secrets-key neither the data directories nor
+// the traffic between nodes, which is unencrypted here, contains a secret. Without the key the same
+// search finds every secret in both.
 func TestSecretsAreSealedBetweenNodesAndAtRest(t *testing.T) {
 	t.Parallel()
 	needCluster(t)
@@ -145,9 +145,9 @@ func TestSecretsAreSealedBetweenNodesAndAtRest(t *testing.T) {
 	}
 }
 
-// TestSecretsKeyComesNodeByNode: a running cluster gets the key in a rolling restart. Nodes that
-// have it not yet hand over what they lead, nothing is lost or called without its header, and in
-// the end all is sealed. Then the key is changed by SIGHUP.
+// TestSecretsKeyComesNodeByNode: a rolling restart gives a running cluster the key. Nodes without
+// it hand over their leaderships. In the end all topics are sealed. Then the key is rotated by
+// SIGHUP.
 func TestSecretsKeyComesNodeByNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -194,9 +194,9 @@ func TestSecretsKeyComesNodeByNode(t *testing.T) {
 	c.awaitHealthy(t)
 }
 
-// TestSecretsKeyIsLost: no copy of the key is left. The nodes start with another and serve what
-// needs no secret; told that the key is lost they are ready, and what waited is called once its
-// topic has a new secret, as the first attempt.
+// TestSecretsKeyIsLost: all copies of the key are lost. With another key the nodes serve timers
+// that need no secret. Once told that the key is lost they are ready. A waiting timer is called, as
+// its first attempt, once its topic has a new secret.
 func TestSecretsKeyIsLost(t *testing.T) {
 	t.Parallel()
 	needCluster(t)

@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// skew is a time in which a node's clock was wrong. While such a node leads it may call early by as
-// much as its clock is ahead, and not by more; once it has handed over, nobody may.
+// skew is a period in which a node's clock was wrong. While the node leads it may call early by at
+// most the clock's lead. After it has handed over no node may call early.
 type skew struct {
 	ms, ppm     int64
-	from, until time.Time // until it led no more, or its clock was right again
+	from, until time.Time // the node had handed over, or its clock was right again
 }
 
-// ahead is how far the clock is ahead at a time.
+// ahead is how far the clock was ahead at a time.
 func (s skew) ahead(at time.Time) time.Duration {
-	if at.Before(s.from) || at.After(s.until.Add(arrivalSlack)) { // a call's bytes may be on their way
+	// A call may still be on its way.
+	if at.Before(s.from) || at.After(s.until.Add(arrivalSlack)) {
 		return 0
 	}
 	return time.Duration(s.ms)*time.Millisecond + time.Duration(float64(at.Sub(s.from))*float64(s.ppm)/1e6)
 }
 
-// aheadAt is how far a node's clock was, and was believed: none is that differs from what most
-// nodes have by more than a second, and none that steps.
+// aheadAt is the largest lead of a clock that a leader may have trusted: nodes do not trust a clock
+// that steps or differs from the majority's by more than a second.
 func (v *verdict) aheadAt(at time.Time) (most time.Duration) {
 	for _, s := range v.skews {
 		most = max(most, min(s.ahead(at), clockLimit+clockSlew))
@@ -34,7 +35,7 @@ func (v *verdict) aheadAt(at time.Time) (most time.Duration) {
 	return most
 }
 
-// open is how many calls were open at the crashes.
+// open is the number of calls that were open at the crashes.
 func (v *verdict) open() (n int64) {
 	for _, c := range v.crashes {
 		n += c.open
@@ -42,11 +43,10 @@ func (v *verdict) open() (n int64) {
 	return n
 }
 
-// wrongClocks builds the program with a clock that tests can set, once, and only if a test asks for
-// it.
+// wrongClocks builds the program with a settable clock, once, when the first test needs it.
 var wrongClocks = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(filepath.Dir(binary), "carillon-chaos")
-	if os.Getenv("CARILLON_E2E_BINARY") != "" { // its directory is somebody else's
+	if os.Getenv("CARILLON_E2E_BINARY") != "" { // not this test's directory
 		dir, err := os.MkdirTemp("", "carillon-e2e-")
 		if err != nil {
 			return "", err
@@ -60,18 +60,18 @@ var wrongClocks = sync.OnceValues(func() (string, error) {
 	return name, nil
 })
 
-// clock is the file by which a node's clock is set.
+// clock is the file that sets a node's clock.
 type clock struct{ file string }
 
-// newClock is right at first. env goes to the node whose clock it is.
+// newClock returns a clock that is right at first, and the environment for its node.
 func newClock(t testing.TB) (c clock, env []string) {
 	t.Helper()
 	c = clock{filepath.Join(t.TempDir(), "clock")}
 	return c, []string{"CARILLON_CHAOS_CLOCK=" + c.file}
 }
 
-// stood says that the node's monotonic clock has stood still for so long, and its boot clock for so
-// long. The node is stopped: it sees that when it goes on.
+// stood tells a stopped node, for when it resumes, how long its monotonic and its boot clock have
+// stood still.
 func (c clock) stood(t testing.TB, mono, boot time.Duration) {
 	t.Helper()
 	if err := os.WriteFile(c.file, fmt.Appendf(nil, "0 0 %d %d", mono.Milliseconds(), boot.Milliseconds()), 0o600); err != nil {
@@ -79,8 +79,8 @@ func (c clock) stood(t testing.TB, mono, boot time.Duration) {
 	}
 }
 
-// set puts the clock so far off, lets it drift from there, and waits until the node, which runs,
-// has seen it.
+// set sets the clock's offset in milliseconds and its drift in parts per million, and waits until
+// the running node has seen it.
 func (c clock) set(t testing.TB, ms, ppm int64) time.Time {
 	t.Helper()
 	next, text := c.file+".new", fmt.Sprintf("%d %d", ms, ppm)
@@ -97,7 +97,7 @@ func (c clock) set(t testing.TB, ms, ppm int64) time.Time {
 	return time.Now()
 }
 
-// wrongClockBinary is the program whose clock can be set.
+// wrongClockBinary is the program with a settable clock.
 func wrongClockBinary(t testing.TB) string {
 	t.Helper()
 	name, err := wrongClocks()

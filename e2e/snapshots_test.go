@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// hoard is a set of big timers that are replaced again and again, so that the log turns and
+// hoard is a set of large timers that are replaced repeatedly, so that the log rotates and
 // snapshots are made.
 type hoard struct {
 	client  *client
@@ -25,8 +25,7 @@ type hoard struct {
 
 const hoardWriters = 4
 
-// write replaces timers until the bytes written reach the target, then calls crash with the writers
-// at full speed.
+// write replaces timers until target bytes have been written, then calls crash while writers run.
 func (h *hoard) write(t testing.TB, target int, crash func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -68,8 +67,7 @@ func (h *hoard) replace(t testing.TB, i int) {
 	h.bytes += len(h.payload)
 }
 
-// isWhole demands of each timer the version that was acknowledged, or a later one, and its whole
-// payload.
+// isWhole checks that each timer has at least its acknowledged version, and its whole payload.
 func (h *hoard) isWhole(t testing.TB) {
 	t.Helper()
 	for i, v := range h.versions {
@@ -82,8 +80,8 @@ func (h *hoard) isWhole(t testing.TB) {
 	}
 }
 
-// TestKillDuringSnapshots kills the node while generations of the log turn and snapshots are made.
-// Whatever was acknowledged is there, and the log is whole. Then it damages the snapshots.
+// TestKillDuringSnapshots kills the node during snapshots and log rotation. All that was
+// acknowledged is there, and the log is undamaged. Then the test damages snapshots.
 func TestKillDuringSnapshots(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -91,11 +89,12 @@ func TestKillDuringSnapshots(t *testing.T) {
 	}
 	random := seeded(t)
 	dir := t.TempDir()
-	node := serve(t, dir, "--shards", "2") // the fewer, the sooner has one enough for a snapshot
+	node := serve(t, dir, "--shards", "2") // few shards, so that each soon needs a snapshot
 	h := &hoard{client: newClient(node), payload: `"` + strings.Repeat("s", 200_000) + `"`, versions: make([]int, 32)}
 	h.client.topic(t, "big", "http://127.0.0.1:9/", "")
 	for range setting(t, "CARILLON_E2E_SNAPSHOTS", 2) {
-		h.write(t, h.bytes+70<<20+random.IntN(40<<20), node.kill) // more than what makes a snapshot due in each shard
+		// Enough to make a snapshot due in each shard.
+		h.write(t, h.bytes+70<<20+random.IntN(40<<20), node.kill)
 		if code, out, says := command(t, "wal", "verify", dir); code != 0 {
 			t.Fatalf("after kill -9: wal verify: code %d, %s%s", code, out, says)
 		}
@@ -109,7 +108,7 @@ func TestKillDuringSnapshots(t *testing.T) {
 	if len(perShard) == 0 {
 		t.Fatal("no snapshot was made: the kills hit none")
 	}
-	for shard, list := range perShard { // two, and a third that a kill kept from being removed
+	for shard, list := range perShard { // two, and one that a kill may have left
 		if len(list) > 3 {
 			t.Errorf("shard %s has %d snapshots", shard, len(list))
 		}
@@ -118,7 +117,7 @@ func TestKillDuringSnapshots(t *testing.T) {
 	damageAll(t, dir, h)
 }
 
-// damageNewest: the snapshot before it and the log cover for the newest one.
+// damageNewest: with damaged newest snapshots a node starts from the previous ones and the log.
 func damageNewest(t testing.TB, dir string, h *hoard, perShard map[string][]string) {
 	t.Helper()
 	for _, list := range perShard {
@@ -139,8 +138,8 @@ func damageNewest(t testing.TB, dir string, h *hoard, perShard map[string][]stri
 	node.kill()
 }
 
-// damageAll: whether the node can do without depends on whether the log still reaches back to the
-// beginning. What must not happen is that it starts with less.
+// damageAll: with only damaged snapshots a node starts only if the log reaches back to the
+// beginning. It must not start with missing timers.
 func damageAll(t testing.TB, dir string, h *hoard) {
 	t.Helper()
 	for _, list := range snapshotsByShard(t, dir) {
@@ -164,7 +163,7 @@ func damageAll(t testing.TB, dir string, h *hoard) {
 	}
 }
 
-// snapshotsByShard lists the files, older first.
+// snapshotsByShard lists each shard's snapshot files, oldest first.
 func snapshotsByShard(t testing.TB, dir string) map[string][]string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.snap"))

@@ -16,8 +16,8 @@ import (
 type prey struct {
 	*entry
 	version int
-	payload string // the last one acknowledged
-	writes  int    // makes each payload its own
+	payload string // last acknowledged one
+	writes  int    // makes each payload unique
 }
 
 func (p *prey) next() string {
@@ -25,7 +25,7 @@ func (p *prey) next() string {
 	return fmt.Sprintf(`{"id": %q,"write":%d}`, p.id, p.writes)
 }
 
-// changes are what the storm does to a timer that is due this very moment. Each logs itself.
+// changes are the requests for a timer at its due time. Each is logged in the ledger.
 var changes = map[string]func(c *client, book *ledger, p *prey) answer{
 	"patch": func(c *client, book *ledger, p *prey) answer {
 		payload, due := p.next(), time.Now().UnixMilli()+5
@@ -48,13 +48,13 @@ var changes = map[string]func(c *client, book *ledger, p *prey) answer{
 	"fire": func(c *client, book *ledger, p *prey) answer {
 		a := c.do("POST", timerPath("storm", p.id)+"/fire", "")
 		var moved timer
-		_ = json.Unmarshal(a.body, &moved) // a refusal moves nothing
+		_ = json.Unmarshal(a.body, &moved) // a refusal has no due time
 		p.wrote(book, p.payload, moved.DueMs, a)
 		return a
 	},
 }
 
-// mayAnswer is all that is documented for these.
+// mayAnswer has the documented answers.
 var mayAnswer = map[string][]string{
 	"patch":  {"200", "409 in_flight", "410 already_fired", "410 cancelled"},
 	"put":    {"200", "201", "409 in_flight", "412 version_mismatch"},
@@ -62,7 +62,7 @@ var mayAnswer = map[string][]string{
 	"fire":   {"200", "409 in_flight", "410 already_fired", "410 cancelled"},
 }
 
-// tallies count the answers.
+// tallies counts the answers.
 type tallies struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -96,9 +96,9 @@ func (p *prey) wrote(book *ledger, payload string, dueMs int64, a answer) {
 	}
 }
 
-// TestStormAtTheMomentOfFiring changes, replaces, cancels and fires timers in the milliseconds
-// around their due time. What was prevented never arrives, what arrives was written, and every
-// refusal is one of those that are documented.
+// TestStormAtTheMomentOfFiring changes, replaces, cancels and fires timers within milliseconds of
+// their due time. Prevented timers are not called, calls have payloads that were written, and all
+// answers are documented ones.
 func TestStormAtTheMomentOfFiring(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -140,8 +140,7 @@ func TestStormAtTheMomentOfFiring(t *testing.T) {
 	}
 }
 
-// stormOne adds a timer that is due in a few milliseconds and sends one or two changes around that
-// time.
+// stormOne adds a timer due within 30 ms and sends one or two requests around its due time.
 func stormOne(c *client, book *ledger, answers *tallies, random *rand.Rand, id string) {
 	p := &prey{entry: book.add(id, 0)}
 	payload, due := p.next(), time.Now().UnixMilli()+1+random.Int64N(30)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// inject makes system calls of a running process fail, or take long, until it is released or ends.
-// strace's words.
+// inject makes strace tamper with system calls of a running process, by its option -e inject, until
+// release or the end of the process.
 func inject(t testing.TB, p *process, calls, what string, more ...string) (release func()) {
 	t.Helper()
 	pid := fmt.Sprint(p.cmd.Process.Pid)
@@ -28,7 +28,7 @@ func inject(t testing.TB, p *process, calls, what string, more ...string) (relea
 	gone := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(gone) }()
 	release = sync.OnceFunc(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it lets go of the process; fails if it is gone
+		_ = cmd.Process.Signal(syscall.SIGTERM) // detaches; fails after the end
 		select {
 		case <-gone:
 		case <-time.After(5 * time.Second):
@@ -44,7 +44,7 @@ func inject(t testing.TB, p *process, calls, what string, more ...string) (relea
 	return release
 }
 
-// openLogs are the files of the log that a process has open.
+// openLogs returns the log files that a process has open.
 func openLogs(t testing.TB, p *process) (list []string) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)

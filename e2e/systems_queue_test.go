@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSystemDRMQ: a message library over Redis and ZooKeeper. Duplicates merge and keep the first
-// time, or the later one wins; priorities; any fixed time; slots by a chosen key or by the content;
-// one consumer per key; two-phase consumption: prepare, commit, roll back on time-out; 16 retries,
+// TestSystemDRMQ covers a message library over Redis and ZooKeeper: duplicates merge, keeping the
+// first time or the later one; priorities; any fixed time; slots by a chosen key or by content; one
+// consumer per key; two-phase consumption (prepare, commit, roll back on timeout); 16 attempts,
 // then the dead queue.
 func TestSystemDRMQ(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestSystemDRMQ(t *testing.T) {
 		t.Errorf("replace: %+v", got)
 	}
 
-	// By content: the same is one.
+	// By content: equal adds are one timer.
 	c.must(t, 201, "PUT", "/v1/topics/content", `{"delivery":"pull","dedup":"content","merge":"keep"}`)
 	same := c.must(t, 201, "POST", "/v1/topics/content/timers", `{"delay":"1h","payload":{"a":1}}`).timer(t)
 	if got := c.must(t, 200, "POST", "/v1/topics/content/timers", `{"delay":"2h","payload":{"a":1}}`).timer(t); got.ID != same.ID || got.DueMs != same.DueMs {
@@ -36,7 +36,7 @@ func TestSystemDRMQ(t *testing.T) {
 	}
 	c.must(t, 201, "POST", "/v1/topics/content/timers", `{"delay":"1h","payload":{"a":2}}`)
 
-	// Priorities, prepare, commit, roll back.
+	// Priorities; prepare, commit and roll back.
 	for i, p := range []int{1, 9, 5} {
 		c.must(t, 201, "POST", timers, fmt.Sprintf(`{"id":"p%d","at_ms":%d,"priority":%d}`, i, 1000+i, p))
 	}
@@ -50,7 +50,8 @@ func TestSystemDRMQ(t *testing.T) {
 	if s := claimed(t, c.must(t, 200, "POST", "/v1/nack", fmt.Sprintf(`{"receipts":[%q],"delay":"0s"}`, got[1].Receipt))); s[0] != 200 {
 		t.Errorf("roll back: %v", s)
 	}
-	back := c.pulls(t, "rmq", 2, `{"max":1,"wait":"5s","lease":"1m"}`) // the one that was rolled back, and the one whose lease ran out
+	// The timer that was rolled back, and the one whose lease ended.
+	back := c.pulls(t, "rmq", 2, `{"max":1,"wait":"5s","lease":"1m"}`)
 	slices.SortFunc(back, func(a, b pulledTimer) int { return b.Priority - a.Priority })
 	if back[0].ID != "p2" || back[1].ID != "p0" || back[0].Attempt != 2 || back[1].Attempt != 2 || back[1].Fence <= got[2].Fence {
 		t.Errorf("rolled back: %+v", back)
@@ -63,7 +64,7 @@ func TestSystemDRMQ(t *testing.T) {
 	c.poisonedAfterSixteen(t)
 }
 
-// slotsByKey: timers of a key lie in one slot, and one consumer has one of them at a time.
+// slotsByKey: timers of a key are in one shard, and only one of them is leased at a time.
 func (c *client) slotsByKey(t *testing.T) {
 	t.Helper()
 	c.must(t, 201, "PUT", "/v1/topics/slots", `{"delivery":"pull","serial":true}`)
@@ -86,7 +87,7 @@ func (c *client) slotsByKey(t *testing.T) {
 	}
 }
 
-// poisonedAfterSixteen: sixteen attempts, then the dead queue.
+// poisonedAfterSixteen: a timer has sixteen attempts, then it is a dead letter.
 func (c *client) poisonedAfterSixteen(t *testing.T) {
 	t.Helper()
 	c.must(t, 201, "POST", "/v1/topics/rmq/timers", `{"id":"poison","delay_ms":0}`)
@@ -102,7 +103,7 @@ func (c *client) poisonedAfterSixteen(t *testing.T) {
 	}
 }
 
-// pulls gets exactly n timers, however many pulls that takes.
+// pulls pulls exactly n timers, in as many requests as needed.
 func (c *client) pulls(t testing.TB, topic string, n int, body string) (list []pulledTimer) {
 	t.Helper()
 	poll(t, systemLimit, fmt.Sprintf("%d timers of %s are pulled", n, topic), func() bool {

@@ -13,32 +13,32 @@ import (
 	"time"
 )
 
-// Five systems were named whose users must find here what they have there. Each test goes through
-// what one of them does, under the names that its users know, against real processes.
+// Carillon must be able to replace five named systems. Each TestSystem goes through one of them, in
+// its users' terms, against real processes.
 
-const systemLimit = 15 * time.Second // for what takes moments on a machine that is not busy
+const systemLimit = 15 * time.Second // for moments, on a busy machine
 
-// ok does a request at any node until it is answered, and wants 2xx.
+// ok sends an idempotent request to members in turn until an answer is 2xx.
 func (c *cluster) ok(t testing.TB, method, path, body string) answer {
 	t.Helper()
 	return c.eventually(t, method, path, body)
 }
 
-// settledAs waits until a timer is in a state.
+// settledAs waits until a timer is in a state and returns the timer.
 func settledAs(t testing.TB, c *client, topic, id, state string) timer {
 	t.Helper()
 	poll(t, systemLimit, topic+"/"+id+" is "+state, func() bool { return c.read(t, topic, id).State == state })
 	return c.read(t, topic, id)
 }
 
-// arrived waits for the n-th call of a timer.
+// arrived waits for the n-th call of a timer and returns it.
 func (r *receiver) arrived(t testing.TB, topic, id string, n int) arrival {
 	t.Helper()
 	poll(t, systemLimit, fmt.Sprintf("call %d of %s/%s", n, topic, id), func() bool { return r.called(topic, id) >= n })
 	return r.of(topic, id)[n-1]
 }
 
-// receipts are those that a receiver in report mode was given.
+// receipts keeps the last receipt of each timer that a receiver in report mode got.
 type receipts struct {
 	mu   sync.Mutex
 	last map[string]string
@@ -59,7 +59,7 @@ func (r *receipts) of(id string) string {
 	return r.last[id]
 }
 
-// claimed is how each receipt of an ack or nack was answered.
+// claimed returns the status of each receipt of an ack or nack.
 func claimed(t testing.TB, a answer) (statuses []int) {
 	t.Helper()
 	var page struct {
@@ -86,11 +86,10 @@ func (c *cluster) counter(t testing.TB, series string) (sum float64) {
 	return sum
 }
 
-// TestSystemAGeneralTimedTasks: a timed-task service over MySQL, Redis and Kafka. Add, modify in
-// time and content, cancel, query, manual intervention; on time to the second, none lost, none
-// twice; consistent hashing over machines; recovery after a crash; more than a year ahead;
-// receivers report, and are called again if they do not; backlog and what was dropped after retries
-// raise an alarm.
+// TestSystemAGeneralTimedTasks covers a timed-task service over MySQL, Redis and Kafka: add, change
+// time and content, cancel, query, fire by hand; on time to the second, none lost or called twice;
+// consistent hashing over machines; recovery from a crash; times more than a year ahead; receivers
+// that report, and are called again if they do not; alarms for a backlog and for dead letters.
 func TestSystemAGeneralTimedTasks(t *testing.T) {
 	t.Parallel()
 	var given receipts
@@ -109,7 +108,7 @@ func TestSystemAGeneralTimedTasks(t *testing.T) {
 	c.ok(t, "PUT", "/v1/topics/tasks", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":100},%s}`, rcv.url(), retry))
 	tasks := "/v1/topics/tasks/timers"
 
-	// Appointments, renewals, order time-outs; modified, cancelled, queried, fired by hand.
+	// Appointments, renewals and order timeouts: changed, cancelled, queried and fired by hand.
 	c.ok(t, "POST", tasks, `{"id":"appointment","delay":"1h","payload":"at three","labels":["appointments"]}`)
 	due := time.Now().Add(1500 * time.Millisecond).UnixMilli()
 	changed := one.must(t, 200, "PATCH", tasks+"/appointment", fmt.Sprintf(`{"at_ms":%d,"payload":"at four"}`, due)).timer(t)
@@ -143,13 +142,13 @@ func TestSystemAGeneralTimedTasks(t *testing.T) {
 	c.survivesACrash(t, rcv)
 }
 
-// callsAgainUntilReported: a receiver that has accepted a task and says no more is called again.
+// callsAgainUntilReported: a receiver that accepts a task and does not report is called again.
 func (c *cluster) callsAgainUntilReported(t *testing.T, rcv *receiver, given *receipts) {
 	t.Helper()
 	one := c.all()[0].client
 	c.ok(t, "PUT", "/v1/topics/reports", fmt.Sprintf(`{"callback":{"url":%q},"ack":"report","lease":"1s","retry":{"max_attempts":5,"min_backoff":"20ms","max_backoff":"20ms","jitter":0}}`, rcv.url()))
 	c.ok(t, "POST", "/v1/topics/reports/timers", `{"id":"silent","delay_ms":0}`)
-	rcv.arrived(t, "reports", "silent", 2) // not reported: called again
+	rcv.arrived(t, "reports", "silent", 2) // not reported, so called again
 	if got := claimed(t, c.ok(t, "POST", "/v1/ack", fmt.Sprintf(`{"receipts":[%q]}`, given.of("silent")))); !slices.Equal(got, []int{200}) {
 		t.Errorf("reported: %v", got)
 	}
@@ -158,8 +157,8 @@ func (c *cluster) callsAgainUntilReported(t *testing.T, rcv *receiver, given *re
 	}
 }
 
-// raisesAlarm: what was dropped after its retries is a dead letter, and that and a backlog show in
-// metrics that the alert rules name.
+// raisesAlarm: a task without attempts left is a dead letter. Dead letters and a backlog show in
+// metrics, and alert rules exist for both.
 func (c *cluster) raisesAlarm(t *testing.T, rcv *receiver) {
 	t.Helper()
 	one, tasks := c.all()[0].client, "/v1/topics/tasks/timers"
@@ -185,8 +184,8 @@ func (c *cluster) raisesAlarm(t *testing.T, rcv *receiver) {
 	}
 }
 
-// survivesACrash: the shards lie on all machines by consistent hashing; one of them crashes, and
-// every task fires, once.
+// survivesACrash: consistent hashing places the shards on all machines. One machine crashes, and
+// every task is called once.
 func (c *cluster) survivesACrash(t *testing.T, rcv *receiver) {
 	t.Helper()
 	v := c.view(t)
@@ -221,9 +220,9 @@ func (c *cluster) survivesACrash(t *testing.T, rcv *receiver) {
 	}
 }
 
-// TestSystemCDelayPrimer: what Redis, Kafka's levels, RabbitMQ's dead letters and hierarchical
-// wheels are built for. Any delay whatever, none in front of another, add and cancel that do not
-// depend on how many there are.
+// TestSystemCDelayPrimer covers the uses of Redis, Kafka's delay levels, RabbitMQ's dead letters
+// and hierarchical wheels: any delay, no timer blocked by an earlier add, and costs of add and
+// cancel that do not depend on the number of timers.
 func TestSystemCDelayPrimer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -232,8 +231,8 @@ func TestSystemCDelayPrimer(t *testing.T) {
 	rcv := newReceiver(t, nil)
 	c := newClient(serve(t, t.TempDir()))
 	c.topic(t, "any", rcv.url(), "")
-	// A year's delay is in front of the queue, if there were one; then delays of no fixed levels,
-	// the longest first.
+	// First a year's delay, which would block a queue; then delays of no fixed levels, the longest
+	// first.
 	c.must(t, 201, "POST", "/v1/topics/any/timers", `{"id":"year","delay":"8760h"}`)
 	delays := []int{1777, 1234, 999, 731, 500, 257, 64, 7, 1, 0}
 	start := time.Now()
@@ -253,8 +252,7 @@ func TestSystemCDelayPrimer(t *testing.T) {
 	if len(order) != len(delays) || order[0] == "d1777" || order[len(order)-1] != "d1777" {
 		t.Errorf("arrived as %v", order)
 	}
-	// Add and cancel cost the same beside many: a batch among none against one among 20,000, in the
-	// same run.
+	// Compare adds and cancels beside few timers with those beside 20,000, in the same run.
 	batch := func(name string) (took time.Duration) {
 		adds, cancels := make([]string, 1000), make([]string, 1000)
 		for i := range adds {
@@ -279,9 +277,8 @@ func TestSystemCDelayPrimer(t *testing.T) {
 	}
 }
 
-// TestSystemELightDelayQueue: a job pool and buckets over Redis. An HTTP callback per job, failed
-// ones come again after a delay, several instances take requests, and there is one binary and
-// nothing beside it.
+// TestSystemELightDelayQueue covers a job pool with buckets over Redis: an HTTP callback per job,
+// delayed retries, requests to several instances, one binary and nothing beside it.
 func TestSystemELightDelayQueue(t *testing.T) {
 	t.Parallel()
 	rcv := newReceiver(t, func(w http.ResponseWriter, r *http.Request, n int) {
@@ -291,7 +288,7 @@ func TestSystemELightDelayQueue(t *testing.T) {
 	})
 	c := newCluster(t, 3)
 	members := c.all()
-	// A callback of its own for each job; instances in turn.
+	// Each job has its own callback; the instances take turns.
 	const jobs = 30
 	for i := range jobs {
 		body := fmt.Sprintf(`{"id":"job%d","delay":"%dms","payload":{"job":%d},"callback":{"url":"%s/%d","headers":{"X-Job":"%d"}},
@@ -303,7 +300,7 @@ func TestSystemELightDelayQueue(t *testing.T) {
 			t.Errorf("job %d: %+v", i, a)
 		}
 	}
-	// Failed ones come again with a delay.
+	// Failed calls are retried after a delay.
 	members[1].client.must(t, 201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(
 		`{"id":"fails","delay":"0s","callback":{"url":%q},"retry":{"min_backoff":"200ms","max_backoff":"200ms","jitter":0}}`, rcv.url()))
 	third := rcv.arrived(t, "jobs", "fails", 3)
@@ -317,8 +314,7 @@ func TestSystemELightDelayQueue(t *testing.T) {
 		t.Errorf("%+v", third)
 	}
 	settledAs(t, members[2].client, "jobs", "fails", "done")
-	// One binary: what runs is the executable itself, and it talks to nobody but its own kind and
-	// its receivers.
+	// One binary: the program is a regular file, and no node has logged an error.
 	file, err := os.Stat(binary)
 	if err != nil || !file.Mode().IsRegular() {
 		t.Fatalf("%v, %v", file, err)

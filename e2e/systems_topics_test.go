@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pulledTimer is what a consumer gets.
+// pulledTimer has the fields of a pulled timer that tests read.
 type pulledTimer struct {
 	ID       string `json:"id"`
 	Receipt  string `json:"receipt"`
@@ -30,10 +30,10 @@ func pulled(t testing.TB, a answer) (list []pulledTimer) {
 	return page.Timers
 }
 
-// TestSystemBTopicDelayService: one queue per topic over HTTP. Pull (v1) and callback (v2); topics
-// appear on first use and go when idle; three days of what was consumed are kept; unique ids; one
-// consumer per range at a time; a breaker of three states; wheels on at least two machines that
-// hold each topic, one of them its leader; 3,500 tasks in one instant.
+// TestSystemBTopicDelayService covers an HTTP service with a queue per topic: pull (v1) and
+// callback (v2); topics that appear on first use and go when idle; three days of history; unique
+// ids; one consumer per range at a time; a breaker with three states; wheels for each topic on at
+// least two machines, one of them the leader; 3,500 tasks in one instant.
 func TestSystemBTopicDelayService(t *testing.T) {
 	t.Parallel()
 	var sick atomic.Bool
@@ -44,7 +44,7 @@ func TestSystemBTopicDelayService(t *testing.T) {
 	})
 	c := found(t, loopbackMembers(t, 3), "--topic-idle", "1s")
 	one := c.all()[0].client
-	// v2, on first use.
+	// v2, on first use of the topic.
 	a := c.ok(t, "POST", "/v1/topics/fresh/timers", fmt.Sprintf(`{"delay":"10ms","callback":{"url":%q}}`, rcv.url()))
 	made := a.timer(t)
 	rcv.arrived(t, "fresh", made.ID, 1)
@@ -59,11 +59,11 @@ func TestSystemBTopicDelayService(t *testing.T) {
 	if made.ID == "" || made.ID == again.ID {
 		t.Errorf("ids %q and %q", made.ID, again.ID)
 	}
-	// First used by a pull, and then left alone.
+	// This topic is used by a pull first, and then not again.
 	one.must(t, 409, "POST", "/v1/topics/idle/pull", "")
 	topic("idle")
 
-	// v1: one consumer of a range at a time.
+	// v1: one consumer per range at a time.
 	c.ok(t, "PUT", "/v1/topics/pulled", `{"delivery":"pull","serial":true}`)
 	for _, id := range []string{"{range-1}a", "{range-1}b", "{range-2}c"} {
 		c.ok(t, "POST", "/v1/topics/pulled/timers", fmt.Sprintf(`{"id":%q,"at_ms":1}`, id))
@@ -89,7 +89,7 @@ func TestSystemBTopicDelayService(t *testing.T) {
 
 	c.breakerOfThreeStates(t, rcv, &sick)
 
-	// At least two machines hold each topic, and one leads.
+	// At least two machines hold each topic, and one of them leads.
 	for _, s := range c.view(t).Shards {
 		if len(s.Replicas) < 2 || !slices.Contains(s.Replicas, s.Leader) {
 			t.Errorf("shard %d: %+v", s.Shard, s)
@@ -100,8 +100,8 @@ func TestSystemBTopicDelayService(t *testing.T) {
 	topic("fresh") // it has timers and history
 }
 
-// breakerOfThreeStates: closed, open (what is due waits and loses no attempts), half-open (probes
-// decide), closed.
+// breakerOfThreeStates: the breaker opens, and due timers wait without losing attempts. Half-open,
+// it probes the receiver. Then it closes.
 func (c *cluster) breakerOfThreeStates(t *testing.T, rcv *receiver, sick *atomic.Bool) {
 	t.Helper()
 	sick.Store(true)
@@ -127,7 +127,7 @@ func (c *cluster) breakerOfThreeStates(t *testing.T, rcv *receiver, sick *atomic
 	poll(t, systemLimit, "the breaker is closed", func() bool { return state() == "0" })
 }
 
-// instant has n timers due in one instant.
+// instant adds n timers that are due in one instant and bounds their lateness.
 func (c *cluster) instant(t *testing.T, rcv *receiver, n int) {
 	t.Helper()
 	c.ok(t, "PUT", "/v1/topics/instant", fmt.Sprintf(`{"callback":{"url":%q}}`, rcv.url()))
@@ -156,13 +156,14 @@ func (c *cluster) instant(t *testing.T, rcv *receiver, n int) {
 	s := spreadOf(late)
 	direct := rcv.alone(t, n)
 	t.Logf("%d in one instant, on three nodes of one machine: lateness %v; the tester alone makes as many calls in %v", n, s, direct)
-	if limit := 2*time.Second + 10*direct; s.p99 > limit { // two seconds late was the system before; the rest is for a busy machine
+	// Two seconds is the lateness of the replaced system; the rest is for a busy machine.
+	if limit := 2*time.Second + 10*direct; s.p99 > limit {
 		t.Errorf("%d in one instant are late by %v, more than %v", n, s, limit)
 	}
 }
 
-// alone is how long n calls take when nobody but the tester makes them, 64 at a time: what the
-// machine has to give just now.
+// alone measures how long n calls of the tester itself take, 64 at a time: the machine's capacity
+// at the moment.
 func (r *receiver) alone(t *testing.T, n int) time.Duration {
 	t.Helper()
 	client := clientAt(r.server.URL, systemLimit)

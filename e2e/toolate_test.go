@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAnsweredTooLate: only a call that the node gave up after all its time, and before it was
-// answered, is excused.
+// TestAnsweredTooLate: a call is excused only if the node gave it up after the whole timeout and
+// before the receiver answered.
 func TestAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	given := attempt{Attempt: 2, StartedMs: 1000, EndedMs: 2000, Error: "timeout"}

@@ -2,7 +2,7 @@ package e2e
 
 import "testing"
 
-// TestTutorial runs docs/tutorial.md as it is printed, but for the addresses.
+// TestTutorial runs docs/tutorial.md as printed, with other addresses.
 func TestTutorial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds of a person's five minutes")

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// crash is one kill -9: calls that were open then, or whose outcome could not be in the log yet,
-// may be made again.
+// crash is a kill -9 or another fault that may repeat calls: those that were open, and those whose
+// outcome was not yet in the log.
 type crash struct {
 	at   time.Time // before the signal was sent
-	gone time.Time // the process is no more
+	gone time.Time // after the process had ended
 	open int64     // calls open at the receiver
 }
 
-// crashNow kills the process and notes when.
+// crashNow kills the process and records when.
 func crashNow(p *process, r *receiver) crash {
 	c := crash{at: time.Now(), open: r.open.Load()}
 	p.kill()
@@ -24,47 +24,46 @@ func crashNow(p *process, r *receiver) crash {
 	return c
 }
 
-// outcomeSlack is how long the outcome of an answered call may take into the log of a busy machine.
-// A duplicate whose first call ended longer than this before the crash is a fault.
+// outcomeSlack is how long a busy machine may take to log the outcome of an answered call. A
+// duplicate whose first call ended longer before the crash is an error.
 const outcomeSlack = 500 * time.Millisecond
 
-// arrivalSlack is how long after its sender's death a call may still reach the receiver's log: its
-// bytes are in a socket, and the receiver shares a busy machine. Runs without a crash have no slack
-// at all.
+// arrivalSlack is how long after its sender's death a call may arrive. Its bytes may wait in a
+// socket of a busy machine. Runs without a crash have no slack.
 const arrivalSlack = 200 * time.Millisecond
 
-// verdict compares the witnesses. Every fault is one line.
+// verdict compares the ledger, the calls and the final states. Each fault is one line.
 type verdict struct {
 	ledger  *ledger
 	crashes []crash
-	skews   []skew      // times in which a node's clock was wrong
-	resumes []time.Time // when stopped processes went on: what they had in their hands then comes late, see withoutResumed
+	skews   []skew      // periods of a wrong clock
+	resumes []time.Time // when stopped processes went on
 	log     []arrival
-	final   map[string]timer // nil: not asked for
+	final   map[string]timer // nil: not checked
 
-	attempts func(id string) []attempt // the node's own log of a timer's attempts; nil: not asked for
+	attempts func(id string) []attempt // from the node's history; nil: not asked for
 	timeout  time.Duration             // of calls
-	asked    int                       // attempts were asked for so often
+	asked    int                       // calls of attemptsOf
 
 	faults     []string
 	lost       int
 	early      int
-	byClock    int // early, but not by the clock of who led then
-	operations int // of which an order was found that explains all answers
+	byClock    int // early, but not by the leader's clock
+	operations int // in linearizable histories
 	duplicates int
 	twice      []time.Time   // when a completed timer was called again
-	resumed    int           // calls that were on their way when their node was stopped, and arrived when it went on
-	oldest     time.Duration // of duplicates: from the first call's end to the crash that lost its outcome
-	tooLate    int           // of duplicates: the first call was answered when its time was over
-	late       []string      // some of those that arrived when the sender was dead
-	latest     time.Duration // … and from the crash to the first call's arrival, when the sender was dead by then
+	resumed    int           // calls that a stopped node sent when it went on
+	oldest     time.Duration // of duplicates: from the end of the first call to the crash
+	tooLate    int           // of duplicates: answered after the call's timeout
+	late       []string      // some of the calls after their sender's death
+	latest     time.Duration // of duplicates: from the sender's death to the first call
 }
 
 func (v *verdict) fault(format string, args ...any) {
 	v.faults = append(v.faults, fmt.Sprintf(format, args...))
 }
 
-// check runs the whole checker and fails the test on any fault.
+// check compares everything and fails the test on any fault.
 func (v *verdict) check(t testing.TB) {
 	t.Helper()
 	byTimer := map[string][]arrival{}
@@ -104,7 +103,8 @@ func (v *verdict) report(t testing.TB) {
 	}
 }
 
-// checkBodies: I2, I4, I5, I6.
+// checkBodies checks that no call was early (I4) or after a "prevented" (I5), and that each has the
+// body and due time of a version that was written (I2, I6).
 func (v *verdict) checkBodies(e *entry, list []arrival) {
 	prevented := e.prevented()
 	for _, a := range list {
@@ -125,12 +125,11 @@ func (v *verdict) checkBodies(e *entry, list []arrival) {
 	}
 }
 
-// resumeSlack is how long after a stopped process goes on what it had begun to send may arrive.
+// resumeSlack is how long after a stopped process goes on its unfinished calls may arrive.
 const resumeSlack = time.Second
 
-// withoutResumed leaves out calls with an outdated fence that came right after a stopped process
-// went on: their sending had begun when it was stopped. They are counted; a test bounds them by
-// what can have been on its way.
+// withoutResumed drops and counts calls with an outdated fence that arrived just after a stopped
+// process went on: it was sending them when it was stopped. Tests bound their number.
 func (v *verdict) withoutResumed(list []arrival) []arrival {
 	highest := uint64(0)
 	return slices.DeleteFunc(slices.Clone(list), func(a arrival) bool {
@@ -149,7 +148,8 @@ func (v *verdict) withoutResumed(list []arrival) []arrival {
 	})
 }
 
-// checkSequence: the fence rises with every call, the attempt with every call of one version.
+// checkSequence checks that the fence rises with each call, and the attempt with each call of a
+// webhook-id.
 func (v *verdict) checkSequence(id string, list []arrival) {
 	for i := 1; i < len(list); i++ {
 		last, a := list[i-1], list[i]
@@ -162,7 +162,7 @@ func (v *verdict) checkSequence(id string, list []arrival) {
 	}
 }
 
-// checkWebhooks: one webhook-id for each version of each timer, and no other version's.
+// checkWebhooks checks that each version of a timer has its own webhook-id and keeps it.
 func (v *verdict) checkWebhooks(id string, list []arrival, owners map[string]string) {
 	own := map[uint64]string{}
 	for _, a := range list {
@@ -181,8 +181,8 @@ func (v *verdict) checkWebhooks(id string, list []arrival, owners map[string]str
 	}
 }
 
-// checkTwice: a call after a successful one is explained only by a crash that came when its outcome
-// was not yet safe, or by an answer that came when the call's time was over.
+// checkTwice checks each call after a successful one. It needs a crash before the outcome was in
+// the log, or an answer after the call's timeout.
 func (v *verdict) checkTwice(id string, list []arrival) {
 	for i := 1; i < len(list); i++ {
 		first, again := list[i-1], list[i]
@@ -204,10 +204,10 @@ func (v *verdict) checkTwice(id string, list []arrival) {
 	}
 }
 
-// mostAsked bounds how often a node is asked of a timer's attempts.
+// mostAsked bounds the requests for timers' attempts.
 const mostAsked = 1000
 
-// attemptsOf is how the node itself says that a timer's attempts ended.
+// attemptsOf returns a timer's attempts from the node's history.
 func (v *verdict) attemptsOf(id string) []attempt {
 	if v.asked++; v.attempts == nil || v.asked > mostAsked {
 		return nil
@@ -215,7 +215,7 @@ func (v *verdict) attemptsOf(id string) []attempt {
 	return v.attempts(id)
 }
 
-// attempt is one of a timer's attempt_log.
+// attempt is an entry of a timer's attempt_log.
 type attempt struct {
 	Attempt   uint32 `json:"attempt"`
 	StartedMs int64  `json:"started_ms"`
@@ -223,8 +223,8 @@ type attempt struct {
 	Error     string `json:"error"`
 }
 
-// answeredTooLate says whether the node gave a call up, after all the time that it may take, before
-// the receiver had answered it.
+// answeredTooLate reports whether the node gave the call up after its whole timeout, before the
+// receiver answered.
 func answeredTooLate(list []attempt, call arrival, timeout time.Duration) bool {
 	for _, a := range list {
 		if uint64(a.Attempt) == uint64(call.attempt) && a.Error == "timeout" && a.EndedMs-a.StartedMs >= timeout.Milliseconds() && call.done.UnixMilli() >= a.EndedMs-1 {
@@ -234,7 +234,7 @@ func answeredTooLate(list []attempt, call arrival, timeout time.Duration) bool {
 	return false
 }
 
-// twiceBetween counts the completed timers that were called again in that time.
+// twiceBetween counts the completed timers that were called again between from and to.
 func (v *verdict) twiceBetween(from, to time.Time) (n int) {
 	for _, at := range v.twice {
 		if at.After(from) && at.Before(to) {
@@ -244,7 +244,7 @@ func (v *verdict) twiceBetween(from, to time.Time) (n int) {
 	return n
 }
 
-// bornBetween tells that a new timer was made over the finished one between two arrivals.
+// bornBetween reports whether the id was reused for a new timer between two calls.
 func (v *verdict) bornBetween(id string, first, again arrival) bool {
 	versions := v.ledger.byID[id].versions
 	for i := 1; i < len(versions); i++ {
@@ -268,7 +268,8 @@ func (v *verdict) crashTimes() (list []string) {
 	return list
 }
 
-// explained looks first for a crash after the first call's arrival, then for one shortly before it.
+// explained reports whether a crash may have lost the first call's outcome. It prefers a crash
+// after that call's arrival to one shortly before.
 func (v *verdict) explained(first, again arrival) bool {
 	for _, slack := range []time.Duration{0, arrivalSlack} {
 		for _, c := range v.crashes {
@@ -285,7 +286,7 @@ func (v *verdict) explained(first, again arrival) bool {
 	return false
 }
 
-// checkDelivered: I1.
+// checkDelivered checks that an owed timer was delivered (I1).
 func (v *verdict) checkDelivered(e *entry, list []arrival) {
 	if !e.owed() {
 		return
@@ -299,7 +300,7 @@ func (v *verdict) checkDelivered(e *entry, list []arrival) {
 	v.fault("%s: lost: acknowledged %v, never delivered (%d calls)", e.id, e.versions[0].answered.Format(time.TimeOnly+".000"), len(list))
 }
 
-// checkFinal compares with what the node says at the end.
+// checkFinal compares a timer's final state on the node with the ledger.
 func (v *verdict) checkFinal(e *entry, list []arrival) {
 	if v.final == nil || len(e.versions) == 0 {
 		return
