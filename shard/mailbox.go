@@ -6,13 +6,14 @@ import (
 	"carillon/timer"
 )
 
-// event is what a worker's mailbox carries: client operations, log completions, outcomes of calls,
-// granted permits, control. Handled on the worker's goroutine.
+// event is an element of a worker's mailbox: a client operation, a completion of the log, the
+// outcome of a call, a granted permit or a control message. It is handled on the worker's
+// goroutine.
 type event interface{ handle(w *worker) }
 
-// mailbox is a worker's queue: many producers, one consumer that takes all at once. Client
-// operations are refused beyond its bound; the rest is bounded by the calls that run and the frames
-// on their way to disk, and is never refused, since dropping a completion would lose it.
+// mailbox is a worker's queue, with many producers and one consumer that takes all events at once.
+// Client operations beyond bound are refused. Internal events are never refused, because a
+// completion must not be lost; the running calls and the frames in flight bound their number.
 type mailbox struct {
 	mu     sync.Mutex
 	events []event
@@ -25,10 +26,10 @@ func newMailbox(bound int) *mailbox {
 	return &mailbox{bound: bound, wake: make(chan struct{}, 1)}
 }
 
-// offer queues a client operation unless too much waits.
+// offer queues a client operation. It returns timer.ErrOverloaded if the queue is full.
 func (m *mailbox) offer(e event) error { return m.put(e, m.bound) }
 
-// post queues an internal event.
+// post queues an internal event, or drops it if the mailbox is closed.
 func (m *mailbox) post(e event) { _ = m.put(e, int(^uint(0)>>1)) }
 
 func (m *mailbox) put(e event, bound int) error {
@@ -53,7 +54,7 @@ func (m *mailbox) put(e event, bound int) error {
 	return nil
 }
 
-// take swaps the queue for an empty one.
+// take returns the queued events and makes empty the new queue.
 func (m *mailbox) take(empty []event) []event {
 	m.mu.Lock()
 	full := m.events
@@ -62,7 +63,7 @@ func (m *mailbox) take(empty []event) []event {
 	return full
 }
 
-// close refuses what comes from now on and returns what was left.
+// close makes later puts fail and returns the remaining events.
 func (m *mailbox) close() []event {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,22 +7,22 @@ import (
 	"carillon/wal"
 )
 
-// taken is when and where a manifest was taken.
+// taken describes a worker's last manifest.
 type taken struct {
 	gen   uint64
-	bytes int64 // of the generation
-	size  int   // of the manifest
+	bytes int64 // generation length after the manifest
+	size  int   // of the manifest in bytes
 	at    time.Duration
 }
 
 const (
-	manifestEach  = time.Minute // as long as something is written
-	manifestParts = 8           // so often in a generation
-	manifestCost  = 32          // but no more of the log than one part in so many
+	manifestEach  = time.Minute // while the log grows
+	manifestParts = 8           // most manifests in a generation, about
+	manifestCost  = 32          // least log bytes per byte of a manifest
 )
 
-// tickManifest takes a manifest when this process or a generation has begun to write, and now and
-// then.
+// tickManifest takes a manifest at the start of the process and of each generation, and at
+// intervals while the log grows.
 func (w *worker) tickManifest() {
 	gen, bytes := w.stream.Place()
 	grown := bytes - w.manifest.bytes
@@ -49,8 +49,8 @@ func (w *worker) takeManifest(gen uint64, bytes int64) {
 	w.manifest = taken{gen: gen, bytes: bytes + int64(size), size: size, at: w.now.Mono}
 }
 
-// lastManifest takes one when the worker has had its last turn, so that all that is in the log
-// before can be repaired.
+// lastManifest takes a manifest after the worker's last turn, so that damage anywhere before it can
+// be repaired.
 func (w *worker) lastManifest() {
 	w.takeManifest(w.stream.Place())
 	w.flush()

@@ -14,20 +14,20 @@ import (
 
 const (
 	reconcileEach = 100 * time.Millisecond
-	settledEach   = 500 * time.Millisecond // the meta group is told again
-	// caughtUp is how many entries a learner may lack when it gets its vote: what comes in during a
-	// round or two.
+	settledEach   = 500 * time.Millisecond // interval between reports to the meta group
+	// caughtUp is how many entries a learner may lack when it gets its vote: about as many as
+	// arrive in one or two round trips.
 	caughtUp = 256
-	// confLimit is how long a proposed change of members is waited for before it is looked at
-	// again.
+	// confLimit is how long a leader waits for a proposed membership change before it looks at the
+	// membership again.
 	confLimit = time.Second
-	// commitHintPeriod is for how long a learner is a witness, and then for how long it is none:
-	// both are longer than an election's time-out.
+	// commitHintPeriod is how long a learner sends commit hints, and then how long it sends none.
+	// It is longer than an election timeout.
 	commitHintPeriod = 3 * time.Second
 )
 
-// reconcile is what a leader does about its row: one change of members at a time, then the
-// leadership's place.
+// reconcile makes a leader follow its assignment: first one membership change at a time, then the
+// transfer of the leadership to the preferred replica.
 func (g *group) reconcile() {
 	if !g.leader || !g.serving && !g.mayNotLead() || g.w.now.Mono < g.reconcileAt {
 		return
@@ -54,7 +54,7 @@ func (g *group) reconcile() {
 	case cc != nil:
 		cc.Context = binary.AppendUvarint(nil, uint64(g.row.Epoch))
 		g.confUntil = g.w.now.Mono + confLimit
-		_ = g.raft.ProposeConfChange(cc) // refused while one is under way: it is tried again
+		_ = g.raft.ProposeConfChange(cc) // refused while another is under way; tried again later
 		g.w.touch(g)
 	case !sameIDs(voters, g.store.conf.Voters) || !sameIDs(learners, g.store.conf.Learners):
 	case !g.row.Settled:
@@ -67,50 +67,55 @@ func (g *group) reconcile() {
 	}
 }
 
-// leaves reports that this replica has no place among the voters that stay. It may lead all the
-// same: if it is elected while the change is not over yet. Then it proposes nothing, but sees to it
-// that one of those leads who stay. What it appended for itself alone would make its log the
-// longest: it would refuse its vote to those who stay, who may still count it, and could not stand
-// itself.
+// leaves reports that this replica is not among the voters that remain after the current change. It
+// may be elected nevertheless while a joint change is under way. It then proposes nothing and
+// transfers the leadership to a remaining voter. Entries that it alone has would make its log the
+// longest: it would refuse its vote to the remaining voters, which may still count it, and could
+// not be a candidate itself.
 func (g *group) leaves() bool {
 	return len(g.store.conf.Voters) > 0 && !slices.Contains(g.store.conf.Voters, g.replica)
 }
 
-// isOut reports that this replica has applied the change that took its vote. One that is new may
-// not have applied yet what brings it in.
+// isOut reports that this replica has applied the change that took its vote. A new replica may not
+// have applied the change that adds it yet.
 func (g *group) isOut() bool {
 	return g.leaves() && !slices.Contains(g.store.conf.VotersOutgoing, g.replica) && (g.learns() || g.epoch >= epochOf(g.replica))
 }
 
 func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.replica) }
 
-// sendCommitHint says to who asks for the vote of a replica that is out what that one knows to be
-// committed: the change that took it out, at least. Who has not applied that counts by the members
-// before. It may need this vote, and does not get it where this replica has the longer log: a
-// leader sends entries before it has them on disk itself, and may end before it has. Nor can this
-// replica stand, so nobody would ever lead (I14).
+// sendCommitHint answers a pre-vote request with this replica's commit index, which covers at least
+// the change that removed it. A candidate that has not applied the change still counts this
+// replica's vote. It does not get the vote if this replica has the longer log: a leader sends
+// entries before they are on its own disk, and may fail before they are. Since this replica cannot
+// be a candidate, the group would never have a leader (I14).
 //
-// It is a leader's word by its form, without entries, in the term in which the asker is: nobody
-// leads there, or the next heartbeat says who. The asker takes it only if it has that very entry,
-// and learns nothing but that it is committed, which is true whoever says so.
+// The hint is an append without entries in the candidate's term. No replica leads in that term, or
+// else the leader's next heartbeat corrects the candidate. The candidate accepts the hint only if
+// it has the entry in question. It learns only that this entry is committed, which is true
+// regardless of the sender.
 func (g *group) sendCommitHint(m *pb.Message) {
 	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
 		return
 	}
 	if g.learns() && g.w.now.Mono/commitHintPeriod%2 == 1 {
-		return // it may be one that has not heard yet that it votes: those who can do without have their turn too, as the word ends an election
+		// The learner may be a voter that has not heard of its promotion yet. A hint ends an
+		// election, so candidates that can win without this replica get the other periods.
+		return
 	}
 	last := g.store.last()
 	term, err := g.store.Term(last)
 	if err != nil || m.GetLogTerm() > term || m.GetLogTerm() == term && m.GetIndex() >= last {
-		return // it gets the vote
+		return // the candidate gets the vote
 	}
-	index := min(g.applied, m.GetIndex()) // the last that it may have
+	index := min(g.applied, m.GetIndex()) // the last entry that the candidate may have
 	if index < g.confIndex {
-		return // it lacks the change: who has it is to lead, and the word of a leader would have the asker refuse its vote
+		// The candidate lacks the change, so a replica that has it must lead. A hint would make the
+		// candidate refuse its vote to that replica.
+		return
 	}
 	if term, err = g.store.Term(index); err != nil {
-		return // that is not in memory any more
+		return // no longer in memory
 	}
 	g.commitHintsSent++
 	g.send(&pb.Message{
@@ -119,17 +124,17 @@ func (g *group) sendCommitHint(m *pb.Message) {
 	})
 }
 
-// stayers are the voters that a leader which steps aside may give the leadership to: not those that
-// the row takes out, which would give it back.
+// stayers returns the voters to which a cordoned leader may transfer its leadership. It excludes
+// voters that the assignment removes, because these would return it.
 func (g *group) stayers() []uint64 {
 	if g.row.Epoch == 0 || g.row.Epoch < g.epoch {
-		return g.store.conf.Voters // the row is of before: it says nothing of them
+		return g.store.conf.Voters // the assignment is older than the membership
 	}
 	voters, _ := g.wanted()
 	return voters
 }
 
-// wanted are the row's voters and learners.
+// wanted returns the voters and learners of the assignment.
 func (g *group) wanted() (voters, learners []uint64) {
 	for _, m := range g.row.Members {
 		if m.Learner {
@@ -141,9 +146,9 @@ func (g *group) wanted() (voters, learners []uint64) {
 	return voters, learners
 }
 
-// nextChange is the next step from what is to what is wanted; nil: none now. A new voter first
-// learns; only when it has caught up does it get its vote, together with the going of those that
-// are not wanted any more, in one joint change.
+// nextChange returns the next change from the current membership to the wanted one, or nil if there
+// is none now. A new voter is added as a learner first. Once it has caught up, one joint change
+// gives it its vote and removes the replicas that are no longer wanted.
 func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 	conf := g.store.conf
 	cc := &pb.ConfChangeV2{}
@@ -166,9 +171,13 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 			change(pb.ConfChangeAddNode, id)
 		}
 	}
-	if !slices.Contains(voters, g.replica) { // who goes does not lead: another takes over first, which may have to get its vote before
+	// A leader that is not among the wanted voters hands over first. Before that, its transferee
+	// may have to get a vote.
+	if !slices.Contains(voters, g.replica) {
 		next := g.transfereeAmong(voters)
-		if next == 0 && len(cc.Changes) == 0 { // none of those that stay should lead: they drain too, perhaps. The row is followed nevertheless
+		// No remaining replica may lead, perhaps because all of their nodes drain. The assignment
+		// is followed nevertheless.
+		if next == 0 && len(cc.Changes) == 0 {
 			next = g.inheritor(voters, func(uint64) bool { return true })
 		}
 		if next != 0 {
@@ -203,9 +212,9 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 	return cc
 }
 
-// mostHear reports that most of the replicas that are to vote hear this leader and have nearly
-// everything. Votes are taken away only then: who drew the row may not know yet that one of them is
-// down, and once the change has taken effect the group could not even choose others (I14).
+// mostHear reports whether most of the wanted voters have caught up with this leader. Votes are
+// removed only then: the planner may not know yet that one of these voters is down, and after the
+// change the group could not even elect a leader (I14).
 func (g *group) mostHear(voters []uint64) bool {
 	hear := 0
 	for _, id := range voters {
@@ -216,7 +225,7 @@ func (g *group) mostHear(voters []uint64) bool {
 	return 2*hear > len(voters)
 }
 
-// hasCaughtUp reports that a replica has all but the last few entries.
+// hasCaughtUp reports whether a replica is active and lacks at most caughtUp entries.
 func (g *group) hasCaughtUp(id uint64) (ok bool) {
 	last, _ := g.store.LastIndex()
 	g.raft.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -227,8 +236,8 @@ func (g *group) hasCaughtUp(id uint64) (ok bool) {
 	return ok
 }
 
-// changeMembers applies a change of members, unless it is of an epoch before one that was followed
-// already (I8).
+// changeMembers applies a membership change, unless its epoch is older than one already followed
+// (I8).
 func (g *group) changeMembers(e *pb.Entry) error {
 	cc, err := confChange(e)
 	if err != nil {
@@ -241,7 +250,7 @@ func (g *group) changeMembers(e *pb.Entry) error {
 			return record.ErrMalformed
 		}
 		if uint32(epoch) < g.epoch {
-			return nil // refused, by every replica alike
+			return nil // all replicas ignore it alike
 		}
 		g.epoch = uint32(epoch)
 	}
@@ -251,27 +260,29 @@ func (g *group) changeMembers(e *pb.Entry) error {
 	return nil
 }
 
-// confKnown is a leader's question whether the members know of the last change of members. A row is
-// said to be settled, and so those that it does not name may go, only when most voters would count
-// votes by that change after a restart too: before, a vote of one that has gone may be needed. So
-// the leader has an empty entry appended after it has applied the change: who has that on disk has,
-// in the same frame, a commit index that covers the change.
+// confKnown is a leader's check that most voters know of the last membership change. An assignment
+// is reported as settled, so that the replicas it does not name may be deleted, only when most
+// voters would count votes by that change even after a restart. Before that, the vote of a removed
+// replica may be needed. The leader therefore appends an empty entry after it has applied the
+// change. A replica that has this entry on disk has, in the same frame, a commit index that covers
+// the change.
 type confKnown struct {
-	conf, term uint64 // asked about
-	index      uint64 // of the empty entry; 0: it is not applied yet
+	conf, term uint64 // of the change that is checked, and of the leadership
+	index      uint64 // of the empty entry; 0: not applied yet
 }
 
-// came takes note of an applied empty entry.
+// came records an applied empty entry.
 func (k *confKnown) came(e *pb.Entry) {
 	if k.index == 0 && k.term != 0 && e.GetTerm() == k.term && e.GetIndex() > k.conf {
 		k.index = e.GetIndex()
 	}
 }
 
-// isKnown says whether most voters know of the last change, and asks if that is not known.
+// isKnown reports whether most voters know of the last change. If this has not been checked yet, it
+// starts the check.
 func (g *group) isKnown() bool {
 	if g.appliedTerm != g.term {
-		return false // this term's first entry, which is empty too, comes before
+		return false // the first entry of this term, which is empty too, comes before
 	}
 	if g.known.conf != g.confIndex || g.known.term != g.term {
 		if g.raft.Propose(nil) == nil {

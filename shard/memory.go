@@ -2,21 +2,21 @@ package shard
 
 import "math"
 
-// A node counts what its groups hold as it grows, and takes nothing more that grows it when that
-// comes to Config.MemoryLimit. What the process needs in all (Config.MemoryUse) is known only after
-// the collector has run: by then a burst may have filled the memory.
+// A node counts the memory of its groups as it grows, and refuses growth when the count exceeds
+// Config.MemoryLimit. The memory of the whole process (Config.MemoryUse) is known only after a
+// garbage collection, and by then a burst may have filled it.
 
-// Memory is what a host's groups hold, in bytes.
+// Memory is the memory that a host's groups hold, in bytes.
 type Memory struct {
 	Tables    int64 // timers and their indexes
-	Snapshots int64 // what changes have copied for a snapshot that is being written, and pieces that the file has not taken
-	Arrivals  int64 // states from other nodes that are not in their place yet
-	Entries   int64 // of raft's logs: not on disk, not committed, not applied, or kept for followers
-	Frames    int64 // of the log, on their way to the disk
-	Messages  int64 // from other nodes, that no worker has taken yet
+	Snapshots int64 // copies of state that changed during a snapshot, and chunks not written yet
+	Arrivals  int64 // states from other nodes that are not installed yet
+	Entries   int64 // of raft logs: not durable, committed or applied yet, or kept for followers
+	Frames    int64 // log frames that are not on disk yet
+	Messages  int64 // peer messages that no worker has handled yet
 }
 
-// Sum is all of it.
+// Sum returns the total.
 func (m *Memory) Sum() int64 {
 	return m.Tables + m.Snapshots + m.Arrivals + m.Entries + m.Frames + m.Messages
 }
@@ -30,28 +30,29 @@ func (m *Memory) add(o *Memory) {
 	m.Messages += o.Messages
 }
 
-// pressure is how near the memory is to its limit.
+// pressure is how close memory use is to the limit.
 type pressure uint8
 
 const (
 	roomy pressure = iota
-	tight          // followers that are behind are not waited for: they are sent snapshots
-	over           // what grows the state is refused, and a snapshot that holds much is given up
+	tight          // leaders keep no entries for followers that are behind, but send them snapshots
+	over           // growth of the state is refused, and a snapshot that holds much is aborted
 )
 
-// Shares of the memory limit: what the groups together keep of their logs for followers, and what
-// one group has uncommitted. The last shareth is where memory is tight.
+// Shares of the memory limit. All groups together keep at most 1/shareth of it as applied entries
+// for followers, and one group has at most 1/uncommittedShare of it uncommitted. In the last
+// 1/shareth memory is tight.
 const (
 	shareth          = 8
 	uncommittedShare = 16
 	mostUncommitted  = 64 << 20
 )
 
-// share is a part of the memory limit, of at most so much.
+// share returns 1/parts of the memory limit, or most if that is less.
 func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit/parts, most) }
 
-// laden reports that as much of a group is proposed, and not applied yet, as may be, but for one
-// entry more.
+// laden reports that the group's unapplied proposals have reached their bound, which the last of
+// them may exceed.
 func (g *group) laden() bool {
 	bytes := 0
 	for i := range g.proposals {
@@ -60,7 +61,8 @@ func (g *group) laden() bool {
 	return int64(bytes) >= g.w.host.cfg.share(uncommittedShare, mostUncommitted)
 }
 
-// needed is what of the memory limit is in use.
+// needed returns the memory that counts against the limit: the groups' or, if it is more, the
+// process's.
 func (h *Host) needed() int64 {
 	n := h.memory.Load()
 	if h.cfg.MemoryUse != nil {
@@ -79,8 +81,8 @@ func (h *Host) pressure() pressure {
 	return roomy
 }
 
-// kept is how much applied log a group of the worker keeps for followers that were away, and the
-// most for such that are here and behind.
+// kept returns how many bytes of applied entries a group of the worker keeps: least for followers
+// that were away, and up to most for followers that are active but behind.
 func (w *worker) kept() (least, most int) {
 	least = w.host.cfg.RetainBytes
 	most = int(w.host.cfg.share(shareth, int64(least)*laggards))
@@ -93,18 +95,19 @@ func (w *worker) kept() (least, most int) {
 	return least, most
 }
 
-// countEntries takes note of what a group's log holds in memory.
+// countEntries updates the worker's count of the memory that a group's log holds.
 func (w *worker) countEntries(g *group) {
 	w.entries += g.store.held() - g.counted
 	g.counted = g.store.held()
 }
 
-// holds is what the worker's groups hold, but for states that are read back (see Host.arriving).
+// holds returns the memory of the worker's groups, without received states that are being read back
+// (see Host.arriving).
 func (w *worker) holds() Memory {
 	waiting := int64(w.waitingBytes())
 	m := Memory{
 		Tables: w.tables, Arrivals: w.arrivals,
-		Entries: int64(w.entries) + waiting, // a frame's entries are in memory beside it until it is on disk
+		Entries: int64(w.entries) + waiting, // entries of an unsynced frame are in memory twice
 		Frames:  waiting, Messages: w.peerBytes.Load(),
 	}
 	if w.snapshot != nil {
@@ -113,8 +116,8 @@ func (w *worker) holds() Memory {
 	return m
 }
 
-// weigh counts what a start has read: groups that have nothing to do are looked at no sooner than
-// with the first tick.
+// weigh counts the state that was loaded at the start. Groups without work are otherwise not
+// counted before the first tick.
 func (w *worker) weigh() {
 	for _, g := range w.groups {
 		w.countEntries(g)
@@ -123,7 +126,8 @@ func (w *worker) weigh() {
 	w.account()
 }
 
-// account tells the host, at the end of a turn, how much more or less the worker holds.
+// account tells the host, at the end of a turn, by how much the worker's memory has changed. It
+// aborts a snapshot that holds too much when the limit is exceeded.
 func (w *worker) account() {
 	m := w.holds()
 	if sum := m.Sum(); sum != w.told {

@@ -14,82 +14,85 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Machine is the state machine of the meta group: deterministic, and called from one goroutine
-// only, but for Read.
+// Machine is the state machine of the meta group. It is deterministic, and all methods but Read are
+// called from one goroutine.
 type Machine interface {
-	// Check says which feature level a command needs, or why it must not be proposed. The leader
-	// asks.
+	// Check returns the feature level that a command needs, or an error if it must not be proposed.
+	// It is called on the leader.
 	Check(cmd []byte) (feature.Level, error)
-	// Apply runs one command; nowMs is the proposer's clock. The result goes to the proposer. An
-	// error means that this build cannot apply the command: then nothing has changed, and the
-	// replica stops.
+	// Apply runs one command. nowMs is the proposer's clock. The result goes to the proposer. An
+	// error means that this build cannot apply the command: the state is unchanged and the replica
+	// stops.
 	Apply(nowMs int64, cmd []byte) (any, error)
-	// Hash is of the whole state, the same on all replicas that applied the same commands.
+	// Hash returns the hash of the whole state. Replicas that applied the same commands have the
+	// same hash.
 	Hash() uint64
-	// Scrub goes on with a walk that makes the hash anew, for about so many things, and says
-	// whether it is over, and then whether memory holds what Apply made of it.
+	// Scrub continues a walk that computes the hash anew, for about budget items. It reports
+	// whether the walk is done and, if so, whether the state is still as Apply made it.
 	Scrub(budget int) (done, sound bool)
-	// BeginSave cuts the state as it stands.
+	// BeginSave starts to save the current state.
 	BeginSave() Saving
-	// Read reads what a Saving wrote, and its hash. It may run beside all else.
+	// Read reads the output of a Saving and returns the state and its hash. It may run concurrently
+	// with every other method.
 	Read(r io.Reader) (state any, hash uint64, err error)
-	// Replace makes what Read returned the state.
+	// Replace makes a state returned by Read the current one.
 	Replace(state any)
 }
 
-// Saving writes a state as it was when it was cut, in pieces, while commands go on being applied.
+// Saving writes a state in pieces, as it was when the Saving began, while commands change the
+// current state.
 type Saving interface {
-	// Hash is of that state.
+	// Hash returns the hash of the saved state.
 	Hash() uint64
-	// Next appends the next piece, about budget bytes, and says whether it was the last.
+	// Next appends the next piece of about budget bytes and reports whether it was the last.
 	Next(dst []byte, budget int) (out []byte, done bool)
-	// Held is how many bytes it holds beside the state.
+	// Held returns the bytes of memory held beside the state.
 	Held() int64
-	// Sound says, after the last piece, whether what was written is what the hash was made of.
+	// Sound reports, after the last piece, whether the written state matches its hash.
 	Sound() bool
-	// Abort ends it early. It may be called at any time, and again.
+	// Abort ends the Saving early. It may be called at any time, and more than once.
 	Abort()
 }
 
-// metaGroup is what the meta group has instead of a table.
+// metaGroup takes the place of a table in the meta group.
 type metaGroup struct {
 	machine Machine
 	waiting []*metaOp
 }
 
-// An entry of the meta group: version, then nowMs, origin, number, from version 2 on flags, and
-// the commands, each with its length; uvarints. The version is the least feature level that reads
-// the entry.
+// An entry of the meta group is a version byte and then uvarints: nowMs, origin, number and, from
+// version 2 on, flags. The commands follow, each with its length. The version is the lowest feature
+// level that can read the entry.
 const (
 	metaVersion     = feature.Level(1)
 	metaWithFlags   = feature.LevelCompare
-	metaCompares    = 1 // flag: the replicas are to compare their states
+	metaCompares    = 1 // flag: the replicas compare their states
 	metaHashVersion = 1 // of the machine's hash
 )
 
 // maxMetaWaiting bounds the commands that wait to be proposed.
 const maxMetaWaiting = 10_000
 
-// propose makes one entry of the commands that wait. The leader begins with that, and with reads,
-// when it has applied the first entry of its term: before, its state may lack what former leaders
-// have acknowledged.
+// propose makes one entry of the waiting commands. A leader begins to propose, and to serve reads,
+// when it has applied the first entry of its term. Before, its state may lack commands that earlier
+// leaders acknowledged.
 func (m *metaGroup) propose(g *group) {
 	if !g.leader {
 		return
 	}
 	if g.takeover && g.appliedTerm == g.term {
-		// There is nothing to fence: the meta group reads no clock and calls nobody.
+		// There is no lease to fence: the meta group reads no clock and makes no calls.
 		g.takeover, g.serving, g.servingSince = false, true, g.w.now.Mono
 	}
 	if !g.serving || g.transferee != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
-		return // what waits times out by itself
+		return // waiting commands time out by themselves
 	}
 	if len(m.waiting) == 0 && !g.compare.wanted {
 		return
 	}
 	entry := m.entry(g)
 	if len(entry.ops) == 0 && !entry.compares {
-		return // what waited is refused
+		return // all waiting commands were refused
 	}
 	g.number++
 	b := entry.encode(uint64(g.w.now.WallMs), g.w.host.origin, g.number)
@@ -103,14 +106,14 @@ func (m *metaGroup) propose(g *group) {
 	g.proposals = append(g.proposals, p)
 }
 
-// metaEntry is an entry on its way.
+// metaEntry is an entry that is about to be proposed.
 type metaEntry struct {
 	version  feature.Level
 	compares bool
 	ops      []*metaOp
 }
 
-// entry takes what waits, as much as one entry holds. What must not be proposed is answered.
+// entry takes waiting commands, up to the size of one entry. It answers those that Check refuses.
 func (m *metaGroup) entry(g *group) metaEntry {
 	e := metaEntry{version: metaVersion, compares: g.compare.wanted}
 	if e.compares {
@@ -154,15 +157,15 @@ func (e *metaEntry) encode(nowMs, origin, number uint64) []byte {
 	return b
 }
 
-// dropped answers what raft refused. Nothing of it was done, so it can be tried again; see
-// group.dropped.
+// dropped answers the commands of an entry that raft refused. They had no effect, so clients can
+// try again; see group.dropped.
 func (m *metaGroup) dropped(g *group, p *proposal) {
 	g.number--
 	g.refusedUntil = g.w.now.Mono + tickInterval
 	p.fail(timer.ErrNoLeader)
 }
 
-// metaResult is what an entry did.
+// metaResult is the result of an applied entry.
 type metaResult struct {
 	nowMs          int64
 	origin, number uint64
@@ -170,7 +173,7 @@ type metaResult struct {
 	results        []any
 }
 
-// readMetaEntry reads what is before an entry's commands; in has these.
+// readMetaEntry reads the head of an entry. in holds the commands.
 func readMetaEntry(data []byte) (out metaResult, in record.Reader, err error) {
 	if len(data) == 0 || feature.Level(data[0]) < metaVersion || feature.Level(data[0]) > feature.LevelOfBuild {
 		return out, in, record.ErrMalformed
@@ -187,7 +190,7 @@ func readMetaEntry(data []byte) (out metaResult, in record.Reader, err error) {
 	return out, in, nil
 }
 
-// replay applies an entry without anybody waiting; apply also answers this leader's own.
+// replay applies an entry. apply also answers its commands if they are this leader's own.
 func (m *metaGroup) replay(data []byte) (out metaResult, err error) {
 	out, r, err := readMetaEntry(data)
 	if err != nil {
@@ -225,7 +228,7 @@ func (m *metaGroup) apply(g *group, e *pb.Entry) (compares bool, err error) {
 	return out.compares, nil
 }
 
-// expire answers what has waited too long to be proposed, or to be committed.
+// expire answers commands that have waited too long to be proposed or to be committed.
 func (m *metaGroup) expire(g *group, now time.Duration) {
 	for len(m.waiting) > 0 && m.waiting[0].deadline <= now {
 		m.waiting[0].answer(nil, timer.ErrNoLeader)

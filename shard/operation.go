@@ -14,35 +14,36 @@ type op struct {
 	group    *group
 	cmd      *timer.Command
 	brief    bool
-	room     timer.Room     // for the timer in its answer; nil: there is
-	deadline time.Duration  // on the monotonic clock
-	proposed bool           // in a raft entry: from here on a failure leaves the outcome unknown
-	outcome  *table.Outcome // of a claim, once proposed
+	room     timer.Room     // for the timer in the result; nil: no limit
+	deadline time.Duration  // monotonic
+	proposed bool           // in a raft entry: a failure leaves the outcome unknown
+	outcome  *table.Outcome // of a lease update, once proposed
 
 	result timer.Result
 	err    error
 	wait   *waiter
 }
 
-// wants reports whether the answer is to have the timer as it stands.
+// wants reports whether the result is to include a copy of the timer. A created timer is copied by
+// its caller; see timer.Born.
 func (o *op) wants(t *table.Table, r *timer.Result) bool {
-	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.CopySize(r.Handle, true))) // Created: see Command.born
+	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.CopySize(r.Handle, true)))
 }
 
-// answer ends the op. The caller's goroutine may reuse everything in it at once.
+// answer completes the op. From then on the caller's goroutine may reuse everything in it.
 func (o *op) answer(r timer.Result, err error) {
 	o.result, o.err = r, err
 	if o.wait == nil {
-		return // the node's own
+		return // an operation of the node itself
 	}
 	o.group.w.queued.Add(-1)
 	o.wait.done()
 }
 
-// WaitsUntil and Answer have a scheduler keep an operation that waits for a lease.
+// WaitsUntil implements scheduler.ClientChange.
 func (o *op) WaitsUntil() time.Duration { return o.deadline }
 
-// Answer ends it.
+// Answer implements scheduler.ClientChange.
 func (o *op) Answer(r timer.Result, err error) { o.answer(r, err) }
 
 func (o *op) handle(w *worker) {
@@ -54,7 +55,7 @@ func (o *op) handle(w *worker) {
 	w.touch(o.group)
 }
 
-// opList is what one client call has for one worker.
+// opList is the part of a client's call that goes to one worker.
 type opList []*op
 
 func (l opList) handle(w *worker) {
@@ -63,7 +64,7 @@ func (l opList) handle(w *worker) {
 	}
 }
 
-// waiter wakes a client's goroutine when n parts of its call are done.
+// waiter wakes a client's goroutine when the n parts of its call are done.
 type waiter struct {
 	left atomic.Int32
 	ch   chan struct{} // capacity 1; nil: then is called instead
@@ -72,7 +73,7 @@ type waiter struct {
 
 var waiters = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
 
-// newWaiter is for a client's call with n parts.
+// newWaiter returns a waiter for a call of n parts.
 func (h *Host) newWaiter(n int) *waiter {
 	if h.cfg.Block != nil {
 		w := &waiter{}
@@ -94,19 +95,19 @@ func (w *waiter) done() {
 	}
 }
 
-// await blocks until all parts are done and gives the waiter back.
+// await blocks until all parts are done, and releases the waiter.
 func (h *Host) await(w *waiter) {
 	if h.cfg.Block == nil {
 		<-w.ch
 		w.release()
 		return
 	}
-	if w.left.Load() > 0 { // else nobody had to be waited for
+	if w.left.Load() > 0 { // else all parts are done already
 		h.cfg.Block(func(wake func()) { w.then = wake })
 	}
 }
 
-// release gives a waiter back for which nobody waits.
+// release returns to the pool a waiter that no goroutine waits on.
 func (w *waiter) release() {
 	if w.ch != nil {
 		waiters.Put(w)
@@ -142,14 +143,14 @@ func (o *metaOp) handle(w *worker) {
 	w.touch(o.group)
 }
 
-// read is a linearizable read: it is served once everything that was committed when it arrived is
+// read is a linearizable read. It is served when everything that was committed at its arrival is
 // applied.
 type read struct {
 	group    *group
 	serve    func(g *group, budget int) (done bool)
-	long     bool // serve is called many times, a slice of work each
+	long     bool // serve is called several times, each for a slice of the work
 	deadline time.Duration
-	index    uint64 // what must be applied first
+	index    uint64 // must be applied before serve is called
 	err      error
 	wait     *waiter
 }

@@ -16,17 +16,17 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Peers carries what this host has for others. The methods do not block and may drop what they are
-// given: raft and the reports of ended calls are repeated until they are heard.
+// Peers sends messages to other nodes. Its methods do not block and may drop messages: raft repeats
+// its own, and reports of ended calls are repeated until they are acknowledged.
 type Peers interface {
-	// Send hands over a frame for a node, for its Host.Deliver. It belongs to Peers from then on.
+	// Send sends a frame to the Host.Deliver of a node. Peers owns the frame from then on.
 	Send(node uint64, frame []byte)
-	// SendSnapshot begins to stream a snapshot to a node's Host.Receive, and calls its Done once,
-	// from any goroutine.
+	// SendSnapshot starts to stream a snapshot to the Host.Receive of a node. It calls s.Done once,
+	// on any goroutine.
 	SendSnapshot(node uint64, s *SnapshotStream)
 }
 
-// noPeers is the Peers of a host that is alone.
+// noPeers is the Peers of a host without other nodes.
 type noPeers struct{}
 
 func (noPeers) Send(uint64, []byte) {}
@@ -34,32 +34,32 @@ func (noPeers) SendSnapshot(_ uint64, s *SnapshotStream) {
 	s.Done(errors.New("shard: there is no transport"))
 }
 
-// A frame: version, then messages, each with kind, group and length.
+// A frame is a version byte and messages. A message is a kind, a group, a length and a body.
 const (
 	frameVersion  = 1
-	frameFlush    = 4 << 20  // beyond this a frame leaves before its turn ends
-	maxPeerQueued = 64 << 20 // bytes of frames that a worker has not taken yet; more are dropped
+	frameFlush    = 4 << 20  // a larger frame is sent before the turn ends
+	maxPeerQueued = 64 << 20 // bytes of unhandled peer messages at a worker; more are dropped
 )
 
 const (
 	raftMessage   = 1 + iota
-	reportMessage // a call that a former leader of the group had started has ended
-	stateMessage  // what a replica's state was after an entry; see comparison
-	refillMessage // a replica in quarantine asks for another's state
+	reportMessage // how a call ended that a former leader started
+	stateMessage  // a replica's state hash after an entry; see comparison
+	refillMessage // a quarantined replica asks for another's state
 
-	overMessage = 8 // to a former leader: the lease that it reports on is over
+	overMessage = 8 // to a former leader: the lease that it reported is over
 )
 
-// outgoing is a turn's frame for one node.
+// outgoing is the frame of a turn for one node.
 type outgoing struct {
 	node    uint64
 	frame   []byte
-	entries int // bytes of it that are about entries, at most
-	usual   int // bytes of the last frame but for entries: room for as much is made for the next
+	entries int // most of its bytes that may belong to entries
+	usual   int // bytes of the last frame without entries; the next one's initial capacity
 }
 
-// open is the place in a turn's frame for a node where a message's body goes; close ends it. There
-// is room for so many bytes of entries.
+// open begins a message in this turn's frame for a node. The caller appends the body to the frame
+// and calls close. entries is the capacity to reserve for entries, in bytes.
 func (w *worker) open(node uint64, kind byte, id timer.ShardID, entries int) *outgoing {
 	var o *outgoing
 	for i := range w.outbox {
@@ -97,7 +97,7 @@ func (o *outgoing) leave(w *worker) {
 	o.frame, o.entries = nil, 0
 }
 
-// sendAll lets this turn's frames go.
+// sendAll sends this turn's frames.
 func (w *worker) sendAll() {
 	for i := range w.outbox {
 		if o := &w.outbox[i]; len(o.frame) > 0 {
@@ -106,14 +106,16 @@ func (w *worker) sendAll() {
 	}
 }
 
-// send hands a message to a peer.
+// send sends a message to a peer.
 func (g *group) send(m *pb.Message) {
 	if m.GetType() == pb.MsgSnap {
 		g.sendSnapshot(m)
 		return
 	}
 	if !mayCome(m.GetType()) {
-		return // raft, already a follower, passes a question on to the leader; who asked is told when its new role is collected
+		// Raft has just become a follower and forwards a request to the leader. The caller is
+		// answered when collect handles the change of role.
+		return
 	}
 	o := g.w.open(nodeOf(m.GetTo()), raftMessage, g.id, entriesRoom(m))
 	body := len(o.frame)
@@ -121,11 +123,12 @@ func (g *group) send(m *pb.Message) {
 	o.close(g.w, body)
 }
 
-// nodeOf is the node of a replica.
+// nodeOf returns the node of a replica.
 func nodeOf(replica uint64) uint64 { return replica >> 24 }
 
-// Deliver takes a frame that another node's Peers sent. It belongs to the host from then on. What
-// cannot be read, or is not for this node, is dropped; a frame also is when too much waits already.
+// Deliver accepts a frame from another node's Peers. The host owns the frame from then on. It drops
+// messages that are malformed or not for this node, and frames that a worker has no room for
+// (maxPeerQueued).
 func (h *Host) Deliver(from uint64, frame []byte) {
 	select {
 	case <-h.started:
@@ -176,8 +179,8 @@ func (h *Host) Deliver(from uint64, frame []byte) {
 	}
 }
 
-// ownEntries puts messages that have entries into memory of their own. Entries stay until they are
-// on disk, and the whole frame would stay with them, of which most is something else.
+// ownEntries copies the messages that contain entries. Entries stay in memory until they are on
+// disk, and would keep the whole frame, most of which is other messages.
 func (f *peerFrame) ownEntries() {
 	for i := range f.messages {
 		if m := &f.messages[i]; m.hasEntries() {
@@ -198,11 +201,11 @@ func (w *worker) takeFrame(f *peerFrame) {
 	w.box.post(f)
 }
 
-// peerFrame is one worker's part of a frame.
+// peerFrame is the part of a frame that goes to one worker.
 type peerFrame struct {
 	from     uint64
 	messages []peerMessage
-	first    [2]peerMessage // room for so many: most frames have no more
+	first    [2]peerMessage // storage of messages: most frames have no more
 	bytes    int
 }
 
@@ -231,7 +234,7 @@ func (f *peerFrame) handle(w *worker) {
 	}
 }
 
-// hear takes one of raft's messages from a peer.
+// hear handles a raft message from a peer.
 func (g *group) hear(from uint64, body []byte) {
 	m, err := decodeMessage(body)
 	if err != nil || g.raft == nil || m.GetTo() != g.replica || nodeOf(m.GetFrom()) != from || !mayCome(m.GetType()) {
@@ -247,15 +250,15 @@ func (g *group) hear(from uint64, body []byte) {
 		}
 		g.w.heard += len(body) + partOverhead
 	}
-	_ = g.raft.Step(m) // what it refuses is old, or from a replica that it does not know
+	_ = g.raft.Step(m) // raft refuses old messages, and those of replicas that it does not know
 	g.w.touch(g)
 }
 
-// hasLost halts the host when a leader shows that this replica lacks what it had acknowledged. A
-// heartbeat's commit is never beyond what its receiver has said to have on disk; if it is, damage
-// took the log's end, where it cannot be told from a write that was never finished. The replica may
-// have voted and counted for a majority by what it lost, so it must not go on; raft itself would
-// panic.
+// hasLost halts the host if a heartbeat shows that this replica lacks entries that it acknowledged.
+// A heartbeat's commit index never exceeds the entries that its receiver has acknowledged as
+// durable. If it does, damage took the end of the log, where it looks like an unfinished write. The
+// replica may have lost a vote, and entries that were counted for a majority, so it must not go on.
+// Raft itself would panic.
 func (g *group) hasLost(m *pb.Message) bool {
 	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < g.term || m.GetCommit() <= g.store.last() {
 		return false
@@ -265,13 +268,13 @@ func (g *group) hasLost(m *pb.Message) bool {
 	return true
 }
 
-// waitsForDisk says whether a message's answer has to wait until something is on disk.
+// waitsForDisk reports whether the response to a message must wait for a write to disk.
 func waitsForDisk(t pb.MessageType) bool {
 	return t == pb.MsgApp || t == pb.MsgVote || t == pb.MsgPreVote
 }
 
-// mayCome says which messages a peer may send: those that raft sends to others, but a snapshot,
-// which comes with its state.
+// mayCome reports whether a peer may send a message of this type: all types that raft sends to
+// others except MsgSnap, which arrives with its state.
 func mayCome(t pb.MessageType) bool {
 	switch t {
 	case pb.MsgSnap, pb.MsgProp, pb.MsgTransferLeader, pb.MsgReadIndex, pb.MsgReadIndexResp:
@@ -280,10 +283,10 @@ func mayCome(t pb.MessageType) bool {
 	return t >= 0 && t <= pb.MsgPreVoteResp && !raft.IsLocalMsg(t)
 }
 
-// Unreachable says that frames to a node were lost: what was sent to it is probed for anew.
+// Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
 func (h *Host) Unreachable(node uint64) { h.tell(&peerLost{node: node}) }
 
-// peerLost tells the groups that a node does not hear.
+// peerLost tells the groups that a node is unreachable.
 type peerLost struct {
 	node uint64
 	gone bool // its process has ended
@@ -304,8 +307,9 @@ func (p *peerLost) handle(w *worker) {
 	}
 }
 
-// leaderGone is told that a node's process has ended: if it led, there is no need to wait for the
-// silence to last. The first in the row that is left stands at once, the others wait as ever.
+// leaderGone handles the end of a node's process. If the node led the group, the first remaining
+// voter of the assignment campaigns after two ticks. The others wait for the election timeout as
+// usual.
 func (g *group) leaderGone(node uint64) {
 	if g.scheduler != nil {
 		g.scheduler.ScanAgain()
@@ -322,7 +326,7 @@ func (g *group) leaderGone(node uint64) {
 			continue
 		}
 		if m.Replica == g.replica {
-			g.standAt = g.w.now.Mono + 2*tickInterval // the others have forgotten it too by then
+			g.standAt = g.w.now.Mono + 2*tickInterval // by then the others have forgotten the leader too
 		}
 		return
 	}
@@ -335,14 +339,14 @@ func (h *Host) tell(e event) {
 	}
 }
 
-// goneOwners remembers the processes of other nodes that are known to have ended.
+// goneOwners holds the processes of other nodes that are known to have ended.
 type goneOwners struct {
-	mu     sync.Mutex                        // of writers
-	starts atomic.Pointer[map[uint64]uint32] // by node: this start and all before it; never changed in place
+	mu     sync.Mutex                        // held by writers
+	starts atomic.Pointer[map[uint64]uint32] // by node: the last ended start; copied on each write
 }
 
-// Gone says that a process, and so all before it on that node, has ended: its calls are over, and
-// its leases with them.
+// Gone records that a process has ended, and so have all earlier ones on its node. Their calls and
+// leases are over.
 func (h *Host) Gone(owner table.Incarnation) {
 	if h.isGone(owner) {
 		return

@@ -13,14 +13,14 @@ import (
 // setClockEach is how long a leader waits before it proposes again to set the shard's clock back.
 const setClockEach = time.Second
 
-// Bounds on what one group has in raft's pipeline. Beyond them client operations wait, and time out
-// if they must.
+// maxPipelined bounds the proposed and unapplied entries of a group. When it is reached, client
+// operations wait and may time out.
 const (
 	maxPipelined = 64
 )
 
-// propose makes one raft entry of all that the group has to say in this turn: outcomes first, since
-// they end active leases, then clients' commands, then leases.
+// propose makes one raft entry of the group's pending changes: first outcomes, since they end
+// active leases, then client commands, then leases.
 func (g *group) propose() {
 	if g.leader && g.mayNotLead() {
 		return
@@ -63,18 +63,18 @@ func (g *group) propose() {
 	g.w.operations += len(g.items)
 	g.w.proposed += g.batch.Size()
 	p := proposal{number: g.number, bytes: g.batch.Size(), items: g.items}
-	if err := g.raft.Propose(g.batch.Bytes()); err != nil { // raft copies what it takes
+	if err := g.raft.Propose(g.batch.Bytes()); err != nil { // raft copies the data
 		g.dropped(&p)
 		return
 	}
 	g.proposals = append(g.proposals, p)
 }
 
-// maxSpare is how many elements of a list that is empty again are kept for the next time.
+// maxSpare is the largest capacity of an empty list that is kept for reuse.
 const maxSpare = 64
 
-// emptied is the memory of a list whose elements are done with, for the next ones; nil when it is
-// much.
+// emptied clears a list whose elements are done with and returns it for reuse, or nil if its
+// capacity exceeds maxSpare.
 func emptied[T any](list []T) []T {
 	if cap(list) > maxSpare {
 		return nil
@@ -98,8 +98,8 @@ func (g *group) proposeCommands() {
 }
 
 // proposeCommand adds one command. A lease whose call has not started is given back first, so that
-// the command finds the timer scheduled: cancelled means cancelled, even a millisecond before its
-// time (I5).
+// the command finds the timer scheduled: a cancelled timer is not called, even if it was cancelled
+// a millisecond before its time (I5).
 func (g *group) proposeCommand(o *op) {
 	if o.cmd.Kind.UpdatesLease() {
 		g.proposeLeaseUpdate(o)
@@ -111,7 +111,8 @@ func (g *group) proposeCommand(o *op) {
 	o.proposed = true
 	cmd := table.AtLevel(o.cmd, g.w.host.agreed())
 	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
-		now := *cmd // "at once" is by this clock: the table's never goes back, and may once have been far ahead
+		// "At once" is by this leader's clock. The table's may once have been set far ahead.
+		now := *cmd
 		now.DueMs = g.w.now.WallMs
 		cmd = &now
 	}
@@ -119,12 +120,13 @@ func (g *group) proposeCommand(o *op) {
 	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: cmd.From})
 }
 
-// dropped takes back what raft refused: the leadership is over or about to be, or too much is
-// uncommitted. Nothing of it was done. The next tick tries again: at once would be in vain again,
-// and the permits that are given back here would go round and round.
+// dropped undoes a proposal that raft refused, because the leadership is over or about to be, or
+// because too much is uncommitted. Nothing in it took effect. The next proposal is made at the next
+// tick: before, raft would refuse it for the same reason, and the scheduler would acquire and
+// return the same permits in a loop.
 func (g *group) dropped(p *proposal) {
 	g.number--
-	g.refusedUntil = g.w.now.Mono + tickInterval // not again at once: it would be refused for the same reason
+	g.refusedUntil = g.w.now.Mono + tickInterval
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:
@@ -142,7 +144,7 @@ func (g *group) dropped(p *proposal) {
 	}
 }
 
-// tookOver begins the leadership: the takeover is applied, so the table holds all that former
+// tookOver begins to serve: the takeover is applied, so the table holds everything that former
 // leaders committed.
 func (g *group) tookOver() {
 	g.serving = true
@@ -163,9 +165,9 @@ func confChange(e *pb.Entry) (pb.ConfChangeI, error) {
 	return &cc, proto.Unmarshal(e.Data, &cc)
 }
 
-// entryMs is the time of the next entry. A leader that was never sure of its clock leaves the
-// shard's as it is; one that was goes on from then by the boot clock. So no clock that is in doubt
-// moves a shard's further than the time that has passed.
+// entryMs returns the time of the next entry. A leader that was never sure of its clock keeps the
+// shard's clock as it is. One that was sure once goes on from there by the boot clock. So a
+// doubtful clock advances the shard's no further than the time that has passed.
 func (g *group) entryMs() int64 {
 	if g.w.sure() || g.scheduler.KnowsTime() {
 		return g.w.now.WallMs
@@ -173,7 +175,8 @@ func (g *group) entryMs() int64 {
 	return g.table.ClockMs()
 }
 
-// proposeClock sets the shard's clock back, if need be, and sees to it that all stamps follow.
+// proposeClock sets the shard's clock back if it is too far ahead. Otherwise it continues to
+// correct timestamps that an earlier change of the clock left in the future.
 func (g *group) proposeClock() {
 	ahead := g.table.ClockMs() - g.w.now.WallMs
 	if ahead <= table.ClockAheadMs || !g.w.sure() || g.w.now.Mono < g.setClockAt {

@@ -10,25 +10,25 @@ import (
 	"carillon/timer"
 )
 
-// pullRequest is one consumer's wish of one shard, on its way through a worker. It is answered with
-// what was there, possibly nothing, once the leases are on disk.
+// pullRequest is a consumer's request for timers of one shard. It is answered, possibly without
+// timers, when its leases are applied.
 type pullRequest struct {
 	group    *group
 	topic    timer.TopicID
 	most     int
-	leaseMs  int64 // 0: the topic's
+	leaseMs  int64 // 0: the topic's default
 	deadline time.Duration
 
-	asked   []timer.Handle // whose leases are proposed, in order
-	pending int            // of them not applied
+	asked   []timer.Handle // timers for which leases are proposed, in order
+	pending int            // number of asked leases that are not applied yet
 	untilMs int64
-	until   time.Duration // untilMs on the clock of leases
+	until   time.Duration // untilMs on the lease clock
 	pulled  []timer.PulledTimer
 	err     error
 	wait    *waiter // nil once answered
 }
 
-// pullList is what one client call takes from one worker.
+// pullList is the part of a client's call that goes to one worker.
 type pullList []*pullRequest
 
 func (l pullList) handle(w *worker) {
@@ -52,10 +52,10 @@ func (t *pullRequest) answer(err error) {
 	w.done()
 }
 
-// proposePulls leases what consumers ask for, in the order in which they came.
+// proposePulls proposes leases for waiting requests, in order of arrival.
 func (g *group) proposePulls() {
 	if g.scheduler.InDoubt() {
-		return // they wait until it is known that this node leads
+		return // until a majority has confirmed that this node leads
 	}
 	var keep []*pullRequest
 	for i, t := range g.pulls {
@@ -69,7 +69,8 @@ func (g *group) proposePulls() {
 	}
 }
 
-// pullFor proposes leases for one consumer; false: it cannot be said yet what goes first.
+// pullFor proposes leases for one request. known is false if the order of the topic's timers is not
+// known yet.
 func (g *group) pullFor(t *pullRequest) (known bool) {
 	lasts := t.leaseMs
 	if lasts == 0 {
@@ -88,12 +89,14 @@ func (g *group) pullFor(t *pullRequest) (known bool) {
 	return true
 }
 
-// granted is told how one lease was applied.
+// granted handles the result of one lease.
 func (t *pullRequest) granted(g *group, r *timer.Result) {
 	h := t.asked[len(t.asked)-t.pending]
 	t.pending--
 	g.scheduler.Pulled(h, r)
-	if r.Code == timer.OK && t.wait != nil && g.w.now.Lease < t.until { // else others may have had it since: this process stood still
+	// A lease that is over is not handed out: this process was suspended, and others may have had
+	// the timer since.
+	if r.Code == timer.OK && t.wait != nil && g.w.now.Lease < t.until {
 		t.pulled = append(t.pulled, timer.PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
 	}
 	if t.pending == 0 {
@@ -101,7 +104,7 @@ func (t *pullRequest) granted(g *group, r *timer.Result) {
 	}
 }
 
-// dropped is told that the log did not take a lease.
+// dropped handles a lease that raft refused.
 func (t *pullRequest) dropped(g *group) {
 	g.scheduler.PullDropped(t.asked[len(t.asked)-t.pending])
 	t.pending--
@@ -110,7 +113,7 @@ func (t *pullRequest) dropped(g *group) {
 	}
 }
 
-// refusePulls answers those that were not proposed.
+// refusePulls answers the requests that were not proposed.
 func (g *group) refusePulls() {
 	for _, t := range g.pulls {
 		t.answer(g.notLeader())
@@ -118,7 +121,7 @@ func (g *group) refusePulls() {
 	g.pulls = nil
 }
 
-// expirePulls answers those that have waited too long to be proposed.
+// expirePulls answers requests that have waited too long to be proposed.
 func (g *group) expirePulls(now time.Duration) {
 	for len(g.pulls) > 0 && g.pulls[0].deadline <= now {
 		g.pulls[0].answer(g.timeoutError())
@@ -127,9 +130,10 @@ func (g *group) expirePulls(now time.Duration) {
 	}
 }
 
-// PullFrom leases ready timers of a topic to a consumer, from shards that this node leads. What
-// another took first is not there: the answer may be shorter than asked for. An error is returned
-// only with nothing taken; after ErrUnknown leases may have been taken, and will run out.
+// PullFrom leases ready timers of a topic to a consumer, from shards that this node leads. It may
+// return fewer timers than asked for, as other consumers may be faster. It returns an error only if
+// it returns no timers. After ErrUnknown some may be leased nevertheless, until their leases
+// expire.
 func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
 	wait := h.newWaiter(len(shares) + 1)
 	perWorker := make([]pullList, len(h.workers))
@@ -156,7 +160,9 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 	var err error
 	now := h.cfg.Clock.Look().Lease
 	for _, t := range all {
-		if now < t.until { // else others may have had them since: this process stood still while it waited for another shard's
+		// Skip leases that are over: this process was suspended while it waited for another shard,
+		// and others may have had the timers since.
+		if now < t.until {
 			out = append(out, t.pulled...)
 		}
 		if t.err != nil {
@@ -169,7 +175,7 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 	return nil, err
 }
 
-// Candidates are the first of what is ready of a topic in the shards that this node leads, in
+// Candidates returns the first most ready timers of a topic in the shards that this node leads, in
 // order.
 func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex

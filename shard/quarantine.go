@@ -15,46 +15,47 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// A replica whose state is wrong, while its log is right, goes into quarantine: it votes and keeps
-// the log as before, but does not lead, answer or write snapshots, until another's state is in the
-// place of its own (a refill). It asks one that is right; that one cuts a snapshot and streams it
-// as it would to a follower that lacks the log; the entries since are applied to it from the log
-// in memory. Its own snapshots may hold the fault and are replaced by a new one.
+// A replica whose state is wrong, but whose log is right, goes into quarantine. It votes and keeps
+// the log as before, but does not lead, answer or write snapshots until it has replaced its state
+// with another replica's (a refill). It asks a replica whose state is right. That one cuts a
+// snapshot and streams it as it would to a follower that lacks the log. The quarantined replica
+// applies the later entries from its log in memory. Its own snapshots may contain the fault, so it
+// replaces them too.
 
 const (
-	refillAskEach = 2 * time.Second  // it asks the same one again
-	refillNext    = 30 * time.Second // … and another after so long
-	refillKept    = time.Minute      // a request is void when it was not repeated for so long
-	// leadsUseless is how long a replica in quarantine may go on to be elected: who could take over
-	// from it has done so well before.
+	refillAskEach = 2 * time.Second  // interval of requests to the same replica
+	refillNext    = 30 * time.Second // time until another replica is asked
+	refillKept    = time.Minute      // a request that is not repeated expires
+	// leadsUseless is how long a replica in quarantine may lead. A replica that can take over does
+	// so well before that.
 	leadsUseless = 10 * time.Second
 )
 
-// ErrMemoryFault says that a state in memory is not what was applied.
+// ErrMemoryFault reports that a state in memory differs from the applied one.
 var ErrMemoryFault = errors.New("the state in memory has changed by itself")
 
-// quarantine is why a replica is not trusted, and how far it has come with its refill.
+// quarantine is the reason why a replica is not trusted, and the progress of its refill.
 type quarantine struct {
 	why      error
-	from     uint64 // entries after this one are kept in memory
+	from     uint64 // entries after this one stay in memory
 	since    time.Duration
-	led      time.Duration // since when it leads, and so nobody serves; 0: it does not lead
+	led      time.Duration // since when it leads without serving; 0: it does not lead
 	askAt    time.Duration
-	received *receivedSnapshot // the state that came; it waits until the entries up to it are applied and on disk
+	received *receivedSnapshot // state to install once the entries up to it are applied and on disk
 }
 
-// refillRequest is a replica that has asked this one for its state.
+// refillRequest is a request by another replica for this one's state.
 type refillRequest struct {
 	replica uint64
-	least   uint64 // the entry that the state must have at least
+	least   uint64 // least index that the state must cover
 	until   time.Duration
 	sending bool
 }
 
-// mayNotLead reports that this replica, if it is elected, proposes nothing and has another lead.
+// mayNotLead reports that this replica, if elected, proposes nothing and hands over.
 func (g *group) mayNotLead() bool { return g.quarantine != nil || g.leaves() }
 
-// enterQuarantine ends this replica's part in all that depends on its state.
+// enterQuarantine ends this replica's part in everything that depends on its state.
 func (g *group) enterQuarantine(why error) {
 	if g.quarantine != nil {
 		g.quarantine.why = why
@@ -75,7 +76,7 @@ func (g *group) enterQuarantine(why error) {
 	g.w.touch(g)
 }
 
-// leaveQuarantine ends it: the state is what most replicas have.
+// leaveQuarantine ends the quarantine: most replicas have the same state.
 func (g *group) leaveQuarantine() {
 	if g.quarantine == nil || g.damaged {
 		return
@@ -86,16 +87,16 @@ func (g *group) leaveQuarantine() {
 	g.w.touch(g)
 }
 
-// leadAgain has a leader begin as after an election, if nobody has taken over meanwhile. The
-// transferee that was told to has had its time: nothing would be proposed as long as it is waited
-// for.
+// leadAgain makes a leader begin as after an election, if no other replica has taken over
+// meanwhile. It gives up a pending transfer, which has had its time and would block proposals.
 func (g *group) leadAgain() {
 	if g.leader {
 		g.transferee, g.transferSent, g.takeover = 0, false, true
 	}
 }
 
-// memoryFailed is told that the state in memory is not what was applied. On disk it is.
+// memoryFailed handles a state in memory that differs from the applied one. The
+// state on disk is right.
 func (g *group) memoryFailed() {
 	if !g.damaged {
 		g.w.host.cfg.Logger.Error("the state in this node's memory has changed by itself: its memory fails, or a program wrote where it must not",
@@ -108,23 +109,23 @@ func (g *group) memoryFailed() {
 		g.w.host.fail(fmt.Errorf("shard %d: %w; a restart makes it anew from the disk", g.id, ErrMemoryFault))
 	case len(g.trusted()) > 0:
 		g.enterQuarantine(ErrMemoryFault)
-	case g.w.now.Mono >= g.compare.tellAt: // it may be all that there is: it goes on, and has the others speak
+	// No other replica is known to be right: this one goes on and asks for the others' states.
+	case g.w.now.Mono >= g.compare.tellAt:
 		g.compare.tellAt = g.w.now.Mono + compareEach
 		g.askWhoIsRight()
 	}
 }
 
-// askWhoIsRight has the other voters say what they have, by saying that this replica's state is
-// wrong. What they were when states were compared last may be over: the process of one that was
-// wrong has begun anew since, or it has got another's state. If this replica leads, states are not
-// compared again before another does.
+// askWhoIsRight makes the other voters report their states, by reporting that this replica's is
+// wrong. Their last reports may be out of date: a replica that was wrong may have restarted or been
+// refilled. If this replica leads, there is no comparison before another one leads.
 func (g *group) askWhoIsRight() {
 	p := g.ownPoint()
 	p.sound = false
 	g.tellState(&p)
 }
 
-// tickQuarantine asks for a state.
+// tickQuarantine requests a state, or installs one that has arrived.
 func (g *group) tickQuarantine() {
 	g.tickRefills()
 	if g.damaged && g.quarantine == nil {
@@ -144,9 +145,9 @@ func (g *group) tickQuarantine() {
 	}
 }
 
-// endUselessLead ends the process of a replica that leads and may not serve, as no other can take
-// over: each of them is down, or lacks entries that this one alone has. Those are on disk, and a
-// start makes the state anew from there.
+// endUselessLead ends the process of a damaged leader that no other replica can replace: each of
+// them is down, or lacks entries that only this one has. Those are on disk, and a restart makes the
+// state anew from there.
 func (g *group) endUselessLead() {
 	q := g.quarantine
 	switch {
@@ -160,7 +161,7 @@ func (g *group) endUselessLead() {
 	}
 }
 
-// A refill request: version, the replica that asks, the least entry that will do.
+// A refill request is a version byte, the requesting replica and the least index that will do.
 const refillVersion = 1
 
 func (g *group) sendRefillRequest(to, least uint64) {
@@ -172,7 +173,7 @@ func (g *group) sendRefillRequest(to, least uint64) {
 	o.close(g.w, body)
 }
 
-// hearRefillRequest notes that a member wants this replica's state.
+// hearRefillRequest records that a member wants this replica's state.
 func (g *group) hearRefillRequest(from uint64, body []byte) {
 	if g.raft == nil || g.quarantine != nil || g.damaged || len(body) == 0 || body[0] != refillVersion {
 		return
@@ -191,7 +192,8 @@ func (g *group) hearRefillRequest(from uint64, body []byte) {
 	g.tickRefills()
 }
 
-// tickRefills sends what was asked for, or has a snapshot cut that will do.
+// tickRefills sends the newest snapshot to the replicas that asked, or has a later one cut if it is
+// too old.
 func (g *group) tickRefills() {
 	if len(g.refills) == 0 {
 		return
@@ -229,7 +231,7 @@ func (g *group) sendRefill(to uint64) {
 	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
 }
 
-// refillSent is told how the stream ended.
+// refillSent is the end of a refill's stream.
 type refillSent struct {
 	group    *group
 	from, to uint64
@@ -243,15 +245,15 @@ func (s *refillSent) handle(w *worker) {
 		return
 	}
 	g.refills = slices.DeleteFunc(g.refills, func(q refillRequest) bool { return q.replica == s.to })
-	if s.err != nil { // it asks again
+	if s.err != nil { // the replica asks again
 		w.host.cfg.Logger.Warn("a state did not reach the replica that had asked for it", "shard", uint32(g.id), "node", w.host.nodeName(nodeOf(s.to)), "error", s.err)
 		return
 	}
 	w.host.cfg.Observer.SnapshotSent(s.size)
 }
 
-// refillDir is where a state that is to take the place of a wrong one is read back from. Its files
-// are never used otherwise: a start removes them.
+// refillDir is where received refills are read back. Their files have no other use, and a start
+// removes those that are left.
 func (h *Host) refillDir() string { return filepath.Join(h.snapshotDir(), "refill") }
 
 func (h *Host) clearRefills() error {
@@ -267,15 +269,15 @@ func (h *Host) clearRefills() error {
 	return err
 }
 
-// trustAgain ends a quarantine, and what else was held against a state that is not there any more.
+// trustAgain ends a quarantine, and forgets the comparisons of the state that was replaced.
 func (g *group) trustAgain() {
 	g.damaged, g.quarantine = false, nil
 	g.compare.forget(g.replica)
 	g.compare.differs = false
 }
 
-// takeRefill puts the state that came in the place of the wrong one, as soon as all entries up to
-// it are here.
+// takeRefill replaces the wrong state with the received one, once all entries up to it are applied
+// and on disk.
 func (g *group) takeRefill() {
 	q := g.quarantine
 	if q == nil || q.received == nil || g.applied < q.received.mark.Index || g.store.last() < g.applied {
@@ -284,7 +286,7 @@ func (g *group) takeRefill() {
 	a := q.received
 	q.received = nil
 	if a.mark.Index < g.store.offset {
-		return // the entries after it are not in memory any more: it asks for a later one
+		return // the entries after it are no longer in memory: ask for a later state
 	}
 	ents, err := g.entriesAfter(a.mark.Index)
 	if err != nil {
@@ -307,7 +309,7 @@ func (g *group) takeRefill() {
 	g.w.touch(g)
 }
 
-// entriesAfter are the applied entries behind one that is in memory, or is the last before.
+// entriesAfter returns the applied entries after index. They must be in memory.
 func (g *group) entriesAfter(index uint64) ([]*pb.Entry, error) {
 	if index >= g.applied {
 		return nil, nil
@@ -315,8 +317,8 @@ func (g *group) entriesAfter(index uint64) ([]*pb.Entry, error) {
 	return g.store.Entries(index+1, g.applied+1, math.MaxUint64)
 }
 
-// applyAgain applies to the new state what was applied to the old one already: members are as they
-// are, and nobody waits.
+// applyAgain applies to the new state an entry that was applied to the old one. The membership
+// stays as it is, and no operation waits for the result.
 func (g *group) applyAgain(e *pb.Entry) error {
 	if e.GetType() != pb.EntryNormal || len(e.Data) == 0 {
 		return nil

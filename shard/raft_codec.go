@@ -11,11 +11,11 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// How raft's messages travel between hosts (docs/formats/peer.md). Written by hand: raft's own
-// protobuf costs several times as much, and an append is what a replicated operation mostly
-// consists of.
+// The encoding of raft messages between hosts (docs/formats/peer.md). It is written by hand because
+// raft's protobuf costs several times as much, and appends are most of the cost of a replicated
+// operation.
 
-// Bits of a message: which fields follow.
+// Bits of a message: the fields that follow.
 const (
 	messageReject = 1 << iota
 	messageLog    // log term and index
@@ -30,8 +30,8 @@ const (
 
 var errMessage = errors.New("malformed message")
 
-// appendMessage encodes a message. One that carries a snapshot tells only which: the state travels
-// by itself.
+// appendMessage encodes a message. It encodes only the metadata of a snapshot, whose state is
+// streamed separately.
 func appendMessage(b []byte, m *pb.Message) []byte {
 	var bits byte
 	set := func(on bool, bit byte) {
@@ -75,11 +75,10 @@ func appendMessage(b []byte, m *pb.Message) []byte {
 	return b
 }
 
-// messageHead is the most that a message takes in a frame beside its entries, but for a context or
-// a configuration.
+// messageHead bounds the bytes of a message in a frame, without entries, context and configuration.
 const messageHead = 64
 
-// entriesRoom is the most that the entries of a message take.
+// entriesRoom bounds the bytes of a message's entries.
 func entriesRoom(m *pb.Message) (room int) {
 	if len(m.Entries) == 0 {
 		return 0
@@ -104,7 +103,7 @@ func appendMessageEntries(b []byte, m *pb.Message) []byte {
 	return b
 }
 
-// decodeMessage reads what appendMessage wrote. Entries and context point into the bytes.
+// decodeMessage decodes the output of appendMessage. Entries and context point into b.
 func decodeMessage(b []byte) (*pb.Message, error) {
 	if len(b) < 2 || b[1]&^messageBits != 0 {
 		return nil, errMessage
@@ -144,7 +143,7 @@ func decodeMessage(b []byte) (*pb.Message, error) {
 	return m, nil
 }
 
-// heldMessage keeps a message and what it points to in one piece.
+// heldMessage is a message and the values that it points to, in one allocation.
 type heldMessage struct {
 	message                                      pb.Message
 	to, from, term, logTerm, index, commit, hint uint64
@@ -152,8 +151,8 @@ type heldMessage struct {
 	reject                                       bool
 }
 
-// readMessageEntries reads a list of entries that follow an index. Every entry takes three bytes at
-// least, which bounds the list.
+// readMessageEntries reads the entries after an index. An entry takes at least three bytes, which
+// bounds the allocation.
 func readMessageEntries(r *record.Reader, after uint64) []*pb.Entry {
 	n := r.Uvarint()
 	if n > uint64(len(r.Rest))/3 {
@@ -171,7 +170,7 @@ func readMessageEntries(r *record.Reader, after uint64) []*pb.Entry {
 	return out
 }
 
-// heldEntry keeps an entry and what it points to in one piece.
+// heldEntry is an entry and the values that it points to.
 type heldEntry struct {
 	entry       pb.Entry
 	index, term uint64

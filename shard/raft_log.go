@@ -9,17 +9,17 @@ import (
 	"strconv"
 )
 
-// raftLogger gives raft's lines to slog. Its own Info is our Debug: an election per shard is news
-// for nobody.
+// raftLogger writes raft's log lines to slog. Raft's Info becomes Debug, because raft logs every
+// step of each shard's elections.
 type raftLogger struct {
 	log  *slog.Logger
 	host *Host
 }
 
-// replicaID is a replica in raft's lines.
+// replicaID matches a replica in raft's log lines.
 var replicaID = regexp.MustCompile(`\b[0-9a-f]{7,16}\b`)
 
-// named puts nodes' names in the place of their replicas' ids.
+// named replaces the ids of replicas with the names of their nodes.
 func (l raftLogger) named(text string) string {
 	return replicaID.ReplaceAllStringFunc(text, func(hex string) string {
 		id, err := strconv.ParseUint(hex, 16, 64)
@@ -30,7 +30,7 @@ func (l raftLogger) named(text string) string {
 	})
 }
 
-// nodeName is a node for people: by its name, or its number where that is not known.
+// nodeName returns the name of a node for people, or its id if the name is not known.
 func (h *Host) nodeName(node uint64) string {
 	name := ""
 	if h.cfg.NodeName != nil {
@@ -43,7 +43,7 @@ func (l raftLogger) Debug(v ...any)                 { l.log.Debug(fmt.Sprint(v..
 func (l raftLogger) Debugf(format string, v ...any) {}
 func (l raftLogger) Info(v ...any)                  { l.log.Debug(fmt.Sprint(v...)) }
 
-// Infof is called at every step of an election: nothing is formatted that nobody reads.
+// Infof is called at every step of an election, so it formats only lines that are logged.
 func (l raftLogger) Infof(format string, v ...any) {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		l.log.Debug(l.named(fmt.Sprintf(format, v...)))

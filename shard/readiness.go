@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// NotReady says why the host does not serve fully; nil when it does: every group that has a replica
-// here has a leader, and every shard that this node leads has fired its canary lately.
+// NotReady returns the reason why the host does not serve fully, or nil if it does: every group
+// that has a replica here has a leader, and every shard that this node leads has fired its canary
+// within canaryLate.
 func (h *Host) NotReady() error {
 	select {
 	case <-h.started:
@@ -43,10 +44,10 @@ func (h *Host) NotReady() error {
 	return nil
 }
 
-// CanaryError says that a shard's own timer did not fire lately, so clients' may not either.
+// CanaryError reports that a shard's own timer is late, so clients' timers may be late too.
 type CanaryError struct {
 	Shard timer.ShardID
-	Late  time.Duration // since the last one; 0: none has passed yet
+	Late  time.Duration // since the last one fired; 0: none has yet
 }
 
 func (e *CanaryError) Error() string {
@@ -56,7 +57,7 @@ func (e *CanaryError) Error() string {
 	return fmt.Sprintf("shard %d fired its canary timer %s ago", e.Shard, e.Late.Round(time.Second))
 }
 
-// NoLeaderError says that a group which has a replica here has no leader that this node hears of.
+// NoLeaderError reports that a group with a replica here has no leader that this node can reach.
 type NoLeaderError struct{ Group timer.ShardID }
 
 func (e *NoLeaderError) Error() string {

@@ -8,21 +8,21 @@ import (
 	"carillon/timer"
 )
 
-// scanSlots is how many slots the long reads of a worker, lists and walks, look at in one turn, all
-// its groups together: about half a millisecond. scanEach is what one costs beside its slots, in
+// scanSlots is how many slots the long reads of a worker (lists and walks) visit in one turn, in
+// all its groups together: about half a millisecond. scanEach is the fixed cost of a slice, in
 // slots.
 const (
 	scanSlots = 16384
 	scanEach  = 64
 )
 
-// reads are a group's linearizable reads. All that arrive in one turn share one question to raft
-// (ReadIndex): up to where must be applied before they may be answered.
+// reads are a group's linearizable reads. All that arrive in one turn share one ReadIndex request
+// to raft, which returns the index that must be applied before they may be answered.
 type reads struct {
-	fresh []*read     // came in this turn, or before the group could ask
-	asked []readBatch // raft is asking a quorum
-	ready []*read     // answered by raft; wait for the state machine
-	long  []*read     // as ready, and served in slices, in turn
+	fresh []*read     // arrived in this turn, or before the group could ask
+	asked []readBatch // raft asks a quorum
+	ready []*read     // confirmed by raft; wait for the state machine
+	long  []*read     // like ready, but served in slices, in rotation
 	last  uint64
 }
 
@@ -31,7 +31,7 @@ type readBatch struct {
 	reads  []*read
 }
 
-// ask puts this turn's question.
+// ask requests a read index for the fresh reads.
 func (r *reads) ask(g *group) {
 	if len(r.fresh) == 0 || !g.serving {
 		return
@@ -42,13 +42,13 @@ func (r *reads) ask(g *group) {
 	g.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, r.last))
 }
 
-// confirmed takes raft's answer: the leadership held when the question was put.
+// confirmed handles raft's answer: this node led when the request was made.
 func (r *reads) confirmed(context []byte, index uint64) {
 	number := binary.BigEndian.Uint64(context)
 	for len(r.asked) > 0 && r.asked[0].number <= number {
 		for _, rd := range r.asked[0].reads {
 			rd.index = index
-			rd.deadline += readLimit - waitLimit // from here on it is work, not doubt
+			rd.deadline += readLimit - waitLimit // the leader is confirmed: from here on readLimit applies
 			if rd.long {
 				r.long = append(r.long, rd)
 			} else {
@@ -59,7 +59,7 @@ func (r *reads) confirmed(context []byte, index uint64) {
 	}
 }
 
-// serve answers what can be answered.
+// serve answers the reads whose index is applied.
 func (r *reads) serve(g *group) {
 	keep := r.ready[:0]
 	for _, rd := range r.ready {
@@ -75,8 +75,7 @@ func (r *reads) serve(g *group) {
 	r.serveLong(g)
 }
 
-// serveLong goes on with reads that take many slots, one after the other, as far as the group's
-// share of the turn goes.
+// serveLong continues long reads, one slice after the other, within the group's share of the turn.
 func (r *reads) serveLong(g *group) {
 	if len(r.long) == 0 {
 		return
@@ -84,7 +83,7 @@ func (r *reads) serveLong(g *group) {
 	for share := g.w.scanShare(); share > 0 && len(r.long) > 0; {
 		rd := r.long[0]
 		if rd.index > g.applied {
-			return // nor may those after it: it is applied in a turn of this group
+			return // those after it wait too: a later turn of this group applies the entry
 		}
 		n := copy(r.long, r.long[1:])
 		r.long[n], r.long = nil, r.long[:n]
@@ -103,8 +102,8 @@ func (r *reads) serveLong(g *group) {
 	}
 }
 
-// scanShare is how many slots a group may look at in this turn: as many as any other that has some
-// to look at.
+// scanShare returns how many slots the group may visit in this turn. Groups with long reads have
+// equal shares.
 func (w *worker) scanShare() int {
 	n := 0
 	for _, g := range w.groups {
@@ -115,7 +114,7 @@ func (w *worker) scanShare() int {
 	return min(max(scanSlots/max(n, 1), 1), scanSlots-w.scanned)
 }
 
-// fail answers all with an error.
+// fail answers all reads with an error.
 func (r *reads) fail(err error) {
 	for _, b := range r.asked {
 		r.fresh = append(r.fresh, b.reads...)
@@ -126,7 +125,7 @@ func (r *reads) fail(err error) {
 	*r = reads{last: r.last}
 }
 
-// expire answers those that have waited too long.
+// expire answers reads that have waited too long.
 func (r *reads) expire(now time.Duration) {
 	late := func(list []*read, err error) []*read {
 		keep := list[:0]

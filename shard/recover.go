@@ -16,34 +16,39 @@ import (
 	"carillon/wal"
 )
 
-// foundingIndex is where every group's log begins: its first members are part of its state, not
-// entries.
+// The start of every group's log: the first members are part of the state, not entries.
 const foundingIndex, foundingTerm = 1, 1
 
-// recovery rebuilds a group from its newest snapshot and the log: entries are applied as soon as
-// the log says that they are committed, so that only an uncommitted tail is ever held.
+// recovery rebuilds a group from its newest snapshot and the log. It applies entries as soon as the
+// log says that they are committed, so that it holds only the uncommitted tail and the entries that
+// followers may lack.
 type recovery struct {
-	group   *group
-	gen     uint64         // of the log, where the record is that is being read
-	log     []record.Entry // what was read and is still of use
-	first   int            // in log: the first that is kept. From here on they are applied, but followers may lack them …
-	next    int            // … until this one: the first that is not applied yet
-	bytes   int            // of the kept ones' data
-	hard    record.HardState
-	known   bool  // the log has something of the replica, or of its snapshot
-	fault   error // what the log lacks of the replica; void if it was given up later, or went on from a peer's snapshot: what was before may be gone in part
-	stop    bool  // a membership change: from here on raft must see the entries
-	stopped error // this build cannot apply what comes next
-	alien   bool  // the log, as far as it was read, has another entry where the snapshot from a peer ends: what follows that one is void
+	group *group
+	gen   uint64         // of the record that is being read
+	log   []record.Entry // entries that are still needed
+	first int            // in log: the first that is kept; applied, but followers may lack it
+	next  int            // in log: the first that is not applied
+	bytes int            // of log[first:next]
+	hard  record.HardState
+	known bool // the log has a hard state of the replica
+	// fault describes the entries or snapshot that are missing. It is void if the replica was
+	// removed later, or continued from a peer's snapshot, because earlier records may be partly
+	// gone then.
+	fault   error
+	stop    bool  // at a membership change: raft must see the entries from here on
+	stopped error // this build cannot apply the next entry
+	// alien reports that the log, as far as it was read, has another entry at the last index of a
+	// peer's snapshot. The entries after that one are void.
+	alien bool
 }
 
-// recoveryOf begins with what the group's snapshot has made of it. If that is of a newer release,
+// recoveryOf begins with a loaded snapshot, if there is one. If the snapshot is of a newer release,
 // nothing is applied.
 func recoveryOf(g *group) *recovery {
 	return &recovery{group: g, stopped: g.stopped, stop: g.stopped != nil}
 }
 
-// SnapshotsDir is where the snapshots of a data directory are.
+// SnapshotsDir returns the directory of the snapshots in a data directory.
 func SnapshotsDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
 func (h *Host) snapshotDir() string { return SnapshotsDir(h.cfg.Dir) }
@@ -51,8 +56,8 @@ func (h *Host) streamDir() string   { return streamDir(h.cfg.Dir) }
 
 func streamDir(dir string) string { return filepath.Join(dir, "wal", "0") }
 
-// recover refuses a node that has halted, loads snapshots, opens the log, replays it, and starts
-// raft where that left off. On a fresh directory it founds the groups.
+// recover refuses a node that has halted, loads snapshots, replays the log and starts raft at its
+// end. In a fresh directory it creates the replica of the meta group.
 func (h *Host) recover() error {
 	if err := CheckHalt(h.cfg.FS, h.cfg.Dir); err != nil {
 		return err
@@ -92,14 +97,16 @@ func (h *Host) recover() error {
 	}
 	for _, r := range list {
 		if err := r.finish(); err != nil {
-			_ = stream.Close()                                 // nothing was written; the lock is free again
-			if unread := r.group.files.unread; unread != nil { // it may hold what is missing, and no more is known
+			_ = stream.Close()                                 // nothing was written; this releases the lock
+			if unread := r.group.files.unread; unread != nil { // it may have the missing part
 				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; the same start may do when the disk reads again: %w", r.group.id, unread)
 			}
 			return err
 		}
 	}
-	for _, g := range h.groups { // last: it is done in the background, and who drives the host by hand waits for it after Open
+	// Last, because it runs in the background: a caller that steps the host waits for it after
+	// Open.
+	for _, g := range h.groups {
 		if g.tombstone != 0 {
 			g.cleanUp(g.tombstone)
 		}
@@ -107,8 +114,7 @@ func (h *Host) recover() error {
 	return nil
 }
 
-// loadSnapshots loads the groups' states, on as many goroutines as there are loaders; the caller's
-// is one of them.
+// loadSnapshots loads the groups' states on Config.Loaders goroutines, the caller's included.
 func (h *Host) loadSnapshots() error {
 	files, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
 	if err != nil {
@@ -129,9 +135,9 @@ func (h *Host) loadSnapshots() error {
 	return nil
 }
 
-// loadSnapshot takes the newest snapshot that is whole. A damaged one is said loudly; the one
-// before it and the log cover for it. One that cannot be read now is not known to be damaged: they
-// cover for it too, but if they do not the start fails for that, and for now.
+// loadSnapshot loads the newest intact snapshot. The one before it and the log make up for one that
+// is damaged. They also make up for one that cannot be read. If they do not suffice, the start
+// fails with the read error, because the file may be intact and readable later.
 func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 	for _, info := range files {
 		if info.Shard != uint32(g.id) {
@@ -161,7 +167,7 @@ func (h *Host) readSnapshot(g *group, name string) error {
 		return fmt.Errorf("%s: membership: %w", name, err)
 	}
 	switch state, err := h.readState(f, g.id, f.Meta().Hash); {
-	case errors.Is(err, feature.ErrNewer): // it is whole, and what comes before it does not help
+	case errors.Is(err, feature.ErrNewer): // the file is intact, and an older snapshot does not help
 		g.stopped = fmt.Errorf("shard %d: %s: %w", g.id, name, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
@@ -173,13 +179,13 @@ func (h *Host) readSnapshot(g *group, name string) error {
 	return nil
 }
 
-// place sets where the group's log begins for this node.
+// place sets the replica and the start of its log for this node.
 func (g *group) place(m record.Mark) {
 	g.replica, g.applied, g.appliedTerm, g.epoch = m.Replica, m.Index, m.Term, m.Epoch
 	g.store.reset(m.Index, m.Term, m.Conf)
 }
 
-// replay takes one record of the group from the log.
+// replay handles one record of the group from the log.
 func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 	r.gen = pos.Gen
 	return record.Fold(rec, r)
@@ -196,11 +202,11 @@ func (r *recovery) Create(m record.Mark) error {
 	return nil
 }
 
-// Tombstone implements record.Folder: all records of the replica before this one are void.
+// Tombstone implements record.Folder. It voids all earlier records of the replica.
 func (r *recovery) Tombstone(id uint64) error {
 	g := r.group
 	g.tombstone = max(g.tombstone, id)
-	hasLater := g.replica > id // its snapshot was read already
+	hasLater := g.replica > id // its snapshot was loaded already
 	if hasLater {
 		*r = *recoveryOf(g)
 		g.files.gens = nil
@@ -212,7 +218,7 @@ func (r *recovery) Tombstone(id uint64) error {
 	return nil
 }
 
-// HardState implements record.Folder: what is committed by now is applied.
+// HardState implements record.Folder. It applies the entries that are committed by now.
 func (r *recovery) HardState(hard record.HardState) error {
 	r.hard, r.known = hard, true
 	r.group.files.hardGen = r.gen
@@ -222,8 +228,8 @@ func (r *recovery) HardState(hard record.HardState) error {
 	return nil
 }
 
-// Snapshot implements record.Folder. The files of snapshots are listed in their directory; but where
-// one came from a peer, the log goes on from it.
+// Snapshot implements record.Folder. Only snapshots from peers matter here, since the log goes on
+// from them. The group's own snapshots are listed in their directory.
 func (r *recovery) Snapshot(m record.Mark) error {
 	if !m.Installed || r.group.replica != m.Replica {
 		return nil
@@ -240,8 +246,8 @@ func (r *recovery) Snapshot(m record.Mark) error {
 	return nil
 }
 
-// Entries implements record.Folder: they are appended to the tail. An entry at an index that is
-// there already replaces it and all entries behind it.
+// Entries implements record.Folder. It appends to the tail. An entry whose index exists already
+// replaces that entry and all entries after it.
 func (r *recovery) Entries(ents []record.Entry) error {
 	g := r.group
 	if r.fault != nil {
@@ -273,7 +279,7 @@ func (r *recovery) Entries(ents []record.Entry) error {
 	return nil
 }
 
-// commit applies what was read up to the index.
+// commit applies the entries up to index, or up to the first membership change.
 func (r *recovery) commit(index uint64) {
 	g := r.group
 	for ; r.next < len(r.log) && r.log[r.next].Index <= index && !r.stop; r.next++ {
@@ -293,7 +299,8 @@ func (r *recovery) commit(index uint64) {
 	r.trim()
 }
 
-// trim holds applied entries for followers that lack them, up to a bound; a group of one has none.
+// trim keeps up to RetainBytes of applied entries for followers that lack them. A sole voter
+// without learners keeps none.
 func (r *recovery) trim() {
 	g, keep := r.group, r.group.w.host.cfg.RetainBytes
 	if g.soleVoter() && len(g.store.conf.Learners) == 0 {
@@ -305,14 +312,14 @@ func (r *recovery) trim() {
 		g.store.offset, g.store.offsetTerm = e.Index, e.Term
 		e.Data = nil
 	}
-	if r.first > len(r.log)/2 { // not at each commit: what is kept may be much more than what came
+	if r.first > len(r.log)/2 { // not at each commit: far more may be kept than was added
 		n := copy(r.log, r.log[r.first:])
 		clear(r.log[n:])
 		r.log, r.next, r.first = r.log[:n], r.next-r.first, 0
 	}
 }
 
-// tail gives the meta group's commands that are not known to be committed.
+// tail returns the meta group's commands that are not applied yet.
 func (r *recovery) tail() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, e := range r.log[r.next:] {
@@ -351,7 +358,7 @@ func (g *group) replayEntry(e *record.Entry) (err error) {
 	return err
 }
 
-// finish starts raft on what is there, or founds the group on a fresh directory.
+// finish starts raft, or creates the meta group's replica in a fresh directory.
 func (r *recovery) finish() error {
 	g := r.group
 	if r.fault != nil {
@@ -362,7 +369,7 @@ func (r *recovery) finish() error {
 	case r.known:
 		return fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.id)
 	case g.id != Meta:
-		return nil // its row will say whether one is to be here
+		return nil // the assignment tells whether there is to be a replica
 	default:
 		if g.w.host.cfg.Meta == nil {
 			return fmt.Errorf("the data directory holds nothing of the meta group: %w", errMissing)
@@ -375,7 +382,7 @@ func (r *recovery) finish() error {
 		g.create(me.Replica)
 		return nil
 	}
-	if r.hard.Term < g.appliedTerm { // a snapshot came later than the last hard state that is left
+	if r.hard.Term < g.appliedTerm { // a snapshot is later than the last hard state
 		r.hard.Term, r.hard.Vote = g.appliedTerm, 0
 	}
 	r.hard.Commit = max(r.hard.Commit, g.applied)
@@ -392,9 +399,9 @@ func (r *recovery) finish() error {
 	}
 	g.hard = r.hard
 	g.end = record.EntryID{Index: g.store.last()}
-	g.end.Term, _ = g.store.Term(g.end.Index) // the last is always known
+	g.end.Term, _ = g.store.Term(g.end.Index) // always known
 	g.store.snapshot = g.offerSnapshot
-	g.confIndex = g.applied // at the latest: what was before is in the membership
+	g.confIndex = g.applied // at the latest: earlier changes are in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	g.files.trim()
 	if r.stopped != nil {

@@ -10,34 +10,33 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Member is one replica of a group: where, and under which id. An id is never used twice in a
-// group.
+// Member is one replica of a group. The ids of replicas are never reused within a group.
 type Member struct {
 	Node    uint64
 	Replica uint64
 	Learner bool // has no vote (the meta group only)
 }
 
-// Assignment is where a group's replicas should be, as the meta group has it: an intent. What is,
-// says raft's own membership; the group's leader brings that in line with the row.
+// Assignment is where a group's replicas should be, as decided by the meta group. It is an intent.
+// Raft's membership says where they are, and the group's leader makes it follow the assignment.
 type Assignment struct {
 	Group   timer.ShardID
-	Epoch   uint32 // grows with every change; a leader never follows an older one than it has followed (I8)
+	Epoch   uint32 // grows with every change; the group never goes back to an older one (I8)
 	Members []Member
-	Settled bool // raft's membership is the row
+	Settled bool // raft's membership matches
 
-	// Founders are the members that the group began with, as long as one of them may have to make
-	// its replica yet, though the row may not name it any more. In epoch 1 they are Members.
+	// Founders are the first members of the group, as long as one of them may still have to create
+	// its replica, even if Members no longer has it. In epoch 1 they are Members.
 	Founders []Member `json:",omitempty"`
 }
 
-// ReplicaID names the replica that a node gets of a group in an epoch.
+// ReplicaID returns the id of the replica that a node gets of a group in an epoch.
 func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch&0xffffff) }
 
-// epochOf is the epoch in which a replica was made.
+// epochOf returns the epoch of a replica's assignment.
 func epochOf(replica uint64) uint32 { return uint32(replica & 0xffffff) }
 
-// on is the row's replica on a node; nil: none.
+// on returns the replica on a node, or nil.
 func (r *Assignment) on(node uint64) *Member { return memberOn(r.Members, node) }
 
 func memberOn(members []Member, node uint64) *Member {
@@ -49,7 +48,7 @@ func memberOn(members []Member, node uint64) *Member {
 	return nil
 }
 
-// founders are the members that the group began with; none if all that must have made their
+// founders returns the first members of the group, or none if all that must have created their
 // replicas.
 func (r *Assignment) founders() []Member {
 	if r.Epoch == 1 {
@@ -58,24 +57,24 @@ func (r *Assignment) founders() []Member {
 	return r.Founders
 }
 
-// Placement is told what groups' leaders have done about their rows. Calls come on workers and must
-// not block.
+// Placement tells leaders which nodes should lead, and is told which assignments have settled. Its
+// methods are called on workers and must not block.
 type Placement interface {
-	// Settled says that raft's membership is the row of that epoch. It is said again until the row
-	// is.
+	// Settled reports that raft's membership matches the assignment of that epoch. It is repeated
+	// until Assignment.Settled is set.
 	Settled(group timer.ShardID, epoch uint32)
-	// MayLead says whether a node should lead: it is there, does not drain, and is fit.
+	// MayLead reports whether a node should lead: it is alive, does not drain and is healthy.
 	MayLead(node uint64) bool
 }
 
-// staticPlacement is the Placement of a host whose rows never change.
+// staticPlacement is the Placement of a host whose assignments never change.
 type staticPlacement struct{}
 
 func (staticPlacement) Settled(timer.ShardID, uint32) {}
 func (staticPlacement) MayLead(uint64) bool           { return true }
 
-// Place gives the host the rows as they stand now; those of other nodes' groups too. It may be
-// called from any goroutine once Started is closed.
+// Place passes the current assignments to the host, including those of groups without a replica
+// here. It may be called on any goroutine once Started is closed.
 func (h *Host) Place(rows []Assignment) {
 	perWorker := make([]placed, len(h.workers))
 	for _, r := range rows {
@@ -99,13 +98,16 @@ func (p placed) handle(w *worker) {
 	}
 }
 
-// applyAssignment takes a row over: a replica is made or removed, and the leader has work to do.
+// applyAssignment adopts an assignment. It creates or removes the local replica, and the leader
+// reconciles.
 func (g *group) applyAssignment(row *Assignment) {
 	if row.Epoch < g.row.Epoch || row.Epoch == g.row.Epoch && g.row.Settled {
 		return
 	}
 	if row.Epoch < epochOf(g.replica) {
-		return // after a start this node's copy of meta's state may be older than the replica: such a row knows nothing of it
+		// After a restart this node's copy of the meta state may be older than the replica, and
+		// then so is the assignment.
+		return
 	}
 	g.row = *row
 	me := row.on(g.w.host.cfg.Node)
@@ -114,7 +116,7 @@ func (g *group) applyAssignment(row *Assignment) {
 	case me == nil && row.Settled, me != nil && me.Replica > g.replica:
 		g.remove()
 	}
-	if me == nil { // to leave, but the move needs most founders' votes
+	if me == nil { // to be removed, but the move needs the votes of most founders
 		me = memberOn(row.founders(), g.w.host.cfg.Node)
 	}
 	if g.replica == 0 && me != nil && me.Replica > g.tombstone {
@@ -125,16 +127,16 @@ func (g *group) applyAssignment(row *Assignment) {
 	}
 }
 
-// create makes this node's replica of the group. The founders' all begin with the same members, as
-// one founded the group, however late they are made and whatever has become of the row; others
-// begin empty and learn everything from the leader. So do founders' once a move has been settled:
-// most members have theirs by then.
+// create makes this node's replica of the group. The replicas of founders all begin with the same
+// members, however late they are created, even if the assignment has changed. Other replicas
+// begin empty and learn everything from the leader. So do those of founders once a move has
+// settled: by then most members have theirs.
 //
-// Invariant: until a move is settled every founder can make the replica that it is counted with,
-// and by that only. So a group has a leader as soon as most of its founders are there. A late one
-// is to raft a member that is slow to start: its id is never used again once given up (tombstone),
-// so it has not voted before; and where the members are others by now, who would have to vote for
-// it knows that.
+// Invariant: until a move has settled, every founder can create the replica that it is counted
+// with, and no other. So a group has a leader as soon as most of its founders are up. To raft a
+// late founder is a member that is slow to start. It has not voted before, because the id of a
+// removed replica is never reused (tombstone). If the membership has changed since, the replicas
+// whose votes it would need know that.
 func (g *group) create(replica uint64) {
 	m := record.Mark{Replica: replica, Conf: &pb.ConfState{}}
 	if f := memberOn(g.row.founders(), nodeOf(replica)); f != nil && f.Replica == replica {
@@ -160,11 +162,11 @@ func (g *group) create(replica uint64) {
 	if g.soleVoter() {
 		_ = g.raft.Campaign()
 	}
-	g.w.touchNext(g) // it may be that no turn is under way: the host recovers
+	g.w.touchNext(g) // recovery calls this outside of a turn
 }
 
-// remove gives this node's replica up: its id is used up, its state goes. Calls that it started go
-// on, and report to who leads now.
+// remove gives up this node's replica: its id is used up and its state is deleted. Calls that it
+// started go on, and their ends are reported to the current leader.
 func (g *group) remove() {
 	g.stepDown()
 	g.refuseAll()
@@ -172,14 +174,15 @@ func (g *group) remove() {
 		run.abort()
 	}
 	g.tombstone = max(g.tombstone, g.replica)
-	files := logRetention{tomb: max(1, g.files.needed()), restating: true} // until the tombstone is on disk, what it ends must be too
+	// Until the tombstone is on disk, the records that it voids must be kept.
+	files := logRetention{tomb: max(1, g.files.needed()), restating: true}
 	g.reset()
 	g.files = files
 	g.publish()
 	g.w.append(appended{group: g, tombstone: g.tombstone, sync: true})
 }
 
-// reset makes the group one that has no replica here.
+// reset makes the group one without a local replica.
 func (g *group) reset() {
 	g.raft, g.replica = nil, 0
 	g.store = &storage{conf: &pb.ConfState{}}
@@ -188,13 +191,13 @@ func (g *group) reset() {
 	g.incoming, g.wantSnapshot = nil, false
 	g.trustAgain()
 	g.compare, g.refills, g.stopped = comparison{}, nil, nil
-	g.wakeMs = math.MaxInt64 // what it waited for is gone, and would keep its worker awake
+	g.wakeMs = math.MaxInt64 // an old time would keep the worker awake
 	if g.table != nil {
 		g.setTable(table.New(g.id, 0))
 	}
 }
 
-// replicaOn is the group's replica on a node, by its membership; 0: none.
+// replicaOn returns the replica of the membership on a node, or 0.
 func (g *group) replicaOn(node uint64) uint64 {
 	for _, ids := range [][]uint64{g.store.conf.Voters, g.store.conf.Learners, g.store.conf.VotersOutgoing} {
 		for _, id := range ids {

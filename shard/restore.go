@@ -11,13 +11,13 @@ import (
 	"carillon/wal"
 )
 
-// A shard is restored from a snapshot that is part of a backup: its table is read, made that of a
-// new cluster, and written as the first snapshot of the new cluster's replica. What the lost
-// cluster did after the backup was taken is not known any more; ADR 40 says how what it has given
-// out stays unique all the same.
+// A shard is restored from a snapshot of a backup: its table is read, adapted to the new cluster,
+// and written as the first snapshot of the new cluster's replica. Changes of the lost cluster after
+// the backup are unknown. ADR 40 explains how the numbers that it gave out stay unique
+// nevertheless.
 
-// CreateLog makes the log of a directory in which groups are restored. It is empty: all that there
-// is is in their snapshots. Without it the directory would be one that has lost its log.
+// CreateLog creates an empty log in a directory in which groups are restored. Their state is in
+// their snapshots, but without a log the directory would seem to have lost it.
 func CreateLog(fsys vfs.FS, dir string) error {
 	stream, err := wal.Open(fsys, streamDir(dir), wal.Options{}, nil)
 	if err != nil {
@@ -26,13 +26,12 @@ func CreateLog(fsys vfs.FS, dir string) error {
 	return stream.Close()
 }
 
-// restoredIndex is where a restored group's log begins: its snapshot stands for what would have
-// been before.
+// restoredIndex is where a restored group's log begins: its snapshot stands for the entries before.
 const restoredIndex = foundingIndex + 1
 
-// WriteRestored writes a restored state, a *Table's or that of the meta group's machine, as the
-// first snapshot of a group that one node has alone, into the data directory that is being made
-// there; and reads it back.
+// WriteRestored writes a restored state (of a *Table, or of the meta group's machine) to a new data
+// directory, as the first snapshot of a group that has one replica. It then reads the snapshot back
+// with check.
 func WriteRestored(fsys vfs.FS, dir string, row Assignment, state Saving, check func(io.Reader) error) error {
 	dir = SnapshotsDir(dir)
 	replica := row.Members[0].Replica

@@ -9,12 +9,12 @@ import (
 	"carillon/timer"
 )
 
-// schedulerEnv is a group as its scheduler sees it.
+// schedulerEnv implements scheduler.Env for a group.
 type schedulerEnv struct{ *group }
 
 var _ scheduler.Env = schedulerEnv{}
 
-// posted is an event that is a function.
+// posted is an event that runs a function.
 type posted func(stopped bool)
 
 func (f posted) handle(*worker) { f(false) }
@@ -63,14 +63,14 @@ func (e schedulerEnv) Fired(topic timer.TopicID, o *table.Outcome) { e.w.fired(t
 
 func (e schedulerEnv) CanaryPassed() { e.canary.passed.Store(int64(e.w.now.Mono) + 1) }
 
-// setTable makes a table the group's state.
+// setTable makes t the group's state.
 func (g *group) setTable(t *table.Table) {
 	g.table = t
 	g.scheduler.SetTable(t)
 }
 
-// confirm asks raft whether this node leads, and has then run once all that was committed by now is
-// applied.
+// confirm asks a majority whether this node leads. It calls then when everything that is committed
+// by now is applied.
 func (g *group) confirm(deadline time.Duration, then func(error)) {
 	r := &read{group: g, deadline: deadline, wait: &waiter{}, serve: func(*group, int) bool { return true }}
 	r.wait.left.Store(1)

@@ -2,15 +2,14 @@ package shard
 
 import "time"
 
-// How a worker looks through its groups' memory: all of it about every half minute where there is
-// little, and so many slots in a tick where there is much, which is about a hundredth of the
-// worker's time.
+// A worker checks the memory of its groups, group by group. A small state is checked about every
+// half minute. Of a large one a tick checks scrubSlots, which takes about 1% of the worker's time.
 const (
 	scrubEach  = 30 * time.Second
-	scrubSlots = 2048 // about half a millisecond; ticks come every 50 ms
+	scrubSlots = 2048 // about half a millisecond; ticks are 50 ms apart
 )
 
-// tickScrub goes on with the group whose turn it is.
+// tickScrub checks groups in rotation, within one tick's budget.
 func (w *worker) tickScrub() {
 	budget := scrubSlots
 	for range w.groups {
@@ -18,7 +17,7 @@ func (w *worker) tickScrub() {
 		if g.raft != nil && !g.damaged && w.now.Mono >= g.scrubAt {
 			done, sound := g.scrub(budget)
 			if !done {
-				return // it goes on in the next tick
+				return // continued in the next tick
 			}
 			if budget -= g.scrubCost(); !sound {
 				g.memoryFailed()
@@ -32,7 +31,7 @@ func (w *worker) tickScrub() {
 	}
 }
 
-// scrub looks through so much of the group's memory; see Table.Scrub.
+// scrub checks the next budget slots of the group's memory; see Table.Scrub.
 func (g *group) scrub(budget int) (done, sound bool) {
 	if g.meta != nil {
 		return g.meta.machine.Scrub(budget)
@@ -40,7 +39,7 @@ func (g *group) scrub(budget int) (done, sound bool) {
 	return g.table.Scrub(budget)
 }
 
-// scrubCost is what is reckoned for the end of a walk, in slots.
+// scrubCost is the cost that is charged for the end of a walk, in slots.
 func (g *group) scrubCost() int {
 	if g.table == nil {
 		return scrubSlots / 8

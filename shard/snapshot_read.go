@@ -8,13 +8,13 @@ import (
 	"carillon/timer"
 )
 
-// readState reads a snapshot's state and checks its hash: a *Table, or what the meta group's
-// machine makes of it. It changes nothing, and may run beside the workers.
+// readState reads a snapshot's state and checks its hash. The state is a *Table, or the result of
+// Machine.Read for the meta group. It may run concurrently with the workers.
 func (h *Host) readState(r io.Reader, id timer.ShardID, hash uint64) (state any, err error) {
 	var has uint64
 	if id == Meta {
 		state, has, err = h.cfg.Machine.Read(r)
-		if hash == 0 { // it was written by a build that did not know its hash
+		if hash == 0 { // written by a build without this hash
 			hash = has
 		}
 	} else {
@@ -31,7 +31,7 @@ func (h *Host) readState(r io.Reader, id timer.ShardID, hash uint64) (state any,
 	return state, nil
 }
 
-// replaceState makes what readState returned the group's state.
+// replaceState makes a result of readState the group's state.
 func (g *group) replaceState(state any) {
 	if g.meta != nil {
 		g.meta.machine.Replace(state)

@@ -12,18 +12,18 @@ import (
 
 // When a snapshot is due.
 const (
-	snapshotLogBytes = 32 << 20 // default of Config; and at least as much log as state
+	snapshotLogBytes = 32 << 20 // default of Config; a larger state needs as much log
 	snapshotRetry    = 30 * time.Second
-	wantedRetry      = 2 * time.Second // … when a follower waits for it, without which there may be no majority
+	wantedRetry      = 2 * time.Second // if a follower, perhaps needed for a majority, waits
 	snapshotChunk    = 256 << 10
-	snapshotQueue    = 4 // chunks on their way to the file
-	// A group that is idle for so long after its newest snapshot gives up the older one. One with a
-	// canary never is.
+	snapshotQueue    = 4 // chunks that wait for the writer
+	// settleAfter is how long after its newest snapshot an idle group gives up the older one. A
+	// shard that has a leader is never idle, because of its canary.
 	settleAfter = 3 * canaryEach
 )
 
-// snapshotRun is a snapshot being written: the worker saves the table in slices between its turns,
-// a goroutine writes the file.
+// snapshotRun is a snapshot that is being written. The worker saves the state in slices between its
+// turns, and a goroutine writes the file.
 type snapshotRun struct {
 	group  *group
 	mark   record.Mark
@@ -32,10 +32,10 @@ type snapshotRun struct {
 	chunks chan []byte
 	begun  time.Duration
 	broken atomic.Bool // the feed ended early: the file must not be kept
-	pieces []int       // how much room each has that the file has not taken, as the worker knows
+	pieces []int       // capacities of the chunks that are not written yet, as the worker knows
 }
 
-// held is what the snapshot holds of memory beside the state.
+// held returns the memory that the snapshot holds beside the state.
 func (s *snapshotRun) held() (n int64) {
 	n = s.state.Held()
 	for _, room := range s.pieces {
@@ -44,7 +44,7 @@ func (s *snapshotRun) held() (n int64) {
 	return n
 }
 
-// abort ends the feed early.
+// abort ends the feed early, so that no file is kept.
 func (s *snapshotRun) abort() {
 	if s.chunks == nil {
 		return
@@ -55,7 +55,7 @@ func (s *snapshotRun) abort() {
 	s.state.Abort()
 }
 
-// snapshotWritten is told by the writing goroutine: a chunk was taken, or the file is complete.
+// snapshotWritten is posted by the writing goroutine when it has written a chunk or is done.
 type snapshotWritten struct {
 	run  *snapshotRun
 	done bool
@@ -74,9 +74,9 @@ func (s *snapshotWritten) handle(w *worker) {
 	w.feedSnapshot()
 }
 
-// tickSnapshots starts the next snapshot that is due, one at a time and the groups in turn: one
-// that is always due keeps no other from its own. What the log must keep is said whether one is
-// under way or not.
+// tickSnapshots starts the next snapshot that is due. The worker writes one at a time, and groups
+// take turns, so that a group that is always due does not delay the others. It also updates the
+// oldest generation of the log that the groups need.
 func (w *worker) tickSnapshots() {
 	if w.snapshot != nil {
 		w.feedSnapshot()
@@ -97,11 +97,11 @@ func (w *worker) tickSnapshots() {
 	w.needed.Store(needed)
 }
 
-// tickFiles does what is due for a group's files, so that it does not hold back old generations of
-// the log.
+// tickFiles starts a snapshot of a group, or rewrites its marker or mark, if that is due, so that
+// the group does not pin old generations of the log.
 func (w *worker) tickFiles(g *group) {
 	if !g.hasLocalState() || g.stopped != nil || g.quarantine != nil || g.damaged {
-		return // and there is nothing to write
+		return
 	}
 	current := w.stream.Generation()
 	pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
@@ -120,7 +120,7 @@ func (w *worker) tickFiles(g *group) {
 	}
 }
 
-// mayTry says whether it is long enough since a snapshot could not be written.
+// mayTry reports whether enough time has passed since a snapshot failed.
 func (g *group) mayTry(now time.Duration) bool {
 	wait := snapshotRetry
 	if g.wantSnapshot {
@@ -136,8 +136,8 @@ func (g *group) stateBytes() int64 {
 	return g.table.MemoryBytes()
 }
 
-// BeginSnapshotAt begins one, unless the disk has no room for it: then it is tried again later, and
-// what is left is the log's.
+// beginSnapshot starts a snapshot. If the disk has no room for it, the group tries again later and
+// leaves the room to the log.
 func (w *worker) beginSnapshot(g *group) {
 	if !w.stream.HasRoom(uint64(g.stateBytes())) {
 		g.files.failedAt = w.now.Mono
@@ -157,7 +157,7 @@ func (w *worker) beginSnapshot(g *group) {
 	w.snapshot = run
 	chunks, before := run.chunks, g.files.newest
 	if g.files.suspect != 0 {
-		before = 0 // what was written before goes
+		before = 0 // the earlier snapshots are to be removed
 	}
 	w.host.inBackground(func() {
 		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
@@ -169,8 +169,7 @@ func (w *worker) beginSnapshot(g *group) {
 	w.feedSnapshot()
 }
 
-// feedSnapshot hands on as many pieces as the writer has room for, and no more than one turn's
-// worth.
+// feedSnapshot passes the next chunk to the writer, if the writer has room.
 func (w *worker) feedSnapshot() {
 	run := w.snapshot
 	if run.chunks == nil || len(run.chunks) == cap(run.chunks) {
@@ -196,7 +195,7 @@ func (w *worker) endSnapshotFeed() {
 	w.snapshot.chunks = nil
 }
 
-// writeSnapshot writes the chunks to a file until their channel closes; took is called after each.
+// writeSnapshot writes chunks to a file until the channel is closed, and calls took after each.
 func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
 	file, err := wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), run.meta)
 	if err == nil {
@@ -220,12 +219,13 @@ func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()
 	return file.Commit()
 }
 
-// removeSnapshots removes the files of a group but two: the newest, and the one before, which is
-// known to be whole.
+// removeSnapshots removes a group's snapshots older than newest, except the one at before, which is
+// known to be intact.
 func (h *Host) removeSnapshots(id timer.ShardID, newest, before uint64) {
 	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
 	for _, s := range list {
-		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before { // a later one may just have come from a peer
+		// Later ones stay: one may just have arrived from a peer.
+		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before {
 			err = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), s.Name))
 		}
 	}
@@ -243,11 +243,11 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	}
 	suspect := g.files.suspect
 	switch newest := g.files.newest; {
-	case suspect != 0: // what is there is of a state that was wrong: this is in its place
+	case suspect != 0: // the snapshots that exist are of a wrong state; this one replaces them
 	case newest > s.run.mark.Index:
 		return // a newer snapshot came from a peer
 	case newest == s.run.mark.Index && g.files.newestConf != nil:
-		return // it is there already; else it could not be read, and this is in its place
+		return // it exists; without newestConf it was unreadable, and this one replaces it
 	}
 	if s.err != nil {
 		g.files.failedAt = w.now.Mono
@@ -264,7 +264,6 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.mark(g)
 }
 
-// empty reports that nothing but the record of its beginning, or of its end, is in the log. One
-// that has entries and has applied none holds the log until it can: its creation must stay in front
-// of them.
+// empty reports whether the log has only the group's creation or tombstone. A group that has
+// entries but has applied none pins the log until it has: its creation must stay before them.
 func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end.Index) <= foundingIndex }

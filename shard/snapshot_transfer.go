@@ -16,27 +16,29 @@ import (
 	"carillon/wal"
 )
 
-// A replica that lacks what the log in memory no longer has is sent a snapshot: raft's message says
-// which, the state streams beside it (Peers.SendSnapshot → Host.Receive), is written to a file of
-// the receiver's own, read back and checked, and only then raft hears of it.
+// A replica that needs entries which are no longer in memory gets a snapshot. Raft's message names
+// the snapshot, and the state is streamed beside it (Peers.SendSnapshot to Host.Receive). The
+// receiver writes the state to a file, reads it back and checks it, and only then passes the
+// message to raft.
 
 // SnapshotStream is a snapshot on its way to another node.
 type SnapshotStream struct {
-	Header []byte // says what it is; equal headers are the same stream
+	Header []byte // identifies the stream: equal headers are the same stream
 	Size   int64
 	Open   func() (SnapshotSource, error)
-	Done   func(error) // called once, when the other has taken it or it failed
+	Done   func(error) // called once, when the receiver has taken it or it failed
 }
 
-// SnapshotSource reads a snapshot's state from any place on. wal.SnapshotReader is one.
+// SnapshotSource reads a snapshot's state from any offset. wal.SnapshotReader implements it.
 type SnapshotSource interface {
 	io.Reader
 	SeekTo(offset int64) error
 	Close() error
 }
 
-// offerSnapshot is raft's question for a snapshot to send. One that the log in memory goes on from,
-// and that knows the members of today, is offered; else one is made, and raft asks again.
+// offerSnapshot answers raft's request for a snapshot to send. A snapshot is good if the log in
+// memory continues from it and it has the current membership. Otherwise a new one is made, and raft
+// asks again.
 func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 	f := &g.files
 	if g.quarantine != nil || g.damaged {
@@ -62,8 +64,8 @@ func (g *group) sendSnapshot(m *pb.Message) {
 	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
 }
 
-// streamSnapshot makes a stream of the snapshot that a message names; done is called when it has
-// ended.
+// streamSnapshot makes a stream of the snapshot that a message names. done is called when the
+// stream has ended.
 func (g *group) streamSnapshot(m *pb.Message, refill bool, done func(size int64, err error)) (*SnapshotStream, error) {
 	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
 	h := g.w.host
@@ -89,7 +91,7 @@ func (g *group) streamSnapshot(m *pb.Message, refill bool, done func(size int64,
 	}, nil
 }
 
-// shipped is told how a stream ended.
+// shipped is the end of a snapshot's stream.
 type shipped struct {
 	group    *group
 	from, to uint64
@@ -114,20 +116,20 @@ func (s *shipped) handle(w *worker) {
 	w.touch(g)
 }
 
-// transferHeader is a stream's header: raft's message, the state's hash, the epoch of its
+// transferHeader is the header of a stream: raft's message, the state's hash and the epoch of its
 // membership.
 type transferHeader struct {
 	group   timer.ShardID
 	message *pb.Message
 	hash    uint64
 	epoch   uint32
-	refill  bool // it is for a replica in quarantine, and raft is not to hear of it
+	refill  bool // for a replica in quarantine; raft is not told
 }
 
 // The first byte of a header.
 const (
 	transferVersion = 1
-	refillShipment  = 2 // the same, of a refill
+	refillShipment  = 2 // the same format, for a refill
 )
 
 func appendTransferHeader(b []byte, s *transferHeader) []byte {
@@ -163,7 +165,7 @@ func decodeTransferHeader(b []byte) (*transferHeader, error) {
 	return s, nil
 }
 
-// Receive begins to take a snapshot that another node streams.
+// Receive begins to receive a snapshot that another node streams.
 func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error) {
 	select {
 	case <-h.started:
@@ -198,7 +200,7 @@ func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error
 	return in, nil
 }
 
-// Incoming is a snapshot that is being received. One goroutine uses it.
+// Incoming is a snapshot that is being received. It is used by one goroutine.
 type Incoming struct {
 	host   *Host
 	header *transferHeader
@@ -210,10 +212,10 @@ type Incoming struct {
 	have   int64
 }
 
-// Have is how much of it is here.
+// Have returns the number of bytes received.
 func (in *Incoming) Have() int64 { return in.have }
 
-// Write takes the next bytes.
+// Write takes the next bytes of the stream.
 func (in *Incoming) Write(p []byte) (int, error) {
 	if in.have+int64(len(p)) > in.size {
 		return 0, errors.New("shard: a snapshot stream is longer than it said")
@@ -223,11 +225,11 @@ func (in *Incoming) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Abort gives it up.
+// Abort gives up the snapshot.
 func (in *Incoming) Abort() { in.file.Abort() }
 
-// Commit makes the file durable, reads it back, and hands it to the group. After an error it is as
-// if nothing had come.
+// Commit makes the file durable, reads it back and passes it to the group. After an error the group
+// does not have it.
 func (in *Incoming) Commit() error {
 	if in.have != in.size {
 		in.file.Abort()
@@ -249,13 +251,13 @@ func (in *Incoming) Commit() error {
 		_ = h.cfg.FS.Remove(path)
 		return err
 	}
-	if a.refill { // the group writes a snapshot of its own when it has taken the state
+	if a.refill { // once it has taken the state, the group writes a snapshot of its own
 		_ = h.cfg.FS.Remove(path)
 	}
 	return g.w.box.put(a, math.MaxInt)
 }
 
-// receivedSnapshot is a snapshot that is here whole.
+// receivedSnapshot is a snapshot that has been received whole.
 type receivedSnapshot struct {
 	group   *group
 	message *pb.Message
@@ -265,7 +267,7 @@ type receivedSnapshot struct {
 	refill  bool
 }
 
-// read reads the file back into a state of its own.
+// read reads the file back into a new state.
 func (a *receivedSnapshot) read(dir, name string) error {
 	h := a.group.w.host
 	f, err := wal.OpenSnapshot(h.cfg.FS, dir, name)
@@ -287,7 +289,7 @@ func (a *receivedSnapshot) handle(w *worker) {
 	}
 	switch {
 	case g.raft == nil:
-		return // it is not needed any more
+		return // the group has stopped
 	case a.refill:
 		if g.quarantine != nil {
 			g.quarantine.received = a
@@ -299,16 +301,16 @@ func (a *receivedSnapshot) handle(w *worker) {
 	}
 	before := g.raft.BasicStatus().GetCommit()
 	_ = g.raft.Step(a.message)
-	// Raft decides, and says so in its next append. If it has taken this one, all up to its end is
-	// committed; what does not go beyond that it has not taken: an older one may come behind a
-	// newer one in one turn.
+	// Raft decides whether to take the snapshot, and says so in its next append. If raft takes it,
+	// the commit index moves to the snapshot's end or beyond. If the commit index was there before,
+	// raft has not taken it: an older snapshot may follow a newer one in one turn.
 	if before < a.mark.Index && g.raft.BasicStatus().GetCommit() >= a.mark.Index {
 		g.incoming = a
 	}
 	w.touch(g)
 }
 
-// install makes an arrived snapshot the group's state, as raft has decided.
+// install makes a received snapshot the group's state, as raft has decided.
 func (g *group) install(s *pb.Snapshot) record.Mark {
 	a := g.incoming
 	index := s.GetMetadata().GetIndex()

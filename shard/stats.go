@@ -10,17 +10,19 @@ import (
 // Stats are the host's gauges.
 type Stats struct {
 	Scheduled, Leased, Done, Dead int64 // timers of led shards
-	Overdue                       int64 // due, and not yet called
+	Overdue                       int64 // due and not called yet
 	Leads                         int
 	Faults                        int // replicas that are stopped, or whose state is wrong or differs
 	MemoryBytes                   int64
 	Memory                        Memory
-	Queued                        int64 // client operations without an answer
+	Queued                        int64 // client operations that are not answered yet
 
-	SealedBy map[string]int64 // header values of timers' callbacks, by the key that sealed them; those that are equal count once a shard
+	// SealedBy counts the sealed header values of callbacks by their key. Equal values count once
+	// per shard.
+	SealedBy map[string]int64
 }
 
-// Stats gathers the gauges.
+// Stats returns the gauges.
 func (h *Host) Stats() Stats {
 	var mu sync.Mutex
 	var s Stats
@@ -58,8 +60,8 @@ func (g *group) stats(s *Stats) {
 	g.scheduler.Overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 }
 
-// DueFor counts the timers that are due, for each destination, in the shards that this node leads:
-// those that stand in its destination queues. Of a serial topic that is the first of each key.
+// DueFor counts the due timers in the destination queues of the shards that this node leads, by
+// destination. Of a serial topic only the first timer of each key is in a queue.
 func (h *Host) DueFor() map[scheduler.Destination]int {
 	var mu sync.Mutex
 	sum := map[scheduler.Destination]int{}
@@ -75,6 +77,6 @@ func (h *Host) DueFor() map[scheduler.Destination]int {
 	return sum
 }
 
-// Held is how many leases of a topic with a limit this node has taken, or has found, that have not
-// ended.
+// Held returns how many leases of a topic with a limit this node has acquired or inherited, and
+// that have not ended.
 func (h *Host) Held(id timer.TopicID) int { return h.limits.Held(id) }

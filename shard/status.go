@@ -11,18 +11,18 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// groupPublic is what other goroutines may know of a group without asking its worker: it may be a
-// turn old.
+// groupPublic is the part of a group's status that other goroutines may read without asking its
+// worker. It may be a turn old.
 type groupPublic struct {
-	leader  atomic.Uint64                      // the node that leads, 0 unknown
-	serves  atomic.Bool                        // this node leads, and has taken over
+	leader  atomic.Uint64                      // node; 0: unknown
+	serves  atomic.Bool                        // this node leads and has taken over
 	present atomic.Bool                        // this node has a replica
-	takes   atomic.Bool                        // commands may come here: this node leads, or is to know at any moment who does
+	takes   atomic.Bool                        // commands may come here; see Host.Takes
 	lowDisk atomic.Pointer[timer.LowDiskError] // why this leader refuses adds; nil: it does not
-	applied atomic.Uint64                      // the last entry that is in the state
+	applied atomic.Uint64                      // index of the last applied entry
 }
 
-// publish brings it up to date.
+// publish updates g.public.
 func (g *group) publish() {
 	g.public.leader.Store(g.leaderNode())
 	g.public.serves.Store(g.serving)
@@ -31,28 +31,28 @@ func (g *group) publish() {
 	g.public.applied.Store(g.applied)
 }
 
-// Leads reports that this node leads the group and serves.
+// Leads reports whether this node leads the group and serves.
 func (h *Host) Leads(id timer.ShardID) bool { return h.groups[id].public.serves.Load() }
 
-// Takes reports that a command for the group may be given to this node: it leads, is about to
-// serve, or is to know at any moment who leads and says so then.
+// Takes reports whether commands for the group may be sent to this node: it leads, is about to
+// serve, or will soon know the leader and name it.
 func (h *Host) Takes(id timer.ShardID) bool { return h.groups[id].public.takes.Load() }
 
-// Leader is the node that leads the group, as far as this node's replica knows.
+// Leader returns the node that leads the group, as far as this node's replica knows.
 func (h *Host) Leader(id timer.ShardID) (node uint64, ok bool) {
 	node = h.groups[id].public.leader.Load()
 	return node, node != 0
 }
 
-// Applied is the last entry of the group that is in this node's copy of its state.
+// Applied returns the index of the last entry in this node's copy of the group's state.
 func (h *Host) Applied(id timer.ShardID) uint64 { return h.groups[id].public.applied.Load() }
 
-// LogEnd is how many frames this node's log had when this process began, and how many are on disk
-// now, of all processes.
+// LogEnd returns the number of frames that this node's log had on disk when the process began, and
+// the number now. Both count the frames of all processes.
 func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Synced() }
 
-// Confirm has a majority confirm that this node leads the group. index is an entry that is in its
-// state by then, and before which everything is that was committed when Confirm was called.
+// Confirm makes a majority confirm that this node leads the group. It returns an applied index that
+// covers everything committed before the call.
 func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
 	err = h.read(id, false, func(g *group, _ int) bool {
 		index = g.applied
@@ -61,26 +61,26 @@ func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
 	return index, err
 }
 
-// GroupStatus is a group as this node has it.
+// GroupStatus is the status of a group on this node.
 type GroupStatus struct {
 	Group    timer.ShardID
-	Replica  uint64 // 0: none here; then the rest is empty
-	Leader   uint64 // node; 0 unknown
+	Replica  uint64 // 0: none here, or stopped; then only Fault may be set
+	Leader   uint64 // node; 0: unknown
 	Leads    bool
 	Term     uint64
 	Applied  uint64
-	Epoch    uint32 // of the row that the membership follows
+	Epoch    uint32 // of the assignment that the membership follows
 	Voters   []uint64
 	Learners []uint64
 	Joint    bool
-	Compared uint64            // the last entry after which the replicas have compared their states
-	Fault    string            // why it cannot go on, or is not trusted; empty: all is well
-	Timers   int               // pending and dead ones
-	Hash     uint64            // of the state after Applied, the same on every replica; not of the meta group
-	Behind   map[uint64]uint64 // leader: entries that a replica which is heard from lacks; absent: not heard from
+	Compared uint64            // last entry after which the replicas compared their states
+	Fault    string            // why the replica is stopped or not trusted; empty: no fault is known
+	Timers   int               // scheduled, leased and dead
+	Hash     uint64            // of the state, equal on all replicas; 0: the meta group
+	Behind   map[uint64]uint64 // on the leader: entries that each active replica lacks
 }
 
-// Groups says how the groups stand.
+// Groups returns the status of all groups.
 func (h *Host) Groups() []GroupStatus {
 	out := make([]GroupStatus, len(h.groups))
 	var mu sync.Mutex
@@ -124,7 +124,7 @@ func (g *group) status() GroupStatus {
 	return s
 }
 
-// fault is what is wrong with this replica; empty: nothing is known.
+// fault describes the fault of this replica. It is empty if none is known.
 func (g *group) fault() string {
 	switch {
 	case g.stopped != nil:
@@ -137,8 +137,8 @@ func (g *group) fault() string {
 	return ""
 }
 
-// Fault is what is wrong with one of this node's replicas: it is stopped, or its state is wrong. A
-// node of which this is so should lead nothing. Empty: nothing is known.
+// Fault describes a fault of one of this node's replicas: it is stopped, or its state is wrong.
+// Such a node should lead nothing. The description is empty if no fault is known.
 func (h *Host) Fault() string {
 	for _, w := range h.workers {
 		if text := w.fault.Load(); text != nil && *text != "" {
@@ -148,9 +148,9 @@ func (h *Host) Fault() string {
 	return ""
 }
 
-// Cordon says whether this node should lead: one that should not (its clock or its disk is off, or
-// it is about to stop) gives its leaderships to others that may, and takes none for longer than
-// that takes.
+// Cordon sets whether the node is cordoned, because its clock or disk is faulty or it is about to
+// stop. A cordoned node transfers its leaderships to nodes that may lead. It can still be elected,
+// and then transfers that leadership too.
 func (h *Host) Cordon(on bool) { h.cordoned.Store(on) }
 
 func (h *Host) isCordoned() bool { return h.cordoned.Load() }

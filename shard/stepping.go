@@ -8,13 +8,13 @@ import (
 	"carillon/timer"
 )
 
-// Driving a host by hand, in one goroutine, as a simulator does: Open, then Turn as often as Busy
-// says or UntilWake has passed, with Submit, Ask and SubmitMeta in between. The host's blocking
-// methods may be called too if Config.Block is given. Only a snapshot is written by another
-// goroutine (see Background).
+// Stepping a host by hand in one goroutine, as a simulator does. Call Open, then Turn whenever Busy
+// says so or UntilWake has passed, with Submit, Ask and SubmitMeta in between. The host's blocking
+// methods may be called too if Config.Block is set. Only snapshots are written by another goroutine
+// (see Background).
 
-// Turn is one turn of every worker and one step of the log. It returns what the host failed with,
-// if it has: then it is at its end.
+// Turn runs one turn of every worker and one step of the log. It returns an error once the host has
+// failed.
 func (h *Host) Turn() error {
 	if err := h.Work(); err != nil {
 		return err
@@ -22,8 +22,8 @@ func (h *Host) Turn() error {
 	return h.Write()
 }
 
-// Work is the first half of Turn, for who lets time pass before the second: one turn of every
-// worker.
+// Work is the first half of Turn: one turn of every worker. A simulator may let time pass before it
+// calls Write.
 func (h *Host) Work() error {
 	for _, w := range h.workers {
 		w.turn()
@@ -31,7 +31,8 @@ func (h *Host) Work() error {
 	return h.failed()
 }
 
-// Write is the second half of Turn: one step of the log, over all that workers have handed to it.
+// Write is the second half of Turn: one step of the log, over all frames that the workers have
+// submitted.
 func (h *Host) Write() error {
 	if _, err := h.stream.Step(); err != nil {
 		h.fail(err)
@@ -39,7 +40,7 @@ func (h *Host) Write() error {
 	return h.failed()
 }
 
-// Writing reports, after Work, that the log has something to write.
+// Writing reports, after Work, whether the log has something to write.
 func (h *Host) Writing() bool {
 	for _, w := range h.workers {
 		if len(w.inflight) > 0 {
@@ -49,7 +50,7 @@ func (h *Host) Writing() bool {
 	return false
 }
 
-// Unsynced is how many bytes of the worker that has most wait for the disk.
+// Unsynced returns the bytes that wait for the disk, of the worker that has most.
 func (h *Host) Unsynced() (most int) {
 	for _, w := range h.workers {
 		most = max(most, w.waitingBytes())
@@ -57,8 +58,8 @@ func (h *Host) Unsynced() (most int) {
 	return most
 }
 
-// Memory is what the host has counted that its groups hold, and what they do as one counts again;
-// but tables are as of the last tick.
+// Memory returns the host's count of the memory that its groups hold, and a fresh count. Both have
+// the tables as of the last tick.
 func (h *Host) Memory() (counted int64, held Memory) {
 	held.Arrivals = h.arriving.Load()
 	for _, w := range h.workers {
@@ -73,8 +74,8 @@ func (h *Host) Memory() (counted int64, held Memory) {
 	return h.memory.Load(), held
 }
 
-// Full reports that the log waits for room on its disk: a step of it does nothing until there is
-// some.
+// Full reports whether the log waits for room on its disk. Until there is room, a step of the log
+// does nothing.
 func (h *Host) Full() bool { return h.stream.Full() }
 
 func (h *Host) failed() error {
@@ -87,10 +88,10 @@ func (h *Host) failed() error {
 	}
 }
 
-// Busy reports that a turn has something to do now.
+// Busy reports whether a turn has something to do now.
 func (h *Host) Busy() bool { return h.UntilWake() <= 0 }
 
-// UntilWake is how long nothing happens by itself; 0: there is something to do.
+// UntilWake returns how long nothing will happen by itself. It is 0 if there is something to do.
 func (h *Host) UntilWake() time.Duration {
 	if h.Writing() {
 		return 0
@@ -98,7 +99,7 @@ func (h *Host) UntilWake() time.Duration {
 	return h.UntilWork()
 }
 
-// UntilWork is UntilWake for Work alone: it does not wait for the log.
+// UntilWork is UntilWake for Work alone, without the log.
 func (h *Host) UntilWork() time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for _, w := range h.workers {
@@ -113,8 +114,8 @@ func (h *Host) UntilWork() time.Duration {
 	return max(0, least)
 }
 
-// Background reports that a snapshot is being written or removed, by a goroutine of its own that a
-// turn may have to wait for. Open, Work and Abandon may begin that.
+// Background reports whether goroutines are writing or removing snapshots. A turn may have to wait
+// for them. Open, Work and Abandon may start them.
 func (h *Host) Background() bool {
 	if h.jobs.Load() > 0 {
 		return true
@@ -127,14 +128,15 @@ func (h *Host) Background() bool {
 	return false
 }
 
-// Housekeep is what Run does once a second: the log's old generations go, and it looks at its disk.
+// Housekeep does the periodic work of Run: it drops old generations of the log and samples the free
+// space of its disk.
 func (h *Host) Housekeep() error {
 	h.sum()
 	h.stream.SampleDisk()
 	return h.dropLog()
 }
 
-// Abandon is the end of a host that Turn drives, as a crash ends it: nobody is told anything.
+// Abandon ends a host that Turn drives as a crash would: operations get no answer.
 func (h *Host) Abandon() {
 	for _, w := range h.workers {
 		w.box.close()
@@ -144,8 +146,8 @@ func (h *Host) Abandon() {
 	}
 }
 
-// Submit has a command decided; then is called in a later turn, or never if the host is abandoned.
-// The command must not change before.
+// Submit submits a command. then is called at once if the command is refused, else in a later turn,
+// or never if the host is abandoned. The command must not change before.
 func (h *Host) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then func(timer.Result, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
@@ -161,7 +163,7 @@ func (h *Host) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then fun
 	}
 }
 
-// Ask reads one timer; then is as with Submit.
+// Ask reads one timer. then is called as by Submit.
 func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then func(*timer.Timer, error)) {
 	var found *timer.Timer
 	wait := &waiter{}
@@ -178,7 +180,7 @@ func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then f
 	}
 }
 
-// SubmitWalk takes a step of a walk, see Walk; then is as with Submit.
+// SubmitWalk takes a step of a walk, see Walk. then is called as by Submit.
 func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor, then func([]timer.Ref, timer.ScanCursor, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
@@ -190,7 +192,7 @@ func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor,
 	}
 }
 
-// SubmitMeta has the meta group's machine apply a command; then is as with Submit.
+// SubmitMeta submits a command for the meta group's machine. then is called as by Submit.
 func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
@@ -201,42 +203,41 @@ func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 	}
 }
 
-// Inspect gives a group's table and status to who drives the host; the table is nil for the meta
-// group.
+// Inspect returns a group's table and status. The table is nil for the meta group.
 func (h *Host) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
 	return h.groups[id].table, h.groups[id].status()
 }
 
-// Table gives a group's table alone; nil for the meta group.
+// Table returns a group's table. It is nil for the meta group.
 func (h *Host) Table(id timer.ShardID) *table.Table { return h.groups[id].table }
 
-// Progress is how far a group has come on this host.
+// Progress is the progress of a group on this host.
 type Progress struct {
 	Replica         uint64 // 0: none here
 	Term            uint64
-	HardTerm        uint64 // as it was handed to the log, with the vote
+	HardTerm        uint64 // as submitted to the log, with Vote
 	Vote            uint64 // 0: none in that term
 	Leads, Serves   bool
-	Applied, Last   uint64 // Last: of the log, as far as it is on disk
+	Applied, Last   uint64 // Last: end of the log on disk
 	AppliedTerm     uint64
 	LastTerm        uint64
 	Epoch           uint32
-	ConfIndex       uint64 // of the last change of members, or later
-	FirstIndex      uint64 // of the entries that it keeps in memory
-	Leaves          bool   // it has no place among the voters that stay, or is to learn only
-	Out             bool   // … and has applied the change that took its vote
-	Proposed        uint64 // entries of its own, in this process
-	Pipelined       int    // … that are not applied yet
-	CommitHintsSent uint64 // what it said to others since then, to have them elect a leader
+	ConfIndex       uint64 // of the last membership change, or later
+	FirstIndex      uint64 // of the entries in memory
+	Leaves          bool   // not among the voters that remain, or a learner
+	Out             bool   // Leaves, and has applied the change that took its vote
+	Proposed        uint64 // entries that it has proposed in this process
+	Pipelined       int    // of these, not applied yet
+	CommitHintsSent uint64 // to candidates; see sendCommitHint
 
-	Stopped     error  // this build cannot go on with it; then only what is on disk is told
-	Quarantined bool   // its state is wrong, as far as it knows
-	Refilled    uint64 // how often it has got another's
-	Installs    uint64 // snapshots from peers that raft had it take
-	Compared    uint64 // the last entry after which states were compared
+	Stopped     error  // this build cannot go on with the group; then only durable facts are set
+	Quarantined bool   // its state is known to be wrong
+	Refilled    uint64 // how often it has taken another replica's state
+	Installs    uint64 // snapshots from peers that it has installed
+	Compared    uint64 // last entry after which the replicas compared their states
 }
 
-// Progress tells how far a group has come, at little cost.
+// Progress returns the progress of a group, at little cost.
 func (h *Host) Progress(id timer.ShardID) Progress {
 	g := h.groups[id]
 	if g.raft == nil {
@@ -254,8 +255,8 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	}
 }
 
-// Waiting is how much the host holds for later: events, client operations, and leases of the shards
-// it leads that have not ended.
+// Waiting returns how much the host holds for later: events, client operations, and the leases of
+// its shards that have not ended.
 func (h *Host) Waiting() (events, operations, flights int) {
 	for _, w := range h.workers {
 		w.box.mu.Lock()
@@ -271,7 +272,8 @@ func (h *Host) Waiting() (events, operations, flights int) {
 	return events, operations, flights
 }
 
-// SubmitPull leases ready timers of a topic in one shard to a consumer; then is as with Submit.
+// SubmitPull leases ready timers of a topic in one shard to a consumer. then is called as by
+// Submit.
 func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
@@ -287,8 +289,8 @@ func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, lease
 	}
 }
 
-// StepDrain is one look of Drain: nothing more is leased, and it says how many calls still run, or
-// have ended without its being known.
+// StepDrain is one iteration of Drain: it stops leasing, and returns the number of leases whose
+// calls still run or whose end is not known to the new leader yet.
 func (h *Host) StepDrain() (flights int) {
 	h.draining.Store(true)
 	for _, w := range h.workers {

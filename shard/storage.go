@@ -7,13 +7,13 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// storage is what raft reads of one group: the durable tail of its log, served from memory so that
-// a read can never fail (a failed one panics in raft). The write-ahead log is its durable twin;
-// entries come here when their frame is on disk, in order. It is compacted ahead of the durable
-// log: a group without followers keeps nothing that is applied.
+// storage is the raft.Storage of one group. It has the durable tail of the group's log in memory,
+// so that a read cannot fail: raft panics if one does. Entries are added in order when their frame
+// is on disk. The tail is compacted before the write-ahead log is: a group without followers keeps
+// no applied entries.
 //
-// Invariant: the i-th entry of tail has index offset+1+i; offset and offsetTerm stand for the last
-// entry before them.
+// Invariant: the i-th entry of tail has index offset+1+i. offset and offsetTerm are the index and
+// term of the entry before the tail.
 type storage struct {
 	hard       *pb.HardState
 	conf       *pb.ConfState
@@ -21,20 +21,25 @@ type storage struct {
 	offsetTerm uint64
 	tail       logTail
 
-	// snapshot is what a follower that is too far behind is offered; nil: not available now.
+	// snapshot returns the snapshot for a follower that is too far behind. nil: none is available
+	// now.
 	snapshot func() (*pb.Snapshot, error)
 }
 
-// What a group with followers keeps of its log in memory although it is applied.
+// Bounds on the applied entries that a group with followers keeps in memory.
 const (
-	retainBytes = 4 << 20 // default of Config: always, for a follower that was away for a moment, or that the next leader will have
-	laggards    = 16      // so many times as much at most, for one that is here and behind; beyond, it is sent a snapshot
+	// retainBytes is the default of Config.RetainBytes. Every replica keeps so much for followers
+	// that were away for a moment, since it may be the next leader.
+	retainBytes = 4 << 20
+	// A leader keeps up to laggards times as much for followers that are active but behind. Beyond
+	// that it sends them a snapshot.
+	laggards = 16
 )
 
-// bytes is what the entries count: their data, and some for each.
+// bytes returns the cost of the entries: their data and an overhead for each.
 func (s *storage) bytes() int { return s.tail.live }
 
-// retained is the last index that may be dropped so that about so many bytes stay.
+// retained returns the last index that may be dropped so that about keep bytes stay.
 func (s *storage) retained(keep int) uint64 {
 	bytes, n := s.tail.live, 0
 	for ; bytes > keep && n < s.tail.len(); n++ {
@@ -88,11 +93,11 @@ func (s *storage) Snapshot() (*pb.Snapshot, error) {
 
 func (s *storage) last() uint64 { return s.offset + uint64(s.tail.len()) }
 
-// append takes durable entries; those at or after the first one's index are replaced (raft's
-// overwrite). It reports a gap as false: then the log lost something that it had promised.
+// append adds durable entries. They replace all entries from the first one's index on. It returns
+// false if there is a gap, which means that the log has lost durable entries.
 func (s *storage) append(ents []*pb.Entry) bool {
 	for len(ents) > 0 && ents[0].GetIndex() <= s.offset {
-		ents = ents[1:] // compacted already: committed and the same
+		ents = ents[1:] // compacted: committed, and so the same
 	}
 	if len(ents) == 0 {
 		return true
@@ -114,13 +119,13 @@ func (s *storage) append(ents []*pb.Entry) bool {
 	return true
 }
 
-// alone reports that the group has one member, whose entries are all its own: raft made a copy of
-// each. Those that come from others are parts of what else came with them.
+// alone reports whether the group has one member. Then the data of its entries is its own, because
+// raft has copied each. The data of entries from other nodes is a part of a larger message.
 func (s *storage) alone() bool {
 	return len(s.conf.GetVoters()) == 1 && len(s.conf.GetVotersOutgoing())+len(s.conf.GetLearners())+len(s.conf.GetLearnersNext()) == 0
 }
 
-// compact forgets entries up to and including index, which is at most last.
+// compact drops the entries up to and including index, which is at most last.
 func (s *storage) compact(index uint64) {
 	if index <= s.offset {
 		return
@@ -130,10 +135,10 @@ func (s *storage) compact(index uint64) {
 	s.tail.drop(n)
 }
 
-// held is what the entries take of memory.
+// held returns the memory that the entries take.
 func (s *storage) held() int { return s.tail.held() }
 
-// reset starts over from a snapshot.
+// reset drops all entries and continues from a snapshot.
 func (s *storage) reset(index, term uint64, conf *pb.ConfState) {
 	s.offset, s.offsetTerm = index, term
 	s.tail = logTail{}

@@ -5,20 +5,20 @@ import (
 	"carillon/timer"
 )
 
-// Walk takes the next step of a walk through all timers of one shard that a query selects: at most
-// q.Limit of them, in no order that means anything. The query's order and After do not count.
+// Walk takes the next step of a walk through all timers of one shard that a query selects. It
+// returns at most q.Limit of them, in no particular order. It ignores the query's order and After.
 //
-// A walk meets each timer at most once, whatever becomes of its due time meanwhile, and ends,
-// however many are added: it goes by slot, up to the slot and the number that were the last when it
-// began. It meets every timer that is there, and selected, from before the walk until its step. The
-// whole walk looks at each slot once, where a listing looks at all of them for each page.
+// A walk returns each timer at most once, however its due time changes, and it ends, however many
+// timers are added: it goes by slot, up to the last slot and the last number at its beginning. It
+// returns every selected timer that exists from its beginning until it reaches the slot. A whole
+// walk visits each slot once, whereas a listing visits all slots for each page.
 func (h *Host) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	w := h.newWalk(id, q, at)
 	err = h.read(id, true, w.step)
 	return w.refs, w.at, err
 }
 
-// walk is one step, which takes as many turns as it needs.
+// walk is one step of a walk, which may take several turns.
 type walk struct {
 	query timer.Query
 	hides table.Hides

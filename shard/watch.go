@@ -5,41 +5,41 @@ import (
 	"carillon/timer"
 )
 
-// Watcher is told of timers' lives as they go on, for those who look on. Its methods are called on
-// workers and must not block.
+// Watcher observes the lives of timers. Its methods are called on workers and must not block.
 type Watcher interface {
-	// Watches reports whether somebody has room for another event of a topic now. What nobody
-	// watches costs nothing but this question.
+	// Watches reports whether an observer has room for another event of a topic now. A topic
+	// without observers costs only this call.
 	Watches(topic timer.TopicID) bool
-	// Saw takes an event, which is the watcher's from then on.
+	// Saw takes an event. The watcher owns it from then on.
 	Saw(e *Event)
 }
 
-// EventKind is what happened to a timer.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 // The kinds of events.
 const (
 	TimerAdded   EventKind = 1 + iota // created
-	TimerChanged                      // by a client: replaced, patched, merged, made due, brought back
-	AttemptEnded                      // see State
-	TimerDied                         // given up
+	TimerChanged                      // by a client: replaced, patched, merged, fired or redriven
+	AttemptEnded                      // see Event.State
+	TimerDied                         // became a dead letter
 	TimerCancelled
 )
 
-// Event is one step in a timer's life, told by the shard's leader once it is on stable storage of a
-// majority. Around a change of leaders one may be told twice, or never.
+// Event is one step in a timer's life. The shard's leader reports it once a majority has it on
+// stable storage. Around a change of leaders it may be reported twice, or never.
 type Event struct {
 	Kind  EventKind
 	AtMs  int64
-	State timer.State // in which it ended; 0: it goes on
-	// Timer is as it stood then, without its payload; with little more than its topic and id where
-	// it has gone on since.
+	State timer.State // in which the timer ended; 0: it goes on
+	// Timer is the timer at that time, without its payload. If it no longer exists, little more
+	// than its topic and id is set.
 	Timer   *timer.Timer
 	Attempt timer.HistoryAttempt // of AttemptEnded
 }
 
-// watched is the watcher, if this node tells of the group's timers and somebody wants to hear it.
+// watched returns the watcher, or nil if this node does not report the topic's events or has no
+// observer of them.
 func (g *group) watched(topic timer.TopicID) Watcher {
 	w := g.w.host.cfg.Watcher
 	if w == nil || !g.serving || topic == table.CanaryTopic || !w.Watches(topic) {
@@ -48,7 +48,7 @@ func (g *group) watched(topic timer.TopicID) Watcher {
 	return w
 }
 
-// showEnds tells of attempts and ends that an entry brought.
+// showEnds reports the attempts and ends that an entry caused.
 func (g *group) showEnds(events []table.HistoryEvent) {
 	for i := range events {
 		e := &events[i]
@@ -62,7 +62,7 @@ func (g *group) showEnds(events []table.HistoryEvent) {
 		}
 		attempt, err := table.DecodeHistoryAttempt(e.Body)
 		if err != nil {
-			continue // it was made a moment ago by this build
+			continue // cannot happen: this build has just made it
 		}
 		seen := &Event{Kind: AttemptEnded, AtMs: e.EndMs, Attempt: attempt}
 		seen.Timer = g.table.CopyWith(g.table.Find(e.Topic, e.ID), false)
@@ -91,7 +91,7 @@ func (g *group) showEnd(w Watcher, e *table.HistoryEvent) {
 	}
 }
 
-// showChange tells of a client's command that was done.
+// showChange reports a client's command that took effect.
 func (g *group) showChange(cmd *timer.Command, r *timer.Result) {
 	kind := TimerChanged
 	switch cmd.Kind {

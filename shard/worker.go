@@ -17,79 +17,81 @@ import (
 
 const (
 	tickInterval = 50 * time.Millisecond // raft's tick
-	maxTicks     = 10                    // caught up at once after a stall; more would only start needless elections
-	// maxFrames is how many frames of a worker may be on their way to disk before it proposes more:
-	// what arrives meanwhile gathers into the next one. That is the group commit. Where nobody else
-	// has a vote it is maxFramesAlone: fewer, larger frames cost less. With replicas, the time that
-	// a frame takes to be committed is more than the disk's, and the second fills it.
+	maxTicks     = 10                    // made up after a stall; more would only start elections
+	// maxFrames is how many frames of a worker may be on their way to disk before it stops
+	// proposing. Operations that arrive meanwhile gather for the next frame: that is the group
+	// commit. maxFramesAlone applies where no other replica has a vote: fewer, larger frames cost
+	// less. With other replicas it takes longer to commit a frame than to sync it, and a second
+	// frame uses that time.
 	maxFrames      = 2
 	maxFramesAlone = 1
-	// maxTurnBytes is what the groups of a worker propose in one turn, give or take one entry: a
-	// frame holds 64 MiB at most.
+	// maxTurnBytes bounds the bytes that a worker's groups propose in one turn. The last entry may
+	// exceed it: a frame holds up to 64 MiB.
 	maxTurnBytes = 16 << 20
 	sweepEach    = 10 * time.Second
 
-	// frameBytes and unsyncedBytes are the defaults of Config. A part, which is one entry at least,
-	// goes beyond frameBytes: an entry has some 10 MiB at most, and the log takes frames of 64 MiB.
+	// frameBytes and unsyncedBytes are the defaults of Config. A frame may exceed frameBytes by its
+	// last part, which has at least one entry, of up to about 10 MiB. The log takes frames of up to
+	// 64 MiB.
 	frameBytes    = 8 << 20
 	unsyncedBytes = 64 << 20
-	// queuedFrames is how many frames of a worker the log has at most.
+	// queuedFrames bounds the frames of a worker that are in the log's queue.
 	queuedFrames = 64
-	partOverhead = 512 // what a part counts beside its bytes
+	partOverhead = 512 // counted for each part beside its bytes
 )
 
-// worker owns some groups alone: their raft nodes, tables and wheels, without locks. Its loop is a
-// sequence of turns (see turn); it never waits for a disk or a network.
+// worker is the only owner of some groups: their raft nodes, tables and wheels need no locks. Its
+// loop is a sequence of turns (see turn). It never waits for a disk or a network.
 type worker struct {
 	host   *Host
 	stream *wal.Stream
 	box    *mailbox
 	spare  []event
 	groups []*group
-	queued atomic.Int64 // client operations that have no answer yet
+	queued atomic.Int64 // client operations that are not answered yet
 
-	now    clocks.Moment // the clocks of this turn
+	now    clocks.Moment // clocks as of this turn
 	looked bool
 
 	dirty   []*group // to be worked on in this turn
-	again   []*group // … in the next, without waiting
-	stalled []*group // … when a frame is done
+	again   []*group // to be worked on in another turn, right after this one
+	stalled []*group // to be worked on when a frame is done
 
-	alone bool // no group of it has another voter, as of the last tick
+	alone bool // as of the last tick: none of its groups has another voter
 
-	outbox    []outgoing // by node, in the order in which they were first sent to
+	outbox    []outgoing // by node, in order of first use
 	peerBytes atomic.Int64
 
 	frame      *wal.Frame
-	parts      []appended   // what is in the frame
-	filling    *sentFrame   // that will carry it
-	operations int          // proposed in this turn
-	proposed   int          // bytes of them
-	scanned    int          // slots that long reads looked at in this turn
-	closed     []*sentFrame // full, for the log when it has few enough
+	parts      []appended   // of the open frame
+	filling    *sentFrame   // carries the open frame
+	operations int          // proposed since a frame was submitted
+	proposed   int          // bytes proposed in this turn
+	scanned    int          // slots visited by long reads in this turn
+	closed     []*sentFrame // to be submitted when the log has fewer
 	inflight   []*sentFrame
-	queueable  int // frames that may be on their way to disk
-	heard      int // bytes of entries that raft took from leaders in this turn: they are about to be unsynced
-	unsynced   int // bytes of the open frame and of those on their way to disk, and some for each part
+	queueable  int // bound of inflight
+	heard      int // bytes of peer messages of this turn that will be unsynced
+	unsynced   int // bytes of closed and inflight frames, with partOverhead for each part
 	scratch    []byte
-	frames     []*sentFrame // free
+	frames     []*sentFrame // free, for reuse
 
-	// What is held of memory; see Memory.
+	// Bytes of memory held; see Memory.
 	tables, arrivals int64 // as of the last tick
-	entries          int   // of groups' logs, on disk
-	told             int64 // in all, to the host
+	entries          int   // durable entries of the groups' logs
+	told             int64 // sum last reported to the host
 	pressure         pressure
 
 	memory, replicas    atomic.Int64
-	largest             atomic.Int64           // state of a group of it, in bytes
-	fault               atomic.Pointer[string] // of one of its groups; see Host.Fault
+	largest             atomic.Int64           // bytes of its largest group's state
+	fault               atomic.Pointer[string] // fault of one of its groups; see Host.Fault
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
-	snapshotTurn        int                      // whose turn it is for the next one
-	needed              atomic.Uint64            // the oldest log generation that its groups need
-	manifest            taken                    // its last one
+	snapshotTurn        int                      // index of the group to try first
+	needed              atomic.Uint64            // oldest generation of the log that its groups need
+	manifest            taken                    // the last one taken
 	firedBy             map[timer.TopicID]*Fired // since TakeActivity
-	scrubTurn           int                      // the group whose memory is looked through
+	scrubTurn           int                      // number of the group that is checked next
 }
 
 // appended is one group's part of a frame.
@@ -98,24 +100,24 @@ type appended struct {
 	entries   []*pb.Entry
 	responses []*pb.Message
 	sync      bool
-	hard      bool         // the hard state is in it
-	mark      bool         // the newest snapshot's place is in it
-	installed bool         // … which came from a peer
-	create    *record.Mark // the replica's beginning
-	replica   uint64       // whose part it is: the group may have another by the time that it is on disk
-	installs  uint64       // see group: a snapshot from a peer may have taken the entries' place by then
-	tombstone uint64       // the replica is given up
+	hard      bool         // the frame has the hard state
+	mark      bool         // the frame has the mark of the newest snapshot
+	installed bool         // that snapshot came from a peer
+	create    *record.Mark // creation of the replica
+	replica   uint64       // as of the append: the group may have another by the sync
+	installs  uint64       // as of the append: a snapshot may have replaced the entries since
+	tombstone uint64       // id of a replica that is given up
 }
 
 // sentFrame is a frame on its way to disk.
 type sentFrame struct {
 	frame *wal.Frame
 	parts []appended
-	bytes int // as in unsynced
+	bytes int // as counted in worker.unsynced
 	pos   wal.Position
 	err   error
 	w     *worker
-	done  func(wal.Position, error) // what the log calls
+	done  func(wal.Position, error) // called by the log
 }
 
 func (w *worker) newSent() *sentFrame {
@@ -127,13 +129,13 @@ func (w *worker) newSent() *sentFrame {
 	return s
 }
 
-// queueable is how many frames each of so many workers may have on their way to disk, so that the
-// log's queue is never full.
+// queueable returns how many frames each worker may have on their way to disk, so that the log's
+// queue is never full.
 func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
 
-// run turns until the context ends.
+// run takes turns until the context ends.
 func (w *worker) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -145,8 +147,8 @@ func (w *worker) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		for {
-			// Whoever is ready to bring an operation goes first: it then shares this turn's entry
-			// and fsync.
+			// Goroutines that are ready to submit an operation go first: it then shares this turn's
+			// entry and fsync.
 			runtime.Gosched()
 			w.turn()
 			if len(w.again) == 0 {
@@ -160,8 +162,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// turn is one round: take what has arrived, let time pass, work on the groups that have something
-// to do, hand one frame to the log. A test or a simulator may call it instead of run.
+// turn handles the events that have arrived, does periodic work, works on the groups that have
+// something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	w.proposed, w.scanned, w.heard = 0, 0, 0
 	for _, g := range w.again {
@@ -193,7 +195,7 @@ func (w *worker) turn() {
 	w.account()
 }
 
-// touch puts a group into this turn.
+// touch adds a group to this turn.
 func (w *worker) touch(g *group) {
 	if !g.touched {
 		g.touched = true
@@ -201,7 +203,7 @@ func (w *worker) touch(g *group) {
 	}
 }
 
-// touchNext asks for another turn for the group, at once.
+// touchNext asks for another turn for the group, right after this one.
 func (w *worker) touchNext(g *group) {
 	if !g.again {
 		g.again = true
@@ -209,7 +211,7 @@ func (w *worker) touchNext(g *group) {
 	}
 }
 
-// stall puts a group aside until a frame is on disk.
+// stall defers a group until a frame is on disk.
 func (w *worker) stall(g *group) {
 	if !g.stalled {
 		g.stalled = true
@@ -217,7 +219,8 @@ func (w *worker) stall(g *group) {
 	}
 }
 
-// mayPropose is false while enough is on its way to disk, or that has no room.
+// mayPropose reports whether groups may propose. They may not while enough is on its way to disk,
+// or while the disk is full.
 func (w *worker) mayPropose() bool {
 	frames := maxFrames
 	if w.alone {
@@ -226,7 +229,7 @@ func (w *worker) mayPropose() bool {
 	return len(w.inflight) < frames && w.proposed < maxTurnBytes && !w.stream.Full()
 }
 
-// tick lets raft's time pass by the time that really has, and does what is done now and then.
+// tick advances raft's ticks by the time that has passed, and does the worker's periodic work.
 func (w *worker) tick() {
 	n := int((w.now.Mono - w.lastTick) / tickInterval)
 	if n <= 0 {
@@ -245,7 +248,7 @@ func (w *worker) tick() {
 		}
 		if g.raft == nil {
 			if g.scheduler != nil {
-				g.scheduler.Tick() // it reports calls that a replica which is gone had started
+				g.scheduler.Tick() // it reports how calls of a removed replica ended
 			}
 			continue
 		}
@@ -283,8 +286,8 @@ func (w *worker) tick() {
 	}
 }
 
-// append adds a group's part to this turn's frame. One that needs no disk (a new commit index)
-// rides along with what was appended before it, and its responses leave after that.
+// append adds a group's part to this turn's frame. A part that needs no sync (a new commit index)
+// joins the newest unsynced frame, and its responses are sent when that frame is on disk.
 func (w *worker) append(a appended) {
 	g := a.group
 	a.replica, a.installs = g.replica, g.installs
@@ -334,10 +337,10 @@ func (w *worker) append(a appended) {
 	}
 }
 
-// appendLeading gives the log what goes beyond one frame of a part's entries, and returns the rest,
-// which is to come last, with the hard state and what the part's responses wait for. A power cut
-// between two of these frames leaves a log as if the leader had sent less; the term and vote come
-// first, so that no entry is of a later term than the replica's.
+// appendLeading appends the entries of a part that exceed one frame, and returns the rest. The rest
+// goes into the last frame, with the hard state and the part's responses. After a power cut between
+// these frames, the log is as if the leader had sent less. The term and vote come first, so that no
+// entry has a later term than the replica.
 func (w *worker) appendLeading(a *appended) []*pb.Entry {
 	g, ents := a.group, a.entries
 	for {
@@ -376,7 +379,7 @@ func (w *worker) appendHard(g *group, hard record.HardState) {
 	w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
 }
 
-// openFrame makes sure that there is a frame to append to.
+// openFrame opens a frame unless one is open.
 func (w *worker) openFrame() {
 	if w.frame == nil {
 		w.frame = w.newFrame()
@@ -395,14 +398,14 @@ func (w *worker) newFrame() *wal.Frame {
 	return w.filling.frame
 }
 
-// add has a part that needs no disk wait for a frame that is on its way there.
+// add makes a part that needs no sync wait for a frame that is on its way to disk.
 func (s *sentFrame) add(a appended) {
 	s.parts = append(s.parts, a)
 	s.bytes += partOverhead
 	s.w.unsynced += partOverhead
 }
 
-// closeFrame ends the open frame.
+// closeFrame closes the open frame.
 func (w *worker) closeFrame() {
 	s := w.filling
 	s.parts = w.parts
@@ -412,8 +415,9 @@ func (w *worker) closeFrame() {
 	w.frame, w.filling, w.parts = nil, nil, nil
 }
 
-// flush ends a turn: its frames go to the log, unless the log has as many as it may. Then they wait
-// here, and what comes gathers in the open one: a disk that hangs does not fill the log's queue.
+// flush ends a turn: it sends the turn's messages, and submits frames to the log as long as fewer
+// than queueable are on their way. The others wait here, and later parts gather in the open frame,
+// so that a disk that hangs does not fill the log's queue.
 func (w *worker) flush() {
 	if w.host.ended.Load() {
 		return
@@ -437,11 +441,11 @@ func (w *worker) flush() {
 	}
 }
 
-// full reports that as much waits for the disk as may. Then entries from a leader are dropped, as
-// if the network had lost them: it sends them again.
+// full reports that the bytes that wait for the disk have reached their bound. Entries from a
+// leader are then dropped, as if the network had lost them: the leader sends them again.
 func (w *worker) full() bool { return w.waitingBytes()+w.heard >= w.host.cfg.UnsyncedBytes }
 
-// waitingBytes is what waits for the disk, the open frame included.
+// waitingBytes returns the bytes that wait for the disk, including the open frame.
 func (w *worker) waitingBytes() int {
 	if w.frame == nil {
 		return w.unsynced
@@ -449,10 +453,11 @@ func (w *worker) waitingBytes() int {
 	return w.unsynced + w.frame.Len() + len(w.parts)*partOverhead
 }
 
-// frameDone releases what waited for the disk, in the order in which it was appended (I10).
+// frameDone releases the parts of a frame that is on disk, in the order in which they were appended
+// (I10).
 func (w *worker) frameDone(s *sentFrame) {
 	if s.err != nil {
-		w.host.fail(s.err) // I20: nothing of this frame, or after it, is answered
+		w.host.fail(s.err) // I20: nothing in this frame, or after it, is answered
 		return
 	}
 	if w.inflight[0] != s {
@@ -475,7 +480,7 @@ func (w *worker) frameDone(s *sentFrame) {
 	w.stalled = w.stalled[:0]
 }
 
-// untilWake is how long nothing will happen by itself.
+// untilWake returns how long nothing will happen by itself.
 func (w *worker) untilWake() time.Duration {
 	clock := w.host.cfg.Clock
 	wait := w.lastTick + tickInterval - clock.Mono()
