@@ -6,7 +6,7 @@ import (
 	"carillon/timer"
 )
 
-// phase is how far a lease has come on its leader.
+// phase is the progress of a lease on its leader.
 type phase uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	started                // the call runs
 	ended                  // an outcome is in the pipeline
 	returned               // the call never started, and the lease's release is in the pipeline
-	reporting              // how it ended is told to whoever leads now
+	reporting              // its outcome is reported to the current leader
 )
 
 // activeLease is one lease of this leader, from its proposal to the applied outcome.
@@ -27,28 +27,27 @@ type activeLease struct {
 	queue    *destQueue
 	permit   Permit
 	phase    phase
-	key      *keyQueue      // the line that it is of; nil: its topic has none
-	firm     bool           // nobody may overtake it
-	limit    *limit         // at which it counts
+	key      *keyQueue      // of the timer's key; nil if the topic is not serial
+	firm     bool           // no earlier timer of the key may preempt it
+	limit    *limit         // where it counts; nil if nowhere
 	called   bool           // the call was started
-	kept     bool           // a gate has held its timer up
-	revoked  bool           // do not start: give the lease back when it is applied
-	dueMs    int64          // wall clock; the call starts no sooner
-	expireMs int64          // no later than this; 0 = no limit
-	leaseEnd time.Duration  // by the clock of leases
+	kept     bool           // a gate delayed its timer
+	revoked  bool           // do not start: return the lease when it is applied
+	dueMs    int64          // wall clock; the call does not start before
+	expireMs int64          // … or after; 0: no limit
+	leaseEnd time.Duration  // on clocks.Moment.Lease
 	askedAt  time.Duration  // when the lease was proposed, to learn how long a commit takes
 	firedMs  int64          // when the call was started, wall clock
 	attempt  Attempt        // how the call ended
 	until    time.Duration  // reporting: when to give up, monotonic
-	waiting  []ClientChange // that wait until it is known whether the call starts, and claims until how it ended
+	waiting  []ClientChange // changes until the lease is applied, lease updates until the call's outcome
 }
 
-// activeLeases are the leases that this process took for calls and of which it has not seen the
-// end.
+// activeLeases are this process's leases for calls, until it has seen their end.
 type activeLeases struct {
 	byTimer map[timer.Handle]*activeLease
 	held    heap[*activeLease]
-	blocked []*activeLease // client changes wait for these
+	blocked []*activeLease // leases that client changes wait for
 
 	reportAt time.Duration // when to report again; monotonic
 }
@@ -67,10 +66,10 @@ func (f *activeLease) unstarted() bool { return f.phase == proposed || f.phase =
 // hidden reports that clients see the timer as scheduled although the table has it leased.
 func (f *activeLease) hidden() bool { return f.phase == held || f.phase == returned }
 
-// CallMargin is what a lease lasts beyond the call's time-out.
+// CallMargin is how much longer a lease lasts than its call's timeout.
 const CallMargin = 5 * time.Second
 
-// queueWaiter is the destination queue as the dispatcher's queue knows it.
+// queueWaiter is a destination queue that waits in the dispatcher for a slot.
 type queueWaiter struct {
 	queue     *destQueue
 	scheduler *Scheduler
@@ -80,14 +79,14 @@ type queueWaiter struct {
 func (q *queueWaiter) Granted(p Permit) {
 	q.scheduler.env.Post(func(stopped bool) {
 		if stopped {
-			p.Cancel() // nobody would use it
+			p.Cancel() // no scheduler is left to use it
 			return
 		}
 		q.scheduler.slotGranted(q.queue, p)
 	})
 }
 
-// slotGranted takes a slot that a destination queue waited for.
+// slotGranted handles a slot that a destination queue waited for.
 func (l *Scheduler) slotGranted(n *destQueue, p Permit) {
 	n.queued, n.shutMs = false, l.now.WallMs
 	if t := n.queue.topic; !l.active || n.len() == 0 || n.spare != nil || n.old || t == nil || t.Paused {

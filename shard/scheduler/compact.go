@@ -2,15 +2,14 @@ package scheduler
 
 import "carillon/timer"
 
-// staleQueue is a queue that was set aside because most of it, or the front of it, has changed
-// since: its topic was dropped, for one.
+// staleQueue is a queue that was set aside because most of it, or its front, is outdated; for
+// example its topic was dropped.
 type staleQueue struct {
 	items []entry
 	once  bool // a timer may be in it twice
 }
 
-// prune sets a queue aside once what has changed since must be the larger part (I15): sift goes
-// through it, bit by bit.
+// prune sets a queue aside for compact once more than half of it must be outdated (I15).
 func (l *Scheduler) prune(h *heap[entry], timers int64) {
 	if int64(h.len()) <= 2*timers+512 {
 		return
@@ -24,8 +23,8 @@ func (l *Scheduler) deferCompaction(p staleQueue) {
 	l.env.WakeNext()
 }
 
-// compact queues anew what still stands of the queues that were set aside, as many as one turn may.
-// Topics in order wait until it is done.
+// compact queues the current entries of staleQueues again, at most PopBudget a turn. Serial topics
+// wait until it is done.
 func (l *Scheduler) compact() {
 	if len(l.due.compacting) == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-// Why a lease of a consumer ended without a word: the timer's last error.
+// LeaseExpired is the last error of a timer whose consumer let the lease expire.
 const LeaseExpired = "the lease ran out before an ack or a nack"
 
 // consumerLease is a consumer's lease as this leader counts it.
@@ -17,16 +17,16 @@ type consumerLease struct {
 	end   time.Duration // monotonic
 }
 
-// consumerLeases are the leases that end by a consumer's word or by their time.
+// consumerLeases are the leases that end by an ack or a nack, or expire.
 type consumerLeases struct {
-	leases   map[timer.Handle]consumerLease // what consumers have
-	reserved map[timer.Handle]uint64        // what they are to have, by its number: the lease is in the pipeline
+	leases   map[timer.Handle]consumerLease // applied leases
+	reserved map[timer.Handle]uint64        // leases in the log's pipeline; the value is the timer's Seq
 	ends     heap[leaseEnd]
 	acked    acked
-	pullable []*topicQueue // topics that are pulled, and of which something may be ready
+	pullable []*topicQueue // pulled topics that may have timers ready
 }
 
-// leaseEnd orders the ends. One whose holding has another end meanwhile is stale.
+// leaseEnd is when a lease expires. It is stale once consumerLeases.leases has another end.
 type leaseEnd struct {
 	end    time.Duration
 	fence  uint64
@@ -42,14 +42,14 @@ func (e leaseEnd) before(o leaseEnd) bool {
 
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// hold counts a lease until end, which replaces what was counted before.
+// hold counts a lease until end, which replaces an earlier end.
 func (l *Scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
 	if l.consumers.leases[h] == (consumerLease{d.Seq, d.Fence, end}) {
 		return
 	}
 	l.consumers.leases[h] = consumerLease{d.Seq, d.Fence, end}
 	l.consumers.ends.push(leaseEnd{end, d.Fence, h})
-	if l.consumers.ends.len() > 2*len(l.consumers.leases)+512 { // those that ended early are most of them
+	if l.consumers.ends.len() > 2*len(l.consumers.leases)+512 { // most are stale
 		l.consumers.ends.filter(func(e leaseEnd) bool {
 			v, ok := l.consumers.leases[e.handle]
 			return ok && v.fence == e.fence && v.end == e.end
@@ -57,8 +57,8 @@ func (l *Scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
 	}
 }
 
-// handOn leaves an active lease's place at its topic's limit with the receiver, if that has
-// accepted the timer.
+// handOn keeps a lease counted at its topic's limit when its receiver has accepted the timer: the
+// active lease ends, the receiver's goes on.
 func (l *Scheduler) handOn(f *activeLease) {
 	if d := l.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
 		l.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
@@ -66,8 +66,8 @@ func (l *Scheduler) handOn(f *activeLease) {
 	}
 }
 
-// holdsUntil is the end of a lease as it is counted; one that this leader did not see begin is
-// counted from the takeover on, in full.
+// holdsUntil returns the monotonic end of a lease. One that this leader did not see begin counts in
+// full from the takeover.
 func (l *Scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
 	if v, ok := l.consumers.leases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
@@ -75,8 +75,8 @@ func (l *Scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
 	return l.since + msOf(d.LeaseMs)
 }
 
-// applied is told of a timer whose lease was given, prolonged or ended just now: one that a
-// consumer has is counted from here on.
+// applied handles a lease that was just given, extended or ended. A consumer's lease counts from
+// now.
 func (l *Scheduler) applied(h timer.Handle) {
 	if !l.active {
 		return
@@ -98,7 +98,7 @@ func (l *Scheduler) applied(h timer.Handle) {
 	}
 }
 
-// expireLeases ends what consumers have held for long enough.
+// expireLeases expires consumers' leases, at most LeaseBudget a turn.
 func (l *Scheduler) expireLeases() {
 	mono := l.now.Mono
 	for n := 0; l.consumers.ends.len() > 0 && l.consumers.ends.top().end <= mono; n++ {
@@ -119,20 +119,20 @@ func (l *Scheduler) expireLeases() {
 	}
 }
 
-// expireConsumerLease ends a consumer's attempt. Should the log not take that, the scan for
-// inherited leases finds it again.
+// expireConsumerLease ends the attempt of an expired lease. If the log does not take the outcome,
+// scanInherited finds the lease again.
 func (l *Scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
 	delete(l.consumers.leases, h)
 	now := l.now.WallMs
 	out := l.judge(h, d, &Attempt{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
 	if out.Kind == table.RetryLater && d.Holder == table.ByPuller {
-		out.NextMs = l.notBeforeDue(h, now) // whoever pulls next may have it
+		out.NextMs = l.notBeforeDue(h, now) // no backoff: the next pull may take it
 	}
 	out.Status, out.ByConsumer = d.Status, true
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
 }
 
-// endWakeMs is when the first consumer's lease ends, in wall ms.
+// endWakeMs returns when the first consumer's lease expires, in wall-clock ms.
 func (l *Scheduler) endWakeMs() int64 {
 	if l.consumers.ends.len() == 0 {
 		return 1<<63 - 1
@@ -140,7 +140,7 @@ func (l *Scheduler) endWakeMs() int64 {
 	return l.now.WallMs + (l.consumers.ends.top().end - l.now.Mono + time.Millisecond - 1).Milliseconds()
 }
 
-// Updated is told that a consumer's update of its lease was applied.
+// Updated handles an applied lease update.
 func (l *Scheduler) Updated(cmd *timer.Command) {
 	l.applied(cmd.Claim.Handle)
 	if cmd.Kind == timer.AckLease {
@@ -148,16 +148,16 @@ func (l *Scheduler) Updated(cmd *timer.Command) {
 	}
 }
 
-// Updatable reports that a claim is about the lease that the table has, and that it is a consumer's
-// or a receiver's that reports.
+// Updatable reports that a lease update names the lease that the table has, and that its holder may
+// make it: a consumer, or a receiver that reports.
 func (l *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
 	return l.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
 		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || l.reports(c.Handle, d))
 }
 
-// reports says whether the receiver of a call that has no outcome yet may have a receipt: its 202
-// may be on its way, or was lost with a former leader.
+// reports tells whether the receiver of a call without an outcome may have a receipt: its 202 may
+// be on its way, or was lost with a former leader.
 func (l *Scheduler) reports(h timer.Handle, d *table.Due) bool {
 	if t := l.topic(d.Topic); t == nil || !t.Policy.Report {
 		return false
@@ -166,8 +166,8 @@ func (l *Scheduler) reports(h timer.Handle, d *table.Due) bool {
 	return f == nil || f.called
 }
 
-// calling is this leader's active lease of the lease that the table has; nil: another led when it
-// was taken.
+// calling returns this leader's active lease behind the table's lease; nil if a former leader took
+// it.
 func (l *Scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
 	if f := l.leases.byTimer[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
 		return f
@@ -175,8 +175,8 @@ func (l *Scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
 	return nil
 }
 
-// AwaitAnswer has a claim wait until the call that it is about has its outcome. An ack needs none:
-// the work is done, whatever comes.
+// AwaitAnswer makes a lease update wait until its call has an outcome. An ack need not wait: the
+// work is done, however the call ends.
 func (l *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	f := l.calling(h, d)
 	if f == nil {
@@ -186,11 +186,11 @@ func (l *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bo
 	return true
 }
 
-// DecideLeaseUpdate makes the outcome of a claim.
+// DecideLeaseUpdate returns the outcome of a lease update.
 func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
 	c, now := cmd.Claim, l.now.WallMs
 	fired, status := d.FiredMs, d.Status
-	if d.Holder == table.ByCall { // those are of the attempt before
+	if d.Holder == table.ByCall { // d's values are the previous attempt's
 		fired, status = now, 0
 		if f := l.calling(c.Handle, d); f != nil {
 			fired = f.firedMs
@@ -203,7 +203,7 @@ func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 		out.Kind, out.AgainMs = table.Ack, l.again(c.Handle, fired)
 	case timer.ExtendLease:
 		if out.Kind, out.LeaseMs = table.Extended, c.LeaseMs; d.Holder == table.ByCall {
-			out.Kind = table.Accepted // that leader heard no answer any more
+			out.Kind = table.Accepted // stands for the 202 that was lost with a former leader
 		}
 		if out.LeaseMs == 0 {
 			out.LeaseMs = l.LeaseMs(d.Topic)
@@ -221,13 +221,13 @@ func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 		}
 	}
 	out.Status, out.ByConsumer = status, true
-	if out.Kind == table.Extended { // it is not to expire while this is on its way
+	if out.Kind == table.Extended { // it must not expire before the extension is applied
 		l.hold(c.Handle, d, max(l.holdsUntil(c.Handle, d), l.now.Mono+msOf(out.LeaseMs)))
 	}
 	return out
 }
 
-// LeaseMs is how long a consumer holds a timer of the topic that does not ask for something else.
+// LeaseMs returns how long a consumer's lease lasts unless it asks for another length.
 func (l *Scheduler) LeaseMs(id timer.TopicID) int64 {
 	if t := l.topic(id); t != nil {
 		return t.Policy.LeaseFor()
@@ -235,9 +235,9 @@ func (l *Scheduler) LeaseMs(id timer.TopicID) int64 {
 	return timer.DefaultLeaseMs
 }
 
-// LeaseOver is what a claim is answered: an ack of a timer that this very lease delivered is as
-// good as the first. The table says so of timers that ended lately; of those whose id has another
-// timer since, as one that repeats has, only the leader that took the first ack can.
+// LeaseOver returns the answer to an update of a lease that is over. A repeated ack of the same
+// lease is OK. The table knows that of timers that ended lately. If the id has a newer timer, as in
+// a series, only the leader that took the first ack knows.
 func (l *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
 	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {
@@ -249,9 +249,9 @@ func (l *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	return timer.Result{Code: r.Code, Handle: c.Handle}
 }
 
-// acked are the last leases of a shard that were acked.
+// acked are the last maxAcked leases of a shard that were acked.
 type acked struct {
-	last []uint64 // fences, in a ring
+	last []uint64 // fences, a ring buffer
 	next int
 	set  map[uint64]struct{}
 }

@@ -8,15 +8,14 @@ import (
 	"carillon/wheel"
 )
 
-// Budgets of one turn of one group, so that no turn is long whatever falls due.
+// Budgets per turn and group. They bound a turn however many timers are due.
 const (
 	WheelBudget = 4096 // timers moved between levels of the wheel
 	PopBudget   = 4096 // due timers taken from the wheel
 	LeaseBudget = 512  // leases proposed
 )
 
-// Look-ahead: a lease is proposed this much before the due time, so that its commit is over when
-// the time comes.
+// Look-ahead: a lease is proposed this long before the due time, so that it is committed in time.
 const (
 	minLookAhead = 20 * time.Millisecond
 	MaxLookAhead = 250 * time.Millisecond
@@ -25,22 +24,22 @@ const (
 // dueQueues are the timers that have left the wheel and have no lease yet.
 type dueQueues struct {
 	topics   map[timer.TopicID]*topicQueue
-	runnable []*topicQueue // those with something that may go; served in turn
+	runnable []*topicQueue // topics that may have a timer to lease; served in turn
 	routes   map[routeKey]*destQueue
 	later    heap[entry]    // popped, but further off than the look-ahead (the clock stepped back)
-	exact    heap[entry]    // of topics that are pulled or have a rate: leased no sooner than they are due
+	exact    heap[entry]    // of pulled or rate-limited topics: not leased before they are due
 	shut     heap[queueKey] // destination queues behind an open breaker, by when to ask again
 
-	caughtUp   bool          // all that is due has left the wheel in this turn
-	deferred   []*topicQueue // they wait for that, or for the timers that block their keys to be known
-	rerouting  []*topicQueue // those with timers to be queued anew
-	compacting []staleQueue  // queues that were mostly outdated: what stands is queued anew
+	caughtUp   bool          // every due timer has left the wheel in this turn
+	deferred   []*topicQueue // topics that wait for caughtUp or for scanBlockers
+	rerouting  []*topicQueue // topics whose timers are being queued again
+	compacting []staleQueue  // see compact
 	compacted  map[timer.Handle]bool
 
 	lookAhead time.Duration
 	popped    [512]wheel.Handle
 
-	rearming  bool // for timers that a former leadership of this process took from the wheel and did not finish
+	rearming  bool // rearm walks the table
 	rearmFrom timer.Handle
 }
 
@@ -57,7 +56,7 @@ type queueKey struct {
 
 func (k queueKey) before(o queueKey) bool { return k.until < o.until }
 
-// takeDue moves the wheel on and queues what is due within the look-ahead.
+// takeDue advances the wheel and queues the timers that are due within the look-ahead.
 func (l *Scheduler) takeDue() {
 	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
 	l.due.caughtUp = l.table.Advance(horizon, WheelBudget)
@@ -84,8 +83,7 @@ func (l *Scheduler) takeDue() {
 	l.env.WakeNext()
 }
 
-// unpark brings back the topics that waited for the whole of what is due, or for those who block
-// their keys, to be known.
+// unpark makes the deferred topics runnable again.
 func (l *Scheduler) unpark() {
 	for _, q := range l.due.deferred {
 		l.join(q)
@@ -93,7 +91,7 @@ func (l *Scheduler) unpark() {
 	l.due.deferred = l.due.deferred[:0]
 }
 
-// sort decides what a timer that left the wheel needs.
+// sort queues a timer that left the wheel, or prepares its expiry, skip, or forgetting.
 func (l *Scheduler) sort(h timer.Handle, horizon int64) {
 	d := l.table.Due(h)
 	if d.State != timer.Dead && !l.HasZone(h, &d) {
@@ -107,7 +105,7 @@ func (l *Scheduler) sort(h timer.Handle, horizon int64) {
 			l.out.expires = append(l.out.expires, e)
 			return
 		}
-		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // it came for its expiry, which is ahead by the look-ahead
+		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // popped for its expiry, early by the look-ahead
 			l.table.Arm(h, horizon+d.ExpiresMs+1-l.now.WallMs)
 			return
 		}
@@ -126,11 +124,11 @@ func (l *Scheduler) sort(h timer.Handle, horizon int64) {
 	}
 }
 
-// classify queues a scheduled timer in its destination queue, or in the line of its key. One with
-// an expiry also stays in the wheel for that moment, in case its gates stay shut.
+// classify puts a scheduled timer into its destination queue, or into the queue of its key. A timer
+// with an expiry is also armed for that moment, in case its gates stay shut.
 func (l *Scheduler) classify(e entry, horizon int64) {
 	if e.dueMs > horizon {
-		e.priority = 0 // they come back in order of time
+		e.priority = 0 // later is ordered by time alone
 		l.due.later.push(e)
 		return
 	}
@@ -199,7 +197,7 @@ func (l *Scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue 
 		return n
 	}
 	q := l.queue(id)
-	var dest Destination // nil: no way to deliver as things stand
+	var dest Destination // nil: cannot be delivered as the topic stands
 	switch {
 	case id == table.CanaryTopic:
 		dest = canaryDest{l}
@@ -222,7 +220,7 @@ func (l *Scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue 
 	return n
 }
 
-// join puts a topic in the ring unless it is there, or offers it to who pulls.
+// join makes a topic runnable; a pulled topic is marked ready instead.
 func (l *Scheduler) join(q *topicQueue) {
 	switch {
 	case q.pulled():
@@ -233,7 +231,7 @@ func (l *Scheduler) join(q *topicQueue) {
 	}
 }
 
-// reopen brings back destination queues whose breaker may let a call through again.
+// reopen makes topics runnable when a shut destination queue may ask again.
 func (l *Scheduler) reopen() {
 	for l.due.shut.len() > 0 && l.due.shut.top().until <= l.now.Mono {
 		n := l.due.shut.pop().queue
@@ -242,9 +240,9 @@ func (l *Scheduler) reopen() {
 	}
 }
 
-// spread is how much later than it is due the first attempt of a timer starts, so that timers of
-// one instant do not all start at once. It depends on nothing but the timer's id; in a serial topic
-// on its key, which keeps the order, and an ordered one has only one.
+// spread returns how long after its due time a timer's first attempt starts, in ms, so that timers
+// of one instant do not all start at once. It depends on the timer's id alone; in a serial topic on
+// its key, which keeps the order. An ordered topic has one key and is not spread.
 func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || q.topic.Policy.Ordered {
 		return 0
@@ -256,8 +254,8 @@ func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	return int64(hash % uint64(q.topic.Policy.SpreadMs))
 }
 
-// HasZone says whether the times of a timer can be found now: it is no series by the calendar, or
-// its zone was read. Else it is being read.
+// HasZone reports whether the times of a timer can be computed now: it does not repeat by the
+// calendar, or its zone is loaded. If not, the zone is loaded in the background.
 func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
 	if !d.Series {
 		return true
@@ -280,6 +278,6 @@ func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
 	return false
 }
 
-// zoneWait is after what a timer is looked at again whose zone is being read. It is less than
-// minLookAhead: nothing is late for it.
+// zoneWait is the delay until a timer whose zone is being loaded is looked at again. It is less
+// than minLookAhead, so that no timer is late because of it.
 const zoneWait = 5 * time.Millisecond

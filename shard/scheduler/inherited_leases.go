@@ -7,28 +7,31 @@ import (
 	"carillon/timer"
 )
 
-// Inherited leases are leases that former leaders took for calls, and that have not ended. When is
-// such a lease over? (A consumer's is its own: see consumer_lease.go.)
+// An inherited lease is one that a former leader took for a call and that has not ended.
+// (Consumers' leases are in consumer_lease.go.) When it is over depends on the process that took
+// it:
 //
-// Its process is gone (this node's own former one, or one that another node is known to have lost):
-// at once, its calls are gone with it. This process took it in a former leadership: at once too,
-// unless its call still runs, which its active lease says. Any other may belong to a leader that is
-// only paused or cut off: it is waited out in full, on this node's monotonic clock from the
-// takeover on.
+//   - A process that is gone (this node's own former one, or one that another node is known to have
+//     lost): at once, since its calls are gone with it.
+//   - This process, in a former leadership: at once, unless its active lease says that the call
+//     still runs.
+//   - Any other process may be only paused or cut off: the lease is waited out in full, on this
+//     node's monotonic clock from the takeover on.
 
 const scanBudget = 4096
 
-// inheritedLeases is how far the walk over the table has come that looks for them.
+// inheritedLeases is the progress of scanInherited.
 type inheritedLeases struct {
 	scanning bool
 	from     timer.Handle
 }
 
-// Interrupted is the last error of an attempt whose leader died before it reported.
+// Interrupted is the last error of an attempt whose leader ended before it reported.
 const Interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
 
-// scanInherited walks the table in slices for leases that are over already, or that are over before
-// the wall clock says so.
+// scanInherited walks the table in slices. It resolves leases that are over, and arms the wheel or
+// counts down on the monotonic clock for the others: the times in the table may be by a wrong wall
+// clock.
 func (l *Scheduler) scanInherited() {
 	if !l.inherited.scanning {
 		return
@@ -43,7 +46,7 @@ func (l *Scheduler) scanInherited() {
 		switch wait := l.inheritedWait(h, &d); {
 		case wait == 0:
 			l.resolve(h, &d)
-		case wait > 0: // the wall clock of who took it may have been anywhere
+		case wait > 0: // the wall clock of the process that took it may have been wrong
 			l.table.Arm(h, l.now.WallMs+l.due.lookAhead.Milliseconds()+wait.Milliseconds()+1)
 		}
 	})
@@ -55,7 +58,7 @@ func (l *Scheduler) scanInherited() {
 	l.env.WakeNext()
 }
 
-// ScanAgain has all leases looked at anew: a process is known to be gone.
+// ScanAgain restarts scanInherited: a process is known to be gone, or an outcome was dropped.
 func (l *Scheduler) ScanAgain() {
 	if l.active {
 		l.inherited.scanning, l.inherited.from = true, 0
@@ -63,8 +66,8 @@ func (l *Scheduler) ScanAgain() {
 	}
 }
 
-// inheritedWait is how long a lease may still be somebody's; 0: it is over; negative: it is this
-// process's own and has not ended.
+// inheritedWait returns how long its owner may still use a lease; 0 if it is over, negative if it
+// is this process's own active lease.
 func (l *Scheduler) inheritedWait(h timer.Handle, d *table.Due) time.Duration {
 	if l.isActive(h, d) {
 		return -1
@@ -82,14 +85,15 @@ func (l *Scheduler) isActive(h timer.Handle, d *table.Due) bool {
 	return f != nil && f.seq == d.Seq && f.fence == d.Fence
 }
 
-// rearm walks the table once, in slices, for timers that left the wheel in a former leadership.
+// rearm walks the table once, in slices, and puts popped timers back into the wheel, as after a
+// former leadership.
 func (l *Scheduler) rearm() {
 	if !l.due.rearming {
 		return
 	}
 	next, done := l.table.RearmRange(l.due.rearmFrom, scanBudget)
 	for h := l.due.rearmFrom + 1; h <= next && len(l.keys.refs) > 0; h++ {
-		l.keyRefOf(h) // a topic may have ended to be serial
+		l.keyRefOf(h) // drops refs of topics that are not serial any more
 	}
 	l.due.rearmFrom, l.due.rearming = next, !done
 	if !done {
@@ -97,16 +101,16 @@ func (l *Scheduler) rearm() {
 	}
 }
 
-// leaseEnded is called when the wall clock has passed a lease's end.
+// leaseEnded handles a leased timer that left the wheel: by the wall clock its lease is over.
 func (l *Scheduler) leaseEnded(h timer.Handle, d *table.Due) {
-	if d.Holder != table.ByCall { // it ends by the monotonic clock
+	if d.Holder != table.ByCall { // a consumer's lease ends by the monotonic clock
 		l.hold(h, d, l.holdsUntil(h, d))
 		return
 	}
 	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
 	switch wait := l.inheritedWait(h, d); {
 	case wait < 0:
-		l.table.Arm(h, horizon+CallMargin.Milliseconds()) // ours: its call ends by itself
+		l.table.Arm(h, horizon+CallMargin.Milliseconds()) // our own: its call will end
 	case wait > 0:
 		l.table.Arm(h, horizon+wait.Milliseconds()+1)
 	default:
@@ -114,7 +118,7 @@ func (l *Scheduler) leaseEnded(h timer.Handle, d *table.Due) {
 	}
 }
 
-// resolve ends an inherited lease's attempt: it counts, since its call may have been made.
+// resolve ends the attempt of an inherited lease. The attempt counts: its call may have been made.
 func (l *Scheduler) resolve(h timer.Handle, d *table.Due) {
 	now := l.now.WallMs
 	if !l.canJudge(h, d) {
@@ -123,23 +127,22 @@ func (l *Scheduler) resolve(h timer.Handle, d *table.Due) {
 	}
 	out := l.judge(h, d, &Attempt{Err: Interrupted, StartedMs: now, EndedMs: now}, 0)
 	if out.Kind == table.RetryLater {
-		out.NextMs = l.notBeforeDue(h, now) // its receiver did nothing wrong: no backoff
+		out.NextMs = l.notBeforeDue(h, now) // no backoff: the receiver did nothing wrong
 	}
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
 }
 
-// unknownWait is after what a timer is looked at again whose topic is not known yet.
+// unknownWait is the delay until a timer whose topic is not known yet is looked at again.
 const unknownWait = 500 * time.Millisecond
 
-// canJudge says whether this node knows the timer's topic. One that has just started may lead a
-// shard before it has heard of the topics again, and the default policy would not do: it has other
-// attempts and another backoff (I17). Nor may it have read the zone by which the timer goes on.
+// canJudge reports whether this node knows the timer's topic, and the zone of its series. A node
+// that has just started may lead a shard before it has learned the topics again. The default policy
+// would be wrong: it has other attempts and another backoff (I17).
 func (l *Scheduler) canJudge(h timer.Handle, d *table.Due) bool {
 	return l.topic(d.Topic) != nil && l.HasZone(h, d)
 }
 
-// judge decides what becomes of a leased timer after an attempt, by its topic as this node knows
-// it.
+// judge decides the outcome of a leased timer's attempt, by its topic as this node knows it.
 func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float64) table.Outcome {
 	policy := timer.DefaultPolicy()
 	if topic := l.topic(d.Topic); topic != nil {
@@ -148,7 +151,7 @@ func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float
 	own := l.table.RetryOf(h)
 	out := judge(&policy, &own, d.Attempts, a, random)
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
-	if out.Kind == table.RetryLater { // by this node's clock a former leader's attempt may have been early (I4)
+	if out.Kind == table.RetryLater { // the clock of a former leader may have been ahead (I4)
 		out.NextMs = l.notBeforeDue(h, out.NextMs)
 	}
 	if out.Kind == table.Ack || out.Kind == table.Kill {
@@ -157,9 +160,10 @@ func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float
 	return out
 }
 
-// notBeforeDue is the moment of a leased timer's next attempt, which is never before its due time.
-// Where the clock of who called it was ahead that is a moment after it: what is next tried just
-// when it is due counts as moved by a client, and blocks its key no more.
+// notBeforeDue returns the time of a leased timer's next attempt, ms or later. If the clock of the
+// leader that called it was ahead, ms may be before the due time. The result is then 1 ms after the
+// due time: a next attempt exactly at the due time counts as moved by a client and does not block
+// the key.
 func (l *Scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
 	if due := l.table.Due(h).FirstMs; ms < due {
 		return due + 1
@@ -167,5 +171,5 @@ func (l *Scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
 	return ms
 }
 
-// RearmAll begins that walk: what was proposed, and was not told of by its item, may be lost.
+// RearmAll restarts rearm: queued timers were dropped, or the log did not take an item.
 func (l *Scheduler) RearmAll() { l.due.rearming, l.due.rearmFrom = true, 0 }

@@ -5,20 +5,19 @@ import (
 	"carillon/timer"
 )
 
-// Inspection is what a scheduler has in hand, counted. It is for tests: nothing else may depend on
-// it.
+// Inspection counts a scheduler's state, for tests only.
 type Inspection struct {
 	Leading    bool
-	Held       int // leases that were taken ahead of their time, and wait for it
-	Unstarted  int // leases whose call has not started, and so has a permit; without the canary's
-	Spare      int // permits that destination queues were granted and have not used
-	Later      int // timers that are queued until they may be leased
-	Compacting int // queues that are being gone through
+	Held       int // applied leases that are not due yet
+	Unstarted  int // leases with an unused permit, without the canary's
+	Spare      int // unused permits of destination queues
+	Later      int // timers beyond the look-ahead
+	Compacting int // queues that compact has not finished
 
-	ConsumerLeases, ConsumerEnds int // leases of consumers; their ends, of which some may be void
+	ConsumerLeases, ConsumerEnds int // consumers' leases; their ends, stale ones included
 
-	KeyRefs           int // timers that have a place in the line of their key
-	GoneRefs, OldRefs int // … that are no more; … in a line of an earlier time
+	KeyRefs           int // timers that are head of their key, or lease it
+	GoneRefs, OldRefs int // … of timers that are gone; … of key queues that were dropped
 
 	Leases map[timer.Handle]InspectedLease
 	Topics map[timer.TopicID]InspectedTopic
@@ -27,18 +26,18 @@ type Inspection struct {
 // InspectedLease is a lease for a call.
 type InspectedLease struct {
 	Pending bool // in the log's pipeline, not applied yet
-	Waiting int  // clients' changes that wait for it
+	Waiting int  // client changes that wait for it
 }
 
-// InspectedTopic is what is queued of a topic.
+// InspectedTopic counts the queues of a topic.
 type InspectedTopic struct {
 	Queued int // entries of its destination queues
-	InLine int // entries of the lines of its keys
+	InLine int // entries of its key queues, without heads
 	Keys   int
-	Calls  int // that its destination queues count as started
+	Calls  int // leases that its destination queues count
 }
 
-// Inspect counts what the scheduler has in hand. It is called where its other methods are.
+// Inspect counts the scheduler's state. Like its other methods it runs on the replica's worker.
 func (l *Scheduler) Inspect() *Inspection {
 	i := &Inspection{
 		Leading: l.active, Held: l.leases.held.len(), Later: l.due.later.len(), Compacting: len(l.due.compacting),
@@ -73,7 +72,7 @@ func (l *Scheduler) Inspect() *Inspection {
 	return i
 }
 
-// InspectedLimit is what is counted at the limit of a topic.
+// InspectedLimit counts the uses of a topic's limit.
 type InspectedLimit struct {
 	Leases, Waiting, Users int
 }

@@ -6,48 +6,46 @@ import (
 	"carillon/timer"
 )
 
-// In a topic that is serial the timers of one key go one at a time, in order of due time, then
-// arrival; in an ordered one all timers are of one key. The leader keeps a line for each key that
-// has something due, leased, or in backoff, and lets only the first of each line into its
-// destination queue.
+// In a serial topic the timers of one key run one at a time, by due time, then arrival. In an
+// ordered topic all timers have one key. The leader keeps a queue for each key with a timer that is
+// due, leased or in backoff, and lets only its head into the destination queue.
 //
-// Invariant (I21): a lease is proposed only for the first of a line whose key has no lease; and
-// only in a turn in which everything that is due has left the wheel, so that nobody earlier is
-// missing from the line.
+// Invariant (I21): a lease is proposed only for the head of a key that has no lease, and only in a
+// turn in which every due timer has left the wheel: no earlier timer is missing from the key's
+// queue.
 
-// keyQueue is the line of one key.
+// keyQueue is the queue of one key.
 type keyQueue struct {
 	queue    *topicQueue
-	order    uint32 // of the queue; another: the topic is not serial any more, or anew
+	order    uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
 	hash     uint64
-	due      heap[entry]  // who is due and not first; some may have changed since
-	head     entry        // who goes next; handle 0: nobody
-	blocking bool         // first has been attempted: the key is blocked until it is over. Else an earlier one takes its place
-	ready    bool         // first may go now, and stands in its destination queue if the key has no lease
-	freeMs   int64        // when it last got free of one who blocked it; wall clock. Who was due by then has been held
-	leased   int          // leases that have not ended. Only what began before the topic was serial, or under another leader, makes it two
+	due      heap[entry]  // due timers without the head; some may be outdated
+	head     entry        // the timer that goes next; handle 0: none
+	blocking bool         // the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
+	ready    bool         // the head may go now; without a lease of the key it is in its destination queue
+	freeMs   int64        // when a lease or a blocking head last freed the key, wall clock; it delayed timers due by then
+	leased   int          // leases that have not ended; over 1 only with leases from before the topic was serial, or of another leader
 	active   *activeLease // this leader's lease
-	holder   timer.Handle // of a lease that a consumer or a former leader has
+	holder   timer.Handle // the timer with a lease of a consumer or a former leader
 }
 
-// keyRef says what a timer means to the line of its key: it is first, or leased.
+// keyRef is the role of a timer in the queue of its key: head, or leased.
 type keyRef struct {
 	key    *keyQueue
 	seq    uint64
-	leased bool // by somebody else than key.active lease
+	leased bool // by a lease other than key.active
 }
 
-// keyQueues are the queues of keys: each topicQueue has those of its own, here is how timers find
-// them.
+// keyQueues finds the key queue of a timer; the queues belong to their topicQueue.
 type keyQueues struct {
 	refs     map[timer.Handle]keyRef
-	inOrder  map[timer.TopicID]bool // topics whose blockers have been looked for
-	scanning bool                   // for timers that block their keys, and for leases that count at a limit
+	inOrder  map[timer.TopicID]bool // serial topics that scanBlockers has covered, or will
+	scanning bool                   // scanBlockers runs
 	scanFrom timer.Handle
 }
 
-// keyRefOf is what a timer means to the line of its key. A claim of a line that is no more is
-// dropped when it is met.
+// keyRefOf returns a timer's role in the queue of its key. It deletes a ref to a queue that was
+// dropped.
 func (l *Scheduler) keyRefOf(h timer.Handle) (c keyRef, ok bool) {
 	if c, ok = l.keys.refs[h]; ok && c.key.order != c.key.queue.order {
 		delete(l.keys.refs, h)
@@ -60,7 +58,7 @@ func (k *keyQueue) empty() bool {
 	return k.leased == 0 && k.head.handle == 0 && k.due.len() == 0
 }
 
-// key is the line that a timer belongs to.
+// key returns the queue of a timer's key, and makes it if needed.
 func (l *Scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
 	hash := uint64(0)
 	if !q.topic.Policy.Ordered {
@@ -74,12 +72,12 @@ func (l *Scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
 	return k
 }
 
-// enter puts a timer that is due into the line of its key.
+// enter puts a due timer into the queue of its key.
 func (l *Scheduler) enter(q *topicQueue, e entry) {
 	e.priority = 0
 	k := l.key(q, e.handle)
 	if k.head.handle == e.handle && k.head.seq == e.seq {
-		if k.blocking || k.head.rev == e.rev { // its next attempt has come, or its destination queue was made anew
+		if k.blocking || k.head.rev == e.rev { // its next attempt is due, or its destination queue was remade
 			k.head, k.ready = e, true
 			l.queueHead(k)
 			return
@@ -91,14 +89,14 @@ func (l *Scheduler) enter(q *topicQueue, e entry) {
 	l.pickHead(k)
 }
 
-// queueHead puts the first into its destination queue, if the key has no lease.
+// queueHead puts the head into its destination queue, if the key has no lease.
 func (l *Scheduler) queueHead(k *keyQueue) {
 	if k.head.handle != 0 && k.ready && k.leased == 0 {
 		l.queueUp(k.head)
 	}
 }
 
-// pickHead finds who is first among those that are due.
+// pickHead makes the earliest due timer the head, unless the key is leased or blocked.
 func (l *Scheduler) pickHead(k *keyQueue) {
 	for n := 0; k.due.len() > 0 && !l.current(k.due.top()); n++ {
 		if k.pop(); n == PopBudget {
@@ -132,25 +130,26 @@ func (k *keyQueue) pop() entry {
 	return k.due.pop()
 }
 
-// current reports that a timer is as it was when it was queued.
+// current reports that a timer is unchanged since it was queued.
 func (l *Scheduler) current(e entry) bool {
 	return l.table.ScheduledAt(e.handle, e.seq, e.rev)
 }
 
-// promoteHead makes the earliest that is due the first.
+// promoteHead makes the earliest due timer the head.
 func (l *Scheduler) promoteHead(k *keyQueue) {
 	k.head, k.ready = k.pop(), true
 	l.keys.refs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
 	l.queueHead(k)
 }
 
-// clearHead leaves the line without a first.
+// clearHead leaves the queue without a head.
 func (l *Scheduler) clearHead(k *keyQueue) {
 	delete(l.keys.refs, k.head.handle)
 	k.head, k.blocking, k.ready = entry{}, false, false
 }
 
-// requeueHead puts the first back among the others. One whose time has not come is in the wheel.
+// requeueHead puts the head back among the due timers. A head that is not due is still in the
+// wheel.
 func (l *Scheduler) requeueHead(k *keyQueue) {
 	if k.ready {
 		k.due.push(k.head)
@@ -159,8 +158,8 @@ func (l *Scheduler) requeueHead(k *keyQueue) {
 	l.clearHead(k)
 }
 
-// preemptUnstarted gives a lease back that was taken ahead of its time, when somebody earlier has
-// come meanwhile.
+// preemptUnstarted returns a lease that was taken ahead of its due time, if an earlier timer of the
+// key has come since.
 func (l *Scheduler) preemptUnstarted(k *keyQueue) {
 	f := k.active
 	if f == nil || f.firm || f.revoked || !f.unstarted() || k.due.len() == 0 ||
@@ -174,8 +173,8 @@ func (l *Scheduler) preemptUnstarted(k *keyQueue) {
 	}
 }
 
-// mayGo reports that a timer which stands in a destination queue is the first of its line, and that
-// its key has no lease.
+// mayGo reports that a timer in a destination queue is the head of its key, and that the key has no
+// lease.
 func (l *Scheduler) mayGo(q *topicQueue, e entry) bool {
 	c, _ := l.keyRefOf(e.handle)
 	k := c.key
@@ -183,7 +182,7 @@ func (l *Scheduler) mayGo(q *topicQueue, e entry) bool {
 		k.head.handle == e.handle && k.head.seq == e.seq && k.head.rev == e.rev
 }
 
-// takeKey gives the key to its first, whose lease is being proposed.
+// takeKey gives the key to its head, whose lease is being proposed.
 func (l *Scheduler) takeKey(f *activeLease) {
 	k := l.keys.refs[f.handle].key
 	f.key, f.firm, f.kept = k, k.blocking, f.kept || f.dueMs <= k.freeMs
@@ -192,8 +191,8 @@ func (l *Scheduler) takeKey(f *activeLease) {
 	k.active = f
 }
 
-// freed gives the key back when a lease has ended, or was not granted. Its timer blocks on if it
-// will be tried again.
+// freed frees the key when a lease has ended, or was not granted. A timer that will be tried again
+// goes on blocking the key.
 func (l *Scheduler) freed(f *activeLease) {
 	k := f.key
 	if f.key = nil; k == nil || !l.active || k.queue.keys == nil {
@@ -208,7 +207,7 @@ func (l *Scheduler) freed(f *activeLease) {
 	l.moveUp(k)
 }
 
-// moveUp lets whoever is next into its destination queue.
+// moveUp puts the next timer of the key into its destination queue.
 func (l *Scheduler) moveUp(k *keyQueue) {
 	first := k.head
 	if l.pickHead(k); k.head == first {
@@ -219,9 +218,8 @@ func (l *Scheduler) moveUp(k *keyQueue) {
 	}
 }
 
-// block makes a timer block its key if it does: somebody calls it, or it has been attempted and
-// waits for its next attempt. Of several that wait, which can only be from before the topic was
-// serial, the earliest does.
+// block makes a timer block its key if it is leased or in backoff. If several are in backoff, which
+// can only be from before the topic was serial, the earliest blocks.
 func (l *Scheduler) block(k *keyQueue, h timer.Handle) {
 	t := l.table
 	d := t.Due(h)
@@ -246,11 +244,11 @@ func (l *Scheduler) block(k *keyQueue, h timer.Handle) {
 	}
 	k.head, k.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
 	l.keys.refs[h] = keyRef{key: k, seq: d.Seq}
-	t.Rearm(h, d.Seq) // it may have left the wheel before this was known
+	t.Rearm(h, d.Seq) // it may have been popped before it became the head
 }
 
-// Review looks again at a timer that an entry may have changed. One that is being taken keeps its
-// key and counts, until the log has its lease or will not have it.
+// Review updates the key and the limit of a timer that an entry may have changed. A timer reserved
+// for a pull keeps both until its lease is applied or dropped.
 func (l *Scheduler) Review(h timer.Handle) {
 	if h == 0 || len(l.keys.refs)+len(l.limits.carried) == 0 {
 		return
@@ -284,9 +282,8 @@ func (l *Scheduler) Review(h timer.Handle) {
 	l.moveUp(k)
 }
 
-// ReviewDropped looks again at the timers of these slots, after from and up to the last (0: of
-// all), that are gone: a step in the dropping of their topic. It looks at the slots or at all
-// claims, whichever are fewer.
+// ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
+// one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
 func (l *Scheduler) ReviewDropped(from, last timer.Handle) {
 	if last == 0 {
 		last = l.table.LastHandle()
@@ -318,14 +315,14 @@ func (l *Scheduler) ReviewDropped(from, last timer.Handle) {
 			few = append(few, h)
 		}
 	}
-	slices.Sort(few) // what is done for each must not depend on chance
+	slices.Sort(few) // the order of effects must be deterministic
 	for _, h := range few {
 		l.Review(h)
 	}
 }
 
-// scanBlockers walks the table in slices for timers that block their keys, and for leases of former
-// leaders that count at a limit. Until it is done nothing of such topics is leased.
+// scanBlockers walks the table in slices for timers that block their keys, and for former leaders'
+// leases that count at a limit. Until it is done no timer of a serial or limited topic is leased.
 func (l *Scheduler) scanBlockers() {
 	if !l.keys.scanning {
 		return
@@ -353,18 +350,18 @@ func (l *Scheduler) scanBlockers() {
 		l.env.WakeNext()
 		return
 	}
-	l.endCarriedOver(true) // what there was of it is counted
+	l.endCarriedOver(true) // the walk has counted those that still hold
 }
 
-// findBlockers begins the walk.
+// findBlockers starts scanBlockers.
 func (l *Scheduler) findBlockers() { l.keys.scanning, l.keys.scanFrom = true, 0 }
 
-// beginOrder is for the begin of a leadership: what former leaders left in backoff or leased must
-// be found.
+// beginOrder prepares a new leadership: it must find the timers that former leaders left leased or
+// in backoff.
 func (l *Scheduler) beginOrder() {
 	l.keys = keyQueues{refs: map[timer.Handle]keyRef{}, inOrder: map[timer.TopicID]bool{}}
 	for _, f := range l.leases.byTimer {
-		f.key = nil // the walk finds its lease
+		f.key = nil // scanBlockers finds its lease
 	}
 	for _, id := range l.table.TopicIDs() {
 		t := l.topic(id)
@@ -378,7 +375,7 @@ func (l *Scheduler) beginOrder() {
 	}
 }
 
-// setOrder begins or ends keeping lines for a topic, as its policy says.
+// setOrder starts or stops keeping key queues for a topic, as its policy says.
 func (l *Scheduler) setOrder(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.InOrder()
 	switch {
@@ -393,7 +390,7 @@ func (l *Scheduler) setOrder(q *topicQueue) {
 			return
 		}
 		l.findBlockers()
-		for _, h := range l.activeHandles() { // the walk may meet one before its lease is applied
+		for _, h := range l.activeHandles() { // the walk may pass before their leases are applied
 			if f := l.leases.byTimer[h]; f.queue.queue == q {
 				f.key = l.key(q, h)
 				f.key.leased++
@@ -402,24 +399,24 @@ func (l *Scheduler) setOrder(q *topicQueue) {
 		}
 	default:
 		delete(l.keys.inOrder, q.id)
-		q.keys, q.inLine = nil, 0 // what claims of these keys are left mean nothing any more: see keyRefOf
+		q.keys, q.inLine = nil, 0 // keyRefOf drops the refs that are left
 		q.order++
-		l.RearmAll() // who stood in the lines comes by the wheel
+		l.RearmAll() // the queued timers come back through the wheel
 	}
 }
 
-// pruneBudget is how much of the lines is pruned in one turn, more or less.
+// pruneBudget is about how many entries of key queues are pruned in one turn.
 const pruneBudget = 16 * PopBudget
 
-// pruneLines takes out of the lines what has changed since, once that must be the larger part
-// (I15): as much as one turn may. A long line is set aside.
+// pruneLines removes outdated entries from key queues once more than half must be outdated (I15),
+// about pruneBudget of them. A long queue is set aside for compact.
 func (l *Scheduler) pruneLines(q *topicQueue, timers int64) {
 	if int64(q.inLine) <= 2*timers+512 {
 		return
 	}
-	// Which lines are pruned must not depend on the order of a map: of several long ones that with
-	// the least hash, and of the others, where they are more than one turn may, a part by their
-	// hashes, another in each sweep.
+	// The choice must not depend on the order of a map. Of long queues the one with the least hash
+	// is set aside. Of the others, if they exceed pruneBudget, each sweep prunes another part by
+	// their hashes.
 	var long *keyQueue
 	work := 0
 	for _, k := range q.keys {

@@ -10,7 +10,7 @@ import (
 	"carillon/timer"
 )
 
-// Lease proposes leases for what may go now, fair between topics: one of each in turn.
+// Lease proposes leases for timers that may go now, one of each topic in turn.
 func (l *Scheduler) Lease(b *table.Batch) {
 	if !l.mayStart() || l.env.HandingOver() {
 		return
@@ -49,7 +49,7 @@ func (l *Scheduler) Lease(b *table.Batch) {
 			if q.limiterUse != nil {
 				q.limiterUse.keep()
 			}
-			continue // the destination queue is shut now; another of the topic may be open
+			continue // this destination queue is shut now; another of the topic may be open
 		}
 		n.pop()
 		l.propose(b, n, e, permit)
@@ -61,7 +61,7 @@ func (l *Scheduler) Lease(b *table.Batch) {
 	}
 }
 
-// choose is the destination queue of a topic whose timer goes next; nil: none may go.
+// choose returns the destination queue of a topic whose head goes next; nil if none may go.
 func (l *Scheduler) choose(q *topicQueue) *destQueue {
 	if q.topic == nil || q.topic.Paused || q.pulled() || !l.table.Delivers(q.id, false) {
 		return nil
@@ -73,7 +73,8 @@ func (l *Scheduler) choose(q *topicQueue) *destQueue {
 	return q.next(l.now.Mono)
 }
 
-// stands reports whether the timer is still as it was when it was queued, and may still be called.
+// stands reports whether the timer is unchanged since it was queued, is not being leased, and has
+// not expired.
 func (l *Scheduler) stands(e entry) bool {
 	t := l.table
 	if !t.Live(e.handle, e.seq) {
@@ -85,8 +86,8 @@ func (l *Scheduler) stands(e entry) bool {
 		(d.ExpiresMs == 0 || l.now.WallMs <= d.ExpiresMs)
 }
 
-// acquire asks for leave to call; without it the destination queue waits, in the dispatcher's queue
-// or for its breaker.
+// acquire asks the dispatcher for a permit. Without one the destination queue waits for a slot, or
+// until the breaker may let a call through.
 func (l *Scheduler) acquire(n *destQueue) Permit {
 	if n.spare != nil {
 		p := n.spare
@@ -114,13 +115,13 @@ func (l *Scheduler) acquire(n *destQueue) Permit {
 	return nil
 }
 
-// kept reports that a gate has held a timer up since it was due: a pause, a breaker, a limit, or
-// spread. What its key did, take knows.
+// kept reports that a gate has delayed a timer past its due time: a pause, a breaker, a limit, or
+// spread. takeKey adds the delay by its key.
 func (n *destQueue) kept(e entry, d *table.Due) bool {
 	return e.dueMs <= max(n.shutMs, n.queue.resumedMs) || e.dueMs > d.NextMs
 }
 
-// propose adds a lease to the batch and remembers its active lease.
+// propose adds a lease to the batch and records it as active.
 func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit) {
 	d := l.table.Due(e.handle)
 	own := l.table.Callback(d.Target)
@@ -136,7 +137,9 @@ func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit
 		kept: n.kept(e, &d),
 	}
 	if old := l.leases.byTimer[e.handle]; old != nil {
-		old.queue.flying-- // its call runs on, but its lease is over: the timer was dropped by force, or another led meanwhile
+		// The old call still runs, but its lease is over: its topic was dropped by force, or
+		// another node led meanwhile.
+		old.queue.flying--
 		delete(l.leases.byTimer, e.handle)
 		l.freed(old)
 		l.uncount(old)
@@ -154,13 +157,14 @@ func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit
 	l.env.Proposed(Item{leaseProposed, f})
 }
 
-// leased is told how a proposed lease was applied.
+// leased handles the applied result of a proposed lease.
 func (l *Scheduler) leased(f *activeLease, r timer.Result) {
 	l.learn(l.now.Mono - f.askedAt)
-	if r.Code != timer.OK { // the timer changed under it
+	if r.Code != timer.OK { // the timer changed before the lease was applied
 		f.permit.Cancel()
 		l.settled(f)
-		l.table.Rearm(f.handle, f.seq) // it may have left the wheel anew, and been passed over for this lease
+		// It may have been popped again and skipped because of this lease.
+		l.table.Rearm(f.handle, f.seq)
 		return
 	}
 	f.fence = r.Fence
@@ -183,14 +187,14 @@ func (l *Scheduler) learn(commit time.Duration) {
 	}
 }
 
-// revoke gives a lease back whose call has not started.
+// revoke returns a lease whose call has not started.
 func (l *Scheduler) revoke(f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f})
 }
 
-// releaseOps has those who waited for an active lease go on.
+// releaseOps continues the client changes that waited for an active lease.
 func (l *Scheduler) releaseOps(f *activeLease) {
 	if len(f.waiting) == 0 {
 		return
@@ -200,7 +204,7 @@ func (l *Scheduler) releaseOps(f *activeLease) {
 	l.env.WakeNext()
 }
 
-// await has a client's change wait for an active lease.
+// await makes a client's change wait for an active lease.
 func (l *Scheduler) await(f *activeLease, o ClientChange) {
 	if len(f.waiting) == 0 {
 		l.leases.blocked = append(l.leases.blocked, f)
@@ -208,8 +212,8 @@ func (l *Scheduler) await(f *activeLease, o ClientChange) {
 	f.waiting = append(f.waiting, o)
 }
 
-// Expire answers client changes that have waited too long, for a lease to be applied or for a call
-// to end.
+// Expire answers ErrOverloaded to client changes that have waited too long for a lease to be
+// applied or a call to end.
 func (l *Scheduler) Expire(now time.Duration) {
 	keep := l.leases.blocked[:0]
 	for _, f := range l.leases.blocked {
@@ -225,7 +229,7 @@ func (l *Scheduler) Expire(now time.Duration) {
 	l.leases.blocked = keep
 }
 
-// startDue starts every held call whose time has come.
+// startDue starts every held call that is due.
 func (l *Scheduler) startDue() {
 	if l.leases.held.len() > 0 && l.leases.held.top().dueMs-l.now.WallMs > 2*MaxLookAhead.Milliseconds() {
 		l.returnHeld()
@@ -238,8 +242,8 @@ func (l *Scheduler) startDue() {
 	}
 }
 
-// returnHeld gives back every held lease: the wall clock stepped back, and their permits would be
-// kept from others.
+// returnHeld revokes every held lease: the wall clock stepped back, and other timers could not use
+// their permits meanwhile.
 func (l *Scheduler) returnHeld() {
 	for _, f := range l.leases.held.items {
 		if f.phase == held {
@@ -279,7 +283,7 @@ func (l *Scheduler) drop(f *activeLease) {
 	l.settled(f)
 }
 
-// callEnded takes the end of a call from the goroutine that made it.
+// callEnded handles the end of a call, on the worker.
 func (l *Scheduler) callEnded(f *activeLease, a Attempt, stopped bool) {
 	if stopped {
 		return // the next process finds the lease in the log
@@ -288,10 +292,10 @@ func (l *Scheduler) callEnded(f *activeLease, a Attempt, stopped bool) {
 	l.env.Wake()
 }
 
-// ended judges a call.
+// ended judges a call that has ended, or reports it if this node leads no more.
 func (l *Scheduler) ended(f *activeLease, a *Attempt) {
 	if l.leases.byTimer[f.handle] != f {
-		return // its timer was dropped, or went on without it
+		return // its timer was dropped, or has another lease
 	}
 	if !l.active {
 		l.report(f, *a)
@@ -311,9 +315,8 @@ func (l *Scheduler) ended(f *activeLease, a *Attempt) {
 	}
 }
 
-// granted says whether the lease that the table has is the active lease's. One that was not seen
-// applied in its own leadership has no fence yet: then another leader may have leased the timer
-// instead.
+// granted reports whether the table's lease is this active lease. An active lease without a fence
+// was not seen applied in its own leadership; another leader may have leased the timer instead.
 func (l *Scheduler) granted(f *activeLease, d *table.Due) bool {
 	if f.fence != 0 {
 		return d.Fence == f.fence
@@ -321,7 +324,7 @@ func (l *Scheduler) granted(f *activeLease, d *table.Due) bool {
 	return d.Rev == f.rev+1 && l.table.LeaseOwner(d.Fence) == l.cfg.Owner
 }
 
-// settled ends an active lease: its outcome was applied, or its lease never was.
+// settled ends an active lease: its outcome was applied, or the lease itself never was.
 func (l *Scheduler) settled(f *activeLease) {
 	f.phase = ended
 	if l.leases.byTimer[f.handle] == f {
@@ -333,14 +336,14 @@ func (l *Scheduler) settled(f *activeLease) {
 	l.releaseOps(f)
 }
 
-// Sweep forgets what is idle, so that topics and receivers that are gone cost nothing.
+// Sweep drops idle queues and outdated entries, so that deleted topics and receivers cost nothing.
 func (l *Scheduler) Sweep() {
 	if !l.active || len(l.due.compacting) > 0 {
 		return
 	}
 	l.prune(&l.due.later, l.table.Totals().Scheduled)
 	l.prune(&l.due.exact, l.table.Totals().Scheduled)
-	ids := slices.Sorted(maps.Keys(l.due.topics)) // slots and leases that are given back here go to others in this order
+	ids := slices.Sorted(maps.Keys(l.due.topics)) // returned slots and leases go to others in this order
 	for _, id := range ids {
 		q, timers := l.due.topics[id], l.table.Counts(id).Scheduled
 		for _, n := range q.lanes {
@@ -368,8 +371,8 @@ func (l *Scheduler) Sweep() {
 	}
 }
 
-// outcomeApplied is told how an outcome was applied; f is the active lease that it ends, if there
-// is one.
+// outcomeApplied handles the applied result of an outcome; f is the active lease that it ends, nil
+// if there is none.
 func (l *Scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
 	if f != nil {
 		l.handOn(f)
@@ -380,8 +383,8 @@ func (l *Scheduler) outcomeApplied(f *activeLease, r *timer.Result) {
 	}
 }
 
-// DeliveryChanged is told that the log says otherwise how a topic's timers go: those that were not
-// let go before may go now.
+// DeliveryChanged handles a logged change of a topic's delivery, by call or by pull: timers that it
+// held back may go now.
 func (l *Scheduler) DeliveryChanged(topic timer.TopicID) {
 	if q := l.due.topics[topic]; l.active && q != nil {
 		l.join(q)
@@ -389,8 +392,8 @@ func (l *Scheduler) DeliveryChanged(topic timer.TopicID) {
 	}
 }
 
-// Drain gives back leases whose calls have not started, and counts those that have not ended, or
-// that the new leader has not heard of.
+// Drain returns leases whose calls have not started. Its result is the number of leases that have
+// not ended or, after the leadership, whose end the new leader has not confirmed.
 func (l *Scheduler) Drain() int {
 	if !l.active {
 		return len(l.leases.byTimer)

@@ -7,25 +7,24 @@ import (
 	"carillon/timer"
 )
 
-// Shares says how much of what a topic may do in the whole cluster this node may do now. Its
-// methods are called on workers, often.
+// Shares tells how much of a topic's limits, which hold for the whole cluster, this node may use
+// now. Its methods are called on workers, often.
 //
-// Invariant: of leases at once, the sum over all nodes of what has been taken is at most the whole
-// at any time; see ring.Shares.
+// Invariant: the concurrent leases taken on all nodes never exceed the topic's limit; see
+// ring.Shares.
 type Shares interface {
-	// Rate is the part of the topic's rate: so many deliveries a second now, and so many of them in
-	// one instant.
+	// Rate returns this node's part of the topic's rate: deliveries a second, and the burst that
+	// may come in one instant.
 	Rate(t *timer.Topic) (perSecond float64, burst int)
-	// Concurrency is how many of so many leases at once may be this node's. now is the host's
+	// Concurrency returns this node's part of the limit, in concurrent leases. now is the host's
 	// monotonic clock.
 	Concurrency(t *timer.Topic, limit int, now time.Duration) int
-	// Abandoned says that a lease which this node does not count any more may still be one, and is
-	// another's to count: what this node may have goes down by it, until the others have said anew
-	// what they have.
+	// Abandoned says that this node stops counting a lease that may still be held; another node
+	// must count it. It lowers this node's part by one until the other nodes have reported again.
 	Abandoned(id timer.TopicID)
 }
 
-// Unlimited is the Shares of a host that is alone.
+// Unlimited is the Shares of a host without peers.
 type Unlimited struct{}
 
 func (Unlimited) Rate(t *timer.Topic) (float64, int) {
@@ -34,22 +33,21 @@ func (Unlimited) Rate(t *timer.Topic) (float64, int) {
 func (Unlimited) Concurrency(_ *timer.Topic, n int, _ time.Duration) int { return n }
 func (Unlimited) Abandoned(timer.TopicID)                                {}
 
-// LimitPoll is when a queue that was refused asks again, though nothing has been given back that it
-// was told of.
+// LimitPoll is the longest time until a refused queue asks again without being notified.
 const (
 	LimitPoll = 100 * time.Millisecond
-	ratePoll  = time.Second // … for a delivery that the rate does not bring sooner
+	ratePoll  = time.Second // … when only the node's own rate refuses
 )
 
-// Limits are those of this node's topics: what the schedulers of all workers share. There is one
-// for each topic that has a queue or a lease.
+// Limits are the limits of a node's topics, shared by the schedulers of all workers. Each topic
+// with a queue or a lease that counts has one.
 type Limits struct {
 	mu     sync.Mutex
 	topics map[timer.TopicID]*limit
 	shares Shares
 }
 
-// NewLimits are limits of which no topic has one yet. Without shares the node has all for itself.
+// NewLimits returns Limits without topics. Without shares the node may use each limit in full.
 func NewLimits(shares Shares) *Limits {
 	if shares == nil {
 		shares = Unlimited{}
@@ -57,8 +55,8 @@ func NewLimits(shares Shares) *Limits {
 	return &Limits{topics: map[timer.TopicID]*limit{}, shares: shares}
 }
 
-// Held is how many leases of a topic with a limit this node has taken, or has found, that have not
-// ended.
+// Held returns how many leases of a topic with a limit this node counts: those that it took or
+// found, and that have not ended.
 func (l *Limits) Held(id timer.TopicID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,37 +69,37 @@ func (l *Limits) Held(id timer.TopicID) int {
 	return b.leases
 }
 
-// limit is what one topic may do on this node, over all its shards here: leases at once, and
-// deliveries a second.
+// limit counts the use of one topic's limits by this node, over all its shards: concurrent leases
+// and deliveries a second.
 type limit struct {
 	owner *Limits
 	id    timer.TopicID
 
 	mu     sync.Mutex
-	users  int           // places
-	leases int           // that have not ended, or are lent
-	line   []*limiterUse // who waits, in order; no place twice
-	topic  *timer.Topic  // as it was last asked for
+	users  int           // queues that joined
+	leases int           // not ended, or granted to a queue in advance
+	line   []*limiterUse // waiting queues, in order, each once
+	topic  *timer.Topic  // from the last acquire
 	bucket bucket
 }
 
-// bucket holds what may be delivered at once; it fills by time. It belongs to its limit.
+// bucket is the token bucket of a limit, guarded by limit.mu.
 type bucket struct {
 	begun     bool
 	tokens    float64
-	perSecond float64       // as it was last looked at
-	at        time.Duration // when that was; monotonic
+	perSecond float64       // at the last fill
+	at        time.Duration // time of the last fill; monotonic
 }
 
-// limiterUse is a queue's standing at its topic's limit.
+// limiterUse is one queue's use of its topic's limit.
 type limiterUse struct {
 	limit  *limit
-	tell   func() // a lease was lent; called from any goroutine, must not block
+	tell   func() // a lease was granted; called from any goroutine, must not block
 	inLine bool
-	lent   bool // it may lease one timer
+	lent   bool // granted in advance: the queue may lease one timer
 }
 
-// join gives a queue its place.
+// join registers a queue at its topic's limit.
 func (l *Limits) join(id timer.TopicID, tell func()) *limiterUse {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +114,7 @@ func (l *Limits) join(id timer.TopicID, tell func()) *limiterUse {
 	return &limiterUse{limit: b, tell: tell}
 }
 
-// leave ends a place.
+// leave undoes join.
 func (p *limiterUse) leave(now time.Duration) {
 	p.release(now)
 	b := p.limit
@@ -128,15 +126,15 @@ func (p *limiterUse) leave(now time.Duration) {
 	b.forget()
 }
 
-// forget drops a limit that nobody uses. Both locks are held.
+// forget drops an unused limit. Both locks are held.
 func (b *limit) forget() {
 	if b.users == 0 && b.leases == 0 && b.owner.topics[b.id] == b {
 		delete(b.owner.topics, b.id)
 	}
 }
 
-// acquire asks for leave to lease one timer; without it, the place is in line, and wait says when
-// to ask again at the latest.
+// acquire asks for one lease. If refused, the queue waits in line and asks again after wait at the
+// latest.
 func (p *limiterUse) acquire(t *timer.Topic, now time.Duration) (ok bool, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
@@ -158,14 +156,14 @@ func (p *limiterUse) acquire(t *timer.Topic, now time.Duration) (ok bool, wait t
 	return ok, wait
 }
 
-// keep takes back what was taken and not used yet: the place's next try has it.
+// keep undoes an acquire whose lease was not used: the queue's next acquire gets it.
 func (p *limiterUse) keep() {
 	p.limit.mu.Lock()
 	defer p.limit.mu.Unlock()
 	p.lent = true
 }
 
-// release leaves the line, and returns what was lent: the queue has nothing to lease now.
+// release leaves the line and returns a granted lease: the queue has nothing to lease now.
 func (p *limiterUse) release(now time.Duration) {
 	b := p.limit
 	b.mu.Lock()
@@ -192,16 +190,15 @@ func (p *limiterUse) release(now time.Duration) {
 	tellAll(told)
 }
 
-// lend counts a lease that this node's leads did not ask for: it was taken before the limit was
-// there, or by a former leader.
+// lend counts a lease that was not acquired: it was taken before the topic had a limit, or by a
+// former leader.
 func (b *limit) lend() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leases++
 }
 
-// end counts a lease that has ended. Of one whose call was never started the delivery does not
-// count either.
+// end counts the end of a lease. If its call never started, its token is returned too.
 func (b *limit) end(now time.Duration, delivered bool) {
 	b.mu.Lock()
 	b.leases--
@@ -227,7 +224,7 @@ func tellAll(list []*limiterUse) {
 	}
 }
 
-// shut is the limit that keeps a place from one more lease.
+// shut returns the limit that refuses this queue one more lease.
 func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
 	b := p.limit
 	b.mu.Lock()
@@ -244,7 +241,8 @@ func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
 	return timer.NoWait
 }
 
-// serve lends to those in line as far as there is room. asker need not be told.
+// serve grants leases to waiting queues in order, as far as there is room. It returns the queues to
+// notify, without asker, and when to look again.
 func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse, wait time.Duration) {
 	for len(b.line) > 0 {
 		ok, wait := b.room(now)
@@ -268,7 +266,7 @@ func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 	return told, 0
 }
 
-// room says whether one more lease is within the limits, and if not when to look again.
+// room reports whether one more lease is within the limits. If not, wait is when to look again.
 func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	p, shares := &b.topic.Policy, b.owner.shares
 	if p.Concurrency > 0 && b.leases >= shares.Concurrency(b.topic, p.Concurrency, now) {
@@ -284,21 +282,22 @@ func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 		}
 		poll := ratePoll
 		if burst < p.Rate.Burst {
-			poll = LimitPoll // others have a part: it may be this node's turn, or the end of it, by then
+			poll = LimitPoll // other nodes have a part; this node's may change by then
 		}
 		return false, min(max(wait, time.Millisecond), poll)
 	}
 	return true, 0
 }
 
-// fill adds what time has brought and says how long it takes until there is one to take.
+// fill adds the tokens since the last fill and returns how long until one is available.
 func (b *bucket) fill(now time.Duration, perSecond, most float64) (wait time.Duration) {
 	if !b.begun {
 		b.begun, b.tokens, b.at = true, most, now
 	}
-	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*b.perSecond) // as it was then: that it has changed since is seen at each look
+	// At the rate of the last fill; a change of rate applies from the next one.
+	b.tokens = min(most, b.tokens+max(0, (now-b.at).Seconds())*b.perSecond)
 	b.at, b.perSecond = max(b.at, now), perSecond
-	const slack = 1e-9 // of adding up fractions
+	const slack = 1e-9 // rounding errors of sums
 	if b.tokens >= 1-slack {
 		return 0
 	}

@@ -5,14 +5,15 @@ import (
 	"carillon/timer"
 )
 
-// What a scheduler has to say in the next entry, beside its leases (see lease.go), and what it does
-// when raft does not take that.
+// The items of a scheduler in the next entry besides its leases (see lease.go), and the handling of
+// items that raft does not take.
 
-// KnowsTime reports that in this leadership the clock was sure once: until then nothing is proposed
-// that depends on it.
+// KnowsTime reports that the clock was trusted in this leadership. Until then nothing that depends
+// on it is proposed.
 func (l *Scheduler) KnowsTime() bool { return l.timed }
 
-// ProposeOutcomes says how leases ended, and what is over because of the time.
+// ProposeOutcomes proposes the outcomes of leases. While the clock is trusted it also proposes
+// expiries, the forgetting of dead letters, and skips.
 func (l *Scheduler) ProposeOutcomes(b *table.Batch) {
 	o := &l.out
 	n := 0
@@ -46,8 +47,8 @@ func (l *Scheduler) proposeEnds(b *table.Batch) {
 	l.proposeSkips(b)
 }
 
-// GiveWay gives back the leases that stand in the way of a command; false: it waits for one that is
-// on its way.
+// GiveWay returns the leases that block a command. It reports false if the command must wait for a
+// lease in the log's pipeline.
 func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
 	if cmd.Kind == timer.Deliver {
 		l.releaseHeld(b, cmd.Topic)
@@ -60,8 +61,8 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 		switch f := l.leases.byTimer[h]; {
 		case f == nil || !l.table.Live(h, f.seq):
 		case cmd.Kind == timer.Add && f.dueMs <= l.now.WallMs:
-			// Not ahead of its time: the attempt goes, or adds that come all the time would put it
-			// off for ever.
+			// The timer is due, so its attempt goes ahead: a stream of adds could put it off for
+			// ever.
 		case f.phase == proposed:
 			f.revoked = true
 			l.await(f, o)
@@ -72,12 +73,12 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 		if cmd.Kind != timer.Cancel {
 			break
 		}
-		h = l.table.Older(h) // a cancel is of all that has not ended under the id
+		h = l.table.Older(h) // a cancel is for all timers of the id that have not ended
 	}
 	return true
 }
 
-// release gives a lease back whose call has not started, in this entry.
+// release returns a lease whose call has not started, in the entry being built.
 func (l *Scheduler) release(b *table.Batch, f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
@@ -85,7 +86,7 @@ func (l *Scheduler) release(b *table.Batch, f *activeLease) {
 	l.env.Proposed(Item{outcomeProposed, f})
 }
 
-// releaseHeld gives back a topic's leases that clients do not see yet.
+// releaseHeld returns a topic's held leases, which clients do not see.
 func (l *Scheduler) releaseHeld(b *table.Batch, topic timer.TopicID) {
 	for _, h := range l.activeHandles() {
 		if f := l.leases.byTimer[h]; f.phase == held && l.table.Live(h, f.seq) && l.table.Due(h).Topic == topic {
@@ -94,14 +95,15 @@ func (l *Scheduler) releaseHeld(b *table.Batch, topic timer.TopicID) {
 	}
 }
 
-// leaseDropped is told that raft did not take a lease.
+// leaseDropped handles a lease that raft did not take.
 func (l *Scheduler) leaseDropped(f *activeLease) {
 	f.permit.Cancel()
 	l.settled(f)
 	l.table.Rearm(f.handle, f.seq)
 }
 
-// outcomeDropped is told that raft did not take an outcome; f is its active lease, if there is one.
+// outcomeDropped handles an outcome that raft did not take; f is its active lease, nil if there is
+// none.
 func (l *Scheduler) outcomeDropped(f *activeLease) {
 	switch {
 	case f == nil:
@@ -113,8 +115,8 @@ func (l *Scheduler) outcomeDropped(f *activeLease) {
 	}
 }
 
-// Item is what an item of an entry is for, as the scheduler knows it. Its replica keeps it until
-// the item was applied, or the log did not take it.
+// Item is the scheduler's purpose of one item of an entry. The replica keeps it until the item is
+// applied or dropped.
 type Item struct {
 	kind  itemKind
 	lease *activeLease
@@ -125,10 +127,10 @@ type itemKind uint8
 const (
 	othersProposed itemKind = iota // nothing waits for it
 	leaseProposed
-	outcomeProposed // of an inherited lease if it has no active one
+	outcomeProposed // without an active lease: of an inherited or a consumer's one
 )
 
-// ItemApplied is told how an item of this scheduler's was applied.
+// ItemApplied handles the result of one of this scheduler's items.
 func (l *Scheduler) ItemApplied(i Item, r *timer.Result) {
 	switch i.kind {
 	case leaseProposed:
@@ -138,7 +140,7 @@ func (l *Scheduler) ItemApplied(i Item, r *timer.Result) {
 	}
 }
 
-// ItemDropped is told that the log did not take an item of this scheduler's: raft refused it.
+// ItemDropped handles an item of this scheduler that raft did not take.
 func (l *Scheduler) ItemDropped(i Item) {
 	switch i.kind {
 	case leaseProposed:

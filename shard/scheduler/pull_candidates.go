@@ -7,14 +7,14 @@ import (
 	"carillon/timer"
 )
 
-// pullBytes is where the answer to one take from one shard is full.
+// pullBytes ends the answer to one pull from one shard; its last timer may exceed it.
 const pullBytes = 8 << 20
 
-// What a topic that is pulled has ready. Its timers wait in one destination queue of each shard
-// until somebody takes them (see pull.go). Who pulls first looks at the heads of all shards, here
-// and on other nodes, so that what comes first is taken first; then takes.
+// Ready timers of pulled topics. They wait in one destination queue per shard until a consumer
+// takes them (see ../pull.go). A pull first compares the heads of all shards, here and on other
+// nodes, and then takes timers in that order.
 
-// SortCandidates brings offers into order; equal ones stay as they are.
+// SortCandidates sorts candidates by Before; equal ones keep their order.
 func SortCandidates(list []timer.Candidate) {
 	slices.SortStableFunc(list, func(a, b timer.Candidate) int {
 		switch {
@@ -39,7 +39,7 @@ func (l *Scheduler) markReady(q *topicQueue) {
 	}
 }
 
-// notifyReady tells who waits of what has become ready in this turn.
+// notifyReady announces the timers that became ready in this turn to waiting pulls.
 func (l *Scheduler) notifyReady() {
 	for _, q := range l.consumers.pullable {
 		if q.newlyReady {
@@ -49,7 +49,7 @@ func (l *Scheduler) notifyReady() {
 	}
 }
 
-// renotifyReady tells again of all that is ready: whoever was told may have gone.
+// renotifyReady announces all ready timers again: a pull that was told may have gone.
 func (l *Scheduler) renotifyReady() {
 	if !l.active {
 		return
@@ -71,13 +71,13 @@ func (l *Scheduler) call(q *topicQueue) {
 	}
 }
 
-// mayPull reports that nothing but a taker is missing.
+// mayPull reports that a pull could take ready timers now.
 func (l *Scheduler) mayPull(q *topicQueue) bool {
 	return l.active && l.mayStart() && !l.env.HandingOver() && q.pulled() && !q.topic.Paused && q.fullUntil <= l.now.Mono &&
 		l.table.Delivers(q.id, true)
 }
 
-// ready is how many timers wait, those counted in that have changed meanwhile.
+// ready returns how many timers wait, including those that have changed since.
 func (q *topicQueue) ready() (n int) {
 	for _, l := range q.lanes {
 		n += l.len()
@@ -85,7 +85,7 @@ func (q *topicQueue) ready() (n int) {
 	return n
 }
 
-// spot is a place in a destination queue's heap: after it come those below it.
+// spot is a position in a destination queue's heap. Its children come after it.
 type spot struct {
 	entry
 	scheduler *Scheduler
@@ -95,8 +95,9 @@ type spot struct {
 
 func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
 
-// TopCandidates finds the first of what is ready in the given shards, in order, and changes
-// nothing. It walks the heaps from their tops, so it looks at little more than it returns.
+// TopCandidates returns the first ready timers of the given shards, in order. It changes no timer;
+// it only drops outdated heads. It walks the heaps from their tops, so it looks at little more than
+// it returns.
 func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []timer.Candidate {
 	var front heap[spot]
 	for _, l := range schedulers {
@@ -107,7 +108,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		for _, n := range q.lanes {
 			for _, h := range []*heap[entry]{&n.fresh, &n.backlog} {
 				for h.len() > 0 && !l.stands(h.top()) {
-					h.pop() // for good
+					h.pop() // outdated
 				}
 				if h.len() > 0 {
 					front.push(spot{h.top(), l, h, 0})
@@ -130,7 +131,8 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 	return out
 }
 
-// Pull proposes leases for one consumer; known false: it cannot be said yet what goes first.
+// Pull proposes leases for one consumer. known is false while the order of the timers is not known:
+// due timers are still in the wheel, or a walk has not finished.
 func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	q := l.due.topics[topic]
 	if q == nil || !l.mayPull(q) {
@@ -149,14 +151,14 @@ func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs 
 		asked = append(asked, e.handle)
 		size += l.table.CopySize(e.handle, true)
 	}
-	l.rest(q) // nobody may ever come for what it was lent
+	l.rest(q) // a granted lease may never be used
 	if q.ready() > 0 {
 		l.markReady(q)
 	}
 	return asked, true
 }
 
-// nextPullable takes the first timer of a pulled topic that may go out of its destination queue.
+// nextPullable takes the first timer that may go out of a pulled topic's destination queue.
 func (l *Scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 	for budget := PopBudget; budget > 0; budget-- {
 		n := q.next(l.now.Mono)
@@ -184,8 +186,8 @@ func (l *Scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 	return e, false
 }
 
-// reserve counts a lease that is being proposed for a consumer: it has its key, and its share of
-// the limit. What becomes of it, review sees.
+// reserve counts a lease that is being proposed for a consumer: it has its key, and counts at the
+// limit. Review ends both.
 func (l *Scheduler) reserve(q *topicQueue, e entry) {
 	l.consumers.reserved[e.handle] = e.seq
 	if q.keys != nil {
@@ -200,12 +202,12 @@ func (l *Scheduler) reserve(q *topicQueue, e entry) {
 	}
 }
 
-// Pulled is told how a consumer's lease was applied.
+// Pulled handles the applied result of a consumer's lease.
 func (l *Scheduler) Pulled(h timer.Handle, r *timer.Result) {
 	seq := l.consumers.reserved[h]
 	delete(l.consumers.reserved, h)
 	if r.Code != timer.OK {
-		l.table.Rearm(h, seq) // it may have changed, or the delivery of its topic alone
+		l.table.Rearm(h, seq) // the timer changed, or only the delivery of its topic
 		return
 	}
 	l.applied(r.Handle)
@@ -213,7 +215,7 @@ func (l *Scheduler) Pulled(h timer.Handle, r *timer.Result) {
 	l.overlap(r.Handle, d.Seq, d.Fence)
 }
 
-// PullDropped is told that the log did not take a consumer's lease.
+// PullDropped handles a consumer's lease that the log did not take.
 func (l *Scheduler) PullDropped(h timer.Handle) {
 	delete(l.consumers.reserved, h)
 	l.Review(h)

@@ -6,8 +6,8 @@ import (
 	"carillon/timer"
 )
 
-// entry is a timer that is due, or about to be, as its leader queues it. It is a hint: the timer
-// may have changed since, which its revision shows when its turn comes.
+// entry is a timer in a leader's queue, due or about to be. It is a hint: the timer may have
+// changed since, which its revision shows.
 type entry struct {
 	dueMs    int64
 	seq      uint64
@@ -16,7 +16,7 @@ type entry struct {
 	priority uint8
 }
 
-// before is the order among the ready: priority, then due time, then arrival.
+// before orders ready timers by priority, then due time, then arrival.
 func (e entry) before(o entry) bool {
 	if e.priority != o.priority {
 		return e.priority > o.priority
@@ -27,7 +27,7 @@ func (e entry) before(o entry) bool {
 	return e.seq < o.seq
 }
 
-// ordered is what a heap holds.
+// ordered is the constraint of a heap's items.
 type ordered[T any] interface{ before(T) bool }
 
 var (
@@ -70,7 +70,7 @@ func (h *heap[T]) pop() T {
 	return v
 }
 
-// filter keeps what is wanted.
+// filter drops the items for which keep is false.
 func (h *heap[T]) filter(keep func(T) bool) {
 	var kept []T
 	for _, v := range h.items {
@@ -100,13 +100,12 @@ func (h *heap[T]) down(i int) {
 	}
 }
 
-// Destination is where a timer's calls go, as the dispatcher names it: comparable, and equal for
-// all that share a connection pool and a breaker.
+// Destination is the receiver of a timer's calls, as the dispatcher names it. It is comparable, and
+// equal for all timers that share a connection pool and a breaker.
 type Destination any
 
-// backlogAfterMs: what is found later than this behind its time goes to the backlog, which shares
-// the way out with the fresh half and half, so that an outage's stale queue never starves what is
-// due now.
+// backlogAfterMs is how late a timer must be to go to the backlog. The backlog and the fresh timers
+// take turns, so that the backlog of an outage does not starve timers that are due now.
 const backlogAfterMs = 1000
 
 // destQueue queues the ready timers of one topic for one destination.
@@ -117,17 +116,19 @@ type destQueue struct {
 	fresh, backlog heap[entry]
 	backlogTurn    bool
 
-	spare        Permit        // granted, not used yet
-	flying       int           // its leases that have not ended
+	spare        Permit        // granted and not used yet
+	flying       int           // leases of this queue that have not ended
 	queued       bool          // waits in the dispatcher for a slot
 	blockedUntil time.Duration // monotonic; the breaker is open until then
-	old          bool          // the topic has changed: what it holds is queued anew
-	shutMs       int64         // when it was found shut last, or opened again; wall clock. What was due by then has been held
+	old          bool          // the topic has changed; its timers are being queued again
+	// shutMs is when the queue was last found shut, or opened again, wall clock: timers due by then
+	// were delayed.
+	shutMs int64
 }
 
 func (l *destQueue) len() int { return l.fresh.len() + l.backlog.len() }
 
-// rest gives back a slot that came for timers which are gone: others wait for it.
+// rest returns a slot whose timers are gone: others wait for it.
 func (l *destQueue) rest() {
 	if l.spare != nil && l.len() == 0 {
 		l.spare.Cancel()
@@ -139,7 +140,7 @@ func (l *destQueue) idle() bool {
 	return l.len() == 0 && l.flying == 0 && l.spare == nil && !l.queued
 }
 
-// half is the heap whose turn it is; nil when both are empty.
+// half returns the heap whose turn it is; nil when both are empty.
 func (l *destQueue) half() *heap[entry] {
 	switch {
 	case l.len() == 0:
@@ -158,7 +159,7 @@ func (l *destQueue) pop() entry {
 	return h.pop()
 }
 
-// open reports whether a call may be asked for now.
+// open reports whether to ask for a permit now.
 func (l *destQueue) open(mono time.Duration) bool {
 	return l.len() > 0 && !l.queued && l.blockedUntil <= mono
 }
@@ -166,28 +167,28 @@ func (l *destQueue) open(mono time.Duration) bool {
 // topicQueue holds the destination queues of one topic in one shard.
 type topicQueue struct {
 	id     timer.TopicID
-	topic  *timer.Topic // as this node knows it; nil: not known here (yet)
+	topic  *timer.Topic // as this node knows it; nil: not known (yet)
 	lanes  []*destQueue
 	inRing bool
-	// resumedMs is when it was resumed last: occurrences that were missed until then are looked
-	// for; wall clock, 0 never.
+	// resumedMs is when the topic was last resumed, wall clock; 0: never. Occurrences due before
+	// may have been missed.
 	resumedMs int64
 
-	limiterUse *limiterUse          // at its limit; nil: it has none
-	keys       map[uint64]*keyQueue // the lines of its keys; nil: the topic is not serial
-	inLine     int                  // entries in them
-	order      uint32               // how often it has ended to be serial
-	sweeps     uint64               // of the lines
-	moving     []*destQueue         // destination queues of before the topic changed, whose timers are queued anew bit by bit
+	limiterUse *limiterUse          // nil: the topic has no limit
+	keys       map[uint64]*keyQueue // by hash of the key; nil: the topic is not serial
+	inLine     int                  // entries of keys, without heads
+	order      uint32               // how often the topic has stopped being serial
+	sweeps     uint64               // of pruneLines
+	moving     []*destQueue         // destination queues from before the topic changed; their timers are queued again in slices
 
-	listed     bool // it is among those of which something may be ready for who pulls
-	newlyReady bool // … and more has become so in this turn
-	// fullUntil: at its limit until then, or until a lease ends here; nobody need pull before.
-	// Monotonic.
+	listed     bool // it is in consumerLeases.pullable
+	newlyReady bool // timers became ready in this turn
+	// fullUntil is until when the topic is taken to be at its limit, unless a lease ends here. No
+	// pull need come before. Monotonic.
 	fullUntil time.Duration
 }
 
-// next is the open destination queue whose head comes first; nil when all wait.
+// next returns the open destination queue whose head comes first; nil if all wait.
 func (q *topicQueue) next(mono time.Duration) *destQueue {
 	var best *destQueue
 	for _, l := range q.lanes {
@@ -198,7 +199,7 @@ func (q *topicQueue) next(mono time.Duration) *destQueue {
 	return best
 }
 
-// canaryDest is the destination of canaries: the call succeeds at once.
+// canaryDest is the destination of canaries: each call succeeds at once.
 type canaryDest struct{ scheduler *Scheduler }
 
 // Start implements Permit.

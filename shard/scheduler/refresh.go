@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Refresh takes over changed topics: where the policy is another, their timers are queued anew, as
-// where they go may have changed.
+// Refresh takes over changed topics. If a policy has changed, the topic's timers are queued again,
+// since their destinations may have changed.
 func (l *Scheduler) Refresh() {
 	if !l.active {
 		return
@@ -37,8 +37,8 @@ func (l *Scheduler) Refresh() {
 	}
 }
 
-// applyPause takes over that a topic was paused or resumed. A slot that it has and cannot use now
-// goes to others.
+// applyPause takes over that a topic was paused or resumed. A paused topic returns its unused
+// slots.
 func (l *Scheduler) applyPause(q *topicQueue) {
 	if !q.topic.Paused {
 		l.join(q)
@@ -52,7 +52,7 @@ func (l *Scheduler) applyPause(q *topicQueue) {
 	}
 }
 
-// reroute begins to queue a topic's timers anew.
+// reroute starts to queue a topic's timers again.
 func (l *Scheduler) reroute(q *topicQueue) {
 	for key := range l.due.routes {
 		if key.topic == q.id {
@@ -74,7 +74,7 @@ func (l *Scheduler) reroute(q *topicQueue) {
 	l.env.Wake()
 }
 
-// move queues timers of changed topics anew, as many as one turn may.
+// move queues timers of changed topics again, at most PopBudget a turn.
 func (l *Scheduler) move() {
 	for budget := PopBudget; len(l.due.rerouting) > 0 && budget > 0; {
 		q := l.due.rerouting[0]
@@ -89,8 +89,8 @@ func (l *Scheduler) move() {
 	}
 }
 
-// moveSome empties the last of a topic's old destination queues, as far as the budget goes, and
-// says how much of it was used.
+// moveSome empties the last of a topic's old destination queues within the budget, and returns how
+// much of the budget it used.
 func (l *Scheduler) moveSome(q *topicQueue, budget int) (used int) {
 	old := q.moving[len(q.moving)-1]
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {

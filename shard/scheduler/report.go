@@ -7,22 +7,22 @@ import (
 	"carillon/timer"
 )
 
-// A leader that is not one any more tells the new one how the calls ended that it had started, and
-// which of its leases were never used. So a change of leaders without a crash makes no call twice,
-// and nobody waits for leases that are over. See report.go for how that is sent.
+// A former leader reports to the new one how the calls that it started ended, and which of its
+// leases it never used. So a change of leaders without a crash repeats no call, and no lease that
+// is over is waited out. ../lease_report.go sends the reports.
 
-// reportGrace is how long a report goes on beyond the lease, in case that nobody led meanwhile.
+// reportGrace is how long a report is repeated after the lease's end, in case no node led
+// meanwhile.
 const reportGrace = time.Minute
 
-// reportAtLeast is how long a report is repeated even if the lease seems to be over: the entry that
-// took it may still be on its way.
+// reportAtLeast is how long a report is repeated even if the lease seems over: the entry that
+// grants it may still be on its way.
 const reportAtLeast = 3 * time.Second
 
-// reportEach is how often a former leader repeats how a call ended, until it sees that the lease is
-// over.
+// reportEach is how often a former leader repeats a report until it sees that the lease is over.
 const reportEach = 200 * time.Millisecond
 
-// report begins to tell how a call ended.
+// report starts to report how a call ended.
 func (l *Scheduler) report(f *activeLease, a Attempt) {
 	f.phase, f.attempt = reporting, a
 	l.uncount(f)
@@ -31,7 +31,7 @@ func (l *Scheduler) report(f *activeLease, a Attempt) {
 	l.env.SendReport(l.reportOf(f))
 }
 
-// reportAll repeats what has not been heard.
+// reportAll repeats the reports of leases that are not known to be over.
 func (l *Scheduler) reportAll() {
 	now := l.now.Mono
 	if l.active || len(l.leases.byTimer) == 0 || now < l.leases.reportAt {
@@ -51,9 +51,9 @@ func (l *Scheduler) reportAll() {
 	}
 }
 
-// over reports that the lease is not the active lease's any more, as far as this replica knows. One
-// that is gone, or was made anew and is not as far as the lease, knows nothing: then a leader says
-// so. A lease that was never seen applied had no call, and has been given back often enough.
+// over reports that the table no longer has this lease, as far as this replica knows. A replica
+// that is gone, or whose table is older than the lease, cannot tell: then the leader does
+// (HearOver). A lease that was never seen applied had no call, and enough reports were sent.
 func (l *Scheduler) over(f *activeLease) bool {
 	t := l.table
 	if !l.env.Present() || t.LastFence() < f.fence {
@@ -63,7 +63,7 @@ func (l *Scheduler) over(f *activeLease) bool {
 	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !l.granted(f, &d)
 }
 
-// Report is a former leader's word on how a lease of its ended.
+// Report is a former leader's report of how one of its leases ended.
 type Report struct {
 	Owner      table.Incarnation
 	Handle     timer.Handle
@@ -76,8 +76,8 @@ func (l *Scheduler) reportOf(f *activeLease) *Report {
 	return &Report{Owner: l.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
 }
 
-// HearReport takes it over, if the lease is the one that the table has. It says whether that lease
-// is over, as the sender is to know.
+// HearReport proposes the outcome in a report if the table has its lease. over tells the sender
+// that the lease is over.
 func (l *Scheduler) HearReport(r *Report) (over bool) {
 	h, a := r.Handle, &r.Attempt
 	a.endBy(l.now.WallMs, false)
@@ -99,7 +99,7 @@ func (l *Scheduler) HearReport(r *Report) (over bool) {
 	return false
 }
 
-// HearOver ends this process's own report on a lease.
+// HearOver ends this process's report of a lease that the leader says is over.
 func (l *Scheduler) HearOver(h timer.Handle, fence uint64) {
 	if f := l.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
 		l.settled(f)

@@ -19,9 +19,9 @@ type Attempt struct {
 	EndedMs      int64
 }
 
-// judge decides what becomes of a timer after an attempt, by its topic's policy and its own retry
-// settings. attempts includes this one; random in [0,1) spreads the backoff. It reads no clock: the
-// decision is written to the log as it is.
+// judge decides the outcome of an attempt by the topic's policy and the timer's own retry settings.
+// attempts includes this one; random in [0,1) spreads the backoff. judge reads no clock: its
+// decision is logged as it is.
 func judge(p *timer.Policy, own *timer.Retry, attempts int, a *Attempt, random float64) table.Outcome {
 	out := table.Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err}
 	switch {
@@ -80,8 +80,9 @@ func backoffMs(p *timer.Policy, own *timer.Retry, attempts int, random float64) 
 	return max(1, int64(math.Ceil(wait)))
 }
 
-// endBy has an attempt have ended by now, whatever the clock showed when it began; just now, if the
-// end comes from its call itself.
+// endBy shifts an attempt that ended in the future to end now: the clock may have been set back
+// since it started. justNow: the call has just ended, so an end too far in the past is shifted as
+// well.
 func (a *Attempt) endBy(nowMs int64, justNow bool) {
 	if late := a.EndedMs - nowMs; late > table.ClockAheadMs || justNow && late < -table.EndSlackMs {
 		a.StartedMs, a.EndedMs = a.StartedMs-late, nowMs

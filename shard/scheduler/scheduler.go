@@ -12,26 +12,25 @@ import (
 	"carillon/timer/recurrence"
 )
 
-// Scheduler is what only a shard's leader does: it takes what falls due from the wheel, queues it
-// by topic and destination, leases it as gates open, starts the call when lease and due time are
-// there, and judges how it ended. All of it is local: whatever a new leader does not find here, it
-// finds in the table.
+// Scheduler runs the calls of a shard on its leader: it takes due timers from the wheel, queues
+// them by topic and destination, leases them as gates open, starts each call once it is leased and
+// due, and judges how it ended. All state is local: a new leader rebuilds it from the table.
 //
-// Invariant (I3, I4): a call starts only for a lease that this leader proposed, saw applied in its
-// own term, and whose due time its wall clock has reached.
+// Invariant (I3, I4): a call starts only for a lease that this leader proposed and saw applied in
+// its own term, and not before its wall clock has reached the due time.
 type Scheduler struct {
 	cfg    Config
 	env    Env
 	table  *table.Table   // the replica's; see SetTable
-	now    *clocks.Moment // of the worker's turn
+	now    *clocks.Moment // the worker's current turn
 	random *rand.Rand
 
 	active     bool
-	leadership uint64        // its number in this process
+	leadership uint64        // counts this process's leaderships
 	since      time.Duration // when it began; monotonic
-	timed      bool          // it was sure of the time: until then nothing is proposed that depends on it
-	doubted    bool          // whether this node still leads: nothing is started until a majority has said so
-	confirming bool          // a majority is being asked
+	timed      bool          // the clock was trusted once; before that nothing that depends on it is proposed
+	doubted    bool          // another node may lead; nothing starts until a majority has confirmed this one
+	confirming bool          // Env.Confirm is pending
 
 	due       dueQueues
 	keys      keyQueues
@@ -43,16 +42,17 @@ type Scheduler struct {
 	out       outcomes
 }
 
-// outcomes are what the next entries say of timers, beside clients' changes and leases.
+// outcomes are the changes of timers that the next entries carry, besides clients' changes and
+// leases.
 type outcomes struct {
 	outcomes []outcomeItem
 	expires  []entry // scheduled, past their expiry
 	forgets  []entry // dead, past their retention
-	skips    []entry // occurrences that were missed
+	skips    []entry // missed occurrences
 	overlaps []overlap
 }
 
-// Config is what a scheduler works with, the same for as long as it is there.
+// Config configures a Scheduler. It does not change.
 type Config struct {
 	Shard      timer.ShardID
 	Owner      table.Incarnation // this process
@@ -60,8 +60,8 @@ type Config struct {
 	Dispatcher Dispatcher
 	Topics     Topics
 	Observer   Observer
-	Ready      func(timer.TopicID, int) // see Config.Ready
-	Limiters   *Limits                  // of the node, shared by all schedulers
+	Ready      func(timer.TopicID, int) // see shard.Config
+	Limiters   *Limits                  // the node's, shared by all its schedulers
 	Zones      *recurrence.Zones
 }
 
@@ -70,31 +70,31 @@ type Topics interface {
 	Topic(id timer.TopicID) (*timer.Topic, bool)
 }
 
-// Observer is told what happens, for metrics.
+// Observer receives events for metrics.
 type Observer interface {
-	Expired()                     // a timer is given up without another attempt
-	Lateness(ms int64, held bool) // of a first attempt; held: a gate kept it
+	Expired()                     // a timer expired before it could be attempted again
+	Lateness(ms int64, held bool) // of a first attempt; held: a gate delayed it
 }
 
-// Env is what a scheduler asks of the replica that it belongs to. Methods are called on the
-// replica's worker, but for Post.
+// Env is a scheduler's access to its replica. All methods but Post are called on the replica's
+// worker.
 type Env interface {
-	Wake()     // the scheduler is run once more in this turn of the worker
-	WakeNext() // … in another, at once after this one
-	// post has an event run on the worker; stopped: the host has stopped, and it runs on any
-	// goroutine. Any may call post.
+	Wake()     // runs the scheduler once more in this turn of the worker
+	WakeNext() // runs it in the next turn, which follows at once
+	// Post runs an event on the worker. It may be called from any goroutine. stopped: the host has
+	// stopped, and the event runs on any goroutine.
 	Post(event func(stopped bool))
-	Background(job func()) // runs what may take long on another goroutine
+	Background(job func()) // runs a slow job on another goroutine
 
-	Proposed(Item)                // says what the last item of the entry was for
+	Proposed(Item)                // records the purpose of the item just added to the entry
 	Confirm(then func(error))     // asks a majority whether this node still leads
-	HandingOver() bool            // nothing new is begun: the leadership goes to another replica, or the node stops
-	Present() bool                // the node has a replica, and so the table goes on
-	Ended(table.Incarnation) bool // that process is known to have ended
+	HandingOver() bool            // nothing new may begin: the leadership is being transferred, or the node stops
+	Present() bool                // the node has a replica, so the table keeps up
+	Ended(table.Incarnation) bool // the process is known to have ended
 
-	Resume([]ClientChange)    // has those go on that waited for a lease, before others
-	Refuse([]ClientChange)    // answers them that this node does not lead
-	SendReport(*Report)       // tells whoever leads how a lease ended
+	Resume([]ClientChange)    // continues changes that waited for a lease, ahead of others
+	Refuse([]ClientChange)    // answers that this node does not lead
+	SendReport(*Report)       // sends the outcome of a lease to the current leader
 	ZoneUnread(string, error) // a time zone cannot be read
 	Fired(timer.TopicID, *table.Outcome)
 	CanaryPassed()
@@ -102,12 +102,12 @@ type Env interface {
 
 // ClientChange is a client's change that waits for a lease.
 type ClientChange interface {
-	WaitsUntil() time.Duration // monotonic; then it has waited too long
+	WaitsUntil() time.Duration // the deadline of its wait; monotonic
 	Answer(timer.Result, error)
 }
 
-// outcomeItem is an outcome on its way into the log, with its active lease (nil: an inherited
-// lease's).
+// outcomeItem is an outcome to be proposed, with its active lease. lease is nil if no active lease
+// belongs to it, as for inherited and consumers' leases.
 type outcomeItem struct {
 	table.Outcome
 	lease *activeLease
@@ -122,12 +122,11 @@ func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {
 	}
 }
 
-// SetTable has the scheduler go on with that state of the replica's.
+// SetTable replaces the table, as after a snapshot.
 func (l *Scheduler) SetTable(t *table.Table) { l.table = t }
 
-// Begin starts a leadership, after the takeover was applied. What it keeps of the one before are
-// the leases whose calls still run, those that consumers had at its end, and those that were acked
-// lately.
+// Begin starts a leadership, after its takeover was applied. It keeps from the previous one the
+// leases whose calls still run, consumers' leases that count at limits, and the last acked leases.
 func (l *Scheduler) Begin() {
 	l.active, l.since = true, l.now.Mono
 	l.leadership++
@@ -146,17 +145,17 @@ func (l *Scheduler) Begin() {
 	l.beginOrder()
 	for _, h := range l.activeHandles() {
 		if f := l.leases.byTimer[h]; f.phase == reporting {
-			l.ended(f, &f.attempt) // nobody else has to be told any more
+			l.ended(f, &f.attempt) // this node leads again and judges the attempt itself
 		}
 	}
 }
 
-// activeHandles are the timers with an active lease, in order: what is done for each must not
-// depend on chance.
+// activeHandles returns the timers with an active lease, sorted: the order of effects must be
+// deterministic.
 func (l *Scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.leases.byTimer)) }
 
-// End stops the leadership: nothing more is started. What was taken from the wheel a later
-// leadership puts back, in slices: see rearm.
+// End stops the leadership: nothing more starts. The next leadership puts the timers that left the
+// wheel back, in slices: see rearm.
 func (l *Scheduler) End() {
 	if !l.active {
 		return
@@ -180,7 +179,7 @@ func (l *Scheduler) End() {
 		l.env.Refuse(f.waiting)
 		f.waiting = nil
 		switch f.phase {
-		case started: // it goes on, and is reported when it ends
+		case started: // it continues, and is reported when it ends
 		case proposed, held:
 			f.permit.Cancel()
 			l.report(f, Attempt{NotSent: true})
@@ -192,8 +191,8 @@ func (l *Scheduler) End() {
 	}
 }
 
-// Run does this turn's share: wheel → destination queues → leases, and starts what is held and due.
-// Nothing leaves the wheel, and nothing starts, while the wall clock is in doubt.
+// Run does this turn's work: it moves due timers from the wheel into destination queues, and starts
+// held calls that are due. While the wall clock is in doubt nothing leaves the wheel or starts.
 func (l *Scheduler) Run() {
 	if !l.active {
 		return
@@ -223,10 +222,10 @@ func (l *Scheduler) Run() {
 	}
 }
 
-// canaryOf is the canary's topic as leads see it.
+// canaryOf is the canary's topic as schedulers see it.
 var canaryOf = &timer.Topic{ID: table.CanaryTopic, Name: "canary", Policy: timer.DefaultPolicy()}
 
-// topic is a topic as this node knows it; nil: not at all.
+// topic returns a topic as this node knows it; nil if it is unknown.
 func (l *Scheduler) topic(id timer.TopicID) *timer.Topic {
 	if id == table.CanaryTopic {
 		return canaryOf
@@ -235,7 +234,7 @@ func (l *Scheduler) topic(id timer.TopicID) *timer.Topic {
 	return t
 }
 
-// retention is how long a timer of the topic stays a dead letter, in ms.
+// retention returns how long a timer's topic keeps dead letters, in ms.
 func (l *Scheduler) retention(h timer.Handle) int64 {
 	if t := l.topic(l.table.Due(h).Topic); t != nil {
 		return t.Policy.DeadRetentionMs
@@ -243,13 +242,13 @@ func (l *Scheduler) retention(h timer.Handle) int64 {
 	return timer.DefaultPolicy().DeadRetentionMs
 }
 
-// Doubt has nothing started any more until a majority has said that this node still leads.
+// Doubt stops starts until a majority has confirmed that this node still leads.
 func (l *Scheduler) Doubt() {
 	l.doubted = true
 	l.env.Wake()
 }
 
-// confirm asks, if that is not being done.
+// confirm asks a majority, unless it is being asked.
 func (l *Scheduler) confirm() {
 	if !l.active || !l.doubted || l.confirming {
 		return
@@ -258,7 +257,7 @@ func (l *Scheduler) confirm() {
 	leadership := l.leadership
 	l.env.Confirm(func(err error) {
 		if l.leadership != leadership {
-			return // another leadership has begun, with an entry that a majority has
+			return // a new leadership has begun, and its takeover proved it
 		}
 		l.confirming = false
 		if err == nil {
@@ -268,13 +267,13 @@ func (l *Scheduler) confirm() {
 	})
 }
 
-// sure reports that what is due by the wall clock may be done.
+// sure reports that the wall clock is trusted, so that due timers may be processed.
 func (l *Scheduler) sure() bool { return l.now.Trust == clocks.Sure }
 
-// mayStart reports that calls may be started, and timers be given to consumers.
+// mayStart reports that calls may start and timers may be given to consumers.
 func (l *Scheduler) mayStart() bool { return l.sure() && !l.doubted }
 
-// Tick is what a scheduler does every 50 ms or so, whoever leads and even if the replica is gone.
+// Tick runs about every 50 ms, whether or not this node leads or still has a replica.
 func (l *Scheduler) Tick() {
 	l.reportAll()
 	l.realignOpen()
@@ -282,13 +281,13 @@ func (l *Scheduler) Tick() {
 	l.renotifyReady()
 }
 
-// HasProposals reports that there is something for the next entry.
+// HasProposals reports that the scheduler has items for the next entry.
 func (l *Scheduler) HasProposals() bool {
 	o := &l.out
 	return l.active && len(o.outcomes)+len(o.expires)+len(o.forgets)+len(o.skips)+len(o.overlaps)+len(l.due.runnable) > 0
 }
 
-// NextWake is when something falls due, in wall ms.
+// NextWake returns when the scheduler must run next, in wall-clock ms.
 func (l *Scheduler) NextWake() int64 {
 	if !l.active {
 		return 1<<63 - 1
@@ -298,7 +297,7 @@ func (l *Scheduler) NextWake() int64 {
 		at = min(at, l.now.WallMs+(l.due.shut.top().until-l.now.Mono+time.Millisecond-1).Milliseconds())
 	}
 	if !l.mayStart() {
-		return at // what is due waits for a tick
+		return at // due timers wait for a tick
 	}
 	if ms, ok := l.table.NextDue(); ok {
 		at = min(at, ms-l.due.lookAhead.Milliseconds())

@@ -6,16 +6,17 @@ import (
 	"carillon/timer/recurrence"
 )
 
-// allRealigned is no slot's number: after the clock was set back the leader has seen to all series.
+// allRealigned is a handle beyond all slots: the leader has corrected all series after the clock
+// was set back.
 const allRealigned timer.Handle = 1<<32 - 1
 
-// missedAfterMs is how late a leader finds an occurrence that counts as missed: later than any
-// hand-over makes it.
+// missedAfterMs is how late a leader must find an occurrence for it to count as missed, in ms. No
+// change of leaders takes so long.
 const missedAfterMs = 10_000
 
-// again is when the occurrence after this one is due, which ends now; 0: there is none. StartedMs
-// is the start of this attempt. The leader decides it, as everything that needs a clock and rules
-// that may change: tables only check and schedule.
+// again returns when the occurrence after the one that ends now is due; 0 if there is none.
+// startedMs is the start of this attempt. Only the leader decides this, as all that needs a clock
+// and rules that may change: tables check it and schedule.
 func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
 	s, ok := l.table.Series(h)
 	if !ok || s.Last {
@@ -25,15 +26,15 @@ func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
 		s.StartedMs = startedMs
 	}
 	now := l.now.WallMs
-	ahead := s.DueMs > now+table.ClockAheadMs && l.sure() // it was called by a clock that was; one in doubt does not say so
+	// A clock that was ahead called it. A clock in doubt does not prove that.
+	ahead := s.DueMs > now+table.ClockAheadMs && l.sure()
 	if ahead && s.Repeat.CatchUp != timer.CatchUpAll {
 		return timer.ClampMs(l.series.calendar.Nearest(&s.Repeat, s.DueMs, now))
 	}
 	return timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, min(s.StartedMs, now), now))
 }
 
-// missed takes an occurrence that nobody made in time out of the way, where the series says so. It
-// reports that it did.
+// missed has a missed occurrence skipped, if its series says so, and reports whether it did.
 func (l *Scheduler) missed(e entry) bool {
 	nowMs := l.now.WallMs
 	if nowMs-e.dueMs <= missedAfterMs {
@@ -55,7 +56,7 @@ func (l *Scheduler) missed(e entry) bool {
 	return true
 }
 
-// proposeSkips has missed occurrences moved on to their next.
+// proposeSkips moves missed occurrences, and series scheduled by a wrong clock, to their next time.
 func (l *Scheduler) proposeSkips(b *table.Batch) {
 	for _, e := range l.out.skips {
 		if s, ok := l.table.Series(e.handle); ok && l.table.Live(e.handle, e.seq) {
@@ -70,14 +71,14 @@ func (l *Scheduler) proposeSkips(b *table.Batch) {
 	l.out.skips, l.series.realigns = l.out.skips[:0], l.series.realigns[:0]
 }
 
-// overlap is an occurrence whose next does not wait for its end.
+// overlap is an occurrence whose successor does not wait for its end.
 type overlap struct {
 	handle     timer.Handle
 	seq, fence uint64
 	nextMs     int64
 }
 
-// overlap has the next occurrence scheduled beside one that starts, where the series says so.
+// overlap schedules the next occurrence when one starts, if the series allows both to run.
 func (l *Scheduler) overlap(h timer.Handle, seq, fence uint64) {
 	s, ok := l.table.Series(h)
 	if !ok || s.Last || !s.Repeat.Overlap {
@@ -90,8 +91,8 @@ func (l *Scheduler) overlap(h timer.Handle, seq, fence uint64) {
 	}
 }
 
-// proposeOverlaps has them scheduled. One that is lost is scheduled when the attempt ends, or the
-// next starts.
+// proposeOverlaps proposes these occurrences. A lost one is scheduled when the attempt ends, or the
+// next attempt starts.
 func (l *Scheduler) proposeOverlaps(b *table.Batch) {
 	for _, o := range l.out.overlaps {
 		b.Overlap(o.handle, o.seq, o.fence, o.nextMs)
@@ -100,16 +101,17 @@ func (l *Scheduler) proposeOverlaps(b *table.Batch) {
 	l.out.overlaps = l.out.overlaps[:0]
 }
 
-// seriesTimes is when series are due next, and how far a leader has come with those that were
-// scheduled by a wrong time.
+// seriesTimes computes occurrences, and is the leader's progress in correcting series that a wrong
+// clock scheduled.
 type seriesTimes struct {
 	calendar  recurrence.Calendar
-	realigned timer.Handle   // how far series were seen to after the clock was set back; allRealigned: all were
-	realigns  []entry        // DueMs: when they are due now
-	leased    []timer.Handle // their next attempts would be as wrong
+	realigned timer.Handle   // series up to this slot were checked after the clock was set back
+	realigns  []entry        // to be moved; dueMs is the new time
+	leased    []timer.Handle // to be checked again when their attempt has ended
 }
 
-// FollowClock has the next entry go on with what follows from a clock that was set back.
+// FollowClock proposes the next step after the clock was set back: a tick, or that all series are
+// corrected.
 func (l *Scheduler) FollowClock(b *table.Batch) {
 	switch r := &l.series; {
 	case l.table.Restamping():
@@ -124,7 +126,8 @@ func (l *Scheduler) FollowClock(b *table.Batch) {
 	l.env.Proposed(Item{})
 }
 
-// Rebase has what this leader decided by a wrong time, and has not proposed yet, count from now.
+// Rebase corrects outcomes that a wrong clock decided and that are not proposed yet: their times
+// count from now.
 func (l *Scheduler) Rebase() {
 	now := l.now.WallMs
 	for i := range l.out.outcomes {
@@ -143,10 +146,10 @@ func (l *Scheduler) Rebase() {
 	l.out.overlaps, l.series.realigned, l.series.leased = nil, 0, nil
 }
 
-// realign walks the table once, in slices, after the clock was set back and the stamps were seen
-// to: a series that was scheduled by the wrong time goes on with its next occurrence from now. One
-// that was changed since it was made may have been put off by its owner, and one that catches up
-// with all has had those before.
+// realign walks the table once, in slices, after the clock was set back and the slots were
+// restamped. A series that the wrong clock scheduled goes on with its next occurrence from now.
+// Left alone are timers that a client has changed since, perhaps to postpone them, and series that
+// catch up with all: their skipped occurrences have run.
 func (l *Scheduler) realign() {
 	t, now := l.table, l.now.WallMs
 	if !t.AwaitsSeries() || l.series.realigned == allRealigned || !l.sure() {
@@ -163,7 +166,7 @@ func (l *Scheduler) realign() {
 	l.series.realigned = allRealigned
 }
 
-// realignOpen looks at those again whose calls were open.
+// realignOpen checks the series again that were leased during realign.
 func (l *Scheduler) realignOpen() {
 	if len(l.series.leased) == 0 || !l.sure() {
 		return
@@ -188,8 +191,8 @@ func (l *Scheduler) realignOne(h timer.Handle, now int64) {
 	}
 }
 
-// realignedTo is when a timer's occurrence is due that was scheduled by a wrong time; 0: it was
-// not.
+// realignedTo returns the corrected due time of an occurrence that a wrong clock scheduled; 0 if it
+// needs none.
 func (l *Scheduler) realignedTo(h timer.Handle, now int64) int64 {
 	p, ok := l.table.SeriesByRule(h)
 	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {

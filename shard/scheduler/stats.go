@@ -7,9 +7,9 @@ import (
 	"carillon/timer"
 )
 
-// What clients and metrics see of a scheduler. Nothing here changes it.
+// The view that clients and metrics have of a scheduler. Nothing here changes it.
 
-// Overlay shows a timer as clients know it: a lease whose call has not started is none.
+// Overlay shows a timer as clients know it: they do not see a lease whose call has not started.
 func (l *Scheduler) Overlay(t *timer.Timer) {
 	if t.State != timer.Leased || !l.active {
 		return
@@ -21,23 +21,23 @@ func (l *Scheduler) Overlay(t *timer.Timer) {
 	}
 }
 
-// Hides reports that a timer's lease is ahead of its time, or is being given back: clients see the
-// timer as scheduled.
+// Hides reports that a timer's lease is ahead of its due time, or is being returned: clients see
+// the timer as scheduled.
 func (l *Scheduler) Hides(h timer.Handle) bool {
 	f := l.leases.byTimer[h]
 	return f != nil && f.hidden() && l.table.Live(h, f.seq)
 }
 
-// Leads reports that a leadership runs.
+// Leads reports that this node leads the shard.
 func (l *Scheduler) Leads() bool { return l.active }
 
-// InDoubt reports that another may lead by now.
+// InDoubt reports that another node may lead by now.
 func (l *Scheduler) InDoubt() bool { return l.doubted }
 
-// InFlight is how many leases have not ended, as far as this process has heard.
+// InFlight returns how many leases have not ended, as far as this process knows.
 func (l *Scheduler) InFlight() int { return len(l.leases.byTimer) }
 
-// Unstarted is how many leases have no call yet, or are being given back.
+// Unstarted returns how many leases have no call yet, or are being returned.
 func (l *Scheduler) Unstarted() (n int) {
 	for _, f := range l.leases.byTimer {
 		if f.unstarted() || f.phase == returned {
@@ -47,7 +47,7 @@ func (l *Scheduler) Unstarted() (n int) {
 	return n
 }
 
-// Totals counts clients' timers: leases ahead of their time count as scheduled.
+// Totals counts clients' timers. Leases ahead of their due time count as scheduled.
 func (l *Scheduler) Totals() timer.Counts {
 	c, canary := l.table.Totals(), l.table.Counts(table.CanaryTopic)
 	c.Scheduled -= canary.Scheduled
@@ -89,8 +89,8 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 	}
 }
 
-// Overdue tells of each topic how many timers are due and wait for a gate, and how long the oldest
-// has.
+// Overdue calls tell for each topic with timers that are due and wait for a gate, with their number
+// and how long the oldest has waited.
 func (l *Scheduler) Overdue(tell func(topic timer.TopicID, timers, oldestMs int64)) {
 	for id, q := range l.due.topics {
 		if n, oldest := q.overdue(l.now.WallMs); n > 0 {
@@ -99,7 +99,7 @@ func (l *Scheduler) Overdue(tell func(topic timer.TopicID, timers, oldestMs int6
 	}
 }
 
-// DueFor adds the timers that stand in destination queues to the sums.
+// DueFor adds the number of queued timers to the sum of each destination.
 func (l *Scheduler) DueFor(sum map[Destination]int) {
 	for _, q := range l.due.topics {
 		if q.id == table.CanaryTopic || q.pulled() {
@@ -113,8 +113,8 @@ func (l *Scheduler) DueFor(sum map[Destination]int) {
 	}
 }
 
-// overdue counts the timers of a topic that are due and wait for a gate, and how long the oldest
-// has.
+// overdue returns how many timers of a topic are due and wait for a gate, and how long the oldest
+// of the queues' heads has waited.
 func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
 	n = int64(q.inLine)
 	for _, l := range slices.Concat(q.lanes, q.moving) {

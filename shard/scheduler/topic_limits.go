@@ -9,25 +9,26 @@ import (
 	"carillon/timer"
 )
 
-// A scheduler's side of its topics' limits. Concurrency counts a lease from its proposal to its
-// end; a rate counts it when it is proposed, which in such a topic is not before the timer is due,
-// so that no burst gathers ahead of its time.
+// A scheduler's use of its topics' limits. Concurrency counts a lease from its proposal to its end.
+// A rate counts it when it is proposed; in a topic with a rate that is not before the timer is due,
+// so that no burst gathers ahead of time.
 
-// carriedLease is one that a former leader took and that has not ended, of a topic with a limit.
+// carriedLease is a counted lease of a consumer or a former leader, in a topic with a limit.
 type carriedLease struct {
 	seq   uint64
 	limit *limit
-	until time.Duration // of one that is left over from a leadership: until then it counts at most; monotonic
+	// In carriedOver: until when it counts at the latest, see LeftGrace; monotonic.
+	until time.Duration
 }
 
-// topicLimits are leases that count at a limit and are no active ones of this scheduler.
+// topicLimits are the counted leases that are not active leases of this scheduler.
 type topicLimits struct {
 	carried       map[timer.Handle]carriedLease
-	carriedOver   map[timer.Handle]carriedLease // of the leadership before: what consumers had at its end
-	carriedOverAt time.Duration                 // when to look at these again; monotonic
+	carriedOver   map[timer.Handle]carriedLease // consumers' leases at the end of the last leadership
+	carriedOverAt time.Duration                 // when to check carriedOver again; monotonic
 }
 
-// setLimit begins or ends counting for a topic, as its policy says.
+// setLimit starts or stops counting for a topic, as its policy says.
 func (l *Scheduler) setLimit(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.Limited()
 	switch {
@@ -46,10 +47,10 @@ func (l *Scheduler) setLimit(q *topicQueue) {
 	}
 }
 
-// lent is told that a topic may lease one more.
+// lent handles a lease that the limit granted to a waiting topic.
 func (l *Scheduler) lent(q *topicQueue, stopped bool) {
 	if stopped || !l.active || l.due.topics[q.id] != q || q.limiterUse == nil {
-		return // what was lent went back when the place was given up
+		return // leave has returned the granted lease
 	}
 	for _, n := range q.lanes {
 		n.shutMs = l.now.WallMs
@@ -58,8 +59,8 @@ func (l *Scheduler) lent(q *topicQueue, stopped bool) {
 	l.env.Wake()
 }
 
-// admit asks for leave to lease the head of a destination queue. Without it the topic waits to be
-// told, or to ask again.
+// admit asks the topic's limit for a lease of a queue's head. If refused, the topic waits until it
+// is granted one, or asks again.
 func (l *Scheduler) admit(n *destQueue) bool {
 	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.now.Mono)
 	if !ok {
@@ -69,14 +70,14 @@ func (l *Scheduler) admit(n *destQueue) bool {
 	return ok
 }
 
-// rest gives back what a topic was lent and cannot use now.
+// rest returns a granted lease that the topic cannot use now.
 func (l *Scheduler) rest(q *topicQueue) {
 	if q.limiterUse != nil {
 		q.limiterUse.release(l.now.Mono)
 	}
 }
 
-// uncount ends what an active lease counts towards its topic's limit.
+// uncount stops counting an active lease at its topic's limit.
 func (l *Scheduler) uncount(f *activeLease) {
 	if f.limit != nil {
 		f.limit.end(l.now.Mono, f.called)
@@ -84,7 +85,7 @@ func (l *Scheduler) uncount(f *activeLease) {
 	}
 }
 
-// countCarried counts a lease that the walk has found, unless it is counted already.
+// countCarried counts a lease that a walk or an applied entry found, unless it is counted already.
 func (l *Scheduler) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
 	if _, counted := l.limits.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
 		return
@@ -101,7 +102,7 @@ func (l *Scheduler) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
 	q.limiterUse.limit.lend()
 }
 
-// uncountCarried looks again at a lease that an entry may have ended.
+// uncountCarried stops counting a lease that an entry has ended.
 func (l *Scheduler) uncountCarried(h timer.Handle) {
 	c, ok := l.limits.carried[h]
 	if !ok {
@@ -113,11 +114,11 @@ func (l *Scheduler) uncountCarried(h timer.Handle) {
 	}
 }
 
-// endLimits is for the end of a leadership: who leads next counts anew. Calls that run count on
-// with their active leases. What consumers have counts on too, for as long as it lasts: nobody
-// knows when the next one has begun to count it, and others must not take it for free meanwhile.
+// endLimits ends the counting of a leadership; the next leader counts anew. Active leases whose
+// calls run go on counting. So do consumers' leases: it is not known when the next leader begins to
+// count them, and others must not use their places meanwhile.
 func (l *Scheduler) endLimits() {
-	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) { // who is lent what is given back here must not depend on chance
+	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) { // deterministic: leave grants leases to others
 		if q := l.due.topics[id]; q.limiterUse != nil {
 			q.limiterUse.leave(l.now.Mono)
 			q.limiterUse = nil
@@ -135,13 +136,11 @@ func (l *Scheduler) endLimits() {
 	l.limits.carried = nil
 }
 
-// LeftGrace is for how long after its end a lease counts that a former leadership left and that has
-// not ended for all that this replica knows: there may be no leader yet, and the next one may
-// prolong it as soon as there is.
+// LeftGrace is how long past its end a lease of carriedOver counts if this replica has not seen its
+// end: there may be no leader yet, and the next one may extend the lease.
 const LeftGrace = 5 * time.Second
 
-// endCarriedOver ends the counting of what consumers had when the last leadership ended, and have
-// no more; all: whatever it is.
+// endCarriedOver stops counting the leases of carriedOver that have ended; all: every one.
 func (l *Scheduler) endCarriedOver(all bool) {
 	if len(l.limits.carriedOver) == 0 || !all && l.now.Mono < l.limits.carriedOverAt {
 		return
@@ -158,7 +157,7 @@ func (l *Scheduler) endCarriedOver(all bool) {
 		if !over && l.now.Mono < until {
 			continue
 		}
-		if !over { // whoever leads now may have prolonged it
+		if !over { // the current leader may have extended it
 			l.cfg.Limiters.shares.Abandoned(c.limit.id)
 		}
 		delete(l.limits.carriedOver, h)

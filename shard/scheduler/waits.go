@@ -8,7 +8,7 @@ import (
 	"carillon/timer"
 )
 
-// Standing is how far a timer has come, as its shard's leader knows it.
+// Standing is the progress of a timer, as its shard's leader knows it.
 type Standing struct {
 	timer.Wait
 	Seq      uint64 // 0: there is no such timer
@@ -26,11 +26,11 @@ const (
 	BreakerOpen
 )
 
-// DestinationState describes a destination for somebody who asks why a timer waits.
+// DestinationState describes a destination, to explain why a timer waits.
 type DestinationState struct {
 	Name    string // scheme://host:port
 	Breaker BreakerState
-	ProbeIn time.Duration // BreakerOpen: when a call may go again
+	ProbeIn time.Duration // BreakerOpen: time until a call may go again
 }
 
 // Standing looks one timer up in the queues.
@@ -43,7 +43,7 @@ func (l *Scheduler) Standing(h timer.Handle) Standing {
 	return s
 }
 
-// waitOf finds what keeps a scheduled timer from its next attempt. It changes nothing.
+// waitOf returns the reason why a scheduled timer waits. It changes nothing.
 func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	now := l.now.WallMs
 	if d.NextMs > now {
@@ -78,7 +78,7 @@ func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	return l.laneWait(q, d.Target)
 }
 
-// limitOf is the limit that keeps a topic from one more lease.
+// limitOf returns the limit that refuses a topic one more lease.
 func (l *Scheduler) limitOf(q *topicQueue) timer.WaitCause {
 	if q.limiterUse == nil {
 		return timer.NoWait
@@ -86,7 +86,7 @@ func (l *Scheduler) limitOf(q *topicQueue) timer.WaitCause {
 	return q.limiterUse.shut(l.now.Mono)
 }
 
-// laneWait is what keeps the timers of one destination in their destination queue.
+// laneWait returns the reason why a destination queue waits.
 func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	n := l.due.routes[routeKey{q.id, target}]
 	if n == nil || n.dest == nil {
@@ -108,16 +108,16 @@ func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	return timer.Wait{}
 }
 
-// text is a destination in words, with the time by which its breaker lets a call go.
+// text describes a destination in words, with the time of its breaker's next probe.
 func (s *DestinationState) text(nowMs int64) string {
 	if s.Breaker == BreakerHalfOpen {
 		return s.Name + " (half-open, a probe runs)"
 	}
-	at := time.UnixMilli(nowMs).Add(s.ProbeIn + time.Second - 1).UTC() // rounded up: two looks say the same
+	at := time.UnixMilli(nowMs).Add(s.ProbeIn + time.Second - 1).UTC() // rounded up, so that two calls print the same
 	return fmt.Sprintf("%s (open, next probe %s)", s.Name, at.Format(time.RFC3339))
 }
 
-// blockedBy reports that another timer of the same key goes first, and which one.
+// blockedBy reports whether another timer of the same key goes first, and its id.
 func (l *Scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
 	if q.keys == nil {
 		return "", false
@@ -138,8 +138,8 @@ func (l *Scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 	return "", false
 }
 
-// holderOf is the id of the timer whose lease has the key; "" where it is not known: of several,
-// from before the topic was serial, the last is remembered alone.
+// holderOf returns the id of the timer whose lease has the key; "" if unknown. Of several leases,
+// from before the topic was serial, only the last is known.
 func (l *Scheduler) holderOf(k *keyQueue) string {
 	if k.active != nil {
 		return l.table.ID(k.active.handle)
