@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// documents are held to the tree: what they name must be there.
+// documents are checked against the tree: tests and files that they name must exist.
 var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/where-to-look.md", "docs/operations.md", "docs/security.md", "docs/callbacks.md", "docs/testing.md", "docs/found-bugs.md",
 	"docs/tutorial.md", "docs/sizing.md", "docs/upgrades.md", "docs/guides/README.md", "docs/guides/receivers/README.md", "deploy/README.md"}
 
@@ -47,7 +47,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// A file is named by its path, or by its name alone where the text has said which folder it is in.
+// A file is named by its path, or by its base name where the text has given the folder.
 func TestDocumentsNameFilesThatExist(t *testing.T) {
 	exists := map[string]bool{}
 	for _, f := range sources(t) {

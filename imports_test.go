@@ -1,5 +1,5 @@
-// Package carillon_test holds the shape of the whole tree: which folder may import which, where a
-// library may be named, which folders reach nothing outside, and where the clock may be read.
+// Package carillon_test checks the shape of the whole tree: which folders may import which, which
+// file may import a library, which folders reach nothing outside, and where the clock may be read.
 // docs/ARCHITECTURE.md draws it.
 package carillon_test
 
@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// mayImport says, for each layer, the other layers of ours that it may import. Imports point down
-// only. A layer is a top folder with all that is in it, but for those folders in it that are layers
+// mayImport lists, for each layer, the other layers of this module that it may import. Imports
+// point down only. A layer is a top folder with everything below it, except folders that are layers
 // themselves.
 var mayImport = map[string][]string{
 	"cmd":         {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"vfs":         {},
 	"secret":      {},
 	"loadtest":    {"client"},
-	"client":      {},         // goes into other people's programs
+	"client":      {},         // is compiled into other people's programs
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside
 	"bench":       {},         // other people's programs, to compare with
@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"timer/recurrence": {"timer"},
 }
 
-// soleImporter names the one file in which a library may be imported by product code.
+// soleImporter names the one product file that may import a library.
 var soleImporter = map[string]string{
 	"github.com/alecthomas/kong":       "cmd/carillon/cli.go",
 	"github.com/tidwall/wal":           "wal/tidwall.go",
@@ -73,13 +73,13 @@ var soleImporter = map[string]string{
 	"github.com/yuin/goldmark":         "docs/site/markdown.go",
 }
 
-// raftImporters are the layers that know raft: one runs it, two keep its records. Below them are
-// timers, and no replication.
+// raftImporters are the layers that know raft: one runs it, two store its records. The layers below
+// them know timers, and no replication.
 var raftImporters = []string{"shard", "shard/record", "shard/repair"}
 
-// pure layers work with what they are given, so that a simulator can be all that surrounds them:
-// they import no library but those named here, and nothing by which they could reach a file, a
-// socket, a clock or another goroutine. What is named here of that kind has its reason.
+// pure layers work with their arguments alone, so that a simulator can surround them. They import
+// no library but those listed here, and no standard package that reaches a file, a socket, a clock
+// or another goroutine, except for the listed reason.
 var pure = map[string][]string{
 	"wheel":            {},
 	"secret":           {"sync"}, // pools of hashes
@@ -89,18 +89,18 @@ var pure = map[string][]string{
 	"timer/recurrence": {"github.com/netresearch/go-cron", "time", "sync"}, // zones, and a cache of them
 	"shard/feature":    {},
 	"shard/record":     {"go.etcd.io/raft/v3/raftpb"},
-	"shard/scheduler":  {"time", "sync"}, // lengths of time; what it reports is read from other goroutines
+	"shard/scheduler":  {"time", "sync"}, // durations; its reports and limits are read from other goroutines
 	"shard/table":      {"github.com/cespare/xxhash/v2"},
 	"shard/wire":       {},
 }
 
-// outside are the packages of the standard library by which code reaches what is around it, each
-// with all in it.
+// outside are the packages of the standard library that reach the process's surroundings, each with
+// its subpackages.
 var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "net", "os", "path/filepath", "runtime", "sync", "syscall", "time", "unsafe"}
 
-// clockless folders take the time as an argument; of their product code only files named clock.go
-// read a clock, and none draws from the process's own randomness. A ticker that wakes somebody up
-// reads nothing and is allowed.
+// clockless folders take the time as an argument. In their product code only files named clock.go
+// read a clock, and none draws from the process's own randomness. A ticker that only wakes a
+// goroutine is allowed.
 var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
@@ -111,7 +111,7 @@ var clockReaders = map[string][]string{
 
 const module = "carillon/"
 
-// sourceFile is one Go file of ours; its name is relative to the module, with slashes.
+// sourceFile is one Go file of this module; its name is relative to the module, with slashes.
 type sourceFile struct {
 	name   string
 	isTest bool
@@ -131,7 +131,7 @@ func sources(t *testing.T) []sourceFile {
 	return files
 }
 
-// parsed reads all of them once: most of what these tests take is that.
+// parsed parses all source files once: it takes most of the time of these tests.
 var parsed = sync.OnceValues(func() (files []sourceFile, err error) {
 	fset := token.NewFileSet()
 	err = filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
@@ -166,8 +166,7 @@ func (f sourceFile) imports() []string {
 	return paths
 }
 
-// layer is the innermost layer that a file or package is in; a folder that has none is named by
-// itself.
+// layer returns the innermost layer of a file or package. A folder outside all layers is its own.
 func layer(name string) string {
 	for folder := name; folder != "."; folder = path.Dir(folder) {
 		if _, ok := mayImport[folder]; ok {
@@ -178,8 +177,7 @@ func layer(name string) string {
 	return folder
 }
 
-// The client goes into other people's programs: whoever imports it compiles, and audits, nothing
-// else.
+// A program that imports the client compiles, and audits, nothing else.
 func TestClientImportsStandardLibraryAlone(t *testing.T) {
 	for _, f := range sources(t) {
 		if layer(f.name) != "client" || f.isTest {
@@ -193,8 +191,7 @@ func TestClientImportsStandardLibraryAlone(t *testing.T) {
 	}
 }
 
-// Tests keep the rule too: what a layer's tests need of a higher layer is a sign that the layer
-// needs it.
+// The rule holds for tests too: if a layer's tests need a higher layer, so does the layer.
 func TestImportsPointDown(t *testing.T) {
 	for _, f := range sources(t) {
 		if !strings.Contains(f.name, "/") {

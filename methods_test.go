@@ -12,9 +12,8 @@ import (
 	"unicode"
 )
 
-// TestMethodsBetweenNodesAreDistinct: a call from node to node names what it asks by a number, and
-// several packages give numbers out. Two of one number would each be answered by whoever is asked
-// first.
+// TestMethodsBetweenNodesAreDistinct: a call between nodes names its method by a number, and
+// several packages assign numbers. Two methods with one number would answer each other's calls.
 func TestMethodsBetweenNodesAreDistinct(t *testing.T) {
 	fset, folders := token.NewFileSet(), map[string][]*ast.File{}
 	for _, pattern := range []string{"node/*.go", "node/*/*.go"} {
@@ -35,7 +34,7 @@ func TestMethodsBetweenNodesAreDistinct(t *testing.T) {
 	}
 	owner := map[string]string{}
 	for folder, files := range folders {
-		check := types.Config{Error: func(error) {}, IgnoreFuncBodies: true} // nothing is imported: constants are known all the same
+		check := types.Config{Error: func(error) {}, IgnoreFuncBodies: true} // imports are not resolved: constants are known without
 		pkg, _ := check.Check(folder, fset, files, nil)
 		for _, name := range pkg.Scope().Names() {
 			c, ok := pkg.Scope().Lookup(name).(*types.Const)

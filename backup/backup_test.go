@@ -158,7 +158,7 @@ func TestEncryptedNeedsItsKey(t *testing.T) {
 	}
 }
 
-// Nobody without the key can give an encrypted backup another head, with whatever checksums.
+// Without the key an encrypted backup cannot be given another head, even with matching checksums.
 func TestEncryptedIsBoundToItsHead(t *testing.T) {
 	keys := testKeys(t, 1)
 	file := write(t, keys, [][]byte{[]byte("x")})

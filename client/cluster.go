@@ -122,8 +122,8 @@ func (c *Client) ResumeNode(ctx context.Context, name string) (NodeState, error)
 // where each shard keeps a majority.
 type Removal struct {
 	Force bool // a node that serves, too
-	// Even where a shard is left without a majority of its replicas: what only the lost ones had is
-	// lost.
+	// AcceptLoss allows a shard to be left without a majority of its replicas. Data that only the
+	// lost replicas had is lost.
 	AcceptLoss bool
 }
 

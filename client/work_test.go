@@ -272,8 +272,8 @@ func TestWorkReportsFailures(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop pulls no more, and finishes what it has: handlers that need longer
-// than the grace are told, and waited for.
+// A worker that is stopped pulls no more and finishes the timers that it has. When the grace period
+// ends, handlers that still run have their context cancelled and are waited for.
 func TestWorkStopsGracefully(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPullTopic("a", "b")

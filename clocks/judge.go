@@ -31,7 +31,7 @@ func (p *Peer) counts() bool { return p.Sure || p.Steps == 0 || p.Steady >= Stea
 // number of all members, this node included, heard or not.
 //
 // A clock that a majority of the members shares is right; after a step, only if one of the others
-// counts as evidence, or after SteadyFor. A clock outside of what a majority shares is wrong. If no
+// counts as evidence, or after SteadyFor. A clock outside the majority's range is wrong. If no
 // majority is heard, a clock that has been steady for SteadyFor is trusted, unless a node with
 // another time trusts its own clock and has been steady for longer: at most one of two continues. A
 // clock found wrong stays wrong when the nodes that found it are not heard any more.

@@ -133,8 +133,8 @@ func TestSuspendIsBelievedAtOnce(t *testing.T) {
 	}
 }
 
-// A stopped virtual machine's boot clock stands still too. Its leases are over nevertheless,
-// whatever its wall clock shows afterwards.
+// The boot clock of a stopped virtual machine stands still too. Its leases are over all the same,
+// for any time that its wall clock shows afterwards.
 func TestStoppedMachineLosesItsLeases(t *testing.T) {
 	for _, shown := range []time.Duration{time.Minute, 10 * year, -time.Hour} {
 		f, k := newFake()

@@ -8,11 +8,12 @@
 //
 // Rules of use:
 //
-//   - Open reads the files. Run writes until its context ends, and closes the files; it is run once. A caller that does not run it
-//     calls Tend instead, now and then.
-//   - Record may be called from any goroutine and never blocks on the disk. The events of one shard come in rising order of
-//     (Index, Item); those that are there already, as after a restart that reads its log again, are passed over.
-//   - List, Find and Attempts may be called from any goroutine. They see all that was recorded before.
+//   - Open reads the files. Run, which is called once, writes until its context ends and closes the
+//     files. A caller that does not use Run calls Tend now and then.
+//   - Record may be called from any goroutine and never blocks on the disk. The events of one shard
+//     come in ascending order of (Index, Item). Events that are there already, as after a restart
+//     that reads its log again, are skipped.
+//   - List, Find and Attempts may be called from any goroutine. They see all earlier events.
 //
 // The body of an event is not its concern. It knows no topics by name, no policies and no cluster:
 // a node's files have the shards of which it had a replica while it had one.

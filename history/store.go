@@ -31,7 +31,7 @@ type Config struct {
 	// Free bytes below which the oldest files go and nothing is written; default 512 MiB.
 	LowDisk  uint64
 	SyncEach time.Duration
-	// A file has what was written within this time; default an hour, or more for a long KeepMs.
+	// A file has the records of this span of time; default an hour, or more for a long KeepMs.
 	SliceMs int64
 	// … and at most about so many bytes of records; default 1/32 of Bytes, at most 64 MiB.
 	SegmentSize int64

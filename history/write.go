@@ -71,7 +71,7 @@ func (s *Store) writePart(b []byte, count int) bool {
 	for at := 0; at < len(b); {
 		size, _ := recordSize(b[at:])
 		var e Event
-		// Always: the queue took only what is sound.
+		// Always true: the queue accepts valid events only.
 		if decodeEvent(b[at+recordHead:at+recordHead+size], &e) == nil {
 			f.index.add(&e, uint32(f.data+int64(at)))
 		}

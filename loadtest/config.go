@@ -62,7 +62,7 @@ const (
 	maxConnections = 10_000
 	maxThreads     = 1024
 	maxBatch       = 1000 // the server's own limit
-	// Operations per second: below, the intended times go beyond what a Duration holds.
+	// Operations per second. At a lower rate the intended times exceed the range of a Duration.
 	minRate         = 0.001
 	maxRate         = 1e9
 	minPayloadBytes = 80 // the part that names the timer has to fit

@@ -65,7 +65,7 @@ type Report struct {
 	ByOp       map[string]int64 `json:"by_operation"`
 	Seconds    float64          `json:"seconds"` // measured time
 	CutShort   bool             `json:"cut_short"`
-	// No server took connections at the end: what is lost may only be late.
+	// No server accepted connections at the end: timers counted as lost may only be late.
 	Gone         bool         `json:"server_gone"`
 	Bottleneck   bool         `json:"tester_was_bottleneck"`
 	Config       Config       `json:"config"`

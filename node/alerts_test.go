@@ -108,7 +108,7 @@ func checkExpr(t *testing.T, where, exported, expr string) (asked int) {
 	}
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
 		for label := range strings.SplitSeq(m[1], ", ") {
-			// Who scrapes adds the instance.
+			// The scraper adds the instance.
 			if label != "instance" && !regexp.MustCompile(`[{,]`+label+`="`).MatchString(exported) {
 				t.Errorf("%s: nothing has a label %s", where, label)
 			}

@@ -18,10 +18,10 @@ import (
 // volatile are fields of a timer that are as they are at the moment.
 var volatile = []string{"waits_for", "waits_on"}
 
-// TestReleasesAreRead: the data directories of all releases so far, which scripts/fixture.sh made,
-// are opened by this build, and have all that they had: pending timers, dead letters, history,
-// topics with their policies and sealed secrets. So has what this build restores of their backups,
-// and what they restored of them themselves.
+// TestReleasesAreRead: this build opens the data directories of all releases so far, made by
+// scripts/fixture.sh, and finds all that they had: pending timers, dead letters, history, topics
+// with their policies and sealed secrets. It also finds all in its own restores of the releases'
+// backups, and in the releases' restores of them.
 func TestReleasesAreRead(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/release/*.tar.gz")
@@ -99,8 +99,7 @@ func byName(v map[string]any, list, field string) map[string]map[string]any {
 	return out
 }
 
-// same holds an answer against what the release itself answered. Fields that came later are not
-// looked at.
+// same compares an answer with the release's own answer. Fields that came later are not compared.
 func (r *release) same(n *running, file, path, list, field string) {
 	r.t.Helper()
 	was, is := byName(r.read(file), list, field), byName(r.ask(n, path), list, field)
@@ -137,8 +136,8 @@ func lacks(was, is any) string {
 	return ""
 }
 
-// kept looks at what a restore keeps: which timers there are, when they are due and what they
-// carry.
+// kept compares a restore with the release: which timers there are, when they are due, and their
+// content.
 func (r *release) kept(n *running, name string) {
 	r.t.Helper()
 	for _, topic := range []string{"later", "signed", "ordered"} {

@@ -212,7 +212,7 @@ func hidden(h timer.Header) bool { return secret.Named(h.Name) || secret.Sealed(
 // sealed gives a command whose secrets are sealed. The one that came stays as it is: it may be
 // asked again for another life of its topic, to which other envelopes belong.
 func (c *core) sealed(cmd *timer.Command) (*timer.Command, error) {
-	cmd = table.AtLevel(cmd, c.member.State.Level()) // who leads the shard may be of an older release
+	cmd = table.AtLevel(cmd, c.member.State.Level()) // the shard's leader may be of an older release
 	headers := callbackHeaders(cmd)
 	if !slices.ContainsFunc(headers, hidden) {
 		return cmd, nil

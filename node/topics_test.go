@@ -174,7 +174,7 @@ func TestTenThousandIdleTopicsVanish(t *testing.T) {
 	took := waves()
 	moreHeap, moreDisk := heapNow()-heap, diskUsed(t, data)-disk
 	t.Logf("%d idle topics went in %v; %d B of memory more than after the first time, %d B of log and snapshots", topics, took, moreHeap, moreDisk)
-	// A megabyte or so comes and goes with what the node does beside.
+	// Other work of the node takes or frees about a megabyte.
 	if moreHeap > 2<<20+100*int64(topics) {
 		t.Errorf("%d topics that came and went left %d B in memory", topics, moreHeap)
 	}

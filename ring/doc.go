@@ -15,8 +15,10 @@
 //
 // Rules:
 //  1. A row has an epoch, which grows with each change; a command for another epoch is refused.
-//  2. One step at a time: a row that is not settled is left alone, but for a move whose destination has died.
-//  3. A replica id is its node's id and the epoch that made it, and is never used again in its group.
+//  2. One step at a time: a row that is not settled is not changed, except if the destination of
+//     its move has died.
+//  3. A replica id is its node's id and the epoch that made it. It is never used again in its
+//     group.
 //  4. The id of a removed node never comes back.
 //
 // Nothing here reads a clock, and gossip decides nothing: it is a hint of addresses and of nodes.

@@ -46,8 +46,8 @@ const selfRising = feature.LevelFinalize - 1
 // begin sets the level of a new cluster: the least of its founders'.
 func (c *cluster) begin() { c.level = c.least() }
 
-// agree raises the level to the least of all that are members, as far as that happens without an
-// operator. It never falls: what was written at it is there.
+// agree raises the level to the least of all members, as far as that needs no operator. It never
+// falls: data written at it stays.
 func (c *cluster) agree() { c.level = max(c.level, min(c.least(), selfRising)) }
 
 // least is the level that all members understand.
@@ -61,8 +61,8 @@ func (c *cluster) least() feature.Level {
 	return least
 }
 
-// finalize ends an upgrade: what needs the level may be written from now on, and a release that
-// does not understand it may not come back. Repeated it changes nothing.
+// finalize ends an upgrade: data that needs the level may be written from now on, and a release
+// that does not understand it may not come back. Repeated it changes nothing.
 func (c *cluster) finalize(_ int64, cmd *Command) Reply {
 	if err := c.mayFinalize(cmd.Level); err != nil {
 		return Reply{Err: err}

@@ -9,7 +9,8 @@ import (
 
 // The metadata that a node gossips, at most metaMax bytes, which is the library's bound:
 //
-//	version 1 | flags 1 | id, starts, expect, shards, replicas uvarint | name, zone, version, cluster, http, peer texts
+//	version 1 | flags 1 | id, starts, expect, shards, replicas uvarint |
+//	name, zone, version, cluster, http, peer texts
 //
 // A text is its length (uvarint) and bytes. The cluster id goes as 16 raw bytes where it is 32
 // hexadecimal digits, and peer as the rest behind the part (uvarint) that it has in common with

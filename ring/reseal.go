@@ -58,7 +58,8 @@ func (c *cluster) reseal(_ int64, cmd *Command) Reply {
 	return Reply{}
 }
 
-// withOwnSecrets is a copy of a policy that shares nothing with it of what eachSecret visits.
+// withOwnSecrets returns a copy of a policy with its own copies of all fields that eachSecret
+// visits.
 func withOwnSecrets(p *timer.Policy) timer.Policy {
 	own := *p
 	own.Secrets, own.SigningKeys = slices.Clone(p.Secrets), slices.Clone(p.SigningKeys)
@@ -66,8 +67,8 @@ func withOwnSecrets(p *timer.Policy) timer.Policy {
 	return own
 }
 
-// eachSecret visits what of a policy must not lie in the clear: signing secrets and private keys,
-// with header "", and values of headers that look secret or are sealed already.
+// eachSecret visits the fields of a policy that must not be stored in the clear: signing secrets
+// and private keys, with header "", and values of headers that look secret or are sealed already.
 func eachSecret(p *timer.Policy, visit func(header string, kept *string)) {
 	for i := range p.Secrets {
 		visit("", &p.Secrets[i])

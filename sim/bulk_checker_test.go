@@ -10,7 +10,7 @@ import (
 )
 
 // TestManyBulkChangesWithoutAnEnd: a timer that dozens of unfinished bulk changes may have changed
-// is decided at once, whatever its final state.
+// is judged quickly, for any final state.
 func TestManyBulkChangesWithoutAnEnd(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -2,9 +2,10 @@ package sim
 
 import "time"
 
-// ailments are the rates of faults that a machine does not notice or cannot avoid: a disk that does
-// not read for a while or did not write what it claims, a network that flips bits. One run in three
-// draws one kind. They are drawn from a stream of their own, so that they change no other run.
+// ailments are the rates of faults that a machine does not notice or cannot avoid: a disk that
+// fails to read for a while or loses writes that it acknowledged, a network that flips bits. One
+// run in three draws one kind. They are drawn from a stream of their own, so that they change no
+// other run.
 type ailments struct {
 	blinds   float64 // per second in the whole cluster: a disk does not read
 	lies     float64 // … a disk reports a sync that it has not done, while nothing else is wrong

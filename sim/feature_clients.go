@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// The topics of the feature clients. They cover what the other clients leave out. Each topic has a
-// checker of its own.
+// The topics of the feature clients. They cover features that other clients do not use. Each topic
+// has a checker of its own.
 const (
 	rankedTopic  timer.TopicID = 10 // priorities; only a few calls at once
 	spreadTopic  timer.TopicID = 11

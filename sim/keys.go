@@ -19,7 +19,7 @@ import (
 // One run in three has one; in half of these the cluster starts without a key. It draws from a
 // stream of its own.
 //
-// What is checked:
+// Checks:
 //
 //   - on every replica a topic's secrets open to a value that was set, and never to an older one
 //     than before;

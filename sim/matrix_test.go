@@ -45,7 +45,7 @@ type matrix struct {
 	counted int // groups whose majority was counted
 }
 
-// had is what a node's disk must still hold of a group.
+// had is the state of a group that a node's disk must still hold.
 type had struct{ replica, last, applied uint64 }
 
 // TestCrashMatrix: a cluster is founded, written to and grown; a replica moves and a machine is
@@ -262,7 +262,8 @@ func whoseDisk(disk *memfs.FS) member.Identity {
 	return id
 }
 
-// had is what a node's disk holds now by its process, or by its previous process during a start.
+// had returns the groups' states on a node's disk as its process has them, or as its previous
+// process had them during a start.
 func (n *node) had() []had {
 	list := make([]had, n.w.swarm.shards+1)
 	for i := range list {
@@ -277,7 +278,7 @@ func (n *node) had() []had {
 	return list
 }
 
-// open opens a disk as the node's next process does, and compares it with what it must hold.
+// open opens a disk as the node's next process does, and compares it with the states before.
 func (m *matrix) open(what string, n *node, disk *memfs.FS, before []had) *shard.Host {
 	m.opens++
 	state := ring.NewState(func() {}, func() {})

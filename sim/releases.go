@@ -30,7 +30,8 @@ func (n *node) drawRelease() {
 	}
 }
 
-// finalize is an operator who finalizes an upgrade at a random time, whatever the processes run.
+// finalize plays an operator: it finalizes an upgrade at a random time, without regard to the
+// processes' releases.
 func (w *World) finalize() {
 	w.operator(w.inUse(w.odds), w.finalizeAt, func(err error) {
 		if errors.Is(err, ring.ErrLevel) {

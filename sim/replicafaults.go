@@ -208,7 +208,7 @@ func (w *World) proveReplicas() {
 	}
 }
 
-// proveMemory waits until no replica has a flipped bit, and reads what was hit.
+// proveMemory waits until no replica has a flipped bit, and reads the replicas that had one.
 func (w *World) proveMemory() {
 	wrong := func() (list []uint64) {
 		for _, n := range w.nodes {

@@ -7,7 +7,7 @@ import (
 	"carillon/vfs/memfs"
 )
 
-// syncFault is what a disk does instead of a sync, once in a machine's life.
+// syncFault is a false report of a sync by a disk, once in a machine's life.
 type syncFault struct {
 	lie   memfs.SyncLie
 	dirs  bool          // for a directory, not a file

@@ -146,7 +146,7 @@ func (t *turning) ask(n *node, pull bool) {
 	})
 }
 
-// consume pulls at a node as the API does, and later acks or nacks what it got, or nothing.
+// consume pulls at a node as the API does, and later acks or nacks the timers, or does nothing.
 func (t *turning) consume() {
 	r := t.chance
 	think, most, wait := t.think, 1+r.IntN(4), time.Duration(0)

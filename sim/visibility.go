@@ -9,13 +9,13 @@ import (
 )
 
 // Concurrency limits hold unless leaders do not know of each other (docs/operations.md, "Order,
-// limits, quotas"). The checker decides that by the heartbeats that arrived, not by what nodes made
-// of them. If a process has for partFor heard neither another process nor any process that hears
-// it, it may use the other's share. That is right if every shard is led by a process that it does
-// hear of, because a leader has counted all leases of its shards. Otherwise a process that leads a
-// shard is blind: it does not count leases of the other, or consumers' leases of a shard without a
-// leader. The same holds for leases from an earlier process of a node, until the current one has
-// run for partFor and reports no uncertainty.
+// limits, quotas"). The checker decides that by the heartbeats that arrived, not by the nodes'
+// conclusions. If a process has for partFor heard neither another process nor any process that
+// hears it, it may use the other's share. That is right if every shard is led by a process that it
+// does hear of, because a leader has counted all leases of its shards. Otherwise a process that
+// leads a shard is blind: it does not count leases of the other, or consumers' leases of a shard
+// without a leader. The same holds for leases from an earlier process of a node, until the current
+// one has run for partFor and reports no uncertainty.
 const (
 	partFor = 5 * time.Second
 	// a process that was paused for long has heard nobody, which says nothing about the others
@@ -24,7 +24,7 @@ const (
 	beatEvery = 250 * time.Millisecond
 )
 
-// visibility is what a process can know of another one.
+// visibility is the knowledge that a process can have of another one.
 type visibility struct {
 	silence time.Duration // by the process's clock, while it ran
 	said    time.Duration // when its last heartbeat arrived; 0: none has

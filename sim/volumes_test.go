@@ -166,8 +166,8 @@ func removals(w *World, t *testing.T) {
 	}
 }
 
-// insistOnRemoval asks a machine to remove another, again and again while it hears nobody who could
-// decide that. It returns the last error.
+// insistOnRemoval asks a machine to remove another, and repeats that while it hears no node that
+// could decide it. It returns the last error.
 func (w *World) insistOnRemoval(at, out *node) (last error) {
 	asked := false
 	w.passUntil(20*time.Second, func() bool {

@@ -25,7 +25,7 @@ type Callback struct {
 }
 
 // Headers belong to the origin that they were given for: scheme, host and port of a URL. Otherwise
-// anybody who may change a URL could redirect the credentials.
+// a client that may change a URL could redirect the credentials.
 
 // SameOrigin reports whether two callback URLs have the same origin. Both must have passed the
 // checks of callbacks; a missing URL has no origin. If two spellings of one address cannot be

@@ -33,7 +33,7 @@ func prepareSegment(fsys vfs.FS, dir string, size int64) (*segment, error) {
 	spare := filepath.Join(dir, preallocatedDir)
 	s, err := fillSegment(fsys, spare, size)
 	if err != nil {
-		// What it took of a full disk others may need; the next one removes it otherwise.
+		// On a full disk others may need the space; otherwise the next call would remove it.
 		_ = vfs.RemoveTree(fsys, spare)
 		return nil, fmt.Errorf("wal: prepare segment in %s: %w", spare, err)
 	}

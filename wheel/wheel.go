@@ -19,8 +19,8 @@ type Wheel struct {
 
 	// cascade is the bucket that starts at now+1 and is being moved down.
 	// 0 means none: bucket 0, as all of level 0, never cascades.
-	// Only one bucket can start at a tick: whatever belongs to a tick range that
-	// begins there differs from now in the same highest digit.
+	// Only one bucket can start at a tick: any bucket whose tick range begins there differs from
+	// now in the same highest digit.
 	cascade int
 
 	count int // timers in the wheel, due ones included

@@ -50,7 +50,7 @@ func ask(t *testing.T, shell string, args ...string) []string {
 	}
 	var words []string
 	for line := range strings.Lines(string(out)) {
-		// Fish prints what it means behind it.
+		// Fish prints a description after each word.
 		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		words = append(words, word)
 	}

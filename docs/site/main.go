@@ -2,8 +2,8 @@
 // Markdown, and the reference of the API from docs/openapi.yaml. It runs no script and asks no
 // other host.
 //
-// What a page links to is rendered or copied beside it, at the same place as in the repository. A
-// link that leads nowhere is a fault.
+// A linked file is rendered or copied too, at the same place as in the repository. A link that
+// leads nowhere is an error.
 package main
 
 import (

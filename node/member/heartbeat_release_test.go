@@ -9,8 +9,8 @@ import (
 	"carillon/timer"
 )
 
-// TestHeartbeatOfReleases: a heartbeat as each release so far sends it is read as what it said. The
-// last is written by this build: one that writes it otherwise adds its own.
+// TestHeartbeatOfReleases: this build decodes the heartbeat of each release so far to the values
+// that were sent. It writes the last of them; a build that writes another adds its own.
 func TestHeartbeatOfReleases(t *testing.T) {
 	said := heartbeat{
 		WallMs: 5000, Clock: heartbeatClock{Known: true, AheadMs: -7, Steps: 2, Sure: true}, Starts: 2, Cordoned: true, Unhealthy: "x", Leads: []timer.ShardID{1, 5},

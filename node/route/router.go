@@ -123,12 +123,14 @@ type Config struct {
 
 // Router has each shard's leader decide, this node or another, one hop away.
 //
-//   - An operation that surely was not carried out (not sent, refused, no leader) is tried again, with fresh hints, for a second and a half.
-//   - A change that may have been taken is never sent again: the client has ErrUnknown. A read is.
-//   - Operations of a request on one shard always travel together, in order; one is not tried again behind a later one that may
-//     have been done.
+//   - An operation that was certainly not carried out (not sent, refused, no leader) is retried
+//     with fresh hints for 1.5 s.
+//   - A change that may have been carried out is never sent again: the client gets ErrUnknown. A
+//     read is sent again.
+//   - Operations of one request on one shard are always sent together, in order. None is retried
+//     behind a later one that may have been done.
 //
-// Its methods may be called from any goroutine, once the host has started or not.
+// Its methods may be called from any goroutine, also before the host has started.
 type Router struct {
 	cfg     Config
 	self    uint64

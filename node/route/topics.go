@@ -179,8 +179,8 @@ func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID, floor uint64)
 	return fence, err
 }
 
-// emptyWork bounds what one command of a forced deletion does to its shard; see timer.Command.Work.
-// It takes some milliseconds.
+// emptyWork bounds the work of one command of a forced deletion in its shard; see
+// timer.Command.Work. It takes some milliseconds.
 const emptyWork = 1 << 17
 
 // emptyShards closes a topic and drops all of it, a slice at a time in all shards at once, so that

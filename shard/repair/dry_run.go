@@ -13,13 +13,13 @@ type DryRun struct {
 	id        timer.ShardID
 	replica   uint64
 	tombstone uint64
-	base      record.EntryID // what the newest snapshot, or the creation, covers
+	base      record.EntryID // the end of the newest snapshot, or of the creation
 	applied   uint64
-	log       []stretch // from base on, applied ones too; without gaps
+	log       []stretch // after base, including applied entries; without gaps
 	hard      record.HardState
 	alien     bool
-	fault     error // as a start would find; void if the replica is given up later on, or goes on from a snapshot of a peer
-	wrong     error // not what it must be; void if what was there is given up later on
+	fault     error // that a start would find; cleared if the replica is removed later or goes on from a peer's snapshot
+	wrong     error // a difference from the expected state; cleared likewise
 }
 
 func NewDryRun(id timer.ShardID, snapshot *record.Mark) *DryRun {
@@ -34,17 +34,16 @@ func (t *DryRun) place(m record.Mark) {
 	t.replica, t.base, t.applied, t.log = m.Replica, record.EntryID{Index: m.Index, Term: m.Term}, m.Index, nil
 }
 
-// Fault is why a start on these records would fail; nil: it would not.
+// Fault returns why a start on these records would fail; nil if it would not.
 func (t *DryRun) Fault() error { return t.fault }
 
-// Wrong is what differs from what must be there at this place; nil: nothing, as far as indexes and
-// terms say.
+// Wrong returns how the state so far differs from must; nil if indexes and terms agree.
 func (t *DryRun) Wrong(must record.ReplicaState) error {
 	t.check(&expected{ReplicaState: must})
 	return t.wrong
 }
 
-// Last is the end of the log.
+// Last returns the last entry of the log.
 func (t *DryRun) Last() record.EntryID {
 	if n := len(t.log); n > 0 {
 		return record.EntryID{Index: t.log[n-1].last, Term: t.log[n-1].term}
@@ -52,7 +51,7 @@ func (t *DryRun) Last() record.EntryID {
 	return t.base
 }
 
-// term is that of an entry behind base; 0: there is none.
+// term returns the term of an entry after base; 0 if there is none.
 func (t *DryRun) term(index uint64) uint64 {
 	for n := len(t.log) - 1; n >= 0 && t.log[n].last >= index; n-- {
 		if t.log[n].first <= index {
@@ -137,7 +136,7 @@ func (t *DryRun) entry(e *record.Entry) {
 	}
 }
 
-// check compares what was read with what must be here.
+// check compares the state so far with must and records the first difference.
 func (t *DryRun) check(must *expected) {
 	if t.fault != nil || t.wrong != nil {
 		return
@@ -163,8 +162,8 @@ func (t *DryRun) check(must *expected) {
 	}
 }
 
-// compare looks whether entries, those behind the base, are of a term. Term 0 is that of a hole in
-// front of this one, which was looked at.
+// compare checks the term of the entries after base. Term 0 marks entries that an earlier damage
+// lost: those were checked with the manifest after it.
 func (t *DryRun) compare(first, last, term uint64) {
 	for i := max(first, t.base.Index+1); i <= last && t.wrong == nil && term != 0 && t.replica != 0; i++ {
 		if have := t.term(i); have != term {

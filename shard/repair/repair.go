@@ -1,6 +1,6 @@
-// Package repair puts back a log that was damaged at rest, exactly as it was, from what is left of
-// it and what other nodes have. It works on the bytes of records, by indexes and terms alone: no
-// group is opened before it is done.
+// Package repair restores a log that was damaged at rest, exactly as it was, from its remains and
+// from other nodes' logs. It works on the bytes of records, by indexes and terms alone: no group is
+// opened before the repair is done.
 package repair
 
 import (
@@ -17,27 +17,27 @@ import (
 	"carillon/wal"
 )
 
-// A Repairer restores a node's log that was damaged at rest, from what is left of it and what other
-// nodes have, to exactly what it was as far as that matters: no other state, but the very one of
-// this node, so that it has forgotten nothing and may vote and lead as before. docs/adr/0013 has
-// the argument. It is used before a host is made, and by one goroutine:
+// A Repairer restores a damaged log of a node, from its remains and from other nodes' logs, to
+// exactly the state that it had, as far as that matters: the node must have forgotten nothing,
+// since it will vote and lead as before. docs/adr/0013 has the argument. A Repairer is used before
+// a host is made, and by one goroutine:
 //
-//	m, err := New(…)                  // what is lost, and that it can be told
+//	m, err := New(…)                  // finds the lost entries, or why it cannot
 //	for m.Missing() > 0 { m.Take(answer to m.Questions()) }
 //	m.Write(…)                        // then the log can be opened
 type Repairer struct {
 	fs        vfs.FS
 	dir       string
 	groups    []*survivingLog
-	snapshots []*record.Mark // by group, the newest that is whole; nil: none
+	snapshots []*record.Mark // by group, the newest whole one; nil: none
 	wreck     *wal.DamagedStream
 	patches   []map[timer.ShardID]*patch // by damage
 	holes     []*missingRange
 	truths    []map[timer.ShardID]*expected // by manifest
 }
 
-// New reads what is left of the log in a data directory. The error says why it cannot be repaired,
-// as it would be guesswork.
+// New reads the remains of the log in a data directory. The error says why the log cannot be
+// repaired without guessing.
 func New(fs vfs.FS, dir string, shards int) (*Repairer, error) {
 	m := &Repairer{fs: fs, dir: filepath.Join(dir, "wal", "0")}
 	for i := range shards + 1 {
@@ -64,7 +64,7 @@ func New(fs vfs.FS, dir string, shards int) (*Repairer, error) {
 	return m, nil
 }
 
-// wholeSnapshots are the newest snapshot of each group that is whole.
+// wholeSnapshots returns the newest whole snapshot of each group.
 func wholeSnapshots(fs vfs.FS, dir string, shards int) ([]*record.Mark, error) {
 	found := make([]*record.Mark, shards+1)
 	infos, err := wal.Snapshots(fs, dir)
@@ -83,14 +83,17 @@ func wholeSnapshots(fs vfs.FS, dir string, shards int) ([]*record.Mark, error) {
 			}
 			_ = f.Close()
 		}
-		if vfs.IsReadFailure(err) { // one that is damaged a start does without, too, and says so; of this one nothing is known
+		// A start does without a damaged snapshot, too. A read failure leaves unknown whether it is
+		// damaged.
+		if vfs.IsReadFailure(err) {
 			return nil, err
 		}
 	}
 	return found, nil
 }
 
-// salvage reads a damaged log into what remains of its groups; entries nil are not of interest.
+// salvage reads a damaged log into groups and calls tally with each manifest. It skips groups that
+// are nil.
 func salvage(fs vfs.FS, dir string, groups []*survivingLog, tally func(*record.Manifest) error) (*wal.DamagedStream, error) {
 	damages := 0
 	return wal.ScanDamaged(fs, dir, func(_ wal.Position, r wal.Record) error {
@@ -120,7 +123,7 @@ func salvage(fs vfs.FS, dir string, groups []*survivingLog, tally func(*record.M
 	})
 }
 
-// tally takes a manifest of the own log.
+// tally applies a manifest of the node's own log.
 func (m *Repairer) tally(c *record.Manifest) error {
 	truths := map[timer.ShardID]*expected{}
 	byGroup := c.ByGroup()
@@ -148,7 +151,7 @@ func (m *Repairer) tally(c *record.Manifest) error {
 	return nil
 }
 
-// Damages are what cannot be read, for people.
+// Damages describes the damages, for people.
 func (m *Repairer) Damages() (list []string) {
 	for _, d := range m.wreck.Damages {
 		list = append(list, d.String())
@@ -156,7 +159,7 @@ func (m *Repairer) Damages() (list []string) {
 	return list
 }
 
-// Frames is how many frames of the log were lost.
+// Frames returns how many frames of the log were lost.
 func (m *Repairer) Frames() (n uint64) {
 	for _, d := range m.wreck.Damages {
 		n += d.Lost()
@@ -164,7 +167,7 @@ func (m *Repairer) Frames() (n uint64) {
 	return n
 }
 
-// Missing is how many entries are still to be found.
+// Missing returns how many entries are still to be found.
 func (m *Repairer) Missing() (n int) {
 	for _, h := range m.holes {
 		n += h.left
@@ -172,7 +175,7 @@ func (m *Repairer) Missing() (n int) {
 	return n
 }
 
-// Lost says which entries are still to be found, for people.
+// Lost describes the entries that are still to be found, for people.
 func (m *Repairer) Lost() string {
 	var b strings.Builder
 	for _, h := range m.holes {
@@ -191,8 +194,8 @@ func (m *Repairer) Lost() string {
 	return b.String()
 }
 
-// Questions is what to ask another node, which answers with Answer. There may be more to ask after
-// the answer.
+// Questions returns a request for another node, to be answered by Answer. After its answer there
+// may be more to ask.
 func (m *Repairer) Questions() []byte {
 	var list []question
 	for _, h := range m.holes {
@@ -210,9 +213,9 @@ func (m *Repairer) Questions() []byte {
 	return appendQuestions(nil, list)
 }
 
-// Take takes an answer, and says how many entries of it were of use. An entry is taken only where
-// it must be the one that was lost: it comes from a log that has the same entry behind the hole, or
-// both logs know it to be committed.
+// Take uses an answer and returns how many missing entries it supplied. It accepts an entry only if
+// it must be the lost one: the answering log has the same entry behind the missing range, or both
+// logs know the entry to be committed.
 func (m *Repairer) Take(body []byte) (taken int, err error) {
 	answers, err := decodeAnswers(body)
 	if err != nil {
@@ -229,11 +232,11 @@ func (m *Repairer) Take(body []byte) (taken int, err error) {
 	return taken, nil
 }
 
-// take fills a hole with what must be in it.
+// take fills a missing range from an answer.
 func (h *missingRange) take(a *answer) (taken int) {
 	same := a.term == h.above.Term && a.term != 0
 	if a.term != 0 && h.above.Term != 0 && !same {
-		return 0 // another log than this one, as far as it goes
+		return 0 // the logs differ behind the range
 	}
 	for _, e := range a.entries {
 		if e.Index < h.first || e.Index > h.last || e.Term == 0 || !same && e.Index > min(h.life.commit, a.commit) {
@@ -249,8 +252,8 @@ func (h *missingRange) take(a *answer) (taken int) {
 	return taken
 }
 
-// Write repairs the log, if it reads as it must then. After an error, or a crash, it is damaged or
-// repaired as before.
+// Write repairs the log, provided that a dry run of the result succeeds. After an error or a crash
+// the log is damaged as before, or repaired.
 func (m *Repairer) Write(nowMs int64) error {
 	if n := m.Missing(); n > 0 {
 		return fmt.Errorf("%d entries are missing: %s", n, m.Lost())
@@ -269,7 +272,7 @@ func (m *Repairer) Write(nowMs int64) error {
 	return m.wreck.Repair(nowMs, records)
 }
 
-// try reads the log as it will be.
+// try reads the log as it will be after the repair.
 func (m *Repairer) try(records [][]wal.Record) error {
 	trials := make([]*DryRun, len(m.groups))
 	for i := range trials {

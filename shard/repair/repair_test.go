@@ -19,12 +19,12 @@ import (
 
 const mendDir = "data"
 
-// replicaID is as shard.ReplicaID makes it.
+// replicaID returns the same id as shard.ReplicaID.
 func replicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch) }
 
 var mendReplica = replicaID(7, 1)
 
-// logWriter is a log that a test writes, a frame at a time, each in a segment of its own.
+// logWriter writes a log for a test, one frame per segment.
 type logWriter struct {
 	t  *testing.T
 	fs *memfs.FS
@@ -58,7 +58,7 @@ func creationOf(replica uint64) record.Mark {
 	return record.Mark{Replica: replica, Index: 1, Term: 1, Epoch: 1, Conf: &pb.ConfState{Voters: []uint64{replica, 2, 3}}}
 }
 
-// entries are those from first to last, of a term; their data say so.
+// entries appends entries first to last of a term; their data name both numbers.
 func (d *logWriter) entries(first, last, term uint64) *logWriter {
 	var list []*pb.Entry
 	for i := first; i <= last; i++ {
@@ -73,7 +73,7 @@ func (d *logWriter) hard(term, vote, commit uint64) *logWriter {
 	return d
 }
 
-// other is something of another group.
+// other appends a record of another group.
 func (d *logWriter) other() *logWriter {
 	d.f.Append(wal.RecordHardState, 0, record.AppendHardState(nil, record.HardState{Term: 1, Vote: 0, Commit: 0}))
 	return d
@@ -92,7 +92,7 @@ func (d *logWriter) manifest(list ...record.ReplicaState) *logWriter {
 	return d
 }
 
-// frame ends a frame.
+// frame writes the records so far as one frame.
 func (d *logWriter) frame() *logWriter {
 	d.t.Helper()
 	d.check(d.s.Submit(d.f, true, nil))
@@ -102,14 +102,14 @@ func (d *logWriter) frame() *logWriter {
 	return d
 }
 
-// close ends the log and gives its disk.
+// close closes the log and returns its disk.
 func (d *logWriter) close() *memfs.FS {
 	d.t.Helper()
 	d.check(d.s.Close())
 	return d.fs
 }
 
-// damaged is a disk without some frames.
+// damagedDisk returns a copy of a disk with some frames damaged.
 func damagedDisk(t *testing.T, fs *memfs.FS, frames ...int) *memfs.FS {
 	t.Helper()
 	broken := fs.CrashClone(calm{}, memfs.CrashOptions{})
@@ -122,7 +122,7 @@ func damagedDisk(t *testing.T, fs *memfs.FS, frames ...int) *memfs.FS {
 	return broken
 }
 
-// wholeLog is a log's end as a start reads it, and all of its entries.
+// wholeLog returns the end of a log, read as a start does, and all of its entries.
 func wholeLog(t *testing.T, fs *memfs.FS) (end *DryRun, entries []byte) {
 	t.Helper()
 	end = NewDryRun(1, nil)
@@ -156,7 +156,7 @@ func wholeLog(t *testing.T, fs *memfs.FS) (end *DryRun, entries []byte) {
 	return end, appendAnswers(nil, answers)
 }
 
-// sameAs demands that a repaired log reads as the one that was never damaged.
+// sameAs checks that a repaired log reads as the undamaged one.
 func sameAs(t *testing.T, was, is *memfs.FS) {
 	t.Helper()
 	a, all := wholeLog(t, was)
@@ -170,8 +170,7 @@ func sameAs(t *testing.T, was, is *memfs.FS) {
 	}
 }
 
-// common is the beginning of most logs here: entries 2 to 5 of term 2, of which 4 is known to be
-// committed.
+// common starts most logs here: entries 2 to 5 of term 2, with commit index 4.
 func common(t *testing.T) *logWriter {
 	return newDiary(t).create(mendReplica).hard(1, 0, 1).frame().entries(2, 5, 2).hard(2, 3, 4).frame()
 }
@@ -180,7 +179,7 @@ func until(term, vote, commit, index, entryTerm uint64) record.ReplicaState {
 	return record.ReplicaState{Replica: mendReplica, Hard: record.HardState{Term: term, Vote: vote, Commit: commit}, Last: record.EntryID{Index: index, Term: entryTerm}}
 }
 
-// peerLog is another member's log: entries 2 to last, those from when on of another term.
+// peerLog returns another member's log: entries 2 to last, which have another term from when on.
 func peerLog(t *testing.T, last, when, term, commit uint64) *memfs.FS {
 	d := newDiary(t).create(replicaID(8, 1)).frame().entries(2, min(last, when-1), 2)
 	if when <= last {
@@ -189,7 +188,7 @@ func peerLog(t *testing.T, last, when, term, commit uint64) *memfs.FS {
 	return d.hard(term, 0, commit).frame().manifest().frame().close()
 }
 
-// mendFrom asks disks until nothing is missing or nobody has more, and writes.
+// mendFrom asks the peers until nothing is missing or none has more, and writes.
 func mendFrom(t *testing.T, fs *memfs.FS, peers ...*memfs.FS) (missing int, err error) {
 	t.Helper()
 	m, err := New(fs, mendDir, 1)
@@ -211,7 +210,7 @@ func mendFrom(t *testing.T, fs *memfs.FS, peers ...*memfs.FS) (missing int, err 
 	return 0, m.Write(1)
 }
 
-// TestMender: logs that lost a frame, and what a peer has. What is repaired reads as if nothing had
+// TestMender: a log that lost frames is repaired from a peer's and then reads as if nothing had
 // been lost.
 func TestMender(t *testing.T) {
 	if testing.Short() {
@@ -267,7 +266,7 @@ func TestMender(t *testing.T) {
 	}
 }
 
-// TestMenderRefuses what would be guesswork: it changes nothing then.
+// TestMenderRefuses: where a repair would need a guess it is refused, and nothing changes.
 func TestMenderRefuses(t *testing.T) {
 	other := replicaID(7, 5)
 	for _, c := range []struct {
@@ -299,8 +298,8 @@ func TestMenderRefuses(t *testing.T) {
 	}
 }
 
-// TestMenderGoesOnFromASnapshot: what the newest snapshot covers need not be found. The log is
-// marked to go on from it, so that no start takes an older one.
+// TestMenderGoesOnFromASnapshot: entries covered by the newest snapshot need not be found. The log
+// is marked to go on from that snapshot, so that no start uses an older one.
 func TestMenderGoesOnFromASnapshot(t *testing.T) {
 	for _, index := range []uint64{7, 8, 10} {
 		was := common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().manifest(until(2, 3, 8, 10, 2)).frame().close()
@@ -335,7 +334,7 @@ func TestMenderGoesOnFromASnapshot(t *testing.T) {
 	}
 }
 
-// TestHostileMendingAnswers: what does not fit is not taken.
+// TestHostileMendingAnswers: answers that do not fit the missing entries are not used.
 func TestHostileMendingAnswers(t *testing.T) {
 	was := common(t).entries(6, 8, 2).hard(2, 3, 6).frame().entries(9, 10, 2).hard(2, 3, 8).frame().manifest(until(2, 3, 8, 10, 2)).frame().close()
 	m, err := New(damagedDisk(t, was, 3), mendDir, 1)
@@ -377,8 +376,8 @@ func manifestSample() *record.Manifest {
 		{Group: 1, Replica: mendReplica, Hard: record.HardState{Term: 3, Vote: 8, Commit: 100}, Last: record.EntryID{Index: 110, Term: 3}, Creation: &birth}, {Group: 3, Tombstone: mendReplica}}}
 }
 
-// FuzzMending: no bytes of another node, or of a log, make a reader of questions, answers or
-// manifests panic; what is read is written again, and read as the same.
+// FuzzMending: no input from another node or a log makes a decoder of questions, answers or
+// manifests panic, and a decoded message survives another round trip.
 func FuzzMending(f *testing.F) {
 	for _, b := range mendingSamples() {
 		f.Add(b)
@@ -414,7 +413,7 @@ func TestManifestGolden(t *testing.T) {
 	testkit.Golden(t, "record-manifest", []byte(hex.EncodeToString(record.AppendManifest(nil, manifestSample()))+"\n"))
 }
 
-// calm decides nothing by chance.
+// calm is a random source that always returns 0.
 type calm struct{}
 
 func (calm) IntN(int) int { return 0 }

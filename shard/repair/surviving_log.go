@@ -12,45 +12,45 @@ import (
 	"carillon/wal"
 )
 
-// survivingLog is what a damaged log still tells of one group: which entries, and which of them are
-// known to be in the log to its end. A damage may have held anything; so what was read before it is
-// in doubt, unless it was committed then, or what comes later vouches for it. It knows indexes and
-// terms, no data.
+// survivingLog is the remains of one group in a damaged log: the entries that were read, and which
+// of them are known to be in the log in the end. A damage may hide any records. So entries read
+// before it are in doubt, unless they were committed by then or later records prove them.
+// survivingLog has indexes and terms, no data.
 //
-// It rests on this: an entry's index and term determine all entries before it (raft's log
-// matching). So where an entry is known to be in the log in the end, what stood before it when it
-// was last seen stands there still; and so does, right before it, one of its own term.
+// The proof is raft's log matching: an entry's index and term determine all entries before it. If
+// an entry is in the final log, so are the entries that preceded it when it was last read, and so
+// is the entry right before it if that has the same term.
 type survivingLog struct {
 	id        timer.ShardID
-	replica   uint64 // as the log says; 0: it does not
+	replica   uint64 // as far as the log says; 0: unknown
 	tombstone uint64
-	based     bool // the log is known to begin behind …
+	based     bool // base, after which the log begins, is known
 	base      record.EntryID
 	runs      []stretch // ascending
-	layer     int       // how many damages were passed
+	layer     int       // the number of damages passed
 	hard      record.HardState
-	hardLayer int // in which layer that was read
+	hardLayer int // the layer in which hard was read
 	life      *life
-	begins    map[int]uint64 // the first entry of the first that were read, by layer
+	begins    map[int]uint64 // index of the first entry read in each layer
 	pending   []int          // damages since the last manifest
-	fault     error          // what is wrong and not by a damage
+	fault     error          // an error that no damage explains
 }
 
-// life is a replica's, up to its tombstone.
-type life struct{ commit uint64 } // its log is known to be committed up to there
+// life belongs to one replica, until its tombstone.
+type life struct{ commit uint64 } // the log is known to be committed up to here
 
-// stretch is some entries of one term that were read in one layer.
+// stretch is a range of entries of one term, read in one layer.
 type stretch struct {
-	first, last, term uint64 // term 0: it is not known, they are lost, but belong here
-	layer             int    // how many damages were before them
+	first, last, term uint64 // term 0: unknown; the entries are lost, but belong here
+	layer             int    // the number of damages before them
 	firm              bool   // committed before the damage that followed
 }
 
-// span is some entries that are lost, or in doubt.
+// span is a range of entries that are lost, or in doubt.
 type span struct {
 	first, last uint64
-	above       record.EntryID // the entry behind it; where there is none, its own last
-	layer       int            // of that entry: the damage before that layer is where they were lost at the latest
+	above       record.EntryID // the entry after the span; at the end of the log, the last entry of the span
+	layer       int            // of above: the damage before that layer is the last that can have lost the span
 }
 
 func newSurvivingLog(id timer.ShardID) *survivingLog {
@@ -65,7 +65,7 @@ func (m *survivingLog) Create(k record.Mark) error {
 	return nil
 }
 
-// Snapshot implements record.Folder. One from a peer is where the log begins anew.
+// Snapshot implements record.Folder. The log begins anew at a snapshot from a peer.
 func (m *survivingLog) Snapshot(k record.Mark) error {
 	if k.Installed {
 		m.begin(k)
@@ -83,7 +83,7 @@ func (m *survivingLog) Tombstone(id uint64) error {
 	return nil
 }
 
-// end is the end of a replica.
+// end forgets a replica that a tombstone ends.
 func (m *survivingLog) end(id uint64) {
 	m.tombstone = max(m.tombstone, id)
 	m.replica, m.based, m.base, m.runs, m.hard, m.hardLayer, m.life = 0, false, record.EntryID{}, nil, record.HardState{}, m.layer, &life{}
@@ -112,7 +112,7 @@ func (m *survivingLog) Entries(ents []record.Entry) error {
 	return nil
 }
 
-// below is what of the runs is before an index.
+// below returns the part of the runs before an index.
 func below(runs []stretch, index uint64) []stretch {
 	for n := len(runs); n > 0 && runs[n-1].last >= index; n = len(runs) {
 		if runs[n-1].first < index {
@@ -124,7 +124,7 @@ func below(runs []stretch, index uint64) []stretch {
 	return runs
 }
 
-// push adds entries behind others, as one stretch where they are of a kind.
+// push appends a stretch and merges it with the last one where only the range differs.
 func push(runs []stretch, r stretch) []stretch {
 	if n := len(runs); n > 0 && runs[n-1].last+1 == r.first && runs[n-1].term == r.term && runs[n-1].layer == r.layer && runs[n-1].firm == r.firm {
 		runs[n-1].last = r.last
@@ -133,7 +133,7 @@ func push(runs []stretch, r stretch) []stretch {
 	return append(runs, r)
 }
 
-// damage number k: from here on all that was read is in doubt, but what was committed.
+// damage passes damage k: all entries read so far are in doubt, but for committed ones.
 func (m *survivingLog) damage(k int) {
 	var runs []stretch
 	for _, r := range m.runs {
@@ -153,9 +153,10 @@ func (m *survivingLog) damage(k int) {
 	m.pending = append(m.pending, k)
 }
 
-// resolve goes down from the end of the log to an index, which is not looked at, and tells what is
-// sure from what is lost or in doubt. Either the end's term is known, from a manifest; or, linked,
-// all that was read in the last layer is in the log; or its end is unknown, too.
+// resolve walks down from top to floor, exclusive, and separates the entries that are sure from
+// those that are lost or in doubt. It needs a known end: top has its term, from a manifest, or
+// linked says that all entries read in the last layer are in the log. Otherwise the end is in
+// doubt, too.
 func (m *survivingLog) resolve(top record.EntryID, linked bool, floor uint64) (sure []stretch, doubt []span) {
 	above, layer, open := top, m.layer, false
 	lose := func(first, last uint64) {
@@ -192,7 +193,7 @@ func (m *survivingLog) resolve(top record.EntryID, linked bool, floor uint64) (s
 	return sure, doubt
 }
 
-// held are the entries that are sure to be in the log as far as it can be read.
+// held returns the entries that are surely in the log, as far as it can be read.
 func (m *survivingLog) held() []stretch {
 	n := len(m.runs)
 	if n == 0 {
@@ -203,29 +204,29 @@ func (m *survivingLog) held() []stretch {
 	return slices.DeleteFunc(sure, func(r stretch) bool { return r.term == 0 })
 }
 
-// patch is what takes the place of one damage for one group.
+// patch replaces one damage for one group.
 type patch struct {
 	group     timer.ShardID
 	tombstone uint64            // 0: none
-	creation  *record.Mark      // nil: the creation is there
-	mark      *record.Mark      // what was before is void: the state is this snapshot's
-	hole      *missingRange     // entries
-	hard      *record.HardState // nil: it is known without
+	creation  *record.Mark      // nil: the creation is not lost
+	mark      *record.Mark      // nil: none; otherwise the log goes on from this snapshot and all before is void
+	hole      *missingRange     // lost entries; nil: none
+	hard      *record.HardState // nil: it was read after the damage
 }
 
-// missingRange is some lost entries.
+// missingRange is a range of lost entries.
 type missingRange struct {
 	group timer.ShardID
 	span
 	life    *life
-	entries []record.Entry // from span.first on; term 0: not here yet
+	entries []record.Entry // from span.first on; Term 0: not found yet
 	left    int
 }
 
 var errContradiction = errors.New("a manifest contradicts what is left of the log")
 
-// recount takes what a manifest says of the group: what was in doubt is known again, or known to be
-// lost. It gives what is sure and what is lost behind the floor.
+// recount applies a manifest's state of the group: entries in doubt become sure, or known to be
+// lost. It returns both, as far as they are above the floor.
 func (m *survivingLog) recount(t record.ReplicaState, snapshot *record.Mark) (sure []stretch, lost []span, err error) {
 	switch {
 	case m.fault != nil:
@@ -235,7 +236,8 @@ func (m *survivingLog) recount(t record.ReplicaState, snapshot *record.Mark) (su
 		t.Tombstone <= m.tombstone && t.Replica == 0 && len(m.runs) > 0:
 		return nil, nil, fmt.Errorf("%w: replica %x of log, %x of manifest; tombstones %x, %x", errContradiction, m.replica, t.Replica, m.tombstone, t.Tombstone)
 	}
-	if m.ended(t) { // what was read before the last damage is of a replica that is gone, as far as is known
+	// As far as is known, entries read before the last damage belong to a removed replica.
+	if m.ended(t) {
 		fresh := m.runs
 		for len(fresh) > 0 && fresh[0].layer < m.layer {
 			fresh = fresh[1:]
@@ -256,14 +258,14 @@ func (m *survivingLog) recount(t record.ReplicaState, snapshot *record.Mark) (su
 	return sure, lost, nil
 }
 
-// ended reports that the end of a replica was lost. One that is here still has not ended, whatever
-// was before it.
+// ended reports that the tombstone of the replica in the log was lost. If the manifest has the same
+// replica, the tombstone is an earlier one's.
 func (m *survivingLog) ended(t record.ReplicaState) bool {
 	return t.Tombstone > m.tombstone && (t.Replica == 0 || t.Replica != m.replica)
 }
 
-// tally is recount for the node's own log: it gives what must be put in the place of the damages
-// since the last manifest, by damage, and what the log must have been here. snapshot is the newest
+// tally is recount for the node's own log. It returns the patches for the damages since the last
+// manifest, by damage, and the state that the repaired log must have here. snapshot is the newest
 // whole one, or nil.
 func (m *survivingLog) tally(t record.ReplicaState, snapshot *record.Mark) (patches map[int]*patch, must *expected, err error) {
 	if len(m.pending) == 0 {
@@ -314,7 +316,9 @@ func (m *survivingLog) tally(t record.ReplicaState, snapshot *record.Mark) (patc
 		}
 		fill(s.layer-1, s)
 	}
-	for _, s := range lost { // what was read between two damages may build on what was lost before, and have been in doubt because of the second one
+	// Entries read between two damages may follow on entries that the first one lost, and be in
+	// doubt only because of the second. Then the first damage's patch must fill that gap as well.
+	for _, s := range lost {
 		for k := first; k < s.layer-1; k++ {
 			if begin, ok := m.begins[k+1]; ok && begin > s.first && begin <= t.Last.Index+1 && begin-s.first < maxMissingRange && (patches[k] == nil || patches[k].hole == nil) {
 				fill(k, span{first: s.first, last: begin - 1, above: s.above, layer: k + 1})
@@ -328,17 +332,17 @@ func (m *survivingLog) tally(t record.ReplicaState, snapshot *record.Mark) (patc
 	return patches, must, nil
 }
 
-// expected is what a group must be at a manifest behind damage, once that is repaired.
+// expected is the state that a group of the repaired log must have at a manifest.
 type expected struct {
 	record.ReplicaState
 	sure  []stretch
 	holes []*missingRange
 }
 
-// floor is before which entry the log need not go back.
+// floor returns an index up to which the log need not have entries.
 func (m *survivingLog) floor(snapshot *record.Mark) uint64 {
 	switch {
-	case len(m.runs) > 0 && m.runs[0].layer <= m.layer-len(m.pending): // nothing was lost before it: the log goes back no further
+	case len(m.runs) > 0 && m.runs[0].layer <= m.layer-len(m.pending): // no damage before it: the log begins there
 		return m.runs[0].first - 1
 	case m.based:
 		return m.base.Index
@@ -350,8 +354,8 @@ func (m *survivingLog) floor(snapshot *record.Mark) uint64 {
 	return snapshot.Index
 }
 
-// settle makes the log what it must be up to an entry, and gives what is sure and what is lost of
-// it.
+// settle turns runs into the log that ends with top, lost entries included, and returns which
+// entries are sure and which are lost.
 func (m *survivingLog) settle(top record.EntryID, floor uint64) (sure []stretch, lost []span) {
 	sure, lost = m.resolve(top, false, floor)
 	var runs []stretch
@@ -374,10 +378,10 @@ func newMissingRange(id timer.ShardID, s span, l *life) *missingRange {
 	return &missingRange{group: id, span: s, life: l, entries: make([]record.Entry, n), left: n}
 }
 
-// maxMissingRange bounds the entries of one hole: a log that is within its bounds has fewer.
+// maxMissingRange bounds the entries of one missing range; a log within its bounds has fewer.
 const maxMissingRange = 1 << 22
 
-// records are the patch as the log has it, in the order in which it must be read.
+// records returns the patch as records, in the order in which a start must read them.
 func (p *patch) records() (list []wal.Record) {
 	add := func(t wal.RecordType, body []byte) {
 		list = append(list, wal.Record{Type: t, Shard: uint32(p.group), Data: body})
@@ -414,5 +418,5 @@ func (p *patch) records() (list []wal.Record) {
 
 const (
 	repairedRecordBytes = 4 << 20
-	entryBytes          = 24 // what an entry counts beside its data
+	entryBytes          = 24 // size of an entry beside its data
 )

@@ -16,30 +16,30 @@ import (
 	"carillon/wal"
 )
 
-// What a node that repairs its log asks the others, and what they answer (docs/formats/peer.md).
+// The messages by which a node that repairs its log asks others for entries (docs/formats/peer.md).
 
 const (
 	wireVersion  = 1
 	maxQuestions = 4096
-	// An answer holds so much, give or take an entry; the rest is asked for again.
+	// maxAnswerBytes ends an answer, after the record that exceeds it; the rest is asked for again.
 	maxAnswerBytes = 8 << 20
 )
 
 var errWire = errors.New("malformed question or answer about lost entries")
 
-// question asks for some entries of a group, and for the term of the one behind them.
+// question asks for some entries of a group, and for the term of the entry behind them.
 type question struct {
 	group       timer.ShardID
 	first, last uint64
 	above       record.EntryID
 }
 
-// answer is what a node has of them that is sure to be in its log.
+// answer has those of the asked entries that are surely in the answering node's log.
 type answer struct {
 	group   timer.ShardID
 	above   record.EntryID // as asked
-	term    uint64         // of its own entry at above.index; 0: it has none
-	commit  uint64         // its log is known to be committed up to there
+	term    uint64         // of its own entry at above.Index; 0: it has none
+	commit  uint64         // up to here its log is known to be committed
 	entries []record.Entry
 }
 
@@ -90,7 +90,7 @@ func appendAnswers(b []byte, list []answer) []byte {
 	return b
 }
 
-// decodeAnswers reads what appendAnswers wrote; the data point into the bytes.
+// decodeAnswers decodes the output of appendAnswers; the entries' data point into b.
 func decodeAnswers(b []byte) ([]answer, error) {
 	r, n, err := wireReader(b)
 	if err != nil || n > maxQuestions {
@@ -126,7 +126,7 @@ func wireReader(b []byte) (r *record.Reader, n uint64, err error) {
 	return r, n, nil
 }
 
-// readGroup reads a group's id.
+// readGroup decodes a group's id.
 func readGroup(r *record.Reader) (timer.ShardID, error) {
 	id := r.Uvarint()
 	if id > 65535 {
@@ -154,7 +154,7 @@ func Answer(fs vfs.FS, dir string, shards int, body []byte) ([]byte, error) {
 		byGroup := c.ByGroup()
 		for _, g := range groups {
 			if g != nil && c.Covers(g.id) && len(g.pending) > 0 {
-				_, _, _ = g.recount(byGroup(g.id), nil) // what it contradicts stays in doubt
+				_, _, _ = g.recount(byGroup(g.id), nil) // entries that the manifest contradicts stay in doubt
 			}
 		}
 		return nil
@@ -173,7 +173,7 @@ func Answer(fs vfs.FS, dir string, shards int, body []byte) ([]byte, error) {
 	return appendAnswers(nil, list), nil
 }
 
-// termIn is the term of an entry; 0: it is not there.
+// termIn returns the term of an entry; 0 if it is not held.
 func termIn(held []stretch, index uint64) uint64 {
 	for _, s := range held {
 		if s.first <= index && index <= s.last {
@@ -183,15 +183,14 @@ func termIn(held []stretch, index uint64) uint64 {
 	return 0
 }
 
-// collect reads the log once more for the entries that are asked for, those that are held, until an
-// answer is full.
+// collect reads the log once more for the asked entries that are held, until maxAnswerBytes.
 func collect(fs vfs.FS, log string, groups []*survivingLog, asked []question, list []answer) error {
 	held, questions := make([][]stretch, len(groups)), make([][]int, len(groups))
 	for i, q := range asked {
 		held[q.group] = groups[q.group].held()
 		questions[q.group] = append(questions[q.group], i)
 	}
-	bytes, have := 0, map[[2]uint64]bool{} // entries, by the question's number and their index
+	bytes, have := 0, map[[2]uint64]bool{} // by the question's number and the entry's index
 	_, err := wal.ScanDamaged(fs, log, func(_ wal.Position, r wal.Record) error {
 		if r.Type != wal.RecordEntries || int(r.Shard) >= len(groups) || groups[r.Shard] == nil || bytes > maxAnswerBytes {
 			return nil

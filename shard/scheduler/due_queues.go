@@ -28,7 +28,7 @@ type dueQueues struct {
 	routes   map[routeKey]*destQueue
 	later    heap[entry]    // popped, but further off than the look-ahead (the clock stepped back)
 	exact    heap[entry]    // of pulled or rate-limited topics: not leased before they are due
-	shut     heap[queueKey] // destination queues behind an open breaker, by when to ask again
+	shut     heap[queueKey] // destination queues that a breaker or a limit refused, by when to ask again
 
 	caughtUp   bool          // every due timer has left the wheel in this turn
 	deferred   []*topicQueue // topics that wait for caughtUp or for scanBlockers

@@ -33,10 +33,10 @@ func (Unlimited) Rate(t *timer.Topic) (float64, int) {
 func (Unlimited) Concurrency(_ *timer.Topic, n int, _ time.Duration) int { return n }
 func (Unlimited) Abandoned(timer.TopicID)                                {}
 
-// LimitPoll is the longest time until a refused queue asks again without being notified.
+// LimitPoll is how long a refused queue waits at most before it asks again without being notified.
 const (
 	LimitPoll = 100 * time.Millisecond
-	ratePoll  = time.Second // … when only the node's own rate refuses
+	ratePoll  = time.Second // … when a rate refuses of which no other node has a part
 )
 
 // Limits are the limits of a node's topics, shared by the schedulers of all workers. Each topic

@@ -131,8 +131,8 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 	return out
 }
 
-// Pull proposes leases for one consumer. known is false while the order of the timers is not known:
-// due timers are still in the wheel, or a walk has not finished.
+// Pull proposes leases for one consumer. known is false while the order is not known: in a serial
+// topic due timers are still being queued, or scanBlockers has not finished.
 func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	q := l.due.topics[topic]
 	if q == nil || !l.mayPull(q) {

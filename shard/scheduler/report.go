@@ -53,7 +53,8 @@ func (l *Scheduler) reportAll() {
 
 // over reports that the table no longer has this lease, as far as this replica knows. A replica
 // that is gone, or whose table is older than the lease, cannot tell: then the leader does
-// (HearOver). A lease that was never seen applied had no call, and enough reports were sent.
+// (HearOver). A lease that was never seen applied had no call, and counts as over after
+// reportAtLeast.
 func (l *Scheduler) over(f *activeLease) bool {
 	t := l.table
 	if !l.env.Present() || t.LastFence() < f.fence {

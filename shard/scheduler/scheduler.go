@@ -242,13 +242,13 @@ func (l *Scheduler) retention(h timer.Handle) int64 {
 	return timer.DefaultPolicy().DeadRetentionMs
 }
 
-// Doubt stops starts until a majority has confirmed that this node still leads.
+// Doubt prevents starts until a majority has confirmed that this node still leads.
 func (l *Scheduler) Doubt() {
 	l.doubted = true
 	l.env.Wake()
 }
 
-// confirm asks a majority, unless it is being asked.
+// confirm asks a majority whether this node leads, unless that is pending.
 func (l *Scheduler) confirm() {
 	if !l.active || !l.doubted || l.confirming {
 		return

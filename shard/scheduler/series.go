@@ -15,8 +15,8 @@ const allRealigned timer.Handle = 1<<32 - 1
 const missedAfterMs = 10_000
 
 // again returns when the occurrence after the one that ends now is due; 0 if there is none.
-// startedMs is the start of this attempt. Only the leader decides this, as all that needs a clock
-// and rules that may change: tables check it and schedule.
+// startedMs is the start of this attempt. Only the leader computes this, since it needs a clock and
+// rules that may change; tables check the result and schedule it.
 func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
 	s, ok := l.table.Series(h)
 	if !ok || s.Last {

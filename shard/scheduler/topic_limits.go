@@ -140,7 +140,8 @@ func (l *Scheduler) endLimits() {
 // end: there may be no leader yet, and the next one may extend the lease.
 const LeftGrace = 5 * time.Second
 
-// endCarriedOver stops counting the leases of carriedOver that have ended; all: every one.
+// endCarriedOver stops counting the leases of carriedOver that have ended or are past their time;
+// all: every one.
 func (l *Scheduler) endCarriedOver(all bool) {
 	if len(l.limits.carriedOver) == 0 || !all && l.now.Mono < l.limits.carriedOverAt {
 		return

@@ -7,7 +7,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// The parts of a Result that are given, in this order.
+// The fields of a Result that are present, in this order.
 const (
 	resultHandle = 1 << iota
 	resultFence
@@ -20,13 +20,13 @@ const (
 	resultBits = 1<<iota - 1
 )
 
-// answerBytes is where the answer to one request is full: a peer refuses frames that are much
-// longer. A page of timers ends there and says that there is more; operations beyond it are
-// answered without their Timer, which the client can read.
+// answerBytes is where an answer is full: a peer refuses frames that are much longer. A page of
+// timers ends there and says that there is more. Operations beyond it are answered without their
+// Timer, which the client can read.
 const answerBytes = 16 << 20
 
-// AppendAnswers encodes what became of operations. An operation without an answer has ErrUnknown.
-// The Timer of a Created is left out: the asking side has what it needs to make it.
+// AppendAnswers encodes the results of operations. An operation without a result gets ErrUnknown.
+// The Timer of a Created is left out: the asking node can make it from the command.
 func AppendAnswers(dst []byte, ops []timer.Op) []byte {
 	start := len(dst)
 	dst = append(dst, version, faultNone)
@@ -82,8 +82,8 @@ func appendResult(dst []byte, r *timer.Result, found *timer.Timer) []byte {
 	return dst
 }
 
-// DecodeAnswers fills in every operation's Result and Err. When the answer is an error as a whole
-// each operation has it; when it cannot be read each has ErrUnknown. The error is also returned.
+// DecodeAnswers sets every operation's Result and Err. If the whole answer is an error, each
+// operation gets it; if it cannot be decoded, each gets ErrUnknown. The error is also returned.
 func DecodeAnswers(b []byte, ops []timer.Op) error {
 	r, err := answered(b)
 	if err != nil {
@@ -107,7 +107,7 @@ func DecodeAnswers(b []byte, ops []timer.Op) error {
 	return nil
 }
 
-// answerAll gives every operation the same error, and returns why.
+// answerAll sets the same error on every operation, and returns why.
 func answerAll(ops []timer.Op, each, why error) error {
 	for i := range ops {
 		ops[i].Result, ops[i].Err = timer.Result{}, each

@@ -10,22 +10,22 @@ import (
 	"carillon/timer/encoding"
 )
 
-// The numbers of errors between nodes. They are never given a second meaning; a number that a node
-// does not know is ErrUnknown to it, which promises nothing.
+// The numbers of errors between nodes. A number never gets a second meaning. An unknown number is
+// read as ErrUnknown, which promises nothing.
 const (
 	faultNone = iota
 	faultNotLeader
-	faultFirst // of those without a value of their own: faults
+	faultFirst // the first of faults, errors without fields
 
 	faultLowDisk = 64
 )
 
-// faults are the errors that travel, by number from faultFirst on.
+// faults are the errors that are sent, by number from faultFirst on.
 var faults = [...]error{
 	timer.ErrUnknown, timer.ErrNoLeader, timer.ErrOverloaded, timer.ErrMemory, timer.ErrLowDisk, timer.ErrStopped, timer.ErrRecovering, timer.ErrNoTopic, timer.ErrNotEmpty, encoding.ErrFormat,
 }
 
-// appendFault writes an error, or that there is none. What has no number travels as ErrUnknown.
+// appendFault encodes an error or its absence. An error without a number is sent as ErrUnknown.
 func appendFault(dst []byte, err error) []byte {
 	if err == nil {
 		return append(dst, faultNone)
@@ -44,7 +44,7 @@ func appendFault(dst []byte, err error) []byte {
 	return append(dst, faultFirst)
 }
 
-// errorAnswer reads what appendFault wrote; nil when there was no error.
+// errorAnswer decodes the output of appendFault; nil if there was no error.
 func (r *reader) errorAnswer() error {
 	switch n := int(r.Byte()); {
 	case n == faultNone:
@@ -59,7 +59,7 @@ func (r *reader) errorAnswer() error {
 	return timer.ErrUnknown
 }
 
-// AppendFailure encodes an answer, to any of the requests, that is an error as a whole.
+// AppendFailure encodes the answer to any request that failed as a whole.
 func AppendFailure(dst []byte, err error) []byte {
 	if err == nil {
 		err = timer.ErrUnknown
@@ -67,7 +67,7 @@ func AppendFailure(dst []byte, err error) []byte {
 	return appendFault(append(dst, version), err)
 }
 
-// answered starts reading an answer: its version, and the error that it is instead of one.
+// answered starts reading an answer: its version, and the error if the request failed.
 func answered(b []byte) (reader, error) {
 	r := open(b)
 	if err := r.errorAnswer(); err != nil && r.Fault == "" {
@@ -79,7 +79,7 @@ func answered(b []byte) (reader, error) {
 // maxLowDiskText bounds a name or path between nodes.
 const maxLowDiskText = 256
 
-// AppendLowDisk encodes it for another node.
+// AppendLowDisk encodes a LowDiskError for another node.
 func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
 	for _, n := range []uint64{e.Node, e.Free, e.Limit} {
 		dst = binary.AppendUvarint(dst, n)
@@ -91,7 +91,7 @@ func AppendLowDisk(dst []byte, e *timer.LowDiskError) []byte {
 	return dst
 }
 
-// DecodeLowDisk reads what AppendLowDisk wrote.
+// DecodeLowDisk decodes the output of AppendLowDisk.
 func DecodeLowDisk(in []byte) (timer.LowDiskError, error) {
 	r := &reader{encoding.Reader{Rest: in}}
 	e := r.lowDisk()

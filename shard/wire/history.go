@@ -17,9 +17,9 @@ const (
 	historyFlags = 1<<iota - 1
 )
 
-const entryByAttempt = 1 // a flag of an entry: the last attempt is what ended the timer
+const entryByAttempt = 1 // a flag of an entry: its last attempt ended the timer
 
-// AppendHistoryQuery encodes a question for the history that a node keeps of some shards.
+// AppendHistoryQuery encodes a query for a node's history of some shards.
 func AppendHistoryQuery(dst []byte, q *timer.HistoryQuery) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(q.Topic))
 	dst = encoding.AppendBlock(appendIDs(dst, q.Shards), q.ID)
@@ -49,7 +49,7 @@ func AppendHistoryQuery(dst []byte, q *timer.HistoryQuery) []byte {
 	return dst
 }
 
-// DecodeHistoryQuery decodes what AppendHistoryQuery wrote.
+// DecodeHistoryQuery decodes the output of AppendHistoryQuery.
 func DecodeHistoryQuery(b []byte) (*timer.HistoryQuery, error) {
 	r := open(b)
 	q := &timer.HistoryQuery{Topic: timer.TopicID(r.Number(1<<32-1, "topic"))}
@@ -76,7 +76,7 @@ func DecodeHistoryQuery(b []byte) (*timer.HistoryQuery, error) {
 	return q, nil
 }
 
-// appendIDs writes shards in rising order.
+// appendIDs encodes shards in ascending order.
 func appendIDs(dst []byte, ids []timer.ShardID) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))
 	last := timer.ShardID(0)
@@ -113,8 +113,8 @@ func (r *reader) historyKey() timer.HistoryKey {
 	}
 }
 
-// AppendHistory encodes a page of the history of some shards, the first of the list as far as they
-// fit; at least one does. more says that the list went on in any case.
+// AppendHistory encodes a page of the history of some shards: the first entries that fit, at least
+// one. more says that there are entries beyond the list.
 func AppendHistory(dst []byte, ids []timer.ShardID, list []*timer.HistoryEntry, more bool) []byte {
 	start := len(dst)
 	dst = append(dst, version, faultNone, 0)
@@ -142,7 +142,7 @@ func appendHistoryEntry(dst []byte, e *timer.HistoryEntry) []byte {
 	return appendAttempts(dst, e.Attempts)
 }
 
-// DecodeHistory decodes what AppendHistory or AppendFailure wrote.
+// DecodeHistory decodes the output of AppendHistory or AppendFailure.
 func DecodeHistory(b []byte) (ids []timer.ShardID, list []*timer.HistoryEntry, more bool, err error) {
 	r, err := answered(b)
 	if err != nil {

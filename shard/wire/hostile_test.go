@@ -9,7 +9,7 @@ import (
 	"carillon/timer"
 )
 
-// TestWireMemory: what a message says of itself takes no memory that its bytes do not account for.
+// TestWireMemory: lengths and counts in a message allocate no more memory than its size justifies.
 func TestWireMemory(t *testing.T) {
 	smallest := func(n int, op ...byte) []byte {
 		b := []byte{version, byte(n) | 0x80, byte(n>>7) | 0x80, byte(n >> 14)}
@@ -32,7 +32,7 @@ func TestWireMemory(t *testing.T) {
 	}
 	for name, b := range cases {
 		took, most := uint64(math.MaxUint64), uint64(64*len(b)+64<<10)
-		for range 3 { // what others take meanwhile is counted too
+		for range 3 { // TotalAlloc counts other goroutines too: the least of three tries is taken
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for _, s := range samples() {
@@ -50,7 +50,7 @@ func TestWireMemory(t *testing.T) {
 	}
 }
 
-// FuzzWire: no bytes make a decoder panic; what is read is written again, and read as the same.
+// FuzzWire: no input makes a decoder panic, and a decoded message survives another round trip.
 func FuzzWire(f *testing.F) {
 	for _, s := range samples() {
 		f.Add(s.message)

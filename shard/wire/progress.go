@@ -7,12 +7,12 @@ import (
 	"carillon/timer/encoding"
 )
 
-// maxProgress bounds the timers of one question for their progress.
+// maxProgress bounds the timers of one request for progress.
 const maxProgress = 4096
 
-const progressAttempts = 1 // a flag of the question
+const progressAttempts = 1 // a flag of the request
 
-// AppendProgressRequest encodes the question for the progress of timers in one shard.
+// AppendProgressRequest encodes a request for the progress of timers in one shard.
 func AppendProgressRequest(dst []byte, id timer.ShardID, q *timer.ProgressQuery) []byte {
 	var flags byte
 	if q.Attempts {
@@ -27,7 +27,7 @@ func AppendProgressRequest(dst []byte, id timer.ShardID, q *timer.ProgressQuery)
 	return dst
 }
 
-// DecodeProgressRequest decodes what AppendProgressRequest wrote.
+// DecodeProgressRequest decodes the output of AppendProgressRequest.
 func DecodeProgressRequest(b []byte) (id timer.ShardID, q *timer.ProgressQuery, err error) {
 	r := open(b)
 	id = timer.ShardID(r.Number(1<<32-1, "shard"))
@@ -43,7 +43,7 @@ func DecodeProgressRequest(b []byte) (id timer.ShardID, q *timer.ProgressQuery, 
 	return id, q, r.Close()
 }
 
-// AppendProgress encodes the progress of timers, in the order of the question.
+// AppendProgress encodes the progress of timers, in the order of the request.
 func AppendProgress(dst []byte, list []timer.Progress) []byte {
 	dst = binary.AppendUvarint(append(dst, version, faultNone), uint64(len(list)))
 	for i := range list {
@@ -54,14 +54,14 @@ func AppendProgress(dst []byte, list []timer.Progress) []byte {
 	return dst
 }
 
-// DecodeProgress decodes what AppendProgress or AppendFailure wrote. A cause that this release
-// does not know is none.
+// DecodeProgress decodes the output of AppendProgress or AppendFailure. A cause that this release
+// does not know is dropped.
 func DecodeProgress(b []byte) (list []timer.Progress, err error) {
 	r, err := answered(b)
 	if err != nil {
 		return nil, err
 	}
-	const least = 3 // bytes of one
+	const least = 3 // bytes of a timer's progress
 	for n := r.Count(maxProgress, least, "timers"); n > 0 && r.Fault == ""; n-- {
 		p := timer.Progress{Wait: timer.Wait{For: timer.WaitCause(r.Byte()), On: string(r.Block(encoding.MaxErr, "cause"))}}
 		if p.For > timer.WaitSlots {

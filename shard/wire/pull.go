@@ -7,20 +7,20 @@ import (
 	"carillon/timer/encoding"
 )
 
-// Bounds of what nodes ask of each other for those who pull.
+// Bounds of the messages about pulls.
 const (
 	maxWirePull  = 1 << 10 // timers
 	minCandidate = 4
 	minPulled    = 16
 )
 
-// AppendCandidatesRequest encodes the question for the first of what a node has ready of a topic.
+// AppendCandidatesRequest encodes a request for the first timers of a topic that a node has ready.
 func AppendCandidatesRequest(dst []byte, topic timer.TopicID, most int) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(topic))
 	return binary.AppendUvarint(dst, uint64(min(max(most, 0), maxWirePull)))
 }
 
-// DecodeCandidatesRequest decodes what AppendCandidatesRequest wrote.
+// DecodeCandidatesRequest decodes the output of AppendCandidatesRequest.
 func DecodeCandidatesRequest(b []byte) (topic timer.TopicID, most int, err error) {
 	r := open(b)
 	topic = timer.TopicID(r.Number(1<<32-1, "topic"))
@@ -40,7 +40,7 @@ func AppendCandidates(dst []byte, list []timer.Candidate) []byte {
 	return dst
 }
 
-// DecodeCandidates decodes what AppendCandidates or AppendFailure wrote.
+// DecodeCandidates decodes the output of AppendCandidates or AppendFailure.
 func DecodeCandidates(b []byte) ([]timer.Candidate, error) {
 	r, err := answered(b)
 	if err != nil {
@@ -58,7 +58,7 @@ func DecodeCandidates(b []byte) ([]timer.Candidate, error) {
 	return list, nil
 }
 
-// AppendPullRequest encodes what a consumer takes from the shards that a node leads.
+// AppendPullRequest encodes a consumer's pull from shards that a node leads.
 func AppendPullRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []timer.Share) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(topic))
 	dst = binary.AppendVarint(dst, leaseMs)
@@ -70,7 +70,7 @@ func AppendPullRequest(dst []byte, topic timer.TopicID, leaseMs int64, shares []
 	return dst
 }
 
-// DecodePullRequest decodes what AppendPullRequest wrote.
+// DecodePullRequest decodes the output of AppendPullRequest.
 func DecodePullRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []timer.Share, err error) {
 	r := open(b)
 	topic = timer.TopicID(r.Number(1<<32-1, "topic"))
@@ -85,7 +85,7 @@ func DecodePullRequest(b []byte) (topic timer.TopicID, leaseMs int64, shares []t
 	return topic, leaseMs, shares, r.Close()
 }
 
-// AppendPulled encodes what was taken: all of it, since it is leased.
+// AppendPulled encodes the pulled timers: all of them, since they are leased.
 func AppendPulled(dst []byte, list []timer.PulledTimer) []byte {
 	dst = append(dst, version, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
@@ -99,7 +99,7 @@ func AppendPulled(dst []byte, list []timer.PulledTimer) []byte {
 	return dst
 }
 
-// DecodePulled decodes what AppendPulled or AppendFailure wrote.
+// DecodePulled decodes the output of AppendPulled or AppendFailure.
 func DecodePulled(b []byte) ([]timer.PulledTimer, error) {
 	r, err := answered(b)
 	if err != nil {
@@ -117,12 +117,12 @@ func DecodePulled(b []byte) ([]timer.PulledTimer, error) {
 	return list, nil
 }
 
-// AppendAwaitRequest encodes the wish to hear when a node has something ready of a topic.
+// AppendAwaitRequest encodes a request to be told when a node has timers of a topic ready.
 func AppendAwaitRequest(dst []byte, topic timer.TopicID, timers int) []byte {
 	return AppendCandidatesRequest(dst, topic, timers)
 }
 
-// DecodeAwaitRequest decodes what AppendAwaitRequest wrote.
+// DecodeAwaitRequest decodes the output of AppendAwaitRequest.
 func DecodeAwaitRequest(b []byte) (topic timer.TopicID, timers int, err error) {
 	return DecodeCandidatesRequest(b)
 }
@@ -132,7 +132,7 @@ func AppendAwaited(dst []byte, timers int) []byte {
 	return binary.AppendUvarint(append(dst, version, faultNone), uint64(max(timers, 0)))
 }
 
-// DecodeAwaited decodes what AppendAwaited or AppendFailure wrote.
+// DecodeAwaited decodes the output of AppendAwaited or AppendFailure.
 func DecodeAwaited(b []byte) (timers int, err error) {
 	r, err := answered(b)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"carillon/timer/encoding"
 )
 
-// maxWireLimit bounds the Limit of a query that comes from another node.
+// maxWireLimit bounds the Limit of a query from another node.
 const maxWireLimit = 1 << 16
 
 // Flags of a query.
@@ -57,7 +57,7 @@ func AppendQuery(dst []byte, id timer.ShardID, q *timer.Query) []byte {
 	return dst
 }
 
-// DecodeQuery decodes what AppendQuery wrote.
+// DecodeQuery decodes the output of AppendQuery.
 func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
 	r := open(b)
 	id := timer.ShardID(r.Number(1<<32-1, "shard"))
@@ -90,11 +90,10 @@ func DecodeQuery(b []byte) (timer.ShardID, *timer.Query, error) {
 	return id, q, nil
 }
 
-// maxWireTopics bounds the topics of one question for counts.
+// maxWireTopics bounds the topics of one request for counts.
 const maxWireTopics = 4096
 
-// AppendCountsRequest encodes the question for topics' counts in all shards that the asked node
-// leads.
+// AppendCountsRequest encodes a request for topics' counts in all shards that the asked node leads.
 func AppendCountsRequest(dst []byte, topics []timer.TopicID) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(len(topics)))
 	for _, topic := range topics {
@@ -103,7 +102,7 @@ func AppendCountsRequest(dst []byte, topics []timer.TopicID) []byte {
 	return dst
 }
 
-// DecodeCountsRequest decodes what AppendCountsRequest wrote.
+// DecodeCountsRequest decodes the output of AppendCountsRequest.
 func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
 	r := open(b)
 	topics := make([]timer.TopicID, r.Count(maxWireTopics, 1, "topics"))
@@ -113,8 +112,8 @@ func DecodeCountsRequest(b []byte) ([]timer.TopicID, error) {
 	return topics, r.Close()
 }
 
-// AppendCounts encodes topics' counts and the shards that they sum up, in rising order: so the
-// asking side can tell that each shard was counted once.
+// AppendCounts encodes topics' counts and the shards that they add up, in ascending order. With
+// these the asking node checks that each shard was counted once.
 func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte {
 	dst = append(dst, version, faultNone)
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))
@@ -132,7 +131,7 @@ func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte
 	return dst
 }
 
-// DecodeCounts decodes what AppendCounts or AppendFailure wrote.
+// DecodeCounts decodes the output of AppendCounts or AppendFailure.
 func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err error) {
 	r, err := answered(b)
 	if err != nil {
@@ -159,7 +158,7 @@ func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err err
 	return ids, counts, nil
 }
 
-// countFields are the counts in the order in which they travel.
+// countFields returns the counts in their order on the wire.
 func countFields(c *timer.Counts) [6]*int64 {
 	return [6]*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs}
 }

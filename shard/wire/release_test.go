@@ -17,10 +17,10 @@ import (
 
 var rewriteWire = flag.Bool("wire.rewrite", false, "write the golden file of this build's messages anew")
 
-// TestWireOfReleases: each message between hosts, as the releases so far wrote it, is still read;
-// and this build writes it as the last of them did. A build that writes it otherwise takes a
-// feature level for that, and leaves its own file beside the others: go test ./shard/wire -run
-// TestWireOfReleases -wire.rewrite.
+// TestWireOfReleases: this build reads each message between hosts as each release so far wrote it,
+// and writes it as the last release did. A build that writes it otherwise needs a feature level for
+// that, and adds its own file beside the others: go test ./shard/wire -run TestWireOfReleases
+// -wire.rewrite.
 func TestWireOfReleases(t *testing.T) {
 	newest := filepath.Join("testdata", "golden", fmt.Sprintf("wire-level-%d", feature.LevelOfBuild))
 	samples := samples()

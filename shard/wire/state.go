@@ -6,28 +6,28 @@ import (
 	"carillon/timer"
 )
 
-// What nodes ask each other about states that are to be part of a backup: to open one, and for
-// pieces of it.
+// The messages by which a node opens another node's state for a backup, and reads it piece by
+// piece.
 
-// StateRequest asks for a state, or for the next piece of one that was opened.
+// StateRequest opens a state, or asks for the next piece of an open one.
 type StateRequest struct {
 	Group  timer.ShardID
-	Index  uint64 // to open: what it must have; 0: all that is acknowledged by now
-	Number uint64 // of one that was opened; 0: open one
+	Index  uint64 // to open: the index that the state must include; 0: all that is acknowledged by now
+	Number uint64 // of the open state; 0: open one
 	Offset uint64
-	Bytes  uint64 // of the piece, at most; 0: it is not needed any more
+	Bytes  uint64 // length of the piece at most; 0: close the state
 }
 
-// StateAnswer is what became of it.
+// StateAnswer is the answer to a StateRequest.
 type StateAnswer struct {
-	Index  uint64 // what a state must have, or what it has
-	Number uint64 // 0: it is not there yet
+	Index  uint64 // the index that the state must include, or includes
+	Number uint64 // 0: the state is not ready yet
 	Size   uint64
 	Hash   uint64
 	Piece  []byte
 }
 
-// AppendStateRequest encodes one.
+// AppendStateRequest encodes a StateRequest.
 func AppendStateRequest(dst []byte, q *StateRequest) []byte {
 	dst = append(dst, version)
 	for _, v := range [...]uint64{uint64(q.Group), q.Index, q.Number, q.Offset, q.Bytes} {
@@ -36,7 +36,7 @@ func AppendStateRequest(dst []byte, q *StateRequest) []byte {
 	return dst
 }
 
-// DecodeStateRequest decodes what AppendStateRequest wrote.
+// DecodeStateRequest decodes the output of AppendStateRequest.
 func DecodeStateRequest(b []byte) (q StateRequest, err error) {
 	r := open(b)
 	q.Group = timer.ShardID(r.Number(1<<32-1, "shard"))
@@ -44,7 +44,7 @@ func DecodeStateRequest(b []byte) (q StateRequest, err error) {
 	return q, r.Close()
 }
 
-// AppendStateAnswer encodes one.
+// AppendStateAnswer encodes a StateAnswer.
 func AppendStateAnswer(dst []byte, a *StateAnswer) []byte {
 	dst = append(dst, version, faultNone)
 	for _, v := range [...]uint64{a.Index, a.Number, a.Size, a.Hash} {
@@ -54,10 +54,10 @@ func AppendStateAnswer(dst []byte, a *StateAnswer) []byte {
 	return append(dst, a.Piece...)
 }
 
-// MaxStatePiece bounds a piece of a state on its way between nodes.
+// MaxStatePiece bounds a piece of a state, in bytes.
 const MaxStatePiece = 256 << 10
 
-// DecodeStateAnswer decodes what AppendStateAnswer or AppendFailure wrote.
+// DecodeStateAnswer decodes the output of AppendStateAnswer or AppendFailure. Piece points into b.
 func DecodeStateAnswer(b []byte) (a StateAnswer, err error) {
 	r, err := answered(b)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"carillon/timer/encoding"
 )
 
-// AppendTimerRequest encodes the question for one timer.
+// AppendTimerRequest encodes a request for one timer.
 func AppendTimerRequest(dst []byte, id timer.ShardID, topic timer.TopicID, timerID string) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(id))
 	dst = binary.AppendUvarint(dst, uint64(topic))
 	return encoding.AppendBlock(dst, timerID)
 }
 
-// DecodeTimerRequest decodes what AppendTimerRequest wrote.
+// DecodeTimerRequest decodes the output of AppendTimerRequest.
 func DecodeTimerRequest(b []byte) (id timer.ShardID, topic timer.TopicID, timerID string, err error) {
 	r := open(b)
 	id = timer.ShardID(r.Number(1<<32-1, "shard"))
@@ -23,7 +23,7 @@ func DecodeTimerRequest(b []byte) (id timer.ShardID, topic timer.TopicID, timerI
 	return id, topic, timerID, r.Close()
 }
 
-// AppendTimer encodes the answer for one timer; nil says that there is none.
+// AppendTimer encodes the answer for one timer; nil: there is none.
 func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	dst = append(dst, version, faultNone)
 	if t == nil {
@@ -32,7 +32,7 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	return encoding.AppendTimer(append(dst, 1), t)
 }
 
-// DecodeTimer decodes what AppendTimer or AppendFailure wrote.
+// DecodeTimer decodes the output of AppendTimer or AppendFailure.
 func DecodeTimer(b []byte) (*timer.Timer, error) {
 	r, err := answered(b)
 	if err != nil {
@@ -48,8 +48,7 @@ func DecodeTimer(b []byte) (*timer.Timer, error) {
 	return t, nil
 }
 
-// AppendTimers encodes a page of timers, the first of the list as far as they fit; at least one
-// does.
+// AppendTimers encodes a page of timers: the first that fit, at least one.
 func AppendTimers(dst []byte, list []*timer.Timer) []byte {
 	start := len(dst)
 	dst = append(dst, version, faultNone, 0)
@@ -63,7 +62,8 @@ func AppendTimers(dst []byte, list []*timer.Timer) []byte {
 	return append(dst, 0)
 }
 
-// DecodeTimers decodes what AppendTimers or AppendFailure wrote. cut says that the list went on.
+// DecodeTimers decodes the output of AppendTimers or AppendFailure. cut says that the list was
+// longer.
 func DecodeTimers(b []byte) (list []*timer.Timer, cut bool, err error) {
 	r, err := answered(b)
 	if err != nil {

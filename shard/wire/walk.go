@@ -7,12 +7,12 @@ import (
 	"carillon/timer/encoding"
 )
 
-// minRef is the least that a mark takes: length of the id, version, flags, two times.
+// minRef is the minimum length of a Ref: length of the id, version, flags, two times.
 const minRef = 5
 
-const markLeased = 1 // a flag of a mark
+const markLeased = 1 // a flag of a Ref
 
-// AppendWalk encodes a step of a walk on one shard.
+// AppendWalk encodes one step of a walk on one shard.
 func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at timer.ScanCursor) []byte {
 	var begun byte
 	if at.Begun {
@@ -25,7 +25,7 @@ func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at timer.ScanCurso
 	return AppendQuery(dst, id, q)
 }
 
-// DecodeWalk decodes what AppendWalk wrote.
+// DecodeWalk decodes the output of AppendWalk.
 func DecodeWalk(b []byte) (id timer.ShardID, q *timer.Query, at timer.ScanCursor, err error) {
 	r := open(b)
 	at = r.waypoint()
@@ -48,7 +48,7 @@ func (r *reader) waypoint() (at timer.ScanCursor) {
 	return at
 }
 
-// AppendRefs encodes what a step met and where the next one begins.
+// AppendRefs encodes the timers that a step found, and where the next step begins.
 func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 	var begun byte
 	if next.Begun {
@@ -74,7 +74,7 @@ func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 	return dst
 }
 
-// DecodeRefs decodes what AppendRefs or AppendFailure wrote.
+// DecodeRefs decodes the output of AppendRefs or AppendFailure.
 func DecodeRefs(b []byte) (marks []timer.Ref, next timer.ScanCursor, err error) {
 	r, err := answered(b)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"carillon/timer/encoding"
 )
 
-// version leads every message.
+// version is the first byte of every message.
 const version = 1
 
 const (
-	// maxOps bounds a list of operations: as many as a request has, or one for each shard.
+	// maxOps bounds a list of operations: as many as a request may have, or one for each shard.
 	maxOps = 1 << 16
-	// minOp is the least that an operation takes: shard, flags, length, and the fixed part of a
+	// minOp is the minimum length of an operation: shard, flags, length, and the fixed part of a
 	// command.
 	minOp = 3 + 5
 )
@@ -33,7 +33,7 @@ func open(b []byte) reader {
 	return r
 }
 
-// AppendOps encodes operations for the node that leads their shards; Results and Errs stay behind.
+// AppendOps encodes operations, without their Result and Err, for the node that leads their shards.
 func AppendOps(dst []byte, ops []timer.Op) []byte {
 	dst = binary.AppendUvarint(append(dst, version), uint64(len(ops)))
 	for i := range ops {
@@ -57,8 +57,8 @@ func appendOp(dst []byte, o *timer.Op) []byte {
 	return dst
 }
 
-// DecodeOps decodes what AppendOps wrote. The commands are as whole as a table wants them; whether
-// their shards exist is for the host to say.
+// DecodeOps decodes the output of AppendOps. The commands are as complete as a table requires; the
+// host checks whether their shards exist.
 func DecodeOps(b []byte) ([]timer.Op, error) {
 	r := open(b)
 	ops := make([]timer.Op, r.Count(maxOps, minOp, "operations"))

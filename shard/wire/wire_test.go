@@ -18,7 +18,7 @@ import (
 )
 
 // arbitrary fills every exported field that it reaches, so that a field that is added later is
-// drawn too, and a codec that forgets it is found. keep says which fields stay zero.
+// drawn too, and a codec that forgets it is found.
 type arbitrary struct {
 	t    *rapid.T
 	full bool // no field is zero, empty or nil
@@ -64,7 +64,7 @@ func (a arbitrary) fill(v reflect.Value, name string) {
 			v.Set(reflect.New(v.Type().Elem()))
 			a.fill(v.Elem(), name)
 		}
-	case reflect.Interface: // a Room stays at home
+	case reflect.Interface: // a Room is not sent
 	default:
 		a.t.Fatalf("%s is of a kind that nobody thought of: %s", name, v.Type())
 	}
@@ -78,7 +78,7 @@ func (a arbitrary) least() int {
 	return 0
 }
 
-// number is any for an int64, for instants of any sign, and a count for an int.
+// number draws any int64, as for times of either sign; count: none below 0.
 func (a arbitrary) number(name string, count bool) int64 {
 	low := int64(math.MinInt64)
 	if count {
@@ -91,7 +91,7 @@ func (a arbitrary) number(name string, count bool) int64 {
 	return n
 }
 
-// narrow brings a value that was filled in into what its type allows.
+// narrow brings a drawn value into the range of its type.
 func (a arbitrary) narrow(v reflect.Value) {
 	switch p := v.Addr().Interface().(type) {
 	case *timer.Kind:
@@ -125,7 +125,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 			p.ExpiresAfterMs = 0
 		}
 	case *timer.Result:
-		p.AtMs &= math.MaxInt64 // of the leader's clock, so positive
+		p.AtMs &= math.MaxInt64 // by the leader's clock, so not negative
 	case *timer.Query:
 		p.Limit %= maxWireLimit + 1
 		p.Bytes %= answerBytes + 1
@@ -140,7 +140,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 		p.DelayMs &= timer.MaxMs
 	case *timer.Command:
 		p.MaxWaitMs &= math.MaxInt64
-		of := timer.Command{IfMatch: p.IfMatch, DueMs: p.DueMs} // what shares its place in the bytes, of this kind alone
+		of := timer.Command{IfMatch: p.IfMatch, DueMs: p.DueMs} // fields that share their bytes: only those of this kind
 		switch {
 		case p.Kind == timer.Deliver:
 			of = timer.Command{Turn: p.Turn}
@@ -169,7 +169,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 		if p.Patch != nil {
 			var only timer.Spec
 			p.Patch.Apply(&only)
-			p.Patch.Spec = only // what no flag is set for does not count
+			p.Patch.Spec = only // fields without a flag do not count
 		}
 	}
 }
@@ -180,7 +180,7 @@ func draw[T any](t *rapid.T, full bool, name string) *T {
 	return v
 }
 
-// eachWay runs a property with every field set, and with any.
+// eachWay runs a property with every field set, and with any fields set.
 func eachWay(t *testing.T, property func(t *rapid.T, full bool)) {
 	for _, full := range []bool{true, false} {
 		t.Run(fmt.Sprintf("full=%v", full), rapid.MakeCheck(func(t *rapid.T) { property(t, full) }))
@@ -193,7 +193,7 @@ func drawOps(t *rapid.T, full bool) []timer.Op {
 		ops[i] = timer.Op{
 			Shard: timer.ShardID(rapid.Uint32().Draw(t, "shard")), Brief: rapid.Bool().Draw(t, "brief"), Command: draw[timer.Command](t, full, "command"),
 		}
-		ops[i].Command.Into = nil // stays where the answer is made
+		ops[i].Command.Into = nil // is not sent
 	}
 	return ops
 }
@@ -213,14 +213,14 @@ func TestWireOps(t *testing.T) {
 	})
 }
 
-// TestWireOpsFields: an Op has no field that neither travels nor is an answer.
+// TestWireOpsFields: every field of an Op is sent, is part of the answer, or is known to be local.
 func TestWireOpsFields(t *testing.T) {
 	typ := reflect.TypeFor[timer.Op]()
 	for i := range typ.NumField() {
 		switch name := typ.Field(i).Name; name {
 		case "Shard", "Command", "Brief": // AppendOps
 		case "Result", "Err": // AppendAnswers
-		case "Room": // of the asking side; the other makes its own
+		case "Room": // local: each node makes its own
 		default:
 			t.Errorf("nobody carries %s", name)
 		}
@@ -256,7 +256,7 @@ func TestWireAnswers(t *testing.T) {
 	})
 }
 
-// bare are the operations without answers.
+// bare returns the operations without answers.
 func bare(ops []timer.Op) []timer.Op {
 	out := make([]timer.Op, len(ops))
 	for i, o := range ops {
@@ -265,7 +265,7 @@ func bare(ops []timer.Op) []timer.Op {
 	return out
 }
 
-// TestWireCreated: the timer that an add made does not travel.
+// TestWireCreated: the timer that an add created is not sent back.
 func TestWireCreated(t *testing.T) {
 	cmd := &timer.Command{Kind: timer.Add, Topic: 3, ID: "a", Tag: 9, Spec: testkit.FullSpec()}
 	r := timer.Result{Code: timer.Created, Handle: 5, Seq: 77, Version: 1, AtMs: 1_700_000_000_000}
@@ -330,7 +330,7 @@ func TestWireReads(t *testing.T) {
 			if e.Timer == nil {
 				e.Timer = list[0]
 			}
-			e.Content = 0 // for the node that keeps it
+			e.Content = 0 // used by the node that stores the history, not sent
 		}
 		if ids, got, more, err := DecodeHistory(AppendHistory(nil, pq.Shards, past, full)); err != nil || more != full || !slices.Equal(ids, pq.Shards) || !reflect.DeepEqual(got, past) {
 			t.Fatalf("history %+v\nwant %+v: %v", got, past, err)
@@ -396,7 +396,7 @@ func TestWireFailure(t *testing.T) {
 	}
 }
 
-// TestWireFaultNumbers: the numbers are what other versions know them by.
+// TestWireFaultNumbers: other versions know errors by these numbers.
 func TestWireFaultNumbers(t *testing.T) {
 	for n, err := range map[byte]error{
 		1: timer.NotLeaderError{}, 2: timer.ErrUnknown, 3: timer.ErrNoLeader, 4: timer.ErrOverloaded, 5: timer.ErrMemory, 6: timer.ErrLowDisk, 7: timer.ErrStopped,
@@ -408,7 +408,7 @@ func TestWireFaultNumbers(t *testing.T) {
 	}
 }
 
-// TestWireFull: a page of timers ends where a frame would grow too long, and so do the timers of
+// TestWireFull: a page of timers ends before its frame grows too long, and so do the timers in
 // answers.
 func TestWireFull(t *testing.T) {
 	big := &timer.Timer{ID: "a", State: timer.Scheduled, Spec: timer.Spec{PayloadKind: timer.BinaryPayload, Payload: bytes.Repeat([]byte{7}, 1<<20)}}
@@ -435,7 +435,7 @@ func TestWireFull(t *testing.T) {
 	}
 }
 
-// samples are one message of each sort, and what reads it.
+// samples returns one message of each type, with its decoder.
 func samples() map[string]struct {
 	message []byte
 	read    func([]byte) error
@@ -488,7 +488,7 @@ func samples() map[string]struct {
 	}
 }
 
-// TestWireCut: a message that is cut anywhere, or goes on, or is of another version, is refused.
+// TestWireCut: a message that is truncated, is too long, or has another version is refused.
 func TestWireCut(t *testing.T) {
 	for name, s := range samples() {
 		if err := s.read(s.message); err != nil {
@@ -510,7 +510,7 @@ func TestWireCut(t *testing.T) {
 	}
 }
 
-// BenchmarkWireAdd is one brief add on its way to the leader and its answer back.
+// BenchmarkWireAdd encodes and decodes one brief add and its answer.
 func BenchmarkWireAdd(b *testing.B) {
 	spec := &timer.Spec{DueMs: 1_700_000_123_456, PayloadKind: timer.JSONPayload, Payload: bytes.Repeat([]byte{'7'}, 128), Callback: timer.Callback{URL: "https://shop.example/hooks"}}
 	asked := []timer.Op{{Shard: 3, Brief: true, Command: &timer.Command{Kind: timer.Add, Topic: 3, ID: "s0003-0123456789abcdefghij", Tag: 5, Content: 6, Spec: spec}}}
@@ -538,8 +538,8 @@ func BenchmarkWireAdd(b *testing.B) {
 	})
 }
 
-// TestWireProgress: what is asked and told of timers' progress arrives as it was; a cause that this
-// release does not know is none.
+// TestWireProgress: a request for progress and its answer survive a round trip; a cause that this
+// release does not know is dropped.
 func TestWireProgress(t *testing.T) {
 	asked := &timer.ProgressQuery{Topic: 300, IDs: []string{"a", "{k}b"}, Attempts: true}
 	id, q, err := DecodeProgressRequest(AppendProgressRequest(nil, 7, asked))

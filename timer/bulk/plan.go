@@ -4,8 +4,8 @@ import (
 	"carillon/timer"
 )
 
-// Plan decides what to do with one timer of a bulk change. With Change it returns the command,
-// which applies only to the version in m.
+// Plan decides how a bulk change treats one timer. With Change it returns the command, which
+// applies only to the version in m.
 type Plan func(m *timer.Ref) (*timer.Command, Decision)
 
 // Decision is the kind of a Plan's result.

@@ -7,8 +7,8 @@ import (
 	"carillon/timer"
 )
 
-// answerRoom is what one answer takes of the budget of answers, from the first timer that is copied
-// for it until it has been written. It is the timer.Room of everything that the answer is made of.
+// answerRoom is one answer's use of the budget of answers, from the first timer copied for it until
+// it has been written. It is the timer.Room of all timers in the answer.
 type answerRoom struct {
 	budget  *budget
 	address netip.Addr

@@ -45,7 +45,7 @@ func lengthLine(n int) string { return fmt.Sprintf("Content-Length: %d\r\n", n) 
 
 const batchHead = "POST /v1/topics/orders/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
-// bufferOf300K is what a body takes of which 300 KiB have arrived: its buffer doubles as it fills.
+// bufferOf300K is the buffer of a body of which 300 KiB have arrived: it doubles as it fills.
 const bufferOf300K = 512 << 10
 
 // taken waits until the bodies that have arrived in part take so many bytes. A connection gives

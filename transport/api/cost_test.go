@@ -10,9 +10,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// TestCostOfAnAdd bounds what a request for one add allocates in this package, from a little above
-// the measured figures: see package shard's tests of the same name. The race detector has pools
-// lose what they are given, so it is not for it.
+// TestCostOfAnAdd bounds the allocations of a request for one add in this package, slightly above
+// the measured figures: see package shard's tests of the same name. It does not run with the race
+// detector, under which a sync.Pool drops items.
 func TestCostOfAnAdd(t *testing.T) {
 	s := benchServer(t)
 	var ctx fasthttp.RequestCtx

@@ -8,7 +8,7 @@ import (
 	"carillon/timer/bulk"
 )
 
-// dryRun counts what a change of many timers would change, and changes none.
+// dryRun counts the timers that a bulk change would change, and changes none.
 type dryRun struct {
 	mu      sync.Mutex
 	changed int64

@@ -83,8 +83,8 @@ func theOne[T any](have []T, keep string, name func(T) string, what string) ([]T
 	return have[at : at+1], nil
 }
 
-// changePolicy sets one list of a topic's policy, and nothing else of it. Of two who change one
-// topic's policy at the same moment the later one counts, as it does of two PUTs.
+// changePolicy sets one list of a topic's policy, and nothing else of it. Of two concurrent changes
+// of a policy the later one wins, as with two PUTs.
 func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, change func(have []T) ([]T, *problem)) (*timer.Topic, *problem) {
 	t, err := rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic)
 	switch {

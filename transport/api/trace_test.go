@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTraceOfAnAdd: whatever makes a timer gives it the trace that the request is part of. It is
-// shown, is no part of what is compared when an add is repeated, and a bad one is passed over.
+// TestTraceOfAnAdd: every request that makes a timer gives it the trace that the request is part
+// of. The trace is shown, is not compared when an add is repeated, and is ignored if malformed.
 func TestTraceOfAnAdd(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"}}`).want(201)

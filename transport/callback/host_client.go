@@ -11,8 +11,8 @@ import (
 // long as they may be idle, one for each destination, and nothing could end it. See closeIdle.
 const noCleaner = true
 
-// newClient makes what pools and dials the destination's connections. What a call does on one of
-// them is RoundTrip's.
+// newClient returns the client that pools and dials the destination's connections. RoundTrip makes
+// the calls on them.
 func (d *destination) newClient() *fasthttp.HostClient {
 	client := &fasthttp.HostClient{
 		Addr:                      d.key.hostPort(),

@@ -78,7 +78,7 @@ type Outcome struct {
 	Started   time.Time // when the call began, before the dial; never before Start
 	StartedMs int64     // the same, Unix ms
 	Took      time.Duration
-	// Unix ms, rounded up: what waits from the end of the call on never waits too short.
+	// Unix ms, rounded up: a wait from the end of the call is never too short.
 	EndedMs int64
 
 	unjudged bool // says nothing about the receiver

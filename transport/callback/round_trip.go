@@ -47,7 +47,7 @@ func (x *roundTripper) do(d *destination, s span) (result, error) {
 	x.pool, x.span, x.result = d.pool, s, result{}
 	x.request.SetUserValue(ofCall, x)
 	x.scheme.SetScheme(d.key.Scheme)
-	// All that Do asks for is the scheme; setTarget writes what goes out.
+	// Do reads only the scheme; setTarget writes the real target.
 	x.request.SetURI(&x.scheme)
 	err := d.client.Do(&x.request, &x.answer)
 	x.request.SetBodyRaw(nil)

@@ -43,7 +43,7 @@ func TestSignatures(t *testing.T) {
 	if got := signature(current, message); got != vectorSignature {
 		t.Fatalf("the vector is %s, not %s", vectorSignature, got)
 	}
-	// What was made for one call is used again.
+	// The signer reuses its buffers and hashes.
 	for _, secrets := range [][][]byte{{old, current}, {old, current}, {current, old}, {current}, {old, current}} {
 		req.Secrets = secrets
 		s.sign(req, []byte(vectorBody), vectorTimestamp)

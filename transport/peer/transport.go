@@ -187,8 +187,8 @@ func (t *Transport) CallAddr(ctx context.Context, addr string, method uint8, bod
 	return reply, c.hello, err
 }
 
-// Review asks about everybody who is connected for longer than one call, and closes the connections
-// that refuse has an error for: for a node that has learnt more since the handshakes.
+// Review closes the connections whose Hello refuse returns an error for, except those for one call.
+// A node calls it when it knows more than at the handshakes.
 func (t *Transport) Review(refuse func(Hello) error) {
 	t.mu.RLock()
 	var list []*conn

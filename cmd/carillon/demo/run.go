@@ -63,7 +63,7 @@ func Run(ctx context.Context, config Config) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("demo: make a directory: %w", err)
 	}
-	// What cannot be removed stays in the system's temporary directory.
+	// Files that cannot be removed stay in the system's temporary directory.
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, cancel := context.WithCancel(ctx) // ends the rest when an error returns early
 	defer cancel()

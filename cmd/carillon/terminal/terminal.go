@@ -1,5 +1,5 @@
-// Package terminal is what the commands have in common: input and outputs, faults in how a command
-// was called, exit codes, and the signals that end a command.
+// Package terminal is shared by the commands: input and outputs, usage errors, exit codes, and the
+// signals that end a command.
 package terminal
 
 import (

@@ -1,5 +1,5 @@
-// Command consumer is the worker of the guide on pull topics: it works off a topic, a few timers at
-// a time, until it is interrupted, and finishes what it has begun.
+// Command consumer is the worker of the guide on pull topics. It handles a topic's timers, a few at
+// a time, until it is interrupted, and finishes those that it has begun.
 package main
 
 import (

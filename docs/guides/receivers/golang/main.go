@@ -20,8 +20,9 @@ import (
 	"carillon/client"
 )
 
-// store keeps what was done, and how far each timer has come. One line, written at once and synced,
-// is one transaction: it stands for that of your database, as the page beside this shows it.
+// store keeps the calls that were handled, and the highest fence of each timer. One line, written
+// in one call and synced, is one transaction; in your program it is a transaction of your database,
+// as the page beside this shows it.
 type store struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -38,7 +39,7 @@ func open(name string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := bytes.LastIndexByte(text, '\n') + 1 // what follows was cut off by a crash
+	whole := bytes.LastIndexByte(text, '\n') + 1 // a crash cut the rest off
 	if err := file.Truncate(int64(whole)); err != nil {
 		return nil, err
 	}
@@ -88,8 +89,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The store looks at fences itself, in the transaction. Where effects bear a repetition, leave
-	// Fences out and use Handle: it drops calls that were held up by what this process remembers.
+	// The store checks fences itself, in the transaction. If effects may be repeated, leave Fences
+	// out and use Handle: it drops delayed calls as far as this process remembers newer ones.
 	options := client.ReceiverOptions{Fences: anyFence{}}
 	if key := os.Getenv("PUBLIC_KEY"); key != "" {
 		options.PublicKeys = []string{key}
@@ -104,7 +105,7 @@ func main() {
 		delivery, _ := client.FromContext(r.Context())
 		status, err := store.receive(delivery)
 		if err != nil {
-			log.Fatal(err) // what is on the disk is not known any more: the next start reads it
+			log.Fatal(err) // the file's content is unknown now: the next start reads it
 		}
 		w.WriteHeader(status)
 	}))))

@@ -10,7 +10,7 @@ import (
 
 var fuzzLimits = Limits{Head: 16 << 10, Target: 8 << 10, Body: func([]byte) uint64 { return 1 << 20 }}
 
-// The framer lets through only what fasthttp cuts in the same way, in whichever way the bytes are
+// The framer accepts only streams that fasthttp splits in the same way, however the bytes are
 // spread over reads.
 func FuzzFramer(f *testing.F) {
 	for _, s := range []string{
