@@ -20,7 +20,7 @@
 // Tests of wrong clocks build a second binary, with the tag chaos, whose wall clock is wrong by as
 // much as a file says.
 //
-// The normal run takes about nine minutes on two cores. -short runs only the quick half, without
+// The normal run takes about eight minutes on two cores. -short runs only the quick half, without
 // clusters. The environment sets longer runs; defaults are in parentheses:
 //
 //	CARILLON_E2E_KILLS=50        rounds of kill -9 under load (10)
