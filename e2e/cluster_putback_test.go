@@ -40,11 +40,7 @@ func TestClusterIdentityPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.endsAsOlder(t, m, "older copy")
-	for _, other := range members[:2] {
-		if !other.alive() || !other.ready() {
-			t.Errorf("%s: alive %v", other.name, other.alive())
-		}
-	}
+	awaitServing(t, members[:2])
 }
 
 // TestClusterDirectoryPutBack: a node's whole directory is replaced by an older copy, from before
@@ -80,11 +76,7 @@ func TestClusterDirectoryPutBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.endsAsOlder(t, m, test.says)
-			for _, other := range members[:2] {
-				if !other.alive() || !other.ready() {
-					t.Errorf("%s: alive %v", other.name, other.alive())
-				}
-			}
+			awaitServing(t, members[:2])
 		})
 	}
 }
@@ -121,6 +113,15 @@ func TestIdentityPutBackAlone(t *testing.T) {
 		if code != exitDown || stdout != "" || !strings.Contains(stderr, says) || !strings.Contains(stderr, "put the newest data directory back") {
 			t.Errorf("code %d, stdout %q, stderr %q; want %q", code, stdout, stderr, says)
 		}
+	}
+}
+
+// awaitServing waits until all members are ready: a node that has just taken over a shard is not
+// until its first canary timer has passed.
+func awaitServing(t *testing.T, members []*member) {
+	t.Helper()
+	for _, m := range members {
+		poll(t, formLimit, m.name+" is to be alive and ready", func() bool { return m.alive() && m.ready() })
 	}
 }
 

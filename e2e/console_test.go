@@ -349,6 +349,11 @@ func TestConsoleIsReadable(t *testing.T) {
 				if wide > width {
 					t.Errorf("%s at %d pixels is %d wide", page.hash, width, wide)
 				}
+				var hidden []string
+				b.eval(`[...document.querySelectorAll('nav.pages [aria-current]')].filter((e) => { const r = e.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; }).map((e) => e.innerText)`, &hidden)
+				if len(hidden) > 0 {
+					t.Errorf("%s at %d pixels: the link of the page that is open is out of sight: %q", page.hash, width, hidden)
+				}
 				var bad []string
 				if b.eval(contrastOf, &bad); len(bad) > 0 {
 					t.Errorf("%s in %s: too little contrast: %q", page.hash, scheme, bad)

@@ -96,7 +96,9 @@ function App() {
   const [content, title] = page(at);
   useEffect(() => {
     const current = document.querySelector("nav.pages [aria-current]");
-    if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
+    // Not scrollIntoView: some browsers have the next Tab start from there, past the way to the content.
+    const nav = current?.parentElement;
+    if (nav) nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
     document.title = `${title} · Carillon`;
     if (moved.current && main.current) { main.current.focus({ preventScroll: true }); window.scrollTo(0, 0); }
   }, [title]);
