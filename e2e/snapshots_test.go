@@ -85,7 +85,7 @@ func (h *hoard) isWhole(t testing.TB) {
 func TestKillDuringSnapshots(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		return
+		t.Skip("many kills")
 	}
 	random := seeded(t)
 	dir := t.TempDir()

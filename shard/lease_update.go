@@ -31,7 +31,7 @@ func (g *group) proposeLeaseUpdate(o *op) {
 		return
 	}
 	out := g.scheduler.DecideLeaseUpdate(o.cmd, &d)
-	o.proposed, o.outcome = true, &out
+	o.outcome = &out
 	g.batch.Outcome(&out)
 	g.items = append(g.items, item{kind: commandItem, op: o})
 }

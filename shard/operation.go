@@ -16,7 +16,6 @@ type op struct {
 	brief    bool
 	room     timer.Room     // for the timer in the result; nil: no limit
 	deadline time.Duration  // monotonic
-	proposed bool           // in a raft entry: a failure leaves the outcome unknown
 	outcome  *table.Outcome // of a lease update, once proposed
 
 	result timer.Result
