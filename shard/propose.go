@@ -108,7 +108,6 @@ func (g *group) proposeCommand(o *op) {
 	if !g.scheduler.GiveWay(&g.batch, o.cmd, o) {
 		return
 	}
-	o.proposed = true
 	cmd := table.AtLevel(o.cmd, g.w.host.agreed())
 	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
 		// "At once" is by this leader's clock. The table's may once have been set far ahead.
@@ -130,7 +129,6 @@ func (g *group) dropped(p *proposal) {
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:
-			it.op.proposed = false
 			it.op.answer(timer.Result{}, g.timeoutError())
 		case ofScheduler:
 			g.scheduler.ItemDropped(it.scheduled)
