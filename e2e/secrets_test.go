@@ -51,9 +51,12 @@ func readableIn(t testing.TB, dir string) (list []string) {
 func useSecrets(t *testing.T, c *cluster) {
 	t.Helper()
 	rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
-		authorization, key := nodeSecrets[1], nodeSecrets[3] // the topic's, and what the change gave
-		if r.Header.Get("X-Own") != "" {
-			authorization, key = nodeSecrets[2], ""
+		authorization, key := nodeSecrets[1], "" // the topic's, of a timer that has no headers
+		switch {
+		case r.Header.Get("X-Own") != "":
+			authorization = nodeSecrets[2]
+		case r.Header.Get("X-Api-Key") != "": // changed: its headers take the place of all others
+			authorization, key = "", nodeSecrets[3]
 		}
 		if r.Header.Get("Authorization") != authorization || r.Header.Get("X-Api-Key") != key {
 			w.WriteHeader(500)
@@ -71,9 +74,15 @@ func useSecrets(t *testing.T, c *cluster) {
 			id := fmt.Sprintf("t%d-%d", m, i)
 			path := "/v1/topics/s/timers/" + id
 			poll(t, 10*time.Second, "the topic is known", func() bool { return member.client.do("GET", "/v1/topics/s", "").status == 200 })
-			member.client.must(t, 201, "PUT", path, `{"delay":"1h",`+cb+`{"Authorization":"`+nodeSecrets[2]+`","X-Own":"1"}}}`)
-			if i%2 == 0 {
+			own := `{"delay":"1h",` + cb + `{"Authorization":"` + nodeSecrets[2] + `","X-Own":"1"}}}`
+			switch i % 3 {
+			case 0:
+				member.client.must(t, 201, "PUT", path, own)
+			case 1:
+				member.client.must(t, 201, "PUT", path, own)
 				member.client.must(t, 200, "PATCH", path, `{`+cb+`{"X-Api-Key":"`+nodeSecrets[3]+`"}}}`)
+			case 2:
+				member.client.must(t, 201, "PUT", path, `{"delay":"1h"}`)
 			}
 			member.client.must(t, 200, "POST", path+"/fire", "")
 			calls++
