@@ -15,6 +15,7 @@ type OS struct{}
 type osFile struct{ *os.File }
 
 func (f osFile) Datasync() error { return datasync(f.File) }
+func (f osFile) Sync() error     { return syncFile(f.File) }
 
 func (f osFile) Size() (int64, error) {
 	info, err := f.Stat()
@@ -85,7 +86,7 @@ func (OS) SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
+	err = syncFile(d)
 	if cerr := d.Close(); err == nil {
 		err = cerr
 	}

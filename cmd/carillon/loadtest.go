@@ -66,6 +66,7 @@ func runLoadtest(term *terminal.Terminal, mode loadtest.Mode, config loadtest.Co
 	}
 	ctx, release := terminal.UntilSignal(term)
 	defer release()
+	defer keepMonitorAwake(ctx)()
 	report, err := loadtest.Run(ctx, config, term.Out, term.Err)
 	switch {
 	case errors.Is(err, loadtest.ErrConfig):

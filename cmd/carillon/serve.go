@@ -106,6 +106,7 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 	}
 	ctx, release := terminal.UntilSignal(term)
 	defer release()
+	defer keepMonitorAwake(ctx)()
 	go paceGC(ctx)
 	if soft := n.MemoryLimit().Soft(); soft > 0 {
 		debug.SetMemoryLimit(soft)

@@ -1,7 +1,8 @@
-//go:build unix && !linux
+//go:build !linux
 
 package vfs
 
 import "os"
 
 func datasync(f *os.File) error { return f.Sync() }
+func syncFile(f *os.File) error { return f.Sync() }

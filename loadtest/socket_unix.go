@@ -1,11 +1,8 @@
-//go:build unix && (race || !linux)
+//go:build unix
 
 package loadtest
 
 import "syscall"
-
-// These are the calls of package syscall. They tell the race detector that a write happens before
-// its read.
 
 // send writes to a non-blocking socket as much as goes at once; the errno is 0, or EAGAIN when
 // nothing does.

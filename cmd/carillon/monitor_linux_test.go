@@ -1,0 +1,134 @@
+//go:build !race
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMonitorKeepsItsSlowPace counts how often the threads of a process go to sleep that has a
+// little to do each millisecond, when a byte arrives, with and without keepMonitorAwake. With the
+// race detector the work takes so long that the counts tell nothing.
+func TestMonitorKeepsItsSlowPace(t *testing.T) {
+	asleep, awake := countSleeps(t, "asleep"), countSleeps(t, "awake")
+	if t.Logf("threads slept %d times with the monitor awake, %d times without", awake, asleep); awake > asleep*3/4 {
+		t.Error("that is too often")
+	}
+}
+
+const (
+	monitorTest  = "CARILLON_TEST_MONITOR" // the child's environment: awake or asleep
+	monitorBytes = 700
+)
+
+// countSleeps runs this test's child and returns what it has counted.
+func countSleeps(t *testing.T, how string) (n int) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMonitorChild$")
+	child.Env = append(os.Environ(), monitorTest+"="+how)
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	child.Stdout = &out
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	each := time.NewTicker(time.Millisecond)
+	defer each.Stop()
+	for range monitorBytes {
+		<-each.C
+		if _, err := in.Write([]byte{0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := child.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, &out)
+	}
+	if _, err := fmt.Sscanf(out.String(), "slept %d", &n); err != nil {
+		t.Fatalf("the child says %q", &out)
+	}
+	return n
+}
+
+// TestMonitorChild is the child of TestMonitorKeepsItsSlowPace.
+func TestMonitorChild(t *testing.T) {
+	switch os.Getenv(monitorTest) {
+	case "":
+		t.SkipNow()
+	case "awake":
+		defer keepMonitorAwake(t.Context())()
+	}
+	if err := syscall.SetNonblock(0, true); err != nil { // so that reads wait for the poller, as those of sockets do
+		t.Fatal(err)
+	}
+	in := os.NewFile(0, "stdin")
+	before := 0
+	for i := range monitorBytes {
+		if i == monitorBytes/4 { // the monitor has found its pace
+			before = sleeps(t)
+		}
+		if _, err := in.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := os.Stat("/proc/self"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fmt.Printf("slept %d\n", sleeps(t)-before)
+}
+
+var voluntary = regexp.MustCompile(`(?m)^voluntary_ctxt_switches:\s+(\d+)`)
+
+func sleeps(t *testing.T) (n int) {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil || len(tasks) == 0 {
+		t.Fatal("no threads", err)
+	}
+	for _, task := range tasks {
+		b, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		k, err := strconv.Atoi(string(voluntary.FindSubmatch(b)[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+	}
+	return n
+}
+
+// TestNapEndsForACollection: a collection stops the goroutine that waits in the kernel at once, not
+// at the end of its nap.
+func TestNapEndsForACollection(t *testing.T) {
+	const long = 10 * time.Second
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1))
+	napping, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		close(napping)
+		nap(long)
+	}()
+	<-napping
+	began := time.Now()
+	runtime.GC()
+	<-done
+	if took := time.Since(began); took > long/4 {
+		t.Errorf("a collection took %v", took)
+	}
+}
