@@ -30,6 +30,10 @@ type Request struct {
 
 	IdempotencyKey string // of an add without an id; empty: none
 
+	// Topic and Timer name the one timer that the call is about: it goes to the node that leads its
+	// shard, if that is known. Empty: it is not about one timer, or that has no id yet.
+	Topic, Timer string
+
 	// Repeatable calls ask for the same when they are made twice, and are repeated: see
 	// Options.Retries.
 	Repeatable bool
@@ -148,7 +152,18 @@ func (c *Client) once(ctx context.Context, r *Request) ([]byte, error) {
 func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, passOver func(), err error) {
 	at := c.current.Load()
 	passOver = func() { c.current.CompareAndSwap(at, at+1) }
-	address := c.nodes[int(at)%len(c.nodes)] + r.Path
+	node, leads := c.leaders.Node(r.Topic, r.Timer)
+	if leads {
+		passOver = func() {
+			c.leaders.Forget(r.Topic, r.Timer)
+			if int(at)%len(c.nodes) == node {
+				c.current.CompareAndSwap(at, at+1)
+			}
+		}
+	} else {
+		node = int(at) % len(c.nodes)
+	}
+	address := c.nodes[node] + r.Path
 	if len(r.Query) > 0 {
 		address += "?" + r.Query.Encode()
 	}
@@ -160,6 +175,9 @@ func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, pas
 	if resp, err = c.options.HTTP.Do(req); err != nil {
 		passOver()
 		return nil, nil, &unanswered{r.Method + " " + r.Path, err}
+	}
+	if said := resp.Header.Get(LeaderHeader); said != "" {
+		c.leaders.Note(said)
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp, passOver, nil

@@ -36,6 +36,7 @@ type Options struct {
 type Client struct {
 	nodes   []string
 	current atomic.Uint32 // index of the node that answered last
+	leaders *Leaders
 	options Options
 	// sleep waits, or returns the context's error.
 	sleep func(ctx context.Context, d time.Duration) error
@@ -45,19 +46,24 @@ type Client struct {
 }
 
 // New makes a client of the cluster that has nodes at these URLs. It connects to nothing yet. Any
-// node takes any call; another one is tried when one does not answer.
+// node takes any call; another one is tried when one does not answer. A call about one timer goes to
+// the node that leads its shard, where an earlier answer has named that and it is one of these: see
+// Leaders.
 func New(urls []string, o Options) (*Client, error) {
 	if len(urls) == 0 {
 		return nil, errors.New("client: no URL of a node")
 	}
 	c := &Client{options: o, sleep: sleep, chance: newChance()}
+	var addresses []string
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.User != nil {
 			return nil, fmt.Errorf("client: %q is not an address such as http://127.0.0.1:7700", text)
 		}
 		c.nodes = append(c.nodes, strings.TrimRight(text, "/"))
+		addresses = append(addresses, addressOf(u))
 	}
+	c.leaders = NewLeaders(addresses)
 	if c.options.HTTP == nil {
 		c.options.HTTP = newHTTP(o.TLS)
 	}

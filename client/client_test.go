@@ -29,6 +29,7 @@ type reply struct {
 	status int
 	body   string
 	after  string // Retry-After
+	leader string // LeaderHeader
 	cut    bool   // the connection breaks instead
 }
 
@@ -59,6 +60,9 @@ func (f *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if next.after != "" {
 		w.Header().Set("Retry-After", next.after)
+	}
+	if next.leader != "" {
+		w.Header().Set(LeaderHeader, next.leader)
 	}
 	w.WriteHeader(next.status)
 	_, _ = io.WriteString(w, next.body)

@@ -36,6 +36,14 @@ type Spec struct {
 	IfLate LateRule
 }
 
+// place is an id whose shard is that of the timer; empty where the cluster chooses it.
+func (s *Spec) place() string {
+	if s.ID == "" && s.Key != "" {
+		return "{" + s.Key + "}"
+	}
+	return s.ID
+}
+
 // MarshalJSON implements json.Marshaler.
 func (s Spec) MarshalJSON() ([]byte, error) {
 	w := wireSpec{

@@ -121,7 +121,7 @@ func timerPath(topic, id string, more ...string) string {
 // that is there; with an absolute time, or an IdempotencyKey, also for ten minutes after it has
 // ended: such an add is repeated when there was no answer.
 func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) {
-	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers")}
+	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Topic: topic, Timer: s.place()}
 	r.IdempotencyKey = s.IdempotencyKey
 	r.Repeatable = (s.ID != "" && !s.At.IsZero() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil
 	return c.timerCall(ctx, r, s)
@@ -130,14 +130,14 @@ func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) 
 // Put creates the timer, or replaces all of it.
 func (c *Client) Put(ctx context.Context, topic, id string, s Spec, cond Cond) (*Timer, error) {
 	s.ID = id
-	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), IfMatch: cond.Version, CreateOnly: cond.New}
+	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version, CreateOnly: cond.New}
 	r.Repeatable = cond.none() && !s.At.IsZero() // a delay would begin anew
 	return c.timerCall(ctx, r, s)
 }
 
 // Patch changes parts of a timer.
 func (c *Client) Patch(ctx context.Context, topic, id string, p Patch, cond Cond) (*Timer, error) {
-	return c.timerCall(ctx, Request{Method: http.MethodPatch, Path: timerPath(topic, id), IfMatch: cond.Version}, p)
+	return c.timerCall(ctx, Request{Method: http.MethodPatch, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version}, p)
 }
 
 // Cancel cancels a timer and says whether that came in time. When it did not, the error is ErrOver
@@ -146,7 +146,7 @@ func (c *Client) Cancel(ctx context.Context, topic, id string, cond Cond) (Outco
 	var answer struct {
 		Outcome Outcome `json:"outcome"`
 	}
-	r := Request{Method: http.MethodDelete, Path: timerPath(topic, id), IfMatch: cond.Version, Repeatable: cond.none()}
+	r := Request{Method: http.MethodDelete, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version, Repeatable: cond.none()}
 	err := c.call(ctx, r, nil, &answer)
 	if p := asProblem(err); p != nil {
 		return p.Outcome, err
@@ -156,12 +156,12 @@ func (c *Client) Cancel(ctx context.Context, topic, id string, cond Cond) (Outco
 
 // Get reads a timer as it stands. The error is ErrUnknownTimer when there is none.
 func (c *Client) Get(ctx context.Context, topic, id string) (*Timer, error) {
-	return c.timerCall(ctx, Request{Method: http.MethodGet, Path: timerPath(topic, id), Repeatable: true}, nil)
+	return c.timerCall(ctx, Request{Method: http.MethodGet, Path: timerPath(topic, id), Topic: topic, Timer: id, Repeatable: true}, nil)
 }
 
 // Fire makes a timer due now.
 func (c *Client) Fire(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
-	return c.timerCall(ctx, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), IfMatch: cond.Version}, nil)
+	return c.timerCall(ctx, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), Topic: topic, Timer: id, IfMatch: cond.Version}, nil)
 }
 
 func (c *Client) timerCall(ctx context.Context, r Request, body any) (*Timer, error) {

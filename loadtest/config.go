@@ -30,7 +30,8 @@ type Config struct {
 	Token       string        `help:"Bearer token." placeholder:"TOKEN" env:"CARILLON_TOKEN" json:"-"`
 	CA          string        `name:"ca" help:"Authorities to trust for https, besides the system's (PEM)." placeholder:"FILE" env:"CARILLON_CA" json:"-"`
 	ClientCert  string        `help:"Certificate and its private key, where nodes ask for one (PEM)." placeholder:"FILE" env:"CARILLON_CLIENT_CERT" json:"-"`
-	Connections int           `short:"c" help:"Connections, one request in flight on each." default:"64" json:"connections"`
+	AnyNode     bool          `help:"Spread requests evenly over the servers. Otherwise one about a single timer goes to the server that leads its shard, as answers name it." json:"any_node"`
+	Connections int           `short:"c" help:"Requests in flight, each on a connection of its own." default:"64" json:"connections"`
 	Threads     int           `short:"t" help:"Processors to use (default: add one for each 128 connections, otherwise all)." placeholder:"N" json:"threads"`
 	Duration    time.Duration `short:"d" help:"How long to send (default 10s, no limit when -n is given)." placeholder:"10s" json:"duration_ns"`
 	Rate        float64       `short:"R" help:"Open loop: operations per second. 0 = closed loop." placeholder:"N" json:"rate"`

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"carillon/client"
 )
 
 // fault makes the fake server break one promise for the timers it is asked
@@ -66,14 +68,18 @@ const (
 type fake struct {
 	pipes  *pipes
 	server *http.Server
-	url    string
-	stall  atomic.Pointer[chan struct{}] // answers wait while there is one and it is open
-	client *http.Client
-	faults func(number int64) fault
-	failed atomic.Int64   // deliveries without an answer
-	looks  atomic.Int64   // at the metrics
-	calls  sync.WaitGroup // deliveries scheduled or under way
-	stop   chan struct{}  // closed at the end: hanging answers give up
+	// its listeners' goroutines
+	serving sync.WaitGroup
+	url     string
+	others  []string                      // URLs of more servers of the same cluster; see also
+	stall   atomic.Pointer[chan struct{}] // answers wait while there is one and it is open
+	client  *http.Client
+	faults  func(number int64) fault
+	failed  atomic.Int64   // deliveries without an answer
+	looks   atomic.Int64   // at the metrics
+	passed  atomic.Int64   // requests on single timers that another server decides; see also
+	calls   sync.WaitGroup // deliveries scheduled or under way
+	stop    chan struct{}  // closed at the end: hanging answers give up
 
 	mu     sync.Mutex
 	timers map[string]*fakeTimer
@@ -115,8 +121,7 @@ func newFakeOn(t *testing.T, on *pipes, faults func(int64) fault) *fake {
 		t.Fatal(err)
 	}
 	f.server, f.url = &http.Server{Handler: f}, "http://"+listener.Addr().String()
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = f.server.Serve(listener) }) // ends with ErrServerClosed
+	f.serving.Go(func() { _ = f.server.Serve(listener) }) // ends with ErrServerClosed
 	t.Cleanup(func() {
 		close(f.stop)
 		f.mu.Lock()
@@ -126,10 +131,36 @@ func newFakeOn(t *testing.T, on *pipes, faults func(int64) fault) *fake {
 		f.mu.Unlock()
 		f.calls.Wait()
 		f.server.Close()
-		serving.Wait()
+		f.serving.Wait()
 		f.client.CloseIdleConnections()
 	})
 	return f
+}
+
+const fakeShards = 8
+
+// also makes the fake listen as one more server of the same cluster. Shards are led by its servers
+// in turn.
+func (f *fake) also(t *testing.T) {
+	listener, err := f.pipes.listen("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.others = append(f.others, "http://"+listener.Addr().String())
+	f.serving.Go(func() { _ = f.server.Serve(listener) })
+}
+
+// nameLeader tells which server leads the timer's shard, where that is another.
+func (f *fake) nameLeader(w http.ResponseWriter, asked, topic, id string) {
+	if f.others == nil {
+		return
+	}
+	servers := append([]string{f.url}, f.others...)
+	shard := client.ShardOf(topic, id, fakeShards)
+	if leader := strings.TrimPrefix(servers[shard%len(servers)], "http://"); leader != asked && leader != asked+":80" {
+		f.passed.Add(1)
+		w.Header().Set(client.LeaderHeader, fmt.Sprintf(`"%s";shard=%d;shards=%d`, leader, shard, fakeShards))
+	}
 }
 
 // every gives the fault to each nth timer.
@@ -178,6 +209,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(part) == 3 {
 		op.ID = part[2]
 	}
+	f.nameLeader(w, r.Host, part[0], op.ID)
 	status, outcome := f.apply(part[0], op)
 	switch status {
 	case statusHang:

@@ -32,24 +32,36 @@ type requests struct {
 	names    *names
 	ledger   *ledger
 	callback string
-	fixed    []byte // headers that every request has, the first line's end included
 	body     []byte
 	out      []byte
 	scratch  []byte // an id to compare with
 }
 
-func newRequests(n *names, l *ledger, callback, host, token string) *requests {
+func newRequests(n *names, l *ledger, callback string) *requests {
+	return &requests{names: n, ledger: l, callback: callback}
+}
+
+// fixedHeaders are the headers of every request to a host, the first line's end included.
+func fixedHeaders(host, token string) []byte {
 	fixed := " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: carillon-loadtest\r\n"
 	if token != "" {
 		fixed += "Authorization: Bearer " + token + "\r\n"
 	}
-	return &requests{names: n, ledger: l, callback: callback, fixed: []byte(fixed)}
+	return []byte(fixed)
+}
+
+// place is the topic and the id of a timer.
+func (r *requests) place(number int64) (topic, id string) {
+	r.scratch = r.names.appendTopic(r.scratch[:0], r.names.topicOf(number))
+	at := len(r.scratch)
+	r.scratch = r.names.appendID(r.scratch, number)
+	return string(r.scratch[:at]), string(r.scratch[at:])
 }
 
 // write returns the request for a call.
-func (r *requests) write(c *call) []byte {
+func (r *requests) write(c *call, fixed []byte) []byte {
 	if len(c.numbers) > 1 {
-		return r.writeBatch(c)
+		return r.writeBatch(c, fixed)
 	}
 	number := c.numbers[0]
 	r.body = r.body[:0]
@@ -74,10 +86,10 @@ func (r *requests) write(c *call) []byte {
 	if len(r.body) > 0 {
 		r.body = append(r.body, '}')
 	}
-	return r.finish()
+	return r.finish(fixed)
 }
 
-func (r *requests) writeBatch(c *call) []byte {
+func (r *requests) writeBatch(c *call, fixed []byte) []byte {
 	r.out = append(r.out[:0], "POST /v1/topics/"...)
 	r.out = r.names.appendTopic(r.out, r.names.topicOf(c.numbers[0]))
 	r.out = append(r.out, "/batch?brief=true"...)
@@ -102,7 +114,7 @@ func (r *requests) writeBatch(c *call) []byte {
 		r.body = append(r.body, '}')
 	}
 	r.body = append(r.body, "]}"...)
-	return r.finish()
+	return r.finish(fixed)
 }
 
 func (r *requests) appendAddFields(number int64) {
@@ -135,8 +147,8 @@ func (r *requests) isID(number int64, id []byte) bool {
 }
 
 // finish appends headers and body to the first line.
-func (r *requests) finish() []byte {
-	r.out = append(r.out, r.fixed...)
+func (r *requests) finish(fixed []byte) []byte {
+	r.out = append(r.out, fixed...)
 	if len(r.body) > 0 {
 		r.out = append(r.out, "Content-Type: application/json\r\nContent-Length: "...)
 		r.out = strconv.AppendInt(r.out, int64(len(r.body)), 10)

@@ -23,7 +23,8 @@ var (
 type answer struct {
 	status int
 	body   []byte
-	close  bool // the server ends the connection
+	close  bool   // the server ends the connection
+	leader []byte // of the timer's shard: see client.LeaderHeader; nil: it is not named
 }
 
 // answers reads one response after another off a connection. Requests are not
@@ -183,6 +184,8 @@ func parseHead(head []byte) (result answer, length int, chunked bool, err error)
 			chunked = equalFold(value, "chunked")
 		case equalFold(name, "connection"):
 			result.close = equalFold(value, "close")
+		case equalFold(name, "carillon-leader"):
+			result.leader = value
 		}
 	}
 }

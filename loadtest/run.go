@@ -193,8 +193,9 @@ func (r *run) load(ctx context.Context) {
 		pace.every = max(between*time.Duration(r.config.Connections), 1)
 	}
 	var workers sync.WaitGroup
+	leaders := r.leadersAmong(r.targets)
 	for i := range r.config.Connections {
-		w := r.worker(i, r.targets)
+		w := r.worker(i, r.targets, leaders)
 		w.source = newGenerator(r.config, r.ledger, i, instantMs)
 		w.pace = pace
 		w.pace.first = r.start.Add(between * time.Duration(i))
@@ -208,11 +209,26 @@ func (r *run) load(ctx context.Context) {
 	r.loaded = time.Now()
 }
 
-func (r *run) worker(number int, targets []target) *worker {
-	t := targets[number%len(targets)]
-	return &worker{stripe: uint64(number), target: t, dial: r.network.dial, tls: r.tls, timeout: r.config.Timeout,
-		requests: newRequests(r.names, r.ledger, r.callback, t.host, r.config.Token),
+func (r *run) worker(number int, targets []target, leaders *client.Leaders) *worker {
+	w := &worker{stripe: uint64(number), own: number % len(targets), leaders: leaders,
+		requests: newRequests(r.names, r.ledger, r.callback),
 		ledger:   r.ledger, tally: r.tally}
+	for _, t := range targets {
+		w.links = append(w.links, &link{target: t, dial: r.network.dial, tls: r.tls, timeout: r.config.Timeout, fixed: fixedHeaders(t.host, r.config.Token)})
+	}
+	return w
+}
+
+// leadersAmong is what the workers learn of who leads which shard; nil where they go to any node.
+func (r *run) leadersAmong(targets []target) *client.Leaders {
+	if len(targets) == 1 || r.config.AnyNode {
+		return nil
+	}
+	var addresses []string
+	for _, t := range targets {
+		addresses = append(addresses, t.address)
+	}
+	return client.NewLeaders(addresses)
 }
 
 // awaitUntilMs is the due time up to which timers are waited for.
@@ -296,8 +312,9 @@ func (r *run) settle(ctx context.Context) {
 	s := &verification{ledger: r.ledger, names: r.names, afterMs: afterMs, unseen: r.external,
 		overdueMs: time.Now().Add(-r.config.Grace).UnixMilli()}
 	var workers sync.WaitGroup
+	leaders := r.leadersAmong(there)
 	for i := range min(r.config.Connections, 4) {
-		w := r.worker(i, there)
+		w := r.worker(i, there, leaders)
 		w.source, w.settling = s, s
 		workers.Go(func() { w.run(ctx) })
 	}

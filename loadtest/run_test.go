@@ -19,7 +19,7 @@ import (
 
 // quick fills a configuration for a short run against the fake.
 func quick(f *fake, c Config) Config {
-	c.URL = []string{f.url}
+	c.URL = append([]string{f.url}, f.others...)
 	if c.Connections == 0 {
 		c.Connections = 4
 	}
@@ -250,6 +250,27 @@ func TestOpenLoopCorrectsCoordinatedOmission(t *testing.T) {
 		// down to none. Uncorrected, only two would have: p90 would be about 1 ms.
 		if r.Ops != 600 || r.Latency.P50 < 50 || r.Latency.P90 < 200 || r.Latency.Max < 300 {
 			t.Errorf("latency = %+v\n%s", r.Latency, out)
+		}
+	})
+}
+
+// TestRequestsGoToLeaders: a request about one timer goes to the server that leads its shard, once
+// an answer has named it; with AnyNode it does not.
+func TestRequestsGoToLeaders(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		const timers, connections = 600, 4
+		for _, c := range []struct {
+			any         bool
+			least, most int64
+		}{{false, 1, 2 * connections * fakeShards}, {true, timers, 2 * timers}} {
+			f := newFake(t, nil)
+			f.also(t)
+			f.also(t)
+			r, out := play(t, f, Config{Mode: ModeMixed, Connections: connections, Timers: timers, AnyNode: c.any})
+			if n := f.passed.Load(); n < c.least || n > c.most || r.Lost+r.Errors+r.Broken != 0 || r.Fired == 0 {
+				t.Errorf("%d requests went to another server than the leader, want %d to %d\n%s", n, c.least, c.most, out)
+			}
 		}
 	})
 }

@@ -3,13 +3,12 @@ package loadtest
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"sync"
 	"time"
+
+	"carillon/client"
 )
 
 const (
@@ -42,13 +41,12 @@ type pace struct {
 	every   time.Duration // open loop: between intended sends; 0 = closed loop
 }
 
-// worker owns one connection: it sends a call, waits for the answer, books it.
+// worker has one request in flight: it sends a call, waits for the answer, books it.
 type worker struct {
 	stripe   uint64
-	target   target
-	dial     dialFunc
-	tls      *tls.Config
-	timeout  time.Duration
+	own      int     // the link of calls whose leader is not known
+	links    []*link // by target
+	leaders  *client.Leaders
 	requests *requests
 	source   source
 	ledger   *ledger
@@ -56,18 +54,16 @@ type worker struct {
 	pace     pace
 	settling *verification // books the answers, unmeasured; nil while loading
 
-	mu       sync.Mutex // guards conn against the cut
-	conn     net.Conn
-	answers  answers
-	deadline time.Time
-	call     call
+	call call
 }
 
 // run works until the source is exhausted, the time is over or the run is cut.
 func (w *worker) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, w.cutDeadline)
-	defer stop()
-	defer w.disconnect()
+	for _, l := range w.links {
+		stop := context.AfterFunc(ctx, l.cutDeadline)
+		defer stop()
+		defer l.disconnect()
+	}
 	intended := w.pace.first
 	for ctx.Err() == nil {
 		sent := time.Now()
@@ -121,41 +117,53 @@ func (w *worker) skip(intended time.Time) {
 	}
 }
 
+// route is the link to the node that leads the shard of the call's timer, as far as that is known.
+func (w *worker) route() (l *link, leads bool) {
+	if w.leaders != nil && len(w.call.numbers) == 1 {
+		if at, known := w.leaders.Node(w.requests.place(w.call.numbers[0])); known {
+			return w.links[at], true
+		}
+	}
+	return w.links[w.own], false
+}
+
 // exchange sends the current call and books its answer; latency counts from the
 // first of the two times, time-outs from the second. A call that had no
 // answer is booked as such: it may have taken effect.
 func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
-	if w.conn == nil && !w.connect(ctx) {
-		w.recordAll(result{}, from, time.Now())
-		pause(ctx, redialWait)
-		return
-	}
-	if sent.After(w.deadline.Add(-w.timeout)) {
-		w.extend(ctx)
-	}
+	l, leads := w.route()
 	w.tally.inFlight.Add(1)
-	got, err := w.roundTrip()
+	got, err := l.ask(ctx, sent, w.requests.write(&w.call, l.fixed))
 	w.tally.inFlight.Add(-1)
 	now := time.Now()
 	if err != nil {
-		w.recordFailure(err, from, now)
+		if leads {
+			w.leaders.Forget(w.requests.place(w.call.numbers[0]))
+		}
+		w.recordFailure(l, err, from, now)
+		if errors.Is(err, errNoConnection) {
+			pause(ctx, redialWait)
+		}
 		return
+	}
+	if w.leaders != nil && got.leader != nil {
+		w.leaders.Note(string(got.leader))
 	}
 	if len(w.call.numbers) == 1 {
 		r := w.resultOf(got)
 		if r.status == 0 { // somebody else's answer: so may be all that follow on this connection
-			w.recordFailure(errAnswer, from, now)
+			w.recordFailure(l, errAnswer, from, now)
 			return
 		}
 		if w.call.op == opGet && r.status == 200 {
 			w.tally.read(w.requests.names, w.ledger, w.call.numbers[0], got.body)
 		}
-		w.recordAll(r, from, now)
+		w.recordAll(l, r, from, now)
 	} else {
-		w.recordBatch(got, from, now)
+		w.recordBatch(l, got, from, now)
 	}
 	if got.close {
-		w.disconnect()
+		l.disconnect()
 	}
 }
 
@@ -172,19 +180,15 @@ func (w *worker) resultOf(got answer) result {
 	return r
 }
 
-func (w *worker) roundTrip() (answer, error) {
-	return w.answers.ask(w.conn, w.requests.write(&w.call))
-}
-
-func (w *worker) recordFailure(err error, from, now time.Time) {
+func (w *worker) recordFailure(l *link, err error, from, now time.Time) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.tally.timeouts.Add(1)
 	} else {
 		w.tally.broken.Add(1)
 	}
-	w.tally.failed(w.target.address + ": " + err.Error())
-	w.disconnect()
-	w.recordAll(result{}, from, now)
+	w.tally.failed(l.target.address + ": " + err.Error())
+	l.disconnect()
+	w.recordAll(l, result{}, from, now)
 }
 
 func (w *worker) record(number int64, r result, now time.Time) bool {
@@ -195,7 +199,7 @@ func (w *worker) record(number int64, r result, now time.Time) bool {
 }
 
 // recordAll books the same end for every operation of the call.
-func (w *worker) recordAll(r result, from, now time.Time) {
+func (w *worker) recordAll(l *link, r result, from, now time.Time) {
 	failed := int64(0)
 	for _, number := range w.call.numbers {
 		if !w.record(number, r, now) {
@@ -203,16 +207,16 @@ func (w *worker) recordAll(r result, from, now time.Time) {
 		}
 	}
 	if failed > 0 {
-		w.complain(r)
+		w.complain(l, r)
 	}
 	w.measure(failed, r.status != 0, from, now)
 }
 
 // recordBatch books a batch by its results; those that the answer lacks are
 // unknown.
-func (w *worker) recordBatch(got answer, from, now time.Time) {
+func (w *worker) recordBatch(l *link, got answer, from, now time.Time) {
 	if got.status != 200 {
-		w.recordAll(result{status: got.status, answer: got.body}, from, now)
+		w.recordAll(l, result{status: got.status, answer: got.body}, from, now)
 		return
 	}
 	failed := int64(0)
@@ -227,7 +231,7 @@ func (w *worker) recordBatch(got answer, from, now time.Time) {
 		if !w.record(number, r, now) {
 			failed++
 			r.answer = got.body[max(bytes.Index(got.body, []byte(`"error":`)), 0):]
-			w.complain(r)
+			w.complain(l, r)
 		}
 	}
 	for index := scanResults(got.body, book); index < len(w.call.numbers); index++ {
@@ -237,7 +241,7 @@ func (w *worker) recordBatch(got answer, from, now time.Time) {
 }
 
 // complain keeps the server's answer to an operation that failed, if it is the first.
-func (w *worker) complain(r result) {
+func (w *worker) complain(l *link, r result) {
 	if w.tally.first.Load() != nil || r.status == 202 {
 		return
 	}
@@ -245,7 +249,7 @@ func (w *worker) complain(r result) {
 	if r.status != 0 {
 		text = fmt.Sprintf("answered %d: %s", r.status, r.answer[:min(len(r.answer), 4*firstErrorRunes)])
 	}
-	w.tally.failed(fmt.Sprintf("%s: %v %s", w.target.address, w.call.op, text))
+	w.tally.failed(fmt.Sprintf("%s: %v %s", l.target.address, w.call.op, text))
 }
 
 // measure counts the call's operations if they fall into the measured time. A
@@ -262,60 +266,6 @@ func (w *worker) measure(failed int64, answered bool, from, now time.Time) {
 	w.tally.ops.Add(int64(len(w.call.numbers)) - failed)
 	if answered {
 		w.tally.latency.Record(w.stripe, now.Sub(from).Microseconds())
-	}
-}
-
-func (w *worker) connect(ctx context.Context) bool {
-	within, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	conn, err := w.dial(within, "tcp", w.target.address)
-	if err != nil {
-		w.tally.broken.Add(1)
-		w.tally.failed(err.Error())
-		return false
-	}
-	if w.target.tls {
-		host, _, _ := net.SplitHostPort(w.target.address)
-		config := w.tls.Clone()
-		config.ServerName = host
-		conn = tls.Client(conn, config)
-	}
-	conn = newHTTPConn(conn)
-	w.mu.Lock()
-	w.conn = conn
-	w.mu.Unlock()
-	w.answers.from = conn
-	w.extend(ctx)
-	return true
-}
-
-func (w *worker) disconnect() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conn != nil {
-		w.conn.Close()
-		w.conn = nil
-	}
-}
-
-// extend gives the connection its next deadline. The error of a dead connection
-// shows at the next write.
-func (w *worker) extend(ctx context.Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if ctx.Err() != nil {
-		return // hurry has set the last one
-	}
-	w.deadline = time.Now().Add(w.timeout + deadlineSlack)
-	_ = w.conn.SetDeadline(w.deadline)
-}
-
-// cutDeadline lets a request in flight come to its end soon.
-func (w *worker) cutDeadline() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conn != nil {
-		_ = w.conn.SetDeadline(time.Now().Add(cutGrace))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +87,7 @@ func TestThreeNodesShareNothing(t *testing.T) {
 			t.Errorf("the topic: %s", topic)
 		}
 	}
+	leaderIsNamed(t, nodes)
 	if err := nodes[2].stop(); err != nil {
 		t.Fatalf("it stopped with %v", err)
 	}
@@ -97,6 +100,38 @@ func TestThreeNodesShareNothing(t *testing.T) {
 	}
 	for i := range nodes {
 		nodes[0].must(200, "GET", fmt.Sprintf("/v1/topics/shared/timers/t%d-9", i), "")
+	}
+}
+
+// leaderIsNamed: a node that has passed a request on names the node that decided it, and that one
+// names nobody.
+func leaderIsNamed(t *testing.T, nodes []*running) {
+	t.Helper()
+	named := func(base string, k int) (address string) {
+		resp, err := http.Get(fmt.Sprintf("%s/v1/topics/shared/timers/t0-%d", base, k))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		address, _, _ = strings.Cut(strings.TrimPrefix(resp.Header.Get("Carillon-Leader"), `"`), `"`)
+		return address
+	}
+	others := 0
+	for k := range 24 {
+		address := named(nodes[0].base, k)
+		if address == "" {
+			continue
+		}
+		others++
+		if !slices.ContainsFunc(nodes[1:], func(r *running) bool { return r.base == "http://"+address }) {
+			t.Fatalf("the leader that is named is %s", address)
+		}
+		if again := named("http://"+address, k); again != "" {
+			t.Errorf("%s, named as the leader, names %s", address, again)
+		}
+	}
+	if others == 0 || others == 24 {
+		t.Errorf("%d of 24 timers are led elsewhere", others)
 	}
 }
 

@@ -44,6 +44,20 @@ func (e *engine) started() (*core, error) {
 // Shards is 1 before it is known: nothing can be asked of a shard then.
 func (e *engine) Shards() int { return max(1, e.p.self.Identity().Shards) }
 
+// Leader implements api.Engine.
+func (e *engine) Leader(id timer.ShardID) string {
+	c := e.p.core.Load()
+	if c == nil {
+		return ""
+	}
+	node := c.router.Decider(id)
+	if node == 0 {
+		return ""
+	}
+	n, _ := c.member.State.Node(node)
+	return n.HTTP
+}
+
 func (e *engine) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	c, err := e.core()
 	if err != nil {

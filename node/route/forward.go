@@ -251,6 +251,7 @@ func (q *opsRequest) forward(ctx context.Context, node uint64, ops []timer.Op) {
 	for i := range ops {
 		o := &ops[i]
 		o.Err = fromPeer(o.Err)
+		q.noteDecider(o.Shard, node, o.Err)
 		if t := o.Result.Timer; t != nil && o.Room != nil && o.Result.Code != timer.Created && !o.Room.Take(t.Size()) {
 			o.Result.Timer = nil
 		}

@@ -104,6 +104,9 @@ func (r *Router) read(ctx context.Context, id timer.ShardID, begin time.Duration
 	for {
 		t.choose(r, id)
 		err := r.readAt(ctx, t.node, &rd)
+		if t.node != r.self {
+			r.noteDecider(id, t.node, err)
+		}
 		if !readAgain(err) {
 			return err
 		}

@@ -131,6 +131,44 @@ func TestRouteOne(t *testing.T) {
 	}
 }
 
+// TestDecider: the node that has decided a request is known, until this node leads itself.
+func TestDecider(t *testing.T) {
+	f := newFakeCluster(3, 3)
+	r := f.nodes[1].Router
+	want := func(id timer.ShardID, node uint64) {
+		t.Helper()
+		if got := r.Decider(id); got != node {
+			t.Errorf("shard %d: node %d decided, want %d", id, got, node)
+		}
+	}
+	if _, err := r.Do(t.Context(), 2, fire(1), true); err != nil {
+		t.Fatal(err)
+	}
+	want(1, 0)
+	want(2, 2)
+	want(3, 0)
+	if _, err := r.Timer(t.Context(), 3, 1, "a"); err != nil {
+		t.Fatal(err)
+	}
+	want(3, 3)
+	f.leaders[2] = 3
+	if _, err := r.Do(t.Context(), 2, fire(1), true); err != nil {
+		t.Fatal(err)
+	}
+	want(2, 3)
+	f.nodes[3].answer = timer.ErrUnknown
+	f.leaders[2] = 2
+	f.nodes[2].answer = timer.ErrOverloaded
+	if _, err := r.Do(t.Context(), 2, fire(1), true); err == nil {
+		t.Fatal("no error")
+	}
+	want(2, 3) // nothing was decided
+	f.leaders[2] = 1
+	want(2, 0)
+	want(4, 0)
+	want(0, 0)
+}
+
 // TestRouteAll: one call for each other node, all at once, and none for shards that are led here.
 func TestRouteAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ package route
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"carillon/node/task"
@@ -140,6 +141,9 @@ type Router struct {
 	waiters *pullWaiters
 	pace    *pace
 	states  openStates
+
+	// deciders are, by shard, the other nodes that answered a request from here last; see Decider.
+	deciders []atomic.Uint64
 }
 
 // New makes a router. It starts nothing.
@@ -147,7 +151,8 @@ func New(cfg Config) *Router {
 	if cfg.BulkPage == 0 {
 		cfg.BulkPage = bulkPage
 	}
-	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}}}
+	return &Router{cfg: cfg, self: cfg.Self, shards: cfg.Shards, host: cfg.Host, tasks: cfg.Tasks, waiters: newPullWaiters(cfg.Tasks), pace: newPace(cfg.Tasks), states: openStates{open: map[uint64]*openState{}},
+		deciders: make([]atomic.Uint64, 1+cfg.Shards)}
 }
 
 // Run looks after the consumers that wait, until the context ends.
@@ -173,6 +178,22 @@ func (r *Router) leader(id timer.ShardID) uint64 {
 		return leader
 	}
 	return 0
+}
+
+// Decider is the other node that decided the last request about a timer shard which this node has
+// passed on; 0 where this node leads the shard, or has passed on nothing.
+func (r *Router) Decider(id timer.ShardID) uint64 {
+	if int(id) >= len(r.deciders) || r.leads(id) {
+		return 0
+	}
+	return r.deciders[id].Load()
+}
+
+// noteDecider keeps the node that has decided a request about a shard. Most requests find it kept.
+func (r *Router) noteDecider(id timer.ShardID, node uint64, err error) {
+	if int(id) < len(r.deciders) && err == nil && r.deciders[id].Load() != node {
+		r.deciders[id].Store(node)
+	}
 }
 
 // led are the shards that this node leads.

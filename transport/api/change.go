@@ -246,7 +246,7 @@ func (rq *request) change(in *timerRequest, v verb, brief bool) (res timer.Resul
 			if res, p = rq.changeKeeping(in, t, v, brief); p != nil {
 				return false, p
 			}
-		} else if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq, t), &in.cmd, brief); err != nil {
+		} else if res, err = rq.decide(in.shard(rq, t), &in.cmd, brief); err != nil {
 			return false, engineFault(err)
 		}
 		return res.Code == timer.TopicClosed, nil
@@ -285,7 +285,7 @@ func (rq *request) changeKeeping(in *timerRequest, t *timer.Topic, v verb, brief
 		} else {
 			cmd.Spec = &spec
 		}
-		if res, err = rq.s.cfg.Engine.Do(rq.s.base, in.shard(rq, t), &cmd, brief); err != nil {
+		if res, err = rq.decide(in.shard(rq, t), &cmd, brief); err != nil {
 			return res, engineFault(err)
 		}
 		if res.Code != timer.VersionMismatch || in.cmd.IfMatch != 0 {

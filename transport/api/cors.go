@@ -13,7 +13,7 @@ import (
 // beside the body.
 const (
 	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Prefer, Traceparent, Tracestate"
-	corsExposed = "ETag, Location, Preference-Applied, Retry-After"
+	corsExposed = "Carillon-Leader, ETag, Location, Preference-Applied, Retry-After"
 	corsSeconds = "600" // for which a browser remembers a preflight's answer
 )
 

@@ -13,6 +13,9 @@ import (
 type Engine interface {
 	// Shards is P, the number of timer shards; see timer.ShardOf.
 	Shards() int
+	// Leader is the host:port of the API of the node that leads a shard, as this node knows it; ""
+	// where it leads the shard itself or knows of no leader.
+	Leader(id timer.ShardID) string
 
 	// Do has one command decided by its shard. brief: the answer needs no Timer.
 	Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error)

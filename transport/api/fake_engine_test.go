@@ -23,10 +23,12 @@ type fakeEngine struct {
 
 	mu     sync.Mutex
 	shards int
-	now    func() time.Time
-	topics map[string]*timer.Topic
-	timers map[timerKey]*fakeTimer
-	past   []*timer.HistoryEntry
+	// leaders are the addresses of other nodes that lead shards
+	leaders map[timer.ShardID]string
+	now     func() time.Time
+	topics  map[string]*timer.Topic
+	timers  map[timerKey]*fakeTimer
+	past    []*timer.HistoryEntry
 
 	progress    map[string]timer.Progress // by id
 	progressErr error
@@ -60,6 +62,8 @@ func newFakeEngine(now func() time.Time) *fakeEngine {
 func (e *fakeEngine) nowMs() int64 { return e.now().UnixMilli() }
 
 func (e *fakeEngine) Shards() int { return e.shards }
+
+func (e *fakeEngine) Leader(id timer.ShardID) string { return e.leaders[id] }
 
 func (e *fakeEngine) Do(_ context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	if e.beforeDo != nil {

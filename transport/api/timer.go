@@ -110,6 +110,7 @@ func (rq *request) readTimer() *problem {
 	}
 	id := timer.ShardOf(t, rq.id, rq.s.cfg.Engine.Shards())
 	found, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
+	rq.nameLeader(id)
 	if err != nil {
 		return engineFault(err)
 	}

@@ -38,6 +38,30 @@ func TestAddReadPatchCancel(t *testing.T) {
 	h.do("GET", timers+"/a", "").want(200).has("state", `"cancelled"`)
 }
 
+// TestAnswersNameTheLeader: an answer about one timer names the node that leads its shard, where
+// that is another one.
+func TestAnswersNameTheLeader(t *testing.T) {
+	h := newHarness(t)
+	at := timer.ShardOf(&timer.Topic{Name: "orders"}, "a", h.engine.Shards())
+	ask := func(want string) {
+		t.Helper()
+		for _, r := range []*reply{
+			h.do("POST", timers, `{"id":"a","at_ms":1780317000001,`+cb+`}`), h.do("PATCH", timers+"/a", `{"priority":1}`), h.do("GET", timers+"/a", ""),
+			h.do("POST", timers+"/a/fire", ""), h.do("PUT", timers+"/a", `{"delay":"1h",`+cb+`}`), h.do("DELETE", timers+"/a", ""), h.do("PATCH", timers+"/a", `{"priority":1}`),
+		} {
+			if got := r.header.Get("Carillon-Leader"); got != want {
+				t.Errorf("%d: the answer names %s, want %s", r.status, got, want)
+			}
+		}
+	}
+	ask("")
+	h.engine.leaders = map[timer.ShardID]string{at: "10.0.0.2:7700"}
+	ask(fmt.Sprintf(`"10.0.0.2:7700";shard=%d;shards=%d`, at, h.engine.Shards()))
+	if r := h.do("GET", timers, ""); r.header.Get("Carillon-Leader") != "" {
+		t.Error("a list is of no single shard")
+	}
+}
+
 func TestAddTakesEverything(t *testing.T) {
 	h := newHarness(t)
 	r := h.do("POST", timers, `{"id":"{order-77}close","key":"order-77","at":"2026-07-01T00:00:00+02:00","payload_base64":"AAEC","content_type":"application/x-thing; v=1",
