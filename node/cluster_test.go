@@ -118,20 +118,22 @@ func leaderIsNamed(t *testing.T, nodes []*running) {
 	}
 	others := 0
 	for k := range 24 {
-		address := named(nodes[0].base, k)
-		if address == "" {
-			continue
-		}
-		others++
-		if !slices.ContainsFunc(nodes[1:], func(r *running) bool { return r.base == "http://"+address }) {
-			t.Fatalf("the leader that is named is %s", address)
-		}
-		if again := named("http://"+address, k); again != "" {
-			t.Errorf("%s, named as the leader, names %s", address, again)
+		for i, asked := range nodes {
+			address := named(asked.base, k)
+			if address == "" {
+				continue
+			}
+			others++
+			if j := slices.IndexFunc(nodes, func(r *running) bool { return r.base == "http://"+address }); j < 0 || j == i {
+				t.Fatalf("the leader that is named is %s", address)
+			}
+			if again := named("http://"+address, k); again != "" {
+				t.Errorf("%s, named as the leader, names %s", address, again)
+			}
 		}
 	}
-	if others == 0 || others == 24 {
-		t.Errorf("%d of 24 timers are led elsewhere", others)
+	if others == 0 {
+		t.Error("nobody names a leader")
 	}
 }
 

@@ -49,6 +49,10 @@ type group struct {
 
 	spareItems []item // memory for the next proposal's items
 
+	proposedAt time.Duration // when the newest proposal was made
+	gathering  bool          // changes wait for it to be applied; see gathers
+	held       []*pb.Message // appends without entries, at most one for each peer; see holdsBack
+
 	scheduler *scheduler.Scheduler
 	reported  int // counts reports sent while no leader is known, to address the members in turn
 	reads     reads
@@ -173,16 +177,19 @@ func (g *group) work() {
 	if g.scheduler != nil {
 		g.scheduler.Run()
 	}
-	if g.w.mayPropose() {
-		g.propose()
-	} else if g.hasWork() {
-		g.w.stall(g)
-	}
+	g.tryPropose()
 	g.tryHandOver()
 	g.reads.ask(g)
 	g.collect()
+	if g.gathering && !g.gathers() && g.raft != nil {
+		g.tryPropose() // the entry that was on its way has been applied
+		g.collect()
+	}
 	if g.raft == nil {
 		return // an applied entry stopped the group
+	}
+	if len(g.proposals)+len(g.waiting) == 0 {
+		g.sendHeld()
 	}
 	g.reads.serve(g)
 	g.wakeMs = math.MaxInt64
@@ -194,6 +201,7 @@ func (g *group) work() {
 
 // tick does the group's periodic work, once in tickInterval.
 func (g *group) tick() {
+	g.sendHeld()
 	g.expire(g.w.now.Mono)
 	g.tickCanary()
 	g.tickCompare()
@@ -274,6 +282,7 @@ func (g *group) append(m *pb.Message) {
 		g.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
 		g.hardDirty = true
 	}
+	a.spare = !a.sync && len(m.Entries) > 0 && g.spare()
 	a.sync = a.sync || len(m.Entries) > 0
 	g.w.append(a)
 }

@@ -35,7 +35,7 @@ func TestFramesAfterASnapshot(t *testing.T) {
 		t.Fatalf("%d frames are on their way", frames)
 	}
 	r.freeze = false
-	r.settle()
+	r.pass(spareFor)
 	if last := r.host.groups[1].store.last(); last != index+count || !c.acknowledged(index+count) {
 		t.Errorf("the log ends at %d, want %d; acknowledged: %v", last, index+count, c.acknowledged(index+count))
 	}
@@ -55,13 +55,13 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 			after, afterTerm := uint64(foundingIndex), uint64(foundingTerm)
 			if durable > 0 {
 				c.entriesFrom(old, after, afterTerm, durable)
-				r.settle()
+				r.pass(spareFor)
 				after, afterTerm = after+uint64(durable), old
 			}
 			r.freeze = true
 			c.entriesFrom(old, after, afterTerm, 6)
 			after += 6
-			r.settle()
+			r.pass(spareFor)
 			if len(r.host.workers[0].inflight) == 0 {
 				t.Fatal("no frame is on its way")
 			}

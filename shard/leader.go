@@ -57,6 +57,7 @@ func (g *group) stepDown() {
 	}
 	g.leader, g.serving, g.takeover = false, false, false
 	g.transferee, g.transferSent = 0, false
+	g.gathering, g.held = false, nil
 	if g.scheduler != nil {
 		g.scheduler.End()
 	}

@@ -117,6 +117,12 @@ func (g *group) send(m *pb.Message) {
 		// answered when collect handles the change of role.
 		return
 	}
+	if !g.holdsBack(m) {
+		g.sendNow(m)
+	}
+}
+
+func (g *group) sendNow(m *pb.Message) {
 	o := g.w.open(nodeOf(m.GetTo()), raftMessage, g.id, entriesRoom(m))
 	body := len(o.frame)
 	o.frame = appendMessage(o.frame, m)

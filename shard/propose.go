@@ -68,6 +68,7 @@ func (g *group) propose() {
 		return
 	}
 	g.proposals = append(g.proposals, p)
+	g.proposedAt = g.w.now.Mono
 }
 
 // maxSpare is the largest capacity of an empty list that is kept for reuse.

@@ -63,12 +63,14 @@ type worker struct {
 	peerBytes atomic.Int64
 
 	frame      *wal.Frame
-	parts      []appended   // of the open frame
-	filling    *sentFrame   // carries the open frame
-	operations int          // proposed since a frame was submitted
-	proposed   int          // bytes proposed in this turn
-	scanned    int          // slots visited by long reads in this turn
-	closed     []*sentFrame // to be submitted when the log has fewer
+	openedAt   time.Duration // when the open frame was
+	prompt     bool          // a part of the open frame may not wait; see waitsForOthers
+	parts      []appended    // of the open frame
+	filling    *sentFrame    // carries the open frame
+	operations int           // proposed since a frame was submitted
+	proposed   int           // bytes proposed in this turn
+	scanned    int           // slots visited by long reads in this turn
+	closed     []*sentFrame  // to be submitted when the log has fewer
 	inflight   []*sentFrame
 	queueable  int // bound of inflight
 	heard      int // bytes of peer messages of this turn that will be unsynced
@@ -100,6 +102,7 @@ type appended struct {
 	entries   []*pb.Entry
 	responses []*pb.Message
 	sync      bool
+	spare     bool         // entries of a spare voter alone: they may wait
 	hard      bool         // the frame has the hard state
 	mark      bool         // the frame has the mark of the newest snapshot
 	installed bool         // that snapshot came from a peer
@@ -180,7 +183,7 @@ func (w *worker) turn() {
 	w.spare = events[:0]
 	w.tick()
 	for _, g := range w.groups {
-		if g.wakeMs <= w.now.WallMs {
+		if g.wakeMs <= w.now.WallMs || g.gathering && g.gatherUntil() <= w.now.Mono {
 			w.touch(g)
 		}
 	}
@@ -332,6 +335,7 @@ func (w *worker) append(a appended) {
 		a.hard = true
 	}
 	w.parts = append(w.parts, a)
+	w.prompt = w.prompt || !a.spare
 	if w.frame.Len() >= w.host.cfg.FrameBytes {
 		w.closeFrame()
 	}
@@ -395,6 +399,7 @@ func (w *worker) newFrame() *wal.Frame {
 		w.filling = w.newSent()
 	}
 	w.parts = w.filling.parts[:0]
+	w.openedAt, w.prompt = w.now.Mono, false
 	return w.filling.frame
 }
 
@@ -425,7 +430,7 @@ func (w *worker) flush() {
 	w.sendAll()
 	for len(w.inflight) < w.queueable {
 		if len(w.closed) == 0 {
-			if w.frame == nil {
+			if w.frame == nil || w.waitsForOthers() {
 				return
 			}
 			w.closeFrame()
@@ -484,9 +489,15 @@ func (w *worker) frameDone(s *sentFrame) {
 func (w *worker) untilWake() time.Duration {
 	clock := w.host.cfg.Clock
 	wait := w.lastTick + tickInterval - clock.Mono()
+	if w.waitsForOthers() {
+		wait = min(wait, w.openedAt+spareFor-clock.Mono())
+	}
 	at := int64(1<<63 - 1)
 	for _, g := range w.groups {
 		at = min(at, g.wakeMs)
+		if g.gathering {
+			wait = min(wait, g.gatherUntil()-clock.Mono())
+		}
 	}
 	if at < 1<<63-1 {
 		wait = min(wait, clock.UntilWall(at))

@@ -199,10 +199,20 @@ func (n *node) hearsRight() bool {
 	return n.member != nil && n.member.ClockRight(func(id uint64) bool { return n.w.node(id).isRight() })
 }
 
+// passOver forgets that the wall clock was touched, if it was wrong by as much before the process
+// stood still and is again: the process cannot know, and takes its clock for steady.
+func (n *node) passOver() {
+	if n.clock.touched > n.lookedAt && n.resumedAt > n.clock.touched && (n.off()-n.lookedOff).Abs() <= rightWithin {
+		n.clock.touched = n.lookedTouched
+	}
+	n.lookedAt, n.lookedOff, n.lookedTouched = n.w.now, n.off(), n.clock.touched
+}
+
 // checkClock checks the time that a process trusts. It returns the error of the time that the
 // process uses.
 func (n *node) checkClock() (wrong time.Duration) {
 	w := n.w
+	n.passOver()
 	m := n.keeper.Look()
 	wrong = msOf(m.WallMs-epochMs) - w.now
 	if m.Trust != clocks.Sure {

@@ -37,7 +37,9 @@ type node struct {
 	misledUntil               time.Duration // until then the process may trust a wrong clock
 	// error of the wrong clock that the process last had to trust
 	believedOff time.Duration
-	bootedAt    time.Duration // boot time of the machine
+	// when the process looked at its clock last, the clock's error, and when it had been touched
+	lookedAt, lookedOff, lookedTouched time.Duration
+	bootedAt                           time.Duration // boot time of the machine
 	// clock state that the process leaves for the next one until the machine reboots
 	saved *clocks.Saved
 

@@ -131,12 +131,12 @@ func (b *briefChecker) mayStart(c *call, _ *table.Table) {
 }
 
 // mayHaveExpired reports whether a timer with the recorded end endedMs may have reached its expiry
-// by the time of its shard, which was wrong. If that clock was set back since, the end is when that
-// happened.
+// by the time of its shard, which was wrong. If that clock was set back since, once or several
+// times, the end is when that happened.
 func (w *World) mayHaveExpired(id timer.ShardID, since time.Duration, endedMs, moment int64) bool {
-	until := msOf(endedMs - epochMs)
+	until, reached := msOf(endedMs-epochMs), false
 	for _, b := range w.checker.times.backs(id, since) {
-		if b.fromMs >= moment && b.toMs <= endedMs {
+		if reached = reached || b.fromMs >= moment; reached && b.toMs <= endedMs {
 			until = max(until, b.at)
 		}
 	}

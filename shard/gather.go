@@ -1,0 +1,69 @@
+package shard
+
+import (
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// Gathering. An entry costs three nodes a frame, a sync and two messages each, however many changes
+// it has. So while an entry is on its way to the other voters, the changes that arrive wait for it
+// to be applied and then share the next one. A leader with nothing on its way proposes at once, and
+// one that is alone waits for its own disk instead (see maxFramesAlone).
+const (
+	// gatherFor is the longest wait. It matters where other voters are far away or slow.
+	gatherFor = 10 * time.Millisecond
+	// gatherMost is how many client operations do not wait: they make a good entry by themselves.
+	gatherMost = 128
+)
+
+// gathers reports whether the group's changes wait for the entry that is on its way.
+func (g *group) gathers() bool {
+	return len(g.proposals) > 0 && g.meta == nil && !g.soleVoter() && len(g.waiting) < gatherMost && g.w.now.Mono < g.gatherUntil()
+}
+
+// gatherUntil returns when changes no longer wait for the newest proposal.
+func (g *group) gatherUntil() time.Duration { return g.proposedAt + gatherFor }
+
+// tryPropose proposes the group's changes, unless they gather or too much is on its way to disk.
+func (g *group) tryPropose() {
+	g.gathering = false
+	switch {
+	case g.gathers():
+		g.gathering = g.hasWork()
+	case g.w.mayPropose():
+		g.propose()
+	case g.hasWork():
+		g.w.stall(g)
+	}
+}
+
+// holdsBack keeps an append without entries for a moment, if another append will follow it soon:
+// that one tells the follower as much, and a follower with nothing to write answers for nothing. At
+// the next tick it is sent at the latest, because raft also finds out by such appends what was
+// lost.
+func (g *group) holdsBack(m *pb.Message) bool {
+	if m.GetType() != pb.MsgApp || g.meta != nil { // nodes wait for their copy of the meta group's state
+		return false
+	}
+	for i, held := range g.held {
+		if held.GetTo() == m.GetTo() {
+			g.held = append(g.held[:i], g.held[i+1:]...)
+			break
+		}
+	}
+	if len(m.Entries) > 0 || !g.leader || len(g.proposals)+len(g.waiting) == 0 {
+		return false
+	}
+	g.held = append(g.held, m)
+	return true
+}
+
+// sendHeld sends the appends that were held back.
+func (g *group) sendHeld() {
+	held := g.held
+	g.held = nil
+	for _, m := range held {
+		g.sendNow(m)
+	}
+}
