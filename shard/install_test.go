@@ -99,3 +99,45 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 		})
 	}
 }
+
+// TestCrashBeforeASnapshotsMark: the process ends when a snapshot from a peer is on disk, and the
+// log does not say so yet. The entries behind it in the log are void, because others are in their
+// place: the next process says that in the log before anything else, so that the one after it does
+// not take new entries for void ones.
+func TestCrashBeforeASnapshotsMark(t *testing.T) {
+	const old, term, index, more = 5, 6, 4, 3
+	r, c := withFakePeers(t, true, nil)
+	c.say(1, heartbeat(old))
+	r.settle()
+	c.entriesFrom(old, foundingIndex, foundingTerm, 8)
+	r.pass(spareFor)
+	if !c.acknowledged(foundingIndex + 8) {
+		t.Fatal("the entries are not on disk")
+	}
+	r.freeze = true
+	c.say(1, heartbeat(term))
+	c.arrive(term, index)
+	r.settle()
+	restart := func(last uint64) {
+		t.Helper()
+		r.freeze = false
+		r.kill()
+		if err := r.open(); err != nil {
+			t.Fatal(err)
+		}
+		if g := r.host.groups[1]; g.applied != index || g.store.last() != last {
+			t.Fatalf("applied %d, want %d; the log ends at %d, want %d", g.applied, index, g.store.last(), last)
+		}
+		c.sent = nil
+	}
+	restart(index)
+	restart(index)
+	c.say(1, heartbeat(term))
+	r.settle()
+	c.entriesFrom(term, index, term, more)
+	r.pass(spareFor)
+	if !c.acknowledged(index + more) {
+		t.Fatal("the entries after the snapshot are not acknowledged")
+	}
+	restart(index + more)
+}

@@ -404,6 +404,12 @@ func (r *recovery) finish() error {
 	g.confIndex = g.applied // at the latest: earlier changes are in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	g.files.trim()
+	if r.alien {
+		// The process before ended between saving a snapshot from a peer and logging its mark. The
+		// mark goes before any new entry, which would otherwise be void, too, for the next process.
+		g.hardDirty = true
+		g.w.append(appended{group: g, mark: true, installed: true, sync: true})
+	}
 	if r.stopped != nil {
 		g.stop(r.stopped)
 		return nil
