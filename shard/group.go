@@ -336,8 +336,9 @@ func (g *group) durable(a *appended, pos wal.Position) {
 	if a.hard {
 		g.files.hardGen = pos.Gen
 	}
-	if g.raft == nil {
-		return // the group is stopped
+	if g.raft == nil { // the group is stopped
+		g.w.countEntries(g)
+		return
 	}
 	g.step(a.responses)
 	g.w.touch(g)

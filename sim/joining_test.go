@@ -37,16 +37,29 @@ func TestMemberThatLostItsPlace(t *testing.T) {
 
 // loseAPlace removes one node's replica of the meta group without that node's knowledge.
 func (w *World) loseAPlace(t *testing.T) {
-	leader := w.metaLeader()
-	row, _ := leader.state.Row(shard.Meta)
+	row, _ := w.metaLeader().state.Row(shard.Meta)
 	at := slices.IndexFunc(row.Replicas, func(r ring.Replica) bool { return r.Learner })
-	lost := row.Replicas[at]
+	lost := row.Replicas[at].Node
+	w.cutOff(lost)
+	w.takePlace(t, lost)
+	w.net.heal(w.now)
+}
+
+// cutOff cuts a node off from all others.
+func (w *World) cutOff(node uint64) {
 	for _, n := range w.nodes {
-		if n.id != lost.Node {
-			w.net.cut[[2]uint64{n.id, lost.Node}], w.net.cut[[2]uint64{lost.Node, n.id}] = true, true
+		if n.id != node {
+			w.net.cut[[2]uint64{n.id, node}], w.net.cut[[2]uint64{node, n.id}] = true, true
 		}
 	}
-	others := slices.DeleteFunc(slices.Clone(row.Replicas), func(r ring.Replica) bool { return r == lost })
+}
+
+// takePlace removes the replica of the meta group of a node that is not heard.
+func (w *World) takePlace(t *testing.T, id uint64) {
+	w.pass(6 * time.Second) // until then it would get another at once
+	leader := w.metaLeader()
+	row, _ := leader.state.Row(shard.Meta)
+	others := slices.DeleteFunc(slices.Clone(row.Replicas), func(r ring.Replica) bool { return r.Node == id })
 	w.operator(leader, func(ctx context.Context, n *node) error {
 		_, err := n.member.Propose(ctx, ring.Command{Verb: ring.Place, Group: shard.Meta, Epoch: row.Epoch, To: others})
 		return err
@@ -56,8 +69,42 @@ func (w *World) loseAPlace(t *testing.T) {
 		}
 	})
 	w.pass(3 * time.Second)
-	if row, _ := leader.state.Row(shard.Meta); slices.Contains(row.Replicas, lost) {
+	if row, _ := leader.state.Row(shard.Meta); row.Names(id) {
 		t.Fatal("it has its place still")
 	}
-	w.net.heal(w.now)
+}
+
+// TestMemberWithAnEmptyCopy: a member is cut off when it has been told its first place in the meta
+// group, and has no entry of it yet. The meta group gives the place up. The member's next process
+// knows no other member by its own copy of the cluster's state, and is one again all the same.
+func TestMemberWithAnEmptyCopy(t *testing.T) {
+	for seed := uint64(1); seed <= 3; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := Run(Config{Seed: seed, Settle: synctest.Wait, Change: representative, script: func(w *World) {
+				w.lay()
+				w.found()
+				fresh := w.newNode("n4")
+				w.join(fresh)
+				if !w.passUntil(time.Minute, func() bool { return fresh.self.Identity().Meta != nil }) {
+					t.Fatalf("seed %d: it gets no place: %s", seed, w.describe())
+				}
+				w.cutOff(fresh.id)
+				fresh.held = true
+				fresh.stop(true)
+				w.takePlace(t, fresh.id)
+				fresh.held = false
+				fresh.start()
+				if fresh.state != nil && len(fresh.state.Nodes()) > 0 {
+					t.Fatalf("seed %d: it knows other members", seed)
+				}
+				w.net.heal(w.now)
+				if !w.passUntil(20*time.Second, func() bool { return w.agreed() && len(fresh.state.Nodes()) == len(w.nodes) }) {
+					t.Errorf("seed %d: it is no member: %s", seed, w.describe())
+				}
+			}})
+			if r.Err != nil {
+				t.Errorf("seed %d: %v", seed, r.Err)
+			}
+		})
+	}
 }

@@ -173,9 +173,9 @@ func (m *Member) askForPlace(ctx context.Context) (row *shard.Assignment, remove
 	if err != nil {
 		return nil, false
 	}
-	for _, n := range m.State.Nodes() {
+	for _, n := range m.others() {
 		addr := m.AddressOf(n.ID)
-		if n.ID == m.id || addr == "" {
+		if addr == "" {
 			continue
 		}
 		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"carillon/ring"
@@ -78,10 +79,29 @@ func (m *Member) refreshFrom() (ids []uint64) {
 	if len(ids) > 0 {
 		return ids
 	}
-	for _, g := range m.gossip.List() {
-		if g.State == ring.MemberAlive && g.Cluster == m.Identity().ClusterID {
-			ids = append(ids, g.ID)
-		}
+	for _, n := range m.gossiped() {
+		ids = append(ids, n.ID)
 	}
 	return ids
+}
+
+// others are the other members by this node's copy of the cluster's state, or those that gossip
+// knows if the copy is still empty: the replica of the meta group that was to fill it may have been
+// given up before it had anything.
+func (m *Member) others() []ring.Node {
+	nodes := m.State.Nodes()
+	if len(nodes) == 0 {
+		return m.gossiped()
+	}
+	return slices.DeleteFunc(slices.Clone(nodes), func(n ring.Node) bool { return n.ID == m.id })
+}
+
+// gossiped are the other nodes that gossip knows in this cluster.
+func (m *Member) gossiped() (nodes []ring.Node) {
+	for _, g := range m.gossip.List() {
+		if g.ID != m.id && g.State == ring.MemberAlive && g.Cluster == m.Identity().ClusterID {
+			nodes = append(nodes, ring.Node{ID: g.ID, Name: g.Name, Peer: g.Peer})
+		}
+	}
+	return nodes
 }

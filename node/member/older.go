@@ -312,10 +312,7 @@ func (m *Member) mayRegister(ctx context.Context) bool {
 
 // confirmedByOthers has another node read the record: this one's own copy may get nothing any more.
 func (m *Member) confirmedByOthers(ctx context.Context) bool {
-	for _, n := range m.State.Nodes() {
-		if n.ID == m.id {
-			continue
-		}
+	for _, n := range m.others() {
 		known, from, err := m.askOf(ctx, n.ID, true)
 		if err == nil && known.Confirmed {
 			return m.mayGoOn(n.ID, from, &known)

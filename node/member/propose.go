@@ -146,10 +146,13 @@ func (m *Member) metaLeader(hint uint64, turn int) uint64 {
 		leader = hint
 	case !known:
 		row, _ := m.State.Row(shard.Meta)
-		if len(row.Replicas) == 0 {
-			return 0
+		others := m.others()
+		switch {
+		case len(row.Replicas) > 0:
+			leader = row.Replicas[turn%len(row.Replicas)].Node
+		case len(others) > 0: // this node's copy is empty still
+			leader = others[turn%len(others)].ID
 		}
-		leader = row.Replicas[turn%len(row.Replicas)].Node
 	}
 	if leader == m.id {
 		return 0
