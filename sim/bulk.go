@@ -175,6 +175,9 @@ func (v *featureClients) settleAll() {
 	if !w.passUntil(2*time.Minute, func() bool { return !slices.ContainsFunc(w.checker.bulks.running, still) }) {
 		w.violate("I14", "a bulk change from before the repair does not end")
 	}
+	if !w.passUntil(healLimit, w.serving) { // a leadership may be on its way to another node
+		w.violate("I14", "not all groups have a leader: %s", w.describe())
+	}
 	pending := w.checker.bulks.look(w)
 	s := v.newSweep(timer.Query{})
 	s.move = bulk.Move{By: bulk.MoveAt, Ms: epochMs + w.now.Milliseconds()}
