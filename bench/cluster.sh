@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # cluster.sh CARILLON [OTHER...]: durable adds to three nodes with three replicas of each timer, beside three members of
 # etcd, in turn, ROUNDS times, at 64 and at 256 connections: operations a second, p99, and the processor time that all
-# three processes used for one. The last lines are the medians, and the ratio to etcd's, round by round. Each OTHER is
-# one more build of Carillon, or the same one with other flags, measured in the same rounds in the place of etcd.
+# three processes used for one. The last lines are the medians, and the ratio to etcd's, round by round. Clients of ours
+# go to the nodes that lead, and in further rounds to any node. Each OTHER is one more build of Carillon, or the same one
+# with other flags, measured in the same rounds in the place of etcd.
 # ROUNDS=3, SECONDS_EACH=10, CONNECTIONS='64 256', SERVE='--shards 4': flags of all our nodes, SERVE_1 and so on those of
 # the first build's alone. PROFILE=DIR leaves profiles of each node there. PRIORITY and PORT as in run.sh; PORT is the
 # first of 300.
@@ -71,7 +72,8 @@ profile() { # K CONNECTIONS: of the middle of a measurement, in the background
 }
 
 measure() { # KIND CONNECTIONS: appends "operations/s p99 µs" to the file of both
-	local before out="$dir/out" result="$dir/result.$1.$2" k=${1#ours_}
+	local before out="$dir/out" result="$dir/result.$1.$2" k=${1#*_} any=""
+	if [ "$1" = any_0 ]; then any=--any-node; fi
 	if [ "$1" = etcd ]; then
 		before=$(used "${etcd_pids[@]}")
 		"${first[@]}" "$dir/etcd-puts" "$etcd_addrs" "$2" "$each" >"$out"
@@ -79,14 +81,14 @@ measure() { # KIND CONNECTIONS: appends "operations/s p99 µs" to the file of bo
 	else
 		local -n p="ours_$k" u="urls_$k"
 		before=$(used "${p[@]}")
-		if [ -n "${PROFILE:-}" ]; then profile "$k" "$2"; fi
-		"${first[@]}" "${builds[k]}" loadtest add "${u[@]}" -c "$2" -d "${each}s" --warmup 0s --keep -q >"$out"
+		if [ -n "${PROFILE:-}" ] && [ -z "$any" ]; then profile "$k" "$2"; fi
+		"${first[@]}" "${builds[k]}" loadtest add "${u[@]}" $any -c "$2" -d "${each}s" --warmup 0s --keep -q >"$out"
 		awk -v t=$(($(used "${p[@]}") - before)) '$1 == "latency" {p99 = $4} /operations in/ {n = $1; gsub(",", "", $5); s = $5 + 0} END {print s, p99, t * 10000 / n}' "$out" >>"$result"
 	fi
 	tail -n 1 "$result" | awk -v name="$(name "$1")" -v c="$2" '{printf "%s, %d connections: %d/s, p99 %.1f ms, %.1f µs of processor time each\n", name, c, $1, $2, $3}'
 }
 
-name() { if [ "$1" = etcd ]; then echo "etcd"; elif [ ${#builds[@]} = 1 ]; then echo "carillon"; else echo "carillon $((${1#ours_} + 1))"; fi; }
+name() { if [ "$1" = etcd ]; then echo "etcd"; elif [ "$1" = any_0 ]; then echo "carillon, any node"; elif [ ${#builds[@]} = 1 ]; then echo "carillon"; else echo "carillon $((${1#ours_} + 1))"; fi; }
 
 median() { sort -g | awk '{v[NR] = $1} END {printf "%.4g (%.4g to %.4g)", v[int((NR + 1) / 2)], v[1], v[NR]}'; }
 
@@ -101,7 +103,10 @@ compare() { # KIND OTHER CONNECTIONS: by round, the first to the other
 
 head -c 32 /dev/urandom | base64 >"$dir/key"
 for k in "${!builds[@]}"; do three_of_ours "$k"; done
-if [ ${#builds[@]} -gt 1 ]; then :; elif command -v etcd >/dev/null; then three_of_etcd; else echo "left out: etcd is not installed"; fi
+if [ ${#builds[@]} = 1 ]; then
+	kinds+=(any_0)
+	if command -v etcd >/dev/null; then three_of_etcd; else echo "left out: etcd is not installed"; fi
+fi
 for c in ${CONNECTIONS:-64 256}; do
 	for _ in $(seq "$rounds"); do
 		for kind in "${kinds[@]}"; do measure "$kind" "$c"; done
@@ -115,5 +120,6 @@ for c in ${CONNECTIONS:-64 256}; do
 	done
 	for kind in "${kinds[@]:1}"; do
 		echo "$(name ours_0) to $(name "$kind"), $c connections: $(compare ours_0 "$kind" "$c")"
+		if [ "$kind" = etcd ]; then echo "$(name any_0) to $(name etcd), $c connections: $(compare any_0 etcd "$c")"; fi
 	done
 done

@@ -3,7 +3,15 @@ read -ra first <<<"${PRIORITY:-}" # goes before each measured command
 port=${PORT:-7790}
 dir=$(mktemp -d)
 pids=()
-trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$dir"' EXIT # all at once: nodes of a cluster that stop alone hand over first
+trap end EXIT
+
+end() { # all at once: nodes of a cluster that stop alone hand over first
+	if [ ${#pids[@]} -gt 0 ]; then
+		kill "${pids[@]}" 2>/dev/null || true
+		wait "${pids[@]}" 2>/dev/null || true # not a bare wait: that waits for run.sh's tee, too, which waits for us
+	fi
+	rm -rf "$dir"
+}
 
 # Somebody else's server on one of our ports would be measured in place of ours.
 free() { # URL: fails when something listens there

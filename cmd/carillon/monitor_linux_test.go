@@ -26,8 +26,53 @@ func TestMonitorKeepsItsSlowPace(t *testing.T) {
 	}
 }
 
+// TestMonitorMaySleepInAnIdleProcess: a process with nothing to do is not woken by keepMonitorAwake
+// a hundred times a second.
+func TestMonitorMaySleepInAnIdleProcess(t *testing.T) {
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMonitorIdleChild$")
+	child.Env = append(os.Environ(), monitorTest+"=idle")
+	out, err := child.CombinedOutput()
+	n := 0
+	if _, scanErr := fmt.Sscanf(string(out), "slept %d", &n); err != nil || scanErr != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if t.Logf("threads slept %d times in a second", n); n > 60 {
+		t.Error("that is too often")
+	}
+}
+
+// TestMonitorIdleChild is the child of TestMonitorMaySleepInAnIdleProcess.
+func TestMonitorIdleChild(t *testing.T) {
+	if os.Getenv(monitorTest) != "idle" {
+		t.SkipNow()
+	}
+	defer keepMonitorAwake(t.Context())()
+	time.Sleep(3 * lookEach / 2)
+	before := sleeps(t)
+	time.Sleep(time.Second)
+	fmt.Printf("slept %d\n", sleeps(t)-before)
+}
+
+// TestIsBusy: the two thresholds leave room between them, so that neither state makes the other.
+func TestIsBusy(t *testing.T) {
+	const single, ofThree, own = 320, 890, 200
+	for _, test := range []struct {
+		was     bool
+		changes float64
+		want    bool
+	}{
+		{false, single, false}, {true, single + own, false}, // an idle node
+		{false, ofThree, true}, {true, 650, true}, // one of three
+		{false, 20_000, true}, {true, 5_000, true},
+	} {
+		if got := isBusy(test.was, test.changes); got != test.want {
+			t.Errorf("kept awake %v, %v changes of threads: %v", test.was, test.changes, got)
+		}
+	}
+}
+
 const (
-	monitorTest  = "CARILLON_TEST_MONITOR" // the child's environment: awake or asleep
+	monitorTest  = "CARILLON_TEST_MONITOR" // the child's environment: awake, asleep or idle
 	monitorBytes = 700
 )
 
@@ -65,7 +110,7 @@ func countSleeps(t *testing.T, how string) (n int) {
 // TestMonitorChild is the child of TestMonitorKeepsItsSlowPace.
 func TestMonitorChild(t *testing.T) {
 	switch os.Getenv(monitorTest) {
-	case "":
+	case "", "idle":
 		t.SkipNow()
 	case "awake":
 		defer keepMonitorAwake(t.Context())()
