@@ -47,9 +47,12 @@ func TestMonitorIdleChild(t *testing.T) {
 		t.SkipNow()
 	}
 	defer keepMonitorAwake(t.Context())()
-	time.Sleep(3 * lookEach / 2)
+	looks := time.NewTicker(lookEach)
+	defer looks.Stop()
+	<-looks.C
+	<-looks.C // by now keepMonitorAwake has looked
 	before := sleeps(t)
-	time.Sleep(time.Second)
+	<-looks.C
 	fmt.Printf("slept %d\n", sleeps(t)-before)
 }
 
