@@ -221,6 +221,11 @@ func (w *World) dispensable() *node {
 	if w.numbered > 0 && w.now-w.numbered < settlesIn {
 		return nil
 	}
+	// clocks are about to be set right: the first of two members that sees it has only the other's
+	// word, from before
+	if wrong := func(n *node) bool { return !n.gone && !n.isRight() }; len(best.Nodes()) == 2 && slices.ContainsFunc(w.nodes, wrong) {
+		return nil
+	}
 	for _, row := range rows {
 		voters, alive := 0, 0
 		for _, r := range row.Replicas {
