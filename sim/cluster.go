@@ -46,6 +46,7 @@ var errNoProcess = errors.New("there is no process")
 // one did within five minutes.
 func (w *World) insist(do func(ctx context.Context, n *node) error) bool {
 	done := false
+	w.tries = 0
 	var at *node // the machine with the open request
 	begun, asked, life := w.now, w.now, uint64(0)
 	return w.passUntil(5*time.Minute, func() bool {
@@ -57,6 +58,7 @@ func (w *World) insist(do func(ctx context.Context, n *node) error) bool {
 		}
 		n := w.any()
 		at, asked, life = n, w.now, n.life
+		w.tries++
 		w.operator(n, do, func(err error) {
 			done = done || err == nil
 			if at == n {

@@ -117,6 +117,7 @@ func (w *World) found() {
 		if !w.insist(putTopic(name, &p)) {
 			w.violate("I14", "no node accepts a topic within five minutes: %s", w.describe())
 		}
+		w.keys.laid(timer.TopicID(i+1), w.tries)
 		w.laid = i + 1
 	}
 	w.endLull()

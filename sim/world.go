@@ -98,6 +98,7 @@ type World struct {
 	// the fault rates to restore when the lull ends; nil: there is no lull
 	lull    *swarm
 	refusal error      // the last error that an operator received
+	tries   int        // requests of the last insist
 	running *coroutine // of the running task; nil: no task runs
 	idle    []*coroutine
 
