@@ -46,6 +46,7 @@ func (w *worker) takeManifest(gen uint64, bytes int64) {
 	before := w.frame.Len()
 	w.frame.AppendFunc(wal.RecordNodeMeta, 0, func(b []byte) []byte { return record.AppendManifest(b, c) })
 	size := w.frame.Len() - before
+	w.prompt = true // after the last turn nothing else would take it along
 	w.manifest = taken{gen: gen, bytes: bytes + int64(size), size: size, at: w.now.Mono}
 }
 

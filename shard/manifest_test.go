@@ -51,3 +51,15 @@ func TestManifestIsWritten(t *testing.T) {
 		t.Errorf("%d manifests in %d generations: %v", counted, len(gens), err)
 	}
 }
+
+// TestLastManifestWaitsForNobody: the manifest of a host that stops goes to the log at once, where
+// other replicas vote, too, and nothing else is to be written.
+func TestLastManifestWaitsForNobody(t *testing.T) {
+	r, _ := withFakePeers(t, true, nil)
+	r.settle()
+	w := r.host.workers[0]
+	w.lastManifest()
+	if w.frame != nil || len(w.inflight) == 0 {
+		t.Errorf("%d frames are on their way to the log, and the open frame is %v", len(w.inflight), w.frame)
+	}
+}
