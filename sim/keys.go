@@ -40,8 +40,10 @@ type keyOperator struct {
 	fence       int // the first value set after all machines had this stage's file
 	asking      bool
 	seen        map[*node]seenWord
-	again       bool   // see laid
-	own         []byte // the cluster's secret, as first seen
+	late        int // requests of the first policy that may still be on their way, see laid
+	// when the first policy was decided, as seen in time and after a later one
+	firstMs, lateMs map[int64]bool
+	own             []byte // the cluster's secret, as first seen
 }
 
 type seenWord struct {
@@ -56,7 +58,7 @@ const noKeys = -1
 
 func (w *World) drawKeys() *keyOperator {
 	c := newChance(w.cfg.Seed, 11)
-	k := &keyOperator{w: w, chance: c, on: c.IntN(3) == 0, files: map[*node]int{}, made: map[int]*secret.Keys{}, seen: map[*node]seenWord{}}
+	k := &keyOperator{w: w, chance: c, on: c.IntN(3) == 0, files: map[*node]int{}, made: map[int]*secret.Keys{}, seen: map[*node]seenWord{}, firstMs: map[int64]bool{}, lateMs: map[int64]bool{}}
 	k.stage = -c.IntN(2) // noKeys or the first key
 	var every [][]byte
 	for i := range 26 {
@@ -128,8 +130,17 @@ func (k *keyOperator) shape(id timer.TopicID, p *timer.Policy) {
 // on its way, at a machine that stands still, and take effect later.
 func (k *keyOperator) laid(id timer.TopicID, requests int) {
 	if id == secretTopic {
-		k.again = requests > 1
+		k.late = requests - 1
 	}
+}
+
+// isLate reports whether the first policy, decided at that time, may replace a later one. Each
+// request does so once, with a time of its own: a state that goes back has the old one.
+func (k *keyOperator) isLate(decidedMs int64) bool {
+	if !k.firstMs[decidedMs] {
+		k.lateMs[decidedMs] = true
+	}
+	return k.lateMs[decidedMs] && len(k.lateMs) <= k.late
 }
 
 func (k *keyOperator) begin() {
@@ -295,8 +306,11 @@ func (k *keyOperator) look() {
 			continue
 		}
 		word, before := k.wordIn(n, t, k.all), k.seen[n]
-		if before.life == n.life && word < before.word && (word > 0 || !k.again) {
+		if before.life == n.life && word < before.word && (word > 0 || !k.isLate(t.UpdatedMs)) {
 			k.w.violate("secrets", "node %d had value %d of the topic's secrets, and now has the older value %d", n.id, before.word, word)
+		}
+		if k.word == 0 { // no later one was requested yet
+			k.firstMs[t.UpdatedMs] = true
 		}
 		k.seen[n] = seenWord{n.life, word}
 	}
