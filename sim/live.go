@@ -232,7 +232,8 @@ func (w *World) dispensable() *node {
 		for _, r := range row.Replicas {
 			if n := w.node(r.Node); !r.Learner {
 				voters++
-				alive += int(b2u(!n.gone && n != without))
+				// a replica with a flipped bit may have to be made anew from the others
+				alive += int(b2u(!n.gone && n != without && !n.struck[row.Group]))
 			}
 		}
 		if !row.Settled || 2*alive <= voters || w.numbered > 0 && row.Group != shard.Meta && voters != w.swarm.replicas {
