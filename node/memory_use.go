@@ -1,28 +1,22 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	runtimemetrics "runtime/metrics"
-	"sync/atomic"
-	"time"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// memoryTick is how often the use of memory is looked at: at the fastest, adds take some tens of
-// megabytes meanwhile.
-const memoryTick = 50 * time.Millisecond
-
 // memoryUse is the process's need of memory: the objects that the collector found to be live, and
 // all that is no heap. Free memory, and garbage, goes back when it is wanted, so it does not count.
 type memoryUse struct {
-	mark  int64 // adds are refused above it; 0: there is none
-	log   *slog.Logger
-	bytes atomic.Int64
-	over  bool
+	mark int64 // adds are refused above it; 0: there is none
+	log  *slog.Logger
 
+	mu      sync.Mutex
 	samples []runtimemetrics.Sample
+	over    bool
 }
 
 func newMemoryUse(mark int64, log *slog.Logger) *memoryUse {
@@ -33,7 +27,6 @@ func newMemoryUse(mark int64, log *slog.Logger) *memoryUse {
 	} {
 		m.samples = append(m.samples, runtimemetrics.Sample{Name: name})
 	}
-	m.look()
 	return m
 }
 
@@ -46,33 +39,21 @@ func (m *memoryUse) register(to *prometheus.Registry, limit int64) {
 	gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return limit })
 }
 
-// now is the need at the last look.
-func (m *memoryUse) now() int64 { return m.bytes.Load() }
-
-func (m *memoryUse) look() {
+// now reads the need, which takes less than a microsecond, and says when adds are refused for it,
+// and when no more.
+func (m *memoryUse) now() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	runtimemetrics.Read(m.samples)
 	v := func(i int) int64 { return int64(m.samples[i].Value.Uint64()) }
 	total, released, free, objects, live := v(0), v(1), v(2), v(3), v(4)
-	m.bytes.Store(total - released - free - max(0, objects-live))
-}
-
-// run looks until the context ends, and says when adds are refused for it, and when no more.
-func (m *memoryUse) run(ctx context.Context) {
-	tick := time.NewTicker(memoryTick)
-	defer tick.Stop()
-	for {
-		m.look()
-		if over := m.mark > 0 && m.now() > m.mark; over != m.over {
-			if m.over = over; over {
-				m.log.Warn("adds are refused: memory is at its mark", "needed", m.now(), "mark", m.mark)
-			} else {
-				m.log.Info("adds are taken again: memory is below its mark", "needed", m.now(), "mark", m.mark)
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+	needed := total - released - free - max(0, objects-live)
+	if over := m.mark > 0 && needed > m.mark; over != m.over {
+		if m.over = over; over {
+			m.log.Warn("adds are refused: memory is at its mark", "needed", needed, "mark", m.mark)
+		} else {
+			m.log.Info("adds are taken again: memory is below its mark", "needed", needed, "mark", m.mark)
 		}
 	}
+	return needed
 }

@@ -282,7 +282,6 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.ownAddresses = &ownAddresses{pool: pool, forget: server.ForgetURLs}
 	s := newServices(ctx, p)
 	s.start(s.outer, p.members.Run)
-	s.start(s.outer, func(ctx context.Context) error { p.memory.run(ctx); return nil })
 	if trail != nil {
 		s.start(s.outer, func(ctx context.Context) error { trail.Run(ctx); return nil })
 	}

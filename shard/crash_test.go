@@ -287,10 +287,12 @@ func TestMemoryOfTheProcessCounts(t *testing.T) {
 	r := newHostHarness(t, func(c *Config) { c.MemoryLimit, c.MemoryUse = 1<<30, func() int64 { return used << 20 } })
 	r.add("a", time.Hour)
 	used = 1100
+	r.pass(tickInterval)
 	if _, err := r.try(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: 1}}); !errors.Is(err, timer.ErrMemory) {
 		t.Error(err)
 	}
 	used = 900
+	r.pass(tickInterval)
 	r.add("x", time.Hour)
 }
 

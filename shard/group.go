@@ -138,8 +138,8 @@ const (
 func (g *group) newRaft() error {
 	node, err := raft.NewRawNode(&raft.Config{
 		ID:                        g.replica,
-		ElectionTick:              20,
-		HeartbeatTick:             2,
+		ElectionTick:              10,
+		HeartbeatTick:             1,
 		Storage:                   g.store,
 		Applied:                   g.applied,
 		AsyncStorageWrites:        true,

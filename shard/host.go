@@ -104,7 +104,7 @@ type Config struct {
 	// refused; default no limit.
 	MemoryLimit int64
 	// MemoryUse returns how many bytes the process uses in all; MemoryLimit then applies to that
-	// too. It may be called from any goroutine. nil: only the groups' memory counts.
+	// too. Each worker calls it at each tick. nil: only the groups' memory counts.
 	MemoryUse func() int64
 }
 
@@ -150,6 +150,7 @@ type Host struct {
 	halting    sync.Once
 	ended      atomic.Bool   // the host has failed: nothing more is written or sent
 	memory     atomic.Int64  // bytes that the groups hold; see Memory
+	process    atomic.Int64  // bytes that the process uses, as of a worker's last tick
 	arriving   atomic.Int64  // … of which states from other nodes that are being read back
 	pinnable   atomic.Uint64 // closed log generations that a group may hold back
 	gone       goneOwners

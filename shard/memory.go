@@ -63,15 +63,13 @@ func (g *group) laden() bool {
 
 // needed returns the memory that counts against the limit: the groups' or, if it is more, the
 // process's.
-func (h *Host) needed() int64 {
-	n := h.memory.Load()
-	if h.cfg.MemoryUse != nil {
-		n = max(n, h.cfg.MemoryUse())
-	}
-	return n
-}
+func (h *Host) needed() int64 { return max(h.memory.Load(), h.process.Load()) }
 
+// pressure looks at how much memory is used, for needed too.
 func (h *Host) pressure() pressure {
+	if h.cfg.MemoryUse != nil {
+		h.process.Store(h.cfg.MemoryUse())
+	}
 	switch n, limit := h.needed(), h.cfg.MemoryLimit; {
 	case n > limit:
 		return over

@@ -242,6 +242,8 @@ func TestMemoryIsCountedAsItIs(t *testing.T) {
 	r.hearOf(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: new(ReplicaID(7, 1)), Term: new(g.term + 1),
 		LogTerm: &g.appliedTerm, Index: &g.applied, Entries: emptyEntries(g.applied+1, 1, g.term+1), Commit: &g.applied})
 	check("another leader has taken their place")
+	g.remove() // by the turn of the meta group, say: this group has no work of its own
+	check("the replica was given up")
 }
 
 // TestMemoryCountsFromTheStart: memory used by recovery counts before the first request.

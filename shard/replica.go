@@ -186,6 +186,7 @@ func (g *group) remove() {
 func (g *group) reset() {
 	g.raft, g.replica = nil, 0
 	g.store = &storage{conf: &pb.ConfState{}}
+	g.w.countEntries(g) // a group without a replica has no turns
 	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
 	g.hard, g.hardDirty, g.end, g.creation = record.HardState{}, false, record.EntryID{}, nil
 	g.incoming, g.wantSnapshot = nil, false

@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	tickInterval = 50 * time.Millisecond // raft's tick
-	maxTicks     = 10                    // made up after a stall; more would only start elections
+	tickInterval = 50 * time.Millisecond // of periodic work
+	// raftTick is raft's tick, and the interval of heartbeats. A worker's groups tick at once, so
+	// that their heartbeats leave in one frame for each node, and so do the answers.
+	raftTick = 2 * tickInterval
+	maxTicks = 5 // made up after a stall; more would only start elections
 	// maxFrames is how many frames of a worker may be on their way to disk before it stops
 	// proposing. Operations that arrive meanwhile gather for the next frame: that is the group
 	// commit. maxFramesAlone applies where no other replica has a vote: fewer, larger frames cost
@@ -234,11 +237,13 @@ func (w *worker) mayPropose() bool {
 
 // tick advances raft's ticks by the time that has passed, and does the worker's periodic work.
 func (w *worker) tick() {
-	n := int((w.now.Mono - w.lastTick) / tickInterval)
+	n := (w.now.Mono - w.lastTick) / tickInterval
 	if n <= 0 {
 		return
 	}
-	w.lastTick += time.Duration(n) * tickInterval
+	last := w.lastTick
+	w.lastTick += n * tickInterval
+	ticks := min(int(w.lastTick/raftTick-last/raftTick), maxTicks)
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	w.alone, w.arrivals, w.pressure = true, 0, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
@@ -263,7 +268,7 @@ func (w *worker) tick() {
 			g.compact()
 		}
 		w.alone = w.alone && g.soleVoter()
-		for range min(n, maxTicks) {
+		for range ticks {
 			g.raft.Tick()
 		}
 		g.tick()

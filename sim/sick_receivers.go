@@ -86,7 +86,12 @@ func (w *World) sickAdd(due time.Duration) *operation {
 
 // spentKey identifies the calls that an outcome may belong to. Sequence numbers are unique within a
 // shard only, so two shards may share one.
-type spentKey struct{ seq, fence uint64 }
+// spentKey is what an outcome says of its attempt. Timers of two shards may have the same numbers,
+// but hardly in the same slot.
+type spentKey struct {
+	seq, fence uint64
+	slot       timer.Handle
+}
 
 // attemptChecker checks the attempts of all topics.
 type attemptChecker struct {
@@ -142,7 +147,7 @@ func (b *attemptChecker) started(c *call) {
 		w.violate("I17", "node %d makes attempt %d of %s, the limit is %d", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
 	}
 	b.begun(c.node, timerKey{c.delivery.Shard, j.Seq}, j.Fence, j.ID)
-	key := spentKey{j.Seq, j.Fence}
+	key := spentKey{j.Seq, j.Fence, j.Handle}
 	b.calls[key] = append(b.calls[key], c)
 	b.paced(c)
 	w.checker.successes.started(b.last[timerKey{c.delivery.Shard, j.Seq}], c)
@@ -195,12 +200,12 @@ func (b *attemptChecker) spent(n *node, out *table.Outcome) {
 		return
 	}
 	var calls []*call
-	for _, c := range b.calls[spentKey{out.Seq, out.Fence}] {
+	for _, c := range b.calls[spentKey{out.Seq, out.Fence, out.Handle}] {
 		if c.wallMs == out.StartedMs {
 			calls = append(calls, c)
 		}
 	}
-	for _, c := range b.calls[spentKey{out.Seq, out.Fence}] {
+	for _, c := range b.calls[spentKey{out.Seq, out.Fence, out.Handle}] {
 		if len(calls) == 0 && n.mayBeginAnew(c, out) {
 			calls = []*call{c}
 		}

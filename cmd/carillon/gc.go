@@ -16,22 +16,23 @@ const (
 	gcPercentMin = 10       // … and this share of the live heap
 	gcPercentMax = 400
 	gcEach       = 100 * time.Millisecond // a log is replayed at hundreds of megabytes a second
+	gcQuietEach  = time.Second            // in the quiet
 )
 
 // The memory of a burst goes back to the system once the burst is over; while there is work it
 // would only be taken again.
 const (
-	quietBytes   = 256 << 10 // allocated in a tick, at most, that count as quiet
-	quietTicks   = 20        // … in a row: two seconds
-	releaseAbove = 8 << 20   // bytes held for nothing that are worth a collection
-	againTicks   = 200       // quiet ones between two looks for garbage since then: twenty seconds
+	quietBytes   = 256 << 10        // allocated in gcEach, at most, that count as quiet
+	quietFor     = 2 * time.Second  // … without a break
+	releaseAbove = 8 << 20          // bytes held for nothing that are worth a collection
+	againEach    = 20 * time.Second // looks for garbage since then, as long as it is quiet
 )
 
 // Under load, too, memory that is held for nothing goes back in the end: much of it, that has been
 // there for some seconds.
 const (
-	muchHeld  = 64 << 20 // and a quarter of the live heap
-	heldTicks = 150      // in a row: fifteen seconds
+	muchHeld = 64 << 20 // and a quarter of the live heap
+	heldFor  = 15 * time.Second
 )
 
 // paceGC keeps the collector's pace and the memory that is held fitting to the live heap until the
@@ -41,7 +42,8 @@ func paceGC(ctx context.Context) {
 		return
 	}
 	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
-	tick := time.NewTicker(gcEach)
+	each := gcEach
+	tick := time.NewTicker(each)
 	defer tick.Stop()
 	var calm calm
 	for was := 0; ; {
@@ -53,8 +55,12 @@ func paceGC(ctx context.Context) {
 		live, objects := heap[0].Value.Uint64(), heap[3].Value.Uint64()
 		// Free, or garbage that no collection has found yet.
 		held := heap[2].Value.Uint64() + objects - min(objects, live)
-		if calm.release(heap[1].Value.Uint64(), held, live) {
+		if calm.release(each, heap[1].Value.Uint64(), held, live) {
 			debug.FreeOSMemory()
+		}
+		if next := calm.lookIn(); next != each {
+			each = next
+			tick.Reset(each)
 		}
 		select {
 		case <-ctx.Done():
@@ -74,30 +80,36 @@ func gcPercent(live uint64) int {
 
 // calm notices that a burst is over.
 type calm struct {
-	allocated uint64 // in all, at the tick before
-	ticks     int    // quiet ones since the burst
-	much      int    // ticks in a row in which much was held for nothing
+	allocated uint64        // in all, at the last look
+	quiet     time.Duration // since the burst
+	much      time.Duration // for which much was held for nothing
 }
 
 // release is true once after each burst that has left memory behind, now and then while much is
 // held for nothing, and now and then while all is quiet, since objects that die then are garbage
-// that nothing has the collector find. allocated are the bytes since the start, held those that the
-// process has and does not need, live those that the last collection left.
-func (c *calm) release(allocated, held, live uint64) bool {
-	if held > muchHeld+live/4 {
-		c.much++
-	} else {
+// that nothing has the collector find. It looks after some time again: allocated are the bytes since
+// the start, held those that the process has and does not need, live those that the last collection
+// left.
+func (c *calm) release(after time.Duration, allocated, held, live uint64) bool {
+	if c.much += after; held <= muchHeld+live/4 {
 		c.much = 0
 	}
-	if c.much == heldTicks {
+	if c.much >= heldFor {
 		c.much = 0
 		return true
 	}
-	if allocated-c.allocated > quietBytes {
-		c.ticks = 0
-	} else {
-		c.ticks++
+	before := c.quiet
+	if c.quiet += after; allocated-c.allocated > quietBytes*uint64(after/gcEach) {
+		c.quiet = 0
 	}
 	c.allocated = allocated
-	return c.ticks == quietTicks && held > releaseAbove || c.ticks > 0 && c.ticks%againTicks == 0
+	return before < quietFor && c.quiet >= quietFor && held > releaseAbove || c.quiet/againEach > before/againEach
+}
+
+// lookIn is the time until the next look.
+func (c *calm) lookIn() time.Duration {
+	if c.quiet > quietFor {
+		return gcQuietEach
+	}
+	return gcEach
 }

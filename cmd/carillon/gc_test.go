@@ -23,7 +23,7 @@ func TestReleaseAfterABurst(t *testing.T) {
 	ticks := func(n int, bytes, free uint64) (released int) {
 		for range n {
 			allocated += bytes
-			if c.release(allocated, free, 100<<20) {
+			if c.release(gcEach, allocated, free, 100<<20) {
 				released++
 			}
 		}
@@ -34,8 +34,8 @@ func TestReleaseAfterABurst(t *testing.T) {
 		bytes, free uint64
 		want        int
 	}{
-		{100, 4 << 20, 32 << 20, 0},         // the burst
-		{quietTicks - 1, 1000, 32 << 20, 0}, // not over for long
+		{100, 4 << 20, 32 << 20, 0},                   // the burst
+		{int(quietFor/gcEach) - 1, 1000, 32 << 20, 0}, // not over for long
 		{1, 1000, 32 << 20, 1},
 		{100, 1000, 32 << 20, 0}, // once
 		{1, 4 << 20, 32 << 20, 0},
@@ -54,12 +54,21 @@ func TestReleaseAfterABurst(t *testing.T) {
 func TestReleaseOfWhatDiedInTheQuiet(t *testing.T) {
 	const held, live = 1 << 20, 300 << 20 // as the last collection found it
 	var c calm
-	c.release(64<<20, held, live)
+	c.release(gcEach, 64<<20, held, live)
 	released := 0
-	for range 30 * time.Second / gcEach {
-		if c.release(64<<20, held, live) {
+	looks := 0
+	for left := 30 * time.Second; left > 0; looks++ {
+		after := c.lookIn()
+		left -= after
+		if c.release(after, 64<<20, held, live) {
 			released++
 		}
+	}
+	if looks > 60 {
+		t.Errorf("%d looks in half a minute of quiet", looks)
+	}
+	if c.release(gcQuietEach, 128<<20, held, live); c.lookIn() != gcEach {
+		t.Error("no closer look once it is not quiet")
 	}
 	if released != 1 {
 		t.Errorf("released %d times in half a minute of quiet, want once", released)
@@ -74,19 +83,19 @@ func TestReleaseUnderLoad(t *testing.T) {
 	released := func(ticks int, held uint64) (n int) {
 		for range ticks {
 			allocated += 4 << 20
-			if c.release(allocated, held, 400<<20) {
+			if c.release(gcEach, allocated, held, 400<<20) {
 				n++
 			}
 		}
 		return n
 	}
-	if n := released(10*heldTicks, 160<<20); n != 0 {
+	if n := released(10*int(heldFor/gcEach), 160<<20); n != 0 {
 		t.Errorf("room for a heap of that size was released %d times", n)
 	}
-	if n := released(heldTicks-1, 800<<20); n != 0 {
+	if n := released(int(heldFor/gcEach)-1, 800<<20); n != 0 {
 		t.Error("released at once")
 	}
-	if n := released(1+3*heldTicks, 800<<20); n != 4 {
+	if n := released(1+3*int(heldFor/gcEach), 800<<20); n != 4 {
 		t.Errorf("released %d times, want 4", n)
 	}
 }
