@@ -177,3 +177,45 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 		r.abort()
 	}
 }
+
+// TestHeartbeatsLeaveTogether: groups whose leaders were elected at different ticks of the worker
+// send their heartbeats in the same turn. Each frame wakes two idle nodes.
+func TestHeartbeatsLeaveTogether(t *testing.T) {
+	r, c := withFakePeers(t, false, nil)
+	for _, g := range r.host.groups {
+		if err := g.raft.Campaign(); err != nil {
+			t.Fatal(err)
+		}
+		g.w.touchNext(g)
+		r.pass(tickInterval)
+		if !g.leader {
+			t.Fatalf("group %d has no leader", g.id)
+		}
+	}
+	r.pass(time.Second)
+	turns := 0
+	for range time.Second / tickInterval {
+		c.sent = nil
+		r.pass(tickInterval)
+		switch n := c.count(pb.MsgHeartbeat); n {
+		case 0:
+		case 4: // two groups, two other nodes
+			turns++
+		default:
+			t.Errorf("%d heartbeats leave in a turn, want those of all groups or none", n)
+		}
+	}
+	if turns != 10 {
+		t.Errorf("heartbeats leave %d times a second, want 10", turns)
+	}
+}
+
+// count returns how many messages of a type were sent.
+func (c *fakePeers) count(of pb.MessageType) (n int) {
+	for _, m := range c.sent {
+		if m.GetType() == of {
+			n++
+		}
+	}
+	return n
+}
