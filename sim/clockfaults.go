@@ -98,10 +98,11 @@ func (w *World) stepClocks() {
 	w.counts.Many += int(b2u(several))
 }
 
-// setClock sets the error of a machine's wall clock.
+// setClock sets the error of a machine's wall clock. Nothing runs on a machine that sleeps, so
+// nothing sets its clock.
 func (n *node) setClock(off time.Duration) {
 	w := n.w
-	if n.clock.step == off {
+	if n.clock.step == off || n.clock.asleep {
 		return
 	}
 	for _, other := range w.nodes { // until now other processes may have used this clock

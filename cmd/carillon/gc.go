@@ -16,7 +16,7 @@ const (
 	gcPercentMin = 10       // … and this share of the live heap
 	gcPercentMax = 400
 	gcEach       = 100 * time.Millisecond // a log is replayed at hundreds of megabytes a second
-	gcQuietEach  = time.Second            // in the quiet
+	gcQuietEach  = time.Second            // while hardly anything is allocated: each look wakes an idle node
 )
 
 // The memory of a burst goes back to the system once the burst is over; while there is work it
@@ -87,9 +87,9 @@ type calm struct {
 
 // release is true once after each burst that has left memory behind, now and then while much is
 // held for nothing, and now and then while all is quiet, since objects that die then are garbage
-// that nothing has the collector find. It looks after some time again: allocated are the bytes since
-// the start, held those that the process has and does not need, live those that the last collection
-// left.
+// that nothing has the collector find. after is the time since the last look, allocated are the bytes
+// since the start, held those that the process has and does not need, live those that the last
+// collection left.
 func (c *calm) release(after time.Duration, allocated, held, live uint64) bool {
 	if c.much += after; held <= muchHeld+live/4 {
 		c.much = 0
