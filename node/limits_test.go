@@ -55,7 +55,7 @@ func TestLimitsAcrossNodes(t *testing.T) {
 	}
 	for i := range rated {
 		for j := i; j < len(rated); j++ {
-			const jitter = 0.2 // s between the lease and the call, on a busy machine
+			const jitter = 0.1 // s between the lease and the call, on a busy machine
 			if n, limit := j-i+1, 3+20*(rated[j].Sub(rated[i]).Seconds()+jitter); float64(n) > limit {
 				t.Fatalf("%d deliveries within %v", n, rated[j].Sub(rated[i]))
 			}

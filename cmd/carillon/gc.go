@@ -16,7 +16,7 @@ const (
 	gcPercentMin = 10       // … and this share of the live heap
 	gcPercentMax = 400
 	gcEach       = 100 * time.Millisecond // a log is replayed at hundreds of megabytes a second
-	gcQuietEach  = time.Second            // while hardly anything is allocated: each look wakes an idle node
+	gcQuietEach  = time.Second            // in the quiet: each look wakes an idle node
 )
 
 // The memory of a burst goes back to the system once the burst is over; while there is work it
