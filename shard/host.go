@@ -104,7 +104,8 @@ type Config struct {
 	// refused; default no limit.
 	MemoryLimit int64
 	// MemoryUse returns how many bytes the process uses in all; MemoryLimit then applies to that
-	// too. Each worker calls it at each tick. nil: only the groups' memory counts.
+	// too. Each worker calls it at its start and at each tick: at the fastest, adds take some tens
+	// of megabytes meanwhile. nil: only the groups' memory counts.
 	MemoryUse func() int64
 }
 
@@ -150,8 +151,8 @@ type Host struct {
 	halting    sync.Once
 	ended      atomic.Bool   // the host has failed: nothing more is written or sent
 	memory     atomic.Int64  // bytes that the groups hold; see Memory
-	process    atomic.Int64  // bytes that the process uses, as of a worker's last tick
 	arriving   atomic.Int64  // … of which states from other nodes that are being read back
+	process    atomic.Int64  // bytes that the process uses, as of a worker's last tick
 	pinnable   atomic.Uint64 // closed log generations that a group may hold back
 	gone       goneOwners
 	limits     *scheduler.Limits

@@ -114,14 +114,15 @@ func (w *worker) holds() Memory {
 	return m
 }
 
-// weigh counts the state that was loaded at the start. Groups without work are otherwise not
-// counted before the first tick.
+// weigh counts the state that was loaded at the start, and what the process uses. Groups without
+// work are otherwise not counted before the first tick.
 func (w *worker) weigh() {
 	for _, g := range w.groups {
 		w.countEntries(g)
 		w.tables += g.stateBytes()
 	}
 	w.account()
+	w.pressure = w.host.pressure()
 }
 
 // account tells the host, at the end of a turn, by how much the worker's memory has changed. It

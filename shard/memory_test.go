@@ -256,7 +256,9 @@ func TestMemoryCountsFromTheStart(t *testing.T) {
 		}
 	}
 	r.kill()
-	host, err := New(r.host.cfg)
+	cfg := r.host.cfg
+	cfg.MemoryUse = func() int64 { return 1 << 40 }
+	host, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +267,9 @@ func TestMemoryCountsFromTheStart(t *testing.T) {
 	}
 	if counted, held := host.Memory(); counted < held.Sum() || held.Entries < 100<<10 || held.Tables < 100<<10 {
 		t.Errorf("%d bytes are counted, %+v held", counted, held)
+	}
+	if n := host.needed(); n != 1<<40 {
+		t.Errorf("%d bytes are needed, the process uses a terabyte", n)
 	}
 }
 

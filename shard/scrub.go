@@ -3,7 +3,8 @@ package shard
 import "time"
 
 // A worker checks the memory of its groups, group by group. A small state is checked about every
-// half minute. Of a large one a tick checks scrubSlots, which takes about 0.5% of the worker's time.
+// half minute. Of a large one a tick checks scrubSlots, which takes about 0.5% of the worker's
+// time.
 const (
 	scrubEach  = 30 * time.Second
 	scrubSlots = 1024 // about a quarter of a millisecond; ticks are 50 ms apart

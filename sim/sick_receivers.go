@@ -84,10 +84,8 @@ func (w *World) sickAdd(due time.Duration) *operation {
 	return o
 }
 
-// spentKey identifies the calls that an outcome may belong to. Sequence numbers are unique within a
-// shard only, so two shards may share one.
-// spentKey is what an outcome says of its attempt. Timers of two shards may have the same numbers,
-// but hardly in the same slot.
+// spentKey identifies the calls that an outcome may belong to. It is unique within a shard only, so
+// calls of two shards may share one: an observer is not told the shard.
 type spentKey struct {
 	seq, fence uint64
 	slot       timer.Handle

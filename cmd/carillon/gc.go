@@ -87,9 +87,9 @@ type calm struct {
 
 // release is true once after each burst that has left memory behind, now and then while much is
 // held for nothing, and now and then while all is quiet, since objects that die then are garbage
-// that nothing has the collector find. after is the time since the last look, allocated are the bytes
-// since the start, held those that the process has and does not need, live those that the last
-// collection left.
+// that nothing has the collector find. after is the time since the last look. allocated are the
+// bytes since the start, held those that the process has and does not need, live those that the
+// last collection left.
 func (c *calm) release(after time.Duration, allocated, held, live uint64) bool {
 	if c.much += after; held <= muchHeld+live/4 {
 		c.much = 0
