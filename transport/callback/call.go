@@ -23,6 +23,9 @@ func bodyless(method string) bool { return method == "GET" || method == "DELETE"
 // call makes one call, start to end.
 func (w *worker) call(t *callSlot) Outcome {
 	p, d, req := w.pool, t.dest, t.req
+	if p.base.Err() != nil {
+		return p.notSent("not sent: shut down")
+	}
 	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
 	out := Outcome{
 		Class: Failure, Started: started,
@@ -90,7 +93,7 @@ func (s span) late(now time.Time, held time.Duration, dialled bool) error {
 
 // settle judges the result of the round trip.
 func (out *Outcome) settle(r result, err error, now time.Time) {
-	out.Status, out.Sent = r.status, r.sent
+	out.Status, out.Sent, out.dialled = r.status, r.sent, r.dialled
 	switch {
 	case err == errHeldBack:
 		out.Class, out.Err = NotSent, err.Error()

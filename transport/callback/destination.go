@@ -39,7 +39,7 @@ func (g *breakerScope) Blocked() (blocked bool) {
 	return blocked
 }
 
-// destination is one receiver. All fields but client, dropped, latency and failure
+// destination is one receiver. All fields but line, client, dropped, latency and failure
 // are guarded by the pool's lock.
 type destination struct {
 	pool  *Pool
@@ -54,6 +54,7 @@ type destination struct {
 	alarm   *time.Timer // wakes the waiters for a breaker
 	alarmAt time.Time   // zero: not set
 
+	line    line                 // of the calls to be made
 	client  *fasthttp.HostClient // its connections
 	dropped atomic.Bool          // The pool has forgotten it.
 	latency atomic.Int64         // moving mean of call times, ns

@@ -3,6 +3,7 @@ package callback
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"carillon/transport/callback/slots"
 )
@@ -24,6 +25,9 @@ type callSlot struct {
 
 	req  *Request
 	done func(Outcome)
+
+	since time.Time // in the destination's line, like next
+	next  *callSlot
 }
 
 // Valid reports whether the permit was granted; it does not say whether it was used.
@@ -61,7 +65,9 @@ func (p Permit) take() *callSlot {
 func (p Permit) Start(req *Request, done func(Outcome)) {
 	t := p.take()
 	t.req, t.done = req, done
-	t.dest.pool.workers.run(t)
+	if t.dest.begin(t) {
+		t.dest.pool.workers.run(t)
+	}
 }
 
 // Cancel frees the slot and counts neither for nor against the breaker.

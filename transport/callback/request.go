@@ -82,4 +82,5 @@ type Outcome struct {
 	EndedMs int64
 
 	unjudged bool // says nothing about the receiver
+	dialled  bool // its time has a dial in it
 }

@@ -40,6 +40,7 @@ type result struct {
 	status     int // 0: no answer was understood
 	retryAfter string
 	sent       bool // some of the request left this machine
+	dialled    bool // on a new connection
 }
 
 // do makes the call that prepare filled in, within the span.
@@ -97,6 +98,7 @@ func (x *roundTripper) onConn(client *fasthttp.HostClient) (again bool, err erro
 		}
 	}()
 	dialled := c.lastUse.IsZero()
+	x.result.dialled = dialled
 	if !dialled && !c.fresh(s.started) {
 		return true, nil
 	}

@@ -26,7 +26,7 @@ type workers struct {
 // worker makes one call at a time. Its buffers are its own.
 type worker struct {
 	pool         *Pool
-	next         chan *callSlot // capacity 1: only an idle worker is given a ticket
+	next         chan *callSlot // capacity 1: only an idle worker is given one
 	idleSince    time.Time
 	roundTripper roundTripper
 }
@@ -36,7 +36,7 @@ func (ws *workers) run(t *callSlot) {
 	ws.mu.Lock()
 	if ws.closed {
 		ws.mu.Unlock()
-		go ws.pool.finish(t, ws.pool.notSent("not sent: shut down"))
+		go ws.pool.refuse(t)
 		return
 	}
 	var w *worker
@@ -56,7 +56,9 @@ func (ws *workers) run(t *callSlot) {
 func (w *worker) loop() {
 	defer w.pool.workers.live.Done()
 	for t := range w.next {
-		w.pool.finish(t, w.guardedCall(t))
+		for t != nil {
+			t = w.pool.finish(t, w.guardedCall(t))
+		}
 		if !w.pool.workers.park(w) {
 			return
 		}
@@ -121,14 +123,27 @@ func (ws *workers) stop() {
 	ws.live.Wait()
 }
 
-// finish tells the breaker, then the caller, then frees the slot.
-func (p *Pool) finish(t *callSlot, out Outcome) {
+// refuse ends a call that comes after the workers' end, and those behind it in line.
+func (p *Pool) refuse(t *callSlot) {
+	for t != nil {
+		t = p.finish(t, p.notSent("not sent: shut down"))
+	}
+}
+
+// finish tells the breaker, then the caller, then frees the slot. It returns the destination's next
+// call.
+func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
+	next, more := t.dest.ended(&out)
+	if more != nil {
+		p.workers.run(more)
+	}
 	if out.Class == Failure {
 		t.dest.failure.Store(&failure{out.Err, p.config.Wall()})
 	}
 	t.slot.Tell(judge(out))
 	t.done(out)
 	p.release(t, out.answer())
+	return next
 }
 
 // answer tells the destination's slots the outcome: whether it answers, with any status.
