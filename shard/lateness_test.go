@@ -47,6 +47,8 @@ func TestLatenessBehindSlots(t *testing.T) {
 	r.settle()
 	r.add("c", time.Second)
 	r.pass(2 * time.Second)
+	r.one().answer(200)
+	r.settle()
 	r.wantLateness(false, true, false)
 }
 
@@ -79,6 +81,8 @@ func TestLatenessBehindKey(t *testing.T) {
 	r.settle()
 	r.add("{k}3", time.Second)
 	r.pass(2 * time.Second)
+	r.one().answer(200)
+	r.settle()
 	r.wantLateness(false, false, true, false)
 }
 
@@ -109,4 +113,20 @@ func TestLatenessOfSpread(t *testing.T) {
 	r.add("a", time.Second)
 	r.pass(2 * time.Minute)
 	r.wantLateness(true)
+}
+
+// TestLatenessIsThatOfTheCall: a call may begin later than it was handed to the dispatcher, which has
+// a pace for each receiver.
+func TestLatenessIsThatOfTheCall(t *testing.T) {
+	r := newHostHarness(t, nil)
+	r.add("a", 0)
+	call := r.one()
+	r.pass(50 * time.Millisecond)
+	call.wallMs = r.clock.wallMs
+	call.answer(200)
+	r.settle()
+	if late := r.observer.latenessMs; len(late) != 1 || late[0] != 50 {
+		t.Errorf("late by %v ms, want 50", late)
+	}
+	r.audit()
 }

@@ -38,6 +38,7 @@ type activeLease struct {
 	leaseEnd time.Duration  // on clocks.Moment.Lease
 	askedAt  time.Duration  // when the lease was proposed, to learn how long a commit takes
 	firedMs  int64          // when the call was started, wall clock
+	fromMs   int64          // of a first attempt: when the timer was due, or created if that was later; else 0
 	attempt  Attempt        // how the call ended
 	until    time.Duration  // reporting: when to give up, monotonic
 	waiting  []ClientChange // changes until the lease is applied, lease updates until the call's outcome

@@ -272,7 +272,7 @@ func (l *Scheduler) start(f *activeLease) {
 	l.overlap(f.handle, f.seq, f.fence)
 	job := l.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
-		l.cfg.Observer.Lateness(l.now.WallMs-max(job.DueMs, job.CreatedMs), f.kept)
+		f.fromMs = max(job.DueMs, job.CreatedMs)
 	}
 	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.Shard, Job: job, Own: l.table.Callback(d.Target), Deadline: f.leaseEnd},
 		func(a Attempt) { l.env.Post(func(stopped bool) { l.callEnded(f, a, stopped) }) })
@@ -307,6 +307,9 @@ func (l *Scheduler) ended(f *activeLease, a *Attempt) {
 	if !l.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !l.granted(f, &d) {
 		l.settled(f)
 		return
+	}
+	if f.fromMs > 0 && !a.NotSent {
+		l.cfg.Observer.Lateness(a.StartedMs-f.fromMs, f.kept)
 	}
 	out := l.judge(f.handle, &d, a, l.random.Float64())
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, f})

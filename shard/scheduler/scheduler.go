@@ -73,7 +73,7 @@ type Topics interface {
 // Observer receives events for metrics.
 type Observer interface {
 	Expired()                     // a timer expired before it could be attempted again
-	Lateness(ms int64, held bool) // of a first attempt; held: a gate delayed it
+	Lateness(ms int64, held bool) // of a first attempt that has ended; held: a gate delayed it
 }
 
 // Env is a scheduler's access to its replica. All methods but Post are called on the replica's

@@ -168,6 +168,38 @@ func TestLineEndsWithThePool(t *testing.T) {
 	})
 }
 
+// TestStartsAfterTheEnd: permits that are used after the pool's end are answered, all of them.
+func TestStartsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(Config{Dial: newSlowReceiver(0).dial, MaxCalls: 8192, Drain: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var permits [200]Permit
+		for i := range permits {
+			permits[i], _ = p.Acquire(Ask{Key: keyOf(t, "http://shop.example/")}, newWaiter())
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := p.Run(ctx); err == nil {
+			t.Error("Run gave up no permit")
+		}
+		outs := make(chan Outcome, 2*len(permits))
+		for _, permit := range permits {
+			permit.Start(post("http://shop.example/"), func(o Outcome) { outs <- o })
+		}
+		time.Sleep(2 * longestWait)
+		if len(outs) != len(permits) || p.InFlight() != 0 {
+			t.Errorf("%d of %d calls ended, %d are left", len(outs), len(permits), p.InFlight())
+		}
+		for range len(outs) {
+			if o := <-outs; o.Class != NotSent {
+				t.Errorf("%+v", o)
+			}
+		}
+	})
+}
+
 // TestLineIsInOrder: calls run in the order in which they came.
 func TestLineIsInOrder(t *testing.T) {
 	d := &destination{}
