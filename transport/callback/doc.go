@@ -10,7 +10,8 @@
 //     be called from any goroutine. The permit is both the concurrency slot and
 //     the breaker's allowance, and is held until the call ends.
 //  2. Then either Start it (once) or Cancel it (once). A permit that is neither
-//     started nor cancelled holds its slot for ever.
+//     started nor cancelled holds its slot for ever. A started call begins at once, or, while
+//     others keep its receiver busy, when one of those ends, 25 ms later at most: see pace.
 //  3. A caller that was Queued hears of its slot by Waiter.Granted, on any
 //     goroutine, with no lock held. It must not block there. While the breaker is
 //     open, a queued waiter keeps its place and is granted when the breaker lets

@@ -59,7 +59,7 @@ func (p Permit) take() *callSlot {
 	return p.t
 }
 
-// Start makes the call and returns at once. req must stay unchanged until done has
+// Start has the call made and returns at once. req must stay unchanged until done has
 // been called: exactly once, on a goroutine of the pool. The breaker knows the
 // outcome before done does; the slot is freed after it.
 func (p Permit) Start(req *Request, done func(Outcome)) {
