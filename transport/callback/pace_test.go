@@ -5,7 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,27 +17,28 @@ func TestPace(t *testing.T) {
 	var p pace
 	start := time.Unix(1_700_000_000, 0)
 	for i, step := range []struct {
-		after time.Duration // since the start
-		took  time.Duration // of an answer; 0: none, calls were overdue instead
-		limit int
+		after   time.Duration // since the start
+		took    time.Duration // of an answer; 0: none
+		overdue int           // calls that run by now, some of which had waited too long; 0: none had
+		limit   int
 	}{
-		{0, 0, 16}, // nothing is known
-		{time.Second, 4 * time.Millisecond, 216},
-		{2 * time.Second, 100 * time.Microsecond, 21},
-		{3 * time.Second, 4 * time.Millisecond, 21},
-		{12 * time.Second, 4 * time.Millisecond, 21},
-		{22 * time.Second, 4 * time.Millisecond, 216}, // the short one is of the window before the last
-		{40 * time.Second, 0, 300},                    // 300 run by then
-		{41 * time.Second, 100 * time.Microsecond, 150},
-		{51 * time.Second, 100 * time.Microsecond, 75},
-		{61 * time.Second, 100 * time.Microsecond, 37},
-		{71 * time.Second, 100 * time.Microsecond, 21},
-		{72 * time.Second, -1, 18}, // a clock that stands still
+		{0, 0, 0, 16}, // nothing is known
+		{time.Second, 4 * time.Millisecond, 0, 216},
+		{2 * time.Second, 100 * time.Microsecond, 0, 21},
+		{3 * time.Second, 4 * time.Millisecond, 0, 21},
+		{12 * time.Second, 4 * time.Millisecond, 0, 21},
+		{22 * time.Second, 4 * time.Millisecond, 0, 216}, // the short one is of the window before the last
+		{40 * time.Second, 0, 300, 300},
+		{41 * time.Second, 100 * time.Microsecond, 0, 150},
+		{51 * time.Second, 100 * time.Microsecond, 0, 75},
+		{61 * time.Second, 100 * time.Microsecond, 0, 37},
+		{71 * time.Second, 100 * time.Microsecond, 0, 21},
+		{72 * time.Second, -1, 0, 18}, // a clock that stands still
 	} {
-		if step.took == 0 {
-			p.running = int(step.after / time.Second * 300 / 40)
+		if step.overdue > 0 {
+			p.running = step.overdue
 			p.overdue()
-		} else {
+		} else if step.took != 0 {
 			p.answered(step.took, start.Add(step.after))
 		}
 		if got := p.limit(); got != step.limit {
@@ -50,7 +51,21 @@ func TestPace(t *testing.T) {
 type slowReceiver struct {
 	memory
 	after        time.Duration // negative: never
-	atOnce, most atomic.Int32
+	mu           sync.Mutex
+	atOnce, most int
+}
+
+func (r *slowReceiver) count(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.atOnce += n
+	r.most = max(r.most, r.atOnce)
+}
+
+func (r *slowReceiver) counts() (atOnce, most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.atOnce, r.most
 }
 
 func newSlowReceiver(after time.Duration) *slowReceiver {
@@ -60,13 +75,13 @@ func newSlowReceiver(after time.Duration) *slowReceiver {
 			if _, _, err := readRequest(in); err != nil {
 				return
 			}
-			r.most.Store(max(r.most.Load(), r.atOnce.Add(1)))
+			r.count(1)
 			if r.after < 0 {
 				hang(c, in)
 				return
 			}
 			time.Sleep(r.after)
-			r.atOnce.Add(-1)
+			r.count(-1)
 			_, _ = io.WriteString(c, answer200)
 		}
 	}
@@ -88,7 +103,7 @@ func TestCallsAtOnceFollowThePace(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		calls int
-		most  int32
+		most  int
 		lasts time.Duration
 	}{
 		{100 * time.Microsecond, 210, 21, time.Millisecond},
@@ -106,7 +121,8 @@ func TestCallsAtOnceFollowThePace(t *testing.T) {
 					t.Fatalf("%+v", o)
 				}
 			}
-			if most, took := r.most.Load(), time.Since(began); most != c.most || took != c.lasts {
+			took := time.Since(began)
+			if _, most := r.counts(); most != c.most || took != c.lasts {
 				t.Errorf("answers after %v: at most %d calls at once, %v in all; want %d and %v", c.after, most, took, c.most, c.lasts)
 			}
 		})
@@ -123,11 +139,11 @@ func TestNoCallWaitsLongForThePace(t *testing.T) {
 		outs = append(outs, beginMany(t, p, 20)...)
 		for _, step := range []struct {
 			wait time.Duration
-			run  int32
+			run  int
 		}{{longestWait - 10*time.Millisecond - 1, leastPace}, {1, 40}, {10*time.Millisecond - 1, 40}, {1, 60}} {
 			time.Sleep(step.wait)
 			synctest.Wait()
-			if n := r.atOnce.Load(); n != step.run {
+			if n, _ := r.counts(); n != step.run {
 				t.Errorf("%d calls run, want %d", n, step.run)
 			}
 		}
