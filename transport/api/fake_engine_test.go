@@ -328,6 +328,7 @@ func (e *fakeEngine) List(_ context.Context, id timer.ShardID, q *timer.Query) (
 	}
 	sort.Slice(out, func(i, j int) bool { return compareKeys(keyOf(out[i], q.ByEnd), keyOf(out[j], q.ByEnd)) < 0 })
 	out = out[:min(len(out), q.Limit)]
+	e.calls["timers listed"] += len(out)
 	own := timer.NewAllowance(q.Bytes)
 	for _, t := range out {
 		if q.Bytes > 0 && !own.Take(t.Size()) || q.Room != nil && !q.Room.Take(t.Size()) {

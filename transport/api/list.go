@@ -125,7 +125,8 @@ const (
 )
 
 // merge brings the listings of all shards into one order. It asks for small pages and for more of a
-// shard only when its page is used up, so that it holds little more in memory than it answers.
+// shard only when its page is used up, so that it holds little more in memory than it answers. Each
+// further page of a shard may be twice as long: most of what is wanted may be in one shard.
 type merge struct {
 	rq      *request
 	query   timer.Query
@@ -141,6 +142,7 @@ type merge struct {
 type stream struct {
 	id   timer.ShardID
 	page []*timer.Timer
+	size int                         // of its next page, in timers
 	wait map[*timer.Timer]timer.Wait // why those of the page wait that do
 	more bool
 	last timer.SortKey
@@ -151,10 +153,10 @@ type stream struct {
 func newMerge(rq *request, q *timer.Query, want int) *merge {
 	n := rq.s.cfg.Engine.Shards()
 	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, streams: make([]stream, n)}
-	m.query.Limit = min(want, 2*want/n+16)
+	m.query.Limit = want
 	m.query.Bytes = max(rq.s.cfg.Limits.ResponseBytes/n, leastShare)
 	for i := range m.streams {
-		m.streams[i].id, m.streams[i].more = timer.ShardID(1+i), true
+		m.streams[i].id, m.streams[i].more, m.streams[i].size = timer.ShardID(1+i), true, 2*want/n+4
 	}
 	return m
 }
@@ -246,7 +248,12 @@ func (m *merge) shorten() (any bool) {
 }
 
 // fill asks a shard for its next page.
-func (m *merge) fill(s *stream) { m.ask(s, m.query) }
+func (m *merge) fill(s *stream) {
+	q := m.query
+	q.Limit = min(s.size, q.Limit)
+	s.size = 2 * q.Limit
+	m.ask(s, q)
+}
 
 func (m *merge) ask(s *stream, q timer.Query) {
 	if s.last != (timer.SortKey{}) {
