@@ -25,8 +25,8 @@ func startFast(b *testing.B) string {
 	return "http://" + listen.Addr().String() + "/hooks/close"
 }
 
-// BenchmarkCalls compares the pool with fasthttp's bare HostClient: 64 calls at
-// once to one receiver, the same headers and a body of 200 B.
+// BenchmarkCalls compares the pool with fasthttp's bare HostClient: 64 permits, or
+// calls at once, to one receiver, the same headers and a body of 200 B.
 func BenchmarkCalls(b *testing.B) {
 	const atOnce = 64
 	body := make([]byte, 200)
