@@ -303,13 +303,14 @@ func (b *browser) fill(name, text string) {
 	b.awaitTrue("the input "+name+" has the text", input+".value === "+quoted(text))
 }
 
-// pick sets the value of an input that cannot be typed into, such as a date and time.
+// pick sets the value of an input of a date and time, which cannot be typed into. The browser may
+// write the same moment in another way.
 func (b *browser) pick(name, value string) {
 	b.t.Helper()
 	input := fmt.Sprintf(`(document.querySelector('dialog[open]') || document).querySelector('[name="%s"]')`, name)
 	b.awaitTrue("there is an input "+name, "("+input+" || {}).offsetParent")
 	b.eval(`(() => { const e = `+input+`; e.value = `+quoted(value)+`; e.dispatchEvent(new Event('input', { bubbles: true })); })()`, nil)
-	b.awaitTrue("the input "+name+" has the value", input+".value === "+quoted(value))
+	b.awaitTrue("the input "+name+" has the value", "+new Date("+input+".value) === +new Date("+quoted(value)+")")
 }
 
 // choose selects the option with this text.

@@ -208,7 +208,8 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b.sees("Timer monday is added: it fires", "It is not due yet: in", "0 8 * * 1", "Europe/Amsterdam")
 
 	form("once", "at a date and time")
-	next := time.Now().AddDate(1, 0, 0)
+	// A whole minute: the browser writes such a time without its seconds.
+	next := time.Now().AddDate(1, 0, 0).Truncate(time.Minute)
 	b.pick("at", next.Format("2006-01-02T15:04:05"))
 	b.click("Add")
 	b.sees("Timer once is added: it fires " + next.Format("2006-01-02 15:04:05") + ".000")
@@ -220,6 +221,52 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b.fill("every", "15m")
 	b.click("Add")
 	b.sees("Timer pulse is added", "15m")
+	b.content()
+}
+
+// TestConsoleChangesWhatWasChanged: the form moves a timer only if it was given another time, and
+// shows the payload as it is. While it is open the page goes on: what was typed stays, and what
+// somebody else changed since is not overwritten.
+func TestConsoleChangesWhatWasChanged(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	// On a whole minute, which a browser writes without its seconds, and a quarter of a second.
+	due := time.Now().AddDate(1, 0, 0).Truncate(time.Minute).UnixMilli() + 250
+	m.must(t, 201, "PUT", "/v1/topics/try/timers/tea", fmt.Sprintf(`{"at_ms":%d,"payload":1,"callback":{"url":"http://127.0.0.1:9/"}}`, due))
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/topics/try/timers/tea")
+	b.click("Change")
+	b.awaitTrue("the payload is shown as it is", `document.querySelector('[name="payload"]').value === '1'`)
+	b.click("Change")
+	b.sees("Nothing is changed.")
+	b.fill("payload", "2")
+	b.click("Change")
+	b.sees("tea is changed.")
+	if got := m.read(t, "try", "tea"); got.DueMs != due || got.Version != 2 {
+		t.Errorf("version %d, due at %d, wanted 2 and %d: its payload alone was changed", got.Version, got.DueMs, due)
+	}
+
+	later := time.UnixMilli(due).Add(time.Hour).Format("2006-01-02T15:04:05")
+	b.click("Change")
+	b.pick("due", later)
+	b.fill("payload", "3")
+	m.must(t, 200, "PATCH", "/v1/topics/try/timers/tea", `{"payload":"theirs"}`)
+	b.awaitTrue("the page has loaded the change", `document.querySelector('pre').textContent === '"theirs"'`)
+	b.awaitTrue("what was typed stays", fmt.Sprintf(`+new Date(document.querySelector('[name="due"]').value) === +new Date(%q) && document.querySelector('[name="payload"]').value === '3'`, later))
+	b.click("Change")
+	b.sees("the timer is not at that version")
+	if got := m.read(t, "try", "tea"); got.DueMs != due || got.Version != 3 {
+		t.Errorf("version %d, due at %d, wanted 3 and %d: another's change came first", got.Version, got.DueMs, due)
+	}
+	b.click("Leave it")
+	b.click("Change")
+	b.pick("due", later)
+	b.click("Change")
+	poll(t, browserLimit, "the timer is moved to the second that was picked", func() bool {
+		return m.read(t, "try", "tea").DueMs == due-250+time.Hour.Milliseconds()
+	})
 	b.content()
 }
 

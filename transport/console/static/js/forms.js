@@ -76,15 +76,16 @@ export function ChangeTimer({ t, raw, done }) {
   return html`<${Action} label="Change" title=${`Change ${t.id}`} verb="Change" run=${async (form) => {
     const fields = {};
     const due = form.get("due"), payload = hasJSON ? form.get("payload").trim() : raw;
-    if (due !== local(t.due_ms)) fields.at_ms = momentOf(due);
-    const changed = payload !== raw;
+    // Compared as moments: a browser writes a time on a whole minute without its seconds.
+    if (momentOf(due) !== momentOf(local(t.due_ms))) fields.at_ms = momentOf(due);
+    const changed = payload !== raw.trim();
     if (!changed && !("at_ms" in fields)) throw new Error("Nothing is changed.");
     if (changed && !payload) throw new Error("A payload cannot be taken away here, only replaced.");
     await call("PATCH", timerPath(t.topic, t.id), bodyOf(fields, changed ? jsonOf(payload) : undefined), { headers: { "If-Match": `"${t.version}"` } });
     say(`${t.id} is changed.`);
     done();
   }}>
-    <label class="field">Due <input name="due" type="datetime-local" step="1" required defaultValue=${local(t.due_ms)} value=${local(t.due_ms)} /></label>
-    ${hasJSON ? html`<label class="field">Payload, JSON <textarea name="payload" spellcheck="false" defaultValue=${raw}>${raw}</textarea></label>` : html`<p class="muted">Its payload is binary: change it with carillon ctl.</p>`}
+    <label class="field">Due <input name="due" type="datetime-local" step="1" required defaultValue=${local(t.due_ms)} /></label>
+    ${hasJSON ? html`<label class="field">Payload, JSON <textarea name="payload" spellcheck="false" defaultValue=${raw}></textarea></label>` : html`<p class="muted">Its payload is binary: change it with carillon ctl.</p>`}
     <p class="muted small">Refused if somebody else changes it meanwhile (version ${t.version}).</p><//>`;
 }

@@ -44,8 +44,10 @@ export function Toasts() {
   return html`<div class="toasts" role="status" aria-live="polite">${list.map((t) => html`<div key=${t.key} class="notice ${t.kind}">${t.text}</div>`)}</div>`;
 }
 
-// Dialog is a form over the page: Escape and Cancel close it.
-export function Dialog({ title, verb, danger, onClose, onSubmit, children }) {
+// Dialog is a form over the page: Escape and Leave it close it. It keeps what it was opened with:
+// the page beneath loads anew, which must change neither what is typed nor what it acts on.
+export function Dialog(props) {
+  const [{ title, verb, danger, onClose, onSubmit, children }] = useState(props);
   const ref = useRef();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
