@@ -155,6 +155,42 @@ func TestBreakerOpensOnHangs(t *testing.T) {
 	})
 }
 
+// TestCallsOfAnOpenBreakerAreNotMade (I17): once a breaker has opened, no call begins that was granted
+// before, whether it is in line or has not been started.
+func TestCallsOfAnOpenBreakerAreNotMade(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		s.status.Store(500)
+		var permits [60]Permit
+		for i := range permits {
+			permits[i], _ = s.p.Acquire(Ask{Key: s.key}, newWaiter())
+		}
+		outs := make(chan Outcome, len(permits))
+		start := func(permit Permit) { permit.Start(post("http://sick.example/"), func(o Outcome) { outs <- o }) }
+		for _, permit := range permits[1:] {
+			start(permit)
+		}
+		made := 0
+		for i := range permits {
+			if i == len(permits)-1 {
+				start(permits[0])
+			}
+			switch o := <-outs; {
+			case o.Status == 500:
+				made++
+			case o.Class != NotSent || o.Sent:
+				t.Errorf("%+v", o)
+			}
+		}
+		if most := 5 + leastPace; made < 5 || made > most { // what ran when the fifth failed
+			t.Errorf("%d calls were made, want 5 to %d", made, most)
+		}
+		s.wantState(stateOpen)
+		time.Sleep(time.Until(s.wantOpen(Breaker{})))
+		s.calls(1, Breaker{}, 200) // the probe
+		s.wantState(stateClosed)
+	})
+}
+
 func TestBreakerWindow(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		b := Breaker{Failures: 3, Window: 10 * time.Second}

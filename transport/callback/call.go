@@ -26,6 +26,9 @@ func (w *worker) call(t *callSlot) Outcome {
 	if p.base.Err() != nil {
 		return p.notSent("not sent: shut down")
 	}
+	if _, open := t.breaker.blocked(); open { // since the permit was granted
+		return p.notSent("not sent: the breaker is open")
+	}
 	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
 	out := Outcome{
 		Class: Failure, Started: started,

@@ -19,9 +19,10 @@ type Permit struct {
 type callSlot struct {
 	use atomic.Uint64 // grows by one each time a permit on it is used
 
-	dest *destination
-	gate *breakerScope
-	slot slots.Slot
+	dest    *destination
+	gate    *breakerScope
+	breaker *breaker // that of the gate when it was granted
+	slot    slots.Slot
 
 	req  *Request
 	done func(Outcome)

@@ -150,7 +150,7 @@ func (p *Pool) permitLocked(d *destination, slot slots.Slot) Permit {
 	g := slot.Breaker().(*breakerScope)
 	g.permits++
 	t := p.tickets.Get().(*callSlot)
-	t.dest, t.gate, t.slot = d, g, slot
+	t.dest, t.gate, t.breaker, t.slot = d, g, g.circuit, slot
 	return Permit{t: t, use: t.use.Load()}
 }
 
@@ -177,7 +177,7 @@ func (p *Pool) release(t *callSlot, a slots.Answer) {
 	p.mu.Lock()
 	t.gate.permits--
 	p.slots.Release(t.slot, a)
-	t.dest, t.gate, t.slot, t.req, t.done = nil, nil, slots.Slot{}, nil, nil
+	t.dest, t.gate, t.breaker, t.slot, t.req, t.done = nil, nil, nil, slots.Slot{}, nil, nil
 	grants := p.serveLocked(few[:0])
 	if p.closed && p.slots.Calls() == 0 {
 		close(p.drained)
