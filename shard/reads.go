@@ -102,16 +102,17 @@ func (r *reads) serveLong(g *group) {
 	}
 }
 
-// scanShare returns how many slots the group may visit in this turn. Groups with long reads have
-// equal shares.
+// scanShare returns how many slots the group may visit in this turn. Groups that have long reads when
+// the first of them asks have equal shares.
 func (w *worker) scanShare() int {
-	n := 0
-	for _, g := range w.groups {
-		if len(g.reads.long) > 0 {
-			n++
+	if w.scanners == 0 {
+		for _, g := range w.groups {
+			if len(g.reads.long) > 0 {
+				w.scanners++
+			}
 		}
 	}
-	return min(max(scanSlots/max(n, 1), 1), scanSlots-w.scanned)
+	return min(max(scanSlots/max(w.scanners, 1), 1), scanSlots-w.scanned)
 }
 
 // fail answers all reads with an error.

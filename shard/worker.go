@@ -73,6 +73,7 @@ type worker struct {
 	operations int           // proposed since a frame was submitted
 	proposed   int           // bytes proposed in this turn
 	scanned    int           // slots visited by long reads in this turn
+	scanners   int           // groups that share scanSlots in this turn; 0 until the first asks
 	closed     []*sentFrame  // to be submitted when the log has fewer
 	inflight   []*sentFrame
 	queueable  int // bound of inflight
@@ -171,7 +172,7 @@ func (w *worker) run(ctx context.Context) {
 // turn handles the events that have arrived, does periodic work, works on the groups that have
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
-	w.proposed, w.scanned, w.heard = 0, 0, 0
+	w.proposed, w.scanned, w.scanners, w.heard = 0, 0, 0, 0
 	for _, g := range w.again {
 		g.again = false
 		w.touch(g)

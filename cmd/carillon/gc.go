@@ -70,12 +70,13 @@ func paceGC(ctx context.Context) {
 	}
 }
 
-// gcPercent is the headroom as a share of the live heap, in steps, so that it does not change all
-// the time.
+// gcPercent is the headroom as a share of the live heap, rounded up by steps of about an eighth, so
+// that it does not change all the time.
 func gcPercent(live uint64) int {
-	const step = 10
-	percent := int(gcHeadroom * 100 / max(live, 1<<20))
-	return min(max(percent/step*step, gcPercentMin), gcPercentMax)
+	live = max(live, 1<<20)
+	percent := int((gcHeadroom*100 + live - 1) / live)
+	step := max(percent/8, 1)
+	return min(max((percent+step-1)/step*step, gcPercentMin), gcPercentMax)
 }
 
 // calm notices that a burst is over.

@@ -5,13 +5,25 @@ import (
 	"time"
 )
 
+// TestGCPercent: the headroom is what it is to be, and little more, but for the smallest and the
+// largest heaps; and it changes seldom.
 func TestGCPercent(t *testing.T) {
-	for _, c := range []struct {
-		liveMiB uint64
-		want    int
-	}{{0, 400}, {1, 400}, {16, 200}, {64, 50}, {128, 20}, {320, 10}, {10_000, 10}} {
-		if got := gcPercent(c.liveMiB << 20); got != c.want {
-			t.Errorf("live heap of %d MiB: %d %%, want %d", c.liveMiB, got, c.want)
+	changes := 0
+	for live := uint64(8 << 20); live < 320<<20; live += 1 << 20 {
+		percent := gcPercent(live)
+		if room := live * uint64(percent) / 100; room < gcHeadroom || room > gcHeadroom*120/100 {
+			t.Errorf("live heap of %d MiB: %d %%, %d MiB", live>>20, percent, room>>20)
+		}
+		if percent != gcPercent(live+1<<20) {
+			changes++
+		}
+	}
+	if changes > 60 {
+		t.Errorf("%d changes between 8 and 320 MiB", changes)
+	}
+	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 10_000 << 20: 10} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("live heap of %d MiB: %d %%, want %d", live>>20, got, want)
 		}
 	}
 }

@@ -31,6 +31,7 @@ type candidate struct {
 func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (next timer.Handle, done bool) {
 	if top.max == 0 {
 		top.max = min(max(q.Limit, 1), timer.MaxScan)
+		top.found = make([]candidate, 0, min(top.max, 16))
 	}
 	row, ok := t.topics.rowOf[q.Topic]
 	if !ok {
@@ -42,7 +43,7 @@ func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (
 		if s.topic != row || s.state() == 0 || !wants(q, top.Hides, from, s) {
 			continue
 		}
-		if ms, ok := t.selects(q, s); ok {
+		if ms, ok := t.selects(q, s); ok && top.mayTake(ms) {
 			top.offer(q, from, s.seq(), ms, t.view(s.ref).id)
 		}
 	}
@@ -106,12 +107,17 @@ func hasLabels(rest []byte, want []string) bool {
 	return false
 }
 
-// offer keeps a candidate if it is among the first.
-func (p *TopK) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id []byte) {
+// mayTake reports whether a timer of this time may be among the first, before its id is looked up.
+func (p *TopK) mayTake(sortMs int64) bool {
 	if len(p.found) == p.max && sortMs > p.found[0].key.SortMs {
 		p.full = true
-		return // avoids copying the id
+		return false
 	}
+	return true
+}
+
+// offer keeps a candidate if it is among the first.
+func (p *TopK) offer(q *timer.Query, h timer.Handle, seq uint64, sortMs int64, id []byte) {
 	key := timer.SortKey{SortMs: sortMs, ID: string(id), Seq: seq}
 	if q.After != nil && key.Compare(*q.After) <= 0 {
 		return

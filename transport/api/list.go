@@ -2,6 +2,8 @@ package api
 
 import (
 	"cmp"
+	"container/heap"
+	"math"
 
 	"carillon/timer"
 )
@@ -126,12 +128,14 @@ const (
 
 // merge brings the listings of all shards into one order. It asks for small pages and for more of a
 // shard only when its page is used up, so that it holds little more in memory than it answers. Each
-// further page of a shard may be twice as long: most of what is wanted may be in one shard.
+// further page of a shard may be four times as long: most of what is wanted may be in one shard.
 type merge struct {
 	rq      *request
 	query   timer.Query
 	byEnd   bool
 	streams []stream
+	first   byFirst // the streams that are not at their end
+	left    int     // timers that are still wanted
 	err     error
 	begun   bool
 	full    bool       // there is no room for the next timer
@@ -142,6 +146,7 @@ type merge struct {
 type stream struct {
 	id   timer.ShardID
 	page []*timer.Timer
+	key  timer.SortKey               // of the page's first, or if it is used up of its last
 	size int                         // of its next page, in timers
 	wait map[*timer.Timer]timer.Wait // why those of the page wait that do
 	more bool
@@ -149,61 +154,79 @@ type stream struct {
 	err  error
 }
 
+// byFirst is a heap of streams by the key of their first timer.
+type byFirst []*stream
+
+func (h byFirst) Len() int           { return len(h) }
+func (h byFirst) Less(i, j int) bool { return compareKeys(h[i].key, h[j].key) < 0 }
+func (h byFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byFirst) Push(s any)        { *h = append(*h, s.(*stream)) }
+func (h *byFirst) Pop() any {
+	s := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return s
+}
+
 // newMerge takes over nothing of q; want is about how many will be taken.
 func newMerge(rq *request, q *timer.Query, want int) *merge {
 	n := rq.s.cfg.Engine.Shards()
-	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, streams: make([]stream, n)}
-	m.query.Limit = want
+	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, left: want, streams: make([]stream, n)}
 	m.query.Bytes = max(rq.s.cfg.Limits.ResponseBytes/n, leastShare)
+	// What a shard has of the page is about Poisson distributed: few have more than 3 deviations above
+	// the mean, and are asked again.
+	mean := float64(want) / float64(n)
+	size := int(mean+3*math.Sqrt(mean)) + 1
 	for i := range m.streams {
-		m.streams[i].id, m.streams[i].more, m.streams[i].size = timer.ShardID(1+i), true, 2*want/n+4
+		m.streams[i].id, m.streams[i].more, m.streams[i].size = timer.ShardID(1+i), true, size
 	}
 	return m
+}
+
+// begin has each shard give its first page.
+func (m *merge) begin() {
+	m.begun = true
+	each(len(m.streams), func(i int) { m.fill(&m.streams[i]) })
+	for i := range m.streams {
+		s := &m.streams[i]
+		if s.err != nil {
+			m.err = s.err
+		}
+		if len(s.page) > 0 {
+			m.first = append(m.first, s)
+		}
+	}
+	heap.Init(&m.first)
 }
 
 // next is the first timer of all shards, nil at the end or after an error.
 func (m *merge) next() *timer.Timer {
 	if !m.begun {
-		m.begun = true
-		each(len(m.streams), func(i int) { m.fill(&m.streams[i]) })
-		for i := range m.streams {
-			if m.streams[i].err != nil {
-				m.err = m.streams[i].err
+		m.begin()
+	}
+	for m.err == nil && !m.full && len(m.first) > 0 {
+		s := m.first[0]
+		switch {
+		case len(s.page) > 0 && !s.page[0].Short:
+			t := s.page[0]
+			m.left--
+			s.last, m.wait = s.key, s.wait[t]
+			if s.page = s.page[1:]; len(s.page) > 0 {
+				s.key = keyOf(s.page[0], m.byEnd)
 			}
+			heap.Fix(&m.first, 0)
+			return t
+		case len(s.page) > 0:
+			m.whole(s)
+			heap.Fix(&m.first, 0)
+		case s.more:
+			m.fill(s)
+			m.err = s.err
+			heap.Fix(&m.first, 0)
+		default:
+			heap.Pop(&m.first)
 		}
 	}
-	if m.err != nil {
-		return nil
-	}
-	var first *stream
-	var least timer.SortKey
-	for i := range m.streams {
-		s := &m.streams[i]
-		if len(s.page) == 0 {
-			continue
-		}
-		if k := keyOf(s.page[0], m.byEnd); first == nil || compareKeys(k, least) < 0 {
-			first, least = s, k
-		}
-	}
-	if first == nil {
-		return nil
-	}
-	t := first.page[0]
-	if t.Short {
-		if m.whole(first); m.err != nil || m.full {
-			return nil
-		}
-		return m.next()
-	}
-	first.page, first.last, m.wait = first.page[1:], least, first.wait[t]
-	if len(first.page) == 0 && first.more {
-		if m.fill(first); first.err != nil {
-			m.err = first.err
-			return nil
-		}
-	}
-	return t
+	return nil
 }
 
 // whole has the next timers of a shard given whole, for which there was no room in its page.
@@ -226,10 +249,6 @@ func (m *merge) whole(s *stream) {
 		s.more = true
 	}
 	m.full = len(s.page) > 0 && s.page[0].Short
-	if len(s.page) == 0 && s.more { // they have gone meanwhile
-		m.fill(s)
-		m.err = s.err
-	}
 }
 
 // shorten gives back the room of timers that the listing has not come to; false when there are
@@ -250,8 +269,8 @@ func (m *merge) shorten() (any bool) {
 // fill asks a shard for its next page.
 func (m *merge) fill(s *stream) {
 	q := m.query
-	q.Limit = min(s.size, q.Limit)
-	s.size = 2 * q.Limit
+	q.Limit = max(min(s.size, m.left), 1)
+	s.size = 4 * q.Limit
 	m.ask(s, q)
 }
 
@@ -262,6 +281,9 @@ func (m *merge) ask(s *stream, q timer.Query) {
 	}
 	s.page, s.err = m.rq.s.cfg.Engine.List(m.rq.s.base, s.id, &q)
 	s.more = len(s.page) == q.Limit
+	if len(s.page) > 0 {
+		s.key = keyOf(s.page[0], m.byEnd)
+	}
 	if s.wait = nil; s.err == nil {
 		s.wait = m.rq.waitsOf(s.id, s.page)
 	}
