@@ -3,10 +3,11 @@
 # etcd, in turn, ROUNDS times, at 64 and at 256 connections: operations a second, p99, and the processor time that all
 # three processes used for one. The last lines are the medians, and the ratio to etcd's, round by round. Clients of ours
 # go to the nodes that lead, and in further rounds to any node. Each OTHER is one more build of Carillon, or the same one
-# with other flags, measured in the same rounds in the place of etcd.
+# with other flags, or as another number of nodes, measured in the same rounds in the place of etcd.
 # ROUNDS=3, SECONDS_EACH=10, CONNECTIONS='64 256', SERVE='--shards 4': flags of all our nodes, SERVE_1 and so on those of
-# the first build's alone. PROFILE=DIR leaves profiles of each node there. PRIORITY and PORT as in run.sh; PORT is the
-# first of 300.
+# the first build's alone. NODES=3 (3 to 5), and NODES_1 and so on. PROFILE=DIR leaves profiles of each node there.
+# PRIORITY and PORT as in run.sh; PORT is the first of 300.
+# With one build, herds of 50,000 timers of one instant follow: spread over these nodes, and through a node alone, in turn.
 set -euo pipefail
 carillon=$1 rounds=${ROUNDS:-3} each=${SECONDS_EACH:-10}
 cd "$(dirname "$0")/.."
@@ -19,21 +20,27 @@ used() { # PID...: ticks of all of them
 	echo "$sum"
 }
 
-three_of_ours() { # K: build K as three nodes; its pids are ours_K, its URLs urls_K
+nodes() { # K: how many nodes build K is run as
+	local own=NODES_$(($1 + 1))
+	echo "${!own:-${NODES:-3}}"
+}
+
+start_ours() { # K: build K as a cluster; its pids are ours_K, its URLs urls_K
 	local k=$1 join="" n at=$((port + 100 + 20 * $1)) p=() u=()
-	local flags=SERVE_$((k + 1))
-	for n in 0 1 2; do join+="${join:+,}127.0.0.1:$((at + 6 + n))"; done
-	for n in 0 1 2; do
+	local flags=SERVE_$((k + 1)) number
+	number=$(nodes "$k")
+	for ((n = 0; n < number; n++)); do join+="${join:+,}127.0.0.1:$((at + 10 + n))"; done
+	for ((n = 0; n < number; n++)); do
 		free "http://127.0.0.1:$((at + n))"
 		# shellcheck disable=SC2086 # flags are several words
-		"${first[@]}" "${builds[k]}" serve --data "$dir/ours-$k-$n" --name "n$n" --http "127.0.0.1:$((at + n))" --peer "127.0.0.1:$((at + 3 + n))" \
-			--gossip "127.0.0.1:$((at + 6 + n))" --join "$join" --bootstrap-expect 3 --gossip-key "$dir/key" --log-level warn \
-			${PROFILE:+--admin "127.0.0.1:$((at + 9 + n))"} ${SERVE:-} ${!flags:-} >"$dir/ours-$k-$n.log" 2>&1 &
+		"${first[@]}" "${builds[k]}" serve --data "$dir/ours-$k-$n" --name "n$n" --http "127.0.0.1:$((at + n))" --peer "127.0.0.1:$((at + 5 + n))" \
+			--gossip "127.0.0.1:$((at + 10 + n))" --join "$join" --bootstrap-expect "$number" --gossip-key "$dir/key" --log-level warn \
+			${PROFILE:+--admin "127.0.0.1:$((at + 15 + n))"} ${SERVE:-} ${!flags:-} >"$dir/ours-$k-$n.log" 2>&1 &
 		pids+=("$!")
 		p+=("$!")
 		u+=(--url "http://127.0.0.1:$((at + n))")
 	done
-	for n in 0 1 2; do await "http://127.0.0.1:$((at + n))/readyz" "${p[n]}" "$dir/ours-$k-$n.log"; done
+	for ((n = 0; n < number; n++)); do await "http://127.0.0.1:$((at + n))/readyz" "${p[n]}" "$dir/ours-$k-$n.log"; done
 	for _ in $(seq 600); do # until all have joined and the leaders are spread
 		curl -fsS "http://127.0.0.1:$at/v1/cluster" 2>/dev/null | grep -q '"healthy":true' && break
 		pause 0.1
@@ -65,9 +72,9 @@ three_of_etcd() {
 
 profile() { # K CONNECTIONS: of the middle of a measurement, in the background
 	local n
-	for n in 0 1 2; do
-		curl -fsS -o "$PROFILE/cpu.$1.$2.$n" "http://127.0.0.1:$((port + 109 + 20 * $1 + n))/debug/pprof/profile?seconds=$((each - 2))" &
-		curl -fsS -o "$PROFILE/allocs.$1.$2.$n" "http://127.0.0.1:$((port + 109 + 20 * $1 + n))/debug/pprof/allocs?seconds=$((each - 2))" &
+	for ((n = 0; n < $(nodes "$1"); n++)); do
+		curl -fsS -o "$PROFILE/cpu.$1.$2.$n" "http://127.0.0.1:$((port + 115 + 20 * $1 + n))/debug/pprof/profile?seconds=$((each - 2))" &
+		curl -fsS -o "$PROFILE/allocs.$1.$2.$n" "http://127.0.0.1:$((port + 115 + 20 * $1 + n))/debug/pprof/allocs?seconds=$((each - 2))" &
 	done
 }
 
@@ -102,7 +109,7 @@ compare() { # KIND OTHER CONNECTIONS: by round, the first to the other
 }
 
 head -c 32 /dev/urandom | base64 >"$dir/key"
-for k in "${!builds[@]}"; do three_of_ours "$k"; done
+for k in "${!builds[@]}"; do start_ours "$k"; done
 if [ ${#builds[@]} = 1 ]; then
 	kinds+=(any_0)
 	if command -v etcd >/dev/null; then three_of_etcd; else echo "left out: etcd is not installed"; fi
@@ -123,3 +130,17 @@ for c in ${CONNECTIONS:-64 256}; do
 		if [ "$kind" = etcd ]; then echo "$(name any_0) to $(name etcd), $c connections: $(compare any_0 etcd "$c")"; fi
 	done
 done
+
+herd() { # LABEL --url URL...: fires 50,000 timers of one instant
+	"${first[@]}" "$carillon" loadtest fire "${@:2}" -n 50000 --same-instant --delay 5s --batch 100 -q >"$dir/out"
+	grep -E '^ *lateness' "$dir/out" | sed "s/^ */herd, $1: /"
+}
+
+if [ ${#builds[@]} = 1 ]; then
+	if [ -n "${etcd_pids:-}" ]; then stop "${etcd_pids[@]}"; fi
+	start_node alone $((port + 1))
+	for _ in $(seq "$rounds"); do
+		herd "three nodes" "${urls_0[@]}"
+		herd "one node" --url "$url"
+	done
+fi

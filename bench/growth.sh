@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# growth.sh CARILLON: what an add costs the node when few and when many timers are pending, in one topic and in many. Two
-# nodes take bursts of a second in turn, so that a minute in which the machine is slow is slow for both.
-# PENDING=1000000, TOPICS=10000, ROUNDS=8; PRIORITY and PORT as in run.sh.
+# growth.sh CARILLON: what an add costs the node when few and when many timers are pending, in one topic and in many; and
+# how long pages of a listing take where there are many shards. Two nodes take bursts of a second in turn, so that a
+# minute in which the machine is slow is slow for both.
+# PENDING=1000000, TOPICS=10000, SHARDS=1024, ROUNDS=8; PRIORITY and PORT as in run.sh.
 set -euo pipefail
-carillon=$1 pending=${PENDING:-1000000} topics=${TOPICS:-10000} rounds=${ROUNDS:-8}
+carillon=$1 pending=${PENDING:-1000000} topics=${TOPICS:-10000} shards=${SHARDS:-1024} rounds=${ROUNDS:-8}
 cd "$(dirname "$0")/.."
 . bench/node.sh
 
@@ -38,3 +39,11 @@ in_turn "processor time of an add beside $pending pending timers, to that beside
 
 TOPICS=$topics wrk -t1 -c64 -d30s -s bench/topics.lua "http://127.0.0.1:$((port + 7))" >"$dir/wrk" # makes the topics
 in_turn "the same in $topics topics, to that in one, beside $pending" "$many" $((port + 7)) 1 "$many" $((port + 7)) "$topics"
+stop "$few"
+stop "$many"
+
+# Pages of 100, in order of the due time, so that each page takes a part from every shard.
+start_node wide $((port + 8)) --shards "$shards"
+"$carillon" loadtest add --url "$url" -c 16 -n 100000 --batch 500 --payload 80 --delay uniform:100h-8000h --topic listed --keep -q >"$dir/load"
+echo "pages of a listing of 100,000 timers in $shards shards, one at a time:"
+"${first[@]}" wrk -t1 -c1 -d10s --latency -s bench/pages.lua "$url/v1/topics/listed/timers?limit=100" | grep -E '50%|99%|Requests/sec|Non-2xx'

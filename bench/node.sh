@@ -30,21 +30,21 @@ await() { # URL PID [LOG]: until it answers, as long as the process lives
 
 pause() { read -rt "$1" <> <(:) || true; } # SECONDS
 
-start_node() { # NAME PORT: on an empty directory; sets node and url
+start_node() { # NAME PORT [FLAG...]: on an empty directory; sets node and url
 	rm -rf "${dir:?}/$1"
-	start_again "$1" "$2"
+	start_again "$@"
 }
 
-start_again() { # NAME PORT: on the directory that it had
+start_again() { # NAME PORT [FLAG...]: on the directory that it had
 	url=http://127.0.0.1:$2
 	free "$url"
-	"${first[@]}" "$carillon" serve --data "$dir/$1" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 >"$dir/$1.log" 2>&1 &
+	"${first[@]}" "$carillon" serve --data "$dir/$1" --http "${url#http://}" --peer 127.0.0.1:0 --gossip 127.0.0.1:0 "${@:3}" >"$dir/$1.log" 2>&1 &
 	node=$!
 	pids+=("$node")
 	await "$url/readyz" "$node" "$dir/$1.log"
 }
 
-stop() { kill "$1" && wait "$1" 2>/dev/null || true; }
+stop() { kill "$@" && wait "$@" 2>/dev/null || true; } # PID...
 
 cpu_ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
 

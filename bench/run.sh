@@ -134,7 +134,7 @@ done
 stop "$node"
 
 section "callbacks: the pool beside a bare fasthttp client, same receiver"
-"${first[@]}" go test -run '^$' -bench 'Calls/(raw|pool)$' -benchtime "$(((each + 1) / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
+"${first[@]}" go test -run '^$' -bench 'Calls/(raw|raw-paced|pool)$' -benchtime "$(((each + 1) / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
 
 section "three nodes, three replicas of each timer, beside three members of etcd, in turn"
 SECONDS_EACH=$each bench/cluster.sh "$carillon"
