@@ -97,8 +97,6 @@ measure() { # KIND CONNECTIONS: appends "operations/s p99 µs" to the file of bo
 
 name() { if [ "$1" = etcd ]; then echo "etcd"; elif [ "$1" = any_0 ]; then echo "carillon, any node"; elif [ ${#builds[@]} = 1 ]; then echo "carillon"; else echo "carillon $((${1#ours_} + 1))"; fi; }
 
-median() { sort -g | awk '{v[NR] = $1} END {printf "%.4g (%.4g to %.4g)", v[int((NR + 1) / 2)], v[1], v[NR]}'; }
-
 compare() { # KIND OTHER CONNECTIONS: by round, the first to the other
 	local column=0 label
 	for label in "operations/s" "p99" "processor time"; do

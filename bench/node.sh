@@ -49,3 +49,5 @@ stop() { kill "$@" && wait "$@" 2>/dev/null || true; } # PID...
 cpu_ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
 
 resident() { awk '/VmRSS/ {print $2 * 1024}' "/proc/$1/status"; }
+
+median() { sort -g | awk '{v[NR] = $1} END {printf "%.4g (%.4g to %.4g)", v[int((NR + 1) / 2)], v[1], v[NR]}'; } # and range

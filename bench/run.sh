@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT. It
-# ends by itself in under half an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd, etcd) are left out, and that is said.
-# SECONDS_EACH=10 sets the length of one measurement. PRIORITY='chrt -r 10' (as root) runs both sides of each comparison before
-# all else on a machine that others use at the same time. PORT=7790 is the first of the 300 ports of 127.0.0.1 that it takes.
+# run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT.
+# It ends by itself in about half an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd, etcd) are left
+# out, and that is said. SECONDS_EACH=10 sets the length of one measurement, ROUNDS=5 how often those in turn are made.
+# PRIORITY='chrt -r 10' (as root) runs both sides of each comparison before all else on a machine that others use at the
+# same time. PORT=7790 is the first of the 300 ports of 127.0.0.1 that it takes.
 set -euo pipefail
 carillon=$1 out=$2
 cd "$(dirname "$0")/.."
 . bench/node.sh
-each=${SECONDS_EACH:-10}
+each=${SECONDS_EACH:-10} rounds=${ROUNDS:-5}
 exec > >(tee "$out") 2>&1
 
 section() { printf '\n## %s\n\n' "$*"; }
@@ -19,19 +20,64 @@ echo
 echo "machine: $(nproc) processors, $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr), $(go version | cut -d' ' -f3)"
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
 
-section "yardstick: fasthttp echo, 64 connections"
-if have wrk; then
+# Each measurement of the first part prints a line, and appends "operations/s p99 µs" to a file: the median and the ratios of
+# the rounds are of these.
+record() { # NAME OPERATIONS/S P99_MS µs
+	echo "$2 $3 $4" >>"$dir/result.$1"
+	printf '%s: %.0f/s, p99 %.1f ms, %.1f µs of processor time each\n' "$1" "$2" "$3" "$4"
+}
+
+by_wrk() { # NAME PID SCRIPT URL
+	local before
+	before=$(cpu_ticks "$2")
+	"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s "bench/$3" "$4" >"$dir/wrk.out"
+	if grep Non-2xx "$dir/wrk.out"; then return 1; fi
+	# shellcheck disable=SC2046 # three words
+	record "$1" $(awk -v t=$(($(cpu_ticks "$2") - before)) '
+		$1 == "99%" {p = $2 + 0; if ($2 ~ /us$/) p /= 1000; else if ($2 !~ /ms$/) p *= 1000}
+		/requests in/ {n = $1} /^Requests\/sec/ {print $2, p, t * 10000 / n}' "$dir/wrk.out")
+}
+
+by_tester() { # NAME FLAG...: on the node
+	local before
+	before=$(cpu_ticks "$node")
+	"${first[@]}" "$carillon" loadtest "${@:2}" --url "$url" -d "${each}s" --warmup 0s -q >"$dir/tester.out"
+	grep -q 'lost 0  early 0  duplicate 0' "$dir/tester.out" || { cat "$dir/tester.out"; return 1; }
+	# shellcheck disable=SC2046
+	record "$1" $(awk -v t=$(($(cpu_ticks "$node") - before)) '$1 == "latency" {p = $4} /operations in/ {gsub(",", "", $5); print $5 + 0, p, t * 10000 / $1}' "$dir/tester.out")
+}
+
+by_redis() { # NAME CONNECTIONS REQUESTS [FLAG...]
+	local before
+	before=$(cpu_ticks "$redis")
+	"${first[@]}" redis-benchmark -p $((port + 3)) -c "$2" -n "$3" "${@:4}" -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/; s/"//g' >"$dir/redis.out"
+	# shellcheck disable=SC2046
+	record "$1" $(awk -F , -v t=$(($(cpu_ticks "$redis") - before)) -v n="$3" '{print $2, $7, t * 10000 / n}' "$dir/redis.out")
+}
+
+ratio() { # NAME OTHER: medians, and of the rounds the first to the other; nothing where one was left out
+	if [ ! -s "$dir/result.$1" ] || [ ! -s "$dir/result.$2" ]; then return; fi
+	local column=0 label
+	printf '%s to %s:' "$1" "$2"
+	for label in "operations/s" "p99" "processor time"; do
+		column=$((column + 1))
+		printf '  %s × %s' "$label" "$(paste -d ' ' "$dir/result.$1" "$dir/result.$2" | awk -v c=$column '{print $c / $(c + 3)}' | median)"
+	done
+	echo
+}
+
+section "in turn: an echo server of fasthttp, Redis (appendfsync always, ZADD + HSET in a script), and a node"
+start_node node $((port + 1))
+wrk=$(have wrk >&2 && echo yes || true)
+redis=""
+if [ -n "$wrk" ]; then
 	go build -o "$dir/echo" ./bench/echo
 	free "http://127.0.0.1:$((port + 2))"
 	"${first[@]}" "$dir/echo" "127.0.0.1:$((port + 2))" &
-	pids+=("$!")
 	echo_pid=$!
+	pids+=("$echo_pid")
 	await "http://127.0.0.1:$((port + 2))" "$echo_pid"
-	for _ in 1 2 3; do "${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "http://127.0.0.1:$((port + 2))/" | grep -E '50%|99%|Requests/sec'; done
-	stop "$echo_pid"
 fi
-
-section "yardstick: Redis, appendfsync always, ZADD + HSET in a script"
 if have redis-server && have redis-benchmark; then
 	mkdir "$dir/redis"
 	free "http://127.0.0.1:$((port + 3))"
@@ -41,15 +87,46 @@ if have redis-server && have redis-benchmark; then
 	for _ in $(seq 100); do redis-cli -p $((port + 3)) ping >/dev/null 2>&1 && break; pause 0.05; done
 	sha=$(redis-cli -p $((port + 3)) -x SCRIPT LOAD <bench/add.redis.lua)
 	payload=$(head -c 200 /dev/zero | tr '\0' x)
-	for c in 64 256; do
-		for _ in 1 2 3; do
-			echo "$c connections: $("${first[@]}" redis-benchmark -p $((port + 3)) -c $c -n $((each * 20000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
-		done
-	done
-	echo "pipelines of 100: $("${first[@]}" redis-benchmark -p $((port + 3)) -c 64 -P 100 -n $((each * 50000)) -r 100000000 --csv EVALSHA "$sha" 0 timer-__rand_int__ "$payload" | tail -1 | sed 's/^"EVALSHA[^"]*"/EVALSHA/')"
-	echo "(rps, average, min, p50, p95, p99, max in ms)"
-	stop "$redis"
 fi
+for _ in $(seq "$rounds"); do
+	if [ -n "$wrk" ]; then by_wrk echo "$echo_pid" add.lua "http://127.0.0.1:$((port + 2))/"; fi
+	if [ -n "$redis" ]; then by_redis redis 64 $((each * 40000)); fi
+	if [ -n "$wrk" ]; then by_wrk "adds by wrk" "$node" add.lua "$url/v1/topics/bench/timers"; fi
+	by_tester adds add -c 64 --keep
+	by_tester churn churn -c 64
+done
+for _ in $(seq "$rounds"); do
+	if [ -n "$redis" ]; then by_redis "redis, 256 connections" 256 $((each * 40000)); fi
+	by_tester "adds, 256 connections" add -c 256 --keep
+	if [ -n "$redis" ]; then by_redis "redis, pipelines of 100" 64 $((each * 60000)) -P 100; fi
+	by_tester "adds, batches of 100" add -c 64 --batch 100
+done
+if [ -n "$wrk" ]; then stop "$echo_pid"; fi
+if [ -n "$redis" ]; then stop "$redis"; fi
+echo "medians of $rounds rounds (and their range):"
+for result in "$dir"/result.*; do
+	echo "${result##*/result.}: $(awk '{print $1}' "$result" | median)/s, p99 $(awk '{print $2}' "$result" | median) ms, $(awk '{print $3}' "$result" | median) µs"
+done
+ratio "adds by wrk" redis
+ratio "adds by wrk" echo
+ratio adds redis
+ratio churn adds
+ratio "adds, 256 connections" "redis, 256 connections"
+ratio "adds, batches of 100" "redis, pipelines of 100"
+
+section "processor time of a request: the load tester beside wrk with a script that posts the same bodies"
+if have wrk; then
+	TIMEFORMAT='%U %S'
+	for _ in 1 2 3; do
+		used=$( { time "${first[@]}" "$carillon" loadtest add --url "$url" -c 64 -d "${each}s" --keep -q >"$dir/tester.out"; } 2>&1)
+		awk -v used="$used" '/operations in/ {split(used, t, " "); printf "load tester %.1f µs", (t[1] + t[2]) * 1e6 / $1}' "$dir/tester.out"
+		used=$( { time "${first[@]}" wrk -t1 -c64 -d"${each}s" -s bench/same.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"; } 2>&1)
+		awk -v used="$used" '/requests in/ {split(used, t, " "); printf ", wrk %.1f µs\n", (t[1] + t[2]) * 1e6 / $1}' "$dir/wrk.out"
+	done
+fi
+section "mixed"
+"${first[@]}" "$carillon" loadtest mixed --url "$url" -c 64 -d "${each}s"
+stop "$node"
 
 section "yardstick: beanstalkd, binlog fsynced at each write, delayed puts"
 if have beanstalkd; then
@@ -74,45 +151,6 @@ if have wrk; then
 	"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "http://127.0.0.1:$((port + 5))/" | grep -E '50%|99%|Requests/sec'
 	stop "$sink"
 fi
-
-section "durable adds, one per request, 64 connections, by wrk"
-if have wrk; then
-	start_node node $((port + 1))
-	for _ in 1 2 3; do
-		before=$(cpu_ticks "$node")
-		"${first[@]}" wrk -t1 -c64 -d"${each}s" --latency -s bench/add.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"
-		grep -E '50%|99%|Requests/sec|Non-2xx' "$dir/wrk.out"
-		requests=$(awk '/requests in/ {print $1}' "$dir/wrk.out")
-		awk -v t="$(($(cpu_ticks "$node") - before))" -v n="$requests" 'BEGIN {printf "  CPU of the node per add: %.1f µs\n", t * 10000 / n}'
-	done
-	stop "$node"
-fi
-
-start_node node $((port + 1))
-section "durable adds, one per request, 64 and 256 connections, by the load tester"
-for c in 64 64 64 256; do
-	before=$(cpu_ticks "$node")
-	"${first[@]}" "$carillon" loadtest add --url "$url" -c $c -d "${each}s" --keep -q >"$dir/tester.out"
-	cat "$dir/tester.out"
-	awk -v t="$(($(cpu_ticks "$node") - before))" '/operations in/ {printf "  CPU of the node per add: %.1f µs\n", t * 10000 / $1}' "$dir/tester.out"
-done
-section "processor time of a request: the load tester beside wrk with a script that posts the same bodies"
-if have wrk; then
-	TIMEFORMAT='%U %S'
-	for _ in 1 2 3; do
-		used=$( { time "${first[@]}" "$carillon" loadtest add --url "$url" -c 64 -d "${each}s" --keep -q >"$dir/tester.out"; } 2>&1)
-		awk -v used="$used" '/operations in/ {split(used, t, " "); printf "load tester %.1f µs", (t[1] + t[2]) * 1e6 / $1}' "$dir/tester.out"
-		used=$( { time "${first[@]}" wrk -t1 -c64 -d"${each}s" -s bench/same.lua "$url/v1/topics/bench/timers" >"$dir/wrk.out"; } 2>&1)
-		awk -v used="$used" '/requests in/ {split(used, t, " "); printf ", wrk %.1f µs\n", (t[1] + t[2]) * 1e6 / $1}' "$dir/wrk.out"
-	done
-fi
-section "batches of 100"
-for _ in 1 2 3; do "${first[@]}" "$carillon" loadtest add --url "$url" -c 64 -d "${each}s" --batch 100; done
-section "churn: add, then cancel"
-"${first[@]}" "$carillon" loadtest churn --url "$url" -c 64 -d "${each}s"
-section "mixed"
-"${first[@]}" "$carillon" loadtest mixed --url "$url" -c 64 -d "${each}s"
-stop "$node"
 
 start_node node $((port + 1))
 section "lateness: 1,000 timers a second at random times"
