@@ -158,7 +158,7 @@ type stream struct {
 type byFirst []*stream
 
 func (h byFirst) Len() int           { return len(h) }
-func (h byFirst) Less(i, j int) bool { return compareKeys(h[i].key, h[j].key) < 0 }
+func (h byFirst) Less(i, j int) bool { return h[i].key.Compare(h[j].key) < 0 }
 func (h byFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *byFirst) Push(s any)        { *h = append(*h, s.(*stream)) }
 func (h *byFirst) Pop() any {
