@@ -53,6 +53,28 @@ func TestScan(t *testing.T) {
 	}
 }
 
+// TestScanOrdersEqualTimes: timers of one time come in order of their ids, however they were added.
+func TestScanOrdersEqualTimes(t *testing.T) {
+	d := newTableHarness(t)
+	due := d.now + 1000
+	for _, id := range strings.Fields("f b h a g c e d") {
+		d.command(timer.Command{Kind: timer.Add, ID: id, Spec: &timer.Spec{DueMs: due}})
+	}
+	q := timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 3}
+	got := ""
+	for more := true; more; {
+		var page []Found
+		page, more = scanAll(d.table, &q)
+		for _, f := range page {
+			got += f.Timer.ID
+			q.After = &f.Key
+		}
+	}
+	if got != "abcdefgh" {
+		t.Errorf("found %q", got)
+	}
+}
+
 func scanAll(t *Table, q *timer.Query) ([]Found, bool) {
 	var top TopK
 	for from, done := timer.Handle(0), false; !done; {
