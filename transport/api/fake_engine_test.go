@@ -326,7 +326,7 @@ func (e *fakeEngine) List(_ context.Context, id timer.ShardID, q *timer.Query) (
 			out = append(out, &c)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return compareKeys(keyOf(out[i], q.ByEnd), keyOf(out[j], q.ByEnd)) < 0 })
+	sort.Slice(out, func(i, j int) bool { return keyOf(out[i], q.ByEnd).Compare(keyOf(out[j], q.ByEnd)) < 0 })
 	out = out[:min(len(out), q.Limit)]
 	e.calls["timers listed"] += len(out)
 	own := timer.NewAllowance(q.Bytes)
@@ -384,7 +384,7 @@ func selects(q *timer.Query, t *timer.Timer) bool {
 	}
 	return q.States&(1<<t.State) != 0 && k.SortMs >= q.FromMs && (q.ToMs == 0 || k.SortMs < q.ToMs) &&
 		strings.HasPrefix(t.ID, q.IDPrefix) && (q.Reason == timer.NoReason || q.Reason == t.Reason) &&
-		(q.After == nil || compareKeys(k, *q.After) > 0)
+		(q.After == nil || k.Compare(*q.After) > 0)
 }
 
 // History gives the timers that set has put into past, by end.

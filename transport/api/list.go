@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"container/heap"
 	"math"
 
@@ -111,10 +110,6 @@ func keyOf(t *timer.Timer, byEnd bool) timer.SortKey {
 		k.SortMs = t.EndedMs
 	}
 	return k
-}
-
-func compareKeys(a, b timer.SortKey) int {
-	return cmp.Or(cmp.Compare(a.SortMs, b.SortMs), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Seq, b.Seq))
 }
 
 // Bounds of a listing's memory, beside its answer.
