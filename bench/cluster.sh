@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # cluster.sh CARILLON [OTHER...]: durable adds to three nodes with three replicas of each timer, beside three members of
 # etcd, in turn, ROUNDS times, at 64 and at 256 connections: operations a second, p99, and the processor time that all
-# three processes used for one. The last lines are the medians, and the ratio to etcd's, round by round. Clients of ours
+# processes used for one. The last lines are the medians, and the ratio to etcd's, round by round. Clients of ours
 # go to the nodes that lead, and in further rounds to any node. Each OTHER is one more build of Carillon, or the same one
 # with other flags, or as another number of nodes, measured in the same rounds in the place of etcd.
 # ROUNDS=3, SECONDS_EACH=10, CONNECTIONS='64 256', SERVE='--shards 4': flags of all our nodes, SERVE_1 and so on those of
@@ -106,6 +106,11 @@ compare() { # KIND OTHER CONNECTIONS: by round, the first to the other
 	echo
 }
 
+herd() { # LABEL --url URL...: fires 50,000 timers of one instant
+	"${first[@]}" "$carillon" loadtest fire "${@:2}" -n 50000 --same-instant --delay 5s --batch 100 -q >"$dir/out"
+	grep -E '^ *lateness' "$dir/out" | sed "s/^ */herd, $1: /"
+}
+
 head -c 32 /dev/urandom | base64 >"$dir/key"
 for k in "${!builds[@]}"; do start_ours "$k"; done
 if [ ${#builds[@]} = 1 ]; then
@@ -129,16 +134,11 @@ for c in ${CONNECTIONS:-64 256}; do
 	done
 done
 
-herd() { # LABEL --url URL...: fires 50,000 timers of one instant
-	"${first[@]}" "$carillon" loadtest fire "${@:2}" -n 50000 --same-instant --delay 5s --batch 100 -q >"$dir/out"
-	grep -E '^ *lateness' "$dir/out" | sed "s/^ */herd, $1: /"
-}
-
 if [ ${#builds[@]} = 1 ]; then
 	if [ -n "${etcd_pids:-}" ]; then stop "${etcd_pids[@]}"; fi
 	start_node alone $((port + 1))
 	for _ in $(seq "$rounds"); do
-		herd "three nodes" "${urls_0[@]}"
+		herd "$(nodes 0) nodes" "${urls_0[@]}"
 		herd "one node" --url "$url"
 	done
 fi
