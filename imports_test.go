@@ -21,36 +21,38 @@ import (
 // point down only. A layer is a top folder with everything below it, except folders that are layers
 // themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
-	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
-	"node/feed":   {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
-	"backup":      {"secret", "timer"},
-	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "shard/feature", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
-	"node/route":  {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
-	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
-	"ring":        {"shard", "shard/feature", "shard/scheduler", "secret", "timer"},
-	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
-	"shard":       {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
-	"history":     {"vfs"},
-	"audit":       {}, // a log of lines, and no more
-	"clocks":      {},
-	"fan":         {},
-	"wheel":       {},
-	"wal":         {"vfs"},
-	"vfs":         {},
-	"secret":      {},
-	"loadtest":    {"client"},
-	"client":      {},         // is compiled into other people's programs
-	"docs":        {"client"}, // programs of the guides
-	"e2e":         {"client"}, // real processes, from outside
-	"bench":       {},         // other people's programs, to compare with
-	"deploy":      {},         // a program that reads our files for Kubernetes, a module of its own
+	"cmd":            {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
+	"node":           {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
+	"node/feed":      {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
+	"backup":         {"secret", "timer"},
+	"node/member":    {"node/task", "clocks", "transport", "ring", "shard", "shard/feature", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
+	"node/route":     {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
+	"node/task":      {"fan"}, // time and concurrency, as an interface
+	"internal/order": {},      // a heap and a ring
+
+	"transport": {"internal/order", "transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
+	"ring":      {"shard", "shard/feature", "shard/scheduler", "secret", "timer"},
+	"sim":       {"node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
+	"shard":     {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"history":   {"vfs"},
+	"audit":     {}, // a log of lines, and no more
+	"clocks":    {},
+	"fan":       {},
+	"wheel":     {},
+	"wal":       {"vfs"},
+	"vfs":       {},
+	"secret":    {},
+	"loadtest":  {"client"},
+	"client":    {},         // is compiled into other people's programs
+	"docs":      {"client"}, // programs of the guides
+	"e2e":       {"client"}, // real processes, from outside
+	"bench":     {},         // other people's programs, to compare with
+	"deploy":    {},         // a program that reads our files for Kubernetes, a module of its own
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
 	"shard/feature":   {},
-	"shard/scheduler": {"shard/table", "clocks", "wheel", "timer", "timer/recurrence"},                     // no raft, no log, no worker
+	"shard/scheduler": {"internal/order", "shard/table", "clocks", "wheel", "timer", "timer/recurrence"},   // no raft, no log, no worker
 	"shard/table":     {"shard/feature", "secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
 	"shard/record":    {"wal", "timer", "timer/encoding"},                                                  // and raft's types
 	"shard/repair":    {"shard/record", "wal", "vfs", "timer", "timer/encoding"},
@@ -82,6 +84,7 @@ var raftImporters = []string{"shard", "shard/record", "shard/repair"}
 // or another goroutine, except for the listed reason.
 var pure = map[string][]string{
 	"wheel":            {},
+	"internal/order":   {},
 	"secret":           {"sync"}, // pools of hashes
 	"timer":            {"github.com/cespare/xxhash/v2", "sync/atomic"},
 	"timer/bulk":       {"sync/atomic"}, // counts of shards that are under way at once

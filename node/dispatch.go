@@ -61,8 +61,11 @@ type destination struct {
 	needs string // ids of the keys that the timer's own headers are sealed with
 }
 
-// Acquire implements shard.Dispatcher.
-func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, w scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+// Tenant implements scheduler.Dispatcher.
+func (d *dispatcher) Tenant(t *timer.Topic) string { return d.topics.fact(t, d.vault.keys.Load()).tenant }
+
+// Acquire implements scheduler.Dispatcher.
+func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
 	if !d.guarded.Load() {
 		return nil, scheduler.Verdict{RetryIn: 20 * time.Millisecond}
 	}
@@ -74,20 +77,27 @@ func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, w sched
 		return nil, scheduler.Verdict{RetryIn: keyAgain}
 	}
 	b := t.Policy.Breaker
-	p, v := d.pool.Acquire(callback.Ask{
+	ask := callback.Ask{
 		Key: to.key, Limit: t.Policy.DestinationConcurrency, Breaker: callback.Breaker{
 			Failures: b.Failures,
 			Window:   time.Duration(b.WindowMs) * time.Millisecond,
 			Open:     time.Duration(b.OpenMs) * time.Millisecond,
 			Probes:   b.Probes,
 		},
-		Tenant: d.topics.fact(t, d.vault.keys.Load()).tenant, Topic: uint64(t.ID), Long: to.long,
-	}, waiter{w, d})
+		Tenant: d.Tenant(t), Number: uint64(t.ID), Long: to.long,
+		Waiter: receiverWaiter{a.Receiver, d}, Topic: nodeWaiter{a.Node},
+	}
+	if a.Credit != nil {
+		ask.Credit = a.Credit.(*callback.Credit)
+	}
+	p, v := d.pool.Acquire(ask)
 	switch v.Kind {
 	case callback.Granted:
 		return permit{p, d}, scheduler.Verdict{}
-	case callback.Queued:
-		return nil, scheduler.Verdict{Queued: true}
+	case callback.AtReceiver:
+		return nil, scheduler.Verdict{Kind: scheduler.ReceiverFull}
+	case callback.AtNode:
+		return nil, scheduler.Verdict{Kind: scheduler.NodeFull, Class: v.Class}
 	case callback.Closed:
 		return nil, scheduler.Verdict{RetryIn: time.Second}
 	}
@@ -100,14 +110,26 @@ func (d *dispatcher) State(dest scheduler.Destination, _ *timer.Topic) scheduler
 	return scheduler.DestinationState{Name: s.Destination, Breaker: scheduler.BreakerState(s.Breaker), ProbeIn: max(0, s.ProbeIn)}
 }
 
-// waiter hands a granted slot to a shard. It is comparable, as the pool asks.
-type waiter struct {
-	scheduler.Waiter
+// receiverWaiter hands a granted permit to a shard.
+type receiverWaiter struct {
+	scheduler.ReceiverWaiter
 	d *dispatcher
 }
 
 // Granted implements callback.Waiter.
-func (w waiter) Granted(p callback.Permit) { w.Waiter.Granted(permit{p, w.d}) }
+func (w receiverWaiter) Granted(p callback.Permit) { w.ReceiverWaiter.Granted(permit{p, w.d}) }
+
+// Refused implements callback.Waiter.
+func (w receiverWaiter) Refused(retryAt time.Time) { w.ReceiverWaiter.Refused(time.Until(retryAt)) }
+
+// nodeWaiter hands a slot of the node to a shard. It is comparable, as the pool asks.
+type nodeWaiter struct{ scheduler.NodeWaiter }
+
+// GrantedSlot implements callback.TopicWaiter.
+func (w nodeWaiter) GrantedSlot(class int, c *callback.Credit) { w.NodeWaiter.GrantedSlot(class, c) }
+
+// Both count the classes of calls alike.
+var _ = [1]struct{}{}[scheduler.Classes-callback.Classes]
 
 type permit struct {
 	callback.Permit

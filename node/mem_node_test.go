@@ -47,7 +47,9 @@ type obliging struct{ clock *memNodeClock }
 func (o obliging) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {
 	return "there", nil
 }
-func (o obliging) Acquire(scheduler.Destination, *timer.Topic, scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+func (obliging) Tenant(*timer.Topic) string { return "" }
+
+func (o obliging) Acquire(scheduler.Destination, *timer.Topic, scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
 	return o, scheduler.Verdict{}
 }
 func (o obliging) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {

@@ -99,6 +99,16 @@ func (h *Host) TakeActivity() Activity {
 			}
 		}
 	})
+	walkLeaders(h, func(g *group, at *int) bool {
+		return g.scheduler.Overdue(at, func(id timer.TopicID, timers, oldestMs int64) {
+			if id == table.CanaryTopic {
+				return
+			}
+			t := a.of(id)
+			t.Overdue += timers
+			t.OldestMs = max(t.OldestMs, oldestMs)
+		})
+	})
 	return a
 }
 
@@ -108,12 +118,4 @@ func (g *group) activity(a *Activity) {
 	a.Totals.Leased += c.Leased
 	a.Totals.Done += c.Done
 	a.Totals.Dead += c.Dead
-	g.scheduler.Overdue(func(id timer.TopicID, timers, oldestMs int64) {
-		if id == table.CanaryTopic {
-			return
-		}
-		t := a.of(id)
-		t.Overdue += timers
-		t.OldestMs = max(t.OldestMs, oldestMs)
-	})
 }

@@ -155,7 +155,9 @@ type costReceiver struct{ clock *fakeClock }
 func (r *costReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {
 	return r, nil
 }
-func (r *costReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+func (r *costReceiver) Tenant(*timer.Topic) string { return "" }
+
+func (r *costReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
 	return r, scheduler.Verdict{}
 }
 func (r *costReceiver) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {

@@ -102,6 +102,7 @@ type group struct {
 	public groupPublic
 
 	touched, again, stalled bool // it is in the worker's list: dirty, again, stalled
+	hadTime, late           bool // its scheduler had time in this turn; had none
 
 	wakeMs int64 // wall ms at which its wheel or a destination queue needs a turn
 }

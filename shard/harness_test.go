@@ -554,7 +554,7 @@ type fakeDest struct {
 	slots   int           // 0: no limit
 	used    int           // permits and calls
 	retryIn time.Duration // > 0: the breaker is open
-	queue   []scheduler.Waiter
+	queue   []scheduler.ReceiverWaiter
 }
 
 func (d *fakeDispatcher) dest(url string) *fakeDest {
@@ -575,15 +575,17 @@ func (d *fakeDispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.D
 	return url, nil
 }
 
-func (d *fakeDispatcher) Acquire(to scheduler.Destination, _ *timer.Topic, w scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+func (d *fakeDispatcher) Tenant(*timer.Topic) string { return "" }
+
+func (d *fakeDispatcher) Acquire(to scheduler.Destination, _ *timer.Topic, a scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
 	d.asked++
 	dest := d.dest(to.(string))
 	switch {
 	case dest.retryIn > 0:
 		return nil, scheduler.Verdict{RetryIn: dest.retryIn}
 	case dest.slots > 0 && dest.used >= dest.slots:
-		dest.queue = append(dest.queue, w)
-		return nil, scheduler.Verdict{Queued: true}
+		dest.queue = append(dest.queue, a.Receiver)
+		return nil, scheduler.Verdict{Kind: scheduler.ReceiverFull}
 	}
 	return d.permit(dest, to.(string)), scheduler.Verdict{}
 }

@@ -53,7 +53,9 @@ type benchReceiver struct{ fired atomic.Int64 }
 func (r *benchReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, error) {
 	return r, nil
 }
-func (r *benchReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+func (r *benchReceiver) Tenant(*timer.Topic) string { return "" }
+
+func (r *benchReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
 	return benchPermit{r}, scheduler.Verdict{}
 }
 

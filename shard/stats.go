@@ -37,6 +37,9 @@ func (h *Host) Stats() Stats {
 			g.stats(&s)
 		}
 	})
+	walkLeaders(h, func(g *group, at *int) bool {
+		return g.scheduler.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+	})
 	return s
 }
 
@@ -57,23 +60,45 @@ func (g *group) stats(s *Stats) {
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
 	s.SealedBy = g.table.SealedBy(s.SealedBy)
-	g.scheduler.Overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+}
+
+// walkLeaders has the workers look at the shards that this node leads, a slice of one of them in
+// each event, so that their turns stay short. look goes on at the cursor, and reports whether the
+// shard is done. It runs on one worker at a time.
+func walkLeaders[Cursor any](h *Host, look func(g *group, at *Cursor) (done bool)) {
+	type place struct {
+		group int
+		at    Cursor
+	}
+	var mu sync.Mutex
+	places := map[*worker]*place{}
+	for more := true; more; {
+		more = false
+		h.onWorkers(func(w *worker) {
+			mu.Lock()
+			defer mu.Unlock()
+			p := places[w]
+			if p == nil {
+				p = &place{}
+				places[w] = p
+			}
+			for p.group < len(w.groups) {
+				g := w.groups[p.group]
+				if g.table != nil && g.scheduler.Leads() && !look(g, &p.at) {
+					more = true
+					return
+				}
+				*p = place{group: p.group + 1}
+			}
+		})
+	}
 }
 
 // DueFor counts the due timers in the destination queues of the shards that this node leads, by
 // destination. Of a serial topic only the first timer of each key is in a queue.
 func (h *Host) DueFor() map[scheduler.Destination]int {
-	var mu sync.Mutex
 	sum := map[scheduler.Destination]int{}
-	h.onWorkers(func(w *worker) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, g := range w.groups {
-			if g.table != nil && g.scheduler.Leads() {
-				g.scheduler.DueFor(sum)
-			}
-		}
-	})
+	walkLeaders(h, func(g *group, at *scheduler.DueCursor) bool { return g.scheduler.DueFor(at, sum) })
 	return sum
 }
 

@@ -72,6 +72,10 @@ type worker struct {
 	filling    *sentFrame    // carries the open frame
 	operations int           // proposed since a frame was submitted
 	proposed   int           // bytes proposed in this turn
+	steps      int           // of schedulers' work in this turn; see spend
+	lookAt     int           // steps at which spend looks at the clock
+	over       bool          // the schedulers' time in this turn is over
+	total      uint64        // steps of all turns
 	scanned    int           // slots visited by long reads in this turn
 	scanners   int           // groups that share scanSlots in this turn; 0 until the first asks
 	closed     []*sentFrame  // to be submitted when the log has fewer
@@ -173,11 +177,8 @@ func (w *worker) run(ctx context.Context) {
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	w.proposed, w.scanned, w.scanners, w.heard = 0, 0, 0, 0
-	for _, g := range w.again {
-		g.again = false
-		w.touch(g)
-	}
-	w.again = w.again[:0]
+	w.steps, w.lookAt, w.over = 0, lookEach, false
+	w.touchAgain()
 	w.look()
 	events := w.box.take(w.spare)
 	for i, e := range events {
@@ -193,13 +194,51 @@ func (w *worker) turn() {
 	}
 	for i := 0; i < len(w.dirty); i++ {
 		g := w.dirty[i]
-		g.touched = false
+		g.touched, g.hadTime = false, false
 		g.work()
 		w.countEntries(g)
 	}
 	w.dirty = w.dirty[:0]
 	w.flush()
 	w.account()
+}
+
+// touchAgain adds the groups that asked for another turn. Those whose schedulers had no time in the
+// last turn come first.
+func (w *worker) touchAgain() {
+	for _, late := range []bool{true, false} {
+		for _, g := range w.again {
+			if g.late == late {
+				g.again = false
+				w.touch(g)
+			}
+		}
+	}
+	for _, g := range w.again {
+		g.late = false
+	}
+	w.again = w.again[:0]
+}
+
+// The time of schedulers in a turn. A turn does more than that: it applies entries and answers.
+const (
+	turnTime   = 3 * time.Millisecond
+	turnSteps  = 16_384 // the same in steps, where no time passes within a turn, as in a simulation
+	leastSteps = 512    // schedulers have these however long the turn has taken
+	lookEach   = 64     // steps between two looks at the clock
+)
+
+// spend counts steps of a scheduler's work, and reports that the time of this turn is over.
+func (w *worker) spend(g *group, steps int) bool {
+	w.steps += steps
+	w.total += uint64(steps)
+	if !w.over && w.steps >= w.lookAt {
+		w.lookAt = w.steps + lookEach
+		w.over = w.steps >= turnSteps || w.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
+	}
+	g.late = w.over && !g.hadTime
+	g.hadTime = g.hadTime || !w.over
+	return w.over
 }
 
 // touch adds a group to this turn.

@@ -21,7 +21,7 @@ type dispatcher struct {
 
 func newDispatcher(w *World, n *node) *dispatcher {
 	d := &dispatcher{w: w, n: n, life: n.life, dests: map[string]*dest{}}
-	d.slots = slots.New(w.swarm.calls, d.refused)
+	d.slots = slots.New(w.swarm.calls)
 	return d
 }
 
@@ -45,8 +45,11 @@ func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Desti
 	return t.Policy.Callback.URL, nil
 }
 
+// Tenant implements scheduler.Dispatcher.
+func (d *dispatcher) Tenant(*timer.Topic) string { return "" }
+
 // Acquire implements scheduler.Dispatcher.
-func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, waiter scheduler.Waiter) (scheduler.Permit, scheduler.Verdict) {
+func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, a scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
 	at := d.dests[to.(string)]
 	if at == nil {
 		at = &dest{}
@@ -65,14 +68,21 @@ func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, waiter sc
 	} else if d.w.swarm.slots > 0 {
 		limit = d.w.swarm.slots
 	}
-	slot, result := d.slots.Acquire(slots.Request{
-		Destination: &at.slots, Breaker: &at.gate, Limit: limit, Share: slots.Share{Topic: uint64(t.ID)},
-	}, waiter)
+	r := slots.Request{
+		Destination: &at.slots, Breaker: &at.gate, Limit: limit, Share: slots.Share{Topic: uint64(t.ID)}, Waiter: a.Receiver, Topic: a.Node,
+	}
+	if a.Credit != nil {
+		r.Credit = a.Credit.(*credit).slot
+	}
+	slot, result, class := d.slots.Acquire(&r)
 	switch result {
 	case slots.Granted:
-		return &permit{d: d, slot: slot, asked: d.w.now}, scheduler.Verdict{}
-	case slots.Waits:
-		return nil, scheduler.Verdict{Queued: true}
+		return &permit{d: d, slot: slot, at: at, asked: d.w.now}, scheduler.Verdict{}
+	case slots.AtReceiver:
+		d.serve()
+		return nil, scheduler.Verdict{Kind: scheduler.ReceiverFull}
+	case slots.AtNode:
+		return nil, scheduler.Verdict{Kind: scheduler.NodeFull, Class: int(class)}
 	}
 	return nil, scheduler.Verdict{RetryIn: at.gate.retryIn}
 }
@@ -86,23 +96,51 @@ func (d *dispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.D
 	return s
 }
 
-// refused schedules another look at a waiter that a breaker refused, for when the breaker may allow
-// it.
-func (d *dispatcher) refused(b slots.Breaker) {
+// parked schedules another look at a breaker that refused a waiter, for when it may allow a call.
+func (d *dispatcher) parked(b slots.Breaker) {
 	g := b.(*gate)
 	d.w.after(g.retryIn, func() {
 		if d.n.life == d.life {
-			d.slots.Wake(&g.at.slots)
-			d.n.do(d.serve)
+			d.n.do(func() { d.wake(g) })
 		}
 	})
 }
 
+// wake looks at a breaker again. Waiters of one that has opened are handed back.
+func (d *dispatcher) wake(g *gate) {
+	if d.slots.Wake(&g.at.slots, g) {
+		for _, w := range d.slots.TakeRefused(&g.at.slots, g, 1<<30) {
+			w.(scheduler.ReceiverWaiter).Refused(g.retryIn)
+			d.n.wake(0)
+		}
+	}
+	d.serve()
+}
+
 // serve grants free slots to waiters.
 func (d *dispatcher) serve() {
-	for _, g := range d.slots.Serve(nil) {
-		g.Waiter.(scheduler.Waiter).Granted(&permit{d: d, slot: g.Slot, asked: d.w.now})
+	for _, g := range d.slots.Serve(nil, d.parked) {
+		if g.Topic {
+			g.Waiter.(scheduler.NodeWaiter).GrantedSlot(int(g.Class), &credit{d, g.Slot})
+		} else {
+			at := g.Slot.Breaker().(*gate).at
+			g.Waiter.(scheduler.ReceiverWaiter).Granted(&permit{d: d, slot: g.Slot, at: at, asked: d.w.now})
+		}
 		d.n.wake(0)
+	}
+}
+
+// credit is a slot of the node without a destination.
+type credit struct {
+	d    *dispatcher
+	slot slots.Slot
+}
+
+// Cancel implements scheduler.Credit.
+func (c *credit) Cancel() {
+	c.d.slots.Release(c.slot, slots.Unknown)
+	if c.d.n.life == c.d.life {
+		c.d.serve()
 	}
 }
 
@@ -154,6 +192,7 @@ var (
 type permit struct {
 	d    *dispatcher
 	slot slots.Slot
+	at   *dest
 	used bool
 
 	asked time.Duration // when it was granted
@@ -168,10 +207,10 @@ func (p *permit) use() {
 
 // free ends a call and gives its slot to the next waiter.
 func (p *permit) free(err error, a slots.Answer) {
-	p.slot.Tell(err)
+	p.slot.Report(err)
 	p.d.slots.Release(p.slot, a)
 	if p.d.n.life == p.d.life {
-		p.d.serve()
+		p.d.wake(&p.at.gate)
 	}
 }
 

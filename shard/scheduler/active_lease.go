@@ -69,32 +69,3 @@ func (f *activeLease) hidden() bool { return f.phase == held || f.phase == retur
 
 // CallMargin is how much longer a lease lasts than its call's timeout.
 const CallMargin = 5 * time.Second
-
-// queueWaiter is a destination queue that waits in the dispatcher for a slot.
-type queueWaiter struct {
-	queue     *destQueue
-	scheduler *Scheduler
-}
-
-// Granted implements Waiter; called from any goroutine.
-func (q *queueWaiter) Granted(p Permit) {
-	q.scheduler.env.Post(func(stopped bool) {
-		if stopped {
-			p.Cancel() // no scheduler is left to use it
-			return
-		}
-		q.scheduler.slotGranted(q.queue, p)
-	})
-}
-
-// slotGranted handles a slot that a destination queue waited for.
-func (l *Scheduler) slotGranted(n *destQueue, p Permit) {
-	n.queued, n.shutMs = false, l.now.WallMs
-	if t := n.queue.topic; !l.active || n.len() == 0 || n.spare != nil || n.old || t == nil || t.Paused {
-		p.Cancel()
-		return
-	}
-	n.spare = p
-	l.join(n.queue)
-	l.env.Wake()
-}

@@ -24,6 +24,8 @@ type consumerLeases struct {
 	ends     heap[leaseEnd]
 	acked    acked
 	pullable []*topicQueue // pulled topics that may have timers ready
+	renotify int           // index in pullable of the one announced last
+	fresh    []*topicQueue // of these, those whose timers became ready in this turn
 }
 
 // leaseEnd is when a lease expires. It is stale once consumerLeases.leases has another end.

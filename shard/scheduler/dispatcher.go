@@ -14,22 +14,56 @@ type Dispatcher interface {
 	// settings. An error means that it cannot be delivered as the topic stands (no URL): it waits
 	// until the topic changes.
 	Route(t *timer.Topic, own *timer.Callback) (Destination, error)
-	// Acquire asks for a permit for one call, without blocking.
-	Acquire(d Destination, t *timer.Topic, w Waiter) (Permit, Verdict)
+	// Tenant names the user of a topic: tenants have their turns before topics. "" is nobody in
+	// particular.
+	Tenant(t *timer.Topic) string
+	// Acquire asks for a permit for one call, without blocking. A credit is used up if there is a
+	// permit.
+	Acquire(d Destination, t *timer.Topic, a Ask) (Permit, Verdict)
 	// State describes a destination, and the breaker that the topic's calls to it go through.
 	State(d Destination, t *timer.Topic) DestinationState
 }
 
-// Verdict answers Acquire.
-type Verdict struct {
-	// Queued: all slots are taken; the waiter gets the next free one.
-	Queued bool
-	// RetryIn, with no permit and not queued: the breaker is open; ask again after this long.
-	RetryIn time.Duration
+// Ask says what waits if Acquire has no permit.
+type Ask struct {
+	Receiver ReceiverWaiter // waits for a call at the destination to end
+	Node     NodeWaiter     // waits for a slot of the node, of the class in the verdict
+	Credit   Credit         // a slot that Node was given; nil: none
 }
 
-// Waiter receives a slot that it waited for, on any goroutine.
-type Waiter interface{ Granted(Permit) }
+// Classes is how many classes of calls a node keeps apart: those that may hang have slots of their
+// own.
+const Classes = 2
+
+// Verdict answers Acquire if there is no permit.
+type Verdict struct {
+	Kind    VerdictKind
+	Class   int           // with NodeFull
+	RetryIn time.Duration // with Shut
+}
+
+// VerdictKind is the reason why there is no permit.
+type VerdictKind uint8
+
+const (
+	Shut         VerdictKind = iota // the breaker is open, or nothing may be called yet: ask again after RetryIn
+	ReceiverFull                    // Ask.Receiver waits
+	NodeFull                        // Ask.Node waits: no call to the destination runs
+)
+
+// ReceiverWaiter waits at a receiver. One of its methods is called, on any goroutine.
+type ReceiverWaiter interface {
+	Granted(Permit)
+	Refused(retryIn time.Duration) // the breaker has opened
+}
+
+// NodeWaiter waits for a slot of the node. GrantedSlot is called on any goroutine.
+type NodeWaiter interface {
+	GrantedSlot(class int, c Credit)
+}
+
+// Credit is a slot of the node without a destination. It is used up by Acquire, or cancelled.
+type Credit interface{ Cancel() }
 
 // Permit allows one call: a slot at the destination and its breaker's consent. It is used or
 // cancelled exactly once.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wheel"
@@ -22,19 +23,29 @@ const (
 )
 
 // dueQueues are the timers that have left the wheel and have no lease yet.
+//
+// Cost: a timer that becomes due, a permit, a credit or a refusal costs O(log n) in the destination
+// queues of its topic. Whatever is done for all topics or destinations is done in slices.
 type dueQueues struct {
 	topics   map[timer.TopicID]*topicQueue
-	runnable []*topicQueue // topics that may have a timer to lease; served in turn
-	routes   map[routeKey]*destQueue
-	later    heap[entry]    // popped, but further off than the look-ahead (the clock stepped back)
-	exact    heap[entry]    // of pulled or rate-limited topics: not leased before they are due
-	shut     heap[queueKey] // destination queues that a breaker or a limit refused, by when to ask again
+	list     []*topicQueue // all of them, in no order
+	turns    turns
+	deferred order.Ring[*topicQueue] // topics that wait until the order of their keys is known
+	withSlot order.Ring[*topicQueue]
+	spares   order.Ring[*destQueue] // with a permit that is not used yet
+	idle     order.Ring[*destQueue] // the longest first
+
+	later heap[entry]   // popped, but further off than the look-ahead (the clock stepped back)
+	exact heap[entry]   // of pulled or rate-limited topics: not leased before they are due
+	shut  heap[shutKey] // what a breaker or a limit refused, by when to ask again
 
 	caughtUp   bool          // every due timer has left the wheel in this turn
-	deferred   []*topicQueue // topics that wait for caughtUp or for scanBlockers
 	rerouting  []*topicQueue // topics whose timers are being queued again
 	compacting []staleQueue  // see compact
 	compacted  map[timer.Handle]bool
+	refreshAt  int // topics in list below it are to be looked at; see Refresh
+	sweepAt    int
+	sweeps     int64
 
 	lookAhead time.Duration
 	popped    [512]wheel.Handle
@@ -43,18 +54,18 @@ type dueQueues struct {
 	rearmFrom timer.Handle
 }
 
-type routeKey struct {
-	topic  timer.TopicID
-	target table.Target
+func newDueQueues() dueQueues {
+	return dueQueues{topics: map[timer.TopicID]*topicQueue{}, turns: turns{tenants: map[string]*tenantTurns{}}, lookAhead: minLookAhead}
 }
 
-// queueKey orders shut destination queues.
-type queueKey struct {
+// shutKey orders what was refused: a destination queue, or else a topic.
+type shutKey struct {
 	until time.Duration // monotonic
-	queue *destQueue
+	dest  *destQueue
+	topic *topicQueue
 }
 
-func (k queueKey) before(o queueKey) bool { return k.until < o.until }
+func (k shutKey) before(o shutKey) bool { return k.until < o.until }
 
 // takeDue advances the wheel and queues the timers that are due within the look-ahead.
 func (l *Scheduler) takeDue() {
@@ -63,17 +74,14 @@ func (l *Scheduler) takeDue() {
 	if !l.due.caughtUp {
 		l.env.WakeNext()
 	}
-	for l.due.later.len() > 0 && l.due.later.top().dueMs <= horizon {
-		l.classify(l.due.later.pop(), horizon)
-	}
-	for l.due.exact.len() > 0 && l.due.exact.top().dueMs <= l.now.WallMs {
-		l.classify(l.due.exact.pop(), horizon)
-	}
-	for taken := 0; taken < PopBudget; {
+	taken := l.takeWaiting(&l.due.later, horizon, 0, horizon)
+	taken = l.takeWaiting(&l.due.exact, l.now.WallMs, taken, horizon)
+	for taken < PopBudget && !l.env.Spent(0) {
 		n := l.table.Pop(l.due.popped[:])
 		for _, h := range l.due.popped[:n] {
 			l.sort(timer.Handle(h), horizon)
 		}
+		l.env.Spent(n)
 		taken += n
 		if n < len(l.due.popped) {
 			return
@@ -83,12 +91,28 @@ func (l *Scheduler) takeDue() {
 	l.env.WakeNext()
 }
 
-// unpark makes the deferred topics runnable again.
-func (l *Scheduler) unpark() {
-	for _, q := range l.due.deferred {
+// takeWaiting queues the timers of a heap that are due by then, as far as the budget reaches.
+func (l *Scheduler) takeWaiting(h *heap[entry], until int64, taken int, horizon int64) int {
+	for ; h.len() > 0 && h.top().dueMs <= until && taken < PopBudget && !l.env.Spent(1); taken++ {
+		l.classify(h.pop(), horizon)
+	}
+	return taken
+}
+
+// resumeDeferred gives the deferred topics their turns again, once the order of keys is known.
+func (l *Scheduler) resumeDeferred() {
+	if !l.due.caughtUp || len(l.due.compacting) > 0 || l.keys.scanning {
+		return
+	}
+	for n := 0; l.due.deferred.Len() > 0; n++ {
+		if n == PopBudget {
+			l.env.WakeNext()
+			return
+		}
+		q := l.due.deferred.First()
+		q.deferred.Leave()
 		l.join(q)
 	}
-	l.due.deferred = l.due.deferred[:0]
 }
 
 // sort queues a timer that left the wheel, or prepares its expiry, skip, or forgetting.
@@ -156,7 +180,7 @@ func (l *Scheduler) classify(e entry, horizon int64) {
 	case q.keys != nil:
 		l.enter(q, e)
 	default:
-		l.queueIn(l.destQueue(d.Topic, d.Target), e)
+		l.queueIn(l.destQueue(q, d.Target), e)
 	}
 	if d.ExpiresMs != 0 {
 		l.table.Arm(e.handle, horizon+d.ExpiresMs+1-l.now.WallMs)
@@ -166,77 +190,39 @@ func (l *Scheduler) classify(e entry, horizon int64) {
 // queueUp puts a timer into its destination queue.
 func (l *Scheduler) queueUp(e entry) {
 	d := l.table.Due(e.handle)
-	l.queueIn(l.destQueue(d.Topic, d.Target), e)
+	l.queueIn(l.destQueue(l.queue(d.Topic), d.Target), e)
 }
 
-func (l *Scheduler) queueIn(n *destQueue, e entry) {
-	if !n.queue.pulled() && l.now.WallMs-e.dueMs > backlogAfterMs {
-		n.backlog.push(e)
-	} else {
-		n.fresh.push(e)
-	}
-	l.join(n.queue)
-}
-
-// queue finds or makes the queue of a topic.
-func (l *Scheduler) queue(id timer.TopicID) *topicQueue {
-	q := l.due.topics[id]
-	if q == nil {
-		q = &topicQueue{id: id, topic: l.topic(id)}
-		l.due.topics[id] = q
-		l.setOrder(q)
-		l.setLimit(q)
-	}
-	return q
-}
-
-// destQueue finds or makes the queue of a topic's timers with the given callback override.
-func (l *Scheduler) destQueue(id timer.TopicID, target table.Target) *destQueue {
-	key := routeKey{id, target}
-	if n := l.due.routes[key]; n != nil {
-		return n
-	}
-	q := l.queue(id)
-	var dest Destination // nil: cannot be delivered as the topic stands
-	switch {
-	case id == table.CanaryTopic:
-		dest = canaryDest{l}
-	case q.pulled(): // one destination queue for all
-	case q.topic != nil:
-		own := l.table.Callback(target)
-		if d, err := l.cfg.Dispatcher.Route(q.topic, &own); err == nil {
-			dest = d
-		}
-	}
-	for _, n := range q.lanes {
-		if n.dest == dest {
-			l.due.routes[key] = n
-			return n
-		}
-	}
-	n := &destQueue{queue: q, dest: dest}
-	q.lanes = append(q.lanes, n)
-	l.due.routes[key] = n
-	return n
-}
-
-// join makes a topic runnable; a pulled topic is marked ready instead.
+// join gives a topic its turns; a pulled topic is marked ready instead.
 func (l *Scheduler) join(q *topicQueue) {
 	switch {
+	case l.due.topics[q.id] != q || q.deferred.In():
 	case q.pulled():
 		l.markReady(q)
-	case !q.inRing:
-		q.inRing = true
-		l.due.runnable = append(l.due.runnable, q)
+	case q.tenant == nil && (q.topic == nil || q.id == table.CanaryTopic):
+		l.due.turns.join(q, "")
+	case q.tenant == nil:
+		l.due.turns.join(q, l.cfg.Dispatcher.Tenant(q.topic))
 	}
 }
 
-// reopen makes topics runnable when a shut destination queue may ask again.
+// reopen has what was refused ask again when its time has come.
 func (l *Scheduler) reopen() {
-	for l.due.shut.len() > 0 && l.due.shut.top().until <= l.now.Mono {
-		n := l.due.shut.pop().queue
-		n.shutMs = l.now.WallMs
-		l.join(n.queue)
+	for n := 0; l.due.shut.len() > 0 && l.due.shut.top().until <= l.now.Mono; n++ {
+		if n == PopBudget || l.env.Spent(1) {
+			l.env.WakeNext()
+			return
+		}
+		k := l.due.shut.pop()
+		if k.topic != nil {
+			l.join(k.topic)
+			continue
+		}
+		if d := k.dest; d.shutUntil == k.until && l.keeps(d) {
+			d.shutUntil, d.shutMs = 0, l.now.WallMs
+			l.update(d)
+			l.join(d.queue)
+		}
 	}
 }
 

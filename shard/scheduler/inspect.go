@@ -52,7 +52,7 @@ func (l *Scheduler) Inspect() *Inspection {
 	}
 	for id, q := range l.due.topics {
 		t := InspectedTopic{InLine: q.inLine, Keys: len(q.keys)}
-		for _, n := range q.lanes {
+		for _, n := range q.dests {
 			t.Queued += n.len()
 			t.Calls += n.flying
 			if n.spare != nil {

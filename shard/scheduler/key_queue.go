@@ -3,6 +3,7 @@ package scheduler
 import (
 	"slices"
 
+	"carillon/internal/order"
 	"carillon/timer"
 )
 
@@ -16,6 +17,7 @@ import (
 
 // keyQueue is the queue of one key.
 type keyQueue struct {
+	spot     order.Spot[*keyQueue] // in queue.keyRing
 	queue    *topicQueue
 	order    uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
 	hash     uint64
@@ -67,7 +69,9 @@ func (l *Scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
 	k := q.keys[hash]
 	if k == nil {
 		k = &keyQueue{queue: q, order: q.order, hash: hash}
+		k.spot.Of = k
 		q.keys[hash] = k
+		q.keyRing.Push(&k.spot)
 	}
 	return k
 }
@@ -122,6 +126,7 @@ func (l *Scheduler) pickHead(k *keyQueue) {
 	}
 	if k.empty() {
 		delete(k.queue.keys, k.hash)
+		k.spot.Leave()
 	}
 }
 
@@ -380,6 +385,9 @@ func (l *Scheduler) setOrder(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.InOrder()
 	switch {
 	case want == (q.keys != nil):
+		if !want {
+			delete(l.keys.inOrder, q.id)
+		}
 	case want:
 		q.keys = map[uint64]*keyQueue{}
 		if l.keys.inOrder[q.id] {
@@ -399,43 +407,28 @@ func (l *Scheduler) setOrder(q *topicQueue) {
 		}
 	default:
 		delete(l.keys.inOrder, q.id)
-		q.keys, q.inLine = nil, 0 // keyRefOf drops the refs that are left
+		q.keys, q.keyRing, q.inLine = nil, order.Ring[*keyQueue]{}, 0 // keyRefOf drops the refs that are left
 		q.order++
 		l.RearmAll() // the queued timers come back through the wheel
 	}
 }
 
-// pruneBudget is about how many entries of key queues are pruned in one turn.
-const pruneBudget = 16 * PopBudget
+// pruneBudget is about how many keys, and entries of them, are pruned in one sweep.
+const pruneBudget = 4 * PopBudget
 
-// pruneLines removes outdated entries from key queues once more than half must be outdated (I15),
-// about pruneBudget of them. A long queue is set aside for compact.
-func (l *Scheduler) pruneLines(q *topicQueue, timers int64) {
-	if int64(q.inLine) <= 2*timers+512 {
-		return
-	}
-	// The choice must not depend on the order of a map. Of long queues the one with the least hash
-	// is set aside. Of the others, if they exceed pruneBudget, each sweep prunes another part by
-	// their hashes.
-	var long *keyQueue
-	work := 0
-	for _, k := range q.keys {
-		if n := k.due.len(); n <= PopBudget {
-			work += 1 + n
-		} else if long == nil || k.hash < long.hash {
-			long = k
+// pruneKeys removes outdated entries from key queues once more than half must be outdated (I15),
+// some keys at a time, in turn. A long queue is set aside for compact.
+func (l *Scheduler) pruneKeys(q *topicQueue) {
+	for n, work := q.keyRing.Len(), 0; n > 0 && work < pruneBudget; n-- {
+		k := q.keyRing.Rotate()
+		before := k.due.len()
+		if before > PopBudget {
+			l.deferKeyCompaction(k)
+			return
 		}
-	}
-	q.sweeps++
-	parts := uint64(1 + work/pruneBudget)
-	for _, k := range q.keys {
-		if n := k.due.len(); n <= PopBudget && k.hash%parts == q.sweeps%parts {
-			k.due.filter(l.current)
-			q.inLine -= n - k.due.len()
-		}
-	}
-	if long != nil {
-		l.deferKeyCompaction(long)
+		work += 1 + before
+		k.due.filter(l.current)
+		q.inLine -= before - k.due.len()
 	}
 }
 

@@ -1,76 +1,94 @@
 package scheduler
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"carillon/shard/table"
 	"carillon/timer"
 )
 
-// Lease proposes leases for timers that may go now, one of each topic in turn.
+// Lease proposes leases for timers that may go now: tenants have their turns, in each its topics,
+// and in each the destinations by their first timers. It ends with the budget, or with the time of
+// the turn; a refusal costs as much as a lease.
 func (l *Scheduler) Lease(b *table.Batch) {
 	if !l.mayStart() || l.env.HandingOver() {
 		return
 	}
-	for budget := LeaseBudget; budget > 0 && len(l.due.runnable) > 0; {
-		q := l.due.runnable[0]
-		n := l.choose(q)
-		if n == nil {
-			q.inRing = false
-			l.due.runnable = l.due.runnable[1:]
-			l.rest(q)
+	for n := 0; n < LeaseBudget && !l.env.Spent(leaseSteps); n++ {
+		q := l.due.turns.next()
+		if q == nil {
+			return
+		}
+		if l.leaseOne(b, q) {
 			continue
 		}
-		e := n.head()
-		if !l.stands(e) || q.keys != nil && !l.mayGo(q, e) {
-			n.pop()
-			n.rest()
-			budget--
-			l.Review(e.handle)
-			continue
-		}
-		if q.resumedMs-e.dueMs > missedAfterMs && l.missed(e) {
-			n.pop()
-			n.rest()
-			budget--
-			l.env.WakeNext()
-			continue
-		}
-		if q.limiterUse != nil && !l.admit(n) {
-			q.inRing = false
-			l.due.runnable = l.due.runnable[1:]
-			continue
-		}
-		permit := l.acquire(n)
-		if permit == nil {
-			if q.limiterUse != nil {
-				q.limiterUse.keep()
-			}
-			continue // this destination queue is shut now; another of the topic may be open
-		}
-		n.pop()
-		l.propose(b, n, e, permit)
-		budget--
-		l.due.runnable = append(l.due.runnable[1:], q)
+		l.due.turns.leave(q)
+		l.returnCredits(q)
 	}
-	if len(l.due.runnable) > 0 {
+	if l.due.turns.ring.Len() > 0 {
 		l.env.WakeNext()
 	}
 }
 
-// choose returns the destination queue of a topic whose head goes next; nil if none may go.
+// leaseSteps is what a lease costs, in steps of Env.Spent.
+const leaseSteps = 4
+
+// leaseOne proposes a lease for the first timer of a topic. It reports whether the topic keeps its
+// turn.
+func (l *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
+	if t := l.topic(q.id); t != q.topic {
+		l.refresh(q, t)
+	}
+	n := l.choose(q)
+	if n == nil {
+		l.rest(q)
+		return false
+	}
+	e := n.head()
+	if !l.stands(e) || q.keys != nil && !l.mayGo(q, e) {
+		l.pop(n)
+		l.Review(e.handle)
+		return true
+	}
+	if q.resumedMs-e.dueMs > missedAfterMs && l.missed(e) {
+		l.pop(n)
+		l.env.WakeNext()
+		return true
+	}
+	if q.limiterUse != nil && !l.admit(q) {
+		return false
+	}
+	permit := l.acquire(n)
+	if permit == nil {
+		if q.limiterUse != nil {
+			q.limiterUse.keep()
+		}
+		return true // another destination of the topic may have a permit
+	}
+	l.propose(b, n, e, permit)
+	l.pop(n)
+	return true
+}
+
+// choose returns the destination queue of a topic whose first timer goes next; nil if none may go.
 func (l *Scheduler) choose(q *topicQueue) *destQueue {
 	if q.topic == nil || q.topic.Paused || q.pulled() || !l.table.Delivers(q.id, false) {
 		return nil
 	}
-	if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
-		l.due.deferred = append(l.due.deferred, q)
+	if !l.ordered(q) {
+		l.due.deferred.Push(&q.deferred)
 		return nil
 	}
-	return q.next(l.now.Mono)
+	return q.next()
+}
+
+// ordered reports that the order of the topic's timers is known: no earlier one of a key is missing,
+// and all leases that count at its limit are found.
+func (l *Scheduler) ordered(q *topicQueue) bool {
+	if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) {
+		return false
+	}
+	return !l.keys.scanning || q.keys == nil && q.limiterUse == nil
 }
 
 // stands reports whether the timer is unchanged since it was queued, is not being leased, and has
@@ -86,39 +104,39 @@ func (l *Scheduler) stands(e entry) bool {
 		(d.ExpiresMs == 0 || l.now.WallMs <= d.ExpiresMs)
 }
 
-// acquire asks the dispatcher for a permit. Without one the destination queue waits for a slot, or
-// until the breaker may let a call through.
+// acquire asks the dispatcher for a permit. Without one the destination queue waits for its
+// receiver, the topic for a slot of the node, or the breaker for its time.
 func (l *Scheduler) acquire(n *destQueue) Permit {
-	if n.spare != nil {
-		p := n.spare
+	if p := n.spare; p != nil {
 		n.spare = nil
+		n.spareSpot.Leave()
 		return p
-	}
-	if n.dest == nil {
-		n.blockedUntil = 1<<63 - 1 // until the topic changes
-		return nil
 	}
 	if p, ok := n.dest.(canaryDest); ok {
 		return p
 	}
-	p, v := l.cfg.Dispatcher.Acquire(n.dest, n.queue.topic, &queueWaiter{queue: n, scheduler: l})
+	q := n.queue
+	p, v := l.cfg.Dispatcher.Acquire(n.dest, q.topic, Ask{Receiver: n, Node: q, Credit: q.credits[n.class]})
 	switch {
 	case p != nil:
+		q.credits[n.class] = nil // it is used up
 		return p
-	case v.Queued:
-		n.queued, n.shutMs = true, l.now.WallMs
+	case v.Kind == ReceiverFull:
+		n.atReceiver, n.shutMs = true, l.now.WallMs
+	case v.Kind == NodeFull:
+		n.class, n.shutMs, q.asks[v.Class] = v.Class, l.now.WallMs, true
 	default:
-		n.shutMs = l.now.WallMs
-		n.blockedUntil = l.now.Mono + max(v.RetryIn, time.Millisecond)
-		l.due.shut.push(queueKey{n.blockedUntil, n})
+		l.shutFor(n, v.RetryIn)
+		return nil
 	}
+	l.update(n)
 	return nil
 }
 
 // kept reports that a gate has delayed a timer past its due time: a pause, a breaker, a limit, or
 // spread. takeKey adds the delay by its key.
 func (n *destQueue) kept(e entry, d *table.Due) bool {
-	return e.dueMs <= max(n.shutMs, n.queue.resumedMs) || e.dueMs > d.NextMs
+	return e.dueMs <= max(n.shutMs, n.queue.resumedMs, n.queue.limitedMs) || e.dueMs > d.NextMs
 }
 
 // propose adds a lease to the batch and records it as active.
@@ -139,8 +157,8 @@ func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit
 	if old := l.leases.byTimer[e.handle]; old != nil {
 		// The old call still runs, but its lease is over: its topic was dropped by force, or
 		// another node led meanwhile.
-		old.queue.flying--
 		delete(l.leases.byTimer, e.handle)
+		l.landed(old.queue)
 		l.freed(old)
 		l.uncount(old)
 		l.releaseOps(old)
@@ -332,46 +350,17 @@ func (l *Scheduler) settled(f *activeLease) {
 	f.phase = ended
 	if l.leases.byTimer[f.handle] == f {
 		delete(l.leases.byTimer, f.handle)
-		f.queue.flying--
+		l.landed(f.queue)
 		l.freed(f)
 	}
 	l.uncount(f)
 	l.releaseOps(f)
 }
 
-// Sweep drops idle queues and outdated entries, so that deleted topics and receivers cost nothing.
-func (l *Scheduler) Sweep() {
-	if !l.active || len(l.due.compacting) > 0 {
-		return
-	}
-	l.prune(&l.due.later, l.table.Totals().Scheduled)
-	l.prune(&l.due.exact, l.table.Totals().Scheduled)
-	ids := slices.Sorted(maps.Keys(l.due.topics)) // returned slots and leases go to others in this order
-	for _, id := range ids {
-		q, timers := l.due.topics[id], l.table.Counts(id).Scheduled
-		for _, n := range q.lanes {
-			l.prune(&n.fresh, timers)
-			l.prune(&n.backlog, timers)
-			n.rest()
-		}
-		l.pruneLines(q, timers)
-	}
-	slices.SortFunc(l.due.compacting, func(a, b staleQueue) int { return cmp.Compare(a.items[0].seq, b.items[0].seq) })
-	for key, n := range l.due.routes {
-		if n.idle() {
-			delete(l.due.routes, key)
-		}
-	}
-	for _, id := range ids {
-		q := l.due.topics[id]
-		q.lanes = slices.DeleteFunc(q.lanes, (*destQueue).idle)
-		if len(q.lanes) == 0 && len(q.moving) == 0 && len(q.keys) == 0 && !q.inRing && !q.listed && !slices.Contains(l.due.deferred, q) {
-			if q.limiterUse != nil {
-				q.limiterUse.leave(l.now.Mono)
-			}
-			delete(l.due.topics, id)
-		}
-	}
+// landed ends one of a destination queue's leases.
+func (l *Scheduler) landed(n *destQueue) {
+	n.flying--
+	l.update(n)
 }
 
 // outcomeApplied handles the applied result of an outcome; f is the active lease that it ends, nil

@@ -32,7 +32,10 @@ func (q *topicQueue) pulled() bool { return q.topic != nil && q.topic.Policy.Pul
 
 // markReady notes that timers of a pulled topic may be ready.
 func (l *Scheduler) markReady(q *topicQueue) {
-	q.newlyReady = true
+	if !q.newlyReady {
+		q.newlyReady = true
+		l.consumers.fresh = append(l.consumers.fresh, q)
+	}
 	if !q.listed {
 		q.listed = true
 		l.consumers.pullable = append(l.consumers.pullable, q)
@@ -41,12 +44,12 @@ func (l *Scheduler) markReady(q *topicQueue) {
 
 // notifyReady announces the timers that became ready in this turn to waiting pulls.
 func (l *Scheduler) notifyReady() {
-	for _, q := range l.consumers.pullable {
-		if q.newlyReady {
-			q.newlyReady = false
-			l.call(q)
-		}
+	for i, q := range l.consumers.fresh {
+		q.newlyReady = false
+		l.call(q)
+		l.consumers.fresh[i] = nil
 	}
+	l.consumers.fresh = l.consumers.fresh[:0]
 }
 
 // renotifyReady announces all ready timers again: a pull that was told may have gone.
@@ -54,19 +57,29 @@ func (l *Scheduler) renotifyReady() {
 	if !l.active {
 		return
 	}
-	keep := l.consumers.pullable[:0]
-	for _, q := range l.consumers.pullable {
-		if q.listed = q.pulled() && q.ready() > 0; q.listed {
-			keep = append(keep, q)
-			l.call(q)
+	list := &l.consumers.pullable
+	for range min(len(*list), renotifyBudget) {
+		last := len(*list) - 1
+		if l.consumers.renotify--; l.consumers.renotify < 0 || l.consumers.renotify > last {
+			l.consumers.renotify = last
 		}
+		q := (*list)[l.consumers.renotify]
+		if q.pulled() && q.pullable() > 0 {
+			l.call(q)
+			continue
+		}
+		q.listed = false
+		(*list)[l.consumers.renotify] = (*list)[last]
+		(*list)[last] = nil
+		*list = (*list)[:last]
 	}
-	clear(l.consumers.pullable[len(keep):])
-	l.consumers.pullable = keep
 }
 
+// renotifyBudget is how many topics are announced again in a tick.
+const renotifyBudget = 1024
+
 func (l *Scheduler) call(q *topicQueue) {
-	if n := q.ready(); n > 0 && l.mayPull(q) {
+	if n := q.pullable(); n > 0 && l.mayPull(q) {
 		l.cfg.Ready(q.id, n)
 	}
 }
@@ -77,43 +90,38 @@ func (l *Scheduler) mayPull(q *topicQueue) bool {
 		l.table.Delivers(q.id, true)
 }
 
-// ready returns how many timers wait, including those that have changed since.
-func (q *topicQueue) ready() (n int) {
-	for _, l := range q.lanes {
-		n += l.len()
-	}
-	return n
-}
+// pullable returns how many timers wait, including those that have changed since.
+func (q *topicQueue) pullable() int { return q.queued() }
 
-// spot is a position in a destination queue's heap. Its children come after it.
-type spot struct {
+// position is a place in a destination queue's heap. Its children come after it.
+type position struct {
 	entry
 	scheduler *Scheduler
 	heap      *heap[entry]
 	at        int
 }
 
-func (p spot) before(o spot) bool { return p.entry.before(o.entry) }
+func (p position) before(o position) bool { return p.entry.before(o.entry) }
 
 // TopCandidates returns the first ready timers of the given shards, in order. It changes no timer;
 // it only drops outdated heads. It walks the heaps from their tops, so it looks at little more than
 // it returns.
 func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []timer.Candidate {
-	var front heap[spot]
+	var front heap[position]
 	for _, l := range schedulers {
 		q := l.due.topics[topic]
 		if q == nil || !l.mayPull(q) {
 			continue
 		}
-		for _, n := range q.lanes {
-			for _, h := range []*heap[entry]{&n.fresh, &n.backlog} {
-				for h.len() > 0 && !l.stands(h.top()) {
-					h.pop() // outdated
+		for _, n := range q.dests { // one
+			for h := &n.fresh; h.len() > 0; {
+				if l.stands(h.top()) {
+					front.push(position{h.top(), l, h, 0})
+					break
 				}
-				if h.len() > 0 {
-					front.push(spot{h.top(), l, h, 0})
-				}
+				h.pop() // outdated
 			}
+			l.update(n)
 		}
 	}
 	var out []timer.Candidate
@@ -121,7 +129,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		p := front.pop()
 		for _, below := range [...]int{2*p.at + 1, 2*p.at + 2} {
 			if below < p.heap.len() {
-				front.push(spot{p.heap.items[below], p.scheduler, p.heap, below})
+				front.push(position{p.heap.items[below], p.scheduler, p.heap, below})
 			}
 		}
 		if p.scheduler.stands(p.entry) {
@@ -138,7 +146,7 @@ func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs 
 	if q == nil || !l.mayPull(q) {
 		return nil, true
 	}
-	if q.keys != nil && (!l.due.caughtUp || len(q.moving) > 0 || len(l.due.compacting) > 0) || l.keys.scanning && (q.keys != nil || q.limiterUse != nil) {
+	if !l.ordered(q) {
 		return nil, false
 	}
 	for size := 0; len(asked) < most && size < pullBytes; {
@@ -152,7 +160,7 @@ func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs 
 		size += l.table.CopySize(e.handle, true)
 	}
 	l.rest(q) // a granted lease may never be used
-	if q.ready() > 0 {
+	if q.pullable() > 0 {
 		l.markReady(q)
 	}
 	return asked, true
@@ -161,25 +169,25 @@ func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs 
 // nextPullable takes the first timer that may go out of a pulled topic's destination queue.
 func (l *Scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 	for budget := PopBudget; budget > 0; budget-- {
-		n := q.next(l.now.Mono)
+		n := q.next()
 		if n == nil {
 			return e, false
 		}
 		switch e = n.head(); {
 		case !l.stands(e) || q.keys != nil && !l.mayGo(q, e):
-			n.pop()
+			l.pop(n)
 			l.Review(e.handle)
 		case q.resumedMs-e.dueMs > missedAfterMs && l.missed(e):
-			n.pop()
+			l.pop(n)
 			l.env.WakeNext()
 		case e.dueMs > l.now.WallMs: // the clock stepped back
-			n.pop()
+			l.pop(n)
 			l.due.exact.push(e)
-		case q.limiterUse != nil && !l.admit(n):
+		case q.limiterUse != nil && !l.admit(q):
 			q.fullUntil = l.now.Mono + LimitPoll
 			return e, false
 		default:
-			n.pop()
+			l.pop(n)
 			return e, true
 		}
 	}

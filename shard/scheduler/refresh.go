@@ -1,109 +1,119 @@
 package scheduler
 
 import (
-	"maps"
 	"reflect"
-	"slices"
+
+	"carillon/timer"
 )
 
-// Refresh takes over changed topics. If a policy has changed, the topic's timers are queued again,
-// since their destinations may have changed.
+// Refresh takes over changed topics, in slices. One whose turn comes is looked at then, so that
+// nothing is leased by an old policy.
 func (l *Scheduler) Refresh() {
-	if !l.active {
-		return
+	if l.active {
+		l.due.refreshAt = len(l.due.list)
 	}
-	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) {
-		q, topic := l.due.topics[id], l.topic(id)
-		if topic == q.topic {
+}
+
+// refreshSome looks at the topics that may have changed, at most PopBudget a turn. It goes down the
+// list: a topic that is dropped meanwhile is replaced by one that was looked at.
+func (l *Scheduler) refreshSome() {
+	d := &l.due
+	for n := 0; d.refreshAt > 0; n++ {
+		if n == PopBudget || l.env.Spent(1) {
+			l.env.WakeNext()
+			return
+		}
+		if d.refreshAt--; d.refreshAt >= len(d.list) {
 			continue
 		}
-		if q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused {
-			q.resumedMs = l.now.WallMs
+		q := d.list[d.refreshAt]
+		if t := l.topic(q.id); t != q.topic {
+			l.refresh(q, t)
 		}
-		same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
-		q.topic = topic
-		if same {
-			l.applyPause(q)
-			continue
-		}
+	}
+}
+
+// refresh takes over a changed topic. If its policy has changed, its timers are queued again, since
+// their destinations may have changed.
+func (l *Scheduler) refresh(q *topicQueue, topic *timer.Topic) {
+	if q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused {
+		q.resumedMs = l.now.WallMs
+	}
+	same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
+	q.topic = topic
+	switch {
+	case !same:
 		l.setOrder(q)
 		l.setLimit(q)
 		l.reroute(q)
-	}
-	for id := range l.keys.inOrder {
-		if t := l.topic(id); t == nil || !t.Policy.InOrder() {
-			delete(l.keys.inOrder, id)
-		}
-	}
-}
-
-// applyPause takes over that a topic was paused or resumed. A paused topic returns its unused
-// slots.
-func (l *Scheduler) applyPause(q *topicQueue) {
-	if !q.topic.Paused {
+	case topic.Paused: // others may use its slots
+		l.returnSpares(q)
+		l.returnCredits(q)
+	default:
 		l.join(q)
-		return
-	}
-	for _, n := range q.lanes {
-		if n.spare != nil {
-			n.spare.Cancel()
-			n.spare = nil
-		}
 	}
 }
 
-// reroute starts to queue a topic's timers again.
+// reroute starts to queue a topic's timers again. Cost: O(permits that it has).
 func (l *Scheduler) reroute(q *topicQueue) {
-	for key := range l.due.routes {
-		if key.topic == q.id {
-			delete(l.due.routes, key)
-		}
-	}
+	l.returnSpares(q)
+	l.returnCredits(q)
+	l.due.turns.leave(q)
 	if len(q.moving) == 0 {
 		l.due.rerouting = append(l.due.rerouting, q)
+		q.moved = map[timer.Handle]bool{}
 	}
-	for _, old := range q.lanes {
-		if old.spare != nil {
-			old.spare.Cancel()
-			old.spare = nil
-		}
-		old.old = true
-		q.moving = append(q.moving, old)
-	}
-	q.lanes = nil
+	q.moving = append(q.moving, q.dests)
+	q.movingEntries += q.queued()
+	q.clearDests()
 	l.env.Wake()
 }
 
 // move queues timers of changed topics again, at most PopBudget a turn.
 func (l *Scheduler) move() {
-	for budget := PopBudget; len(l.due.rerouting) > 0 && budget > 0; {
+	for budget := PopBudget; len(l.due.rerouting) > 0; {
+		if budget <= 0 || l.env.Spent(0) {
+			l.env.WakeNext()
+			return
+		}
 		q := l.due.rerouting[0]
 		if len(q.moving) == 0 {
 			l.due.rerouting = l.due.rerouting[1:]
+			q.moved, q.movingEntries = nil, 0
+			l.join(q)
 			continue
 		}
-		budget -= l.moveSome(q, budget)
-	}
-	if len(l.due.rerouting) > 0 {
-		l.env.WakeNext()
+		used := l.moveSome(q, budget)
+		budget -= used
+		l.env.Spent(used)
 	}
 }
 
 // moveSome empties the last of a topic's old destination queues within the budget, and returns how
-// much of the budget it used.
+// much of the budget it used. Outdated entries are dropped, and those that are queued twice.
 func (l *Scheduler) moveSome(q *topicQueue, budget int) (used int) {
-	old := q.moving[len(q.moving)-1]
+	list := &q.moving[len(q.moving)-1]
+	if len(*list) == 0 {
+		q.moving = q.moving[:len(q.moving)-1]
+		return 1
+	}
+	old := (*list)[len(*list)-1]
 	for _, h := range []*heap[entry]{&old.fresh, &old.backlog} {
 		for ; used < budget && len(h.items) > 0; used++ {
 			last := len(h.items) - 1
 			e := h.items[last]
 			h.items = h.items[:last]
-			l.classify(e, max(e.dueMs, l.now.WallMs+l.due.lookAhead.Milliseconds()))
+			q.movingEntries--
+			if l.current(e) && !q.moved[e.handle] {
+				q.moved[e.handle] = true
+				l.classify(e, max(e.dueMs, l.now.WallMs+l.due.lookAhead.Milliseconds()))
+			}
 		}
 	}
 	if old.len() == 0 {
 		old.fresh, old.backlog = heap[entry]{}, heap[entry]{}
-		q.moving = q.moving[:len(q.moving)-1]
+		old.idleSpot.Leave()
+		*list = (*list)[:len(*list)-1]
 	}
 	return used + 1
 }

@@ -81,6 +81,9 @@ type Observer interface {
 type Env interface {
 	Wake()     // runs the scheduler once more in this turn of the worker
 	WakeNext() // runs it in the next turn, which follows at once
+	// Spent counts steps of work in this turn of the worker, of about a microsecond each, and reports
+	// that the turn's time is over: what is left goes on in the next turn.
+	Spent(steps int) bool
 	// Post runs an event on the worker. It may be called from any goroutine. stopped: the host has
 	// stopped, and the event runs on any goroutine.
 	Post(event func(stopped bool))
@@ -136,7 +139,8 @@ func (l *Scheduler) Begin() {
 		l.leases.byTimer = map[timer.Handle]*activeLease{}
 	}
 	l.leases.held = heap[*activeLease]{}
-	l.due = dueQueues{topics: map[timer.TopicID]*topicQueue{}, routes: map[routeKey]*destQueue{}, lookAhead: minLookAhead, rearming: led}
+	l.due = newDueQueues()
+	l.due.rearming = led
 	l.consumers = consumerLeases{leases: map[timer.Handle]consumerLease{}, reserved: map[timer.Handle]uint64{}, acked: l.consumers.acked}
 	l.inherited = inheritedLeases{scanning: true}
 	l.limits.carried = map[timer.Handle]carriedLease{}
@@ -161,17 +165,13 @@ func (l *Scheduler) End() {
 		return
 	}
 	l.active, l.timed = false, false
-	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) {
-		for _, n := range slices.Concat(l.due.topics[id].lanes, l.due.topics[id].moving) {
-			n.fresh, n.backlog = heap[entry]{}, heap[entry]{}
-			if n.spare != nil {
-				n.spare.Cancel()
-				n.spare = nil
-			}
-		}
+	for l.due.spares.Len() > 0 {
+		l.returnSpare(l.due.spares.First())
 	}
-	l.due.later, l.due.exact = heap[entry]{}, heap[entry]{}
-	l.due.compacting, l.due.compacted = nil, nil
+	for l.due.withSlot.Len() > 0 {
+		l.returnCredits(l.due.withSlot.First())
+	}
+	l.due = newDueQueues()
 	l.endLimits()
 	l.leases.blocked = nil
 	for _, h := range l.activeHandles() {
@@ -212,9 +212,10 @@ func (l *Scheduler) Run() {
 	}
 	l.realign()
 	l.scanBlockers()
+	l.refreshSome()
 	l.move()
 	l.compact()
-	l.unpark()
+	l.resumeDeferred()
 	l.reopen()
 	if l.mayStart() {
 		l.startDue()
@@ -284,7 +285,7 @@ func (l *Scheduler) Tick() {
 // HasProposals reports that the scheduler has items for the next entry.
 func (l *Scheduler) HasProposals() bool {
 	o := &l.out
-	return l.active && len(o.outcomes)+len(o.expires)+len(o.forgets)+len(o.skips)+len(o.overlaps)+len(l.due.runnable) > 0
+	return l.active && len(o.outcomes)+len(o.expires)+len(o.forgets)+len(o.skips)+len(o.overlaps)+l.due.turns.ring.Len() > 0
 }
 
 // NextWake returns when the scheduler must run next, in wall-clock ms.

@@ -1,8 +1,7 @@
 package scheduler
 
 import (
-	"slices"
-
+	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -89,42 +88,57 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 	}
 }
 
-// Overdue calls tell for each topic with timers that are due and wait for a gate, with their number
-// and how long the oldest has waited.
-func (l *Scheduler) Overdue(tell func(topic timer.TopicID, timers, oldestMs int64)) {
-	for id, q := range l.due.topics {
+// statsBudget is how many queues one call of Overdue or DueFor looks at.
+const statsBudget = 2048
+
+// Overdue calls add for topics with timers that are due and wait for a gate, with their number and
+// how long the oldest has waited. It looks at some topics from *at on, and reports whether it has
+// seen all.
+func (l *Scheduler) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs int64)) (done bool) {
+	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
+		q := l.due.list[*at]
+		*at++
 		if n, oldest := q.overdue(l.now.WallMs); n > 0 {
-			tell(id, n, oldest)
+			add(q.id, n, oldest)
 		}
 	}
+	return *at >= len(l.due.list)
 }
 
-// DueFor adds the number of queued timers to the sum of each destination.
-func (l *Scheduler) DueFor(sum map[Destination]int) {
-	for _, q := range l.due.topics {
-		if q.id == table.CanaryTopic || q.pulled() {
+// DueCursor is where DueFor goes on.
+type DueCursor struct{ topic, dest int }
+
+// DueFor adds the number of queued timers to the sum of each destination. It looks at some queues,
+// and reports whether it has seen all.
+func (l *Scheduler) DueFor(at *DueCursor, sum map[Destination]int) (done bool) {
+	for n := 0; n < statsBudget; n++ {
+		if at.topic >= len(l.due.list) {
+			return true
+		}
+		q := l.due.list[at.topic]
+		if q.id == table.CanaryTopic || q.pulled() || at.dest >= len(q.dests) {
+			at.topic, at.dest = at.topic+1, 0
 			continue
 		}
-		for _, n := range q.lanes {
-			if n.dest != nil && n.len() > 0 {
-				sum[n.dest] += n.len()
-			}
+		if d := q.dests[at.dest]; d.dest != nil && d.len() > 0 {
+			sum[d.dest] += d.len()
 		}
+		at.dest++
 	}
+	return false
 }
 
 // overdue returns how many timers of a topic are due and wait for a gate, and how long the oldest
 // of the queues' heads has waited.
 func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
-	n = int64(q.inLine)
-	for _, l := range slices.Concat(q.lanes, q.moving) {
-		for _, h := range []*heap[entry]{&l.fresh, &l.backlog} {
-			if h.len() == 0 {
-				continue
-			}
-			n += int64(h.len())
-			oldestMs = max(oldestMs, nowMs-h.top().dueMs)
+	oldest := func(h *order.Heap[*destQueue]) {
+		if h.Len() > 0 {
+			oldestMs = max(oldestMs, nowMs-h.First().head().dueMs)
 		}
 	}
-	return n, oldestMs
+	for i := range q.ready {
+		oldest(&q.ready[i])
+	}
+	oldest(&q.held)
+	return int64(q.inLine + q.queued() + q.movingEntries), oldestMs
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -23,6 +24,7 @@ type carriedLease struct {
 
 // topicLimits are the counted leases that are not active leases of this scheduler.
 type topicLimits struct {
+	queues        order.Ring[*topicQueue] // topics with a limit
 	carried       map[timer.Handle]carriedLease
 	carriedOver   map[timer.Handle]carriedLease // consumers' leases at the end of the last leadership
 	carriedOverAt time.Duration                 // when to check carriedOver again; monotonic
@@ -35,6 +37,7 @@ func (l *Scheduler) setLimit(q *topicQueue) {
 	case want == (q.limiterUse != nil):
 	case want:
 		q.limiterUse = l.cfg.Limiters.join(q.id, func() { l.env.Post(func(stopped bool) { l.lent(q, stopped) }) })
+		l.limits.queues.Push(&q.limited)
 		for _, f := range l.leases.byTimer {
 			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
 				f.limit = q.limiterUse.limit
@@ -42,9 +45,15 @@ func (l *Scheduler) setLimit(q *topicQueue) {
 			}
 		}
 	default:
-		q.limiterUse.leave(l.now.Mono)
-		q.limiterUse = nil
+		l.leaveLimit(q)
 	}
+}
+
+// leaveLimit stops counting for a topic.
+func (l *Scheduler) leaveLimit(q *topicQueue) {
+	q.limited.Leave()
+	q.limiterUse.leave(l.now.Mono)
+	q.limiterUse = nil
 }
 
 // lent handles a lease that the limit granted to a waiting topic.
@@ -52,20 +61,18 @@ func (l *Scheduler) lent(q *topicQueue, stopped bool) {
 	if stopped || !l.active || l.due.topics[q.id] != q || q.limiterUse == nil {
 		return // leave has returned the granted lease
 	}
-	for _, n := range q.lanes {
-		n.shutMs = l.now.WallMs
-	}
+	q.limitedMs = l.now.WallMs
 	l.join(q)
 	l.env.Wake()
 }
 
-// admit asks the topic's limit for a lease of a queue's head. If refused, the topic waits until it
+// admit asks the topic's limit for a lease. If refused, the topic waits until it
 // is granted one, or asks again.
-func (l *Scheduler) admit(n *destQueue) bool {
-	ok, wait := n.queue.limiterUse.acquire(n.queue.topic, l.now.Mono)
+func (l *Scheduler) admit(q *topicQueue) bool {
+	ok, wait := q.limiterUse.acquire(q.topic, l.now.Mono)
 	if !ok {
-		n.shutMs = l.now.WallMs
-		l.due.shut.push(queueKey{l.now.Mono + wait, n})
+		q.limitedMs = l.now.WallMs
+		l.due.shut.push(shutKey{l.now.Mono + wait, nil, q})
 	}
 	return ok
 }
@@ -118,11 +125,8 @@ func (l *Scheduler) uncountCarried(h timer.Handle) {
 // calls run go on counting. So do consumers' leases: it is not known when the next leader begins to
 // count them, and others must not use their places meanwhile.
 func (l *Scheduler) endLimits() {
-	for _, id := range slices.Sorted(maps.Keys(l.due.topics)) { // deterministic: leave grants leases to others
-		if q := l.due.topics[id]; q.limiterUse != nil {
-			q.limiterUse.leave(l.now.Mono)
-			q.limiterUse = nil
-		}
+	for l.limits.queues.Len() > 0 {
+		l.leaveLimit(l.limits.queues.First())
 	}
 	for _, h := range slices.Sorted(maps.Keys(l.limits.carried)) {
 		c, d := l.limits.carried[h], l.table.Due(h)

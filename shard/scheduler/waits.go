@@ -88,7 +88,7 @@ func (l *Scheduler) limitOf(q *topicQueue) timer.WaitCause {
 
 // laneWait returns the reason why a destination queue waits.
 func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
-	n := l.due.routes[routeKey{q.id, target}]
+	n := q.routes[target]
 	if n == nil || n.dest == nil {
 		return timer.Wait{}
 	}
@@ -102,7 +102,7 @@ func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	if cause := l.limitOf(q); cause != timer.NoWait {
 		return timer.Wait{For: cause, On: q.topic.Name}
 	}
-	if n.queued || n.blockedUntil > l.now.Mono {
+	if n.state == waiting || n.state == shut || n.state >= open && n.state < waiting && q.asks[n.class] {
 		return timer.Wait{For: timer.WaitSlots, On: at.Name}
 	}
 	return timer.Wait{}

@@ -103,8 +103,8 @@ func benchPool(b *testing.B, atOnce int, body []byte, secrets [][]byte) {
 			<-ended
 			inFlight--
 		}
-		permit, v := p.Acquire(Ask{Key: key, Limit: 2 * atOnce}, w)
-		if v.Kind == Queued {
+		permit, v := acquire(p, Ask{Key: key, Limit: 2 * atOnce}, w)
+		if v.Kind == AtReceiver {
 			permit = <-w.granted
 		}
 		permit.Start(req, done)
@@ -138,7 +138,7 @@ func benchChains(b *testing.B, atOnce int, body []byte) {
 			wait.Done()
 			return
 		}
-		permit, v := p.Acquire(Ask{Key: key, Limit: 4 * atOnce}, w)
+		permit, v := acquire(p, Ask{Key: key, Limit: 4 * atOnce}, w)
 		if v.Kind != Granted {
 			b.Errorf("%+v", v)
 			wait.Done()
@@ -163,7 +163,7 @@ func BenchmarkAcquire(b *testing.B) {
 	key, w := destinationKey(1), newWaiter()
 	b.ReportAllocs()
 	for b.Loop() {
-		permit, _ := p.Acquire(Ask{Key: key}, w)
+		permit, _ := acquire(p, Ask{Key: key}, w)
 		permit.Cancel()
 	}
 }
@@ -196,7 +196,7 @@ func BenchmarkOwnPart(b *testing.B) {
 	done := func(o Outcome) { ended <- o }
 	b.ReportAllocs()
 	for b.Loop() {
-		permit, v := p.Acquire(Ask{Key: key}, w)
+		permit, v := acquire(p, Ask{Key: key}, w)
 		if v.Kind != Granted {
 			b.Fatal(v)
 		}

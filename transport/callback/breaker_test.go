@@ -48,7 +48,7 @@ func inSickbed(t *testing.T, test func(s *sickbed)) {
 // call returns the verdict of an Acquire, and makes the call if it was granted.
 func (s *sickbed) call(b Breaker, status int) AcquireResult {
 	s.Helper()
-	permit, verdict := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+	permit, verdict := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 	if verdict.Kind == Granted {
 		s.finish(permit, status)
 	}
@@ -79,7 +79,7 @@ func (s *sickbed) calls(n int, b Breaker, status int) {
 
 func (s *sickbed) wantOpen(b Breaker) time.Time {
 	s.Helper()
-	permit, v := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+	permit, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 	if permit.Valid() || v.Kind != Open || !v.RetryAt.After(time.Now()) {
 		s.Fatalf("%+v at %v, want an open breaker with a later time", v, time.Now())
 	}
@@ -116,13 +116,19 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		time.Sleep(time.Until(retryAt)) // fake time
 		s.wantState(stateHalfOpen)
 
-		probe, v := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+		probe, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 		if v.Kind != Granted {
 			t.Fatalf("%+v, want the probe", v)
 		}
-		s.wantOpen(b) // half-open with its probe out
+		behind := newWaiter()
+		if _, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, behind); v.Kind != AtReceiver {
+			t.Errorf("%+v beside a probe, want to wait for its end", v)
+		}
 		s.finish(probe, 502)
 		s.wantState(stateOpen) // a failed probe opens it again
+		if wait := time.Until(<-behind.refused); wait < 4*time.Second {
+			t.Errorf("the breaker that opened again says to wait for %v", wait)
+		}
 		time.Sleep(time.Until(s.wantOpen(b)))
 		s.calls(1, b, 200)
 		s.wantState(stateClosed)
@@ -137,7 +143,7 @@ func TestBreakerOpensOnHangs(t *testing.T) {
 		b := Breaker{Failures: 3, Window: 10 * time.Second}
 		var permits []Permit
 		for range 3 {
-			permit, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+			permit, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 			permits = append(permits, permit)
 		}
 		outs := make(chan Outcome, 3)
@@ -162,7 +168,7 @@ func TestCallsOfAnOpenBreakerAreNotMade(t *testing.T) {
 		s.status.Store(500)
 		var permits [60]Permit
 		for i := range permits {
-			permits[i], _ = s.p.Acquire(Ask{Key: s.key}, newWaiter())
+			permits[i], _ = acquire(s.p, Ask{Key: s.key}, newWaiter())
 		}
 		outs := make(chan Outcome, len(permits))
 		start := func(permit Permit) { permit.Start(post("http://sick.example/"), func(o Outcome) { outs <- o }) }
@@ -217,17 +223,17 @@ func TestBreakerProbes(t *testing.T) {
 		b := Breaker{Failures: 1, Open: time.Second, Probes: 2}
 		s.calls(1, b, 500)
 		time.Sleep(time.Until(s.wantOpen(b)))
-		first, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
-		second, v := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+		first, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
+		second, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 		if v.Kind != Granted {
 			t.Fatalf("second probe: %+v", v)
 		}
-		s.wantOpen(b)
-		first.Cancel() // a cancelled probe is asked for again
-		first, v = s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
-		if v.Kind != Granted {
-			t.Fatalf("probe after a cancelled one: %+v", v)
+		third := newWaiter()
+		if _, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, third); v.Kind != AtReceiver {
+			t.Fatalf("third probe: %+v", v)
 		}
+		first.Cancel() // a cancelled probe is made by another
+		first = <-third.granted
 		s.finish(second, 204)
 		s.wantState(stateHalfOpen)
 		s.finish(first, 200)
@@ -240,9 +246,9 @@ func TestBreakerIgnores(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		b := Breaker{Failures: 2}
 		for range 5 {
-			permit, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+			permit, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 			permit.Cancel()
-			permit, _ = s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+			permit, _ = acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 			req := post("http://sick.example/")
 			req.Deadline = s.p.config.Lease() + 1
 			outs := make(chan Outcome, 1)
@@ -254,7 +260,7 @@ func TestBreakerIgnores(t *testing.T) {
 		synctest.Wait()
 		s.wantState(stateClosed)
 		s.calls(1, b, 500)
-		permit, _ := s.p.Acquire(Ask{Key: s.key, Breaker: b}, newWaiter())
+		permit, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
 		permit.Cancel() // not a success either
 		s.calls(1, b, 500)
 		s.wantState(stateOpen)
@@ -279,30 +285,43 @@ func TestBreakerScopes(t *testing.T) {
 	})
 }
 
-// TestWaitersOutlastAnOpenBreaker: a call that was queued before the breaker opened keeps its
-// place: the first is the probe, the rest follow when it has closed.
-func TestWaitersOutlastAnOpenBreaker(t *testing.T) {
+// TestWaitersOfAnOpenBreaker: those that wait when the breaker opens are handed back with the time
+// of its probe, so that they hold no place at the destination. Then the first is the probe, and the
+// others wait for its end.
+func TestWaitersOfAnOpenBreaker(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
-		b := Breaker{Failures: 1, Open: 5 * time.Second}
-		permit, _ := s.p.Acquire(Ask{Key: s.key, Limit: 1, Breaker: b}, newWaiter())
-		queue := []*waiter{newWaiter(), newWaiter(), newWaiter()}
-		for _, w := range queue {
-			if _, v := s.p.Acquire(Ask{Key: s.key, Limit: 1, Breaker: b}, w); v.Kind != Queued {
+		a := Ask{Key: s.key, Limit: 1, Breaker: Breaker{Failures: 1, Open: 5 * time.Second}}
+		permit, _ := acquire(s.p, a, newWaiter())
+		var queue []*waiter
+		for range 3 * refusedAtOnce {
+			w := newWaiter()
+			queue = append(queue, w)
+			if _, v := acquire(s.p, a, w); v.Kind != AtReceiver {
 				t.Fatalf("%+v", v)
 			}
 		}
 		s.finish(permit, 500)
 		opened := time.Now()
 		s.wantState(stateOpen)
-		for i, w := range queue {
-			got := <-w.granted
-			if i == 0 && time.Since(opened) < 5*time.Second {
-				t.Errorf("probe after %v", time.Since(opened))
+		for _, w := range queue {
+			if wait := time.Until(<-w.refused); wait < 4*time.Second || wait > 6*time.Second {
+				t.Fatalf("a waiter is to ask again in %v", wait)
 			}
-			if i == 0 {
-				s.wantState(stateHalfOpen)
-			}
-			s.finish(got, 200)
+		}
+		if s.p.slots.Waiting() != 0 {
+			t.Errorf("%d wait for an open breaker", s.p.slots.Waiting())
+		}
+		time.Sleep(5*time.Second + 10*time.Millisecond) // fake time
+		probe, v := acquire(s.p, a, queue[0])
+		if v.Kind != Granted {
+			t.Fatalf("%+v, want the probe", v)
+		}
+		for _, w := range queue[1:] {
+			acquire(s.p, a, w)
+		}
+		s.finish(probe, 200)
+		for _, w := range queue[1:] {
+			s.finish(<-w.granted, 200)
 		}
 		if took := time.Since(opened); took > 6*time.Second {
 			t.Errorf("queue drained after %v", took)
@@ -321,11 +340,11 @@ func TestRunDrains(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			req := post("http://sick.example/")
 			req.Timeout = timeout
-			permit, _ := p.Acquire(Ask{Key: keyOf(t, req.URL), Limit: 1}, newWaiter())
+			permit, _ := acquire(p, Ask{Key: keyOf(t, req.URL), Limit: 1}, newWaiter())
 			out := make(chan Outcome, 1)
 			permit.Start(req, func(o Outcome) { out <- o })
 			idle := newWaiter()
-			if _, v := p.Acquire(Ask{Key: keyOf(t, req.URL), Limit: 1}, idle); v.Kind != Queued {
+			if _, v := acquire(p, Ask{Key: keyOf(t, req.URL), Limit: 1}, idle); v.Kind != AtReceiver {
 				t.Errorf("%+v, want queued", v)
 			}
 			started := time.Now()
@@ -337,7 +356,7 @@ func TestRunDrains(t *testing.T) {
 			if o := <-out; o.Class != Failure || !o.Sent || err != (o.Err == "shut down") {
 				t.Errorf("%+v", o)
 			}
-			if _, v := p.Acquire(Ask{Key: keyOf(t, req.URL)}, idle); v.Kind != Closed {
+			if _, v := acquire(p, Ask{Key: keyOf(t, req.URL)}, idle); v.Kind != Closed {
 				t.Errorf("%+v, want closed", v)
 			}
 			if len(idle.granted) != 0 || p.InFlight() != 0 {
@@ -359,7 +378,7 @@ func TestStartAfterShutDown(t *testing.T) {
 		p, _ := New(Config{Drain: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		req := post("http://sick.example/")
-		permit, _ := p.Acquire(Ask{Key: keyOf(t, req.URL)}, newWaiter())
+		permit, _ := acquire(p, Ask{Key: keyOf(t, req.URL)}, newWaiter())
 		cancel()
 		if p.Run(ctx) == nil {
 			t.Error("Run did not tell of the permit left")

@@ -406,7 +406,7 @@ func TestUnfitRequests(t *testing.T) {
 		"url":               func(q *Request) { q.URL = "http://u@127.0.0.1/" },
 	} {
 		req := post(r.url)
-		permit, _ := p.Acquire(Ask{Key: keyOf(t, r.url), Breaker: Breaker{Failures: 1}}, newWaiter())
+		permit, _ := acquire(p, Ask{Key: keyOf(t, r.url), Breaker: Breaker{Failures: 1}}, newWaiter())
 		spoil(req)
 		outs := make(chan Outcome, 1)
 		permit.Start(req, func(o Outcome) { outs <- o })
@@ -427,7 +427,7 @@ func TestHangingReceiverHurtsOnlyItself(t *testing.T) {
 	var slowEnded atomic.Int32
 	slowDone := make(chan Outcome, 64)
 	for range 64 {
-		permit, verdict := p.Acquire(Ask{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, newWaiter())
+		permit, verdict := acquire(p, Ask{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, newWaiter())
 		if verdict.Kind != Granted {
 			t.Fatalf("%+v", verdict)
 		}
@@ -436,7 +436,7 @@ func TestHangingReceiverHurtsOnlyItself(t *testing.T) {
 		permit.Start(req, func(o Outcome) { slowEnded.Add(1); slowDone <- o })
 	}
 	full := newWaiter()
-	if _, verdict := p.Acquire(Ask{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, full); verdict.Kind != Queued {
+	if _, verdict := acquire(p, Ask{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, full); verdict.Kind != AtReceiver {
 		t.Fatalf("%+v, want queued", verdict)
 	}
 	for range 200 {

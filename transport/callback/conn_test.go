@@ -255,7 +255,7 @@ func TestDroppedDestinationKeepsNoConnection(t *testing.T) {
 		calls.Go(func() {
 			for i := range 300 {
 				url := fmt.Sprintf("http://shop%d.example/", (lane+i)%5)
-				permit, v := p.Acquire(Ask{Key: keyOf(t, url)}, newWaiter())
+				permit, v := acquire(p, Ask{Key: keyOf(t, url)}, newWaiter())
 				if v.Kind != Granted {
 					continue // Both destinations are in use.
 				}

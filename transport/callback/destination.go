@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"carillon/internal/order"
 	"carillon/transport/callback/slots"
 )
 
@@ -22,7 +23,9 @@ type breakerScope struct {
 	permits int // out now
 	lastUse time.Time
 
-	retryAt time.Time // of the refusal that was given last
+	retryAt  time.Time   // of the refusal that was given last; zero: leave was given since
+	alarm    *time.Timer // looks at a half-open breaker again
+	alarmSet bool
 
 	said said // of breakerLog
 }
@@ -49,10 +52,8 @@ type destination struct {
 	slots   slots.Destination // its calls, and the waiters for one
 	gates   map[string]*breakerScope
 	lastUse time.Time
-	recent  *list.Element // in pool.recent
-
-	alarm   *time.Timer // wakes the waiters for a breaker
-	alarmAt time.Time   // zero: not set
+	recent  *list.Element            // in pool.recent; nil: the pool does not keep it
+	place   order.Spot[*destination] // in pool.idle
 
 	line    line                 // of the calls to be made
 	client  *fasthttp.HostClient // its connections

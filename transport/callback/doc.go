@@ -12,10 +12,9 @@
 //  2. Then either Start it (once) or Cancel it (once). A permit that is neither
 //     started nor cancelled holds its slot for ever. A started call begins at once, or, while
 //     others keep its receiver busy, when one of those ends, 25 ms later at most: see pace.
-//  3. A caller that was Queued hears of its slot by Waiter.Granted, on any
-//     goroutine, with no lock held. It must not block there. While the breaker is
-//     open, a queued waiter keeps its place and is granted when the breaker lets
-//     calls through again.
+//  3. A caller without a slot waits: Ask.Waiter at the destination, or Ask.Topic for a slot of the
+//     node. They are called on any goroutine, with no lock held, and must not block. When a breaker
+//     opens, those that wait for it are handed back.
 //  4. done is called exactly once per started call, on a goroutine of the pool,
 //     and must not block. The breaker has already been told by then, and the slot
 //     is freed after it.

@@ -13,7 +13,9 @@ import (
 // lane queues for slots; a real one posts the permit to its worker's mailbox.
 type lane chan callback.Permit
 
-func (l *lane) Granted(p callback.Permit) { *l <- p }
+func (l lane) Granted(p callback.Permit)             { l <- p }
+func (l lane) Refused(time.Time)                     { close(l) }
+func (l lane) GrantedSlot(_ int, c *callback.Credit) { c.Cancel() }
 
 func Example() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,9 +36,9 @@ func Example() {
 
 	key, _ := callback.ParseKey(receiver.URL)
 	waiter := make(lane, 1)
-	permit, verdict := pool.Acquire(callback.Ask{Key: key, Limit: 256}, &waiter)
+	permit, verdict := pool.Acquire(callback.Ask{Key: key, Limit: 256, Waiter: waiter, Topic: waiter})
 	switch verdict.Kind {
-	case callback.Queued:
+	case callback.AtReceiver:
 		permit = <-waiter
 	case callback.Open:
 		fmt.Println("ask again at", verdict.RetryAt)

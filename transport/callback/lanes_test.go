@@ -26,14 +26,24 @@ func TestLanesEndToEnd(t *testing.T) {
 			outs := make(chan Outcome, 1)
 			url := []string{good.url, good.url, bad.url, closing.url}[lane%4]
 			for done := 0; done < rounds; {
-				permit, v := p.Acquire(Ask{Key: keyOf(t, url), Limit: 4, Breaker: breaker}, w)
+				permit, v := acquire(p, Ask{Key: keyOf(t, url), Limit: 4, Breaker: breaker}, w)
+				var retryAt time.Time
 				switch v.Kind {
-				case Open: // as told: ask again then
+				case Open:
+					retryAt = v.RetryAt
+				case AtReceiver:
+					select {
+					case permit = <-w.granted:
+					case retryAt = <-w.refused:
+					}
+				case AtNode:
+					t.Error("the node is full")
+					return
+				}
+				if !retryAt.IsZero() { // as told: ask again then
 					opened.Add(1)
-					<-time.After(time.Until(v.RetryAt))
+					<-time.After(time.Until(retryAt))
 					continue
-				case Queued:
-					permit = <-w.granted
 				}
 				started.Add(1)
 				permit.Start(post(url), func(o Outcome) { ended.Add(1); outs <- o })

@@ -193,7 +193,7 @@ func TestStartsAfterTheEnd(t *testing.T) {
 		}
 		var permits [200]Permit
 		for i := range permits {
-			permits[i], _ = p.Acquire(Ask{Key: keyOf(t, "http://shop.example/")}, newWaiter())
+			permits[i], _ = acquire(p, Ask{Key: keyOf(t, "http://shop.example/")}, newWaiter())
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -74,6 +74,6 @@ func (p Permit) Start(req *Request, done func(Outcome)) {
 // Cancel frees the slot and counts neither for nor against the breaker.
 func (p Permit) Cancel() {
 	t := p.take()
-	t.slot.Tell(errNotJudged)
+	t.slot.Report(errNotJudged)
 	t.dest.pool.release(t, slots.Unknown)
 }

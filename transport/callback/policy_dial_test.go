@@ -90,7 +90,7 @@ func TestRefusedAtTheDial(t *testing.T) {
 		p := startPool(t, Config{Policy: policy, Resolver: nameServer(t, loopback)})
 		// One failure would open this breaker: a refusal must not count.
 		for range 3 {
-			permit, verdict := p.Acquire(Ask{Key: keyOf(t, url), Breaker: Breaker{Failures: 1}}, newWaiter())
+			permit, verdict := acquire(p, Ask{Key: keyOf(t, url), Breaker: Breaker{Failures: 1}}, newWaiter())
 			if verdict.Kind != Granted {
 				t.Fatalf("%s: %+v", url, verdict)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/internal/order"
 	"carillon/transport/callback/slots"
 )
 
@@ -14,17 +15,22 @@ import (
 type VerdictKind uint8
 
 const (
-	Granted VerdictKind = iota + 1 // the permit is valid
-	Queued                         // the waiter will be granted a permit later
-	Open                           // the breaker says no until RetryAt; nothing is queued
-	Closed                         // the pool has been shut down
+	Granted    VerdictKind = iota + 1 // the permit is valid
+	AtReceiver                        // Ask.Waiter waits for a call at the destination to end
+	AtNode                            // Ask.Topic waits for a slot of the node
+	Open                              // the breaker says no until RetryAt; nothing waits
+	Closed                            // the pool has been shut down
 )
 
 // AcquireResult is the outcome of Acquire.
 type AcquireResult struct {
 	Kind    VerdictKind
+	Class   int       // with AtNode: the class of calls that the node has no slot for, below Classes
 	RetryAt time.Time // with Open: when to ask again
 }
+
+// Classes is how many classes of calls there are; see package slots.
+const Classes = int(slots.Classes)
 
 // defaultLimit is a destination's calls at once when Acquire is not told.
 const defaultLimit = 256
@@ -47,8 +53,9 @@ type Pool struct {
 
 	mu           sync.Mutex
 	destinations map[Key]*destination
-	recent       list.List    // of *destination, the last used first
-	slots        *slots.Slots // the calls of the node, and the waiters for one
+	recent       list.List                           // of *destination, the last used first
+	idle         [idleKinds]order.Ring[*destination] // without calls and waiters, the longest first
+	slots        *slots.Slots                        // the calls of the node, and the waiters for one
 	served       []slots.Grant
 	closed       bool
 	drained      chan struct{} // closed when closed and no call is out
@@ -68,7 +75,7 @@ func New(config Config) (*Pool, error) {
 		breakerNews:  make(chan breakerChange, maxBreakerNews),
 		sweptAt:      config.Now(),
 	}
-	p.slots = slots.New(config.MaxCalls, p.refusedLocked)
+	p.slots = slots.New(config.MaxCalls)
 	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
 	p.workers.pool = p
@@ -89,8 +96,12 @@ type Ask struct {
 	Breaker Breaker
 
 	Tenant string // the client that uses the topic; "" is nobody in particular
-	Topic  uint64 // for whose timers
+	Number uint64 // of the topic for whose timers it is
 	Long   bool   // the call's time-out is over LongCall
+
+	Waiter Waiter      // waits at the destination, in one place at a time
+	Topic  TopicWaiter // waits for a slot of the node, once for each class
+	Credit *Credit     // a slot that Topic was given; nil: none
 }
 
 // LongCall is the time-out beyond which a call counts as one that may hang, even if its receiver
@@ -100,43 +111,64 @@ const LongCall = 30 * time.Second
 // askAgain is when to ask again for a destination that there is no place for.
 const askAgain = time.Second
 
-// Acquire asks for one call. It never blocks. When the destination is full, or the node
-// is, or its topic has as much of the node as it may have, w is queued at the
-// destination, once however often it asks, and hears Granted later.
-func (p *Pool) Acquire(a Ask, w Waiter) (Permit, AcquireResult) {
+// Acquire asks for one call. It never blocks. Without a slot somebody waits, see VerdictKind: the
+// waiter where calls to the destination run, the topic where none does. A credit is used up if the
+// permit is granted; else it stays its holder's.
+func (p *Pool) Acquire(a Ask) (Permit, AcquireResult) {
 	if a.Limit <= 0 {
 		a.Limit = defaultLimit
 	}
-	share := slots.Share{Tenant: a.Tenant, Topic: a.Topic}
+	var few [4]grant
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.closed {
+		p.mu.Unlock()
 		return Permit{}, AcquireResult{Kind: Closed}
 	}
-	d := p.destinationLocked(a.Key.destination(), share)
-	if d == nil { // a bound was reached, as if it were full
-		return Permit{}, AcquireResult{Kind: Open, RetryAt: p.config.Now().Add(askAgain)}
+	permit, result := p.acquireLocked(&a)
+	var grants []grant
+	if result.Kind == AtReceiver {
+		grants = p.serveLocked(few[:0])
 	}
-	g := d.gateFor(a.Key.Scope, a.Breaker.withDefaults())
-	g.lastUse = p.sweptAt
-	slot, result := p.slots.Acquire(slots.Request{
-		Destination: &d.slots, Breaker: g, Limit: a.Limit, Long: a.Long, Share: share,
-	}, w)
-	switch result {
-	case slots.Granted:
-		return p.permitLocked(d, slot), AcquireResult{Kind: Granted}
-	case slots.Waits:
-		return Permit{}, AcquireResult{Kind: Queued}
-	}
-	return Permit{}, AcquireResult{Kind: Open, RetryAt: g.retryAt}
+	p.mu.Unlock()
+	notify(grants)
+	return permit, result
 }
 
-// Forget takes the waiter out of every queue and reports whether it was in one. A
-// grant that had been decided before still arrives.
-func (p *Pool) Forget(w Waiter) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.slots.Forget(w)
+func (p *Pool) acquireLocked(a *Ask) (Permit, AcquireResult) {
+	d := p.destinations[a.Key.destination()]
+	if d == nil {
+		d = p.newDestination(a.Key.destination())
+	}
+	d.lastUse = p.sweptAt
+	g := d.gateFor(a.Key.Scope, a.Breaker.withDefaults())
+	g.lastUse = p.sweptAt
+	r := slots.Request{
+		Destination: &d.slots, Breaker: g, Limit: a.Limit, Long: a.Long, Share: slots.Share{Tenant: a.Tenant, Topic: a.Number},
+		Waiter: a.Waiter, Topic: a.Topic,
+	}
+	if a.Credit != nil {
+		r.Credit = a.Credit.slot
+	}
+	slot, result, class := p.slots.Acquire(&r)
+	switch result {
+	case slots.Granted:
+		if a.Credit != nil {
+			a.Credit.slot = slots.Slot{}
+		}
+		if !p.keepLocked(d) {
+			slot.Report(errNotJudged)
+			p.slots.Release(slot, slots.Unknown)
+			return Permit{}, AcquireResult{Kind: Open, RetryAt: p.config.Now().Add(askAgain)}
+		}
+		return p.permitLocked(d, slot), AcquireResult{Kind: Granted}
+	case slots.AtReceiver:
+		p.setAlarmLocked(g)
+		p.usedLocked(d)
+		return Permit{}, AcquireResult{Kind: AtReceiver}
+	case slots.AtNode:
+		return Permit{}, AcquireResult{Kind: AtNode, Class: int(class)}
+	}
+	return Permit{}, AcquireResult{Kind: Open, RetryAt: g.retryAt}
 }
 
 // InFlight counts the permits that are out: calls running, and calls to come.
@@ -154,137 +186,154 @@ func (p *Pool) permitLocked(d *destination, slot slots.Slot) Permit {
 	return Permit{t: t, use: t.use.Load()}
 }
 
-// grant is a decision to be told once the lock is free.
+// grant is a decision to be delivered once the lock is free.
 type grant struct {
 	waiter Waiter
 	permit Permit
+
+	topic  TopicWaiter // instead of waiter
+	class  int
+	credit *Credit
 }
 
 // serveLocked hands free slots to waiters.
 func (p *Pool) serveLocked(grants []grant) []grant {
-	p.served = p.slots.Serve(p.served[:0])
+	p.served = p.slots.Serve(p.served[:0], func(b slots.Breaker) { p.setAlarmLocked(b.(*breakerScope)) })
 	for i := range p.served {
 		g := &p.served[i]
-		grants = append(grants, grant{g.Waiter.(Waiter), p.permitLocked(g.Slot.Breaker().(*breakerScope).dest, g.Slot)})
+		if g.Topic {
+			grants = append(grants, grant{topic: g.Waiter.(TopicWaiter), class: int(g.Class), credit: &Credit{p, g.Slot}})
+		} else {
+			grants = append(grants, grant{waiter: g.Waiter.(Waiter), permit: p.permitLocked(g.Slot.Breaker().(*breakerScope).dest, g.Slot)})
+		}
 		*g = slots.Grant{}
 	}
 	return grants
 }
 
-// release gives the ticket's slot back and hands it on.
+func notify(grants []grant) {
+	for _, g := range grants {
+		if g.topic != nil {
+			g.topic.GrantedSlot(g.class, g.credit)
+		} else {
+			g.waiter.Granted(g.permit)
+		}
+	}
+}
+
+// Credit is a slot of the node without a destination: a topic's leave to make one more call of a
+// class. It is used by Acquire, or cancelled.
+type Credit struct {
+	pool *Pool
+	slot slots.Slot
+}
+
+// Cancel gives the slot to others.
+func (c *Credit) Cancel() {
+	var few [4]grant
+	c.pool.mu.Lock()
+	if !c.slot.Valid() {
+		panic("callback: credit used twice")
+	}
+	slot := c.slot
+	c.slot = slots.Slot{}
+	grants := c.pool.releaseLocked(slot, slots.Unknown, few[:0])
+	c.pool.mu.Unlock()
+	notify(grants)
+}
+
+// releaseLocked gives a slot back and hands it on.
+func (p *Pool) releaseLocked(slot slots.Slot, a slots.Answer, grants []grant) []grant {
+	p.slots.Release(slot, a)
+	if p.closed {
+		if p.slots.Calls() == 0 {
+			close(p.drained)
+		}
+		return grants
+	}
+	return p.serveLocked(grants)
+}
+
+// release gives a call's slot back and hands it on.
 func (p *Pool) release(t *callSlot, a slots.Answer) {
 	var few [4]grant
 	p.mu.Lock()
-	t.gate.permits--
+	d, g := t.dest, t.gate
+	g.permits--
 	p.slots.Release(t.slot, a)
 	t.dest, t.gate, t.breaker, t.slot, t.req, t.done = nil, nil, nil, slots.Slot{}, nil, nil
-	grants := p.serveLocked(few[:0])
-	if p.closed && p.slots.Calls() == 0 {
+	refused := p.slots.Wake(&d.slots, g)
+	var grants []grant
+	if !p.closed {
+		grants = p.serveLocked(few[:0])
+		p.usedLocked(d)
+	} else if p.slots.Calls() == 0 {
 		close(p.drained)
 	}
 	p.mu.Unlock()
 	p.tickets.Put(t)
-	tellWaiters(grants)
-}
-
-func tellWaiters(grants []grant) {
-	for _, g := range grants {
-		g.waiter.Granted(g.permit)
+	notify(grants)
+	if refused {
+		p.refuseWaiters(d, g)
 	}
 }
 
-// refusedLocked is told that a breaker refused a waiter.
-func (p *Pool) refusedLocked(b slots.Breaker) {
-	g := b.(*breakerScope)
-	p.setAlarmLocked(g.dest, g.retryAt)
+// refusedAtOnce is how many waiters are taken out in one hold of the lock.
+const refusedAtOnce = 64
+
+// refuseWaiters hands the waiters of a breaker that has opened back: they ask again when it may let
+// a call through. It runs on the goroutine of the call that opened it.
+func (p *Pool) refuseWaiters(d *destination, g *breakerScope) {
+	for {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return
+		}
+		list := p.slots.TakeRefused(&d.slots, g, refusedAtOnce)
+		retryAt := g.retryAt
+		grants := p.serveLocked(nil)
+		p.usedLocked(d)
+		p.mu.Unlock()
+		notify(grants)
+		for _, w := range list {
+			w.(Waiter).Refused(retryAt)
+		}
+		if len(list) < refusedAtOnce {
+			return
+		}
+	}
 }
 
-func (p *Pool) setAlarmLocked(d *destination, at time.Time) {
-	if at.IsZero() || p.closed || !d.alarmAt.IsZero() && !at.Before(d.alarmAt) {
+// setAlarmLocked has a half-open breaker looked at again: its probes end when they end, or may
+// not be judged.
+func (p *Pool) setAlarmLocked(g *breakerScope) {
+	if g.retryAt.IsZero() || p.closed || g.alarmSet {
 		return
 	}
-	d.alarmAt = at
-	wait := max(time.Until(at), time.Millisecond)
-	if d.alarm == nil {
-		d.alarm = time.AfterFunc(wait, func() { p.wake(d) })
+	g.alarmSet = true
+	wait := max(time.Until(g.retryAt), time.Millisecond)
+	if g.alarm == nil {
+		g.alarm = time.AfterFunc(wait, func() { p.wake(g) })
 		return
 	}
-	d.alarm.Reset(wait)
+	g.alarm.Reset(wait)
 }
 
-// wake asks the breakers again for the destination's waiters.
-func (p *Pool) wake(d *destination) {
+// wake asks a breaker again for its waiters.
+func (p *Pool) wake(g *breakerScope) {
 	var few [4]grant
 	p.mu.Lock()
-	d.alarmAt = time.Time{}
-	var grants []grant
-	if !p.closed {
-		p.slots.Wake(&d.slots)
-		grants = p.serveLocked(few[:0])
+	g.alarmSet = false
+	if p.closed {
+		p.mu.Unlock()
+		return
 	}
+	refused := p.slots.Wake(&g.dest.slots, g)
+	grants := p.serveLocked(few[:0])
 	p.mu.Unlock()
-	tellWaiters(grants)
-}
-
-// destinationLocked finds or makes a destination, in place of an idle one when the
-// pool is full; nil when none is idle, or the topic has its part of them.
-func (p *Pool) destinationLocked(k Key, share slots.Share) *destination {
-	d := p.destinations[k]
-	if d != nil {
-		p.recent.MoveToFront(d.recent)
-		d.lastUse = p.sweptAt
-		return d
+	notify(grants)
+	if refused {
+		p.refuseWaiters(g.dest, g)
 	}
-	if !p.slots.MayOpen(share, p.config.MaxDestinations) || len(p.destinations) >= p.config.MaxDestinations && !p.evictLocked() {
-		return nil
-	}
-	d = &destination{pool: p, key: k, label: k.String(), gates: make(map[string]*breakerScope), lastUse: p.sweptAt}
-	d.client = d.newClient()
-	d.recent = p.recent.PushFront(d)
-	p.destinations[k] = d
-	return d
-}
-
-// evictLocked drops the longest unused destination that is idle, one whose
-// breakers are closed rather than one that would be forgotten to be sick. It looks
-// at a bounded number.
-func (p *Pool) evictLocked() bool {
-	var sick *destination
-	e := p.recent.Back()
-	for range 64 {
-		if e == nil {
-			break
-		}
-		d := e.Value.(*destination)
-		e = e.Prev()
-		if !d.idle() {
-			continue
-		}
-		if d.state() == stateClosed {
-			p.dropLocked(d)
-			return true
-		}
-		if sick == nil {
-			sick = d
-		}
-	}
-	if sick == nil {
-		return false
-	}
-	p.dropLocked(sick)
-	return true
-}
-
-// dropLocked forgets an idle destination. Closing its idle connections does not block.
-func (p *Pool) dropLocked(d *destination) {
-	if !d.idle() {
-		panic("callback: a destination in use was dropped: " + d.label)
-	}
-	if d.alarm != nil {
-		d.alarm.Stop()
-	}
-	p.recent.Remove(d.recent)
-	delete(p.destinations, d.key)
-	d.dropped.Store(true)
-	d.client.CloseIdleConnections()
 }

@@ -140,10 +140,54 @@ func answerOf(status int) string {
 }
 
 // waiter collects its grants.
-type waiter struct{ granted chan Permit }
+// waiter waits at a destination, or for a slot of the node.
+type waiter struct {
+	granted chan Permit
+	refused chan time.Time
+	credits chan *Credit
+}
 
-func newWaiter() *waiter           { return &waiter{granted: make(chan Permit, 1)} }
-func (w *waiter) Granted(p Permit) { w.granted <- p }
+func newWaiter() *waiter {
+	return &waiter{make(chan Permit, 1), make(chan time.Time, 1), make(chan *Credit, Classes)}
+}
+
+func (w *waiter) Granted(p Permit)             { w.granted <- p }
+func (w *waiter) Refused(retryAt time.Time)    { w.refused <- retryAt }
+func (w *waiter) GrantedSlot(_ int, c *Credit) { w.credits <- c }
+
+func acquire(p *Pool, a Ask, w *waiter) (Permit, AcquireResult) {
+	a.Waiter, a.Topic = w, w
+	return p.Acquire(a)
+}
+
+// await acquires a permit however long it takes; false: the pool was shut down.
+func await(p *Pool, a Ask, w *waiter) (Permit, bool) {
+	for {
+		permit, v := acquire(p, a, w)
+		if a.Credit != nil && v.Kind != Granted {
+			a.Credit.Cancel()
+		}
+		a.Credit = nil
+		switch v.Kind {
+		case Granted:
+			return permit, true
+		case Closed:
+			return permit, false
+		case Open:
+			<-time.After(time.Until(v.RetryAt))
+		case AtNode:
+			a.Credit = <-w.credits
+		case AtReceiver:
+			select {
+			case permit = <-w.granted:
+				return permit, true
+			case retryAt := <-w.refused:
+				<-time.After(time.Until(retryAt))
+			}
+		}
+	}
+}
+
 func keyOf(t testing.TB, u string) Key {
 	t.Helper()
 	k, err := ParseKey(u)
@@ -156,7 +200,7 @@ func keyOf(t testing.TB, u string) Key {
 // begin acquires and starts one call, failing the test unless it is granted at once.
 func begin(t testing.TB, p *Pool, req *Request) <-chan Outcome {
 	t.Helper()
-	permit, verdict := p.Acquire(Ask{Key: keyOf(t, req.URL), Breaker: Breaker{Failures: 1000}}, newWaiter())
+	permit, verdict := acquire(p, Ask{Key: keyOf(t, req.URL), Breaker: Breaker{Failures: 1000}}, newWaiter())
 	if verdict.Kind != Granted {
 		t.Fatalf("verdict %+v, want a permit", verdict)
 	}

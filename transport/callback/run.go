@@ -42,8 +42,7 @@ func (p *Pool) sweep() {
 			if len(d.gates) > 1 {
 				d.dropIdleGates(unusedSince)
 			}
-			known := p.destinations[d.key] == d
-			if known && d.idle() && d.lastUse.Before(unusedSince) && d.state() == stateClosed {
+			if p.unusedLocked(d, unusedSince) {
 				p.dropLocked(d)
 			}
 		}
@@ -81,10 +80,11 @@ func (p *Pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.slots.ForgetAll()
 	for _, d := range p.destinations {
-		if d.alarm != nil {
-			d.alarm.Stop()
+		for _, g := range d.gates {
+			if g.alarm != nil {
+				g.alarm.Stop()
+			}
 		}
 	}
 	if p.slots.Calls() == 0 {

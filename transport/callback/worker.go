@@ -140,7 +140,7 @@ func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 	if out.Class == Failure {
 		t.dest.failure.Store(&failure{out.Err, p.config.Wall()})
 	}
-	t.slot.Tell(judge(out))
+	t.slot.Report(judge(out))
 	t.done(out)
 	p.release(t, out.answer())
 	return next

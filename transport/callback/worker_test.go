@@ -38,10 +38,10 @@ func TestPanicCostsOneCall(t *testing.T) {
 	})
 	w := newWaiter()
 	for i, connections := range []int{1, 1, 2, 2} {
-		permit, v := p.Acquire(Ask{Key: keyOf(t, r.url), Limit: 1, Breaker: Breaker{Failures: 1}}, w)
+		permit, v := acquire(p, Ask{Key: keyOf(t, r.url), Limit: 1, Breaker: Breaker{Failures: 1}}, w)
 		switch v.Kind {
 		case Granted:
-		case Queued:
+		case AtReceiver:
 			permit = <-w.granted
 		default:
 			t.Fatalf("call %d: %+v", i, v)

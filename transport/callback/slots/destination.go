@@ -1,31 +1,68 @@
 package slots
 
-import "slices"
+import (
+	"slices"
 
-// Destination is one receiver's part: its calls and its waiters. The zero value is
-// ready for use. It belongs to one Slots.
+	"carillon/internal/order"
+)
+
+// Destination is one receiver's part: its calls and its waiters. The zero value is ready for use. It
+// belongs to one Slots.
 type Destination struct {
-	calls    int          // Invariant: the sum over limits
-	limits   []limitCalls // ascending limit, none without calls
-	queues   []*queue     // none empty; the one served last is last
-	answered bool         // the last call that said anything of it had an answer
+	calls    int
+	waiters  int
+	answered bool         // the last call that proved anything had an answer
+	limits   []limitCount // of its calls and waiters; ascending, none without any
+	gates    map[Breaker]*gate
+	open     order.Ring[*gate] // those with a waiter that may go
+	claim    claim             // for the next waiter that may go
 }
 
-// limitCalls counts the calls that were granted under one limit.
-type limitCalls struct{ limit, calls int }
+// limitCount counts the calls and waiters with one limit.
+type limitCount struct{ limit, n int }
+
+// gate is what waits for one breaker, or has its leave, at a receiver.
+type gate struct {
+	destination *Destination
+	breaker     Breaker
+	topics      map[Share]*standing
+	waiters     order.Ring[*waiter]
+	parked      bool                  // the breaker refused; see Wake
+	next        order.Ring[*standing] // those with a waiter that are below their limit
+	spot        order.Spot[*gate]     // in destination.open
+}
+
+// standing is one topic's calls and waiters at a gate.
+type standing struct {
+	gate    *gate
+	of      Share
+	calls   int
+	limit   int // the newest that was asked for
+	waiters order.Ring[*waiter]
+	spot    order.Spot[*standing] // in gate.next
+}
+
+// waiter waits at a receiver.
+type waiter struct {
+	standing *standing
+	who      any
+	limit    int
+	long     bool
+	spot     order.Spot[*waiter] // in standing.waiters
+	atGate   order.Spot[*waiter] // in gate.waiters
+}
 
 // Calls are the slots that are out for it.
 func (d *Destination) Calls() int { return d.calls }
 
 // Waits reports that somebody waits for it.
-func (d *Destination) Waits() bool { return len(d.queues) > 0 }
+func (d *Destination) Waits() bool { return d.waiters > 0 }
 
-// WaitsFor reports that a waiter needs this breaker's leave.
-func (d *Destination) WaitsFor(b Breaker) bool {
-	return slices.ContainsFunc(d.queues, func(q *queue) bool { return q.breaker == b })
-}
+// Answered reports that its last call had an answer.
+func (d *Destination) Answered() bool { return d.answered }
 
-func (d *Destination) idle() bool { return d.calls == 0 && len(d.queues) == 0 }
+// WaitsFor reports that a waiter or a call has to do with this breaker.
+func (d *Destination) WaitsFor(b Breaker) bool { return d.gates[b] != nil }
 
 func (d *Destination) class(long bool) Class {
 	if long || !d.answered {
@@ -34,64 +71,118 @@ func (d *Destination) class(long bool) Class {
 	return steady
 }
 
-// room reports whether a call under this limit may be added. A limit bounds the calls
-// granted under it or a lower one. So the destination never has more calls than the
-// highest limit asked for, and a topic with a low limit is not starved by another that
-// keeps more calls out than that.
-func (d *Destination) room(limit int) bool {
-	sum, checked := 0, false
-	for _, c := range d.limits {
-		if !checked && c.limit > limit {
-			if sum >= limit {
-				return false
-			}
-			checked = true
-		}
-		sum += c.calls
-		if c.limit >= limit && sum >= c.limit {
-			return false
-		}
+// most is the highest limit of its calls and waiters: as many calls may be out.
+func (d *Destination) most() int {
+	if len(d.limits) == 0 {
+		return 0
 	}
-	return checked || sum < limit
+	return d.limits[len(d.limits)-1].limit
 }
 
-func (d *Destination) add(limit int) {
-	d.calls++
-	i, found := d.find(limit)
+func (d *Destination) countLimit(limit, n int) {
+	i, found := slices.BinarySearchFunc(d.limits, limit, func(c limitCount, limit int) int { return c.limit - limit })
 	if !found {
-		d.limits = slices.Insert(d.limits, i, limitCalls{limit: limit})
+		d.limits = slices.Insert(d.limits, i, limitCount{limit: limit})
 	}
-	d.limits[i].calls++
-}
-
-func (d *Destination) remove(limit int) {
-	d.calls--
-	i, found := d.find(limit)
-	if !found || d.calls < 0 {
-		panic("slots: a slot came back twice")
-	}
-	if d.limits[i].calls--; d.limits[i].calls == 0 {
+	if d.limits[i].n += n; d.limits[i].n == 0 {
 		d.limits = slices.Delete(d.limits, i, i+1)
 	}
 }
 
-func (d *Destination) find(limit int) (int, bool) {
-	return slices.BinarySearchFunc(d.limits, limit, func(c limitCalls, limit int) int { return c.limit - limit })
-}
-
-// queue finds the waiters that a request would join.
-func (d *Destination) queue(r *Request, sh *share) *queue {
-	for _, q := range d.queues {
-		if q.share == sh && q.breaker == r.Breaker && q.limit == r.Limit && q.long == r.Long {
-			return q
-		}
+// standing finds a topic's standing; nil if it has neither calls nor waiters.
+func (d *Destination) standing(b Breaker, of Share) *standing {
+	if g := d.gates[b]; g != nil {
+		return g.topics[of]
 	}
 	return nil
 }
 
-// last puts a queue that was served behind the others, if it still has waiters.
-func (d *Destination) last(q *queue) {
-	if i := slices.Index(d.queues, q); i >= 0 {
-		d.queues = append(slices.Delete(d.queues, i, i+1), q)
+// enter finds or makes a topic's standing.
+func (d *Destination) enter(b Breaker, of Share) *standing {
+	g := d.gates[b]
+	if g == nil {
+		g = &gate{destination: d, breaker: b, topics: map[Share]*standing{}}
+		g.spot.Of = g
+		if d.gates == nil {
+			d.gates = map[Breaker]*gate{}
+		}
+		d.gates[b] = g
+	}
+	st := g.topics[of]
+	if st == nil {
+		st = &standing{gate: g, of: of}
+		st.spot.Of = st
+		g.topics[of] = st
+	}
+	return st
+}
+
+// leave drops a standing without calls and waiters.
+func (st *standing) leave() {
+	if st.calls > 0 || st.waiters.Len() > 0 {
+		return
+	}
+	g := st.gate
+	delete(g.topics, st.of)
+	if len(g.topics) == 0 {
+		delete(g.destination.gates, g.breaker)
+	}
+}
+
+// add has somebody wait.
+func (st *standing) add(w *waiter) {
+	w.standing, w.spot.Of, w.atGate.Of = st, w, w
+	st.limit = w.limit
+	st.waiters.Push(&w.spot)
+	st.gate.waiters.Push(&w.atGate)
+	st.gate.destination.waiters++
+	st.gate.destination.countLimit(w.limit, 1)
+	st.review()
+}
+
+// remove takes a waiter out.
+func (st *standing) remove(w *waiter) {
+	w.spot.Leave()
+	w.atGate.Leave()
+	st.gate.destination.waiters--
+	st.gate.destination.countLimit(w.limit, -1)
+	st.review()
+	st.leave()
+}
+
+// review puts the standing and its gate in turn, or out of it.
+func (st *standing) review() {
+	g := st.gate
+	if st.waiters.Len() > 0 && st.calls < st.limit {
+		g.next.Push(&st.spot)
+	} else {
+		st.spot.Leave()
+	}
+	g.review()
+}
+
+func (g *gate) review() {
+	if g.next.Len() > 0 && !g.parked {
+		g.destination.open.Push(&g.spot)
+	} else {
+		g.spot.Leave()
+	}
+}
+
+// next is the waiter whose turn it is; nil if none may go.
+func (d *Destination) next() *waiter {
+	if d.open.Len() == 0 || d.calls >= d.most() {
+		return nil
+	}
+	return d.open.First().next.First().waiters.First()
+}
+
+// rotate gives the next turn to another breaker, and another topic.
+func (d *Destination) rotate(st *standing) {
+	if st.spot.In() {
+		st.gate.next.Rotate()
+	}
+	if st.gate.spot.In() {
+		d.open.Rotate()
 	}
 }

@@ -1,150 +1,195 @@
 package slots
 
-// reserveFrom is the least maximum of which a part is kept free: of fewer there is too
-// little to divide.
-const reserveFrom = 16
-
-// fewCalls is how many calls make a destination or a topic a light one, of every so
-// many of the maximum.
-const fewCalls = 128
-
-// Share names the tenant, topic and destination of a call.
-type Share struct {
-	Tenant string // the topic's user, as far as it is known; "" bounds nothing
-	Topic  uint64
-}
-
 // Breaker is asked for leave when a slot is about to be given. It must be comparable.
 type Breaker interface {
-	// Allow asks for leave to make one call. The function that it returns is to be told, once, how
+	// Allow asks for leave to make one call. The function that it returns is called once, with how
 	// the call ended; nil refuses.
-	Allow() (tell func(error))
+	Allow() (report func(error))
 	// Blocked reports, taking nothing, that leave would be refused for some time.
 	Blocked() bool
 }
-
-// Request is a caller's request for a slot.
-type Request struct {
-	Destination *Destination
-	Breaker     Breaker
-	Limit       int  // of the destination's calls at once, at least 1
-	Long        bool // the call may last for long
-	Share       Share
-}
-
-// Slot is leave to make one call. It is given back once, by Release.
-type Slot struct {
-	destination *Destination
-	breaker     Breaker
-	tell        func(error)
-	limit       int
-	class       Class
-	share       *share
-}
-
-// Breaker is the one whose leave the slot has, and which Tell tells how the call ended.
-func (s *Slot) Breaker() Breaker { return s.breaker }
-
-// Tell is to be called once, before Release.
-func (s *Slot) Tell(err error) { s.tell(err) }
 
 // Class is the behaviour that is expected of a call.
 type Class uint8
 
 const (
-	steady Class = iota // the destination has answered, and the time-out is short
+	steady Class = iota // the receiver has answered, and the time-out is short
 	risky               // the call may hang
-	classes
+
+	// Classes is the number of classes.
+	Classes
 )
 
-// counts are numbers of calls: at steady of all of them, at risky of those that may
-// hang. So a class is a bound of its own beside that of all before it.
-type counts [classes]int
+// Request is a caller's request for a slot.
+type Request struct {
+	Destination *Destination
+	Breaker     Breaker
+	Limit       int  // of the receiver's calls at once, at least 1
+	Long        bool // the call may last for long
+	Share       Share
 
-func (c *counts) add(class Class, n int) {
-	for at := range class + 1 {
-		c[at] += n
-	}
+	Waiter any  // waits at the receiver, in one place at a time
+	Topic  any  // waits at the node; must be comparable
+	Credit Slot // a slot without a receiver that Topic was given; zero: none
 }
+
+// Slot is leave to make one call. It is given back once, by Release. One without a receiver is a
+// credit, which Acquire turns into leave for a call.
+type Slot struct {
+	share    *share
+	standing *standing // nil: a credit
+	report   func(error)
+	limit    int
+}
+
+// Valid reports that the slot was granted.
+func (s *Slot) Valid() bool { return s.share != nil }
+
+// Breaker is the one whose leave the slot has.
+func (s *Slot) Breaker() Breaker { return s.standing.gate.breaker }
+
+// Report is called once before Release, with how the call ended.
+func (s *Slot) Report(err error) { s.report(err) }
 
 // Result is the outcome of a request.
 type Result uint8
 
 const (
-	Granted Result = iota + 1
-	Waits          // in turn: Serve returns its slot when there is one
-	Refused        // by the breaker: nothing waits
+	Granted    Result = iota + 1 // the credit is used up
+	AtReceiver                   // Waiter waits at the receiver
+	AtNode                       // Topic waits for a slot of this class
+	Refused                      // by the breaker: nothing waits
 )
 
 // Slots are the calls of one node.
 type Slots struct {
-	max     counts
-	few     int    // one with fewer calls out is light
-	calls   counts // Invariant: the sum over shares, and over destinations
-	inTurn  [classes]ring[*tenant]
-	tenants map[string]*tenant
-	shares  map[Share]*share
-	waiting map[any]*place
-	busy    int // destinations that have calls or waiters
-	refused func(Breaker)
+	halves  [Classes]half
+	waiting int // waiters at receivers
 }
 
-// New makes the slots of a node that makes at most max calls at once. refused is told of each
-// breaker that refused a waiter: the waiters that need its leave are out of turn until Wake.
-func New(max int, refused func(Breaker)) *Slots {
-	s := &Slots{max: counts{max, max}, few: 1, refused: refused, tenants: map[string]*tenant{}, shares: map[Share]*share{}, waiting: map[any]*place{}}
-	if max >= fewCalls {
-		s.few = max / fewCalls
-	}
-	if max >= reserveFrom {
-		s.max[risky] = max / 2
+// New makes the slots of a node that makes at most max calls at once.
+func New(max int) *Slots {
+	s := &Slots{halves: [Classes]half{newHalf(max), newHalf(0)}}
+	if max >= 2*reserveFrom {
+		s.halves = [Classes]half{newHalf(max - max/2), newHalf(max / 2)}
 	}
 	return s
 }
 
+// half is where calls of a class count. A node with few slots does not divide them.
+func (s *Slots) half(c Class) (*half, Class) {
+	if s.halves[c].max == 0 {
+		c = steady
+	}
+	return &s.halves[c], c
+}
+
 // Calls are the slots that are out.
-func (s *Slots) Calls() int { return s.calls[steady] }
+func (s *Slots) Calls() (n int) {
+	for c := range s.halves {
+		n += s.halves[c].calls
+	}
+	return n
+}
 
-// Waiting is how many wait, somebody at two destinations counted once.
-func (s *Slots) Waiting() int { return len(s.waiting) }
+// Waiting is how many wait at receivers.
+func (s *Slots) Waiting() int { return s.waiting }
 
-// Busy is how many destinations have calls or waiters.
-func (s *Slots) Busy() int { return s.busy }
+// Acquire asks for a slot. What waits is said by the result. A credit that is not used up stays its
+// holder's.
+func (s *Slots) Acquire(r *Request) (Slot, Result, Class) {
+	credit := r.Credit.share
+	if credit != nil {
+		credit.half.count(credit, -1)
+	}
+	slot, result, class := s.acquire(r)
+	if credit != nil && result != Granted {
+		credit.half.count(credit, 1)
+	}
+	return slot, result, class
+}
 
-// Acquire asks for a slot. waiter, which must be comparable, waits for it if need be:
-// once at a destination, however often it asks.
-func (s *Slots) Acquire(r Request, waiter any) (Slot, Result) {
-	sh := s.shareOf(r.Share)
-	class := r.Destination.class(r.Long)
-	if r.Destination.queue(&r, sh) != nil || !r.Destination.room(r.Limit) || !s.may(sh, r.Destination, class) {
-		if r.Breaker.Blocked() {
-			s.forgetShare(sh)
-			return Slot{}, Refused
+func (s *Slots) acquire(r *Request) (Slot, Result, Class) {
+	if r.Breaker.Blocked() {
+		return Slot{}, Refused, 0
+	}
+	d := r.Destination
+	h, class := s.half(d.class(r.Long))
+	sh := h.share(r.Share)
+	if st := d.standing(r.Breaker, r.Share); d.calls >= max(d.most(), r.Limit) || st != nil && (st.waiters.Len() > 0 || st.calls >= r.Limit) {
+		s.wait(r)
+		return Slot{}, AtReceiver, class
+	}
+	if sh == r.Credit.share && h.need(d.calls, receiverFactor) > h.free() || sh != r.Credit.share && !h.may(sh, d.calls) {
+		if d.calls > 0 {
+			s.wait(r)
+			return Slot{}, AtReceiver, class
 		}
-		s.enqueue(&r, sh, waiter)
-		return Slot{}, Waits
+		if sh.asking[r.Topic] == nil {
+			if sh.asking == nil {
+				sh.asking = map[any]*claim{}
+			}
+			c := &claim{share: sh, topic: r.Topic}
+			sh.asking[r.Topic] = c
+			h.claim(c)
+		}
+		return Slot{}, AtNode, class
 	}
-	tell := r.Breaker.Allow()
-	if tell == nil {
-		s.forgetShare(sh)
-		return Slot{}, Refused
+	report := r.Breaker.Allow()
+	if report != nil {
+		st := d.enter(r.Breaker, r.Share)
+		st.limit = r.Limit
+		return s.take(sh, st, r.Limit, report), Granted, class
 	}
-	return s.take(sh, r.Destination, r.Breaker, tell, r.Limit, class), Granted
+	if g := d.gates[r.Breaker]; g != nil { // its probes are out, and decide
+		g.parked = true
+		s.wait(r)
+		return Slot{}, AtReceiver, class
+	}
+	h.forget(sh)
+	return Slot{}, Refused, class
+}
+
+// wait has the request wait at its receiver.
+func (s *Slots) wait(r *Request) {
+	s.waiting++
+	r.Destination.enter(r.Breaker, r.Share).add(&waiter{who: r.Waiter, limit: r.Limit, long: r.Long})
+	s.review(r.Destination)
 }
 
 // take counts one more call.
-func (s *Slots) take(sh *share, d *Destination, b Breaker, tell func(error), limit int, class Class) Slot {
-	s.calls.add(class, 1)
-	sh.calls.add(class, 1)
-	sh.tenant.calls.add(class, 1)
-	if d.idle() {
-		s.busy++
-	}
-	d.add(limit)
-	return Slot{d, b, tell, limit, class, sh}
+func (s *Slots) take(sh *share, st *standing, limit int, report func(error)) Slot {
+	d := st.gate.destination
+	d.calls++
+	d.countLimit(limit, 1)
+	st.calls++
+	sh.half.count(sh, 1)
+	st.review()
+	s.review(d)
+	return Slot{share: sh, standing: st, report: report, limit: limit}
 }
 
-// Answer is the news that a call brings of its destination.
+// review has the receiver claim a slot for the waiter whose turn it is, if it has room for one.
+func (s *Slots) review(d *Destination) {
+	w := d.next()
+	var want *share
+	if w != nil {
+		h, _ := s.half(d.class(w.long))
+		want = h.share(w.standing.of)
+	}
+	c := &d.claim
+	if c.share != nil && c.share != want {
+		old := c.share
+		old.half.withdraw(c)
+		old.half.forget(old)
+	}
+	if want != nil {
+		c.share, c.destination = want, d
+		want.half.claim(c)
+	}
+}
+
+// Answer is what a call proved of its receiver.
 type Answer uint8
 
 const (
@@ -153,112 +198,108 @@ const (
 	Silent                 // no answer
 )
 
-// Release gives a slot back. Serve is to be called then.
+// Release gives a slot or a credit back.
 func (s *Slots) Release(slot Slot, a Answer) {
-	d := slot.destination
-	s.calls.add(slot.class, -1)
-	slot.share.calls.add(slot.class, -1)
-	slot.share.tenant.calls.add(slot.class, -1)
-	d.remove(slot.limit)
-	if d.idle() {
-		s.busy--
+	slot.share.half.count(slot.share, -1)
+	if st := slot.standing; st != nil {
+		d := st.gate.destination
+		if st.calls == 0 || d.calls == 0 {
+			panic("slots: a slot came back twice")
+		}
+		d.calls--
+		d.countLimit(slot.limit, -1)
+		st.calls--
+		if a != Unknown {
+			d.answered = a == Answered
+		}
+		st.review()
+		st.leave()
+		s.review(d)
 	}
-	s.forgetShare(slot.share)
-	if a != Unknown && d.answered != (a == Answered) {
-		s.park(d)
-		d.answered = a == Answered
-	}
-	s.Wake(d)
+	slot.share.half.forget(slot.share)
 }
 
-// Wake has a destination's waiters looked at again by Serve: a call of it has ended,
-// or its breaker may have changed its mind.
-func (s *Slots) Wake(d *Destination) {
-	for _, q := range d.queues {
-		q.stand()
+// Wake looks at a breaker again: one of its calls has ended, or its time has come. While it is
+// blocked its waiters are out of turn; blocked with waiters means that TakeRefused has them.
+func (s *Slots) Wake(d *Destination, b Breaker) (refused bool) {
+	g := d.gates[b]
+	if g == nil {
+		return false
 	}
+	g.parked = g.waiters.Len() > 0 && b.Blocked()
+	g.review()
+	s.review(d)
+	return g.parked
 }
 
-// park takes a destination's waiters out of turn, until Wake.
-func (s *Slots) park(d *Destination) {
-	for _, q := range d.queues {
-		q.leaveTurn()
+// TakeRefused takes out up to n waiters of a breaker that is open.
+func (s *Slots) TakeRefused(d *Destination, b Breaker, n int) (list []any) {
+	g := d.gates[b]
+	for g != nil && g.parked && g.waiters.Len() > 0 && len(list) < n {
+		w := g.waiters.First()
+		list = append(list, w.who)
+		s.waiting--
+		w.standing.remove(w)
 	}
+	s.review(d)
+	return list
 }
 
-// Grant is a slot for one that waited.
+// Grant is a slot for one that waited. Topic is set if it waited at the node: the slot is a credit.
 type Grant struct {
 	Waiter any
 	Slot   Slot
+	Topic  bool
+	Class  Class
 }
 
-// Serve gives the free slots to the waiters, appending to grants.
-func (s *Slots) Serve(grants []Grant) []Grant {
-	for class := range classes {
-		for s.free(class) > 0 {
-			q, tell := s.next(class)
-			if q == nil {
-				break
-			}
-			at := q.first
-			slot := s.take(q.share, q.destination, q.breaker, tell, q.limit, class)
-			s.leave(at)
-			s.forget(at)
-			q.destination.last(q)
-			grants = append(grants, Grant{at.waiter, slot})
+// Serve gives the free slots to those that wait, appending to grants. parked is called for each
+// breaker that refuses although calls may go soon: its owner calls Wake then.
+func (s *Slots) Serve(grants []Grant, parked func(Breaker)) []Grant {
+	for class := Class(0); class < Classes; class++ {
+		h := &s.halves[class]
+		if h.waiting.Len() == 0 || h.waiting.First().need > h.free() {
+			continue
 		}
+		c := h.waiting.First().shares.First().claims.First()
+		if c.topic != nil {
+			grants = append(grants, s.credit(c, class))
+		} else if slot, who := s.serve(c, parked); slot.Valid() {
+			grants = append(grants, Grant{Waiter: who, Slot: slot, Class: class})
+		}
+		class = ^Class(0) // the receiver's next waiter may claim a slot of another class
 	}
 	return grants
 }
 
-// next is the waiters' queue whose turn it is, with its breaker's leave taken; nil when none may
-// have a slot. A queue that was looked at goes to the end of the turn.
-func (s *Slots) next(class Class) (*queue, func(error)) {
-	tenants := &s.inTurn[class]
-	for range tenants.len {
-		t := tenants.rotate()
-		if !s.within(t.calls, class, lightFactor) && t.name != "" {
-			continue
-		}
-		shares := &t.inTurn[class]
-		for range shares.len {
-			sh := shares.rotate()
-			if !s.within(sh.calls, class, lightFactor) {
-				continue
-			}
-			queues := &sh.inTurn[class]
-			for range queues.len {
-				q := queues.rotate()
-				switch {
-				case !q.destination.room(q.limit):
-					q.leaveTurn() // until a call there ends
-				case !s.may(sh, q.destination, class):
-				default:
-					if tell := q.breaker.Allow(); tell != nil {
-						return q, tell
-					}
-					q.leaveTurn()
-					s.refused(q.breaker)
-				}
-			}
-		}
+// serve gives a receiver's next waiter the slot that it claims, if its breaker agrees.
+func (s *Slots) serve(c *claim, parked func(Breaker)) (Slot, any) {
+	d, sh := c.destination, c.share
+	w := d.next()
+	st, breaker := w.standing, w.standing.gate.breaker
+	report := breaker.Allow()
+	if report == nil {
+		st.gate.parked = true
+		st.gate.review()
+		s.review(d)
+		parked(breaker)
+		return Slot{}, nil
 	}
-	return nil, nil
+	s.waiting--
+	d.rotate(st)
+	st.remove(w)
+	at := d.enter(breaker, st.of) // st, or another like it if w was its last
+	at.limit = st.limit
+	slot := s.take(sh, at, w.limit, report)
+	sh.half.served(sh)
+	return slot, w.who
 }
 
-// Forget takes a waiter out of every queue, and reports whether it was in one.
-func (s *Slots) Forget(waiter any) bool {
-	first := s.waiting[waiter]
-	for at := first; at != nil; at = at.sibling {
-		s.leave(at)
-	}
-	delete(s.waiting, waiter)
-	return first != nil
-}
-
-// ForgetAll takes everybody out.
-func (s *Slots) ForgetAll() {
-	for waiter := range s.waiting {
-		s.Forget(waiter)
-	}
+// credit gives a topic the slot that it waited for.
+func (s *Slots) credit(c *claim, class Class) Grant {
+	sh, topic := c.share, c.topic
+	sh.half.withdraw(c)
+	sh.half.count(sh, 1)
+	sh.half.served(sh)
+	return Grant{Waiter: topic, Slot: Slot{share: sh}, Topic: true, Class: class}
 }

@@ -1,0 +1,91 @@
+// Package order keeps items in order, each knowing its place: a heap and a ring. Every operation
+// costs O(log n) in the heap and O(1) in the ring, for n items in it. Neither allocates, but for
+// the heap's slice. Both are pure: no clock, lock or goroutine.
+package order
+
+// Ranked is an item of a Heap.
+type Ranked[T any] interface {
+	Before(T) bool
+	// Place is where the heap keeps the item's position. 0: it is in no heap. An item is in one
+	// heap at most for each place that it has.
+	Place() *int
+}
+
+// Heap is a heap of items that can be moved and removed. The zero Heap is empty.
+type Heap[T Ranked[T]] struct{ items []T }
+
+// Len is the number of items.
+func (h *Heap[T]) Len() int { return len(h.items) }
+
+// First is the item that comes first. The heap must not be empty.
+func (h *Heap[T]) First() T { return h.items[0] }
+
+// At is the item at a position, in no order. It serves walks over all items.
+func (h *Heap[T]) At(i int) T { return h.items[i] }
+
+// Push adds an item that is in no heap.
+func (h *Heap[T]) Push(v T) {
+	if *v.Place() != 0 {
+		panic("order: an item is pushed twice")
+	}
+	h.items = append(h.items, v)
+	*v.Place() = len(h.items)
+	h.up(len(h.items) - 1)
+}
+
+// Fix restores the order after an item of the heap has changed.
+func (h *Heap[T]) Fix(v T) {
+	i := *v.Place() - 1
+	if !h.up(i) {
+		h.down(i)
+	}
+}
+
+// Remove takes an item of the heap out.
+func (h *Heap[T]) Remove(v T) {
+	i, last := *v.Place()-1, len(h.items)-1
+	h.swap(i, last)
+	var zero T
+	h.items[last] = zero
+	h.items = h.items[:last]
+	*v.Place() = 0
+	if i < last && !h.up(i) {
+		h.down(i)
+	}
+	if cap(h.items) > 1024 && len(h.items) < cap(h.items)/4 {
+		h.items = append(make([]T, 0, cap(h.items)/2), h.items...)
+	}
+}
+
+func (h *Heap[T]) swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	*h.items[i].Place(), *h.items[j].Place() = i+1, j+1
+}
+
+func (h *Heap[T]) up(i int) (moved bool) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h.items[i].Before(h.items[parent]) {
+			break
+		}
+		h.swap(i, parent)
+		i, moved = parent, true
+	}
+	return moved
+}
+
+func (h *Heap[T]) down(i int) {
+	for {
+		first := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(h.items); c++ {
+			if h.items[c].Before(h.items[first]) {
+				first = c
+			}
+		}
+		if first == i {
+			return
+		}
+		h.swap(i, first)
+		i = first
+	}
+}

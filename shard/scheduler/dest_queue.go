@@ -1,0 +1,295 @@
+package scheduler
+
+import (
+	"time"
+
+	"carillon/internal/order"
+	"carillon/shard/table"
+)
+
+// Destination is the receiver of a timer's calls, as the dispatcher names it. It is comparable, and
+// equal for all timers that share a connection pool and a breaker.
+type Destination any
+
+// backlogAfterMs is how late a timer must be to go to the backlog. The backlog and the fresh timers
+// take turns, so that the backlog of an outage does not starve timers that are due now.
+const backlogAfterMs = 1000
+
+// destQueue queues the ready timers of one topic for one destination.
+type destQueue struct {
+	queue *topicQueue
+	dest  Destination
+
+	fresh, backlog heap[entry]
+	backlogTurn    bool
+
+	spare      Permit        // granted and not used yet
+	flying     int           // leases of this queue that have not ended
+	atReceiver bool          // waits in the dispatcher for a call of the destination to end
+	shutUntil  time.Duration // monotonic; 0: the breaker has not refused
+	class      int           // of calls; the dispatcher says which
+	// shutMs is when the queue was last found shut, or opened again, wall clock: timers due by then
+	// were delayed.
+	shutMs int64
+
+	state   queueState
+	place   int // in the heap of its state
+	counted int // entries that queue.entries has of it
+	targets []table.Target
+	at      int // in queue.dests
+
+	spareSpot order.Spot[*destQueue] // in dueQueues.spares
+	idleSpot  order.Spot[*destQueue] // in dueQueues.idle
+	idleSince int64                  // number of the sweep
+}
+
+// queueState is what a destination queue waits for.
+type queueState uint8
+
+const (
+	idle    queueState = iota // it is empty
+	granted                   // it has a permit
+	open                      // open+class: it may ask for a permit, or for a slot of the node
+	_                         // the other class
+	waiting                   // for its receiver
+	shut                      // for its breaker
+	stuck                     // for its topic: there is no URL
+	states
+)
+
+// Before orders the destination queues of a topic by their first timers.
+func (n *destQueue) Before(o *destQueue) bool { return n.head().before(o.head()) }
+
+// Place implements order.Ranked.
+func (n *destQueue) Place() *int { return &n.place }
+
+func (n *destQueue) len() int { return n.fresh.len() + n.backlog.len() }
+
+// idle reports that nothing depends on the queue being kept.
+func (n *destQueue) idle() bool {
+	return n.len() == 0 && n.flying == 0 && n.spare == nil && !n.atReceiver
+}
+
+// half returns the heap whose turn it is; nil when both are empty.
+func (n *destQueue) half() *heap[entry] {
+	switch {
+	case n.len() == 0:
+		return nil
+	case n.fresh.len() == 0 || n.backlogTurn && n.backlog.len() > 0:
+		return &n.backlog
+	}
+	return &n.fresh
+}
+
+func (n *destQueue) head() entry { return n.half().top() }
+
+// want is the state that the queue belongs in.
+func (n *destQueue) want() queueState {
+	switch {
+	case n.len() == 0:
+		return idle
+	case n.spare != nil:
+		return granted
+	case n.dest == nil && !n.queue.pulled():
+		return stuck
+	case n.atReceiver:
+		return waiting
+	case n.shutUntil != 0:
+		return shut
+	}
+	return open + queueState(n.class)
+}
+
+// Granted implements ReceiverWaiter; called from any goroutine.
+func (n *destQueue) Granted(p Permit) {
+	s := n.queue.scheduler
+	s.env.Post(func(stopped bool) {
+		if stopped {
+			p.Cancel() // no scheduler is left to use it
+			return
+		}
+		s.slotGranted(n, p)
+	})
+}
+
+// Refused implements ReceiverWaiter; called from any goroutine.
+func (n *destQueue) Refused(retryIn time.Duration) {
+	s := n.queue.scheduler
+	s.env.Post(func(stopped bool) {
+		if !stopped {
+			n.atReceiver = false
+			s.shutFor(n, retryIn)
+		}
+	})
+}
+
+// slotGranted handles a permit that a destination queue waited for.
+func (s *Scheduler) slotGranted(n *destQueue, p Permit) {
+	n.atReceiver, n.shutMs = false, s.now.WallMs
+	if t := n.queue.topic; !s.keeps(n) || n.len() == 0 || n.spare != nil || t == nil || t.Paused {
+		p.Cancel()
+		s.update(n)
+		return
+	}
+	n.spare = p
+	s.due.spares.Push(&n.spareSpot)
+	s.update(n)
+	s.join(n.queue)
+	s.env.Wake()
+}
+
+// shutFor has a destination queue ask again after a while.
+func (s *Scheduler) shutFor(n *destQueue, retryIn time.Duration) {
+	n.shutMs = s.now.WallMs
+	if !s.keeps(n) {
+		return
+	}
+	n.shutUntil = s.now.Mono + max(retryIn, time.Millisecond)
+	s.due.shut.push(shutKey{n.shutUntil, n, nil})
+	s.update(n)
+}
+
+// keeps reports that a destination queue is one of this leadership, and its topic has not changed.
+func (s *Scheduler) keeps(n *destQueue) bool {
+	q := n.queue
+	return s.active && s.due.topics[q.id] == q && n.at >= 0 && n.at < len(q.dests) && q.dests[n.at] == n
+}
+
+// update puts a destination queue where it belongs after any change of it. Cost: O(log n) in the
+// destination queues of its topic.
+func (s *Scheduler) update(n *destQueue) {
+	q := n.queue
+	if !s.keeps(n) {
+		return
+	}
+	want := n.want()
+	q.entries[n.state] -= n.counted
+	n.counted = n.len()
+	q.entries[want] += n.counted
+	if heap := q.heapOf(n.state); want == n.state && heap != nil {
+		heap.Fix(n)
+	} else if want != n.state {
+		if heap != nil {
+			heap.Remove(n)
+		}
+		if n.state = want; q.heapOf(want) != nil {
+			q.heapOf(want).Push(n)
+		}
+	}
+	if n.spare != nil && n.len() == 0 {
+		s.returnSpare(n) // others wait for it
+	}
+	switch {
+	case !n.idle():
+		n.idleSpot.Leave()
+	case !n.idleSpot.In():
+		n.idleSince = s.due.sweeps
+		s.due.idle.Push(&n.idleSpot)
+		if s.due.idle.Len() > keptIdle {
+			s.forgetDest(s.due.idle.First())
+		}
+	}
+}
+
+// keptIdle is how many destination queues are kept that have nothing.
+const keptIdle = 1024
+
+// returnSpare gives a permit to others that wait for one.
+func (s *Scheduler) returnSpare(n *destQueue) {
+	p := n.spare
+	n.spare = nil
+	n.spareSpot.Leave()
+	p.Cancel()
+	s.update(n)
+}
+
+// queueIn puts a timer into a destination queue.
+func (s *Scheduler) queueIn(n *destQueue, e entry) {
+	if !n.queue.pulled() && s.now.WallMs-e.dueMs > backlogAfterMs {
+		n.backlog.push(e)
+	} else {
+		n.fresh.push(e)
+	}
+	s.update(n)
+	s.join(n.queue)
+}
+
+// pop takes the first timer out of a destination queue.
+func (s *Scheduler) pop(n *destQueue) entry {
+	h := n.half()
+	n.backlogTurn = h == &n.fresh
+	e := h.pop()
+	s.update(n)
+	return e
+}
+
+// destQueue finds or makes the queue of a topic's timers with the given callback override.
+func (s *Scheduler) destQueue(q *topicQueue, target table.Target) *destQueue {
+	if n := q.routes[target]; n != nil {
+		return n
+	}
+	var dest Destination // nil: cannot be delivered as the topic stands
+	switch {
+	case q.id == table.CanaryTopic:
+		dest = canaryDest{s}
+	case q.pulled(): // one destination queue for all
+	case q.topic != nil:
+		own := s.table.Callback(target)
+		if d, err := s.cfg.Dispatcher.Route(q.topic, &own); err == nil {
+			dest = d
+		}
+	}
+	n := q.byDest[dest]
+	if n == nil {
+		n = &destQueue{queue: q, dest: dest, at: len(q.dests)}
+		n.spareSpot.Of, n.idleSpot.Of = n, n
+		q.byDest[dest] = n
+		q.dests = append(q.dests, n)
+	}
+	if len(n.targets) == maxTargets {
+		n.forgetTargets()
+	}
+	q.routes[target] = n
+	n.targets = append(n.targets, target)
+	return n
+}
+
+// maxTargets is how many overrides lead to one destination queue before they are looked up again.
+const maxTargets = 256
+
+func (n *destQueue) forgetTargets() {
+	for _, target := range n.targets {
+		delete(n.queue.routes, target)
+	}
+	n.targets = n.targets[:0]
+}
+
+// forgetDest drops a destination queue that has nothing.
+func (s *Scheduler) forgetDest(n *destQueue) {
+	q := n.queue
+	n.idleSpot.Leave()
+	if !s.keeps(n) {
+		return // its topic has changed since
+	}
+	n.forgetTargets()
+	delete(q.byDest, n.dest)
+	last := len(q.dests) - 1
+	q.dests[n.at] = q.dests[last]
+	q.dests[n.at].at = n.at
+	q.dests[last] = nil
+	q.dests = q.dests[:last]
+	n.at = -1
+}
+
+// canaryDest is the destination of canaries: each call succeeds at once.
+type canaryDest struct{ scheduler *Scheduler }
+
+// Start implements Permit.
+func (d canaryDest) Start(_ *Delivery, done func(Attempt)) {
+	now := d.scheduler.now.WallMs
+	d.scheduler.env.CanaryPassed()
+	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
+}
+
+// Cancel implements Permit.
+func (d canaryDest) Cancel() {}
