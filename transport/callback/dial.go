@@ -54,8 +54,10 @@ func (p *Pool) dialTCP(ctx context.Context, k Key) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Not DialTCP, which binds the socket to a port before it connects: then all receivers together
+	// have as many connections as there are ports, and not each of them.
 	return dialFirst(ctx, targets, func(ctx context.Context, target netip.AddrPort) (net.Conn, error) {
-		return new(net.Dialer).DialTCP(ctx, "tcp", netip.AddrPort{}, target)
+		return new(net.Dialer).DialContext(ctx, "tcp", target.String())
 	})
 }
 
