@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 	"time"
 )
 
-// How many receivers the tests have: CARILLON_E2E_RECEIVERS, 100,000 in long runs.
+// manyReceivers is how many receivers the tests have.
 func manyReceivers(t testing.TB) int {
 	t.Helper()
 	switch {
@@ -125,7 +126,7 @@ func refusingOfHalf(n int) (refusing int) {
 	return refusing
 }
 
-// lateness says whether the other topic was on time.
+// othersOnTime says whether the other topic was on time.
 func (h herd) othersOnTime() bool {
 	slack := float64(othersSlack.Milliseconds())
 	return h.Many.OtherDuring.P99 <= h.Many.OtherBefore.P99+slack
@@ -218,7 +219,12 @@ func TestClusterManyReceivers(t *testing.T) {
 				c.start(t, m, "--shards", "4", "--replicas", "3", "--bootstrap-expect", "3")
 				clients = append(clients, m.client)
 			}
-			c.awaitHealthy(t)
+			poll(t, formLimit, "all four shards are led, as each node sees it", func() bool {
+				return !slices.ContainsFunc(c.all(), func(m *member) bool {
+					v, err := m.view()
+					return err != nil || !v.Healthy || len(v.Shards) != 4 || m.client.do("GET", "/readyz", "").status != 200
+				})
+			})
 			awaitNoElections(t, clients)
 			checkHerd(t, clients, n, do)
 			for _, m := range c.all() {

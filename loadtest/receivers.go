@@ -50,8 +50,8 @@ const (
 	maxReceiverConns = 32_768 // a node keeps a few thousand
 
 	slowAnswer  = 200 * time.Millisecond
-	callTimeout = 500 * time.Millisecond     // of calls that are in vain
-	hangFor     = callTimeout + slowAnswer/2 // the call has been given up by then
+	callTimeout = 500 * time.Millisecond // of calls that are in vain
+	hangFor     = 4 * callTimeout        // the call has been given up by then
 
 	refusingPort = 1
 )
