@@ -47,6 +47,8 @@ type Config struct {
 	CancelShare float64       `help:"Share of the timers that churn cancels." default:"0.9" json:"cancel_share"`
 	Sink        string        `help:"URL of an external receiver; the built-in one is used otherwise." placeholder:"URL" json:"sink"`
 	SinkListen  string        `help:"Address of the built-in receiver." default:"127.0.0.1:0" json:"sink_listen"`
+	Receivers   int           `help:"Spread the timers of one instant over this many receivers, at addresses 127.16.0.0 and up, while another topic fires 100 a second. 0 = one." placeholder:"N" json:"receivers"`
+	ReceiversDo string        `help:"What they do: answer, refuse, hang, slow, or half (every second one answers)." default:"answer" placeholder:"WHAT" json:"receivers_do"`
 	Warmup      time.Duration `help:"Load before the measured time." placeholder:"5s" json:"warmup_ns"`
 	Timeout     time.Duration `help:"Give up on an answer after this." default:"10s" json:"timeout_ns"`
 	Drain       time.Duration `help:"Wait for timers due at most this long after the load; later ones are cancelled." default:"60s" json:"drain_ns"`
@@ -81,6 +83,7 @@ func (c Config) withDefaults() Config {
 	orString(&c.Topic, "loadtest")
 	orString(&c.Mix, "add=50,patch=15,cancel=20,get=15")
 	orString(&c.SinkListen, "127.0.0.1:0")
+	orString(&c.ReceiversDo, doAnswer)
 	orInt(&c.Connections, 64)
 	orInt(&c.Payload, 200)
 	orInt(&c.Topics, 1)
@@ -98,6 +101,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Mode == ModeFire && c.Timers == 0 && c.Duration == 0 {
 		c.Timers = 10_000
+		if c.Receivers > 0 {
+			c.Timers = int64(c.Receivers)
+		}
+	}
+	if c.Receivers > 0 && c.SinkListen == "127.0.0.1:0" {
+		c.SinkListen = "0.0.0.0:0"
 	}
 	if c.Timers == 0 {
 		orDuration(&c.Duration, 10*time.Second)
@@ -133,6 +142,8 @@ func (c Config) Processors() int {
 // load at 10,000 timers a second.
 func (c Config) defaultDelay() string {
 	switch {
+	case c.SameInstant && c.Receivers > 0: // in peace before the instant
+		return (6*time.Second + time.Duration(c.Timers)*100*time.Microsecond).String()
 	case c.SameInstant:
 		return (3*time.Second + time.Duration(c.Timers)*100*time.Microsecond).String()
 	case c.Mode == ModeAdd:
@@ -195,6 +206,7 @@ func (c Config) validate() error {
 	check(c.Keys >= 0, "%d keys are negative", c.Keys)
 	check(c.Topics >= 1 && c.Topics <= 1_000_000, "%d topics are not within 1 to 1000000", c.Topics)
 	check(topicName.MatchString(c.Topic), "topic %q is not a valid name", c.Topic)
+	c.checkReceivers(check)
 	check(c.CancelShare > 0 && c.CancelShare <= 1, "cancel share %v is not within 0 to 1", c.CancelShare)
 	if d, err := parseDelay(c.Delay); err != nil {
 		faults = append(faults, err)
@@ -205,7 +217,7 @@ func (c Config) validate() error {
 		faults = append(faults, fmt.Errorf("loadtest: address %q to receive at is not of the form host:port", c.SinkListen))
 	} else {
 		ip := net.ParseIP(host)
-		check(c.Sink != "" || (host != "" && !ip.IsUnspecified()), "address %q to receive at does not say where nodes reach it", c.SinkListen)
+		check(c.Receivers > 0 || c.Sink != "" || (host != "" && !ip.IsUnspecified()), "address %q to receive at does not say where nodes reach it", c.SinkListen)
 	}
 	if _, err := parseMix(c.Mix); err != nil {
 		faults = append(faults, err)

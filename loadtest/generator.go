@@ -31,6 +31,8 @@ type generator struct {
 	limit   int64 // timers to issue at most, over all connections
 	instant int64 // due time of all timers, Unix ms, 0 = each has its own
 	recent  []block
+
+	receivers *receivers // nil: there is one
 }
 
 func newGenerator(c Config, l *ledger, connection int, instantMs int64) *generator {
@@ -115,6 +117,9 @@ func (p *generator) add(c *call, now time.Time) bool {
 			due = nowMs + p.delay.draw(p.rng).Milliseconds()
 		}
 		p.ledger.setDue(number, due)
+		if p.receivers != nil && p.receivers.doing(number) == doRefuse {
+			p.ledger.add(number, markExcused) // it cannot arrive
+		}
 	}
 	p.remember(b)
 	return true

@@ -71,6 +71,7 @@ type Report struct {
 	Config       Config       `json:"config"`
 	Started      time.Time    `json:"started"`
 	Surroundings Surroundings `json:"surroundings"`
+	Receivers    *Receivers   `json:"many_receivers,omitempty"`
 
 	latencyCurve, latenessCurve []hist.Point
 	series                      []second

@@ -32,13 +32,14 @@ type requests struct {
 	names    *names
 	ledger   *ledger
 	callback string
+	many     *receivers // nil: all timers go to callback
 	body     []byte
 	out      []byte
 	scratch  []byte // an id to compare with
 }
 
-func newRequests(n *names, l *ledger, callback string) *requests {
-	return &requests{names: n, ledger: l, callback: callback}
+func newRequests(n *names, l *ledger, callback string, many *receivers) *requests {
+	return &requests{names: n, ledger: l, callback: callback, many: many}
 }
 
 // fixedHeaders are the headers of every request to a host, the first line's end included.
@@ -119,6 +120,10 @@ func (r *requests) writeBatch(c *call, fixed []byte) []byte {
 
 func (r *requests) appendAddFields(number int64) {
 	r.appendContent(number, 1)
+	if r.many != nil {
+		r.body = r.many.appendCallback(r.body, number)
+		return
+	}
 	r.body = append(r.body, `,"callback":{"url":"`...)
 	r.body = append(r.body, r.callback...)
 	r.body = append(r.body, `"}`...)

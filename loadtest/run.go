@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"carillon/client"
@@ -36,6 +37,14 @@ type run struct {
 	loaded   time.Time // end of the load
 	gone     bool      // no server took connections at the end
 	around   Surroundings
+
+	// Of a run with many receivers.
+	receivers *receivers // nil: there is one
+	api       *client.Client
+	other     *other
+	drained   time.Duration
+	undrained int64
+	end       atomic.Pointer[time.Time] // when nothing was due any more; nil before
 }
 
 // Run plays the configured mode, prints progress to errOut and the table to
@@ -105,10 +114,15 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	}()
 
 	before := sampleCPU()
-	r.load(ctx)
-	r.cpu = useBetween(before, sampleCPU())
-	r.around.FsyncMs = r.fsyncs(ctx).medianSince(synced)
-	r.drain(ctx)
+	r.withOther(ctx, func() {
+		r.load(ctx)
+		r.cpu = useBetween(before, sampleCPU())
+		r.around.FsyncMs = r.fsyncs(ctx).medianSince(synced)
+		if r.receivers != nil {
+			r.drainReceivers(ctx)
+		}
+		r.drain(ctx)
+	})
 	if config.Mode == ModeFire { // the part that fire measures goes on after the load
 		r.cpu = useBetween(before, sampleCPU())
 	}
@@ -169,7 +183,15 @@ func (r *run) receive(ctx context.Context, done chan<- error) error {
 	if err != nil {
 		return fmt.Errorf("loadtest: listen for callbacks: %w", err)
 	}
-	server := sink.NewServer(r.config.SinkListen, receiver.receive)
+	handler, many := sink.Handler(receiver.receive), 0
+	if r.config.Receivers > 0 {
+		many = maxReceiverConns
+		if handler, err = r.manyReceivers(listener, handler); err != nil {
+			return err
+		}
+	}
+	server := sink.NewServer(r.config.SinkListen, handler)
+	server.Expect(many)
 	server.Use(listener)
 	r.callback = "http://" + listener.Addr().String() + "/"
 	go func() { done <- server.Run(ctx) }()
@@ -180,8 +202,7 @@ func (r *run) receive(ctx context.Context, done chan<- error) error {
 func (r *run) load(ctx context.Context) {
 	var instantMs int64
 	if r.config.SameInstant {
-		d, _ := parseDelay(r.config.Delay) // validated
-		instantMs = r.start.Add(d.from).UnixMilli()
+		instantMs = r.instant().UnixMilli()
 	}
 	pace := pace{measure: r.measure}
 	if r.config.Duration > 0 {
@@ -196,7 +217,9 @@ func (r *run) load(ctx context.Context) {
 	leaders := r.leadersAmong(r.targets)
 	for i := range r.config.Connections {
 		w := r.worker(i, r.targets, leaders)
-		w.source = newGenerator(r.config, r.ledger, i, instantMs)
+		generator := newGenerator(r.config, r.ledger, i, instantMs)
+		generator.receivers = r.receivers
+		w.source = generator
 		w.pace = pace
 		w.pace.first = r.start.Add(between * time.Duration(i))
 		workers.Go(func() { w.run(ctx) })
@@ -211,7 +234,7 @@ func (r *run) load(ctx context.Context) {
 
 func (r *run) worker(number int, targets []target, leaders *client.Leaders) *worker {
 	w := &worker{stripe: uint64(number), own: number % len(targets), leaders: leaders,
-		requests: newRequests(r.names, r.ledger, r.callback),
+		requests: newRequests(r.names, r.ledger, r.callback, r.receivers),
 		ledger:   r.ledger, tally: r.tally}
 	for _, t := range targets {
 		w.links = append(w.links, &link{target: t, dial: r.network.dial, tls: r.tls, timeout: r.config.Timeout, fixed: fixedHeaders(t.host, r.config.Token)})
@@ -339,7 +362,7 @@ func (r *run) report(cut bool) Report {
 		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),
 		Unsent: t.unsent.Load(), Overdue: t.overdue.Load(), FirstError: t.firstError(), Foreign: t.foreign.Load(), ByOp: map[string]int64{},
 		CutShort: cut, Gone: r.gone, TesterCPU: r.cpu.cores, TesterWaited: r.cpu.waited, Starved: r.cpu.starved(), Bottleneck: r.cpu.bottleneck || (r.config.Mode == ModeFire && r.watch.saturated),
-		Config: r.config, Started: r.start, Surroundings: r.around,
+		Config: r.config, Started: r.start, Surroundings: r.around, Receivers: r.ofReceivers(),
 	}
 	for op := range t.byOperation {
 		report.ByOp[operation(op).String()] = t.byOperation[op].Load()

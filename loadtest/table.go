@@ -33,6 +33,9 @@ func (r Report) writeTable(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  added %d, prevented %d, unknown %d, refused %d, too late to change %d\n", r.Added, r.Prevented, r.Unknown, r.Refused, r.Conflicts)
 	r.writeNotes(w)
+	if r.Receivers != nil {
+		r.Receivers.writeTo(w)
+	}
 	fmt.Fprintf(w, "  tester CPU %.2f cores", r.TesterCPU)
 	if r.TesterWaited > starvedAbove {
 		fmt.Fprintf(w, ", %.2f more were not to be had", r.TesterWaited)

@@ -98,7 +98,7 @@ func TestRequestsAreWellFormed(t *testing.T) {
 		l.setDue(number, 1_700_000_000_000+number)
 	}
 	n := newNames(Config{Topic: "jobs", Topics: 2, Batch: 2, Keys: 3, Payload: 120}, "0a1b2c3d")
-	r, fixed := newRequests(n, l, "http://127.0.0.1:1/"), fixedHeaders("server:7700", "crl_x")
+	r, fixed := newRequests(n, l, "http://127.0.0.1:1/", nil), fixedHeaders("server:7700", "crl_x")
 	for op := range operation(len(operationNames)) {
 		for _, numbers := range [][]int64{{4}, {4, 5}} {
 			if op == opGet && len(numbers) > 1 {
@@ -134,7 +134,7 @@ func BenchmarkRequest(b *testing.B) {
 	l := newLedger(0)
 	l.issue(1, 1)
 	n := newNames(Config{Topic: "loadtest", Topics: 1, Batch: 1, Payload: 200}, "0a1b2c3d")
-	r, fixed := newRequests(n, l, "http://127.0.0.1:7780/"), fixedHeaders("127.0.0.1:7700", "")
+	r, fixed := newRequests(n, l, "http://127.0.0.1:7780/", nil), fixedHeaders("127.0.0.1:7700", "")
 	c := &call{op: opAdd, numbers: []int64{0}}
 	b.ReportAllocs()
 	for b.Loop() {

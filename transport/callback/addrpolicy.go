@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -92,6 +94,8 @@ const (
 	isOwnPort   = "is the cluster's own"
 	isNever     = "is never called"
 	isNotPublic = "is not public; the node's --callback-allow names the private networks that may be called"
+
+	isNotPublicName = "is not a public name; the node's --callback-allow names the private networks that may be called"
 )
 
 // CheckAddr decides about one resolved address. Its errors wrap ErrRefused.
@@ -141,7 +145,7 @@ func (p Policy) fault(target netip.AddrPort) string {
 // where private networks may be called: there they name the host that is meant. Elsewhere a name
 // that does not exist would become one of the domain's.
 func (p Policy) lookupName(host string) string {
-	if p.AllowPrivate || len(p.Allow) > 0 || strings.HasSuffix(host, ".") {
+	if !p.publicOnly() || strings.HasSuffix(host, ".") {
 		return host
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -150,9 +154,43 @@ func (p Policy) lookupName(host string) string {
 	return host + "."
 }
 
+func (p Policy) publicOnly() bool { return !p.AllowPrivate && len(p.Allow) == 0 }
+
+// privateDomains are never in public use (RFC 6761, 6762, 8375; ICANN's .internal), or hardly ever.
+var privateDomains = []string{".internal", ".local", ".localdomain", ".lan", ".home.arpa", ".test"}
+
+// checkPrivateName refuses a name that could not be looked up, where the policy is why: only a
+// private network knows names of one label and those of privateDomains, and under this policy no
+// private network's search domains complete a name.
+func (p Policy) checkPrivateName(host string) error {
+	name := "." + strings.TrimSuffix(host, ".")
+	known := func(domain string) bool { return strings.HasSuffix(name, domain) }
+	if p.publicOnly() && (strings.Count(name, ".") == 1 || slices.ContainsFunc(privateDomains, known)) {
+		return fmt.Errorf("%w: %s %s", ErrRefused, host, isNotPublicName)
+	}
+	return nil
+}
+
+// checkLocalhost refuses the names that lead to loopback by RFC 6761, where that may not be called.
+func (p Policy) checkLocalhost(host string, port uint16) error {
+	name := strings.TrimSuffix(host, ".")
+	if name != "localhost" && !strings.HasSuffix(name, ".localhost") {
+		return nil
+	}
+	fault := p.fault(netip.AddrPortFrom(netip.IPv6Loopback(), port))
+	if fault != "" {
+		fault = p.fault(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
+	}
+	if fault != "" {
+		return fmt.Errorf("%w: %s %s", ErrRefused, host, fault)
+	}
+	return nil
+}
+
 // CheckURLHost refuses a literal address ("ip", "ip:port", "[v6]:port") that would
-// be refused at the dial, so that an add can say so at once. Names pass: their
-// address is decided at the dial.
+// be refused at the dial, so that an add can say so at once; names of this machine
+// ("localhost", "x.localhost:port") as well. Other names pass: their address is
+// decided at the dial.
 func (p Policy) CheckURLHost(host string) error {
 	if target, err := netip.ParseAddrPort(host); err == nil {
 		return p.CheckAddr(target)
@@ -164,7 +202,9 @@ func (p Policy) CheckURLHost(host string) error {
 	if addr, err := netip.ParseAddr(bare); err == nil {
 		return p.CheckAddr(netip.AddrPortFrom(addr, 0))
 	}
-	return nil
+	name, text, _ := strings.Cut(host, ":")
+	port, _ := strconv.ParseUint(text, 10, 16) // 0: none
+	return p.checkLocalhost(strings.ToLower(name), uint16(port))
 }
 
 // CheckURL is CheckURLHost for a whole URL, its default port included.

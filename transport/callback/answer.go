@@ -1,6 +1,7 @@
 package callback
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -23,11 +24,7 @@ const (
 // readHeaders skips interim answers (100 Continue, 103 Early Hints).
 func (x *roundTripper) readHeaders() error {
 	for range maxInterim + 1 {
-		err := x.checkStatusLine()
-		if err == nil {
-			err = x.answer.Header.Read(x.reader)
-		}
-		if err != nil {
+		if err := x.readHead(); err != nil {
 			return headerFault(err)
 		}
 		status := x.answer.StatusCode()
@@ -36,6 +33,67 @@ func (x *roundTripper) readHeaders() error {
 		}
 	}
 	return errBadAnswer
+}
+
+// readHead reads the status line and the headers of one answer. The status counts however long the
+// headers are, and lines may end in LF alone, as those of small devices and scripts do. After such
+// an answer the connection is not used again.
+func (x *roundTripper) readHead() error {
+	if err := x.checkStatusLine(); err != nil {
+		return err
+	}
+	size, plain, err := x.waitForHead()
+	switch {
+	case err == bufio.ErrBufferFull:
+		return x.statusAlone()
+	case err != nil:
+		return err
+	case plain:
+		return x.answer.Header.Read(x.reader)
+	}
+	head, _ := x.reader.Peek(size)
+	head = bytes.ReplaceAll(head, []byte("\r\n"), []byte("\n"))
+	head = bytes.ReplaceAll(head, []byte("\n"), []byte("\r\n"))
+	_, _ = x.reader.Discard(size)
+	x.lastOnConn = true
+	return x.answer.Header.Read(bufio.NewReaderSize(bytes.NewReader(head), len(head)))
+}
+
+// waitForHead waits for the blank line that ends the headers, and returns how many bytes the answer
+// has until then. plain: every line ends in CRLF. bufio.ErrBufferFull: the headers are longer than
+// the buffer.
+func (x *roundTripper) waitForHead() (size int, plain bool, err error) {
+	plain = true
+	for {
+		b, _ := x.reader.Peek(x.reader.Buffered())
+		for n := bytes.IndexByte(b[size:], '\n'); n >= 0; n = bytes.IndexByte(b[size:], '\n') {
+			line, crlf := bytes.CutSuffix(b[size:size+n], []byte("\r"))
+			size += n + 1
+			plain = plain && crlf
+			if len(line) == 0 {
+				return size, plain, nil
+			}
+		}
+		if _, err := x.reader.Peek(len(b) + 1); err != nil {
+			return 0, false, err
+		}
+	}
+}
+
+// statusAlone takes the status of an answer whose headers are never read to their end.
+func (x *roundTripper) statusAlone() error {
+	line, _ := x.reader.Peek(len(statusLine))
+	status := 0
+	for _, c := range line[len(statusLine)-3:] {
+		status = 10*status + int(c-'0')
+	}
+	if status < 200 {
+		return errBadAnswer
+	}
+	x.answer.Header.Reset()
+	x.answer.SetStatusCode(status)
+	x.lastOnConn = true
+	return nil
 }
 
 // statusLine is the beginning of an answer, '9' standing for a digit. The line ends there, or goes
@@ -75,10 +133,7 @@ func fitsStatusLine(i int, c byte) bool {
 
 // headerFault keeps the network's errors, and drops texts that quote the answer.
 func headerFault(err error) error {
-	var small *fasthttp.ErrSmallBuffer
 	switch {
-	case errors.As(err, &small):
-		return errHugeHeaders
 	case errors.Is(err, io.EOF), errors.Is(err, fasthttp.ErrConnectionClosed):
 		return errPeerClosed
 	case isTimeout(err), isNetwork(err):
@@ -93,7 +148,7 @@ func headerFault(err error) error {
 func (x *roundTripper) reusable() bool {
 	h := &x.answer.Header
 	switch {
-	case x.answer.ConnectionClose(), string(h.Protocol()) != "HTTP/1.1":
+	case x.lastOnConn, x.answer.ConnectionClose(), string(h.Protocol()) != "HTTP/1.1":
 		return false
 	case bodylessStatus(h.StatusCode()):
 		n := h.ContentLength()

@@ -23,6 +23,33 @@ func TestStatusThatIsNone(t *testing.T) {
 	}
 }
 
+// TestLinesThatEndInLFAlone: small devices and scripts answer so. The answer counts at once, and its
+// connection is closed.
+func TestLinesThatEndInLFAlone(t *testing.T) {
+	f := func(answer string, class Class, status int, retryAfter time.Duration) {
+		t.Helper()
+		r := receive(t, always(answer))
+		p := startPool(t, Config{Policy: local})
+		for range 2 {
+			out := callOnce(t, p, post(r.url))
+			if out.Class != class || out.Status != status || out.RetryAfter != retryAfter || out.Took > 4*time.Second {
+				t.Errorf("%q: %+v, want %v %d %v", answer, out, class, status, retryAfter)
+			}
+		}
+		if n := r.connections(); n != 2 {
+			t.Errorf("%q: %d connections, want 2", answer, n)
+		}
+	}
+	f("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", Success, 200, 0)
+	f("HTTP/1.1 200\n\n", Success, 200, 0)
+	f("HTTP/1.1 200 OK\r\nContent-Length: 2\n\nok", Success, 200, 0)
+	f("HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nok", Success, 200, 0)
+	f("HTTP/1.1 200 OK\nContent-Length: 2\n\r\nok", Success, 200, 0)
+	f("HTTP/1.1 100 Continue\n\nHTTP/1.1 204 X\n\n", Success, 204, 0)
+	f("HTTP/1.1 429 X\nRetry-After: 7\nContent-Length: 0\n\n", Failure, 429, 7*time.Second)
+	f("HTTP/1.1 200 OK\nno header\n\n", Failure, 0, 0)
+}
+
 // TestBodyThatDripsEndsTheCall: the status is known, so the slot is not held for the rest of the
 // time-out.
 func TestBodyThatDripsEndsTheCall(t *testing.T) {

@@ -1,13 +1,12 @@
 package callback
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net"
 	"net/netip"
-	"syscall"
 	"time"
 )
 
@@ -37,39 +36,123 @@ type tlsError struct{ err error }
 func (e *tlsError) Error() string { return e.err.Error() }
 func (e *tlsError) Unwrap() error { return e.err }
 
+// A name's addresses are tried as RFC 8305 (Happy Eyeballs) has it, so that one where nobody answers
+// costs no more than attemptDelay.
+const (
+	attemptDelay = 250 * time.Millisecond
+	maxAddresses = 8 // of a name; the others are not tried
+)
+
 func (p *Pool) dialTCP(ctx context.Context, k Key) (net.Conn, error) {
-	address := k.hostPort()
+	if err := p.Policy().CheckURLHost(k.hostPort()); err != nil {
+		return nil, err
+	}
 	if p.config.Dial != nil {
-		if err := p.Policy().CheckURLHost(address); err != nil {
-			return nil, err
-		}
-		return p.config.Dial(ctx, "tcp", address)
+		return p.config.Dial(ctx, "tcp", k.hostPort())
 	}
-	k.Host = p.Policy().lookupName(k.Host)
-	dialer := net.Dialer{Resolver: p.config.Resolver, ControlContext: p.guardNamed}
-	if _, err := netip.ParseAddr(k.Host); err == nil {
-		dialer.ControlContext = p.guardLiteral
-	}
-	return dialer.DialContext(ctx, "tcp", k.hostPort())
-}
-
-// guardLiteral and guardNamed run between the look-up and the connect, on the very
-// address that is about to be connected to.
-func (p *Pool) guardLiteral(_ context.Context, network, address string, _ syscall.RawConn) error {
-	return guard(network, address, p.Policy().CheckAddr)
-}
-
-func (p *Pool) guardNamed(_ context.Context, network, address string, _ syscall.RawConn) error {
-	return guard(network, address, p.Policy().CheckNamed)
-}
-
-func guard(network, address string, check func(netip.AddrPort) error) error {
-	if network != "tcp4" && network != "tcp6" {
-		return fmt.Errorf("%w: network %s", ErrRefused, network)
-	}
-	target, err := netip.ParseAddrPort(address)
+	targets, err := p.resolve(ctx, k)
 	if err != nil {
-		return fmt.Errorf("%w: not an address", ErrRefused)
+		return nil, err
 	}
-	return check(target)
+	// Not DialTCP, which binds the socket to a port before it connects: then all receivers together
+	// have as many connections as there are ports, and not each of them.
+	return dialFirst(ctx, targets, func(ctx context.Context, target netip.AddrPort) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", target.String())
+	})
+}
+
+// resolve returns the addresses of the host that the policy lets be called. The connection goes to
+// one of these: there is no other look-up after it.
+func (p *Pool) resolve(ctx context.Context, k Key) (targets []netip.AddrPort, err error) {
+	if addr, err := netip.ParseAddr(k.Host); err == nil {
+		return []netip.AddrPort{netip.AddrPortFrom(addr, k.Port)}, nil
+	}
+	addrs, err := p.config.Resolver.LookupNetIP(ctx, "ip", p.Policy().lookupName(k.Host))
+	policy := p.Policy()
+	if err != nil {
+		return nil, cmp.Or(policy.checkPrivateName(k.Host), err)
+	}
+	for _, addr := range addrs {
+		target := netip.AddrPortFrom(addr.Unmap(), k.Port)
+		if refused := policy.CheckNamed(target); refused != nil {
+			err = refused
+		} else {
+			targets = append(targets, target)
+		}
+	}
+	if len(targets) == 0 {
+		return nil, err
+	}
+	targets = alternate(targets)
+	return targets[:min(len(targets), maxAddresses)], nil
+}
+
+// alternate orders addresses so that IPv6 and IPv4 take turns. The first stays the first, and each
+// family keeps its order.
+func alternate(targets []netip.AddrPort) []netip.AddrPort {
+	var families [2][]netip.AddrPort
+	for _, target := range targets {
+		i := 0
+		if target.Addr().Is4() != targets[0].Addr().Is4() {
+			i = 1
+		}
+		families[i] = append(families[i], target)
+	}
+	mixed := targets[:0:0]
+	for i := range targets {
+		for _, family := range families {
+			if i < len(family) {
+				mixed = append(mixed, family[i])
+			}
+		}
+	}
+	return mixed
+}
+
+// dialFirst connects to whichever of the targets answers first. A target has its turn when one
+// before it has failed, or attemptDelay after that one's turn.
+func dialFirst(
+	ctx context.Context, targets []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error),
+) (conn net.Conn, err error) {
+	type attempt struct {
+		conn net.Conn
+		err  error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan attempt)
+	turn := time.NewTimer(0)
+	defer turn.Stop()
+	for running := 0; running+len(targets) > 0; {
+		select {
+		case <-turn.C:
+			if len(targets) == 0 {
+				continue
+			}
+			target := targets[0]
+			targets = targets[1:]
+			running++
+			go func() {
+				c, err := dial(ctx, target)
+				ended <- attempt{c, err}
+			}()
+			turn.Reset(attemptDelay)
+		case a := <-ended:
+			running--
+			switch {
+			case a.err != nil:
+				err = cmp.Or(err, a.err)
+				turn.Reset(0)
+			case conn == nil:
+				conn, targets = a.conn, nil
+				cancel()
+			default:
+				_ = a.conn.Close()
+			}
+		}
+	}
+	if conn != nil {
+		return conn, nil
+	}
+	return nil, err
 }

@@ -16,11 +16,10 @@ import (
 const maxErrBytes = 256
 
 var (
-	errTimeout     = errors.New("timeout")
-	errBadAnswer   = errors.New("bad response")
-	errHugeHeaders = errors.New("response too large: headers")
-	errPeerClosed  = errors.New("connection closed")
-	errHeldBack    = errors.New("not sent: the lease would end during the call")
+	errTimeout    = errors.New("timeout")
+	errBadAnswer  = errors.New("bad response")
+	errPeerClosed = errors.New("connection closed")
+	errHeldBack   = errors.New("not sent: the lease would end during the call")
 )
 
 // fault turns the error of a dial or an exchange into a short stable text. Texts of the network are
@@ -34,7 +33,7 @@ func fault(err error) string {
 		return "timeout"
 	case errors.Is(err, ErrRefused):
 		return printable("refused: " + innermost(err, ErrRefused))
-	case errors.Is(err, errBadAnswer), errors.Is(err, errHugeHeaders), errors.Is(err, errPeerClosed):
+	case errors.Is(err, errBadAnswer), errors.Is(err, errPeerClosed):
 		return err.Error()
 	case outOfFiles(err):
 		return "connection failed: out of file descriptors"

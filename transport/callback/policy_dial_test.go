@@ -20,6 +20,12 @@ import (
 // nameServer answers every A question with the address that address returns at that moment.
 func nameServer(t *testing.T, address func() [4]byte) *net.Resolver {
 	t.Helper()
+	return nameServerOf(t, func(string) [][4]byte { return [][4]byte{address()} })
+}
+
+// nameServerOf answers A questions about a name with its addresses; none: the name does not exist.
+func nameServerOf(t *testing.T, addresses func(name string) [][4]byte) *net.Resolver {
+	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -38,11 +44,18 @@ func nameServer(t *testing.T, address func() [4]byte) *net.Resolver {
 				continue
 			}
 			m.Response, m.Authoritative, m.Additionals = true, true, nil
-			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-				m.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
-					Body:   &dnsmessage.AResource{A: address()},
-				}}
+			q := m.Questions[0]
+			known := addresses(q.Name.String())
+			if len(known) == 0 {
+				m.RCode = dnsmessage.RCodeNameError
+			}
+			for _, address := range known {
+				if q.Type == dnsmessage.TypeA {
+					m.Answers = append(m.Answers, dnsmessage.Resource{
+						Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+						Body:   &dnsmessage.AResource{A: address},
+					})
+				}
 			}
 			if packed, err := m.Pack(); err == nil {
 				_, _ = conn.WriteTo(packed, from)

@@ -65,8 +65,8 @@ type Outcome struct {
 	// detail; at most 256 bytes, printable, without secrets. Codes: "timeout",
 	// "connection refused", "unreachable", "name not found", "name lookup failed",
 	// "connection closed", "connection reset", "tls", "refused", "redirect 302", "status 500",
-	// "bad response", "response too large", "bad request", "shut down",
-	// "not sent", "connection failed", "internal error".
+	// "bad response", "bad request", "shut down", "not sent", "connection failed",
+	// "internal error".
 	Err string
 
 	// RetryAfter comes from a 429 or 503 alone, clamped to 1 s – 1 h; 0 = none.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	readBufferBytes  = 16 << 10 // also the bound of an answer's headers
+	readBufferBytes  = 16 << 10 // also how much is read of an answer's headers
 	writeBufferBytes = 4 << 10
 )
 
@@ -26,6 +26,8 @@ type roundTripper struct {
 	scheme  fasthttp.URI
 	scratch []byte
 	signer  signer
+
+	lastOnConn bool // no other answer is read from the connection
 
 	url    string // the last one taken apart
 	target callURL
@@ -129,6 +131,7 @@ func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, er
 	}
 	x.writer.Reset(stream)
 	x.reader.Reset(stream)
+	x.lastOnConn = false
 	defer x.reader.Reset(nil) // keep no connection alive
 	defer x.writer.Reset(nil)
 	r := &x.result

@@ -1,0 +1,72 @@
+package loadtest
+
+import (
+	"encoding/json"
+	"net/netip"
+	"testing"
+)
+
+// TestReceiversAreMany: each is an address of its own, and all that should answer are at the port
+// where the run listens.
+func TestReceiversAreMany(t *testing.T) {
+	f := func(do string, number int64, url, timeout string) {
+		t.Helper()
+		v := &receivers{count: 100_000, do: do, port: 7780}
+		var add struct {
+			Callback struct{ URL, Timeout string }
+			Retry    struct {
+				MaxAttempts int `json:"max_attempts"`
+			}
+		}
+		text := v.appendCallback([]byte(`{"at_ms":1`), number)
+		if err := json.Unmarshal(append(text, '}'), &add); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if add.Callback.URL != url || add.Callback.Timeout != timeout || (timeout != "") != (add.Retry.MaxAttempts == 1) {
+			t.Errorf("%s %d: %s, want %s with time-out %q", do, number, text, url, timeout)
+		}
+	}
+	f(doAnswer, 0, "http://127.16.0.0:7780/", "")
+	f(doAnswer, 99_999, "http://127.17.134.159:7780/", "")
+	f(doAnswer, 100_000, "http://127.16.0.0:7780/", "")
+	f(doRefuse, 257, "http://127.16.1.1:1/", "500ms")
+	f(doHang, 5, "http://127.16.0.5:7780/", "500ms")
+	f(doSlow, 5, "http://127.16.0.5:7780/", "")
+	f(doHalf, 0, "http://127.16.0.0:7780/", "")
+	f(doHalf, 1, "http://127.16.0.1:1/", "500ms")
+	f(doHalf, 3, "http://127.16.0.3:7780/", "500ms")
+	f(doHalf, 5, "http://127.16.0.5:7780/", "")
+	seen := map[string]bool{}
+	v := &receivers{count: maxReceivers, do: doAnswer, port: 1}
+	for number := range int64(maxReceivers) {
+		seen[string(v.appendCallback(nil, number))] = true
+	}
+	if len(seen) != maxReceivers {
+		t.Errorf("%d addresses for %d receivers", len(seen), maxReceivers)
+	}
+	last := netip.MustParseAddr("127.31.255.255")
+	if text := string(v.appendCallback(nil, maxReceivers-1)); text != `,"callback":{"url":"http://`+last.String()+`:1/"}` {
+		t.Errorf("the last receiver is at %s, want %s", text, last)
+	}
+}
+
+// TestReceiversAskedForWrongly: many receivers have a meaning for timers of one instant alone.
+func TestReceiversAskedForWrongly(t *testing.T) {
+	f := func(c Config, ok bool) {
+		t.Helper()
+		if err := c.withDefaults().validate(); (err == nil) != ok {
+			t.Errorf("%+v: %v, valid should be %v", c, err, ok)
+		}
+	}
+	f(Config{Mode: ModeFire, SameInstant: true, Receivers: 10}, true)
+	f(Config{Mode: ModeFire, SameInstant: true, Receivers: 10, ReceiversDo: doHalf}, true)
+	f(Config{Mode: ModeFire, SameInstant: true, Receivers: 10, ReceiversDo: "dance"}, false)
+	f(Config{Mode: ModeFire, SameInstant: true, Receivers: -1}, false)
+	f(Config{Mode: ModeFire, SameInstant: true, Receivers: maxReceivers + 1}, false)
+	f(Config{Mode: ModeFire, Receivers: 10}, false)
+	f(Config{Mode: ModeMixed, Receivers: 10}, false)
+	f(Config{Mode: ModeFire, SameInstant: true, Receivers: 10, Sink: "http://127.0.0.1:1"}, false)
+	if c := (Config{Mode: ModeFire, SameInstant: true, Receivers: 500}).withDefaults(); c.Timers != 500 {
+		t.Errorf("%d timers for 500 receivers, want one for each", c.Timers)
+	}
+}

@@ -1,0 +1,254 @@
+//go:build !race
+
+package shard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/timer"
+	"carillon/timer/testkit"
+)
+
+// herd is a shard with many timers that are due at one instant.
+type herd struct {
+	*hostHarness
+	due int64
+}
+
+const (
+	herdDelay = time.Minute
+	herdChunk = 2_000 // commands that are submitted at once
+)
+
+// newHerd adds n timers as spec has them, all due herdDelay from now.
+func newHerd(t testing.TB, n int, topic func(*timer.Topic), command func(i int, c *timer.Command)) *herd {
+	t.Helper()
+	h := &herd{hostHarness: newHostHarness(t, nil)}
+	h.calls.auto = 200
+	h.due = h.clock.wallMs + herdDelay.Milliseconds()
+	if topic != nil {
+		h.topic(1, topic)
+		h.topicsChanged()
+	}
+	h.many(n, func(i int) timer.Command {
+		c := timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Content: uint64(i), Spec: &timer.Spec{DueMs: h.due}}
+		if command != nil {
+			command(i, &c)
+		}
+		return c
+	})
+	return h
+}
+
+// many submits n commands, of which none may fail.
+func (h *herd) many(n int, command func(i int) timer.Command) {
+	h.t.Helper()
+	for from := 0; from < n; from += herdChunk {
+		var asked []*pending
+		for i := from; i < min(from+herdChunk, n); i++ {
+			asked = append(asked, h.mustSubmit(command(i)))
+		}
+		h.settle()
+		for _, p := range asked {
+			if !p.answered() || p.op.err != nil {
+				h.t.Fatalf("%v %s: %v", p.cmd.Kind, p.cmd.ID, p.op.err)
+			}
+		}
+	}
+}
+
+// longest runs the shard until it is idle and returns its longest turn.
+func (h *herd) longest() time.Duration {
+	h.t.Helper()
+	turns := 0
+	return testkit.LongestStep(h.t, func() bool {
+		if !h.busy() {
+			return false
+		}
+		if turns++; turns > 1_000_000 {
+			h.t.Fatal("the host does not come to rest")
+		}
+		h.host.workers[0].turn()
+		return true
+	}, func() {
+		if _, err := h.host.stream.Step(); err != nil {
+			h.t.Fatal(err)
+		}
+	})
+}
+
+// comesDue lets the instant come and pass, and returns the longest turn meanwhile.
+func (h *herd) comesDue() (longest time.Duration) {
+	h.t.Helper()
+	h.step(herdDelay - time.Second)
+	longest = h.longest()
+	for range 20 {
+		h.step(100 * time.Millisecond)
+		longest = max(longest, h.longest())
+	}
+	return longest
+}
+
+// called is comesDue, after which n calls must have been made.
+func (h *herd) called(n int) time.Duration {
+	h.t.Helper()
+	longest := h.comesDue()
+	if got := len(h.calls.take()); got != n {
+		h.t.Fatalf("%d calls were made, want %d", got, n)
+	}
+	return longest
+}
+
+// asked returns the longest turn of one command.
+func (h *herd) asked(c timer.Command) time.Duration {
+	h.t.Helper()
+	p := h.mustSubmit(c)
+	longest := h.longest()
+	if !p.answered() || p.op.err != nil {
+		h.t.Fatalf("%v %s: %v", c.Kind, c.ID, p.op.err)
+	}
+	return longest
+}
+
+func receiverOf(i int) string { return fmt.Sprintf("http://receiver-%d/", i) }
+
+func ownReceiver(i int, c *timer.Command) { c.Spec.Callback.URL = receiverOf(i) }
+
+// touches is the longest turn of an add, a change of the due time, a cancel and a change of the
+// topic, in a shard that is full of something.
+func (h *herd) touches() time.Duration {
+	h.t.Helper()
+	longest := h.asked(timer.Command{Kind: timer.Add, Topic: 1, ID: "one more", Spec: &timer.Spec{DueMs: h.due}})
+	longest = max(longest, h.asked(timer.Command{Kind: timer.Put, Topic: 1, ID: "one more", Spec: &timer.Spec{DueMs: h.due + 1}}))
+	longest = max(longest, h.asked(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "one more"}))
+	h.host.TopicsChanged()
+	return max(longest, h.longest())
+}
+
+// TestLongestTurnOfEachDimension: nothing of which a user may have many in a shard makes one of its
+// turns long.
+func TestLongestTurnOfEachDimension(t *testing.T) {
+	n := 4_000
+	serial := func(t *timer.Topic) { t.Policy.Serial = true }
+	testkit.Grow(t,
+		testkit.Dimension{Name: "receivers", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			return newHerd(t, n, nil, ownReceiver).called(n)
+		}},
+		testkit.Dimension{Name: "receivers that are down", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, ownReceiver)
+			for i := range n {
+				h.calls.dest(receiverOf(i)).retryIn = time.Hour
+			}
+			return max(h.comesDue(), h.touches())
+		}},
+		testkit.Dimension{Name: "receivers that are busy", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, ownReceiver)
+			for i := range n {
+				d := h.calls.dest(receiverOf(i))
+				d.slots, d.used = 1, 1
+			}
+			return max(h.comesDue(), h.touches())
+		}},
+		testkit.Dimension{Name: "keys", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}", i) }).called(n)
+		}},
+		testkit.Dimension{Name: "timers of a key", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) }).called(n)
+		}},
+		testkit.Dimension{Name: "ids", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			return newHerd(t, n, nil, nil).touches()
+		}},
+		testkit.Dimension{Name: "dead letters of an id", N: 500, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, 0, func(t *timer.Topic) { t.Policy.MaxAttempts = 1 }, nil)
+			h.calls.auto = 500
+			for range n {
+				h.do(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: h.clock.wallMs}})
+				h.settle()
+			}
+			h.do(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: h.due}})
+			for range 200 { // as one batch
+				h.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "x"})
+			}
+			return h.longest()
+		}},
+		testkit.Dimension{Name: "labels", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, func(i int, c *timer.Command) {
+				for j := range 16 {
+					c.Spec.Labels = append(c.Spec.Labels, fmt.Sprintf("label-%d-%d", i, j))
+				}
+			})
+			return max(h.touches(), h.called(n))
+		}},
+		testkit.Dimension{Name: "headers", N: 4, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, 500, nil, func(_ int, c *timer.Command) {
+				c.Spec.Callback.HasHeaders = true
+				for j := range n {
+					c.Spec.Callback.Headers = append(c.Spec.Callback.Headers, timer.Header{Name: fmt.Sprintf("X-%d", j), Value: "value"})
+				}
+			})
+			return h.called(500)
+		}},
+		testkit.Dimension{Name: "topics", N: 1000, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, 0, nil, nil)
+			for i := range n {
+				h.topic(timer.TopicID(i+1), nil)
+			}
+			h.topicsChanged()
+			h.many(n, func(i int) timer.Command {
+				return timer.Command{Kind: timer.Add, Topic: timer.TopicID(i + 1), ID: "x", Spec: &timer.Spec{DueMs: h.due}}
+			})
+			return max(h.touches(), h.called(n))
+		}},
+		testkit.Dimension{Name: "series of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, func(_ int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{EveryMs: 60_000} })
+			return h.called(n)
+		}},
+		testkit.Dimension{Name: "expiries of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, func(_ int, c *timer.Command) { c.Spec.ExpiresAfterMs, c.Spec.HasExpiry = 500, true })
+			longest := h.comesDue()
+			if counts := h.table().Counts(1); counts.Scheduled > 0 {
+				t.Fatalf("not all have expired: %+v", counts)
+			}
+			return longest
+		}},
+		testkit.Dimension{Name: "timers of a paused topic", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, nil)
+			longest := max(h.comesDue(), h.touches())
+			h.topic(1, nil)
+			h.host.TopicsChanged()
+			return max(longest, h.longest())
+		}},
+		testkit.Dimension{Name: "timers to pull", N: n, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull = true }, nil)
+			longest := h.comesDue()
+			for range 3 {
+				h.host.SubmitPull(1, 1, 100, 0, func(taken []timer.PulledTimer, err error) {
+					if err != nil || len(taken) != 100 {
+						t.Errorf("pulled %d, %v", len(taken), err)
+					}
+				})
+				longest = max(longest, h.longest())
+			}
+			return longest
+		}},
+		testkit.Dimension{Name: "bulk operations", N: 2_000, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, nil, ownReceiver)
+			for i := range n {
+				h.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: fmt.Sprint(i)})
+			}
+			return h.longest()
+		}},
+		testkit.Dimension{Name: "shards", N: 64, Longest: func(t testing.TB, n int) time.Duration {
+			h := &herd{hostHarness: newHostHarness(t, func(c *Config) { c.Shards = n })}
+			h.due = h.clock.wallMs + herdDelay.Milliseconds()
+			longest := h.touches()
+			for range 30 {
+				h.step(100 * time.Millisecond)
+				longest = max(longest, h.longest())
+			}
+			return longest
+		}},
+	)
+}

@@ -1,0 +1,109 @@
+package testkit
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dimensions are all things of which a user may have many. None of them may make a turn, a hand-out
+// or an answer cost more than O(log n): each is filled at two sizes by a test that calls Grow.
+var Dimensions = []string{
+	"receivers", "receivers that are down", "receivers that are busy", "waiters for a slot", "tenants",
+	"keys", "timers of a key", "ids", "dead letters of an id", "labels", "headers", "topics", "series of one instant", "zones",
+	"expiries of one instant", "timers of a paused topic", "timers to pull", "pullers", "bulk operations",
+	"shards", "nodes", "history files", "event listeners", "tokens",
+}
+
+// Bounds of the longest step of a dimension. A turn as long as maxTurn is a tenth of what followers
+// wait for a leader.
+const (
+	sizeFactor = 8
+	maxGrowth  = 1.5
+	noise      = 500 * time.Microsecond // of steps too short to measure
+	maxTurn    = 10 * time.Millisecond
+	sizeTries  = 3 // the least counts
+)
+
+// Dimension is one of Dimensions. Longest fills it with n and returns the longest step after that.
+type Dimension struct {
+	Name    string
+	N       int // and 8 times as many
+	Longest func(t testing.TB, n int) time.Duration
+}
+
+// Grow fails for each dimension whose longest step grows by more than half, or is longer than a turn
+// may be, when it is filled with 8 times as many. It logs a table.
+func Grow(t *testing.T, list ...Dimension) {
+	t.Helper()
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "dimension\tn\tlongest\t8 n\tlongest\tgrowth\t")
+	for _, d := range list {
+		t.Run(strings.ReplaceAll(d.Name, " ", "_"), func(t *testing.T) {
+			if !slices.Contains(Dimensions, d.Name) {
+				t.Fatalf("%q is none of the dimensions", d.Name)
+			}
+			few, many := d.least(t, d.N), d.least(t, sizeFactor*d.N)
+			growth := float64(many) / float64(max(few, 1))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%.1f ×\t\n", d.Name, d.N, short(few), sizeFactor*d.N, short(many), growth)
+			if float64(many) > maxGrowth*float64(few)+float64(noise) {
+				t.Errorf("the longest step takes %s at %d, %s at %d: %.1f times as long", short(few), d.N, short(many), sizeFactor*d.N, growth)
+			}
+			if many > maxTurn {
+				t.Errorf("the longest step takes %s at %d, more than %v", short(many), sizeFactor*d.N, maxTurn)
+			}
+		})
+	}
+	_ = w.Flush()
+	t.Logf("processor time of the longest step\n%s", table.String())
+}
+
+func short(d time.Duration) string { return d.Round(time.Microsecond).String() }
+
+// least is the least of some tries: what else the machine does only adds to them.
+func (d Dimension) least(t testing.TB, n int) time.Duration {
+	least := time.Duration(1<<63 - 1)
+	for range sizeTries {
+		least = min(least, d.Longest(t, n))
+		if least > 10*maxTurn { // no machine is that busy
+			break
+		}
+	}
+	return least
+}
+
+// ThreadTime is the processor time that this thread has used, to the microsecond. Unlike the clock,
+// it excludes other work on the machine. (getrusage knows it as of the last tick only.)
+func ThreadTime(t testing.TB) time.Duration {
+	t.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// LongestStep calls step until it returns false, and returns the processor time of the longest call.
+// between is called after each, and not counted. No garbage is collected meanwhile.
+func LongestStep(t testing.TB, step func() bool, between func()) (longest time.Duration) {
+	t.Helper()
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for more := true; more; {
+		begun := ThreadTime(t)
+		more = step()
+		longest = max(longest, ThreadTime(t)-begun)
+		between()
+	}
+	return longest
+}

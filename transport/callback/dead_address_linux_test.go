@@ -1,0 +1,54 @@
+package callback
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// silent listens at 127.0.0.2 and takes no connection: the kernel drops every SYN once the queue of
+// accepted ones is full, as a host does that is gone.
+func silent(t *testing.T, port int) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 16 {
+		c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.2", strconv.Itoa(port)), 100*time.Millisecond)
+		if err != nil {
+			return // full
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Fatal("127.0.0.2 goes on taking connections")
+}
+
+// TestDeadAddressCostsLittle: one of a name's two addresses is dead; the call is made at the other
+// one long before half of its time-out has passed.
+func TestDeadAddressCostsLittle(t *testing.T) {
+	r := receive(t, always(answer200))
+	port, err := strconv.Atoi(r.url[strings.LastIndexByte(r.url, ':')+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent(t, port)
+	p := startPool(t, Config{Policy: local, Resolver: nameServerOf(t, func(string) [][4]byte {
+		return [][4]byte{{127, 0, 0, 2}, {127, 0, 0, 1}}
+	})})
+	req := post("http://name.example:" + strconv.Itoa(port))
+	req.Timeout = 20 * time.Second
+	if out := callOnce(t, p, req); out.Class != Success || out.Took > 5*time.Second {
+		t.Errorf("%+v, want success after about %v", out, attemptDelay)
+	}
+}
