@@ -48,7 +48,7 @@ func (w *worker) call(t *callSlot) Outcome {
 		return out
 	}
 	w.roundTripper.prepare(req, p.config.UserAgent, wall)
-	result, err := w.roundTripper.do(d, s)
+	result, err := w.roundTripper.do(t, s)
 	out.settle(result, err, started)
 	if out.Class == Failure && p.base.Err() != nil && out.Status == 0 {
 		out.Err, out.unjudged = "shut down", true

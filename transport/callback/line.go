@@ -88,6 +88,6 @@ func (d *destination) takeOverdue() {
 	}
 	l.mu.Unlock()
 	for _, t := range run {
-		d.pool.workers.run(t)
+		d.pool.starts.begin(t)
 	}
 }

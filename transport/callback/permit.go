@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/internal/order"
 	"carillon/transport/callback/slots"
 )
 
@@ -29,6 +30,11 @@ type callSlot struct {
 
 	since time.Time // in the destination's line, like next
 	next  *callSlot
+
+	topic uint64
+	young order.Spot[*callSlot] // of starts, like waits and began
+	waits order.Spot[*callSlot]
+	began time.Time
 }
 
 // Valid reports whether the permit was granted; it does not say whether it was used.
@@ -67,7 +73,7 @@ func (p Permit) Start(req *Request, done func(Outcome)) {
 	t := p.take()
 	t.req, t.done = req, done
 	if t.dest.begin(t) {
-		t.dest.pool.workers.run(t)
+		t.dest.pool.starts.begin(t)
 	}
 }
 

@@ -40,6 +40,7 @@ type Pool struct {
 	config  Config
 	policy  atomic.Pointer[Policy] // replaced whole
 	workers workers
+	starts  starts
 
 	// base ends when calls in flight are given up.
 	base      context.Context
@@ -79,6 +80,7 @@ func New(config Config) (*Pool, error) {
 	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
 	p.workers.pool = p
+	p.starts.init(p)
 	p.tickets.New = func() any { return new(callSlot) }
 	return p, nil
 }
@@ -182,7 +184,7 @@ func (p *Pool) permitLocked(d *destination, slot slots.Slot) Permit {
 	g := slot.Breaker().(*breakerScope)
 	g.permits++
 	t := p.tickets.Get().(*callSlot)
-	t.dest, t.gate, t.breaker, t.slot = d, g, g.circuit, slot
+	t.dest, t.gate, t.breaker, t.slot, t.topic = d, g, g.circuit, slot, slot.Topic()
 	return Permit{t: t, use: t.use.Load()}
 }
 

@@ -33,6 +33,7 @@ type roundTripper struct {
 	target callURL
 
 	pool   *Pool
+	call   *callSlot
 	span   span
 	result result
 }
@@ -46,8 +47,9 @@ type result struct {
 }
 
 // do makes the call that prepare filled in, within the span.
-func (x *roundTripper) do(d *destination, s span) (result, error) {
-	x.pool, x.span, x.result = d.pool, s, result{}
+func (x *roundTripper) do(t *callSlot, s span) (result, error) {
+	d := t.dest
+	x.pool, x.call, x.span, x.result = d.pool, t, s, result{}
 	x.request.SetUserValue(ofCall, x)
 	x.scheme.SetScheme(d.key.Scheme)
 	// Do reads only the scheme; setTarget writes the real target.
@@ -143,6 +145,9 @@ func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, er
 	r.sent = c.written > before
 	if writeErr != nil && (!r.sent || isTimeout(writeErr)) {
 		return false, writeErr
+	}
+	if x.call != nil {
+		x.pool.starts.wrote(x.call)
 	}
 	// After a write that broke off, an answer may be waiting all the same: a
 	// receiver that refuses a long body. The socket is dead, so this does not wait.

@@ -135,7 +135,10 @@ func (p *Pool) refuse(t *callSlot) {
 func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 	next, more := t.dest.ended(&out)
 	if more != nil {
-		p.workers.run(more)
+		p.starts.begin(more)
+	}
+	if !p.starts.follow(t, next) {
+		next = nil
 	}
 	if out.Class == Failure {
 		t.dest.failure.Store(&failure{out.Err, p.config.Wall()})

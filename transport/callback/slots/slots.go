@@ -45,6 +45,9 @@ type Slot struct {
 // Valid reports that the slot was granted.
 func (s *Slot) Valid() bool { return s.share != nil }
 
+// Topic is the number of the topic that has the slot.
+func (s *Slot) Topic() uint64 { return s.share.of.Topic }
+
 // Breaker is the one whose leave the slot has.
 func (s *Slot) Breaker() Breaker { return s.standing.gate.breaker }
 
