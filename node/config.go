@@ -110,6 +110,8 @@ type Config struct {
 
 	Version string
 	Logger  *slog.Logger
+	// LogLinesLost counts the lines that Logger could not write, for the metrics; nil: none.
+	LogLinesLost func() int64
 
 	ports bool // asksForPorts, before the defaults
 }
@@ -190,6 +192,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.LogLinesLost == nil {
+		c.LogLinesLost = func() int64 { return 0 }
 	}
 	return c
 }

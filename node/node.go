@@ -128,8 +128,8 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 // MemoryLimit is how much memory the process may use, as New found it.
 func (n *Node) MemoryLimit() MemoryLimit { return n.mem }
 
-// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again.
-// A part that cannot be read stays as it was.
+// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again,
+// and opens the audit log by its name. A part that cannot be read stays as it was.
 func (n *Node) Reload() error {
 	var errs []error
 	if n.auth != nil {
@@ -140,6 +140,9 @@ func (n *Node) Reload() error {
 	}
 	if p := n.run.Load(); p != nil {
 		errs = append(errs, p.reloadKeys(), p.reloadVault())
+		if p.trail != nil {
+			p.trail.Reopen()
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -159,7 +162,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if err := shard.CheckHalt(fsys, n.cfg.DataDir); err != nil {
 		return fmt.Errorf("node: %w", stayDown(err))
 	}
-	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1)}
+	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1), trail: n.auditLog()}
 	p.bootID = clocks.BootID()
 	p.clock = clocks.NewKeeper(clocks.Config{Source: newClocks(), Confirm: true, Saved: readSavedClock(fsys, n.cfg.DataDir, p.bootID)})
 	if err := p.ownDirectory(); err != nil {
@@ -259,8 +262,8 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
 	m.build(n.cfg.Version)
-	trail := n.auditLog()
-	m.audit(trail)
+	m.audit(p.trail)
+	m.count("carillon_log_lines_lost_total", "Lines of the node's log that could not be written.", n.cfg.LogLinesLost)
 	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
@@ -270,7 +273,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Observe:         newHTTPMetrics(m.registry).observe,
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
-		Audit:           auditor(trail),
+		Audit:           auditor(p.trail),
 		Limits:          n.limits(),
 		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
@@ -282,8 +285,8 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.ownAddresses = &ownAddresses{pool: pool, forget: server.ForgetURLs}
 	s := newServices(ctx, p)
 	s.start(s.outer, p.members.Run)
-	if trail != nil {
-		s.start(s.outer, func(ctx context.Context) error { trail.Run(ctx); return nil })
+	if p.trail != nil {
+		s.start(s.outer, func(ctx context.Context) error { p.trail.Run(ctx); return nil })
 	}
 	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
 	s.start(s.calls, pool.Run)

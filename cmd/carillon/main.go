@@ -9,7 +9,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -34,6 +33,7 @@ func run(args []string, term *terminal.Terminal) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	trimEnvironment()
 	command, err := parse(args, term)
 	if err == nil {
 		err = command.run(term)
@@ -53,7 +53,7 @@ func run(args []string, term *terminal.Terminal) int {
 	if errors.Is(err, node.ErrStayDown) {
 		code = exitDown
 	}
-	fmt.Fprintln(term.Err, "carillon: "+text)
+	terminal.WriteWithin(flushTime, term.Err, "carillon: "+text+"\n")
 	return code
 }
 

@@ -93,14 +93,22 @@ func (s *serveCmd) Validate() error {
 	return nil
 }
 
+// flushTime is how long a node that has ended waits for the reader of its output.
+const flushTime = time.Second
+
 func (s *serveCmd) Run(term *terminal.Terminal) error {
-	logger := s.logger(term.Err)
+	ignoreSignalsOfOutput()
+	lines := terminal.NewLog(term.Err, s.logHandler)
+	go lines.Run()
+	defer lines.Close(flushTime)
+	logger := slog.New(s.logHandler(lines))
+	slog.SetDefault(logger) // also of libraries that write to package log
 	admin, err := s.bindAdmin()
 	if err != nil {
 		return err
 	}
 	defer admin.close()
-	n, err := node.New(s.config(admin, logger))
+	n, err := node.New(s.config(admin, logger, lines.Lost))
 	if err != nil {
 		return terminal.Usagef("%v", err)
 	}
@@ -128,7 +136,7 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 			if n.OnAllInterfaces() {
 				where += ", and on all other interfaces"
 			}
-			fmt.Fprintf(term.Out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data)
+			terminal.WriteWithin(flushTime, term.Out, fmt.Sprintf("carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data))
 		}
 	}()
 	err = n.Run(ctx)
@@ -142,7 +150,7 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 }
 
 // config is the configuration that the flags give.
-func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
+func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logLinesLost func() int64) node.Config {
 	return node.Config{
 		DataDir:         s.Data,
 		HTTP:            s.HTTP,
@@ -180,6 +188,7 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
 		Own:             admin.addresses(),
 		Version:         version(),
 		Logger:          logger,
+		LogLinesLost:    logLinesLost,
 	}
 }
 
@@ -209,14 +218,14 @@ func (s *serveCmd) startAdmin(ctx context.Context, admin *adminServer, logger *s
 	return func() { cancel(); <-done }
 }
 
-func (s *serveCmd) logger(out io.Writer) *slog.Logger {
+func (s *serveCmd) logHandler(out io.Writer) slog.Handler {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
 		panic(errors.Join(errors.New("--log-level was not checked"), err))
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(out, options))
+		return slog.NewJSONHandler(out, options)
 	}
-	return slog.New(slog.NewTextHandler(out, options))
+	return slog.NewTextHandler(out, options)
 }
