@@ -229,6 +229,9 @@ func (c Config) validate() error {
 	if c.Workers < 0 || c.Workers > 256 {
 		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))
 	}
+	if info, err := os.Stat(c.DataDir); err == nil && info.Mode().Perm()&0o002 != 0 {
+		errs = append(errs, fmt.Errorf("data: anybody on this machine may put files into %s: chmod o-w %s", c.DataDir, c.DataDir))
+	}
 	errs = append(errs, c.validateAddresses()...)
 	errs = append(errs, c.validateCluster()...)
 	errs = append(errs, c.validateKeys()...)

@@ -53,8 +53,8 @@ type Node struct {
 // Run returns ErrRemoved when the cluster has removed the node: there is nothing left for it to do.
 var ErrRemoved = member.ErrRemoved
 
-// New checks the configuration, all of it at once. It reads the auth file and those of TLS, but
-// touches neither disk nor network otherwise.
+// New checks the configuration, all of it at once. It reads the auth file, those of TLS, and the
+// mode of the data directory, but touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
