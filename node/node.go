@@ -57,7 +57,7 @@ var ErrRemoved = member.ErrRemoved
 // mode of the data directory, but touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := errors.Join(cfg.validate(), checkFiles(openFileLimit())); err != nil {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, mem: findMemoryLimit("/", cfg.MemoryLimit)}
@@ -205,7 +205,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	observe.Full = func(full bool) {
 		p.self.Health.Waits(full)
 		if full {
-			p.log.Error("the disk is full: the log waits for room, and nothing is acknowledged until there is some", "data", n.cfg.DataDir)
+			p.log.Error("the disk is full, or no file can be opened: the log waits, and nothing is acknowledged until that has passed", "data", n.cfg.DataDir)
 		} else {
 			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
 		}
@@ -253,7 +253,8 @@ func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.Request
 // and stops them in the order in which nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process) error {
 	policy := n.cfg.where(p.listening(), p.gossipAddress())
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: n.cfg.MaxCalls, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
+	files := allowedFiles(&n.cfg)
+	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: files.calls, MaxIdleConns: files.idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
 	if err != nil {
 		return err
 	}
@@ -274,7 +275,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
 		Audit:           auditor(p.trail),
-		Limits:          n.limits(),
+		Limits:          n.limits(files.clients),
 		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
@@ -304,9 +305,9 @@ func (n *Node) console() *console.Site {
 }
 
 // limits are those of the API that depend on the machine.
-func (n *Node) limits() api.Limits {
+func (n *Node) limits(connections int) api.Limits {
 	budget := bodyBudget(n.mem)
-	return api.Limits{Connections: allowedConnections(n.cfg.MaxConnections, n.cfg.Logger), BodiesBytes: budget, AnswersBytes: budget}
+	return api.Limits{Connections: connections, BodiesBytes: budget, AnswersBytes: budget}
 }
 
 // runCore finds the node's cluster and runs its shards.

@@ -21,7 +21,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command was understood and failed
 	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
-	// Serve: the storage failed, or its contents must not be used; no restart mends that.
+	// Serve: the storage failed, or its contents must not be used, as those of a node that was
+	// removed; no restart repairs that.
 	exitDown = 3
 )
 
@@ -50,7 +51,7 @@ func run(args []string, term *terminal.Terminal) int {
 		code = exitUsage
 		text += " (see: " + command.help + ")"
 	}
-	if errors.Is(err, node.ErrStayDown) {
+	if errors.Is(err, node.ErrStayDown) || errors.Is(err, node.ErrRemoved) {
 		code = exitDown
 	}
 	terminal.WriteWithin(flushTime, term.Err, "carillon: "+text+"\n")

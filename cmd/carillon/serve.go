@@ -127,10 +127,10 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 		logger.Info("read the auth file, keys and certificates again")
 	})
 	defer s.startAdmin(ctx, admin, logger)()
-	announcing := make(chan struct{})
+	announcing, served := make(chan struct{}), false
 	go func() {
 		defer close(announcing)
-		if n.AwaitReady(ctx) {
+		if served = n.AwaitReady(ctx); served {
 			debug.FreeOSMemory() // the time of reading the log
 			where := n.URL()
 			if n.OnAllInterfaces() {
@@ -142,7 +142,8 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 	err = n.Run(ctx)
 	release() // ends the announcement of a node that failed before it was ready
 	<-announcing
-	if errors.Is(err, node.ErrRemoved) {
+	// A later start finds the same again: it is a failure that no restart repairs.
+	if errors.Is(err, node.ErrRemoved) && served {
 		logger.Info("the cluster has removed this node; its data directory can be deleted", "data", s.Data)
 		return nil
 	}

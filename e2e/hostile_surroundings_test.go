@@ -1,0 +1,519 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// endLimit bounds the end of a node in bad surroundings: two seconds for its outputs and its
+	// audit log, and what a busy machine takes.
+	endLimit = 15 * time.Second
+
+	logLost   = "carillon_log_lines_lost_total"
+	auditLost = "carillon_audit_lost_total"
+)
+
+// surrounded is a node and what is around it.
+type surrounded struct {
+	*process
+	c        *client
+	receiver *receiver
+	dir      string // for the test's own files
+	data     string // the node's
+	address  string
+	rounds   int
+
+	// What the process starts with.
+	wrapper []string
+	flags   []string
+	env     []string
+	arrange func(*exec.Cmd)
+}
+
+// surrounding is one way in which what is around a node is odd, or goes away.
+type surrounding struct {
+	name   string
+	long   bool // not with -short
+	before func(t *testing.T, s *surrounded)
+	strike func(t *testing.T, s *surrounded) // while the node runs
+	shows  string                            // a series that is above 0 then
+	after  func(t *testing.T, s *surrounded) // once timers have fired
+}
+
+// run starts a node in the surrounding. Before and after the strike adds are taken, and fire once;
+// SIGTERM ends the node in time, and a later start has all timers.
+func (h *surrounding) run(t *testing.T) {
+	if h.long && testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	t.Parallel()
+	s := &surrounded{receiver: newReceiver(t, nil), dir: t.TempDir(), address: freeAddress(t)}
+	s.flags = []string{"--shards", "4", "--data", t.TempDir(), "--http", s.address, "--callback-allow", "127.0.0.0/8"}
+	if h.before != nil {
+		h.before(t, s)
+	}
+	if s.data == "" {
+		s.data = s.flags[3]
+	}
+	s.start(t)
+	s.c.topic(t, "calm", s.receiver.url(), "")
+	s.goesOn(t)
+	if h.strike != nil {
+		h.strike(t, s)
+	}
+	if h.shows != "" {
+		poll(t, 10*time.Second, h.shows+" is above 0", func() bool { return s.above0(t, h.shows) })
+	}
+	s.goesOn(t)
+	if h.after != nil {
+		h.after(t, s)
+	}
+	s.signal(t, syscall.SIGTERM)
+	if code := s.awaitExit(t, endLimit); code != 0 {
+		t.Errorf("SIGTERM: exit code %d: %s", code, s.stderr)
+	}
+	again := serve(t, s.data)
+	for round := range s.rounds {
+		if got := newClient(again).read(t, "calm", fmt.Sprintf("later%d", round)); got.State != "scheduled" {
+			t.Errorf("after the end: %+v", got)
+		}
+	}
+	again.kill()
+}
+
+// start starts the node, and waits by its port until it is ready: its output may be anything.
+func (s *surrounded) start(t *testing.T) {
+	t.Helper()
+	args := append(append(s.wrapper, binary, "serve"), s.flags...)
+	s.process = beginIn(t, s.arrange, args, s.env...)
+	url := "http://" + s.address
+	s.c = clientAt(url, 20*time.Second)
+	poll(t, readyLimit, "the node is ready", func() bool {
+		if !s.alive() {
+			t.Fatalf("the node ended with %d: %s", s.code, s.stderr)
+		}
+		return s.c.do("GET", "/readyz", "").status == 200
+	})
+	s.url = url
+}
+
+// above0 reads a series; awaitReady would wait for a line on stdout.
+func (s *surrounded) above0(t *testing.T, series string) bool {
+	t.Helper()
+	for line := range strings.Lines(string(s.c.must(t, 200, "GET", "/metrics", "").body)) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return err == nil && n > 0
+		}
+	}
+	return false
+}
+
+// goesOn adds timers, and waits until they have fired, each once.
+func (s *surrounded) goesOn(t *testing.T) {
+	t.Helper()
+	if !s.alive() {
+		t.Fatalf("the node ended with %d: %s", s.code, tail(s.stderr.String(), 2000))
+	}
+	const timers = 20
+	round := s.rounds
+	s.rounds++
+	s.c.must(t, 201, "POST", "/v1/topics/calm/timers", fmt.Sprintf(`{"id":"later%d","delay":"24h"}`, round))
+	for i := range timers {
+		s.c.must(t, 201, "POST", "/v1/topics/calm/timers", fmt.Sprintf(`{"id":"r%d-%d","delay_ms":%d}`, round, i, 10*i))
+	}
+	poll(t, 20*time.Second, "the timers have fired", func() bool {
+		for i := range timers {
+			if s.c.read(t, "calm", fmt.Sprintf("r%d-%d", round, i)).State != "done" {
+				return false
+			}
+		}
+		return true
+	})
+	for i := range timers {
+		if n := s.receiver.called("calm", fmt.Sprintf("r%d-%d", round, i)); n != 1 {
+			t.Errorf("timer %d of round %d was called %d times", i, round, n)
+		}
+	}
+}
+
+// talks makes the node log so many lines at least, unless it ends by them.
+func (s *surrounded) talks(t *testing.T, until func() bool) {
+	t.Helper()
+	poll(t, 60*time.Second, "the log has lost lines", func() bool {
+		for range 500 {
+			if !s.alive() {
+				t.Fatalf("the node ended with %d", s.code)
+			}
+			s.signal(t, syscall.SIGHUP) // it logs that it has read its files again
+		}
+		return until()
+	})
+}
+
+// loses makes the node log until lines are lost.
+func loses(t *testing.T, s *surrounded) {
+	t.Helper()
+	s.talks(t, func() bool { return s.above0(t, logLost) })
+}
+
+// newPipe is the node's stdout, stderr or both; the reader is the test.
+func newPipe(t testing.TB) (reader, writer *os.File) {
+	t.Helper()
+	reader, writer = pipe(t)
+	t.Cleanup(func() { reader.Close(); writer.Close() })
+	return reader, writer
+}
+
+// fullPipe is a pipe in which no byte has room.
+func fullPipe(t testing.TB) (reader, writer *os.File) {
+	t.Helper()
+	reader, writer = newPipe(t)
+	for {
+		if err := writer.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := writer.Write(make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	return reader, writer
+}
+
+// outputs gives a process its stdout and stderr.
+func outputs(out, err *os.File) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		if out != nil {
+			cmd.Stdout = out
+		}
+		if err != nil {
+			cmd.Stderr = err
+		}
+	}
+}
+
+func openFile(t testing.TB, name string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// outputCases are about stdout and stderr.
+func outputCases() []surrounding {
+	var reader *os.File // of the case that has one
+	return []surrounding{{
+		name: "stdout and stderr are closed",
+		before: func(_ *testing.T, s *surrounded) {
+			s.wrapper = []string{"sh", "-c", `exec "$@" >&- 2>&-`, "sh"}
+		},
+	}, {
+		name: "the reader of the log ends",
+		before: func(t *testing.T, s *surrounded) {
+			r, w := newPipe(t)
+			reader = r
+			s.arrange = outputs(nil, w)
+		},
+		strike: func(t *testing.T, s *surrounded) {
+			reader.Close()
+			loses(t, s)
+		},
+	}, {
+		name: "nobody has ever read stdout and stderr",
+		before: func(t *testing.T, s *surrounded) {
+			r, w := newPipe(t)
+			r.Close()
+			s.arrange = outputs(w, w)
+		},
+		strike: loses,
+	}, {
+		name: "stdout and stderr stand still",
+		before: func(t *testing.T, s *surrounded) {
+			_, w := fullPipe(t)
+			s.arrange = outputs(w, w)
+			s.flags = append(s.flags, "--log-level", "debug")
+		},
+		strike: loses,
+	}, {
+		name: "the log is on a full disk",
+		before: func(t *testing.T, s *surrounded) {
+			s.arrange = outputs(openFile(t, "/dev/full"), openFile(t, "/dev/full"))
+		},
+		strike: loses,
+	}}
+}
+
+// TestHostileOutputs: whatever is the matter with its log, a node goes on, and says in its metrics
+// that lines are lost.
+func TestHostileOutputs(t *testing.T) {
+	t.Parallel()
+	for _, h := range outputCases() {
+		t.Run(h.name, h.run)
+	}
+}
+
+// TestLogThatStoodStillReadsOn: the log goes on with the number of lines that were lost.
+func TestLogThatStoodStillReadsOn(t *testing.T) {
+	reader, writer := fullPipe(t)
+	text := newTranscript()
+	h := surrounding{
+		before: func(_ *testing.T, s *surrounded) { s.arrange = outputs(nil, writer) },
+		strike: loses,
+		after: func(t *testing.T, s *surrounded) {
+			writer.Close() // the test's copy
+			_ = reader.SetReadDeadline(time.Time{})
+			go func() { _, _ = io.Copy(text, reader) }()
+			poll(t, 10*time.Second, "the log has the number of lost lines", func() bool {
+				return strings.Contains(text.String(), "lines of this log were lost")
+			})
+		},
+	}
+	h.run(t)
+}
+
+// TestSecondSignalWhileOutputsStandStill: an operator's second signal does not wait for a terminal
+// that nobody reads.
+func TestSecondSignalWhileOutputsStandStill(t *testing.T) {
+	t.Parallel()
+	_, w := fullPipe(t)
+	s := &surrounded{receiver: newReceiver(t, newGate().hold), address: freeAddress(t), arrange: outputs(w, w)}
+	s.flags = []string{"--shards", "4", "--data", t.TempDir(), "--http", s.address}
+	s.start(t)
+	s.c.topic(t, "hang", s.receiver.url(), "")
+	s.c.must(t, 201, "POST", "/v1/topics/hang/timers", `{"id":"x","delay_ms":0}`)
+	poll(t, 20*time.Second, "the call is in flight", func() bool { return s.receiver.open.Load() == 1 })
+	s.signal(t, syscall.SIGTERM)
+	poll(t, 10*time.Second, "intake stops", func() bool { return s.c.do("GET", "/healthz", "").status == 0 })
+	s.signal(t, syscall.SIGTERM)
+	if code := s.awaitExit(t, 5*time.Second); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// auditCases are about the file of the audit log. Each has lines before the strike and after it.
+func auditCases() []surrounding {
+	file := func(s *surrounded) string { return filepath.Join(s.dir, "audit.log") }
+	with := func(_ *testing.T, s *surrounded) { s.flags = append(s.flags, "--audit-log", file(s)) }
+	entries := func(names ...string) (n int) {
+		for _, name := range names {
+			text, _ := os.ReadFile(name)
+			n += strings.Count(string(text), `"timer.add"`)
+		}
+		return n
+	}
+	all := func(t *testing.T, want int, names ...string) {
+		t.Helper()
+		poll(t, 10*time.Second, fmt.Sprint(want, " entries are in ", names), func() bool { return entries(names...) == want })
+	}
+	const round = 21 // adds
+	rename := func(t *testing.T, s *surrounded) {
+		t.Helper()
+		all(t, round, file(s))
+		if err := os.Rename(file(s), file(s)+".1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []surrounding{{
+		name: "the audit log is renamed", before: with, strike: rename,
+		after: func(t *testing.T, s *surrounded) {
+			all(t, round, file(s))
+			all(t, round, file(s)+".1")
+		},
+	}, {
+		name: "the audit log is renamed, and SIGHUP sent", before: with,
+		strike: func(t *testing.T, s *surrounded) {
+			rename(t, s)
+			s.signal(t, syscall.SIGHUP)
+			poll(t, 10*time.Second, "the old file is closed", func() bool { return !s.hasOpen(t, file(s)+".1") })
+		},
+		after: func(t *testing.T, s *surrounded) { all(t, round, file(s)) },
+	}, {
+		name: "the audit log is removed", before: with,
+		strike: func(t *testing.T, s *surrounded) {
+			all(t, round, file(s))
+			if err := os.Remove(file(s)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		after: func(t *testing.T, s *surrounded) { all(t, round, file(s)) },
+	}, {
+		name: "the folder of the audit log goes away, and comes back", before: with,
+		strike: func(t *testing.T, s *surrounded) {
+			all(t, round, file(s))
+			if err := os.RemoveAll(s.dir); err != nil {
+				t.Fatal(err)
+			}
+			s.c.must(t, 200, "POST", "/v1/topics/calm/pause", "")
+		},
+		shows: auditLost,
+		after: func(t *testing.T, s *surrounded) {
+			if err := os.Mkdir(s.dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s.c.must(t, 200, "POST", "/v1/topics/calm/pause", "")
+			poll(t, 10*time.Second, "the file says what was lost", func() bool {
+				text, _ := os.ReadFile(file(s))
+				return strings.Contains(string(text), `"entries.lost"`)
+			})
+		},
+	}, {
+		name: "the audit log is a pipe that nobody reads", long: true,
+		before: func(t *testing.T, s *surrounded) {
+			if err := syscall.Mkfifo(file(s), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			with(t, s)
+		},
+		strike: func(t *testing.T, s *surrounded) {
+			label := strings.Repeat("l", 60)
+			ops := make([]string, 1000) // of 150 bytes each in the audit log: more than a pipe takes
+			for i := range ops {
+				ops[i] = fmt.Sprintf(`{"op":"add","id":"%s%d","delay":"1h"}`, label, i)
+			}
+			s.c.batch(t, "calm", ops)
+		},
+	}}
+}
+
+// TestHostileAuditFiles: entries go to the file that has the name, and what cannot be written is
+// counted.
+func TestHostileAuditFiles(t *testing.T) {
+	t.Parallel()
+	for _, h := range auditCases() {
+		if strings.Contains(h.name, "comes back") { // it pauses the topic
+			strike, after := h.strike, h.after
+			h.strike = func(t *testing.T, s *surrounded) {
+				strike(t, s)
+				s.c.must(t, 200, "POST", "/v1/topics/calm/resume", "")
+			}
+			h.after = func(t *testing.T, s *surrounded) {
+				after(t, s)
+				s.c.must(t, 200, "POST", "/v1/topics/calm/resume", "")
+			}
+		}
+		t.Run(h.name, h.run)
+	}
+}
+
+// hasOpen reports whether the process has a file open.
+func (p *process) hasOpen(t testing.TB, name string) bool {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range list {
+		if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil && to == name {
+			return true
+		}
+	}
+	return false
+}
+
+// proxy counts who asks it for anything.
+func proxy(t *testing.T) (url string, asked func() int) {
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(502) })
+	return r.server.URL, r.count
+}
+
+// environmentCases are about variables, the working directory, signals and limits.
+func environmentCases() []surrounding {
+	var asked func() int
+	return []surrounding{{
+		name: "odd variables",
+		before: func(t *testing.T, s *surrounded) {
+			url, count := proxy(t)
+			asked = count
+			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"} {
+				s.env = append(s.env, name+"="+url)
+			}
+			s.env = append(s.env, "TZ=Nowhere/At_All", "HOME=", "USER=", "PATH=", "TMPDIR=/nowhere", "LANG=tlh_QQ.utf-7", "LC_ALL=\xff\xfe",
+				"HOSTNAME=", "XDG_CONFIG_HOME=/nowhere", "SSL_CERT_FILE=/nowhere", "NOTIFY_SOCKET=/nowhere", "TERM=", "COLUMNS=-1", "CARILLON_UNKNOWN=1")
+		},
+		after: func(t *testing.T, _ *surrounded) {
+			if n := asked(); n != 0 {
+				t.Errorf("the proxy of the environment was asked %d times", n)
+			}
+		},
+	}, {
+		name: "variables that end in a line feed",
+		before: func(_ *testing.T, s *surrounded) {
+			s.env = append(s.env, "CARILLON_SHARDS=4\n", "CARILLON_HTTP="+s.address+"\n", "CARILLON_LOG_LEVEL=debug\r\n", "CARILLON_CALLBACK_ALLOW=127.0.0.0/8\n",
+				"CARILLON_DATA="+s.flags[3]+"\n", "CARILLON_AUTO_CREATE_TOPICS=true\n")
+			s.data, s.flags = s.flags[3], nil
+		},
+	}, {
+		name: "a working directory that is removed",
+		before: func(_ *testing.T, s *surrounded) {
+			s.arrange = func(cmd *exec.Cmd) { cmd.Dir = s.dir }
+		},
+		strike: func(t *testing.T, s *surrounded) {
+			if err := os.RemoveAll(s.dir); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}, {
+		name: "a working directory that was removed before the start",
+		before: func(_ *testing.T, s *surrounded) {
+			s.wrapper = []string{"sh", "-c", `cd "$0" && rmdir "$0" && exec "$@"`, s.dir}
+		},
+	}, {
+		name: "signals that are ignored",
+		before: func(_ *testing.T, s *surrounded) {
+			s.wrapper = []string{"env", "--ignore-signal=TERM,INT,HUP,PIPE,CHLD,URG,ALRM,PROF"}
+		},
+	}, {
+		name: "signals that are blocked",
+		before: func(_ *testing.T, s *surrounded) {
+			s.wrapper = []string{"env", "--block-signal=TERM,INT,HUP,PIPE,CHLD,URG,ALRM,PROF"}
+		},
+	}, {
+		name: "no input",
+		before: func(_ *testing.T, s *surrounded) {
+			s.wrapper = []string{"sh", "-c", `exec "$@" <&-`, "sh"}
+		},
+	}, {
+		name: "a umask that lets everybody in",
+		before: func(_ *testing.T, s *surrounded) {
+			s.wrapper = []string{"sh", "-c", `umask 000 && exec "$@"`, "sh"}
+			s.flags = append(s.flags, "--audit-log", filepath.Join(s.dir, "audit.log"))
+			s.flags[3] = filepath.Join(s.dir, "data")
+		},
+		after: func(t *testing.T, s *surrounded) {
+			err := filepath.WalkDir(s.dir, func(name string, entry os.DirEntry, err error) error {
+				if err != nil || name == s.dir {
+					return err
+				}
+				if info, err := entry.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
+					t.Errorf("%s: %v", name, info.Mode())
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	}}
+}
+
+// TestHostileEnvironments: variables, directories, signals and limits of the machine change nothing.
+func TestHostileEnvironments(t *testing.T) {
+	t.Parallel()
+	for _, h := range environmentCases() {
+		t.Run(h.name, h.run)
+	}
+}
