@@ -33,6 +33,12 @@ func machineCases() []surrounding {
 		},
 		after: berlin,
 	}, {
+		name: "a host name that is none",
+		before: func(t *testing.T, s *surrounded) {
+			s.wrapper = inOwnMounts(t, `printf -- '-\303\274 _.%64d' 1 >/proc/sys/kernel/hostname`)
+			s.wrapper = append([]string{"unshare", "-u"}, s.wrapper...)
+		},
+	}, {
 		name: "zones of the environment",
 		before: func(t *testing.T, s *surrounded) {
 			s.env = append(s.env, "ZONEINFO="+otherZones(t, s.dir))
@@ -231,6 +237,58 @@ func TestJoinByNamesOfADeadResolver(t *testing.T) {
 	node.signal(t, syscall.SIGTERM)
 	if code := node.awaitExit(t, endLimit); code != 0 {
 		t.Errorf("exit code %d: %s", code, node.stderr)
+	}
+}
+
+// TestCrashWhileTheLogStandsStill: a process that crashes ends, though nobody reads why. SIGQUIT
+// writes and ends as a crash does.
+func TestCrashWhileTheLogStandsStill(t *testing.T) {
+	t.Parallel()
+	for name, output := range map[string]func(*testing.T) *os.File{
+		"pipe": func(t *testing.T) *os.File {
+			_, w := fullPipe(t)
+			return w
+		},
+		"socket": func(t *testing.T) *os.File { // as systemd gives it
+			pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = syscall.Close(pair[0]) })
+			for err == nil {
+				_, err = syscall.Write(pair[1], make([]byte, 1))
+			}
+			if err := syscall.SetNonblock(pair[1], false); err != nil {
+				t.Fatal(err)
+			}
+			f := os.NewFile(uintptr(pair[1]), "socket")
+			t.Cleanup(func() { f.Close() })
+			return f
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &surrounded{address: freeAddress(t), arrange: outputs(nil, output(t)), env: []string{"GOTRACEBACK=crash"}}
+			s.flags = []string{"--shards", "4", "--data", t.TempDir(), "--http", s.address}
+			s.start(t)
+			s.signal(t, syscall.SIGQUIT)
+			if code := s.awaitExit(t, endLimit); code != -1 { // a signal, so that the unit starts it again
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// TestRemovedNodeStaysDown: a process that is removed ends well, and a later start says that no
+// restart helps: a supervisor that always restarts would do so for ever.
+func TestRemovedNodeStaysDown(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	removed := c.all()[1]
+	c.drainAndRemove(t, removed)
+	c.start(t, removed)
+	if code := removed.process().awaitExit(t, readyLimit); code != exitDown || !strings.Contains(removed.process().stderr.String(), "was removed from the cluster") {
+		t.Errorf("exit code %d: %s", code, removed.process().stderr)
 	}
 }
 

@@ -442,7 +442,7 @@ func environmentCases() []surrounding {
 				s.env = append(s.env, name+"="+url)
 			}
 			s.env = append(s.env, "TZ=Nowhere/At_All", "HOME=", "USER=", "PATH=", "TMPDIR=/nowhere", "LANG=tlh_QQ.utf-7", "LC_ALL=\xff\xfe",
-				"HOSTNAME=", "XDG_CONFIG_HOME=/nowhere", "SSL_CERT_FILE=/nowhere", "NOTIFY_SOCKET=/nowhere", "TERM=", "COLUMNS=-1", "CARILLON_UNKNOWN=1")
+				"HOSTNAME=", "XDG_CONFIG_HOME=/nowhere", "SSL_CERT_FILE=/nowhere", "NOTIFY_SOCKET=/nowhere", "TERM=", "COLUMNS=-1", "GOMAXPROCS=1", "GODEBUG=netdns=cgo+2", "CARILLON_UNKNOWN=1")
 		},
 		after: func(t *testing.T, _ *surrounded) {
 			if n := asked(); n != 0 {

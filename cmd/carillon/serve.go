@@ -98,6 +98,7 @@ const flushTime = time.Second
 
 func (s *serveCmd) Run(term *terminal.Terminal) error {
 	ignoreSignalsOfOutput()
+	keepCrashFromBlocking(term)
 	lines := terminal.NewLog(term.Err, s.logHandler)
 	go lines.Run()
 	defer lines.Close(flushTime)
