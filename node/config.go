@@ -78,7 +78,8 @@ type Config struct {
 	CallbackAllow []netip.Prefix
 	// Own are listeners of this process beside the node's own: no callback goes there.
 	Own []netip.AddrPort
-	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Each takes a file.
+	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Fewer where the limit
+	// of open files is low.
 	// See package slots of transport/callback for how they are divided among tenants, topics and
 	// receivers.
 	MaxCalls int

@@ -50,7 +50,7 @@ type serveCmd struct {
 	MemoryLimit      byteSize       `placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
 	Console          bool           `default:"true" negatable:"" help:"Show the console, a page for people, at / of the API (${default})."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
-	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default})."`
+	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default}); fewer where the limit of open files is low."`
 	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 	LogLevel         string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
 	LogFormat        string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
@@ -61,7 +61,7 @@ func (*serveCmd) Help() string {
 	return "Each flag is also an environment variable (--log-level is CARILLON_LOG_LEVEL) and, but for --config itself, " +
 		"a key of --config's file (log_level). The flag goes before the environment, the environment before the file. " +
 		"An address with port 0 takes a free one.\n\n" +
-		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file, keys and certificates again."
+		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file, keys and certificates again, and opens the audit log again."
 }
 
 func (*serveCmd) Examples() string {
