@@ -3,11 +3,13 @@ package main
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +114,33 @@ func TestServeSecondSignalStopsAtOnce(t *testing.T) {
 	node.signal(t, syscall.SIGINT) // another one: two of a kind may be merged by the system
 	if got := node.wait(t); got.code != exitFailure || !strings.Contains(got.err, "second signal") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestServeOutlivesTheReaderOfItsLog: lines that nobody can read are counted, and end nothing.
+func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.Close()
+	defer writer.Close()
+	p := startWith(t, func(cmd *exec.Cmd) { cmd.Stderr = writer }, serveArgs("--shards", "4", "--data", filepath.Join(t.TempDir(), "data"))...)
+	_, rest, _ := strings.Cut(p.line(t, "ready on"), "http://")
+	address, _, _ := strings.Cut(rest, ",")
+	res, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || !regexp.MustCompile(`(?m)^carillon_log_lines_lost_total [1-9]`).Match(text) {
+		t.Errorf("no line is lost: %v", err)
+	}
+	p.signal(t, syscall.SIGTERM)
+	if got := p.wait(t); got.code != exitOK {
+		t.Errorf("%+v", got)
 	}
 }
 
