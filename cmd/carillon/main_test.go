@@ -86,19 +86,12 @@ type process struct {
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	return startWith(t, func(*exec.Cmd) {}, args...)
-}
-
-// startWith is start with a change of the command.
-func startWith(t *testing.T, edit func(*exec.Cmd), args ...string) *process {
-	t.Helper()
 	p := &process{cmd: command(t, nil, args...), err: &bytes.Buffer{}}
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.cmd.Stderr = p.err
-	edit(p.cmd)
 	p.lines = bufio.NewScanner(stdout)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -117,8 +118,8 @@ func TestServeSecondSignalStopsAtOnce(t *testing.T) {
 	}
 }
 
-// TestServeOutlivesTheReaderOfItsLog: lines that nobody can read are counted, and end nothing.
-func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
+// TestServeOutlivesTheReadersOfItsOutput: lines that nobody can read are counted, and end nothing.
+func TestServeOutlivesTheReadersOfItsOutput(t *testing.T) {
 	t.Parallel()
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -126,22 +127,59 @@ func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
 	}
 	reader.Close()
 	defer writer.Close()
-	p := startWith(t, func(cmd *exec.Cmd) { cmd.Stderr = writer }, serveArgs("--shards", "4", "--data", filepath.Join(t.TempDir(), "data"))...)
-	_, rest, _ := strings.Cut(p.line(t, "ready on"), "http://")
-	address, _, _ := strings.Cut(rest, ",")
-	res, err := http.Get("http://" + address + "/metrics")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	address := free.Addr().String()
+	free.Close()
+	cmd := command(t, nil, "serve", "--http", address, "--shards", "4", "--data", filepath.Join(t.TempDir(), "data"))
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	hung := time.AfterFunc(deadline, func() { cmd.Process.Kill() })
+	defer hung.Stop()
+	lost := regexp.MustCompile(`(?m)^carillon_log_lines_lost_total [1-9]`)
+	for !strings.Contains(bodyOf(address, "/readyz"), "ready") || !lost.MatchString(bodyOf(address, "/metrics")) {
+		select {
+		case err := <-ended:
+			t.Fatal("the node has ended: ", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	called := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(called) }))
+	defer receiver.Close()
+	// By then it has announced on stdout that it is ready.
+	ctlSays(t, "http://"+address, "add", "try", "--delay", "300ms", "--callback", receiver.URL)
+	select {
+	case <-called:
+	case err := <-ended:
+		t.Fatal("the node has ended: ", err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// bodyOf is the body of an answer, "" if there is none.
+func bodyOf(address, path string) string {
+	res, err := http.Get("http://" + address + path)
+	if err != nil {
+		return ""
+	}
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil || !regexp.MustCompile(`(?m)^carillon_log_lines_lost_total [1-9]`).Match(text) {
-		t.Errorf("no line is lost: %v", err)
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		return ""
 	}
-	p.signal(t, syscall.SIGTERM)
-	if got := p.wait(t); got.code != exitOK {
-		t.Errorf("%+v", got)
-	}
+	return string(body)
 }
 
 func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {

@@ -257,7 +257,7 @@ func TestRevokedAuthorityEndsItsConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 		in := bufio.NewReader(conn)
 		ask = func() bool {
 			if _, err := io.WriteString(conn, request); err != nil {
