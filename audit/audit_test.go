@@ -272,6 +272,25 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// TestOnlyFilesAreRotated: a pipe, or a device such as /dev/stdout, keeps its name.
+func TestOnlyFilesAreRotated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, _ := newLog(t, func(c *Config) { c.Path, c.Bytes = path, 200 })
+	var spare []byte
+	for range 10 {
+		l.Record(Entry{Who: "w", Object: strings.Repeat("o", 100)})
+		spare = l.flush(spare)
+	}
+	l.file.close()
+	names, err := os.ReadDir(filepath.Dir(path))
+	if written, lost := l.Counts(); err != nil || len(names) != 1 || names[0].Type() != os.ModeNamedPipe || written != 10 || lost != 0 {
+		t.Errorf("%v %v, %d written, %d lost", names, err, written, lost)
+	}
+}
+
 // TestEndLeavesADiskThatStandsStill: the node ends though the file takes nothing more.
 func TestEndLeavesADiskThatStandsStill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")

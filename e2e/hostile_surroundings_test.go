@@ -20,6 +20,7 @@ const (
 	endLimit = 15 * time.Second
 
 	logLost   = "carillon_log_lines_lost_total"
+	logWaits  = "carillon_log_lines_waiting"
 	auditLost = "carillon_audit_lost_total"
 )
 
@@ -246,7 +247,12 @@ func outputCases() []surrounding {
 			s.arrange = outputs(w, w)
 			s.flags = append(s.flags, "--log-level", "debug")
 		},
-		strike: loses,
+		strike: func(t *testing.T, s *surrounded) {
+			if !s.above0(t, logWaits) {
+				t.Error("no line waits")
+			}
+			loses(t, s)
+		},
 	}, {
 		name: "the log is on a full disk",
 		before: func(t *testing.T, s *surrounded) {

@@ -3,6 +3,8 @@ package node
 import (
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"carillon/audit"
 	"carillon/transport/api"
 )
@@ -36,6 +38,13 @@ func auditor(log *audit.Log) func(api.Change) {
 		return nil
 	}
 	return func(c api.Change) { log.Record(audit.Entry(c)) }
+}
+
+// lines shows how many lines of the node's log wait, and how many were lost.
+func (m *metrics) lines(counts func() (waiting, lost int64)) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "carillon_log_lines_waiting", Help: "Lines of the node's log that wait for its reader."},
+		func() float64 { n, _ := counts(); return float64(n) }))
+	m.count("carillon_log_lines_lost_total", "Lines of the node's log that could not be written.", func() int64 { _, n := counts(); return n })
 }
 
 // audit shows how many entries a log has taken, and how many it has lost; none without a log.

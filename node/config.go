@@ -111,8 +111,9 @@ type Config struct {
 
 	Version string
 	Logger  *slog.Logger
-	// LogLinesLost counts the lines that Logger could not write, for the metrics; nil: none.
-	LogLinesLost func() int64
+	// LogCounts are the lines that Logger has yet to write, and those that it could not, for the
+	// metrics; nil: none.
+	LogCounts func() (waiting, lost int64)
 
 	ports bool // asksForPorts, before the defaults
 }
@@ -194,8 +195,8 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.LogLinesLost == nil {
-		c.LogLinesLost = func() int64 { return 0 }
+	if c.LogCounts == nil {
+		c.LogCounts = func() (waiting, lost int64) { return 0, 0 }
 	}
 	return c
 }

@@ -264,7 +264,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
 	m.build(n.cfg.Version)
 	m.audit(p.trail)
-	m.count("carillon_log_lines_lost_total", "Lines of the node's log that could not be written.", n.cfg.LogLinesLost)
+	m.lines(n.cfg.LogCounts)
 	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
 	e := &engine{p: p}
 	server, err := api.New(api.Config{

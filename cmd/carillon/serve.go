@@ -109,7 +109,7 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 		return err
 	}
 	defer admin.close()
-	n, err := node.New(s.config(admin, logger, lines.Lost))
+	n, err := node.New(s.config(admin, logger, lines.Counts))
 	if err != nil {
 		return terminal.Usagef("%v", err)
 	}
@@ -152,7 +152,7 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 }
 
 // config is the configuration that the flags give.
-func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logLinesLost func() int64) node.Config {
+func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logCounts func() (waiting, lost int64)) node.Config {
 	return node.Config{
 		DataDir:         s.Data,
 		HTTP:            s.HTTP,
@@ -190,7 +190,7 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logLinesLost 
 		Own:             admin.addresses(),
 		Version:         version(),
 		Logger:          logger,
-		LogLinesLost:    logLinesLost,
+		LogCounts:       logCounts,
 	}
 }
 

@@ -199,7 +199,7 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 	topics := func(token string) int {
 		return carillon(t, "", []string{"CARILLON_TOKEN=" + token, "CARILLON_URL=http://" + address}, "ctl", "topics").code
 	}
-	if topics(first) != exitOK || topics(second) != exitFailure || topics("") != exitFailure {
+	if topics(first) != exitOK || topics(first+"\n") != exitOK || topics(second) != exitFailure || topics("") != exitFailure {
 		t.Fatal("the auth file does not hold")
 	}
 	write(firstLine + secondLine)

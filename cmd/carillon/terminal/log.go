@@ -26,7 +26,8 @@ type Log struct {
 	handler slog.Handler // writes to out
 
 	queue chan entry
-	bytes atomic.Int64 // that wait in queue
+	lines atomic.Int64 // that wait, with the one that is being written
+	bytes atomic.Int64 // of them
 	lost  atomic.Int64
 
 	// Of Run.
@@ -50,6 +51,7 @@ func NewLog(out io.Writer, handler func(io.Writer) slog.Handler) *Log {
 // Write queues a line, which is copied. It does not fail.
 func (l *Log) Write(line []byte) (int, error) {
 	n := int64(len(line))
+	l.lines.Add(1)
 	if l.bytes.Add(n) <= mostBytes {
 		select {
 		case l.queue <- entry{line: bytes.Clone(line)}:
@@ -57,13 +59,14 @@ func (l *Log) Write(line []byte) (int, error) {
 		default:
 		}
 	}
+	l.lines.Add(-1)
 	l.bytes.Add(-n)
 	l.lost.Add(1)
 	return len(line), nil
 }
 
-// Lost is the number of lines that were not written, and never will be.
-func (l *Log) Lost() int64 { return l.lost.Load() }
+// Counts returns how many lines wait to be written, and how many never will be.
+func (l *Log) Counts() (waiting, lost int64) { return l.lines.Load(), l.lost.Load() }
 
 // Run writes lines until Close.
 func (l *Log) Run() {
@@ -73,10 +76,11 @@ func (l *Log) Run() {
 			close(e.closed)
 			return
 		}
-		l.bytes.Add(-int64(len(e.line)))
 		if l.write(e.line) != nil {
 			l.lost.Add(1)
 		}
+		l.lines.Add(-1)
+		l.bytes.Add(-int64(len(e.line)))
 	}
 }
 
