@@ -3,10 +3,8 @@ package e2e
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,14 +66,14 @@ func (h *surrounding) run(t *testing.T) {
 	}
 	s.start(t)
 	s.c.topic(t, "calm", s.receiver.url(), "")
-	s.goesOn(t)
+	s.firesTimers(t)
 	if h.strike != nil {
 		h.strike(t, s)
 	}
 	if h.shows != "" {
 		poll(t, 10*time.Second, h.shows+" is above 0", func() bool { return s.above0(t, h.shows) })
 	}
-	s.goesOn(t)
+	s.firesTimers(t)
 	if h.after != nil {
 		h.after(t, s)
 	}
@@ -120,8 +118,8 @@ func (s *surrounded) above0(t *testing.T, series string) bool {
 	return false
 }
 
-// goesOn adds timers, and waits until they have fired, each once.
-func (s *surrounded) goesOn(t *testing.T) {
+// firesTimers adds timers, and waits until they have fired, each once.
+func (s *surrounded) firesTimers(t *testing.T) {
 	t.Helper()
 	if !s.alive() {
 		t.Fatalf("the node ended with %d: %s", s.code, tail(s.stderr.String(), 2000))
@@ -148,8 +146,8 @@ func (s *surrounded) goesOn(t *testing.T) {
 	}
 }
 
-// talks makes the node log so many lines at least, unless it ends by them.
-func (s *surrounded) talks(t *testing.T, until func() bool) {
+// loseLines makes the node log until lines are lost.
+func loseLines(t *testing.T, s *surrounded) {
 	t.Helper()
 	poll(t, 60*time.Second, "the log has lost lines", func() bool {
 		for range 500 {
@@ -158,14 +156,8 @@ func (s *surrounded) talks(t *testing.T, until func() bool) {
 			}
 			s.signal(t, syscall.SIGHUP) // it logs that it has read its files again
 		}
-		return until()
+		return s.above0(t, logLost)
 	})
-}
-
-// loses makes the node log until lines are lost.
-func loses(t *testing.T, s *surrounded) {
-	t.Helper()
-	s.talks(t, func() bool { return s.above0(t, logLost) })
 }
 
 // newPipe is the node's stdout, stderr or both; the reader is the test.
@@ -230,7 +222,7 @@ func outputCases() []surrounding {
 		},
 		strike: func(t *testing.T, s *surrounded) {
 			reader.Close()
-			loses(t, s)
+			loseLines(t, s)
 		},
 	}, {
 		name: "nobody has ever read stdout and stderr",
@@ -239,7 +231,7 @@ func outputCases() []surrounding {
 			r.Close()
 			s.arrange = outputs(w, w)
 		},
-		strike: loses,
+		strike: loseLines,
 	}, {
 		name: "stdout and stderr stand still",
 		before: func(t *testing.T, s *surrounded) {
@@ -251,19 +243,19 @@ func outputCases() []surrounding {
 			if !s.above0(t, logWaits) {
 				t.Error("no line waits")
 			}
-			loses(t, s)
+			loseLines(t, s)
 		},
 	}, {
 		name: "the log is on a full disk",
 		before: func(t *testing.T, s *surrounded) {
 			s.arrange = outputs(openFile(t, "/dev/full"), openFile(t, "/dev/full"))
 		},
-		strike: loses,
+		strike: loseLines,
 	}}
 }
 
-// TestHostileOutputs: whatever is the matter with its log, a node goes on, and says in its metrics
-// that lines are lost.
+// TestHostileOutputs: whatever happens to its log, a node works, and counts lost lines in its
+// metrics.
 func TestHostileOutputs(t *testing.T) {
 	t.Parallel()
 	for _, h := range outputCases() {
@@ -271,13 +263,13 @@ func TestHostileOutputs(t *testing.T) {
 	}
 }
 
-// TestLogThatStoodStillReadsOn: the log goes on with the number of lines that were lost.
+// TestLogThatStoodStillReadsOn: the log continues with the number of lines that were lost.
 func TestLogThatStoodStillReadsOn(t *testing.T) {
 	reader, writer := fullPipe(t)
 	text := newTranscript()
 	h := surrounding{
 		before: func(_ *testing.T, s *surrounded) { s.arrange = outputs(nil, writer) },
-		strike: loses,
+		strike: loseLines,
 		after: func(t *testing.T, s *surrounded) {
 			writer.Close() // the test's copy
 			_ = reader.SetReadDeadline(time.Time{})
@@ -306,220 +298,5 @@ func TestSecondSignalWhileOutputsStandStill(t *testing.T) {
 	s.signal(t, syscall.SIGTERM)
 	if code := s.awaitExit(t, 5*time.Second); code != 1 {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// auditCases are about the file of the audit log. Each has lines before the strike and after it.
-func auditCases() []surrounding {
-	file := func(s *surrounded) string { return filepath.Join(s.dir, "audit.log") }
-	with := func(_ *testing.T, s *surrounded) { s.flags = append(s.flags, "--audit-log", file(s)) }
-	entries := func(names ...string) (n int) {
-		for _, name := range names {
-			text, _ := os.ReadFile(name)
-			n += strings.Count(string(text), `"timer.add"`)
-		}
-		return n
-	}
-	all := func(t *testing.T, want int, names ...string) {
-		t.Helper()
-		poll(t, 10*time.Second, fmt.Sprint(want, " entries are in ", names), func() bool { return entries(names...) == want })
-	}
-	const round = 21 // adds
-	rename := func(t *testing.T, s *surrounded) {
-		t.Helper()
-		all(t, round, file(s))
-		if err := os.Rename(file(s), file(s)+".1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return []surrounding{{
-		name: "the audit log is renamed", before: with, strike: rename,
-		after: func(t *testing.T, s *surrounded) {
-			all(t, round, file(s))
-			all(t, round, file(s)+".1")
-		},
-	}, {
-		name: "the audit log is renamed, and SIGHUP sent", before: with,
-		strike: func(t *testing.T, s *surrounded) {
-			rename(t, s)
-			s.signal(t, syscall.SIGHUP)
-			poll(t, 10*time.Second, "the old file is closed", func() bool { return !s.hasOpen(t, file(s)+".1") })
-		},
-		after: func(t *testing.T, s *surrounded) { all(t, round, file(s)) },
-	}, {
-		name: "the audit log is removed", before: with,
-		strike: func(t *testing.T, s *surrounded) {
-			all(t, round, file(s))
-			if err := os.Remove(file(s)); err != nil {
-				t.Fatal(err)
-			}
-		},
-		after: func(t *testing.T, s *surrounded) { all(t, round, file(s)) },
-	}, {
-		name: "the folder of the audit log goes away, and comes back", before: with,
-		strike: func(t *testing.T, s *surrounded) {
-			all(t, round, file(s))
-			if err := os.RemoveAll(s.dir); err != nil {
-				t.Fatal(err)
-			}
-			s.c.must(t, 200, "POST", "/v1/topics/calm/pause", "")
-		},
-		shows: auditLost,
-		after: func(t *testing.T, s *surrounded) {
-			if err := os.Mkdir(s.dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			s.c.must(t, 200, "POST", "/v1/topics/calm/pause", "")
-			poll(t, 10*time.Second, "the file says what was lost", func() bool {
-				text, _ := os.ReadFile(file(s))
-				return strings.Contains(string(text), `"entries.lost"`)
-			})
-		},
-	}, {
-		name: "the audit log is a pipe that nobody reads", long: true,
-		before: func(t *testing.T, s *surrounded) {
-			if err := syscall.Mkfifo(file(s), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			with(t, s)
-		},
-		strike: func(t *testing.T, s *surrounded) {
-			label := strings.Repeat("l", 60)
-			ops := make([]string, 1000) // of 150 bytes each in the audit log: more than a pipe takes
-			for i := range ops {
-				ops[i] = fmt.Sprintf(`{"op":"add","id":"%s%d","delay":"1h"}`, label, i)
-			}
-			s.c.batch(t, "calm", ops)
-		},
-	}}
-}
-
-// TestHostileAuditFiles: entries go to the file that has the name, and what cannot be written is
-// counted.
-func TestHostileAuditFiles(t *testing.T) {
-	t.Parallel()
-	for _, h := range auditCases() {
-		if strings.Contains(h.name, "comes back") { // it pauses the topic
-			strike, after := h.strike, h.after
-			h.strike = func(t *testing.T, s *surrounded) {
-				strike(t, s)
-				s.c.must(t, 200, "POST", "/v1/topics/calm/resume", "")
-			}
-			h.after = func(t *testing.T, s *surrounded) {
-				after(t, s)
-				s.c.must(t, 200, "POST", "/v1/topics/calm/resume", "")
-			}
-		}
-		t.Run(h.name, h.run)
-	}
-}
-
-// hasOpen reports whether the process has a file open.
-func (p *process) hasOpen(t testing.TB, name string) bool {
-	t.Helper()
-	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fd := range list {
-		if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil && to == name {
-			return true
-		}
-	}
-	return false
-}
-
-// proxy counts who asks it for anything.
-func proxy(t *testing.T) (url string, asked func() int) {
-	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(502) })
-	return r.server.URL, r.count
-}
-
-// environmentCases are about variables, the working directory, signals and limits.
-func environmentCases() []surrounding {
-	var asked func() int
-	return []surrounding{{
-		name: "odd variables",
-		before: func(t *testing.T, s *surrounded) {
-			url, count := proxy(t)
-			asked = count
-			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"} {
-				s.env = append(s.env, name+"="+url)
-			}
-			s.env = append(s.env, "TZ=Nowhere/At_All", "HOME=", "USER=", "PATH=", "TMPDIR=/nowhere", "LANG=tlh_QQ.utf-7", "LC_ALL=\xff\xfe",
-				"HOSTNAME=", "XDG_CONFIG_HOME=/nowhere", "SSL_CERT_FILE=/nowhere", "NOTIFY_SOCKET=/nowhere", "TERM=", "COLUMNS=-1", "GOMAXPROCS=1", "GODEBUG=netdns=cgo+2", "CARILLON_UNKNOWN=1")
-		},
-		after: func(t *testing.T, _ *surrounded) {
-			if n := asked(); n != 0 {
-				t.Errorf("the proxy of the environment was asked %d times", n)
-			}
-		},
-	}, {
-		name: "variables that end in a line feed",
-		before: func(_ *testing.T, s *surrounded) {
-			s.env = append(s.env, "CARILLON_SHARDS=4\n", "CARILLON_HTTP="+s.address+"\n", "CARILLON_LOG_LEVEL=debug\r\n", "CARILLON_CALLBACK_ALLOW=127.0.0.0/8\n",
-				"CARILLON_DATA="+s.flags[3]+"\n", "CARILLON_AUTO_CREATE_TOPICS=true\n")
-			s.data, s.flags = s.flags[3], nil
-		},
-	}, {
-		name: "a working directory that is removed",
-		before: func(_ *testing.T, s *surrounded) {
-			s.arrange = func(cmd *exec.Cmd) { cmd.Dir = s.dir }
-		},
-		strike: func(t *testing.T, s *surrounded) {
-			if err := os.RemoveAll(s.dir); err != nil {
-				t.Fatal(err)
-			}
-		},
-	}, {
-		name: "a working directory that was removed before the start",
-		before: func(_ *testing.T, s *surrounded) {
-			s.wrapper = []string{"sh", "-c", `cd "$0" && rmdir "$0" && exec "$@"`, s.dir}
-		},
-	}, {
-		name: "signals that are ignored",
-		before: func(_ *testing.T, s *surrounded) {
-			s.wrapper = []string{"env", "--ignore-signal=TERM,INT,HUP,PIPE,CHLD,URG,ALRM,PROF"}
-		},
-	}, {
-		name: "signals that are blocked",
-		before: func(_ *testing.T, s *surrounded) {
-			s.wrapper = []string{"env", "--block-signal=TERM,INT,HUP,PIPE,CHLD,URG,ALRM,PROF"}
-		},
-	}, {
-		name: "no input",
-		before: func(_ *testing.T, s *surrounded) {
-			s.wrapper = []string{"sh", "-c", `exec "$@" <&-`, "sh"}
-		},
-	}, {
-		name: "a umask that lets everybody in",
-		before: func(_ *testing.T, s *surrounded) {
-			s.wrapper = []string{"sh", "-c", `umask 000 && exec "$@"`, "sh"}
-			s.flags = append(s.flags, "--audit-log", filepath.Join(s.dir, "audit.log"))
-			s.flags[3] = filepath.Join(s.dir, "data")
-		},
-		after: func(t *testing.T, s *surrounded) {
-			err := filepath.WalkDir(s.dir, func(name string, entry os.DirEntry, err error) error {
-				if err != nil || name == s.dir {
-					return err
-				}
-				if info, err := entry.Info(); err == nil && info.Mode().Perm()&0o077 != 0 {
-					t.Errorf("%s: %v", name, info.Mode())
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		},
-	}}
-}
-
-// TestHostileEnvironments: variables, directories, signals and limits of the machine change nothing.
-func TestHostileEnvironments(t *testing.T) {
-	t.Parallel()
-	for _, h := range environmentCases() {
-		t.Run(h.name, h.run)
 	}
 }

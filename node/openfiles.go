@@ -45,8 +45,8 @@ func checkFiles(files uint64) error {
 	return nil
 }
 
-// allowedFiles is what the configuration wants, as far as the process may open files; the log says
-// when that is less. Go has raised the limit as far as the process may by itself.
+// allowedFiles is what the configuration wants, or what fits the limit of open files, which is
+// logged. Go has raised the soft limit to the hard one.
 func allowedFiles(cfg *Config) fileShares {
 	files := openFileLimit()
 	wanted := fileShares{clients: cfg.MaxConnections, calls: cfg.MaxCalls, idle: mostIdle}

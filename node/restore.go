@@ -32,7 +32,7 @@ const (
 	DropOverdue = table.DropOverdue
 )
 
-// ErrPlainBackup refuses a backup of somebody who need not have had the cluster's keys.
+// ErrPlainBackup refuses a backup that could have been made without the cluster's keys.
 var ErrPlainBackup = errors.New("the backup is not encrypted, so anybody may have made it, but --secrets-key is given; if the file is yours: --allow-plain")
 
 // RestoreConfig names the backup that is restored, and the directory.

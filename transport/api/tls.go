@@ -10,7 +10,7 @@ import (
 )
 
 // TLS encrypts the connections of clients. Its files are read again by Reload; connections that are
-// open go on, unless their clients' authority has gone. Safe for use by any goroutine.
+// open stay so, unless their clients' authority has gone. Safe for use by any goroutine.
 type TLS struct {
 	cert, key, clientCA string // files
 	current             atomic.Pointer[tls.Config]

@@ -225,7 +225,7 @@ func TestMutualTLS(t *testing.T) {
 }
 
 // TestRevokedAuthorityEndsItsConnections: a connection that is open gets no more answers, and a
-// stream of events ends, once the authority of its certificate has gone. Others go on.
+// stream of events ends, once the authority of its certificate has gone. Others are served.
 func TestRevokedAuthorityEndsItsConnections(t *testing.T) {
 	a, leaving := newAuthority(t), newAuthority(t)
 	a.issue("node")
