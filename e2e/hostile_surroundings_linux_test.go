@@ -214,6 +214,36 @@ func (s *surrounded) takesFiles(t *testing.T) (end func()) {
 	})
 }
 
+// TestClusterWithFewFiles: three nodes with 64 files each take adds and call, while receivers hang.
+func TestClusterWithFewFiles(t *testing.T) {
+	t.Parallel()
+	needCluster(t)
+	members := loopbackMembers(t, 3)
+	for _, m := range members {
+		m.wrapper = []string{"prlimit", "--nofile=64"}
+	}
+	found(t, members)
+	rcv, g := newReceiver(t, nil), newGate()
+	t.Cleanup(g.lift)
+	members[0].client.topic(t, "calm", rcv.url(), "")
+	for range 20 {
+		hanging := newReceiver(t, g.hold)
+		for i := range 10 {
+			members[i%3].client.must(t, 201, "POST", "/v1/topics/hang/timers", fmt.Sprintf(`{"delay_ms":0,"callback":{"url":%q}}`, hanging.url()))
+		}
+	}
+	const timers = 60
+	for i := range timers {
+		members[i%3].client.must(t, 201, "POST", "/v1/topics/calm/timers", fmt.Sprintf(`{"id":"t%d","delay_ms":10}`, i))
+	}
+	poll(t, 20*time.Second, "all have fired", func() bool { return rcv.count() == timers })
+	for _, m := range members {
+		if !m.alive() {
+			t.Errorf("%s has ended: %s", m.name, m.process().stderr)
+		}
+	}
+}
+
 // TestJoinByNamesOfADeadResolver: a node that cannot find its cluster ends when it is told to.
 func TestJoinByNamesOfADeadResolver(t *testing.T) {
 	t.Parallel()
