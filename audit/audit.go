@@ -2,7 +2,8 @@
 // object, the client's address and the result.
 //
 // Servers call Record, which never waits: entries are collected in memory and written a moment
-// later by Run. The file is rotated by size, and a bounded number of files is kept. A disk that
+// later by Run. The file is rotated by size, and a bounded number of files is kept. Other programs
+// may rotate it too: a file that was renamed or removed is left, and a new one begun. A disk that
 // fails or is too slow costs entries, never the service. Lost entries are counted and reported, in
 // the node's log and in the next line that can be written.
 //
@@ -10,6 +11,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -43,6 +45,7 @@ const (
 	flushAt      = 256 << 10        // … or when this many bytes wait
 	mostWaiting  = 4 << 20          // bytes; further entries are lost
 	complainEach = 10 * time.Second // minimum time between two log lines about lost entries
+	endTime      = 2 * time.Second  // how long the end waits for a disk that stands still
 )
 
 // Log is an audit log. It is safe for concurrent use; Run must be called once.
@@ -55,10 +58,14 @@ type Log struct {
 	waiting []byte
 	entries int // in waiting
 	missed  int // lost since the last written line
-	full    chan struct{}
+	wake    chan struct{}
 
 	written, lost atomic.Int64
-	complained    time.Time // used by Run only
+	reopen        atomic.Bool
+
+	// Of the goroutine that writes.
+	failing    bool
+	complained time.Time
 }
 
 // New makes a Log without opening a file.
@@ -75,7 +82,7 @@ func New(c Config) *Log {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Log{config: c, file: file{path: c.Path, bytes: c.Bytes, files: c.Files}, full: make(chan struct{}, 1)}
+	return &Log{config: c, file: file{path: c.Path, bytes: c.Bytes, files: c.Files}, wake: make(chan struct{}, 1)}
 }
 
 // Record adds an entry. It does not wait.
@@ -90,32 +97,62 @@ func (l *Log) Record(e Entry) {
 	}
 	l.waiting = l.times.appendEntry(l.waiting, at, &e)
 	l.entries++
-	wake := len(l.waiting) >= flushAt
+	much := len(l.waiting) >= flushAt
 	l.mu.Unlock()
-	if wake {
-		select {
-		case l.full <- struct{}{}:
-		default:
-		}
+	if much {
+		l.wakeWriter()
+	}
+}
+
+// Reopen closes the file and opens it by its name again, for a program that has rotated it. It does
+// not wait.
+func (l *Log) Reopen() {
+	l.reopen.Store(true)
+	l.wakeWriter()
+}
+
+func (l *Log) wakeWriter() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
 	}
 }
 
 // Counts returns how many entries were written and how many were lost.
 func (l *Log) Counts() (written, lost int64) { return l.written.Load(), l.lost.Load() }
 
-// Run writes entries until the context ends, and then the remaining ones.
+// Run writes entries until the context ends, and then the remaining ones. It leaves them where the
+// disk stands still.
 func (l *Log) Run(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.write(ctx)
+	}()
+	<-ctx.Done()
+	over := time.NewTimer(endTime)
+	defer over.Stop()
+	select {
+	case <-done:
+	case <-over.C:
+		l.config.Logger.Error("the audit log stands still; its last entries are not written", "file", l.config.Path)
+	}
+}
+
+func (l *Log) write(ctx context.Context) {
+	defer l.file.close()
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	var spare []byte
-	for {
+	for ended := false; !ended; {
 		select {
 		case <-tick.C:
-		case <-l.full:
+		case <-l.wake:
 		case <-ctx.Done():
-			l.flush(nil)
+			ended = true
+		}
+		if l.reopen.Swap(false) {
 			l.file.close()
-			return
 		}
 		spare = l.flush(spare)
 	}
@@ -133,19 +170,28 @@ func (l *Log) flush(spare []byte) []byte {
 	if missed > 0 { // reported before the entries that came later
 		batch = append(new(timestamps).appendEntry(nil, l.config.Now(), &Entry{Who: "-", What: "entries.lost", Object: "-", From: "-", Count: missed}), batch...)
 	}
-	if err := l.file.write(batch); err != nil {
-		l.failed(err, entries)
-		return batch
+	n, err := l.file.write(batch)
+	whole := bytes.Count(batch[:n], []byte{'\n'}) // a full disk takes a part
+	if missed > 0 && whole > 0 {
+		whole--
+		l.mu.Lock()
+		l.missed -= missed
+		l.mu.Unlock()
 	}
-	l.written.Add(int64(entries))
-	l.mu.Lock()
-	l.missed -= missed
-	l.mu.Unlock()
+	l.written.Add(int64(whole))
+	switch {
+	case err != nil:
+		l.failed(err, entries-whole)
+	case l.failing:
+		l.failing, l.complained = false, time.Time{}
+		l.config.Logger.Info("the audit log is written again", "file", l.config.Path, "lost", l.lost.Load())
+	}
 	return batch
 }
 
 // failed counts entries that could not be written. The next try opens the file again.
 func (l *Log) failed(err error, entries int) {
+	l.failing = true
 	l.lost.Add(int64(entries))
 	l.mu.Lock()
 	l.missed += entries
@@ -163,28 +209,43 @@ type file struct {
 	files int
 
 	open *os.File
+	info os.FileInfo // of open
 	size int64
 }
 
-// write appends lines, to a new file if the current one is full.
-func (f *file) write(b []byte) error {
+// write appends lines, to a new file if the current one is full, or has lost its name.
+func (f *file) write(b []byte) (n int, err error) {
+	f.follow()
 	if f.open == nil {
 		if err := f.begin(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if f.size > 0 && f.size+int64(len(b)) > f.bytes {
 		if err := f.rotate(); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	n, err := f.open.Write(b)
+	n, err = f.open.Write(b)
 	f.size += int64(n)
 	if err != nil {
 		f.close()
-		return err
 	}
-	return nil
+	return n, err
+}
+
+// follow closes the file if it was renamed or removed.
+func (f *file) follow() {
+	if f.open == nil {
+		return
+	}
+	named, err := os.Stat(f.path)
+	switch {
+	case err == nil && os.SameFile(named, f.info):
+		f.size = named.Size() // another program may have cut it
+	case err == nil, os.IsNotExist(err):
+		f.close()
+	}
 }
 
 // begin opens the file to append. It ends a line that a crash has cut off, so that the next line
@@ -205,7 +266,7 @@ func (f *file) begin() error {
 		_ = open.Close()
 		return err
 	}
-	f.open, f.size = open, info.Size()
+	f.open, f.info, f.size = open, info, info.Size()
 	return nil
 }
 

@@ -6,11 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -129,6 +132,9 @@ func TestAFailingDiskCostsEntriesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(l, func() { l.Record(Entry{Who: "kept"}) })
+	if !strings.Contains(log.String(), "is written again") {
+		t.Error(log.String())
+	}
 	got := read(t, path)
 	if len(got) != 2 || got[0].What != "entries.lost" || got[0].Count != 5 || got[1].Who != "kept" {
 		t.Errorf("%+v", got)
@@ -184,6 +190,131 @@ func TestACutOffLineIsEnded(t *testing.T) {
 	data, err := os.ReadFile(path)
 	if err != nil || !bytes.Contains(data, []byte("2026-\n{")) {
 		t.Errorf("%s %v", data, err)
+	}
+}
+
+// TestFileIsFollowed: entries go to the file that has the name, whatever other programs do to it,
+// and none is lost that was not in a removed file.
+func TestFileIsFollowed(t *testing.T) {
+	rename := func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Rename(path, path+".old"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		disturb func(t *testing.T, path string)
+		want    string // in the file by its name, and in .old
+	}{
+		"renamed": {rename, "b.a"},
+		"renamed, and made": {func(t *testing.T, path string) {
+			rename(t, path)
+			if err := os.WriteFile(path, []byte("{\"who\":\"new\"}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "new b.a"},
+		"removed": {func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}, "b."},
+		"emptied": {func(t *testing.T, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}, "b."},
+		"left alone": {func(*testing.T, string) {}, "a b."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, path := newLog(t, nil)
+			l.Record(Entry{Who: "a"})
+			spare := l.flush(nil)
+			c.disturb(t, path)
+			l.Record(Entry{Who: "b"})
+			l.flush(spare)
+			var got []string
+			for _, p := range []string{path, path + ".old"} {
+				var who []string
+				if _, err := os.Stat(p); err == nil {
+					for _, e := range read(t, p) {
+						who = append(who, e.Who)
+					}
+				}
+				got = append(got, strings.Join(who, " "))
+			}
+			if written, lost := l.Counts(); strings.Join(got, ".") != c.want || written != 2 || lost != 0 {
+				t.Errorf("%q, %d written, %d lost", got, written, lost)
+			}
+			l.file.close()
+		})
+	}
+}
+
+// TestReopen: a file that was renamed is closed at once, also when there is nothing to write.
+func TestReopen(t *testing.T) {
+	l, path := newLog(t, nil)
+	run(l, func() {
+		l.Record(Entry{Who: "a"})
+		for written, _ := l.Counts(); written == 0; written, _ = l.Counts() {
+			runtime.Gosched()
+		}
+		if err := os.Rename(path, path+".old"); err != nil {
+			t.Fatal(err)
+		}
+		l.Reopen()
+		for l.reopen.Load() {
+			runtime.Gosched()
+		}
+		l.Record(Entry{Who: "b"})
+	})
+	if before, after := read(t, path+".old"), read(t, path); len(before) != 1 || len(after) != 1 || after[0].Who != "b" {
+		t.Errorf("%v, then %v", before, after)
+	}
+}
+
+// TestOnlyFilesAreRotated: a pipe, or a device such as /dev/stdout, keeps its name.
+func TestOnlyFilesAreRotated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, _ := newLog(t, func(c *Config) { c.Path, c.Bytes = path, 200 })
+	var spare []byte
+	for range 10 {
+		l.Record(Entry{Who: "w", Object: strings.Repeat("o", 100)})
+		spare = l.flush(spare)
+	}
+	l.file.close()
+	names, err := os.ReadDir(filepath.Dir(path))
+	if written, lost := l.Counts(); err != nil || len(names) != 1 || names[0].Type() != os.ModeNamedPipe || written != 10 || lost != 0 {
+		t.Errorf("%v %v, %d written, %d lost", names, err, written, lost)
+	}
+}
+
+// TestEndLeavesADiskThatStandsStill: the node ends though the file takes nothing more.
+func TestEndLeavesADiskThatStandsStill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	l, _ := newLog(t, func(c *Config) { c.Path, c.Logger = path, slog.New(slog.NewTextHandler(&log, nil)) })
+	begun := time.Now()
+	run(l, func() {
+		for range 3000 { // more than a pipe has room for
+			l.Record(Entry{Who: "a", Object: strings.Repeat("o", 100)})
+		}
+	})
+	if took := time.Since(begun); took > 10*endTime || !strings.Contains(log.String(), "stands still") {
+		t.Errorf("it ended after %v: %s", took, log.String())
+	}
+	f, err := os.Open(path) // which ends the write
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(io.Discard, f); err != nil {
+		t.Error(err)
 	}
 }
 

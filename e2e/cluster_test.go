@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,7 +37,8 @@ type member struct {
 	wrapper            []string
 	binary             string // "": the binary under test
 	env                []string
-	client             *client // sends its requests to this node only
+	arrange            func(*exec.Cmd) // nil: nothing more
+	client             *client         // sends its requests to this node only
 	running            atomic.Pointer[process]
 }
 
@@ -112,7 +114,7 @@ func (c *cluster) start(t testing.TB, m *member, flags ...string) {
 		args = append(args, "--gossip-key", c.keyFile(t))
 	}
 	args = append(append(args, c.flags...), flags...)
-	m.running.Store(begin(t, args, m.env...))
+	m.running.Store(beginIn(t, m.arrange, args, m.env...))
 }
 
 // keyFile returns the file of the cluster's key.

@@ -63,10 +63,19 @@ func serveArgs(dir, address string) []string {
 // when the test ends.
 func begin(t testing.TB, args []string, env ...string) *process {
 	t.Helper()
+	return beginIn(t, nil, args, env...)
+}
+
+// beginIn is begin in surroundings of the caller's: arrange, if any, changes the command.
+func beginIn(t testing.TB, arrange func(*exec.Cmd), args []string, env ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.Command(args[0], args[1:]...), stderr: newTranscript(), stdout: newTranscript(), exited: make(chan struct{})}
 	p.cmd.Env = append(cleanEnv(), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // kill reaches a wrapper's child, too
 	p.cmd.Stderr, p.cmd.Stdout = p.stderr, p.stdout
+	if arrange != nil {
+		arrange(p.cmd)
+	}
 	start := time.Now()
 	p.stdout.onLine = func(line string) {
 		if m := readyLine.FindStringSubmatch(line); m != nil {

@@ -40,14 +40,19 @@ func auditor(log *audit.Log) func(api.Change) {
 	return func(c api.Change) { log.Record(audit.Entry(c)) }
 }
 
-// audit shows how many entries a log has taken, and how many it has lost.
+// lines shows how many lines of the node's log wait, and how many were lost.
+func (m *metrics) lines(counts func() (waiting, lost int64)) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "carillon_log_lines_waiting", Help: "Lines of the node's log that wait for its reader."},
+		func() float64 { n, _ := counts(); return float64(n) }))
+	m.count("carillon_log_lines_lost_total", "Lines of the node's log that could not be written.", func() int64 { _, n := counts(); return n })
+}
+
+// audit shows how many entries a log has taken, and how many it has lost; none without a log.
 func (m *metrics) audit(log *audit.Log) {
-	if log == nil {
-		return
+	counts := func() (written, lost int64) { return 0, 0 }
+	if log != nil {
+		counts = log.Counts
 	}
-	counter := func(name, help string, value func() int64) {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
-	}
-	counter("carillon_audit_entries_total", "Entries of the audit log that were written.", func() int64 { n, _ := log.Counts(); return n })
-	counter("carillon_audit_lost_total", "Entries of the audit log that could not be written.", func() int64 { _, n := log.Counts(); return n })
+	m.count("carillon_audit_entries_total", "Entries of the audit log that were written.", func() int64 { n, _ := counts(); return n })
+	m.count("carillon_audit_lost_total", "Entries of the audit log that could not be written.", func() int64 { _, n := counts(); return n })
 }

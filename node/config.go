@@ -78,7 +78,8 @@ type Config struct {
 	CallbackAllow []netip.Prefix
 	// Own are listeners of this process beside the node's own: no callback goes there.
 	Own []netip.AddrPort
-	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Each takes a file.
+	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Fewer where the limit
+	// of open files is low.
 	// See package slots of transport/callback for how they are divided among tenants, topics and
 	// receivers.
 	MaxCalls int
@@ -110,6 +111,9 @@ type Config struct {
 
 	Version string
 	Logger  *slog.Logger
+	// LogCounts are the lines that Logger has yet to write, and those that it could not, for the
+	// metrics; nil: none.
+	LogCounts func() (waiting, lost int64)
 
 	ports bool // asksForPorts, before the defaults
 }
@@ -191,6 +195,9 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.LogCounts == nil {
+		c.LogCounts = func() (waiting, lost int64) { return 0, 0 }
+	}
 	return c
 }
 
@@ -223,6 +230,9 @@ func (c Config) validate() error {
 	}
 	if c.Workers < 0 || c.Workers > 256 {
 		errs = append(errs, fmt.Errorf("workers: %d is out of 0–256", c.Workers))
+	}
+	if info, err := os.Stat(c.DataDir); err == nil && info.Mode().Perm()&0o002 != 0 {
+		errs = append(errs, fmt.Errorf("data: anybody on this machine may put files into %s: chmod o-w %s", c.DataDir, c.DataDir))
 	}
 	errs = append(errs, c.validateAddresses()...)
 	errs = append(errs, c.validateCluster()...)

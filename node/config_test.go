@@ -9,6 +9,15 @@ import (
 	"time"
 )
 
+func dirOfMode(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, mode); err != nil { // Mkdir goes by the umask
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // All that is wrong is said at once, each fault with its setting.
 func TestConfigFaults(t *testing.T) {
 	open := func(c *Config) { c.HTTP, c.AuthFile = "0.0.0.0:7700", "tokens.yaml" }
@@ -43,6 +52,9 @@ func TestConfigFaults(t *testing.T) {
 		{"bounds", func(c *Config) { c.BootstrapExpect, c.Replicas, c.Join = 100, 8, []string{"n1:1"} }, []string{"bootstrap-expect: ", "replicas: "}},
 		{"negative", func(c *Config) { c.BootstrapExpect, c.Replicas = -1, -1 }, []string{"bootstrap-expect: ", "replicas: "}},
 		{"half a certificate", func(c *Config) { c.PeerCert, c.PeerKey = "a", "b" }, []string{"all three or none"}},
+		{"a directory of anybody", func(c *Config) { c.DataDir = dirOfMode(t, 0o777) }, []string{"data: "}},
+		{"a directory of anybody, with the sticky bit", func(c *Config) { c.DataDir = dirOfMode(t, 0o777|os.ModeSticky) }, []string{"data: "}},
+		{"a directory of a group", func(c *Config) { c.DataDir = dirOfMode(t, 0o775) }, nil}, // as Kubernetes makes it
 		{"no such key", func(c *Config) { c.GossipKeyFile = "/nowhere/key" }, []string{"gossip-key: "}},
 	}
 	for _, tt := range tests {

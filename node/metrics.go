@@ -107,6 +107,11 @@ func (m *metrics) build(version string) {
 	m.registry.MustRegister(g)
 }
 
+// count is a counter that is kept elsewhere.
+func (m *metrics) count(name, help string, value func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+}
+
 // Command implements shard.Observer.
 func (m *metrics) Command(kind timer.Kind, code timer.Code) {
 	switch kind {

@@ -53,11 +53,11 @@ type Node struct {
 // Run returns ErrRemoved when the cluster has removed the node: there is nothing left for it to do.
 var ErrRemoved = member.ErrRemoved
 
-// New checks the configuration, all of it at once. It reads the auth file and those of TLS, but
-// touches neither disk nor network otherwise.
+// New checks the configuration, all of it at once. It reads the auth file, those of TLS, and the
+// mode of the data directory, but touches neither disk nor network otherwise.
 func New(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := errors.Join(cfg.validate(), checkFiles(openFileLimit())); err != nil {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, mem: findMemoryLimit("/", cfg.MemoryLimit)}
@@ -128,8 +128,8 @@ func (n *Node) AwaitReady(ctx context.Context) bool {
 // MemoryLimit is how much memory the process may use, as New found it.
 func (n *Node) MemoryLimit() MemoryLimit { return n.mem }
 
-// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again.
-// A part that cannot be read stays as it was.
+// Reload reads the auth file, the files of TLS, and the keys by which nodes know each other again,
+// and opens the audit log by its name. A part that cannot be read stays as it was.
 func (n *Node) Reload() error {
 	var errs []error
 	if n.auth != nil {
@@ -140,6 +140,9 @@ func (n *Node) Reload() error {
 	}
 	if p := n.run.Load(); p != nil {
 		errs = append(errs, p.reloadKeys(), p.reloadVault())
+		if p.trail != nil {
+			p.trail.Reopen()
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -159,7 +162,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if err := shard.CheckHalt(fsys, n.cfg.DataDir); err != nil {
 		return fmt.Errorf("node: %w", stayDown(err))
 	}
-	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1)}
+	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1), trail: n.auditLog()}
 	p.bootID = clocks.BootID()
 	p.clock = clocks.NewKeeper(clocks.Config{Source: newClocks(), Confirm: true, Saved: readSavedClock(fsys, n.cfg.DataDir, p.bootID)})
 	if err := p.ownDirectory(); err != nil {
@@ -202,7 +205,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	observe.Full = func(full bool) {
 		p.self.Health.Waits(full)
 		if full {
-			p.log.Error("the disk is full: the log waits for room, and nothing is acknowledged until there is some", "data", n.cfg.DataDir)
+			p.log.Error("the disk is full, or no file can be opened: the log waits, and nothing is acknowledged until that has passed", "data", n.cfg.DataDir)
 		} else {
 			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
 		}
@@ -250,7 +253,8 @@ func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.Request
 // and stops them in the order in which nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process) error {
 	policy := n.cfg.where(p.listening(), p.gossipAddress())
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: n.cfg.MaxCalls, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
+	files := allowedFiles(&n.cfg)
+	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: files.calls, MaxIdleConns: files.idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
 	if err != nil {
 		return err
 	}
@@ -259,8 +263,8 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
 	m.build(n.cfg.Version)
-	trail := n.auditLog()
-	m.audit(trail)
+	m.audit(p.trail)
+	m.lines(n.cfg.LogCounts)
 	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
@@ -270,8 +274,8 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Observe:         newHTTPMetrics(m.registry).observe,
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
-		Audit:           auditor(trail),
-		Limits:          n.limits(),
+		Audit:           auditor(p.trail),
+		Limits:          n.limits(files.clients),
 		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
 		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
@@ -282,8 +286,8 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.ownAddresses = &ownAddresses{pool: pool, forget: server.ForgetURLs}
 	s := newServices(ctx, p)
 	s.start(s.outer, p.members.Run)
-	if trail != nil {
-		s.start(s.outer, func(ctx context.Context) error { trail.Run(ctx); return nil })
+	if p.trail != nil {
+		s.start(s.outer, func(ctx context.Context) error { p.trail.Run(ctx); return nil })
 	}
 	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
 	s.start(s.calls, pool.Run)
@@ -301,9 +305,9 @@ func (n *Node) console() *console.Site {
 }
 
 // limits are those of the API that depend on the machine.
-func (n *Node) limits() api.Limits {
+func (n *Node) limits(connections int) api.Limits {
 	budget := bodyBudget(n.mem)
-	return api.Limits{Connections: allowedConnections(n.cfg.MaxConnections, n.cfg.Logger), BodiesBytes: budget, AnswersBytes: budget}
+	return api.Limits{Connections: connections, BodiesBytes: budget, AnswersBytes: budget}
 }
 
 // runCore finds the node's cluster and runs its shards.

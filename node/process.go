@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"carillon/audit"
 	"carillon/clocks"
 	"carillon/node/feed"
 	"carillon/node/member"
@@ -45,6 +46,7 @@ type process struct {
 	intakes      intakes
 	ownAddresses *ownAddresses
 	vault        vault
+	trail        *audit.Log // nil: there is none
 
 	answering sync.Mutex // one question about lost entries at a time
 

@@ -32,6 +32,9 @@ const (
 	DropOverdue = table.DropOverdue
 )
 
+// ErrPlainBackup refuses a backup that could have been made without the cluster's keys.
+var ErrPlainBackup = errors.New("the backup is not encrypted, so anybody may have made it, but --secrets-key is given; if the file is yours: --allow-plain")
+
 // RestoreConfig names the backup that is restored, and the directory.
 type RestoreConfig struct {
 	From           string // the backup's file
@@ -41,7 +44,8 @@ type RestoreConfig struct {
 	ClusterID      string // of the new cluster; made if it is empty
 	Name, Zone     string // of its first node
 	SecretsKeyFile string
-	FeatureLevel   int // the highest that the node understands; 0: the build's
+	AllowPlain     bool // a backup that is not encrypted, although there is a SecretsKeyFile
+	FeatureLevel   int  // the highest that the node understands; 0: the build's
 	Version        string
 }
 
@@ -97,6 +101,9 @@ func (r *restore) each(do func(s backup.State, body io.Reader) error) (backup.He
 	in, err := backup.NewReader(f)
 	if err != nil {
 		return backup.Head{}, err
+	}
+	if in.Head().Key == "" && r.cfg.SecretsKeyFile != "" && !r.cfg.AllowPlain {
+		return backup.Head{}, ErrPlainBackup
 	}
 	if err := in.Unlock(r.keys); err != nil {
 		return backup.Head{}, err

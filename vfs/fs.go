@@ -30,9 +30,15 @@ var (
 	ErrTooLarge = errors.New("file is larger than its limit")
 )
 
-// IsFull tells whether an error is that of a full disk or quota. It passes when there is room.
+// IsFull tells whether an error is that of a full disk or quota, or of too many open files. It
+// passes when there is room.
 func IsFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // IsReadFailure tells whether the disk did not give a file that is there. Nothing is then known of

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"carillon/cmd/carillon/demo"
@@ -41,7 +45,11 @@ func (c *demoCmd) Run(term *terminal.Terminal) error {
 	}
 	ctx, release := terminal.UntilSignal(term)
 	defer release()
-	result, err := demo.Run(ctx, demo.Config{Nodes: c.Nodes, Duration: c.Duration, Executable: self, Env: env, Out: term.Out})
+	// The end of whoever reads it, such as head, is to end the nodes, too.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result, err := demo.Run(ctx, demo.Config{Nodes: c.Nodes, Duration: c.Duration, Executable: self, Env: env, Out: watchedOutput{term.Out, cancel}})
 	switch {
 	case errors.Is(err, demo.ErrConfig):
 		return terminal.Usagef("%v", err)
@@ -52,6 +60,20 @@ func (c *demoCmd) Run(term *terminal.Terminal) error {
 		return fmt.Errorf("the cluster broke its promise: %s", strings.Join(failures, ", "))
 	}
 	return nil
+}
+
+// watchedOutput calls failed when it cannot be written.
+type watchedOutput struct {
+	io.Writer
+	failed func()
+}
+
+func (w watchedOutput) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		w.failed()
+	}
+	return n, err
 }
 
 // withoutSettings leaves out the variables that are settings of a node: those of the demo are its

@@ -57,6 +57,16 @@ func checkEmpty(t *testing.T, dir string) {
 }
 
 func TestDemoCleansUpWhenInterrupted(t *testing.T) {
+	interruptDemo(t, func(p *process) { p.signal(t, syscall.SIGINT) })
+}
+
+// TestDemoCleansUpWhenNobodyReads: as in carillon demo | head.
+func TestDemoCleansUpWhenNobodyReads(t *testing.T) {
+	interruptDemo(t, func(p *process) { p.stdout.Close() })
+}
+
+func interruptDemo(t *testing.T, interrupt func(*process)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
@@ -65,7 +75,7 @@ func TestDemoCleansUpWhenInterrupted(t *testing.T) {
 	p := start(t, "demo", "--nodes", "1")
 	_, address, _ := strings.Cut(p.line(t, "ready after"), "http://")
 	p.line(t, "fired")
-	p.signal(t, syscall.SIGINT)
+	interrupt(p)
 	if got := p.wait(t); got.code != exitFailure || !strings.Contains(got.err, "cut short") {
 		t.Errorf("got %+v", got)
 	}

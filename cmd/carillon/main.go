@@ -9,7 +9,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -22,7 +21,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command was understood and failed
 	exitUsage   = 2 // flags, environment or configuration are wrong; nothing was done
-	// Serve: the storage failed, or its contents must not be used; no restart mends that.
+	// Serve: the storage failed, or its contents must not be used, as those of a node that was
+	// removed; no restart repairs that.
 	exitDown = 3
 )
 
@@ -34,6 +34,7 @@ func run(args []string, term *terminal.Terminal) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	trimEnvironment()
 	command, err := parse(args, term)
 	if err == nil {
 		err = command.run(term)
@@ -50,10 +51,10 @@ func run(args []string, term *terminal.Terminal) int {
 		code = exitUsage
 		text += " (see: " + command.help + ")"
 	}
-	if errors.Is(err, node.ErrStayDown) {
+	if errors.Is(err, node.ErrStayDown) || errors.Is(err, node.ErrRemoved) {
 		code = exitDown
 	}
-	fmt.Fprintln(term.Err, "carillon: "+text)
+	terminal.WriteWithin(flushTime, term.Err, "carillon: "+text+"\n")
 	return code
 }
 

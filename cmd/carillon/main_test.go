@@ -78,10 +78,11 @@ func carillon(t *testing.T, stdin string, env []string, args ...string) result {
 
 // process is a command that runs until it is told to stop.
 type process struct {
-	cmd   *exec.Cmd
-	lines *bufio.Scanner // of stdout
-	err   *bytes.Buffer  // of stderr; read it after wait
-	hung  *time.Timer
+	cmd    *exec.Cmd
+	stdout io.ReadCloser
+	lines  *bufio.Scanner // of stdout
+	err    *bytes.Buffer  // of stderr; read it after wait
+	hung   *time.Timer
 }
 
 func start(t *testing.T, args ...string) *process {
@@ -92,7 +93,7 @@ func start(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p.cmd.Stderr = p.err
-	p.lines = bufio.NewScanner(stdout)
+	p.stdout, p.lines = stdout, bufio.NewScanner(stdout)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

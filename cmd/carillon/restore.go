@@ -15,6 +15,7 @@ type restoreCmd struct {
 	Data       string `required:"" type:"path" placeholder:"DIR" help:"Data directory to make: a new one, or an empty one."`
 	Fired      string `default:"hold" enum:"hold,fire,drop" placeholder:"hold|fire|drop" help:"Timers that were due before now, which the lost cluster may have fired: hold them, by pausing their topics; fire them; or drop them (${default})."`
 	SecretsKey string `placeholder:"FILE" type:"path" help:"The cluster's --secrets-key file, for a backup that is encrypted."`
+	AllowPlain bool   `help:"Take a backup that is not encrypted, although --secrets-key is given."`
 	Shards     int    `placeholder:"N" help:"Refuse a backup with another number of shards."`
 	Cluster    string `placeholder:"ID" help:"Id of the new cluster; else one is made."`
 	Name       string `placeholder:"NAME" help:"Name of its first node, as serve will have it; else the host's."`
@@ -30,7 +31,7 @@ func (r *restoreCmd) Run(term *terminal.Terminal) error {
 	overdue := map[string]node.Overdue{"hold": node.HoldOverdue, "fire": node.FireOverdue, "drop": node.DropOverdue}[r.Fired]
 	out, err := node.Restore(node.RestoreConfig{
 		From: r.From, DataDir: r.Data, Overdue: overdue, Shards: r.Shards, ClusterID: r.Cluster, Name: r.Name, Zone: r.Zone,
-		SecretsKeyFile: r.SecretsKey, Version: version(),
+		SecretsKeyFile: r.SecretsKey, AllowPlain: r.AllowPlain, Version: version(),
 	})
 	if err != nil {
 		return fmt.Errorf("%w; nothing was restored", err)

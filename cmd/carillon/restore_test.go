@@ -55,6 +55,29 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
+// TestPlainBackupNeedsAWord: whoever gives the cluster's key expects a backup that it has sealed.
+// Anybody can make one that is not encrypted.
+func TestPlainBackupNeedsAWord(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, file, data := filepath.Join(dir, "secrets.key"), filepath.Join(dir, "plain.backup"), filepath.Join(dir, "restored")
+	if err := os.WriteFile(key, []byte(strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, url := serve(t, "--data", filepath.Join(dir, "node"))
+	ctlSays(t, url, "backup", file)
+	args := []string{"restore", "--from", file, "--data", data, "--secrets-key", key}
+	if got := carillon(t, "", nil, args...); got.code != exitFailure || !strings.Contains(got.err, "--allow-plain; nothing was restored") {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(data); !os.IsNotExist(err) {
+		t.Errorf("something was written: %v", err)
+	}
+	if got := carillon(t, "", nil, append(args, "--allow-plain")...); got.code != exitOK || !strings.Contains(got.out, "restored the backup") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // restoreIsRefused tries backups that must not be restored: nothing is written then.
 func restoreIsRefused(t *testing.T, file, data, key string) {
 	t.Helper()

@@ -50,7 +50,7 @@ type serveCmd struct {
 	MemoryLimit      byteSize       `placeholder:"SIZE" help:"Memory that this process may use, 300MiB or 8GiB (what GOMEMLIMIT, control groups and machine allow)."`
 	Console          bool           `default:"true" negatable:"" help:"Show the console, a page for people, at / of the API (${default})."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
-	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default})."`
+	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default}); fewer where the limit of open files is low."`
 	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 	LogLevel         string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
 	LogFormat        string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
@@ -61,7 +61,7 @@ func (*serveCmd) Help() string {
 	return "Each flag is also an environment variable (--log-level is CARILLON_LOG_LEVEL) and, but for --config itself, " +
 		"a key of --config's file (log_level). The flag goes before the environment, the environment before the file. " +
 		"An address with port 0 takes a free one.\n\n" +
-		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file, keys and certificates again."
+		"SIGTERM or SIGINT finishes the calls in flight and exits; a second one exits at once. SIGHUP reads the auth file, keys and certificates again, and opens the audit log again."
 }
 
 func (*serveCmd) Examples() string {
@@ -93,14 +93,23 @@ func (s *serveCmd) Validate() error {
 	return nil
 }
 
+// flushTime is how long a node that has ended waits for the reader of its output.
+const flushTime = time.Second
+
 func (s *serveCmd) Run(term *terminal.Terminal) error {
-	logger := s.logger(term.Err)
+	ignoreSignalsOfOutput()
+	keepCrashFromBlocking(term)
+	lines := terminal.NewLog(term.Err, s.logHandler)
+	go lines.Run()
+	defer lines.Close(flushTime)
+	logger := slog.New(s.logHandler(lines))
+	slog.SetDefault(logger) // also of libraries that write to package log
 	admin, err := s.bindAdmin()
 	if err != nil {
 		return err
 	}
 	defer admin.close()
-	n, err := node.New(s.config(admin, logger))
+	n, err := node.New(s.config(admin, logger, lines.Counts))
 	if err != nil {
 		return terminal.Usagef("%v", err)
 	}
@@ -119,22 +128,23 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 		logger.Info("read the auth file, keys and certificates again")
 	})
 	defer s.startAdmin(ctx, admin, logger)()
-	announcing := make(chan struct{})
+	announcing, served := make(chan struct{}), false
 	go func() {
 		defer close(announcing)
-		if n.AwaitReady(ctx) {
+		if served = n.AwaitReady(ctx); served {
 			debug.FreeOSMemory() // the time of reading the log
 			where := n.URL()
 			if n.OnAllInterfaces() {
 				where += ", and on all other interfaces"
 			}
-			fmt.Fprintf(term.Out, "carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data)
+			terminal.WriteWithin(flushTime, term.Out, fmt.Sprintf("carillon: ready on %s, data in %s; Ctrl-C stops it\n", where, s.Data))
 		}
 	}()
 	err = n.Run(ctx)
 	release() // ends the announcement of a node that failed before it was ready
 	<-announcing
-	if errors.Is(err, node.ErrRemoved) {
+	// A later start finds the same again: it is a failure that no restart repairs.
+	if errors.Is(err, node.ErrRemoved) && served {
 		logger.Info("the cluster has removed this node; its data directory can be deleted", "data", s.Data)
 		return nil
 	}
@@ -142,7 +152,7 @@ func (s *serveCmd) Run(term *terminal.Terminal) error {
 }
 
 // config is the configuration that the flags give.
-func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
+func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logCounts func() (waiting, lost int64)) node.Config {
 	return node.Config{
 		DataDir:         s.Data,
 		HTTP:            s.HTTP,
@@ -180,6 +190,7 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger) node.Config {
 		Own:             admin.addresses(),
 		Version:         version(),
 		Logger:          logger,
+		LogCounts:       logCounts,
 	}
 }
 
@@ -209,14 +220,14 @@ func (s *serveCmd) startAdmin(ctx context.Context, admin *adminServer, logger *s
 	return func() { cancel(); <-done }
 }
 
-func (s *serveCmd) logger(out io.Writer) *slog.Logger {
+func (s *serveCmd) logHandler(out io.Writer) slog.Handler {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
 		panic(errors.Join(errors.New("--log-level was not checked"), err))
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(out, options))
+		return slog.NewJSONHandler(out, options)
 	}
-	return slog.New(slog.NewTextHandler(out, options))
+	return slog.NewTextHandler(out, options)
 }

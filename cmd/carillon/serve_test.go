@@ -3,11 +3,14 @@ package main
 import (
 	"crypto/tls"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,6 +118,70 @@ func TestServeSecondSignalStopsAtOnce(t *testing.T) {
 	}
 }
 
+// TestServeOutlivesTheReadersOfItsOutput: lines that nobody can read are counted, and end nothing.
+func TestServeOutlivesTheReadersOfItsOutput(t *testing.T) {
+	t.Parallel()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.Close()
+	defer writer.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	cmd := command(t, nil, "serve", "--http", address, "--shards", "4", "--data", filepath.Join(t.TempDir(), "data"))
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	hung := time.AfterFunc(deadline, func() { cmd.Process.Kill() })
+	defer hung.Stop()
+	lost := regexp.MustCompile(`(?m)^carillon_log_lines_lost_total [1-9]`)
+	for !strings.Contains(bodyOf(address, "/readyz"), "ready") || !lost.MatchString(bodyOf(address, "/metrics")) {
+		select {
+		case err := <-ended:
+			t.Fatal("the node has ended: ", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	called := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(called) }))
+	defer receiver.Close()
+	// By then it has announced on stdout that it is ready.
+	ctlSays(t, "http://"+address, "add", "try", "--delay", "300ms", "--callback", receiver.URL)
+	select {
+	case <-called:
+	case err := <-ended:
+		t.Fatal("the node has ended: ", err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// bodyOf is the body of an answer, "" if there is none.
+func bodyOf(address, path string) string {
+	res, err := http.Get("http://" + address + path)
+	if err != nil {
+		return ""
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		return ""
+	}
+	return string(body)
+}
+
 func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
 	first, firstLine := newToken(t)
@@ -132,7 +199,7 @@ func TestServeReadsTheAuthFileAgainOnHangup(t *testing.T) {
 	topics := func(token string) int {
 		return carillon(t, "", []string{"CARILLON_TOKEN=" + token, "CARILLON_URL=http://" + address}, "ctl", "topics").code
 	}
-	if topics(first) != exitOK || topics(second) != exitFailure || topics("") != exitFailure {
+	if topics(first) != exitOK || topics(first+"\n") != exitOK || topics(second) != exitFailure || topics("") != exitFailure {
 		t.Fatal("the auth file does not hold")
 	}
 	write(firstLine + secondLine)

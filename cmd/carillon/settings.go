@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"os"
+	"strings"
+)
 
 // A setting is one flag of serve, which is also an environment variable and a key of the
 // configuration file. The fields of serveCmd are the one table of them: names, defaults and
@@ -40,4 +43,15 @@ func keys(known []setting) []string {
 		names[i] = s.key
 	}
 	return names
+}
+
+// trimEnvironment takes the end of the line off our variables: whoever fills one from a file often
+// leaves it there.
+func trimEnvironment() {
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		if trimmed := strings.TrimRight(value, "\r\n"); trimmed != value && strings.HasPrefix(name, envPrefix) {
+			_ = os.Setenv(name, trimmed) // fails for names that no variable can have
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -20,8 +21,9 @@ import (
 // One goroutine, fasthttp's for this connection, uses everything but Close and endReading; see
 // whileConnected, too.
 type framedConn struct {
-	net.Conn          // encrypted, where the server is to
-	raw      net.Conn // beneath that
+	net.Conn             // encrypted, where the server is to
+	raw      net.Conn    // beneath that
+	config   *tls.Config // by which the client was trusted last
 	listener *listener
 	framer   http1.Framer
 	fault    *http1.Fault
@@ -114,6 +116,9 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	}
 	if since != 0 && !c.idleSince.CompareAndSwap(since, 0) {
 		return 0, io.EOF // its place was given away before this request came
+	}
+	if c.framer.BetweenRequests() && !c.trusted() {
+		return 0, io.EOF
 	}
 	if !c.begun.Load() {
 		c.begun.Store(true)

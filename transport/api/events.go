@@ -233,8 +233,12 @@ func (b *eventBody) fill() bool {
 	return true
 }
 
-// allowed reports whether the token that asked is one still, and reaches the same topics.
+// allowed reports whether the token that asked is one still, and reaches the same topics, and
+// whether the connection's certificate still counts.
 func (b *eventBody) allowed() bool {
+	if b.conn != nil && !b.conn.trusted() {
+		return false
+	}
 	if !b.signed {
 		return true
 	}

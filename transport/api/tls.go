@@ -10,7 +10,7 @@ import (
 )
 
 // TLS encrypts the connections of clients. Its files are read again by Reload; connections that are
-// open keep the configuration that they began with. Safe for use by any goroutine.
+// open stay so, unless their clients' authority has gone. Safe for use by any goroutine.
 type TLS struct {
 	cert, key, clientCA string // files
 	current             atomic.Pointer[tls.Config]
@@ -77,6 +77,35 @@ func (c *framedConn) speaksPlain(err error) bool {
 // secure encrypts a connection, where the server is to.
 func (l *listener) secure(c *framedConn) {
 	if l.tls != nil {
-		c.Conn = tls.Server(c.raw, l.tls.current.Load())
+		c.config = l.tls.current.Load()
+		c.Conn = tls.Server(c.raw, c.config)
 	}
+}
+
+// trusted reports whether the client's certificate is of an authority as they are now: they may
+// have been read again since the connection began.
+func (c *framedConn) trusted() bool {
+	secured, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	current := c.listener.tls.current.Load()
+	if current == c.config {
+		return true
+	}
+	if current.ClientCAs != nil {
+		shown := secured.ConnectionState().PeerCertificates
+		if len(shown) == 0 {
+			return false
+		}
+		to := x509.VerifyOptions{Roots: current.ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		for _, cert := range shown[1:] {
+			to.Intermediates.AddCert(cert)
+		}
+		if _, err := shown[0].Verify(to); err != nil {
+			return false
+		}
+	}
+	c.config = current
+	return true
 }

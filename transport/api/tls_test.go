@@ -224,6 +224,78 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
+// TestRevokedAuthorityEndsItsConnections: a connection that is open gets no more answers, and a
+// stream of events ends, once the authority of its certificate has gone. Others are served.
+func TestRevokedAuthorityEndsItsConnections(t *testing.T) {
+	a, leaving := newAuthority(t), newAuthority(t)
+	a.issue("node")
+	a.issue("shop")
+	leaving.issue("old")
+	both := func(with ...*authority) {
+		t.Helper()
+		var pool []byte
+		for _, w := range with {
+			pool = append(pool, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.cert.Raw})...)
+		}
+		if err := os.WriteFile(a.file("clients.pem"), pool, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both(a, leaving)
+	files, err := LoadTLS(a.file("node.pem"), a.file("node.key"), a.file("clients.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.TLS = files })
+	h.server.beat = time.Millisecond
+	open := func(of *authority, name, request string) (ask func() bool, body io.Reader) {
+		t.Helper()
+		config := of.trusting(name)
+		config.RootCAs = a.trusting("").RootCAs
+		conn, err := tls.Dial("tcp", h.addr, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		in := bufio.NewReader(conn)
+		ask = func() bool {
+			if _, err := io.WriteString(conn, request); err != nil {
+				return false
+			}
+			res, err := http.ReadResponse(in, nil)
+			if err != nil {
+				return false
+			}
+			if body = res.Body; res.ContentLength >= 0 {
+				_, err = io.Copy(io.Discard, body)
+			}
+			return err == nil && res.StatusCode == 200
+		}
+		if !ask() {
+			t.Fatalf("%s is not served", name)
+		}
+		return ask, body
+	}
+	const stream = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	old, _ := open(leaving, "old", askHealth)
+	shop, _ := open(a, "shop", askHealth)
+	_, events := open(leaving, "old", stream)
+	both(a)
+	if err := files.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if old() {
+		t.Error("a connection of the authority that has gone is served")
+	}
+	if _, err := io.Copy(io.Discard, events); err != nil {
+		t.Errorf("its stream of events: %v", err)
+	}
+	if !shop() || !shop() {
+		t.Error("a connection of the other authority is not served")
+	}
+}
+
 func TestTLSFilesAreReadAgain(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("node")

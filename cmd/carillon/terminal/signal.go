@@ -2,12 +2,15 @@ package terminal
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
+
+// lastWords is how long a process that is to stop at once waits for its output.
+const lastWords = 100 * time.Millisecond
 
 // UntilSignal is a context that ends with the first SIGINT or SIGTERM; a command that runs under it
 // winds up and returns. A second signal ends the process at once: that is for operators in a hurry,
@@ -27,7 +30,7 @@ func UntilSignal(term *Terminal) (ctx context.Context, release func()) {
 		}
 		select {
 		case <-signals:
-			fmt.Fprintln(term.Err, "carillon: second signal, stopping at once")
+			WriteWithin(lastWords, term.Err, "carillon: second signal, stopping at once\n")
 			os.Exit(1)
 		case <-done:
 		}
