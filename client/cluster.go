@@ -11,7 +11,7 @@ import (
 type Cluster struct {
 	ID       string `json:"cluster_id"` // empty before the founding
 	Version  string `json:"version"`    // of the answering node's program
-	Healthy  bool   `json:"healthy"`    // all nodes are alive and all shards ok
+	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok
 	Replicas int    `json:"replicas"`   // that each shard should have, as far as there are nodes
 
 	// FeatureLevel is the level that the cluster uses: nothing of a later one. 0 before the

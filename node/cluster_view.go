@@ -47,7 +47,7 @@ func (e *engine) View(context.Context) api.ClusterView {
 	for _, n := range c.member.State.Nodes() {
 		view := c.nodeView(e.p, &n, peers)
 		view.Leads, view.Replicas = leads[n.ID], replicas[n.ID]
-		v.Healthy = v.Healthy && view.State == api.NodeAlive
+		v.Healthy = v.Healthy && (view.State == api.NodeAlive || view.State == api.NodeDrained)
 		v.Nodes = append(v.Nodes, view)
 	}
 	slices.SortFunc(v.Nodes, func(a, b api.NodeView) int { return cmp.Compare(a.Name, b.Name) })
