@@ -62,7 +62,7 @@ func TestRollingRestartAsksEveryNode(t *testing.T) {
 	}))
 	defer lonely.Close()
 	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `{"nodes":[{"name":"n1","http":%q,"state":"alive","starts":1},{"name":"n2","http":%q,"state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`,
+		fmt.Fprintf(w, `{"healthy":true,"nodes":[{"name":"n1","http":%q,"state":"alive","starts":1},{"name":"n2","http":%q,"state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`,
 			r.Host, lonely.Listener.Addr())
 	}))
 	defer first.Close()

@@ -53,7 +53,7 @@ func run(args []string, term *terminal.Terminal) int {
 	if errors.Is(err, node.ErrStayDown) {
 		code = exitDown
 	}
-	fmt.Fprintln(term.Err, "carillon: "+text)
+	fmt.Fprintln(term.Err, "carillon: "+terminal.Printable(text))
 	return code
 }
 
