@@ -22,6 +22,8 @@ type Cluster struct {
 
 	Nodes  []Node  `json:"nodes"`
 	Shards []Shard `json:"shards"`
+
+	Scopes []string `json:"scopes"` // of the token that asked; nil where none is asked for
 }
 
 // Upgrade is an upgrade of the nodes to a release with a higher feature level that is not
