@@ -72,6 +72,34 @@ func TestRollingRestartAsksEveryNode(t *testing.T) {
 	}
 }
 
+// It calls a cluster healthy only where each node does, and only when none changes its mind meanwhile.
+func TestRollingRestartGoesByTheNodesWord(t *testing.T) {
+	t.Parallel()
+	const good = `{"healthy":true,"nodes":[{"name":"n1","http":"HTTP","state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`
+	for name, tt := range map[string]struct {
+		view func(asked int) string
+		want string
+	}{
+		"not healthy":  {func(int) string { return strings.Replace(good, "true", "false", 1) }, "the cluster is not healthy"},
+		"unfit":        {func(int) string { return strings.Replace(good, `"starts"`, `"unfit":"its clock is off","starts"`, 1) }, "n1 should not lead: its clock is off"},
+		"off and on":   {func(asked int) string { return strings.Replace(good, "true", fmt.Sprint(asked%4 != 0), 1) }, "the cluster is not healthy"},
+		"it is, first": {func(int) string { return good }, "n1 has not been restarted yet"},
+	} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/readyz" {
+				asked++
+				fmt.Fprint(w, strings.Replace(tt.view(asked), "HTTP", r.Host, 1))
+			}
+		}))
+		t.Cleanup(server.Close)
+		got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", server.URL, "--wait", "500ms")
+		if got.code != exitFailure || !strings.Contains(got.err, tt.want) || strings.Contains(got.out, "healthy") {
+			t.Errorf("%s: %+v, want %q", name, got, tt.want)
+		}
+	}
+}
+
 // It stops at the first node that does not come back as it should, and says how far it has come.
 func TestRollingRestartStops(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,9 @@ func (p *places) count() int {
 
 func TestPlaces(t *testing.T) {
 	p := newPlaces("things", 4)
-	of := func(name string, scopes scope) *principal { return &principal{sum: sha256.Sum256([]byte(name)), scopes: scopes} }
+	of := func(name string, scopes scope) *principal {
+		return &principal{sum: sha256.Sum256([]byte(name)), scopes: scopes}
+	}
 	a, b, c := of("a", scopeRead), of("b", scopeAdmin), of("c", scopeAdd)
 	operator, other := of("operator", scopeCluster), of("other", scopeCluster|scopeRead)
 	take := func(who *principal, status int, words ...string) {
