@@ -33,6 +33,9 @@ type Options struct {
 	MaxWait time.Duration
 }
 
+// ErrBadToken is of a token that cannot be sent.
+var ErrBadToken = errors.New("client: the token has a space, a control character or another one that no token has")
+
 // Client makes calls to one cluster.
 type Client struct {
 	nodes   []string
@@ -74,7 +77,7 @@ func New(urls []string, o Options) (*Client, error) {
 	c.options.HTTP.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.options.Token = strings.TrimSpace(o.Token)
 	if strings.ContainsFunc(c.options.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return nil, errors.New("client: the token has a space, a control character or another one that no token has")
+		return nil, ErrBadToken
 	}
 	if c.options.UserAgent == "" {
 		c.options.UserAgent = "carillon-client"

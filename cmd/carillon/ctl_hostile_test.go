@@ -80,6 +80,23 @@ func TestCtlFollowsNoRedirect(t *testing.T) {
 	}
 }
 
+// A token that ends with a line feed, as a file gives it, is sent without; another is refused with
+// words for a person.
+func TestCtlTokenOfAFile(t *testing.T) {
+	t.Parallel()
+	node := &fakeNode{replies: []reply{{status: 200, body: oneTimer}}}
+	server := httptest.NewServer(node)
+	defer server.Close()
+	got := carillon(t, "", []string{"CARILLON_TOKEN= crl_secret\r\n"}, "ctl", "get", "t", "x", "--url", server.URL)
+	if asked := strings.Join(node.requests(), "; "); got.code != exitOK || asked != "GET /v1/topics/t/timers/x [Authorization: Bearer crl_secret]" {
+		t.Errorf("%+v; asked %s", got, asked)
+	}
+	got = carillon(t, "", []string{"CARILLON_TOKEN=crl_a\ncrl_b"}, "ctl", "get", "t", "x", "--url", server.URL)
+	if got.code != exitUsage || !strings.Contains(got.err, "--token: client: the token has a space, a control character") || strings.Contains(got.err, "crl_") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The doctor names the node that does not answer, and not those of --url.
 func TestDoctorNamesTheNodeThatIsDown(t *testing.T) {
 	t.Parallel()

@@ -45,13 +45,19 @@ func (rq *request) audit(p *problem) {
 	if change {
 		c.What = rq.route.audit
 	}
+	c.Count = rq.count
+	if change && c.Count == 0 && c.Status == fasthttp.StatusOK { // nothing was changed
+		switch {
+		case rq.route.audit == auditPull:
+			return
+		case strings.HasPrefix(rq.route.audit, auditLeases): // the answer says so of each receipt
+			c.Status, refused = fasthttp.StatusGone, true
+		}
+	}
 	if refused {
+		c.Count = 0
 		rq.s.refusals.add(rq.sum(), c)
 		return
-	}
-	c.Count = rq.count
-	if change && rq.route.audit == auditPull && rq.count == 0 && c.Status == fasthttp.StatusOK {
-		return // nothing was leased
 	}
 	record(c)
 }
@@ -66,6 +72,7 @@ func (rq *request) sum() (sum [sha256.Size]byte) {
 
 const (
 	auditPull   = "timers.pull"
+	auditLeases = "lease." // how ack, nack and extend begin
 	auditBackup = "cluster.backup"
 
 	auditFinalize = "cluster.finalize"
@@ -122,7 +129,7 @@ func (rq *request) auditor() string {
 // object names the topic, timer or node that the request was about.
 func (rq *request) object() string {
 	switch {
-	case strings.HasPrefix(rq.route.audit, "lease."):
+	case strings.HasPrefix(rq.route.audit, auditLeases):
 		return "leases"
 	case rq.route.audit == "cluster.replicas":
 		return "cluster/replicas"

@@ -235,7 +235,6 @@ func (rq *request) leaseUpdate(kind timer.Kind, names ...string) *problem {
 	}
 	who := rq.who
 	c.Kind, c.Sees = kind, func(topic string) bool { return who == nil || who.sees(topic) }
-	rq.count = len(c.Receipts)
 	held := make([]bool, len(c.Receipts))
 	if len(held) > 0 {
 		var err error
@@ -251,6 +250,7 @@ func (rq *request) leaseUpdate(kind timer.Kind, names ...string) *problem {
 		e := object{b: list.b}
 		e.str("receipt", receipt)
 		if held[i] {
+			rq.count++
 			e.integer("status", 200)
 		} else {
 			e.integer("status", 410)
