@@ -18,9 +18,9 @@ import (
 // Options of a Client. The zero value is good for a node without tokens.
 type Options struct {
 	Token string // crl_…; empty: none is sent; white space around it is dropped
-	// HTTP makes the requests. nil: an own one, that has no limit of time but the context's. No
-	// redirect is followed, whatever it says of them: another host would get the token and the
-	// request.
+	// HTTP makes the requests. nil: an own one, that has no limit of time but the context's. Its
+	// CheckRedirect is not used: no redirect is followed, since another host would get the token
+	// and the request.
 	HTTP *http.Client
 	// TLS is how https nodes are spoken to: which authorities are trusted, and which certificate is
 	// shown where they ask for one. nil: as the system has it. It goes with an own HTTP only.

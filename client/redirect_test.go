@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// No redirect is followed, whatever the HTTP client that was given says: another host would get the
-// token, and the request once more.
+// No redirect is followed, not even by an HTTP client that would: another host would get the token,
+// and the request once more.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("followed: %s %s with %q", r.Method, r.URL, r.Header.Get("Authorization"))

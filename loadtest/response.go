@@ -29,7 +29,7 @@ type answer struct {
 	location []byte
 }
 
-// text is what the answer says to a person.
+// text is the answer for a person to read.
 func (a *answer) text() []byte {
 	if a.status/100 == 3 && a.location != nil {
 		return fmt.Appendf(nil, "to %s, which is not followed: no node redirects", a.location)

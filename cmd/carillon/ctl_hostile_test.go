@@ -22,7 +22,7 @@ func hostile() string {
 	return strings.ReplaceAll(text, "T", code)
 }
 
-// Nothing that a node says, or what is taken for one, is a command to the terminal.
+// No text of a node, or of a server that is taken for one, is a command to the terminal.
 func TestNodesTextIsNoCommand(t *testing.T) {
 	for _, answer := range []struct {
 		name, body string
@@ -63,7 +63,7 @@ func TestNodesTextIsNoCommand(t *testing.T) {
 	}
 }
 
-// A redirect is not followed: where it leads nobody hears of the token, and the error names it.
+// A redirect is not followed: its target never gets the token, and the error names it.
 func TestCtlFollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

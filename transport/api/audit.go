@@ -50,7 +50,7 @@ func (rq *request) audit(p *problem) {
 		switch {
 		case rq.route.audit == auditPull:
 			return
-		case strings.HasPrefix(rq.route.audit, auditLeases): // the answer says so of each receipt
+		case strings.HasPrefix(rq.route.audit, auditLeases): // each receipt has it in the answer
 			c.Status, refused = fasthttp.StatusGone, true
 		}
 	}

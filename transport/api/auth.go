@@ -6,8 +6,8 @@ import (
 )
 
 // scope is the set of actions that a token may take. That of a route is the set of scopes of which
-// a token needs one. The zero value allows nothing: a route without a scope answers nobody who is
-// asked for a token.
+// a token needs one. The zero value allows nothing: a route without a scope is refused to every
+// token.
 type scope uint8
 
 const (

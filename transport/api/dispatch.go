@@ -55,7 +55,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 
 var sniffHeader, sniffNot = []byte("X-Content-Type-Options"), []byte("nosniff")
 
-// noSniff keeps a browser from taking an answer for what its Content-Type does not say.
+// noSniff keeps a browser from guessing another type than an answer's Content-Type.
 func noSniff(ctx *fasthttp.RequestCtx) { ctx.Response.Header.SetCanonical(sniffHeader, sniffNot) }
 
 // observe tells of a request that was answered; r is nil where it was for none of the routes.

@@ -15,7 +15,7 @@ const refusalWindow = time.Minute
 // minute are counted, and their number is recorded when the minute is over. Memory is bounded by
 // the number of tokens times that of statuses. Safe for use by any goroutine.
 type refusals struct {
-	record func(Change) // nil: nobody is told
+	record func(Change) // nil: nothing is recorded
 	now    func() time.Time
 
 	mu    sync.Mutex

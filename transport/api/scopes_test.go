@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// routeScopes is who may call what: of these scopes a token needs one. It is kept apart from the
+// routeScopes has the scopes of each route, of which a token needs one. It is kept apart from the
 // table that the server goes by, and a route that is not here fails the test.
 var routeScopes = map[string]string{
 	"GET /healthz": "", "GET /readyz": "",
@@ -116,7 +116,7 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 	}
 }
 
-// A route that was given no scope serves nobody who is asked for a token.
+// A route that was given no scope is refused to every token.
 func TestRouteWithoutScopeIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	authFile(t, path, "root "+strings.Join(Scopes, ",")+` "*"`)
@@ -151,7 +151,7 @@ func TestClusterScopeNeedsEveryTopic(t *testing.T) {
 	}
 }
 
-// A token learns its own scopes from the cluster's state, and hears of breakers with the scope
+// The cluster's state has the token's scopes, and a stream of events has breakers with the scope
 // cluster alone.
 func TestScopesAreShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")

@@ -96,7 +96,7 @@ func (e *extendCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.claim(term, "extend", e.Receipts, o)
 }
 
-// claim says something of leases. It fails when one of them is over, and says which.
+// claim changes leases. It fails when one of them is over, and names it.
 func (c *Command) claim(term *terminal.Terminal, verb string, receipts []string, o *object) error {
 	o.set("receipts", receipts)
 	body, err := c.do(client.Request{Method: http.MethodPost, Path: client.Path(verb), Body: o.bytes()})

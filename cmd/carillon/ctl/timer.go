@@ -144,7 +144,7 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.printTimer(term, body)
 }
 
-// reportExisting says of an add that made no timer what became of it.
+// reportExisting explains an add that made no timer.
 func reportExisting(term *terminal.Terminal, body []byte) error {
 	var t client.Timer
 	if err := readAnswer(body, &t); err != nil {

@@ -45,7 +45,7 @@ func (w *printable) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// Safe is a terminal for what strangers say: nothing that is written to it is a command. Data and
+// Safe is a terminal for text from elsewhere: nothing that is written to it is a command. Data and
 // Raw write without that.
 func (t *Terminal) Safe() *Terminal {
 	return &Terminal{In: t.In, Out: &printable{to: t.Out}, Err: &printable{to: t.Err}, raw: t}
@@ -59,8 +59,8 @@ func (t *Terminal) Raw() *Terminal {
 	return t.raw
 }
 
-// Data is where bytes go that must stay as they are, for a file or a program. A person who looks at
-// them sees them printable.
+// Data is where bytes go that must stay as they are, for a file or a program. On a
+// screen they are printable.
 func (t *Terminal) Data() io.Writer {
 	out := t.Raw().Out
 	if f, ok := out.(*os.File); ok {

@@ -1,5 +1,5 @@
 // The frame around the pages: who is asked, where one goes, and signing in.
-import { get, html, learnScopes, render, setToken, token, useEffect, useRef, useState } from "./lib.js";
+import { get, html, loadScopes, render, setToken, token, useEffect, useRef, useState } from "./lib.js";
 import { Toasts } from "./parts.js";
 import { Overview } from "./overview.js";
 import { Topics } from "./topics.js";
@@ -85,7 +85,7 @@ function App() {
   const [at, setAt] = useState(where());
   const [signIn, setSignIn] = useState(false);
   const [known, setKnown] = useState(false);
-  useEffect(() => { if (!signIn) learnScopes().then(() => setKnown(true)); else setKnown(false); }, [signIn]);
+  useEffect(() => { if (!signIn) loadScopes().then(() => setKnown(true)); else setKnown(false); }, [signIn]);
   const main = useRef();
   const moved = useRef(false);
   useEffect(() => {

@@ -14,10 +14,10 @@ export function setToken(text) {
   window.dispatchEvent(new Event("carillon-token"));
 }
 
-// What the token may do, as the node says; undefined: everything, or the node does not say.
+// The token's scopes; undefined: it has all, or they are not known.
 let scopes;
 export const may = (scope) => !scopes || scopes.includes(scope);
-export async function learnScopes() {
+export async function loadScopes() {
   scopes = undefined;
   try { scopes = (await get("/v1/cluster")).scopes; } catch { /* the pages say what is wrong */ }
 }
