@@ -29,6 +29,8 @@ type Entry struct {
 	From   string // the client's address
 	Status int    // HTTP status of the answer
 	Count  int    // number of objects of a change to many; otherwise 0
+	// Refused is the number of refused requests that the entry stands for; 0: it was not refused.
+	Refused int
 }
 
 // Config configures a Log. Zero fields take the given defaults.

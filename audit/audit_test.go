@@ -41,7 +41,7 @@ func run(l *Log, f func()) {
 
 type line struct {
 	Time, Who, What, Object, From string
-	Status, Count                 int
+	Status, Count, Refused        int
 }
 
 func read(t testing.TB, path string) (lines []line) {
@@ -68,13 +68,14 @@ func TestEntriesAreLinesOfJSON(t *testing.T) {
 	run(l, func() {
 		l.Record(Entry{Who: "shop", What: "timer.add", Object: "topics/orders/timers/a", From: "10.0.0.1:5", Status: 201})
 		l.Record(Entry{Who: odd, What: "timers.cancel", Object: odd, From: "[::1]:7", Status: 200, Count: 12})
+		l.Record(Entry{Who: "shop", What: "refused", Object: "-", From: "-", Status: 403, Refused: 7})
 	})
 	got := read(t, path)
-	if len(got) != 2 || got[0] != (line{"2026-06-01T12:00:00.001Z", "shop", "timer.add", "topics/orders/timers/a", "10.0.0.1:5", 201, 0}) ||
-		got[1].Who != "a \"b\"\n\\ü\x00\uFFFD" || got[1].Count != 12 {
+	if len(got) != 3 || got[0] != (line{"2026-06-01T12:00:00.001Z", "shop", "timer.add", "topics/orders/timers/a", "10.0.0.1:5", 201, 0, 0}) ||
+		got[1].Who != "a \"b\"\n\\ü\x00\uFFFD" || got[1].Count != 12 || got[2].Refused != 7 || got[2].Count != 0 {
 		t.Errorf("%+v", got)
 	}
-	if written, lost := l.Counts(); written != 2 || lost != 0 {
+	if written, lost := l.Counts(); written != 3 || lost != 0 {
 		t.Error(written, lost)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

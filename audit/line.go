@@ -37,6 +37,10 @@ func (t *timestamps) appendEntry(b []byte, at time.Time, e *Entry) []byte {
 		b = append(b, `,"count":`...)
 		b = strconv.AppendInt(b, int64(e.Count), 10)
 	}
+	if e.Refused != 0 {
+		b = append(b, `,"refused":`...)
+		b = strconv.AppendInt(b, int64(e.Refused), 10)
+	}
 	return append(b, '}', '\n')
 }
 

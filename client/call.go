@@ -34,6 +34,9 @@ type Request struct {
 	// shard, if that is known. Empty: it is not about one timer, or that has no id yet.
 	Topic, Timer string
 
+	// Status is set to that of a 2xx answer; nil: it is not wanted.
+	Status *int
+
 	// Repeatable calls ask for the same when they are made twice, and are repeated: see
 	// Options.Retries.
 	Repeatable bool
@@ -180,6 +183,9 @@ func (c *Client) send(ctx context.Context, r *Request) (resp *http.Response, pas
 		c.leaders.Note(said)
 	}
 	if resp.StatusCode/100 == 2 {
+		if r.Status != nil {
+			*r.Status = resp.StatusCode
+		}
 		return resp, passOver, nil
 	}
 	defer resp.Body.Close()

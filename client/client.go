@@ -17,9 +17,10 @@ import (
 
 // Options of a Client. The zero value is good for a node without tokens.
 type Options struct {
-	Token string // crl_…; empty: none is sent
-	// HTTP makes the requests. nil: an own one, that follows no redirects and has no limit of time
-	// but the context's.
+	Token string // crl_…; empty: none is sent; white space around it is dropped
+	// HTTP makes the requests. nil: an own one, that has no limit of time but the context's. Its
+	// CheckRedirect is not used: no redirect is followed, since another host would get the token
+	// and the request.
 	HTTP *http.Client
 	// TLS is how https nodes are spoken to: which authorities are trusted, and which certificate is
 	// shown where they ask for one. nil: as the system has it. It goes with an own HTTP only.
@@ -31,6 +32,9 @@ type Options struct {
 	// MaxWait is the longest pause before a repetition, even if Retry-After is longer; 0 is 10 s.
 	MaxWait time.Duration
 }
+
+// ErrBadToken is of a token that cannot be sent.
+var ErrBadToken = errors.New("client: the token has a space, a control character or another one that no token has")
 
 // Client makes calls to one cluster.
 type Client struct {
@@ -66,6 +70,14 @@ func New(urls []string, o Options) (*Client, error) {
 	c.leaders = NewLeaders(addresses)
 	if c.options.HTTP == nil {
 		c.options.HTTP = newHTTP(o.TLS)
+	} else {
+		own := *o.HTTP
+		c.options.HTTP = &own
+	}
+	c.options.HTTP.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.options.Token = strings.TrimSpace(o.Token)
+	if strings.ContainsFunc(c.options.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return nil, ErrBadToken
 	}
 	if c.options.UserAgent == "" {
 		c.options.UserAgent = "carillon-client"
@@ -92,7 +104,6 @@ func newHTTP(tls *tls.Config) *http.Client {
 			IdleConnTimeout:     time.Minute, // the node closes idle connections after two
 			ForceAttemptHTTP2:   false,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 

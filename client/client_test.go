@@ -186,7 +186,13 @@ func TestCalls(t *testing.T) {
 			}
 			return leases, err
 		}, `POST /v1/topics/o/pull {"max":3,"wait":"20s"}`, `{"timers":[{"id":"a","receipt":"r","fence":9223372036854775808,"attempt":1,"lease_until":"2030-01-01T00:00:00.250Z"}]}`, ""},
-		{"ack", func(c *Client) (any, error) { return c.Ack(ctx, "r", "s") }, `POST /v1/ack {"receipts":["r","s"]}`, `{"results":[{"receipt":"r","status":200},{"receipt":"s","status":410,"code":"over"}]}`, `[{"receipt":"r","status":200,"code":""},{"receipt":"s","status":410,"code":"over"}]`},
+		{"ack", func(c *Client) (any, error) {
+			results, err := c.Ack(ctx, "r", "s")
+			if !errors.Is(err, ErrOver) {
+				return results, fmt.Errorf("one is over: %w", err)
+			}
+			return results, nil
+		}, `POST /v1/ack {"receipts":["r","s"]}`, `{"results":[{"receipt":"r","status":200},{"receipt":"s","status":410,"code":"over"}]}`, `[{"receipt":"r","status":200,"code":""},{"receipt":"s","status":410,"code":"over"}]`},
 		{"nack", func(c *Client) (any, error) { return c.Nack(ctx, 0, "no", "r") }, `POST /v1/nack {"receipts":["r"],"delay":"0s","reason":"no"}`, `{}`, ""},
 		{"extend", func(c *Client) (any, error) { return c.Extend(ctx, time.Minute, "r") }, `POST /v1/extend {"receipts":["r"],"lease":"1m0s"}`, `{}`, ""},
 		{"cluster", func(c *Client) (any, error) {

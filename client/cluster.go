@@ -11,7 +11,7 @@ import (
 type Cluster struct {
 	ID       string `json:"cluster_id"` // empty before the founding
 	Version  string `json:"version"`    // of the answering node's program
-	Healthy  bool   `json:"healthy"`    // all nodes are alive and all shards ok
+	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok
 	Replicas int    `json:"replicas"`   // that each shard should have, as far as there are nodes
 
 	// FeatureLevel is the level that the cluster uses: nothing of a later one. 0 before the
@@ -22,6 +22,8 @@ type Cluster struct {
 
 	Nodes  []Node  `json:"nodes"`
 	Shards []Shard `json:"shards"`
+
+	Scopes []string `json:"scopes"` // of the token that asked; nil where none is asked for
 }
 
 // Upgrade is an upgrade of the nodes to a release with a higher feature level that is not

@@ -76,7 +76,7 @@ type Existing struct {
 }
 
 func (p *Problem) Error() string {
-	text := fmt.Sprintf("carillon: %s (%d %s)", cmp.Or(p.Detail, p.Title, http.StatusText(p.Status)), p.Status, p.Code)
+	text := fmt.Sprintf("carillon: %s (%s)", cmp.Or(p.Detail, p.Title, http.StatusText(p.Status)), strings.TrimSpace(fmt.Sprintf("%d %s", p.Status, p.Code)))
 	if p.Outcome != "" {
 		text += ": " + strings.ReplaceAll(string(p.Outcome), "_", " ")
 	}
@@ -95,6 +95,9 @@ func readProblem(resp *http.Response, body []byte) error {
 	p := &Problem{}
 	if err := json.Unmarshal(body, p); err != nil || p.Code == "" {
 		*p = Problem{Detail: fmt.Sprintf("%s, and no explanation that a node gives: %q", resp.Status, body[:min(len(body), 200)])}
+		if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+			p.Detail = fmt.Sprintf("%s to %.200q, which is not followed: no node redirects", resp.Status, to)
+		}
 	}
 	p.Status = resp.StatusCode
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {

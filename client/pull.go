@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -61,7 +62,8 @@ type wireReceipts struct {
 	Lease    wireDuration  `json:"lease,omitzero"`
 }
 
-// Ack says that the timers are done. Doing it twice is good.
+// Ack says that the timers are done. Doing it twice is good. Where the lease of a receipt is over, or
+// it is none, the error is ErrOver; the results have which, and the others were taken.
 func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, error) {
 	return c.report(ctx, "ack", wireReceipts{Receipts: receipts}, true)
 }
@@ -70,7 +72,7 @@ func (c *Client) Ack(ctx context.Context, receipts ...string) ([]ReceiptResult, 
 const Backoff time.Duration = -1
 
 // Nack says that the timers failed: they come again after the delay, or the Backoff. The reason
-// shows in LastError.
+// shows in LastError. Its error is as Ack's.
 func (c *Client) Nack(ctx context.Context, delay time.Duration, reason string, receipts ...string) ([]ReceiptResult, error) {
 	body := wireReceipts{Receipts: receipts, Reason: reason}
 	if delay >= 0 {
@@ -79,7 +81,7 @@ func (c *Client) Nack(ctx context.Context, delay time.Duration, reason string, r
 	return c.report(ctx, "nack", body, false)
 }
 
-// Extend makes the leases end that long from now.
+// Extend makes the leases end that long from now. Its error is as Ack's.
 func (c *Client) Extend(ctx context.Context, lease time.Duration, receipts ...string) ([]ReceiptResult, error) {
 	return c.report(ctx, "extend", wireReceipts{Receipts: receipts, Lease: wireDuration(lease)}, false)
 }
@@ -91,6 +93,17 @@ func (c *Client) report(ctx context.Context, what string, body wireReceipts, rep
 	if body.Receipts == nil {
 		body.Receipts = []string{}
 	}
-	err := c.call(ctx, Request{Method: http.MethodPost, Path: Path(what), Repeatable: repeatable}, body, &answer)
-	return answer.Results, err
+	if err := c.call(ctx, Request{Method: http.MethodPost, Path: Path(what), Repeatable: repeatable}, body, &answer); err != nil {
+		return nil, err
+	}
+	over := 0
+	for i := range answer.Results {
+		if answer.Results[i].Err() != nil {
+			over++
+		}
+	}
+	if over > 0 {
+		return answer.Results, &Problem{Status: http.StatusGone, Code: ErrOver, Detail: fmt.Sprintf("%d of %d leases are over", over, len(answer.Results))}
+	}
+	return answer.Results, nil
 }

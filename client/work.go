@@ -161,7 +161,7 @@ func (w *consumer) release(n int) {
 // refusedForGood reports that asking again does not help.
 func refusedForGood(err error) bool {
 	p := asProblem(err)
-	return p != nil && p.Status/100 == 4 && p.Status != http.StatusTooManyRequests && p.Status != http.StatusRequestTimeout
+	return p != nil && (p.Status/100 == 3 || p.Status/100 == 4) && p.Status != http.StatusTooManyRequests && p.Status != http.StatusRequestTimeout
 }
 
 // run handles a timer and reports how that ended.
@@ -188,21 +188,17 @@ func (w *consumer) run(work context.Context, l *Lease) {
 
 // report says how the handler of a lease ended.
 func (w *consumer) report(ctx context.Context, receipt string, failure error) error {
-	var results []ReceiptResult
 	var err error
 	if failure == nil {
-		results, err = w.client.Ack(ctx, receipt)
+		_, err = w.client.Ack(ctx, receipt)
 	} else {
 		delay := Backoff
 		if later, ok := errors.AsType[*retryAfter](failure); ok {
 			delay = max(later.delay, 0)
 		}
-		results, err = w.client.Nack(ctx, delay, reasonOf(failure), receipt)
+		_, err = w.client.Nack(ctx, delay, reasonOf(failure), receipt)
 	}
-	if err != nil || len(results) == 0 {
-		return err
-	}
-	return results[0].Err()
+	return err
 }
 
 // reasonOf is an error as short as a reason may be.
@@ -233,7 +229,7 @@ func (w *consumer) extend(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, every)
 		results, err := w.client.Extend(within, w.options.Lease, receipts...)
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !errors.Is(err, ErrOver) && ctx.Err() == nil {
 			w.options.OnError(err)
 		}
 		w.book(results, asked.Add(w.options.Lease))

@@ -193,6 +193,7 @@ func (c *cluster) drainAndRemove(t testing.TB, m *member) {
 	}
 	by.must(t, 202, "POST", path+"/drain", "")
 	c.awaitView(t, settleLimit, m.name+" is drained", func(v view) bool { return v.stateOf(m.name) == "drained" && len(v.heldBy(m.name)) == 0 })
+	c.awaitView(t, settleLimit, "healthy with "+m.name+" drained", func(v view) bool { return v.Healthy })
 	by.must(t, 200, "DELETE", path, "")
 	if code := m.process().awaitExit(t, 40*time.Second); code != 0 {
 		t.Errorf("the removed node exited with %d: %s", code, m.process().stderr)

@@ -51,5 +51,9 @@ func TestClusterRollingRestartByCtl(t *testing.T) {
 	if got := strings.Join(restarted, " "); got != "na nb nc" {
 		t.Errorf("restarted: %s", got)
 	}
-	c.awaitHealthy(t)
+	for _, m := range c.all() { // it has said so of every node
+		if v, err := m.view(); err != nil || v.ails(c.all()) != "" {
+			t.Errorf("%s sees: %s, %v", m.name, v.ails(c.all()), err)
+		}
+	}
 }

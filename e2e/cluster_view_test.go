@@ -52,7 +52,7 @@ func (v view) ails(members []*member) string {
 	return v.ailsOf(members)
 }
 
-// ailsOf is ails for clusters that also have drained members, which make a view unhealthy.
+// ailsOf is ails for clusters that have other members, too.
 func (v view) ailsOf(members []*member) string {
 	if len(v.Shards) != clusterShards {
 		return fmt.Sprintf("%d shards", len(v.Shards))

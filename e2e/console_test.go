@@ -340,7 +340,10 @@ func TestConsoleSignsIn(t *testing.T) {
 	b.fill("token", token)
 	b.key("Enter", 13)
 	b.click("Sign in")
-	b.sees("All is well.", "Sign out")
+	b.sees("All is well.", "Sign out", "they need a token with the scope cluster")
+	b.open(p.url + "/#/cluster")
+	b.sees("Who leads what")
+	b.awaitTrue("no button is there for what the token may not do", `![...document.querySelectorAll('button')].some((e) => e.innerText === 'Drain')`)
 	var kept struct{ Session, Local, Cookie, Address string }
 	b.eval(`({ session: JSON.stringify(sessionStorage), local: JSON.stringify(localStorage), cookie: document.cookie, address: location.href })`, &kept)
 	if !strings.Contains(kept.Session, token) || strings.Contains(kept.Local+kept.Cookie+kept.Address, "crl_") {

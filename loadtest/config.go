@@ -80,6 +80,7 @@ var topicName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,117}$`)
 
 // withDefaults fills in the fields that were left zero.
 func (c Config) withDefaults() Config {
+	c.Token = strings.TrimSpace(c.Token) // of a file that ends with a line feed
 	orString(&c.Topic, "loadtest")
 	orString(&c.Mix, "add=50,patch=15,cancel=20,get=15")
 	orString(&c.SinkListen, "127.0.0.1:0")
@@ -185,6 +186,7 @@ func (c Config) validate() error {
 	default:
 		check(false, "mode %q is none of add, fire, mixed, churn", c.Mode)
 	}
+	check(!strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }), "the token has a space, a control character or another one that no token has")
 	for _, text := range c.URL {
 		if _, err := parseTarget(text); err != nil {
 			faults = append(faults, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -76,6 +77,9 @@ func TestBadAnswers(t *testing.T) {
 				r, out := play(t, f, Config{Mode: ModeAdd, Batch: c.batch, Rate: 100, Delay: "1h", Timeout: time.Second})
 				if r.Unknown != c.unknown || r.Refused != c.refused || r.Timeouts != c.tooLate || (c.broken > 0 && r.Broken != c.broken) {
 					t.Errorf("unknown %d, refused %d, broken %d, timeouts %d\n%s", r.Unknown, r.Refused, r.Broken, r.Timeouts, out)
+				}
+				if c.fault == faultRedirect && !strings.Contains(r.FirstError, "answered 307: to /elsewhere, which is not followed") {
+					t.Errorf("the first error does not name the Location: %q", r.FirstError)
 				}
 				if r.Prevented < 80 || r.FirstError == "" {
 					t.Errorf("prevented %d, first error %q\n%s", r.Prevented, r.FirstError, out)

@@ -25,6 +25,16 @@ type answer struct {
 	body   []byte
 	close  bool   // the server ends the connection
 	leader []byte // of the timer's shard: see client.LeaderHeader; nil: it is not named
+	// location is where a redirect leads, which is not followed.
+	location []byte
+}
+
+// text is the answer for a person to read.
+func (a *answer) text() []byte {
+	if a.status/100 == 3 && a.location != nil {
+		return fmt.Appendf(nil, "to %s, which is not followed: no node redirects", a.location)
+	}
+	return a.body
 }
 
 // answers reads one response after another off a connection. Requests are not
@@ -186,6 +196,8 @@ func parseHead(head []byte) (result answer, length int, chunked bool, err error)
 			result.close = equalFold(value, "close")
 		case equalFold(name, "carillon-leader"):
 			result.leader = value
+		case equalFold(name, "location"):
+			result.location = value
 		}
 	}
 }

@@ -47,8 +47,8 @@ func (r *run) lookAround(ctx context.Context) Surroundings {
 		var health struct {
 			Version string `json:"version"`
 		}
-		if json.Unmarshal(body, &health) == nil && health.Version != "" && len(health.Version) <= 100 && !slices.Contains(s.Servers, health.Version) {
-			s.Servers = append(s.Servers, health.Version)
+		if json.Unmarshal(body, &health) == nil && health.Version != "" && len(health.Version) <= 100 && !slices.Contains(s.Servers, plain(health.Version)) {
+			s.Servers = append(s.Servers, plain(health.Version))
 		}
 	})
 	return s

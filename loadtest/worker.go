@@ -170,7 +170,7 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 // resultOf reads the answer to a call of one operation. Its status is 0 when the answer is about
 // another timer, or when a read does not show the written version.
 func (w *worker) resultOf(got answer) result {
-	r := result{status: got.status, answer: got.body}
+	r := result{status: got.status, answer: got.text()}
 	switch {
 	case w.call.op == opCancel:
 		r.outcome = outcomeOf(got.body)
@@ -216,7 +216,7 @@ func (w *worker) recordAll(l *link, r result, from, now time.Time) {
 // unknown.
 func (w *worker) recordBatch(l *link, got answer, from, now time.Time) {
 	if got.status != 200 {
-		w.recordAll(l, result{status: got.status, answer: got.body}, from, now)
+		w.recordAll(l, result{status: got.status, answer: got.text()}, from, now)
 		return
 	}
 	failed := int64(0)

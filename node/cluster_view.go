@@ -31,7 +31,6 @@ func (e *engine) View(context.Context) api.ClusterView {
 	leader, peers := c.member.SeenLeaders(), c.peers()
 	leads, replicas := map[uint64]int{}, map[uint64]int{}
 	rows := c.member.State.Rows()
-	v.Healthy = len(rows) > 0
 	for i := range rows {
 		if rows[i].Group == ring.MetaGroup {
 			continue
@@ -41,17 +40,27 @@ func (e *engine) View(context.Context) api.ClusterView {
 		}
 		s := c.shardRow(&rows[i], leader[rows[i].Group], peers)
 		leads[leader[rows[i].Group]]++
-		v.Healthy = v.Healthy && s.State == api.ShardOK
 		v.Shards = append(v.Shards, s)
 	}
 	for _, n := range c.member.State.Nodes() {
 		view := c.nodeView(e.p, &n, peers)
 		view.Leads, view.Replicas = leads[n.ID], replicas[n.ID]
-		v.Healthy = v.Healthy && view.State == api.NodeAlive
 		v.Nodes = append(v.Nodes, view)
 	}
 	slices.SortFunc(v.Nodes, func(a, b api.NodeView) int { return cmp.Compare(a.Name, b.Name) })
+	v.Healthy = healthy(&v)
 	return v
+}
+
+// healthy reports that nothing has to be waited for or seen to. A drained node is as it should be:
+// it holds nothing, and may stay so.
+func healthy(v *api.ClusterView) bool {
+	for i := range v.Nodes {
+		if s := v.Nodes[i].State; s != api.NodeAlive && s != api.NodeDrained {
+			return false
+		}
+	}
+	return len(v.Shards) > 0 && !slices.ContainsFunc(v.Shards, func(s api.ShardRow) bool { return s.State != api.ShardOK })
 }
 
 func (c *core) nodeView(p *process, n *ring.Node, peers peers) api.NodeView {

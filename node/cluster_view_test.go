@@ -4,7 +4,28 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"carillon/transport/api"
 )
+
+// A drained node does not keep a cluster from being healthy, any other that is not alive does.
+func TestHealthyWithADrainedNode(t *testing.T) {
+	ok, moving := api.ShardRow{State: api.ShardOK}, api.ShardRow{State: api.ShardMoving}
+	for _, tt := range []struct {
+		state  api.NodeState
+		shards []api.ShardRow
+		want   bool
+	}{
+		{api.NodeAlive, []api.ShardRow{ok, ok}, true}, {api.NodeDrained, []api.ShardRow{ok, ok}, true},
+		{api.NodeDraining, []api.ShardRow{ok}, false}, {api.NodeSuspect, []api.ShardRow{ok}, false}, {api.NodeDown, []api.ShardRow{ok}, false},
+		{api.NodeDrained, []api.ShardRow{ok, moving}, false}, {api.NodeAlive, []api.ShardRow{moving, ok}, false}, {api.NodeAlive, nil, false},
+	} {
+		v := api.ClusterView{Nodes: []api.NodeView{{State: api.NodeAlive}, {State: tt.state}}, Shards: tt.shards}
+		if healthy(&v) != tt.want {
+			t.Errorf("%s, %v: healthy %v", tt.state, tt.shards, !tt.want)
+		}
+	}
+}
 
 // A node by itself is a healthy cluster of one, which cannot be drained or removed.
 func TestClusterOfOne(t *testing.T) {

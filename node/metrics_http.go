@@ -15,6 +15,7 @@ import (
 // and no lock.
 type httpMetrics struct {
 	requests *prometheus.CounterVec
+	refused  map[int]prometheus.Counter // by status
 	seconds  *prometheus.HistogramVec
 	names    []string
 	routes   []atomic.Pointer[routeMetrics]
@@ -37,6 +38,7 @@ func newHTTPMetrics(to *prometheus.Registry) *httpMetrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_http_requests_total", Help: "Requests of the API by route and status; route none: for nothing that there is.",
 		}, []string{"route", "code"}),
+		refused: map[int]prometheus.Counter{},
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "carillon_http_request_seconds", Help: "How long answers of the API took to make. Those of a pull have waited as long as they were asked to.",
 			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30},
@@ -44,7 +46,13 @@ func newHTTPMetrics(to *prometheus.Registry) *httpMetrics {
 		names: api.RouteNames(),
 	}
 	m.routes = make([]atomic.Pointer[routeMetrics], len(m.names))
-	to.MustRegister(m.requests, m.seconds)
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_http_refused_total", Help: "Requests of the API that were refused, by status.",
+	}, []string{"code"})
+	for _, status := range []int{400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 414, 415, 421, 422, 429, 431} {
+		m.refused[status] = refused.WithLabelValues(strconv.Itoa(status))
+	}
+	to.MustRegister(m.requests, refused, m.seconds)
 	return m
 }
 
@@ -64,4 +72,7 @@ func (m *httpMetrics) observe(route, status int, took time.Duration) {
 		r.codes[code].Store(c)
 	}
 	(*c).Inc()
+	if refused := m.refused[status]; refused != nil {
+		refused.Inc()
+	}
 }

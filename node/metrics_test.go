@@ -1,8 +1,12 @@
 package node
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +106,7 @@ func TestMetricsOfTheAPI(t *testing.T) {
 		`carillon_http_requests_total{code="201",route="PUT /v1/topics/{topic}"} 1`,
 		`carillon_http_requests_total{code="404",route="GET /v1/topics/{topic}/timers/{id}"} 2`,
 		`carillon_http_requests_total{code="404",route="none"} 1`,
+		`carillon_http_refused_total{code="404"} 3`, `carillon_http_refused_total{code="403"} 0`,
 		`carillon_http_request_seconds_count{route="GET /v1/topics/{topic}/timers/{id}"} 2`,
 		`carillon_lateness_seconds_count{held="no"} 0`, `carillon_lateness_seconds_count{held="yes"} 0`,
 		`carillon_build_info{go="go1.`, `version="test"} 1`,
@@ -114,11 +119,65 @@ func TestMetricsOfTheAPI(t *testing.T) {
 	}
 }
 
+// A token without the scope cluster sees the metrics that name no topic and no receiver, if it reads
+// every topic.
+func TestMetricsWithoutTopics(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth.yaml")
+	var lines strings.Builder
+	for name, rule := range map[string]string{"operator": "[admin, cluster], topics: [\"*\"]", "reader": "[read], topics: [\"*\"]", "tenant": "[read, admin], topics: [\"t\"]"} {
+		fmt.Fprintf(&lines, "- {name: %s, sha256: \"%x\", scopes: %s}\n", name, sha256.Sum256([]byte(name)), rule)
+	}
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, t.TempDir(), func(c *Config) { c.AuthFile = file })
+	ask := func(token, method, path, body string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequest(method, n.base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	if status, text := ask("operator", "PUT", "/v1/topics/t", `{}`); status != 201 {
+		t.Fatal(status, text)
+	}
+	if status, _ := ask("tenant", "GET", "/metrics", ""); status != 403 {
+		t.Errorf("a tenant: %d", status)
+	}
+	_, all := ask("operator", "GET", "/metrics", "")
+	_, some := ask("reader", "GET", "/metrics", "")
+	for _, series := range []string{"carillon_add_total ", "process_open_fds ", `carillon_http_refused_total{code="403"} 1`} {
+		if !strings.Contains(all, series) || !strings.Contains(some, series) {
+			t.Errorf("%s is not shown to both", series)
+		}
+	}
+	if !strings.Contains(all, `topic="t"`) || strings.Contains(some, "topic=") || strings.Contains(some, "destination=") {
+		t.Error("topics are shown without the scope cluster, or not with it")
+	}
+}
+
 // Counting a request or an attempt takes no memory.
 func TestMetricsTakeNoMemory(t *testing.T) {
 	m := newHTTPMetrics(prometheus.NewRegistry())
 	if n := testing.AllocsPerRun(100, func() { m.observe(3, 201, time.Millisecond) }); n != 0 {
 		t.Errorf("a request: %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { m.observe(3, 403, time.Millisecond) }); n != 0 {
+		t.Errorf("a refusal: %v allocations", n)
 	}
 	m.observe(0, 7, 0)
 	m.observe(0, 999, 0)

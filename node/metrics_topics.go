@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"carillon/shard"
 	"carillon/timer"
@@ -166,4 +167,16 @@ func (m *topicMetrics) rank(id timer.TopicID) *topicRank {
 		m.ranks[id] = r
 	}
 	return r
+}
+
+// withoutTopics leaves out the metrics whose series name topics, or the receivers of their timers.
+func withoutTopics(from prometheus.Gatherer) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := from.Gather()
+		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {
+			return len(f.GetMetric()) > 0 && slices.ContainsFunc(f.GetMetric()[0].GetLabel(), func(l *dto.LabelPair) bool {
+				return l.GetName() == "topic" || l.GetName() == "destination"
+			})
+		}), err
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
@@ -234,13 +235,22 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	return c, nil
 }
 
-// recovered refuses until the host has read its log: before that there is nothing to count.
-func (p *process) recovered(next fasthttp.RequestHandler) func(*fasthttp.RequestCtx) error {
-	return func(ctx *fasthttp.RequestCtx) error {
+// shown is api.Config.Metrics. It refuses until the host has read its log: before that there is
+// nothing to count.
+func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx, all bool) error {
+	handler := func(from prometheus.Gatherer) fasthttp.RequestHandler {
+		return fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(from, promhttp.HandlerOpts{}))
+	}
+	every, some := handler(from), handler(withoutTopics(from))
+	return func(ctx *fasthttp.RequestCtx, all bool) error {
 		if c := p.core.Load(); c != nil {
 			select {
 			case <-c.host.Started():
-				next(ctx)
+				if all {
+					every(ctx)
+				} else {
+					some(ctx)
+				}
 				return nil
 			default:
 			}
@@ -278,7 +288,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 		Limits:          n.limits(files.clients),
 		Console:         n.console(),
 		KnownTopicsOnly: n.cfg.KnownTopicsOnly,
-		Metrics:         p.recovered(fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))),
+		Metrics:         p.shown(m.registry),
 	})
 	if err != nil {
 		return err

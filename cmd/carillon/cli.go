@@ -63,7 +63,12 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 		}
 		return parsed{help: help}, terminal.Usagef("%s", err.Error())
 	}
-	run := func(t *terminal.Terminal) error { return ctx.Run(t, commandTree(parser.Model.Node)) }
+	run := func(t *terminal.Terminal) error {
+		if strings.HasPrefix(ctx.Command(), "ctl ") {
+			t = t.Safe() // what it prints comes from a node, which may not be one
+		}
+		return ctx.Run(t, commandTree(parser.Model.Node))
+	}
 	return parsed{run: run, help: ctx.Selected().FullPath() + " --help"}, nil
 }
 
@@ -96,11 +101,11 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 	)
 }
 
-// AfterApply refuses a duration of nothing, which would be taken for none given.
+// AfterApply refuses a duration or batch of nothing, which would be taken for none given.
 func (*loadtestCmd) AfterApply(ctx *kong.Context) error {
 	for _, part := range ctx.Path {
-		if part.Flag != nil && part.Flag.Name == "duration" && part.Flag.Target.Int() == 0 {
-			return terminal.Usagef("--duration: must be more than 0")
+		if f := part.Flag; f != nil && (f.Name == "duration" || f.Name == "batch") && f.Target.Int() == 0 {
+			return terminal.Usagef("--%s: must be more than 0", f.Name)
 		}
 	}
 	return nil

@@ -72,6 +72,8 @@ func TestDoctor(t *testing.T) {
 		{"no files", goodView, change(goodMetrics, "fds 40", "fds 1e6"), 200, 2, []string{"1000000 of 1048576 open files are in use"}},
 		{"locked topics", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 200, 2, []string{"topic orders", "its calls wait for a secrets key", "carillon ctl topics rotate orders"}},
 		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},
+		{"a token without the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read"],"nodes":[`), goodMetrics, 200, 1, []string{"see to  topics      those that wait for a secrets key are not shown to this token, which lacks the scope cluster"}},
+		{"a token with the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read","cluster"],"nodes":[`), goodMetrics, 200, 0, []string{"50.3 GiB free"}},
 		{"not ready", goodView, goodMetrics, 503, 2, []string{"wrong  n1          is not ready", "shard 3 has no leader"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,11 +99,11 @@ func TestDoctor(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	const wants = "not shown to this token (403 forbidden): they come from /metrics, for which it needs the scope read for the topics [\"*\"]\n"
+	const wants = "not shown to this token (403 forbidden): they come from /metrics, for which it needs the scopes read and cluster\n"
 	if got := carillon(t, "", nil, "ctl", "doctor", "--url", server.URL); got.code != 1 || !strings.Contains(got.out, wants) {
 		t.Errorf("a token of one topic: %+v", got)
 	}
-	if got := carillon(t, "", nil, "ctl", "doctor", "--help"); !strings.Contains(strings.Join(strings.Fields(got.out), " "), `the scope read for the topics ["*"]`) {
+	if got := carillon(t, "", nil, "ctl", "doctor", "--help"); !strings.Contains(strings.Join(strings.Fields(got.out), " "), `the scopes read and cluster`) {
 		t.Errorf("help: %s", got.out)
 	}
 	got := carillon(t, "", nil, "ctl", "doctor", "--json", "--url", oneNode(t, goodView, goodMetrics, 503))

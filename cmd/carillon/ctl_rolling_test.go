@@ -62,13 +62,41 @@ func TestRollingRestartAsksEveryNode(t *testing.T) {
 	}))
 	defer lonely.Close()
 	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `{"nodes":[{"name":"n1","http":%q,"state":"alive","starts":1},{"name":"n2","http":%q,"state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`,
+		fmt.Fprintf(w, `{"healthy":true,"nodes":[{"name":"n1","http":%q,"state":"alive","starts":1},{"name":"n2","http":%q,"state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`,
 			r.Host, lonely.Listener.Addr())
 	}))
 	defer first.Close()
 	got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", first.URL, "--wait", "100ms")
 	if got.code != exitFailure || got.out != "" || !strings.Contains(got.err, "n2 sees: n1 is suspect") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// It calls a cluster healthy only where each node does, and only when none changes its mind meanwhile.
+func TestRollingRestartGoesByTheNodesWord(t *testing.T) {
+	t.Parallel()
+	const good = `{"healthy":true,"nodes":[{"name":"n1","http":"HTTP","state":"alive","starts":1}],"shards":[{"shard":1,"state":"ok"}]}`
+	for name, tt := range map[string]struct {
+		view func(asked int) string
+		want string
+	}{
+		"not healthy":  {func(int) string { return strings.Replace(good, "true", "false", 1) }, "the cluster is not healthy"},
+		"unfit":        {func(int) string { return strings.Replace(good, `"starts"`, `"unfit":"its clock is off","starts"`, 1) }, "n1 should not lead: its clock is off"},
+		"off and on":   {func(asked int) string { return strings.Replace(good, "true", fmt.Sprint(asked%4 != 0), 1) }, "the cluster is not healthy"},
+		"it is, first": {func(int) string { return good }, "n1 has not been restarted yet"},
+	} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/readyz" {
+				asked++
+				fmt.Fprint(w, strings.Replace(tt.view(asked), "HTTP", r.Host, 1))
+			}
+		}))
+		t.Cleanup(server.Close)
+		got := carillon(t, "", nil, "ctl", "rolling-restart", "--url", server.URL, "--wait", "500ms")
+		if got.code != exitFailure || !strings.Contains(got.err, tt.want) || strings.Contains(got.out, "healthy") {
+			t.Errorf("%s: %+v, want %q", name, got, tt.want)
+		}
 	}
 }
 

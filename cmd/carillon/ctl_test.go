@@ -165,6 +165,11 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/nack {"delay":"5s","reason":"no stock","receipts":["AQIB"]}`}, out: []string{"nack: 1\n"},
 		},
 		{
+			name: "ack --json", args: []string{"ack", "AQIB", "rubbish", "--json"}, replies: ok(`{"results":[{"receipt":"AQIB","status":200},{"receipt":"rubbish","status":410,"code":"over"}]}`),
+			asked: []string{`POST /v1/ack {"receipts":["AQIB","rubbish"]}`}, out: []string{`{"receipt":"rubbish","status":410,"code":"over"}`},
+			err: []string{"1 of 2 leases are over: rubbish"}, code: exitFailure, both: true,
+		},
+		{
 			name: "extend", args: []string{"extend", "AQIB", "--lease", "1m", "--json"}, replies: ok(`{"results":[{"receipt":"AQIB","status":200}]}`),
 			asked: []string{`POST /v1/extend {"lease":"1m","receipts":["AQIB"]}`}, out: []string{`{"results":[{"receipt":"AQIB","status":200}]}`},
 		},
@@ -218,9 +223,20 @@ func TestCtl(t *testing.T) {
 		{
 			name: "add again of one that is done", args: []string{"add", "t", "--at", "2020-01-01T00:00:00Z"}, replies: ok(`{"id":"x","state":"done","due":"2020-01-01T00:00:00Z"}`),
 			asked: []string{`POST /v1/topics/t/timers {"at":"2020-01-01T00:00:00Z"}`}, out: []string{"done"},
+			err: []string{"x has ended already (done); nothing was added, and it does not fire again\n"},
 		},
 		{
-			name: "add with key and id", args: []string{"add", "t", "--key", "ann", "--id", "2", "--delay", "1s"}, replies: ok(oneTimer),
+			name: "add of one that is there just so", args: []string{"add", "t", "--id", "x", "--at", "2030-01-01T00:00:00Z"}, replies: ok(oneTimer),
+			asked: []string{`POST /v1/topics/t/timers {"id":"x","at":"2030-01-01T00:00:00Z"}`}, out: []string{"scheduled"},
+			err: []string{"x is there already, just like this; nothing was added\n"},
+		},
+		{
+			name: "add that is merged", args: []string{"add", "t", "--id", "x", "--delay", "1s", "--merge", "keep", "--json"}, replies: ok(strings.Replace(oneTimer, "{", `{"merged":true,`, 1)),
+			asked: []string{`POST /v1/topics/t/timers {"id":"x","merge":"keep","delay":"1s"}`}, out: []string{`"merged":true`},
+			err: []string{"x was there already; the add was merged into it\n"},
+		},
+		{
+			name: "add with key and id", args: []string{"add", "t", "--key", "ann", "--id", "2", "--delay", "1s"}, replies: []reply{{status: 201, body: oneTimer}},
 			asked: []string{`POST /v1/topics/t/timers {"id":"{ann}2","key":"ann","delay":"1s"}`}, out: []string{"x"},
 		},
 		{
@@ -228,7 +244,7 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/topics/t/timers {"id":"{bob}2","key":"ann","delay":"1s"}`}, err: []string{"must start with {ann} (400 bad_name)"}, code: exitFailure,
 		},
 		{
-			name: "add that repeats by itself", args: []string{"add", "t", "--every", "90m", "--count", "3"}, replies: ok(oneTimer),
+			name: "add that repeats by itself", args: []string{"add", "t", "--every", "90m", "--count", "3"}, replies: []reply{{status: 201, body: oneTimer}},
 			asked: []string{`POST /v1/topics/t/timers {"delay":"90m","repeat":{"every":"90m","count":3}}`}, out: []string{"x"},
 		},
 		{

@@ -28,6 +28,15 @@ func TestLoadtestTakesNoZero(t *testing.T) {
 	}
 }
 
+func TestLoadtestWithoutBatchExits2(t *testing.T) {
+	for _, args := range []string{"add --batch 0", "fire --batch 0", "mixed --batch=-1", "churn --batch 1001"} {
+		got := carillon(t, "", nil, append([]string{"loadtest"}, strings.Fields(args+" --url http://127.0.0.1:1")...)...)
+		if got.code != exitUsage || !strings.Contains(got.err, "batch") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
 func TestLoadtestForNoTimeExits2(t *testing.T) {
 	for _, d := range []string{"0s", "0", "-1s"} {
 		got := carillon(t, "", nil, "loadtest", "add", "-d", d, "--url", "http://127.0.0.1:1")

@@ -54,7 +54,7 @@ func run(args []string, term *terminal.Terminal) int {
 	if errors.Is(err, node.ErrStayDown) || errors.Is(err, node.ErrRemoved) {
 		code = exitDown
 	}
-	terminal.WriteWithin(flushTime, term.Err, "carillon: "+text+"\n")
+	terminal.WriteWithin(flushTime, term.Err, "carillon: "+terminal.Printable(text)+"\n")
 	return code
 }
 

@@ -13,17 +13,25 @@ type tokenCmd struct {
 	Webhook   bool     `help:"Make a secret that signs a topic's callbacks instead: whsec_…, for its policy's secrets and for its receivers."`
 	Ed25519   bool     `name:"ed25519" help:"With --webhook: a pair of keys instead, the private whsk_… for the topic's signing_keys, then the public whpk_… for its receivers."`
 	Name      string   `default:"new" placeholder:"NAME" help:"Who is to hold it (${default})."`
-	Scopes    []string `placeholder:"SCOPE" help:"What it may do, any of: ${scopes}. Adds make topics with topics alone."`
+	Scopes    []string `placeholder:"SCOPE" help:"What it may do, any of: ${scopes}. Adds make topics with topics alone. admin is over its topics, cluster over nodes and all topics."`
 	Topics    []string `default:"*" placeholder:"PATTERN" help:"Topics that it reaches, a star for any characters (all)."`
 	MaxTopics int      `placeholder:"N" help:"How many topics its adds may make (10000)."`
 }
 
 func (*tokenCmd) Examples() string {
 	return `carillon token --name shop --scopes add,cancel,read,topics --topics 'orders,orders.*'
-carillon token --name prometheus --scopes read
-carillon token --name operator --scopes add,cancel,read,topics,admin
+carillon token --name shop-admin --scopes add,cancel,read,admin --topics 'orders,orders.*'
+carillon token --name prometheus --scopes read                          metrics without names of topics
+carillon token --name operator --scopes add,cancel,read,topics,admin,cluster
 carillon token --webhook
 carillon token --webhook --ed25519`
+}
+
+// Help is the text that kong shows behind the one line that describes the command.
+func (*tokenCmd) Help() string {
+	return "A token does what its scopes say, in its topics. The scope cluster, which needs all topics, is for the operator: drain, resume and remove nodes, replicas, " +
+		"upgrades, backups, and what spans topics (metrics by topic, receivers, rates). Where operators have had admin for these, add it to their lines " +
+		"of the auth file: scopes: [..., admin, cluster], topics: [\"*\"]."
 }
 
 // Validate is called by the parser.

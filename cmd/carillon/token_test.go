@@ -35,13 +35,19 @@ func TestTokenPrintsItselfAndItsHash(t *testing.T) {
 
 // The maker of a token has to name its scopes.
 func TestTokenHasNoScopesByDefault(t *testing.T) {
-	for _, args := range []string{"", "--scopes root", "--scopes add --topics /", "--scopes add --max-topics 9999999", "--scopes add --max-topics -1"} {
+	for _, args := range []string{"", "--scopes root", "--scopes add --topics /", "--scopes add --max-topics 9999999", "--scopes add --max-topics -1", "--scopes cluster --topics orders.*"} {
 		got := carillon(t, "", nil, append([]string{"token", "--name", "shop"}, strings.Fields(args)...)...)
 		if got.code != exitUsage || got.out != "" {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
-	if got := carillon(t, "", nil, "token"); !strings.Contains(got.err, "add, cancel, read, topics, admin") {
+	if got := carillon(t, "", nil, "token", "--scopes", "read,cluster", "--topics", "orders.*"); !strings.Contains(got.err, `the scope cluster is of every topic; it needs topics: ["*"]`) {
+		t.Errorf("%+v", got)
+	}
+	if got := carillon(t, "", nil, "token", "--scopes", "read,cluster"); got.code != exitOK || !strings.Contains(got.out, `scopes: [read, cluster], topics: ["*"]`) {
+		t.Errorf("%+v", got)
+	}
+	if got := carillon(t, "", nil, "token"); !strings.Contains(got.err, "add, cancel, read, topics, admin, cluster") {
 		t.Errorf("%+v", got)
 	}
 }

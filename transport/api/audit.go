@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/sha256"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -15,33 +16,70 @@ type Change struct {
 	From   string // the client's address
 	Status int    // of the answer
 	Count  int    // how many timers or leases it was about, where the object does not say; else 0
+	// Refused is how many requests of the token were refused with this status since the entry of
+	// the one before, this one included; 0: it was not refused.
+	Refused int
 }
 
 // nobody stands for a client without a token.
 const nobody = "-"
 
-// audit records the request, if it is for a change and may be told of: a client without a token,
-// where one is needed, could fill the log with changes that never were.
+// audit records the request, if it was for a change, or was refused for want of a token or a scope.
 func (rq *request) audit(p *problem) {
 	record := rq.s.cfg.Audit
-	if record == nil || rq.route == nil || rq.route.audit == "" || rq.who == nil && rq.s.cfg.Auth != nil || rq.audited {
+	if record == nil || rq.audited {
 		return
 	}
-	status := rq.ctx.Response.StatusCode()
+	change := rq.route != nil && rq.route.audit != ""
+	refused := p != nil && p.refuses()
+	if !change && !(refused && (p.code == unauthorized || p.code == forbidden)) {
+		return
+	}
+	c := Change{Who: rq.auditor(), What: auditRefused, Object: nobody, From: rq.from(), Status: rq.ctx.Response.StatusCode()}
 	if p != nil {
-		status = p.status
+		c.Status = p.status
 	}
-	if rq.route.audit == auditPull && rq.count == 0 && status == fasthttp.StatusOK {
-		return // nothing was leased
+	if rq.route != nil {
+		c.Object = rq.object()
 	}
-	record(Change{Who: rq.auditor(), What: rq.route.audit, Object: rq.object(), From: rq.from(), Status: status, Count: rq.count})
+	if change {
+		c.What = rq.route.audit
+	}
+	c.Count = rq.count
+	if change && c.Count == 0 && c.Status == fasthttp.StatusOK { // nothing was changed
+		switch {
+		case rq.route.audit == auditPull:
+			return
+		case strings.HasPrefix(rq.route.audit, auditLeases): // each receipt has it in the answer
+			c.Status, refused = fasthttp.StatusGone, true
+		}
+	}
+	if refused {
+		c.Count = 0
+		rq.s.refusals.add(rq.sum(), c)
+		return
+	}
+	record(c)
+}
+
+// sum stands for the request's token; zero: none.
+func (rq *request) sum() (sum [sha256.Size]byte) {
+	if rq.who != nil {
+		sum = rq.who.sum
+	}
+	return sum
 }
 
 const (
 	auditPull   = "timers.pull"
+	auditLeases = "lease." // how ack, nack and extend begin
 	auditBackup = "cluster.backup"
 
 	auditFinalize = "cluster.finalize"
+
+	// auditRefused is of requests that were refused and are no changes, and of those that are only
+	// counted.
+	auditRefused = "refused"
 )
 
 // auditOps records the operations of a batch, each by itself.
@@ -62,15 +100,21 @@ func (rq *request) auditOps(ops []operation) {
 				id = op.in.id
 			}
 		}
-		switch {
-		case op.problem != nil:
-			c.Status = op.problem.status
-		case refusal(op.result.Code) != nil:
-			c.Status = refusal(op.result.Code).status
-		default:
-			c.Status = status(op.result.Code)
-		}
 		c.Object = objectOf(rq.topic, id, "")
+		p := op.problem
+		if p == nil {
+			p = refusal(op.result.Code)
+		}
+		switch {
+		case p == nil:
+			c.Status = status(op.result.Code)
+		case p.refuses():
+			c.Status = p.status
+			rq.s.refusals.add(rq.sum(), c)
+			continue
+		default:
+			c.Status = p.status
+		}
 		record(c)
 	}
 }
@@ -85,12 +129,15 @@ func (rq *request) auditor() string {
 // object names the topic, timer or node that the request was about.
 func (rq *request) object() string {
 	switch {
-	case strings.HasPrefix(rq.route.audit, "lease."):
+	case strings.HasPrefix(rq.route.audit, auditLeases):
 		return "leases"
 	case rq.route.audit == "cluster.replicas":
 		return "cluster/replicas"
 	case rq.route.audit == auditBackup, rq.route.audit == auditFinalize:
 		return "cluster"
+	}
+	if rq.topic == "" && rq.node == "" {
+		return rq.route.path
 	}
 	return objectOf(rq.topic, rq.id, rq.node)
 }

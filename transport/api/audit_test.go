@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // trail records the changes that an audit log is told of.
@@ -32,6 +33,12 @@ func (tr *trail) since() (lines []string) {
 		if c.Count != 0 {
 			line += fmt.Sprintf(" ×%d", c.Count)
 		}
+		if c.Refused > 1 {
+			line += fmt.Sprintf(" (%d refused)", c.Refused)
+		}
+		if refused := c.Status >= 400 && c.Status < 500; refused != (c.Refused > 0) {
+			line += fmt.Sprintf(" says that %d were refused", c.Refused)
+		}
 		if !strings.HasPrefix(c.From, "127.0.0.1:") {
 			line += " from " + c.From
 		}
@@ -45,8 +52,8 @@ func (tr *trail) since() (lines []string) {
 // no read is, and no secret.
 func TestChangesAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
-	line := fmt.Sprintf("- {name: shop, sha256: \"%x\", scopes: [add, cancel, read, topics, admin], topics: [\"orders\", \"p*\"]}\n- {name: reader, sha256: \"%x\", scopes: [read], topics: [\"*\"]}\n",
-		sha256.Sum256([]byte("shop-token")), sha256.Sum256([]byte("reader-token")))
+	line := fmt.Sprintf("- {name: shop, sha256: \"%x\", scopes: [add, cancel, read, topics, admin], topics: [\"orders\", \"p*\"]}\n- {name: reader, sha256: \"%x\", scopes: [read], topics: [\"*\"]}\n"+
+		"- {name: operator, sha256: \"%x\", scopes: [cluster], topics: [\"*\"]}\n", sha256.Sum256([]byte("shop-token")), sha256.Sum256([]byte("reader-token")), sha256.Sum256([]byte("operator-token")))
 	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -72,30 +79,34 @@ func TestChangesAreAudited(t *testing.T) {
 		{"shop", "DELETE", timers + "/a", "", "shop timer.cancel topics/orders/timers/a 200"},
 		{"shop", "DELETE", timers + "/none", "", "shop timer.cancel topics/orders/timers/none 404"},
 		{"shop", "POST", orders + "/batch", `{"ops":[{"op":"add","id":"c","delay":"1h",` + cb + `},{"op":"cancel","id":"none"},{"op":"` + secret + `"},{"op":"add","id":"` + secret + ` /","delay":"1h"}]}`,
-			"shop timer.add topics/orders/timers/c 201; shop timer.cancel topics/orders/timers/none 404; shop batch.unreadable topics/orders 400; shop timer.add topics/orders 400"},
-		{"shop", "POST", orders + "/batch", `nonsense`, "shop batch topics/orders 400"},
+			"shop timer.add topics/orders/timers/c 201; shop timer.cancel topics/orders/timers/none 404; shop batch.unreadable topics/orders 400"},
+		{"shop", "POST", orders + "/batch", `nonsense`, "shop batch topics/orders 400 (2 refused)"},
 		{"shop", "POST", orders + "/reschedule", `{"filter":{"id_prefix":"c"},"shift":"1h"}`, "shop timers.reschedule topics/orders 200 ×1"},
 		{"shop", "POST", orders + "/cancel", `{"all":true}`, "shop timers.cancel topics/orders 200 ×2"},
 		{"shop", "POST", orders + "/dead/redrive", `{"ids":["x","y"]}`, "shop dead.redrive topics/orders 200"},
 		{"shop", "POST", orders + "/dead/purge", `{"all":true}`, "shop dead.purge topics/orders 200"},
-		{"shop", "POST", "/v1/ack", `{"receipts":["r1","r2"]}`, "shop lease.ack leases 200 ×2"},
-		{"shop", "POST", "/v1/nack", `{"receipts":["r1"]}`, "shop lease.nack leases 200 ×1"},
-		{"shop", "POST", "/v1/extend", `{"receipts":["r1"],"lease":"30s"}`, "shop lease.extend leases 200 ×1"},
+		{"shop", "POST", "/v1/ack", `{"receipts":["r1","r2"]}`, "shop lease.ack leases 410"}, // none is held
 		{"shop", "POST", orders + "/pause", "", "shop topic.pause topics/orders 200"},
 		{"shop", "POST", orders + "/resume", "", "shop topic.resume topics/orders 200"},
 		{"shop", "POST", orders + "/pull", "", "shop timers.pull topics/orders 409"},
 		{"shop", "PUT", "/v1/topics/p1", `{"delivery":"pull"}`, "shop topic.put topics/p1 201"},
 		{"shop", "POST", "/v1/topics/p1/pull", "", ""}, // nothing was leased
-		{"shop", "DELETE", "/v1/topics/p1", "", "shop topic.delete topics/p1 200"},
-		{"shop", "POST", "/v1/cluster/nodes/n9/drain", "", "shop node.drain nodes/n9 404"},
+		{"shop", "POST", "/v1/topics/p1/timers", `{"id":"j","delay_ms":0}`, "shop timer.add topics/p1/timers/j 201"},
+		{"shop", "POST", "/v1/topics/p1/pull", `{"lease":"30s"}`, "shop timers.pull topics/p1 200 ×1"},
+		{"shop", "POST", "/v1/extend", `{"receipts":["p1/j/1"],"lease":"30s"}`, "shop lease.extend leases 200 ×1"},
+		{"shop", "POST", "/v1/ack", `{"receipts":["p1/j/1","r2"]}`, "shop lease.ack leases 200 ×1"},
+		{"shop", "DELETE", "/v1/topics/p1?force=true", "", "shop topic.delete topics/p1 200"},
+		{"operator", "POST", "/v1/cluster/nodes/n9/drain", "", "operator node.drain nodes/n9 404"},
 		{"shop", "POST", "/v1/backup", "", "shop cluster.backup cluster 403"},
-		{"shop", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "shop cluster.replicas cluster/replicas 202"},
-		{"shop", "POST", "/v1/cluster/finalize", "", "shop cluster.finalize cluster 200"},
+		{"operator", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "operator cluster.replicas cluster/replicas 202"},
+		{"operator", "POST", "/v1/cluster/finalize", "", "operator cluster.finalize cluster 200"},
 		{"shop", "POST", "/v1/topics/others/timers", add, "shop timer.add topics/others 404"},
 		{"reader", "DELETE", timers + "/a", "", "reader timer.cancel topics/orders/timers/a 403"},
 		{"reader", "GET", timers, "", ""}, {"reader", "GET", "/v1/topics", "", ""}, {"shop", "GET", "/nothing", "", ""}, {"shop", "POST", "/nothing", "", ""},
-		{"stranger", "DELETE", timers + "/a", "", ""}, {"stranger", "POST", timers, add, ""},
+		{"reader", "GET", "/v1/destinations", "", "reader refused /v1/destinations 403"},
+		{"stranger", "DELETE", timers + "/a", "", "- refused - 401"}, {"stranger", "POST", timers, add, "- refused - 401"},
 	} {
+		h.advance(time.Minute) // so that a refusal is the first of its minute
 		h.do(tt.method, tt.target, tt.body, "Authorization: Bearer "+tt.token+"-token")
 		if got := strings.Join(tr.since(), "; "); got != tt.want {
 			t.Errorf("%s %s: recorded %q, want %q", tt.method, tt.target, got, tt.want)
@@ -111,6 +122,7 @@ func TestChangesAreAudited(t *testing.T) {
 		t.Errorf("a panic: %q", got)
 	}
 	h.engine.beforeDo = nil
+	h.advance(time.Minute)
 	h.raw(-1, "POST "+timers+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer shop-token\r\nExpect: 100-continue\r\nContent-Length: 999999\r\nIf-Match: \"1\"\r\n\r\n")
 	if got := tr.since(); len(got) != 1 || got[0] != "shop timer.add topics/orders 400" {
 		t.Errorf("refused before its body: %q", got)

@@ -5,20 +5,22 @@ import (
 	"strings"
 )
 
-// scope is the set of actions that a token may take.
+// scope is the set of actions that a token may take. That of a route is the set of scopes of which
+// a token needs one. The zero value allows nothing: a route without a scope is refused to every
+// token.
 type scope uint8
 
 const (
 	scopeAdd scope = 1 << iota
 	scopeCancel
 	scopeRead
-	scopeAdmin
+	scopeAdmin   // policies, pauses and dead letters of the token's topics
 	scopeTopics  // adds and pulls may make topics
-	scopeMetrics // admin, or read of every topic: the series name topics
-	scopeBackup  // admin of every topic: a backup has all of them
+	scopeCluster // nodes, replicas, backups, and what spans all topics; only with the topics ["*"]
+	scopeOpen    // of routes alone: no token is asked for
 
-	scopeOpen   scope = 0
-	scopeChange       = scopeAdd | scopeCancel // either; the handler looks closer
+	scopeChange  = scopeAdd | scopeCancel   // the handler looks closer
+	scopeMetrics = scopeRead | scopeCluster // the same
 )
 
 const (
@@ -32,6 +34,7 @@ type principal struct {
 	sum    [sha256.Size]byte // of the token
 	scopes scope
 	topics []string // patterns
+	all    bool     // one of them is of every topic
 	// prefixes are the beginnings of the patterns; see nextSeen.
 	prefixes []string
 	quotas   [quotaKinds]*quota // nil: none
@@ -69,6 +72,9 @@ func (p *principal) sees(topic string) bool {
 	return false
 }
 
+// seesAll reports whether every topic is the principal's.
+func (p *principal) seesAll() bool { return p == nil || p.all }
+
 // match: a star stands for any run of characters.
 func match(pattern, s string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
@@ -96,7 +102,7 @@ func match(pattern, s string) bool {
 // can be told from nothing at all.
 func (rq *request) authenticate(pat *pattern) *problem {
 	auth := rq.s.cfg.Auth
-	if auth == nil || pat != nil && pat.routes[0].scope == scopeOpen {
+	if auth == nil || pat != nil && pat.open {
 		return nil
 	}
 	h := rq.ctx.Request.Header.PeekAll("Authorization")
@@ -105,7 +111,7 @@ func (rq *request) authenticate(pat *pattern) *problem {
 		rq.who = auth.find(h[0][len(bearerPrefix):])
 	}
 	if rq.who == nil {
-		return fail(401, "unauthorized", "a valid token is needed: Authorization: Bearer <token>")
+		return fail(401, unauthorized, "a valid token is needed: Authorization: Bearer <token>")
 	}
 	return nil
 }
@@ -118,18 +124,21 @@ func (rq *request) authorise() *problem {
 	if rq.topic != "" && !rq.who.sees(rq.topic) {
 		return rq.notReached()
 	}
-	may := rq.who.may(rq.route.scope)
-	const anyName = "\x00" // only "*" matches every name
-	switch rq.route.scope {
-	case scopeMetrics:
-		may = rq.who.may(scopeAdmin) || rq.who.may(scopeRead) && rq.who.sees(anyName)
-	case scopeBackup:
-		may = rq.who.may(scopeAdmin) && rq.who.sees(anyName)
+	if p := rq.needs(rq.route.scope); p != nil {
+		return p
 	}
-	if !may && rq.route.scope != scopeOpen {
-		return fail(403, "forbidden", "the token's scopes do not allow this")
+	if rq.route.everyTopic && !rq.who.seesAll() {
+		return fail(403, forbidden, `this spans all topics: the token needs the topics ["*"]`)
 	}
 	return nil
+}
+
+// needs refuses a token that has none of these scopes, by their names.
+func (rq *request) needs(s scope) *problem {
+	if rq.who.may(s) {
+		return nil
+	}
+	return failf(403, forbidden, "this needs the scope %s; the token has %s", strings.Join(s.names(), " or "), strings.Join(rq.who.scopes.names(), ", "))
 }
 
 // notReached is the answer about a topic that is not the token's. It says nothing of the topic.

@@ -154,6 +154,10 @@ func (r *authReader) token(n *yaml.Node, p *principal) {
 		}
 		p.topics = append(p.topics, t.Value)
 	}
+	p.all = slices.ContainsFunc(p.topics, func(pattern string) bool { return strings.Trim(pattern, "*") == "" })
+	if p.scopes&scopeCluster != 0 && !p.all {
+		r.fault(nodeOr(fields["topics"], n), `topics: the scope cluster is of every topic; it needs topics: ["*"]`)
+	}
 	p.prefixes = patternPrefixes(p.topics)
 	p.making.most = defaultMaxTopics
 	if f := fields["max_topics"]; f != nil {

@@ -27,14 +27,14 @@ func authFile(t *testing.T, path string, entries ...string) {
 
 func TestTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
-	authFile(t, path, `root add,cancel,read,topics,admin "*"`, `shop add,read,topics "orders.*","pay"`, `reader read "*"`, `canceller cancel "orders.*"`, `admin admin "orders.*"`)
+	authFile(t, path, `root add,cancel,read,topics,admin,cluster "*"`, `shop add,read,topics "orders.*","pay"`, `reader read "*"`, `canceller cancel "orders.*"`, `admin admin "orders.*"`)
 	auth, err := LoadAuth(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := newHarness(t, func(c *Config) {
 		c.Auth = auth
-		c.Metrics = func(ctx *fasthttp.RequestCtx) error { ctx.SetBodyString("carillon_add_total 1\n"); return nil }
+		c.Metrics = func(ctx *fasthttp.RequestCtx, _ bool) error { ctx.SetBodyString("carillon_add_total 1\n"); return nil }
 	})
 	const a = "/v1/topics/orders.a"
 	body := `{"id":"x","delay":"1h",` + cb + `}`
@@ -174,7 +174,7 @@ func TestAuthFileRefused(t *testing.T) {
 		good + "\n---\n" + good:     "second document",
 		edit("name: a", `name: ""`): "line 2: name: ", edit("name: a", "name: [hunter2]"): "line 2: name: ", edit("name: a, ", ""): "line 2: name: ",
 		edit(sum, sum[1:]): "line 2: sha256: 64 hex digits", edit(sum, "zz"+sum[2:]): "line 2: sha256: ", edit(`sha256: "`+sum+`", `, ""): "line 2: sha256: ",
-		edit("read", "hunter2"): "line 2: scopes: each one of add, cancel, read, topics, admin", edit("[read]", "[]"): "line 2: scopes: ", edit("[read]", "read"): "line 2: scopes: ",
+		edit("read", "hunter2"): "line 2: scopes: each one of add, cancel, read, topics, admin, cluster", edit("[read]", "[]"): "line 2: scopes: ", edit("[read]", "read"): "line 2: scopes: ",
 		edit("[read]", "[[read]]"): "line 2: scopes: ", edit("scopes: [read], ", ""): "line 2: scopes: ",
 		edit(`["*"]`, "[]"): "line 2: topics: ", edit(`"*"`, `"hunter 2"`): "line 2: topics: ", edit(`"*"`, `""`): "line 2: topics: ", edit(`, topics: ["*"]`, ""): "line 2: topics: ",
 		edit("name:", "hunter2:"): "line 2: a token has these fields: name, sha256, scopes, topics, max_topics", edit("name: a", "name: a, name: b"): "line 2: name is given twice",

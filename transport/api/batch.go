@@ -133,10 +133,10 @@ func (rq *request) readOp(r *reader) operation {
 		op.problem = bad(badRequest, "op: is required")
 	case op.verb == noVerb:
 		op.problem = bad(badRequest, "op: must be one of add, put, patch, cancel, fire")
-	case !rq.who.may(verbs[op.verb].scope):
-		op.problem = fail(403, "forbidden", "the token's scopes do not allow this")
 	default:
-		op.problem = in.check(op.verb, true)
+		if op.problem = rq.needs(verbs[op.verb].scope); op.problem == nil {
+			op.problem = in.check(op.verb, true)
+		}
 	}
 	return op
 }

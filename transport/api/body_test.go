@@ -134,7 +134,7 @@ func TestBodiesShareABudget(t *testing.T) {
 // so before any of it: nothing is read, nothing invited.
 func TestBodyIsNotInvitedFromWhoMayNot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
-	token, line, err := NewToken(TokenRule{Name: "one", Scopes: Scopes, Topics: []string{"orders"}})
+	token, line, err := NewToken(TokenRule{Name: "one", Scopes: []string{"add", "read"}, Topics: []string{"orders"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ var (
 type ClusterView struct {
 	ClusterID string // "" before the founding
 	Version   string // of this node's program
-	Healthy   bool   // every member is alive, every shard ok
+	Healthy   bool   // every member is alive or drained, every shard ok
 	// That each shard should have, as far as there are nodes; 0 before the founding.
 	Replicas int
 	Level    uint32 // the feature level that the nodes have agreed on; 0 before the founding

@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -147,35 +146,6 @@ func TestClusterFaults(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestClusterScopes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "auth.yaml")
-	authFile(t, path, `reader read "orders.*"`, `adder add,cancel "*"`, `boss admin "*"`)
-	auth, err := LoadAuth(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := newHarness(t, func(c *Config) { c.Auth = auth })
-	do := func(who, method, target string) *reply {
-		t.Helper()
-		return h.do(method, target, "", "Authorization: Bearer "+who)
-	}
-	for _, target := range []string{clusterPath, clusterPath + "/shards/1"} {
-		h.do("GET", target, "").problem(401, "unauthorized")
-		do("reader", "GET", target).want(200)
-		do("adder", "GET", target).problem(403, "forbidden")
-		do("boss", "GET", target).problem(403, "forbidden")
-	}
-	for _, who := range []string{"reader", "adder"} {
-		do(who, "POST", clusterPath+"/nodes/n1/drain").problem(403, "forbidden")
-		do(who, "POST", clusterPath+"/nodes/n1/resume").problem(403, "forbidden")
-		do(who, "DELETE", clusterPath+"/nodes/n1?force=true").problem(403, "forbidden")
-		do(who, "PUT", clusterPath+"/replicas").problem(403, "forbidden")
-		do(who, "POST", clusterPath+"/finalize").problem(403, "forbidden")
-	}
-	do("boss", "POST", clusterPath+"/nodes/n1/drain").want(202)
-	do("boss", "DELETE", clusterPath+"/nodes/n1?force=true").want(200)
 }
 
 // A shard without a leader: every read and change says so, and when to try again.

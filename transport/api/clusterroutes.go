@@ -9,7 +9,12 @@ import (
 
 func (rq *request) readCluster() *problem {
 	v := rq.s.cfg.Engine.View(rq.s.base)
-	rq.json(200, appendCluster(rq.out(), &v))
+	o := object{b: appendCluster(rq.out(), &v), begun: true}
+	o.b = o.b[:len(o.b)-1]
+	if rq.who != nil { // so that a page offers nothing that would be refused
+		o.texts("scopes", rq.who.scopes.names())
+	}
+	rq.json(200, o.end())
 	return nil
 }
 

@@ -31,8 +31,9 @@ type Config struct {
 	Digest func(text string) (uint64, error)
 	// Console is the page at / for people, and its files; nil: there is none.
 	Console *console.Site
-	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404.
-	Metrics func(*fasthttp.RequestCtx) error
+	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404. all: with
+	// the series that name topics or destinations.
+	Metrics func(ctx *fasthttp.RequestCtx, all bool) error
 
 	// Observe is told of every request that was answered, by any goroutine: the number of its route
 	// (see RouteNames), the status, and how long the answer took to make. It must not wait. nil:
@@ -47,8 +48,9 @@ type Config struct {
 	// CheckOrigin.
 	Origins []string
 
-	// Audit is told of every change that was asked for, by any goroutine, when it has been
-	// answered; it must not wait. nil: nobody is.
+	// Audit is told of every change that was made, or may have been, by any goroutine, when it has
+	// been answered, and of those that were refused as refusals says; it must not wait. nil: nobody
+	// is.
 	Audit func(Change)
 
 	// KnownTopicsOnly: an add to, or a pull from, a topic that is not there does not make it but is

@@ -127,11 +127,9 @@ func (rq *request) pullTimers() *problem {
 		if !t.Policy.Pull {
 			return false, fail(409, wrongDelivery, `the topic calls its receivers; its policy must say "delivery": "pull"`)
 		}
-		var err error
-		if got, err = rq.pull(t.ID, p); err != nil {
-			return false, engineFault(err)
-		}
-		return false, nil
+		var fault *problem
+		got, fault = rq.pull(t.ID, p)
+		return false, fault
 	})
 	if fault != nil {
 		return fault
@@ -153,21 +151,32 @@ func (rq *request) pullTimers() *problem {
 
 // pull looks at once, and only then waits: to notice that a waiting client hangs up costs a
 // goroutine.
-func (rq *request) pull(topic timer.TopicID, p Pull) ([]Pulled, error) {
+func (rq *request) pull(topic timer.TopicID, p Pull) ([]Pulled, *problem) {
 	wait := p.Wait
 	p.Wait = 0
 	got, err := rq.s.cfg.Engine.Pull(rq.s.ending, topic, p)
-	if len(got) > 0 || err != nil || wait == 0 {
-		return got, err
+	if err != nil {
+		return nil, engineFault(err)
 	}
+	if len(got) > 0 || wait == 0 {
+		return got, nil
+	}
+	token, fault := rq.s.polls.take(rq.who)
+	if fault != nil {
+		return nil, fault
+	}
+	defer rq.s.polls.give(token)
 	p.Wait = wait
-	c, ok := rq.ctx.Conn().(*framedConn)
-	if !ok {
-		return rq.s.cfg.Engine.Pull(rq.s.ending, topic, p)
+	ctx := rq.s.ending
+	if c, ok := rq.ctx.Conn().(*framedConn); ok {
+		var stop func()
+		ctx, stop = c.whileConnected(ctx)
+		defer stop()
 	}
-	ctx, stop := c.whileConnected(rq.s.ending)
-	defer stop()
-	return rq.s.cfg.Engine.Pull(ctx, topic, p)
+	if got, err = rq.s.cfg.Engine.Pull(ctx, topic, p); err != nil {
+		return nil, engineFault(err)
+	}
+	return got, nil
 }
 
 // deliverable are the timers that a client that is still there gets. Leases of one that is not, or
@@ -226,7 +235,6 @@ func (rq *request) leaseUpdate(kind timer.Kind, names ...string) *problem {
 	}
 	who := rq.who
 	c.Kind, c.Sees = kind, func(topic string) bool { return who == nil || who.sees(topic) }
-	rq.count = len(c.Receipts)
 	held := make([]bool, len(c.Receipts))
 	if len(held) > 0 {
 		var err error
@@ -242,6 +250,7 @@ func (rq *request) leaseUpdate(kind timer.Kind, names ...string) *problem {
 		e := object{b: list.b}
 		e.str("receipt", receipt)
 		if held[i] {
+			rq.count++
 			e.integer("status", 200)
 		} else {
 			e.integer("status", 410)

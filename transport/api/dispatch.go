@@ -24,6 +24,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 		c.written() // several requests may come with one Read
 	}
 	defer func() {
+		defer noSniff(ctx)
 		if rq.bodyTaken > 0 {
 			s.bodyBudget.give(rq.address(), rq.bodyTaken)
 		}
@@ -51,6 +52,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 	}
 	rq.keepAnswer()
 }
+
+var sniffHeader, sniffNot = []byte("X-Content-Type-Options"), []byte("nosniff")
+
+// noSniff keeps a browser from guessing another type than an answer's Content-Type.
+func noSniff(ctx *fasthttp.RequestCtx) { ctx.Response.Header.SetCanonical(sniffHeader, sniffNot) }
 
 // observe tells of a request that was answered; r is nil where it was for none of the routes.
 func (s *Server) observe(r *route, status int, begun time.Time) {

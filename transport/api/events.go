@@ -140,15 +140,17 @@ func (rq *request) watchEvents() *problem {
 	s := rq.s
 	st := &eventBody{s: s, watch: w}
 	if rq.who != nil {
-		w.Topics, st.token, st.signed = rq.who.topics, rq.who.sum, true
+		if p := rq.mayWatch(w); p != nil {
+			return p
+		}
+		w.Topics, st.signed = rq.who.topics, true
 	}
 	if string(rq.ctx.Method()) == "HEAD" {
 		rq.ctx.Response.Header.SetContentType(eventStreamType)
 		return nil
 	}
-	if s.streams.Add(1) > streamsAtOnce {
-		s.streams.Add(-1)
-		return failf(503, "overloaded", "this node has %d streams of events open, which is all that it may; close one, or ask another node", streamsAtOnce)
+	if st.token, p = s.streams.take(rq.who); p != nil {
+		return p
 	}
 	var ctx context.Context
 	if c, ok := rq.ctx.Conn().(*framedConn); ok {
@@ -169,6 +171,20 @@ func (rq *request) watchEvents() *problem {
 	rq.ctx.Response.ImmediateHeaderFlush = true
 	rq.ctx.SetConnectionClose()
 	rq.ctx.SetBodyStream(st, -1)
+	return nil
+}
+
+// mayWatch leaves breakers out, which are of receivers of all topics, where the token does not have
+// the scope cluster.
+func (rq *request) mayWatch(w *Watch) *problem {
+	lacking := rq.needs(scopeCluster)
+	if lacking == nil || len(w.Kinds) == 0 {
+		return nil
+	}
+	w.Kinds = slices.DeleteFunc(w.Kinds, func(kind string) bool { return kind == EventBreaker })
+	if len(w.Kinds) == 0 {
+		return lacking // it asked for nothing else
+	}
 	return nil
 }
 
@@ -243,7 +259,8 @@ func (b *eventBody) allowed() bool {
 		return true
 	}
 	who := b.s.cfg.Auth.principals.Load().bySum[b.token]
-	return who != nil && who.may(scopeRead) && slices.Equal(who.topics, b.watch.Topics)
+	return who != nil && who.may(scopeRead) && slices.Equal(who.topics, b.watch.Topics) &&
+		(who.may(scopeCluster) || !slices.Contains(b.watch.Kinds, EventBreaker))
 }
 
 // Close implements io.Closer; fasthttp calls it when the answer is over, however it ended.
@@ -257,7 +274,7 @@ func (b *eventBody) end() {
 		b.events.Close()
 	}
 	b.stop()
-	b.s.streams.Add(-1)
+	b.s.streams.give(b.token)
 }
 
 // appendEvent writes one event in the form of server-sent events.

@@ -93,7 +93,7 @@ func TestEventsAreStreamed(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the stream is open although its client has gone")
 	}
-	h.await("no stream is counted as open", func() bool { return h.server.streams.Load() == 0 })
+	h.await("no stream is counted as open", func() bool { return h.server.streams.count() == 0 })
 
 	l = h.listen(t, "/v1/events", "")
 	l.next()
@@ -112,11 +112,11 @@ func TestEventsAreRefused(t *testing.T) {
 	h.do("GET", "/v1/events?from=1", "").problem(400, badRequest)
 	h.do("POST", "/v1/events", "").problem(405, "method_not_allowed")
 	h.do("HEAD", "/v1/events", "").want(200)
-	h.server.streams.Store(streamsAtOnce)
-	if r := h.do("GET", "/v1/events", "").problem(503, "overloaded"); !strings.Contains(r.body, "64 streams") {
+	h.server.streams.taken = streamsAtOnce
+	if r := h.do("GET", "/v1/events", "").problem(503, "overloaded"); !strings.Contains(r.body, "64 streams of events") {
 		t.Error(r.body)
 	}
-	h.server.streams.Store(0)
+	h.server.streams.taken = 0
 }
 
 // TestEventsOfATokensTopics: a token hears of its topics alone, and no longer than it is one.

@@ -42,6 +42,7 @@ func (h *harness) raw(n int, parts ...string) rawAnswer {
 			out.closed = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 			break
 		}
+		checkSniffing(h.t, res)
 		body, _ := io.ReadAll(res.Body)
 		out.statuses, out.bodies = append(out.statuses, res.StatusCode), append(out.bodies, string(body))
 	}

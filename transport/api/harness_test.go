@@ -135,6 +135,7 @@ func (h *harness) read(method string) *reply {
 	if err != nil {
 		h.t.Fatalf("read answer: %v", err)
 	}
+	checkSniffing(h.t, res)
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		h.t.Fatal(err)
@@ -144,6 +145,15 @@ func (h *harness) read(method string) *reply {
 		h.conn = nil
 	}
 	return &reply{t: h.t, status: res.StatusCode, header: res.Header, body: string(body)}
+}
+
+// checkSniffing asks of an answer that no browser may take it for another type. Called for every
+// answer of every test.
+func checkSniffing(t testing.TB, res *http.Response) {
+	t.Helper()
+	if res.StatusCode >= 200 && res.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("an answer %d lacks X-Content-Type-Options: nosniff: %v", res.StatusCode, res.Header)
+	}
 }
 
 // want asks for a status, and gives the reply back.

@@ -140,7 +140,7 @@ func (rq *request) dueTopics(q *DueQuery) *problem {
 		q.Topics = []timer.TopicID{topic.ID}
 		return nil
 	}
-	if rq.who == nil || rq.who.sees("\x00") { // only "*" matches every name
+	if rq.who.seesAll() {
 		q.All = true
 		return nil
 	}

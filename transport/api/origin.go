@@ -147,10 +147,10 @@ func (rq *request) checkOrigin(pat *pattern) *problem {
 		foreign = foreign || !rq.s.ownOrigin(origin, h.Host())
 	}
 	read := rq.ctx.IsGet() || rq.ctx.IsHead()
-	if !foreign || read && pat != nil && pat.routes[0].scope == scopeOpen {
+	if !foreign || read && pat != nil && pat.open {
 		return nil
 	}
-	return fail(403, "forbidden", "a page of another origin may ask only for what needs no token")
+	return fail(403, forbidden, "a page of another origin may ask only for what needs no token")
 }
 
 // ownOrigin reports whether an Origin is where the request itself went, or a name of the node.

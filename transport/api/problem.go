@@ -46,6 +46,10 @@ const (
 	badHeader     = "bad_header"
 	badURL        = "bad_url"
 	badPolicy     = "bad_policy"
+	quotaUsed     = "quota"
+	overloaded    = "overloaded"
+	unauthorized  = "unauthorized"
+	forbidden     = "forbidden"
 	tooLarge      = "too_large"
 	notFound      = "not_found"
 	unknownTopic  = "unknown_topic"
@@ -69,22 +73,25 @@ func framingFault(f *http1.Fault) *problem {
 	return fail(f.Status, tooLarge, f.Detail)
 }
 
+// refuses reports whether the request was refused and has changed nothing. A 5xx may have.
+func (p *problem) refuses() bool { return p.status < 500 }
+
 // retryable: the same request may succeed later without anything else having changed.
 func (p *problem) retryable() bool { return p.status == 503 || p.status == 429 || p.status == 408 }
 
 var titles = map[string]string{
 	badRequest: "Bad request", badJSON: "Body is not the JSON that is asked", unknownField: "Unknown field",
 	badTime: "Bad time", badName: "Bad name", badHeader: "Bad callback header", badURL: "Bad callback URL",
-	"unauthorized": "No valid token", "forbidden": "Token may not do this",
+	unauthorized: "No valid token", forbidden: "Token may not do this",
 	notFound: "Not found", unknownTopic: "Unknown topic", unknownTimer: "Unknown timer",
 	"method_not_allowed": "Method not allowed",
 	"exists":             "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
-	notDrained: "Node is not drained", wrongDelivery: "Wrong delivery", "quota": "As many as allowed",
+	notDrained: "Node is not drained", wrongDelivery: "Wrong delivery", quotaUsed: "As many as allowed",
 	"over": "Timer has ended", "version_mismatch": "Another version", tooLarge: "Too large",
 	"misdirected":            "Not a name of this node",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
 	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", badPolicy: "Bad policy",
-	unavailable: "Not now", "no_leader": "Shard has no leader now", "overloaded": "Overloaded", "low_disk": "Disk almost full",
+	unavailable: "Not now", "no_leader": "Shard has no leader now", overloaded: "Overloaded", "low_disk": "Disk almost full",
 	internalError: "Internal error",
 }
 

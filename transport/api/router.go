@@ -17,6 +17,7 @@ type pattern struct {
 	segments []string
 	routes   []*route
 	allow    string // for 405
+	open     bool   // to everybody, by every method
 }
 
 func newRouter(routes []route) *router {
@@ -27,10 +28,11 @@ func newRouter(routes []route) *router {
 		at := slices.IndexFunc(*group, func(p *pattern) bool { return slices.Equal(p.segments, segments) })
 		if at < 0 {
 			at = len(*group)
-			*group = append(*group, &pattern{segments: segments})
+			*group = append(*group, &pattern{segments: segments, open: true})
 		}
 		p := (*group)[at]
 		p.routes = append(p.routes, &routes[i])
+		p.open = p.open && routes[i].scope == scopeOpen
 		if p.allow != "" {
 			p.allow += ", "
 		}

@@ -7,7 +7,8 @@ type route struct {
 	query        []string
 	handle       func(*request) *problem
 
-	large bool // the answer may be
+	everyTopic bool // only for tokens that reach every topic
+	large      bool // the answer may be
 	// A change of timers that counts as one against a quota; of those of one timer each is counted
 	// when it is read.
 	change      bool
@@ -61,8 +62,8 @@ const timerPath = "/v1/topics/{topic}/timers/{id}"
 var routes = numbered([]route{
 	{method: "GET", path: "/healthz", scope: scopeOpen, handle: (*request).healthz},
 	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
-	{method: "GET", path: "/metrics", scope: scopeMetrics, handle: (*request).metrics},
-	{method: "GET", path: "/v1/destinations", scope: scopeMetrics, handle: (*request).listDestinations, query: []string{"state", "limit", "cursor"}},
+	{method: "GET", path: "/metrics", scope: scopeMetrics, everyTopic: true, handle: (*request).metrics},
+	{method: "GET", path: "/v1/destinations", scope: scopeCluster, handle: (*request).listDestinations, query: []string{"state", "limit", "cursor"}},
 
 	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
 	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},
@@ -101,16 +102,16 @@ var routes = numbered([]route{
 
 	{method: "GET", path: "/v1/events", scope: scopeRead, handle: (*request).watchEvents, query: eventParams},
 	{method: "GET", path: "/v1/due", scope: scopeRead, handle: (*request).readDue, query: []string{"topic", "until", "buckets"}},
-	{method: "POST", path: "/v1/backup", scope: scopeBackup, handle: (*request).backup, audit: auditBackup, body: emptyBody},
+	{method: "POST", path: "/v1/backup", scope: scopeCluster, handle: (*request).backup, audit: auditBackup, body: emptyBody},
 
 	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
-	{method: "GET", path: "/v1/cluster/stats", scope: scopeRead, handle: (*request).readStats},
-	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeAdmin, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
-	{method: "POST", path: "/v1/cluster/finalize", scope: scopeAdmin, handle: (*request).finalize, audit: auditFinalize, body: emptyBody},
+	{method: "GET", path: "/v1/cluster/stats", scope: scopeCluster, handle: (*request).readStats},
+	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeCluster, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
+	{method: "POST", path: "/v1/cluster/finalize", scope: scopeCluster, handle: (*request).finalize, audit: auditFinalize, body: emptyBody},
 	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
-	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeAdmin, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
-	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeAdmin, handle: (*request).resumeNode, audit: "node.resume", body: emptyBody},
-	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeAdmin, handle: (*request).removeNode, audit: "node.remove", query: []string{"force", "accept_loss"}},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeCluster, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeCluster, handle: (*request).resumeNode, audit: "node.resume", body: emptyBody},
+	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeCluster, handle: (*request).removeNode, audit: "node.remove", query: []string{"force", "accept_loss"}},
 })
 
 func (rq *request) healthz() *problem {
@@ -130,7 +131,7 @@ func (rq *request) metrics() *problem {
 	if rq.s.cfg.Metrics == nil {
 		return fail(404, notFound, "metrics are off")
 	}
-	if err := rq.s.cfg.Metrics(rq.ctx); err != nil {
+	if err := rq.s.cfg.Metrics(rq.ctx, rq.who.may(scopeCluster)); err != nil {
 		return engineFault(err)
 	}
 	return nil

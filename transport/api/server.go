@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,11 +35,12 @@ type Server struct {
 	// ending ends with Serve's context: operations that would take longer than the grace stop then.
 	ending context.Context
 	end    context.CancelFunc
-	sweeps chan struct{} // one for each bulk change under way
 
-	streams atomic.Int32  // of events, that are open
-	beat    time.Duration // of them
-	backups chan struct{} // as many as are being taken
+	sweeps, streams, polls *places
+	beat                   time.Duration // of streams
+
+	refusals refusals
+	backups  chan struct{} // as many as are being taken
 }
 
 // New makes a server. It starts nothing.
@@ -57,7 +59,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.base)
-	s.sweeps = make(chan struct{}, sweepsAtOnce)
+	s.sweeps, s.streams = newPlaces("bulk changes under way", sweepsAtOnce), newPlaces("streams of events open", streamsAtOnce)
+	s.polls = newPlaces("pulls that wait", s.cfg.Limits.Connections/2)
+	s.refusals.record, s.refusals.now = cfg.Audit, cfg.Clock
 	s.backups = make(chan struct{}, 1)
 	l := &s.cfg.Limits
 	s.bodyBudget.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
@@ -95,6 +99,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer s.stop()
 	s.listening.Store(framed)
 	defer framed.release()
+	counting, stopCounting := context.WithCancel(context.Background())
+	var counter sync.WaitGroup
+	counter.Go(func() { s.refusals.run(counting) })
+	defer func() { // when nothing is answered any more
+		stopCounting()
+		counter.Wait()
+	}()
 	served := make(chan struct{})
 	var failure error
 	go func() {
@@ -155,6 +166,7 @@ func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.Reset()
 	ctx.SetConnectionClose()
 	writeProblem(ctx, p)
+	noSniff(ctx)
 	s.observe(nil, p.status, time.Time{})
 }
 
@@ -173,7 +185,7 @@ func faultOf(err error) *problem {
 func rawProblem(p *problem) []byte {
 	body := appendProblem(nil, p)
 	b := []byte("HTTP/1.1 " + strconv.Itoa(p.status) + " " + fasthttp.StatusMessage(p.status) + "\r\n")
-	b = append(b, "Content-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: "...)
+	b = append(b, "Content-Type: application/problem+json\r\nX-Content-Type-Options: nosniff\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(body)), 10)
 	return append(append(b, "\r\n\r\n"...), body...)
 }

@@ -23,7 +23,7 @@ import (
 func TestHealthReadyMetrics(t *testing.T) {
 	var recovering error
 	h := newHarness(t, func(c *Config) {
-		c.Metrics = func(ctx *fasthttp.RequestCtx) error {
+		c.Metrics = func(ctx *fasthttp.RequestCtx, _ bool) error {
 			ctx.SetContentType("text/plain; version=0.0.4")
 			ctx.SetBodyString("carillon_add_total 1\n")
 			return recovering

@@ -27,12 +27,11 @@ func (rq *request) bulkRun(q *timer.Query, p bulk.Plan) *problem {
 	if dry {
 		p = trial.plan(p)
 	}
-	select {
-	case s.sweeps <- struct{}{}:
-		defer func() { <-s.sweeps }()
-	default:
-		return failf(503, "overloaded", "%d bulk changes are under way on this node", sweepsAtOnce)
+	token, fault := s.sweeps.take(rq.who)
+	if fault != nil {
+		return fault
 	}
+	defer s.sweeps.give(token)
 	bulk := bulk.Update{Query: *q, Plan: p}
 	ctx, cancel := context.WithTimeoutCause(s.ending, s.cfg.Limits.SweepTime, errSweepTime)
 	defer cancel()

@@ -42,8 +42,10 @@ func parseURL(url string) (callURL, error) {
 	}
 	for i := 0; i < len(url); i++ {
 		switch c := url[i]; {
-		case c <= ' ' || c >= 0x7f:
-			return callURL{}, badURL("byte %d is a space, a control character or not ASCII", i)
+		case c <= ' ' || c == 0x7f:
+			return callURL{}, badURL("byte %d is a space or a control character", i)
+		case c > 0x7f:
+			return callURL{}, badURL("byte %d is not ASCII: spell the host's name in punycode (xn--…), and a path or query with percent signs", i)
 		case c == '\\':
 			return callURL{}, badURL("backslash at byte %d", i)
 		case c == '#':

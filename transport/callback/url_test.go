@@ -45,6 +45,16 @@ func TestValidateURLRefuses(t *testing.T) {
 	}
 }
 
+// A name in another script is refused with the way to spell it.
+func TestForeignNamesAreToldOfPunycode(t *testing.T) {
+	if err := ValidateURL("http://bücher.example/"); err == nil || !strings.Contains(err.Error(), "punycode (xn--") {
+		t.Error(err)
+	}
+	if err := ValidateURL("http://a b/"); err == nil || strings.Contains(err.Error(), "punycode") {
+		t.Error(err)
+	}
+}
+
 func TestKeyString(t *testing.T) {
 	f := func(u, want string) {
 		t.Helper()

@@ -40,7 +40,7 @@ func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	defer idle.Stop()
 	from := &watched{from: body, read: func() { idle.Reset(backupIdle) }}
 	if b.File == "-" {
-		return b.take(from, term.Out, term)
+		return b.take(from, term.Data(), term)
 	}
 	part := b.File + ".part"
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -3,6 +3,7 @@
 package ctl
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -88,7 +89,10 @@ func (c *Command) Validate() error {
 		HTTP: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}},
 	}
 	c.client, err = client.New(c.URL, c.options)
-	if err != nil {
+	switch {
+	case errors.Is(err, client.ErrBadToken):
+		return terminal.Usagef("--token: %v", err)
+	case err != nil:
 		return terminal.Usagef("--url: %v", err)
 	}
 	return nil

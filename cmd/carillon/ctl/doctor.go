@@ -21,9 +21,9 @@ func (*doctorCmd) Help() string {
 		"something should be seen to, 2 when something is wrong now. Where the nodes ask for tokens it needs one with " + doctorScope + "."
 }
 
-// doctorScope is the scope that a token must have for all checks: the cluster is shown to the scope
-// read, and a node's metrics of all topics to none but this.
-const doctorScope = `the scope read for the topics ["*"]`
+// doctorScope are the scopes that a token must have for all checks: the cluster is shown to the
+// scope read, and the metrics of topics to cluster.
+const doctorScope = `the scopes read and cluster`
 
 func (*doctorCmd) Examples() string {
 	return `carillon ctl doctor
@@ -72,6 +72,9 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	f.shards(cluster)
 	f.releases(cluster)
 	f.margin(cluster)
+	if cluster.Scopes != nil && !slices.Contains(cluster.Scopes, "cluster") {
+		f.add(seeTo, "topics", "those that wait for a secrets key are not shown to this token, which lacks the scope cluster")
+	}
 	for i := range cluster.Nodes {
 		if n := &cluster.Nodes[i]; n.State != client.NodeDown && n.State != client.NodeLeft {
 			f.node(ctl, n)

@@ -53,7 +53,7 @@ func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err := readAnswer(body, &topic); err != nil {
 		return err
 	}
-	out := bufio.NewWriter(term.Out)
+	out := bufio.NewWriter(term.Data())
 	head := exportHead{Version: exportVersion, Topic: e.Topic, Paused: topic.Paused, Policy: topic.Policy}
 	if err := writeLine(out, "export", head); err != nil {
 		return err

@@ -96,8 +96,7 @@ func (e *extendCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.claim(term, "extend", e.Receipts, o)
 }
 
-// claim says something of leases. It fails when one of them is over, and says which; with --json
-// the answer does.
+// claim changes leases. It fails when one of them is over, and names it.
 func (c *Command) claim(term *terminal.Terminal, verb string, receipts []string, o *object) error {
 	o.set("receipts", receipts)
 	body, err := c.do(client.Request{Method: http.MethodPost, Path: client.Path(verb), Body: o.bytes()})
@@ -111,7 +110,9 @@ func (c *Command) claim(term *terminal.Terminal, verb string, receipts []string,
 		return err
 	}
 	if c.JSON {
-		return printJSON(term.Out, body)
+		if err := printJSON(term.Out, body); err != nil {
+			return err
+		}
 	}
 	var over []string
 	for _, r := range answer.Results {
@@ -122,6 +123,9 @@ func (c *Command) claim(term *terminal.Terminal, verb string, receipts []string,
 	if len(over) > 0 {
 		return fmt.Errorf("%d of %d leases are over: %s; what ran out, or was ended before, may be with another consumer",
 			len(over), len(answer.Results), strings.Join(over, " "))
+	}
+	if c.JSON {
+		return nil
 	}
 	_, err = fmt.Fprintf(term.Out, "%s: %d\n", verb, len(answer.Results))
 	return err

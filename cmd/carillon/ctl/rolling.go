@@ -116,7 +116,7 @@ func (r *rollingRestartCmd) run(term *terminal.Terminal, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.Wait)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(r.Run_, "{}", name))
-	command.Stdout, command.Stderr = term.Err, term.Err
+	command.Stdout, command.Stderr = term.Raw().Err, term.Raw().Err
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("--run for %s: %w", name, err)
 	}
@@ -139,6 +139,9 @@ func unwell(c *client.Cluster) string {
 		case client.NodeSuspect, client.NodeDown, client.NodeDraining:
 			return fmt.Sprintf("%s is %s", n.Name, n.State)
 		}
+		if why := c.Nodes[i].Unfit; why != "" {
+			return fmt.Sprintf("%s should not lead: %s", c.Nodes[i].Name, why)
+		}
 	}
 	for i := range c.Shards {
 		if s := &c.Shards[i]; s.State != client.ShardOK {
@@ -147,6 +150,9 @@ func unwell(c *client.Cluster) string {
 	}
 	if len(c.Shards) == 0 {
 		return "the cluster is not founded yet"
+	}
+	if !c.Healthy {
+		return "the cluster is not healthy"
 	}
 	return ""
 }
@@ -180,25 +186,34 @@ func (c *Command) unwellAnywhere(cluster *client.Cluster) string {
 	return ""
 }
 
-// awaitBeyond looks at the cluster until nothing is left. That no node answers for a while is part
-// of it.
+const looksOnEnd = 2
+
+// awaitBeyond looks at the cluster until nothing is left, in two looks on end: each takes a while,
+// in which a node that was asked first may have changed. That no node answers for a while is part of
+// it.
 func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (left string)) error {
 	over := time.After(most)
 	tick := time.NewTicker(clusterPoll)
 	defer tick.Stop()
-	for {
+	var last error
+	for calm := 0; ; {
 		cluster, err := within(c, false, c.client.Cluster)
 		if err == nil {
-			left := look(cluster)
-			if left == "" {
+			if left := look(cluster); left != "" {
+				err = errors.New(left)
+			}
+		}
+		if err == nil {
+			if calm++; calm == looksOnEnd {
 				return nil
 			}
-			err = errors.New(left)
+			continue
 		}
+		calm, last = 0, err
 		select {
 		case <-tick.C:
 		case <-over:
-			return fmt.Errorf("after %s: %w", most, err)
+			return fmt.Errorf("after %s: %w", most, last)
 		}
 	}
 }
@@ -206,13 +221,13 @@ func (c *Command) awaitBeyond(most time.Duration, look func(*client.Cluster) (le
 // at asks one node, at the address of its API.
 func (c *Command) at(n *client.Node, path string) ([]byte, error) {
 	scheme, _, _ := strings.Cut(c.URL[0], "://")
-	alone, err := client.New([]string{scheme + "://" + n.HTTP}, c.options)
-	if err != nil {
+	alone := *c // errors name this node's URL, not those of --url
+	alone.URL = []string{scheme + "://" + n.HTTP}
+	var err error
+	if alone.client, err = client.New(alone.URL, c.options); err != nil {
 		return nil, err
 	}
-	return within(c, false, func(ctx context.Context) ([]byte, error) {
-		return alone.Do(ctx, client.Request{Method: http.MethodGet, Path: path})
-	})
+	return alone.do(client.Request{Method: http.MethodGet, Path: path})
 }
 
 // notReady is the reason that a node gives for not being ready; "" when it is ready.

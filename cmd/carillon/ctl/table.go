@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"carillon/client"
 )
@@ -160,9 +161,23 @@ func readableValue(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// printJSON prints an answer as it came, and ends the line.
+// printJSON prints an answer as it came, and ends the line. Characters that a terminal could take
+// for commands are spelled as escapes, which mean the same.
 func printJSON(out io.Writer, body []byte) error {
-	_, err := fmt.Fprintf(out, "%s\n", bytes.TrimRight(body, "\n"))
+	if !json.Valid(body) {
+		return fmt.Errorf("the answer is not JSON (is --url right?): %.200q", body)
+	}
+	text := make([]byte, 0, len(body)+1)
+	for _, r := range string(bytes.TrimRight(body, "\r\n")) {
+		switch {
+		case r == '\r': // between values
+		case r >= 0x7f && r < 0xa0:
+			text = fmt.Appendf(text, "\\u%04x", r)
+		default:
+			text = utf8.AppendRune(text, r)
+		}
+	}
+	_, err := out.Write(append(text, '\n'))
 	return err
 }
 

@@ -129,12 +129,36 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err := a.write(o, term); err != nil {
 		return err
 	}
-	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", a.Topic, "timers"), Body: o.bytes()})
+	status := 0
+	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", a.Topic, "timers"), Body: o.bytes(), Status: &status})
 	if err != nil {
 		return err
 	}
-	a.warnLate(term, body, time.Now())
+	if status == http.StatusOK {
+		if err := reportExisting(term, body); err != nil {
+			return err
+		}
+	} else {
+		a.warnLate(term, body, time.Now())
+	}
 	return ctl.printTimer(term, body)
+}
+
+// reportExisting explains an add that made no timer.
+func reportExisting(term *terminal.Terminal, body []byte) error {
+	var t client.Timer
+	if err := readAnswer(body, &t); err != nil {
+		return err
+	}
+	text := "is there already, just like this; nothing was added"
+	switch {
+	case t.Merged:
+		text = "was there already; the add was merged into it"
+	case t.State == client.Done || t.State == client.Dead || t.State == client.Cancelled:
+		text = fmt.Sprintf("has ended already (%s); nothing was added, and it does not fire again", t.State)
+	}
+	_, err := fmt.Fprintf(term.Err, "carillon: %s %s\n", t.ID, text)
+	return err
 }
 
 type getCmd struct{ timerRef }

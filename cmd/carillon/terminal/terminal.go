@@ -13,6 +13,8 @@ type Terminal struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
+
+	raw *Terminal // below one that Safe has made
 }
 
 // UsageError is a fault in how the command was called, found after parsing.

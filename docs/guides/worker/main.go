@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"log"
 	"net/http"
@@ -44,8 +45,8 @@ func run(carillon *client.Client, d *client.Delivery, work time.Duration) {
 	for {
 		select {
 		case <-time.After(500 * time.Millisecond):
-			results, err := carillon.Extend(ctx, 2*time.Second, d.Receipt)
-			if err == nil && len(results) == 1 && results[0].Err() != nil {
+			_, err := carillon.Extend(ctx, 2*time.Second, d.Receipt)
+			if errors.Is(err, client.ErrOver) {
 				log.Printf("%s: the lease is over, somebody else has it", d.Timer)
 				return
 			}

@@ -9,8 +9,8 @@ import (
 // proxies) loses its scheme and authority.
 func SplitTarget(target []byte) (path, query []byte, ok bool) {
 	if len(target) == 0 || target[0] != '/' {
-		_, rest, found := bytes.Cut(target, []byte("://"))
-		if !found {
+		scheme, rest, _ := bytes.Cut(target, []byte("://"))
+		if !bytes.EqualFold(scheme, []byte("http")) && !bytes.EqualFold(scheme, []byte("https")) {
 			return nil, nil, false
 		}
 		i := bytes.IndexByte(rest, '/')

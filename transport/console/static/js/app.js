@@ -1,5 +1,5 @@
 // The frame around the pages: who is asked, where one goes, and signing in.
-import { get, html, render, setToken, token, useEffect, useRef, useState } from "./lib.js";
+import { get, html, loadScopes, render, setToken, token, useEffect, useRef, useState } from "./lib.js";
 import { Toasts } from "./parts.js";
 import { Overview } from "./overview.js";
 import { Topics } from "./topics.js";
@@ -78,12 +78,14 @@ function SignIn({ done }) {
       ${error && html`<p class="notice bad" role="alert">${error}</p>`}
       <button class="main">Sign in</button>
     </form>
-    <p class="muted small">It stays in this tab, and is forgotten when you close it. Scope <code>read</code> shows everything; actions need the scope of what they do.</p></main>`;
+    <p class="muted small">It stays in this tab, and is forgotten when you close it. Scope <code>read</code> shows timers and nodes, <code>cluster</code> rates and receivers; actions need the scope of what they do.</p></main>`;
 }
 
 function App() {
   const [at, setAt] = useState(where());
   const [signIn, setSignIn] = useState(false);
+  const [known, setKnown] = useState(false);
+  useEffect(() => { if (!signIn) loadScopes().then(() => setKnown(true)); else setKnown(false); }, [signIn]);
   const main = useRef();
   const moved = useRef(false);
   useEffect(() => {
@@ -121,7 +123,7 @@ function App() {
       </div>
       <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}>${text}</a>`)}</nav>
     </div></header>
-    <main id="main" tabindex="-1" ref=${main}>${content}</main>
+    <main id="main" tabindex="-1" ref=${main}>${known && content}</main>
     <${Toasts} />`;
 }
 

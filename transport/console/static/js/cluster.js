@@ -1,10 +1,13 @@
 // Who leads what; to drain a node, and to take it back.
-import { call, get, html, num, span, useLoad } from "./lib.js";
+import { call, get, html, may, num, span, useLoad } from "./lib.js";
 import { Action, Badge, Card, Empty, Failed, say, Table } from "./parts.js";
 
 const kinds = { alive: "ok", suspect: "warn", down: "bad", draining: "warn", drained: "warn", left: "" };
 const shardKinds = { ok: "ok", moving: "busy", degraded: "warn", no_quorum: "bad" };
 const shardWords = { ok: "ok", moving: "moving", degraded: "degraded", no_quorum: "no majority" };
+
+// loadStats asks for the work of all nodes, where the token may know it.
+export const loadStats = (signal) => (may("cluster") ? get("/v1/cluster/stats", {}, signal) : Promise.resolve(null));
 
 export function NodeTable({ cluster, stats, actions }) {
   const of = (name) => ((stats && stats.nodes) || []).find((s) => s.name === name) || {};
@@ -32,9 +35,9 @@ function Upgrade({ upgrade: u, level }) {
 function NodeActions({ node: n, alone, again }) {
   const path = `/v1/cluster/nodes/${encodeURIComponent(n.name)}`;
   const order = (verb, words) => async () => { const r = await call("POST", `${path}/${verb}`, {}); say(`${n.name}: ${words} (${r.state}).`); again(); };
-  if (n.state === "draining" || n.state === "drained") return html`<${Action} label="Resume" ask=${false} run=${order("resume", "it takes shards again")} />`;
+  if (n.state === "draining" || n.state === "drained") return html`<${Action} needs="cluster" label="Resume" ask=${false} run=${order("resume", "it takes shards again")} />`;
   if (n.state === "down" || n.state === "left") return "";
-  return html`<${Action} label="Drain" title=${`Drain node ${n.name}?`} verb=${`Drain ${n.name}`} danger run=${order("drain", "drain is ordered")}>
+  return html`<${Action} needs="cluster" label="Drain" title=${`Drain node ${n.name}?`} verb=${`Drain ${n.name}`} danger run=${order("drain", "drain is ordered")}>
     <p>Everything that ${n.name} leads and holds moves to other nodes, so that it can be stopped without a gap. It leads ${num(n.leads)} shards and holds ${num(n.replicas)} replicas now. Timers go on firing.</p>
     ${alone && html`<p class="notice warn">There is no other node: the cluster will refuse.</p>`}
     <p class="muted">Resume takes it back at any time.</p><//>`;
@@ -42,7 +45,7 @@ function NodeActions({ node: n, alone, again }) {
 
 export function Cluster() {
   const cluster = useLoad((s) => get("/v1/cluster", {}, s), [], 2000);
-  const stats = useLoad((s) => get("/v1/cluster/stats", {}, s), [], 3000);
+  const stats = useLoad(loadStats, [], 3000);
   const v = cluster.data;
   if (!v) return html`<div class="stack"><h1>Cluster</h1><${Failed} error=${cluster.error} again=${cluster.again} /></div>`;
   const nodes = v.nodes || [], shards = v.shards || [];

@@ -45,11 +45,11 @@ function Letters({ topic, again: topicsAgain }) {
       <label class="field">Label <input value=${label} spellcheck="false" onChange=${(e) => setLabel(e.target.value.trim())} /></label></div>
     <${Failed} error=${error || all.error} again=${again} />
     ${list.length > 0 && html`<div class="row">
-      <${Action} class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${howMany} dead letters?`} verb="Redrive" run=${act("redrive", { filter }, "are tried again")}>
+      <${Action} needs="admin" class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${howMany} dead letters?`} verb="Redrive" run=${act("redrive", { filter }, "are tried again")}>
         <p>Those of topic <b>${topic}</b> ${words}, are called again at once; their attempts begin anew.</p><//>
-      <${Action} label=${`Redrive ${picked.size} picked`} title=${`Redrive ${picked.size} dead letters?`} verb="Redrive" run=${picked.size ? act("redrive", { ids: [...picked] }, "are tried again") : async () => { throw new Error("None is picked: tick some below."); }}>
+      <${Action} needs="admin" label=${`Redrive ${picked.size} picked`} title=${`Redrive ${picked.size} dead letters?`} verb="Redrive" run=${picked.size ? act("redrive", { ids: [...picked] }, "are tried again") : async () => { throw new Error("None is picked: tick some below."); }}>
         <p>${picked.size ? "They are called again at once; their attempts begin anew." : "None is picked: tick some below."}</p><//>
-      <${Action} class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${howMany} dead letters?`} verb="Purge for good" danger run=${act("purge", { filter }, "are gone")}>
+      <${Action} needs="admin" class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${howMany} dead letters?`} verb="Purge for good" danger run=${act("purge", { filter }, "are gone")}>
         <p>Those of topic <b>${topic}</b> ${words}, are forgotten. This cannot be taken back.</p><//></div>
       <${Table} rows=${list} keyOf=${(t) => t.uid} caption="Dead letters" columns=${[
         [html`<input type="checkbox" aria-label="Pick all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.id) : []))} />`,

@@ -53,7 +53,7 @@ function WhenFields() {
 
 // AddTimer adds to the topic given; without one the form asks for it, and the first timer makes it.
 export function AddTimer({ topic, done, pull }) {
-  return html`<${Action} class="main" label="Add a timer" title=${topic ? `Add a timer to ${topic}` : "Add a timer"} verb="Add" run=${async (form) => {
+  return html`<${Action} needs="add" class="main" label="Add a timer" title=${topic ? `Add a timer to ${topic}` : "Add a timer"} verb="Add" run=${async (form) => {
     const fields = timeOf(form), into = topic || form.get("topic").trim();
     const id = form.get("id").trim(), url = (form.get("url") || "").trim(), labels = form.get("labels").trim(), payload = form.get("payload").trim();
     if (id) fields.id = id;
@@ -73,7 +73,7 @@ export function AddTimer({ topic, done, pull }) {
 
 export function ChangeTimer({ t, raw, done }) {
   const hasJSON = t.payload !== undefined || t.payload_base64 === undefined;
-  return html`<${Action} label="Change" title=${`Change ${t.id}`} verb="Change" run=${async (form) => {
+  return html`<${Action} needs="add" label="Change" title=${`Change ${t.id}`} verb="Change" run=${async (form) => {
     const fields = {};
     const due = form.get("due"), payload = hasJSON ? form.get("payload").trim() : raw;
     // Compared as moments: a browser writes a time on a whole minute without its seconds.

@@ -14,6 +14,14 @@ export function setToken(text) {
   window.dispatchEvent(new Event("carillon-token"));
 }
 
+// The token's scopes; undefined: it has all, or they are not known.
+let scopes;
+export const may = (scope) => !scopes || scopes.includes(scope);
+export async function loadScopes() {
+  scopes = undefined;
+  try { scopes = (await get("/v1/cluster")).scopes; } catch { /* the pages say what is wrong */ }
+}
+
 // Problem is an answer that says no, or none at all (status 0).
 export class Problem extends Error {
   constructor(status, code, detail) {

@@ -1,8 +1,8 @@
 // The cluster at a glance: is it well, and if not, why; how much it does; what comes next.
-import { get, html, many, num, rate, span, useEffect, useLoad, useMemo, useRef, useState } from "./lib.js";
+import { get, html, many, may, num, rate, span, useEffect, useLoad, useMemo, useRef, useState } from "./lib.js";
 import { Badge, Card, Chart, Failed, Figure } from "./parts.js";
 import { NoTopics, TopicTable } from "./topics.js";
-import { NodeTable } from "./cluster.js";
+import { loadStats, NodeTable } from "./cluster.js";
 import { DueChart } from "./due.js";
 
 // troubles are the reasons why a cluster is not well, in plain words. Each: kind, text, where to look.
@@ -59,9 +59,9 @@ function useLateness(stats) {
 
 export function Overview() {
   const cluster = useLoad((s) => get("/v1/cluster", {}, s), [], 3000);
-  const stats = useLoad((s) => get("/v1/cluster/stats", {}, s), [], 2000);
+  const stats = useLoad(loadStats, [], 2000);
   const topics = useLoad((s) => get("/v1/topics", { counts: true, limit: 200 }, s), [], 5000);
-  const receivers = useLoad((s) => get("/v1/destinations", { limit: 1000 }, s).catch((e) => { if (e.status === 404 || e.status === 403) return null; throw e; }), [], 5000);
+  const receivers = useLoad((s) => (may("cluster") ? get("/v1/destinations", { limit: 1000 }, s) : Promise.resolve(null)), [], 5000);
   const late = useLateness(stats.data);
   const rates = useMemo(() => {
     const t = stats.data && stats.data.total;
@@ -83,10 +83,11 @@ export function Overview() {
       <${Figure} value=${t.lateness_ms.count ? `${num(t.lateness_ms.p99)} ms` : "–"} name="p99 lateness" />
       <${Figure} value=${t.overdue} name="due and waiting" href="#/topics" />
       <${Figure} value=${t.dead} name="dead letters" href="#/dead" /></div>`}
-    <div class="cards">
+    ${!may("cluster") && html`<p class="muted">Rates, lateness and receivers are of the whole cluster: they need a token with the scope <code>cluster</code>.</p>`}
+    ${may("cluster") && html`<div class="cards">
       <${Card} title="Adds and calls, each second"><${Chart} data=${rates} series=${[{ label: "adds", color: "--accent" }, { label: "calls", color: "--ok" }]} label="Adds and calls in each of the last sixty seconds" /><//>
       <${Card} title="Lateness of the last minute"><${Chart} data=${late} series=${[{ label: "p50", color: "--ok", value: (v) => `${num(v)} ms` }, { label: "p99", color: "--warn", value: (v) => `${num(v)} ms` }]} label="How late calls start: median, and 99 of 100" /><//>
-    </div>
+    </div>`}
     <div class="cards">
       <${Card} title="Due in the next hour" side=${html`<a href="#/due">more</a>`}><${DueChart} spanMs=${3600000} buckets=${60} /><//>
       <${Card} title="Topics" side=${html`<a href="#/topics">all topics</a>`}>${topics.data && (busy.length ? html`<${TopicTable} topics=${busy} brief />` : html`<${NoTopics} />`)}<//>

@@ -1,5 +1,5 @@
 // The pieces that pages are made of.
-import { clock, html, ago, num, Problem, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { clock, html, ago, may, num, Problem, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
 export const Badge = ({ kind, children }) => html`<span class="badge ${kind || ""}">${children}</span>`;
 
@@ -76,8 +76,9 @@ export function Dialog(props) {
     </form></dialog>`;
 }
 
-// Action is a button that asks before it does something, unless nothing can be lost by it.
-export function Action({ label, title, verb, danger, run, ask, children, class: kind }) {
+// Action is a button that asks before it does something, unless nothing can be lost by it. It is not
+// there for a token without the scope that it needs.
+export function Action({ label, title, verb, danger, run, ask, needs, children, class: kind }) {
   const [open, setOpen] = useState(false);
   const [busy, setBusy] = useState(false);
   const now = async () => {
@@ -85,6 +86,7 @@ export function Action({ label, title, verb, danger, run, ask, children, class: 
     try { await run(); } catch (e) { say(e.message, "bad"); }
     setBusy(false);
   };
+  if (needs && !may(needs)) return null;
   return html`<button class=${kind || ""} disabled=${busy} onClick=${() => (ask === false ? now() : setOpen(true))}>${label}</button>
     ${open && html`<${Dialog} title=${title} verb=${verb || label} danger=${danger} onClose=${() => setOpen(false)} onSubmit=${run}>${children}<//>`}`;
 }

@@ -1,5 +1,5 @@
 // Receivers: which one is sick, and what waits behind it.
-import { ago, get, html, num, span, topicLink, useLoad, useState } from "./lib.js";
+import { ago, get, html, may, num, span, topicLink, useLoad, useState } from "./lib.js";
 import { Badge, Card, Empty, Failed, Table, When } from "./parts.js";
 
 const kinds = { closed: "ok", "half-open": "warn", open: "bad" };
@@ -14,10 +14,10 @@ const known = ["destination", "state", "since", "since_ms", "waiting", "calls", 
 
 export function Receivers() {
   const [sick, setSick] = useState(false);
-  const { data, error, loading, again } = useLoad((s) => get("/v1/destinations", { limit: 1000 }, s), [], 3000);
+  const { data, error, loading, again } = useLoad((s) => (may("cluster") ? get("/v1/destinations", { limit: 1000 }, s) : Promise.resolve(null)), [], 3000);
   const topics = useLoad((s) => get("/v1/topics", { counts: true, limit: 1000 }, s), [], 5000);
   if (error && error.status === 404) return html`<div class="stack"><h1>Receivers</h1><${Card}><${Empty}>This node's release does not list receivers yet. Its <code>/metrics</code> have the breakers (<code>carillon_breaker_state</code>), and a timer's page says whom it waits for.<//><//></div>`;
-  if (error && error.status === 403) return html`<div class="stack"><h1>Receivers</h1><${Card}><${Empty}>This token may not list receivers: that needs the scope admin, or read of every topic. A timer's page says whom it waits for.<//><//></div>`;
+  if (!may("cluster") || error && error.status === 403) return html`<div class="stack"><h1>Receivers</h1><${Card}><${Empty}>This token may not list receivers: that needs the scope cluster. A timer's page says whom it waits for.<//><//></div>`;
   const behind = (r) => ((topics.data && topics.data.topics) || []).filter((t) => t.policy && t.policy.callback && originOf(t.policy.callback.url) === r.destination);
   const all = (data && data.destinations) || [];
   const rank = { open: 0, "half-open": 1 };

@@ -84,13 +84,13 @@ function Actions({ t, raw, again }) {
   const path = timerPath(t.topic, t.id);
   const pending = t.state === "scheduled";
   return html`<div class="row">
-    ${pending && html`<${Action} label="Fire now" title=${`Fire ${t.id} now?`} verb="Fire now" run=${async () => { await call("POST", `${path}/fire`, {}); say(`${t.id} is due now.`); again(); }}>
+    ${pending && html`<${Action} needs="add" label="Fire now" title=${`Fire ${t.id} now?`} verb="Fire now" run=${async () => { await call("POST", `${path}/fire`, {}); say(`${t.id} is due now.`); again(); }}>
       <p>It becomes due at once. A pause, a breaker or an order that holds it goes on holding it.</p><//>
       <${ChangeTimer} t=${t} raw=${raw} done=${again} />`}
-    ${(pending || t.state === "leased") && html`<${Action} label="Cancel the timer" title=${`Cancel ${t.id}?`} verb="Cancel the timer" danger run=${async () => {
+    ${(pending || t.state === "leased") && html`<${Action} needs="cancel" label="Cancel the timer" title=${`Cancel ${t.id}?`} verb="Cancel the timer" danger run=${async () => {
       const r = await call("DELETE", path); say(r.outcome === "prevented" ? `${t.id} is cancelled: no call starts any more.` : `A call of ${t.id} is running; no further one starts.`); again(); }}>
       <p>It is not called any more. This cannot be taken back; the timer can be added again.</p><//>`}
-    ${t.state === "dead" && html`<${Action} class="main" label="Redrive" title=${`Redrive ${t.id}?`} verb="Redrive" run=${async () => {
+    ${t.state === "dead" && html`<${Action} needs="admin" class="main" label="Redrive" title=${`Redrive ${t.id}?`} verb="Redrive" run=${async () => {
       const r = await call("POST", `${topicPath(t.topic)}/dead/redrive`, { ids: [t.id] }); say(r.changed ? `${t.id} is tried again.` : "It was not redriven: its id is in use again.", r.changed ? "ok" : "warn"); again(); }}>
       <p>It is called again now, and its attempts begin anew.</p><//>`}</div>`;
 }

@@ -1,0 +1,72 @@
+package terminal
+
+import (
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// hidden stands for what a terminal could take for a command.
+const hidden = '·'
+
+// Printable is a text from elsewhere, whose control characters, of which a terminal takes some for
+// commands, show as a dot. Tabs and line ends stay.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !control(r) {
+			return r
+		}
+		return hidden
+	}, text)
+}
+
+func control(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError }
+
+// printable writes text as Printable shows it.
+type printable struct {
+	to   io.Writer
+	part []byte // of a character
+}
+
+func (w *printable) Write(p []byte) (int, error) {
+	text := append(w.part, p...)
+	whole := len(text)
+	for back := 1; back < utf8.UTFMax && back <= len(text); back++ { // is the last character all there?
+		if utf8.RuneStart(text[len(text)-back]) {
+			if !utf8.FullRune(text[len(text)-back:]) {
+				whole -= back
+			}
+			break
+		}
+	}
+	_, err := io.WriteString(w.to, Printable(string(text[:whole])))
+	w.part = append([]byte(nil), text[whole:]...)
+	return len(p), err
+}
+
+// Safe is a terminal for text from elsewhere: nothing that is written to it is a command. Data and
+// Raw write without that.
+func (t *Terminal) Safe() *Terminal {
+	return &Terminal{In: t.In, Out: &printable{to: t.Out}, Err: &printable{to: t.Err}, raw: t}
+}
+
+// Raw is the terminal below a Safe one.
+func (t *Terminal) Raw() *Terminal {
+	if t.raw == nil {
+		return t
+	}
+	return t.raw
+}
+
+// Data is where bytes go that must stay as they are, for a file or a program. On a
+// screen they are printable.
+func (t *Terminal) Data() io.Writer {
+	out := t.Raw().Out
+	if f, ok := out.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return t.Out
+		}
+	}
+	return out
+}

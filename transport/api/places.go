@@ -1,0 +1,61 @@
+package api
+
+import (
+	"crypto/sha256"
+	"sync"
+)
+
+// places are what requests that last hold at this node: bulk changes, streams of events, long
+// polls. One token gets half of them at most. A token with the scope cluster that has none gets one
+// even when all are taken, so an operator is never locked out; that makes as many more as there are
+// such tokens. The cost does not depend on how many are taken.
+type places struct {
+	what string // in the plural
+	most int
+
+	mu    sync.Mutex
+	taken int
+	by    map[[sha256.Size]byte]int // of them, by token; none for a request without one
+}
+
+func newPlaces(what string, most int) *places {
+	return &places{what: what, most: max(most, 1), by: map[[sha256.Size]byte]int{}}
+}
+
+// take takes a place for a token; nil: the API asks for none. It must be given back under the same
+// sum: the auth file may have been read again by then.
+func (p *places) take(who *principal) (token [sha256.Size]byte, refused *problem) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	has := 0
+	if who != nil {
+		token = who.sum
+		has = p.by[token]
+	}
+	half := max(p.most/2, 1)
+	switch {
+	case who != nil && who.may(scopeCluster) && has == 0:
+	case who != nil && has >= half:
+		return token, failf(429, quotaUsed, "this token has %d %s at this node, half of the %d that it takes; end one, or ask another node", has, p.what, p.most)
+	case p.taken >= p.most:
+		return token, failf(503, overloaded, "this node has %d %s, as many as it takes; ask another node, or later", p.taken, p.what)
+	}
+	p.taken++
+	if who != nil {
+		p.by[token] = has + 1
+	}
+	return token, nil
+}
+
+func (p *places) give(token [sha256.Size]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	switch n := p.by[token]; n {
+	case 0: // of a request without a token
+	case 1:
+		delete(p.by, token)
+	default:
+		p.by[token] = n - 1
+	}
+}
