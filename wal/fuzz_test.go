@@ -13,12 +13,12 @@ import (
 
 func FuzzFrame(f *testing.F) {
 	frame := frameOf(1)
-	sealFrame(frame.buf, header{seq: 1})
+	testSalt.seal(frame.buf, header{seq: 1})
 	f.Add(appendEntry(nil, frame.buf))
 	f.Add([]byte{0, 0, 0})
 	f.Add([]byte{0x80, 0x80, 0x80, 0x80, 0x10})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := chain{next: 1}
+		c := chain{next: 1, salt: testSalt}
 		end, bad, _ := c.scan(b, func(off int, h header, records []byte) error {
 			if off >= len(b) || h.seq == 0 {
 				t.Fatalf("frame %d at %d of %d", h.seq, off, len(b))
@@ -29,7 +29,7 @@ func FuzzFrame(f *testing.F) {
 			t.Fatalf("stopped at %d of %d without a reason", end, len(b))
 		}
 		if bad != nil {
-			classifyTail(b[end:], c.next)
+			classifyTail(testSalt, b[end:], c.next)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func FuzzSnapshot(f *testing.F) {
 
 // FuzzMark: a FIRST or END file is as it was written, or it is refused.
 func FuzzMark(f *testing.F) {
-	f.Add(encodeBounds(firstMagic, bounds{gen: 3, seq: 900, prevHash: 77}))
+	f.Add(encodeBounds(firstMagic, bounds{gen: 3, seq: 900, prevHash: 77, salt: testSalt}))
 	f.Add(encodeBounds(endMagic, bounds{gen: 1, seq: 1}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, magic := range []string{firstMagic, endMagic} {
