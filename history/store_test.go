@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"carillon/sim/forged"
 	"carillon/vfs/memfs"
 )
 
@@ -64,7 +65,7 @@ func (r *storeHarness) entry() {
 		e.ID = fmt.Appendf(nil, "timer-%d", r.rand.IntN(200))
 		e.Body = bytes.Repeat([]byte{byte(r.rand.Uint32())}, r.rand.IntN(300))
 		if r.rand.IntN(4) == 0 {
-			e.Body = forge(e.Body, shard)
+			e.Body = append(e.Body, forged.Payload(r.rand.Uint64())...)
 		}
 		events[i] = e
 	}

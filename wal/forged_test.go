@@ -7,6 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"carillon/sim/forged"
 	"carillon/vfs"
 	"carillon/vfs/memfs"
 )
@@ -62,6 +63,23 @@ func TestFrameInAPayloadProvesNothing(t *testing.T) {
 				t.Fatalf("%s: %d records came back, want 3", name, back)
 			}
 		}
+	}
+}
+
+// TestForgedFormsAreRight: what other tests put into payloads has the form of frames and snapshots.
+func TestForgedFormsAreRight(t *testing.T) {
+	b, size, err := nextEntry(forged.LogFrame(1<<62, 1<<61))
+	must(t, err)
+	h, _, err := salt(forged.Salt).open(b)
+	if _, ok := checkRecords(b[frameHeaderBytes:]); err != nil || !ok || size != len(b)+1 || h.seq != 1<<62 || h.synced != 1<<61 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	fsys := memfs.New()
+	must(t, fsys.MkdirAll(snapDir))
+	name := SnapshotMeta{Shard: 1, Index: 9, Term: 2}.FileName()
+	must(t, vfs.WriteSynced(fsys, filepath.Join(snapDir, name), forged.Snapshot(1, 9, 2)))
+	if m, state, err := readSnapshot(fsys, name); err != nil || string(state) != "forged" || m.Hash != 5 {
+		t.Errorf("%+v, %q, %v", m, state, err)
 	}
 }
 
