@@ -158,7 +158,7 @@ func (k *Keeper) observe(r *Reading) {
 		k.baseUs, k.baseAt = k.rawUs, r.Boot
 	}
 	switch d := k.rawUs - k.offsetUs; {
-	case k.trust == Held && !k.condemned() && !k.denied && d <= slackUs && d >= -slackUs:
+	case k.trust == Held && k.believed && !k.condemned() && !k.denied && d <= slackUs && d >= -slackUs:
 		k.adopt() // the step was undone
 	case k.trust == Sure:
 		k.offsetUs, k.ownUs = k.rawUs, k.rawUs

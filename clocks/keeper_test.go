@@ -180,6 +180,26 @@ func TestAbsurdSteps(t *testing.T) {
 	}
 }
 
+// TestOthersTimeIsNoUndoneStep: a process whose clock was never trusted continues the time of another
+// node. A clock that is set to just that time, while nobody is heard, has not been set back: it is as
+// unconfirmed as any other.
+func TestOthersTimeIsNoUndoneStep(t *testing.T) {
+	f := &fake{mono: time.Hour, boot: 2 * time.Hour}
+	k := NewKeeper(Config{Source: f, Confirm: true})
+	f.run(k, time.Second)
+	offset := k.State().RawMs - f.boot.Milliseconds() - 9000
+	k.Judge(1, 3, []Peer{{Node: 2, OffsetMs: offset, Sure: true, Steady: time.Minute}, {Node: 3, OffsetMs: offset + 90_000}})
+	if m := k.Look(); m.Trust != Held || m.WallMs != f.wallMs()-9000 {
+		t.Fatalf("it does not continue the time of the other: %+v", m)
+	}
+	f.wall -= 5 * time.Second
+	f.run(k, time.Second)
+	f.wall -= 4 * time.Second
+	if m := f.run(k, time.Second); m.Trust != Held {
+		t.Errorf("trust %d in a clock that passes the time of another", m.Trust)
+	}
+}
+
 // A process that starts while the clock is wrong learns that from the previous one, within one boot
 // of the machine.
 func TestNextProcessKnowsTheStep(t *testing.T) {

@@ -37,6 +37,7 @@ type node struct {
 	misledUntil               time.Duration // until then the process may trust a wrong clock
 	// error of the wrong clock that the process last had to trust
 	believedOff time.Duration
+	trustedLead time.Duration // of the wall clock over the boot clock, when it was trusted last
 	// when the process looked at its clock last, the clock's error, and when it had been touched
 	lookedAt, lookedOff, lookedTouched time.Duration
 	bootedAt                           time.Duration // boot time of the machine
