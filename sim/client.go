@@ -255,7 +255,7 @@ func (w *World) fill(o *operation, kind timer.Kind, due time.Duration) {
 	}
 	o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d%s"`, o.id, o.number, w.padding(o.number))}
 	payloadKind := timer.JSONPayload
-	if o.number%4 == 1 { // what a reader of disks looks for that looks for something
+	if o.number%2 == 0 { // what a reader of disks looks for that looks for something
 		o.write.payload += string(forged.Payload(o.number))
 		payloadKind = timer.BinaryPayload
 	}

@@ -7,8 +7,8 @@
 package forged
 
 import (
+	"bytes"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -30,21 +30,19 @@ func Forms() map[string][]byte {
 	}
 }
 
-// Payload is one of the forms, or several, by a number: always the same for one number.
+// Payload is one of the forms by a number, then two frames of a log: one near that number, and one far
+// ahead that says that all before it was durable. Of each eighth there are so many that they fill
+// sectors of a disk. It is always the same for one number.
 func Payload(number uint64) []byte {
-	switch number % 6 {
-	case 0:
-		return append(LogFrame(number+1, number), LogFrame(1<<62, 1<<61)...)
-	case 1:
-		return append(LogFrame(1<<62, 1<<61), HistoryTail(40)...)
-	case 2:
-		return Snapshot(uint32(number), number, 2)
-	case 3:
-		return append(PeerFrame(uint32(number), 1), LogFrame(number+2, number+1)...)
-	case 4:
-		return append(HistoryRecord(1, 1<<40, fmt.Sprint("forged-", number)), HistoryTail(40)...)
+	forms := [...][]byte{
+		HistoryRecord(1, 1<<40, "forged"), Snapshot(uint32(number), number, 2), PeerFrame(uint32(number), 1), Backup(), HistoryTail(number), nil,
 	}
-	return append(Backup(), LogFrame(number+3, number+2)...)
+	b := append(forms[number%uint64(len(forms))], LogFrame(number+1, number)...)
+	b = append(b, LogFrame(1<<62, 1<<61)...)
+	if number%8 == 0 {
+		b = append(b, bytes.Repeat(LogFrame(1<<62, 1<<61), 25)...)
+	}
+	return b
 }
 
 func seeded(seed uint64, b []byte) uint64 {
