@@ -65,7 +65,7 @@ func (r *storeHarness) entry() {
 		e.ID = fmt.Appendf(nil, "timer-%d", r.rand.IntN(200))
 		e.Body = bytes.Repeat([]byte{byte(r.rand.Uint32())}, r.rand.IntN(300))
 		if r.rand.IntN(4) == 0 {
-			e.Body = append(e.Body, forged.Payload(r.rand.Uint64())...)
+			e.Body = append(append(e.Body, forged.HistoryRecord(shard, 1<<40, "forged")...), forged.HistoryTail(fileHead)...)
 		}
 		events[i] = e
 	}
