@@ -95,7 +95,7 @@ func TestFilesKeepThePolicy(t *testing.T) {
 // TestTextsAreNoMarkup: the page shows what users wrote through preact, which makes text of it; no
 // file makes markup, a program or a link of another scheme of a text.
 func TestTextsAreNoMarkup(t *testing.T) {
-	maker := regexp.MustCompile(`(inner|outer)HTML|insertAdjacentHTML|document\.write|srcdoc|\beval\(|new Function|DOMParser|createContextualFragment|href=\$\{[a-z]\.(url|link)|javascript:`)
+	maker := regexp.MustCompile(`(?i)(inner|outer)HTML|insertAdjacentHTML|document\.write|srcdoc|\beval\(|new Function|DOMParser|createContextualFragment|href=\$\{[a-z]\.(url|link)|javascript:`)
 	checked := 0
 	for path, f := range New().files {
 		if strings.HasPrefix(path, "/console/vendor/") {
