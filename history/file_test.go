@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"carillon/sim/forged"
 	"carillon/vfs"
 )
 
@@ -57,6 +58,9 @@ func FuzzDecodeRecord(f *testing.F) {
 	b := appendEvent(nil, &Event{Shard: 3, Index: 700, Item: 1, Topic: 9, Seq: 41, State: 3, EndMs: 1_700_000_000_000, ID: []byte("{k}a"), Body: []byte("body")})
 	testSalt.seal(b)
 	f.Add(b)
+	for _, form := range forged.Forms() {
+		f.Add(form)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e Event
 		n, err := testSalt.decodeRecord(b, &e)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"carillon/sim/forged"
 	"carillon/vfs"
 	"carillon/vfs/memfs"
 )
@@ -15,6 +16,13 @@ func FuzzFrame(f *testing.F) {
 	frame := frameOf(1)
 	testSalt.seal(frame.buf, header{seq: 1})
 	f.Add(appendEntry(nil, frame.buf))
+	for _, form := range forged.Forms() {
+		f.Add(form)
+		inner := NewFrame()
+		inner.Append(RecordEntries, 1, form)
+		testSalt.seal(inner.buf, header{seq: 1})
+		f.Add(append(appendEntry(nil, inner.buf), form...))
+	}
 	f.Add([]byte{0, 0, 0})
 	f.Add([]byte{0x80, 0x80, 0x80, 0x80, 0x10})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -43,6 +51,11 @@ func FuzzOpen(f *testing.F) {
 		must(f, err)
 		f.Add(b, uint8(k))
 	}
+	for _, form := range forged.Forms() {
+		b, err := vfs.ReadFile(whole, list[len(list)-1], nil, 1<<20)
+		must(f, err)
+		f.Add(append(b[:len(b)/2:len(b)/2], form...), uint8(len(list)-1))
+	}
 	f.Add([]byte{0}, uint8(len(list)-1))
 	f.Fuzz(func(t *testing.T, b []byte, which uint8) {
 		fsys := copyFS(whole)
@@ -70,6 +83,7 @@ func FuzzSnapshot(f *testing.F) {
 	must(f, err)
 	f.Add(seed)
 	f.Add(seed[:len(seed)-1])
+	f.Add(forged.Snapshot(3, 1, 2))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fsys := memfs.New()
 		must(t, fsys.MkdirAll(snapDir))
