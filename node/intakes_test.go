@@ -98,10 +98,12 @@ func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 		time.Sleep(intakeKeptFor - time.Second)
 		brokenOff(1) // it went on, and broke off again
 		time.Sleep(intakeKeptFor - time.Second)
+		synctest.Wait()
 		if parts[1].aborted || parts[1].have != 8 {
 			t.Fatalf("given up after two tries: %+v", parts[1])
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if !parts[1].aborted || len(k.byNode) != 0 {
 			t.Fatal("kept without end")
 		}
