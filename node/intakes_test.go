@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,12 +12,12 @@ import (
 type halfSnapshot struct {
 	have    int64
 	failing bool
-	aborted bool
+	aborted atomic.Bool
 }
 
 func (h *halfSnapshot) Have() int64   { return h.have }
 func (h *halfSnapshot) Commit() error { return nil }
-func (h *halfSnapshot) Abort()        { h.aborted = true }
+func (h *halfSnapshot) Abort()        { h.aborted.Store(true) }
 
 func (h *halfSnapshot) Write(p []byte) (int, error) {
 	if h.failing {
@@ -59,7 +60,7 @@ func TestSnapshotAfterAFailedWrite(t *testing.T) {
 		t.Fatal("written to a full disk")
 	}
 	s.Close()
-	if !begun[0].aborted {
+	if !begun[0].aborted.Load() {
 		t.Error("the file stays")
 	}
 	if s = open(); s.Have() != 0 || len(begun) != 2 {
@@ -99,25 +100,25 @@ func TestHalfASnapshotIsKeptForAWhile(t *testing.T) {
 		brokenOff(1) // it went on, and broke off again
 		time.Sleep(intakeKeptFor - time.Second)
 		synctest.Wait()
-		if parts[1].aborted || parts[1].have != 8 {
-			t.Fatalf("given up after two tries: %+v", parts[1])
+		if parts[1].aborted.Load() || parts[1].have != 8 {
+			t.Fatalf("given up after two tries, at %d", parts[1].have)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !parts[1].aborted || len(k.byNode) != 0 {
+		if !parts[1].aborted.Load() || len(k.byNode) != 0 {
 			t.Fatal("kept without end")
 		}
 		for from := range uint64(3 * intakesKept) {
 			brokenOff(from)
 		}
 		for from, part := range parts {
-			if part.aborted != (from < 2*intakesKept) {
-				t.Errorf("of many the one of node %d is kept: %v", from, !part.aborted)
+			if part.aborted.Load() != (from < 2*intakesKept) {
+				t.Errorf("of many the one of node %d is kept: %v", from, !part.aborted.Load())
 			}
 		}
 		k.close()
 		for from, part := range parts {
-			if !part.aborted {
+			if !part.aborted.Load() {
 				t.Errorf("the one of node %d outlives the node", from)
 			}
 		}
