@@ -369,6 +369,9 @@ func (n *node) hook() {
 				return syscall.EIO
 			}
 		}
+		if n.crampedTurn(op, name) {
+			return syscall.ENOSPC
+		}
 		if c.left > 0 {
 			if c.left--; c.left == 0 && c.kills {
 				c.dead = true
