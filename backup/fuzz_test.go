@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"testing"
+
+	"carillon/sim/forged"
 )
 
 // FuzzReader: reading any file ends, and returns no more bytes than the file has.
@@ -20,6 +22,9 @@ func FuzzReader(f *testing.F) {
 	_ = w.Close()
 	f.Add(whole.Bytes())
 	f.Add([]byte(magic))
+	for _, form := range forged.Forms() {
+		f.Add(append(whole.Bytes()[:whole.Len()/2:whole.Len()/2], form...))
+	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r, err := NewReader(bytes.NewReader(file))
 		if err != nil {

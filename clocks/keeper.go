@@ -17,6 +17,8 @@ const (
 	// leasesEnd exceeds every lease that a node holds itself. A step may hide how long the whole
 	// machine was stopped, so a step ends all leases.
 	leasesEnd = 24 * time.Hour
+	// mostJumped bounds what steps add to the clock of leases: 146 years, or 53,000 steps.
+	mostJumped = time.Duration(1 << 62)
 )
 
 // Saved is the state that a Keeper leaves for the next process. It is valid for one boot of the
@@ -119,13 +121,14 @@ func (k *Keeper) Wall() time.Time {
 }
 
 // UntilWall is the time until the trusted wall clock reads ms, at most an hour; negative if it is
-// past.
+// past, by an hour at most.
 func (k *Keeper) UntilWall(ms int64) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	nowUs := k.offsetUs + k.source.Boot().Microseconds()
-	if ahead := ms - nowUs/1000; ahead > time.Hour.Milliseconds() {
-		return time.Hour // also prevents an overflow
+	const most = int64(time.Hour / time.Millisecond) // more would overflow
+	if ahead := ms - nowUs/1000; ahead > most || ahead < -most {
+		return time.Duration(min(max(ahead, -most), most)) * time.Millisecond
 	}
 	return time.Duration(ms*1000-nowUs) * time.Microsecond
 }
@@ -155,7 +158,7 @@ func (k *Keeper) observe(r *Reading) {
 		k.baseUs, k.baseAt = k.rawUs, r.Boot
 	}
 	switch d := k.rawUs - k.offsetUs; {
-	case k.trust == Held && !k.condemned() && !k.denied && d <= slackUs && d >= -slackUs:
+	case k.trust == Held && k.believed && !k.condemned() && !k.denied && d <= slackUs && d >= -slackUs:
 		k.adopt() // the step was undone
 	case k.trust == Sure:
 		k.offsetUs, k.ownUs = k.rawUs, k.rawUs
@@ -166,7 +169,7 @@ func (k *Keeper) observe(r *Reading) {
 
 // stepped records a step by byUs.
 func (k *Keeper) stepped(r *Reading, byUs int64) {
-	k.jumped += max(time.Duration(byUs)*time.Microsecond, leasesEnd)
+	k.jumped = min(k.jumped+leasesEnd, mostJumped)
 	if k.trust == Sure {
 		// many small moves add up to a step: then the last of them are not trusted either
 		k.offsetUs, k.ownUs = k.baseUs, k.baseUs

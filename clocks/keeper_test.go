@@ -11,10 +11,13 @@ const (
 )
 
 // fake is a machine with three clocks that tests can set.
-type fake struct{ wall, mono, boot time.Duration }
+type fake struct {
+	wall, mono, boot time.Duration
+	absurdUs         int64 // of the wall clock, beyond what a Duration can say
+}
 
 func (f *fake) Read() Reading {
-	return Reading{WallUs: startUs + f.wall.Microseconds(), Mono: f.mono, Boot: f.boot}
+	return Reading{WallUs: startUs + f.wall.Microseconds() + f.absurdUs, Mono: f.mono, Boot: f.boot}
 }
 func (f *fake) Boot() time.Duration { return f.boot }
 
@@ -142,13 +145,58 @@ func TestStoppedMachineLosesItsLeases(t *testing.T) {
 		before := k.Look()
 		f.wall += shown
 		m := k.Look()
-		if m.Trust != Held || m.Mono != before.Mono || m.Lease-before.Lease < max(shown, leasesEnd) {
+		if m.Trust != Held || m.Mono != before.Mono || m.Lease-before.Lease < leasesEnd {
 			t.Errorf("after a stop, the wall clock %s ahead: %+v, before %+v", shown, m, before)
 		}
 		f.wall -= shown
 		if again := k.Look(); again.Lease < m.Lease {
 			t.Errorf("the lease clock went back: %+v", again)
 		}
+	}
+}
+
+// TestAbsurdSteps: a clock that is set to and fro by hundreds of thousands of years ends all leases each
+// time. However often it does, the clock of leases does not go back, and what is past stays so.
+func TestAbsurdSteps(t *testing.T) {
+	f, k := newFake()
+	f.run(k, time.Minute)
+	before, due := k.Look(), f.wallMs()
+	for i := range 200_000 {
+		f.absurdUs = 8_000_000_000_000_000_000 - f.absurdUs
+		f.pass(time.Millisecond)
+		m := k.Look()
+		if m.Lease <= before.Lease || i < 10_000 && m.Lease-before.Lease < leasesEnd {
+			t.Fatalf("step %d: the clock of leases moved by %s to %s", i, m.Lease-before.Lease, m.Lease)
+		}
+		if d := k.UntilWall(due); d >= 0 {
+			t.Fatalf("step %d: what was due is due in %s", i, d)
+		}
+		before = m
+	}
+	f, k = &fake{absurdUs: 8_000_000_000_000_000_000}, nil
+	k = NewKeeper(Config{Source: f})
+	if d := k.UntilWall(due); d >= 0 {
+		t.Errorf("seen from the year 255,000, what was due is due in %s", d)
+	}
+}
+
+// TestOthersTimeIsNoUndoneStep: a process whose clock was never trusted continues the time of another
+// node. A clock that is set to just that time, while nobody is heard, has not been set back: it is as
+// unconfirmed as any other.
+func TestOthersTimeIsNoUndoneStep(t *testing.T) {
+	f := &fake{mono: time.Hour, boot: 2 * time.Hour}
+	k := NewKeeper(Config{Source: f, Confirm: true})
+	f.run(k, time.Second)
+	offset := k.State().RawMs - f.boot.Milliseconds() - 9000
+	k.Judge(1, 3, []Peer{{Node: 2, OffsetMs: offset, Sure: true, Steady: time.Minute}, {Node: 3, OffsetMs: offset + 90_000}})
+	if m := k.Look(); m.Trust != Held || m.WallMs != f.wallMs()-9000 {
+		t.Fatalf("it does not continue the time of the other: %+v", m)
+	}
+	f.wall -= 5 * time.Second
+	f.run(k, time.Second)
+	f.wall -= 4 * time.Second
+	if m := f.run(k, time.Second); m.Trust != Held {
+		t.Errorf("trust %d in a clock that passes the time of another", m.Trust)
 	}
 }
 

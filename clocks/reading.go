@@ -38,7 +38,7 @@ type Moment struct {
 	WallMs int64 // Unix ms, rounded down
 	// Mono is the time that has surely passed, including sleep. It never steps.
 	Mono time.Duration
-	// Lease is the time that may have passed: Mono, plus at least a day for each step of the wall
+	// Lease is the time that may have passed: Mono, plus a day for each step of the wall
 	// clock. When a virtual machine resumes after a stop, such a step is the only sign of it.
 	Lease time.Duration
 	Trust Trust

@@ -235,8 +235,8 @@ func (v *view) record(offset uint32, e *Event) error {
 	if err := v.read(first[:n], int64(offset)); err != nil {
 		return err
 	}
-	size, ok := recordSize(first[:])
-	if !ok || size > maxRecord || int64(offset)+recordHead+int64(size) > v.data {
+	size, ok := v.salt.sizeOf(first[:])
+	if !ok || int64(offset)+recordHead+int64(size) > v.data {
 		return errDamaged
 	}
 	b := make([]byte, recordHead+size)
@@ -245,6 +245,6 @@ func (v *view) record(offset uint32, e *Event) error {
 			return err
 		}
 	}
-	_, err := decodeRecord(b, e)
+	_, err := v.salt.decodeRecord(b, e)
 	return err
 }

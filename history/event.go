@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 )
 
 // Event is one thing that became of a timer. Shard, Index and Item name it for ever.
@@ -36,26 +35,23 @@ func (k Key) Compare(o Key) int {
 // Key is the event's place.
 func (e *Event) Key() Key { return Key{e.EndMs, e.Index, e.Shard, e.Item} }
 
-// A record is its head and an event: mark u8 and length u24 as one little-endian u32, CRC-32C of
-// the rest as another.
+// A record is its head and an event. The head is the file's mark, the length of the event, and its
+// sum, each a u32.
 const (
-	recordHead  = 8
-	recordMark  = 0xC5 << 24
-	recordLimit = 1<<24 - 1
+	recordHead  = 12
 	recordFixed = 4 + 8 + 4 + 4 + 8 + 1 + 8 + 1 // of an event beside its texts
 
 	shardBits = 16
 	seqBits   = 48
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 var errDamaged = errors.New("damaged")
 
-// appendEvent writes a record whose checksum is not filled in yet.
+// appendEvent writes a record; its mark and sum are those of a file, and not filled in yet.
 func appendEvent(dst []byte, e *Event) []byte {
 	size := recordFixed + len(e.ID) + len(e.Body)
-	dst = binary.LittleEndian.AppendUint32(dst, recordMark|uint32(size))
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(size))
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint32(dst, e.Shard)
 	dst = binary.LittleEndian.AppendUint64(dst, e.Index)
@@ -68,29 +64,32 @@ func appendEvent(dst []byte, e *Event) []byte {
 	return append(append(dst, e.ID...), e.Body...)
 }
 
-// recordSize is the length that a record's head gives to the rest; false when it is no head.
-func recordSize(head []byte) (int, bool) {
-	word := binary.LittleEndian.Uint32(head)
-	size := int(word & recordLimit)
-	return size, word&^recordLimit == recordMark && size >= recordFixed
+// recordSize is the length that a record's head gives to the rest.
+func recordSize(head []byte) int { return int(binary.LittleEndian.Uint32(head[4:])) }
+
+// sizeOf is recordSize of bytes that may be no record of the file: false.
+func (s salt) sizeOf(head []byte) (size int, ok bool) {
+	size = recordSize(head)
+	return size, binary.LittleEndian.Uint32(head) == s.mark() && size >= recordFixed && size <= maxRecord
 }
 
-// seal fills in a record's checksum.
-func seal(record []byte) {
-	binary.LittleEndian.PutUint32(record[4:], crc32.Checksum(record[recordHead:], castagnoli))
+// seal fills in a record's mark and sum.
+func (s salt) seal(record []byte) {
+	binary.LittleEndian.PutUint32(record, s.mark())
+	binary.LittleEndian.PutUint32(record[8:], s.sum(record[recordHead:]))
 }
 
 // decodeRecord reads the record at the front of b; its result lies in b. n is the record's length.
-func decodeRecord(b []byte, e *Event) (n int, err error) {
+func (s salt) decodeRecord(b []byte, e *Event) (n int, err error) {
 	if len(b) < recordHead {
 		return 0, errDamaged
 	}
-	size, ok := recordSize(b)
+	size, ok := s.sizeOf(b)
 	if !ok || len(b)-recordHead < size {
 		return 0, errDamaged
 	}
 	body := b[recordHead : recordHead+size]
-	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
+	if s.sum(body) != binary.LittleEndian.Uint32(b[8:]) {
 		return 0, errDamaged
 	}
 	return recordHead + size, decodeEvent(body, e)

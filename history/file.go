@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"os"
@@ -22,7 +21,7 @@ import (
 const (
 	fileMagic   = "CHST"
 	fileVersion = 1
-	fileHead    = 16
+	fileHead    = 40
 	fileSuffix  = ".hist"
 
 	tailMagic = "CHSX"
@@ -42,6 +41,7 @@ type file struct {
 	number  uint64
 	handle  vfs.File
 	startMs int64 // of the slice of time in which it was begun
+	salt    salt
 
 	use sync.RWMutex // held for reading while a query uses the handle
 
@@ -82,13 +82,13 @@ func fileNumber(name string) (uint64, bool) {
 }
 
 // createFile begins a file.
-func createFile(fsys vfs.FS, dir string, number uint64, startMs, segment int64) (*file, error) {
+func createFile(fsys vfs.FS, dir string, number uint64, startMs int64, salt salt, segment int64) (*file, error) {
 	name := filepath.Join(dir, fileName(number))
 	h, err := fsys.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
-	head := appendHead(nil, number, startMs)
+	head := appendHead(nil, number, startMs, salt)
 	if _, err = h.WriteAt(head, 0); err == nil {
 		err = fsys.SyncDir(dir)
 	}
@@ -97,7 +97,7 @@ func createFile(fsys vfs.FS, dir string, number uint64, startMs, segment int64) 
 		_ = fsys.Remove(name)
 		return nil, err
 	}
-	return &file{name: name, number: number, handle: h, startMs: startMs, size: fileHead, data: fileHead, index: newIndex(segment)}, nil
+	return &file{name: name, number: number, handle: h, startMs: startMs, salt: salt, size: fileHead, data: fileHead, index: newIndex(segment)}, nil
 }
 
 // openFile opens a file. One that is not sealed, or whose end is damaged, is read through; holes
@@ -124,9 +124,14 @@ func openFile(fsys vfs.FS, dir string, number uint64, segment int64) (f *file, h
 	if _, err = h.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, err
 	}
-	misplaced := 1
-	if startMs, ok := readHead(head[:], number); ok {
-		f.startMs, misplaced = startMs, 0
+	named, ok := f.readHead(head[:])
+	if !ok { // as a crash may leave it, when nothing was synced
+		f.startMs, f.data, f.index = 0, fileHead, newIndex(segment)
+		return f, 1, nil
+	}
+	misplaced := 0
+	if named != number {
+		f.startMs, misplaced = 0, 1
 	}
 	if err = f.readTail(); err == nil {
 		f.sealed = true
@@ -139,27 +144,22 @@ func openFile(fsys vfs.FS, dir string, number uint64, segment int64) (f *file, h
 	return f, holes + misplaced, err
 }
 
-// appendHead is how a file begins. Its three bytes of checksum cover the file's number, so that one
-// in the place of another is known: its records are true, but others are missing.
-func appendHead(dst []byte, number uint64, startMs int64) []byte {
-	head := append(dst, fileMagic...)
-	head = append(head, fileVersion, 0, 0, 0)
-	head = binary.LittleEndian.AppendUint64(head, uint64(startMs))
-	// Never that of an older file.
-	sum := crc32.Checksum(binary.LittleEndian.AppendUint64(bytes.Clone(head), number), castagnoli) | 1
-	head[5], head[6], head[7] = byte(sum), byte(sum>>8), byte(sum>>16)
-	return head
+// appendHead is how a file begins. The file's number is in it, so that one in the place of another is
+// known: its records are true, but others are missing.
+func appendHead(dst []byte, number uint64, startMs int64, s salt) []byte {
+	from := len(dst)
+	dst = binary.LittleEndian.AppendUint32(append(dst, fileMagic...), fileVersion)
+	for _, v := range [...]uint64{number, uint64(startMs), uint64(s)} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	return binary.LittleEndian.AppendUint64(dst, s.sum64(dst[from:]))
 }
 
-// readHead reads a head; one from before there was a checksum has zeros there. ok is false when it
-// is not that of the file.
-func readHead(head []byte, number uint64) (startMs int64, ok bool) {
-	startMs = int64(binary.LittleEndian.Uint64(head[8:]))
-	old := string(head[:4]) == fileMagic && head[4] == fileVersion && string(head[5:8]) == "\x00\x00\x00"
-	if !old && !bytes.Equal(appendHead(nil, number, startMs), head) {
-		return 0, false
-	}
-	return startMs, true
+// readHead reads a head; false when it is damaged. Nothing of a file can be read without its salt.
+func (f *file) readHead(head []byte) (number uint64, ok bool) {
+	le := binary.LittleEndian
+	number, f.startMs, f.salt = le.Uint64(head[8:]), int64(le.Uint64(head[16:])), salt(le.Uint64(head[24:]))
+	return number, bytes.Equal(appendHead(nil, number, f.startMs, f.salt), head)
 }
 
 // scan reads all records and makes their index. end is where the last one ends.
@@ -179,13 +179,13 @@ func (f *file) scan(segment int64) (x index, end int64, holes int, err error) {
 			return x, end, holes, err
 		}
 		n := 0
-		if size, ok := recordSize(head); ok && size <= maxRecord && int64(size) <= f.size-at-recordHead && x.len() < 2*indexLimit {
+		if size, ok := f.salt.sizeOf(head); ok && int64(size) <= f.size-at-recordHead && x.len() < 2*indexLimit {
 			b, err := r.Peek(recordHead + size)
 			if err != nil && !errors.Is(err, io.EOF) {
 				return x, end, holes, err
 			}
 			var e Event
-			if n, err = decodeRecord(b, &e); err != nil {
+			if n, err = f.salt.decodeRecord(b, &e); err != nil {
 				n = 0
 			} else {
 				x.add(&e, uint32(at))
@@ -217,7 +217,7 @@ func (f *file) appendTail() []byte {
 		out = append(out, s.bytes...)
 		step := pageBytes / s.width * s.width
 		for from := 0; from < len(s.bytes); from += step {
-			sums = binary.LittleEndian.AppendUint32(sums, crc32.Checksum(s.bytes[from:min(from+step, len(s.bytes))], castagnoli))
+			sums = binary.LittleEndian.AppendUint32(sums, f.salt.sum(s.bytes[from:min(from+step, len(s.bytes))]))
 		}
 	}
 	kept := sums
@@ -241,9 +241,8 @@ func (f *file) appendTail() []byte {
 	}
 	out = le.AppendUint64(out, uint64(x.minMs))
 	out = le.AppendUint64(out, uint64(x.maxMs))
-	out = le.AppendUint32(out, crc32.Checksum(kept, castagnoli))
-	out = append(out, 0, 0, 0, 0, 0, 0, 0, 0)
-	return le.AppendUint32(out, crc32.Checksum(out[from:], castagnoli))
+	out = le.AppendUint64(out, f.salt.sum64(kept))
+	return le.AppendUint64(out, f.salt.sum64(out[from:]))
 }
 
 // readTail reads the part of a sealed file's index that is held in memory; errDamaged when there is
@@ -257,7 +256,7 @@ func (f *file) readTail() error {
 		return err
 	}
 	le := binary.LittleEndian
-	if string(b[:4]) != tailMagic || le.Uint32(b[4:]) != fileVersion || crc32.Checksum(b[:60], castagnoli) != le.Uint32(b[60:]) {
+	if string(b[:4]) != tailMagic || le.Uint32(b[4:]) != fileVersion || f.salt.sum64(b[:56]) != le.Uint64(b[56:]) {
 		return errDamaged
 	}
 	f.data = int64(le.Uint64(b[8:]))
@@ -273,7 +272,7 @@ func (f *file) readTail() error {
 	if err := f.read(list, from); err != nil {
 		return err
 	}
-	if crc32.Checksum(list, castagnoli) != le.Uint32(b[48:]) {
+	if f.salt.sum64(list) != le.Uint64(b[48:]) {
 		return errDamaged
 	}
 	for i := range f.sums {
@@ -318,7 +317,7 @@ func (f *file) page(s section, n int, buf []byte) ([]byte, error) {
 	if err := f.read(b, s.at+int64(from*s.width)); err != nil {
 		return nil, err
 	}
-	if crc32.Checksum(b, castagnoli) != f.sums[s.firstPage+n] {
+	if f.salt.sum(b) != f.sums[s.firstPage+n] {
 		return nil, errDamaged
 	}
 	return b, nil

@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"carillon/sim/forged"
+	"carillon/vfs"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -53,41 +56,63 @@ func TestFileGolden(t *testing.T) {
 // FuzzDecodeRecord: no bytes make a record that was not written so.
 func FuzzDecodeRecord(f *testing.F) {
 	b := appendEvent(nil, &Event{Shard: 3, Index: 700, Item: 1, Topic: 9, Seq: 41, State: 3, EndMs: 1_700_000_000_000, ID: []byte("{k}a"), Body: []byte("body")})
-	seal(b)
+	testSalt.seal(b)
 	f.Add(b)
+	for _, form := range forged.Forms() {
+		f.Add(form)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e Event
-		n, err := decodeRecord(b, &e)
+		n, err := testSalt.decodeRecord(b, &e)
 		if err != nil {
 			return
 		}
 		again := appendEvent(nil, &e)
-		if seal(again); !bytes.Equal(again, b[:n]) {
+		if testSalt.seal(again); !bytes.Equal(again, b[:n]) {
 			t.Fatalf("%x\nagain %x", b[:n], again)
 		}
 	})
 }
 
-// TestHeadDamage: a file in the place of another is known by its head, as is any flipped bit of it;
-// one from before heads had a checksum is not.
+// TestHeadDamage: a file in the place of another is known by its head, as is any flipped bit of it.
+// Zeros are none.
 func TestHeadDamage(t *testing.T) {
-	head := appendHead(nil, 7, 1_800_000_000_000)
-	if ms, ok := readHead(head, 7); !ok || ms != 1_800_000_000_000 {
-		t.Fatal(ms, ok)
+	head := appendHead(nil, 7, 1_800_000_000_000, testSalt)
+	var f file
+	if n, ok := f.readHead(head); !ok || n != 7 || f.startMs != 1_800_000_000_000 || f.salt != testSalt {
+		t.Fatal(n, f.startMs, f.salt, ok)
 	}
-	if _, ok := readHead(head, 8); ok {
-		t.Error("the head of file 7 passes for that of 8")
+	if _, ok := f.readHead(make([]byte, fileHead)); ok {
+		t.Error("zeros are a head")
 	}
 	for bit := range 8 * len(head) {
 		bad := bytes.Clone(head)
 		bad[bit/8] ^= 1 << (bit % 8)
-		if _, ok := readHead(bad, 7); ok {
+		if _, ok := f.readHead(bad); ok {
 			t.Errorf("bit %d", bit)
 		}
 	}
-	before := bytes.Clone(head)
-	clear(before[5:8])
-	if ms, ok := readHead(before, 8); !ok || ms != 1_800_000_000_000 {
-		t.Error("one of before is refused")
+}
+
+// TestFileInThePlaceOfAnother: what is in it is true, and that others are missing is said.
+func TestFileInThePlaceOfAnother(t *testing.T) {
+	r := newStoreHarness(t, 1, nil)
+	for range 2 {
+		r.entry()
+		r.store.Flush()
+		r.now += hour
+		r.store.Maintain()
+	}
+	first, err := vfs.ReadFile(r.fs, filepath.Join("history", fileName(1)), nil, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store.Close()
+	if err := r.fs.Damage(filepath.Join("history", fileName(2)), func([]byte) []byte { return first }); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	if s := r.store.Stats(); s.Damaged != 1 || s.Files != 2 {
+		t.Errorf("%+v", s)
 	}
 }

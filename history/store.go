@@ -35,7 +35,9 @@ type Config struct {
 	SliceMs int64
 	// … and at most about so many bytes of records; default 1/32 of Bytes, at most 64 MiB.
 	SegmentSize int64
-	Logger      *slog.Logger
+	// Salt draws that of each new file: nobody may be able to guess it. Default: at random.
+	Salt   func() uint64
+	Logger *slog.Logger
 }
 
 const (
@@ -75,6 +77,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Sure == nil {
 		c.Sure = func() bool { return true }
+	}
+	if c.Salt == nil {
+		c.Salt = randomSalt
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"carillon/sim/forged"
 	"carillon/vfs/memfs"
 )
 
@@ -31,7 +32,7 @@ type storeHarness struct {
 
 func newStoreHarness(t testing.TB, seed uint64, change func(*Config)) *storeHarness {
 	r := &storeHarness{TB: t, fs: memfs.New(), now: 1000 * hour, keep: 72 * hour, rand: rand.New(rand.NewPCG(seed, 9)), index: map[uint32]uint64{}, tally: map[uint64]int{}}
-	r.cfg = Config{FS: r.fs, Dir: "history", NowMs: func() int64 { return r.now }, KeepMs: func() int64 { return r.keep }, SegmentSize: 40_000}
+	r.cfg = Config{FS: r.fs, Dir: "history", NowMs: func() int64 { return r.now }, KeepMs: func() int64 { return r.keep }, SegmentSize: 40_000, Salt: func() uint64 { return uint64(testSalt) }}
 	if change != nil {
 		change(&r.cfg)
 	}
@@ -63,6 +64,10 @@ func (r *storeHarness) entry() {
 		}
 		e.ID = fmt.Appendf(nil, "timer-%d", r.rand.IntN(200))
 		e.Body = bytes.Repeat([]byte{byte(r.rand.Uint32())}, r.rand.IntN(300))
+		if r.rand.IntN(8) == 0 { // in the place of the rest, so that records are as long as they were
+			e.Body = e.Body[:len(e.Body)/8]
+			e.Body = append(append(e.Body, forged.HistoryRecord(shard, 1<<40, "forged")...), forged.HistoryTail(fileHead)...)
+		}
 		events[i] = e
 	}
 	r.store.Record(events)

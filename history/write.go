@@ -38,9 +38,7 @@ func (s *Store) part(batch []byte) (n, count int) {
 		}
 	}
 	for n < len(batch) && int64(n) < room && count < left {
-		size, _ := recordSize(batch[n:])
-		seal(batch[n : n+recordHead+size])
-		n += recordHead + size
+		n += recordHead + recordSize(batch[n:])
 		count++
 	}
 	return n, count
@@ -50,7 +48,7 @@ func (s *Store) part(batch []byte) (n, count int) {
 func (s *Store) writePart(b []byte, count int) bool {
 	if s.active == nil {
 		now := s.cfg.NowMs()
-		f, err := createFile(s.cfg.FS, s.cfg.Dir, s.number+1, s.slice(now), 2*s.cfg.SegmentSize)
+		f, err := createFile(s.cfg.FS, s.cfg.Dir, s.number+1, s.slice(now), salt(s.cfg.Salt()), 2*s.cfg.SegmentSize)
 		s.number++ // also when it failed: something of that name may be there
 		if err != nil {
 			s.failed("a file of the history cannot be made; events are dropped until it can", err)
@@ -61,6 +59,11 @@ func (s *Store) writePart(b []byte, count int) bool {
 		s.mu.Unlock()
 	}
 	f := s.active
+	for at := 0; at < len(b); {
+		end := at + recordHead + recordSize(b[at:])
+		f.salt.seal(b[at:end])
+		at = end
+	}
 	if _, err := f.handle.WriteAt(b, f.data); err != nil {
 		s.failed("the history cannot be written; events are dropped until it can", err)
 		return false
@@ -69,7 +72,7 @@ func (s *Store) writePart(b []byte, count int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at := 0; at < len(b); {
-		size, _ := recordSize(b[at:])
+		size := recordSize(b[at:])
 		var e Event
 		// Always true: the queue accepts valid events only.
 		if decodeEvent(b[at+recordHead:at+recordHead+size], &e) == nil {
@@ -114,7 +117,7 @@ func (s *Store) seal(f *file) {
 		s.failed("a file of the history could not be finished; it is tried again at the next start", err)
 		return
 	}
-	done := file{handle: f.handle, size: f.data + int64(len(tail))}
+	done := file{handle: f.handle, salt: f.salt, size: f.data + int64(len(tail))}
 	if err := done.readTail(); err != nil {
 		s.failed("a file of the history reads back wrong; it is tried again at the next start", err)
 		return

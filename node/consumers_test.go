@@ -68,7 +68,7 @@ func TestPullAndAck(t *testing.T) {
 	if got := n.claim("extend", first.Receipt, ""); got != 410 {
 		t.Errorf("extend what is done: %d", got)
 	}
-	if got := n.claim("ack", forged(first.Receipt), ""); got != 410 {
+	if got := n.claim("ack", forgedReceipt(first.Receipt), ""); got != 410 {
 		t.Errorf("a forged receipt: %d", got)
 	}
 	if v := n.timer("jobs", first.ID); v["state"] != "done" {
@@ -181,8 +181,8 @@ func TestReportLater(t *testing.T) {
 	}
 }
 
-// forged is a receipt with one letter changed.
-func forged(receipt string) string {
+// forgedReceipt is a receipt with one letter changed.
+func forgedReceipt(receipt string) string {
 	letter := byte('A')
 	if receipt[9] == letter {
 		letter = 'B'

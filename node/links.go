@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"sync"
 
 	"carillon/node/feed"
 	"carillon/shard"
@@ -154,88 +153,4 @@ func (l links) OpenStream(from uint64, header []byte, size int64) (peer.Sink, er
 		}
 		return in, nil
 	})
-}
-
-// intakes are the snapshots that are coming in: one from each node, kept for a while when a stream
-// breaks off.
-type intakes struct {
-	mu     sync.Mutex
-	byNode map[uint64]*snapshotReceiver
-}
-
-// incoming is a snapshot on its way into the host. shard.Incoming is one.
-type incoming interface {
-	Have() int64
-	Write([]byte) (int, error)
-	Commit() error
-	Abort()
-}
-
-// snapshotReceiver is one of them. It implements peer.Sink.
-type snapshotReceiver struct {
-	owner  *intakes
-	header string
-	in     incoming
-	busy   bool
-	ended  bool
-}
-
-func (k *intakes) open(from uint64, header []byte, receive func() (incoming, error)) (peer.Sink, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if old := k.byNode[from]; old != nil {
-		switch {
-		case old.busy:
-			return nil, errors.New("a snapshot from this node is being received already")
-		case old.header == string(header):
-			old.busy = true
-			return old, nil
-		}
-		old.in.Abort()
-		delete(k.byNode, from)
-	}
-	in, err := receive()
-	if err != nil {
-		return nil, err
-	}
-	s := &snapshotReceiver{owner: k, header: string(header), in: in, busy: true}
-	if k.byNode == nil {
-		k.byNode = map[uint64]*snapshotReceiver{}
-	}
-	k.byNode[from] = s
-	return s, nil
-}
-
-// Have implements peer.Sink.
-func (s *snapshotReceiver) Have() int64 { return s.in.Have() }
-
-// Write implements peer.Sink. After an error the file is of no use any more.
-func (s *snapshotReceiver) Write(chunk []byte) error {
-	_, err := s.in.Write(chunk)
-	if err != nil {
-		s.ended = true
-		s.in.Abort()
-	}
-	return err
-}
-
-// Commit implements peer.Sink.
-func (s *snapshotReceiver) Commit() error {
-	s.ended = true
-	return s.in.Commit()
-}
-
-// Close implements peer.Sink: the part that is there is kept for another try.
-func (s *snapshotReceiver) Close() {
-	s.owner.mu.Lock()
-	defer s.owner.mu.Unlock()
-	s.busy = false
-	if !s.ended {
-		return
-	}
-	for node, other := range s.owner.byNode {
-		if other == s {
-			delete(s.owner.byNode, node)
-		}
-	}
 }

@@ -20,6 +20,7 @@ import (
 	"carillon/shard"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
+	"carillon/sim/forged"
 	"carillon/timer"
 	"carillon/vfs"
 	"carillon/vfs/memfs"
@@ -255,6 +256,9 @@ func (e *memNode) live(random *mrand.Rand) error {
 func (e *memNode) change(random *mrand.Rand, round, i int) error {
 	id := fmt.Sprintf("t%d-%d", round, random.IntN(i+1))
 	payload := []byte(strings.Repeat("x", random.IntN(300)))
+	if i%2 == 0 { // what a reader looks for that looks for something
+		payload = append(payload, forged.Payload(random.Uint64())...)
+	}
 	cmd := &timer.Command{Kind: timer.Put, Topic: timer.TopicID(1 + random.IntN(3)), ID: id, Content: random.Uint64(),
 		Spec: &timer.Spec{DueMs: e.clock.WallMs() + random.Int64N(100_000), Payload: payload}}
 	if random.IntN(6) == 0 {

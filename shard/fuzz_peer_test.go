@@ -9,6 +9,7 @@ import (
 
 	"carillon/shard/table"
 	"carillon/shard/wire"
+	"carillon/sim/forged"
 	"carillon/timer"
 	"carillon/timer/testkit"
 
@@ -74,6 +75,10 @@ func FuzzDeliver(f *testing.F) {
 		frame := append([]byte{frameVersion, raftMessage, 1, byte(len(body)), 0, 0, 0}, body...)
 		f.Add(frame)
 		f.Add(append(frame, frame[1:]...))
+	}
+	for _, form := range forged.Forms() {
+		f.Add(form)
+		f.Add(append([]byte{frameVersion, raftMessage, 1, byte(len(form)), byte(len(form) >> 8), 0, 0}, form...))
 	}
 	f.Add([]byte{frameVersion, reportMessage, 1, 3, 0, 0, 0, 1, 2, 3})
 	f.Add([]byte{frameVersion, overMessage, 1, 3, 0, 0, 0, 1, 2, 3})

@@ -196,7 +196,7 @@ func (r *hostHarness) open() error {
 		Shards: 1, Workers: 1, Node: 7, Incarnation: table.NewIncarnation(7, r.starts), Seed: 1,
 		FS: r.fs, Dir: "data", Clock: r.clock, Topics: r.topics, Dispatcher: r.calls, Machine: r.machine, Observer: r.observer,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
-		Log:    wal.Options{NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
+		Log:    wal.Options{Salt: func() uint64 { return 0x5A17_5A17 }, NowMs: func() int64 { return r.clock.wallMs }, Monotonic: func() time.Duration { return r.clock.mono }},
 	}
 	rows := r.rows
 	if rows == nil {

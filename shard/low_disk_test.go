@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,5 +121,68 @@ func TestSnapshotGivesUpWithoutRoom(t *testing.T) {
 	w.Abort()
 	if free, _ := fs.Free("snap"); free != 32<<20 {
 		t.Errorf("%d bytes are free when it is given up", free)
+	}
+}
+
+// TestFullDiskInATurnOfTheLog: the log finds no room for the name of its next segment, when the one
+// before is sealed. The process goes on: what it cannot make durable is not acknowledged, and with room
+// all goes on by itself.
+func TestFullDiskInATurnOfTheLog(t *testing.T) {
+	r := newHostHarness(t, nil)
+	full := false
+	r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
+		if full && op == memfs.OpRename && strings.HasPrefix(name, "data/wal/") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	add := func(i int) (*pending, error) {
+		return r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", i), Spec: &timer.Spec{DueMs: r.clock.wallMs + 3_600_000,
+			Payload: make([]byte, 300<<10), PayloadKind: timer.BinaryPayload}})
+	}
+	full = true
+	var waiting []*pending
+	for i := 0; !r.host.Full(); i++ {
+		p, err := add(i)
+		if err != nil || i > 50 {
+			t.Fatalf("add %d: %v", i, err)
+		}
+		waiting = append(waiting, p)
+		r.turn()
+		r.turn()
+	}
+	for range 20 {
+		r.step(time.Second)
+		r.turn()
+	}
+	if err := errors.Join(r.failed, r.failure()); err != nil || !r.host.Full() {
+		t.Fatalf("a full disk: %v, waits for room: %v", err, r.host.Full())
+	}
+	acked := 0
+	for i, p := range waiting {
+		switch {
+		case p.answered() && p.op.err == nil:
+			acked++
+		case !p.answered() || !errors.Is(p.op.err, timer.ErrLowDisk) && !errors.Is(p.op.err, timer.ErrUnknown):
+			t.Errorf("add %d is answered: %v, %v", i, p.answered(), p.op.err)
+		}
+	}
+	if acked == len(waiting) || acked == 0 {
+		t.Errorf("%d of %d adds are acknowledged", acked, len(waiting))
+	}
+	full = false
+	r.step(time.Second)
+	r.turn()
+	r.pass(2 * time.Second)
+	if p, err := add(99); err == nil {
+		if r.settle(); r.host.Full() || !p.answered() || p.op.err != nil {
+			t.Errorf("there is room: it waits: %v, an add: %v", r.host.Full(), p.op.err)
+		}
+	} else {
+		t.Errorf("there is room: %v", err)
+	}
+	r.restart()
+	if n := r.table().Totals().Scheduled; int(n) <= acked {
+		t.Errorf("%d timers after a restart, %d adds and one more were acknowledged", n, acked)
 	}
 }

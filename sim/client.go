@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"carillon/sim/forged"
 	"carillon/timer"
 )
 
@@ -253,7 +254,12 @@ func (w *World) fill(o *operation, kind timer.Kind, due time.Duration) {
 		return
 	}
 	o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d%s"`, o.id, o.number, w.padding(o.number))}
-	spec := timer.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: timer.JSONPayload}
+	payloadKind := timer.JSONPayload
+	if o.number%2 == 0 { // what a reader of disks looks for that looks for something
+		o.write.payload += string(forged.Payload(o.number))
+		payloadKind = timer.BinaryPayload
+	}
+	spec := timer.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: payloadKind}
 	if kind == timer.Modify {
 		o.cmd.Patch = &timer.Patch{Spec: spec, Due: true, Payload: true}
 		return

@@ -13,6 +13,8 @@ func (n *node) trustsNobody() {
 	n.keeper = clocks.NewKeeper(clocks.Config{Source: &n.clock, Confirm: true, Saved: n.saved})
 	if n.saved == nil {
 		n.bootedAt = n.w.now // without saved state it knows no more than after a boot
+	} else {
+		n.trustedLead = time.Duration(n.saved.OffsetUs-epochMs*1000) * time.Microsecond
 	}
 	n.every(clockSaveEach, func() {
 		if now := n.keeper.State().Saved; now != nil {

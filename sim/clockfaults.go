@@ -147,6 +147,10 @@ func (n *node) wakeClocks() {
 // off is the error of a machine's wall clock.
 func (n *node) off() time.Duration { return n.clock.wall() - n.w.now }
 
+// lead is how far the wall clock is ahead of the boot clock, which is all that the process sees. A
+// virtual machine that was stopped may come back to the lead that it trusted, at another time.
+func (n *node) lead() time.Duration { return n.clock.wall() - n.clock.Boot() }
+
 func (n *node) isRight() bool { return n.off().Abs() <= rightWithin }
 
 // foundOut bounds how long a process needs to notice that most clocks disagree with its own.
@@ -175,7 +179,7 @@ func (w *World) rightOnes() bool {
 func (n *node) mayBeMisled() bool {
 	w := n.w
 	if w.now-n.clock.touched < clocks.SteadyFor-500*time.Millisecond && n.bootedAt < n.clock.touched && !n.confirmed() &&
-		(n.believedOff-n.off()).Abs() > sureWithin { // otherwise the clock is as it was before
+		(n.believedOff-n.off()).Abs() > sureWithin && (n.trustedLead-n.lead()).Abs() > clocks.Slew { // otherwise the clock is as it was before
 		return false
 	}
 	if !w.rightOnes() || !n.hearsRight() || w.now-n.resumedAt < 500*time.Millisecond {
@@ -222,13 +226,14 @@ func (n *node) checkClock() (wrong time.Duration) {
 	}
 	within := sureWithin + time.Duration(float64(w.now)*w.swarm.drift)
 	if wrong <= within && wrong >= -within-behindWithin {
+		n.trustedLead = n.lead()
 		return wrong
 	}
 	if !n.mayBeMisled() {
 		w.violate("clock", "node %d trusts a time that is wrong by %s, %s after its clock was set: %s", n.id, wrong, w.now-n.clock.touched, w.clockwork())
 	}
 	w.counts.Misled++
-	n.believedOff = wrong
+	n.believedOff, n.trustedLead = wrong, n.lead()
 	w.checker.misled = w.now
 	return wrong
 }

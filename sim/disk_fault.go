@@ -28,6 +28,7 @@ type DiskFaultCounts struct {
 	AtOnce       int // processes started at once after one that ended itself, on a running machine
 	HeldBack     int // starts refused because a process had halted on that disk
 	Filled, Full int // disks that filled up; turns of processes whose log had no room
+	Cramped      int // segments of the log that found no room for their names
 	HeldOff      int // operations that leaders refused because a voter's disk was low
 	HungUnder    int // followers' disks that hung under load
 	PutBack      int // older copies of directories that were put back

@@ -25,7 +25,7 @@ func TestSeedsAilments(t *testing.T) {
 		{"put back", (*swarm).puttingBack, func(c *Counts) bool { return c.PutBack > c.Identity && c.Identity > 0 && c.ToldOlder > 1 }, 4},
 		{"failing", func(s *swarm, c chance) { s.failing(c) }, func(c *Counts) bool { return c.AtOnce > 0 }, 1},
 		{"swamping", (*swarm).swamping, func(c *Counts) bool { return c.HungUnder > 0 }, 6},
-		{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 }, 4},
+		{"brimming", (*swarm).brimming, func(c *Counts) bool { return c.Filled > 2 && c.Full > 0 && c.HeldOff > 0 && c.Cramped > 0 }, 4},
 		{"garbled", func(s *swarm, _ chance) { s.ailments.garbled = 0.02 }, func(c *Counts) bool { return c.Garbled > 0 && c.Cut > 0 }, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,10 +3,12 @@ package sim
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"carillon/ring"
 	"carillon/timer"
+	"carillon/vfs/memfs"
 )
 
 // lowLimit is the free space in bytes at which a disk is low. lowHeard is how soon a leader must
@@ -82,6 +84,20 @@ func (h *memberHost) DoAll(ops []timer.Op) {
 	for i := range ops {
 		h.n.heldOff(ops[i].Shard, refuses[i], ops[i].Err)
 	}
+}
+
+// crampedTurn reports whether a segment of the log finds no room for its name, on a disk that is almost
+// full: the one before it is sealed then.
+func (n *node) crampedTurn(op memfs.Op, name string) bool {
+	if op != memfs.OpRename || !strings.HasPrefix(name, dataDir+"/wal/") || strings.Count(name, "/") != strings.Count(dataDir, "/")+4 {
+		return false
+	}
+	free, err := n.disk.Free(dataDir)
+	if err != nil || free >= lowLimit || !n.w.cramped.hit(0.3) {
+		return false
+	}
+	n.w.counts.Cramped++
+	return true
 }
 
 // brimming fills disks, one or more at a time, with few other faults.

@@ -37,6 +37,7 @@ type node struct {
 	misledUntil               time.Duration // until then the process may trust a wrong clock
 	// error of the wrong clock that the process last had to trust
 	believedOff time.Duration
+	trustedLead time.Duration // of the wall clock over the boot clock, when it was trusted last
 	// when the process looked at its clock last, the clock's error, and when it had been touched
 	lookedAt, lookedOff, lookedTouched time.Duration
 	bootedAt                           time.Duration // boot time of the machine
@@ -367,6 +368,9 @@ func (n *node) hook() {
 			if c.fail[op]--; c.fail[op] == 0 {
 				return syscall.EIO
 			}
+		}
+		if n.crampedTurn(op, name) {
+			return syscall.ENOSPC
 		}
 		if c.left > 0 {
 			if c.left--; c.left == 0 && c.kills {

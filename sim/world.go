@@ -62,6 +62,7 @@ type World struct {
 	ids      chance // for the random ids and secrets of nodes
 	times    chance // for clock faults
 	odds     chance // for faults of single replicas
+	cramped  chance // for room that a disk lacks for a name
 
 	finalizing bool // an operator has tried to finalize an upgrade
 
@@ -160,6 +161,7 @@ func newWorld(cfg Config) *World {
 	w.ills = newChance(cfg.Seed, 7)
 	w.ids = newChance(cfg.Seed, 9)
 	w.odds = newChance(cfg.Seed, 29)
+	w.cramped = newChance(cfg.Seed, 37)
 	if cfg.script == nil {
 		w.swarm.ail(w.ills)
 		w.swarm.drawReplicaFaults(w.odds)

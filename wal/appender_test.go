@@ -116,7 +116,7 @@ func readByTidwall(t *testing.T, dir string) {
 		for ; next <= last; next++ {
 			b, err := log.Read(next)
 			must(t, err)
-			if h, _, err := openFrame(b); err != nil || h.seq != next {
+			if h, _, err := testSalt.open(b); err != nil || h.seq != next {
 				t.Fatalf("entry %d: frame %d, %v", next, h.seq, err)
 			}
 		}
@@ -164,13 +164,13 @@ func TestFrameRoundTrip(t *testing.T) {
 			want = append(want, rec)
 		}
 		h := header{seq: r.Uint64(), prevHash: r.Uint32(), synced: r.Uint64(), wallMs: r.Uint64()}
-		sum := sealFrame(f.buf, h)
+		sum := testSalt.seal(f.buf, h)
 		entry := appendEntry(nil, f.buf)
 		b, size, err := nextEntry(entry)
 		if err != nil || size != len(entry) || int64(size) != entryBytes(f.Len()) {
 			t.Fatalf("entry of %d bytes: %d, %v", len(entry), size, err)
 		}
-		back, hash, err := openFrame(b)
+		back, hash, err := testSalt.open(b)
 		if err != nil || back != h || hash != sum || f.Records() != len(want) {
 			t.Fatalf("header %+v came back as %+v: %v", h, back, err)
 		}
@@ -183,7 +183,7 @@ func TestFrameRoundTrip(t *testing.T) {
 			}
 		}
 		b[r.IntN(len(b))] ^= 1 << r.IntN(8)
-		if _, _, err := openFrame(b); err == nil {
+		if _, _, err := testSalt.open(b); err == nil {
 			t.Fatal("a flipped bit was not seen")
 		}
 	}

@@ -14,13 +14,13 @@ import (
 
 // Two small files say where a stream begins and, after a clean close, where it ends.
 // Without FIRST the loss of the oldest generation could not be told from a drop; without
-// END the loss of the last frames could not be told from a torn write.
+// END the loss of the last frames could not be told from a torn write. Both have the stream's salt.
 const (
 	firstName   = "FIRST"
 	firstMagic  = "CARFIRST"
 	endName     = "END"
 	endMagic    = "CARLOGEN"
-	boundsBytes = 40
+	boundsBytes = 48
 )
 
 // bounds is a place between two frames.
@@ -28,6 +28,7 @@ type bounds struct {
 	gen      uint64
 	seq      uint64 // of the frame after it
 	prevHash uint32 // chain value before that frame
+	salt     salt   // of the stream
 }
 
 func encodeBounds(magic string, m bounds) []byte {
@@ -37,6 +38,7 @@ func encodeBounds(magic string, m bounds) []byte {
 	b = binary.LittleEndian.AppendUint64(b, m.gen)
 	b = binary.LittleEndian.AppendUint64(b, m.seq)
 	b = binary.LittleEndian.AppendUint32(b, m.prevHash)
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.salt))
 	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
 }
 
@@ -57,6 +59,7 @@ func decodeBounds(magic string, b []byte) (bounds, error) {
 		gen:      binary.LittleEndian.Uint64(b[12:]),
 		seq:      binary.LittleEndian.Uint64(b[20:]),
 		prevHash: binary.LittleEndian.Uint32(b[28:]),
+		salt:     salt(binary.LittleEndian.Uint64(b[32:])),
 	}, nil
 }
 

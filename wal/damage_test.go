@@ -23,7 +23,7 @@ func built(t testing.TB, n int, clean bool) *memfs.FS {
 func builtAt(t testing.TB, n int, clean bool, wallMs int64) *memfs.FS {
 	t.Helper()
 	fsys := memfs.New()
-	opt := Options{GenBytes: 3000, SegmentBytes: 1024, NowMs: func() int64 { return wallMs }}
+	opt := Options{GenBytes: 3000, SegmentBytes: 1024, Salt: small().Salt, NowMs: func() int64 { return wallMs }}
 	s, err := Open(fsys, testDir, opt, nil)
 	must(t, err)
 	appendAll(t, s, 0, n)

@@ -38,6 +38,7 @@ type DamagedStream struct {
 
 	fs   vfs.FS
 	dir  string
+	salt salt
 	note func(*Damage) error
 }
 
@@ -53,9 +54,11 @@ type DamagedStream struct {
 func ScanDamaged(fsys vfs.FS, dir string, visit func(pos Position, r Record) error, lost func(d *Damage) error) (*DamagedStream, error) {
 	w := &DamagedStream{fs: fsys, dir: dir, note: lost}
 	sc := scanner{fs: fsys, dir: dir, frame: newReplayer(1, visit).frame, damaged: w}
-	if _, err := sc.scan(); err != nil {
+	found, err := sc.scan()
+	if err != nil {
 		return nil, err
 	}
+	w.salt = found.chain.salt
 	return w, nil
 }
 
@@ -97,7 +100,7 @@ func (s *scanner) borders(gens []generation) (list []segmentEnd, err error) {
 				return nil, fmt.Errorf("wal: read %s: %w", segmentName(seq), err)
 			}
 			if frame, _, err := nextEntry(buf); err == nil {
-				if h, _, err := openFrame(frame); err == nil && h.seq == seq {
+				if h, _, err := s.out.chain.salt.open(frame); err == nil && h.seq == seq {
 					b.hash, b.known = h.prevHash, true
 				}
 			}
@@ -147,11 +150,10 @@ func (s *scanner) resync(n int, at segmentEnd) (from int, first header, found bo
 	if !at.known {
 		return 0, header{}, false
 	}
-	var magic [2]byte
-	binary.LittleEndian.PutUint16(magic[:], frameMagic)
+	mark := binary.LittleEndian.AppendUint32(nil, s.out.chain.salt.mark())
 	budget := hashBudgetFactor * (len(s.buf) - n)
 	for i := n + 1; i < len(s.buf) && budget >= 0; i++ {
-		k := bytes.Index(s.buf[i:], magic[:])
+		k := bytes.Index(s.buf[i:], mark)
 		if k < 0 {
 			break
 		}
@@ -162,12 +164,12 @@ func (s *scanner) resync(n int, at segmentEnd) (from int, first header, found bo
 				continue
 			}
 			budget -= len(b)
-			h, _, err := openFrame(b)
+			h, _, err := s.out.chain.salt.open(b)
 			if err != nil || h.seq <= s.out.chain.next || h.seq >= at.seq {
 				continue
 			}
 			budget -= len(s.buf) - i
-			c := chain{next: h.seq, prevHash: h.prevHash}
+			c := chain{next: h.seq, prevHash: h.prevHash, salt: s.out.chain.salt}
 			end, bad, _ := c.scan(s.buf[i-prefix:], func(int, header, []byte) error { return nil })
 			if bad == nil && i-prefix+end == len(s.buf) && c.next == at.seq && c.prevHash == at.hash {
 				return i - prefix, h, true
@@ -193,7 +195,7 @@ func (w *DamagedStream) Repair(nowMs int64, records [][]Record) error {
 			prev = uint32(d.before)
 		}
 		var patch []byte
-		if patch, prev, err = d.frames(nowMs, prev, records[k]); err != nil {
+		if patch, prev, err = d.frames(w.salt, nowMs, prev, records[k]); err != nil {
 			return fmt.Errorf("wal: repair %s: %w", filepath.Join(genPath(w.dir, d.Gen), d.Segment), err)
 		}
 		if err := w.replace(d, patch); err != nil {
@@ -209,7 +211,7 @@ const mendedFrameBytes = 16 << 20
 
 // frames makes the entries that take the place of the lost ones: as many as those, since frames are
 // numbered.
-func (d *Damage) frames(nowMs int64, prev uint32, records []Record) (entries []byte, last uint32, err error) {
+func (d *Damage) frames(s salt, nowMs int64, prev uint32, records []Record) (entries []byte, last uint32, err error) {
 	for seq := d.First; seq <= d.Last; seq++ {
 		f := NewFrame()
 		bridge := seq == d.Last && d.bounded
@@ -224,7 +226,7 @@ func (d *Damage) frames(nowMs int64, prev uint32, records []Record) (entries []b
 			return nil, 0, ErrFrameTooLarge
 		}
 		h := header{seq: seq, prevHash: prev, synced: d.First - 1, wallMs: uint64(nowMs), splice: bridge}
-		prev = uint32(sealFrame(f.buf, h))
+		prev = uint32(s.seal(f.buf, h))
 		entries = appendEntry(entries, f.buf)
 	}
 	if d.bounded {

@@ -126,7 +126,7 @@ func (s *salvaged) text(n uint64) string {
 func TestSalvageRefuses(t *testing.T) {
 	refused := func(what string, clean bool, change func(fsys *memfs.FS, list []string)) {
 		t.Helper()
-		fsys := built(t, 121, clean)
+		fsys := built(t, 126, clean)
 		change(fsys, segments(t, fsys))
 		var c *CorruptionError
 		if _, err := salvageAll(fsys); !errors.As(err, &c) {
@@ -147,22 +147,12 @@ func TestSalvageRefuses(t *testing.T) {
 // TestSalvageIsNotFooled: a client's bytes may look like frames. Where the frame around them is
 // damaged they are not taken for any.
 func TestSalvageIsNotFooled(t *testing.T) {
-	forged := func(seq uint64, n int) (b []byte) {
-		prev := uint32(77)
-		for i := range n {
-			f := NewFrame()
-			f.Append(RecordEntries, 1, []byte("forged"))
-			prev = uint32(sealFrame(f.buf, header{seq: seq + uint64(i), prevHash: prev, synced: 1, wallMs: 1}))
-			b = appendEntry(b, f.buf)
-		}
-		return b
-	}
 	fsys := memfs.New()
-	s, err := Open(fsys, testDir, Options{GenBytes: 6000, SegmentBytes: 2000}, nil)
+	s, err := Open(fsys, testDir, Options{GenBytes: 6000, SegmentBytes: 2000, Salt: small().Salt}, nil)
 	must(t, err)
 	for seq := uint64(1); seq <= 30; seq++ {
 		f := NewFrame()
-		f.Append(RecordEntries, 1, append(bytes.Repeat([]byte{'x'}, 50), forged(seq+1, 4)...))
+		f.Append(RecordEntries, 1, forge(bytes.Repeat([]byte{'x'}, 50), seq+1, 4))
 		must(t, s.Submit(f, true, nil))
 		_, err := s.Step()
 		must(t, err)
@@ -253,9 +243,9 @@ func TestMendSurvivesCrashes(t *testing.T) {
 func TestMendedFrames(t *testing.T) {
 	d := &Damage{First: 4, Last: 6, after: 9, bounded: true}
 	big := Record{Type: RecordEntries, Shard: 1, Data: make([]byte, mendedFrameBytes)}
-	b, prev, err := d.frames(1, 3, []Record{big, big, big})
+	b, prev, err := d.frames(testSalt, 1, 3, []Record{big, big, big})
 	must(t, err)
-	c := chain{next: 4, prevHash: 3}
+	c := chain{next: 4, prevHash: 3, salt: testSalt}
 	var sizes []int
 	end, bad, err := c.scan(b, func(_ int, h header, records []byte) error {
 		sizes = append(sizes, len(records))
@@ -265,12 +255,12 @@ func TestMendedFrames(t *testing.T) {
 	if bad != nil || end != len(b) || c.next != 7 || c.prevHash != 9 || prev != 9 || fmt.Sprint(sizes) != fmt.Sprint([]int{len(big.Data) + 9, len(big.Data) + 9, len(big.Data) + 9}) {
 		t.Fatalf("%v at %d, then frame %d behind %d (%d), %v", bad, end, c.next, c.prevHash, prev, sizes)
 	}
-	if _, _, err := d.frames(1, 3, []Record{{Data: make([]byte, MaxFrameBytes)}}); !errors.Is(err, ErrFrameTooLarge) {
+	if _, _, err := d.frames(testSalt, 1, 3, []Record{{Data: make([]byte, MaxFrameBytes)}}); !errors.Is(err, ErrFrameTooLarge) {
 		t.Errorf("%v", err)
 	}
 	short := NewFrame()
-	sealFrame(short.buf, header{seq: 4, splice: true})
-	if _, _, err := openFrame(short.buf); !errors.Is(err, errRecords) {
+	testSalt.seal(short.buf, header{seq: 4, splice: true})
+	if _, _, err := testSalt.open(short.buf); !errors.Is(err, errRecords) {
 		t.Errorf("a bridge without its value: %v", err)
 	}
 }

@@ -32,7 +32,7 @@ func (s *Stream) DropBefore(gen uint64) error {
 	if len(victims) == 0 {
 		return failed
 	}
-	at := bounds{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash}
+	at := bounds{gen: keep.Gen, seq: keep.FirstSeq, prevHash: keep.prevHash, salt: s.salt}
 	if err := writeBounds(s.fs, s.dir, firstName, firstMagic, at); err != nil {
 		return fmt.Errorf("wal: drop generations below %d: %w", keep.Gen, err)
 	}

@@ -2,15 +2,12 @@ package wal
 
 import (
 	"encoding/binary"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 const (
-	frameMagic   uint16 = 0xCA71
-	frameVersion uint8  = 1
+	frameVersion uint8 = 1
 
-	frameHeaderBytes = 40
+	frameHeaderBytes = 42
 
 	// MaxFrameBytes bounds a frame, header included.
 	MaxFrameBytes = 64 << 20
@@ -18,15 +15,23 @@ const (
 
 // Offsets within the frame header.
 const (
-	offMagic   = 0
-	offVersion = 2
-	offFlags   = 3
+	offMark    = 0
 	offHash    = 4
-	offSeq     = 12
-	offPrev    = 20
-	offSynced  = 24
-	offWallMs  = 32
+	offVersion = 12
+	offFlags   = 13
+	offSeq     = 14
+	offPrev    = 22
+	offSynced  = 26
+	offWallMs  = 34
 )
+
+// salt is a stream's secret: random, drawn once, kept in FIRST and never shown. A frame begins with
+// its mark and its hash is seeded with it, so bytes that a client wrote cannot be a frame.
+type salt uint64
+
+// mark is what each frame of the stream begins with. A reader that looks for frames finds no others
+// by it, and so spends no time on a client's bytes.
+func (s salt) mark() uint32 { return uint32(s) }
 
 // Frame collects the records that are written, and become durable, together.
 // Use NewFrame, and Reset to use one again.
@@ -89,9 +94,9 @@ const flagSplice = 1
 
 const spliceBytes = 4
 
-// sealFrame writes the header into b and returns the frame's hash.
-func sealFrame(b []byte, h header) uint64 {
-	binary.LittleEndian.PutUint16(b[offMagic:], frameMagic)
+// seal writes the header into b and returns the frame's hash.
+func (s salt) seal(b []byte, h header) uint64 {
+	binary.LittleEndian.PutUint32(b[offMark:], s.mark())
 	b[offVersion] = frameVersion
 	b[offFlags] = 0
 	if h.splice {
@@ -101,29 +106,21 @@ func sealFrame(b []byte, h header) uint64 {
 	binary.LittleEndian.PutUint32(b[offPrev:], h.prevHash)
 	binary.LittleEndian.PutUint64(b[offSynced:], h.synced)
 	binary.LittleEndian.PutUint64(b[offWallMs:], h.wallMs)
-	sum := hashFrame(b)
+	sum := hashSeeded(uint64(s), b[offVersion:])
 	binary.LittleEndian.PutUint64(b[offHash:], sum)
 	return sum
 }
 
-// hashFrame covers every byte of the frame but the hash itself: the hash before it is the seed.
-func hashFrame(b []byte) uint64 {
-	var d xxhash.Digest
-	d.ResetWithSeed(uint64(binary.LittleEndian.Uint32(b)))
-	_, _ = d.Write(b[offHash+8:])
-	return d.Sum64()
-}
-
-// openFrame verifies a frame by itself: magic, hash, version, records.
-func openFrame(b []byte) (h header, hash uint64, err error) {
+// open verifies a frame by itself: mark, hash, version, records.
+func (s salt) open(b []byte) (h header, hash uint64, err error) {
 	if len(b) < frameHeaderBytes {
 		return h, 0, errLength
 	}
-	if binary.LittleEndian.Uint16(b) != frameMagic {
-		return h, 0, errMagic
+	if binary.LittleEndian.Uint32(b) != s.mark() {
+		return h, 0, errMark
 	}
 	hash = binary.LittleEndian.Uint64(b[offHash:])
-	if hashFrame(b) != hash {
+	if hashSeeded(uint64(s), b[offVersion:]) != hash {
 		return h, 0, errChecksum
 	}
 	if b[offVersion] != frameVersion || b[offFlags]&^flagSplice != 0 {

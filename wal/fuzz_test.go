@@ -7,18 +7,26 @@ import (
 	"path/filepath"
 	"testing"
 
+	"carillon/sim/forged"
 	"carillon/vfs"
 	"carillon/vfs/memfs"
 )
 
 func FuzzFrame(f *testing.F) {
 	frame := frameOf(1)
-	sealFrame(frame.buf, header{seq: 1})
+	testSalt.seal(frame.buf, header{seq: 1})
 	f.Add(appendEntry(nil, frame.buf))
+	for _, form := range forged.Forms() {
+		f.Add(form)
+		inner := NewFrame()
+		inner.Append(RecordEntries, 1, form)
+		testSalt.seal(inner.buf, header{seq: 1})
+		f.Add(append(appendEntry(nil, inner.buf), form...))
+	}
 	f.Add([]byte{0, 0, 0})
 	f.Add([]byte{0x80, 0x80, 0x80, 0x80, 0x10})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := chain{next: 1}
+		c := chain{next: 1, salt: testSalt}
 		end, bad, _ := c.scan(b, func(off int, h header, records []byte) error {
 			if off >= len(b) || h.seq == 0 {
 				t.Fatalf("frame %d at %d of %d", h.seq, off, len(b))
@@ -29,7 +37,7 @@ func FuzzFrame(f *testing.F) {
 			t.Fatalf("stopped at %d of %d without a reason", end, len(b))
 		}
 		if bad != nil {
-			classifyTail(b[end:], c.next)
+			classifyTail(testSalt, b[end:], c.next)
 		}
 	})
 }
@@ -42,6 +50,11 @@ func FuzzOpen(f *testing.F) {
 		b, err := vfs.ReadFile(whole, path, nil, 1<<20)
 		must(f, err)
 		f.Add(b, uint8(k))
+	}
+	for _, form := range forged.Forms() {
+		b, err := vfs.ReadFile(whole, list[len(list)-1], nil, 1<<20)
+		must(f, err)
+		f.Add(append(b[:len(b)/2:len(b)/2], form...), uint8(len(list)-1))
 	}
 	f.Add([]byte{0}, uint8(len(list)-1))
 	f.Fuzz(func(t *testing.T, b []byte, which uint8) {
@@ -70,6 +83,7 @@ func FuzzSnapshot(f *testing.F) {
 	must(f, err)
 	f.Add(seed)
 	f.Add(seed[:len(seed)-1])
+	f.Add(forged.Snapshot(3, 1, 2))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fsys := memfs.New()
 		must(t, fsys.MkdirAll(snapDir))
@@ -88,7 +102,7 @@ func FuzzSnapshot(f *testing.F) {
 
 // FuzzMark: a FIRST or END file is as it was written, or it is refused.
 func FuzzMark(f *testing.F) {
-	f.Add(encodeBounds(firstMagic, bounds{gen: 3, seq: 900, prevHash: 77}))
+	f.Add(encodeBounds(firstMagic, bounds{gen: 3, seq: 900, prevHash: 77, salt: testSalt}))
 	f.Add(encodeBounds(endMagic, bounds{gen: 1, seq: 1}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, magic := range []string{firstMagic, endMagic} {

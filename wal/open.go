@@ -141,16 +141,17 @@ func (s *Stream) unmarkEnd() error {
 // begin starts the segment that will be appended to. An empty last one is replaced by its
 // own name; otherwise a full generation is closed.
 func (s *Stream) begin(found *streamScan) error {
-	s.gens = found.gens
+	s.gens, s.salt = found.gens, found.chain.salt
 	s.w.seq = found.chain.next - 1
 	s.w.prevHash = found.chain.prevHash
 	s.w.synced = s.w.seq
 	s.durable.Store(s.w.synced)
 	if found.fresh {
+		s.salt = salt(s.opt.Salt())
 		if err := s.roll(1, 1, 0); err != nil {
 			return err
 		}
-		return writeBounds(s.fs, s.dir, firstName, firstMagic, bounds{gen: 1, seq: 1})
+		return writeBounds(s.fs, s.dir, firstName, firstMagic, bounds{gen: 1, seq: 1, salt: s.salt})
 	}
 	g := s.gens[len(s.gens)-1]
 	s.w.gen, s.w.genBytes = g.Gen, g.Bytes

@@ -24,8 +24,11 @@ type Options struct {
 	// more turns it off. Default 256 MiB.
 	LowDiskBytes uint64
 	// Archive, if set, is called with the directory of each generation before it is removed.
-	// An error keeps the generation. It runs on the caller of DropBefore.
+	// An error keeps the generation. It runs on the caller of DropBefore. FIRST has what its frames
+	// are read with.
 	Archive func(genDir string) error
+	// Salt draws the salt of a new stream: nobody may be able to guess it. Default: at random.
+	Salt func() uint64
 	// NowMs is the wall clock in Unix milliseconds; frames carry it, nothing depends on it.
 	NowMs func() int64
 	// Monotonic is a clock that never steps, for the figures of Observe and the sampling
@@ -70,6 +73,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LowDiskBytes == 0 {
 		o.LowDiskBytes = defaultLowDiskBytes
+	}
+	if o.Salt == nil {
+		o.Salt = randomSalt
 	}
 	if o.NowMs == nil {
 		o.NowMs = wallMs

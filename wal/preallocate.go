@@ -96,7 +96,7 @@ func (s *segment) sync() error {
 // seal cuts the unused space off, makes the whole file durable and closes it.
 func (s *segment) seal() error {
 	if err := s.file.Truncate(s.bytes); err != nil {
-		return err
+		return noRoom(err) // nothing has changed
 	}
 	if err := s.log.close(); err != nil { // syncs data and size
 		return err

@@ -69,7 +69,7 @@ func (s *scanner) scan() (*streamScan, error) {
 	if gens, err = s.arrange(gens); err != nil {
 		return nil, err
 	}
-	s.out.chain = chain{next: s.out.first.seq, prevHash: s.out.first.prevHash}
+	s.out.chain = chain{next: s.out.first.seq, prevHash: s.out.first.prevHash, salt: s.out.first.salt}
 	if s.damaged != nil {
 		if s.after, err = s.borders(gens); err != nil {
 			return nil, err
@@ -96,6 +96,9 @@ func (s *scanner) checkEnd() error {
 		return err
 	}
 	s.out.closed = true
+	if end.salt != s.out.first.salt {
+		return &CorruptionError{Dir: s.dir, Segment: endName, Err: errSalt}
+	}
 	l := s.out.last
 	if c := s.out.chain; c.next != end.seq || c.prevHash != end.prevHash {
 		return &CorruptionError{Dir: l.dir, Segment: l.name, Offset: l.end, Seq: c.next,
@@ -200,7 +203,7 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 	}
 	if last {
 		tail := s.buf[n:]
-		if bad != nil && (errors.Is(bad, errVersion) || classifyTail(tail, s.out.chain.next) == tailDurable) {
+		if bad != nil && (errors.Is(bad, errVersion) || classifyTail(s.out.chain.salt, tail, s.out.chain.next) == tailDurable) {
 			damage.Err = fmt.Errorf("%w; %w", bad, errWasDurable)
 			return 0, damage
 		}

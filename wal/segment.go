@@ -62,6 +62,7 @@ type chain struct {
 	next      uint64 // sequence number of the next frame
 	prevHash  uint32
 	unchained bool // the frame before was lost: the chain begins anew
+	salt      salt
 }
 
 // scan walks the entries of a segment's bytes and calls visit for each good frame.
@@ -87,7 +88,7 @@ func (c *chain) scan(data []byte, visit func(off int, h header, records []byte) 
 
 // admit verifies that b is the frame that comes next, and steps over it.
 func (c *chain) admit(b []byte) (h header, records []byte, err error) {
-	h, hash, err := openFrame(b)
+	h, hash, err := c.salt.open(b)
 	switch {
 	case err != nil:
 		return h, nil, err

@@ -33,6 +33,7 @@ type Stream struct {
 	fs      vfs.FS
 	dir     string
 	opt     Options
+	salt    salt // does not change after Open
 	lock    io.Closer
 	disk    atomic.Pointer[Disk] // replaced whole
 	reserve atomic.Uint64

@@ -21,13 +21,17 @@ const testDir = "data/log"
 
 // small makes segments and generations turn often.
 func small() Options {
-	return Options{GenBytes: 6000, SegmentBytes: 2048, NowMs: func() int64 { return 1700000000000 },
+	return Options{GenBytes: 6000, SegmentBytes: 2048, Salt: func() uint64 { return uint64(testSalt) }, NowMs: func() int64 { return 1700000000000 },
 		Monotonic: func() time.Duration { return 0 }}
 }
 
-// payload is the body of record i: its number and a body that depends on it.
+// payload is the body of record i: its number and a body that depends on it. That of each fourth is
+// frames, for a reader that looks for frames to find.
 func payload(i int) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(i))
+	if i%4 == 3 {
+		b = forge(b, uint64(i)+2, 1)
+	}
 	for k := range (i*7)%90 + 1 {
 		b = append(b, byte(i+k))
 	}

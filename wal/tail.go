@@ -16,26 +16,26 @@ const (
 )
 
 // hashBudgetFactor bounds the bytes hashed while looking for later frames, as a
-// multiple of the tail's size; a tail that needs more is made by hand, and refused.
+// multiple of the tail's size; a tail that needs more is made by hand, by somebody who has read the
+// salt, and refused.
 const hashBudgetFactor = 64
 
 // classifyTail judges the bytes after the last good frame. want is the sequence
 // number of the first bad frame. Unsynced writes may reach the disk in any order, so a
 // valid frame after a bad one proves nothing; one whose syncedSeq covers the bad one does.
-func classifyTail(tail []byte, want uint64) tailKind {
+func classifyTail(s salt, tail []byte, want uint64) tailKind {
 	if allZero(tail) {
 		return tailZero
 	}
-	var magic [2]byte
-	binary.LittleEndian.PutUint16(magic[:], frameMagic)
+	mark := binary.LittleEndian.AppendUint32(nil, s.mark())
 	budget := hashBudgetFactor * len(tail)
 	for at := 0; ; at++ {
-		i := bytes.Index(tail[at:], magic[:])
+		i := bytes.Index(tail[at:], mark)
 		if i < 0 {
 			return tailTorn
 		}
 		at += i
-		durable, cost := provesDurable(tail, at, want)
+		durable, cost := provesDurable(s, tail, at, want)
 		if durable {
 			return tailDurable
 		}
@@ -48,7 +48,7 @@ func classifyTail(tail []byte, want uint64) tailKind {
 // provesDurable tells whether a valid frame begins at offset at of tail that says that
 // frame want was durable. The entry's length stands in the one to four bytes before it.
 // A frame of a newer version counts: it is whole, and this program must not cut it off.
-func provesDurable(tail []byte, at int, want uint64) (durable bool, cost int) {
+func provesDurable(s salt, tail []byte, at int, want uint64) (durable bool, cost int) {
 	if len(tail)-at < frameHeaderBytes {
 		return false, 0
 	}
@@ -64,7 +64,7 @@ func provesDurable(tail []byte, at int, want uint64) (durable bool, cost int) {
 			continue
 		}
 		cost += len(b)
-		if _, _, err := openFrame(b); err == nil || errors.Is(err, errVersion) {
+		if _, _, err := s.open(b); err == nil || errors.Is(err, errVersion) {
 			return true, cost
 		}
 	}

@@ -22,6 +22,7 @@ type writer struct {
 	batch    []waiting
 	entries  [][]byte
 	spares   preallocated
+	turn     turn
 
 	full   bool // there was no room for the waiting frames
 	fullAt time.Duration
@@ -94,7 +95,7 @@ func (s *Stream) sealFrames(list []waiting) {
 	for _, p := range list {
 		s.w.seq++
 		h.seq, h.prevHash = s.w.seq, s.w.prevHash
-		s.w.prevHash = uint32(sealFrame(p.frame.buf, h))
+		s.w.prevHash = uint32(s.salt.seal(p.frame.buf, h))
 		s.w.entries = append(s.w.entries, p.frame.buf)
 	}
 }
@@ -129,12 +130,16 @@ func (s *Stream) syncBatch() error {
 // frames from seq first on that take so many bytes.
 func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	full := s.w.genBytes+bytes > s.opt.GenBytes
-	if s.w.seg.bytes == 0 || !full && s.w.seg.bytes+bytes <= s.opt.SegmentBytes {
+	begun := s.w.turn.next != nil
+	if !begun && (s.w.seg.bytes == 0 || !full && s.w.seg.bytes+bytes <= s.opt.SegmentBytes) {
 		return nil
 	}
 	start := s.opt.Monotonic()
 	gen := s.w.gen
-	if full {
+	switch {
+	case begun:
+		gen = s.w.turn.gen
+	case full:
 		gen++
 	}
 	if err := s.roll(gen, first, s.w.prevHash); err != nil {
@@ -146,33 +151,41 @@ func (s *Stream) rollIfFull(bytes int64, first uint64) error {
 	return nil
 }
 
+// turn is how far a change of segment is. One that finds no room is gone on with when there is some.
+type turn struct {
+	next  *segment // prepared; nil: no turn is under way
+	gen   uint64   // that it goes to
+	whole bool     // the old segment is sealed
+	named bool     // the new one has its name, which may not be durable
+}
+
 // roll seals the current segment, if any, and begins the one of frame first in gen. Order, each
 // step durable before the next: directory of the generation; old segment whole; name of the new
-// segment. So only the last segment can ever be incomplete. The steps that take room come first: a
-// turn that finds none has changed nothing, and can be tried again.
+// segment. So only the last segment can ever be incomplete.
 func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
-	dir := genPath(s.dir, gen)
-	if err := vfs.MakeDir(s.fs, dir); err != nil {
+	dir, t := genPath(s.dir, gen), &s.w.turn
+	if err := s.prepareTurn(gen, dir); err != nil {
 		return noRoom(err)
 	}
-	next, err := s.w.spares.take(s.fs, s.dir, s.opt.SegmentBytes)
-	if err != nil {
-		return noRoom(err)
-	}
-	if s.w.seg != nil {
+	if s.w.seg != nil && !t.whole {
 		if err := s.w.seg.seal(); err != nil {
 			return err
 		}
-		s.w.synced = first - 1
+		t.whole, s.w.synced = true, first-1
 	}
-	from := preallocatedPath(filepath.Join(s.dir, preallocatedDir))
-	if err := s.fs.Rename(from, filepath.Join(dir, segmentName(first))); err != nil {
-		return err
+	sync := vfs.ResyncDir // its sync has failed
+	if !t.named {
+		from := preallocatedPath(filepath.Join(s.dir, preallocatedDir))
+		if err := s.fs.Rename(from, filepath.Join(dir, segmentName(first))); err != nil {
+			return noRoom(err)
+		}
+		t.named = true
+		sync = vfs.FS.SyncDir
 	}
-	if err := s.fs.SyncDir(dir); err != nil {
-		return err
+	if err := sync(s.fs, dir); err != nil {
+		return noRoom(err)
 	}
-	s.w.seg = next
+	s.w.seg, s.w.turn = t.next, turn{}
 	if gen != s.w.gen {
 		s.w.gen, s.w.genBytes = gen, 0
 		s.mu.Lock()
@@ -183,12 +196,32 @@ func (s *Stream) roll(gen, first uint64, prevHash uint32) error {
 	return nil
 }
 
+// prepareTurn makes what a turn needs, once.
+func (s *Stream) prepareTurn(gen uint64, dir string) (err error) {
+	if s.w.turn.next != nil {
+		return nil
+	}
+	if err := vfs.MakeDir(s.fs, dir); err != nil {
+		return err
+	}
+	s.w.turn.gen = gen
+	s.w.turn.next, err = s.w.spares.take(s.fs, s.dir, s.opt.SegmentBytes)
+	return err
+}
+
 // finish marks the end of a clean life: the last segment whole, then the END file.
 func (s *Stream) finish() error {
 	defer s.w.spares.remove(s.fs, s.dir)
-	err := s.w.seg.seal()
+	t := &s.w.turn
+	if t.next != nil {
+		t.next.discard()
+	}
+	var err error
+	if !t.whole {
+		err = s.w.seg.seal()
+	}
 	if err == nil {
-		at := bounds{gen: s.w.gen, seq: s.w.seq + 1, prevHash: s.w.prevHash}
+		at := bounds{gen: s.w.gen, seq: s.w.seq + 1, prevHash: s.w.prevHash, salt: s.salt}
 		err = writeBounds(s.fs, s.dir, endName, endMagic, at)
 	}
 	if err != nil {

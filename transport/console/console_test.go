@@ -91,3 +91,22 @@ func TestFilesKeepThePolicy(t *testing.T) {
 		t.Error(Policy)
 	}
 }
+
+// TestTextsAreNoMarkup: the page shows what users wrote through preact, which makes text of it; no
+// file makes markup, a program or a link of another scheme of a text.
+func TestTextsAreNoMarkup(t *testing.T) {
+	maker := regexp.MustCompile(`(?i)(inner|outer)HTML|insertAdjacentHTML|document\.write|srcdoc|\beval\(|new Function|DOMParser|createContextualFragment|href=\$\{[a-z]\.(url|link)|javascript:`)
+	checked := 0
+	for path, f := range New().files {
+		if strings.HasPrefix(path, "/console/vendor/") {
+			continue // a file of it sets what it is given as dangerouslySetInnerHTML, which ours do not
+		}
+		checked++
+		if found := maker.FindString(string(f.Body)); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+	}
+	if checked < 10 {
+		t.Errorf("%d files", checked)
+	}
+}

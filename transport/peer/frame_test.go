@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"carillon/sim/forged"
 )
 
 type testFrame struct {
@@ -119,6 +121,9 @@ func TestSequenceWraps(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	f.Add(sealed(testFrame{kindFrame, "hello"}, testFrame{kindHeartbeat, ""}))
 	f.Add(sealed(testFrame{kindCall, strings.Repeat("x", callHeaderBytes)}))
+	for _, form := range forged.Forms() {
+		f.Add(sealed(testFrame{kindFrame, string(form)}, testFrame{kindChunk, string(form)}))
+	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		frames, err := readAll(bytes.NewReader(wire), 1<<16)

@@ -1,0 +1,36 @@
+package backup
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"carillon/secret"
+	"carillon/sim/forged"
+)
+
+// TestBackupInABackup: a state may hold records of a backup, and its end. It comes back as it was; a
+// file that is cut behind such an end is refused.
+func TestBackupInABackup(t *testing.T) {
+	if _, err := NewReader(bytes.NewReader(forged.Backup())); err != nil {
+		t.Fatalf("the form is not right: %v", err)
+	}
+	inner := write(t, nil, [][]byte{[]byte("another state")})
+	var states [][]byte
+	for _, form := range forged.Forms() {
+		states = append(states, append(slices.Clone(form), inner...))
+	}
+	for _, keys := range []*secret.Keys{nil, testKeys(t, 1)} {
+		file := write(t, keys, states)
+		if back, err := read(file, keys); err != nil || !slices.EqualFunc(back, states, bytes.Equal) {
+			t.Fatalf("%d states of %d, %v", len(back), len(states), err)
+		}
+		for at := range file {
+			if bytes.HasSuffix(file[:at], inner) {
+				if _, err := read(file[:at], keys); err == nil {
+					t.Errorf("cut at %d, behind a client's end of a backup, it was read", at)
+				}
+			}
+		}
+	}
+}

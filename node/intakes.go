@@ -1,0 +1,143 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"carillon/timer"
+	"carillon/transport/peer"
+)
+
+// What streams that broke off leave for another try: so many of them, and for so long. A sender
+// tries again within seconds, if it still leads.
+const (
+	intakesKept   = 8
+	intakeKeptFor = 2 * time.Minute
+)
+
+// intakes are the snapshots that are coming in: one from each node, kept for a while when a stream
+// breaks off.
+type intakes struct {
+	mu     sync.Mutex
+	byNode map[uint64]*snapshotReceiver
+	idle   []*snapshotReceiver // those whose stream broke off, in that order
+	closed bool
+}
+
+// incoming is a snapshot on its way into the host. shard.Incoming is one.
+type incoming interface {
+	Have() int64
+	Write([]byte) (int, error)
+	Commit() error
+	Abort()
+}
+
+// snapshotReceiver is one of them. It implements peer.Sink.
+type snapshotReceiver struct {
+	owner  *intakes
+	from   uint64
+	header string
+	in     incoming
+	busy   bool
+	ended  bool
+	expiry *time.Timer // of an idle one
+}
+
+func (k *intakes) open(from uint64, header []byte, receive func() (incoming, error)) (peer.Sink, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if old := k.byNode[from]; old != nil {
+		switch {
+		case old.busy:
+			return nil, errors.New("a snapshot from this node is being received already")
+		case old.header == string(header):
+			k.awakenLocked(old)
+			return old, nil
+		}
+		k.dropLocked(old)
+	}
+	if k.closed {
+		return nil, timer.ErrStopped
+	}
+	in, err := receive()
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshotReceiver{owner: k, from: from, header: string(header), in: in, busy: true}
+	if k.byNode == nil {
+		k.byNode = map[uint64]*snapshotReceiver{}
+	}
+	k.byNode[from] = s
+	return s, nil
+}
+
+// awakenLocked makes an idle one busy.
+func (k *intakes) awakenLocked(s *snapshotReceiver) {
+	s.busy = true
+	s.expiry.Stop()
+	k.idle = slices.DeleteFunc(k.idle, func(other *snapshotReceiver) bool { return other == s })
+}
+
+// dropLocked gives an idle one up, and its file.
+func (k *intakes) dropLocked(s *snapshotReceiver) {
+	k.awakenLocked(s)
+	s.in.Abort()
+	delete(k.byNode, s.from)
+}
+
+// close gives all idle ones up; there will be no others.
+func (k *intakes) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	for len(k.idle) > 0 {
+		k.dropLocked(k.idle[0])
+	}
+}
+
+// Have implements peer.Sink.
+func (s *snapshotReceiver) Have() int64 { return s.in.Have() }
+
+// Write implements peer.Sink. After an error the file is of no use any more.
+func (s *snapshotReceiver) Write(chunk []byte) error {
+	_, err := s.in.Write(chunk)
+	if err != nil {
+		s.ended = true
+		s.in.Abort()
+	}
+	return err
+}
+
+// Commit implements peer.Sink.
+func (s *snapshotReceiver) Commit() error {
+	s.ended = true
+	return s.in.Commit()
+}
+
+// Close implements peer.Sink: the part that is there is kept for another try.
+func (s *snapshotReceiver) Close() {
+	k := s.owner
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s.ended {
+		delete(k.byNode, s.from)
+		return
+	}
+	s.busy = false
+	s.expiry = time.AfterFunc(intakeKeptFor, s.expire)
+	k.idle = append(k.idle, s)
+	if len(k.idle) > intakesKept || k.closed {
+		k.dropLocked(k.idle[0])
+	}
+}
+
+// expire gives the part up that nobody has gone on with.
+func (s *snapshotReceiver) expire() {
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
+	if slices.Contains(s.owner.idle, s) {
+		s.owner.dropLocked(s)
+	}
+}

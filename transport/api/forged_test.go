@@ -1,0 +1,154 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"carillon/sim/forged"
+	"carillon/timer"
+)
+
+// texts are the forms that JSON can say, in order.
+func texts() (list []string) {
+	all := forged.Texts()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if utf8.ValidString(all[name]) {
+			list = append(list, all[name])
+		}
+	}
+	return list
+}
+
+func quoted(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+// TestUsersBytesAreData: a payload, as a text, as JSON and as bytes, that is an answer, an event, a
+// line, a cursor, a receipt or a frame of ours comes back as it was, in an answer about it alone, in
+// a listing, and in the lines of a batch.
+func TestUsersBytesAreData(t *testing.T) {
+	h := newHarness(t)
+	want := map[string]string{} // id: the payload's field of an answer
+	add := func(field, value string) {
+		id := fmt.Sprint("t", len(want))
+		want[id] = quoted(field) + ":" + value
+		h.do("POST", timers, `{"id":"`+id+`","delay":"1h",`+cb+`,`+want[id]+`}`).want(201)
+	}
+	for _, text := range texts() {
+		add("payload", quoted(text))
+		add("payload", quoted(map[string]any{"id": text, text: []any{text}}))
+		add("payload_base64", quoted(base64.StdEncoding.EncodeToString([]byte(text))))
+	}
+	for _, form := range forged.Forms() {
+		add("payload_base64", quoted(base64.StdEncoding.EncodeToString(form)))
+	}
+	for _, text := range texts() { // a cursor or a receipt may be an id
+		if validID(text) {
+			want[text] = `"payload":1`
+			h.do("POST", timers, `{"id":"`+text+`","delay":"1h",`+cb+`,"payload":1}`).want(201)
+		}
+	}
+	check := func(v map[string]any) {
+		t.Helper()
+		var sent map[string]any
+		if err := json.Unmarshal([]byte("{"+want[v["id"].(string)]+"}"), &sent); err != nil {
+			t.Fatal(err)
+		}
+		for field, value := range sent {
+			if quoted(v[field]) != quoted(value) || v["state"] != "scheduled" {
+				t.Errorf("%v: %s is %s, want %s", v["id"], field, quoted(v[field]), quoted(value))
+			}
+		}
+	}
+	for id := range want {
+		check(h.do("GET", timers+"/"+id, "").want(200).json())
+	}
+	ids := h.pages(timers, 7)
+	if slices.Sort(ids); !slices.Equal(ids, slices.Sorted(maps.Keys(want))) {
+		t.Errorf("listed %q", ids)
+	}
+	for _, v := range h.do("GET", timers+"?limit=1000", "").want(200).json()["timers"].([]any) {
+		check(v.(map[string]any))
+	}
+	var lines strings.Builder
+	for id, payload := range want {
+		lines.WriteString(`{"op":"put","id":"` + id + `","delay":"2h",` + cb + `,` + payload + "}\n")
+	}
+	results := strings.Split(strings.TrimSuffix(h.do("POST", batches, lines.String(), "Content-Type: application/x-ndjson").want(200).body, "\n"), "\n")
+	if len(results) != len(want) {
+		t.Fatalf("%d results of %d lines", len(results), len(want))
+	}
+	for _, line := range results {
+		var r struct {
+			Status int
+			Timer  map[string]any
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Status != 200 {
+			t.Fatalf("%s: %v", line, err)
+		}
+		check(r.Timer)
+	}
+}
+
+// TestUsersNamesAreData: what is no name is refused, in a problem of its own that quotes it at most,
+// and not taken for a part of the answer, of another request, or of a header.
+func TestUsersNamesAreData(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", "/v1/topics/orders", "{}").want(201)
+	for _, text := range texts() {
+		for field, code := range map[string]string{`"id":%s,` + cb: badName, `"key":%s,` + cb: badName, `"labels":[%s],` + cb: badRequest, `"callback":{"url":%s}`: "bad_url",
+			`"callback":{"url":"http://a/","headers":{%s:"a"}}`: "bad_header", `"callback":{"url":"http://a/","headers":{"X-A":%s}}`: "bad_header"} {
+			value := text + "\n" // no name, no URL and no header has one
+			r := h.do("POST", timers, `{"delay":"1h",`+fmt.Sprintf(field, quoted(value))+`}`).problem(400, code)
+			if len(r.header) > 6 {
+				t.Errorf("%q: %v", text, r.header)
+			}
+		}
+		if r := h.do("GET", "/v1/topics/"+url.PathEscape(text+" ")+"/timers", ""); r.status < 400 || r.status >= 500 {
+			t.Errorf("topic %q: %d", text, r.status)
+		}
+		h.do("GET", timers+"?cursor="+url.QueryEscape(text), "").problem(400, badRequest)
+	}
+	if n := len(h.pages(timers, 7)); n != 0 {
+		t.Errorf("%d timers were made", n)
+	}
+}
+
+// TestStrangersTextsInEvents: an error of a receiver and the names in an event are one event each.
+func TestStrangersTextsInEvents(t *testing.T) {
+	for name, text := range forged.Texts() {
+		out := string(appendEvent(nil, &Event{Kind: EventFired, Topic: text, ID: text, Labels: []string{text}, Error: text, Destination: text, State: text, Node: "n1", Result: "retry"}))
+		rest, ok := strings.CutPrefix(out, "event: fired\ndata: ")
+		body, end, _ := strings.Cut(rest, "\n")
+		var v map[string]any
+		if err := json.Unmarshal([]byte(body), &v); !ok || end != "\n" || strings.Contains(body, "\r") || err != nil {
+			t.Fatalf("%s: %q: %v", name, out, err)
+		}
+		if utf8.ValidString(text) && (v["error"] != text || v["id"] != text || v["topic"] != text || v["destination"] != text || v["node"] != "n1") {
+			t.Errorf("%s came back as %v", name, v)
+		}
+	}
+}
+
+// TestPlaceInACursor: an id that is a cursor is a place in a listing like any other.
+func TestPlaceInACursor(t *testing.T) {
+	inner := timerCursor(timer.SortKey{SortMs: 1, Seq: 2, ID: "a"}, 3)
+	if !validID(inner) {
+		t.Fatal("a cursor is no id: the test tests nothing")
+	}
+	k, ok := parseTimerCursor(timerCursor(timer.SortKey{SortMs: 7, Seq: 8, ID: inner}, 9), 9)
+	if !ok || k.SortMs != 7 || k.Seq != 8 || k.ID != inner {
+		t.Errorf("%+v", k)
+	}
+	if _, ok := parseNameCursor(inner, ""); ok {
+		t.Error("a place among timers is one among topics")
+	}
+}
