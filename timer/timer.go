@@ -111,12 +111,15 @@ type Timer struct {
 	CancelRequested bool
 	Successor       bool // while Leased: another timer takes over when the attempt has ended
 
-	NextMs     int64 // next attempt, when Scheduled
-	CreatedMs  int64
-	UpdatedMs  int64 // last client change
-	EndedMs    int64 // when Over
-	FiredMs    int64 // start of the last attempt
-	LatenessMs int64 // first attempt's start − the later of due and created; -1 before the first attempt
+	NextMs    int64 // next attempt, when Scheduled
+	CreatedMs int64
+	UpdatedMs int64 // last client change
+	EndedMs   int64 // when Over
+	FiredMs   int64 // start of the last attempt
+	AskedMs   int64 // when Fire last asked for an attempt; 0 never
+	// LatenessMs is the first attempt's start − the later of due and created, or − AskedMs if that is
+	// earlier; -1 before the first attempt.
+	LatenessMs int64
 
 	Attempts   int    // calls started
 	Fence      uint64 // lease number of the last attempt; grows over the life of the id

@@ -73,7 +73,7 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 		if cmd.Kind != timer.Cancel {
 			break
 		}
-		h = l.table.Older(h) // a cancel is for all timers of the id that have not ended
+		h = l.table.NextLive(h) // a cancel is for all timers of the id that have not ended
 	}
 	return true
 }

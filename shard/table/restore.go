@@ -191,6 +191,7 @@ func (o *Restore) drop(t *Table, h timer.Handle, s *slot, topic timer.TopicID) e
 	default:
 		o.Cancelled++
 		t.cancelOne(h)
+		t.rankEnded(h)
 	}
 	return nil
 }

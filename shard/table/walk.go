@@ -46,11 +46,7 @@ func (t *Table) refOf(hides Hides, h timer.Handle, s *slot) timer.Ref {
 		m.NextMs = s.when()
 	case timer.Leased:
 		m.Leased = hides == nil || !hides(h)
-		// A lease before its due time hides the time of the next attempt. The first attempt is at
-		// the due time, and a later one is imminent.
-		if m.NextMs = m.DueMs; s.attempts() > 1 {
-			m.NextMs = max(m.DueMs, t.clockMs)
-		}
+		m.NextMs = t.runs.at(s.run).attemptDueMs()
 	}
 	return m
 }
