@@ -255,9 +255,10 @@ func (d *Due) InBackoff(nowMs int64) bool {
 
 // NotBefore returns the time of a timer's next attempt, ms or later. Unless somebody asked for an
 // attempt by hand, it is not before the due time: the clock of the leader that made the last one
-// may have been ahead. It is never at the due time exactly, see InBackoff.
+// may have been ahead. It is not before and not at the due time exactly, see InBackoff.
 func (d *Due) NotBefore(ms int64) int64 {
-	if ms == d.FirstMs || ms < d.FirstMs && (d.AskedMs == 0 || ms < d.AskedMs) {
+	asked := d.AskedMs != 0
+	if ms < d.FirstMs && !(asked && ms >= d.AskedMs) || ms == d.FirstMs && asked {
 		return d.FirstMs + 1
 	}
 	return ms

@@ -8,7 +8,7 @@ import (
 // Bounds of the timers of one id. Every change of them costs the same, however many there are.
 const (
 	// MaxDeadOfID is the most dead letters of one id. The next one replaces the oldest, which is
-	// counted in DeadReplaced.
+	// counted, see TakeDeadReplaced.
 	MaxDeadOfID = 100
 	// MaxLiveOfID is the most timers of one id that have not ended: occurrences that overlap, and
 	// redriven ones. The next occurrence then waits for the end of another.
@@ -31,9 +31,13 @@ type sameID struct {
 	live, over  int
 }
 
-// DeadReplaced returns how many dead letters this replica has dropped because their ids had too
-// many.
-func (t *Table) DeadReplaced() uint64 { return t.deadReplaced }
+// TakeDeadReplaced returns how many dead letters were dropped since the last call because their ids
+// had too many.
+func (t *Table) TakeDeadReplaced() int {
+	n := t.deadReplaced
+	t.deadReplaced = 0
+	return n
+}
 
 // NextLive returns the next older timer of the same id that has not ended; 0 if there is none.
 func (t *Table) NextLive(h timer.Handle) timer.Handle {

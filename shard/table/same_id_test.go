@@ -150,7 +150,9 @@ func TestRedriveOfOccurrences(t *testing.T) {
 	due := d.table.Due(got.Handle)
 	d.do(func(b *Batch) { b.Lease(1000, got.Handle, due.Seq, due.Rev) })
 	due = d.table.Due(got.Handle)
-	d.do(func(b *Batch) { b.Outcome(&Outcome{Handle: got.Handle, Seq: due.Seq, Fence: due.Fence, Kind: Ack, AgainMs: d.now + 1000}) })
+	d.do(func(b *Batch) {
+		b.Outcome(&Outcome{Handle: got.Handle, Seq: due.Seq, Fence: due.Fence, Kind: Ack, AgainMs: d.now + 1000})
+	})
 	if n := d.table.Totals(); n.Scheduled != 2 || n.Done != 0 || n.Dead != 0 {
 		t.Errorf("after a redriven occurrence: %+v", n)
 	}
@@ -192,8 +194,8 @@ func TestDeadLettersOfOneIDAreBounded(t *testing.T) {
 			first = seq
 		}
 	}
-	if n := d.table.Totals().Dead; n != MaxDeadOfID || d.table.DeadReplaced() != 5 {
-		t.Errorf("%d dead letters, %d were replaced", n, d.table.DeadReplaced())
+	if n, replaced := d.table.Totals().Dead, d.table.TakeDeadReplaced(); n != MaxDeadOfID || replaced != 5 {
+		t.Errorf("%d dead letters, %d were replaced", n, replaced)
 	}
 	if got := d.command(timer.Command{Kind: timer.Purge, Seq: first}); got.Code != timer.Skipped {
 		t.Errorf("the first is still there: code %d", got.Code)

@@ -50,7 +50,7 @@ type Table struct {
 	topics       topics
 	finished     finished
 	chains       map[timer.Handle]link // places of timers that share their id with others
-	deadReplaced uint64                // see DeadReplaced; not replicated
+	deadReplaced int                   // see TakeDeadReplaced; not replicated
 	closedTopics []tombstone           // in the order they were closed
 	// the same topics as closedTopics, because every add looks its topic up
 	tombOf map[timer.TopicID]struct{}
