@@ -72,6 +72,7 @@ type Timer struct {
 	Created     time.Time `json:"created"`
 	Updated     time.Time `json:"updated"`
 	Fired       time.Time `json:"fired"`
+	Asked       time.Time `json:"asked"` // when somebody last fired it by hand
 	LatenessMs  *int64    `json:"lateness_ms"`
 
 	// WaitsFor is the cause that keeps the timer from its next attempt, when it is due or between

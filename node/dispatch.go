@@ -137,7 +137,7 @@ func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 	r := &callback.Request{
 		URL: c.URL, Method: c.Method, ContentType: contentType(job), Body: job.Payload,
 		Timeout: time.Duration(c.TimeoutMs) * time.Millisecond,
-		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, Attempt: job.Attempts, Fence: job.Fence,
+		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, AskedMs: job.AskedMs, Attempt: job.Attempts, Fence: job.Fence,
 		WebhookID: webhookID(j.Shard, job), CloudEvent: j.Topic.Policy.CloudEvents,
 		Deadline: j.Deadline,
 	}

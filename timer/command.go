@@ -44,8 +44,9 @@ type Command struct {
 
 	// IfMatch is the version that the timer must have; 0: any.
 	IfMatch uint32
-	// Seq goes with Redrive and Purge: the number of the dead letter among those of the id; 0: the
-	// last one of the version in IfMatch.
+	// Seq is the number of a timer among those of the id. With Redrive and Purge it is that of a dead
+	// letter; 0: the last one of the version in IfMatch. With Modify it is that of a timer that has
+	// not ended; 0: the newest.
 	Seq uint64
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool

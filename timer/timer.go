@@ -21,6 +21,16 @@ func (t *Timer) Shorten() {
 	*t = Timer{Topic: t.Topic, ID: t.ID, Seq: t.Seq, State: t.State, EndedMs: t.EndedMs, Spec: Spec{DueMs: t.DueMs}, Short: true}
 }
 
+// Bounds of the timers of one id. Every change of them costs the same, however many there are.
+const (
+	// MaxDeadOfID is the most dead letters of one id. The next one replaces the oldest, which is
+	// counted.
+	MaxDeadOfID = 100
+	// MaxLiveOfID is the most timers of one id that have not ended: occurrences that overlap, and
+	// redriven ones. The next occurrence then waits for the end of another.
+	MaxLiveOfID = 100
+)
+
 // MaxMs is the latest time of a timer, in Unix ms: 8,900 years. The API's horizon is far below.
 const MaxMs = 1<<48 - 1
 

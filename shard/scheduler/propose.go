@@ -56,8 +56,7 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject {
 		return true
 	}
-	h, _ := l.table.Lookup(cmd.Topic, cmd.ID)
-	for h != 0 {
+	for h := l.table.Named(cmd.Topic, []byte(cmd.ID), cmd.Seq); h != 0; {
 		switch f := l.leases.byTimer[h]; {
 		case f == nil || !l.table.Live(h, f.seq):
 		case cmd.Kind == timer.Add && f.dueMs <= l.now.WallMs:

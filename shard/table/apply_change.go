@@ -201,7 +201,7 @@ func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int
 
 // modify applies a patch completely or not at all (I6). Attempts made so far still count.
 func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
-	h := t.Find(c.Topic, c.ID)
+	h := t.Named(c.Topic, c.ID, c.Seq)
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}

@@ -119,7 +119,7 @@ func (l *loader) checkChain(first timer.Handle, s *slot) (met int) {
 			return met
 		}
 		live := !o.state().Over()
-		if h != first && o.state() != timer.Dead && !live || live && g.over > 0 || g.live > MaxLiveOfID || g.over > MaxDeadOfID+1 {
+		if h != first && o.state() != timer.Dead && !live || live && g.over > 0 || g.live > timer.MaxLiveOfID || g.over > timer.MaxDeadOfID+1 {
 			l.fail("timers of one id are in the wrong order at handle %d, or too many", h)
 			return met
 		}

@@ -508,7 +508,7 @@ func (m *model) rank(x *modelTimer) {
 		at = len(list)
 	}
 	m.byID[key] = slices.Insert(list, at, x)
-	if x.State == timer.Dead && at >= MaxDeadOfID {
+	if x.State == timer.Dead && at >= timer.MaxDeadOfID {
 		m.drop(m.byID[key][0])
 	}
 }
@@ -573,7 +573,7 @@ func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) timer.Code
 		m.yield(x)
 		return timer.OK
 	}
-	x.DueMs = at
+	x.DueMs, x.AskedMs = at, 0
 	m.schedule(x, at)
 	return timer.OK
 }

@@ -5,16 +5,6 @@ import (
 	"carillon/timer/encoding"
 )
 
-// Bounds of the timers of one id. Every change of them costs the same, however many there are.
-const (
-	// MaxDeadOfID is the most dead letters of one id. The next one replaces the oldest, which is
-	// counted, see TakeDeadReplaced.
-	MaxDeadOfID = 100
-	// MaxLiveOfID is the most timers of one id that have not ended: occurrences that overlap, and
-	// redriven ones. The next occurrence then waits for the end of another.
-	MaxLiveOfID = 100
-)
-
 // link is a timer's place among those of one id, if there are several. They are in this order: those
 // that have not ended, the newest first, then those that have, the last one to end first. The id
 // names the first. Only that one may be Done or Cancelled.
@@ -45,6 +35,16 @@ func (t *Table) NextLive(h timer.Handle) timer.Handle {
 		return l.older
 	}
 	return 0
+}
+
+// Named finds a timer that a change names: the one with a number among those of the id that have not
+// ended, or without a number the one that the id names. It returns 0 if there is none.
+func (t *Table) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle {
+	h := t.Find(topic, id)
+	for seq != 0 && h != 0 && t.slab.at(h).seq() != seq {
+		h = t.NextLive(h)
+	}
+	return h
 }
 
 // setLink changes a timer's place. The timer must have no open update.
@@ -188,7 +188,7 @@ func (t *Table) rankEnded(h timer.Handle) {
 		t.rank(h)
 	case timer.Dead:
 		t.rank(h)
-		if l.of.over > MaxDeadOfID {
+		if l.of.over > timer.MaxDeadOfID {
 			t.drop(l.of.last)
 			t.deadReplaced++
 		}
@@ -225,7 +225,7 @@ func (t *Table) mayRedrive(h timer.Handle) timer.Code {
 	switch {
 	case dead.flags&blobSeries == 0 || dead.tag != first.tag:
 		return timer.InUse
-	case g.live >= MaxLiveOfID:
+	case g.live >= timer.MaxLiveOfID:
 		return timer.TooMany
 	}
 	return timer.OK

@@ -188,13 +188,13 @@ func TestRedriveByNumber(t *testing.T) {
 func TestDeadLettersOfOneIDAreBounded(t *testing.T) {
 	d := newTableHarness(t)
 	var first uint64
-	for i := range MaxDeadOfID + 5 {
+	for i := range timer.MaxDeadOfID + 5 {
 		d.command(timer.Command{Kind: timer.Add, Content: uint64(i)})
 		if seq := d.die(0); i == 0 {
 			first = seq
 		}
 	}
-	if n, replaced := d.table.Totals().Dead, d.table.TakeDeadReplaced(); n != MaxDeadOfID || replaced != 5 {
+	if n, replaced := d.table.Totals().Dead, d.table.TakeDeadReplaced(); n != timer.MaxDeadOfID || replaced != 5 {
 		t.Errorf("%d dead letters, %d were replaced", n, replaced)
 	}
 	if got := d.command(timer.Command{Kind: timer.Purge, Seq: first}); got.Code != timer.Skipped {
@@ -216,16 +216,16 @@ func TestOverlappingOccurrencesAreBounded(t *testing.T) {
 		due := d.table.Due(h)
 		return d.do(func(b *Batch) { b.Overlap(h, due.Seq, due.Fence, d.now+1000) }).Code
 	}
-	for i := range MaxLiveOfID - 1 {
+	for i := range timer.MaxLiveOfID - 1 {
 		if code := overlap(); code != timer.OK {
 			t.Fatalf("occurrence %d: code %d", i, code)
 		}
 	}
-	if code := overlap(); code != timer.Skipped || d.table.Totals().Leased != MaxLiveOfID {
+	if code := overlap(); code != timer.Skipped || d.table.Totals().Leased != timer.MaxLiveOfID {
 		t.Errorf("one more: code %d, %d are leased", code, d.table.Totals().Leased)
 	}
 	d.end(Outcome{Kind: Ack, AgainMs: d.now + 1000})
-	if n := d.table.Totals(); n.Scheduled != 1 || n.Leased != MaxLiveOfID-1 {
+	if n := d.table.Totals(); n.Scheduled != 1 || n.Leased != timer.MaxLiveOfID-1 {
 		t.Errorf("after an end: %+v", n)
 	}
 }
@@ -233,7 +233,7 @@ func TestOverlappingOccurrencesAreBounded(t *testing.T) {
 // TestCancelPassesDeadLetters: a cancel costs the same, however many timers of its id are dead.
 func TestCancelPassesDeadLetters(t *testing.T) {
 	least := map[int]time.Duration{}
-	for _, dead := range []int{1, MaxDeadOfID} {
+	for _, dead := range []int{1, timer.MaxDeadOfID} {
 		d := newTableHarness(t)
 		for i := range dead {
 			d.command(timer.Command{Kind: timer.Add, Content: uint64(i)})
@@ -256,8 +256,8 @@ func TestCancelPassesDeadLetters(t *testing.T) {
 			}
 		}
 	}
-	if least[MaxDeadOfID] > 2*least[1]+time.Millisecond {
-		t.Errorf("1,000 adds and cancels take %v beside %d dead letters, %v beside one", least[MaxDeadOfID], MaxDeadOfID, least[1])
+	if least[timer.MaxDeadOfID] > 2*least[1]+time.Millisecond {
+		t.Errorf("1,000 adds and cancels take %v beside %d dead letters, %v beside one", least[timer.MaxDeadOfID], timer.MaxDeadOfID, least[1])
 	}
 }
 
@@ -295,8 +295,8 @@ func TestDeathsOfOneIDCostTheSame(t *testing.T) {
 		}
 		return best
 	}
-	few, many := took(500, 2), took(500, MaxDeadOfID)
+	few, many := took(500, 2), took(500, timer.MaxDeadOfID)
 	if many > 3*few+time.Millisecond {
-		t.Errorf("500 deaths take %v beside %d dead letters each, %v beside two", many, MaxDeadOfID, few)
+		t.Errorf("500 deaths take %v beside %d dead letters each, %v beside two", many, timer.MaxDeadOfID, few)
 	}
 }

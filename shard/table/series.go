@@ -172,7 +172,7 @@ func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.R
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	next, goes := t.nextOccurrence(&v, nextMs)
-	if g := t.chains[h].of; !goes || g != nil && g.live >= MaxLiveOfID {
+	if g := t.chains[h].of; !goes || g != nil && g.live >= timer.MaxLiveOfID {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	next.id, next.rest = append([]byte(nil), v.id...), append([]byte(nil), v.rest...)
@@ -207,6 +207,10 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 	if nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs {
 		t.end(h, s, timer.Cancelled, t.clockMs)
 	} else {
+		if v.askedMs != 0 { // it was another occurrence
+			v.askedMs = 0
+			t.rewriteSame(h, s, &v)
+		}
 		t.setDue(s, timer.ClampMs(nextMs))
 		t.transition(h, s, timer.Scheduled, nextMs)
 	}

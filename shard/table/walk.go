@@ -40,7 +40,7 @@ func (t *Table) walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget, 
 
 func (t *Table) refOf(hides Hides, h timer.Handle, s *slot) timer.Ref {
 	v := t.view(s.ref)
-	m := timer.Ref{ID: string(v.id), Version: v.version, DueMs: t.dueMs(s)}
+	m := timer.Ref{ID: string(v.id), Seq: s.seq(), Tag: v.tag, Version: v.version, DueMs: t.dueMs(s)}
 	switch s.state() {
 	case timer.Scheduled:
 		m.NextMs = s.when()
