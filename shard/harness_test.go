@@ -683,8 +683,8 @@ func (p *fakePermit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) 
 	if at := g.table.AttemptDueMs(j.Job.Handle); at > r.clock.wallMs {
 		r.t.Fatalf("I4: %s starts %d ms early", j.Job.ID, at-r.clock.wallMs)
 	}
-	if asked := j.Job.AskedMs; r.clock.wallMs < j.Job.DueMs && (asked == 0 || r.clock.wallMs < asked) {
-		r.t.Fatalf("I4: %s starts %d ms before it is due, asked for at %d", j.Job.ID, j.Job.DueMs-r.clock.wallMs, asked)
+	if early := j.Job.EarliestMs() - r.clock.wallMs; early > 0 {
+		r.t.Fatalf("I4: %s starts %d ms early, asked for at %d", j.Job.ID, early, j.Job.AskedMs)
 	}
 	if j.Deadline < r.clock.mono+r.clock.jumped {
 		c.unsent = true // as the real dispatcher does

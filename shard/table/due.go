@@ -167,6 +167,15 @@ func (t *Table) Job(h timer.Handle) Job {
 	return j
 }
 
+// EarliestMs returns the time before which no attempt may start (I4): the due time, or when somebody
+// asked for an attempt before it.
+func (j *Job) EarliestMs() int64 {
+	if j.AskedMs != 0 {
+		return min(j.DueMs, j.AskedMs)
+	}
+	return j.DueMs
+}
+
 // RetryOf returns the timer's own retry settings.
 func (t *Table) RetryOf(h timer.Handle) timer.Retry {
 	s := t.get(h)
