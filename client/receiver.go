@@ -48,7 +48,7 @@ type Delivery struct {
 	Fence      uint64 // grows with every lease of the timer's id
 	Due        time.Time
 	Asked      time.Time // when somebody fired the timer by hand, perhaps before Due; not signed
-	Receipt    string // report mode: answer 202, and Ack, Nack or Extend with it later
+	Receipt    string    // report mode: answer 202, and Ack, Nack or Extend with it later
 	Body       []byte
 	CloudEvent *CloudEvent // topics with format cloudevents; else nil
 }

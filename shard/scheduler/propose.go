@@ -53,7 +53,7 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 	if cmd.Kind == timer.Deliver {
 		l.releaseHeld(b, cmd.Topic)
 	}
-	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject {
+	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject || cmd.Kind == timer.Redrive || cmd.Kind == timer.Purge {
 		return true
 	}
 	for h := l.table.Named(cmd.Topic, []byte(cmd.ID), cmd.Seq); h != 0; {

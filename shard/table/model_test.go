@@ -281,7 +281,7 @@ func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
 		return timer.OK, nil
 	}
 	switch {
-	case !last.State.Over() && (!x.series || x.Tag != last.Tag):
+	case !last.State.Over() && (!x.series || !last.series || x.Tag != last.Tag):
 		return timer.InUse, x
 	case last.State.Over() && last.State != timer.Dead:
 		m.drop(last)

@@ -223,7 +223,7 @@ func (t *Table) mayRedrive(h timer.Handle) timer.Code {
 	}
 	dead, first := t.view(t.slab.at(h).ref), t.view(t.slab.at(g.first).ref)
 	switch {
-	case dead.flags&blobSeries == 0 || dead.tag != first.tag:
+	case dead.flags&first.flags&blobSeries == 0 || dead.tag != first.tag:
 		return timer.InUse
 	case g.live >= timer.MaxLiveOfID:
 		return timer.TooMany

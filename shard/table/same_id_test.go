@@ -164,6 +164,37 @@ func TestRedriveOfOccurrences(t *testing.T) {
 	}
 }
 
+// TestModifyByNumber: a change names a redriven occurrence or its series, and moves that one alone.
+func TestModifyByNumber(t *testing.T) {
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add, Tag: 9, Spec: &timer.Spec{DueMs: applyNow, Repeat: &timer.Repeat{EveryMs: 60_000}}})
+	dead := d.die(applyNow + 60_000)
+	d.command(timer.Command{Kind: timer.Redrive, Seq: dead, DueMs: d.now + 1000})
+	series, _ := d.table.Lookup(1, "a")
+	move := &timer.Patch{Due: true, Spec: timer.Spec{DueMs: d.now + 5000}}
+	if got := d.command(timer.Command{Kind: timer.Modify, Seq: dead, Patch: move}); got.Code != timer.OK || got.Timer.Seq != dead || got.Timer.NextMs != d.now+5000 {
+		t.Errorf("moved: %+v", got)
+	}
+	if v := d.table.Copy(series); v.NextMs != applyNow+60_000 || v.Version != 1 {
+		t.Errorf("the series: %+v", v)
+	}
+	if got := d.command(timer.Command{Kind: timer.Modify, Seq: 77, Patch: move}); got.Code != timer.NotFound {
+		t.Errorf("no such number: code %d", got.Code)
+	}
+	put := timer.Command{Kind: timer.Put, Spec: &timer.Spec{DueMs: d.now + 9000}}
+	h := d.table.Named(1, []byte("a"), dead)
+	due := d.table.Due(h)
+	d.do(func(b *Batch) { b.Lease(1000, h, due.Seq, due.Rev) })
+	due = d.table.Due(h)
+	d.do(func(b *Batch) {
+		b.Outcome(&Outcome{Handle: h, Seq: due.Seq, Fence: due.Fence, Kind: Kill, Reason: timer.Stopped, RetainUntilMs: d.now + 9e6})
+	})
+	d.command(put)
+	if got := d.command(timer.Command{Kind: timer.Redrive, Seq: dead}); got.Code != timer.InUse {
+		t.Errorf("redriven beside what is a series no more: code %d", got.Code)
+	}
+}
+
 // TestRedriveByNumber: of unrelated dead letters of one id any can be redriven while none is live.
 func TestRedriveByNumber(t *testing.T) {
 	d := newTableHarness(t)

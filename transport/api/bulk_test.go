@@ -148,7 +148,9 @@ func TestBulkGivesUp(t *testing.T) {
 		}
 		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{})
 		rq := &request{s: s}
-		sweep := func() *problem { return rq.bulkRun(&bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil) }
+		sweep := func() *problem {
+			return rq.bulkRun(&bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil)
+		}
 		if p := sweep(); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") || !strings.Contains(p.detail, "7 timers") {
 			t.Errorf("%+v", p)
 		}

@@ -242,12 +242,12 @@ func (e *fakeEngine) modify(t *fakeTimer, cmd *timer.Command) timer.Code {
 		return timer.VersionMismatch
 	}
 	e.wrote++
-	t.Version++
-	t.UpdatedMs = e.nowMs()
 	if cmd.Kind == timer.Fire {
-		t.NextMs = e.nowMs()
+		t.AskedMs, t.NextMs = e.nowMs(), min(t.NextMs, e.nowMs())
 		return timer.OK
 	}
+	t.Version++
+	t.UpdatedMs = e.nowMs()
 	applyPatch(&t.Spec, cmd.Patch)
 	if cmd.Patch.Due {
 		t.NextMs = t.DueMs

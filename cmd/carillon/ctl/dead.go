@@ -91,6 +91,7 @@ type deadRedriveCmd struct {
 
 func (*deadRedriveCmd) Examples() string {
 	return `carillon ctl dead redrive orders order-77 order-78
+carillon ctl dead redrive orders --uid 0003-1f-9c0de5a1
 carillon ctl dead redrive orders --reason expired --label vip
 carillon ctl dead redrive orders --all --delay 5m`
 }
