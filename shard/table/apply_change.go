@@ -330,10 +330,15 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 	if !v.meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
-	s = t.beginUpdate(h)
-	if v.askedMs = t.clockMs; c.DueMs != 0 {
-		v.askedMs = max(timer.ClampMs(c.DueMs), 1)
+	asked := max(t.clockMs, 1)
+	if c.DueMs != 0 {
+		asked = max(timer.ClampMs(c.DueMs), 1)
 	}
+	if v.askedMs != 0 && s.when() <= asked {
+		return timer.Result{Code: timer.OK, Handle: h} // an earlier request has its attempt still to come
+	}
+	s = t.beginUpdate(h)
+	v.askedMs = asked
 	t.rewriteSame(h, s, &v)
 	t.run(s) // it keeps the due time
 	t.transition(h, s, timer.Scheduled, min(s.when(), v.askedMs))

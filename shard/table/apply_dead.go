@@ -37,9 +37,8 @@ func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 	if c.DueMs != 0 {
 		next = timer.ClampMs(c.DueMs)
 	}
-	if r := t.runs.at(s.run); v.askedMs == 0 {
-		next = max(next, r.dueMs) // it died before it was due by a wrong clock
-	}
+	// It may have died before it was due: by a clock that was ahead, or after a Fire.
+	next = max(next, earliestMs(t.dueMs(s), v.askedMs))
 	s.setAttempts(0)
 	s.setReason(timer.NoReason)
 	t.transition(h, s, timer.Scheduled, next)

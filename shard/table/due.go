@@ -169,11 +169,13 @@ func (t *Table) Job(h timer.Handle) Job {
 
 // EarliestMs returns the time before which no attempt may start (I4): the due time, or when somebody
 // asked for an attempt before it.
-func (j *Job) EarliestMs() int64 {
-	if j.AskedMs != 0 {
-		return min(j.DueMs, j.AskedMs)
+func (j *Job) EarliestMs() int64 { return earliestMs(j.DueMs, j.AskedMs) }
+
+func earliestMs(dueMs, askedMs int64) int64 {
+	if askedMs != 0 {
+		return min(dueMs, askedMs)
 	}
-	return j.DueMs
+	return dueMs
 }
 
 // RetryOf returns the timer's own retry settings.

@@ -203,10 +203,14 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 			return timer.VersionMismatch, x
 		}
 		if c.Kind == timer.Fire {
-			if x.AskedMs = m.clock; c.DueMs != 0 {
-				x.AskedMs = c.DueMs
+			asked := m.clock
+			if c.DueMs != 0 {
+				asked = c.DueMs
 			}
-			m.schedule(x, min(x.NextMs, x.AskedMs))
+			if x.AskedMs == 0 || x.NextMs > asked {
+				x.AskedMs = asked
+				m.schedule(x, min(x.NextMs, asked))
+			}
 			return timer.OK, x
 		}
 		x.Version++
@@ -289,13 +293,14 @@ func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
 	if c.Patch != nil {
 		c.Patch.ApplyToCallback(&x.Callback)
 	}
-	next := m.clock
+	next, earliest := m.clock, x.DueMs
 	if c.DueMs != 0 {
 		next = c.DueMs
 	}
-	if x.AskedMs == 0 {
-		next = max(next, x.DueMs)
+	if x.AskedMs != 0 {
+		earliest = min(earliest, x.AskedMs)
 	}
+	next = max(next, earliest)
 	x.noExpiry, x.Attempts, x.Reason, x.EndedMs = true, 0, timer.NoReason, 0
 	m.schedule(x, next)
 	m.rank(x)

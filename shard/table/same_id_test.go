@@ -55,6 +55,22 @@ func TestFireIsAnAttemptNow(t *testing.T) {
 	}
 }
 
+// TestFireTwice: while the attempt that was asked for is still to come, asking again changes nothing;
+// a request by a clock that was ahead gives way to a later one.
+func TestFireTwice(t *testing.T) {
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: applyNow + 60_000}})
+	for _, c := range [][2]int64{{5000, 5000}, {1000, 1000}, {2000, 1000}} {
+		if v := d.command(timer.Command{Kind: timer.Fire, DueMs: applyNow + c[0]}).Timer; v.AskedMs != applyNow+c[1] || v.NextMs != applyNow+c[1] {
+			t.Errorf("fired at %d: asked at %d, next at %d", c[0], v.AskedMs-applyNow, v.NextMs-applyNow)
+		}
+	}
+	h, _ := d.table.Lookup(1, "a")
+	if job := d.table.Job(h); job.EarliestMs() != applyNow+1000 {
+		t.Errorf("it may start at %d", job.EarliestMs()-applyNow)
+	}
+}
+
 // TestFireOfAnOverdueTimer: it keeps its place and its lateness.
 func TestFireOfAnOverdueTimer(t *testing.T) {
 	d := newTableHarness(t)
