@@ -107,7 +107,7 @@ func checkRedrive(k *talk) {
 	k.redrivesOccurrences()
 }
 
-// redrivesOccurrences: dead occurrences of a series run beside it, named by their uids, as what they
+// redrivesOccurrences: dead occurrences of a series run in parallel with it, named by their uids, as what they
 // were, and do not move it.
 func (k *talk) redrivesOccurrences() {
 	r := k.callee(410, 410, 200, 200)

@@ -33,7 +33,7 @@ func TestFireInBackoff(t *testing.T) {
 	}
 	second.answer(500)
 	r.pass(1900 * time.Millisecond)
-	r.wantCalls("") // the backoff goes on as for any attempt
+	r.wantCalls("") // the backoff is that of any attempt
 	r.pass(100 * time.Millisecond)
 	if c := r.one(); c.Job.Attempts != 3 || c.Job.AskedMs != asked {
 		t.Errorf("the third attempt: %+v", c.Job)

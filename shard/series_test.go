@@ -97,11 +97,11 @@ func TestSeriesDies(t *testing.T) {
 		t.Fatal("there is no dead letter")
 	}
 	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a", DueMs: r.clock.wallMs + 1000}); got.Code != timer.OK {
-		t.Errorf("redriven beside the next occurrence: %d", got.Code)
+		t.Errorf("redriven while the next occurrence waits: %d", got.Code)
 	}
 	r.pass(time.Second)
 	if c := r.one(); c.Job.Seq != first.Job.Seq || c.Job.DueMs != fakeEpochMs {
-		t.Errorf("redriven beside the next occurrence: %+v", c.Job)
+		t.Errorf("redriven while the next occurrence waits: %+v", c.Job)
 	} else {
 		c.answer(410)
 	}

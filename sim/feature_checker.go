@@ -12,7 +12,7 @@ import (
 //   - a call has a payload and a due time that were written together (I2, I6), also after a fire or a
 //     redrive; a series is called only for its times, and before them only if somebody asked (I4);
 //   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow
-//     (I3, I21); a redriven occurrence runs beside its series;
+//     (I3, I21); a redriven occurrence runs in parallel with its series;
 //   - a repeated add makes one timer (I18);
 //   - each occurrence is one timer; a series that catches up with all occurrences and that no
 //     client changed leaves none out;
@@ -181,7 +181,7 @@ func (f *featureChecker) started(c *call) {
 	repeats, in := wrote.every != 0 || wrote.timetable != nil, &n.line
 	if repeats && n.redriven {
 		in = &l.line
-		w.counts.Beside += int(b2u(n.line.running.runs() && n.line.running.delivery.Job.Seq != j.Seq))
+		w.counts.Parallel += int(b2u(n.line.running.runs() && n.line.running.delivery.Job.Seq != j.Seq))
 	}
 	if j.Fence <= in.fence {
 		w.violate("I3", "a call of %s starts under fence %d after fence %d", j.ID, j.Fence, in.fence)

@@ -21,7 +21,7 @@ type Delivery struct {
 	header *fasthttp.RequestHeader // the rest that the signatures need
 }
 
-// Early says whether the callback came before its due time, and before somebody
+// Early reports whether the callback came before its due time, and before somebody
 // asked for it by hand. These times are whole milliseconds, so no rounding can
 // make it so.
 func (d *Delivery) Early() bool { return d.LatenessUs() < 0 }

@@ -14,7 +14,7 @@ import (
 // and whether there is more. Each shard's is asked of the node that leads it, and of all others
 // too: a leader that was filled by a snapshot has nothing of timers that ended before, and an entry
 // has the same key on every node that has it. With Sure it is an error if one of them does not
-// answer and might have an end that says that an add was made before (P5).
+// answer and might have an end that shows that an add was made before (P5).
 func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[timer.ShardID]*target{}}
 	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {

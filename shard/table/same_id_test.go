@@ -20,7 +20,7 @@ func (d *tableHarness) die(again int64) (seq uint64) {
 	return seq
 }
 
-// TestFireIsAnAttemptNow: only the time of the next attempt changes, and it is remembered who asked.
+// TestFireIsAnAttemptNow: only the time of the next attempt changes, and the time of the request is kept.
 func TestFireIsAnAttemptNow(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Tag: 7, Spec: &timer.Spec{DueMs: applyNow + 60_000, Priority: 3}})
@@ -140,7 +140,7 @@ func TestCancelledIsAddedAgain(t *testing.T) {
 	}
 }
 
-// TestRedriveOfOccurrences: dead occurrences run beside the series, each named by its number, and
+// TestRedriveOfOccurrences: dead occurrences run in parallel with the series, each named by its number, and
 // never move it.
 func TestRedriveOfOccurrences(t *testing.T) {
 	d := newTableHarness(t)
@@ -207,7 +207,7 @@ func TestModifyByNumber(t *testing.T) {
 	})
 	d.command(put)
 	if got := d.command(timer.Command{Kind: timer.Redrive, Seq: dead}); got.Code != timer.InUse {
-		t.Errorf("redriven beside what is a series no more: code %d", got.Code)
+		t.Errorf("redriven though the id is no series any more: code %d", got.Code)
 	}
 }
 
@@ -304,12 +304,11 @@ func TestCancelPassesDeadLetters(t *testing.T) {
 		}
 	}
 	if least[timer.MaxDeadOfID] > 2*least[1]+time.Millisecond {
-		t.Errorf("1,000 adds and cancels take %v beside %d dead letters, %v beside one", least[timer.MaxDeadOfID], timer.MaxDeadOfID, least[1])
+		t.Errorf("1,000 adds and cancels take %v with %d dead letters, %v with one", least[timer.MaxDeadOfID], timer.MaxDeadOfID, least[1])
 	}
 }
 
-// TestDeathsOfOneIDCostTheSame: a death beside as many dead letters as there may be costs no more
-// than beside one.
+// TestDeathsOfOneIDCostTheSame: a death costs the same with as many dead letters of the id as there may be.
 func TestDeathsOfOneIDCostTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -344,6 +343,6 @@ func TestDeathsOfOneIDCostTheSame(t *testing.T) {
 	}
 	few, many := took(500, 2), took(500, timer.MaxDeadOfID)
 	if many > 3*few+time.Millisecond {
-		t.Errorf("500 deaths take %v beside %d dead letters each, %v beside two", many, timer.MaxDeadOfID, few)
+		t.Errorf("500 deaths take %v with %d dead letters each, %v with two", many, timer.MaxDeadOfID, few)
 	}
 }

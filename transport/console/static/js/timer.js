@@ -85,7 +85,7 @@ function Actions({ t, raw, again }) {
   const pending = t.state === "scheduled";
   return html`<div class="row">
     ${pending && html`<${Action} label="Fire now" title=${`Fire ${t.id} now?`} verb="Fire now" run=${async () => { await call("POST", `${path}/fire`, {}); say(`${t.id} is attempted now.`); again(); }}>
-      <p>Its next attempt is made at once. Its due time stays, and the times of a series. A pause, a breaker or an order that holds it goes on holding it.</p><//>
+      <p>Its next attempt is made at once. Its due time stays, and the times of a series. A pause, a breaker or an order that holds it still holds it.</p><//>
       <${ChangeTimer} t=${t} raw=${raw} done=${again} />`}
     ${(pending || t.state === "leased") && html`<${Action} label="Cancel the timer" title=${`Cancel ${t.id}?`} verb="Cancel the timer" danger run=${async () => {
       const r = await call("DELETE", path); say(r.outcome === "prevented" ? `${t.id} is cancelled: no call starts any more.` : `A call of ${t.id} is running; no further one starts.`); again(); }}>
