@@ -137,7 +137,7 @@ func (rq *request) maybeMade(in *timerRequest, topic *timer.Topic, v verb) bool 
 // madeBefore finds the outcome of an add that maybeMade has, if it was made before: a client that
 // had no answer may repeat it at any time. It is nil where the shard still remembers the timer,
 // since the shard's answer is in order with all changes, where it cannot be found, or where it was
-// cancelled: adding that again makes it again, unless the request has an Idempotency-Key.
+// cancelled: then the add makes a new one, unless the request has an Idempotency-Key.
 func (rq *request) madeBefore(in *timerRequest, topic *timer.Topic) (*timer.Timer, error) {
 	t, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
 	if err != nil || t != nil && !t.State.Over() {
