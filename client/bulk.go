@@ -21,8 +21,20 @@ type Counts struct {
 	// Skipped were in flight. Of dead letters: those that are gone, or whose id is in use again.
 	Skipped int  `json:"skipped"`
 	DryRun  bool `json:"dry_run,omitempty"` // nothing was changed
+	// Skips are the dead letters that were skipped, the first 100, with the reason.
+	Skips []Skip `json:"skips,omitempty"`
 	// First is, of a dry run, the id of the timer that would be changed and is due first.
 	First string `json:"first,omitempty"`
+}
+
+// Skip is why a dead letter was not changed.
+type Skip struct {
+	ID  string `json:"id,omitempty"`
+	UID string `json:"uid,omitempty"`
+	// Code is not_found, in_use (another timer has the id by now) or busy (too many timers of the id
+	// have not ended).
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
 }
 
 // RescheduleTo is where a reschedule takes timers: exactly one of its fields.

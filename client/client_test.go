@@ -165,6 +165,13 @@ func TestCalls(t *testing.T) {
 		{"redrive", func(c *Client) (any, error) {
 			return c.RedriveDead(ctx, "o", DeadSelector{Filter: &DeadFilter{Reason: "expired", From: at}}, Redrive{Delay: time.Second, Callback: &Callback{URL: "http://b/"}})
 		}, `POST /v1/topics/o/dead/redrive {"filter":{"reason":"expired","from":"2030-01-01T00:00:00.25Z"},"delay":"1s","callback":{"url":"http://b/"}}`, `{}`, ""},
+		{"redrive by uid", func(c *Client) (any, error) {
+			n, err := c.RedriveDead(ctx, "o", DeadSelector{UIDs: []string{"0001-2-00000003"}}, Redrive{})
+			if len(n.Skips) != 1 || n.Skips[0] != (Skip{ID: "a", UID: "0001-2-00000003", Code: "in_use", Detail: "x"}) {
+				t.Errorf("%+v", n)
+			}
+			return n, err
+		}, `POST /v1/topics/o/dead/redrive {"uids":["0001-2-00000003"]}`, `{"matched":1,"skipped":1,"skips":[{"id":"a","uid":"0001-2-00000003","code":"in_use","detail":"x"}]}`, ""},
 		{"purge", func(c *Client) (any, error) { return c.PurgeDead(ctx, "o", DeadSelector{IDs: []string{"a"}}) }, `POST /v1/topics/o/dead/purge {"ids":["a"]}`, `{}`, ""},
 		{"add under a key", func(c *Client) (any, error) { return c.Add(ctx, "orders", Spec{IdempotencyKey: "k", Delay: time.Hour}) },
 			`POST /v1/topics/orders/timers [Idempotency-Key: "k"] {"delay":"1h0m0s"}`, oneTimer, ""},

@@ -15,9 +15,10 @@ type DeadFilter struct {
 	Labels []string
 }
 
-// DeadSelector is ids, or a filter, or all.
+// DeadSelector is ids, or uids, or a filter, or all.
 type DeadSelector struct {
-	IDs    []string
+	IDs    []string // of each id the dead letter that died last
+	UIDs   []string // an id may have several dead letters: see Timer.UID
 	Filter *DeadFilter
 	All    bool
 	DryRun bool // change nothing: the Counts are those that the change would have
@@ -50,6 +51,7 @@ type wireDeadFilter struct {
 
 type wireDead struct {
 	IDs      []string        `json:"ids,omitempty"`
+	UIDs     []string        `json:"uids,omitempty"`
 	Filter   *wireDeadFilter `json:"filter,omitempty"`
 	All      bool            `json:"all,omitempty"`
 	Delay    wireDuration    `json:"delay,omitzero"`
@@ -57,14 +59,15 @@ type wireDead struct {
 }
 
 func (s *DeadSelector) wire() wireDead {
-	w := wireDead{IDs: s.IDs, All: s.All}
+	w := wireDead{IDs: s.IDs, UIDs: s.UIDs, All: s.All}
 	if f := s.Filter; f != nil {
 		w.Filter = &wireDeadFilter{Reason: f.Reason, From: moment(f.From), To: moment(f.To), Labels: f.Labels}
 	}
 	return w
 }
 
-// RedriveDead schedules dead letters again, with all their attempts before them.
+// RedriveDead schedules dead letters again, with all their attempts before them. Their due times and
+// webhook-ids stay. A dead occurrence of a series runs in parallel with the series.
 func (c *Client) RedriveDead(ctx context.Context, topic string, s DeadSelector, r Redrive) (Counts, error) {
 	w := s.wire()
 	w.Delay, w.Callback = wireDuration(r.Delay), r.Callback

@@ -47,7 +47,8 @@ type Delivery struct {
 	Attempt    int    // 1, 2, …
 	Fence      uint64 // grows with every lease of the timer's id
 	Due        time.Time
-	Receipt    string // report mode: answer 202, and Ack, Nack or Extend with it later
+	Asked      time.Time // when somebody fired the timer by hand, perhaps before Due; not signed
+	Receipt    string    // report mode: answer 202, and Ack, Nack or Extend with it later
 	Body       []byte
 	CloudEvent *CloudEvent // topics with format cloudevents; else nil
 }
@@ -181,6 +182,9 @@ func readDelivery(h http.Header, body []byte) (*Delivery, error) {
 		return nil, errors.New("this is no call of Carillon: its headers are missing")
 	}
 	d.Due, d.Attempt, d.Fence = time.UnixMilli(due), attempt, fence
+	if asked, err := strconv.ParseInt(h.Get("Carillon-Asked"), 10, 64); err == nil {
+		d.Asked = time.UnixMilli(asked)
+	}
 	d.CloudEvent = readCloudEvent(h)
 	return d, nil
 }

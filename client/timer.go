@@ -72,6 +72,7 @@ type Timer struct {
 	Created     time.Time `json:"created"`
 	Updated     time.Time `json:"updated"`
 	Fired       time.Time `json:"fired"`
+	Asked       time.Time `json:"asked"` // when somebody last fired it by hand
 	LatenessMs  *int64    `json:"lateness_ms"`
 
 	// WaitsFor is the cause that keeps the timer from its next attempt, when it is due or between
@@ -159,7 +160,8 @@ func (c *Client) Get(ctx context.Context, topic, id string) (*Timer, error) {
 	return c.timerCall(ctx, Request{Method: http.MethodGet, Path: timerPath(topic, id), Topic: topic, Timer: id, Repeatable: true}, nil)
 }
 
-// Fire makes a timer due now.
+// Fire has a timer's next attempt made now. Its due time, webhook-id and version stay; of a series the
+// coming occurrence comes early, and the one after it at its own time.
 func (c *Client) Fire(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
 	return c.timerCall(ctx, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), Topic: topic, Timer: id, IfMatch: cond.Version}, nil)
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 var contractCalls = []contractCheck{
@@ -95,12 +96,15 @@ func checkPatch(k *talk) {
 func checkCancel(k *talk) {
 	k.policy(`{` + nobody + `}`)
 	k.ask("DELETE", "/timers/a", "").refused(404, "unknown_timer")
-	k.add(`{"id":"a","delay":"1h"}`).is(201)
+	add := fmt.Sprintf(`{"id":"a","at_ms":%d}`, time.Now().Add(time.Hour).UnixMilli())
+	k.add(add).is(201)
 	k.ask("DELETE", "/timers/a", "", "If-Match", `"2"`).refused(412, "version_mismatch")
 	k.get("a").has("state", `"scheduled"`)
 	k.ask("DELETE", "/timers/a", "", "If-Match", `"1"`).is(200).has("outcome", `"prevented"`)
 	k.ask("DELETE", "/timers/a", "").is(200).has("outcome", `"prevented"`)
 	k.get("a").is(200).has("state", `"cancelled"`)
+	k.add(add).is(201).has("state", `"scheduled"`) // what was cancelled is made again
+	k.add(add).is(200)
 }
 
 // checkLeased: requests for a timer while its call runs.
@@ -174,6 +178,40 @@ func checkFire(k *talk) {
 	k.ask("POST", "/resume", "").is(200).has("paused", "false")
 	r.await(1)
 	k.until("a", "state", `"done"`)
+	k.firesInBackoff()
+	k.firesASeries()
+}
+
+// firesInBackoff: the next attempt is made now, as the next attempt of the same timer.
+func (k *talk) firesInBackoff() {
+	r := k.callee(500, 200)
+	due := time.Now().Add(time.Hour).UnixMilli()
+	k.add(fmt.Sprintf(`{"id":"b","at_ms":%d,"callback":{"url":%q},"retry":{"min_backoff":"1h","max_backoff":"1h"}}`, due, r.url)).is(201)
+	asked := k.ask("POST", "/timers/b/fire", "").is(200).has("due_ms", fmt.Sprint(due), "version", "1", "asked_ms", "*").number("asked_ms")
+	r.await(1)
+	k.until("b", "waits_for", `"backoff"`).has("attempts", "1")
+	again := k.ask("POST", "/timers/b/fire", "").is(200).has("due_ms", fmt.Sprint(due), "version", "1").number("asked_ms")
+	r.await(2)
+	k.until("b", "state", `"done"`).has("attempts", "2", "due_ms", fmt.Sprint(due))
+	for i, at := range []int64{asked, again} {
+		c := r.all()[i]
+		if c.header.Get("Carillon-Due") != fmt.Sprint(due) || c.header.Get("Carillon-Asked") != fmt.Sprint(at) || c.at.UnixMilli() < at || c.attempt() != fmt.Sprint(i+1) || c.header.Get("Webhook-Id") != r.all()[0].header.Get("Webhook-Id") {
+			k.Errorf("call %d, asked for at %d: %+v", i+1, at, c)
+		}
+	}
+}
+
+// firesASeries: the coming occurrence is made early, and the one after it comes at its own time.
+func (k *talk) firesASeries() {
+	r := k.callee()
+	first := time.Now().Add(time.Hour).UnixMilli()
+	k.add(fmt.Sprintf(`{"id":"s","at_ms":%d,"repeat":{"every":"24h"},"callback":{"url":%q}}`, first, r.url)).is(201)
+	k.ask("POST", "/timers/s/fire", "").is(200).has("due_ms", fmt.Sprint(first))
+	r.await(1)
+	k.until("s", "due_ms", fmt.Sprint(first+24*3_600_000)).has("state", `"scheduled"`, "asked_ms", "", "next_attempt_ms", fmt.Sprint(first+24*3_600_000))
+	if c := r.all()[0]; c.header.Get("Carillon-Due") != fmt.Sprint(first) {
+		k.Errorf("the occurrence: %+v", c)
+	}
 }
 
 func checkBatch(k *talk) {

@@ -101,8 +101,37 @@ func checkRedrive(k *talk) {
 	k.add(fmt.Sprintf(`{"id":"u","delay":"0s","callback":{"url":%q}}`, stop.url)).is(201)
 	k.until("u", "state", `"dead"`)
 	k.add(`{"id":"u","delay":"1h"}`).is(201)
-	k.counted("/dead/redrive", `{"ids":["u"]}`, 1, 0, 1)
+	k.ask("POST", "/dead/redrive", `{"ids":["u"]}`).is(200).has("matched", "1", "changed", "0", "skips/0/id", `"u"`, "skips/0/code", `"in_use"`)
 	k.get("u").has("state", `"scheduled"`)
+
+	k.redrivesOccurrences()
+}
+
+// redrivesOccurrences: dead occurrences of a series run in parallel with it, named by their uids, as what they
+// were, and do not move it.
+func (k *talk) redrivesOccurrences() {
+	r := k.callee(410, 410, 200, 200)
+	k.add(fmt.Sprintf(`{"id":"s","delay":"0s","repeat":{"every":"1s","count":2},"callback":{"url":%q}}`, r.url)).is(201)
+	r.await(2)
+	k.until("s", "state", `"dead"`)
+	k.ask("POST", "/dead/purge", `{"ids":["u","e","a"]}`).is(200)
+	dead := k.ask("GET", "/dead", "").is(200)
+	first, second := dead.text("timers/0/uid"), dead.text("timers/1/uid")
+	k.ask("POST", "/dead/redrive?dry_run=true", fmt.Sprintf(`{"uids":[%q,%q,"0001-1-00000000"]}`, first, second)).is(200).has("changed", "2", "skips/0/uid", `"0001-1-00000000"`, "skips/0/code", `"not_found"`)
+	k.counted("/dead/redrive", fmt.Sprintf(`{"uids":[%q,%q]}`, first, second), 2, 2, 0)
+	r.await(4)
+	calls := r.all()
+	for _, again := range calls[2:] {
+		same := calls[0]
+		if again.header.Get("Webhook-Id") != same.header.Get("Webhook-Id") {
+			same = calls[1]
+		}
+		if again.header.Get("Webhook-Id") != same.header.Get("Webhook-Id") || again.header.Get("Carillon-Due") != same.header.Get("Carillon-Due") || again.attempt() != "1" || again.fence() <= calls[1].fence() {
+			k.Errorf("called again: %+v, after %+v", again, calls[:2])
+		}
+	}
+	k.until("s", "state", `"done"`)
+	k.ask("GET", "/dead", "").set()
 }
 
 func checkPurge(k *talk) {

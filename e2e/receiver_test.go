@@ -24,11 +24,15 @@ type arrival struct {
 	attempt  int
 	fence    uint64
 	dueMs    int64
+	askedMs  int64  // 0: nobody fired it by hand
 	sum      uint64 // of the body
 	status   int    // 0 while open, or without an answer
 }
 
-func (a arrival) early() bool { return a.at.UnixMilli() < a.dueMs }
+// early reports whether the call came before its due time, and before somebody asked for it (I4).
+func (a arrival) early() bool {
+	return a.at.UnixMilli() < a.dueMs && (a.askedMs == 0 || a.at.UnixMilli() < a.askedMs)
+}
 
 func (a arrival) lateness() time.Duration { return a.at.Sub(time.UnixMilli(a.dueMs)) }
 
@@ -80,6 +84,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	a.attempt, _ = strconv.Atoi(h.Get("Carillon-Attempt"))
 	a.fence, _ = strconv.ParseUint(h.Get("Carillon-Fence"), 10, 64)
 	a.dueMs, _ = strconv.ParseInt(h.Get("Carillon-Due"), 10, 64)
+	a.askedMs, _ = strconv.ParseInt(h.Get("Carillon-Asked"), 10, 64)
 	r.mu.Lock()
 	key := a.topic + "/" + a.timer
 	r.calls[key]++

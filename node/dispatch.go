@@ -62,7 +62,9 @@ type destination struct {
 }
 
 // Tenant implements scheduler.Dispatcher.
-func (d *dispatcher) Tenant(t *timer.Topic) string { return d.topics.fact(t, d.vault.keys.Load()).tenant }
+func (d *dispatcher) Tenant(t *timer.Topic) string {
+	return d.topics.fact(t, d.vault.keys.Load()).tenant
+}
 
 // Acquire implements scheduler.Dispatcher.
 func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
@@ -159,7 +161,7 @@ func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 	r := &callback.Request{
 		URL: c.URL, Method: c.Method, ContentType: contentType(job), Body: job.Payload,
 		Timeout: time.Duration(c.TimeoutMs) * time.Millisecond,
-		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, Attempt: job.Attempts, Fence: job.Fence,
+		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, AskedMs: job.AskedMs, Attempt: job.Attempts, Fence: job.Fence,
 		WebhookID: webhookID(j.Shard, job), CloudEvent: j.Topic.Policy.CloudEvents,
 		Deadline: j.Deadline,
 	}

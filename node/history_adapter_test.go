@@ -164,7 +164,8 @@ func TestHistoryTime(t *testing.T) {
 
 // TestRepeatedLongAfterTheEnd: an add with an id and an instant that is past gives the timer that
 // it made, also when the shard has forgotten it, alone and in a batch; an add of other content
-// makes another one. One that is not to be late makes none.
+// makes another one, and so does that of a timer that was cancelled. One that is not to be late makes
+// none.
 func TestRepeatedLongAfterTheEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -180,6 +181,9 @@ func TestRepeatedLongAfterTheEnd(t *testing.T) {
 		t.Fatalf("pulled: %+v", got)
 	}
 	uid := n.eventually("jobs", "{k}order", "done")["uid"]
+	gone := fmt.Sprintf(`{"id":"{k}gone","at_ms":%d,"payload":7}`, at)
+	n.must(201, "POST", timers, gone)
+	n.must(200, "DELETE", timers+"/{k}gone", "")
 	n.forget("jobs", "{k}")
 
 	for _, body := range []string{add, fmt.Sprintf(`{"at_ms":%d,"payload":7,"id":"{k}order","if_late":"reject"}`, at)} {
@@ -200,6 +204,7 @@ func TestRepeatedLongAfterTheEnd(t *testing.T) {
 		t.Errorf("after all that there is to do: %+v", got)
 	}
 	n.must(201, "POST", timers, fmt.Sprintf(`{"id":"{k}order","at_ms":%d,"payload":8}`, at))
+	n.must(201, "POST", timers, gone) // what was cancelled is made again
 }
 
 // forget has the shard of a key drop the timers that have ended there, by the size of those that

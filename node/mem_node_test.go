@@ -72,6 +72,7 @@ func (unwatched) Lateness(int64, bool)           {}
 func (unwatched) Elected()                       {}
 func (unwatched) Snapshot(time.Duration)         {}
 func (unwatched) SnapshotSent(int64)             {}
+func (unwatched) DeadReplaced(int)               {}
 func (unwatched) SnapshotReceived(int64)         {}
 
 // memNode is a data directory in memory and, while it is open, the parts of a node on it: identity,

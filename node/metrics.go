@@ -25,6 +25,7 @@ type metrics struct {
 	cancels        map[timer.Code]prometheus.Counter
 	fired          map[table.OutcomeKind]prometheus.Counter
 	dead           map[timer.Reason]prometheus.Counter
+	deadReplaced   prometheus.Counter
 	elections      prometheus.Counter
 	mended         prometheus.Counter
 
@@ -62,7 +63,7 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 		return v
 	}
 	m.adds = counter("carillon_add_total", "Timers created or replaced whole.")
-	m.modifies = counter("carillon_modify_total", "Changes to pending timers: patched, or made due now.")
+	m.modifies = counter("carillon_modify_total", "Changes to pending timers: patched, or fired by hand.")
 	cancels := labelled("carillon_cancel_total", "Cancels by what they achieved.", "outcome")
 	m.cancels = map[timer.Code]prometheus.Counter{
 		timer.Prevented: cancels.WithLabelValues("prevented"), timer.CancelInFlight: cancels.WithLabelValues("in_flight"),
@@ -77,6 +78,7 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 		timer.MaxAttempts: dead.WithLabelValues("max_attempts"), timer.Expired: dead.WithLabelValues("expired"),
 		timer.Stopped: dead.WithLabelValues("stopped"), timer.Refused: dead.WithLabelValues("refused"),
 	}
+	m.deadReplaced = counter("carillon_dead_replaced_total", "Dead letters that were dropped before their time, because an id had 100 of them and got another.")
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
 	m.mended = counter("carillon_wal_mended_frames_total", "Frames of the log that were found damaged at the start, and restored with what other nodes had.")
 	count := labelled("carillon_snapshot_transfers_total", "Snapshots that other nodes took from this one, or that became this node's state.", "direction")
@@ -158,6 +160,9 @@ func (m *metrics) Outcome(o *table.Outcome) {
 
 // Expired implements shard.Observer.
 func (m *metrics) Expired() { m.dead[timer.Expired].Inc() }
+
+// DeadReplaced implements shard.Observer.
+func (m *metrics) DeadReplaced(n int) { m.deadReplaced.Add(float64(n)) }
 
 // Frame implements shard.Observer.
 func (m *metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }

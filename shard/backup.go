@@ -25,7 +25,7 @@ type State struct {
 func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
 	err := h.read(id, false, func(g *group, _ int) bool {
-		if g.files.newest >= index && g.files.newestConf != nil && g.files.suspect == 0 {
+		if g.files.newest >= index && g.files.sendable() {
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: g.files.newest, Term: g.files.newestTerm}
 		} else if run := g.w.snapshot; run == nil || run.group != g || run.mark.Index < index {
 			g.wantSnapshot = true

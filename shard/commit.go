@@ -122,6 +122,9 @@ func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
 		return false, err
 	}
 	g.tell(e.GetIndex())
+	if n := g.table.TakeDeadReplaced(); n > 0 && g.serving {
+		g.w.host.cfg.Observer.DeadReplaced(n)
+	}
 	if p != nil {
 		for i := range p.items {
 			g.settle(&p.items[i], &g.results[i])

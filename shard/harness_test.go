@@ -102,7 +102,7 @@ func (s *fakeSaving) Next(dst []byte, budget int) ([]byte, bool) {
 // fakeObserver counts events.
 type fakeObserver struct {
 	elected, expired, frames, snapshots int
-	outcomes, sent, received            int
+	outcomes, sent, received, replaced  int
 	latenessMs                          []int64
 	held                                []bool // parallel to latenessMs
 }
@@ -117,6 +117,7 @@ func (o *fakeObserver) Lateness(ms int64, held bool) {
 func (o *fakeObserver) Elected()               { o.elected++ }
 func (o *fakeObserver) Snapshot(time.Duration) { o.snapshots++ }
 func (o *fakeObserver) SnapshotSent(int64)     { o.sent++ }
+func (o *fakeObserver) DeadReplaced(n int)     { o.replaced += n }
 func (o *fakeObserver) SnapshotReceived(int64) { o.received++ }
 
 // hostHarness drives one host by hand in one goroutine: it steps the workers and the log, with a
@@ -683,6 +684,9 @@ func (p *fakePermit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) 
 	}
 	if at := g.table.AttemptDueMs(j.Job.Handle); at > r.clock.wallMs {
 		r.t.Fatalf("I4: %s starts %d ms early", j.Job.ID, at-r.clock.wallMs)
+	}
+	if early := j.Job.EarliestMs() - r.clock.wallMs; early > 0 {
+		r.t.Fatalf("I4: %s starts %d ms early, asked for at %d", j.Job.ID, early, j.Job.AskedMs)
 	}
 	if j.Deadline < r.clock.mono+r.clock.jumped {
 		c.unsent = true // as the real dispatcher does

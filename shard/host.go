@@ -115,6 +115,8 @@ type Observer interface {
 	Command(kind timer.Kind, code timer.Code)
 	Outcome(o *table.Outcome)
 	Expired() // a timer was given up without another attempt
+	// DeadReplaced reports dead letters that newer ones of their ids replaced.
+	DeadReplaced(n int)
 	Frame(operations int)
 	Lateness(ms int64, held bool) // of a first attempt; held: a gate delayed it, not this host
 	Elected()

@@ -31,6 +31,7 @@ func (benchObserver) Lateness(int64, bool)           {}
 func (benchObserver) Elected()                       {}
 func (benchObserver) Snapshot(_ time.Duration)       {}
 func (benchObserver) SnapshotSent(int64)             {}
+func (benchObserver) DeadReplaced(int)               {}
 func (benchObserver) SnapshotReceived(int64)         {}
 
 type benchTopics struct{ topic *timer.Topic }

@@ -32,7 +32,7 @@ func (s *script) checkLine(c *fakeCall) {
 		return
 	}
 	t := s.host.groups[c.Shard].table
-	me := t.Due(c.Job.Handle)
+	mine := t.AttemptDueMs(c.Job.Handle) // the due time, unless it was fired or redriven
 	for h := timer.Handle(1); h <= t.LastHandle(); h++ {
 		d := t.Due(h)
 		if h == c.Job.Handle || d.Topic != c.Job.Topic || !p.Ordered && t.KeyHash(h) != t.KeyHash(c.Job.Handle) {
@@ -49,10 +49,10 @@ func (s *script) checkLine(c *fakeCall) {
 				}
 			}
 		case !always || d.State != timer.Scheduled || c.Job.Attempts > 1 || d.ExpiresMs != 0 && s.clock.wallMs > d.ExpiresMs:
-		case d.Attempts > 0 && d.NextMs > d.FirstMs:
+		case d.Attempts > 0 && d.NextMs != d.FirstMs:
 			s.t.Fatalf("I21: %s starts while %s is in backoff", c.Job.ID, other)
-		case d.Earlier(&me):
-			s.t.Fatalf("I21: %s, due %d, starts before %s, due %d", c.Job.ID, me.FirstMs, other, d.FirstMs)
+		case d.Attempts == 0 && (d.NextMs < mine || d.NextMs == mine && d.Seq < c.Job.Seq):
+			s.t.Fatalf("I21: %s, to start at %d, starts before %s, to start at %d", c.Job.ID, mine, other, d.NextMs)
 		}
 	}
 }

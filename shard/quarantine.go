@@ -206,7 +206,7 @@ func (g *group) tickRefills() {
 		q := &g.refills[i]
 		switch {
 		case q.sending:
-		case g.files.newest >= q.least && g.files.newest != 0 && g.files.newestConf != nil:
+		case g.files.newest >= q.least && g.files.sendable():
 			q.sending = true
 			g.sendRefill(q.replica)
 		case g.applied >= q.least:

@@ -96,8 +96,18 @@ func TestSeriesDies(t *testing.T) {
 	if r.table().Totals().Dead != 1 {
 		t.Fatal("there is no dead letter")
 	}
-	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a"}); got.Code != timer.Skipped {
-		t.Errorf("redriven beside the next occurrence: %d", got.Code)
+	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a", DueMs: r.clock.wallMs + 1000}); got.Code != timer.OK {
+		t.Errorf("redriven while the next occurrence waits: %d", got.Code)
+	}
+	r.pass(time.Second)
+	if c := r.one(); c.Job.Seq != first.Job.Seq || c.Job.DueMs != fakeEpochMs {
+		t.Errorf("redriven while the next occurrence waits: %+v", c.Job)
+	} else {
+		c.answer(410)
+	}
+	r.settle()
+	if v := r.timer("a"); v.State != timer.Scheduled || v.DueMs != fakeEpochMs+60_000 {
+		t.Errorf("the series after that: %+v", v)
 	}
 	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.Prevented {
 		t.Errorf("cancelled: %d", got.Code)

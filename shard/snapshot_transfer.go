@@ -37,19 +37,25 @@ type SnapshotSource interface {
 }
 
 // offerSnapshot answers raft's request for a snapshot to send. A snapshot is good if the log in
-// memory continues from it and it has the current membership. Otherwise a new one is made, and raft
-// asks again.
+// memory continues from it, it has the current membership, and its state is not suspect. Otherwise a
+// new one is made, and raft asks again.
 func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 	f := &g.files
 	if g.quarantine != nil || g.damaged {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	if f.newest == 0 || f.newest < g.store.offset || f.newest < g.confIndex || f.newestConf == nil {
+	if !f.sendable() || f.newest < g.store.offset || f.newest < g.confIndex {
 		g.wantSnapshot = true
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}, nil
 }
+
+// errSuspect refuses to send a snapshot that may hold a wrong state. A new one is made.
+var errSuspect = errors.New("the snapshot may hold a wrong state")
+
+// sendable reports whether there is a snapshot that other replicas can be sent.
+func (f *logRetention) sendable() bool { return f.newest != 0 && f.newestConf != nil && f.suspect == 0 }
 
 // sendSnapshot streams the snapshot that raft's message names.
 func (g *group) sendSnapshot(m *pb.Message) {
@@ -69,6 +75,10 @@ func (g *group) sendSnapshot(m *pb.Message) {
 func (g *group) streamSnapshot(m *pb.Message, refill bool, done func(size int64, err error)) (*SnapshotStream, error) {
 	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
 	h := g.w.host
+	if meta.Index <= g.files.suspect {
+		g.wantSnapshot = true
+		return nil, errSuspect
+	}
 	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
 	if err != nil {
 		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(g.id), "error", err)

@@ -20,6 +20,7 @@ type write struct {
 	catchUp      timer.CatchUp
 	timetable    *timetable // of a cron series
 	capped       bool       // maxWait may make it due earlier
+	dies         bool       // it expires at its due time
 	maxWaitMs    int64
 	acked, alone bool // alone: no other change of the id was open when this one was requested
 	call         int  // which change of the id this is, from 1
@@ -294,10 +295,11 @@ func (b *checker) mayStart(c *call) {
 		w.violate("I3", "node %d starts attempt %d of %s under fence %d, but its table has it in state %d, attempt %d, fence %d (leads %v)",
 			n.id, j.Job.Attempts, j.Job.ID, j.Job.Fence, d.State, d.Attempts, d.Fence, p.Serves)
 	}
-	if now := n.clock.WallMs(); now < j.Job.DueMs {
-		w.violate("I4", "node %d starts %s %d ms early: %s", n.id, j.Job.ID, j.Job.DueMs-now, w.clockwork())
+	earliest := j.Job.EarliestMs()
+	if now := n.clock.WallMs(); now < earliest {
+		w.violate("I4", "node %d starts %s %d ms early (asked for at %d): %s", n.id, j.Job.ID, earliest-now, j.Job.AskedMs, w.clockwork())
 	}
-	n.mayGoByClock(j.Job.ID, j.Job.DueMs)
+	n.mayGoByClock(j.Job.ID, earliest)
 	b.order.mayStart(c, table)
 	if v := b.visits[j.Job.Topic]; v != nil {
 		v.mayStart(c, table)

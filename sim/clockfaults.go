@@ -305,7 +305,7 @@ func (w *World) clockwork() (text string) {
 	return text
 }
 
-// mayGoByClock checks an action that a process must not take before dueMs.
+// mayGoByClock checks an action that a process must not take before dueMs (due, or asked for).
 func (n *node) mayGoByClock(id string, dueMs int64) {
 	w := n.w
 	if trust := n.keeper.Look().Trust; trust != clocks.Sure {

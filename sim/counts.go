@@ -26,6 +26,9 @@ type Counts struct {
 	Ranked, Spread      int
 	Expired, Same       int // expired timers; adds answered with the existing timer
 	Rotations, Resealed int // secret keys put into use; commands that sealed secrets again
+	// calls before their due time, asked for by hand; calls of redriven occurrences while their series
+	// had one, or the other way round
+	Asked, Parallel     int
 	Superseded          int // timers that a later add or a cancel ended
 	Turns, TurnsRefused int // changes of delivery; those refused because timers were leased
 	Laden               int // adds refused because memory was full

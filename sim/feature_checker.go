@@ -9,10 +9,10 @@ import (
 
 // featureChecker checks the timers of all topics from featureTopic on. Its rules:
 //
-//   - a call has a payload that was written, and a due time that was written, fired or redriven
-//     (I2, I6); a series is called only at its times;
+//   - a call has a payload and a due time that were written together (I2, I6), also after a fire or a
+//     redrive; a series is called only for its times, and before them only if somebody asked (I4);
 //   - calls of one id, and of one key in the serial topic, do not overlap, and their fences grow
-//     (I3, I21);
+//     (I3, I21); a redriven occurrence runs in parallel with its series;
 //   - a repeated add makes one timer (I18);
 //   - each occurrence is one timer; a series that catches up with all occurrences and that no
 //     client changed leaves none out;
@@ -28,28 +28,34 @@ type featureChecker struct {
 type featureID struct {
 	writes   map[string]*write // by payload
 	first    *write
-	since    time.Duration  // when a client first used it
-	moved    map[int64]bool // due times that Fire and Redrive requested
-	calls    int            // operations that may have changed something
-	open     int            // … with an unknown outcome
+	since    time.Duration // when a client first used it
+	askedMs  int64         // the last time at which a Fire asked for an attempt; 0 none has
+	calls    int           // operations that may have changed something
+	open     int           // … with an unknown outcome
 	cancels  int
 	redriven bool
 	made     map[uint64]uint64 // by content: the timer's sequence number
 	lives    map[uint64]*featureLife
-	fence    uint64
-	running  *call
+	line
 }
 
 // featureLife is the checker's knowledge of one timer.
 type featureLife struct {
 	prevented bool
 	attempts  map[attemptKey]bool
+	line
+}
+
+// line is what is called one after the other.
+type line struct {
+	fence   uint64
+	running *call
 }
 
 func (f *featureChecker) id(k idKey) *featureID {
 	n := f.ids[k]
 	if n == nil {
-		n = &featureID{writes: map[string]*write{}, moved: map[int64]bool{}, made: map[uint64]uint64{}, lives: map[uint64]*featureLife{}}
+		n = &featureID{writes: map[string]*write{}, made: map[uint64]uint64{}, lives: map[uint64]*featureLife{}}
 		f.ids[k] = n
 		f.names = append(f.names, k)
 	}
@@ -93,9 +99,10 @@ func (f *featureChecker) called(o *operation) {
 	switch o.cmd.Kind {
 	case timer.Cancel:
 		n.cancels++
-	case timer.Fire, timer.Redrive:
-		n.moved[o.cmd.DueMs] = true
-		n.redriven = n.redriven || o.cmd.Kind == timer.Redrive
+	case timer.Fire:
+		n.askedMs = max(n.askedMs, o.cmd.DueMs)
+	case timer.Redrive:
+		n.redriven = true
 	}
 }
 
@@ -136,7 +143,7 @@ func (f *featureChecker) answered(w *World, o *operation, r timer.Result, t *tim
 // mayBeDue reports whether a timer that was written so can be due at dueMs.
 func (n *featureID) mayBeDue(w *World, at timer.ShardID, wrote *write, dueMs int64) bool {
 	switch since := dueMs - wrote.dueMs; {
-	case n.moved[dueMs], since == 0:
+	case since == 0:
 		return true
 	case wrote.timetable != nil:
 		return slices.Contains(wrote.timetable.dues, dueMs)
@@ -167,16 +174,25 @@ func (f *featureChecker) started(c *call) {
 	} else {
 		l.attempts[key] = true
 	}
-	if j.Fence <= n.fence {
-		w.violate("I3", "a call of %s starts under fence %d after fence %d", j.ID, j.Fence, n.fence)
+	if j.AskedMs > n.askedMs {
+		w.violate("I4", "node %d calls for %s, asked for at %d; the last request was at %d", c.node.id, j.ID, j.AskedMs, n.askedMs)
 	}
-	if n.running.runs() {
-		w.violate("I3", "node %d calls for %s while a call of node %d runs", c.node.id, j.ID, n.running.node.id)
+	w.counts.Asked += int(b2u(j.DueMs > epochMs+w.now.Milliseconds() && j.AskedMs != 0))
+	repeats, in := wrote.every != 0 || wrote.timetable != nil, &n.line
+	if repeats && n.redriven {
+		in = &l.line
+		w.counts.Parallel += int(b2u(n.line.running.runs() && n.line.running.delivery.Job.Seq != j.Seq))
 	}
-	n.fence, n.running = j.Fence, c
-	if wrote.every != 0 || wrote.timetable != nil {
+	if j.Fence <= in.fence {
+		w.violate("I3", "a call of %s starts under fence %d after fence %d", j.ID, j.Fence, in.fence)
+	}
+	if in.running.runs() {
+		w.violate("I3", "node %d calls for %s while a call of node %d runs", c.node.id, j.ID, in.running.node.id)
+	}
+	n.line, l.line = line{max(n.line.fence, j.Fence), c}, line{j.Fence, c}
+	if repeats {
 		before, twice := wrote.starts[j.DueMs]
-		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) {
+		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) && !n.mayMeetAgain(w, c.delivery.Shard, before.at) {
 			w.violate("series", "the occurrence of %s due at %d is called as timer %d and as timer %d", j.ID, j.DueMs, before.seq, j.Seq)
 		}
 		if wrote.starts == nil {
@@ -192,6 +208,12 @@ func (f *featureChecker) started(c *call) {
 		}
 		f.keys[key] = c
 	}
+}
+
+// mayMeetAgain reports whether a series may come to an occurrence a second time, which was made
+// early: when its shard's clock was set back, the series goes by the clock alone.
+func (n *featureID) mayMeetAgain(w *World, id timer.ShardID, since time.Duration) bool {
+	return n.askedMs != 0 && len(w.checker.times.backs(id, since)) > 0
 }
 
 // mayBeginSooner reports whether a series may have reached an occurrence before its first one. That
@@ -237,7 +259,7 @@ func (f *featureChecker) checkEnd(w *World) {
 			if !wrote.acked || n.cancels > 0 {
 				continue
 			}
-			if wrote.alone && wrote.call == n.calls && len(wrote.over) == 0 && wrote.catchUp != timer.CatchUpSkip {
+			if wrote.alone && wrote.call == n.calls && len(wrote.over) == 0 && !wrote.dies && wrote.catchUp != timer.CatchUpSkip {
 				w.violate("I1", "%s was acknowledged and no later operation used %s, but it was never delivered", wrote.payload, k.id)
 			}
 			for i := int64(0); i < wrote.count && wrote.catchUp == timer.CatchUpAll; i++ {

@@ -32,19 +32,23 @@ const settledTopics = 4
 const serialKeys = 3
 
 // pickFeature draws an operation in the feature topic. The first letter of an id says how it is
-// used: "s" is a series, "d" is an add that is repeated, and "m" is added again under merge rules,
-// fired, cancelled, redriven and purged.
+// used: "s" is a series, also fired and with its dead occurrences redriven; "d" is an add that is
+// repeated; "m" is added again under merge rules, fired, cancelled, redriven and purged; and "x" is
+// added again and again, and expires at once, so that it has many dead letters.
 func (w *World) pickFeature() *operation {
 	f, r := &w.checker.features, w.chance
 	o := &operation{number: w.checker.nextOp(), topic: featureTopic, astray: r.IntN(5) == 0}
 	due := r.between(-50*time.Millisecond, 3*time.Second)
 	at := epochMs + (w.now + due).Milliseconds()
 	if len(f.recent) == 0 || r.IntN(3) == 0 {
-		o.id = fmt.Sprintf("%c%d", "smmd"[r.IntN(4)], o.number)
+		o.id = fmt.Sprintf("%c%d", "smmdx"[r.IntN(5)], o.number)
 		f.recent = append(f.recent, o.id)
 		f.recent = f.recent[max(0, len(f.recent)-12):]
 		o.write = &write{op: o.number, dueMs: at, payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
 		o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
+		if o.id[0] == 'x' {
+			w.dying(o, r.between(0, time.Second))
+		}
 		if o.id[0] == 's' {
 			o.write.every, o.write.count = 200+r.Int64N(2500), 1+r.Int64N(6)
 			o.write.catchUp = timer.CatchUp(r.IntN(3))
@@ -68,9 +72,20 @@ func (w *World) further(o *operation, at int64) {
 			o.cmd = &timer.Command{Kind: timer.Add, Content: first.op}
 		}
 	case o.id[0] == 's':
-		if n == 0 {
+		switch n {
+		case 0:
 			command(timer.Cancel)
+		case 1, 2:
+			command(timer.Fire)
+			o.cmd.DueMs = epochMs + w.now.Milliseconds()
+		case 3, 4:
+			command(timer.Redrive)
+			o.cmd.DueMs = at
 		}
+	case o.id[0] == 'x' && n < 6:
+		o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
+		w.dying(o, r.between(0, time.Second))
+		o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	case n < 5:
 		o.write = &write{op: o.number, dueMs: at, payload: fmt.Sprintf(`"%s/%d"`, o.id, o.number)}
 		o.cmd = &timer.Command{Kind: timer.Add, Content: o.number, Merge: timer.MergeKeep + timer.Merge(r.IntN(3))}
@@ -82,13 +97,19 @@ func (w *World) further(o *operation, at int64) {
 		command(timer.Cancel)
 	case n == 6:
 		command(timer.Fire)
-		o.cmd.DueMs = at
+		o.cmd.DueMs = epochMs + w.now.Milliseconds()
 	case n == 7:
 		command(timer.Redrive)
 		o.cmd.DueMs = at
 	case n == 8:
 		command(timer.Purge)
 	}
+}
+
+// dying makes a write due some time ago, and expired by then.
+func (w *World) dying(o *operation, ago time.Duration) {
+	o.write.dueMs, o.write.dies = epochMs+(w.now-ago).Milliseconds(), true
+	o.write.more = func(s *timer.Spec) { s.HasExpiry = true }
 }
 
 // pickSerial draws an operation in the serial topic.

@@ -160,7 +160,7 @@ func (f *featureChecker) fetched(n *node, t *timer.PulledTimer) {
 		w.violate("I2", "node %d hands out %s of %s due at %d, which no client wrote", n.id, timer.Payload, timer.ID, timer.DueMs)
 	}
 	// not the clock now: it may have been set back since the lease was requested
-	if timer.FiredMs < timer.DueMs {
+	if timer.FiredMs < timer.DueMs && (timer.AskedMs == 0 || timer.FiredMs < timer.AskedMs) {
 		w.violate("I4", "node %d hands out %s %d ms early", n.id, timer.ID, timer.DueMs-timer.FiredMs)
 	}
 	if known.life(timer.Seq).prevented {

@@ -21,4 +21,5 @@ func (o *observer) Lateness(int64, bool)   {}
 func (o *observer) Elected()               { o.n.w.counts.Elections++ }
 func (o *observer) Snapshot(time.Duration) { o.n.w.counts.Snapshots++ }
 func (o *observer) SnapshotSent(int64)     {}
+func (o *observer) DeadReplaced(int)       {}
 func (o *observer) SnapshotReceived(int64) {}

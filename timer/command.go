@@ -9,7 +9,7 @@ const (
 	Put          // create or replace the whole timer
 	Modify       // PATCH
 	Cancel       // DELETE
-	Fire         // make it due now
+	Fire         // attempt it now
 	Redrive      // dead → scheduled, attempts restart
 	Purge        // forget a dead letter
 	// refuse adds; with Force drop all timers of the topic, without it fail if any is pending or
@@ -42,9 +42,12 @@ type Command struct {
 	Topic TopicID
 	ID    string
 
-	// IfMatch is the version that the timer must have; 0: any. For Redrive and Purge it selects the
-	// dead letter of that version among those of the id; 0: the last one.
+	// IfMatch is the version that the timer must have; 0: any.
 	IfMatch uint32
+	// Seq is the number of a timer among those of the id. With Redrive and Purge it is that of a dead
+	// letter; 0: the last one of the version in IfMatch. With Modify it is that of a timer that has
+	// not ended; 0: the newest.
+	Seq uint64
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool
 	// Force goes with CloseTopic: all timers of the topic are dropped. Work bounds one step: each
@@ -84,7 +87,8 @@ type Command struct {
 	Into *Timer
 	// Patch is given with Modify, and with Redrive (callback only).
 	Patch *Patch
-	// DueMs goes with Redrive and Fire: the time of the next attempt in Unix ms; 0: now.
+	// DueMs goes with Redrive: the time of the next attempt in Unix ms. It goes with Fire: the time
+	// at which somebody asked. 0: now.
 	DueMs int64
 	// Claim is given with AckLease, NackLease and ExtendLease.
 	Claim *LeaseUpdate

@@ -47,6 +47,7 @@ type HistoryQuery struct {
 	FromMs, ToMs int64 // of the end, [FromMs, ToMs); ToMs 0: open
 	After        *HistoryKey
 	Newest       bool // only the newest
+	Sure         bool // fail rather than leave out a node that does not answer. Not sent to nodes
 	Kept         bool // between nodes: entries of shards that the asked node does not lead
 	Limit        int
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -141,6 +143,18 @@ func AppendUID(b []byte, id ShardID, seq uint64, tag uint32) []byte {
 	b = appendHex(b, seq, 1)
 	b = append(b, '-')
 	return appendHex(b, uint64(tag), 8)
+}
+
+// ParseUID reads what AppendUID wrote.
+func ParseUID(s string) (id ShardID, seq uint64, tag uint32, ok bool) {
+	shard, rest, _ := strings.Cut(s, "-")
+	number, last, _ := strings.Cut(rest, "-")
+	a, err1 := strconv.ParseUint(shard, 16, 32)
+	seq, err2 := strconv.ParseUint(number, 16, 64)
+	c, err3 := strconv.ParseUint(last, 16, 32)
+	id, tag = ShardID(a), uint32(c)
+	ok = errors.Join(err1, err2, err3) == nil && string(AppendUID(nil, id, seq, tag)) == s
+	return id, seq, tag, ok
 }
 
 // appendHex appends at least width digits.

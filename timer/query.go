@@ -68,6 +68,8 @@ func (k SortKey) Compare(o SortKey) int {
 // Ref is a timer as a walk reports it: enough to decide about it, and to change only this version.
 type Ref struct {
 	ID      string
+	Seq     uint64
+	Tag     uint32
 	Version uint32
 	Leased  bool  // a call has started; a timer leased ahead of its due time does not count
 	DueMs   int64 // as clients see it

@@ -34,11 +34,13 @@ const (
 	VersionMismatch // 412
 	TopicClosed     // the topic is being deleted, or its id is from a former life
 	NotEmpty        // CloseTopic without Force
-	Skipped         // Redrive, Purge: no dead letter of that id, or its id is in use again
+	Skipped         // Redrive, Purge: there is no such dead letter
 	// 200: merged with the timer that has the id, by the add's merge rule
 	Merged
 	// 410: the due time is past by more than LateMs, and the command was NotLate
 	TooLate
+	InUse   // Redrive: another timer has the id by now
+	TooMany // Redrive: as many timers of the id as may be have not ended
 )
 
 // Result answers a command, or another item of a batch.

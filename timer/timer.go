@@ -21,6 +21,16 @@ func (t *Timer) Shorten() {
 	*t = Timer{Topic: t.Topic, ID: t.ID, Seq: t.Seq, State: t.State, EndedMs: t.EndedMs, Spec: Spec{DueMs: t.DueMs}, Short: true}
 }
 
+// Bounds of the timers of one id. Every change of them costs the same, however many there are.
+const (
+	// MaxDeadOfID is the most dead letters of one id. The next one replaces the oldest, which is
+	// counted.
+	MaxDeadOfID = 100
+	// MaxLiveOfID is the most timers of one id that have not ended: occurrences that overlap, and
+	// redriven ones. The next occurrence then waits for the end of another.
+	MaxLiveOfID = 100
+)
+
 // MaxMs is the latest time of a timer, in Unix ms: 8,900 years. The API's horizon is far below.
 const MaxMs = 1<<48 - 1
 
@@ -111,12 +121,15 @@ type Timer struct {
 	CancelRequested bool
 	Successor       bool // while Leased: another timer takes over when the attempt has ended
 
-	NextMs     int64 // next attempt, when Scheduled
-	CreatedMs  int64
-	UpdatedMs  int64 // last client change
-	EndedMs    int64 // when Over
-	FiredMs    int64 // start of the last attempt
-	LatenessMs int64 // first attempt's start − the later of due and created; -1 before the first attempt
+	NextMs    int64 // next attempt, when Scheduled
+	CreatedMs int64
+	UpdatedMs int64 // last client change
+	EndedMs   int64 // when Over
+	FiredMs   int64 // start of the last attempt
+	AskedMs   int64 // when Fire last asked for an attempt; 0 never
+	// LatenessMs is the first attempt's start − the later of due and created, or − AskedMs if that is
+	// earlier; -1 before the first attempt.
+	LatenessMs int64
 
 	Attempts   int    // calls started
 	Fence      uint64 // lease number of the last attempt; grows over the life of the id

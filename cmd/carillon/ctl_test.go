@@ -348,6 +348,12 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/topics/t/dead/redrive {"ids":["x","y"],"delay":"5m","callback":{"url":"http://h/"}}`}, out: []string{"matched 2, changed 1, skipped 1"},
 		},
 		{
+			name: "dead redrive by uid", args: []string{"dead", "redrive", "t", "--uid", "0001-2-00000003", "--uid", "0001-4-00000003"},
+			replies: ok(`{"matched":2,"changed":1,"skipped":1,"skips":[{"id":"x","uid":"0001-4-00000003","code":"in_use","detail":"another timer has this id by now"}]}`),
+			asked:   []string{`POST /v1/topics/t/dead/redrive {"uids":["0001-2-00000003","0001-4-00000003"]}`},
+			out:     []string{"matched 2, changed 1, skipped 1", "skipped x 0001-4-00000003: another timer has this id by now"},
+		},
+		{
 			name: "dead purge", args: []string{"dead", "purge", "t", "--all"}, replies: ok(`{"matched":2,"changed":2,"skipped":0}`),
 			asked: []string{`POST /v1/topics/t/dead/purge {"all":true}`}, out: []string{"changed 2"},
 		},

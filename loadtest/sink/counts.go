@@ -14,7 +14,7 @@ type Counts struct {
 	// Answered otherwise, on purpose or for a bad signature.
 	Failed       int64 `json:"failed"`
 	Retries      int64 `json:"retries"`       // Carillon-Attempt above 1
-	Early        int64 `json:"early"`         // before Carillon-Due
+	Early        int64 `json:"early"`         // before Carillon-Due and Carillon-Asked
 	Repeated     int64 `json:"repeated"`      // a fence seen before: one attempt came twice
 	StaleFence   int64 `json:"stale_fence"`   // a fence below the highest of its timer
 	BadSignature int64 `json:"bad_signature"` // missing, wrong or outdated

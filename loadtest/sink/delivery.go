@@ -12,6 +12,7 @@ type Delivery struct {
 	Signature []byte // webhook-signature as sent
 	Body      []byte
 	DueMs     int64  // Carillon-Due, -1 when absent or not a number
+	AskedMs   int64  // Carillon-Asked, -1 when absent or not a number
 	Attempt   int64  // Carillon-Attempt, -1 when absent or not a number
 	Fence     int64  // Carillon-Fence, -1 when absent or not a number
 	ArrivedUs int64  // wall clock as the request had been read, Unix µs
@@ -20,19 +21,22 @@ type Delivery struct {
 	header *fasthttp.RequestHeader // the rest that the signatures need
 }
 
-// Early says whether the callback came before its due time. Due times are
-// whole milliseconds, so no rounding can make it so.
-func (d *Delivery) Early() bool {
-	return d.DueMs >= 0 && d.ArrivedUs < d.DueMs*1000
-}
+// Early reports whether the callback came before its due time, and before somebody
+// asked for it by hand. These times are whole milliseconds, so no rounding can
+// make it so.
+func (d *Delivery) Early() bool { return d.LatenessUs() < 0 }
 
-// LatenessUs is the time from due to arrival, in µs, negative when early and 0
-// when the due time is unknown.
+// LatenessUs is the time from due, or from an earlier request by hand, to
+// arrival, in µs: negative when early and 0 when the due time is unknown.
 func (d *Delivery) LatenessUs() int64 {
-	if d.DueMs < 0 {
+	from := d.DueMs
+	if d.AskedMs > 0 {
+		from = min(from, d.AskedMs)
+	}
+	if from < 0 {
 		return 0
 	}
-	return d.ArrivedUs - d.DueMs*1000
+	return d.ArrivedUs - from*1000
 }
 
 // decimal reads a plain non-negative integer, -1 if it is none.

@@ -168,6 +168,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		Signature: header.Peek("Webhook-Signature"),
 		Body:      ctx.Request.Body(),
 		DueMs:     decimal(header.Peek("Carillon-Due")),
+		AskedMs:   decimal(header.Peek("Carillon-Asked")),
 		Attempt:   decimal(header.Peek("Carillon-Attempt")),
 		Fence:     decimal(header.Peek("Carillon-Fence")),
 		ArrivedUs: time.Now().UnixMicro(),

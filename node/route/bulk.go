@@ -40,6 +40,9 @@ func (r *Router) Bulk(ctx context.Context, bulk *bulk.Update) error {
 	for lane := range lanes {
 		all.Go(func() {
 			for id := 1 + lane; id <= r.shards && ctx.Err() == nil; id += lanes {
+				if !bulk.Walks(timer.ShardID(id)) {
+					continue
+				}
 				if err := b.shard(ctx, timer.ShardID(id)); err != nil {
 					mu.Lock()
 					if first == nil {

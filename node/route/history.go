@@ -13,7 +13,8 @@ import (
 // History gives a page of a topic's history over all shards, or over those that the query names,
 // and whether there is more. Each shard's is asked of the node that leads it, and of all others
 // too: a leader that was filled by a snapshot has nothing of timers that ended before, and an entry
-// has the same key on every node that has it.
+// has the same key on every node that has it. With Sure it is an error if one of them does not
+// answer and might have an end that shows that an add was made before (P5).
 func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[timer.ShardID]*target{}}
 	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
@@ -39,8 +40,12 @@ func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.H
 			return nil, false, timer.ErrNoLeader
 		}
 	}
-	s.parts = append(s.parts, replicas.wait(ctx, s.parts)...)
+	parts, all := replicas.wait(ctx, s.parts)
+	s.parts = append(s.parts, parts...)
 	list, more := s.merge()
+	if q.Sure && !all && (len(list) == 0 || list[0].Timer.State == timer.Cancelled) {
+		return nil, false, timer.ErrHistory // it may have more, or something newer
+	}
 	return list, more, nil
 }
 

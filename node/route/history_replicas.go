@@ -11,7 +11,7 @@ import (
 
 // Bounds of asking nodes that do not lead.
 const (
-	replicaCallIn = time.Second // then a node's part is left out: it is a convenience
+	replicaCallIn = time.Second // then a node's part is left out, or the query fails: see Sure
 	maxReplicas   = 63          // so many other nodes are asked at most
 )
 
@@ -45,17 +45,20 @@ func (r *replicaReaders) ask(ctx context.Context, p *historyPart) {
 	one.askPart(ctx, p, true)
 }
 
-// wait gives the entries that have come. A node that led a shard when it was asked, and did not
-// when the leaders were, is asked again.
-func (r *replicaReaders) wait(ctx context.Context, led []historyPart) []historyPart {
+// wait gives the entries that have come, and whether every node has answered for all shards. A node
+// that led a shard when it was asked, and did not when the leaders were, is asked again.
+func (r *replicaReaders) wait(ctx context.Context, led []historyPart) (parts []historyPart, all bool) {
 	r.asked.Wait()
+	all = true
 	again := replicaReaders{Router: r.Router, query: r.query, asked: task.NewGroup(r.tasks)}
 	for i := range r.parts {
 		p := &r.parts[i]
-		if p.err != nil {
-			continue
-		}
-		if ids := r.unasked(p, led); len(ids) > 0 {
+		ids := r.unasked(p, led)
+		switch {
+		case len(ids) == 0:
+		case p.err != nil:
+			all = false
+		default:
 			again.parts = append(again.parts, historyPart{node: p.node, ask: ids})
 		}
 	}
@@ -63,7 +66,11 @@ func (r *replicaReaders) wait(ctx context.Context, led []historyPart) []historyP
 		again.asked.Go(func() { again.ask(ctx, &again.parts[i]) })
 	}
 	again.asked.Wait()
-	return slices.DeleteFunc(append(r.parts, again.parts...), func(p historyPart) bool { return p.err != nil })
+	for i := range again.parts {
+		p := &again.parts[i]
+		all = all && p.err == nil && len(p.shards) == len(p.ask)
+	}
+	return slices.DeleteFunc(append(r.parts, again.parts...), func(p historyPart) bool { return p.err != nil }), all
 }
 
 // unasked are the shards for which a node has answered neither as their leader nor as one that

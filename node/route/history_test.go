@@ -133,6 +133,41 @@ func TestRouterHistoryOfSilentNodes(t *testing.T) {
 	})
 }
 
+// TestRouterHistoryForSure: a node that does not answer may have the end of the add in question, or
+// a newer one than a cancel. Nothing is guessed then; an end that was delivered is no guess.
+func TestRouterHistoryForSure(t *testing.T) {
+	for name, c := range map[string]struct {
+		here   timer.State // of the end that the asked node has; 0 none
+		silent bool
+		fails  bool
+	}{
+		"nothing, all answer": {0, false, false}, "nothing, one is silent": {0, true, true},
+		"done, one is silent": {timer.Done, true, false}, "dead, one is silent": {timer.Dead, true, false},
+		"cancelled, all answer": {timer.Cancelled, false, false}, "cancelled, one is silent": {timer.Cancelled, true, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeCluster(3, 2)
+			for id := range f.leaders {
+				f.leaders[id] = 1
+			}
+			if c.here != 0 {
+				f.past = []*timer.HistoryEntry{{Key: timer.HistoryKey{EndMs: 1, Shard: 1}, Timer: &timer.Timer{ID: "a", State: c.here}}}
+			}
+			f.onCall = func(ctx context.Context, _ fakeCall, call func() ([]byte, error)) ([]byte, error) {
+				if !c.silent {
+					return call()
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			list, _, err := f.nodes[1].History(t.Context(), &timer.HistoryQuery{ID: "a", Shards: []timer.ShardID{1}, Limit: 1, States: 0xff, Newest: true, Sure: true})
+			if errors.Is(err, timer.ErrHistory) != c.fails || err == nil && (len(list) == 1) != (c.here != 0) {
+				t.Errorf("%s: %v, %v", name, list, err)
+			}
+		})
+	}
+}
+
 func TestDistinctEntries(t *testing.T) {
 	entry := func(at int64, attempts int) *timer.HistoryEntry {
 		return &timer.HistoryEntry{Key: timer.HistoryKey{EndMs: at}, Timer: &timer.Timer{Attempts: 3}, Attempts: make([]timer.HistoryAttempt, attempts)}

@@ -160,15 +160,10 @@ func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float
 	return out
 }
 
-// notBeforeDue returns the time of a leased timer's next attempt, ms or later. If the clock of the
-// leader that called it was ahead, ms may be before the due time. The result is then 1 ms after the
-// due time: a next attempt exactly at the due time counts as moved by a client and does not block
-// the key.
+// notBeforeDue returns the time of a leased timer's next attempt, ms or later; see table.Due.
 func (l *Scheduler) notBeforeDue(h timer.Handle, ms int64) int64 {
-	if due := l.table.Due(h).FirstMs; ms < due {
-		return due + 1
-	}
-	return ms
+	d := l.table.Due(h)
+	return d.NotBefore(ms)
 }
 
 // RearmAll restarts rearm: queued timers were dropped, or the log did not take an item.

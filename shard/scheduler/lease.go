@@ -290,7 +290,7 @@ func (l *Scheduler) start(f *activeLease) {
 	l.overlap(f.handle, f.seq, f.fence)
 	job := l.table.Job(f.handle)
 	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
-		f.fromMs = max(job.DueMs, job.CreatedMs)
+		f.fromMs = job.LateFromMs
 	}
 	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.Shard, Job: job, Own: l.table.Callback(d.Target), Deadline: f.leaseEnd},
 		func(a Attempt) { l.env.Post(func(stopped bool) { l.callEnded(f, a, stopped) }) })

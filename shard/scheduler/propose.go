@@ -53,11 +53,10 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 	if cmd.Kind == timer.Deliver {
 		l.releaseHeld(b, cmd.Topic)
 	}
-	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject {
+	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject || cmd.Kind == timer.Redrive || cmd.Kind == timer.Purge {
 		return true
 	}
-	h, _ := l.table.Lookup(cmd.Topic, cmd.ID)
-	for h != 0 {
+	for h := l.table.Named(cmd.Topic, []byte(cmd.ID), cmd.Seq); h != 0; {
 		switch f := l.leases.byTimer[h]; {
 		case f == nil || !l.table.Live(h, f.seq):
 		case cmd.Kind == timer.Add && f.dueMs <= l.now.WallMs:
@@ -73,7 +72,7 @@ func (l *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) 
 		if cmd.Kind != timer.Cancel {
 			break
 		}
-		h = l.table.Older(h) // a cancel is for all timers of the id that have not ended
+		h = l.table.NextLive(h) // a cancel is for all timers of the id that have not ended
 	}
 	return true
 }

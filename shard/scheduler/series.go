@@ -26,8 +26,9 @@ func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
 		s.StartedMs = startedMs
 	}
 	now := l.now.WallMs
-	// A clock that was ahead called it. A clock in doubt does not prove that.
-	ahead := s.DueMs > now+table.ClockAheadMs && l.sure()
+	// A clock that was ahead called it, unless somebody asked for it early. A clock in doubt proves
+	// nothing.
+	ahead := s.DueMs > now+table.ClockAheadMs && !s.Asked && l.sure()
 	if ahead && s.Repeat.CatchUp != timer.CatchUpAll {
 		return timer.ClampMs(l.series.calendar.Nearest(&s.Repeat, s.DueMs, now))
 	}
@@ -45,7 +46,7 @@ func (l *Scheduler) missed(e entry) bool {
 		return false
 	}
 	d := t.Due(e.handle)
-	if d.Rev != e.rev || d.State != timer.Scheduled || d.Attempts != 0 {
+	if d.Rev != e.rev || d.State != timer.Scheduled || d.Attempts != 0 || d.AskedMs != 0 {
 		return false
 	}
 	s, ok := t.Series(e.handle)

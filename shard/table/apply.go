@@ -164,6 +164,7 @@ func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 	t.kill(h, s, timer.Expired, t.clockMs, retainUntilMs)
 	t.endUpdate(h, s)
 	t.continueSeries(h, againMs)
+	t.rankEnded(h)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 

@@ -41,6 +41,10 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	same := v.content == c.Content
 	merges := c.Merge != timer.MergeReject
 	absolute := c.Flags&encoding.CommandAbsolute != 0
+	if c.Flags&encoding.CommandOnce == 0 {
+		// What was cancelled is made again, even while its last attempt still runs.
+		same = same && !s.cancelled() && s.state() != timer.Cancelled
+	}
 	switch s.state() {
 	case timer.Scheduled:
 		switch {
@@ -197,7 +201,7 @@ func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int
 
 // modify applies a patch completely or not at all (I6). Attempts made so far still count.
 func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
-	h := t.Find(c.Topic, c.ID)
+	h := t.Named(c.Topic, c.ID, c.Seq)
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
@@ -236,6 +240,9 @@ func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
 	if p.Expiry {
 		v.flags &^= blobNoExpiry
 	}
+	if p.Due {
+		v.askedMs = 0 // the new time stands
+	}
 	if p.Repeat {
 		v.flags, v.occurrence = v.flags&^blobSeries, 0
 		if spec.Repeat != nil {
@@ -267,7 +274,7 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
-	if !t.anyLive(h) {
+	if t.slab.at(h).state().Over() { // then all others of the id are over too
 		code := map[timer.State]timer.Code{timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.Prevented}[t.slab.at(h).state()]
 		return timer.Result{Code: code, Handle: h}
 	}
@@ -276,27 +283,21 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	}
 	code := timer.Prevented
 	for at := h; at != 0; {
-		older := t.chains[at].older
+		next := t.NextLive(at)
 		if t.cancelOne(at) {
 			code = timer.CancelInFlight
 		}
-		at = older
+		if at != h {
+			t.rankEnded(at)
+		}
+		at = next
 	}
-	t.dropIfSuperseded(h)
+	t.rankEnded(h)
 	return timer.Result{Code: code, Handle: t.Find(c.Topic, c.ID)}
 }
 
-// anyLive reports whether the timer, or an older one of the same id, has not ended.
-func (t *Table) anyLive(h timer.Handle) bool {
-	for ; h != 0; h = t.chains[h].older {
-		if !t.slab.at(h).state().Over() {
-			return true
-		}
-	}
-	return false
-}
-
-// cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running.
+// cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running. The
+// caller ranks the timer.
 func (t *Table) cancelOne(h timer.Handle) (running bool) {
 	switch t.slab.at(h).state() {
 	case timer.Leased:
@@ -309,14 +310,13 @@ func (t *Table) cancelOne(h timer.Handle) (running bool) {
 		s := t.beginUpdate(h)
 		t.end(h, s, timer.Cancelled, t.clockMs)
 		t.endUpdate(h, s)
-		if t.chains[h].newer != 0 {
-			t.drop(h)
-		}
 	}
 	return false
 }
 
-// fire makes a scheduled timer due now, or at the proposer's time if the command has it.
+// fire makes the next attempt of a scheduled timer now, or at the proposer's time if the command has
+// it. Everything else stays: the due time, the version and with it the webhook-id, the attempts, and
+// the times of a series.
 func (t *Table) fire(c *encoding.Command) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {
@@ -330,22 +330,24 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 	if !v.meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
-	s = t.beginUpdate(h)
-	t.advanceVersion(h, s, &v)
-	due := t.clockMs
+	asked := max(t.clockMs, 1)
 	if c.DueMs != 0 {
-		due = timer.ClampMs(c.DueMs)
+		asked = max(timer.ClampMs(c.DueMs), 1)
 	}
-	t.setDue(s, due)
-	t.transition(h, s, timer.Scheduled, due)
+	if v.askedMs != 0 && s.when() <= asked {
+		return timer.Result{Code: timer.OK, Handle: h} // an earlier request has its attempt still to come
+	}
+	s = t.beginUpdate(h)
+	v.askedMs = asked
+	t.rewriteSame(h, s, &v)
+	t.run(s) // it keeps the due time
+	t.transition(h, s, timer.Scheduled, min(s.when(), v.askedMs))
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// advanceVersion rewrites a blob with a new version and no other change.
-func (t *Table) advanceVersion(h timer.Handle, s *slot, v *blob) {
-	v.version = t.versionAfter(v.version)
-	v.updatedMs = t.clockMs
+// rewriteSame writes a timer's changed blob with the same content. The timer's update is open.
+func (t *Table) rewriteSame(h timer.Handle, s *slot, v *blob) {
 	t.targets.retain(v.target)
 	old := s.ref
 	s.ref = t.putBlob(h, v)

@@ -5,16 +5,19 @@ import (
 	"carillon/timer/encoding"
 )
 
-// redrive gives a dead letter new attempts. It keeps its number, tag and version, so the receiver
-// sees the same webhook-id. Its expiry no longer counts, and the patch may change its callback.
+// redrive gives a dead letter new attempts. It keeps its due time, and its number, tag and version,
+// so the receiver sees the same webhook-id. Its expiry no longer counts, and the patch may change
+// its callback.
 func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
-	h, inUse := t.deadLetter(c)
-	if h == 0 || inUse {
+	h := t.deadLetter(c)
+	if h == 0 {
 		return timer.Result{Code: timer.Skipped}
 	}
-	if newer := t.chains[h].newer; newer != 0 {
-		// The newer timer has ended. Its id names the dead letter again.
-		t.drop(newer)
+	if code := t.mayRedrive(h); code != timer.OK {
+		return timer.Result{Code: code, Handle: h}
+	}
+	if g := t.chains[h].of; g != nil && t.slab.at(g.first).state() != timer.Dead && g.live == 0 {
+		t.drop(g.first) // it is done or cancelled; the id names the redriven timer
 	}
 	s := t.beginUpdate(h)
 	v := t.view(s.ref)
@@ -30,22 +33,23 @@ func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 		callback = encoding.AppendCallback(nil, &cb)
 	}
 	t.rewrite(h, s, &v, callback)
-	due := t.clockMs
+	next := t.clockMs
 	if c.DueMs != 0 {
-		due = timer.ClampMs(c.DueMs)
+		next = timer.ClampMs(c.DueMs)
 	}
-	r := t.run(s)
-	r.dueMs, r.lateness = due, -1
+	// It may have died before it was due: by a clock that was ahead, or after a Fire.
+	next = max(next, earliestMs(t.dueMs(s), v.askedMs))
 	s.setAttempts(0)
 	s.setReason(timer.NoReason)
-	t.transition(h, s, timer.Scheduled, due)
+	t.transition(h, s, timer.Scheduled, next)
 	t.endUpdate(h, s)
+	t.rank(h)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
 // purge drops a dead letter.
 func (t *Table) purge(c *encoding.Command) timer.Result {
-	h, _ := t.deadLetter(c)
+	h := t.deadLetter(c)
 	if h == 0 {
 		return timer.Result{Code: timer.Skipped}
 	}

@@ -40,7 +40,7 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 	} else {
 		t.continueSeries(o.Handle, o.AgainMs)
 	}
-	t.dropIfSuperseded(o.Handle)
+	t.rankEnded(o.Handle)
 	return timer.Result{Code: timer.OK, Handle: o.Handle}
 }
 
@@ -84,8 +84,8 @@ func (t *Table) record(o *Outcome, s *slot) {
 func (t *Table) started(s *slot, r *attemptState, ms int64) {
 	r.firedMs = timer.ClampMs(ms)
 	if r.lateness < 0 {
-		created := t.view(s.ref).createdMs
-		r.lateness = max(r.firedMs-max(r.dueMs, created), 0)
+		v := t.view(s.ref)
+		r.lateness = max(r.firedMs-v.lateFrom(r.dueMs), 0)
 	}
 }
 

@@ -72,7 +72,7 @@ var states = map[string]func(d *tableHarness){
 	"none": func(*tableHarness) {},
 	"scheduled": func(d *tableHarness) {
 		d.command(timer.Command{Kind: timer.Add, Content: 5})
-		d.command(timer.Command{Kind: timer.Fire})
+		d.command(timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Priority: true}})
 	},
 	"leased": func(d *tableHarness) { stateOf(d, "scheduled"); d.lease() },
 	"done":   func(d *tableHarness) { stateOf(d, "leased"); d.end(Outcome{Kind: Ack, Status: 200}) },
@@ -87,7 +87,7 @@ func stateOf(d *tableHarness, name string) {
 	switch name {
 	case "scheduled":
 		d.command(timer.Command{Kind: timer.Add, Content: 5})
-		d.command(timer.Command{Kind: timer.Fire})
+		d.command(timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Priority: true}})
 	case "leased":
 		stateOf(d, "scheduled")
 		d.lease()
@@ -114,12 +114,12 @@ func TestCommands(t *testing.T) {
 	}{
 		{"add other", add, timer.Created, timer.Exists, timer.InFlight, timer.Created, timer.Created, timer.Created},
 		{"add same, delay", again, timer.Created, timer.Same, timer.Same, timer.Created, timer.Created, timer.Created},
-		{"add same, instant", absolute, timer.Created, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},
+		{"add same, instant", absolute, timer.Created, timer.Same, timer.Same, timer.Same, timer.Same, timer.Created},
 		{"add other, once", timer.Command{Kind: timer.Add, Content: 6, Absolute: true, Once: true}, timer.Created, timer.Exists, timer.InFlight, timer.Exists, timer.Exists, timer.Exists},
 		{"add same, once", timer.Command{Kind: timer.Add, Content: 5, Absolute: true, Once: true}, timer.Created, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},
 		{"add other, not late", notLate(add, late), timer.TooLate, timer.Exists, timer.InFlight, timer.TooLate, timer.TooLate, timer.TooLate},
 		{"add other, hardly late", notLate(add, late+30_000), timer.Created, timer.Exists, timer.InFlight, timer.Created, timer.Created, timer.Created},
-		{"add same, not late", notLate(absolute, late), timer.TooLate, timer.Same, timer.Same, timer.Same, timer.Same, timer.Same},
+		{"add same, not late", notLate(absolute, late), timer.TooLate, timer.Same, timer.Same, timer.Same, timer.Same, timer.TooLate},
 		{"replace, not late", notLate(timer.Command{Kind: timer.Add, Content: 6, Merge: timer.MergeReplace}, late), timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate},
 		{"put, not late", notLate(put, late), timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate},
 		{"put", put, timer.Created, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
@@ -194,7 +194,7 @@ func TestFences(t *testing.T) {
 	if got := d.end(Outcome{Kind: Ack, Fence: 99}); got.Code != timer.Skipped {
 		t.Errorf("another lease: code %d", got.Code)
 	}
-	if got := d.end(Outcome{Kind: Release}); got.Timer.Attempts != 0 || got.Timer.State != timer.Scheduled || got.Timer.NextMs != applyNow {
+	if got := d.end(Outcome{Kind: Release}); got.Timer.Attempts != 0 || got.Timer.State != timer.Scheduled || got.Timer.NextMs != applyNow+1000 {
 		t.Errorf("released: %+v", got.Timer)
 	}
 	if got := d.end(Outcome{Kind: Ack}); got.Code != timer.Skipped {
@@ -294,13 +294,13 @@ func TestRedriveUnderFinished(t *testing.T) {
 	states["dead"](d)
 	first, _ := d.table.Lookup(1, "a")
 	d.command(timer.Command{Kind: timer.Add, Content: 6})
-	if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != timer.Skipped {
+	if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != timer.InUse {
 		t.Errorf("while the id is in use: code %d", got.Code)
 	}
 	d.command(timer.Command{Kind: timer.Cancel})
 	cb := &timer.Patch{URL: true, Spec: timer.Spec{Callback: timer.Callback{URL: "http://other.example/"}}}
 	got := d.command(timer.Command{Kind: timer.Redrive, DueMs: d.now + 5000, Patch: cb})
-	if got.Code != timer.OK || got.Handle != first || got.Timer.Attempts != 0 || got.Timer.NextMs != d.now+5000 || got.Timer.Callback.URL == "" {
+	if got.Code != timer.OK || got.Handle != first || got.Timer.Attempts != 0 || got.Timer.NextMs != d.now+5000 || got.Timer.Callback.URL == "" || got.Timer.DueMs != applyNow+1000 {
 		t.Errorf("redriven: %+v %+v", got, got.Timer)
 	}
 	if h, _ := d.table.Lookup(1, "a"); h != first || d.table.Len() != 1 {

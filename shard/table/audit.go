@@ -51,6 +51,9 @@ func (t *Table) Audit(popped bool) error {
 		} else if s.state() != timer.Scheduled || s.attempts() != 0 {
 			return fmt.Errorf("shard: audit: handle %d in state %d after %d attempts has no run", h, s.state(), s.attempts())
 		}
+		if l := t.chains[h]; l.of != nil && l.live == s.state().Over() {
+			return fmt.Errorf("shard: audit: handle %d in state %d is in the wrong place among those of its id", h, s.state())
+		}
 		named := t.Find(t.topics.rows[s.topic].id, v.id)
 		if shadowed := t.chains[h].newer != 0; (named == h) == shadowed {
 			return fmt.Errorf("shard: audit: id %q names handle %d, not %d", v.id, named, h)

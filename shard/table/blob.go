@@ -19,6 +19,7 @@ const (
 	blobFirst                // the first of the merged adds came later than the creation
 	blobSeries               // it repeats
 	blobDue                  // a successor: it has no slot, so its due time is here
+	blobAsked                // somebody asked for an attempt by hand
 
 	blobFlags = 1<<iota - 1
 )
@@ -29,7 +30,7 @@ const createdLen = 6
 // arena, where numbers without a size are varints:
 //
 //	pad | flags u8 | target? | tag u32 | content u64 | created u48 | version? |
-//	updated − created? | first add − created? | occurrence? | due? |
+//	updated − created? | first add − created? | occurrence? | due? | asked − created? |
 //	id length u8 | id | rest of the spec
 //
 // It is followed by pad unused bytes up to the end of its block. The due time is in the slot or
@@ -47,6 +48,7 @@ type blob struct {
 	// this timer.
 	occurrence uint32
 	dueMs      int64 // set if blobDue
+	askedMs    int64 // when Fire last asked for an attempt; 0 never
 	id, rest   []byte
 	body       []byte // from the tag on; Hash covers it, the flags and the callback
 }
@@ -86,7 +88,7 @@ func (v *blob) readBody(b []byte) {
 		v.updatedMs += int64(delta)
 		b = b[k:]
 	}
-	if v.flags&(blobFirst|blobSeries|blobDue) != 0 {
+	if v.flags&(blobFirst|blobSeries|blobDue|blobAsked) != 0 {
 		b = v.readSeries(b)
 	}
 	n := 1 + int(b[0])
@@ -110,7 +112,7 @@ func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 		v.flags |= blobUpdated
 		n += encoding.UvarintLen(uint64(v.updatedMs - v.createdMs))
 	}
-	var room [24]byte
+	var room [32]byte
 	series := v.appendSeries(room[:0])
 	n += len(series)
 	ref, b := t.allocPadded(n)

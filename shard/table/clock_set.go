@@ -63,7 +63,7 @@ func (t *Table) restampTimer(h timer.Handle) {
 		return
 	}
 	now, v := t.clockMs, t.view(s.ref)
-	made, ran, lent := max(v.createdMs, v.updatedMs, v.firstMs) > now, false, false
+	made, ran, lent := max(v.createdMs, v.updatedMs, v.firstMs, v.askedMs) > now, false, false
 	if s.run != 0 {
 		r := t.runs.at(s.run)
 		ran = r.firedMs > now || s.state() != timer.Leased && r.endedMs() > now
@@ -74,11 +74,12 @@ func (t *Table) restampTimer(h timer.Handle) {
 		return
 	}
 	s = t.beginUpdate(h)
+	asked := v.askedMs
 	if made {
 		s.ref = t.restampBlob(h, s.ref)
 	}
 	if s.run != 0 {
-		t.restampRun(h, s)
+		t.restampRun(h, s, asked)
 	}
 	t.endUpdate(h, s)
 }
@@ -86,22 +87,26 @@ func (t *Table) restampTimer(h timer.Handle) {
 // restampBlob rewrites a blob of a timer with an open update.
 func (t *Table) restampBlob(h timer.Handle, ref uint32) uint32 {
 	v := t.view(ref)
-	v.createdMs, v.updatedMs, v.firstMs = min(v.createdMs, t.clockMs), min(v.updatedMs, t.clockMs), min(v.firstMs, t.clockMs)
+	v.createdMs, v.updatedMs = min(v.createdMs, t.clockMs), min(v.updatedMs, t.clockMs)
+	v.firstMs, v.askedMs = min(v.firstMs, t.clockMs), min(v.askedMs, t.clockMs)
 	t.targets.retain(v.target)
 	next := t.putBlob(h, &v)
 	t.dropBlob(h, ref)
 	return next
 }
 
-func (t *Table) restampRun(h timer.Handle, s *slot) {
+// restampRun limits the times of an attemptState. asked is when Fire asked for the attempt, by the
+// wrong clock.
+func (t *Table) restampRun(h timer.Handle, s *slot, asked int64) {
 	now, r := t.clockMs, t.run(s)
 	if r.successor != 0 {
 		r.successor = t.restampBlob(h, r.successor)
 	}
 	fired := r.firedMs
 	r.firedMs = min(fired, now)
-	if due := max(r.dueMs, t.view(s.ref).createdMs); r.lateness > 0 && due+r.lateness > now {
-		r.lateness = max(now-due, 0)
+	v := t.view(s.ref)
+	if from := v.lateFrom(r.dueMs); r.lateness > 0 && from+r.lateness > now {
+		r.lateness = max(now-from, 0)
 	}
 	switch s.state() {
 	case timer.Done, timer.Cancelled:
@@ -114,15 +119,18 @@ func (t *Table) restampRun(h timer.Handle, s *slot) {
 		}
 	case timer.Leased:
 		// A release reschedules the timer at this time.
-		r.setAttemptDueMs(min(r.attemptDueMs(), max(r.dueMs, now)))
+		at := min(r.attemptDueMs(), max(r.dueMs, now))
+		if asked > now && r.attemptDueMs() == asked {
+			at = now
+		}
+		r.setAttemptDueMs(at)
 		t.transition(h, s, timer.Leased, min(s.when(), now+int64(r.durMs)))
 	case timer.Scheduled:
-		if late := max(fired, r.endedMs()) - now; late > 0 && s.when() > r.dueMs {
-			next := s.when() - late
-			if next < r.dueMs {
-				next = r.dueMs + 1 // see notBeforeDue
-			}
-			t.transition(h, s, timer.Scheduled, next)
+		if asked > now && s.when() == asked {
+			t.transition(h, s, timer.Scheduled, now)
+		} else if late := max(fired, r.endedMs()) - now; late > 0 && (s.when() > r.dueMs || asked != 0) {
+			d := Due{FirstMs: r.dueMs, AskedMs: v.askedMs}
+			t.transition(h, s, timer.Scheduled, d.NotBefore(s.when()-late))
 		}
 		r.setEndedMs(min(r.endedMs(), now))
 	}

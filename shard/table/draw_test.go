@@ -85,11 +85,20 @@ func (g *modelHarness) randomCommand() *timer.Command {
 		c.CreateOnly = c.Kind == timer.Put && g.pick(4) == 0
 	case timer.Modify:
 		c.Patch = g.patch()
+	case timer.Fire:
+		if g.deadByVersion {
+			c.DueMs = []int64{0, g.now - 3}[g.pick(2)]
+		}
 	case timer.Redrive:
 		if g.pick(2) == 0 {
 			c.Patch = g.patch()
 		}
 		c.DueMs = []int64{0, g.now + 5_000}[g.pick(2)]
+	}
+	if g.deadByVersion && (c.Kind == timer.Redrive || c.Kind == timer.Purge) {
+		if x := g.of(timer.Dead); x != nil && g.pick(3) > 0 {
+			c.Topic, c.ID, c.Seq = x.Topic, x.ID, x.Seq
+		}
 	}
 	versioned := timer.Fire
 	if g.deadByVersion {
@@ -172,6 +181,7 @@ func (g *modelHarness) item(b *Batch) step {
 			if y := g.at(h); y != nil && y.Seq == seq && y.State == timer.Scheduled && y.rev == rev {
 				g.model.kill(y, timer.Expired, g.model.clock, until)
 				g.model.again(y, again)
+				g.model.yield(y)
 				return timer.OK, nil
 			}
 			return timer.Skipped, nil

@@ -63,6 +63,7 @@ type Due struct {
 	FiredMs   int64 // start of the last attempt that is known to have started
 	Status    int   // HTTP status of the last attempt
 	Series    bool  // it repeats
+	AskedMs   int64 // when Fire last asked for an attempt; 0 never
 }
 
 // Due returns the scheduling data of a timer, or the zero value if the slot is free.
@@ -74,7 +75,8 @@ func (t *Table) Due(h timer.Handle) Due {
 	v := t.view(s.ref)
 	d := Due{
 		Seq: s.seq(), Rev: s.rev, Topic: t.topics.rows[s.topic].id, Target: t.targets.name(v.target),
-		Priority: s.priority(), State: s.state(), Attempts: s.attempts(), FirstMs: t.dueMs(s), Series: v.flags&blobSeries != 0,
+		Priority: s.priority(), State: s.state(), Attempts: s.attempts(), FirstMs: t.dueMs(s),
+		Series: v.flags&blobSeries != 0, AskedMs: v.askedMs,
 	}
 	if s.run != 0 {
 		r := t.runs.at(s.run)
@@ -107,18 +109,31 @@ func (v *blob) expiresMs(dueMs int64) int64 {
 	return max(timer.ClampMs(dueMs+timer.ClampMs(after)), 1) // 0 would mean never
 }
 
+// lateFrom returns the time from which lateness counts: when the timer was due and existed, or when
+// Fire asked for an attempt before that.
+func (v *blob) lateFrom(dueMs int64) int64 {
+	if from := max(dueMs, v.createdMs); v.askedMs == 0 || v.askedMs > from {
+		return from
+	}
+	return v.askedMs
+}
+
 // Job is a copy of the data that a delivery needs.
 type Job struct {
-	Handle      timer.Handle
-	ID          string
-	Topic       timer.TopicID
-	Seq         uint64
-	Tag         uint32
-	Version     uint32
-	DueMs       int64
-	CreatedMs   int64
-	Attempts    int
-	Fence       uint64
+	Handle    timer.Handle
+	ID        string
+	Topic     timer.TopicID
+	Seq       uint64
+	Tag       uint32
+	Version   uint32
+	DueMs     int64
+	CreatedMs int64
+	Attempts  int
+	Fence     uint64
+	AskedMs   int64 // when Fire last asked for an attempt; 0 never
+	// LateFromMs is the time from which the lateness of the first attempt counts; 0 for a redriven
+	// timer, whose due time is long past.
+	LateFromMs  int64
 	Payload     []byte
 	PayloadKind timer.PayloadKind
 	ContentType string
@@ -141,12 +156,26 @@ func (t *Table) Job(h timer.Handle) Job {
 		Handle: h, ID: string(v.id), Topic: t.topics.rows[s.topic].id, Seq: s.seq(), Tag: v.tag, Version: v.version, CreatedMs: v.createdMs,
 		DueMs: t.dueMs(s), Attempts: s.attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
 		ContentType: spec.ContentType, Retry: spec.Retry, Target: t.targets.name(v.target), Priority: s.priority(),
-		Trace: spec.Trace,
+		Trace: spec.Trace, AskedMs: v.askedMs,
+	}
+	if v.flags&blobNoExpiry == 0 {
+		j.LateFromMs = v.lateFrom(j.DueMs)
 	}
 	if s.run != 0 {
 		j.Fence = t.runs.at(s.run).fence
 	}
 	return j
+}
+
+// EarliestMs returns the time before which no attempt may start (I4): the due time, or when somebody
+// asked for an attempt before it.
+func (j *Job) EarliestMs() int64 { return earliestMs(j.DueMs, j.AskedMs) }
+
+func earliestMs(dueMs, askedMs int64) int64 {
+	if askedMs != 0 {
+		return min(dueMs, askedMs)
+	}
+	return dueMs
 }
 
 // RetryOf returns the timer's own retry settings.
@@ -222,9 +251,6 @@ func (t *Table) ScheduledAt(h timer.Handle, seq uint64, rev uint32) bool {
 // visits.
 func (t *Table) LastHandle() timer.Handle { return t.slab.high }
 
-// Older returns the next older timer of the same id; 0 if there is none.
-func (t *Table) Older(h timer.Handle) timer.Handle { return t.chains[h].older }
-
 // AttemptDueMs returns when the attempt of a lease was due. It is for tests of I4.
 func (t *Table) AttemptDueMs(h timer.Handle) int64 { return t.runs.at(t.slab.at(h).run).attemptDueMs() }
 
@@ -233,8 +259,20 @@ func (t *Table) LastFence() uint64 { return t.fence }
 
 // InBackoff reports whether a timer was attempted and waits for its next attempt. A timer that a
 // client has since moved to a later time is not in backoff until then: it has given up its place.
+// Its next attempt is then at its due time. See NotBefore for the others.
 func (d *Due) InBackoff(nowMs int64) bool {
-	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs > d.FirstMs || d.NextMs <= nowMs)
+	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs != d.FirstMs || d.NextMs <= nowMs)
+}
+
+// NotBefore returns the time of a timer's next attempt, ms or later. Unless somebody asked for an
+// attempt by hand, it is not before the due time: the clock of the leader that made the last one
+// may have been ahead. It is not before and not at the due time exactly, see InBackoff.
+func (d *Due) NotBefore(ms int64) int64 {
+	asked := d.AskedMs != 0
+	if ms < d.FirstMs && !(asked && ms >= d.AskedMs) || ms == d.FirstMs && asked {
+		return d.FirstMs + 1
+	}
+	return ms
 }
 
 // Earlier reports whether d is due before o, or was added first if both are due at the same time.

@@ -87,32 +87,47 @@ func (l *loader) checkFinished() {
 	}
 }
 
-// checkChains walks each chain from the timer that its id names. Each chained timer must occur
-// exactly once.
+// checkChains walks the timers of each id from the one that the id names, and summarizes them. Each
+// chained timer must occur exactly once.
 func (l *loader) checkChains() {
 	t := l.t
 	met := 0
-	for h := timer.Handle(1); h <= t.slab.high && len(t.chains) > 0; h++ {
+	for h := timer.Handle(1); h <= t.slab.high && len(t.chains) > 0 && l.err == nil; h++ {
 		s := t.slab.at(h)
 		if s.state() == 0 || !s.chained() || t.chains[h].newer != 0 {
 			continue
-		}
-		met++
-		for last, at := h, t.chains[h].older; at != 0; last, at = at, t.chains[at].older {
-			o := t.get(at)
-			if o == nil || o.state() == timer.Done || o.state() == timer.Cancelled || !o.chained() || t.chains[at].newer != last || o.topic != s.topic ||
-				string(t.view(o.ref).id) != string(t.view(s.ref).id) || met >= len(t.chains) {
-				l.fail("dead letters of one id are broken at handle %d", at)
-				return
-			}
-			met++
 		}
 		if t.chains[h].older == 0 {
 			l.fail("handle %d is chained to nothing", h)
 			return
 		}
+		met += l.checkChain(h, s)
 	}
-	if met != len(t.chains) {
+	if l.err == nil && met != len(t.chains) {
 		l.fail("%d of %d timers are in chains", met, len(t.chains))
 	}
+}
+
+// checkChain walks the timers of one id and returns their number.
+func (l *loader) checkChain(first timer.Handle, s *slot) (met int) {
+	t, g := l.t, &sameID{first: first}
+	for last, h := timer.Handle(0), first; h != 0; last, h = h, t.chains[h].older {
+		o := t.get(h)
+		if o == nil || !o.chained() || t.chains[h].newer != last || t.chains[h].of != nil || o.topic != s.topic ||
+			string(t.view(o.ref).id) != string(t.view(s.ref).id) {
+			l.fail("timers of one id are broken at handle %d", h)
+			return met
+		}
+		live := !o.state().Over()
+		if h != first && o.state() != timer.Dead && !live || live && g.over > 0 || g.live > timer.MaxLiveOfID || g.over > timer.MaxDeadOfID+1 {
+			l.fail("timers of one id are in the wrong order at handle %d, or too many", h)
+			return met
+		}
+		n := t.chains[h]
+		n.live, n.of, g.last = live, g, h
+		t.chains[h] = n
+		g.count(h, live, +1)
+		met++
+	}
+	return met
 }

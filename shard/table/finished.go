@@ -1,9 +1,6 @@
 package table
 
-import (
-	"carillon/timer"
-	"carillon/timer/encoding"
-)
+import "carillon/timer"
 
 // finished lists the timers that are Done or Cancelled in the order in which they ended. The list
 // is linked through their attemptStates.
@@ -78,77 +75,4 @@ func (t *Table) dropFinished(budget int) {
 		}
 		t.drop(h)
 	}
-}
-
-// link is a timer's place among those of one id. The id names the newest. The others are superseded
-// dead letters: they are listed, but can only be purged, by id and version.
-type link struct{ newer, older timer.Handle }
-
-// setLink changes a timer's place in its chain. The timer must have no open update.
-func (t *Table) setLink(h timer.Handle, l link) {
-	s := t.beginUpdate(h)
-	if l == (link{}) {
-		delete(t.chains, h)
-	} else {
-		t.chains[h] = l
-	}
-	s.mark(chainMark, l != link{})
-	t.endUpdate(h, s)
-}
-
-// supersede makes the id name the new timer h, which is not in the index, instead of the dead
-// letter old.
-func (t *Table) supersede(hash uint32, old, h timer.Handle) {
-	t.ids.replace(hash, uint32(old), uint32(h))
-	t.setLink(old, link{newer: h, older: t.chains[old].older})
-	t.setLink(h, link{older: old})
-}
-
-// unchain removes a timer from its chain and from the index. The next older timer of the id takes
-// its place in the index.
-func (t *Table) unchain(h timer.Handle) {
-	s := t.slab.at(h)
-	l := t.chains[h] // zero if the id has only this timer
-	if s.chained() {
-		t.setLink(h, link{})
-	}
-	if l.newer == 0 {
-		v := t.view(s.ref)
-		hash := t.idHash(t.topics.rows[s.topic].id, v.id)
-		if l.older == 0 {
-			t.ids.remove(hash, uint32(h))
-		} else {
-			t.ids.replace(hash, uint32(h), uint32(l.older))
-		}
-	} else {
-		n := t.chains[l.newer]
-		n.older = l.older
-		t.setLink(l.newer, n)
-	}
-	if l.older != 0 {
-		o := t.chains[l.older]
-		o.newer = l.newer
-		t.setLink(l.older, o)
-	}
-}
-
-// deadLetter finds the dead letter that Redrive or Purge names by an id: the latest one, or the one
-// of a given version. inUse reports that another timer has the id by now, either scheduled or
-// leased, or a later dead letter.
-func (t *Table) deadLetter(c *encoding.Command) (h timer.Handle, inUse bool) {
-	h = t.Find(c.Topic, c.ID)
-	if h == 0 {
-		return 0, false
-	}
-	if s := t.slab.at(h); s.state() == timer.Done || s.state() == timer.Cancelled {
-		h = t.chains[h].older // 0 if the id has only this timer
-	}
-	for h != 0 {
-		s := t.slab.at(h)
-		if v := t.view(s.ref); s.state() == timer.Dead && v.meets(c) {
-			return h, inUse
-		}
-		h, inUse = t.chains[h].older, true
-	}
-	return 0, inUse
 }

@@ -32,7 +32,7 @@ func (t *Table) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer.
 		}
 		ms := s.when()
 		if s.state() == timer.Leased { // leased before it is due
-			ms = t.dueMs(s)
+			ms = t.runs.at(s.run).attemptDueMs()
 		}
 		switch bucket := (ms - f.FromMs) / f.BucketMs; {
 		case ms < f.FromMs:

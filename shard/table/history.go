@@ -120,6 +120,9 @@ func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []b
 	if s.cancelled() {
 		flags |= encoding.TimerCancelRequested
 	}
+	if v.askedMs != 0 {
+		flags |= encoding.TimerAsked
+	}
 	dst = append(dst, byte(s.state()), byte(s.reason()), flags)
 	for _, ms := range [...]int64{0, v.createdMs, v.updatedMs, r.endedMs(), r.firedMs, r.lateness, int64(s.attempts())} {
 		dst = binary.AppendVarint(dst, ms)
@@ -128,7 +131,11 @@ func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []b
 	dst = binary.AppendVarint(dst, int64(r.status))
 	text := t.errorText(r)
 	dst = binary.AppendUvarint(dst, uint64(len(text)))
-	return append(dst, text...)
+	dst = append(dst, text...)
+	if v.askedMs != 0 {
+		dst = binary.AppendVarint(dst, v.askedMs)
+	}
+	return dst
 }
 
 // tellAttempt adds the event of an attempt after which its timer continues. The timer's update is

@@ -304,7 +304,7 @@ func (l *loader) timer(hasRun bool) {
 	}
 	if made.chained() {
 		newer := timer.Handle(l.number(uint64(t.slab.high), "newer of an id"))
-		t.chains[h] = link{newer, timer.Handle(l.number(uint64(t.slab.high), "older of an id"))}
+		t.chains[h] = link{newer: newer, older: timer.Handle(l.number(uint64(t.slab.high), "older of an id"))}
 	}
 	*s = made
 }
@@ -389,6 +389,9 @@ func (v *blob) checkBody(body []byte) error {
 	}
 	if v.flags&blobDue != 0 {
 		r.Number(timer.MaxMs, "due time")
+	}
+	if v.flags&blobAsked != 0 {
+		r.Varint()
 	}
 	r.Take(int(r.Byte()))
 	return r.Err()

@@ -23,8 +23,8 @@ type modelHarness struct {
 	table *Table
 	model *model
 	now   int64
-	// deadByVersion lets redrives and purges name a version. The golden snapshot was drawn without
-	// it.
+	// deadByVersion lets redrives and purges name a version or a number. The golden snapshot was drawn
+	// without it.
 	deadByVersion bool
 	// notLate makes adds and puts refuse to be late. The golden snapshot was drawn without it.
 	notLate  bool
@@ -179,6 +179,15 @@ func (g *modelHarness) restart() {
 	g.table = loaded
 }
 
+// placeOf prints a timer's place among those of its id.
+func placeOf(t *Table, h timer.Handle) string {
+	l := t.chains[h]
+	if l.of == nil {
+		return "alone"
+	}
+	return fmt.Sprint(l.newer, l.older, l.live, *l.of)
+}
+
 // dump prints all replicated state.
 func dump(t *Table) string {
 	var b bytes.Buffer
@@ -193,7 +202,7 @@ func dump(t *Table) string {
 		m := *t.Copy(h)
 		repeat, trace := m.Repeat, m.Trace
 		m.Repeat, m.Trace = nil, nil // otherwise their addresses would be printed
-		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, t.chains[h])
+		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, placeOf(t, h))
 		fmt.Fprint(&b, " ", v.firstMs, v.occurrence)
 		if s.run != 0 {
 			r := *t.runs.at(s.run)

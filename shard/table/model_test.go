@@ -21,7 +21,8 @@ type modelTimer struct {
 	holder   Holder
 
 	first      int64 // time of the first add if it is not the creation, else 0
-	occurrence int   // from 1; 0: no series, or it continues without this timer
+	series     bool
+	occurrence int // from 1; 0: no series, or it continues without this timer
 	successor  *modelTimer
 }
 
@@ -130,8 +131,8 @@ func (m *model) enter(x *modelTimer) {
 }
 
 func (x *modelTimer) begin() {
-	x.noExpiry, x.occurrence = false, 0
-	if x.Repeat != nil {
+	x.noExpiry, x.series, x.occurrence = false, x.Repeat != nil, 0
+	if x.series {
 		x.occurrence = 1
 	}
 }
@@ -142,6 +143,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 	over := map[timer.State]timer.Code{timer.Leased: timer.InFlight, timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.OverCancelled}
 	past := c.Spec != nil && m.clock-c.Spec.DueMs > timer.LateMs
 	late := c.NotLate && past
+	same := x != nil && x.content == c.Content && !x.CancelRequested && x.State != timer.Cancelled
 	switch c.Kind {
 	case timer.Add:
 		switch {
@@ -153,18 +155,18 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 			return m.create(c)
 		case x.State == timer.Scheduled && c.Merge != timer.MergeReject && !late:
 			return m.merge(c, x)
-		case late && c.Merge != timer.MergeReject && !x.State.Over() && x.content != c.Content,
+		case late && c.Merge != timer.MergeReject && !x.State.Over() && !same,
 			late && c.Merge != timer.MergeReject && x.State == timer.Leased && !c.Absolute:
 			return timer.TooLate, x
-		case x.State == timer.Leased && c.Merge != timer.MergeReject && !(c.Absolute && x.content == c.Content):
+		case x.State == timer.Leased && c.Merge != timer.MergeReject && !(c.Absolute && same):
 			return m.succeed(c, x)
-		case !x.State.Over() && x.content == c.Content:
+		case !x.State.Over() && same:
 			return timer.Same, x
 		case x.State == timer.Leased:
 			return timer.InFlight, x
 		case x.State == timer.Scheduled:
 			return timer.Exists, x
-		case c.Absolute && x.content == c.Content && (past || m.clock-x.EndedMs <= finishedKeepMs):
+		case c.Absolute && same && (past || m.clock-x.EndedMs <= finishedKeepMs):
 			return timer.Same, x
 		case late:
 			return timer.TooLate, x
@@ -200,13 +202,19 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		case c.IfMatch != 0 && c.IfMatch != x.Version:
 			return timer.VersionMismatch, x
 		}
-		x.Version++
-		x.UpdatedMs = m.clock
 		if c.Kind == timer.Fire {
-			x.DueMs = m.clock
-			m.schedule(x, m.clock)
+			asked := m.clock
+			if c.DueMs != 0 {
+				asked = c.DueMs
+			}
+			if x.AskedMs == 0 || x.NextMs > asked {
+				x.AskedMs = asked
+				m.schedule(x, min(x.NextMs, asked))
+			}
 			return timer.OK, x
 		}
+		x.Version++
+		x.UpdatedMs = m.clock
 		c.Patch.Apply(&x.Spec)
 		if c.Patch.Expiry {
 			x.noExpiry = false
@@ -218,7 +226,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		}
 		next := x.NextMs
 		if c.Patch.Due {
-			next = x.DueMs
+			next, x.AskedMs = x.DueMs, 0
 		}
 		m.schedule(x, next)
 		return timer.OK, x
@@ -262,38 +270,40 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 }
 
 func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
-	var x, lastDead *modelTimer
+	var x *modelTimer
 	for _, y := range m.byID[modelKey(c.Topic, c.ID)] {
-		if y.live() {
-			lastDead = y // counts like a later one: the id is in use
-		}
-		if y.State == timer.Dead {
-			lastDead = y
-			if c.IfMatch == 0 || c.IfMatch == y.Version {
-				x = y
-			}
+		if y.State == timer.Dead && (c.IfMatch == 0 || c.IfMatch == y.Version) && (c.Seq == 0 || c.Seq == y.Seq) {
+			x = y
 		}
 	}
-	last := m.last(c.Topic, c.ID)
-	if x == nil || c.Kind == timer.Redrive && (!last.State.Over() || x != lastDead) {
+	if x == nil {
 		return timer.Skipped, nil
 	}
+	last := m.last(c.Topic, c.ID)
 	if c.Kind == timer.Purge {
 		m.drop(x)
 		return timer.OK, nil
 	}
-	if last != x {
+	switch {
+	case !last.State.Over() && (!x.series || !last.series || x.Tag != last.Tag):
+		return timer.InUse, x
+	case last.State.Over() && last.State != timer.Dead:
 		m.drop(last)
 	}
 	if c.Patch != nil {
 		c.Patch.ApplyToCallback(&x.Callback)
 	}
-	x.DueMs = m.clock
+	next, earliest := m.clock, x.DueMs
 	if c.DueMs != 0 {
-		x.DueMs = c.DueMs
+		next = c.DueMs
 	}
-	x.noExpiry, x.Attempts, x.LatenessMs, x.Reason, x.EndedMs = true, 0, -1, timer.NoReason, 0
-	m.schedule(x, x.DueMs)
+	if x.AskedMs != 0 {
+		earliest = min(earliest, x.AskedMs)
+	}
+	next = max(next, earliest)
+	x.noExpiry, x.Attempts, x.Reason, x.EndedMs = true, 0, timer.NoReason, 0
+	m.schedule(x, next)
+	m.rank(x)
 	return timer.OK, x
 }
 
@@ -345,7 +355,7 @@ func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder H
 	if holder == ByPuller {
 		x.LastStatus, x.FiredMs = 0, now
 		if x.LatenessMs < 0 {
-			x.LatenessMs = max(0, now-max(x.DueMs, x.CreatedMs))
+			x.LatenessMs = max(0, now-x.lateFrom())
 		}
 	}
 	x.Attempts++
@@ -367,7 +377,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 	} else if o.Kind != Extended {
 		x.FiredMs, x.LastStatus, x.LastError = o.StartedMs, o.Status, o.Err
 		if x.LatenessMs < 0 {
-			x.LatenessMs = max(0, o.StartedMs-max(x.DueMs, x.CreatedMs))
+			x.LatenessMs = max(0, o.StartedMs-x.lateFrom())
 		}
 	}
 	if o.Kind == Accepted && x.holder == byReport && o.LeaseMs <= x.lasts {
@@ -412,7 +422,7 @@ func (m *model) replace(x *modelTimer, c *timer.Command, due int64) {
 	x.Spec, x.content = *c.Spec, c.Content
 	x.begin()
 	x.Version++
-	x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError = 0, 0, 0, -1, 0, ""
+	x.AskedMs, x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError = 0, 0, 0, 0, -1, 0, ""
 	x.DueMs, x.UpdatedMs = due, m.clock
 	m.schedule(x, due)
 }
@@ -480,11 +490,41 @@ func (m *model) follow(x, next *modelTimer) {
 
 func (x *modelTimer) live() bool { return !x.State.Over() }
 
+// yield puts a timer that may have ended behind those of its id that have not.
 func (m *model) yield(x *modelTimer) {
-	others := slices.ContainsFunc(m.byID[modelKey(x.Topic, x.ID)], (*modelTimer).live)
-	if (m.last(x.Topic, x.ID) != x || others) && (x.State == timer.Done || x.State == timer.Cancelled) {
+	list := m.byID[modelKey(x.Topic, x.ID)]
+	others := slices.ContainsFunc(list, (*modelTimer).live)
+	switch {
+	case x.live() || !slices.Contains(list, x):
+	case x.State != timer.Dead && others:
 		m.drop(x)
+	default:
+		m.rank(x)
 	}
+}
+
+// rank sorts the timers of an id: first those that have ended, the last one to end last, then the
+// others. Of dead letters the newest stay.
+func (m *model) rank(x *modelTimer) {
+	key := modelKey(x.Topic, x.ID)
+	list := slices.DeleteFunc(m.byID[key], func(y *modelTimer) bool { return x == y })
+	at := slices.IndexFunc(list, (*modelTimer).live)
+	if at < 0 {
+		at = len(list)
+	}
+	m.byID[key] = slices.Insert(list, at, x)
+	if x.State == timer.Dead && at >= timer.MaxDeadOfID {
+		m.drop(m.byID[key][0])
+	}
+}
+
+// lateFrom returns the time from which the lateness of the first attempt counts.
+func (x *modelTimer) lateFrom() int64 {
+	from := max(x.DueMs, x.CreatedMs)
+	if x.AskedMs != 0 {
+		from = min(from, x.AskedMs)
+	}
+	return from
 }
 
 // overlap schedules the next occurrence while this one is leased.
@@ -507,7 +547,7 @@ func (m *model) goesOn(x *modelTimer, at int64) bool {
 
 // next returns the next occurrence.
 func (x *modelTimer) next(at int64) *modelTimer {
-	next := &modelTimer{content: x.content, occurrence: x.occurrence + 1, Timer: timer.Timer{
+	next := &modelTimer{content: x.content, series: true, occurrence: x.occurrence + 1, Timer: timer.Timer{
 		Topic: x.Topic, ID: x.ID, Spec: x.Spec, Tag: x.Tag, Version: x.Version, CreatedMs: x.CreatedMs, UpdatedMs: x.UpdatedMs, LatenessMs: -1,
 	}}
 	next.DueMs = at
@@ -538,7 +578,7 @@ func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) timer.Code
 		m.yield(x)
 		return timer.OK
 	}
-	x.DueMs = at
+	x.DueMs, x.AskedMs = at, 0
 	m.schedule(x, at)
 	return timer.OK
 }

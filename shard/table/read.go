@@ -28,7 +28,7 @@ func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 		Seq: s.seq(), Tag: v.tag, Version: v.version,
 		State: s.state(), Reason: s.reason(), CancelRequested: s.cancelled(),
 		CreatedMs: v.createdMs, UpdatedMs: v.updatedMs,
-		LatenessMs: -1, Attempts: s.attempts(),
+		LatenessMs: -1, Attempts: s.attempts(), AskedMs: v.askedMs,
 	}
 	_ = encoding.DecodeRest(&m.Spec, v.rest, payload) // checked when it was proposed
 	m.DueMs = t.dueMs(s)

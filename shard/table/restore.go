@@ -153,8 +153,11 @@ func (o *Restore) deliver(t *Table) {
 // timer treats a timer if it is overdue.
 func (o *Restore) timer(t *Table, h timer.Handle) error {
 	s := t.get(h)
-	if s == nil || s.state().Over() || t.dueMs(s) > o.NowMs {
+	if s == nil || s.state().Over() {
 		return nil
+	}
+	if v := t.view(s.ref); t.dueMs(s) > o.NowMs && (v.askedMs == 0 || v.askedMs > o.NowMs) {
+		return nil // it cannot have been called since the backup
 	}
 	o.Late++
 	topic := t.topics.rows[s.topic].id
@@ -191,6 +194,7 @@ func (o *Restore) drop(t *Table, h timer.Handle, s *slot, topic timer.TopicID) e
 	default:
 		o.Cancelled++
 		t.cancelOne(h)
+		t.rankEnded(h)
 	}
 	return nil
 }
@@ -209,7 +213,7 @@ func (o *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, er
 	if t.slab.at(h).attempts() > 0 && s.Last {
 		return 0, true, nil
 	}
-	next := timer.ClampMs(o.calendar.After(&s.Repeat, s.DueMs, o.NowMs))
+	next := timer.ClampMs(o.calendar.After(&s.Repeat, s.DueMs, max(s.DueMs, o.NowMs)))
 	if s.Repeat.UntilMs != 0 && next > s.Repeat.UntilMs {
 		next = 0
 	}

@@ -10,13 +10,13 @@ import (
 // begin resets a blob for new content: a repeating timer is at its first occurrence, and its expiry
 // counts.
 func (v *blob) begin(repeats bool) {
-	v.flags, v.occurrence = 0, 0
+	v.flags, v.occurrence, v.askedMs = 0, 0, 0
 	if repeats {
 		v.flags, v.occurrence = blobSeries, 1
 	}
 }
 
-// appendSeries appends the fields that most blobs lack, and sets blobFirst.
+// appendSeries appends the fields that most blobs lack, and sets blobFirst and blobAsked.
 func (v *blob) appendSeries(b []byte) []byte {
 	if v.firstMs > v.createdMs {
 		v.flags |= blobFirst
@@ -27,6 +27,10 @@ func (v *blob) appendSeries(b []byte) []byte {
 	}
 	if v.flags&blobDue != 0 {
 		b = binary.AppendUvarint(b, uint64(v.dueMs))
+	}
+	if v.askedMs != 0 {
+		v.flags |= blobAsked
+		b = binary.AppendVarint(b, v.askedMs-v.createdMs) // negative if two leaders' clocks differ
 	}
 	return b
 }
@@ -46,6 +50,11 @@ func (v *blob) readSeries(b []byte) []byte {
 	}
 	v.occurrence = uint32(number(blobSeries))
 	v.dueMs = int64(number(blobDue))
+	if v.flags&blobAsked != 0 {
+		asked, k := binary.Varint(b)
+		v.askedMs = v.createdMs + asked
+		b = b[k:]
+	}
 	return b
 }
 
@@ -55,6 +64,7 @@ type Series struct {
 	DueMs     int64
 	StartedMs int64 // start of the first attempt; 0 none
 	Last      bool  // the repeat's count is reached
+	Asked     bool  // this occurrence was asked for by hand: it may come before its time
 }
 
 // Series returns the series of a timer. It returns false if the timer does not repeat, or if the
@@ -72,10 +82,10 @@ func (t *Table) Series(h timer.Handle) (Series, bool) {
 	if p == nil {
 		return Series{}, false
 	}
-	out := Series{Repeat: *p, DueMs: t.dueMs(s), Last: p.Count != 0 && int64(v.occurrence) >= p.Count}
+	out := Series{Repeat: *p, DueMs: t.dueMs(s), Asked: v.askedMs != 0, Last: p.Count != 0 && int64(v.occurrence) >= p.Count}
 	if s.run != 0 {
 		if r := t.runs.at(s.run); r.lateness >= 0 {
-			out.StartedMs = max(out.DueMs, v.createdMs) + r.lateness
+			out.StartedMs = v.lateFrom(out.DueMs) + r.lateness
 		}
 	}
 	return out, true
@@ -144,7 +154,7 @@ func (t *Table) nextOccurrence(v *blob, nextMs int64) (next blob, ok bool) {
 		return blob{}, false
 	}
 	next = *v
-	next.flags, next.firstMs = blobSeries, 0
+	next.flags, next.firstMs, next.askedMs = blobSeries, 0, 0
 	next.occurrence++
 	return next, true
 }
@@ -162,7 +172,7 @@ func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.R
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	next, goes := t.nextOccurrence(&v, nextMs)
-	if !goes {
+	if g := t.chains[h].of; !goes || g != nil && g.live >= timer.MaxLiveOfID {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	next.id, next.rest = append([]byte(nil), v.id...), append([]byte(nil), v.rest...)
@@ -172,22 +182,11 @@ func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.R
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// dropIfSuperseded drops a timer that has ended as done or cancelled if the id names a later timer,
-// or if an older timer of the id has not ended. Clients then see that timer.
-func (t *Table) dropIfSuperseded(h timer.Handle) {
-	if state := t.slab.at(h).state(); (state == timer.Done || state == timer.Cancelled) && (t.chains[h].newer != 0 || t.anyLive(t.chains[h].older)) {
-		t.drop(h)
-	}
-}
-
 // markContinued records that a timer's series has continued without it. v views its blob.
 func (t *Table) markContinued(h timer.Handle, v *blob) {
 	s := t.beginUpdate(h)
 	v.occurrence = 0
-	t.targets.retain(v.target)
-	old := s.ref
-	s.ref = t.putBlob(h, v)
-	t.dropBlob(h, old)
+	t.rewriteSame(h, s, v)
 	t.endUpdate(h, s)
 }
 
@@ -208,22 +207,26 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 	if nextMs == 0 || p.UntilMs != 0 && nextMs > p.UntilMs {
 		t.end(h, s, timer.Cancelled, t.clockMs)
 	} else {
+		if v.askedMs != 0 { // it was another occurrence
+			v.askedMs = 0
+			t.rewriteSame(h, s, &v)
+		}
 		t.setDue(s, timer.ClampMs(nextMs))
 		t.transition(h, s, timer.Scheduled, nextMs)
 	}
 	t.endUpdate(h, s)
-	t.dropIfSuperseded(h)
+	t.rankEnded(h)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
 // SeriesByRule returns the series of a timer that has not ended, provided that the series created
-// this occurrence and no client has changed it since.
+// this occurrence, and that no client has changed it or asked for it since.
 func (t *Table) SeriesByRule(h timer.Handle) (Series, bool) {
 	s := t.get(h)
 	if s == nil || s.state() != timer.Scheduled && s.state() != timer.Leased {
 		return Series{}, false
 	}
-	if v := t.view(s.ref); v.occurrence < 2 || v.version != 1 {
+	if v := t.view(s.ref); v.occurrence < 2 || v.version != 1 || v.askedMs != 0 {
 		return Series{}, false
 	}
 	return t.Series(h)

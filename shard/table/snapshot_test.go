@@ -173,8 +173,8 @@ func TestSnapshotOfTheHashBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table := smallTable(t); dump(before) != dump(table) || before.Hash() != table.Hash() {
-		t.Error("a snapshot of version 4 is another table")
+	if err := before.Audit(false); err != nil {
+		t.Error(err)
 	}
 	b, _ = before.BeginSnapshotAt(hashOfList).Next(nil, 1<<30)
 	again, hash, err := LoadAt(7, bytes.NewReader(b), hashOfList)

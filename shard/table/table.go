@@ -49,8 +49,9 @@ type Table struct {
 	targets      targets
 	topics       topics
 	finished     finished
-	chains       map[timer.Handle]link
-	closedTopics []tombstone // in the order they were closed
+	chains       map[timer.Handle]link // places of timers that share their id with others
+	deadReplaced int                   // see TakeDeadReplaced; not replicated
+	closedTopics []tombstone           // in the order they were closed
 	// the same topics as closedTopics, because every add looks its topic up
 	tombOf map[timer.TopicID]struct{}
 	// deliveries holds the topics that ever changed their delivery.
@@ -87,7 +88,7 @@ func (t *Table) ClockMs() int64 { return t.clockMs }
 
 // MemoryBytes returns the bytes allocated for timers, in use or not.
 func (t *Table) MemoryBytes() int64 {
-	const wheelNode, wheelChunk, chainEntry = 20, 1024, 40
+	const wheelNode, wheelChunk, chainEntry = 20, 1024, 72
 	wheelNodes := (int64(t.slab.high) + wheelChunk) &^ (wheelChunk - 1)
 	return t.slab.memory() + t.runs.memory() + t.blobs.memory() + t.ids.memory() + t.targets.memory() +
 		wheelNodes*wheelNode + int64(len(t.chains))*chainEntry
@@ -184,8 +185,8 @@ func (t *Table) newSlot() (timer.Handle, *slot) {
 	return h, t.slab.at(h)
 }
 
-// drop removes a timer and frees its slot. Its id then names an older dead letter of the same id,
-// if there is one.
+// drop removes a timer and frees its slot. Its id then names the next timer of the same id, if there
+// is one.
 func (t *Table) drop(h timer.Handle) {
 	t.unchain(h)
 	s := t.beginUpdate(h)

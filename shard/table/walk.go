@@ -40,17 +40,13 @@ func (t *Table) walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget, 
 
 func (t *Table) refOf(hides Hides, h timer.Handle, s *slot) timer.Ref {
 	v := t.view(s.ref)
-	m := timer.Ref{ID: string(v.id), Version: v.version, DueMs: t.dueMs(s)}
+	m := timer.Ref{ID: string(v.id), Seq: s.seq(), Tag: v.tag, Version: v.version, DueMs: t.dueMs(s)}
 	switch s.state() {
 	case timer.Scheduled:
 		m.NextMs = s.when()
 	case timer.Leased:
 		m.Leased = hides == nil || !hides(h)
-		// A lease before its due time hides the time of the next attempt. The first attempt is at
-		// the due time, and a later one is imminent.
-		if m.NextMs = m.DueMs; s.attempts() > 1 {
-			m.NextMs = max(m.DueMs, t.clockMs)
-		}
+		m.NextMs = t.runs.at(s.run).attemptDueMs()
 	}
 	return m
 }

@@ -7,8 +7,8 @@ import (
 	"carillon/timer/encoding"
 )
 
-// minRef is the minimum length of a Ref: length of the id, version, flags, two times.
-const minRef = 5
+// minRef is the minimum length of a Ref: length of the id, number, tag, version, flags, two times.
+const minRef = 7
 
 const markLeased = 1 // a flag of a Ref
 
@@ -66,6 +66,8 @@ func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 			flags |= markLeased
 		}
 		dst = encoding.AppendBlock(dst, m.ID)
+		dst = binary.AppendUvarint(dst, m.Seq)
+		dst = binary.AppendUvarint(dst, uint64(m.Tag))
 		dst = binary.AppendUvarint(dst, uint64(m.Version))
 		dst = append(dst, flags)
 		dst = binary.AppendVarint(dst, m.DueMs)
@@ -82,7 +84,8 @@ func DecodeRefs(b []byte) (marks []timer.Ref, next timer.ScanCursor, err error) 
 	}
 	next = r.waypoint()
 	for n := r.Count(timer.MaxScan, minRef, "marks"); n > 0 && r.Fault == ""; n-- {
-		m := timer.Ref{ID: string(r.Block(encoding.MaxID, "id")), Version: uint32(r.Number(1<<32-1, "version"))}
+		m := timer.Ref{ID: string(r.Block(encoding.MaxID, "id")), Seq: r.Uvarint(), Tag: uint32(r.Number(1<<32-1, "tag"))}
+		m.Version = uint32(r.Number(1<<32-1, "version"))
 		flags := r.Byte()
 		if flags&^markLeased != 0 {
 			r.Fail("unknown flags of a mark")

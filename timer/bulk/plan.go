@@ -12,11 +12,12 @@ type Plan func(m *timer.Ref) (*timer.Command, Decision)
 type Decision uint8
 
 // Change sends the command. Leave counts the timer as already being as requested, Skip as one that
-// cannot be changed now.
+// cannot be changed now. Pass counts nothing: the timer is not meant.
 const (
 	Change Decision = iota
 	Leave
 	Skip
+	Pass
 )
 
 // CancelEach cancels each timer in the version that the walk has met.
@@ -66,6 +67,6 @@ func (v Move) Each(topic timer.TopicID, latestMs int64) Plan {
 			}
 		}
 		patch := &timer.Patch{Due: true, Spec: timer.Spec{DueMs: to}}
-		return &timer.Command{Kind: timer.Modify, Topic: topic, ID: m.ID, IfMatch: m.Version, Patch: patch}, Change
+		return &timer.Command{Kind: timer.Modify, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version, Patch: patch}, Change
 	}
 }

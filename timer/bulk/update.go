@@ -19,9 +19,17 @@ import (
 type Update struct {
 	Query timer.Query
 	Plan  Plan
+	// Shards are those to walk; nil: all.
+	Shards map[timer.ShardID]bool
+	// Skip is called for each timer that cannot be changed now, with the reason. Several shards may
+	// call it at once. nil: it is only counted.
+	Skip func(m *timer.Ref, why timer.Code)
 
 	Matched, Changed, Skipped atomic.Int64 // timers so far; several shards may count at once
 }
+
+// Walks reports whether a shard is to be walked.
+func (b *Update) Walks(id timer.ShardID) bool { return b.Shards == nil || b.Shards[id] }
 
 // Task is one timer of a bulk change until its change is decided and done.
 type Task struct {
@@ -63,11 +71,13 @@ func (b *Update) Begin(m timer.Ref) *Task {
 func (b *Update) judge(e *Task) bool {
 	var v Decision
 	switch e.Command, v = b.Plan(&e.mark); v {
+	case Pass:
+		return false
 	case Leave:
 		b.Matched.Add(1)
 		return false
 	case Skip:
-		b.count(&b.Skipped)
+		b.skip(e, timer.InFlight)
 		return false
 	}
 	return true
@@ -76,6 +86,13 @@ func (b *Update) judge(e *Task) bool {
 func (b *Update) count(n *atomic.Int64) {
 	b.Matched.Add(1)
 	n.Add(1)
+}
+
+func (b *Update) skip(e *Task, why timer.Code) {
+	b.count(&b.Skipped)
+	if b.Skip != nil {
+		b.Skip(&e.mark, why)
+	}
 }
 
 // Take evaluates the answer to a command.
@@ -89,13 +106,13 @@ func (b *Update) Take(e *Task, r *timer.Result, err error) Next {
 	switch r.Code {
 	case timer.OK, timer.Prevented:
 		b.count(&b.Changed)
-	case timer.InFlight, timer.CancelInFlight:
-		b.count(&b.Skipped)
+	case timer.InFlight, timer.CancelInFlight, timer.InUse, timer.TooMany:
+		b.skip(e, r.Code)
 	case timer.Skipped: // a dead letter: the command without an answer may have changed it
 		if e.unsure {
 			b.count(&b.Changed)
 		} else {
-			b.count(&b.Skipped)
+			b.skip(e, r.Code)
 		}
 	case timer.VersionMismatch:
 		return Reread
@@ -114,7 +131,7 @@ func (b *Update) Reread(e *Task, t *timer.Timer) Next {
 		if t.Version == e.mark.Version+1 && t.DueMs == e.Command.Patch.Spec.DueMs {
 			b.count(&b.Changed)
 		} else {
-			b.count(&b.Skipped)
+			b.skip(e, timer.InFlight)
 		}
 		return Settled
 	}
@@ -122,10 +139,10 @@ func (b *Update) Reread(e *Task, t *timer.Timer) Next {
 		return Settled
 	}
 	if e.tries++; e.tries == taskTries {
-		b.count(&b.Skipped)
+		b.skip(e, timer.InFlight)
 		return Settled
 	}
-	e.mark = timer.Ref{ID: e.mark.ID, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs}
+	e.mark = timer.Ref{ID: e.mark.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs}
 	if !b.judge(e) {
 		return Settled
 	}

@@ -19,6 +19,7 @@ const (
 	CommandNotLate
 	CommandPull
 	CommandOnce // LevelConventions
+	commandSeq  // a number is given
 
 	commandFlags = 1<<iota - 1
 )
@@ -58,6 +59,7 @@ func AppendCommand(dst []byte, c *timer.Command) []byte {
 	set(c.NotLate, CommandNotLate)
 	set(c.Pull, CommandPull)
 	set(c.Once, CommandOnce)
+	set(c.Seq != 0, commandSeq)
 	set(c.Spec != nil, commandSpec)
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
 	set(c.Tag != 0 || c.Content != 0, commandContent)
@@ -78,6 +80,9 @@ func AppendCommand(dst []byte, c *timer.Command) []byte {
 	}
 	if flags&commandMerge != 0 {
 		dst = binary.AppendVarint(append(dst, byte(c.Merge)), c.MaxWaitMs)
+	}
+	if flags&commandSeq != 0 {
+		dst = binary.AppendUvarint(dst, c.Seq)
 	}
 	switch {
 	case c.Kind.UpdatesLease():
@@ -172,6 +177,7 @@ type Command struct {
 	Topic    timer.TopicID
 	ID       []byte
 	IfMatch  uint32
+	Seq      uint64
 	Turn     uint32
 	Work     uint32
 	From     timer.Handle
@@ -234,6 +240,9 @@ func (r *Reader) Command(c *Command) {
 			r.Fail("unknown merge rule")
 		}
 	}
+	if c.Flags&commandSeq != 0 {
+		c.Seq = r.Uvarint()
+	}
 	switch {
 	case c.Kind.UpdatesLease():
 		c.claim = r.Take(len(r.Rest))
@@ -274,7 +283,7 @@ func (c *Command) Copy() (cmd *timer.Command, err error) {
 			return nil, err
 		}
 	}
-	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch = c.Kind, c.Topic, string(c.ID), c.IfMatch
+	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch, cmd.Seq = c.Kind, c.Topic, string(c.ID), c.IfMatch, c.Seq
 	cmd.CreateOnly = c.Flags&CommandCreateOnly != 0
 	cmd.Force = c.Flags&CommandForce != 0
 	cmd.Work, cmd.From, cmd.MinFence = c.Work, c.From, c.MinFence

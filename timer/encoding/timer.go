@@ -11,6 +11,7 @@ const (
 	TimerCancelRequested = 1 << iota
 	timerSuccessor
 	timerShort
+	TimerAsked // the time is last
 
 	timerFlags = 1<<iota - 1
 )
@@ -34,6 +35,9 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	if t.Short {
 		flags |= timerShort
 	}
+	if t.AskedMs != 0 {
+		flags |= TimerAsked
+	}
 	dst = append(dst, byte(t.State), byte(t.Reason), flags)
 	dst = binary.AppendVarint(dst, t.NextMs)
 	dst = binary.AppendVarint(dst, t.CreatedMs)
@@ -44,7 +48,11 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	dst = binary.AppendVarint(dst, int64(t.Attempts))
 	dst = binary.AppendUvarint(dst, t.Fence)
 	dst = binary.AppendVarint(dst, int64(t.LastStatus))
-	return AppendBlock(dst, Cut(t.LastError, MaxErr))
+	dst = AppendBlock(dst, Cut(t.LastError, MaxErr))
+	if t.AskedMs != 0 {
+		dst = binary.AppendVarint(dst, t.AskedMs)
+	}
+	return dst
 }
 
 // Timer reads a Timer; after a fault the result has no meaning.
@@ -86,5 +94,8 @@ func (r *Reader) Timer() *timer.Timer {
 	t.Fence = r.Uvarint()
 	t.LastStatus = int(r.Varint())
 	t.LastError = string(r.Block(MaxErr, "error text"))
+	if flags&TimerAsked != 0 {
+		t.AskedMs = r.Varint()
+	}
 	return t
 }

@@ -189,5 +189,9 @@ func (rq *request) changeTimers(reschedule bool) *problem {
 	if reschedule {
 		plan = b.move.Each(topic.ID, latest)
 	}
-	return rq.bulkRun(&b.query, plan)
+	dry, p := rq.dry()
+	if p != nil {
+		return p
+	}
+	return rq.bulkRun(&bulk.Update{Query: b.query, Plan: plan}, dry, nil)
 }

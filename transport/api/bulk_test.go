@@ -82,7 +82,7 @@ func TestBulkDryRun(t *testing.T) {
 		h.engine.set("orders", id, func(t *timer.Timer) { t.State, t.EndedMs = timer.Dead, noonMs })
 	}
 	try("dead/redrive", `{"all":true}`, `{"matched":2,"changed":2,"skipped":0,"dry_run":true,"first":"t001"}`)
-	try("dead/purge", `{"ids":["t002","t001","t000","none"]}`, `{"matched":4,"changed":2,"skipped":2,"dry_run":true,"first":"t001"}`)
+	try("dead/purge", `{"ids":["t002","t001","t000","none"]}`, `{"matched":4,"changed":2,"skipped":2,"dry_run":true,"first":"t001","skips":[{"id":"t000","code":"not_found","detail":"there is no such dead letter"},{"id":"none","code":"not_found","detail":"there is no such dead letter"}]}`)
 	h.do("GET", orders+"/dead", "").has("timers.1.id", `"t002"`)
 }
 
@@ -148,7 +148,9 @@ func TestBulkGivesUp(t *testing.T) {
 		}
 		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{})
 		rq := &request{s: s}
-		sweep := func() *problem { return rq.bulkRun(&timer.Query{Topic: topic.ID}, bulk.CancelEach(topic.ID)) }
+		sweep := func() *problem {
+			return rq.bulkRun(&bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil)
+		}
 		if p := sweep(); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") || !strings.Contains(p.detail, "7 timers") {
 			t.Errorf("%+v", p)
 		}

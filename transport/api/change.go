@@ -39,7 +39,7 @@ func engineFault(err error) *problem {
 		p := fail(503, "low_disk", err.Error()+"; cancels and reads go on")
 		p.retryAfter = lowDiskRetry
 		return p
-	case errors.Is(err, timer.ErrUnknown), errors.Is(err, timer.ErrRecovering):
+	case errors.Is(err, timer.ErrUnknown), errors.Is(err, timer.ErrRecovering), errors.Is(err, timer.ErrHistory):
 		return fail(503, unavailable, err.Error())
 	case errors.Is(err, secret.ErrNoKeys):
 		return fail(503, unavailable, err.Error())

@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"sync"
 
 	"carillon/timer"
 	"carillon/timer/bulk"
@@ -33,20 +34,21 @@ func deadQuery() *timer.Query {
 
 // selection names the timers of a redrive or purge, and the action.
 type selection struct {
-	ids      []string
-	query    *timer.Query // nil when ids are given
+	names    []string // ids or uids
+	byUID    bool
+	query    *timer.Query // nil when names are given
 	delayMs  int64
 	callback *timerRequest // nil when none is given
 }
 
-var selectionFieldNames = []string{"ids", "filter", "all", "delay", "callback"}
+var selectionFieldNames = []string{"ids", "uids", "filter", "all", "delay", "callback"}
 
 // selection reads the body of a redrive (with delay and callback) or a purge.
 func (r *reader) selection(redrive bool, maxIDs int) *selection {
 	sel := &selection{}
 	names := selectionFieldNames
 	if !redrive {
-		names = names[:3]
+		names = names[:4]
 	}
 	var given field
 	filtered, all := false, false
@@ -62,7 +64,9 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 		}
 		switch name {
 		case "ids":
-			sel.ids = r.ids(maxIDs)
+			sel.names = r.names("ids", maxIDs, validID, idRule)
+		case "uids":
+			sel.names, sel.byUID = r.names("uids", maxIDs, validUID, "is a uid as answers show it"), true
 		case "filter":
 			sel.query, filtered = r.deadFilter()
 		case "all":
@@ -78,37 +82,44 @@ func (r *reader) selection(redrive bool, maxIDs int) *selection {
 		}
 	}
 	r.End()
-	const gIDs, gFilter = 1, 2
+	const gIDs, gUIDs, gFilter = 1, 2, 4
+	named := given & (gIDs | gUIDs)
 	switch {
 	case r.Err() != nil:
 		return nil
-	case given&gIDs != 0 && (given&gFilter != 0 || all):
-		r.fail(bad(badRequest, "give ids, or a filter, or all, not several"))
-	case given&gIDs == 0 && !filtered && !all:
-		r.fail(bad(badRequest, `give ids, or a filter that is not empty, or "all": true`))
-	case given&gIDs == 0 && sel.query == nil:
+	case named != 0 && (given&gFilter != 0 || all) || named == gIDs|gUIDs:
+		r.fail(bad(badRequest, "give ids, or uids, or a filter, or all, not several"))
+	case named == 0 && !filtered && !all:
+		r.fail(bad(badRequest, `give ids, or uids, or a filter that is not empty, or "all": true`))
+	case named == 0 && sel.query == nil:
 		sel.query = deadQuery()
 	}
 	return sel
 }
 
-func (r *reader) ids(most int) []string {
+// names reads a list of ids or of uids.
+func (r *reader) names(field string, most int, valid func(string) bool, rule string) []string {
 	out := []string{}
-	n := r.Open('[', "ids")
+	n := r.Open('[', field)
 	for ; r.More(n, ']'); n++ {
-		id := r.Text("ids")
-		if r.Err() == nil && !validID(id) {
-			r.fail(bad(badName, "ids: each "+idRule))
+		name := r.Text(field)
+		if r.Err() == nil && !valid(name) {
+			r.fail(badf(badName, "%s: each %s", field, rule))
 		}
 		if n == most {
-			r.fail(failf(413, tooLarge, "ids: more than %d", most))
+			r.fail(failf(413, tooLarge, "%s: more than %d", field, most))
 		}
 		if r.Err() != nil {
 			return nil
 		}
-		out = append(out, id)
+		out = append(out, name)
 	}
 	return out
+}
+
+func validUID(s string) bool {
+	_, _, _, ok := timer.ParseUID(s)
+	return ok
 }
 
 // deadFilter reads {"reason", "from", "to", "label"}; given is false for one that says nothing.
@@ -213,21 +224,124 @@ func (rq *request) changeDead(kind timer.Kind) *problem {
 		cmd.Patch = cb.asPatch()
 		cmd.Patch.BindTo(topic.Policy.Callback.URL)
 	}
-	if sel.query == nil {
-		switch dry, p := rq.dry(); {
-		case p != nil:
-			return p
-		case dry:
-			return rq.tryNamed(topic, sel.ids)
-		}
-		return rq.changeNamed(topic, &cmd, sel.ids)
+	dry, p := rq.dry()
+	switch {
+	case p != nil:
+		return p
+	case sel.query != nil:
+		sel.query.Topic = topic.ID
+		return rq.changeSelected(topic, sel.query, &cmd, dry)
+	case dry:
+		return rq.tryNamed(topic, kind, sel)
+	case sel.byUID:
+		return rq.changeByUID(topic, &cmd, sel)
 	}
-	sel.query.Topic = topic.ID
-	return rq.bulkRun(sel.query, func(m *timer.Ref) (*timer.Command, bulk.Decision) {
-		one := cmd
-		one.ID, one.IfMatch = m.ID, m.Version // an id may have several dead letters
-		return &one, bulk.Change
-	})
+	return rq.changeNamed(topic, &cmd, sel.names)
+}
+
+// ofDead makes a command that of one dead letter. Its id may have several.
+func ofDead(cmd *timer.Command, m *timer.Ref) *timer.Command {
+	one := *cmd
+	one.ID, one.Seq = m.ID, m.Seq
+	return &one
+}
+
+// changeSelected does one command to the dead letters that a query selects.
+func (rq *request) changeSelected(topic *timer.Topic, q *timer.Query, cmd *timer.Command, dry bool) *problem {
+	skips := &skipList{topic: topic, shards: rq.s.cfg.Engine.Shards()}
+	b := &bulk.Update{Query: *q, Skip: skips.add}
+	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) { return ofDead(cmd, m), bulk.Change }
+	return rq.bulkRun(b, dry, skips)
+}
+
+// walkNamed is a walk over the shards of named dead letters: no index leads to those of a uid, or
+// to those that are not the last of their id. found has, by name, what it has met; of several dead
+// letters of an id the newest.
+func (rq *request) walkNamed(topic *timer.Topic, sel *selection, plan bulk.Plan) (b *bulk.Update, found map[string]timer.Ref) {
+	shards, wanted := rq.s.cfg.Engine.Shards(), map[string]bool{}
+	found = map[string]timer.Ref{}
+	b = &bulk.Update{Query: *deadQuery(), Shards: map[timer.ShardID]bool{}}
+	b.Query.Topic, b.Query.WithoutPayload = topic.ID, true
+	for _, name := range sel.names {
+		wanted[name] = true
+		if id, _, _, _ := timer.ParseUID(name); sel.byUID {
+			b.Shards[id] = true
+		} else {
+			b.Shards[timer.ShardOf(topic, name, shards)] = true
+		}
+	}
+	var mu sync.Mutex
+	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		name := m.ID
+		if sel.byUID {
+			name = uidOf(topic, shards, m)
+		}
+		if !wanted[name] {
+			return nil, bulk.Pass
+		}
+		mu.Lock()
+		if found[name].Seq < m.Seq {
+			found[name] = *m
+		}
+		mu.Unlock()
+		return plan(m)
+	}
+	return b, found
+}
+
+// changeByUID does one command to the dead letters of some uids.
+func (rq *request) changeByUID(topic *timer.Topic, cmd *timer.Command, sel *selection) *problem {
+	skips := &skipList{topic: topic, shards: rq.s.cfg.Engine.Shards()}
+	b, found := rq.walkNamed(topic, sel, func(m *timer.Ref) (*timer.Command, bulk.Decision) { return ofDead(cmd, m), bulk.Change })
+	b.Skip = skips.add
+	if p := rq.bulkDone(b); p != nil {
+		return p
+	}
+	for _, name := range sel.names {
+		if _, met := found[name]; !met {
+			skips.addName("uid", name, timer.Skipped)
+		}
+	}
+	n, changed := int64(len(sel.names)), b.Changed.Load()
+	rq.swept(n, changed, n-changed, skips)
+	return nil
+}
+
+// tryNamed looks which of the names are dead letters that could be changed, and changes none.
+func (rq *request) tryNamed(topic *timer.Topic, kind timer.Kind, sel *selection) *problem {
+	engine, trial := rq.s.cfg.Engine, dryRun{}
+	skips := &skipList{topic: topic, shards: engine.Shards()}
+	b, found := rq.walkNamed(topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
+	if p := rq.bulkDone(b); p != nil {
+		return p
+	}
+	for _, name := range sel.names {
+		m, met := found[name]
+		if !met {
+			skips.addName(sel.field(), name, timer.Skipped)
+			continue
+		}
+		t, err := engine.Timer(rq.s.base, timer.ShardOf(topic, m.ID, engine.Shards()), topic.ID, m.ID)
+		if err != nil {
+			return engineFault(err)
+		}
+		if kind == timer.Redrive && t != nil && !t.State.Over() && (t.Repeat == nil || t.Tag != m.Tag) {
+			skips.add(&m, timer.InUse)
+			continue
+		}
+		trial.count(&m)
+	}
+	n := int64(len(sel.names))
+	trial.answer(rq, n, n-trial.changed, skips)
+	return nil
+}
+
+// field is the member of an answer that a name of the selection goes to.
+func (s *selection) field() string {
+	if s.byUID {
+		return "uid"
+	}
+	return "id"
 }
 
 // changeNamed does one command to the last dead letter of each id.
@@ -242,15 +356,17 @@ func (rq *request) changeNamed(topic *timer.Topic, cmd *timer.Command, ids []str
 	if len(ops) > 0 {
 		rq.s.cfg.Engine.DoAll(rq.s.base, ops)
 	}
-	changed := int64(0)
+	changed, skips := int64(0), &skipList{}
 	for i := range ops {
-		if ops[i].Err != nil {
+		switch {
+		case ops[i].Err != nil:
 			return engineFault(ops[i].Err)
-		}
-		if ops[i].Result.Code == timer.OK {
+		case ops[i].Result.Code == timer.OK:
 			changed++
+		default:
+			skips.addName("id", ids[i], ops[i].Result.Code)
 		}
 	}
-	rq.swept(int64(len(ids)), changed, int64(len(ids))-changed)
+	rq.swept(int64(len(ids)), changed, int64(len(ids))-changed, skips)
 	return nil
 }

@@ -39,7 +39,7 @@ func (d *dryRun) count(m *timer.Ref) {
 }
 
 // answer gives the counts that the change would have had.
-func (d *dryRun) answer(rq *request, matched, skipped int64) {
+func (d *dryRun) answer(rq *request, matched, skipped int64, skips *skipList) {
 	o := object{b: rq.out()}
 	o.integer("matched", matched)
 	o.integer("changed", d.changed)
@@ -48,6 +48,7 @@ func (d *dryRun) answer(rq *request, matched, skipped int64) {
 	if d.changed > 0 {
 		o.str("first", d.first.ID)
 	}
+	skips.write(&o)
 	rq.json(200, o.end())
 }
 
@@ -56,21 +57,4 @@ func (rq *request) dry() (bool, *problem) {
 	dry, p := rq.query.boolean("dry_run", false)
 	rq.audited = rq.audited || dry
 	return dry, p
-}
-
-// tryNamed looks which of the ids are dead letters, and changes none.
-func (rq *request) tryNamed(topic *timer.Topic, ids []string) *problem {
-	d := dryRun{}
-	engine := rq.s.cfg.Engine
-	for _, id := range ids {
-		t, err := engine.Timer(rq.s.base, timer.ShardOf(topic, id, engine.Shards()), topic.ID, id)
-		if err != nil {
-			return engineFault(err)
-		}
-		if t != nil && t.State == timer.Dead {
-			d.count(&timer.Ref{ID: id, DueMs: t.DueMs})
-		}
-	}
-	d.answer(rq, int64(len(ids)), int64(len(ids))-d.changed)
-	return nil
 }

@@ -242,12 +242,12 @@ func (e *fakeEngine) modify(t *fakeTimer, cmd *timer.Command) timer.Code {
 		return timer.VersionMismatch
 	}
 	e.wrote++
-	t.Version++
-	t.UpdatedMs = e.nowMs()
 	if cmd.Kind == timer.Fire {
-		t.NextMs = e.nowMs()
+		t.AskedMs, t.NextMs = e.nowMs(), min(t.NextMs, e.nowMs())
 		return timer.OK
 	}
+	t.Version++
+	t.UpdatedMs = e.nowMs()
 	applyPatch(&t.Spec, cmd.Patch)
 	if cmd.Patch.Due {
 		t.NextMs = t.DueMs
@@ -346,8 +346,8 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	err := e.err
 	var marks []timer.Ref
 	for k, t := range e.timers {
-		if k.topic == b.Query.Topic && selects(&b.Query, &t.Timer) {
-			marks = append(marks, timer.Ref{ID: t.ID, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs})
+		if k.topic == b.Query.Topic && selects(&b.Query, &t.Timer) && b.Walks(timer.ShardOf(e.topics[e.nameOf(k.topic)], t.ID, e.shards)) {
+			marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs})
 		}
 	}
 	topic := e.topics[e.nameOf(b.Query.Topic)]

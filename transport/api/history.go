@@ -136,18 +136,19 @@ func (rq *request) maybeMade(in *timerRequest, topic *timer.Topic, v verb) bool 
 
 // madeBefore finds the outcome of an add that maybeMade has, if it was made before: a client that
 // had no answer may repeat it at any time. It is nil where the shard still remembers the timer,
-// since the shard's answer is in order with all changes, or where it cannot be found.
+// since the shard's answer is in order with all changes, where it cannot be found, or where it was
+// cancelled: then the add makes a new one, unless the request has an Idempotency-Key.
 func (rq *request) madeBefore(in *timerRequest, topic *timer.Topic) (*timer.Timer, error) {
 	t, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
 	if err != nil || t != nil && !t.State.Over() {
 		return nil, err
 	}
-	q := &timer.HistoryQuery{Topic: topic.ID, ID: in.id, Content: in.cmd.Content, States: overStates, Newest: true, Limit: 1}
+	q := &timer.HistoryQuery{Topic: topic.ID, ID: in.id, Content: in.cmd.Content, States: overStates, Newest: true, Limit: 1, Sure: true}
 	if rq.confine(q, topic) {
 		return nil, nil
 	}
 	list, _, err := rq.s.cfg.Engine.History(rq.s.base, q)
-	if err != nil || len(list) == 0 {
+	if err != nil || len(list) == 0 || list[0].Timer.State == timer.Cancelled && !in.repeated {
 		return nil, err
 	}
 	return list[0].Timer, nil

@@ -170,17 +170,21 @@ func TestDeadLetters(t *testing.T) {
 	}
 	swept(redrive, `{"ids":["a0","alive","gone"],"delay":"1m","callback":{"url":"http://new.example/","timeout":"1s"}}`, "3", "1", "2")
 	h.do("GET", timers+"/a0", "").has("state", `"scheduled"`, "attempts", "0", "next_attempt_ms", fmt.Sprint(noonMs+60_000), "callback.url", `"http://new.example/"`, "callback.timeout", `"1s"`)
+	h.do("POST", redrive, `{"ids":["a0"]}`).want(200).has("skips.0.id", `"a0"`, "skips.0.code", `"not_found"`)
+	uid := func(id string) string { return pick(h.do("GET", timers+"/"+id, "").want(200).json(), "uid") }
+	h.do("POST", redrive+"?dry_run=true", `{"uids":[`+uid("a1")+`,`+uid("a0")+`]}`).want(200).has("matched", "2", "changed", "1", "skipped", "1", "skips.0.uid", uid("a0"))
+	h.do("POST", purge, `{"uids":[`+uid("a1")+`,`+uid("alive")+`,"0001-77-00000000"]}`).want(200).has("matched", "3", "changed", "1", "skipped", "2", "skips.1.uid", `"0001-77-00000000"`, "skips.1.code", `"not_found"`)
 	swept(redrive, `{"filter":{"reason":"stopped","label":["l-b"],"from":"2026-06-01T00:00:00Z"}}`, "9", "9", "0")
 	swept(redrive, `{"filter":{"reason":"stopped"},"all":true}`, "0", "0", "0")
 	swept(purge, `{"filter":{"label":"l-a","to":`+fmt.Sprint(noonMs-6)+`}}`, "2", "2", "0")
 	swept(purge, `{"ids":[]}`, "0", "0", "0")
-	swept(purge, `{"all":true}`, "6", "6", "0")
+	swept(purge, `{"all":true}`, "5", "5", "0")
 	h.do("GET", timers+"/a5", "").problem(404, unknownTimer)
 
 	var cases []refused
 	for body, code := range map[string]string{
 		`{}`: badRequest, `{"all":false}`: badRequest, `{"filter":{}}`: badRequest, `{"ids":["a"],"all":true}`: badRequest, `{"ids":["a"],"filter":{"reason":"stopped"}}`: badRequest, `{"ids":"a"}`: badRequest,
-		`{"ids":["a/b"]}`: badName, `{"ids":[1]}`: badRequest, `{"all":1}`: badRequest, `{"filter":{"reason":"x"}}`: badRequest, `{"filter":{"state":"dead"}}`: unknownField, `{"filter":{"label":1}}`: badRequest, `{"filter":{"label":[""]}}`: badRequest,
+		`{"ids":["a/b"]}`: badName, `{"uids":["a"]}`: badName, `{"uids":["0001-1-0000000G"]}`: badName, `{"uids":["1-1-00000001"]}`: badName, `{"ids":["a"],"uids":[]}`: badRequest, `{"uids":[],"all":true}`: badRequest, `{"ids":[1]}`: badRequest, `{"all":1}`: badRequest, `{"filter":{"reason":"x"}}`: badRequest, `{"filter":{"state":"dead"}}`: unknownField, `{"filter":{"label":1}}`: badRequest, `{"filter":{"label":[""]}}`: badRequest,
 		`{"filter":{"from":"x"}}`: badTime, `{"filter":{"from":-1}}`: badTime, `{"filter":{"to":1.5}}`: badTime, `{"filter":{"reason":"stopped","reason":"stopped"}}`: badJSON, `{"all":true,"all":true}`: badJSON, `{"all":true} x`: badJSON, `{"All":true}`: unknownField,
 		`{"filter":null}`: badRequest, `{"ids":null}`: badRequest, ``: badJSON,
 	} {

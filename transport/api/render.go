@@ -87,6 +87,9 @@ func (w *timerWriter) appendRun(b []byte, t *timer.Timer) []byte {
 	if t.FiredMs != 0 {
 		b = appendTime(b, "fired", t.FiredMs)
 	}
+	if t.AskedMs != 0 {
+		b = appendTime(b, "asked", t.AskedMs)
+	}
 	if t.LatenessMs >= 0 && t.FiredMs != 0 {
 		b = append(b, `,"lateness_ms":`...)
 		b = strconv.AppendInt(b, t.LatenessMs, 10)

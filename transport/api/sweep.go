@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"carillon/timer"
 	"carillon/timer/bulk"
 )
 
@@ -15,44 +14,48 @@ const sweepsAtOnce = 4
 // errSweepTime ends a bulk change that has taken as long as one may.
 var errSweepTime = errors.New("the time for one sweep is over")
 
-// bulkRun does one change to all timers that a query selects, and answers how many it met, changed
-// and could not change. A dry run does the counting alone.
-func (rq *request) bulkRun(q *timer.Query, p bulk.Plan) *problem {
-	s := rq.s
-	dry, fault := rq.dry()
-	if fault != nil {
-		return fault
-	}
+// bulkRun does a bulk change, and answers how many timers it met, changed and could not change. A
+// dry run does the counting alone.
+func (rq *request) bulkRun(b *bulk.Update, dry bool, skips *skipList) *problem {
 	trial := &dryRun{}
 	if dry {
-		p = trial.plan(p)
+		b.Plan = trial.plan(b.Plan)
 	}
+	if p := rq.bulkDone(b); p != nil {
+		return p
+	}
+	if dry {
+		trial.answer(rq, b.Matched.Load(), b.Skipped.Load(), skips)
+		return nil
+	}
+	rq.swept(b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), skips)
+	return nil
+}
+
+// bulkDone does a bulk change, of which a node has few under way at a time.
+func (rq *request) bulkDone(b *bulk.Update) *problem {
+	s := rq.s
 	token, fault := s.sweeps.take(rq.who)
 	if fault != nil {
 		return fault
 	}
 	defer s.sweeps.give(token)
-	bulk := bulk.Update{Query: *q, Plan: p}
 	ctx, cancel := context.WithTimeoutCause(s.ending, s.cfg.Limits.SweepTime, errSweepTime)
 	defer cancel()
-	if err := s.cfg.Engine.Bulk(ctx, &bulk); err != nil {
-		rq.count = int(bulk.Changed.Load())
-		return s.unfinished(ctx, err, &bulk)
+	if err := s.cfg.Engine.Bulk(ctx, b); err != nil {
+		rq.count = int(b.Changed.Load())
+		return s.unfinished(ctx, err, b)
 	}
-	if dry {
-		trial.answer(rq, bulk.Matched.Load(), bulk.Skipped.Load())
-		return nil
-	}
-	rq.swept(bulk.Matched.Load(), bulk.Changed.Load(), bulk.Skipped.Load())
 	return nil
 }
 
-func (rq *request) swept(matched, changed, skipped int64) {
+func (rq *request) swept(matched, changed, skipped int64, skips *skipList) {
 	o := object{b: rq.out()}
 	o.integer("matched", matched)
 	rq.count = int(changed)
 	o.integer("changed", changed)
 	o.integer("skipped", skipped)
+	skips.write(&o)
 	rq.json(200, o.end())
 }
 

@@ -30,7 +30,7 @@ func TestAddReadPatchCancel(t *testing.T) {
 	h.do("PATCH", timers+"/a", `{"priority":9,"at_ms":1780317000500}`, `If-Match: "1"`).want(200).
 		has("version", "2", "priority", "9", "due_ms", "1780317000500", "payload.order", "77")
 	h.do("PATCH", timers+"/a", `{"priority":1}`, `If-Match: "1"`).problem(412, "version_mismatch")
-	h.do("POST", timers+"/a/fire", "").want(200).has("version", "3", "next_attempt_ms", "1780315200000")
+	h.do("POST", timers+"/a/fire", "").want(200).has("version", "2", "due_ms", "1780317000500", "next_attempt_ms", "1780315200000", "asked", `"2026-06-01T12:00:00.000Z"`, "asked_ms", "1780315200000")
 	h.do("DELETE", timers+"/a", "").want(200).has("outcome", `"prevented"`)
 	h.do("DELETE", timers+"/a", "").want(200).has("outcome", `"prevented"`)
 	h.do("PATCH", timers+"/a", `{"priority":1}`).problem(410, "over")

@@ -33,7 +33,7 @@ func TestCallOnTheWire(t *testing.T) {
 	p := startPool(t, Config{Policy: local, UserAgent: "Carillon/1.2"})
 	req := post(r.url + "/a/../b//c%2f?q=%7e&x")
 	req.Headers = []Header{{"x-tenant", "7"}, {"Cookie", "a=b;c=d"}}
-	req.Receipt = "rcp"
+	req.Receipt, req.AskedMs = "rcp", 1699999990000
 	out := callOnce(t, p, req)
 	if out.Class != Success || out.Status != 200 || out.Err != "" || !out.Sent || out.Took <= 0 || out.StartedMs == 0 {
 		t.Errorf("outcome %+v", out)
@@ -41,8 +41,8 @@ func TestCallOnTheWire(t *testing.T) {
 	host := strings.TrimPrefix(r.url, "http://")
 	want := "POST /a/../b//c%2f?q=%7e&x HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: Carillon/1.2\r\n" +
 		"Content-Type: application/json\r\nContent-Length: 12\r\nx-tenant: 7\r\nCookie: a=b;c=d\r\nwebhook-id: msg_1\r\n" +
-		"Carillon-Topic: orders\r\nCarillon-Timer: {order-77}close\r\nCarillon-Due: 1700000000000\r\nCarillon-Attempt: 1\r\n" +
-		"Carillon-Fence: 7\r\nCarillon-Receipt: rcp\r\n\r\n" + `{"order":77}`
+		"Carillon-Topic: orders\r\nCarillon-Timer: {order-77}close\r\nCarillon-Due: 1700000000000\r\nCarillon-Asked: 1699999990000\r\n" +
+		"Carillon-Attempt: 1\r\nCarillon-Fence: 7\r\nCarillon-Receipt: rcp\r\n\r\n" + `{"order":77}`
 	if g := <-got; g != want {
 		t.Errorf("on the wire:\n%s\nwant:\n%s", g, want)
 	}

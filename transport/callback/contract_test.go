@@ -46,7 +46,7 @@ func TestDocumentedHeaders(t *testing.T) {
 	})
 	p := startPool(t, Config{Policy: local})
 	req := post(r.url)
-	req.Receipt, req.Secrets, req.CloudEvent = "r", [][]byte{make([]byte, 24)}, true
+	req.Receipt, req.Secrets, req.CloudEvent, req.AskedMs = "r", [][]byte{make([]byte, 24)}, true, 1
 	req.TraceParent, req.TraceState = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b"
 	callOnce(t, p, req)
 	var sent []string

@@ -19,6 +19,7 @@ type Request struct {
 
 	Topic, Timer string
 	DueMs        int64 // Unix ms
+	AskedMs      int64 // when somebody fired it by hand, Unix ms; 0: no Carillon-Asked
 	Attempt      int   // 1, 2, …
 	Fence        uint64
 	WebhookID    string

@@ -227,6 +227,9 @@ func (x *roundTripper) addIdentity(req *Request) {
 	h.Add("Carillon-Topic", req.Topic)
 	h.Add("Carillon-Timer", req.Timer)
 	x.addInt("Carillon-Due", req.DueMs)
+	if req.AskedMs != 0 {
+		x.addInt("Carillon-Asked", req.AskedMs)
+	}
 	x.addInt("Carillon-Attempt", int64(req.Attempt))
 	x.scratch = strconv.AppendUint(x.scratch[:0], req.Fence, 10)
 	h.AddBytesV("Carillon-Fence", x.scratch)

@@ -31,7 +31,7 @@ type Command struct {
 
 	Reschedule rescheduleCmd `cmd:"" help:"Move all timers that a filter selects."`
 
-	Fire   fireCmd   `cmd:"" help:"Make a timer due now."`
+	Fire   fireCmd   `cmd:"" help:"Attempt a timer now; its due time stays."`
 	List   listCmd   `cmd:"" help:"List a topic's timers by due time."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`

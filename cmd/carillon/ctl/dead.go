@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -42,7 +43,8 @@ func (l *deadListCmd) Run(ctl *Command, term *terminal.Terminal) error {
 type deadSelector struct {
 	dryRunFlag
 	Topic  string   `arg:"" help:"Topic."`
-	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters."`
+	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of the dead letters; of each the one that died last."`
+	UID    []string `placeholder:"UID" help:"The one with this uid; repeat for several. An id may have several dead letters."`
 	All    bool     `help:"All of the topic."`
 	Reason string   `placeholder:"REASON" help:"max_attempts, expired, stopped or refused."`
 	From   string   `placeholder:"TIME" help:"Dead at this time or later."`
@@ -59,20 +61,22 @@ func (s *deadSelector) write(o *object) error {
 		filter.set("label", s.Label)
 	}
 	ways := 0
-	for _, given := range []bool{len(s.IDs) > 0, s.All, !filter.empty()} {
+	for _, given := range []bool{len(s.IDs) > 0, len(s.UID) > 0, s.All, !filter.empty()} {
 		if given {
 			ways++
 		}
 	}
 	switch {
 	case ways > 1:
-		return terminal.Usagef("ids, --all, or a filter: give one of them")
+		return terminal.Usagef("ids, --uid, --all, or a filter: give one of them")
 	case len(s.IDs) > 0:
 		o.set("ids", s.IDs)
+	case len(s.UID) > 0:
+		o.set("uids", s.UID)
 	case s.All:
 		o.set("all", true)
 	case ways == 0:
-		return terminal.Usagef("which ones? give their ids, --reason, --from, --to, --label, or --all")
+		return terminal.Usagef("which ones? give their ids, --uid, --reason, --from, --to, --label, or --all")
 	default:
 		o.raw("filter", filter.bytes())
 	}
@@ -87,6 +91,7 @@ type deadRedriveCmd struct {
 
 func (*deadRedriveCmd) Examples() string {
 	return `carillon ctl dead redrive orders order-77 order-78
+carillon ctl dead redrive orders --uid 0003-1f-9c0de5a1
 carillon ctl dead redrive orders --reason expired --label vip
 carillon ctl dead redrive orders --all --delay 5m`
 }
@@ -131,9 +136,15 @@ func (c *Command) showChanged(term *terminal.Terminal, verb string, r client.Req
 		return err
 	}
 	if answer.DryRun {
-		return printTrial(term.Out, verb, &answer)
+		err = printTrial(term.Out, verb, &answer)
+	} else {
+		_, err = fmt.Fprintf(term.Out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
 	}
-	_, err = fmt.Fprintf(term.Out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
+	for i := range answer.Skips {
+		if s := &answer.Skips[i]; err == nil {
+			_, err = fmt.Fprintf(term.Out, "skipped %s: %s\n", printable(strings.TrimSpace(s.ID+" "+s.UID)), printable(s.Detail))
+		}
+	}
 	return err
 }
 

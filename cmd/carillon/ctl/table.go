@@ -101,9 +101,9 @@ func printDead(out io.Writer, timers []json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	t := newTable(out, "ID", "REASON", "DUE", "ATTEMPTS", "LAST")
+	t := newTable(out, "ID", "REASON", "DUE", "ATTEMPTS", "UID", "LAST")
 	for _, r := range rows {
-		t.row(r.ID, string(r.Reason), instant(r.Due), fmt.Sprint(r.Attempts), last(&r))
+		t.row(r.ID, string(r.Reason), instant(r.Due), fmt.Sprint(r.Attempts), r.UID, last(&r))
 	}
 	return t.w.Flush()
 }

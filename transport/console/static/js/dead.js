@@ -28,14 +28,14 @@ function Letters({ topic, again: topicsAgain }) {
   const words = `${reason ? `with the reason “${reason}”` : "of any reason"}, from ${since[range][0]}${label ? `, labelled ${label}` : ""}`;
   const act = (verb, body, done) => async () => {
     const r = await call("POST", `${path}/${verb}`, body);
-    say(`${num(r.changed)} of ${num(r.matched)} ${done}${r.skipped ? `; ${num(r.skipped)} skipped, their ids are in use again` : ""}.`);
+    say(`${num(r.changed)} of ${num(r.matched)} ${done}${r.skipped ? `; ${num(r.skipped)} skipped${r.skips ? `: ${[...new Set(r.skips.map((s) => s.detail))].join("; ")}` : ""}` : ""}.`);
     setPicked(new Set());
     setTo(Date.now() + 1);
     again();
     all.again();
     topicsAgain();
   };
-  const pick = (id) => { const next = new Set(picked); next.has(id) ? next.delete(id) : next.add(id); setPicked(next); };
+  const pick = (uid) => { const next = new Set(picked); next.has(uid) ? next.delete(uid) : next.add(uid); setPicked(next); };
   const count = reason ? tally[reason] || 0 : Object.values(tally).reduce((a, b) => a + b, 0);
   const howMany = `${more ? "more than " : ""}${num(count)}`;
   return html`<${Card} title=${`Dead letters of ${topic}`}>
@@ -47,13 +47,13 @@ function Letters({ topic, again: topicsAgain }) {
     ${list.length > 0 && html`<div class="row">
       <${Action} needs="admin" class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${howMany} dead letters?`} verb="Redrive" run=${act("redrive", { filter }, "are tried again")}>
         <p>Those of topic <b>${topic}</b> ${words}, are called again at once; their attempts begin anew.</p><//>
-      <${Action} needs="admin" label=${`Redrive ${picked.size} picked`} title=${`Redrive ${picked.size} dead letters?`} verb="Redrive" run=${picked.size ? act("redrive", { ids: [...picked] }, "are tried again") : async () => { throw new Error("None is picked: tick some below."); }}>
+      <${Action} needs="admin" label=${`Redrive ${picked.size} picked`} title=${`Redrive ${picked.size} dead letters?`} verb="Redrive" run=${picked.size ? act("redrive", { uids: [...picked] }, "are tried again") : async () => { throw new Error("None is picked: tick some below."); }}>
         <p>${picked.size ? "They are called again at once; their attempts begin anew." : "None is picked: tick some below."}</p><//>
       <${Action} needs="admin" class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${howMany} dead letters?`} verb="Purge for good" danger run=${act("purge", { filter }, "are gone")}>
         <p>Those of topic <b>${topic}</b> ${words}, are forgotten. This cannot be taken back.</p><//></div>
       <${Table} rows=${list} keyOf=${(t) => t.uid} caption="Dead letters" columns=${[
-        [html`<input type="checkbox" aria-label="Pick all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.id) : []))} />`,
-          (t) => html`<input type="checkbox" aria-label=${`Pick ${t.id}`} checked=${picked.has(t.id)} onChange=${() => pick(t.id)} />`],
+        [html`<input type="checkbox" aria-label="Pick all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.uid) : []))} />`,
+          (t) => html`<input type="checkbox" aria-label=${`Pick ${t.id}`} checked=${picked.has(t.uid)} onChange=${() => pick(t.uid)} />`],
         ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
         ["Attempts", (t) => num(t.attempts), "right"], ["Last answer", (t) => t.last_status || "none"], ["Error", (t) => html`<span class="small">${t.last_error || ""}</span>`]]} />
       ${data.next_cursor && html`<p class="muted">The first ${shown} are shown; “all” above means all.</p>`}`}

@@ -70,7 +70,7 @@ function Facts({ t }) {
   const facts = [
     ["Topic", html`<a href=${topicLink(t.topic)}>${t.topic}</a>`], ["State", html`<${State} of=${t.state} />`], ["Due", html`<${When} ms=${t.due_ms} />`],
     t.next_attempt_ms && ["Next attempt", html`<${When} ms=${t.next_attempt_ms} />`], t.waits_for && ["Waits for", `${t.waits_for.replace("_", " ")}${t.waits_on ? `: ${momentsIn(t.waits_on)}` : ""}`],
-    ["Attempts", `${num(t.attempts)} of ${num(t.max_attempts)}`], t.fired_ms && ["Last attempt began", html`<${When} ms=${t.fired_ms} />`],
+    ["Attempts", `${num(t.attempts)} of ${num(t.max_attempts)}`], t.fired_ms && ["Last attempt began", html`<${When} ms=${t.fired_ms} />`], t.asked_ms && ["Fired by hand", html`<${When} ms=${t.asked_ms} />`],
     t.lateness_ms !== undefined && ["Late", `${num(t.lateness_ms)} ms`], t.callback && t.callback.url && ["Calls", html`<span class="mono">${t.callback.method || "POST"} ${t.callback.url}</span>`],
     t.key && ["Key", t.key], t.priority ? ["Priority", t.priority] : null, t.expires_after && ["Expires after", t.expires_after],
     t.labels && t.labels.length && ["Labels", t.labels.map((l) => html`<span class="chip">${l}</span>`)], t.repeat && ["Repeats", t.repeat.cron ? `${t.repeat.cron}${t.repeat.zone ? ` (${t.repeat.zone})` : ""}` : `every ${t.repeat.every}`],
@@ -84,14 +84,14 @@ function Actions({ t, raw, again }) {
   const path = timerPath(t.topic, t.id);
   const pending = t.state === "scheduled";
   return html`<div class="row">
-    ${pending && html`<${Action} needs="add" label="Fire now" title=${`Fire ${t.id} now?`} verb="Fire now" run=${async () => { await call("POST", `${path}/fire`, {}); say(`${t.id} is due now.`); again(); }}>
-      <p>It becomes due at once. A pause, a breaker or an order that holds it goes on holding it.</p><//>
+    ${pending && html`<${Action} needs="add" label="Fire now" title=${`Fire ${t.id} now?`} verb="Fire now" run=${async () => { await call("POST", `${path}/fire`, {}); say(`${t.id} is attempted now.`); again(); }}>
+      <p>Its next attempt is made at once. Its due time stays, and the times of a series. A pause, a breaker or an order that holds it still holds it.</p><//>
       <${ChangeTimer} t=${t} raw=${raw} done=${again} />`}
     ${(pending || t.state === "leased") && html`<${Action} needs="cancel" label="Cancel the timer" title=${`Cancel ${t.id}?`} verb="Cancel the timer" danger run=${async () => {
       const r = await call("DELETE", path); say(r.outcome === "prevented" ? `${t.id} is cancelled: no call starts any more.` : `A call of ${t.id} is running; no further one starts.`); again(); }}>
       <p>It is not called any more. This cannot be taken back; the timer can be added again.</p><//>`}
     ${t.state === "dead" && html`<${Action} needs="admin" class="main" label="Redrive" title=${`Redrive ${t.id}?`} verb="Redrive" run=${async () => {
-      const r = await call("POST", `${topicPath(t.topic)}/dead/redrive`, { ids: [t.id] }); say(r.changed ? `${t.id} is tried again.` : "It was not redriven: its id is in use again.", r.changed ? "ok" : "warn"); again(); }}>
+      const r = await call("POST", `${topicPath(t.topic)}/dead/redrive`, { uids: [t.uid] }); say(r.changed ? `${t.id} is tried again.` : `It was not redriven: ${(r.skips || [{ detail: "it is no dead letter" }])[0].detail}.`, r.changed ? "ok" : "warn"); again(); }}>
       <p>It is called again now, and its attempts begin anew.</p><//>`}</div>`;
 }
 
