@@ -21,26 +21,27 @@ import (
 // point down only. A layer is a top folder with everything below it, except folders that are layers
 // themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
+	"cmd":         {"client", "duration", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
 	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
 	"node/feed":   {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"backup":      {"secret", "timer"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "shard/feature", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
 	"node/route":  {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
+	"transport":   {"transport/api/internal", "duration", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":        {"shard", "shard/feature", "shard/scheduler", "secret", "timer"},
 	"sim":         {"node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
 	"shard":       {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"history":     {"vfs"},
 	"audit":       {}, // a log of lines, and no more
 	"clocks":      {},
+	"duration":    {},
 	"fan":         {},
 	"wheel":       {},
 	"wal":         {"vfs"},
 	"vfs":         {},
 	"secret":      {},
-	"loadtest":    {"client"},
+	"loadtest":    {"client", "duration"},
 	"client":      {},         // is compiled into other people's programs
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside
@@ -82,6 +83,7 @@ var raftImporters = []string{"shard", "shard/record", "shard/repair"}
 // or another goroutine, except for the listed reason.
 var pure = map[string][]string{
 	"wheel":            {},
+	"duration":         {"time"}, // its type and its parser
 	"secret":           {"sync"}, // pools of hashes
 	"timer":            {"github.com/cespare/xxhash/v2", "sync/atomic"},
 	"timer/bulk":       {"sync/atomic"}, // counts of shards that are under way at once

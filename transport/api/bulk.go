@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"carillon/duration"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -84,7 +85,7 @@ func (r *reader) move(f field) bulk.Move {
 	case fShift:
 		ms, ok := parseSpan(r.timeText("shift"))
 		if !ok || ms == 0 {
-			r.fail(bad(badTime, `shift: must be a Go duration other than 0, like "+1h" or "-5m"`))
+			r.fail(bad(badTime, `shift: must be a duration other than 0, like "+1h" or "-2d"; the units are `+duration.Units))
 		}
 		return bulk.Move{By: bulk.MoveShift, Ms: ms}
 	case fNotBefore:

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"carillon/duration"
 	"carillon/timer"
 	"carillon/transport/api/internal/http1"
 	"carillon/transport/api/internal/strictjson"
@@ -268,7 +269,9 @@ func (r *reader) when(f field) when {
 	case fAt:
 		w.ms, ok = parseInstant(r.timeText("at"))
 	case fAtMs:
-		w.ms, ok = r.timeInteger("at_ms")
+		if w.ms, ok = r.timeInteger("at_ms"); ok && w.ms >= 0 && w.ms < leastMs {
+			r.fail(meantMs("at_ms"))
+		}
 	case fDelay:
 		w.delay = true
 		w.ms, ok = parseSpan(r.timeText("delay"))
@@ -280,7 +283,7 @@ func (r *reader) when(f field) when {
 		r.fail(bad(badTime, map[field]string{
 			fAt:      `at: must be an RFC 3339 time with a zone, from 1970 on, like "2026-12-24T18:00:00.250Z"`,
 			fAtMs:    "at_ms: must be an integer, Unix milliseconds, 0 or higher",
-			fDelay:   `delay: must be a Go duration, 0 or longer, like "1h30m" or "250ms"`,
+			fDelay:   "delay: " + spanRule,
 			fDelayMs: "delay_ms: must be an integer, milliseconds, 0 or higher",
 		}[f]))
 	}
@@ -311,7 +314,9 @@ func (r *reader) recode(code string) {
 	}
 }
 
-// span reads a Go duration ≥ 0 in ms.
+const spanRule = `must be a duration, 0 or longer, like "1h30m", "250ms" or "30d"; the units are ` + duration.Units
+
+// span reads a duration ≥ 0 in ms.
 func (r *reader) span(name string) int64 { return r.spanCode(name, badRequest) }
 
 func (r *reader) spanCode(name, code string) int64 {
@@ -322,7 +327,7 @@ func (r *reader) spanCode(name, code string) int64 {
 	}
 	ms, ok := parseSpan(s)
 	if !ok || ms < 0 {
-		r.fail(badf(code, `%s: must be a Go duration, 0 or longer, like "30s"`, name))
+		r.fail(badf(code, "%s: "+spanRule, name))
 		return 0
 	}
 	if ms == math.MaxInt64 {
