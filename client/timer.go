@@ -45,6 +45,7 @@ const (
 	WaitConcurrency WaitCause = "concurrency"  // Policy.Concurrency
 	WaitRate        WaitCause = "rate"         // Policy.Rate
 	WaitSlots       WaitCause = "slots"        // calls at once: the destination's or the node's
+	WaitZone        WaitCause = "zone"         // the nodes' release does not know its time zone
 )
 
 // Timer is a timer as a node shows it. Times that there are not are zero.

@@ -135,12 +135,6 @@ func (w *World) newNode(name string) *node {
 // address is where the machine listens for peers.
 func (n *node) address() string { return n.name + ":7701" }
 
-// zone loads a time zone for the host, between two of its turns.
-func (n *node) zone(name string) (*time.Location, error) {
-	n.gate.Pass()
-	return time.LoadLocation(name)
-}
-
 // every calls run at intervals of d while this process lives.
 func (n *node) every(d time.Duration, run func()) {
 	life := n.life

@@ -71,6 +71,10 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
+		if t := l.due.unknownZones.topics[topic]; t != nil && l.active {
+			sum.Ready += t.timers
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, l.now.WallMs-t.oldestMs)
+		}
 		if q := l.due.topics[topic]; q != nil && l.active {
 			ready, oldest := q.overdue(l.now.WallMs)
 			sum.Ready += ready
@@ -92,6 +96,7 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 // Overdue calls tell for each topic with timers that are due and wait for a gate, with their number
 // and how long the oldest has waited.
 func (l *Scheduler) Overdue(tell func(topic timer.TopicID, timers, oldestMs int64)) {
+	l.due.unknownZones.overdue(l.now.WallMs, tell)
 	for id, q := range l.due.topics {
 		if n, oldest := q.overdue(l.now.WallMs); n > 0 {
 			tell(id, n, oldest)

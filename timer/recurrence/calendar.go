@@ -4,9 +4,9 @@
 package recurrence
 
 import (
+	"cmp"
 	"container/list"
 	"math"
-	"time"
 
 	"carillon/timer"
 )
@@ -82,7 +82,7 @@ func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
 // Calendar caches parsed rules, because parsing costs more than evaluating. It keeps the
 // maxCalendar most recently used. It is for one goroutine.
 type Calendar struct {
-	Zones  *Zones // nil: zones are loaded when they are needed
+	Zones  *Zones // nil: Release
 	rules  map[ruleKey]*list.Element
 	recent list.List // of *remembered, most recently used first
 }
@@ -108,7 +108,7 @@ func (c *Calendar) rule(key ruleKey) *rule {
 		c.recent.MoveToFront(e)
 		return e.Value.(*remembered).rule
 	}
-	r, err := newRule(key.expression, key.zone, c.zone)
+	r, err := newRule(key.expression, key.zone, cmp.Or(c.Zones, Release))
 	if err != nil {
 		return nil
 	}
@@ -122,15 +122,4 @@ func (c *Calendar) rule(key ruleKey) *rule {
 	}
 	c.rules[key] = c.recent.PushFront(&remembered{key, r})
 	return r
-}
-
-// zone is a loaded zone; as a last resort it is loaded here.
-func (c *Calendar) zone(name string) (*time.Location, error) {
-	if c.Zones == nil {
-		return LoadZone(name)
-	}
-	if zone := c.Zones.Find(name); zone != nil {
-		return zone, nil
-	}
-	return c.Zones.load(name)
 }

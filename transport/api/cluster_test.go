@@ -9,6 +9,7 @@ import (
 
 	"carillon/ring"
 	"carillon/timer"
+	"carillon/timer/recurrence"
 )
 
 const clusterPath = "/v1/cluster"
@@ -26,7 +27,7 @@ func TestClusterView(t *testing.T) {
 	h.do("HEAD", clusterPath, "").want(200)
 	// A node that has not found its cluster yet still answers.
 	h.engine.view = ClusterView{Version: "test"}
-	if r := h.do("GET", clusterPath, "").want(200); r.body != `{"version":"test","healthy":false,"nodes":[],"shards":[]}` {
+	if r := h.do("GET", clusterPath, "").want(200); r.body != `{"version":"test","tzdata":"`+recurrence.Version+`","healthy":false,"nodes":[],"shards":[]}` {
 		t.Error(r.body)
 	}
 }

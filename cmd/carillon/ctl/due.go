@@ -25,7 +25,7 @@ func (a *addCmd) printDue(ctl *Command, out io.Writer, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	zone, err := recurrence.LoadZone(a.Zone)
+	zone, err := recurrence.Release.Load(a.Zone)
 	if err != nil {
 		return terminal.Usagef("--zone: %v", err)
 	}
