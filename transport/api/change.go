@@ -121,9 +121,10 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, rq.topic, nowMs)
-		in.cmd.Absolute, in.cmd.Once = in.absolute() || in.repeated, in.repeated
+		in.cmd.Once = in.repeated
 		fallthrough
 	case vPut:
+		in.cmd.Absolute = in.absolute() || in.repeated
 		in.cmd.NotLate = in.absolute() && in.ifLate == "reject"
 		in.cmd.Tag = uint32(rq.s.cfg.Rand())
 		var err error
