@@ -28,7 +28,10 @@ func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 		Seq: s.seq(), Tag: v.tag, Version: v.version,
 		State: s.state(), Reason: s.reason(), CancelRequested: s.cancelled(),
 		CreatedMs: v.createdMs, UpdatedMs: v.updatedMs,
-		LatenessMs: -1, Attempts: s.attempts(),
+		LatenessMs: -1, Attempts: s.attempts(), Content: v.content, Occurrence: v.occurrence, FirstMs: v.firstMs,
+	}
+	if m.FirstMs == 0 && v.waitsFromCreation() {
+		m.FirstMs = v.createdMs
 	}
 	_ = encoding.DecodeRest(&m.Spec, v.rest, payload) // checked when it was proposed
 	m.DueMs = t.dueMs(s)

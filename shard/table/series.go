@@ -112,19 +112,12 @@ func restRepeat(rest []byte) *timer.Repeat {
 	return nil
 }
 
-// continues returns the due time of a scheduled timer whose content a put replaces by a series. A
-// first time that is past begins the same series once only: if the timer repeats at the same times,
-// its occurrences up to the pending one have been, and that one stays.
+// continues returns the due time of a scheduled timer whose content a put replaces by a series.
 func (t *Table) continues(s *slot, v *blob, c *encoding.Command) int64 {
-	first, pending := c.Spec.DueMs, t.dueMs(s)
-	if c.Flags&encoding.CommandAbsolute == 0 || first > t.clockMs || pending < first || v.occurrence == 0 {
-		return first
+	if c.Flags&encoding.CommandAbsolute == 0 || v.occurrence == 0 {
+		return c.Spec.DueMs
 	}
-	was, is := restRepeat(v.rest), restRepeat(c.Spec.Rest)
-	if was == nil || is == nil || is.EveryMs == 0 || was.EveryMs != is.EveryMs || (pending-first)%is.EveryMs != 0 {
-		return first
-	}
-	return pending
+	return timer.Continued(restRepeat(v.rest), restRepeat(c.Spec.Rest), t.dueMs(s), c.Spec.DueMs, t.clockMs)
 }
 
 // continueSeries schedules the next occurrence after one that has ended as done or dead. The leader
