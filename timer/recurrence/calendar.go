@@ -123,3 +123,41 @@ func (c *Calendar) rule(key ruleKey) *rule {
 	c.rules[key] = c.recent.PushFront(&remembered{key, r})
 	return r
 }
+
+// MissedAfterMs is how late an occurrence is found for it to count as missed, in ms. No change of
+// leaders takes so long.
+const MissedAfterMs = 10_000
+
+// Coming returns the due times of a series that are to come, at most n, as if all calls were on
+// time from now on. The pending occurrence is the first of them, late or not.
+func (c *Calendar) Coming(t *timer.Timer, nowMs int64, n int) []int64 {
+	out := []int64{}
+	p, due := t.Repeat, t.DueMs
+	if p == nil || t.Occurrence == 0 || t.State.Over() {
+		return out
+	}
+	running := t.State == timer.Leased
+	if p.Count != 0 {
+		left := int(p.Count) - int(t.Occurrence) + 1
+		if running {
+			left--
+		}
+		n = min(n, left)
+	}
+	skipped := p.CatchUp == timer.CatchUpSkip && t.Attempts == 0 && nowMs-due > MissedAfterMs
+	if running || skipped {
+		due = c.following(p, due, nowMs)
+	}
+	for ; len(out) < n && due != 0 && (p.UntilMs == 0 || due <= p.UntilMs); due = c.following(p, due, nowMs) {
+		out = append(out, due)
+	}
+	return out
+}
+
+// following is the occurrence after the one at dueMs, if that one is called at nowMs or on time.
+func (c *Calendar) following(p *timer.Repeat, dueMs, nowMs int64) int64 {
+	if p.CatchUp == timer.CatchUpAll {
+		return c.After(p, dueMs, dueMs)
+	}
+	return c.After(p, dueMs, max(dueMs, nowMs))
+}

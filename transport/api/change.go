@@ -57,6 +57,9 @@ func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
 		return t, nil
 	}
 	if create && !rq.s.cfg.KnownTopicsOnly {
+		if rq.dryRun {
+			return rq.topicToBe()
+		}
 		return rq.makeTopic()
 	}
 	return rq.lateTopic(noTopic())
