@@ -15,6 +15,7 @@ import (
 	"carillon/shard/repair"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/timer/recurrence"
 	"carillon/vfs/memfs"
 )
 
@@ -87,6 +88,7 @@ type node struct {
 	halted   bool                   // a process has halted on this disk
 	outdated bool                   // the disk was replaced by an older copy of itself
 	level    feature.Level          // of the release that it runs
+	zones    *recurrence.Zones      // … and the time zones that it knows; nil: all
 	struck   map[timer.ShardID]bool // groups with a bit flipped in memory
 	agreed   agreed
 
