@@ -61,19 +61,14 @@ func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
 
 // previewNew is a timer that the command makes; cur, if not nil, had its id before.
 func previewNew(c *Command, cur *Timer, nowMs int64) Result {
-	t := &Timer{
-		Topic: c.Topic, ID: c.ID, Spec: *c.Spec, Content: c.Content, Version: 1, State: Scheduled,
-		CreatedMs: nowMs, FirstMs: nowMs, UpdatedMs: nowMs, LatenessMs: -1,
-	}
-	t.DueMs = Debounced(c.Merge, c.Spec.DueMs, nowMs, c.MaxWaitMs)
-	t.NextMs = t.DueMs
+	r := Result{Code: Created, Version: 1, AtMs: nowMs}
 	if cur != nil {
-		t.Version = cur.Version + 1
+		r.Version = cur.Version + 1
 	}
-	if t.Repeat != nil {
-		t.Occurrence = 1
-	}
-	return Result{Code: Created, Timer: t}
+	alone := *c
+	alone.Into = nil
+	r.Timer = Born(&alone, &r)
+	return r
 }
 
 // previewWhole is the scheduled timer cur with all of its content from the command.
