@@ -129,3 +129,23 @@ func TestLikeVixie(t *testing.T) {
 		t.Errorf("only %d occurrences were compared", found)
 	}
 }
+
+// FuzzCron: any text is taken or refused in the words of cron, and what is taken ends its search.
+func FuzzCron(f *testing.F) {
+	for _, s := range []string{"* * * * *", "*/60 */24 */31 */12 *", "0 0 29 2 */6", "fri-mon 1 1 1 1", "1,, * * * *", "@daily", "5/15 22-6/2 * jan-mar sun"} {
+		f.Add(s, int64(1_800_000_000_000))
+	}
+	f.Fuzz(func(t *testing.T, text string, ms int64) {
+		e, err := parseExpression(text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "cron: ") || strings.Contains(err.Error(), "strconv") {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		at := time.UnixMilli(ms % 253_402_300_800_000).UTC()
+		if next := e.next(at); !next.IsZero() && (!next.After(at) || !e.next(next.Add(-time.Minute)).Equal(next)) {
+			t.Fatalf("%q after %s: %s", text, at, next)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -96,39 +97,73 @@ func unknownZone(name string) error {
 	return fmt.Errorf(`unknown zone %q: must be a name of the IANA data base, like "Europe/Berlin"`, name)
 }
 
+// word is a text in small letters, with the set of its letters as bits.
+type word struct {
+	text    string
+	letters uint64
+}
+
+func wordOf(text string) word {
+	w := word{text: text}
+	for i := range len(text) {
+		w.letters |= 1 << (text[i] & 63)
+	}
+	return w
+}
+
+// cityOf is the part of a name behind its last slash.
+func cityOf(name string) word { return wordOf(name[strings.LastIndexByte(name, '/')+1:]) }
+
+// spelling is a zone's name as similar compares it.
+type spelling struct {
+	zone        string
+	whole, city word
+}
+
+// spellings are the zones that somebody may mean, in order. Fixed offsets are never meant:
+// Etc/GMT+2 lies west of Greenwich.
+var spellings = sync.OnceValue(func() []spelling {
+	var list []spelling
+	for _, zone := range slices.Sorted(maps.Keys(files())) {
+		if !strings.HasPrefix(zone, "Etc/") && (!strings.HasPrefix(zone, "GMT") || zone == "GMT") {
+			list = append(list, spelling{zone, wordOf(strings.ToLower(zone)), cityOf(strings.ToLower(zone))})
+		}
+	}
+	return list
+})
+
 // similar returns the zone that somebody may have meant: in other letters' case, without its
-// continent, or with a typing error. "" if there is none. Fixed offsets are never meant: Etc/GMT+2
-// lies west of Greenwich.
+// continent, or with one or two typing errors. "" if there is none.
 func similar(name string) string {
 	meant := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "_")
-	city := meant[strings.LastIndexByte(meant, '/')+1:]
-	best, least := "", 3
-	for _, zone := range slices.Sorted(maps.Keys(files())) {
-		if strings.HasPrefix(zone, "Etc/") || strings.ContainsAny(zone, "+-") && strings.HasPrefix(zone, "GMT") {
-			continue
+	whole, city := wordOf(meant), cityOf(meant)
+	best, least := "", min(3, len(meant)/2)
+	for _, s := range spellings() {
+		off := distance(whole, s.whole, least)
+		if len(city.text) > 3 && s.city != s.whole {
+			off = min(off, distance(city, s.city, least))
 		}
-		whole := strings.ToLower(zone)
-		last := whole[strings.LastIndexByte(whole, '/')+1:]
-		off := distance(meant, whole)
-		if len(city) > 3 && last != whole {
-			off = min(off, distance(city, last))
-		}
-		if off < least && off < len(meant)/2 {
-			best, least = zone, off
+		if off < least {
+			best, least = s.zone, off
 		}
 	}
 	return best
 }
 
-// distance is the number of letters to insert, remove or replace (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// distance is the number of letters to insert, remove or replace (Levenshtein), or limit if it is
+// not less. One change alters the length by one letter, and the set of letters by two, at most.
+func distance(x, y word, limit int) int {
+	a, b := x.text, y.text
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || bits.OnesCount64(x.letters^y.letters) > 2*limit {
+		return limit
+	}
+	var row [maxZone]uint8 // y is of the name of a zone
+	for j := range len(b) + 1 {
+		row[j] = uint8(j)
 	}
 	for i := range len(a) {
 		diagonal := row[0]
-		row[0] = i + 1
+		row[0] = uint8(i + 1)
 		for j := range len(b) {
 			replaced := diagonal
 			if a[i] != b[j] {
@@ -138,5 +173,5 @@ func distance(a, b string) int {
 			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
 		}
 	}
-	return row[len(b)]
+	return int(row[len(b)])
 }

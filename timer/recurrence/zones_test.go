@@ -118,3 +118,12 @@ func TestLocal(t *testing.T) {
 		}
 	}
 }
+
+// A client can make a node look for similar names as often as it likes.
+func BenchmarkUnknownZone(b *testing.B) {
+	for b.Loop() {
+		if similar("Europa/Ber_lin_nn") != "" {
+			b.Fatal("found")
+		}
+	}
+}
