@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package deploy-check test ci models check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package deploy-check zones test ci models check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -40,6 +40,9 @@ dist: $(CYCLONEDX) ## static binaries, checksums, lists of what is in them and c
 
 package: dist $(NFPM) ## Debian packages, into bin/dist
 	VERSION=$(VERSION) ./scripts/package.sh $(NFPM)
+
+zones: ## take the time zones of the installed Go into timer/recurrence; all that a release knows
+	./scripts/zones.sh
 
 deploy-check: build ## the files in deploy/, by the tools that read them, as far as they are installed
 	./scripts/deploy-check.sh bin/carillon

@@ -21,26 +21,27 @@ import (
 // point down only. A layer is a top folder with everything below it, except folders that are layers
 // themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
+	"cmd":         {"client", "duration", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
 	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
 	"node/feed":   {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"backup":      {"secret", "timer"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "shard/feature", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
 	"node/route":  {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"internal/order", "transport/api/internal", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
+	"transport":   {"internal/order", "transport/api/internal", "duration", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":        {"shard", "shard/feature", "shard/scheduler", "secret", "timer"},
-	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk"}, // the whole cluster in one goroutine
+	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":       {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"history":     {"vfs"},
 	"audit":       {}, // a log of lines, and no more
 	"clocks":      {},
+	"duration":    {},
 	"fan":         {},
 	"wheel":       {},
 	"wal":         {"vfs"},
 	"vfs":         {},
 	"secret":      {},
-	"loadtest":    {"client"},
+	"loadtest":    {"client", "duration"},
 	"sim/forged":  {},         // bytes for the tests of every layer, see TestImportsPointDown
 	"client":      {},         // is compiled into other people's programs
 	"docs":        {"client"}, // programs of the guides
@@ -72,7 +73,6 @@ var soleImporter = map[string]string{
 	"github.com/hashicorp/memberlist":  "ring/memberlist.go",
 	"github.com/buraksezer/consistent": "ring/consistent.go",
 	"github.com/sony/gobreaker/v2":     "transport/callback/breaker.go",
-	"github.com/netresearch/go-cron":   "timer/recurrence/cron.go",
 	"github.com/yuin/goldmark":         "docs/site/markdown.go",
 }
 
@@ -86,11 +86,12 @@ var raftImporters = []string{"shard", "shard/record", "shard/repair"}
 var pure = map[string][]string{
 	"wheel":            {},
 	"internal/order":   {},
+	"duration":         {"time"}, // its type and its parser
 	"secret":           {"sync"}, // pools of hashes
 	"timer":            {"github.com/cespare/xxhash/v2", "sync/atomic"},
 	"timer/bulk":       {"sync/atomic"}, // counts of shards that are under way at once
 	"timer/encoding":   {},
-	"timer/recurrence": {"github.com/netresearch/go-cron", "time", "sync"}, // zones, and a cache of them
+	"timer/recurrence": {"time", "sync"}, // zones, and a cache of them
 	"shard/feature":    {},
 	"shard/record":     {"go.etcd.io/raft/v3/raftpb"},
 	"shard/scheduler":  {"time", "sync"}, // durations; its reports and limits are read from other goroutines
@@ -255,7 +256,7 @@ func TestRaftIsKnownInFewLayers(t *testing.T) {
 func TestPureLayersReachNothingOutside(t *testing.T) {
 	reaches := func(p string) bool {
 		for _, o := range outside {
-			if p == o || strings.HasPrefix(p, o+"/") && p != "time/tzdata" { // zones as data
+			if p == o || strings.HasPrefix(p, o+"/") {
 				return true
 			}
 		}
@@ -296,6 +297,22 @@ func TestTheCoreReadsNoClock(t *testing.T) {
 			if x, ok := selector.X.(*ast.Ident); ok && slices.Contains(clockReaders[names[x.Name]], selector.Sel.Name) {
 				t.Errorf("%s: %s.%s; take the time or the random source as an argument, or keep it in clock.go",
 					f.fset.Position(n.Pos()), x.Name, selector.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// TestZonesComeFromTheRelease: nobody takes time zones from the machine. Those of timer/recurrence
+// are the same on all nodes of a release.
+func TestZonesComeFromTheRelease(t *testing.T) {
+	for _, f := range sources(t) {
+		if slices.Contains(f.imports(), "time/tzdata") {
+			t.Errorf("%s imports time/tzdata; timer/recurrence has the zones", f.name)
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if selector, ok := n.(*ast.SelectorExpr); ok && selector.Sel.Name == "LoadLocation" {
+				t.Errorf("%s: a zone of the machine; take it from timer/recurrence", f.fset.Position(n.Pos()))
 			}
 			return true
 		})

@@ -41,6 +41,8 @@ type Skip struct {
 type RescheduleTo struct {
 	Shift     time.Duration // later, or earlier, than now scheduled
 	At        time.Time
+	AtLocal   string    // with Zone, as in Spec
+	Zone      string    // goes with AtLocal
 	NotBefore time.Time // moves only timers that would come earlier
 }
 
@@ -49,6 +51,8 @@ type wireBulk struct {
 	All       bool         `json:"all,omitempty"`
 	Shift     wireDuration `json:"shift,omitzero"`
 	At        *time.Time   `json:"at,omitempty"`
+	AtLocal   string       `json:"at_local,omitempty"`
+	Zone      string       `json:"zone,omitempty"`
 	NotBefore *time.Time   `json:"not_before,omitempty"`
 }
 
@@ -64,6 +68,7 @@ func (c *Client) CancelAll(ctx context.Context, topic string, s Selector) (Count
 func (c *Client) Reschedule(ctx context.Context, topic string, s Selector, to RescheduleTo) (Counts, error) {
 	body := s.wire()
 	body.Shift, body.At, body.NotBefore = wireDuration(to.Shift), moment(to.At), moment(to.NotBefore)
+	body.AtLocal, body.Zone = to.AtLocal, to.Zone
 	return c.changeMany(ctx, Path("topics", topic, "reschedule"), body, s.DryRun)
 }
 

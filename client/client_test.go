@@ -120,7 +120,7 @@ func TestCalls(t *testing.T) {
 		{"add", func(c *Client) (any, error) {
 			return c.Add(ctx, "orders", Spec{ID: "{k}a", At: at, Payload: map[string]any{"h": "<&>"}, Callback: &Callback{URL: "http://a/", Timeout: 90 * time.Second}, Priority: 5, Labels: []string{"x"}, ExpiresAfter: new(time.Duration(0))})
 		}, `POST /v1/topics/orders/timers {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":{"h":"<&>"},"callback":{"url":"http://a/","timeout":"1m30s"},"priority":5,"labels":["x"],"expires_after":"0s"}`, oneTimer, ""},
-		{"add at once", func(c *Client) (any, error) { return c.Add(ctx, "o", Spec{Bytes: []byte{1, 2}}) }, `POST /v1/topics/o/timers {"delay":"0s","payload_base64":"AQI="}`, oneTimer, ""},
+		{"add at once", func(c *Client) (any, error) { return c.Add(ctx, "o", Spec{Delay: Now, Bytes: []byte{1, 2}}) }, `POST /v1/topics/o/timers {"delay":"1ns","payload_base64":"AQI="}`, oneTimer, ""},
 		{"add by cron", func(c *Client) (any, error) {
 			return c.Add(ctx, "o", Spec{Repeat: &Repeat{Cron: "0 8 * * *", Zone: "Europe/Berlin", CatchUp: "one"}})
 		}, `POST /v1/topics/o/timers {"repeat":{"cron":"0 8 * * *","zone":"Europe/Berlin","catch_up":"one"}}`, oneTimer, ""},
@@ -132,6 +132,23 @@ func TestCalls(t *testing.T) {
 		{"put", func(c *Client) (any, error) {
 			return c.Put(ctx, "o", "{k}a", Spec{At: at, Payload: json.RawMessage("null")}, Cond{Version: 3})
 		}, `PUT /v1/topics/o/timers/%7Bk%7Da [If-Match: "3"] {"id":"{k}a","at":"2030-01-01T00:00:00.25Z","payload":null}`, oneTimer, ""},
+		{"add by the clocks of a zone", func(c *Client) (any, error) {
+			return c.Add(ctx, "o", Spec{AtLocal: "2027-03-28T09:00:00", Zone: "Europe/Berlin"})
+		}, `POST /v1/topics/o/timers {"at_local":"2027-03-28T09:00:00","zone":"Europe/Berlin"}`, oneTimer, ""},
+		{"patch to a local time", func(c *Client) (any, error) {
+			return c.Patch(ctx, "o", "a", Patch{AtLocal: "2027-03-28T09:00:00", Zone: "Europe/Berlin"}, Cond{})
+		}, `PATCH /v1/topics/o/timers/a {"at_local":"2027-03-28T09:00:00","zone":"Europe/Berlin"}`, oneTimer, ""},
+		{"dry add", func(c *Client) (any, error) { return c.DryAdd(ctx, "o", Spec{Delay: time.Second}) }, `POST /v1/topics/o/timers?dry_run=true {"delay":"1s"}`, oneTimer, ""},
+		{"dry put", func(c *Client) (any, error) {
+			return c.DryPut(ctx, "o", "a", Spec{Delay: time.Second}, Cond{Version: 3})
+		},
+			`PUT /v1/topics/o/timers/a?dry_run=true [If-Match: "3"] {"id":"a","delay":"1s"}`, oneTimer, ""},
+		{"dry patch", func(c *Client) (any, error) { return c.DryPatch(ctx, "o", "a", Patch{Labels: []string{"x"}}, Cond{}) },
+			`PATCH /v1/topics/o/timers/a?dry_run=true {"labels":["x"]}`, oneTimer, ""},
+		{"next times", func(c *Client) (any, error) { return c.GetNext(ctx, "o", "a", 7) }, `GET /v1/topics/o/timers/a?next=7`, oneTimer, ""},
+		{"reschedule to a local time", func(c *Client) (any, error) {
+			return c.Reschedule(ctx, "o", Selector{All: true}, RescheduleTo{AtLocal: "2027-03-28T09:00:00", Zone: "Europe/Berlin"})
+		}, `POST /v1/topics/o/reschedule {"filter":{},"all":true,"at_local":"2027-03-28T09:00:00","zone":"Europe/Berlin"}`, `{"matched":1,"changed":1,"skipped":0}`, ""},
 		{"put new", func(c *Client) (any, error) { return c.Put(ctx, "o", "a", Spec{Delay: time.Second}, Cond{New: true}) }, `PUT /v1/topics/o/timers/a [If-None-Match: *] {"id":"a","delay":"1s"}`, oneTimer, ""},
 		{"patch", func(c *Client) (any, error) {
 			return c.Patch(ctx, "o", "a", Patch{Delay: new(time.Hour), Priority: &n, Labels: []string{}, Retry: &Retry{MaxAttempts: 3, Jitter: &jitter}}, Cond{Version: 9})
@@ -420,6 +437,25 @@ func TestList(t *testing.T) {
 	for entry, err := range c.History(t.Context(), "o", HistoryFilter{ID: "a"}) {
 		if err == nil || entry != nil {
 			t.Error(entry, err)
+		}
+	}
+}
+
+// TestSpecWithoutATime: it is refused here, and not taken for one that is due at once.
+func TestSpecWithoutATime(t *testing.T) {
+	c, err := New([]string{"http://127.0.0.1:1"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Spec{{ID: "a"}, {ID: "a", Zone: "UTC"}, {ID: "a", Repeat: &Repeat{Every: time.Hour}}} {
+		if _, err := c.Add(t.Context(), "o", s); !errors.Is(err, ErrNoTime) {
+			t.Errorf("%+v: %v", s, err)
+		}
+		if _, err := c.Put(t.Context(), "o", "a", s, Cond{}); !errors.Is(err, ErrNoTime) {
+			t.Errorf("put of %+v: %v", s, err)
+		}
+		if _, err := c.Batch(t.Context(), "o", []Op{AddOp(s)}, false); !errors.Is(err, ErrNoTime) {
+			t.Errorf("batch of %+v: %v", s, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 type Cluster struct {
 	ID       string `json:"cluster_id"` // empty before the founding
 	Version  string `json:"version"`    // of the answering node's program
+	TZData   string `json:"tzdata"`     // the time zones of that program, as "2025c"
 	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok
 	Replicas int    `json:"replicas"`   // that each shard should have, as far as there are nodes
 

@@ -2,8 +2,15 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 )
+
+// Now is a Delay that is over at once.
+const Now = time.Nanosecond
+
+// ErrNoTime is the error of a Spec that says no time.
+var ErrNoTime = errors.New("client: the timer has no time: give At, Delay (Now is at once), AtLocal or Repeat.Cron")
 
 // Spec is a timer as it is added or put. Only a time is needed; the rest falls back to the topic.
 type Spec struct {
@@ -14,9 +21,14 @@ type Spec struct {
 
 	Key string // timers of one key live together, and are serial where the topic is
 
-	// At is when it is due; zero: Delay from now on.
+	// When it is due, by exactly one of At, Delay from now on, and AtLocal, unless Repeat.Cron
+	// finds the times.
 	At    time.Time
 	Delay time.Duration
+	// AtLocal is a time by the clocks of Zone (IANA), without an offset: "2027-03-28T09:00:00". One
+	// that a clock change skips is moved by the gap; of one that comes twice it is the first.
+	AtLocal string
+	Zone    string
 
 	Payload     any    // sent as JSON; json.RawMessage is JSON already
 	Bytes       []byte // sent as they are, instead of a Payload
@@ -44,10 +56,13 @@ func (s *Spec) place() string {
 	return s.ID
 }
 
+// absolute reports whether the time is an instant, so that repeating the Spec means the same.
+func (s *Spec) absolute() bool { return !s.At.IsZero() || s.AtLocal != "" }
+
 // MarshalJSON implements json.Marshaler.
 func (s Spec) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
-		ID: s.ID, Key: s.Key, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
+		ID: s.ID, Key: s.Key, AtLocal: s.AtLocal, Zone: s.Zone, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
 		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), IfLate: s.IfLate,
 	}
 	if s.Priority != 0 {
@@ -59,8 +74,10 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 		if s.Delay != 0 {
 			w.Delay = (*wireDuration)(&s.Delay) // two times: the node says that it is one too many
 		}
-	case s.Delay != 0 || s.Repeat == nil || s.Repeat.Cron == "":
+	case s.Delay != 0:
 		w.Delay = (*wireDuration)(&s.Delay)
+	case s.AtLocal == "" && (s.Repeat == nil || s.Repeat.Cron == ""):
+		return nil, ErrNoTime
 	}
 	return encode(w)
 }
@@ -70,6 +87,8 @@ type wireSpec struct {
 	ID           string        `json:"id,omitempty"`
 	Key          string        `json:"key,omitempty"`
 	At           *time.Time    `json:"at,omitempty"`
+	AtLocal      string        `json:"at_local,omitempty"`
+	Zone         string        `json:"zone,omitempty"`
 	Delay        *wireDuration `json:"delay,omitempty"`
 	Payload      any           `json:"payload,omitempty"`
 	Bytes        []byte        `json:"payload_base64,omitzero"`
@@ -147,8 +166,10 @@ const (
 
 // Patch changes some parts of a timer, all at once; nil and zero leave a part as it is.
 type Patch struct {
-	At    time.Time
-	Delay *time.Duration
+	At      time.Time
+	Delay   *time.Duration
+	AtLocal string // as in Spec
+	Zone    string
 
 	Payload      any
 	Bytes        []byte
@@ -168,7 +189,7 @@ type Patch struct {
 // MarshalJSON implements json.Marshaler.
 func (p Patch) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
-		Delay: (*wireDuration)(p.Delay), Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority,
+		AtLocal: p.AtLocal, Zone: p.Zone, Delay: (*wireDuration)(p.Delay), Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority,
 		Labels: p.Labels, ExpiresAfter: (*wireDuration)(p.ExpiresAfter), Retry: p.Retry, Repeat: p.Repeat,
 	}
 	if !p.At.IsZero() {

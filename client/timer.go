@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,6 +47,7 @@ const (
 	WaitConcurrency WaitCause = "concurrency"  // Policy.Concurrency
 	WaitRate        WaitCause = "rate"         // Policy.Rate
 	WaitSlots       WaitCause = "slots"        // calls at once: the destination's or the node's
+	WaitZone        WaitCause = "zone"         // the nodes' release does not know its time zone
 )
 
 // Timer is a timer as a node shows it. Times that there are not are zero.
@@ -88,6 +91,7 @@ type Timer struct {
 
 	ExpiresAfter    *time.Duration `json:"-"` // expires_after
 	Repeat          *Repeat        `json:"repeat"`
+	Next            []time.Time    `json:"next"` // of a series: due times to come, where they were asked for
 	Merged          bool           `json:"merged"`
 	Successor       bool           `json:"successor"`
 	CancelRequested bool           `json:"cancel_requested"`
@@ -118,13 +122,45 @@ func timerPath(topic, id string, more ...string) string {
 	return Path(append([]string{"topics", topic, "timers", id}, more...)...)
 }
 
+// dryRun is the query of a call that changes nothing.
+var dryRun = url.Values{"dry_run": {"true"}}
+
+// DryAdd returns the timer that Add would make, without a UID, and makes none: all checks are made
+// but those of quotas. Of a series Next are the first five due times.
+func (c *Client) DryAdd(ctx context.Context, topic string, s Spec) (*Timer, error) {
+	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Query: dryRun, Topic: topic, Timer: s.place()}
+	r.IdempotencyKey, r.Repeatable = s.IdempotencyKey, true
+	return c.timerCall(ctx, r, s)
+}
+
+// DryPut is Put as DryAdd is Add.
+func (c *Client) DryPut(ctx context.Context, topic, id string, s Spec, cond Cond) (*Timer, error) {
+	s.ID = id
+	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), Query: dryRun, Topic: topic, Timer: id, IfMatch: cond.Version, CreateOnly: cond.New}
+	r.Repeatable = true
+	return c.timerCall(ctx, r, s)
+}
+
+// DryPatch is Patch as DryAdd is Add.
+func (c *Client) DryPatch(ctx context.Context, topic, id string, p Patch, cond Cond) (*Timer, error) {
+	r := Request{Method: http.MethodPatch, Path: timerPath(topic, id), Query: dryRun, Topic: topic, Timer: id, IfMatch: cond.Version}
+	r.Repeatable = true
+	return c.timerCall(ctx, r, p)
+}
+
+// GetNext is Get, and of a series with the next due times that are to come, up to 100.
+func (c *Client) GetNext(ctx context.Context, topic, id string, next int) (*Timer, error) {
+	r := Request{Method: http.MethodGet, Path: timerPath(topic, id), Query: url.Values{"next": {strconv.Itoa(next)}}, Topic: topic, Timer: id, Repeatable: true}
+	return c.timerCall(ctx, r, nil)
+}
+
 // Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer
 // that is there; with an absolute time, or an IdempotencyKey, also for ten minutes after it has
 // ended: such an add is repeated when there was no answer.
 func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) {
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Topic: topic, Timer: s.place()}
 	r.IdempotencyKey = s.IdempotencyKey
-	r.Repeatable = (s.ID != "" && !s.At.IsZero() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil
+	r.Repeatable = (s.ID != "" && s.absolute() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil
 	return c.timerCall(ctx, r, s)
 }
 
@@ -132,7 +168,7 @@ func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) 
 func (c *Client) Put(ctx context.Context, topic, id string, s Spec, cond Cond) (*Timer, error) {
 	s.ID = id
 	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version, CreateOnly: cond.New}
-	r.Repeatable = cond.none() && !s.At.IsZero() // a delay would begin anew
+	r.Repeatable = cond.none() && s.absolute() // a delay would begin anew
 	return c.timerCall(ctx, r, s)
 }
 

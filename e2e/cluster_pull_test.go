@@ -170,7 +170,7 @@ func (c *cluster) holdSome(t *testing.T) (held []pulledTimer) {
 	c.eventually(t, "PUT", "/v1/topics/held", `{"delivery":"pull"}`)
 	now := time.Now().UnixNano()
 	for i := range n {
-		c.eventually(t, "POST", "/v1/topics/held/timers", fmt.Sprintf(`{"id":"h%d-%d","at_ms":1}`, now, i))
+		c.eventually(t, "POST", "/v1/topics/held/timers", fmt.Sprintf(`{"id":"h%d-%d","at_ms":1000000000000}`, now, i))
 	}
 	poll(t, systemLimit, "the timers are pulled", func() bool {
 		if a := c.anyone().do("POST", "/v1/topics/held/pull", `{"max":20,"wait":"1s","lease":"5m"}`); a.status == 200 {

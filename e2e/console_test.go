@@ -39,7 +39,7 @@ func newStage(t *testing.T) *stage {
 	for i := range 3 {
 		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/mail/timers/gone-%d", i), `{"delay":"0s","payload":{"to":"a@b.example"}}`)
 	}
-	m.must(t, 201, "PUT", "/v1/topics/mail/timers/late", `{"at_ms":1000,"expires_after":"1s"}`)
+	m.must(t, 201, "PUT", "/v1/topics/mail/timers/late", `{"at_ms":1000000000000,"expires_after":"1s"}`)
 	for i := range 24 {
 		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/invoices/timers/inv-%d", i), fmt.Sprintf(`{"delay":"%dm","payload":{"invoice":%d}}`, 2+i*2, i))
 	}
@@ -280,7 +280,7 @@ func TestConsolePurges(t *testing.T) {
 	for i := range 3 {
 		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/mail/timers/gone-%d", i), `{"delay":"0s"}`)
 	}
-	m.must(t, 201, "PUT", "/v1/topics/mail/timers/late", `{"at_ms":1000,"expires_after":"1s"}`)
+	m.must(t, 201, "PUT", "/v1/topics/mail/timers/late", `{"at_ms":1000000000000,"expires_after":"1s"}`)
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/dead?topic=mail")
 	b.sees("stopped: the receiver said stop (3)", "expired: it was too late to call (1)")

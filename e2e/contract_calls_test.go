@@ -138,10 +138,10 @@ func checkLeased(k *talk) {
 func checkEnded(k *talk) {
 	good, stop := k.callee(200), k.callee(410)
 	k.policy(`{}`)
-	body := fmt.Sprintf(`{"id":"good","at_ms":1,"payload":1,"callback":{"url":%q}}`, good.url)
+	body := fmt.Sprintf(`{"id":"good","at_ms":1000000000000,"payload":1,"callback":{"url":%q}}`, good.url)
 	k.add(body).is(201)
 	k.add(fmt.Sprintf(`{"id":"stop","delay":"0s","callback":{"url":%q}}`, stop.url)).is(201)
-	k.until("good", "state", `"done"`).has("attempts", "1", "last_status", "200", "fired_ms", "*", "lateness_ms", "*", "due_ms", "1", "next_attempt", "")
+	k.until("good", "state", `"done"`).has("attempts", "1", "last_status", "200", "fired_ms", "*", "lateness_ms", "*", "due_ms", "1000000000000", "next_attempt", "")
 	k.until("stop", "state", `"dead"`).has("reason", `"stopped"`, "last_status", "410")
 	k.ask("DELETE", "/timers/good", "").refused(410, "over").has("outcome", `"already_fired"`)
 	k.ask("DELETE", "/timers/stop", "").refused(410, "over").has("outcome", `"dead"`)

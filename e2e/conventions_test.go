@@ -173,7 +173,7 @@ func TestEventsReachTheClient(t *testing.T) {
 	go func() { // repeatedly, because the stream may begin late
 		defer close(added)
 		for i := 0; adding.Err() == nil; i++ {
-			_, _ = c.Add(adding, "orders", goclient.Spec{ID: fmt.Sprint("o-", i), Labels: []string{"vip"}})
+			_, _ = c.Add(adding, "orders", goclient.Spec{ID: fmt.Sprint("o-", i), Delay: goclient.Now, Labels: []string{"vip"}})
 			select {
 			case <-adding.Done():
 			case <-time.After(50 * time.Millisecond):

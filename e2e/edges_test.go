@@ -46,7 +46,7 @@ func TestTimesAtTheEdges(t *testing.T) {
 
 	past := time.Now().Add(-time.Hour).UnixMilli()
 	add(201, fmt.Sprintf(`{"id":"past","at_ms":%d,"payload":1}`, past))
-	add(201, `{"id":"epoch","at_ms":0,"payload":2}`)
+	add(201, `{"id":"epoch","at":"1970-01-01T00:00:00Z","payload":2}`)
 	add(201, `{"id":"zero","delay":"0s","payload":3}`)
 	poll(t, 10*time.Second, "past timers and those without delay fire at once", func() bool { return rcv.answered() >= 3 })
 	for id, due := range map[string]int64{"past": past, "epoch": 0, "zero": c.read(t, "edges", "zero").DueMs} {

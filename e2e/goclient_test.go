@@ -81,7 +81,7 @@ func TestGoClient(t *testing.T) {
 	goClientChanges(ctx, t, c, must)
 	goClientConsumes(ctx, t, c, must)
 
-	_, err = c.Put(ctx, "orders", "fails", goclient.Spec{}, goclient.Cond{New: true})
+	_, err = c.Put(ctx, "orders", "fails", goclient.Spec{Delay: goclient.Now}, goclient.Cond{New: true})
 	must(err)
 	<-arrived
 	dead := func() (n int) {
@@ -113,7 +113,7 @@ func goClientConsumes(ctx context.Context, t *testing.T, c *goclient.Client, mus
 	must(err)
 	var ops []goclient.Op
 	for i := range 30 {
-		ops = append(ops, goclient.AddOp(goclient.Spec{ID: fmt.Sprintf("j%02d", i)}))
+		ops = append(ops, goclient.AddOp(goclient.Spec{ID: fmt.Sprintf("j%02d", i), Delay: goclient.Now}))
 	}
 	_, err = c.Batch(ctx, "jobs", ops, true)
 	must(err)
@@ -156,7 +156,7 @@ func goClientChanges(ctx context.Context, t *testing.T, c *goclient.Client, must
 	for i := range 20 {
 		ops = append(ops, goclient.AddOp(goclient.Spec{ID: fmt.Sprintf("b%02d", i), Delay: time.Hour, Labels: []string{fmt.Sprint("l", i%2)}}))
 	}
-	results, err := c.Batch(ctx, "orders", append(ops, goclient.AddOp(goclient.Spec{ID: "a/b"})), false)
+	results, err := c.Batch(ctx, "orders", append(ops, goclient.AddOp(goclient.Spec{ID: "a/b", Delay: goclient.Now})), false)
 	must(err)
 	if results[3].Err() != nil || results[3].Timer.Labels[0] != "l1" || !errors.Is(results[20].Err(), goclient.ErrBadName) {
 		t.Errorf("%+v, %v", results[3], results[20].Err())

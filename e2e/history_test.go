@@ -45,7 +45,7 @@ func TestClusterHistoryOfAWipedNode(t *testing.T) {
 	c.eventually(t, "PUT", "/v1/topics/past", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":10000},
 		"retry":{"min_backoff":"10ms","max_backoff":"10ms","jitter":0}}`, rcv.url()))
 	for i := range n {
-		c.eventually(t, "POST", "/v1/topics/past/timers", fmt.Sprintf(`{"id":"t%d","at_ms":1}`, i))
+		c.eventually(t, "POST", "/v1/topics/past/timers", fmt.Sprintf(`{"id":"t%d","at_ms":1000000000000}`, i))
 	}
 	check := func(when string) {
 		t.Helper()

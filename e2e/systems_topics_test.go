@@ -66,7 +66,7 @@ func TestSystemBTopicDelayService(t *testing.T) {
 	// v1: one consumer per range at a time.
 	c.ok(t, "PUT", "/v1/topics/pulled", `{"delivery":"pull","serial":true}`)
 	for _, id := range []string{"{range-1}a", "{range-1}b", "{range-2}c"} {
-		c.ok(t, "POST", "/v1/topics/pulled/timers", fmt.Sprintf(`{"id":%q,"at_ms":1}`, id))
+		c.ok(t, "POST", "/v1/topics/pulled/timers", fmt.Sprintf(`{"id":%q,"at_ms":1000000000000}`, id))
 	}
 	var got []pulledTimer
 	poll(t, systemLimit, "the first of each range", func() bool {

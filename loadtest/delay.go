@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"carillon/duration"
 )
 
 // maxDelay is Carillon's default horizon of ten years.
@@ -47,10 +49,10 @@ func parseDelay(text string) (delay, error) {
 		return d, fault
 	}
 	var err error
-	if d.from, err = time.ParseDuration(first); err != nil {
+	if d.from, err = duration.Parse(first); err != nil {
 		return d, fault
 	}
-	if d.to, err = time.ParseDuration(second); err != nil || d.from < 0 || d.to < d.from || d.to > maxDelay {
+	if d.to, err = duration.Parse(second); err != nil || d.from < 0 || d.to < d.from || d.to > maxDelay {
 		return d, fault
 	}
 	return d, nil

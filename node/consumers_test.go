@@ -46,7 +46,7 @@ func TestPullAndAck(t *testing.T) {
 	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull","lease":"1s","retry":{"max_attempts":2,"min_backoff":"1ms"}}`)
 	n.must(422, "POST", "/v1/topics/jobs/timers", `{"delay":"1s","callback":{"url":"http://127.0.0.1:1/"}}`)
 	for i := range 20 { // over all shards
-		n.must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":"j%02d","at_ms":%d,"priority":%d}`, i, 1000+i, i%2))
+		n.must(201, "POST", "/v1/topics/jobs/timers", fmt.Sprintf(`{"id":"j%02d","at_ms":%d,"priority":%d}`, i, 1_000_000_000_000+i, i%2))
 	}
 	p := n.pull("jobs", `{"max":15,"wait":"10s"}`)
 	for len(p.Timers) < 15 { // some may not have been ready yet

@@ -279,7 +279,7 @@ func TestSecretsNeverLeaveTheirOrigin(t *testing.T) {
 			n.call("POST", "/v1/topics/x/batch", fmt.Sprintf(`{"ops":[{"op":"patch","id":%q,"if_match":%d,%s}]}`, id, max(version, 1), timed))
 		}
 	}
-	n.call("POST", "/v1/topics/x/reschedule", `{"all":true,"at_ms":0}`)
+	n.call("POST", "/v1/topics/x/reschedule", `{"all":true,"at_ms":1000000000000}`)
 	for id := range timers {
 		n.call("POST", fmt.Sprintf("/v1/topics/x/timers/t%d/fire", id), "")
 	}

@@ -207,6 +207,7 @@ type gauges struct {
 var (
 	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
 	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
+	zoneDesc    = prometheus.NewDesc("carillon_unknown_zone_timers", "Timers that are due and wait, as this node's release does not know their time zone.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
 	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or another than the others'.", nil, nil)
 	diskDesc    = prometheus.NewDesc("carillon_disk_free_bytes", "Bytes that are free where the data directory is.", nil, nil)
@@ -227,7 +228,7 @@ var refusedNames = [...]string{shard.RefusedMemory: "memory", shard.RefusedLowDi
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, zoneDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -246,6 +247,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(timersDesc, s.Done, "done")
 	gauge(timersDesc, s.Dead, "dead")
 	gauge(overdueDesc, s.Overdue)
+	gauge(zoneDesc, s.UnknownZone)
 	gauge(leadersDesc, int64(s.Leads))
 	gauge(faultsDesc, int64(s.Faults))
 	gauge(memoryDesc, s.MemoryBytes)

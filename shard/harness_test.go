@@ -136,7 +136,6 @@ type hostHarness struct {
 	host     *Host
 	starts   uint32
 	bubble   bool
-	zones    []string     // zones that its hosts load before they open
 	gate     memfs.Gate   // blocks the snapshot writer while a worker takes its turn
 	failed   error        // error of the log
 	freeze   bool         // the log does not advance, as on a hung disk
@@ -212,12 +211,6 @@ func (r *hostHarness) open() error {
 	host, err := New(cfg)
 	if err != nil {
 		return err
-	}
-	// A host without a bubble cannot wait until its zones are loaded.
-	for _, zone := range r.zones {
-		if err := host.zones.Read(zone); err != nil {
-			return err
-		}
 	}
 	if err := host.Open(); err != nil {
 		return err

@@ -65,8 +65,7 @@ type Config struct {
 	History  History // default: none is kept
 	Watcher  Watcher // default: none; without a History it gets only clients' changes
 	Logger   *slog.Logger
-	// Zone loads a time zone. Default: from the machine, otherwise from the binary.
-	Zone func(name string) (*time.Location, error)
+	Zones    *recurrence.Zones // default: the release's
 
 	// Ready is called when timers of a pulled topic are ready in a led shard, with at most how
 	// many, and again as long as they are. It is called on workers and must not block. nil: not
@@ -159,7 +158,7 @@ type Host struct {
 	gone       goneOwners
 	limits     *scheduler.Limits
 	refused    [refusals]atomic.Int64
-	zones      *recurrence.Zones
+	zoneFaults sync.Map // names that were logged
 	cordoned   atomic.Bool
 }
 
@@ -177,7 +176,6 @@ func New(cfg Config) (*Host, error) {
 	}
 	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
-	h.zones = recurrence.NewZones(cfg.Zone)
 	h.limits = scheduler.NewLimits(cfg.Shares)
 	for range cfg.Workers {
 		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)})
@@ -190,7 +188,7 @@ func New(cfg Config) (*Host, error) {
 		} else {
 			g.scheduler = scheduler.New(scheduler.Config{
 				Shard: g.id, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
-				Observer: cfg.Observer, Ready: cfg.Ready, Limiters: h.limits, Zones: h.zones,
+				Observer: cfg.Observer, Ready: cfg.Ready, Limiters: h.limits, Zones: cfg.Zones,
 			}, schedulerEnv{g}, &w.now)
 			g.setTable(table.New(g.id, 0))
 		}
@@ -244,8 +242,8 @@ func (c *Config) setDefaults() {
 	if c.Placement == nil {
 		c.Placement = staticPlacement{}
 	}
-	if c.Zone == nil {
-		c.Zone = recurrence.LoadZone
+	if c.Zones == nil {
+		c.Zones = recurrence.Release
 	}
 }
 

@@ -26,7 +26,7 @@ func (g *group) proposeLeaseUpdate(o *op) {
 		return
 	}
 	if !g.scheduler.HasZone(c.Handle, &d) {
-		// The update is valid, and can be decided in a moment: the time zone is being loaded.
+		// The update is valid, and a node that knows the zone can decide it.
 		o.answer(timer.Result{}, timer.ErrOverloaded)
 		return
 	}

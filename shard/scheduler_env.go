@@ -7,6 +7,7 @@ import (
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/timer/recurrence"
 )
 
 // schedulerEnv implements scheduler.Env for a group.
@@ -30,8 +31,6 @@ func (e schedulerEnv) Post(event func(stopped bool)) {
 		event(true)
 	}
 }
-
-func (e schedulerEnv) Background(job func()) { e.w.host.inBackground(job) }
 
 func (e schedulerEnv) Proposed(i scheduler.Item) {
 	e.items = append(e.items, item{kind: ofScheduler, scheduled: i})
@@ -58,8 +57,10 @@ func (e schedulerEnv) Refuse(list []scheduler.ClientChange) {
 	}
 }
 
-func (e schedulerEnv) ZoneUnread(name string, err error) {
-	e.w.host.cfg.Logger.Error("a time zone cannot be read; its series wait, and it is tried again every minute", "zone", name, "error", err)
+func (e schedulerEnv) ZoneUnknown(name string) {
+	if _, logged := e.w.host.zoneFaults.LoadOrStore(name, true); !logged {
+		e.w.host.cfg.Logger.Error("a time zone is unknown to this release; its series wait while this node leads them", "zone", name, "tzdata", recurrence.Version)
+	}
 }
 
 func (e schedulerEnv) Fired(topic timer.TopicID, o *table.Outcome) { e.w.fired(topic, o) }

@@ -58,7 +58,6 @@ func boolInt(b bool) time.Duration {
 // crash can come in between.
 func TestSeriesOutlivesCrashes(t *testing.T) {
 	r := makeHarness(t, memfs.New(), nil)
-	r.zones = []string{"Europe/Berlin"}
 	r.mustOpen()
 	r.add("a", 0, repeats(timer.Repeat{Cron: "* * * * *", Zone: "Europe/Berlin"}))
 	r.one().answer(200)

@@ -11,6 +11,7 @@ import (
 type Stats struct {
 	Scheduled, Leased, Done, Dead int64 // timers of led shards
 	Overdue                       int64 // due and not called yet
+	UnknownZone                   int64 // … of which in a time zone that this node lacks
 	Leads                         int
 	Faults                        int // replicas that are stopped, or whose state is wrong or differs
 	MemoryBytes                   int64
@@ -60,6 +61,7 @@ func (g *group) stats(s *Stats) {
 	s.Dead += c.Dead
 	s.MemoryBytes += g.table.MemoryBytes()
 	s.SealedBy = g.table.SealedBy(s.SealedBy)
+	s.UnknownZone += int64(g.scheduler.InUnknownZones())
 }
 
 // walkLeaders has the workers look at the shards that this node leads, a slice of one of them in

@@ -235,6 +235,8 @@ type Progress struct {
 	Refilled    uint64 // how often it has taken another replica's state
 	Installs    uint64 // snapshots from peers that it has installed
 	Compared    uint64 // last entry after which the replicas compared their states
+
+	InUnknownZones int // due timers that wait because this host lacks their time zone
 }
 
 // Progress returns the progress of a group, at little cost.
@@ -247,11 +249,16 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 		return Progress{}
 	}
 	leaves := g.leaves()
+	zoneless := 0
+	if g.scheduler != nil && g.scheduler.Leads() {
+		zoneless = g.scheduler.InUnknownZones()
+	}
 	lastTerm, _ := g.store.Term(g.store.last()) // always known
 	return Progress{
 		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Quarantined: g.quarantine != nil, Refilled: g.refilled, Installs: g.installs, Compared: g.compare.last,
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.Term, Vote: g.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
 		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
+		InUnknownZones: zoneless,
 	}
 }
 

@@ -1,12 +1,8 @@
 package shard
 
 import (
-	"errors"
-	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"carillon/timer"
@@ -22,75 +18,64 @@ func (r *hostHarness) addSeries(id string, p *timer.Repeat) {
 	}
 }
 
-// TestZoneIsReadAside: a worker never reads a time zone itself. Timers without a zone go on while
-// one is being read, however long that takes.
-func TestZoneIsReadAside(t *testing.T) {
-	var onWorker, reads atomic.Int32
-	gate := make(chan struct{})
-	zone := func(name string) (*time.Location, error) {
-		reads.Add(1)
-		if strings.Contains(string(debug.Stack()), "(*worker)") {
-			onWorker.Add(1)
-		} else {
-			<-gate
-		}
-		return recurrence.LoadZone(name)
+// TestUnknownZone: series in a zone that this node lacks are due and wait, with a reason, counted
+// and logged once, at the cost of a turn every few seconds. Others are called. Those that a client
+// changes or cancels wait no longer, and a node that knows the zone calls the rest.
+func TestUnknownZone(t *testing.T) {
+	r := makeHarness(t, memfs.New(), func(c *Config) { c.Zones = recurrence.Without("Asia/Kathmandu") })
+	r.mustOpen()
+	defer func() { r.abort() }()
+	for _, id := range []string{"a", "b", "c"} {
+		r.addSeries(id, &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		gate = make(chan struct{})
-		r := makeHarness(t, memfs.New(), func(c *Config) { c.Zone = zone })
-		r.bubble = true
-		r.mustOpen()
-		defer r.abort()
-		r.addSeries("cron", &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
-		r.addSeries("again", &timer.Repeat{Cron: "*/10 * * * *", Zone: "Asia/Kathmandu"})
-		r.addSeries("span", &timer.Repeat{EveryMs: 60_000})
-		r.add("plain", 100*time.Millisecond)
-		r.pass(5 * time.Second)
-		r.wantCalls("span plain")
-		if n := reads.Load(); n > 1 {
-			t.Errorf("the zone is read %d times, want once", n)
+	r.addSeries("tokyo", &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Tokyo"})
+	r.pass(time.Second)
+	r.wantCalls("tokyo")
+	g := r.host.groups[1]
+	h, _ := g.table.Lookup(1, "a")
+	if got := g.scheduler.Standing(h).Wait; got != (timer.Wait{For: timer.WaitZone, On: "Asia/Kathmandu"}) {
+		t.Errorf("it waits for %+v", got)
+	}
+	turns := 0
+	for end := r.clock.mono + time.Minute; r.clock.mono < end; turns++ {
+		r.settle()
+		step := time.Minute
+		for _, w := range r.host.workers {
+			step = min(step, w.untilWake())
 		}
-		close(gate)
-		synctest.Wait()
-		r.pass(100 * time.Millisecond)
-		for _, c := range r.calls.take() {
-			c.answer(200)
+		r.step(max(step, time.Millisecond))
+	}
+	if turns > 4000 { // the worker ticks every 50 ms, and the canary has its own
+		t.Errorf("%d turns in a minute: it asks again and again", turns)
+	}
+	want := func(n int64) {
+		t.Helper()
+		var s Stats
+		g.stats(&s)
+		counts := []timer.Counts{{}}
+		g.scheduler.Count([]timer.TopicID{1}, counts)
+		if s.UnknownZone != n || s.Overdue != n || counts[0].Ready != n || n > 0 && counts[0].OldestOverdueMs < 60_000 {
+			t.Errorf("%d in unknown zones, %d overdue, %+v; want %d", s.UnknownZone, s.Overdue, counts[0], n)
 		}
-		r.pass(time.Second)
-		for _, id := range []string{"cron", "again"} {
-			if got := r.timer(id); got.State != timer.Scheduled || got.DueMs <= r.clock.wallMs || got.DueMs%(5*60_000) != 0 {
-				t.Errorf("the next occurrence: %+v", *got)
-			}
-		}
-		if n := onWorker.Load(); n != 0 || reads.Load() != 1 {
-			t.Errorf("the zone is read %d times, %d of them on a worker", reads.Load(), n)
-		}
-	})
-}
+	}
+	want(3)
+	if n := strings.Count(r.log.String(), "time zone is unknown"); n != 1 {
+		t.Errorf("logged %d times, want once", n)
+	}
+	r.do(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "b"})
+	patch := &timer.Patch{Repeat: true, Spec: timer.Spec{Repeat: &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Tokyo"}}}
+	if got := r.do(timer.Command{Kind: timer.Modify, Topic: 1, ID: "c", Patch: patch}); got.Code != timer.OK {
+		t.Fatalf("the patch answers %d", got.Code)
+	}
+	r.pass(2 * 5 * time.Second)
+	r.wantCalls("c")
+	r.wantState("a", "scheduled 0")
+	want(1)
 
-// TestZoneThatCannotBeRead: a series in a zone that this node lacks waits, and is not considered
-// over. The zone is read again later.
-func TestZoneThatCannotBeRead(t *testing.T) {
-	var there atomic.Bool
-	bubbleHarness(t, func(c *Config) {
-		c.Zone = func(name string) (*time.Location, error) {
-			if !there.Load() {
-				return nil, errors.New("no such zone")
-			}
-			return recurrence.LoadZone(name)
-		}
-	}, func(r *hostHarness) {
-		r.addSeries("a", &timer.Repeat{Cron: "*/5 * * * *", Zone: "Asia/Kathmandu"})
-		r.pass(30 * time.Second)
-		synctest.Wait()
-		r.pass(10 * time.Second)
-		r.wantCalls("")
-		r.wantState("a", "scheduled 0")
-		there.Store(true)
-		r.pass(recurrence.RetryAfter)
-		synctest.Wait()
-		r.pass(time.Second)
-		r.wantCalls("a")
-	})
+	r.change = nil // a release that knows it
+	r.restart()
+	r.pass(30 * time.Second)
+	if got := r.calls.ids(); !strings.Contains(got, "a") {
+		t.Errorf("calls started: %q, and not a", got)
+	}
 }

@@ -148,6 +148,7 @@ func (w *World) heal() {
 	}
 	w.rightClocks()
 	w.moreMemory()
+	w.learnZones()
 	for _, n := range w.nodes {
 		n.crash.left, n.crash.says, n.crash.fail = 0, 0, [memfs.OpSyncDir + 1]int{}
 		n.hungUntil = 0

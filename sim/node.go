@@ -15,6 +15,7 @@ import (
 	"carillon/shard/repair"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/timer/recurrence"
 	"carillon/vfs/memfs"
 )
 
@@ -88,6 +89,7 @@ type node struct {
 	halted   bool                   // a process has halted on this disk
 	outdated bool                   // the disk was replaced by an older copy of itself
 	level    feature.Level          // of the release that it runs
+	zones    *recurrence.Zones      // … and the time zones that it knows; nil: all
 	struck   map[timer.ShardID]bool // groups with a bit flipped in memory
 	agreed   agreed
 
@@ -135,12 +137,6 @@ func (w *World) newNode(name string) *node {
 
 // address is where the machine listens for peers.
 func (n *node) address() string { return n.name + ":7701" }
-
-// zone loads a time zone for the host, between two of its turns.
-func (n *node) zone(name string) (*time.Location, error) {
-	n.gate.Pass()
-	return time.LoadLocation(name)
-}
 
 // every calls run at intervals of d while this process lives.
 func (n *node) every(d time.Duration, run func()) {

@@ -217,9 +217,9 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 	w := n.w
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: table.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
-		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied,
+		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
-		Logger: slog.New(slog.DiscardHandler), Zone: n.zone,
+		Logger: slog.New(slog.DiscardHandler),
 		Log: wal.Options{
 			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: lowLimit,
 			QueueFrames: w.swarm.bounds.queueFrames, FrameBytes: w.swarm.bounds.logFrame,

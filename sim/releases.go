@@ -19,6 +19,7 @@ func (n *node) drawRelease() {
 	if !n.w.swarm.replicaFaults.releases || n.w.calm {
 		return
 	}
+	n.drawZones()
 	level := feature.LevelOfBuild // half of the time: a mix of all releases is never finalized
 	if n.w.odds.IntN(2) == 0 {
 		level = feature.LevelFirst + feature.Level(n.w.odds.IntN(int(feature.LevelOfBuild)))

@@ -30,6 +30,8 @@ type ReplicaFaultCounts struct {
 	// finalized upgrades; those refused because a node lacked the level
 	Finalized, TooEarly int
 	Overtaken           int
+	// moments at which a process led series in a time zone that it does not know
+	Zoneless int
 }
 
 // finalizes is how often per second an operator tries to finalize an upgrade.
@@ -58,6 +60,9 @@ func (w *World) failReplicas() {
 	f := &w.swarm.replicaFaults
 	if w.odds.hit(f.strikes * nemesisEach.Seconds()) {
 		w.strike()
+	}
+	if f.releases {
+		w.countZoneless()
 	}
 	if f.releases && w.odds.hit(finalizes*nemesisEach.Seconds()) {
 		w.finalize()

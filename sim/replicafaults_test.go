@@ -23,6 +23,7 @@ func TestSeedsReplicaFaults(t *testing.T) {
 			func(c *Counts) bool {
 				return c.Changed > 2 && c.TooOld > 0 && c.Compared > 0 && c.Finalized > 0 && c.TooEarly > 0
 			}},
+		{"zones that differ", func(s *swarm) { s.replicaFaults.releases, s.crashes, s.longestDown = true, 0.3, time.Second }, func(c *Counts) bool { return c.Zoneless > 2 }},
 		{"overtaken", func(s *swarm) { s.overtaking(newChance(1, 6)) }, func(c *Counts) bool { return c.Overtaken > 2 && c.Installed > 0 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,6 +3,8 @@ package sim
 import (
 	"sync"
 	"time"
+
+	"carillon/timer/recurrence"
 )
 
 // timetable is a cron series as a receiver would compute it: minute by minute, across clock
@@ -32,7 +34,7 @@ var timetables = []struct {
 	{"45 1 * * *", "Australia/Lord_Howe", lordHowe, only(45), only(1), false, time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC), 3},
 }
 
-// Time zones are loaded once, because each is a file.
+// The zones of the timetables.
 var (
 	berlin   = sync.OnceValue(func() *time.Location { return zoneNamed("Europe/Berlin") })
 	newYork  = sync.OnceValue(func() *time.Location { return zoneNamed("America/New_York") })
@@ -40,7 +42,7 @@ var (
 )
 
 func zoneNamed(name string) *time.Location {
-	zone, err := time.LoadLocation(name)
+	zone, err := recurrence.Release.Load(name)
 	if err != nil {
 		panic(err)
 	}

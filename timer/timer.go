@@ -136,6 +136,10 @@ type Timer struct {
 	LastStatus int    // HTTP status of the last attempt, 0 none
 	LastError  string
 
+	Content    uint64 // of the command that made it, or replaced it whole
+	FirstMs    int64  // the first add of those that were merged; 0: MaxWaitMs counts from now
+	Occurrence uint32 // of its series, from 1; 0: it has none, or that went on without it
+
 	// Short: only the place in a listing is given, because there was no room for the rest: Topic,
 	// ID, Seq, State, DueMs, EndedMs.
 	Short bool

@@ -16,6 +16,7 @@ const (
 	WaitConcurrency           // its topic's concurrency limit is reached
 	WaitRate                  // its topic's rate limit is reached
 	WaitSlots                 // the call limit of its destination, or of the node, is reached
+	WaitZone                  // its time zone is unknown to the release of the leader; checked first
 )
 
 // Wait is why a timer that is due, or between attempts, is not delivered now. It is not part of the

@@ -6,11 +6,13 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
 	"carillon/cmd/carillon/ctl"
 	"carillon/cmd/carillon/terminal"
+	"carillon/duration"
 	"carillon/node"
 	"carillon/transport/api"
 )
@@ -98,7 +100,22 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }),
 		kong.Help(printHelp),
 		kong.PostBuild(nameEnvironment),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 	)
+}
+
+// decodeDuration reads durations as the API does, with days and weeks.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	d, err := duration.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%q %w", text, err)
+	}
+	target.SetInt(int64(d))
+	return nil
 }
 
 // AfterApply refuses a duration or batch of nothing, which would be taken for none given.

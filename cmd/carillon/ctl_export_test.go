@@ -19,6 +19,7 @@ var exportedTopic = []struct {
 	{args: []string{"add", "orders", "--id", "{k}c", "--at", "2032-01-01T00:00:00Z"}},
 	{args: []string{"add", "orders", "--id", "d", "--cron", "0 8 * * 1-5", "--zone", "Asia/Shanghai", "--until", "2040-01-01T00:00:00Z", "--catch-up", "all"}},
 	{args: []string{"topics", "pause", "orders"}},
+	{args: []string{"add", "orders", "--id", "e", "--at", "1971-01-01T00:00:00Z"}},
 }
 
 // The file that export writes and import reads is the same to the byte, and a second import adds
@@ -38,7 +39,7 @@ func TestExportAndImport(t *testing.T) {
 		}
 	}
 	before := run("", "export", "orders")
-	if before.code != exitOK || !strings.Contains(before.err, "exported 4 timers of orders") {
+	if before.code != exitOK || !strings.Contains(before.err, "exported 5 timers of orders") {
 		t.Fatalf("export: exit %d: %s", before.code, before.err)
 	}
 	for _, want := range []string{`"payload":{"n": 1.50, "text":"<&>é"}`, `"payload_base64":"WzEsCiAyXQ==","content_type":"application/json"`, `"paused":true`} {
@@ -51,13 +52,13 @@ func TestExportAndImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctlSays(t, url, "topics", "delete", "orders", "--force")
-	if got := run("", "import", file, "--dry-run", "--json"); got.out != `{"timers":4,"topics":1,"dry_run":true}`+"\n" {
+	if got := run("", "import", file, "--dry-run", "--json"); got.out != `{"timers":5,"topics":1,"dry_run":true}`+"\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := run("", "import", file, "--dry-run"); got.code != exitOK || !strings.HasPrefix(got.out, "good: 4 timers of 1 topics") {
+	if got := run("", "import", file, "--dry-run"); got.code != exitOK || !strings.HasPrefix(got.out, "good: 5 timers of 1 topics") {
 		t.Errorf("dry run: %+v", got)
 	}
-	for _, want := range []string{"orders: 4 added, 0 there already\n", "orders: 0 added, 4 there already\n"} {
+	for _, want := range []string{"orders: 5 added, 0 there already\n", "orders: 0 added, 5 there already\n"} {
 		if got := run(before.out, "import", "-"); got.code != exitOK || got.out != want {
 			t.Errorf("import: %+v, want %q", got, want)
 		}
@@ -66,10 +67,10 @@ func TestExportAndImport(t *testing.T) {
 		t.Errorf("export, import, export:\n%s\nwas:\n%s", after.out, before.out)
 	}
 	other := strings.Replace(before.out, `"priority":9`, `"priority":8`, 1)
-	if got := run(before.out, "import", "-", "--json"); got.out != `{"topic":"orders","added":0,"there":4}`+"\n" {
+	if got := run(before.out, "import", "-", "--json"); got.out != `{"topic":"orders","added":0,"there":5}`+"\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := run(other, "import", "-"); got.code != exitFailure || !strings.Contains(got.err, "orders/a: ") || !strings.Contains(got.err, "1 of 4 timers were not imported") {
+	if got := run(other, "import", "-"); got.code != exitFailure || !strings.Contains(got.err, "orders/a: ") || !strings.Contains(got.err, "1 of 5 timers were not imported") {
 		t.Errorf("import of other content: %+v", got)
 	}
 }

@@ -58,6 +58,9 @@ func (f *fakeNode) requests() []string {
 
 const oneTimer = `{"topic":"t","id":"x","version":2,"state":"scheduled","due":"2030-01-01T00:00:00.000Z","due_ms":1893456000000,"payload":{"a":1},"attempts":0,"max_attempts":16}`
 
+// nextTimes is a series with its next times, over a clock change.
+const nextTimes = `{"topic":"t","id":"x","due":"2099-03-28T01:30:00.000Z","repeat":{"cron":"30 2 * * *","zone":"Europe/Berlin"},"next":["2099-03-28T01:30:00.000Z","2099-03-29T01:30:00.000Z","2099-03-30T00:30:00.000Z"]}`
+
 // ctlCase is one call of ctl against a fake node.
 type ctlCase struct {
 	name    string
@@ -248,19 +251,44 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/topics/t/timers {"delay":"90m","repeat":{"every":"90m","count":3}}`}, out: []string{"x"},
 		},
 		{
-			name: "add a series as a dry run", args: []string{"add", "t", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--at", "2099-03-28T00:00:00Z", "--dry-run"},
-			out: []string{"DUE                       IN WORDS", "2099-03-28T01:30:00.000Z", "Sun 2099-03-29 03:30:00 CEST\n2099-03-30T00:30:00.000Z", "2099-04-01"},
+			name: "add a series as a dry run", args: []string{"add", "t", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--dry-run"}, replies: ok(nextTimes),
+			asked: []string{`POST /v1/topics/t/timers?dry_run=true {"repeat":{"cron":"30 2 * * *","zone":"Europe/Berlin"}}`},
+			out:   []string{"DUE                       IN WORDS", "2099-03-28T01:30:00.000Z", "Sun 2099-03-29 03:30:00 CEST\n2099-03-30T00:30:00.000Z"},
 		},
 		{
-			name: "add a short series as a dry run", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--until", "2099-01-02T00:00:00Z", "--dry-run"},
-			out: []string{"2099-01-01T00:00:00.000Z", "2099-01-02T00:00:00.000Z", "Fri 2099-01-02 00:00:00 UTC\n"},
+			name: "add as a dry run", args: []string{"add", "t", "--at-local", "2030-01-01T01:00:00", "--zone", "Europe/Berlin", "--dry-run"}, replies: ok(oneTimer),
+			asked: []string{`POST /v1/topics/t/timers?dry_run=true {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin"}`},
+			out:   []string{"2030-01-01T00:00:00.000Z", "Tue 2030-01-01 01:00:00 CET\n"},
 		},
 		{
-			name: "add a series as a dry run --json", args: []string{"add", "t", "--every", "24h", "--at", "2099-01-01T00:00:00Z", "--count", "2", "--dry-run", "--json"},
-			out: []string{`{"due":["2099-01-01T00:00:00.000Z","2099-01-02T00:00:00.000Z"]}` + "\n"},
+			name: "add as a dry run --json", args: []string{"add", "t", "--delay", "30d", "--dry-run", "--json"}, replies: ok(oneTimer),
+			asked: []string{`POST /v1/topics/t/timers?dry_run=true {"delay":"30d"}`}, out: []string{oneTimer + "\n"},
 		},
-		{name: "add as a dry run that never comes", args: []string{"add", "t", "--cron", "0 0 30 2 *", "--dry-run"}, out: []string{"never\n"}},
-		{name: "add as a dry run with a bad rule", args: []string{"add", "t", "--cron", "0 0 32 2 *", "--dry-run"}, err: []string{"--cron: "}, code: exitUsage},
+		{
+			name: "add as a dry run that is refused", args: []string{"add", "t", "--cron", "0 0 32 2 *", "--dry-run"},
+			replies: problem(400, `{"code":"bad_request","detail":"repeat: cron: day of month: 32 is not within 1 to 31"}`),
+			asked:   []string{`POST /v1/topics/t/timers?dry_run=true {"repeat":{"cron":"0 0 32 2 *"}}`}, err: []string{"32 is not within 1 to 31 (400 bad_request)"}, code: exitFailure,
+		},
+		{
+			name: "patch as a dry run", args: []string{"patch", "t", "x", "--at-local", "2030-01-01T01:00:00", "--zone", "Europe/Berlin", "--dry-run"}, replies: ok(oneTimer),
+			asked: []string{`PATCH /v1/topics/t/timers/x?dry_run=true {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin"}`}, out: []string{"2030-01-01T00:00:00.000Z"},
+		},
+		{
+			name: "next", args: []string{"next", "t", "x", "-n", "3"}, replies: ok(nextTimes), asked: []string{`GET /v1/topics/t/timers/x?next=3`},
+			out: []string{"2099-03-28T01:30:00.000Z", "Sun 2099-03-29 03:30:00 CEST\n2099-03-30T00:30:00.000Z"},
+		},
+		{
+			name: "next of a series that is over", args: []string{"next", "t", "x"}, replies: ok(`{"id":"x","repeat":{"cron":"* * * * *"},"next":[],"next_ms":[]}`),
+			asked: []string{`GET /v1/topics/t/timers/x?next=5`}, out: []string{"none is to come\n"},
+		},
+		{
+			name: "add by two clocks", args: []string{"add", "t", "--at-local", "2030-01-01T01:00:00", "--cron", "0 8 * * *", "--zone", "Europe/Berlin"}, replies: ok(oneTimer),
+			asked: []string{`POST /v1/topics/t/timers {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin","repeat":{"cron":"0 8 * * *","zone":"Europe/Berlin"}}`}, out: []string{"x"},
+		},
+		{
+			name: "reschedule to a local time", args: []string{"reschedule", "t", "--all", "--at-local", "2030-01-01T01:00:00", "--zone", "Europe/Berlin"}, replies: ok(`{"matched":1,"changed":1,"skipped":0}`),
+			asked: []string{`POST /v1/topics/t/reschedule {"all":true,"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin"}`}, out: []string{"1"},
+		},
 		{name: "cancel nothing in particular", args: []string{"cancel", "t"}, code: 2, err: []string{"which timers?"}},
 		{name: "cancel by id and filter", args: []string{"cancel", "t", "x", "--all"}, code: 2, err: []string{"give one of the two"}},
 		{name: "cancel all and by filter", args: []string{"cancel", "t", "--all", "--label", "a"}, code: 2, err: []string{"give one of the two"}},

@@ -31,7 +31,7 @@ var samples = map[string][3]string{
 	"max-calls":          {"100", "200", "300"},
 	"history-bytes":      {"100000000", "200000000", "300000000"},
 	"auto-create-topics": {"false", "false", "false"},
-	"topic-idle":         {"1m", "2m", "3m"},
+	"topic-idle":         {"1d", "2w", "1w2d"},
 	"memory-limit":       {"300MiB", "400MiB", "8GiB"},
 	"console":            {"false", "false", "false"},
 	"max-connections":    {"100", "200", "300"},

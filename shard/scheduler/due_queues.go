@@ -39,6 +39,8 @@ type dueQueues struct {
 	exact heap[entry]   // of pulled or rate-limited topics: not leased before they are due
 	shut  heap[shutKey] // what a breaker or a limit refused, by when to ask again
 
+	unknownZones unknownZones
+
 	caughtUp   bool          // every due timer has left the wheel in this turn
 	rerouting  []*topicQueue // topics whose timers are being queued again
 	compacting []staleQueue  // see compact
@@ -118,11 +120,15 @@ func (l *Scheduler) resumeDeferred() {
 // sort queues a timer that left the wheel, or prepares its expiry, skip, or forgetting.
 func (l *Scheduler) sort(h timer.Handle, horizon int64) {
 	d := l.table.Due(h)
+	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
 	if d.State != timer.Dead && !l.HasZone(h, &d) {
-		l.table.Arm(h, horizon+zoneWait.Milliseconds())
+		if d.State == timer.Scheduled {
+			l.awaitZone(e, d.Topic)
+		} else {
+			l.table.Arm(h, horizon+zoneRetry.Milliseconds())
+		}
 		return
 	}
-	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
 	switch d.State {
 	case timer.Scheduled:
 		if d.ExpiresMs != 0 && l.now.WallMs > d.ExpiresMs {
@@ -240,31 +246,3 @@ func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
 	}
 	return int64(hash % uint64(q.topic.Policy.SpreadMs))
 }
-
-// HasZone reports whether the times of a timer can be computed now: it does not repeat by the
-// calendar, or its zone is loaded. If not, the zone is loaded in the background.
-func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
-	if !d.Series {
-		return true
-	}
-	name, ok := l.table.Zone(h)
-	if !ok {
-		return true
-	}
-	zones := l.cfg.Zones
-	if zones.Find(name) != nil {
-		return true
-	}
-	if zones.Wanted(name, l.now.Mono) {
-		l.env.Background(func() {
-			if err := zones.Read(name); err != nil {
-				l.env.ZoneUnread(name, err)
-			}
-		})
-	}
-	return false
-}
-
-// zoneWait is the delay until a timer whose zone is being loaded is looked at again. It is less
-// than minLookAhead, so that no timer is late because of it.
-const zoneWait = 5 * time.Millisecond

@@ -38,7 +38,6 @@ func (l *Scheduler) scanInherited() {
 	}
 	next, done := l.table.ScanLeased(l.inherited.from, scanBudget, func(h timer.Handle) {
 		d := l.table.Due(h)
-		l.HasZone(h, &d)
 		if d.Holder != table.ByCall {
 			l.hold(h, &d, l.holdsUntil(h, &d))
 			return

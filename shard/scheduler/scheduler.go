@@ -87,7 +87,6 @@ type Env interface {
 	// Post runs an event on the worker. It may be called from any goroutine. stopped: the host has
 	// stopped, and the event runs on any goroutine.
 	Post(event func(stopped bool))
-	Background(job func()) // runs a slow job on another goroutine
 
 	Proposed(Item)                // records the purpose of the item just added to the entry
 	Confirm(then func(error))     // asks a majority whether this node still leads
@@ -95,10 +94,10 @@ type Env interface {
 	Present() bool                // the node has a replica, so the table keeps up
 	Ended(table.Incarnation) bool // the process is known to have ended
 
-	Resume([]ClientChange)    // continues changes that waited for a lease, ahead of others
-	Refuse([]ClientChange)    // answers that this node does not lead
-	SendReport(*Report)       // sends the outcome of a lease to the current leader
-	ZoneUnread(string, error) // a time zone cannot be read
+	Resume([]ClientChange) // continues changes that waited for a lease, ahead of others
+	Refuse([]ClientChange) // answers that this node does not lead
+	SendReport(*Report)    // sends the outcome of a lease to the current leader
+	ZoneUnknown(string)    // a due timer is in a time zone that this node lacks
 	Fired(timer.TopicID, *table.Outcome)
 	CanaryPassed()
 }
@@ -217,6 +216,7 @@ func (l *Scheduler) Run() {
 	l.compact()
 	l.resumeDeferred()
 	l.reopen()
+	l.retryZones()
 	if l.mayStart() {
 		l.startDue()
 		l.notifyReady()
@@ -299,6 +299,9 @@ func (l *Scheduler) NextWake() int64 {
 	}
 	if !l.mayStart() {
 		return at // due timers wait for a tick
+	}
+	if list := l.due.unknownZones.list; len(list) > 0 {
+		at = min(at, l.now.WallMs+(list[0].retry-l.now.Mono).Milliseconds()+1)
 	}
 	if ms, ok := l.table.NextDue(); ok {
 		at = min(at, ms-l.due.lookAhead.Milliseconds())

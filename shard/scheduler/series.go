@@ -10,9 +10,7 @@ import (
 // was set back.
 const allRealigned timer.Handle = 1<<32 - 1
 
-// missedAfterMs is how late a leader must find an occurrence for it to count as missed, in ms. No
-// change of leaders takes so long.
-const missedAfterMs = 10_000
+const missedAfterMs = recurrence.MissedAfterMs
 
 // again returns when the occurrence after the one that ends now is due; 0 if there is none.
 // startedMs is the start of this attempt. Only the leader computes this, since it needs a clock and

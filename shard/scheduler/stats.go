@@ -70,6 +70,10 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
+		if t := l.due.unknownZones.topics[topic]; t != nil && l.active {
+			sum.Ready += t.timers
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, l.now.WallMs-t.oldestMs)
+		}
 		if q := l.due.topics[topic]; q != nil && l.active {
 			ready, oldest := q.overdue(l.now.WallMs)
 			sum.Ready += ready
@@ -95,6 +99,9 @@ const statsBudget = 2048
 // how long the oldest has waited. It looks at some topics from *at on, and reports whether it has
 // seen all.
 func (l *Scheduler) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs int64)) (done bool) {
+	if *at == 0 {
+		l.due.unknownZones.overdue(l.now.WallMs, add)
+	}
 	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
 		q := l.due.list[*at]
 		*at++

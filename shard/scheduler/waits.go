@@ -52,6 +52,10 @@ func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 		}
 		return timer.Wait{}
 	}
+	if !l.HasZone(h, d) {
+		name, _ := l.table.Zone(h)
+		return timer.Wait{For: timer.WaitZone, On: name}
+	}
 	t := l.topic(d.Topic)
 	if t == nil {
 		return timer.Wait{}

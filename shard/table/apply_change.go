@@ -112,8 +112,12 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	case state.Over():
 		return t.createOver(c, f, h)
 	}
+	dueMs := c.Spec.DueMs
+	if f.Repeats {
+		dueMs = t.continues(s, &v, c)
+	}
 	s = t.beginUpdate(h)
-	t.replace(h, s, &v, c, f, c.Spec.DueMs)
+	t.replace(h, s, &v, c, f, dueMs)
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }

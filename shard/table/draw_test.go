@@ -132,6 +132,7 @@ func (g *modelHarness) item(b *Batch) step {
 	switch g.pick(8) {
 	default:
 		c := g.randomCommand()
+		g.drawn = c
 		b.Command(c)
 		return func() (timer.Code, *modelTimer) { return g.model.command(c) }
 	case 0, 1:

@@ -34,10 +34,14 @@ func (t *Table) firstAdd(v *blob) int64 {
 	switch {
 	case v.firstMs != 0:
 		return v.firstMs
-	case v.flags&blobNoExpiry != 0, v.flags&blobSeries != 0 && v.occurrence != 1:
-		return t.clockMs
+	case v.waitsFromCreation():
+		return v.createdMs
 	}
-	return v.createdMs
+	return t.clockMs
+}
+
+func (v *blob) waitsFromCreation() bool {
+	return v.flags&blobNoExpiry == 0 && (v.flags&blobSeries == 0 || v.occurrence == 1)
 }
 
 // succeed makes an add the successor of a leased timer, or merges it with the existing successor.

@@ -29,6 +29,10 @@ func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 		State: s.state(), Reason: s.reason(), CancelRequested: s.cancelled(),
 		CreatedMs: v.createdMs, UpdatedMs: v.updatedMs,
 		LatenessMs: -1, Attempts: s.attempts(), AskedMs: v.askedMs,
+		Content: v.content, Occurrence: v.occurrence, FirstMs: v.firstMs,
+	}
+	if m.FirstMs == 0 && v.waitsFromCreation() {
+		m.FirstMs = v.createdMs
 	}
 	_ = encoding.DecodeRest(&m.Spec, v.rest, payload) // checked when it was proposed
 	m.DueMs = t.dueMs(s)

@@ -206,7 +206,7 @@ func (o *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, er
 		return 0, false, nil
 	}
 	if name, byCalendar := t.Zone(h); byCalendar {
-		if _, err := recurrence.LoadZone(name); err != nil {
+		if _, err := recurrence.Release.Load(name); err != nil {
 			return 0, true, err
 		}
 	}

@@ -122,6 +122,14 @@ func restRepeat(rest []byte) *timer.Repeat {
 	return nil
 }
 
+// continues returns the due time of a scheduled timer whose content a put replaces by a series.
+func (t *Table) continues(s *slot, v *blob, c *encoding.Command) int64 {
+	if c.Flags&encoding.CommandAbsolute == 0 || v.occurrence == 0 {
+		return c.Spec.DueMs
+	}
+	return timer.Continued(restRepeat(v.rest), restRepeat(c.Spec.Rest), t.dueMs(s), c.Spec.DueMs, t.clockMs)
+}
+
 // continueSeries schedules the next occurrence after one that has ended as done or dead. The leader
 // computed nextMs; 0 means there is none. An ended timer starts the next occurrence only once, even
 // if it is redriven.

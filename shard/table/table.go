@@ -11,9 +11,9 @@ import (
 
 // Bounds of the finished timers that a table keeps in memory, besides the history on disk.
 const (
-	finishedKeepMs   = 10 * 60_000 // how long a Done or Cancelled timer can be read by its id
-	finishedMaxBytes = 64 << 20    // per table; beyond it the oldest are dropped early
-	tombstoneKeepMs  = 60 * 60_000 // how long a closed topic refuses adds
+	finishedKeepMs   = timer.KeptMs // how long a Done or Cancelled timer can be read by its id
+	finishedMaxBytes = 64 << 20     // per table; beyond it the oldest are dropped early
+	tombstoneKeepMs  = 60 * 60_000  // how long a closed topic refuses adds
 )
 
 // Table is the state machine of one shard. It has no clock, lock or goroutine and does no I/O: its

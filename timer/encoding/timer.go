@@ -12,6 +12,7 @@ const (
 	timerSuccessor
 	timerShort
 	TimerAsked // the time is last
+	timerMade  // Content, FirstMs and Occurrence follow; the history does not keep them
 
 	timerFlags = 1<<iota - 1
 )
@@ -38,6 +39,9 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	if t.AskedMs != 0 {
 		flags |= TimerAsked
 	}
+	if t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0 {
+		flags |= timerMade
+	}
 	dst = append(dst, byte(t.State), byte(t.Reason), flags)
 	dst = binary.AppendVarint(dst, t.NextMs)
 	dst = binary.AppendVarint(dst, t.CreatedMs)
@@ -48,6 +52,11 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	dst = binary.AppendVarint(dst, int64(t.Attempts))
 	dst = binary.AppendUvarint(dst, t.Fence)
 	dst = binary.AppendVarint(dst, int64(t.LastStatus))
+	if flags&timerMade != 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, t.Content)
+		dst = binary.AppendVarint(dst, t.FirstMs)
+		dst = binary.AppendUvarint(dst, uint64(t.Occurrence))
+	}
 	dst = AppendBlock(dst, Cut(t.LastError, MaxErr))
 	if t.AskedMs != 0 {
 		dst = binary.AppendVarint(dst, t.AskedMs)
@@ -93,6 +102,11 @@ func (r *Reader) Timer() *timer.Timer {
 	t.Attempts = int(r.Varint())
 	t.Fence = r.Uvarint()
 	t.LastStatus = int(r.Varint())
+	if flags&timerMade != 0 {
+		t.Content = r.U64()
+		t.FirstMs = r.Varint()
+		t.Occurrence = uint32(r.Number(1<<32-1, "occurrence"))
+	}
 	t.LastError = string(r.Block(MaxErr, "error text"))
 	if flags&TimerAsked != 0 {
 		t.AskedMs = r.Varint()

@@ -4,9 +4,9 @@
 package recurrence
 
 import (
+	"cmp"
 	"container/list"
 	"math"
-	"time"
 
 	"carillon/timer"
 )
@@ -82,7 +82,7 @@ func (c *Calendar) Next(p *timer.Repeat, dueMs, startedMs, nowMs int64) int64 {
 // Calendar caches parsed rules, because parsing costs more than evaluating. It keeps the
 // maxCalendar most recently used. It is for one goroutine.
 type Calendar struct {
-	Zones  *Zones // nil: zones are loaded when they are needed
+	Zones  *Zones // nil: Release
 	rules  map[ruleKey]*list.Element
 	recent list.List // of *remembered, most recently used first
 }
@@ -108,7 +108,7 @@ func (c *Calendar) rule(key ruleKey) *rule {
 		c.recent.MoveToFront(e)
 		return e.Value.(*remembered).rule
 	}
-	r, err := newRule(key.expression, key.zone, c.zone)
+	r, err := newRule(key.expression, key.zone, cmp.Or(c.Zones, Release))
 	if err != nil {
 		return nil
 	}
@@ -124,13 +124,40 @@ func (c *Calendar) rule(key ruleKey) *rule {
 	return r
 }
 
-// zone is a loaded zone; as a last resort it is loaded here.
-func (c *Calendar) zone(name string) (*time.Location, error) {
-	if c.Zones == nil {
-		return LoadZone(name)
+// MissedAfterMs is how late an occurrence is found for it to count as missed, in ms. No change of
+// leaders takes so long.
+const MissedAfterMs = 10_000
+
+// Coming returns the due times of a series that are to come, at most n, as if all calls were on
+// time from now on. The pending occurrence is the first of them, late or not.
+func (c *Calendar) Coming(t *timer.Timer, nowMs int64, n int) []int64 {
+	out := []int64{}
+	p, due := t.Repeat, t.DueMs
+	if p == nil || t.Occurrence == 0 || t.State.Over() {
+		return out
 	}
-	if zone := c.Zones.Find(name); zone != nil {
-		return zone, nil
+	running := t.State == timer.Leased
+	if p.Count != 0 {
+		left := int(p.Count) - int(t.Occurrence) + 1
+		if running {
+			left--
+		}
+		n = min(n, left)
 	}
-	return c.Zones.load(name)
+	skipped := p.CatchUp == timer.CatchUpSkip && t.Attempts == 0 && nowMs-due > MissedAfterMs
+	if running || skipped {
+		due = c.following(p, due, nowMs)
+	}
+	for ; len(out) < n && due != 0 && (p.UntilMs == 0 || due <= p.UntilMs); due = c.following(p, due, nowMs) {
+		out = append(out, due)
+	}
+	return out
+}
+
+// following is the occurrence after the one at dueMs, if that one is called at nowMs or on time.
+func (c *Calendar) following(p *timer.Repeat, dueMs, nowMs int64) int64 {
+	if p.CatchUp == timer.CatchUpAll {
+		return c.After(p, dueMs, dueMs)
+	}
+	return c.After(p, dueMs, max(dueMs, nowMs))
 }

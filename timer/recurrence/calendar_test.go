@@ -2,6 +2,7 @@ package recurrence
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,5 +64,52 @@ func TestCalendarForgetsTheOldestRules(t *testing.T) {
 	}
 	if len(c.rules) != maxCalendar || c.recent.Len() != maxCalendar {
 		t.Errorf("%d and %d rules are kept, at most %d are to be", len(c.rules), c.recent.Len(), maxCalendar)
+	}
+}
+
+// TestComing: what comes of a series, by its state, its end and its way to catch up. Occurrences
+// are at 0, 10, 20 … minutes.
+func TestComing(t *testing.T) {
+	const minute = 60_000
+	for _, x := range []struct {
+		name     string
+		due, now int64
+		edit     func(*timer.Timer)
+		n        int
+		want     []int64
+	}{
+		{"ahead", 50, 5, nil, 3, []int64{50, 60, 70}},
+		{"one, late", 10, 45, nil, 3, []int64{10, 50, 60}},
+		{"all, late", 10, 45, func(t *timer.Timer) { t.Repeat.CatchUp = timer.CatchUpAll }, 6, []int64{10, 20, 30, 40, 50, 60}},
+		{"skip, late", 10, 45, func(t *timer.Timer) { t.Repeat.CatchUp = timer.CatchUpSkip }, 2, []int64{50, 60}},
+		{"skip, tried", 10, 45, func(t *timer.Timer) { t.Repeat.CatchUp, t.Attempts = timer.CatchUpSkip, 1 }, 2, []int64{10, 50}},
+		{"running", 10, 12, func(t *timer.Timer) { t.State = timer.Leased }, 2, []int64{20, 30}},
+		{"count", 30, 5, func(t *timer.Timer) { t.Repeat.Count, t.Occurrence = 4, 3 }, 5, []int64{30, 40}},
+		{"count, running", 30, 5, func(t *timer.Timer) { t.Repeat.Count, t.Occurrence, t.State = 4, 3, timer.Leased }, 5, []int64{40}},
+		{"the last runs", 30, 5, func(t *timer.Timer) { t.Repeat.Count, t.Occurrence, t.State = 4, 4, timer.Leased }, 5, []int64{}},
+		{"until", 30, 5, func(t *timer.Timer) { t.Repeat.UntilMs = 40 * minute }, 5, []int64{30, 40}},
+		{"over", 30, 5, func(t *timer.Timer) { t.State = timer.Done }, 5, []int64{}},
+		{"went on", 30, 5, func(t *timer.Timer) { t.Occurrence = 0 }, 5, []int64{}},
+		{"none", 30, 5, func(t *timer.Timer) { t.Repeat = nil }, 5, []int64{}},
+	} {
+		for _, p := range []timer.Repeat{{EveryMs: 10 * minute}, {Cron: "*/10 * * * *"}} {
+			v := &timer.Timer{State: timer.Scheduled, Occurrence: 1, Spec: timer.Spec{DueMs: x.due * minute, Repeat: &p}}
+			if x.edit != nil {
+				x.edit(v)
+			}
+			var c Calendar
+			got := c.Coming(v, x.now*minute, x.n)
+			for i := range got {
+				got[i] /= minute
+			}
+			if !slices.Equal(got, x.want) {
+				t.Errorf("%s, %+v: %v, want %v", x.name, p, got, x.want)
+			}
+		}
+	}
+	var c Calendar
+	v := &timer.Timer{State: timer.Scheduled, Occurrence: 1, Spec: timer.Spec{DueMs: 1_798_761_600_000, Repeat: &timer.Repeat{Cron: "0 0 29 2 *", Zone: "Europe/Berlin"}}}
+	if got := c.Coming(v, 0, 100); len(got) != 100 {
+		t.Errorf("%d of a hundred leap days", len(got))
 	}
 }

@@ -1,59 +1,35 @@
 package recurrence
 
 import (
-	"errors"
-	"strings"
 	"time"
-	_ "time/tzdata"
-
-	cron "github.com/netresearch/go-cron"
 )
 
-// How much a calendar caches, and how far it looks ahead: 29 February is at most eight years away.
-const (
-	maxCalendar     = 1024
-	cronSearchYears = 10
-	maxCron         = 256
-	maxZone         = 64
-)
+// maxCalendar is how many rules a calendar caches.
+const maxCalendar = 1024
 
 // zoneShift is more than any clock change, except for the few places that have crossed the date
 // line.
 const zoneShift = 3 * time.Hour
 
-var cronParser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).
-	WithMaxSearchYears(cronSearchYears)
-
-// rule is a parsed cron expression. The library only parses it and finds matches among plain dates.
-// The meaning of local times on days with a clock change is decided here:
+// rule is a cron expression in a zone. The meaning of local times on days with a clock change is
+// decided here:
 //
 //   - A time that does not exist uses the offset before the change: 02:30 becomes 03:30.
 //   - A time that exists twice means the first of the two.
 //   - If every hour matches (or the hour field begins with *), the rule is a rhythm and not a time
 //     of day: it fires in both hours of the repetition, and not in the hour that is skipped.
 type rule struct {
-	schedule cron.Schedule
-	zone     *time.Location
-	rhythm   bool
+	*expression
+	zone *time.Location
 }
 
-func newRule(expression, zone string, load func(string) (*time.Location, error)) (*rule, error) {
-	fields := strings.Fields(expression)
-	if len(fields) != 5 || len(expression) > maxCron {
-		return nil, errors.New("must be five fields: minute, hour, day of month, month, day of week")
-	}
-	schedule, err := cronParser.Parse(strings.Join(fields, " "))
+func newRule(text, zone string, zones *Zones) (*rule, error) {
+	e, err := parseExpression(text)
 	if err != nil {
 		return nil, err
 	}
-	spec, ok := schedule.(*cron.SpecSchedule)
-	if !ok {
-		return nil, errors.New("must be five fields")
-	}
-	spec.Location = time.UTC
-	const everyHour = 1<<24 - 1
-	r := &rule{schedule: spec, rhythm: strings.HasPrefix(fields[1], "*") || spec.Hour&everyHour == everyHour}
-	if r.zone, err = load(zone); err != nil {
+	r := &rule{expression: e}
+	if r.zone, err = zones.Load(zone); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -61,17 +37,25 @@ func newRule(expression, zone string, load func(string) (*time.Location, error))
 
 // CheckCron describes the fault of a cron expression or its zone, for clients.
 func CheckCron(expression, zone string) error {
-	_, err := newRule(expression, zone, LoadZone)
+	_, err := newRule(expression, zone, Release)
 	return err
 }
 
 // FirstCron is the first occurrence at or after an instant in Unix ms; 0: there is none.
 func FirstCron(expression, zone string, ms int64) int64 {
-	r, err := newRule(expression, zone, LoadZone)
+	r, err := newRule(expression, zone, Release)
 	if err != nil {
 		return 0
 	}
 	return r.after(ms - 1)
+}
+
+// Local is the instant of a local time in a zone, which is given as if it were UTC. A time that a
+// clock change skips is moved by the gap; one that comes twice is the first.
+func Local(wall time.Time, zone *time.Location) time.Time {
+	r := rule{expression: &expression{}, zone: zone}
+	first, _ := r.instants(wall)
+	return first
 }
 
 // wall is the local time of an instant, represented in UTC.
@@ -117,7 +101,7 @@ func (r *rule) after(ms int64) int64 {
 	base := time.UnixMilli(ms).UTC()
 	wall := r.wall(base)
 	if r.steady(base) {
-		if first, _ := r.instants(r.schedule.Next(wall)); !first.IsZero() && first.After(base) && r.steady(first) {
+		if first, _ := r.instants(r.next(wall)); !first.IsZero() && first.After(base) && r.steady(first) {
 			return first.UnixMilli()
 		}
 	}
@@ -126,7 +110,7 @@ func (r *rule) after(ms int64) int64 {
 	var best time.Time
 	wall = wall.Add(-zoneShift)
 	for {
-		wall = r.schedule.Next(wall)
+		wall = r.next(wall)
 		if wall.IsZero() || !best.IsZero() && wall.After(r.wall(best).Add(zoneShift)) {
 			break
 		}

@@ -15,7 +15,7 @@ func occurrences(t *testing.T, expression, zone, from string, n int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	where, err := time.LoadLocation(zone)
+	where, err := Release.Load(zone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,14 +96,17 @@ func TestCalendarOrder(t *testing.T) {
 }
 
 func TestCheckCron(t *testing.T) {
-	for _, c := range [][2]string{{"* * * * *", "UTC"}, {"0 8 * * MON-FRI", "Europe/Berlin"}, {"*/5  0-6,22 1 JAN *", ""}} {
+	for _, c := range [][2]string{{"* * * * *", "UTC"}, {"0 8 * * MON-FRI", "Europe/Berlin"}, {"*/5  0-6,22 1 JAN *", ""},
+		{"*/60 * * * *", ""}, {"0 */24 * * *", ""}, {"0 0 */31 * *", ""}, {"0 0 1 */12 *", ""}, {"*/999999999 * * * *", ""}, {"05 08 * * fri-mon", ""}, {"5/15 22-6/2 * * 7", ""}} {
 		if err := CheckCron(c[0], c[1]); err != nil {
 			t.Errorf("%v: %v", c, err)
 		}
 	}
 	for _, c := range [][2]string{
 		{"", ""}, {"* * * *", ""}, {"* * * * * *", ""}, {"@hourly", ""}, {"TZ=UTC * * * *", ""}, {"TZ=UTC * * * * *", ""}, {"60 * * * *", ""}, {"* 24 * * *", ""},
-		{"* * 0 * *", ""}, {"* * * 13 *", ""}, {"* * L * *", ""}, {"H * * * *", ""}, {"*/0 * * * *", ""}, {"* * * * *", "Local"}, {"* * * * *", "../etc"}, {"* * * * *", "Mars"},
+		{"* * 0 * *", ""}, {"* * * 13 *", ""}, {"* * L * *", ""}, {"H * * * *", ""}, {"*/0 * * * *", ""}, {"*/ * * * *", ""}, {"/5 * * * *", ""}, {"1, * * * *", ""}, {", * * * *", ""}, {"*-5 * * * *", ""}, {"+5 * * * *", ""}, {"-5 * * * *", ""},
+		{"5- * * * *", ""}, {"1-5-7 * * * *", ""}, {"1/2/3 * * * *", ""}, {"*/1000000000 * * * *", ""}, {"? * * * *", ""}, {"* * * * 8", ""}, {"* * * unj *", ""}, {"* * * * monday", ""}, {"* mon * * *", ""}, {"* * * * *", "Local"}, {"* * * * *", "localtime"}, {"* * * * *", "posixrules"}, {"* * * * *", "posix/Europe/Berlin"}, {"* * * * *", "right/Europe/Berlin"},
+		{"* * * * *", "/etc/localtime"}, {"* * * * *", "Europe/"}, {"* * * * *", "Europe"}, {"* * * * *", "europe/berlin"}, {"* * * * *", "../etc"}, {"* * * * *", "Mars"},
 		{strings.Repeat("1,", 200) + "1 * * * *", ""},
 	} {
 		if CheckCron(c[0], c[1]) == nil {

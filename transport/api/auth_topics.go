@@ -26,7 +26,7 @@ func (rq *request) makeTopic() (*timer.Topic, *problem) {
 	p := rq.who
 	if p != nil {
 		if !p.may(scopeTopics) {
-			return rq.lateTopic(failf(404, unknownTopic, "there is no topic %s, and this token may not make topics (scope topics)", rq.topic))
+			return rq.lateTopic(rq.mayNotMake())
 		}
 		if !rq.beginTopic() {
 			return rq.lateTopic(failf(429, "quota", "there are %d topics that adds have made and this token sees, as many as it may make (max_topics)", p.making.most))
@@ -42,6 +42,10 @@ func (rq *request) makeTopic() (*timer.Topic, *problem) {
 		return nil, engineFault(err)
 	}
 	return t, nil
+}
+
+func (rq *request) mayNotMake() *problem {
+	return failf(404, unknownTopic, "there is no topic %s, and this token may not make topics (scope topics)", rq.topic)
 }
 
 // beginTopic counts one that is being made, if there is room for it.

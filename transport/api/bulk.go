@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"carillon/duration"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -12,6 +13,7 @@ import (
 type bulkRequest struct {
 	query timer.Query
 	move  bulk.Move
+	at    when // of a move to one time
 }
 
 // Fields of a bulk change's body; fAt and fAtMs are those of a timer.
@@ -21,17 +23,17 @@ const (
 	fShift
 	fNotBefore
 
-	moveFields = fShift | fAt | fAtMs | fNotBefore
+	moveFields = fShift | fAt | fAtMs | fAtLocal | fNotBefore
 )
 
 var bulkFields = []struct {
 	name string
 	bit  field
-}{{"filter", fFilter}, {"all", fAll}, {"shift", fShift}, {"at", fAt}, {"at_ms", fAtMs}, {"not_before", fNotBefore}}
+}{{"filter", fFilter}, {"all", fAll}, {"shift", fShift}, {"at", fAt}, {"at_ms", fAtMs}, {"at_local", fAtLocal}, {"zone", fZone}, {"not_before", fNotBefore}}
 
 func bulkField(name []byte, reschedule bool) (bit field, names []string) {
 	for _, f := range bulkFields {
-		if !reschedule && f.bit&moveFields != 0 {
+		if !reschedule && f.bit&(moveFields|fZone) != 0 {
 			break
 		}
 		if names = append(names, f.name); f.name == string(name) {
@@ -41,7 +43,8 @@ func bulkField(name []byte, reschedule bool) (bit field, names []string) {
 	return 0, names
 }
 
-// bulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "not_before".
+// bulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "at_local" with
+// "zone", "not_before".
 func (r *reader) bulk(reschedule bool) *bulkRequest {
 	b := &bulkRequest{}
 	b.query.States = 1<<timer.Scheduled | 1<<timer.Leased
@@ -62,6 +65,11 @@ func (r *reader) bulk(reschedule bool) *bulkRequest {
 			filtered = r.timerFilter(&b.query)
 		case fAll:
 			all = r.Boolean("all")
+		case fZone:
+			b.at.zone = r.zone("zone", badTime)
+		case fAt, fAtMs, fAtLocal:
+			b.move.By = bulk.MoveAt
+			r.when(&b.at, f)
 		default:
 			b.move = r.move(f)
 		}
@@ -70,11 +78,16 @@ func (r *reader) bulk(reschedule bool) *bulkRequest {
 	switch moves := given & moveFields; {
 	case r.Err() != nil:
 	case reschedule && moves == 0:
-		r.fail(bad(badTime, "a time is required: one of shift, at, at_ms, not_before"))
+		r.fail(bad(badTime, "a time is required: one of shift, at, at_ms, at_local, not_before"))
 	case moves&(moves-1) != 0:
-		r.fail(bad(badTime, "give one of shift, at, at_ms, not_before, not several"))
+		r.fail(bad(badTime, "give one of shift, at, at_ms, at_local, not_before, not several"))
 	case !filtered && !all:
 		r.fail(bad(badRequest, `give a filter that is not empty, or "all": true`))
+	default:
+		r.fail(b.at.resolve(given))
+	}
+	if b.move.By == bulk.MoveAt {
+		b.move.Ms = b.at.ms
 	}
 	return b
 }
@@ -84,13 +97,11 @@ func (r *reader) move(f field) bulk.Move {
 	case fShift:
 		ms, ok := parseSpan(r.timeText("shift"))
 		if !ok || ms == 0 {
-			r.fail(bad(badTime, `shift: must be a Go duration other than 0, like "+1h" or "-5m"`))
+			r.fail(bad(badTime, `shift: must be a duration other than 0, like "+1h" or "-2d"; the units are `+duration.Units))
 		}
 		return bulk.Move{By: bulk.MoveShift, Ms: ms}
-	case fNotBefore:
-		return bulk.Move{By: bulk.MoveNotBefore, Ms: r.instantOrMs("not_before")}
 	}
-	return bulk.Move{By: bulk.MoveAt, Ms: r.when(f).ms}
+	return bulk.Move{By: bulk.MoveNotBefore, Ms: r.instantOrMs("not_before")}
 }
 
 var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}

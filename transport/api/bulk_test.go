@@ -204,6 +204,7 @@ func TestBulkStrictness(t *testing.T) {
 		``: badJSON, `{}`: badRequest, `{"all":false}`: badRequest, `{"filter":{}}`: badRequest, `{"filter":{"label":[]}}`: badRequest, `{"filter":{"id_prefix":""}}`: badRequest,
 		`{"filter":{"state":"done"}}`: badRequest, `{"filter":{"state":[]}}`: badRequest, `{"filter":{"state":""}}`: badRequest, `{"filter":{"state":1}}`: badRequest,
 		`{"filter":{"label":"a b"}}`: badRequest, `{"filter":{"id_prefix":"a/b"}}`: badName, `{"filter":{"due_to":"x"}}`: badTime, `{"filter":{"due_from":-1}}`: badTime,
+		`{"filter":{"due_to":9223372036854775808}}`: badTime, `{"filter":{"due_from":99999999999999999999}}`: badTime, `{"filter":{"due_to":1780315200}}`: badTime, `{"filter":{"due_from":1}}`: badTime,
 		`{"filter":{"due":1}}`: unknownField, `{"filter":{"limit":1}}`: unknownField, `{"filter":{"label":"a","label":"b"}}`: badJSON, `{"filter":null}`: badRequest, `{"filter":[]}`: badRequest,
 		`{"all":null}`: badRequest, `{"All":true}`: unknownField, `{"all":true,"all":true}`: badJSON, `{"all":true} x`: badJSON, `{"ids":["a"]}`: unknownField,
 	} {
@@ -213,6 +214,7 @@ func TestBulkStrictness(t *testing.T) {
 	for body, code := range map[string]string{
 		`{"all":true}`: badTime, `{"all":true,"shift":"1h","at_ms":1}`: badTime, `{"all":true,"shift":"0s"}`: badTime, `{"all":true,"shift":"x"}`: badTime, `{"all":true,"shift":3600}`: badTime,
 		`{"all":true,"at":"noon"}`: badTime, `{"all":true,"at_ms":"1"}`: badTime, `{"all":true,"at_ms":-1}`: badTime, `{"all":true,"not_before":"later"}`: badTime, `{"all":true,"delay":"1h"}`: unknownField,
+		`{"all":true,"at_ms":1780315200}`: badTime, `{"all":true,"at_ms":0}`: badTime, `{"all":true,"not_before":1780315200}`: badTime, `{"all":true,"not_before":9223372036854775808}`: badTime,
 		`{"shift":"1h"}`: badRequest, `{"all":true,"shift":"1h","shift":"1h"}`: badJSON, `{"all":true,"at":null}`: badTime,
 	} {
 		cases = append(cases, refused{method: "POST", target: reschedule, body: body, status: 400, code: code})

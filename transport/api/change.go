@@ -57,6 +57,9 @@ func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
 		return t, nil
 	}
 	if create && !rq.s.cfg.KnownTopicsOnly {
+		if rq.dryRun {
+			return rq.topicToBe()
+		}
 		return rq.makeTopic()
 	}
 	return rq.lateTopic(noTopic())
@@ -121,9 +124,10 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 	switch v {
 	case vAdd:
 		in.nameIt(rq.s, rq.topic, nowMs)
-		in.cmd.Absolute, in.cmd.Once = in.absolute() || in.repeated, in.repeated
+		in.cmd.Once = in.repeated
 		fallthrough
 	case vPut:
+		in.cmd.Absolute = in.absolute() || in.repeated
 		in.cmd.NotLate = in.absolute() && in.ifLate == "reject"
 		in.cmd.Tag = uint32(rq.s.cfg.Rand())
 		var err error

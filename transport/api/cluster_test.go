@@ -8,6 +8,7 @@ import (
 
 	"carillon/ring"
 	"carillon/timer"
+	"carillon/timer/recurrence"
 )
 
 const clusterPath = "/v1/cluster"
@@ -25,7 +26,7 @@ func TestClusterView(t *testing.T) {
 	h.do("HEAD", clusterPath, "").want(200)
 	// A node that has not found its cluster yet still answers.
 	h.engine.view = ClusterView{Version: "test"}
-	if r := h.do("GET", clusterPath, "").want(200); r.body != `{"version":"test","healthy":false,"nodes":[],"shards":[]}` {
+	if r := h.do("GET", clusterPath, "").want(200); r.body != `{"version":"test","tzdata":"`+recurrence.Version+`","healthy":false,"nodes":[],"shards":[]}` {
 		t.Error(r.body)
 	}
 }
@@ -35,10 +36,10 @@ func TestShardView(t *testing.T) {
 	h.do("GET", clusterPath+"/shards/1", "").want(200).has(
 		"shard", "1", "leader", `"n1"`, "epoch", "4", "replicas", `["n1","n2"]`, "state", `"ok"`, "term", "7", "applied", "1099511627776", "timers", "12", "hash", `"00000000c0ffee00"`)
 	h.do("GET", clusterPath+"/shards/2", "").want(200).has("shard", "2", "leader", "", "term", "", "applied", "", "timers", "", "hash", "")
-	for _, n := range []string{"0", "3", "65536", "4294967297", "99999999999999999999"} {
+	for _, n := range []string{"0", "3", "65536", "4294967297", "9223372036854775807"} {
 		h.do("GET", clusterPath+"/shards/"+n, "").problem(404, notFound)
 	}
-	for _, n := range []string{"-1", "01", "x", "1.0", ""} {
+	for _, n := range []string{"-1", "01", "x", "1.0", "", "99999999999999999999"} {
 		h.do("GET", clusterPath+"/shards/"+n, "").problem(400, badRequest)
 	}
 	h.do("GET", clusterPath+"/shards", "").problem(404, notFound)

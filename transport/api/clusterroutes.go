@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"carillon/timer"
+	"carillon/timer/recurrence"
 	"carillon/transport/api/internal/strictjson"
 )
 
@@ -134,6 +135,7 @@ func appendCluster(b []byte, v *ClusterView) []byte {
 		o.str("cluster_id", v.ClusterID)
 	}
 	o.str("version", v.Version)
+	o.str("tzdata", recurrence.Version)
 	o.boolean("healthy", v.Healthy)
 	if v.Replicas > 0 {
 		o.integer("replicas", int64(v.Replicas))

@@ -2,10 +2,9 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strconv"
-
-	"carillon/transport/api/internal/strictjson"
 )
 
 // neverVersion is a version that no timer has: asking for it never matches.
@@ -44,11 +43,12 @@ func parseETag(b []byte) (uint32, bool) {
 	if len(b) < 3 || b[0] != '"' || b[len(b)-1] != '"' {
 		return 0, false
 	}
-	n, ok := strictjson.ParseInteger(b[1 : len(b)-1])
-	if !ok || n < 0 {
+	digits := string(b[1 : len(b)-1])
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || digits[0] == '0' && len(digits) > 1 {
 		return 0, false
 	}
-	if n == 0 || n > neverVersion {
+	if err != nil || n == 0 {
 		n = neverVersion
 	}
 	return uint32(n), true

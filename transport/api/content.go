@@ -21,8 +21,8 @@ func (in *timerRequest) content(scratch []byte, digest func(string) (uint64, err
 	num := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	str := func(s string) { b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...) }
 
-	// The two spellings of an instant, or of a delay, are one.
-	given := in.given & specFields &^ timeFields
+	// The spellings of an instant, or of a delay, are one.
+	given := in.given & specFields &^ (timeFields | fZone)
 	if in.when.delay {
 		given |= fDelay
 	}

@@ -162,13 +162,17 @@ func (r *reader) deadFilter() (q *timer.Query, given bool) {
 
 func (r *reader) instantOrMs(name string) int64 {
 	if r.Err() == nil && r.Peek() != '"' {
-		if ms, ok := r.timeInteger(name); ok && ms >= 0 {
+		ms, ok := r.timeInteger(name)
+		switch {
+		case ok && inSeconds(ms):
+			r.fail(meantMs(name))
+		case ok && ms >= 0:
 			return ms
 		}
 	} else if ms, ok := parseInstant(r.Text(name)); ok && ms >= 0 {
 		return ms
 	}
-	r.fail(badf(badTime, "%s: must be an RFC 3339 time with a zone, or Unix milliseconds", name))
+	r.fail(badf(badTime, "%s: "+instantRule, name))
 	return 0
 }
 

@@ -143,16 +143,22 @@ func (e *fakeEngine) change(t *fakeTimer, cmd *timer.Command) timer.Code {
 }
 
 func (e *fakeEngine) add(t *fakeTimer, cmd *timer.Command) timer.Code {
+	late := cmd.NotLate && e.nowMs()-cmd.Spec.DueMs > timer.LateMs
+	if t == nil && late {
+		return timer.TooLate
+	}
 	if t != nil {
 		same := t.content == cmd.Content
-		recent := t.State.Over() && cmd.Absolute && e.nowMs()-t.EndedMs < 600_000
+		recent := t.State.Over() && cmd.Absolute && e.nowMs()-t.EndedMs <= timer.KeptMs
 		switch {
-		case !t.State.Over() && cmd.Merge != timer.MergeReject:
+		case !t.State.Over() && cmd.Merge != timer.MergeReject && !late:
 			return e.merge(t, cmd)
 		case same && (!t.State.Over() || recent):
 			return timer.Same
 		case recent && cmd.Once:
 			return timer.Exists
+		case late && (t.State.Over() || cmd.Merge != timer.MergeReject):
+			return timer.TooLate
 		case t.State == timer.Leased:
 			return timer.InFlight
 		case !t.State.Over():
@@ -196,7 +202,10 @@ func (e *fakeEngine) create(before *fakeTimer, cmd *timer.Command) {
 	t := &fakeTimer{content: cmd.Content, absolute: cmd.Absolute}
 	t.Timer = timer.Timer{
 		Topic: cmd.Topic, ID: strings.Clone(cmd.ID), Spec: cloneSpec(cmd.Spec), Seq: e.seq, Tag: cmd.Tag, Version: 1,
-		State: timer.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: now, UpdatedMs: now, LatenessMs: -1,
+		State: timer.Scheduled, NextMs: cmd.Spec.DueMs, CreatedMs: now, UpdatedMs: now, LatenessMs: -1, Content: cmd.Content, FirstMs: now,
+	}
+	if t.Repeat != nil {
+		t.Occurrence = 1
 	}
 	if before != nil {
 		t.Version = before.Version + 1

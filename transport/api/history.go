@@ -131,7 +131,7 @@ const pastMs = 2000
 // maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer
 // the shard has forgotten.
 func (rq *request) maybeMade(in *timerRequest, topic *timer.Topic, v verb) bool {
-	return v == vAdd && in.absolute() && rq.s.nowMs()-in.when.ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
+	return v == vAdd && topic.ID != 0 && in.absolute() && rq.s.nowMs()-in.when.ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
 }
 
 // madeBefore finds the outcome of an add that maybeMade has, if it was made before: a client that

@@ -4,8 +4,10 @@ import (
 	"encoding/base64"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 
+	"carillon/duration"
 	"carillon/timer"
 	"carillon/transport/api/internal/http1"
 	"carillon/transport/api/internal/strictjson"
@@ -45,11 +47,13 @@ const (
 	fJitter
 	fRepeat
 	fIfLate
+	fAtLocal
+	fZone
 
-	timeFields     = fAt | fAtMs | fDelay | fDelayMs
+	timeFields     = fAt | fAtMs | fDelay | fDelayMs | fAtLocal
 	callbackFields = fURL | fMethod | fHeaders | fTimeout
 	retryFields    = fMaxAttempts | fMinBackoff | fMaxBackoff | fMultiplier | fJitter
-	specFields     = timeFields | fPayload | fPayload64 | fContentType | fCallback | callbackFields |
+	specFields     = timeFields | fZone | fPayload | fPayload64 | fContentType | fCallback | callbackFields |
 		fPriority | fLabels | fExpires | fRetry | retryFields | fRepeat
 	resettable = fPayload64 | fContentType | fCallback | callbackFields | fPriority | fLabels | fExpires | fRetry | retryFields | fRepeat
 )
@@ -79,6 +83,7 @@ type timerRequest struct {
 type when struct {
 	delay bool
 	ms    int64 // Unix ms, or the delay in ms rounded up; ≥ 0
+	zone  string
 }
 
 // due is the instant in Unix ms, nowMs being already rounded up.
@@ -177,6 +182,10 @@ func timerField(name []byte) field {
 		return fRepeat
 	case "if_late":
 		return fIfLate
+	case "at_local":
+		return fAtLocal
+	case "zone":
+		return fZone
 	}
 	return 0
 }
@@ -192,7 +201,7 @@ func (r *reader) input(in *timerRequest) {
 		}
 		f := timerField(name)
 		if f == 0 {
-			r.fail(unknown(name, fieldNames))
+			r.fail(unknown(name, slices.Concat(fieldNames, repeatPaths)))
 			return
 		}
 		if !r.first(&in.given, f, "", name) {
@@ -226,8 +235,10 @@ func (r *reader) inputField(in *timerRequest, f field) {
 		in.id = r.Text("id")
 	case fKey:
 		in.key = r.Text("key")
-	case fAt, fAtMs, fDelay, fDelayMs:
-		in.when = r.when(f)
+	case fAt, fAtMs, fDelay, fDelayMs, fAtLocal:
+		r.when(&in.when, f)
+	case fZone:
+		in.when.zone = r.zone("zone", badTime)
 	case fPayload:
 		in.spec.PayloadKind, in.spec.Payload = timer.JSONPayload, r.Value()
 		r.checkPayload(len(in.spec.Payload))
@@ -260,15 +271,19 @@ func (r *reader) inputField(in *timerRequest, f field) {
 	}
 }
 
-// when reads one of the four ways to say a time.
-func (r *reader) when(f field) when {
-	var w when
+// when reads one of the ways to say a time. A local time stays as if it were UTC until it is
+// resolved.
+func (r *reader) when(w *when, f field) {
 	ok := true
 	switch f {
 	case fAt:
 		w.ms, ok = parseInstant(r.timeText("at"))
 	case fAtMs:
-		w.ms, ok = r.timeInteger("at_ms")
+		if w.ms, ok = r.timeInteger("at_ms"); ok && w.ms >= 0 && w.ms < leastMs {
+			r.fail(meantMs("at_ms"))
+		}
+	case fAtLocal:
+		w.ms, ok = parseInstant(r.timeText("at_local") + "Z")
 	case fDelay:
 		w.delay = true
 		w.ms, ok = parseSpan(r.timeText("delay"))
@@ -276,15 +291,15 @@ func (r *reader) when(f field) when {
 		w.delay = true
 		w.ms, ok = r.timeInteger("delay_ms")
 	}
-	if !ok || w.ms < 0 {
+	if !ok || w.ms < 0 && f != fAtLocal {
 		r.fail(bad(badTime, map[field]string{
 			fAt:      `at: must be an RFC 3339 time with a zone, from 1970 on, like "2026-12-24T18:00:00.250Z"`,
+			fAtLocal: `at_local: must be a local time without an offset, like "2026-12-24T18:00:00", beside its zone`,
 			fAtMs:    "at_ms: must be an integer, Unix milliseconds, 0 or higher",
-			fDelay:   `delay: must be a Go duration, 0 or longer, like "1h30m" or "250ms"`,
+			fDelay:   "delay: " + spanRule,
 			fDelayMs: "delay_ms: must be an integer, milliseconds, 0 or higher",
 		}[f]))
 	}
-	return w
 }
 
 // timeText is a string; anything else is no time. The fault of the caller is the better one.
@@ -311,7 +326,9 @@ func (r *reader) recode(code string) {
 	}
 }
 
-// span reads a Go duration ≥ 0 in ms.
+const spanRule = `must be a duration, 0 or longer, like "1h30m", "250ms" or "30d"; the units are ` + duration.Units
+
+// span reads a duration ≥ 0 in ms.
 func (r *reader) span(name string) int64 { return r.spanCode(name, badRequest) }
 
 func (r *reader) spanCode(name, code string) int64 {
@@ -322,7 +339,7 @@ func (r *reader) spanCode(name, code string) int64 {
 	}
 	ms, ok := parseSpan(s)
 	if !ok || ms < 0 {
-		r.fail(badf(code, `%s: must be a Go duration, 0 or longer, like "30s"`, name))
+		r.fail(badf(code, "%s: "+spanRule, name))
 		return 0
 	}
 	if ms == math.MaxInt64 {
@@ -408,16 +425,24 @@ var fieldNames = []string{
 	"callback", "callback.url", "callback.method", "callback.headers", "callback.timeout",
 	"priority", "labels", "expires_after", "merge", "max_wait",
 	"retry", "retry.max_attempts", "retry.min_backoff", "retry.max_backoff", "retry.multiplier", "retry.jitter", "repeat", "if_late",
+	"at_local", "zone",
 }
 
 // name is the name of the first field of the set.
 func (f field) name() string { return fieldNames[bits.TrailingZeros64(uint64(f))] }
 
-// unknown is the fault of a field that there is none of, with a hint when only its case is wrong.
+// repeatPaths are the fields of a repeat, by their paths.
+var repeatPaths = []string{"repeat.cron", "repeat.every", "repeat.until", "repeat.count", "repeat.catch_up", "repeat.overlap"}
+
+// unknown is the fault of a field that there is none of, with a hint when only its case is wrong,
+// or when it belongs into another field.
 func unknown(name []byte, names []string) *problem {
 	for _, n := range names {
 		if strings.EqualFold(n, string(name)) {
 			return badf(unknownField, "unknown field %q: it is written %q", clip(name), n)
+		}
+		if outer, inner, nested := strings.Cut(n, "."); nested && inner == string(name) {
+			return badf(unknownField, `unknown field %q: it is %s, as in {%q: {%q: …}}`, inner, n, outer, inner)
 		}
 	}
 	return badf(unknownField, "unknown field %q", clip(name))

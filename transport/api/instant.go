@@ -20,6 +20,20 @@ func ceilMs(t time.Time) int64 {
 	return ms
 }
 
+// leastMs is the first instant that is taken as Unix milliseconds, in 1973. Smaller numbers are
+// seconds that somebody took for milliseconds: a timer for them would fire at once.
+const leastMs = 100_000_000_000
+
+// inSeconds reports whether a number that is to be Unix ms looks like Unix seconds. A filter may
+// begin or end at 0.
+func inSeconds(ms int64) bool { return ms > 0 && ms < leastMs }
+
+func meantMs(name string) *problem {
+	return badf(badTime, "%s: seconds? milliseconds are meant: %d or higher", name, int64(leastMs))
+}
+
+const instantRule = "must be an RFC 3339 time with a zone, or Unix milliseconds, from 1970 on"
+
 // parseInstant reads an RFC 3339 time with a zone as Unix ms; fractions of a millisecond are
 // rounded up.
 func parseInstant(s string) (ms int64, ok bool) {

@@ -11,8 +11,12 @@ import (
 // request about a timer of that shard saves the cluster a hop.
 var leaderName = []byte("Carillon-Leader")
 
-// decide has one command decided, and names the shard's leader where that is another node.
+// decide has one command decided, and names the shard's leader where that is another node. A dry
+// run changes nothing.
 func (rq *request) decide(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+	if rq.dryRun {
+		return rq.preview(id, cmd)
+	}
 	res, err := rq.s.cfg.Engine.Do(rq.s.base, id, cmd, brief)
 	rq.nameLeader(id)
 	return res, err

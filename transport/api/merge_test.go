@@ -89,7 +89,7 @@ func TestRepeatFirstTime(t *testing.T) {
 	minute := int64(60_000)
 	at(`"repeat":{"cron":"* * * * *"}`).has("due_ms", fmt.Sprint(noonMs-noonMs%minute+(noonMs%minute+minute-1)/minute*minute), "repeat.cron", `"* * * * *"`)
 	at(`"at_ms":`+fmt.Sprint(noonMs+minute/2)+`,"repeat":{"cron":"* * * * *","zone":"Europe/Berlin"}`).has("due_ms", fmt.Sprint((noonMs+minute/2+minute-1)/minute*minute), "repeat.zone", `"Europe/Berlin"`)
-	at(`"at_ms":1,"repeat":{"cron":"* * * * *","count":3,"until":"2100-01-01T00:00:00+01:00","catch_up":"skip","overlap":true}`).
+	at(`"at_ms":100000000000,"repeat":{"cron":"* * * * *","count":3,"until":"2100-01-01T00:00:00+01:00","catch_up":"skip","overlap":true}`).
 		has("repeat.count", "3", "repeat.until", `"2099-12-31T23:00:00.000Z"`, "repeat.catch_up", `"skip"`, "repeat.overlap", "true")
 	at(`"delay":"5s","repeat":{"every":"1h30m"}`).has("due_ms", fmt.Sprint(noonMs+5000), "repeat.every", `"1h30m"`)
 	h.do("POST", timers, `{"id":"r",`+mergeURL+`,"delay":"1h"}`).want(201)

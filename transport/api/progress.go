@@ -8,7 +8,7 @@ import (
 var waitNames = [...]string{
 	timer.WaitBackoff: "backoff", timer.WaitPaused: "topic_paused", timer.WaitSpread: "spread", timer.WaitKey: "key",
 	timer.WaitConsumer: "consumer", timer.WaitBreaker: "breaker", timer.WaitConcurrency: "concurrency",
-	timer.WaitRate: "rate", timer.WaitSlots: "slots",
+	timer.WaitRate: "rate", timer.WaitSlots: "slots", timer.WaitZone: "zone",
 }
 
 // mayWait reports that something may keep a timer from its next attempt: it is due, or between

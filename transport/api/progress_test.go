@@ -12,7 +12,7 @@ import (
 // and nothing is asked of others.
 func TestProgressOfTimers(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"due","at_ms":1000,"callback":{"url":"http://127.0.0.1:1/"}}`).want(201)
+	h.do("POST", timers, `{"id":"due","at_ms":1000000000000,"callback":{"url":"http://127.0.0.1:1/"}}`).want(201)
 	h.do("POST", timers, `{"id":"later","delay":"1h","callback":{"url":"http://127.0.0.1:1/"}}`).want(201)
 	h.engine.progress = map[string]timer.Progress{
 		"due": {Wait: timer.Wait{For: timer.WaitBreaker, On: `http://h:80 (open, "now")`},

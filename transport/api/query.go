@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -100,23 +99,18 @@ func (q query) instant(name string) (ms int64, given bool, p *problem) {
 		return 0, false, nil
 	}
 	// A plus sign that was not encoded has become a space; no time has one.
-	ms, ok := parseInstantOrMs(strings.Replace(v, " ", "+", 1))
+	v = strings.Replace(v, " ", "+", 1)
+	ms, ok := strictjson.ParseInteger([]byte(v))
+	if ok && inSeconds(ms) {
+		return 0, true, meantMs("query: " + name)
+	}
 	if !ok {
-		return 0, true, badf(badTime, "query: %s must be an RFC 3339 time with a zone, or Unix milliseconds", name)
+		ms, ok = parseInstant(v)
+	}
+	if !ok || ms < 0 {
+		return 0, true, badf(badTime, "query: %s "+instantRule, name)
 	}
 	return ms, true, nil
-}
-
-// fits64 reports whether a number that parseInteger has read is the one that was written: a larger
-// one is held at the largest.
-func fits64(n int64, s string) bool { return n != math.MaxInt64 || s == "9223372036854775807" }
-
-func parseInstantOrMs(s string) (int64, bool) {
-	if n, ok := strictjson.ParseInteger([]byte(s)); ok {
-		return n, n >= 0 && fits64(n, s)
-	}
-	ms, ok := parseInstant(s)
-	return ms, ok && ms >= 0
 }
 
 // labels are all that the timer must have.

@@ -15,6 +15,8 @@ type timerWriter struct {
 	shards  int
 	payload bool
 	merged  bool // the timer answers an add that was merged with it
+	preview bool // it would be so: it has no uid
+	unnamed bool // and no id
 }
 
 func (rq *request) timerWriter(t *timer.Topic) timerWriter {
@@ -25,10 +27,14 @@ func (rq *request) timerWriter(t *timer.Topic) timerWriter {
 func (w *timerWriter) append(b []byte, t *timer.Timer) []byte {
 	b = append(b, `{"topic":"`...)
 	b = append(b, w.topic.Name...)
-	b = append(b, `","id":"`...)
-	b = append(b, t.ID...)
-	b = append(b, `","uid":"`...)
-	b = timer.AppendUID(b, timer.ShardOf(w.topic, t.ID, w.shards), t.Seq, t.Tag)
+	if !w.unnamed {
+		b = append(b, `","id":"`...)
+		b = append(b, t.ID...)
+	}
+	if !w.preview {
+		b = append(b, `","uid":"`...)
+		b = timer.AppendUID(b, timer.ShardOf(w.topic, t.ID, w.shards), t.Seq, t.Tag)
+	}
 	b = append(b, `","version":`...)
 	b = strconv.AppendUint(b, uint64(t.Version), 10)
 	b = append(b, `,"state":"`...)

@@ -58,9 +58,7 @@ func (r *reader) repeatField(p *timer.Repeat, name string) {
 	case "cron":
 		p.Cron = r.Text("repeat.cron")
 	case "zone":
-		if p.Zone = r.Text("repeat.zone"); p.Zone == "" {
-			r.fail(bad(badRequest, `repeat.zone: must be a name of the IANA data base, like "Europe/Berlin"`))
-		}
+		p.Zone = r.zone("repeat.zone", badRequest)
 	case "every":
 		if p.EveryMs = r.span("repeat.every"); p.EveryMs < minEveryMs || p.EveryMs > maxRetentionMs {
 			r.fail(bad(badRequest, "repeat.every: must be 1s to 10 years"))
@@ -85,7 +83,8 @@ func (r *reader) repeatField(p *timer.Repeat, name string) {
 func (in *timerRequest) hasCron() bool { return in.spec.Repeat != nil && in.spec.Repeat.Cron != "" }
 
 // firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given):
-// for cron the first that is neither over nor before that time.
+// for cron the first that is neither over nor before that time. A first time that is past is missed,
+// and left out if the series skips what it missed.
 func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *problem) {
 	p := in.spec.Repeat
 	if p == nil {
@@ -95,6 +94,9 @@ func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *problem) {
 		if atMs = recurrence.FirstCron(p.Cron, p.Zone, max(atMs, nowMs)); atMs == 0 {
 			return 0, bad(badRequest, "repeat.cron: that never comes")
 		}
+	} else if p.CatchUp == timer.CatchUpSkip && atMs < nowMs && in.given&timeFields != 0 {
+		var calendar recurrence.Calendar
+		atMs = calendar.After(p, atMs, nowMs-1)
 	}
 	if p.UntilMs != 0 && p.UntilMs < atMs {
 		return 0, bad(badTime, "repeat.until: is before the first occurrence")

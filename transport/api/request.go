@@ -28,6 +28,7 @@ type request struct {
 	received  bool   // all of it
 	bodyTaken int64  // of the budget of bodies
 
+	dryRun  bool // of a change of one timer: nothing is changed
 	count   int  // how many the change was about, for the audit log
 	audited bool // it has been recorded otherwise
 

@@ -1,36 +1,32 @@
 package api
 
 import (
+	"errors"
 	"math"
-	"regexp"
 	"strconv"
-	"time"
+
+	"carillon/duration"
 )
 
-// spanGrammar is the grammar of time.ParseDuration, for durations of any length.
-var spanGrammar = regexp.MustCompile(`^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`)
-
-// parseSpan reads a Go duration as milliseconds, rounded away from zero and held at the bounds of
+// parseSpan reads a duration as milliseconds, rounded away from zero and held at the bounds of
 // int64: "9000000h" is well formed though time.Duration cannot hold it, and deserves a better
 // answer than "cannot be parsed".
 func parseSpan(s string) (ms int64, ok bool) {
-	d, err := time.ParseDuration(s)
+	d, err := duration.Parse(s)
 	switch {
-	case err == nil:
-		ms = d.Milliseconds()
-		switch rest := d % nsPerMs; {
-		case rest > 0:
-			ms++
-		case rest < 0:
-			ms--
-		}
-		return ms, true
-	case !spanGrammar.MatchString(s):
-		return 0, false
-	case s[0] == '-':
+	case errors.Is(err, duration.ErrRange) && d < 0:
 		return -math.MaxInt64, true
+	case errors.Is(err, duration.ErrRange):
+		return math.MaxInt64, true
 	}
-	return math.MaxInt64, true
+	ms = d.Milliseconds()
+	switch rest := d % nsPerMs; {
+	case rest > 0:
+		ms++
+	case rest < 0:
+		ms--
+	}
+	return ms, err == nil
 }
 
 // appendSpan writes milliseconds as the shortest Go duration: "30m", "72h", "1h30m", "1.5s",

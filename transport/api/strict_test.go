@@ -163,7 +163,7 @@ func TestTimesRefused(t *testing.T) {
 		bad(`"at":"`+at+`"`, 400, badTime)
 	}
 	for _, v := range []string{`"at":5`, `"at":null`, `"at_ms":"5"`, `"at_ms":-1`, `"at_ms":5.0`, `"at_ms":5e3`, `"at_ms":null`, `"delay":5`, `"delay":""`, `"delay":"5"`, `"delay":"-1s"`,
-		`"delay":"-1ns"`, `"delay":"1 h"`, `"delay":"1d"`, `"delay":"h"`, `"delay":"."`, `"delay":".h"`, `"delay":"1h 2m"`, `"delay":"1e3s"`, `"delay_ms":-1`, `"delay_ms":"5"`, `"delay_ms":1.5`, `"delay_ms":true`,
+		`"delay":"-1ns"`, `"delay":"1 h"`, `"delay":"1D"`, `"delay":"1y"`, `"at_ms":0`, `"at_ms":1780315200`, `"at_ms":99999999999`, `"at_ms":99999999999999999999`, `"delay_ms":99999999999999999999999`, `"delay":"h"`, `"delay":"."`, `"delay":".h"`, `"delay":"1h 2m"`, `"delay":"1e3s"`, `"delay_ms":-1`, `"delay_ms":"5"`, `"delay_ms":1.5`, `"delay_ms":true`,
 		`"at_ms":1,"delay":"1h"`, `"at":"2026-06-01T12:00:00Z","at_ms":1`, `"delay":"1h","delay_ms":1`} {
 		code := badTime
 		if strings.Contains(v, "null") {
@@ -171,7 +171,7 @@ func TestTimesRefused(t *testing.T) {
 		}
 		bad(v, 400, code)
 	}
-	for _, v := range []string{`"delay":"100000h"`, `"delay":"9999999999999999999999h"`, `"delay_ms":9223372036854775807`, `"delay_ms":99999999999999999999999`,
+	for _, v := range []string{`"delay":"100000h"`, `"delay":"9999999999999999999999h"`, `"delay_ms":9223372036854775807`, `"delay":"16000w"`, `"delay":"3700d"`,
 		`"at":"2037-06-01T12:00:00Z"`, `"at":"9999-12-31T23:59:59Z"`, `"at_ms":9223372036854775807`, `"at_ms":4000000000000000`} {
 		bad(v, 422, "beyond_horizon")
 	}
@@ -187,7 +187,8 @@ func TestTimesTaken(t *testing.T) {
 		{`"delay":"0"`, noonMs}, {`"delay":"0s"`, noonMs}, {`"delay_ms":0`, noonMs}, {`"delay_ms":-0`, noonMs}, {`"delay":"1ms"`, noonMs + 1},
 		{`"delay":"1ns"`, noonMs + 1}, {`"delay":"1.0001ms"`, noonMs + 2}, {`"delay":"1h30m"`, noonMs + 5_400_000}, {`"delay":"+.5h"`, noonMs + 1_800_000},
 		{`"delay":"1m1us"`, noonMs + 60_001}, {`"delay":"87600h"`, noonMs + 315_360_000_000},
-		{`"at_ms":0`, 0}, {`"at_ms":1780315200123`, 1780315200123},
+		{`"delay":"3650d"`, noonMs + 315_360_000_000}, {`"delay":"1w2d"`, noonMs + 9*86_400_000}, {`"delay":"1d12h"`, noonMs + 129_600_000}, {`"delay":"0.5d"`, noonMs + 43_200_000},
+		{`"at_ms":100000000000`, 100_000_000_000}, {`"at_ms":1780315200123`, 1780315200123},
 		{`"at":"1970-01-01T00:00:00Z"`, 0}, {`"at":"2020-01-01T00:00:00Z"`, 1577836800000}, {`"at":"2028-02-29T00:00:00z"`, 1835395200000},
 		{`"at":"2026-06-01t14:00:00.25+02:00"`, 1780315200250}, {`"at":"2026-06-01T12:00:00.0001Z"`, 1780315200001}, {`"at":"2026-06-01T12:00:00.9990000001Z"`, 1780315201000},
 		{`"at":"2026-06-01T12:00:00.1230000000000000000000000Z"`, 1780315200123}, {`"at":"2026-06-01T00:30:00-11:30"`, 1780315200000},
@@ -231,7 +232,8 @@ func TestPathsAndMethods(t *testing.T) {
 		get(timers+"?state=foo", 400, badRequest), get(timers+"?state=", 400, badRequest), get(timers+"?state=done,", 400, badRequest), get(timers+"?due_from=x", 400, badTime), get(timers+"?due_to=-1", 400, badTime), get(timers+"?due_from=2026-06-01", 400, badTime),
 		get(timers+"?label=", 400, badRequest), get(timers+"?label=a%20b", 400, badRequest), get(timers+"?id_prefix=%2F", 400, badName), get(timers+"?id_prefix=%7B%7D", 400, badName), get(timers+"?payload=no", 400, badRequest), get(timers+"?payload", 400, badRequest),
 		get(timers+"?cursor=", 400, badRequest), get(timers+"?cursor=abc", 400, badRequest), get(timers+"?&", 400, badRequest), get(timers+"/a?x=1", 400, badRequest), get("/v1/topics?cursor=AAAA", 400, badRequest),
-		get(timers+"?due_to=9223372036854775808", 400, badTime), get(timers+"?due_from=99999999999999999999999", 400, badTime), get("/healthz?x=1", 400, badRequest),
+		get(timers+"?due_to=9223372036854775808", 400, badTime), get(timers+"?due_from=99999999999999999999999", 400, badTime), get(timers+"?due_from=1780315200", 400, badTime), get(timers+"?due_to=99999999999", 400, badTime), get(timers+"?due_from=1", 400, badTime),
+		get("/v1/topics/orders/history?from=1780315200", 400, badTime), get("/v1/topics/orders/dead?to=1780315200", 400, badTime), get("/v1/due?until=1780315200", 400, badTime), get("/healthz?x=1", 400, badRequest),
 		get("/v1/topics/orders/dead?reason=foo", 400, badRequest), get("/v1/topics/orders/dead?state=dead", 400, badRequest), get("/v1/topics/orders/dead?from=x", 400, badTime),
 		{method: "DELETE", target: "/v1/topics/orders?force=yes", status: 400, code: badRequest}, {method: "POST", target: timers + "?brief=true", body: `{"delay":"1h"}`, status: 400, code: badRequest},
 	})

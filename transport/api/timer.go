@@ -41,8 +41,12 @@ func (rq *request) fireTimer() *problem  { return rq.changeTimer(vFire) }
 
 // changeTimer does a change that answers with the timer.
 func (rq *request) changeTimer(v verb) *problem {
-	in, p := rq.readInput(v)
-	if p == nil {
+	var in *timerRequest
+	var p *problem
+	if rq.dryRun, p = rq.dry(); p == nil {
+		in, p = rq.readInput(v)
+	}
+	if p == nil && !rq.dryRun {
 		p = rq.chargeVerb(v)
 	}
 	if p != nil {
@@ -61,6 +65,10 @@ func (rq *request) changeTimer(v verb) *problem {
 	}
 	if res.Timer == nil {
 		return fail(500, internalError, "the change was made, but the shard gave no timer back")
+	}
+	if rq.dryRun {
+		rq.answerPreview(in, t, &res)
+		return nil
 	}
 	if rq.minimal() {
 		rq.answerMinimal(status(res.Code), res.Timer.Version)
@@ -104,6 +112,10 @@ func (rq *request) cancelTimer() *problem {
 }
 
 func (rq *request) readTimer() *problem {
+	next, p := rq.query.next()
+	if p != nil {
+		return p
+	}
 	t, p := rq.findTopic(false)
 	if p != nil {
 		return p
@@ -134,7 +146,7 @@ func (rq *request) readTimer() *problem {
 	if len(pr.Attempts) > 0 {
 		b = appendAttemptLog(b, found, pr.Attempts)
 	}
-	rq.json(200, b)
+	rq.json(200, rq.appendNext(b, found, next))
 	return nil
 }
 

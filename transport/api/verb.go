@@ -76,9 +76,12 @@ func (in *timerRequest) checkTime(v verb) *problem {
 	n := bits.OnesCount64(uint64(in.given & timeFields))
 	switch {
 	case n > 1:
-		return bad(badTime, "give one of at, at_ms, delay, delay_ms, not several")
+		return bad(badTime, "give one of at, at_ms, at_local, delay, delay_ms, not several")
 	case n == 0 && (v == vAdd || v == vPut) && !in.hasCron():
-		return bad(badTime, "a time is required: one of at, at_ms, delay, delay_ms; only repeat.cron makes its own")
+		return bad(badTime, "a time is required: one of at, at_ms, at_local, delay, delay_ms; only repeat.cron makes its own")
+	}
+	if p := in.when.resolve(in.given); p != nil {
+		return p
 	}
 	if v == vPatch && (in.given|in.null)&specFields&^(fCallback|fRetry) == 0 {
 		return bad(badRequest, "nothing to change")

@@ -65,6 +65,8 @@ type rescheduleCmd struct {
 	timerFilter
 	Shift     string `xor:"move" placeholder:"+1h" help:"Later by this, or earlier: --shift=-5m."`
 	At        string `xor:"move" placeholder:"TIME" help:"To this time, all of them."`
+	AtLocal   string `xor:"move" placeholder:"TIME" help:"To this time by the clocks of --zone."`
+	Zone      string `placeholder:"Europe/Berlin" help:"With --at-local: whose clocks."`
 	NotBefore string `xor:"move" placeholder:"TIME" help:"To this time what would come earlier."`
 }
 
@@ -75,7 +77,7 @@ carillon ctl reschedule orders --all --not-before 2027-01-01T06:00:00Z`
 }
 
 func (r *rescheduleCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	if r.Shift == "" && r.At == "" && r.NotBefore == "" {
+	if r.Shift == "" && r.At == "" && r.AtLocal == "" && r.NotBefore == "" {
 		return terminal.Usagef("to when? give --shift, --at or --not-before")
 	}
 	o := &object{}
@@ -84,6 +86,8 @@ func (r *rescheduleCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	}
 	o.text("shift", r.Shift)
 	o.text("at", r.At)
+	o.text("at_local", r.AtLocal)
+	o.text("zone", r.Zone)
 	o.text("not_before", r.NotBefore)
 	return ctl.showChanged(term, "move", client.Request{
 		Method: http.MethodPost, Path: client.Path("topics", r.Topic, "reschedule"), Query: r.query(), Body: o.bytes(),

@@ -27,7 +27,8 @@ type Command struct {
 	Add    addCmd    `cmd:"" help:"Add a timer."`
 	Get    getCmd    `cmd:"" help:"Show a timer."`
 	Patch  patchCmd  `cmd:"" help:"Change a timer: any of its parts, all at once."`
-	Cancel cancelCmd `cmd:"" help:"Cancel a timer, and say whether that came in time; or all that a filter selects."`
+	Next   nextCmd   `cmd:"" help:"Show when a series is due next."`
+	Cancel cancelCmd `cmd:"" help:"Cancel a timer, or all that a filter selects."`
 
 	Reschedule rescheduleCmd `cmd:"" help:"Move all timers that a filter selects."`
 

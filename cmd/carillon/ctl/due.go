@@ -1,120 +1,76 @@
 package ctl
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
-	"carillon/timer"
 	"carillon/timer/recurrence"
 )
 
-// shownTimes is how many occurrences a dry run shows.
-const shownTimes = 5
+type nextCmd struct {
+	timerRef
+	Number int `name:"number" short:"n" default:"5" help:"How many, up to 100 (${default})."`
+}
 
-// printDue says when the timer would be due, as a node whose clock is right would have it.
-func (a *addCmd) printDue(ctl *Command, out io.Writer, now time.Time) error {
-	first, err := a.begin(now)
+// Help is the text that kong shows behind the one line that describes the command.
+func (*nextCmd) Help() string {
+	return "As if all calls were on time from now on. The first is the pending occurrence, late or not. LOCAL TIME is by the clocks of the series."
+}
+
+func (n *nextCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: n.path(), Query: url.Values{"next": {strconv.Itoa(n.Number)}}})
 	if err != nil {
 		return err
 	}
-	times, err := a.times(first, now)
+	return ctl.printTimes(term.Out, body, "", time.Now())
+}
+
+// dryRun makes a call that changes nothing, and prints when the timer would be due.
+func (c *Command) dryRun(term *terminal.Terminal, r client.Request, zone string) error {
+	r.Query = url.Values{"dry_run": {"true"}}
+	body, err := c.do(r)
 	if err != nil {
 		return err
 	}
-	zone, err := recurrence.LoadZone(a.Zone)
-	if err != nil {
-		return terminal.Usagef("--zone: %v", err)
+	return c.printTimes(term.Out, body, zone, time.Now())
+}
+
+// printTimes prints when a timer is due, or a series its next times, by the clocks of a zone; "": of
+// the series.
+func (c *Command) printTimes(out io.Writer, body []byte, zone string, now time.Time) error {
+	if c.JSON {
+		return printJSON(out, body)
 	}
-	if ctl.JSON {
-		o := &object{}
-		due := make([]string, len(times))
-		for i := range times {
-			due[i] = instant(times[i])
-		}
-		o.set("due", due)
-		return printJSON(out, o.bytes())
+	var t client.Timer
+	if err := readAnswer(body, &t); err != nil {
+		return err
+	}
+	times := t.Next
+	if t.Repeat == nil {
+		times = []time.Time{t.Due}
+	} else {
+		zone = cmp.Or(zone, t.Repeat.Zone)
 	}
 	if len(times) == 0 {
-		_, err := fmt.Fprintln(out, "never")
+		_, err := fmt.Fprintln(out, "none is to come")
 		return err
 	}
-	t := newTable(out, "DUE", "IN WORDS", "LOCAL TIME")
-	for _, due := range times {
-		t.row(instant(due), relative(due.Sub(now)), due.In(zone).Format("Mon 2006-01-02 15:04:05 MST"))
-	}
-	return t.w.Flush()
-}
-
-// begin is the time of --delay or --at; zero when there is neither.
-func (a *addCmd) begin(now time.Time) (time.Time, error) {
-	switch {
-	case a.At != "":
-		at, err := time.Parse(time.RFC3339Nano, a.At)
-		if err != nil {
-			return at, terminal.Usagef("--at: must be a time with a zone, as 2027-01-31T12:30:00.250Z")
-		}
-		return at, nil
-	case a.Delay != "":
-		d, err := time.ParseDuration(a.Delay)
-		if err != nil || d < 0 {
-			return now, terminal.Usagef("--delay: must be a duration, like 90s or 1h30m")
-		}
-		return now.Add(d), nil
-	}
-	return time.Time{}, nil
-}
-
-// times are the first occurrences, all on time.
-func (a *addCmd) times(first, now time.Time) (out []time.Time, err error) {
-	if a.Cron == "" && a.Every == "" {
-		return []time.Time{first}, nil
-	}
-	repeat := timer.Repeat{Cron: a.Cron, Zone: a.Zone, CatchUp: timer.CatchUpAll}
-	if repeat.UntilMs, err = a.untilMs(); err != nil {
-		return nil, err
-	}
-	if a.Cron != "" {
-		if err := recurrence.CheckCron(a.Cron, a.Zone); err != nil {
-			return nil, terminal.Usagef("--cron: %v", err)
-		}
-		if first.Before(now) {
-			first = now
-		}
-		first = time.UnixMilli(recurrence.FirstCron(a.Cron, a.Zone, first.UnixMilli()))
-	} else {
-		every, err := time.ParseDuration(a.Every)
-		if err != nil || every < time.Second {
-			return nil, terminal.Usagef("--every: must be a duration of 1s or more")
-		}
-		repeat.EveryMs = every.Milliseconds()
-	}
-	var calendar recurrence.Calendar
-	most := shownTimes
-	if a.Count > 0 {
-		most = min(most, a.Count)
-	}
-	for due := first.UnixMilli(); len(out) < most && due > 0; due = calendar.Next(&repeat, due, 0, due) {
-		if repeat.UntilMs != 0 && due > repeat.UntilMs {
-			break
-		}
-		out = append(out, time.UnixMilli(due))
-	}
-	return out, nil
-}
-
-func (a *addCmd) untilMs() (int64, error) {
-	if a.Until == "" {
-		return 0, nil
-	}
-	until, err := time.Parse(time.RFC3339Nano, a.Until)
+	clocks, err := recurrence.Release.Load(zone)
 	if err != nil {
-		return 0, terminal.Usagef("--until: must be a time with a zone, as 2027-01-31T12:30:00Z")
+		clocks = time.UTC // the node knows a newer zone
 	}
-	return until.UnixMilli(), nil
+	table := newTable(out, "DUE", "IN WORDS", "LOCAL TIME")
+	for _, due := range times {
+		table.row(instant(due), relative(due.Sub(now)), due.In(clocks).Format("Mon 2006-01-02 15:04:05 MST"))
+	}
+	return table.w.Flush()
 }
 
 // lateFrom is how far past a time must be to be worth a word.
@@ -123,7 +79,7 @@ const lateFrom = 5 * time.Second
 // warnLate says that a timer whose time is past has been added, which may be a slip of the pen.
 func (a *addCmd) warnLate(term *terminal.Terminal, body []byte, now time.Time) {
 	var t client.Timer
-	if a.At == "" || readAnswer(body, &t) != nil || t.Due.IsZero() || t.State != client.Scheduled && t.State != client.Leased {
+	if a.At == "" && a.AtLocal == "" || readAnswer(body, &t) != nil || t.Due.IsZero() || t.State != client.Scheduled && t.State != client.Leased {
 		return
 	}
 	if late := now.Sub(t.Due); late > lateFrom {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -146,11 +147,18 @@ func (x *exporter) timers(page []json.RawMessage) error {
 	return nil
 }
 
+// leastMs is the first instant that the API takes in Unix milliseconds, in 1973.
+const leastMs = 100_000_000_000
+
 // add is the timer as an add with an absolute time: to repeat it changes nothing.
 func (t *shownTimer) add() []byte {
 	o := &object{}
 	o.set("id", t.ID)
-	o.set("at_ms", t.DueMs)
+	if t.DueMs < leastMs {
+		o.set("at", instant(time.UnixMilli(t.DueMs)))
+	} else {
+		o.set("at_ms", t.DueMs)
+	}
 	usual := ""
 	switch {
 	case bytes.ContainsAny(t.Payload, "\r\n"):

@@ -171,8 +171,8 @@ func readAdd(line []byte) (*importedAdd, error) {
 	if err := json.Unmarshal(add.fields["id"], &add.id); err != nil || add.id == "" {
 		return nil, errors.New("the timer has no id, so a second import would add it again")
 	}
-	if add.fields["at_ms"] == nil && add.fields["at"] == nil {
-		return nil, fmt.Errorf("%s: the timer has no absolute time (at or at_ms)", add.id)
+	if add.fields["at_ms"] == nil && add.fields["at"] == nil && add.fields["at_local"] == nil {
+		return nil, fmt.Errorf("%s: the timer has no absolute time (at, at_ms or at_local)", add.id)
 	}
 	for _, name := range []string{"op", "merge", "if_match"} {
 		if add.fields[name] != nil {

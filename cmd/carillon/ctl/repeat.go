@@ -7,8 +7,8 @@ import (
 // repeatFields make a timer a series. The node checks them; here they are only spelled.
 type repeatFields struct {
 	Cron    string `xor:"repeat" placeholder:"'M H DOM MON DOW'" help:"Repeat at these times; needs no other time."`
-	Zone    string `placeholder:"Europe/Berlin" help:"With --cron: whose clocks; UTC without."`
-	Every   string `xor:"repeat" placeholder:"1h" help:"Repeat each 1h, from --delay or --at, or 1h from now."`
+	Zone    string `placeholder:"Europe/Berlin" help:"Whose clocks, with --cron or --at-local."`
+	Every   string `xor:"repeat" placeholder:"1h" help:"Repeat each 1h, from the time or 1h from now."`
 	Until   string `placeholder:"TIME" help:"Of a series: no occurrence is due later."`
 	Count   int    `placeholder:"N" help:"Of a series: so many occurrences in all."`
 	CatchUp string `placeholder:"one|skip|all" help:"Of a series: what to make up for."`

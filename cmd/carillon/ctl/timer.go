@@ -11,6 +11,7 @@ import (
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
+	"carillon/duration"
 )
 
 // exitInFlight is the exit code of cancel when a call of the timer is running.
@@ -31,6 +32,7 @@ func (t timerRef) path(more ...string) string {
 type timerFields struct {
 	Delay        string   `xor:"when" placeholder:"30m" help:"Due this long from now."`
 	At           string   `xor:"when" placeholder:"TIME" help:"Due at this time, as 2027-01-31T12:30:00.250Z."`
+	AtLocal      string   `xor:"when" placeholder:"TIME" help:"Due at 2027-01-31T12:30:00 by --zone's clocks."`
 	Payload      string   `placeholder:"JSON" help:"What is sent: JSON, @file, or - for stdin."`
 	Callback     string   `placeholder:"URL" help:"Where it is sent; else the topic's."`
 	Header       []string `sep:"none" placeholder:"'NAME: VALUE'" help:"A header of the callback; repeat for more."`
@@ -41,9 +43,28 @@ type timerFields struct {
 	repeatFields
 }
 
+// check refuses the durations that are likeliest to be mistyped, so that they are a fault of usage.
+func (f *timerFields) check() error {
+	if d, err := duration.Parse(f.Delay); f.Delay != "" && (err != nil || d < 0) {
+		return terminal.Usagef("--delay: must be a duration, like 90s, 1h30m or 30d; the units are %s", duration.Units)
+	}
+	if d, err := duration.Parse(f.Every); f.Every != "" && (err != nil || d < time.Second) {
+		return terminal.Usagef("--every: must be a duration of 1s or more; the units are %s", duration.Units)
+	}
+	return nil
+}
+
 func (f *timerFields) write(o *object, term *terminal.Terminal) error {
 	o.text("delay", f.Delay)
 	o.text("at", f.At)
+	o.text("at_local", f.AtLocal)
+	series := f.repeatFields
+	if f.AtLocal != "" {
+		o.text("zone", f.Zone)
+		if f.Cron == "" {
+			series.Zone = ""
+		}
+	}
 	if f.Payload != "" {
 		payload, err := readJSON("payload", f.Payload, term.In)
 		if err != nil {
@@ -64,7 +85,7 @@ func (f *timerFields) write(o *object, term *terminal.Terminal) error {
 	if f.MaxAttempts != nil {
 		o.set("retry", map[string]int{"max_attempts": *f.MaxAttempts})
 	}
-	return f.repeatFields.write(o)
+	return series.write(o)
 }
 
 func (f *timerFields) writeCallback(o *object) error {
@@ -94,7 +115,7 @@ type addCmd struct {
 	Merge   string `placeholder:"keep|replace|debounce" help:"What becomes of the add when the id is in use; else the topic's rule."`
 	MaxWait string `placeholder:"5m" help:"With --merge debounce: no later than this after the first add."`
 	IfLate  string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
-	DryRun  bool   `help:"Add nothing; print the times, the first five."`
+	DryRun  bool   `help:"Add nothing; print when it would be due."`
 	timerFields
 }
 
@@ -102,23 +123,24 @@ func (*addCmd) Examples() string {
 	return `carillon ctl add orders --delay 30m --payload '{"order":77}' --callback https://shop.example/hooks/close
 carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @member.json
 carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
-carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --dry-run
+carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report --dry-run
+carillon ctl add shifts --at-local 2027-03-28T09:00:00 --zone Europe/Berlin --callback https://shop.example/hooks/shift
 carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index`
 }
 
 func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	switch {
-	case a.Delay != "" || a.At != "" || a.Cron != "":
+	case a.Delay != "" || a.At != "" || a.AtLocal != "" || a.Cron != "":
 	case a.Every != "":
 		a.Delay = a.Every
 	default:
-		return terminal.Usagef("a timer needs a time: --delay or --at, or --cron or --every")
-	}
-	if a.DryRun {
-		return a.printDue(ctl, term.Out, time.Now())
+		return terminal.Usagef("a timer needs a time: --delay or --at, --at-local, --cron or --every")
 	}
 	if a.Key != "" && a.TimerID != "" && !strings.HasPrefix(a.TimerID, "{") {
 		a.TimerID = "{" + a.Key + "}" + a.TimerID
+	}
+	if err := a.check(); err != nil {
+		return err
 	}
 	o := &object{}
 	o.text("id", a.TimerID)
@@ -130,7 +152,11 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return err
 	}
 	status := 0
-	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", a.Topic, "timers"), Body: o.bytes(), Status: &status})
+	r := client.Request{Method: http.MethodPost, Path: client.Path("topics", a.Topic, "timers"), Body: o.bytes(), Status: &status}
+	if a.DryRun {
+		return ctl.dryRun(term, r, a.Zone)
+	}
+	body, err := ctl.do(r)
 	if err != nil {
 		return err
 	}
@@ -221,10 +247,14 @@ func printAttempts(out io.Writer, attempts []client.Attempt) error {
 type patchCmd struct {
 	timerRef
 	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
+	DryRun  bool   `help:"Change nothing; print when it would be due."`
 	timerFields
 }
 
 func (p *patchCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	if err := p.check(); err != nil {
+		return err
+	}
 	o := &object{}
 	if err := p.write(o, term); err != nil {
 		return err
@@ -232,7 +262,11 @@ func (p *patchCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if o.empty() {
 		return terminal.Usagef("nothing to change: give at least one of the timer's parts, such as --delay")
 	}
-	return ctl.showTimer(term, client.Request{Method: http.MethodPatch, Path: p.path(), Body: o.bytes(), IfMatch: p.IfMatch})
+	r := client.Request{Method: http.MethodPatch, Path: p.path(), Body: o.bytes(), IfMatch: p.IfMatch}
+	if p.DryRun {
+		return ctl.dryRun(term, r, p.Zone)
+	}
+	return ctl.showTimer(term, r)
 }
 
 type cancelCmd struct {

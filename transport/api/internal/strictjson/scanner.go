@@ -1,7 +1,7 @@
 package strictjson
 
 import (
-	"math"
+	"bytes"
 	"math/bits"
 	"strconv"
 	"unicode/utf8"
@@ -215,8 +215,7 @@ func (s *Scanner) Boolean(name string) bool {
 	return false
 }
 
-// Integer reads a number spelled -?(0|[1-9][0-9]*), held at the bounds of int64 where it is beyond
-// them.
+// Integer reads a number spelled -?(0|[1-9][0-9]*) that fits in 64 bits.
 func (s *Scanner) Integer(name string) int64 {
 	if s.err != nil {
 		return 0
@@ -231,33 +230,19 @@ func (s *Scanner) Integer(name string) int64 {
 	}
 	n, ok := ParseInteger(b)
 	if !ok {
-		s.mistyped(name, "an integer, written in digits only")
+		s.mistyped(name, "an integer of 64 bits, written in digits only")
 	}
 	return n
 }
 
+// ParseInteger reads a number spelled -?(0|[1-9][0-9]*). ok is false for one beyond 64 bits, too.
 func ParseInteger(b []byte) (n int64, ok bool) {
-	neg := len(b) > 0 && b[0] == '-'
-	if neg {
-		b = b[1:]
-	}
-	if len(b) == 0 || b[0] == '0' && len(b) > 1 {
+	digits := bytes.TrimPrefix(b, []byte{'-'})
+	if len(digits) == 0 || digits[0] < '0' || digits[0] == '0' && len(digits) > 1 {
 		return 0, false
 	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n > (math.MaxInt64-int64(c-'0'))/10 {
-			n = math.MaxInt64 // held there: the next digits cannot lower it
-			continue
-		}
-		n = n*10 + int64(c-'0')
-	}
-	if neg {
-		n = -n
-	}
-	return n, true
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	return n, err == nil
 }
 
 // Float reads any number that is finite as a float64.

@@ -129,7 +129,7 @@ func TestPlainUntil(t *testing.T) {
 }
 
 func TestIntegers(t *testing.T) {
-	for s, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "-7": -7, "9223372036854775807": math.MaxInt64, "9223372036854775808": math.MaxInt64, "99999999999999999999999999": math.MaxInt64, "-9223372036854775807": -math.MaxInt64} {
+	for s, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "-7": -7, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64} {
 		if got, ok := ParseInteger([]byte(s)); !ok || got != want {
 			t.Errorf("%s: %d %v", s, got, ok)
 		}

@@ -24,6 +24,7 @@ export function story(t, now = Date.now()) {
     case "concurrency": return ["warn", `Not called yet: its topic has as many calls under way as it may${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "rate": return ["warn", `Not called yet: its topic's rate is used up${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "slots": return ["warn", `Not called yet: all calls that may be under way to its receiver are${on ? ` (${t.waits_on})` : ""}.`, ""];
+    case "zone": return ["bad", `Not called: the node that leads its shard does not know its time zone${on ? ` (${t.waits_on})` : ""}.`, "A node of a newer release does. Upgrade the nodes, or give the series another zone."];
     case "spread": return ["", "It is due, and starts within the topic's spread.", ""];
     case "consumer": return ["warn", "It is due, and waits for a consumer to pull it.", "Nobody has asked for it yet."];
   }

@@ -6,7 +6,7 @@ import { DueChart } from "./due.js";
 import { Events } from "./live.js";
 import { policyWords } from "./topics.js";
 
-const waits = { topic_paused: "topic is paused", breaker: "receiver is sick", backoff: "backoff", key: "another of its key", concurrency: "concurrency", rate: "rate", slots: "free calls", spread: "spread", consumer: "a consumer" };
+const waits = { topic_paused: "topic is paused", breaker: "receiver is sick", backoff: "backoff", key: "another of its key", concurrency: "concurrency", rate: "rate", slots: "free calls", spread: "spread", consumer: "a consumer", zone: "unknown zone" };
 
 export function TimerTable({ timers }) {
   return html`<${Table} rows=${timers} keyOf=${(t) => t.uid} caption="Timers" columns=${[

@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"time"
+
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// zoneRetry is the interval at which a timer in an unknown zone is looked at again. Zones do not
+// change while a process lives, so this only finds timers that were changed or cancelled.
+const zoneRetry = 5 * time.Second
+
+// zoneBudget bounds how many of them one turn looks at.
+const zoneBudget = 512
+
+// unknownZones are the due timers in time zones that this node's release lacks. Their next
+// occurrence cannot be computed, so they are not called here: they wait for a node that knows the
+// zone, or for a client's change.
+type unknownZones struct {
+	list   []zoneless // by retry
+	topics map[timer.TopicID]*zonelessTopic
+}
+
+type zoneless struct {
+	entry
+	topic timer.TopicID
+	retry time.Duration // monotonic
+}
+
+// zonelessTopic counts a topic's timers in unknownZones.
+type zonelessTopic struct {
+	timers   int64
+	oldestMs int64 // the earliest due time since there have been some
+}
+
+// HasZone reports whether the times of a timer can be computed: it does not repeat by the calendar,
+// or this node knows its zone.
+func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
+	if !d.Series {
+		return true
+	}
+	name, byCalendar := l.table.Zone(h)
+	return !byCalendar || l.cfg.Zones.Known(name)
+}
+
+// awaitZone sets a due timer aside.
+func (l *Scheduler) awaitZone(e entry, topic timer.TopicID) {
+	u := &l.due.unknownZones
+	if u.topics == nil {
+		u.topics = map[timer.TopicID]*zonelessTopic{}
+	}
+	t := u.topics[topic]
+	if t == nil {
+		t = &zonelessTopic{oldestMs: e.dueMs}
+		u.topics[topic] = t
+	}
+	name, _ := l.table.Zone(e.handle)
+	l.env.ZoneUnknown(name)
+	t.timers++
+	t.oldestMs = min(t.oldestMs, e.dueMs)
+	u.list = append(u.list, zoneless{e, topic, l.now.Mono + zoneRetry})
+}
+
+// retryZones drops the timers that were changed or have ended. A changed one is in the wheel again.
+func (l *Scheduler) retryZones() {
+	u := &l.due.unknownZones
+	for budget := zoneBudget; len(u.list) > 0 && u.list[0].retry <= l.now.Mono; budget-- {
+		if budget == 0 {
+			l.env.WakeNext()
+			return
+		}
+		z := u.list[0]
+		u.list = u.list[1:]
+		if d := l.table.Due(z.handle); l.table.Live(z.handle, z.seq) && d.Rev == z.rev && d.State == timer.Scheduled {
+			z.retry = l.now.Mono + zoneRetry
+			u.list = append(u.list, z)
+			continue
+		}
+		if t := u.topics[z.topic]; t.timers > 1 {
+			t.timers--
+		} else {
+			delete(u.topics, z.topic)
+		}
+	}
+}
+
+// overdue calls f for each topic with timers in unknown zones.
+func (u *unknownZones) overdue(nowMs int64, f func(topic timer.TopicID, timers, oldestMs int64)) {
+	for id, t := range u.topics {
+		f(id, t.timers, max(0, nowMs-t.oldestMs))
+	}
+}
+
+// InUnknownZones returns how many due timers wait because this node lacks their time zone.
+func (l *Scheduler) InUnknownZones() int { return len(l.due.unknownZones.list) }

@@ -1,0 +1,49 @@
+package table
+
+import (
+	"reflect"
+
+	"carillon/timer"
+)
+
+// preview previews the one command of a turn, and returns the comparison with what the table made
+// of it.
+func (g *modelHarness) preview(items int) (compare func([]timer.Result)) {
+	c := g.drawn
+	if items != 1 || c == nil || c.Kind != timer.Add && c.Kind != timer.Put && c.Kind != timer.Modify || g.table.Closed(c.Topic) {
+		return func([]timer.Result) {}
+	}
+	nowMs := max(g.now, g.table.clockMs)
+	cur := g.table.Read(c.Topic, c.ID)
+	if cur != nil && cur.State.Over() && nowMs-cur.EndedMs > timer.KeptMs {
+		return func([]timer.Result) {} // the entry may drop it first
+	}
+	var before timer.Timer
+	if cur != nil {
+		before = *cur
+	}
+	want := timer.Preview(c, cur, nowMs)
+	if cur != nil && !reflect.DeepEqual(*cur, before) {
+		g.t.Fatalf("the preview of %+v changed the timer", c)
+	}
+	return func(got []timer.Result) {
+		g.t.Helper()
+		if got[0].Code != want.Code || (got[0].Timer == nil) != (want.Timer == nil) {
+			g.t.Fatalf("%+v of %+v answers %+v, previewed as %+v", c, cur, got[0], want)
+		}
+		if got[0].Timer == nil {
+			return
+		}
+		is, was := *got[0].Timer, *want.Timer
+		is.FirstMs = was.FirstMs // for the next preview only
+		if want.Code == timer.Created {
+			is.Seq = 0 // given by the table
+			if cur == nil {
+				is.Version = was.Version // the id was used before
+			}
+		}
+		if !reflect.DeepEqual(is, was) {
+			g.t.Fatalf("%+v makes\n%+v\npreviewed as\n%+v", c, is, was)
+		}
+	}
+}

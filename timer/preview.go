@@ -1,0 +1,160 @@
+package timer
+
+// KeptMs is how long an ended timer can be read by its id, and an add of it be repeated.
+const KeptMs = 10 * 60_000
+
+// Preview returns what a shard would answer to an add, a put or a modification now, and changes
+// nothing. cur is the timer of the id as it stands; nil: there is none. A test holds it against the
+// table.
+func Preview(c *Command, cur *Timer, nowMs int64) Result {
+	if cur != nil {
+		copied := *cur
+		cur = &copied
+	}
+	switch c.Kind {
+	case Add:
+		return previewAdd(c, cur, nowMs)
+	case Put:
+		return previewPut(c, cur, nowMs)
+	}
+	return previewModify(c, cur, nowMs)
+}
+
+func (c *Command) late(nowMs int64) bool { return c.NotLate && nowMs-c.Spec.DueMs > LateMs }
+
+func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
+	late, merges := c.late(nowMs), c.Merge != MergeReject
+	switch {
+	case cur == nil && late:
+		return Result{Code: TooLate}
+	case cur == nil:
+		return previewNew(c, nil, nowMs)
+	}
+	same := cur.Content == c.Content
+	recent := nowMs-cur.EndedMs <= KeptMs
+	code := Code(0)
+	switch {
+	case cur.State == Scheduled && merges && !late:
+		return previewMerge(c, cur, nowMs)
+	case !cur.State.Over() && same && (!merges || c.Absolute || cur.State == Scheduled):
+		code = Same
+	case !cur.State.Over() && merges && late:
+		code = TooLate
+	case cur.State == Leased && merges:
+		cur.Successor = true
+		code = Merged
+	case cur.State == Leased:
+		code = InFlight
+	case cur.State == Scheduled:
+		code = Exists
+	case same && c.Absolute && cur.State != Cancelled && (recent || nowMs-c.Spec.DueMs > LateMs):
+		code = Same
+	case recent && c.Once:
+		code = Exists
+	case late:
+		code = TooLate
+	default:
+		return previewNew(c, cur, nowMs)
+	}
+	return Result{Code: code, Timer: cur}
+}
+
+// previewNew is a timer that the command makes; cur, if not nil, had its id before.
+func previewNew(c *Command, cur *Timer, nowMs int64) Result {
+	r := Result{Code: Created, Version: 1, AtMs: nowMs}
+	if cur != nil {
+		r.Version = cur.Version + 1
+	}
+	alone := *c
+	alone.Into = nil
+	r.Timer = Born(&alone, &r)
+	return r
+}
+
+// previewWhole is the scheduled timer cur with all of its content from the command.
+func previewWhole(c *Command, cur *Timer, dueMs, nowMs int64) *Timer {
+	t := previewNew(c, cur, nowMs).Timer
+	t.Seq, t.Tag, t.CreatedMs, t.FirstMs = cur.Seq, cur.Tag, cur.CreatedMs, cur.FirstMs
+	t.DueMs, t.NextMs = dueMs, dueMs
+	return t
+}
+
+func previewMerge(c *Command, cur *Timer, nowMs int64) Result {
+	if c.Merge == MergeKeep {
+		return Result{Code: Merged, Timer: cur}
+	}
+	first := cur.FirstMs
+	if first == 0 {
+		first = nowMs
+	}
+	return Result{Code: Merged, Timer: previewWhole(c, cur, Debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs), nowMs)}
+}
+
+func previewPut(c *Command, cur *Timer, nowMs int64) Result {
+	switch {
+	case c.late(nowMs):
+		return Result{Code: TooLate}
+	case cur == nil && c.IfMatch != 0:
+		return Result{Code: VersionMismatch}
+	case cur == nil:
+		return previewNew(c, nil, nowMs)
+	case c.CreateOnly && !cur.State.Over():
+		return Result{Code: VersionMismatch, Timer: cur}
+	case cur.State == Leased:
+		return Result{Code: InFlight, Timer: cur}
+	case c.IfMatch != 0 && c.IfMatch != cur.Version:
+		return Result{Code: VersionMismatch, Timer: cur}
+	case cur.State.Over():
+		return previewNew(c, cur, nowMs)
+	}
+	due := c.Spec.DueMs
+	if c.Absolute && cur.Occurrence > 0 {
+		due = Continued(cur.Repeat, c.Spec.Repeat, cur.DueMs, due, nowMs)
+	}
+	return Result{Code: OK, Timer: previewWhole(c, cur, due, nowMs)}
+}
+
+func previewModify(c *Command, cur *Timer, nowMs int64) Result {
+	if cur == nil {
+		return Result{Code: NotFound}
+	}
+	switch {
+	case cur.State == Leased:
+		return Result{Code: InFlight, Timer: cur}
+	case cur.State == Done:
+		return Result{Code: OverFired, Timer: cur}
+	case cur.State == Dead:
+		return Result{Code: OverDead, Timer: cur}
+	case cur.State == Cancelled:
+		return Result{Code: OverCancelled, Timer: cur}
+	case c.IfMatch != 0 && c.IfMatch != cur.Version:
+		return Result{Code: VersionMismatch, Timer: cur}
+	}
+	c.Patch.Apply(&cur.Spec)
+	if c.Patch.Due {
+		cur.DueMs = ClampMs(cur.DueMs)
+		cur.NextMs = cur.DueMs
+	}
+	if c.Patch.Repeat {
+		cur.Occurrence = 0
+		if cur.Repeat != nil {
+			cur.Occurrence = 1
+		}
+	}
+	cur.Version, cur.UpdatedMs = cur.Version+1, nowMs
+	return Result{Code: OK, Timer: cur}
+}
+
+// Continued returns the due time of a series that a put gives to a timer whose series, was, has its
+// pending occurrence at pendingMs. A first time that is past begins the same series once only: if
+// both repeat at the same times, the occurrences up to the pending one have been, and that one
+// stays.
+func Continued(was, is *Repeat, pendingMs, firstMs, nowMs int64) int64 {
+	if was == nil || is == nil || is.EveryMs == 0 || was.EveryMs != is.EveryMs {
+		return firstMs
+	}
+	if firstMs > nowMs || pendingMs < firstMs || (pendingMs-firstMs)%is.EveryMs != 0 {
+		return firstMs
+	}
+	return pendingMs
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestLocalTimes(t *testing.T) {
+	h := newHarness(t)
+	for i, c := range []struct{ local, zone, due string }{
+		{"2027-03-28T09:00:00", "Europe/Berlin", "2027-03-28T07:00:00.000Z"},
+		{"2027-03-28T02:30:00", "Europe/Berlin", "2027-03-28T01:30:00.000Z"}, // skipped: moved by the gap
+		{"2027-10-31T02:30:00", "Europe/Berlin", "2027-10-31T00:30:00.000Z"}, // twice: the first
+		{"2027-07-01t09:00:00.0001", "Asia/Tokyo", "2027-07-01T00:00:00.001Z"},
+		{"1970-01-01T01:00:00", "Europe/Berlin", "1970-01-01T00:00:00.000Z"},
+		{"1969-12-31T20:00:00", "America/New_York", "1970-01-01T01:00:00.000Z"},
+	} {
+		fields := fmt.Sprintf(`"zone":%q,"at_local":%q`, c.zone, c.local)
+		id := fmt.Sprintf("l%d", i)
+		h.do("POST", timers, `{"id":"`+id+`",`+cb+`,`+fields+`}`).want(201).has("due", `"`+c.due+`"`)
+		// The instant is the same content.
+		h.do("POST", timers, `{"id":"`+id+`",`+cb+`,"at":"`+c.due+`"}`).want(200)
+		h.do("PUT", timers+"/"+id, `{`+cb+`,`+fields+`}`).want(200).has("due", `"`+c.due+`"`)
+		h.do("PATCH", timers+"/"+id, `{`+fields+`}`).want(200).has("due", `"`+c.due+`"`)
+	}
+	r := h.do("POST", orders+"/batch", `{"ops":[{"op":"add","id":"b",`+cb+`,"at_local":"2027-03-28T09:00:00","zone":"Europe/Berlin"},{"op":"patch","id":"b","at_local":"2027-03-29T09:00:00","zone":"Asia/Tokyo"}]}`).want(200)
+	if !strings.Contains(r.body, "2027-03-28T07:00:00.000Z") || !strings.Contains(r.body, "2027-03-29T00:00:00.000Z") {
+		t.Error(r.body)
+	}
+	h.do("POST", orders+"/reschedule", `{"filter":{"id_prefix":"b"},"zone":"Europe/Berlin","at_local":"2027-03-28T02:30:00"}`).want(200).has("changed", "1")
+	h.do("GET", timers+"/b", "").want(200).has("due", `"2027-03-28T01:30:00.000Z"`)
+}
+
+func TestLocalTimesRefused(t *testing.T) {
+	h := newHarness(t)
+	var cases []refused
+	bad := func(fields string) {
+		cases = append(cases, refused{method: "POST", target: timers, body: `{` + cb + `,` + fields + `}`, status: 400, code: badTime})
+	}
+	for _, local := range []string{"", "2027-03-28", "2027-03-28T09:00", "2027-03-28 09:00:00", "2027-03-28T09:00:00Z", "2027-03-28T09:00:00+01:00", "2027-02-29T09:00:00", "2027-03-28T24:00:00", "2027-03-28T09:00:00,5", "1969-12-31T20:00:00"} {
+		bad(`"at_local":"` + local + `","zone":"Europe/Berlin"`)
+	}
+	for _, zone := range []string{"", "Local", "localtime", "posixrules", "posix/Europe/Berlin", "right/Europe/Berlin", "Mars", "Berlin", "europe/berlin", "../UTC", "/etc/localtime", "+01:00"} {
+		bad(`"at_local":"2027-03-28T09:00:00","zone":"` + zone + `"`)
+	}
+	for _, fields := range []string{
+		`"at_local":"2027-03-28T09:00:00"`, `"zone":"Europe/Berlin"`, `"delay":"1h","zone":"Europe/Berlin"`, `"at_local":"2027-03-28T09:00:00","zone":"Europe/Berlin","delay":"1h"`,
+		`"at_local":1,"zone":"UTC"`, `"at_local":"2027-03-28T09:00:00","zone":"UTC","at_ms":1780315200123`,
+	} {
+		bad(fields)
+	}
+	cases = append(cases,
+		refused{method: "POST", target: timers, body: `{` + cb + `,"at_local":null,"zone":"UTC"}`, status: 400, code: badRequest},
+		refused{method: "POST", target: timers, body: `{` + cb + `,"at_local":"2090-03-28T09:00:00","zone":"UTC"}`, status: 422, code: "beyond_horizon"},
+		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"at_local":"2027-03-28T09:00:00"}`, status: 400, code: badTime},
+		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"shift":"1h","zone":"UTC"}`, status: 400, code: badTime},
+		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"at_local":"2027-03-28T09:00:00","zone":"UTC","at_ms":1780315200123}`, status: 400, code: badTime},
+		refused{method: "POST", target: orders + "/cancel", body: `{"all":true,"zone":"UTC"}`, status: 400, code: unknownField})
+	checkRefused(t, h, cases)
+}
+
+// TestTimeHints: errors of times say what is meant.
+func TestTimeHints(t *testing.T) {
+	h := newHarness(t)
+	for fields, want := range map[string]string{
+		`"at_ms":1780315200`:                                 "seconds? milliseconds are meant",
+		`"delay":"1y"`:                                       "w, d (24h), h, m, s, ms, us, ns",
+		`"cron":"0 8 * * *"`:                                 "it is repeat.cron",
+		`"every":"1h"`:                                       "it is repeat.every",
+		`"url":"http://a/"`:                                  "it is callback.url",
+		`"repeat":{"cron":"@daily"}`:                         "0 0 * * *",
+		`"repeat":{"cron":"61 * * * *"}`:                     "repeat: cron: minute: 61 is not within 0 to 59",
+		`"repeat":{"cron":"x * * * *"}`:                      `minute: \"x\" is no number`,
+		`"repeat":{"cron":"0 8 * * *","zone":"Berlin"}`:      `did you mean \"Europe/Berlin\"?`,
+		`"at_local":"2027-03-28T09:00:00","zone":"new york"`: `did you mean \"America/New_York\"?`,
+	} {
+		r := h.do("POST", timers, `{`+cb+`,`+fields+`}`).want(400)
+		if !strings.Contains(r.body, want) || strings.Contains(r.body, "strconv") || strings.Contains(r.body, "requires") {
+			t.Errorf("%s: %s", fields, r.body)
+		}
+	}
+}
+
+// TestNumbersBeyond64Bits: they are refused wherever a number stands.
+func TestNumbersBeyond64Bits(t *testing.T) {
+	h := newHarness(t)
+	h.do("POST", timers, `{"id":"a",`+cb+`,"delay":"1h"}`).want(201)
+	for _, n := range []string{"9223372036854775808", "-9223372036854775809", "99999999999999999999999999"} {
+		for _, body := range []string{
+			`"at_ms":N`, `"delay_ms":N`, `"delay":"1h","priority":N`, `"delay":"1h","retry":{"max_attempts":N}`, `"delay":"1h","repeat":{"every":"1h","count":N}`,
+		} {
+			h.do("POST", timers, `{`+cb+`,`+strings.ReplaceAll(body, "N", n)+`}`).want(400)
+		}
+		for target, body := range map[string]string{
+			orders + "/cancel":       `{"filter":{"due_to":N}}`,
+			orders + "/reschedule":   `{"all":true,"not_before":N}`,
+			orders + "/dead/redrive": `{"filter":{"from":N}}`,
+			orders + "/dead/purge":   `{"filter":{"to":N}}`,
+			orders + "/pull":         `{"max":N}`,
+		} {
+			h.do("POST", target, strings.ReplaceAll(body, "N", n)).want(400)
+		}
+		for _, field := range []string{`"concurrency":N`, `"destination_concurrency":N`, `"rate":{"per_second":1,"burst":N}`, `"breaker":{"failures":N}`, `"stop_on":[N]`} {
+			h.do("PUT", "/v1/topics/policy", `{`+strings.ReplaceAll(field, "N", n)+`}`).want(400)
+		}
+		for _, query := range []string{timers + "?limit=N", timers + "?due_from=N", timers + "?due_to=N", orders + "/history?from=N", orders + "/dead?to=N", "/v1/due?until=N", "/v1/due?buckets=N"} {
+			h.do("GET", strings.ReplaceAll(query, "N", n), "").want(400)
+		}
+	}
+	h.do("GET", timers+"/a", "").want(200).has("version", "1", "state", `"scheduled"`)
+}
+
+// TestFirstTimeIsPast: of a series whose first time is past, catch_up decides what is made up for.
+func TestFirstTimeIsPast(t *testing.T) {
+	h := newHarness(t)
+	first := int64(noonMs) - 3_500
+	for catchUp, due := range map[string]int64{"one": first, "all": first, "skip": first + 4000} {
+		body := fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":%q}}`, cb, first, catchUp)
+		h.do("PUT", timers+"/"+catchUp, body).want(201).has("due_ms", fmt.Sprint(due))
+	}
+	h.do("PUT", timers+"/ahead", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip"}}`, cb, noonMs+5)).want(201).has("due_ms", fmt.Sprint(noonMs+5))
+	h.do("PUT", timers+"/over", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip","until":"2026-06-01T11:59:59Z"}}`, cb, first)).problem(400, badTime)
+}
