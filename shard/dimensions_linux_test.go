@@ -4,11 +4,13 @@ package shard
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"carillon/timer"
-	"carillon/timer/testkit"
+	"carillon/timer/testkit/growth"
+	"carillon/vfs/memfs"
 )
 
 // herd is a shard with many timers that are due at one instant.
@@ -22,16 +24,30 @@ const (
 	herdChunk = 2_000 // commands that are submitted at once
 )
 
+func emptyHerd(t testing.TB, change func(*hostHarness)) *herd {
+	h := &herd{hostHarness: makeHarness(t, memfs.New(), nil)}
+	if change != nil {
+		change(h.hostHarness)
+	}
+	h.mustOpen()
+	h.calls.auto = 200
+	h.due = h.clock.wallMs + herdDelay.Milliseconds()
+	return h
+}
+
 // newHerd adds n timers as spec has them, all due herdDelay from now.
 func newHerd(t testing.TB, n int, topic func(*timer.Topic), command func(i int, c *timer.Command)) *herd {
 	t.Helper()
-	h := &herd{hostHarness: newHostHarness(t, nil)}
-	h.calls.auto = 200
-	h.due = h.clock.wallMs + herdDelay.Milliseconds()
+	h := emptyHerd(t, nil)
 	if topic != nil {
 		h.topic(1, topic)
 		h.topicsChanged()
 	}
+	return h.add(n, command)
+}
+
+func (h *herd) add(n int, command func(i int, c *timer.Command)) *herd {
+	h.t.Helper()
 	h.many(n, func(i int) timer.Command {
 		c := timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Content: uint64(i), Spec: &timer.Spec{DueMs: h.due}}
 		if command != nil {
@@ -63,7 +79,7 @@ func (h *herd) many(n int, command func(i int) timer.Command) {
 func (h *herd) longest() time.Duration {
 	h.t.Helper()
 	turns := 0
-	return testkit.LongestStep(h.t, func() bool {
+	return growth.LongestStep(h.t, func() bool {
 		if !h.busy() {
 			return false
 		}
@@ -127,23 +143,34 @@ func (h *herd) touches() time.Duration {
 	return max(longest, h.longest())
 }
 
+// someZones are 64 zones of different rules.
+var someZones = strings.Fields(`
+	Africa/Cairo Africa/Casablanca Africa/Lagos Africa/Nairobi Africa/Johannesburg Africa/Tunis Africa/Algiers Africa/Monrovia
+	America/New_York America/Chicago America/Denver America/Los_Angeles America/Anchorage America/Halifax America/St_Johns America/Sao_Paulo
+	America/Bogota America/Lima America/Caracas America/Santiago America/Mexico_City America/Havana America/Panama America/Toronto
+	America/Vancouver America/Montevideo America/Asuncion America/La_Paz America/Guatemala America/Nuuk America/Regina America/Phoenix
+	Asia/Tokyo Asia/Shanghai Asia/Kolkata Asia/Dubai Asia/Tehran Asia/Karachi Asia/Dhaka Asia/Bangkok
+	Asia/Singapore Asia/Manila Asia/Seoul Asia/Kathmandu Asia/Jerusalem Asia/Baghdad Asia/Yekaterinburg Asia/Vladivostok
+	Europe/London Europe/Berlin Europe/Paris Europe/Madrid Europe/Rome Europe/Athens Europe/Moscow Europe/Istanbul
+	Australia/Sydney Australia/Perth Australia/Adelaide Australia/Lord_Howe Pacific/Auckland Pacific/Honolulu Pacific/Chatham Pacific/Apia`)
+
 // TestLongestTurnOfEachDimension: nothing of which a user may have many in a shard makes one of its
 // turns long.
 func TestLongestTurnOfEachDimension(t *testing.T) {
-	n := 4_000
+	const n, receivers = 8_000, 4_000
 	serial := func(t *timer.Topic) { t.Policy.Serial = true }
-	testkit.Grow(t,
-		testkit.Dimension{Name: "receivers", N: n, Longest: func(t testing.TB, n int) time.Duration {
+	growth.Check(t,
+		growth.Dimension{Name: "receivers", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, nil, ownReceiver).called(n)
 		}},
-		testkit.Dimension{Name: "receivers that are down", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "receivers that are down", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
 				h.calls.dest(receiverOf(i)).retryIn = time.Hour
 			}
 			return max(h.comesDue(), h.touches())
 		}},
-		testkit.Dimension{Name: "receivers that are busy", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "receivers that are busy", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
 				d := h.calls.dest(receiverOf(i))
@@ -151,16 +178,16 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return max(h.comesDue(), h.touches())
 		}},
-		testkit.Dimension{Name: "keys", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "keys", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}", i) }).called(n)
 		}},
-		testkit.Dimension{Name: "timers of a key", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers of a key", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) }).called(n)
 		}},
-		testkit.Dimension{Name: "ids", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "ids", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, nil, nil).touches()
 		}},
-		testkit.Dimension{Name: "dead letters of an id", N: 500, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "dead letters of an id", N: 500, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, 0, func(t *timer.Topic) { t.Policy.MaxAttempts = 1 }, nil)
 			h.calls.auto = 500
 			for range n {
@@ -173,7 +200,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return h.longest()
 		}},
-		testkit.Dimension{Name: "labels", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "labels", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(i int, c *timer.Command) {
 				for j := range 16 {
 					c.Spec.Labels = append(c.Spec.Labels, fmt.Sprintf("label-%d-%d", i, j))
@@ -181,7 +208,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return max(h.touches(), h.called(n))
 		}},
-		testkit.Dimension{Name: "headers", N: 4, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "headers", N: 4, Linear: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, 500, nil, func(_ int, c *timer.Command) {
 				c.Spec.Callback.HasHeaders = true
 				for j := range n {
@@ -190,7 +217,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return h.called(500)
 		}},
-		testkit.Dimension{Name: "topics", N: 1000, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "topics", N: 1000, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, 0, nil, nil)
 			for i := range n {
 				h.topic(timer.TopicID(i+1), nil)
@@ -201,11 +228,16 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return max(h.touches(), h.called(n))
 		}},
-		testkit.Dimension{Name: "series of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "series of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(_ int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{EveryMs: 60_000} })
 			return h.called(n)
 		}},
-		testkit.Dimension{Name: "expiries of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "zones", N: len(someZones) / 8, Longest: func(t testing.TB, n int) time.Duration {
+			h := emptyHerd(t, func(r *hostHarness) { r.zones = someZones[:n] })
+			h.add(4_000, func(i int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{Cron: "* * * * *", Zone: someZones[i%n]} })
+			return h.called(4_000)
+		}},
+		growth.Dimension{Name: "expiries of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, func(_ int, c *timer.Command) { c.Spec.ExpiresAfterMs, c.Spec.HasExpiry = 500, true })
 			longest := h.comesDue()
 			if counts := h.table().Counts(1); counts.Scheduled > 0 {
@@ -213,14 +245,14 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return longest
 		}},
-		testkit.Dimension{Name: "timers of a paused topic", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers of a paused topic", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, nil)
 			longest := max(h.comesDue(), h.touches())
 			h.topic(1, nil)
 			h.host.TopicsChanged()
 			return max(longest, h.longest())
 		}},
-		testkit.Dimension{Name: "timers to pull", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers to pull", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull = true }, nil)
 			longest := h.comesDue()
 			for range 3 {
@@ -233,16 +265,15 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return longest
 		}},
-		testkit.Dimension{Name: "bulk operations", N: 2_000, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "operations at once", N: 2_000, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
 				h.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: fmt.Sprint(i)})
 			}
 			return h.longest()
 		}},
-		testkit.Dimension{Name: "shards", N: 64, Longest: func(t testing.TB, n int) time.Duration {
-			h := &herd{hostHarness: newHostHarness(t, func(c *Config) { c.Shards = n })}
-			h.due = h.clock.wallMs + herdDelay.Milliseconds()
+		growth.Dimension{Name: "shards", N: 64, Longest: func(t testing.TB, n int) time.Duration {
+			h := emptyHerd(t, func(r *hostHarness) { r.change = func(c *Config) { c.Shards = n } })
 			longest := h.touches()
 			for range 30 {
 				h.step(100 * time.Millisecond)
