@@ -181,7 +181,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 		growth.Dimension{Name: "keys", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}", i) }).called(n)
 		}},
-		growth.Dimension{Name: "timers of a key", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers of a key", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) }).called(n)
 		}},
 		growth.Dimension{Name: "ids", N: n, Longest: func(t testing.TB, n int) time.Duration {

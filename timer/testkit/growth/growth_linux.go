@@ -18,8 +18,8 @@ import (
 const (
 	sizeFactor = 8
 	maxGrowth  = 1.5
-	noise      = time.Millisecond // of steps too short to measure, and of caches that are full
-	maxTurn    = 10 * time.Millisecond
+	noise      = slower * time.Millisecond // of steps too short to measure, and of caches that are full
+	maxTurn    = slower * 10 * time.Millisecond
 	sizeTries  = 3 // the least counts
 )
 
