@@ -15,6 +15,7 @@ type view struct {
 	attempts []attemptRef
 	sealed   bool
 	data     int64 // where its records end
+	minMs    int64 // no end in it is earlier
 }
 
 // inMemory has the view use an index made anew, its own being damaged.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -50,15 +51,20 @@ func (s *Store) List(q *Query) (page []Event, more bool, err error) {
 		return f.index.maxMs >= begin.EndMs && f.index.minMs < end && f.index.filter.has(topicKey(q.Topic))
 	})
 	defer release()
-	cursors := make([]cursor, len(views))
-	for i := range views {
-		cursors[i] = cursor{view: &views[i], topic: q.Topic, after: begin, toMs: end, match: q.matches}
-	}
+	// A file is not looked into before the answer has come to its time: a page is of a few files.
+	slices.SortFunc(views, func(a, b view) int { return cmp.Compare(a.minMs, b.minMs) })
+	cursors := make([]cursor, 0, len(views))
 	p := answer{store: s, query: q}
 	for {
 		var first *cursor
 		var least *entry
-		for i := range cursors {
+		for i := 0; ; i++ {
+			if i == len(cursors) {
+				if i == len(views) || least != nil && views[i].minMs > least.endMs() {
+					break
+				}
+				cursors = append(cursors, cursor{view: &views[i], topic: q.Topic, after: begin, toMs: end, match: q.matches})
+			}
 			x, ok, err := cursors[i].peek()
 			if err != nil {
 				return nil, false, err

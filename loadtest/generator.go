@@ -117,8 +117,8 @@ func (p *generator) add(c *call, now time.Time) bool {
 			due = nowMs + p.delay.draw(p.rng).Milliseconds()
 		}
 		p.ledger.setDue(number, due)
-		if p.receivers != nil && p.receivers.doing(number) == doRefuse {
-			p.ledger.add(number, markExcused) // it cannot arrive
+		if p.receivers != nil && p.receivers.inVain(number) {
+			p.ledger.add(number, markExcused) // it may end without having arrived
 		}
 	}
 	p.remember(b)

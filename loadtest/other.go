@@ -21,6 +21,7 @@ const (
 	otherRate   = 100 // a second
 	otherBefore = 3 * time.Second
 	otherAhead  = 7 * time.Second
+	herdAhead   = 500 * time.Millisecond // the herd is felt so long before its instant: leases are taken ahead
 	otherEvery  = time.Second / otherRate
 )
 
@@ -91,7 +92,7 @@ func (o *other) receive(d *sink.Delivery) bool {
 		return true
 	}
 	o.arrived[n] = true
-	if due := o.due(n); due.Before(o.instant) {
+	if due := o.due(n); due.Before(o.instant.Add(-herdAhead)) {
 		o.before.Record(d.ArrivedUs - due.UnixMicro())
 	} else if end := o.run.end.Load(); end == nil || due.Before(*end) {
 		o.during.Record(d.ArrivedUs - due.UnixMicro())

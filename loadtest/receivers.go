@@ -76,15 +76,21 @@ func (v *receivers) doing(number int64) string {
 	return []string{doRefuse, doHang, doSlow}[receiver/2%3]
 }
 
+// inVain reports whether no call of a timer can succeed.
+func (v *receivers) inVain(number int64) bool {
+	doing := v.doing(number)
+	return doing == doRefuse || doing == doHang
+}
+
 // appendCallback appends the fields of an add that say who is called.
 func (v *receivers) appendCallback(to []byte, number int64) []byte {
-	port, doing := v.port, v.doing(number)
-	if doing == doRefuse {
+	port := v.port
+	if v.doing(number) == doRefuse {
 		port = refusingPort
 	}
 	receiver := number % v.count
 	to = fmt.Appendf(to, `,"callback":{"url":"http://127.%d.%d.%d:%d/"`, 16+receiver>>16, receiver>>8&255, receiver&255, port)
-	if doing == doRefuse || doing == doHang {
+	if v.inVain(number) {
 		return fmt.Appendf(to, `,"timeout":%q},"retry":{"max_attempts":1}`, callTimeout)
 	}
 	return append(to, '}')

@@ -13,6 +13,8 @@ import (
 const (
 	canaryEach = 10 * time.Second
 	canaryLate = 3 * canaryEach // a shard without a delivery for this long is not ready
+
+	canaryPhases = 128 // of the many shards of a worker
 )
 
 // canary is the state of a shard's canary timer.
@@ -32,6 +34,10 @@ func (g *group) tickCanary() {
 		return
 	}
 	g.canary.next = g.w.now.Mono + canaryEach
+	if len(g.w.groups) > canaryPhases { // else one turn would be all of theirs at once
+		phase := canaryEach * time.Duration(g.id%canaryPhases) / canaryPhases
+		g.canary.next -= (g.w.now.Mono - phase) % canaryEach
+	}
 	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.now.Mono + waitLimit,
 		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.now.WallMs}}})
 }

@@ -4,17 +4,20 @@ package shard
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"carillon/timer"
-	"carillon/timer/testkit"
+	"carillon/timer/testkit/growth"
+	"carillon/vfs/memfs"
 )
 
 // herd is a shard with many timers that are due at one instant.
 type herd struct {
 	*hostHarness
-	due int64
+	due   int64
+	calls int // that were made
 }
 
 const (
@@ -22,16 +25,30 @@ const (
 	herdChunk = 2_000 // commands that are submitted at once
 )
 
+func emptyHerd(t testing.TB, change func(*hostHarness)) *herd {
+	h := &herd{hostHarness: makeHarness(t, memfs.New(), nil)}
+	if change != nil {
+		change(h.hostHarness)
+	}
+	h.mustOpen()
+	h.hostHarness.calls.auto = 200
+	h.due = h.clock.wallMs + herdDelay.Milliseconds()
+	return h
+}
+
 // newHerd adds n timers as spec has them, all due herdDelay from now.
 func newHerd(t testing.TB, n int, topic func(*timer.Topic), command func(i int, c *timer.Command)) *herd {
 	t.Helper()
-	h := &herd{hostHarness: newHostHarness(t, nil)}
-	h.calls.auto = 200
-	h.due = h.clock.wallMs + herdDelay.Milliseconds()
+	h := emptyHerd(t, nil)
 	if topic != nil {
 		h.topic(1, topic)
 		h.topicsChanged()
 	}
+	return h.add(n, command)
+}
+
+func (h *herd) add(n int, command func(i int, c *timer.Command)) *herd {
+	h.t.Helper()
 	h.many(n, func(i int) timer.Command {
 		c := timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Content: uint64(i), Spec: &timer.Spec{DueMs: h.due}}
 		if command != nil {
@@ -63,7 +80,7 @@ func (h *herd) many(n int, command func(i int) timer.Command) {
 func (h *herd) longest() time.Duration {
 	h.t.Helper()
 	turns := 0
-	return testkit.LongestStep(h.t, func() bool {
+	return growth.LongestStep(h.t, func() bool {
 		if !h.busy() {
 			return false
 		}
@@ -76,6 +93,10 @@ func (h *herd) longest() time.Duration {
 		if _, err := h.host.stream.Step(); err != nil {
 			h.t.Fatal(err)
 		}
+		// What the harness remembers would be part of the next turn.
+		h.calls += len(h.hostHarness.calls.take())
+		h.hostHarness.calls.held()
+		clear(h.hostHarness.calls.seen)
 	})
 }
 
@@ -95,8 +116,8 @@ func (h *herd) comesDue() (longest time.Duration) {
 func (h *herd) called(n int) time.Duration {
 	h.t.Helper()
 	longest := h.comesDue()
-	if got := len(h.calls.take()); got != n {
-		h.t.Fatalf("%d calls were made, want %d", got, n)
+	if h.calls != n {
+		h.t.Fatalf("%d calls were made, want %d", h.calls, n)
 	}
 	return longest
 }
@@ -127,42 +148,53 @@ func (h *herd) touches() time.Duration {
 	return max(longest, h.longest())
 }
 
+// someZones are 64 zones of different rules.
+var someZones = strings.Fields(`
+	Africa/Cairo Africa/Casablanca Africa/Lagos Africa/Nairobi Africa/Johannesburg Africa/Tunis Africa/Algiers Africa/Monrovia
+	America/New_York America/Chicago America/Denver America/Los_Angeles America/Anchorage America/Halifax America/St_Johns America/Sao_Paulo
+	America/Bogota America/Lima America/Caracas America/Santiago America/Mexico_City America/Havana America/Panama America/Toronto
+	America/Vancouver America/Montevideo America/Asuncion America/La_Paz America/Guatemala America/Nuuk America/Regina America/Phoenix
+	Asia/Tokyo Asia/Shanghai Asia/Kolkata Asia/Dubai Asia/Tehran Asia/Karachi Asia/Dhaka Asia/Bangkok
+	Asia/Singapore Asia/Manila Asia/Seoul Asia/Kathmandu Asia/Jerusalem Asia/Baghdad Asia/Yekaterinburg Asia/Vladivostok
+	Europe/London Europe/Berlin Europe/Paris Europe/Madrid Europe/Rome Europe/Athens Europe/Moscow Europe/Istanbul
+	Australia/Sydney Australia/Perth Australia/Adelaide Australia/Lord_Howe Pacific/Auckland Pacific/Honolulu Pacific/Chatham Pacific/Apia`)
+
 // TestLongestTurnOfEachDimension: nothing of which a user may have many in a shard makes one of its
 // turns long.
 func TestLongestTurnOfEachDimension(t *testing.T) {
-	n := 4_000
+	const n, receivers = 8_000, 4_000
 	serial := func(t *timer.Topic) { t.Policy.Serial = true }
-	testkit.Grow(t,
-		testkit.Dimension{Name: "receivers", N: n, Longest: func(t testing.TB, n int) time.Duration {
+	growth.Check(t,
+		growth.Dimension{Name: "receivers", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, nil, ownReceiver).called(n)
 		}},
-		testkit.Dimension{Name: "receivers that are down", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "receivers that are down", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
-				h.calls.dest(receiverOf(i)).retryIn = time.Hour
+				h.hostHarness.calls.dest(receiverOf(i)).retryIn = time.Hour
 			}
 			return max(h.comesDue(), h.touches())
 		}},
-		testkit.Dimension{Name: "receivers that are busy", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "receivers that are busy", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
-				d := h.calls.dest(receiverOf(i))
+				d := h.hostHarness.calls.dest(receiverOf(i))
 				d.slots, d.used = 1, 1
 			}
 			return max(h.comesDue(), h.touches())
 		}},
-		testkit.Dimension{Name: "keys", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "keys", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}", i) }).called(n)
 		}},
-		testkit.Dimension{Name: "timers of a key", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers of a key", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) }).called(n)
 		}},
-		testkit.Dimension{Name: "ids", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "ids", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, nil, nil).touches()
 		}},
-		testkit.Dimension{Name: "dead letters of an id", N: 500, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "dead letters of an id", N: 500, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, 0, func(t *timer.Topic) { t.Policy.MaxAttempts = 1 }, nil)
-			h.calls.auto = 500
+			h.hostHarness.calls.auto = 500
 			for range n {
 				h.do(timer.Command{Kind: timer.Add, ID: "x", Spec: &timer.Spec{DueMs: h.clock.wallMs}})
 				h.settle()
@@ -173,7 +205,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return h.longest()
 		}},
-		testkit.Dimension{Name: "labels", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "labels", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(i int, c *timer.Command) {
 				for j := range 16 {
 					c.Spec.Labels = append(c.Spec.Labels, fmt.Sprintf("label-%d-%d", i, j))
@@ -181,7 +213,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return max(h.touches(), h.called(n))
 		}},
-		testkit.Dimension{Name: "headers", N: 4, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "headers", N: 4, Linear: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, 500, nil, func(_ int, c *timer.Command) {
 				c.Spec.Callback.HasHeaders = true
 				for j := range n {
@@ -190,7 +222,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return h.called(500)
 		}},
-		testkit.Dimension{Name: "topics", N: 1000, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "topics", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, 0, nil, nil)
 			for i := range n {
 				h.topic(timer.TopicID(i+1), nil)
@@ -201,11 +233,16 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return max(h.touches(), h.called(n))
 		}},
-		testkit.Dimension{Name: "series of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "series of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(_ int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{EveryMs: 60_000} })
 			return h.called(n)
 		}},
-		testkit.Dimension{Name: "expiries of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "zones", N: len(someZones) / 8, Longest: func(t testing.TB, n int) time.Duration {
+			h := emptyHerd(t, func(r *hostHarness) { r.zones = someZones[:n] })
+			h.add(4_000, func(i int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{Cron: "* * * * *", Zone: someZones[i%n]} })
+			return h.called(4_000)
+		}},
+		growth.Dimension{Name: "expiries of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, func(_ int, c *timer.Command) { c.Spec.ExpiresAfterMs, c.Spec.HasExpiry = 500, true })
 			longest := h.comesDue()
 			if counts := h.table().Counts(1); counts.Scheduled > 0 {
@@ -213,14 +250,14 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return longest
 		}},
-		testkit.Dimension{Name: "timers of a paused topic", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers of a paused topic", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, nil)
 			longest := max(h.comesDue(), h.touches())
 			h.topic(1, nil)
 			h.host.TopicsChanged()
 			return max(longest, h.longest())
 		}},
-		testkit.Dimension{Name: "timers to pull", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers to pull", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull = true }, nil)
 			longest := h.comesDue()
 			for range 3 {
@@ -233,18 +270,19 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return longest
 		}},
-		testkit.Dimension{Name: "bulk operations", N: 2_000, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "operations at once", N: 2_400, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
 				h.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: fmt.Sprint(i)})
 			}
 			return h.longest()
 		}},
-		testkit.Dimension{Name: "shards", N: 64, Longest: func(t testing.TB, n int) time.Duration {
-			h := &herd{hostHarness: newHostHarness(t, func(c *Config) { c.Shards = n })}
-			h.due = h.clock.wallMs + herdDelay.Milliseconds()
+		// 4,096 shards on two workers. Each has raft's ticks.
+		growth.Dimension{Name: "shards", N: 256, Linear: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := emptyHerd(t, func(r *hostHarness) { r.change = func(c *Config) { c.Shards = n } })
+			h.pass(20 * time.Second) // all began together
 			longest := h.touches()
-			for range 30 {
+			for range 50 {
 				h.step(100 * time.Millisecond)
 				longest = max(longest, h.longest())
 			}

@@ -3,11 +3,11 @@ package shard
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/testkit/growth"
 )
 
 // BenchmarkLongestTurn measures the CPU time of the longest turn of a shard with a million timers
@@ -51,17 +51,6 @@ func BenchmarkLongestTurn(b *testing.B) {
 	}
 }
 
-// threadTime returns the CPU time of this thread. Unlike the clock, it excludes other work on the
-// machine.
-func threadTime() time.Duration {
-	var u syscall.Rusage
-	const thread = 1
-	if err := syscall.Getrusage(thread, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // crowd makes a shard with the given number of timers of a paused topic, due in a minute.
 func crowd(b testing.TB, timers int, change func(*timer.Topic)) *hostHarness {
 	r := newHostHarness(b, func(c *Config) { c.MaxQueued = 200_000 })
@@ -91,9 +80,9 @@ func (r *hostHarness) longestTurn(change func(*timer.Topic)) (longest time.Durat
 	defer runtime.UnlockOSThread()
 	settle := func() {
 		for n := 0; r.busy(); n++ {
-			begun := threadTime()
+			begun := growth.ThreadTime(r.t)
 			r.host.workers[0].turn()
-			longest = max(longest, threadTime()-begun)
+			longest = max(longest, growth.ThreadTime(r.t)-begun)
 			if _, r.failed = r.host.stream.Step(); r.failed != nil || n > 100_000 {
 				r.t.Fatalf("the host does not come to rest: %v", r.failed)
 			}

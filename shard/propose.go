@@ -15,9 +15,11 @@ const setClockEach = time.Second
 
 // maxPipelined bounds the proposed and unapplied entries of a group. When it is reached, client
 // operations wait and may time out.
-const (
-	maxPipelined = 64
-)
+const maxPipelined = 64
+
+// maxEntryItems bounds the items of an entry, as far as clients' commands fill it: each replica
+// applies it in one turn.
+const maxEntryItems = 2048
 
 // propose makes one raft entry of the group's pending changes: first outcomes, since they end
 // active leases, then client commands, then leases.
@@ -86,7 +88,7 @@ func emptied[T any](list []T) []T {
 
 func (g *group) proposeCommands() {
 	n := 0
-	for ; n < len(g.waiting) && g.batch.Size() < table.MaxBatchBytes; n++ {
+	for ; n < len(g.waiting) && len(g.items) < maxEntryItems && g.batch.Size() < table.MaxBatchBytes; n++ {
 		g.proposeCommand(g.waiting[n])
 		g.waiting[n] = nil
 	}

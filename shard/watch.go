@@ -7,8 +7,8 @@ import (
 
 // Watcher observes the lives of timers. Its methods are called on workers and must not block.
 type Watcher interface {
-	// Watches reports whether an observer has room for another event of a topic now. A topic
-	// without observers costs only this call.
+	// Watches reports whether an observer asked for the events of a topic. A topic without
+	// observers costs only this call.
 	Watches(topic timer.TopicID) bool
 	// Saw takes an event. The watcher owns it from then on.
 	Saw(e *Event)

@@ -66,7 +66,8 @@ type Feed struct {
 	seen  looks
 	pause time.Duration // duePause
 
-	taps atomic.Pointer[[]*tap] // copied to be changed, under mu
+	listeners atomic.Pointer[listeners] // copied to be changed, under mu
+	inbox     inbox
 
 	mu     sync.Mutex
 	remote map[remoteKey]*tap
@@ -79,7 +80,7 @@ type remoteKey struct{ node, number uint64 }
 func New(cfg Config, random uint64) *Feed {
 	f := &Feed{cfg: cfg, pause: duePause, remote: map[remoteKey]*tap{}}
 	f.last.Store(random)
-	f.taps.Store(&[]*tap{})
+	f.listeners.Store(&listeners{})
 	return f
 }
 
@@ -106,8 +107,7 @@ func (f *Feed) open(w *api.Watch) *tap {
 func (f *Feed) add(t *tap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := append(slices.Clone(*f.taps.Load()), t)
-	f.taps.Store(&list)
+	f.listeners.Store(&listeners{taps: append(slices.Clone(f.listeners.Load().taps), t)})
 }
 
 func (f *Feed) remove(t *tap) {
@@ -117,8 +117,8 @@ func (f *Feed) remove(t *tap) {
 }
 
 func (f *Feed) removeLocked(t *tap) {
-	list := slices.DeleteFunc(slices.Clone(*f.taps.Load()), func(o *tap) bool { return o == t })
-	f.taps.Store(&list)
+	left := slices.DeleteFunc(slices.Clone(f.listeners.Load().taps), func(o *tap) bool { return o == t })
+	f.listeners.Store(&listeners{taps: left})
 }
 
 // put adds events, as far as there is room.
@@ -138,12 +138,6 @@ func (t *tap) miss(n int64) {
 	t.wake.Set()
 }
 
-func (t *tap) full() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.events) >= tapEvents
-}
-
 // take empties the tap.
 func (t *tap) take() (events []api.Event, missed int64) {
 	t.mu.Lock()
@@ -158,47 +152,6 @@ func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events [
 	for end := env.Now() + d; ; {
 		if events, missed = t.take(); len(events) > 0 || missed > 0 || !t.wake.Wait(ctx, end-env.Now()) {
 			return events, missed
-		}
-	}
-}
-
-// Watches implements shard.Watcher. An event for which no listener has room is counted here, before
-// it is made: of those that listen to its topic, with any other filters.
-func (f *Feed) Watches(id timer.TopicID) bool {
-	taps := *f.taps.Load()
-	if len(taps) == 0 {
-		return false
-	}
-	topic, ok := f.cfg.Topic(id)
-	if !ok {
-		return false
-	}
-	var full []*tap
-	for _, t := range taps {
-		if !t.watch.OfTimers() || !t.watch.SeesTopic(topic.Name) {
-			continue
-		}
-		if !t.full() {
-			return true
-		}
-		full = append(full, t)
-	}
-	for _, t := range full {
-		t.miss(1)
-	}
-	return false
-}
-
-// Saw implements shard.Watcher.
-func (f *Feed) Saw(e *shard.Event) {
-	topic, ok := f.cfg.Topic(e.Timer.Topic)
-	if !ok {
-		return
-	}
-	seen := f.event(e, topic.Name)
-	for _, t := range *f.taps.Load() {
-		if t.watch.Sees(&seen) {
-			t.put(seen)
 		}
 	}
 }
@@ -302,8 +255,7 @@ func (f *Feed) tapOf(key remoteKey, w *api.Watch) (t *tap, known bool) {
 	t = f.open(w)
 	t.remote = true
 	f.remote[key] = t
-	list := append(slices.Clone(*f.taps.Load()), t)
-	f.taps.Store(&list)
+	f.listeners.Store(&listeners{taps: append(slices.Clone(f.listeners.Load().taps), t)})
 	return t, false
 }
 

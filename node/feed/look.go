@@ -28,7 +28,7 @@ func (f *Feed) Look() {
 // looked at for this node's own listeners: each node has a view of them.
 func (f *Feed) look(before map[string]string, kind string, states func() map[string]string, event func(name, state string) api.Event) map[string]string {
 	var wanted []*tap
-	for _, t := range *f.taps.Load() {
+	for _, t := range f.listeners.Load().taps {
 		if t.watch.Wants(kind) && (kind != api.EventNode || !t.remote) {
 			wanted = append(wanted, t)
 		}

@@ -1,0 +1,118 @@
+package feed
+
+import (
+	"sync"
+
+	"carillon/shard"
+	"carillon/timer"
+	"carillon/transport/api"
+)
+
+// inboxEvents bounds the events that wait to be given to the listeners.
+const inboxEvents = 16_384
+
+// inbox has the events of this node's shards until they are given to the listeners. A shard's turn
+// only puts an event in, so that its length does not depend on how many listen.
+type inbox struct {
+	mu      sync.Mutex
+	events  []api.Event
+	dropped int64
+	giving  bool // a task gives the events to the listeners
+}
+
+// put reports whether a task must be started that calls take until it returns false.
+func (i *inbox) put(e *api.Event) (start bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.events) < inboxEvents {
+		i.events = append(i.events, *e)
+	} else {
+		i.dropped++
+	}
+	start = !i.giving
+	i.giving = true
+	return start
+}
+
+// take empties the inbox; false: it was empty.
+func (i *inbox) take() (events []api.Event, dropped int64, some bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	events, dropped = i.events, i.dropped
+	i.events, i.dropped = nil, 0
+	i.giving = len(events) > 0
+	return events, dropped, i.giving
+}
+
+// listeners are the taps, and which topics they listen to, as far as that was asked.
+type listeners struct {
+	taps   []*tap
+	topics sync.Map // timer.TopicID → bool
+}
+
+// Watches implements shard.Watcher. Each listener's room is its own affair: it is told how many
+// events found none.
+func (f *Feed) Watches(id timer.TopicID) bool {
+	l := f.listeners.Load()
+	if len(l.taps) == 0 {
+		return false
+	}
+	if watched, known := l.topics.Load(id); known {
+		return watched.(bool)
+	}
+	topic, ok := f.cfg.Topic(id)
+	if !ok {
+		return false
+	}
+	watched := false
+	for _, t := range l.taps {
+		watched = watched || t.watch.OfTimers() && t.watch.SeesTopic(topic.Name)
+	}
+	l.topics.Store(id, watched)
+	return watched
+}
+
+// Saw implements shard.Watcher.
+func (f *Feed) Saw(e *shard.Event) {
+	topic, ok := f.cfg.Topic(e.Timer.Topic)
+	if !ok {
+		return
+	}
+	seen := f.event(e, topic.Name)
+	if f.inbox.put(&seen) {
+		f.cfg.Tasks.Go(f.give)
+	}
+}
+
+// give has the listeners get the events of the inbox, until it is empty.
+func (f *Feed) give() {
+	for {
+		events, dropped, some := f.inbox.take()
+		if !some {
+			return
+		}
+		for _, t := range f.listeners.Load().taps {
+			t.give(events, dropped)
+		}
+	}
+}
+
+// give adds the events that the listener asked for. It may have been any of those that the inbox
+// had no room for.
+func (t *tap) give(events []api.Event, dropped int64) {
+	if !t.watch.OfTimers() {
+		return
+	}
+	var seen []api.Event
+	for i := range events {
+		if t.watch.Sees(&events[i]) {
+			seen = append(seen, events[i])
+		}
+	}
+	if len(seen) > 0 {
+		t.put(seen...)
+	}
+	if dropped > 0 {
+		t.miss(dropped)
+	}
+}

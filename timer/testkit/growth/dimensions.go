@@ -1,0 +1,12 @@
+// Package growth measures what one step costs that a shard, a node or an answer cannot divide, as
+// that of which a user has many grows.
+package growth
+
+// Dimensions are all things of which a user may have many. None of them may make a turn, a hand-out
+// or an answer cost more than O(log n): each is filled at two sizes by a test that calls Check.
+var Dimensions = []string{
+	"receivers", "receivers that are down", "receivers that are busy", "waiters for a slot", "tenants",
+	"keys", "timers of a key", "ids", "dead letters of an id", "labels", "headers", "topics", "series of one instant", "zones",
+	"expiries of one instant", "timers of a paused topic", "timers to pull", "pullers", "operations at once",
+	"shards", "nodes", "history files", "event listeners", "tokens",
+}

@@ -1,0 +1,88 @@
+package callback
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/timer/testkit/growth"
+)
+
+// crowd is a pool that is full, with waiters. It is not run: no call is made.
+type crowd struct {
+	*Pool
+	t    testing.TB
+	held []Permit
+}
+
+func newCrowd(t testing.TB, n int) *crowd {
+	p, err := New(Config{MaxCalls: crowdCalls, MaxDestinations: 2*n + 4*crowdCalls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &crowd{Pool: p, t: t}
+}
+
+const crowdCalls = 128
+
+func (c *crowd) Granted(p Permit) { c.held = append(c.held, p) }
+
+// ask asks for a call at a receiver of its own.
+func (c *crowd) ask(tenant string, topic uint64, receiver int) {
+	c.t.Helper()
+	key, err := ParseKey(fmt.Sprintf("http://receiver-%d.example/", receiver))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	switch permit, result := c.Acquire(Ask{Key: key, Tenant: tenant, Topic: topic}, c.waiter()); result.Kind {
+	case Granted:
+		c.held = append(c.held, permit)
+	case Queued:
+	default:
+		c.t.Fatalf("%+v", result)
+	}
+}
+
+// waiter is one that is not equal to any other.
+func (c *crowd) waiter() Waiter { return &crowdWaiter{c} }
+
+type crowdWaiter struct{ *crowd }
+
+func (c *crowd) giveBack() {
+	permit := c.held[0]
+	c.held = c.held[1:]
+	permit.Cancel()
+}
+
+// handOut gives slots back one by one, and returns the longest hand-out.
+func (c *crowd) handOut(times int) time.Duration {
+	return growth.LongestStep(c.t, func() bool {
+		c.giveBack()
+		times--
+		return times > 0 && len(c.held) > 0
+	}, func() {})
+}
+
+// TestLongestHandOut: to give a slot to the next waiter costs about the same, however many wait, at
+// however many receivers, and whosever they are.
+func TestLongestHandOut(t *testing.T) {
+	growth.Check(t,
+		growth.Dimension{Name: "waiters for a slot", N: 8_000, Longest: func(t testing.TB, n int) time.Duration {
+			c := newCrowd(t, n)
+			for i := range n { // one has all that it may have
+				c.ask("one", 1, i)
+			}
+			for i := range crowdCalls { // and another has and wants the rest
+				c.ask("other", 2, n+i)
+			}
+			return c.handOut(crowdCalls / 2)
+		}},
+		growth.Dimension{Name: "tenants", N: 500, Longest: func(t testing.TB, n int) time.Duration {
+			c := newCrowd(t, n)
+			for i := range n {
+				c.ask(fmt.Sprint("tenant-", i), uint64(i), i)
+			}
+			return c.handOut(crowdCalls / 2)
+		}},
+	)
+}
