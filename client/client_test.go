@@ -139,7 +139,9 @@ func TestCalls(t *testing.T) {
 			return c.Patch(ctx, "o", "a", Patch{AtLocal: "2027-03-28T09:00:00", Zone: "Europe/Berlin"}, Cond{})
 		}, `PATCH /v1/topics/o/timers/a {"at_local":"2027-03-28T09:00:00","zone":"Europe/Berlin"}`, oneTimer, ""},
 		{"dry add", func(c *Client) (any, error) { return c.DryAdd(ctx, "o", Spec{Delay: time.Second}) }, `POST /v1/topics/o/timers?dry_run=true {"delay":"1s"}`, oneTimer, ""},
-		{"dry put", func(c *Client) (any, error) { return c.DryPut(ctx, "o", "a", Spec{Delay: time.Second}, Cond{Version: 3}) },
+		{"dry put", func(c *Client) (any, error) {
+			return c.DryPut(ctx, "o", "a", Spec{Delay: time.Second}, Cond{Version: 3})
+		},
 			`PUT /v1/topics/o/timers/a?dry_run=true [If-Match: "3"] {"id":"a","delay":"1s"}`, oneTimer, ""},
 		{"dry patch", func(c *Client) (any, error) { return c.DryPatch(ctx, "o", "a", Patch{Labels: []string{"x"}}, Cond{}) },
 			`PATCH /v1/topics/o/timers/a?dry_run=true {"labels":["x"]}`, oneTimer, ""},
