@@ -72,6 +72,11 @@ func TestUnknownZone(t *testing.T) {
 	r.wantState("a", "scheduled 0")
 	want(1)
 
+	g.scheduler.End() // another node leads for a moment
+	g.scheduler.Begin()
+	r.pass(time.Second)
+	want(1)
+
 	r.change = nil // a release that knows it
 	r.restart()
 	r.pass(30 * time.Second)
