@@ -196,6 +196,7 @@ type gauges struct {
 
 var (
 	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
+	waitingDesc = prometheus.NewDesc("carillon_waiting", "Timers that are due and wait, by what for: the causes of waits_for.", []string{"reason"}, nil)
 	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
 	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or another than the others'.", nil, nil)
@@ -217,7 +218,7 @@ var refusedNames = [...]string{shard.RefusedMemory: "memory", shard.RefusedLowDi
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, waitingDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -236,6 +237,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(timersDesc, s.Done, "done")
 	gauge(timersDesc, s.Dead, "dead")
 	gauge(overdueDesc, s.Overdue)
+	for _, cause := range timer.WaitCauses() {
+		gauge(waitingDesc, s.Waiting[cause], cause.String())
+	}
 	gauge(leadersDesc, int64(s.Leads))
 	gauge(faultsDesc, int64(s.Faults))
 	gauge(memoryDesc, s.MemoryBytes)

@@ -9,8 +9,9 @@ import (
 
 // Stats are the host's gauges.
 type Stats struct {
-	Scheduled, Leased, Done, Dead int64 // timers of led shards
-	Overdue                       int64 // due and not called yet
+	Scheduled, Leased, Done, Dead int64         // timers of led shards
+	Overdue                       int64         // due and not called yet
+	Waiting                       timer.Waiting // those of them that wait, by what for
 	Leads                         int
 	Faults                        int // replicas that are stopped, or whose state is wrong or differs
 	MemoryBytes                   int64
@@ -58,6 +59,9 @@ func (g *group) stats(s *Stats) {
 	s.MemoryBytes += g.table.MemoryBytes()
 	s.SealedBy = g.table.SealedBy(s.SealedBy)
 	g.scheduler.Overdue(func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+	for cause, n := range g.scheduler.Waiting() {
+		s.Waiting[cause] += n
+	}
 }
 
 // DueFor counts the due timers in the destination queues of the shards that this node leads, by

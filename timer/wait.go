@@ -31,8 +31,13 @@ var waitNames = [waitCauses]string{
 	"zone", "window", "no_callback", "refused_address", "leader",
 }
 
-// String is the cause in answers; "" of NoWait.
-func (w WaitCause) String() string { return waitNames[w] }
+// String is the cause in answers; "" of NoWait, and of a cause that this build does not know.
+func (w WaitCause) String() string {
+	if !w.Known() {
+		return ""
+	}
+	return waitNames[w]
+}
 
 // Known reports whether this build knows the cause; that of a later one it does not.
 func (w WaitCause) Known() bool { return w < waitCauses }
@@ -45,6 +50,9 @@ func WaitCauses() []WaitCause {
 	}
 	return all
 }
+
+// Waiting counts timers by what they wait for.
+type Waiting [waitCauses]int64
 
 // Wait is why a timer that is due, or between attempts, is not delivered now. It is not part of the
 // timer's state: the leader of its shard derives it from its queues on request.

@@ -242,9 +242,9 @@ func (l *Scheduler) reopen() {
 
 // spread returns how long after its due time a timer's first attempt starts, in ms, so that timers
 // of one instant do not all start at once. It depends on the timer's id alone; in a serial topic on
-// its key, which keeps the order. An ordered topic has one key and is not spread.
+// its key, which keeps the order.
 func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
-	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || q.topic.Policy.Ordered {
+	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 {
 		return 0
 	}
 	hash := l.table.IDHash(h)

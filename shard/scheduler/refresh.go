@@ -31,7 +31,7 @@ func (l *Scheduler) Refresh() {
 		l.reroute(q)
 	}
 	for id := range l.keys.inOrder {
-		if t := l.topic(id); t == nil || !t.Policy.InOrder() {
+		if t := l.topic(id); t == nil || !t.Policy.Serial {
 			delete(l.keys.inOrder, id)
 		}
 	}

@@ -71,10 +71,14 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
+		sum.NoURL += c.NoURL
+		refused, _ := l.table.Refused(topic)
+		sum.Waiting[timer.WaitRefused] += refused
 		if q := l.due.topics[topic]; q != nil && l.active {
 			ready, oldest := q.overdue(l.now.WallMs)
 			sum.Ready += ready
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
+			l.countWaiting(q, &sum.Waiting)
 			queues[q] = sum
 		}
 	}
@@ -87,6 +91,18 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 			sum.Scheduled++
 		}
 	}
+}
+
+// Waiting counts the due timers of all topics that are not started, and those that were refused an
+// address, by what they wait for.
+func (l *Scheduler) Waiting() (sum timer.Waiting) {
+	for id, q := range l.due.topics {
+		if id != table.CanaryTopic {
+			l.countWaiting(q, &sum)
+		}
+	}
+	_, sum[timer.WaitRefused] = l.table.Refused(table.CanaryTopic)
+	return sum
 }
 
 // Overdue calls tell for each topic with timers that are due and wait for a gate, with their number

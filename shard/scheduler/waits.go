@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"carillon/shard/table"
@@ -48,13 +49,32 @@ func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	now := l.now.WallMs
 	if d.NextMs > now {
 		if d.InBackoff(now) {
+			if text := l.table.RefusedAddress(h); text != "" {
+				return timer.Wait{For: timer.WaitRefused, On: text}
+			}
 			return timer.Wait{For: timer.WaitBackoff}
 		}
 		return timer.Wait{}
 	}
+	if w := l.gateOf(h, d); w.For != timer.NoWait || d.NextMs > now-unexplainedMs {
+		return w
+	}
+	return timer.Wait{For: timer.WaitLeader}
+}
+
+// unexplainedMs is how long a due timer may be on its way to its call before it is said to wait for
+// the leader.
+const unexplainedMs = 1000
+
+// gateOf returns the gate that keeps a due timer.
+func (l *Scheduler) gateOf(h timer.Handle, d *table.Due) timer.Wait {
+	now := l.now.WallMs
 	t := l.topic(d.Topic)
 	if t == nil {
 		return timer.Wait{}
+	}
+	if !l.mayStart() {
+		return timer.Wait{For: timer.WaitLeader}
 	}
 	if t.Paused {
 		return timer.Wait{For: timer.WaitPaused, On: t.Name}
@@ -89,8 +109,17 @@ func (l *Scheduler) limitOf(q *topicQueue) timer.WaitCause {
 // laneWait returns the reason why a destination queue waits.
 func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	n := l.due.routes[routeKey{q.id, target}]
-	if n == nil || n.dest == nil {
+	if n == nil {
 		return timer.Wait{}
+	}
+	return l.queueWait(n)
+}
+
+// queueWait returns the reason why the timers of a destination queue wait.
+func (l *Scheduler) queueWait(n *destQueue) timer.Wait {
+	q := n.queue
+	if n.dest == nil {
+		return timer.Wait{For: timer.WaitNoCallback, On: q.topic.Name}
 	}
 	if _, own := n.dest.(canaryDest); own {
 		return timer.Wait{}
@@ -108,6 +137,59 @@ func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	return timer.Wait{}
 }
 
+// countWaiting adds a topic's due timers that are not started to the sum of what they wait for.
+// Those that are about to start wait for nothing.
+func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
+	all := timer.NoWait // what every timer of the topic waits for
+	switch {
+	case q.topic == nil:
+		return
+	case !l.mayStart():
+		all = timer.WaitLeader
+	case q.topic.Paused:
+		all = timer.WaitPaused
+	case q.pulled():
+		if all = l.limitOf(q); all == timer.NoWait {
+			all = timer.WaitConsumer
+		}
+	}
+	inLine := all
+	if inLine == timer.NoWait {
+		inLine = timer.WaitKey
+	}
+	sum[inLine] += int64(q.inLine)
+	for _, n := range slices.Concat(q.lanes, q.moving) {
+		if n.len() == 0 {
+			continue
+		}
+		cause := all
+		if cause == timer.NoWait {
+			cause = l.causeOf(n)
+		}
+		if cause != timer.NoWait {
+			sum[cause] += int64(n.len())
+		}
+	}
+}
+
+// causeOf is what queueWait says, from what the scheduler knows by itself: it is asked for all
+// queues at once.
+func (l *Scheduler) causeOf(n *destQueue) timer.WaitCause {
+	switch {
+	case n.dest == nil:
+		return timer.WaitNoCallback
+	case n.blockedUntil > l.now.Mono:
+		return timer.WaitBreaker
+	}
+	if cause := l.limitOf(n.queue); cause != timer.NoWait {
+		return cause
+	}
+	if n.queued {
+		return timer.WaitSlots
+	}
+	return timer.NoWait
+}
+
 // text describes a destination in words, with the time of its breaker's next probe.
 func (s *DestinationState) text(nowMs int64) string {
 	if s.Breaker == BreakerHalfOpen {
@@ -122,11 +204,7 @@ func (l *Scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 	if q.keys == nil {
 		return "", false
 	}
-	hash := uint64(0)
-	if !q.topic.Policy.Ordered {
-		hash = l.table.KeyHash(h)
-	}
-	k := q.keys[hash]
+	k := q.keys[l.table.KeyHash(h)]
 	switch {
 	case k == nil:
 		return "", false

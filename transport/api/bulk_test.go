@@ -146,7 +146,7 @@ func TestBulkGivesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{})
+		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{}, timer.TopicChange{})
 		rq := &request{s: s}
 		sweep := func() *problem { return rq.bulkRun(&timer.Query{Topic: topic.ID}, bulk.CancelEach(topic.ID)) }
 		if p := sweep(); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") || !strings.Contains(p.detail, "7 timers") {
