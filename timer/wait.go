@@ -20,7 +20,7 @@ const (
 	WaitWindow                // its topic's window is not open
 	WaitNoCallback            // neither it nor its topic has a callback URL
 	WaitRefused               // its last call was refused an address; goes before WaitBackoff
-	WaitLeader                // the leader of its shard cannot start calls, or there is none
+	WaitLeader                // its shard has no leader, or that cannot start calls or has not come to it
 
 	waitCauses
 )

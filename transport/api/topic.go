@@ -30,7 +30,7 @@ func (rq *request) putTopic() *problem {
 		return p
 	}
 	var stored *timer.Policy
-	switch t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic); {
+	switch t, err := rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); {
 	case err == nil:
 		stored = &t.Policy
 	case !errors.Is(err, timer.ErrNoTopic):

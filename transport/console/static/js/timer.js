@@ -29,7 +29,7 @@ export function story(t, now = Date.now()) {
     case "window": return ["warn", "It is due, and waits until the topic's window opens.", ""];
     case "no_callback": return ["bad", "Not called: neither it nor its topic has a callback URL.", "Give the topic a URL, or change the timer's."];
     case "refused_address": return ["bad", `The last call was not made: ${t.waits_on || t.last_error}`, "Allow the address (--callback-allow), or change the URL."];
-    case "leader": return ["bad", "Not called: its shard has no leader that may start calls.", "See the cluster page: nodes that are down, and clocks."];
+    case "leader": return ["bad", "Not called yet: the leader of its shard cannot start calls, or has not come to it.", "See the cluster page: nodes that are down, and clocks."];
     case "consumer": return ["warn", "It is due, and waits for a consumer to pull it.", "Nobody has asked for it yet."];
   }
   const next = t.next_attempt_ms || t.due_ms;
