@@ -26,6 +26,7 @@ type Request struct {
 	Body   []byte // JSON; nil: none
 
 	IfMatch    uint32 // the call is for this version only; 0: for any
+	IfTopic    string // … of the topic: Topic.Version
 	CreateOnly bool   // of a PUT: refused where the id is in use
 
 	IdempotencyKey string // of an add without an id; empty: none
@@ -207,6 +208,9 @@ func (c *Client) fillHeader(h http.Header, r *Request) {
 	}
 	if c.options.Token != "" {
 		h.Set("Authorization", "Bearer "+c.options.Token)
+	}
+	if r.IfTopic != "" {
+		h.Set("If-Match", `"`+r.IfTopic+`"`)
 	}
 	if r.IfMatch != 0 {
 		h.Set("If-Match", `"`+strconv.FormatUint(uint64(r.IfMatch), 10)+`"`)

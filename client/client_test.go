@@ -195,6 +195,12 @@ func TestCalls(t *testing.T) {
 		{"put topic", func(c *Client) (any, error) {
 			return c.PutTopic(ctx, "o", Policy{Delivery: "pull", Lease: time.Minute, Rate: &Rate{PerSecond: 5, Burst: 1}, StopOn: []int{}})
 		}, `PUT /v1/topics/o {"delivery":"pull","lease":"1m0s","stop_on":[],"rate":{"per_second":5,"burst":1}}`, `{"topic":"o","counts":{"scheduled":4,"dead":2}}`, ""},
+		{"put topic if", func(c *Client) (any, error) {
+			return c.PutTopicIf(ctx, "o", Policy{Key: "all", Serial: true, IfLate: LateReject, Window: &Window{Days: "mon-fri", From: "08:00"}}, TopicCondition{Version: "7-3", Force: true})
+		}, `PUT /v1/topics/o?force=true [If-Match: "7-3"] {"serial":true,"key":"all","if_late":"reject","window":{"days":"mon-fri","from":"08:00"}}`, `{"topic":"o","version":"7-4","counts":{"waiting":{"window":2}}}`, ""},
+		{"patch topic", func(c *Client) (any, error) {
+			return c.PatchTopic(ctx, "o", PolicyPatch{Set: Policy{History: 24 * time.Hour, Retry: &Retry{MaxAttempts: 5}}, Reset: []string{"window", "retry.jitter"}}, TopicCondition{})
+		}, `PATCH /v1/topics/o {"history":"24h0m0s","retry":{"jitter":null,"max_attempts":5},"window":null}`, `{"topic":"o"}`, ""},
 		{"rotate", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "whsec_x") }, `POST /v1/topics/o/secrets/rotate {"secret":"whsec_x"}`,
 			`{"topic":"o","secrets":["sha256:1","sha256:2"]}`, `{"topic":"o","secret":"","secrets":["sha256:1","sha256:2"]}`},
 		{"rotate to one of the node's", func(c *Client) (any, error) { return c.RotateSecret(ctx, "o", "") }, `POST /v1/topics/o/secrets/rotate {}`, `{"secret":"whsec_x"}`, ""},

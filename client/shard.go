@@ -7,8 +7,7 @@ import (
 )
 
 // ShardOf is the shard of a timer, 1 to shards, in a cluster of so many: 1 + xxh64(topic, 0, key or
-// id) mod shards. An id that the cluster made names its shard itself. The timers of an ordered
-// topic are all in one shard, which is that of an empty id.
+// id) mod shards. An id that the cluster made names its shard itself.
 func ShardOf(topic, id string, shards int) int {
 	if n := shardInID(id); n > 0 {
 		return 1 + (n-1)%shards

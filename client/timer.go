@@ -48,6 +48,10 @@ const (
 	WaitRate        WaitCause = "rate"         // Policy.Rate
 	WaitSlots       WaitCause = "slots"        // calls at once: the destination's or the node's
 	WaitZone        WaitCause = "zone"         // the nodes' release does not know its time zone
+	WaitWindow      WaitCause = "window"       // Policy.Window is not open
+	WaitNoCallback  WaitCause = "no_callback"  // neither it nor the topic has a URL
+	WaitRefused     WaitCause = "refused_address"
+	WaitLeader      WaitCause = "leader" // its shard has none, or that cannot start calls or has not come to it
 )
 
 // Timer is a timer as a node shows it. Times that there are not are zero.

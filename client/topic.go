@@ -11,6 +11,7 @@ import (
 // Topic is a topic as a node shows it.
 type Topic struct {
 	Name            string      `json:"topic"`
+	Version         string      `json:"version"` // for TopicCondition
 	Policy          Policy      `json:"policy"`
 	Paused          bool        `json:"paused"`
 	Counts          TopicCounts `json:"counts"`
@@ -21,6 +22,8 @@ type Topic struct {
 // TopicCounts are a topic's timers by state; Scheduled includes Ready.
 type TopicCounts struct {
 	Scheduled, Ready, Leased, Done, Dead int64
+	// Waiting are the due ones that are not called, by what they wait for.
+	Waiting map[WaitCause]int64
 }
 
 // Policy is the common policy of a topic's timers. A field that is left zero takes the default.
@@ -35,7 +38,11 @@ type Policy struct {
 	MaxWait  time.Duration `json:"max_wait,omitzero"`
 	Dedup    DedupRule     `json:"dedup,omitempty"`
 	Serial   bool          `json:"serial,omitempty"`
-	Ordered  bool          `json:"ordered,omitempty"`
+	// Key is the key of adds that say none and whose id has no braces: their id gets it in front,
+	// and they are found by the plain id, too.
+	Key    string   `json:"key,omitempty"`
+	IfLate LateRule `json:"if_late,omitempty"` // of adds that say none
+	Window *Window  `json:"window,omitempty"`  // nil: always open
 
 	Concurrency            int           `json:"concurrency,omitempty"`
 	Rate                   *Rate         `json:"rate,omitempty"`
@@ -52,6 +59,47 @@ type Policy struct {
 	SigningKeys []string `json:"signing_keys,omitempty"`
 
 	Format Format `json:"format,omitempty"`
+}
+
+// Window is when attempts may start.
+type Window struct {
+	Zone   string   `json:"zone,omitempty"` // IANA; UTC without it
+	Days   string   `json:"days,omitempty"` // "mon-fri", "mon,wed"; every day without it
+	From   string   `json:"from,omitempty"` // "08:00"
+	To     string   `json:"to,omitempty"`   // "20:00"; earlier than From: over midnight
+	Except []string `json:"except,omitempty"`
+}
+
+// PolicyPatch changes the fields that are set, and those of Callback, Retry, Rate, Breaker and
+// Window one by one.
+type PolicyPatch struct {
+	Set Policy
+	// Reset names fields that go back to their default: "serial", "callback.timeout" …
+	Reset []string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p PolicyPatch) MarshalJSON() ([]byte, error) {
+	fields, err := fieldsOf(p.Set)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range p.Reset {
+		if err := reset(fields, name); err != nil {
+			return nil, err
+		}
+	}
+	return encode(fields)
+}
+
+// TopicCondition says when a topic may change.
+type TopicCondition struct {
+	Version string // it is at this version only; "": at any
+	Force   bool   // even if that takes away what pending timers or receivers need
+}
+
+func (d TopicCondition) request(method, topic string) Request {
+	return Request{Method: method, Path: Path("topics", topic), Query: forced(d.Force), IfTopic: d.Version, Repeatable: method == http.MethodPut && d.Version == ""}
 }
 
 // Format decides which headers calls carry beside Carillon's own.
@@ -105,9 +153,20 @@ type Breaker struct {
 	Probes   int           `json:"probes,omitempty"`
 }
 
-// PutTopic sets a topic's whole policy, and makes it if need be.
+// PutTopic sets a topic's whole policy, and makes it if need be. To change some fields use
+// PatchTopic: what a PUT leaves out goes back to its default.
 func (c *Client) PutTopic(ctx context.Context, topic string, p Policy) (*Topic, error) {
-	return c.topicCall(ctx, Request{Method: http.MethodPut, Path: Path("topics", topic), Repeatable: true}, p)
+	return c.PutTopicIf(ctx, topic, p, TopicCondition{})
+}
+
+// PutTopicIf is PutTopic under a condition.
+func (c *Client) PutTopicIf(ctx context.Context, topic string, p Policy, d TopicCondition) (*Topic, error) {
+	return c.topicCall(ctx, d.request(http.MethodPut, topic), p)
+}
+
+// PatchTopic changes some fields of a topic's policy.
+func (c *Client) PatchTopic(ctx context.Context, topic string, p PolicyPatch, d TopicCondition) (*Topic, error) {
+	return c.topicCall(ctx, d.request(http.MethodPatch, topic), p)
 }
 
 // Topic reads a topic.

@@ -9,7 +9,7 @@ import (
 
 var contractTopics = []contractCheck{
 	{"life", checkTopicLife}, {"defaults", checkPolicyDefaults}, {"bounds", checkPolicyBounds}, {"delete", checkTopicDelete}, {"delivery", checkDeliveryChange}, {"serial", checkSerial},
-	{"ordered", checkOrdered}, {"dedup", checkDedup}, {"counts", checkCounts}, {"concurrency", checkConcurrency}, {"spread", checkSpread}, {"breaker", checkBreaker}, {"rate", checkRate}, {"destination", checkDestination}, {"secrets", checkSecrets},
+	{"key", checkTopicKey}, {"dedup", checkDedup}, {"counts", checkCounts}, {"concurrency", checkConcurrency}, {"spread", checkSpread}, {"breaker", checkBreaker}, {"rate", checkRate}, {"destination", checkDestination}, {"secrets", checkSecrets},
 }
 
 func checkTopicLife(k *talk) {
@@ -25,14 +25,14 @@ func checkTopicLife(k *talk) {
 	k.ask("POST", "/resume", "").is(200).has("paused", "false")
 	k.ask("POST", "/timers", `{"delay":"1h",`+nobody+`}`).is(201)
 	k.ask("GET", "", "").has("counts/scheduled", "1")
-	// A pull creates its topic like an add does, and such a topic delivers by push.
-	k.ask("POST", "/v1/topics/"+k.topic+"-pulled/pull", `{}`).refused(409, "wrong_delivery")
+	// A pull makes no topic: that would be one that calls.
+	k.ask("POST", "/v1/topics/"+k.topic+"-pulled/pull", `{}`).refused(404, "unknown_topic")
 }
 
 func checkPolicyDefaults(k *talk) {
 	k.policy(`{}`)
 	k.ask("GET", "", "").has("policy/delivery", `"push"`, "policy/ack", `"response"`, "policy/lease", `"30s"`, "policy/retry/max_attempts", "16", "policy/retry/min_backoff", `"1s"`, "policy/retry/max_backoff", `"1h"`,
-		"policy/retry/multiplier", "2", "policy/retry/jitter", "0.2", "policy/stop_on", "[410]", "policy/merge", `"reject"`, "policy/dedup", `"id"`, "policy/serial", "false", "policy/ordered", "false",
+		"policy/retry/multiplier", "2", "policy/retry/jitter", "0.2", "policy/stop_on", "[410]", "policy/merge", `"reject"`, "policy/dedup", `"id"`, "policy/serial", "false", "policy/key", "", "policy/if_late", `"fire"`, "policy/window", "",
 		"policy/concurrency", "0", "policy/breaker/failures", "5", "policy/breaker/window", `"10s"`, "policy/breaker/open", `"5s"`, "policy/breaker/probes", "1", "policy/destination_concurrency", "256",
 		"policy/spread", `"0s"`, "policy/history", `"72h"`, "policy/dead_retention", `"720h"`, "policy/rate", "")
 }
@@ -46,11 +46,13 @@ func checkPolicyBounds(k *talk) {
 		`"secrets":[` + secret(24) + `,` + secret(64) + `,` + secret(32) + `]`, `"merge":"debounce","max_wait":"5m"`, `"delivery":"pull"`, `"ack":"report"`, `"dedup":"content"`, `"stop_on":[]`, `"stop_on":[404,410]`,
 		`"callback":{"url":"http://127.0.0.1:9/","timeout":"15m"}`, `"spread":"10s"`, `"breaker":{"failures":1}`, `"destination_concurrency":1`,
 	} {
-		if s := k.ask("PUT", "", `{`+good+`}`); s.status/100 != 2 {
+		if s := k.ask("PUT", "?force=true", `{`+good+`}`); s.status/100 != 2 {
 			k.Errorf("%s: %d %s", good, s.status, s.body)
 		}
 	}
-	k.ask("PUT", "", `{"concurrency":7}`).is(200)
+	k.ask("PUT", "", `{"secrets":[`+secret(24)+`]}`).is(200)
+	k.ask("PUT", "", `{"concurrency":7}`).refused(409, "in_use")
+	k.ask("PUT", "?force=true", `{"concurrency":7}`).is(200)
 	for _, bad := range []string{
 		`"lease":"999ms"`, `"lease":"12h0m1s"`, `"retry":{"max_attempts":0}`, `"retry":{"max_attempts":1001}`, `"retry":{"multiplier":0.5}`, `"retry":{"multiplier":11}`, `"retry":{"jitter":1.5}`,
 		`"retry":{"min_backoff":"2h","max_backoff":"1h"}`, `"retry":{"max_backoff":"721h"}`, `"concurrency":-1`, `"rate":{"per_second":0,"burst":1}`, `"rate":{"per_second":1,"burst":0}`,
@@ -102,11 +104,6 @@ func checkDeliveryChange(k *talk) {
 	r.letGo()
 	k.until("a", "state", `"done"`)
 	k.ask("PUT", "", `{"delivery":"pull"}`).is(200)
-	// ordered can change only while the topic has no timers.
-	k.add(`{"id":"b","delay":"1h"}`).is(201)
-	if s := k.ask("PUT", "", `{"delivery":"pull","ordered":true}`); s.status != 409 {
-		k.Errorf("ordered changed while there are timers: %d %s", s.status, s.body)
-	}
 }
 
 // called returns the timer ids of a callee's calls, in order.
@@ -136,9 +133,9 @@ func checkSerial(k *talk) {
 	}
 }
 
-func checkOrdered(k *talk) {
+func checkTopicKey(k *talk) {
 	r := k.callee(500, 200)
-	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"ordered":true,"serial":true,"retry":{"min_backoff":"30ms","max_backoff":"30ms"}}`, r.url))
+	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"serial":true,"key":"all","retry":{"min_backoff":"30ms","max_backoff":"30ms"}}`, r.url))
 	k.ask("POST", "/pause", "").is(200)
 	now := time.Now().UnixMilli()
 	for i, id := range []string{"d", "a", "b", "c"} {
@@ -146,7 +143,7 @@ func checkOrdered(k *talk) {
 	}
 	k.ask("POST", "/resume", "").is(200)
 	r.await(5)
-	if got := r.called(); got != "a a b c d" {
+	if got := r.called(); got != "{all}a {all}a {all}b {all}c {all}d" {
 		k.Errorf("called in the order %s", got)
 	}
 }

@@ -112,7 +112,7 @@ func TestFromASecretToAKey(t *testing.T) {
 		t.Errorf("%+v", topic.Policy)
 	}
 	topic.Policy.Secrets = nil
-	_, err = c.PutTopic(ctx, "orders", topic.Policy) // as shown, but without the secret
+	_, err = c.PutTopicIf(ctx, "orders", topic.Policy, goclient.TopicCondition{Version: topic.Version, Force: true}) // as shown, but without the secret
 	must(err)
 	expect("key", false, false, true)
 	if node.stop(t); filesHold(t, dir, private[len("whsk_"):]) || !filesHold(t, dir, given) {

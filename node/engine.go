@@ -168,7 +168,7 @@ func (e *engine) EnsureTopic(ctx context.Context, name string) (*timer.Topic, er
 	return c.topics.Ensure(ctx, name)
 }
 
-func (e *engine) PutTopic(ctx context.Context, name string, p *timer.Policy) (*timer.Topic, bool, error) {
+func (e *engine) PutTopic(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, false, err
@@ -176,7 +176,7 @@ func (e *engine) PutTopic(ctx context.Context, name string, p *timer.Policy) (*t
 	if p, err = c.sealedPolicy(name, p); err != nil {
 		return nil, false, err
 	}
-	return c.topics.Put(ctx, name, p)
+	return c.topics.Put(ctx, name, p, change)
 }
 
 func (e *engine) SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error) {
@@ -187,12 +187,12 @@ func (e *engine) SetPaused(ctx context.Context, name string, paused bool) (*time
 	return c.topics.SetPaused(ctx, name, paused)
 }
 
-func (e *engine) DeleteTopic(ctx context.Context, name string, force bool) (int, error) {
+func (e *engine) DeleteTopic(ctx context.Context, name string, change timer.TopicChange) (int, error) {
 	c, err := e.core()
 	if err != nil {
 		return 0, err
 	}
-	return c.topics.Delete(ctx, name, force)
+	return c.topics.Delete(ctx, name, change)
 }
 
 func (e *engine) CountTopics(prefix string, most int, f func(*timer.Topic) bool) int {

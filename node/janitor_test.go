@@ -94,7 +94,7 @@ func TestIdleTopicsGoAway(t *testing.T) {
 		t.Fatalf("add: %d", code)
 	}
 	policy := timer.DefaultPolicy()
-	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy); err != nil {
+	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy, timer.TopicChange{}); err != nil {
 		t.Fatal(err)
 	}
 	k.after(0)
@@ -175,7 +175,7 @@ func TestDeliveryIsTurnedBack(t *testing.T) {
 	k := newKeeper(t)
 	policy := timer.DefaultPolicy()
 	policy.Pull = true
-	topic, _, err := k.node.topics.Put(k.ctx, "jobs", &policy)
+	topic, _, err := k.node.topics.Put(k.ctx, "jobs", &policy, timer.TopicChange{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,12 +198,13 @@ func TestDeliveryIsTurnedBack(t *testing.T) {
 		t.Fatalf("pulled %v, %v", list, err)
 	}
 	policy.Pull = false
-	_, _, err = k.node.topics.Put(k.ctx, "jobs", &policy)
+	_, _, err = k.node.topics.Put(k.ctx, "jobs", &policy, timer.TopicChange{})
 	if leased, ok := errors.AsType[timer.LeasedError](err); !ok || leased.Leased != 1 {
 		t.Errorf("a change while a consumer has a timer: %v", err)
 	}
 	k.node.router.GiveBack(k.ctx, topic.ID, list)
-	if now, _, err := k.node.topics.Put(k.ctx, "jobs", &policy); err != nil || now.Policy.Pull {
+	policy.Callback.URL = "http://127.0.0.1:1/"
+	if now, _, err := k.node.topics.Put(k.ctx, "jobs", &policy, timer.TopicChange{}); err != nil || now.Policy.Pull {
 		t.Errorf("%+v, %v", now, err)
 	}
 }

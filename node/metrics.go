@@ -206,6 +206,7 @@ type gauges struct {
 
 var (
 	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
+	waitingDesc = prometheus.NewDesc("carillon_waiting", "Timers that are due and wait, by what for: the causes of waits_for.", []string{"reason"}, nil)
 	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
 	zoneDesc    = prometheus.NewDesc("carillon_unknown_zone_timers", "Timers that are due and wait, as this node's release does not know their time zone.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
@@ -228,7 +229,7 @@ var refusedNames = [...]string{shard.RefusedMemory: "memory", shard.RefusedLowDi
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, zoneDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
+	for _, d := range []*prometheus.Desc{timersDesc, overdueDesc, zoneDesc, waitingDesc, leadersDesc, faultsDesc, diskDesc, diskLowDesc, memoryDesc, heldDesc, queuedDesc, sealedDesc, lockedDesc, refusedDesc, breakerDesc} {
 		ch <- d
 	}
 }
@@ -248,6 +249,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(timersDesc, s.Dead, "dead")
 	gauge(overdueDesc, s.Overdue)
 	gauge(zoneDesc, s.UnknownZone)
+	for _, cause := range timer.WaitCauses() {
+		gauge(waitingDesc, s.Waiting[cause], cause.String())
+	}
 	gauge(leadersDesc, int64(s.Leads))
 	gauge(faultsDesc, int64(s.Faults))
 	gauge(memoryDesc, s.MemoryBytes)

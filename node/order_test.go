@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestOrderedTopic: all in one shard, one at a time, in order; and the policy changes only while
-// there is nothing.
-func TestOrderedTopic(t *testing.T) {
+// TestSerialTopicWithOneKey: all in one shard, one at a time, in order, and found by their plain ids.
+func TestSerialTopicWithOneKey(t *testing.T) {
 	n := start(t, t.TempDir())
 	running, most := make(chan int, 100), 0
 	running <- 0
@@ -21,21 +20,23 @@ func TestOrderedTopic(t *testing.T) {
 		w.WriteHeader(200)
 		running <- <-running - 1
 	})
-	policy := fmt.Sprintf(`{"ordered":true,"callback":{"url":%q}}`, rec.URL)
-	n.must(201, "PUT", "/v1/topics/line", policy)
+	n.must(201, "PUT", "/v1/topics/line", fmt.Sprintf(`{"serial":true,"key":"all","callback":{"url":%q}}`, rec.URL))
 	var ops []string
 	for i := range 20 {
-		ops = append(ops, fmt.Sprintf(`{"op":"add","id":"{k%d}%d","delay":"0s"}`, i%5, i))
+		ops = append(ops, fmt.Sprintf(`{"op":"add","id":"%d","delay":"0s"}`, i))
 	}
 	n.must(200, "POST", "/v1/topics/line/batch", `{"ops":[`+strings.Join(ops, ",")+`]}`)
 	for i, a := range rec.await(t, 20) {
-		if !strings.HasSuffix(a.timer, fmt.Sprintf("}%d", i)) {
+		if a.timer != fmt.Sprintf("{all}%d", i) {
 			t.Errorf("call %d is of %s", i, a.timer)
 		}
 	}
 	if most != 1 {
 		t.Errorf("%d calls at once", most)
 	}
+	until(t, "the history has one by its plain id", func() bool {
+		return strings.Contains(n.must(200, "GET", "/v1/topics/line/history?id=3", ""), `"id":"{all}3"`)
+	})
 	shards := map[string]bool{}
 	for range 8 {
 		var v struct{ ID, UID string }
@@ -43,41 +44,16 @@ func TestOrderedTopic(t *testing.T) {
 			t.Fatal(err)
 		}
 		shards[v.UID[:4]] = true
-		if v.ID[1:5] != v.UID[:4] {
-			t.Errorf("the id %s is of another shard than %s", v.ID, v.UID)
+		plain, keyed := strings.CutPrefix(v.ID, "{all}")
+		if !keyed {
+			t.Errorf("the id %s has no key", v.ID)
 		}
-		n.must(200, "GET", "/v1/topics/line/timers/"+v.ID, "")
+		n.must(200, "GET", "/v1/topics/line/timers/"+plain, "")
+		n.must(200, "DELETE", "/v1/topics/line/timers/"+plain, "")
 	}
 	if len(shards) != 1 {
 		t.Errorf("in shards %v", shards)
 	}
-	fence := rec.all[19].fence
-
-	other := strings.Replace(policy, "true", "false", 1)
-	if got := n.must(409, "PUT", "/v1/topics/line", other); !strings.Contains(got, "not_empty") {
-		t.Error(got)
-	}
-	// Anything else may change.
-	n.must(200, "PUT", "/v1/topics/line", strings.Replace(policy, "{", `{"spread":"0s",`, 1))
-	// It is open again.
-	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"more","delay":"1h"}`)
-	var list struct{ Timers []struct{ ID string } }
-	if err := json.Unmarshal([]byte(n.must(200, "GET", "/v1/topics/line/timers", "")), &list); err != nil || len(list.Timers) != 9 {
-		t.Fatalf("%d timers, %v", len(list.Timers), err)
-	}
-	for _, v := range list.Timers {
-		n.must(200, "DELETE", "/v1/topics/line/timers/"+v.ID, "")
-	}
-	n.must(200, "POST", "/v1/topics/line/pause", "")
-	if got := n.must(200, "PUT", "/v1/topics/line", other); !strings.Contains(got, `"ordered":false`) || !strings.Contains(got, `"paused":true`) {
-		t.Error(got)
-	}
-	n.must(200, "POST", "/v1/topics/line/resume", "")
-	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"{k1}1","delay":"0s"}`)
-	if a := rec.await(t, 21)[20]; a.timer != "{k1}1" || a.fence <= fence {
-		t.Errorf("%s has fence %d after %d", a.timer, a.fence, fence)
-	}
-	n.must(200, "PUT", "/v1/topics/line", policy)
 }
 
 // TestForcedDeletionInSlices: more timers than one command drops.

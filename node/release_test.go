@@ -36,7 +36,7 @@ func TestReleasesAreRead(t *testing.T) {
 			r := release{t: t, dir: dir}
 			n := r.open("data")
 			r.same(n, "topics.json", "/v1/topics?limit=1000", "topics", "topic")
-			for _, topic := range []string{"later", "signed", "pulled", "waiting", "ordered"} {
+			for _, topic := range []string{"later", "signed", "pulled", "waiting", "line"} {
 				r.same(n, "timers-"+topic+".json", "/v1/topics/"+topic+"/timers?state=scheduled,leased&limit=1000&payload=true", "timers", "id")
 			}
 			r.same(n, "dead-failed.json", "/v1/topics/failed/dead?limit=1000", "timers", "id")
@@ -140,7 +140,7 @@ func lacks(was, is any) string {
 // content.
 func (r *release) kept(n *running, name string) {
 	r.t.Helper()
-	for _, topic := range []string{"later", "signed", "ordered"} {
+	for _, topic := range []string{"later", "signed", "line"} {
 		was := byName(r.read("timers-"+topic+".json"), "timers", "id")
 		is := byName(r.ask(n, "/v1/topics/"+topic+"/timers?state=scheduled,leased&limit=1000&payload=true"), "timers", "id")
 		if len(was) != len(is) {

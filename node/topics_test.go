@@ -141,7 +141,7 @@ func TestTenThousandIdleTopicsVanish(t *testing.T) {
 	}
 	k := newKeeper(t)
 	policy := timer.DefaultPolicy()
-	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy); err != nil {
+	if _, _, err := k.node.topics.Put(k.ctx, "made", &policy, timer.TopicChange{}); err != nil {
 		t.Fatal(err)
 	}
 	if code := k.add(k.ensure("used")); code != timer.Created {

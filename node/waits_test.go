@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"carillon/timer"
 )
 
 // waits polls until a timer waits for a cause, and returns the object of its wait.
@@ -45,13 +47,70 @@ func hanging(t *testing.T) (url string, release func()) {
 // TestWaits: a timer that is due names its cause of waiting, and the object of its wait.
 func TestWaits(t *testing.T) {
 	n := start(t, t.TempDir())
+	asked := map[string]bool{}
+	for cause := range elsewhere {
+		asked[cause.String()] = true
+	}
 	for name, test := range map[string]func(*testing.T, *running){
 		"topic_paused": waitsForPausedTopic, "breaker": waitsForBreaker, "key": waitsForKey,
 		"key of a consumer": waitsForKeyOfConsumer, "concurrency": waitsForConcurrency, "rate": waitsForRate,
-		"spread": waitsForSpread, "slots": waitsForSlots,
+		"spread": waitsForSpread, "slots": waitsForSlots, "no_callback": waitsForNoCallback, "refused_address": waitsForRefusedAddress,
 	} {
+		asked[strings.Fields(name)[0]] = true
 		t.Run(name, func(t *testing.T) { test(t, &running{t: t, base: n.base, node: n.node, stop: n.stop}) })
 	}
+	for _, cause := range timer.WaitCauses() {
+		if name := cause.String(); !asked[name] {
+			t.Errorf("nothing waits for %s", name)
+		}
+	}
+}
+
+// elsewhere are the causes that other tests ask for.
+var elsewhere = map[timer.WaitCause]string{
+	timer.WaitBackoff: "waitsForBreaker", timer.WaitConsumer: "waitsForKeyOfConsumer", timer.WaitZone: "of package shard", timer.WaitWindow: "of package shard",
+	timer.WaitLeader: "TestWaitsForLeader of package shard",
+}
+
+// counted polls until a topic's counts say of so many timers that they wait for a cause, and of no
+// others that they wait.
+func (r *running) counted(topic, cause string, n int) {
+	r.t.Helper()
+	want := fmt.Sprintf(`"waiting":{%q:%d}`, cause, n)
+	until(r.t, topic+" counts "+want, func() bool { return strings.Contains(r.must(200, "GET", "/v1/topics/"+topic, ""), want) })
+}
+
+func waitsForNoCallback(t *testing.T, n *running) {
+	n.must(201, "PUT", "/v1/topics/lost", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	n.must(200, "POST", "/v1/topics/lost/pause", "")
+	n.must(201, "POST", "/v1/topics/lost/timers", `{"id":"a","delay":"0s"}`)
+	n.counted("lost", "topic_paused", 1)
+	n.must(200, "PUT", "/v1/topics/lost?force=true", `{}`)
+	n.must(200, "POST", "/v1/topics/lost/resume", "")
+	if on := n.waits("lost", "a", "no_callback"); on != "lost" {
+		t.Errorf("it waits on %q", on)
+	}
+	n.counted("lost", "no_callback", 1)
+	until(t, "the metrics show it", func() bool {
+		return strings.Contains(n.must(200, "GET", "/metrics", ""), `carillon_waiting{reason="no_callback"} 1`)
+	})
+	n.must(200, "POST", "/v1/topics/lost/timers/a/fire", "")
+	n.waits("lost", "a", "no_callback")
+	rec := newReceiver(t, nil)
+	n.must(200, "PATCH", "/v1/topics/lost", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	n.eventually("lost", "a", "done")
+}
+
+// A refusal wins over the backoff: to wait does not help.
+func waitsForRefusedAddress(t *testing.T, n *running) {
+	n.must(201, "PUT", "/v1/topics/guarded", `{"retry":{"min_backoff":"1h"}}`)
+	n.must(201, "POST", "/v1/topics/guarded/timers", fmt.Sprintf(`{"id":"a","delay":"0s","callback":{"url":"http://localhost:%s/"}}`, n.base[strings.LastIndexByte(n.base, ':')+1:]))
+	if on := n.waits("guarded", "a", "refused_address"); !strings.HasPrefix(on, "refused: ") {
+		t.Errorf("it waits on %q", on)
+	}
+	n.counted("guarded", "refused_address", 1)
+	n.must(200, "DELETE", "/v1/topics/guarded/timers/a", "")
+	until(t, "nothing is counted", func() bool { return !strings.Contains(n.must(200, "GET", "/v1/topics/guarded", ""), `"waiting"`) })
 }
 
 func waitsForPausedTopic(t *testing.T, n *running) {
@@ -87,6 +146,7 @@ func waitsForBreaker(t *testing.T, n *running) {
 	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"first","delay":"0s","retry":{"min_backoff":"1h"}}`)
 	n.waits("sick", "first", "backoff")
 	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"next","delay":"0s"}`)
+	n.counted("sick", "breaker", 1)
 	if on := n.waits("sick", "next", "breaker"); !strings.HasPrefix(on, rec.URL+" (open, next probe 2") {
 		t.Errorf("it waits on %q", on)
 	}
@@ -110,6 +170,7 @@ func waitsForKeyOfConsumer(t *testing.T, n *running) {
 	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull","serial":true,"lease":"10m"}`)
 	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"{k}1","delay":"0s"}`)
 	n.waits("jobs", "{k}1", "consumer")
+	n.counted("jobs", "consumer", 1)
 	n.must(201, "POST", "/v1/topics/jobs/timers", `{"id":"{k}2","delay":"0s"}`)
 	if got := n.pull("jobs", `{"wait":"20s"}`); len(got.Timers) != 1 || got.Timers[0].ID != "{k}1" {
 		t.Fatalf("pulled %v", got)
@@ -125,6 +186,7 @@ func waitsForConcurrency(t *testing.T, n *running) {
 	n.must(201, "POST", "/v1/topics/few/timers", `{"id":"a","delay":"0s"}`)
 	n.eventually("few", "a", "leased")
 	n.must(201, "POST", "/v1/topics/few/timers", `{"id":"b","delay":"0s"}`)
+	n.counted("few", "concurrency", 1)
 	if on := n.waits("few", "b", "concurrency"); on != "few" {
 		t.Errorf("it waits on %q", on)
 	}
@@ -136,6 +198,7 @@ func waitsForRate(t *testing.T, n *running) {
 	n.must(201, "POST", "/v1/topics/slow/timers", `{"id":"a","delay":"0s"}`)
 	n.eventually("slow", "a", "done")
 	n.must(201, "POST", "/v1/topics/slow/timers", `{"id":"b","delay":"0s"}`)
+	n.counted("slow", "rate", 1)
 	n.waits("slow", "b", "rate")
 }
 
@@ -151,6 +214,7 @@ func waitsForSlots(t *testing.T, n *running) {
 	n.must(201, "POST", "/v1/topics/full/timers", `{"id":"a","delay":"0s"}`)
 	n.eventually("full", "a", "leased")
 	n.must(201, "POST", "/v1/topics/full/timers", `{"id":"b","delay":"0s"}`)
+	n.counted("full", "slots", 1)
 	if on := n.waits("full", "b", "slots"); on != url {
 		t.Errorf("it waits on %q", on)
 	}

@@ -12,8 +12,7 @@ type Verb string
 const (
 	// Of a topic, by Name.
 	Ensure Verb = "ensure" // make it with the policy, unless it is there
-	// Set the policy, making the topic if need be; Ordered changes only when closed, and begins a
-	// new life; Pull at its Turn alone.
+	// Set the policy, making the topic if need be; Pull changes at its Turn alone.
 	Put    Verb = "put"
 	Pause  Verb = "pause"
 	Resume Verb = "resume"
@@ -46,10 +45,12 @@ type Command struct {
 	Verb Verb   `json:"verb"`
 	Name string `json:"name,omitempty"`
 	// Close, Reopen, Delete: that life of the topic and no other.
-	ID     timer.TopicID `json:"id,omitempty"`
-	Force  bool          `json:"force,omitempty"`
-	Policy *timer.Policy `json:"policy,omitempty"`
-	Turn   uint32        `json:"turn,omitempty"` // Turned, and Put that changes Pull
+	ID    timer.TopicID `json:"id,omitempty"`
+	Force bool          `json:"force,omitempty"`
+	// Put, Close: the version of that life; 0: any.
+	IfVersion uint32        `json:"if_version,omitempty"`
+	Policy    *timer.Policy `json:"policy,omitempty"`
+	Turn      uint32        `json:"turn,omitempty"` // Turned, and Put that changes Pull
 
 	// Found; Register: of which cluster the node says it is, if any.
 	ClusterID string `json:"cluster,omitempty"`

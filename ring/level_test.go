@@ -187,7 +187,7 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 func TestPolicyIsTheProposers(t *testing.T) {
 	const first = `{"Callback":{"URL":"","Method":"POST","Headers":null,"HasHeaders":false,"TimeoutMs":10000},"MaxAttempts":16,` +
 		`"MinBackoffMs":1000,"MaxBackoffMs":3600000,"Multiplier":2,"Jitter":0.2,"StopOn":[410],"Merge":0,"MaxWaitMs":0,"ByContent":false,` +
-		`"Serial":false,"Ordered":false,"Concurrency":0,"Rate":{"PerSecond":0,"Burst":0},"SpreadMs":0,"Pull":false,"Report":false,"LeaseMs":30000,` +
+		`"Serial":false,"Concurrency":0,"Rate":{"PerSecond":0,"Burst":0},"SpreadMs":0,"Pull":false,"Report":false,"LeaseMs":30000,` +
 		`"Breaker":{"Failures":5,"WindowMs":10000,"OpenMs":5000,"Probes":1},"OwnBreaker":false,"DestinationConcurrency":256,` +
 		`"HistoryMs":259200000,"DeadRetentionMs":2592000000,"Secrets":null}`
 	s := founded(t, 2, 1, 2)
@@ -265,7 +265,7 @@ func TestFieldsOfTheFirstLevel(t *testing.T) {
 	const first = "AcceptLoss Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
 		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
-		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
+		"Except From IfVersion Key RejectLate To Window.Days OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
 	// See TestConventionsNeedTheirLevel.
 	const conventions = "CloudEvents SigningKeys.Private SigningKeys.Public"
 	known := strings.Fields(first + " " + conventions)

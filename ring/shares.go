@@ -258,7 +258,7 @@ func (s *Shares) take(st *Observation) {
 		o.free = o.lost >= silentFor
 	}
 	s.refresh(st.Now)
-	s.view = newShareView(st.Shards, st.Leads, s.self, st.Mine)
+	s.view = newShareView(st.Shards, st.Leads, s.self)
 	s.turn = s.turnAt(st, 0)
 	if len(s.parts) > 0 {
 		limited := make(map[timer.TopicID]bool, len(st.Topics))
@@ -326,7 +326,7 @@ func (s *Shares) confirm(p *part, now time.Duration) {
 		case !o.met, o.unsure, o.silence >= silentFor:
 			return
 		case o.untold:
-			if at, ok := slices.BinarySearch(s.view.nodes, id); ok && !p.topic.Policy.Ordered {
+			if at, ok := slices.BinarySearch(s.view.nodes, id); ok {
 				left -= s.view.unitsOf(at, p.topic, p.limit, s.turn)
 			}
 			continue

@@ -16,21 +16,19 @@ func TestShareSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		shards, n := 1+random.IntN(64), 1+random.IntN(5)
-		counts, mine := map[uint64]int64{}, map[uint64][]timer.ShardID{}
+		counts := map[uint64]int64{}
 		for id := 1; id <= shards; id++ {
 			if node := uint64(random.IntN(n + 1)); node > 0 { // 0: nobody leads it
 				counts[node]++
-				mine[node] = append(mine[node], timer.ShardID(id))
 			}
 		}
 		topic := &timer.Topic{ID: timer.TopicID(random.IntN(100)), Name: "t"}
-		topic.Policy.Ordered = random.IntN(4) == 0
 		limit, turn := 1+random.IntN(40), random.Int64N(1000)
 		got := map[uint64]int{}
 		for k := range 2 * int64(len(counts)) {
 			sum, share := 0, 0.0
 			for node := range counts {
-				v := newShareView(shards, counts, node, mine[node])
+				v := newShareView(shards, counts, node)
 				part := v.units(topic, limit, turn+k)
 				got[node] += part
 				sum += part
@@ -44,11 +42,11 @@ func TestShareSums(t *testing.T) {
 			}
 		}
 		for node := range counts {
-			if got[node] == 0 && !topic.Policy.Ordered {
+			if got[node] == 0 {
 				t.Fatalf("node %d gets nothing of %d: %v", node, limit, counts)
 			}
 		}
-		if v := newShareView(shards, counts, 99, nil); v.units(topic, limit, turn) != 0 {
+		if v := newShareView(shards, counts, 99); v.units(topic, limit, turn) != 0 {
 			t.Fatal("who leads nothing has a part")
 		}
 	}
@@ -76,7 +74,7 @@ func TestRateByTurns(t *testing.T) {
 		got, buckets := 0, map[uint64]*struct{ tokens, before float64 }{}
 		views := map[uint64]*shareView{}
 		for node := range counts {
-			views[node], buckets[node] = newShareView(shards, counts, node, nil), &struct{ tokens, before float64 }{}
+			views[node], buckets[node] = newShareView(shards, counts, node), &struct{ tokens, before float64 }{}
 		}
 		for n := range int64(seconds * time.Second / step) {
 			for node, v := range views { // as a limit's bucket does it

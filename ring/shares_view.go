@@ -12,11 +12,10 @@ type shareView struct {
 	nodes  []uint64 // those that lead any, by id
 	leads  []int64  // how many each
 	me     int      // this node's place among them; -1: it leads none
-	mine   []timer.ShardID
 }
 
-func newShareView(shards int, counts map[uint64]int64, self uint64, mine []timer.ShardID) *shareView {
-	v := &shareView{shards: shards, mine: mine}
+func newShareView(shards int, counts map[uint64]int64, self uint64) *shareView {
+	v := &shareView{shards: shards}
 	for node := range counts {
 		v.nodes = append(v.nodes, node)
 	}
@@ -30,11 +29,8 @@ func newShareView(shards int, counts map[uint64]int64, self uint64, mine []timer
 
 // share is this node's part of a rate.
 func (v *shareView) share(t *timer.Topic) float64 {
-	switch {
-	case v == nil || v.me < 0:
+	if v == nil || v.me < 0 {
 		return 0
-	case t.Policy.Ordered:
-		return float64(v.whole(t, 1))
 	}
 	return float64(v.leads[v.me]) / float64(v.shards)
 }
@@ -45,7 +41,7 @@ func (v *shareView) rate(t *timer.Topic, turn int64) (perSecond float64, burst i
 	r := &t.Policy.Rate
 	burst = v.units(t, r.Burst, turn)
 	switch {
-	case t.Policy.Ordered || v == nil || r.Burst >= len(v.nodes):
+	case v == nil || r.Burst >= len(v.nodes):
 		return r.PerSecond * v.share(t), burst
 	case burst == 0:
 		return 0, 0
@@ -53,26 +49,15 @@ func (v *shareView) rate(t *timer.Topic, turn int64) (perSecond float64, burst i
 	return r.PerSecond / float64(r.Burst), burst
 }
 
-// whole is all of a limit for the leader of an ordered topic's shard.
-func (v *shareView) whole(t *timer.Topic, n int) int {
-	if slices.Contains(v.mine, timer.ShardOf(t, "", v.shards)) {
-		return n
-	}
-	return 0
-}
-
 // units is this node's part of n.
 func (v *shareView) units(t *timer.Topic, n int, turn int64) int {
-	switch {
-	case v == nil || v.me < 0:
+	if v == nil || v.me < 0 {
 		return 0
-	case t.Policy.Ordered:
-		return v.whole(t, n)
 	}
 	return v.unitsOf(v.me, t, n, turn)
 }
 
-// unitsOf is the part of n of a node that leads something, of a topic that is not ordered.
+// unitsOf is the part of n of a node that leads something.
 func (v *shareView) unitsOf(node int, t *timer.Topic, n int, turn int64) int {
 	if n < len(v.nodes) {
 		if v.hasTurn(node, t, n, turn) {

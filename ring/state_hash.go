@@ -126,12 +126,20 @@ func (h *stateHash) topic(t *timer.Topic) {
 	for _, status := range p.StopOn {
 		h.number(uint64(status))
 	}
-	h.flags(p.ByContent, p.Serial, p.Ordered, p.Pull, p.Report, p.OwnBreaker)
+	h.flags(p.ByContent, p.Serial, p.Pull, p.Report, p.OwnBreaker)
 	h.numbers(int64(p.Merge), p.MaxWaitMs, int64(p.Concurrency), int64(p.Rate.Burst), p.SpreadMs, p.LeaseMs,
 		int64(p.Breaker.Failures), p.Breaker.WindowMs, p.Breaker.OpenMs, int64(p.Breaker.Probes),
 		int64(p.DestinationConcurrency), p.HistoryMs, p.DeadRetentionMs)
 	h.list(len(p.Secrets), p.Secrets == nil)
 	h.texts(p.Secrets...)
+	h.number(uint64(t.Version))
+	h.texts(p.Key)
+	h.flags(p.RejectLate)
+	if w := p.Window; w != nil {
+		h.texts(w.Zone, w.Days, w.From, w.To)
+		h.list(len(w.Except), false)
+		h.texts(w.Except...)
+	}
 	// Topics from before there were these have the hash that they had.
 	if p.CloudEvents || len(p.SigningKeys) > 0 {
 		h.flags(p.CloudEvents)

@@ -20,6 +20,9 @@ var ErrTooMany = errors.New("there are as many topics as a cluster takes; delete
 // docs/adr/0030.
 var ErrTurn = errors.New("the topic's delivery changes only as its shards have agreed to")
 
+// ErrVersion refuses a change of a topic that is not at the version that it is for.
+var ErrVersion = errors.New("the topic is not at that version")
+
 // Topics is the part of State that holds the topics, and the copy of them that this node reads.
 // Topic values are immutable: a change publishes a new one.
 type Topics struct {
@@ -125,6 +128,9 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.byName[c.Name]
+	if c.IfVersion != 0 && (old == nil || old.ID != c.ID || old.Version != c.IfVersion) {
+		return Reply{Topic: old, Err: ErrVersion}
+	}
 	switch c.Verb {
 	case Ensure:
 		if old != nil {
@@ -140,21 +146,11 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		return Reply{Err: timer.ErrNoTopic}
 	}
 	next := *old
-	next.UpdatedMs = nowMs
+	next.UpdatedMs, next.Version = nowMs, old.Version+1
 	switch c.Verb {
 	case Put:
 		next.Policy, next.AutoCreated = *c.Policy, false
 		switch {
-		case c.Policy.Ordered != old.Policy.Ordered:
-			if !old.Closing {
-				return Reply{Topic: old, Err: timer.ErrNotEmpty}
-			}
-			// Its timers live elsewhere from here on: a request that still goes to their old place
-			// finds the topic closed.
-			t.lastID++
-			t.withdrawLocked(old)
-			next.ID, next.Closing, next.ForceClose = t.lastID, false, false
-			next.Turn, next.Turning = 0, false
 		case c.Turn != 0:
 			if !old.Turning || old.Turn != c.Turn {
 				return Reply{Topic: old, Err: ErrTurn}
@@ -163,28 +159,29 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		case c.Policy.Pull != old.Policy.Pull:
 			return Reply{Topic: old, Err: ErrTurn}
 		}
-	case Pause:
-		next.Paused = true
-	case Resume:
-		next.Paused = false
+	case Pause, Resume:
+		next.Paused = c.Verb == Pause
+		if next.Paused == old.Paused {
+			next.Version = old.Version
+		}
 	case Close:
-		next.Closing, next.ForceClose = true, c.Force
+		next.Closing, next.ForceClose, next.Version = true, c.Force, old.Version
 	case Reopen:
-		next.Closing, next.ForceClose = false, false
+		next.Closing, next.ForceClose, next.Version = false, false, old.Version
 	case Turn:
 		next.Turn, next.Turning = old.Turn+1, true
-		next.UpdatedMs = old.UpdatedMs // nothing that a client could see
+		next.UpdatedMs, next.Version = old.UpdatedMs, old.Version // nothing that a client could see
 	case Turned:
 		if !old.Turning || old.Turn != c.Turn {
 			return Reply{Topic: old, Err: ErrTurn}
 		}
 		next.Turning = false
-		next.UpdatedMs = old.UpdatedMs
+		next.UpdatedMs, next.Version = old.UpdatedMs, old.Version
 	case Reseal:
 		if !resealPolicy(&next.Policy, c.Swaps) {
 			return Reply{Topic: old}
 		}
-		next.UpdatedMs = old.UpdatedMs // nothing that a client could see
+		next.UpdatedMs, next.Version = old.UpdatedMs, old.Version
 	case Delete:
 		if !old.Closing {
 			return Reply{Err: timer.ErrNotEmpty}
@@ -201,7 +198,7 @@ func (t *Topics) createLocked(nowMs int64, name string, p timer.Policy, auto boo
 		return Reply{Err: ErrTooMany}
 	}
 	t.lastID++
-	v := &timer.Topic{ID: t.lastID, Name: name, Policy: p, AutoCreated: auto, CreatedMs: nowMs, UpdatedMs: nowMs}
+	v := &timer.Topic{ID: t.lastID, Name: name, Policy: p, AutoCreated: auto, CreatedMs: nowMs, UpdatedMs: nowMs, Version: 1}
 	t.publishLocked(v)
 	return Reply{Topic: v, Created: true}
 }

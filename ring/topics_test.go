@@ -170,3 +170,42 @@ func TestTopicNamesAreInOrder(t *testing.T) {
 	topics = again
 	check()
 }
+
+// TestTopicVersions: each change that a client can see makes the next version, and a change for
+// another version, or for another life of the topic, is refused and changes nothing.
+func TestTopicVersions(t *testing.T) {
+	s := founded(t, 2, 1, 2)
+	p := timer.DefaultPolicy()
+	other := p
+	other.Key = "k"
+	version := func() (timer.TopicID, uint32) {
+		topic, _ := s.Named("a")
+		return topic.ID, topic.Version
+	}
+	do(t, s, Command{Verb: Put, Name: "a", Policy: &p})
+	id, first := version()
+	for _, c := range []struct {
+		cmd   Command
+		grows uint32
+	}{
+		{Command{Verb: Pause, Name: "a"}, 1}, {Command{Verb: Pause, Name: "a"}, 0}, {Command{Verb: Resume, Name: "a"}, 1}, {Command{Verb: Put, Name: "a", Policy: &other}, 1},
+		{Command{Verb: Turn, Name: "a", ID: id}, 0}, {Command{Verb: Turned, Name: "a", ID: id, Turn: 1}, 0}, {Command{Verb: Close, Name: "a", ID: id}, 0}, {Command{Verb: Reopen, Name: "a", ID: id}, 0},
+	} {
+		_, before := version()
+		do(t, s, c.cmd)
+		if _, after := version(); after != before+c.grows {
+			t.Errorf("%s: version %d after %d", c.cmd.Verb, after, before)
+		}
+	}
+	_, last := version()
+	for _, c := range []Command{
+		{Verb: Put, Name: "a", Policy: &p, ID: id, IfVersion: first}, {Verb: Put, Name: "a", Policy: &p, ID: id + 1, IfVersion: last},
+		{Verb: Put, Name: "b", Policy: &p, ID: id, IfVersion: last}, {Verb: Close, Name: "a", ID: id, IfVersion: last + 1},
+	} {
+		before := s.Hash()
+		if r := s.applied(1, c.Encode()); !errors.Is(r.Err, ErrVersion) || s.Hash() != before {
+			t.Errorf("%+v: %v", c, r.Err)
+		}
+	}
+	do(t, s, Command{Verb: Put, Name: "a", Policy: &p, ID: id, IfVersion: last})
+}

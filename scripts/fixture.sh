@@ -58,7 +58,7 @@ quiet PUT topics/signed "{\"callback\":{\"url\":\"$receiver/signed\",\"headers\"
 quiet PUT topics/pulled '{"delivery":"pull"}'
 quiet PUT topics/waiting "{\"callback\":{\"url\":\"$receiver/waiting\"},\"retry\":{\"max_attempts\":7},\"concurrency\":3,\"rate\":{\"per_second\":5},$keep}"
 quiet POST topics/waiting/pause
-quiet PUT topics/ordered "{\"callback\":{\"url\":\"$receiver/ordered\"},\"ordered\":true}"
+quiet PUT topics/line "{\"callback\":{\"url\":\"$receiver/line\"},\"serial\":true,\"key\":\"all\"}"
 for i in $(seq 200); do
 	echo "{\"op\":\"add\",\"id\":\"l$i\",\"delay\":\"$((80000 + i))h\",\"payload\":{\"n\":$i},\"labels\":[\"half$((i % 2))\"]}"
 done | curl -sS --fail-with-body -H 'Content-Type: application/x-ndjson' --data-binary @- "$url/v1/topics/later/batch?brief=true" >/dev/null
@@ -67,7 +67,7 @@ for i in $(seq 10); do
 	quiet POST topics/failed/timers "{\"id\":\"f$i\",\"delay\":\"0s\",\"payload\":\"$i\"}"
 	quiet POST topics/waiting/timers "{\"id\":\"w$i\",\"delay\":\"0s\"}"
 	quiet POST topics/pulled/timers "{\"id\":\"p$i\",\"delay\":\"0s\",\"payload\":[$i]}"
-	quiet POST topics/ordered/timers "{\"id\":\"{key}o$i\",\"delay\":\"80000h\"}"
+	quiet POST topics/line/timers "{\"id\":\"o$i\",\"delay\":\"80000h\"}"
 done
 quiet POST topics/signed/timers '{"id":"own","delay":"80000h","callback":{"headers":{"Authorization":"Bearer of-a-timer"}}}'
 quiet POST topics/later/timers '{"id":"again","delay":"80000h","repeat":{"every":"24h"}}'
@@ -85,7 +85,7 @@ quiet POST topics/failed/dead/redrive '{"ids":["f1"]}'
 called
 
 ask GET topics >topics.json
-for topic in later signed pulled waiting ordered; do ask GET "topics/$topic/timers?state=scheduled,leased&limit=1000&payload=true" >"timers-$topic.json"; done
+for topic in later signed pulled waiting line; do ask GET "topics/$topic/timers?state=scheduled,leased&limit=1000&payload=true" >"timers-$topic.json"; done
 ask GET 'topics/failed/dead?limit=1000' >dead-failed.json
 ask GET 'topics/called/history?limit=1000' >history-called.json
 ask GET cluster >cluster.json

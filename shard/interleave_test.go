@@ -86,7 +86,6 @@ func (s *script) setTopic(id timer.TopicID, paused bool) {
 		p.Policy.Callback.URL = fmt.Sprintf("http://receiver-%d/", s.rand.IntN(3))
 		p.Policy.MinBackoffMs, p.Policy.MaxBackoffMs, p.Policy.MaxAttempts = 50, 200, 3
 		p.Policy.Serial = s.serial && (id == 1 || s.rand.IntN(4) > 0) // topic 1 always is
-		p.Policy.Ordered = s.serial && id == 2
 	})
 }
 

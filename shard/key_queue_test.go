@@ -28,14 +28,14 @@ func newSerialHarness(t testing.TB, change func(*timer.Topic)) *hostHarness {
 // or comes earlier.
 func (s *script) checkLine(c *fakeCall) {
 	p := &s.topics[c.Job.Topic].Policy
-	if !p.InOrder() {
+	if !p.Serial {
 		return
 	}
 	t := s.host.groups[c.Shard].table
 	mine := t.AttemptDueMs(c.Job.Handle) // the due time, unless it was fired or redriven
 	for h := timer.Handle(1); h <= t.LastHandle(); h++ {
 		d := t.Due(h)
-		if h == c.Job.Handle || d.Topic != c.Job.Topic || !p.Ordered && t.KeyHash(h) != t.KeyHash(c.Job.Handle) {
+		if h == c.Job.Handle || d.Topic != c.Job.Topic || t.KeyHash(h) != t.KeyHash(c.Job.Handle) {
 			continue
 		}
 		other := t.Copy(h).ID
@@ -164,18 +164,6 @@ func TestI21AcrossRestart(t *testing.T) {
 	r.pass(time.Millisecond)
 	r.wantCalls("{a}1")
 	r.audit()
-}
-
-func TestI21OrderedTopic(t *testing.T) {
-	r := newHostHarness(t, nil)
-	r.topic(1, func(p *timer.Topic) { p.Policy.Ordered = true })
-	r.topicsChanged()
-	for i := range 5 {
-		r.add(fmt.Sprint(i), time.Duration(5-i)*time.Millisecond)
-	}
-	r.calls.auto = 200
-	r.pass(time.Second)
-	r.wantCalls("4 3 2 1 0")
 }
 
 // TestBecomesSerial: timers that are running, or wait for a retry, count from the moment the policy

@@ -9,9 +9,10 @@ import (
 
 // Stats are the host's gauges.
 type Stats struct {
-	Scheduled, Leased, Done, Dead int64 // timers of led shards
-	Overdue                       int64 // due and not called yet
-	UnknownZone                   int64 // … of which in a time zone that this node lacks
+	Scheduled, Leased, Done, Dead int64         // timers of led shards
+	Overdue                       int64         // due and not called yet
+	UnknownZone                   int64         // … of which in a time zone that this node lacks
+	Waiting                       timer.Waiting // … of all that wait, by what for
 	Leads                         int
 	Faults                        int // replicas that are stopped, or whose state is wrong or differs
 	MemoryBytes                   int64
@@ -41,6 +42,7 @@ func (h *Host) Stats() Stats {
 	walkLeaders(h, func(g *group, at *int) bool {
 		return g.scheduler.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 	})
+	walkLeaders(h, func(g *group, at *int) bool { return g.scheduler.Waiting(at, &s.Waiting) })
 	return s
 }
 

@@ -98,7 +98,7 @@ const operatorPatience = healLimit / 4
 // putTopic sets a topic's policy.
 func putTopic(name string, p *timer.Policy) func(context.Context, *node) error {
 	return func(ctx context.Context, n *node) error {
-		_, _, err := n.topics.Put(ctx, name, p)
+		_, _, err := n.topics.Put(ctx, name, p, timer.TopicChange{})
 		return err
 	}
 }

@@ -16,17 +16,20 @@ const (
 	serialTopic  timer.TopicID = 4
 
 	// The clients of these topics are in topic_workloads.go.
-	pullTopic    timer.TopicID = 5
-	reportTopic  timer.TopicID = 6
-	orderedTopic timer.TopicID = 7
-	fewTopic     timer.TopicID = 8 // few calls at once
-	pacedTopic   timer.TopicID = 9 // few calls per second
+	pullTopic   timer.TopicID = 5
+	reportTopic timer.TopicID = 6
+	lineTopic   timer.TopicID = 7 // serial, with one key
+	fewTopic    timer.TopicID = 8 // few calls at once
+	pacedTopic  timer.TopicID = 9 // few calls per second
 )
 
-var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "ordered", "few", "paced", "ranked", "spread", "brief", "content", "bulk", "merging"}
+var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "line", "few", "paced", "ranked", "spread", "brief", "content", "bulk", "merging"}
 
 // settledTopics are the first topics, which World.pauseTopic pauses and resumes.
 const settledTopics = 4
+
+// lineKey is the key of all timers of the line topic.
+const lineKey = "all"
 
 // serialKeys is how many keys the serial topic's timers have.
 const serialKeys = 3
@@ -149,6 +152,5 @@ func (w *World) complete(o *operation) {
 // place is the shard of a timer.
 func (w *World) place(topic timer.TopicID, id string) timer.ShardID {
 	t := timer.Topic{ID: topic, Name: w.topics[topic-1]}
-	t.Policy.Ordered = topic == orderedTopic
 	return timer.ShardOf(&t, id, w.swarm.shards)
 }

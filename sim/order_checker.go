@@ -28,8 +28,8 @@ type inLine struct {
 // lineOf names the key queue of a timer; "": its topic has none.
 func lineOf(topic timer.TopicID, id string) string {
 	switch topic {
-	case orderedTopic:
-		return "ordered"
+	case lineTopic:
+		return "line"
 	case serialTopic:
 		key, _, _ := strings.Cut(id, "}")
 		return "serial" + key

@@ -60,8 +60,8 @@ func (g *topicWorkloads) shape(id timer.TopicID, p *timer.Policy) {
 		p.Pull, p.Serial, p.Concurrency = true, g.pull.Serial, g.pull.Concurrency
 	case reportTopic:
 		p.Report = true
-	case orderedTopic:
-		p.Ordered = true
+	case lineTopic:
+		p.Serial, p.Key = true, lineKey
 	case fewTopic:
 		p.Concurrency = g.few
 	case pacedTopic:
@@ -106,7 +106,7 @@ func (g *topicWorkloads) pick() *operation {
 		w.complete(o)
 		return o
 	}
-	o.topic = [...]timer.TopicID{pullTopic, pullTopic, pullTopic, reportTopic, orderedTopic, fewTopic, fewTopic, pacedTopic, featureTopic, serialTopic}[r.IntN(10)]
+	o.topic = [...]timer.TopicID{pullTopic, pullTopic, pullTopic, reportTopic, lineTopic, fewTopic, fewTopic, pacedTopic, featureTopic, serialTopic}[r.IntN(10)]
 	o.write = &write{op: o.number}
 	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	o.write.dueMs = epochMs + (w.now + r.between(-50*time.Millisecond, 2*time.Second)).Milliseconds()
@@ -115,6 +115,8 @@ func (g *topicWorkloads) pick() *operation {
 		o.id = fmt.Sprintf("c%d", o.number)
 		t := drawTimetable(r)
 		o.write.timetable, o.write.dueMs, o.write.count, o.write.catchUp = t, t.dues[0], int64(len(t.dues)), timer.CatchUpAll
+	case lineTopic:
+		o.id = fmt.Sprintf("{%s}%d", lineKey, o.number)
 	case serialTopic, pullTopic:
 		o.id = fmt.Sprintf("{k%d}%d", r.IntN(serialKeys), o.number)
 	}

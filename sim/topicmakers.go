@@ -91,7 +91,7 @@ func (m *topicMakers) remove(at int) {
 	t.over = true
 	m.made = append(m.made[:at], m.made[at+1:]...)
 	m.w.operator(m.w.inUse(m.chance), func(ctx context.Context, n *node) error {
-		_, err := n.topics.Delete(ctx, t.name, false)
+		_, err := n.topics.Delete(ctx, t.name, timer.TopicChange{})
 		return err
 	}, func(error) {})
 }

@@ -86,3 +86,17 @@ func mebibytes(n uint64) string {
 type LeasedError struct{ Leased int64 }
 
 func (LeasedError) Error() string { return "timers of the topic are leased" }
+
+// InUseError refuses a policy without something that the topic has and that is needed: a callback
+// URL that pending timers do not have themselves, or signing secrets.
+type InUseError struct {
+	Timers  int64 // pending ones that would have no URL
+	Secrets int   // those that the topic has
+}
+
+func (e InUseError) Error() string {
+	if e.Secrets > 0 {
+		return fmt.Sprintf("the topic has %d signing secrets and would have none", e.Secrets)
+	}
+	return fmt.Sprintf("%d pending timers would have no callback URL", e.Timers)
+}

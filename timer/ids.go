@@ -35,12 +35,8 @@ func KeyOf(id string) (key string, hasKey bool) {
 }
 
 // ShardOf is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id)
-// mod p. There are two exceptions. An id made by the server carries its shard (see NewID), and an
-// ordered topic is in one shard, as if its key were empty.
+// mod p; but an id made by the server carries its shard, see NewID.
 func ShardOf(t *Topic, id string, p int) ShardID {
-	if t.Policy.Ordered {
-		return shardOfKey(t.Name, "", p)
-	}
 	if n, ok := shardOfID(id); ok {
 		return ShardID(1 + (n-1)%uint32(p))
 	}

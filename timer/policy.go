@@ -1,5 +1,7 @@
 package timer
 
+import "strings"
+
 // Topic is a topic in the meta group's state. Values are immutable once published.
 type Topic struct {
 	ID          TopicID
@@ -11,10 +13,20 @@ type Topic struct {
 	ForceClose  bool // … with all its timers
 	CreatedMs   int64
 	UpdatedMs   int64
+	// Version grows with each change that a client could see.
+	Version uint32
 	// Turn numbers the changes of delivery that were begun. While Turning is set, shards may lease
 	// no timer of the topic.
 	Turn    uint32 `json:",omitempty"`
 	Turning bool   `json:",omitempty"`
+}
+
+// TopicChange says which topic a change of its policy, or its deletion, is for.
+type TopicChange struct {
+	// That version of that life of the topic and no other; 0: any.
+	ID      TopicID
+	Version uint32
+	Force   bool // even if timers or receivers need what the change takes away
 }
 
 // Policy is a topic's delivery policy: every field of API.md section 3, with defaults filled in.
@@ -36,16 +48,22 @@ type Policy struct {
 	MaxWaitMs int64 // for adds with MergeDebounce that give none; 0: unbounded
 	ByContent bool  // an add without an id gets one from topic, payload and URL
 
-	Serial      bool // one lease per key, in (due, arrival) order; priority is not used
-	Ordered     bool // … with the whole topic as one key, in one shard
-	Concurrency int  // leases at once in the whole cluster; 0: unlimited
-	Rate        Rate // deliveries in the whole cluster
+	Serial bool // one lease per key, in (due, arrival) order; priority is not used
+	// Key is the key of adds that say none and whose id has no braces; see Policy.FullID.
+	Key         string `json:",omitempty"`
+	Concurrency int    // leases at once in the whole cluster; 0: unlimited
+	Rate        Rate   // deliveries in the whole cluster
 	SpreadMs    int64
 
 	Pull   bool // consumers pull the timers; otherwise nodes call
 	Report bool // after a 202 the receiver keeps the timer until it reports
 	// lease time of a consumer; 0 (policies older than this field): DefaultLeaseMs, see LeaseFor
 	LeaseMs int64
+
+	// RejectLate refuses adds that say nothing of it themselves if their absolute time is past.
+	RejectLate bool `json:",omitempty"`
+	// Window is when attempts may start; nil: always.
+	Window *Window `json:",omitempty"`
 
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
@@ -104,8 +122,18 @@ type Rate struct {
 	Burst     int
 }
 
-// InOrder reports whether timers of one key are delivered one at a time.
-func (p *Policy) InOrder() bool { return p.Serial || p.Ordered }
+// FullID is the id of a timer that a client calls id: in a topic with a key of its own one without
+// braces has the topic's key in front. keyed reports that it was put there.
+func (p *Policy) FullID(id string) (full string, keyed bool) {
+	if p.Key == "" || strings.HasPrefix(id, "{") {
+		return id, false
+	}
+	return "{" + p.Key + "}" + id, true
+}
+
+// CallsNobody reports whether timers of the topic that have no callback URL of their own have none
+// at all.
+func (p *Policy) CallsNobody() bool { return !p.Pull && p.Callback.URL == "" }
 
 // Limited reports whether concurrency or rate are limited over the whole cluster.
 func (p *Policy) Limited() bool { return p.Concurrency > 0 || p.Rate.PerSecond > 0 }

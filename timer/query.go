@@ -45,6 +45,8 @@ type Counts struct {
 	Scheduled, Ready, Leased, Done, Dead int64
 	// how long the oldest ready timer has been due, in ms
 	OldestOverdueMs int64
+	NoURL           int64   // scheduled or leased, without a callback URL of their own
+	Waiting         Waiting // due timers that are not started, by what they wait for
 }
 
 // Compare orders two places by time, id and number.

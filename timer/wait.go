@@ -17,7 +17,42 @@ const (
 	WaitRate                  // its topic's rate limit is reached
 	WaitSlots                 // the call limit of its destination, or of the node, is reached
 	WaitZone                  // its time zone is unknown to the release of the leader; checked first
+	WaitWindow                // its topic's window is not open
+	WaitNoCallback            // neither it nor its topic has a callback URL
+	WaitRefused               // its last call was refused an address; goes before WaitBackoff
+	WaitLeader                // its shard has no leader, or that cannot start calls or has not come to it
+
+	waitCauses
 )
+
+// waitNames are the causes in answers.
+var waitNames = [waitCauses]string{
+	"", "backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots",
+	"zone", "window", "no_callback", "refused_address", "leader",
+}
+
+// String is the cause in answers; "" of NoWait, and of a cause that this build does not know.
+func (w WaitCause) String() string {
+	if !w.Known() {
+		return ""
+	}
+	return waitNames[w]
+}
+
+// Known reports whether this build knows the cause; that of a later one it does not.
+func (w WaitCause) Known() bool { return w < waitCauses }
+
+// WaitCauses are all causes but NoWait.
+func WaitCauses() []WaitCause {
+	all := make([]WaitCause, 0, waitCauses-1)
+	for w := NoWait + 1; w < waitCauses; w++ {
+		all = append(all, w)
+	}
+	return all
+}
+
+// Waiting counts timers by what they wait for.
+type Waiting [waitCauses]int64
 
 // Wait is why a timer that is due, or between attempts, is not delivered now. It is not part of the
 // timer's state: the leader of its shard derives it from its queues on request.

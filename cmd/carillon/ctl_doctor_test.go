@@ -71,6 +71,7 @@ func TestDoctor(t *testing.T) {
 		{"few files", goodView, change(goodMetrics, "1.048576e+06", "1024"), 200, 1, []string{"may open 1024 files; allow at least 65536"}},
 		{"no files", goodView, change(goodMetrics, "fds 40", "fds 1e6"), 200, 2, []string{"1000000 of 1048576 open files are in use"}},
 		{"locked topics", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 200, 2, []string{"topic orders", "its calls wait for a secrets key", "carillon ctl topics rotate orders"}},
+		{"timers without a URL", goodView, goodMetrics + "carillon_waiting{reason=\"no_callback\"} 3\ncarillon_waiting{reason=\"breaker\"} 9\n", 200, 2, []string{"3 timers have no URL", "topics set TOPIC callback.url=URL"}},
 		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},
 		{"a token without the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read"],"nodes":[`), goodMetrics, 200, 1, []string{"see to  topics      those that wait for a secrets key are not shown to this token, which lacks the scope cluster"}},
 		{"a token with the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read","cluster"],"nodes":[`), goodMetrics, 200, 0, []string{"50.3 GiB free"}},

@@ -328,8 +328,8 @@ func TestCtl(t *testing.T) {
 			out:     []string{`{"timers":[{"id":"a"},{"id":"b"}]}` + "\n"},
 		},
 		{
-			name: "topics", args: []string{"topics"}, replies: ok(`{"topics":[{"topic":"orders","paused":true,"counts":{"scheduled":7,"dead":1},"oldest_overdue_ms":12}]}`),
-			asked: []string{"GET /v1/topics?counts=true&limit=100"}, out: []string{"TOPIC", "orders", "true", "7", "12 ms"},
+			name: "topics", args: []string{"topics"}, replies: ok(`{"topics":[{"topic":"orders","paused":true,"counts":{"scheduled":7,"dead":1,"waiting":{"key":1,"breaker":3}},"oldest_overdue_ms":12}]}`),
+			asked: []string{"GET /v1/topics?counts=true&limit=100"}, out: []string{"TOPIC", "orders", "true", "7", "12 ms", "WAITS FOR", "breaker 3, key 1"},
 		},
 		{
 			name: "topics get", args: []string{"topics", "get", "orders"}, replies: ok(`{"topic":"orders","policy":{"delivery":"push"},"paused":false}`),
@@ -338,6 +338,17 @@ func TestCtl(t *testing.T) {
 		{
 			name: "topics put", args: []string{"topics", "put", "orders", "--policy", "-"}, stdin: `{"history":"24h"}`, replies: ok(`{"topic":"orders"}`),
 			asked: []string{`PUT /v1/topics/orders {"history":"24h"}`}, out: []string{"orders"},
+		},
+		{
+			name: "topics set", args: []string{"topics", "set", "orders", "history=24h", "retry.max_attempts=5", "retry.jitter=null", "serial=true", "key=77", "callback.url=https://a/b?c=d"}, replies: ok(`{"topic":"orders"}`),
+			asked: []string{`PATCH /v1/topics/orders {"callback":{"url":"https://a/b?c=d"},"history":"24h","key":"77","retry":{"jitter":null,"max_attempts":5},"serial":true}`}, out: []string{"orders"},
+		},
+		{
+			name: "topics set refused", args: []string{"topics", "set", "orders", "callback=null", "--if-match", "7-3"}, replies: problem(409, `{"detail":"3 pending timers would have no callback URL; ?force=true does it nevertheless","code":"in_use"}`),
+			asked: []string{`PATCH /v1/topics/orders [If-Match: "7-3"] {"callback":null}`}, err: []string{"3 pending timers would have no callback URL; --force does it nevertheless (409 in_use)"}, code: exitFailure,
+		},
+		{
+			name: "topics set by force", args: []string{"topics", "set", "orders", "callback=null", "--force"}, replies: ok(`{"topic":"orders"}`), asked: []string{`PATCH /v1/topics/orders?force=true {"callback":null}`},
 		},
 		{
 			name: "topics delete refused", args: []string{"topics", "delete", "orders"}, replies: problem(409, `{"detail":"it has timers; ?force=true drops them","code":"not_empty"}`),

@@ -36,8 +36,4 @@ func TestClientKnowsTheShard(t *testing.T) {
 			t.Fatalf("%s, %s of %d shards: %d, want %d", topic.Name, id, shards, got, want)
 		}
 	}
-	topic.Policy.Ordered = true
-	if got, want := client.ShardOf(topic.Name, "", 9), timer.ShardOf(topic, "whichever", 9); got != int(want) {
-		t.Fatalf("an ordered topic: %d, want %d", got, want)
-	}
 }

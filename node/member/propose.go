@@ -40,6 +40,7 @@ var metaFaults = []error{
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
 	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn,
+	ring.ErrVersion,
 }
 
 // fault is an error with another node's text and a known identity.

@@ -131,4 +131,8 @@ func addCounts(sum, c *timer.Counts) {
 	sum.Done += c.Done
 	sum.Dead += c.Dead
 	sum.OldestOverdueMs = max(sum.OldestOverdueMs, c.OldestOverdueMs)
+	sum.NoURL += c.NoURL
+	for cause, n := range c.Waiting {
+		sum.Waiting[cause] += n
+	}
 }

@@ -17,7 +17,7 @@ import (
 // node that has not heard of it. So the change is numbered, each shard's log takes it over unless
 // timers are leased there, and only when all have is the topic changed. Else the shards are turned
 // back; see docs/adr/0030.
-func (t *Topics) redeliver(ctx context.Context, topic *timer.Topic, p *timer.Policy) (*timer.Topic, error) {
+func (t *Topics) redeliver(ctx context.Context, topic *timer.Topic, put ring.Command) (*timer.Topic, error) {
 	// To begin would hold up a topic that is busy for nothing.
 	counts, err := t.Counts(ctx, []timer.TopicID{topic.ID})
 	if err != nil {
@@ -30,9 +30,9 @@ func (t *Topics) redeliver(ctx context.Context, topic *timer.Topic, p *timer.Pol
 	if err != nil {
 		return nil, err
 	}
-	if err = t.deliver(ctx, r.Topic, p.Pull); err == nil {
-		turn := r.Topic.Turn
-		r, err = t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: topic.Name, ID: topic.ID, Policy: p, Turn: turn})
+	if err = t.deliver(ctx, r.Topic, put.Policy.Pull); err == nil {
+		put.Turn = r.Topic.Turn
+		r, err = t.meta.Propose(ctx, put)
 		if err == nil {
 			return r.Topic, nil
 		}

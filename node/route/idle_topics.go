@@ -131,7 +131,7 @@ func (it *IdleTopics) check(ctx context.Context, t *timer.Topic) (since time.Dur
 	if past, err := it.hasHistory(ctx, t); past || err != nil {
 		return now, true // looked at again in an hour: asking is not cheap
 	}
-	if _, err := it.topics.Delete(ctx, t.Name, false); err != nil {
+	if _, err := it.topics.Delete(ctx, t.Name, timer.TopicChange{}); err != nil {
 		it.log.Debug("an idle topic was not removed", "topic", t.Name, "error", err)
 	}
 	return 0, false
@@ -163,7 +163,7 @@ func (it *IdleTopics) finishDeletion(ctx context.Context, t *timer.Topic) (since
 		it.topics.reopen(ctx, t)
 		return since
 	}
-	if _, err := it.topics.Delete(ctx, t.Name, true); err != nil {
+	if _, err := it.topics.Delete(ctx, t.Name, timer.TopicChange{Force: true}); err != nil {
 		it.log.Warn("the deletion of a topic was cut off and could not be finished; it is tried again", "topic", t.Name, "error", err)
 	}
 	return since

@@ -85,45 +85,66 @@ func (t *Topics) Ensure(ctx context.Context, name string) (*timer.Topic, error) 
 	return r.Topic, err
 }
 
-// Put sets the policy, making the topic if need be.
-func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy) (topic *timer.Topic, created bool, err error) {
-	if topic, ok := t.local.Named(name); ok && topic.Policy.Ordered != p.Ordered {
-		return t.reorder(ctx, topic, p)
+// putTries bounds how often a change is looked at again because the topic has changed meanwhile.
+const putTries = 5
+
+// Put sets the policy, making the topic if need be. Unless it is forced it takes nothing away that
+// is needed (timer.InUseError): what is needed is counted, and the topic changes only as it was
+// counted for.
+func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (topic *timer.Topic, created bool, err error) {
+	for range putTries {
+		as := change
+		if !change.Force {
+			old, err := t.Latest(ctx, name)
+			if err == nil {
+				as.ID, as.Version = old.ID, old.Version
+				if change.Version == 0 || change.ID == as.ID && change.Version == as.Version {
+					err = t.inUse(ctx, old, p)
+				} else {
+					err = ring.ErrVersion
+				}
+			}
+			if err != nil && !errors.Is(err, timer.ErrNoTopic) {
+				return nil, false, err
+			}
+		}
+		topic, created, err = t.put(ctx, name, p, as)
+		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 {
+			break
+		}
 	}
-	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: name, Policy: p})
-	switch {
-	case errors.Is(err, timer.ErrNotEmpty) && r.Topic != nil: // it is newer than this node's copy
-		return t.reorder(ctx, r.Topic, p)
-	case errors.Is(err, ring.ErrTurn) && r.Topic != nil:
-		topic, err = t.redeliver(ctx, r.Topic, p)
+	return topic, created, err
+}
+
+func (t *Topics) put(ctx context.Context, name string, p *timer.Policy, as timer.TopicChange) (*timer.Topic, bool, error) {
+	cmd := ring.Command{Verb: ring.Put, Name: name, Policy: p, ID: as.ID, IfVersion: as.Version}
+	r, err := t.meta.Propose(ctx, cmd)
+	if errors.Is(err, ring.ErrTurn) && r.Topic != nil {
+		cmd.ID = r.Topic.ID
+		topic, err := t.redeliver(ctx, r.Topic, cmd)
 		return topic, false, err
 	}
 	return r.Topic, r.Created, err
 }
 
-// reorder sets a policy that moves a topic's timers from shards by key into one shard, or back.
-// That can only be done while there are none: the topic is closed everywhere first, and opens again
-// under a new id, so that a node which has not heard of it yet adds nothing where nobody would
-// look. Timers that have ended are not shown any more. Fences must grow over the life of a timer's
-// id, and its next shard may be behind: all go on from the highest.
-func (t *Topics) reorder(ctx context.Context, topic *timer.Topic, p *timer.Policy) (*timer.Topic, bool, error) {
-	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: topic.Name, ID: topic.ID}); err != nil {
-		return nil, false, err
+// inUse says what a policy would take away that is needed.
+func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) error {
+	if len(old.Policy.Secrets) > 0 && len(p.Secrets) == 0 {
+		return timer.InUseError{Secrets: len(old.Policy.Secrets)}
 	}
-	var fence uint64
-	for range 2 { // learn the highest fence, then raise all to it
-		var err error
-		if fence, err = t.closeEmpty(ctx, topic.ID, fence); err != nil {
-			t.reopen(ctx, topic)
-			return nil, false, err
-		}
+	if old.Policy.CallsNobody() || !p.CallsNobody() {
+		return nil
 	}
-	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Put, Name: topic.Name, ID: topic.ID, Policy: p})
-	if Refused(err) {
-		// After any other error it may have been done: then nothing is found to open.
-		t.reopen(ctx, topic)
+	counts, err := t.Counts(ctx, []timer.TopicID{old.ID})
+	switch {
+	case err != nil:
+		return err
+	case counts[0].Leased > 0 && p.Pull != old.Policy.Pull: // that refuses it anyway, and passes
+		return timer.LeasedError{Leased: counts[0].Leased}
+	case counts[0].NoURL > 0:
+		return timer.InUseError{Timers: counts[0].NoURL}
 	}
-	return r.Topic, r.Created, err
+	return nil
 }
 
 // SetPaused stops a topic's calls, or lets them go on.
@@ -139,16 +160,19 @@ func (t *Topics) SetPaused(ctx context.Context, name string, paused bool) (*time
 // Delete closes the topic everywhere, so that no add can slip in, and only then deletes it; it
 // opens it again when it is not empty. A node that dies in between leaves a closed topic:
 // IdleTopics finishes the deletion. cancelled is how many timers went with it.
-func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled int, err error) {
+func (t *Topics) Delete(ctx context.Context, name string, change timer.TopicChange) (cancelled int, err error) {
 	topic, err := t.Named(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: name, ID: topic.ID, Force: force}); err != nil {
+	if change.Version == 0 {
+		change.ID = topic.ID
+	}
+	if _, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Close, Name: name, ID: change.ID, IfVersion: change.Version, Force: change.Force}); err != nil {
 		return 0, err
 	}
-	if !force {
-		if _, err := t.closeEmpty(ctx, topic.ID, 0); err != nil {
+	if !change.Force {
+		if err := t.closeEmpty(ctx, topic.ID); err != nil {
 			t.reopen(ctx, topic)
 			return 0, err
 		}
@@ -164,19 +188,17 @@ func (t *Topics) Delete(ctx context.Context, name string, force bool) (cancelled
 	return removed, err
 }
 
-// closeEmpty closes a topic that has nothing pending or dead in any shard, and raises their fences.
-// It returns the highest.
-func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID, floor uint64) (fence uint64, err error) {
-	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id, MinFence: floor}) {
+// closeEmpty closes a topic that has nothing pending or dead in any shard.
+func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID) (err error) {
+	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id}) {
 		switch {
 		case o.Err != nil:
 			err = o.Err
 		case o.Result.Code == timer.NotEmpty:
-			return 0, timer.ErrNotEmpty
+			return timer.ErrNotEmpty
 		}
-		fence = max(fence, o.Result.Fence)
 	}
-	return fence, err
+	return err
 }
 
 // emptyWork bounds the work of one command of a forced deletion in its shard; see

@@ -38,6 +38,8 @@ type dueQueues struct {
 	later heap[entry]   // popped, but further off than the look-ahead (the clock stepped back)
 	exact heap[entry]   // of pulled or rate-limited topics: not leased before they are due
 	shut  heap[shutKey] // what a breaker or a limit refused, by when to ask again
+	// windows are topics outside their windows, by when these may open, wall clock.
+	windows heap[windowKey]
 
 	unknownZones unknownZones
 
@@ -234,10 +236,9 @@ func (l *Scheduler) reopen() {
 
 // spread returns how long after its due time a timer's first attempt starts, in ms, so that timers
 // of one instant do not all start at once. It depends on the timer's id alone; in a serial topic on
-// its key, which keeps the order. An ordered topic has one key and is not spread. Nor is a timer that
-// somebody asked for by hand.
+// its key, which keeps the order. A timer that somebody asked for by hand is not spread.
 func (l *Scheduler) spread(q *topicQueue, d *table.Due, h timer.Handle) int64 {
-	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || d.AskedMs != 0 || q.topic.Policy.Ordered {
+	if q.topic == nil || q.topic.Policy.SpreadMs <= 0 || d.Attempts > 0 || d.AskedMs != 0 {
 		return 0
 	}
 	hash := l.table.IDHash(h)

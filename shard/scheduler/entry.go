@@ -30,6 +30,7 @@ var (
 	_ ordered[entry]        = entry{}
 	_ ordered[*activeLease] = (*activeLease)(nil)
 	_ ordered[shutKey]      = shutKey{}
+	_ ordered[windowKey]    = windowKey{}
 )
 
 // heap is a binary min-heap of values by before; container/heap would box each one.

@@ -62,10 +62,7 @@ func (k *keyQueue) empty() bool {
 
 // key returns the queue of a timer's key, and makes it if needed.
 func (l *Scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
-	hash := uint64(0)
-	if !q.topic.Policy.Ordered {
-		hash = l.table.KeyHash(h)
-	}
+	hash := l.table.KeyHash(h)
 	k := q.keys[hash]
 	if k == nil {
 		k = &keyQueue{queue: q, order: q.order, hash: hash}
@@ -370,11 +367,11 @@ func (l *Scheduler) beginOrder() {
 	}
 	for _, id := range l.table.TopicIDs() {
 		t := l.topic(id)
-		if t == nil || !t.Policy.InOrder() && t.Policy.Concurrency == 0 {
+		if t == nil || !t.Policy.Serial && t.Policy.Concurrency == 0 {
 			continue
 		}
 		l.findBlockers()
-		if t.Policy.InOrder() {
+		if t.Policy.Serial {
 			l.keys.inOrder[id] = true
 		}
 	}
@@ -382,7 +379,7 @@ func (l *Scheduler) beginOrder() {
 
 // setOrder starts or stops keeping key queues for a topic, as its policy says.
 func (l *Scheduler) setOrder(q *topicQueue) {
-	want := q.topic != nil && q.topic.Policy.InOrder()
+	want := q.topic != nil && q.topic.Policy.Serial
 	switch {
 	case want == (q.keys != nil):
 		if !want {

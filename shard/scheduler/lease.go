@@ -75,6 +75,10 @@ func (l *Scheduler) choose(q *topicQueue) *destQueue {
 	if q.topic == nil || q.topic.Paused || q.pulled() || !l.table.Delivers(q.id, false) {
 		return nil
 	}
+	if open, untilMs := l.inWindow(q); !open {
+		l.awaitWindow(q, untilMs)
+		return nil
+	}
 	if !l.ordered(q) {
 		l.due.deferred.Push(&q.deferred)
 		return nil
@@ -282,7 +286,7 @@ func (l *Scheduler) start(f *activeLease) {
 		return
 	}
 	topic := f.queue.queue.topic
-	if topic == nil || topic.Paused || f.expireMs != 0 && l.now.WallMs > f.expireMs {
+	if open, _ := l.inWindow(f.queue.queue); !open || topic == nil || topic.Paused || f.expireMs != 0 && l.now.WallMs > f.expireMs {
 		l.revoke(f)
 		return
 	}

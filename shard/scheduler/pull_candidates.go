@@ -86,8 +86,14 @@ func (l *Scheduler) call(q *topicQueue) {
 
 // mayPull reports that a pull could take ready timers now.
 func (l *Scheduler) mayPull(q *topicQueue) bool {
-	return l.active && l.mayStart() && !l.env.HandingOver() && q.pulled() && !q.topic.Paused && q.fullUntil <= l.now.Mono &&
-		l.table.Delivers(q.id, true)
+	if !l.active || !l.mayStart() || l.env.HandingOver() || !q.pulled() || q.topic.Paused || q.fullUntil > l.now.Mono || !l.table.Delivers(q.id, true) {
+		return false
+	}
+	open, untilMs := l.inWindow(q)
+	if !open {
+		l.awaitWindow(q, untilMs)
+	}
+	return open
 }
 
 // pullable returns how many timers wait, including those that have changed since.

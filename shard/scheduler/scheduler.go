@@ -216,6 +216,7 @@ func (l *Scheduler) Run() {
 	l.compact()
 	l.resumeDeferred()
 	l.reopen()
+	l.openWindows()
 	l.retryZones()
 	if l.mayStart() {
 		l.startDue()
@@ -311,6 +312,9 @@ func (l *Scheduler) NextWake() int64 {
 	}
 	if l.due.exact.len() > 0 {
 		at = min(at, l.due.exact.top().dueMs)
+	}
+	if l.due.windows.len() > 0 {
+		at = min(at, l.due.windows.top().untilMs)
 	}
 	if l.due.later.len() > 0 {
 		at = min(at, l.due.later.top().dueMs-l.due.lookAhead.Milliseconds())

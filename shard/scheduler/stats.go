@@ -72,12 +72,17 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.Dead += c.Dead
 		if t := l.due.unknownZones.topics[topic]; t != nil && l.active {
 			sum.Ready += t.timers
+			sum.Waiting[timer.WaitZone] += t.timers
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, l.now.WallMs-t.oldestMs)
 		}
+		sum.NoURL += c.NoURL
+		refused, _ := l.table.Refused(topic)
+		sum.Waiting[timer.WaitRefused] += refused
 		if q := l.due.topics[topic]; q != nil && l.active {
 			ready, oldest := q.overdue(l.now.WallMs)
 			sum.Ready += ready
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
+			l.countWaiting(q, &sum.Waiting)
 			queues[q] = sum
 		}
 	}
@@ -92,8 +97,25 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 	}
 }
 
-// statsBudget is how many queues one call of Overdue or DueFor looks at.
+// statsBudget is how many queues one call of Waiting, Overdue or DueFor looks at.
 const statsBudget = 2048
+
+// Waiting adds the due timers that are not started, and those that were refused an address, by what
+// they wait for. It looks at some topics from *at on, and reports whether it has seen all.
+func (l *Scheduler) Waiting(at *int, sum *timer.Waiting) (done bool) {
+	if *at == 0 {
+		_, refused := l.table.Refused(table.CanaryTopic)
+		sum[timer.WaitRefused] += refused
+		sum[timer.WaitZone] += int64(l.InUnknownZones())
+	}
+	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
+		if q := l.due.list[*at]; q.id != table.CanaryTopic {
+			l.countWaiting(q, sum)
+		}
+		*at++
+	}
+	return *at >= len(l.due.list)
+}
 
 // Overdue calls add for topics with timers that are due and wait for a gate, with their number and
 // how long the oldest has waited. It looks at some topics from *at on, and reports whether it has

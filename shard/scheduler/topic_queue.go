@@ -36,7 +36,10 @@ type topicQueue struct {
 	// resumedMs is when the topic was last resumed, wall clock; 0: never. Occurrences due before
 	// may have been missed.
 	resumedMs int64
-	limitedMs int64 // when its limit last refused or granted a lease, wall clock
+	limitedMs int64 // when its limit or its window last refused a lease, or let one go again, wall clock
+
+	window   topicWindow
+	windowMs int64 // when it is looked at again, in dueQueues.windows; 0: it is not there
 
 	limiterUse *limiterUse          // nil: the topic has no limit
 	keys       map[uint64]*keyQueue // by hash of the key; nil: the topic is not serial

@@ -48,10 +48,26 @@ func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	now := l.now.WallMs
 	if d.NextMs > now {
 		if d.InBackoff(now) {
+			if text := l.table.RefusedAddress(h); text != "" {
+				return timer.Wait{For: timer.WaitRefused, On: text}
+			}
 			return timer.Wait{For: timer.WaitBackoff}
 		}
 		return timer.Wait{}
 	}
+	if w := l.gateOf(h, d); w.For != timer.NoWait || d.NextMs > now-unexplainedMs {
+		return w
+	}
+	return timer.Wait{For: timer.WaitLeader}
+}
+
+// unexplainedMs is how long a due timer may be on its way to its call before it is said to wait for
+// the leader.
+const unexplainedMs = 1000
+
+// gateOf returns the gate that keeps a due timer.
+func (l *Scheduler) gateOf(h timer.Handle, d *table.Due) timer.Wait {
+	now := l.now.WallMs
 	if !l.HasZone(h, d) {
 		name, _ := l.table.Zone(h)
 		return timer.Wait{For: timer.WaitZone, On: name}
@@ -60,12 +76,18 @@ func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	if t == nil {
 		return timer.Wait{}
 	}
+	if !l.mayStart() {
+		return timer.Wait{For: timer.WaitLeader}
+	}
 	if t.Paused {
 		return timer.Wait{For: timer.WaitPaused, On: t.Name}
 	}
 	q := l.due.topics[d.Topic]
 	if q == nil || q.topic == nil {
 		return timer.Wait{} // it is just coming out of the wheel
+	}
+	if open, _ := l.inWindow(q); !open {
+		return timer.Wait{For: timer.WaitWindow, On: t.Name}
 	}
 	if d.NextMs+l.spread(q, d, h) > now {
 		return timer.Wait{For: timer.WaitSpread}
@@ -93,8 +115,17 @@ func (l *Scheduler) limitOf(q *topicQueue) timer.WaitCause {
 // laneWait returns the reason why a destination queue waits.
 func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	n := q.routes[target]
-	if n == nil || n.dest == nil {
+	if n == nil {
 		return timer.Wait{}
+	}
+	return l.queueWait(n)
+}
+
+// queueWait returns the reason why the timers of a destination queue wait.
+func (l *Scheduler) queueWait(n *destQueue) timer.Wait {
+	q := n.queue
+	if n.dest == nil {
+		return timer.Wait{For: timer.WaitNoCallback, On: q.topic.Name}
 	}
 	if _, own := n.dest.(canaryDest); own {
 		return timer.Wait{}
@@ -112,6 +143,54 @@ func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	return timer.Wait{}
 }
 
+// countWaiting adds a topic's due timers that are not started to the sum of what they wait for.
+// Those that are about to start wait for nothing. Cost: O(1).
+func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
+	all := timer.NoWait // what every timer of the topic waits for
+	switch open, _ := l.inWindow(q); {
+	case q.topic == nil:
+		return
+	case !l.mayStart():
+		all = timer.WaitLeader
+	case q.topic.Paused:
+		all = timer.WaitPaused
+	case !open:
+		all = timer.WaitWindow
+	default:
+		if all = l.limitOf(q); all == timer.NoWait && q.pulled() {
+			all = timer.WaitConsumer
+		}
+	}
+	count := func(cause timer.WaitCause, entries int) {
+		if all == timer.WaitLeader || all == timer.WaitPaused || all == timer.WaitWindow || cause == timer.NoWait {
+			cause = all
+		}
+		if cause != timer.NoWait {
+			sum[cause] += int64(entries)
+		}
+	}
+	inLine := all
+	if inLine == timer.NoWait {
+		inLine = timer.WaitKey
+	}
+	sum[inLine] += int64(q.inLine)
+	count(timer.NoWait, q.entries[granted])
+	for class := range Classes {
+		cause := timer.NoWait
+		if q.asks[class] && q.credits[class] == nil && all == timer.NoWait {
+			cause = timer.WaitSlots
+		}
+		count(cause, q.entries[open+queueState(class)])
+	}
+	count(timer.WaitNoCallback, q.entries[stuck])
+	count(timer.WaitBreaker, q.entries[shut])
+	if all == timer.NoWait {
+		count(timer.WaitSlots, q.entries[waiting])
+	} else {
+		count(timer.NoWait, q.entries[waiting])
+	}
+}
+
 // text describes a destination in words, with the time of its breaker's next probe.
 func (s *DestinationState) text(nowMs int64) string {
 	if s.Breaker == BreakerHalfOpen {
@@ -126,11 +205,7 @@ func (l *Scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, block
 	if q.keys == nil {
 		return "", false
 	}
-	hash := uint64(0)
-	if !q.topic.Policy.Ordered {
-		hash = l.table.KeyHash(h)
-	}
-	k := q.keys[hash]
+	k := q.keys[l.table.KeyHash(h)]
 	switch {
 	case k == nil:
 		return "", false

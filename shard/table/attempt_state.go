@@ -128,6 +128,15 @@ func (t *Table) errorText(r *attemptState) []byte {
 	return b[2 : 2+(int(b[0])|int(b[1])<<8)]
 }
 
+// RefusedAddress is the error of a scheduled timer whose last call was refused an address; "" of any
+// other.
+func (t *Table) RefusedAddress(h timer.Handle) string {
+	if s := t.get(h); s != nil && t.wasRefused(s) {
+		return string(t.errorText(t.runs.at(s.run)))
+	}
+	return ""
+}
+
 // Holder is the party that ends a lease. The values are part of the snapshot format.
 type Holder uint8
 

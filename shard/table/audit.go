@@ -14,7 +14,7 @@ import (
 func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
 	var totals [timer.Cancelled + 1]int64
-	pulled := map[uint32]int64{}
+	pulled, noURL, refused := map[uint32]int64{}, map[uint32]int64{}, map[uint32]int64{}
 	unused, waking := 0, 0
 	for h := timer.Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
@@ -36,6 +36,12 @@ func (t *Table) Audit(popped bool) error {
 			pulled[s.topic]++
 		}
 		v := t.view(s.ref)
+		if own := t.Callback(t.targets.name(v.target)); !s.state().Over() && own.URL == "" {
+			noURL[s.topic]++
+		}
+		if t.wasRefused(s) {
+			refused[s.topic]++
+		}
 		blobs += t.blobHash(h, v.flags, v.target, v.body)
 		if s.run != 0 {
 			if text := t.errorText(t.runs.at(s.run)); len(text) > 0 {
@@ -66,6 +72,10 @@ func (t *Table) Audit(popped bool) error {
 	for row := range t.topics.rows {
 		if r := &t.topics.rows[row]; r.pulled != pulled[uint32(row)] {
 			return fmt.Errorf("shard: audit: %d timers of topic %d are pulled, the count is %d", pulled[uint32(row)], r.id, r.pulled)
+		} else if r.noURL != noURL[uint32(row)] {
+			return fmt.Errorf("shard: audit: %d timers of topic %d have no URL of their own, the count is %d", noURL[uint32(row)], r.id, r.noURL)
+		} else if r.refused != refused[uint32(row)] {
+			return fmt.Errorf("shard: audit: %d timers of topic %d were refused an address, the count is %d", refused[uint32(row)], r.id, r.refused)
 		}
 	}
 	if topic, leased := t.Astray(); leased != 0 {

@@ -69,6 +69,17 @@ func (t *Table) view(ref uint32) blob {
 	return v
 }
 
+// targetOf is the row of a blob's callback in targets; 0: it has none.
+func (t *Table) targetOf(ref uint32) uint32 {
+	b := t.blobs.at(ref)
+	_, k := binary.Uvarint(b)
+	if b[k]&blobTarget == 0 {
+		return 0
+	}
+	n, _ := binary.Uvarint(b[k+1:])
+	return uint32(n)
+}
+
 // readBody decodes b, which starts at the tag. It must be well-formed; a loaded body has been
 // checked before.
 func (v *blob) readBody(b []byte) {

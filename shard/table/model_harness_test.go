@@ -134,6 +134,9 @@ func (g *modelHarness) check() {
 			g.t.Fatalf("expires at %d, want %d", d.ExpiresMs, x.expiry())
 		}
 		n := &sum[x.Topic]
+		if !x.State.Over() && x.Callback.URL == "" {
+			n.NoURL++
+		}
 		switch x.State {
 		case timer.Scheduled:
 			n.Scheduled++

@@ -168,6 +168,32 @@ func (t *Table) countSlot(s *slot, by int64) {
 	if state == timer.Leased && t.runs.at(s.run).holder == ByPuller {
 		t.topics.rows[s.topic].pulled += by
 	}
+	if !state.Over() && !t.ownURL(s) {
+		t.topics.rows[s.topic].noURL += by
+	}
+	if t.wasRefused(s) {
+		t.topics.rows[s.topic].refused += by
+		t.topics.refused += by
+	}
+}
+
+// wasRefused reports whether the last call of a scheduled timer was refused an address.
+func (t *Table) wasRefused(s *slot) bool {
+	if s.run == 0 || s.state() != timer.Scheduled {
+		return false
+	}
+	r := t.runs.at(s.run)
+	if r.holder == ByPuller {
+		return false
+	}
+	text := t.errorText(r)
+	return timer.RefusedAddress(string(text[:min(len(text), 16)])) // its start is enough
+}
+
+// ownURL reports whether a timer has a callback URL of its own.
+func (t *Table) ownURL(s *slot) bool {
+	n := t.targetOf(s.ref)
+	return n != 0 && hasURL(t.targets.at(n).bytes(&t.blobs))
 }
 
 // newSlot returns a slot for a new timer, with its update open.

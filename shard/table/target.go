@@ -131,6 +131,9 @@ func (t *Table) Callback(n Target) timer.Callback {
 	return g.callback(&t.blobs)
 }
 
+// hasURL reports whether an encoded callback has a URL, which is its first field.
+func hasURL(callback []byte) bool { return len(callback) > 0 && callback[0] == encoding.CallbackURL }
+
 // callback decodes the override. The bytes were checked before they were interned.
 func (g *target) callback(a *arena) timer.Callback {
 	c, _ := encoding.DecodeCallback(g.bytes(a))

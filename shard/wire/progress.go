@@ -64,7 +64,7 @@ func DecodeProgress(b []byte) (list []timer.Progress, err error) {
 	const least = 3 // bytes of a timer's progress
 	for n := r.Count(maxProgress, least, "timers"); n > 0 && r.Fault == ""; n-- {
 		p := timer.Progress{Wait: timer.Wait{For: timer.WaitCause(r.Byte()), On: string(r.Block(encoding.MaxErr, "cause"))}}
-		if p.For > timer.WaitZone {
+		if !p.For.Known() {
 			p.Wait = timer.Wait{}
 		}
 		p.Attempts = r.attempts()

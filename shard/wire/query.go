@@ -159,6 +159,10 @@ func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err err
 }
 
 // countFields returns the counts in their order on the wire.
-func countFields(c *timer.Counts) [6]*int64 {
-	return [6]*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs}
+func countFields(c *timer.Counts) []*int64 {
+	fields := []*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs, &c.NoURL}
+	for i := range c.Waiting {
+		fields = append(fields, &c.Waiting[i])
+	}
+	return fields
 }

@@ -552,7 +552,7 @@ func TestWireProgress(t *testing.T) {
 	if got, err := DecodeProgress(AppendProgress(nil, told)); err != nil || !reflect.DeepEqual(got, told) {
 		t.Errorf("%+v %v", got, err)
 	}
-	later := []timer.Progress{{Wait: timer.Wait{For: timer.WaitZone + 1, On: "something new"}}}
+	later := []timer.Progress{{Wait: timer.Wait{For: timer.WaitCause(255), On: "something new"}}}
 	if got, err := DecodeProgress(AppendProgress(nil, later)); err != nil || got[0].For != timer.NoWait || got[0].On != "" {
 		t.Errorf("of a later release: %+v %v", got, err)
 	}

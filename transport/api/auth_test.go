@@ -251,7 +251,7 @@ func TestTopicsOfATokenAreBounded(t *testing.T) {
 	if r := add("maker", "m.4").problem(429, "quota"); !strings.Contains(r.body, "max_topics") {
 		t.Error(r.body)
 	}
-	h.do("POST", "/v1/topics/m.4/pull", "", "Authorization: Bearer maker").problem(429, "quota")
+	h.do("POST", "/v1/topics/m.4/pull", "", "Authorization: Bearer maker").problem(404, unknownTopic)
 	add("maker", "m.made-by-hand").want(201)
 	add("other", "o.1").want(201)
 	add("maker", "m.2").want(201)

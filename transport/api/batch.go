@@ -188,7 +188,8 @@ func (rq *request) runTogether(ops []operation, brief bool) {
 	}
 }
 
-// attempt has operations decided and returns those whose topic was closing.
+// attempt has operations decided and returns those to try again: their topic was closing, or there is
+// no timer with the topic's key.
 func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 	send := make([]Op, 0, len(todo))
 	sent := make([]*operation, 0, len(todo))
@@ -228,7 +229,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 		case send[i].Err != nil:
 			op.problem = engineFault(send[i].Err)
 			rq.s.logCause(op.problem)
-		case send[i].Result.Code == timer.TopicClosed:
+		case send[i].Result.Code == timer.TopicClosed || op.in.again(send[i].Result.Code):
 			stale = append(stale, op)
 		default:
 			op.result = send[i].Result

@@ -146,7 +146,7 @@ func TestBulkGivesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{})
+		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{}, timer.TopicChange{})
 		rq := &request{s: s}
 		sweep := func() *problem {
 			return rq.bulkRun(&bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil)

@@ -21,11 +21,19 @@ func noTopic() *problem { return fail(404, unknownTopic, "there is no such topic
 
 // engineFault is the problem that an engine's error is to the client.
 func engineFault(err error) *problem {
+	if leased, ok := errors.AsType[timer.LeasedError](err); ok {
+		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", leased.Leased)
+	}
+	if used, ok := errors.AsType[timer.InUseError](err); ok {
+		return failf(409, "in_use", "%s; nothing was changed. PATCH changes the given fields only; ?force=true does it nevertheless", used.Error())
+	}
 	switch {
 	case errors.Is(err, timer.ErrNoTopic):
 		return noTopic()
 	case errors.Is(err, timer.ErrNotEmpty):
 		return fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
+	case errors.Is(err, ring.ErrVersion):
+		return fail(412, "version_mismatch", "the topic has changed since: it is not at that version")
 	case errors.Is(err, ring.ErrTooMany):
 		return fail(429, "quota", err.Error())
 	case errors.Is(err, ring.ErrLevel):
@@ -120,10 +128,10 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 	if p := rq.s.checkURL(in.spec.Callback.URL); p != nil {
 		return p
 	}
-	in.cmd = timer.Command{Kind: verbs[v].kind, ID: in.id, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
+	in.cmd = timer.Command{Kind: verbs[v].kind, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
 	switch v {
 	case vAdd:
-		in.nameIt(rq.s, rq.topic, nowMs)
+		in.nameIt(rq.s, nowMs)
 		in.cmd.Once = in.repeated
 		fallthrough
 	case vPut:
@@ -140,29 +148,40 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 		in.patch = in.asPatch()
 		in.cmd.Patch = in.patch
 	}
+	in.plain = in.id
 	if v == vAdd && anyRedacted(in.spec.Callback.Headers) {
 		return badf(badHeader, "callback.headers: %s stands for a stored value, and a new timer has none", redacted)
 	}
 	return nil
 }
 
-// nameIt gives an add without an id one: with its key, or in the shard of the moment, or in that of
-// the topic if it is all in one.
-func (in *timerRequest) nameIt(s *Server, topic string, nowMs int64) {
-	if in.id == "" {
-		in.unnamed = true
-		hi, lo := s.cfg.Rand(), s.cfg.Rand()
-		if in.key != "" {
-			in.id = timer.KeyedID(in.key, hi, lo)
-		} else {
-			at := s.shardAt(nowMs)
-			if t, ok := s.cfg.Engine.Topic(topic); ok && t.Policy.Ordered {
-				at = timer.ShardOf(t, "", s.cfg.Engine.Shards())
-			}
-			in.id = timer.NewID(at, hi, lo)
-		}
+// nameIt gives an add without an id one: with its key, or in the shard of the moment.
+func (in *timerRequest) nameIt(s *Server, nowMs int64) {
+	if in.id != "" {
+		return
+	}
+	in.unnamed = true
+	hi, lo := s.cfg.Rand(), s.cfg.Rand()
+	if in.key != "" {
+		in.id = timer.KeyedID(in.key, hi, lo)
+	} else {
+		in.id = timer.NewID(s.shardAt(nowMs), hi, lo)
+	}
+}
+
+// address makes the id as it was given the one that the timer has in the topic.
+func (in *timerRequest) address(t *timer.Topic) {
+	if in.id, in.keyed = in.plain, false; !in.asGiven {
+		in.id, in.keyed = t.Policy.FullID(in.plain)
 	}
 	in.cmd.ID = in.id
+}
+
+// again reports whether the timer is to be looked for once more, by the id as it was given: it may
+// be of before the topic had a key.
+func (in *timerRequest) again(code timer.Code) bool {
+	in.asGiven = code == timer.NotFound && in.keyed
+	return in.asGiven
 }
 
 // shardAt is where adds without a name go at a moment: adds that arrive within the same two
@@ -191,6 +210,10 @@ func (in *timerRequest) asPatch() *timer.Patch {
 // onto binds a prepared command to the topic as it stands and checks the rules of the topic.
 func (in *timerRequest) onto(t *timer.Topic, v verb) *problem {
 	in.cmd.Topic = t.ID
+	in.address(t)
+	if (v == vAdd || v == vPut) && in.given&fIfLate == 0 {
+		in.cmd.NotLate = t.Policy.RejectLate && in.absolute()
+	}
 	if v == vAdd {
 		if p := in.mergeBy(t); p != nil {
 			return p
@@ -253,7 +276,7 @@ func (rq *request) change(in *timerRequest, v verb, brief bool) (res timer.Resul
 		} else if res, err = rq.decide(in.shard(rq, t), &in.cmd, brief); err != nil {
 			return false, engineFault(err)
 		}
-		return res.Code == timer.TopicClosed, nil
+		return res.Code == timer.TopicClosed || in.again(res.Code), nil
 	})
 	return res, t, p
 }
@@ -269,7 +292,7 @@ func (rq *request) changeKeeping(in *timerRequest, t *timer.Topic, v verb, brief
 		}
 		if cur == nil {
 			if v == vPatch {
-				return res, fail(404, unknownTimer, "there is no such timer")
+				return timer.Result{Code: timer.NotFound}, nil
 			}
 			cur = &timer.Timer{}
 		}

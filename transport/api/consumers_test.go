@@ -39,9 +39,9 @@ func TestPullRefuses(t *testing.T) {
 	h := pullHarness(t)
 	h.do("PUT", orders, `{}`).want(201)
 	h.do("POST", orders+"/pull", "").problem(409, wrongDelivery)
-	// Made with the default policy.
-	h.do("POST", "/v1/topics/fresh/pull", `{}`).problem(409, wrongDelivery)
-	h.do("GET", "/v1/topics/fresh", "").want(200).has("auto_created", "true")
+	// A consumer makes no topic: that would be one that calls.
+	h.do("POST", "/v1/topics/fresh/pull", `{}`).problem(404, unknownTopic)
+	h.do("GET", "/v1/topics/fresh", "").problem(404, unknownTopic)
 	var cases []refused
 	for _, body := range []string{`{"max":0}`, `{"max":1001}`, `{"max":-1}`, `{"max":"1"}`, `{"max":1.5}`, `{"max":null}`, `{"wait":"61s"}`, `{"wait":"-1s"}`, `{"wait":20}`,
 		`{"wait":"x"}`, `{"lease":"999ms"}`, `{"lease":"13h"}`, `{"lease":30}`, `[]`, `"a"`} {

@@ -51,12 +51,13 @@ type Engine interface {
 	CountTopics(prefix string, most int, f func(*timer.Topic) bool) int
 	// EnsureTopic makes the topic with the default policy unless it is there.
 	EnsureTopic(ctx context.Context, name string) (*timer.Topic, error)
-	// PutTopic sets the policy, making the topic if need be.
-	PutTopic(ctx context.Context, name string, p *timer.Policy) (t *timer.Topic, created bool, err error)
+	// PutTopic sets the policy, making the topic if need be. It answers ring.ErrVersion where the
+	// change is for another version, and a timer.InUseError for what is needed, unless forced.
+	PutTopic(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (t *timer.Topic, created bool, err error)
 	SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error)
-	// DeleteTopic answers ErrNotEmpty unless the topic is empty or force is given, and how many
+	// DeleteTopic answers ErrNotEmpty unless the topic is empty or the change is forced, and how many
 	// timers it cancelled.
-	DeleteTopic(ctx context.Context, name string, force bool) (cancelled int, err error)
+	DeleteTopic(ctx context.Context, name string, change timer.TopicChange) (cancelled int, err error)
 
 	// Ready is nil when the node serves; else it says why not.
 	Ready() error

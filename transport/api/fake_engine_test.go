@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"carillon/ring"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -40,7 +41,8 @@ type fakeEngine struct {
 	beforeDo  func() // runs at the start of Do and DoAll, without the lock
 	closedFor int    // so many commands find the topic closed
 	calls     map[string]int
-	wrote     int // changes of any kind
+	wrote     int           // changes of any kind
+	last      timer.Command // the newest that was decided
 }
 
 type timerKey struct {
@@ -97,6 +99,7 @@ func (e *fakeEngine) DoAll(_ context.Context, ops []Op) {
 }
 
 func (e *fakeEngine) decide(id timer.ShardID, cmd *timer.Command, brief bool) timer.Result {
+	e.last = *cmd
 	name := e.nameOf(cmd.Topic)
 	if e.closedFor > 0 || name == "" {
 		e.closedFor = max(0, e.closedFor-1)
@@ -516,7 +519,7 @@ func (e *fakeEngine) Topics(after string, limit int) []*timer.Topic {
 func (e *fakeEngine) newTopic(name string, p timer.Policy, auto bool) *timer.Topic {
 	e.wrote++
 	e.lastID++
-	t := &timer.Topic{ID: e.lastID, Name: strings.Clone(name), Policy: p, AutoCreated: auto, CreatedMs: e.nowMs()}
+	t := &timer.Topic{ID: e.lastID, Name: strings.Clone(name), Policy: p, AutoCreated: auto, CreatedMs: e.nowMs(), Version: 1}
 	e.topics[t.Name] = t
 	return t
 }
@@ -534,15 +537,20 @@ func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*timer.Topic, 
 	return e.newTopic(name, timer.DefaultPolicy(), true), nil
 }
 
-func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy) (*timer.Topic, bool, error) {
+func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
 		return nil, false, e.err
 	}
 	t, ok := e.topics[name]
-	if !ok {
+	switch {
+	case change.Version != 0 && (!ok || t.ID != change.ID || t.Version != change.Version):
+		return nil, false, ring.ErrVersion
+	case !ok:
 		return e.newTopic(name, *p, false), true, nil
+	case !change.Force && len(t.Policy.Secrets) > 0 && len(p.Secrets) == 0:
+		return nil, false, timer.InUseError{Secrets: len(t.Policy.Secrets)}
 	}
 	if p.Pull != t.Policy.Pull {
 		leased := int64(0)
@@ -558,6 +566,7 @@ func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy) (
 	e.wrote++
 	c := *t
 	c.Policy, c.AutoCreated = *p, false
+	c.Version++
 	e.topics[name] = &c
 	return &c, false, nil
 }
@@ -576,12 +585,15 @@ func (e *fakeEngine) SetPaused(_ context.Context, name string, paused bool) (*ti
 	return &c, e.err
 }
 
-func (e *fakeEngine) DeleteTopic(_ context.Context, name string, force bool) (int, error) {
+func (e *fakeEngine) DeleteTopic(_ context.Context, name string, change timer.TopicChange) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t, ok := e.topics[name]
 	if !ok {
 		return 0, timer.ErrNoTopic
+	}
+	if change.Version != 0 && (t.ID != change.ID || t.Version != change.Version) {
+		return 0, ring.ErrVersion
 	}
 	n := 0
 	for k, x := range e.timers {
@@ -589,7 +601,7 @@ func (e *fakeEngine) DeleteTopic(_ context.Context, name string, force bool) (in
 			n++
 		}
 	}
-	if n > 0 && !force {
+	if n > 0 && !change.Force {
 		return 0, timer.ErrNotEmpty
 	}
 	e.wrote++

@@ -44,6 +44,15 @@ func (rq *request) listHistory() *problem {
 	if p != nil {
 		return p
 	}
+	if full, keyed := topic.Policy.FullID(q.ID); keyed && q.ID != "" {
+		e, err := rq.recallExactly(topic, full)
+		if err != nil {
+			return engineFault(err)
+		}
+		if e != nil {
+			q.ID = full
+		}
+	}
 	q.Topic, q.Limit = topic.ID, limit
 	listing := historySum(q)
 	if c, given := rq.query.value("cursor"); given {
@@ -104,8 +113,17 @@ func (w *timerWriter) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
 }
 
 // recall finds a timer that has ended and is in the shard's memory no more; nil when the history
-// has none of that id.
+// has none of that id, with the topic's own key or without.
 func (rq *request) recall(topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
+	if full, keyed := topic.Policy.FullID(id); keyed {
+		if e, err := rq.recallExactly(topic, full); err != nil || e != nil {
+			return e, err
+		}
+	}
+	return rq.recallExactly(topic, id)
+}
+
+func (rq *request) recallExactly(topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
 	q := &timer.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
 	if rq.confine(q, topic) {
 		return nil, nil

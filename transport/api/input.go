@@ -66,6 +66,9 @@ type timerRequest struct {
 	null  field // given as null
 
 	op, id, key, merge, ifLate string
+	plain                      string // the id as it was given; id is what the timer has, see address
+	keyed                      bool   // the topic's own key was put before it
+	asGiven                    bool   // there is none with the key: look for one from before the topic had it
 	maxWaitMs                  int64
 	unnamed                    bool // an add without an id: it is given one
 	// An add that an Idempotency-Key names: it may be one that was made before.
@@ -99,6 +102,10 @@ type reader struct {
 	strictjson.Scanner
 	limits *Limits
 	urls   *urlCache
+	// resets: null stands for the default, where a policy is patched; given are the policy's fields
+	// so far.
+	resets bool
+	given  field
 	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422
 	// in a policy.
 	refuse func(detail string) *problem

@@ -106,8 +106,8 @@ func TestListOrderAndFilters(t *testing.T) {
 func TestListReadsLittleOfEachShard(t *testing.T) {
 	h := newHarness(t)
 	h.engine.shards = 64
-	h.do("PUT", "/v1/topics/ordered", `{"ordered":true}`).want(201)
-	for _, topic := range []string{"orders", "ordered"} {
+	h.do("PUT", "/v1/topics/keyed", `{"key":"all"}`).want(201)
+	for _, topic := range []string{"orders", "keyed"} {
 		var ops []string
 		for i := range 1000 {
 			ops = append(ops, fmt.Sprintf(`{"op":"add","id":"%d","at_ms":%d,%s}`, i, 1780400000000+i, cb))
@@ -117,7 +117,7 @@ func TestListReadsLittleOfEachShard(t *testing.T) {
 	for _, c := range []struct {
 		topic         string
 		asked, listed int
-	}{{"orders", 70, 500}, {"ordered", 67, 110}} {
+	}{{"orders", 70, 500}, {"keyed", 67, 110}} {
 		clear(h.engine.calls)
 		h.do("GET", "/v1/topics/"+c.topic+"/timers?limit=100", "").want(200)
 		if asked, listed := h.engine.calls["List"], h.engine.calls["timers listed"]; asked > c.asked || listed > c.listed || listed < 101 {

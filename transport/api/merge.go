@@ -61,6 +61,10 @@ func (in *timerRequest) nameByContent(t *timer.Topic) {
 	if url == "" {
 		url = t.Policy.Callback.URL
 	}
-	name := timer.ContentID(t.Name, in.spec.Payload, url, in.key)
+	key := in.key
+	if key == "" {
+		key = t.Policy.Key
+	}
+	name := timer.ContentID(t.Name, in.spec.Payload, url, key)
 	in.id, in.cmd.ID = name, name
 }

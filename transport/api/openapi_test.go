@@ -69,7 +69,7 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 			}
 			query = append(query, documentedParams[name])
 		}
-		if !slices.Equal(query, r.query) || conditional != r.conditional {
+		if !slices.Equal(query, r.query) || conditional != (r.conditional || r.versioned) {
 			t.Errorf("%s %s: documented query %v, conditional %v; routed %v, %v", r.method, r.path, query, conditional, r.query, r.conditional)
 		}
 		if makes := r.path == "/v1/topics/{topic}/batch" || r.named || r.method == "PUT" && strings.HasSuffix(r.path, "/{id}"); makes != (traced == 2) || !makes && traced > 0 {
@@ -113,7 +113,7 @@ func documentedScope(security any) (s scope) {
 
 var documentedParams = map[string]string{
 	"TopicPrefix": "prefix", "DestinationState": "state", "Counts": "counts", "OfTimer": "id", "OverState": "state", "Limit": "limit", "Cursor": "cursor", "State": "state", "DueFrom": "due_from", "DueTo": "due_to", "From": "from", "To": "to",
-	"Label": "label", "EventTopic": "topic", "EventKind": "kind", "Until": "until", "Buckets": "buckets", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief", "DryRun": "dry_run", "DryRunOne": "dry_run", "Next": "next",
+	"Label": "label", "EventTopic": "topic", "EventKind": "kind", "Until": "until", "Buckets": "buckets", "IdPrefix": "id_prefix", "Payload": "payload", "Reason": "reason", "Force": "force", "ForcePolicy": "force", "ForceRemove": "force", "AcceptLoss": "accept_loss", "Brief": "brief", "DryRun": "dry_run", "DryRunOne": "dry_run", "Next": "next",
 }
 
 // The table of operations.md, section Tokens, has each call under the scope that it needs.

@@ -28,9 +28,9 @@ const (
 )
 
 var policyFieldNames = []string{
-	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "ordered",
+	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "key", "if_late",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
-	"format", "signing_keys",
+	"format", "signing_keys", "window",
 }
 
 var formats = []string{"plain", "cloudevents"}
@@ -39,9 +39,24 @@ var formats = []string{"plain", "cloudevents"}
 // topic has now, for values that come back as they were shown (REDACTED, fingerprints); nil when
 // there is no such topic.
 func (r *reader) policy(stored *timer.Policy) *timer.Policy {
-	r.refuse = refuseInPolicy
 	p := timer.DefaultPolicy()
-	var given field
+	return r.policyOver(&p, stored)
+}
+
+// policyPatch reads the fields of a policy that are to change; null stands for the default. Those
+// of callback, retry, rate, breaker and window change one by one.
+func (r *reader) policyPatch(stored *timer.Policy) *timer.Policy {
+	p := *stored
+	r.resets = true
+	if r.policyOver(&p, stored); r.Err() == nil && r.given == 0 {
+		r.fail(bad(badRequest, "nothing to change"))
+	}
+	return &p
+}
+
+// policyOver reads the fields of a policy into p.
+func (r *reader) policyOver(p *timer.Policy, stored *timer.Policy) *timer.Policy {
+	r.refuse = refuseInPolicy
 	n := r.Open('{', "body")
 	for ; r.More(n, '}'); n++ {
 		name := r.Key()
@@ -53,15 +68,19 @@ func (r *reader) policy(stored *timer.Policy) *timer.Policy {
 			r.fail(unknown(name, policyFieldNames))
 			return nil
 		}
-		if r.first(&given, 1<<i, "", name) {
-			r.policyField(&p, policyFieldNames[i], stored)
+		switch {
+		case !r.first(&r.given, 1<<i, "", name):
+		case r.resets && r.Null():
+			resetPolicy(p, policyFieldNames[i])
+		default:
+			r.policyField(p, policyFieldNames[i], stored)
 		}
 	}
 	r.End()
 	if p.MinBackoffMs > p.MaxBackoffMs {
 		r.fail(r.refuse("retry: min_backoff is longer than max_backoff"))
 	}
-	return &p
+	return p
 }
 
 func (r *reader) policyField(p *timer.Policy, name string, stored *timer.Policy) {
@@ -103,29 +122,88 @@ func (r *reader) policyField(p *timer.Policy, name string, stored *timer.Policy)
 		p.SigningKeys = r.signingKeys(stored)
 	case "serial":
 		p.Serial = r.Boolean(name)
-	case "ordered":
-		p.Ordered = r.Boolean(name)
+	case "key":
+		if p.Key = r.Text(name); r.Err() == nil && !validKey(p.Key) {
+			r.fail(r.refuse("key: must be 1–64 of A-Z a-z 0-9 _ . : @ -"))
+		}
+	case "if_late":
+		p.RejectLate = r.choice(name, lateRules) == "reject"
 	case "concurrency":
 		p.Concurrency = int(r.ranged(name, 0, math.MaxInt32))
 	case "rate":
-		p.Rate = r.rate()
+		p.Rate = r.rate(p.Rate)
 	case "spread":
 		p.SpreadMs = r.rangedSpan(name, 0, maxSpreadMs)
+	case "window":
+		p.Window = r.window(p.Window)
+	}
+}
+
+// resetPolicy gives a field of a policy its default.
+func resetPolicy(p *timer.Policy, name string) {
+	d := timer.DefaultPolicy()
+	switch name {
+	case "delivery":
+		p.Pull = d.Pull
+	case "ack":
+		p.Report = d.Report
+	case "lease":
+		p.LeaseMs = d.LeaseMs
+	case "callback":
+		p.Callback = d.Callback
+	case "retry":
+		p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs, p.Multiplier, p.Jitter = d.MaxAttempts, d.MinBackoffMs, d.MaxBackoffMs, d.Multiplier, d.Jitter
+	case "stop_on":
+		p.StopOn = d.StopOn
+	case "breaker":
+		p.Breaker, p.OwnBreaker = d.Breaker, d.OwnBreaker
+	case "destination_concurrency":
+		p.DestinationConcurrency = d.DestinationConcurrency
+	case "history":
+		p.HistoryMs = d.HistoryMs
+	case "dead_retention":
+		p.DeadRetentionMs = d.DeadRetentionMs
+	case "merge":
+		p.Merge = d.Merge
+	case "max_wait":
+		p.MaxWaitMs = d.MaxWaitMs
+	case "dedup":
+		p.ByContent = d.ByContent
+	case "secrets":
+		p.Secrets = d.Secrets
+	case "format":
+		p.CloudEvents = d.CloudEvents
+	case "signing_keys":
+		p.SigningKeys = d.SigningKeys
+	case "serial":
+		p.Serial = d.Serial
+	case "key":
+		p.Key = d.Key
+	case "if_late":
+		p.RejectLate = d.RejectLate
+	case "concurrency":
+		p.Concurrency = d.Concurrency
+	case "rate":
+		p.Rate = d.Rate
+	case "spread":
+		p.SpreadMs = d.SpreadMs
+	case "window":
+		p.Window = d.Window
 	}
 }
 
 // rate reads {"per_second", "burst"}. Without a burst it is the rate of one second.
-func (r *reader) rate() (rate timer.Rate) {
+func (r *reader) rate(rate timer.Rate) timer.Rate {
 	var given field
 	n := r.Open('{', "rate")
 	for ; r.More(n, '}'); n++ {
 		switch name := r.Key(); string(name) {
 		case "per_second":
-			if r.first(&given, 1, "rate.", name) {
+			if r.first(&given, 1, "rate.", name) && !reset(r, &rate.PerSecond, 0) {
 				rate.PerSecond = r.Float("rate.per_second")
 			}
 		case "burst":
-			if r.first(&given, 2, "rate.", name) {
+			if r.first(&given, 2, "rate.", name) && !reset(r, &rate.Burst, 0) {
 				rate.Burst = int(r.ranged("rate.burst", 1, maxBurst))
 			}
 		default:
@@ -134,7 +212,7 @@ func (r *reader) rate() (rate timer.Rate) {
 	}
 	switch {
 	case r.Err() != nil:
-	case given&1 == 0:
+	case rate.PerSecond == 0 && given&1 == 0:
 		r.fail(bad(badRequest, "rate.per_second: is required"))
 	case !(rate.PerSecond >= minPerSecond && rate.PerSecond <= maxPerSecond):
 		r.fail(r.refuse("rate.per_second: must be 0.001 to 1000000"))
@@ -144,47 +222,74 @@ func (r *reader) rate() (rate timer.Rate) {
 	return rate
 }
 
+// reset reports that a value is null, and in a patch sets it to its default.
+func reset[T any](r *reader, to *T, value T) bool {
+	if !r.resets || !r.Null() {
+		return false
+	}
+	*to = value
+	return true
+}
+
+// policyCallback reads the callback. One that goes to another origin from now on loses its
+// credentials, unless they are given anew.
 func (r *reader) policyCallback(p *timer.Policy, stored *timer.Policy) {
 	var given, null field
-	cb := p.Callback
-	r.callback(&cb, &given, &null)
-	if null != 0 {
+	cb := timer.Callback{}
+	if r.callback(&cb, &given, &null); null != 0 && !r.resets {
 		r.fail(badf(badRequest, "%s: must not be null", null.name()))
 	}
-	if r.Err() == nil && anyRedacted(cb.Headers) {
+	if r.Err() != nil {
+		return
+	}
+	given |= null
+	patch := timer.Patch{
+		Spec: timer.Spec{Callback: cb},
+		URL:  given&fURL != 0, Method: given&fMethod != 0, Headers: given&fHeaders != 0, Timeout: given&fTimeout != 0,
+	}
+	next := p.Callback
+	patch.ApplyToCallback(&next)
+	d := timer.DefaultPolicy().Callback
+	if next.Method == "" {
+		next.Method = d.Method
+	}
+	if next.TimeoutMs == 0 {
+		next.TimeoutMs = d.TimeoutMs
+	}
+	if anyRedacted(cb.Headers) {
 		var had timer.Callback
 		if stored != nil {
 			had = stored.Callback
 		}
 		var problem *problem
-		if cb.Headers, problem = unredact(cb.Headers, &had, cb.URL); problem != nil {
+		if next.Headers, problem = unredact(cb.Headers, &had, next.URL); problem != nil {
 			r.fail(problem)
 		}
 	}
-	p.Callback = cb
+	p.Callback = next
 }
 
 func (r *reader) policyRetry(p *timer.Policy) {
 	var given, null field
 	retry := timer.Retry{}
-	r.retry(&retry, &given, &null)
-	if null != 0 {
+	if r.retry(&retry, &given, &null); null != 0 && !r.resets {
 		r.fail(badf(badRequest, "%s: must not be null", null.name()))
 	}
-	if given&fMaxAttempts != 0 {
-		p.MaxAttempts = retry.MaxAttempts
-	}
-	if given&fMinBackoff != 0 {
-		p.MinBackoffMs = retry.MinBackoffMs
-	}
-	if given&fMaxBackoff != 0 {
-		p.MaxBackoffMs = retry.MaxBackoffMs
-	}
-	if given&fMultiplier != 0 {
-		p.Multiplier = retry.Multiplier
-	}
-	if given&fJitter != 0 {
-		p.Jitter = retry.Jitter
+	d := timer.DefaultPolicy()
+	choose(&p.MaxAttempts, fMaxAttempts, given, null, retry.MaxAttempts, d.MaxAttempts)
+	choose(&p.MinBackoffMs, fMinBackoff, given, null, retry.MinBackoffMs, d.MinBackoffMs)
+	choose(&p.MaxBackoffMs, fMaxBackoff, given, null, retry.MaxBackoffMs, d.MaxBackoffMs)
+	choose(&p.Multiplier, fMultiplier, given, null, retry.Multiplier, d.Multiplier)
+	choose(&p.Jitter, fJitter, given, null, retry.Jitter, d.Jitter)
+}
+
+// choose sets a field that was given to its value, or, if that is null, to its default.
+func choose[T any](to *T, f, given, null field, value, byDefault T) {
+	switch {
+	case null&f != 0:
+		*to = byDefault
+	case given&f != 0:
+		*to = value
 	}
 }
 
@@ -219,14 +324,15 @@ func (r *reader) breaker(b timer.Breaker) timer.Breaker {
 		if !r.first(&given, 1<<i, "breaker.", name) {
 			return b
 		}
-		switch i {
-		case 0:
+		d := timer.DefaultPolicy().Breaker
+		switch {
+		case i == 0 && !reset(r, &b.Failures, d.Failures):
 			b.Failures = int(r.ranged("breaker.failures", 1, maxBreakerFailures))
-		case 1:
+		case i == 1 && !reset(r, &b.WindowMs, d.WindowMs):
 			b.WindowMs = r.rangedSpan("breaker.window", 1, maxBreakerMs)
-		case 2:
+		case i == 2 && !reset(r, &b.OpenMs, d.OpenMs):
 			b.OpenMs = r.rangedSpan("breaker.open", 1, maxBreakerMs)
-		case 3:
+		case i == 3 && !reset(r, &b.Probes, d.Probes):
 			b.Probes = int(r.ranged("breaker.probes", 1, maxProbes))
 		}
 	}
@@ -329,7 +435,10 @@ func appendPolicy(b []byte, p *timer.Policy) []byte {
 	}
 	o.str("dedup", dedup)
 	o.boolean("serial", p.Serial)
-	o.boolean("ordered", p.Ordered)
+	if p.Key != "" {
+		o.str("key", p.Key)
+	}
+	o.str("if_late", lateRules[index(p.RejectLate)])
 	o.integer("concurrency", int64(p.Concurrency))
 	if p.Rate.PerSecond > 0 {
 		o.name("rate")
@@ -352,5 +461,9 @@ func appendPolicy(b []byte, p *timer.Policy) []byte {
 	o.texts("secrets", fingerprints(p))
 	o.str("format", formats[index(p.CloudEvents)])
 	o.texts("signing_keys", publicKeys(p))
+	if p.Window != nil {
+		o.name("window")
+		o.b = appendWindow(o.b, p.Window)
+	}
 	return o.end()
 }

@@ -4,21 +4,14 @@ import (
 	"carillon/timer"
 )
 
-// waitNames are the causes as clients see them.
-var waitNames = [...]string{
-	timer.WaitBackoff: "backoff", timer.WaitPaused: "topic_paused", timer.WaitSpread: "spread", timer.WaitKey: "key",
-	timer.WaitConsumer: "consumer", timer.WaitBreaker: "breaker", timer.WaitConcurrency: "concurrency",
-	timer.WaitRate: "rate", timer.WaitSlots: "slots", timer.WaitZone: "zone",
-}
-
 // mayWait reports that something may keep a timer from its next attempt: it is due, or between
 // attempts.
 func mayWait(t *timer.Timer, nowMs int64) bool {
 	return t.State == timer.Scheduled && !t.Short && (t.NextMs <= nowMs || t.Attempts > 0)
 }
 
-// progress asks for the part of a timer's read beside its state. It is left out when the shard's
-// leader cannot be asked: the read is good without it.
+// progress asks for the part of a timer's read beside its state. Where the shard's leader cannot be
+// asked a due timer waits for it; the read is good without the rest.
 func (rq *request) progress(id timer.ShardID, t *timer.Timer) (p timer.Progress) {
 	if !mayWait(t, rq.s.nowMs()) && t.Attempts == 0 {
 		return p
@@ -26,6 +19,8 @@ func (rq *request) progress(id timer.ShardID, t *timer.Timer) (p timer.Progress)
 	list, err := rq.s.cfg.Engine.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: t.Topic, IDs: []string{t.ID}, Attempts: t.Attempts > 0})
 	if err == nil && len(list) == 1 {
 		p = list[0]
+	} else if t.State == timer.Scheduled && t.NextMs <= rq.s.nowMs() {
+		p.For = timer.WaitLeader
 	}
 	if len(p.Attempts) == 0 {
 		p.Attempts = lastAttempt(t)
@@ -55,10 +50,15 @@ func (rq *request) waitsOf(id timer.ShardID, page []*timer.Timer) map[*timer.Tim
 		return nil
 	}
 	list, err := rq.s.cfg.Engine.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: asked[0].Topic, IDs: ids})
-	if err != nil || len(list) != len(asked) {
-		return nil
-	}
 	waits := make(map[*timer.Timer]timer.Wait, len(asked))
+	if err != nil || len(list) != len(asked) {
+		for _, t := range asked {
+			if t.NextMs <= now {
+				waits[t] = timer.Wait{For: timer.WaitLeader}
+			}
+		}
+		return waits
+	}
 	for i, t := range asked {
 		if list[i].For != timer.NoWait {
 			waits[t] = list[i].Wait
@@ -72,7 +72,7 @@ func appendWait(b []byte, w timer.Wait) []byte {
 	if w.For == timer.NoWait {
 		return b
 	}
-	b = append(append(b[:len(b)-1], `,"waits_for":"`...), waitNames[w.For]...)
+	b = append(append(b[:len(b)-1], `,"waits_for":"`...), w.For.String()...)
 	b = append(b, '"')
 	if w.On != "" {
 		b = appendString(append(b, `,"waits_on":`...), w.On)

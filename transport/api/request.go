@@ -34,9 +34,10 @@ type request struct {
 
 	answer *answerRoom // of an answer that is bounded while it is made
 
-	named      string       // by an Idempotency-Key; "": not
-	trace      *timer.Trace // that it is part of; nil: none
-	ifMatch    uint32       // 0: any version
+	named      string        // by an Idempotency-Key; "": not
+	trace      *timer.Trace  // that it is part of; nil: none
+	topicID    timer.TopicID // of the life of the topic that ifMatch is a version of
+	ifMatch    uint32        // 0: any version
 	createOnly bool
 
 	segments [][]byte

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"carillon/ring"
 	"carillon/timer"
 	"carillon/transport/callback"
 )
@@ -83,28 +84,32 @@ func theOne[T any](have []T, keep string, name func(T) string, what string) ([]T
 	return have[at : at+1], nil
 }
 
-// changePolicy sets one list of a topic's policy, and nothing else of it. Of two concurrent changes
-// of a policy the later one wins, as with two PUTs.
+// changePolicy sets one list of a topic's policy, and nothing else of it.
 func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, change func(have []T) ([]T, *problem)) (*timer.Topic, *problem) {
-	t, err := rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic)
-	switch {
-	case errors.Is(err, timer.ErrNoTopic):
-		return nil, noTopic()
-	case err != nil:
-		return nil, engineFault(err)
-	}
-	policy := t.Policy
-	have := *list(&policy)
-	next, p := change(have)
-	if p != nil {
-		return nil, p
-	}
-	if *list(&policy) = next; !slices.Equal(next, have) {
-		if t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, &policy); err != nil {
-			return nil, engineFault(err)
+	var err error
+	for range patchTries {
+		var t *timer.Topic
+		if t, err = rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); err != nil {
+			break
+		}
+		policy := t.Policy
+		have := *list(&policy)
+		next, p := change(have)
+		if p != nil {
+			return nil, p
+		}
+		if *list(&policy) = next; slices.Equal(next, have) {
+			return t, nil
+		}
+		as := timer.TopicChange{ID: t.ID, Version: t.Version}
+		if t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, &policy, as); err == nil {
+			return t, nil
+		}
+		if !errors.Is(err, ring.ErrVersion) {
+			break
 		}
 	}
-	return t, nil
+	return nil, engineFault(err)
 }
 
 func (rq *request) changeSecrets(made string, change func(have []string) ([]string, *problem)) *problem {

@@ -15,6 +15,7 @@ type route struct {
 	audit       string // the name of the change in the audit log; "" for reads
 	named       bool   // takes an Idempotency-Key
 	conditional bool   // takes If-Match (and PUT If-None-Match: *)
+	versioned   bool   // takes If-Match with a topic's ETag
 	body        bodyRule
 
 	number int // in RouteNames
@@ -54,6 +55,7 @@ var historyParams = []string{"id", "from", "to", "state", "limit", "cursor"}
 var eventParams = []string{"topic", "label", "kind"}
 var deadParams = []string{"reason", "from", "to", "label", "limit", "cursor"}
 
+var forceParams = []string{"force"}
 var dryRunParams = []string{"dry_run"}
 
 const timerPath = "/v1/topics/{topic}/timers/{id}"
@@ -67,8 +69,9 @@ var routes = numbered([]route{
 
 	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
 	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},
-	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, audit: "topic.put", body: jsonBody},
-	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, audit: "topic.delete", query: []string{"force"}},
+	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, audit: "topic.put", body: jsonBody, query: forceParams, versioned: true},
+	{method: "PATCH", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).patchTopic, audit: "topic.patch", body: jsonBody, query: forceParams, versioned: true},
+	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, audit: "topic.delete", query: forceParams, versioned: true},
 	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, audit: "topic.pause", body: emptyBody},
 	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, audit: "topic.resume", body: emptyBody},
 

@@ -47,7 +47,7 @@ func TestHealthReadyMetrics(t *testing.T) {
 func TestMethods(t *testing.T) {
 	h := newHarness(t)
 	for target, allow := range map[string]string{
-		"/healthz": "GET, HEAD", orders: "GET, HEAD, PUT, DELETE", timers: "POST, GET, HEAD", timers + "/a": "GET, HEAD, PUT, PATCH, DELETE",
+		"/healthz": "GET, HEAD", orders: "GET, HEAD, PUT, PATCH, DELETE", timers: "POST, GET, HEAD", timers + "/a": "GET, HEAD, PUT, PATCH, DELETE",
 		timers + "/a/fire": "POST", batches: "POST", orders + "/dead": "GET, HEAD", "/v1/topics": "GET, HEAD",
 	} {
 		for _, method := range []string{"OPTIONS", "TRACE", "CONNECT", "get", "FOO", "DELETE", "PUT", "POST", "GET", "PATCH"} {

@@ -83,7 +83,7 @@ func (rq *request) changeOne(in *timerRequest, v verb, brief bool) (res timer.Re
 	res, t, p = rq.change(in, v, brief)
 	if p == nil && res.Code == timer.NotFound {
 		var err error
-		if res.Code, err = rq.tooLate(t, in.id, v); err != nil {
+		if res.Code, err = rq.tooLate(t, in.plain, v); err != nil {
 			return res, t, engineFault(err)
 		}
 	}
@@ -120,8 +120,13 @@ func (rq *request) readTimer() *problem {
 	if p != nil {
 		return p
 	}
-	id := timer.ShardOf(t, rq.id, rq.s.cfg.Engine.Shards())
-	found, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
+	full, keyed := t.Policy.FullID(rq.id)
+	id := timer.ShardOf(t, full, rq.s.cfg.Engine.Shards())
+	found, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, full)
+	if err == nil && found == nil && keyed { // it may be of before the topic had a key
+		id = timer.ShardOf(t, rq.id, rq.s.cfg.Engine.Shards())
+		found, err = rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
+	}
 	rq.nameLeader(id)
 	if err != nil {
 		return engineFault(err)

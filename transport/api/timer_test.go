@@ -332,7 +332,10 @@ func TestClosingTopic(t *testing.T) {
 	h.do("POST", timers, `{"id":"c","delay":"1h",`+cb+`}`).problem(503, unavailable)
 	h.engine.closedFor = 0
 	// Deleted in between: an add makes it again, anything else finds nothing.
-	gone := func() { h.engine.beforeDo = nil; _, _ = h.engine.DeleteTopic(h.server.base, "orders", true) }
+	gone := func() {
+		h.engine.beforeDo = nil
+		_, _ = h.engine.DeleteTopic(h.server.base, "orders", timer.TopicChange{Force: true})
+	}
 	h.engine.beforeDo = gone
 	h.do("DELETE", timers+"/a", "").problem(404, unknownTopic)
 	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)

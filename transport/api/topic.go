@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 
+	"carillon/ring"
 	"carillon/timer"
 )
 
@@ -15,6 +16,7 @@ func (rq *request) readTopic() *problem {
 	if err != nil {
 		return engineFault(err)
 	}
+	rq.setTopicETag(t)
 	rq.json(200, appendTopic(rq.out(), t, &counts[0]))
 	return nil
 }
@@ -23,8 +25,12 @@ func (rq *request) putTopic() *problem {
 	if _, p := rq.mediaType(); p != nil {
 		return p
 	}
+	change, p := rq.topicChange()
+	if p != nil {
+		return p
+	}
 	var stored *timer.Policy
-	switch t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic); {
+	switch t, err := rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); {
 	case err == nil:
 		stored = &t.Policy
 	case !errors.Is(err, timer.ErrNoTopic):
@@ -38,10 +44,7 @@ func (rq *request) putTopic() *problem {
 	if p := rq.s.checkURL(policy.Callback.URL); p != nil {
 		return p
 	}
-	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy)
-	if leased, ok := errors.AsType[timer.LeasedError](err); ok {
-		return failf(409, "in_flight", "delivery: cannot change while timers are leased, and %d are; pause the topic and wait for them to end", leased.Leased)
-	}
+	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy, change)
 	if err != nil {
 		return engineFault(err)
 	}
@@ -51,6 +54,61 @@ func (rq *request) putTopic() *problem {
 	}
 	rq.changedTopic(status, t)
 	return nil
+}
+
+// patchTries bounds how often a patch is applied again because the topic has changed meanwhile.
+const patchTries = 5
+
+// patchTopic changes the fields that are given, and nothing else of the policy.
+func (rq *request) patchTopic() *problem {
+	if _, p := rq.mediaType(); p != nil {
+		return p
+	}
+	change, p := rq.topicChange()
+	if p != nil {
+		return p
+	}
+	var err error
+	for range patchTries {
+		var t *timer.Topic
+		if t, err = rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); err != nil {
+			return engineFault(err)
+		}
+		r := rq.reader()
+		policy := r.policyPatch(&t.Policy)
+		if r.Err() != nil {
+			return r.problem()
+		}
+		if policy.Callback.URL != t.Policy.Callback.URL {
+			if p := rq.s.checkURL(policy.Callback.URL); p != nil {
+				return p
+			}
+		}
+		as := change
+		if change.Version == 0 {
+			as.ID, as.Version = t.ID, t.Version
+		}
+		t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy, as)
+		if err == nil {
+			rq.changedTopic(200, t)
+			return nil
+		}
+		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 {
+			break
+		}
+	}
+	return engineFault(err)
+}
+
+// topicChange is the version that a change of the topic is for, and whether it is forced.
+func (rq *request) topicChange() (c timer.TopicChange, p *problem) {
+	c.ID, c.Version = rq.topicID, rq.ifMatch
+	c.Force, p = rq.query.boolean("force", false)
+	return c, p
+}
+
+func (rq *request) setTopicETag(t *timer.Topic) {
+	rq.ctx.Response.Header.SetCanonical(etagName, appendTopicETag(nil, t))
 }
 
 func (rq *request) pauseTopic() *problem  { return rq.setPaused(true) }
@@ -68,6 +126,7 @@ func (rq *request) setPaused(paused bool) *problem {
 // changedTopic answers a change that has been made: counts that cannot be had now are left out
 // rather than make it look failed.
 func (rq *request) changedTopic(status int, t *timer.Topic) {
+	rq.setTopicETag(t)
 	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
 	if err != nil {
 		rq.json(status, appendTopic(rq.out(), t, nil))
@@ -77,11 +136,11 @@ func (rq *request) changedTopic(status int, t *timer.Topic) {
 }
 
 func (rq *request) deleteTopic() *problem {
-	force, p := rq.query.boolean("force", false)
+	change, p := rq.topicChange()
 	if p != nil {
 		return p
 	}
-	n, err := rq.s.cfg.Engine.DeleteTopic(rq.s.base, rq.topic, force)
+	n, err := rq.s.cfg.Engine.DeleteTopic(rq.s.base, rq.topic, change)
 	if err != nil {
 		return engineFault(err)
 	}
@@ -105,9 +164,21 @@ func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {
 		c.integer("leased", counts.Leased)
 		c.integer("done", counts.Done)
 		c.integer("dead", counts.Dead)
+		if counts.Waiting != (timer.Waiting{}) {
+			c.name("waiting")
+			waiting := object{b: c.b}
+			for _, cause := range timer.WaitCauses() {
+				if n := counts.Waiting[cause]; n > 0 {
+					waiting.integer(cause.String(), n)
+				}
+			}
+			c.b = waiting.end()
+		}
 		o.b = c.end()
 		o.integer("oldest_overdue_ms", counts.OldestOverdueMs)
 	}
 	o.boolean("auto_created", t.AutoCreated)
+	o.name("version")
+	o.b = appendTopicETag(o.b, t)
 	return o.end()
 }

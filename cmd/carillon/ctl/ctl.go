@@ -34,7 +34,7 @@ type Command struct {
 
 	Fire   fireCmd   `cmd:"" help:"Attempt a timer now; its due time stays."`
 	List   listCmd   `cmd:"" help:"List a topic's timers by due time."`
-	Topics topicsCmd `cmd:"" help:"Topics: list, get, put, delete, pause, resume."`
+	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
 
 	Pull   pullCmd   `cmd:"" help:"Fetch timers that are ready, from a pull topic."`
@@ -72,7 +72,7 @@ carillon ctl patch orders order-77 --delay 1h
 carillon ctl cancel orders order-77
 carillon ctl list orders --label vip --limit 20
 carillon ctl reschedule orders --label vip --shift +1h
-carillon ctl topics put orders --policy '{"history":"24h"}'
+carillon ctl topics set orders history=24h
 carillon ctl cluster`
 }
 

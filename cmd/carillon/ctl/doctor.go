@@ -262,6 +262,7 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 		return
 	}
 	f.locked(body)
+	f.waiting(n.Name, body)
 	m := readMetrics(body)
 	free, low := m["carillon_disk_free_bytes"], m["carillon_disk_low_bytes"]
 	switch {
@@ -292,6 +293,34 @@ func (f *findings) locked(metrics []byte) {
 		name, _, whole := strings.Cut(rest, `"`)
 		if about := "topic " + name; found && whole && !slices.ContainsFunc(*f, func(one finding) bool { return one.about == about }) {
 			f.add(wrong, about, "its calls wait for a secrets key that a node lacks: put the key back, or set its secrets anew (carillon ctl topics rotate %s, then --finish) and its headers", name)
+		}
+	}
+}
+
+// stuck is what due timers wait for that does not end by itself, and what to do.
+var stuck = []struct {
+	cause client.WaitCause
+	text  string
+}{
+	{client.WaitNoCallback, "have no URL, nor has their topic: carillon ctl topics set TOPIC callback.url=URL"},
+	{client.WaitRefused, "were refused their receiver's address: allow it (--callback-allow), or change the URL"},
+	{client.WaitZone, "wait for a time zone that the node's release does not know: start the newer release"},
+	{client.WaitLeader, "wait for a leader that may start calls: see its clock, and the other nodes"},
+}
+
+// waiting says which due timers of the shards that a node leads wait for what does not come by
+// itself.
+func (f *findings) waiting(node string, metrics []byte) {
+	for _, s := range stuck {
+		for line := range strings.Lines(string(metrics)) {
+			var n float64
+			rest, found := strings.CutPrefix(line, `carillon_waiting{reason="`+string(s.cause)+`"} `)
+			if !found {
+				continue
+			}
+			if _, err := fmt.Sscan(rest, &n); err == nil && n > 0 {
+				f.add(wrong, node, "%.0f timers %s; carillon ctl topics list shows where", n, s.text)
+			}
 		}
 	}
 }

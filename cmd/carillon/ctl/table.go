@@ -2,9 +2,11 @@ package ctl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -113,13 +115,25 @@ func printTopics(out io.Writer, topics []json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	t := newTable(out, "TOPIC", "PAUSED", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "OLDEST OVERDUE")
+	t := newTable(out, "TOPIC", "PAUSED", "SCHEDULED", "READY", "LEASED", "DONE", "DEAD", "OLDEST OVERDUE", "WAITS FOR")
 	for _, topic := range rows {
 		c := topic.Counts
 		t.row(topic.Name, fmt.Sprint(topic.Paused), fmt.Sprint(c.Scheduled), fmt.Sprint(c.Ready), fmt.Sprint(c.Leased),
-			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), fmt.Sprintf("%d ms", topic.OldestOverdueMs))
+			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), fmt.Sprintf("%d ms", topic.OldestOverdueMs), waitsFor(c.Waiting))
 	}
 	return t.w.Flush()
+}
+
+// waitsFor lists what a topic's due timers wait for, most of them first.
+func waitsFor(waiting map[client.WaitCause]int64) string {
+	causes := slices.SortedFunc(maps.Keys(waiting), func(a, b client.WaitCause) int {
+		return cmp.Or(cmp.Compare(waiting[b], waiting[a]), cmp.Compare(a, b))
+	})
+	words := make([]string, len(causes))
+	for i, cause := range causes {
+		words[i] = fmt.Sprintf("%s %d", cause, waiting[cause])
+	}
+	return strings.Join(words, ", ")
 }
 
 // printDetail prints an object one member a line, in the node's order but without the times in ms

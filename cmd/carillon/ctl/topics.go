@@ -1,9 +1,11 @@
 package ctl
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -12,7 +14,8 @@ import (
 type topicsCmd struct {
 	List   topicsListCmd  `cmd:"" default:"1" help:"List topics."`
 	Get    topicGetCmd    `cmd:"" help:"Show a topic: its policy and how many timers it has."`
-	Put    topicPutCmd    `cmd:"" help:"Make a topic or set its whole policy."`
+	Set    topicSetCmd    `cmd:"" help:"Change some fields of a topic's policy, and no others."`
+	Put    topicPutCmd    `cmd:"" help:"Make a topic, or set its whole policy: what it leaves out goes back to the default."`
 	Delete topicDeleteCmd `cmd:"" help:"Delete a topic."`
 	Rotate topicRotateCmd `cmd:"" help:"Change the secret that signs a topic's callbacks, without a call that receivers refuse."`
 	Pause  topicPauseCmd  `cmd:"" help:"Stop firing; timers wait."`
@@ -43,9 +46,83 @@ func (g *topicGetCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showTopic(term, client.Request{Method: http.MethodGet, Path: client.Path("topics", g.Topic)})
 }
 
+// topicCondition guards a change of a topic.
+type topicCondition struct {
+	IfMatch string `placeholder:"VERSION" help:"Only if this is still its version, as topics get shows it."`
+	Force   bool   `help:"Even if pending timers are left without a URL, or receivers without the secrets that they check."`
+}
+
+func (d *topicCondition) request(method, topic string, body []byte) client.Request {
+	r := client.Request{Method: method, Path: client.Path("topics", topic), Body: body, IfTopic: d.IfMatch}
+	if d.Force {
+		r.Query = url.Values{"force": {"true"}}
+	}
+	return r
+}
+
+type topicSetCmd struct {
+	topicRef
+	Fields []string `arg:"" name:"key=value" help:"Fields of the policy; those in objects as retry.max_attempts=5. A value is JSON, or a text; null stands for the default."`
+	topicCondition
+}
+
+func (*topicSetCmd) Examples() string {
+	return `carillon ctl topics set orders history=24h retry.max_attempts=5
+carillon ctl topics set orders callback.url=https://shop.example/hooks serial=true
+carillon ctl topics set orders window='{"zone":"Europe/Berlin","days":"mon-fri","from":"08:00","to":"20:00"}'
+carillon ctl topics set orders window=null`
+}
+
+func (s *topicSetCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	body, err := patchOf(s.Fields)
+	if err != nil {
+		return err
+	}
+	return ctl.showTopic(term, s.request(http.MethodPatch, s.Topic, body))
+}
+
+// patchOf makes an object of fields, key=value or object.key=value.
+func patchOf(fields []string) ([]byte, error) {
+	values := map[string]json.RawMessage{}
+	objects := map[string]map[string]json.RawMessage{}
+	for _, field := range fields {
+		name, text, found := strings.Cut(field, "=")
+		if !found || name == "" {
+			return nil, terminal.Usagef("%s: must be key=value", field)
+		}
+		value := json.RawMessage(text)
+		if !json.Valid(value) || name == "key" && text != "null" {
+			value = plain(text)
+		}
+		into := values
+		outer, inner, nested := strings.Cut(name, ".")
+		if nested {
+			if strings.Contains(inner, ".") {
+				return nil, terminal.Usagef("%s: headers change as a whole: callback.headers='{…}'", name)
+			}
+			if objects[outer] == nil {
+				objects[outer] = map[string]json.RawMessage{}
+			}
+			into, name = objects[outer], inner
+		}
+		if _, twice := into[name]; twice {
+			return nil, terminal.Usagef("%s: is given twice", field)
+		}
+		into[name] = value
+	}
+	for outer, members := range objects {
+		if _, twice := values[outer]; twice {
+			return nil, terminal.Usagef("%s: is given whole and by its fields", outer)
+		}
+		values[outer] = plain(members)
+	}
+	return plain(values), nil
+}
+
 type topicPutCmd struct {
 	topicRef
-	Policy string `required:"" placeholder:"JSON" help:"The policy: JSON, @file, or - for stdin; what it leaves out takes the default."`
+	Policy string `required:"" placeholder:"JSON" help:"The whole policy: JSON, @file, or - for stdin; what it leaves out goes back to the default."`
+	topicCondition
 }
 
 func (*topicPutCmd) Examples() string {
@@ -58,7 +135,7 @@ func (p *topicPutCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	return ctl.showTopic(term, client.Request{Method: http.MethodPut, Path: client.Path("topics", p.Topic), Body: policy})
+	return ctl.showTopic(term, p.request(http.MethodPut, p.Topic, policy))
 }
 
 type topicDeleteCmd struct {

@@ -26,6 +26,11 @@ export function story(t, now = Date.now()) {
     case "slots": return ["warn", `Not called yet: all calls that may be under way to its receiver are${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "zone": return ["bad", `Not called: the node that leads its shard does not know its time zone${on ? ` (${t.waits_on})` : ""}.`, "A node of a newer release does. Upgrade the nodes, or give the series another zone."];
     case "spread": return ["", "It is due, and starts within the topic's spread.", ""];
+    case "zone": return ["bad", `Not called: the release of its node does not know the time zone${on}.`, "Start a release that knows it, or change the zone."];
+    case "window": return ["warn", "It is due, and waits until the topic's window opens.", ""];
+    case "no_callback": return ["bad", "Not called: neither it nor its topic has a callback URL.", "Give the topic a URL, or change the timer's."];
+    case "refused_address": return ["bad", `The last call was not made: ${t.waits_on || t.last_error}`, "Allow the address (--callback-allow), or change the URL."];
+    case "leader": return ["bad", "Not called yet: the leader of its shard cannot start calls, or has not come to it.", "See the cluster page: nodes that are down, and clocks."];
     case "consumer": return ["warn", "It is due, and waits for a consumer to pull it.", "Nobody has asked for it yet."];
   }
   const next = t.next_attempt_ms || t.due_ms;

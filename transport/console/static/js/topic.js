@@ -6,7 +6,7 @@ import { DueChart } from "./due.js";
 import { Events } from "./live.js";
 import { policyWords } from "./topics.js";
 
-const waits = { topic_paused: "topic is paused", breaker: "receiver is sick", backoff: "backoff", key: "another of its key", concurrency: "concurrency", rate: "rate", slots: "free calls", spread: "spread", consumer: "a consumer", zone: "unknown zone" };
+const waits = { topic_paused: "topic is paused", breaker: "receiver is sick", backoff: "backoff", key: "another of its key", concurrency: "concurrency", rate: "rate", slots: "free calls", spread: "spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader" };
 
 export function TimerTable({ timers }) {
   return html`<${Table} rows=${timers} keyOf=${(t) => t.uid} caption="Timers" columns=${[
@@ -44,12 +44,18 @@ function sentences(p) {
   return [
     ["Delivery", p.delivery === "pull" ? `consumers pull its timers, leased for ${p.lease}` : `calls ${p.callback && p.callback.url ? p.callback.url : "the address that each timer has"}${p.ack === "report" ? "; receivers may answer 202 and report later" : ""}`],
     ["Retries", `${r.max_attempts} attempts, waiting from ${r.min_backoff} to ${r.max_backoff}`],
-    ["Order", p.ordered ? "strictly in order, one at a time" : p.serial ? "one at a time for each key" : "none: timers do not wait for each other"],
+    ["Order", p.serial ? (p.key ? `one at a time, in order (key ${p.key})` : "one at a time for each key") : "none: timers do not wait for each other"],
+    ...(p.window ? [["Window", windowWords(p.window)]] : []),
     ["Limits", [p.concurrency ? `${num(p.concurrency)} at once` : "", p.rate ? `${p.rate.per_second} per second` : "", p.spread && p.spread !== "0s" ? `spread over ${p.spread}` : ""].filter(Boolean).join(", ") || "none"],
     ["Breaker", b.failures ? `${b.failures} failures within ${b.window} open it for ${b.open}` : "the destination's"],
     ["Kept", `history ${p.history}, dead letters ${p.dead_retention}`],
   ];
 }
+
+const windowWords = (w) => `${w.days || "every day"} ${w.from || "00:00"}–${w.to || "24:00"} ${w.zone || "UTC"}${w.except ? `, not on ${w.except.join(", ")}` : ""}`;
+
+// waitWords says what a topic's due timers wait for.
+const waitWords = (waiting) => Object.entries(waiting || {}).map(([cause, n]) => `${num(n)} for ${waits[cause] || cause}`).join(", ");
 
 export function Topic({ topic, params }) {
   const path = topicPath(topic);
@@ -69,6 +75,7 @@ export function Topic({ topic, params }) {
     <${Failed} error=${error} again=${again} />
     <div class="figures"><${Figure} value=${c.scheduled} name="scheduled" /><${Figure} value=${c.ready} name="due and waiting" /><${Figure} value=${c.leased} name="being called" />
       <${Figure} value=${c.dead} name="dead letters" href=${`#/dead${query({ topic })}`} /><${Figure} value=${t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : "–"} name="the oldest waits" /></div>
+    ${c.waiting && html`<p class="muted">Due and waiting: ${waitWords(c.waiting)}.</p>`}
     <${Timers} topic=${topic} params=${params} version=${version} />
     <div class="cards"><${Card} title="Due in the next hour" side=${html`<a href=${`#/due${query({ topic })}`}>more</a>`}><${DueChart} topic=${topic} spanMs=${3600000} buckets=${60} /><//>
       <${Card} title="Policy"><dl class="facts">${sentences(t.policy).map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl>

@@ -7,7 +7,7 @@ import { AddTimer } from "./forms.js";
 export function policyWords(t) {
   const p = t.policy || {};
   const words = [p.delivery === "pull" ? "pulled by consumers" : p.callback && p.callback.url ? p.callback.url : "each timer says whom to call"];
-  if (p.ordered) words.push("in order");
+  if (p.serial && p.key) words.push("in order");
   else if (p.serial) words.push("one at a time per key");
   if (p.concurrency) words.push(`${num(p.concurrency)} at once`);
   if (p.rate) words.push(`${p.rate.per_second} per second`);

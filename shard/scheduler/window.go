@@ -1,0 +1,75 @@
+package scheduler
+
+import (
+	"math"
+
+	"carillon/timer"
+	"carillon/timer/recurrence"
+)
+
+// A topic's window: attempts start only while it is open, by the wall clock at the start of the
+// call, not only at its lease. A topic whose window is shut has no turn; it gets one again at the
+// instant at which the window may open.
+
+// topicWindow is a topic's window, as far as it was read.
+type topicWindow struct {
+	of    *timer.Window     // that hours was made of
+	hours *recurrence.Hours // nil: this node lacks its zone
+	open  bool
+	// It is open, or not, from fromMs to untilMs, wall clock.
+	fromMs, untilMs int64
+}
+
+// windowKey orders the topics whose windows are shut.
+type windowKey struct {
+	untilMs int64
+	topic   *topicQueue
+}
+
+func (k windowKey) before(o windowKey) bool { return k.untilMs < o.untilMs }
+
+// inWindow reports whether attempts of a topic may start now, and until when that stays so.
+func (l *Scheduler) inWindow(q *topicQueue) (open bool, untilMs int64) {
+	if q.topic == nil || q.topic.Policy.Window == nil {
+		return true, math.MaxInt64
+	}
+	w, now := &q.window, l.now.WallMs
+	if w.of != q.topic.Policy.Window {
+		*w = topicWindow{of: q.topic.Policy.Window}
+		if zone, err := l.cfg.Zones.Load(w.of.Zone); err == nil {
+			w.hours, _ = recurrence.NewHours(w.of, zone) // nil of another build's policy
+		}
+	}
+	switch {
+	case w.hours == nil:
+		return false, now + zoneRetry.Milliseconds()
+	case now < w.fromMs || now >= w.untilMs:
+		w.open, w.untilMs = w.hours.Open(now)
+		w.fromMs = now
+	}
+	return w.open, w.untilMs
+}
+
+// awaitWindow has a topic wait until its window may open.
+func (l *Scheduler) awaitWindow(q *topicQueue, untilMs int64) {
+	q.limitedMs = l.now.WallMs
+	if q.windowMs != untilMs {
+		q.windowMs = untilMs
+		l.due.windows.push(windowKey{untilMs, q})
+	}
+}
+
+// openWindows gives topics their turns again whose windows may be open now.
+func (l *Scheduler) openWindows() {
+	for n := 0; l.due.windows.len() > 0 && l.due.windows.top().untilMs <= l.now.WallMs; n++ {
+		if n == PopBudget || l.env.Spent(1) {
+			l.env.WakeNext()
+			return
+		}
+		k := l.due.windows.pop()
+		if k.topic.windowMs == k.untilMs {
+			k.topic.windowMs, k.topic.limitedMs = 0, l.now.WallMs
+			l.join(k.topic)
+		}
+	}
+}

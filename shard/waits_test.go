@@ -1,0 +1,61 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	"carillon/clocks"
+	"carillon/timer"
+)
+
+func (r *hostHarness) waitsFor(id string) timer.Wait {
+	return r.scheduler().Standing(r.table().Find(1, []byte(id))).Wait
+}
+
+// TestWaitsForLeader: while its leader may start nothing, a due timer waits for it.
+func TestWaitsForLeader(t *testing.T) {
+	r := newHostHarness(t, nil)
+	r.calls.auto = 200
+	r.clock.trust = clocks.Held
+	r.add("a", 0)
+	r.pass(time.Second)
+	if got := r.waitsFor("a"); got.For != timer.WaitLeader {
+		t.Errorf("it waits for %q", got.For)
+	}
+	r.clock.trust = clocks.Sure
+	r.pass(time.Second)
+	r.wantState("a", "done 1")
+}
+
+// TestPendingWithoutURL: the count of pending timers without a URL of their own follows adds, merges,
+// changes, ends and redrives, and a restart.
+func TestPendingWithoutURL(t *testing.T) {
+	r := newHostHarness(t, nil)
+	want := func(n int64) {
+		t.Helper()
+		r.audit()
+		if got := r.table().Counts(1).NoURL; got != n {
+			t.Errorf("%d pending timers have no URL, want %d", got, n)
+		}
+	}
+	r.add("a", time.Minute)
+	r.add("own", time.Minute, url("http://own/"))
+	r.add("headers", time.Minute, func(s *timer.Spec) {
+		s.Callback.HasHeaders, s.Callback.Headers = true, []timer.Header{{Name: "X", Value: "1"}}
+	})
+	want(2)
+	r.do(timer.Command{Kind: timer.Modify, ID: "own", Patch: &timer.Patch{URL: true}})
+	want(3)
+	r.do(timer.Command{Kind: timer.Modify, ID: "a", Patch: &timer.Patch{URL: true, Spec: timer.Spec{Callback: timer.Callback{URL: "http://own/"}}}})
+	want(2)
+	r.restart()
+	want(2)
+	r.do(timer.Command{Kind: timer.Cancel, ID: "headers"})
+	want(1)
+	r.do(timer.Command{Kind: timer.Fire, ID: "own"})
+	r.settle()
+	want(1) // it is being called
+	r.one().answer(200)
+	r.settle()
+	want(0)
+}

@@ -1,0 +1,136 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestPatchTopic: the given fields change and no others; null is the default; objects change by
+// field.
+func TestPatchTopic(t *testing.T) {
+	h := newHarness(t)
+	h.do("PATCH", orders, `{"history":"24h"}`).problem(404, unknownTopic)
+	h.do("PUT", orders, `{"callback":{"url":"http://a.example/x","headers":{"Authorization":"t0k","X":"1"},"timeout":"20s"},"retry":{"max_attempts":3,"jitter":0},"secrets":["`+signingSecret(24)+`"],
+		"serial":true,"rate":{"per_second":5,"burst":9},"window":{"zone":"Europe/Berlin","from":"08:00"}}`).want(201)
+	for _, c := range []struct{ body, path, want string }{
+		{`{"history":"24h"}`, "policy.history", `"24h"`},
+		{`{"retry":{"min_backoff":"2s"}}`, "policy.retry", `{"jitter":0,"max_attempts":3,"max_backoff":"1h","min_backoff":"2s","multiplier":2}`},
+		{`{"retry":{"jitter":null}}`, "policy.retry.jitter", "0.2"},
+		{`{"callback":{"method":"PUT"}}`, "policy.callback", `{"headers":{"Authorization":"REDACTED","X":"1"},"method":"PUT","timeout":"20s","url":"http://a.example/x"}`},
+		{`{"callback":{"url":"http://a.example/y","timeout":null}}`, "policy.callback", `{"headers":{"Authorization":"REDACTED","X":"1"},"method":"PUT","timeout":"10s","url":"http://a.example/y"}`},
+		{`{"callback":{"headers":{"Authorization":"REDACTED"}}}`, "policy.callback.headers", `{"Authorization":"REDACTED"}`},
+		// Credentials do not go to another origin.
+		{`{"callback":{"url":"http://b.example/y"}}`, "policy.callback", `{"headers":{},"method":"PUT","timeout":"10s","url":"http://b.example/y"}`},
+		{`{"rate":{"burst":2}}`, "policy.rate", `{"burst":2,"per_second":5}`}, {`{"rate":null}`, "policy.rate", ""},
+		{`{"breaker":{"failures":9}}`, "policy.breaker", `{"failures":9,"open":"5s","probes":1,"window":"10s"}`}, {`{"breaker":null}`, "policy.breaker.failures", "5"},
+		{`{"window":{"to":"20:00","zone":null}}`, "policy.window", `{"from":"08:00","to":"20:00"}`}, {`{"window":null}`, "policy.window", ""},
+		{`{"serial":null}`, "policy.serial", "false"}, {`{"key":"all"}`, "policy.key", `"all"`}, {`{"key":null}`, "policy.key", ""}, {`{"if_late":"reject"}`, "policy.if_late", `"reject"`},
+	} {
+		before, _ := h.engine.Topic("orders")
+		h.do("PATCH", orders, c.body).want(200).has(c.path, c.want)
+		after, _ := h.engine.Topic("orders")
+		if fmt.Sprint(after.Policy.Secrets) != fmt.Sprint(before.Policy.Secrets) || after.Policy.DestinationConcurrency != 256 {
+			t.Errorf("%s changed more than it says: %+v", c.body, after.Policy)
+		}
+	}
+	if topic, _ := h.engine.Topic("orders"); topic.Policy.OwnBreaker {
+		t.Error("without a breaker of its own the topic shares one")
+	}
+	var cases []refused
+	for body, want := range map[string]string{
+		`{}`: "400 bad_request", ``: "400 bad_json", `{"x":1}`: "400 unknown_field", `{"history":"1h","history":"2h"}`: "400 bad_json", `{"ordered":true}`: "400 unknown_field", `{"history":1}`: "400 bad_request",
+		`{"retry":{"max_backoff":"1ms"}}`: "422 bad_policy", `{"rate":{"burst":3}}`: "400 bad_request", `{"window":{"zone":"UTC"}}`: "422 bad_policy", `{"callback":{"headers":{"X-Token":"REDACTED"}}}`: "400 bad_header",
+		`{"secrets":[]}`: "409 in_use", `{"secrets":null}`: "409 in_use",
+	} {
+		var status int
+		var code string
+		_, _ = fmt.Sscan(want, &status, &code)
+		cases = append(cases, refused{method: "PATCH", target: orders, body: body, status: status, code: code})
+	}
+	checkRefused(t, h, cases)
+	h.do("PATCH", orders+"?force=true", `{"secrets":null}`).want(200).has("policy.secrets", "[]")
+}
+
+// TestTopicVersion: a change for an older version of a topic is refused.
+func TestTopicVersion(t *testing.T) {
+	h := newHarness(t)
+	etag := func(r *reply) string { return "If-Match: " + r.header.Get("ETag") }
+	first := etag(h.do("PUT", orders, `{}`).want(201))
+	if read := etag(h.do("GET", orders, "").want(200)); read != first || first == "If-Match: " {
+		t.Fatalf("%s, and read %s", first, read)
+	}
+	second := etag(h.do("PATCH", orders, `{"history":"24h"}`, first).want(200))
+	for _, method := range []string{"PUT", "PATCH"} {
+		h.do(method, orders, `{"history":"1h"}`, first).problem(412, "version_mismatch")
+		h.do(method, orders, `{"history":"1h"}`, `If-Match: "9-9"`).problem(412, "version_mismatch")
+		h.do(method, orders, `{"history":"1h"}`, `If-Match: *`).problem(400, badRequest)
+		h.do(method, orders, `{"history":"1h"}`, `If-None-Match: *`).problem(400, badRequest)
+	}
+	h.do("DELETE", orders, "", first).problem(412, "version_mismatch")
+	h.do("GET", orders, "").want(200).has("policy.history", `"24h"`)
+	h.do("PUT", "/v1/topics/other", `{}`, second).problem(412, "version_mismatch")
+	h.do("DELETE", orders, "", second).want(200)
+	h.do("PUT", orders, `{}`).want(201)
+	h.do("PUT", orders, `{}`, second).problem(412, "version_mismatch") // another life
+}
+
+// TestTopicKey: in a topic with a key an id without braces is one with the key, for every call; one
+// of before is still found by its plain id.
+func TestTopicKey(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", orders, `{}`).want(201)
+	h.do("POST", timers, `{"id":"old","delay":"1h",`+cb+`}`).want(201)
+	h.do("PATCH", orders, `{"key":"all"}`).want(200)
+	h.do("POST", timers, `{"id":"x","delay":"1h",`+cb+`}`).want(201).has("id", `"{all}x"`, "key", `"all"`)
+	h.do("POST", timers, `{"id":"{k}x","delay":"1h",`+cb+`}`).want(201).has("id", `"{k}x"`)
+	h.do("POST", timers, `{"key":"k","delay":"1h",`+cb+`}`).want(201).has("key", `"k"`)
+	h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201).has("key", `"all"`)
+	h.do("POST", timers, `{"delay":"1h",`+cb+`}`, "Idempotency-Key: k1").want(201).has("id", `"{all}idem-k1"`)
+	for _, id := range []string{"/x", "/%7Ball%7Dx"} {
+		h.do("GET", timers+id, "").want(200).has("id", `"{all}x"`)
+		h.do("PATCH", timers+id, `{"priority":3}`).want(200).has("id", `"{all}x"`)
+		h.do("PUT", timers+id, `{"delay":"2h",`+cb+`}`).want(200).has("id", `"{all}x"`)
+		h.do("POST", timers+id+"/fire", "").want(200).has("id", `"{all}x"`)
+	}
+	h.do("POST", batches, `{"ops":[{"op":"add","id":"y","delay":"1h",`+cb+`},{"op":"patch","id":"y","priority":1},{"op":"patch","id":"old","priority":1},{"op":"fire","id":"x"},{"op":"cancel","id":"y"},{"op":"cancel","id":"none"}]}`).want(200).
+		has("results.0.id", `"{all}y"`, "results.1.status", "200", "results.1.id", `"{all}y"`, "results.2.id", `"old"`, "results.2.status", "200", "results.3.status", "200", "results.4.status", "200", "results.5.status", "404")
+	h.do("GET", timers+"/old", "").want(200).has("id", `"old"`, "priority", "1")
+	h.do("PATCH", timers+"/old", `{"priority":2}`).want(200).has("id", `"old"`)
+	h.do("DELETE", timers+"/old", "").want(200)
+	h.do("DELETE", timers+"/x", "").want(200)
+	h.do("GET", timers+"/x", "").want(200).has("state", `"cancelled"`)
+	h.do("GET", timers+"/none", "").problem(404, unknownTimer)
+	h.do("DELETE", timers+"/none", "").problem(404, unknownTimer)
+	h.do("PATCH", orders, `{"key":"all","dedup":"content"}`).want(200)
+	if r := h.do("POST", timers, `{"delay":"1h","payload":1,`+cb+`}`).want(201); !strings.Contains(r.body, `"id":"{all}c-`) {
+		t.Error(r.body)
+	}
+}
+
+// TestTopicIfLate: the topic's rule is that of adds that say none.
+func TestTopicIfLate(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", orders, `{"if_late":"reject"}`).want(201)
+	const at = `"at":"2026-06-01T13:00:00Z",`
+	for i, c := range []struct {
+		body    string
+		notLate bool
+	}{{at, true}, {at + `"if_late":"fire",`, false}, {`"delay":"0s",`, false}, {at + `"if_late":"reject",`, true}} {
+		id := fmt.Sprint("a", i)
+		got := func() bool { return h.engine.last.NotLate }
+		if h.do("POST", timers, `{"id":"`+id+`",`+c.body+cb+`}`).want(201); got() != c.notLate {
+			t.Errorf("add of %s: not late %t", c.body, got())
+		}
+		if h.do("PUT", timers+"/"+id, `{`+c.body+cb+`}`).want(200); got() != c.notLate {
+			t.Errorf("put of %s: not late %t", c.body, got())
+		}
+		if h.do("POST", batches, `{"ops":[{"op":"add","id":"b`+id+`",`+c.body+cb+`}]}`).want(200); got() != c.notLate {
+			t.Errorf("add of %s in a batch: not late %t", c.body, got())
+		}
+	}
+	h.do("PATCH", orders, `{"if_late":null}`).want(200)
+	if h.do("POST", timers, `{"id":"c",`+at+cb+`}`).want(201); h.engine.last.NotLate {
+		t.Error("the default is to fire")
+	}
+}
