@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"testing"
+	"time"
 
 	"carillon/timer"
 	"carillon/transport/callback"
@@ -11,7 +12,9 @@ import (
 // alone is a waiter of a call that has its slot at once.
 type alone struct{}
 
-func (alone) Granted(callback.Permit) {}
+func (alone) Granted(callback.Permit)               {}
+func (alone) Refused(time.Time)                     {}
+func (alone) GrantedSlot(_ int, c *callback.Credit) { c.Cancel() }
 
 // TestRefusedAddressIsKnownByItsError: a refusal of the policy is known as one from what a timer
 // keeps of its last attempt, and nothing else is taken for one.
@@ -34,7 +37,7 @@ func TestRefusedAddressIsKnownByItsError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		permit, result := pool.Acquire(callback.Ask{Key: key}, alone{})
+		permit, result := pool.Acquire(callback.Ask{Key: key, Waiter: alone{}, Topic: alone{}})
 		if result.Kind != callback.Granted {
 			t.Fatalf("%s: %+v", url, result)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/timer/testkit/growth"
 )
 
 // TestDeadLettersOfOneIDHoldUpNoTurn: after many deaths of one id, a batch of cancels of it is
@@ -37,9 +38,9 @@ func TestDeadLettersOfOneIDHoldUpNoTurn(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	longest := time.Duration(0)
 	for r.busy() {
-		begun := threadTime()
+		begun := growth.ThreadTime(t)
 		r.host.workers[0].turn()
-		longest = max(longest, threadTime()-begun)
+		longest = max(longest, growth.ThreadTime(t)-begun)
 		if _, err := r.host.stream.Step(); err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func (t *Table) restampRun(h timer.Handle, s *slot, asked int64) {
 	case timer.Scheduled:
 		if asked > now && s.when() == asked {
 			t.transition(h, s, timer.Scheduled, now)
-		} else if late := max(fired, r.endedMs()) - now; late > 0 && (s.when() > r.dueMs || asked != 0) {
+		} else if late := max(fired, r.endedMs()) - now; late > 0 && s.attempts() > 0 && (s.when() > r.dueMs || asked != 0) {
 			d := Due{FirstMs: r.dueMs, AskedMs: v.askedMs}
 			t.transition(h, s, timer.Scheduled, d.NotBefore(s.when()-late))
 		}

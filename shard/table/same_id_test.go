@@ -71,6 +71,38 @@ func TestFireTwice(t *testing.T) {
 	}
 }
 
+// TestFireByAClockSetBack: what was asked for by a clock that was an hour ahead is made once the clock
+// is right: of a timer that waits, of one whose lease is given back, and of one in backoff, whose wait
+// stays as long as it was.
+func TestFireByAClockSetBack(t *testing.T) {
+	const hour = 3_600_000
+	for _, state := range []string{"scheduled", "leased", "backoff"} {
+		d := newTableHarness(t)
+		d.now += hour
+		d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: applyNow + 9*hour}})
+		d.command(timer.Command{Kind: timer.Fire, DueMs: d.now})
+		if state != "scheduled" {
+			d.lease()
+		}
+		if state == "backoff" {
+			d.end(Outcome{Kind: RetryLater, StartedMs: d.now, NextMs: d.now + 5000})
+		}
+		d.now = applyNow + 1000
+		d.do(func(b *Batch) { b.SetClock() })
+		d.do(func(b *Batch) { b.Tick() })
+		want := d.now
+		switch state {
+		case "leased":
+			d.end(Outcome{Kind: Release})
+		case "backoff":
+			want += 5000
+		}
+		if v := d.table.Read(1, "a"); v.State != timer.Scheduled || v.AskedMs != d.now || v.NextMs != want || v.DueMs != applyNow+9*hour {
+			t.Errorf("%s: asked at %d, next at %d ms from now", state, v.AskedMs-d.now, v.NextMs-d.now)
+		}
+	}
+}
+
 // TestFireOfAnOverdueTimer: it keeps its place and its lateness.
 func TestFireOfAnOverdueTimer(t *testing.T) {
 	d := newTableHarness(t)

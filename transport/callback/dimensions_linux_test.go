@@ -25,8 +25,6 @@ func newCrowd(t testing.TB, n int) *crowd {
 
 const crowdCalls = 128
 
-func (c *crowd) Granted(p Permit) { c.held = append(c.held, p) }
-
 // ask asks for a call at a receiver of its own.
 func (c *crowd) ask(tenant string, topic uint64, receiver int) {
 	c.t.Helper()
@@ -34,19 +32,34 @@ func (c *crowd) ask(tenant string, topic uint64, receiver int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	switch permit, result := c.Acquire(Ask{Key: key, Tenant: tenant, Topic: topic}, c.waiter()); result.Kind {
+	w := &crowdWaiter{crowd: c, ask: Ask{Key: key, Tenant: tenant, Number: topic}}
+	w.ask.Waiter, w.ask.Topic = w, w
+	switch permit, result := c.Acquire(w.ask); result.Kind {
 	case Granted:
 		c.held = append(c.held, permit)
-	case Queued:
+	case AtReceiver, AtNode:
 	default:
 		c.t.Fatalf("%+v", result)
 	}
 }
 
-// waiter is one that is not equal to any other.
-func (c *crowd) waiter() Waiter { return &crowdWaiter{c} }
+// crowdWaiter is one that is not equal to any other.
+type crowdWaiter struct {
+	*crowd
+	ask Ask
+}
 
-type crowdWaiter struct{ *crowd }
+func (w *crowdWaiter) Granted(p Permit)  { w.held = append(w.held, p) }
+func (w *crowdWaiter) Refused(time.Time) {}
+func (w *crowdWaiter) GrantedSlot(_ int, c *Credit) {
+	w.ask.Credit = c
+	permit, result := w.Acquire(w.ask)
+	if result.Kind != Granted {
+		w.t.Errorf("a credit was refused: %+v", result)
+		return
+	}
+	w.held = append(w.held, permit)
+}
 
 func (c *crowd) giveBack() {
 	permit := c.held[0]
