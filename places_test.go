@@ -11,6 +11,7 @@ import (
 // bytes (sim/forged) and looks for them to come back as data.
 var places = []struct{ place, folder, test string }{
 	{"frame of the log", "wal", "TestFrameInAPayloadProvesNothing"},
+	{"frame of the log, a real process", "e2e", "TestPayloadThatIsAFrame"},
 	{"frame of the log, power cuts of one node", "node", "TestCrashMatrixOfOneNode"},
 	{"frame of the log, power cuts of a cluster", "sim", "TestCrashMatrix"},
 	{"log that is repaired", "wal", "TestSalvageIsNotFooled"},

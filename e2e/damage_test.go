@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -8,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"carillon/sim/forged"
 )
 
 // attic is a data directory at rest whose log has several closed segments. Each case works on a
@@ -310,4 +314,44 @@ func TestDamageAfterACleanStop(t *testing.T) {
 			t.Errorf("code %d, stderr %q", code, says)
 		}
 	})
+}
+
+// TestPayloadThatIsAFrame: the last write of a node is torn, and what is left of it holds a payload that
+// is a frame of the log, which says that all before it was durable. The node starts.
+func TestPayloadThatIsAFrame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	node := serve(t, dir)
+	c := newClient(node)
+	c.topic(t, "attic", "http://127.0.0.1:9/", "")
+	frame := forged.LogFrame(1<<62, 1<<61)
+	for i, payload := range [][]byte{[]byte("a"), bytes.Repeat(frame, 20)} {
+		op := fmt.Sprintf(`{"op":"add","id":"a%d","delay":"1000h","payload_base64":%q}`, i, base64.StdEncoding.EncodeToString(payload))
+		if got := c.batch(t, "attic", []string{op}); got[0] != 201 {
+			t.Fatal(got)
+		}
+	}
+	node.kill()
+	torn := false
+	for _, name := range segments(t, dir) {
+		path := filepath.Join(dir, name)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.LastIndex(b, frame); at >= 0 {
+			torn = true
+			if err := os.Truncate(path, int64(at+len(frame))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !torn {
+		t.Fatal("the payload is in no segment")
+	}
+	node = serve(t, dir)
+	if n := len(newClient(node).all(t, "attic")); n != 1 {
+		t.Errorf("%d timers, want the one before the torn write", n)
+	}
+	node.stop(t)
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/sim/forged"
 	"carillon/timer"
 	"carillon/vfs/memfs"
 )
@@ -104,7 +105,7 @@ func crashPoints(t *testing.T, rng *rand.Rand) (list []crashPoint) {
 		cmd := timer.Command{Kind: timer.Cancel, Topic: 1, ID: id}
 		switch {
 		case n%2 == 0:
-			cmd = timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: &timer.Spec{DueMs: due, Payload: make([]byte, 100)}}
+			cmd = timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint("t", n), Spec: &timer.Spec{DueMs: due, Payload: forged.Payload(uint64(n)), PayloadKind: timer.BinaryPayload}}
 		case n%3 == 0:
 			cmd = timer.Command{Kind: timer.Modify, Topic: 1, ID: id, Patch: &timer.Patch{Spec: timer.Spec{DueMs: due}, Due: true}}
 		}

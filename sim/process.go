@@ -223,7 +223,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 		Log: wal.Options{
 			SegmentBytes: w.swarm.segmentBytes, GenBytes: w.swarm.genBytes, LowDiskBytes: lowLimit,
 			QueueFrames: w.swarm.bounds.queueFrames, FrameBytes: w.swarm.bounds.logFrame,
-			NowMs: n.keeper.WallMs, Monotonic: n.clock.Mono,
+			NowMs: n.keeper.WallMs, Monotonic: n.clock.Mono, Salt: w.salts.Uint64,
 		},
 		FrameBytes: w.swarm.bounds.frameBytes, UnsyncedBytes: w.swarm.bounds.unsyncedBytes,
 		MemoryLimit: w.swarm.bounds.memory,

@@ -63,6 +63,7 @@ type World struct {
 	times    chance // for clock faults
 	odds     chance // for faults of single replicas
 	cramped  chance // for room that a disk lacks for a name
+	salts    chance // of logs
 
 	finalizing bool // an operator has tried to finalize an upgrade
 
@@ -162,6 +163,7 @@ func newWorld(cfg Config) *World {
 	w.ids = newChance(cfg.Seed, 9)
 	w.odds = newChance(cfg.Seed, 29)
 	w.cramped = newChance(cfg.Seed, 37)
+	w.salts = newChance(cfg.Seed, 41)
 	if cfg.script == nil {
 		w.swarm.ail(w.ills)
 		w.swarm.drawReplicaFaults(w.odds)
