@@ -332,7 +332,7 @@ type seenMember struct {
 func newGossip(n *node) *gossip {
 	g := &gossip{n: n, seen: map[uint64]*seenMember{}}
 	id := n.self.Identity()
-	g.own = ring.Member{ID: n.id, Starts: n.starts, Name: n.name, HTTP: n.name + ":7700", Peer: n.address(), Gossip: n.name + ":7702", Cluster: id.ClusterID}
+	g.own = ring.Member{ID: n.id, Starts: n.starts, Name: n.name, HTTP: n.name + ":7700", Peer: n.address(), Gossip: n.name + ":7702", Level: n.level, Cluster: id.ClusterID}
 	if s := &n.w.swarm; id.ClusterID == "" && n.founds && s.nodes > 1 {
 		g.own.Expect, g.own.Shards, g.own.Replicas = s.nodes, s.shards, s.replicas
 	}
