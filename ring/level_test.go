@@ -296,9 +296,9 @@ func TestConventionsNeedTheirLevel(t *testing.T) {
 // a node of before stops at an entry that has it. See Command.level and docs/adr/0019.
 func TestFieldsOfTheFirstLevel(t *testing.T) {
 	const first = "AcceptLoss Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
-		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
+		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Fenced Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
-		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
+		"Ordered OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Refused Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
 	// See TestConventionsNeedTheirLevel.
 	const conventions = "CloudEvents SigningKeys.Private SigningKeys.Public"
 	known := strings.Fields(first + " " + conventions)

@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"carillon/shard/feature"
+	"go.uber.org/goleak"
 
 	"pgregory.net/rapid"
 )
@@ -521,7 +521,7 @@ func TestMetadataRoundTrip(t *testing.T) {
 			Name: rapid.StringMatching(namePattern.String()).Draw(t, "name"),
 			HTTP: rapid.StringMatching(`[a-z0-9.]{0,30}:[0-9]{1,5}`).Draw(t, "http"), Peer: rapid.StringMatching(`[a-z0-9.]{0,30}:[0-9]{1,5}`).Draw(t, "peer"),
 			Level: feature.Level(rapid.IntRange(0, 99).Draw(t, "level")),
-			Zone: rapid.StringMatching(`[a-z]{0,64}`).Draw(t, "zone"), Version: rapid.StringMatching(`[!-~]{0,32}`).Draw(t, "version"),
+			Zone:  rapid.StringMatching(`[a-z]{0,64}`).Draw(t, "zone"), Version: rapid.StringMatching(`[!-~]{0,32}`).Draw(t, "version"),
 			Cluster: rapid.OneOf(rapid.StringMatching(`[0-9a-f]{32}`), rapid.StringMatching(`[0-9A-F]{32}`), rapid.StringMatching(`[!-~]{0,64}`)).Draw(t, "cluster"),
 			Expect:  rapid.IntRange(0, 99).Draw(t, "expect"), Shards: rapid.IntRange(0, 65535).Draw(t, "shards"), Replicas: rapid.IntRange(0, 7).Draw(t, "replicas"),
 			Gossip: "127.0.0.1:7702",

@@ -148,7 +148,7 @@ func (w *World) unreachable(from *node, to uint64) {
 	})
 }
 
-// hearEnd tells a node that a process of another node has ended.
+// hearEnd tells a node that a process of another node seems to have ended.
 func (w *World) hearEnd(n *node, owner table.Incarnation) {
 	if w.net.blocked(owner.Node(), n.id) {
 		return
@@ -158,7 +158,7 @@ func (w *World) hearEnd(n *node, owner table.Incarnation) {
 		if n.life == life {
 			n.do(func() {
 				if n.host != nil {
-					n.host.Gone(owner)
+					n.host.SeemsGone(owner)
 					n.wake(0)
 				}
 			})

@@ -258,6 +258,14 @@ func (p placement) Settled(group timer.ShardID, epoch uint32) {
 	p.Member.Settled(group, epoch)
 }
 
+// Fence implements shard.Placement.
+func (p placement) Fence(owner table.Incarnation, then func(error)) {
+	p.Member.Fence(owner, func(err error) {
+		then(err)
+		p.n.wake(0)
+	})
+}
+
 // memberHost is the host as the member and the router see it. It wakes the host after each change.
 type memberHost struct {
 	*shard.Host
@@ -276,9 +284,9 @@ func (h *memberHost) Cordon(on bool) {
 	h.n.wake(0)
 }
 
-// Gone implements member.Host.
-func (h *memberHost) Gone(owner table.Incarnation) {
-	h.Host.Gone(owner)
+// Restarted implements member.Host.
+func (h *memberHost) Restarted() {
+	h.Host.Restarted()
 	h.n.wake(0)
 }
 

@@ -39,7 +39,7 @@ var metaFaults = []error{
 	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
-	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn,
+	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn, ring.ErrNotGone,
 }
 
 // fault is an error with another node's text and a known identity.
@@ -189,6 +189,9 @@ func (m *Member) decide(data []byte) (ring.Reply, error) {
 		if err := m.judge(&cmd); err != nil {
 			return ring.Reply{}, err
 		}
+		return m.apply(cmd.Encode())
+	case ring.Fence:
+		m.witness(&cmd)
 		return m.apply(cmd.Encode())
 	case ring.Register:
 		return m.admit(&cmd, data)
