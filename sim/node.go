@@ -58,6 +58,8 @@ type node struct {
 	host   *shard.Host
 	state  *ring.State        // of the last process that had one
 	met    map[uint64]process // by node: the newest process that it has talked to
+	heard   map[uint64]time.Duration // by node: when something of its process arrived last
+	refused map[uint64]refused       // by node: what it was told of a process's end
 	// by node: the highest durable log index that the node has reported …
 	told    map[uint64]uint64
 	toldBy  map[uint64]uint64 // … and the life that reported it

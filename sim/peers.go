@@ -202,6 +202,9 @@ func (c *rpc) end(d time.Duration, reply []byte, hello peer.Hello, err error) {
 	c.w.after(d, func() {
 		if c.from.life == c.fromLife {
 			c.from.doFrom(c.to.id, func() {
+				if c.sent && c.to.up {
+					c.from.hears(c.to)
+				}
 				if !c.over {
 					c.over, c.reply, c.hello, c.err = true, reply, hello, err
 					c.answered()
@@ -246,7 +249,10 @@ func (c *rpc) send() {
 			c.end(w.delay(), nil, peer.Hello{}, errRefused)
 		default:
 			c.sent = true
-			c.to.doFrom(c.from.id, c.arrive)
+			c.to.doFrom(c.from.id, func() {
+				c.to.hears(c.from)
+				c.arrive()
+			})
 		}
 	})
 }

@@ -35,6 +35,7 @@ func (n *node) start() {
 	n.awake = nil
 	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
 	n.met, n.calls = map[uint64]process{}, nil
+	n.heard, n.refused = map[uint64]time.Duration{}, map[uint64]refused{}
 	n.told, n.toldBy = map[uint64]uint64{}, map[uint64]uint64{}
 	n.low, n.turned, n.laden = map[uint64]time.Duration{}, 0, 0
 	n.sights, n.view, n.looked, n.age = map[uint64]*visibility{}, view{}, 0, 0
@@ -298,6 +299,8 @@ func (h *memberHost) Propose(cmd []byte) (any, error) {
 		case ring.Place:
 			h.n.w.note(h.n, "place", uint64(c.Group), uint64(c.Epoch), "")
 			h.n.w.counts.Moves++
+		case ring.Fence:
+			h.n.w.counts.Fences++
 		case ring.Reseal:
 			h.n.w.counts.Resealed++
 		}

@@ -62,6 +62,7 @@ type World struct {
 	ids      chance // for the random ids and secrets of nodes
 	times    chance // for clock faults
 	odds     chance // for faults of single replicas
+	words    chance // for false words about processes
 
 	finalizing bool // an operator has tried to finalize an upgrade
 
@@ -164,6 +165,8 @@ func newWorld(cfg Config) *World {
 		w.swarm.ail(w.ills)
 		w.swarm.drawReplicaFaults(w.odds)
 	}
+	w.words = newChance(cfg.Seed, 31)
+	w.swarm.drawFalseWords(w.words)
 	w.times = newChance(cfg.Seed, 23)
 	w.swarm.clockwise(w.times)
 	w.workloads = w.drawWorkloads()

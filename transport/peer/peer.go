@@ -52,7 +52,7 @@ type refusals struct {
 // on a connection of its own, which a refusal in its name does not break.
 const (
 	refusedTimes = 3
-	refusedFor   = 300 * time.Millisecond
+	refusedFor   = time.Second
 )
 
 func (t *Transport) newPeer(node uint64) *peer {
