@@ -174,8 +174,9 @@ func (w *World) rightOnes() bool {
 // since foundOut.
 func (n *node) mayBeMisled() bool {
 	w := n.w
-	if w.now-n.clock.touched < clocks.SteadyFor-500*time.Millisecond && n.bootedAt < n.clock.touched && !n.confirmed() &&
-		(n.believedOff-n.off()).Abs() > sureWithin { // otherwise the clock is as it was before
+	slewed := (n.off() - n.beganOff).Abs() <= clocks.Slew // since the process began; so it has seen no step
+	if w.now-n.clock.touched < clocks.SteadyFor-500*time.Millisecond && n.bootedAt < n.clock.touched && !n.confirmed() && !slewed &&
+		(n.believedOff-n.off()).Abs() > sureWithin && (n.believedBoot-n.offBoot()).Abs() > sureWithin { // otherwise the clock is as it was before
 		return false
 	}
 	if !w.rightOnes() || !n.hearsRight() || w.now-n.resumedAt < 500*time.Millisecond {
@@ -183,6 +184,10 @@ func (n *node) mayBeMisled() bool {
 	}
 	return w.now < n.misledUntil
 }
+
+// offBoot is the error of the wall clock as the process sees it, by a boot clock that may have stood
+// still.
+func (n *node) offBoot() time.Duration { return n.off() + n.clock.bootStopped }
 
 // confirmed reports whether another machine's clock has the same error, or had it within foundOut.
 func (n *node) confirmed() bool {
@@ -228,7 +233,7 @@ func (n *node) checkClock() (wrong time.Duration) {
 		w.violate("clock", "node %d trusts a time that is wrong by %s, %s after its clock was set: %s", n.id, wrong, w.now-n.clock.touched, w.clockwork())
 	}
 	w.counts.Misled++
-	n.believedOff = wrong
+	n.believedOff, n.believedBoot = wrong, n.offBoot()
 	w.checker.misled = w.now
 	return wrong
 }

@@ -38,7 +38,7 @@ func (s *swarm) drawFalseWords(c chance) {
 // it may be refused too.
 func (w *World) speakFalsely() {
 	n := w.inUse(w.words)
-	if leader := w.leader(timer.ShardID(w.words.IntN(w.swarm.shards+1))); leader != nil {
+	if leader := w.leader(timer.ShardID(w.words.IntN(w.swarm.shards + 1))); leader != nil {
 		n = leader
 	}
 	if !n.up || n.paused || n.host == nil {

@@ -34,6 +34,7 @@ func (n *node) start() {
 	n.life++
 	n.awake = nil
 	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
+	n.beganOff = n.off()
 	n.met, n.calls = map[uint64]process{}, nil
 	n.heard, n.refused = map[uint64]time.Duration{}, map[uint64]refused{}
 	n.told, n.toldBy = map[uint64]uint64{}, map[uint64]uint64{}
