@@ -11,16 +11,17 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard/table"
-	"carillon/timer"
 )
 
 // What a process that seems to be gone left behind may be taken over early only by a decision of
 // the meta group: see docs/adr/0048.
 
 const (
-	fenceEach = 50 * time.Millisecond
-	fenceFor  = 3 * time.Second        // then the process is not taken for gone
-	refusesIn = 300 * time.Millisecond // a voter's answer
+	fenceEach   = 50 * time.Millisecond
+	fencePause  = 500 * time.Millisecond // between two proposals, at most
+	fenceFor    = 3 * time.Second        // after the process refused last: it is not taken for gone
+	fenceWithin = time.Minute            // most leases are over by then
+	refusesIn   = 300 * time.Millisecond // a voter's answer
 )
 
 // fences are the requests of this node's shards.
@@ -83,48 +84,40 @@ func (m *Member) runFence(ctx context.Context, owner table.Incarnation) {
 
 // fence has the meta group decide that a process is gone, once this node finds it so.
 func (m *Member) fence(ctx context.Context, owner table.Incarnation) error {
-	ctx, cancel := m.tasks.WithTimeout(ctx, fenceFor)
-	defer cancel()
 	cmd := ring.Command{Verb: ring.Fence, NodeID: owner.Node(), Starts: owner.Start()}
-	for {
+	pause, end := fenceEach, m.tasks.Now()+fenceWithin
+	for until := m.tasks.Now() + fenceFor; m.tasks.Now() < min(until, end); {
 		if m.peers.Refuses(ctx, owner.Node(), owner.Start()) {
-			_, err := m.Propose(ctx, cmd)
-			if err == nil {
+			until = m.tasks.Now() + fenceFor
+			if _, err := m.Propose(ctx, cmd); err == nil {
 				m.log.Warn("a process is taken for gone: what it had in flight may be called again", "node", m.NameOf(owner.Node()), "start", owner.Start())
 				return nil
 			}
-			if !errors.Is(err, ring.ErrNotGone) && !errors.Is(err, timer.ErrUnknown) && !refused(err) {
-				return err
-			}
+			pause = min(2*pause, fencePause)
 		}
-		if !m.tasks.Sleep(ctx, fenceEach) {
-			return ring.ErrNotGone
+		if !m.tasks.Sleep(ctx, pause) {
+			break
 		}
 	}
+	return ring.ErrNotGone
 }
 
-// witness adds to a fence the meta group's voters that find the process gone now. Only its leader
-// asks them, when the command has come: so what they say is true of a time after the request.
-func (m *Member) witness(cmd *ring.Command) {
+// witness adds to a fence the meta group's voters that find the process gone now; an error says
+// that they are no majority. Only its leader asks them, when the command has come: so what they say
+// is true of a time after the request.
+func (m *Member) witness(cmd *ring.Command) error {
 	ctx, cancel := m.tasks.WithTimeout(m.context(), refusesIn)
 	defer cancel()
 	question := binary.AppendUvarint(binary.AppendUvarint(nil, cmd.NodeID), uint64(cmd.Starts))
 	var mu sync.Mutex
 	cmd.Refused = nil
-	all := task.NewGroup(m.tasks)
-	for _, voter := range m.State.MetaVoters() {
+	voters, all := m.State.MetaVoters(), task.NewGroup(m.tasks)
+	for _, voter := range voters {
 		if voter == cmd.NodeID {
 			continue
 		}
 		all.Go(func() {
-			gone := false
-			if voter == m.id {
-				gone = m.peers.Refuses(ctx, cmd.NodeID, cmd.Starts)
-			} else {
-				answer, err := m.peers.Call(ctx, voter, methodRefuses, question)
-				gone = err == nil && len(answer) == 1 && answer[0] == 1
-			}
-			if gone {
+			if m.findsGone(ctx, voter, cmd, question) {
 				mu.Lock()
 				cmd.Refused = append(cmd.Refused, voter)
 				mu.Unlock()
@@ -133,6 +126,18 @@ func (m *Member) witness(cmd *ring.Command) {
 	}
 	all.Wait()
 	slices.Sort(cmd.Refused)
+	if 2*len(cmd.Refused) <= len(voters) {
+		return ring.ErrNotGone
+	}
+	return nil
+}
+
+func (m *Member) findsGone(ctx context.Context, voter uint64, cmd *ring.Command, question []byte) bool {
+	if voter == m.id {
+		return m.peers.Refuses(ctx, cmd.NodeID, cmd.Starts)
+	}
+	answer, err := m.peers.Call(ctx, voter, methodRefuses, question)
+	return err == nil && len(answer) == 1 && answer[0] == 1
 }
 
 func (m *Member) context() context.Context {

@@ -191,7 +191,9 @@ func (m *Member) decide(data []byte) (ring.Reply, error) {
 		}
 		return m.apply(cmd.Encode())
 	case ring.Fence:
-		m.witness(&cmd)
+		if err := m.witness(&cmd); err != nil {
+			return ring.Reply{}, err
+		}
 		return m.apply(cmd.Encode())
 	case ring.Register:
 		return m.admit(&cmd, data)

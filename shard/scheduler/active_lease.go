@@ -36,6 +36,7 @@ type activeLease struct {
 	dueMs    int64          // wall clock; the call does not start before
 	expireMs int64          // … or after; 0: no limit
 	leaseEnd time.Duration  // on clocks.Moment.Lease
+	timeout  time.Duration  // of the call
 	provenAt time.Duration  // when it was proposed, on clocks.Moment.Lease: a majority followed later
 	askedAt  time.Duration  // … monotonic, to learn how long a commit takes
 	firedMs  int64          // when the call was started, wall clock
@@ -87,8 +88,7 @@ func (l *Scheduler) proven(f *activeLease) time.Duration { return max(f.provenAt
 // deadline is when the call must have ended: by the lease, and because it must begin within
 // StartWithin.
 func (l *Scheduler) deadline(f *activeLease) time.Duration {
-	timeout := f.leaseEnd - f.provenAt - CallMargin - MaxLookAhead
-	return min(f.leaseEnd, l.proven(f)+StartWithin+timeout)
+	return min(f.leaseEnd, l.proven(f)+StartWithin+f.timeout)
 }
 
 // queueWaiter is a destination queue that waits in the dispatcher for a slot.

@@ -133,7 +133,7 @@ func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit
 	f := &activeLease{
 		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
-		leaseEnd: l.now.Lease + last, provenAt: l.now.Lease, askedAt: l.now.Mono,
+		leaseEnd: l.now.Lease + last, timeout: timeout, provenAt: l.now.Lease, askedAt: l.now.Mono,
 		kept: n.kept(e, &d),
 	}
 	if old := l.leases.byTimer[e.handle]; old != nil {
