@@ -44,6 +44,12 @@ func (w *World) speakFalsely() {
 	if !n.up || n.paused || n.host == nil {
 		return
 	}
+	if w.words.IntN(4) == 0 { // its disk is said to be slow, and is not: it hands its shards over, and takes them again
+		w.counts.SlowWords++
+		w.note(n, "is said to be slow", 0, 0, "")
+		n.self.Health.Synced(n.clock.Mono(), time.Second)
+		return
+	}
 	d, deaf := w.words.between(100*time.Millisecond, 4*time.Second), w.words.IntN(2) == 0
 	for _, other := range w.nodes {
 		link := [2]uint64{other.id, n.id}
