@@ -41,7 +41,10 @@ func hashNode(n *Node) uint64 {
 	h := newStateHash()
 	h.number(n.ID)
 	h.texts(n.Name, n.HTTP, n.Peer, n.Gossip, n.Zone, n.Version, string(n.State))
-	h.numbers(int64(n.Level), int64(n.Starts), int64(n.Fenced), n.JoinedMs, n.SinceMs)
+	h.numbers(int64(n.Level), int64(n.Starts), n.JoinedMs, n.SinceMs)
+	if n.Fenced != 0 { // a snapshot leaves it out when it is 0
+		h.number(uint64(n.Fenced))
+	}
 	return h.sum64()
 }
 
