@@ -176,9 +176,10 @@ func TestStartNeedsAMajorityLately(t *testing.T) {
 	c.leads()
 	r.add("a", 5*time.Second)
 	r.pass(5*time.Second - 100*time.Millisecond)
-	c.mute, c.sent = true, nil
+	c.hung, c.sent = true, nil
 	r.pass(scheduler.StartWithin - 100*time.Millisecond)
 	r.wantCalls("")
+	c.hung, c.mute = false, true
 	for _, m := range c.sent {
 		if m.GetType() == pb.MsgApp && nodeOf(m.GetTo()) == 8 {
 			c.say(1, agreement(m))

@@ -24,7 +24,7 @@ type refused struct {
 
 // How long a process must refuse connections, and be silent, until it seems to be gone: as in
 // transport/peer.
-const refusedFor = time.Second
+const refusedFor = 1500 * time.Millisecond
 
 // drawFalseWords draws the rate of false words.
 func (s *swarm) drawFalseWords(c chance) {

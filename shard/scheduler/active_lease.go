@@ -74,8 +74,10 @@ const CallMargin = 5 * time.Second
 
 // StartWithin bounds how long after a majority last followed this leader it may start a call. A
 // majority that has elected another leader follows this one no more: so the other knows that from
-// StartWithin after its own election on no call of this leader begins. See docs/adr/0048.
-const StartWithin = time.Second
+// StartWithin after its own election on no call of this leader begins. See docs/adr/0048. It is as
+// long as an election timeout at most: a leader whose entries and confirmations take longer, on a
+// starved machine, would return leases instead of calling.
+const StartWithin = 2 * time.Second
 
 // provenFor is the part of StartWithin after which the leader confirms its leadership before it
 // starts a call. The rest is for the way to the call's begin.

@@ -52,7 +52,7 @@ type refusals struct {
 // on a connection of its own, which a refusal in its name does not break.
 const (
 	refusedTimes = 3
-	refusedFor   = time.Second
+	refusedFor   = 1500 * time.Millisecond
 )
 
 func (t *Transport) newPeer(node uint64) *peer {

@@ -220,8 +220,8 @@ func (t *Transport) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
 
 // Refuses dials a node now and reports whether the process (node, starts), the newest known, seems
 // to be gone: its address, where we had been connected to it, has refused at least 3 connections
-// over a second, this one too, and nothing has come from the process since the first. That is no
-// proof: what refuses may be in the network.
+// over a second and a half, this one too, and nothing has come from the process since the first.
+// That is no proof: what refuses may be in the network.
 func (t *Transport) Refuses(ctx context.Context, node uint64, starts uint32) bool {
 	t.mu.RLock()
 	p := t.peers[node]
