@@ -69,6 +69,9 @@ func TestThreeNodesShareNothing(t *testing.T) {
 	}
 	t.Parallel()
 	nodes := trio(t)
+	if view := nodes[0].must(200, "GET", "/v1/cluster", ""); strings.Contains(view, `"upgrade"`) {
+		t.Errorf("a new cluster waits for an upgrade: %s", view)
+	}
 	nodes[0].must(201, "PUT", "/v1/topics/shared", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
 	for i, n := range nodes {
 		for k := range 24 {

@@ -127,10 +127,10 @@ func (l links) Unreachable(node uint64) {
 	}
 }
 
-// Gone implements peer.Handler.
-func (l links) Gone(node uint64, starts uint32) {
+// SeemsGone implements peer.Handler.
+func (l links) SeemsGone(node uint64, starts uint32) {
 	if c := l.p.core.Load(); c != nil {
-		c.host.Gone(table.NewIncarnation(node, starts))
+		c.host.SeemsGone(table.NewIncarnation(node, starts))
 	}
 }
 

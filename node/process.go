@@ -167,7 +167,7 @@ func (p *process) wire() error {
 	}
 	id := p.self.Identity()
 	self := ring.Member{ID: id.NodeID, Starts: id.Starts, Name: p.cfg.Name, HTTP: http, Peer: peerAddr,
-		Zone: p.cfg.Zone, Version: p.cfg.Version, Cluster: id.ClusterID}
+		Zone: p.cfg.Zone, Version: p.cfg.Version, Level: p.cfg.level(), Cluster: id.ClusterID}
 	if id.ClusterID == "" && p.cfg.BootstrapExpect > 1 {
 		self.Expect, self.Shards, self.Replicas = p.cfg.BootstrapExpect, p.cfg.Shards, p.cfg.Replicas
 	}

@@ -28,6 +28,7 @@ const (
 	Register Verb = "register" // Node joins, or tells its changes; Replace
 	SetState Verb = "state"    // NodeID to State: member ⇄ draining → drained
 	Remove   Verb = "remove"   // NodeID; refused while a group needs it, unless Force
+	Fence    Verb = "fence"    // the process Starts of NodeID refuses a majority of meta voters
 	// Group at Epoch gets the replicas To; Force to redirect one that is not settled.
 	Place      Verb = "place"
 	Reconciled Verb = "settled" // Group at Epoch has the membership of its row
@@ -70,6 +71,10 @@ type Command struct {
 	// the grounds of its decision are in the log.
 	// Nodes that it hears; none: of all is assumed that they are there.
 	Heard []uint64 `json:"heard,omitempty"`
+	// Fence: of which process of NodeID, and which voters of the meta group it refuses and has sent
+	// nothing since.
+	Starts  uint32   `json:"starts,omitempty"`
+	Refused []uint64 `json:"refused,omitempty"`
 	// Remove: it does not hear the node, for long.
 	Down bool `json:"down,omitempty"`
 	// Remove: even if a shard is left without a majority.
@@ -88,7 +93,7 @@ type Command struct {
 // Reply is Apply's answer to a command.
 type Reply struct {
 	Topic   *timer.Topic // as it stands now; nil: there is none
-	Node    *Node        // after Register, SetState, Remove
+	Node    *Node        // after Register, SetState, Remove, Fence
 	Row     *Assignment  // after Place, Settled
 	Created bool         // a topic, or by Register a node
 	// A sentinel of this package or of shard, perhaps wrapped, or that the command is malformed.

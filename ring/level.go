@@ -27,7 +27,7 @@ func (c *Command) level() feature.Level {
 		}
 		return feature.LevelFirst
 	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
-		Found, Register, SetState, Remove, Place, Reconciled, SetSecret, Reseal, SetReplicas:
+		Found, Register, SetState, Remove, Fence, Place, Reconciled, SetSecret, Reseal, SetReplicas:
 		return feature.LevelFirst
 	case Finalize:
 		return feature.LevelFinalize

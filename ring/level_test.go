@@ -130,6 +130,39 @@ func TestNewClusterBeginsAtItsHighestLevel(t *testing.T) {
 	}
 }
 
+// TestFoundersTellTheirLevels: several founders know each other by gossip alone, and their cluster
+// begins at the highest level that all of them understand.
+func TestFoundersTellTheirLevels(t *testing.T) {
+	for _, levels := range [][]feature.Level{{feature.LevelOfBuild, feature.LevelOfBuild, feature.LevelOfBuild}, {7, 5, 6}} {
+		var seen []Member
+		for i, level := range levels {
+			m := Member{ID: uint64(i + 1), Name: fmt.Sprint("n", i+1), Level: level, Expect: len(levels), Shards: 4, Replicas: 3}
+			meta, err := encodeMember(m, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			heard, _, err := decodeMember(gossipNode{meta: meta})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, heard)
+		}
+		f := NewFounding(seen[0], nil, func() string { return "c" })
+		step := f.Step(seen, map[uint64]FoundingAnswer{2: {}, 3: {}})
+		if step.Propose == nil {
+			t.Fatalf("no plan: %+v", step)
+		}
+		s := NewState(nil, nil)
+		must(t, s, FoundCommand("c", 4, 3, step.Propose.Nodes))
+		if want := slices.Min(levels); s.Level() != want {
+			t.Errorf("founders of levels %v begin at %d, want %d", levels, s.Level(), want)
+		}
+		if u := s.Upgrade(); slices.Min(levels) == slices.Max(levels) && u.Waits() {
+			t.Errorf("a new cluster of one release waits for its upgrade: %+v", u)
+		}
+	}
+}
+
 // TestLevelRisesWithARemoval: an old node that is gone for good holds nobody back; one whose place
 // is taken by another of its release does.
 func TestLevelRisesWithARemoval(t *testing.T) {
@@ -263,9 +296,9 @@ func TestConventionsNeedTheirLevel(t *testing.T) {
 // a node of before stops at an entry that has it. See Command.level and docs/adr/0019.
 func TestFieldsOfTheFirstLevel(t *testing.T) {
 	const first = "AcceptLoss Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
-		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Force Gossip Group " +
+		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Fenced Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
-		"Except From IfVersion Key RejectLate To Window.Days OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
+		"Except From IfVersion Key RejectLate To Window.Days OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Refused Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
 	// See TestConventionsNeedTheirLevel.
 	const conventions = "CloudEvents SigningKeys.Private SigningKeys.Public"
 	known := strings.Fields(first + " " + conventions)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"carillon/shard/feature"
 )
 
 // MemberState is the view of gossip of a node: a hint, never a reason to move data.
@@ -36,7 +38,8 @@ type Member struct {
 	Starts uint32 // (ID, Starts) names a process
 
 	Name, HTTP, Peer, Zone, Version string
-	Gossip                          string // IP:port; set by gossip itself
+	Level                           feature.Level // the highest that its build understands
+	Gossip                          string        // IP:port; set by gossip itself
 	// Its cluster's id; empty before it has founded or joined one.
 	Cluster string
 

@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"carillon/shard/feature"
 )
 
 // The metadata that a node gossips, at most metaMax bytes, which is the library's bound:
 //
-//	version 1 | flags 1 | id, starts, expect, shards, replicas uvarint |
+//	version 1 | flags 1 | id, starts, expect, shards, replicas, level uvarint |
 //	name, zone, version, cluster, http, peer texts
 //
 // A text is its length (uvarint) and bytes. The cluster id goes as 16 raw bytes where it is 32
@@ -40,7 +42,7 @@ func encodeMember(v Member, leaving bool) ([]byte, error) {
 		cluster = raw
 	}
 	b := append(make([]byte, 0, 256), metaVersion, flags)
-	for _, n := range []uint64{v.ID, uint64(v.Starts), uint64(v.Expect), uint64(v.Shards), uint64(v.Replicas)} {
+	for _, n := range []uint64{v.ID, uint64(v.Starts), uint64(v.Expect), uint64(v.Shards), uint64(v.Replicas), uint64(v.Level)} {
 		b = binary.AppendUvarint(b, n)
 	}
 	common := 0
@@ -69,6 +71,7 @@ func decodeMember(n gossipNode) (v Member, leaving bool, err error) {
 	r := metaReader{b: b[2:]}
 	v.ID, v.Starts = r.number(maxNodeID-1), uint32(r.number(1<<32-1))
 	v.Expect, v.Shards, v.Replicas = int(r.number(metaMaxCount)), int(r.number(metaMaxCount)), int(r.number(metaMaxCount))
+	v.Level = feature.Level(r.number(metaMaxCount))
 	v.Name, v.Zone, v.Version, v.Cluster, v.HTTP = r.text(), r.text(), r.text(), r.text(), r.text()
 	v.Peer = v.HTTP[:r.number(uint64(len(v.HTTP)))] + r.text()
 	if flags&metaRawCluster != 0 {
@@ -130,5 +133,5 @@ func checkMember(v Member) error {
 // cut.
 func (v Member) node() Node {
 	return Node{ID: v.ID, Name: v.Name, HTTP: v.HTTP, Peer: v.Peer, Gossip: v.Gossip, Zone: v.Zone,
-		Version: v.Version[:min(len(v.Version), metaMaxVersion)], Starts: v.Starts}
+		Version: v.Version[:min(len(v.Version), metaMaxVersion)], Starts: v.Starts, Level: v.Level}
 }

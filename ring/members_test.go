@@ -14,7 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/shard/feature"
 	"go.uber.org/goleak"
+
 	"pgregory.net/rapid"
 )
 
@@ -485,7 +487,7 @@ func TestMetadataAtItsLargest(t *testing.T) {
 	v := Member{
 		ID: maxNodeID - 1, Starts: 1<<32 - 1, Name: strings.Repeat("n", 63), HTTP: host + ":65535", Peer: host + ":65534",
 		Zone: strings.Repeat("z", maxZone), Version: strings.Repeat("v", metaMaxVersion), Cluster: strings.Repeat("0f", 16),
-		Expect: 99, Shards: 65535, Replicas: 7,
+		Level: 99, Expect: 99, Shards: 65535, Replicas: 7,
 	}
 	b, err := encodeMember(v, true)
 	if err != nil {
@@ -518,7 +520,8 @@ func TestMetadataRoundTrip(t *testing.T) {
 			ID: rapid.Uint64Range(1, maxNodeID-1).Draw(t, "id"), Starts: rapid.Uint32().Draw(t, "starts"),
 			Name: rapid.StringMatching(namePattern.String()).Draw(t, "name"),
 			HTTP: rapid.StringMatching(`[a-z0-9.]{0,30}:[0-9]{1,5}`).Draw(t, "http"), Peer: rapid.StringMatching(`[a-z0-9.]{0,30}:[0-9]{1,5}`).Draw(t, "peer"),
-			Zone: rapid.StringMatching(`[a-z]{0,64}`).Draw(t, "zone"), Version: rapid.StringMatching(`[!-~]{0,32}`).Draw(t, "version"),
+			Level: feature.Level(rapid.IntRange(0, 99).Draw(t, "level")),
+			Zone:  rapid.StringMatching(`[a-z]{0,64}`).Draw(t, "zone"), Version: rapid.StringMatching(`[!-~]{0,32}`).Draw(t, "version"),
 			Cluster: rapid.OneOf(rapid.StringMatching(`[0-9a-f]{32}`), rapid.StringMatching(`[0-9A-F]{32}`), rapid.StringMatching(`[!-~]{0,64}`)).Draw(t, "cluster"),
 			Expect:  rapid.IntRange(0, 99).Draw(t, "expect"), Shards: rapid.IntRange(0, 65535).Draw(t, "shards"), Replicas: rapid.IntRange(0, 7).Draw(t, "replicas"),
 			Gossip: "127.0.0.1:7702",

@@ -48,11 +48,13 @@ type Node struct {
 	Zone    string `json:"zone,omitempty"`
 	Version string `json:"version,omitempty"`
 	// The highest feature level that its build understands.
-	Level    feature.Level `json:"level,omitempty"`
-	Starts   uint32        `json:"starts,omitempty"` // how often a process began on this directory
-	State    NodeState     `json:"state,omitempty"`
-	JoinedMs int64         `json:"joined_ms,omitempty"`
-	SinceMs  int64         `json:"since_ms,omitempty"` // when it came into its State
+	Level  feature.Level `json:"level,omitempty"`
+	Starts uint32        `json:"starts,omitempty"` // how often a process began on this directory
+	// The start that the cluster takes for gone, until that process registers again; see fence.
+	Fenced   uint32    `json:"fenced,omitempty"`
+	State    NodeState `json:"state,omitempty"`
+	JoinedMs int64     `json:"joined_ms,omitempty"`
+	SinceMs  int64     `json:"since_ms,omitempty"` // when it came into its State
 }
 
 // validate checks the node's description of itself; State and times are the cluster's.

@@ -25,6 +25,7 @@ var (
 	ErrBadCluster   = errors.New("no cluster can be founded so")
 	ErrTooManyNodes = errors.New("there are as many nodes as a cluster takes")
 	ErrUnknownNode  = errors.New("no such node")
+	ErrNotGone      = errors.New("a majority does not find the process gone")
 	// Register by a process that is older than one known.
 	ErrStale        = errors.New("the node's data directory is an older copy of what it was")
 	ErrRemoved      = errors.New("the node was removed from the cluster; it can only return with an empty data directory")
@@ -184,6 +185,8 @@ func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 		command = (*cluster).setState
 	case Remove:
 		command = (*cluster).remove
+	case Fence:
+		command = (*cluster).fence
 	case Place:
 		command = (*cluster).place
 	case Reconciled:

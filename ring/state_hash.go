@@ -42,6 +42,9 @@ func hashNode(n *Node) uint64 {
 	h.number(n.ID)
 	h.texts(n.Name, n.HTTP, n.Peer, n.Gossip, n.Zone, n.Version, string(n.State))
 	h.numbers(int64(n.Level), int64(n.Starts), n.JoinedMs, n.SinceMs)
+	if n.Fenced != 0 { // a snapshot leaves it out when it is 0
+		h.number(uint64(n.Fenced))
+	}
 	return h.sum64()
 }
 

@@ -18,6 +18,7 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 		return Reply{Err: fmt.Errorf("%w: none is given", ErrBadNode)}
 	}
 	n := *cmd.Node
+	n.Fenced = 0 // it is there
 	if err := n.validate(); err != nil {
 		return Reply{Err: err}
 	}

@@ -238,7 +238,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			return h.called(n)
 		}},
 		growth.Dimension{Name: "zones", N: len(someZones) / 8, Longest: func(t testing.TB, n int) time.Duration {
-			h := emptyHerd(t, func(r *hostHarness) { r.zones = someZones[:n] })
+			h := emptyHerd(t, nil)
 			h.add(4_000, func(i int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{Cron: "* * * * *", Zone: someZones[i%n]} })
 			return h.called(4_000)
 		}},

@@ -136,7 +136,7 @@ func TestInCompany(t *testing.T) {
 }
 
 // willing is a Placement in which any node may lead.
-type willing struct{}
+type willing struct{ staticPlacement }
 
 func (willing) Settled(timer.ShardID, uint32) {}
 func (willing) MayLead(uint64) bool           { return true }

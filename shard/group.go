@@ -73,7 +73,9 @@ type group struct {
 	confIndex uint64     // last change of members
 	tombstone uint64     // replica ids up to this one are used up on this node
 
-	reconcileAt, settledAt, confUntil, servingSince, standAt, setClockAt time.Duration
+	reconcileAt, settledAt, confUntil, servingSince, setClockAt time.Duration
+
+	standAt, standUntil time.Duration // see leaderSeemsGone; 0: it does not stand for election
 
 	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
 
@@ -223,12 +225,6 @@ func (g *group) tick() {
 		g.table.Advance(g.w.now.WallMs, scheduler.WheelBudget)
 	}
 	g.scheduler.Tick()
-	if g.standAt != 0 && g.w.now.Mono >= g.standAt {
-		g.standAt = 0
-		if g.raft.BasicStatus().Lead == raft.None {
-			_ = g.raft.Campaign()
-		}
-	}
 }
 
 func (g *group) hasWork() bool {

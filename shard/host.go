@@ -155,7 +155,6 @@ type Host struct {
 	arriving   atomic.Int64  // … of which states from other nodes that are being read back
 	process    atomic.Int64  // bytes that the process uses, as of a worker's last tick
 	pinnable   atomic.Uint64 // closed log generations that a group may hold back
-	gone       goneOwners
 	limits     *scheduler.Limits
 	refused    [refusals]atomic.Int64
 	zoneFaults sync.Map // names that were logged

@@ -61,7 +61,7 @@ func newHostClusterOf(t testing.TB, nodes int, founders []int, change func(i int
 		r.bubble = true
 		r.change = func(cfg *Config) {
 			cfg.Node = firstNode + uint64(i)
-			cfg.Incarnation, cfg.Peers, cfg.Placement = table.NewIncarnation(cfg.Node, r.starts), &clusterMember{c, i}, &clusterMember{c, i}
+			cfg.Incarnation, cfg.Peers, cfg.Placement = table.NewIncarnation(cfg.Node, r.starts), &clusterMember{c: c, at: i}, &clusterMember{c: c, at: i}
 			cfg.RetainBytes = 1 << 10
 			change(i, cfg)
 		}
@@ -117,6 +117,7 @@ func (c *hostCluster) crash(i int) {
 // clusterMember connects one host to the others of its cluster: it is the host's Peers and
 // Placement.
 type clusterMember struct {
+	staticPlacement
 	c  *hostCluster
 	at int
 }

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
-	"carillon/shard/table"
 	"carillon/timer"
 
 	"go.etcd.io/raft/v3"
@@ -287,94 +284,4 @@ func mayCome(t pb.MessageType) bool {
 		return false
 	}
 	return t >= 0 && t <= pb.MsgPreVoteResp && !raft.IsLocalMsg(t)
-}
-
-// Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
-func (h *Host) Unreachable(node uint64) { h.tell(&peerLost{node: node}) }
-
-// peerLost tells the groups that a node is unreachable.
-type peerLost struct {
-	node uint64
-	gone bool // its process has ended
-}
-
-func (p *peerLost) handle(w *worker) {
-	for _, g := range w.groups {
-		if g.raft == nil {
-			continue
-		}
-		if id := g.replicaOn(p.node); id != 0 && g.leader {
-			g.raft.ReportUnreachable(id)
-			w.touch(g)
-		}
-		if p.gone {
-			g.leaderGone(p.node)
-		}
-	}
-}
-
-// leaderGone handles the end of a node's process. If the node led the group, the first remaining
-// voter of the assignment campaigns after two ticks. The others wait for the election timeout as
-// usual.
-func (g *group) leaderGone(node uint64) {
-	if g.scheduler != nil {
-		g.scheduler.ScanAgain()
-	}
-	if nodeOf(g.raft.BasicStatus().Lead) != node {
-		return
-	}
-	if err := g.raft.ForgetLeader(); err != nil {
-		return
-	}
-	g.w.touch(g)
-	for _, m := range g.row.Members {
-		if m.Node == node || m.Learner {
-			continue
-		}
-		if m.Replica == g.replica {
-			g.standAt = g.w.now.Mono + 2*tickInterval // by then the others have forgotten the leader too
-		}
-		return
-	}
-}
-
-// tell posts an event to every worker.
-func (h *Host) tell(e event) {
-	for _, w := range h.workers {
-		w.box.post(e)
-	}
-}
-
-// goneOwners holds the processes of other nodes that are known to have ended.
-type goneOwners struct {
-	mu     sync.Mutex                        // held by writers
-	starts atomic.Pointer[map[uint64]uint32] // by node: the last ended start; copied on each write
-}
-
-// Gone records that a process has ended, and so have all earlier ones on its node. Their calls and
-// leases are over.
-func (h *Host) Gone(owner table.Incarnation) {
-	if h.isGone(owner) {
-		return
-	}
-	h.gone.mu.Lock()
-	defer h.gone.mu.Unlock()
-	next := map[uint64]uint32{}
-	if old := h.gone.starts.Load(); old != nil {
-		for node, start := range *old {
-			next[node] = start
-		}
-	}
-	next[owner.Node()] = max(next[owner.Node()], owner.Start())
-	h.gone.starts.Store(&next)
-	h.tell(&peerLost{node: owner.Node(), gone: true})
-}
-
-func (h *Host) isGone(owner table.Incarnation) bool {
-	known := h.gone.starts.Load()
-	if known == nil || owner == 0 {
-		return false
-	}
-	start, ok := (*known)[owner.Node()]
-	return ok && owner.Start() <= start
 }

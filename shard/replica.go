@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"math"
 
 	"carillon/shard/record"
@@ -65,6 +66,13 @@ type Placement interface {
 	Settled(group timer.ShardID, epoch uint32)
 	// MayLead reports whether a node should lead: it is alive, does not drain and is healthy.
 	MayLead(node uint64) bool
+	// Restarted reports that a later process of the owner's node has registered with the meta
+	// group: this one, which had the same data directory, has ended.
+	Restarted(owner table.Incarnation) bool
+	// Fence asks the meta group to record that a process is gone. It calls then once, on another
+	// goroutine: without an error a majority of the meta group's voters found it gone after Fence
+	// was called. They may be wrong.
+	Fence(owner table.Incarnation, then func(error))
 }
 
 // staticPlacement is the Placement of a host whose assignments never change.
@@ -72,6 +80,11 @@ type staticPlacement struct{}
 
 func (staticPlacement) Settled(timer.ShardID, uint32) {}
 func (staticPlacement) MayLead(uint64) bool           { return true }
+
+func (staticPlacement) Restarted(table.Incarnation) bool { return false }
+func (staticPlacement) Fence(_ table.Incarnation, then func(error)) {
+	then(errors.New("shard: there is no meta group to ask"))
+}
 
 // Place passes the current assignments to the host, including those of groups without a replica
 // here. It may be called on any goroutine once Started is closed.

@@ -41,7 +41,19 @@ func (e schedulerEnv) Confirm(then func(error)) { e.group.confirm(e.w.now.Mono+w
 func (e schedulerEnv) HandingOver() bool { return e.transferee != 0 || e.w.host.draining.Load() }
 func (e schedulerEnv) Present() bool     { return e.raft != nil }
 
-func (e schedulerEnv) Ended(owner table.Incarnation) bool { return e.w.host.isGone(owner) }
+func (e schedulerEnv) Ended(owner table.Incarnation) bool {
+	return e.w.host.cfg.Placement.Restarted(owner)
+}
+
+func (e schedulerEnv) Fence(owner table.Incarnation, then func(error)) {
+	e.w.host.cfg.Placement.Fence(owner, func(err error) {
+		e.Post(func(stopped bool) {
+			if !stopped {
+				then(err)
+			}
+		})
+	})
+}
 
 func (e schedulerEnv) Resume(list []scheduler.ClientChange) {
 	ops := make([]*op, 0, len(list)+len(e.waiting))

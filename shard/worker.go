@@ -188,6 +188,7 @@ func (w *worker) turn() {
 	w.spare = events[:0]
 	w.tick()
 	for _, g := range w.groups {
+		g.stand()
 		if g.wakeMs <= w.now.WallMs || g.gathering && g.gatherUntil() <= w.now.Mono {
 			w.touch(g)
 		}
@@ -542,6 +543,9 @@ func (w *worker) untilWake() time.Duration {
 		at = min(at, g.wakeMs)
 		if g.gathering {
 			wait = min(wait, g.gatherUntil()-clock.Mono())
+		}
+		if g.standAt != 0 {
+			wait = min(wait, g.standAt-clock.Mono())
 		}
 	}
 	if at < 1<<63-1 {

@@ -178,7 +178,8 @@ func (w *World) rightOnes() bool {
 // since foundOut.
 func (n *node) mayBeMisled() bool {
 	w := n.w
-	if w.now-n.clock.touched < clocks.SteadyFor-500*time.Millisecond && n.bootedAt < n.clock.touched && !n.confirmed() &&
+	slewed := (n.off() - n.beganOff).Abs() <= clocks.Slew // since the process began; so it has seen no step
+	if w.now-n.clock.touched < clocks.SteadyFor-500*time.Millisecond && n.bootedAt < n.clock.touched && !n.confirmed() && !slewed &&
 		(n.believedOff-n.off()).Abs() > sureWithin && (n.trustedLead-n.lead()).Abs() > clocks.Slew { // otherwise the clock is as it was before
 		return false
 	}

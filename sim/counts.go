@@ -32,6 +32,9 @@ type Counts struct {
 	Superseded          int // timers that a later add or a cancel ended
 	Turns, TurnsRefused int // changes of delivery; those refused because timers were leased
 	Laden               int // adds refused because memory was full
+	// words that a process is gone, which lives, or its disk slow, which is not; requests to fence a
+	// process
+	FalseWords, SlowWords, Fences int
 	ScenarioCounts
 	ClockCounts
 	DiskFaultCounts

@@ -74,7 +74,7 @@ func (w *World) conclude() {
 
 // lay makes the network, the receivers and the topics' names.
 func (w *World) lay() {
-	w.net = network{cut: map[[2]uint64]bool{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
+	w.net = network{cut: map[[2]uint64]bool{}, false: map[[2]uint64]falseWord{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
 	w.topics = append(slices.Clone(topicNames), sickName)
 	if w.turning.on {

@@ -29,6 +29,10 @@ func (w *World) nemesis() {
 			t.run()
 		}
 	}
+	w.endFalseWords()
+	if w.words.hit(s.falseWords * nemesisEach.Seconds()) {
+		w.speakFalsely()
+	}
 	w.doubt()
 	w.after(nemesisEach, w.nemesis)
 }

@@ -24,12 +24,15 @@ type network struct {
 	torn map[[2]uint64]time.Duration
 
 	connections map[[2]uint64]connection // by sender and receiver
+	false       map[[2]uint64]falseWord  // by hearer and whom it is about
 }
 
 func (n *network) blocked(from, to uint64) bool { return n.cut[[2]uint64{from, to}] }
 
 // heal repairs all links.
-func (n *network) heal(now time.Duration) { n.cut, n.mended = map[[2]uint64]bool{}, now }
+func (n *network) heal(now time.Duration) {
+	n.cut, n.false, n.mended = map[[2]uint64]bool{}, map[[2]uint64]falseWord{}, now
+}
 
 // wire implements shard.Peers for one process.
 type wire struct {
@@ -114,6 +117,7 @@ func (w *World) carryAs(from *node, to uint64, repeats bool, deliver func(n *nod
 				n.doFrom(from.id, func() { deliver(n, copied) })
 				return
 			}
+			n.hears(from)
 			deliver(n, copied)
 		}
 	}
@@ -148,7 +152,10 @@ func (w *World) unreachable(from *node, to uint64) {
 	})
 }
 
-// hearEnd tells a node that a process of another node has ended.
+// hears takes note that something has come from another node's process.
+func (n *node) hears(from *node) { n.heard[from.id] = n.w.now }
+
+// hearEnd tells a node that a process of another node seems to have ended.
 func (w *World) hearEnd(n *node, owner table.Incarnation) {
 	if w.net.blocked(owner.Node(), n.id) {
 		return
@@ -158,7 +165,8 @@ func (w *World) hearEnd(n *node, owner table.Incarnation) {
 		if n.life == life {
 			n.do(func() {
 				if n.host != nil {
-					n.host.Gone(owner)
+					n.refused[owner.Node()] = refused{owner, w.now}
+					n.host.SeemsGone(owner)
 					n.wake(0)
 				}
 			})

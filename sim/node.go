@@ -48,18 +48,22 @@ type node struct {
 	// State of the current process.
 	starts uint32        // number of its start, as counted on the disk
 	began  time.Duration // on its monotonic clock
-	life   uint64        // grows at each start and stop; an event for another life is dropped
+	// the error of the wall clock then
+	beganOff time.Duration
+	life     uint64 // grows at each start and stop; an event for another life is dropped
 	// the process runs; it has no host until it has founded or joined a cluster
-	up     bool
-	tasks  *tasks
-	self   *member.Self
-	gossip *gossip
-	member *member.Member
-	router *route.Router
-	topics *route.Topics
-	host   *shard.Host
-	state  *ring.State        // of the last process that had one
-	met    map[uint64]process // by node: the newest process that it has talked to
+	up      bool
+	tasks   *tasks
+	self    *member.Self
+	gossip  *gossip
+	member  *member.Member
+	router  *route.Router
+	topics  *route.Topics
+	host    *shard.Host
+	state   *ring.State              // of the last process that had one
+	met     map[uint64]process       // by node: the newest process that it has talked to
+	heard   map[uint64]time.Duration // by node: when something of its process arrived last
+	refused map[uint64]refused       // by node: what it was told of a process's end
 	// by node: the highest durable log index that the node has reported …
 	told    map[uint64]uint64
 	toldBy  map[uint64]uint64 // … and the life that reported it

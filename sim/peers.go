@@ -202,6 +202,9 @@ func (c *rpc) end(d time.Duration, reply []byte, hello peer.Hello, err error) {
 	c.w.after(d, func() {
 		if c.from.life == c.fromLife {
 			c.from.doFrom(c.to.id, func() {
+				if c.sent && c.to.up {
+					c.from.hears(c.to)
+				}
 				if !c.over {
 					c.over, c.reply, c.hello, c.err = true, reply, hello, err
 					c.answered()
@@ -246,7 +249,10 @@ func (c *rpc) send() {
 			c.end(w.delay(), nil, peer.Hello{}, errRefused)
 		default:
 			c.sent = true
-			c.to.doFrom(c.from.id, c.arrive)
+			c.to.doFrom(c.from.id, func() {
+				c.to.hears(c.from)
+				c.arrive()
+			})
 		}
 	})
 }
@@ -332,7 +338,7 @@ type seenMember struct {
 func newGossip(n *node) *gossip {
 	g := &gossip{n: n, seen: map[uint64]*seenMember{}}
 	id := n.self.Identity()
-	g.own = ring.Member{ID: n.id, Starts: n.starts, Name: n.name, HTTP: n.name + ":7700", Peer: n.address(), Gossip: n.name + ":7702", Cluster: id.ClusterID}
+	g.own = ring.Member{ID: n.id, Starts: n.starts, Name: n.name, HTTP: n.name + ":7700", Peer: n.address(), Gossip: n.name + ":7702", Level: n.level, Cluster: id.ClusterID}
 	if s := &n.w.swarm; id.ClusterID == "" && n.founds && s.nodes > 1 {
 		g.own.Expect, g.own.Shards, g.own.Replicas = s.nodes, s.shards, s.replicas
 	}

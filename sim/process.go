@@ -34,7 +34,9 @@ func (n *node) start() {
 	n.life++
 	n.awake = nil
 	n.up, n.paused, n.closed, n.began = true, false, false, n.clock.Mono()
+	n.beganOff = n.off()
 	n.met, n.calls = map[uint64]process{}, nil
+	n.heard, n.refused = map[uint64]time.Duration{}, map[uint64]refused{}
 	n.told, n.toldBy = map[uint64]uint64{}, map[uint64]uint64{}
 	n.low, n.turned, n.laden = map[uint64]time.Duration{}, 0, 0
 	n.sights, n.view, n.looked, n.age = map[uint64]*visibility{}, view{}, 0, 0
@@ -258,6 +260,14 @@ func (p placement) Settled(group timer.ShardID, epoch uint32) {
 	p.Member.Settled(group, epoch)
 }
 
+// Fence implements shard.Placement.
+func (p placement) Fence(owner table.Incarnation, then func(error)) {
+	p.Member.Fence(owner, func(err error) {
+		then(err)
+		p.n.wake(0)
+	})
+}
+
 // memberHost is the host as the member and the router see it. It wakes the host after each change.
 type memberHost struct {
 	*shard.Host
@@ -276,9 +286,9 @@ func (h *memberHost) Cordon(on bool) {
 	h.n.wake(0)
 }
 
-// Gone implements member.Host.
-func (h *memberHost) Gone(owner table.Incarnation) {
-	h.Host.Gone(owner)
+// Restarted implements member.Host.
+func (h *memberHost) Restarted() {
+	h.Host.Restarted()
 	h.n.wake(0)
 }
 
@@ -290,6 +300,8 @@ func (h *memberHost) Propose(cmd []byte) (any, error) {
 		case ring.Place:
 			h.n.w.note(h.n, "place", uint64(c.Group), uint64(c.Epoch), "")
 			h.n.w.counts.Moves++
+		case ring.Fence:
+			h.n.w.counts.Fences++
 		case ring.Reseal:
 			h.n.w.counts.Resealed++
 		}

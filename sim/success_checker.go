@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -60,6 +61,7 @@ func (c *call) settles() bool {
 	}
 	table := leader.host.Table(id)
 	if d := table.Due(c.delivery.Job.Handle); !table.Live(c.delivery.Job.Handle, c.delivery.Job.Seq) || d.State != timer.Leased || d.Fence != c.delivery.Job.Fence {
+		c.mayBeOver(table)
 		return true
 	}
 	switch term := leader.host.Progress(id).Term; {
@@ -71,6 +73,16 @@ func (c *call) settles() bool {
 		r.longer = max(r.longer, leader.undecided(id)-r.since)
 	}
 	return false
+}
+
+// mayBeOver checks the end of the call's lease: a success that its process could report makes no dead
+// letter.
+func (c *call) mayBeOver(tbl *table.Table) {
+	w, j := c.node.w, &c.delivery.Job
+	t := tbl.Read(j.Topic, j.ID)
+	if t != nil && t.Seq == j.Seq && t.Fence == j.Fence && t.State == timer.Dead && c.reach.longer >= w.reported() {
+		w.violate("P3", "%s is a dead letter after the call of node %d under fence %d, which was answered 200: %s", j.ID, c.node.id, j.Fence, t.LastError)
+	}
 }
 
 // undecided is the time up to which the leader has no unapplied proposals: its table shows all its

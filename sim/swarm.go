@@ -20,7 +20,8 @@ type swarm struct {
 	// Rates per second in the whole cluster.
 	partitions, crashes, pauses, steps, diskErrors, powerCuts, handOvers, moves, wipes, rots, full, topics float64
 
-	early        bool // faults begin before the cluster is founded
+	falseWords   float64 // per second; see speakFalsely
+	early        bool    // faults begin before the cluster is founded
 	longestPause time.Duration
 	atMoves      float64 // share of the steps of a move after which the power is cut soon
 	longestCut   time.Duration
@@ -114,6 +115,7 @@ func draw(c chance, profile string) swarm {
 func (s *swarm) calm() {
 	s.loss, s.duplicate, s.reset, s.slow, s.slowSync = 0, 0, 0, 0, 0
 	s.partitions, s.crashes, s.pauses, s.steps, s.diskErrors, s.powerCuts, s.handOvers, s.moves, s.wipes, s.rots, s.full, s.topics, s.atMoves = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	s.falseWords = 0
 	s.clocks = clockFaults{}
 	s.receiverFails, s.receiverHangs, s.receiverLost, s.receiverStops, s.breaker = 0, 0, 0, 0, 0
 	s.receiverSlow, s.diskLatency = 20*time.Millisecond, time.Millisecond

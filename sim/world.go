@@ -64,6 +64,7 @@ type World struct {
 	odds     chance // for faults of single replicas
 	cramped  chance // for room that a disk lacks for a name
 	salts    chance // of logs
+	words    chance // for false words about processes
 
 	finalizing bool // an operator has tried to finalize an upgrade
 
@@ -168,6 +169,8 @@ func newWorld(cfg Config) *World {
 		w.swarm.ail(w.ills)
 		w.swarm.drawReplicaFaults(w.odds)
 	}
+	w.words = newChance(cfg.Seed, 31)
+	w.swarm.drawFalseWords(w.words)
 	w.times = newChance(cfg.Seed, 23)
 	w.swarm.clockwise(w.times)
 	w.workloads = w.drawWorkloads()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"carillon/ring"
-	"carillon/shard/table"
 	"carillon/transport/peer"
 )
 
@@ -18,6 +17,7 @@ const (
 	methodMembers uint8 = 19
 	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
 	methodKnown   uint8 = 23 // the knowledge of the node that asks
+	methodRefuses uint8 = 24 // whether a process refuses connections
 )
 
 // Frame takes a control frame that is about nodes; false: it is another, for the shards.
@@ -38,9 +38,6 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 	h, err := decodeHeartbeat(frame)
 	if err != nil {
 		return true
-	}
-	if h.Starts > 0 {
-		m.host.Gone(table.NewIncarnation(from, h.Starts-1)) // its former processes
 	}
 	s.liveness.receive(s.clock.Mono(), from, h)
 	m.Limits.Hear(s.clock.Mono(), from, &h.Limits)
@@ -76,6 +73,9 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 		return m.answerProposal(ctx, body), true, nil
 	case methodIndex:
 		answer, err = m.answerIndex(ctx)
+		return answer, true, err
+	case methodRefuses:
+		answer, err = m.answerRefuses(ctx, body)
 		return answer, true, err
 	}
 	return nil, false, nil

@@ -14,7 +14,6 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -41,7 +40,8 @@ type Host interface {
 	Cordon(on bool)
 	// Fault names a fault of one of its replicas; "": none is known.
 	Fault() string
-	Gone(owner table.Incarnation)
+	// Restarted is told that a new process of a node has registered.
+	Restarted()
 	// Propose has the meta group's machine apply a command.
 	Propose(cmd []byte) (any, error)
 	// Confirm has a majority confirm that this node leads, and says up to where its state is then,
@@ -77,6 +77,7 @@ type Member struct {
 	settled   []ring.Command // to be told to the meta group
 	toldMeta  task.Signal
 	place     placeWatch // of the task that keeps the node registered
+	fences    fences
 	leave     sync.Once
 	unproven  *Notice // of a removal that is not believed
 }
@@ -110,6 +111,7 @@ func (m *Member) MayLead(node uint64) bool { return m.mayLead.has(node) }
 
 // Run does a member's work beside its shards, until the context ends.
 func (m *Member) Run(ctx context.Context) {
+	m.fences.begin(ctx)
 	work := task.NewGroup(m.tasks)
 	work.Go(func() { m.followState(ctx) })
 	work.Go(func() { m.tellSettled(ctx) })
@@ -128,9 +130,10 @@ func (m *Member) look() { m.changed.Set() }
 // followState brings the host in line with this node's copy of the placement, and others with the
 // members.
 func (m *Member) followState(ctx context.Context) {
-	gone := map[uint64]bool{}
+	gone, starts := map[uint64]bool{}, map[uint64]uint32{}
 	for {
 		m.onMembers()
+		m.followStarts(starts)
 		m.peers.Review(m.misnamed) // nodes that were let in before their names were known
 		rows := m.State.Rows()
 		list := make([]shard.Assignment, len(rows))
@@ -159,6 +162,19 @@ func (m *Member) followState(ctx context.Context) {
 		if !m.changed.Wait(ctx, task.Forever) {
 			return
 		}
+	}
+}
+
+// followStarts tells the host when another node has registered a new process: what the one before
+// had in flight is over. known has the starts that it was told of.
+func (m *Member) followStarts(known map[uint64]uint32) {
+	news := false
+	for _, n := range m.State.Nodes() {
+		news = news || n.Starts > known[n.ID] && n.ID != m.id
+		known[n.ID] = n.Starts
+	}
+	if news {
+		m.host.Restarted()
 	}
 }
 

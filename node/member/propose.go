@@ -39,7 +39,7 @@ var metaFaults = []error{
 	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
-	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn,
+	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn, ring.ErrNotGone,
 	ring.ErrVersion,
 }
 
@@ -188,6 +188,11 @@ func (m *Member) decide(data []byte) (ring.Reply, error) {
 	switch cmd.Verb {
 	case ring.Remove:
 		if err := m.judge(&cmd); err != nil {
+			return ring.Reply{}, err
+		}
+		return m.apply(cmd.Encode())
+	case ring.Fence:
+		if err := m.witness(&cmd); err != nil {
 			return ring.Reply{}, err
 		}
 		return m.apply(cmd.Encode())

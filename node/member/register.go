@@ -76,6 +76,9 @@ func (m *Member) register(ctx context.Context) {
 	if self == known {
 		return
 	}
+	if known.Fenced == self.Starts {
+		m.log.Warn("the cluster took this process for gone, and some of its calls may have been repeated: its peer address refused connections to others")
+	}
 	_, err = m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: m.Identity().ClusterID})
 	switch {
 	case errors.Is(err, ring.ErrTooOld):

@@ -36,7 +36,9 @@ type activeLease struct {
 	dueMs    int64          // wall clock; the call does not start before
 	expireMs int64          // … or after; 0: no limit
 	leaseEnd time.Duration  // on clocks.Moment.Lease
-	askedAt  time.Duration  // when the lease was proposed, to learn how long a commit takes
+	timeout  time.Duration  // of the call
+	provenAt time.Duration  // when it was proposed, on clocks.Moment.Lease: a majority followed later
+	askedAt  time.Duration  // … monotonic, to learn how long a commit takes
 	firedMs  int64          // when the call was started, wall clock
 	fromMs   int64          // of a first attempt: when the timer was due, or created if that was later; else 0
 	attempt  Attempt        // how the call ended
@@ -69,3 +71,24 @@ func (f *activeLease) hidden() bool { return f.phase == held || f.phase == retur
 
 // CallMargin is how much longer a lease lasts than its call's timeout.
 const CallMargin = 5 * time.Second
+
+// StartWithin bounds how long after a majority last followed this leader it may start a call. A
+// majority that has elected another leader follows this one no more: so the other knows that from
+// StartWithin after its own election on no call of this leader begins. See docs/adr/0048. It is as
+// long as an election timeout at most: a leader whose entries and confirmations take longer, on a
+// starved machine, would return leases instead of calling.
+const StartWithin = 2 * time.Second
+
+// provenFor is the part of StartWithin after which the leader confirms its leadership before it
+// starts a call. The rest is for the way to the call's begin.
+const provenFor = StartWithin * 3 / 4
+
+// proven returns when a majority surely followed this leader last, as far as the lease shows: its
+// own entry was committed after it was proposed.
+func (l *Scheduler) proven(f *activeLease) time.Duration { return max(f.provenAt, l.provenAt) }
+
+// deadline is when the call must have ended: by the lease, and because it must begin within
+// StartWithin.
+func (l *Scheduler) deadline(f *activeLease) time.Duration {
+	return min(f.leaseEnd, l.proven(f)+StartWithin+f.timeout)
+}

@@ -11,10 +11,13 @@ import (
 // (Consumers' leases are in consumer_lease.go.) When it is over depends on the process that took
 // it:
 //
-//   - A process that is gone (this node's own former one, or one that another node is known to have
-//     lost): at once, since its calls are gone with it.
+//   - A process that has surely ended (this node's own former one, or one whose node has registered
+//     a later one): at once, since its calls ended with it.
 //   - This process, in a former leadership: at once, unless its active lease says that the call
 //     still runs.
+//   - A process that the meta group has fenced since this leadership began, which may be wrong: if
+//     its call may be repeated as after a crash, StartWithin after the takeover. By then it starts
+//     no call any more, so that no more than what was in flight is repeated even if it lives.
 //   - Any other process may be only paused or cut off: the lease is waited out in full, on this
 //     node's monotonic clock from the takeover on.
 
@@ -24,6 +27,7 @@ const scanBudget = 4096
 type inheritedLeases struct {
 	scanning bool
 	from     timer.Handle
+	fences   map[table.Incarnation]bool // those asked for in this leadership; true: committed
 }
 
 // Interrupted is the last error of an attempt whose leader ended before it reported.
@@ -57,7 +61,8 @@ func (l *Scheduler) scanInherited() {
 	l.env.WakeNext()
 }
 
-// ScanAgain restarts scanInherited: a process is known to be gone, or an outcome was dropped.
+// ScanAgain restarts scanInherited: a process has ended or seems to be gone, or an outcome was
+// dropped.
 func (l *Scheduler) ScanAgain() {
 	if l.active {
 		l.inherited.scanning, l.inherited.from = true, 0
@@ -75,7 +80,47 @@ func (l *Scheduler) inheritedWait(h timer.Handle, d *table.Due) time.Duration {
 	if owner.Node() == l.cfg.Owner.Node() || l.env.Ended(owner) {
 		return 0
 	}
-	return max(0, l.since+time.Duration(d.LeaseMs)*time.Millisecond-l.now.Mono)
+	lasts := time.Duration(d.LeaseMs) * time.Millisecond
+	if owner != 0 && l.mayRepeat(h, d) && l.fenced(owner) {
+		lasts = min(lasts, StartWithin+startMargin)
+	}
+	return max(0, l.since+lasts-l.now.Mono)
+}
+
+// startMargin is for clocks that run at different rates.
+const startMargin = StartWithin / 10
+
+// fenced reports that the meta group has fenced a process since this leadership began, and asks for
+// that the first time. A fence of before says nothing: the process may have led again since.
+func (l *Scheduler) fenced(owner table.Incarnation) bool {
+	committed, asked := l.inherited.fences[owner]
+	if asked {
+		return committed
+	}
+	l.inherited.fences[owner] = false
+	leadership := l.leadership
+	l.env.Fence(owner, func(err error) {
+		switch {
+		case !l.active || l.leadership != leadership:
+		case err != nil:
+			delete(l.inherited.fences, owner) // a later hint asks again
+		default:
+			l.inherited.fences[owner] = true
+			l.ScanAgain()
+		}
+	})
+	return false
+}
+
+// mayRepeat reports that a call may be made again although its process may live: nobody relies on
+// it to be alone, and it is not the last one.
+func (l *Scheduler) mayRepeat(h timer.Handle, d *table.Due) bool {
+	topic := l.topic(d.Topic)
+	if topic == nil || topic.Policy.Serial || topic.Policy.Concurrency > 0 {
+		return false
+	}
+	own := l.table.RetryOf(h)
+	return judge(&topic.Policy, &own, d.Attempts, &Attempt{Err: Interrupted}, 0).Kind == table.RetryLater
 }
 
 // isActive reports that the lease is this process's own and has not ended.

@@ -155,7 +155,7 @@ func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit
 	f := &activeLease{
 		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
 		dueMs: e.dueMs, expireMs: d.ExpiresMs,
-		leaseEnd: l.now.Lease + last, askedAt: l.now.Mono,
+		leaseEnd: l.now.Lease + last, timeout: timeout, provenAt: l.now.Lease, askedAt: l.now.Mono,
 		kept: n.kept(e, &d),
 	}
 	if old := l.leases.byTimer[e.handle]; old != nil {
@@ -257,8 +257,11 @@ func (l *Scheduler) startDue() {
 		l.returnHeld()
 	}
 	for l.leases.held.len() > 0 && (l.leases.held.top().phase != held || l.leases.held.top().dueMs <= l.now.WallMs) {
-		f := l.leases.held.pop()
-		if f.phase == held {
+		if f := l.leases.held.top(); f.phase == held && l.now.Lease-l.proven(f) > provenFor {
+			l.Doubt()
+			return
+		}
+		if f := l.leases.held.pop(); f.phase == held {
 			l.start(f)
 		}
 	}
@@ -296,7 +299,7 @@ func (l *Scheduler) start(f *activeLease) {
 	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
 		f.fromMs = job.LateFromMs
 	}
-	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.Shard, Job: job, Own: l.table.Callback(d.Target), Deadline: f.leaseEnd},
+	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.Shard, Job: job, Own: l.table.Callback(d.Target), Deadline: l.deadline(f)},
 		func(a Attempt) { l.env.Post(func(stopped bool) { l.callEnded(f, a, stopped) }) })
 }
 

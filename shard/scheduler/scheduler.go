@@ -31,6 +31,7 @@ type Scheduler struct {
 	timed      bool          // the clock was trusted once; before that nothing that depends on it is proposed
 	doubted    bool          // another node may lead; nothing starts until a majority has confirmed this one
 	confirming bool          // Env.Confirm is pending
+	provenAt   time.Duration // when the last Env.Confirm that succeeded was asked, on clocks.Moment.Lease
 
 	due       dueQueues
 	keys      keyQueues
@@ -92,7 +93,10 @@ type Env interface {
 	Confirm(then func(error))     // asks a majority whether this node still leads
 	HandingOver() bool            // nothing new may begin: the leadership is being transferred, or the node stops
 	Present() bool                // the node has a replica, so the table keeps up
-	Ended(table.Incarnation) bool // the process is known to have ended
+	Ended(table.Incarnation) bool // a later process of its node has registered
+	// Fence asks the meta group to record that a process is gone. then runs on the worker; without
+	// an error, a majority found it gone after Fence was called.
+	Fence(owner table.Incarnation, then func(error))
 
 	Resume([]ClientChange) // continues changes that waited for a lease, ahead of others
 	Refuse([]ClientChange) // answers that this node does not lead
@@ -132,7 +136,7 @@ func (l *Scheduler) SetTable(t *table.Table) { l.table = t }
 func (l *Scheduler) Begin() {
 	l.active, l.since = true, l.now.Mono
 	l.leadership++
-	l.timed, l.doubted, l.confirming = false, false, false
+	l.timed, l.doubted, l.confirming, l.provenAt = false, false, false, 0
 	led := l.leases.byTimer != nil
 	if !led {
 		l.leases.byTimer = map[timer.Handle]*activeLease{}
@@ -141,7 +145,7 @@ func (l *Scheduler) Begin() {
 	l.due = newDueQueues()
 	l.due.rearming = led
 	l.consumers = consumerLeases{leases: map[timer.Handle]consumerLease{}, reserved: map[timer.Handle]uint64{}, acked: l.consumers.acked}
-	l.inherited = inheritedLeases{scanning: true}
+	l.inherited = inheritedLeases{scanning: true, fences: map[table.Incarnation]bool{}}
 	l.limits.carried = map[timer.Handle]carriedLease{}
 	l.series = seriesTimes{calendar: l.series.calendar}
 	l.out = outcomes{}
@@ -256,14 +260,14 @@ func (l *Scheduler) confirm() {
 		return
 	}
 	l.confirming = true
-	leadership := l.leadership
+	leadership, asked := l.leadership, l.now.Lease
 	l.env.Confirm(func(err error) {
 		if l.leadership != leadership {
 			return // a new leadership has begun, and its takeover proved it
 		}
 		l.confirming = false
 		if err == nil {
-			l.doubted = false
+			l.doubted, l.provenAt = false, asked
 		}
 		l.env.WakeNext()
 	})

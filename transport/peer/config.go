@@ -62,10 +62,10 @@ type Handler interface {
 	// Unreachable says that frames to the node were dropped or that their connection
 	// broke; at most one report per node and 100 ms.
 	Unreachable(node uint64)
-	// Gone is proof that the process (node, starts) has ended: its address refused three
-	// connections over 200 ms or more after we had been connected to it there, or the
-	// node came back with a higher starts. Once per process.
-	Gone(node uint64, starts uint32)
+	// SeemsGone is a hint that the process (node, starts) has ended: its address refused a
+	// connection after we had been connected to it there, or the node came back with a higher
+	// starts. It may be wrong. Once per process, and again after its address took a connection.
+	SeemsGone(node uint64, starts uint32)
 	// DuplicateIdentity says that somebody presented our own node id and cluster with another nonce
 	// and starts no lower than ours: a copied data directory. It is only told of nodes that have
 	// proven by TLS that they belong here: anybody else's word must not end a process.

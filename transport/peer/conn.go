@@ -125,8 +125,9 @@ func (r *deadlineReader) Read(b []byte) (int, error) {
 		r.touched = now
 	}
 	n, err := r.conn.nc.Read(b)
-	if r.conn.peer != nil {
-		r.conn.peer.bytesIn.Add(uint64(n))
+	if p := r.conn.peer; p != nil && n > 0 {
+		p.bytesIn.Add(uint64(n))
+		p.heard(r.conn.hello.Starts)
 	}
 	return n, err
 }

@@ -18,8 +18,8 @@
 //     ErrUnknown where it may have, and *RemoteError where it answered with an error.
 //  4. Handler's methods run on the transport's goroutines. Frame holds up the
 //     connection that it came by and must not block. Slices are the handler's.
-//  5. Others take a refused connection as proof that this process has ended
-//     (Handler.Gone). So end Run last: nothing may act as this node after it.
+//  5. Others take a refused connection as a hint that this process has ended
+//     (Handler.SeemsGone). So end Run last: nothing should act as this node after it.
 //
 // Both ends ask Config.Admit before anything else is heard. A connection speaks
 // every 500 ms and is given up after 3 s of silence. A frame with a bad checksum

@@ -20,7 +20,7 @@ func (greeter) OpenStream(uint64, []byte, int64) (peer.Sink, error) {
 }
 func (greeter) Frame(uint64, []byte)         {}
 func (greeter) Unreachable(uint64)           {}
-func (greeter) Gone(uint64, uint32)          {}
+func (greeter) SeemsGone(uint64, uint32)     {}
 func (greeter) DuplicateIdentity(peer.Hello) {}
 func admitAll(peer.Hello) error              { return nil }
 func self(node uint64) func() peer.Hello {

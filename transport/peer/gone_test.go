@@ -1,25 +1,53 @@
 package peer
 
 import (
+	"context"
 	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func TestRefusedAddressProvesTheEnd(t *testing.T) {
+// breakLinks closes the connections to a node.
+func (t *Transport) breakLinks(node uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for c := range t.conns {
+		if c.hello.Node == node && c.arrival == 0 {
+			go c.close(errReplaced)
+		}
+	}
+}
+
+// TestRefusedAddressIsAHint: the first refusal is told at once, and once. That the process seems to
+// be gone takes several over a while.
+func TestRefusedAddressIsAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		a, b := memoryPair(t, m, nil)
 		a.Send(2, []byte("x"))
 		within(t, "frame", b.host.frames)
+		<-time.After(2 * time.Second) // a connection that lasted
+		if a.Refuses(t.Context(), 2, 1) {
+			t.Error("a process that listens refuses")
+		}
 		began := time.Now()
 		b.stop()
-		if got := within(t, "proof", a.host.goneOnes); got != (gone{2, 1}) {
+		if got := within(t, "hint", a.host.goneOnes); got != (gone{2, 1}) {
 			t.Errorf("got %v", got)
 		}
-		if took := time.Since(began); took < goneAfter || took > time.Second {
+		if took := time.Since(began); took > 10*time.Millisecond {
 			t.Errorf("after %v", took)
+		}
+		if a.Refuses(t.Context(), 2, 1) {
+			t.Error("two refusals are enough")
+		}
+		<-time.After(refusedFor)
+		if !a.Refuses(t.Context(), 2, 1) || a.Refuses(t.Context(), 2, 2) {
+			t.Error("the process that ended does not refuse, or another one does")
 		}
 		<-time.After(10 * time.Second)
 		if n := len(a.host.goneOnes); n != 0 {
@@ -29,7 +57,56 @@ func TestRefusedAddressProvesTheEnd(t *testing.T) {
 	})
 }
 
-func TestRefusalProvesNothingOfAStranger(t *testing.T) {
+// TestRefusalsOfALivingProcess: something in the network refuses connections in the name of a
+// process that lives. Each word that comes from it takes the belief back, and so does a connection
+// that its address takes again.
+func TestRefusalsOfALivingProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		var refuse atomic.Bool
+		a, b := memoryPair(t, m, func(c *Config) {
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+				if addr == "b" && refuse.Load() {
+					return nil, syscall.ECONNREFUSED
+				}
+				return dial(ctx, addr)
+			}
+		})
+		a.Send(2, []byte("x"))
+		within(t, "frame", b.host.frames)
+		b.Send(1, []byte("x"))
+		within(t, "frame", a.host.frames)
+		<-time.After(2 * time.Second)
+		refuse.Store(true)
+		a.Transport.breakLinks(2)
+		within(t, "hint", a.host.goneOnes)
+		for range 40 {
+			<-time.After(100 * time.Millisecond)
+			b.Send(1, []byte("x"))
+			within(t, "frame", a.host.frames)
+			if a.Refuses(t.Context(), 2, 1) {
+				t.Fatal("a process that is heard is taken for gone")
+			}
+		}
+		<-time.After(refusedFor + backoffMax)
+		refuse.Store(false)
+		if a.Refuses(t.Context(), 2, 1) {
+			t.Error("an address that takes connections refuses")
+		}
+		for !a.Send(2, []byte("again")) {
+			<-time.After(10 * time.Millisecond)
+		}
+		within(t, "frame", b.host.frames)
+		if n := len(a.host.goneOnes); n != 0 {
+			t.Errorf("told %d times more", n)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+func TestRefusalHintsNothingOfAStranger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		addresses := newBook()
@@ -45,17 +122,17 @@ func TestRefusalProvesNothingOfAStranger(t *testing.T) {
 			<-time.After(10 * time.Millisecond)
 		}
 		within(t, "frame", b.host.frames)
-		addresses.set(2, "elsewhere") // it is said to have moved: a refusal there is no proof
+		addresses.set(2, "elsewhere") // it is said to have moved: a refusal there says nothing
 		b.stop()
 		<-time.After(10 * time.Second)
 		if n := len(a.host.goneOnes); n != 0 {
-			t.Error("a refusal at another address is taken as proof")
+			t.Error("a refusal at another address is taken for the end")
 		}
 		a.stop()
 	})
 }
 
-func TestHigherStartsProvesTheEnd(t *testing.T) {
+func TestHigherStartsIsAHint(t *testing.T) {
 	addresses := newBook()
 	a := start(t, addresses, loopback(t), helloOf(1), nil)
 	b := start(t, addresses, loopback(t), helloOf(2), nil)
@@ -69,7 +146,7 @@ func TestHigherStartsProvesTheEnd(t *testing.T) {
 	if got := within(t, "frame", a.host.frames); got.frame != "second" {
 		t.Errorf("got %v", got)
 	}
-	if got := within(t, "proof", a.host.goneOnes); got != (gone{2, 1}) {
+	if got := within(t, "hint", a.host.goneOnes); got != (gone{2, 1}) {
 		t.Errorf("got %v", got)
 	}
 	if starts, nonce, ok := a.Met(2); starts != 5 || nonce != 99 || !ok {

@@ -81,9 +81,9 @@ func (h *host) OpenStream(from uint64, header []byte, size int64) (Sink, error) 
 	return nil, errors.New("no files here")
 }
 
-func (h *host) Unreachable(node uint64)         { h.unreachable <- node }
-func (h *host) Gone(node uint64, starts uint32) { h.goneOnes <- gone{node, starts} }
-func (h *host) DuplicateIdentity(hello Hello)   { h.superseded <- hello }
+func (h *host) Unreachable(node uint64)              { h.unreachable <- node }
+func (h *host) SeemsGone(node uint64, starts uint32) { h.goneOnes <- gone{node, starts} }
+func (h *host) DuplicateIdentity(hello Hello)        { h.superseded <- hello }
 
 // book is the addresses of a test's nodes.
 type book struct {

@@ -67,7 +67,9 @@ func (l *link) run() {
 				l.disconnect(err)
 			}
 		}
-		if !pause(l.p.ctx, backoff(failures), l.dialNow) {
+		// A good connection that broke is dialled at once: a refusal is the first word of the end of a
+		// process.
+		if failures > 0 && !pause(l.p.ctx, backoff(failures), l.dialNow) {
 			break
 		}
 	}

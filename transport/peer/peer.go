@@ -29,8 +29,10 @@ type peer struct {
 	process process  // the newest seen
 	reached process  // the newest that we connected to
 	addr    string   // where
-	gone    bool     // process was reported as gone
+	hinted  bool     // SeemsGone was called for process since addr last took a connection
 	refusal refusals
+
+	refusing atomic.Bool // refusal.count > 0
 }
 
 // process is one run of a node.
@@ -40,17 +42,17 @@ type process struct {
 	known  bool
 }
 
-// refusals are those of addr in a row.
+// refusals are those of addr in a row, since the process was last heard.
 type refusals struct {
 	count int
 	first time.Time
 }
 
-// A refused connection proves the end of a process when it happens so often and so long:
-// a listener whose queue overflows refuses nobody on the systems we know, but be sure.
+// Refuses needs so many refusals over so long. A living process sends a heartbeat within that time
+// on a connection of its own, which a refusal in its name does not break.
 const (
-	goneRefusals = 3
-	goneAfter    = 200 * time.Millisecond
+	refusedTimes = 3
+	refusedFor   = 1500 * time.Millisecond
 )
 
 func (t *Transport) newPeer(node uint64) *peer {
@@ -73,15 +75,16 @@ func (p *peer) meet(h Hello) error {
 		return fmt.Errorf("%w: start %d of node %d exists twice (a copied data directory?)", ErrRefused, h.Starts, h.Node)
 	}
 	newer := old.known && h.Starts > old.starts
-	told := p.gone
+	hinted := p.hinted
 	if newer || !old.known {
-		p.process, p.gone, p.refusal = process{h.Starts, h.Nonce, true}, false, refusals{}
+		p.process, p.hinted = process{h.Starts, h.Nonce, true}, false
+		p.forgetRefusals()
 	}
 	p.mu.Unlock()
 	if newer {
 		p.t.closeOlder(p.node, h.Starts)
-		if !told {
-			p.t.config.Handler.Gone(p.node, old.starts)
+		if !hinted {
+			p.t.config.Handler.SeemsGone(p.node, old.starts)
 		}
 	}
 	return nil
@@ -91,29 +94,55 @@ func (p *peer) meet(h Hello) error {
 func (p *peer) connected(h Hello, addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reached, p.addr, p.refusal = process{h.Starts, h.Nonce, true}, addr, refusals{}
+	p.reached, p.addr, p.hinted = process{h.Starts, h.Nonce, true}, addr, false
+	p.forgetRefusals()
 }
 
-// dialFailed counts refusals; the third says that the process has ended.
+// heard takes note that a process has sent something: what refuses connections is not its end.
+func (p *peer) heard(starts uint32) {
+	if !p.refusing.Load() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if starts == p.process.starts {
+		p.forgetRefusals()
+	}
+}
+
+// forgetRefusals counts them from zero. The lock is held.
+func (p *peer) forgetRefusals() {
+	p.refusal = refusals{}
+	p.refusing.Store(false)
+}
+
+// dialFailed counts refusals; the first is a hint that the process has ended.
 func (p *peer) dialFailed(addr string, err error) {
 	p.mu.Lock()
 	if !errors.Is(err, syscall.ECONNREFUSED) || addr != p.addr || !p.reached.known || p.reached != p.process {
-		p.refusal = refusals{}
+		p.forgetRefusals()
 		p.mu.Unlock()
 		return
 	}
-	now := time.Now()
 	if p.refusal.count == 0 {
-		p.refusal.first = now
+		p.refusal.first = time.Now()
 	}
 	p.refusal.count++
-	proven := !p.gone && p.refusal.count >= goneRefusals && now.Sub(p.refusal.first) >= goneAfter
-	p.gone = p.gone || proven
+	p.refusing.Store(true)
+	hint := !p.hinted
+	p.hinted = true
 	starts := p.process.starts
 	p.mu.Unlock()
-	if proven {
-		p.t.config.Handler.Gone(p.node, starts)
+	if hint {
+		p.t.config.Handler.SeemsGone(p.node, starts)
 	}
+}
+
+// refuses reports whether the process was refused often and long enough, and not heard since.
+func (p *peer) refuses(starts uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process.starts == starts && p.refusal.count >= refusedTimes && time.Since(p.refusal.first) >= refusedFor
 }
 
 // unreachable asks for a report; it never blocks.

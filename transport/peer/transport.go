@@ -218,6 +218,29 @@ func (t *Transport) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
 	return p.process.starts, p.process.nonce, p.process.known
 }
 
+// Refuses dials a node now and reports whether the process (node, starts), the newest known, seems
+// to be gone: its address, where we had been connected to it, has refused at least 3 connections
+// over a second and a half, this one too, and nothing has come from the process since the first.
+// That is no proof: what refuses may be in the network.
+func (t *Transport) Refuses(ctx context.Context, node uint64, starts uint32) bool {
+	t.mu.RLock()
+	p := t.peers[node]
+	t.mu.RUnlock()
+	if p == nil || !p.refusing.Load() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.config.DialTimeout)
+	defer cancel()
+	addr := t.config.Address(node)
+	nc, err := t.config.Dial(ctx, addr)
+	if err == nil {
+		closeNow(nc)
+		return false
+	}
+	p.dialFailed(addr, err)
+	return p.refuses(starts)
+}
+
 // Forget closes everything to and from a node. It is heard again only if Admit lets it,
 // and dialled again only if Address knows it: change those first.
 func (t *Transport) Forget(node uint64) {

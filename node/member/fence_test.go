@@ -1,0 +1,131 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"carillon/node/task"
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/shard/table"
+	"carillon/timer"
+	"carillon/transport/peer"
+)
+
+// doors are the Peers of node 1: who finds the process 2.7 gone.
+type doors struct {
+	Peers
+	closed []uint64
+	asked  int
+}
+
+func (d *doors) Refuses(_ context.Context, node uint64, starts uint32) bool {
+	return node == 2 && starts == 7 && slices.Contains(d.closed, 1)
+}
+
+func (d *doors) Call(_ context.Context, voter uint64, method uint8, body []byte) ([]byte, error) {
+	if method != methodRefuses {
+		return nil, peer.ErrNotSent
+	}
+	return (&Member{Self: &Self{peers: &doors{closed: []uint64{b2u(slices.Contains(d.closed, voter))}}}}).answerRefuses(context.Background(), body)
+}
+
+func b2u(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// metaHost leads the meta group, and applies what it is given.
+type metaHost struct {
+	Host
+	state *ring.State
+	made  int // entries
+}
+
+func (h *metaHost) Started() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+func (h *metaHost) Leads(id timer.ShardID) bool { return id == shard.Meta }
+func (h *metaHost) Propose(cmd []byte) (any, error) {
+	h.made++
+	return h.state.Apply(int64(h.made), cmd)
+}
+
+func fenceMember(t *testing.T, ctx context.Context) (*Member, *doors, *metaHost) {
+	t.Helper()
+	began := time.Now()
+	d, s := &doors{}, ring.NewState(nil, nil)
+	h := &metaHost{state: s}
+	m := &Member{Self: &Self{id: 1, tasks: task.NewGoroutines(func() time.Duration { return time.Since(began) }), peers: d, log: slog.New(slog.DiscardHandler)}, State: s, host: h}
+	var nodes []ring.Node
+	for i := range uint64(3) {
+		nodes = append(nodes, ring.Node{ID: i + 1, Name: string(rune('a' + i)), Starts: 7})
+	}
+	found := ring.FoundCommand("c", 4, 3, nodes)
+	if r, err := s.Apply(1, found.Encode()); err != nil || r.(ring.Reply).Err != nil {
+		t.Fatal(r, err)
+	}
+	m.refreshed.Store(&nodes)
+	m.member.Store(m)
+	m.fences.begin(ctx)
+	return m, d, h
+}
+
+// TestFenceAsksTheVoters: the meta group's leader proposes a fence only when a majority of the
+// voters finds the process gone at that moment, and makes no entry before.
+func TestFenceAsksTheVoters(t *testing.T) {
+	m, d, h := fenceMember(t, t.Context())
+	cmd := ring.Command{Verb: ring.Fence, NodeID: 2, Starts: 7, Refused: []uint64{1, 3}}
+	for _, closed := range [][]uint64{nil, {1}, {3}} {
+		d.closed = closed
+		if _, err := m.decide(cmd.Encode()); !errors.Is(err, ring.ErrNotGone) {
+			t.Errorf("%v find it gone: %v", closed, err)
+		}
+	}
+	if h.made != 0 {
+		t.Errorf("%d entries were made", h.made)
+	}
+	d.closed = []uint64{1, 3}
+	if _, err := m.decide(cmd.Encode()); err != nil {
+		t.Error(err)
+	}
+	if n, _ := m.State.Node(2); n.Fenced != 7 {
+		t.Errorf("the record of the process: %+v", n)
+	}
+}
+
+// TestFenceIsDecidedAfterEachRequest: one that comes while a decision is under way waits for the
+// next. A process that does not refuse is soon not taken for gone.
+func TestFenceIsDecidedAfterEachRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		m, d, h := fenceMember(t, ctx)
+		owner, got := table.NewIncarnation(2, 7), make(chan error, 3)
+		then := func(err error) { got <- err }
+		m.Fence(owner, func(err error) {
+			d.closed = []uint64{1, 3}
+			m.Fence(owner, then) // while the decision that was begun before is told
+			then(err)
+		})
+		if err := <-got; !errors.Is(err, ring.ErrNotGone) {
+			t.Errorf("a process that does not refuse: %v", err)
+		}
+		if err := <-got; err != nil || h.made != 1 {
+			t.Errorf("a process that refuses: %v, %d entries", err, h.made)
+		}
+		if m.Restarted(owner) || !m.Restarted(table.NewIncarnation(2, 6)) {
+			t.Error("which processes were followed by another is wrong")
+		}
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,55 @@
+package ring
+
+import (
+	"fmt"
+	"slices"
+)
+
+// fence records that a majority of the meta group's voters finds a process gone. Those who wait for
+// it may end leases of that process which they found before they asked: see docs/adr/0048. A process
+// that lives takes it back when it registers.
+func (c *cluster) fence(_ int64, cmd *Command) Reply {
+	n, ok := c.nodes[cmd.NodeID]
+	switch {
+	case c.id == "":
+		return Reply{Err: ErrNotFounded}
+	case !ok:
+		return Reply{Err: ErrUnknownNode}
+	case n.State == NodeRemoved:
+		return Reply{Node: &n, Err: ErrRemoved}
+	case n.Starts != cmd.Starts:
+		return Reply{Node: &n, Err: fmt.Errorf("%w: start %d of %s, which is at start %d", ErrNotGone, cmd.Starts, n.Name, n.Starts)}
+	}
+	voters, refused := 0, 0
+	for _, r := range c.rows[MetaGroup].Replicas {
+		if !r.Learner {
+			voters++
+			refused += boolInt(r.Node != n.ID && slices.Contains(cmd.Refused, r.Node))
+		}
+	}
+	if 2*refused <= voters {
+		return Reply{Node: &n, Err: fmt.Errorf("%w: %d of %d voters", ErrNotGone, refused, voters)}
+	}
+	if n.Fenced != cmd.Starts {
+		n.Fenced = cmd.Starts
+		c.put(n)
+	}
+	return Reply{Node: &n}
+}
+
+// MetaVoters are the nodes that vote in the meta group.
+func (s *State) MetaVoters() (nodes []uint64) {
+	row, _ := s.Row(MetaGroup)
+	for _, r := range row.Replicas {
+		if !r.Learner {
+			nodes = append(nodes, r.Node)
+		}
+	}
+	return nodes
+}
+
+// NewestStart is the newest process of a node that has registered; 0: none is known.
+func (s *State) NewestStart(node uint64) uint32 {
+	n, _ := s.Node(node)
+	return n.Starts
+}

@@ -1,0 +1,226 @@
+package shard
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
+	"carillon/timer"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// fencing is a Placement that keeps what is asked of the meta group.
+type fencing struct {
+	staticPlacement
+	restarted map[table.Incarnation]bool
+	asked     []table.Incarnation
+	then      []func(error)
+}
+
+func (p *fencing) Restarted(owner table.Incarnation) bool { return p.restarted[owner] }
+func (p *fencing) Fence(owner table.Incarnation, then func(error)) {
+	p.asked, p.then = append(p.asked, owner), append(p.then, then)
+}
+
+// answer is the meta group's to the last request.
+func (p *fencing) answer(err error) { p.then[len(p.then)-1](err) }
+
+// fullLease is how long a lease lasts by the default policy.
+const fullLease = 10*time.Second + scheduler.CallMargin + scheduler.MaxLookAhead
+
+// inheritedHarness has a leader, process 8.1, that has taken over a shard in which process 7.1 was
+// calling timer a.
+func inheritedHarness(t *testing.T, change func(*timer.Topic), more ...func(*timer.Spec)) (r *hostHarness, p *fencing, former table.Incarnation) {
+	t.Helper()
+	p = &fencing{restarted: map[table.Incarnation]bool{}}
+	r = newHostHarness(t, func(c *Config) { c.Placement = p })
+	r.topic(1, change)
+	r.add("a", 0, more...)
+	r.one()
+	former = r.host.cfg.Incarnation
+	r.change = func(c *Config) { c.Placement, c.Incarnation = p, table.NewIncarnation(8, 1) }
+	r.restart()
+	r.pass(time.Second)
+	r.wantCalls("")
+	return r, p, former
+}
+
+// TestHintEndsNoLease: a process that seems to be gone may live, and its call may run.
+func TestHintEndsNoLease(t *testing.T) {
+	r, p, former := inheritedHarness(t, nil)
+	for range 3 {
+		r.host.SeemsGone(former)
+		r.settle()
+	}
+	r.pass(fullLease - 2*time.Second)
+	r.wantCalls("")
+	if len(p.asked) != 1 || p.asked[0] != former {
+		t.Errorf("the meta group was asked about %x, want %x once", p.asked, former)
+	}
+	r.pass(2 * time.Second)
+	if c := r.one(); c.Job.Attempts != 2 {
+		t.Errorf("attempt %d, want 2", c.Job.Attempts)
+	}
+}
+
+// TestRestartEndsLeases: a process whose node has registered a later one has ended, and its calls
+// with it.
+func TestRestartEndsLeases(t *testing.T) {
+	r, p, former := inheritedHarness(t, func(topic *timer.Topic) { topic.Policy.Serial = true })
+	p.restarted[former] = true
+	r.host.Restarted()
+	r.settle()
+	if c := r.one(); c.Job.Attempts != 2 {
+		t.Errorf("attempt %d, want 2", c.Job.Attempts)
+	}
+	if len(p.asked) > 0 {
+		t.Error("a fence was asked for")
+	}
+}
+
+// TestFenceEndsALeaseThatMayBeRepeated: after a fence a call is repeated, but not before the fenced
+// process can start none any more.
+func TestFenceEndsALeaseThatMayBeRepeated(t *testing.T) {
+	r, p, former := inheritedHarness(t, nil)
+	since := r.clock.mono - time.Second // the takeover
+	p.answer(errNotFound)
+	r.pass(5 * time.Second)
+	r.wantCalls("")
+	r.host.SeemsGone(former) // asks again
+	r.settle()
+	if len(p.asked) != 2 {
+		t.Fatalf("asked %d times", len(p.asked))
+	}
+	p.answer(nil)
+	r.settle()
+	if c := r.one(); c.Job.Attempts != 2 || c.mono < since+scheduler.StartWithin {
+		t.Errorf("attempt %d, %v after the takeover", c.Job.Attempts, c.mono-since)
+	}
+}
+
+// errNotFound stands for the meta group's refusal.
+var errNotFound = errors.New("a majority does not find it gone")
+
+// TestFenceWaitsForTheLastStart: the fence may be there before the fenced process has lost the
+// right to start calls, which it does StartWithin after the takeover.
+func TestFenceWaitsForTheLastStart(t *testing.T) {
+	p := &fencing{}
+	r := newHostHarness(t, func(c *Config) { c.Placement = p })
+	r.add("a", 0)
+	r.one()
+	r.change = func(c *Config) { c.Placement, c.Incarnation = p, table.NewIncarnation(8, 1) }
+	r.restart()
+	for len(p.asked) == 0 {
+		r.pass(tickInterval)
+	}
+	p.answer(nil)
+	since := r.clock.mono
+	r.pass(scheduler.StartWithin - 2*tickInterval)
+	r.wantCalls("")
+	r.pass(scheduler.StartWithin / 2)
+	if c := r.one(); c.mono-since > scheduler.StartWithin*5/4 {
+		t.Errorf("%v after the fence", c.mono-since)
+	}
+}
+
+// TestFenceIsNoProof: what nobody may do twice at a time, and a last attempt, wait for the process's
+// restart or the end of its lease.
+func TestFenceIsNoProof(t *testing.T) {
+	for name, change := range map[string]func(*timer.Topic){
+		"serial":       func(topic *timer.Topic) { topic.Policy.Serial = true },
+		"limited":      func(topic *timer.Topic) { topic.Policy.Concurrency = 1 },
+		"last attempt": func(topic *timer.Topic) { topic.Policy.MaxAttempts = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, p, former := inheritedHarness(t, change)
+			r.host.SeemsGone(former)
+			r.settle()
+			for i := range p.then {
+				p.then[i](nil)
+			}
+			r.pass(fullLease - 2*time.Second)
+			r.wantCalls("")
+			r.wantState("a", "leased 1")
+		})
+	}
+}
+
+// TestFenceOfAnEarlierLeadership: a fence says nothing about leases that the process took later. It
+// has lived, and led again.
+func TestFenceOfAnEarlierLeadership(t *testing.T) {
+	r, p, _ := inheritedHarness(t, nil)
+	r.deposed()
+	for range 100 {
+		if r.pass(tickInterval); r.host.groups[1].serving {
+			break
+		}
+	}
+	p.then[0](nil)
+	r.pass(5 * time.Second)
+	if !r.host.groups[1].serving {
+		t.Fatal("it does not lead again")
+	}
+	r.wantCalls("")
+	if len(p.asked) != 2 {
+		t.Errorf("the meta group was asked %d times, want once in each leadership", len(p.asked))
+	}
+}
+
+// TestStartNeedsAMajorityLately: a lease whose entry took long to commit proves nothing about now.
+// Its call starts only after a majority has confirmed that this node leads.
+func TestStartNeedsAMajorityLately(t *testing.T) {
+	r, c := withFakePeers(t, false, nil)
+	c.leads()
+	r.add("a", 5*time.Second)
+	r.pass(5*time.Second - 100*time.Millisecond)
+	c.hung, c.sent = true, nil
+	r.pass(scheduler.StartWithin - 100*time.Millisecond)
+	r.wantCalls("")
+	c.hung, c.mute = false, true
+	for _, m := range c.sent {
+		if m.GetType() == pb.MsgApp && nodeOf(m.GetTo()) == 8 {
+			c.say(1, agreement(m))
+		}
+	}
+	r.settle()
+	if g := r.host.groups[1]; g.table.Totals().Leased != 1 || !g.leader {
+		t.Fatalf("the lease is not applied, or it leads no more: %+v", g.table.Totals())
+	}
+	r.wantCalls("")
+	c.mute = false
+	r.pass(2 * tickInterval)
+	call := r.one()
+	if call.Deadline-10*time.Second > r.clock.Look().Lease+scheduler.StartWithin {
+		t.Errorf("the call may begin until %v, now is %v", call.Deadline-10*time.Second, r.clock.Look().Lease)
+	}
+	call.answer(200)
+}
+
+// TestHintElects: followers of a leader that seems to be gone elect another at once; the hint may
+// reach them at different times. If the leader lives they follow it again.
+func TestHintElects(t *testing.T) {
+	r, c := withFakePeers(t, false, nil)
+	g := r.host.groups[1]
+	for g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
+		c.say(1, heartbeat(g.raft.BasicStatus().GetTerm()+1))
+		r.settle()
+	}
+	r.host.SeemsGone(table.NewIncarnation(8, 1))
+	r.settle()
+	c.say(1, heartbeat(g.raft.BasicStatus().GetTerm()))
+	r.pass(standEach)
+	if g.leader || g.raft.BasicStatus().Lead != ReplicaID(8, 1) {
+		t.Error("the leader is deposed although it was heard")
+	}
+	c.mute = true // the other follower has no hint yet
+	r.host.SeemsGone(table.NewIncarnation(8, 1))
+	r.pass(2 * standEach)
+	c.mute = false
+	r.pass(2 * standEach)
+	if !g.leader {
+		t.Error("nobody is elected")
+	}
+}
