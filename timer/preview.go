@@ -32,6 +32,9 @@ func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
 	}
 	same := cur.Content == c.Content
 	recent := nowMs-cur.EndedMs <= KeptMs
+	if !c.Once { // what was cancelled is made again
+		same = same && !cur.CancelRequested && cur.State != Cancelled
+	}
 	code := Code(0)
 	switch {
 	case cur.State == Scheduled && merges && !late:
@@ -47,7 +50,7 @@ func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
 		code = InFlight
 	case cur.State == Scheduled:
 		code = Exists
-	case same && c.Absolute && cur.State != Cancelled && (recent || nowMs-c.Spec.DueMs > LateMs):
+	case same && c.Absolute && (recent || nowMs-c.Spec.DueMs > LateMs):
 		code = Same
 	case recent && c.Once:
 		code = Exists
