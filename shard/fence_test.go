@@ -224,3 +224,32 @@ func TestHintElects(t *testing.T) {
 		t.Error("nobody is elected")
 	}
 }
+
+// TestRestartEndsNoLeaseOfAReceiver: a receiver extends its lease while the leader ends what the
+// process that called it left behind. The extension is in the log first, so the lease is the
+// receiver's. Found by the simulator, seed 43.
+func TestRestartEndsNoLeaseOfAReceiver(t *testing.T) {
+	r, p, former := inheritedHarness(t, func(topic *timer.Topic) { topic.Policy.Report, topic.Policy.MaxAttempts = true, 5 })
+	h := timer.Handle(1)
+	for r.table().Due(h).Topic != 1 {
+		h++
+	}
+	d := r.table().Due(h)
+	r.freeze = true // the extension is proposed, and not applied
+	extend, err := r.submit(1, timer.Command{Kind: timer.ExtendLease, Topic: 1, Claim: &timer.LeaseUpdate{Handle: h, Seq: d.Seq, Fence: d.Fence, LeaseMs: 60_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.turn()
+	p.restarted[former] = true
+	r.host.Restarted()
+	r.turn()
+	r.freeze = false
+	r.settle()
+	if got := extend.op.result; !extend.answered() || extend.op.err != nil || got.Code != timer.OK {
+		t.Fatalf("the extension is answered %+v, %v", got, extend.op.err)
+	}
+	r.pass(50 * time.Second)
+	r.wantCalls("")
+	r.wantState("a", "leased 1")
+}

@@ -173,6 +173,7 @@ func (l *Scheduler) resolve(h timer.Handle, d *table.Due) {
 	if out.Kind == table.RetryLater {
 		out.NextMs = l.notBeforeDue(h, now) // no backoff: the receiver did nothing wrong
 	}
+	out.CallOnly = out.Kind == table.RetryLater || out.Kind == table.Kill
 	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
 }
 

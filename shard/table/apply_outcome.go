@@ -20,6 +20,9 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 	if s == nil || s.state() != timer.Leased || t.runs.at(s.run).fence != o.Fence {
 		return timer.Result{Code: timer.Skipped, Handle: o.Handle}
 	}
+	if o.CallOnly && t.runs.at(s.run).holder != ByCall {
+		return timer.Result{Code: timer.Skipped, Handle: o.Handle}
+	}
 	if o.Kind == Accepted || o.Kind == Extended {
 		return t.prolong(o)
 	}

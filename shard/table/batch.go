@@ -42,6 +42,9 @@ const (
 // outcomeAgain is added to an outcome's kind if a next occurrence follows.
 const outcomeAgain = 0x40
 
+// outcomeCallOnly is added if the outcome ends the lease only while a call holds it.
+const outcomeCallOnly = 0x80
+
 // maxRun is the maximum number of items in a run.
 const maxRun = 1<<16 - 1
 
@@ -76,6 +79,10 @@ type Outcome struct {
 	// there is none.
 	AgainMs int64
 	LeaseMs int64 // Accepted, Extended
+
+	// CallOnly: RetryLater or Kill of a lease whose process has ended. If the receiver has reported
+	// since that it has accepted the timer, the lease is the receiver's, and goes on.
+	CallOnly bool
 
 	ByConsumer bool // not the end of a call; for observers, not in the log
 }
@@ -199,6 +206,9 @@ func (b *Batch) Outcome(o *Outcome) int {
 	kind := byte(o.Kind)
 	if o.AgainMs != 0 {
 		kind |= outcomeAgain
+	}
+	if o.CallOnly {
+		kind |= outcomeCallOnly
 	}
 	b.buf = append(b.buf, kind)
 	b.buf = binary.AppendUvarint(b.buf, uint64(o.Handle))

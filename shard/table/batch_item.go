@@ -149,9 +149,9 @@ func (it *items) readAck() {
 
 func (it *items) readOutcome() {
 	first := it.Byte()
-	kind := OutcomeKind(first &^ outcomeAgain)
+	kind := OutcomeKind(first &^ (outcomeAgain | outcomeCallOnly))
 	it.named()
-	o := Outcome{Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.Uvarint()}
+	o := Outcome{Handle: it.handle, Seq: it.seq, Kind: kind, Fence: it.Uvarint(), CallOnly: first&outcomeCallOnly != 0}
 	o.StartedMs = it.nowMs - it.Varint()
 	o.EndedMs = o.StartedMs + it.Varint()
 	o.Status = int(it.Varint())
@@ -172,6 +172,9 @@ func (it *items) readOutcome() {
 		}
 	default:
 		it.Fail("unknown outcome")
+	}
+	if o.CallOnly && kind != RetryLater && kind != Kill {
+		it.Fail("an outcome of a call that ends nothing")
 	}
 	if first&outcomeAgain != 0 {
 		if kind != Ack && kind != Kill {
