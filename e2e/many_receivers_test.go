@@ -125,7 +125,7 @@ func letLoose(t testing.TB, urls []string, n int, do, topic string) herd {
 	cmd.Env = cleanEnv()
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	_ = cmd.Run() // The report says what was wrong.
+	_ = cmd.Run() // The report has what was wrong.
 	var h herd
 	if err := json.Unmarshal(out.Bytes(), &h); err != nil {
 		t.Fatalf("%v: no report: %v\n%s", cmd.Args, err, errOut.String())
@@ -160,7 +160,7 @@ func deadOfHalf(n int) (dead int) {
 	return dead
 }
 
-// elections is how many elections the nodes have won so far; NaN: a node does not say.
+// elections is how many elections the nodes have won so far; NaN: a node does not answer.
 func elections(clients []*client) (sum float64) {
 	for _, c := range clients {
 		a := c.do("GET", "/metrics", "")
@@ -175,7 +175,7 @@ func elections(clients []*client) (sum float64) {
 	return sum
 }
 
-// deadLetters is how many dead letters a topic has, −1: nobody says.
+// deadLetters is how many dead letters a topic has, −1: it is not known.
 func deadLetters(c *client, topic string) int64 {
 	var page struct{ Counts struct{ Dead int64 } }
 	a := c.do("GET", "/v1/topics/"+topic, "")
