@@ -21,11 +21,13 @@ const (
 	otherRate   = 100 // a second
 	otherBefore = 3 * time.Second
 	otherAhead  = 7 * time.Second
-	herdAhead   = 500 * time.Millisecond // the herd is felt so long before its instant: leases are taken ahead
-	otherEvery  = time.Second / otherRate
+
+	// herdAhead is how early before its instant a herd may be felt: leases are taken ahead.
+	herdAhead  = 500 * time.Millisecond
+	otherEvery = time.Second / otherRate
 )
 
-// other is the topic beside that of a run with many receivers.
+// other is a second topic in a run with many receivers.
 type other struct {
 	run     *run
 	api     *client.Client

@@ -82,7 +82,7 @@ func (v *receivers) inVain(number int64) bool {
 	return doing == doRefuse || doing == doHang
 }
 
-// appendCallback appends the fields of an add that say who is called.
+// appendCallback appends the fields of an add that name its receiver.
 func (v *receivers) appendCallback(to []byte, number int64) []byte {
 	port := v.port
 	if v.doing(number) == doRefuse {
@@ -149,7 +149,7 @@ func (r *run) withOther(ctx context.Context, f func()) {
 }
 
 // drainReceivers waits until no timer of the instant is due any more. Receivers that refuse or hang
-// say nothing, so that the server is asked.
+// show nothing, so that the server is asked.
 func (r *run) drainReceivers(ctx context.Context) {
 	instant := r.instant()
 	pause(ctx, time.Until(instant))

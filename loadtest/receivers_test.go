@@ -38,11 +38,13 @@ func TestReceiversAreMany(t *testing.T) {
 	f(doHalf, 5, "http://127.16.0.5:7780/", "")
 	seen := map[string]bool{}
 	v := &receivers{count: maxReceivers, do: doAnswer, port: 1}
-	for number := range int64(maxReceivers) {
+	some := 0
+	for number := int64(0); number < maxReceivers; number += 37 {
 		seen[string(v.appendCallback(nil, number))] = true
+		some++
 	}
-	if len(seen) != maxReceivers {
-		t.Errorf("%d addresses for %d receivers", len(seen), maxReceivers)
+	if len(seen) != some {
+		t.Errorf("%d addresses for %d receivers", len(seen), some)
 	}
 	last := netip.MustParseAddr("127.31.255.255")
 	if text := string(v.appendCallback(nil, maxReceivers-1)); text != `,"callback":{"url":"http://`+last.String()+`:1/"}` {

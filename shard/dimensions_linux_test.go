@@ -165,17 +165,17 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 	const n, receivers = 8_000, 4_000
 	serial := func(t *timer.Topic) { t.Policy.Serial = true }
 	growth.Check(t,
-		growth.Dimension{Name: "receivers", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "receivers", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, nil, ownReceiver).called(n)
 		}},
-		growth.Dimension{Name: "receivers that are down", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "receivers that are down", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
 				h.hostHarness.calls.dest(receiverOf(i)).retryIn = time.Hour
 			}
 			return max(h.comesDue(), h.touches())
 		}},
-		growth.Dimension{Name: "receivers that are busy", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "receivers that are busy", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, ownReceiver)
 			for i := range n {
 				d := h.hostHarness.calls.dest(receiverOf(i))
@@ -183,7 +183,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return max(h.comesDue(), h.touches())
 		}},
-		growth.Dimension{Name: "keys", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "keys", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}", i) }).called(n)
 		}},
 		growth.Dimension{Name: "timers of a key", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
@@ -205,7 +205,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return h.longest()
 		}},
-		growth.Dimension{Name: "labels", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "labels", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(i int, c *timer.Command) {
 				for j := range 16 {
 					c.Spec.Labels = append(c.Spec.Labels, fmt.Sprintf("label-%d-%d", i, j))
@@ -222,7 +222,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return h.called(500)
 		}},
-		growth.Dimension{Name: "topics", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "topics", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, 0, nil, nil)
 			for i := range n {
 				h.topic(timer.TopicID(i+1), nil)
@@ -233,7 +233,7 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			})
 			return max(h.touches(), h.called(n))
 		}},
-		growth.Dimension{Name: "series of one instant", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "series of one instant", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(_ int, c *timer.Command) { c.Spec.Repeat = &timer.Repeat{EveryMs: 60_000} })
 			return h.called(n)
 		}},
@@ -250,14 +250,14 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return longest
 		}},
-		growth.Dimension{Name: "timers of a paused topic", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers of a paused topic", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, nil)
 			longest := max(h.comesDue(), h.touches())
 			h.topic(1, nil)
 			h.host.TopicsChanged()
 			return max(longest, h.longest())
 		}},
-		growth.Dimension{Name: "timers to pull", N: n, Longest: func(t testing.TB, n int) time.Duration {
+		growth.Dimension{Name: "timers to pull", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, func(t *timer.Topic) { t.Policy.Pull = true }, nil)
 			longest := h.comesDue()
 			for range 3 {

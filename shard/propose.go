@@ -17,8 +17,8 @@ const setClockEach = time.Second
 // operations wait and may time out.
 const maxPipelined = 64
 
-// maxEntryItems bounds the items of an entry, as far as clients' commands fill it: each replica
-// applies it in one turn.
+// maxEntryItems is the number of items from which on an entry takes no more commands of clients:
+// each replica applies it in one turn.
 const maxEntryItems = 2048
 
 // propose makes one raft entry of the group's pending changes: first outcomes, since they end

@@ -44,7 +44,7 @@ func (i *inbox) take() (events []api.Event, dropped int64, some bool) {
 	return events, dropped, i.giving
 }
 
-// listeners are the taps, and which topics they listen to, as far as that was asked.
+// listeners are the taps, and which of the topics that were asked for they listen to.
 type listeners struct {
 	taps   []*tap
 	topics sync.Map // timer.TopicID → bool

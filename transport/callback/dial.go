@@ -114,6 +114,9 @@ func alternate(targets []netip.AddrPort) []netip.AddrPort {
 func dialFirst(
 	ctx context.Context, targets []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error),
 ) (conn net.Conn, err error) {
+	if len(targets) == 1 {
+		return dial(ctx, targets[0])
+	}
 	type attempt struct {
 		conn net.Conn
 		err  error

@@ -77,7 +77,7 @@ func (c *crowd) handOut(times int) time.Duration {
 }
 
 // TestLongestHandOut: to give a slot to the next waiter costs about the same, however many wait, at
-// however many receivers, and whosever they are.
+// however many receivers, for however many tenants.
 func TestLongestHandOut(t *testing.T) {
 	growth.Check(t,
 		growth.Dimension{Name: "waiters for a slot", N: 8_000, Longest: func(t testing.TB, n int) time.Duration {

@@ -32,10 +32,14 @@ type Dimension struct {
 	// Linear: each of them costs its bytes, and the documented limit, 8 N, bounds how many there
 	// are. Only the longest step itself is judged.
 	Linear bool
+
+	// Cold: so many fit no cache of the processor, so that the same work on each takes up to three
+	// times as long as at N. Work that grows with their number takes eight times as long.
+	Cold bool
 }
 
-// Check fails for each dimension whose longest step grows by more than half, or is longer than a turn
-// may be, when it is filled with 8 times as many. It logs a table.
+// Check fails for each dimension whose longest step grows by more than half (see Linear and Cold),
+// or is longer than a turn may be, when it is filled with 8 times as many. It logs a table.
 func Check(t *testing.T, list ...Dimension) {
 	t.Helper()
 	var table strings.Builder
@@ -48,7 +52,11 @@ func Check(t *testing.T, list ...Dimension) {
 			}
 			few := d.least(t, d.N, 0)
 			most := maxTurn
-			if !d.Linear {
+			switch {
+			case d.Linear:
+			case d.Cold:
+				most = min(most, 3*few+noise)
+			default:
 				most = min(most, few*3/2+noise)
 			}
 			many := d.least(t, sizeFactor*d.N, most)
