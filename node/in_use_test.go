@@ -94,3 +94,39 @@ func TestTopicVersionThroughAnyNode(t *testing.T) {
 		n.must(404, "POST", "/v1/topics/none/pull", `{}`)
 	}
 }
+
+// TestPatchesAtOnce: of changes of different fields that come at once none is lost.
+func TestPatchesAtOnce(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/orders", `{}`)
+	fields := []string{`"serial":true`, `"key":"all"`, `"concurrency":3`, `"history":"9h"`}
+	answers := make(chan int, len(fields))
+	for _, field := range fields {
+		go func() {
+			req, err := http.NewRequestWithContext(t.Context(), "PATCH", n.base+"/v1/topics/orders", strings.NewReader("{"+field+"}"))
+			if err != nil {
+				answers <- 0
+				return
+			}
+			req.Header.Set("Content-Type", "application/json")
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				answers <- 0
+				return
+			}
+			_ = res.Body.Close()
+			answers <- res.StatusCode
+		}()
+	}
+	for range fields {
+		if status := <-answers; status != 200 {
+			t.Errorf("status %d", status)
+		}
+	}
+	topic := n.must(200, "GET", "/v1/topics/orders", "")
+	for _, field := range fields {
+		if !strings.Contains(topic, field) {
+			t.Errorf("%s is lost: %s", field, topic)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"carillon/ring"
 	"carillon/timer"
@@ -87,7 +88,7 @@ func theOne[T any](have []T, keep string, name func(T) string, what string) ([]T
 // changePolicy sets one list of a topic's policy, and nothing else of it.
 func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, change func(have []T) ([]T, *problem)) (*timer.Topic, *problem) {
 	var err error
-	for range patchTries {
+	for try := range patchTries {
 		var t *timer.Topic
 		if t, err = rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); err != nil {
 			break
@@ -105,11 +106,11 @@ func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, chan
 		if t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, &policy, as); err == nil {
 			return t, nil
 		}
-		if !errors.Is(err, ring.ErrVersion) {
+		if !errors.Is(err, ring.ErrVersion) || !rq.s.sleep(2*time.Millisecond<<try) {
 			break
 		}
 	}
-	return nil, engineFault(err)
+	return nil, topicFault(err, timer.TopicChange{})
 }
 
 func (rq *request) changeSecrets(made string, change func(have []string) ([]string, *problem)) *problem {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"time"
 
 	"carillon/ring"
 	"carillon/timer"
@@ -46,7 +47,7 @@ func (rq *request) putTopic() *problem {
 	}
 	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy, change)
 	if err != nil {
-		return engineFault(err)
+		return topicFault(err, change)
 	}
 	status := 200
 	if created {
@@ -57,7 +58,7 @@ func (rq *request) putTopic() *problem {
 }
 
 // patchTries bounds how often a patch is applied again because the topic has changed meanwhile.
-const patchTries = 5
+const patchTries = 8
 
 // patchTopic changes the fields that are given, and nothing else of the policy.
 func (rq *request) patchTopic() *problem {
@@ -69,7 +70,7 @@ func (rq *request) patchTopic() *problem {
 		return p
 	}
 	var err error
-	for range patchTries {
+	for try := range patchTries {
 		var t *timer.Topic
 		if t, err = rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); err != nil {
 			return engineFault(err)
@@ -93,9 +94,18 @@ func (rq *request) patchTopic() *problem {
 			rq.changedTopic(200, t)
 			return nil
 		}
-		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 {
+		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 || !rq.s.sleep(2*time.Millisecond<<try) {
 			break
 		}
+	}
+	return topicFault(err, change)
+}
+
+// topicFault is engineFault for a change of a topic: where the client named no version, others have
+// changed it again and again.
+func topicFault(err error, change timer.TopicChange) *problem {
+	if errors.Is(err, ring.ErrVersion) && change.Version == 0 {
+		return fail(503, "overloaded", "the topic keeps changing; nothing was changed")
 	}
 	return engineFault(err)
 }
