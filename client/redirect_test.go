@@ -29,7 +29,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			}
 			for name, call := range map[string]func() error{
 				"get":     func() error { _, err := c.Get(context.Background(), "t", "x"); return err },
-				"add":     func() error { _, err := c.Add(context.Background(), "t", Spec{ID: "x"}); return err },
+				"add":     func() error { _, err := c.Add(context.Background(), "t", Spec{ID: "x", Delay: Now}); return err },
 				"cluster": func() error { _, err := c.Cluster(context.Background()); return err },
 				"backup":  func() error { _, err := c.Backup(context.Background()); return err },
 			} {

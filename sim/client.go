@@ -241,7 +241,21 @@ func (w *World) pick(c *client) *operation {
 		due = r.between(-50*time.Millisecond, 600*time.Millisecond)
 	}
 	w.fill(o, kind, due)
+	w.forge(o)
 	return o
+}
+
+// forge adds what a reader of disks looks for to every second payload.
+func (w *World) forge(o *operation) {
+	if o.write == nil || o.number%2 != 0 {
+		return
+	}
+	spec := o.cmd.Spec
+	if spec == nil {
+		spec = &o.cmd.Patch.Spec
+	}
+	o.write.payload += string(forged.Payload(o.number))
+	spec.Payload, spec.PayloadKind = []byte(o.write.payload), timer.BinaryPayload
 }
 
 // fill adds the command to an operation.
@@ -254,12 +268,7 @@ func (w *World) fill(o *operation, kind timer.Kind, due time.Duration) {
 		return
 	}
 	o.write = &write{op: o.number, dueMs: epochMs + (w.now + due).Milliseconds(), payload: fmt.Sprintf(`"%s/%d%s"`, o.id, o.number, w.padding(o.number))}
-	payloadKind := timer.JSONPayload
-	if o.number%2 == 0 { // what a reader of disks looks for that looks for something
-		o.write.payload += string(forged.Payload(o.number))
-		payloadKind = timer.BinaryPayload
-	}
-	spec := timer.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: payloadKind}
+	spec := timer.Spec{DueMs: o.write.dueMs, Payload: []byte(o.write.payload), PayloadKind: timer.JSONPayload}
 	if kind == timer.Modify {
 		o.cmd.Patch = &timer.Patch{Spec: spec, Due: true, Payload: true}
 		return

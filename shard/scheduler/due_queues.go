@@ -12,7 +12,7 @@ import (
 // Budgets per turn and group. They bound a turn however many timers are due.
 const (
 	WheelBudget = 4096 // timers moved between levels of the wheel
-	PopBudget   = 1024 // due timers taken from the wheel
+	PopBudget   = 4096 // due timers taken from the wheel
 	LeaseBudget = 512  // leases proposed
 )
 

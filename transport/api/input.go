@@ -67,13 +67,13 @@ type timerRequest struct {
 
 	op, id, key, merge, ifLate string
 	plain                      string // the id as it was given; id is what the timer has, see address
-	keyed                      bool   // the topic's own key was put before it
-	asGiven                    bool   // there is none with the key: look for one from before the topic had it
 	maxWaitMs                  int64
+	ifMatch                    uint32
+	keyed                      bool // the topic's own key was put before it
+	asGiven                    bool // there is none with the key: look for one from before the topic had it
 	unnamed                    bool // an add without an id: it is given one
 	// An add that an Idempotency-Key names: it may be one that was made before.
 	repeated bool
-	ifMatch  uint32
 	when     when
 	spec     timer.Spec
 	cmd      timer.Command
