@@ -108,8 +108,9 @@ type Spec struct {
 // Timer is the current state of a timer: a copy that its receiver owns. Times are Unix ms; 0 means
 // absent unless said otherwise.
 type Timer struct {
-	Topic TopicID
-	ID    string
+	Topic      TopicID
+	Occurrence uint32 // of its series, from 1; 0: it has none, or that went on without it
+	ID         string
 	Spec
 
 	Seq     uint64 // the shard's number of this timer; grows with every create
@@ -120,6 +121,9 @@ type Timer struct {
 	Reason          Reason // when Dead
 	CancelRequested bool
 	Successor       bool // while Leased: another timer takes over when the attempt has ended
+	// Short: only the place in a listing is given, because there was no room for the rest: Topic,
+	// ID, Seq, State, DueMs, EndedMs.
+	Short bool
 
 	NextMs    int64 // next attempt, when Scheduled
 	CreatedMs int64
@@ -136,11 +140,6 @@ type Timer struct {
 	LastStatus int    // HTTP status of the last attempt, 0 none
 	LastError  string
 
-	Content    uint64 // of the command that made it, or replaced it whole
-	FirstMs    int64  // the first add of those that were merged; 0: MaxWaitMs counts from now
-	Occurrence uint32 // of its series, from 1; 0: it has none, or that went on without it
-
-	// Short: only the place in a listing is given, because there was no room for the rest: Topic,
-	// ID, Seq, State, DueMs, EndedMs.
-	Short bool
+	Content uint64 // of the command that made it, or replaced it whole
+	FirstMs int64  // the first add of those that were merged; 0: MaxWaitMs counts from now
 }
