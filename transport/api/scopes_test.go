@@ -24,7 +24,7 @@ var routeScopes = map[string]string{
 	"GET /v1/topics": "read", "GET /v1/topics/{topic}": "read", "GET /v1/topics/{topic}/timers": "read",
 	"GET /v1/topics/{topic}/timers/{id}": "read", "GET /v1/topics/{topic}/dead": "read", "GET /v1/topics/{topic}/history": "read",
 
-	"PUT /v1/topics/{topic}": "admin", "DELETE /v1/topics/{topic}": "admin",
+	"PUT /v1/topics/{topic}": "admin", "PATCH /v1/topics/{topic}": "admin", "DELETE /v1/topics/{topic}": "admin",
 	"POST /v1/topics/{topic}/pause": "admin", "POST /v1/topics/{topic}/resume": "admin",
 	"POST /v1/topics/{topic}/secrets/rotate": "admin", "POST /v1/topics/{topic}/secrets/finish": "admin",
 	"POST /v1/topics/{topic}/signing-keys/rotate": "admin", "POST /v1/topics/{topic}/signing-keys/finish": "admin",
