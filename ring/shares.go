@@ -34,8 +34,7 @@ const (
 // Shares are one node's parts of the limits that topics have in the whole cluster. The part that a
 // node should have follows from the leaders of the shards (see shareView): of a rate its share of
 // the shards; of leases at once one, and of the rest its share of the shards; where there are fewer
-// than nodes that lead, these take turns by the clock of the first of them; all of an ordered topic
-// is with the leader of its shard.
+// than nodes that lead, these take turns by the clock of the first of them.
 //
 // Nodes do not see leaderships move at the same moment, and leases outlast turns and leaderships.
 // So the leases that a node should have at once are not those that it may have. It says in each

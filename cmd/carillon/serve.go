@@ -31,8 +31,8 @@ type serveCmd struct {
 	Replicas         int            `default:"${replicas}" placeholder:"N" help:"Copies of each timer, 1–7 (${default})."`
 	Shards           int            `default:"${shards}" placeholder:"N" help:"Parts that timers are divided among, 1–65535, fixed by the first start (${default})."`
 	HistoryBytes     byteSize       `default:"${history_bytes}" placeholder:"SIZE" help:"Disk for the history (${default}); the oldest goes first."`
-	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds and pulls make unknown topics (${default})."`
-	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"It goes when empty for so long (${default})."`
+	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds make unknown topics (${default})."`
+	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"Delete auto-created topics after being empty this long (${default})."`
 	Config           string         `placeholder:"FILE" help:"YAML file with any of these settings."`
 	FeatureLevel     int            `default:"${feature_level}" placeholder:"N" help:"Highest feature level that it uses (${default})."`
 	AuthFile         string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`

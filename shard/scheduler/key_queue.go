@@ -7,9 +7,9 @@ import (
 	"carillon/timer"
 )
 
-// In a serial topic the timers of one key run one at a time, by due time, then arrival. In an
-// ordered topic all timers have one key. The leader keeps a queue for each key with a timer that is
-// due, leased or in backoff, and lets only its head into the destination queue.
+// In a serial topic the timers of one key run one at a time, by due time, then arrival. The
+// leader keeps a queue for each key with a timer that is due, leased or in backoff, and lets only
+// its head into the destination queue.
 //
 // Invariant (I21): a lease is proposed only for the head of a key that has no lease, and only in a
 // turn in which every due timer has left the wheel: no earlier timer is missing from the key's

@@ -15,7 +15,7 @@ const (
 	scopeCancel
 	scopeRead
 	scopeAdmin   // policies, pauses and dead letters of the token's topics
-	scopeTopics  // adds and pulls may make topics
+	scopeTopics  // adds may make topics
 	scopeCluster // nodes, replicas, backups, and what spans all topics; only with the topics ["*"]
 	scopeOpen    // of routes alone: no token is asked for
 
@@ -38,7 +38,7 @@ type principal struct {
 	// prefixes are the beginnings of the patterns; see nextSeen.
 	prefixes []string
 	quotas   [quotaKinds]*quota // nil: none
-	making   topicsMade         // of adds and pulls that make topics
+	making   topicsMade         // of adds that make topics
 }
 
 // principals are those of one reading of the auth file.
