@@ -136,7 +136,7 @@ func (rq *request) prepare(in *timerRequest, v verb, nowMs int64) *problem {
 		fallthrough
 	case vPut:
 		in.cmd.Absolute = in.absolute() || in.repeated
-		in.cmd.NotLate = in.absolute() && in.ifLate == "reject"
+		in.cmd.NotLate = in.absolute() && in.rejectLate
 		in.cmd.Tag = uint32(rq.s.cfg.Rand())
 		var err error
 		if in.cmd.Content, rq.scratch, err = in.content(rq.scratch, rq.s.cfg.Digest); err != nil {

@@ -65,13 +65,14 @@ type timerRequest struct {
 	given field // named in the document, with any value
 	null  field // given as null
 
-	op, id, key, merge, ifLate string
-	plain                      string // the id as it was given; id is what the timer has, see address
-	maxWaitMs                  int64
-	ifMatch                    uint32
-	keyed                      bool // the topic's own key was put before it
-	asGiven                    bool // there is none with the key: look for one from before the topic had it
-	unnamed                    bool // an add without an id: it is given one
+	op, id, key, merge string
+	plain              string // the id as it was given; id is what the timer has, see address
+	maxWaitMs          int64
+	ifMatch            uint32
+	rejectLate         bool // if_late
+	keyed              bool // the topic's own key was put before it
+	asGiven            bool // there is none with the key: look for one from before the topic had it
+	unnamed            bool // an add without an id: it is given one
 	// An add that an Idempotency-Key names: it may be one that was made before.
 	repeated bool
 	when     when
@@ -270,7 +271,7 @@ func (r *reader) inputField(in *timerRequest, f field) {
 	case fMaxWait:
 		in.maxWaitMs = r.maxWait()
 	case fIfLate:
-		in.ifLate = r.choice("if_late", lateRules)
+		in.rejectLate = r.choice("if_late", lateRules) == "reject"
 	case fRetry:
 		r.retry(&in.spec.Retry, &in.given, &in.null)
 	case fRepeat:
