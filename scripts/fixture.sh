@@ -53,7 +53,7 @@ begin
 keep='"history":"87600h","dead_retention":"87600h"'
 quiet PUT topics/later "{\"callback\":{\"url\":\"$receiver/later\",\"headers\":{\"X-From\":\"fixture\"}},$keep}"
 quiet PUT topics/called "{\"callback\":{\"url\":\"$receiver/called\"},$keep}"
-quiet PUT topics/failed "{\"callback\":{\"url\":\"http://127.0.0.1:1/\"},\"retry\":{\"max_attempts\":1},$keep}"
+quiet PUT topics/failed "{\"callback\":{\"url\":\"http://127.0.0.1:1/\"},\"retry\":{\"max_attempts\":1},\"breaker\":{\"failures\":1000},$keep}"
 quiet PUT topics/signed "{\"callback\":{\"url\":\"$receiver/signed\",\"headers\":{\"Authorization\":\"Bearer of-a-topic\"}},\"secrets\":[\"whsec_$(head -c 32 /dev/zero | base64)\"],$keep}"
 quiet PUT topics/pulled '{"delivery":"pull"}'
 quiet PUT topics/waiting "{\"callback\":{\"url\":\"$receiver/waiting\"},\"retry\":{\"max_attempts\":7},\"concurrency\":3,\"rate\":{\"per_second\":5},$keep}"
