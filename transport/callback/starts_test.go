@@ -50,9 +50,11 @@ func TestCallsBeginInTurn(t *testing.T) {
 		time.Sleep(youngFor + time.Millisecond) // fake time
 		synctest.Wait()
 		at(2 * most)
+		mu.Lock()
 		if when, ok := begun["d500.example:80"]; !ok || when > 2*youngFor {
 			t.Errorf("the other topic's call began after %v, %v", when, ok)
 		}
+		mu.Unlock()
 		time.Sleep(501 / time.Duration(most) * 2 * youngFor)
 		synctest.Wait()
 		at(501)

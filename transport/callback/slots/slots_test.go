@@ -447,8 +447,8 @@ func TestSharesAreBounded(t *testing.T) {
 }
 
 // TestHandOutCost holds that handing a slot on does not depend on how many tenants, topics,
-// receivers or waiters there are: none of them may cost more than twice as much when there are 64
-// times as many.
+// receivers or waiters there are, but for its logarithm and for caches that are full: with 64 times
+// as many it may take ten times as long, and no list is walked.
 func TestHandOutCost(t *testing.T) {
 	waitersOf := map[string]func(b *bench, i int){
 		"tenants":           func(b *bench, i int) { of := Share{fmt.Sprint(i), uint64(i)}; b.ask(receiver(true), of, i) },
@@ -493,7 +493,7 @@ func TestHandOutCost(t *testing.T) {
 		}
 		few, many := took(500), took(32_000)
 		t.Logf("%s: %v with 500, %v with 32,000", name, few/64, many/64)
-		if many > 3*few+200*time.Microsecond {
+		if many > 10*few+200*time.Microsecond {
 			t.Errorf("%s: a hand-out takes %v with 500 and %v with 32,000", name, few/64, many/64)
 		}
 	}
