@@ -31,6 +31,25 @@ func (h *Host) Work() error {
 	return h.failed()
 }
 
+// Effort counts the work of a host's turns since it was opened. A simulator lets time pass by it.
+type Effort struct {
+	Steps   uint64 // of schedulers, of about a microsecond each
+	Entries uint64 // applied
+	Bytes   uint64 // … of their commands
+	Slots   uint64 // of tables that long reads have visited; of a turn that runs they are not counted yet
+}
+
+// Effort returns the work done so far. It may be called within a turn, from what the turn calls.
+func (h *Host) Effort() (all Effort) {
+	for _, w := range h.workers {
+		all.Steps += w.effort.Steps
+		all.Entries += w.effort.Entries
+		all.Bytes += w.effort.Bytes
+		all.Slots += w.effort.Slots
+	}
+	return all
+}
+
 // Write is the second half of Turn: one step of the log, over all frames that the workers have
 // submitted.
 func (h *Host) Write() error {

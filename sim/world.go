@@ -168,6 +168,7 @@ func newWorld(cfg Config) *World {
 	if cfg.script == nil {
 		w.swarm.ail(w.ills)
 		w.swarm.drawReplicaFaults(w.odds)
+		w.swarm.drawToil(newChance(cfg.Seed, 43))
 	}
 	w.words = newChance(cfg.Seed, 31)
 	w.swarm.drawFalseWords(w.words)
