@@ -69,6 +69,8 @@ func (w *World) conclude() {
 	w.checkShardClocks()
 	w.proveReplicas()
 	w.proveApart()
+	w.proveCrowd()
+	w.proveIdle()
 	w.checkEnd()
 }
 
@@ -77,9 +79,10 @@ func (w *World) lay() {
 	w.net = network{cut: map[[2]uint64]bool{}, false: map[[2]uint64]falseWord{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
 	w.topics = append(slices.Clone(topicNames), sickName)
-	if w.turning.on {
+	if w.turning.on || w.crowd.size > 0 {
 		w.topics = append(w.topics, turnedName)
 	}
+	w.topics = append(w.topics, w.crowd.names()...)
 }
 
 // employ starts the clients.
@@ -113,6 +116,7 @@ func (w *World) found() {
 		if timer.TopicID(i+1) == turnedTopic {
 			p = *w.turning.policy(w.turning.pull)
 		}
+		w.crowd.shape(timer.TopicID(i+1), &p)
 		w.keys.shape(timer.TopicID(i+1), &p)
 		if !w.insist(putTopic(name, &p)) {
 			w.violate("I14", "no node accepts a topic within five minutes: %s", w.describe())

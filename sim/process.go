@@ -322,6 +322,10 @@ func (h *memberHost) PullFrom(ctx context.Context, topic timer.TopicID, leaseMs 
 	asked := h.n.w.now
 	pullOf(ctx).takes()
 	list, err := h.Host.PullFrom(ctx, topic, leaseMs, shares)
+	if h.n.w.crowd.has(topic) {
+		h.n.w.crowd.handed(h.n, list)
+		return list, err
+	}
 	if topic == turnedTopic {
 		h.n.w.checker.turned.handed(h.n, asked, list)
 		return list, err

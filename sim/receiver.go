@@ -96,6 +96,8 @@ func (c *call) begin() {
 		status = w.sick.status()
 	case c.delivery.Job.Topic == mergingTopic:
 		took, status = w.merging.answers()
+	case w.crowd.has(c.delivery.Job.Topic):
+		took, status = w.crowd.answers(c)
 	case w.chance.hit(s.receiverHangs):
 		status = 0
 	case w.chance.hit(s.receiverFails):

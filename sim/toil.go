@@ -60,9 +60,29 @@ func (n *node) work() (took time.Duration, err error) {
 	n.toil.before, n.toil.sent, n.toil.turning = host.Effort(), 0, true
 	err = host.Work()
 	if took = n.toiled(); n.host == host {
+		n.frugal(host.Effort().Steps - n.toil.before.Steps)
 		n.toil.turning, n.toil.until = false, n.w.now+took
 	}
 	return took, err
+}
+
+// The product's budget of a turn: so many steps, and as many more as fit into the time. A group that
+// sees only at its next step that the time is over takes some more.
+const (
+	leastSteps = 512
+	turnTime   = 3 * time.Millisecond
+	moreSteps  = 512
+)
+
+// frugal checks the steps of a turn, whatever there was to do.
+func (n *node) frugal(steps uint64) {
+	if n.w.swarm.toil == 0 {
+		return
+	}
+	most := max(leastSteps, uint64(float64(turnTime/stepCost)/n.w.swarm.toil)) + moreSteps
+	if steps > most {
+		n.w.violate("turn", "a turn of node %d took %d steps of its schedulers, the budget is %d", n.id, steps, most)
+	}
 }
 
 // turnClock is the clock of a host.

@@ -92,6 +92,7 @@ type World struct {
 	merging        *merging
 	turning        *turning
 	makers         *topicMakers
+	crowd          *crowd
 	healed         time.Duration // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
 	believed time.Duration
@@ -179,6 +180,8 @@ func newWorld(cfg Config) *World {
 	w.keys = w.drawKeys()
 	w.merging = w.drawMerging()
 	w.makers = w.drawTopicMakers()
+	w.crowd = w.drawCrowd()
+	w.crowd.judge(w.checker)
 	if w.turning = w.drawTurning(); w.turning.on {
 		w.checker.judgeTurns(w)
 	}
