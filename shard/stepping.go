@@ -255,7 +255,8 @@ type Progress struct {
 	Installs    uint64 // snapshots from peers that it has installed
 	Compared    uint64 // last entry after which the replicas compared their states
 
-	InUnknownZones int // due timers that wait because this host lacks their time zone
+	Late           bool // its scheduler had no time in the last turn, which others took
+	InUnknownZones int  // due timers that wait because this host lacks their time zone
 }
 
 // Progress returns the progress of a group, at little cost.
@@ -276,7 +277,7 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	return Progress{
 		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Quarantined: g.quarantine != nil, Refilled: g.refilled, Installs: g.installs, Compared: g.compare.last,
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.Term, Vote: g.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
-		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
+		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Late: g.late, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
 		InUnknownZones: zoneless,
 	}
 }

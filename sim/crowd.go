@@ -62,13 +62,16 @@ func (w *World) drawCrowd() *crowd {
 	}
 	if few { // so that topics wait for slots; too few to be divided, so nothing is kept apart
 		s.calls, s.apart = 3+c.IntN(10), false
+	} else if w.cfg.Profile == crowded {
+		s.calls = 32 << c.IntN(4)
 	}
 	if !on && w.cfg.Profile != crowded {
 		return d
 	}
 	d.size, d.topics, d.hangs = size, topics, hangs
 	if w.cfg.Profile == crowded {
-		d.size, d.topics = 1000+c.IntN(2000), 5+c.IntN(60)
+		d.size, d.topics = 1000+c.IntN(3000), 5+c.IntN(60)
+		s.toil = 1 + (slowestTurns-1)*c.Float64()
 		s.calm()
 		s.ordeals, s.ailments, s.replicaFaults, s.early, s.sickThink = ordeals{}, ailments{}, replicaFaults{}, false, 0
 		s.safety, s.clients, s.think = 3*time.Second, 2, 500*time.Millisecond

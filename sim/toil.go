@@ -6,6 +6,7 @@ import (
 
 	"carillon/clocks"
 	"carillon/shard"
+	"carillon/timer"
 )
 
 // A turn takes time: the host counts its work, and simulated time passes by it. Within a turn the
@@ -83,6 +84,19 @@ func (n *node) frugal(steps uint64) {
 	if steps > most {
 		n.w.violate("turn", "a turn of node %d took %d steps of its schedulers, the budget is %d", n.id, steps, most)
 	}
+}
+
+// hadTime checks that a group to which a turn gives no time goes first in another: with each turn one
+// group less is before it.
+func (n *node) hadTime(id timer.ShardID, c *checkedGroup, late bool) {
+	if !late {
+		c.late = 0
+		return
+	}
+	if c.late++; c.late > len(n.checked) {
+		n.w.violate("turn", "group %d of node %d has had no time in %d turns", id, n.id, c.late)
+	}
+	n.w.counts.Late++
 }
 
 // turnClock is the clock of a host.
