@@ -57,7 +57,7 @@ type checkedGroup struct {
 	refilled, installs, compared uint64
 
 	leaving   bool // it leads although the configuration no longer contains it
-	late      int // turns in a row in which its scheduler had no time
+	late      int  // turns in a row in which its scheduler had no time
 	proposed  uint64
 	pipelined []time.Duration // proposal times of its entries that are not applied yet
 }

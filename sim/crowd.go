@@ -24,6 +24,7 @@ type crowd struct {
 	chance chance
 	size   int // timers; 0: this run has none
 	topics int
+	main   int  // kind of the topic that half of the timers are in; crowdKinds: there is none
 	hangs  bool // some first calls hang
 
 	judged  bool // turns are judged now
@@ -56,7 +57,7 @@ func (w *World) drawCrowd() *crowd {
 	c := newChance(w.cfg.Seed, 47)
 	d := &crowd{w: w, chance: c, asked: map[string]bool{}, reached: map[string]bool{}, left: map[string]bool{}, tried: map[string]bool{}}
 	s := &w.swarm
-	on, size, topics, few, hangs := c.IntN(8) == 0, 300+c.IntN(700), 5+c.IntN(20), c.IntN(4) == 0, c.IntN(2) == 0
+	on, size, topics, few, hangs, main := c.IntN(8) == 0, 300+c.IntN(700), 5+c.IntN(20), c.IntN(4) == 0, c.IntN(2) == 0, c.IntN(crowdKinds+1)
 	if w.cfg.script != nil {
 		return d
 	}
@@ -68,7 +69,7 @@ func (w *World) drawCrowd() *crowd {
 	if !on && w.cfg.Profile != crowded {
 		return d
 	}
-	d.size, d.topics, d.hangs = size, topics, hangs
+	d.size, d.topics, d.hangs, d.main = size, topics, hangs, main
 	if w.cfg.Profile == crowded {
 		d.size, d.topics = 1000+c.IntN(3000), 5+c.IntN(60)
 		s.toil = 1 + (slowestTurns-1)*c.Float64()
@@ -136,6 +137,7 @@ func (w *World) proveCrowd() {
 	if !w.passUntil(due-w.now+limit, func() bool { return w.now > due && d.open == 0 && len(d.left) == 0 }) {
 		w.violate("crowd", "%s after %d timers were due together, %d have not been called, and %d adds have no answer: %s", limit, d.size, len(d.left), d.open, w.describe())
 	}
+	w.note(nil, "crowd called", uint64((w.now - due).Milliseconds()), uint64(limit.Milliseconds()), "")
 	if w.counts.Elections > elections {
 		w.violate("crowd", "%d elections while %d timers were due together, and nothing else was wrong: %s", w.counts.Elections-elections, d.size, w.describe())
 	}
@@ -165,11 +167,11 @@ func (d *crowd) bound() time.Duration {
 	if s.slots > 0 { // those of one receiver
 		each *= 4
 	}
-	calls := time.Duration(2*d.size) * each / time.Duration(max(1, min(s.calls, 32)/2))
+	calls := time.Duration(d.size) * each / time.Duration(max(1, min(s.calls, 32)/2))
 	if d.hangs {
-		calls += time.Duration(d.size/hangsOf) * callTimeout / time.Duration(max(1, min(s.calls, 32)/4))
+		calls += time.Duration(d.size/hangsOf) * callTimeout / time.Duration(max(1, min(s.calls, 32)/2))
 	}
-	return 20*time.Second + calls + time.Duration(float64(d.size)*s.toil)*200*time.Microsecond
+	return 10*time.Second + calls + time.Duration(float64(d.size)*s.toil)*100*time.Microsecond
 }
 
 // One in hangsOf receivers hangs, and one in refusesOf refuses.
@@ -212,6 +214,9 @@ func (d *crowd) gather(due time.Duration) {
 func (d *crowd) add(i int, due time.Duration) *operation {
 	w := d.w
 	o := &operation{number: w.checker.nextOp(), topic: firstCrowd + timer.TopicID(i%d.topics)}
+	if i%2 == 0 && d.main < crowdKinds {
+		o.topic = firstCrowd + timer.TopicID(d.main)
+	}
 	o.id = fmt.Sprintf("crowd%d", i)
 	if d.kind(o.topic) == ofKeys {
 		o.id = fmt.Sprintf("{c%d}%d", i/d.topics/2, i)

@@ -36,6 +36,7 @@ func (w *World) live() {
 	w.keys.begin()
 	w.merging.begin()
 	w.makers.begin()
+	w.windowed.begin()
 	w.turning.begin()
 	w.sicken()
 	if w.swarm.replicaFaults.strikes > 0 {
@@ -116,8 +117,10 @@ func (w *World) found() {
 		if timer.TopicID(i+1) == turnedTopic {
 			p = *w.turning.policy(w.turning.pull)
 		}
+		w.windowed.shape(timer.TopicID(i+1), &p)
 		w.crowd.shape(timer.TopicID(i+1), &p)
 		w.keys.shape(timer.TopicID(i+1), &p)
+		w.policies[timer.TopicID(i+1)] = p
 		if !w.insist(putTopic(name, &p)) {
 			w.violate("I14", "no node accepts a topic within five minutes: %s", w.describe())
 		}
@@ -172,6 +175,7 @@ func (w *World) heal() {
 	w.turning.done()
 	w.healed = w.now
 	w.featureClients.part()
+	w.windowed.done()
 	healed := w.now
 	for _, name := range w.topics {
 		if !w.insist(pauseTopic(name, false)) {

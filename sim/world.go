@@ -93,7 +93,9 @@ type World struct {
 	turning        *turning
 	makers         *topicMakers
 	crowd          *crowd
-	healed         time.Duration // when the second phase began
+	windowed       *windowed
+	policies       map[timer.TopicID]timer.Policy // as the topics were created
+	healed         time.Duration                  // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
 	believed time.Duration
 	topics   []string
@@ -180,6 +182,8 @@ func newWorld(cfg Config) *World {
 	w.keys = w.drawKeys()
 	w.merging = w.drawMerging()
 	w.makers = w.drawTopicMakers()
+	w.windowed = w.drawWindowed()
+	w.checker.visits[windowTopic], w.policies = w.windowed, map[timer.TopicID]timer.Policy{}
 	w.crowd = w.drawCrowd()
 	w.crowd.judge(w.checker)
 	if w.turning = w.drawTurning(); w.turning.on {
