@@ -263,6 +263,7 @@ func (n *node) died(err error) bool {
 			n.blinded(err)
 			return true
 		case n.faultOfMemory(err):
+			n.w.foundAt = n.w.now
 			n.stop(false)
 			return true
 		case n.toldByLeader(err):

@@ -98,6 +98,7 @@ type World struct {
 	healed         time.Duration                  // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
 	believed time.Duration
+	foundAt  time.Duration // when a process last found a flipped bit, and had to restart
 	topics   []string
 	laid     int  // how many of topics have been acknowledged to a client
 	calm     bool // the second phase
