@@ -61,12 +61,15 @@ func (d *windowed) shape(id timer.TopicID, p *timer.Policy) {
 	}
 }
 
-// begin starts its client.
+// begin starts its client, and has many timers due around each moment at which the window may shut.
 func (d *windowed) begin() {
 	if d.on {
 		c := &client{w: d.w, number: 7000, own: &d.chance, draw: d.pick}
 		d.clients = append(d.clients, c)
 		d.w.after(d.chance.between(0, d.think), c.act)
+		for edge := d.w.now.Truncate(time.Minute) + time.Minute; edge < 4*time.Minute; edge += time.Minute {
+			d.w.after(edge-2*time.Second-d.w.now, func() { d.edge(c, edge) })
+		}
 	}
 }
 
@@ -84,16 +87,26 @@ func (d *windowed) done() {
 	d.w.insist(putTopic(d.w.topics[windowTopic-1], &p))
 }
 
-// pick draws an add. Many timers are due within the look-ahead of the moment at which the window
-// opens or shuts.
+// edge adds timers that are due right after a moment, so that their leases are requested before it.
+func (d *windowed) edge(c *client, at time.Duration) {
+	for range 30 {
+		if !d.over {
+			o := d.add(at + d.chance.between(0, 30*time.Millisecond))
+			o.then = func(bool) {}
+			c.start(o)
+		}
+	}
+}
+
+// pick draws an add.
 func (d *windowed) pick() *operation {
+	return d.add(d.w.now + d.chance.between(-50*time.Millisecond, 2*time.Second))
+}
+
+func (d *windowed) add(due time.Duration) *operation {
 	w := d.w
 	o := &operation{number: w.checker.nextOp(), topic: windowTopic}
 	o.id = fmt.Sprintf("w%d", o.number)
-	due := w.now + d.chance.between(-50*time.Millisecond, 2*time.Second)
-	if edge := (w.now + time.Minute).Truncate(time.Minute); edge-w.now < 10*time.Second && d.chance.IntN(2) == 0 {
-		due = edge + d.chance.between(-20*time.Millisecond, 20*time.Millisecond)
-	}
 	o.write = &write{op: o.number, payload: fmt.Sprintf(`"%s"`, o.id), dueMs: epochMs + due.Milliseconds()}
 	o.cmd = &timer.Command{Kind: timer.Add, Content: o.number}
 	w.complete(o)
