@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"carillon/shard/table"
@@ -147,17 +148,23 @@ func (w *World) proveCrowd() {
 	d.pulling = false
 }
 
-// settle waits until leaderships have been transferred to where they belong.
+// settle waits until no node is unfit to lead any more, which lasts for a while after a fault, and
+// leaderships have been transferred to where they belong.
 func (d *crowd) settle() {
 	w, quiet := d.w, time.Duration(0)
 	for last := w.counts.Elections; quiet < 10*time.Second; quiet += time.Second {
-		if w.pass(time.Second); w.counts.Elections != last {
+		if w.pass(time.Second); w.counts.Elections != last || w.unfit() {
 			last, quiet = w.counts.Elections, 0
 		}
 		if w.now > w.healed+5*time.Minute {
 			w.violate("I14", "five minutes after the repair, leaders still change: %s", w.describe())
 		}
 	}
+}
+
+// unfit reports whether a node must not lead because of its disk or clock.
+func (w *World) unfit() bool {
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.host != nil && n.self.Health.Why() != "" })
 }
 
 // bound is how long the calls of the crowd may take: as if one node made them all with half of its
