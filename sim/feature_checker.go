@@ -31,8 +31,8 @@ type featureID struct {
 	since    time.Duration // when a client first used it
 	askedMs  int64         // the last time at which a Fire asked for an attempt; 0 none has
 	fires    int64
-	calls    int           // operations that may have changed something
-	open     int           // … with an unknown outcome
+	calls    int // operations that may have changed something
+	open     int // … with an unknown outcome
 	cancels  int
 	redriven bool
 	made     map[uint64]uint64 // by content: the timer's sequence number
