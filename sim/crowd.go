@@ -28,7 +28,6 @@ type crowd struct {
 	main   int  // kind of the topic that half of the timers are in; crowdKinds: there is none
 	hangs  bool // some first calls hang
 
-	judged  bool // turns are judged now
 	asked   map[string]bool
 	reached map[string]bool
 	left    map[string]bool // acknowledged, and not called yet
@@ -132,7 +131,7 @@ func (w *World) proveCrowd() {
 	w.counts.Crowds++
 	d.settle()
 	elections := w.counts.Elections
-	d.judged, d.pulling = true, true
+	d.pulling = true
 	due := w.now + 2*time.Second + time.Duration(d.size)*200*time.Microsecond
 	d.gather(due)
 	limit := d.bound()
@@ -143,7 +142,6 @@ func (w *World) proveCrowd() {
 	if w.counts.Elections > elections {
 		w.violate("crowd", "%d elections while %d timers were due together, and nothing else was wrong: %s", w.counts.Elections-elections, d.size, w.describe())
 	}
-	d.judged = false
 	w.recovered("a crowd")
 	d.pulling = false
 }

@@ -96,7 +96,6 @@ func (n *node) hadTime(id timer.ShardID, c *checkedGroup, late bool) {
 	if c.late++; c.late > len(n.checked) {
 		n.w.violate("turn", "group %d of node %d has had no time in %d turns", id, n.id, c.late)
 	}
-	n.w.counts.Late++
 }
 
 // turnClock is the clock of a host.
