@@ -14,6 +14,8 @@ import (
 // apply applies committed entries. An entry that this build cannot apply stops the group.
 func (g *group) apply(ents []*pb.Entry) {
 	for _, e := range ents {
+		g.w.effort.Entries++
+		g.w.effort.Bytes += uint64(len(e.Data))
 		var compares bool
 		var err error
 		switch {

@@ -59,11 +59,17 @@ func (g *group) holdsBack(m *pb.Message) bool {
 	return true
 }
 
-// sendHeld sends the appends that were held back.
+// sendHeld sends the appends that were held back, but those of a term that is over: the end of a
+// leadership may have been heard in this turn, and not been handled yet.
 func (g *group) sendHeld() {
-	held := g.held
+	if len(g.held) == 0 {
+		return
+	}
+	held, term := g.held, g.raft.BasicStatus().GetTerm()
 	g.held = nil
 	for _, m := range held {
-		g.sendNow(m)
+		if m.GetTerm() == term {
+			g.sendNow(m)
+		}
 	}
 }

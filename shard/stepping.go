@@ -31,6 +31,25 @@ func (h *Host) Work() error {
 	return h.failed()
 }
 
+// Effort counts the work of a host's turns since it was opened. A simulator lets time pass by it.
+type Effort struct {
+	Steps   uint64 // of schedulers, of about a microsecond each
+	Entries uint64 // applied
+	Bytes   uint64 // … of their commands
+	Slots   uint64 // of tables that long reads have visited; of a turn that runs they are not counted yet
+}
+
+// Effort returns the work done so far. It may be called within a turn, from what the turn calls.
+func (h *Host) Effort() (all Effort) {
+	for _, w := range h.workers {
+		all.Steps += w.effort.Steps
+		all.Entries += w.effort.Entries
+		all.Bytes += w.effort.Bytes
+		all.Slots += w.effort.Slots
+	}
+	return all
+}
+
 // Write is the second half of Turn: one step of the log, over all frames that the workers have
 // submitted.
 func (h *Host) Write() error {
@@ -236,7 +255,8 @@ type Progress struct {
 	Installs    uint64 // snapshots from peers that it has installed
 	Compared    uint64 // last entry after which the replicas compared their states
 
-	InUnknownZones int // due timers that wait because this host lacks their time zone
+	Late           bool // its scheduler had no time in the last turn, which others took
+	InUnknownZones int  // due timers that wait because this host lacks their time zone
 }
 
 // Progress returns the progress of a group, at little cost.
@@ -257,7 +277,7 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	return Progress{
 		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Quarantined: g.quarantine != nil, Refilled: g.refilled, Installs: g.installs, Compared: g.compare.last,
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.Term, Vote: g.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
-		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
+		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Late: g.late, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
 		InUnknownZones: zoneless,
 	}
 }

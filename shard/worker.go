@@ -75,10 +75,10 @@ type worker struct {
 	steps      int           // of schedulers' work in this turn; see spend
 	lookAt     int           // steps at which spend looks at the clock
 	over       bool          // the schedulers' time in this turn is over
-	total      uint64        // steps of all turns
-	scanned    int           // slots visited by long reads in this turn
-	scanners   int           // groups that share scanSlots in this turn; 0 until the first asks
-	closed     []*sentFrame  // to be submitted when the log has fewer
+	effort     Effort
+	scanned    int          // slots visited by long reads in this turn
+	scanners   int          // groups that share scanSlots in this turn; 0 until the first asks
+	closed     []*sentFrame // to be submitted when the log has fewer
 	inflight   []*sentFrame
 	queueable  int // bound of inflight
 	heard      int // bytes of peer messages of this turn that will be unsynced
@@ -200,6 +200,7 @@ func (w *worker) turn() {
 		w.countEntries(g)
 	}
 	w.dirty = w.dirty[:0]
+	w.effort.Slots += uint64(w.scanned)
 	w.flush()
 	w.account()
 }
@@ -232,7 +233,7 @@ const (
 // spend counts steps of a scheduler's work, and reports that the time of this turn is over.
 func (w *worker) spend(g *group, steps int) bool {
 	w.steps += steps
-	w.total += uint64(steps)
+	w.effort.Steps += uint64(steps)
 	if !w.over && w.steps >= w.lookAt {
 		w.lookAt = w.steps + lookEach
 		w.over = w.steps >= turnSteps || w.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime

@@ -96,6 +96,28 @@ func (d *dispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.D
 	return s
 }
 
+// idleIn is how soon after the last timer no call is out: a call that was given up may last for its
+// time-out.
+const idleIn = callTimeout + 3*time.Second
+
+// proveIdle checks that at the end of a run no topic or receiver waits for a slot, and that none is
+// out. What has been lost cannot be seen in a run in which others' calls end.
+func (w *World) proveIdle() {
+	busy := func() *node {
+		for _, n := range w.nodes {
+			if d := w.calls.all[n.id]; n.host != nil && d != nil && !d.slots.Idle() {
+				return n
+			}
+		}
+		return nil
+	}
+	if !w.passUntil(idleIn, func() bool { return busy() == nil }) {
+		n := busy()
+		s := w.calls.all[n.id].slots
+		w.violate("slots", "all timers have ended, but at node %d %d slots are out, %d wait at receivers, or a topic waits", n.id, s.Calls(), s.Waiting())
+	}
+}
+
 // parked schedules another look at a breaker that refused a waiter, for when it may allow a call.
 func (d *dispatcher) parked(b slots.Breaker) {
 	g := b.(*gate)

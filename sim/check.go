@@ -57,6 +57,7 @@ type checkedGroup struct {
 	refilled, installs, compared uint64
 
 	leaving   bool // it leads although the configuration no longer contains it
+	late      int  // turns in a row in which its scheduler had no time
 	proposed  uint64
 	pipelined []time.Duration // proposal times of its entries that are not applied yet
 }
@@ -85,6 +86,7 @@ func (n *node) check() {
 		if p.Leads && (!c.leads || p.Term != c.term) {
 			n.leads(id, p.Term)
 		}
+		n.hadTime(id, c, p.Late)
 		leaving := p.Leads && p.Leaves
 		if leaving && c.leaving && p.Term == c.term && p.Proposed > c.proposed {
 			// Entries that only the leaving leader has would make its log the longest, and the

@@ -30,8 +30,9 @@ type featureID struct {
 	first    *write
 	since    time.Duration // when a client first used it
 	askedMs  int64         // the last time at which a Fire asked for an attempt; 0 none has
-	calls    int           // operations that may have changed something
-	open     int           // … with an unknown outcome
+	fires    int64
+	calls    int // operations that may have changed something
+	open     int // … with an unknown outcome
 	cancels  int
 	redriven bool
 	made     map[uint64]uint64 // by content: the timer's sequence number
@@ -101,6 +102,7 @@ func (f *featureChecker) called(o *operation) {
 		n.cancels++
 	case timer.Fire:
 		n.askedMs = max(n.askedMs, o.cmd.DueMs)
+		n.fires++
 	case timer.Redrive:
 		n.redriven = true
 	}

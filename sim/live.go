@@ -36,6 +36,7 @@ func (w *World) live() {
 	w.keys.begin()
 	w.merging.begin()
 	w.makers.begin()
+	w.windowed.begin()
 	w.turning.begin()
 	w.sicken()
 	if w.swarm.replicaFaults.strikes > 0 {
@@ -69,6 +70,8 @@ func (w *World) conclude() {
 	w.checkShardClocks()
 	w.proveReplicas()
 	w.proveApart()
+	w.proveCrowd()
+	w.proveIdle()
 	w.checkEnd()
 }
 
@@ -77,9 +80,10 @@ func (w *World) lay() {
 	w.net = network{cut: map[[2]uint64]bool{}, false: map[[2]uint64]falseWord{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
 	w.topics = append(slices.Clone(topicNames), sickName)
-	if w.turning.on {
+	if w.turning.on || w.crowd.size > 0 {
 		w.topics = append(w.topics, turnedName)
 	}
+	w.topics = append(w.topics, w.crowd.names()...)
 }
 
 // employ starts the clients.
@@ -113,7 +117,10 @@ func (w *World) found() {
 		if timer.TopicID(i+1) == turnedTopic {
 			p = *w.turning.policy(w.turning.pull)
 		}
+		w.windowed.shape(timer.TopicID(i+1), &p)
+		w.crowd.shape(timer.TopicID(i+1), &p)
 		w.keys.shape(timer.TopicID(i+1), &p)
+		w.policies[timer.TopicID(i+1)] = p
 		if !w.insist(putTopic(name, &p)) {
 			w.violate("I14", "no node accepts a topic within five minutes: %s", w.describe())
 		}
@@ -168,6 +175,7 @@ func (w *World) heal() {
 	w.turning.done()
 	w.healed = w.now
 	w.featureClients.part()
+	w.windowed.done()
 	healed := w.now
 	for _, name := range w.topics {
 		if !w.insist(pauseTopic(name, false)) {

@@ -43,11 +43,12 @@ type wire struct {
 // Send implements shard.Peers.
 func (p *wire) Send(to uint64, frame []byte) {
 	if p.n.life == p.life && !p.n.silent() {
+		p.n.toil.sent += len(frame)
 		if n := p.n.w.node(to); n != nil && p.n.w.garbles(p.n, n, frame) {
 			p.n.w.tear(p.n, n)
 			return
 		}
-		p.n.w.carry(p.n, to, func(n *node, copied bool) {
+		p.n.w.carryLater(p.n, to, p.n.lag(), func(n *node, copied bool) {
 			if n.host == nil || p.n.w.connect(p.n, n, peer.LaneControl) != nil {
 				return
 			}
@@ -73,16 +74,21 @@ func (w *World) delay() time.Duration {
 
 // carryOnce is carry for a message that is never duplicated.
 func (w *World) carryOnce(from *node, to uint64, deliver func(n *node)) {
-	w.carryAs(from, to, false, func(n *node, _ bool) { deliver(n) })
+	w.carryAs(from, to, 0, false, func(n *node, _ bool) { deliver(n) })
 }
 
 // carry sends a message over a link with the faults of the network. deliver runs at the receiver,
 // perhaps twice; copied is true for all deliveries but the last.
 func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool)) {
-	w.carryAs(from, to, true, deliver)
+	w.carryAs(from, to, 0, true, deliver)
 }
 
-func (w *World) carryAs(from *node, to uint64, repeats bool, deliver func(n *node, copied bool)) {
+// carryLater is carry for a message that leaves in lag from now.
+func (w *World) carryLater(from *node, to uint64, lag time.Duration, deliver func(n *node, copied bool)) {
+	w.carryAs(from, to, lag, true, deliver)
+}
+
+func (w *World) carryAs(from *node, to uint64, lag time.Duration, repeats bool, deliver func(n *node, copied bool)) {
 	n := w.node(to)
 	if n == nil {
 		return
@@ -95,7 +101,7 @@ func (w *World) carryAs(from *node, to uint64, repeats bool, deliver func(n *nod
 		}
 		return
 	}
-	delay := w.delay()
+	delay := lag + w.delay()
 	if s.ordered {
 		at := max(w.now+delay, w.net.last[link])
 		w.net.last[link] = at

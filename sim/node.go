@@ -70,6 +70,7 @@ type node struct {
 	calls   []*rpc            // calls that it is answering
 	closed  bool              // it is stopping and takes no more requests
 	wakeAt  time.Duration
+	toil    toil
 	awake   func() // see waker; nil: not created yet
 	writing bool
 	syncs   time.Duration            // when the running log step began
@@ -160,7 +161,7 @@ func (n *node) every(d time.Duration, run func()) {
 
 // wake schedules a turn of the host in d, unless an earlier one is scheduled.
 func (n *node) wake(d time.Duration) {
-	at := n.w.now + max(d, 0)
+	at := max(n.w.now+max(d, 0), n.toil.until)
 	if n.host == nil || n.wakeAt >= n.w.now && n.wakeAt <= at && n.wakeAt != 0 {
 		return
 	}
@@ -168,7 +169,7 @@ func (n *node) wake(d time.Duration) {
 	if n.awake == nil {
 		n.awake = n.waker()
 	}
-	n.w.after(d, n.awake)
+	n.w.after(at-n.w.now, n.awake)
 }
 
 // waker returns the event of a wake-up. The event does nothing if the process has been woken since.
@@ -186,7 +187,7 @@ func (n *node) waker() func() {
 func (n *node) turn() {
 	w := n.w
 	n.gate.Shut()
-	err := n.host.Work()
+	took, err := n.work()
 	n.gate.Open()
 	if n.host == nil {
 		return
@@ -212,9 +213,9 @@ func (n *node) turn() {
 		}
 		n.self.Health.Waits(full)
 		life := n.life
-		n.syncs = n.clock.Mono()
+		n.syncs = n.clock.Mono() + took
 		n.self.Health.SyncBegins(n.syncs)
-		w.after(latency, func() { n.write(life) })
+		w.after(took+latency, func() { n.write(life) })
 	}
 	n.wake(max(n.host.UntilWork(), 50*time.Microsecond))
 }
@@ -262,6 +263,7 @@ func (n *node) died(err error) bool {
 			n.blinded(err)
 			return true
 		case n.faultOfMemory(err):
+			n.w.foundAt = n.w.now
 			n.stop(false)
 			return true
 		case n.toldByLeader(err):

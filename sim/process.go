@@ -38,6 +38,7 @@ func (n *node) start() {
 	n.met, n.calls = map[uint64]process{}, nil
 	n.heard, n.refused = map[uint64]time.Duration{}, map[uint64]refused{}
 	n.told, n.toldBy = map[uint64]uint64{}, map[uint64]uint64{}
+	n.toil = toil{}
 	n.low, n.turned, n.laden = map[uint64]time.Duration{}, 0, 0
 	n.sights, n.view, n.looked, n.age = map[uint64]*visibility{}, view{}, 0, 0
 	n.trustsNobody()
@@ -219,7 +220,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 	w := n.w
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: table.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
-		FS: disk, Dir: dataDir, Clock: n.keeper, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones,
+		FS: disk, Dir: dataDir, Clock: turnClock{n.keeper, n}, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones,
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler),
 		Log: wal.Options{
@@ -321,6 +322,10 @@ func (h *memberHost) PullFrom(ctx context.Context, topic timer.TopicID, leaseMs 
 	asked := h.n.w.now
 	pullOf(ctx).takes()
 	list, err := h.Host.PullFrom(ctx, topic, leaseMs, shares)
+	if h.n.w.crowd.has(topic) {
+		h.n.w.crowd.handed(h.n, list)
+		return list, err
+	}
 	if topic == turnedTopic {
 		h.n.w.checker.turned.handed(h.n, asked, list)
 		return list, err

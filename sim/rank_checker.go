@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -54,9 +55,12 @@ func (b *rankChecker) answered(w *World, o *operation, r timer.Result, t *timer.
 func (b *rankChecker) mayStart(c *call, tbl *table.Table) {
 	n, j, id := c.node, &c.delivery.Job, c.delivery.Shard
 	w := n.w
-	const lasts = callTimeout + 5*time.Second + 250*time.Millisecond // from the proposal to the end of a lease
-	ago := n.keeper.Lease() - (c.delivery.Deadline - lasts) + clockSlack
-	asked, askedMs := w.now-ago, n.keeper.WallMs()-ago.Milliseconds()
+	// The lease was requested after its permit was granted, and the deadline shows when a majority
+	// last proved the leadership: at that request, or later.
+	asked := c.permit.asked
+	askedMs := n.keeper.WallMs() - (w.now - asked).Milliseconds()
+	proven := n.keeper.Lease() - (c.delivery.Deadline - scheduler.StartWithin - callTimeout) - clockSlack
+	provenMs := n.keeper.WallMs() - proven.Milliseconds()
 	since, ok := b.reigns[place{id, n.host.Progress(id).Term}]
 	var x *rankedTimer
 	keep := b.lines[id][:0]
@@ -70,7 +74,7 @@ func (b *rankChecker) mayStart(c *call, tbl *table.Table) {
 	}
 	b.lines[id] = keep
 	fresh := func(t *rankedTimer) bool {
-		return t.node == n.id && t.believed == n.believes() && t.at > since && t.dueMs >= askedMs-freshFor.Milliseconds()
+		return t.node == n.id && t.believed == n.believes() && t.at > since && t.dueMs >= provenMs-freshFor.Milliseconds()
 	}
 	if !ok || x == nil || j.Attempts != 1 || !fresh(x) {
 		return

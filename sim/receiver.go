@@ -42,7 +42,7 @@ func (p *permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 	if w.swarm.clocks.sleeps > 0 && w.times.hit(0.01) {
 		n.sleep(w.times.between(time.Second, 30*time.Second))
 	}
-	w.after(w.chance.between(0, 2*time.Millisecond), func() {
+	w.after(n.lag()+w.chance.between(0, 2*time.Millisecond), func() {
 		if n.life == life {
 			n.do(c.begin)
 		}
@@ -96,6 +96,8 @@ func (c *call) begin() {
 		status = w.sick.status()
 	case c.delivery.Job.Topic == mergingTopic:
 		took, status = w.merging.answers()
+	case w.crowd.has(c.delivery.Job.Topic):
+		took, status = w.crowd.answers(c)
 	case w.chance.hit(s.receiverHangs):
 		status = 0
 	case w.chance.hit(s.receiverFails):

@@ -53,6 +53,8 @@ type swarm struct {
 	// at the end, check that one topic's dead receivers do not delay another
 	apart bool
 
+	toil float64 // how many times as slow turns are; 0: they take no time
+
 	limits bool // workloads load the topics with limits
 
 	ordeals  ordeals

@@ -36,7 +36,7 @@ func (b *checker) judgeTurns(w *World) {
 
 // checkVisits runs their final checks.
 func (b *checker) checkVisits(w *World) {
-	for id := rankedTopic; id <= mergingTopic; id++ {
+	for id := rankedTopic; id <= windowTopic; id++ {
 		b.visits[id].checkEnd(w)
 	}
 	if b.turned != nil {
@@ -109,9 +109,10 @@ func (b *spreadChecker) mayStart(c *call, tbl *table.Table) {
 
 func (b *spreadChecker) checkEnd(w *World) { b.ends(w, noneDead(w)) }
 
-// mended reports whether the cluster was healed at a moment and had recovered from all faults.
+// mended reports whether the cluster was healed at a moment and had recovered from all faults. A
+// bit that was flipped before may be found later.
 func (w *World) mended(ms int64) bool {
-	return w.calm && w.healed > 0 && ms >= epochMs+(max(w.healed+w.believed, w.checker.misled)+healLimit).Milliseconds()
+	return w.calm && w.healed > 0 && ms >= epochMs+(max(w.healed+w.believed, w.checker.misled, w.foundAt)+healLimit).Milliseconds()
 }
 
 // briefChecker checks expiry. No attempt starts after the expiry, unless the timer was redriven. An

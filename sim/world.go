@@ -92,9 +92,13 @@ type World struct {
 	merging        *merging
 	turning        *turning
 	makers         *topicMakers
-	healed         time.Duration // when the second phase began
+	crowd          *crowd
+	windowed       *windowed
+	policies       map[timer.TopicID]timer.Policy // as the topics were created
+	healed         time.Duration                  // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
 	believed time.Duration
+	foundAt  time.Duration // when a process last found a flipped bit, and had to restart
 	topics   []string
 	laid     int  // how many of topics have been acknowledged to a client
 	calm     bool // the second phase
@@ -168,6 +172,7 @@ func newWorld(cfg Config) *World {
 	if cfg.script == nil {
 		w.swarm.ail(w.ills)
 		w.swarm.drawReplicaFaults(w.odds)
+		w.swarm.drawToil(newChance(cfg.Seed, 43))
 	}
 	w.words = newChance(cfg.Seed, 31)
 	w.swarm.drawFalseWords(w.words)
@@ -178,6 +183,10 @@ func newWorld(cfg Config) *World {
 	w.keys = w.drawKeys()
 	w.merging = w.drawMerging()
 	w.makers = w.drawTopicMakers()
+	w.windowed = w.drawWindowed()
+	w.checker.visits[windowTopic], w.policies = w.windowed, map[timer.TopicID]timer.Policy{}
+	w.crowd = w.drawCrowd()
+	w.crowd.judge(w.checker)
 	if w.turning = w.drawTurning(); w.turning.on {
 		w.checker.judgeTurns(w)
 	}

@@ -95,6 +95,16 @@ func (s *Slots) Calls() (n int) {
 	return n
 }
 
+// Idle reports that no slot is out and nothing waits.
+func (s *Slots) Idle() bool {
+	for c := range s.halves {
+		if s.halves[c].waiting.Len() > 0 {
+			return false
+		}
+	}
+	return s.Calls() == 0 && s.waiting == 0
+}
+
 // Waiting is how many wait at receivers.
 func (s *Slots) Waiting() int { return s.waiting }
 
