@@ -59,17 +59,11 @@ func (g *group) holdsBack(m *pb.Message) bool {
 	return true
 }
 
-// sendHeld sends the appends that were held back, but those of a term that is over: the end of a
-// leadership may have been heard in this turn, and not been handled yet.
+// sendHeld sends the appends that were held back.
 func (g *group) sendHeld() {
-	if len(g.held) == 0 {
-		return
-	}
-	held, term := g.held, g.raft.BasicStatus().GetTerm()
+	held := g.held
 	g.held = nil
 	for _, m := range held {
-		if m.GetTerm() == term {
-			g.sendNow(m)
-		}
+		g.sendNow(m)
 	}
 }
