@@ -16,6 +16,7 @@ import (
 type fakePeers struct {
 	r       *hostHarness
 	mute    bool
+	only    timer.ShardID // 0: all groups' messages are recorded
 	hung    bool // it answers heartbeats only, like a node with a hung disk
 	sent    []*pb.Message
 	streams []*SnapshotStream
@@ -59,7 +60,7 @@ func (c *fakePeers) leads() {
 // Send implements Peers.
 func (c *fakePeers) Send(_ uint64, frame []byte) {
 	c.r.eachMessage(frame, func(id timer.ShardID, m *pb.Message) {
-		if id == 1 || !c.mute { // the meta group may hold an election meanwhile
+		if c.only == 0 || id == c.only { // the meta group may hold an election meanwhile
 			c.sent = append(c.sent, m)
 		}
 		if a := agreement(m); a != nil && !c.mute && !(c.hung && m.GetType() != pb.MsgHeartbeat) {

@@ -16,7 +16,7 @@ func leaderWithMutePeers(t *testing.T) (*hostHarness, *fakePeers) {
 	r, c := withFakePeers(t, false, nil)
 	c.leads()
 	r.settle()
-	c.mute, c.sent = true, nil
+	c.mute, c.only, c.sent = true, 1, nil
 	return r, c
 }
 
