@@ -17,7 +17,7 @@ type fakePeers struct {
 	r       *hostHarness
 	mute    bool
 	only    timer.ShardID // 0: all groups' messages are recorded
-	hung    bool // it answers heartbeats only, like a node with a hung disk
+	hung    bool          // it answers heartbeats only, like a node with a hung disk
 	sent    []*pb.Message
 	streams []*SnapshotStream
 }
