@@ -30,9 +30,11 @@ func manyReceivers(t testing.TB) int {
 }
 
 const (
-	// othersSlack is by how much the timers of one instant may make another topic's p99 lateness
-	// worse. The goal, which is logged, is a tenth of it.
-	othersSlack = 50 * time.Millisecond
+	// quietSlack is by how much the timers of one instant may make another topic's p99 lateness worse
+	// on a machine that does nothing else, as CARILLON_E2E_LONG promises. The goal, which is logged, is
+	// a tenth of it. busySlack is for a machine that runs other tests meanwhile: no shard stands still.
+	quietSlack = 50 * time.Millisecond
+	busySlack  = 2 * time.Second
 
 	// herdTries is how often a herd is let loose at most: other programs on the machine may spoil
 	// the lateness of one.
@@ -219,11 +221,15 @@ func checkHerd(t *testing.T, clients []*client, n int, do string) {
 		if won != 0 {
 			t.Errorf("%s: %v elections were won meanwhile, want none", do, won)
 		}
-		if t.Failed() || busy.p99 <= calm.p99+othersSlack {
+		slack := busySlack
+		if os.Getenv("CARILLON_E2E_LONG") != "" {
+			slack = quietSlack
+		}
+		if t.Failed() || busy.p99 <= calm.p99+slack {
 			return
 		}
 		if try == herdTries {
-			t.Errorf("%s: another topic's lateness p99 went from %v to %v, want at most %v more", do, calm.p99, busy.p99, othersSlack)
+			t.Errorf("%s: another topic's lateness p99 went from %v to %v, want at most %v more", do, calm.p99, busy.p99, slack)
 			return
 		}
 	}

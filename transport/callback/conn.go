@@ -36,7 +36,7 @@ func (p *Pool) newConn(raw net.Conn, secure bool) *countingConn {
 		c.records = &recordCount{}
 	}
 	p.openConns.Add(1)
-	c.unwatch = context.AfterFunc(p.base, func() {
+	c.unwatch = context.AfterFunc(p.part(), func() {
 		_ = raw.Close()
 		p.openConns.Done()
 	})

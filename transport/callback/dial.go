@@ -21,7 +21,7 @@ func (d *destination) dial(_ string, timeout time.Duration) (net.Conn, error) {
 	if timeout == idleOnly {
 		return nil, errNoIdleConn
 	}
-	ctx, cancel := context.WithTimeout(d.pool.base, timeout)
+	ctx, cancel := context.WithTimeout(d.pool.part(), timeout)
 	defer cancel()
 	raw, err := d.pool.dialTCP(ctx, d.key)
 	if err != nil {
@@ -29,6 +29,9 @@ func (d *destination) dial(_ string, timeout time.Duration) (net.Conn, error) {
 	}
 	return d.pool.newConn(raw, d.client.IsTLS), nil
 }
+
+// part is one of the contexts that end with base.
+func (p *Pool) part() context.Context { return p.parts[p.turns.Add(1)%uint32(len(p.parts))] }
 
 // tlsError marks a handshake that failed on an open connection.
 type tlsError struct{ err error }

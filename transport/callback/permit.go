@@ -34,7 +34,7 @@ type callSlot struct {
 	topic uint64
 	young order.Spot[*callSlot] // of starts, like waits and began
 	waits order.Spot[*callSlot]
-	began time.Time
+	began atomic.Int64 // when its goroutine ran, Unix ns; 0: not yet
 }
 
 // Valid reports whether the permit was granted; it does not say whether it was used.

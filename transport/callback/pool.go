@@ -42,9 +42,13 @@ type Pool struct {
 	workers workers
 	starts  starts
 
-	// base ends when calls in flight are given up.
+	// base ends when calls in flight are given up, and with it parts: each dial and connection hangs
+	// on one of them, in turn. They have a lock each, for which thousands of calls at once would wait.
 	base      context.Context
 	giveUp    context.CancelFunc
+	parts     [64]context.Context
+	ends      []context.CancelFunc // of parts; base ends them too
+	turns     atomic.Uint32
 	idleConns atomic.Int64
 	openConns sync.WaitGroup
 	running   atomic.Bool
@@ -79,6 +83,11 @@ func New(config Config) (*Pool, error) {
 	p.slots = slots.New(config.MaxCalls)
 	p.policy.Store(&config.Policy)
 	p.base, p.giveUp = context.WithCancel(context.Background())
+	for i := range p.parts {
+		var end context.CancelFunc
+		p.parts[i], end = context.WithCancel(p.base)
+		p.ends = append(p.ends, end)
+	}
 	p.workers.pool = p
 	p.starts.init(p)
 	p.tickets.New = func() any { return new(callSlot) }
@@ -264,6 +273,7 @@ func (p *Pool) release(t *callSlot, a slots.Answer) {
 	g.permits--
 	p.slots.Release(t.slot, a)
 	t.dest, t.gate, t.breaker, t.slot, t.req, t.done = nil, nil, nil, slots.Slot{}, nil, nil
+	t.began.Store(0)
 	refused := p.slots.Wake(&d.slots, g)
 	var grants []grant
 	if !p.closed {

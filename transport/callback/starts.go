@@ -10,10 +10,10 @@ import (
 
 const (
 	// youngCalls is how many calls may be young at once, for each processor that Go uses.
-	youngCalls = 16
-	// youngFor is how long a call is young at most, if it has not written its request before. An older
-	// one waits for its receiver, not for a processor.
-	youngFor = 2 * time.Millisecond
+	youngCalls = 8
+	// youngFor is how long a call is young at most from when its goroutine runs, if it has not written
+	// its request before. An older one waits for its receiver, not for a processor.
+	youngFor = 1 * time.Millisecond
 )
 
 // starts bounds the calls that are busy with this machine at once: that are about to dial or to
@@ -79,7 +79,6 @@ func (s *starts) wrote(t *callSlot) {
 func (s *starts) admit(t *callSlot) bool {
 	t.young.Of, t.waits.Of = t, t
 	if s.ring.Len() == 0 && s.young.Len() < s.most {
-		t.began = time.Now()
 		s.young.Push(&t.young)
 		return true
 	}
@@ -111,9 +110,13 @@ func (s *starts) setAlarm() {
 func (s *starts) look() {
 	s.mu.Lock()
 	s.set = false
-	old := time.Now().Add(-youngFor)
-	for s.young.Len() > 0 && !s.young.First().began.After(old) {
-		s.young.First().young.Leave()
+	old := time.Now().Add(-youngFor).UnixNano()
+	for s.young.Len() > 0 {
+		t := s.young.First()
+		if began := t.began.Load(); began == 0 || began > old {
+			break
+		}
+		t.young.Leave()
 	}
 	run := s.takeLocked()
 	if s.ring.Len() > 0 {
@@ -134,7 +137,6 @@ func (s *starts) takeLocked() (first *callSlot) {
 			l.spot.Leave()
 			delete(s.lanes, l.topic)
 		}
-		t.began = time.Now()
 		s.young.Push(&t.young)
 		*last, last = t, &t.next
 	}
