@@ -47,7 +47,7 @@ func TestCallsBeginInTurn(t *testing.T) {
 		}
 		most := p.starts.most
 		at(most)
-		time.Sleep(youngFor + time.Millisecond) // fake time
+		time.Sleep(youngFor + youngFor/2) // fake time
 		synctest.Wait()
 		at(2 * most)
 		mu.Lock()
