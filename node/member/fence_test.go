@@ -21,7 +21,6 @@ import (
 type doors struct {
 	Peers
 	closed []uint64
-	asked  int
 }
 
 func (d *doors) Refuses(_ context.Context, node uint64, starts uint32) bool {

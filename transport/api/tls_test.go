@@ -291,7 +291,7 @@ func TestRevokedAuthorityEndsItsConnections(t *testing.T) {
 	if _, err := io.Copy(io.Discard, events); err != nil {
 		t.Errorf("its stream of events: %v", err)
 	}
-	if !shop() || !shop() {
+	if first, second := shop(), shop(); !first || !second {
 		t.Error("a connection of the other authority is not served")
 	}
 }
