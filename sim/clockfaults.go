@@ -320,8 +320,7 @@ func (n *node) mayGoByClock(id string, dueMs int64) {
 
 // skippedAhead counts the series that wait for a future occurrence because a leader with a wrong
 // clock skipped the first ones. An owner may have asked for that, and the checker cannot tell. A Fire runs such an
-// occurrence, and the next one is later still; so it is with an occurrence of any series that is in
-// backoff when it is fired, and ends after the clock is right again.
+// occurrence, and the next one is later still.
 func (w *World) skippedAhead() (n int64) {
 	if w.checker.misled == 0 {
 		return 0
@@ -329,7 +328,7 @@ func (w *World) skippedAhead() (n int64) {
 	for _, k := range w.checker.features.names {
 		known := w.checker.features.ids[k]
 		first := known.first
-		if k.topic != featureTopic || first == nil || first.every == 0 || first.catchUp != timer.CatchUpSkip && known.fires == 0 {
+		if k.topic != featureTopic || first == nil || first.every == 0 || first.catchUp != timer.CatchUpSkip {
 			continue
 		}
 		id := w.place(k.topic, k.id)
