@@ -328,6 +328,34 @@ func TestSeriesAcrossAClockSetBack(t *testing.T) {
 	}
 }
 
+// TestFiredSeriesAcrossAClockSetBack: so does a series whose occurrence was fired by hand while it
+// was in backoff, and ends after the clock is set back.
+func TestFiredSeriesAcrossAClockSetBack(t *testing.T) {
+	for _, catchUp := range []timer.CatchUp{timer.CatchUpOne, timer.CatchUpSkip} {
+		r := newHostHarness(t, nil)
+		r.calls.auto = 200
+		r.clock.set(tenYears)
+		r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Repeat: &timer.Repeat{EveryMs: 60_000, CatchUp: catchUp}}})
+		r.pass(30 * time.Second)
+		r.calls.auto = 500
+		r.pass(40 * time.Second) // the second occurrence fails
+		r.do(timer.Command{Kind: timer.Fire, Topic: 1, ID: "a", DueMs: r.clock.wallMs})
+		r.pass(time.Second)
+		if v := r.timer("a"); v.State != timer.Scheduled || v.AskedMs == 0 || v.Attempts < 2 {
+			t.Fatalf("it is not in backoff: %+v", v)
+		}
+		r.clock.set(-tenYears)
+		r.pass(time.Second)
+		r.calls.auto = 200
+		r.pass(10 * time.Minute)
+		if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
+			t.Errorf("catch-up %d: the next occurrence is %d ms from now", catchUp, v.NextMs-r.clock.wallMs)
+		}
+		r.audit()
+		r.abort()
+	}
+}
+
 // TestSeriesInFlightAcrossAClockSetBack: so does a series with a call in flight when the clock is
 // set back.
 func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {

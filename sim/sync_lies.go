@@ -31,7 +31,8 @@ func (w *World) syncLies() {
 		return
 	}
 	for _, m := range w.nodes {
-		if !m.gone && (m.crash.plans() || m.held) {
+		// one that lost data may find it out some time after it has started again
+		if !m.gone && (m.crash.plans() || m.held || m.rotten && w.now-m.stoppedAt < 10*time.Second) {
 			return
 		}
 	}

@@ -106,7 +106,7 @@ type seriesTimes struct {
 	calendar  recurrence.Calendar
 	realigned timer.Handle   // series up to this slot were checked after the clock was set back
 	realigns  []entry        // to be moved; dueMs is the new time
-	leased    []timer.Handle // to be checked again when their attempt has ended
+	leased    []timer.Handle // to be checked again when their attempt, or their fired occurrence, has ended
 }
 
 // FollowClock proposes the next step after the clock was set back: a tick, or that all series are
@@ -148,7 +148,8 @@ func (l *Scheduler) Rebase() {
 // realign walks the table once, in slices, after the clock was set back and the slots were
 // restamped. A series that the wrong clock scheduled goes on with its next occurrence from now.
 // Left alone are timers that a client has changed since, perhaps to postpone them, and series that
-// catch up with all: their skipped occurrences have run.
+// catch up with all: their skipped occurrences have run. An occurrence that is leased, or was fired
+// by hand, ends first.
 func (l *Scheduler) realign() {
 	t, now := l.table, l.now.WallMs
 	if !t.AwaitsSeries() || l.series.realigned == allRealigned || !l.sure() {
@@ -183,7 +184,7 @@ func (l *Scheduler) realignOne(h timer.Handle, now int64) {
 	if next == 0 {
 		return
 	}
-	if d := l.table.Due(h); d.State == timer.Leased {
+	if d := l.table.Due(h); d.State == timer.Leased || d.AskedMs != 0 {
 		l.series.leased = append(l.series.leased, h)
 	} else {
 		l.series.realigns = append(l.series.realigns, entry{seq: d.Seq, handle: h, rev: d.Rev, dueMs: next})

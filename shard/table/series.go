@@ -228,13 +228,13 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 }
 
 // SeriesByRule returns the series of a timer that has not ended, provided that the series created
-// this occurrence, and that no client has changed it or asked for it since.
+// this occurrence, and that no client has changed it since.
 func (t *Table) SeriesByRule(h timer.Handle) (Series, bool) {
 	s := t.get(h)
 	if s == nil || s.state() != timer.Scheduled && s.state() != timer.Leased {
 		return Series{}, false
 	}
-	if v := t.view(s.ref); v.occurrence < 2 || v.version != 1 || v.askedMs != 0 {
+	if v := t.view(s.ref); v.occurrence < 2 || v.version != 1 {
 		return Series{}, false
 	}
 	return t.Series(h)
