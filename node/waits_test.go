@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"carillon/timer"
 )
@@ -55,6 +56,7 @@ func TestWaits(t *testing.T) {
 		"topic_paused": waitsForPausedTopic, "breaker": waitsForBreaker, "key": waitsForKey,
 		"key of a consumer": waitsForKeyOfConsumer, "concurrency": waitsForConcurrency, "rate": waitsForRate,
 		"spread": waitsForSpread, "slots": waitsForSlots, "no_callback": waitsForNoCallback, "refused_address": waitsForRefusedAddress,
+		"window": waitsForWindow, "window of a consumer": waitsForWindowOfConsumer,
 	} {
 		asked[strings.Fields(name)[0]] = true
 		t.Run(name, func(t *testing.T) { test(t, &running{t: t, base: n.base, node: n.node, stop: n.stop}) })
@@ -68,7 +70,7 @@ func TestWaits(t *testing.T) {
 
 // elsewhere are the causes that other tests ask for.
 var elsewhere = map[timer.WaitCause]string{
-	timer.WaitBackoff: "waitsForBreaker", timer.WaitConsumer: "waitsForKeyOfConsumer", timer.WaitZone: "of package shard", timer.WaitWindow: "of package shard",
+	timer.WaitBackoff: "waitsForBreaker", timer.WaitConsumer: "waitsForKeyOfConsumer", timer.WaitZone: "of package shard",
 	timer.WaitLeader: "TestWaitsForLeader of package shard",
 }
 
@@ -99,6 +101,42 @@ func waitsForNoCallback(t *testing.T, n *running) {
 	rec := newReceiver(t, nil)
 	n.must(200, "PATCH", "/v1/topics/lost", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
 	n.eventually("lost", "a", "done")
+}
+
+// shutToday is a window that is not open on any day around today.
+func shutToday() string {
+	except := make([]string, 3)
+	for i := range except {
+		except[i] = time.Now().UTC().AddDate(0, 0, i-1).Format(`"2006-01-02"`)
+	}
+	return `{"zone":"UTC","except":[` + strings.Join(except, ",") + `]}`
+}
+
+func waitsForWindow(t *testing.T, n *running) {
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/office", fmt.Sprintf(`{"callback":{"url":%q},"window":%s}`, rec.URL, shutToday()))
+	n.must(201, "POST", "/v1/topics/office/timers", `{"id":"a","delay":"0s"}`)
+	if on := n.waits("office", "a", "window"); on != "office" {
+		t.Errorf("it waits on %q", on)
+	}
+	n.counted("office", "window", 1)
+	n.must(200, "POST", "/v1/topics/office/timers/a/fire", "") // no way around it
+	n.waits("office", "a", "window")
+	n.must(200, "PATCH", "/v1/topics/office", `{"window":null}`)
+	n.eventually("office", "a", "done")
+}
+
+func waitsForWindowOfConsumer(t *testing.T, n *running) {
+	n.must(201, "PUT", "/v1/topics/desk", `{"delivery":"pull","window":`+shutToday()+`}`)
+	n.must(201, "POST", "/v1/topics/desk/timers", `{"id":"a","delay":"0s"}`)
+	n.waits("desk", "a", "window")
+	if got := n.must(200, "POST", "/v1/topics/desk/pull", `{}`); strings.Contains(got, `"id"`) {
+		t.Errorf("a window that is shut hands out %s", got)
+	}
+	n.must(200, "PATCH", "/v1/topics/desk", `{"window":null}`)
+	until(t, "it is handed out", func() bool {
+		return strings.Contains(n.must(200, "POST", "/v1/topics/desk/pull", `{}`), `"id":"a"`)
+	})
 }
 
 // A refusal wins over the backoff: to wait does not help.
