@@ -73,7 +73,7 @@ func (n *node) work() (took time.Duration, err error) {
 const (
 	leastSteps = 512
 	turnTime   = 3 * time.Millisecond
-	moreSteps  = 1024
+	moreSteps  = 704
 )
 
 // frugal checks the steps of a turn, whatever there was to do.
