@@ -72,7 +72,7 @@ func (w *World) drawCrowd() *crowd {
 	}
 	d.size, d.topics, d.hangs, d.main = size, topics, hangs, main
 	if w.cfg.Profile == crowded {
-		d.size, d.topics = 1000+c.IntN(3000), 5+c.IntN(60)
+		d.size, d.topics = 1000+c.IntN(4000), 5+c.IntN(60)
 		s.toil = 1 + (slowestTurns-1)*c.Float64()
 		s.calm()
 		s.ordeals, s.ailments, s.replicaFaults, s.early, s.sickThink = ordeals{}, ailments{}, replicaFaults{}, false, 0

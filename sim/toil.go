@@ -67,13 +67,12 @@ func (n *node) work() (took time.Duration, err error) {
 	return took, err
 }
 
-// The product's budget of a turn: so many steps, and as many more as fit into the time. What
-// leaves the wheel at once, and groups that see only at their next step that the time is over, take some
-// more.
+// The product's budget of a turn: so many steps, and as many more as fit into the time. What leaves
+// the wheel at once, and groups that see at their next step that the time is over, take some more.
 const (
 	leastSteps = 512
 	turnTime   = 3 * time.Millisecond
-	moreSteps  = 1024
+	moreSteps  = 704
 )
 
 // frugal checks the steps of a turn, whatever there was to do.
