@@ -85,8 +85,8 @@ func TestHangingReceiversTakeNoCallsOfOthers(t *testing.T) {
 	}{
 		"of one topic, for a quarter of an hour":          {topics: 1, timeout: "15m", most: 896},
 		"of a thousand topics, for a quarter of an hour":  {topics: 1050, timeout: "15m", most: 1024},
-		"that answered until their network was gone":      {topics: 1, timeout: "25s", answerBefore: true, most: 1792},
-		"of another tenant's topics, that answered until": {topics: 300, timeout: "25s", answerBefore: true, tokens: true, most: 1792},
+		"that answered until their network was gone":      {topics: 1, timeout: "25s", answerBefore: true, most: 896},
+		"of another tenant's topics, that answered until": {topics: 300, timeout: "25s", answerBefore: true, tokens: true, most: 960},
 	} {
 		t.Run(strings.NewReplacer(" ", "_", ",", "").Replace(name), func(t *testing.T) {
 			flags, hog, well := []string{"--callback-allow", "127.0.0.0/8"}, "", ""

@@ -5,44 +5,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
 
-// olderRelease is the commit of the release to upgrade from and go back to, and olderLevel its
-// feature level. Each new release moves both up: docs/testing.md.
+// olderLevel is the feature level of the release to upgrade from and go back to. This build plays
+// it, restricted to its level, until there is a release whose formats this one has.
 const (
-	olderRelease = "b057808fc5aef2a6aab0e7d58c0119bb013c426e" // it needs no finalize
-	olderLevel   = 3
-	newestLevel  = 4 // of the build under test
+	olderLevel  = 3
+	newestLevel = 4 // of the build under test
 )
-
-// olderBinary builds olderRelease from the repository's history.
-var olderBinary = sync.OnceValues(func() (string, error) {
-	parent := filepath.Dir(binary)
-	if os.Getenv("CARILLON_E2E_BINARY") != "" { // not this test's directory
-		parent = ""
-	}
-	dir, err := os.MkdirTemp(parent, "older-")
-	if err != nil {
-		return "", err
-	}
-	for _, args := range [][]string{
-		{"git", "-C", "..", "archive", "--output", filepath.Join(dir, "older.tar"), olderRelease},
-		{"tar", "-C", dir, "-xf", filepath.Join(dir, "older.tar")},
-		{"go", "build", "-C", dir, "-o", dir + "/carillon-older", "./cmd/carillon"},
-	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
-		}
-	}
-	return dir + "/carillon-older", nil
-})
 
 // upgrade is a cluster under load whose nodes are restarted with the older or the newer build.
 type upgrade struct {
@@ -51,18 +25,13 @@ type upgrade struct {
 	load    *clusterLoad
 	members []*member
 	levels  []int
-	older   string // "": the build under test, restricted to olderLevel
 }
 
 // run sets the build of a node's next process: the older release, or the one under test restricted
 // to a level.
 func (u *upgrade) run(at, level int) {
 	m := u.members[at]
-	if m.binary = ""; level == olderLevel && u.older != "" {
-		m.binary, m.env = u.older, nil
-	} else {
-		m.understands(level)
-	}
+	m.understands(level)
 	u.levels[at] = level
 }
 
@@ -104,17 +73,12 @@ func (u *upgrade) thereAndBack(random *rand.Rand) {
 // TestClusterUpgradeInAnyOrder restarts nodes of the older release with this build, under load and
 // in random order, and downgrades one in between. No client notices. Finalizing is refused until
 // the last node is upgraded, and then raises the feature level. After that a node of the older
-// release exits and reports the remedy, and the others go on. If the older release cannot be built,
-// this build plays it, restricted to its level. With CARILLON_E2E_LONG all nodes are first upgraded
+// release exits and reports the remedy, and the others go on. With CARILLON_E2E_LONG all nodes are first upgraded
 // and downgraded once.
 func TestClusterUpgradeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)
 	u := &upgrade{t: t, members: loopbackMembers(t, 3), levels: []int{olderLevel, olderLevel, olderLevel}}
-	var err error
-	if u.older, err = olderBinary(); err != nil {
-		t.Logf("the release before is played by this build: %v", err)
-	}
 	for at := range u.members {
 		u.run(at, olderLevel)
 	}

@@ -201,7 +201,7 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b.fill("cron", "0 8 * * 9")
 	b.fill("zone", "Europe/Amsterdam")
 	b.click("Add")
-	b.sees("repeat: end of range (9) above maximum (7)")
+	b.sees("day of week: 9 is not within 0 to 7")
 	b.fill("cron", "0 8 * * 1")
 	b.shot("add-cron-light")
 	b.click("Add")

@@ -38,7 +38,7 @@ func TestSystemDRMQ(t *testing.T) {
 
 	// Priorities; prepare, commit and roll back.
 	for i, p := range []int{1, 9, 5} {
-		c.must(t, 201, "POST", timers, fmt.Sprintf(`{"id":"p%d","at_ms":%d,"priority":%d}`, i, 1000+i, p))
+		c.must(t, 201, "POST", timers, fmt.Sprintf(`{"id":"p%d","at_ms":%d,"priority":%d}`, i, 1_000_000_000_000+i, p))
 	}
 	got := c.pulls(t, "rmq", 3, `{"max":3,"wait":"2s"}`)
 	if got[0].Priority != 9 || got[1].Priority != 5 || got[2].Priority != 1 {

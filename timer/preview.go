@@ -32,7 +32,7 @@ func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
 	}
 	same := cur.Content == c.Content
 	recent := nowMs-cur.EndedMs <= KeptMs
-	if !c.Once { // what was cancelled is made again
+	if !c.Once && c.Tag != cur.Tag { // what was cancelled is made again
 		same = same && !cur.CancelRequested && cur.State != Cancelled
 	}
 	code := Code(0)

@@ -41,8 +41,9 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	same := v.content == c.Content
 	merges := c.Merge != timer.MergeReject
 	absolute := c.Flags&encoding.CommandAbsolute != 0
-	if c.Flags&encoding.CommandOnce == 0 {
-		// What was cancelled is made again, even while its last attempt still runs.
+	if c.Flags&encoding.CommandOnce == 0 && c.Tag != v.tag {
+		// What was cancelled is made again, even while its last attempt still runs. The request that
+		// made it does not do that if it comes twice, as through a node that was stopped (I5).
 		same = same && !s.cancelled() && s.state() != timer.Cancelled
 	}
 	switch s.state() {

@@ -153,11 +153,16 @@ func TestCancelledIsAddedAgain(t *testing.T) {
 	d := newTableHarness(t)
 	first := d.command(add)
 	d.command(timer.Command{Kind: timer.Cancel})
+	if got := d.command(add); got.Code != timer.Same || got.Timer.State != timer.Cancelled {
+		t.Fatalf("the request that made it, once more: %+v", got)
+	}
+	add.Tag = 7
 	if got := d.command(add); got.Code != timer.Created || got.Seq == first.Seq || got.Timer.State != timer.Scheduled {
 		t.Fatalf("added again: %+v", got)
 	}
 	d.lease()
 	d.command(timer.Command{Kind: timer.Cancel})
+	add.Tag = 8
 	if got := d.command(add); got.Code != timer.InFlight {
 		t.Errorf("added while its cancel waits: code %d", got.Code)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/duration"
 	"carillon/timer"
 
 	"github.com/valyala/fasthttp"
@@ -104,7 +105,7 @@ func FuzzTime(f *testing.F) {
 		}
 
 		span, ok := parseSpan(s)
-		d, err := time.ParseDuration(s)
+		d, err := duration.Parse(s)
 		if err == nil && !ok {
 			t.Fatalf("refused duration %q", s)
 		}
