@@ -38,6 +38,7 @@ type answer struct {
 	body     []byte
 	err      error
 	unsent   bool
+	repeated bool // an earlier try had no answer, and may arrive at any time
 	sent     time.Time
 	answered time.Time
 }

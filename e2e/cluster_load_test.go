@@ -39,6 +39,7 @@ func (s *roundRobin) do(method, path, body string, header ...string) answer {
 		over := a.answered.Sub(first) > addPatience
 		switch effect := effectOf(a); {
 		case effect == acked:
+			a.repeated = mayHaveArrived
 			return a
 		case effect == refused && !a.unsent || over || effect == unknown && !repeatable:
 			if mayHaveArrived { // an earlier try may have taken effect

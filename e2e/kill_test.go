@@ -105,6 +105,11 @@ func (l *traffic) do(j job) {
 	body := fmt.Sprintf(`{"id":%q,"at_ms":%d,"payload":%s}`, j.id, dueMs, payload)
 	a := l.client.do("POST", "/v1/topics/"+l.topic+"/timers", body)
 	l.ledger.heard(e, toAdd, payload, a)
+	if a.repeated {
+		unanswered := a
+		unanswered.status = 0
+		l.ledger.heard(e, toAdd, payload, unanswered)
+	}
 	if l.ledger.wrote(e, payload, dueMs, a) == refused {
 		return
 	}

@@ -34,6 +34,7 @@ type written struct {
 	born     bool // answered 201: a new timer, or a reused id
 	sent     time.Time
 	answered time.Time
+	repeated bool // see answer
 }
 
 // entry has all writes and cancels of one timer.
@@ -85,7 +86,7 @@ func (l *ledger) size() int {
 func (l *ledger) wrote(e *entry, payload string, dueMs int64, a answer) effect {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := written{sum: sumOf(payload), dueMs: dueMs, effect: effectOf(a), born: a.status == 201, sent: a.sent, answered: a.answered}
+	w := written{sum: sumOf(payload), dueMs: dueMs, effect: effectOf(a), born: a.status == 201, repeated: a.repeated, sent: a.sent, answered: a.answered}
 	e.versions = append(e.versions, w)
 	return w.effect
 }
@@ -110,6 +111,8 @@ func (e *entry) end() string {
 	for _, c := range e.cancels {
 		switch {
 		case e.revived(c):
+		case c.outcome == "prevented" && e.mayComeAgain(c):
+			want = ""
 		case c.outcome == "prevented":
 			want = "cancelled"
 		case want == "done" && (c.effect == unknown || c.outcome == "in_flight"):
@@ -129,10 +132,21 @@ func (e *entry) revived(c cancelled) bool {
 	return false
 }
 
+// mayComeAgain reports whether an add that had no answer may arrive after the cancel: it makes anew
+// what was cancelled.
+func (e *entry) mayComeAgain(c cancelled) bool {
+	for _, v := range e.versions[:c.place] {
+		if v.repeated || v.effect == unknown {
+			return true
+		}
+	}
+	return false
+}
+
 // prevented is when a final "prevented" was first answered, zero if it was not.
 func (e *entry) prevented() time.Time {
 	for _, c := range e.cancels {
-		if c.outcome == "prevented" && !e.revived(c) {
+		if c.outcome == "prevented" && !e.revived(c) && !e.mayComeAgain(c) {
 			return c.answered
 		}
 	}

@@ -98,6 +98,14 @@ func waitsForNoCallback(t *testing.T, n *running) {
 	})
 	n.must(200, "POST", "/v1/topics/lost/timers/a/fire", "")
 	n.waits("lost", "a", "no_callback")
+	n.must(201, "POST", "/v1/topics/gone/timers", `{"id":"a","delay":"1h","callback":{"url":"http://127.0.0.1:1/"}}`)
+	n.must(200, "POST", "/v1/topics/gone/pause", "")
+	n.must(200, "PATCH", "/v1/topics/gone/timers/a", `{"delay":"0s"}`)
+	n.counted("gone", "topic_paused", 1)
+	n.must(200, "DELETE", "/v1/topics/gone/timers/a", "")
+	if got := n.must(200, "GET", "/v1/topics/gone", ""); !strings.Contains(got, `"ready":0`) || strings.Contains(got, `"waiting":{"t`) || strings.Contains(got, `"oldest_overdue_ms":1`) {
+		t.Errorf("what was cancelled is counted as waiting: %s", got)
+	}
 	rec := newReceiver(t, nil)
 	n.must(200, "PATCH", "/v1/topics/lost", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
 	n.eventually("lost", "a", "done")

@@ -78,7 +78,7 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.NoURL += c.NoURL
 		refused, _ := l.table.Refused(topic)
 		sum.Waiting[timer.WaitRefused] += refused
-		if q := l.due.topics[topic]; q != nil && l.active {
+		if q := l.due.topics[topic]; q != nil && l.active && c.Scheduled > 0 { // else all entries are outdated
 			ready, oldest := q.overdue(l.now.WallMs)
 			sum.Ready += ready
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
@@ -109,7 +109,7 @@ func (l *Scheduler) Waiting(at *int, sum *timer.Waiting) (done bool) {
 		sum[timer.WaitZone] += int64(l.InUnknownZones())
 	}
 	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
-		if q := l.due.list[*at]; q.id != table.CanaryTopic {
+		if q := l.due.list[*at]; q.id != table.CanaryTopic && l.table.Counts(q.id).Scheduled > 0 {
 			l.countWaiting(q, sum)
 		}
 		*at++
@@ -127,7 +127,7 @@ func (l *Scheduler) Overdue(at *int, add func(topic timer.TopicID, timers, oldes
 	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
 		q := l.due.list[*at]
 		*at++
-		if n, oldest := q.overdue(l.now.WallMs); n > 0 {
+		if n, oldest := q.overdue(l.now.WallMs); n > 0 && l.table.Counts(q.id).Scheduled > 0 {
 			add(q.id, n, oldest)
 		}
 	}

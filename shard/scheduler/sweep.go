@@ -29,11 +29,11 @@ func (l *Scheduler) Sweep() {
 	}
 }
 
-// sweepTopic drops a topic that has nothing, and has its timers queued again once more than half of
-// the entries must be outdated (I15).
+// sweepTopic drops a topic that has nothing, and has its timers queued again once an eighth of the
+// entries must be outdated (I15): they are counted as if they waited.
 func (l *Scheduler) sweepTopic(q *topicQueue) {
 	timers := int(l.table.Counts(q.id).Scheduled)
-	if q.queued() > 2*timers+512 && len(q.moving) == 0 {
+	if q.queued() > timers+timers/8 && len(q.moving) == 0 {
 		l.reroute(q)
 	}
 	if q.inLine > 2*timers+512 {
