@@ -33,7 +33,7 @@ func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
 	same := cur.Content == c.Content
 	recent := nowMs-cur.EndedMs <= KeptMs
 	if !c.Once && c.Tag != cur.Tag { // what was cancelled is made again
-		same = same && !cur.CancelRequested && cur.State != Cancelled
+		same = same && cur.State != Cancelled && !(cur.State == Leased && cur.CancelRequested)
 	}
 	code := Code(0)
 	switch {

@@ -78,12 +78,16 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 		sum.NoURL += c.NoURL
 		refused, _ := l.table.Refused(topic)
 		sum.Waiting[timer.WaitRefused] += refused
-		if q := l.due.topics[topic]; q != nil && l.active && c.Scheduled > 0 { // else all entries are outdated
+		q := l.due.topics[topic]
+		if q == nil || !l.active {
+			continue
+		}
+		queues[q] = sum
+		if c.Scheduled > 0 { // else all entries are outdated
 			ready, oldest := q.overdue(l.now.WallMs)
 			sum.Ready += ready
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
 			l.countWaiting(q, &sum.Waiting)
-			queues[q] = sum
 		}
 	}
 	if len(queues) == 0 {

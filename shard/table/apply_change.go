@@ -44,7 +44,7 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if c.Flags&encoding.CommandOnce == 0 && c.Tag != v.tag {
 		// What was cancelled is made again, even while its last attempt still runs. The request that
 		// made it does not do that if it comes twice, as through a node that was stopped (I5).
-		same = same && !s.cancelled() && s.state() != timer.Cancelled
+		same = same && s.state() != timer.Cancelled && !(s.state() == timer.Leased && s.cancelled())
 	}
 	switch s.state() {
 	case timer.Scheduled:

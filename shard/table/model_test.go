@@ -143,7 +143,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 	over := map[timer.State]timer.Code{timer.Leased: timer.InFlight, timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.OverCancelled}
 	past := c.Spec != nil && m.clock-c.Spec.DueMs > timer.LateMs
 	late := c.NotLate && past
-	same := x != nil && x.content == c.Content && (x.Tag == c.Tag || !x.CancelRequested && x.State != timer.Cancelled)
+	same := x != nil && x.content == c.Content && (x.Tag == c.Tag || x.State != timer.Cancelled && !(x.State == timer.Leased && x.CancelRequested))
 	switch c.Kind {
 	case timer.Add:
 		switch {

@@ -177,6 +177,21 @@ func TestCancelledIsAddedAgain(t *testing.T) {
 	}
 }
 
+// TestCancelledInFlightThatSucceeded: what was called in spite of its cancel has ended done, and is
+// not made again.
+func TestCancelledInFlightThatSucceeded(t *testing.T) {
+	d := newTableHarness(t)
+	add := timer.Command{Kind: timer.Add, Content: 5, Absolute: true}
+	d.command(add)
+	d.lease()
+	d.command(timer.Command{Kind: timer.Cancel})
+	d.end(Outcome{Kind: Ack})
+	add.Tag = 7
+	if got := d.command(add); got.Code != timer.Same || got.Timer.State != timer.Done {
+		t.Fatalf("added again: %+v", got)
+	}
+}
+
 // TestRedriveOfOccurrences: dead occurrences run in parallel with the series, each named by its number, and
 // never move it.
 func TestRedriveOfOccurrences(t *testing.T) {

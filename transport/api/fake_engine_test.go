@@ -151,7 +151,7 @@ func (e *fakeEngine) add(t *fakeTimer, cmd *timer.Command) timer.Code {
 		return timer.TooLate
 	}
 	if t != nil {
-		same := t.content == cmd.Content && (cmd.Once || cmd.Tag == t.Tag || !t.CancelRequested && t.State != timer.Cancelled)
+		same := t.content == cmd.Content && (cmd.Once || cmd.Tag == t.Tag || t.State != timer.Cancelled && !(t.State == timer.Leased && t.CancelRequested))
 		recent := t.State.Over() && cmd.Absolute && e.nowMs()-t.EndedMs <= timer.KeptMs
 		switch {
 		case !t.State.Over() && cmd.Merge != timer.MergeReject && !late:
