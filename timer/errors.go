@@ -88,15 +88,20 @@ type LeasedError struct{ Leased int64 }
 func (LeasedError) Error() string { return "timers of the topic are leased" }
 
 // InUseError refuses a policy without something that the topic has and that is needed: a callback
-// URL that pending timers do not have themselves, or signing secrets.
+// URL that pending timers do not have themselves, signing secrets, or the key that is part of the
+// ids of pending timers.
 type InUseError struct {
 	Timers  int64 // pending ones that would have no URL
 	Secrets int   // those that the topic has
+	Keyed   int64 // pending ones whose ids would mean others
 }
 
 func (e InUseError) Error() string {
 	if e.Secrets > 0 {
 		return fmt.Sprintf("the topic has %d signing secrets and would have none", e.Secrets)
+	}
+	if e.Keyed > 0 {
+		return fmt.Sprintf("the ids of %d pending timers would not be found with another key", e.Keyed)
 	}
 	return fmt.Sprintf("%d pending timers would have no callback URL", e.Timers)
 }

@@ -132,13 +132,18 @@ func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) e
 	if len(old.Policy.Secrets) > 0 && len(p.Secrets) == 0 {
 		return timer.InUseError{Secrets: len(old.Policy.Secrets)}
 	}
-	if old.Policy.CallsNobody() || !p.CallsNobody() {
+	rekeyed, needsURL := p.Key != old.Policy.Key, !old.Policy.CallsNobody() && p.CallsNobody()
+	if !rekeyed && !needsURL {
 		return nil
 	}
 	counts, err := t.Counts(ctx, []timer.TopicID{old.ID})
 	switch {
 	case err != nil:
 		return err
+	case rekeyed && counts[0].Scheduled+counts[0].Leased > 0:
+		return timer.InUseError{Keyed: counts[0].Scheduled + counts[0].Leased}
+	case !needsURL:
+		return nil
 	case counts[0].Leased > 0 && p.Pull != old.Policy.Pull: // that refuses it anyway, and passes
 		return timer.LeasedError{Leased: counts[0].Leased}
 	case counts[0].NoURL > 0:
