@@ -27,7 +27,7 @@
 //	CARILLON_E2E_HERD=50000      timers due in one instant (3500)
 //	CARILLON_E2E_BULK=200000     timers that one request moves or cancels (20000)
 //	CARILLON_E2E_STORM=20000     timers changed and cancelled at the moment of firing (1500)
-//	CARILLON_E2E_RECEIVERS=50000 receivers of timers of one instant (20000; 100000 in long runs)
+//	CARILLON_E2E_RECEIVERS=50000 receivers of timers of one instant (5000; 100000 in long runs)
 //	CARILLON_E2E_NASTY=5000      malformed requests on raw sockets (300)
 //	CARILLON_E2E_FLIPS=200       flipped bits in a log at rest (12)
 //	CARILLON_E2E_SNAPSHOTS=20    rounds of kill -9 during snapshots and log rotation (2)

@@ -26,7 +26,7 @@ func manyReceivers(t testing.TB) int {
 	case testing.Short():
 		return setting(t, "CARILLON_E2E_RECEIVERS", 3_000)
 	}
-	return setting(t, "CARILLON_E2E_RECEIVERS", 20_000)
+	return setting(t, "CARILLON_E2E_RECEIVERS", 5_000)
 }
 
 const (
