@@ -10,7 +10,7 @@ import (
 
 const (
 	// youngCalls is how many calls may be young at once, for each processor that Go uses.
-	youngCalls = 8
+	youngCalls = 4
 	// youngFor is how long a call is young at most from when its goroutine runs, if it has not written
 	// its request before. An older one waits for its receiver, not for a processor.
 	youngFor = 1 * time.Millisecond
