@@ -18,7 +18,7 @@ import (
 // wait for a leader.
 const (
 	sizeFactor = 8
-	noise      = slower * 2 * time.Millisecond // of steps too short to measure, and of caches that are full
+	noise      = slower * time.Millisecond // of steps too short to measure, and of caches that are full
 	maxTurn    = slower * 10 * time.Millisecond
 	sizeTries  = 4 // the least counts
 )
