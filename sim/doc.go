@@ -17,7 +17,7 @@
 //   - Every change of the code shifts the draws, so a seed is only valid for one build. A bug that
 //     a seed has found becomes a test of its own (shard/regress_test.go,
 //     ring.TestPlanTakesBackAPromotion). If only a cluster shows it, it becomes a mutant in
-//     sim/mutants (anothers-lease-returned, stale-row-followed, settled-too-early).
+//     sim/mutants (old-epoch-accepted, dropped-before-copied, settled-too-early).
 //
 // Package sim is not part of the product. README.md says how to replay a seed, add a fault and add
 // a check.

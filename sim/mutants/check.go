@@ -26,6 +26,7 @@ import (
 type checker struct {
 	root     string
 	module   string
+	sources  *sources
 	packages map[string]*listed // by import path
 }
 
@@ -36,11 +37,13 @@ type listed struct {
 }
 
 // newChecker has the go command compile the imports of the mutated packages.
-func newChecker(root string, mutants []mutant) (*checker, error) {
+func newChecker(root string, s *sources, mutants []mutant) (*checker, error) {
 	folders := map[string]bool{}
-	for _, m := range mutants {
-		for _, f := range m.files {
-			folders["./"+path.Dir(f.name)] = true
+	for i := range mutants {
+		for _, h := range mutants[i].hunks {
+			if p, err := s.find(h); err == nil { // check tells who is nowhere
+				folders["./"+path.Dir(p.file.name)] = true
+			}
 		}
 	}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
@@ -52,7 +55,7 @@ func newChecker(root string, mutants []mutant) (*checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", said(err))
 	}
-	c := &checker{root: root, packages: map[string]*listed{}}
+	c := &checker{root: root, sources: s, packages: map[string]*listed{}}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
@@ -107,7 +110,7 @@ type checkWorker struct {
 }
 
 func (w *checkWorker) check(m *mutant) error {
-	changed, err := m.mutate(w.root)
+	changed, err := w.sources.mutate(m)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
-// Command mutants proves that the tests find bugs: each *.patch in this folder is a deliberate one,
-// and the tests that it names must fail with it, and pass without it. README.md says how to write
-// one.
+// Command mutants proves that the tests find bugs: the *.txt files in this folder have deliberate
+// ones, and the tests that each names must fail with it, and pass without it. README.md says how to
+// write one.
 package main
 
 import (
@@ -22,6 +22,7 @@ var (
 	flagParallel = flag.Int("parallel", runtime.NumCPU(), "how many tests run at a time")
 	flagAll      = flag.Bool("all", false, "have the simulator run all seeds, to see how many find each")
 	flagWithout  = flag.Bool("without", true, "run the tests without mutants too")
+	flagTable    = flag.Bool("table", false, "write the table of mutants into docs/testing.md, and run none")
 )
 
 func main() {
@@ -48,11 +49,21 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if *flagTable {
+		return writeTable(filepath.Join(r.root, "docs", "testing.md"), mutants)
+	}
 	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !only.MatchString(m.name) })
 	if len(mutants) == 0 {
 		return fmt.Errorf("none is named like %q", *flagRun)
 	}
-	c, err := newChecker(r.root, mutants)
+	names, err := productFiles(r.root)
+	if err != nil {
+		return err
+	}
+	if r.sources, err = readSources(r.root, names); err != nil {
+		return err
+	}
+	c, err := newChecker(r.root, r.sources, mutants)
 	if err != nil {
 		return err
 	}
@@ -106,10 +117,11 @@ func (r *runner) runAll(ctx context.Context, list []job) error {
 	}()
 	var bad []string
 	found := 0
+	fmt.Printf("%-7s %-36s %-28s %7s  %s\n", "", "mutant", "protects", "seconds", "killed by")
 	for v := range verdicts {
-		name, result := "(no mutant)", "passes"
+		name, protects, result := "(no mutant)", "", "passes"
 		if v.mutant != nil {
-			name, result = v.mutant.name, "found"
+			name, protects, result = v.mutant.name, v.mutant.protects, "found"
 		}
 		switch {
 		case !v.ok:
@@ -118,7 +130,7 @@ func (r *runner) runAll(ctx context.Context, list []job) error {
 		case v.mutant != nil:
 			found++
 		}
-		fmt.Printf("%-7s %-32s %5.0f s  %s: %s\n", result, name, v.took.Seconds(), v.test, v.said)
+		fmt.Printf("%-7s %-36s %-28s %7.0f  %s: %s\n", result, name, protects, v.took.Seconds(), v.test, v.said)
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -6,17 +6,22 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // mutant is a deliberate bug, and the tests that must find it.
 type mutant struct {
-	name   string // of the file, without .patch
-	what   string // the bug, in a sentence
-	tests  []testLine
-	expect *regexp.Regexp // must match the output of each failed test; nil: anything does
-	files  []filePatch
+	file     string // that describes it, without .txt
+	name     string
+	protects string // the invariant, or the kind of bug, for which a test must find it
+	what     string // the bug, in a sentence
+	tests    []testLine
+	expect   *regexp.Regexp // must match the output of each failed test; nil: anything does
+	hunks    []hunk
 }
+
+func (m *mutant) String() string { return m.file + ".txt: " + m.name }
 
 // testLine is a test that must fail: `./shard -run ^TestName$`. Further words are flags of the
 // test's own.
@@ -29,94 +34,131 @@ func (l testLine) String() string {
 	return strings.Join(append([]string{l.pkg, "-run", l.run}, l.flags...), " ")
 }
 
-// load reads the patches of a folder.
+// load reads the mutants of a folder.
 func load(dir string) ([]mutant, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.patch"))
+	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
 		return nil, err
 	}
 	var list []mutant
 	var errs []error
+	seen := map[string]bool{}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		m, err := parseMutant(strings.TrimSuffix(filepath.Base(name), ".patch"), string(text))
+		more, err := parse(strings.TrimSuffix(filepath.Base(name), ".txt"), string(text))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			errs = append(errs, err)
 		}
-		list = append(list, m)
+		for _, m := range more {
+			if seen[m.name] {
+				errs = append(errs, fmt.Errorf("%s: the name is there twice", &m))
+			}
+			seen[m.name] = true
+		}
+		list = append(list, more...)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s has no patches", dir)
+		errs = append(errs, fmt.Errorf("%s has no mutants", dir))
 	}
 	return list, errors.Join(errs...)
 }
 
-var diffBegins = regexp.MustCompile(`(?m)^(diff --git |--- )`)
+var errHead = errors.New("a mutant begins with lines `== name`, `protects: …`, `test: ./package -run regexp`, perhaps `expect: regexp`, " +
+	"a sentence that says what is wrong in it, and an empty line")
 
-var errHeader = errors.New("a patch begins with lines `Test: ./package -run regexp`, perhaps a line `Expect: regexp`, " +
-	"and says in a sentence what is wrong in it")
-
-// parseMutant reads the lines before the diff, and the diff.
-func parseMutant(name, text string) (m mutant, err error) {
-	m.name = name
-	diff := diffBegins.FindStringIndex(text)
-	if diff == nil {
-		return m, fmt.Errorf("%w: it changes no file", errPatch)
+// parse reads a file of mutants.
+func parse(file, text string) ([]mutant, error) {
+	var list []mutant
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); {
+		if lines[i] == "" {
+			i++
+			continue
+		}
+		name, ok := strings.CutPrefix(lines[i], "== ")
+		end := i + 1
+		for end < len(lines) && !strings.HasPrefix(lines[end], "== ") {
+			end++
+		}
+		m := mutant{file: file, name: name}
+		err := m.parse(lines[i+1:end], i+2)
+		if !ok {
+			err = errHead
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s.txt:%d: %w", file, i+1, err)
+		}
+		list = append(list, m)
+		i = end
 	}
-	at := diff[0]
-	for _, line := range strings.Split(text[:at], "\n") {
-		if rest, ok := strings.CutPrefix(line, "Test: "); ok {
+	return list, nil
+}
+
+// parse reads what stands below a mutant's name; first is the number of the first line.
+func (m *mutant) parse(lines []string, first int) (err error) {
+	head := slices.Index(lines, "")
+	if head < 0 {
+		return errHead
+	}
+	for _, line := range lines[:head] {
+		if rest, ok := strings.CutPrefix(line, "protects: "); ok {
+			m.protects = rest
+		} else if rest, ok := strings.CutPrefix(line, "test: "); ok {
 			words := strings.Fields(rest)
 			if len(words) < 3 || !strings.HasPrefix(words[0], "./") || words[1] != "-run" {
-				return m, errHeader
+				return errHead
 			}
 			if _, err := regexp.Compile(words[2]); err != nil {
-				return m, fmt.Errorf("%w: %w", errHeader, err)
+				return fmt.Errorf("%w: %w", errHead, err)
 			}
 			m.tests = append(m.tests, testLine{words[0], words[2], words[3:]})
-		} else if rest, ok := strings.CutPrefix(line, "Expect: "); ok {
+		} else if rest, ok := strings.CutPrefix(line, "expect: "); ok {
 			if m.expect, err = regexp.Compile(rest); err != nil {
-				return m, fmt.Errorf("%w: %w", errHeader, err)
+				return fmt.Errorf("%w: %w", errHead, err)
 			}
 		} else {
 			m.what = strings.TrimSpace(m.what + " " + line)
 		}
 	}
-	if len(m.tests) == 0 || !strings.HasSuffix(m.what, ".") {
-		return m, errHeader
+	if len(m.tests) == 0 || m.protects == "" || !strings.HasSuffix(m.what, ".") {
+		return errHead
 	}
-	head := strings.Repeat("\n", strings.Count(text[:at], "\n")) // messages count the whole file's lines
-	if m.files, err = parsePatch(head + text[at:]); err != nil {
-		return m, err
-	}
-	for _, f := range m.files {
-		if !strings.HasSuffix(f.name, ".go") || strings.HasSuffix(f.name, "_test.go") {
-			return m, fmt.Errorf("%s: a mutant changes what is tested, in Go, not the test", f.name)
-		}
-	}
-	return m, nil
+	m.hunks, err = parseHunks(lines[head:], first+head)
+	return err
 }
 
-// mutate gives the changed files, by their names from the root of the module.
-func (m *mutant) mutate(root string) (map[string][]byte, error) {
-	changed := map[string][]byte{}
-	for _, f := range m.files {
-		source, err := os.ReadFile(filepath.Join(root, f.name))
-		if f.creates != errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%s: %s: the patch creates a file that is there, or changes one that is not", m.name, f.name)
+// parseHunks reads lines as a diff has them; an empty line is between two hunks. An empty line of
+// context would not count.
+func parseHunks(lines []string, first int) ([]hunk, error) {
+	var list []hunk
+	begins := true
+	for i, line := range lines {
+		if line == "" {
+			begins = true
+			continue
 		}
-		if err != nil && !f.creates {
-			return nil, err
+		if begins {
+			list, begins = append(list, hunk{line: first + i}), false
 		}
-		if changed[f.name] != nil {
-			return nil, fmt.Errorf("%s: %s: %w: it is there twice", m.name, f.name, errPatch)
+		h, code := &list[len(list)-1], counts(line[1:])
+		switch {
+		case !strings.ContainsAny(line[:1], " -+"):
+			return nil, fmt.Errorf("%w: line %d: %q", errHunk, first+i, line)
+		case code == "":
+			continue
 		}
-		if changed[f.name], err = f.apply(source); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name, err)
+		if line[0] != '+' {
+			h.old = append(h.old, code)
+		}
+		if line[0] != '-' {
+			h.new = append(h.new, code)
 		}
 	}
-	return changed, nil
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: line %d: there is none", errHunk, first)
+	}
+	return list, nil
 }

@@ -2,6 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,11 +18,23 @@ func TestEveryMutantAppliesAndCompiles(t *testing.T) {
 	if underRace {
 		t.Skip("make ci runs it without the race detector")
 	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	mutants, err := load(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newChecker("../..", mutants)
+	names, err := productFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSources(root, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := newChecker(root, s, mutants)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,78 +43,130 @@ func TestEveryMutantAppliesAndCompiles(t *testing.T) {
 	}
 }
 
-func TestPatchGoesByItsTextAndNotByLineNumbers(t *testing.T) {
-	const patch = "--- a/f.go\n+++ b/f.go\n@@ -1,3 +1,3 @@\n b\n-c\n+C\n d\n@@ -90,2 +90,3 @@\n g\n+G\n \n"
+// kinds are those of bugs of which there must be mutants besides those of the invariants.
+var kinds = []string{"cost per turn", "a false word", "users' bytes look like ours", "a reason", "surroundings", "an example"}
+
+// TestMutantsAreFewAndOfEachKind: each mutant holds up the moving of code, and costs a build.
+func TestMutantsAreFewAndOfEachKind(t *testing.T) {
+	mutants, err := load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(mutants) > 120 {
+		t.Errorf("%d mutants: 120 are enough", len(mutants))
+	}
+	protected := map[string]int{}
+	for _, m := range mutants {
+		protected[m.protects]++
+	}
+	wanted := slices.Clone(kinds)
+	for i := range 21 {
+		wanted = append(wanted, fmt.Sprintf("I%d", i+1))
+	}
+	for _, what := range wanted {
+		if protected[what] == 0 {
+			t.Errorf("no mutant protects %q", what)
+		}
+	}
+	ofKinds := 0
+	for _, kind := range kinds {
+		ofKinds += protected[kind]
+	}
+	if ofKinds < 20 {
+		t.Errorf("%d mutants of the kinds, want 20", ofKinds)
+	}
+}
+
+// TestTableInTheDocument: docs/testing.md shows the mutants as they are.
+func TestTableInTheDocument(t *testing.T) {
+	mutants, err := load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := withTable(string(text), mutants); err != nil || got != string(text) {
+		t.Errorf("docs/testing.md has another table of mutants: go run ./sim/mutants -table writes it; %v", err)
+	}
+}
+
+// mutated gives the files that a mutant of some hunks changes.
+func mutated(t *testing.T, hunks string, files map[string]string) (map[string][]byte, error) {
+	t.Helper()
+	list, err := parseHunks(strings.Split(hunks, "\n"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSources()
+	for name, text := range files {
+		s.add(name, text)
+	}
+	return s.mutate(&mutant{hunks: list})
+}
+
+func TestMutantGoesByTheTextOfTheCode(t *testing.T) {
+	const hunks = " b\n-c\n+C\n d\n\n g\n+G"
 	for _, test := range []struct{ source, want, err string }{
 		{"a\nb\nc\nd\ne\nf\ng\n\n", "a\nb\nC\nd\ne\nf\ng\nG\n\n", ""},
-		{"b\nc\nd\ng\n\n", "b\nC\nd\ng\nG\n\n", ""},
-		{"a\nb\nc\ne\ng\n\n", "", "no longer applies"},
-		{"g\n\nb\nc\nd\n", "", "no longer applies"}, // hunks come in their order
-		{"b\nc\nd\nb\nc\nd\ng\n\n", "", "2 places"},
+		{"a\n\tb\n\t\t// why\n\n\tc\n\td\ng", "a\nb\nC\nd\ng\nG", ""}, // comments, blank lines and indentation do not count
+		{"g\n\nb\nc\nd\n", "g\nG\n\nb\nC\nd\n", ""},                   // nor does the order
+		{"a\nb\nc\ne\ng\n\n", "", "nowhere"},
+		{"b\nc\nd\nb\nc\nd\ng\n\n", "", "fits in f.go:1 and f.go:4"},
 	} {
-		files, err := parsePatch(patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := files[0].apply([]byte(test.source))
-		if string(got) != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+		got, err := mutated(t, hunks, map[string]string{"f.go": test.source})
+		if string(got["f.go"]) != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%q becomes %q, %v; want %q, %q", test.source, got, err, test.want, test.err)
 		}
 	}
 }
 
-func TestPatchThatCreatesAFile(t *testing.T) {
-	files, err := parsePatch("--- /dev/null\n+++ b/p/f.go\n@@ -0,0 +1,2 @@\n+package p\n+// end\n")
-	if err != nil || len(files) != 1 || !files[0].creates || files[0].name != "p/f.go" {
-		t.Fatal(files, err)
-	}
-	if got, err := files[0].apply(nil); string(got) != "package p\n// end\n" || err != nil {
+func TestMutantFollowsTheCodeToAnotherFile(t *testing.T) {
+	got, err := mutated(t, "-c\n+C\n\n-g\n+G", map[string]string{"a/f.go": "a\nb\ng", "b/h.go": "c"})
+	if err != nil || len(got) != 2 || string(got["a/f.go"]) != "a\nb\nG" || string(got["b/h.go"]) != "C" {
 		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := mutated(t, "-c\n+C", map[string]string{"a/f.go": "c", "b/h.go": "c"}); err == nil || !strings.Contains(err.Error(), "a/f.go:1 and b/h.go:1") {
+		t.Error(err)
 	}
 }
 
-func TestPatchThatIsNone(t *testing.T) {
-	for _, text := range []string{
-		"",
-		"@@ -1 +1 @@\n-a\n+b\n",
-		"--- a/f.go\n+++ f.go\n@@ -1 +1 @@\n-a\n+b\n",
-		"--- a/f.go\n+++ b/../f.go\n@@ -1 +1 @@\n-a\n+b\n",
-		"--- a/f.go\n+++ b/f.go\n@@ -1 +1 @@\n-a\n+b\n\\ No newline at end of file\n",
-	} {
-		if files, err := parsePatch(text); !errors.Is(err, errPatch) {
-			t.Errorf("%q: %v, %v", text, files, err)
-		}
-	}
-	for _, hunks := range []string{"", "@@ -1 +1 @@\n+b\n", "@@ -1 +1 @@\n a\n"} {
-		files, err := parsePatch("--- a/f.go\n+++ b/f.go\n" + hunks)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := files[0].apply([]byte("a\n")); !errors.Is(err, errPatch) {
+func TestChangeThatIsNone(t *testing.T) {
+	for _, hunks := range []string{"+b", " a", "-a\n+\ta", "-a\n+b\n\n-a\n+c"} {
+		if got, err := mutated(t, hunks, map[string]string{"f.go": "a\nz"}); !errors.Is(err, errHunk) {
 			t.Errorf("%q: %q, %v", hunks, got, err)
 		}
 	}
-}
-
-func TestHeaderOfAMutant(t *testing.T) {
-	const diff = "--- a/p/f.go\n+++ b/p/f.go\n@@ -1 +1 @@\n-a\n+b\n"
-	m, err := parseMutant("name", "Test: ./p -run ^TestX$\nTest: ./sim -run . -sim.seeds=9\nExpect: a b\n\nIt lies\nto all.\n\n"+diff)
-	if err != nil || m.what != "It lies to all." || m.files[0].hunks[0].line != 10 || len(m.tests) != 2 || m.tests[1].String() != "./sim -run . -sim.seeds=9" || m.expect.String() != "a b" {
-		t.Errorf("%+v, %v", m, err)
-	}
-	if m, err := parseMutant("name", "Test: ./p -run X\n\nIt lies.\n\ndiff --git a/p/f.go b/p/f.go\nindex 1..2 100644\n"+diff); err != nil || m.what != "It lies." || len(m.files) != 1 {
-		t.Errorf("as git writes it: %+v, %v", m, err)
-	}
-	for _, head := range []string{
-		"", "It lies.\n", "Test: ./p -run X\n", "Test: p -run X\nIt lies.\n", "Test: ./p X\nIt lies.\n", "Test: ./p -run (\nIt lies.\n",
-		"Test: ./p -run X\nExpect: (\nIt lies.\n",
-	} {
-		if m, err := parseMutant("name", head+diff); !errors.Is(err, errHeader) {
-			t.Errorf("%q: %+v, %v", head, m, err)
+	for _, hunks := range []string{"", "a", "@@ -1 +1 @@"} {
+		if list, err := parseHunks(strings.Split(hunks, "\n"), 1); !errors.Is(err, errHunk) {
+			t.Errorf("%q: %v, %v", hunks, list, err)
 		}
 	}
-	if m, err := parseMutant("name", "Test: ./p -run X\nIt lies.\n"+strings.ReplaceAll(diff, "f.go", "f_test.go")); err == nil {
-		t.Errorf("%+v, although it changes a test", m)
+}
+
+func TestHeadOfAMutant(t *testing.T) {
+	const change = "\n\n-a\n+b\n"
+	list, err := parse("file", "== one\nprotects: I1\ntest: ./p -run ^TestX$\ntest: ./sim -run . -sim.seeds=9\nexpect: a b\nIt lies\nto all."+change+"\n== two\nprotects: a word\ntest: ./p -run X\nIt lies."+change)
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	m := &list[0]
+	if m.String() != "file.txt: one" || m.protects != "I1" || m.what != "It lies to all." || m.hunks[0].line != 9 || len(m.tests) != 2 ||
+		m.tests[1].String() != "./sim -run . -sim.seeds=9" || m.expect.String() != "a b" {
+		t.Errorf("%+v", m)
+	}
+	if m := &list[1]; m.name != "two" || m.protects != "a word" || m.hunks[0].line != 17 {
+		t.Errorf("%+v", m)
+	}
+	for _, head := range []string{
+		"", "== x\nIt lies.", "== x\nprotects: I1\ntest: ./p -run X", "== x\ntest: ./p -run X\nIt lies.", "== x\nprotects: I1\ntest: p -run X\nIt lies.",
+		"== x\nprotects: I1\ntest: ./p X\nIt lies.", "== x\nprotects: I1\ntest: ./p -run (\nIt lies.", "== x\nprotects: I1\ntest: ./p -run X\nexpect: (\nIt lies.",
+		"x\nprotects: I1\ntest: ./p -run X\nIt lies.",
+	} {
+		if list, err := parse("file", head+change); !errors.Is(err, errHead) {
+			t.Errorf("%q: %+v, %v", head, list, err)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type verdict struct {
 // runner builds and runs tests of mutants, each in a process of its own.
 type runner struct {
 	root, tmp string
+	sources   *sources
 	flags     []string // of each test of the simulator, behind its own
 }
 
@@ -108,7 +109,7 @@ func (r *runner) try(ctx context.Context, j job) (out string, failed bool, err e
 
 // overlay writes the changed files, and the list of them as the go command takes it.
 func (r *runner) overlay(dir string, m *mutant) (string, error) {
-	changed, err := m.mutate(r.root)
+	changed, err := r.sources.mutate(m)
 	if err != nil {
 		return "", err
 	}
