@@ -83,17 +83,32 @@ func run(ctx context.Context) error {
 // jobs are the tests without mutants, which take longest, and each mutant's tests.
 func jobs(mutants []mutant) []job {
 	var plain, list []job
-	seen := map[string]bool{}
 	for i := range mutants {
 		for _, t := range mutants[i].tests {
 			list = append(list, job{&mutants[i], t})
-			if *flagWithout && !seen[t.String()] {
-				seen[t.String()] = true
-				plain = append(plain, job{nil, t})
+			if *flagWithout {
+				plain = withPlain(plain, t)
 			}
 		}
 	}
 	return append(plain, list...)
+}
+
+// withPlain adds a test to those that run without a mutant: one job for all tests of a package, but
+// for those with flags of their own.
+func withPlain(list []job, t testLine) []job {
+	for i := range list {
+		l := &list[i].test
+		switch {
+		case l.pkg != t.pkg || !slices.Equal(l.flags, t.flags):
+		case slices.Contains(strings.Split(l.run, "|"), t.run):
+			return list
+		default:
+			l.run += "|" + t.run
+			return list
+		}
+	}
+	return append(list, job{nil, t})
 }
 
 func (r *runner) runAll(ctx context.Context, list []job) error {

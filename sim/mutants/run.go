@@ -15,7 +15,7 @@ import (
 )
 
 // testLimit ends a test that hangs. A hang proves nothing: a test must report the mutant.
-const testLimit = 30 * time.Minute
+const testLimit = 20 * time.Minute
 
 // job is one test of one mutant, or of the code as it is.
 type job struct {
@@ -88,7 +88,7 @@ func (r *runner) try(ctx context.Context, j job) (out string, failed bool, err e
 		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
 	binary := filepath.Join(dir, "test")
-	if b, err := goCommand(r.root, env, "test", "-c", "-p", "1", "-o", binary, j.test.pkg).CombinedOutput(); err != nil {
+	if b, err := goCommand(r.root, env, "test", "-c", "-p", "1", "-ldflags=-w", "-o", binary, j.test.pkg).CombinedOutput(); err != nil {
 		return "", false, fmt.Errorf("it does not build: %w\n%s", err, b)
 	}
 	args := append([]string{"-test.v", "-test.timeout", testLimit.String(), "-test.run", j.test.run}, j.test.flags...)
