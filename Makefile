@@ -32,8 +32,8 @@ build: ## build ./bin/carillon
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/carillon ./cmd/carillon
 
-docs: ## the documents and the reference of the API as pages, from the disk: bin/site/index.html
-	go run ./docs/site -out bin/site
+docs: ## the reference of the API as one page, from docs/openapi.yaml: bin/openapi.html (Node.js)
+	./scripts/openapi.sh page bin/openapi.html
 
 dist: $(CYCLONEDX) ## static binaries, checksums, lists of what is in them and completions, into bin/dist
 	VERSION=$(VERSION) COMMIT=$(COMMIT) CYCLONEDX=$(CYCLONEDX) ./scripts/dist.sh

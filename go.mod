@@ -16,7 +16,6 @@ require (
 	github.com/tidwall/wal v1.2.1
 	github.com/valyala/fasthttp v1.73.0
 	github.com/valyala/fastjson v1.6.10
-	github.com/yuin/goldmark v1.8.7
 	go.etcd.io/raft/v3 v3.7.0
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.6

@@ -18,7 +18,7 @@ echo "== mutants apply and compile"
 go test -count 1 ./sim/mutants
 
 echo "== openapi"
-./scripts/openapi.sh
+./scripts/openapi.sh lint
 
 echo "== golangci-lint"
 "$lint" run --allow-parallel-runners ./...
