@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside
 	"bench":       {},         // other people's programs, to compare with
+	"bench/libs":  {"wheel"},  // libraries to compare with, a module of its own
 	"deploy":      {},         // a program that reads our files for Kubernetes, a module of its own
 
 	"internal/order": {}, // a heap and a ring

@@ -17,6 +17,9 @@ go test -count 1 .
 echo "== mutants apply and compile"
 go test -count 1 ./sim/mutants
 
+echo "== benchmarks of other libraries compile"
+(cd bench/libs && go vet .)
+
 echo "== openapi"
 ./scripts/openapi.sh lint
 
