@@ -16,6 +16,7 @@ FUZZTIME    ?= 1m
 
 GOLANGCI_LINT := bin/golangci-lint-v2.15.0
 GOVULNCHECK   := bin/govulncheck-v1.8.0
+DEADCODE      := bin/deadcode-v0.52.0
 CYCLONEDX     := bin/cyclonedx-gomod-v1.10.0
 NFPM          := bin/nfpm-v2.43.4
 
@@ -78,8 +79,8 @@ models: ## the models at full length, without the race detector: 500 simulated r
 	$(GOTEST) -skip '^TestSeeds$$' ./sim $(MODELS)
 	$(GOTEST) -run '^TestSeeds$$' ./sim -sim.seeds=500
 
-check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
-	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)
+check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities
+	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE)
 
 bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (under half an hour)
 	./bench/run.sh ./bin/carillon bin/bench.txt
@@ -125,6 +126,9 @@ $(GOLANGCI_LINT):
 
 $(GOVULNCHECK):
 	@./scripts/tool.sh golang.org/x/vuln/cmd/govulncheck $@
+
+$(DEADCODE):
+	@./scripts/tool.sh golang.org/x/tools/cmd/deadcode $@
 
 $(CYCLONEDX):
 	@./scripts/tool.sh github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod $@
