@@ -16,6 +16,7 @@ FUZZTIME    ?= 1m
 
 GOLANGCI_LINT := bin/golangci-lint-v2.15.0
 GOVULNCHECK   := bin/govulncheck-v1.8.0
+DEADCODE      := bin/deadcode-v0.52.0
 CYCLONEDX     := bin/cyclonedx-gomod-v1.10.0
 NFPM          := bin/nfpm-v2.43.4
 
@@ -32,8 +33,8 @@ build: ## build ./bin/carillon
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/carillon ./cmd/carillon
 
-docs: ## the documents and the reference of the API as pages, from the disk: bin/site/index.html
-	go run ./docs/site -out bin/site
+docs: ## the reference of the API as one page, from docs/openapi.yaml: bin/openapi.html (Node.js)
+	./scripts/openapi.sh page bin/openapi.html
 
 dist: $(CYCLONEDX) ## static binaries, checksums, lists of what is in them and completions, into bin/dist
 	VERSION=$(VERSION) COMMIT=$(COMMIT) CYCLONEDX=$(CYCLONEDX) ./scripts/dist.sh
@@ -78,8 +79,8 @@ models: ## the models at full length, without the race detector: 500 simulated r
 	$(GOTEST) -skip '^TestSeeds$$' ./sim $(MODELS)
 	$(GOTEST) -run '^TestSeeds$$' ./sim -sim.seeds=500
 
-check: $(GOLANGCI_LINT) $(GOVULNCHECK) ## formatting, lint, import rules, known vulnerabilities
-	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK)
+check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities
+	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE)
 
 bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (under half an hour)
 	./bench/run.sh ./bin/carillon bin/bench.txt
@@ -125,6 +126,9 @@ $(GOLANGCI_LINT):
 
 $(GOVULNCHECK):
 	@./scripts/tool.sh golang.org/x/vuln/cmd/govulncheck $@
+
+$(DEADCODE):
+	@./scripts/tool.sh golang.org/x/tools/cmd/deadcode $@
 
 $(CYCLONEDX):
 	@./scripts/tool.sh github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod $@

@@ -1,13 +1,17 @@
 package carillon_test
 
 import (
+	"fmt"
 	"go/ast"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // documents are checked against the tree: tests and files that they name must exist.
@@ -17,7 +21,9 @@ var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "d
 var (
 	testName = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z][A-Za-z0-9_]*`)
 	goFile   = regexp.MustCompile("`([a-z0-9_/]*[a-z0-9_]+\\.(?:go|sh|yml|md))`")
-	link     = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	link     = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	codeOnly = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`")
 )
 
 func read(t *testing.T, name string) string {
@@ -61,12 +67,57 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 				t.Errorf("%s names %s, which is no file", doc, name)
 			}
 		}
-		for _, match := range link.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), match[1])); err != nil {
-				t.Errorf("%s links to %s: %v", doc, match[1], err)
+	}
+}
+
+// Each link of each document leads to a file that exists and, in Markdown, to a heading that exists.
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	err := filepath.WalkDir(".", func(doc string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && skipped(doc) {
+			return filepath.SkipDir
+		}
+		if err != nil || filepath.Ext(doc) != ".md" {
+			return err
+		}
+		for _, match := range link.FindAllStringSubmatch(codeOnly.ReplaceAllString(read(t, doc), ""), -1) {
+			links++
+			to := doc
+			if match[1] != "" {
+				to = filepath.Join(filepath.Dir(doc), match[1])
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s links to %s: %v", doc, to, err)
+			} else if match[2] != "" && filepath.Ext(to) == ".md" && !slices.Contains(headingIDs(read(t, to)), match[2]) {
+				t.Errorf("%s links to %s#%s, and there is no such heading", doc, to, match[2])
 			}
 		}
+		return nil
+	})
+	if err != nil || links < 200 {
+		t.Errorf("%d links; %v", links, err)
 	}
+}
+
+// headingIDs names the headings of a document as the usual hosts of repositories do.
+func headingIDs(text string) (ids []string) {
+	for _, match := range heading.FindAllStringSubmatch(text, -1) {
+		id := strings.Map(func(r rune) rune {
+			switch {
+			case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+				return unicode.ToLower(r)
+			case r == ' ':
+				return '-'
+			}
+			return -1
+		}, match[1])
+		unique := id
+		for n := 1; slices.Contains(ids, unique); n++ {
+			unique = fmt.Sprintf("%s-%d", id, n)
+		}
+		ids = append(ids, unique)
+	}
+	return ids
 }
 
 // The architecture is read in one sitting.

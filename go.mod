@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
-	github.com/RussellLuo/timingwheel v0.0.0-20220218152713-54845bda3108
 	github.com/alecthomas/kong v1.17.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/buraksezer/consistent v1.0.0
@@ -15,8 +14,6 @@ require (
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/tidwall/wal v1.2.1
 	github.com/valyala/fasthttp v1.73.0
-	github.com/valyala/fastjson v1.6.10
-	github.com/yuin/goldmark v1.8.7
 	go.etcd.io/raft/v3 v3.7.0
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.6

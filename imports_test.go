@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"docs":        {"client"}, // programs of the guides
 	"e2e":         {"client"}, // real processes, from outside
 	"bench":       {},         // other people's programs, to compare with
+	"bench/libs":  {"wheel"},  // libraries to compare with, a module of its own
 	"deploy":      {},         // a program that reads our files for Kubernetes, a module of its own
 
 	"internal/order": {}, // a heap and a ring
@@ -73,7 +74,6 @@ var soleImporter = map[string]string{
 	"github.com/hashicorp/memberlist":  "ring/memberlist.go",
 	"github.com/buraksezer/consistent": "ring/consistent.go",
 	"github.com/sony/gobreaker/v2":     "transport/callback/breaker.go",
-	"github.com/yuin/goldmark":         "docs/site/markdown.go",
 }
 
 // raftImporters are the layers that know raft: one runs it, two store its records. The layers below
@@ -143,7 +143,7 @@ var parsed = sync.OnceValues(func() (files []sourceFile, err error) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin" || entry.Name() == "testdata") {
+		if entry.IsDir() && skipped(name) {
 			return filepath.SkipDir
 		}
 		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
@@ -158,6 +158,12 @@ var parsed = sync.OnceValues(func() (files []sourceFile, err error) {
 	})
 	return files, err
 })
+
+// skipped folders have nothing that we wrote for a reader.
+func skipped(folder string) bool {
+	base := filepath.Base(folder)
+	return folder != "." && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata")
+}
 
 func (f sourceFile) imports() []string {
 	var paths []string

@@ -202,4 +202,5 @@ if have wrk; then bench/growth.sh "$carillon"; fi
 
 section "Go benchmarks"
 go test -run '^$' -bench . -skip LongestTurn -benchmem -benchtime 300ms ./... | grep -E '^(Benchmark|pkg:)' || true
+(cd bench/libs && go test -run '^$' -bench . -benchmem -benchtime 300ms .) | grep -E '^(Benchmark|pkg:)' || true
 go test -run '^$' -bench LongestTurn -benchtime 1x ./shard | grep -E '^Benchmark' || true # what goes before each takes seconds

@@ -78,7 +78,7 @@ func TestCount(t *testing.T) {
 
 func TestProgressLine(t *testing.T) {
 	var b strings.Builder
-	writeProgress(&b, progress{elapsed: 2500e6, rate: 41234, inFlight: 64, due: 10, fired: 9, errors: 1, end: "\n"})
+	writeProgress(&b, Progress{Elapsed: 2500e6, Rate: 41234, InFlight: 64, Due: 10, Fired: 9, Errors: 1}, "\n")
 	if want := "   2.5s  41,234/s  in flight 64  due 10  fired 9  errors 1\n"; b.String() != want {
 		t.Errorf("line = %q, want %q", b.String(), want)
 	}

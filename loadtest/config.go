@@ -58,6 +58,9 @@ type Config struct {
 	JSON        string        `name:"json" help:"Write the report as JSON to this file (- = standard output)." placeholder:"FILE" json:"-"`
 	HTML        string        `name:"html" help:"Write the report as one HTML page to this file." placeholder:"FILE" json:"-"`
 	Quiet       bool          `short:"q" help:"No progress line." json:"-"`
+
+	// EachSecond gets what the progress line shows, and is waited for. nil: nobody wants it.
+	EachSecond func(Progress) `kong:"-" json:"-"`
 }
 
 // Bounds of a Config.

@@ -66,6 +66,7 @@ func (t *tally) recordAdd(l *ledger, number int64, r result, uncertain bool, now
 func (t *tally) recordPatch(l *ledger, number int64, r result, uncertain bool) bool {
 	switch {
 	case r.status == 200:
+		t.changed.Add(1)
 		m := l.add(number, markChanged)
 		if m.has(markDelivered) && !m.has(markSecond) {
 			l.add(number, markSecondOwed)

@@ -42,6 +42,7 @@ type Report struct {
 
 	// Other events.
 	Added   int64 `json:"added"`
+	Changed int64 `json:"changed"`
 	Refused int64 `json:"refused"` // adds answered 4xx
 	// Changes without an answer, or answered 5xx.
 	Unknown      int64 `json:"unknown"`

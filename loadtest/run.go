@@ -97,7 +97,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	r.ledger = newLedger(r.start.UnixMilli())
 	r.tally = newTally(r.start.UnixMilli())
 	r.names = newNames(config, runID())
-	r.watch = newWatch(r.tally, r.start, r.measure, errOut, config.Quiet)
+	r.watch = newWatch(r.tally, r.start, r.measure, errOut, config)
 
 	receiving, stopReceiving := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReceiving()
@@ -356,7 +356,7 @@ func (r *run) report(cut bool) Report {
 		Ops: t.ops.Load(), Errors: t.errors.Load(), Fired: t.fired.Load(), Early: t.early.Load(),
 		Duplicate: t.duplicate.Load(), Lost: a.lost + a.vanished, Pending: a.pending,
 		CancelledFired: t.cancelledFired.Load(), Stale: t.stale.Load(), WrongPayload: t.wrong.Load(),
-		Unexpected: t.unexpected.Load(), StaleReads: t.staleReads.Load(), Vanished: t.vanished.Load(), Added: t.added.Load(),
+		Unexpected: t.unexpected.Load(), StaleReads: t.staleReads.Load(), Vanished: t.vanished.Load(), Added: t.added.Load(), Changed: t.changed.Load(),
 		Refused: t.refused.Load(), Unknown: t.unknown.Load(), ServerErrors: t.serverErrors.Load(), Timeouts: t.timeouts.Load(),
 		Broken: t.broken.Load(), Prevented: t.prevented.Load(), Conflicts: t.conflicts.Load(),
 		Dead: t.dead.Load(), Retries: t.retries.Load(), AddedLate: t.addedLate.Load(),

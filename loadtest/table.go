@@ -103,15 +103,17 @@ func count(v float64) string {
 }
 
 // writeProgress prints one line about the run so far.
-func writeProgress(w io.Writer, s progress) {
-	fmt.Fprintf(w, "%6.1fs  %s/s  in flight %d  due %d  fired %d  errors %d%s", s.elapsed.Seconds(),
-		count(s.rate), s.inFlight, s.due, s.fired, s.errors, s.end)
+func writeProgress(w io.Writer, p Progress, end string) {
+	fmt.Fprintf(w, "%6.1fs  %s/s  in flight %d  due %d  fired %d  errors %d%s", p.Elapsed.Seconds(),
+		count(p.Rate), p.InFlight, p.Due, p.Fired, p.Errors, end)
 }
 
-// progress is one moment of a run.
-type progress struct {
-	elapsed                      time.Duration
-	rate                         float64
-	inFlight, due, fired, errors int64
-	end                          string // "\n", or blanks and "\r" on a terminal
+// Progress is one moment of a run.
+type Progress struct {
+	Elapsed  time.Duration
+	Rate     float64 // operations a second, of those that ended
+	InFlight int64   // requests
+	Due      int64   // timers whose time has come
+	Fired    int64   // timers that arrived
+	Errors   int64   // changes without an answer, and adds that were refused
 }

@@ -15,7 +15,8 @@ type tally struct {
 
 	// Over the whole run, warm-up included.
 	byOperation                           [len(operationNames)]atomic.Int64
-	added, refused, unknown, prevented    atomic.Int64
+	added, changed, refused, unknown      atomic.Int64
+	prevented                             atomic.Int64
 	conflicts, timeouts, broken           atomic.Int64
 	vanished, dead, addedLate, unsent     atomic.Int64
 	overdue, staleReads                   atomic.Int64

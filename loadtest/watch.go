@@ -34,6 +34,7 @@ type watch struct {
 	out      io.Writer
 	quiet    bool
 	terminal bool
+	each     func(Progress) // nil: nobody wants it
 
 	latency, lateness *hist.Histogram // totals of the measured time
 	series            []second
@@ -48,8 +49,8 @@ type watch struct {
 	printedAnyLine bool
 }
 
-func newWatch(t *tally, start, measure time.Time, out io.Writer, quiet bool) *watch {
-	w := &watch{tally: t, start: start, measure: measure, out: out, quiet: quiet || out == nil,
+func newWatch(t *tally, start, measure time.Time, out io.Writer, c Config) *watch {
+	w := &watch{tally: t, start: start, measure: measure, out: out, quiet: c.Quiet || out == nil, each: c.EachSecond,
 		latency: hist.New(), lateness: hist.New(), lastAt: start, lastPrinted: start, lastCPU: sampleCPU(),
 		interval: [2]*hist.Histogram{hist.New(), hist.New()}}
 	if file, ok := out.(*os.File); ok {
@@ -66,7 +67,9 @@ func (w *watch) run(ctx context.Context) {
 	for {
 		select {
 		case now := <-ticker.C:
-			w.look(now)
+			if p, ok := w.look(now); ok {
+				w.print(now, p)
+			}
 		case <-ctx.Done():
 			w.look(time.Now())
 			if w.terminal && w.printedAnyLine {
@@ -77,11 +80,11 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look closes the interval since the last look.
-func (w *watch) look(now time.Time) {
+// look closes the interval since the last look, false if there is none.
+func (w *watch) look(now time.Time) (Progress, bool) {
 	elapsed := now.Sub(w.lastAt).Seconds()
 	if elapsed <= 0 {
-		return
+		return Progress{}, false
 	}
 	latency, lateness := w.interval[0], w.interval[1]
 	latency.Reset()
@@ -102,8 +105,10 @@ func (w *watch) look(now time.Time) {
 			fired:   float64(fired-w.lastFired) / elapsed,
 			latency: latency.Summary(), lateness: lateness.Summary()})
 	}
-	w.print(now, rate, fired)
 	w.lastAt, w.lastOps, w.lastFired = now, ops, fired
+	t := w.tally
+	return Progress{Elapsed: now.Sub(w.start), Rate: rate, InFlight: t.inFlight.Load(), Due: t.due.until(now.UnixMilli()), Fired: fired,
+		Errors: t.unknown.Load() + t.refused.Load()}, true
 }
 
 // operations is how many have ended, warm-up included.
@@ -114,7 +119,10 @@ func (w *watch) operations() (n int64) {
 	return n
 }
 
-func (w *watch) print(now time.Time, rate float64, fired int64) {
+func (w *watch) print(now time.Time, p Progress) {
+	if w.each != nil {
+		w.each(p)
+	}
 	if w.quiet || (!w.terminal && now.Sub(w.lastPrinted) < quietInterval) {
 		return
 	}
@@ -123,9 +131,7 @@ func (w *watch) print(now time.Time, rate float64, fired int64) {
 	if w.terminal {
 		end = "   \r"
 	}
-	t := w.tally
-	writeProgress(w.out, progress{elapsed: now.Sub(w.start), rate: rate, inFlight: t.inFlight.Load(),
-		due: t.due.until(now.UnixMilli()), fired: fired, errors: t.unknown.Load() + t.refused.Load(), end: end})
+	writeProgress(w.out, p, end)
 }
 
 // totals adds up everything measured; call it when run has returned.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check.sh GOLANGCI-LINT GOVULNCHECK: all that is checked without running the product.
+# check.sh GOLANGCI-LINT GOVULNCHECK DEADCODE: all that is checked without running the product.
 set -euo pipefail
-lint=$1 vulncheck=$2
+lint=$1 vulncheck=$2 deadcode=$3
 cd "$(dirname "$0")/.."
 
 echo "== gofmt"
@@ -17,11 +17,25 @@ go test -count 1 .
 echo "== mutants apply and compile"
 go test -count 1 ./sim/mutants
 
+echo "== benchmarks of other libraries compile"
+(cd bench/libs && go vet .)
+
 echo "== openapi"
-./scripts/openapi.sh
+./scripts/openapi.sh lint
 
 echo "== golangci-lint"
 "$lint" run --allow-parallel-runners ./...
+
+echo "== dead code"
+# Of the module with its tests, and then of what is linked into the program, except the client: other programs call that. What only the
+# simulator and tests call is named here.
+for_tests='ReplicaID|Without|ValidateHeaders|Seal|Unseal|RemoveSnapshots|(file|tidwall)Appender\.sync'
+all=$("$deadcode" -test ./...)
+linked=$("$deadcode" ./cmd/...)
+if { echo "$all"; grep -v '^client/' <<<"$linked"; } | grep -Ev "^$|unreachable func: ($for_tests)\$" >&2; then
+	exit 1
+fi
+echo "no function is unreachable"
 
 echo "== govulncheck"
 status=0

@@ -25,7 +25,7 @@ type demoCmd struct {
 // Help is shown above the flags.
 func (*demoCmd) Help() string {
 	return "Starts node processes on free loopback ports with their data in a temporary directory, and a receiver; adds, changes and " +
-		"cancels timers; kills the node that leads a busy shard with kill -9 while you watch, and starts it again. " +
+		"cancels timers; kills the node that leads most shards with kill -9 while you watch, and starts it again. " +
 		"Exits 0 only when no acknowledged timer was lost or came early. Leaves nothing behind."
 }
 

@@ -31,13 +31,14 @@ type cluster struct {
 	dir    string
 	key    string // file, by which the nodes know each other
 	nodes  []*node
-	http   *http.Client // of the nodes' clients
+	http   *http.Client
+	client *client.Client // of all nodes
 }
 
 func newCluster(config Config, dir string) (*cluster, error) {
 	c := &cluster{config: config, dir: dir, key: filepath.Join(dir, "cluster.key"), http: &http.Client{
 		Timeout:   requestTimeout,
-		Transport: &http.Transport{MaxIdleConnsPerHost: workers}, // no proxy: it is this machine
+		Transport: &http.Transport{MaxIdleConnsPerHost: shards}, // no proxy: it is this machine
 	}}
 	if err := os.WriteFile(c.key, []byte(newKey()), 0o600); err != nil {
 		return nil, err
@@ -50,15 +51,17 @@ func newCluster(config Config, dir string) (*cluster, error) {
 		n := &node{name: fmt.Sprintf("n%d", i+1), executable: config.Executable, env: config.Env}
 		n.dir = filepath.Join(dir, n.name)
 		n.http, n.peer, n.gossip = ports[3*i], ports[3*i+1], ports[3*i+2]
-		// A call is made once: the book tells calls that are known to be made from those that may
-		// be.
-		n.client, err = client.New([]string{"http://" + n.http}, client.Options{HTTP: c.http, Retries: -1})
-		if err != nil {
-			return nil, err
-		}
 		c.nodes = append(c.nodes, n)
 	}
-	return c, nil
+	c.client, err = client.New(c.urls(), client.Options{HTTP: c.http, Retries: -1})
+	return c, err
+}
+
+func (c *cluster) urls() (list []string) {
+	for _, n := range c.nodes {
+		list = append(list, "http://"+n.http)
+	}
+	return list
 }
 
 // newKey makes the file of one random key.
@@ -91,7 +94,7 @@ func (c *cluster) start(ctx context.Context) error {
 		}
 	}
 	for _, n := range c.nodes {
-		if err := n.awaitReady(ctx); err != nil {
+		if err := c.awaitReady(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -140,15 +143,6 @@ func (c *cluster) deaths() error {
 	return errors.Join(faults...)
 }
 
-func (c *cluster) named(name string) *node {
-	for _, n := range c.nodes {
-		if n.name == name {
-			return n
-		}
-	}
-	return nil
-}
-
 func (c *cluster) addresses() string {
 	var list []string
 	for _, n := range c.nodes {
@@ -164,7 +158,6 @@ type node struct {
 	http, peer, gossip string // addresses, the same at each start
 	executable         string
 	env                []string
-	client             *client.Client
 
 	process *exec.Cmd
 	exited  chan struct{} // closed when the process is gone; nil before the first start
@@ -211,13 +204,17 @@ func (n *node) kill() {
 	<-n.exited
 }
 
-func (n *node) awaitReady(ctx context.Context) error {
+func (c *cluster) awaitReady(ctx context.Context, n *node) error {
 	return await(ctx, n.name+" is not ready", func() (bool, error) {
 		if !n.alive() {
 			return false, n.obituary()
 		}
-		_, err := n.client.Do(ctx, client.Request{Method: http.MethodGet, Path: "/readyz"})
-		return err == nil, nil
+		answer, err := c.http.Get("http://" + n.http + "/readyz")
+		if err != nil {
+			return false, nil
+		}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK, nil
 	})
 }
 

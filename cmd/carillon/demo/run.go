@@ -1,13 +1,10 @@
-// Package demo shows the purpose of Carillon in half a minute: it runs real node processes and a
-// receiver, loads them with timers, kills the node that leads a busy shard with kill -9 while the
-// user watches, starts it again, and gives an account of every timer.
+// Package demo shows the purpose of Carillon in half a minute: it runs real node processes, loads
+// them with timers, kills the node that leads most shards with kill -9 while the user watches,
+// starts it again, and gives an account of every timer.
 //
 // Run does it all, and cleans up in any case. The nodes are processes of this very program; nothing
-// is shared with them but HTTP. The account is the book: every timer is entered before it is sent,
-// and every call is judged by it.
-//
-// It is no load test (see loadtest for that): the rate is low, so that it shows the cluster and not
-// the machine.
+// is shared with them but HTTP. Load, receiver and account are package loadtest's, at a rate so low
+// that the run shows the cluster and not the machine.
 package demo
 
 import (
@@ -15,10 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"time"
 
-	"carillon/loadtest/sink"
+	"carillon/client"
+	"carillon/loadtest"
 )
 
 // Config of a run.
@@ -44,10 +43,16 @@ var ErrConfig = errors.New("demo: bad configuration")
 var ErrCutShort = errors.New("demo: cut short")
 
 const (
-	settleTime  = 4 * time.Second  // of the duration is for the last timers to come due
-	drainLimit  = 20 * time.Second // beyond their due time, then they are lost
+	settleTime  = 4 * time.Second // of the duration is for the last timers to come due
 	lookEvery   = 50 * time.Millisecond
 	shortOutage = time.Second // of a cluster that can do nothing without the killed node
+
+	operationsPerSecond = 400 // half of them adds
+	requestTimeout      = 3 * time.Second
+	lostAfter           = 20 * time.Second
+	// Of the topic's receiver: a new leader waits out its predecessor's calls.
+	callTimeout = time.Second
+	topic       = "demo"
 )
 
 // Run plays the demo and prints the result. Its error says that it could not be played, never that
@@ -65,29 +70,12 @@ func Run(ctx context.Context, config Config) (Result, error) {
 	}
 	// Files that cannot be removed stay in the system's temporary directory.
 	defer func() { _ = os.RemoveAll(dir) }()
-	ctx, cancel := context.WithCancel(ctx) // ends the rest when an error returns early
-	defer cancel()
-
-	p := &play{config: config, book: newBook(), screen: newScreen(config.Out)}
-	receiver := sink.NewServer("127.0.0.1:0", p.book.deliver)
-	address, err := receiver.Listen()
-	if err != nil {
-		return Result{}, err
-	}
-	receiving, stopReceiving := context.WithCancel(context.WithoutCancel(ctx))
-	received := make(chan struct{})
-	go func() {
-		defer close(received)
-		_ = receiver.Run(receiving) // if it ends early, calls are lost, and the result says so
-	}()
-	defer func() { stopReceiving(); <-received }()
-
-	p.cluster, err = newCluster(config, dir)
-	if err != nil {
+	p := &play{config: config, screen: newScreen(config.Out)}
+	if p.cluster, err = newCluster(config, dir); err != nil {
 		return Result{}, err
 	}
 	defer p.cluster.stop()
-	result, err := p.run(ctx, "http://"+address+"/")
+	result, err := p.run(ctx)
 	if ctx.Err() != nil {
 		return Result{}, ErrCutShort
 	}
@@ -102,135 +90,121 @@ func Run(ctx context.Context, config Config) (Result, error) {
 type play struct {
 	config  Config
 	cluster *cluster
-	book    *book
 	screen  *screen
-	load    *load
-	fall    fall
 }
 
-// fall is the kill of a node.
-type fall struct {
-	node *node
-	at   time.Time
-	led  []int // shards; nil when nobody told
-}
-
-func (p *play) run(ctx context.Context, callback string) (Result, error) {
+func (p *play) run(ctx context.Context) (r Result, err error) {
 	began := time.Now()
 	p.screen.say("starting %s and a receiver, data in %s", count(p.config.Nodes, "node"), p.cluster.dir)
 	if err := p.cluster.start(ctx); err != nil {
-		return Result{}, err
+		return r, err
 	}
 	p.screen.say("%s ready after %v: %s", count(p.config.Nodes, "node"), time.Since(began).Round(time.Millisecond), p.cluster.addresses())
-	p.load = newLoad(p.cluster, p.book)
-	if err := p.load.prepare(ctx, callback); err != nil {
-		return Result{}, err
+	policy := client.Policy{Callback: &client.Callback{Timeout: callTimeout}}
+	err = await(ctx, "no node takes the topic", func() (bool, error) {
+		_, err := p.cluster.client.PutTopic(ctx, topic, policy)
+		if refused, ok := errors.AsType[*client.Problem](err); ok && refused.Status < 500 {
+			return false, fmt.Errorf("demo: make the topic: %w", err)
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return r, err
 	}
-	showing, stopShowing := context.WithCancel(ctx)
-	shown := make(chan struct{})
 	p.screen.begin()
-	go func() {
-		defer close(shown)
-		p.show(showing)
-	}()
-	defer func() { stopShowing(); <-shown }()
-
-	loading, stopLoading := context.WithCancel(ctx)
+	defer p.screen.end()
+	ctx, stop := context.WithCancelCause(ctx)
 	loaded := make(chan struct{})
 	go func() {
 		defer close(loaded)
-		p.load.run(loading)
+		var err error
+		if r.Report, err = loadtest.Run(ctx, p.load(ctx), io.Discard, nil); err != nil {
+			stop(err)
+		}
 	}()
-	defer func() { stopLoading(); <-loaded }()
-
-	if err := p.acts(ctx); err != nil {
-		return Result{}, err
+	r.fall, err = p.acts(ctx)
+	if err == nil {
+		p.screen.say("no more adds; the last timers come due")
+		err = p.wait(ctx, loaded)
 	}
-	stopLoading()
+	stop(err)
 	<-loaded
-	p.screen.say("no more adds; the last timers come due")
-	p.drain(ctx)
-	stopShowing()
-	<-shown
-	return p.result(), nil
+	return r, err
+}
+
+// loadTime is how long timers are added.
+func (p *play) loadTime() time.Duration {
+	return max(p.config.Duration-settleTime, p.config.Duration/2)
+}
+
+// load is the load: timers that come due soon, so that some do while a node is down. They are added
+// through all nodes, and some are changed or cancelled.
+func (p *play) load(ctx context.Context) loadtest.Config {
+	return loadtest.Config{Mode: loadtest.ModeMixed, URL: p.cluster.urls(), Topic: topic, Duration: p.loadTime(), Rate: operationsPerSecond,
+		Delay: "uniform:100ms-3s", Timeout: requestTimeout, Grace: lostAfter, Seed: rand.Uint64(),
+		EachSecond: func(now loadtest.Progress) {
+			// With three nodes, 80 columns.
+			status := fmt.Sprintf("%3.0f ops/s  overdue %3d  fired %5d  errors %3d", now.Rate, max(now.Due-now.Fired, 0), now.Fired, now.Errors)
+			if state := p.cluster.state(ctx); len(state.Nodes) > 0 {
+				status += "  lead " + state.leaders()
+			}
+			p.screen.show(status)
+		}}
 }
 
 // acts are the kill and the return of a node under load.
-func (p *play) acts(ctx context.Context) error {
-	load := max(p.config.Duration-settleTime, p.config.Duration/2)
+func (p *play) acts(ctx context.Context) (f fall, err error) {
+	load := p.loadTime()
 	outage := load * 35 / 100
 	if p.config.Nodes < 3 {
 		outage = shortOutage
 	}
 	begun := time.Now()
 	if err := p.pause(ctx, load*30/100); err != nil {
-		return err
+		return f, err
 	}
-	p.kill(ctx)
-	if err := p.pause(ctx, outage); err != nil {
-		return err
-	}
-	p.screen.say("%s is started again, on the same data", p.fall.node.name)
-	if err := p.fall.node.start(p.cluster.flags(p.fall.node)); err != nil {
-		return err
-	}
-	back := make(chan error, 1)
-	go func() {
-		err := p.fall.node.awaitReady(ctx)
-		if err == nil {
-			p.screen.say("%s is back and ready", p.fall.node.name)
-		}
-		back <- err
-	}()
-	if err := p.pause(ctx, load-time.Since(begun)); err != nil {
-		return err
-	}
-	return <-back
-}
-
-// kill ends the leader of the shard that most timers wait in.
-func (p *play) kill(ctx context.Context) {
-	shard, waiting := p.book.busiest()
-	victim := p.cluster.nodes[0]
-	if state := p.cluster.state(ctx); len(state.Nodes) > 0 {
-		if leader := p.cluster.named(state.leaderOf(shard)); leader != nil {
-			victim = leader
-		}
-		p.fall.led = state.ledBy(victim.name)
-	}
-	p.screen.say("shard %d has most timers waiting, %d: kill -9 of %s, which leads it (%s)", shard, waiting, victim.name, count(len(p.fall.led), "shard"))
-	p.fall.node, p.fall.at = victim, time.Now()
-	p.book.fall(p.fall.at)
+	state := p.cluster.state(ctx)
+	victim, led := p.cluster.busiest(state)
+	p.screen.say("%s leads most shards, %d: kill -9 of %s", victim.name, len(led), victim.name)
+	watching, stopWatching := context.WithCancel(ctx)
+	taken := make(chan fall, 1)
+	killed := time.Now()
 	victim.kill()
+	go func() { taken <- p.cluster.takeover(watching, victim.name, led, killed) }()
+	defer func() { stopWatching(); f = <-taken }()
+
+	if err := p.pause(ctx, outage); err != nil {
+		return f, err
+	}
+	p.screen.say("%s is started again, on the same data", victim.name)
+	if err := victim.start(p.cluster.flags(victim)); err != nil {
+		return f, err
+	}
+	if err := p.cluster.awaitReady(ctx, victim); err != nil {
+		return f, err
+	}
+	p.screen.say("%s is back and ready", victim.name)
+	return f, p.pause(ctx, load-time.Since(begun))
 }
 
-// pause waits, but fails at once when a node ends that nobody killed.
 func (p *play) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	until, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return p.wait(ctx, until.Done())
+}
+
+// wait ends early, with an error, when the context ends or a node that nobody killed.
+func (p *play) wait(ctx context.Context, until <-chan struct{}) error {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for {
 		select {
-		case <-timer.C:
-			return nil
+		case <-until:
+			return context.Cause(ctx)
 		case <-look.C:
 			if err := p.cluster.deaths(); err != nil {
 				return err
 			}
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
-}
-
-// drain waits for every call that is owed, and a moment for those that are not.
-func (p *play) drain(ctx context.Context) {
-	last := p.book.lastDue()
-	for p.book.owed() > 0 && time.Since(last) < drainLimit {
-		if err := p.pause(ctx, lookEvery); err != nil {
-			return
-		}
-	}
-	_ = p.pause(ctx, min(time.Until(last)+settleTime/4, settleTime)) // of the cancelled ones, too
 }

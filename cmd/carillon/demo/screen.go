@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -20,10 +19,7 @@ type screen struct {
 	status string
 }
 
-const (
-	eraseLine = "\r\x1b[K"
-	showEvery = time.Second
-)
+const eraseLine = "\r\x1b[K"
 
 func newScreen(out io.Writer) *screen {
 	s := &screen{out: out}
@@ -84,29 +80,6 @@ func (s *screen) stamp() string {
 		return "      "
 	}
 	return fmt.Sprintf("%4.0fs ", time.Since(s.began).Seconds())
-}
-
-// show keeps the status line until the context ends.
-func (p *play) show(ctx context.Context) {
-	defer p.screen.end()
-	tick := time.NewTicker(showEvery)
-	defer tick.Stop()
-	acked := 0
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		now, called, waiting, overdue := p.book.now()
-		// With three nodes, 80 columns.
-		status := fmt.Sprintf("add %3d/s  waiting %3d  overdue %3d  fired %5d", now-acked, waiting, overdue, called)
-		acked = now
-		if state := p.cluster.state(ctx); len(state.Nodes) > 0 {
-			status += "  lead " + state.leaders()
-		}
-		p.screen.show(status)
-	}
 }
 
 func count(n int, noun string) string {

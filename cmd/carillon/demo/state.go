@@ -8,26 +8,14 @@ import (
 	"carillon/client"
 )
 
-// state is the cluster as it is shown; the zero value where nobody tells.
+// state is the cluster as it is shown; the zero value where no node answers.
 type state struct{ client.Cluster }
 
-// state asks the first node that answers.
 func (c *cluster) state(ctx context.Context) state {
-	for _, n := range c.nodes {
-		if seen, err := n.client.Cluster(ctx); err == nil {
-			return state{*seen}
-		}
+	if seen, err := c.client.Cluster(ctx); err == nil {
+		return state{*seen}
 	}
 	return state{}
-}
-
-func (s state) leaderOf(shard int) string {
-	for _, row := range s.Shards {
-		if row.Number == shard {
-			return row.Leader
-		}
-	}
-	return ""
 }
 
 // ledBy are the timer shards that a node leads.
@@ -38,6 +26,23 @@ func (s state) ledBy(name string) (list []int) {
 		}
 	}
 	return list
+}
+
+// busiest is the node that leads most shards, and those. Where the state is not known it is the
+// first node, and all shards.
+func (c *cluster) busiest(s state) (busiest *node, led []int) {
+	for _, n := range c.nodes {
+		if shards := s.ledBy(n.name); len(shards) > len(led) {
+			busiest, led = n, shards
+		}
+	}
+	if busiest != nil {
+		return busiest, led
+	}
+	for shard := range shards {
+		led = append(led, shard+1)
+	}
+	return c.nodes[0], led
 }
 
 // leaders is how many shards each node leads, or how it is if it is not well.

@@ -1,12 +1,24 @@
-package wheel
+// Package libs measures libraries that do what parts of ours do. It is a module of its own, so
+// that they are no dependencies of the product.
+package libs
 
 import (
 	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"os"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/RussellLuo/timingwheel"
+
+	"carillon/wheel"
+)
+
+const (
+	benchStart wheel.Tick = 1_800_000_000_000
+	benchSpan             = time.Hour
 )
 
 // The same work on the alternatives: the Go runtime's timers, a container/heap, and the best-known
@@ -15,13 +27,13 @@ import (
 
 // rival is a set of n timers by handle.
 type rival interface {
-	add(h Handle, in time.Duration)
-	remove(h Handle)
+	add(h wheel.Handle, in time.Duration)
+	remove(h wheel.Handle)
 }
 
 func rivals(n int) map[string]func() rival {
 	return map[string]func() rival{
-		"carillon": func() rival { return &ours{New(benchStart)} },
+		"carillon": func() rival { return &ours{wheel.New(benchStart)} },
 		"runtime":  func() rival { return &runtimeTimers{make([]*time.Timer, n+1)} },
 		"heap":     func() rival { return &heapTimers{timers: make([]*heapTimer, n+1)} },
 		"russellluo": func() rival {
@@ -30,17 +42,19 @@ func rivals(n int) map[string]func() rival {
 	}
 }
 
-type ours struct{ w *Wheel }
+type ours struct{ w *wheel.Wheel }
 
-func (o *ours) add(h Handle, in time.Duration) { o.w.Add(h, benchStart+Tick(in.Milliseconds())) }
-func (o *ours) remove(h Handle)                { o.w.Remove(h) }
+func (o *ours) add(h wheel.Handle, in time.Duration) {
+	o.w.Add(h, benchStart+wheel.Tick(in.Milliseconds()))
+}
+func (o *ours) remove(h wheel.Handle) { o.w.Remove(h) }
 
 type runtimeTimers struct{ timers []*time.Timer }
 
-func (r *runtimeTimers) add(h Handle, in time.Duration) {
+func (r *runtimeTimers) add(h wheel.Handle, in time.Duration) {
 	r.timers[h] = time.AfterFunc(in+time.Hour, func() {})
 }
-func (r *runtimeTimers) remove(h Handle) {
+func (r *runtimeTimers) remove(h wheel.Handle) {
 	r.timers[h].Stop()
 	r.timers[h] = nil
 }
@@ -50,10 +64,10 @@ type libraryWheel struct {
 	timers []*timingwheel.Timer
 }
 
-func (l *libraryWheel) add(h Handle, in time.Duration) {
+func (l *libraryWheel) add(h wheel.Handle, in time.Duration) {
 	l.timers[h] = l.w.AfterFunc(in+time.Hour, func() {})
 }
-func (l *libraryWheel) remove(h Handle) {
+func (l *libraryWheel) remove(h wheel.Handle) {
 	l.timers[h].Stop()
 	l.timers[h] = nil
 }
@@ -84,11 +98,11 @@ func (h *heapTimers) Pop() any {
 	h.order = h.order[:len(h.order)-1]
 	return last
 }
-func (h *heapTimers) add(handle Handle, in time.Duration) {
+func (h *heapTimers) add(handle wheel.Handle, in time.Duration) {
 	h.timers[handle] = &heapTimer{at: in}
 	heap.Push(h, h.timers[handle])
 }
-func (h *heapTimers) remove(handle Handle) {
+func (h *heapTimers) remove(handle wheel.Handle) {
 	heap.Remove(h, h.timers[handle].index)
 	h.timers[handle] = nil
 }
@@ -96,25 +110,32 @@ func (h *heapTimers) remove(handle Handle) {
 // BenchmarkCompare fills (add), collects (gc) and empties (remove) each rival once
 // per iteration, and reports the three per timer and per cycle.
 func BenchmarkCompare(b *testing.B) {
+	millions := []int{1}
+	if os.Getenv("CARILLON_BENCH_10M") != "" {
+		millions = append(millions, 10)
+	}
 	for _, name := range []string{"carillon", "runtime", "heap", "russellluo"} {
-		b.Run(name, func(b *testing.B) {
-			eachSize(b, func(b *testing.B, n int) { compare(b, n, rivals(n)[name]) })
-		})
+		for _, m := range millions {
+			b.Run(fmt.Sprintf("%s/n=%dM", name, m), func(b *testing.B) { compare(b, m*1_000_000, rivals(m * 1_000_000)[name]) })
+		}
 	}
 }
 
 func compare(b *testing.B, n int, start func() rival) {
-	addOrder, removeOrder := shuffled(n), shuffled(n)
-	shuffle(removeOrder)
-	rng := ticks(1)
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	addOrder, removeOrder := rng.Perm(n), rng.Perm(n) // handles less 1
+	delays := make([]time.Duration, n)
+	for i := range delays {
+		delays[i] = time.Millisecond + time.Duration(rng.Int64N(int64(benchSpan)))
+	}
 	var adding, collecting, removing time.Duration
 	var bytes uint64
 	for b.Loop() {
 		empty := heapBytes()
 		r := start()
 		began := time.Now()
-		for _, h := range addOrder {
-			r.add(h, time.Duration(rng.next()-benchStart)*time.Millisecond)
+		for i, h := range addOrder {
+			r.add(wheel.Handle(h+1), delays[i])
 		}
 		adding += time.Since(began)
 		bytes += heapBytes() - empty
@@ -123,7 +144,7 @@ func compare(b *testing.B, n int, start func() rival) {
 		collecting += time.Since(began)
 		began = time.Now()
 		for _, h := range removeOrder {
-			r.remove(h)
+			r.remove(wheel.Handle(h + 1))
 		}
 		removing += time.Since(began)
 	}
@@ -132,4 +153,11 @@ func compare(b *testing.B, n int, start func() rival) {
 	b.ReportMetric(float64(removing.Nanoseconds())/each, "ns/remove")
 	b.ReportMetric(float64(collecting.Microseconds())/1e3/float64(b.N), "ms/gc")
 	b.ReportMetric(float64(bytes)/each, "B/timer")
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

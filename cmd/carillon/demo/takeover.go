@@ -1,0 +1,58 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"carillon/client"
+)
+
+// fall is the kill of a node, and how soon the others took over.
+type fall struct {
+	killed   string        // node
+	led      int           // shards that it led
+	taken    int           // of these, shards that took an add after the kill
+	takeover time.Duration // from the kill until the last of them did
+}
+
+const retryPause = 25 * time.Millisecond
+
+// takeover adds a timer to each of the shards, again and again until it is acknowledged or the
+// context ends.
+func (c *cluster) takeover(ctx context.Context, killed string, led []int, began time.Time) fall {
+	f := fall{killed: killed, led: len(led)}
+	var probes sync.WaitGroup
+	var mu sync.Mutex
+	for _, shard := range led {
+		probes.Go(func() {
+			spec := client.Spec{ID: idIn(shard), Delay: time.Hour, Callback: &client.Callback{URL: "http://127.0.0.1:1/"}}
+			for {
+				if _, err := c.client.Add(ctx, topic, spec); err == nil {
+					break
+				}
+				select {
+				case <-time.After(retryPause):
+				case <-ctx.Done():
+					return
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			f.taken++
+			f.takeover = max(f.takeover, time.Since(began))
+		})
+	}
+	probes.Wait()
+	return f
+}
+
+// idIn is the id of a timer that belongs to a shard.
+func idIn(shard int) string {
+	for n := 0; ; n++ {
+		if id := fmt.Sprintf("takeover-%d", n); client.ShardOf(topic, id, shards) == shard {
+			return id
+		}
+	}
+}
