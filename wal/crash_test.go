@@ -5,22 +5,25 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"carillon/vfs"
 	"carillon/vfs/memfs"
 )
+
+// powerCuts are ways of keeping and losing writes that were not synced.
+var powerCuts = []memfs.CrashOptions{
+	{},
+	{KeepData: 100, KeepSize: 100, KeepNames: 100},
+	{KeepNames: 100},
+	{KeepData: 100, KeepSize: 100},
+	{KeepData: 50, KeepSize: 100, KeepNames: 50},
+	{KeepData: 50, KeepSize: 50, KeepNames: 100, BlockBytes: 4096},
+	{KeepData: 70, KeepSize: 100, KeepNames: 100, Garbage: true},
+}
 
 // TestCrashMatrix cuts the power before every operation of a life with appends, turns, drops and a
 // restart, under many ways of keeping and losing unsynced writes. Invariant I11: the records that
 // come back are a prefix that holds all that was acknowledged.
 func TestCrashMatrix(t *testing.T) {
-	options := []memfs.CrashOptions{
-		{},
-		{KeepData: 100, KeepSize: 100, KeepNames: 100},
-		{KeepNames: 100},
-		{KeepData: 100, KeepSize: 100},
-		{KeepData: 50, KeepSize: 100, KeepNames: 50},
-		{KeepData: 50, KeepSize: 50, KeepNames: 100, BlockBytes: 4096},
-		{KeepData: 70, KeepSize: 100, KeepNames: 100, Garbage: true},
-	}
 	points := crashLife(t, nil)
 	step := 1
 	if testing.Short() {
@@ -31,7 +34,7 @@ func TestCrashMatrix(t *testing.T) {
 			if n != at {
 				return
 			}
-			for k, opt := range options {
+			for k, opt := range powerCuts {
 				r := rand.New(rand.NewPCG(uint64(at), uint64(k)))
 				what := fmt.Sprintf("crash before operation %d, way %d", at, k)
 				survives(t, fsys.CrashClone(r, opt), what, acked, dropped)
@@ -90,13 +93,23 @@ func crashLife(t *testing.T, at func(n int, fsys *memfs.FS, acked, dropped int))
 		}
 		return nil
 	})
+	twoLives(t, fsys, testDir, func(a, d int) { acked, dropped = a, d })
+	return count
+}
+
+// twoLives appends, turns segments and generations, drops some, stops, and does all of it again. It
+// calls note with each new number of acknowledged records, and of those that may be gone.
+func twoLives(t *testing.T, fsys vfs.FS, dir string, note func(acked, dropped int)) {
+	t.Helper()
+	acked, dropped := 0, 0
 	for life := range 2 {
-		s, err := Open(fsys, testDir, small(), nil)
+		s, err := Open(fsys, dir, small(), nil)
 		must(t, err)
 		for i := life * 70; i < (life+1)*70; i++ {
 			must(t, s.Submit(frameOf(i), i%4 != 1, func(_ Position, err error) {
 				if err == nil && i%4 != 1 {
 					acked = i + 1
+					note(acked, dropped)
 				}
 			}))
 			if i%3 == 2 {
@@ -106,12 +119,12 @@ func crashLife(t *testing.T, at func(n int, fsys *memfs.FS, acked, dropped int))
 			if i%35 == 30 {
 				gens := s.Generations()
 				dropped = int(gens[len(gens)-1].FirstSeq) - 1 // seq is at most record + 1
+				note(acked, dropped)
 				must(t, s.DropBefore(s.Generation()))
 			}
 		}
 		must(t, s.Close())
 	}
-	return count
 }
 
 func TestKilledProcessKeepsWhatWasWritten(t *testing.T) {
