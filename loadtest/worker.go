@@ -136,6 +136,9 @@ func (w *worker) exchange(ctx context.Context, from, sent time.Time) {
 	got, err := l.ask(ctx, sent, w.requests.write(&w.call, l.fixed))
 	w.tally.inFlight.Add(-1)
 	now := time.Now()
+	if ctx.Err() != nil && errors.Is(err, errNoConnection) {
+		return // the run was cut before the call was sent
+	}
 	if err != nil {
 		if leads {
 			w.leaders.Forget(w.requests.place(w.call.numbers[0]))
