@@ -198,11 +198,16 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 	if len(p.Reset) == 0 {
 		return encode(w)
 	}
-	fields, err := fieldsOf(w)
+	return encodeWithout(w, p.Reset)
+}
+
+// encodeWithout encodes v with null for the fields that go back to their default.
+func encodeWithout(v any, defaults []string) ([]byte, error) {
+	fields, err := fieldsOf(v)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range p.Reset {
+	for _, name := range defaults {
 		if err := reset(fields, name); err != nil {
 			return nil, err
 		}

@@ -80,16 +80,7 @@ type PolicyPatch struct {
 
 // MarshalJSON implements json.Marshaler.
 func (p PolicyPatch) MarshalJSON() ([]byte, error) {
-	fields, err := fieldsOf(p.Set)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range p.Reset {
-		if err := reset(fields, name); err != nil {
-			return nil, err
-		}
-	}
-	return encode(fields)
+	return encodeWithout(p.Set, p.Reset)
 }
 
 // TopicCondition says when a topic may change.
@@ -217,27 +208,15 @@ type Secrets struct {
 // all. Each of them signs every call until FinishRotation: that is the time for receivers to learn
 // the new one. Empty: the node makes it, and the call is not repeated.
 func (c *Client) RotateSecret(ctx context.Context, topic, secret string) (*Secrets, error) {
-	body := map[string]string{}
-	if secret != "" {
-		body["secret"] = secret
-	}
-	return c.changeSecrets(ctx, topic, "rotate", secret != "", body)
+	s := new(Secrets)
+	return whole(s, c.changeKeys(ctx, Path("topics", topic, "secrets", "rotate"), secret != "", "secret", secret, s))
 }
 
 // FinishRotation drops all secrets of a topic but one: that with the fingerprint keep, or, where it
 // is empty, the newest.
 func (c *Client) FinishRotation(ctx context.Context, topic, keep string) (*Secrets, error) {
-	body := map[string]string{}
-	if keep != "" {
-		body["keep"] = keep
-	}
-	return c.changeSecrets(ctx, topic, "finish", true, body)
-}
-
-func (c *Client) changeSecrets(ctx context.Context, topic, what string, repeatable bool, body map[string]string) (*Secrets, error) {
 	s := new(Secrets)
-	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "secrets", what), Repeatable: repeatable}
-	return whole(s, c.call(ctx, r, body, s))
+	return whole(s, c.changeKeys(ctx, Path("topics", topic, "secrets", "finish"), true, "keep", keep, s))
 }
 
 // PublicKeys are the keys with which a topic's calls are checked.
@@ -250,25 +229,22 @@ type PublicKeys struct {
 // Empty: the node makes it, nobody sees it, and the call is not repeated. Give the public key to
 // the receivers, and end with FinishKeyRotation.
 func (c *Client) RotateSigningKey(ctx context.Context, topic, private string) (*PublicKeys, error) {
-	body := map[string]string{}
-	if private != "" {
-		body["signing_key"] = private
-	}
-	return c.changeKeys(ctx, topic, "rotate", private != "", body)
+	k := new(PublicKeys)
+	return whole(k, c.changeKeys(ctx, Path("topics", topic, "signing-keys", "rotate"), private != "", "signing_key", private, k))
 }
 
 // FinishKeyRotation drops all signing keys of a topic but one: that of the public key keep, or,
 // where it is empty, the newest.
 func (c *Client) FinishKeyRotation(ctx context.Context, topic, keep string) (*PublicKeys, error) {
-	body := map[string]string{}
-	if keep != "" {
-		body["keep"] = keep
-	}
-	return c.changeKeys(ctx, topic, "finish", true, body)
+	k := new(PublicKeys)
+	return whole(k, c.changeKeys(ctx, Path("topics", topic, "signing-keys", "finish"), true, "keep", keep, k))
 }
 
-func (c *Client) changeKeys(ctx context.Context, topic, what string, repeatable bool, body map[string]string) (*PublicKeys, error) {
-	k := new(PublicKeys)
-	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "signing-keys", what), Repeatable: repeatable}
-	return whole(k, c.call(ctx, r, body, k))
+// changeKeys posts one field, unless it is empty.
+func (c *Client) changeKeys(ctx context.Context, path string, repeatable bool, field, value string, answer any) error {
+	body := map[string]string{}
+	if value != "" {
+		body[field] = value
+	}
+	return c.call(ctx, Request{Method: http.MethodPost, Path: path, Repeatable: repeatable}, body, answer)
 }

@@ -3,6 +3,8 @@ package loadtest
 import (
 	"bytes"
 	"strconv"
+
+	"carillon/loadtest/sink"
 )
 
 // names spells ids, topics and payloads from timers' numbers and reads them
@@ -83,7 +85,7 @@ func (n *names) parseID(id []byte) int64 {
 	if rest, found = bytes.CutPrefix(rest, n.run); !found || len(rest) < 2 || rest[0] != '-' {
 		return -1
 	}
-	return parseDecimal(rest[1:])
+	return sink.Decimal(rest[1:])
 }
 
 // isOurs says whether a delivery whose id is not that of any timer is of this run all the same, by
@@ -142,18 +144,4 @@ func (n *names) versionIn(text []byte, l *ledger, number int64) int {
 		}
 	}
 	return 0
-}
-
-func parseDecimal(text []byte) int64 {
-	if len(text) == 0 || len(text) > 18 {
-		return -1
-	}
-	var v int64
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return -1
-		}
-		v = v*10 + int64(c-'0')
-	}
-	return v
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"carillon/loadtest/sink"
 )
 
 // Bounds of one answer.
@@ -164,7 +166,7 @@ func parseHead(head []byte) (result answer, length int, chunked bool, err error)
 	if len(head) < 15 || string(head[:7]) != "HTTP/1." {
 		return result, 0, false, errAnswer
 	}
-	status := parseDecimal(head[9:12])
+	status := sink.Decimal(head[9:12])
 	if status < 100 {
 		return result, 0, false, errAnswer
 	}
@@ -185,7 +187,7 @@ func parseHead(head []byte) (result answer, length int, chunked bool, err error)
 		}
 		switch {
 		case equalFold(name, "content-length"):
-			n := parseDecimal(value)
+			n := sink.Decimal(value)
 			if n < 0 || n > maxAnswerBytes {
 				return result, 0, false, errAnswer
 			}

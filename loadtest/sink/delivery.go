@@ -39,8 +39,8 @@ func (d *Delivery) LatenessUs() int64 {
 	return d.ArrivedUs - from*1000
 }
 
-// decimal reads a plain non-negative integer, -1 if it is none.
-func decimal(text []byte) int64 {
+// Decimal reads a plain non-negative integer, -1 if it is none.
+func Decimal(text []byte) int64 {
 	if len(text) == 0 || len(text) > 18 {
 		return -1
 	}

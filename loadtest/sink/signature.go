@@ -63,7 +63,7 @@ func (v *verifier) problem(d *Delivery) string {
 	if len(d.Signature) == 0 {
 		return "no signature"
 	}
-	signed := decimal(d.Timestamp)
+	signed := Decimal(d.Timestamp)
 	if len(d.WebhookID) == 0 || signed < 0 {
 		return "no webhook-id or webhook-timestamp"
 	}

@@ -209,8 +209,8 @@ func TestConfigFaults(t *testing.T) {
 
 func TestDecimal(t *testing.T) {
 	for in, want := range map[string]int64{"": -1, "0": 0, "1700000000000": 1700000000000, "-1": -1, "1.5": -1, "1234567890123456789": -1} {
-		if got := decimal([]byte(in)); got != want {
-			t.Errorf("decimal(%q) = %d, want %d", in, got, want)
+		if got := Decimal([]byte(in)); got != want {
+			t.Errorf("Decimal(%q) = %d, want %d", in, got, want)
 		}
 	}
 }

@@ -11,12 +11,36 @@ import (
 	"syscall"
 
 	"carillon/client"
+	"carillon/cmd/carillon/terminal"
 )
 
 // do makes a call and returns the answer as it came.
 func (c *Command) do(r client.Request) ([]byte, error) {
 	change := r.Method != http.MethodGet
 	return within(c, change, func(ctx context.Context) ([]byte, error) { return c.client.Do(ctx, r) })
+}
+
+// show makes a call and prints its answer: as it came with --json, else by print.
+func (c *Command) show(term *terminal.Terminal, r client.Request, print func(body []byte) error) error {
+	body, err := c.do(r)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(term.Out, body)
+	}
+	return print(body)
+}
+
+// reading decodes an answer for print.
+func reading[T any](print func(*T) error) func(body []byte) error {
+	return func(body []byte) error {
+		answer := new(T)
+		if err := readAnswer(body, answer); err != nil {
+			return err
+		}
+		return print(answer)
+	}
 }
 
 // within makes a call that ends in time, and explains its failure: a change may have been made

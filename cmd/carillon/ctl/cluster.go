@@ -25,27 +25,20 @@ carillon ctl cluster --shards --url http://n2:7700     as n2 sees it`
 }
 
 func (c *clusterCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("cluster")})
-	if err != nil {
-		return err
-	}
-	if ctl.JSON {
-		return printJSON(term.Out, body)
-	}
-	var answer client.Cluster
-	if err := readAnswer(body, &answer); err != nil {
-		return err
-	}
-	if err := printNodes(term.Out, &answer); err != nil {
-		return err
-	}
-	fmt.Fprintf(term.Out, "\nshards: %s\n", summary(answer.Shards))
-	rows := answer.Shards
-	if !c.Shards {
-		rows = slices.DeleteFunc(rows, func(s client.Shard) bool { return s.State == client.ShardOK })
-	}
-	return printShards(term.Out, rows)
+	return ctl.show(term, readCluster, reading(func(answer *client.Cluster) error {
+		if err := printNodes(term.Out, answer); err != nil {
+			return err
+		}
+		fmt.Fprintf(term.Out, "\nshards: %s\n", summary(answer.Shards))
+		rows := answer.Shards
+		if !c.Shards {
+			rows = slices.DeleteFunc(rows, func(s client.Shard) bool { return s.State == client.ShardOK })
+		}
+		return printShards(term.Out, rows)
+	}))
 }
+
+var readCluster = client.Request{Method: http.MethodGet, Path: client.Path("cluster")}
 
 // clusterPoll is how often a cluster is looked at of which something is waited for.
 const clusterPoll = 200 * time.Millisecond
@@ -156,14 +149,7 @@ type shardCmd struct {
 }
 
 func (s *shardCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("cluster", "shards", strconv.FormatUint(uint64(s.Number), 10))})
-	if err != nil {
-		return err
-	}
-	if ctl.JSON {
-		return printJSON(term.Out, body)
-	}
-	return printDetail(term.Out, body)
+	return ctl.showDetail(term, client.Request{Method: http.MethodGet, Path: client.Path("cluster", "shards", strconv.FormatUint(uint64(s.Number), 10))})
 }
 
 // nodeRef names one node.

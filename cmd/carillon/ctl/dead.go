@@ -124,28 +124,19 @@ func (p *deadPurgeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 
 // showChanged makes a call that is to do something to many timers, and prints how many it reached.
 func (c *Command) showChanged(term *terminal.Terminal, verb string, r client.Request) error {
-	body, err := c.do(r)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return printJSON(term.Out, body)
-	}
-	var answer client.Counts
-	if err := readAnswer(body, &answer); err != nil {
-		return err
-	}
-	if answer.DryRun {
-		err = printTrial(term.Out, verb, &answer)
-	} else {
-		_, err = fmt.Fprintf(term.Out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
-	}
-	for i := range answer.Skips {
-		if s := &answer.Skips[i]; err == nil {
-			_, err = fmt.Fprintf(term.Out, "skipped %s: %s\n", printable(strings.TrimSpace(s.ID+" "+s.UID)), printable(s.Detail))
+	return c.show(term, r, reading(func(answer *client.Counts) (err error) {
+		if answer.DryRun {
+			err = printTrial(term.Out, verb, answer)
+		} else {
+			_, err = fmt.Fprintf(term.Out, "matched %d, changed %d, skipped %d\n", answer.Matched, answer.Changed, answer.Skipped)
 		}
-	}
-	return err
+		for i := range answer.Skips {
+			if s := &answer.Skips[i]; err == nil {
+				_, err = fmt.Fprintf(term.Out, "skipped %s: %s\n", printable(strings.TrimSpace(s.ID+" "+s.UID)), printable(s.Detail))
+			}
+		}
+		return err
+	}))
 }
 
 // printTrial prints the counts that a change would have.

@@ -25,33 +25,22 @@ func (*nextCmd) Help() string {
 }
 
 func (n *nextCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: n.path(), Query: url.Values{"next": {strconv.Itoa(n.Number)}}})
-	if err != nil {
-		return err
-	}
-	return ctl.printTimes(term.Out, body, "", time.Now())
+	return ctl.showTimes(term, client.Request{Method: http.MethodGet, Path: n.path(), Query: url.Values{"next": {strconv.Itoa(n.Number)}}}, "")
 }
 
 // dryRun makes a call that changes nothing, and prints when the timer would be due.
 func (c *Command) dryRun(term *terminal.Terminal, r client.Request, zone string) error {
 	r.Query = url.Values{"dry_run": {"true"}}
-	body, err := c.do(r)
-	if err != nil {
-		return err
-	}
-	return c.printTimes(term.Out, body, zone, time.Now())
+	return c.showTimes(term, r, zone)
+}
+
+func (c *Command) showTimes(term *terminal.Terminal, r client.Request, zone string) error {
+	return c.show(term, r, reading(func(t *client.Timer) error { return printTimes(term.Out, t, zone, time.Now()) }))
 }
 
 // printTimes prints when a timer is due, or a series its next times, by the clocks of a zone; "": of
 // the series.
-func (c *Command) printTimes(out io.Writer, body []byte, zone string, now time.Time) error {
-	if c.JSON {
-		return printJSON(out, body)
-	}
-	var t client.Timer
-	if err := readAnswer(body, &t); err != nil {
-		return err
-	}
+func printTimes(out io.Writer, t *client.Timer, zone string, now time.Time) error {
 	times := t.Next
 	if t.Repeat == nil {
 		times = []time.Time{t.Due}

@@ -35,14 +35,8 @@ func (p *pullCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o.text("lease", p.Lease)
 	patient := *ctl
 	patient.Timeout += p.Wait
-	body, err := patient.do(client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "pull"), Body: o.bytes()})
-	if err != nil {
-		return err
-	}
-	if ctl.JSON {
-		return printJSON(term.Out, body)
-	}
-	return printPulled(term, body)
+	pull := client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "pull"), Body: o.bytes()}
+	return patient.show(term, pull, func(body []byte) error { return printPulled(term, body) })
 }
 
 // printPulled prints a table of the leased timers, and each receipt in full: ack and nack take it.

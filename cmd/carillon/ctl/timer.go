@@ -190,14 +190,9 @@ func reportExisting(term *terminal.Terminal, body []byte) error {
 type getCmd struct{ timerRef }
 
 func (g *getCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: g.path()})
-	if err != nil {
-		return err
-	}
-	if ctl.JSON {
-		return printJSON(term.Out, body)
-	}
-	return printTimer(term.Out, body, time.Now())
+	return ctl.show(term, client.Request{Method: http.MethodGet, Path: g.path()}, func(body []byte) error {
+		return printTimer(term.Out, body, time.Now())
+	})
 }
 
 // printTimer prints a timer, why it waits, and its attempts.

@@ -43,7 +43,7 @@ func (l *topicsListCmd) Run(ctl *Command, term *terminal.Terminal) error {
 type topicGetCmd struct{ topicRef }
 
 func (g *topicGetCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	return ctl.showTopic(term, client.Request{Method: http.MethodGet, Path: client.Path("topics", g.Topic)})
+	return ctl.showDetail(term, client.Request{Method: http.MethodGet, Path: client.Path("topics", g.Topic)})
 }
 
 // topicCondition guards a change of a topic.
@@ -78,7 +78,7 @@ func (s *topicSetCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	return ctl.showTopic(term, s.request(http.MethodPatch, s.Topic, body))
+	return ctl.showDetail(term, s.request(http.MethodPatch, s.Topic, body))
 }
 
 // patchOf makes an object of fields, key=value or object.key=value.
@@ -135,7 +135,7 @@ func (p *topicPutCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	return ctl.showTopic(term, p.request(http.MethodPut, p.Topic, policy))
+	return ctl.showDetail(term, p.request(http.MethodPut, p.Topic, policy))
 }
 
 type topicDeleteCmd struct {
@@ -148,43 +148,28 @@ func (d *topicDeleteCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if d.Force {
 		query.Set("force", "true")
 	}
-	body, err := ctl.do(client.Request{Method: http.MethodDelete, Path: client.Path("topics", d.Topic), Query: query})
-	if err != nil {
-		return err
-	}
-	if ctl.JSON {
-		return printJSON(term.Out, body)
-	}
-	var answer struct {
+	remove := client.Request{Method: http.MethodDelete, Path: client.Path("topics", d.Topic), Query: query}
+	return ctl.show(term, remove, reading(func(answer *struct {
 		Cancelled int `json:"cancelled"`
-	}
-	if err := readAnswer(body, &answer); err != nil {
+	}) error {
+		_, err := fmt.Fprintf(term.Out, "deleted; timers cancelled: %d\n", answer.Cancelled)
 		return err
-	}
-	_, err = fmt.Fprintf(term.Out, "deleted; timers cancelled: %d\n", answer.Cancelled)
-	return err
+	}))
 }
 
 type topicPauseCmd struct{ topicRef }
 
 func (p *topicPauseCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	return ctl.showTopic(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "pause")})
+	return ctl.showDetail(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", p.Topic, "pause")})
 }
 
 type topicResumeCmd struct{ topicRef }
 
 func (r *topicResumeCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	return ctl.showTopic(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "resume")})
+	return ctl.showDetail(term, client.Request{Method: http.MethodPost, Path: client.Path("topics", r.Topic, "resume")})
 }
 
-// showTopic makes a call that answers with a topic, and prints that.
-func (c *Command) showTopic(term *terminal.Terminal, r client.Request) error {
-	body, err := c.do(r)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		return printJSON(term.Out, body)
-	}
-	return printDetail(term.Out, body)
+// showDetail makes a call that answers with a topic or shard, and prints that.
+func (c *Command) showDetail(term *terminal.Terminal, r client.Request) error {
+	return c.show(term, r, func(body []byte) error { return printDetail(term.Out, body) })
 }

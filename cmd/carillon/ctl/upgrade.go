@@ -25,27 +25,18 @@ carillon ctl upgrade finalize`
 type upgradeStatusCmd struct{}
 
 func (*upgradeStatusCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	body, err := ctl.do(client.Request{Method: http.MethodGet, Path: client.Path("cluster")})
-	if err != nil {
-		return err
-	}
-	if ctl.JSON {
-		return printJSON(term.Out, body)
-	}
-	var answer client.Cluster
-	if err := readAnswer(body, &answer); err != nil {
-		return err
-	}
-	if answer.FeatureLevel == 0 {
-		return errors.New("the cluster is not founded yet")
-	}
-	fmt.Fprintf(term.Out, "%s\n\n", levelLine(&answer))
-	t := newTable(term.Out, "NODE", "STATE", "VERSION", "FEATURE LEVEL")
-	for i := range answer.Nodes {
-		n := &answer.Nodes[i]
-		t.row(n.Name, string(n.State), n.Version, strconv.Itoa(n.FeatureLevel))
-	}
-	return t.w.Flush()
+	return ctl.show(term, readCluster, reading(func(answer *client.Cluster) error {
+		if answer.FeatureLevel == 0 {
+			return errors.New("the cluster is not founded yet")
+		}
+		fmt.Fprintf(term.Out, "%s\n\n", levelLine(answer))
+		t := newTable(term.Out, "NODE", "STATE", "VERSION", "FEATURE LEVEL")
+		for i := range answer.Nodes {
+			n := &answer.Nodes[i]
+			t.row(n.Name, string(n.State), n.Version, strconv.Itoa(n.FeatureLevel))
+		}
+		return t.w.Flush()
+	}))
 }
 
 type upgradeFinalizeCmd struct{}
@@ -61,23 +52,16 @@ func (*upgradeFinalizeCmd) Examples() string {
 }
 
 func (*upgradeFinalizeCmd) Run(ctl *Command, term *terminal.Terminal) error {
-	body, err := ctl.do(client.Request{Method: http.MethodPost, Path: client.Path("cluster", "finalize")})
+	finalize := client.Request{Method: http.MethodPost, Path: client.Path("cluster", "finalize")}
+	err := ctl.show(term, finalize, reading(func(answer *struct {
+		FeatureLevel int `json:"feature_level"`
+	}) error {
+		_, err := fmt.Fprintf(term.Out, "feature level %d\n", answer.FeatureLevel)
+		return err
+	}))
 	if p, refused := errors.AsType[*client.Problem](err); refused && p.Status == http.StatusNotFound {
 		return errors.New("this node runs a release from before the command: ask one that is upgraded (--url); carillon ctl upgrade status shows which are")
 	}
-	if err != nil {
-		return err
-	}
-	if ctl.JSON {
-		return printJSON(term.Out, body)
-	}
-	var answer struct {
-		FeatureLevel int `json:"feature_level"`
-	}
-	if err := readAnswer(body, &answer); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(term.Out, "feature level %d\n", answer.FeatureLevel)
 	return err
 }
 
