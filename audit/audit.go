@@ -47,7 +47,7 @@ const (
 	flushAt      = 256 << 10        // … or when this many bytes wait
 	mostWaiting  = 4 << 20          // bytes; further entries are lost
 	complainEach = 10 * time.Second // minimum time between two log lines about lost entries
-	endTime      = 2 * time.Second  // how long the end waits for a disk that stands still
+	endTime      = 2 * time.Second  // how long the end waits for a disk that hangs
 )
 
 // Log is an audit log. It is safe for concurrent use; Run must be called once.
@@ -124,7 +124,7 @@ func (l *Log) wakeWriter() {
 func (l *Log) Counts() (written, lost int64) { return l.written.Load(), l.lost.Load() }
 
 // Run writes entries until the context ends, and then the remaining ones. It leaves them where the
-// disk stands still.
+// disk hangs.
 func (l *Log) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -137,7 +137,7 @@ func (l *Log) Run(ctx context.Context) {
 	select {
 	case <-done:
 	case <-over.C:
-		l.config.Logger.Error("the audit log stands still; its last entries are not written", "file", l.config.Path)
+		l.config.Logger.Error("the last entries of the audit log are not written: its disk does not answer", "file", l.config.Path)
 	}
 }
 
@@ -200,7 +200,7 @@ func (l *Log) failed(err error, entries int) {
 	l.mu.Unlock()
 	if now := l.config.Now(); now.Sub(l.complained) >= complainEach {
 		l.complained = now
-		l.config.Logger.Error("the audit log cannot be written; changes go on without it", "file", l.config.Path, "lost", l.lost.Load(), "error", err)
+		l.config.Logger.Error("the audit log cannot be written; changes continue without it", "file", l.config.Path, "lost", l.lost.Load(), "error", err)
 	}
 }
 

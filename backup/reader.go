@@ -16,7 +16,7 @@ import (
 
 // ErrVoid means that this copy of a state does not count, because the state begins again later in
 // the file.
-var ErrVoid = errors.New("the state begins anew")
+var ErrVoid = errors.New("the state is repeated from its start")
 
 // Reader reads a backup: Next for each state, whose bytes are then read from the Reader. It is not
 // for concurrent use.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cluster.sh CARILLON [OTHER...]: durable adds to three nodes with three replicas of each timer, beside three members of
+# cluster.sh CARILLON [OTHER...]: durable adds to three nodes with three replicas of each timer, and to three members of
 # etcd, in turn, ROUNDS times, at 64 and at 256 connections: operations a second, p99, and the processor time that all
 # processes used for one. The last lines are the medians, and the ratio to etcd's, round by round. Clients of ours
 # go to the nodes that lead, and in further rounds to any node. Each OTHER is one more build of Carillon, or the same one

@@ -35,10 +35,10 @@ start_node many $((port + 7))
 many=$node
 "$carillon" loadtest add --url http://127.0.0.1:$((port + 6)) -c 16 -n 10000 --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
 "$carillon" loadtest add --url http://127.0.0.1:$((port + 7)) -c 16 -n "$pending" --batch 500 --payload 80 --delay uniform:100h-8000h --keep -q >"$dir/load"
-in_turn "processor time of an add beside $pending pending timers, to that beside 10,000" "$few" $((port + 6)) 1 "$many" $((port + 7)) 1
+in_turn "processor time of an add among $pending pending timers, to that among 10,000" "$few" $((port + 6)) 1 "$many" $((port + 7)) 1
 
 TOPICS=$topics wrk -t1 -c64 -d30s -s bench/topics.lua "http://127.0.0.1:$((port + 7))" >"$dir/wrk" # makes the topics
-in_turn "the same in $topics topics, to that in one, beside $pending" "$many" $((port + 7)) 1 "$many" $((port + 7)) "$topics"
+in_turn "the same in $topics topics, to that in one, among $pending" "$many" $((port + 7)) 1 "$many" $((port + 7)) "$topics"
 stop "$few"
 stop "$many"
 

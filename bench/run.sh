@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh CARILLON OUT: the standard measurements, each of Carillon's beside its yardstick in the same run, written to OUT.
+# run.sh CARILLON OUT: the standard measurements, each of Carillon's with its yardstick in the same run, written to OUT.
 # It ends by itself in about half an hour. Yardsticks that are not installed (wrk, redis-server, beanstalkd, etcd) are left
 # out, and that is said. SECONDS_EACH=10 sets the length of one measurement, ROUNDS=5 how often those in turn are made.
 # PRIORITY='chrt -r 10' (as root) runs both sides of each comparison before all else on a machine that others use at the
@@ -114,7 +114,7 @@ ratio churn adds
 ratio "adds, 256 connections" "redis, 256 connections"
 ratio "adds, batches of 100" "redis, pipelines of 100"
 
-section "processor time of a request: the load tester beside wrk with a script that posts the same bodies"
+section "processor time of a request: the load tester and wrk with a script that posts the same bodies"
 if have wrk; then
 	TIMEFORMAT='%U %S'
 	for _ in 1 2 3; do
@@ -171,7 +171,7 @@ for _ in 1 2 3; do
 done
 
 receivers=${RECEIVERS:-100000}
-section "timers of one instant to $receivers receivers: a node beside a bare fasthttp client that calls as many addresses, 2,048 at once, in turn (goal 1.5 ×, floor 2 ×)"
+section "timers of one instant to $receivers receivers: a node and a bare fasthttp client that calls as many addresses, 2,048 at once, in turn (goal 1.5 ×, floor 2 ×)"
 go build -o "$dir/bare" ./bench/receivers
 free "http://127.0.0.1:$((port + 6))"
 "${first[@]}" "$carillon" sink --no-print --listen "0.0.0.0:$((port + 6))" >"$dir/sink.log" 2>&1 &
@@ -188,16 +188,16 @@ done
 stop "$sink"
 stop "$node"
 
-section "callbacks: the pool beside a bare fasthttp client, same receiver"
+section "callbacks: the pool and a bare fasthttp client, same receiver"
 "${first[@]}" go test -run '^$' -bench 'Calls/(raw|raw-paced|pool)$' -benchtime "$(((each + 1) / 2))s" -count 3 ./transport/callback | grep -E 'Benchmark|cpu:'
 
-section "three nodes, three replicas of each timer, beside three members of etcd, in turn"
+section "three nodes, three replicas of each timer, and three members of etcd, in turn"
 SECONDS_EACH=$each bench/cluster.sh "$carillon"
 
 section "one million timers of 200 B: memory, and restart to ready"
 bench/restart.sh "$carillon"
 
-section "growth: an add beside many pending timers, and in many topics"
+section "growth: an add among many pending timers, and in many topics"
 if have wrk; then bench/growth.sh "$carillon"; fi
 
 section "Go benchmarks"

@@ -13,7 +13,7 @@ type Cluster struct {
 	Version  string `json:"version"`    // of the answering node's program
 	TZData   string `json:"tzdata"`     // the time zones of that program, as "2025c"
 	Healthy  bool   `json:"healthy"`    // all nodes are alive or drained, and all shards ok
-	Replicas int    `json:"replicas"`   // that each shard should have, as far as there are nodes
+	Replicas int    `json:"replicas"`   // that each shard should have, on at most as many nodes as there are
 
 	// FeatureLevel is the level that the cluster uses: nothing of a later one. 0 before the
 	// founding.
@@ -92,7 +92,7 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 	return whole(v, c.call(ctx, r, nil, v))
 }
 
-// SetReplicas changes how many replicas each shard should have, as far as there are nodes. It
+// SetReplicas changes how many replicas each shard should have; it has no more than there are nodes. It
 // returns when that is decided; making them takes longer and shows in Cluster.
 func (c *Client) SetReplicas(ctx context.Context, n int) error {
 	r := Request{Method: http.MethodPut, Path: Path("cluster", "replicas"), Repeatable: true}

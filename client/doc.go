@@ -2,7 +2,7 @@
 //
 // A Client makes the calls: timers (Add, Put, Patch, Cancel, Get, Fire, List, Batch), topics, dead
 // letters, history, bulk changes, the nodes of the cluster, and the consumer's side of pull topics
-// (Work, or Pull, Ack, Nack, Extend); Events tells of events as they happen. It is safe for use by
+// (Work, or Pull, Ack, Nack, Extend); Events yields events as they happen. It is safe for use by
 // many goroutines. Each call takes a context, which is its only limit of time: a long poll or a
 // bulk change may take minutes.
 //

@@ -55,7 +55,7 @@ type Event struct {
 	Reason Reason `json:"reason"` // of EventDead
 	Missed int64  `json:"missed"` // of EventMissed; 0: nobody knows how many
 
-	Raw json.RawMessage `json:"-"` // the event as the node told it
+	Raw json.RawMessage `json:"-"` // the event as the node sent it
 }
 
 // Bounds of a stream of events.
@@ -64,7 +64,7 @@ const (
 	maxEventBytes = 1 << 20
 )
 
-// Events tells of timers' events, at all nodes, from now on until ctx ends. It is for looking on,
+// Events yields timers' events, of all nodes, from now on until ctx ends. It is for looking on,
 // not for work: events while no node is connected are lost, and only the history is complete. When
 // a connection breaks the next node is asked; an EventMissed with an Error says so. A refusal ends
 // it, with its error.
@@ -89,8 +89,8 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[*Event, er
 	}
 }
 
-// stream tells of the events of one connection, until told to stop.
-func (c *Client) stream(ctx context.Context, f *EventFilter, tell func(*Event) bool) (stopped bool, err error) {
+// stream yields the events of one connection, until yield returns false.
+func (c *Client) stream(ctx context.Context, f *EventFilter, yield func(*Event) bool) (stopped bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := time.AfterFunc(eventSilence, cancel)
@@ -114,7 +114,7 @@ func (c *Client) stream(ctx context.Context, f *EventFilter, tell func(*Event) b
 			if err := json.Unmarshal(e.Raw, e); err != nil {
 				return false, fmt.Errorf("client: GET /v1/events: read an event: %w", err)
 			}
-			if !tell(e) {
+			if !yield(e) {
 				return true, nil
 			}
 		}

@@ -15,7 +15,7 @@ const someEvents = "retry: 1000\n: events of timers, as they happen\n\n" +
 	"\"next_attempt\":\"2030-01-01T00:00:02Z\",\"labels\":[\"x\"]}\n\n: still here\n\n" +
 	"event: missed\ndata: {\"missed\":7}\n\n"
 
-// Events come as they are told; when the connection ends, that is an event, and the next node is
+// Events come as they are sent; when the connection ends, that is an event, and the next node is
 // asked.
 func TestEvents(t *testing.T) {
 	down, first, second := newNode(t, reply{}), newNode(t, reply{status: 200, body: someEvents}), newNode(t, reply{status: 200, body: "event: dead\ndata: {\"id\":\"b\",\"reason\":\"expired\"}\n\n"})

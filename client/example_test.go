@@ -49,7 +49,7 @@ func ExampleClient_Cancel() {
 	// Output: already_fired true
 }
 
-// Refusals are told apart by their code.
+// Refusals differ by their code.
 func ExampleCode() {
 	server := node(412, `{"status":412,"code":"version_mismatch","detail":"the timer is not at that version"}`)
 	defer server.Close()

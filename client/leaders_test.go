@@ -32,7 +32,7 @@ func (f *fakeNode) leads(t *testing.T, shard, shards int) reply {
 }
 
 // TestCallsGoToTheLeader: a call about a timer goes to the node that an answer has named for its
-// shard; one about another shard goes on to the node that was asked before.
+// shard; one about another shard still goes to the node that was asked before.
 func TestCallsGoToTheLeader(t *testing.T) {
 	const shards = 4
 	first, leader := newNode(t, reply{status: 200, body: oneTimer}), newNode(t, reply{status: 200, body: oneTimer})

@@ -112,7 +112,7 @@ func TestReceiverOfEvents(t *testing.T) {
 }
 
 // TestReceiverWithPublicKeys: a receiver that has the topic's public key believes calls that the
-// private one has signed, beside a secret, a key before it, or nothing; and nothing else. The
+// private one has signed, next to a secret, a key before it, or nothing; and nothing else. The
 // vector is that of the Standard Webhooks libraries.
 func TestReceiverWithPublicKeys(t *testing.T) {
 	const (
@@ -144,7 +144,7 @@ func TestReceiverWithPublicKeys(t *testing.T) {
 	}{
 		"good":                           {[]string{public}, nil, header(ofBody, values), "", true},
 		"during a rotation":              {[]string{other, public}, nil, header("v1a,AAAA "+ofBody, "v1a,AAAA "+values), "", true},
-		"beside a secret":                {[]string{public}, []string{secret}, header("v1,AAAA "+ofBody, "v1,AAAA "+values), "", true},
+		"next to a secret":               {[]string{public}, []string{secret}, header("v1,AAAA "+ofBody, "v1,AAAA "+values), "", true},
 		"by a secret, whatever the keys": {[]string{other}, []string{secret}, header("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE= "+ofBody, "v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q="), "", true},
 		"of another":                     {[]string{other}, nil, header(ofBody, values), "", false},
 		"another body":                   {[]string{public}, nil, header(ofBody, values), "{}", false},
@@ -247,7 +247,7 @@ func TestReceiver(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", tt.name, w.Code, w.Body, tt.want)
 		}
 		if strings.Contains(w.Body.String(), "AAAA") || strings.Contains(w.Body.String(), "whsec") {
-			t.Errorf("%s: the answer tells: %s", tt.name, w.Body)
+			t.Errorf("%s: the answer shows: %s", tt.name, w.Body)
 		}
 		if len(got) == 1 {
 			d := got[0]

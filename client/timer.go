@@ -172,7 +172,7 @@ func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) 
 func (c *Client) Put(ctx context.Context, topic, id string, s Spec, cond Cond) (*Timer, error) {
 	s.ID = id
 	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version, CreateOnly: cond.New}
-	r.Repeatable = cond.none() && s.absolute() // a delay would begin anew
+	r.Repeatable = cond.none() && s.absolute() // a delay would start again
 	return c.timerCall(ctx, r, s)
 }
 
@@ -211,7 +211,7 @@ func (c *Client) timerCall(ctx context.Context, r Request, body any) (*Timer, er
 	return whole(t, c.call(ctx, r, body, t))
 }
 
-// whole gives nothing beside an error.
+// whole returns nil with an error.
 func whole[T any](v *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err

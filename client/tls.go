@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// LoadTLS makes Options.TLS of files (PEM). Those of ca are trusted beside the system's
+// LoadTLS makes Options.TLS of files (PEM). Those of ca are trusted in addition to the system's
 // authorities. cert is a certificate with its private key, which is shown to nodes that ask for
 // one. An empty name adds nothing. The error begins with ca or client-cert.
 func LoadTLS(ca, cert string) (*tls.Config, error) {

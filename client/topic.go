@@ -93,7 +93,7 @@ func (d TopicCondition) request(method, topic string) Request {
 	return Request{Method: method, Path: Path("topics", topic), Query: forced(d.Force), IfTopic: d.Version, Repeatable: method == http.MethodPut && d.Version == ""}
 }
 
-// Format decides which headers calls carry beside Carillon's own.
+// Format decides which headers calls carry in addition to Carillon's own.
 type Format string
 
 // The formats.
@@ -121,7 +121,7 @@ const (
 	AckByReport AckMode = "report"
 )
 
-// DedupRule is how adds without an id are told apart.
+// DedupRule is how repeats of adds without an id are recognised.
 type DedupRule string
 
 // The rules.

@@ -36,9 +36,9 @@ const (
 //
 // The context of a handler ends when its lease is over, because the cluster says so or cannot be
 // asked: somebody else may have the timer by then, and context.Cause is ErrOver. Timers come at
-// least once; Lease.Fence tells a later lease from an earlier one.
+// least once; Lease.Fence is higher for a later lease.
 //
-// When ctx ends, Work pulls no more, lets the handlers that run go on for the Grace, ends their
+// When ctx ends, Work pulls no more, lets running handlers continue for the Grace, ends their
 // contexts then, and returns nil when all of them have returned. It returns an error, in the same
 // way, when the cluster refuses a pull for good (ErrWrongDelivery, ErrForbidden, …).
 func (c *Client) Work(
@@ -94,7 +94,7 @@ type consumer struct {
 	topic   string
 	options WorkOptions
 	handle  func(ctx context.Context, l *Lease) error
-	free    chan struct{} // a token for each handler that could run beside the others
+	free    chan struct{} // a token for each handler that could run with the others
 
 	mu   sync.Mutex
 	held map[string]*hold // by receipt: leases whose handler runs; at most Concurrency
@@ -178,7 +178,7 @@ func (w *consumer) run(work context.Context, l *Lease) {
 	w.mu.Lock()
 	delete(w.held, l.Receipt)
 	w.mu.Unlock()
-	// The report goes out though all has been told to stop; when the lease is over it is of no use.
+	// The report is sent although everything is being stopped; when the lease is over it is of no use.
 	within, cancel := context.WithTimeout(context.WithoutCancel(work), w.options.Lease)
 	defer cancel()
 	if err := w.report(within, l.Receipt, failure); err != nil {

@@ -216,7 +216,7 @@ func TestWorkExtendsWhileItHandles(t *testing.T) {
 	})
 }
 
-// A handler whose lease is over is told, whether the cluster says so or cannot be asked.
+// A handler learns that its lease is over, whether the cluster says so or cannot be asked.
 func TestWorkEndsHandlersWhoseLeaseIsOver(t *testing.T) {
 	for name, lose := range map[string]func(p *pullTopic){
 		"told": func(p *pullTopic) { p.mu.Lock(); defer p.mu.Unlock(); delete(p.leased, "a") },

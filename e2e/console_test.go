@@ -172,7 +172,7 @@ func TestConsoleChangesTimers(t *testing.T) {
 	b.sees("Not called, for its topic is paused.")
 	b.open(p.url + "/#/topics/try")
 	b.click("Resume")
-	b.sees("goes on: what is due is called now")
+	b.sees("is resumed: what is due is called now")
 	poll(t, browserLimit, "the timer is called", func() bool { return rec.called("try", "wait") == 1 })
 	b.shot("topic-dark")
 	b.content()

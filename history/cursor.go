@@ -18,15 +18,15 @@ type view struct {
 	minMs    int64 // no end in it is earlier
 }
 
-// inMemory has the view use an index made anew, its own being damaged.
+// inMemory gives the view an index built from the records, because its own is damaged.
 func (v *view) inMemory() error {
-	x, places, err := v.mend()
+	x, places, err := v.reindex()
 	if err != nil {
 		return err
 	}
 	if places > 0 {
 		v.store.damaged.Add(uint64(places))
-		v.store.cfg.Logger.Error("the index of a file of the history is damaged; it was made anew from the records", "file", v.name)
+		v.store.cfg.Logger.Error("the index of a file of the history is damaged; it was rebuilt from the records", "file", v.name)
 	}
 	v.sealed, v.ends, v.attempts = false, x.ends, x.attempts
 	return nil

@@ -13,7 +13,7 @@ type Event struct {
 	Item  uint32 // in the entry
 	Topic uint32
 	Seq   uint64 // the timer's number in its shard; below 2^48
-	State uint8  // how the timer ended, 1–7; 0: an attempt after which it goes on
+	State uint8  // how the timer ended, 1–7; 0: an attempt that did not end the timer
 	EndMs int64  // Unix ms, when; not negative
 	ID    []byte // the timer's, at most 255 bytes
 	Body  []byte
@@ -39,7 +39,7 @@ func (e *Event) Key() Key { return Key{e.EndMs, e.Index, e.Shard, e.Item} }
 // sum, each a u32.
 const (
 	recordHead  = 12
-	recordFixed = 4 + 8 + 4 + 4 + 8 + 1 + 8 + 1 // of an event beside its texts
+	recordFixed = 4 + 8 + 4 + 4 + 8 + 1 + 8 + 1 // of an event without its texts
 
 	shardBits = 16
 	seqBits   = 48

@@ -358,9 +358,9 @@ func (f *file) search(s section, less func(b []byte) bool) (int, error) {
 	return (low-1)*s.perPage() + first, nil
 }
 
-// mend makes the index of a sealed file anew, in memory, from its records. places is how many were
+// reindex builds the index of a sealed file again, in memory, from its records. places is how many were
 // found damaged, the index included.
-func (f *file) mend() (x *index, places int, err error) {
+func (f *file) reindex() (x *index, places int, err error) {
 	f.mending.Lock()
 	defer f.mending.Unlock()
 	if x := f.mended.Load(); x != nil {

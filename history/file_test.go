@@ -12,7 +12,7 @@ import (
 	"carillon/vfs"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // TestFileGolden: the format of a sealed file must not change without its version.
 func TestFileGolden(t *testing.T) {

@@ -2,7 +2,7 @@ package history
 
 import "math/bits"
 
-// filter is a Bloom filter: it tells of a key that it is surely not in a file. With 10 bits a key
+// filter is a Bloom filter: it can rule out that a key is in a file. With 10 bits a key
 // about one in a hundred is let through that is not there.
 type filter []byte
 

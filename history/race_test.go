@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAtOnce: recording, queries and maintenance go on at once; answers are in order and as they
+// TestAtOnce: recording, queries and maintenance run at once; answers are in order and as they
 // were recorded.
 func TestAtOnce(t *testing.T) {
 	r := newStoreHarness(t, 1, func(c *Config) { c.SegmentSize, c.Bytes = 30_000, 300_000 })

@@ -121,7 +121,7 @@ type Stats struct {
 	LowDisk  bool
 }
 
-// Stats tells how the store is.
+// Stats returns counts and sizes.
 func (s *Store) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -160,7 +160,7 @@ func Open(cfg Config) (*Store, error) {
 		f, holes, err := openFile(cfg.FS, cfg.Dir, number, 2*cfg.SegmentSize)
 		if err != nil {
 			s.damaged.Add(1)
-			cfg.Logger.Error("a file of the history cannot be opened; the history goes on without it", "file", entry.Name, "error", err)
+			cfg.Logger.Error("a file of the history cannot be opened and is left out", "file", entry.Name, "error", err)
 			continue
 		}
 		if holes > 0 {
@@ -175,7 +175,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// adopt goes on with the newest file, if it can, and seals all others: before the first write, a
+// adopt continues the newest file, if it can, and seals all others: before the first write, a
 // file that a crash left is finished.
 func (s *Store) adopt() {
 	if s.adopted {

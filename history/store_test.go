@@ -15,7 +15,7 @@ import (
 
 const hour = int64(3_600_000)
 
-// storeHarness is a store in memory beside its model: a list of all that was recorded.
+// storeHarness is a store in memory with its model: a list of all that was recorded.
 type storeHarness struct {
 	testing.TB
 	fs    *memfs.FS

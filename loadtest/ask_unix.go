@@ -59,7 +59,7 @@ func (a *httpConn) ask(request, room []byte) (int, error) {
 	return a.read, nil
 }
 
-// onSocket goes as far as it can at once; true ends the wait.
+// onSocket reads or writes what it can without waiting; true ends the wait.
 func (a *httpConn) onSocket(fd uintptr) bool {
 	if !a.sent {
 		a.sent = true

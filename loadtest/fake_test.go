@@ -95,7 +95,7 @@ type fakeTimer struct {
 	fault               fault
 }
 
-// fakeOp is an operation, as far as the fake understands it.
+// fakeOp is the part of an operation that the fake understands.
 type fakeOp struct {
 	Op       string          `json:"op"`
 	ID       string          `json:"id"`
@@ -150,7 +150,7 @@ func (f *fake) also(t *testing.T) {
 	f.serving.Go(func() { _ = f.server.Serve(listener) })
 }
 
-// nameLeader tells which server leads the timer's shard, where that is another.
+// nameLeader names the server that leads the timer's shard, where that is another.
 func (f *fake) nameLeader(w http.ResponseWriter, asked, topic, id string) {
 	if f.others == nil {
 		return

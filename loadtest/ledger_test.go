@@ -36,7 +36,7 @@ func TestLedgerKeepsNeighboursApart(t *testing.T) {
 	}
 }
 
-// Due times go as far as delays do.
+// The ledger holds the latest due time that a delay can give.
 func TestLedgerReachesTheHorizon(t *testing.T) {
 	l := newLedger(1_000_000)
 	l.issue(2, 2)

@@ -167,7 +167,7 @@ func TestExternalSinkInFlight(t *testing.T) {
 }
 
 // With a receiver of another's, the tester cannot see the arrivals; timers that the server still
-// has long after they were due are told.
+// has long after they were due are reported.
 func TestExternalSinkThatRefuses(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

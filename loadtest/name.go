@@ -10,7 +10,7 @@ import (
 // names spells ids, topics and payloads from timers' numbers and reads them
 // back, so that nothing has to be looked up by string.
 type names struct {
-	run    []byte // tells this run's timers from others'
+	run    []byte // distinguishes this run's timers from others'
 	topic  string
 	topics int64
 	keys   int64

@@ -15,7 +15,7 @@ import (
 )
 
 // Timers of the other topic are due at even distances. They are added in blocks of a second's, the
-// first ten seconds' at the start, so that adds of a server that stands still are no reason for
+// first ten seconds' at the start, so that adds of a server that hangs are no reason for
 // lateness until it has done so for seven of them.
 const (
 	otherRate   = 100 // a second

@@ -22,7 +22,7 @@ func newReceiver(n *names, l *ledger, t *tally, measureUs int64) *receiver {
 }
 
 // receive books one delivery. It always answers 200: a delivery that should not
-// have come is the server's fault, and sending it again would not mend that.
+// have come is the server's fault, and sending it again would not repair that.
 func (r *receiver) receive(d *sink.Delivery) int {
 	number := r.names.parseID(d.Timer)
 	if number < 0 || number >= r.ledger.issued.Load() {

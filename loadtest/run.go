@@ -123,7 +123,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 		}
 		r.drain(ctx)
 	})
-	if config.Mode == ModeFire { // the part that fire measures goes on after the load
+	if config.Mode == ModeFire { // the part that fire measures continues after the load
 		r.cpu = useBetween(before, sampleCPU())
 	}
 	r.settle(ctx)
@@ -144,7 +144,7 @@ func runOn(ctx context.Context, via network, config Config, out, errOut io.Write
 	return report, report.writeFiles(out)
 }
 
-// runID tells the timers of this run from those of any other on the server.
+// runID distinguishes the timers of this run from those of any other on the server.
 func runID() string {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -307,7 +307,7 @@ func (r *run) lastDueMs(with mark) (last int64) {
 	return last
 }
 
-// drainUnseen waits for the last due time: an external receiver tells us
+// drainUnseen waits for the last due time: an external receiver reports
 // nothing, so the settlement asks the server instead.
 func (r *run) drainUnseen(ctx context.Context) {
 	if last := r.lastDueMs(markAcked | markUnknown); last > 0 {

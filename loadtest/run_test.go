@@ -451,7 +451,7 @@ func TestPlainIsOneLine(t *testing.T) {
 	}
 }
 
-// A server that is gone at the end is told from one that lost timers.
+// A server that is gone at the end is distinguished from one that lost timers.
 func TestTheServerIsGone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 // which on loopback is the servers' as well.
 type Surroundings struct {
 	Servers []string `json:"servers"` // versions, each once; empty: none said
-	// Of the tester's machine, as far as it may use them.
+	// Of the tester's machine: those that it may use.
 	Cores  int    `json:"cores"`
 	System string `json:"system"` // its kernel
 	// Of the servers' logs during the run; 0: not known.
@@ -72,10 +72,10 @@ func (r *run) askEach(ctx context.Context, path string, take func(body []byte)) 
 	}
 }
 
-// buckets are a Prometheus histogram: how many were at most so long, in seconds.
+// buckets are a Prometheus histogram: how many took at most each number of seconds.
 type buckets map[float64]float64
 
-// fsyncs are those of the servers' logs so far, as far as the token may know.
+// fsyncs are those of the servers' logs so far, if the token may see them.
 func (r *run) fsyncs(ctx context.Context) buckets {
 	b := buckets{}
 	r.askEach(ctx, "/metrics", func(body []byte) {

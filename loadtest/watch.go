@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxSeries bounds the seconds kept for the charts; beyond it, neighbours
-	// are not joined but left out, and only the totals go on.
+	// are not joined but left out, and only the totals continue.
 	maxSeries = 4 * 3600
 
 	// minCPUInterval is how many seconds a CPU comparison needs: the machine's

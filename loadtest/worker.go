@@ -117,7 +117,7 @@ func (w *worker) skip(intended time.Time) {
 	}
 }
 
-// route is the link to the node that leads the shard of the call's timer, as far as that is known.
+// route is the link to the node that leads the shard of the call's timer, if that is known.
 func (w *worker) route() (l *link, leads bool) {
 	if w.leaders != nil && len(w.call.numbers) == 1 {
 		if at, known := w.leaders.Node(w.requests.place(w.call.numbers[0])); known {

@@ -38,7 +38,7 @@ func Transient(err error) bool {
 // NotLeaderError refuses an operation that only the leader of a shard can do: nothing was done. It
 // matches ErrNoLeader.
 type NotLeaderError struct {
-	Leader uint64 // the leader as far as this node knows; 0: unknown
+	Leader uint64 // the leader that this node knows; 0: unknown
 }
 
 func (e NotLeaderError) Error() string {

@@ -7,7 +7,7 @@ type CatchUp uint8
 // The kinds of catch-up.
 const (
 	CatchUpOne  CatchUp = iota // one call for all missed occurrences
-	CatchUpSkip                // none: go on with the next one to come
+	CatchUpSkip                // none: continue with the next one to come
 	CatchUpAll                 // each, one after another
 )
 

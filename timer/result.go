@@ -50,7 +50,7 @@ type Result struct {
 	Handle Handle
 	Fence  uint64 // of a granted lease; CloseTopic without Force: the last fence of the shard
 	Timer  *Timer // after the command; nil: there is none, or the command was brief
-	// CloseTopic: dropped timers (Handle says where to go on if there are more). Deliver: timers
+	// CloseTopic: dropped timers (Handle says where to continue if there are more). Deliver: timers
 	// that are leased otherwise
 	Removed int
 	// For Created: the timer's sequence number, version and time of creation. Together with the

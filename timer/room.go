@@ -21,5 +21,5 @@ func NewAllowance(bytes int) *Allowance {
 // Take implements Room.
 func (a *Allowance) Take(bytes int) bool { return a.left.Add(-int64(bytes)) >= 0 }
 
-// BaseSize is about how many bytes a timer takes in memory beside its texts.
+// BaseSize is about how many bytes a timer takes in memory without its texts.
 const BaseSize = 512

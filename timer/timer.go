@@ -75,7 +75,7 @@ const (
 )
 
 // Retry overrides the topic's retry policy by field; a zero field falls back.
-// HasJitter tells a jitter of zero from none given.
+// HasJitter distinguishes a jitter of zero from none given.
 type Retry struct {
 	MaxAttempts  int
 	MinBackoffMs int64

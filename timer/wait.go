@@ -61,7 +61,7 @@ type Wait struct {
 	On  string // the awaited object, in words; "" if the cause says everything
 }
 
-// Progress is a leader's knowledge of a timer beside its state.
+// Progress is what a leader knows of a timer in addition to its state.
 type Progress struct {
 	Wait
 	Attempts []HistoryAttempt // recorded attempts, oldest first, if they were requested

@@ -155,7 +155,7 @@ func commandTree(n *kong.Node) commandNode {
 	return c
 }
 
-// firstSentence is as much of a help text as a shell shows beside a word.
+// firstSentence is the part of a help text that a shell shows with a word.
 func firstSentence(help string) string {
 	sentence, _, _ := strings.Cut(help, ". ")
 	return strings.TrimSuffix(sentence, ".")

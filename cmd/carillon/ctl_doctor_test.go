@@ -48,7 +48,7 @@ func TestDoctor(t *testing.T) {
 		want          []string
 	}{
 		{"all is well", goodView, goodMetrics, 200, 0, []string{
-			"ok     n2          is alive\n", "2: 2 ok", "all nodes run v1", "if n1 went  all shards would go on", "50.3 GiB free on its disk", "40 of 1048576 open files",
+			"ok     n2          is alive\n", "2: 2 ok", "all nodes run v1", "if n1 went  all shards would keep running", "50.3 GiB free on its disk", "40 of 1048576 open files",
 		}},
 		{"a node is down", change(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, `"state":"ok"`, `"state":"degraded"`), goodMetrics, 200, 2, []string{
 			"wrong   n3          is down; start it", "see to  shards      2: 2 degraded", "see to  if n1 went  2 of 2 shards would stop until it is back",

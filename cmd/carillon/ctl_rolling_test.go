@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// restartable is a cluster of n1 and n2 whose processes begin anew when their name is written into
+// restartable is a cluster of n1 and n2 whose processes are replaced when their name is written into
 // the file.
 func restartable(t *testing.T, file string, ready int) string {
 	t.Helper()

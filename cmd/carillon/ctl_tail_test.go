@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// An event is a line; events that could not be shown are counted beside it.
+// An event is a line; events that could not be shown are counted next to it.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -45,7 +45,7 @@ func (c *demoCmd) Run(term *terminal.Terminal) error {
 	}
 	ctx, release := terminal.UntilSignal(term)
 	defer release()
-	// The end of whoever reads it, such as head, is to end the nodes, too.
+	// When the reader of the output ends, such as head, the nodes must end, too.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

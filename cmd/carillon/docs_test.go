@@ -96,7 +96,7 @@ func misunderstood(n commandNode, words []string) string {
 	return ""
 }
 
-// shellCommands cuts a script into commands of words, as far as the documents need it: quotes,
+// shellCommands cuts a script into commands of words, enough for the documents: quotes,
 // backslashes and comments are seen, the value of a variable is not known and stands as 1.
 func shellCommands(script string) (all [][]string) {
 	script = strings.ReplaceAll(strings.ReplaceAll(script, "\\\n", " "), "$founders", "127.0.0.1:7702")

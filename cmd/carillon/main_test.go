@@ -76,7 +76,7 @@ func carillon(t *testing.T, stdin string, env []string, args ...string) result {
 	return result{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
 }
 
-// process is a command that runs until it is told to stop.
+// process is a command that runs until it is stopped.
 type process struct {
 	cmd    *exec.Cmd
 	stdout io.ReadCloser

@@ -13,7 +13,7 @@ const (
 	// signals is off, a collection may have to wait as long for it.
 	napFor = 10 * time.Millisecond
 
-	// lookEach is how long it goes on, or pauses, before it looks again whether it is worth it.
+	// lookEach is how long it runs, or pauses, before it looks again whether it is worth it.
 	lookEach = time.Second
 	// The monitor costs less than this goroutine, which makes 200 changes of threads a second, in a
 	// process that makes fewer than busyFrom by itself. An idle node makes 320, one of three 890; with

@@ -18,7 +18,7 @@ import (
 
 // TestMonitorKeepsItsSlowPace counts how often the threads of a process go to sleep that has a
 // little to do each millisecond, when a byte arrives, with and without keepMonitorAwake. With the
-// race detector the work takes so long that the counts tell nothing.
+// race detector the work takes so long that the counts mean nothing.
 func TestMonitorKeepsItsSlowPace(t *testing.T) {
 	asleep, awake := countSleeps(t, "asleep"), countSleeps(t, "awake")
 	if t.Logf("threads slept %d times with the monitor awake, %d times without", awake, asleep); awake > asleep*3/4 {

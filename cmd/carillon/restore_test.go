@@ -55,7 +55,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
-// TestPlainBackupNeedsAWord: whoever gives the cluster's key expects a backup that it has sealed.
+// TestPlainBackupNeedsAWord: a user who gives the cluster's key expects a backup that it has sealed.
 // Anybody can make one that is not encrypted.
 func TestPlainBackupNeedsAWord(t *testing.T) {
 	t.Parallel()

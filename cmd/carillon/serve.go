@@ -202,7 +202,7 @@ func (s *serveCmd) bindAdmin() (*adminServer, error) {
 	return listenAdmin(s.Admin)
 }
 
-// startAdmin serves profiles beside the node; its loss is logged and stops nothing.
+// startAdmin serves profiles next to the node; its loss is logged and stops nothing.
 func (s *serveCmd) startAdmin(ctx context.Context, admin *adminServer, logger *slog.Logger) (stop func()) {
 	if admin == nil {
 		return func() {}

@@ -45,7 +45,7 @@ func keys(known []setting) []string {
 	return names
 }
 
-// trimEnvironment takes the end of the line off our variables: whoever fills one from a file often
+// trimEnvironment takes the end of the line off our variables: a value that comes from a file often
 // leaves it there.
 func trimEnvironment() {
 	for _, variable := range os.Environ() {

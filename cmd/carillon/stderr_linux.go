@@ -8,7 +8,7 @@ import (
 )
 
 // keepCrashFromBlocking makes writes to file 2 fail where they would wait. Go's runtime itself
-// writes a crash there, while nothing else runs: a reader that stands still would hold the dying
+// writes a crash there, while nothing else runs: a reader that does not read would hold the dying
 // process for ever. The terminal gets a file of its own, whose writes wait.
 //
 // The flag is of the open file, which other processes may share, so that a pipe or a terminal is

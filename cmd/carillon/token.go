@@ -52,7 +52,7 @@ func (c *tokenCmd) Validate() error {
 }
 
 // Run prints the token and its line for the auth file on stdout, where a script reads them; the
-// advice is beside it.
+// advice goes to stderr.
 func (c *tokenCmd) Run(term *terminal.Terminal) error {
 	if c.Webhook && c.Ed25519 {
 		private, public := callback.NewSigningKey()

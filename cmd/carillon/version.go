@@ -12,7 +12,7 @@ import (
 // Set by the linker (-X main.release=…, -X main.commit=…); see the Makefile.
 var release, commit string
 
-// version is the release, as far as the build knows it.
+// version is the release, if the build knows it.
 func version() string {
 	if release != "" {
 		return release

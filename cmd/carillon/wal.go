@@ -9,7 +9,7 @@ import (
 	"carillon/wal"
 )
 
-// walCmd looks at a log without changing it, so that it is safe beside a running node.
+// walCmd looks at a log without changing it, so that it is safe while a node runs.
 type walCmd struct {
 	Inspect walInspectCmd `cmd:"" help:"Print what the logs and snapshots below a directory hold."`
 	Verify  walVerifyCmd  `cmd:"" help:"Check every byte of the logs and snapshots below a directory."`

@@ -14,7 +14,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Max is the largest value told apart, in microseconds: one hour.
+// Max is the largest value that is kept apart, in microseconds: one hour.
 const Max = int64(3600 * 1e6)
 
 const significantDigits = 3

@@ -14,7 +14,7 @@ import (
 // timer.ScanCursor) and executes the commands; Update itself does no I/O and never waits.
 //
 // Each command applies only to the version that the walk has met. A timer that has changed since is
-// read again and decided anew. A command with an unknown outcome is also resolved by reading, so
+// read and decided again. A command with an unknown outcome is also resolved by reading, so
 // that no command takes effect twice.
 type Update struct {
 	Query timer.Query

@@ -34,7 +34,7 @@ func TestRepeatNext(t *testing.T) {
 				t.Errorf("%+v: %+v gives %d", p, x, got/60_000)
 			}
 			if p.UntilMs = x.at*60_000 - 1; c.Next(&p, x.due*60_000, x.started*60_000, x.now*60_000) != 0 {
-				t.Errorf("%+v: it goes on after its end", p)
+				t.Errorf("%+v: it continues after its end", p)
 			}
 			if p.UntilMs++; c.Next(&p, x.due*60_000, x.started*60_000, x.now*60_000) != got {
 				t.Errorf("%+v: its end does not count", p)
@@ -59,7 +59,7 @@ func TestCalendarForgetsTheOldestRules(t *testing.T) {
 			t.Fatal("a rule without an occurrence: the test is about nothing")
 		}
 		if c.rule(ruleKey{"0 8 * * *", ""}) != used {
-			t.Fatalf("after %d others a rule that is in use is read anew", i+1)
+			t.Fatalf("after %d others a rule that is in use is read again", i+1)
 		}
 	}
 	if len(c.rules) != maxCalendar || c.recent.Len() != maxCalendar {

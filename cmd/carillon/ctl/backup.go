@@ -22,7 +22,7 @@ func (*backupCmd) Examples() string {
 carillon ctl backup - | ssh vault 'cat > carillon.backup'`
 }
 
-// backupIdle is how long a node may say nothing: it waits so long for a shard's state at most, and
+// backupIdle is how long a node may send nothing: it waits at most this long for a shard's state, and
 // says then that it gave up.
 const backupIdle = 15 * time.Minute
 
@@ -80,7 +80,7 @@ func (b *backupCmd) take(from io.Reader, to io.Writer, term *terminal.Terminal) 
 	return nil
 }
 
-// watched tells of each read.
+// watched reports each read.
 type watched struct {
 	from io.Reader
 	read func()

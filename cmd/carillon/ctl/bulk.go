@@ -9,7 +9,7 @@ import (
 )
 
 // timerFilter says which timers of a topic a change is for: all that is given must hold. It has no
-// limit of time but --timeout: the node goes on when this side has stopped waiting.
+// limit of time but --timeout: the node continues when this side has stopped waiting.
 type timerFilter struct {
 	dryRunFlag
 	All      bool     `help:"All of the topic that have not ended."`

@@ -43,7 +43,8 @@ var readCluster = client.Request{Method: http.MethodGet, Path: client.Path("clus
 // clusterPoll is how often a cluster is looked at of which something is waited for.
 const clusterPoll = 200 * time.Millisecond
 
-// await looks at the cluster until nothing is left, at most so long: then the rest is the error.
+// await looks at the cluster until nothing is left, for at most this long. Then what is left is the
+// error.
 func (c *Command) await(most time.Duration, look func(*client.Cluster) (left string, err error)) error {
 	over := time.After(most)
 	tick := time.NewTicker(clusterPoll)
@@ -159,7 +160,7 @@ type nodeRef struct {
 
 type drainCmd struct {
 	nodeRef
-	Wait time.Duration `placeholder:"10m" help:"Wait until it is drained, at most so long; exit 1 if it takes longer."`
+	Wait time.Duration `placeholder:"10m" help:"Wait at most this long until it is drained; exit 1 if it takes longer."`
 }
 
 func (*drainCmd) Examples() string {
@@ -192,7 +193,7 @@ func (d *drainCmd) await(ctl *Command) error {
 		if n.State == client.NodeDrained {
 			return "", nil
 		}
-		return fmt.Sprintf("%s is %s with %d replicas left after %s; the drain goes on", d.Node, n.State, n.Replicas, d.Wait), nil
+		return fmt.Sprintf("%s is %s with %d replicas left after %s; the drain continues", d.Node, n.State, n.Replicas, d.Wait), nil
 	})
 }
 

@@ -215,7 +215,7 @@ func (f *findings) margin(c *client.Cluster) {
 		}
 		switch {
 		case stopped == 0:
-			f.add(well, "if "+name+" went", "all shards would go on")
+			f.add(well, "if "+name+" went", "all shards would keep running")
 		case len(c.Nodes) == 1:
 			f.add(well, "if "+name+" went", "everything would stop: it is the only node")
 		default:
@@ -275,7 +275,7 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 	}
 	open, most := m["process_open_fds"], m["process_max_fds"]
 	switch {
-	case most == 0: // not told on this system
+	case most == 0: // not known on this system
 	case open > mostFiles*most:
 		f.add(wrong, n.Name, "%.0f of %.0f open files are in use; raise the limit (LimitNOFILE=)", open, most)
 	case most < fewFiles:
@@ -292,7 +292,7 @@ func (f *findings) locked(metrics []byte) {
 		rest, found := strings.CutPrefix(line, `carillon_topic_locked{topic="`)
 		name, _, whole := strings.Cut(rest, `"`)
 		if about := "topic " + name; found && whole && !slices.ContainsFunc(*f, func(one finding) bool { return one.about == about }) {
-			f.add(wrong, about, "its calls wait for a secrets key that a node lacks: put the key back, or set its secrets anew (carillon ctl topics rotate %s, then --finish) and its headers", name)
+			f.add(wrong, about, "its calls wait for a secrets key that a node lacks: put the key back, or set new secrets (carillon ctl topics rotate %s, then --finish) and headers", name)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 type importCmd struct {
 	File           string `arg:"" help:"What export wrote; - for stdin."`
 	WithoutSecrets bool   `help:"Import what lacks credentials that export could not have; those headers are left out."`
-	RestartCounts  bool   `help:"Import series with a count, which begin to count anew."`
+	RestartCounts  bool   `help:"Import series with a count; they count from 1 again."`
 	DryRun         bool   `help:"Read and check the file, and change nothing."`
 }
 
@@ -43,7 +43,7 @@ func (i *importCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return terminal.Usagef("%d timers have credentials in their headers that export could not have; --without-secrets leaves those headers out", check.hidden)
 	}
 	if check.counted > 0 && !i.RestartCounts {
-		return terminal.Usagef("%d series come a number of times, and the file does not say how often they have come; --restart-counts begins anew", check.counted)
+		return terminal.Usagef("%d series come a number of times, and the file does not say how often they have come; --restart-counts counts from 1 again", check.counted)
 	}
 	if i.DryRun && ctl.JSON {
 		o := &object{}

@@ -179,7 +179,7 @@ func (r *importRun) send() error {
 			try = 0
 		}
 		if err != nil && (wait == 0 || try >= importTries) {
-			return fmt.Errorf("%w; what was imported is there: the same import goes on from it", err)
+			return fmt.Errorf("%w; what was imported is there: the same import continues from it", err)
 		}
 		<-time.After(wait << min(try, 5))
 	}

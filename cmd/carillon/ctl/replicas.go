@@ -10,8 +10,8 @@ import (
 )
 
 type replicasCmd struct {
-	Number int           `arg:"" help:"Copies of each timer, 1–7, as far as there are nodes."`
-	Wait   time.Duration `placeholder:"10m" help:"Wait until all shards have them, at most so long; exit 1 if it takes longer."`
+	Number int           `arg:"" help:"Copies of each timer, 1–7, on at most as many nodes as there are."`
+	Wait   time.Duration `placeholder:"10m" help:"Wait at most this long until all shards have them; exit 1 if it takes longer."`
 }
 
 func (*replicasCmd) Examples() string {
@@ -41,7 +41,7 @@ func (r *replicasCmd) await(ctl *Command) error {
 		if left == 0 {
 			return "", nil
 		}
-		return fmt.Sprintf("%d of %d shards do not have their replicas yet after %s; it goes on", left, len(a.Shards), r.Wait), nil
+		return fmt.Sprintf("%d of %d shards do not have their replicas yet after %s; the change continues", left, len(a.Shards), r.Wait), nil
 	})
 }
 

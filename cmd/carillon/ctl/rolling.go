@@ -22,7 +22,7 @@ type rollingRestartCmd struct {
 
 // Help is the text that kong shows behind the one line that describes the command.
 func (*rollingRestartCmd) Help() string {
-	return "Waits until the cluster is healthy, says which node to restart, waits until its process is another one and ready, and goes on with the next. " +
+	return "Waits until the cluster is healthy, says which node to restart, waits until its process is another one and ready, and continues with the next. " +
 		"A node that is stopped by SIGTERM hands over what it leads first. Give several nodes with --url, so that one can be asked while another is down."
 }
 
@@ -41,7 +41,7 @@ func (r *rollingRestartCmd) Run(ctl *Command, term *terminal.Terminal) error {
 			return fmt.Errorf("%w; restarted: %s; not yet: %s", err, listed(names[:i]), listed(names[i:]))
 		}
 	}
-	if err := ctl.say(term, "", "done", "all are back, and the cluster is healthy"); err != nil {
+	if err := ctl.report(term, "", "done", "all are back, and the cluster is healthy"); err != nil {
 		return err
 	}
 	return nil
@@ -90,7 +90,7 @@ func (r *rollingRestartCmd) restart(ctl *Command, term *terminal.Terminal, name 
 	if err != nil {
 		return fmt.Errorf("the cluster is not healthy before the restart of %s: %w", name, err)
 	}
-	if err := ctl.say(term, name, "restart", "restart "+name+" now"); err != nil {
+	if err := ctl.report(term, name, "restart", "restart "+name+" now"); err != nil {
 		return err
 	}
 	if r.Run_ != "" {
@@ -108,7 +108,7 @@ func (r *rollingRestartCmd) restart(ctl *Command, term *terminal.Terminal, name 
 	if err != nil {
 		return err
 	}
-	return ctl.say(term, name, "back", name+" is back and ready")
+	return ctl.report(term, name, "back", name+" is back and ready")
 }
 
 // run runs the command that restarts a node.
@@ -239,8 +239,8 @@ func (c *Command) notReady(n *client.Node) string {
 	return fmt.Sprintf("%s at %s: %v", n.Name, n.HTTP, err)
 }
 
-// say tells of a step: a line, or with --json an object.
-func (c *Command) say(term *terminal.Terminal, node, step, text string) error {
+// report prints a step: a line, or with --json an object.
+func (c *Command) report(term *terminal.Terminal, node, step, text string) error {
 	if !c.JSON {
 		_, err := fmt.Fprintln(term.Out, printable(text))
 		return err

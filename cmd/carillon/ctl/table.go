@@ -137,7 +137,7 @@ func waitsFor(waiting map[client.WaitCause]int64) string {
 }
 
 // printDetail prints an object one member a line, in the node's order but without the times in ms
-// that stand beside the readable ones, and without those named.
+// next to the readable ones, and without those named.
 func printDetail(out io.Writer, body []byte, without ...string) error {
 	members := map[string]json.RawMessage{}
 	var order []string

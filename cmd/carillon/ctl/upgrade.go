@@ -78,7 +78,7 @@ func levelLine(a *client.Cluster) string {
 	}
 }
 
-// printLevel says the same beside the nodes.
+// printLevel prints the same line with the nodes.
 func printLevel(out io.Writer, a *client.Cluster) {
 	if a.FeatureLevel != 0 {
 		fmt.Fprintln(out, levelLine(a))

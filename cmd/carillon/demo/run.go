@@ -95,11 +95,11 @@ type play struct {
 
 func (p *play) run(ctx context.Context) (r Result, err error) {
 	began := time.Now()
-	p.screen.say("starting %s and a receiver, data in %s", count(p.config.Nodes, "node"), p.cluster.dir)
+	p.screen.event("starting %s and a receiver, data in %s", count(p.config.Nodes, "node"), p.cluster.dir)
 	if err := p.cluster.start(ctx); err != nil {
 		return r, err
 	}
-	p.screen.say("%s ready after %v: %s", count(p.config.Nodes, "node"), time.Since(began).Round(time.Millisecond), p.cluster.addresses())
+	p.screen.event("%s ready after %v: %s", count(p.config.Nodes, "node"), time.Since(began).Round(time.Millisecond), p.cluster.addresses())
 	policy := client.Policy{Callback: &client.Callback{Timeout: callTimeout}}
 	err = await(ctx, "no node takes the topic", func() (bool, error) {
 		_, err := p.cluster.client.PutTopic(ctx, topic, policy)
@@ -124,7 +124,7 @@ func (p *play) run(ctx context.Context) (r Result, err error) {
 	}()
 	r.fall, err = p.acts(ctx)
 	if err == nil {
-		p.screen.say("no more adds; the last timers come due")
+		p.screen.event("no more adds; the last timers come due")
 		err = p.wait(ctx, loaded)
 	}
 	stop(err)
@@ -165,7 +165,7 @@ func (p *play) acts(ctx context.Context) (f fall, err error) {
 	}
 	state := p.cluster.state(ctx)
 	victim, led := p.cluster.busiest(state)
-	p.screen.say("%s leads most shards, %d: kill -9 of %s", victim.name, len(led), victim.name)
+	p.screen.event("%s leads most shards, %d: kill -9 of %s", victim.name, len(led), victim.name)
 	watching, stopWatching := context.WithCancel(ctx)
 	taken := make(chan fall, 1)
 	killed := time.Now()
@@ -176,14 +176,14 @@ func (p *play) acts(ctx context.Context) (f fall, err error) {
 	if err := p.pause(ctx, outage); err != nil {
 		return f, err
 	}
-	p.screen.say("%s is started again, on the same data", victim.name)
+	p.screen.event("%s is started again, on the same data", victim.name)
 	if err := victim.start(p.cluster.flags(victim)); err != nil {
 		return f, err
 	}
 	if err := p.cluster.awaitReady(ctx, victim); err != nil {
 		return f, err
 	}
-	p.screen.say("%s is back and ready", victim.name)
+	p.screen.event("%s is back and ready", victim.name)
 	return f, p.pause(ctx, load-time.Since(begun))
 }
 

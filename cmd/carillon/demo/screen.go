@@ -37,8 +37,8 @@ func (s *screen) begin() {
 	s.began = time.Now()
 }
 
-// say prints an event.
-func (s *screen) say(format string, args ...any) {
+// event prints an event.
+func (s *screen) event(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line(s.stamp() + fmt.Sprintf(format, args...))

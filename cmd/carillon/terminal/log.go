@@ -19,7 +19,7 @@ const (
 // the lines wait in a bounded queue for Run. Lines for which there is no room, and those that the
 // output refuses, are counted, and their number is logged before the next line that can be written.
 //
-// Write may be called by any goroutine, Run and Close once. A write that stands still cannot be
+// Write may be called by any goroutine, Run and Close once. A write that hangs cannot be
 // ended: Run returns after Close only if the output takes what waits.
 type Log struct {
 	out     io.Writer

@@ -49,7 +49,7 @@ func newTestLog(out io.Writer) (*Log, *slog.Logger) {
 
 const lostLines = `msg="lines of this log were lost: its reader was too slow, or it could not be written" lines=`
 
-// TestLoggingNeverWaits: while the reader stands still, lines beyond the bound are dropped and
+// TestLoggingNeverWaits: while the reader does not read, lines beyond the bound are dropped and
 // counted; when it reads on, it gets the rest, and their number. The end does not wait for it.
 func TestLoggingNeverWaits(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -67,7 +67,7 @@ func TestLoggingNeverWaits(t *testing.T) {
 				done := make(chan struct{})
 				go func() { defer close(done); l.Run() }()
 				log.Info(c.line)
-				synctest.Wait() // its write stands still before a line is lost, so that one report counts them all
+				synctest.Wait() // its write hangs before a line is lost, so that one report counts them all
 				for range c.logs - 1 {
 					log.Info(c.line)
 				}

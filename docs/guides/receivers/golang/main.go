@@ -22,7 +22,7 @@ import (
 
 // store keeps the calls that were handled, and the highest fence of each timer. One line, written
 // in one call and synced, is one transaction; in your program it is a transaction of your database,
-// as the page beside this shows it.
+// as the README.md above this folder shows.
 type store struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -90,7 +90,7 @@ func main() {
 		log.Fatal(err)
 	}
 	// The store checks fences itself, in the transaction. If effects may be repeated, leave Fences
-	// out and use Handle: it drops delayed calls as far as this process remembers newer ones.
+	// out and use Handle: it drops delayed calls of which this process remembers newer ones.
 	options := client.ReceiverOptions{Fences: anyFence{}}
 	if key := os.Getenv("PUBLIC_KEY"); key != "" {
 		options.PublicKeys = []string{key}

@@ -46,9 +46,9 @@ function Letters({ topic, again: topicsAgain }) {
     <${Failed} error=${error || all.error} again=${again} />
     ${list.length > 0 && html`<div class="row">
       <${Action} needs="admin" class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${howMany} dead letters?`} verb="Redrive" run=${act("redrive", { filter }, "are tried again")}>
-        <p>Those of topic <b>${topic}</b> ${words}, are called again at once; their attempts begin anew.</p><//>
+        <p>Those of topic <b>${topic}</b> ${words}, are called again at once; their attempts start again.</p><//>
       <${Action} needs="admin" label=${`Redrive ${picked.size} picked`} title=${`Redrive ${picked.size} dead letters?`} verb="Redrive" run=${picked.size ? act("redrive", { uids: [...picked] }, "are tried again") : async () => { throw new Error("None is picked: tick some below."); }}>
-        <p>${picked.size ? "They are called again at once; their attempts begin anew." : "None is picked: tick some below."}</p><//>
+        <p>${picked.size ? "They are called again at once; their attempts start again." : "None is picked: tick some below."}</p><//>
       <${Action} needs="admin" class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${howMany} dead letters?`} verb="Purge for good" danger run=${act("purge", { filter }, "are gone")}>
         <p>Those of topic <b>${topic}</b> ${words}, are forgotten. This cannot be taken back.</p><//></div>
       <${Table} rows=${list} keyOf=${(t) => t.uid} caption="Dead letters" columns=${[

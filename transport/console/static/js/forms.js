@@ -21,7 +21,7 @@ function jsonOf(text) {
   return text;
 }
 
-// bodyOf puts a payload, as it was written, beside the other fields.
+// bodyOf adds a payload, as it was written, to the other fields.
 function bodyOf(fields, payload) {
   const text = JSON.stringify(fields);
   if (payload === undefined) return text;
@@ -48,7 +48,7 @@ function WhenFields() {
     ${time === "at" && html`<label class="field">At, by your clock <input name="at" type="datetime-local" step="1" required defaultValue=${local(Date.now() + 3600000)} /></label>`}
     ${time === "cron" && html`<label class="field">Minute, hour, day, month, weekday <input name="cron" required spellcheck="false" defaultValue="0 8 * * 1-5" class="mono" /></label>
       <label class="field">Time zone <input name="zone" required spellcheck="false" defaultValue=${zone} /></label>`}
-    ${time === "every" && html`<label class="field">Every, the first time so long from now <input name="every" required spellcheck="false" defaultValue="1h" placeholder="30s, 15m, 24h" /></label>`}`;
+    ${time === "every" && html`<label class="field">Every, the first time after one period <input name="every" required spellcheck="false" defaultValue="1h" placeholder="30s, 15m, 24h" /></label>`}`;
 }
 
 // AddTimer adds to the topic given; without one the form asks for it, and the first timer makes it.

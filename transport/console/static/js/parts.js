@@ -45,7 +45,7 @@ export function Toasts() {
 }
 
 // Dialog is a form over the page: Escape and Leave it close it. It keeps what it was opened with:
-// the page beneath loads anew, which must change neither what is typed nor what it acts on.
+// the page beneath loads again, which must change neither what is typed nor what it acts on.
 export function Dialog(props) {
   const [{ title, verb, danger, onClose, onSubmit, children }] = useState(props);
   const ref = useRef();

@@ -9,7 +9,7 @@ function originOf(url) {
   try { return new URL(url).origin; } catch { return ""; }
 }
 
-// known are the fields that have a column; what else a node tells is shown as it is.
+// known are the fields that have a column; what else a node sends is shown as it is.
 const known = ["destination", "state", "since", "since_ms", "waiting", "calls", "latency_ms", "last_error", "failed", "failed_ms", "next_probe", "next_probe_ms"];
 
 export function Receivers() {

@@ -98,7 +98,7 @@ function Actions({ t, raw, again }) {
       <p>It is not called any more. This cannot be taken back; the timer can be added again.</p><//>`}
     ${t.state === "dead" && html`<${Action} needs="admin" class="main" label="Redrive" title=${`Redrive ${t.id}?`} verb="Redrive" run=${async () => {
       const r = await call("POST", `${topicPath(t.topic)}/dead/redrive`, { uids: [t.uid] }); say(r.changed ? `${t.id} is tried again.` : `It was not redriven: ${(r.skips || [{ detail: "it is no dead letter" }])[0].detail}.`, r.changed ? "ok" : "warn"); again(); }}>
-      <p>It is called again now, and its attempts begin anew.</p><//>`}</div>`;
+      <p>It is called again now, and its attempts start again.</p><//>`}</div>`;
 }
 
 export function Timer({ topic, id }) {

@@ -70,7 +70,7 @@ export function Topic({ topic, params }) {
   return html`<div class="stack">
     <div class="between"><div><p class="muted small"><a href="#/topics">Topics</a> /</p><h1>${topic} ${t.paused && html`<${Badge} kind="warn">paused<//>`}</h1><p class="muted small">${policyWords(t)}</p></div>
       <div class="row"><${AddTimer} topic=${topic} done=${added} pull=${t.policy.delivery === "pull"} />
-        ${t.paused ? html`<${Action} needs="admin" label="Resume" ask=${false} run=${pause("resume", "goes on: what is due is called now")} />`
+        ${t.paused ? html`<${Action} needs="admin" label="Resume" ask=${false} run=${pause("resume", "is resumed: what is due is called now")} />`
     : html`<${Action} needs="admin" label="Pause" title=${`Pause ${topic}?`} verb="Pause" danger run=${pause("pause", "is paused")}><p>Its timers come due and wait; none is called until it is resumed. ${num(c.scheduled)} are scheduled now.</p><//>`}</div></div>
     <${Failed} error=${error} again=${again} />
     <div class="figures"><${Figure} value=${c.scheduled} name="scheduled" /><${Figure} value=${c.ready} name="due and waiting" /><${Figure} value=${c.leased} name="being called" />
