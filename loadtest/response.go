@@ -186,19 +186,19 @@ func parseHead(head []byte) (result answer, length int, chunked bool, err error)
 			continue
 		}
 		switch {
-		case equalFold(name, "content-length"):
+		case bytes.EqualFold(name, []byte("content-length")):
 			n := sink.Decimal(value)
 			if n < 0 || n > maxAnswerBytes {
 				return result, 0, false, errAnswer
 			}
 			length = int(n)
-		case equalFold(name, "transfer-encoding"):
-			chunked = equalFold(value, "chunked")
-		case equalFold(name, "connection"):
-			result.close = equalFold(value, "close")
-		case equalFold(name, "carillon-leader"):
+		case bytes.EqualFold(name, []byte("transfer-encoding")):
+			chunked = bytes.EqualFold(value, []byte("chunked"))
+		case bytes.EqualFold(name, []byte("connection")):
+			result.close = bytes.EqualFold(value, []byte("close"))
+		case bytes.EqualFold(name, []byte("carillon-leader")):
 			result.leader = value
-		case equalFold(name, "location"):
+		case bytes.EqualFold(name, []byte("location")):
 			result.location = value
 		}
 	}
@@ -211,20 +211,4 @@ func cutHeader(line []byte) (name, value []byte, found bool) {
 		return nil, nil, false
 	}
 	return line[:colon], bytes.TrimSpace(line[colon+1 : end]), true
-}
-
-// equalFold compares with a lower-case ASCII word.
-func equalFold(text []byte, lower string) bool {
-	if len(text) != len(lower) {
-		return false
-	}
-	for i, c := range text {
-		if c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }
