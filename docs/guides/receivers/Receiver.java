@@ -125,7 +125,7 @@ public class Receiver {
 
   /**
    * The status to answer. One line, written at once and synced, is one transaction: it stands for that of your database,
-   * as the page beside this shows it.
+   * as README.md in this folder shows.
    */
   synchronized int receive(Headers call, byte[] body) throws IOException {
     String timer = get(call, "carillon-topic") + "/" + get(call, "carillon-timer");

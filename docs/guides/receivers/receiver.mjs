@@ -43,7 +43,7 @@ function verify(headers, body) {
 }
 
 // Store keeps what was done, and how far each timer has come. One line, written at once and synced, is one transaction:
-// it stands for that of your database, as the page beside this shows it.
+// it stands for that of your database, as README.md in this folder shows.
 class Store {
   fences = new Map(); // topic/timer → the highest fence; a BigInt, as it outgrows a Number
   done = new Set(); // webhook-ids
