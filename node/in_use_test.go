@@ -35,7 +35,7 @@ func TestPolicyStaysUsable(t *testing.T) {
 	n.must(200, "DELETE", "/v1/topics/orders/timers/b", "")
 	n.must(200, "PATCH", "/v1/topics/orders/timers/headers", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
 	refused("PUT", `{}`, "1 pending timers")
-	refused("PATCH", `{"key":"all"}`, "3 pending timers would not be found with another key")
+	refused("PATCH", `{"key":"all"}`, "3 pending timers would keep ids without the key")
 	n.must(200, "POST", "/v1/topics/orders/timers/a/fire", "")
 	n.eventually("orders", "a", "done")
 	n.must(200, "PUT", "/v1/topics/orders", `{}`) // nobody needs it any more

@@ -94,7 +94,9 @@ const putTries = 5
 func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (topic *timer.Topic, created bool, err error) {
 	for range putTries {
 		as := change
-		if !change.Force {
+		if change.Force {
+			t.countFormer(ctx, name, p, change.FormerIDs)
+		} else {
 			old, err := t.Latest(ctx, name)
 			if err == nil {
 				as.ID, as.Version = old.ID, old.Version
@@ -114,6 +116,18 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 		}
 	}
 	return topic, created, err
+}
+
+// countFormer counts the pending timers that keep their ids when the topic gets another key. A shard
+// without a leader does not hold up a change that is forced: then the number is unknown.
+func (t *Topics) countFormer(ctx context.Context, name string, p *timer.Policy, n *int64) {
+	old, err := t.Latest(ctx, name)
+	if n == nil || err != nil || old.Policy.Key == p.Key {
+		return
+	}
+	if counts, err := t.Counts(ctx, []timer.TopicID{old.ID}); err == nil {
+		*n = counts[0].Scheduled + counts[0].Leased
+	}
 }
 
 func (t *Topics) put(ctx context.Context, name string, p *timer.Policy, as timer.TopicChange) (*timer.Topic, bool, error) {
