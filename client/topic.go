@@ -17,6 +17,8 @@ type Topic struct {
 	Counts          TopicCounts `json:"counts"`
 	OldestOverdueMs int64       `json:"oldest_overdue_ms"`
 	AutoCreated     bool        `json:"auto_created"`
+	// FormerIDs, in the answer of a forced change of the key, counts pending timers that keep their ids.
+	FormerIDs int64 `json:"former_ids"`
 }
 
 // TopicCounts are a topic's timers by state; Scheduled includes Ready.

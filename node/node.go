@@ -262,7 +262,7 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 // serve starts the parts from the outside in, so that a node that waits for its cluster can say so,
 // and stops them in the order in which nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process) error {
-	policy := n.cfg.where(p.listening(), p.gossipAddress())
+	policy := n.cfg.where(p.listening())
 	files := allowedFiles(&n.cfg)
 	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: files.calls, MaxIdleConns: files.idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
 	if err != nil {

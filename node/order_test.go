@@ -56,6 +56,79 @@ func TestSerialTopicWithOneKey(t *testing.T) {
 	}
 }
 
+// TestDeadLettersByPlainIDs: in a topic with a key, a redrive and a purge find dead letters by the
+// plain ids that reads and changes know them by, those of before the topic had a key too.
+func TestDeadLettersByPlainIDs(t *testing.T) {
+	n := start(t, t.TempDir())
+	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(410) })
+	n.must(201, "PUT", "/v1/topics/line", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/line/timers", `{"id":"old","delay":"0s"}`)
+	n.eventually("line", "old", "dead")
+	n.must(200, "PATCH", "/v1/topics/line", `{"key":"all"}`)
+	for _, id := range []string{"a", "b"} {
+		n.must(201, "POST", "/v1/topics/line/timers", `{"id":"`+id+`","delay":"0s"}`)
+		n.eventually("line", id, "dead")
+	}
+	const redrive, purge, dry = "/v1/topics/line/dead/redrive", "/v1/topics/line/dead/purge", "?dry_run=true"
+	for _, c := range []struct{ path, ids, want string }{
+		{redrive + dry, `"a","old","{all}b","none"`, `{"matched":4,"changed":3,"skipped":1,"dry_run":true,`},
+		{purge + dry, `"b","old","none"`, `{"matched":3,"changed":2,"skipped":1,"dry_run":true,`},
+		{redrive, `"a","old","none"`, `{"matched":3,"changed":2,"skipped":1,"skips":[{"id":"none",`},
+	} {
+		if got := n.must(200, "POST", c.path, `{"ids":[`+c.ids+`]}`); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s of %s: %s", c.path, c.ids, got)
+		}
+	}
+	for _, id := range []string{"a", "old"} {
+		n.eventually("line", id, "dead")
+	}
+	if got := n.must(200, "POST", purge, `{"ids":["a","{all}b","old"]}`); got != `{"matched":3,"changed":3,"skipped":0}` {
+		t.Error(got)
+	}
+}
+
+// TestForcedChangeOfKey: a forced change of a topic's key tells how many pending timers keep their
+// ids. They are found by these whole ids, changed, cancelled and called; none is lost.
+func TestForcedChangeOfKey(t *testing.T) {
+	n := start(t, t.TempDir())
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/line", fmt.Sprintf(`{"key":"all","callback":{"url":%q}}`, rec.URL))
+	for _, id := range []string{"a", "b", "c"} {
+		n.must(201, "POST", "/v1/topics/line/timers", `{"id":"`+id+`","delay":"1h"}`)
+	}
+	if got := n.must(409, "PATCH", "/v1/topics/line", `{"key":"new"}`); !strings.Contains(got, `"code":"in_use"`) || !strings.Contains(got, "3 pending timers would keep ids") {
+		t.Error(got)
+	}
+	if got := n.must(200, "PATCH", "/v1/topics/line?force=true", `{"history":"9h"}`); strings.Contains(got, "former_ids") {
+		t.Errorf("the key is as it was: %s", got)
+	}
+	if got := n.must(200, "PATCH", "/v1/topics/line?force=true", `{"key":"new"}`); !strings.Contains(got, `"former_ids":3`) {
+		t.Error(got)
+	}
+	n.must(404, "GET", "/v1/topics/line/timers/a", "")
+	for _, id := range []string{"a", "b", "c"} {
+		n.must(200, "GET", "/v1/topics/line/timers/%7Ball%7D"+id, "")
+	}
+	if got := n.must(200, "GET", "/v1/topics/line/timers?id_prefix=%7Ball%7D", ""); strings.Count(got, `"key":"all"`) != 3 {
+		t.Errorf("the list shows %s", got)
+	}
+	if got := n.must(201, "POST", "/v1/topics/line/timers", `{"id":"a","delay":"1h"}`); !strings.Contains(got, `"id":"{new}a"`) {
+		t.Error(got)
+	}
+	n.must(200, "DELETE", "/v1/topics/line/timers/%7Ball%7Db", "")
+	n.must(200, "PATCH", "/v1/topics/line/timers/%7Ball%7Dc", `{"delay":"0s"}`)
+	n.must(200, "PUT", "/v1/topics/line?force=true", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	n.must(200, "POST", "/v1/topics/line/timers/%7Ball%7Da/fire", "")
+	n.must(200, "POST", "/v1/topics/line/timers/%7Bnew%7Da/fire", "")
+	called := map[string]bool{}
+	for _, c := range rec.await(t, 3) {
+		called[c.timer] = true
+	}
+	if !called["{all}a"] || !called["{all}c"] || !called["{new}a"] {
+		t.Errorf("called were %v", called)
+	}
+}
+
 // TestForcedDeletionInSlices: more timers than one command drops.
 func TestForcedDeletionInSlices(t *testing.T) {
 	if testing.Short() {

@@ -21,16 +21,18 @@ type ownAddresses struct {
 }
 
 // where is the policy of a node's callbacks before any other member is known. The first of the
-// addresses that the node listens on is the API's; gossip is where it will listen for that, or
-// empty.
-func (c Config) where(listens []netip.AddrPort, gossip string) callback.Policy {
+// addresses that the node listens on is the API's. A node alone does not listen at its ports for
+// other nodes; a timer that calls there would never be called once it does.
+func (c Config) where(listens []netip.AddrPort) callback.Policy {
 	p := callback.Policy{
 		Allow:        c.CallbackAllow,
 		AllowPrivate: c.AuthFile == "" && listens[0].Addr().Unmap().IsLoopback(),
 		Own:          slices.Concat(c.Own, listens),
 	}
-	if own, ok := boundTo(gossip, ""); ok {
-		p.Own = append(p.Own, own)
+	for _, address := range []string{c.Peer, c.Gossip} {
+		if own, ok := boundTo(address, ""); ok && !slices.Contains(p.Own, own) {
+			p.Own = append(p.Own, own)
+		}
 	}
 	return p
 }

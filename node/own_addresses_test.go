@@ -76,7 +76,7 @@ func TestWhereCallbacksGo(t *testing.T) {
 	ten := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f := func(cfg Config, api netip.AddrPort, words string, may map[string]bool) {
 		t.Helper()
-		p := cfg.where([]netip.AddrPort{api}, "")
+		p := cfg.where([]netip.AddrPort{api})
 		if got := goesTo(p); !strings.HasPrefix(got, words) {
 			t.Errorf("%+v: %s", cfg, got)
 		}
@@ -101,9 +101,9 @@ func TestOwnPortsAreKnownAtTheStart(t *testing.T) {
 	}
 	defer admin.Close()
 	own, api := netip.MustParseAddrPort(admin.Addr().String()), netip.MustParseAddrPort("127.0.0.1:7700")
-	cfg := Config{Own: []netip.AddrPort{own}}
-	p := cfg.where([]netip.AddrPort{api}, "127.0.0.1:7702")
-	for _, host := range []string{own.String(), api.String(), "127.0.0.1:7702"} {
+	cfg := Config{Own: []netip.AddrPort{own}, Peer: "127.0.0.1:7701", Gossip: "127.0.0.1:7702"}
+	p := cfg.where([]netip.AddrPort{api})
+	for _, host := range []string{own.String(), api.String(), "127.0.0.1:7701", "127.0.0.1:7702"} {
 		if err := p.CheckURLHost(host); err == nil {
 			t.Errorf("%s may be called before the node has begun", host)
 		}

@@ -74,6 +74,11 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 	if len(p.listening()) != 1 {
 		t.Errorf("it listens at %v", p.listening())
 	}
+	for _, port := range []string{p.cfg.Peer, p.cfg.Gossip} { // once others join it, it will listen there
+		if body := r.must(422, "POST", "/v1/topics/a/timers", `{"delay":"1h","callback":{"url":"http://`+port+`/"}}`); !strings.Contains(body, "the cluster's own") {
+			t.Errorf("%s: %s", port, body)
+		}
+	}
 	r.must(201, "POST", "/v1/topics/a/timers", `{"id":"x","delay":"10ms","callback":{"url":"`+seen.URL+`"}}`)
 	seen.await(t, 1)
 	var cluster struct {

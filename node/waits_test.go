@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,8 @@ func hanging(t *testing.T) (url string, release func()) {
 	return server.URL, release
 }
 
-// TestWaits: a timer that is due names its cause of waiting, and the object of its wait.
+// TestWaits: a timer that is due names its cause of waiting, and the object of its wait, and its
+// topic's counts have it.
 func TestWaits(t *testing.T) {
 	n := start(t, t.TempDir())
 	asked := map[string]bool{}
@@ -62,8 +64,12 @@ func TestWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) { test(t, &running{t: t, base: n.base, node: n.node, stop: n.stop}) })
 	}
 	for _, cause := range timer.WaitCauses() {
-		if name := cause.String(); !asked[name] {
+		name := cause.String()
+		if !asked[name] {
 			t.Errorf("nothing waits for %s", name)
+		}
+		if _, was := countedCauses.Load(name); !was && cause != timer.WaitZone && cause != timer.WaitLeader {
+			t.Errorf("no counts say that something waits for %s", name)
 		}
 	}
 }
@@ -71,8 +77,11 @@ func TestWaits(t *testing.T) {
 // elsewhere are the causes that other tests ask for.
 var elsewhere = map[timer.WaitCause]string{
 	timer.WaitBackoff: "waitsForBreaker", timer.WaitConsumer: "waitsForKeyOfConsumer", timer.WaitZone: "of package shard",
-	timer.WaitLeader: "TestWaitsForLeader of package shard",
+	timer.WaitLeader: "TestWaitsForLeader of package shard, TestWaitsOfAShardWithoutLeader",
 }
+
+// countedCauses are the causes that running.counted has seen.
+var countedCauses sync.Map
 
 // counted polls until a topic's counts say of so many timers that they wait for a cause, and of no
 // others that they wait.
@@ -80,6 +89,7 @@ func (r *running) counted(topic, cause string, n int) {
 	r.t.Helper()
 	want := fmt.Sprintf(`"waiting":{%q:%d}`, cause, n)
 	until(r.t, topic+" counts "+want, func() bool { return strings.Contains(r.must(200, "GET", "/v1/topics/"+topic, ""), want) })
+	countedCauses.Store(cause, true)
 }
 
 func waitsForNoCallback(t *testing.T, n *running) {
@@ -191,8 +201,12 @@ func waitsForBreaker(t *testing.T, n *running) {
 	n.must(201, "PUT", "/v1/topics/sick", fmt.Sprintf(`{"callback":{"url":%q},"breaker":{"failures":1,"open":"10m"}}`, rec.URL))
 	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"first","delay":"0s","retry":{"min_backoff":"1h"}}`)
 	n.waits("sick", "first", "backoff")
+	n.counted("sick", "backoff", 1)
 	n.must(201, "POST", "/v1/topics/sick/timers", `{"id":"next","delay":"0s"}`)
-	n.counted("sick", "breaker", 1)
+	until(t, "both are counted", func() bool {
+		return strings.Contains(n.must(200, "GET", "/v1/topics/sick", ""), `"waiting":{"backoff":1,"breaker":1}`)
+	})
+	countedCauses.Store("breaker", true)
 	if on := n.waits("sick", "next", "breaker"); !strings.HasPrefix(on, rec.URL+" (open, next probe 2") {
 		t.Errorf("it waits on %q", on)
 	}
@@ -207,6 +221,7 @@ func waitsForKey(t *testing.T, n *running) {
 	if on := n.waits("line", "{k}2", "key"); on != "{k}1" {
 		t.Errorf("it waits on %q", on)
 	}
+	n.counted("line", "key", 1)
 	release()
 	n.eventually("line", "{k}2", "done")
 }
@@ -252,6 +267,7 @@ func waitsForSpread(t *testing.T, n *running) {
 	n.must(201, "PUT", "/v1/topics/herd", `{"spread":"1h","callback":{"url":"http://127.0.0.1:1/"}}`)
 	n.must(201, "POST", "/v1/topics/herd/timers", `{"id":"a","delay":"0s"}`)
 	n.waits("herd", "a", "spread")
+	n.counted("herd", "spread", 1)
 }
 
 func waitsForSlots(t *testing.T, n *running) {
@@ -263,6 +279,32 @@ func waitsForSlots(t *testing.T, n *running) {
 	n.counted("full", "slots", 1)
 	if on := n.waits("full", "b", "slots"); on != url {
 		t.Errorf("it waits on %q", on)
+	}
+}
+
+// TestWaitsOfAShardWithoutLeader: what is due in a shard that has no leader is in the metrics of a
+// node that has a replica of it. A read does not guess.
+func TestWaitsOfAShardWithoutLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	nodes := trio(t)
+	nodes[0].must(201, "PUT", "/v1/topics/held", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	for i := range 3 {
+		nodes[0].must(201, "POST", "/v1/topics/held/timers", fmt.Sprintf(`{"id":"t%d","delay":"12s"}`, i))
+	}
+	nodes[0].must(201, "POST", "/v1/topics/held/timers", `{"id":"later","delay":"1h"}`)
+	for _, n := range nodes[1:] {
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "three wait for a leader", func() bool {
+		return strings.Contains(nodes[0].must(200, "GET", "/metrics", ""), "carillon_waiting{reason=\"leader\"} 3\n")
+	})
+	if got := nodes[0].must(503, "GET", "/v1/topics/held", ""); !strings.Contains(got, `"code":"no_leader"`) {
+		t.Error(got)
 	}
 }
 

@@ -279,9 +279,14 @@ func (r *recovery) Entries(ents []record.Entry) error {
 	return nil
 }
 
-// commit applies the entries up to index, or up to the first membership change.
+// commit applies the entries up to index, or up to the first membership change. If the log ends
+// before index, a snapshot from a peer superseded it that is not there any more. Then the entries
+// may never have been committed, and none is applied: its events would reach the history.
 func (r *recovery) commit(index uint64) {
 	g := r.group
+	if index > g.applied+uint64(len(r.log)-r.next) {
+		return
+	}
 	for ; r.next < len(r.log) && r.log[r.next].Index <= index && !r.stop; r.next++ {
 		e := &r.log[r.next]
 		if e.Type != pb.EntryNormal {

@@ -114,3 +114,20 @@ func TestReplayKeepsNothingOfASoleVoter(t *testing.T) {
 		t.Errorf("entries %d to %d are held, %d of them applied; raft's log begins behind %d", first, last, applied, r.group.store.offset)
 	}
 }
+
+// TestReplayAppliesNothingThatAPeersSnapshotSuperseded: a replica took over the state of another one
+// and ended before its log had the mark of it. The next process started from the snapshot and logged
+// its commit index. The snapshot was deleted with the replica, and the log before the tombstone is
+// read without it: entries that were never committed come before that commit index.
+func TestReplayAppliesNothingThatAPeersSnapshotSuperseded(t *testing.T) {
+	r := newRecovery(retainBytes)
+	r.feed(t, 2, 29, 5, true)
+	r.feed(t, 30, 30, 5, false) // of a leader that was deposed
+	r.feedCommit(t, 35, 7)
+	if g := r.group; g.applied != 29 {
+		t.Errorf("entries up to %d are applied, want 29", g.applied)
+	}
+	if r.fault != nil {
+		t.Errorf("a tombstone may follow, and the replay fails with %v", r.fault)
+	}
+}

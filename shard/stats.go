@@ -12,7 +12,7 @@ type Stats struct {
 	Scheduled, Leased, Done, Dead int64         // timers of led shards
 	Overdue                       int64         // due and not called yet
 	UnknownZone                   int64         // … of which in a time zone that this node lacks
-	Waiting                       timer.Waiting // … of all that wait, by what for
+	Waiting                       timer.Waiting // … of all that wait, by what for; for a leader also those of replicas that know of none
 	Leads                         int
 	Faults                        int // replicas that are stopped, or whose state is wrong or differs
 	MemoryBytes                   int64
@@ -52,6 +52,9 @@ func (g *group) stats(s *Stats) {
 	}
 	if g.fault() != "" || g.compare.differs {
 		s.Faults++
+	}
+	if g.table != nil && g.raft != nil && g.leaderless {
+		s.Waiting[timer.WaitLeader] += g.table.Overdue()
 	}
 	if g.table == nil || !g.scheduler.Leads() {
 		return

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +27,54 @@ func TestWaitsForLeader(t *testing.T) {
 	r.clock.trust = clocks.Sure
 	r.pass(time.Second)
 	r.wantState("a", "done 1")
+}
+
+// TestWaitsAreCounted: what a timer waits for is counted once, at each moment of its way, and by the
+// next leader as by the one before.
+func TestWaitsAreCounted(t *testing.T) {
+	r := newHostHarness(t, nil)
+	want := func(want string) {
+		t.Helper()
+		r.audit()
+		sums := make([]timer.Counts, 1)
+		r.scheduler().Count([]timer.TopicID{1}, sums)
+		got := ""
+		for _, cause := range timer.WaitCauses() {
+			if n := sums[0].Waiting[cause]; n != 0 {
+				got += fmt.Sprintf("%s %d ", cause, n)
+			}
+		}
+		if got = strings.TrimSpace(got); got != want {
+			t.Errorf("counted %q, want %q", got, want)
+		}
+	}
+	to := r.calls.dest("http://receiver-1/")
+	r.topic(1, func(p *timer.Topic) { p.Policy.SpreadMs = time.Hour.Milliseconds() })
+	r.topicsChanged()
+	r.add("spread", 0)
+	want("spread 1")
+	r.topic(1, nil)
+	r.topicsChanged()
+	r.do(timer.Command{Kind: timer.Cancel, ID: "spread"})
+	want("")
+	for _, id := range []string{"a", "b"} {
+		r.add(id, 0)
+		r.one().answer(500)
+		r.settle()
+	}
+	want("backoff 2")
+	r.restart()
+	want("backoff 2")
+	r.do(timer.Command{Kind: timer.Cancel, ID: "b"})
+	want("backoff 1")
+	to.retryIn = time.Hour
+	r.pass(10 * time.Minute) // the backoff is over, and the breaker is open
+	want("breaker 1")
+	to.retryIn = 0
+	r.pass(time.Hour)
+	r.one().answer(200)
+	r.settle()
+	want("")
 }
 
 // TestPendingWithoutURL: the count of pending timers without a URL of their own follows adds, merges,

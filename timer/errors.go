@@ -93,7 +93,7 @@ func (LeasedError) Error() string { return "timers of the topic are leased" }
 type InUseError struct {
 	Timers  int64 // pending ones that would have no URL
 	Secrets int   // those that the topic has
-	Keyed   int64 // pending ones whose ids would mean others
+	Keyed   int64 // pending ones whose ids would not have the topic's key
 }
 
 func (e InUseError) Error() string {
@@ -101,7 +101,7 @@ func (e InUseError) Error() string {
 		return fmt.Sprintf("the topic has %d signing secrets and would have none", e.Secrets)
 	}
 	if e.Keyed > 0 {
-		return fmt.Sprintf("the ids of %d pending timers would not be found with another key", e.Keyed)
+		return fmt.Sprintf("%d pending timers would keep ids without the key, and an add of the same id would make another timer", e.Keyed)
 	}
 	return fmt.Sprintf("%d pending timers would have no callback URL", e.Timers)
 }

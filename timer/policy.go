@@ -27,6 +27,8 @@ type TopicChange struct {
 	ID      TopicID
 	Version uint32
 	Force   bool // even if timers or receivers need what the change takes away
+	// FormerIDs is set by a change of the topic's key: how many pending timers keep their ids.
+	FormerIDs *int64
 }
 
 // Policy is a topic's delivery policy: every field of API.md section 3, with defaults filled in.

@@ -76,6 +76,15 @@ func (m *Member) HeardNodes() (nodes []uint64) {
 	return nodes
 }
 
+// Replicas are the nodes that are to have a replica of a shard.
+func (m *Member) Replicas(id timer.ShardID) (nodes []uint64) {
+	row, _ := m.State.Row(id)
+	for _, r := range row.Replicas {
+		nodes = append(nodes, r.Node)
+	}
+	return nodes
+}
+
 // Leaders are which node leads which shard, as the nodes have said themselves within suspectFor.
 func (m *Member) Leaders() map[timer.ShardID]uint64 { return m.leadersWithin(suspectFor) }
 

@@ -45,6 +45,7 @@ type nobodyElse struct{}
 func (nobodyElse) LikelyLeaders(timer.ShardID) []uint64 { return nil }
 func (nobodyElse) LeadingNodes() []uint64               { return []uint64{1} }
 func (nobodyElse) HeardNodes() []uint64                 { return nil }
+func (nobodyElse) Replicas(timer.ShardID) []uint64      { return []uint64{1} }
 
 func (f *bulkCluster) Leads(timer.ShardID) bool            { return true }
 func (f *bulkCluster) Takes(timer.ShardID) bool            { return true }

@@ -32,6 +32,7 @@ type fakeCluster struct {
 	executed map[timer.ShardID][]*timer.Command
 	calls    []fakeCall
 	timers   map[timer.ShardID][]*timer.Timer
+	down     []uint64                         // nodes that nobody hears
 	past     []*timer.HistoryEntry            // of all shards, in order
 	kept     map[timer.HistoryKey][]uint64    // which nodes have which entries; nil all have all
 	ready    map[timer.ShardID][]*timer.Timer // of a topic that is pulled, in order
@@ -104,10 +105,13 @@ func (n *fakeNode) LikelyLeaders(timer.ShardID) []uint64 {
 	return all
 }
 
-// HeardNodes implements Cluster: all others.
+// HeardNodes implements Cluster: all others but those that are down.
 func (n *fakeNode) HeardNodes() []uint64 {
-	return slices.DeleteFunc(n.LikelyLeaders(0), func(id uint64) bool { return id == n.id })
+	return slices.DeleteFunc(n.LikelyLeaders(0), func(id uint64) bool { return id == n.id || slices.Contains(n.cluster.down, id) })
 }
+
+// Replicas implements Cluster: all nodes have one of each shard.
+func (n *fakeNode) Replicas(timer.ShardID) []uint64 { return n.LikelyLeaders(0) }
 
 // chance is true in percent of the cases, when faults are drawn.
 func (c *fakeCluster) chance(percent int) bool { return c.rand != nil && c.rand.IntN(100) < percent }

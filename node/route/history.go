@@ -14,7 +14,9 @@ import (
 // and whether there is more. Each shard's is asked of the node that leads it, and of all others
 // too: a leader that was filled by a snapshot has nothing of timers that ended before, and an entry
 // has the same key on every node that has it. With Sure it is an error if one of them does not
-// answer and might have an end that shows that an add was made before (P5).
+// answer and might have an end that shows that an add was made before (P5). Nodes that are not heard
+// are not waited for: where a majority of a shard's replicas has answered, one of them was there
+// when a timer ended, unless the shard has moved since or the history of that time is lost there.
 func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
 	s := historySearch{Router: r, query: q, left: slices.Clone(q.Shards), targets: map[timer.ShardID]*target{}}
 	for id := timer.ShardID(1); len(q.Shards) == 0 && int(id) <= r.shards; id++ {
@@ -43,10 +45,27 @@ func (r *Router) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.H
 	parts, all := replicas.wait(ctx, s.parts)
 	s.parts = append(s.parts, parts...)
 	list, more := s.merge()
-	if q.Sure && !all && (len(list) == 0 || list[0].Timer.State == timer.Cancelled) {
+	if q.Sure && !(all && s.byMajority()) && (len(list) == 0 || list[0].Timer.State == timer.Cancelled) {
 		return nil, false, timer.ErrHistory // it may have more, or something newer
 	}
 	return list, more, nil
+}
+
+// byMajority reports whether a majority of the replicas of each shard has answered.
+func (s *historySearch) byMajority() bool {
+	for id := range s.targets {
+		replicas := s.cfg.Cluster.Replicas(id)
+		answered := 0
+		for _, node := range replicas {
+			if slices.ContainsFunc(s.parts, func(p historyPart) bool { return p.node == node && slices.Contains(p.shards, id) }) {
+				answered++
+			}
+		}
+		if answered <= len(replicas)/2 {
+			return false
+		}
+	}
+	return true
 }
 
 // historySearch is one request for history.

@@ -168,6 +168,31 @@ func TestRouterHistoryForSure(t *testing.T) {
 	}
 }
 
+// TestRouterHistoryOfNodesThatAreDown: while a majority of a shard's replicas answers, one of them was
+// there when a timer ended, so that one node that is down does not hold up adds. With fewer, nothing
+// is guessed.
+func TestRouterHistoryOfNodesThatAreDown(t *testing.T) {
+	for _, c := range []struct {
+		down  []uint64
+		here  timer.State
+		fails bool
+	}{{nil, 0, false}, {[]uint64{3}, 0, false}, {[]uint64{2, 3}, 0, true}, {[]uint64{2, 3}, timer.Cancelled, true}, {[]uint64{2, 3}, timer.Done, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeCluster(3, 2)
+			for id := range f.leaders {
+				f.leaders[id] = 1
+			}
+			if f.down = c.down; c.here != 0 {
+				f.past = []*timer.HistoryEntry{{Key: timer.HistoryKey{EndMs: 1, Shard: 1}, Timer: &timer.Timer{ID: "a", State: c.here}}}
+			}
+			list, _, err := f.nodes[1].History(t.Context(), &timer.HistoryQuery{ID: "a", Shards: []timer.ShardID{1}, Limit: 1, States: 0xff, Newest: true, Sure: true})
+			if errors.Is(err, timer.ErrHistory) != c.fails || err == nil && (len(list) == 1) != (c.here != 0) {
+				t.Errorf("%v are down, state %v here: %v, %v", c.down, c.here, list, err)
+			}
+		})
+	}
+}
+
 func TestDistinctEntries(t *testing.T) {
 	entry := func(at int64, attempts int) *timer.HistoryEntry {
 		return &timer.HistoryEntry{Key: timer.HistoryKey{EndMs: at}, Timer: &timer.Timer{Attempts: 3}, Attempts: make([]timer.HistoryAttempt, attempts)}

@@ -96,6 +96,8 @@ type Cluster interface {
 	LeadingNodes() []uint64
 	// HeardNodes are the other nodes that this one hears just now.
 	HeardNodes() []uint64
+	// Replicas are the nodes that are to have a replica of a shard.
+	Replicas(id timer.ShardID) []uint64
 }
 
 // Peers calls other nodes.

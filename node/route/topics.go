@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"errors"
+	"time"
 
 	"carillon/ring"
 	"carillon/timer"
@@ -90,16 +91,22 @@ const putTries = 5
 
 // Put sets the policy, making the topic if need be. Unless it is forced it takes nothing away that
 // is needed (timer.InUseError): what is needed is counted, and the topic changes only as it was
-// counted for.
+// counted for. Adds that came in between are counted afterwards; see keepUsable.
 func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (topic *timer.Topic, created bool, err error) {
 	for range putTries {
 		as := change
-		if !change.Force {
+		var before *timer.Topic // it has a URL, and is to have none
+		if change.Force {
+			t.countFormer(ctx, name, p, change.FormerIDs)
+		} else {
 			old, err := t.Latest(ctx, name)
 			if err == nil {
 				as.ID, as.Version = old.ID, old.Version
 				if change.Version == 0 || change.ID == as.ID && change.Version == as.Version {
 					err = t.inUse(ctx, old, p)
+					if takesURL(old, p) {
+						before = old
+					}
 				} else {
 					err = ring.ErrVersion
 				}
@@ -108,12 +115,51 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 				return nil, false, err
 			}
 		}
-		topic, created, err = t.put(ctx, name, p, as)
+		if topic, created, err = t.put(ctx, name, p, as); err == nil && before != nil {
+			err = t.keepUsable(ctx, before, topic)
+		}
 		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 {
 			break
 		}
 	}
 	return topic, created, err
+}
+
+func takesURL(old *timer.Topic, p *timer.Policy) bool {
+	return !old.Policy.CallsNobody() && p.CallsNobody()
+}
+
+// lateAddsIn is how long after a change adds may be decided that were checked before it. Leaders
+// that know of the change refuse them; this is for what was in their pipelines, and for leaders that
+// do not know of it yet.
+const lateAddsIn = 100 * time.Millisecond
+
+// keepUsable gives a topic its policy back if adds without a URL of their own came while the topic's
+// was taken away. If that cannot be told now, the change stays: such timers wait for no_callback.
+func (t *Topics) keepUsable(ctx context.Context, before, now *timer.Topic) error {
+	if !t.tasks.Sleep(ctx, lateAddsIn) {
+		return nil
+	}
+	counts, err := t.Counts(ctx, []timer.TopicID{now.ID})
+	if err != nil || counts[0].NoURL == 0 {
+		return nil
+	}
+	if _, _, err := t.put(ctx, now.Name, &before.Policy, timer.TopicChange{ID: now.ID, Version: now.Version}); err != nil {
+		return timer.ErrUnknown
+	}
+	return timer.InUseError{Timers: counts[0].NoURL}
+}
+
+// countFormer counts the pending timers that keep their ids when the topic gets another key. A shard
+// without a leader does not hold up a change that is forced: then the number is unknown.
+func (t *Topics) countFormer(ctx context.Context, name string, p *timer.Policy, n *int64) {
+	old, err := t.Latest(ctx, name)
+	if n == nil || err != nil || old.Policy.Key == p.Key {
+		return
+	}
+	if counts, err := t.Counts(ctx, []timer.TopicID{old.ID}); err == nil {
+		*n = counts[0].Scheduled + counts[0].Leased
+	}
 }
 
 func (t *Topics) put(ctx context.Context, name string, p *timer.Policy, as timer.TopicChange) (*timer.Topic, bool, error) {
@@ -132,7 +178,7 @@ func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) e
 	if len(old.Policy.Secrets) > 0 && len(p.Secrets) == 0 {
 		return timer.InUseError{Secrets: len(old.Policy.Secrets)}
 	}
-	rekeyed, needsURL := p.Key != old.Policy.Key, !old.Policy.CallsNobody() && p.CallsNobody()
+	rekeyed, needsURL := p.Key != old.Policy.Key, takesURL(old, p)
 	if !rekeyed && !needsURL {
 		return nil
 	}

@@ -178,7 +178,7 @@ func (l *Scheduler) classify(e entry, horizon int64) {
 		if d.ExpiresMs != 0 {
 			at = min(at, horizon+d.ExpiresMs+1-l.now.WallMs)
 		}
-		l.table.Arm(e.handle, at)
+		l.table.Delay(e.handle, at)
 		return
 	}
 	switch {

@@ -76,8 +76,8 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, l.now.WallMs-t.oldestMs)
 		}
 		sum.NoURL += c.NoURL
-		refused, _ := l.table.Refused(topic)
-		sum.Waiting[timer.WaitRefused] += refused
+		inWheel, _ := l.table.WheelWaits(topic)
+		addInWheel(inWheel, +1, &sum.Waiting)
 		q := l.due.topics[topic]
 		if q == nil || !l.active {
 			continue
@@ -104,12 +104,13 @@ func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
 // statsBudget is how many queues one call of Waiting, Overdue or DueFor looks at.
 const statsBudget = 2048
 
-// Waiting adds the due timers that are not started, and those that were refused an address, by what
-// they wait for. It looks at some topics from *at on, and reports whether it has seen all.
+// Waiting adds the due timers that are not started, and those between attempts, by what they wait
+// for. It looks at some topics from *at on, and reports whether it has seen all.
 func (l *Scheduler) Waiting(at *int, sum *timer.Waiting) (done bool) {
 	if *at == 0 {
-		_, refused := l.table.Refused(table.CanaryTopic)
-		sum[timer.WaitRefused] += refused
+		canary, all := l.table.WheelWaits(table.CanaryTopic)
+		addInWheel(all, +1, sum)
+		addInWheel(canary, -1, sum)
 		sum[timer.WaitZone] += int64(l.InUnknownZones())
 	}
 	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
@@ -119,6 +120,12 @@ func (l *Scheduler) Waiting(at *int, sum *timer.Waiting) (done bool) {
 		*at++
 	}
 	return *at >= len(l.due.list)
+}
+
+func addInWheel(n table.WheelWaits, by int64, sum *timer.Waiting) {
+	sum[timer.WaitBackoff] += by * n.Backoff
+	sum[timer.WaitRefused] += by * n.Refused
+	sum[timer.WaitSpread] += by * n.Spread
 }
 
 // Overdue calls add for topics with timers that are due and wait for a gate, with their number and

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -144,13 +145,12 @@ func (l *Scheduler) queueWait(n *destQueue) timer.Wait {
 }
 
 // countWaiting adds a topic's due timers that are not started to the sum of what they wait for.
-// Those that are about to start wait for nothing. Cost: O(1).
+// Those that are about to start wait for nothing. Cost: O(1), so where the first of some has been on
+// its way for unexplainedMs, all of them are said to wait for the leader.
 func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	all := timer.NoWait // what every timer of the topic waits for
 	switch open, _ := l.inWindow(q); {
-	case q.topic == nil:
-		return
-	case !l.mayStart():
+	case q.topic == nil, !l.mayStart():
 		all = timer.WaitLeader
 	case q.topic.Paused:
 		all = timer.WaitPaused
@@ -174,9 +174,16 @@ func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
 		inLine = timer.WaitKey
 	}
 	sum[inLine] += int64(q.inLine)
-	count(timer.NoWait, q.entries[granted])
+	count(timer.WaitLeader, q.movingEntries)
+	onWay := func(heap *order.Heap[*destQueue]) timer.WaitCause {
+		if heap.Len() > 0 && heap.First().head().dueMs <= l.now.WallMs-unexplainedMs && all == timer.NoWait {
+			return timer.WaitLeader
+		}
+		return timer.NoWait
+	}
+	count(onWay(&q.ready[0]), q.entries[granted])
 	for class := range Classes {
-		cause := timer.NoWait
+		cause := onWay(&q.ready[1+class])
 		if q.asks[class] && q.credits[class] == nil && all == timer.NoWait {
 			cause = timer.WaitSlots
 		}

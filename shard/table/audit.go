@@ -14,7 +14,7 @@ import (
 func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
 	var totals [timer.Cancelled + 1]int64
-	pulled, noURL, refused := map[uint32]int64{}, map[uint32]int64{}, map[uint32]int64{}
+	pulled, noURL, wheelWaits := map[uint32]int64{}, map[uint32]int64{}, map[uint32]WheelWaits{}
 	unused, waking := 0, 0
 	for h := timer.Handle(1); h <= t.slab.high; h++ {
 		s := t.slab.at(h)
@@ -39,9 +39,16 @@ func (t *Table) Audit(popped bool) error {
 		if own := t.Callback(t.targets.name(v.target)); !s.state().Over() && own.URL == "" {
 			noURL[s.topic]++
 		}
-		if t.wasRefused(s) {
-			refused[s.topic]++
+		r := wheelWaits[s.topic]
+		switch word, mask := t.wheelWaits.bit(h); {
+		case t.waitsForRetry(h, s) && t.wasRefused(s):
+			r.Refused++
+		case t.waitsForRetry(h, s):
+			r.Backoff++
+		case word != nil && *word&mask != 0 && in && s.state() == timer.Scheduled && s.attempts() == 0:
+			r.Spread++
 		}
+		wheelWaits[s.topic] = r
 		blobs += t.blobHash(h, v.flags, v.target, v.body)
 		if s.run != 0 {
 			if text := t.errorText(t.runs.at(s.run)); len(text) > 0 {
@@ -74,8 +81,8 @@ func (t *Table) Audit(popped bool) error {
 			return fmt.Errorf("shard: audit: %d timers of topic %d are pulled, the count is %d", pulled[uint32(row)], r.id, r.pulled)
 		} else if r.noURL != noURL[uint32(row)] {
 			return fmt.Errorf("shard: audit: %d timers of topic %d have no URL of their own, the count is %d", noURL[uint32(row)], r.id, r.noURL)
-		} else if r.refused != refused[uint32(row)] {
-			return fmt.Errorf("shard: audit: %d timers of topic %d were refused an address, the count is %d", refused[uint32(row)], r.id, r.refused)
+		} else if r.wheelWaits != wheelWaits[uint32(row)] {
+			return fmt.Errorf("shard: audit: of topic %d %+v wait in the wheel, the counts are %+v", r.id, wheelWaits[uint32(row)], r.wheelWaits)
 		}
 	}
 	if topic, leased := t.Astray(); leased != 0 {

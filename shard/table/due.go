@@ -18,7 +18,13 @@ func (t *Table) Advance(nowMs int64, budget int) (done bool) {
 }
 
 // Pop takes due timers out of the wheel and returns their number.
-func (t *Table) Pop(dst []wheel.Handle) int { return t.wheel.Pop(dst) }
+func (t *Table) Pop(dst []wheel.Handle) int {
+	n := t.wheel.Pop(dst)
+	for _, h := range dst[:n] {
+		t.uncountWait(timer.Handle(h))
+	}
+	return n
+}
 
 // NextDue returns the earliest time at which Advance or Pop has work.
 func (t *Table) NextDue() (ms int64, ok bool) {
@@ -210,6 +216,7 @@ func (t *Table) restore(h timer.Handle, s *slot) {
 	if at, wakes := t.wakeMs(s); wakes {
 		if _, in := t.wheel.When(wheel.Handle(h)); !in {
 			t.Arm(h, at)
+			t.countWait(h, s)
 		}
 	}
 }

@@ -25,6 +25,7 @@ func (l *loader) finish() {
 		if s := t.slab.at(h); s.state() != 0 {
 			l.enter(h, s)
 			t.place(h, s)
+			t.countWait(h, s)
 		}
 	}
 	if l.err == nil {

@@ -57,6 +57,7 @@ type Table struct {
 	// deliveries holds the topics that ever changed their delivery.
 	deliveries map[timer.TopicID]delivery
 	wheel      *wheel.Wheel
+	wheelWaits wheelWaits
 
 	// sums over slots, blobs, closed topics and deliveries; see Hash
 	slotSum, blobSum, closedSum, deliverySum uint64
@@ -91,7 +92,7 @@ func (t *Table) MemoryBytes() int64 {
 	const wheelNode, wheelChunk, chainEntry = 20, 1024, 72
 	wheelNodes := (int64(t.slab.high) + wheelChunk) &^ (wheelChunk - 1)
 	return t.slab.memory() + t.runs.memory() + t.blobs.memory() + t.ids.memory() + t.targets.memory() +
-		wheelNodes*wheelNode + int64(len(t.chains))*chainEntry
+		wheelNodes*wheelNode + int64(len(t.chains))*chainEntry + int64(cap(t.wheelWaits.counted))*8
 }
 
 // Lookup finds a timer by its id: the live one, or else the last ended one that is still kept.
@@ -150,12 +151,14 @@ func (t *Table) beginUpdate(h timer.Handle) *slot {
 	s := t.slab.at(h)
 	t.addSlot(h, -t.slotHash(h, s))
 	t.countSlot(s, -1)
+	t.uncountWait(h)
 	return s
 }
 
 func (t *Table) endUpdate(h timer.Handle, s *slot) {
 	t.addSlot(h, t.slotHash(h, s))
 	t.countSlot(s, +1)
+	t.countWait(h, s)
 }
 
 // countSlot adds by to the counts of the slot's topic and state.
@@ -170,10 +173,6 @@ func (t *Table) countSlot(s *slot, by int64) {
 	}
 	if !state.Over() && !t.ownURL(s) {
 		t.topics.rows[s.topic].noURL += by
-	}
-	if t.wasRefused(s) {
-		t.topics.rows[s.topic].refused += by
-		t.topics.refused += by
 	}
 }
 

@@ -12,8 +12,6 @@ type topics struct {
 	vacant []uint32
 	rowOf  map[timer.TopicID]uint32
 	totals [timer.Cancelled + 1]int64
-	// the sum of those of the rows
-	refused int64
 }
 
 type topicRow struct {
@@ -21,9 +19,9 @@ type topicRow struct {
 	timers int64 // slots that refer to this row
 	pulled int64 // leased timers that a consumer pulled
 	noURL  int64 // scheduled or leased timers without a callback URL of their own
-	// scheduled timers whose last call was refused an address
-	refused int64
-	counts  [timer.Cancelled + 1]int64
+	counts [timer.Cancelled + 1]int64
+	// see Table.WheelWaits
+	wheelWaits WheelWaits
 }
 
 // tombstone is a closed topic.
@@ -74,15 +72,6 @@ func (t *Table) Counts(topic timer.TopicID) timer.Counts {
 	c := countsOf(&t.topics.rows[row].counts)
 	c.NoURL = t.topics.rows[row].noURL
 	return c
-}
-
-// Refused returns how many of a topic's scheduled timers, and of those of all topics, were refused an
-// address in their last call.
-func (t *Table) Refused(topic timer.TopicID) (of, all int64) {
-	if row, ok := t.topics.rowOf[topic]; ok {
-		of = t.topics.rows[row].refused
-	}
-	return of, t.topics.refused
 }
 
 // Totals returns the counts of all topics.

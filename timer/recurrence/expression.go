@@ -3,6 +3,7 @@ package recurrence
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -70,7 +71,7 @@ func parseExpression(text string) (*expression, error) {
 }
 
 // part reads one of the parts that commas separate: *, 5, 1-5, each with a step behind a slash or
-// without. A range may go over the end of the field: fri-mon. 5/15 is 5-59/15.
+// without. 5/15 is 5-59/15. As in Vixie's cron, a range does not go over the end of the field.
 func (f *cronField) part(text string) (bits uint64, err error) {
 	span, stepText, stepped := strings.Cut(text, "/")
 	step := 1
@@ -91,17 +92,38 @@ func (f *cronField) part(text string) (bits uint64, err error) {
 			if high, err = f.value(last); err != nil {
 				return 0, err
 			}
+			if high < low {
+				return 0, fmt.Errorf("%q ends before it begins; over the end of the field it is written %q", text, f.inTwo(low, high, first, last))
+			}
 		case !stepped:
 			high = low
 		}
-	}
-	if high < low {
-		high += f.size
 	}
 	for v := low; v <= high; v += step {
 		bits |= 1 << ((v-f.low)%f.size + f.low)
 	}
 	return bits, nil
+}
+
+// inTwo writes a range that goes over the end of the field as two.
+func (f *cronField) inTwo(low, high int, first, last string) string {
+	before, after := first, last
+	if end := f.low + f.size - 1; low < end {
+		before += "-" + f.spelled(end, first)
+	}
+	if high > f.low {
+		after = f.spelled(f.low, last) + "-" + last
+	}
+	return before + "," + after
+}
+
+// spelled writes a value as a name where another one was written so, else as a number.
+func (f *cronField) spelled(value int, as string) string {
+	if _, number := digits(as); number {
+		return strconv.Itoa(value)
+	}
+	at := 3 * (value - f.low)
+	return f.names[at : at+3]
 }
 
 func (f *cronField) value(text string) (int, error) {

@@ -12,20 +12,26 @@ import (
 // TestCronFaults: errors are in the words of cron, and name what is meant.
 func TestCronFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"@daily":         `cron: must be five fields: "@daily" is written "0 0 * * *"`,
-		"@Hourly":        `cron: must be five fields: "@Hourly" is written "0 * * * *"`,
-		"@reboot":        `cron: must be five fields: minute, hour, day of month, month, day of week`,
-		"* * * * * *":    `cron: must be five fields: minute, hour, day of month, month, day of week`,
-		"60 * * * *":     `cron: minute: 60 is not within 0 to 59`,
-		"* a * * *":      `cron: hour: "a" is no number, range or *`,
-		"* * L * *":      `cron: day of month: "L" is no number, range or *`,
-		"* * * foo *":    `cron: month: "foo" is no number, name, range or *`,
-		"* * * * 1-":     `cron: day of week: "" is no number, name, range or *`,
-		"*/0 * * * *":    `cron: minute: "*/0": the step must be a number from 1 on`,
-		"1-5/x * * * *":  `cron: minute: "1-5/x": the step must be a number from 1 on`,
-		"* * * * 1-5-7":  `cron: day of week: "5-7" is no number, name, range or *`,
-		"0 0 0 * *":      `cron: day of month: 0 is not within 1 to 31`,
-		"TZ=UTC * * * *": `cron: minute: "TZ=UTC" is no number, range or *`,
+		"@daily":          `cron: must be five fields: "@daily" is written "0 0 * * *"`,
+		"@Hourly":         `cron: must be five fields: "@Hourly" is written "0 * * * *"`,
+		"@reboot":         `cron: must be five fields: minute, hour, day of month, month, day of week`,
+		"* * * * * *":     `cron: must be five fields: minute, hour, day of month, month, day of week`,
+		"60 * * * *":      `cron: minute: 60 is not within 0 to 59`,
+		"* a * * *":       `cron: hour: "a" is no number, range or *`,
+		"* * L * *":       `cron: day of month: "L" is no number, range or *`,
+		"* * * foo *":     `cron: month: "foo" is no number, name, range or *`,
+		"* * * * 1-":      `cron: day of week: "" is no number, name, range or *`,
+		"*/0 * * * *":     `cron: minute: "*/0": the step must be a number from 1 on`,
+		"1-5/x * * * *":   `cron: minute: "1-5/x": the step must be a number from 1 on`,
+		"* * * * 1-5-7":   `cron: day of week: "5-7" is no number, name, range or *`,
+		"0 0 0 * *":       `cron: day of month: 0 is not within 1 to 31`,
+		"TZ=UTC * * * *":  `cron: minute: "TZ=UTC" is no number, range or *`,
+		"5-1 * * * *":     `cron: minute: "5-1" ends before it begins; over the end of the field it is written "5-59,0-1"`,
+		"* 22-6/2 * * *":  `cron: hour: "22-6/2" ends before it begins; over the end of the field it is written "22-23,0-6"`,
+		"* * * * fri-mon": `cron: day of week: "fri-mon" ends before it begins; over the end of the field it is written "fri-sat,sun-mon"`,
+		"* * * * sat-sun": `cron: day of week: "sat-sun" ends before it begins; over the end of the field it is written "sat,sun"`,
+		"* * * * 6-1":     `cron: day of week: "6-1" ends before it begins; over the end of the field it is written "6,0-1"`,
+		"* * * dec-1 *":   `cron: month: "dec-1" ends before it begins; over the end of the field it is written "dec,1"`,
 	} {
 		if err := CheckCron(text, ""); err == nil || err.Error() != want {
 			t.Errorf("%q: %v\nwant %s", text, err, want)
@@ -132,7 +138,7 @@ func TestLikeVixie(t *testing.T) {
 
 // FuzzCron: any text is taken or refused in the words of cron, and what is taken ends its search.
 func FuzzCron(f *testing.F) {
-	for _, s := range []string{"* * * * *", "*/60 */24 */31 */12 *", "0 0 29 2 */6", "fri-mon 1 1 1 1", "1,, * * * *", "@daily", "5/15 22-6/2 * jan-mar sun"} {
+	for _, s := range []string{"* * * * *", "*/60 */24 */31 */12 *", "0 0 29 2 */6", "1 1 1 1 fri-mon", "1,, * * * *", "@daily", "5/15 22-6/2 * jan-mar sun"} {
 		f.Add(s, int64(1_800_000_000_000))
 	}
 	f.Fuzz(func(t *testing.T, text string, ms int64) {

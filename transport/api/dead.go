@@ -259,8 +259,8 @@ func (rq *request) changeSelected(topic *timer.Topic, q *timer.Query, cmd *timer
 }
 
 // walkNamed is a walk over the shards of named dead letters: no index leads to those of a uid, or
-// to those that are not the last of their id. found has, by name, what it has met; of several dead
-// letters of an id the newest.
+// to those that are not the last of their id. found has, by whole id or by uid, what it has met; of
+// several dead letters of an id the newest.
 func (rq *request) walkNamed(topic *timer.Topic, sel *selection, plan bulk.Plan) (b *bulk.Update, found map[string]timer.Ref) {
 	shards, wanted := rq.s.cfg.Engine.Shards(), map[string]bool{}
 	found = map[string]timer.Ref{}
@@ -270,9 +270,12 @@ func (rq *request) walkNamed(topic *timer.Topic, sel *selection, plan bulk.Plan)
 		wanted[name] = true
 		if id, _, _, _ := timer.ParseUID(name); sel.byUID {
 			b.Shards[id] = true
-		} else {
-			b.Shards[timer.ShardOf(topic, name, shards)] = true
+			continue
 		}
+		full, _ := topic.Policy.FullID(name)
+		wanted[full] = true
+		b.Shards[timer.ShardOf(topic, name, shards)] = true
+		b.Shards[timer.ShardOf(topic, full, shards)] = true
 	}
 	var mu sync.Mutex
 	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
@@ -321,6 +324,11 @@ func (rq *request) tryNamed(topic *timer.Topic, kind timer.Kind, sel *selection)
 	}
 	for _, name := range sel.names {
 		m, met := found[name]
+		if full, keyed := topic.Policy.FullID(name); keyed && !sel.byUID {
+			if of, is := found[full]; is { // goes before one of the time when the topic had no key
+				m, met = of, true
+			}
+		}
 		if !met {
 			skips.addName(sel.field(), name, timer.Skipped)
 			continue
@@ -348,29 +356,55 @@ func (s *selection) field() string {
 	return "id"
 }
 
-// changeNamed does one command to the last dead letter of each id.
+// changeNamed does one command to the last dead letter of each id. In a topic with a key, one that
+// its plain id does not lead to may be of before the topic had it.
 func (rq *request) changeNamed(topic *timer.Topic, cmd *timer.Command, ids []string) *problem {
-	ops := make([]Op, len(ids))
-	cmds := make([]timer.Command, len(ids))
-	for i, id := range ids {
-		cmds[i] = *cmd
-		cmds[i].ID = id
-		ops[i] = Op{Shard: timer.ShardOf(topic, id, rq.s.cfg.Engine.Shards()), Command: &cmds[i], Brief: true}
+	codes := make([]timer.Code, len(ids))
+	var before []int // the places of those that are asked for once more
+	all := make([]int, len(ids))
+	for i := range all {
+		all[i] = i
 	}
-	if len(ops) > 0 {
-		rq.s.cfg.Engine.DoAll(rq.s.base, ops)
+	if p := rq.changeEach(topic, cmd, all, func(i int) (id string) { id, _ = topic.Policy.FullID(ids[i]); return id }, codes); p != nil {
+		return p
+	}
+	for i, id := range ids {
+		if _, keyed := topic.Policy.FullID(id); keyed && codes[i] == timer.Skipped {
+			before = append(before, i)
+		}
+	}
+	if p := rq.changeEach(topic, cmd, before, func(i int) string { return ids[i] }, codes); p != nil {
+		return p
 	}
 	changed, skips := int64(0), &skipList{}
-	for i := range ops {
-		switch {
-		case ops[i].Err != nil:
-			return engineFault(ops[i].Err)
-		case ops[i].Result.Code == timer.OK:
+	for i, code := range codes {
+		if code == timer.OK {
 			changed++
-		default:
-			skips.addName("id", ids[i], ops[i].Result.Code)
+		} else {
+			skips.addName("id", ids[i], code)
 		}
 	}
 	rq.swept(int64(len(ids)), changed, int64(len(ids))-changed, skips)
+	return nil
+}
+
+// changeEach does one command to the timers at some places, and puts the codes there.
+func (rq *request) changeEach(topic *timer.Topic, cmd *timer.Command, places []int, id func(int) string, codes []timer.Code) *problem {
+	if len(places) == 0 {
+		return nil
+	}
+	ops := make([]Op, len(places))
+	for n, i := range places {
+		one := *cmd
+		one.ID = id(i)
+		ops[n] = Op{Shard: timer.ShardOf(topic, one.ID, rq.s.cfg.Engine.Shards()), Command: &one, Brief: true}
+	}
+	rq.s.cfg.Engine.DoAll(rq.s.base, ops)
+	for n, i := range places {
+		if ops[n].Err != nil {
+			return engineFault(ops[n].Err)
+		}
+		codes[i] = ops[n].Result.Code
+	}
 	return nil
 }

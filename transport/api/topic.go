@@ -45,6 +45,8 @@ func (rq *request) putTopic() *problem {
 	if p := rq.s.checkURL(policy.Callback.URL); p != nil {
 		return p
 	}
+	var former int64
+	change.FormerIDs = &former
 	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy, change)
 	if err != nil {
 		return topicFault(err, change)
@@ -53,7 +55,7 @@ func (rq *request) putTopic() *problem {
 	if created {
 		status = 201
 	}
-	rq.changedTopic(status, t)
+	rq.changedTopic(status, t, former)
 	return nil
 }
 
@@ -85,13 +87,15 @@ func (rq *request) patchTopic() *problem {
 				return p
 			}
 		}
+		var former int64
 		as := change
+		as.FormerIDs = &former
 		if change.Version == 0 {
 			as.ID, as.Version = t.ID, t.Version
 		}
 		t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy, as)
 		if err == nil {
-			rq.changedTopic(200, t)
+			rq.changedTopic(200, t, former)
 			return nil
 		}
 		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 || !rq.s.sleep(2*time.Millisecond<<try) {
@@ -129,20 +133,24 @@ func (rq *request) setPaused(paused bool) *problem {
 	if err != nil {
 		return engineFault(err)
 	}
-	rq.changedTopic(200, t)
+	rq.changedTopic(200, t, 0)
 	return nil
 }
 
 // changedTopic answers a change that has been made: counts that cannot be had now are left out
 // rather than make it look failed.
-func (rq *request) changedTopic(status int, t *timer.Topic) {
+func (rq *request) changedTopic(status int, t *timer.Topic, formerIDs int64) {
 	rq.setTopicETag(t)
-	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
-	if err != nil {
-		rq.json(status, appendTopic(rq.out(), t, nil))
-		return
+	o := object{b: rq.out()}
+	if counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID); err != nil {
+		o.topic(t, nil)
+	} else {
+		o.topic(t, &counts[0])
 	}
-	rq.json(status, appendTopic(rq.out(), t, &counts[0]))
+	if formerIDs > 0 {
+		o.integer("former_ids", formerIDs)
+	}
+	rq.json(status, o.end())
 }
 
 func (rq *request) deleteTopic() *problem {
@@ -162,6 +170,11 @@ func (rq *request) deleteTopic() *problem {
 
 func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {
 	o := object{b: b}
+	o.topic(t, counts)
+	return o.end()
+}
+
+func (o *object) topic(t *timer.Topic, counts *timer.Counts) {
 	o.str("topic", t.Name)
 	o.name("policy")
 	o.b = appendPolicy(o.b, &t.Policy)
@@ -190,5 +203,4 @@ func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {
 	o.boolean("auto_created", t.AutoCreated)
 	o.name("version")
 	o.b = appendTopicETag(o.b, t)
-	return o.end()
 }

@@ -1,0 +1,100 @@
+package table
+
+import (
+	"carillon/timer"
+	"carillon/wheel"
+)
+
+// WheelWaits counts scheduled timers that are due, or between attempts, and wait in the wheel.
+type WheelWaits struct {
+	Backoff int64 // for their next attempt
+	Refused int64 // the same; their last call was refused an address
+	Spread  int64 // see Delay
+}
+
+// wheelWaits knows which timers are counted in a WheelWaits. What was popped is not: it waits for
+// something else. The counts are local to a replica, as the wheel is.
+type wheelWaits struct {
+	counted []uint64 // a bit for each handle
+	all     WheelWaits
+}
+
+func (r *wheelWaits) bit(h timer.Handle) (word *uint64, mask uint64) {
+	if n := int(h >> 6); n < len(r.counted) {
+		return &r.counted[n], 1 << (h & 63)
+	}
+	return nil, 0
+}
+
+// WheelWaits returns the counts of a topic, and those of all topics.
+func (t *Table) WheelWaits(topic timer.TopicID) (of, all WheelWaits) {
+	if row, ok := t.topics.rowOf[topic]; ok {
+		of = t.topics.rows[row].wheelWaits
+	}
+	return of, t.wheelWaits.all
+}
+
+// waitsForRetry reports whether a timer waits in the wheel for its next attempt. See Due.InBackoff.
+func (t *Table) waitsForRetry(h timer.Handle, s *slot) bool {
+	if s.state() != timer.Scheduled || s.attempts() == 0 || s.when() == t.dueMs(s) {
+		return false
+	}
+	at, in := t.wheel.When(wheel.Handle(h))
+	wake, _ := t.wakeMs(s)
+	return in && int64(at) == wake
+}
+
+// countWait counts a timer that has its place in the wheel, if it waits there for its next
+// attempt.
+func (t *Table) countWait(h timer.Handle, s *slot) {
+	if t.waitsForRetry(h, s) {
+		t.setWait(h, s)
+	}
+}
+
+func (t *Table) setWait(h timer.Handle, s *slot) {
+	for int(h>>6) >= len(t.wheelWaits.counted) {
+		t.wheelWaits.counted = append(t.wheelWaits.counted, 0)
+	}
+	if word, mask := t.wheelWaits.bit(h); *word&mask == 0 {
+		*word |= mask
+		t.addWait(s, +1)
+	}
+}
+
+// Delay is Arm for a timer that is due and whose first attempt is spread.
+func (t *Table) Delay(h timer.Handle, atMs int64) {
+	if s := t.get(h); s != nil && s.attempts() == 0 {
+		t.Arm(h, atMs)
+		t.setWait(h, s)
+	}
+}
+
+// uncountWait comes before any change of a timer, and when it leaves the wheel.
+func (t *Table) uncountWait(h timer.Handle) {
+	if word, mask := t.wheelWaits.bit(h); word != nil && *word&mask != 0 {
+		*word &^= mask
+		t.addWait(t.slab.at(h), -1)
+	}
+}
+
+func (t *Table) addWait(s *slot, by int64) {
+	for _, r := range [...]*WheelWaits{&t.topics.rows[s.topic].wheelWaits, &t.wheelWaits.all} {
+		switch {
+		case s.attempts() == 0:
+			r.Spread += by
+		case t.wasRefused(s):
+			r.Refused += by
+		default:
+			r.Backoff += by
+		}
+	}
+}
+
+// Overdue returns about how many clients' timers are due, in a table whose wheel moves on and from
+// which nothing is popped.
+func (t *Table) Overdue() int64 {
+	canary, all := t.Counts(CanaryTopic), t.Totals()
+	own := canary.Scheduled + canary.Leased
+	return max(0, min(int64(t.wheel.Due()), all.Scheduled+all.Leased)-own)
+}
