@@ -1,6 +1,12 @@
 package shard
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/timer"
+)
 
 // TestTouchedBetweenTurns: work that a group gets between two turns is done in the next turn, as is
 // work that it gets within a turn. The simulator's planned stops touched groups between turns, and
@@ -17,5 +23,47 @@ func TestTouchedBetweenTurns(t *testing.T) {
 	r.wantState("a", "done 1")
 	if n := r.host.StepDrain(); n != 0 {
 		t.Errorf("%d calls are in flight, want none", n)
+	}
+}
+
+// slowClock is that of a machine on which the time of a turn is over whenever it is looked at.
+type slowClock struct{ *fakeClock }
+
+func (c slowClock) Mono() time.Duration { return c.mono + 2*turnTime }
+
+// TestOthersDoNotWaitForAHerd: timers of one instant, each to a receiver of its own, do not hold up
+// another topic's in any shard, however little time a turn has.
+func TestOthersDoNotWaitForAHerd(t *testing.T) {
+	const shards, herd = 4, 4_000
+	r := newHostHarness(t, func(c *Config) { c.Shards, c.Clock, c.MaxQueued = shards, slowClock{c.Clock.(*fakeClock)}, 1<<20 })
+	r.topic(2, nil)
+	r.topicsChanged()
+	r.calls.auto = 200
+	instant := r.clock.wallMs + 60_000
+	for id := timer.ShardID(1); id <= shards; id++ {
+		for i := range herd {
+			spec := &timer.Spec{DueMs: instant}
+			spec.Callback.URL = fmt.Sprintf("http://receiver-%d-%d/", id, i)
+			if _, err := r.submit(id, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: spec}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.submit(id, timer.Command{Kind: timer.Add, Topic: 2, ID: "other", Spec: &timer.Spec{DueMs: instant + 5}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.settle()
+	r.step(time.Minute + 10*time.Millisecond)
+	others, calls, within := 0, 0, 0
+	for turns := 1; r.busy(); turns++ {
+		r.turn()
+		for _, c := range r.calls.take() {
+			if calls++; c.Topic.ID == 2 {
+				others, within = others+1, turns
+			}
+		}
+	}
+	if calls != shards*(herd+1) || others != shards || within > 8 {
+		t.Errorf("%d calls, %d of them the other topic's, within %d turns", calls, others, within)
 	}
 }

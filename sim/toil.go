@@ -67,12 +67,13 @@ func (n *node) work() (took time.Duration, err error) {
 	return took, err
 }
 
-// The product's budget of a turn: so many steps, and as many more as fit into the time. What leaves
-// the wheel at once, and groups that see at their next step that the time is over, take some more.
+// The product's budget of a turn: so many steps, and as many more as fit into the time. Groups that
+// see at their next look that the time is over take some more, and each its least.
 const (
 	leastSteps = 512
 	turnTime   = 3 * time.Millisecond
-	moreSteps  = 704
+	moreSteps  = 192
+	groupSteps = 128
 )
 
 // frugal checks the steps of a turn, whatever there was to do.
@@ -80,7 +81,7 @@ func (n *node) frugal(steps uint64) {
 	if n.w.swarm.toil == 0 {
 		return
 	}
-	most := max(leastSteps, uint64(float64(turnTime/stepCost)/n.w.swarm.toil)) + moreSteps
+	most := max(leastSteps, uint64(float64(turnTime/stepCost)/n.w.swarm.toil)) + moreSteps + groupSteps*uint64(len(n.checked))
 	if steps > most {
 		n.w.violate("turn", "a turn of node %d took %d steps of its schedulers, the budget is %d", n.id, steps, most)
 	}

@@ -97,7 +97,11 @@ func (s *script) step(tw *differential) {
 			tw.advance(next, int(s.byte()%8))
 		}
 	default:
-		tw.pop(int(s.byte() % 8))
+		if n := int(s.byte() % 16); n < 8 {
+			tw.pop(n)
+		} else {
+			tw.popLast(n - 8)
+		}
 	}
 }
 
@@ -160,8 +164,9 @@ func TestPropertiesAgainstHeap(t *testing.T) {
 			"advance": func(t *rapid.T) {
 				tw.advance(tw.wheel.Now()+distance.Draw(t, "by"), rapid.IntRange(0, 20).Draw(t, "budget"))
 			},
-			"pop": func(t *rapid.T) { tw.pop(rapid.IntRange(0, 9).Draw(t, "n")) },
-			"":    func(*rapid.T) { tw.check() },
+			"pop":     func(t *rapid.T) { tw.pop(rapid.IntRange(0, 9).Draw(t, "n")) },
+			"popLast": func(t *rapid.T) { tw.popLast(rapid.IntRange(0, 9).Draw(t, "n")) },
+			"":        func(*rapid.T) { tw.check() },
 		})
 	})
 }

@@ -147,6 +147,29 @@ func (tw *differential) pop(n int) {
 	}
 }
 
+func (tw *differential) popLast(n int) {
+	tw.logf("pop last %d", n)
+	var due entries
+	for _, e := range tw.order {
+		if e.dueAt <= tw.wheel.Now() {
+			due = append(due, e)
+		}
+	}
+	slices.SortFunc(due, func(a, b *entry) int {
+		return -cmp.Or(cmp.Compare(a.dueAt, b.dueAt), cmp.Compare(a.arrival, b.arrival))
+	})
+	var want []Handle
+	for _, e := range due[:min(n, len(due))] {
+		tw.forget(e.handle)
+		want = append(want, e.handle)
+	}
+	got := make([]Handle, n)
+	got = got[:tw.wheel.PopLast(got)]
+	if !slices.Equal(got, want) {
+		tw.failf("PopLast(%d) = %v, want %v", n, got, want)
+	}
+}
+
 // check compares everything that can be asked.
 func (tw *differential) check() {
 	tw.t.Helper()

@@ -127,6 +127,23 @@ func (w *Wheel) Pop(dst []Handle) int {
 	return popped
 }
 
+// PopLast is Pop from the other end: it takes out the timers that became due last, the last one
+// first.
+func (w *Wheel) PopLast(dst []Handle) int {
+	h := w.lists[bucketDue].tail
+	popped := 0
+	for popped < len(dst) && h&bucketLink == 0 {
+		n := w.node(h)
+		dst[popped] = Handle(h)
+		popped++
+		h = n.prev
+		w.unlink(n)
+	}
+	w.count -= popped
+	w.due -= popped
+	return popped
+}
+
 // place links a node that is in no list into the one where its tick belongs now.
 func (w *Wheel) place(h uint32, n *node, when Tick) {
 	if when <= w.now {

@@ -9,11 +9,14 @@ import (
 	"carillon/wheel"
 )
 
-// Budgets per turn and group. They bound a turn however many timers are due.
+// Budgets per turn and group. They bound a turn however many timers are due. A turn whose time is
+// over takes the least that keeps every topic going.
 const (
 	WheelBudget = 4096 // timers moved between levels of the wheel
 	PopBudget   = 4096 // due timers taken from the wheel
 	LeaseBudget = 512  // leases proposed
+	leastPops   = 64
+	leastLeases = 16
 )
 
 // Look-ahead: a lease is proposed this long before the due time, so that it is committed in time.
@@ -52,7 +55,7 @@ type dueQueues struct {
 	sweeps     int64
 
 	lookAhead time.Duration
-	popped    [512]wheel.Handle
+	popped    [leastPops]wheel.Handle
 
 	rearming  bool // rearm walks the table
 	rearmFrom timer.Handle
@@ -80,12 +83,12 @@ func (l *Scheduler) takeDue() {
 	}
 	taken := l.takeWaiting(&l.due.later, horizon, 0, horizon)
 	taken = l.takeWaiting(&l.due.exact, l.now.WallMs, taken, horizon)
-	for taken < PopBudget && !l.env.Spent(0) {
+	for over := false; taken < PopBudget && !over; {
 		n := l.table.Pop(l.due.popped[:])
 		for _, h := range l.due.popped[:n] {
 			l.sort(timer.Handle(h), horizon)
 		}
-		l.env.Spent(n)
+		over = l.env.Spent(n)
 		taken += n
 		if n < len(l.due.popped) {
 			return

@@ -14,7 +14,8 @@ func (l *Scheduler) Lease(b *table.Batch) {
 	if !l.mayStart() || l.env.HandingOver() {
 		return
 	}
-	for n := 0; n < LeaseBudget && !l.env.Spent(leaseSteps); n++ {
+	for n, over := 0, false; n < LeaseBudget && (!over || n < leastLeases); n++ {
+		over = l.env.Spent(leaseSteps)
 		q := l.due.turns.next()
 		if q == nil {
 			return

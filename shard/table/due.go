@@ -17,9 +17,12 @@ func (t *Table) Advance(nowMs int64, budget int) (done bool) {
 	return done
 }
 
-// Pop takes due timers out of the wheel and returns their number.
+// Pop takes due timers out of the wheel and returns their number: less than len(dst) when no more
+// are due. Half of them are those that became due last, which need not wait until all of a herd has
+// left the wheel.
 func (t *Table) Pop(dst []wheel.Handle) int {
-	n := t.wheel.Pop(dst)
+	n := t.wheel.Pop(dst[:(len(dst)+1)/2])
+	n += t.wheel.PopLast(dst[n:])
 	for _, h := range dst[:n] {
 		t.uncountWait(timer.Handle(h))
 	}
