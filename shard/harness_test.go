@@ -520,6 +520,15 @@ func (r *hostHarness) audit() {
 			r.t.Fatal(err)
 		}
 		has := g.scheduler.Inspect()
+		pending := 0
+		for _, f := range has.Leases {
+			if f.Pending {
+				pending++
+			}
+		}
+		if pending != has.Proposed {
+			r.t.Fatalf("%d leases are in the pipeline, %d are counted", pending, has.Proposed)
+		}
 		flights += has.Unstarted
 		spare += has.Spare
 	}

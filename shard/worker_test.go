@@ -67,3 +67,32 @@ func TestOthersDoNotWaitForAHerd(t *testing.T) {
 		t.Errorf("%d calls, %d of them the other topic's, within %d turns", calls, others, within)
 	}
 }
+
+// TestLeasesThatAwaitTheirCommit: a herd has few leases on their way to disk, so that another
+// topic's are not behind many. All are called in the end.
+func TestLeasesThatAwaitTheirCommit(t *testing.T) {
+	const herd = 1_000
+	r := newHostHarness(t, nil)
+	r.calls.auto = 200
+	for i := range herd {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.settle()
+	r.step(time.Minute)
+	r.freeze = true
+	for range 10 {
+		r.turn()
+	}
+	if n := r.scheduler().Inspect().Proposed; n < 100 || n > 200 {
+		t.Errorf("%d leases wait for their commit", n)
+	}
+	r.audit()
+	r.freeze = false
+	r.settle()
+	if n := len(r.calls.take()); n != herd {
+		t.Errorf("%d calls, want %d", n, herd)
+	}
+	r.audit()
+}

@@ -72,7 +72,7 @@ func (n *node) work() (took time.Duration, err error) {
 const (
 	leastSteps = 512
 	turnTime   = 3 * time.Millisecond
-	moreSteps  = 192
+	moreSteps  = 704
 	groupSteps = 128
 )
 

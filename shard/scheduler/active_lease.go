@@ -51,6 +51,7 @@ type activeLeases struct {
 	byTimer map[timer.Handle]*activeLease
 	held    heap[*activeLease]
 	blocked []*activeLease // leases that client changes wait for
+	pipeline
 
 	reportAt time.Duration // when to report again; monotonic
 }

@@ -9,6 +9,7 @@ import (
 type Inspection struct {
 	Leading    bool
 	Held       int // applied leases that are not due yet
+	Proposed   int // leases in the log's pipeline, as counted
 	Unstarted  int // leases with an unused permit, without the canary's
 	Spare      int // unused permits of destination queues
 	Later      int // timers beyond the look-ahead
@@ -40,7 +41,7 @@ type InspectedTopic struct {
 // Inspect counts the scheduler's state. Like its other methods it runs on the replica's worker.
 func (l *Scheduler) Inspect() *Inspection {
 	i := &Inspection{
-		Leading: l.active, Held: l.leases.held.len(), Later: l.due.later.len(), Compacting: len(l.due.compacting),
+		Leading: l.active, Held: l.leases.held.len(), Proposed: l.leases.proposed, Later: l.due.later.len(), Compacting: len(l.due.compacting),
 		ConsumerLeases: len(l.consumers.leases), ConsumerEnds: l.consumers.ends.len(), KeyRefs: len(l.keys.refs),
 		Leases: map[timer.Handle]InspectedLease{}, Topics: map[timer.TopicID]InspectedTopic{},
 	}

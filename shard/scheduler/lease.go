@@ -9,12 +9,12 @@ import (
 
 // Lease proposes leases for timers that may go now: tenants have their turns, in each its topics,
 // and in each the destinations by their first timers. It ends with the budget, or with the time of
-// the turn; a refusal costs as much as a lease.
+// the turn, or when the pipeline is full; a refusal costs as much as a lease.
 func (l *Scheduler) Lease(b *table.Batch) {
 	if !l.mayStart() || l.env.HandingOver() {
 		return
 	}
-	for n, over := 0, false; n < LeaseBudget && (!over || n < leastLeases); n++ {
+	for n, over := 0, false; n < LeaseBudget && (!over || n < leastLeases) && !l.leases.full(); n++ {
 		over = l.env.Spent(leaseSteps)
 		q := l.due.turns.next()
 		if q == nil {
@@ -26,7 +26,7 @@ func (l *Scheduler) Lease(b *table.Batch) {
 		l.due.turns.leave(q)
 		l.returnCredits(q)
 	}
-	if l.due.turns.ring.Len() > 0 {
+	if l.due.turns.ring.Len() > 0 && !l.leases.full() { // else leased goes on
 		l.env.WakeNext()
 	}
 }
@@ -176,12 +176,15 @@ func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit
 		l.takeKey(f)
 	}
 	n.flying++
+	l.leases.proposed++
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
 	l.env.Proposed(Item{leaseProposed, f})
 }
 
 // leased handles the applied result of a proposed lease.
 func (l *Scheduler) leased(f *activeLease, r timer.Result) {
+	l.leaves(f)
+	l.leases.committed(l.now.Mono-f.askedAt, l.now.Mono)
 	l.learn(l.now.Mono - f.askedAt)
 	if r.Code != timer.OK { // the timer changed before the lease was applied
 		f.permit.Cancel()
@@ -198,6 +201,17 @@ func (l *Scheduler) leased(f *activeLease, r timer.Result) {
 	}
 	f.phase = held
 	l.leases.held.push(f)
+}
+
+// leaves counts a lease out of the pipeline, in which others may go then.
+func (l *Scheduler) leaves(f *activeLease) {
+	if f.phase != proposed { // of an earlier leadership
+		return
+	}
+	if l.leases.full() {
+		l.env.WakeNext()
+	}
+	l.leases.proposed--
 }
 
 // learn adapts the look-ahead to about two commit times.

@@ -96,6 +96,7 @@ func (l *Scheduler) releaseHeld(b *table.Batch, topic timer.TopicID) {
 
 // leaseDropped handles a lease that raft did not take.
 func (l *Scheduler) leaseDropped(f *activeLease) {
+	l.leaves(f)
 	f.permit.Cancel()
 	l.settled(f)
 	l.table.Rearm(f.handle, f.seq)

@@ -176,7 +176,7 @@ func (l *Scheduler) End() {
 	}
 	l.due = newDueQueues()
 	l.endLimits()
-	l.leases.blocked = nil
+	l.leases.blocked, l.leases.proposed = nil, 0
 	for _, h := range l.activeHandles() {
 		f := l.leases.byTimer[h]
 		l.env.Refuse(f.waiting)
