@@ -235,12 +235,17 @@ func checkHerd(t *testing.T, clients []*client, n int, do string) {
 	}
 }
 
+var everyDoing = []string{"answer", "refuse", "hang", "slow", "half"}
+
 // TestManyReceivers: timers of one instant to as many receivers, on one node.
 func TestManyReceivers(t *testing.T) {
 	n := manyReceivers(t)
-	doings := []string{"answer", "refuse", "hang", "slow", "half"}
-	if testing.Short() {
-		doings = []string{"half"}
+	doings := []string{"answer", "half"} // half has some of all
+	switch {
+	case testing.Short():
+		doings = doings[1:]
+	case os.Getenv("CARILLON_E2E_LONG") != "":
+		doings = everyDoing
 	}
 	for _, do := range doings {
 		t.Run(do, func(t *testing.T) {
@@ -255,9 +260,9 @@ func TestManyReceivers(t *testing.T) {
 func TestClusterManyReceivers(t *testing.T) {
 	needCluster(t)
 	n := manyReceivers(t)
-	doings := []string{"answer", "half"}
+	doings := []string{"half"}
 	if os.Getenv("CARILLON_E2E_LONG") != "" {
-		doings = []string{"answer", "refuse", "hang", "slow", "half"}
+		doings = everyDoing
 	}
 	for _, do := range doings {
 		t.Run(do, func(t *testing.T) {
