@@ -34,7 +34,7 @@ const (
 	// on a machine that does nothing else, as CARILLON_E2E_LONG promises. The goal, which is logged, is
 	// a tenth of it. busySlack is for a machine that runs other tests meanwhile: no shard stands still.
 	quietSlack = 50 * time.Millisecond
-	busySlack  = 2 * time.Second
+	busySlack  = time.Second
 
 	// herdTries is how often a herd is let loose at most: other programs on the machine may spoil
 	// the lateness of one.
