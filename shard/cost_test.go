@@ -203,6 +203,6 @@ func TestCostOfFiring(t *testing.T) {
 			t.Fatalf("not all have fired: %+v", counts)
 		}
 	}
-	testkit.Within(t, "a timer's firing to its leader", leader, costFired, 13, 1570)
+	testkit.Within(t, "a timer's firing to its leader", leader, costFired, 13, 1650)
 	testkit.Within(t, "a timer's firing to a follower", follower, costFired, 2, 150)
 }
