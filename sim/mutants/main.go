@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 var (
@@ -150,7 +151,8 @@ func (r *runner) runAll(ctx context.Context, list []job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	fmt.Printf("%d tests found their mutants, %d did not do as they must; %.0f s\n", found, len(bad), took().Seconds())
+	fmt.Printf("%d tests found their mutants, %d did not do as they must; %.0f s, %.0f s of processor\n",
+		found, len(bad), took().Seconds(), time.Duration(r.processor.Load()).Seconds())
 	if len(bad) > 0 {
 		return fmt.Errorf("not as they must be:\n  %s", strings.Join(bad, "\n  "))
 	}

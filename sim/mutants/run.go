@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,7 +37,15 @@ type verdict struct {
 type runner struct {
 	root, tmp string
 	sources   *sources
-	flags     []string // of each test of the simulator, behind its own
+	flags     []string     // of each test of the simulator, behind its own
+	processor atomic.Int64 // nanoseconds of all that ran: on a busy machine the time that passes says little
+}
+
+// count adds the processor's time of a command that has ended.
+func (r *runner) count(cmd *exec.Cmd) {
+	if p := cmd.ProcessState; p != nil {
+		r.processor.Add(int64(p.UserTime() + p.SystemTime()))
+	}
 }
 
 func (r *runner) run(ctx context.Context, j job) verdict {
@@ -88,7 +97,10 @@ func (r *runner) try(ctx context.Context, j job) (out string, failed bool, err e
 		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
 	binary := filepath.Join(dir, "test")
-	if b, err := goCommand(r.root, env, "test", "-c", "-p", "1", "-ldflags=-w", "-o", binary, j.test.pkg).CombinedOutput(); err != nil {
+	build := goCommand(r.root, env, "test", "-c", "-p", "1", "-ldflags=-w", "-o", binary, j.test.pkg)
+	b, err := build.CombinedOutput()
+	r.count(build)
+	if err != nil {
 		return "", false, fmt.Errorf("it does not build: %w\n%s", err, b)
 	}
 	args := append([]string{"-test.v", "-test.timeout", testLimit.String(), "-test.run", j.test.run}, j.test.flags...)
@@ -99,7 +111,8 @@ func (r *runner) try(ctx context.Context, j job) (out string, failed bool, err e
 	// One processor: as many tests run at a time as there are. A test that builds the product has
 	// the overlay too.
 	cmd.Dir, cmd.Env = filepath.Join(r.root, j.test.pkg), append(append(os.Environ(), env...), "GOMAXPROCS=1")
-	b, err := cmd.CombinedOutput()
+	b, err = cmd.CombinedOutput()
+	r.count(cmd)
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
 		return "", false, errors.Join(err, ctx.Err())

@@ -1,0 +1,50 @@
+package shard
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// TestI8OrderOfAnOldEpochIsRefused: an entry that changes the members by a placement older than the
+// one followed changes nothing. It may have been proposed before that one, by another leader. Nor
+// does a leader propose by an older placement.
+func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
+	r := newHostHarness(t, nil)
+	r.settle()
+	g := r.host.groups[1]
+	order := func(epoch, node uint64) []uint64 {
+		t.Helper()
+		replica := ReplicaID(node, uint32(epoch))
+		err := g.raft.ProposeConfChange(&pb.ConfChangeV2{
+			Context: binary.AppendUvarint(nil, epoch), Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: &replica}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.w.touchNext(g)
+		r.pass(100 * time.Millisecond)
+		return g.store.conf.Learners
+	}
+	g.row.Epoch = 0 // no assignment, so that the leader does not take back what the test orders
+	if got := order(5, 8); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.epoch != 5 {
+		t.Fatalf("learners %x, epoch %d", got, g.epoch)
+	}
+	if got := order(4, 9); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.epoch != 5 {
+		t.Errorf("after an order of epoch 4: learners %x, epoch %d", got, g.epoch)
+	}
+	last := g.store.last()
+	g.row = Assignment{Group: 1, Epoch: 4, Members: []Member{{Node: r.host.cfg.Node, Replica: g.replica}}, Settled: true}
+	r.pass(10 * reconcileEach)
+	if g.store.last() != last || len(g.store.conf.Learners) != 1 {
+		t.Errorf("by the placement of epoch 4: %d entries after %d, learners %x", g.store.last(), last, g.store.conf.Learners)
+	}
+	g.row.Epoch = 6
+	r.pass(10 * reconcileEach)
+	if len(g.store.conf.Learners) != 0 || g.epoch != 6 {
+		t.Errorf("by the placement of epoch 6: learners %x, epoch %d", g.store.conf.Learners, g.epoch)
+	}
+}
