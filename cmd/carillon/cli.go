@@ -51,7 +51,7 @@ type parsed struct {
 
 // parse never exits except for --help, which prints to out and ends the process as kong does.
 func parse(args []string, term *terminal.Terminal) (parsed, error) {
-	parser, err := newParser(&cli{Ctl: ctl.Command{Version: version()}}, term)
+	parser, err := newParser(&cli{Loadtest: newLoadtest(), Ctl: ctl.Command{Version: version()}}, term)
 	if err != nil {
 		return parsed{help: "carillon --help"}, fmt.Errorf("command line: %w", err)
 	}

@@ -13,10 +13,10 @@ import (
 
 // loadtestCmd runs the load tester. Each mode has the flags of loadtest.Config.
 type loadtestCmd struct {
-	Add   loadtestAddCmd   `cmd:"" help:"How many durable adds a second: timers that do not fire during the run."`
-	Fire  loadtestFireCmd  `cmd:"" help:"How late timers fire: over time, or all in one instant."`
-	Mixed loadtestMixedCmd `cmd:"" help:"Adds, changes, cancels and reads while timers fire."`
-	Churn loadtestChurnCmd `cmd:"" help:"Timers most of which are cancelled before they fire."`
+	Add   loadtestMode `cmd:"" help:"How many durable adds a second: timers that do not fire during the run."`
+	Fire  loadtestMode `cmd:"" help:"How late timers fire: over time, or all in one instant."`
+	Mixed loadtestMode `cmd:"" help:"Adds, changes, cancels and reads while timers fire."`
+	Churn loadtestMode `cmd:"" help:"Timers most of which are cancelled before they fire."`
 }
 
 func (*loadtestCmd) Examples() string {
@@ -31,33 +31,17 @@ func (*loadtestCmd) Help() string {
 	return "Exits 1 when a timer was lost or came early, or another promise was broken, and when no operation succeeded."
 }
 
-type loadtestAddCmd struct{ loadtest.Config }
+// loadtestMode is one mode, which newLoadtest sets.
+type loadtestMode struct{ loadtest.Config }
 
-func (c *loadtestAddCmd) Run(term *terminal.Terminal) error {
-	return runLoadtest(term, loadtest.ModeAdd, c.Config)
+func newLoadtest() (c loadtestCmd) {
+	c.Add.Mode, c.Fire.Mode, c.Mixed.Mode, c.Churn.Mode = loadtest.ModeAdd, loadtest.ModeFire, loadtest.ModeMixed, loadtest.ModeChurn
+	return c
 }
 
-type loadtestFireCmd struct{ loadtest.Config }
-
-func (c *loadtestFireCmd) Run(term *terminal.Terminal) error {
-	return runLoadtest(term, loadtest.ModeFire, c.Config)
-}
-
-type loadtestMixedCmd struct{ loadtest.Config }
-
-func (c *loadtestMixedCmd) Run(term *terminal.Terminal) error {
-	return runLoadtest(term, loadtest.ModeMixed, c.Config)
-}
-
-type loadtestChurnCmd struct{ loadtest.Config }
-
-func (c *loadtestChurnCmd) Run(term *terminal.Terminal) error {
-	return runLoadtest(term, loadtest.ModeChurn, c.Config)
-}
-
-// runLoadtest fails when the node broke a promise, with any figures.
-func runLoadtest(term *terminal.Terminal, mode loadtest.Mode, config loadtest.Config) error {
-	config.Mode = mode
+// Run fails when the node broke a promise, with any figures.
+func (c *loadtestMode) Run(term *terminal.Terminal) error {
+	config := c.Config
 	if err := config.CheckFlags(); err != nil {
 		return terminal.Usagef("%v", err)
 	}
