@@ -58,7 +58,7 @@ type cluster struct {
 	id       string // empty: not founded
 	shards   int
 	replicas int
-	level    feature.Level // agreed on; see agree
+	level    feature.Level // agreed on; it rises by finalize alone
 	version  uint64        // grows with each change of nodes or rows
 	nodes    map[uint64]Node
 	present  []Node       // those not removed, by id
@@ -168,10 +168,6 @@ func (s *State) View() View {
 // Apply implements shard.Machine; the result is a Reply. An error is shard.ErrNewer.
 func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 	c, err := decodeCommand(data)
-	// It can only be of before commands were checked when they are proposed.
-	if errors.Is(err, ErrMalformed) {
-		return Reply{Err: err}, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}

@@ -62,8 +62,6 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 		c.bury(nowMs, other)
 	}
 	c.put(n)
-	// Not before: the one whose name it takes may have been the only one of the level before.
-	c.agree()
 	return Reply{Node: &n, Created: !ok}
 }
 
@@ -119,7 +117,6 @@ func (c *cluster) remove(nowMs int64, cmd *Command) Reply {
 		return Reply{Node: &n, Err: err}
 	}
 	c.bury(nowMs, n)
-	c.agree()
 	n = c.nodes[n.ID]
 	return Reply{Node: &n}
 }

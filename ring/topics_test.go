@@ -60,7 +60,7 @@ func TestTopicLife(t *testing.T) {
 func TestMalformedCommandsChangeNothing(t *testing.T) {
 	m := NewState(nil, nil)
 	for _, data := range []string{"", "{", `{"verb":"pause","name":"a"}`} {
-		if r := m.applied(0, []byte(data)); r.Err == nil {
+		if r, err := m.Apply(0, []byte(data)); err == nil && r.(Reply).Err == nil {
 			t.Errorf("%q was taken", data)
 		}
 	}

@@ -54,11 +54,11 @@ func (t fakeTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 // fakeMachine is a meta state machine that keeps every command it applied.
 type fakeMachine struct{ lines []string }
 
-func (m *fakeMachine) Check(cmd []byte) (feature.Level, error) {
+func (m *fakeMachine) Check(cmd []byte) error {
 	if string(cmd) == "bad" {
-		return 0, encoding.ErrFormat
+		return encoding.ErrFormat
 	}
-	return feature.LevelFirst, nil
+	return nil
 }
 
 func (m *fakeMachine) Apply(nowMs int64, cmd []byte) (any, error) {

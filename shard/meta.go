@@ -17,9 +17,8 @@ import (
 // Machine is the state machine of the meta group. It is deterministic, and all methods but Read are
 // called from one goroutine.
 type Machine interface {
-	// Check returns the feature level that a command needs, or an error if it must not be proposed.
-	// It is called on the leader.
-	Check(cmd []byte) (feature.Level, error)
+	// Check returns an error if a command must not be proposed. It is called on the leader.
+	Check(cmd []byte) error
 	// Apply runs one command. nowMs is the proposer's clock. The result goes to the proposer. An
 	// error means that this build cannot apply the command: the state is unchanged and the replica
 	// stops.
@@ -60,12 +59,9 @@ type metaGroup struct {
 	waiting []*metaOp
 }
 
-// An entry of the meta group is a version byte and then uvarints: nowMs, origin, number and, from
-// version 2 on, flags. The commands follow, each with its length. The version is the lowest feature
-// level that can read the entry.
+// An entry of the meta group is the feature level that was agreed when it was proposed, a byte, and
+// then uvarints: nowMs, origin, number and flags. The commands follow, each with its length.
 const (
-	metaVersion     = feature.Level(1)
-	metaWithFlags   = feature.LevelCompare
 	metaCompares    = 1 // flag: the replicas compare their states
 	metaHashVersion = 1 // of the machine's hash
 )
@@ -95,7 +91,7 @@ func (m *metaGroup) propose(g *group) {
 		return // all waiting commands were refused
 	}
 	g.number++
-	b := entry.encode(uint64(g.w.now.WallMs), g.w.host.origin, g.number)
+	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.number)
 	g.w.proposed += len(b)
 	p := proposal{number: g.number, metas: entry.ops}
 	if err := g.raft.Propose(b); err != nil {
@@ -108,26 +104,20 @@ func (m *metaGroup) propose(g *group) {
 
 // metaEntry is an entry that is about to be proposed.
 type metaEntry struct {
-	version  feature.Level
 	compares bool
 	ops      []*metaOp
 }
 
 // entry takes waiting commands, up to the size of one entry. It answers those that Check refuses.
 func (m *metaGroup) entry(g *group) metaEntry {
-	e := metaEntry{version: metaVersion, compares: g.compare.wanted}
-	if e.compares {
-		e.version = metaWithFlags
-	}
+	e := metaEntry{compares: g.compare.wanted}
 	bytes, n := 0, 0
 	for ; n < len(m.waiting) && bytes < table.MaxBatchBytes; n++ {
 		o := m.waiting[n]
-		level, err := m.machine.Check(o.cmd)
-		if err != nil {
+		if err := m.machine.Check(o.cmd); err != nil {
 			o.answer(nil, err)
 			continue
 		}
-		e.version = max(e.version, level)
 		e.ops = append(e.ops, o)
 		bytes += len(o.cmd)
 	}
@@ -138,17 +128,14 @@ func (m *metaGroup) entry(g *group) metaEntry {
 	return e
 }
 
-func (e *metaEntry) encode(nowMs, origin, number uint64) []byte {
-	b := []byte{byte(e.version)}
-	for _, v := range []uint64{nowMs, origin, number} {
-		b = binary.AppendUvarint(b, v)
+func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []byte {
+	flags := uint64(0)
+	if e.compares {
+		flags |= metaCompares
 	}
-	if e.version >= metaWithFlags {
-		flags := uint64(0)
-		if e.compares {
-			flags |= metaCompares
-		}
-		b = binary.AppendUvarint(b, flags)
+	b := []byte{byte(level)}
+	for _, v := range []uint64{nowMs, origin, number, flags} {
+		b = binary.AppendUvarint(b, v)
 	}
 	for _, o := range e.ops {
 		b = binary.AppendUvarint(b, uint64(len(o.cmd)))
@@ -175,17 +162,15 @@ type metaResult struct {
 
 // readMetaEntry reads the head of an entry. in holds the commands.
 func readMetaEntry(data []byte) (out metaResult, in record.Reader, err error) {
-	if len(data) == 0 || feature.Level(data[0]) < metaVersion || feature.Level(data[0]) > feature.LevelOfBuild {
+	if len(data) == 0 || data[0] == 0 {
 		return out, in, record.ErrMalformed
 	}
 	in = record.Reader{Rest: data[1:]}
 	out.nowMs = int64(in.Uvarint())
 	out.origin, out.number = in.Uvarint(), in.Uvarint()
-	if feature.Level(data[0]) >= metaWithFlags {
-		flags := in.Uvarint()
-		if out.compares = flags&metaCompares != 0; flags > metaCompares {
-			return out, in, fmt.Errorf("%w: flags %x", feature.ErrNewer, flags)
-		}
+	flags := in.Uvarint()
+	if out.compares = flags&metaCompares != 0; flags > metaCompares {
+		return out, in, fmt.Errorf("%w: flags %x", feature.ErrNewer, flags)
 	}
 	return out, in, nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/vfs"
 	"carillon/vfs/memfs"
 )
 
@@ -62,27 +61,6 @@ func TestIdentityDamage(t *testing.T) {
 		refuses("zeros", size, func(b []byte) []byte { clear(b[size:min(len(b), size+40)]); return b })
 	}
 	refuses("more", len(whole), func(b []byte) []byte { return append(b, ' ') })
-}
-
-// TestIdentityOfVersion1: an identity that was written before there was a sum is read, and is
-// summed from then on.
-func TestIdentityOfVersion1(t *testing.T) {
-	fsys := memfs.New()
-	const old = "{\n  \"version\": 1,\n  \"node_id\": 77,\n  \"starts\": 4,\n  \"founded\": true,\n  \"shards\": 8,\n  \"replicas\": 1,\n  \"cluster_id\": \"c\"\n}\n"
-	if err := vfs.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
-		t.Fatal(err)
-	}
-	if err := fsys.MkdirAll("wal"); err != nil {
-		t.Fatal(err)
-	}
-	id, err := lockIdentity(fsys, "", nil)
-	if err != nil || id.NodeID != 77 || id.Starts != 5 || id.Shards != 8 || !id.Founded {
-		t.Fatalf("%+v, %v", id, err)
-	}
-	again, err := ReadIdentity(fsys, "")
-	if err != nil || again.Version != identityVersion || again.Starts != 5 {
-		t.Fatalf("%+v, %v", again, err)
-	}
 }
 
 // TestIdentityOfAnEmptyDirectory: it is drawn, kept, and not drawn beside a log that lost its own.

@@ -75,10 +75,6 @@ func (m *Member) Finalize(ctx context.Context) (feature.Level, error) {
 	if next == m.State.Level() {
 		return next, nil
 	}
-	// A leader of an older release does not know the command, so the refusal is made here, too.
-	if err := m.State.MayFinalize(next); err != nil {
-		return 0, err
-	}
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Finalize, Level: next}); err != nil {
 		return 0, err
 	}

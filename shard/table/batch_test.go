@@ -196,17 +196,3 @@ func FuzzBatch(f *testing.F) {
 		}
 	})
 }
-
-// TestLeadersWordOfBefore: logs of older builds contain state hashes of the leader. A wrong one no
-// longer stops a replica.
-func TestLeadersWordOfBefore(t *testing.T) {
-	table := smallTable(t)
-	var b Batch
-	b.Reset(table.ClockMs(), 1, 1)
-	b.single(itemHash)
-	b.buf = append(b.buf, 5)
-	b.buf = append(b.buf, make([]byte, 8)...)
-	if got, err := table.Apply(b.Bytes(), nil, nil); err != nil || len(got) != 1 || got[0].Code != timer.OK {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
