@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/feature"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/shard/table"
 	"carillon/timer"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"carillon/clocks"
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 func init() { highestLevel = feature.LevelOfTests }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 
+	"carillon/internal/feature"
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/transport/api"
 )

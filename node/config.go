@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 // Config is a node's configuration. The zero value of a field means its documented default.

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"carillon/backup"
+	"carillon/internal/feature"
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/secret"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs"
@@ -302,7 +302,7 @@ func (r *restore) writeMeta(out *Restored, self ring.Node) (*ring.State, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range state.List("", ring.MaxTopics) {
+	for _, t := range state.List("", timer.MaxTopics) {
 		out.Topics++
 		if out.Held[t.ID] > 0 {
 			out.Paused = append(out.Paused, t.Name)

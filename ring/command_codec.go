@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 

@@ -6,14 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
+	"carillon/timer"
 )
 
-// Why a node or a command is refused for its feature level.
-var (
-	ErrTooOld = errors.New("the node's release is too old for this cluster")
-	ErrLevel  = errors.New("not all nodes of the cluster run a release that knows this yet")
-)
+// ErrTooOld refuses a node for its feature level.
+var ErrTooOld = errors.New("the node's release is too old for this cluster")
 
 // level is the highest that the node understands; a node that says none has the first.
 func (n *Node) level() feature.Level { return max(n.Level, feature.LevelFirst) }
@@ -48,7 +46,7 @@ func (c *cluster) mayFinalize(level feature.Level) error {
 		return ErrNotFounded
 	}
 	if lacking := c.lacking(level); len(lacking) > 0 {
-		return fmt.Errorf("%w: %s; upgrade each to the newer release, or remove it if it is gone for good", ErrLevel, describe(lacking, level))
+		return fmt.Errorf("%w: %s; upgrade each to the newer release, or remove it if it is gone for good", timer.ErrFeatureLevel, describe(lacking, level))
 	}
 	return nil
 }

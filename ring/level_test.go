@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -65,10 +65,10 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 	}
 	early := finalize(now)
 	r := s.applied(1, early.Encode())
-	if !errors.Is(r.Err, ErrLevel) || !strings.Contains(r.Err.Error(), "n2 (release ") || strings.Contains(r.Err.Error(), "n1") {
+	if !errors.Is(r.Err, timer.ErrFeatureLevel) || !strings.Contains(r.Err.Error(), "n2 (release ") || strings.Contains(r.Err.Error(), "n1") {
 		t.Errorf("with n2 of the level before: %v", r.Err)
 	}
-	if err := s.Check(early.Encode()); !errors.Is(err, ErrLevel) {
+	if err := s.Check(early.Encode()); !errors.Is(err, timer.ErrFeatureLevel) {
 		t.Errorf("with n2 of the level before it is proposed: %v", err)
 	}
 	must(t, s, register(leveled(2, now)))
@@ -76,7 +76,7 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 		t.Errorf("all are upgraded: level %d, %+v", s.Level(), u)
 	}
 	must(t, s, register(leveled(2, before))) // and back
-	refused(t, s, ErrLevel, finalize(now))
+	refused(t, s, timer.ErrFeatureLevel, finalize(now))
 	must(t, s, register(leveled(2, now)))
 	version := s.Version()
 	if err := s.Check(early.Encode()); err != nil {
@@ -89,7 +89,7 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 	must(t, s, finalize(now))
 	must(t, s, finalize(before))
 	refused(t, s, ErrTooOld, register(leveled(2, before)))
-	refused(t, s, ErrLevel, finalize(now+1))
+	refused(t, s, timer.ErrFeatureLevel, finalize(now+1))
 	for id := uint64(1); id <= 3; id++ {
 		must(t, s, register(leveled(id, now+2)))
 	}
@@ -166,7 +166,7 @@ func TestRemovedNodeHoldsNoUpgradeBack(t *testing.T) {
 	successor := leveled(3, before)
 	successor.Name = "n2"
 	must(t, s, Command{Verb: Register, Node: &successor, Replace: true})
-	refused(t, s, ErrLevel, Command{Verb: Finalize, Level: now})
+	refused(t, s, timer.ErrFeatureLevel, Command{Verb: Finalize, Level: now})
 	must(t, s, Command{Verb: Remove, NodeID: 3, Force: true})
 	if s.Level() != before {
 		t.Errorf("level %d, but nobody has finalized the upgrade", s.Level())

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -165,7 +165,7 @@ func (s *State) View() View {
 	return View{Replicas: s.cluster.replicas, Nodes: s.cluster.present, Rows: slices.Clone(s.cluster.rows)}
 }
 
-// Apply implements shard.Machine; the result is a Reply. An error is shard.ErrNewer.
+// Apply implements shard.Machine; the result is a Reply. An error is feature.ErrNewer.
 func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 	c, err := decodeCommand(data)
 	if err != nil {

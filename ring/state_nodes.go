@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"carillon/internal/placement"
 	"carillon/timer"
 )
 
@@ -152,7 +153,7 @@ func (c *cluster) survives(node uint64, heard []uint64) error {
 		if !r.Needs(node) {
 			continue
 		}
-		if replica, _ := r.Replica(node); !r.Settled && replica.ID != ReplicaID(node, r.Epoch) {
+		if replica, _ := r.Replica(node); !r.Settled && replica.ID != placement.ReplicaID(node, r.Epoch) {
 			return fmt.Errorf("%w: group %d is being moved, and may need it for that", ErrMajority, r.Group)
 		}
 		voters, live := r.Nodes(), 0

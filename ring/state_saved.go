@@ -10,8 +10,7 @@ import (
 	"maps"
 	"slices"
 
-	"carillon/shard"
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -64,7 +63,7 @@ type saving struct {
 
 // BeginSave implements shard.Machine. It copies all but the topics: it takes as long with 100,000
 // topics as with one.
-func (s *State) BeginSave() shard.Saving {
+func (s *State) BeginSave() timer.Saving {
 	v := &saving{hash: s.Hash(), head: savedHead{Version: stateVersion}}
 	v.lines = json.NewEncoder(&v.buf)
 	s.Topics.mu.RLock()
@@ -81,19 +80,19 @@ func (s *State) BeginSave() shard.Saving {
 	return v
 }
 
-// Hash implements shard.Saving.
+// Hash implements timer.Saving.
 func (v *saving) Hash() uint64 { return v.hash }
 
-// Held implements shard.Saving.
+// Held implements timer.Saving.
 func (v *saving) Held() int64 { return int64(v.buf.Cap()) }
 
-// Sound implements shard.Saving.
+// Sound implements timer.Saving.
 func (v *saving) Sound() bool { return v.sums == v.want }
 
-// Abort implements shard.Saving: nothing is held.
+// Abort implements timer.Saving: nothing is held.
 func (v *saving) Abort() {}
 
-// Next implements shard.Saving.
+// Next implements timer.Saving.
 func (v *saving) Next(dst []byte, budget int) (out []byte, done bool) {
 	v.buf.Reset()
 	for !done && (v.buf.Len() == 0 || v.buf.Len() < budget) {

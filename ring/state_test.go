@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
+	"carillon/internal/placement"
 	"carillon/timer"
 
 	"pgregory.net/rapid"
@@ -257,9 +258,9 @@ func TestNodeStates(t *testing.T) {
 	refused(t, s, ErrInUse, state(1, NodeDrained))
 	refused(t, s, ErrInUse, Command{Verb: Remove, NodeID: 1})
 	for g := range timer.ShardID(5) {
-		to := []Replica{{Node: 2, ID: ReplicaID(2, 2)}}
+		to := []Replica{{Node: 2, ID: placement.ReplicaID(2, 2)}}
 		if g == MetaGroup {
-			to = append(to, Replica{Node: 1, ID: ReplicaID(1, 1), Learner: true})
+			to = append(to, Replica{Node: 1, ID: placement.ReplicaID(1, 1), Learner: true})
 		}
 		must(t, s, Command{Verb: Place, Group: g, Epoch: 1, To: to})
 		// It is on the way, but still has the vote that the group needs.
@@ -279,7 +280,7 @@ func TestRemoveByForce(t *testing.T) {
 		t.Error("the row lost a replica without a step that its leader can take")
 	}
 	refused(t, s, ErrUnknownNode, Command{Verb: Remove, NodeID: 77})
-	refused(t, s, ErrUnknownNode, Command{Verb: Place, Group: 1, Epoch: 1, To: []Replica{{Node: 99, ID: ReplicaID(99, 2)}}})
+	refused(t, s, ErrUnknownNode, Command{Verb: Place, Group: 1, Epoch: 1, To: []Replica{{Node: 99, ID: placement.ReplicaID(99, 2)}}})
 }
 
 func TestPlace(t *testing.T) {
@@ -287,19 +288,19 @@ func TestPlace(t *testing.T) {
 	old, _ := s.Row(1)
 	a, b := old.Replicas[0], old.Replicas[1]
 	c := Replica{Node: 6 - a.Node - b.Node}
-	c.ID = ReplicaID(c.Node, 2)
+	c.ID = placement.ReplicaID(c.Node, 2)
 	place := func(epoch uint32, to ...Replica) Command { return Command{Verb: Place, Group: 1, Epoch: epoch, To: to} }
 	refused(t, s, ErrUnknownGroup, Command{Verb: Place, Group: 2, Epoch: 1})
 	refused(t, s, ErrEpoch, place(0, a, c))
 	refused(t, s, ErrEpoch, place(2, a, c))
-	for _, bad := range [][]Replica{{}, {a, a}, {a, {Node: c.Node, ID: ReplicaID(c.Node, 1)}}, {a, {Node: c.Node, ID: ReplicaID(c.Node, 3)}}, {a, {Node: c.Node, ID: ReplicaID(b.Node, 2)}},
-		{a, {Node: b.Node, ID: ReplicaID(b.Node, 2)}}, {a, {Node: c.Node, ID: c.ID, Learner: true}}} {
+	for _, bad := range [][]Replica{{}, {a, a}, {a, {Node: c.Node, ID: placement.ReplicaID(c.Node, 1)}}, {a, {Node: c.Node, ID: placement.ReplicaID(c.Node, 3)}}, {a, {Node: c.Node, ID: placement.ReplicaID(b.Node, 2)}},
+		{a, {Node: b.Node, ID: placement.ReplicaID(b.Node, 2)}}, {a, {Node: c.Node, ID: c.ID, Learner: true}}} {
 		refused(t, s, ErrBadPlacement, place(1, bad...))
 	}
 	if r := must(t, s, place(1, b, a)); !r.Row.Settled || r.Row.Epoch != 2 {
 		t.Fatalf("another order: %+v", r.Row)
 	}
-	c.ID = ReplicaID(c.Node, 3)
+	c.ID = placement.ReplicaID(c.Node, 3)
 	if r := must(t, s, place(2, b, c)); r.Row.Settled || len(r.Row.Leaving) != 1 || r.Row.Leaving[0] != a || !r.Row.Needs(a.Node) {
 		t.Fatalf("a swap: %+v", r.Row)
 	}
@@ -327,7 +328,9 @@ func TestFoundersAreKnownUntilAMoveIsSettled(t *testing.T) {
 			others = append(others, n)
 		}
 	}
-	fresh := func(node uint64, epoch uint32) Replica { return Replica{Node: node, ID: ReplicaID(node, epoch)} }
+	fresh := func(node uint64, epoch uint32) Replica {
+		return Replica{Node: node, ID: placement.ReplicaID(node, epoch)}
+	}
 	c, d := fresh(others[0], 3), fresh(others[1], 4)
 	check := func(what string, settled, known bool) {
 		t.Helper()
@@ -368,7 +371,7 @@ func TestRowsAreValues(t *testing.T) {
 	rows, present := s.Rows(), s.Nodes()
 	saved, _ := json.Marshal([]any{rows, present})
 	to := []Replica{{Node: 3 - rows[1].Replicas[0].Node}}
-	to[0].ID = ReplicaID(to[0].Node, 2)
+	to[0].ID = placement.ReplicaID(to[0].Node, 2)
 	must(t, s, Command{Verb: Place, Group: 1, Epoch: 1, To: to})
 	must(t, s, Command{Verb: SetState, NodeID: 1, State: NodeDraining})
 	if after, _ := json.Marshal([]any{rows, present}); string(after) != string(saved) {
@@ -405,7 +408,7 @@ func TestReadersBesideApply(t *testing.T) {
 	for i := range uint32(50) {
 		row, _ := s.Row(1)
 		to := []Replica{{Node: 3 - row.Replicas[0].Node}}
-		to[0].ID = ReplicaID(to[0].Node, row.Epoch+1)
+		to[0].ID = placement.ReplicaID(to[0].Node, row.Epoch+1)
 		n := node(uint64(100 + i))
 		for _, c := range []Command{{Verb: Place, Group: 1, Epoch: row.Epoch, To: to}, {Verb: Reconciled, Group: 1, Epoch: row.Epoch + 1}, {Verb: Register, Node: &n}} {
 			if r := s.applied(0, c.Encode()); r.Err != nil {
@@ -484,7 +487,7 @@ func anyCommand(t *rapid.T, s *State) Command {
 		id := uint64(rapid.IntRange(1, 6).Draw(t, "on"))
 		r, ok := row.Replica(id)
 		if !ok {
-			r = Replica{Node: id, ID: ReplicaID(id, row.Epoch+1), Learner: c.Group == MetaGroup && rapid.Bool().Draw(t, "learner")}
+			r = Replica{Node: id, ID: placement.ReplicaID(id, row.Epoch+1), Learner: c.Group == MetaGroup && rapid.Bool().Draw(t, "learner")}
 		}
 		c.To = append(c.To, r)
 	}

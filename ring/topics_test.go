@@ -203,7 +203,7 @@ func TestTopicVersions(t *testing.T) {
 		{Verb: Put, Name: "b", Policy: &p, ID: id, IfVersion: last}, {Verb: Close, Name: "a", ID: id, IfVersion: last + 1},
 	} {
 		before := s.Hash()
-		if r := s.applied(1, c.Encode()); !errors.Is(r.Err, ErrVersion) || s.Hash() != before {
+		if r := s.applied(1, c.Encode()); !errors.Is(r.Err, timer.ErrTopicVersion) || s.Hash() != before {
 			t.Errorf("%+v: %v", c, r.Err)
 		}
 	}

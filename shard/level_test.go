@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
 	"carillon/timer/testkit"

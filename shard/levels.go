@@ -3,7 +3,7 @@ package shard
 import (
 	"fmt"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 // level checks Level and sets the defaults of Level and Agreed.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -30,27 +30,12 @@ type Machine interface {
 	// whether the walk is done and, if so, whether the state is still as Apply made it.
 	Scrub(budget int) (done, sound bool)
 	// BeginSave starts to save the current state.
-	BeginSave() Saving
+	BeginSave() timer.Saving
 	// Read reads the output of a Saving and returns the state and its hash. It may run concurrently
 	// with every other method.
 	Read(r io.Reader) (state any, hash uint64, err error)
 	// Replace makes a state returned by Read the current one.
 	Replace(state any)
-}
-
-// Saving writes a state in pieces, as it was when the Saving began, while commands change the
-// current state.
-type Saving interface {
-	// Hash returns the hash of the saved state.
-	Hash() uint64
-	// Next appends the next piece of about budget bytes and reports whether it was the last.
-	Next(dst []byte, budget int) (out []byte, done bool)
-	// Held returns the bytes of memory held beside the state.
-	Held() int64
-	// Sound reports, after the last piece, whether the written state matches its hash.
-	Sound() bool
-	// Abort ends the Saving early. It may be called at any time, and more than once.
-	Abort()
 }
 
 // metaGroup takes the place of a table in the meta group.

@@ -27,7 +27,7 @@ type snapshotRun struct {
 	group  *group
 	mark   record.Mark
 	meta   wal.SnapshotMeta
-	state  Saving
+	state  timer.Saving
 	chunks chan []byte
 	begun  time.Duration
 	broken atomic.Bool // the feed ended early: the file must not be kept

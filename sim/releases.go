@@ -7,8 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"carillon/ring"
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -38,7 +37,7 @@ func (n *node) drawRelease() {
 // processes' releases.
 func (w *World) finalize() {
 	w.operator(w.inUse(w.odds), w.finalizeAt, func(err error) {
-		if errors.Is(err, ring.ErrLevel) {
+		if errors.Is(err, timer.ErrFeatureLevel) {
 			w.counts.TooEarly++
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/internal/placement"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/vfs/memfs"
@@ -16,7 +17,7 @@ func fullIdentity() Identity {
 		Version: identityVersion, NodeID: 11, Starts: 3, Asked: 2, Founded: true, Shards: 64, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
 		AcceptedPlan: &ring.FoundingPlan{ClusterID: "0123456789abcdef0123456789abcdef", Shards: 64, Replicas: 2, Nodes: nodes},
 		Meta: &shard.Assignment{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
-			{Node: 11, Replica: shard.ReplicaID(11, 1)}, {Node: 12, Replica: shard.ReplicaID(12, 1)}}},
+			{Node: 11, Replica: placement.ReplicaID(11, 1)}, {Node: 12, Replica: placement.ReplicaID(12, 1)}}},
 	}
 }
 
@@ -31,7 +32,7 @@ func TestIdentityDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, err := ReadIdentity(fsys, "data")
-	if err != nil || id.NodeID != 11 || len(id.AcceptedPlan.Nodes) != 2 || id.Meta.Members[1].Replica != shard.ReplicaID(12, 1) {
+	if err != nil || id.NodeID != 11 || len(id.AcceptedPlan.Nodes) != 2 || id.Meta.Members[1].Replica != placement.ReplicaID(12, 1) {
 		t.Fatalf("%+v, %v", id, err)
 	}
 	const path = "data/" + identityFile

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"carillon/internal/feature"
 	"carillon/ring"
-	"carillon/shard/feature"
 )
 
 // Why an operator's request about a node is refused, beside the errors of package ring.

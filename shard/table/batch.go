@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )

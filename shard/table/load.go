@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )

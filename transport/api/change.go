@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"carillon/ring"
 	"carillon/secret"
 	"carillon/timer"
 )
@@ -32,11 +31,11 @@ func engineFault(err error) *problem {
 		return noTopic()
 	case errors.Is(err, timer.ErrNotEmpty):
 		return fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
-	case errors.Is(err, ring.ErrVersion):
+	case errors.Is(err, timer.ErrTopicVersion):
 		return fail(412, "version_mismatch", "the topic has changed since: it is not at that version")
-	case errors.Is(err, ring.ErrTooMany):
+	case errors.Is(err, timer.ErrTooManyTopics):
 		return fail(429, "quota", err.Error())
-	case errors.Is(err, ring.ErrLevel):
+	case errors.Is(err, timer.ErrFeatureLevel):
 		return fail(409, "feature_level", err.Error())
 	case errors.Is(err, timer.ErrNoLeader):
 		// The new leader is a matter between nodes.

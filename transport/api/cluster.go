@@ -30,7 +30,7 @@ type Cluster interface {
 	// ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
 	// Finalize ends an upgrade: the feature level rises to the highest that any node understands;
-	// ring.ErrLevel names those that do not. It returns the level that the cluster has then. Doing
+	// timer.ErrFeatureLevel names those that do not. It returns the level that the cluster has then. Doing
 	// it again changes nothing.
 	Finalize(ctx context.Context) (level uint32, err error)
 	// Backup writes a backup of the whole cluster. After an error nothing has been written.

@@ -51,7 +51,7 @@ type Engine interface {
 	CountTopics(prefix string, most int, f func(*timer.Topic) bool) int
 	// EnsureTopic makes the topic with the default policy unless it is there.
 	EnsureTopic(ctx context.Context, name string) (*timer.Topic, error)
-	// PutTopic sets the policy, making the topic if need be. It answers ring.ErrVersion where the
+	// PutTopic sets the policy, making the topic if need be. It answers timer.ErrTopicVersion where the
 	// change is for another version, and a timer.InUseError for what is needed, unless forced.
 	PutTopic(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (t *timer.Topic, created bool, err error)
 	SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error)

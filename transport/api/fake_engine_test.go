@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -546,7 +545,7 @@ func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy, c
 	t, ok := e.topics[name]
 	switch {
 	case change.Version != 0 && (!ok || t.ID != change.ID || t.Version != change.Version):
-		return nil, false, ring.ErrVersion
+		return nil, false, timer.ErrTopicVersion
 	case !ok:
 		return e.newTopic(name, *p, false), true, nil
 	case !change.Force && len(t.Policy.Secrets) > 0 && len(p.Secrets) == 0:
@@ -593,7 +592,7 @@ func (e *fakeEngine) DeleteTopic(_ context.Context, name string, change timer.To
 		return 0, timer.ErrNoTopic
 	}
 	if change.Version != 0 && (t.ID != change.ID || t.Version != change.Version) {
-		return 0, ring.ErrVersion
+		return 0, timer.ErrTopicVersion
 	}
 	n := 0
 	for k, x := range e.timers {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 	"carillon/transport/callback"
 )
@@ -106,7 +105,7 @@ func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, chan
 		if t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, &policy, as); err == nil {
 			return t, nil
 		}
-		if !errors.Is(err, ring.ErrVersion) || !rq.s.sleep(2*time.Millisecond<<try) {
+		if !errors.Is(err, timer.ErrTopicVersion) || !rq.s.sleep(2*time.Millisecond<<try) {
 			break
 		}
 	}

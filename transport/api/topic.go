@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 )
 
@@ -98,7 +97,7 @@ func (rq *request) patchTopic() *problem {
 			rq.changedTopic(200, t, former)
 			return nil
 		}
-		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 || !rq.s.sleep(2*time.Millisecond<<try) {
+		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || !rq.s.sleep(2*time.Millisecond<<try) {
 			break
 		}
 	}
@@ -108,7 +107,7 @@ func (rq *request) patchTopic() *problem {
 // topicFault is engineFault for a change of a topic: where the client named no version, others have
 // changed it again and again.
 func topicFault(err error, change timer.TopicChange) *problem {
-	if errors.Is(err, ring.ErrVersion) && change.Version == 0 {
+	if errors.Is(err, timer.ErrTopicVersion) && change.Version == 0 {
 		return fail(503, "overloaded", "the topic keeps changing; nothing was changed")
 	}
 	return engineFault(err)

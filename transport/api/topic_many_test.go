@@ -9,31 +9,42 @@ import (
 	"testing"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 )
 
-// manyTopics is an engine with as many topics as a cluster may have, kept as a node keeps them.
+// manyTopics is an engine with as many topics as a cluster may have, in order of name.
 type manyTopics struct {
 	*fakeEngine
-	topics *ring.Topics
+	topics []*timer.Topic
+}
+
+func (e *manyTopics) at(name string) (int, bool) {
+	return slices.BinarySearchFunc(e.topics, name, func(t *timer.Topic, name string) int { return strings.Compare(t.Name, name) })
 }
 
 func (e *manyTopics) Topics(after string, limit int) []*timer.Topic {
-	return e.topics.List(after, limit)
+	i, found := e.at(after)
+	if found {
+		i++
+	}
+	return slices.Clone(e.topics[i:min(i+limit, len(e.topics))])
 }
 
-func (e *manyTopics) Topic(name string) (*timer.Topic, bool) { return e.topics.Named(name) }
-
-var allTopics = func() *ring.Topics {
-	state := ring.NewState(nil, nil)
-	for i := range ring.MaxTopics {
-		c := ring.Command{Verb: ring.Ensure, Name: fmt.Sprintf("team-%d.orders-%d", i%100, i)}
-		if _, err := state.Apply(1, c.Encode()); err != nil {
-			panic(err)
-		}
+func (e *manyTopics) Topic(name string) (*timer.Topic, bool) {
+	i, found := e.at(name)
+	if !found {
+		return nil, false
 	}
-	return state.Topics
+	return e.topics[i], true
+}
+
+func allTopics() []*timer.Topic {
+	topics := make([]*timer.Topic, timer.MaxTopics)
+	for i := range topics {
+		topics[i] = &timer.Topic{ID: timer.TopicID(1 + i), Name: fmt.Sprintf("team-%d.orders-%d", i%100, i), Policy: timer.DefaultPolicy()}
+	}
+	slices.SortFunc(topics, func(a, b *timer.Topic) int { return strings.Compare(a.Name, b.Name) })
+	return topics
 }
 
 // narrowTokens are tokens that see little, or look at much: each with its patterns.
