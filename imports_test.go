@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
 	"node/route":  {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"internal/order", "transport/api/internal", "duration", "fan", "secret", "timer", "timer/bulk", "timer/recurrence"},
+	"transport":   {"internal/order", "internal/feature", "transport/api/internal", "duration", "fan", "secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":        {"internal/feature", "internal/placement", "secret", "timer"},
 	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "internal/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":       {"internal/feature", "internal/placement", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},

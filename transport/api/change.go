@@ -60,7 +60,7 @@ func engineFault(err error) *problem {
 
 // findTopic looks the topic up, and makes it when create is set and it is not there.
 func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
-	if t, ok := rq.s.cfg.Engine.Topic(rq.topic); ok {
+	if t, ok := rq.core.Topics.Here(rq.topic); ok {
 		return t, nil
 	}
 	if create && !rq.s.cfg.KnownTopicsOnly {
@@ -74,7 +74,7 @@ func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
 
 // lateTopic finds a topic that this node's copy lacks. unknown is the answer where there is none.
 func (rq *request) lateTopic(unknown *problem) (*timer.Topic, *problem) {
-	t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic)
+	t, err := rq.core.Topics.Named(rq.s.base, rq.topic)
 	switch {
 	case errors.Is(err, timer.ErrNoTopic):
 		return nil, unknown
@@ -285,7 +285,7 @@ func (rq *request) change(in *timerRequest, v verb, brief bool) (res timer.Resul
 func (rq *request) changeKeeping(in *timerRequest, t *timer.Topic, v verb, brief bool) (res timer.Result, p *problem) {
 	headers := in.spec.Callback.Headers
 	for range redactTries {
-		cur, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, t), t.ID, in.id)
+		cur, err := rq.core.Timers.Timer(rq.s.base, in.shard(rq, t), t.ID, in.id)
 		if err != nil {
 			return res, engineFault(err)
 		}

@@ -14,15 +14,17 @@ import (
 
 // manyTopics is an engine with as many topics as a cluster may have, in order of name.
 type manyTopics struct {
-	*fakeEngine
+	fakeTopics
 	topics []*timer.Topic
 }
+
+func (e *manyTopics) Core() (*Core, error) { return e.with(e.fakeEngine, e) }
 
 func (e *manyTopics) at(name string) (int, bool) {
 	return slices.BinarySearchFunc(e.topics, name, func(t *timer.Topic, name string) int { return strings.Compare(t.Name, name) })
 }
 
-func (e *manyTopics) Topics(after string, limit int) []*timer.Topic {
+func (e *manyTopics) List(after string, limit int) []*timer.Topic {
 	i, found := e.at(after)
 	if found {
 		i++
@@ -30,7 +32,7 @@ func (e *manyTopics) Topics(after string, limit int) []*timer.Topic {
 	return slices.Clone(e.topics[i:min(i+limit, len(e.topics))])
 }
 
-func (e *manyTopics) Topic(name string) (*timer.Topic, bool) {
+func (e *manyTopics) Here(name string) (*timer.Topic, bool) {
 	i, found := e.at(name)
 	if !found {
 		return nil, false
@@ -88,7 +90,7 @@ func TestTopicsOfAFullCluster(t *testing.T) {
 	auth, tokens := narrowTokens(t)
 	topics := allTopics()
 	h := newHarness(t, func(c *Config) {
-		c.Auth, c.Engine = auth, &manyTopics{c.Engine.(*fakeEngine), topics}
+		c.Auth, c.Engine = auth, &manyTopics{fakeTopics{c.Engine.(*fakeEngine)}, topics}
 	})
 	for name, token := range tokens {
 		for _, query := range []string{"limit=1", "limit=1000", "prefix=team-7"} {
@@ -110,7 +112,7 @@ func BenchmarkListTopics(b *testing.B) {
 	auth, tokens := narrowTokens(b)
 	topics := allTopics()
 	h := newHarness(b, func(c *Config) {
-		c.Auth, c.Engine = auth, &manyTopics{c.Engine.(*fakeEngine), topics}
+		c.Auth, c.Engine = auth, &manyTopics{fakeTopics{c.Engine.(*fakeEngine)}, topics}
 	})
 	for name, token := range tokens {
 		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
