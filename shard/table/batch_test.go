@@ -40,7 +40,6 @@ func itemCases() map[string]func(b *Batch) {
 		"purge":         command(timer.Command{Kind: timer.Purge, Topic: 3, ID: id}),
 		"closetopic":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}),
 		"closepart":     command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true, Work: 1 << 17, From: 70_000}),
-		"closefence":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, MinFence: 1 << 40}),
 		"opentopic":     command(timer.Command{Kind: timer.OpenTopic, Topic: 3}),
 		"deliver":       command(timer.Command{Kind: timer.Deliver, Topic: 3, Turn: 5, Pull: true}),
 		"leases": func(b *Batch) {
