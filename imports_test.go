@@ -22,16 +22,16 @@ import (
 // themselves.
 var mayImport = map[string][]string{
 	"cmd":         {"client", "duration", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
-	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
+	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
 	"node/feed":   {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"backup":      {"secret", "timer"},
-	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "shard/feature", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
+	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
 	"node/route":  {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"internal/order", "transport/api/internal", "duration", "fan", "ring", "secret", "timer", "timer/bulk", "timer/recurrence"},
-	"ring":        {"shard", "shard/feature", "shard/scheduler", "secret", "timer"},
-	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "shard/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":       {"shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"transport":   {"internal/order", "internal/feature", "transport/api/internal", "duration", "fan", "secret", "timer", "timer/bulk", "timer/recurrence"},
+	"ring":        {"internal/feature", "internal/placement", "secret", "timer"},
+	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "internal/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"shard":       {"internal/feature", "internal/placement", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"history":     {"vfs"},
 	"audit":       {}, // a log of lines, and no more
 	"clocks":      {},
@@ -50,16 +50,17 @@ var mayImport = map[string][]string{
 	"bench/libs":  {"wheel"},  // libraries to compare with, a module of its own
 	"deploy":      {},         // a program that reads our files for Kubernetes, a module of its own
 
-	"internal/order": {}, // a heap and a ring
+	"internal/order":     {}, // a heap and a ring
+	"internal/feature":   {}, // the level of formats that all nodes understand
+	"internal/placement": {"timer"},
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
-	"shard/feature":   {},
-	"shard/scheduler": {"internal/order", "shard/table", "clocks", "wheel", "timer", "timer/recurrence"},   // no raft, no log, no worker
-	"shard/table":     {"shard/feature", "secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
-	"shard/record":    {"wal", "timer", "timer/encoding"},                                                  // and raft's types
+	"shard/scheduler": {"internal/order", "shard/table", "clocks", "wheel", "timer", "timer/recurrence"},      // no raft, no log, no worker
+	"shard/table":     {"internal/feature", "secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
+	"shard/record":    {"wal", "timer", "timer/encoding"},                                                     // and raft's types
 	"shard/repair":    {"shard/record", "wal", "vfs", "timer", "timer/encoding"},
-	"shard/wire":      {"shard/feature", "timer", "timer/encoding"},
+	"shard/wire":      {"internal/feature", "timer", "timer/encoding"},
 
 	"timer":            {"secret"}, // which headers are credentials
 	"timer/encoding":   {"timer"},
@@ -92,7 +93,7 @@ var pure = map[string][]string{
 	"timer/bulk":       {"sync/atomic"}, // counts of shards that are under way at once
 	"timer/encoding":   {},
 	"timer/recurrence": {"time", "sync"}, // zones, and a cache of them
-	"shard/feature":    {},
+	"internal/feature": {},
 	"shard/record":     {"go.etcd.io/raft/v3/raftpb"},
 	"shard/scheduler":  {"time", "sync"}, // durations; its reports and limits are read from other goroutines
 	"shard/table":      {"github.com/cespare/xxhash/v2"},
@@ -106,7 +107,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "shard/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "internal/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

@@ -130,7 +130,7 @@ func newSiege(t *testing.T, brief bool) *chaosRun {
 		s.receiver = newReceiver(t, handle)
 	}
 	for _, m := range members {
-		m.binary = wrongClockBinary(t)
+		m.binary = testBinary(t)
 		s.clocks[m], m.env = newClock(t)
 		if os.Geteuid() == 0 {
 			s.disks[m] = diskOf(t, "size=1g")

@@ -127,7 +127,7 @@ func TestClockTenYearsAhead(t *testing.T) {
 			t.Parallel()
 			members, clocks := loopbackMembers(t, n), map[*member]clock{}
 			for _, m := range members {
-				m.binary = wrongClockBinary(t)
+				m.binary = testBinary(t)
 				clocks[m], m.env = newClock(t)
 			}
 			c := foundWith(t, n, members)
@@ -175,7 +175,7 @@ func TestClockOfOneNode(t *testing.T) {
 	needCluster(t)
 	clock, env := newClock(t)
 	rcv := newReceiver(t, nil)
-	args := append([]string{wrongClockBinary(t)}, serveArgs(t.TempDir()+"/data", freeAddress(t))...)
+	args := append([]string{testBinary(t)}, serveArgs(t.TempDir()+"/data", freeAddress(t))...)
 	node := begin(t, args, env...)
 	node.awaitReady(t)
 	client := newClient(node)

@@ -16,7 +16,7 @@ func TestClusterSuspendLeader(t *testing.T) {
 	random := seeded(t)
 	members, clocks := loopbackMembers(t, 3), map[*member]clock{}
 	for _, m := range members {
-		m.binary = wrongClockBinary(t)
+		m.binary = testBinary(t)
 		clocks[m], m.env = newClock(t)
 	}
 	c := found(t, members)

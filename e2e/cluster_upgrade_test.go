@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// olderLevel is the feature level of the release to upgrade from and go back to. This build plays
-// it, restricted to its level, until there is a release whose formats this one has.
+// The feature levels of the release to upgrade from and go back to, which is the build under test,
+// and of the newer one: the build for tests understands a level more.
 const (
-	olderLevel  = 3
-	newestLevel = 4 // of the build under test
+	olderLevel  = 1
+	newestLevel = 2
 )
 
 // upgrade is a cluster under load whose nodes are restarted with the older or the newer build.
@@ -27,11 +27,13 @@ type upgrade struct {
 	levels  []int
 }
 
-// run sets the build of a node's next process: the older release, or the one under test restricted
-// to a level.
+// run sets the build of a node's next process by its level.
 func (u *upgrade) run(at, level int) {
-	m := u.members[at]
-	m.understands(level)
+	u.t.Helper()
+	u.members[at].binary = ""
+	if level == newestLevel {
+		u.members[at].binary = testBinary(u.t)
+	}
 	u.levels[at] = level
 }
 
@@ -52,26 +54,18 @@ func (u *upgrade) begin(m *member) {
 	u.load.rounds++
 }
 
-// thereAndBack upgrades all nodes and downgrades them again, one after the other. Upgraded nodes
-// stay restricted to olderLevel: the older release raises the level by itself once its log says
-// that all nodes support more.
+// thereAndBack upgrades all nodes and downgrades them again, one after the other.
 func (u *upgrade) thereAndBack(random *rand.Rand) {
 	u.t.Helper()
-	for at := range u.members {
-		m := u.members[at]
-		wait(500 * time.Millisecond)
-		m.process().stop(u.t)
-		m.binary = ""
-		m.understands(olderLevel)
-		u.begin(m)
-	}
-	for _, at := range random.Perm(len(u.members)) {
-		u.restart(at, olderLevel)
+	for _, level := range []int{newestLevel, olderLevel} {
+		for _, at := range random.Perm(len(u.members)) {
+			u.restart(at, level)
+		}
 	}
 }
 
-// TestClusterUpgradeInAnyOrder restarts nodes of the older release with this build, under load and
-// in random order, and downgrades one in between. No client notices. Finalizing is refused until
+// TestClusterUpgradeInAnyOrder restarts nodes of the older release with the newer one, under load
+// and in random order, and downgrades one in between. No client notices. Finalizing is refused until
 // the last node is upgraded, and then raises the feature level. After that a node of the older
 // release exits and reports the remedy, and the others go on. With CARILLON_E2E_LONG all nodes are first upgraded
 // and downgraded once.
@@ -79,9 +73,6 @@ func TestClusterUpgradeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)
 	u := &upgrade{t: t, members: loopbackMembers(t, 3), levels: []int{olderLevel, olderLevel, olderLevel}}
-	for at := range u.members {
-		u.run(at, olderLevel)
-	}
 	c := found(t, u.members)
 	u.c, u.load = c, loadOn(t, c, newReceiver(t, slowNowAndThen()), random)
 	c.awaitLevel(t, olderLevel, u.levels...)
@@ -143,11 +134,6 @@ func (c *cluster) finalizeRefused(t testing.TB, old, upgraded *member) {
 	if !strings.Contains(said, "is not understood by ") || !strings.Contains(said, old.name+" (release ") {
 		t.Errorf("upgrade finalize with %s of the release before: %s", old.name, said)
 	}
-}
-
-// understands restricts the member's next process to a feature level.
-func (m *member) understands(level int) {
-	m.env = []string{fmt.Sprint("CARILLON_FEATURE_LEVEL=", level)}
 }
 
 // awaitLevel waits until all nodes report the agreed feature level and the level of each node. A

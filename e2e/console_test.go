@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -306,8 +305,9 @@ func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)
 	dir := t.TempDir()
-	serve(t, dir, "--feature-level", strconv.Itoa(newestLevel-1)).stop(t)
-	p := serve(t, dir)
+	serve(t, dir).stop(t)
+	p := begin(t, append([]string{testBinary(t)}, serveArgs(dir, "127.0.0.1:0")...))
+	p.awaitReady(t)
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/cluster")
 	b.sees(fmt.Sprintf("All nodes run a release with feature level %d; the cluster uses %d.", newestLevel, newestLevel-1), "carillon ctl upgrade finalize")

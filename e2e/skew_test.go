@@ -43,8 +43,9 @@ func (v *verdict) open() (n int64) {
 	return n
 }
 
-// wrongClocks builds the program with a settable clock, once, when the first test needs it.
-var wrongClocks = sync.OnceValues(func() (string, error) {
+// testBuild builds the program with the tag chaos, once, when the first test needs it: its clock can
+// be set, and it understands a feature level more.
+var testBuild = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(filepath.Dir(binary), "carillon-chaos")
 	if os.Getenv("CARILLON_E2E_BINARY") != "" { // not this test's directory
 		dir, err := os.MkdirTemp("", "carillon-e2e-")
@@ -55,7 +56,7 @@ var wrongClocks = sync.OnceValues(func() (string, error) {
 	}
 	out, err := exec.Command("go", "build", "-tags", "chaos", "-o", name, "carillon/cmd/carillon").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("the binary with a clock that can be set does not build: %w: %s", err, out)
+		return "", fmt.Errorf("the binary with the tag chaos does not build: %w: %s", err, out)
 	}
 	return name, nil
 })
@@ -97,10 +98,10 @@ func (c clock) set(t testing.TB, ms, ppm int64) time.Time {
 	return time.Now()
 }
 
-// wrongClockBinary is the program with a settable clock.
-func wrongClockBinary(t testing.TB) string {
+// testBinary is the program of testBuild.
+func testBinary(t testing.TB) string {
 	t.Helper()
-	name, err := wrongClocks()
+	name, err := testBuild()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,7 @@ const backupPiece = 64 << 10
 // other, then the meta group's state. That comes last, so that it has all topics that timers of the
 // shards are of. An error says that nothing was written, unless the writer itself refused; a later
 // failure is said in the file.
-func (e *engine) Backup(ctx context.Context, to io.Writer) error {
-	c, err := e.core()
-	if err != nil {
-		return err
-	}
+func (c *core) Backup(ctx context.Context, to io.Writer) error {
 	keys, err := c.sealingKeys()
 	if err != nil {
 		return err

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"carillon/clocks"
+	"carillon/internal/feature"
 )
+
+func init() { highestLevel = feature.LevelOfTests }
 
 // clockFileEnv names a file that says how far this node's clocks are off, so that tests of real
 // processes can set one machine's clocks of several on one machine: "WALL PPM MONO BOOT", all but

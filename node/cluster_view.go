@@ -2,21 +2,20 @@ package node
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"carillon/internal/feature"
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/transport/api"
 )
 
-// View implements api.Cluster.
-func (e *engine) View(context.Context) api.ClusterView {
+// View implements api.Engine.
+func (e *engine) View() api.ClusterView {
 	v := api.ClusterView{Version: e.p.cfg.Version}
 	c, err := e.core()
 	if err != nil {
@@ -147,10 +146,9 @@ func (p peers) alive(node uint64) bool {
 	return known && v.Presence == member.Alive
 }
 
-// Shard implements api.Cluster.
-func (e *engine) Shard(_ context.Context, id timer.ShardID) (api.ShardView, bool) {
-	c, err := e.core()
-	if err != nil || id == shard.Meta {
+// Shard implements api.Backup.
+func (c *core) Shard(id timer.ShardID) (api.ShardView, bool) {
+	if id == shard.Meta {
 		return api.ShardView{}, false
 	}
 	row, ok := c.member.State.Row(id)
@@ -180,44 +178,3 @@ func clusterError(err error) error {
 	}
 	return err
 }
-
-// operate has the node do something about the cluster.
-func (e *engine) operate(do func(m *member.Member) error) error {
-	c, err := e.core()
-	if err != nil {
-		return err
-	}
-	return clusterError(do(c.member))
-}
-
-// Drain implements api.Cluster.
-func (e *engine) Drain(ctx context.Context, name string) error {
-	return e.operate(func(m *member.Member) error { return m.Drain(ctx, name) })
-}
-
-// Resume implements api.Cluster.
-func (e *engine) Resume(ctx context.Context, name string) error {
-	return e.operate(func(m *member.Member) error { return m.Resume(ctx, name) })
-}
-
-// Remove implements api.Cluster.
-func (e *engine) Remove(ctx context.Context, name string, force, acceptLoss bool) error {
-	return e.operate(func(m *member.Member) error { return m.Remove(ctx, name, force, acceptLoss) })
-}
-
-// SetReplicas implements api.Cluster.
-func (e *engine) SetReplicas(ctx context.Context, replicas int) error {
-	return e.operate(func(m *member.Member) error { return m.SetReplicas(ctx, replicas) })
-}
-
-// Finalize implements api.Cluster.
-func (e *engine) Finalize(ctx context.Context) (level uint32, err error) {
-	err = e.operate(func(m *member.Member) error {
-		agreed, err := m.Finalize(ctx)
-		level = uint32(agreed)
-		return err
-	})
-	return level, err
-}
-
-var _ api.Cluster = (*engine)(nil)

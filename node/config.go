@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 // Config is a node's configuration. The zero value of a field means its documented default.
@@ -131,9 +131,11 @@ const (
 	DefaultHistoryBytes    = 4 << 30
 	DefaultTopicIdle       = time.Hour
 	DefaultMaxConnections  = 8192
-	DefaultFeatureLevel    = int(feature.LevelOfBuild)
 	DefaultMaxCalls        = 2048
 )
+
+// highestLevel is the feature level of this build; a build for tests has one more.
+var highestLevel = feature.LevelOfBuild
 
 // minTopicIdle is the least: each look at a topic asks all shards.
 const minTopicIdle = time.Second
@@ -184,7 +186,7 @@ func (c Config) withDefaults() Config {
 		c.MaxConnections = DefaultMaxConnections
 	}
 	if c.FeatureLevel == 0 {
-		c.FeatureLevel = DefaultFeatureLevel
+		c.FeatureLevel = int(highestLevel)
 	}
 	if c.MaxCalls == 0 {
 		c.MaxCalls = DefaultMaxCalls
@@ -210,8 +212,8 @@ func (c Config) validate() error {
 	if c.Shards < 1 || c.Shards > 65535 {
 		errs = append(errs, fmt.Errorf("shards: %d is out of 1–65535", c.Shards))
 	}
-	if c.FeatureLevel < 1 || c.FeatureLevel > DefaultFeatureLevel {
-		errs = append(errs, fmt.Errorf("feature-level: %d is out of 1–%d", c.FeatureLevel, DefaultFeatureLevel))
+	if c.FeatureLevel < 1 || c.level() > highestLevel {
+		errs = append(errs, fmt.Errorf("feature-level: %d is out of 1–%d", c.FeatureLevel, highestLevel))
 	}
 	if c.HistoryBytes < minHistoryBytes {
 		errs = append(errs, fmt.Errorf("history-bytes: %d bytes is less than 16 MiB", c.HistoryBytes))

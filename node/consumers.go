@@ -10,11 +10,7 @@ import (
 )
 
 // Pull implements api.Consumers.
-func (e *engine) Pull(ctx context.Context, topic timer.TopicID, p api.Pull) ([]api.Pulled, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
+func (c *core) Pull(ctx context.Context, topic timer.TopicID, p api.Pull) ([]api.Pulled, error) {
 	secret := c.clusterSecret()
 	if secret == nil {
 		return nil, timer.ErrRecovering
@@ -33,11 +29,7 @@ func (e *engine) Pull(ctx context.Context, topic timer.TopicID, p api.Pull) ([]a
 }
 
 // Return implements api.Consumers.
-func (e *engine) Return(ctx context.Context, topic timer.TopicID, leases []api.Pulled) {
-	c, err := e.core()
-	if err != nil {
-		return
-	}
+func (c *core) Return(ctx context.Context, topic timer.TopicID, leases []api.Pulled) {
 	secret := c.clusterSecret()
 	taken := make([]timer.PulledTimer, 0, len(leases))
 	for i := range leases {
@@ -49,11 +41,7 @@ func (e *engine) Return(ctx context.Context, topic timer.TopicID, leases []api.P
 }
 
 // UpdateLease implements api.Consumers.
-func (e *engine) UpdateLease(ctx context.Context, claim api.LeaseUpdate) ([]bool, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
+func (c *core) UpdateLease(ctx context.Context, claim api.LeaseUpdate) ([]bool, error) {
 	secret := c.clusterSecret()
 	if secret == nil {
 		return nil, timer.ErrRecovering
@@ -63,7 +51,7 @@ func (e *engine) UpdateLease(ctx context.Context, claim api.LeaseUpdate) ([]bool
 	var at []int
 	for i, text := range claim.Receipts {
 		r, ok := openReceipt(secret, text)
-		if !ok || r.shard == shard.Meta || int(r.shard) > e.Shards() {
+		if !ok || r.shard == shard.Meta || int(r.shard) > c.p.self.Identity().Shards {
 			continue
 		}
 		topic, err := c.topics.ByID(ctx, r.topic)

@@ -20,11 +20,7 @@ const destinationsIn = time.Second
 var destinationStates = [...]api.DestinationState{api.DestinationClosed, api.DestinationHalfOpen, api.DestinationOpen}
 
 // Destinations implements api.Destinations: it asks all nodes that this one hears.
-func (e *engine) Destinations(ctx context.Context) (list []api.Destination, missing []string, err error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, nil, err
-	}
+func (c *core) Destinations(ctx context.Context) (list []api.Destination, missing []string, err error) {
 	nodes := c.member.HeardNodes()
 	lists := make([][]api.Destination, 1+len(nodes))
 	failed := make([]bool, len(nodes))
@@ -33,7 +29,7 @@ func (e *engine) Destinations(ctx context.Context) (list []api.Destination, miss
 	var asked group
 	for i, node := range nodes {
 		asked.Go(func() {
-			answer, err := e.p.peers.Call(ctx, node, methodDestinations, nil)
+			answer, err := c.p.peers.Call(ctx, node, methodDestinations, nil)
 			if err == nil {
 				err = json.Unmarshal(answer, &lists[1+i])
 			}
@@ -44,7 +40,7 @@ func (e *engine) Destinations(ctx context.Context) (list []api.Destination, miss
 	asked.Wait()
 	for i, node := range nodes {
 		if failed[i] {
-			missing = append(missing, e.p.self.NameOf(node))
+			missing = append(missing, c.p.self.NameOf(node))
 		}
 	}
 	return api.MergeDestinations(lists...), missing, nil

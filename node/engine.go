@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"carillon/node/route"
 	"carillon/timer"
-	"carillon/timer/bulk"
 	"carillon/transport/api"
 )
 
@@ -58,149 +58,51 @@ func (e *engine) Leader(id timer.ShardID) string {
 	return n.HTTP
 }
 
-func (e *engine) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+// Core implements api.Engine.
+func (e *engine) Core() (*api.Core, error) {
 	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	return c.shown, nil
+}
+
+// show gives the API the core's parts.
+func (c *core) show() {
+	c.shown = &api.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: c.member, Live: c.feed, Destinations: c, Backup: c}
+}
+
+// sealedTimers seals the secrets of commands.
+type sealedTimers struct {
+	*route.Router
+	core *core
+}
+
+// Do implements api.Timers.
+func (s sealedTimers) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+	cmd, err := s.core.sealed(cmd)
 	if err != nil {
 		return timer.Result{}, err
 	}
-	if cmd, err = c.sealed(cmd); err != nil {
-		return timer.Result{}, err
-	}
-	return c.router.Do(ctx, id, cmd, brief)
+	return s.Router.Do(ctx, id, cmd, brief)
 }
 
-func (e *engine) DoAll(ctx context.Context, ops []timer.Op) {
-	c, err := e.core()
-	if err != nil {
-		for i := range ops {
-			ops[i].Err = err
-		}
-		return
-	}
-	c.doSealed(ctx, ops)
+// DoAll implements api.Timers.
+func (s sealedTimers) DoAll(ctx context.Context, ops []timer.Op) { s.core.doSealed(ctx, ops) }
+
+// sealedTopics seals the secrets of policies.
+type sealedTopics struct {
+	*route.Topics
+	core *core
 }
 
-func (e *engine) Timer(ctx context.Context, id timer.ShardID, topic timer.TopicID, timer string) (*timer.Timer, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.router.Timer(ctx, id, topic, timer)
-}
-
-func (e *engine) List(ctx context.Context, id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.router.List(ctx, id, q)
-}
-
-func (e *engine) History(ctx context.Context, q *timer.HistoryQuery) ([]*timer.HistoryEntry, bool, error) {
-	c, err := e.core()
+// Put implements api.Topics.
+func (s sealedTopics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
+	p, err := s.core.sealedPolicy(name, p)
 	if err != nil {
 		return nil, false, err
 	}
-	return c.router.History(ctx, q)
-}
-
-func (e *engine) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.router.Progress(ctx, id, q)
-}
-
-func (e *engine) Counts(ctx context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.router.Counts(ctx, topics)
-}
-
-func (e *engine) Bulk(ctx context.Context, b *bulk.Update) error {
-	c, err := e.core()
-	if err != nil {
-		return err
-	}
-	return c.router.Bulk(ctx, b)
-}
-
-func (e *engine) Topic(name string) (*timer.Topic, bool) {
-	c, err := e.core()
-	if err != nil {
-		return nil, false
-	}
-	return c.topics.Here(name)
-}
-
-func (e *engine) FindTopic(ctx context.Context, name string) (*timer.Topic, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.topics.Named(ctx, name)
-}
-
-func (e *engine) LatestTopic(ctx context.Context, name string) (*timer.Topic, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.topics.Latest(ctx, name)
-}
-
-func (e *engine) Topics(after string, limit int) []*timer.Topic {
-	c, err := e.core()
-	if err != nil {
-		return nil
-	}
-	return c.topics.List(after, limit)
-}
-
-func (e *engine) EnsureTopic(ctx context.Context, name string) (*timer.Topic, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.topics.Ensure(ctx, name)
-}
-
-func (e *engine) PutTopic(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, false, err
-	}
-	if p, err = c.sealedPolicy(name, p); err != nil {
-		return nil, false, err
-	}
-	return c.topics.Put(ctx, name, p, change)
-}
-
-func (e *engine) SetPaused(ctx context.Context, name string, paused bool) (*timer.Topic, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.topics.SetPaused(ctx, name, paused)
-}
-
-func (e *engine) DeleteTopic(ctx context.Context, name string, change timer.TopicChange) (int, error) {
-	c, err := e.core()
-	if err != nil {
-		return 0, err
-	}
-	return c.topics.Delete(ctx, name, change)
-}
-
-func (e *engine) CountTopics(prefix string, most int, f func(*timer.Topic) bool) int {
-	c, err := e.core()
-	if err != nil {
-		return 0
-	}
-	return c.topics.Count(prefix, most, f)
+	return s.Topics.Put(ctx, name, p, change)
 }
 
 // Ready is the reason why the node does not serve; nil when it does.
@@ -213,31 +115,4 @@ func (e *engine) Ready() error {
 		return timer.ErrRecovering
 	}
 	return c.member.Ready()
-}
-
-// Listen implements api.Live.
-func (e *engine) Listen(ctx context.Context, w *api.Watch) (api.EventStream, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.feed.Listen(ctx, w), nil
-}
-
-// Due implements api.Live.
-func (e *engine) Due(ctx context.Context, q *api.DueQuery) (*api.Due, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.feed.Due(ctx, q)
-}
-
-// Stats implements api.Live.
-func (e *engine) Stats(ctx context.Context) (*api.ClusterStats, error) {
-	c, err := e.core()
-	if err != nil {
-		return nil, err
-	}
-	return c.feed.Stats(ctx), nil
 }

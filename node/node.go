@@ -232,6 +232,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Peers: p.peers, NotSent: peer.ErrNotSent, Tasks: p.tasks, Background: p.spawn,
 	})
 	c.topics = route.NewTopics(c.router, state.Topics, c.member)
+	c.show()
 	return c, nil
 }
 
@@ -280,6 +281,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
 		Clock: p.clock.Wall, ClockFault: p.clock.Fault,
+		ClusterError:    clusterError,
 		Digest:          e.digest,
 		Observe:         newHTTPMetrics(m.registry).observe,
 		Hosts:           n.cfg.hosts(),

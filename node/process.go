@@ -17,6 +17,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/transport/api"
 	"carillon/transport/callback"
 	"carillon/transport/peer"
 	"carillon/vfs"
@@ -66,6 +67,7 @@ type core struct {
 	history *historyAdapter
 	feed    *feed.Feed
 	pool    *callback.Pool // of calls to receivers
+	shown   *api.Core      // what the API sees of it
 }
 
 // setCore says that the node has its shards; nil: it has them no more.
@@ -108,7 +110,7 @@ func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed
 		},
 		States: func() map[string]string {
 			states := map[string]string{}
-			for _, n := range (&engine{p: c.p}).View(c.p.running).Nodes {
+			for _, n := range (&engine{p: c.p}).View().Nodes {
 				states[n.Name] = string(n.State)
 			}
 			return states

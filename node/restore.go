@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"carillon/backup"
+	"carillon/internal/feature"
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/secret"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs"
@@ -45,7 +45,6 @@ type RestoreConfig struct {
 	Name, Zone     string // of its first node
 	SecretsKeyFile string
 	AllowPlain     bool // a backup that is not encrypted, although there is a SecretsKeyFile
-	FeatureLevel   int  // the highest that the node understands; 0: the build's
 	Version        string
 }
 
@@ -65,9 +64,6 @@ func Restore(cfg RestoreConfig) (*Restored, error) {
 	if cfg.Name == "" {
 		host, _ := os.Hostname()
 		cfg.Name = nameOf(host)
-	}
-	if cfg.FeatureLevel == 0 {
-		cfg.FeatureLevel = DefaultFeatureLevel
 	}
 	keys, _, err := (Config{SecretsKeyFile: cfg.SecretsKeyFile}).readSecretsKeys()
 	if err != nil {
@@ -212,9 +208,9 @@ func (r *restore) prepare() (out *Restored, self ring.Node, placed *ring.State, 
 	if out.ClusterID == "" {
 		out.ClusterID = member.NewClusterID(random)
 	}
-	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: feature.Level(r.cfg.FeatureLevel)}
+	self = ring.Node{ID: member.NewNodeID(random), Name: r.cfg.Name, Zone: r.cfg.Zone, Version: r.cfg.Version, Level: feature.LevelOfBuild}
 	out.Restore = table.Restore{
-		Owner: table.NewIncarnation(self.ID, 0), Level: feature.Level(r.head.Level), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
+		Owner: table.NewIncarnation(self.ID, 0), NowMs: r.nowMs, Overdue: r.cfg.Overdue, Topics: r.saved.Topics,
 	}
 	// The placement is the same whichever topics are paused.
 	placed, err = ring.Restored(r.meta, r.nowMs, out.ClusterID, self, func(timer.TopicID) bool { return false })
@@ -292,7 +288,7 @@ func (r *restore) writeShards(out *Restored, placed *ring.State) error {
 		if !ok {
 			return fmt.Errorf("shard %d has no place", s.Group)
 		}
-		return shard.WriteRestored(r.fsys, r.cfg.DataDir, row.ForHost(), out.Save(t), func(written io.Reader) error {
+		return shard.WriteRestored(r.fsys, r.cfg.DataDir, row.ForHost(), t.BeginSnapshot(), func(written io.Reader) error {
 			_, err := table.Load(s.Group, written)
 			return err
 		})
@@ -306,7 +302,7 @@ func (r *restore) writeMeta(out *Restored, self ring.Node) (*ring.State, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range state.List("", ring.MaxTopics) {
+	for _, t := range state.List("", timer.MaxTopics) {
 		out.Topics++
 		if out.Held[t.ID] > 0 {
 			out.Paused = append(out.Paused, t.Name)

@@ -12,7 +12,6 @@ import (
 	"carillon/ring"
 	"carillon/secret"
 	"carillon/shard/scheduler"
-	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/callback"
 )
@@ -212,7 +211,6 @@ func hidden(h timer.Header) bool { return secret.Named(h.Name) || secret.Sealed(
 // sealed gives a command whose secrets are sealed. The one that came stays as it is: it may be
 // asked again for another life of its topic, to which other envelopes belong.
 func (c *core) sealed(cmd *timer.Command) (*timer.Command, error) {
-	cmd = table.AtLevel(cmd, c.member.State.Level()) // the shard's leader may be of an older release
 	headers := callbackHeaders(cmd)
 	if !slices.ContainsFunc(headers, hidden) {
 		return cmd, nil

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"carillon/shard"
+	"carillon/internal/placement"
 	"carillon/timer"
 )
-
-// maxEpoch bounds a row's epoch, which is the lower part of replica ids.
-const maxEpoch = 1<<24 - 1
 
 // MetaGroup is the group that State is replicated by; the timer shards follow from 1.
 const MetaGroup timer.ShardID = 0
@@ -21,12 +18,9 @@ var ErrBadPlacement = errors.New("no row can be placed so")
 // Replica is one copy of a group.
 type Replica struct {
 	Node    uint64 `json:"node"`
-	ID      uint64 `json:"id"`                // see ReplicaID
+	ID      uint64 `json:"id"`                // see placement.ReplicaID
 	Learner bool   `json:"learner,omitempty"` // has no vote; the meta group's only
 }
-
-// ReplicaID is the raft id of the replica that a row's epoch puts on a node.
-func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch&maxEpoch) }
 
 // NodeOfReplica is the node on which a replica is.
 func NodeOfReplica(id uint64) uint64 { return id >> 24 }
@@ -59,7 +53,7 @@ func (r *Assignment) Founders() []Replica {
 	}
 	var first []Replica
 	for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
-		if replica.ID == ReplicaID(replica.Node, 1) {
+		if replica.ID == placement.ReplicaID(replica.Node, 1) {
 			first = append(first, replica)
 		}
 	}
@@ -67,18 +61,18 @@ func (r *Assignment) Founders() []Replica {
 }
 
 // ForHost is the row as a host has to know it.
-func (r *Assignment) ForHost() shard.Assignment {
-	out := shard.Assignment{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled, Members: membersOf(r.Replicas)}
+func (r *Assignment) ForHost() placement.Assignment {
+	out := placement.Assignment{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled, Members: membersOf(r.Replicas)}
 	if r.Unmoved {
 		out.Founders = membersOf(r.Founders())
 	}
 	return out
 }
 
-func membersOf(replicas []Replica) []shard.Member {
-	out := make([]shard.Member, len(replicas))
+func membersOf(replicas []Replica) []placement.Member {
+	out := make([]placement.Member, len(replicas))
 	for i, m := range replicas {
-		out[i] = shard.Member{Node: m.Node, Replica: m.ID, Learner: m.Learner}
+		out[i] = placement.Member{Node: m.Node, Replica: m.ID, Learner: m.Learner}
 	}
 	return out
 }
@@ -129,7 +123,7 @@ func onNode(replicas []Replica, node uint64) (Replica, bool) {
 
 // next is the row with other replicas, one epoch on.
 func (r *Assignment) next(to []Replica) (Assignment, error) {
-	if r.Epoch >= maxEpoch {
+	if r.Epoch >= placement.MaxEpoch {
 		return Assignment{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, r.Group)
 	}
 	n := Assignment{Group: r.Group, Epoch: r.Epoch + 1, Replicas: slices.Clone(to)}
@@ -141,7 +135,7 @@ func (r *Assignment) next(to []Replica) (Assignment, error) {
 	for _, replica := range n.Replicas {
 		if !r.mayBecome(replica) {
 			return Assignment{}, fmt.Errorf("%w: group %d has no replica %d on node %d, and a new one would be %d",
-				ErrBadPlacement, r.Group, replica.ID, replica.Node, ReplicaID(replica.Node, n.Epoch))
+				ErrBadPlacement, r.Group, replica.ID, replica.Node, placement.ReplicaID(replica.Node, n.Epoch))
 		}
 	}
 	same := r.Settled && len(n.Replicas) == len(r.Replicas)
@@ -164,7 +158,7 @@ func (r *Assignment) mayBecome(replica Replica) bool {
 			return old.ID == replica.ID
 		}
 	}
-	return replica.ID == ReplicaID(replica.Node, r.Epoch+1)
+	return replica.ID == placement.ReplicaID(replica.Node, r.Epoch+1)
 }
 
 func (r *Assignment) validate() error {
@@ -196,10 +190,10 @@ func (r *Assignment) validate() error {
 func replicasOn(nodes []uint64, learners []uint64) []Replica {
 	out := make([]Replica, 0, len(nodes)+len(learners))
 	for _, n := range nodes {
-		out = append(out, Replica{Node: n, ID: ReplicaID(n, 1)})
+		out = append(out, Replica{Node: n, ID: placement.ReplicaID(n, 1)})
 	}
 	for _, n := range learners {
-		out = append(out, Replica{Node: n, ID: ReplicaID(n, 1), Learner: true})
+		out = append(out, Replica{Node: n, ID: placement.ReplicaID(n, 1), Learner: true})
 	}
 	return out
 }

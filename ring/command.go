@@ -1,7 +1,7 @@
 package ring
 
 import (
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 

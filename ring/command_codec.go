@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -29,39 +29,26 @@ func (c *Command) Encode() []byte {
 	return b
 }
 
-// firstPolicy has the values of the fields of a policy that an entry does not have: the defaults of
-// the builds that wrote such entries. It never changes; a field that comes later is zero in them.
-func firstPolicy() timer.Policy {
-	return timer.Policy{
-		Callback:    timer.Callback{Method: "POST", TimeoutMs: 10_000},
-		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
-		StopOn:                 []int{410},
-		LeaseMs:                30_000,
-		Breaker:                timer.Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
-		DestinationConcurrency: 256,
-		HistoryMs:              72 * 3_600_000,
-		DeadRetentionMs:        720 * 3_600_000,
-	}
-}
-
-// decodeCommand reads a command. ErrMalformed says that no build can, shard.ErrNewer that this one
-// cannot: replicas that skipped commands that they do not know would diverge.
+// decodeCommand reads a command. ErrMalformed says that no build can, feature.ErrNewer that this
+// one cannot: replicas that skipped commands that they do not know would diverge.
 func decodeCommand(data []byte) (*Command, error) {
 	if !json.Valid(data) {
 		return nil, ErrMalformed
 	}
 	var c Command
-	policy := firstPolicy()
-	c.Policy = &policy
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
 		return nil, fmt.Errorf("a command that this build does not know: %w: %w", feature.ErrNewer, err)
 	}
-	if c.Policy == nil { // it said null
-		c.Policy = &policy
-	}
-	if c.level() == 0 {
+	switch c.Verb {
+	case Ensure, Put:
+		if c.Policy == nil {
+			return nil, ErrMalformed
+		}
+	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
+		Found, Register, SetState, Remove, Fence, Place, Reconciled, SetSecret, Reseal, SetReplicas, Finalize:
+	default:
 		return nil, fmt.Errorf("verb %q, which this build does not know: %w", c.Verb, feature.ErrNewer)
 	}
 	return &c, nil

@@ -6,49 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
+	"carillon/timer"
 )
 
-// Why a node or a command is refused for its feature level.
-var (
-	ErrTooOld = errors.New("the node's release is too old for this cluster")
-	ErrLevel  = errors.New("not all nodes of the cluster run a release that knows this yet")
-)
+// ErrTooOld refuses a node for its feature level.
+var ErrTooOld = errors.New("the node's release is too old for this cluster")
 
-// level is the feature level from which on a command may be proposed; 0: this build knows no such
-// command. A verb or a field of a command, a node, a row or a policy that comes later has the
-// level of the release that it comes with: before that is agreed on, the command is refused, or
-// goes without the field.
-func (c *Command) level() feature.Level {
-	switch c.Verb {
-	case Ensure, Put:
-		if p := c.Policy; p != nil && (p.CloudEvents || len(p.SigningKeys) > 0) {
-			return feature.LevelConventions
-		}
-		return feature.LevelFirst
-	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
-		Found, Register, SetState, Remove, Fence, Place, Reconciled, SetSecret, Reseal, SetReplicas:
-		return feature.LevelFirst
-	case Finalize:
-		return feature.LevelFinalize
-	}
-	return 0
-}
-
-// level is the highest that the node understands. A build that says none is of before there were
-// any.
+// level is the highest that the node understands; a node that says none has the first.
 func (n *Node) level() feature.Level { return max(n.Level, feature.LevelFirst) }
-
-// selfRising is the highest level that a cluster reaches without an operator after its founding:
-// the builds of then raise it so when they apply the entries of a log.
-const selfRising = feature.LevelFinalize - 1
-
-// begin sets the level of a new cluster: the least of its founders'.
-func (c *cluster) begin() { c.level = c.least() }
-
-// agree raises the level to the least of all members, as far as that needs no operator. It never
-// falls: data written at it stays.
-func (c *cluster) agree() { c.level = max(c.level, min(c.least(), selfRising)) }
 
 // least is the level that all members understand.
 func (c *cluster) least() feature.Level {
@@ -80,7 +46,7 @@ func (c *cluster) mayFinalize(level feature.Level) error {
 		return ErrNotFounded
 	}
 	if lacking := c.lacking(level); len(lacking) > 0 {
-		return fmt.Errorf("%w: %s; upgrade each to the newer release, or remove it if it is gone for good", ErrLevel, describe(lacking, level))
+		return fmt.Errorf("%w: %s; upgrade each to the newer release, or remove it if it is gone for good", timer.ErrFeatureLevel, describe(lacking, level))
 	}
 	return nil
 }
@@ -121,13 +87,6 @@ type Upgrade struct {
 // Waits says whether nothing but an operator keeps the level from rising.
 func (u *Upgrade) Waits() bool { return u.Next > u.Level && len(u.Lacking) == 0 }
 
-// MayFinalize says why the level may not rise to this one; nil: it may, or is that high.
-func (s *State) MayFinalize(level feature.Level) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.cluster.mayFinalize(level)
-}
-
 // Upgrade is how far an upgrade is, as this copy of the state has it.
 func (s *State) Upgrade() Upgrade {
 	level := s.Level()
@@ -160,18 +119,17 @@ func (s *State) Level() feature.Level {
 	return max(s.cluster.level, feature.LevelFirst)
 }
 
-// Check implements shard.Machine: a command that cannot be read, or is above the level agreed on,
-// is not proposed. Finalize raises that level: it needs members that can read it.
-func (s *State) Check(data []byte) (feature.Level, error) {
+// Check implements shard.Machine: a command that cannot be read is not proposed, nor the
+// finalization of a level that a member cannot read.
+func (s *State) Check(data []byte) error {
 	c, err := decodeCommand(data)
 	if err != nil {
-		return 0, fmt.Errorf("ring: %w", err)
+		return fmt.Errorf("ring: %w", err)
 	}
 	if c.Verb == Finalize {
-		return c.level(), s.MayFinalize(max(c.Level, c.level()))
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.cluster.mayFinalize(c.Level)
 	}
-	if level, agreed := c.level(), s.Level(); level > agreed {
-		return 0, fmt.Errorf("%w: %s needs feature level %d, they have agreed on %d", ErrLevel, c.Verb, level, agreed)
-	}
-	return c.level(), nil
+	return nil
 }

@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -19,10 +18,9 @@ func leveled(id uint64, level feature.Level) Node {
 	return n
 }
 
-// TestLevelIsTheLeastOfAll: a level that rises by itself is the least that each member understands,
-// and rises when the last one of a release has been upgraded or removed. It never falls, and a node
-// that understands less is told so.
-func TestLevelIsTheLeastOfAll(t *testing.T) {
+// TestLevelIsTheLeastOfFounders: a cluster begins at the least level of its founders. It keeps that
+// when they are upgraded, and each may go back. A node that understands less is refused.
+func TestLevelIsTheLeastOfFounders(t *testing.T) {
 	s := NewState(nil, nil)
 	level := func(want feature.Level, after string) {
 		t.Helper()
@@ -36,28 +34,24 @@ func TestLevelIsTheLeastOfAll(t *testing.T) {
 	}
 	register := func(n Node) Command { return Command{Verb: Register, Node: &n} }
 	level(feature.LevelFirst, "nothing")
-	// 0: of before there were levels.
-	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 2), leveled(2, 1), leveled(3, 0)}))
-	level(1, "founding")
-	must(t, s, register(leveled(3, 2)))
-	level(1, "an upgrade")
-	must(t, s, register(leveled(3, 1))) // and back, while the cluster has not agreed on more
-	must(t, s, register(leveled(3, 2)))
-	level(1, "an upgrade, taken back and made again")
-	must(t, s, register(leveled(2, 2)))
+	must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, 3), leveled(2, 2), leveled(3, 3)}))
+	level(2, "founding")
+	must(t, s, register(leveled(2, 3)))
 	level(2, "the last upgrade")
+	must(t, s, register(leveled(3, 2)))
+	level(2, "a way back")
 	refused(t, s, ErrTooOld, register(leveled(2, 1)))
-	refused(t, s, ErrTooOld, register(leveled(4, 1)))
+	refused(t, s, ErrTooOld, register(leveled(4, 0))) // it says none, so it has the first
 	level(2, "refusals")
 	must(t, s, register(leveled(4, 7)))
 	level(2, "a node of a release to come")
 }
 
-// TestLevelRisesWhenFinalized: above the levels that rose by themselves an upgrade of all nodes
-// changes nothing, and each may go back, until an operator finalizes it. That is refused, with the
-// names of those that hold it back, as long as one does not understand the level.
+// TestLevelRisesWhenFinalized: an upgrade of all nodes changes nothing, and each may go back, until
+// an operator finalizes it. That is refused, with the names of those that hold it back, as long as
+// one does not understand the level.
 func TestLevelRisesWhenFinalized(t *testing.T) {
-	const before, now = feature.LevelFinalize - 1, feature.LevelFinalize
+	const before, now = feature.LevelOfBuild, feature.LevelOfTests
 	s := NewState(nil, nil)
 	register := func(n Node) Command { return Command{Verb: Register, Node: &n} }
 	finalize := func(level feature.Level) Command { return Command{Verb: Finalize, Level: level} }
@@ -71,10 +65,10 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 	}
 	early := finalize(now)
 	r := s.applied(1, early.Encode())
-	if !errors.Is(r.Err, ErrLevel) || !strings.Contains(r.Err.Error(), "n2 (release ") || strings.Contains(r.Err.Error(), "n1") {
+	if !errors.Is(r.Err, timer.ErrFeatureLevel) || !strings.Contains(r.Err.Error(), "n2 (release ") || strings.Contains(r.Err.Error(), "n1") {
 		t.Errorf("with n2 of the level before: %v", r.Err)
 	}
-	if _, err := s.Check(early.Encode()); !errors.Is(err, ErrLevel) {
+	if err := s.Check(early.Encode()); !errors.Is(err, timer.ErrFeatureLevel) {
 		t.Errorf("with n2 of the level before it is proposed: %v", err)
 	}
 	must(t, s, register(leveled(2, now)))
@@ -82,11 +76,11 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 		t.Errorf("all are upgraded: level %d, %+v", s.Level(), u)
 	}
 	must(t, s, register(leveled(2, before))) // and back
-	refused(t, s, ErrLevel, finalize(now))
+	refused(t, s, timer.ErrFeatureLevel, finalize(now))
 	must(t, s, register(leveled(2, now)))
 	version := s.Version()
-	if level, err := s.Check(early.Encode()); level != feature.LevelFinalize || err != nil {
-		t.Errorf("it may not be proposed: level %d, %v", level, err)
+	if err := s.Check(early.Encode()); err != nil {
+		t.Errorf("it may not be proposed: %v", err)
 	}
 	must(t, s, finalize(now))
 	if u := s.Upgrade(); s.Level() != now || u.Waits() || u.Next != now || s.Version() <= version {
@@ -95,7 +89,7 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 	must(t, s, finalize(now))
 	must(t, s, finalize(before))
 	refused(t, s, ErrTooOld, register(leveled(2, before)))
-	refused(t, s, ErrLevel, finalize(now+1))
+	refused(t, s, timer.ErrFeatureLevel, finalize(now+1))
 	for id := uint64(1); id <= 3; id++ {
 		must(t, s, register(leveled(id, now+2)))
 	}
@@ -108,7 +102,7 @@ func TestLevelRisesWhenFinalized(t *testing.T) {
 
 // TestFinalizeNamesFewNodes: the refusal stays readable in a large cluster.
 func TestFinalizeNamesFewNodes(t *testing.T) {
-	const before, now = feature.LevelFinalize - 1, feature.LevelFinalize
+	const before, now = feature.LevelOfBuild, feature.LevelOfTests
 	s := NewState(nil, nil)
 	var nodes []Node
 	for id := uint64(1); id <= 20; id++ {
@@ -163,23 +157,23 @@ func TestFoundersTellTheirLevels(t *testing.T) {
 	}
 }
 
-// TestLevelRisesWithARemoval: an old node that is gone for good holds nobody back; one whose place
-// is taken by another of its release does.
-func TestLevelRisesWithARemoval(t *testing.T) {
+// TestRemovedNodeHoldsNoUpgradeBack: an old node that is gone for good does not; one whose place is
+// taken by another of its release does.
+func TestRemovedNodeHoldsNoUpgradeBack(t *testing.T) {
+	const before, now = feature.LevelOfBuild, feature.LevelOfTests
 	s := NewState(nil, nil)
-	must(t, s, FoundCommand("c", 4, 3, []Node{leveled(1, 2), leveled(2, 1), leveled(4, 2)}))
-	successor := leveled(3, 1)
+	must(t, s, FoundCommand("c", 4, 3, []Node{leveled(1, now), leveled(2, before), leveled(4, now)}))
+	successor := leveled(3, before)
 	successor.Name = "n2"
 	must(t, s, Command{Verb: Register, Node: &successor, Replace: true})
-	if s.Level() != 1 {
-		t.Fatalf("level %d with a node of level 1", s.Level())
-	}
+	refused(t, s, timer.ErrFeatureLevel, Command{Verb: Finalize, Level: now})
 	must(t, s, Command{Verb: Remove, NodeID: 3, Force: true})
-	if s.Level() != 2 {
-		t.Errorf("level %d when the last node of level 1 is gone", s.Level())
+	if s.Level() != before {
+		t.Errorf("level %d, but nobody has finalized the upgrade", s.Level())
 	}
-	if err := s.Audit(); err != nil {
-		t.Error(err)
+	must(t, s, Command{Verb: Finalize, Level: now})
+	if err := s.Audit(); err != nil || s.Level() != now {
+		t.Errorf("level %d, %v", s.Level(), err)
 	}
 }
 
@@ -196,50 +190,29 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 		if _, err := s.Apply(1, []byte(data)); !errors.Is(err, feature.ErrNewer) {
 			t.Errorf("%s: applied, %v", data, err)
 		}
-		if _, err := s.Check([]byte(data)); err == nil {
+		if err := s.Check([]byte(data)); err == nil {
 			t.Errorf("%s: may be proposed", data)
 		}
 	}
 	if string(s.Save()) != before {
 		t.Error("what cannot be applied has changed the state")
 	}
-	// In no build: it changes nothing, on all replicas alike.
-	for _, data := range []string{"", "{", "nonsense"} {
-		if _, err := s.Check([]byte(data)); !errors.Is(err, ErrMalformed) {
+	// Of no build: it is not proposed.
+	for _, data := range []string{"", "{", "nonsense", `{"verb":"ensure","name":"b"}`, `{"verb":"put","name":"b","policy":null}`} {
+		if err := s.Check([]byte(data)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v", data, err)
 		}
 	}
 	pause := Command{Verb: Pause, Name: "a"}
-	if level, err := s.Check(pause.Encode()); level != feature.LevelFirst || err != nil {
-		t.Errorf("pause: level %d, %v", level, err)
+	if err := s.Check(pause.Encode()); err != nil {
+		t.Errorf("pause: %v", err)
 	}
 }
 
-// TestPolicyIsTheProposers: a topic is made with the policy that its command has; a field that an
-// older command does not have is as it was then. Nothing depends on the defaults of this build.
+// TestPolicyIsTheProposers: a topic is made with the policy that its command has. Nothing depends on
+// the defaults of this build.
 func TestPolicyIsTheProposers(t *testing.T) {
-	const first = `{"Callback":{"URL":"","Method":"POST","Headers":null,"HasHeaders":false,"TimeoutMs":10000},"MaxAttempts":16,` +
-		`"MinBackoffMs":1000,"MaxBackoffMs":3600000,"Multiplier":2,"Jitter":0.2,"StopOn":[410],"Merge":0,"MaxWaitMs":0,"ByContent":false,` +
-		`"Serial":false,"Concurrency":0,"Rate":{"PerSecond":0,"Burst":0},"SpreadMs":0,"Pull":false,"Report":false,"LeaseMs":30000,` +
-		`"Breaker":{"Failures":5,"WindowMs":10000,"OpenMs":5000,"Probes":1},"OwnBreaker":false,"DestinationConcurrency":256,` +
-		`"HistoryMs":259200000,"DeadRetentionMs":2592000000,"Secrets":null}`
 	s := founded(t, 2, 1, 2)
-	policy := func(name string) string {
-		topic, ok := s.Named(name)
-		if !ok {
-			t.Fatalf("there is no topic %s", name)
-		}
-		b, _ := json.Marshal(topic.Policy)
-		return string(b)
-	}
-	s.applied(1, []byte(`{"verb":"ensure","name":"of a log of before"}`))
-	if got := policy("of a log of before"); got != first {
-		t.Errorf("a topic that a log of before makes has the policy\n%s, it had\n%s", got, first)
-	}
-	s.applied(1, []byte(`{"verb":"put","name":"in part","policy":{"MaxAttempts":3}}`))
-	if got, want := policy("in part"), strings.Replace(first, `"MaxAttempts":16`, `"MaxAttempts":3`, 1); got != want {
-		t.Errorf("a policy in part is\n%s, want\n%s", got, want)
-	}
 	ensure := Command{Verb: Ensure, Name: "of another release"}
 	text := string(ensure.Encode())
 	own := fmt.Sprintf(`"MaxAttempts":%d`, timer.DefaultPolicy().MaxAttempts)
@@ -247,61 +220,39 @@ func TestPolicyIsTheProposers(t *testing.T) {
 		t.Fatalf("the policy is not in the command: %s", text)
 	}
 	s.applied(1, []byte(strings.Replace(text, own, `"MaxAttempts":99`, 1)))
-	if got, want := policy("of another release"), `"MaxAttempts":99`; !strings.Contains(got, want) {
-		t.Errorf("a topic that another release makes has the policy\n%s, want\n%s", got, want)
+	topic, _ := s.Named("of another release")
+	if want := timer.DefaultPolicy(); topic == nil || topic.Policy.MaxAttempts != 99 || topic.Policy.LeaseMs != want.LeaseMs {
+		t.Errorf("a topic that another release makes is %+v", topic)
 	}
 }
 
-// TestConventionsNeedTheirLevel: a policy with a field of a later level waits until all nodes know
-// it. One without is as it ever was, byte for byte.
-func TestConventionsNeedTheirLevel(t *testing.T) {
-	old, event, keyed := timer.DefaultPolicy(), timer.DefaultPolicy(), timer.DefaultPolicy()
+// TestConventionsInTheLog: a policy that does not use these fields is written without them.
+func TestConventionsInTheLog(t *testing.T) {
+	plain, event, keyed := timer.DefaultPolicy(), timer.DefaultPolicy(), timer.DefaultPolicy()
 	event.CloudEvents = true
 	keyed.SigningKeys = []timer.SigningKey{{Private: "whsk_a", Public: "whpk_a"}}
-	for name, fields := range map[string]struct {
-		policy *timer.Policy
-		golden string
-	}{
-		"format":       {&event, `"CloudEvents":true`},
-		"signing keys": {&keyed, `"SigningKeys":[{"Private":"whsk_a","Public":"whpk_a"}]`},
-	} {
-		for _, verb := range []Verb{Put, Ensure} {
-			s := NewState(nil, nil)
-			must(t, s, FoundCommand("c", 4, 1, []Node{leveled(1, feature.LevelConventions), leveled(2, feature.LevelCompare)}))
-			with := Command{Verb: verb, Name: "a", Policy: fields.policy}
-			if _, err := s.Check(with.Encode()); !errors.Is(err, ErrLevel) {
-				t.Errorf("%s: %s may be proposed while a node does not know it: %v", name, verb, err)
-			}
-			without := Command{Verb: verb, Name: "a", Policy: &old}
-			if level, err := s.Check(without.Encode()); level != feature.LevelFirst || err != nil {
-				t.Errorf("%s without: level %d, %v", verb, level, err)
-			}
-			if text := string(without.Encode()); strings.Contains(text, strings.SplitN(fields.golden, ":", 2)[0]) || !strings.Contains(string(with.Encode()), fields.golden) {
-				t.Errorf("%s: %s, and without %s", name, with.Encode(), text)
-			}
-			n := leveled(2, feature.LevelConventions)
-			must(t, s, Command{Verb: Register, Node: &n})
-			if level, err := s.Check(with.Encode()); level != feature.LevelConventions || err != nil {
-				t.Errorf("%s: level %d, %v", name, level, err)
-			}
-			do(t, s, with)
-			if topic, _ := s.Named("a"); !reflect.DeepEqual(topic.Policy, *fields.policy) {
-				t.Errorf("%s: applied as %+v", name, topic.Policy)
-			}
+	for text, policy := range map[string]*timer.Policy{`"CloudEvents":true`: &event, `"SigningKeys":[{"Private":"whsk_a","Public":"whpk_a"}]`: &keyed} {
+		s := founded(t, 2, 1, 2)
+		with, without := Command{Verb: Put, Name: "a", Policy: policy}, Command{Verb: Put, Name: "a", Policy: &plain}
+		name, _, _ := strings.Cut(text, ":")
+		if !strings.Contains(string(with.Encode()), text) || strings.Contains(string(without.Encode()), name) {
+			t.Errorf("%s, and without %s", with.Encode(), without.Encode())
+		}
+		do(t, s, with)
+		if topic, _ := s.Named("a"); !reflect.DeepEqual(topic.Policy, *policy) {
+			t.Errorf("%s: applied as %+v", name, topic.Policy)
 		}
 	}
 }
 
-// TestFieldsOfTheFirstLevel: a field that is added to the meta group's entries has to have a level:
-// a node of before stops at an entry that has it. See Command.level and docs/adr/0019.
+// TestFieldsOfTheFirstLevel: a field that is added to the meta group's entries needs a new level: a
+// node of an older release stops at an entry that has it. See docs/adr/0019.
 func TestFieldsOfTheFirstLevel(t *testing.T) {
-	const first = "AcceptLoss Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
+	const first = "AcceptLoss CloudEvents Callback.HasHeaders Callback.Headers[].Name Callback.Headers[].Value Callback.Method Callback.TimeoutMs Callback.URL " +
 		"ByContent Breaker.Failures Breaker.OpenMs Breaker.Probes Breaker.WindowMs ClusterID Concurrency DeadRetentionMs DestinationConcurrency Down Epoch Fenced Force Gossip Group " +
 		"HTTP Heard HistoryMs ID Jitter JoinedMs Layout Learner LeaseMs Level MaxAttempts MaxBackoffMs MaxWaitMs Merge MinBackoffMs Multiplier Name Node NodeID " +
-		"Except From IfVersion Key RejectLate To Window.Days OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Refused Replace Replicas Report Secret Secrets Serial Shards SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
-	// See TestConventionsNeedTheirLevel.
-	const conventions = "CloudEvents SigningKeys.Private SigningKeys.Public"
-	known := strings.Fields(first + " " + conventions)
+		"Except From IfVersion Key RejectLate To Window.Days OwnBreaker Peer Pull Rate.Burst Rate.PerSecond Refused Replace Replicas Report Secret Secrets Serial Shards SigningKeys.Private SigningKeys.Public SinceMs SpreadMs Starts State StopOn Swaps.New Swaps.Sum Turn Verb Version Zone"
+	known := strings.Fields(first)
 	var walk func(v reflect.Type, path string)
 	walk = func(v reflect.Type, path string) {
 		switch v.Kind() {
@@ -317,7 +268,7 @@ func TestFieldsOfTheFirstLevel(t *testing.T) {
 			}
 		default:
 			if !slices.ContainsFunc(known, func(k string) bool { return strings.HasSuffix(path, "."+strings.ReplaceAll(k, "[]", "")) }) {
-				t.Errorf("%s is new: which level has it?", path)
+				t.Errorf("%s is new: it needs a level of its own", path)
 			}
 		}
 	}

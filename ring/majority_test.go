@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/internal/placement"
 	"carillon/timer"
 )
 
@@ -40,7 +41,7 @@ func TestRemovalWhileAGroupMoves(t *testing.T) {
 	s := founded(t, 1, 3, 3)
 	four := node(4)
 	must(t, s, Command{Verb: Register, Node: &four})
-	must(t, s, Command{Verb: Place, Group: 1, Epoch: 1, To: []Replica{{Node: 2, ID: ReplicaID(2, 1)}, {Node: 3, ID: ReplicaID(3, 1)}, {Node: 4, ID: ReplicaID(4, 2)}}})
+	must(t, s, Command{Verb: Place, Group: 1, Epoch: 1, To: []Replica{{Node: 2, ID: placement.ReplicaID(2, 1)}, {Node: 3, ID: placement.ReplicaID(3, 1)}, {Node: 4, ID: placement.ReplicaID(4, 2)}}})
 	for id := uint64(1); id <= 3; id++ {
 		r := apply(t, s, Command{Verb: Remove, NodeID: id, Force: true})
 		if r.Err == nil || !strings.Contains(r.Err.Error(), "group 1 is being moved") {
@@ -72,7 +73,7 @@ func TestWhoTakesANameFillsItsPlace(t *testing.T) {
 	}
 	for g := range timer.ShardID(2) {
 		awaited(true)
-		must(t, s, Command{Verb: Place, Group: g, Epoch: 1, To: []Replica{{Node: 2, ID: ReplicaID(2, 1)}, {Node: 3, ID: ReplicaID(3, 1)}, {Node: 4, ID: ReplicaID(4, 2), Learner: g == 0}}})
+		must(t, s, Command{Verb: Place, Group: g, Epoch: 1, To: []Replica{{Node: 2, ID: placement.ReplicaID(2, 1)}, {Node: 3, ID: placement.ReplicaID(3, 1)}, {Node: 4, ID: placement.ReplicaID(4, 2), Learner: g == 0}}})
 		awaited(true)
 		must(t, s, Command{Verb: Reconciled, Group: g, Epoch: 2})
 	}

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 // MemberState is the view of gossip of a node: a hint, never a reason to move data.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 // The metadata that a node gossips, at most metaMax bytes, which is the library's bound:

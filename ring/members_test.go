@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"go.uber.org/goleak"
 
 	"pgregory.net/rapid"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 // NodeState is the state that the cluster wants of a node. Whether the node is up is not in it:

@@ -3,6 +3,8 @@ package ring
 import (
 	"cmp"
 	"slices"
+
+	"carillon/internal/placement"
 )
 
 // View is the part of a State at which Plan looks: one moment of it.
@@ -155,7 +157,7 @@ func (p *planner) majority(row *Assignment) bool {
 }
 
 // isNew says whether a replica came with the row's last change.
-func isNew(row *Assignment, r Replica) bool { return r.ID == ReplicaID(r.Node, row.Epoch) }
+func isNew(row *Assignment, r Replica) bool { return r.ID == placement.ReplicaID(r.Node, row.Epoch) }
 
 // survives says whether most nodes of a row without one of them are alive.
 func (p *planner) survives(nodes []uint64, without uint64) bool {
@@ -188,7 +190,7 @@ func (r *Assignment) replicaFor(node uint64) Replica {
 	if had, ok := onNode(r.Leaving, node); ok {
 		return had
 	}
-	return Replica{Node: node, ID: ReplicaID(node, r.Epoch+1)}
+	return Replica{Node: node, ID: placement.ReplicaID(node, r.Epoch+1)}
 }
 
 // move is place for a step that counts as a move.

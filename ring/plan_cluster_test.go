@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"carillon/shard"
+	"carillon/internal/placement"
 	"carillon/timer"
 )
 
@@ -62,7 +62,7 @@ func (tw *fakeCluster) see(chance float64) {
 		if row.Epoch == 1 {
 			founders = host.Members
 		}
-		isFounder := func(m shard.Member) bool { return slices.Contains(founders, m) }
+		isFounder := func(m placement.Member) bool { return slices.Contains(founders, m) }
 		for _, m := range slices.Concat(host.Members, founders) {
 			if _, there := made[m.Replica]; !there && tw.alive(m.Node) && tw.rng.Float64() <= chance {
 				made[m.Replica] = isFounder(m)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"carillon/internal/placement"
 	"carillon/timer"
 )
 
@@ -450,7 +451,7 @@ func BenchmarkPlan(b *testing.B) {
 // TestPlanTakesBackAPromotion: a node that dies while the meta group waits for its vote does not
 // hold the group up for ever.
 func TestPlanTakesBackAPromotion(t *testing.T) {
-	voter := func(n uint64) Replica { return Replica{Node: n, ID: ReplicaID(n, 1)} }
+	voter := func(n uint64) Replica { return Replica{Node: n, ID: placement.ReplicaID(n, 1)} }
 	row := Assignment{Group: MetaGroup, Epoch: 7, Replicas: []Replica{voter(1), voter(2), voter(3), voter(4)}}
 	v := View{Replicas: 3, Rows: []Assignment{row}}
 	f := Observations{Nodes: map[uint64]NodeFacts{}}
@@ -478,7 +479,7 @@ func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 	row := func(group timer.ShardID, nodes ...uint64) Assignment {
 		r := Assignment{Group: group, Epoch: 1, Settled: true}
 		for _, n := range nodes {
-			r.Replicas = append(r.Replicas, Replica{Node: n, ID: ReplicaID(n, 1)})
+			r.Replicas = append(r.Replicas, Replica{Node: n, ID: placement.ReplicaID(n, 1)})
 		}
 		return r
 	}
@@ -505,7 +506,7 @@ func TestPlanLeavesARowWithoutItsMajorityAlone(t *testing.T) {
 // without it: a row that lost its majority by a move would never have a leader again. Found by the
 // simulator.
 func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
-	replica := func(n uint64, epoch uint32) Replica { return Replica{Node: n, ID: ReplicaID(n, epoch)} }
+	replica := func(n uint64, epoch uint32) Replica { return Replica{Node: n, ID: placement.ReplicaID(n, epoch)} }
 	row := Assignment{Group: 1, Epoch: 2, Replicas: []Replica{replica(2, 1), replica(1, 1), replica(7, 2)}, Leaving: []Replica{replica(5, 1)}}
 	meta := Assignment{Group: MetaGroup, Epoch: 1, Settled: true, Replicas: []Replica{replica(1, 1), replica(3, 1), replica(5, 1)}}
 	v := View{Replicas: 3, Rows: []Assignment{meta, row}, Nodes: []Node{
@@ -537,7 +538,9 @@ func TestPlanShrinksNoRowBelowItsMajority(t *testing.T) {
 // that stay hear it. So a row that takes out one of three, while another has just died, is drawn
 // anew.
 func TestPlanEndsAShrinkingWhoseRestHasDied(t *testing.T) {
-	replica := func(n uint64, learner bool) Replica { return Replica{Node: n, ID: ReplicaID(n, 1), Learner: learner} }
+	replica := func(n uint64, learner bool) Replica {
+		return Replica{Node: n, ID: placement.ReplicaID(n, 1), Learner: learner}
+	}
 	meta := Assignment{Group: MetaGroup, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false), replica(3, true)}}
 	row := Assignment{Group: 1, Epoch: 7, Replicas: []Replica{replica(1, false), replica(2, false)}, Leaving: []Replica{replica(3, false)}}
 	v := View{Replicas: 3, Rows: []Assignment{meta, row}, Nodes: []Node{

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -137,14 +136,14 @@ func NewShares(self uint64, starts uint32) *Shares {
 	return s
 }
 
-// Rate implements shard.Shares.
+// Rate implements scheduler.Shares.
 func (s *Shares) Rate(t *timer.Topic) (perSecond float64, burst int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.view.rate(t, s.turn)
 }
 
-// Concurrency implements shard.Shares.
+// Concurrency implements scheduler.Shares.
 func (s *Shares) Concurrency(t *timer.Topic, limit int, now time.Duration) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +157,7 @@ func (s *Shares) Concurrency(t *timer.Topic, limit int, now time.Duration) int {
 	return min(p.may, limit)
 }
 
-// Abandoned implements shard.Shares.
+// Abandoned implements scheduler.Shares.
 func (s *Shares) Abandoned(id timer.TopicID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -388,5 +387,3 @@ func (s *Shares) startOver() {
 		p.may, p.since = 0, s.seq+1
 	}
 }
-
-var _ scheduler.Shares = (*Shares)(nil)

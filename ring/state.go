@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -58,7 +58,7 @@ type cluster struct {
 	id       string // empty: not founded
 	shards   int
 	replicas int
-	level    feature.Level // agreed on; see agree
+	level    feature.Level // agreed on; it rises by finalize alone
 	version  uint64        // grows with each change of nodes or rows
 	nodes    map[uint64]Node
 	present  []Node       // those not removed, by id
@@ -165,13 +165,9 @@ func (s *State) View() View {
 	return View{Replicas: s.cluster.replicas, Nodes: s.cluster.present, Rows: slices.Clone(s.cluster.rows)}
 }
 
-// Apply implements shard.Machine; the result is a Reply. An error is shard.ErrNewer.
+// Apply implements shard.Machine; the result is a Reply. An error is feature.ErrNewer.
 func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 	c, err := decodeCommand(data)
-	// It can only be of before commands were checked when they are proposed.
-	if errors.Is(err, ErrMalformed) {
-		return Reply{Err: err}, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}

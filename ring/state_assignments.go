@@ -80,7 +80,7 @@ func (c *cluster) found(nowMs int64, cmd *Command) Reply {
 	c.id, c.shards, c.replicas = cmd.ClusterID, cmd.Shards, cmd.Replicas
 	c.nodes, c.rows = nodes, rows
 	c.list()
-	c.begin()
+	c.level = c.least() // it has nothing to go back to
 	c.version++
 	return Reply{}
 }

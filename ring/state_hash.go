@@ -143,7 +143,6 @@ func (h *stateHash) topic(t *timer.Topic) {
 		h.list(len(w.Except), false)
 		h.texts(w.Except...)
 	}
-	// Topics from before there were these have the hash that they had.
 	if p.CloudEvents || len(p.SigningKeys) > 0 {
 		h.flags(p.CloudEvents)
 		h.list(len(p.SigningKeys), false)

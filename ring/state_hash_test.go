@@ -67,6 +67,8 @@ type savedWhole struct {
 	LastID  timer.TopicID
 	Topics  []*timer.Topic
 	Cluster *savedCluster
+	Nodes   []Node
+	Rows    []Assignment
 }
 
 // stateOf is a State that holds just the saved values.
@@ -74,8 +76,8 @@ func stateOf(saved *savedWhole) *State {
 	s := NewState(nil, nil)
 	c := saved.Cluster
 	s.Topics.replace(newTopicSet(saved.LastID, saved.Topics))
-	s.cluster = cluster{id: c.ID, shards: c.Shards, replicas: c.Replicas, level: c.Level, version: c.Version, nodes: map[uint64]Node{}, rows: c.Rows, secret: c.Secret}
-	for _, n := range c.Nodes {
+	s.cluster = cluster{id: c.ID, shards: c.Shards, replicas: c.Replicas, level: c.Level, version: c.Version, nodes: map[uint64]Node{}, rows: saved.Rows, secret: c.Secret}
+	for _, n := range saved.Nodes {
 		s.cluster.nodes[n.ID] = n
 	}
 	s.cluster.list()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"carillon/internal/placement"
 	"carillon/timer"
 )
 
@@ -62,8 +63,6 @@ func (c *cluster) register(nowMs int64, cmd *Command) Reply {
 		c.bury(nowMs, other)
 	}
 	c.put(n)
-	// Not before: the one whose name it takes may have been the only one of the level before.
-	c.agree()
 	return Reply{Node: &n, Created: !ok}
 }
 
@@ -119,7 +118,6 @@ func (c *cluster) remove(nowMs int64, cmd *Command) Reply {
 		return Reply{Node: &n, Err: err}
 	}
 	c.bury(nowMs, n)
-	c.agree()
 	n = c.nodes[n.ID]
 	return Reply{Node: &n}
 }
@@ -155,7 +153,7 @@ func (c *cluster) survives(node uint64, heard []uint64) error {
 		if !r.Needs(node) {
 			continue
 		}
-		if replica, _ := r.Replica(node); !r.Settled && replica.ID != ReplicaID(node, r.Epoch) {
+		if replica, _ := r.Replica(node); !r.Settled && replica.ID != placement.ReplicaID(node, r.Epoch) {
 			return fmt.Errorf("%w: group %d is being moved, and may need it for that", ErrMajority, r.Group)
 		}
 		voters, live := r.Nodes(), 0

@@ -10,25 +10,11 @@ import (
 	"maps"
 	"slices"
 
-	"carillon/shard"
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
-// stateVersion is the version that is written. Up to version 2 a snapshot is one object; version 1
-// had the topics only.
-const (
-	stateVersion = 3
-	oneObject    = 2
-)
-
-// savedState is a snapshot of up to version 2: everything in order of id.
-type savedState struct {
-	Version int            `json:"version"`
-	LastID  timer.TopicID  `json:"last_id"`
-	Topics  []*timer.Topic `json:"topics"`
-	Cluster *savedCluster  `json:"cluster,omitempty"` // absent before the cluster is founded
-}
+const stateVersion = 3
 
 type savedCluster struct {
 	ID       string        `json:"id"`
@@ -36,8 +22,6 @@ type savedCluster struct {
 	Replicas int           `json:"replicas"`
 	Level    feature.Level `json:"level,omitempty"`
 	Version  uint64        `json:"version"`
-	Nodes    []Node        `json:"nodes,omitempty"` // those removed too
-	Rows     []Assignment  `json:"rows,omitempty"`
 	Secret   []byte        `json:"secret,omitempty"`
 }
 
@@ -45,7 +29,7 @@ type savedCluster struct {
 type savedHead struct {
 	Version int           `json:"version"`
 	LastID  timer.TopicID `json:"last_id"`
-	Cluster *savedCluster `json:"cluster,omitempty"`
+	Cluster *savedCluster `json:"cluster,omitempty"` // absent before the cluster is founded
 }
 
 // savedItem is each line that follows: one of these.
@@ -79,7 +63,7 @@ type saving struct {
 
 // BeginSave implements shard.Machine. It copies all but the topics: it takes as long with 100,000
 // topics as with one.
-func (s *State) BeginSave() shard.Saving {
+func (s *State) BeginSave() timer.Saving {
 	v := &saving{hash: s.Hash(), head: savedHead{Version: stateVersion}}
 	v.lines = json.NewEncoder(&v.buf)
 	s.Topics.mu.RLock()
@@ -96,19 +80,19 @@ func (s *State) BeginSave() shard.Saving {
 	return v
 }
 
-// Hash implements shard.Saving.
+// Hash implements timer.Saving.
 func (v *saving) Hash() uint64 { return v.hash }
 
-// Held implements shard.Saving.
+// Held implements timer.Saving.
 func (v *saving) Held() int64 { return int64(v.buf.Cap()) }
 
-// Sound implements shard.Saving.
+// Sound implements timer.Saving.
 func (v *saving) Sound() bool { return v.sums == v.want }
 
-// Abort implements shard.Saving: nothing is held.
+// Abort implements timer.Saving: nothing is held.
 func (v *saving) Abort() {}
 
-// Next implements shard.Saving.
+// Next implements timer.Saving.
 func (v *saving) Next(dst []byte, budget int) (out []byte, done bool) {
 	v.buf.Reset()
 	for !done && (v.buf.Len() == 0 || v.buf.Len() < budget) {
@@ -164,66 +148,63 @@ type savedParts struct {
 // Read implements shard.Machine: it may run beside everything else. Damage is an error, never
 // another state.
 func (s *State) Read(r io.Reader) (any, uint64, error) {
-	saved, hash, err := readState(r)
+	parts, hash, err := readState(r)
 	if err != nil {
 		return nil, 0, fmt.Errorf("ring: read state: %w", err)
 	}
-	parts := &savedParts{cluster: cluster{nodes: map[uint64]Node{}}}
-	for i, t := range saved.Topics {
-		if t == nil || i > 0 && saved.Topics[i-1].ID >= t.ID {
-			return nil, 0, errors.New("ring: read state: a topic is null or out of order")
-		}
-	}
-	parts.topics = newTopicSet(saved.LastID, saved.Topics)
-	if saved.Cluster != nil {
-		if err := parts.cluster.load(saved.Cluster); err != nil {
-			return nil, 0, fmt.Errorf("ring: read state: %w", err)
-		}
-	}
 	got := (&State{Topics: &Topics{topicSet: parts.topics}, cluster: parts.cluster}).Hash()
-	if saved.Version > oneObject && got != hash {
+	if got != hash {
 		return nil, 0, fmt.Errorf("ring: read state: its hash is %016x, it says %016x", got, hash)
 	}
 	return parts, got, nil
 }
 
-// readState reads all versions; the hash is version 3's.
-func readState(r io.Reader) (saved savedState, hash uint64, err error) {
+func readState(r io.Reader) (parts *savedParts, hash uint64, err error) {
 	d := json.NewDecoder(r)
-	var first json.RawMessage
-	if err := d.Decode(&first); err != nil {
-		return saved, 0, err
+	var head savedHead
+	if err := d.Decode(&head); err != nil {
+		return nil, 0, err
 	}
-	if err := json.Unmarshal(first, &saved); err != nil {
-		return saved, 0, err
+	switch {
+	case head.Version > stateVersion:
+		return nil, 0, fmt.Errorf("%w: version %d, this build reads %d", feature.ErrNewer, head.Version, stateVersion)
+	case head.Version != stateVersion:
+		return nil, 0, fmt.Errorf("version %d", head.Version)
 	}
-	if saved.Version > stateVersion {
-		return saved, 0, fmt.Errorf("%w: version %d, this build reads 1 to %d", feature.ErrNewer, saved.Version, stateVersion)
-	}
-	if saved.Version < 1 {
-		return saved, 0, fmt.Errorf("version %d", saved.Version)
-	}
-	if saved.Version <= oneObject {
-		return saved, 0, nil
-	}
+	parts = &savedParts{cluster: cluster{nodes: map[uint64]Node{}}}
+	c := &parts.cluster
+	var topics []*timer.Topic
 	for {
 		var item savedItem
 		if err := d.Decode(&item); err != nil {
-			return saved, 0, err
+			return nil, 0, err
 		}
 		switch {
 		case item.Topic != nil:
-			saved.Topics = append(saved.Topics, item.Topic)
+			if n := len(topics); n > 0 && topics[n-1].ID >= item.Topic.ID {
+				return nil, 0, errors.New("the topics are out of order")
+			}
+			topics = append(topics, item.Topic)
 		case item.End != nil:
-			return saved, item.End.Hash, nil
-		case saved.Cluster == nil:
-			return saved, 0, errors.New("a line has nothing that belongs to it")
+			parts.topics = newTopicSet(head.LastID, topics)
+			if head.Cluster != nil {
+				err = c.load(head.Cluster)
+			}
+			return parts, item.End.Hash, err
+		case head.Cluster == nil:
+			return nil, 0, errors.New("a line has nothing that belongs to it")
 		case item.Node != nil:
-			saved.Cluster.Nodes = append(saved.Cluster.Nodes, *item.Node)
+			if err := item.Node.validate(); err != nil {
+				return nil, 0, err
+			}
+			c.nodes[item.Node.ID] = *item.Node
 		case item.Row != nil:
-			saved.Cluster.Rows = append(saved.Cluster.Rows, *item.Row)
+			if err := item.Row.validate(); err != nil {
+				return nil, 0, err
+			}
+			c.rows = append(c.rows, *item.Row)
 		default:
-			return saved, 0, errors.New("an empty line")
+			return nil, 0, errors.New("an empty line")
 		}
 	}
 }
@@ -238,30 +219,21 @@ func (s *State) Replace(state any) {
 	s.placed()
 }
 
+// load takes what the first line has, after the nodes and rows that follow it.
 func (c *cluster) load(saved *savedCluster) error {
-	if saved.ID == "" || saved.Shards < 1 || saved.Shards > MaxShards || len(saved.Rows) != 1+saved.Shards {
-		return fmt.Errorf("cluster %q has %d rows for %d shards", saved.ID, len(saved.Rows), saved.Shards)
+	if saved.ID == "" || saved.Shards < 1 || saved.Shards > MaxShards || len(c.rows) != 1+saved.Shards {
+		return fmt.Errorf("cluster %q has %d rows for %d shards", saved.ID, len(c.rows), saved.Shards)
 	}
-	for i := range saved.Rows {
-		row := &saved.Rows[i]
-		if int64(row.Group) != int64(i) {
-			return fmt.Errorf("row %d is of group %d", i, row.Group)
+	for i := range c.rows {
+		if int64(c.rows[i].Group) != int64(i) {
+			return fmt.Errorf("row %d is of group %d", i, c.rows[i].Group)
 		}
-		if err := row.validate(); err != nil {
-			return err
-		}
-	}
-	for _, n := range saved.Nodes {
-		if err := n.validate(); err != nil {
-			return err
-		}
-		c.nodes[n.ID] = n
 	}
 	if saved.Secret != nil && !goodSecret(saved.Secret) {
 		return ErrBadSecret
 	}
 	c.secret = saved.Secret
-	c.id, c.shards, c.replicas, c.version, c.rows = saved.ID, saved.Shards, saved.Replicas, saved.Version, saved.Rows
+	c.id, c.shards, c.replicas, c.version = saved.ID, saved.Shards, saved.Replicas, saved.Version
 	c.level = max(saved.Level, feature.LevelFirst)
 	c.list()
 	return nil

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -90,7 +89,7 @@ func TestTopicList(t *testing.T) {
 // takes a small part of the time that the whole takes, shows the state as it was when it was cut,
 // and is read without the state that it replaces.
 func TestSnapshotInSlices(t *testing.T) {
-	topics := MaxTopics
+	topics := timer.MaxTopics
 	if testing.Short() {
 		topics /= 5
 	}
@@ -102,7 +101,7 @@ func TestSnapshotInSlices(t *testing.T) {
 		do()
 		return time.Since(begin)
 	}
-	var saving shard.Saving
+	var saving timer.Saving
 	begun := timed(func() { saving = s.BeginSave() })
 	var pieces int
 	var sum time.Duration
@@ -145,7 +144,7 @@ func TestHashTakesTheSameTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	few, many := manyTopics(t, 10), manyTopics(t, MaxTopics)
+	few, many := manyTopics(t, 10), manyTopics(t, timer.MaxTopics)
 	took := func(s *State) time.Duration {
 		begin := time.Now()
 		for range 1000 {
@@ -154,9 +153,9 @@ func TestHashTakesTheSameTime(t *testing.T) {
 		return time.Since(begin)
 	}
 	a, b := took(few), took(many)
-	t.Logf("1000 hashes: %s of 10 topics, %s of %d", a, b, MaxTopics)
+	t.Logf("1000 hashes: %s of 10 topics, %s of %d", a, b, timer.MaxTopics)
 	if b > 5*a+20*time.Millisecond {
-		t.Errorf("1000 hashes take %s of 10 topics, %s of %d", a, b, MaxTopics)
+		t.Errorf("1000 hashes take %s of 10 topics, %s of %d", a, b, timer.MaxTopics)
 	}
 }
 
@@ -215,7 +214,7 @@ func TestScrubFindsAFlippedBit(t *testing.T) {
 }
 
 func BenchmarkStateSlice(b *testing.B) {
-	s := manyTopics(b, MaxTopics)
+	s := manyTopics(b, timer.MaxTopics)
 	saving, buf := s.BeginSave(), []byte(nil)
 	for b.Loop() {
 		var done bool

@@ -10,18 +10,9 @@ import (
 	"carillon/timer"
 )
 
-// MaxTopics bounds the topics of a cluster.
-const MaxTopics = 100_000
-
-// ErrTooMany is answered when a topic would be one more than MaxTopics.
-var ErrTooMany = errors.New("there are as many topics as a cluster takes; delete some first")
-
 // ErrTurn refuses to change a topic's delivery but as its shards were asked last; see
 // docs/adr/0030.
 var ErrTurn = errors.New("the topic's delivery changes only as its shards have agreed to")
-
-// ErrVersion refuses a change of a topic that is not at the version that it is for.
-var ErrVersion = errors.New("the topic is not at that version")
 
 // Topics is the part of State that holds the topics, and the copy of them that this node reads.
 // Topic values are immutable: a change publishes a new one.
@@ -129,7 +120,7 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 	defer t.mu.Unlock()
 	old := t.byName[c.Name]
 	if c.IfVersion != 0 && (old == nil || old.ID != c.ID || old.Version != c.IfVersion) {
-		return Reply{Topic: old, Err: ErrVersion}
+		return Reply{Topic: old, Err: timer.ErrTopicVersion}
 	}
 	switch c.Verb {
 	case Ensure:
@@ -194,8 +185,8 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 }
 
 func (t *Topics) createLocked(nowMs int64, name string, p timer.Policy, auto bool) Reply {
-	if len(t.byName) >= MaxTopics {
-		return Reply{Err: ErrTooMany}
+	if len(t.byName) >= timer.MaxTopics {
+		return Reply{Err: timer.ErrTooManyTopics}
 	}
 	t.lastID++
 	v := &timer.Topic{ID: t.lastID, Name: name, Policy: p, AutoCreated: auto, CreatedMs: nowMs, UpdatedMs: nowMs, Version: 1}

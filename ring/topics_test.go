@@ -60,7 +60,7 @@ func TestTopicLife(t *testing.T) {
 func TestMalformedCommandsChangeNothing(t *testing.T) {
 	m := NewState(nil, nil)
 	for _, data := range []string{"", "{", `{"verb":"pause","name":"a"}`} {
-		if r := m.applied(0, []byte(data)); r.Err == nil {
+		if r, err := m.Apply(0, []byte(data)); err == nil && r.(Reply).Err == nil {
 			t.Errorf("%q was taken", data)
 		}
 	}
@@ -203,7 +203,7 @@ func TestTopicVersions(t *testing.T) {
 		{Verb: Put, Name: "b", Policy: &p, ID: id, IfVersion: last}, {Verb: Close, Name: "a", ID: id, IfVersion: last + 1},
 	} {
 		before := s.Hash()
-		if r := s.applied(1, c.Encode()); !errors.Is(r.Err, ErrVersion) || s.Hash() != before {
+		if r := s.applied(1, c.Encode()); !errors.Is(r.Err, timer.ErrTopicVersion) || s.Hash() != before {
 			t.Errorf("%+v: %v", c, r.Err)
 		}
 	}

@@ -44,7 +44,7 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 
 // SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
 // Saving.
-func (h *Host) SaveMeta() (state Saving, err error) {
+func (h *Host) SaveMeta() (state timer.Saving, err error) {
 	g, wait := h.groups[Meta], h.newWaiter(1)
 	if err := g.w.box.put(&call{func(*worker) { state = g.meta.machine.BeginSave() }, wait}, math.MaxInt); err != nil {
 		wait.release()

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard/feature"
 	"carillon/shard/record"
 	"carillon/shard/table"
 )
@@ -60,7 +59,7 @@ func (g *group) tickCompare() {
 		return
 	}
 	c.nextAt = g.w.now.Mono + compareEach
-	if (g.applied > max(c.last, foundingIndex) || g.anyUnsound()) && g.w.host.agreed() >= feature.LevelCompare {
+	if g.applied > max(c.last, foundingIndex) || g.anyUnsound() {
 		c.wanted = true
 		g.w.touch(g)
 	}

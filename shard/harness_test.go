@@ -14,7 +14,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/clocks"
-	"carillon/shard/feature"
+	"carillon/internal/feature"
+	"carillon/internal/placement"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -51,14 +52,16 @@ func (t fakeTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	return topic, ok
 }
 
+var ReplicaID = placement.ReplicaID
+
 // fakeMachine is a meta state machine that keeps every command it applied.
 type fakeMachine struct{ lines []string }
 
-func (m *fakeMachine) Check(cmd []byte) (feature.Level, error) {
+func (m *fakeMachine) Check(cmd []byte) error {
 	if string(cmd) == "bad" {
-		return 0, encoding.ErrFormat
+		return encoding.ErrFormat
 	}
-	return feature.LevelFirst, nil
+	return nil
 }
 
 func (m *fakeMachine) Apply(nowMs int64, cmd []byte) (any, error) {
@@ -69,11 +72,11 @@ func (m *fakeMachine) Apply(nowMs int64, cmd []byte) (any, error) {
 	return len(m.lines), nil
 }
 
-func (m *fakeMachine) whole() string          { return strings.Join(m.lines, "\n") }
-func (m *fakeMachine) Hash() uint64           { return max(1, xxhash.Sum64String(m.whole())) }
-func (m *fakeMachine) Scrub(int) (bool, bool) { return true, true }
-func (m *fakeMachine) BeginSave() Saving      { return &fakeSaving{text: m.whole(), hash: m.Hash()} }
-func (m *fakeMachine) Replace(state any)      { m.lines = state.(*fakeMachine).lines }
+func (m *fakeMachine) whole() string           { return strings.Join(m.lines, "\n") }
+func (m *fakeMachine) Hash() uint64            { return max(1, xxhash.Sum64String(m.whole())) }
+func (m *fakeMachine) Scrub(int) (bool, bool)  { return true, true }
+func (m *fakeMachine) BeginSave() timer.Saving { return &fakeSaving{text: m.whole(), hash: m.Hash()} }
+func (m *fakeMachine) Replace(state any)       { m.lines = state.(*fakeMachine).lines }
 func (m *fakeMachine) Read(r io.Reader) (any, uint64, error) {
 	b, err := io.ReadAll(r)
 	read := &fakeMachine{}

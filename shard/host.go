@@ -15,7 +15,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"

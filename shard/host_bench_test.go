@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard/feature"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -40,11 +39,11 @@ func (t benchTopics) Topic(timer.TopicID) (*timer.Topic, bool) { return t.topic,
 
 type benchMachine struct{}
 
-func (benchMachine) Check([]byte) (feature.Level, error) { return feature.LevelFirst, nil }
+func (benchMachine) Check([]byte) error                  { return nil }
 func (benchMachine) Apply(int64, []byte) (any, error)    { return nil, nil }
 func (benchMachine) Hash() uint64                        { return 1 }
 func (benchMachine) Scrub(int) (bool, bool)              { return true, true }
-func (benchMachine) BeginSave() Saving                   { return &fakeSaving{hash: 1} }
+func (benchMachine) BeginSave() timer.Saving             { return &fakeSaving{hash: 1} }
 func (benchMachine) Read(io.Reader) (any, uint64, error) { return nil, 1, nil }
 func (benchMachine) Replace(any)                         {}
 

@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/placement"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/vfs/memfs"
@@ -184,7 +185,7 @@ func (s *clusterMember) Settled(id timer.ShardID, epoch uint32) {
 // MayLead implements Placement: a node may lead if it is reachable and in the assignment.
 func (s *clusterMember) MayLead(node uint64) bool {
 	i := int(node - firstNode)
-	return s.c.hosts[i].host != nil && !s.c.away[i] && s.c.row.on(node) != nil
+	return s.c.hosts[i].host != nil && !s.c.away[i] && placement.On(s.c.row.Members, node) != nil
 }
 
 // tell sends the current assignment to all reachable nodes.
@@ -356,7 +357,7 @@ func (c *hostCluster) followed() bool {
 		return false
 	}
 	for i := range c.hosts {
-		g, member := c.shard(i), c.row.on(firstNode+uint64(i))
+		g, member := c.shard(i), placement.On(c.row.Members, firstNode+uint64(i))
 		switch {
 		case g == nil:
 			return false

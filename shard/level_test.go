@@ -2,16 +2,20 @@ package shard
 
 import (
 	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"carillon/shard/feature"
-	"carillon/shard/table"
+	"carillon/internal/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
 	"carillon/timer/testkit"
+	"carillon/wal"
+
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // inReleases runs a test with three nodes of the given levels, which have agreed on *agreed.
@@ -35,46 +39,47 @@ func TestNothingAboveTheLevelIsProposed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelFirst, feature.LevelCompare}, feature.LevelFirst
+	levels, agreed := []feature.Level{feature.LevelOfTests, feature.LevelFirst, feature.LevelOfTests}, feature.LevelFirst
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.pass(time.Minute)
 		c.alive()
+		c.crash(1)
+		levels[1] = feature.LevelOfTests // the release of the others
+		c.open(1)
+		c.takes(5 * time.Second)
 		for i := range c.hosts {
-			if last := c.shard(i).compare.last; last != 0 {
-				t.Errorf("node %d has applied a comparison, entry %d", firstNode+i, last)
+			if got := c.newest(i); got != feature.LevelFirst {
+				t.Errorf("node %d has an entry of level %d", firstNode+i, got)
 			}
 		}
-		c.crash(1)
-		levels[1] = feature.LevelCompare // the release of the others
-		c.open(1)
-		agreed = feature.LevelCompare
+		agreed = feature.LevelOfTests
 		c.pass(time.Minute)
+		c.takes(5 * time.Second)
 		c.alive()
 		for i := range c.hosts {
-			if c.shard(i).compare.last == 0 {
-				t.Errorf("node %d has compared nothing", firstNode+i)
+			if got := c.newest(i); got != agreed {
+				t.Errorf("node %d has entries of level %d", firstNode+i, got)
 			}
 		}
 		c.concludes(10 * time.Second)
 	})
 }
 
-// TestSnapshotForARelease: a snapshot sent to a node of an older release has the hash of that
-// release.
-func TestSnapshotForARelease(t *testing.T) {
-	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelFirst
-	inReleases(t, levels, &agreed, func(c *hostCluster) {
-		c.takes(5 * time.Second)
-		c.away[2] = true
-		c.pass(time.Minute) // more entries than are kept in memory
-		c.away[2] = false
-		c.concludes(20 * time.Second)
-		if c.hosts[2].observer.received == 0 {
-			t.Error("the node was sent no snapshot")
+// newest returns the highest level of the entries of shard 1 that a node has in memory.
+func (c *hostCluster) newest(i int) (level feature.Level) {
+	g := c.shard(i)
+	first, _ := g.store.FirstIndex()
+	entries, err := g.store.Entries(first, g.store.last()+1, 1<<30)
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range entries {
+		if e.GetType() == raftpb.EntryNormal {
+			level = max(level, feature.EntryLevel(e.Data))
 		}
-		c.alive()
-	})
+	}
+	return level
 }
 
 // TestEntryOfANewerRelease: a replica that meets an entry unknown to its release stops and logs the
@@ -82,7 +87,7 @@ func TestSnapshotForARelease(t *testing.T) {
 // the entry continues from there. This was once a panic, at every start.
 func TestEntryOfANewerRelease(t *testing.T) {
 	// The last node does not know of the agreement yet.
-	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelCompare
+	levels, agreed := []feature.Level{feature.LevelOfTests, feature.LevelOfTests, feature.LevelFirst}, feature.LevelOfTests
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
@@ -106,7 +111,7 @@ func TestEntryOfANewerRelease(t *testing.T) {
 			c.pass(5 * time.Second)
 		}
 		c.crash(2)
-		levels[2] = feature.LevelCompare
+		levels[2] = feature.LevelOfTests
 		c.open(2)
 		c.concludes(20 * time.Second)
 		c.alive()
@@ -148,12 +153,12 @@ func TestMetaEntryOfANewerRelease(t *testing.T) {
 
 // TestStoppedReplicaIsReplaced: a stopped replica can be removed and replaced.
 func TestStoppedReplicaIsReplaced(t *testing.T) {
-	levels, agreed := []feature.Level{feature.LevelCompare, feature.LevelCompare, feature.LevelFirst}, feature.LevelCompare
+	levels, agreed := []feature.Level{feature.LevelOfTests, feature.LevelOfTests, feature.LevelFirst}, feature.LevelOfTests
 	inReleases(t, levels, &agreed, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		c.until("the old node is stopped", time.Minute, func() bool { c.add(); return c.stopped(2) != nil })
-		levels[2] = feature.LevelCompare
-		c.hosts[2].host.cfg.Level = feature.LevelCompare
+		levels[2] = feature.LevelOfTests
+		c.hosts[2].host.cfg.Level = feature.LevelOfTests
 		c.row.Epoch, c.row.Settled = 2, false
 		c.row.Members = []Member{c.row.Members[0], c.row.Members[1]}
 		c.tell()
@@ -168,6 +173,38 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 	})
 }
 
+// setSnapshotVersion gives the newest snapshot of shard 1 another version and returns the one it had.
+func (r *hostHarness) setSnapshotVersion(version byte) (was byte) {
+	r.t.Helper()
+	dir := r.host.snapshotDir()
+	infos, err := wal.Snapshots(r.fs, dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	at := slices.IndexFunc(infos, func(info wal.SnapshotInfo) bool { return info.Shard == 1 }) // the newest is the first
+	f, err := wal.OpenSnapshot(r.fs, dir, infos[at].Name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	body, err := io.ReadAll(f)
+	f.Close()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	was, body[4] = body[4], version // behind its magic
+	w, err := wal.CreateSnapshot(r.fs, dir, f.Meta())
+	if err == nil {
+		_, err = w.Write(body)
+	}
+	if err == nil {
+		err = w.Commit()
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return was
+}
+
 // TestSnapshotOfANewerRelease: a process of an older release finds a snapshot on its disk that it
 // cannot read. That is no damage: nothing is deleted, the process goes on with everything else, and
 // the newer release reads the snapshot.
@@ -177,12 +214,8 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 		r.fill(12)
 		r.take(r.host.groups[1])
 		r.fill(3)
-		change := r.change
-		r.change = func(cfg *Config) {
-			change(cfg)
-			cfg.Level = feature.LevelFirst
-		}
 		r.kill()
+		was := r.setSnapshotVersion(99)
 		if err := r.open(); err != nil {
 			t.Fatalf("it does not start: %v", err)
 		}
@@ -192,56 +225,24 @@ func TestSnapshotOfANewerRelease(t *testing.T) {
 		}
 		r.pass(time.Minute)
 		r.kill()
-		r.change = change
+		r.setSnapshotVersion(was)
 		r.mustOpen()
 		r.wantState("a", "scheduled 0")
 		r.audit()
 	})
 }
 
-// TestCommandsOfALevel: the proposer drops fields of a level that is not agreed on yet, and the add
-// is made without them. An entry without such fields can be read by the first build.
-func TestCommandsOfALevel(t *testing.T) {
-	agreed := feature.LevelCompare
-	r := newHostHarness(t, func(c *Config) { c.Agreed = func() feature.Level { return agreed } })
-	traced := func(s *timer.Spec) { s.Trace = testkit.SomeTrace() }
-	r.add("before", time.Hour, traced)
-	if got := r.timer("before"); got.Trace != nil {
-		t.Errorf("at level %d a timer has the trace %+v", agreed, got.Trace)
-	}
-	agreed = feature.LevelConventions
-	r.add("after", time.Hour, traced)
+// TestTraceIsKept: a timer keeps its trace through a change and a start.
+func TestTraceIsKept(t *testing.T) {
+	r := newHostHarness(t, nil)
+	r.add("with", time.Hour, func(s *timer.Spec) { s.Trace = testkit.SomeTrace() })
 	r.add("without", time.Hour)
-	if got := r.timer("after"); got.Trace == nil || *got.Trace != *testkit.SomeTrace() {
-		t.Errorf("at level %d a timer has the trace %+v", agreed, got.Trace)
-	}
-	r.do(timer.Command{Kind: timer.Modify, ID: "after", Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}})
+	r.do(timer.Command{Kind: timer.Modify, ID: "with", Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}})
 	r.restart()
-	if got := r.timer("after"); got.Trace == nil || *got.Trace != *testkit.SomeTrace() || got.Priority != 9 {
+	if got := r.timer("with"); got.Trace == nil || *got.Trace != *testkit.SomeTrace() || got.Priority != 9 {
 		t.Errorf("changed, and after a start: %+v, %+v", got, got.Trace)
 	}
 	if got := r.timer("without"); got.Trace != nil {
 		t.Errorf("a trace from nowhere: %+v", got.Trace)
-	}
-	for _, c := range []struct {
-		command timer.Command
-		want    feature.Level
-	}{
-		{timer.Command{Kind: timer.Add, Absolute: true, Spec: &timer.Spec{}}, feature.LevelFirst},
-		{timer.Command{Kind: timer.Add, Absolute: true, Once: true, Spec: &timer.Spec{}}, feature.LevelConventions},
-		{timer.Command{Kind: timer.Put, Spec: &timer.Spec{Trace: testkit.SomeTrace()}}, feature.LevelConventions},
-	} {
-		for _, at := range []feature.Level{feature.LevelFirst, feature.LevelCompare, feature.LevelConventions} {
-			var b table.Batch
-			b.Reset(1, 1, 1)
-			before := c.command
-			b.Command(table.AtLevel(&c.command, at))
-			if got := feature.Level(b.Bytes()[0]); got != min(at, c.want) && got != feature.LevelFirst || at >= c.want && got != c.want {
-				t.Errorf("%+v at level %d is an entry of level %d", c.command, at, got)
-			}
-			if before != c.command {
-				t.Error("the command of the caller has changed")
-			}
-		}
 	}
 }

@@ -3,7 +3,7 @@ package shard
 import (
 	"fmt"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 // level checks Level and sets the defaults of Level and Agreed.
@@ -11,8 +11,8 @@ func (c *Config) level() error {
 	if c.Level == 0 {
 		c.Level = feature.LevelOfBuild
 	}
-	if c.Level < feature.LevelFirst || c.Level > feature.LevelOfBuild {
-		return fmt.Errorf("shard: feature level %d is out of %d–%d", c.Level, feature.LevelFirst, feature.LevelOfBuild)
+	if c.Level < feature.LevelFirst || c.Level > feature.LevelOfTests {
+		return fmt.Errorf("shard: feature level %d is out of %d–%d", c.Level, feature.LevelFirst, feature.LevelOfTests)
 	}
 	if level := c.Level; c.Agreed == nil {
 		c.Agreed = func() feature.Level { return level }

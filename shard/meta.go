@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -17,9 +17,8 @@ import (
 // Machine is the state machine of the meta group. It is deterministic, and all methods but Read are
 // called from one goroutine.
 type Machine interface {
-	// Check returns the feature level that a command needs, or an error if it must not be proposed.
-	// It is called on the leader.
-	Check(cmd []byte) (feature.Level, error)
+	// Check returns an error if a command must not be proposed. It is called on the leader.
+	Check(cmd []byte) error
 	// Apply runs one command. nowMs is the proposer's clock. The result goes to the proposer. An
 	// error means that this build cannot apply the command: the state is unchanged and the replica
 	// stops.
@@ -31,27 +30,12 @@ type Machine interface {
 	// whether the walk is done and, if so, whether the state is still as Apply made it.
 	Scrub(budget int) (done, sound bool)
 	// BeginSave starts to save the current state.
-	BeginSave() Saving
+	BeginSave() timer.Saving
 	// Read reads the output of a Saving and returns the state and its hash. It may run concurrently
 	// with every other method.
 	Read(r io.Reader) (state any, hash uint64, err error)
 	// Replace makes a state returned by Read the current one.
 	Replace(state any)
-}
-
-// Saving writes a state in pieces, as it was when the Saving began, while commands change the
-// current state.
-type Saving interface {
-	// Hash returns the hash of the saved state.
-	Hash() uint64
-	// Next appends the next piece of about budget bytes and reports whether it was the last.
-	Next(dst []byte, budget int) (out []byte, done bool)
-	// Held returns the bytes of memory held beside the state.
-	Held() int64
-	// Sound reports, after the last piece, whether the written state matches its hash.
-	Sound() bool
-	// Abort ends the Saving early. It may be called at any time, and more than once.
-	Abort()
 }
 
 // metaGroup takes the place of a table in the meta group.
@@ -60,12 +44,9 @@ type metaGroup struct {
 	waiting []*metaOp
 }
 
-// An entry of the meta group is a version byte and then uvarints: nowMs, origin, number and, from
-// version 2 on, flags. The commands follow, each with its length. The version is the lowest feature
-// level that can read the entry.
+// An entry of the meta group is the feature level that was agreed when it was proposed, a byte, and
+// then uvarints: nowMs, origin, number and flags. The commands follow, each with its length.
 const (
-	metaVersion     = feature.Level(1)
-	metaWithFlags   = feature.LevelCompare
 	metaCompares    = 1 // flag: the replicas compare their states
 	metaHashVersion = 1 // of the machine's hash
 )
@@ -95,7 +76,7 @@ func (m *metaGroup) propose(g *group) {
 		return // all waiting commands were refused
 	}
 	g.number++
-	b := entry.encode(uint64(g.w.now.WallMs), g.w.host.origin, g.number)
+	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.number)
 	g.w.proposed += len(b)
 	p := proposal{number: g.number, metas: entry.ops}
 	if err := g.raft.Propose(b); err != nil {
@@ -108,26 +89,20 @@ func (m *metaGroup) propose(g *group) {
 
 // metaEntry is an entry that is about to be proposed.
 type metaEntry struct {
-	version  feature.Level
 	compares bool
 	ops      []*metaOp
 }
 
 // entry takes waiting commands, up to the size of one entry. It answers those that Check refuses.
 func (m *metaGroup) entry(g *group) metaEntry {
-	e := metaEntry{version: metaVersion, compares: g.compare.wanted}
-	if e.compares {
-		e.version = metaWithFlags
-	}
+	e := metaEntry{compares: g.compare.wanted}
 	bytes, n := 0, 0
 	for ; n < len(m.waiting) && bytes < table.MaxBatchBytes; n++ {
 		o := m.waiting[n]
-		level, err := m.machine.Check(o.cmd)
-		if err != nil {
+		if err := m.machine.Check(o.cmd); err != nil {
 			o.answer(nil, err)
 			continue
 		}
-		e.version = max(e.version, level)
 		e.ops = append(e.ops, o)
 		bytes += len(o.cmd)
 	}
@@ -138,17 +113,14 @@ func (m *metaGroup) entry(g *group) metaEntry {
 	return e
 }
 
-func (e *metaEntry) encode(nowMs, origin, number uint64) []byte {
-	b := []byte{byte(e.version)}
-	for _, v := range []uint64{nowMs, origin, number} {
-		b = binary.AppendUvarint(b, v)
+func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []byte {
+	flags := uint64(0)
+	if e.compares {
+		flags |= metaCompares
 	}
-	if e.version >= metaWithFlags {
-		flags := uint64(0)
-		if e.compares {
-			flags |= metaCompares
-		}
-		b = binary.AppendUvarint(b, flags)
+	b := []byte{byte(level)}
+	for _, v := range []uint64{nowMs, origin, number, flags} {
+		b = binary.AppendUvarint(b, v)
 	}
 	for _, o := range e.ops {
 		b = binary.AppendUvarint(b, uint64(len(o.cmd)))
@@ -175,17 +147,15 @@ type metaResult struct {
 
 // readMetaEntry reads the head of an entry. in holds the commands.
 func readMetaEntry(data []byte) (out metaResult, in record.Reader, err error) {
-	if len(data) == 0 || feature.Level(data[0]) < metaVersion || feature.Level(data[0]) > feature.LevelOfBuild {
+	if len(data) == 0 || data[0] == 0 {
 		return out, in, record.ErrMalformed
 	}
 	in = record.Reader{Rest: data[1:]}
 	out.nowMs = int64(in.Uvarint())
 	out.origin, out.number = in.Uvarint(), in.Uvarint()
-	if feature.Level(data[0]) >= metaWithFlags {
-		flags := in.Uvarint()
-		if out.compares = flags&metaCompares != 0; flags > metaCompares {
-			return out, in, fmt.Errorf("%w: flags %x", feature.ErrNewer, flags)
-		}
+	flags := in.Uvarint()
+	if out.compares = flags&metaCompares != 0; flags > metaCompares {
+		return out, in, fmt.Errorf("%w: flags %x", feature.ErrNewer, flags)
 	}
 	return out, in, nil
 }

@@ -35,6 +35,7 @@ func (g *group) propose() {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.entryMs(), g.w.host.origin, g.number+1)
+	g.batch.SetLevel(g.w.host.agreed())
 	g.items, g.spareItems = g.spareItems, nil
 	if g.compare.wanted {
 		g.compare.wanted = false
@@ -115,7 +116,7 @@ func (g *group) proposeCommand(o *op) {
 	if !g.scheduler.GiveWay(&g.batch, o.cmd, o) {
 		return
 	}
-	cmd := table.AtLevel(o.cmd, g.w.host.agreed())
+	cmd := o.cmd
 	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
 		// "At once" is by this leader's clock. The table's may once have been set far ahead.
 		now := *cmd

@@ -10,7 +10,8 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
+	"carillon/internal/placement"
 	"carillon/shard/record"
 	"carillon/vfs"
 	"carillon/wal"
@@ -380,7 +381,7 @@ func (r *recovery) finish() error {
 			return fmt.Errorf("the data directory holds nothing of the meta group: %w", errMissing)
 		}
 		g.row = *g.w.host.cfg.Meta
-		me := g.row.on(g.w.host.cfg.Node)
+		me := placement.On(g.row.Members, g.w.host.cfg.Node)
 		if me == nil {
 			return fmt.Errorf("shard: the meta group's first row does not name node %010x", g.w.host.cfg.Node)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"carillon/internal/placement"
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -11,52 +12,14 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Member is one replica of a group. The ids of replicas are never reused within a group.
-type Member struct {
-	Node    uint64
-	Replica uint64
-	Learner bool // has no vote (the meta group only)
-}
-
-// Assignment is where a group's replicas should be, as decided by the meta group. It is an intent.
-// Raft's membership says where they are, and the group's leader makes it follow the assignment.
-type Assignment struct {
-	Group   timer.ShardID
-	Epoch   uint32 // grows with every change; the group never goes back to an older one (I8)
-	Members []Member
-	Settled bool // raft's membership matches
-
-	// Founders are the first members of the group, as long as one of them may still have to create
-	// its replica, even if Members no longer has it. In epoch 1 they are Members.
-	Founders []Member `json:",omitempty"`
-}
-
-// ReplicaID returns the id of the replica that a node gets of a group in an epoch.
-func ReplicaID(node uint64, epoch uint32) uint64 { return node<<24 | uint64(epoch&0xffffff) }
+// Member and Assignment say where replicas should be.
+type (
+	Member     = placement.Member
+	Assignment = placement.Assignment
+)
 
 // epochOf returns the epoch of a replica's assignment.
-func epochOf(replica uint64) uint32 { return uint32(replica & 0xffffff) }
-
-// on returns the replica on a node, or nil.
-func (r *Assignment) on(node uint64) *Member { return memberOn(r.Members, node) }
-
-func memberOn(members []Member, node uint64) *Member {
-	for i := range members {
-		if members[i].Node == node {
-			return &members[i]
-		}
-	}
-	return nil
-}
-
-// founders returns the first members of the group, or none if all that must have created their
-// replicas.
-func (r *Assignment) founders() []Member {
-	if r.Epoch == 1 {
-		return r.Members
-	}
-	return r.Founders
-}
+func epochOf(replica uint64) uint32 { return uint32(replica & placement.MaxEpoch) }
 
 // Placement tells leaders which nodes should lead, and is told which assignments have settled. Its
 // methods are called on workers and must not block.
@@ -123,14 +86,14 @@ func (g *group) applyAssignment(row *Assignment) {
 		return
 	}
 	g.row = *row
-	me := row.on(g.w.host.cfg.Node)
+	me := placement.On(row.Members, g.w.host.cfg.Node)
 	switch {
 	case g.replica == 0:
 	case me == nil && row.Settled, me != nil && me.Replica > g.replica:
 		g.remove()
 	}
 	if me == nil { // to be removed, but the move needs the votes of most founders
-		me = memberOn(row.founders(), g.w.host.cfg.Node)
+		me = placement.On(row.FirstMembers(), g.w.host.cfg.Node)
 	}
 	if g.replica == 0 && me != nil && me.Replica > g.tombstone {
 		g.create(me.Replica)
@@ -152,9 +115,9 @@ func (g *group) applyAssignment(row *Assignment) {
 // whose votes it would need know that.
 func (g *group) create(replica uint64) {
 	m := record.Mark{Replica: replica, Conf: &pb.ConfState{}}
-	if f := memberOn(g.row.founders(), nodeOf(replica)); f != nil && f.Replica == replica {
+	if f := placement.On(g.row.FirstMembers(), nodeOf(replica)); f != nil && f.Replica == replica {
 		m.Index, m.Term, m.Epoch = foundingIndex, foundingTerm, 1
-		for _, member := range g.row.founders() {
+		for _, member := range g.row.FirstMembers() {
 			if member.Learner {
 				m.Conf.Learners = append(m.Conf.Learners, member.Replica)
 			} else {

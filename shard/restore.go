@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
+	"carillon/timer"
 	"carillon/vfs"
 	"carillon/wal"
 )
@@ -32,7 +33,7 @@ const restoredIndex = foundingIndex + 1
 // WriteRestored writes a restored state (of a *Table, or of the meta group's machine) to a new data
 // directory, as the first snapshot of a group that has one replica. It then reads the snapshot back
 // with check.
-func WriteRestored(fsys vfs.FS, dir string, row Assignment, state Saving, check func(io.Reader) error) error {
+func WriteRestored(fsys vfs.FS, dir string, row Assignment, state timer.Saving, check func(io.Reader) error) error {
 	dir = SnapshotsDir(dir)
 	replica := row.Members[0].Replica
 	m := record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Hash: state.Hash(), Epoch: row.Epoch,

@@ -14,13 +14,11 @@ func (h *Host) readState(r io.Reader, id timer.ShardID, hash uint64) (state any,
 	var has uint64
 	if id == Meta {
 		state, has, err = h.cfg.Machine.Read(r)
-		if hash == 0 { // written by a build without this hash
-			hash = has
-		}
 	} else {
 		var tbl *table.Table
-		tbl, has, err = table.LoadAt(id, r, table.HashVersionOf(h.cfg.Level))
-		state = tbl
+		if tbl, err = table.Load(id, r); err == nil {
+			state, has = tbl, tbl.Hash()
+		}
 	}
 	if err != nil {
 		return nil, err

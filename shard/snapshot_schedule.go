@@ -2,7 +2,6 @@ package shard
 
 import (
 	"carillon/shard/record"
-	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
 	"path/filepath"
@@ -28,7 +27,7 @@ type snapshotRun struct {
 	group  *group
 	mark   record.Mark
 	meta   wal.SnapshotMeta
-	state  Saving
+	state  timer.Saving
 	chunks chan []byte
 	begun  time.Duration
 	broken atomic.Bool // the feed ended early: the file must not be kept
@@ -149,7 +148,7 @@ func (w *worker) beginSnapshot(g *group) {
 	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
 	if g.table != nil {
-		run.state = g.table.BeginSnapshotAt(table.HashVersionOf(w.host.agreed()))
+		run.state = g.table.BeginSnapshot()
 	} else {
 		run.state = g.meta.machine.BeginSave()
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"carillon/internal/feature"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/timer"
 )
 

@@ -10,7 +10,6 @@ import (
 
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard/feature"
 	"carillon/timer"
 )
 
@@ -220,12 +219,8 @@ func (k *keyOperator) give() {
 	header, signing := secretsOf(word)
 	p := t.Policy
 	p.Callback.Headers, p.Secrets = []timer.Header{{Name: "Authorization", Value: header}}, []string{signing}
-	p.CloudEvents, p.SigningKeys = false, nil
-	// the leader that decides may know an older level
-	if leader.state.Level() >= feature.LevelConventions {
-		p.CloudEvents = word%2 == 1
-		p.SigningKeys = []timer.SigningKey{{Private: "whsk_" + signing, Public: "whpk_" + header}}
-	}
+	p.CloudEvents = word%2 == 1
+	p.SigningKeys = []timer.SigningKey{{Private: "whsk_" + signing, Public: "whpk_" + header}}
 	c := ring.Command{Verb: ring.Put, Name: t.Name, ID: t.ID, Policy: ring.SealPolicy(k.of(at), t.Name, &p)}
 	k.w.note(at, "secret", uint64(word), 0, "")
 	k.asking = true

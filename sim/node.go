@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"carillon/clocks"
+	"carillon/internal/feature"
 	"carillon/node/member"
 	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/shard/repair"
 	"carillon/shard/table"
 	"carillon/timer"

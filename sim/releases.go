@@ -7,22 +7,24 @@ import (
 	"slices"
 	"time"
 
-	"carillon/ring"
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
-// drawRelease draws the release of a starting process: the current or an earlier one. The operator
-// does not know the cluster's feature level. A process that is too old says so and is replaced by
-// the newer release.
+// newest is the feature level of the newest release. It is one above this build's, so that there
+// are two.
+const newest = feature.LevelOfTests
+
+// drawRelease draws the release of a starting process. The operator does not know the cluster's
+// feature level. A process that is too old says so and is replaced by the newer release.
 func (n *node) drawRelease() {
 	if !n.w.swarm.replicaFaults.releases || n.w.calm {
 		return
 	}
 	n.drawZones()
-	level := feature.LevelOfBuild // half of the time: a mix of all releases is never finalized
+	level := newest
 	if n.w.odds.IntN(2) == 0 {
-		level = feature.LevelFirst + feature.Level(n.w.odds.IntN(int(feature.LevelOfBuild)))
+		level = feature.LevelFirst
 	}
 	if level != n.level {
 		n.level = level
@@ -35,7 +37,7 @@ func (n *node) drawRelease() {
 // processes' releases.
 func (w *World) finalize() {
 	w.operator(w.inUse(w.odds), w.finalizeAt, func(err error) {
-		if errors.Is(err, ring.ErrLevel) {
+		if errors.Is(err, timer.ErrFeatureLevel) {
 			w.counts.TooEarly++
 		}
 	})
@@ -45,17 +47,17 @@ func (w *World) finalizeAt(ctx context.Context, n *node) error {
 	w.finalizing = true
 	before := n.state.Level()
 	level, err := n.member.Finalize(ctx)
-	if err == nil && !w.calm && level > before && level >= feature.LevelFinalize {
+	if err == nil && !w.calm && level > before {
 		w.counts.Finalized++
 	}
 	return err
 }
 
-// checkLevel checks that the feature level of a founded cluster exceeds the level that rises by
-// itself only after an operator has requested it.
+// checkLevel checks that the feature level of a founded cluster rises only after an operator has
+// requested it.
 func (n *node) checkLevel(now agreed) {
 	was := n.agreed
-	if was.founded && now.level > max(was.level, feature.LevelFinalize-1) && !n.w.finalizing {
+	if was.founded && now.level > was.level && !n.w.finalizing {
 		n.w.violate("versions", "node %d: feature level %d after %d, but no operator has finalized an upgrade", n.id, now.level, was.level)
 	}
 }
@@ -77,7 +79,7 @@ func (w *World) agreedLevel() feature.Level {
 func (n *node) tooOld() {
 	n.w.counts.TooOld++
 	n.w.note(n, "too old", uint64(n.level), 0, "")
-	n.level = feature.LevelOfBuild
+	n.level = newest
 	n.stop(false)
 }
 
@@ -106,10 +108,10 @@ func (w *World) upgradeAll() {
 	nodes := slices.Clone(w.nodes)
 	w.odds.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 	for _, n := range nodes {
-		if n.gone || n.level == feature.LevelOfBuild {
+		if n.gone || n.level == newest {
 			continue
 		}
-		n.level = feature.LevelOfBuild
+		n.level = newest
 		if n.up {
 			n.stop(false)
 		}
@@ -119,7 +121,7 @@ func (w *World) upgradeAll() {
 		if err := w.finalizeAt(ctx, n); err != nil {
 			return err
 		}
-		if level := n.state.Level(); level != feature.LevelOfBuild {
+		if level := n.state.Level(); level != newest {
 			return fmt.Errorf("feature level %d", level)
 		}
 		return nil
@@ -142,6 +144,6 @@ func (w *World) upgradeAll() {
 		return true
 	}
 	if !w.passUntil(time.Minute, compared) {
-		w.violate("versions", "a minute after all have agreed on level %d, not all groups compare their states", feature.LevelOfBuild)
+		w.violate("versions", "a minute after all have agreed on level %d, not all groups compare their states", newest)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -158,9 +157,7 @@ func (w *World) strike() {
 func (n *node) watchFaults(id timer.ShardID, c *checkedGroup, p *shard.Progress) {
 	w := n.w
 	if p.Stopped != nil {
-		// A command that finalizes an upgrade may enter the log and still be refused, because a
-		// node has gone back to an earlier release meanwhile.
-		if met := w.finalizing && n.level < feature.LevelFinalize; n.level >= w.agreedLevel() && !met {
+		if n.level >= w.agreedLevel() {
 			w.violate("versions", "node %d, of level %d, stops group %d, but the cluster's level is %d: %v", n.id, n.level, id, w.agreedLevel(), p.Stopped)
 		}
 		return

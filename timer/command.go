@@ -56,8 +56,6 @@ type Command struct {
 	Force bool
 	Work  uint32
 	From  Handle
-	// MinFence goes with CloseTopic without Force: all later fences exceed it. At most 2^63-1.
-	MinFence uint64
 	// Turn and Pull go with Deliver: the number of the change, and the new delivery.
 	Turn uint32
 	Pull bool

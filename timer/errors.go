@@ -23,7 +23,17 @@ var (
 var (
 	ErrNoTopic  = errors.New("no such topic")
 	ErrNotEmpty = errors.New("the topic is not empty")
+	// ErrTooManyTopics is answered when a topic would be one more than MaxTopics.
+	ErrTooManyTopics = errors.New("there are as many topics as a cluster takes; delete some first")
+	// ErrTopicVersion refuses a change of a topic that is not at the version that it is for.
+	ErrTopicVersion = errors.New("the topic is not at that version")
 )
+
+// MaxTopics bounds the topics of a cluster.
+const MaxTopics = 100_000
+
+// ErrFeatureLevel refuses what a node of the cluster does not understand.
+var ErrFeatureLevel = errors.New("not all nodes of the cluster run a release that knows this yet")
 
 // Transient reports that an error means that nothing was done and that a retry may help.
 func Transient(err error) bool {

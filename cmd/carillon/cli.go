@@ -94,7 +94,6 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
 			"max_calls":        fmt.Sprint(node.DefaultMaxCalls),
 			"topic_idle":       "1h",
-			"feature_level":    fmt.Sprint(node.DefaultFeatureLevel),
 		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.ValueFormatter(func(v *kong.Value) string { return v.Help }),

@@ -34,7 +34,7 @@ type serveCmd struct {
 	AutoCreateTopics bool           `default:"true" negatable:"" help:"Adds make unknown topics (${default})."`
 	TopicIdle        time.Duration  `default:"${topic_idle}" placeholder:"TIME" help:"Delete auto-created topics after being empty this long (${default})."`
 	Config           string         `placeholder:"FILE" help:"YAML file with any of these settings."`
-	FeatureLevel     int            `default:"${feature_level}" placeholder:"N" help:"Highest feature level that it uses (${default})."`
+	FeatureLevel     int            `placeholder:"N" help:"Highest feature level that it uses (the release's)."`
 	AuthFile         string         `placeholder:"FILE" help:"YAML list of tokens; without it nobody is asked for one. Read again on SIGHUP."`
 	HTTPCert         string         `name:"http-cert" placeholder:"FILE" help:"Certificate of the API, with its chain (PEM): clients use https. Read again on SIGHUP."`
 	HTTPKey          string         `name:"http-key" placeholder:"FILE" help:"Private key of --http-cert (PEM)."`
@@ -83,9 +83,6 @@ func (s *serveCmd) Validate() error {
 		if n.value == 0 {
 			return terminal.Usagef("--%s: 0 is out of %s", n.flag, n.takes)
 		}
-	}
-	if s.FeatureLevel == 0 {
-		return terminal.Usagef("--feature-level: 0 is out of 1–%d", node.DefaultFeatureLevel)
 	}
 	if s.TopicIdle == 0 {
 		return terminal.Usagef("--topic-idle: 0s is less than 1s")

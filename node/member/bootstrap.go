@@ -167,7 +167,7 @@ func (m *Member) awaitBootstrap(ctx context.Context) {
 		case known == "":
 			m.foundState(ctx)
 			m.makeSecret(ctx)
-		default: // a cluster of before there were receipts
+		default: // who founded it did not come to that
 			m.makeSecret(ctx)
 		}
 		if !m.tasks.Sleep(ctx, foundEach) {
@@ -178,17 +178,10 @@ func (m *Member) awaitBootstrap(ctx context.Context) {
 
 func (m *Member) foundState(ctx context.Context) {
 	id := m.Identity()
-	var nodes []ring.Node
-	if id.AcceptedPlan != nil {
-		nodes = id.AcceptedPlan.Nodes
-	} else { // a directory of before there were clusters
-		self, err := m.describe()
-		if err != nil || !m.noteAsked() {
-			return
-		}
-		nodes = []ring.Node{self}
+	if id.AcceptedPlan == nil { // it joined
+		return
 	}
-	if _, err := m.Propose(ctx, ring.FoundCommand(id.ClusterID, id.Shards, max(1, id.Replicas), nodes)); err != nil {
+	if _, err := m.Propose(ctx, ring.FoundCommand(id.ClusterID, id.Shards, id.Replicas, id.AcceptedPlan.Nodes)); err != nil {
 		m.log.Warn("the cluster's founding was not taken yet; it is tried again", "error", err)
 	}
 }

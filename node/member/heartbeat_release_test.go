@@ -18,7 +18,7 @@ func TestHeartbeatOfReleases(t *testing.T) {
 		LowDisk: timer.LowDiskError{Node: 9, Name: "n9", Path: "/d", Free: 100, Limit: 300},
 	}
 	releases := []struct{ level, frame string }{
-		{"4", "b1904e020101780d02000102010400008780808020010309020301fdffffff07a01f0964ac02026e39022f64"},
+		{"1", "b1904e020101780d02000102010400008780808020010309020301fdffffff07a01f0964ac02026e39022f64"},
 	}
 	for i, r := range releases {
 		frame, err := hex.DecodeString(r.frame)

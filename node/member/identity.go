@@ -44,7 +44,6 @@ type Identity struct {
 const (
 	identityFile    = "identity.json"
 	identityVersion = 2
-	unsummedVersion = 1 // before there was a sum; it is read still, and written anew at once
 )
 
 // lockIdentity reads the directory's identity or makes one for a fresh directory, counts this
@@ -64,9 +63,6 @@ func lockIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error
 			return Identity{}, fmt.Errorf("node: %s has lost its log: the folder wal is missing, and what was acknowledged last is in it alone; put it back, "+
 				"or empty the directory, and join again or restore a backup", dir)
 		}
-	}
-	if id.Asked == 0 { // of a release that did not note it
-		id.Asked = id.Starts
 	}
 	id.Starts++
 	// Founders and nodes that join make themselves known to all that they meet.
@@ -147,17 +143,13 @@ func (id Identity) encode() ([]byte, error) {
 }
 
 // decodeIdentity reads the file. A changed digit is as good an identity as the true one, so it must
-// be, byte for byte, as it was written; only a file of the first version has nothing to be held
-// against.
+// be, byte for byte, as it was written.
 func decodeIdentity(data []byte) (Identity, error) {
 	var id Identity
 	if err := json.Unmarshal(data, &id); err != nil {
 		return Identity{}, fmt.Errorf("is damaged%s: %w; %s", jsonOffset(err), err, identityAdvice)
 	}
-	switch {
-	case id.Version == unsummedVersion && id.Sum == "":
-		return id, nil
-	case id.Version != identityVersion && id.Sum == "":
+	if id.Version != identityVersion && id.Sum == "" {
 		return Identity{}, fmt.Errorf("has version %d, this build reads %d", id.Version, identityVersion)
 	}
 	again, err := id.encode()

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/internal/placement"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/vfs"
 	"carillon/vfs/memfs"
 )
 
@@ -17,7 +17,7 @@ func fullIdentity() Identity {
 		Version: identityVersion, NodeID: 11, Starts: 3, Asked: 2, Founded: true, Shards: 64, Replicas: 2, ClusterID: "0123456789abcdef0123456789abcdef",
 		AcceptedPlan: &ring.FoundingPlan{ClusterID: "0123456789abcdef0123456789abcdef", Shards: 64, Replicas: 2, Nodes: nodes},
 		Meta: &shard.Assignment{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
-			{Node: 11, Replica: shard.ReplicaID(11, 1)}, {Node: 12, Replica: shard.ReplicaID(12, 1)}}},
+			{Node: 11, Replica: placement.ReplicaID(11, 1)}, {Node: 12, Replica: placement.ReplicaID(12, 1)}}},
 	}
 }
 
@@ -32,7 +32,7 @@ func TestIdentityDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, err := ReadIdentity(fsys, "data")
-	if err != nil || id.NodeID != 11 || len(id.AcceptedPlan.Nodes) != 2 || id.Meta.Members[1].Replica != shard.ReplicaID(12, 1) {
+	if err != nil || id.NodeID != 11 || len(id.AcceptedPlan.Nodes) != 2 || id.Meta.Members[1].Replica != placement.ReplicaID(12, 1) {
 		t.Fatalf("%+v, %v", id, err)
 	}
 	const path = "data/" + identityFile
@@ -62,27 +62,6 @@ func TestIdentityDamage(t *testing.T) {
 		refuses("zeros", size, func(b []byte) []byte { clear(b[size:min(len(b), size+40)]); return b })
 	}
 	refuses("more", len(whole), func(b []byte) []byte { return append(b, ' ') })
-}
-
-// TestIdentityOfVersion1: an identity that was written before there was a sum is read, and is
-// summed from then on.
-func TestIdentityOfVersion1(t *testing.T) {
-	fsys := memfs.New()
-	const old = "{\n  \"version\": 1,\n  \"node_id\": 77,\n  \"starts\": 4,\n  \"founded\": true,\n  \"shards\": 8,\n  \"replicas\": 1,\n  \"cluster_id\": \"c\"\n}\n"
-	if err := vfs.WriteFileAtomic(fsys, identityFile, []byte(old)); err != nil {
-		t.Fatal(err)
-	}
-	if err := fsys.MkdirAll("wal"); err != nil {
-		t.Fatal(err)
-	}
-	id, err := lockIdentity(fsys, "", nil)
-	if err != nil || id.NodeID != 77 || id.Starts != 5 || id.Shards != 8 || !id.Founded {
-		t.Fatalf("%+v, %v", id, err)
-	}
-	again, err := ReadIdentity(fsys, "")
-	if err != nil || again.Version != identityVersion || again.Starts != 5 {
-		t.Fatalf("%+v, %v", again, err)
-	}
 }
 
 // TestIdentityOfAnEmptyDirectory: it is drawn, kept, and not drawn beside a log that lost its own.

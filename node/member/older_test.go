@@ -47,8 +47,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestStartsAskedFor: an identity says which starts the cluster may have on record. A file of
-// before that was noted vouches for its starts so far.
+// TestStartsAskedFor: an identity says which starts the cluster may have on record.
 func TestStartsAskedFor(t *testing.T) {
 	fsys := memfs.New()
 	if err := fsys.MkdirAll("data"); err != nil {
@@ -63,7 +62,7 @@ func TestStartsAskedFor(t *testing.T) {
 	}
 	claim(1, 1) // of no cluster yet
 	claim(2, 2)
-	id := Identity{NodeID: 7, Starts: 5, ClusterID: "c", Shards: 1, Replicas: 1}
+	id := Identity{NodeID: 7, Starts: 5, Asked: 5, ClusterID: "c", Shards: 1, Replicas: 1}
 	if err := id.Write(fsys, "data"); err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"carillon/internal/feature"
 	"carillon/ring"
-	"carillon/shard/feature"
 )
 
 // Why an operator's request about a node is refused, beside the errors of package ring.
@@ -74,10 +74,6 @@ func (m *Member) Finalize(ctx context.Context) (feature.Level, error) {
 	next := m.State.Upgrade().Next
 	if next == m.State.Level() {
 		return next, nil
-	}
-	// A leader of an older release does not know the command, so the refusal is made here, too.
-	if err := m.State.MayFinalize(next); err != nil {
-		return 0, err
 	}
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Finalize, Level: next}); err != nil {
 		return 0, err

@@ -36,11 +36,11 @@ type proposalAnswer struct {
 // protocol.
 var metaFaults = []error{
 	timer.ErrUnknown, timer.ErrNoLeader, timer.ErrOverloaded, timer.ErrStopped, timer.ErrRecovering, timer.ErrNoTopic, timer.ErrNotEmpty,
-	ring.ErrTooMany, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
+	timer.ErrTooManyTopics, ring.ErrNotFounded, ring.ErrFounded, ring.ErrOtherCluster, ring.ErrBadCluster, ring.ErrTooManyNodes, ring.ErrUnknownNode,
 	ring.ErrStale, ring.ErrRemoved, ring.ErrNameTaken, ring.ErrLastNode, ring.ErrInUse, ring.ErrBadState, ring.ErrUnknownGroup, ring.ErrEpoch,
 	ring.ErrMoving, ring.ErrBadPlacement, ring.ErrBadNode,
-	ring.ErrTooOld, ring.ErrLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn, ring.ErrNotGone,
-	ring.ErrVersion,
+	ring.ErrTooOld, timer.ErrFeatureLevel, ring.ErrMalformed, ring.ErrMajority, ErrNotDrained, ring.ErrTurn, ring.ErrNotGone,
+	timer.ErrTopicVersion,
 }
 
 // fault is an error with another node's text and a known identity.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"carillon/internal/feature"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/feature"
 	"carillon/timer"
 )
 

@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"carillon/clocks"
+	"carillon/internal/feature"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/secret"
-	"carillon/shard/feature"
 	"carillon/transport/peer"
 	"carillon/vfs"
 )

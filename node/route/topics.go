@@ -108,7 +108,7 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 						before = old
 					}
 				} else {
-					err = ring.ErrVersion
+					err = timer.ErrTopicVersion
 				}
 			}
 			if err != nil && !errors.Is(err, timer.ErrNoTopic) {
@@ -118,7 +118,7 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 		if topic, created, err = t.put(ctx, name, p, as); err == nil && before != nil {
 			err = t.keepUsable(ctx, before, topic)
 		}
-		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 {
+		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 {
 			break
 		}
 	}

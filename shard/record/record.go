@@ -12,7 +12,7 @@ import (
 // unless noted otherwise. Each body starts with a version byte, so that later builds can read it.
 const (
 	recordVersion = 1
-	markVersion   = 2 // version 1 had no epoch
+	markVersion   = 2
 )
 
 var ErrMalformed = errors.New("malformed record")
@@ -97,15 +97,11 @@ func AppendMark(b []byte, m Mark) []byte {
 }
 
 func DecodeMark(b []byte) (Mark, error) {
-	if len(b) == 0 || b[0] != recordVersion && b[0] != markVersion {
+	if len(b) == 0 || b[0] != markVersion {
 		return Mark{}, fmt.Errorf("%w: version", ErrMalformed)
 	}
 	r := &Reader{Rest: b[1:]}
-	m := Mark{Replica: r.Uvarint(), Index: r.Uvarint(), Term: r.Uvarint(), Hash: r.Uint64(), Epoch: 1}
-	if b[0] == markVersion {
-		m.Epoch, m.Installed = uint32(r.Uvarint()), r.Byte() != 0
-	}
-	m.Conf = r.Conf()
+	m := Mark{Replica: r.Uvarint(), Index: r.Uvarint(), Term: r.Uvarint(), Hash: r.Uint64(), Epoch: uint32(r.Uvarint()), Installed: r.Byte() != 0, Conf: r.Conf()}
 	return m, r.End()
 }
 

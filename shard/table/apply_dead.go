@@ -58,8 +58,7 @@ func (t *Table) purge(c *encoding.Command) timer.Result {
 }
 
 // closeTopic makes a topic refuse adds. Without force, the topic must have no pending and no dead
-// timers. The result then has the last fence given here, and later fences are above the command's
-// MinFence. With force, all timers of the topic are dropped; see dropTopic.
+// timers. With force, all timers of the topic are dropped; see dropTopic.
 func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 	out := timer.Result{Code: timer.OK}
 	row, ok := t.topics.rowOf[c.Topic]
@@ -67,8 +66,6 @@ func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 		if n := t.Counts(c.Topic); n.Scheduled+n.Leased+n.Dead > 0 {
 			return timer.Result{Code: timer.NotEmpty}
 		}
-		t.fence = max(t.fence, c.MinFence)
-		out.Fence = t.fence
 	} else if ok {
 		out.Removed, out.Handle = t.dropTopic(row, c.From, int64(c.Work))
 	}

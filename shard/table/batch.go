@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -13,13 +13,9 @@ import (
 // one.
 const MaxBatchBytes = 4 << 20
 
-// batchVersion is the lowest version of a batch. The version is the lowest feature level that reads
-// all items of the batch. A table must not skip an item that it does not know, or replicas would
-// diverge.
-const batchVersion = byte(feature.LevelFirst)
-
 // The kinds of items. The values are part of the log format (docs/formats/commands.md). A run is a
-// sequence of items of one kind that share a value.
+// sequence of items of one kind that share a value. A table must not skip an item that it does not
+// know, or replicas would diverge.
 const (
 	itemCommand = 1 + iota
 	itemLeases  // a run
@@ -29,12 +25,11 @@ const (
 	itemTick
 	itemExpire
 	itemForget
-	itemHash             // a state hash of the leader; no longer written
 	itemPulls       = 16 // a run of consumers' leases
 	itemExpireAgain = 20 // itemExpire with a next occurrence
 	itemSkip        = 21
 	itemOverlap     = 22
-	itemCompare     = 23 // since LevelCompare
+	itemCompare     = 23
 	itemClock       = 24
 	itemSeriesSeen  = 25
 )
@@ -108,11 +103,14 @@ type Batch struct {
 // Reset starts a batch. The proposer recognises its own entry by origin and number.
 func (b *Batch) Reset(nowMs int64, origin, number uint64) {
 	*b = Batch{buf: b.buf[:0], nowMs: nowMs}
-	b.buf = append(b.buf, batchVersion)
+	b.buf = append(b.buf, byte(feature.LevelFirst))
 	b.buf = binary.AppendVarint(b.buf, nowMs)
 	b.buf = binary.AppendUvarint(b.buf, origin)
 	b.buf = binary.AppendUvarint(b.buf, number)
 }
+
+// SetLevel sets the feature level that a replica must understand to apply the entry.
+func (b *Batch) SetLevel(level feature.Level) { b.buf[0] = byte(level) }
 
 // Len returns the number of items.
 func (b *Batch) Len() int { return b.items }
@@ -161,7 +159,6 @@ func (b *Batch) Command(c *timer.Command) int {
 	if len(c.ID) > encoding.MaxID {
 		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(c.ID), encoding.MaxID))
 	}
-	b.buf[0] = max(b.buf[0], byte(commandLevel(c)))
 	n := b.single(itemCommand)
 	// A length prefix of three bytes suffices for up to 2 MiB.
 	at := len(b.buf)
@@ -241,10 +238,7 @@ func (b *Batch) Takeover(owner uint64) int {
 }
 
 // Compare makes all replicas compare their states after this entry.
-func (b *Batch) Compare() int {
-	b.buf[0] = max(b.buf[0], byte(feature.LevelCompare))
-	return b.single(itemCompare)
-}
+func (b *Batch) Compare() int { return b.single(itemCompare) }
 
 // Tick only advances the table's clock.
 func (b *Batch) Tick() int { return b.single(itemTick) }

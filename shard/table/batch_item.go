@@ -3,7 +3,6 @@ package table
 import (
 	"fmt"
 
-	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -43,8 +42,8 @@ func BatchHead(data []byte) (nowMs int64, origin, number uint64, err error) {
 
 func (it *items) open(data []byte) error {
 	*it = items{Reader: encoding.Reader{Rest: data}}
-	if v := it.Byte(); v < batchVersion || feature.Level(v) > feature.LevelOfBuild {
-		it.Fail(fmt.Sprintf("version %d of a batch", v))
+	if it.Byte() == 0 {
+		it.Fail("feature level 0 of a batch")
 	}
 	it.nowMs = it.Varint()
 	it.origin = it.Uvarint()
@@ -89,9 +88,6 @@ func (it *items) next() bool {
 		it.readOutcome()
 	case itemTakeover:
 		it.owner = it.Uvarint()
-	case itemHash:
-		it.Uvarint()
-		it.U64()
 	case itemTick, itemCompare, itemClock, itemSeriesSeen:
 	case itemExpire, itemExpireAgain:
 		it.named()

@@ -40,7 +40,6 @@ func itemCases() map[string]func(b *Batch) {
 		"purge":         command(timer.Command{Kind: timer.Purge, Topic: 3, ID: id}),
 		"closetopic":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}),
 		"closepart":     command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true, Work: 1 << 17, From: 70_000}),
-		"closefence":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, MinFence: 1 << 40}),
 		"opentopic":     command(timer.Command{Kind: timer.OpenTopic, Topic: 3}),
 		"deliver":       command(timer.Command{Kind: timer.Deliver, Topic: 3, Turn: 5, Pull: true}),
 		"leases": func(b *Batch) {
@@ -198,18 +197,4 @@ func FuzzBatch(f *testing.F) {
 			t.Fatalf("loaded: %v", err)
 		}
 	})
-}
-
-// TestLeadersWordOfBefore: logs of older builds contain state hashes of the leader. A wrong one no
-// longer stops a replica.
-func TestLeadersWordOfBefore(t *testing.T) {
-	table := smallTable(t)
-	var b Batch
-	b.Reset(table.ClockMs(), 1, 1)
-	b.single(itemHash)
-	b.buf = append(b.buf, 5)
-	b.buf = append(b.buf, make([]byte, 8)...)
-	if got, err := table.Apply(b.Bytes(), nil, nil); err != nil || len(got) != 1 || got[0].Code != timer.OK {
-		t.Errorf("%+v, %v", got, err)
-	}
 }

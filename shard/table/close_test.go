@@ -57,21 +57,6 @@ func TestForcedCloseInSlices(t *testing.T) {
 	}
 }
 
-// TestCloseRaisesFence: after an empty topic was closed, leases have fences above the command's
-// MinFence.
-func TestCloseRaisesFence(t *testing.T) {
-	d := newTableHarness(t)
-	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 500}); got.Code != timer.OK || got.Fence != 500 {
-		t.Fatalf("%+v", got)
-	}
-	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 3}); got.Fence != 500 {
-		t.Fatalf("%+v", got)
-	}
-	if got := d.command(timer.Command{Kind: timer.CloseTopic, Topic: 7, MinFence: 1<<64 - 1}); got.Fence != 500 {
-		t.Fatalf("%+v", got)
-	}
-}
-
 // TestManyClosedTopics: the cost of an add does not depend on the number of recently deleted
 // topics, each of which is kept for an hour.
 func TestManyClosedTopics(t *testing.T) {

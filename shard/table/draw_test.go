@@ -72,9 +72,6 @@ func (g *modelHarness) randomCommand() *timer.Command {
 	switch c.Kind {
 	case timer.CloseTopic, timer.OpenTopic:
 		c.ID = ""
-		if g.fences && c.Kind == timer.CloseTopic && !c.Force {
-			c.MinFence = uint64(max(0, int(g.model.fence)+g.pick(5)-2))
-		}
 	case timer.Add, timer.Put:
 		c.Spec, c.Content, c.Tag = g.spec(), uint64(1+g.pick(3)), uint32(g.pick(1<<30))
 		c.Absolute = g.pick(2) == 0

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -25,8 +25,6 @@ type loader struct {
 	t       *Table
 	err     error
 	hash    uint64 // from the header
-	hashed  byte   // version of hash
-	newest  byte   // newest hash version that is accepted
 	records timer.Handle
 	unused  int
 	targets map[uint32][]byte // by the row of the writer
@@ -37,14 +35,7 @@ type loader struct {
 // Load reads a snapshot and returns a table with the same state and hash. Damage that the checks of
 // the format do not find shows as a different hash.
 func Load(id timer.ShardID, r io.Reader) (*Table, error) {
-	t, _, err := LoadAt(id, r, HashVersion)
-	return t, err
-}
-
-// LoadAt is Load for a build that knows hashes up to version newest. It also returns the snapshot's
-// hash.
-func LoadAt(id timer.ShardID, r io.Reader, newest byte) (*Table, uint64, error) {
-	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}, newest: newest}
+	l := loader{r: r, buf: make([]byte, 64<<10), targets: map[uint32][]byte{}}
 	l.header(id)
 	for l.err == nil && l.record() {
 	}
@@ -52,14 +43,14 @@ func LoadAt(id timer.ShardID, r io.Reader, newest byte) (*Table, uint64, error) 
 		l.finish()
 	}
 	if l.err == nil {
-		if hash := l.t.hashOf(l.hashed); hash != l.hash {
+		if hash := l.t.Hash(); hash != l.hash {
 			l.fail("state hash is %016x, the header says %016x", hash, l.hash)
 		}
 	}
 	if l.err != nil {
-		return nil, 0, fmt.Errorf("shard: load snapshot of shard %d: %w", id, l.err)
+		return nil, fmt.Errorf("shard: load snapshot of shard %d: %w", id, l.err)
 	}
-	return l.t, l.hash, nil
+	return l.t, nil
 }
 
 func (l *loader) fail(format string, args ...any) {
@@ -165,8 +156,8 @@ func (l *loader) header(id timer.ShardID) {
 	if string(l.bytes(4)) != snapshotMagic {
 		l.fail("not a table snapshot")
 	}
-	if l.version = l.byte(); l.version < oldestSnapshot || l.version > snapshotVersion {
-		l.tooNew("version %d, this build reads %d to %d", l.version, oldestSnapshot, snapshotVersion)
+	if l.version = l.byte(); l.version < noDeliveries || l.version > snapshotVersion {
+		l.tooNew("version %d, this build reads %d to %d", l.version, noDeliveries, snapshotVersion)
 	}
 	if got := timer.ShardID(l.number(1<<32-1, "shard")); got != id {
 		l.fail("it is of shard %d", got)
@@ -195,17 +186,15 @@ func (l *loader) header(id timer.ShardID) {
 		from := l.number(1<<64-1, "first fence")
 		t.leaderships = append(t.leaderships, leadership{from, l.number(1<<64-1, "owner")})
 	}
-	if l.hashed = hashOfList; l.version > unnamedHash {
-		t.restamped = timer.Handle(l.number(uint64(noRestamp), "last restamped"))
-		if l.version > noDeliveries {
-			l.deliveries()
-		}
-		if l.version > neverRestored {
-			t.leastVersion = uint32(l.number(1<<32-1, "least version"))
-		}
-		if l.hashed = l.byte(); l.err == nil && (l.hashed < hashOfList || l.hashed > l.newest) {
-			l.tooNew("state hash of version %d, this build knows 1 to %d", l.hashed, l.newest)
-		}
+	t.restamped = timer.Handle(l.number(uint64(noRestamp), "last restamped"))
+	if l.version > noDeliveries {
+		l.deliveries()
+	}
+	if l.version > neverRestored {
+		t.leastVersion = uint32(l.number(1<<32-1, "least version"))
+	}
+	if v := l.byte(); l.err == nil && v != HashVersion {
+		l.tooNew("state hash of version %d, this build knows %d", v, HashVersion)
 	}
 	if b := l.bytes(8); b != nil {
 		l.hash = binary.LittleEndian.Uint64(b)
@@ -407,8 +396,6 @@ func (l *loader) run(h timer.Handle, s *slot) {
 	r.newer, r.older = uint32(l.number(high, "newer finished")), uint32(l.number(high, "older finished"))
 	r.status = uint16(l.number(1<<16-1, "status"))
 	r.durMs = uint32(l.number(1<<32-1, "length of the lease"))
-	if l.version >= 4 {
-		r.holder = Holder(l.number(uint64(byReport), "holder of the lease"))
-	}
+	r.holder = Holder(l.number(uint64(byReport), "holder of the lease"))
 	t.setError(h, r, string(l.bytes(int(l.number(encoding.MaxErr, "error text")))))
 }

@@ -29,7 +29,6 @@ type modelHarness struct {
 	// notLate makes adds and puts refuse to be late. The golden snapshot was drawn without it.
 	notLate  bool
 	since    [][]byte       // entries since BeginSnapshot, while a snapshot is in progress
-	fences   bool           // closed topics raise the fence; the golden snapshot was drawn without this
 	delivers bool           // draw changes of delivery; the golden snapshot was drawn without them
 	drawn    *timer.Command // of the turn's last item; nil: it is none
 }
@@ -255,7 +254,7 @@ func TestTableAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			g := newModelHarness(t, rand.New(rand.NewPCG(seed, 1)).IntN)
 			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
-			g.fences, g.delivers = true, seed%2 == 1
+			g.delivers = seed%2 == 1
 			g.drive(250)
 		})
 	}
@@ -265,7 +264,6 @@ func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newModelHarness(rapidTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
 		g.deadByVersion, g.notLate = true, true
-		g.fences = true
 		g.drive(12)
 	})
 }

@@ -318,9 +318,6 @@ func (m *model) closeTopic(c *timer.Command) timer.Code {
 			return timer.NotEmpty
 		}
 	}
-	if !c.Force {
-		m.fence = max(m.fence, c.MinFence)
-	}
 	m.closed[c.Topic] = m.clock
 	return timer.OK
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 
-	"carillon/shard/feature"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 )
@@ -39,7 +38,6 @@ const (
 type Restore struct {
 	// Owner gets the leases of the lost cluster's calls, so that they end at once.
 	Owner   Incarnation
-	Level   feature.Level // of the new cluster; decides the format of the tables
 	NowMs   int64
 	Overdue Overdue
 	// Topics are those of the new cluster. Timers of other topics are dropped: the topic was
@@ -88,9 +86,6 @@ func (o *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 	o.Finished += n.Done + t.topics.totals[timer.Cancelled]
 	return t, nil
 }
-
-// Save begins a snapshot of a table that Table returned.
-func (o *Restore) Save(t *Table) *Snapshot { return t.BeginSnapshotAt(HashVersionOf(o.Level)) }
 
 // dropClosed drops the timers of topics that no longer exist, and reopens the closed topics that
 // do.

@@ -13,10 +13,6 @@ const (
 	snapshotVersion = 7
 	neverRestored   = 6 // without leastVersion; still written if that is 0
 	noDeliveries    = 5 // without deliveries; still written if there are none
-	// up to here the hash has version hashOfList, the header has no hash version, and the clock was
-	// never set back
-	unnamedHash    = 4
-	oldestSnapshot = 3 // leases have no holder yet
 )
 
 // maxSparePending is the most capacity of pending that is kept for the next piece.
@@ -56,18 +52,15 @@ type Snapshot struct {
 }
 
 // BeginSnapshot starts a snapshot of the current state. There may be only one at a time.
-func (t *Table) BeginSnapshot() *Snapshot { return t.BeginSnapshotAt(HashVersion) }
-
-// BeginSnapshotAt is BeginSnapshot for a reader that knows hashes up to the given version.
-func (t *Table) BeginSnapshotAt(version byte) *Snapshot {
+func (t *Table) BeginSnapshot() *Snapshot {
 	if t.snap != nil {
 		panic(fmt.Sprintf("shard: snapshot %d of shard %d begins while %d is under way", t.snapshots+1, t.id, t.snap.number))
 	}
 	t.snapshots++
 	s := &Snapshot{t: t, number: t.snapshots, high: t.slab.high, saved: make([]uint64, t.slab.high>>6+1)}
-	s.hash, s.wantSlots, s.wantBlobs = t.hashOf(version), t.slotSum, t.blobSum
+	s.hash, s.wantSlots, s.wantBlobs = t.Hash(), t.slotSum, t.blobSum
 	s.wantIDs = t.ids.count
-	s.pending = t.appendHeader(nil, version, s.hash)
+	s.pending = t.appendHeader(nil, s.hash)
 	t.snap = s
 	return s
 }
@@ -125,7 +118,7 @@ func (s *Snapshot) keep(h timer.Handle) {
 	s.pending = s.appendSlot(s.pending, h)
 }
 
-func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
+func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 	format := byte(snapshotVersion)
 	switch {
 	case t.leastVersion != 0:
@@ -159,7 +152,7 @@ func (t *Table) appendHeader(dst []byte, version byte, hash uint64) []byte {
 	if format > neverRestored {
 		dst = binary.AppendUvarint(dst, uint64(t.leastVersion))
 	}
-	return binary.LittleEndian.AppendUint64(append(dst, version), hash)
+	return binary.LittleEndian.AppendUint64(append(dst, HashVersion), hash)
 }
 
 func (t *Table) appendDeliveries(dst []byte) []byte {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/shard/feature"
+	"carillon/internal/feature"
 )
 
 var rewriteWire = flag.Bool("wire.rewrite", false, "write the golden file of this build's messages anew")

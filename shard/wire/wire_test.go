@@ -147,9 +147,9 @@ func (a arbitrary) narrow(v reflect.Value) {
 		case p.Kind == timer.CloseTopic && p.Force:
 			of = timer.Command{Work: p.Work, From: p.From & encoding.MaxHandle}
 		case p.Kind == timer.CloseTopic:
-			of = timer.Command{MinFence: p.MinFence & math.MaxInt64}
+			of = timer.Command{}
 		}
-		p.IfMatch, p.DueMs, p.Turn, p.Work, p.From, p.MinFence = of.IfMatch, of.DueMs, of.Turn, of.Work, of.From, of.MinFence
+		p.IfMatch, p.DueMs, p.Turn, p.Work, p.From = of.IfMatch, of.DueMs, of.Turn, of.Work, of.From
 		if p.Kind.UpdatesLease() {
 			p.Spec, p.Patch = nil, nil
 			if p.Claim == nil {

@@ -106,7 +106,7 @@ func shared(c *timer.Command) (number uint32, value int64) {
 	case c.Force:
 		return c.Work, int64(c.From)
 	}
-	return 0, int64(c.MinFence)
+	return 0, 0
 }
 
 func (c *Command) share(number uint32, value int64) {
@@ -117,8 +117,6 @@ func (c *Command) share(number uint32, value int64) {
 		c.IfMatch, c.DueMs = number, value
 	case c.Flags&CommandForce != 0:
 		c.Work, c.From = number, timer.Handle(min(max(value, 0), MaxHandle))
-	default:
-		c.MinFence = uint64(max(value, 0))
 	}
 }
 
@@ -172,24 +170,23 @@ func DecodePatch(b []byte) (*timer.Patch, error) {
 
 // Command is a decoded command whose texts still lie in its batch.
 type Command struct {
-	Kind     timer.Kind
-	Flags    uint16
-	Topic    timer.TopicID
-	ID       []byte
-	IfMatch  uint32
-	Seq      uint64
-	Turn     uint32
-	Work     uint32
-	From     timer.Handle
-	Tag      uint32
-	Content  uint64
-	DueMs    int64
-	MinFence uint64
-	Merge    timer.Merge
-	MaxWait  int64
-	Spec     SpecBytes
-	Patch    []byte // not decoded; nil: none
-	claim    []byte // not decoded; nil: none
+	Kind    timer.Kind
+	Flags   uint16
+	Topic   timer.TopicID
+	ID      []byte
+	IfMatch uint32
+	Seq     uint64
+	Turn    uint32
+	Work    uint32
+	From    timer.Handle
+	Tag     uint32
+	Content uint64
+	DueMs   int64
+	Merge   timer.Merge
+	MaxWait int64
+	Spec    SpecBytes
+	Patch   []byte // not decoded; nil: none
+	claim   []byte // not decoded; nil: none
 }
 
 // SpecBytes is a spec that lies in a batch.
@@ -286,7 +283,7 @@ func (c *Command) Copy() (cmd *timer.Command, err error) {
 	cmd.Kind, cmd.Topic, cmd.ID, cmd.IfMatch, cmd.Seq = c.Kind, c.Topic, string(c.ID), c.IfMatch, c.Seq
 	cmd.CreateOnly = c.Flags&CommandCreateOnly != 0
 	cmd.Force = c.Flags&CommandForce != 0
-	cmd.Work, cmd.From, cmd.MinFence = c.Work, c.From, c.MinFence
+	cmd.Work, cmd.From = c.Work, c.From
 	cmd.Turn, cmd.Pull = c.Turn, c.Flags&CommandPull != 0
 	cmd.Once = c.Flags&CommandOnce != 0
 	cmd.Absolute, cmd.NotLate = c.Flags&CommandAbsolute != 0, c.Flags&CommandNotLate != 0

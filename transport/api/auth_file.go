@@ -16,7 +16,7 @@ import (
 
 	yaml "go.yaml.in/yaml/v3"
 
-	"carillon/ring"
+	"carillon/timer"
 )
 
 // Bounds of the auth file.
@@ -162,8 +162,8 @@ func (r *authReader) token(n *yaml.Node, p *principal) {
 	p.making.most = defaultMaxTopics
 	if f := fields["max_topics"]; f != nil {
 		most, err := strconv.Atoi(f.Value)
-		if f.Kind != yaml.ScalarNode || err != nil || most < 1 || most > ring.MaxTopics {
-			r.fault(f, "max_topics: a number from 1 to %d is expected", ring.MaxTopics)
+		if f.Kind != yaml.ScalarNode || err != nil || most < 1 || most > timer.MaxTopics {
+			r.fault(f, "max_topics: a number from 1 to %d is expected", timer.MaxTopics)
 		}
 		p.making.most = most
 	}

@@ -37,7 +37,7 @@ func (rq *request) makeTopic() (*timer.Topic, *problem) {
 			p.making.mu.Unlock()
 		}()
 	}
-	t, err := rq.s.cfg.Engine.EnsureTopic(rq.s.base, rq.topic)
+	t, err := rq.core.Topics.Ensure(rq.s.base, rq.topic)
 	if err != nil {
 		return nil, engineFault(err)
 	}
@@ -56,7 +56,7 @@ func (rq *request) beginTopic() bool {
 	left := p.making.most - p.making.now
 	for _, prefix := range widest(p.prefixes) {
 		if left > 0 {
-			left -= rq.s.cfg.Engine.CountTopics(prefix, left, func(t *timer.Topic) bool { return t.AutoCreated && p.sees(t.Name) })
+			left -= rq.core.Topics.Count(prefix, left, func(t *timer.Topic) bool { return t.AutoCreated && p.sees(t.Name) })
 		}
 	}
 	if left <= 0 {

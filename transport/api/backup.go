@@ -19,6 +19,7 @@ func (rq *request) backup() *problem {
 	default:
 		return fail(503, "overloaded", "a backup is being taken through this node already")
 	}
+	from := rq.core.Backup
 	reader, writer := io.Pipe()
 	ctx, cancel := context.WithCancel(s.ending)
 	end := func() {
@@ -27,7 +28,7 @@ func (rq *request) backup() *problem {
 	}
 	go func() {
 		defer func() { <-s.backups }()
-		_ = writer.CloseWithError(s.writeBackup(ctx, writer))
+		_ = writer.CloseWithError(s.writeBackup(ctx, from, writer))
 	}()
 	b := &backupBody{Reader: bufio.NewReaderSize(reader, 64<<10), conn: rq.ctx.Conn(), each: s.cfg.Limits.WriteTimeout, end: end}
 	if _, err := b.Peek(1); err != nil {
@@ -50,14 +51,14 @@ func (rq *request) backup() *problem {
 var errBackupPanic = errors.New("panic in a backup")
 
 // writeBackup does not let a panic end the process.
-func (s *Server) writeBackup(ctx context.Context, to io.Writer) (err error) {
+func (s *Server) writeBackup(ctx context.Context, from Backup, to io.Writer) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.cfg.Logger.Error("panic in a backup", "panic", v, "stack", string(debug.Stack()))
 			err = errBackupPanic
 		}
 	}()
-	return s.cfg.Engine.Backup(ctx, to)
+	return from.Backup(ctx, to)
 }
 
 // backupBody is the answer. It may take as long as it goes on: the time to write is that of each

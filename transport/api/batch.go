@@ -191,7 +191,7 @@ func (rq *request) runTogether(ops []operation, brief bool) {
 // attempt has operations decided and returns those to try again: their topic was closing, or there is
 // no timer with the topic's key.
 func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
-	send := make([]Op, 0, len(todo))
+	send := make([]timer.Op, 0, len(todo))
 	sent := make([]*operation, 0, len(todo))
 	// Why the topic cannot be made: asking again for each operation would tell nothing new.
 	var refused *problem
@@ -213,7 +213,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 			continue
 		}
 		op.topic = t
-		send = append(send, Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel, Room: rq.shardRoom()})
+		send = append(send, timer.Op{Shard: op.in.shard(rq, t), Command: &op.in.cmd, Brief: brief || op.verb == vCancel, Room: rq.shardRoom()})
 		sent = append(sent, op)
 	}
 	if len(send) == 0 {
@@ -223,7 +223,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 	if len(send) == 0 {
 		return nil
 	}
-	rq.s.cfg.Engine.DoAll(rq.s.base, send)
+	rq.core.Timers.DoAll(rq.s.base, send)
 	for i, op := range sent {
 		switch {
 		case send[i].Err != nil:
@@ -239,7 +239,7 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 }
 
 // withoutMade answers for the adds that were made before, and leaves the rest.
-func (rq *request) withoutMade(send []Op, sent []*operation) ([]Op, []*operation) {
+func (rq *request) withoutMade(send []timer.Op, sent []*operation) ([]timer.Op, []*operation) {
 	var past []*operation
 	for _, op := range sent {
 		if rq.maybeMade(op.in, op.topic, op.verb) {

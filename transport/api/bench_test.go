@@ -25,9 +25,18 @@ var benchBody = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],
 type noEngine struct {
 	fakeEngine
 	topic timer.Topic
+	core  *Core
 }
 
-func (e *noEngine) Topic(string) (*timer.Topic, bool) { return &e.topic, true }
+// noTopics has the one topic.
+type noTopics struct {
+	fakeTopics
+	topic *timer.Topic
+}
+
+func (t noTopics) Here(string) (*timer.Topic, bool) { return t.topic, true }
+
+func (e *noEngine) Core() (*Core, error) { return e.core, nil }
 
 func (e *noEngine) Do(_ context.Context, _ timer.ShardID, cmd *timer.Command, _ bool) (timer.Result, error) {
 	t := &timer.Timer{Topic: cmd.Topic, ID: cmd.ID, Spec: *cmd.Spec, Seq: 77123, Tag: cmd.Tag, Version: 1,
@@ -35,7 +44,7 @@ func (e *noEngine) Do(_ context.Context, _ timer.ShardID, cmd *timer.Command, _ 
 	return timer.Result{Code: timer.Created, Timer: t}, nil
 }
 
-func (e *noEngine) DoAll(ctx context.Context, ops []Op) {
+func (e *noEngine) DoAll(ctx context.Context, ops []timer.Op) {
 	for i := range ops {
 		ops[i].Result, ops[i].Err = e.Do(ctx, ops[i].Shard, ops[i].Command, ops[i].Brief)
 	}
@@ -45,6 +54,7 @@ func benchServer(b testing.TB) *Server {
 	b.Helper()
 	e := &noEngine{fakeEngine: fakeEngine{shards: 16}, topic: timer.Topic{ID: 3, Name: "orders", Policy: timer.DefaultPolicy()}}
 	e.topic.Policy.Callback.URL = "http://127.0.0.1:9/hook"
+	e.core = &Core{Timers: e, Topics: noTopics{topic: &e.topic}}
 	s, err := New(Config{Engine: e})
 	if err != nil {
 		b.Fatal(err)

@@ -146,8 +146,9 @@ func TestBulkGivesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		topic, _, _ := e.PutTopic(t.Context(), "orders", &timer.Policy{}, timer.TopicChange{})
-		rq := &request{s: s}
+		topic, _, _ := topicsOf(e.fakeEngine).Put(t.Context(), "orders", &timer.Policy{}, timer.TopicChange{})
+		core, _ := e.Core()
+		rq := &request{s: s, core: core}
 		sweep := func() *problem {
 			return rq.bulkRun(&bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil)
 		}
@@ -185,6 +186,8 @@ type endlessEngine struct {
 	*fakeEngine
 	fails error
 }
+
+func (e *endlessEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
 
 func (e *endlessEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	b.Changed.Add(7)

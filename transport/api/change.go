@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"carillon/ring"
 	"carillon/secret"
 	"carillon/timer"
 )
@@ -32,11 +31,11 @@ func engineFault(err error) *problem {
 		return noTopic()
 	case errors.Is(err, timer.ErrNotEmpty):
 		return fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
-	case errors.Is(err, ring.ErrVersion):
+	case errors.Is(err, timer.ErrTopicVersion):
 		return fail(412, "version_mismatch", "the topic has changed since: it is not at that version")
-	case errors.Is(err, ring.ErrTooMany):
+	case errors.Is(err, timer.ErrTooManyTopics):
 		return fail(429, "quota", err.Error())
-	case errors.Is(err, ring.ErrLevel):
+	case errors.Is(err, timer.ErrFeatureLevel):
 		return fail(409, "feature_level", err.Error())
 	case errors.Is(err, timer.ErrNoLeader):
 		// The new leader is a matter between nodes.
@@ -61,7 +60,7 @@ func engineFault(err error) *problem {
 
 // findTopic looks the topic up, and makes it when create is set and it is not there.
 func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
-	if t, ok := rq.s.cfg.Engine.Topic(rq.topic); ok {
+	if t, ok := rq.core.Topics.Here(rq.topic); ok {
 		return t, nil
 	}
 	if create && !rq.s.cfg.KnownTopicsOnly {
@@ -75,7 +74,7 @@ func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
 
 // lateTopic finds a topic that this node's copy lacks. unknown is the answer where there is none.
 func (rq *request) lateTopic(unknown *problem) (*timer.Topic, *problem) {
-	t, err := rq.s.cfg.Engine.FindTopic(rq.s.base, rq.topic)
+	t, err := rq.core.Topics.Named(rq.s.base, rq.topic)
 	switch {
 	case errors.Is(err, timer.ErrNoTopic):
 		return nil, unknown
@@ -286,7 +285,7 @@ func (rq *request) change(in *timerRequest, v verb, brief bool) (res timer.Resul
 func (rq *request) changeKeeping(in *timerRequest, t *timer.Topic, v verb, brief bool) (res timer.Result, p *problem) {
 	headers := in.spec.Callback.Headers
 	for range redactTries {
-		cur, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, t), t.ID, in.id)
+		cur, err := rq.core.Timers.Timer(rq.s.base, in.shard(rq, t), t.ID, in.id)
 		if err != nil {
 			return res, engineFault(err)
 		}

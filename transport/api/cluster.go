@@ -5,18 +5,13 @@ import (
 	"errors"
 	"io"
 
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
-// Cluster is the node's view of its cluster, as far as the API needs it. Views are local: they
-// never wait for another node and always have an answer. Changes are decided by the meta group and
-// answer as those of Engine do.
+// Cluster has changes of the cluster decided by the meta group. Its errors are named by
+// Config.ClusterError.
 type Cluster interface {
-	// View is the cluster as this node sees it now.
-	View(ctx context.Context) ClusterView
-	// Shard is one shard as this node sees it; false when there is no such shard.
-	Shard(ctx context.Context, id timer.ShardID) (ShardView, bool)
-
 	// Drain has everything moved off a node; it returns once that is ordered, not done. Doing it
 	// again changes nothing.
 	Drain(ctx context.Context, name string) error
@@ -30,9 +25,15 @@ type Cluster interface {
 	// ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
 	// Finalize ends an upgrade: the feature level rises to the highest that any node understands;
-	// ring.ErrLevel names those that do not. It returns the level that the cluster has then. Doing
+	// timer.ErrFeatureLevel names those that do not. It returns the level that the cluster has then. Doing
 	// it again changes nothing.
-	Finalize(ctx context.Context) (level uint32, err error)
+	Finalize(ctx context.Context) (feature.Level, error)
+}
+
+// Backup reads the whole cluster.
+type Backup interface {
+	// Shard is one shard as this node sees it; false when there is no such shard.
+	Shard(id timer.ShardID) (ShardView, bool)
 	// Backup writes a backup of the whole cluster. After an error nothing has been written.
 	Backup(ctx context.Context, to io.Writer) error
 }
@@ -142,7 +143,10 @@ type ShardView struct {
 func validNode(s string) bool { return validTopic(s) && len(s) <= maxNodeBytes }
 
 // clusterFault is the problem that an error of Cluster is to the client.
-func clusterFault(err error) *problem {
+func (rq *request) clusterFault(err error) *problem {
+	if name := rq.s.cfg.ClusterError; name != nil {
+		err = name(err)
+	}
 	switch {
 	case errors.Is(err, ErrUnknownNode):
 		return fail(404, notFound, err.Error())

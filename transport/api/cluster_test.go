@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/ring"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 )
@@ -104,7 +103,7 @@ func TestFinalize(t *testing.T) {
 	h.do("POST", path, "").want(200).has("feature_level", "2")
 	h.engine.fakeCluster.view.Upgrade = &UpgradeView{Level: 3, Lacking: []string{"n1", "n2"}}
 	h.do("GET", clusterPath, "").want(200).has("feature_level", "2", "upgrade", `{"feature_level":3,"lacking":["n1","n2"]}`)
-	h.engine.fakeCluster.err = fmt.Errorf("%w: feature level 3 is not understood by n1 (release v1, level 2)", ring.ErrLevel)
+	h.engine.fakeCluster.err = fmt.Errorf("%w: feature level 3 is not understood by n1 (release v1, level 2)", timer.ErrFeatureLevel)
 	if r := h.do("POST", path, ""); !strings.Contains(r.body, "n1 (release v1, level 2)") {
 		t.Errorf("it does not name the node: %s", r.body)
 	} else {
@@ -169,7 +168,7 @@ func TestNoLeader(t *testing.T) {
 // says so.
 func TestFeatureThatNotAllKnow(t *testing.T) {
 	h := newHarness(t)
-	h.engine.err = fmt.Errorf("%w: put needs feature level 9, they have agreed on 2", ring.ErrLevel)
+	h.engine.err = fmt.Errorf("%w: put needs feature level 9, they have agreed on 2", timer.ErrFeatureLevel)
 	h.do("PUT", orders, `{}`).problem(409, "feature_level")
 }
 
@@ -177,7 +176,7 @@ func TestFeatureThatNotAllKnow(t *testing.T) {
 // made.
 func TestTooManyTopics(t *testing.T) {
 	h := newHarness(t)
-	h.engine.err = ring.ErrTooMany
+	h.engine.err = timer.ErrTooManyTopics
 	add := `{"id":"a","delay":"1h",` + cb + `}`
 	h.do("PUT", orders, `{}`).problem(429, "quota")
 	h.do("POST", timers, add).problem(429, "quota")

@@ -9,7 +9,7 @@ import (
 )
 
 func (rq *request) readCluster() *problem {
-	v := rq.s.cfg.Engine.View(rq.s.base)
+	v := rq.s.cfg.Engine.View()
 	o := object{b: appendCluster(rq.out(), &v), begun: true}
 	o.b = o.b[:len(o.b)-1]
 	if rq.who != nil { // so that a page offers nothing that would be refused
@@ -20,7 +20,7 @@ func (rq *request) readCluster() *problem {
 }
 
 func (rq *request) readShard() *problem {
-	v, ok := rq.s.cfg.Engine.Shard(rq.s.base, rq.shard)
+	v, ok := rq.core.Backup.Shard(rq.shard)
 	if !ok {
 		return fail(404, notFound, "there is no such shard")
 	}
@@ -37,8 +37,8 @@ func (rq *request) readShard() *problem {
 }
 
 func (rq *request) drainNode() *problem {
-	if err := rq.s.cfg.Engine.Drain(rq.s.base, rq.node); err != nil {
-		return clusterFault(err)
+	if err := rq.core.Cluster.Drain(rq.s.base, rq.node); err != nil {
+		return rq.clusterFault(err)
 	}
 	state := NodeDraining
 	if rq.nodeState() == NodeDrained {
@@ -49,8 +49,8 @@ func (rq *request) drainNode() *problem {
 }
 
 func (rq *request) resumeNode() *problem {
-	if err := rq.s.cfg.Engine.Resume(rq.s.base, rq.node); err != nil {
-		return clusterFault(err)
+	if err := rq.core.Cluster.Resume(rq.s.base, rq.node); err != nil {
+		return rq.clusterFault(err)
 	}
 	state := rq.nodeState()
 	if state == NodeDraining || state == NodeDrained || state == "" {
@@ -69,8 +69,8 @@ func (rq *request) removeNode() *problem {
 	if p != nil {
 		return p
 	}
-	if err := rq.s.cfg.Engine.Remove(rq.s.base, rq.node, force, acceptLoss); err != nil {
-		return clusterFault(err)
+	if err := rq.core.Cluster.Remove(rq.s.base, rq.node, force, acceptLoss); err != nil {
+		return rq.clusterFault(err)
 	}
 	rq.changedNode(200, NodeLeft)
 	return nil
@@ -90,8 +90,8 @@ func (rq *request) setReplicas() *problem {
 	if r.Err() != nil {
 		return r.problem()
 	}
-	if err := rq.s.cfg.Engine.SetReplicas(rq.s.base, int(replicas)); err != nil {
-		return engineFault(err)
+	if err := rq.core.Cluster.SetReplicas(rq.s.base, int(replicas)); err != nil {
+		return rq.clusterFault(err)
 	}
 	o := object{b: rq.out()}
 	o.integer("replicas", replicas)
@@ -101,9 +101,9 @@ func (rq *request) setReplicas() *problem {
 
 // finalize ends an upgrade.
 func (rq *request) finalize() *problem {
-	level, err := rq.s.cfg.Engine.Finalize(rq.s.base)
+	level, err := rq.core.Cluster.Finalize(rq.s.base)
 	if err != nil {
-		return engineFault(err)
+		return rq.clusterFault(err)
 	}
 	o := object{b: rq.out()}
 	o.integer("feature_level", int64(level))
@@ -113,7 +113,7 @@ func (rq *request) finalize() *problem {
 
 // nodeState is the state of the request's node in this node's view, "" when it is not there.
 func (rq *request) nodeState() NodeState {
-	v := rq.s.cfg.Engine.View(rq.s.base)
+	v := rq.s.cfg.Engine.View()
 	for i := range v.Nodes {
 		if v.Nodes[i].Name == rq.node {
 			return v.Nodes[i].State

@@ -25,6 +25,8 @@ type Config struct {
 	// can be judged here: names are judged when they are dialled. Good ones are remembered until
 	// Server.ForgetURLs. nil refuses nothing.
 	CheckURL func(url string) error
+	// ClusterError names an error of Cluster as this package does; nil: they are named so.
+	ClusterError func(error) error
 	// Digest is a number that stands for a secret where the content of adds is compared, so that
 	// nobody can try which secret it was. Its error is the engine's. nil: the secret is hashed like
 	// any text.

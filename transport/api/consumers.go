@@ -9,7 +9,7 @@ import (
 )
 
 // Consumers is the part of a node that the API needs for consumers of pull topics, and for
-// receivers that report later. Its rules are Engine's.
+// receivers that report later. Its rules are those of Timers.
 type Consumers interface {
 	// Pull leases up to p.Max ready timers of a topic, and waits for some if there are none; none
 	// after that. When the context ends it returns none, and the timers that it had leased go back.
@@ -154,7 +154,7 @@ func (rq *request) pullTimers() *problem {
 func (rq *request) pull(topic timer.TopicID, p Pull) ([]Pulled, *problem) {
 	wait := p.Wait
 	p.Wait = 0
-	got, err := rq.s.cfg.Engine.Pull(rq.s.ending, topic, p)
+	got, err := rq.core.Consumers.Pull(rq.s.ending, topic, p)
 	if err != nil {
 		return nil, engineFault(err)
 	}
@@ -173,7 +173,7 @@ func (rq *request) pull(topic timer.TopicID, p Pull) ([]Pulled, *problem) {
 		ctx, stop = c.whileConnected(ctx)
 		defer stop()
 	}
-	if got, err = rq.s.cfg.Engine.Pull(ctx, topic, p); err != nil {
+	if got, err = rq.core.Consumers.Pull(ctx, topic, p); err != nil {
 		return nil, engineFault(err)
 	}
 	return got, nil
@@ -186,9 +186,9 @@ func (rq *request) deliverable(topic timer.TopicID, got []Pulled) []Pulled {
 	if !ok || len(got) == 0 {
 		return got
 	}
-	s := rq.s
+	ctx, core := rq.s.base, rq.core
 	if c.hungUp() {
-		s.cfg.Engine.Return(s.base, topic, got)
+		core.Consumers.Return(ctx, topic, got)
 		return nil
 	}
 	before := c.undelivered // of pipelined requests that were answered into the same buffer
@@ -196,7 +196,7 @@ func (rq *request) deliverable(topic timer.TopicID, got []Pulled) []Pulled {
 		if before != nil {
 			before()
 		}
-		s.cfg.Engine.Return(s.base, topic, got)
+		core.Consumers.Return(ctx, topic, got)
 	}
 	return got
 }
@@ -238,7 +238,7 @@ func (rq *request) leaseUpdate(kind timer.Kind, names ...string) *problem {
 	held := make([]bool, len(c.Receipts))
 	if len(held) > 0 {
 		var err error
-		if held, err = rq.s.cfg.Engine.UpdateLease(rq.s.base, c); err != nil {
+		if held, err = rq.core.Consumers.UpdateLease(rq.s.base, c); err != nil {
 			return engineFault(err)
 		}
 	}

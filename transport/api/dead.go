@@ -316,8 +316,8 @@ func (rq *request) changeByUID(topic *timer.Topic, cmd *timer.Command, sel *sele
 
 // tryNamed looks which of the names are dead letters that could be changed, and changes none.
 func (rq *request) tryNamed(topic *timer.Topic, kind timer.Kind, sel *selection) *problem {
-	engine, trial := rq.s.cfg.Engine, dryRun{}
-	skips := &skipList{topic: topic, shards: engine.Shards()}
+	shards, trial := rq.s.cfg.Engine.Shards(), dryRun{}
+	skips := &skipList{topic: topic, shards: shards}
 	b, found := rq.walkNamed(topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
 	if p := rq.bulkDone(b); p != nil {
 		return p
@@ -333,7 +333,7 @@ func (rq *request) tryNamed(topic *timer.Topic, kind timer.Kind, sel *selection)
 			skips.addName(sel.field(), name, timer.Skipped)
 			continue
 		}
-		t, err := engine.Timer(rq.s.base, timer.ShardOf(topic, m.ID, engine.Shards()), topic.ID, m.ID)
+		t, err := rq.core.Timers.Timer(rq.s.base, timer.ShardOf(topic, m.ID, shards), topic.ID, m.ID)
 		if err != nil {
 			return engineFault(err)
 		}
@@ -393,13 +393,13 @@ func (rq *request) changeEach(topic *timer.Topic, cmd *timer.Command, places []i
 	if len(places) == 0 {
 		return nil
 	}
-	ops := make([]Op, len(places))
+	ops := make([]timer.Op, len(places))
 	for n, i := range places {
 		one := *cmd
 		one.ID = id(i)
-		ops[n] = Op{Shard: timer.ShardOf(topic, one.ID, rq.s.cfg.Engine.Shards()), Command: &one, Brief: true}
+		ops[n] = timer.Op{Shard: timer.ShardOf(topic, one.ID, rq.s.cfg.Engine.Shards()), Command: &one, Brief: true}
 	}
-	rq.s.cfg.Engine.DoAll(rq.s.base, ops)
+	rq.core.Timers.DoAll(rq.s.base, ops)
 	for n, i := range places {
 		if ops[n].Err != nil {
 			return engineFault(ops[n].Err)

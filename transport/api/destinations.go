@@ -124,7 +124,7 @@ func (rq *request) listDestinations() *problem {
 			return bad(badRequest, "query: cursor is not one of this listing")
 		}
 	}
-	list, missing, err := rq.s.cfg.Engine.Destinations(rq.s.base)
+	list, missing, err := rq.core.Destinations.Destinations(rq.s.base)
 	if err != nil {
 		return engineFault(err)
 	}

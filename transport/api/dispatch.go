@@ -95,11 +95,24 @@ func (rq *request) dispatch() *problem {
 	if p == nil {
 		p = rq.checkBody()
 	}
+	if p == nil && !rq.route.alone && rq.route.scope != scopeOpen {
+		p = rq.findCore()
+	}
 	if p == nil {
 		p = rq.route.handle(rq)
 	}
 	rq.audit(p)
 	return p
+}
+
+// findCore asks the node for what it does in its cluster, once for the whole request.
+func (rq *request) findCore() *problem {
+	core, err := rq.s.cfg.Engine.Core()
+	if err != nil {
+		return engineFault(err)
+	}
+	rq.core = core
+	return nil
 }
 
 // admit finds out whether the request may be made: target, host, path, origin, token, method,

@@ -159,11 +159,7 @@ func (rq *request) watchEvents() *problem {
 	} else {
 		ctx, st.stop = context.WithCancel(s.ending)
 	}
-	var err error
-	if st.events, err = s.cfg.Engine.Listen(ctx, w); err != nil {
-		st.end()
-		return engineFault(err)
-	}
+	st.events = rq.core.Live.Listen(ctx, w)
 	h := &rq.ctx.Response.Header
 	h.SetContentType(eventStreamType)
 	h.Set("Cache-Control", "no-store")

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"carillon/internal/feature"
 	"carillon/timer"
 )
 
@@ -43,9 +44,9 @@ func newFakeCluster() *fakeCluster {
 	return c
 }
 
-func (c *fakeCluster) View(context.Context) ClusterView { return c.view }
+func (c *fakeCluster) View() ClusterView { return c.view }
 
-func (c *fakeCluster) Shard(_ context.Context, id timer.ShardID) (ShardView, bool) {
+func (c *fakeCluster) Shard(id timer.ShardID) (ShardView, bool) {
 	v, ok := c.detail[id]
 	return v, ok
 }
@@ -109,12 +110,12 @@ func (c *fakeCluster) SetReplicas(_ context.Context, replicas int) error {
 	return c.err
 }
 
-func (c *fakeCluster) Finalize(context.Context) (uint32, error) {
+func (c *fakeCluster) Finalize(context.Context) (feature.Level, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
 	if c.view.Upgrade != nil {
 		c.view.Level, c.view.Upgrade = c.view.Upgrade.Level, nil
 	}
-	return c.view.Level, nil
+	return feature.Level(c.view.Level), nil
 }

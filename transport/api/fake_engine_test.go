@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 	"carillon/timer/bulk"
 )
@@ -38,11 +37,25 @@ type fakeEngine struct {
 
 	err       error  // of every call while set
 	notReady  error  // of Ready
+	noCore    error  // of Core
 	beforeDo  func() // runs at the start of Do and DoAll, without the lock
 	closedFor int    // so many commands find the topic closed
 	calls     map[string]int
 	wrote     int           // changes of any kind
 	last      timer.Command // the newest that was decided
+}
+
+// fakeTopics is the engine's topics.
+type fakeTopics struct{ *fakeEngine }
+
+func topicsOf(e *fakeEngine) fakeTopics { return fakeTopics{e} }
+
+// Core implements Engine.
+func (e *fakeEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e}) }
+
+// with is its Core with other timers or topics.
+func (e *fakeEngine) with(timers Timers, topics Topics) (*Core, error) {
+	return &Core{Timers: timers, Topics: topics, Consumers: e, Cluster: e, Live: e, Destinations: e, Backup: e}, e.noCore
 }
 
 type timerKey struct {
@@ -80,7 +93,7 @@ func (e *fakeEngine) Do(_ context.Context, id timer.ShardID, cmd *timer.Command,
 	return e.decide(id, cmd, brief), nil
 }
 
-func (e *fakeEngine) DoAll(_ context.Context, ops []Op) {
+func (e *fakeEngine) DoAll(_ context.Context, ops []timer.Op) {
 	if e.beforeDo != nil {
 		e.beforeDo()
 	}
@@ -434,7 +447,7 @@ func (e *fakeEngine) Progress(_ context.Context, _ timer.ShardID, q *timer.Progr
 	return list, cmp.Or(e.progressErr, e.err)
 }
 
-func (e *fakeEngine) Counts(_ context.Context, topics ...timer.TopicID) ([]timer.Counts, error) {
+func (e *fakeEngine) Counts(_ context.Context, topics []timer.TopicID) ([]timer.Counts, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["Counts"]++
@@ -458,7 +471,7 @@ func (e *fakeEngine) Counts(_ context.Context, topics ...timer.TopicID) ([]timer
 	return list, e.err
 }
 
-func (e *fakeEngine) CountTopics(prefix string, most int, f func(*timer.Topic) bool) (n int) {
+func (e fakeTopics) Count(prefix string, most int, f func(*timer.Topic) bool) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, t := range e.topics {
@@ -478,8 +491,8 @@ func (e *fakeEngine) nameOf(id timer.TopicID) string {
 	return ""
 }
 
-func (e *fakeEngine) FindTopic(_ context.Context, name string) (*timer.Topic, error) {
-	t, ok := e.Topic(name)
+func (e fakeTopics) Named(_ context.Context, name string) (*timer.Topic, error) {
+	t, ok := e.Here(name)
 	switch {
 	case ok:
 		return t, nil
@@ -489,21 +502,21 @@ func (e *fakeEngine) FindTopic(_ context.Context, name string) (*timer.Topic, er
 	return nil, timer.ErrNoTopic
 }
 
-func (e *fakeEngine) LatestTopic(ctx context.Context, name string) (*timer.Topic, error) {
+func (e fakeTopics) Latest(ctx context.Context, name string) (*timer.Topic, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	return e.FindTopic(ctx, name)
+	return e.Named(ctx, name)
 }
 
-func (e *fakeEngine) Topic(name string) (*timer.Topic, bool) {
+func (e fakeTopics) Here(name string) (*timer.Topic, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t, ok := e.topics[name]
 	return t, ok
 }
 
-func (e *fakeEngine) Topics(after string, limit int) []*timer.Topic {
+func (e fakeTopics) List(after string, limit int) []*timer.Topic {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []*timer.Topic
@@ -524,7 +537,7 @@ func (e *fakeEngine) newTopic(name string, p timer.Policy, auto bool) *timer.Top
 	return t
 }
 
-func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*timer.Topic, error) {
+func (e fakeTopics) Ensure(_ context.Context, name string) (*timer.Topic, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls["EnsureTopic"]++
@@ -537,7 +550,7 @@ func (e *fakeEngine) EnsureTopic(_ context.Context, name string) (*timer.Topic, 
 	return e.newTopic(name, timer.DefaultPolicy(), true), nil
 }
 
-func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
+func (e fakeTopics) Put(_ context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
@@ -546,7 +559,7 @@ func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy, c
 	t, ok := e.topics[name]
 	switch {
 	case change.Version != 0 && (!ok || t.ID != change.ID || t.Version != change.Version):
-		return nil, false, ring.ErrVersion
+		return nil, false, timer.ErrTopicVersion
 	case !ok:
 		return e.newTopic(name, *p, false), true, nil
 	case !change.Force && len(t.Policy.Secrets) > 0 && len(p.Secrets) == 0:
@@ -571,7 +584,7 @@ func (e *fakeEngine) PutTopic(_ context.Context, name string, p *timer.Policy, c
 	return &c, false, nil
 }
 
-func (e *fakeEngine) SetPaused(_ context.Context, name string, paused bool) (*timer.Topic, error) {
+func (e fakeTopics) SetPaused(_ context.Context, name string, paused bool) (*timer.Topic, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t, ok := e.topics[name]
@@ -585,7 +598,7 @@ func (e *fakeEngine) SetPaused(_ context.Context, name string, paused bool) (*ti
 	return &c, e.err
 }
 
-func (e *fakeEngine) DeleteTopic(_ context.Context, name string, change timer.TopicChange) (int, error) {
+func (e fakeTopics) Delete(_ context.Context, name string, change timer.TopicChange) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t, ok := e.topics[name]
@@ -593,7 +606,7 @@ func (e *fakeEngine) DeleteTopic(_ context.Context, name string, change timer.To
 		return 0, timer.ErrNoTopic
 	}
 	if change.Version != 0 && (t.ID != change.ID || t.Version != change.Version) {
-		return 0, ring.ErrVersion
+		return 0, timer.ErrTopicVersion
 	}
 	n := 0
 	for k, x := range e.timers {
@@ -629,6 +642,8 @@ type keepingEngine struct {
 	*fakeEngine
 	kept chan *timer.Command
 }
+
+func (e *keepingEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
 
 func (e *keepingEngine) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	e.kept <- cmd

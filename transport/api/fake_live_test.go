@@ -11,7 +11,7 @@ type fakeLive struct {
 	asked DueQuery // of the last Due
 	due   *Due
 	stats *ClusterStats
-	fails error // of both
+	fails error // of Due
 
 	mu      sync.Mutex
 	streams []*fakeStream
@@ -25,12 +25,12 @@ type fakeStream struct {
 	closed chan struct{}
 }
 
-func (l *fakeLive) Listen(ctx context.Context, w *Watch) (EventStream, error) {
+func (l *fakeLive) Listen(ctx context.Context, w *Watch) EventStream {
 	s := &fakeStream{ctx: ctx, watch: *w, events: make(chan Event, 10), missed: make(chan int64, 1), closed: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streams = append(l.streams, s)
-	return s, nil
+	return s
 }
 
 // stream is the n-th that was opened; nil when there are fewer.
@@ -68,4 +68,4 @@ func (l *fakeLive) Due(_ context.Context, q *DueQuery) (*Due, error) {
 	return l.due, l.fails
 }
 
-func (l *fakeLive) Stats(context.Context) (*ClusterStats, error) { return l.stats, l.fails }
+func (l *fakeLive) Stats(context.Context) *ClusterStats { return l.stats }

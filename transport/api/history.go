@@ -65,7 +65,7 @@ func (rq *request) listHistory() *problem {
 		rq.json(200, append(rq.out(), `{"entries":[]}`...))
 		return nil
 	}
-	list, more, err := rq.s.cfg.Engine.History(rq.s.base, q)
+	list, more, err := rq.core.Timers.History(rq.s.base, q)
 	if err != nil {
 		return engineFault(err)
 	}
@@ -128,7 +128,7 @@ func (rq *request) recallExactly(topic *timer.Topic, id string) (*timer.HistoryE
 	if rq.confine(q, topic) {
 		return nil, nil
 	}
-	list, _, err := rq.s.cfg.Engine.History(rq.s.base, q)
+	list, _, err := rq.core.Timers.History(rq.s.base, q)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (rq *request) maybeMade(in *timerRequest, topic *timer.Topic, v verb) bool 
 // since the shard's answer is in order with all changes, where it cannot be found, or where it was
 // cancelled: then the add makes a new one, unless the request has an Idempotency-Key.
 func (rq *request) madeBefore(in *timerRequest, topic *timer.Topic) (*timer.Timer, error) {
-	t, err := rq.s.cfg.Engine.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
+	t, err := rq.core.Timers.Timer(rq.s.base, in.shard(rq, topic), topic.ID, in.id)
 	if err != nil || t != nil && !t.State.Over() {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (rq *request) madeBefore(in *timerRequest, topic *timer.Topic) (*timer.Time
 	if rq.confine(q, topic) {
 		return nil, nil
 	}
-	list, _, err := rq.s.cfg.Engine.History(rq.s.base, q)
+	list, _, err := rq.core.Timers.History(rq.s.base, q)
 	if err != nil || len(list) == 0 || list[0].Timer.State == timer.Cancelled && !in.repeated {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ const historyPath = "/v1/topics/orders/history"
 
 // ended puts a timer into the engine's history that is in its memory no more.
 func (h *harness) ended(id string, index uint64, endMs int64, state timer.State) *timer.HistoryEntry {
-	topic, _ := h.engine.Topic("orders")
+	topic, _ := topicsOf(h.engine).Here("orders")
 	e := &timer.HistoryEntry{
 		Key: timer.HistoryKey{EndMs: endMs, Index: index, Shard: timer.ShardOf(&timer.Topic{Name: "orders"}, id, h.engine.shards)},
 		Timer: &timer.Timer{Topic: topic.ID, ID: id, Seq: index, Tag: 7, Version: 2, State: state, CreatedMs: endMs - 5000, UpdatedMs: endMs - 5000,

@@ -17,7 +17,7 @@ func (rq *request) decide(id timer.ShardID, cmd *timer.Command, brief bool) (tim
 	if rq.dryRun {
 		return rq.preview(id, cmd)
 	}
-	res, err := rq.s.cfg.Engine.Do(rq.s.base, id, cmd, brief)
+	res, err := rq.core.Timers.Do(rq.s.base, id, cmd, brief)
 	rq.nameLeader(id)
 	return res, err
 }

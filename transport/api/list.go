@@ -274,7 +274,7 @@ func (m *merge) ask(s *stream, q timer.Query) {
 		last := s.last
 		q.After = &last
 	}
-	s.page, s.err = m.rq.s.cfg.Engine.List(m.rq.s.base, s.id, &q)
+	s.page, s.err = m.rq.core.Timers.List(m.rq.s.base, s.id, &q)
 	s.more = len(s.page) == q.Limit
 	if len(s.page) > 0 {
 		s.key = keyOf(s.page[0], m.byEnd)

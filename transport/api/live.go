@@ -11,11 +11,11 @@ import (
 // Live is the part of a node that shows the API the work of the whole cluster.
 type Live interface {
 	// Listen begins to hear of events of all nodes. The stream ends with the context.
-	Listen(ctx context.Context, w *Watch) (EventStream, error)
+	Listen(ctx context.Context, w *Watch) EventStream
 	// Due counts the timers that come due, over all shards that have a leader.
 	Due(ctx context.Context, q *DueQuery) (*Due, error)
 	// Stats counts the work of all nodes in the last minute.
-	Stats(ctx context.Context) (*ClusterStats, error)
+	Stats(ctx context.Context) *ClusterStats
 }
 
 // DueQuery asks how many timers come due when.
@@ -113,7 +113,7 @@ func (rq *request) readDue() *problem {
 	if p := rq.dueTopics(q); p != nil {
 		return p
 	}
-	d, err := rq.s.cfg.Engine.Due(rq.s.base, q)
+	d, err := rq.core.Live.Due(rq.s.base, q)
 	if err != nil {
 		return engineFault(err)
 	}
@@ -178,10 +178,7 @@ func (o *object) integers(name string, list []int64) {
 
 // readStats answers with the work of all nodes in the last minute.
 func (rq *request) readStats() *problem {
-	s, err := rq.s.cfg.Engine.Stats(rq.s.base)
-	if err != nil {
-		return engineFault(err)
-	}
+	s := rq.core.Live.Stats(rq.s.base)
 	var sum NodeStats
 	o := object{b: rq.out()}
 	o.name("nodes")

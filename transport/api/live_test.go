@@ -16,7 +16,7 @@ func TestDueIsCounted(t *testing.T) {
 	h.engine.due = &Due{Buckets: []int64{3, 0, 4}, Overdue: 1, Later: 9, Shards: 4, Counted: 3}
 	r := h.do("GET", fmt.Sprintf("/v1/due?until=%d&buckets=3&topic=orders", noonMs+10_000), "").want(200)
 	r.has("counts.0", "3", "counts.2", "4", "from_ms", fmt.Sprint(noonMs), "bucket_ms", "3334", "until_ms", fmt.Sprint(noonMs+3*3334), "overdue", "1", "later", "9", "shards", "4", "shards_counted", "3")
-	orders, _ := h.engine.Topic("orders")
+	orders, _ := topicsOf(h.engine).Here("orders")
 	if q := h.engine.asked; q.All || !slices.Equal(q.Topics, []timer.TopicID{orders.ID}) || q.FromMs != noonMs || q.BucketMs != 3334 || q.Buckets != 3 {
 		t.Errorf("%+v", q)
 	}
@@ -33,7 +33,20 @@ func TestDueIsCounted(t *testing.T) {
 	h.do("GET", "/v1/due?topic=nothing", "").problem(404, unknownTopic)
 	h.engine.fails = timer.ErrNoLeader
 	h.do("GET", "/v1/due", "").problem(503, "no_leader")
-	h.do("GET", "/v1/cluster/stats", "").problem(503, "no_leader")
+}
+
+// TestBeforeTheCore: a node that is not of a cluster yet, or reads its log, answers what is its own
+// alone.
+func TestBeforeTheCore(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", orders, `{}`).want(201)
+	h.engine.noCore = timer.ErrRecovering
+	h.do("GET", "/healthz", "").want(200)
+	h.do("GET", clusterPath, "").want(200)
+	for _, path := range []string{orders, timers, "/v1/topics", "/v1/cluster/stats", "/v1/cluster/shards/1", "/v1/destinations", "/v1/due", "/v1/events"} {
+		h.do("GET", path, "").problem(503, "unavailable")
+	}
+	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).problem(503, "unavailable")
 }
 
 // TestDueOfATokensTopics: the timers of other topics do not count.
@@ -48,7 +61,7 @@ func TestDueOfATokensTopics(t *testing.T) {
 	var own []timer.TopicID
 	for _, name := range []string{"orders.a", "other", "orders.b"} {
 		h.do("PUT", "/v1/topics/"+name, `{}`, "Authorization: Bearer root").want(201)
-		if topic, _ := h.engine.Topic(name); strings.HasPrefix(name, "orders") {
+		if topic, _ := topicsOf(h.engine).Here(name); strings.HasPrefix(name, "orders") {
 			own = append(own, topic.ID)
 		}
 	}

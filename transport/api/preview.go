@@ -18,7 +18,7 @@ func (rq *request) preview(id timer.ShardID, cmd *timer.Command) (timer.Result, 
 	var cur *timer.Timer
 	if cmd.Topic != 0 {
 		var err error
-		cur, err = rq.s.cfg.Engine.Timer(rq.s.base, id, cmd.Topic, cmd.ID)
+		cur, err = rq.core.Timers.Timer(rq.s.base, id, cmd.Topic, cmd.ID)
 		rq.nameLeader(id)
 		if err != nil {
 			return timer.Result{}, err

@@ -16,7 +16,7 @@ func (rq *request) progress(id timer.ShardID, t *timer.Timer) (p timer.Progress)
 	if !mayWait(t, rq.s.nowMs()) && t.Attempts == 0 {
 		return p
 	}
-	list, err := rq.s.cfg.Engine.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: t.Topic, IDs: []string{t.ID}, Attempts: t.Attempts > 0})
+	list, err := rq.core.Timers.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: t.Topic, IDs: []string{t.ID}, Attempts: t.Attempts > 0})
 	if err == nil && len(list) == 1 {
 		p = list[0]
 	} else if t.State == timer.Scheduled && t.NextMs <= rq.s.nowMs() {
@@ -49,7 +49,7 @@ func (rq *request) waitsOf(id timer.ShardID, page []*timer.Timer) map[*timer.Tim
 	if len(ids) == 0 {
 		return nil
 	}
-	list, err := rq.s.cfg.Engine.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: asked[0].Topic, IDs: ids})
+	list, err := rq.core.Timers.Progress(rq.s.base, id, &timer.ProgressQuery{Topic: asked[0].Topic, IDs: ids})
 	waits := make(map[*timer.Timer]timer.Wait, len(asked))
 	if err != nil || len(list) != len(asked) {
 		for _, t := range asked {

@@ -17,6 +17,7 @@ type request struct {
 	ctx   *fasthttp.RequestCtx
 	route *route
 	who   *principal // nil when the API is open
+	core  *Core      // nil where the route is for a node alone
 	query query
 
 	topic string // from the path, valid; its own copy

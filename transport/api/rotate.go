@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 	"carillon/transport/callback"
 )
@@ -90,7 +89,7 @@ func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, chan
 	var err error
 	for try := range patchTries {
 		var t *timer.Topic
-		if t, err = rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); err != nil {
+		if t, err = rq.core.Topics.Latest(rq.s.base, rq.topic); err != nil {
 			break
 		}
 		policy := t.Policy
@@ -103,10 +102,10 @@ func changePolicy[T comparable](rq *request, list func(*timer.Policy) *[]T, chan
 			return t, nil
 		}
 		as := timer.TopicChange{ID: t.ID, Version: t.Version}
-		if t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, &policy, as); err == nil {
+		if t, _, err = rq.core.Topics.Put(rq.s.base, rq.topic, &policy, as); err == nil {
 			return t, nil
 		}
-		if !errors.Is(err, ring.ErrVersion) || !rq.s.sleep(2*time.Millisecond<<try) {
+		if !errors.Is(err, timer.ErrTopicVersion) || !rq.s.sleep(2*time.Millisecond<<try) {
 			break
 		}
 	}

@@ -25,7 +25,7 @@ func TestSecretsAreRotated(t *testing.T) {
 		if want := `{"topic":"orders","secrets":[` + strings.Join(prints, ",") + `]}`; r.want(200).body != want {
 			t.Errorf("%s, want %s", r.body, want)
 		}
-		topic, _ := h.engine.Topic("orders")
+		topic, _ := topicsOf(h.engine).Here("orders")
 		if got := topic.Policy; len(got.Secrets) != len(secrets) || got.Secrets[0] != secrets[0] || got.HistoryMs != 86_400_000 || got.Callback.Headers[0].Value != "hunter2" {
 			t.Errorf("%+v", got)
 		}
@@ -49,7 +49,7 @@ func TestSecretsAreRotated(t *testing.T) {
 	are(h.do("POST", finish, "{}"), fourth)
 
 	made := h.do("POST", rotate, "{}").want(200)
-	topic, _ := h.engine.Topic("orders")
+	topic, _ := topicsOf(h.engine).Here("orders")
 	if _, err := callback.ParseSecret(topic.Policy.Secrets[0]); err != nil || !strings.Contains(made.body, `"secret":"`+topic.Policy.Secrets[0]+`"`) || len(topic.Policy.Secrets) != 2 {
 		t.Errorf("%s: %v, %v", made.body, topic.Policy.Secrets, err)
 	}
@@ -105,7 +105,7 @@ func TestSigningKeysAreRotated(t *testing.T) {
 			t.Errorf("%s, want %s", r.body, want)
 		}
 		shown += r.body + h.do("GET", orders, "").want(200).body
-		topic, _ := h.engine.Topic("orders")
+		topic, _ := topicsOf(h.engine).Here("orders")
 		if got := topic.Policy; len(got.SigningKeys) != len(keys) || len(got.Secrets) != 1 || got.HistoryMs != 86_400_000 {
 			t.Errorf("%+v", got)
 		}
@@ -117,7 +117,7 @@ func TestSigningKeysAreRotated(t *testing.T) {
 		t.Error("it was written again")
 	}
 	h.do("POST", rotate, "").want(200) // the node makes one
-	topic, _ := h.engine.Topic("orders")
+	topic, _ := topicsOf(h.engine).Here("orders")
 	made := topic.Policy.SigningKeys[0]
 	if key, err := callback.ParseSigningKey(made.Private); err != nil || callback.PublicKeyOf(key) != made.Public || made.Public == publicOfIt {
 		t.Errorf("%+v: %v", made, err)

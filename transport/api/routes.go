@@ -7,6 +7,7 @@ type route struct {
 	query        []string
 	handle       func(*request) *problem
 
+	alone      bool // a node without its core answers, too, as on open routes
 	everyTopic bool // only for tokens that reach every topic
 	large      bool // the answer may be
 	// A change of timers that counts as one against a quota; of those of one timer each is counted
@@ -64,7 +65,7 @@ const timerPath = "/v1/topics/{topic}/timers/{id}"
 var routes = numbered([]route{
 	{method: "GET", path: "/healthz", scope: scopeOpen, handle: (*request).healthz},
 	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
-	{method: "GET", path: "/metrics", scope: scopeMetrics, everyTopic: true, handle: (*request).metrics},
+	{method: "GET", path: "/metrics", scope: scopeMetrics, alone: true, everyTopic: true, handle: (*request).metrics},
 	{method: "GET", path: "/v1/destinations", scope: scopeCluster, handle: (*request).listDestinations, query: []string{"state", "limit", "cursor"}},
 
 	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
@@ -107,7 +108,7 @@ var routes = numbered([]route{
 	{method: "GET", path: "/v1/due", scope: scopeRead, handle: (*request).readDue, query: []string{"topic", "until", "buckets"}},
 	{method: "POST", path: "/v1/backup", scope: scopeCluster, handle: (*request).backup, audit: auditBackup, body: emptyBody},
 
-	{method: "GET", path: "/v1/cluster", scope: scopeRead, handle: (*request).readCluster},
+	{method: "GET", path: "/v1/cluster", scope: scopeRead, alone: true, handle: (*request).readCluster},
 	{method: "GET", path: "/v1/cluster/stats", scope: scopeCluster, handle: (*request).readStats},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeCluster, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
 	{method: "POST", path: "/v1/cluster/finalize", scope: scopeCluster, handle: (*request).finalize, audit: auditFinalize, body: emptyBody},

@@ -124,6 +124,8 @@ func TestPanicInAFanOutIsA500(t *testing.T) {
 // panickyEngine panics in requests to many shards.
 type panickyEngine struct{ *fakeEngine }
 
+func (e panickyEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
+
 func (panickyEngine) List(context.Context, timer.ShardID, *timer.Query) ([]*timer.Timer, error) {
 	panic("secret detail")
 }
@@ -244,6 +246,8 @@ type waitingEngine struct {
 	*fakeEngine
 	started chan struct{}
 }
+
+func (e *waitingEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
 
 func (e *waitingEngine) Do(ctx context.Context, _ timer.ShardID, _ *timer.Command, _ bool) (timer.Result, error) {
 	close(e.started)

@@ -42,7 +42,7 @@ func (rq *request) bulkDone(b *bulk.Update) *problem {
 	defer s.sweeps.give(token)
 	ctx, cancel := context.WithTimeoutCause(s.ending, s.cfg.Limits.SweepTime, errSweepTime)
 	defer cancel()
-	if err := s.cfg.Engine.Bulk(ctx, b); err != nil {
+	if err := rq.core.Timers.Bulk(ctx, b); err != nil {
 		rq.count = int(b.Changed.Load())
 		return s.unfinished(ctx, err, b)
 	}

@@ -122,10 +122,10 @@ func (rq *request) readTimer() *problem {
 	}
 	full, keyed := t.Policy.FullID(rq.id)
 	id := timer.ShardOf(t, full, rq.s.cfg.Engine.Shards())
-	found, err := rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, full)
+	found, err := rq.core.Timers.Timer(rq.s.base, id, t.ID, full)
 	if err == nil && found == nil && keyed { // it may be of before the topic had a key
 		id = timer.ShardOf(t, rq.id, rq.s.cfg.Engine.Shards())
-		found, err = rq.s.cfg.Engine.Timer(rq.s.base, id, t.ID, rq.id)
+		found, err = rq.core.Timers.Timer(rq.s.base, id, t.ID, rq.id)
 	}
 	rq.nameLeader(id)
 	if err != nil {

@@ -334,7 +334,7 @@ func TestClosingTopic(t *testing.T) {
 	// Deleted in between: an add makes it again, anything else finds nothing.
 	gone := func() {
 		h.engine.beforeDo = nil
-		_, _ = h.engine.DeleteTopic(h.server.base, "orders", timer.TopicChange{Force: true})
+		_, _ = topicsOf(h.engine).Delete(h.server.base, "orders", timer.TopicChange{Force: true})
 	}
 	h.engine.beforeDo = gone
 	h.do("DELETE", timers+"/a", "").problem(404, unknownTopic)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 )
 
@@ -13,7 +12,7 @@ func (rq *request) readTopic() *problem {
 	if p != nil {
 		return p
 	}
-	counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID)
+	counts, err := rq.core.Timers.Counts(rq.s.base, []timer.TopicID{t.ID})
 	if err != nil {
 		return engineFault(err)
 	}
@@ -31,7 +30,7 @@ func (rq *request) putTopic() *problem {
 		return p
 	}
 	var stored *timer.Policy
-	switch t, err := rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); {
+	switch t, err := rq.core.Topics.Latest(rq.s.base, rq.topic); {
 	case err == nil:
 		stored = &t.Policy
 	case !errors.Is(err, timer.ErrNoTopic):
@@ -47,7 +46,7 @@ func (rq *request) putTopic() *problem {
 	}
 	var former int64
 	change.FormerIDs = &former
-	t, created, err := rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy, change)
+	t, created, err := rq.core.Topics.Put(rq.s.base, rq.topic, policy, change)
 	if err != nil {
 		return topicFault(err, change)
 	}
@@ -74,7 +73,7 @@ func (rq *request) patchTopic() *problem {
 	var err error
 	for try := range patchTries {
 		var t *timer.Topic
-		if t, err = rq.s.cfg.Engine.LatestTopic(rq.s.base, rq.topic); err != nil {
+		if t, err = rq.core.Topics.Latest(rq.s.base, rq.topic); err != nil {
 			return engineFault(err)
 		}
 		r := rq.reader()
@@ -93,12 +92,12 @@ func (rq *request) patchTopic() *problem {
 		if change.Version == 0 {
 			as.ID, as.Version = t.ID, t.Version
 		}
-		t, _, err = rq.s.cfg.Engine.PutTopic(rq.s.base, rq.topic, policy, as)
+		t, _, err = rq.core.Topics.Put(rq.s.base, rq.topic, policy, as)
 		if err == nil {
 			rq.changedTopic(200, t, former)
 			return nil
 		}
-		if !errors.Is(err, ring.ErrVersion) || change.Version != 0 || !rq.s.sleep(2*time.Millisecond<<try) {
+		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || !rq.s.sleep(2*time.Millisecond<<try) {
 			break
 		}
 	}
@@ -108,7 +107,7 @@ func (rq *request) patchTopic() *problem {
 // topicFault is engineFault for a change of a topic: where the client named no version, others have
 // changed it again and again.
 func topicFault(err error, change timer.TopicChange) *problem {
-	if errors.Is(err, ring.ErrVersion) && change.Version == 0 {
+	if errors.Is(err, timer.ErrTopicVersion) && change.Version == 0 {
 		return fail(503, "overloaded", "the topic keeps changing; nothing was changed")
 	}
 	return engineFault(err)
@@ -129,7 +128,7 @@ func (rq *request) pauseTopic() *problem  { return rq.setPaused(true) }
 func (rq *request) resumeTopic() *problem { return rq.setPaused(false) }
 
 func (rq *request) setPaused(paused bool) *problem {
-	t, err := rq.s.cfg.Engine.SetPaused(rq.s.base, rq.topic, paused)
+	t, err := rq.core.Topics.SetPaused(rq.s.base, rq.topic, paused)
 	if err != nil {
 		return engineFault(err)
 	}
@@ -142,7 +141,7 @@ func (rq *request) setPaused(paused bool) *problem {
 func (rq *request) changedTopic(status int, t *timer.Topic, formerIDs int64) {
 	rq.setTopicETag(t)
 	o := object{b: rq.out()}
-	if counts, err := rq.s.cfg.Engine.Counts(rq.s.base, t.ID); err != nil {
+	if counts, err := rq.core.Timers.Counts(rq.s.base, []timer.TopicID{t.ID}); err != nil {
 		o.topic(t, nil)
 	} else {
 		o.topic(t, &counts[0])
@@ -158,7 +157,7 @@ func (rq *request) deleteTopic() *problem {
 	if p != nil {
 		return p
 	}
-	n, err := rq.s.cfg.Engine.DeleteTopic(rq.s.base, rq.topic, change)
+	n, err := rq.core.Topics.Delete(rq.s.base, rq.topic, change)
 	if err != nil {
 		return engineFault(err)
 	}

@@ -43,7 +43,7 @@ func (rq *request) listTopics() *problem {
 			ids[i] = t.ID
 		}
 		var err error
-		if counts, err = rq.s.cfg.Engine.Counts(rq.s.base, ids...); err != nil {
+		if counts, err = rq.core.Timers.Counts(rq.s.base, ids); err != nil {
 			return engineFault(err)
 		}
 	}
@@ -79,7 +79,7 @@ func (rq *request) topicsSeen(after, prefix string, limit int) (page []*timer.To
 		if after, ok = rq.who.nextSeen(after); !ok {
 			return page, after, false
 		}
-		batch := rq.s.cfg.Engine.Topics(after, max(topicsAtOnce, limit+1))
+		batch := rq.core.Topics.List(after, max(topicsAtOnce, limit+1))
 		for _, t := range batch {
 			if !strings.HasPrefix(t.Name, prefix) {
 				return page, after, false // behind all that begin so

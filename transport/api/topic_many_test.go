@@ -9,31 +9,44 @@ import (
 	"testing"
 	"time"
 
-	"carillon/ring"
 	"carillon/timer"
 )
 
-// manyTopics is an engine with as many topics as a cluster may have, kept as a node keeps them.
+// manyTopics is an engine with as many topics as a cluster may have, in order of name.
 type manyTopics struct {
-	*fakeEngine
-	topics *ring.Topics
+	fakeTopics
+	topics []*timer.Topic
 }
 
-func (e *manyTopics) Topics(after string, limit int) []*timer.Topic {
-	return e.topics.List(after, limit)
+func (e *manyTopics) Core() (*Core, error) { return e.with(e.fakeEngine, e) }
+
+func (e *manyTopics) at(name string) (int, bool) {
+	return slices.BinarySearchFunc(e.topics, name, func(t *timer.Topic, name string) int { return strings.Compare(t.Name, name) })
 }
 
-func (e *manyTopics) Topic(name string) (*timer.Topic, bool) { return e.topics.Named(name) }
-
-var allTopics = func() *ring.Topics {
-	state := ring.NewState(nil, nil)
-	for i := range ring.MaxTopics {
-		c := ring.Command{Verb: ring.Ensure, Name: fmt.Sprintf("team-%d.orders-%d", i%100, i)}
-		if _, err := state.Apply(1, c.Encode()); err != nil {
-			panic(err)
-		}
+func (e *manyTopics) List(after string, limit int) []*timer.Topic {
+	i, found := e.at(after)
+	if found {
+		i++
 	}
-	return state.Topics
+	return slices.Clone(e.topics[i:min(i+limit, len(e.topics))])
+}
+
+func (e *manyTopics) Here(name string) (*timer.Topic, bool) {
+	i, found := e.at(name)
+	if !found {
+		return nil, false
+	}
+	return e.topics[i], true
+}
+
+func allTopics() []*timer.Topic {
+	topics := make([]*timer.Topic, timer.MaxTopics)
+	for i := range topics {
+		topics[i] = &timer.Topic{ID: timer.TopicID(1 + i), Name: fmt.Sprintf("team-%d.orders-%d", i%100, i), Policy: timer.DefaultPolicy()}
+	}
+	slices.SortFunc(topics, func(a, b *timer.Topic) int { return strings.Compare(a.Name, b.Name) })
+	return topics
 }
 
 // narrowTokens are tokens that see little, or look at much: each with its patterns.
@@ -77,7 +90,7 @@ func TestTopicsOfAFullCluster(t *testing.T) {
 	auth, tokens := narrowTokens(t)
 	topics := allTopics()
 	h := newHarness(t, func(c *Config) {
-		c.Auth, c.Engine = auth, &manyTopics{c.Engine.(*fakeEngine), topics}
+		c.Auth, c.Engine = auth, &manyTopics{fakeTopics{c.Engine.(*fakeEngine)}, topics}
 	})
 	for name, token := range tokens {
 		for _, query := range []string{"limit=1", "limit=1000", "prefix=team-7"} {
@@ -99,7 +112,7 @@ func BenchmarkListTopics(b *testing.B) {
 	auth, tokens := narrowTokens(b)
 	topics := allTopics()
 	h := newHarness(b, func(c *Config) {
-		c.Auth, c.Engine = auth, &manyTopics{c.Engine.(*fakeEngine), topics}
+		c.Auth, c.Engine = auth, &manyTopics{fakeTopics{c.Engine.(*fakeEngine)}, topics}
 	})
 	for name, token := range tokens {
 		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {

@@ -27,14 +27,14 @@ func TestPatchTopic(t *testing.T) {
 		{`{"window":{"to":"20:00","zone":null}}`, "policy.window", `{"from":"08:00","to":"20:00"}`}, {`{"window":null}`, "policy.window", ""},
 		{`{"serial":null}`, "policy.serial", "false"}, {`{"key":"all"}`, "policy.key", `"all"`}, {`{"key":null}`, "policy.key", ""}, {`{"if_late":"reject"}`, "policy.if_late", `"reject"`},
 	} {
-		before, _ := h.engine.Topic("orders")
+		before, _ := topicsOf(h.engine).Here("orders")
 		h.do("PATCH", orders, c.body).want(200).has(c.path, c.want)
-		after, _ := h.engine.Topic("orders")
+		after, _ := topicsOf(h.engine).Here("orders")
 		if fmt.Sprint(after.Policy.Secrets) != fmt.Sprint(before.Policy.Secrets) || after.Policy.DestinationConcurrency != 256 {
 			t.Errorf("%s changed more than it says: %+v", c.body, after.Policy)
 		}
 	}
-	if topic, _ := h.engine.Topic("orders"); topic.Policy.OwnBreaker {
+	if topic, _ := topicsOf(h.engine).Here("orders"); topic.Policy.OwnBreaker {
 		t.Error("without a breaker of its own the topic shares one")
 	}
 	var cases []refused

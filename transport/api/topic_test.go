@@ -77,19 +77,19 @@ func TestPolicyRoundTrip(t *testing.T) {
 		if strings.Contains(first.body, "whsec_") || strings.Contains(first.body, "whsk_") || strings.Contains(first.body, "t0k") {
 			t.Fatalf("a secret is shown: %s", first.body)
 		}
-		before, _ := h.engine.Topic("orders")
+		before, _ := topicsOf(h.engine).Here("orders")
 		again := h.do("PUT", orders, pick(first.json(), "policy")).want(200)
-		after, _ := h.engine.Topic("orders")
+		after, _ := topicsOf(h.engine).Here("orders")
 		if pick(again.json(), "policy") != pick(first.json(), "policy") || !reflect.DeepEqual(before.Policy, after.Policy) {
 			t.Fatalf("%s\n%s\n%+v\n%+v", first.body, again.body, before.Policy, after.Policy)
 		}
 	}
 	h.do("PUT", orders+"?force=true", `{}`).want(200)
-	if topic, _ := h.engine.Topic("orders"); topic.Policy.OwnBreaker || topic.Policy.Secrets != nil {
+	if topic, _ := topicsOf(h.engine).Here("orders"); topic.Policy.OwnBreaker || topic.Policy.Secrets != nil {
 		t.Fatalf("%+v", topic.Policy)
 	}
 	h.do("PUT", "/v1/topics/own", `{"breaker":{}}`).want(201)
-	if topic, _ := h.engine.Topic("own"); !topic.Policy.OwnBreaker {
+	if topic, _ := topicsOf(h.engine).Here("own"); !topic.Policy.OwnBreaker {
 		t.Fatal("a topic that sets a breaker has its own")
 	}
 }
@@ -251,7 +251,8 @@ func TestTopicsSeenAgainstAllNames(t *testing.T) {
 	}
 	slices.Sort(names)
 	for _, patterns := range [][]string{{"*"}, {"orders.*"}, {"orders.x.*", "pay-*"}, {"*1"}, {"Z.eu.4*", "a*7", "orders5"}, {names[7]}, {"nothing*"}, {"orders*", "orders.*", "o*"}} {
-		rq := &request{s: s, who: &principal{topics: patterns, prefixes: patternPrefixes(patterns)}}
+		core, _ := e.Core()
+		rq := &request{s: s, core: core, who: &principal{topics: patterns, prefixes: patternPrefixes(patterns)}}
 		for _, prefix := range []string{"", "orders", "p", "Z.eu.4"} {
 			var want, got []string
 			for _, name := range names {

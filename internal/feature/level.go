@@ -9,31 +9,24 @@ import "errors"
 // proposed.
 //
 // A change of the content of entries or snapshots, or of the effect of an entry, needs a new level.
+// It is made only where the agreed level is at least the new one.
 type Level uint32
 
-// The levels and their additions.
 const (
-	// LevelFirst is the level of the first build with levels, and of those before it.
+	// LevelFirst is the level of the first release.
 	LevelFirst Level = 1
-	// LevelCompare adds the comparison of replicas' states: item 23 of shards' entries, version 2
-	// of the meta group's, version 2 of the hash of a shard's state.
-	LevelCompare Level = 2
-	// LevelConventions adds the format of a topic's calls and their asymmetric signing keys, the
-	// trace of a timer, and adds that use their id only once (Once).
-	LevelConventions Level = 3
-	// LevelFinalize adds the meta group's command that raises the level. Lower levels are raised
-	// automatically, as in builds without this command.
-	LevelFinalize Level = 4
-
 	// LevelOfBuild is the level of this build.
-	LevelOfBuild = LevelFinalize
+	LevelOfBuild = LevelFirst
+	// LevelOfTests is the level of a next release that only tests have. It changes no format: its
+	// entries differ by their level alone.
+	LevelOfTests = LevelOfBuild + 1
 )
 
 // ErrNewer is wrapped by the error with which a replica stops at an entry or snapshot that it does
 // not understand.
 var ErrNewer = errors.New("a newer release wrote it")
 
-// EntryLevel returns the lowest level that can read an entry. It is the entry's first byte.
+// EntryLevel returns the level that was agreed when an entry was proposed: its first byte.
 func EntryLevel(data []byte) Level {
 	if len(data) == 0 {
 		return LevelFirst
