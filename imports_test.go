@@ -22,7 +22,7 @@ import (
 // themselves.
 var mayImport = map[string][]string{
 	"cmd":         {"client", "duration", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
-	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
+	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
 	"node/feed":   {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"backup":      {"secret", "timer"},
 	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
@@ -30,8 +30,8 @@ var mayImport = map[string][]string{
 	"node/task":   {"fan"}, // time and concurrency, as an interface
 	"transport":   {"internal/order", "internal/feature", "transport/api/internal", "duration", "fan", "secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":        {"internal/feature", "internal/placement", "secret", "timer"},
-	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "internal/feature", "shard/repair", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":       {"internal/feature", "internal/placement", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "internal/feature", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"shard":       {"internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"history":     {"vfs"},
 	"audit":       {}, // a log of lines, and no more
 	"clocks":      {},
@@ -59,7 +59,6 @@ var mayImport = map[string][]string{
 	"shard/scheduler": {"internal/order", "shard/table", "clocks", "wheel", "timer", "timer/recurrence"},      // no raft, no log, no worker
 	"shard/table":     {"internal/feature", "secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
 	"shard/record":    {"wal", "timer", "timer/encoding"},                                                     // and raft's types
-	"shard/repair":    {"shard/record", "wal", "vfs", "timer", "timer/encoding"},
 	"shard/wire":      {"internal/feature", "timer", "timer/encoding"},
 
 	"timer":            {"secret"}, // which headers are credentials
@@ -79,7 +78,7 @@ var soleImporter = map[string]string{
 
 // raftImporters are the layers that know raft: one runs it, two store its records. The layers below
 // them know timers, and no replication.
-var raftImporters = []string{"shard", "shard/record", "shard/repair"}
+var raftImporters = []string{"shard", "shard/record"}
 
 // pure layers work with their arguments alone, so that a simulator can surround them. They import
 // no library but those listed here, and no standard package that reaches a file, a socket, a clock
@@ -107,7 +106,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "internal/feature", "shard/record", "shard/repair", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

@@ -14,7 +14,6 @@ var places = []struct{ place, folder, test string }{
 	{"frame of the log, a real process", "e2e", "TestPayloadThatIsAFrame"},
 	{"frame of the log, power cuts of one node", "node", "TestCrashMatrixOfOneNode"},
 	{"frame of the log, power cuts of a cluster", "sim", "TestCrashMatrix"},
-	{"log that is repaired", "wal", "TestSalvageIsNotFooled"},
 	{"segment and end of another log", "wal", "TestFilesOfAnotherStream"},
 	{"snapshot file", "wal", "TestSnapshotInASnapshot"},
 	{"batch, and snapshot of a table", "shard/table", "TestTableInATable"},

@@ -84,15 +84,8 @@ func (l links) Frame(from uint64, frame []byte) {
 	}
 }
 
-// methodRepair asks for the entries of a log that another node lost. Package member and package
-// route have the other methods.
-const methodRepair uint8 = 21
-
 // Call implements peer.Handler.
 func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) ([]byte, error) {
-	if method == methodRepair {
-		return l.p.answerRepair(from, body)
-	}
 	if answer, handled, err := l.p.self.Call(ctx, from, method, body); handled {
 		return answer, err
 	}

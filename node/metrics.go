@@ -27,7 +27,7 @@ type metrics struct {
 	dead           map[timer.Reason]prometheus.Counter
 	deadReplaced   prometheus.Counter
 	elections      prometheus.Counter
-	mended         prometheus.Counter
+	aside          prometheus.Gauge
 
 	sent, received transfers
 
@@ -80,7 +80,8 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 	}
 	m.deadReplaced = counter("carillon_dead_replaced_total", "Dead letters that were dropped before their time, because an id had 100 of them and got another.")
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
-	m.mended = counter("carillon_wal_mended_frames_total", "Frames of the log that were found damaged at the start, and restored with what other nodes had.")
+	m.aside = prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_damaged_folders", Help: "Folders in the data directory to which damaged content was moved."})
+	m.registry.MustRegister(m.aside)
 	count := labelled("carillon_snapshot_transfers_total", "Snapshots that other nodes took from this one, or that became this node's state.", "direction")
 	bytes := labelled("carillon_snapshot_transfer_bytes_total", "Bytes of those snapshots.", "direction")
 	m.sent = transfers{count.WithLabelValues("sent"), bytes.WithLabelValues("sent")}

@@ -163,27 +163,42 @@ func (n *Node) Run(ctx context.Context) error {
 	if err := shard.CheckHalt(fsys, n.cfg.DataDir); err != nil {
 		return fmt.Errorf("node: %w", stayDown(err))
 	}
-	p := &process{cfg: n.cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1), trail: n.auditLog()}
+	cfg := n.cfg
+	for {
+		err := n.runOn(ctx, fsys, &cfg)
+		if !errors.Is(err, errSetAside) {
+			return err
+		}
+	}
+}
+
+// runOn is one run on the data directory. After errSetAside it is another node's directory. Ports
+// that were picked are in the configuration then: others know this node by them.
+func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) {
+	p := &process{cfg: *cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1), trail: n.auditLog()}
 	p.bootID = clocks.BootID()
 	p.clock = clocks.NewKeeper(clocks.Config{Source: newClocks(), Confirm: true, Saved: readSavedClock(fsys, n.cfg.DataDir, p.bootID)})
 	if err := p.ownDirectory(); err != nil {
 		return stayDown(err)
 	}
-	if p.http, err = net.Listen("tcp", n.cfg.HTTP); err != nil {
+	aside := p.sayAside()
+	if p.http, err = net.Listen("tcp", cfg.HTTP); err != nil {
 		return fmt.Errorf("node: bind the API: %w", err)
 	}
 	defer p.http.Close()
+	cfg.HTTP = keepPort(cfg.HTTP, p.http)
 	if err := p.listenForPeers(); err != nil {
 		return fmt.Errorf("node: bind the port for other nodes: %w", err)
 	}
 	if p.peer != nil {
 		defer p.peer.Close()
+		cfg.Peer = keepPort(cfg.Peer, p.peer)
 	}
 	if err := errors.Join(p.openVault(), p.wire()); err != nil {
 		return err
 	}
 	n.run.Store(p)
-	return n.serve(ctx, p)
+	return n.serve(ctx, p, aside)
 }
 
 // assemble makes the core of a node that is of a cluster; it starts nothing.
@@ -262,7 +277,7 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 
 // serve starts the parts from the outside in, so that a node that waits for its cluster can say so,
 // and stops them in the order in which nothing is lost: see stop.
-func (n *Node) serve(ctx context.Context, p *process) error {
+func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	policy := n.cfg.where(p.listening())
 	files := allowedFiles(&n.cfg)
 	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: files.calls, MaxIdleConns: files.idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
@@ -274,6 +289,7 @@ func (n *Node) serve(ctx context.Context, p *process) error {
 	p.memory.register(m.registry, n.mem.Bytes)
 	m.registry.MustRegister(pastGauges{func() *historyAdapter { return p.core.Load().history }}, &topicMetrics{core: p.core.Load, most: shownTopics})
 	m.build(n.cfg.Version)
+	m.aside.Set(float64(aside))
 	m.audit(p.trail)
 	m.lines(n.cfg.LogCounts)
 	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
@@ -343,23 +359,22 @@ func (n *Node) runCore(ctx context.Context, s *services, p *process, pool *callb
 	}); err != nil {
 		return err
 	}
-	err := n.runShards(ctx, s, p, pool, m)
-	if err == nil || !s.alive() {
+	damage := n.runShards(ctx, s, p, pool, m)
+	if damage == nil || !s.alive() {
 		return nil
 	}
-	frames, err := p.repair(s.api.ctx, err)
-	if err == nil {
-		m.mended.Add(float64(frames))
-		err = n.runShards(ctx, s, p, pool, m)
-	}
-	if err != nil && s.alive() {
-		s.broken(stayDown(err))
+	switch err := p.replace(s.api.ctx, damage); {
+	case !s.alive():
+	case errors.Is(err, errSetAside):
+		s.ended(err) // all of it stops: the next run is in this process
+	default:
+		s.broken(err)
 	}
 	return nil
 }
 
-// runShards runs the node's shards to the end of the process. It returns an error only if the log
-// is damaged, in a way that others may help with, and nothing has begun.
+// runShards runs the node's shards to the end of the process. It returns an error only if the data
+// directory is damaged, others may be able to do without it, and nothing has begun.
 func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *callback.Pool, m *metrics) error {
 	c, err := n.assemble(p, pool, m)
 	if err != nil {
@@ -405,12 +420,15 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		c.history.run(writing)
 	})
 	err = c.host.Run(ctx)
-	mendable := p.mendable(c, err)
-	if mendable {
+	replaceable := p.replaceable(c, err)
+	if replaceable {
 		p.setCore(nil)
 		end()
 		endIntake()
 	} else {
+		if shard.Damaged(err) {
+			err = member.Damaged(err)
+		}
 		if err != nil {
 			s.broken(stayDown(err))
 		}
@@ -420,7 +438,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	work.Wait()
 	stop() // the shards have told all that they will
 	writer.Wait()
-	if mendable {
+	if replaceable {
 		return err
 	}
 	return nil

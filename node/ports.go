@@ -22,7 +22,7 @@ func (c Config) asksForPorts() bool {
 // hasOthers says whether the directory's node has founded a cluster with others, or joined one. Of
 // a node that founded alone it cannot say whether others have joined since.
 func hasOthers(id *member.Identity) bool {
-	return id.ClusterID != "" && (id.AcceptedPlan == nil || len(id.AcceptedPlan.Nodes) > 1)
+	return id.Rejoin != nil || id.ClusterID != "" && (id.AcceptedPlan == nil || len(id.AcceptedPlan.Nodes) > 1)
 }
 
 var errPortsClosed = errors.New("node: this node is one of several, and was started without anything that opens its ports for the others: " +

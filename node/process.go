@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -48,8 +49,6 @@ type process struct {
 	ownAddresses *ownAddresses
 	vault        vault
 	trail        *audit.Log // nil: there is none
-
-	answering sync.Mutex // one question about lost entries at a time
 
 	core    atomic.Pointer[core]
 	running context.Context // of work in the background
@@ -170,10 +169,14 @@ func (p *process) wire() error {
 	id := p.self.Identity()
 	self := ring.Member{ID: id.NodeID, Starts: id.Starts, Name: p.cfg.Name, HTTP: http, Peer: peerAddr,
 		Zone: p.cfg.Zone, Version: p.cfg.Version, Level: p.cfg.level(), Cluster: id.ClusterID}
-	if id.ClusterID == "" && p.cfg.BootstrapExpect > 1 {
+	join := p.cfg.Join
+	if id.Rejoin != nil {
+		join = slices.Concat(join, id.Rejoin.Seeds)
+	}
+	if id.ClusterID == "" && id.Rejoin == nil && p.cfg.BootstrapExpect > 1 {
 		self.Expect, self.Shards, self.Replicas = p.cfg.BootstrapExpect, p.cfg.Shards, p.cfg.Replicas
 	}
-	p.members, err = ring.NewMembers(ring.MembersConfig{Self: self, Bind: p.gossipAddress(), Advertise: p.cfg.Advertise, Join: p.cfg.Join,
+	p.members, err = ring.NewMembers(ring.MembersConfig{Self: self, Bind: p.gossipAddress(), Advertise: p.cfg.Advertise, Join: join,
 		Keys: file.keys, Logger: p.log, Changed: p.self.GossipChanged})
 	if err != nil {
 		return err

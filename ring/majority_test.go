@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -22,16 +23,29 @@ func TestRemovalsLeaveMajorities(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := founded(t, 2, 3, 3)
 			take.Heard = []uint64{1, 2}
+			mayLose(t, s, 1, take.Heard, ErrMajority)
 			refused(t, s, ErrMajority, take)
 			if n, _ := s.Node(1); n.State != NodeMember {
 				t.Errorf("%+v", n)
 			}
 			take.Heard = []uint64{2, 3}
+			mayLose(t, s, 1, take.Heard, nil)
 			must(t, s, take)
+			mayLose(t, s, 1, take.Heard, nil) // it is removed
+			mayLose(t, s, 2, take.Heard, ErrMajority)
+			mayLose(t, s, 9, take.Heard, ErrUnknownNode)
 			// The leader hears all that there are.
 			refused(t, s, ErrMajority, Command{Verb: Remove, NodeID: 2, Force: true, Heard: []uint64{2, 3}})
 			must(t, s, Command{Verb: Remove, NodeID: 2, Force: true, AcceptLoss: true, Heard: []uint64{3}})
 		})
+	}
+}
+
+// mayLose checks the answer to a node whose directory is damaged. It is the one to its removal.
+func mayLose(t *testing.T, s *State, node uint64, heard []uint64, want error) {
+	t.Helper()
+	if err := s.MayLose(node, heard); !errors.Is(err, want) {
+		t.Errorf("node %d: %v, want %v", node, err, want)
 	}
 }
 

@@ -132,6 +132,20 @@ func (s *State) NodeNamed(name string) (Node, bool) {
 	return s.cluster.named(name)
 }
 
+// MayLose is nil if every group has a majority of its replicas without a node, on nodes of those that
+// are heard, or if the node is removed already.
+func (s *State) MayLose(node uint64, heard []uint64) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch n, ok := s.cluster.nodes[node]; {
+	case !ok:
+		return ErrUnknownNode
+	case n.State == NodeRemoved:
+		return nil
+	}
+	return s.cluster.survives(node, heard)
+}
+
 // Awaits says whether a group still has, or wants, a replica on a node that was removed and whose
 // name this one has now.
 func (s *State) Awaits(n Node) (group timer.ShardID, yes bool) {

@@ -64,8 +64,7 @@ type group struct {
 	leftovers leftovers
 
 	hard      record.HardState // latest from raft
-	end       record.EntryID   // last entry handed to the log
-	creation  *record.Mark     // the replica's initial state; nil if it was read from a snapshot
+	end       uint64           // last entry handed to the log
 	hardDirty bool             // hard is not in the log yet: the next frame carries it
 
 	row       Assignment // assignment of its replicas, as this node knows it

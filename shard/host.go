@@ -295,9 +295,6 @@ func (h *Host) Run(ctx context.Context) error {
 	cancel() // workers stop first, so that nothing new is written or answered
 	loops.Wait()
 	for _, w := range h.workers {
-		if err == nil {
-			w.lastManifest()
-		}
 		w.abandon()
 	}
 	close(h.stopped)

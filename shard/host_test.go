@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -172,7 +173,13 @@ func TestTwoHosts(t *testing.T) {
 func TestMissingGroup(t *testing.T) {
 	r := makeHarness(t, memfs.New(), nil)
 	r.starts = 1
-	if err := r.open(); !errors.Is(err, errMissing) {
+	if err := r.open(); !Damaged(err) || !strings.Contains(err.Error(), "wal is missing") {
+		t.Errorf("%v", err)
+	}
+	if err := r.fs.MkdirAll("data/wal"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.open(); !Damaged(err) || !strings.Contains(err.Error(), "nothing of the meta group") {
 		t.Errorf("%v", err)
 	}
 	r.starts = 0

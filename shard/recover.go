@@ -63,6 +63,9 @@ func (h *Host) recover() error {
 	if err := CheckHalt(h.cfg.FS, h.cfg.Dir); err != nil {
 		return err
 	}
+	if err := h.checkLog(); err != nil {
+		return err
+	}
 	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
 		return fmt.Errorf("shard: prepare snapshots: %w", err)
 	}
@@ -196,7 +199,6 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 func (r *recovery) Create(m record.Mark) error {
 	if g := r.group; r.fault == nil && g.replica == 0 {
 		g.place(m)
-		g.creation = &m
 		g.files.created, g.files.tomb = r.gen, 0
 		g.files.hardGen = r.gen
 	}
@@ -236,8 +238,7 @@ func (r *recovery) Snapshot(m record.Mark) error {
 		return nil
 	}
 	if m.Index > r.group.applied {
-		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged; "+
-			"empty the data directory and join again under a new id: the other replicas have all of it", r.group.id, m.Index)
+		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged", r.group.id, m.Index)
 		return nil
 	}
 	hard := r.hard
@@ -368,17 +369,17 @@ func (g *group) replayEntry(e *record.Entry) (err error) {
 func (r *recovery) finish() error {
 	g := r.group
 	if r.fault != nil {
-		return r.fault
+		return damageError{r.fault}
 	}
 	switch {
 	case g.replica != 0:
 	case r.known:
-		return fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.id)
+		return damageError{fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.id)}
 	case g.id != Meta:
 		return nil // the assignment tells whether there is to be a replica
 	default:
 		if g.w.host.cfg.Meta == nil {
-			return fmt.Errorf("the data directory holds nothing of the meta group: %w", errMissing)
+			return damageError{fmt.Errorf("the data directory %s holds nothing of the meta group", g.w.host.cfg.Dir)}
 		}
 		g.row = *g.w.host.cfg.Meta
 		me := placement.On(g.row.Members, g.w.host.cfg.Node)
@@ -397,15 +398,14 @@ func (r *recovery) finish() error {
 		ents = append(ents, &pb.Entry{Index: &e.Index, Term: &e.Term, Type: &e.Type, Data: e.Data})
 	}
 	if !g.store.append(ents) {
-		return fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)
+		return damageError{fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)}
 	}
 	if r.hard.Commit > g.store.last() {
-		return fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
-			g.id, r.hard.Commit, g.store.last())
+		return damageError{fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
+			g.id, r.hard.Commit, g.store.last())}
 	}
 	g.hard = r.hard
-	g.end = record.EntryID{Index: g.store.last()}
-	g.end.Term, _ = g.store.Term(g.end.Index) // always known
+	g.end = g.store.last()
 	g.store.snapshot = g.offerSnapshot
 	g.confIndex = g.applied // at the latest: earlier changes are in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
@@ -431,5 +431,3 @@ func (r *recovery) finish() error {
 	g.w.touchNext(g)
 	return nil
 }
-
-var errMissing = errors.New("it was deleted, or belongs to another node; restore the directory, or start with an empty one")

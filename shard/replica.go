@@ -126,7 +126,7 @@ func (g *group) create(replica uint64) {
 		}
 	}
 	g.place(m)
-	g.end, g.creation = record.EntryID{Index: m.Index, Term: m.Term}, &m
+	g.end = m.Index
 	g.hard = record.HardState{Commit: m.Index, Term: m.Term}
 	g.store.hard = &pb.HardState{Term: new(g.hard.Term), Vote: new(g.hard.Vote), Commit: new(g.hard.Commit)}
 	g.store.snapshot = g.offerSnapshot
@@ -164,7 +164,7 @@ func (g *group) reset() {
 	g.store = &storage{conf: &pb.ConfState{}}
 	g.w.countEntries(g) // a group without a replica has no turns
 	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
-	g.hard, g.hardDirty, g.end, g.creation = record.HardState{}, false, record.EntryID{}, nil
+	g.hard, g.hardDirty, g.end = record.HardState{}, false, 0
 	g.incoming, g.wantSnapshot = nil, false
 	g.trustAgain()
 	g.compare, g.refills, g.stopped = comparison{}, nil, nil

@@ -265,4 +265,4 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 
 // empty reports whether the log has only the group's creation or tombstone. A group that has
 // entries but has applied none pins the log until it has: its creation must stay before them.
-func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end.Index) <= foundingIndex }
+func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end) <= foundingIndex }

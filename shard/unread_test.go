@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard/repair"
 	"carillon/vfs/memfs"
 )
 
@@ -108,22 +107,6 @@ func TestDamagedOnlySnapshotOfIdleShard(t *testing.T) {
 		}
 		if err := r.open(); err == nil {
 			t.Errorf("it starts; the timer is %s", r.state("kept"))
-		}
-	})
-}
-
-// TestMenderDoesNotGuessWhatItCannotRead: the repair does not treat an unreadable snapshot as a
-// damaged one, for which it would turn to the log.
-func TestMenderDoesNotGuessWhatItCannotRead(t *testing.T) {
-	idleShard(t, 2, func(r *hostHarness, files []string) {
-		r.fs.SetHook(func(_ int, op memfs.Op, name string) error {
-			if !op.Changes() && name == files[0] {
-				return syscall.EIO
-			}
-			return nil
-		})
-		if _, err := repair.New(r.fs, r.host.cfg.Dir, r.host.cfg.Shards); !errors.Is(err, syscall.EIO) {
-			t.Errorf("%v", err)
 		}
 	})
 }

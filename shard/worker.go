@@ -99,7 +99,6 @@ type worker struct {
 	snapshot            *snapshotRun
 	snapshotTurn        int                      // index of the group to try first
 	needed              atomic.Uint64            // oldest generation of the log that its groups need
-	manifest            taken                    // the last one taken
 	firedBy             map[timer.TopicID]*Fired // since TakeActivity
 	scrubTurn           int                      // number of the group that is checked next
 }
@@ -324,7 +323,6 @@ func (w *worker) tick() {
 	w.largest.Store(largest)
 	w.replicas.Store(replicas)
 	w.tickScrub()
-	w.tickManifest()
 	w.tickSnapshots()
 	if w.now.Mono-w.lastSweep >= sweepEach {
 		w.lastSweep = w.now.Mono
@@ -369,7 +367,7 @@ func (w *worker) append(a appended) {
 		w.scratch = record.AppendMark(w.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
 		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
 		if a.installed {
-			g.end = record.EntryID{Index: f.newest, Term: f.newestTerm}
+			g.end = f.newest
 		}
 	}
 	a.entries = w.appendLeading(&a)
@@ -422,7 +420,7 @@ func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
 	w.scratch = record.AppendEntries(w.scratch[:0], ents)
 	w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
 	last := ents[len(ents)-1]
-	g.end = record.EntryID{Index: last.GetIndex(), Term: last.GetTerm()}
+	g.end = last.GetIndex()
 }
 
 func (w *worker) appendHard(g *group, hard record.HardState) {

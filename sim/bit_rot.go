@@ -52,8 +52,8 @@ func (n *node) replace() {
 }
 
 // bitRot damages a file at rest, once in a machine's life and only when nothing else is wrong: a
-// minority may lose its data. The next process there refuses to start or does without the damaged
-// data. It never serves damaged data.
+// minority may lose its data. The next process there does without the damaged data, or is replaced.
+// It never serves damaged data.
 func (w *World) bitRot() {
 	n := w.any()
 	if n.rotten || w.swarm.nodes < 3 || !w.whole() {

@@ -18,7 +18,7 @@ type Counts struct {
 	Removed               int // processes that ended because their node was removed
 	Snapshots, Reads      int
 	Rots, Refusals        int // files damaged at rest; starts refused because of that
-	Mended                int // logs repaired from peers
+	Replaced              int // nodes that replaced themselves because of that
 	Taken, Claims, Drains int // consumers' leases; operations on these leases; planned stops
 	HungUp                int // consumers that disconnected during a waiting pull
 	Bulks, Moved          int // bulk changes, and timers that they changed

@@ -12,7 +12,6 @@ import (
 	"carillon/node/route"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/repair"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
@@ -98,10 +97,9 @@ type node struct {
 	struck   map[timer.ShardID]bool // groups with a bit flipped in memory
 	agreed   agreed
 
-	rotten    bool             // a file on its disk was damaged at rest, or is about to be
-	lied      bool             // … by syncs that the disk did not perform
-	repairer  *repair.Repairer // while its log is being repaired
-	mendUntil time.Duration
+	rotten    bool      // a file on its disk was damaged at rest, or is about to be
+	lied      bool      // … by syncs that the disk did not perform
+	successor *node     // the node that its directory becomes; see replaced
 	reached   []reached // by group: progress that its disk must still hold
 	votes     map[timer.ShardID]promised
 
@@ -290,7 +288,7 @@ func (n *node) stop(cut bool) {
 	n.life++
 	n.stoppedAt = w.now
 	n.wakeClocks()
-	n.awake, n.repairer = nil, nil
+	n.awake = nil
 	if !n.eager {
 		n.inARow = 0
 	}

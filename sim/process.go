@@ -116,7 +116,11 @@ func (n *node) memberConfig() member.Config {
 func (n *node) random(b []byte) {
 	clear(b)
 	if len(b) == 8 {
-		binary.LittleEndian.PutUint64(b, n.id)
+		id := n.id
+		if n.successor != nil {
+			id = n.successor.id
+		}
+		binary.LittleEndian.PutUint64(b, id)
 		return
 	}
 	for i := range b {
@@ -161,9 +165,8 @@ func (n *node) couldNotStart(err error) {
 		n.ended(err)
 	case n.couldNotRead(err):
 		n.blinded(err)
-	case n.rotten && n.mends(err):
-	case n.rotten: // expected
-		n.refuse()
+	case n.rotten && shard.Damaged(err):
+		n.awaitReplacement(err)
 	default:
 		w.violate("I11", "node %d does not start again: %v", n.id, err)
 	}

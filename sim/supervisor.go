@@ -68,7 +68,8 @@ func (n *node) heldBack(err error) bool {
 	}
 	n.w.counts.HeldBack++
 	if n.inARow >= mostStarts || n.w.chance.IntN(4) == 0 {
-		n.refuse()
+		n.w.counts.Refusals++
+		n.replace()
 		return true
 	}
 	n.ended(err)

@@ -84,12 +84,12 @@ type header struct {
 	prevHash uint32 // low half of the previous frame's hash: the chain
 	synced   uint64 // all frames up to this one were durable when this one was written
 	wallMs   uint64 // Unix time in milliseconds, for people only
-	splice   bool   // the last of some that were repaired: see flagSplice
+	splice   bool   // see flagSplice
 }
 
-// flagSplice marks the last of the frames that took the place of lost ones (DamagedStream.Mend).
-// The frame behind it was written with the hash of the one that was lost; that value, a u32, stands
-// before the records.
+// flagSplice marks a frame that took the place of a lost one: builds until November 2026 repaired
+// logs so. The frame behind it was written with the hash of the one that was lost; that value, a
+// u32, stands before the records. It is read, and never written.
 const flagSplice = 1
 
 const spliceBytes = 4

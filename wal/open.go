@@ -76,11 +76,6 @@ func (s *Stream) removeLeftovers(found *streamScan) error {
 			return err
 		}
 	}
-	for _, gen := range found.broken { // a repair renames within a generation that was whole
-		if err := vfs.ResyncDir(s.fs, genPath(s.dir, gen)); err != nil {
-			return err
-		}
-	}
 	if err := vfs.ResyncDir(s.fs, s.dir); err != nil {
 		return err
 	}

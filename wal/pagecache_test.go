@@ -1,10 +1,8 @@
 package wal
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -47,31 +45,6 @@ func TestRestartBelievesNoPageCache(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestMendedLogOutlivesAFailedSync: the names that a repair changes are no more believed than
-// others.
-func TestMendedLogOutlivesAFailedSync(t *testing.T) {
-	whole := built(t, 60, true)
-	was, err := salvageAll(whole)
-	must(t, err)
-	damaged := copyFS(whole)
-	must(t, damaged.FlipBit(segments(t, damaged)[2], 8*45))
-	got, err := salvageAll(damaged)
-	must(t, err)
-	damaged.FailNth(memfs.OpSyncDir, 1, syscall.EIO)
-	if err := got.damaged.Repair(5, got.patches(was)); !errors.Is(err, syscall.EIO) {
-		t.Fatal(err)
-	}
-	damaged.Kill()
-	_, err = Open(damaged, testDir, small(), nil)
-	must(t, err)
-	back := &strings.Builder{}
-	_, err = Open(lostAll(damaged), testDir, small(), func(_ Position, r Record) error { back.Write(r.Data); return nil })
-	must(t, err)
-	if back.String() != was.text(60) {
-		t.Fatal("other records")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"carillon/vfs"
 )
@@ -17,7 +16,6 @@ type streamScan struct {
 	gens   []GenInfo // ascending; those without a segment are left out
 	empty  []uint64  // directories of generations without a segment
 	old    []uint64  // generations before FIRST: a drop that was not finished
-	broken []uint64  // generations in which something was cut out or repaired
 	chain  chain
 	last   lastSegment
 	frames uint64
@@ -36,7 +34,6 @@ type lastSegment struct {
 type generation struct {
 	num      uint64
 	segments []uint64 // first sequence numbers, ascending
-	broken   bool     // there are .broken files
 }
 
 // scanner reads a stream without changing it.
@@ -46,9 +43,6 @@ type scanner struct {
 	frame func(gen uint64, segment string, off int64, h header, records []byte) error
 	buf   []byte
 	out   streamScan
-
-	damaged *DamagedStream // set: damage is noted there, and passed over where that can be done
-	after   []segmentEnd   // of each segment that is still to be read; with damaged stream only
 }
 
 // scan verifies every byte of the stream, in order, and calls frame for each good one.
@@ -70,17 +64,9 @@ func (s *scanner) scan() (*streamScan, error) {
 		return nil, err
 	}
 	s.out.chain = chain{next: s.out.first.seq, prevHash: s.out.first.prevHash, salt: s.out.first.salt}
-	if s.damaged != nil {
-		if s.after, err = s.borders(gens); err != nil {
-			return nil, err
-		}
-	}
 	for i, g := range gens {
 		if err := s.generation(g, i == len(gens)-1); err != nil {
 			return nil, err
-		}
-		if g.broken {
-			s.out.broken = append(s.out.broken, g.num)
 		}
 	}
 	if err := s.checkEnd(); err != nil {
@@ -177,25 +163,11 @@ func (s *scanner) segment(gen, seq uint64, last bool) (end int64, err error) {
 	dir, name := genPath(s.dir, gen), segmentName(seq)
 	visit := func(off int, h header, records []byte) error {
 		s.out.frames++
-		if s.damaged != nil {
-			s.damaged.bound(h.prevHash)
-		}
 		return s.frame(gen, name, int64(off), h, records)
 	}
 	n, bad, err := s.out.chain.scan(s.buf, visit)
 	if err != nil {
 		return 0, err
-	}
-	if len(s.after) > 0 { // its successor is known: then it is no end of the log
-		at := s.after[0]
-		s.after = s.after[1:]
-		if (bad != nil || s.out.chain.next != at.seq) && !errors.Is(bad, errVersion) {
-			end, err := s.salvage(gen, name, n, bad, at, visit)
-			if last {
-				s.out.last = lastSegment{dir: dir, name: name, end: end, size: end}
-			}
-			return end, err
-		}
 	}
 	damage := &CorruptionError{Dir: dir, Segment: name, Offset: int64(n), Seq: s.out.chain.next, Err: bad}
 	if bad != nil && !last {
@@ -247,7 +219,6 @@ func listGenerations(fsys vfs.FS, dir string) ([]generation, error) {
 			if seq, ok := parseSegmentName(f.Name); ok && !f.Dir {
 				g.segments = append(g.segments, seq)
 			}
-			g.broken = g.broken || strings.HasSuffix(f.Name, brokenSuffix)
 		}
 		gens = append(gens, g)
 	}

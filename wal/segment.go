@@ -59,10 +59,9 @@ func nextEntry(b []byte) (data []byte, size int, err error) {
 
 // chain is where a reader stands in the sequence of frames.
 type chain struct {
-	next      uint64 // sequence number of the next frame
-	prevHash  uint32
-	unchained bool // the frame before was lost: the chain begins anew
-	salt      salt
+	next     uint64 // sequence number of the next frame
+	prevHash uint32
+	salt     salt
 }
 
 // scan walks the entries of a segment's bytes and calls visit for each good frame.
@@ -94,7 +93,7 @@ func (c *chain) admit(b []byte) (h header, records []byte, err error) {
 		return h, nil, err
 	case h.seq != c.next || h.synced >= h.seq:
 		return h, nil, errSeq
-	case h.prevHash != c.prevHash && !c.unchained:
+	case h.prevHash != c.prevHash:
 		return h, nil, errChain
 	}
 	records = b[frameHeaderBytes:]
@@ -106,7 +105,7 @@ func (c *chain) admit(b []byte) (h header, records []byte, err error) {
 		return h, nil, errRecords
 	}
 	c.next++
-	c.prevHash, c.unchained = after, false
+	c.prevHash = after
 	return h, records, nil
 }
 

@@ -19,12 +19,14 @@ const (
 
 // EnsureMembership makes sure that the node is of a cluster: it has been, or it founds one alone or
 // with others, or joins one. It returns when the identity on disk says so, or with an error that
-// needs the operator, or when the context ends.
+// needs the operator, or when the context ends. A node that replaces a damaged one only joins.
 func (s *Self) EnsureMembership(ctx context.Context) error {
 	plan := s.Identity().AcceptedPlan
 	switch {
 	case s.Identity().ClusterID != "":
 		return nil
+	case s.Identity().Rejoin != nil:
+		return s.join(ctx)
 	case plan == nil && s.cfg.BootstrapExpect == 1 && len(s.cfg.Join) == 0:
 		self, err := s.describe()
 		if err != nil {

@@ -18,6 +18,7 @@ const (
 	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
 	methodKnown   uint8 = 23 // the knowledge of the node that asks
 	methodRefuses uint8 = 24 // whether a process refuses connections
+	methodReplace uint8 = 25 // whether a node whose directory is damaged may be replaced
 )
 
 // Frame takes a control frame that is about nodes; false: it is another, for the shards.
@@ -59,6 +60,9 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 		return answer, true, err
 	case methodMembers:
 		answer, err = s.answerMembers(from)
+		return answer, true, err
+	case methodReplace:
+		answer, err = s.answerReplace(ctx, from, body)
 		return answer, true, err
 	}
 	m := s.member.Load()

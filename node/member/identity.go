@@ -36,6 +36,8 @@ type Identity struct {
 	AcceptedPlan *ring.FoundingPlan `json:"promise,omitempty"`
 	// Meta is the row of the meta group that this node's replica begins with.
 	Meta *shard.Assignment `json:"meta,omitempty"`
+	// Rejoin is there until a node that replaces a damaged one has joined.
+	Rejoin *Rejoin `json:"rejoin,omitempty"`
 
 	// Sum is the xxh64 of the file as it would be without it, in hexadecimal. It comes last.
 	Sum string `json:"sum,omitempty"`
@@ -49,6 +51,9 @@ const (
 // lockIdentity reads the directory's identity or makes one for a fresh directory, counts this
 // start, and writes it back.
 func lockIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
+	if err := finishSetAside(fsys, dir); err != nil {
+		return Identity{}, fmt.Errorf("node: set the damaged directory aside: %w", err)
+	}
 	id, err := ReadIdentity(fsys, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -57,12 +62,6 @@ func lockIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error
 		}
 	case err != nil:
 		return Identity{}, err
-	}
-	if id.Founded {
-		if _, err := fsys.Stat(filepath.Join(dir, "wal")); errors.Is(err, fs.ErrNotExist) {
-			return Identity{}, fmt.Errorf("node: %s has lost its log: the folder wal is missing, and what was acknowledged last is in it alone; put it back, "+
-				"or empty the directory, and join again or restore a backup", dir)
-		}
 	}
 	id.Starts++
 	// Founders and nodes that join make themselves known to all that they meet.

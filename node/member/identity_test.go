@@ -18,6 +18,7 @@ func fullIdentity() Identity {
 		AcceptedPlan: &ring.FoundingPlan{ClusterID: "0123456789abcdef0123456789abcdef", Shards: 64, Replicas: 2, Nodes: nodes},
 		Meta: &shard.Assignment{Group: 0, Epoch: 1, Settled: true, Members: []shard.Member{
 			{Node: 11, Replica: placement.ReplicaID(11, 1)}, {Node: 12, Replica: placement.ReplicaID(12, 1)}}},
+		Rejoin: &Rejoin{ClusterID: "0123456789abcdef0123456789abcdef", Seeds: []string{"10.0.0.2:7702"}},
 	}
 }
 
@@ -90,23 +91,5 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	}
 	if _, err := lockIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore was interrupted there") {
 		t.Error(err)
-	}
-}
-
-// TestIdentityOfADirectoryWithoutItsLog: snapshots that are all there do not make up for it.
-func TestIdentityOfADirectoryWithoutItsLog(t *testing.T) {
-	fsys := memfs.New()
-	if err := fsys.MkdirAll("data/snapshots"); err != nil {
-		t.Fatal(err)
-	}
-	id := Identity{NodeID: 7, Founded: true, Shards: 1, Replicas: 1, ClusterID: "c"}
-	if err := id.Write(fsys, "data"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lockIdentity(fsys, "data", nil); err == nil || !strings.Contains(err.Error(), "has lost its log") {
-		t.Error(err)
-	}
-	if got, err := ReadIdentity(fsys, "data"); err != nil || got.Starts != 0 {
-		t.Errorf("the start was counted: %+v, %v", got, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"carillon/ring"
 	"carillon/shard"
@@ -41,6 +42,7 @@ func (s *Self) join(ctx context.Context) error {
 		default:
 			return s.Change(func(id *Identity) {
 				id.ClusterID, id.Shards, id.Replicas, id.Meta = answer.ClusterID, answer.Shards, answer.Replicas, answer.Meta
+				id.Rejoin = nil
 			})
 		}
 		if !s.tasks.Sleep(ctx, stepEach) {
@@ -58,10 +60,14 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = fmt.Errorf("no member of a cluster is seen yet at %v", s.cfg.Join)
+	cluster, seeds := "", s.cfg.Join
+	if r := s.Identity().Rejoin; r != nil {
+		cluster, seeds = r.ClusterID, slices.Concat(seeds, r.Seeds)
+	}
+	err = fmt.Errorf("no member of a cluster is seen yet at %v", seeds)
 	tries := 0
 	for _, m := range s.gossip.List() {
-		if m.Cluster == "" || m.ID == s.id || m.State != ring.MemberAlive || tries == joinTries {
+		if m.Cluster == "" || m.ID == s.id || m.State != ring.MemberAlive || tries == joinTries || cluster != "" && m.Cluster != cluster {
 			continue
 		}
 		tries++
@@ -79,7 +85,10 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 			continue
 		}
 		var a joinAnswer
-		if err = json.Unmarshal(reply, &a); err == nil {
+		if err = json.Unmarshal(reply, &a); err == nil && cluster != "" && a.ClusterID != cluster {
+			err = fmt.Errorf("%w: node %s is of %s, this one was of %s", ring.ErrOtherCluster, m.Name, a.ClusterID, cluster)
+		}
+		if err == nil {
 			return &a, nil
 		}
 	}

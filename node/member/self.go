@@ -116,6 +116,7 @@ type Self struct {
 	member   atomic.Pointer[Member]
 	waiting  atomic.Pointer[string] // the event for which the node waits before it is a member
 	stopping atomic.Bool
+	damaged  atomic.Bool // its directory is, and it waits to be replaced
 }
 
 // NewSelf claims the data directory's identity, or makes one for an empty directory.

@@ -6,8 +6,8 @@ import (
 	"carillon/wal"
 )
 
-// Folder rebuilds something of a group from its records: a start rebuilds the replica, the repair of
-// a damaged log the indexes and terms. Its methods are called in the order of the log.
+// Folder rebuilds something of a group from its records. Its methods are called in the order of the
+// log.
 type Folder interface {
 	// Create begins a replica that has no log yet.
 	Create(m Mark) error
@@ -21,8 +21,8 @@ type Folder interface {
 	Snapshot(m Mark) error
 }
 
-// Fold decodes a record of a group and gives it to the folder. A manifest, which is of all groups,
-// is passed over.
+// Fold decodes a record of a group and gives it to the folder. NODE_META, which builds until
+// November 2026 wrote, is passed over.
 func Fold(r wal.Record, into Folder) error {
 	switch r.Type {
 	case wal.RecordReplicaCreate:

@@ -217,16 +217,3 @@ type Entry struct {
 	Type        pb.EntryType
 	Data        []byte
 }
-
-// EntryID identifies an entry and all entries before it: two logs that both contain it are equal up
-// to it.
-type EntryID struct{ Index, Term uint64 }
-
-// OrAfter returns the hard state for a start from a snapshot at base. If h is older than base, it
-// takes base's term and has no vote.
-func (h HardState) OrAfter(base EntryID) HardState {
-	if h.Term < base.Term {
-		h.Term, h.Vote = base.Term, 0
-	}
-	return h
-}
