@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +13,6 @@ import (
 	"carillon/internal/feature"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/shard/table"
-	"carillon/timer"
 )
 
 // within waits for something that other goroutines do.
@@ -30,70 +27,6 @@ func within(t *testing.T, what string, limit time.Duration, so func() bool) {
 }
 
 func (r *running) host() *shard.Host { return r.node.run.Load().core.Load().host }
-
-// sameStates says whether all nodes have the same state of a shard, and none of them has a fault.
-func sameStates(nodes []*running, id timer.ShardID) bool {
-	var hash, applied uint64
-	for i, n := range nodes {
-		g := n.host().Groups()[id]
-		if i == 0 {
-			hash, applied = g.Hash, g.Applied
-		}
-		if g.Fault != "" || n.host().Fault() != "" || g.Hash != hash || g.Applied != applied {
-			return false
-		}
-	}
-	return true
-}
-
-// TestFlippedBitInOneOfThree: a bit flips in the memory of one of three nodes, of a shard's leader
-// or of a follower, in a timer that will not be due for a long time. No node ends, timers are
-// taken and read all the while, and the replica whose state is wrong gets the state of another. A
-// node that starts again afterwards does start.
-func TestFlippedBitInOneOfThree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
-	for _, leads := range []bool{true, false} {
-		t.Run(map[bool]string{true: "leader", false: "follower"}[leads], func(t *testing.T) {
-			t.Parallel()
-			nodes := trio(t)
-			const path = "/v1/topics/t/timers/"
-			var id timer.ShardID
-			var topic timer.TopicID
-			nodes[0].must(201, "PUT", "/v1/topics/t", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
-			nodes[0].must(201, "PUT", path+"struck", `{"delay":"24h","payload":1}`)
-			if v, ok := nodes[0].node.run.Load().core.Load().member.State.Named("t"); ok {
-				topic, id = v.ID, timer.ShardOf(v, "struck", 8)
-			}
-			within(t, "all nodes have it", 10*time.Second, func() bool { return sameStates(nodes, id) })
-			at := slices.IndexFunc(nodes, func(n *running) bool { return n.host().Leads(id) == leads })
-			if at < 0 || !nodes[at].host().Strike(id, table.FaultOfSlot, topic, "struck", 9) {
-				t.Fatalf("nothing was struck on node %d", at)
-			}
-			began, taken := time.Now(), 0
-			within(t, "the node has found its fault", time.Minute, func() bool {
-				nodes[taken%3].must(201, "PUT", fmt.Sprint(path, "a", taken), `{"delay":"24h","payload":1}`)
-				taken++
-				return nodes[at].host().Fault() != ""
-			})
-			within(t, "its replica has another's state", time.Minute, func() bool {
-				nodes[taken%3].must(201, "PUT", fmt.Sprint(path, "a", taken), `{"delay":"24h","payload":1}`)
-				taken++
-				return nodes[at].host().Fault() == ""
-			})
-			within(t, "all have the same states", 10*time.Second, func() bool { return sameStates(nodes, id) })
-			t.Logf("repaired after %s, %d timers taken meanwhile", time.Since(began), taken)
-			for k := range taken {
-				nodes[k%3].must(200, "GET", fmt.Sprint(path, "a", k), "")
-			}
-			within(t, "the cluster is healthy", 20*time.Second, func() bool {
-				_, body := nodes[0].call("GET", "/v1/cluster", "")
-				return strings.Contains(body, `"healthy":true`)
-			})
-		})
-	}
-}
 
 func init() { highestLevel = feature.LevelOfTests }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 
+	"carillon/shard"
 	"carillon/vfs"
 )
 
@@ -12,9 +13,9 @@ import (
 var ErrStayDown = errors.New("node: not to be started again before somebody has looked")
 
 // stayDown marks an error so. A full disk and a directory that another process holds pass by
-// themselves.
+// themselves; of a memory that has changed by itself the disk has what is right.
 func stayDown(err error) error {
-	if err == nil || vfs.IsFull(err) || errors.Is(err, vfs.ErrLocked) || errors.Is(err, ErrRemoved) {
+	if err == nil || vfs.IsFull(err) || errors.Is(err, vfs.ErrLocked) || errors.Is(err, ErrRemoved) || errors.Is(err, shard.ErrMemoryFault) {
 		return err
 	}
 	return stayDownError{err}

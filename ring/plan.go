@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"carillon/internal/placement"
+	"carillon/timer"
 )
 
 // View is the part of a State at which Plan looks: one moment of it.
@@ -19,7 +20,8 @@ type View struct {
 type Observations struct {
 	NowMs          int64 // when the facts were taken; times that matter are in them as durations
 	Nodes          map[uint64]NodeFacts
-	ReplaceAfterMs int64 // how long a node must be down before others take its replicas; 0: 600,000
+	Wrong          []placement.WrongReplica // whose states are not those of most others, by their nodes' own word
+	ReplaceAfterMs int64                // how long a node must be down before others take its replicas; 0: 600,000
 	// Shards under way at once; 0: 4. The meta group has one row, and moves one step at a time.
 	MaxMoves int
 }
@@ -46,7 +48,7 @@ const (
 )
 
 // Plan gives the commands that the controller proposes now, in order of urgency: replicas that are
-// one too many, of nodes that are gone, of nodes that are to go, rows that are short, zones,
+// one too many, whose states are wrong, of nodes that are gone, of nodes that are to go, rows that are short, zones,
 // balance, and last the preferred leaders. Pure. At rest it is empty. A command that was lost or
 // refused is in the next plan again.
 //
@@ -63,6 +65,7 @@ func Plan(v View, f Observations) []Command {
 	p.planMeta()
 	p.redirect()
 	p.shrink()
+	p.replaceWrong()
 	p.replace()
 	p.drain()
 	p.grow()
@@ -158,6 +161,12 @@ func (p *planner) majority(row *Assignment) bool {
 
 // isNew says whether a replica came with the row's last change.
 func isNew(row *Assignment, r Replica) bool { return r.ID == placement.ReplicaID(r.Node, row.Epoch) }
+
+// isWrong says whether the group's replica on a node has told that its state is wrong.
+func (p *planner) isWrong(group timer.ShardID, replicas []Replica, node uint64) bool {
+	r, ok := onNode(replicas, node)
+	return ok && slices.Contains(p.facts.Wrong, placement.WrongReplica{Group: group, Replica: r.ID})
+}
 
 // survives says whether most nodes of a row without one of them are alive.
 func (p *planner) survives(nodes []uint64, without uint64) bool {

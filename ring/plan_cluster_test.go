@@ -21,6 +21,7 @@ type fakeCluster struct {
 	nowMs int64
 	down  map[uint64]int64 // since when
 	unfit map[uint64]bool
+	wrong []placement.WrongReplica // those that are still members tell so
 	first map[timer.ShardID][]Replica // the founders of the groups
 	conf  map[timer.ShardID][]Replica // the groups' true membership
 	// The replicas that there are, by id: with the group's beginnings, or empty.
@@ -128,6 +129,11 @@ func (tw *fakeCluster) facts() Observations {
 		}
 		f.Nodes[n.ID] = facts
 	}
+	for _, r := range tw.wrong {
+		if slices.ContainsFunc(tw.conf[r.Group], func(o Replica) bool { return o.ID == r.Replica }) && tw.alive(NodeOfReplica(r.Replica)) {
+			f.Wrong = append(f.Wrong, r)
+		}
+	}
 	return f
 }
 
@@ -206,7 +212,7 @@ func (tw *fakeCluster) checkPlace(c Command) {
 		if now, ok := onNode(c.To, r.Node); !ok || now.Learner && !r.Learner {
 			lost++
 			n, _ := tw.s.Node(r.Node)
-			asked = asked || n.State != NodeMember
+			asked = asked || n.State != NodeMember || slices.Contains(tw.wrong, placement.WrongReplica{Group: c.Group, Replica: r.ID})
 			liveLost += boolInt(tw.alive(r.Node) && !(c.Force && isNew(&row, r)))
 		}
 	}

@@ -60,6 +60,7 @@ func (m *metaPlan) step() {
 	want := MetaVoters(m.countable())
 	bad := slices.IndexFunc(m.voters, func(n uint64) bool { return m.lost(n) || m.going(n) })
 	switch candidate := m.candidate(bad); {
+	case m.dropWrong():
 	case bad >= 0 && candidate != 0 && len(m.voters) <= want:
 		m.demote(m.voters[bad], candidate)
 	case len(m.voters) < want && candidate != 0:
@@ -76,6 +77,21 @@ func (m *metaPlan) step() {
 		m.learners = slices.Delete(m.learners, gone, gone+1)
 	}
 	m.propose(false)
+}
+
+// dropWrong takes a copy whose state is wrong out of the row: a learner's, or a voter's if most of the
+// others are alive. The node gets a new one with the next step.
+func (m *metaPlan) dropWrong() bool {
+	wrong := func(n uint64) bool { return m.isWrong(MetaGroup, m.row.Replicas, n) }
+	if at := slices.IndexFunc(m.learners, wrong); at >= 0 {
+		m.learners = slices.Delete(m.learners, at, at+1)
+		return true
+	}
+	at := slices.IndexFunc(m.voters, func(n uint64) bool { return wrong(n) && m.survives(m.voters, n) })
+	if at >= 0 {
+		m.voters = slices.Delete(m.voters, at, at+1)
+	}
+	return at >= 0
 }
 
 // countable is how many nodes there are to vote: those that do and may, dead or alive, and those

@@ -99,6 +99,32 @@ func (p *planner) surplus(nodes []uint64) uint64 {
 	return worst
 }
 
+// replaceWrong takes away replicas whose states are wrong. Where no other node is to be had the row
+// shrinks, if most of the others are alive; it grows again by a new replica on the same node.
+func (p *planner) replaceWrong() {
+	if len(p.facts.Wrong) == 0 {
+		return
+	}
+	for _, i := range p.movable(p.live) {
+		row, nodes := &p.view.Rows[i+1], p.layout.rows[i].nodes
+		at := slices.IndexFunc(nodes, func(n uint64) bool { return p.isWrong(row.Group, row.Replicas, n) })
+		if at < 0 {
+			continue
+		}
+		if p.moves <= 0 {
+			return
+		}
+		from := nodes[at]
+		if to := p.layout.pick(i, from); to != 0 {
+			p.layout.swap(change{i, from, to})
+			p.move(i)
+		} else if p.survives(nodes, from) {
+			p.layout.drop(i, from)
+			p.move(i)
+		}
+	}
+}
+
 // replace takes away replicas on nodes that are down for long or removed, those of the rows with
 // the fewest live ones first. A row shrinks only by a removed node.
 func (p *planner) replace() {

@@ -46,7 +46,6 @@ type State struct {
 	*Topics
 
 	placed func() // told after each change of nodes or rows; must be quick
-	scrub  *stateScrub
 
 	mu      sync.RWMutex
 	cluster cluster

@@ -40,7 +40,6 @@ func (g *group) apply(ents []*pb.Entry) {
 		// The entry may have been the first of this term, which metaGroup.propose waits for.
 		g.w.touchNext(g)
 	}
-	g.takeRefill()
 	g.compact()
 }
 
@@ -64,10 +63,6 @@ func (g *group) stateHash() uint64 {
 func (g *group) compact() {
 	keep := min(g.applied, g.store.last())
 	least, most := g.w.kept()
-	if q := g.quarantine; q != nil && g.store.bytes() < most {
-		// The entries after q.from are applied again to the state that replaces the wrong one.
-		keep = min(keep, q.from)
-	}
 	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
 		keep = min(keep, g.store.retained(least))
 		if g.leader && keep > g.store.offset && g.store.bytes() < most {

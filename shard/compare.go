@@ -13,14 +13,13 @@ import (
 // Replicas of a group compare their states while they run (I7). Every compareEach the leader
 // appends an item that requests a comparison. Each voter that applies it sends its state hash after
 // that entry to all members, and each member compares the hashes for itself. The state of a
-// majority of the voters is right, whichever replica leads. A replica with another state goes into
-// quarantine. If no state has a majority, it is unknown which is right: no replica is stopped, and
+// majority of the voters is right, whichever replica leads. A replica with another state is wrong
+// (wrong_state.go). If no state has a majority, it is unknown which is right: no replica is stopped, and
 // an error is logged. The item carries no hash, so it does no harm when the log is replayed.
 
 const (
-	compareEach  = 10 * time.Second
-	pointsKept   = 4               // newest points kept of each replica
-	compareFresh = 3 * compareEach // older points say nothing of a replica's present state
+	compareEach = 10 * time.Second
+	pointsKept  = 4 // newest points kept of each replica
 )
 
 // statePoint is a replica's state after an entry.
@@ -28,8 +27,6 @@ type statePoint struct {
 	index   uint64
 	version byte // of the hash; hashes of different versions cannot be compared
 	hash    uint64
-	sound   bool          // false if the replica has found that its memory changed by itself
-	at      time.Duration // when it was recorded here; monotonic
 }
 
 // same reports whether two replicas had the same state.
@@ -39,7 +36,6 @@ func (p *statePoint) same(o *statePoint) bool { return p.version == o.version &&
 type comparison struct {
 	nextAt  time.Duration // when the leader requests the next comparison
 	wanted  bool          // the leader's next entry requests a comparison
-	tellAt  time.Duration // when the members are told again that memory fails here
 	last    uint64        // entry of the last comparison
 	points  []replicaPoints
 	differs bool // states without a majority were logged; cleared when the majority has this state
@@ -52,14 +48,14 @@ type replicaPoints struct {
 }
 
 // tickCompare makes the leader request a comparison every compareEach, if an entry was applied
-// since the last one or if a replica with failing memory needs to know which state is right.
+// since the last one.
 func (g *group) tickCompare() {
 	c := &g.compare
 	if !g.serving || g.w.now.Mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
 		return
 	}
 	c.nextAt = g.w.now.Mono + compareEach
-	if g.applied > max(c.last, foundingIndex) || g.anyUnsound() {
+	if g.applied > max(c.last, foundingIndex) {
 		c.wanted = true
 		g.w.touch(g)
 	}
@@ -79,7 +75,7 @@ func (g *group) reportState() {
 
 // ownPoint returns this replica's present state.
 func (g *group) ownPoint() statePoint {
-	return statePoint{index: g.applied, version: g.hashVersion(), hash: g.stateHash(), sound: !g.damaged, at: g.w.now.Mono}
+	return statePoint{index: g.applied, version: g.hashVersion(), hash: g.stateHash()}
 }
 
 // tellState sends a point of this replica to all other members.
@@ -89,15 +85,6 @@ func (g *group) tellState(p *statePoint) {
 			g.sendState(id, p)
 		}
 	}
-}
-
-// anyUnsound reports whether memory fails here, or at a member by its latest point, if that is no
-// older than compareFresh.
-func (g *group) anyUnsound() bool {
-	return g.damaged || slices.ContainsFunc(g.members(), func(id uint64) bool {
-		p := g.compare.latest(id)
-		return p != nil && !p.sound && g.w.now.Mono-p.at <= compareFresh
-	})
 }
 
 // hashVersion returns the version of the hash that the group's replicas compare.
@@ -155,8 +142,7 @@ func (c *comparison) keep(members []uint64) {
 	c.points = slices.DeleteFunc(c.points, func(r replicaPoints) bool { return !slices.Contains(members, r.replica) })
 }
 
-// judge compares this replica's state after an entry with the majority's, and enters or leaves
-// quarantine accordingly. If all voters have reported and no state has a majority, it logs that.
+// judge compares this replica's state after an entry with the majority's. If all voters have reported and no state has a majority, it logs that.
 func (g *group) judge(index uint64) {
 	own := g.compare.point(g.replica, index)
 	if own == nil {
@@ -167,9 +153,9 @@ func (g *group) judge(index uint64) {
 		case right.version != own.version:
 		case right.same(own):
 			g.compare.differs = false
-			g.leaveQuarantine()
+			g.becomeRight()
 		default:
-			g.enterQuarantine(fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
+			g.becomeWrong(fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
 		}
 		return
 	}
@@ -187,7 +173,7 @@ func (g *group) rightPoint(index uint64) *statePoint {
 	conf := g.store.conf
 	for _, id := range conf.Voters {
 		p := g.compare.point(id, index)
-		if p != nil && p.sound && g.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || g.mostHave(conf.VotersOutgoing, p)) {
+		if p != nil && g.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || g.mostHave(conf.VotersOutgoing, p)) {
 			return p
 		}
 	}
@@ -199,7 +185,7 @@ func (g *group) rightPoint(index uint64) *statePoint {
 func (g *group) mostHave(voters []uint64, p *statePoint) bool {
 	n := 0
 	for _, id := range voters {
-		if o := g.compare.point(id, p.index); o != nil && o.sound && o.same(p) {
+		if o := g.compare.point(id, p.index); o != nil && o.same(p) {
 			n++
 		}
 	}
@@ -234,15 +220,15 @@ func (g *group) describePoints(index uint64) string {
 	return text
 }
 
-// isWrong reports whether a replica's latest point was not the majority's, or its memory failed. As
-// the leader it would only transfer the leadership again.
+// isWrong reports whether a replica's latest point was not the majority's. As the leader it
+// would only transfer the leadership again.
 func (g *group) isWrong(replica uint64) bool {
 	p := g.compare.latest(replica)
 	if p == nil {
 		return false
 	}
 	right := g.rightPoint(p.index)
-	return !p.sound || right != nil && right.version == p.version && !right.same(p)
+	return right != nil && right.version == p.version && !right.same(p)
 }
 
 // latest returns a replica's newest point, or nil if it has not reported.
@@ -255,23 +241,9 @@ func (c *comparison) latest(replica uint64) *statePoint {
 	return nil
 }
 
-// trusted returns the other voters, the leader first, whose latest point is fresh and sound and is
-// not known to differ from the majority's.
-func (g *group) trusted() (ids []uint64) {
-	for _, id := range g.store.conf.Voters {
-		p := g.compare.latest(id)
-		if id != g.replica && p != nil && g.w.now.Mono-p.at <= compareFresh && !g.isWrong(id) {
-			ids = append(ids, id)
-		}
-	}
-	if at := slices.Index(ids, g.raft.BasicStatus().Lead); at > 0 {
-		ids[0], ids[at] = ids[at], ids[0]
-	}
-	return ids
-}
-
-// A state message has its version, the replica, the entry, the hash's version, 1 if sound, the
-// hash.
+// A state message has its version, the replica, the entry, the hash's version, 1, the hash. Builds
+// until November 2026 looked through their memory, and wrote 0 in place of the 1 if it had changed by
+// itself.
 const stateMessageVersion = 1
 
 func (g *group) sendState(to uint64, p *statePoint) {
@@ -280,46 +252,25 @@ func (g *group) sendState(to uint64, p *statePoint) {
 	o.frame = append(o.frame, stateMessageVersion)
 	o.frame = binary.AppendUvarint(o.frame, g.replica)
 	o.frame = binary.AppendUvarint(o.frame, p.index)
-	sound := byte(0)
-	if p.sound {
-		sound = 1
-	}
-	o.frame = append(o.frame, p.version, sound)
+	o.frame = append(o.frame, p.version, 1)
 	o.frame = binary.LittleEndian.AppendUint64(o.frame, p.hash)
 	o.close(g.w, body)
 }
 
 // hearState records another replica's point. A message is dropped unless it comes from the
-// replica's own node. A replica whose memory fails gets this replica's state in return, if that is
-// right.
+// replica's own node.
 func (g *group) hearState(from uint64, body []byte) {
 	if g.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
 		return
 	}
 	r := record.Reader{Rest: body[1:]}
-	replica, p := r.Uvarint(), statePoint{index: r.Uvarint(), version: r.Byte(), sound: r.Byte() == 1, hash: r.Uint64(), at: g.w.now.Mono}
-	if r.End() != nil || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
+	replica, p := r.Uvarint(), statePoint{index: r.Uvarint(), version: r.Byte()}
+	sound := r.Byte() == 1
+	p.hash = r.Uint64()
+	if r.End() != nil || !sound || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
 		return
 	}
 	g.compare.keep(g.members())
 	g.compare.note(replica, p)
 	g.judge(p.index)
-	if !p.sound && g.isRight() {
-		own := g.ownPoint()
-		g.sendState(replica, &own)
-	}
-}
-
-// isRight reports whether this replica's state is right as far as it knows: its latest point was
-// the majority's, or it has none since its process began or its state was replaced.
-func (g *group) isRight() bool {
-	if g.quarantine != nil || g.damaged {
-		return false
-	}
-	own := g.compare.latest(g.replica)
-	if own == nil {
-		return true
-	}
-	right := g.rightPoint(own.index)
-	return right != nil && right.same(own)
 }

@@ -78,13 +78,11 @@ type group struct {
 
 	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
 
-	compare    comparison      // with the states of the other replicas
-	quarantine *quarantine     // nil: its state is not known to be wrong
-	damaged    bool            // its state in memory has changed by itself
-	refills    []refillRequest // of replicas that want this one's state
-	refilled   uint64          // how often another replica's state has replaced its own
-	scrubAt    time.Duration   // when the next scrub of its memory begins
-	stopped    error           // why this build cannot go on with its log; nil: it can
+	compare     comparison    // with the states of the other replicas
+	wrong       error         // why its state is known to be wrong; nil: it is not
+	wrongs      int           // how often a replica of the group was wrong here, in this process
+	tellWrongAt time.Duration // when it may be asked for another replica
+	stopped     error         // why this build cannot go on with its log; nil: it can
 
 	leaderless      bool // raft knows of no leader
 	leaderlessSince time.Duration
@@ -97,7 +95,7 @@ type group struct {
 	transferUntil time.Duration
 
 	installs     uint64            // snapshots from peers that became the state
-	wantSnapshot bool              // a follower, a refill or a backup needs one
+	wantSnapshot bool              // a follower or a backup needs one
 	incoming     *receivedSnapshot // from a peer, for raft to install
 
 	public groupPublic
@@ -207,7 +205,6 @@ func (g *group) tick() {
 	g.expire(g.w.now.Mono)
 	g.tickCanary()
 	g.tickCompare()
-	g.tickQuarantine()
 	g.reconcile()
 	if g.refusedUntil != 0 && g.w.now.Mono >= g.refusedUntil {
 		g.refusedUntil = 0

@@ -7,7 +7,7 @@ import (
 
 // A leader transfers its leadership when its assignment prefers another replica, when its node is
 // cordoned (it stops or drains, or its disk or clock is unreliable), and when the replica is being
-// removed or is in quarantine.
+// removed or its state is wrong.
 
 const (
 	// steadyFor is how long a leader serves before it transfers to the preferred replica, so that

@@ -23,7 +23,6 @@ type logRetention struct {
 	tomb      uint64        // generation of a removed replica's tombstone; 0: it was not removed
 	restating bool          // the creation or the tombstone is being written to the log
 	failedAt  time.Duration // when writing a snapshot last failed; monotonic, 0 = never
-	suspect   uint64        // snapshots up to this index may hold a wrong state; 0: none
 	unread    error         // at a start: a snapshot that may be intact could not be read
 
 	newestTerm  uint64 // of the newest snapshot, as are the next two

@@ -104,7 +104,7 @@ func (w *worker) countEntries(g *group) {
 func (w *worker) holds() Memory {
 	waiting := int64(w.waitingBytes())
 	m := Memory{
-		Tables: w.tables, Arrivals: w.arrivals,
+		Tables:  w.tables,
 		Entries: int64(w.entries) + waiting, // entries of an unsynced frame are in memory twice
 		Frames:  waiting, Messages: w.peerBytes.Load(),
 	}

@@ -26,9 +26,6 @@ type Machine interface {
 	// Hash returns the hash of the whole state. Replicas that applied the same commands have the
 	// same hash.
 	Hash() uint64
-	// Scrub continues a walk that computes the hash anew, for about budget items. It reports
-	// whether the walk is done and, if so, whether the state is still as Apply made it.
-	Scrub(budget int) (done, sound bool)
 	// BeginSave starts to save the current state.
 	BeginSave() timer.Saving
 	// Read reads the output of a Saving and returns the state and its hash. It may run concurrently

@@ -42,7 +42,6 @@ const (
 	raftMessage   = 1 + iota
 	reportMessage // how a call ended that a former leader started
 	stateMessage  // a replica's state hash after an entry; see comparison
-	refillMessage // a quarantined replica asks for another's state
 
 	overMessage = 8 // to a former leader: the lease that it reported is over
 )
@@ -231,8 +230,6 @@ func (f *peerFrame) handle(w *worker) {
 			m.group.hearOver(m.body)
 		case stateMessage:
 			m.group.hearState(f.from, m.body)
-		case refillMessage:
-			m.group.hearRefillRequest(f.from, m.body)
 		}
 	}
 }

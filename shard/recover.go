@@ -69,9 +69,6 @@ func (h *Host) recover() error {
 	if err := wal.PrepareSnapshotDir(h.cfg.FS, h.snapshotDir()); err != nil {
 		return fmt.Errorf("shard: prepare snapshots: %w", err)
 	}
-	if err := h.clearRefills(); err != nil {
-		return fmt.Errorf("shard: prepare snapshots: %w", err)
-	}
 	if err := h.loadSnapshots(); err != nil {
 		return err
 	}

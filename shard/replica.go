@@ -167,7 +167,7 @@ func (g *group) reset() {
 	g.hard, g.hardDirty, g.end = record.HardState{}, false, 0
 	g.incoming, g.wantSnapshot = nil, false
 	g.trustAgain()
-	g.compare, g.refills, g.stopped = comparison{}, nil, nil
+	g.compare, g.stopped = comparison{}, nil
 	g.wakeMs = math.MaxInt64 // an old time would keep the worker awake
 	if g.table != nil {
 		g.setTable(table.New(g.id, 0))

@@ -99,7 +99,7 @@ func (w *worker) tickSnapshots() {
 // tickFiles starts a snapshot of a group, or rewrites its marker or mark, if that is due, so that
 // the group does not pin old generations of the log.
 func (w *worker) tickFiles(g *group) {
-	if !g.hasLocalState() || g.stopped != nil || g.quarantine != nil || g.damaged {
+	if !g.hasLocalState() || g.stopped != nil || g.wrong != nil {
 		return
 	}
 	current := w.stream.Generation()
@@ -155,9 +155,6 @@ func (w *worker) beginSnapshot(g *group) {
 	run.meta.Hash = run.state.Hash()
 	w.snapshot = run
 	chunks, before := run.chunks, g.files.newest
-	if g.files.suspect != 0 {
-		before = 0 // the earlier snapshots are to be removed
-	}
 	w.host.inBackground(func() {
 		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
 		if err == nil {
@@ -240,9 +237,7 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 		g.leftovers.some = true
 		return // the replica was removed
 	}
-	suspect := g.files.suspect
 	switch newest := g.files.newest; {
-	case suspect != 0: // the snapshots that exist are of a wrong state; this one replaces them
 	case newest > s.run.mark.Index:
 		return // a newer snapshot came from a peer
 	case newest == s.run.mark.Index && g.files.newestConf != nil:
@@ -255,10 +250,6 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 	}
 	w.host.cfg.Observer.Snapshot(w.now.Mono - s.run.begun)
 	g.files.saved(&s.run.mark)
-	if suspect != 0 && s.run.mark.Index >= suspect {
-		g.files.suspect = 0
-		g.files.settle()
-	}
 	g.files.savedAt = w.now.Mono
 	w.mark(g)
 }

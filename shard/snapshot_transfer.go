@@ -37,11 +37,11 @@ type SnapshotSource interface {
 }
 
 // offerSnapshot answers raft's request for a snapshot to send. A snapshot is good if the log in
-// memory continues from it, it has the current membership, and its state is not suspect. Otherwise a
-// new one is made, and raft asks again.
+// memory continues from it, and it has the current membership. Otherwise a new one is made, and raft
+// asks again.
 func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 	f := &g.files
-	if g.quarantine != nil || g.damaged {
+	if g.wrong != nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	if !f.sendable() || f.newest < g.store.offset || f.newest < g.confIndex {
@@ -51,16 +51,13 @@ func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}, nil
 }
 
-// errSuspect refuses to send a snapshot that may hold a wrong state. A new one is made.
-var errSuspect = errors.New("the snapshot may hold a wrong state")
-
 // sendable reports whether there is a snapshot that other replicas can be sent.
-func (f *logRetention) sendable() bool { return f.newest != 0 && f.newestConf != nil && f.suspect == 0 }
+func (f *logRetention) sendable() bool { return f.newest != 0 && f.newestConf != nil }
 
 // sendSnapshot streams the snapshot that raft's message names.
 func (g *group) sendSnapshot(m *pb.Message) {
 	from, to := m.GetFrom(), m.GetTo()
-	stream, err := g.streamSnapshot(m, false, func(size int64, err error) {
+	stream, err := g.streamSnapshot(m, func(size int64, err error) {
 		g.w.box.post(&shipped{group: g, from: from, to: to, size: size, err: err})
 	})
 	if err != nil {
@@ -72,13 +69,9 @@ func (g *group) sendSnapshot(m *pb.Message) {
 
 // streamSnapshot makes a stream of the snapshot that a message names. done is called when the
 // stream has ended.
-func (g *group) streamSnapshot(m *pb.Message, refill bool, done func(size int64, err error)) (*SnapshotStream, error) {
+func (g *group) streamSnapshot(m *pb.Message, done func(size int64, err error)) (*SnapshotStream, error) {
 	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
 	h := g.w.host
-	if meta.Index <= g.files.suspect {
-		g.wantSnapshot = true
-		return nil, errSuspect
-	}
 	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
 	if err != nil {
 		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(g.id), "error", err)
@@ -88,7 +81,7 @@ func (g *group) streamSnapshot(m *pb.Message, refill bool, done func(size int64,
 	size, hash := file.Size(), file.Meta().Hash
 	_ = file.Close()
 	return &SnapshotStream{
-		Header: appendTransferHeader(nil, &transferHeader{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch, refill: refill}),
+		Header: appendTransferHeader(nil, &transferHeader{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch}),
 		Size:   size,
 		Open: func() (SnapshotSource, error) {
 			file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
@@ -133,21 +126,13 @@ type transferHeader struct {
 	message *pb.Message
 	hash    uint64
 	epoch   uint32
-	refill  bool // for a replica in quarantine; raft is not told
 }
 
-// The first byte of a header.
-const (
-	transferVersion = 1
-	refillShipment  = 2 // the same format, for a refill
-)
+// The first byte of a header. Builds until November 2026 had another, 2.
+const transferVersion = 1
 
 func appendTransferHeader(b []byte, s *transferHeader) []byte {
-	version := byte(transferVersion)
-	if s.refill {
-		version = refillShipment
-	}
-	b = append(b, version)
+	b = append(b, transferVersion)
 	b = binary.LittleEndian.AppendUint64(b, s.hash)
 	b = binary.AppendUvarint(b, uint64(s.group))
 	b = binary.AppendUvarint(b, uint64(s.epoch))
@@ -155,10 +140,10 @@ func appendTransferHeader(b []byte, s *transferHeader) []byte {
 }
 
 func decodeTransferHeader(b []byte) (*transferHeader, error) {
-	if len(b) < 9 || b[0] != transferVersion && b[0] != refillShipment {
+	if len(b) < 9 || b[0] != transferVersion {
 		return nil, errMessage
 	}
-	s := &transferHeader{hash: binary.LittleEndian.Uint64(b[1:]), refill: b[0] == refillShipment}
+	s := &transferHeader{hash: binary.LittleEndian.Uint64(b[1:])}
 	r := record.Reader{Rest: b[9:]}
 	group, epoch := r.Uvarint(), r.Uvarint()
 	if r.Bad || group > 1<<32-1 || epoch > 1<<32-1 {
@@ -196,14 +181,7 @@ func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error
 	if !h.stream.HasRoom(uint64(max(size, 0))) {
 		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, h.stream.Disk().Free)
 	}
-	in.dir = h.snapshotDir()
-	if s.refill {
-		in.dir = h.refillDir()
-		if err := h.cfg.FS.MkdirAll(in.dir); err != nil {
-			return nil, fmt.Errorf("shard: snapshot stream: %w", err)
-		}
-	}
-	if in.file, err = wal.CreateSnapshot(h.cfg.FS, in.dir, in.meta); err != nil {
+	if in.file, err = wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), in.meta); err != nil {
 		return nil, err
 	}
 	in.file.KeepFree(h.stream.SnapshotFloor())
@@ -216,7 +194,6 @@ type Incoming struct {
 	header *transferHeader
 	mark   record.Mark
 	meta   wal.SnapshotMeta
-	dir    string
 	file   *wal.SnapshotWriter
 	size   int64
 	have   int64
@@ -249,20 +226,16 @@ func (in *Incoming) Commit() error {
 		return err
 	}
 	h, g := in.host, in.host.groups[in.header.group]
-	a := &receivedSnapshot{group: g, message: in.header.message, mark: in.mark, size: in.size, refill: in.header.refill}
+	a := &receivedSnapshot{group: g, message: in.header.message, mark: in.mark, size: in.size}
 	h.arriving.Add(in.size)
 	h.memory.Add(in.size)
 	defer func() {
 		h.arriving.Add(-in.size)
 		h.memory.Add(-in.size)
 	}()
-	path := filepath.Join(in.dir, in.meta.FileName())
-	if err := a.read(in.dir, in.meta.FileName()); err != nil {
-		_ = h.cfg.FS.Remove(path)
+	if err := a.read(h.snapshotDir(), in.meta.FileName()); err != nil {
+		_ = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), in.meta.FileName()))
 		return err
-	}
-	if a.refill { // once it has taken the state, the group writes a snapshot of its own
-		_ = h.cfg.FS.Remove(path)
 	}
 	return g.w.box.put(a, math.MaxInt)
 }
@@ -274,7 +247,6 @@ type receivedSnapshot struct {
 	mark    record.Mark
 	size    int64
 	state   any // see Host.readState
-	refill  bool
 }
 
 // read reads the file back into a new state.
@@ -297,17 +269,8 @@ func (a *receivedSnapshot) handle(w *worker) {
 		g.leftovers.some = true
 		return // the replica was removed
 	}
-	switch {
-	case g.raft == nil:
-		return // the group has stopped
-	case a.refill:
-		if g.quarantine != nil {
-			g.quarantine.received = a
-			g.takeRefill()
-		}
-		return
-	case a.mark.Index <= g.applied:
-		return
+	if g.raft == nil || a.mark.Index <= g.applied {
+		return // the group has stopped, or needs it no more
 	}
 	before := g.raft.BasicStatus().GetCommit()
 	_ = g.raft.Step(a.message)

@@ -129,10 +129,8 @@ func (g *group) fault() string {
 	switch {
 	case g.stopped != nil:
 		return g.stopped.Error()
-	case g.quarantine != nil:
-		return fmt.Sprintf("shard %d: %v", g.id, g.quarantine.why)
-	case g.damaged:
-		return fmt.Sprintf("shard %d: %v", g.id, ErrMemoryFault)
+	case g.wrong != nil:
+		return fmt.Sprintf("shard %d: %v", g.id, g.wrong)
 	}
 	return ""
 }

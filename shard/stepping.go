@@ -249,11 +249,10 @@ type Progress struct {
 	Pipelined       int    // of these, not applied yet
 	CommitHintsSent uint64 // to candidates; see sendCommitHint
 
-	Stopped     error  // this build cannot go on with the group; then only durable facts are set
-	Quarantined bool   // its state is known to be wrong
-	Refilled    uint64 // how often it has taken another replica's state
-	Installs    uint64 // snapshots from peers that it has installed
-	Compared    uint64 // last entry after which the replicas compared their states
+	Stopped  error  // this build cannot go on with the group; then only durable facts are set
+	Wrong    error  // why its state is known to be wrong
+	Installs uint64 // snapshots from peers that it has installed
+	Compared uint64 // last entry after which the replicas compared their states
 
 	Late           bool // its scheduler had no time in the last turn, which others took
 	InUnknownZones int  // due timers that wait because this host lacks their time zone
@@ -275,7 +274,7 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	}
 	lastTerm, _ := g.store.Term(g.store.last()) // always known
 	return Progress{
-		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Quarantined: g.quarantine != nil, Refilled: g.refilled, Installs: g.installs, Compared: g.compare.last,
+		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Wrong: g.wrong, Installs: g.installs, Compared: g.compare.last,
 		Replica: g.replica, Term: g.term, HardTerm: g.hard.Term, Vote: g.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
 		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Late: g.late, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
 		InUnknownZones: zoneless,

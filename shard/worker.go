@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/clocks"
+	"carillon/internal/placement"
 	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
@@ -87,20 +88,20 @@ type worker struct {
 	frames     []*sentFrame // free, for reuse
 
 	// Bytes of memory held; see Memory.
-	tables, arrivals int64 // as of the last tick
-	entries          int   // durable entries of the groups' logs
-	told             int64 // sum last reported to the host
-	pressure         pressure
+	tables   int64 // as of the last tick
+	entries  int   // durable entries of the groups' logs
+	told     int64 // sum last reported to the host
+	pressure pressure
 
 	memory, replicas    atomic.Int64
 	largest             atomic.Int64           // bytes of its largest group's state
 	fault               atomic.Pointer[string] // fault of one of its groups; see Host.Fault
+	wrong               atomic.Pointer[[]placement.WrongReplica]
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
 	snapshotTurn        int                      // index of the group to try first
 	needed              atomic.Uint64            // oldest generation of the log that its groups need
 	firedBy             map[timer.TopicID]*Fired // since TakeActivity
-	scrubTurn           int                      // number of the group that is checked next
 }
 
 // appended is one group's part of a frame.
@@ -286,7 +287,7 @@ func (w *worker) tick() {
 	w.lastTick += n * tickInterval
 	ticks := min(int(w.lastTick/raftTick-last/raftTick), maxTicks)
 	memory, replicas, largest := int64(0), int64(0), int64(0)
-	w.alone, w.arrivals, w.pressure = true, 0, w.host.pressure()
+	w.alone, w.pressure = true, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
 	for _, g := range w.groups {
 		state := g.stateBytes()
@@ -302,9 +303,6 @@ func (w *worker) tick() {
 			continue
 		}
 		replicas++
-		if q := g.quarantine; q != nil && q.received != nil {
-			w.arrivals += q.received.size
-		}
 		if w.pressure != roomy {
 			g.compact()
 		}
@@ -322,7 +320,7 @@ func (w *worker) tick() {
 	w.memory.Store(memory)
 	w.largest.Store(largest)
 	w.replicas.Store(replicas)
-	w.tickScrub()
+	w.listWrong()
 	w.tickSnapshots()
 	if w.now.Mono-w.lastSweep >= sweepEach {
 		w.lastSweep = w.now.Mono

@@ -54,7 +54,8 @@ type checkedGroup struct {
 	term    uint64
 	clockMs int64
 
-	refilled, installs, compared uint64
+	installs, compared uint64
+	wrong              bool // its state is known to be wrong
 
 	leaving   bool // it leads although the configuration no longer contains it
 	late      int  // turns in a row in which its scheduler had no time
@@ -69,7 +70,10 @@ func (n *node) check() {
 		id, c := timer.ShardID(i), &n.checked[i]
 		p := n.host.Progress(id)
 		if p.Replica != c.replica {
-			*c = checkedGroup{replica: p.Replica}
+			if c.wrong && p.Replica != 0 {
+				n.w.counts.Remade++
+			}
+			*c = checkedGroup{replica: p.Replica, wrong: c.wrong && p.Replica == 0}
 			n.struck[id] = false
 			n.w.note(n, "replica", uint64(id), p.Replica, "")
 		}

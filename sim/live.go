@@ -39,9 +39,6 @@ func (w *World) live() {
 	w.windowed.begin()
 	w.turning.begin()
 	w.sicken()
-	if w.swarm.replicaFaults.strikes > 0 {
-		w.layBallast()
-	}
 	if w.swarm.replicaFaults != (replicaFaults{}) {
 		w.after(0, w.failReplicas)
 	}

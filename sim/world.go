@@ -68,8 +68,6 @@ type World struct {
 
 	finalizing bool // an operator has tried to finalize an upgrade
 
-	ballast map[timer.ShardID]bool // shards whose ballast timers exist and no longer change
-
 	wrongAt time.Duration // when at most half of the machines last had a right clock
 
 	numbered time.Duration // when an operator last changed the number of replicas

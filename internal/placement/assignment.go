@@ -47,3 +47,9 @@ func (a *Assignment) FirstMembers() []Member {
 	}
 	return a.Founders
 }
+
+// WrongReplica is a replica whose state is not that of most others, as its node says.
+type WrongReplica struct {
+	Group   timer.ShardID
+	Replica uint64
+}

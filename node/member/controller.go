@@ -21,6 +21,7 @@ func (m *Member) control(ctx context.Context) {
 	m.reseal(ctx)
 	m.liveness.expect(m.clock.Mono(), m.State.Nodes())
 	facts := m.liveness.facts(m.clock.Mono(), m.clock.WallMs(), m.id, m.Health.Why(), m.State.Nodes())
+	facts.Wrong = append(facts.Wrong, m.host.Wrong()...)
 	facts.ReplaceAfterMs = m.cfg.ReplaceAfter.Milliseconds()
 	for _, cmd := range ring.Plan(m.State.View(), facts) {
 		if _, err := m.Propose(ctx, cmd); err != nil {

@@ -29,6 +29,12 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 		}
 		return true
 	}
+	if len(frame) > 0 && frame[0] == wrongFrame {
+		if list, ok := decodeWrong(frame[1:]); ok {
+			s.liveness.hearWrong(s.clock.Mono(), from, list)
+		}
+		return true
+	}
 	if len(frame) == 0 || frame[0] != heartbeatFrame {
 		return false
 	}

@@ -19,6 +19,7 @@ type liveness struct {
 	began    time.Duration
 	nodes    map[uint64]*peerStatus
 	expected map[uint64]time.Duration // since when nodes are known that have sent none
+	wrong    map[uint64]toldWrong     // by node: see hearWrong
 }
 
 // peerStatus is one node's last heartbeat.
@@ -81,6 +82,7 @@ func (l *liveness) forget(node uint64) {
 	defer l.mu.Unlock()
 	delete(l.nodes, node)
 	delete(l.expected, node)
+	delete(l.wrong, node)
 }
 
 // last is a copy of a node's last report, and how long ago it came; false: it was never heard.
@@ -112,5 +114,6 @@ func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy
 		}
 		f.Nodes[n.ID] = facts
 	}
+	f.Wrong = l.allWrong(now)
 	return f
 }

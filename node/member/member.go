@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"carillon/clocks"
+	"carillon/internal/placement"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
@@ -40,6 +41,8 @@ type Host interface {
 	Cordon(on bool)
 	// Fault names a fault of one of its replicas; "": none is known.
 	Fault() string
+	// Wrong lists its replicas whose states are wrong, so that they are to be replaced.
+	Wrong() []placement.WrongReplica
 	// Restarted is told that a new process of a node has registered.
 	Restarted()
 	// Propose has the meta group's machine apply a command.
@@ -222,7 +225,7 @@ func (m *Member) sendHeartbeats() {
 	h.LowDisk = m.ownLowDisk()
 	m.sayLowDisks(&h.LowDisk)
 	_, synced := m.host.LogEnd()
-	frame, logEnd := h.encode(), encodeLogEnd(h.Starts, synced)
+	frame, logEnd, wrongReplicas := h.encode(), encodeLogEnd(h.Starts, synced), encodeWrong(m.host.Wrong())
 	may := map[uint64]bool{m.id: !cordoned}
 	nodes := m.State.Nodes()
 	m.liveness.expect(now, nodes)
@@ -232,6 +235,9 @@ func (m *Member) sendHeartbeats() {
 		}
 		m.peers.Send(n.ID, slices.Clone(frame))
 		m.peers.Send(n.ID, slices.Clone(logEnd))
+		if wrongReplicas != nil {
+			m.peers.Send(n.ID, slices.Clone(wrongReplicas))
+		}
 		s, ago, ok := m.liveness.last(now, n.ID)
 		may[n.ID] = ok && ago < aliveFor && !s.last.Cordoned && n.State == ring.NodeMember
 	}

@@ -105,7 +105,7 @@ func (t *Table) dueMs(s *slot) int64 {
 // setError stores the text of the last error; an empty text removes it.
 func (t *Table) setError(h timer.Handle, r *attemptState, text string) {
 	if r.errRef != 0 {
-		t.addBlob(h, -errorHash(h, t.errorText(r)))
+		t.addBlob(-errorHash(h, t.errorText(r)))
 		t.blobs.release(r.errRef)
 		r.errRef = 0
 	}
@@ -116,7 +116,7 @@ func (t *Table) setError(h timer.Handle, r *attemptState, text string) {
 	b[0], b[1] = byte(len(text)), byte(len(text)>>8)
 	copy(b[2:], text)
 	r.errRef = ref
-	t.addBlob(h, errorHash(h, t.errorText(r)))
+	t.addBlob(errorHash(h, t.errorText(r)))
 }
 
 // errorText returns the text of the last error. It is valid until the timer's next change.

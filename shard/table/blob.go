@@ -145,7 +145,7 @@ func (t *Table) putBlob(h timer.Handle, v *blob) uint32 {
 	b = append(b, series...)
 	b = append(append(b, byte(len(v.id))), v.id...)
 	b = append(b, v.rest...)
-	t.addBlob(h, t.blobHash(h, v.flags, v.target, b[from:]))
+	t.addBlob(t.blobHash(h, v.flags, v.target, b[from:]))
 	return ref
 }
 
@@ -164,7 +164,7 @@ func (t *Table) allocPadded(n int) (ref uint32, b []byte) {
 
 func (t *Table) dropBlob(h timer.Handle, ref uint32) {
 	v := t.view(ref)
-	t.addBlob(h, -t.blobHash(h, v.flags, v.target, v.body))
+	t.addBlob(-t.blobHash(h, v.flags, v.target, v.body))
 	t.targets.release(&t.blobs, v.target)
 	t.blobs.release(ref)
 }

@@ -62,7 +62,6 @@ type Table struct {
 	// sums over slots, blobs, closed topics and deliveries; see Hash
 	slotSum, blobSum, closedSum, deliverySum uint64
 
-	scrub     scrub
 	compares  bool // the last entry makes the replicas compare their states
 	snap      *Snapshot
 	snapshots uint32       // number of the last snapshot begun
@@ -149,14 +148,14 @@ func (t *Table) beginUpdate(h timer.Handle) *slot {
 		t.snap.keep(h)
 	}
 	s := t.slab.at(h)
-	t.addSlot(h, -t.slotHash(h, s))
+	t.addSlot(-t.slotHash(h, s))
 	t.countSlot(s, -1)
 	t.uncountWait(h)
 	return s
 }
 
 func (t *Table) endUpdate(h timer.Handle, s *slot) {
-	t.addSlot(h, t.slotHash(h, s))
+	t.addSlot(t.slotHash(h, s))
 	t.countSlot(s, +1)
 	t.countWait(h, s)
 }

@@ -6,44 +6,6 @@ import (
 	"slices"
 )
 
-// stateScrub is a walk over the topics that makes their sum anew: a change that memory made by
-// itself shows as a sum that differs from the one that commands have kept.
-type stateScrub struct {
-	walk      topicWalk
-	want, sum uint64
-}
-
-// Scrub implements shard.Machine.
-func (s *State) Scrub(budget int) (done, sound bool) {
-	defer func() {
-		if recover() != nil { // a damaged value may lead anywhere
-			s.scrub, done, sound = nil, true, false
-		}
-	}()
-	if s.scrub == nil {
-		s.Topics.mu.RLock()
-		s.scrub = &stateScrub{walk: topicWalk{list: s.list}, want: s.sum}
-		s.Topics.mu.RUnlock()
-	}
-	for range max(budget, 1) {
-		t := s.scrub.walk.next()
-		if t == nil {
-			sound := s.scrub.sum == s.scrub.want && s.clusterIsSound()
-			s.scrub = nil
-			return true, sound
-		}
-		s.scrub.sum += hashTopic(t)
-	}
-	return false, true
-}
-
-func (s *State) clusterIsSound() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	nodes, rows := s.cluster.sums()
-	return nodes == s.cluster.nodeSum && rows == s.cluster.rowSum
-}
-
 // sums gives the right values of nodeSum and rowSum.
 func (c *cluster) sums() (nodes, rows uint64) {
 	for _, n := range c.nodes {
