@@ -21,7 +21,7 @@ type fakeCluster struct {
 	nowMs int64
 	down  map[uint64]int64 // since when
 	unfit map[uint64]bool
-	wrong []placement.WrongReplica // those that are still members tell so
+	wrong []placement.WrongReplica    // those that are still members tell so
 	first map[timer.ShardID][]Replica // the founders of the groups
 	conf  map[timer.ShardID][]Replica // the groups' true membership
 	// The replicas that there are, by id: with the group's beginnings, or empty.
