@@ -183,7 +183,7 @@ func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) 
 		return nil, errNotYet
 	}
 	if q.Node != from.Node {
-		if n, ok := m.State.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
+		if n, member := m.State.Node(from.Node); from.Lane == peer.LaneOnce || !member || n.State == ring.NodeRemoved {
 			return nil, fmt.Errorf("node: replacement: node %010x asks for node %010x", from.Node, q.Node)
 		}
 	}
