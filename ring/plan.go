@@ -21,7 +21,7 @@ type Observations struct {
 	NowMs          int64 // when the facts were taken; times that matter are in them as durations
 	Nodes          map[uint64]NodeFacts
 	Wrong          []placement.WrongReplica // whose states are not those of most others, by their nodes' own word
-	ReplaceAfterMs int64                // how long a node must be down before others take its replicas; 0: 600,000
+	ReplaceAfterMs int64                    // how long a node must be down before others take its replicas; 0: 600,000
 	// Shards under way at once; 0: 4. The meta group has one row, and moves one step at a time.
 	MaxMoves int
 }
