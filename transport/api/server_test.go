@@ -124,7 +124,7 @@ func TestPanicInAFanOutIsA500(t *testing.T) {
 // panickyEngine panics in requests to many shards.
 type panickyEngine struct{ *fakeEngine }
 
-func (e panickyEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
+func (e panickyEngine) Core() (*Core, error) { return e.with(e, topicsOf(e.fakeEngine)) }
 
 func (panickyEngine) List(context.Context, timer.ShardID, *timer.Query) ([]*timer.Timer, error) {
 	panic("secret detail")
