@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -52,45 +51,6 @@ func TestPolicyStaysUsable(t *testing.T) {
 	n.must(200, "PATCH", "/v1/topics/orders?force=true", `{"secrets":[]}`)
 	n.must(200, "PUT", "/v1/topics/orders?force=true", `{}`)
 	n.must(200, "PATCH", "/v1/topics/orders", `{"history":"1h"}`) // it had no URL before
-}
-
-// TestPolicyStaysUsableUnderAdds: adds that come at the same time as a change that takes the URL
-// away are all found by it, or are refused.
-func TestPolicyStaysUsableUnderAdds(t *testing.T) {
-	n := start(t, t.TempDir())
-	changed := 0
-	for try := range 25 {
-		path := fmt.Sprintf("/v1/topics/orders%d", try)
-		n.must(201, "PUT", path, `{"callback":{"url":"http://127.0.0.1:1/"}}`)
-		var adders sync.WaitGroup
-		begin := make(chan struct{})
-		for range 4 {
-			adders.Go(func() {
-				<-begin
-				for range 1 + try%3 {
-					if status, body := n.call("POST", path+"/timers", `{"delay":"1h"}`); status != 201 && status != 422 {
-						t.Errorf("an add: %d %s", status, body)
-					}
-				}
-			})
-		}
-		close(begin)
-		status, body := n.call("PATCH", path, `{"callback":null}`)
-		adders.Wait()
-		topic := n.must(200, "GET", path, "")
-		hasURL, empty := strings.Contains(topic, "127.0.0.1:1"), strings.Contains(topic, `"scheduled":0`)
-		switch {
-		case status == 200 && (hasURL || !empty):
-			t.Errorf("the URL is gone, and timers wait that have none: %s", topic)
-		case status == 409 && (!hasURL || empty):
-			t.Errorf("%s, and the topic is %s", body, topic)
-		case status != 200 && status != 409:
-			t.Errorf("the change: %d %s", status, body)
-		case status == 200:
-			changed++
-		}
-	}
-	t.Logf("%d of 25 changes came before the adds", changed)
 }
 
 // TestTopicVersionThroughAnyNode: whichever node is asked, a change for an older version of a topic

@@ -135,42 +135,13 @@ func TestUnknownTopicWaits(t *testing.T) {
 
 func TestNoURLWaitsForTopic(t *testing.T) {
 	r := newHostHarness(t, nil)
-	r.add("a", time.Second)
 	r.topic(1, func(p *timer.Topic) { p.Policy.Callback.URL = "" })
-	r.topicsChanged()
-	r.add("own", time.Second, url("http://own/"))
-	r.pass(time.Second)
+	r.add("a", 0)
+	r.add("own", 0, url("http://own/"))
 	r.wantCalls("own")
 	r.topic(1, nil)
 	r.topicsChanged()
 	r.wantCalls("a")
-}
-
-// TestNoURLIsRefused: a leader that knows that a topic has no URL takes no add or change that leaves
-// a timer without one, whatever its sender knew.
-func TestNoURLIsRefused(t *testing.T) {
-	r := newHostHarness(t, nil)
-	r.add("own", time.Hour, url("http://own/"))
-	add := func(id, url string) timer.Command {
-		return timer.Command{Kind: timer.Add, ID: id, Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Callback: timer.Callback{URL: url}}}
-	}
-	null := timer.Command{Kind: timer.Modify, ID: "own", Patch: &timer.Patch{URL: true}}
-	r.topic(1, func(p *timer.Topic) { p.Policy.Callback.URL = "" })
-	for name, c := range map[string]struct {
-		cmd  timer.Command
-		want timer.Code
-	}{
-		"add": {add("a", ""), timer.TopicClosed}, "null": {null, timer.TopicClosed},
-		"add with a URL": {add("b", "http://own/"), timer.Created}, "other change": {timer.Command{Kind: timer.Modify, ID: "own", Patch: &timer.Patch{Priority: true}}, timer.OK},
-	} {
-		if got := r.do(c.cmd); got.Code != c.want {
-			t.Errorf("%s: code %d, want %d", name, got.Code, c.want)
-		}
-	}
-	r.topic(1, func(p *timer.Topic) { p.Policy.Callback.URL, p.Policy.Pull = "", true })
-	if got := r.do(add("pulled", "")); got.Code != timer.Created {
-		t.Errorf("a topic that is pulled needs none: code %d", got.Code)
-	}
 }
 
 func TestNewURLReroutes(t *testing.T) {

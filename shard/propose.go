@@ -109,10 +109,6 @@ func (g *group) proposeCommand(o *op) {
 		g.proposeLeaseUpdate(o)
 		return
 	}
-	if g.lacksURL(o.cmd) {
-		o.answer(timer.Result{Code: timer.TopicClosed}, nil)
-		return
-	}
 	if !g.scheduler.GiveWay(&g.batch, o.cmd, o) {
 		return
 	}
@@ -125,19 +121,6 @@ func (g *group) proposeCommand(o *op) {
 	}
 	g.batch.Command(cmd)
 	g.items = append(g.items, item{kind: commandItem, op: o, closes: cmd.Kind == timer.CloseTopic && cmd.Force, from: cmd.From})
-}
-
-// lacksURL reports whether a command would leave a timer without any callback URL. The node that
-// sent it checked that, perhaps by the topic as it was before its URL was taken away.
-func (g *group) lacksURL(c *timer.Command) bool {
-	switch {
-	case c.Kind == timer.Modify && c.Patch != nil && c.Patch.URL && c.Patch.Spec.Callback.URL == "":
-	case (c.Kind == timer.Add || c.Kind == timer.Put) && c.Spec != nil && c.Spec.Callback.URL == "":
-	default:
-		return false
-	}
-	topic, known := g.w.host.cfg.Topics.Topic(c.Topic)
-	return known && topic.Policy.CallsNobody()
 }
 
 // dropped undoes a proposal that raft refused, because the leadership is over or about to be, or

@@ -3,7 +3,6 @@ package route
 import (
 	"context"
 	"errors"
-	"time"
 
 	"carillon/ring"
 	"carillon/timer"
@@ -91,11 +90,10 @@ const putTries = 5
 
 // Put sets the policy, making the topic if need be. Unless it is forced it takes nothing away that
 // is needed (timer.InUseError): what is needed is counted, and the topic changes only as it was
-// counted for. Adds that came in between are counted afterwards; see keepUsable.
+// counted for.
 func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (topic *timer.Topic, created bool, err error) {
 	for range putTries {
 		as := change
-		var before *timer.Topic // it has a URL, and is to have none
 		if change.Force {
 			t.countFormer(ctx, name, p, change.FormerIDs)
 		} else {
@@ -104,9 +102,6 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 				as.ID, as.Version = old.ID, old.Version
 				if change.Version == 0 || change.ID == as.ID && change.Version == as.Version {
 					err = t.inUse(ctx, old, p)
-					if takesURL(old, p) {
-						before = old
-					}
 				} else {
 					err = timer.ErrTopicVersion
 				}
@@ -115,39 +110,12 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 				return nil, false, err
 			}
 		}
-		if topic, created, err = t.put(ctx, name, p, as); err == nil && before != nil {
-			err = t.keepUsable(ctx, before, topic)
-		}
+		topic, created, err = t.put(ctx, name, p, as)
 		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 {
 			break
 		}
 	}
 	return topic, created, err
-}
-
-func takesURL(old *timer.Topic, p *timer.Policy) bool {
-	return !old.Policy.CallsNobody() && p.CallsNobody()
-}
-
-// lateAddsIn is how long after a change adds may be decided that were checked before it. Leaders
-// that know of the change refuse them; this is for what was in their pipelines, and for leaders that
-// do not know of it yet.
-const lateAddsIn = 100 * time.Millisecond
-
-// keepUsable gives a topic its policy back if adds without a URL of their own came while the topic's
-// was taken away. If that cannot be told now, the change stays: such timers wait for no_callback.
-func (t *Topics) keepUsable(ctx context.Context, before, now *timer.Topic) error {
-	if !t.tasks.Sleep(ctx, lateAddsIn) {
-		return nil
-	}
-	counts, err := t.Counts(ctx, []timer.TopicID{now.ID})
-	if err != nil || counts[0].NoURL == 0 {
-		return nil
-	}
-	if _, _, err := t.put(ctx, now.Name, &before.Policy, timer.TopicChange{ID: now.ID, Version: now.Version}); err != nil {
-		return timer.ErrUnknown
-	}
-	return timer.InUseError{Timers: counts[0].NoURL}
 }
 
 // countFormer counts the pending timers that keep their ids when the topic gets another key. A shard
@@ -178,7 +146,7 @@ func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) e
 	if len(old.Policy.Secrets) > 0 && len(p.Secrets) == 0 {
 		return timer.InUseError{Secrets: len(old.Policy.Secrets)}
 	}
-	rekeyed, needsURL := p.Key != old.Policy.Key, takesURL(old, p)
+	rekeyed, needsURL := p.Key != old.Policy.Key, !old.Policy.CallsNobody() && p.CallsNobody()
 	if !rekeyed && !needsURL {
 		return nil
 	}

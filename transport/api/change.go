@@ -102,7 +102,7 @@ func (rq *request) onTopic(create bool, f func(*timer.Topic) (stale bool, p *pro
 			break
 		}
 	}
-	return fail(503, unavailable, "the topic is being changed or deleted; nothing was changed")
+	return fail(503, unavailable, "the topic is being deleted; nothing was changed")
 }
 
 // prepare fills in the command of a checked input: the part that does not depend on the topic.
