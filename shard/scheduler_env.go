@@ -23,8 +23,9 @@ func (f posted) handle(*worker) { f(false) }
 func (e schedulerEnv) Wake()     { e.w.touch(e.group) }
 func (e schedulerEnv) WakeNext() { e.w.touchNext(e.group) }
 
-// Spent implements scheduler.Env.
+// Spent and Least implement scheduler.Env.
 func (e schedulerEnv) Spent(steps int) bool { return e.w.spend(e.group, steps) }
+func (e schedulerEnv) Least() bool          { return e.w.least() }
 
 func (e schedulerEnv) Post(event func(stopped bool)) {
 	if e.w.box.put(posted(event), math.MaxInt) != nil {

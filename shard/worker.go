@@ -76,6 +76,7 @@ type worker struct {
 	steps      int           // of schedulers' work in this turn; see spend
 	lookAt     int           // steps at which spend looks at the clock
 	over       bool          // the schedulers' time in this turn is over
+	leasts     int           // groups that had their least since then; see least
 	effort     Effort
 	scanned    int          // slots visited by long reads in this turn
 	scanners   int          // groups that share scanSlots in this turn; 0 until the first asks
@@ -177,7 +178,7 @@ func (w *worker) run(ctx context.Context) {
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	w.proposed, w.scanned, w.scanners, w.heard = 0, 0, 0, 0
-	w.steps, w.lookAt, w.over = 0, lookEach, false
+	w.steps, w.lookAt, w.over, w.leasts = 0, lookEach, false, 0
 	w.touchAgain()
 	w.look()
 	events := w.box.take(w.spare)
@@ -224,10 +225,11 @@ func (w *worker) touchAgain() {
 
 // The time of schedulers in a turn. A turn does more than that: it applies entries and answers.
 const (
-	turnTime   = 3 * time.Millisecond
-	turnSteps  = 16_384 // the same in steps, where no time passes within a turn, as in a simulation
-	leastSteps = 512    // schedulers have these however long the turn has taken
-	lookEach   = 64     // steps between two looks at the clock
+	turnTime    = 3 * time.Millisecond
+	turnSteps   = 16_384 // the same in steps, where no time passes within a turn, as in a simulation
+	leastSteps  = 512    // schedulers have these however long the turn has taken
+	lookEach    = 64     // steps between two looks at the clock
+	leastShards = 16     // so many shards have their least after that time
 )
 
 // spend counts steps of a scheduler's work, and reports that the time of this turn is over.
@@ -241,6 +243,15 @@ func (w *worker) spend(g *group, steps int) bool {
 	g.late = w.over && !g.hadTime
 	g.hadTime = g.hadTime || !w.over
 	return w.over
+}
+
+// least reports whether a group may do the least that keeps its topics going. After the turn's time
+// only so many may: the others come first in the next turn. It is asked once for each visit.
+func (w *worker) least() bool {
+	if w.over {
+		w.leasts++
+	}
+	return w.leasts <= leastShards
 }
 
 // touch adds a group to this turn.

@@ -68,6 +68,34 @@ func TestOthersDoNotWaitForAHerd(t *testing.T) {
 	}
 }
 
+// TestTurnOfManyShardsIsBounded: after a turn's time only some shards do their least. The others have
+// their turns: all timers are called.
+func TestTurnOfManyShardsIsBounded(t *testing.T) {
+	const shards, each, most = 200, 100, 4_096
+	r := newHostHarness(t, func(c *Config) { c.Shards, c.Clock, c.MaxQueued = shards, slowClock{c.Clock.(*fakeClock)}, 1<<20 })
+	r.calls.auto = 200
+	instant := r.clock.wallMs + 60_000
+	for id := timer.ShardID(1); id <= shards; id++ {
+		for i := range each {
+			if _, err := r.submit(id, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: instant}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.settle()
+	r.step(time.Minute + 10*time.Millisecond)
+	calls, longest := 0, uint64(0)
+	for r.busy() {
+		before := r.host.Effort().Steps
+		r.turn()
+		longest = max(longest, r.host.Effort().Steps-before)
+		calls += len(r.calls.take())
+	}
+	if calls != shards*each || longest > most {
+		t.Errorf("%d calls of %d, at most %d steps in a turn", calls, shards*each, longest)
+	}
+}
+
 // TestLeasesThatAwaitTheirCommit: a herd has few leases on their way to disk, so that another
 // topic's are not behind many. All are called in the end.
 func TestLeasesThatAwaitTheirCommit(t *testing.T) {

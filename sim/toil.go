@@ -68,12 +68,13 @@ func (n *node) work() (took time.Duration, err error) {
 }
 
 // The product's budget of a turn: so many steps, and as many more as fit into the time. Groups that
-// see at their next look that the time is over take some more, and each its least.
+// see at their next look that the time is over take some more, and a few their least.
 const (
-	leastSteps = 512
-	turnTime   = 3 * time.Millisecond
-	moreSteps  = 704
-	groupSteps = 128
+	leastSteps  = 512
+	turnTime    = 3 * time.Millisecond
+	moreSteps   = 704
+	groupSteps  = 128
+	leastGroups = 16
 )
 
 // frugal checks the steps of a turn, whatever there was to do.
@@ -81,7 +82,7 @@ func (n *node) frugal(steps uint64) {
 	if n.w.swarm.toil == 0 {
 		return
 	}
-	most := max(leastSteps, uint64(float64(turnTime/stepCost)/n.w.swarm.toil)) + moreSteps + groupSteps*uint64(len(n.checked))
+	most := max(leastSteps, uint64(float64(turnTime/stepCost)/n.w.swarm.toil)) + moreSteps + groupSteps*uint64(min(len(n.checked), leastGroups))
 	if steps > most {
 		n.w.violate("turn", "a turn of node %d took %d steps of its schedulers, the budget is %d", n.id, steps, most)
 	}

@@ -16,6 +16,7 @@ type pace struct {
 	mu      sync.Mutex
 	free    int           // lanes
 	waiting []task.Signal // for a lane, the longest first; one that is set has been given one
+	took    time.Duration // by the last batch
 }
 
 const (
@@ -25,6 +26,8 @@ const (
 	// Times as long as a batch took is the rest after it, at most …
 	paceMost = 4
 	paceSpan = 50 * time.Millisecond
+	// From here on a batch mostly waits for others.
+	paceBusy = 10 * time.Millisecond
 )
 
 func newPace(tasks task.Env) *pace { return &pace{tasks: tasks, free: paceLanes} }
@@ -44,6 +47,23 @@ func (p *pace) through(ctx context.Context, do func() error) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// note is told how long the commands of a batch took.
+func (p *pace) note(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.took = took
+}
+
+// batch is how many commands the next batch may have.
+func (p *pace) batch() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.took >= paceBusy {
+		return largeBatch
+	}
+	return smallBatch
 }
 
 // enter takes a lane; false when the context ends first.

@@ -56,6 +56,7 @@ type dueQueues struct {
 
 	lookAhead time.Duration
 	popped    [leastPops]wheel.Handle
+	least     bool // see Env.Least
 
 	rearming  bool // rearm walks the table
 	rearmFrom timer.Handle
@@ -83,7 +84,8 @@ func (l *Scheduler) takeDue() {
 	}
 	taken := l.takeWaiting(&l.due.later, horizon, 0, horizon)
 	taken = l.takeWaiting(&l.due.exact, l.now.WallMs, taken, horizon)
-	for over := false; taken < PopBudget && !over; {
+	l.due.least = l.env.Least()
+	for over := !l.due.least; taken < PopBudget && !over; {
 		n := l.table.Pop(l.due.popped[:])
 		for _, h := range l.due.popped[:n] {
 			l.sort(timer.Handle(h), horizon)

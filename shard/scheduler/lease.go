@@ -14,7 +14,7 @@ func (l *Scheduler) Lease(b *table.Batch) {
 	if !l.mayStart() || l.env.HandingOver() {
 		return
 	}
-	for n, over := 0, false; n < LeaseBudget && (!over || n < leastLeases) && !l.leases.full(); n++ {
+	for n, over := 0, false; n < LeaseBudget && (!over || l.due.least && n < leastLeases) && !l.leases.full(); n++ {
 		over = l.env.Spent(leaseSteps)
 		q := l.due.turns.next()
 		if q == nil {

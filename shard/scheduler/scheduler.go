@@ -85,6 +85,8 @@ type Env interface {
 	// Spent counts steps of work in this turn of the worker, of about a microsecond each, and reports
 	// that the turn's time is over: what is left goes on in the next turn.
 	Spent(steps int) bool
+	// Least reports whether the least may be done nevertheless. It is asked once for each visit.
+	Least() bool
 	// Post runs an event on the worker. It may be called from any goroutine. stopped: the host has
 	// stopped, and the event runs on any goroutine.
 	Post(event func(stopped bool))
