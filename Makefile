@@ -49,10 +49,10 @@ deploy-check: build ## the files in deploy/, by the tools that read them, as far
 	./scripts/deploy-check.sh bin/carillon
 
 # The race detector makes tests three to ten times as slow. It has nothing to find in the simulator, which is one goroutine, and little in the
-# long tests of pure models: those run without it. The processes of ./e2e are built without it (CARILLON_E2E_RACE=1 builds them with it).
+# long tests of pure models: those run without it. The processes of ./test/e2e are built without it (CARILLON_E2E_RACE=1 builds them with it).
 # Those of ./cmd start ten times as slowly with it, so that `make ci` alone does that.
 MODELS := ./ring ./shard ./wal
-RACED   = $(filter-out ./e2e ./sim $(MODELS),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|'))
+RACED   = $(filter-out ./test/e2e ./test/sim $(MODELS),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|'))
 
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w -timeout 20m
@@ -64,32 +64,32 @@ SIDE_BY_SIDE := -parallel 4
 test: ## vet, the short tests (under the race detector where there is a C compiler), 20 simulated runs (three minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) -short -p 3 $(MODELS) $(filter-out ./cmd/%,$(RACED))
-	$(GOTEST) -short $(SIDE_BY_SIDE) ./sim ./cmd/... ./e2e
+	$(GOTEST) -short $(SIDE_BY_SIDE) ./test/sim ./cmd/... ./test/e2e
 
 ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (twelve minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) $(RACED)
 	@mkdir -p bin
 	nice -n 19 $(MAKE) models >bin/models.txt 2>&1 & models=$$!; \
-	$(GOTEST) $(SIDE_BY_SIDE) ./e2e; e2e=$$?; wait $$models; models=$$?; cat bin/models.txt; exit $$((e2e | models))
+	$(GOTEST) $(SIDE_BY_SIDE) ./test/e2e; e2e=$$?; wait $$models; models=$$?; cat bin/models.txt; exit $$((e2e | models))
 	./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
 # Tests of processes mostly wait, so that `make ci` runs these beside them, at the lowest priority.
 models: ## the models at full length, without the race detector: 500 simulated runs, ring, shard and wal
-	$(GOTEST) -skip '^TestSeeds$$' ./sim $(MODELS)
-	$(GOTEST) -run '^TestSeeds$$' ./sim -sim.seeds=500
+	$(GOTEST) -skip '^TestSeeds$$' ./test/sim $(MODELS)
+	$(GOTEST) -run '^TestSeeds$$' ./test/sim -sim.seeds=500
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE)
 
 bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (under half an hour)
-	./bench/run.sh ./bin/carillon bin/bench.txt
+	./test/bench/run.sh ./bin/carillon bin/bench.txt
 
 sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many from FIRST=n on (default: 500, and as many more as fit 45 s); PROFILE=restless, say, makes each dense with one kind of trouble
-	go test ./sim -count 1 -timeout 0 -run 'TestSeeds$(if $(PROFILE),$$)' -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST)) $(if $(PROFILE),-sim.profile=$(PROFILE))
+	go test ./test/sim -count 1 -timeout 0 -run 'TestSeeds$(if $(PROFILE),$$)' -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST)) $(if $(PROFILE),-sim.profile=$(PROFILE))
 
 mutants: ## deliberate bugs, each of which the tests that it names must find (some minutes): ONLY=regexp names some, ALL=1 says how many seeds find each
-	go run ./sim/mutants $(if $(ONLY),-run '$(ONLY)') $(if $(ALL),-all)
+	go run ./test/sim/mutants $(if $(ONLY),-run '$(ONLY)') $(if $(ALL),-all)
 
 fuzz: ## each fuzz target for FUZZTIME=1m
 	./scripts/fuzz.sh $(FUZZTIME)
@@ -103,10 +103,10 @@ chaos: ## real processes: kills, pauses, cut networks, restarts, wrong clocks, s
 	CARILLON_E2E_CLUSTER_PAUSES=$$((4 * $(ROUNDS))) CARILLON_E2E_CLUSTER_PAUSE=15 CARILLON_E2E_CLUSTER_PARTITIONS=$$((4 * $(ROUNDS))) \
 	CARILLON_E2E_CLUSTER_CHAOS=$(ROUNDS) CARILLON_E2E_CLUSTER_MOVES=$$((10 * $(ROUNDS))) CARILLON_E2E_CLUSTER_GROW=5 \
 	CARILLON_E2E_CLUSTER_KEPT=100000 CARILLON_E2E_CLUSTER_MISSED=200000 \
-	go test -count 1 -timeout 0 -v -run 'TestCluster|TestWaiting|TestStorageFailure|TestDisk|TestKill|TestClock' ./e2e
+	go test -count 1 -timeout 0 -v -run 'TestCluster|TestWaiting|TestStorageFailure|TestDisk|TestKill|TestClock' ./test/e2e
 
 soak: ## one cluster under load for FOR=1h, all faults in random order, checked every eight; ends with a table (SEED=n draws the same again)
-	CARILLON_E2E_CLUSTER_SIEGE=$(FOR) $(if $(SEED),CARILLON_E2E_SEED=$(SEED)) go test -count 1 -timeout 0 -v -run 'TestClusterChaos$$' ./e2e
+	CARILLON_E2E_CLUSTER_SIEGE=$(FOR) $(if $(SEED),CARILLON_E2E_SEED=$(SEED)) go test -count 1 -timeout 0 -v -run 'TestClusterChaos$$' ./test/e2e
 
 soak-tests: ## the long tests: hours of kills, herds, storms, flips, and the models at full length
 	CARILLON_SOAK=1 CARILLON_E2E_LONG=1 CARILLON_E2E_KILLS=200 CARILLON_E2E_HERD=50000 CARILLON_E2E_STORM=20000 CARILLON_E2E_NASTY=5000 \

@@ -21,34 +21,34 @@ import (
 // point down only. A layer is a top folder with everything below it, except folders that are layers
 // themselves.
 var mayImport = map[string][]string{
-	"cmd":         {"client", "duration", "node", "transport", "loadtest", "backup", "timer", "timer/recurrence", "wal", "vfs"},
-	"node":        {"node/feed", "node/member", "node/route", "node/task", "audit", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "history", "wheel", "wal", "vfs", "secret", "timer", "timer/bulk", "backup"},
-	"node/feed":   {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
-	"backup":      {"secret", "timer"},
-	"node/member": {"node/task", "clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "vfs", "secret", "timer"},
-	"node/route":  {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
-	"node/task":   {"fan"}, // time and concurrency, as an interface
-	"transport":   {"internal/order", "internal/feature", "transport/api/internal", "duration", "fan", "secret", "timer", "timer/bulk", "timer/recurrence"},
-	"ring":        {"internal/feature", "internal/placement", "secret", "timer"},
-	"sim":         {"sim/forged", "node/member", "node/route", "node/task", "clocks", "shard", "internal/feature", "shard/scheduler", "shard/table", "ring", "wal", "vfs", "wheel", "transport", "secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":       {"internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "clocks", "wal", "vfs", "timer", "timer/encoding", "timer/recurrence"},
-	"history":     {"vfs"},
-	"audit":       {}, // a log of lines, and no more
-	"clocks":      {},
-	"duration":    {},
-	"fan":         {},
-	"wheel":       {},
-	"wal":         {"vfs"},
-	"vfs":         {},
-	"secret":      {},
-	"loadtest":    {"client", "duration"},
-	"sim/forged":  {},         // bytes for the tests of every layer, see TestImportsPointDown
-	"client":      {},         // is compiled into other people's programs
-	"docs":        {"client"}, // programs of the guides
-	"e2e":         {"client"}, // real processes, from outside
-	"bench":       {},         // other people's programs, to compare with
-	"bench/libs":  {"wheel"},  // libraries to compare with, a module of its own
-	"deploy":      {},         // a program that reads our files for Kubernetes, a module of its own
+	"cmd":              {"client", "timer/duration", "node", "transport", "loadtest", "internal/backup", "timer", "timer/recurrence", "wal", "internal/vfs"},
+	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "internal/backup"},
+	"node/feed":        {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
+	"internal/backup":  {"internal/secret", "timer"},
+	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer"},
+	"node/route":       {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
+	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
+	"transport":        {"internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
+	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer"},
+	"test/sim":         {"test/sim/forged", "node/member", "node/route", "node/task", "internal/clocks", "shard", "internal/feature", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"shard":            {"internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"internal/history": {"internal/vfs"},
+	"internal/audit":   {}, // a log of lines, and no more
+	"internal/clocks":  {},
+	"timer/duration":   {},
+	"internal/fan":     {},
+	"wheel":            {},
+	"wal":              {"internal/vfs"},
+	"internal/vfs":     {},
+	"internal/secret":  {},
+	"loadtest":         {"client", "timer/duration"},
+	"test/sim/forged":  {},         // bytes for the tests of every layer, see TestImportsPointDown
+	"client":           {},         // is compiled into other people's programs
+	"docs":             {"client"}, // programs of the guides
+	"test/e2e":         {"client"}, // real processes, from outside
+	"test/bench":       {},         // other people's programs, to compare with
+	"test/bench/libs":  {"wheel"},  // libraries to compare with, a module of its own
+	"deploy":           {},         // a program that reads our files for Kubernetes, a module of its own
 
 	"internal/order":     {}, // a heap and a ring
 	"internal/feature":   {}, // the level of formats that all nodes understand
@@ -56,12 +56,12 @@ var mayImport = map[string][]string{
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
-	"shard/scheduler": {"internal/order", "shard/table", "clocks", "wheel", "timer", "timer/recurrence"},      // no raft, no log, no worker
-	"shard/table":     {"internal/feature", "secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
-	"shard/record":    {"wal", "timer", "timer/encoding"},                                                     // and raft's types
+	"shard/scheduler": {"internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"},      // no raft, no log, no worker
+	"shard/table":     {"internal/feature", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
+	"shard/record":    {"wal", "timer", "timer/encoding"},                                                              // and raft's types
 	"shard/wire":      {"internal/feature", "timer", "timer/encoding"},
 
-	"timer":            {"secret"}, // which headers are credentials
+	"timer":            {"internal/secret"}, // which headers are credentials
 	"timer/encoding":   {"timer"},
 	"timer/bulk":       {"timer"},
 	"timer/recurrence": {"timer"},
@@ -86,8 +86,8 @@ var raftImporters = []string{"shard", "shard/record"}
 var pure = map[string][]string{
 	"wheel":            {},
 	"internal/order":   {},
-	"duration":         {"time"}, // its type and its parser
-	"secret":           {"sync"}, // pools of hashes
+	"timer/duration":   {"time"}, // its type and its parser
+	"internal/secret":  {"sync"}, // pools of hashes
 	"timer":            {"github.com/cespare/xxhash/v2", "sync/atomic"},
 	"timer/bulk":       {"sync/atomic"}, // counts of shards that are under way at once
 	"timer/encoding":   {},
@@ -106,7 +106,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "vfs", "wal", "history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},
@@ -219,7 +219,7 @@ func TestImportsPointDown(t *testing.T) {
 			if !ok || f.isTest && ours == "timer/testkit/growth" { // it imports nothing of ours
 				continue
 			}
-			if ours == "sim/forged" && f.isTest {
+			if ours == "test/sim/forged" && f.isTest {
 				continue // bytes that look like ours are fed to every reader
 			}
 			if to := layer(ours); to != from && !slices.Contains(allowed, to) {
@@ -233,8 +233,8 @@ func TestImportsPointDown(t *testing.T) {
 // there.
 func TestProductDoesNotImportMemFS(t *testing.T) {
 	for _, f := range sources(t) {
-		if !f.isTest && layer(f.name) != "sim" && slices.Contains(f.imports(), module+"vfs/memfs") {
-			t.Errorf("%s imports vfs/memfs, which is for tests and the simulator", f.name)
+		if !f.isTest && layer(f.name) != "test/sim" && slices.Contains(f.imports(), module+"internal/vfs/memfs") {
+			t.Errorf("%s imports internal/vfs/memfs, which is for tests and the simulator", f.name)
 		}
 	}
 }

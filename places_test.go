@@ -8,18 +8,18 @@ import (
 
 // places are all places where bytes that a client, or a receiver, has chosen are stored or printed.
 // At each of them somebody may write what has the form of ours. The test feeds the place with such
-// bytes (sim/forged) and looks for them to come back as data.
+// bytes (test/sim/forged) and looks for them to come back as data.
 var places = []struct{ place, folder, test string }{
 	{"frame of the log", "wal", "TestFrameInAPayloadProvesNothing"},
-	{"frame of the log, a real process", "e2e", "TestPayloadThatIsAFrame"},
+	{"frame of the log, a real process", "test/e2e", "TestPayloadThatIsAFrame"},
 	{"frame of the log, power cuts of one node", "node", "TestCrashMatrixOfOneNode"},
-	{"frame of the log, power cuts of a cluster", "sim", "TestCrashMatrix"},
+	{"frame of the log, power cuts of a cluster", "test/sim", "TestCrashMatrix"},
 	{"segment and end of another log", "wal", "TestFilesOfAnotherStream"},
 	{"snapshot file", "wal", "TestSnapshotInASnapshot"},
 	{"batch, and snapshot of a table", "shard/table", "TestTableInATable"},
-	{"record and index of the history", "history", "TestRecordInARecord"},
+	{"record and index of the history", "internal/history", "TestRecordInARecord"},
 	{"any file, damaged at rest", "node", "TestDamageAtRestOfEveryFile"},
-	{"backup", "backup", "TestBackupInABackup"},
+	{"internal/backup", "internal/backup", "TestBackupInABackup"},
 	{"frame between nodes", "transport/peer", "TestFrameInAFrame"},
 	{"answer, listing, NDJSON line", "transport/api", "TestUsersBytesAreData"},
 	{"id, key, label, URL and header of a request, problem", "transport/api", "TestUsersNamesAreData"},
@@ -27,7 +27,7 @@ var places = []struct{ place, folder, test string }{
 	{"cursor", "transport/api", "TestPlaceInACursor"},
 	{"receipt", "node", "TestTextsAreNoReceipts"},
 	{"label of a metric", "node", "TestLabelsOfMetricsAreData"},
-	{"line of the audit log", "audit", "TestTextsAreNoLines"},
+	{"line of the audit log", "internal/audit", "TestTextsAreNoLines"},
 	{"line of the log, text and JSON", "transport/callback", "TestStrangersTextsInTheLog"},
 	{"call: body, headers, CloudEvent", "transport/callback", "TestBodiesAndHeadersAreData"},
 	{"page of the console", "transport/console", "TestTextsAreNoMarkup"},

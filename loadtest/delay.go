@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"carillon/duration"
+	"carillon/timer/duration"
 )
 
 // maxDelay is Carillon's default horizon of ten years.

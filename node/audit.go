@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"carillon/audit"
+	"carillon/internal/audit"
 	"carillon/transport/api"
 )
 

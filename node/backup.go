@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"carillon/backup"
-	"carillon/secret"
+	"carillon/internal/backup"
+	"carillon/internal/secret"
 	"carillon/shard"
 	"carillon/timer"
 )

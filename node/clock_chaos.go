@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/internal/feature"
 )
 

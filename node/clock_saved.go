@@ -9,8 +9,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/clocks"
-	"carillon/vfs"
+	"carillon/internal/clocks"
+	"carillon/internal/vfs"
 )
 
 // clockFile keeps how the believed wall clock stands to the boot clock, so that a process that

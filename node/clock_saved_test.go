@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"carillon/clocks"
-	"carillon/vfs"
+	"carillon/internal/clocks"
+	"carillon/internal/vfs"
 )
 
 // The file says how the clocks stand within one boot of the machine, and nothing when it is damaged

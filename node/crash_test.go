@@ -15,10 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/node/member"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 // cuts are the ways in which a power cut treats writes that were not synced.

@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 

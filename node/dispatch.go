@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/clocks"
-	"carillon/secret"
+	"carillon/internal/clocks"
+	"carillon/internal/secret"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 )
 
 // labelled is a series of each text, as those of topics and destinations are.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/clocks"
-	"carillon/history"
+	"carillon/internal/clocks"
+	"carillon/internal/history"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard/scheduler"

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"testing"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
+	"carillon/internal/vfs"
 	"carillon/ring"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs"
 )
 
 // BenchmarkPast is the cost of the history to the worker for each timer that ended, beside the cost

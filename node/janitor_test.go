@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/node/route"
 	"carillon/node/task"
 	"carillon/ring"

@@ -13,17 +13,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/clocks"
-	"carillon/history"
+	"carillon/internal/clocks"
+	"carillon/internal/history"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 	"carillon/node/member"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 	"carillon/timer"
-	"carillon/vfs"
-	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 

@@ -15,7 +15,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
+	"carillon/internal/vfs"
 	"carillon/node/feed"
 	"carillon/node/member"
 	"carillon/node/route"
@@ -28,7 +29,6 @@ import (
 	"carillon/transport/callback"
 	"carillon/transport/console"
 	"carillon/transport/peer"
-	"carillon/vfs"
 	"carillon/wal"
 )
 

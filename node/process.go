@@ -10,8 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"carillon/audit"
-	"carillon/clocks"
+	"carillon/internal/audit"
+	"carillon/internal/clocks"
+	"carillon/internal/vfs"
 	"carillon/node/feed"
 	"carillon/node/member"
 	"carillon/node/route"
@@ -21,7 +22,6 @@ import (
 	"carillon/transport/api"
 	"carillon/transport/callback"
 	"carillon/transport/peer"
-	"carillon/vfs"
 )
 
 // group waits for goroutines.

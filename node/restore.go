@@ -10,15 +10,15 @@ import (
 	"slices"
 	"time"
 
-	"carillon/backup"
+	"carillon/internal/backup"
 	"carillon/internal/feature"
+	"carillon/internal/secret"
+	"carillon/internal/vfs"
 	"carillon/node/member"
 	"carillon/ring"
-	"carillon/secret"
 	"carillon/shard"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs"
 	"carillon/wal"
 )
 

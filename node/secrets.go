@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/internal/secret"
 	"carillon/ring"
-	"carillon/secret"
 	"carillon/shard/scheduler"
 	"carillon/timer"
 	"carillon/transport/callback"

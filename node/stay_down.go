@@ -3,8 +3,8 @@ package node
 import (
 	"errors"
 
+	"carillon/internal/vfs"
 	"carillon/shard"
-	"carillon/vfs"
 )
 
 // ErrStayDown is in the error of a node that no restart repairs: its disk failed, its directory is

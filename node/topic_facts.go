@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api"
 	"carillon/transport/callback"

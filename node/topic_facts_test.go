@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api"
 )

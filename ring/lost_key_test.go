@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 )
 
 // TestLostKey: a key that is missing keeps everything waiting, and nothing is replaced. Of one that

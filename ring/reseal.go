@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 )
 

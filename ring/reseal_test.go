@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 )
 

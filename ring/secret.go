@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 )
 
 // SecretBytes is the length of the cluster's secret.

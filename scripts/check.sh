@@ -15,10 +15,10 @@ echo "== import rules"
 go test -count 1 .
 
 echo "== mutants apply and compile"
-go test -count 1 ./sim/mutants
+go test -count 1 ./test/sim/mutants
 
 echo "== benchmarks of other libraries compile"
-(cd bench/libs && go vet .)
+(cd test/bench/libs && go vet .)
 
 echo "== openapi"
 ./scripts/openapi.sh lint

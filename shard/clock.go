@@ -3,7 +3,7 @@ package shard
 import (
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 )
 
 // Clock is a host's source of time. *clocks.Keeper implements it.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/shard/scheduler"
 	"carillon/timer"
 )

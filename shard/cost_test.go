@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/testkit"
-	"carillon/vfs/memfs"
 )
 
 // On a shared machine times mean little, but an operation allocates the same objects and bytes

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"carillon/sim/forged"
+	"carillon/internal/vfs/memfs"
+	"carillon/test/sim/forged"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 // promised is the acknowledged state of each timer: its lowest possible version, and whether it was

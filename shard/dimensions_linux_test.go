@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/timer"
 	"carillon/timer/testkit/growth"
-	"carillon/vfs/memfs"
 )
 
 // herd is a shard with many timers that are due at one instant.

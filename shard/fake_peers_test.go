@@ -7,8 +7,8 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 // fakePeers is the Peers of a harness that is node 7 of the nodes 7, 8 and 9. It records the

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 func (r *hostHarness) fire(id string) *timer.Timer {

@@ -9,7 +9,7 @@ import (
 
 	"carillon/shard/table"
 	"carillon/shard/wire"
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 	"carillon/timer"
 	"carillon/timer/testkit"
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // A node halts when it learns that its disk lacks something that it had acknowledged or voted. It

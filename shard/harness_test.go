@@ -13,14 +13,14 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/internal/feature"
 	"carillon/internal/placement"
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 

@@ -14,13 +14,13 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/internal/feature"
+	"carillon/internal/vfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
-	"carillon/vfs"
 	"carillon/wal"
 )
 

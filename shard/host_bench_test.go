@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs"
 )
 
 // benchObserver and the other fakes of this file are as cheap as possible, so that the host

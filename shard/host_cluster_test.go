@@ -12,9 +12,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/internal/placement"
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 // hostCluster is a cluster of harnesses with one shard and a changing assignment. Each harness also

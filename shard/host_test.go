@@ -14,10 +14,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs"
-	"carillon/vfs/memfs"
 )
 
 // process is a host with real goroutines.

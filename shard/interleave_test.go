@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/scheduler"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 // scripts returns the number of random scripts a test runs: CARILLON_SCRIPTS, or a fifth of the

@@ -3,8 +3,8 @@ package shard
 import (
 	"time"
 
+	"carillon/internal/vfs"
 	"carillon/shard/record"
-	"carillon/vfs"
 	"carillon/wal"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 	"carillon/timer"
-	"carillon/vfs"
-	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 

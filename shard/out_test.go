@@ -7,9 +7,9 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 // pair is two harnesses with a replica of each group. Messages pass between them unless drops

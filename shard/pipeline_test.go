@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 // mixedHarness is the only voter of shard 1, and has a replica of shard 2 beside two absent ones.

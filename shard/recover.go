@@ -12,8 +12,8 @@ import (
 
 	"carillon/internal/feature"
 	"carillon/internal/placement"
+	"carillon/internal/vfs"
 	"carillon/shard/record"
-	"carillon/vfs"
 	"carillon/wal"
 )
 

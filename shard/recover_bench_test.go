@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/testkit"
-	"carillon/vfs"
 )
 
 var (

@@ -10,11 +10,11 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/record"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/vfs"
 	"carillon/shard/record"
 	"carillon/timer"
-	"carillon/vfs"
 	"carillon/wal"
 )
 

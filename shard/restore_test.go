@@ -6,9 +6,9 @@ import (
 	"io"
 	"testing"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 	"carillon/wal"
 )
 

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/vfs/memfs"
 )
 
 func repeats(p timer.Repeat) func(*timer.Spec) { return func(s *timer.Spec) { s.Repeat = &p } }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // idleShard makes a harness with an idle shard 1 that has a timer called "kept" and the given

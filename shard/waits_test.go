@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/timer"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/internal/placement"
 	"carillon/shard/record"
 	"carillon/timer"

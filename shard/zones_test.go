@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/timer"
 	"carillon/timer/recurrence"
-	"carillon/vfs/memfs"
 )
 
 // addSeries adds a repeating timer.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 )
 
 // Header is one header of a callback. Headers keep the client's order.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // appender is the append-only file under the framing: tidwall/wal on the operating

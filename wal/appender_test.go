@@ -9,8 +9,8 @@ import (
 
 	tidwall "github.com/tidwall/wal"
 
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // TestAppendersWriteTheSameBytes runs the same life through tidwall/wal, through our own

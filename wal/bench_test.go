@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // BenchmarkAppend measures how long a writer waits for a durable 300 B frame while so many others

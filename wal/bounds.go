@@ -9,7 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // Two small files say where a stream begins and, after a clean close, where it ends.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // powerCuts are ways of keeping and losing writes that were not synced.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // built is a stream of several generations and segments, as files. Records 0..n-1, one frame

@@ -3,7 +3,7 @@ package wal
 import (
 	"fmt"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // DropBefore gives up the generations below gen, but never the one being written: each is

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 )
 
 func TestDropBeforeRemovesWholeGenerations(t *testing.T) {

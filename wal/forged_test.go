@@ -7,9 +7,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/sim/forged"
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
+	"carillon/test/sim/forged"
 )
 
 // testSalt is that of the streams of tests. A client does not know it, and may try others.

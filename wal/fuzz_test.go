@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"carillon/sim/forged"
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
+	"carillon/test/sim/forged"
 )
 
 func FuzzFrame(f *testing.F) {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // InspectOptions says how much Inspect prints.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // Open opens or creates the stream in dir: it takes the directory's lock, verifies every

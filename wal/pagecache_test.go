@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // TestRestartBelievesNoPageCache has one operation of a life fail, wherever it may. The next

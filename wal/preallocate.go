@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 const (

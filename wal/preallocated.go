@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // preallocated hands out the next segment. While the stream runs, a goroutine prepares one

@@ -4,7 +4,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // prefixFS is the operating system's file system below a directory, under a type that is

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // replayed is the result for each of frameOf's shards.

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // roomEvery is how often a stream that waits for room looks for it.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // turnLife is a stream whose turns find no room at one kind of operation while full is set.

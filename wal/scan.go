@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // streamScan is the result of a read through a whole stream.

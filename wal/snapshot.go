@@ -12,7 +12,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 const (

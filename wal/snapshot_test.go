@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 )
 
 const snapDir = "data/snap"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // SnapshotReader reads a snapshot's data. It never returns a byte that was not verified;

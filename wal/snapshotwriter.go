@@ -11,7 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // snapshotSyncBytes is how much a snapshot writes between data syncs, so that its bytes

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // Position names a frame: its generation and its sequence number.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"carillon/vfs"
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs"
+	"carillon/internal/vfs/memfs"
 )
 
 const testDir = "data/log"

@@ -3,7 +3,7 @@ package wal
 import (
 	"testing"
 
-	"carillon/vfs/memfs"
+	"carillon/internal/vfs/memfs"
 )
 
 // TestSyncedIsOnDisk: the frames that Synced counts are there after a power cut that loses all that

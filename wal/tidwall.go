@@ -5,7 +5,7 @@ import (
 
 	tidwall "github.com/tidwall/wal"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // tidwallAppender writes one segment by tidwall/wal. It never reads, truncates or

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // Report is the result of Verify. Bytes counts verified frames and snapshot data.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // maxBatchBytes bounds one write.

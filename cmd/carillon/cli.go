@@ -12,8 +12,8 @@ import (
 
 	"carillon/cmd/carillon/ctl"
 	"carillon/cmd/carillon/terminal"
-	"carillon/duration"
 	"carillon/node"
+	"carillon/timer/duration"
 	"carillon/transport/api"
 )
 

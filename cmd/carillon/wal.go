@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"carillon/cmd/carillon/terminal"
-	"carillon/vfs"
+	"carillon/internal/vfs"
 	"carillon/wal"
 )
 

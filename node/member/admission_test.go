@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/timer"

@@ -3,7 +3,7 @@ package member
 import (
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 )
 
 // heartbeatClock is the part of a heartbeat on a node's clock.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"carillon/internal/vfs"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/vfs"
 )
 
 // Identity is the owner of a data directory. It is written before anything else is, and again at

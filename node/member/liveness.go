@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/ring"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/ring"
 	"carillon/timer"
 	"carillon/wal"

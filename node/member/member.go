@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/internal/placement"
 	"carillon/node/task"
 	"carillon/ring"

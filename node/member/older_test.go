@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/transport/peer"
-	"carillon/vfs/memfs"
 )
 
 // TestOlder: by each thing that others know, a directory that lacks it is an older copy; one that

@@ -13,11 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/timer"
 	"carillon/transport/peer"
-	"carillon/vfs/memfs"
 )
 
 // scripted are nodes whose answers a test gives: an answer, or an error.

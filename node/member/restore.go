@@ -3,9 +3,9 @@ package member
 import (
 	"encoding/binary"
 
+	"carillon/internal/vfs"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/vfs"
 )
 
 // NewNodeID makes the id of a node.

@@ -19,13 +19,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/internal/feature"
+	"carillon/internal/secret"
+	"carillon/internal/vfs"
 	"carillon/node/task"
 	"carillon/ring"
-	"carillon/secret"
 	"carillon/transport/peer"
-	"carillon/vfs"
 )
 
 // ErrRemoved ends the process: the cluster has removed the node, and there is nothing left for it

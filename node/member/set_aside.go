@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"carillon/vfs"
+	"carillon/internal/vfs"
 )
 
 // Rejoin is in the identity of a node that takes the place of one whose directory was set aside. It

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/fan"
+	"carillon/internal/fan"
 )
 
 // Forever is a wait without an end of its own.

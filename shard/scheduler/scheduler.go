@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"carillon/clocks"
+	"carillon/internal/clocks"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 	"carillon/timer"
 )
 

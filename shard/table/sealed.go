@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer/encoding"
 )
 

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"testing"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 )
 

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/duration"
 	"carillon/timer"
 	"carillon/timer/bulk"
+	"carillon/timer/duration"
 )
 
 // bulk is the body of a change to all timers that a filter selects.

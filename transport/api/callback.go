@@ -3,7 +3,7 @@ package api
 import (
 	"strings"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/callback"
 )

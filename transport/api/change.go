@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 )
 

@@ -1,6 +1,6 @@
 package api
 
-import "carillon/fan"
+import "carillon/internal/fan"
 
 // fanOut bounds the calls into the engine that one request makes at a time.
 const fanOut = 16

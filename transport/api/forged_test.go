@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 	"carillon/timer"
 )
 

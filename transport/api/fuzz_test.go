@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"carillon/duration"
 	"carillon/timer"
+	"carillon/timer/duration"
 
 	"github.com/valyala/fasthttp"
 )

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/duration"
 	"carillon/timer"
+	"carillon/timer/duration"
 	"carillon/transport/api/internal/http1"
 	"carillon/transport/api/internal/strictjson"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/callback"
 )

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"carillon/secret"
+	"carillon/internal/secret"
 	"carillon/timer"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"carillon/duration"
+	"carillon/timer/duration"
 )
 
 // parseSpan reads a duration as milliseconds, rounded away from zero and held at the bounds of

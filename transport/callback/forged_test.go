@@ -14,7 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 )
 
 // TestBodiesAndHeadersAreData: a body that is an answer, headers, an event or a frame arrives as it

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 )
 
 // TestFrameInAFrame: a payload may be frames, of this connection's very numbers. They are data, and

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"carillon/sim/forged"
+	"carillon/test/sim/forged"
 )
 
 type testFrame struct {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"carillon/backup"
 	"carillon/cmd/carillon/terminal"
+	"carillon/internal/backup"
 )
 
 type backupCmd struct {

@@ -11,7 +11,7 @@ import (
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
-	"carillon/duration"
+	"carillon/timer/duration"
 )
 
 // exitInFlight is the exit code of cancel when a call of the timer is running.

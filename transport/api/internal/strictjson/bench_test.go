@@ -7,7 +7,7 @@ import (
 )
 
 // add is one add as clients send it: about 200 bytes of payload, everything else from the topic.
-// ./bench/libs has it, too.
+// ./test/bench/libs has it, too.
 var add = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],"payload":{"order":7700123,"customer":"c-99182","items":[{"sku":"AB-1","n":2},{"sku":"CD-77","n":1}],"total":"129.90","note":"please ring twice, the bell is quiet","step":"close-if-unpaid"}}`)
 
 // Each of these gets the id, the delay, the labels and the payload's bytes out of an add, and
