@@ -72,18 +72,13 @@ func (w *World) delay() time.Duration {
 	return delay
 }
 
-// carryOnce is carry for a message that is never duplicated.
+// carryOnce is carryLater for a message that leaves now and is never duplicated.
 func (w *World) carryOnce(from *node, to uint64, deliver func(n *node)) {
 	w.carryAs(from, to, 0, false, func(n *node, _ bool) { deliver(n) })
 }
 
-// carry sends a message over a link with the faults of the network. deliver runs at the receiver,
-// perhaps twice; copied is true for all deliveries but the last.
-func (w *World) carry(from *node, to uint64, deliver func(n *node, copied bool)) {
-	w.carryAs(from, to, 0, true, deliver)
-}
-
-// carryLater is carry for a message that leaves in lag from now.
+// carryLater sends a message, in lag from now, over a link with the faults of the network. deliver
+// runs at the receiver, perhaps twice; copied is true for all deliveries but the last.
 func (w *World) carryLater(from *node, to uint64, lag time.Duration, deliver func(n *node, copied bool)) {
 	w.carryAs(from, to, lag, true, deliver)
 }
