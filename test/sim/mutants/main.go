@@ -125,6 +125,9 @@ func (r *runner) runAll(ctx context.Context, list []job) error {
 	}
 	go func() {
 		for _, j := range list {
+			if ctx.Err() != nil {
+				break
+			}
 			next <- j
 		}
 		close(next)
@@ -135,6 +138,9 @@ func (r *runner) runAll(ctx context.Context, list []job) error {
 	found := 0
 	fmt.Printf("%-7s %-36s %-28s %7s  %s\n", "", "mutant", "protects", "seconds", "killed by")
 	for v := range verdicts {
+		if ctx.Err() != nil {
+			continue // it was interrupted
+		}
 		name, protects, result := "(no mutant)", "", "passes"
 		if v.mutant != nil {
 			name, protects, result = v.mutant.name, v.mutant.protects, "found"
