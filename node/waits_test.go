@@ -300,7 +300,7 @@ func TestWaitsOfAShardWithoutLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "three wait for a leader", func() bool {
+	within(t, "three wait for a leader", time.Minute, func() bool {
 		return strings.Contains(nodes[0].must(200, "GET", "/metrics", ""), "carillon_waiting{reason=\"leader\"} 3\n")
 	})
 	if got := nodes[0].must(503, "GET", "/v1/topics/held", ""); !strings.Contains(got, `"code":"no_leader"`) {
