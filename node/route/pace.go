@@ -32,9 +32,23 @@ const (
 
 func newPace(tasks task.Env) *pace { return &pace{tasks: tasks, free: paceLanes} }
 
-// through does one batch when there is room for it, and then rests. The error is that of the batch,
-// or says that the context has ended.
-func (p *pace) through(ctx context.Context, do func() error) error {
+// walk reads when there is room for it, and then rests for as long. The error is that of the read, or
+// says that the context has ended.
+func (p *pace) walk(ctx context.Context, read func() error) error {
+	return p.through(ctx, read, func(took time.Duration) time.Duration { return took })
+}
+
+// change does one batch when there is room for it, and then rests.
+func (p *pace) change(ctx context.Context, do func()) error {
+	return p.through(ctx, func() error { do(); return nil }, func(took time.Duration) time.Duration {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.took = took
+		return restAfter(took)
+	})
+}
+
+func (p *pace) through(ctx context.Context, do func() error, rest func(took time.Duration) time.Duration) error {
 	if !p.enter(ctx) {
 		return ctx.Err()
 	}
@@ -43,17 +57,10 @@ func (p *pace) through(ctx context.Context, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	if !p.tasks.Sleep(ctx, restAfter(p.tasks.Now()-begin)) {
+	if !p.tasks.Sleep(ctx, rest(p.tasks.Now()-begin)) {
 		return ctx.Err()
 	}
 	return nil
-}
-
-// note is told how long the commands of a batch took.
-func (p *pace) note(took time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.took = took
 }
 
 // batch is how many commands the next batch may have.
