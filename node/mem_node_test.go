@@ -64,16 +64,16 @@ func (o obliging) Start(_ *scheduler.Delivery, done func(scheduler.Attempt)) {
 // unwatched counts nothing.
 type unwatched struct{}
 
-func (unwatched) Command(timer.Kind, timer.Code) {}
-func (unwatched) Outcome(*table.Outcome)         {}
-func (unwatched) Expired()                       {}
-func (unwatched) Frame(int)                      {}
-func (unwatched) Lateness(int64, bool)           {}
-func (unwatched) Elected()                       {}
-func (unwatched) Snapshot(time.Duration)         {}
-func (unwatched) SnapshotSent(int64)             {}
-func (unwatched) DeadReplaced(int)               {}
-func (unwatched) SnapshotReceived(int64)         {}
+func (unwatched) Command(timer.Kind, timer.Code)        {}
+func (unwatched) Outcome(timer.TopicID, *table.Outcome) {}
+func (unwatched) Expired()                              {}
+func (unwatched) Frame(int)                             {}
+func (unwatched) Lateness(int64, bool)                  {}
+func (unwatched) Elected()                              {}
+func (unwatched) Snapshot(time.Duration)                {}
+func (unwatched) SnapshotSent(int64)                    {}
+func (unwatched) DeadReplaced(int)                      {}
+func (unwatched) SnapshotReceived(int64)                {}
 
 // memNode is a data directory in memory and, while it is open, the parts of a node on it: identity,
 // log, snapshots, topics, history. It is driven by hand, in a bubble.

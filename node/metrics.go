@@ -139,7 +139,7 @@ func (m *metrics) Command(kind timer.Kind, code timer.Code) {
 }
 
 // Outcome implements shard.Observer.
-func (m *metrics) Outcome(o *table.Outcome) {
+func (m *metrics) Outcome(_ timer.TopicID, o *table.Outcome) {
 	c := m.fired[o.Kind]
 	if !o.ByConsumer && (c != nil || o.Kind == table.Accepted) {
 		m.callback.Observe(float64(o.EndedMs-o.StartedMs) / 1000)

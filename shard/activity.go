@@ -31,7 +31,7 @@ const maxFiredTopics = 4096
 
 // fired reports an attempt's outcome to the observer and counts its result for the topic.
 func (w *worker) fired(topic timer.TopicID, o *table.Outcome) {
-	w.host.cfg.Observer.Outcome(o)
+	w.host.cfg.Observer.Outcome(topic, o)
 	result := FiredSuccess
 	switch o.Kind {
 	case table.Ack:

@@ -110,10 +110,10 @@ type fakeObserver struct {
 	held                                []bool // parallel to latenessMs
 }
 
-func (o *fakeObserver) Command(timer.Kind, timer.Code) {}
-func (o *fakeObserver) Outcome(*table.Outcome)         { o.outcomes++ }
-func (o *fakeObserver) Expired()                       { o.expired++ }
-func (o *fakeObserver) Frame(int)                      { o.frames++ }
+func (o *fakeObserver) Command(timer.Kind, timer.Code)        {}
+func (o *fakeObserver) Outcome(timer.TopicID, *table.Outcome) { o.outcomes++ }
+func (o *fakeObserver) Expired()                              { o.expired++ }
+func (o *fakeObserver) Frame(int)                             { o.frames++ }
 func (o *fakeObserver) Lateness(ms int64, held bool) {
 	o.latenessMs, o.held = append(o.latenessMs, ms), append(o.held, held)
 }

@@ -112,7 +112,7 @@ type Config struct {
 // quick.
 type Observer interface {
 	Command(kind timer.Kind, code timer.Code)
-	Outcome(o *table.Outcome)
+	Outcome(topic timer.TopicID, o *table.Outcome)
 	Expired() // a timer was given up without another attempt
 	// DeadReplaced reports dead letters that newer ones of their ids replaced.
 	DeadReplaced(n int)

@@ -22,16 +22,16 @@ import (
 // dominates the measurement.
 type benchObserver struct{}
 
-func (benchObserver) Command(timer.Kind, timer.Code) {}
-func (benchObserver) Outcome(*table.Outcome)         {}
-func (benchObserver) Expired()                       {}
-func (benchObserver) Frame(int)                      {}
-func (benchObserver) Lateness(int64, bool)           {}
-func (benchObserver) Elected()                       {}
-func (benchObserver) Snapshot(_ time.Duration)       {}
-func (benchObserver) SnapshotSent(int64)             {}
-func (benchObserver) DeadReplaced(int)               {}
-func (benchObserver) SnapshotReceived(int64)         {}
+func (benchObserver) Command(timer.Kind, timer.Code)        {}
+func (benchObserver) Outcome(timer.TopicID, *table.Outcome) {}
+func (benchObserver) Expired()                              {}
+func (benchObserver) Frame(int)                             {}
+func (benchObserver) Lateness(int64, bool)                  {}
+func (benchObserver) Elected()                              {}
+func (benchObserver) Snapshot(_ time.Duration)              {}
+func (benchObserver) SnapshotSent(int64)                    {}
+func (benchObserver) DeadReplaced(int)                      {}
+func (benchObserver) SnapshotReceived(int64)                {}
 
 type benchTopics struct{ topic *timer.Topic }
 

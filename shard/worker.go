@@ -240,7 +240,9 @@ func (w *worker) spend(g *group, steps int) bool {
 		w.lookAt = w.steps + lookEach
 		w.over = w.steps >= turnSteps || w.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
 	}
-	g.late = w.over && !g.hadTime
+	if g.late = w.over && !g.hadTime; g.late {
+		w.touchNext(g) // which comes first then, whatever else asks for it
+	}
 	g.hadTime = g.hadTime || !w.over
 	return w.over
 }

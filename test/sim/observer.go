@@ -11,9 +11,9 @@ import (
 type observer struct{ n *node }
 
 func (o *observer) Command(timer.Kind, timer.Code) {}
-func (o *observer) Outcome(out *table.Outcome) {
+func (o *observer) Outcome(topic timer.TopicID, out *table.Outcome) {
 	o.n.w.note(o.n, "outcome", uint64(out.Kind), out.Seq, "")
-	o.n.w.checker.attempts.spent(o.n, out)
+	o.n.w.checker.attempts.spent(o.n, topic, out)
 }
 func (o *observer) Expired()               {}
 func (o *observer) Frame(int)              {}

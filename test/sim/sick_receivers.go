@@ -87,6 +87,7 @@ func (w *World) sickAdd(due time.Duration) *operation {
 // spentKey identifies the calls that an outcome may belong to. It is unique within a shard only, so
 // calls of two shards may share one: an observer is not told the shard.
 type spentKey struct {
+	topic      timer.TopicID
 	seq, fence uint64
 	slot       timer.Handle
 }
@@ -145,7 +146,7 @@ func (b *attemptChecker) started(c *call) {
 		w.violate("I17", "node %d makes attempt %d of %s, the limit is %d", c.node.id, j.Attempts, j.ID, p.MaxAttempts)
 	}
 	b.begun(c.node, timerKey{c.delivery.Shard, j.Seq}, j.Fence, j.ID)
-	key := spentKey{j.Seq, j.Fence, j.Handle}
+	key := spentKey{j.Topic, j.Seq, j.Fence, j.Handle}
 	b.calls[key] = append(b.calls[key], c)
 	b.paced(c)
 	w.checker.successes.started(b.last[timerKey{c.delivery.Shard, j.Seq}], c)
@@ -193,17 +194,17 @@ func (b *attemptChecker) paced(c *call) {
 
 // spent checks an outcome that a leader reports: there was a call, and a retry waits as the policy
 // says.
-func (b *attemptChecker) spent(n *node, out *table.Outcome) {
+func (b *attemptChecker) spent(n *node, topic timer.TopicID, out *table.Outcome) {
 	if out.Kind == table.Release || out.ByConsumer {
 		return
 	}
 	var calls []*call
-	for _, c := range b.calls[spentKey{out.Seq, out.Fence, out.Handle}] {
+	for _, c := range b.calls[spentKey{topic, out.Seq, out.Fence, out.Handle}] {
 		if c.wallMs == out.StartedMs {
 			calls = append(calls, c)
 		}
 	}
-	for _, c := range b.calls[spentKey{out.Seq, out.Fence, out.Handle}] {
+	for _, c := range b.calls[spentKey{topic, out.Seq, out.Fence, out.Handle}] {
 		if len(calls) == 0 && n.mayBeginAnew(c, out) {
 			calls = []*call{c}
 		}
