@@ -20,7 +20,7 @@ const (
 	sizeFactor = 8
 	noise      = slower * time.Millisecond // of steps too short to measure, and of caches that are full
 	maxTurn    = slower * 10 * time.Millisecond
-	sizeTries  = 4 // the least counts
+	sizeTries  = 8 // the least counts
 )
 
 // Dimension is one of Dimensions. Longest fills it with n and returns the longest step after that.
