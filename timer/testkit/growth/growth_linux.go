@@ -20,7 +20,8 @@ const (
 	sizeFactor = 8
 	noise      = slower * time.Millisecond // of steps too short to measure, and of caches that are full
 	maxTurn    = slower * 10 * time.Millisecond
-	sizeTries  = 8 // the least counts
+	fewTries   = 3 // the least counts
+	manyTries  = 12
 )
 
 // Dimension is one of Dimensions. Longest fills it with n and returns the longest step after that.
@@ -50,7 +51,7 @@ func Check(t *testing.T, list ...Dimension) {
 			if !slices.Contains(Dimensions, d.Name) {
 				t.Fatalf("%q is none of the dimensions", d.Name)
 			}
-			few := d.least(t, d.N, 0)
+			few := d.least(t, d.N, fewTries, 0)
 			most := maxTurn
 			switch {
 			case d.Linear:
@@ -59,7 +60,7 @@ func Check(t *testing.T, list ...Dimension) {
 			default:
 				most = min(most, few*3/2+noise)
 			}
-			many := d.least(t, sizeFactor*d.N, most)
+			many := d.least(t, sizeFactor*d.N, manyTries, most)
 			fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%.1f ×\t\n", d.Name, d.N, short(few), sizeFactor*d.N, short(many), float64(many)/float64(max(few, 1)))
 			if many > most {
 				t.Errorf("the longest step takes %s at %d, %s at %d: want at most %s", short(few), d.N, short(many), sizeFactor*d.N, short(most))
@@ -74,9 +75,9 @@ func short(d time.Duration) string { return d.Round(time.Microsecond).String() }
 
 // least is the least of some tries: what else the machine does only adds to them. One that is short
 // enough ends them.
-func (d Dimension) least(t testing.TB, n int, enough time.Duration) time.Duration {
+func (d Dimension) least(t testing.TB, n, tries int, enough time.Duration) time.Duration {
 	least := time.Duration(math.MaxInt64)
-	for range sizeTries {
+	for range tries {
 		least = min(least, d.Longest(t, n))
 		if least <= enough || least > 10*maxTurn { // no machine is that busy
 			break
