@@ -181,7 +181,7 @@ func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) 
 	if err := p.ownDirectory(); err != nil {
 		return stayDown(err)
 	}
-	aside := p.sayAside()
+	aside := p.warnOfAsides()
 	if p.http, err = net.Listen("tcp", cfg.HTTP); err != nil {
 		return fmt.Errorf("node: bind the API: %w", err)
 	}

@@ -43,8 +43,8 @@ func (p *process) replace(ctx context.Context, damage error) error {
 	return errSetAside
 }
 
-// sayAside reminds the operator of folders that were set aside, and returns how many there are.
-func (p *process) sayAside() int {
+// warnOfAsides reminds the operator of folders that were set aside, and returns how many there are.
+func (p *process) warnOfAsides() int {
 	list, err := member.Asides(p.fsys, p.cfg.DataDir)
 	if err == nil && len(list) > 0 {
 		p.log.Warn("the data directory holds what was set aside as damaged; delete it once nobody needs it any more", "folders", list)

@@ -31,7 +31,7 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 	}
 	if len(frame) > 0 && frame[0] == wrongFrame {
 		if list, ok := decodeWrong(frame[1:]); ok {
-			s.liveness.hearWrong(s.clock.Mono(), from, list)
+			s.liveness.recordWrong(s.clock.Mono(), from, list)
 		}
 		return true
 	}

@@ -19,7 +19,7 @@ type liveness struct {
 	began    time.Duration
 	nodes    map[uint64]*peerStatus
 	expected map[uint64]time.Duration // since when nodes are known that have sent none
-	wrong    map[uint64]toldWrong     // by node: see hearWrong
+	wrong    map[uint64]toldWrong     // by node: see recordWrong
 }
 
 // peerStatus is one node's last heartbeat.

@@ -17,7 +17,7 @@ import (
 	"carillon/transport/peer"
 )
 
-// A node whose directory is damaged is replaced (docs/adr/0052): when the meta group's leader has
+// A node whose directory is damaged is replaced (docs/adr/0055): when the meta group's leader has
 // confirmed that every group has a majority without the node, it sets its directory aside and joins
 // its cluster as a new node. See also SetAside.
 

@@ -40,7 +40,7 @@ type aside struct {
 
 // SetAside moves the content of the damaged directory to a folder within it, and makes it the
 // directory of a new node that joins the same cluster. After a crash in between, the next start
-// finishes it. The process must end: its identity is no more.
+// finishes it. This Self must not be used afterwards: its identity is no more.
 func (s *Self) SetAside() (folder string, err error) {
 	id := s.Identity()
 	a := aside{

@@ -62,8 +62,8 @@ type toldWrong struct {
 	list []placement.WrongReplica
 }
 
-// hearWrong takes a node's word of its own replicas.
-func (l *liveness) hearWrong(now time.Duration, node uint64, list []placement.WrongReplica) {
+// recordWrong notes a node's word of its own replicas.
+func (l *liveness) recordWrong(now time.Duration, node uint64, list []placement.WrongReplica) {
 	list = slices.DeleteFunc(list, func(r placement.WrongReplica) bool { return ring.NodeOfReplica(r.Replica) != node })
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,13 +32,13 @@ func TestWrongReplicasAreToldAndForgotten(t *testing.T) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
-	l.hearWrong(0, 7, []placement.WrongReplica{own})
+	l.recordWrong(0, 7, []placement.WrongReplica{own})
 	want(0) // it is no node that is heard
 	l.receive(0, 7, &heartbeat{Starts: 1})
-	l.hearWrong(time.Second, 7, list)
+	l.recordWrong(time.Second, 7, list)
 	want(2*time.Second, own)
 	want(time.Second + aliveFor)
-	l.hearWrong(5*time.Second, 7, []placement.WrongReplica{own})
+	l.recordWrong(5*time.Second, 7, []placement.WrongReplica{own})
 	want(5*time.Second, own)
 	l.forget(7)
 	want(5 * time.Second)

@@ -20,7 +20,7 @@ const (
 	sizeFactor = 8
 	noise      = slower * time.Millisecond // of steps too short to measure, and of caches that are full
 	maxTurn    = slower * 10 * time.Millisecond
-	fewTries   = 3 // the least counts
+	fewTries   = 4 // the least counts
 	manyTries  = 12
 )
 
