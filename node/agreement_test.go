@@ -13,6 +13,7 @@ import (
 	"carillon/internal/feature"
 	"carillon/ring"
 	"carillon/shard"
+	"carillon/test/freeport"
 )
 
 // within waits for something that other goroutines do.
@@ -41,7 +42,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 	var gossip, dirs []string
 	key := writeKeys(t, strings.Repeat("ab", 32), 0o600)
 	for range 3 {
-		gossip, dirs = append(gossip, freeAddress(t)), append(dirs, t.TempDir())
+		gossip, dirs = append(gossip, freeport.Address(t)), append(dirs, t.TempDir())
 	}
 	config := func(i, level int) func(*Config) {
 		return func(c *Config) {

@@ -4,33 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-)
 
-// freeAddress is one that nothing listens on, TCP or UDP, a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().String()
-		_ = l.Close()
-		if u, err := net.ListenPacket("udp", addr); err == nil {
-			_ = u.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
+	"carillon/test/freeport"
+)
 
 // trio starts three nodes of one cluster in this process.
 func trio(t *testing.T) []*running { return several(t, 3) }
@@ -39,7 +21,7 @@ func several(t *testing.T, n int) []*running {
 	t.Helper()
 	var gossip []string
 	for range n {
-		gossip = append(gossip, freeAddress(t))
+		gossip = append(gossip, freeport.Address(t))
 	}
 	nodes := make([]*running, n)
 	key := writeKeys(t, strings.Repeat("ab", 32), 0o600)

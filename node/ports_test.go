@@ -11,6 +11,7 @@ import (
 
 	"carillon/node/member"
 	"carillon/ring"
+	"carillon/test/freeport"
 )
 
 func TestPortsAreOpenedWhenAskedFor(t *testing.T) {
@@ -95,7 +96,7 @@ func TestNodeAloneOpensNoPorts(t *testing.T) {
 		t.Skip("the rest takes some seconds")
 	}
 
-	key, gossip := writeKeys(t, strings.Repeat("ab", 32), 0o600), freeAddress(t)
+	key, gossip := writeKeys(t, strings.Repeat("ab", 32), 0o600), freeport.Address(t)
 	r = start(t, dir, quiet, func(c *Config) { c.Name, c.Peer, c.Gossip, c.GossipKeyFile = "n1", "127.0.0.1:0", gossip, key })
 	second := start(t, t.TempDir(), quiet, func(c *Config) {
 		c.Name, c.Peer, c.Gossip, c.Join, c.GossipKeyFile = "n2", "127.0.0.1:0", "127.0.0.1:0", []string{gossip}, key

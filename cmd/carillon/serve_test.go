@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"carillon/client"
+	"carillon/test/freeport"
 )
 
 // serveArgs is a command line for a node on free ports.
@@ -127,12 +127,7 @@ func TestServeOutlivesTheReadersOfItsOutput(t *testing.T) {
 	}
 	reader.Close()
 	defer writer.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := freeport.Address(t)
 	cmd := command(t, nil, "serve", "--http", address, "--shards", "4", "--data", filepath.Join(t.TempDir(), "data"))
 	cmd.Stdout, cmd.Stderr = writer, writer
 	if err := cmd.Start(); err != nil {

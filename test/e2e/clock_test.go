@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 const (
@@ -175,7 +177,7 @@ func TestClockOfOneNode(t *testing.T) {
 	needCluster(t)
 	clock, env := newClock(t)
 	rcv := newReceiver(t, nil)
-	args := append([]string{testBinary(t)}, serveArgs(t.TempDir()+"/data", freeAddress(t))...)
+	args := append([]string{testBinary(t)}, serveArgs(t.TempDir()+"/data", freeport.Address(t))...)
 	node := begin(t, args, env...)
 	node.awaitReady(t)
 	client := newClient(node)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 const (
@@ -60,7 +61,7 @@ func loopbackMembers(t testing.TB, n int) []*member {
 	root := t.TempDir()
 	var list []*member
 	for i := range n {
-		m := &member{name: "n" + string(rune('a'+i)), http: freeAddress(t), peer: freeAddress(t), gossip: freeAddress(t)}
+		m := &member{name: "n" + string(rune('a'+i)), http: freeport.Address(t), peer: freeport.Address(t), gossip: freeport.Address(t)}
 		list = append(list, m.settle(t, filepath.Join(root, m.name)))
 	}
 	return list
@@ -242,37 +243,6 @@ func (c *cluster) view(t testing.TB) view {
 
 // anyone returns a client that sends its requests to all members in turn.
 func (c *cluster) anyone() *roundRobin { return &roundRobin{cluster: c} }
-
-// freePorts counts the ports that were handed out. They lie below the system's ephemeral ports, so
-// that no outgoing connection takes the port of a node that is down.
-var freePorts atomic.Int32
-
-const (
-	lowestPort  = 20_000
-	highestPort = 31_900
-)
-
-// freeAddress returns a loopback address whose port is free for TCP and UDP.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	freePorts.CompareAndSwap(0, int32(os.Getpid()%1000*11+1))
-	for range highestPort - lowestPort {
-		port := lowestPort + int(freePorts.Add(1))%(highestPort-lowestPort)
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			continue
-		}
-		packets, err := net.ListenPacket("udp", address)
-		listener.Close()
-		if err == nil {
-			packets.Close()
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
 
 // inBatches plays a long run in batches of rounds, each with its own load and check. The check
 // reads finished timers, and those are kept for a limited time.

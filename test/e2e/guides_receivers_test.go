@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 const (
@@ -92,7 +94,7 @@ type guideCall struct {
 
 func newGuideReceiver(t *testing.T, command []string, scheme guideScheme) *guideReceiver {
 	g := &guideReceiver{scheme: scheme, calls: map[string][]guideCall{}, lose: map[string]int{}, hold: map[string]int{}}
-	g.address = freeAddress(t)
+	g.address = freeport.Address(t)
 	g.command = append(slices.Clip(command), g.address, filepath.Join(t.TempDir(), "state"))
 	g.start(t)
 	return g

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 // guide is a page of docs/guides as far as it can be run. Its fenced blocks are: console, commands
@@ -105,13 +107,13 @@ func (g guide) run(t *testing.T) {
 		switch {
 		case line == "carillon serve":
 		case strings.HasPrefix(line, "carillon sink"):
-			address := freeAddress(t)
+			address := freeport.Address(t)
 			addresses = append(addresses, "127.0.0.1:7780", address)
 			sink = begin(t, append([]string{binary, "sink", "--listen", address}, strings.Fields(line)[2:]...))
 			awaitListener(t, address)
 		case program == "go":
 			folder, flags, _ := strings.Cut(strings.TrimPrefix(rest, "run "), " ")
-			address := freeAddress(t)
+			address := freeport.Address(t)
 			addresses = append(addresses, "127.0.0.1:7790", address)
 			begin(t, append([]string{build(t, folder)}, strings.Fields(strings.NewReplacer(addresses...).Replace(flags))...))
 			awaitListener(t, address)

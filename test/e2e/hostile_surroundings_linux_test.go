@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 // inOwnMounts is a wrapper that runs a process in a mount namespace, once a shell has changed it.
@@ -297,7 +299,7 @@ func TestCrashWhileTheLogStandsStill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &surrounded{address: freeAddress(t), arrange: outputs(nil, output(t)), env: []string{"GOTRACEBACK=crash"}}
+			s := &surrounded{address: freeport.Address(t), arrange: outputs(nil, output(t)), env: []string{"GOTRACEBACK=crash"}}
 			s.flags = []string{"--shards", "4", "--data", t.TempDir(), "--http", s.address}
 			s.start(t)
 			s.signal(t, syscall.SIGQUIT)

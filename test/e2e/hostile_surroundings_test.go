@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 const (
@@ -56,7 +58,7 @@ func (h *surrounding) run(t *testing.T) {
 		t.Skip("long: make ci runs it")
 	}
 	t.Parallel()
-	s := &surrounded{receiver: newReceiver(t, nil), dir: t.TempDir(), address: freeAddress(t)}
+	s := &surrounded{receiver: newReceiver(t, nil), dir: t.TempDir(), address: freeport.Address(t)}
 	s.flags = []string{"--shards", "4", "--data", t.TempDir(), "--http", s.address, "--callback-allow", "127.0.0.0/8"}
 	if h.before != nil {
 		h.before(t, s)
@@ -287,7 +289,7 @@ func TestLogThatStoodStillReadsOn(t *testing.T) {
 func TestSecondSignalWhileOutputsStandStill(t *testing.T) {
 	t.Parallel()
 	_, w := fullPipe(t)
-	s := &surrounded{receiver: newReceiver(t, newGate().hold), address: freeAddress(t), arrange: outputs(w, w)}
+	s := &surrounded{receiver: newReceiver(t, newGate().hold), address: freeport.Address(t), arrange: outputs(w, w)}
 	s.flags = []string{"--shards", "4", "--data", t.TempDir(), "--http", s.address}
 	s.start(t)
 	s.c.topic(t, "hang", s.receiver.url(), "")

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 // healthyLimit bounds the p99 lateness of a healthy receiver beside a hostile one. The aim is 50
@@ -170,7 +172,7 @@ func TestHostileReceivers(t *testing.T) {
 	for _, h := range hostiles {
 		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			url := "http://" + unusedAddress(t) + "/"
+			url := "http://" + freeport.Address(t) + "/"
 			if h.serve != nil {
 				url = rawReceiver(t, h.serve)
 			}
@@ -208,17 +210,6 @@ func TestHostileReceivers(t *testing.T) {
 func (w timer) endedAs(want timer) bool {
 	return w.State == want.State && w.Reason == want.Reason && w.Attempts == want.Attempts && w.LastStatus == want.LastStatus &&
 		(want.LastError == "" || strings.HasPrefix(w.LastError, want.LastError))
-}
-
-// unusedAddress returns an address on which nothing listens.
-func unusedAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // healthy is a steady flow of timers to a good receiver, with its own topic and logs.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 // A machine's zone files, $ZONEINFO and $TZ do not matter: here they say that Berlin is Tokyo, and
@@ -27,7 +29,7 @@ func TestZonesOfTheMachineAreNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	p := begin(t, append([]string{binary}, serveArgs(t.TempDir(), address)...), "ZONEINFO="+dir, "TZDIR="+dir, "TZ=:Company/Office")
 	p.awaitReady(t)
 	c := newClient(p)
