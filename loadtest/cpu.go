@@ -87,11 +87,11 @@ const (
 	machineShareLimit = 0.6
 )
 
-// starvedAbove is from how much waiting on a tester that waits more than it works says so; below it
+// starvedAbove is the share of waiting above which the report has a warning; below it
 // is the tick of a shared machine.
 const starvedAbove = 0.05
 
-// starved says whether the tester was kept from working: its figures are then in part its own
+// starved reports whether the tester was kept from working: its figures are then in part its own
 // waiting.
 func (u cpuUse) starved() bool { return u.waited > starvedAbove && u.waited > u.cores }
 

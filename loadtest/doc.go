@@ -21,6 +21,6 @@
 // Equal seeds draw equal operations, delays and targets on each connection; the
 // order among connections is the scheduler's.
 //
-// The tester reports its own CPU use, the built-in receiver's included, and says
+// The tester reports its own CPU use, the built-in receiver's included, and reports
 // so when it was itself the bottleneck.
 package loadtest

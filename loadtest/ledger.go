@@ -24,7 +24,7 @@ const (
 	markPrevented
 	markExcused  // a cancel may have taken effect: it need not arrive
 	markChanged  // its patch was answered 2xx: only the second version may arrive
-	markVanished // the server said that it does not know it
+	markVanished // the server answered that it does not know it
 
 	markMaybeChanged // its patch had no answer: either version may arrive
 	markUnchanged    // its patch was answered 4xx: the second version must not arrive
@@ -128,7 +128,7 @@ func patchShiftMs(number int64) int64 {
 // markUncertain is a fate of the add of which nothing can be demanded.
 const markUncertain = markUnknown | markRefused
 
-// owed says whether the timer had to arrive by now: acknowledged, due, and not
+// owed reports whether the timer had to arrive by now: acknowledged, due, and not
 // cancelled. A change that was acknowledged after the old version had arrived
 // has to arrive, too.
 func (l *ledger) owed(number int64, byMs int64) bool {

@@ -69,7 +69,7 @@ func (r *receiver) versionOf(d *sink.Delivery, number int64) (version int) {
 	return version
 }
 
-// complete says whether the delivery has the headers that every attempt carries.
+// complete reports whether the delivery has the headers that every attempt carries.
 func complete(d *sink.Delivery) bool {
 	return d.Attempt >= 1 && d.Fence >= 0 && len(d.WebhookID) > 0
 }

@@ -139,13 +139,13 @@ func (r *requests) appendContent(number int64, version int) {
 	r.body = r.names.appendPayload(r.body, number, version, due)
 }
 
-// isAbout says whether an answer has the timer's id in it.
+// isAbout reports whether an answer has the timer's id in it.
 func (r *requests) isAbout(number int64, body []byte) bool {
 	r.scratch = append(r.names.appendID(append(r.scratch[:0], '"'), number), '"')
 	return bytes.Contains(body, r.scratch)
 }
 
-// isID says whether the id is the timer's.
+// isID reports whether the id is the timer's.
 func (r *requests) isID(number int64, id []byte) bool {
 	r.scratch = r.names.appendID(r.scratch[:0], number)
 	return bytes.Equal(id, r.scratch)

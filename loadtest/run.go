@@ -49,7 +49,7 @@ type run struct {
 
 // Run plays the configured mode, prints progress to errOut and the table to
 // out, writes the files asked for, and returns the report. Ending the context
-// cuts the run short; it is still reported. The error says that the run could
+// cuts the run short; it is still reported. The error means that the run could
 // not be made, ErrConfig that it was asked for wrongly, never that the server broke a
 // promise: see Report.Failures.
 func Run(ctx context.Context, config Config, out, errOut io.Writer) (Report, error) {

@@ -19,7 +19,7 @@ import (
 // Surroundings are the context of a figure: which servers, and the machine that the tester ran on,
 // which on loopback is the servers' as well.
 type Surroundings struct {
-	Servers []string `json:"servers"` // versions, each once; empty: none said
+	Servers []string `json:"servers"` // versions, each once; empty: none was named
 	// Of the tester's machine: those that it may use.
 	Cores  int    `json:"cores"`
 	System string `json:"system"` // its kernel
@@ -40,7 +40,7 @@ func (s Surroundings) String() string {
 	return text
 }
 
-// lookAround asks the servers for their releases. A server that does not say is no fault.
+// lookAround asks the servers for their releases. A server that does not name one is no fault.
 func (r *run) lookAround(ctx context.Context) Surroundings {
 	s := Surroundings{Cores: runtime.NumCPU(), System: kernel()}
 	r.askEach(ctx, "/healthz", func(body []byte) {

@@ -92,7 +92,7 @@ func (s *verification) nextOf(number int64) int64 {
 	return at
 }
 
-// open says whether the timer's fate still has to be asked for.
+// open reports whether the server must still be asked about the timer.
 func (s *verification) open(number int64) bool {
 	m := s.ledger.marks(number)
 	if m.has(markRefused | markDelivered | markPrevented | markExcused | markVanished) {
@@ -124,7 +124,7 @@ func (s *verification) record(t *tally, number int64, r result) bool {
 	case r.status == 404 && s.ledger.marks(number).has(markUncertain):
 		s.ledger.add(number, markExcused) // its add has not taken effect
 	case r.status == 404 || r.status == 410:
-		// Gone: forgotten, or said to be fired without having arrived here.
+		// Gone: forgotten, or reported as fired without having arrived here.
 		return t.recordMissing(s.ledger, number)
 	default:
 		return s.postpone(number)

@@ -33,7 +33,7 @@ type source interface {
 	next(c *call, now time.Time) bool
 }
 
-// pace says when a worker sends.
+// pace decides when a worker sends.
 type pace struct {
 	measure time.Time     // operations intended earlier are warm-up
 	end     time.Time     // zero = no end

@@ -12,9 +12,9 @@ import (
 	"carillon/internal/vfs"
 )
 
-// Two small files say where a stream begins and, after a clean close, where it ends.
-// Without FIRST the loss of the oldest generation could not be told from a drop; without
-// END the loss of the last frames could not be told from a torn write. Both have the stream's salt.
+// Two small files record where a stream begins and, after a clean close, where it ends.
+// Without FIRST the loss of the oldest generation could not be distinguished from a drop; without
+// END the loss of the last frames could not be distinguished from a torn write. Both have the stream's salt.
 const (
 	firstName   = "FIRST"
 	firstMagic  = "CARFIRST"

@@ -10,11 +10,11 @@ const diskSampleEvery = time.Second
 // Disk is the free space where a stream is, as of its last look, about a second ago at most.
 type Disk struct {
 	Free  uint64
-	Limit uint64 // at this or less it is low: refuse writes that add data, let the rest go on
+	Limit uint64 // at this or less it is low: refuse writes that add data, accept the rest
 	Low   bool
 }
 
-// Disk says how much room there is. It may be called from any goroutine.
+// Disk reports how much room there is. It may be called from any goroutine.
 func (s *Stream) Disk() Disk {
 	d := s.disk.Load()
 	if d == nil {
@@ -23,14 +23,14 @@ func (s *Stream) Disk() Disk {
 	return *d
 }
 
-// LowDisk tells whether free space is low.
+// LowDisk reports whether free space is low.
 func (s *Stream) LowDisk() bool { return s.Disk().Low }
 
-// SetReserve says how much the next snapshot may take: the limit below which the disk is low goes
+// SetReserve sets how much the next snapshot may take: the limit below which the disk is low goes
 // up by that, since without room for a snapshot the log can only grow.
 func (s *Stream) SetReserve(bytes uint64) { s.reserve.Store(bytes) }
 
-// HasRoom tells whether a snapshot of so many bytes may be written: half of LowDiskBytes has to
+// HasRoom reports whether a snapshot of so many bytes may be written: half of LowDiskBytes has to
 // stay free, for the log.
 func (s *Stream) HasRoom(bytes uint64) bool {
 	free, err := s.fs.Free(s.dir)

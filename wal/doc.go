@@ -1,6 +1,6 @@
 // Package wal is the durable log under a multi-raft host: a Stream is one log shared by many
 // shards, a Frame has the records that one turn of the host appends for all of them, a Record is
-// one shard's part of a frame. Snapshot files live beside it.
+// one shard's part of a frame. Snapshot files lie in the same directory.
 //
 // Rules of use:
 //

@@ -8,7 +8,7 @@ import (
 
 // DropBefore gives up the generations below gen, but never the one being written: each is
 // archived if there is a hook, the FIRST file then names the oldest that is kept, and the
-// directories are removed. Appends go on meanwhile. After an error, or a crash, a
+// directories are removed. Appends continue meanwhile. After an error, or a crash, a
 // generation is either still there whole, and its archiving is repeated by a later call, or
 // given up, and its files are removed by the next Open at the latest.
 func (s *Stream) DropBefore(gen uint64) error {

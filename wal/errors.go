@@ -59,6 +59,6 @@ func (e *CorruptionError) Error() string {
 
 func (e *CorruptionError) Unwrap() error { return e.Err }
 
-// OtherRelease reports that the file is whole as far as is known, and that only another release can
+// OtherRelease reports that the file seems whole, and that only another release can
 // read it.
 func (e *CorruptionError) OtherRelease() bool { return errors.Is(e.Err, errVersion) }

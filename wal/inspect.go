@@ -10,7 +10,7 @@ import (
 	"carillon/internal/vfs"
 )
 
-// InspectOptions says how much Inspect prints.
+// InspectOptions decides how much Inspect prints.
 type InspectOptions struct {
 	Frames  bool // a line for each frame
 	Records bool // a line for each record too

@@ -34,7 +34,7 @@ type Options struct {
 	// Monotonic is a clock that never steps, for the figures of Observe and the sampling
 	// of free space. Its zero is arbitrary.
 	Monotonic func() time.Duration
-	// Observe is told of the writer's work.
+	// Observe receives the writer's work.
 	Observe Observe
 }
 
@@ -44,7 +44,7 @@ type Observe struct {
 	Sync  func(took time.Duration) // after it
 	Batch func(frames, bytes int)  // after each written batch
 	Turn  func(took time.Duration) // after each change of segment
-	Full  func(full bool)          // the disk is full and the log waits for room, or goes on
+	Full  func(full bool)          // the disk is full and the log waits for room, or continues
 }
 
 // DefaultQueueFrames is QueueFrames if that is not set.

@@ -54,7 +54,7 @@ func nextRecord(b []byte) (r Record, rest []byte, ok bool) {
 	return r, b[end:], true
 }
 
-// checkRecords tells whether b is a sequence of whole records, and how many.
+// checkRecords reports whether b is a sequence of whole records, and how many.
 func checkRecords(b []byte) (count int, ok bool) {
 	for len(b) > 0 {
 		if _, b, ok = nextRecord(b); !ok {

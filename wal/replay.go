@@ -14,12 +14,12 @@ const (
 
 // replayer gives the records of a scan to replay: on the scan's own goroutine, or on those of
 // lanes, so that several shards are replayed at once. A shard has one lane and its records keep
-// their order; nothing is said of the order between lanes.
+// their order; the order between lanes is undefined.
 type replayer struct {
 	replay func(Position, Record) error
 	lanes  []*lane // nil: replay runs where the scan does
 	all    sync.WaitGroup
-	failed atomic.Bool // a lane has: the scan need not go on
+	failed atomic.Bool // a lane has: the scan may stop
 	count  uint64
 }
 

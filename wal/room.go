@@ -12,7 +12,7 @@ import (
 // roomEvery is how often a stream that waits for room looks for it.
 const roomEvery = 500 * time.Millisecond
 
-// errNoRoom says that the disk is full and nothing was written: the same can be tried again.
+// errNoRoom means that the disk is full and nothing was written: the same can be tried again.
 var errNoRoom = errors.New("no room for the log")
 
 // noRoom makes an error of a full disk, before anything was changed, one that can be waited out.
@@ -37,7 +37,7 @@ func (s *Stream) checkRoom(bytes int64) error {
 	return nil
 }
 
-// waits says whether it is too early to look for room again.
+// waits reports whether it is too early to look for room again.
 func (w *writer) waits(now time.Duration) bool { return w.full && now-w.fullAt < roomEvery }
 
 // waitForRoom puts frames that were not written back in front of the queue.
@@ -49,7 +49,7 @@ func (s *Stream) waitForRoom(rest []waiting) {
 	s.mu.Unlock()
 }
 
-// setFull notes, and tells, that the log waits for room, or does not any more.
+// setFull records and reports whether the log waits for room.
 func (s *Stream) setFull(full bool) {
 	if s.w.full != full {
 		s.w.full = full

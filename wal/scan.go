@@ -11,7 +11,7 @@ import (
 // streamScan is the result of a read through a whole stream.
 type streamScan struct {
 	fresh  bool // nothing was ever written
-	closed bool // cleanly: the END file says so
+	closed bool // cleanly: by the END file
 	first  bounds
 	gens   []GenInfo // ascending; those without a segment are left out
 	empty  []uint64  // directories of generations without a segment
@@ -75,7 +75,7 @@ func (s *scanner) scan() (*streamScan, error) {
 	return &s.out, nil
 }
 
-// checkEnd refuses a stream that does not reach as far as when it was closed.
+// checkEnd refuses a stream that is shorter than when it was closed.
 func (s *scanner) checkEnd() error {
 	end, closed, err := readBounds(s.fs, s.dir, endName, endMagic)
 	if err != nil || !closed {

@@ -134,7 +134,7 @@ func (s *Stream) isClosed() bool {
 	return s.closed
 }
 
-// Step does one write-sync-complete cycle over all that is queued and tells whether there
+// Step does one write-sync-complete cycle over all that is queued and reports whether there
 // was anything. Only one goroutine may call it, and nobody while Run runs. It never waits
 // for another goroutine, so a simulator can drive the stream by it alone. While the disk is full
 // it does nothing, and looks for room again now and then: see Options.Observe.Full.

@@ -45,7 +45,7 @@ func classifyTail(s salt, tail []byte, want uint64) tailKind {
 	}
 }
 
-// provesDurable tells whether a valid frame begins at offset at of tail that says that
+// provesDurable reports whether a valid frame begins at offset at of tail and proves that
 // frame want was durable. The entry's length stands in the one to four bytes before it.
 // A frame of a newer version counts: it is whole, and this program must not cut it off.
 func provesDurable(s salt, tail []byte, at int, want uint64) (durable bool, cost int) {

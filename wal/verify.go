@@ -36,7 +36,7 @@ func Verify(fsys vfs.FS, dir string) (Report, error) {
 // maxDepth bounds the directories that a survey descends.
 const maxDepth = 8
 
-// survey walks a directory tree read-only; the hooks, if set, are told of each file that it meets.
+// survey walks a directory tree read-only; the hooks, if set, get each file that it meets.
 type survey struct {
 	fs       vfs.FS
 	report   Report
@@ -88,7 +88,7 @@ func (s *survey) walk(dir string, depth int) error {
 	return nil
 }
 
-// isStream tells a stream directory by its FIRST file or a generation in it.
+// isStream recognises a stream directory by its FIRST file or a generation in it.
 func isStream(list []vfs.DirEntry) bool {
 	for _, e := range list {
 		if _, gen := parseGenName(e.Name); e.Dir && gen || !e.Dir && (e.Name == firstName || e.Name == endName) {

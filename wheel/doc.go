@@ -2,7 +2,7 @@
 // out of millions, at a constant cost for add, remove and move.
 //
 // It holds handles, the slot numbers of its caller's timers, and a time for each. It has no clock,
-// lock, goroutine, or pointer per timer: one owner calls it and tells it the time. Followers of a
+// lock, goroutine, or pointer per timer: one owner calls it and passes the time. Followers of a
 // replicated shard drive the same wheel from the shard's log and take fired timers out with Remove
 // instead of Pop.
 //
@@ -14,7 +14,7 @@
 //	4      4.7 h            12.4 days       bits 24-29
 //	5      12.4 days        2.2 years       bits 30-35
 //	6      2.2 years        139 years       bits 36-41
-//	far    all after the current span of 2^42 ms, placed anew when that ends
+//	far    all after the current span of 2^42 ms, placed again when that ends
 //
 // A timer lives at the level of the highest base-64 digit in which its time differs from now, in
 // the slot which that digit names (tokio's time/wheel places so; Linux's kernel/time/timer.c goes

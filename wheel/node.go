@@ -25,7 +25,7 @@ type node struct {
 
 const (
 	// lowestFlag marks a timer that sits in a level-0 slot (or came to the due
-	// list from one). During a cascade, time alone does not tell whether a timer
+	// list from one). During a cascade, time alone does not show whether a timer
 	// has moved down already, and Remove must keep the slots' counts exact.
 	lowestFlag = 1 << 63
 	// bucketLink marks a link to a bucket instead of a node; it also bounds handles.

@@ -71,7 +71,7 @@ func nap(d time.Duration) {
 }
 
 // isBusy reports whether a process with so many changes of threads a second is worth a monitor that
-// is kept awake; was says that it is kept awake now.
+// is kept awake; was: it is kept awake now.
 func isBusy(was bool, changes float64) bool {
 	if was {
 		return changes >= idleFrom

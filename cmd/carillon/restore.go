@@ -46,7 +46,7 @@ func (r *restoreCmd) Run(term *terminal.Terminal) error {
 	return nil
 }
 
-// became says how overdue timers were treated.
+// became describes how overdue timers were treated.
 func (r *restoreCmd) became(out *node.Restored) string {
 	switch r.Fired {
 	case "fire":

@@ -21,7 +21,7 @@ type setting struct {
 // envPrefix leads the name of every environment variable of ours.
 const envPrefix = "CARILLON_"
 
-// callOnly are flags of serve that say something about one call; a file cannot hold them.
+// callOnly are flags of serve that concern one call; a file cannot hold them.
 var callOnly = map[string]bool{"help": true, "config": true}
 
 func settingKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") }

@@ -7,7 +7,7 @@ import "time"
 type Reading struct {
 	WallUs int64         // microseconds since the Unix epoch
 	Mono   time.Duration // stands still while the machine sleeps
-	Boot   time.Duration // goes on while the machine sleeps
+	Boot   time.Duration // runs while the machine sleeps
 	Apart  time.Duration // the longest time between the readings of the clocks
 }
 

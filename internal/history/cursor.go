@@ -177,7 +177,7 @@ func (v *view) namedSealed(topic, hash uint32) (list []entry, err error) {
 	return list, err
 }
 
-// from walks a section from the first element that is not less, until do says no.
+// from walks a section from the first element that is not less, until do returns false.
 func (v *view) from(s section, less func([]byte) bool, do func([]byte) (bool, error)) error {
 	n, err := v.search(s, less)
 	if err != nil {

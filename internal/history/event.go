@@ -110,7 +110,7 @@ func decodeEvent(b []byte, e *Event) error {
 	return nil
 }
 
-// valid says that the event's numbers are such as an index holds.
+// valid reports whether an index can hold the event's numbers.
 func (e *Event) valid() bool {
 	return e.Shard < 1<<shardBits && e.Index < 1<<seqBits && e.Seq < 1<<seqBits && e.State < 8 && e.EndMs >= 0 && e.EndMs < 1<<55 &&
 		len(e.ID) <= 255

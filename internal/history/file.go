@@ -287,7 +287,7 @@ func (f *file) readTail() error {
 	return nil
 }
 
-// lay says where the sections are.
+// lay computes where the sections are.
 func (f *file) lay(ends, attempts int) {
 	f.ends = section{at: f.data, count: ends, width: entryBytes}
 	f.ids = section{at: f.data + f.ends.bytes(), count: ends, width: idBytes, firstPage: f.ends.pages()}

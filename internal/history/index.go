@@ -47,7 +47,7 @@ func (x *entry) compare(o *entry) int {
 	return cmp.Or(cmp.Compare(x.topic, o.topic), cmp.Compare(x.endState>>8, o.endState>>8), cmp.Compare(x.place, o.place), cmp.Compare(x.item, o.item))
 }
 
-// is says that a record is the one that the entry is of.
+// is reports whether the record belongs to the entry.
 func (x *entry) is(e *Event) bool {
 	return x.topic == e.Topic && x.key() == e.Key() && x.state() == e.State
 }

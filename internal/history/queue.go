@@ -36,7 +36,7 @@ func (q *queue) reach(shard uint32, r watermark) {
 	}
 }
 
-// expire says from when on ends are wanted.
+// expire sets the time from which ends are kept.
 func (q *queue) expire(oldestMs int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -19,7 +19,7 @@ type Config struct {
 	FS    vfs.FS
 	Dir   string
 	NowMs func() int64 // the wall clock
-	// Sure says whether NowMs can be believed: while it cannot, nothing goes by age. nil: always.
+	// Sure reports whether NowMs can be trusted: while it cannot, nothing goes by age. nil: always.
 	Sure func() bool
 	// KeepMs is how long ended timers are kept: the longest that any topic wants; 0: not known yet,
 	// nothing goes by age.
@@ -135,7 +135,7 @@ func (s *Store) bytesLocked() (sum int64) {
 	return sum
 }
 
-// Open reads which files there are, and changes none. A file that cannot be opened is said and left
+// Open reads which files there are, and changes none. A file that cannot be opened is logged and left
 // alone.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()

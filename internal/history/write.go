@@ -85,7 +85,7 @@ func (s *Store) writePart(b []byte, count int) bool {
 	return true
 }
 
-// failed says it once.
+// failed logs the failure once.
 func (s *Store) failed(text string, err error) {
 	if !s.failing {
 		s.cfg.Logger.Error(text, "error", err)

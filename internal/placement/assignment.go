@@ -1,4 +1,4 @@
-// Package placement has the words in which the cluster tells a host where replicas should be.
+// Package placement has the types by which the cluster assigns replicas to a host.
 package placement
 
 import "carillon/timer"
@@ -11,7 +11,7 @@ type Member struct {
 }
 
 // Assignment is where a group's replicas should be, as decided by the meta group. It is an intent.
-// Raft's membership says where they are, and the group's leader makes it follow the assignment.
+// Raft's membership is where they are, and the group's leader makes it follow the assignment.
 type Assignment struct {
 	Group   timer.ShardID
 	Epoch   uint32 // grows with every change; the group never goes back to an older one (I8)
@@ -48,7 +48,7 @@ func (a *Assignment) FirstMembers() []Member {
 	return a.Founders
 }
 
-// WrongReplica is a replica whose state is not that of most others, as its node says.
+// WrongReplica is a replica whose state differs from that of most others, as its node reports.
 type WrongReplica struct {
 	Group   timer.ShardID
 	Replica uint64

@@ -30,7 +30,7 @@ var (
 	ErrTooLarge = errors.New("file is larger than its limit")
 )
 
-// IsFull tells whether an error is that of a full disk or quota, or of too many open files. It
+// IsFull reports whether an error is that of a full disk or quota, or of too many open files. It
 // passes when there is room.
 func IsFull(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
@@ -41,14 +41,14 @@ func IsFull(err error) bool {
 	return false
 }
 
-// IsReadFailure tells whether the disk did not give a file that is there. Nothing is then known of
+// IsReadFailure reports whether the disk did not give a file that is there. Nothing is then known of
 // the file's content, while the content of a damaged file is known to be bad.
 func IsReadFailure(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
 }
 
-// FS is a file system, as far as the product needs it. OS and memfs.FS implement it. Errors satisfy
+// FS is the part of a file system that the product needs. OS and memfs.FS implement it. Errors satisfy
 // errors.Is with fs.ErrNotExist and fs.ErrExist as those of package os do.
 type FS interface {
 	// OpenFile takes the os.O_ flags; new files get mode 0600.

@@ -10,7 +10,7 @@ import (
 
 // A system call usually returns before Go's scheduler looks whether it waits. A sync does not: it
 // waits for the disk. Package os would let the scheduler's monitor find that out, by looking every
-// 20 µs. These calls tell the scheduler beforehand, so that another thread goes on at once and the
+// 20 µs. These calls inform the scheduler beforehand, so that another thread runs at once and the
 // monitor can rest (docs/adr/0044).
 
 // entersyscallblock gives this goroutine's processor to others until exitsyscall. Between the two

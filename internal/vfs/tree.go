@@ -7,7 +7,7 @@ import (
 )
 
 // MakeDir makes dir and makes its existence durable, parents included. If that fails it removes the
-// directories that it has made, as far as it can: a directory that is there counts as durable later
+// directories that it has made, if it can: a directory that is there counts as durable later
 // on.
 func MakeDir(fsys FS, dir string) error {
 	var missing []string

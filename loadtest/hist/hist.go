@@ -31,7 +31,7 @@ type Summary struct {
 	Max  float64 `json:"max"`
 }
 
-// Point says that Fraction (0–1) of all values are at most ValueMs.
+// Point: a Fraction (0–1) of all values are at most ValueMs.
 type Point struct {
 	Fraction float64
 	ValueMs  float64

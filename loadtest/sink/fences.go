@@ -11,7 +11,7 @@ const (
 	fenceStripes = 64
 )
 
-// fenceOrder says how a fence stands to those seen before of its timer.
+// fenceOrder compares a fence with those seen before of its timer.
 type fenceOrder int
 
 const (
@@ -39,7 +39,7 @@ func newFences() *fences {
 	return &fences{seed: maphash.MakeSeed(), sets: make([][fenceWays]fence, fenceSets)}
 }
 
-// see notes a fence and says how it stands to the highest one before it.
+// see records a fence and compares it with the highest one before it.
 func (f *fences) see(topic, timer []byte, value int64) fenceOrder {
 	key := maphash.Bytes(f.seed, timer) ^ maphash.Bytes(f.seed, topic)*0x9E3779B97F4A7C15
 	if key == 0 {

@@ -24,7 +24,7 @@ const (
 )
 
 // verifier checks both signatures of a call against any of its secrets: that of
-// Standard Webhooks over the body, and Carillon's over the headers that say which
+// Standard Webhooks over the body, and Carillon's over the headers that name the
 // call it is. It is safe for concurrent use.
 type verifier struct {
 	keys [][]byte
@@ -104,7 +104,7 @@ var signedHeaders = []string{
 	"Webhook-Id", "Webhook-Timestamp", "Carillon-Topic", "Carillon-Timer", "Carillon-Due", "Carillon-Attempt", "Carillon-Fence", "Carillon-Receipt",
 }
 
-// offered says whether one of the space-separated v1 signatures is the sum.
+// offered reports whether one of the space-separated v1 signatures is the sum.
 func offered(header, sum []byte) bool {
 	for range maxSignatures {
 		one, rest, more := cutSpace(header)

@@ -8,7 +8,7 @@ import (
 	"carillon/cmd/carillon/terminal"
 )
 
-// timerFilter says which timers of a topic a change is for: all that is given must hold. It has no
+// timerFilter selects the timers of a topic that a change is for: all that is given must hold. It has no
 // limit of time but --timeout: the node continues when this side has stopped waiting.
 type timerFilter struct {
 	dryRunFlag

@@ -39,7 +39,7 @@ func (l *deadListCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	})
 }
 
-// deadSelector says which dead letters: by id, by a filter, or all.
+// deadSelector selects dead letters: by id, by a filter, or all.
 type deadSelector struct {
 	dryRunFlag
 	Topic  string   `arg:"" help:"Topic."`

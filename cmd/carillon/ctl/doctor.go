@@ -192,7 +192,7 @@ func (f *findings) releases(c *client.Cluster) {
 	}
 }
 
-// margin says for each node which shards would stop if it went now.
+// margin lists for each node the shards that would stop if it went now.
 func (f *findings) margin(c *client.Cluster) {
 	there := map[string]bool{}
 	for i := range c.Nodes {
@@ -285,8 +285,8 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 	}
 }
 
-// locked says of which topics a node cannot open the secrets. All nodes have the same topics, so
-// each is said once.
+// locked lists the topics whose secrets a node cannot open. All nodes have the same topics, so
+// each is listed once.
 func (f *findings) locked(metrics []byte) {
 	for line := range strings.Lines(string(metrics)) {
 		rest, found := strings.CutPrefix(line, `carillon_topic_locked{topic="`)
@@ -308,7 +308,7 @@ var stuck = []struct {
 	{client.WaitLeader, "wait for a leader that may start calls: see its clock, and the other nodes"},
 }
 
-// waiting says which due timers of the shards that a node leads wait for what does not come by
+// waiting lists the due timers of the shards that a node leads wait for what does not come by
 // itself.
 func (f *findings) waiting(node string, metrics []byte) {
 	for _, s := range stuck {

@@ -65,7 +65,7 @@ func printTimes(out io.Writer, t *client.Timer, zone string, now time.Time) erro
 // lateFrom is how far past a time must be to be worth a word.
 const lateFrom = 5 * time.Second
 
-// warnLate says that a timer whose time is past has been added, which may be a slip of the pen.
+// warnLate warns that the added timer was due in the past, which may be a typing error.
 func (a *addCmd) warnLate(term *terminal.Terminal, body []byte, now time.Time) {
 	var t client.Timer
 	if a.At == "" && a.AtLocal == "" || readAnswer(body, &t) != nil || t.Due.IsZero() || t.State != client.Scheduled && t.State != client.Leased {

@@ -129,7 +129,7 @@ func (r *importRun) end() error {
 	return err
 }
 
-// op is the operation of a batch. It says how an id that is in use is treated, over the topic's
+// op is the operation of a batch. It decides how an id that is in use is treated, over the topic's
 // rule.
 func (a *importedAdd) op() ([]byte, error) {
 	line := a.line
@@ -187,7 +187,7 @@ func (r *importRun) send() error {
 	return nil
 }
 
-// once sends the batch. After an error, wait says when to send the rest of it again; 0: never.
+// once sends the batch. After an error, wait is the pause before the rest is sent again; 0: never.
 func (r *importRun) once() (wait time.Duration, err error) {
 	var ops []byte
 	for i := range r.ops {

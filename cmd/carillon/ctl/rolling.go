@@ -132,7 +132,7 @@ func nodeNamed(c *client.Cluster, name string) *client.Node {
 	return nil
 }
 
-// unwell says why no node should be taken away now; "": one may.
+// unwell is the reason why no node should be taken away now; "": one may.
 func unwell(c *client.Cluster) string {
 	for i := range c.Nodes {
 		switch n := &c.Nodes[i]; n.State {

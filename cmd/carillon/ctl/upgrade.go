@@ -65,7 +65,7 @@ func (*upgradeFinalizeCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return err
 }
 
-// levelLine says which feature level the cluster uses, and how far an upgrade to a higher one is.
+// levelLine shows the feature level that the cluster uses and the progress of an upgrade.
 func levelLine(a *client.Cluster) string {
 	line := fmt.Sprintf("feature level %d", a.FeatureLevel)
 	switch u := a.Upgrade; {

@@ -55,7 +55,7 @@ const (
 	topic       = "demo"
 )
 
-// Run plays the demo and prints the result. Its error says that it could not be played, never that
+// Run plays the demo and prints the result. Its error means that it could not be played, never that
 // timers were lost: see Result.Failures.
 func Run(ctx context.Context, config Config) (Result, error) {
 	if config.Nodes < 1 || config.Nodes > MaxNodes {

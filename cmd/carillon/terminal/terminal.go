@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Terminal has a command's input and outputs. Results go to Out; everything said to a person goes
+// Terminal has a command's input and outputs. Results go to Out; everything for a person goes
 // to Err.
 type Terminal struct {
 	In  io.Reader
@@ -25,7 +25,7 @@ func (e UsageError) Error() string { return e.reason }
 // Usagef makes a UsageError.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Sprintf(format, args...)} }
 
-// QuietExit ends a command, that has already said all there is to say, with an exit code.
+// QuietExit ends a command, that has already printed all there is, with an exit code.
 type QuietExit int
 
 func (q QuietExit) Error() string { return fmt.Sprintf("exit %d", int(q)) }
