@@ -68,7 +68,7 @@ func (*serveCmd) Examples() string {
 	return `carillon serve                                    durable, on loopback, data in ./carillon-data
 carillon serve --http 127.0.0.1:8000 --data /var/lib/carillon
 carillon serve --http 0.0.0.0:7700 --auth-file tokens.yaml --callback-allow 10.0.0.0/8
-carillon serve --config carillon.yaml            one of several nodes: see docs/operations.md, "A cluster"`
+carillon serve --config carillon.yaml            one of several nodes: see docs/cluster.md`
 }
 
 // Validate is called by the parser. The values checked here would be taken for "not set" further

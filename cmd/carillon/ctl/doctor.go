@@ -235,7 +235,7 @@ func countIn(names []string, set map[string]bool) (n int) {
 
 // Bounds of a node's resources.
 const (
-	fewFiles   = 65_536  // open files; see docs/operations.md
+	fewFiles   = 65_536  // open files; see docs/cluster.md
 	littleDisk = 2 << 30 // free bytes
 	mostFiles  = 0.8     // of the limit
 )

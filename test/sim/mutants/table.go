@@ -22,14 +22,10 @@ func withTable(text string, mutants []mutant) (string, error) {
 		return "", errNoTable
 	}
 	var b strings.Builder
-	b.WriteString(before + tableBegins + "\n| mutant | protects | what is wrong | found by |\n|---|---|---|---|\n")
+	b.WriteString(before + tableBegins + "\n| mutant | protects | what is wrong |\n|---|---|---|\n")
 	for i := range mutants {
 		m := &mutants[i]
-		var tests []string
-		for _, t := range m.tests {
-			tests = append(tests, "`"+strings.ReplaceAll(t.String(), "|", "\\|")+"`")
-		}
-		b.WriteString("| `" + m.name + "` | " + m.protects + " | " + m.what + " | " + strings.Join(tests, ", ") + " |\n")
+		b.WriteString("| `" + m.name + "` | " + m.protects + " | " + m.what + " |\n")
 	}
 	b.WriteString("\n" + tableEnds + after)
 	return b.String(), nil

@@ -1,0 +1,229 @@
+package api
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"carillon/timer"
+)
+
+// rowsOf reads the cells of the table below a heading of a page. The first cell is a name in
+// backquotes.
+func rowsOf(t *testing.T, page, below string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), below+"\n")
+	rows := map[string][]string{}
+	for line := range strings.Lines(table) {
+		if strings.HasPrefix(line, "#") {
+			break
+		}
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); strings.HasPrefix(line, "| `") {
+			name := strings.Trim(cells[0], "`")
+			if rows[name] != nil {
+				t.Errorf("%s has %s twice", page, name)
+			}
+			rows[name] = cells[1:]
+		}
+	}
+	return rows
+}
+
+// flat puts the fields of nested objects under one name each, such as retry.jitter.
+func flat(prefix string, value any, into map[string]string) {
+	if members, ok := value.(map[string]any); ok {
+		for name, member := range members {
+			flat(prefix+"."+name, member, into)
+		}
+		return
+	}
+	text, _ := json.Marshal(value)
+	into[strings.TrimPrefix(prefix, ".")] = string(text)
+}
+
+// TestTopicsPage: docs/topics.md has every field of a policy, with the default that the code has,
+// and an example that the API takes.
+func TestTopicsPage(t *testing.T) {
+	rows := rowsOf(t, "topics.md", "## Fields")
+	want := map[string]string{}
+	for _, name := range policyFieldNames {
+		within := map[string][]string{
+			"callback": callbackFieldNames, "retry": retryFieldNames, "breaker": breakerFieldNames, "window": windowFieldNames, "rate": {"per_second", "burst"},
+		}[name]
+		for _, member := range within {
+			want[name+"."+member] = "none"
+		}
+		if within == nil {
+			want[name] = "none"
+		}
+	}
+	policy := timer.DefaultPolicy()
+	var shown any
+	if err := json.Unmarshal(appendPolicy(nil, &policy), &shown); err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]string{}
+	flat("", shown, defaults)
+	for name, value := range defaults {
+		want[name] = "`" + value + "`"
+	}
+	examples := map[string]any{}
+	for name, value := range want {
+		cells := rows[name]
+		if len(cells) != 4 {
+			t.Errorf("docs/topics.md: %s needs a row of five cells, has %q", name, cells)
+			continue
+		}
+		if cells[0] != value {
+			t.Errorf("docs/topics.md: the default of %s is %s, not %s", name, value, cells[0])
+		}
+		at, field := examples, name
+		if outer, inner, nested := strings.Cut(name, "."); nested {
+			if at[outer] == nil {
+				at[outer] = map[string]any{}
+			}
+			at, field = at[outer].(map[string]any), inner
+		}
+		at[field] = json.RawMessage(strings.Trim(cells[3], "`"))
+	}
+	for name := range rows {
+		if want[name] == "" {
+			t.Errorf("docs/topics.md has %s, which is no field of a policy", name)
+		}
+	}
+	body, err := json.Marshal(examples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := newHarness(t).do("PUT", "/v1/topics/page", string(body)); r.status != 201 {
+		t.Errorf("the examples of docs/topics.md, %s: %d %s", body, r.status, r.body)
+	}
+}
+
+// problemCodes finds the codes that the package's functions answer with, and the statuses that are
+// written beside them.
+func problemCodes(t *testing.T) map[string][]int {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, codes := map[string]string{}, map[string][]int{}
+	var parsed []*ast.File
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, f)
+		ast.Inspect(f, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Names) == 1 && len(spec.Values) == 1 {
+				if text, ok := spec.Values[0].(*ast.BasicLit); ok && text.Kind == token.STRING {
+					names[spec.Names[0].Name], _ = strconv.Unquote(text.Value)
+				}
+			}
+			return true
+		})
+	}
+	add := func(status int, code ast.Expr) {
+		text := ""
+		switch e := code.(type) {
+		case *ast.BasicLit:
+			text, _ = strconv.Unquote(e.Value)
+		case *ast.Ident:
+			text = names[e.Name]
+		}
+		if text != "" && !slices.Contains(codes[text], status) {
+			codes[text] = append(codes[text], status)
+		}
+	}
+	number := func(e ast.Expr) int {
+		lit, ok := e.(*ast.BasicLit)
+		if !ok {
+			return 0
+		}
+		n, _ := strconv.Atoi(lit.Value)
+		return n
+	}
+	for _, f := range parsed {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				fn, _ := n.Fun.(*ast.Ident)
+				switch {
+				case fn == nil || len(n.Args) < 2:
+				case fn.Name == "fail" || fn.Name == "failf":
+					if status := number(n.Args[0]); status != 0 {
+						add(status, n.Args[1])
+					}
+				case fn.Name == "bad" || fn.Name == "badf":
+					add(400, n.Args[0])
+				}
+			case *ast.CompositeLit:
+				if kind, ok := n.Type.(*ast.Ident); !ok || kind.Name != "problem" {
+					return true
+				}
+				status, code := 0, ast.Expr(nil)
+				for _, e := range n.Elts {
+					pair, _ := e.(*ast.KeyValueExpr)
+					if pair == nil {
+						continue
+					}
+					switch pair.Key.(*ast.Ident).Name {
+					case "status":
+						status = number(pair.Value)
+					case "code":
+						code = pair.Value
+					}
+				}
+				if status != 0 && code != nil {
+					add(status, code)
+				}
+			}
+			return true
+		})
+	}
+	return codes
+}
+
+// TestErrorsPage: docs/errors.md has each code that the API answers with, and its statuses.
+func TestErrorsPage(t *testing.T) {
+	rows, codes := rowsOf(t, "errors.md", "## Codes"), problemCodes(t)
+	for code := range titles {
+		codes[code] = append(codes[code], 0)
+	}
+	if len(codes) < 30 {
+		t.Fatalf("found the codes %v alone", slices.Sorted(maps.Keys(codes)))
+	}
+	for code, statuses := range codes {
+		if len(rows[code]) != 3 {
+			t.Errorf("docs/errors.md: %s needs a row of four cells, has %q", code, rows[code])
+			continue
+		}
+		for _, status := range statuses {
+			if status != 0 && !slices.Contains(strings.Split(rows[code][0], ", "), strconv.Itoa(status)) {
+				t.Errorf("docs/errors.md: %s is answered with %d, not only with %s", code, status, rows[code][0])
+			}
+		}
+	}
+	for code := range rows {
+		if codes[code] == nil {
+			t.Errorf("docs/errors.md has %s, which is no code of the API", code)
+		}
+	}
+}
