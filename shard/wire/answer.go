@@ -135,7 +135,7 @@ func (r *reader) answer(o *timer.Op) {
 
 func (r *reader) result(to *timer.Result) {
 	to.Code = timer.Code(r.Byte())
-	if to.Code < timer.Created || to.Code > timer.TooLate {
+	if to.Code < timer.Created || to.Code > timer.TooMany {
 		r.Fail("unknown answer")
 	}
 	bits := r.Number(resultBits, "answer bits")

@@ -105,7 +105,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 	case *timer.Reason:
 		*p = 1 + *p%timer.Refused
 	case *timer.Code:
-		*p = 1 + *p%timer.Merged
+		*p = 1 + *p%timer.TooMany
 	case *timer.Merge:
 		*p = 1 + *p%timer.MergeDebounce
 	case *timer.CatchUp:
