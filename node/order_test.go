@@ -129,6 +129,46 @@ func TestForcedChangeOfKey(t *testing.T) {
 	}
 }
 
+// TestChangeOfKeyCountsFormerIDs: a change of a topic's key counts the pending timers that their
+// plain ids lead to before it and not after it, and no others: neither those of another key, nor
+// those that have the new key in front already.
+func TestChangeOfKeyCountsFormerIDs(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/line", `{"callback":{"url":"http://127.0.0.1:1/"}}`)
+	add := func(id string) {
+		t.Helper()
+		n.must(201, "POST", "/v1/topics/line/timers", `{"id":"`+id+`","delay":"1h"}`)
+	}
+	refused := func(key, words string) {
+		t.Helper()
+		if got := n.must(409, "PATCH", "/v1/topics/line", `{"key":`+key+`}`); !strings.Contains(got, `"code":"in_use"`) || !strings.Contains(got, words) {
+			t.Errorf("to the key %s: %s", key, got)
+		}
+	}
+	allowed := func(query, key, former string) {
+		t.Helper()
+		if got := n.must(200, "PATCH", "/v1/topics/line"+query, `{"key":`+key+`}`); former == "" && strings.Contains(got, "former_ids") || !strings.Contains(got, former) {
+			t.Errorf("to the key %s: %s, want %q", key, got, former)
+		}
+	}
+	for _, id := range []string{"{all}a", "{all}b", "{other}c"} {
+		add(id)
+	}
+	n.must(201, "POST", "/v1/topics/line/timers", `{"key":"all","delay":"1h"}`)
+	allowed("", `"all"`, "")
+	refused("null", "3 pending timers would keep ids")
+	refused(`"other"`, "3 pending timers would keep ids")
+	n.must(200, "DELETE", "/v1/topics/line/timers/b", "")
+	allowed("?force=true", `"other"`, `"former_ids":2`)
+	add("d") // {other}d, beside {other}c
+	refused("null", "2 pending timers would keep ids")
+	allowed("?force=true", "null", `"former_ids":2`)
+	add("e")
+	refused(`"other"`, "1 pending timers would keep ids")
+	allowed("?force=true", `"other"`, `"former_ids":1`)
+	refused(`"all"`, "2 pending timers would keep ids") // e is found by its plain id as before
+}
+
 // TestForcedDeletionInSlices: more timers than one command drops.
 func TestForcedDeletionInSlices(t *testing.T) {
 	if testing.Short() {

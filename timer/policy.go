@@ -133,6 +133,18 @@ func (p *Policy) FullID(id string) (full string, keyed bool) {
 	return "{" + p.Key + "}" + id, true
 }
 
+// Readdresses reports whether the plain id that leads to a timer leads elsewhere once the policy is
+// next, so that an add of the plain id makes another timer. id is the timer's whole id.
+func (p *Policy) Readdresses(id string, next *Policy) bool {
+	plain := id
+	if p.Key != "" {
+		plain = strings.TrimPrefix(id, "{"+p.Key+"}")
+	}
+	before, _ := p.FullID(plain)
+	after, _ := next.FullID(plain)
+	return before == id && after != id
+}
+
 // CallsNobody reports whether timers of the topic that have no callback URL of their own have none
 // at all.
 func (p *Policy) CallsNobody() bool { return !p.Pull && p.Callback.URL == "" }

@@ -76,4 +76,5 @@ type Ref struct {
 	Leased  bool  // a call has started; a timer leased ahead of its due time does not count
 	DueMs   int64 // as clients see it
 	NextMs  int64 // time of its next attempt, if it is scheduled
+	NoURL   bool  // it is dead, and has no callback URL of its own
 }

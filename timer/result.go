@@ -41,6 +41,9 @@ const (
 	TooLate
 	InUse   // Redrive: another timer has the id by now
 	TooMany // Redrive: as many timers of the id as may be have not ended
+	// Redrive: neither the dead letter nor its topic has a callback URL. No shard answers so: the
+	// node that walks the dead letters knows the topic.
+	NoCallback
 )
 
 // Result answers a command, or another item of a batch.

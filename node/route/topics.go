@@ -6,6 +6,7 @@ import (
 
 	"carillon/ring"
 	"carillon/timer"
+	"carillon/timer/bulk"
 )
 
 // Meta is the meta group, which decides about topics, as this node reaches it.
@@ -90,44 +91,64 @@ const putTries = 5
 
 // Put sets the policy, making the topic if need be. Unless it is forced it takes nothing away that
 // is needed (timer.InUseError): what is needed is counted, and the topic changes only as it was
-// counted for.
+// counted for. Adds of that very moment are not seen by this; see countFormer.
 func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (topic *timer.Topic, created bool, err error) {
 	for range putTries {
 		as := change
-		if change.Force {
-			t.countFormer(ctx, name, p, change.FormerIDs)
-		} else {
-			old, err := t.Latest(ctx, name)
-			if err == nil {
-				as.ID, as.Version = old.ID, old.Version
-				if change.Version == 0 || change.ID == as.ID && change.Version == as.Version {
-					err = t.inUse(ctx, old, p)
-				} else {
-					err = timer.ErrTopicVersion
-				}
+		old, err := t.Latest(ctx, name)
+		switch {
+		case err != nil && !change.Force && !errors.Is(err, timer.ErrNoTopic):
+			return nil, false, err
+		case err == nil && !change.Force:
+			as.ID, as.Version = old.ID, old.Version
+			if change.Version != 0 && (change.ID != as.ID || change.Version != as.Version) {
+				return nil, false, timer.ErrTopicVersion
 			}
-			if err != nil && !errors.Is(err, timer.ErrNoTopic) {
+			if err := t.inUse(ctx, old, p); err != nil {
 				return nil, false, err
 			}
 		}
 		topic, created, err = t.put(ctx, name, p, as)
+		if err == nil && old != nil && change.FormerIDs != nil {
+			*change.FormerIDs = t.countFormer(ctx, old, p)
+		}
 		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 {
-			break
+			return topic, created, err
 		}
 	}
-	return topic, created, err
+	return nil, false, timer.ErrTopicVersion
 }
 
-// countFormer counts the pending timers that keep their ids when the topic gets another key. A shard
-// without a leader does not hold up a change that is forced: then the number is unknown.
-func (t *Topics) countFormer(ctx context.Context, name string, p *timer.Policy, n *int64) {
-	old, err := t.Latest(ctx, name)
-	if n == nil || err != nil || old.Policy.Key == p.Key {
-		return
+// countFormer counts, after a change of the topic's key, the pending timers that keep their ids: all
+// those of before a forced change, and of any change what was added while it was made. A shard
+// without a leader does not make the change look failed: then the number is unknown.
+func (t *Topics) countFormer(ctx context.Context, old *timer.Topic, p *timer.Policy) int64 {
+	n, err := t.readdressed(ctx, old, p)
+	if err != nil {
+		return 0
 	}
-	if counts, err := t.Counts(ctx, []timer.TopicID{old.ID}); err == nil {
-		*n = counts[0].Scheduled + counts[0].Leased
+	return n
+}
+
+// readdressed counts the pending timers that a policy with another key leads nobody to; see
+// timer.Policy.Readdresses. It is O(slots of the shards) unless the topic has none pending.
+func (t *Topics) readdressed(ctx context.Context, old *timer.Topic, p *timer.Policy) (int64, error) {
+	if p.Key == old.Policy.Key {
+		return 0, nil
 	}
+	counts, err := t.Counts(ctx, []timer.TopicID{old.ID})
+	if err != nil || counts[0].Scheduled+counts[0].Leased == 0 {
+		return 0, err
+	}
+	walk := bulk.Update{Query: timer.Query{Topic: old.ID, States: 1<<timer.Scheduled | 1<<timer.Leased, WithoutPayload: true}}
+	walk.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		if old.Policy.Readdresses(m.ID, p) {
+			return nil, bulk.Leave
+		}
+		return nil, bulk.Pass
+	}
+	err = t.Bulk(ctx, &walk)
+	return walk.Matched.Load(), err
 }
 
 func (t *Topics) put(ctx context.Context, name string, p *timer.Policy, as timer.TopicChange) (*timer.Topic, bool, error) {
@@ -146,18 +167,19 @@ func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) e
 	if len(old.Policy.Secrets) > 0 && len(p.Secrets) == 0 {
 		return timer.InUseError{Secrets: len(old.Policy.Secrets)}
 	}
-	rekeyed, needsURL := p.Key != old.Policy.Key, !old.Policy.CallsNobody() && p.CallsNobody()
-	if !rekeyed && !needsURL {
+	switch n, err := t.readdressed(ctx, old, p); {
+	case err != nil:
+		return err
+	case n > 0:
+		return timer.InUseError{Keyed: n}
+	}
+	if old.Policy.CallsNobody() || !p.CallsNobody() {
 		return nil
 	}
 	counts, err := t.Counts(ctx, []timer.TopicID{old.ID})
 	switch {
 	case err != nil:
 		return err
-	case rekeyed && counts[0].Scheduled+counts[0].Leased > 0:
-		return timer.InUseError{Keyed: counts[0].Scheduled + counts[0].Leased}
-	case !needsURL:
-		return nil
 	case counts[0].Leased > 0 && p.Pull != old.Policy.Pull: // that refuses it anyway, and passes
 		return timer.LeasedError{Leased: counts[0].Leased}
 	case counts[0].NoURL > 0:

@@ -47,6 +47,8 @@ func (t *Table) refOf(hides Hides, h timer.Handle, s *slot) timer.Ref {
 	case timer.Leased:
 		m.Leased = hides == nil || !hides(h)
 		m.NextMs = t.runs.at(s.run).attemptDueMs()
+	case timer.Dead:
+		m.NoURL = !t.ownURL(s)
 	}
 	return m
 }

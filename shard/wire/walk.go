@@ -10,7 +10,13 @@ import (
 // minRef is the minimum length of a Ref: length of the id, number, tag, version, flags, two times.
 const minRef = 7
 
-const markLeased = 1 // a flag of a Ref
+// Flags of a Ref.
+const (
+	markLeased = 1 << iota
+	markNoURL
+
+	markFlags = 1<<iota - 1
+)
 
 // AppendWalk encodes one step of a walk on one shard.
 func AppendWalk(dst []byte, id timer.ShardID, q *timer.Query, at timer.ScanCursor) []byte {
@@ -65,6 +71,9 @@ func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 		if m.Leased {
 			flags |= markLeased
 		}
+		if m.NoURL {
+			flags |= markNoURL
+		}
 		dst = encoding.AppendBlock(dst, m.ID)
 		dst = binary.AppendUvarint(dst, m.Seq)
 		dst = binary.AppendUvarint(dst, uint64(m.Tag))
@@ -87,10 +96,10 @@ func DecodeRefs(b []byte) (marks []timer.Ref, next timer.ScanCursor, err error) 
 		m := timer.Ref{ID: string(r.Block(encoding.MaxID, "id")), Seq: r.Uvarint(), Tag: uint32(r.Number(1<<32-1, "tag"))}
 		m.Version = uint32(r.Number(1<<32-1, "version"))
 		flags := r.Byte()
-		if flags&^markLeased != 0 {
+		if flags&^markFlags != 0 {
 			r.Fail("unknown flags of a mark")
 		}
-		m.Leased = flags&markLeased != 0
+		m.Leased, m.NoURL = flags&markLeased != 0, flags&markNoURL != 0
 		m.DueMs, m.NextMs = r.Varint(), r.Varint()
 		marks = append(marks, m)
 	}

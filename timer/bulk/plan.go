@@ -12,11 +12,13 @@ type Plan func(m *timer.Ref) (*timer.Command, Decision)
 type Decision uint8
 
 // Change sends the command. Leave counts the timer as already being as requested, Skip as one that
-// cannot be changed now. Pass counts nothing: the timer is not meant.
+// cannot be changed now, NoURL as one that has no callback URL and needs one. Pass counts nothing:
+// the timer is not meant.
 const (
 	Change Decision = iota
 	Leave
 	Skip
+	NoURL
 	Pass
 )
 

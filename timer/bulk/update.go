@@ -79,6 +79,9 @@ func (b *Update) judge(e *Task) bool {
 	case Skip:
 		b.skip(e, timer.InFlight)
 		return false
+	case NoURL:
+		b.skip(e, timer.NoCallback)
+		return false
 	}
 	return true
 }

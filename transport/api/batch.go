@@ -191,6 +191,7 @@ func (rq *request) runTogether(ops []operation, brief bool) {
 // attempt has operations decided and returns those to try again: their topic was closing, or there is
 // no timer with the topic's key.
 func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
+	todo = rq.withoutRefused(todo)
 	send := make([]timer.Op, 0, len(todo))
 	sent := make([]*operation, 0, len(todo))
 	// Why the topic cannot be made: asking again for each operation would tell nothing new.
@@ -236,6 +237,38 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 		}
 	}
 	return stale
+}
+
+// withoutRefused answers for the adds and puts of a topic that is not there, and that none of them
+// may make: it would refuse them all. It leaves the other operations, and all where there is a topic.
+func (rq *request) withoutRefused(todo []*operation) (left []*operation) {
+	if _, here := rq.core.Topics.Here(rq.topic); here {
+		return todo
+	}
+	refused := map[*operation]*problem{}
+	for _, op := range todo {
+		if op.verb != vAdd && op.verb != vPut {
+			continue
+		}
+		if refused[op] = rq.refusedByNew(op.in, op.verb); refused[op] == nil {
+			return todo
+		}
+	}
+	if len(refused) == 0 {
+		return todo
+	}
+	t, p := rq.lateTopic(nil)
+	if t != nil {
+		return todo
+	}
+	for _, op := range todo {
+		if refused[op] == nil {
+			left = append(left, op)
+		} else if op.problem = p; p == nil {
+			op.problem = refused[op]
+		}
+	}
+	return left
 }
 
 // withoutMade answers for the adds that were made before, and leaves the rest.

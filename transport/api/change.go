@@ -72,6 +72,32 @@ func (rq *request) findTopic(create bool) (*timer.Topic, *problem) {
 	return rq.lateTopic(noTopic())
 }
 
+// topicFor is findTopic for an operation. An add or a put that a new topic would refuse makes none.
+func (rq *request) topicFor(in *timerRequest, v verb) (*timer.Topic, *problem) {
+	if t, ok := rq.core.Topics.Here(rq.topic); ok {
+		return t, nil
+	}
+	if p := rq.refusedByNew(in, v); p != nil {
+		return rq.lateTopic(p) // others may have made it, with another policy
+	}
+	return rq.findTopic(v == vAdd || v == vPut)
+}
+
+// refusedByNew is why the topic that an add or a put would make would refuse it, if it may make one.
+func (rq *request) refusedByNew(in *timerRequest, v verb) *problem {
+	if v != vAdd && v != vPut || rq.dryRun || rq.s.cfg.KnownTopicsOnly || rq.who != nil && !rq.who.may(scopeTopics) {
+		return nil
+	}
+	if p := in.onto(rq.newTopic(), v); p != nil {
+		return p
+	}
+	if _, p := unredact(in.spec.Callback.Headers, &timer.Callback{}, ""); p != nil {
+		return p
+	}
+	res := timer.Preview(&in.cmd, nil, rq.s.nowMs())
+	return refusal(res.Code)
+}
+
 // lateTopic finds a topic that this node's copy lacks. unknown is the answer where there is none.
 func (rq *request) lateTopic(unknown *problem) (*timer.Topic, *problem) {
 	t, err := rq.core.Topics.Named(rq.s.base, rq.topic)
@@ -84,15 +110,15 @@ func (rq *request) lateTopic(unknown *problem) (*timer.Topic, *problem) {
 	return t, nil
 }
 
-// onTopic runs f on the topic, again as long as it finds the topic closing or of a former life,
-// within bounds.
-func (rq *request) onTopic(create bool, f func(*timer.Topic) (stale bool, p *problem)) *problem {
+// onTopic runs f on the topic of an operation, again as long as it finds the topic closing or of a
+// former life, within bounds.
+func (rq *request) onTopic(in *timerRequest, v verb, f func(*timer.Topic) (stale bool, p *problem)) *problem {
 	for try := range topicTries {
-		t, p := rq.findTopic(create)
+		t, p := rq.topicFor(in, v)
 		if p != nil {
 			return p
 		}
-		if !t.Closing || !create {
+		if !t.Closing || v != vAdd && v != vPut {
 			stale, p := f(t)
 			if !stale {
 				return p
@@ -252,7 +278,7 @@ func (rq *request) change(in *timerRequest, v verb, brief bool) (res timer.Resul
 	if p = rq.prepare(in, v, rq.s.nowMs()); p != nil {
 		return res, nil, p
 	}
-	p = rq.onTopic(v == vAdd || v == vPut, func(topic *timer.Topic) (bool, *problem) {
+	p = rq.onTopic(in, v, func(topic *timer.Topic) (bool, *problem) {
 		t = topic
 		if p := in.onto(t, v); p != nil {
 			return false, p

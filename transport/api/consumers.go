@@ -122,7 +122,7 @@ func (rq *request) pullTimers() *problem {
 	}
 	var topic *timer.Topic
 	var got []Pulled
-	fault := rq.onTopic(false, func(t *timer.Topic) (bool, *problem) {
+	fault := rq.onTopic(nil, noVerb, func(t *timer.Topic) (bool, *problem) {
 		topic = t
 		if !t.Policy.Pull {
 			return false, fail(409, wrongDelivery, `the topic calls its receivers; its policy must say "delivery": "pull"`)

@@ -39,6 +39,9 @@ type selection struct {
 	query    *timer.Query // nil when names are given
 	delayMs  int64
 	callback *timerRequest // nil when none is given
+	// needsURL: of a redrive that gives no URL, in a topic that has none. Dead letters without a URL of
+	// their own are skipped.
+	needsURL bool
 }
 
 var selectionFieldNames = []string{"ids", "uids", "filter", "all", "delay", "callback"}
@@ -228,34 +231,38 @@ func (rq *request) changeDead(kind timer.Kind) *problem {
 		cmd.Patch = cb.asPatch()
 		cmd.Patch.BindTo(topic.Policy.Callback.URL)
 	}
+	sel.needsURL = kind == timer.Redrive && topic.Policy.CallsNobody() && (cmd.Patch == nil || !cmd.Patch.URL)
 	dry, p := rq.dry()
 	switch {
 	case p != nil:
 		return p
 	case sel.query != nil:
 		sel.query.Topic = topic.ID
-		return rq.changeSelected(topic, sel.query, &cmd, dry)
+		return rq.changeSelected(topic, &cmd, sel, dry)
 	case dry:
 		return rq.tryNamed(topic, kind, sel)
 	case sel.byUID:
 		return rq.changeByUID(topic, &cmd, sel)
 	}
-	return rq.changeNamed(topic, &cmd, sel.names)
+	return rq.changeNamed(topic, &cmd, sel)
 }
 
-// ofDead makes a command that of one dead letter. Its id may have several.
-func ofDead(cmd *timer.Command, m *timer.Ref) *timer.Command {
-	one := *cmd
-	one.ID, one.Seq = m.ID, m.Seq
-	return &one
+// plan does one command to each dead letter that a walk meets. An id may have several of them.
+func (s *selection) plan(cmd *timer.Command) bulk.Plan {
+	return func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		if s.needsURL && m.NoURL {
+			return nil, bulk.NoURL
+		}
+		one := *cmd
+		one.ID, one.Seq = m.ID, m.Seq
+		return &one, bulk.Change
+	}
 }
 
 // changeSelected does one command to the dead letters that a query selects.
-func (rq *request) changeSelected(topic *timer.Topic, q *timer.Query, cmd *timer.Command, dry bool) *problem {
+func (rq *request) changeSelected(topic *timer.Topic, cmd *timer.Command, sel *selection, dry bool) *problem {
 	skips := &skipList{topic: topic, shards: rq.s.cfg.Engine.Shards()}
-	b := &bulk.Update{Query: *q, Skip: skips.add}
-	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) { return ofDead(cmd, m), bulk.Change }
-	return rq.bulkRun(b, dry, skips)
+	return rq.bulkRun(&bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.add}, dry, skips)
 }
 
 // walkNamed is a walk over the shards of named dead letters: no index leads to those of a uid, or
@@ -299,7 +306,7 @@ func (rq *request) walkNamed(topic *timer.Topic, sel *selection, plan bulk.Plan)
 // changeByUID does one command to the dead letters of some uids.
 func (rq *request) changeByUID(topic *timer.Topic, cmd *timer.Command, sel *selection) *problem {
 	skips := &skipList{topic: topic, shards: rq.s.cfg.Engine.Shards()}
-	b, found := rq.walkNamed(topic, sel, func(m *timer.Ref) (*timer.Command, bulk.Decision) { return ofDead(cmd, m), bulk.Change })
+	b, found := rq.walkNamed(topic, sel, sel.plan(cmd))
 	b.Skip = skips.add
 	if p := rq.bulkDone(b); p != nil {
 		return p
@@ -314,23 +321,40 @@ func (rq *request) changeByUID(topic *timer.Topic, cmd *timer.Command, sel *sele
 	return nil
 }
 
+// findNamed looks for named dead letters and changes none. The function that it returns gives the one
+// of a name.
+func (rq *request) findNamed(topic *timer.Topic, sel *selection) (of func(name string) (timer.Ref, bool), p *problem) {
+	b, found := rq.walkNamed(topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
+	if p := rq.bulkDone(b); p != nil {
+		return nil, p
+	}
+	return func(name string) (timer.Ref, bool) {
+		if full, keyed := topic.Policy.FullID(name); keyed && !sel.byUID {
+			if m, met := found[full]; met { // goes before one of the time when the topic had no key
+				return m, true
+			}
+		}
+		m, met := found[name]
+		return m, met
+	}, nil
+}
+
 // tryNamed looks which of the names are dead letters that could be changed, and changes none.
 func (rq *request) tryNamed(topic *timer.Topic, kind timer.Kind, sel *selection) *problem {
 	shards, trial := rq.s.cfg.Engine.Shards(), dryRun{}
 	skips := &skipList{topic: topic, shards: shards}
-	b, found := rq.walkNamed(topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
-	if p := rq.bulkDone(b); p != nil {
+	of, p := rq.findNamed(topic, sel)
+	if p != nil {
 		return p
 	}
 	for _, name := range sel.names {
-		m, met := found[name]
-		if full, keyed := topic.Policy.FullID(name); keyed && !sel.byUID {
-			if of, is := found[full]; is { // goes before one of the time when the topic had no key
-				m, met = of, true
-			}
-		}
-		if !met {
+		m, met := of(name)
+		switch {
+		case !met:
 			skips.addName(sel.field(), name, timer.Skipped)
+			continue
+		case sel.needsURL && m.NoURL:
+			skips.add(&m, timer.NoCallback)
 			continue
 		}
 		t, err := rq.core.Timers.Timer(rq.s.base, timer.ShardOf(topic, m.ID, shards), topic.ID, m.ID)
@@ -358,12 +382,23 @@ func (s *selection) field() string {
 
 // changeNamed does one command to the last dead letter of each id. In a topic with a key, one that
 // its plain id does not lead to may be of before the topic had it.
-func (rq *request) changeNamed(topic *timer.Topic, cmd *timer.Command, ids []string) *problem {
+func (rq *request) changeNamed(topic *timer.Topic, cmd *timer.Command, sel *selection) *problem {
+	ids, of := sel.names, func(string) (m timer.Ref, met bool) { return m, false }
+	if sel.needsURL {
+		var p *problem
+		if of, p = rq.findNamed(topic, sel); p != nil {
+			return p
+		}
+	}
 	codes := make([]timer.Code, len(ids))
 	var before []int // the places of those that are asked for once more
-	all := make([]int, len(ids))
-	for i := range all {
-		all[i] = i
+	all := make([]int, 0, len(ids))
+	for i, id := range ids {
+		if m, met := of(id); met && m.NoURL {
+			codes[i] = timer.NoCallback
+		} else {
+			all = append(all, i)
+		}
 	}
 	if p := rq.changeEach(topic, cmd, all, func(i int) (id string) { id, _ = topic.Policy.FullID(ids[i]); return id }, codes); p != nil {
 		return p

@@ -372,7 +372,8 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	var marks []timer.Ref
 	for k, t := range e.timers {
 		if k.topic == b.Query.Topic && selects(&b.Query, &t.Timer) && b.Walks(timer.ShardOf(e.topics[e.nameOf(k.topic)], t.ID, e.shards)) {
-			marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs})
+			marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs,
+				NoURL: t.State == timer.Dead && t.Callback.URL == ""})
 		}
 	}
 	topic := e.topics[e.nameOf(b.Query.Topic)]
@@ -492,6 +493,9 @@ func (e *fakeEngine) nameOf(id timer.TopicID) string {
 }
 
 func (e fakeTopics) Named(_ context.Context, name string) (*timer.Topic, error) {
+	e.mu.Lock()
+	e.calls["FindTopic"]++
+	e.mu.Unlock()
 	t, ok := e.Here(name)
 	switch {
 	case ok:
@@ -635,6 +639,13 @@ func (e *fakeEngine) changes() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.wrote
+}
+
+// called is how often a method was called, of those that count.
+func (e *fakeEngine) called(method string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.calls[method]
 }
 
 // keepingEngine keeps every command that it is given.

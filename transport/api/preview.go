@@ -36,7 +36,12 @@ func (rq *request) topicToBe() (*timer.Topic, *problem) {
 	case rq.who != nil && !rq.who.may(scopeTopics):
 		return nil, rq.mayNotMake()
 	}
-	return &timer.Topic{Name: rq.topic, Policy: timer.DefaultPolicy(), AutoCreated: true}, nil
+	return rq.newTopic(), nil
+}
+
+// newTopic is the topic that an add would make, without a number.
+func (rq *request) newTopic() *timer.Topic {
+	return &timer.Topic{Name: rq.topic, Policy: timer.DefaultPolicy(), AutoCreated: true}
 }
 
 // answerPreview answers with a timer as it would be. It has no uid, and an id only if it is known.

@@ -75,6 +75,8 @@ func whySkipped(why timer.Code) (code, detail string) {
 		return "in_use", "another timer has this id by now"
 	case timer.TooMany:
 		return "busy", fmt.Sprintf("%d timers of this id have not ended", timer.MaxLiveOfID)
+	case timer.NoCallback:
+		return "no_callback", "neither it nor its topic has a callback URL"
 	}
 	return "not_found", "there is no such dead letter"
 }

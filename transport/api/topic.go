@@ -145,6 +145,9 @@ func (rq *request) changedTopic(status int, t *timer.Topic, formerIDs int64) {
 		o.topic(t, nil)
 	} else {
 		o.topic(t, &counts[0])
+		if n := counts[0].NoURL; n > 0 && t.Policy.CallsNobody() {
+			o.integer("without_url", n)
+		}
 	}
 	if formerIDs > 0 {
 		o.integer("former_ids", formerIDs)
