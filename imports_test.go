@@ -22,16 +22,16 @@ import (
 // themselves.
 var mayImport = map[string][]string{
 	"cmd":              {"client", "timer/duration", "node", "transport", "loadtest", "internal/backup", "timer", "timer/recurrence", "wal", "internal/vfs"},
-	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "internal/backup"},
+	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "internal/delivery", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "internal/backup"},
 	"node/feed":        {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"internal/backup":  {"internal/secret", "timer"},
 	"node/member":      {"node/task", "internal/clocks", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/table", "shard/wire", "wal", "internal/vfs", "internal/secret", "timer"},
 	"node/route":       {"node/task", "ring", "shard", "shard/scheduler", "shard/wire", "timer", "timer/bulk", "timer/encoding"},
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
-	"transport":        {"internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
+	"transport":        {"internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer"},
-	"test/sim":         {"test/sim/forged", "node/member", "node/route", "node/task", "internal/clocks", "shard", "internal/feature", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
-	"shard":            {"internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
+	"test/sim":         {"test/sim/forged", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more
 	"internal/clocks":  {},
@@ -52,14 +52,15 @@ var mayImport = map[string][]string{
 	"deploy":           {},         // a program that reads our files for Kubernetes, a module of its own
 
 	"internal/order":     {}, // a heap and a ring
+	"internal/delivery":  {}, // what scheduler and callback say to each other, so that neither knows the other
 	"internal/feature":   {}, // the level of formats that all nodes understand
 	"internal/placement": {"timer"},
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
-	"shard/scheduler": {"internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"},      // no raft, no log, no worker
-	"shard/table":     {"internal/feature", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
-	"shard/record":    {"wal", "timer", "timer/encoding"},                                                              // and raft's types
+	"shard/scheduler": {"internal/delivery", "internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"}, // no raft, no log, no worker
+	"shard/table":     {"internal/feature", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"},                 // no raft, no log, no clock
+	"shard/record":    {"wal", "timer", "timer/encoding"},                                                                              // and raft's types
 	"shard/wire":      {"internal/feature", "timer", "timer/encoding"},
 
 	"timer":            {"internal/secret"}, // which headers are credentials
@@ -98,6 +99,8 @@ var pure = map[string][]string{
 	"shard/scheduler":  {"time", "sync"}, // durations; its reports and limits are read from other goroutines
 	"shard/table":      {"github.com/cespare/xxhash/v2"},
 	"shard/wire":       {},
+
+	"internal/delivery": {"time"}, // durations
 }
 
 // outside are the packages of the standard library that reach the process's surroundings, each with

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/internal/clocks"
+	"carillon/internal/delivery"
 	"carillon/internal/secret"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
@@ -67,19 +68,18 @@ func (d *dispatcher) Tenant(t *timer.Topic) string {
 }
 
 // Acquire implements scheduler.Dispatcher.
-func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
-	if !d.guarded.Load() {
-		return nil, scheduler.Verdict{RetryIn: 20 * time.Millisecond}
-	}
-	if t.Policy.Report && d.secret() == nil {
-		return nil, scheduler.Verdict{RetryIn: time.Second} // its receivers could not report
-	}
+func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict) {
 	to := dest.(destination)
-	if d.locked(t, to.needs) {
-		return nil, scheduler.Verdict{RetryIn: keyAgain}
+	switch {
+	case !d.guarded.Load():
+		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: 20 * time.Millisecond}
+	case t.Policy.Report && d.secret() == nil: // its receivers could not report
+		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
+	case d.locked(t, to.needs):
+		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: keyAgain}
 	}
 	b := t.Policy.Breaker
-	ask := callback.Ask{
+	p, v := d.pool.Acquire(callback.Call{
 		Key: to.key, Limit: t.Policy.DestinationConcurrency, Breaker: callback.Breaker{
 			Failures: b.Failures,
 			Window:   time.Duration(b.WindowMs) * time.Millisecond,
@@ -87,66 +87,27 @@ func (d *dispatcher) Acquire(dest scheduler.Destination, t *timer.Topic, a sched
 			Probes:   b.Probes,
 		},
 		Tenant: d.Tenant(t), Number: uint64(t.ID), Long: to.long,
-		Waiter: receiverWaiter{a.Receiver, d}, Topic: nodeWaiter{a.Node},
+	}, a)
+	if v.Kind != delivery.Granted {
+		return nil, v
 	}
-	if a.Credit != nil {
-		ask.Credit = a.Credit.(*callback.Credit)
-	}
-	p, v := d.pool.Acquire(ask)
-	switch v.Kind {
-	case callback.Granted:
-		return permit{p, d}, scheduler.Verdict{}
-	case callback.AtReceiver:
-		return nil, scheduler.Verdict{Kind: scheduler.ReceiverFull}
-	case callback.AtNode:
-		return nil, scheduler.Verdict{Kind: scheduler.NodeFull, Class: v.Class}
-	case callback.Closed:
-		return nil, scheduler.Verdict{RetryIn: time.Second}
-	}
-	return nil, scheduler.Verdict{RetryIn: time.Until(v.RetryAt)}
+	return p, v
 }
 
-// State implements shard.Dispatcher.
-func (d *dispatcher) State(dest scheduler.Destination, _ *timer.Topic) scheduler.DestinationState {
-	s := d.pool.State(dest.(destination).key)
-	return scheduler.DestinationState{Name: s.Destination, Breaker: scheduler.BreakerState(s.Breaker), ProbeIn: max(0, s.ProbeIn)}
+// State implements scheduler.Dispatcher.
+func (d *dispatcher) State(dest scheduler.Destination, _ *timer.Topic) delivery.State {
+	return d.pool.State(dest.(destination).key)
 }
 
-// receiverWaiter hands a granted permit to a shard.
-type receiverWaiter struct {
-	scheduler.ReceiverWaiter
-	d *dispatcher
-}
-
-// Granted implements callback.Waiter.
-func (w receiverWaiter) Granted(p callback.Permit) { w.ReceiverWaiter.Granted(permit{p, w.d}) }
-
-// Refused implements callback.Waiter.
-func (w receiverWaiter) Refused(retryAt time.Time) { w.ReceiverWaiter.Refused(time.Until(retryAt)) }
-
-// nodeWaiter hands a slot of the node to a shard. It is comparable, as the pool asks.
-type nodeWaiter struct{ scheduler.NodeWaiter }
-
-// GrantedSlot implements callback.TopicWaiter.
-func (w nodeWaiter) GrantedSlot(class int, c *callback.Credit) { w.NodeWaiter.GrantedSlot(class, c) }
-
-// Both count the classes of calls alike.
-var _ = [1]struct{}{}[scheduler.Classes-callback.Classes]
-
-type permit struct {
-	callback.Permit
-	d *dispatcher
-}
-
-// Start implements shard.Permit.
-func (p permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
-	r, err := p.d.request(j)
+// Start implements scheduler.Dispatcher.
+func (d *dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
+	r, err := d.request(j)
 	if err != nil {
 		p.Cancel()
-		go done(p.d.unopened(err)) // not on the shard's own goroutine
+		go done(d.unopened(err)) // not on the shard's own goroutine
 		return
 	}
-	p.Permit.Start(r, func(out callback.Outcome) { done(attempt(&out)) })
+	p.(callback.Permit).Start(r, func(out callback.Outcome) { done(out.Outcome) })
 }
 
 // request lays the timer's own callback settings over the topic's. The error is that of a secret
@@ -209,12 +170,4 @@ func spanOf(webhookID string, fence uint64) (span [8]byte) {
 	_, _ = d.WriteString(webhookID)
 	binary.BigEndian.PutUint64(span[:], max(d.Sum64(), 1))
 	return span
-}
-
-func attempt(out *callback.Outcome) scheduler.Attempt {
-	return scheduler.Attempt{
-		NotSent: out.Class == callback.NotSent, Status: out.Status, Err: out.Err, Refused: out.Refused,
-		RetryAfterMs: out.RetryAfter.Milliseconds(),
-		StartedMs:    out.StartedMs, EndedMs: out.EndedMs,
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"carillon/internal/clocks"
+	"carillon/internal/delivery"
 	"carillon/internal/history"
 	"carillon/internal/vfs"
 	"carillon/internal/vfs/memfs"
@@ -50,15 +51,15 @@ func (o obliging) Route(*timer.Topic, *timer.Callback) (scheduler.Destination, e
 }
 func (obliging) Tenant(*timer.Topic) string { return "" }
 
-func (o obliging) Acquire(scheduler.Destination, *timer.Topic, scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
-	return o, scheduler.Verdict{}
+func (o obliging) Acquire(scheduler.Destination, *timer.Topic, delivery.Ask) (delivery.Permit, delivery.Verdict) {
+	return o, delivery.Verdict{}
 }
-func (o obliging) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {
-	return scheduler.DestinationState{Name: "there"}
+func (o obliging) State(scheduler.Destination, *timer.Topic) delivery.State {
+	return delivery.State{Name: "there"}
 }
 func (o obliging) Cancel() {}
-func (o obliging) Start(_ *scheduler.Delivery, done func(scheduler.Attempt)) {
-	done(scheduler.Attempt{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})
+func (o obliging) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
+	done(delivery.Outcome{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})
 }
 
 // unwatched counts nothing.

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"carillon/internal/delivery"
 	"carillon/node/feed"
 	"carillon/shard"
 	"carillon/shard/table"
@@ -277,8 +278,8 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	left := maxBreakerSeries
 	for _, unwell := range []bool{true, false} {
-		g.pool.Breakers(func(destination string, state int) {
-			if left > 0 && (state != 0) == unwell {
+		g.pool.Breakers(func(destination string, state delivery.BreakerState) {
+			if left > 0 && (state != delivery.BreakerClosed) == unwell {
 				left--
 				gauge(breakerDesc, int64(state), destination)
 			}

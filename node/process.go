@@ -12,6 +12,7 @@ import (
 
 	"carillon/internal/audit"
 	"carillon/internal/clocks"
+	"carillon/internal/delivery"
 	"carillon/internal/vfs"
 	"carillon/node/feed"
 	"carillon/node/member"
@@ -102,7 +103,7 @@ func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed
 		Self: c.p.self.ID(), Shards: shards, Rates: rates,
 		Breakers: func() map[string]string {
 			states := map[string]string{}
-			pool.Breakers(func(destination string, state int) {
+			pool.Breakers(func(destination string, state delivery.BreakerState) {
 				states[destination] = string(destinationStates[state])
 			})
 			return states

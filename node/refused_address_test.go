@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/timer"
 	"carillon/transport/callback"
 )
@@ -12,9 +13,9 @@ import (
 // alone is a waiter of a call that has its slot at once.
 type alone struct{}
 
-func (alone) Granted(callback.Permit)               {}
-func (alone) Refused(time.Time)                     {}
-func (alone) GrantedSlot(_ int, c *callback.Credit) { c.Cancel() }
+func (alone) Granted(delivery.Permit)              {}
+func (alone) Refused(time.Duration)                {}
+func (alone) GrantedSlot(_ int, c delivery.Credit) { c.Cancel() }
 
 // TestRefusedAddressIsKnownByItsError: a refusal of the policy is known as one from what a timer
 // keeps of its last attempt, and nothing else is taken for one.
@@ -37,13 +38,13 @@ func TestRefusedAddressIsKnownByItsError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		permit, result := pool.Acquire(callback.Ask{Key: key, Waiter: alone{}, Topic: alone{}})
-		if result.Kind != callback.Granted {
+		permit, result := pool.Acquire(callback.Call{Key: key}, delivery.Ask{Receiver: alone{}, Node: alone{}})
+		if result.Kind != delivery.Granted {
 			t.Fatalf("%s: %+v", url, result)
 		}
 		outs := make(chan callback.Outcome, 1)
 		permit.Start(&callback.Request{URL: url}, func(out callback.Outcome) { outs <- out })
-		if out := <-outs; !attempt(&out).Refused || !timer.RefusedAddress(out.Err) {
+		if out := <-outs; !out.Refused || !timer.RefusedAddress(out.Err) {
 			t.Errorf("%s: %+v is not known as a refusal", url, out)
 		}
 	}

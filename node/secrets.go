@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/secret"
 	"carillon/ring"
-	"carillon/shard/scheduler"
 	"carillon/timer"
 	"carillon/transport/callback"
 )
@@ -314,10 +314,10 @@ func (d *dispatcher) locked(t *timer.Topic, ids string) bool {
 
 // unopened is how an attempt ends whose secrets cannot be opened. Without the key it was no
 // attempt, and waits; with a damaged envelope it is one that failed.
-func (d *dispatcher) unopened(err error) scheduler.Attempt {
+func (d *dispatcher) unopened(err error) delivery.Outcome {
 	if _, lacks := errors.AsType[*secret.KeyError](err); lacks {
-		return scheduler.Attempt{NotSent: true}
+		return delivery.Outcome{NotSent: true}
 	}
 	now := d.clock.WallMs()
-	return scheduler.Attempt{Err: err.Error(), StartedMs: now, EndedMs: now}
+	return delivery.Outcome{Err: err.Error(), StartedMs: now, EndedMs: now}
 }

@@ -3,11 +3,11 @@ package shard
 import (
 	"testing"
 
-	"carillon/shard/scheduler"
+	"carillon/internal/delivery"
 )
 
 type cancelledPermit struct {
-	scheduler.Permit
+	delivery.Permit
 	cancelled int
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -144,7 +145,7 @@ func TestAnswerToldAfterTheExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.turn()
-	f := &scheduler.Report{Owner: former, Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, Attempt: scheduler.Attempt{Status: 202, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs}}
+	f := &scheduler.Report{Owner: former, Handle: v.Handle, Seq: v.Timer.Seq, Fence: v.Timer.Fence, Attempt: delivery.Outcome{Status: 202, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs}}
 	body := appendReport(nil, f)
 	frame := binary.AppendUvarint([]byte{frameVersion, reportMessage}, 1)
 	r.host.Deliver(9, append(binary.LittleEndian.AppendUint32(frame, uint32(len(body))), body...))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"carillon/internal/clocks"
-	"carillon/shard/scheduler"
+	"carillon/internal/delivery"
 	"carillon/timer"
 )
 
@@ -367,7 +367,7 @@ func TestSeriesInFlightAcrossAClockSetBack(t *testing.T) {
 		call := r.one()
 		r.clock.set(-time.Hour)
 		r.pass(5 * time.Second)
-		call.end(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+		call.end(delivery.Outcome{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 		r.pass(time.Second)
 		if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
 			t.Errorf("catch-up %d: the next occurrence is %d ms from now", catchUp, v.NextMs-r.clock.wallMs)
@@ -387,7 +387,7 @@ func TestSeriesIsNotSetBackInDoubt(t *testing.T) {
 	call := r.one()
 	r.clock.set(-time.Hour)
 	r.clock.trust = clocks.Held
-	call.end(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	call.end(delivery.Outcome{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(time.Second)
 	if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs <= due {
 		t.Errorf("state %d, the next occurrence is %d ms from the first one", v.State, v.NextMs-due)
@@ -408,7 +408,7 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: r.clock.wallMs + 1000, Repeat: &timer.Repeat{EveryMs: 60_000}}})
 	r.pass(3 * time.Second)
 	first := r.one()
-	first.end(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	first.end(delivery.Outcome{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(time.Minute)
 	second := r.one()
 	r.clock.set(-time.Hour)
@@ -416,7 +416,7 @@ func TestSeriesRetriedAcrossAClockSetBack(t *testing.T) {
 	if !r.host.Table(1).AwaitsSeries() {
 		t.Error("all series were seen to, and one has an open call")
 	}
-	second.end(scheduler.Attempt{Status: 503, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+	second.end(delivery.Outcome{Status: 503, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 	r.pass(5 * time.Second)
 	if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs > r.clock.wallMs+60_000 {
 		t.Errorf("it is tried again in %d ms", v.NextMs-r.clock.wallMs)
@@ -438,7 +438,7 @@ func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 	r.pass(time.Second)
 	call := r.one()
 	r.clock.set(-time.Hour)
-	call.end(scheduler.Attempt{Status: 503, StartedMs: r.clock.wallMs + time.Hour.Milliseconds(), EndedMs: r.clock.wallMs + time.Hour.Milliseconds() + 5})
+	call.end(delivery.Outcome{Status: 503, StartedMs: r.clock.wallMs + time.Hour.Milliseconds(), EndedMs: r.clock.wallMs + time.Hour.Milliseconds() + 5})
 	r.pass(9 * time.Second)
 	r.wantCalls("")
 	r.pass(2 * time.Second)

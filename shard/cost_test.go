@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/vfs/memfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
@@ -157,15 +158,15 @@ func (r *costReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destinati
 }
 func (r *costReceiver) Tenant(*timer.Topic) string { return "" }
 
-func (r *costReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
-	return r, scheduler.Verdict{}
+func (r *costReceiver) Acquire(scheduler.Destination, *timer.Topic, delivery.Ask) (delivery.Permit, delivery.Verdict) {
+	return r, delivery.Verdict{}
 }
-func (r *costReceiver) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {
-	return scheduler.DestinationState{}
+func (r *costReceiver) State(scheduler.Destination, *timer.Topic) delivery.State {
+	return delivery.State{}
 }
 func (r *costReceiver) Cancel() {}
-func (r *costReceiver) Start(_ *scheduler.Delivery, done func(scheduler.Attempt)) {
-	done(scheduler.Attempt{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
+func (r *costReceiver) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
+	done(delivery.Outcome{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 }
 
 func TestCostOfAnAdd(t *testing.T) {

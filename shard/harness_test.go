@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"carillon/internal/clocks"
+	"carillon/internal/delivery"
 	"carillon/internal/feature"
 	"carillon/internal/placement"
 	"carillon/internal/vfs/memfs"
@@ -560,7 +561,7 @@ type fakeDest struct {
 	slots   int           // 0: no limit
 	used    int           // permits and calls
 	retryIn time.Duration // > 0: the breaker is open
-	queue   []scheduler.ReceiverWaiter
+	queue   []delivery.Waiter
 }
 
 func (d *fakeDispatcher) dest(url string) *fakeDest {
@@ -583,23 +584,23 @@ func (d *fakeDispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.D
 
 func (d *fakeDispatcher) Tenant(*timer.Topic) string { return "" }
 
-func (d *fakeDispatcher) Acquire(to scheduler.Destination, _ *timer.Topic, a scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
+func (d *fakeDispatcher) Acquire(to scheduler.Destination, _ *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict) {
 	d.asked++
 	dest := d.dest(to.(string))
 	switch {
 	case dest.retryIn > 0:
-		return nil, scheduler.Verdict{RetryIn: dest.retryIn}
+		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: dest.retryIn}
 	case dest.slots > 0 && dest.used >= dest.slots:
 		dest.queue = append(dest.queue, a.Receiver)
-		return nil, scheduler.Verdict{Kind: scheduler.ReceiverFull}
+		return nil, delivery.Verdict{Kind: delivery.ReceiverFull}
 	}
-	return d.permit(dest, to.(string)), scheduler.Verdict{}
+	return d.permit(dest, to.(string)), delivery.Verdict{}
 }
 
-func (d *fakeDispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.DestinationState {
-	s := scheduler.DestinationState{Name: to.(string), ProbeIn: d.dest(to.(string)).retryIn}
+func (d *fakeDispatcher) State(to scheduler.Destination, _ *timer.Topic) delivery.State {
+	s := delivery.State{Name: to.(string), ProbeIn: d.dest(to.(string)).retryIn}
 	if s.ProbeIn > 0 {
-		s.Breaker = scheduler.BreakerOpen
+		s.Breaker = delivery.BreakerOpen
 	}
 	return s
 }
@@ -656,7 +657,7 @@ type fakeCall struct {
 	url    string
 	wallMs int64
 	mono   time.Duration
-	done   func(scheduler.Attempt)
+	done   func(delivery.Outcome)
 	permit *fakePermit
 	ended  bool
 	unsent bool
@@ -677,9 +678,9 @@ func (p *fakePermit) Cancel() {
 }
 
 // Start checks the invariants that hold for every start in every test.
-func (p *fakePermit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
+func (d *fakeDispatcher) Start(permit delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
+	p, r := permit.(*fakePermit), d.r
 	p.use()
-	d, r := p.d, p.d.r
 	c := &fakeCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
 	g := r.host.groups[j.Shard]
 	due := g.table.Due(j.Job.Handle)
@@ -708,14 +709,14 @@ func (p *fakePermit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) 
 	d.running = append(d.running, c)
 	switch {
 	case c.unsent:
-		c.end(scheduler.Attempt{NotSent: true})
+		c.end(delivery.Outcome{NotSent: true})
 	case d.auto != 0:
 		c.answer(d.auto)
 	}
 }
 
 // end ends a call.
-func (c *fakeCall) end(a scheduler.Attempt) {
+func (c *fakeCall) end(a delivery.Outcome) {
 	d := c.permit.d
 	if c.ended {
 		d.r.t.Fatal("a test ends a call twice")
@@ -735,7 +736,7 @@ func (c *fakeCall) end(a scheduler.Attempt) {
 }
 
 func (c *fakeCall) answer(status int) {
-	a := scheduler.Attempt{Status: status}
+	a := delivery.Outcome{Status: status}
 	if status == 0 {
 		a.Err = "connection refused"
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/vfs"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
@@ -55,22 +56,20 @@ func (r *benchReceiver) Route(*timer.Topic, *timer.Callback) (scheduler.Destinat
 }
 func (r *benchReceiver) Tenant(*timer.Topic) string { return "" }
 
-func (r *benchReceiver) Acquire(scheduler.Destination, *timer.Topic, scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
-	return benchPermit{r}, scheduler.Verdict{}
+func (r *benchReceiver) Acquire(scheduler.Destination, *timer.Topic, delivery.Ask) (delivery.Permit, delivery.Verdict) {
+	return r, delivery.Verdict{}
 }
 
-func (r *benchReceiver) State(scheduler.Destination, *timer.Topic) scheduler.DestinationState {
-	return scheduler.DestinationState{}
+func (r *benchReceiver) State(scheduler.Destination, *timer.Topic) delivery.State {
+	return delivery.State{}
 }
 
-type benchPermit struct{ r *benchReceiver }
-
-func (p benchPermit) Start(_ *scheduler.Delivery, done func(scheduler.Attempt)) {
-	p.r.fired.Add(1)
+func (r *benchReceiver) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
+	r.fired.Add(1)
 	now := time.Now().UnixMilli()
-	done(scheduler.Attempt{Status: 200, StartedMs: now, EndedMs: now})
+	done(delivery.Outcome{Status: 200, StartedMs: now, EndedMs: now})
 }
-func (p benchPermit) Cancel() {}
+func (r *benchReceiver) Cancel() {}
 
 func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/vfs/memfs"
-	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -239,7 +239,7 @@ func (s *script) endCall() {
 	case 1:
 		delete(s.sent, s.attemptOf(c))
 		s.byID[c.Job.ID].starts--
-		c.end(scheduler.Attempt{NotSent: true})
+		c.end(delivery.Outcome{NotSent: true})
 	case 2, 3:
 		c.answer(200)
 	default:

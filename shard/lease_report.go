@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/binary"
 
+	"carillon/internal/delivery"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -73,7 +74,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 	}
 	r := encoding.Reader{Rest: body[1:]}
 	p := scheduler.Report{Owner: table.Incarnation(r.Uvarint()), Handle: timer.Handle(r.Number(1<<32-1, "handle")), Seq: r.Uvarint(), Fence: r.Uvarint(), Rev: uint32(r.Uvarint())}
-	p.Attempt = scheduler.Attempt{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
+	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
 	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
 	p.Attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
 	if r.Err() == nil && g.scheduler.HearReport(&p) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -132,7 +133,7 @@ func TestLeaderSaysThatALeaseIsOver(t *testing.T) {
 	}
 	r.restart()
 	told := func(h timer.Handle, seq, fence uint64) int {
-		f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: h, Seq: seq, Fence: fence, Attempt: scheduler.Attempt{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
+		f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: h, Seq: seq, Fence: fence, Attempt: delivery.Outcome{Status: 200, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
 		r.peerMessageOf(7, reportMessage, appendReport(nil, f))
 		before := p.nodes[7]
 		r.settle()

@@ -10,6 +10,7 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"carillon/internal/delivery"
 	"carillon/internal/vfs/memfs"
 	"carillon/shard/record"
 	"carillon/shard/scheduler"
@@ -151,7 +152,7 @@ func TestI4RetryByASlowerClock(t *testing.T) {
 		"reported": func(r *hostHarness, c *fakeCall) {
 			f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: c.Job.Handle, Seq: c.Job.Seq, Fence: c.Job.Fence,
 				// That clock was corrected meanwhile.
-				Attempt: scheduler.Attempt{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}}
+				Attempt: delivery.Outcome{Status: 503, StartedMs: c.wallMs, EndedMs: c.wallMs - time.Minute.Milliseconds()}}
 			g, body := r.host.groups[1], appendReport(nil, f)
 			g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 		},
@@ -347,7 +348,7 @@ func TestI17PolicyThatIsNotKnownYet(t *testing.T) {
 			r.restart()
 			tell := func() {
 				f := &scheduler.Report{Owner: table.NewIncarnation(7, 1), Handle: first.Job.Handle, Seq: first.Job.Seq, Fence: first.Job.Fence,
-					Attempt: scheduler.Attempt{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
+					Attempt: delivery.Outcome{Status: 503, StartedMs: first.wallMs, EndedMs: first.wallMs + 1}}
 				g, body := r.host.groups[1], appendReport(nil, f)
 				g.w.box.post(&peerFrame{from: 7, messages: []peerMessage{{kind: reportMessage, group: g, body: body}}})
 				r.pass(time.Second)

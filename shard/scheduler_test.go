@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"carillon/shard/scheduler"
+	"carillon/internal/delivery"
 	"carillon/timer"
 )
 
@@ -201,7 +201,7 @@ func TestI3LeaseIsDurable(t *testing.T) {
 func TestNotSentCountsNoAttempt(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.add("a", 0)
-	r.one().end(scheduler.Attempt{NotSent: true})
+	r.one().end(delivery.Outcome{NotSent: true})
 	r.settle()
 	c := r.one()
 	if c.Job.Attempts != 1 {

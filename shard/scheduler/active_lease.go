@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/timer"
 )
 
@@ -25,25 +26,25 @@ type activeLease struct {
 	fence    uint64 // of the lease; 0 until it is applied
 	rev      uint32 // of the timer, before the lease
 	queue    *destQueue
-	permit   Permit
+	permit   delivery.Permit
 	phase    phase
-	key      *keyQueue      // of the timer's key; nil if the topic is not serial
-	firm     bool           // no earlier timer of the key may preempt it
-	limit    *limit         // where it counts; nil if nowhere
-	called   bool           // the call was started
-	kept     bool           // a gate delayed its timer
-	revoked  bool           // do not start: return the lease when it is applied
-	dueMs    int64          // wall clock; the call does not start before
-	expireMs int64          // … or after; 0: no limit
-	leaseEnd time.Duration  // on clocks.Moment.Lease
-	timeout  time.Duration  // of the call
-	provenAt time.Duration  // when it was proposed, on clocks.Moment.Lease: a majority followed later
-	askedAt  time.Duration  // … monotonic, to learn how long a commit takes
-	firedMs  int64          // when the call was started, wall clock
-	fromMs   int64          // of a first attempt: when the timer was due, or created if that was later; else 0
-	attempt  Attempt        // how the call ended
-	until    time.Duration  // reporting: when to give up, monotonic
-	waiting  []ClientChange // changes until the lease is applied, lease updates until the call's outcome
+	key      *keyQueue        // of the timer's key; nil if the topic is not serial
+	firm     bool             // no earlier timer of the key may preempt it
+	limit    *limit           // where it counts; nil if nowhere
+	called   bool             // the call was started
+	kept     bool             // a gate delayed its timer
+	revoked  bool             // do not start: return the lease when it is applied
+	dueMs    int64            // wall clock; the call does not start before
+	expireMs int64            // … or after; 0: no limit
+	leaseEnd time.Duration    // on clocks.Moment.Lease
+	timeout  time.Duration    // of the call
+	provenAt time.Duration    // when it was proposed, on clocks.Moment.Lease: a majority followed later
+	askedAt  time.Duration    // … monotonic, to learn how long a commit takes
+	firedMs  int64            // when the call was started, wall clock
+	fromMs   int64            // of a first attempt: when the timer was due, or created if that was later; else 0
+	attempt  delivery.Outcome // how the call ended
+	until    time.Duration    // reporting: when to give up, monotonic
+	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
 }
 
 // activeLeases are this process's leases for calls, until it has seen their end.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -126,7 +127,7 @@ func (l *Scheduler) expireLeases() {
 func (l *Scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
 	delete(l.consumers.leases, h)
 	now := l.now.WallMs
-	out := l.judge(h, d, &Attempt{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
+	out := l.judge(h, d, &delivery.Outcome{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
 	if out.Kind == table.RetryLater && d.Holder == table.ByPuller {
 		out.NextMs = l.notBeforeDue(h, now) // no backoff: the next pull may take it
 	}
@@ -198,7 +199,7 @@ func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 			fired = f.firedMs
 		}
 	}
-	a := Attempt{StartedMs: fired, EndedMs: now}
+	a := delivery.Outcome{StartedMs: fired, EndedMs: now}
 	out := table.Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: fired, EndedMs: now}
 	switch cmd.Kind {
 	case timer.AckLease:

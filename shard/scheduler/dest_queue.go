@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/order"
 	"carillon/shard/table"
 )
@@ -23,11 +24,11 @@ type destQueue struct {
 	fresh, backlog heap[entry]
 	backlogTurn    bool
 
-	spare      Permit        // granted and not used yet
-	flying     int           // leases of this queue that have not ended
-	atReceiver bool          // waits in the dispatcher for a call of the destination to end
-	shutUntil  time.Duration // monotonic; 0: the breaker has not refused
-	class      int           // of calls; the dispatcher says which
+	spare      delivery.Permit // granted and not used yet
+	flying     int             // leases of this queue that have not ended
+	atReceiver bool            // waits in the dispatcher for a call of the destination to end
+	shutUntil  time.Duration   // monotonic; 0: the breaker has not refused
+	class      int             // of calls; the dispatcher says which
 	// shutMs is when the queue was last found shut, or opened again, wall clock: timers due by then
 	// were delayed.
 	shutMs int64
@@ -100,8 +101,8 @@ func (n *destQueue) want() queueState {
 	return open + queueState(n.class)
 }
 
-// Granted implements ReceiverWaiter; called from any goroutine.
-func (n *destQueue) Granted(p Permit) {
+// Granted implements delivery.Waiter; called from any goroutine.
+func (n *destQueue) Granted(p delivery.Permit) {
 	s := n.queue.scheduler
 	s.env.Post(func(stopped bool) {
 		if stopped {
@@ -112,7 +113,7 @@ func (n *destQueue) Granted(p Permit) {
 	})
 }
 
-// Refused implements ReceiverWaiter; called from any goroutine.
+// Refused implements delivery.Waiter; called from any goroutine.
 func (n *destQueue) Refused(retryIn time.Duration) {
 	s := n.queue.scheduler
 	s.env.Post(func(stopped bool) {
@@ -124,7 +125,7 @@ func (n *destQueue) Refused(retryIn time.Duration) {
 }
 
 // slotGranted handles a permit that a destination queue waited for.
-func (s *Scheduler) slotGranted(n *destQueue, p Permit) {
+func (s *Scheduler) slotGranted(n *destQueue, p delivery.Permit) {
 	n.atReceiver, n.shutMs = false, s.now.WallMs
 	if t := n.queue.topic; !s.keeps(n) || n.len() == 0 || n.spare != nil || t == nil || t.Paused {
 		p.Cancel()
@@ -284,12 +285,12 @@ func (s *Scheduler) forgetDest(n *destQueue) {
 // canaryDest is the destination of canaries: each call succeeds at once.
 type canaryDest struct{ scheduler *Scheduler }
 
-// Start implements Permit.
-func (d canaryDest) Start(_ *Delivery, done func(Attempt)) {
+// start makes the call.
+func (d canaryDest) start(done func(delivery.Outcome)) {
 	now := d.scheduler.now.WallMs
 	d.scheduler.env.CanaryPassed()
-	done(Attempt{Status: 200, StartedMs: now, EndedMs: now})
+	done(delivery.Outcome{Status: 200, StartedMs: now, EndedMs: now})
 }
 
-// Cancel implements Permit.
+// Cancel implements delivery.Permit.
 func (d canaryDest) Cancel() {}

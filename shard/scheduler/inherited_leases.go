@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -120,7 +121,7 @@ func (l *Scheduler) mayRepeat(h timer.Handle, d *table.Due) bool {
 		return false
 	}
 	own := l.table.RetryOf(h)
-	return judge(&topic.Policy, &own, d.Attempts, &Attempt{Err: Interrupted}, 0).Kind == table.RetryLater
+	return judge(&topic.Policy, &own, d.Attempts, &delivery.Outcome{Err: Interrupted}, 0).Kind == table.RetryLater
 }
 
 // isActive reports that the lease is this process's own and has not ended.
@@ -169,7 +170,7 @@ func (l *Scheduler) resolve(h timer.Handle, d *table.Due) {
 		l.table.Arm(h, now+l.due.lookAhead.Milliseconds()+unknownWait.Milliseconds())
 		return
 	}
-	out := l.judge(h, d, &Attempt{Err: Interrupted, StartedMs: now, EndedMs: now}, 0)
+	out := l.judge(h, d, &delivery.Outcome{Err: Interrupted, StartedMs: now, EndedMs: now}, 0)
 	if out.Kind == table.RetryLater {
 		out.NextMs = l.notBeforeDue(h, now) // no backoff: the receiver did nothing wrong
 	}
@@ -188,7 +189,7 @@ func (l *Scheduler) canJudge(h timer.Handle, d *table.Due) bool {
 }
 
 // judge decides the outcome of a leased timer's attempt, by its topic as this node knows it.
-func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *Attempt, random float64) table.Outcome {
+func (l *Scheduler) judge(h timer.Handle, d *table.Due, a *delivery.Outcome, random float64) table.Outcome {
 	policy := timer.DefaultPolicy()
 	if topic := l.topic(d.Topic); topic != nil {
 		policy = topic.Policy

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -111,7 +112,7 @@ func (l *Scheduler) stands(e entry) bool {
 
 // acquire asks the dispatcher for a permit. Without one the destination queue waits for its
 // receiver, the topic for a slot of the node, or the breaker for its time.
-func (l *Scheduler) acquire(n *destQueue) Permit {
+func (l *Scheduler) acquire(n *destQueue) delivery.Permit {
 	if p := n.spare; p != nil {
 		n.spare = nil
 		n.spareSpot.Leave()
@@ -121,14 +122,14 @@ func (l *Scheduler) acquire(n *destQueue) Permit {
 		return p
 	}
 	q := n.queue
-	p, v := l.cfg.Dispatcher.Acquire(n.dest, q.topic, Ask{Receiver: n, Node: q, Credit: q.credits[n.class]})
+	p, v := l.cfg.Dispatcher.Acquire(n.dest, q.topic, delivery.Ask{Receiver: n, Node: q, Credit: q.credits[n.class]})
 	switch {
 	case p != nil:
 		q.credits[n.class] = nil // it is used up
 		return p
-	case v.Kind == ReceiverFull:
+	case v.Kind == delivery.ReceiverFull:
 		n.atReceiver, n.shutMs = true, l.now.WallMs
-	case v.Kind == NodeFull:
+	case v.Kind == delivery.NodeFull:
 		n.class, n.shutMs, q.asks[v.Class] = v.Class, l.now.WallMs, true
 	default:
 		l.shutFor(n, v.RetryIn)
@@ -145,7 +146,7 @@ func (n *destQueue) kept(e entry, d *table.Due) bool {
 }
 
 // propose adds a lease to the batch and records it as active.
-func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit Permit) {
+func (l *Scheduler) propose(b *table.Batch, n *destQueue, e entry, permit delivery.Permit) {
 	d := l.table.Due(e.handle)
 	own := l.table.Callback(d.Target)
 	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
@@ -314,8 +315,12 @@ func (l *Scheduler) start(f *activeLease) {
 	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
 		f.fromMs = job.LateFromMs
 	}
-	f.permit.Start(&Delivery{Topic: topic, Shard: l.cfg.Shard, Job: job, Own: l.table.Callback(d.Target), Deadline: l.deadline(f)},
-		func(a Attempt) { l.env.Post(func(stopped bool) { l.callEnded(f, a, stopped) }) })
+	done := func(a delivery.Outcome) { l.env.Post(func(stopped bool) { l.callEnded(f, a, stopped) }) }
+	if c, own := f.permit.(canaryDest); own {
+		c.start(done)
+		return
+	}
+	l.cfg.Dispatcher.Start(f.permit, &Delivery{Topic: topic, Shard: l.cfg.Shard, Job: job, Own: l.table.Callback(d.Target), Deadline: l.deadline(f)}, done)
 }
 
 func (l *Scheduler) drop(f *activeLease) {
@@ -324,7 +329,7 @@ func (l *Scheduler) drop(f *activeLease) {
 }
 
 // callEnded handles the end of a call, on the worker.
-func (l *Scheduler) callEnded(f *activeLease, a Attempt, stopped bool) {
+func (l *Scheduler) callEnded(f *activeLease, a delivery.Outcome, stopped bool) {
 	if stopped {
 		return // the next process finds the lease in the log
 	}
@@ -333,7 +338,7 @@ func (l *Scheduler) callEnded(f *activeLease, a Attempt, stopped bool) {
 }
 
 // ended judges a call that has ended, or reports it if this node leads no more.
-func (l *Scheduler) ended(f *activeLease, a *Attempt) {
+func (l *Scheduler) ended(f *activeLease, a *delivery.Outcome) {
 	if l.leases.byTimer[f.handle] != f {
 		return // its timer was dropped, or has another lease
 	}
@@ -341,7 +346,7 @@ func (l *Scheduler) ended(f *activeLease, a *Attempt) {
 		l.report(f, *a)
 		return
 	}
-	a.endBy(l.now.WallMs, true)
+	endBy(a, l.now.WallMs, true)
 	f.phase, f.attempt = ended, *a
 	d := l.table.Due(f.handle)
 	if !l.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !l.granted(f, &d) {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -23,7 +24,7 @@ const reportAtLeast = 3 * time.Second
 const reportEach = 200 * time.Millisecond
 
 // report starts to report how a call ended.
-func (l *Scheduler) report(f *activeLease, a Attempt) {
+func (l *Scheduler) report(f *activeLease, a delivery.Outcome) {
 	f.phase, f.attempt = reporting, a
 	l.uncount(f)
 	f.until = l.now.Mono + max(f.leaseEnd-l.now.Lease, 0) + reportGrace
@@ -70,7 +71,7 @@ type Report struct {
 	Handle     timer.Handle
 	Seq, Fence uint64
 	Rev        uint32
-	Attempt    Attempt
+	Attempt    delivery.Outcome
 }
 
 func (l *Scheduler) reportOf(f *activeLease) *Report {
@@ -81,7 +82,7 @@ func (l *Scheduler) reportOf(f *activeLease) *Report {
 // that the lease is over.
 func (l *Scheduler) HearReport(r *Report) (over bool) {
 	h, a := r.Handle, &r.Attempt
-	a.endBy(l.now.WallMs, false)
+	endBy(a, l.now.WallMs, false)
 	d := l.table.Due(h)
 	live := l.table.Live(h, r.Seq) && d.State == timer.Leased && d.Holder == table.ByCall
 	if r.Fence != 0 && r.Fence <= l.table.LastFence() && !(live && d.Fence == r.Fence) {

@@ -4,25 +4,15 @@ import (
 	"math"
 	"slices"
 
+	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 )
 
-// Attempt is how one call ended, as the dispatcher saw it.
-type Attempt struct {
-	NotSent      bool // the call was never started: the lease is given back and no attempt counts
-	Status       int  // HTTP status; 0 when there was no answer
-	Err          string
-	Refused      bool // the address policy refused the receiver
-	RetryAfterMs int64
-	StartedMs    int64 // wall clock
-	EndedMs      int64
-}
-
 // judge decides the outcome of an attempt by the topic's policy and the timer's own retry settings.
 // attempts includes this one; random in [0,1) spreads the backoff. judge reads no clock: its
 // decision is logged as it is.
-func judge(p *timer.Policy, own *timer.Retry, attempts int, a *Attempt, random float64) table.Outcome {
+func judge(p *timer.Policy, own *timer.Retry, attempts int, a *delivery.Outcome, random float64) table.Outcome {
 	out := table.Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err}
 	switch {
 	case a.NotSent:
@@ -83,7 +73,7 @@ func backoffMs(p *timer.Policy, own *timer.Retry, attempts int, random float64) 
 // endBy shifts an attempt that ended in the future to end now: the clock may have been set back
 // since it started. justNow: the call has just ended, so an end too far in the past is shifted as
 // well.
-func (a *Attempt) endBy(nowMs int64, justNow bool) {
+func endBy(a *delivery.Outcome, nowMs int64, justNow bool) {
 	if late := a.EndedMs - nowMs; late > table.ClockAheadMs || justNow && late < -table.EndSlackMs {
 		a.StartedMs, a.EndedMs = a.StartedMs-late, nowMs
 	}

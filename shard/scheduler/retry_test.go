@@ -3,6 +3,7 @@ package scheduler
 import (
 	"testing"
 
+	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -10,7 +11,7 @@ import (
 func TestJudge(t *testing.T) {
 	p := timer.DefaultPolicy()
 	p.MaxAttempts, p.DeadRetentionMs, p.Jitter = 3, 1000, 0
-	f := func(name string, own timer.Retry, attempts int, a Attempt, want table.Outcome) {
+	f := func(name string, own timer.Retry, attempts int, a delivery.Outcome, want table.Outcome) {
 		t.Helper()
 		a.StartedMs, a.EndedMs = 100, 200
 		want.StartedMs, want.EndedMs, want.Status, want.Err = 100, 200, a.Status, a.Err
@@ -18,23 +19,23 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
 		}
 	}
-	f("200", timer.Retry{}, 1, Attempt{Status: 200}, table.Outcome{Kind: table.Ack})
-	f("204 at the last attempt", timer.Retry{}, 3, Attempt{Status: 204}, table.Outcome{Kind: table.Ack})
-	f("299", timer.Retry{}, 1, Attempt{Status: 299}, table.Outcome{Kind: table.Ack})
-	f("199", timer.Retry{}, 1, Attempt{Status: 199}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
-	f("redirect", timer.Retry{}, 1, Attempt{Status: 302}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
-	f("200, then the body failed", timer.Retry{}, 1, Attempt{Status: 200, Err: "body"}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
-	f("second failure", timer.Retry{}, 2, Attempt{Status: 500}, table.Outcome{Kind: table.RetryLater, NextMs: 2200})
-	f("last failure", timer.Retry{}, 3, Attempt{Status: 500}, table.Outcome{Kind: table.Kill, Reason: timer.MaxAttempts, RetainUntilMs: 1200})
-	f("no answer", timer.Retry{}, 1, Attempt{Err: "reset"}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
-	f("stop", timer.Retry{}, 1, Attempt{Status: 410}, table.Outcome{Kind: table.Kill, Reason: timer.Stopped, RetainUntilMs: 1200})
-	f("stop at the last attempt", timer.Retry{}, 3, Attempt{Status: 410}, table.Outcome{Kind: table.Kill, Reason: timer.Stopped, RetainUntilMs: 1200})
-	f("not sent", timer.Retry{}, 3, Attempt{NotSent: true, Err: "late"}, table.Outcome{Kind: table.Release})
-	f("refused", timer.Retry{}, 1, Attempt{Refused: true, Err: "no"}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
-	f("refused to the end", timer.Retry{}, 3, Attempt{Refused: true, Err: "no"}, table.Outcome{Kind: table.Kill, Reason: timer.Refused, RetainUntilMs: 1200})
-	f("Retry-After", timer.Retry{}, 1, Attempt{Status: 503, RetryAfterMs: 7000}, table.Outcome{Kind: table.RetryLater, NextMs: 7200})
-	f("own attempts", timer.Retry{MaxAttempts: 1}, 1, Attempt{Status: 500}, table.Outcome{Kind: table.Kill, Reason: timer.MaxAttempts, RetainUntilMs: 1200})
-	f("more of its own", timer.Retry{MaxAttempts: 9}, 3, Attempt{Status: 500}, table.Outcome{Kind: table.RetryLater, NextMs: 4200})
+	f("200", timer.Retry{}, 1, delivery.Outcome{Status: 200}, table.Outcome{Kind: table.Ack})
+	f("204 at the last attempt", timer.Retry{}, 3, delivery.Outcome{Status: 204}, table.Outcome{Kind: table.Ack})
+	f("299", timer.Retry{}, 1, delivery.Outcome{Status: 299}, table.Outcome{Kind: table.Ack})
+	f("199", timer.Retry{}, 1, delivery.Outcome{Status: 199}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
+	f("redirect", timer.Retry{}, 1, delivery.Outcome{Status: 302}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
+	f("200, then the body failed", timer.Retry{}, 1, delivery.Outcome{Status: 200, Err: "body"}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
+	f("second failure", timer.Retry{}, 2, delivery.Outcome{Status: 500}, table.Outcome{Kind: table.RetryLater, NextMs: 2200})
+	f("last failure", timer.Retry{}, 3, delivery.Outcome{Status: 500}, table.Outcome{Kind: table.Kill, Reason: timer.MaxAttempts, RetainUntilMs: 1200})
+	f("no answer", timer.Retry{}, 1, delivery.Outcome{Err: "reset"}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
+	f("stop", timer.Retry{}, 1, delivery.Outcome{Status: 410}, table.Outcome{Kind: table.Kill, Reason: timer.Stopped, RetainUntilMs: 1200})
+	f("stop at the last attempt", timer.Retry{}, 3, delivery.Outcome{Status: 410}, table.Outcome{Kind: table.Kill, Reason: timer.Stopped, RetainUntilMs: 1200})
+	f("not sent", timer.Retry{}, 3, delivery.Outcome{NotSent: true, Err: "late"}, table.Outcome{Kind: table.Release})
+	f("refused", timer.Retry{}, 1, delivery.Outcome{Refused: true, Err: "no"}, table.Outcome{Kind: table.RetryLater, NextMs: 1200})
+	f("refused to the end", timer.Retry{}, 3, delivery.Outcome{Refused: true, Err: "no"}, table.Outcome{Kind: table.Kill, Reason: timer.Refused, RetainUntilMs: 1200})
+	f("Retry-After", timer.Retry{}, 1, delivery.Outcome{Status: 503, RetryAfterMs: 7000}, table.Outcome{Kind: table.RetryLater, NextMs: 7200})
+	f("own attempts", timer.Retry{MaxAttempts: 1}, 1, delivery.Outcome{Status: 500}, table.Outcome{Kind: table.Kill, Reason: timer.MaxAttempts, RetainUntilMs: 1200})
+	f("more of its own", timer.Retry{MaxAttempts: 9}, 3, delivery.Outcome{Status: 500}, table.Outcome{Kind: table.RetryLater, NextMs: 4200})
 }
 
 func TestI17Backoff(t *testing.T) {

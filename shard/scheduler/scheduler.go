@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/internal/clocks"
+	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
@@ -187,9 +188,9 @@ func (l *Scheduler) End() {
 		case started: // it continues, and is reported when it ends
 		case proposed, held:
 			f.permit.Cancel()
-			l.report(f, Attempt{NotSent: true})
+			l.report(f, delivery.Outcome{NotSent: true})
 		case returned:
-			l.report(f, Attempt{NotSent: true})
+			l.report(f, delivery.Outcome{NotSent: true})
 		case ended:
 			l.report(f, f.attempt)
 		}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -20,13 +21,13 @@ type topicQueue struct {
 	dests  []*destQueue
 	// ready are those that may have a permit: granted, and by class of calls. held are the others
 	// with timers.
-	ready   [1 + Classes]order.Heap[*destQueue]
+	ready   [1 + delivery.Classes]order.Heap[*destQueue]
 	held    order.Heap[*destQueue]
 	entries [states]int // timers in them, outdated ones included
 
-	asks    [Classes]bool   // it waits for a slot of the node
-	credits [Classes]Credit // a slot of the node that it was given
-	tenant  *tenantTurns    // nil: it has no turn
+	asks    [delivery.Classes]bool            // it waits for a slot of the node
+	credits [delivery.Classes]delivery.Credit // a slot of the node that it was given
+	tenant  *tenantTurns                      // nil: it has no turn
 	turn    order.Spot[*topicQueue]
 	// deferred is its place among the topics that wait until all that is due has left the wheel.
 	deferred order.Spot[*topicQueue]
@@ -112,7 +113,7 @@ func (s *Scheduler) queue(id timer.TopicID) *topicQueue {
 // clearDests gives the topic fresh destination queues.
 func (q *topicQueue) clearDests() {
 	q.routes, q.byDest, q.dests = map[table.Target]*destQueue{}, map[Destination]*destQueue{}, nil
-	q.ready, q.held, q.entries = [1 + Classes]order.Heap[*destQueue]{}, order.Heap[*destQueue]{}, [states]int{}
+	q.ready, q.held, q.entries = [1 + delivery.Classes]order.Heap[*destQueue]{}, order.Heap[*destQueue]{}, [states]int{}
 }
 
 // forgetTopic drops the queue of a topic that has nothing.
@@ -131,8 +132,8 @@ func (s *Scheduler) forgetTopic(q *topicQueue) {
 	s.due.list = s.due.list[:last]
 }
 
-// GrantedSlot implements NodeWaiter; called from any goroutine.
-func (q *topicQueue) GrantedSlot(class int, c Credit) {
+// GrantedSlot implements delivery.NodeWaiter; called from any goroutine.
+func (q *topicQueue) GrantedSlot(class int, c delivery.Credit) {
 	q.scheduler.env.Post(func(stopped bool) {
 		if stopped {
 			c.Cancel()
@@ -143,7 +144,7 @@ func (q *topicQueue) GrantedSlot(class int, c Credit) {
 }
 
 // creditGranted handles a slot that a topic waited for.
-func (s *Scheduler) creditGranted(q *topicQueue, class int, c Credit) {
+func (s *Scheduler) creditGranted(q *topicQueue, class int, c delivery.Credit) {
 	q.asks[class] = false
 	if !s.active || s.due.topics[q.id] != q || q.pulled() || q.credits[class] != nil {
 		c.Cancel()

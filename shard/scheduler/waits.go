@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -15,23 +16,6 @@ type Standing struct {
 	Seq      uint64 // 0: there is no such timer
 	State    timer.State
 	Attempts int
-}
-
-// BreakerState is the state of a destination's breaker.
-type BreakerState uint8
-
-// The states of a breaker.
-const (
-	BreakerClosed BreakerState = iota
-	BreakerHalfOpen
-	BreakerOpen
-)
-
-// DestinationState describes a destination, to explain why a timer waits.
-type DestinationState struct {
-	Name    string // scheme://host:port
-	Breaker BreakerState
-	ProbeIn time.Duration // BreakerOpen: time until a call may go again
 }
 
 // Standing looks one timer up in the queues.
@@ -132,8 +116,8 @@ func (l *Scheduler) queueWait(n *destQueue) timer.Wait {
 		return timer.Wait{}
 	}
 	at := l.cfg.Dispatcher.State(n.dest, q.topic)
-	if at.Breaker != BreakerClosed {
-		return timer.Wait{For: timer.WaitBreaker, On: at.text(l.now.WallMs)}
+	if at.Breaker != delivery.BreakerClosed {
+		return timer.Wait{For: timer.WaitBreaker, On: breakerText(&at, l.now.WallMs)}
 	}
 	if cause := l.limitOf(q); cause != timer.NoWait {
 		return timer.Wait{For: cause, On: q.topic.Name}
@@ -182,7 +166,7 @@ func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
 		return timer.NoWait
 	}
 	count(onWay(&q.ready[0]), q.entries[granted])
-	for class := range Classes {
+	for class := range delivery.Classes {
 		cause := onWay(&q.ready[1+class])
 		if q.asks[class] && q.credits[class] == nil && all == timer.NoWait {
 			cause = timer.WaitSlots
@@ -198,9 +182,9 @@ func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	}
 }
 
-// text describes a destination in words, with the time of its breaker's next probe.
-func (s *DestinationState) text(nowMs int64) string {
-	if s.Breaker == BreakerHalfOpen {
+// breakerText describes a destination in words, with the time of its breaker's next probe.
+func breakerText(s *delivery.State, nowMs int64) string {
+	if s.Breaker == delivery.BreakerHalfOpen {
 		return s.Name + " (half-open, a probe runs)"
 	}
 	at := time.UnixMilli(nowMs).Add(s.ProbeIn + time.Second - 1).UTC() // rounded up, so that two calls print the same

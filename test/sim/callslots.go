@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/scheduler"
 	"carillon/timer"
 	"carillon/transport/callback/slots"
@@ -49,7 +50,7 @@ func (d *dispatcher) Route(t *timer.Topic, own *timer.Callback) (scheduler.Desti
 func (d *dispatcher) Tenant(*timer.Topic) string { return "" }
 
 // Acquire implements scheduler.Dispatcher.
-func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, a scheduler.Ask) (scheduler.Permit, scheduler.Verdict) {
+func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, a delivery.Ask) (delivery.Permit, delivery.Verdict) {
 	at := d.dests[to.(string)]
 	if at == nil {
 		at = &dest{}
@@ -57,14 +58,14 @@ func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, a schedul
 		d.dests[to.(string)] = at
 	}
 	if d.w.keys.locked(d.n, t) {
-		return nil, scheduler.Verdict{RetryIn: time.Second}
+		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
 	}
 	limit := unlimited
 	at.gate.policy = nil
 	if t.Policy.OwnBreaker {
 		at.gate.policy = &t.Policy.Breaker
 	} else if d.w.chance.hit(d.w.swarm.breaker) {
-		return nil, scheduler.Verdict{RetryIn: d.w.chance.between(time.Millisecond, 2*time.Second)}
+		return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: d.w.chance.between(time.Millisecond, 2*time.Second)}
 	} else if d.w.swarm.slots > 0 {
 		limit = d.w.swarm.slots
 	}
@@ -77,21 +78,21 @@ func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, a schedul
 	slot, result, class := d.slots.Acquire(&r)
 	switch result {
 	case slots.Granted:
-		return &permit{d: d, slot: slot, at: at, asked: d.w.now}, scheduler.Verdict{}
+		return &permit{d: d, slot: slot, at: at, asked: d.w.now}, delivery.Verdict{}
 	case slots.AtReceiver:
 		d.serve()
-		return nil, scheduler.Verdict{Kind: scheduler.ReceiverFull}
+		return nil, delivery.Verdict{Kind: delivery.ReceiverFull}
 	case slots.AtNode:
-		return nil, scheduler.Verdict{Kind: scheduler.NodeFull, Class: int(class)}
+		return nil, delivery.Verdict{Kind: delivery.NodeFull, Class: int(class)}
 	}
-	return nil, scheduler.Verdict{RetryIn: at.gate.retryIn}
+	return nil, delivery.Verdict{Kind: delivery.Shut, RetryIn: at.gate.retryIn}
 }
 
 // State implements scheduler.Dispatcher.
-func (d *dispatcher) State(to scheduler.Destination, _ *timer.Topic) scheduler.DestinationState {
-	s := scheduler.DestinationState{Name: to.(string)}
+func (d *dispatcher) State(to scheduler.Destination, _ *timer.Topic) delivery.State {
+	s := delivery.State{Name: to.(string)}
 	if at := d.dests[s.Name]; at != nil && at.gate.Blocked() {
-		s.Breaker, s.ProbeIn = scheduler.BreakerOpen, at.gate.retryIn
+		s.Breaker, s.ProbeIn = delivery.BreakerOpen, at.gate.retryIn
 	}
 	return s
 }
@@ -132,7 +133,7 @@ func (d *dispatcher) parked(b slots.Breaker) {
 func (d *dispatcher) wake(g *gate) {
 	if d.slots.Wake(&g.at.slots, g) {
 		for _, w := range d.slots.TakeRefused(&g.at.slots, g, 1<<30) {
-			w.(scheduler.ReceiverWaiter).Refused(g.retryIn)
+			w.(delivery.Waiter).Refused(g.retryIn)
 			d.n.wake(0)
 		}
 	}
@@ -143,10 +144,10 @@ func (d *dispatcher) wake(g *gate) {
 func (d *dispatcher) serve() {
 	for _, g := range d.slots.Serve(nil, d.parked) {
 		if g.Topic {
-			g.Waiter.(scheduler.NodeWaiter).GrantedSlot(int(g.Class), &credit{d, g.Slot})
+			g.Waiter.(delivery.NodeWaiter).GrantedSlot(int(g.Class), &credit{d, g.Slot})
 		} else {
 			at := g.Slot.Breaker().(*gate).at
-			g.Waiter.(scheduler.ReceiverWaiter).Granted(&permit{d: d, slot: g.Slot, at: at, asked: d.w.now})
+			g.Waiter.(delivery.Waiter).Granted(&permit{d: d, slot: g.Slot, at: at, asked: d.w.now})
 		}
 		d.n.wake(0)
 	}
@@ -158,7 +159,7 @@ type credit struct {
 	slot slots.Slot
 }
 
-// Cancel implements scheduler.Credit.
+// Cancel implements delivery.Credit.
 func (c *credit) Cancel() {
 	c.d.slots.Release(c.slot, slots.Unknown)
 	if c.d.n.life == c.d.life {
@@ -236,7 +237,7 @@ func (p *permit) free(err error, a slots.Answer) {
 	}
 }
 
-// Cancel implements scheduler.Permit.
+// Cancel implements delivery.Permit.
 func (p *permit) Cancel() {
 	p.use()
 	p.free(errNotJudged, slots.Unknown)

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/scheduler"
 	"carillon/transport/callback/slots"
 )
@@ -25,11 +26,11 @@ func (r *receivers) dispatcher(n *node) *dispatcher {
 // died forgets the calls of a process.
 func (r *receivers) died(n *node) { delete(r.all, n.id) }
 
-// Start implements scheduler.Permit. The call begins a moment later, as on another goroutine, and
+// Start implements scheduler.Dispatcher. The call begins a moment later, as on another goroutine, and
 // checks its lease first, as the product does.
-func (p *permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
+func (d *dispatcher) Start(to delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
+	p, w, n := to.(*permit), d.w, d.n
 	p.use()
-	w, n := p.d.w, p.d.n
 	if n.silent() {
 		return
 	}
@@ -53,7 +54,7 @@ func (p *permit) Start(j *scheduler.Delivery, done func(scheduler.Attempt)) {
 type call struct {
 	permit   *permit
 	delivery scheduler.Delivery
-	done     func(scheduler.Attempt)
+	done     func(delivery.Outcome)
 	node     *node
 	life     uint64
 	wallMs   int64
@@ -80,11 +81,11 @@ func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
 	c.wallMs, c.begun = n.keeper.WallMs(), w.now
 	if n.keeper.Lease()+callTimeout > c.delivery.Deadline {
-		c.end(scheduler.Attempt{NotSent: true})
+		c.end(delivery.Outcome{NotSent: true})
 		return
 	}
 	if !w.keys.opens(n, c.delivery.Topic) {
-		c.end(scheduler.Attempt{NotSent: true})
+		c.end(delivery.Outcome{NotSent: true})
 		return
 	}
 	w.checker.started(c)
@@ -123,9 +124,9 @@ func (c *call) begin() {
 		case 410:
 			w.checker.features.heard(c)
 		}
-		a := scheduler.Attempt{Status: status}
+		a := delivery.Outcome{Status: status}
 		if status == 0 || !heard {
-			a = scheduler.Attempt{Err: "no answer"}
+			a = delivery.Outcome{Err: "no answer"}
 		}
 		if n.life == c.life {
 			n.do(func() { c.end(a) })
@@ -134,7 +135,7 @@ func (c *call) begin() {
 }
 
 // end reports the result to the host.
-func (c *call) end(a scheduler.Attempt) {
+func (c *call) end(a delivery.Outcome) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.keeper.WallMs())
 	began, ended := msOf(a.StartedMs-epochMs)-c.begun, msOf(a.EndedMs-epochMs)-c.node.w.now
 	c.lowest, c.highest = min(began, ended), max(began, ended)

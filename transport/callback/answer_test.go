@@ -17,7 +17,7 @@ func TestStatusThatIsNone(t *testing.T) {
 	} {
 		r := receive(t, always(line+"\r\nContent-Length: 0\r\n\r\n"))
 		p := startPool(t, Config{Policy: local})
-		if out := callOnce(t, p, post(r.url)); out.Class != Failure || out.Status != 0 || out.Err != "bad response" || out.Took > 4*time.Second {
+		if out := callOnce(t, p, post(r.url)); !out.failed() || out.Status != 0 || out.Err != "bad response" || out.Took > 4*time.Second {
 			t.Errorf("%q: %+v, want a bad response at once", line, out)
 		}
 	}
@@ -26,28 +26,28 @@ func TestStatusThatIsNone(t *testing.T) {
 // TestLinesThatEndInLFAlone: small devices and scripts answer so. The answer counts at once, and its
 // connection is closed.
 func TestLinesThatEndInLFAlone(t *testing.T) {
-	f := func(answer string, class Class, status int, retryAfter time.Duration) {
+	f := func(answer string, success bool, status int, retryAfter time.Duration) {
 		t.Helper()
 		r := receive(t, always(answer))
 		p := startPool(t, Config{Policy: local})
 		for range 2 {
 			out := callOnce(t, p, post(r.url))
-			if out.Class != class || out.Status != status || out.RetryAfter != retryAfter || out.Took > 4*time.Second {
-				t.Errorf("%q: %+v, want %v %d %v", answer, out, class, status, retryAfter)
+			if (out.Err == "") != success || out.NotSent || out.Status != status || out.RetryAfterMs != retryAfter.Milliseconds() || out.Took > 4*time.Second {
+				t.Errorf("%q: %+v, want %v %d %v", answer, out, success, status, retryAfter)
 			}
 		}
 		if n := r.connections(); n != 2 {
 			t.Errorf("%q: %d connections, want 2", answer, n)
 		}
 	}
-	f("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", Success, 200, 0)
-	f("HTTP/1.1 200\n\n", Success, 200, 0)
-	f("HTTP/1.1 200 OK\r\nContent-Length: 2\n\nok", Success, 200, 0)
-	f("HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nok", Success, 200, 0)
-	f("HTTP/1.1 200 OK\nContent-Length: 2\n\r\nok", Success, 200, 0)
-	f("HTTP/1.1 100 Continue\n\nHTTP/1.1 204 X\n\n", Success, 204, 0)
-	f("HTTP/1.1 429 X\nRetry-After: 7\nContent-Length: 0\n\n", Failure, 429, 7*time.Second)
-	f("HTTP/1.1 200 OK\nno header\n\n", Failure, 0, 0)
+	f("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", true, 200, 0)
+	f("HTTP/1.1 200\n\n", true, 200, 0)
+	f("HTTP/1.1 200 OK\r\nContent-Length: 2\n\nok", true, 200, 0)
+	f("HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nok", true, 200, 0)
+	f("HTTP/1.1 200 OK\nContent-Length: 2\n\r\nok", true, 200, 0)
+	f("HTTP/1.1 100 Continue\n\nHTTP/1.1 204 X\n\n", true, 204, 0)
+	f("HTTP/1.1 429 X\nRetry-After: 7\nContent-Length: 0\n\n", false, 429, 7*time.Second)
+	f("HTTP/1.1 200 OK\nno header\n\n", false, 0, 0)
 }
 
 // TestBodyThatDripsEndsTheCall: the status is known, so the slot is not held for the rest of the
@@ -73,7 +73,7 @@ func TestBodyThatDripsEndsTheCall(t *testing.T) {
 		req := post(r.url)
 		req.Timeout = 15 * time.Minute
 		out := callOnce(t, p, req)
-		if out.Class != Success || out.Took < drainTime || out.Took > drainTime+5*time.Second {
+		if out.Err != "" || out.Took < drainTime || out.Took > drainTime+5*time.Second {
 			t.Errorf("%q: %+v, want success after about %v", head, out, drainTime)
 		}
 	}
@@ -87,7 +87,7 @@ func TestChunkedAnswerIsReadToItsEnd(t *testing.T) {
 		r := receive(t, always(answer))
 		p := startPool(t, Config{Policy: local})
 		for range 2 {
-			if out := callOnce(t, p, post(r.url)); out.Status != 429 || out.RetryAfter != 0 {
+			if out := callOnce(t, p, post(r.url)); out.Status != 429 || out.RetryAfterMs != 0 {
 				t.Errorf("%q: %+v", answer, out)
 			}
 		}

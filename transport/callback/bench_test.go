@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -89,7 +91,7 @@ func benchPool(b *testing.B, atOnce int, body []byte, secrets [][]byte) {
 	req.Body, req.WebhookID, req.Secrets, req.Timeout = body, "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", secrets, 10*time.Second
 	ended := make(chan struct{}, atOnce)
 	done := func(o Outcome) {
-		if o.Class != Success {
+		if o.Err != "" {
 			b.Errorf("%+v", o)
 		}
 		ended <- struct{}{}
@@ -103,8 +105,8 @@ func benchPool(b *testing.B, atOnce int, body []byte, secrets [][]byte) {
 			<-ended
 			inFlight--
 		}
-		permit, v := acquire(p, Ask{Key: key, Limit: 2 * atOnce}, w)
-		if v.Kind == AtReceiver {
+		permit, v := acquire(p, Call{Key: key, Limit: 2 * atOnce}, w)
+		if v.Kind == delivery.ReceiverFull {
 			permit = <-w.granted
 		}
 		permit.Start(req, done)
@@ -131,15 +133,15 @@ func benchChains(b *testing.B, atOnce int, body []byte) {
 	w := newWaiter()
 	var next func(o Outcome)
 	next = func(o Outcome) {
-		if o.Class != Success {
+		if o.Err != "" {
 			b.Errorf("%+v", o)
 		}
 		if left.Add(-1) < 0 {
 			wait.Done()
 			return
 		}
-		permit, v := acquire(p, Ask{Key: key, Limit: 4 * atOnce}, w)
-		if v.Kind != Granted {
+		permit, v := acquire(p, Call{Key: key, Limit: 4 * atOnce}, w)
+		if v.Kind != delivery.Granted {
 			b.Errorf("%+v", v)
 			wait.Done()
 			return
@@ -150,7 +152,7 @@ func benchChains(b *testing.B, atOnce int, body []byte) {
 	b.ResetTimer()
 	for range atOnce {
 		wait.Add(1)
-		next(Outcome{Class: Success})
+		next(Outcome{})
 	}
 	wait.Wait()
 	b.StopTimer()
@@ -163,7 +165,7 @@ func BenchmarkAcquire(b *testing.B) {
 	key, w := destinationKey(1), newWaiter()
 	b.ReportAllocs()
 	for b.Loop() {
-		permit, _ := acquire(p, Ask{Key: key}, w)
+		permit, _ := acquire(p, Call{Key: key}, w)
 		permit.Cancel()
 	}
 }
@@ -196,12 +198,12 @@ func BenchmarkOwnPart(b *testing.B) {
 	done := func(o Outcome) { ended <- o }
 	b.ReportAllocs()
 	for b.Loop() {
-		permit, v := acquire(p, Ask{Key: key}, w)
-		if v.Kind != Granted {
+		permit, v := acquire(p, Call{Key: key}, w)
+		if v.Kind != delivery.Granted {
 			b.Fatal(v)
 		}
 		permit.Start(req, done)
-		if o := <-ended; o.Class != Success {
+		if o := <-ended; o.Err != "" {
 			b.Fatalf("%+v", o)
 		}
 	}

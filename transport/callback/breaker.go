@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/internal/delivery"
+
 	"github.com/sony/gobreaker/v2"
 )
 
@@ -35,13 +37,6 @@ func (b Breaker) withDefaults() Breaker {
 	}
 	return b
 }
-
-// Breaker states as metrics show them.
-const (
-	stateClosed = iota
-	stateHalfOpen
-	stateOpen
-)
 
 // The reports of a call to its breaker. nil is the answer of a live receiver.
 var (
@@ -133,12 +128,12 @@ func (c *breaker) blocked() (retryAt time.Time, blocked bool) {
 	return c.retryAt(true), true
 }
 
-func (c *breaker) state() int {
+func (c *breaker) state() delivery.BreakerState {
 	switch c.steps.State() {
 	case gobreaker.StateOpen:
-		return stateOpen
+		return delivery.BreakerOpen
 	case gobreaker.StateHalfOpen:
-		return stateHalfOpen
+		return delivery.BreakerHalfOpen
 	}
-	return stateClosed
+	return delivery.BreakerClosed
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // logOf is a log of breakers on a clock of the test's, and its lines.
@@ -108,14 +110,14 @@ func TestBreakerChangesAreLogged(t *testing.T) {
 		synctest.Wait()
 		var stats []DestinationStat
 		s.p.Destinations(func(d DestinationStat) { stats = append(stats, d) })
-		if len(stats) != 1 || stats[0].Breaker != stateOpen || stats[0].Since.IsZero() || stats[0].Since.After(opened) ||
+		if len(stats) != 1 || stats[0].Breaker != delivery.BreakerOpen || stats[0].Since.IsZero() || stats[0].Since.After(opened) ||
 			stats[0].ProbeIn <= 0 || stats[0].LastError != "status 500" || stats[0].FailedAt.IsZero() {
 			t.Errorf("%+v", stats)
 		}
-		if at := s.p.State(s.key); at.Breaker != stateOpen || at.ProbeIn <= 0 || at.Destination != "http://sick.example:80" {
+		if at := s.p.State(s.key); at.Breaker != delivery.BreakerOpen || at.ProbeIn <= 0 || at.Name != "http://sick.example:80" {
 			t.Errorf("%+v", at)
 		}
-		if at := s.p.State(Key{Scheme: "http", Host: "other", Port: 80}); at.Breaker != stateClosed || at.Destination != "http://other:80" {
+		if at := s.p.State(Key{Scheme: "http", Host: "other", Port: 80}); at.Breaker != delivery.BreakerClosed || at.Name != "http://other:80" {
 			t.Errorf("%+v", at)
 		}
 		g := s.p.destinations[s.key].gates[""]

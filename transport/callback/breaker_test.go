@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // sickbed is a pool on a fake clock with one receiver in memory, whose status can
@@ -46,10 +48,10 @@ func inSickbed(t *testing.T, test func(s *sickbed)) {
 }
 
 // call returns the verdict of an Acquire, and makes the call if it was granted.
-func (s *sickbed) call(b Breaker, status int) AcquireResult {
+func (s *sickbed) call(b Breaker, status int) delivery.Verdict {
 	s.Helper()
-	permit, verdict := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
-	if verdict.Kind == Granted {
+	permit, verdict := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
+	if verdict.Kind == delivery.Granted {
 		s.finish(permit, status)
 	}
 	return verdict
@@ -71,7 +73,7 @@ func (s *sickbed) finish(permit Permit, status int) {
 func (s *sickbed) calls(n int, b Breaker, status int) {
 	s.Helper()
 	for i := range n {
-		if v := s.call(b, status); v.Kind != Granted {
+		if v := s.call(b, status); v.Kind != delivery.Granted {
 			s.Fatalf("call %d of %d: %+v", i, n, v)
 		}
 	}
@@ -79,17 +81,17 @@ func (s *sickbed) calls(n int, b Breaker, status int) {
 
 func (s *sickbed) wantOpen(b Breaker) time.Time {
 	s.Helper()
-	permit, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
-	if permit.Valid() || v.Kind != Open || !v.RetryAt.After(time.Now()) {
+	permit, v := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
+	if permit != (Permit{}) || v.Kind != delivery.Shut || v.RetryIn <= 0 {
 		s.Fatalf("%+v at %v, want an open breaker with a later time", v, time.Now())
 	}
-	return v.RetryAt
+	return time.Now().Add(v.RetryIn)
 }
 
-func (s *sickbed) wantState(want int) {
+func (s *sickbed) wantState(want delivery.BreakerState) {
 	s.Helper()
-	seen := -1
-	s.p.Breakers(func(destination string, state int) {
+	seen := want + 1
+	s.p.Breakers(func(destination string, state delivery.BreakerState) {
 		if destination != "http://sick.example:80" {
 			s.Errorf("destination %q", destination)
 		}
@@ -106,32 +108,32 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		s.calls(4, b, 500)
 		s.calls(1, b, 404) // the answer of a live receiver: starts the count anew
 		s.calls(4, b, 503)
-		s.wantState(stateClosed)
+		s.wantState(delivery.BreakerClosed)
 		s.calls(1, b, 599)
-		s.wantState(stateOpen)
+		s.wantState(delivery.BreakerOpen)
 		retryAt := s.wantOpen(b)
 		if wait := time.Until(retryAt); wait < 5*time.Second || wait > 5*time.Second+10*time.Millisecond {
 			t.Errorf("open for %v, want 5 s", wait)
 		}
 		time.Sleep(time.Until(retryAt)) // fake time
-		s.wantState(stateHalfOpen)
+		s.wantState(delivery.BreakerHalfOpen)
 
-		probe, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
-		if v.Kind != Granted {
+		probe, v := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
+		if v.Kind != delivery.Granted {
 			t.Fatalf("%+v, want the probe", v)
 		}
 		behind := newWaiter()
-		if _, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, behind); v.Kind != AtReceiver {
+		if _, v := acquire(s.p, Call{Key: s.key, Breaker: b}, behind); v.Kind != delivery.ReceiverFull {
 			t.Errorf("%+v beside a probe, want to wait for its end", v)
 		}
 		s.finish(probe, 502)
-		s.wantState(stateOpen) // a failed probe opens it again
+		s.wantState(delivery.BreakerOpen) // a failed probe opens it again
 		if wait := time.Until(<-behind.refused); wait < 4*time.Second {
 			t.Errorf("the breaker that opened again says to wait for %v", wait)
 		}
 		time.Sleep(time.Until(s.wantOpen(b)))
 		s.calls(1, b, 200)
-		s.wantState(stateClosed)
+		s.wantState(delivery.BreakerClosed)
 		s.calls(3, b, 200)
 	})
 }
@@ -143,7 +145,7 @@ func TestBreakerOpensOnHangs(t *testing.T) {
 		b := Breaker{Failures: 3, Window: 10 * time.Second}
 		var permits []Permit
 		for range 3 {
-			permit, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
+			permit, _ := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
 			permits = append(permits, permit)
 		}
 		outs := make(chan Outcome, 3)
@@ -157,7 +159,7 @@ func TestBreakerOpensOnHangs(t *testing.T) {
 				t.Errorf("%+v", out)
 			}
 		}
-		s.wantState(stateOpen)
+		s.wantState(delivery.BreakerOpen)
 	})
 }
 
@@ -168,7 +170,7 @@ func TestCallsOfAnOpenBreakerAreNotMade(t *testing.T) {
 		s.status.Store(500)
 		var permits [60]Permit
 		for i := range permits {
-			permits[i], _ = acquire(s.p, Ask{Key: s.key}, newWaiter())
+			permits[i], _ = acquire(s.p, Call{Key: s.key}, newWaiter())
 		}
 		outs := make(chan Outcome, len(permits))
 		start := func(permit Permit) { permit.Start(post("http://sick.example/"), func(o Outcome) { outs <- o }) }
@@ -183,17 +185,17 @@ func TestCallsOfAnOpenBreakerAreNotMade(t *testing.T) {
 			switch o := <-outs; {
 			case o.Status == 500:
 				made++
-			case o.Class != NotSent || o.Sent:
+			case !o.NotSent || o.Sent:
 				t.Errorf("%+v", o)
 			}
 		}
 		if most := 5 + leastPace; made < 5 || made > most { // what ran when the fifth failed
 			t.Errorf("%d calls were made, want 5 to %d", made, most)
 		}
-		s.wantState(stateOpen)
+		s.wantState(delivery.BreakerOpen)
 		time.Sleep(time.Until(s.wantOpen(Breaker{})))
 		s.calls(1, Breaker{}, 200) // the probe
-		s.wantState(stateClosed)
+		s.wantState(delivery.BreakerClosed)
 	})
 }
 
@@ -204,9 +206,9 @@ func TestBreakerWindow(t *testing.T) {
 			s.calls(1, b, 500)
 			time.Sleep(6 * time.Second)
 		}
-		s.wantState(stateClosed)
+		s.wantState(delivery.BreakerClosed)
 		s.calls(2, b, 500)
-		s.wantState(stateOpen) // these and the one six seconds ago
+		s.wantState(delivery.BreakerOpen) // these and the one six seconds ago
 	})
 }
 
@@ -214,7 +216,7 @@ func TestBreakerCountsNoConnection(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		s.net.fail = errNoRoute
 		s.calls(5, Breaker{}, 0)
-		s.wantState(stateOpen)
+		s.wantState(delivery.BreakerOpen)
 	})
 }
 
@@ -223,21 +225,21 @@ func TestBreakerProbes(t *testing.T) {
 		b := Breaker{Failures: 1, Open: time.Second, Probes: 2}
 		s.calls(1, b, 500)
 		time.Sleep(time.Until(s.wantOpen(b)))
-		first, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
-		second, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
-		if v.Kind != Granted {
+		first, _ := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
+		second, v := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
+		if v.Kind != delivery.Granted {
 			t.Fatalf("second probe: %+v", v)
 		}
 		third := newWaiter()
-		if _, v := acquire(s.p, Ask{Key: s.key, Breaker: b}, third); v.Kind != AtReceiver {
+		if _, v := acquire(s.p, Call{Key: s.key, Breaker: b}, third); v.Kind != delivery.ReceiverFull {
 			t.Fatalf("third probe: %+v", v)
 		}
 		first.Cancel() // a cancelled probe is made by another
 		first = <-third.granted
 		s.finish(second, 204)
-		s.wantState(stateHalfOpen)
+		s.wantState(delivery.BreakerHalfOpen)
 		s.finish(first, 200)
-		s.wantState(stateClosed)
+		s.wantState(delivery.BreakerClosed)
 	})
 }
 
@@ -246,24 +248,24 @@ func TestBreakerIgnores(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
 		b := Breaker{Failures: 2}
 		for range 5 {
-			permit, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
+			permit, _ := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
 			permit.Cancel()
-			permit, _ = acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
+			permit, _ = acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
 			req := post("http://sick.example/")
 			req.Deadline = s.p.config.Lease() + 1
 			outs := make(chan Outcome, 1)
 			permit.Start(req, func(o Outcome) { outs <- o })
-			if out := <-outs; out.Class != NotSent {
+			if out := <-outs; !out.NotSent {
 				t.Fatalf("%+v", out)
 			}
 		}
 		synctest.Wait()
-		s.wantState(stateClosed)
+		s.wantState(delivery.BreakerClosed)
 		s.calls(1, b, 500)
-		permit, _ := acquire(s.p, Ask{Key: s.key, Breaker: b}, newWaiter())
+		permit, _ := acquire(s.p, Call{Key: s.key, Breaker: b}, newWaiter())
 		permit.Cancel() // not a success either
 		s.calls(1, b, 500)
-		s.wantState(stateOpen)
+		s.wantState(delivery.BreakerOpen)
 	})
 }
 
@@ -279,7 +281,7 @@ func TestBreakerScopes(t *testing.T) {
 		}
 		s.key.Scope = "mail"
 		s.calls(9, Breaker{Failures: 10}, 500)
-		s.wantState(stateOpen) // the worst
+		s.wantState(delivery.BreakerOpen) // the worst
 		s.key.Scope = "orders"
 		s.calls(1, Breaker{Failures: 3}, 200) // another policy: another breaker
 	})
@@ -290,19 +292,19 @@ func TestBreakerScopes(t *testing.T) {
 // others wait for its end.
 func TestWaitersOfAnOpenBreaker(t *testing.T) {
 	inSickbed(t, func(s *sickbed) {
-		a := Ask{Key: s.key, Limit: 1, Breaker: Breaker{Failures: 1, Open: 5 * time.Second}}
+		a := Call{Key: s.key, Limit: 1, Breaker: Breaker{Failures: 1, Open: 5 * time.Second}}
 		permit, _ := acquire(s.p, a, newWaiter())
 		var queue []*waiter
 		for range 3 * refusedAtOnce {
 			w := newWaiter()
 			queue = append(queue, w)
-			if _, v := acquire(s.p, a, w); v.Kind != AtReceiver {
+			if _, v := acquire(s.p, a, w); v.Kind != delivery.ReceiverFull {
 				t.Fatalf("%+v", v)
 			}
 		}
 		s.finish(permit, 500)
 		opened := time.Now()
-		s.wantState(stateOpen)
+		s.wantState(delivery.BreakerOpen)
 		for _, w := range queue {
 			if wait := time.Until(<-w.refused); wait < 4*time.Second || wait > 6*time.Second {
 				t.Fatalf("a waiter is to ask again in %v", wait)
@@ -313,7 +315,7 @@ func TestWaitersOfAnOpenBreaker(t *testing.T) {
 		}
 		time.Sleep(5*time.Second + 10*time.Millisecond) // fake time
 		probe, v := acquire(s.p, a, queue[0])
-		if v.Kind != Granted {
+		if v.Kind != delivery.Granted {
 			t.Fatalf("%+v, want the probe", v)
 		}
 		for _, w := range queue[1:] {
@@ -326,7 +328,7 @@ func TestWaitersOfAnOpenBreaker(t *testing.T) {
 		if took := time.Since(opened); took > 6*time.Second {
 			t.Errorf("queue drained after %v", took)
 		}
-		s.wantState(stateClosed)
+		s.wantState(delivery.BreakerClosed)
 	})
 }
 
@@ -340,11 +342,11 @@ func TestRunDrains(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			req := post("http://sick.example/")
 			req.Timeout = timeout
-			permit, _ := acquire(p, Ask{Key: keyOf(t, req.URL), Limit: 1}, newWaiter())
+			permit, _ := acquire(p, Call{Key: keyOf(t, req.URL), Limit: 1}, newWaiter())
 			out := make(chan Outcome, 1)
 			permit.Start(req, func(o Outcome) { out <- o })
 			idle := newWaiter()
-			if _, v := acquire(p, Ask{Key: keyOf(t, req.URL), Limit: 1}, idle); v.Kind != AtReceiver {
+			if _, v := acquire(p, Call{Key: keyOf(t, req.URL), Limit: 1}, idle); v.Kind != delivery.ReceiverFull {
 				t.Errorf("%+v, want queued", v)
 			}
 			started := time.Now()
@@ -353,10 +355,10 @@ func TestRunDrains(t *testing.T) {
 			if (got != nil) != err || time.Since(started) != want {
 				t.Errorf("Run: %v after %v, want %v", got, time.Since(started), want)
 			}
-			if o := <-out; o.Class != Failure || !o.Sent || err != (o.Err == "shut down") {
+			if o := <-out; !o.failed() || !o.Sent || err != (o.Err == "shut down") {
 				t.Errorf("%+v", o)
 			}
-			if _, v := acquire(p, Ask{Key: keyOf(t, req.URL)}, idle); v.Kind != Closed {
+			if _, v := acquire(p, Call{Key: keyOf(t, req.URL)}, idle); v.Kind != delivery.Closed {
 				t.Errorf("%+v, want closed", v)
 			}
 			if len(idle.granted) != 0 || p.InFlight() != 0 {
@@ -378,14 +380,14 @@ func TestStartAfterShutDown(t *testing.T) {
 		p, _ := New(Config{Drain: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		req := post("http://sick.example/")
-		permit, _ := acquire(p, Ask{Key: keyOf(t, req.URL)}, newWaiter())
+		permit, _ := acquire(p, Call{Key: keyOf(t, req.URL)}, newWaiter())
 		cancel()
 		if p.Run(ctx) == nil {
 			t.Error("Run did not tell of the permit left")
 		}
 		outs := make(chan Outcome, 1)
 		permit.Start(req, func(o Outcome) { outs <- o })
-		if o := <-outs; o.Class != NotSent || o.Sent {
+		if o := <-outs; !o.NotSent || o.Sent {
 			t.Errorf("%+v", o)
 		}
 	})

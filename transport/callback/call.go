@@ -31,10 +31,8 @@ func (w *worker) call(t *callSlot) Outcome {
 		return p.notSent("not sent: the breaker is open")
 	}
 	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
-	out := Outcome{
-		Class: Failure, Started: started,
-		StartedMs: wall.UnixMilli(), EndedMs: wall.Add(time.Millisecond - 1).UnixMilli(),
-	}
+	out := Outcome{Started: started}
+	out.StartedMs, out.EndedMs = wall.UnixMilli(), wall.Add(time.Millisecond-1).UnixMilli()
 	if why := w.unfit(d, req); why != "" {
 		out.Err, out.unjudged = "bad request: "+why, true
 		return out
@@ -51,12 +49,12 @@ func (w *worker) call(t *callSlot) Outcome {
 	w.roundTripper.prepare(req, p.config.UserAgent, wall)
 	result, err := w.roundTripper.do(t, s)
 	out.settle(result, err, started)
-	if out.Class == Failure && p.base.Err() != nil && out.Status == 0 {
+	if out.failed() && p.base.Err() != nil && out.Status == 0 {
 		out.Err, out.unjudged = "shut down", true
 	}
 	out.Took = p.config.Now().Sub(started)
 	out.EndedMs = wall.Add(out.Took + time.Millisecond - 1).UnixMilli()
-	if out.Class != NotSent && !out.Refused {
+	if !out.NotSent && !out.Refused {
 		d.observe(out.Took)
 	}
 	return out
@@ -100,18 +98,17 @@ func (out *Outcome) settle(r result, err error, now time.Time) {
 	out.Status, out.Sent, out.dialled = r.status, r.sent, r.dialled
 	switch {
 	case err == errHeldBack:
-		out.Class, out.Err = NotSent, err.Error()
+		out.NotSent, out.Err = true, err.Error()
 	case err != nil:
 		out.Err = fault(err)
 		out.Refused = errors.Is(err, ErrRefused)
 		out.unjudged = outOfFiles(err)
 	case r.status >= 200 && r.status < 300:
-		out.Class = Success
 	case r.status >= 300 && r.status < 400:
 		out.Err = "redirect " + strconv.Itoa(r.status)
 	default:
 		out.Err = "status " + strconv.Itoa(r.status)
-		out.RetryAfter = parseRetryAfter(r.retryAfter, now)
+		out.RetryAfterMs = parseRetryAfter(r.retryAfter, now).Milliseconds()
 	}
 }
 

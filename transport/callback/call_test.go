@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // margin is how late a time-out may be seen on a busy machine.
@@ -35,7 +37,7 @@ func TestCallOnTheWire(t *testing.T) {
 	req.Headers = []Header{{"x-tenant", "7"}, {"Cookie", "a=b;c=d"}}
 	req.Receipt, req.AskedMs = "rcp", 1699999990000
 	out := callOnce(t, p, req)
-	if out.Class != Success || out.Status != 200 || out.Err != "" || !out.Sent || out.Took <= 0 || out.StartedMs == 0 {
+	if out.Err != "" || out.Status != 200 || out.NotSent || !out.Sent || out.Took <= 0 || out.StartedMs == 0 {
 		t.Errorf("outcome %+v", out)
 	}
 	host := strings.TrimPrefix(r.url, "http://")
@@ -87,7 +89,7 @@ func TestCallSignsAndMethods(t *testing.T) {
 	for _, method := range []string{"", "POST", "PUT", "PATCH", "GET", "DELETE"} {
 		req := post(r.url + "?only=query")
 		req.Method, req.Secrets = method, secrets
-		if out := callOnce(t, p, req); out.Class != Success {
+		if out := callOnce(t, p, req); out.Err != "" {
 			t.Fatalf("%s: %+v", method, out)
 		}
 		s := <-got
@@ -143,51 +145,50 @@ func TestHostileReceivers(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		script func(net.Conn, *bufio.Reader)
-		class  Class
 		status int
 		err    string // a prefix
 		hangs  bool
 	}{
-		{"hang", hang, Failure, 0, "timeout", true},
-		{"accept and close", func(net.Conn, *bufio.Reader) {}, Failure, 0, "connection ", false},
-		{"read and close", func(_ net.Conn, in *bufio.Reader) { _, _, _ = readRequest(in) }, Failure, 0, "connection closed", false},
-		{"reset", reset, Failure, 0, "connection reset", false},
-		{"garbage", always("\x00\x01\x02 what\r\n\r\n"), Failure, 0, "bad response", false},
-		{"not a status", always("HTTP/1.1 abc OK\r\n\r\n"), Failure, 0, "bad response", false},
-		{"status too low", always("HTTP/1.1 099 OK\r\n\r\n"), Failure, 0, "bad response", false},
-		{"http 2 preface", always("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Failure, 0, "bad response", false},
+		{"hang", hang, 0, "timeout", true},
+		{"accept and close", func(net.Conn, *bufio.Reader) {}, 0, "connection ", false},
+		{"read and close", func(_ net.Conn, in *bufio.Reader) { _, _, _ = readRequest(in) }, 0, "connection closed", false},
+		{"reset", reset, 0, "connection reset", false},
+		{"garbage", always("\x00\x01\x02 what\r\n\r\n"), 0, "bad response", false},
+		{"not a status", always("HTTP/1.1 abc OK\r\n\r\n"), 0, "bad response", false},
+		{"status too low", always("HTTP/1.1 099 OK\r\n\r\n"), 0, "bad response", false},
+		{"http 2 preface", always("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, "bad response", false},
 		{"half a header", func(c net.Conn, in *bufio.Reader) {
 			_, _, _ = readRequest(in)
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX:")
-		}, Failure, 0, "connection closed", false},
-		{"dripping header", drip("HTTP/1.1 200 OK\r\nX: "), Failure, 0, "timeout", true},
-		{"dripping body", drip("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx"), Success, 200, "", true},
-		{"dripping chunks", drip("HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"), Failure, 500, "status 500", true},
-		{"endless header", flood("HTTP/1.1 200 OK\r\n", "X-A: "+chunk+"\r\n"), Success, 200, "", false},
-		{"endless header of a failure", flood("HTTP/1.1 410 X\r\n", "X-A: "+chunk+"\r\n"), Failure, 410, "status 410", false},
-		{"endless header of an interim answer", flood("HTTP/1.1 103 X\r\n", "X-A: "+chunk+"\r\n"), Failure, 0, "bad response", false},
-		{"endless first line", flood("HTTP/1.1 200 ", chunk), Success, 200, "", false},
-		{"endless body", flood("HTTP/1.1 200 OK\r\n\r\n", chunk), Success, 200, "", false},
-		{"endless chunks", flood("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1000\r\n"+chunk+"\r\n"), Success, 200, "", false},
-		{"huge length", flood("HTTP/1.1 404 X\r\nContent-Length: 9999999999\r\n\r\n", chunk), Failure, 404, "status 404", false},
-		{"huge chunk", flood("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffff\r\n", chunk), Success, 200, "", false},
-		{"bad chunk", always("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), Success, 200, "", false},
-		{"100 first", always("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + answer200), Success, 200, "", false},
-		{"100 only", drip("HTTP/1.1 100 Continue\r\n\r\n"), Failure, 0, "timeout", true},
-		{"100 for ever", flood("", "HTTP/1.1 100 Continue\r\n\r\n"), Failure, 0, "bad response", false},
-		{"switching", always("HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"), Failure, 101, "status 101", false},
-		{"redirect", always("HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"), Failure, 302, "redirect 302", false},
+		}, 0, "connection closed", false},
+		{"dripping header", drip("HTTP/1.1 200 OK\r\nX: "), 0, "timeout", true},
+		{"dripping body", drip("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx"), 200, "", true},
+		{"dripping chunks", drip("HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"), 500, "status 500", true},
+		{"endless header", flood("HTTP/1.1 200 OK\r\n", "X-A: "+chunk+"\r\n"), 200, "", false},
+		{"endless header of a failure", flood("HTTP/1.1 410 X\r\n", "X-A: "+chunk+"\r\n"), 410, "status 410", false},
+		{"endless header of an interim answer", flood("HTTP/1.1 103 X\r\n", "X-A: "+chunk+"\r\n"), 0, "bad response", false},
+		{"endless first line", flood("HTTP/1.1 200 ", chunk), 200, "", false},
+		{"endless body", flood("HTTP/1.1 200 OK\r\n\r\n", chunk), 200, "", false},
+		{"endless chunks", flood("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1000\r\n"+chunk+"\r\n"), 200, "", false},
+		{"huge length", flood("HTTP/1.1 404 X\r\nContent-Length: 9999999999\r\n\r\n", chunk), 404, "status 404", false},
+		{"huge chunk", flood("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffff\r\n", chunk), 200, "", false},
+		{"bad chunk", always("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), 200, "", false},
+		{"100 first", always("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + answer200), 200, "", false},
+		{"100 only", drip("HTTP/1.1 100 Continue\r\n\r\n"), 0, "timeout", true},
+		{"100 for ever", flood("", "HTTP/1.1 100 Continue\r\n\r\n"), 0, "bad response", false},
+		{"switching", always("HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"), 101, "status 101", false},
+		{"redirect", always("HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"), 302, "redirect 302", false},
 		{"http 1.0", func(c net.Conn, in *bufio.Reader) {
 			_, _, _ = readRequest(in)
 			_, _ = io.WriteString(c, "HTTP/1.0 204 X\r\n\r\n")
-		}, Success, 204, "", false},
-		{"no content", always("HTTP/1.1 204 No Content\r\n\r\n"), Success, 204, "", false},
-		{"accepted", always(answerOf(202)), Success, 202, "", false},
-		{"gone", always(answerOf(410)), Failure, 410, "status 410", false},
+		}, 204, "", false},
+		{"no content", always("HTTP/1.1 204 No Content\r\n\r\n"), 204, "", false},
+		{"accepted", always(answerOf(202)), 202, "", false},
+		{"gone", always(answerOf(410)), 410, "status 410", false},
 		{"early answer", func(c net.Conn, in *bufio.Reader) {
 			_, _ = io.WriteString(c, "HTTP/1.1 413 X\r\nConnection: close\r\n\r\n")
 			hang(c, in)
-		}, Failure, 413, "status 413", false},
+		}, 413, "status 413", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := receive(t, test.script)
@@ -198,8 +199,8 @@ func TestHostileReceivers(t *testing.T) {
 				req.Timeout = 100 * time.Millisecond
 			}
 			out := callOnce(t, p, req)
-			if out.Class != test.class || out.Status != test.status || !strings.HasPrefix(out.Err, test.err) || (test.err == "") != (out.Err == "") {
-				t.Errorf("outcome %+v, want %v %d %q", out, test.class, test.status, test.err)
+			if out.NotSent || out.Status != test.status || !strings.HasPrefix(out.Err, test.err) || (test.err == "") != (out.Err == "") {
+				t.Errorf("outcome %+v, want %d %q", out, test.status, test.err)
 			}
 			if limit := req.Timeout + margin; test.hangs && (out.Took < req.Timeout || out.Took > limit) || !test.hangs && out.Took > 5*time.Second {
 				t.Errorf("took %v with a time-out of %v", out.Took, req.Timeout)
@@ -218,7 +219,7 @@ func TestConnectionRefused(t *testing.T) {
 	r.stop()
 	p := startPool(t, Config{Policy: local})
 	out := callOnce(t, p, post(r.url))
-	if out.Class != Failure || out.Err != "connection refused" || out.Sent || out.Refused {
+	if !out.failed() || out.Err != "connection refused" || out.Sent || out.Refused {
 		t.Errorf("outcome %+v", out)
 	}
 }
@@ -228,7 +229,7 @@ func TestRetryAfterOfAnswer(t *testing.T) {
 		t.Helper()
 		r := receive(t, always(fmt.Sprintf("HTTP/1.1 %d X\r\nretry-after: 30\r\nContent-Length: 0\r\n\r\n", status)))
 		p := startPool(t, Config{Policy: local})
-		if out := callOnce(t, p, post(r.url)); out.RetryAfter != want || out.Status != status {
+		if out := callOnce(t, p, post(r.url)); out.RetryAfterMs != want.Milliseconds() || out.Status != status {
 			t.Errorf("%d: %+v, want %v", status, out, want)
 		}
 	}
@@ -260,7 +261,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 		req := post(r.url + path)
 		req.Method = "PUT"
 		out := callOnce(t, p, req)
-		if ok := path == "/ok"; ok != (out.Class == Success) || !out.Sent {
+		if ok := path == "/ok"; ok != (out.Err == "") || !out.Sent {
 			t.Errorf("%s: %+v", path, out)
 		}
 	}
@@ -297,7 +298,7 @@ func TestStaleConnection(t *testing.T) {
 				}
 			})
 			p := startPool(t, Config{Policy: local})
-			if out := callOnce(t, p, post(r.url)); out.Class != Success {
+			if out := callOnce(t, p, post(r.url)); out.Err != "" {
 				t.Fatalf("%+v", out)
 			}
 			spoil(<-first)
@@ -340,14 +341,14 @@ func TestDispatchGuard(t *testing.T) {
 	req := post(r.url)
 	req.Timeout = 5 * time.Second
 	req.Deadline = p.config.Lease() + 4*time.Second
-	if out := callOnce(t, p, req); out.Class != NotSent || out.Sent || out.Started.IsZero() || out.Err == "" {
+	if out := callOnce(t, p, req); !out.NotSent || out.Sent || out.Started.IsZero() || out.Err == "" {
 		t.Errorf("outcome %+v, want not sent", out)
 	}
 	if n := r.connections(); n != 0 {
 		t.Errorf("%d connections, want none", n)
 	}
 	req.Deadline = p.config.Lease() + time.Minute
-	if out := callOnce(t, p, req); out.Class != Success {
+	if out := callOnce(t, p, req); out.Err != "" {
 		t.Errorf("outcome %+v", out)
 	}
 }
@@ -368,12 +369,12 @@ func TestStandstillBeforeTheWrite(t *testing.T) {
 	})
 	req := post(r.url)
 	req.Timeout = 5 * time.Second
-	if out := callOnce(t, p, req); out.Class != Success {
+	if out := callOnce(t, p, req); out.Err != "" {
 		t.Fatalf("outcome %+v", out)
 	}
 	standstill.Store(int64(2 * time.Second))
 	req.Deadline = p.config.Lease() + 6*time.Second
-	if out := callOnce(t, p, req); out.Class != NotSent || out.Sent || out.Err == "" {
+	if out := callOnce(t, p, req); !out.NotSent || out.Sent || out.Err == "" {
 		t.Errorf("outcome %+v, want not sent", out)
 	}
 	if n := r.connections(); n != 1 {
@@ -390,7 +391,7 @@ func TestGuardAfterSlowDial(t *testing.T) {
 	}})
 	req := post(r.url)
 	req.Timeout = 50 * time.Millisecond
-	if out := callOnce(t, p, req); out.Class != Failure || out.Err != "timeout" || out.Sent {
+	if out := callOnce(t, p, req); !out.failed() || out.Err != "timeout" || out.Sent {
 		t.Errorf("outcome %+v, want a time-out with nothing sent", out)
 	}
 }
@@ -408,11 +409,11 @@ func TestUnfitRequests(t *testing.T) {
 		"url":               func(q *Request) { q.URL = "http://u@127.0.0.1/" },
 	} {
 		req := post(r.url)
-		permit, _ := acquire(p, Ask{Key: keyOf(t, r.url), Breaker: Breaker{Failures: 1}}, newWaiter())
+		permit, _ := acquire(p, Call{Key: keyOf(t, r.url), Breaker: Breaker{Failures: 1}}, newWaiter())
 		spoil(req)
 		outs := make(chan Outcome, 1)
 		permit.Start(req, func(o Outcome) { outs <- o })
-		if out := <-outs; out.Class != Failure || !strings.HasPrefix(out.Err, "bad request: ") || out.Sent {
+		if out := <-outs; !out.failed() || !strings.HasPrefix(out.Err, "bad request: ") || out.Sent {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
@@ -429,8 +430,8 @@ func TestHangingReceiverHurtsOnlyItself(t *testing.T) {
 	var slowEnded atomic.Int32
 	slowDone := make(chan Outcome, 64)
 	for range 64 {
-		permit, verdict := acquire(p, Ask{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, newWaiter())
-		if verdict.Kind != Granted {
+		permit, verdict := acquire(p, Call{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, newWaiter())
+		if verdict.Kind != delivery.Granted {
 			t.Fatalf("%+v", verdict)
 		}
 		req := post(slow.url)
@@ -438,11 +439,11 @@ func TestHangingReceiverHurtsOnlyItself(t *testing.T) {
 		permit.Start(req, func(o Outcome) { slowEnded.Add(1); slowDone <- o })
 	}
 	full := newWaiter()
-	if _, verdict := acquire(p, Ask{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, full); verdict.Kind != AtReceiver {
+	if _, verdict := acquire(p, Call{Key: keyOf(t, slow.url), Limit: 64, Breaker: Breaker{Failures: 1000}}, full); verdict.Kind != delivery.ReceiverFull {
 		t.Fatalf("%+v, want queued", verdict)
 	}
 	for range 200 {
-		if out := callOnce(t, p, post(quick.url)); out.Class != Success {
+		if out := callOnce(t, p, post(quick.url)); out.Err != "" {
 			t.Fatalf("%+v", out)
 		}
 	}

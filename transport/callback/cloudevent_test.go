@@ -26,7 +26,7 @@ func TestCloudEvent(t *testing.T) {
 	p := startPool(t, Config{Policy: local})
 	headers := func(req *Request) http.Header {
 		t.Helper()
-		if out := callOnce(t, p, req); out.Class != Success {
+		if out := callOnce(t, p, req); out.Err != "" {
 			t.Fatalf("%+v", out)
 		}
 		return <-got

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // TestConnAges: an idle connection is used for 4 s, any for 5 min, by the clock.
@@ -24,7 +26,7 @@ func TestConnAges(t *testing.T) {
 	f := func(later time.Duration, connections int) {
 		t.Helper()
 		ahead.Add(int64(later))
-		if out := callOnce(t, p, post(r.url)); out.Class != Success {
+		if out := callOnce(t, p, post(r.url)); out.Err != "" {
 			t.Fatalf("%+v", out)
 		}
 		if n := r.connections(); n != connections {
@@ -69,7 +71,7 @@ func TestUnsentRequestGoesOutWhole(t *testing.T) {
 			return &breaking{c, &broken}, err
 		}})
 		for range 2 {
-			if out := callOnce(t, p, post("http://shop.example/")); out.Class != Success {
+			if out := callOnce(t, p, post("http://shop.example/")); out.Err != "" {
 				t.Fatalf("%+v", out)
 			}
 			if got := <-bodies; got != string(post("").Body) {
@@ -100,7 +102,7 @@ func TestIdleConnsAreBounded(t *testing.T) {
 	p := startPool(t, Config{Policy: local, MaxIdleConns: 2})
 	for range 5 {
 		r := receive(t, always(answer200))
-		if out := callOnce(t, p, post(r.url)); out.Class != Success {
+		if out := callOnce(t, p, post(r.url)); out.Err != "" {
 			t.Fatalf("%+v", out)
 		}
 	}
@@ -126,7 +128,7 @@ func TestLongBody(t *testing.T) {
 		for _, prefix := range want {
 			ok = ok || strings.HasPrefix(out.Err, prefix)
 		}
-		if !ok || out.Class != Failure || out.Took > req.Timeout+margin {
+		if !ok || !out.failed() || out.Took > req.Timeout+margin {
 			t.Errorf("%+v, want one of %q", out, want)
 		}
 	}
@@ -204,7 +206,7 @@ func FuzzAnswer(f *testing.F) {
 		x.span, x.result = span{end: time.Now().Add(time.Minute)}, result{}
 		keep, err := x.exchange(c, c)
 		r := x.result
-		out := Outcome{Class: Failure}
+		out := Outcome{}
 		out.settle(r, err, noon)
 		switch {
 		case !r.sent:
@@ -213,7 +215,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("status %d with error %v", r.status, err)
 		case err == nil && keep && in.answer.Len() > 0 && len(answer) <= readBufferBytes:
 			t.Fatalf("%d bytes left on a connection that is kept", in.answer.Len())
-		case len(out.Err) > maxErrBytes || hasControl(out.Err) || (out.Err == "") != (out.Class == Success):
+		case len(out.Err) > maxErrBytes || hasControl(out.Err) || (out.Err == "") != (err == nil && r.status >= 200 && r.status < 300):
 			t.Fatalf("%+v", out)
 		}
 	})
@@ -255,8 +257,8 @@ func TestDroppedDestinationKeepsNoConnection(t *testing.T) {
 		calls.Go(func() {
 			for i := range 300 {
 				url := fmt.Sprintf("http://shop%d.example/", (lane+i)%5)
-				permit, v := acquire(p, Ask{Key: keyOf(t, url)}, newWaiter())
-				if v.Kind != Granted {
+				permit, v := acquire(p, Call{Key: keyOf(t, url)}, newWaiter())
+				if v.Kind != delivery.Granted {
 					continue // Both destinations are in use.
 				}
 				out := make(chan Outcome, 1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"carillon/internal/delivery"
 	"carillon/internal/order"
 	"carillon/transport/callback/slots"
 )
@@ -93,8 +94,8 @@ func (d *destination) gateFor(scope string, policy Breaker) *breakerScope {
 func (d *destination) idle() bool { return d.slots.Calls() == 0 && !d.slots.Waits() }
 
 // state is the worst of its breakers.
-func (d *destination) state() int {
-	worst := stateClosed
+func (d *destination) state() delivery.BreakerState {
+	worst := delivery.BreakerClosed
 	for _, g := range d.gates {
 		worst = max(worst, g.circuit.state())
 	}
@@ -104,7 +105,7 @@ func (d *destination) state() int {
 // dropIdleGates forgets breakers that nobody used since the given time.
 func (d *destination) dropIdleGates(since time.Time) {
 	for scope, g := range d.gates {
-		if g.permits == 0 && g.lastUse.Before(since) && !d.slots.WaitsFor(g) && g.circuit.state() == stateClosed {
+		if g.permits == 0 && g.lastUse.Before(since) && !d.slots.WaitsFor(g) && g.circuit.state() == delivery.BreakerClosed {
 			delete(d.gates, scope)
 		}
 	}

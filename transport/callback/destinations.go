@@ -1,6 +1,10 @@
 package callback
 
-import "time"
+import (
+	"time"
+
+	"carillon/internal/delivery"
+)
 
 // idleKind orders the idle destinations by how little is lost with them.
 type idleKind int
@@ -48,7 +52,7 @@ func (p *Pool) usedLocked(d *destination) {
 	}
 	kind := proven
 	switch {
-	case d.state() != stateClosed:
+	case d.state() != delivery.BreakerClosed:
 		kind = sick
 	case !d.slots.Answered():
 		kind = unproven
@@ -92,5 +96,5 @@ func (p *Pool) dropLocked(d *destination) {
 
 // unusedLocked reports that a destination may be forgotten.
 func (p *Pool) unusedLocked(d *destination, since time.Time) bool {
-	return p.destinations[d.key] == d && d.idle() && d.lastUse.Before(since) && d.state() == stateClosed
+	return p.destinations[d.key] == d && d.idle() && d.lastUse.Before(since) && d.state() == delivery.BreakerClosed
 }

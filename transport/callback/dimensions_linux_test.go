@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/timer/testkit/growth"
 )
 
@@ -32,12 +33,11 @@ func (c *crowd) ask(tenant string, topic uint64, receiver int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	w := &crowdWaiter{crowd: c, ask: Ask{Key: key, Tenant: tenant, Number: topic}}
-	w.ask.Waiter, w.ask.Topic = w, w
-	switch permit, result := c.Acquire(w.ask); result.Kind {
-	case Granted:
+	w := &crowdWaiter{crowd: c, call: Call{Key: key, Tenant: tenant, Number: topic}}
+	switch permit, result := c.Acquire(w.call, delivery.Ask{Receiver: w, Node: w}); result.Kind {
+	case delivery.Granted:
 		c.held = append(c.held, permit)
-	case AtReceiver, AtNode:
+	case delivery.ReceiverFull, delivery.NodeFull:
 	default:
 		c.t.Fatalf("%+v", result)
 	}
@@ -46,15 +46,14 @@ func (c *crowd) ask(tenant string, topic uint64, receiver int) {
 // crowdWaiter is one that is not equal to any other.
 type crowdWaiter struct {
 	*crowd
-	ask Ask
+	call Call
 }
 
-func (w *crowdWaiter) Granted(p Permit)  { w.held = append(w.held, p) }
-func (w *crowdWaiter) Refused(time.Time) {}
-func (w *crowdWaiter) GrantedSlot(_ int, c *Credit) {
-	w.ask.Credit = c
-	permit, result := w.Acquire(w.ask)
-	if result.Kind != Granted {
+func (w *crowdWaiter) Granted(p delivery.Permit) { w.held = append(w.held, p.(Permit)) }
+func (w *crowdWaiter) Refused(time.Duration)     {}
+func (w *crowdWaiter) GrantedSlot(_ int, c delivery.Credit) {
+	permit, result := w.Acquire(w.call, delivery.Ask{Receiver: w, Node: w, Credit: c})
+	if result.Kind != delivery.Granted {
 		w.t.Errorf("a credit was refused: %+v", result)
 		return
 	}

@@ -7,15 +7,16 @@ import (
 	"net/http/httptest"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/transport/callback"
 )
 
 // lane queues for slots; a real one posts the permit to its worker's mailbox.
 type lane chan callback.Permit
 
-func (l lane) Granted(p callback.Permit)             { l <- p }
-func (l lane) Refused(time.Time)                     { close(l) }
-func (l lane) GrantedSlot(_ int, c *callback.Credit) { c.Cancel() }
+func (l lane) Granted(p delivery.Permit)            { l <- p.(callback.Permit) }
+func (l lane) Refused(time.Duration)                { close(l) }
+func (l lane) GrantedSlot(_ int, c delivery.Credit) { c.Cancel() }
 
 func Example() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,12 +37,12 @@ func Example() {
 
 	key, _ := callback.ParseKey(receiver.URL)
 	waiter := make(lane, 1)
-	permit, verdict := pool.Acquire(callback.Ask{Key: key, Limit: 256, Waiter: waiter, Topic: waiter})
+	permit, verdict := pool.Acquire(callback.Call{Key: key, Limit: 256}, delivery.Ask{Receiver: waiter, Node: waiter})
 	switch verdict.Kind {
-	case callback.AtReceiver:
+	case delivery.ReceiverFull:
 		permit = <-waiter
-	case callback.Open:
-		fmt.Println("ask again at", verdict.RetryAt)
+	case delivery.Shut:
+		fmt.Println("ask again in", verdict.RetryIn)
 		return
 	}
 	// Here the lease is committed; a lease that fails cancels the permit.
@@ -51,12 +52,12 @@ func Example() {
 		Topic: "orders", Timer: "order-77", Attempt: 1, Fence: 1, WebhookID: "msg_1",
 	}, func(o callback.Outcome) { outcome <- o })
 	o := <-outcome
-	fmt.Println(o.Class, o.Status)
+	fmt.Println("status", o.Status)
 
 	cancel()
 	fmt.Println(<-ended)
 	// Output:
 	// received order-77 attempt 1
-	// success 204
+	// status 204
 	// <nil>
 }

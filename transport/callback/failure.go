@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// maxErrBytes bounds Outcome.Err.
+// maxErrBytes bounds delivery.Outcome.Err.
 const maxErrBytes = 256
 
 var (

@@ -38,7 +38,7 @@ func TestBodiesAndHeadersAreData(t *testing.T) {
 	p := startPool(t, Config{Policy: local})
 	made := func(req *Request) call {
 		t.Helper()
-		if out := callOnce(t, p, req); out.Class != Success {
+		if out := callOnce(t, p, req); out.Err != "" {
 			t.Fatalf("%+v", out)
 		}
 		return <-got

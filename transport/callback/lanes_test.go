@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // TestLanesEndToEnd: lanes that compete for few slots at a healthy, a failing and
@@ -26,17 +28,17 @@ func TestLanesEndToEnd(t *testing.T) {
 			outs := make(chan Outcome, 1)
 			url := []string{good.url, good.url, bad.url, closing.url}[lane%4]
 			for done := 0; done < rounds; {
-				permit, v := acquire(p, Ask{Key: keyOf(t, url), Limit: 4, Breaker: breaker}, w)
+				permit, v := acquire(p, Call{Key: keyOf(t, url), Limit: 4, Breaker: breaker}, w)
 				var retryAt time.Time
 				switch v.Kind {
-				case Open:
-					retryAt = v.RetryAt
-				case AtReceiver:
+				case delivery.Shut:
+					retryAt = time.Now().Add(v.RetryIn)
+				case delivery.ReceiverFull:
 					select {
 					case permit = <-w.granted:
 					case retryAt = <-w.refused:
 					}
-				case AtNode:
+				case delivery.NodeFull:
 					t.Error("the node is full")
 					return
 				}
@@ -48,10 +50,10 @@ func TestLanesEndToEnd(t *testing.T) {
 				started.Add(1)
 				permit.Start(post(url), func(o Outcome) { ended.Add(1); outs <- o })
 				out := <-outs
-				if out.Class == Success {
+				if out.Err == "" {
 					succeeded.Add(1)
 				}
-				if (out.Class == Success) != (url == good.url) {
+				if (out.Err == "") != (url == good.url) {
 					t.Errorf("%s: %+v", url, out)
 				}
 				done++

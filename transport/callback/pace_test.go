@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // TestPace: the limit follows the shortest answer time of ten seconds, and what ran when calls had
@@ -117,7 +119,7 @@ func TestCallsAtOnceFollowThePace(t *testing.T) {
 			}
 			began := time.Now()
 			for _, out := range beginMany(t, p, c.calls) {
-				if o := <-out; o.Class != Success {
+				if o := <-out; o.Err != "" {
 					t.Fatalf("%+v", o)
 				}
 			}
@@ -173,7 +175,7 @@ func TestLineEndsWithThePool(t *testing.T) {
 		}
 		for i, out := range outs {
 			o := <-out
-			if ran := i < leastPace; o.Sent != ran || ran && o.Err != "shut down" || !ran && o.Class != NotSent {
+			if ran := i < leastPace; o.Sent != ran || ran && o.Err != "shut down" || !ran && !o.NotSent {
 				t.Errorf("call %d: %+v", i, o)
 			}
 		}
@@ -193,7 +195,7 @@ func TestStartsAfterTheEnd(t *testing.T) {
 		}
 		var permits [200]Permit
 		for i := range permits {
-			permits[i], _ = acquire(p, Ask{Key: keyOf(t, "http://shop.example/")}, newWaiter())
+			permits[i], _ = acquire(p, Call{Key: keyOf(t, "http://shop.example/")}, newWaiter())
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -209,7 +211,7 @@ func TestStartsAfterTheEnd(t *testing.T) {
 			t.Errorf("%d of %d calls ended, %d are left", len(outs), len(permits), p.InFlight())
 		}
 		for range len(outs) {
-			if o := <-outs; o.Class != NotSent {
+			if o := <-outs; !o.NotSent {
 				t.Errorf("%+v", o)
 			}
 		}
@@ -232,7 +234,7 @@ func TestLineIsInOrder(t *testing.T) {
 	}
 	defer d.line.alarm.Stop()
 	for i := range line {
-		next, more := d.ended(&Outcome{Status: 200, dialled: true})
+		next, more := d.ended(&Outcome{Outcome: delivery.Outcome{Status: 200}, dialled: true})
 		if next != &line[i] || more != nil {
 			t.Fatalf("call %d of the line does not run next", i)
 		}

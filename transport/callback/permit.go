@@ -37,17 +37,6 @@ type callSlot struct {
 	began atomic.Int64 // when its goroutine ran, Unix ns; 0: not yet
 }
 
-// Valid reports whether the permit was granted; it does not say whether it was used.
-func (p Permit) Valid() bool { return p.t != nil }
-
-// Key is the destination and scope it was granted for. Only before its use.
-func (p Permit) Key() Key {
-	p.t.check(p.use)
-	key := p.t.dest.key
-	key.Scope = p.t.gate.scope
-	return key
-}
-
 func (t *callSlot) check(use uint64) {
 	if t == nil {
 		panic("callback: use of the zero permit")

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"carillon/internal/delivery"
+
 	"golang.org/x/net/dns/dnsmessage"
 )
 
@@ -83,12 +85,12 @@ func TestRebinding(t *testing.T) {
 	if err := local.CheckURL(url); err != nil {
 		t.Fatal(err)
 	}
-	if out := callOnce(t, p, post(url)); out.Class != Success {
+	if out := callOnce(t, p, post(url)); out.Err != "" {
 		t.Fatalf("%+v", out)
 	}
 	evil.Store(true)
 	out := callOnce(t, p, post(url))
-	if out.Class != Failure || !out.Refused || out.Sent || !strings.HasPrefix(out.Err, "refused: address not allowed: the name's address is never called") {
+	if !out.failed() || !out.Refused || out.Sent || !strings.HasPrefix(out.Err, "refused: address not allowed: the name's address is never called") {
 		t.Errorf("%+v, want refused", out)
 	}
 }
@@ -103,13 +105,13 @@ func TestRefusedAtTheDial(t *testing.T) {
 		p := startPool(t, Config{Policy: policy, Resolver: nameServer(t, loopback)})
 		// One failure would open this breaker: a refusal must not count.
 		for range 3 {
-			permit, verdict := acquire(p, Ask{Key: keyOf(t, url), Breaker: Breaker{Failures: 1}}, newWaiter())
-			if verdict.Kind != Granted {
+			permit, verdict := acquire(p, Call{Key: keyOf(t, url), Breaker: Breaker{Failures: 1}}, newWaiter())
+			if verdict.Kind != delivery.Granted {
 				t.Fatalf("%s: %+v", url, verdict)
 			}
 			outs := make(chan Outcome, 1)
 			permit.Start(post(url), func(o Outcome) { outs <- o })
-			if out := <-outs; !out.Refused || out.Class != Failure || out.Sent {
+			if out := <-outs; !out.Refused || !out.failed() || out.Sent {
 				t.Errorf("%s: %+v, want refused", url, out)
 			}
 		}
@@ -134,7 +136,7 @@ func TestTLSIsVerified(t *testing.T) {
 	roots.AddCert(server.Certificate())
 	trusting := startPool(t, Config{Policy: local, RootCAs: roots})
 	for range 3 {
-		if out := callOnce(t, trusting, post(server.URL)); out.Class != Success {
+		if out := callOnce(t, trusting, post(server.URL)); out.Err != "" {
 			t.Errorf("%+v", out)
 		}
 	}
@@ -147,7 +149,7 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 	plain := receive(t, always(answer200))
 	https := strings.Replace(plain.url, "http:", "https:", 1)
-	if out := callOnce(t, trusting, post(https)); out.Class != Failure || !strings.HasPrefix(out.Err, "tls: ") {
+	if out := callOnce(t, trusting, post(https)); !out.failed() || !strings.HasPrefix(out.Err, "tls: ") {
 		t.Errorf("%+v", out)
 	}
 }

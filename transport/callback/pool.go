@@ -7,30 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/internal/order"
 	"carillon/transport/callback/slots"
 )
 
-// VerdictKind is the answer to Acquire.
-type VerdictKind uint8
-
-const (
-	Granted    VerdictKind = iota + 1 // the permit is valid
-	AtReceiver                        // Ask.Waiter waits for a call at the destination to end
-	AtNode                            // Ask.Topic waits for a slot of the node
-	Open                              // the breaker says no until RetryAt; nothing waits
-	Closed                            // the pool has been shut down
-)
-
-// AcquireResult is the outcome of Acquire.
-type AcquireResult struct {
-	Kind    VerdictKind
-	Class   int       // with AtNode: the class of calls that the node has no slot for, below Classes
-	RetryAt time.Time // with Open: when to ask again
-}
-
-// Classes is how many classes of calls there are; see package slots.
-const Classes = int(slots.Classes)
+// The classes of calls are those of the slots.
+var _ = [1]struct{}{}[delivery.Classes-int(slots.Classes)]
 
 // defaultLimit is a destination's calls at once when Acquire is not told.
 const defaultLimit = 256
@@ -100,8 +83,8 @@ func (p *Pool) Policy() Policy { return *p.policy.Load() }
 // SetPolicy decides about the dials from now on. Connections that are open stay.
 func (p *Pool) SetPolicy(policy Policy) { p.policy.Store(&policy) }
 
-// Ask is a caller's request for a call.
-type Ask struct {
+// Call is a call that a permit is asked for.
+type Call struct {
 	Key     Key
 	Limit   int // calls at once at the destination; 0 = 256
 	Breaker Breaker
@@ -109,10 +92,6 @@ type Ask struct {
 	Tenant string // the client that uses the topic; "" is nobody in particular
 	Number uint64 // of the topic for whose timers it is
 	Long   bool   // the call's time-out is over LongCall
-
-	Waiter Waiter      // waits at the destination, in one place at a time
-	Topic  TopicWaiter // waits for a slot of the node, once for each class
-	Credit *Credit     // a slot that Topic was given; nil: none
 }
 
 // LongCall is the time-out beyond which a call counts as one that may hang, even if its receiver
@@ -122,64 +101,65 @@ const LongCall = 30 * time.Second
 // askAgain is when to ask again for a destination that there is no place for.
 const askAgain = time.Second
 
-// Acquire asks for one call. It never blocks. Without a slot somebody waits, see VerdictKind: the
-// waiter where calls to the destination run, the topic where none does. A credit is used up if the
-// permit is granted; else it stays its holder's.
-func (p *Pool) Acquire(a Ask) (Permit, AcquireResult) {
-	if a.Limit <= 0 {
-		a.Limit = defaultLimit
+// Acquire asks for one call. It never blocks. Without a slot somebody waits, see delivery.Ask: the
+// receiver's waiter where calls to the destination run, the node's where none does. A credit is used
+// up if the permit is granted; else it stays its holder's.
+func (p *Pool) Acquire(c Call, a delivery.Ask) (Permit, delivery.Verdict) {
+	if c.Limit <= 0 {
+		c.Limit = defaultLimit
 	}
 	var few [4]grant
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return Permit{}, AcquireResult{Kind: Closed}
+		return Permit{}, delivery.Verdict{Kind: delivery.Closed, RetryIn: askAgain}
 	}
-	permit, result := p.acquireLocked(&a)
+	permit, v := p.acquireLocked(&c, &a)
 	var grants []grant
-	if result.Kind == AtReceiver {
+	if v.Kind == delivery.ReceiverFull {
 		grants = p.serveLocked(few[:0])
 	}
 	p.mu.Unlock()
 	notify(grants)
-	return permit, result
+	return permit, v
 }
 
-func (p *Pool) acquireLocked(a *Ask) (Permit, AcquireResult) {
-	d := p.destinations[a.Key.destination()]
+func (p *Pool) acquireLocked(c *Call, a *delivery.Ask) (Permit, delivery.Verdict) {
+	d := p.destinations[c.Key.destination()]
 	if d == nil {
-		d = p.newDestination(a.Key.destination())
+		d = p.newDestination(c.Key.destination())
 	}
 	d.lastUse = p.sweptAt
-	g := d.gateFor(a.Key.Scope, a.Breaker.withDefaults())
+	g := d.gateFor(c.Key.Scope, c.Breaker.withDefaults())
 	g.lastUse = p.sweptAt
 	r := slots.Request{
-		Destination: &d.slots, Breaker: g, Limit: a.Limit, Long: a.Long, Share: slots.Share{Tenant: a.Tenant, Topic: a.Number},
-		Waiter: a.Waiter, Topic: a.Topic,
+		Destination: &d.slots, Breaker: g, Limit: c.Limit, Long: c.Long, Share: slots.Share{Tenant: c.Tenant, Topic: c.Number},
+		Waiter: a.Receiver, Topic: a.Node,
 	}
-	if a.Credit != nil {
-		r.Credit = a.Credit.slot
+	given, _ := a.Credit.(*credit)
+	if given != nil {
+		r.Credit = given.slot
 	}
 	slot, result, class := p.slots.Acquire(&r)
 	switch result {
 	case slots.Granted:
-		if a.Credit != nil {
-			a.Credit.slot = slots.Slot{}
+		if given != nil {
+			given.slot = slots.Slot{}
 		}
 		if !p.keepLocked(d) {
 			slot.Report(errNotJudged)
 			p.slots.Release(slot, slots.Unknown)
-			return Permit{}, AcquireResult{Kind: Open, RetryAt: p.config.Now().Add(askAgain)}
+			return Permit{}, delivery.Verdict{Kind: delivery.Shut, RetryIn: askAgain}
 		}
-		return p.permitLocked(d, slot), AcquireResult{Kind: Granted}
+		return p.permitLocked(d, slot), delivery.Verdict{}
 	case slots.AtReceiver:
 		p.setAlarmLocked(g)
 		p.usedLocked(d)
-		return Permit{}, AcquireResult{Kind: AtReceiver}
+		return Permit{}, delivery.Verdict{Kind: delivery.ReceiverFull}
 	case slots.AtNode:
-		return Permit{}, AcquireResult{Kind: AtNode, Class: int(class)}
+		return Permit{}, delivery.Verdict{Kind: delivery.NodeFull, Class: int(class)}
 	}
-	return Permit{}, AcquireResult{Kind: Open, RetryAt: g.retryAt}
+	return Permit{}, delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Until(g.retryAt)}
 }
 
 // InFlight counts the permits that are out: calls running, and calls to come.
@@ -199,12 +179,12 @@ func (p *Pool) permitLocked(d *destination, slot slots.Slot) Permit {
 
 // grant is a decision to be delivered once the lock is free.
 type grant struct {
-	waiter Waiter
+	waiter delivery.Waiter
 	permit Permit
 
-	topic  TopicWaiter // instead of waiter
+	node   delivery.NodeWaiter // instead of waiter
 	class  int
-	credit *Credit
+	credit *credit
 }
 
 // serveLocked hands free slots to waiters.
@@ -213,9 +193,9 @@ func (p *Pool) serveLocked(grants []grant) []grant {
 	for i := range p.served {
 		g := &p.served[i]
 		if g.Topic {
-			grants = append(grants, grant{topic: g.Waiter.(TopicWaiter), class: int(g.Class), credit: &Credit{p, g.Slot}})
+			grants = append(grants, grant{node: g.Waiter.(delivery.NodeWaiter), class: int(g.Class), credit: &credit{p, g.Slot}})
 		} else {
-			grants = append(grants, grant{waiter: g.Waiter.(Waiter), permit: p.permitLocked(g.Slot.Breaker().(*breakerScope).dest, g.Slot)})
+			grants = append(grants, grant{waiter: g.Waiter.(delivery.Waiter), permit: p.permitLocked(g.Slot.Breaker().(*breakerScope).dest, g.Slot)})
 		}
 		*g = slots.Grant{}
 	}
@@ -224,23 +204,22 @@ func (p *Pool) serveLocked(grants []grant) []grant {
 
 func notify(grants []grant) {
 	for _, g := range grants {
-		if g.topic != nil {
-			g.topic.GrantedSlot(g.class, g.credit)
+		if g.node != nil {
+			g.node.GrantedSlot(g.class, g.credit)
 		} else {
 			g.waiter.Granted(g.permit)
 		}
 	}
 }
 
-// Credit is a slot of the node without a destination: a topic's leave to make one more call of a
-// class. It is used by Acquire, or cancelled.
-type Credit struct {
+// credit is the pool's delivery.Credit.
+type credit struct {
 	pool *Pool
 	slot slots.Slot
 }
 
 // Cancel gives the slot to others.
-func (c *Credit) Cancel() {
+func (c *credit) Cancel() {
 	var few [4]grant
 	c.pool.mu.Lock()
 	if !c.slot.Valid() {
@@ -309,7 +288,7 @@ func (p *Pool) refuseWaiters(d *destination, g *breakerScope) {
 		p.mu.Unlock()
 		notify(grants)
 		for _, w := range list {
-			w.(Waiter).Refused(retryAt)
+			w.(delivery.Waiter).Refused(time.Until(retryAt))
 		}
 		if len(list) < refusedAtOnce {
 			return

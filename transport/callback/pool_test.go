@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"carillon/internal/delivery"
 	"carillon/transport/callback/slots"
 )
 
@@ -29,8 +30,8 @@ func newPool(t testing.TB, config Config) *Pool {
 
 func mustPermit(t testing.TB, p *Pool, k Key, limit int) Permit {
 	t.Helper()
-	permit, v := acquire(p, Ask{Key: k, Limit: limit}, newWaiter())
-	if v.Kind != Granted {
+	permit, v := acquire(p, Call{Key: k, Limit: limit}, newWaiter())
+	if v.Kind != delivery.Granted {
 		t.Fatalf("%+v, want a permit", v)
 	}
 	return permit
@@ -74,17 +75,17 @@ func TestQueueIsFair(t *testing.T) {
 	permit := mustPermit(t, p, k, 1)
 	a, c := newWaiter(), newWaiter()
 	for _, w := range []*waiter{a, c} {
-		if _, v := acquire(p, Ask{Key: k, Limit: 1}, w); v.Kind != AtReceiver {
+		if _, v := acquire(p, Call{Key: k, Limit: 1}, w); v.Kind != delivery.ReceiverFull {
 			t.Fatalf("%+v", v)
 		}
 	}
 	permit.Cancel()
 	got := <-a.granted
-	if _, v := acquire(p, Ask{Key: k, Limit: 1}, a); v.Kind != AtReceiver { // behind c now
+	if _, v := acquire(p, Call{Key: k, Limit: 1}, a); v.Kind != delivery.ReceiverFull { // behind c now
 		t.Fatalf("%+v", v)
 	}
-	if got.Key() != k {
-		t.Errorf("key %v", got.Key())
+	if key := got.t.dest.key; key != k {
+		t.Errorf("key %v", key)
 	}
 	got.Cancel()
 	(<-c.granted).Cancel()
@@ -103,17 +104,17 @@ func TestLimitsOfOneDestination(t *testing.T) {
 	for range 8 {
 		high = append(high, mustPermit(t, p, k, 10))
 	}
-	slow := Ask{Key: k, Limit: 2, Number: 2}
+	slow := Call{Key: k, Limit: 2, Number: 2}
 	var low []Permit
 	for range 2 {
 		permit, _ := acquire(p, slow, newWaiter())
 		low = append(low, permit)
 	}
 	third, more := newWaiter(), newWaiter()
-	if _, v := acquire(p, slow, third); v.Kind != AtReceiver {
+	if _, v := acquire(p, slow, third); v.Kind != delivery.ReceiverFull {
 		t.Errorf("third under limit 2: %+v", v)
 	}
-	if _, v := acquire(p, Ask{Key: k, Limit: 10}, more); v.Kind != AtReceiver {
+	if _, v := acquire(p, Call{Key: k, Limit: 10}, more); v.Kind != delivery.ReceiverFull {
 		t.Errorf("eleventh under limit 10: %+v", v)
 	}
 	high[0].Cancel() // frees a slot of the high limit only
@@ -144,14 +145,14 @@ func answers(t testing.TB, p *Pool, k Key) {
 // caller that waits for a slot of the node is served when one is free for it.
 func TestNodeWideSlots(t *testing.T) {
 	p := newPool(t, Config{MaxCalls: 128})
-	busy, other := Ask{Key: destinationKey(1), Limit: 1000, Number: 1}, Ask{Key: destinationKey(2), Limit: 1000, Number: 2}
+	busy, other := Call{Key: destinationKey(1), Limit: 1000, Number: 1}, Call{Key: destinationKey(2), Limit: 1000, Number: 2}
 	answers(t, p, busy.Key)
 	answers(t, p, other.Key)
-	take := func(a Ask) (held []Permit, last *waiter) {
+	take := func(a Call) (held []Permit, last *waiter) {
 		for {
 			w := newWaiter()
 			permit, v := acquire(p, a, w)
-			if v.Kind != Granted {
+			if v.Kind != delivery.Granted {
 				return held, w
 			}
 			held = append(held, permit)
@@ -185,7 +186,7 @@ func TestEvictionSparesWhatIsInUse(t *testing.T) {
 	p := newPool(t, Config{MaxDestinations: 3})
 	held := mustPermit(t, p, destinationKey(0), 1)
 	queued := newWaiter()
-	acquire(p, Ask{Key: destinationKey(0), Limit: 1}, queued)
+	acquire(p, Call{Key: destinationKey(0), Limit: 1}, queued)
 	for i := range 50 {
 		mustPermit(t, p, destinationKey(1+i), 0).Cancel()
 		if len(p.destinations) > 3 || p.recent.Len() != len(p.destinations) {
@@ -196,7 +197,7 @@ func TestEvictionSparesWhatIsInUse(t *testing.T) {
 		t.Fatal("the destination in use was dropped")
 	}
 	more := []Permit{mustPermit(t, p, destinationKey(1), 0), mustPermit(t, p, destinationKey(2), 0)}
-	if _, v := acquire(p, Ask{Key: destinationKey(3)}, newWaiter()); v.Kind != Open || !v.RetryAt.After(time.Now()) {
+	if _, v := acquire(p, Call{Key: destinationKey(3)}, newWaiter()); v.Kind != delivery.Shut || v.RetryIn <= 0 {
 		t.Errorf("with all in use: %+v", v)
 	}
 	held.Cancel()
@@ -271,13 +272,13 @@ func TestAcquireModel(t *testing.T) {
 					continue // one place at a time keeps the model small
 				}
 				n := rapid.IntRange(0, 3).Draw(t, "dest")
-				permit, v := acquire(p, Ask{Key: destinationKey(n), Limit: limits[rapid.IntRange(0, 3).Draw(t, "limit")]}, w)
+				permit, v := acquire(p, Call{Key: destinationKey(n), Limit: limits[rapid.IntRange(0, 3).Draw(t, "limit")]}, w)
 				switch v.Kind {
-				case Granted:
+				case delivery.Granted:
 					held = append(held, permit)
-				case AtReceiver:
+				case delivery.ReceiverFull:
 					at[w] = n
-				case AtNode:
+				case delivery.NodeFull:
 					asks[w] = true
 				default:
 					t.Fatalf("%+v", v)
@@ -322,7 +323,7 @@ func TestNoWaiterIsLost(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(lane)))
 			w := newWaiter()
 			for range rounds {
-				permit, _ := await(p, Ask{Key: destinationKey(random.IntN(5)), Limit: 1 + random.IntN(3)}, w)
+				permit, _ := await(p, Call{Key: destinationKey(random.IntN(5)), Limit: 1 + random.IntN(3)}, w)
 				if n := out.Add(1); n > 7 {
 					t.Errorf("%d permits out", n)
 				}
@@ -344,7 +345,7 @@ func TestRoundRobin(t *testing.T) {
 	held := mustPermit(t, p, k, 1)
 	lanes := []*waiter{newWaiter(), newWaiter(), newWaiter(), newWaiter()}
 	for _, w := range lanes {
-		acquire(p, Ask{Key: k, Limit: 1}, w)
+		acquire(p, Call{Key: k, Limit: 1}, w)
 	}
 	for range 20 {
 		for i, w := range lanes {
@@ -353,7 +354,7 @@ func TestRoundRobin(t *testing.T) {
 				t.Fatalf("lane %d was passed over", i)
 			}
 			held = <-w.granted
-			acquire(p, Ask{Key: k, Limit: 1}, w)
+			acquire(p, Call{Key: k, Limit: 1}, w)
 		}
 	}
 	held.Cancel()

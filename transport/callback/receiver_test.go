@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"carillon/internal/delivery"
+
 	"go.uber.org/goleak"
 )
 
@@ -144,40 +146,40 @@ func answerOf(status int) string {
 type waiter struct {
 	granted chan Permit
 	refused chan time.Time
-	credits chan *Credit
+	credits chan delivery.Credit
 }
 
 func newWaiter() *waiter {
-	return &waiter{make(chan Permit, 1), make(chan time.Time, 1), make(chan *Credit, Classes)}
+	return &waiter{make(chan Permit, 1), make(chan time.Time, 1), make(chan delivery.Credit, delivery.Classes)}
 }
 
-func (w *waiter) Granted(p Permit)             { w.granted <- p }
-func (w *waiter) Refused(retryAt time.Time)    { w.refused <- retryAt }
-func (w *waiter) GrantedSlot(_ int, c *Credit) { w.credits <- c }
+func (w *waiter) Granted(p delivery.Permit)            { w.granted <- p.(Permit) }
+func (w *waiter) Refused(retryIn time.Duration)        { w.refused <- time.Now().Add(retryIn) }
+func (w *waiter) GrantedSlot(_ int, c delivery.Credit) { w.credits <- c }
 
-func acquire(p *Pool, a Ask, w *waiter) (Permit, AcquireResult) {
-	a.Waiter, a.Topic = w, w
-	return p.Acquire(a)
+func acquire(p *Pool, c Call, w *waiter) (Permit, delivery.Verdict) {
+	return p.Acquire(c, delivery.Ask{Receiver: w, Node: w})
 }
 
 // await acquires a permit however long it takes; false: the pool was shut down.
-func await(p *Pool, a Ask, w *waiter) (Permit, bool) {
+func await(p *Pool, c Call, w *waiter) (Permit, bool) {
+	a := delivery.Ask{Receiver: w, Node: w}
 	for {
-		permit, v := acquire(p, a, w)
-		if a.Credit != nil && v.Kind != Granted {
+		permit, v := p.Acquire(c, a)
+		if a.Credit != nil && v.Kind != delivery.Granted {
 			a.Credit.Cancel()
 		}
 		a.Credit = nil
 		switch v.Kind {
-		case Granted:
+		case delivery.Granted:
 			return permit, true
-		case Closed:
+		case delivery.Closed:
 			return permit, false
-		case Open:
-			<-time.After(time.Until(v.RetryAt))
-		case AtNode:
+		case delivery.Shut:
+			<-time.After(v.RetryIn)
+		case delivery.NodeFull:
 			a.Credit = <-w.credits
-		case AtReceiver:
+		case delivery.ReceiverFull:
 			select {
 			case permit = <-w.granted:
 				return permit, true
@@ -200,8 +202,8 @@ func keyOf(t testing.TB, u string) Key {
 // begin acquires and starts one call, failing the test unless it is granted at once.
 func begin(t testing.TB, p *Pool, req *Request) <-chan Outcome {
 	t.Helper()
-	permit, verdict := acquire(p, Ask{Key: keyOf(t, req.URL), Breaker: Breaker{Failures: 1000}}, newWaiter())
-	if verdict.Kind != Granted {
+	permit, verdict := acquire(p, Call{Key: keyOf(t, req.URL), Breaker: Breaker{Failures: 1000}}, newWaiter())
+	if verdict.Kind != delivery.Granted {
 		t.Fatalf("verdict %+v, want a permit", verdict)
 	}
 	out := make(chan Outcome, 1)

@@ -3,6 +3,8 @@ package callback
 import (
 	"crypto/ed25519"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // Header is one user header, valid by ValidateHeader.
@@ -36,52 +38,16 @@ type Request struct {
 	Deadline time.Duration
 }
 
-// Class is the outcome of a call.
-type Class uint8
-
-const (
-	Success Class = iota + 1 // 2xx
-	Failure                  // everything else that was tried
-	NotSent                  // the dispatch guard held it back: nobody's failed attempt
-)
-
-func (c Class) String() string {
-	switch c {
-	case Success:
-		return "success"
-	case Failure:
-		return "failure"
-	case NotSent:
-		return "not sent"
-	}
-	return "none"
-}
-
 // Outcome is the end of one call.
 type Outcome struct {
-	Class  Class
-	Status int // 0 when no answer was understood
-
-	// Err is empty on success, else a short stable code, perhaps ": " and a
-	// detail; at most 256 bytes, printable, without secrets. Codes: "timeout",
-	// "connection refused", "unreachable", "name not found", "name lookup failed",
-	// "connection closed", "connection reset", "tls", "refused", "redirect 302", "status 500",
-	// "bad response", "bad request", "shut down", "not sent", "connection failed",
-	// "internal error".
-	Err string
-
-	// RetryAfter comes from a 429 or 503 alone, clamped to 1 s – 1 h; 0 = none.
-	RetryAfter time.Duration
-
-	Refused bool // the address policy said no; nothing was sent
-	Sent    bool // bytes of the request left this machine: the receiver may have acted
-
-	Started   time.Time // when the call began, before the dial; never before Start
-	StartedMs int64     // the same, Unix ms
-	Took      time.Duration
-	// Unix ms, rounded up: a wait from the end of the call is never too short.
-	EndedMs int64
+	delivery.Outcome
+	Sent    bool      // bytes of the request left this machine: the receiver may have acted
+	Started time.Time // when the call began, before the dial; never before Start
+	Took    time.Duration
 
 	unjudged bool // says nothing about the receiver
 	dialled  bool // its time has a dial in it
 }
+
+// failed reports that the call was tried, and that the receiver did not take it.
+func (out *Outcome) failed() bool { return out.Err != "" && !out.NotSent }

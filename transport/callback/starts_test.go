@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // TestCallsBeginInTurn: of 500 calls to receivers that take long to connect, as many begin at once
@@ -26,8 +28,8 @@ func TestCallsBeginInTurn(t *testing.T) {
 			return nil, errNoRoute
 		}})
 		begin := func(n int, topic uint64) {
-			permit, v := acquire(p, Ask{Key: destinationKey(n), Number: topic}, newWaiter())
-			if v.Kind != Granted {
+			permit, v := acquire(p, Call{Key: destinationKey(n), Number: topic}, newWaiter())
+			if v.Kind != delivery.Granted {
 				t.Fatalf("%+v", v)
 			}
 			permit.Start(post(fmt.Sprintf("http://d%d.example/", n)), func(Outcome) {})

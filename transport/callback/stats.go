@@ -3,6 +3,8 @@ package callback
 import (
 	"slices"
 	"time"
+
+	"carillon/internal/delivery"
 )
 
 // maxListed bounds the lists of Breakers and Destinations.
@@ -25,8 +27,8 @@ func (p *Pool) all() []*destination {
 
 // DestinationStat is one destination as metrics and the console see it.
 type DestinationStat struct {
-	Destination string // scheme://host:port
-	Breaker     int    // 0 closed, 1 half-open, 2 open; the worst of its scopes
+	Destination string                // scheme://host:port
+	Breaker     delivery.BreakerState // the worst of its scopes
 	Permits     int
 	Waiting     bool
 	Latency     time.Duration // moving mean
@@ -50,7 +52,7 @@ func (d *destination) stat() DestinationStat {
 		if at := g.circuit.changedAt.Load(); at != nil && (state > s.Breaker || s.Since.IsZero() || at.Before(s.Since)) {
 			s.Since = *at
 		}
-		if s.Breaker = state; state == stateOpen {
+		if s.Breaker = state; state == delivery.BreakerOpen {
 			s.ProbeIn = max(s.ProbeIn, time.Until(g.circuit.retryAt(true)))
 		}
 	}
@@ -60,18 +62,11 @@ func (d *destination) stat() DestinationStat {
 	return s
 }
 
-// State is one destination's name, and the state of the breaker that a key's calls go through.
-type State struct {
-	Destination string
-	Breaker     int           // 0 closed, 1 half-open, 2 open
-	ProbeIn     time.Duration // while it is open: when a call may go again
-}
-
 // State tells how a destination is for a key. One that was never called is well.
-func (p *Pool) State(k Key) State {
+func (p *Pool) State(k Key) delivery.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := State{Destination: k.Destination()}
+	s := delivery.State{Name: k.Destination()}
 	d := p.destinations[k.destination()]
 	if d == nil {
 		return s
@@ -83,8 +78,8 @@ func (p *Pool) State(k Key) State {
 	if g == nil {
 		return s
 	}
-	if s.Breaker = g.circuit.state(); s.Breaker == stateOpen {
-		s.ProbeIn = time.Until(g.circuit.retryAt(true))
+	if s.Breaker = g.circuit.state(); s.Breaker == delivery.BreakerOpen {
+		s.ProbeIn = max(0, time.Until(g.circuit.retryAt(true)))
 	}
 	return s
 }
@@ -101,15 +96,14 @@ func (p *Pool) Destinations(fn func(DestinationStat)) {
 		}
 		p.mu.Unlock()
 	}
-	sick := func(s DestinationStat) int { return min(s.Breaker, 1) }
+	sick := func(s DestinationStat) int { return min(int(s.Breaker), 1) }
 	slices.SortStableFunc(stats, func(a, b DestinationStat) int { return sick(b) - sick(a) })
 	for _, s := range stats[:min(len(stats), maxListed)] {
 		fn(s)
 	}
 }
 
-// Breakers calls fn for the same destinations with the state of their breaker:
-// 0 closed, 1 half-open, 2 open.
-func (p *Pool) Breakers(fn func(destination string, state int)) {
+// Breakers calls fn for the same destinations with the state of their breaker.
+func (p *Pool) Breakers(fn func(destination string, state delivery.BreakerState)) {
 	p.Destinations(func(s DestinationStat) { fn(s.Destination, s.Breaker) })
 }

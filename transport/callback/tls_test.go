@@ -167,7 +167,7 @@ func TestQuietTLSConnectionIsUsedAgain(t *testing.T) {
 			}
 		})
 		for range 20 {
-			if out := callOnce(t, p, post(r.url)); out.Class != Success {
+			if out := callOnce(t, p, post(r.url)); out.Err != "" {
 				t.Fatalf("%+v", out)
 			}
 		}
@@ -188,7 +188,7 @@ func TestTLSClosesWithoutAGoodbye(t *testing.T) {
 			n, _ := io.Copy(io.Discard, s.Conn)
 			after <- n
 		})
-		if out := callOnce(t, p, post(r.url)); out.Class != Success {
+		if out := callOnce(t, p, post(r.url)); out.Err != "" {
 			t.Fatalf("%+v", out)
 		}
 		p.all()[0].closeIdle(time.Now().Add(time.Second))
@@ -227,7 +227,7 @@ func TestTLSSessionsAreResumed(t *testing.T) {
 				port           int
 				whole, resumed int32
 			}{{0, 1, 0}, {0, 1, 1}, {0, 1, 2}, {1, 2, 2}, {1, 2, 3}, {0, 2, 4}} {
-				if out := callOnce(t, p, post(urls[want.port])); out.Class != Success {
+				if out := callOnce(t, p, post(urls[want.port])); out.Err != "" {
 					t.Fatalf("%+v", out)
 				}
 				if whole.Load() != want.whole || resumed.Load() != want.resumed {

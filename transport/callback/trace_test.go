@@ -38,7 +38,7 @@ func TestTraceOfACall(t *testing.T) {
 	} {
 		req := post(r.url)
 		req.Headers, req.TraceParent, req.TraceState = c.headers, c.parent, c.state
-		if out := callOnce(t, p, req); out.Class != Success {
+		if out := callOnce(t, p, req); out.Err != "" {
 			t.Fatalf("%+v", out)
 		}
 		h := <-got

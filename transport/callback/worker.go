@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/transport/callback/slots"
 )
 
@@ -77,7 +78,7 @@ func (w *worker) guardedCall(t *callSlot) (out Outcome) {
 		p.config.Logger.Error("panic in a callback", "destination", t.dest.label, "panic", v, "stack", string(debug.Stack()))
 		w.roundTripper = roundTripper{}
 		out = p.notSent("internal error")
-		out.Class, out.unjudged = Failure, true
+		out.NotSent, out.unjudged = false, true
 	}()
 	return w.call(t)
 }
@@ -140,7 +141,7 @@ func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 	if !p.starts.follow(t, next) {
 		next = nil
 	}
-	if out.Class == Failure {
+	if out.failed() {
 		t.dest.failure.Store(&failure{out.Err, p.config.Wall()})
 	}
 	t.slot.Report(judge(out))
@@ -154,7 +155,7 @@ func (out *Outcome) answer() slots.Answer {
 	switch {
 	case out.Status > 0:
 		return slots.Answered
-	case out.Class == NotSent || out.Refused || out.unjudged:
+	case out.NotSent || out.Refused || out.unjudged:
 		return slots.Unknown
 	}
 	return slots.Silent
@@ -163,7 +164,7 @@ func (out *Outcome) answer() slots.Answer {
 // judge is the outcome for the breaker: any answer below 500 is a live receiver's.
 func judge(out Outcome) error {
 	switch {
-	case out.Class == NotSent || out.Refused || out.unjudged:
+	case out.NotSent || out.Refused || out.unjudged:
 		return errNotJudged
 	case out.Status > 0 && out.Status < 500:
 		return nil
@@ -174,5 +175,5 @@ func judge(out Outcome) error {
 func (p *Pool) notSent(why string) Outcome {
 	now := p.config.Now()
 	ms := p.config.Wall().UnixMilli()
-	return Outcome{Class: NotSent, Err: why, Started: now, StartedMs: ms, EndedMs: ms}
+	return Outcome{Outcome: delivery.Outcome{NotSent: true, Err: why, StartedMs: ms, EndedMs: ms}, Started: now}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"carillon/internal/delivery"
 )
 
 // bomb is a connection that panics when it is written to, while it is armed.
@@ -38,10 +40,10 @@ func TestPanicCostsOneCall(t *testing.T) {
 	})
 	w := newWaiter()
 	for i, connections := range []int{1, 1, 2, 2} {
-		permit, v := acquire(p, Ask{Key: keyOf(t, r.url), Limit: 1, Breaker: Breaker{Failures: 1}}, w)
+		permit, v := acquire(p, Call{Key: keyOf(t, r.url), Limit: 1, Breaker: Breaker{Failures: 1}}, w)
 		switch v.Kind {
-		case Granted:
-		case AtReceiver:
+		case delivery.Granted:
+		case delivery.ReceiverFull:
 			permit = <-w.granted
 		default:
 			t.Fatalf("call %d: %+v", i, v)
@@ -51,7 +53,7 @@ func TestPanicCostsOneCall(t *testing.T) {
 		out := make(chan Outcome, 1)
 		permit.Start(post(r.url), func(o Outcome) { out <- o })
 		o := <-out
-		if bad && (o.Class != Failure || o.Err != "internal error" || o.EndedMs == 0) || !bad && o.Class != Success {
+		if bad && (!o.failed() || o.Err != "internal error" || o.EndedMs == 0) || !bad && o.Err != "" {
 			t.Errorf("call %d: %+v", i, o)
 		}
 		if n := r.connections(); n != connections {
