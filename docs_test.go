@@ -16,7 +16,7 @@ import (
 
 // documents are checked against the tree: tests and files that they name must exist.
 var documents = []string{"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", "docs/where-to-look.md", "docs/operations.md", "docs/security.md", "docs/callbacks.md", "docs/testing.md", "docs/found-bugs.md",
-	"docs/cluster.md", "docs/metrics.md", "docs/topics.md", "docs/errors.md", "docs/backup.md", "docs/scale.md", "docs/tutorial.md", "docs/sizing.md", "docs/upgrades.md", "docs/guides/README.md", "docs/guides/receivers/README.md", "deploy/README.md"}
+	"docs/cluster.md", "docs/keys.md", "docs/metrics.md", "docs/topics.md", "docs/errors.md", "docs/backup.md", "docs/scale.md", "docs/tutorial.md", "docs/sizing.md", "docs/upgrades.md", "docs/guides/README.md", "docs/guides/receivers/README.md", "deploy/README.md"}
 
 var (
 	testName = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z][A-Za-z0-9_]*`)
@@ -118,6 +118,20 @@ func headingIDs(text string) (ids []string) {
 		ids = append(ids, unique)
 	}
 	return ids
+}
+
+// Each alert leads to a page that says what to do.
+func TestAlertsAreExplained(t *testing.T) {
+	page := read(t, "docs/metrics.md")
+	alerts := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(read(t, "deploy/alerts.yaml"), -1)
+	for _, alert := range alerts {
+		if !strings.Contains(page, alert[1]) {
+			t.Errorf("docs/metrics.md has no row for the alert %s", alert[1])
+		}
+	}
+	if len(alerts) < 20 {
+		t.Errorf("found %d alerts", len(alerts))
+	}
 }
 
 // The architecture is read in one sitting.

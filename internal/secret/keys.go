@@ -140,7 +140,7 @@ type KeyError struct{ ID string }
 
 func (e *KeyError) Error() string {
 	return fmt.Sprintf("this node lacks the secrets key %s: give it the --secrets-key file that the other nodes have, with that key in it; if no copy is left of it, "+
-		"see \"A lost secrets key\" in docs/operations.md", e.ID)
+		"see \"A lost secrets key\" in docs/keys.md", e.ID)
 }
 
 // ErrNoKeys refuses a secret on a node without keys, in a cluster that seals secrets.

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// printedCertificates runs the commands for certificates from docs/operations.md in a new
+// printedCertificates runs the commands for certificates from docs/keys.md in a new
 // directory.
 func printedCertificates(t *testing.T) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("there is no openssl here")
 	}
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/keys.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "**Certificates**")
 	_, rest, ok := strings.Cut(rest, "```sh\n")
 	if !ok {
-		t.Fatal("docs/operations.md does not print how to make certificates")
+		t.Fatal("docs/keys.md does not print how to make certificates")
 	}
 	script, _, _ := strings.Cut(rest, "```")
 	dir = t.TempDir()
