@@ -23,6 +23,7 @@ var (
 	flagParallel = flag.Int("parallel", runtime.NumCPU(), "how many tests run at a time")
 	flagAll      = flag.Bool("all", false, "have the simulator run all seeds, to see how many find each")
 	flagWithout  = flag.Bool("without", true, "run the tests without mutants too")
+	flagTable    = flag.Bool("table", false, "write the table of mutants into docs/testing.md, and run none")
 )
 
 func main() {
@@ -48,6 +49,9 @@ func run(ctx context.Context) error {
 	mutants, err := load(filepath.Join(r.root, "test", "sim", "mutants"))
 	if err != nil {
 		return err
+	}
+	if *flagTable {
+		return writeTable(filepath.Join(r.root, "docs", "testing.md"), mutants)
 	}
 	mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !only.MatchString(m.name) })
 	if len(mutants) == 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +74,21 @@ func TestMutantsAreFewAndOfEachKind(t *testing.T) {
 	}
 	if ofKinds < 20 {
 		t.Errorf("%d mutants of the kinds, want 20", ofKinds)
+	}
+}
+
+// TestTableInTheDocument: docs/testing.md shows the mutants as they are.
+func TestTableInTheDocument(t *testing.T) {
+	mutants, err := load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := withTable(string(text), mutants); err != nil || got != string(text) {
+		t.Errorf("docs/testing.md has another table of mutants: go run ./test/sim/mutants -table writes it; %v", err)
 	}
 }
 
