@@ -18,7 +18,8 @@ type Selector struct {
 type Counts struct {
 	Matched int `json:"matched"`
 	Changed int `json:"changed"`
-	// Skipped were in flight. Of dead letters: those that are gone, or whose id is in use again, or that have no URL.
+	// Skipped were in flight. Of dead letters: those that are gone, whose id is in use again, or that
+	// have no URL.
 	Skipped int  `json:"skipped"`
 	DryRun  bool `json:"dry_run,omitempty"` // nothing was changed
 	// Skips are the dead letters that were skipped, the first 100, with the reason.
@@ -31,8 +32,8 @@ type Counts struct {
 type Skip struct {
 	ID  string `json:"id,omitempty"`
 	UID string `json:"uid,omitempty"`
-	// Code is not_found, in_use (another timer has the id by now), busy (too many timers of the id have
-	// not ended) or no_callback (a redrive of one that has no URL, nor has its topic).
+	// Code is not_found, in_use (another timer has the id by now), busy (too many timers of the id
+	// have not ended) or no_callback (a redrive of one that has no URL, nor has its topic).
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
 }

@@ -17,8 +17,8 @@ type Topic struct {
 	Counts          TopicCounts `json:"counts"`
 	OldestOverdueMs int64       `json:"oldest_overdue_ms"`
 	AutoCreated     bool        `json:"auto_created"`
-	// FormerIDs, in the answer of a change of the key, counts pending timers that keep their ids: of
-	// before a forced change, or added while it was made.
+	// FormerIDs, in the answer of a change of the key, counts pending timers that keep their ids:
+	// of before a forced change, or added while it was made.
 	FormerIDs int64 `json:"former_ids"`
 	// WithoutURL, in the answer of a change, counts pending timers that nobody can be called for.
 	WithoutURL int64 `json:"without_url"`

@@ -70,8 +70,8 @@ func (m slippingMeta) Propose(ctx context.Context, cmd ring.Command) (ring.Reply
 	return m.Meta.Propose(ctx, cmd)
 }
 
-// TestAddsDuringChangeAreCounted: a change of a topic does not see the adds of that very moment, but
-// its answer says how many there are that keep their ids, or have no URL.
+// TestAddsDuringChangeAreCounted: a change of a topic does not see the adds of that very moment,
+// but its answer says how many there are that keep their ids, or have no URL.
 func TestAddsDuringChangeAreCounted(t *testing.T) {
 	n := start(t, t.TempDir())
 	n.must(201, "PUT", "/v1/topics/line", `{"callback":{"url":"http://127.0.0.1:1/"}}`)

@@ -79,11 +79,11 @@ type Outcome struct {
 	NotSent bool // the call was never made: the lease is given back and no attempt counts
 	Status  int  // HTTP status; 0 when no answer was understood
 
-	// Err is empty if the receiver took the call, else a short stable code, perhaps ": " and a detail;
-	// at most 256 bytes, printable, without secrets. Codes: "timeout", "connection refused",
-	// "unreachable", "name not found", "name lookup failed", "connection closed", "connection reset",
-	// "tls", "refused", "redirect 302", "status 500", "bad response", "bad request", "shut down",
-	// "not sent", "connection failed", "internal error".
+	// Err is empty if the receiver took the call, else a short stable code, perhaps ": " and a
+	// detail; at most 256 bytes, printable, without secrets. Codes: "timeout", "connection
+	// refused", "unreachable", "name not found", "name lookup failed", "connection closed",
+	// "connection reset", "tls", "refused", "redirect 302", "status 500", "bad response", "bad
+	// request", "shut down", "not sent", "connection failed", "internal error".
 	Err     string
 	Refused bool // the address policy said no; nothing was sent
 

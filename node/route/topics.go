@@ -119,8 +119,8 @@ func (t *Topics) Put(ctx context.Context, name string, p *timer.Policy, change t
 	return nil, false, timer.ErrTopicVersion
 }
 
-// countFormer counts, after a change of the topic's key, the pending timers that keep their ids: all
-// those of before a forced change, and of any change what was added while it was made. A shard
+// countFormer counts, after a change of the topic's key, the pending timers that keep their ids:
+// all those of before a forced change, and of any change what was added while it was made. A shard
 // without a leader does not make the change look failed: then the number is unknown.
 func (t *Topics) countFormer(ctx context.Context, old *timer.Topic, p *timer.Policy) int64 {
 	n, err := t.readdressed(ctx, old, p)

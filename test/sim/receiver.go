@@ -26,8 +26,8 @@ func (r *receivers) dispatcher(n *node) *dispatcher {
 // died forgets the calls of a process.
 func (r *receivers) died(n *node) { delete(r.all, n.id) }
 
-// Start implements scheduler.Dispatcher. The call begins a moment later, as on another goroutine, and
-// checks its lease first, as the product does.
+// Start implements scheduler.Dispatcher. The call begins a moment later, as on another goroutine,
+// and checks its lease first, as the product does.
 func (d *dispatcher) Start(to delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
 	p, w, n := to.(*permit), d.w, d.n
 	p.use()

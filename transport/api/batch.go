@@ -240,7 +240,8 @@ func (rq *request) attempt(todo []*operation, brief bool) (stale []*operation) {
 }
 
 // withoutRefused answers for the adds and puts of a topic that is not there, and that none of them
-// may make: it would refuse them all. It leaves the other operations, and all where there is a topic.
+// may make: it would refuse them all. It leaves the other operations, and all where there is a
+// topic.
 func (rq *request) withoutRefused(todo []*operation) (left []*operation) {
 	if _, here := rq.core.Topics.Here(rq.topic); here {
 		return todo

@@ -83,7 +83,8 @@ func (rq *request) topicFor(in *timerRequest, v verb) (*timer.Topic, *problem) {
 	return rq.findTopic(v == vAdd || v == vPut)
 }
 
-// refusedByNew is why the topic that an add or a put would make would refuse it, if it may make one.
+// refusedByNew is why the topic that an add or a put would make would refuse it; nil also where it
+// may make none.
 func (rq *request) refusedByNew(in *timerRequest, v verb) *problem {
 	if v != vAdd && v != vPut || rq.dryRun || rq.s.cfg.KnownTopicsOnly || rq.who != nil && !rq.who.may(scopeTopics) {
 		return nil

@@ -39,8 +39,8 @@ type selection struct {
 	query    *timer.Query // nil when names are given
 	delayMs  int64
 	callback *timerRequest // nil when none is given
-	// needsURL: of a redrive that gives no URL, in a topic that has none. Dead letters without a URL of
-	// their own are skipped.
+	// needsURL: of a redrive that gives no URL, in a topic that has none. Dead letters without a URL
+	// of their own are skipped.
 	needsURL bool
 }
 
@@ -321,8 +321,8 @@ func (rq *request) changeByUID(topic *timer.Topic, cmd *timer.Command, sel *sele
 	return nil
 }
 
-// findNamed looks for named dead letters and changes none. The function that it returns gives the one
-// of a name.
+// findNamed looks for named dead letters and changes none. The function that it returns gives the
+// one of a name.
 func (rq *request) findNamed(topic *timer.Topic, sel *selection) (of func(name string) (timer.Ref, bool), p *problem) {
 	b, found := rq.walkNamed(topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
 	if p := rq.bulkDone(b); p != nil {

@@ -102,8 +102,8 @@ const LongCall = 30 * time.Second
 const askAgain = time.Second
 
 // Acquire asks for one call. It never blocks. Without a slot somebody waits, see delivery.Ask: the
-// receiver's waiter where calls to the destination run, the node's where none does. A credit is used
-// up if the permit is granted; else it stays its holder's.
+// receiver's waiter where calls to the destination run, the node's where none does. A credit is
+// used up if the permit is granted; else it stays its holder's.
 func (p *Pool) Acquire(c Call, a delivery.Ask) (Permit, delivery.Verdict) {
 	if c.Limit <= 0 {
 		c.Limit = defaultLimit
