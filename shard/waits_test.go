@@ -77,6 +77,53 @@ func TestWaitsAreCounted(t *testing.T) {
 	want("")
 }
 
+// TestWaitsOfAHerdAreCounted: of the timers of one instant, all but those that are about to start
+// have a reason, from the first moment on, in the counts of their topic and of the node. Those that
+// are still in the wheel are counted for the node alone.
+func TestWaitsOfAHerdAreCounted(t *testing.T) {
+	const herd, starting = 20_000, 192
+	r := newHostHarness(t, func(c *Config) { c.MaxQueued = 1 << 20 })
+	for i := range herd {
+		if _, err := r.submit(1, timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: r.clock.wallMs + 60_000}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.pass(time.Minute - 25*time.Millisecond) // in the wheel's last millisecond slots
+	r.step(25 * time.Millisecond)
+	r.freeze = true
+	sum := func(w *timer.Waiting) (n int64) {
+		for _, cause := range timer.WaitCauses() {
+			n += w[cause]
+		}
+		return n
+	}
+	for turn := range 60 {
+		r.turn()
+		sums, all := make([]timer.Counts, 1), timer.Waiting{}
+		r.scheduler().Count([]timer.TopicID{1}, sums)
+		for at := 0; !r.scheduler().Waiting(&at, &all); {
+		}
+		if n, ready := sum(&sums[0].Waiting), sums[0].Ready; n > ready || n < ready-starting {
+			t.Fatalf("turn %d: %d of %d have a reason", turn, n, ready)
+		}
+		if n := sum(&all); n > herd || n < herd-2*starting {
+			t.Fatalf("turn %d: %d of all have a reason", turn, n)
+		}
+	}
+	if w := r.waitsFor(fmt.Sprint(herd - 1)); w.For != timer.WaitLeader {
+		t.Errorf("the last waits for %q", w.For)
+	}
+	r.freeze = false
+	r.calls.auto = 200
+	for _, c := range r.calls.take() {
+		c.answer(200)
+	}
+	r.settle()
+	if left := r.table().Counts(1).Scheduled; left > 0 {
+		t.Errorf("%d are left", left)
+	}
+}
+
 // TestPendingWithoutURL: the count of pending timers without a URL of their own follows adds, merges,
 // changes, ends and redrives, and a restart.
 func TestPendingWithoutURL(t *testing.T) {

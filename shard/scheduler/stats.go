@@ -112,6 +112,9 @@ func (l *Scheduler) Waiting(at *int, sum *timer.Waiting) (done bool) {
 		addInWheel(all, +1, sum)
 		addInWheel(canary, -1, sum)
 		sum[timer.WaitZone] += int64(l.InUnknownZones())
+		if !l.due.caughtUp { // some are due in the wheel, which does not know their topics
+			sum[timer.WaitLeader] += l.table.Overdue()
+		}
 	}
 	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
 		if q := l.due.list[*at]; q.id != table.CanaryTopic && l.table.Counts(q.id).Scheduled > 0 {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"carillon/internal/delivery"
-	"carillon/internal/order"
 	"carillon/shard/table"
 	"carillon/timer"
 )
@@ -122,15 +121,33 @@ func (l *Scheduler) queueWait(n *destQueue) timer.Wait {
 	if cause := l.limitOf(q); cause != timer.NoWait {
 		return timer.Wait{For: cause, On: q.topic.Name}
 	}
-	if n.state == waiting || n.state == shut || n.state >= open && n.state < waiting && q.asks[n.class] {
+	switch cause, starting := q.onWay(n.state); {
+	case n.state == waiting, n.state == shut, cause == timer.WaitSlots && q.entries[n.state] > starting:
 		return timer.Wait{For: timer.WaitSlots, On: at.Name}
+	case q.entries[n.state] > starting:
+		return timer.Wait{For: timer.WaitLeader}
 	}
 	return timer.Wait{}
 }
 
+// onWay returns what the timers of a topic's ready queues wait for, but for those that start with
+// the next leases, and how many these are.
+func (q *topicQueue) onWay(state queueState) (cause timer.WaitCause, starting int) {
+	if state < open || state >= waiting {
+		return timer.WaitLeader, leastProposed
+	}
+	switch class := state - open; {
+	case q.credits[class] != nil:
+		return timer.WaitSlots, leastProposed
+	case q.asks[class]:
+		return timer.WaitSlots, 0
+	}
+	return timer.WaitLeader, leastProposed
+}
+
 // countWaiting adds a topic's due timers that are not started to the sum of what they wait for.
-// Those that are about to start wait for nothing. Cost: O(1), so where the first of some has been on
-// its way for unexplainedMs, all of them are said to wait for the leader.
+// Those that are about to start wait for nothing: as many as the next leases take, unless the first
+// has been on its way for unexplainedMs. Cost: O(1).
 func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	all := timer.NoWait // what every timer of the topic waits for
 	switch open, _ := l.inWindow(q); {
@@ -159,19 +176,15 @@ func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	}
 	sum[inLine] += int64(q.inLine)
 	count(timer.WaitLeader, q.movingEntries)
-	onWay := func(heap *order.Heap[*destQueue]) timer.WaitCause {
-		if heap.Len() > 0 && heap.First().head().dueMs <= l.now.WallMs-unexplainedMs && all == timer.NoWait {
-			return timer.WaitLeader
+	for state := granted; state < waiting; state++ {
+		cause, starting := q.onWay(state)
+		n, first := q.entries[state], q.heapOf(state)
+		if all != timer.NoWait {
+			cause = timer.NoWait
+		} else if first.Len() > 0 && first.First().head().dueMs > l.now.WallMs-unexplainedMs {
+			n -= min(n, starting)
 		}
-		return timer.NoWait
-	}
-	count(onWay(&q.ready[0]), q.entries[granted])
-	for class := range delivery.Classes {
-		cause := onWay(&q.ready[1+class])
-		if q.asks[class] && q.credits[class] == nil && all == timer.NoWait {
-			cause = timer.WaitSlots
-		}
-		count(cause, q.entries[open+queueState(class)])
+		count(cause, n)
 	}
 	count(timer.WaitNoCallback, q.entries[stuck])
 	count(timer.WaitBreaker, q.entries[shut])
