@@ -26,8 +26,6 @@ const (
 	// Times as long as a batch took is the rest after it, at most …
 	paceMost = 4
 	paceSpan = 50 * time.Millisecond
-	// From here on a batch mostly waits for others.
-	paceBusy = 10 * time.Millisecond
 )
 
 func newPace(tasks task.Env) *pace { return &pace{tasks: tasks, free: paceLanes} }
@@ -63,14 +61,12 @@ func (p *pace) through(ctx context.Context, do func() error, rest func(took time
 	return nil
 }
 
-// batch is how many commands the next batch may have.
+// batch is how many commands the next batch may have: the more, the longer the last one took. Beyond
+// paceQuick it waited for others.
 func (p *pace) batch() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.took >= paceBusy {
-		return largeBatch
-	}
-	return smallBatch
+	return int(min(max(smallBatch*p.took/paceQuick, smallBatch), largeBatch))
 }
 
 // enter takes a lane; false when the context ends first.

@@ -44,10 +44,7 @@ func TestBulkLeavesRoom(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			most := smallBatch
-			if takes >= paceBusy {
-				most = largeBatch
-			}
+			most := max(smallBatch, smallBatch*int(takes/paceQuick))
 			if f.most > paceLanes*most {
 				t.Errorf("%d commands were under way at once", f.most)
 			}

@@ -118,7 +118,7 @@ type Config struct {
 	Peers    Peers
 	NotSent  error
 	Tasks    task.Env
-	BulkPage int // timers of one step of a bulk change's walk; 1024
+	BulkPage int // timers of one step of a bulk change's walk; 2048
 	// Background runs work that goes on for a while after the request that began it; its context
 	// ends with the node.
 	Background func(run func(context.Context))

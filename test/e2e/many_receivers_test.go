@@ -304,18 +304,20 @@ func awaitNoElections(t *testing.T, clients []*client) {
 }
 
 // TestCancelOfManyReceivers: one cancel by filter of timers to as many receivers, waiting for their
-// time, and due while the receivers hang.
+// time, due while the receivers hang, and due while they refuse.
 func TestCancelOfManyReceivers(t *testing.T) {
 	n := manyReceivers(t)
 	limit := max(time.Second, 3*time.Second*time.Duration(n)/100_000)
-	port := hangOnEveryAddress(t)
-	c := newClient(serve(t, t.TempDir()))
-	c.http.Timeout = 2 * time.Minute
-	cancelAll := func(what string, from int64, due time.Time) {
+	hanging := hangOnEveryAddress(t)
+	cancelAll := func(what string, due time.Time, port int) {
+		node := serve(t, t.TempDir())
+		defer node.kill()
+		c := newClient(node)
+		c.http.Timeout = 2 * time.Minute
 		ops := make([]string, n)
 		for i := range ops {
 			ops[i] = fmt.Sprintf(`{"op":"add","id":"c%d","at_ms":%d,"callback":{"url":"http://127.%d.%d.%d:%d/","timeout":"1m"}}`,
-				int64(i)+from, due.UnixMilli(), 16+i>>16, i>>8&255, i&255, port)
+				i, due.UnixMilli(), 16+i>>16, i>>8&255, i&255, port)
 		}
 		c.batch(t, "cancelled", ops)
 		if time.Until(due) < time.Minute {
@@ -341,9 +343,13 @@ func TestCancelOfManyReceivers(t *testing.T) {
 			t.Errorf("%s: took %v, want at most %v", what, took, limit)
 		}
 	}
-	cancelAll("waiting", 0, time.Now().Add(time.Hour))
-	cancelAll("due", int64(n), time.Now().Add(2*time.Second+time.Duration(n)*100*time.Microsecond))
+	soon := func() time.Time { return time.Now().Add(2*time.Second + time.Duration(n)*100*time.Microsecond) }
+	cancelAll("waiting", time.Now().Add(time.Hour), hanging)
+	cancelAll("due, the receivers hang", soon(), hanging)
+	cancelAll("due, the receivers refuse", soon(), discardPort)
 }
+
+const discardPort = 9 // where nobody listens
 
 // hangOnEveryAddress takes connections at a port of every address of the machine and never answers.
 func hangOnEveryAddress(t *testing.T) (port int) {
