@@ -34,7 +34,7 @@ func pause(r *hostHarness, paused bool) {
 // TestLineIsSetAside: a key queue with rescheduled front timers is compacted in steps. The
 // timer behind them then becomes the head.
 func TestLineIsSetAside(t *testing.T) {
-	const timers = 3 * scheduler.PopBudget
+	const timers = 12 * scheduler.PopBudget
 	r := line(t, timers)
 	later := r.clock.wallMs + time.Hour.Milliseconds()
 	for i := range timers {
@@ -71,7 +71,7 @@ func TestLineIsSetAside(t *testing.T) {
 // any order of the timers. A timer that reuses their slots, under the same ID in another
 // topic, is called.
 func TestDropSerialInSlices(t *testing.T) {
-	r := line(t, 2*scheduler.PopBudget)
+	r := line(t, 8*scheduler.PopBudget)
 	r.topic(2, func(t *timer.Topic) { t.Policy.Serial = true })
 	r.topicsChanged()
 	slices := 0

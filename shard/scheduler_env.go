@@ -25,7 +25,7 @@ func (e schedulerEnv) WakeNext() { e.w.touchNext(e.group) }
 
 // Spent and Least implement scheduler.Env.
 func (e schedulerEnv) Spent(steps int) bool { return e.w.spend(e.group, steps) }
-func (e schedulerEnv) Least() bool          { return e.w.least() }
+func (e schedulerEnv) Least() bool          { return e.w.least(e.group) }
 
 func (e schedulerEnv) Post(event func(stopped bool)) {
 	if e.w.box.put(posted(event), math.MaxInt) != nil {

@@ -22,6 +22,8 @@ const (
 	// that their heartbeats leave in one frame for each node, and so do the answers.
 	raftTick = 2 * tickInterval
 	maxTicks = 5 // made up after a stall; more would only start elections
+	// manyGroups of a worker tick in two halves, in turn: a turn of all of them would be long.
+	manyGroups = 512
 	// maxFrames is how many frames of a worker may be on their way to disk before it stops
 	// proposing. Operations that arrive meanwhile gather for the next frame: that is the group
 	// commit. maxFramesAlone applies where no other replica has a vote: fewer, larger frames cost
@@ -249,11 +251,15 @@ func (w *worker) spend(g *group, steps int) bool {
 
 // least reports whether a group may do the least that keeps its topics going. After the turn's time
 // only so many may: the others come first in the next turn. It is asked once for each visit.
-func (w *worker) least() bool {
+func (w *worker) least(g *group) bool {
 	if w.over {
 		w.leasts++
 	}
-	return w.leasts <= leastShards
+	if w.leasts <= leastShards {
+		return true
+	}
+	w.spend(g, 0)
+	return false
 }
 
 // touch adds a group to this turn.
@@ -296,13 +302,18 @@ func (w *worker) tick() {
 	if n <= 0 {
 		return
 	}
+	many := len(w.groups) > manyGroups
+	if many { // one half in this turn
+		w.lastTick += max(0, n-maxTicks*raftTick/tickInterval) * tickInterval
+		n = 1
+	}
 	last := w.lastTick
 	w.lastTick += n * tickInterval
-	ticks := min(int(w.lastTick/raftTick-last/raftTick), maxTicks)
+	ticks := [2]int{raftTicks(last, w.lastTick), raftTicks(last+tickInterval, w.lastTick+tickInterval)}
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	w.alone, w.pressure = true, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
-	for _, g := range w.groups {
+	for i, g := range w.groups {
 		state := g.stateBytes()
 		memory, largest = memory+state, max(largest, state)
 		g.noteLowDisks(low)
@@ -320,7 +331,13 @@ func (w *worker) tick() {
 			g.compact()
 		}
 		w.alone = w.alone && g.soleVoter()
-		for range ticks {
+		half := 0
+		if many {
+			if half = i % len(ticks); ticks[half] == 0 {
+				continue
+			}
+		}
+		for range ticks[half] {
 			g.raft.Tick()
 		}
 		g.tick()
@@ -344,6 +361,9 @@ func (w *worker) tick() {
 		}
 	}
 }
+
+// raftTicks returns how many of raft's ticks are in a span of time.
+func raftTicks(from, to time.Duration) int { return min(int(to/raftTick-from/raftTick), maxTicks) }
 
 // append adds a group's part to this turn's frame. A part that needs no sync (a new commit index)
 // joins the newest unsynced frame, and its responses are sent when that frame is on disk.

@@ -33,26 +33,34 @@ func (l *Scheduler) compact() {
 		l.due.compacted = map[timer.Handle]bool{}
 	}
 	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
-	for budget := PopBudget; budget > 0 && len(l.due.compacting) > 0; budget-- {
-		p := &l.due.compacting[len(l.due.compacting)-1]
-		last := len(p.items) - 1
-		if last < 0 {
-			l.due.compacting = l.due.compacting[:len(l.due.compacting)-1]
-			continue
-		}
-		e, once := p.items[last], p.once
-		p.items = p.items[:last]
-		if !l.current(e) || once && l.due.compacted[e.handle] {
-			continue
-		}
-		if once {
-			l.due.compacted[e.handle] = true
-		}
-		l.classify(e, horizon) // it may set more aside
+	for budget, over := PopBudget, false; budget > 0 && !over && len(l.due.compacting) > 0; {
+		l.compactOne(horizon)
+		var steps int
+		steps, over = l.spentOn(1)
+		budget -= steps
 	}
 	if len(l.due.compacting) > 0 {
 		l.env.WakeNext()
 		return
 	}
 	l.due.compacting, l.due.compacted = nil, nil
+}
+
+// compactOne queues the last entry of the last of the staleQueues again, if it is current.
+func (l *Scheduler) compactOne(horizon int64) {
+	p := &l.due.compacting[len(l.due.compacting)-1]
+	last := len(p.items) - 1
+	if last < 0 {
+		l.due.compacting = l.due.compacting[:len(l.due.compacting)-1]
+		return
+	}
+	e, once := p.items[last], p.once
+	p.items = p.items[:last]
+	if !l.current(e) || once && l.due.compacted[e.handle] {
+		return
+	}
+	if once {
+		l.due.compacted[e.handle] = true
+	}
+	l.classify(e, horizon) // it may set more aside
 }

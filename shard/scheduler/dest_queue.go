@@ -23,6 +23,7 @@ type destQueue struct {
 
 	fresh, backlog heap[entry]
 	backlogTurn    bool
+	first          entry // a copy of the head, if there is one, as of the last update
 
 	spare      delivery.Permit // granted and not used yet
 	flying     int             // leases of this queue that have not ended
@@ -59,7 +60,7 @@ const (
 )
 
 // Before orders the destination queues of a topic by their first timers.
-func (n *destQueue) Before(o *destQueue) bool { return n.head().before(o.head()) }
+func (n *destQueue) Before(o *destQueue) bool { return n.first.before(o.first) }
 
 // Place implements order.Ranked.
 func (n *destQueue) Place() *int { return &n.place }
@@ -165,7 +166,9 @@ func (s *Scheduler) update(n *destQueue) {
 	}
 	want := n.want()
 	q.entries[n.state] -= n.counted
-	n.counted = n.len()
+	if n.counted = n.len(); n.counted > 0 {
+		n.first = n.head()
+	}
 	q.entries[want] += n.counted
 	if heap := q.heapOf(n.state); want == n.state && heap != nil {
 		heap.Fix(n)
@@ -246,6 +249,7 @@ func (s *Scheduler) destQueue(q *topicQueue, target table.Target) *destQueue {
 		n.spareSpot.Of, n.idleSpot.Of = n, n
 		q.byDest[dest] = n
 		q.dests = append(q.dests, n)
+		s.due.made++
 	}
 	if len(n.targets) == maxTargets {
 		n.forgetTargets()

@@ -13,11 +13,25 @@ import (
 // over takes the least that keeps every topic going.
 const (
 	WheelBudget = 4096 // timers moved between levels of the wheel
-	PopBudget   = 4096 // due timers taken from the wheel
+	PopBudget   = 1024 // due timers taken from the wheel, or queued again; see queueSteps
 	LeaseBudget = 512  // leases proposed
+	startBudget = 512  // calls started
+	leastMoves  = 1024 // in the wheel
 	leastPops   = 64
 	leastLeases = 16
 )
+
+// queueSteps is what it costs to make a queue, of a topic, a receiver or a key, in steps of
+// Env.Spent beside the timer that comes into it.
+const queueSteps = 2
+
+// spentOn counts timers that were queued, and the queues that were made for them. It returns what
+// they cost.
+func (l *Scheduler) spentOn(timers int) (steps int, over bool) {
+	steps = timers + queueSteps*l.due.made
+	l.due.made = 0
+	return steps, l.env.Spent(steps)
+}
 
 // Look-ahead: a lease is proposed this long before the due time, so that it is committed in time.
 const (
@@ -57,6 +71,7 @@ type dueQueues struct {
 	lookAhead time.Duration
 	popped    [leastPops]wheel.Handle
 	least     bool // see Env.Least
+	made      int  // queues, since spentOn
 
 	rearming  bool // rearm walks the table
 	rearmFrom timer.Handle
@@ -78,20 +93,17 @@ func (k shutKey) before(o shutKey) bool { return k.until < o.until }
 // takeDue advances the wheel and queues the timers that are due within the look-ahead.
 func (l *Scheduler) takeDue() {
 	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
-	l.due.caughtUp = l.table.Advance(horizon, WheelBudget)
-	if !l.due.caughtUp {
-		l.env.WakeNext()
-	}
+	l.due.least = l.env.Least()
+	l.advance(horizon)
 	taken := l.takeWaiting(&l.due.later, horizon, 0, horizon)
 	taken = l.takeWaiting(&l.due.exact, l.now.WallMs, taken, horizon)
-	l.due.least = l.env.Least()
 	for over := !l.due.least; taken < PopBudget && !over; {
 		n := l.table.Pop(l.due.popped[:])
 		for _, h := range l.due.popped[:n] {
 			l.sort(timer.Handle(h), horizon)
 		}
-		over = l.env.Spent(n)
-		taken += n
+		steps, late := l.spentOn(n)
+		taken, over = taken+steps, late
 		if n < len(l.due.popped) {
 			return
 		}
@@ -100,10 +112,26 @@ func (l *Scheduler) takeDue() {
 	l.env.WakeNext()
 }
 
+// advance moves the wheel forward in time. A step pays for 16 moves.
+func (l *Scheduler) advance(horizon int64) {
+	l.due.caughtUp = false
+	for moved, over := 0, !l.due.least; moved < WheelBudget && !over; moved += leastMoves {
+		if l.table.Advance(horizon, leastMoves) {
+			l.due.caughtUp = true
+			return
+		}
+		over = l.env.Spent(leastMoves / 16)
+	}
+	l.env.WakeNext()
+}
+
 // takeWaiting queues the timers of a heap that are due by then, as far as the budget reaches.
 func (l *Scheduler) takeWaiting(h *heap[entry], until int64, taken int, horizon int64) int {
-	for ; h.len() > 0 && h.top().dueMs <= until && taken < PopBudget && !l.env.Spent(1); taken++ {
+	for over := false; h.len() > 0 && h.top().dueMs <= until && taken < PopBudget && !over; {
 		l.classify(h.pop(), horizon)
+		var steps int
+		steps, over = l.spentOn(1)
+		taken += steps
 	}
 	return taken
 }

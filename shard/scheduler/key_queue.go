@@ -69,6 +69,7 @@ func (l *Scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
 		k.spot.Of = k
 		q.keys[hash] = k
 		q.keyRing.Push(&k.spot)
+		l.due.made++
 	}
 	return k
 }

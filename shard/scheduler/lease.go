@@ -16,11 +16,11 @@ func (l *Scheduler) Lease(b *table.Batch) {
 		return
 	}
 	for n, over := 0, false; n < LeaseBudget && (!over || l.due.least && n < leastLeases) && !l.leases.full(); n++ {
-		over = l.env.Spent(leaseSteps)
 		q := l.due.turns.next()
 		if q == nil {
 			return
 		}
+		over = l.env.Spent(leaseSteps)
 		if l.leaseOne(b, q) {
 			continue
 		}
@@ -272,7 +272,11 @@ func (l *Scheduler) startDue() {
 	if l.leases.held.len() > 0 && l.leases.held.top().dueMs-l.now.WallMs > 2*MaxLookAhead.Milliseconds() {
 		l.returnHeld()
 	}
-	for l.leases.held.len() > 0 && (l.leases.held.top().phase != held || l.leases.held.top().dueMs <= l.now.WallMs) {
+	for n := 0; l.leases.held.len() > 0 && (l.leases.held.top().phase != held || l.leases.held.top().dueMs <= l.now.WallMs); n++ {
+		if n == startBudget {
+			l.env.WakeNext()
+			return
+		}
 		if f := l.leases.held.top(); f.phase == held && l.now.Lease-l.proven(f) > provenFor {
 			l.Doubt()
 			return

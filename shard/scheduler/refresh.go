@@ -83,9 +83,8 @@ func (l *Scheduler) move() {
 			l.join(q)
 			continue
 		}
-		used := l.moveSome(q, budget)
+		used, _ := l.spentOn(l.moveSome(q, budget))
 		budget -= used
-		l.env.Spent(used)
 	}
 }
 

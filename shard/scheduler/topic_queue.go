@@ -107,6 +107,7 @@ func (s *Scheduler) queue(id timer.TopicID) *topicQueue {
 	s.due.list = append(s.due.list, q)
 	s.setOrder(q)
 	s.setLimit(q)
+	s.due.made++
 	return q
 }
 
