@@ -1,0 +1,155 @@
+package carillon_test
+
+import (
+	"go/ast"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The limits of a room: a type or a folder over them hides several under one name.
+const (
+	maxMethods = 60
+	maxFields  = 30
+	maxFiles   = 30
+)
+
+// plainMethods is how many methods a type of plain data has at most. Such a type has exported
+// fields alone: a configuration, or the two sides of a JSON object. Each field stands by itself, so
+// their number is no measure, and the limit of fields does not count there.
+const plainMethods = 5
+
+// wall is the size of one type, of its methods and of its fields.
+type wall struct{ methods, fields int }
+
+// over lists the types that are over a limit, with what they have today of that which is too many.
+// A number here may only go down, and an entry leaves once its type is within the limits.
+var over = map[string]wall{
+	"client.Client":              {methods: 62},
+	"cmd/carillon.serveCmd":      {fields: 37},
+	"cmd/carillon/ctl.Command":   {fields: 38},
+	"loadtest.Config":            {fields: 34},
+	"loadtest.Report":            {fields: 48},
+	"loadtest.tally":             {fields: 34},
+	"node.Config":                {fields: 39},
+	"node/member.Member":         {methods: 94},
+	"shard.Host":                 {methods: 98},
+	"shard.group":                {methods: 135, fields: 68},
+	"shard.worker":               {fields: 50},
+	"shard/scheduler.Scheduler":  {methods: 205},
+	"shard/scheduler.topicQueue": {fields: 32},
+	"shard/table.Table":          {methods: 182, fields: 31},
+	"transport/api.request":      {methods: 169},
+}
+
+// crowded lists the folders that have more files than the limit. An entry leaves in the same way.
+var crowded = []string{"node", "ring", "shard", "shard/table", "transport/api", "transport/callback"}
+
+// TestTypesAndFoldersStayWithinTheirWalls: no type has more methods or fields, and no folder more
+// files, than a reader can hold at once. An embedded type counts as one field.
+func TestTypesAndFoldersStayWithinTheirWalls(t *testing.T) {
+	sizes, plain, files := map[string]wall{}, map[string]bool{}, map[string]int{}
+	for _, f := range sources(t) {
+		if f.isTest || strings.HasPrefix(f.name, "test/") {
+			continue
+		}
+		folder := path.Dir(f.name)
+		files[folder]++
+		for _, d := range f.syntax.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv != nil {
+					name := folder + "." + receiver(d.Recv.List[0].Type)
+					s := sizes[name]
+					s.methods++
+					sizes[name] = s
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if typ, ok := spec.(*ast.TypeSpec); ok {
+						name := folder + "." + typ.Name.Name
+						s := sizes[name]
+						s.methods, s.fields, plain[name] = s.methods+signatures(typ.Type), fields(typ.Type), exported(typ.Type)
+						sizes[name] = s
+					}
+				}
+			}
+		}
+	}
+	if len(sizes) < 500 {
+		t.Fatalf("found only %d types; the test looks in the wrong place", len(sizes))
+	}
+	for name, s := range sizes {
+		if plain[name] && s.methods <= plainMethods {
+			s.fields = 0
+		}
+		listed, isListed := over[name]
+		atMost := wall{max(maxMethods, listed.methods), max(maxFields, listed.fields)}
+		switch {
+		case s.methods > atMost.methods || s.fields > atMost.fields:
+			t.Errorf("%s has %d methods and %d fields; at most %d and %d: take a part of it out",
+				name, s.methods, s.fields, atMost.methods, atMost.fields)
+		case isListed && s.methods <= maxMethods && s.fields <= maxFields:
+			t.Errorf("%s is within the limits; take it off the list", name)
+		case isListed && (s.methods < listed.methods || s.fields < listed.fields):
+			t.Errorf("%s has %d methods and %d fields now; lower its numbers", name, s.methods, s.fields)
+		}
+	}
+	for name := range over {
+		if _, there := sizes[name]; !there {
+			t.Errorf("there is no %s; take it off the list", name)
+		}
+	}
+	for folder, n := range files {
+		if isListed := slices.Contains(crowded, folder); n > maxFiles && !isListed {
+			t.Errorf("%s has %d files; at most %d", folder, n, maxFiles)
+		} else if n <= maxFiles && isListed {
+			t.Errorf("%s is within the limit; take it off the list", folder)
+		}
+	}
+}
+
+// receiver returns the name of a method's type, without pointer and parameters.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	}
+	return e.(*ast.Ident).Name
+}
+
+// signatures counts the methods that an interface asks for.
+func signatures(e ast.Expr) int {
+	if i, ok := e.(*ast.InterfaceType); ok {
+		return i.Methods.NumFields()
+	}
+	return 0
+}
+
+func fields(e ast.Expr) int {
+	if s, ok := e.(*ast.StructType); ok {
+		return s.Fields.NumFields()
+	}
+	return 0
+}
+
+// exported reports whether e is a struct without a field of its own package's.
+func exported(e ast.Expr) bool {
+	s, ok := e.(*ast.StructType)
+	if !ok {
+		return false
+	}
+	for _, f := range s.Fields.List {
+		for _, name := range f.Names {
+			if !name.IsExported() {
+				return false
+			}
+		}
+	}
+	return true
+}
