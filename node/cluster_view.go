@@ -11,12 +11,12 @@ import (
 	"carillon/ring"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
-// View implements api.Engine.
-func (e *engine) View() api.ClusterView {
-	v := api.ClusterView{Version: e.p.cfg.Version}
+// View implements backend.Engine.
+func (e *engine) View() backend.ClusterView {
+	v := backend.ClusterView{Version: e.p.cfg.Version}
 	c, err := e.core()
 	if err != nil {
 		return v
@@ -25,7 +25,7 @@ func (e *engine) View() api.ClusterView {
 	upgrade := c.member.State.Upgrade()
 	v.Level = uint32(upgrade.Level)
 	if upgrade.Next > upgrade.Level {
-		v.Upgrade = &api.UpgradeView{Level: uint32(upgrade.Next), Lacking: upgrade.Lacking}
+		v.Upgrade = &backend.UpgradeView{Level: uint32(upgrade.Next), Lacking: upgrade.Lacking}
 	}
 	leader, peers := c.member.SeenLeaders(), c.peers()
 	leads, replicas := map[uint64]int{}, map[uint64]int{}
@@ -46,24 +46,24 @@ func (e *engine) View() api.ClusterView {
 		view.Leads, view.Replicas = leads[n.ID], replicas[n.ID]
 		v.Nodes = append(v.Nodes, view)
 	}
-	slices.SortFunc(v.Nodes, func(a, b api.NodeView) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.Nodes, func(a, b backend.NodeView) int { return cmp.Compare(a.Name, b.Name) })
 	v.Healthy = healthy(&v)
 	return v
 }
 
 // healthy reports that nothing has to be waited for or seen to. A drained node is as it should be:
 // it holds nothing, and may stay so.
-func healthy(v *api.ClusterView) bool {
+func healthy(v *backend.ClusterView) bool {
 	for i := range v.Nodes {
-		if s := v.Nodes[i].State; s != api.NodeAlive && s != api.NodeDrained {
+		if s := v.Nodes[i].State; s != backend.NodeAlive && s != backend.NodeDrained {
 			return false
 		}
 	}
-	return len(v.Shards) > 0 && !slices.ContainsFunc(v.Shards, func(s api.ShardRow) bool { return s.State != api.ShardOK })
+	return len(v.Shards) > 0 && !slices.ContainsFunc(v.Shards, func(s backend.ShardRow) bool { return s.State != backend.ShardOK })
 }
 
-func (c *core) nodeView(p *process, n *ring.Node, peers peers) api.NodeView {
-	v := api.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: api.NodeAlive, ClockKnown: true}
+func (c *core) nodeView(p *process, n *ring.Node, peers peers) backend.NodeView {
+	v := backend.NodeView{Name: n.Name, HTTP: n.HTTP, Version: n.Version, Level: uint32(max(n.Level, feature.LevelFirst)), State: backend.NodeAlive, ClockKnown: true}
 	if n.ID == p.self.ID() {
 		v.Unfit, v.Starts = cmp.Or(p.self.Health.Why(), c.host.Fault()), c.member.Identity().Starts
 	} else {
@@ -72,24 +72,24 @@ func (c *core) nodeView(p *process, n *ring.Node, peers peers) api.NodeView {
 		v.Starts, v.SilentMs = seen.Starts, seen.Silent.Milliseconds()
 		switch seen.Presence {
 		case member.Suspect:
-			v.State = api.NodeSuspect
+			v.State = backend.NodeSuspect
 		case member.Down:
-			v.State = api.NodeDown
+			v.State = backend.NodeDown
 		}
 	}
-	if v.State == api.NodeAlive || v.State == api.NodeSuspect {
+	if v.State == backend.NodeAlive || v.State == backend.NodeSuspect {
 		switch n.State {
 		case ring.NodeDraining:
-			v.State = api.NodeDraining
+			v.State = backend.NodeDraining
 		case ring.NodeDrained:
-			v.State = api.NodeDrained
+			v.State = backend.NodeDrained
 		}
 	}
 	return v
 }
 
-func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) api.ShardRow {
-	s := api.ShardRow{Shard: row.Group, Epoch: row.Epoch}
+func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) backend.ShardRow {
+	s := backend.ShardRow{Shard: row.Group, Epoch: row.Epoch}
 	if n, ok := c.member.State.Node(leader); ok {
 		s.Leader = n.Name
 	}
@@ -109,13 +109,13 @@ func (c *core) shardRow(row *ring.Assignment, leader uint64, peers peers) api.Sh
 	}
 	switch {
 	case leader == 0 && 2*there <= len(row.Replicas):
-		s.State = api.ShardNoQuorum
+		s.State = backend.ShardNoQuorum
 	case !row.Settled:
-		s.State = api.ShardMoving
+		s.State = backend.ShardMoving
 	case leader == 0 || alive < len(row.Replicas) || !peers.alive(leader):
-		s.State = api.ShardDegraded
+		s.State = backend.ShardDegraded
 	default:
-		s.State = api.ShardOK
+		s.State = backend.ShardOK
 	}
 	return s
 }
@@ -146,16 +146,16 @@ func (p peers) alive(node uint64) bool {
 	return known && v.Presence == member.Alive
 }
 
-// Shard implements api.Backup.
-func (c *core) Shard(id timer.ShardID) (api.ShardView, bool) {
+// Shard implements backend.Backup.
+func (c *core) Shard(id timer.ShardID) (backend.ShardView, bool) {
 	if id == shard.Meta {
-		return api.ShardView{}, false
+		return backend.ShardView{}, false
 	}
 	row, ok := c.member.State.Row(id)
 	if !ok {
-		return api.ShardView{}, false
+		return backend.ShardView{}, false
 	}
-	v := api.ShardView{ShardRow: c.shardRow(&row, c.member.SeenLeaders()[id], c.peers())}
+	v := backend.ShardView{ShardRow: c.shardRow(&row, c.member.SeenLeaders()[id], c.peers())}
 	for _, g := range c.host.Groups() {
 		if g.Group == id && g.Replica != 0 {
 			v.Known, v.Term, v.Applied, v.Timers, v.Hash = true, g.Term, g.Applied, int64(g.Timers), g.Hash
@@ -168,13 +168,13 @@ func (c *core) Shard(id timer.ShardID) (api.ShardView, bool) {
 func clusterError(err error) error {
 	switch {
 	case errors.Is(err, ring.ErrUnknownNode), errors.Is(err, ring.ErrRemoved):
-		return api.ErrUnknownNode
+		return backend.ErrUnknownNode
 	case errors.Is(err, ring.ErrInUse), errors.Is(err, member.ErrNotDrained):
-		return api.ErrNotDrained
+		return backend.ErrNotDrained
 	case errors.Is(err, ring.ErrMajority):
-		return fmt.Errorf("%w: %s", api.ErrMajority, err)
+		return fmt.Errorf("%w: %s", backend.ErrMajority, err)
 	case errors.Is(err, ring.ErrLastNode), errors.Is(err, member.ErrNoOtherNode):
-		return api.ErrNoOtherNode
+		return backend.ErrNoOtherNode
 	}
 	return err
 }

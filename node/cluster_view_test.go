@@ -5,22 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // A drained node does not keep a cluster from being healthy, any other that is not alive does.
 func TestHealthyWithADrainedNode(t *testing.T) {
-	ok, moving := api.ShardRow{State: api.ShardOK}, api.ShardRow{State: api.ShardMoving}
+	ok, moving := backend.ShardRow{State: backend.ShardOK}, backend.ShardRow{State: backend.ShardMoving}
 	for _, tt := range []struct {
-		state  api.NodeState
-		shards []api.ShardRow
+		state  backend.NodeState
+		shards []backend.ShardRow
 		want   bool
 	}{
-		{api.NodeAlive, []api.ShardRow{ok, ok}, true}, {api.NodeDrained, []api.ShardRow{ok, ok}, true},
-		{api.NodeDraining, []api.ShardRow{ok}, false}, {api.NodeSuspect, []api.ShardRow{ok}, false}, {api.NodeDown, []api.ShardRow{ok}, false},
-		{api.NodeDrained, []api.ShardRow{ok, moving}, false}, {api.NodeAlive, []api.ShardRow{moving, ok}, false}, {api.NodeAlive, nil, false},
+		{backend.NodeAlive, []backend.ShardRow{ok, ok}, true}, {backend.NodeDrained, []backend.ShardRow{ok, ok}, true},
+		{backend.NodeDraining, []backend.ShardRow{ok}, false}, {backend.NodeSuspect, []backend.ShardRow{ok}, false}, {backend.NodeDown, []backend.ShardRow{ok}, false},
+		{backend.NodeDrained, []backend.ShardRow{ok, moving}, false}, {backend.NodeAlive, []backend.ShardRow{moving, ok}, false}, {backend.NodeAlive, nil, false},
 	} {
-		v := api.ClusterView{Nodes: []api.NodeView{{State: api.NodeAlive}, {State: tt.state}}, Shards: tt.shards}
+		v := backend.ClusterView{Nodes: []backend.NodeView{{State: backend.NodeAlive}, {State: tt.state}}, Shards: tt.shards}
 		if healthy(&v) != tt.want {
 			t.Errorf("%s, %v: healthy %v", tt.state, tt.shards, !tt.want)
 		}

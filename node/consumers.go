@@ -6,11 +6,11 @@ import (
 
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
-// Pull implements api.Consumers.
-func (c *core) Pull(ctx context.Context, topic timer.TopicID, p api.Pull) ([]api.Pulled, error) {
+// Pull implements backend.Consumers.
+func (c *core) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([]backend.Pulled, error) {
 	secret := c.clusterSecret()
 	if secret == nil {
 		return nil, timer.ErrRecovering
@@ -19,17 +19,17 @@ func (c *core) Pull(ctx context.Context, topic timer.TopicID, p api.Pull) ([]api
 	if err != nil {
 		return nil, err
 	}
-	out := make([]api.Pulled, len(taken))
+	out := make([]backend.Pulled, len(taken))
 	for i := range taken {
 		t := &taken[i]
 		r := receipt{shard: t.Shard, topic: topic, handle: t.Handle, seq: t.Timer.Seq, fence: t.Timer.Fence}
-		out[i] = api.Pulled{Timer: t.Timer, Receipt: r.seal(secret), UntilMs: t.UntilMs}
+		out[i] = backend.Pulled{Timer: t.Timer, Receipt: r.seal(secret), UntilMs: t.UntilMs}
 	}
 	return out, nil
 }
 
-// Return implements api.Consumers.
-func (c *core) Return(ctx context.Context, topic timer.TopicID, leases []api.Pulled) {
+// Return implements backend.Consumers.
+func (c *core) Return(ctx context.Context, topic timer.TopicID, leases []backend.Pulled) {
 	secret := c.clusterSecret()
 	taken := make([]timer.PulledTimer, 0, len(leases))
 	for i := range leases {
@@ -40,8 +40,8 @@ func (c *core) Return(ctx context.Context, topic timer.TopicID, leases []api.Pul
 	c.router.GiveBack(ctx, topic, taken)
 }
 
-// UpdateLease implements api.Consumers.
-func (c *core) UpdateLease(ctx context.Context, claim api.LeaseUpdate) ([]bool, error) {
+// UpdateLease implements backend.Consumers.
+func (c *core) UpdateLease(ctx context.Context, claim backend.LeaseUpdate) ([]bool, error) {
 	secret := c.clusterSecret()
 	if secret == nil {
 		return nil, timer.ErrRecovering

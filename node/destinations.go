@@ -5,24 +5,24 @@ import (
 	"encoding/json"
 	"time"
 
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 	"carillon/transport/callback"
 )
 
 // methodDestinations asks a node for the receivers that it calls. The answer is JSON, a list of
-// api.Destination: a release leaves out the fields that it does not know. A node of an older
+// backend.Destination: a release leaves out the fields that it does not know. A node of an older
 // release refuses the question, and is named as missing.
 const methodDestinations uint8 = 14
 
 // destinationsIn is how long another node has to tell its destinations.
 const destinationsIn = time.Second
 
-var destinationStates = [...]api.DestinationState{api.DestinationClosed, api.DestinationHalfOpen, api.DestinationOpen}
+var destinationStates = [...]backend.DestinationState{backend.DestinationClosed, backend.DestinationHalfOpen, backend.DestinationOpen}
 
-// Destinations implements api.Destinations: it asks all nodes that this one hears.
-func (c *core) Destinations(ctx context.Context) (list []api.Destination, missing []string, err error) {
+// Destinations implements backend.Destinations: it asks all nodes that this one hears.
+func (c *core) Destinations(ctx context.Context) (list []backend.Destination, missing []string, err error) {
 	nodes := c.member.HeardNodes()
-	lists := make([][]api.Destination, 1+len(nodes))
+	lists := make([][]backend.Destination, 1+len(nodes))
 	failed := make([]bool, len(nodes))
 	ctx, cancel := context.WithTimeout(ctx, destinationsIn)
 	defer cancel()
@@ -43,19 +43,19 @@ func (c *core) Destinations(ctx context.Context) (list []api.Destination, missin
 			missing = append(missing, c.p.self.NameOf(node))
 		}
 	}
-	return api.MergeDestinations(lists...), missing, nil
+	return backend.MergeDestinations(lists...), missing, nil
 }
 
 // destinations are those of this node: the receivers that its pool of calls knows, and how many
 // timers of the shards that it leads are due for each.
-func (c *core) destinations() (list []api.Destination) {
+func (c *core) destinations() (list []backend.Destination) {
 	waiting := map[string]int{}
 	for to, timers := range c.host.DueFor() {
 		waiting[to.(destination).key.Destination()] += timers
 	}
 	now := c.p.clock.Wall().UnixMilli()
 	c.pool.Destinations(func(s callback.DestinationStat) {
-		d := api.Destination{
+		d := backend.Destination{
 			Destination: s.Destination, State: destinationStates[s.Breaker], Calls: s.Permits, Waiting: waiting[s.Destination],
 			LatencyUs: s.Latency.Microseconds(), LastError: s.LastError,
 		}
@@ -65,10 +65,10 @@ func (c *core) destinations() (list []api.Destination) {
 		if !s.FailedAt.IsZero() {
 			d.FailedMs = s.FailedAt.UnixMilli()
 		}
-		if d.State != api.DestinationClosed {
+		if d.State != backend.DestinationClosed {
 			d.Nodes = []string{c.p.cfg.Name}
 		}
-		if d.State == api.DestinationOpen {
+		if d.State == backend.DestinationOpen {
 			d.NextProbeMs = now + s.ProbeIn.Milliseconds()
 		}
 		list = append(list, d)

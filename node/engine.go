@@ -6,7 +6,7 @@ import (
 
 	"carillon/node/route"
 	"carillon/timer"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // engine is the node as its HTTP API sees it. Before the node is of a cluster, has read its log,
@@ -44,7 +44,7 @@ func (e *engine) started() (*core, error) {
 // Shards is 1 before it is known: nothing can be asked of a shard then.
 func (e *engine) Shards() int { return max(1, e.p.self.Identity().Shards) }
 
-// Leader implements api.Engine.
+// Leader implements backend.Engine.
 func (e *engine) Leader(id timer.ShardID) string {
 	c := e.p.core.Load()
 	if c == nil {
@@ -58,8 +58,8 @@ func (e *engine) Leader(id timer.ShardID) string {
 	return n.HTTP
 }
 
-// Core implements api.Engine.
-func (e *engine) Core() (*api.Core, error) {
+// Core implements backend.Engine.
+func (e *engine) Core() (*backend.Core, error) {
 	c, err := e.core()
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (e *engine) Core() (*api.Core, error) {
 
 // show gives the API the core's parts.
 func (c *core) show() {
-	c.shown = &api.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: c.member, Live: c.feed, Destinations: c, Backup: c}
+	c.shown = &backend.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: c.member, Live: c.feed, Destinations: c, Backup: c}
 }
 
 // sealedTimers seals the secrets of commands.
@@ -78,7 +78,7 @@ type sealedTimers struct {
 	core *core
 }
 
-// Do implements api.Timers.
+// Do implements backend.Timers.
 func (s sealedTimers) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	cmd, err := s.core.sealed(cmd)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s sealedTimers) Do(ctx context.Context, id timer.ShardID, cmd *timer.Comma
 	return s.Router.Do(ctx, id, cmd, brief)
 }
 
-// DoAll implements api.Timers.
+// DoAll implements backend.Timers.
 func (s sealedTimers) DoAll(ctx context.Context, ops []timer.Op) { s.core.doSealed(ctx, ops) }
 
 // sealedTopics seals the secrets of policies.
@@ -96,7 +96,7 @@ type sealedTopics struct {
 	core *core
 }
 
-// Put implements api.Topics.
+// Put implements backend.Topics.
 func (s sealedTopics) Put(ctx context.Context, name string, p *timer.Policy, change timer.TopicChange) (*timer.Topic, bool, error) {
 	p, err := s.core.sealedPolicy(name, p)
 	if err != nil {

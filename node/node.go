@@ -26,6 +26,7 @@ import (
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/api"
+	"carillon/transport/api/web"
 	"carillon/transport/callback"
 	"carillon/transport/console"
 	"carillon/transport/peer"
@@ -333,9 +334,9 @@ func (n *Node) console() *console.Site {
 }
 
 // limits are those of the API that depend on the machine.
-func (n *Node) limits(connections int) api.Limits {
+func (n *Node) limits(connections int) web.Limits {
 	budget := bodyBudget(n.mem)
-	return api.Limits{Connections: connections, BodiesBytes: budget, AnswersBytes: budget}
+	return web.Limits{Connections: connections, BodiesBytes: budget, AnswersBytes: budget}
 }
 
 // runCore finds the node's cluster and runs its shards.

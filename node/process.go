@@ -20,7 +20,7 @@ import (
 	"carillon/node/task"
 	"carillon/ring"
 	"carillon/shard"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 	"carillon/transport/callback"
 	"carillon/transport/peer"
 )
@@ -67,7 +67,7 @@ type core struct {
 	history *historyAdapter
 	feed    *feed.Feed
 	pool    *callback.Pool // of calls to receivers
-	shown   *api.Core      // what the API sees of it
+	shown   *backend.Core  // what the API sees of it
 }
 
 // setCore says that the node has its shards; nil: it has them no more.

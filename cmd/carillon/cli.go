@@ -14,7 +14,7 @@ import (
 	"carillon/cmd/carillon/terminal"
 	"carillon/node"
 	"carillon/timer/duration"
-	"carillon/transport/api"
+	"carillon/transport/api/web"
 )
 
 // cli is every command, in the order that help shows them.
@@ -90,7 +90,7 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 			"replicas":         fmt.Sprint(node.DefaultReplicas),
 			"shards":           fmt.Sprint(node.DefaultShards),
 			"history_bytes":    byteSize(node.DefaultHistoryBytes).String(),
-			"scopes":           strings.Join(api.Scopes, ", "),
+			"scopes":           strings.Join(web.Scopes, ", "),
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
 			"max_calls":        fmt.Sprint(node.DefaultMaxCalls),
 			"topic_idle":       "1h",

@@ -6,6 +6,7 @@ import (
 
 	"carillon/cmd/carillon/terminal"
 	"carillon/transport/api"
+	"carillon/transport/api/web"
 	"carillon/transport/callback"
 )
 
@@ -46,7 +47,7 @@ func (c *tokenCmd) Validate() error {
 		return terminal.Usagef("--ed25519: goes with --webhook")
 	}
 	if len(c.Scopes) == 0 {
-		return terminal.Usagef("--scopes: say what the token may do, any of %s", strings.Join(api.Scopes, ", "))
+		return terminal.Usagef("--scopes: say what the token may do, any of %s", strings.Join(web.Scopes, ", "))
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"carillon/shard"
 	"carillon/timer/testkit/growth"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // TestManyListeners: events are told on a shard's own goroutine. A thousand of them in one turn cost
@@ -17,7 +17,7 @@ func TestManyListeners(t *testing.T) {
 	growth.Check(t, growth.Dimension{Name: "event listeners", N: all / 8, Longest: func(t testing.TB, n int) time.Duration {
 		f := newPair(t.(*testing.T)).there
 		for i := range n {
-			w := &api.Watch{Topics: []string{"orders"}}
+			w := &backend.Watch{Topics: []string{"orders"}}
 			if i%2 == 1 {
 				w.Topics = []string{"none of these"}
 			}

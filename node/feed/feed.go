@@ -18,7 +18,7 @@ import (
 	"carillon/shard"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // The requests of one node to another, in JSON both ways. The values are part of the protocol
@@ -26,7 +26,7 @@ import (
 const (
 	methodEvents uint8 = 48 + iota // an ask, answered by a batch
 	methodDue                      // a dueAsk, answered by a dueHere
-	methodStats                    // nothing, answered by an api.NodeStats
+	methodStats                    // nothing, answered by a backend.NodeStats
 )
 
 // Bounds.
@@ -89,18 +89,18 @@ func (f *Feed) Attach(h Host) { f.host = h }
 
 // tap keeps the events that a listener has not fetched yet.
 type tap struct {
-	watch  api.Watch
+	watch  backend.Watch
 	remote bool            // another node fetches it
 	looked map[string]bool // kinds of which it was told the unusual states; Look's alone
 	wake   task.Signal
 
 	mu     sync.Mutex
-	events []api.Event
+	events []backend.Event
 	missed int64
 	asked  time.Duration // when it was asked for last; of other nodes'
 }
 
-func (f *Feed) open(w *api.Watch) *tap {
+func (f *Feed) open(w *backend.Watch) *tap {
 	return &tap{watch: *w, looked: map[string]bool{}, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
 }
 
@@ -122,7 +122,7 @@ func (f *Feed) removeLocked(t *tap) {
 }
 
 // put adds events, as far as there is room.
-func (t *tap) put(events ...api.Event) {
+func (t *tap) put(events ...backend.Event) {
 	t.mu.Lock()
 	n := min(len(events), tapEvents-len(t.events))
 	t.events = append(t.events, events[:n]...)
@@ -139,7 +139,7 @@ func (t *tap) miss(n int64) {
 }
 
 // take empties the tap.
-func (t *tap) take() (events []api.Event, missed int64) {
+func (t *tap) take() (events []backend.Event, missed int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	events, missed = t.events, t.missed
@@ -148,7 +148,7 @@ func (t *tap) take() (events []api.Event, missed int64) {
 }
 
 // wait takes the events that are there, or those that come within so long.
-func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events []api.Event, missed int64) {
+func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events []backend.Event, missed int64) {
 	for end := env.Now() + d; ; {
 		if events, missed = t.take(); len(events) > 0 || missed > 0 || !t.wake.Wait(ctx, end-env.Now()) {
 			return events, missed
@@ -157,22 +157,22 @@ func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events [
 }
 
 // event is a shard's event as the API tells it.
-func (f *Feed) event(e *shard.Event, topic string) api.Event {
+func (f *Feed) event(e *shard.Event, topic string) backend.Event {
 	t := e.Timer
-	out := api.Event{Topic: topic, ID: t.ID, AtMs: e.AtMs, Labels: t.Labels, Node: f.cfg.Node}
+	out := backend.Event{Topic: topic, ID: t.ID, AtMs: e.AtMs, Labels: t.Labels, Node: f.cfg.Node}
 	switch e.Kind {
 	case shard.TimerAdded:
-		out.Kind, out.DueMs = api.EventAdded, t.DueMs
+		out.Kind, out.DueMs = backend.EventAdded, t.DueMs
 	case shard.TimerChanged:
-		out.Kind, out.DueMs = api.EventChanged, t.DueMs
+		out.Kind, out.DueMs = backend.EventChanged, t.DueMs
 	case shard.TimerCancelled:
-		out.Kind = api.EventCancelled
+		out.Kind = backend.EventCancelled
 	case shard.TimerDied:
-		out.Kind, out.Reason = api.EventDead, api.ReasonName(t.Reason)
+		out.Kind, out.Reason = backend.EventDead, backend.ReasonName(t.Reason)
 		out.Status, out.Error = t.LastStatus, t.LastError
 	case shard.AttemptEnded:
 		a := &e.Attempt
-		out.Kind, out.Attempt, out.Status, out.Error, out.LateMs = api.EventFired, a.Attempt, a.Status, a.Err, max(t.LatenessMs, 0)
+		out.Kind, out.Attempt, out.Status, out.Error, out.LateMs = backend.EventFired, a.Attempt, a.Status, a.Err, max(t.LatenessMs, 0)
 		switch e.State {
 		case timer.Done:
 			out.Result = "success"
@@ -189,16 +189,16 @@ func (f *Feed) event(e *shard.Event, topic string) api.Event {
 
 // ask is one question for another node's events.
 type ask struct {
-	Number uint64    `json:"number"` // of the listener
-	Watch  api.Watch `json:"watch"`
-	First  bool      `json:"first"` // it has not asked before
-	WaitMs int64     `json:"wait_ms"`
+	Number uint64        `json:"number"` // of the listener
+	Watch  backend.Watch `json:"watch"`
+	First  bool          `json:"first"` // it has not asked before
+	WaitMs int64         `json:"wait_ms"`
 }
 
 // batch is the answer.
 type batch struct {
-	Events []api.Event `json:"events,omitempty"`
-	Missed int64       `json:"missed,omitempty"`
+	Events []backend.Event `json:"events,omitempty"`
+	Missed int64           `json:"missed,omitempty"`
 	// The events that were kept for the listener are gone, nobody knows how many.
 	Lost bool `json:"lost,omitempty"`
 	Full bool `json:"full,omitempty"` // too many listen here
@@ -239,7 +239,7 @@ func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byt
 
 // tapOf is the tap of another node's listener here, made when it was not there. Taps that no node
 // asks for go.
-func (f *Feed) tapOf(key remoteKey, w *api.Watch) (t *tap, known bool) {
+func (f *Feed) tapOf(key remoteKey, w *backend.Watch) (t *tap, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tidyLocked()

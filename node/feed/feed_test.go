@@ -11,7 +11,7 @@ import (
 	"carillon/node/task"
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // pair is two nodes' feeds, of which the first asks the second.
@@ -67,7 +67,7 @@ func (f *Feed) idle() bool {
 }
 
 // hear waits for the next event.
-func hear(t *testing.T, s api.EventStream) api.Event {
+func hear(t *testing.T, s backend.EventStream) backend.Event {
 	t.Helper()
 	for range 20 {
 		if events, _, _ := s.Next(time.Second); len(events) > 0 {
@@ -78,7 +78,7 @@ func hear(t *testing.T, s api.EventStream) api.Event {
 		}
 	}
 	t.Fatal("no event within 20 s")
-	return api.Event{}
+	return backend.Event{}
 }
 
 // eventually polls.
@@ -100,12 +100,12 @@ func TestEventsOfBothNodes(t *testing.T) {
 	if tell(p.here, added(1, "a")) {
 		t.Error("an event was wanted though nobody listens")
 	}
-	s := p.here.Listen(t.Context(), &api.Watch{Topic: "orders", Labels: []string{"eu"}})
+	s := p.here.Listen(t.Context(), &backend.Watch{Topic: "orders", Labels: []string{"eu"}})
 	if tell(p.here, added(2, "a")) {
 		t.Error("an event of another topic was wanted")
 	}
 	tell(p.here, added(1, "a"))
-	if e := hear(t, s); e.ID != "a" || e.Topic != "orders" || e.Node != "n1" || e.Kind != api.EventAdded || e.DueMs != 99 || e.AtMs != 9 {
+	if e := hear(t, s); e.ID != "a" || e.Topic != "orders" || e.Node != "n1" || e.Kind != backend.EventAdded || e.DueMs != 99 || e.AtMs != 9 {
 		t.Errorf("%+v", e)
 	}
 	eventually(t, "the other node is asked", func() bool { return tell(p.there, added(1, "b")) })
@@ -121,9 +121,9 @@ func TestEventsOfBothNodes(t *testing.T) {
 func TestKindsOfEvents(t *testing.T) {
 	p := newPair(t)
 	p.cut.Store(true)
-	s := p.there.Listen(t.Context(), &api.Watch{})
+	s := p.there.Listen(t.Context(), &backend.Watch{})
 	defer s.Close()
-	of := func(kind shard.EventKind, state timer.State) api.Event {
+	of := func(kind shard.EventKind, state timer.State) backend.Event {
 		t.Helper()
 		tell(p.there, &shard.Event{Kind: kind, State: state, Attempt: timer.HistoryAttempt{Attempt: 3, Status: 500, Err: "no"},
 			Timer: &timer.Timer{Topic: 1, ID: "a", Reason: timer.Stopped, LatenessMs: -1, NextMs: 77}})
@@ -131,12 +131,12 @@ func TestKindsOfEvents(t *testing.T) {
 	}
 	for state, result := range map[timer.State]string{0: "retry", timer.Done: "success", timer.Dead: "dead", timer.Cancelled: "cancelled"} {
 		e := of(shard.AttemptEnded, state)
-		if e.Kind != api.EventFired || e.Result != result || e.Attempt != 3 || e.Status != 500 || e.Error != "no" || e.LateMs != 0 || (e.NextMs == 77) != (state == 0) {
+		if e.Kind != backend.EventFired || e.Result != result || e.Attempt != 3 || e.Status != 500 || e.Error != "no" || e.LateMs != 0 || (e.NextMs == 77) != (state == 0) {
 			t.Errorf("%+v", e)
 		}
 	}
-	for kind, want := range map[shard.EventKind]string{shard.TimerChanged: api.EventChanged, shard.TimerDied: api.EventDead, shard.TimerCancelled: api.EventCancelled} {
-		if e := of(kind, 0); e.Kind != want || (e.Reason == "stopped") != (want == api.EventDead) {
+	for kind, want := range map[shard.EventKind]string{shard.TimerChanged: backend.EventChanged, shard.TimerDied: backend.EventDead, shard.TimerCancelled: backend.EventCancelled} {
+		if e := of(kind, 0); e.Kind != want || (e.Reason == "stopped") != (want == backend.EventDead) {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -146,7 +146,7 @@ func TestKindsOfEvents(t *testing.T) {
 // and at other nodes.
 func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 	p := newPair(t)
-	s := p.here.Listen(t.Context(), &api.Watch{})
+	s := p.here.Listen(t.Context(), &backend.Watch{})
 	defer s.Close()
 	for i := range tapEvents + 10 {
 		tell(p.here, added(1, fmt.Sprint(i)))
@@ -167,7 +167,7 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 		got += int64(len(events)) + missed
 		return got == many
 	})
-	s.(*stream).tap.put(make([]api.Event, many)...) // as another node's answer might
+	s.(*stream).tap.put(make([]backend.Event, many)...) // as another node's answer might
 	if events, missed, _ := s.Next(time.Second); len(events) != tapEvents || missed != many-tapEvents {
 		t.Errorf("of a batch of %d: %d events, %d missed", many, len(events), missed)
 	}
@@ -178,9 +178,9 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 func TestNodeThatIsNotHeard(t *testing.T) {
 	p := newPair(t)
 	p.cut.Store(true)
-	s := p.here.Listen(t.Context(), &api.Watch{})
+	s := p.here.Listen(t.Context(), &backend.Watch{})
 	defer s.Close()
-	if e := hear(t, s); e.Kind != api.EventMissed || e.Node != "n2" || e.Error == "" || e.AtMs != 5 {
+	if e := hear(t, s); e.Kind != backend.EventMissed || e.Node != "n2" || e.Error == "" || e.AtMs != 5 {
 		t.Errorf("%+v", e)
 	}
 	p.cut.Store(false)
@@ -194,14 +194,14 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	for key, tap := range p.there.remote {
 		delete(p.there.remote, key)
 		p.there.removeLocked(tap)
-		tap.put(api.Event{Kind: api.EventAdded, ID: "last"}) // ends the question that waits
+		tap.put(backend.Event{Kind: backend.EventAdded, ID: "last"}) // ends the question that waits
 	}
 	p.there.mu.Unlock()
 	e := hear(t, s)
 	if e.ID == "last" {
 		e = hear(t, s)
 	}
-	if e.Kind != api.EventMissed || e.Node != "n2" {
+	if e.Kind != backend.EventMissed || e.Node != "n2" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -212,33 +212,33 @@ func TestBreakersAndNodesAreLookedAt(t *testing.T) {
 	p := newPair(t)
 	p.cut.Store(true)
 	p.breakers, p.states = map[string]string{"http://a": "open", "http://b": "closed"}, map[string]string{"n1": "alive", "n2": "alive"}
-	all := []string{api.EventBreaker, api.EventNode}
-	s := p.there.Listen(t.Context(), &api.Watch{Kinds: all, Topics: []string{"*"}})
-	narrow := p.there.Listen(t.Context(), &api.Watch{Kinds: all, Topics: []string{"orders"}})
-	timers := p.there.Listen(t.Context(), &api.Watch{})
-	for _, l := range []api.EventStream{s, narrow, timers} {
+	all := []string{backend.EventBreaker, backend.EventNode}
+	s := p.there.Listen(t.Context(), &backend.Watch{Kinds: all, Topics: []string{"*"}})
+	narrow := p.there.Listen(t.Context(), &backend.Watch{Kinds: all, Topics: []string{"orders"}})
+	timers := p.there.Listen(t.Context(), &backend.Watch{})
+	for _, l := range []backend.EventStream{s, narrow, timers} {
 		defer l.Close()
 	}
 	p.there.Look()
-	if e := hear(t, s); e.Kind != api.EventBreaker || e.Destination != "http://a" || e.State != "open" {
+	if e := hear(t, s); e.Kind != backend.EventBreaker || e.Destination != "http://a" || e.State != "open" {
 		t.Errorf("at first: %+v", e)
 	}
 	p.breakers = map[string]string{"http://a": "half-open", "http://b": "closed", "http://c": "closed"}
 	p.there.Look()
-	if e := hear(t, s); e.Kind != api.EventBreaker || e.Destination != "http://a" || e.State != "half-open" || e.Node != "n2" || e.AtMs != 5 {
+	if e := hear(t, s); e.Kind != backend.EventBreaker || e.Destination != "http://a" || e.State != "half-open" || e.Node != "n2" || e.AtMs != 5 {
 		t.Errorf("%+v", e)
 	}
 	p.states = map[string]string{"n1": "down", "n2": "alive"}
 	p.there.Look()
-	for _, l := range []api.EventStream{s, narrow} {
-		if e := hear(t, l); e.Kind != api.EventNode || e.Node != "n1" || e.State != "down" {
+	for _, l := range []backend.EventStream{s, narrow} {
+		if e := hear(t, l); e.Kind != backend.EventNode || e.Node != "n1" || e.State != "down" {
 			t.Errorf("%+v", e)
 		}
 	}
 	if events, _, _ := timers.Next(0); len(events) > 0 {
 		t.Errorf("who did not ask heard %+v", events)
 	}
-	only := p.here.Listen(t.Context(), &api.Watch{Kinds: all})
+	only := p.here.Listen(t.Context(), &backend.Watch{Kinds: all})
 	defer only.Close()
 	if p.here.Watches(1) {
 		t.Error("events of timers are made for who asked for others")
@@ -251,7 +251,7 @@ func TestTapsThatNobodyAsksFor(t *testing.T) {
 	now := time.Duration(0)
 	p.there.cfg.Tasks = &stoppedClock{Env: p.there.cfg.Tasks, now: &now}
 	for i := range remoteTaps {
-		if tap, known := p.there.tapOf(remoteKey{1, uint64(i)}, &api.Watch{}); tap == nil || known {
+		if tap, known := p.there.tapOf(remoteKey{1, uint64(i)}, &backend.Watch{}); tap == nil || known {
 			t.Fatal(i, known)
 		}
 	}

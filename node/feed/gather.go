@@ -13,7 +13,7 @@ import (
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/encoding"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 const (
@@ -71,14 +71,14 @@ type dueHere struct {
 
 // Due counts the timers that come due, over all shards. Shards that no node counted, for they have
 // no leader just now, are missing in the answer, which says so.
-func (f *Feed) Due(ctx context.Context, q *api.DueQuery) (*api.Due, error) {
+func (f *Feed) Due(ctx context.Context, q *backend.DueQuery) (*backend.Due, error) {
 	ask := dueAsk{Topics: q.Topics, All: q.All, FromMs: q.FromMs, BucketMs: q.BucketMs, Buckets: q.Buckets}
 	body, err := json.Marshal(&ask)
 	if err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		d := &api.Due{Buckets: make([]int64, q.Buckets), Shards: f.cfg.Shards}
+		d := &backend.Due{Buckets: make([]int64, q.Buckets), Shards: f.cfg.Shards}
 		counted := map[timer.ShardID]bool{}
 		twice := false
 		f.each(ctx, methodDue, body, func() ([]byte, error) { return f.serveDue(body) }, func(_ uint64, answer []byte, err error) {
@@ -134,12 +134,12 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 
 // Stats counts the work of each node of the cluster in the last minute. One that does not answer is
 // there with the reason.
-func (f *Feed) Stats(ctx context.Context) *api.ClusterStats {
-	all := &api.ClusterStats{}
+func (f *Feed) Stats(ctx context.Context) *backend.ClusterStats {
+	all := &backend.ClusterStats{}
 	heard := map[uint64]bool{f.cfg.Self: true}
 	f.each(ctx, methodStats, nil, f.serveStats, func(node uint64, answer []byte, err error) {
 		heard[node] = true
-		s := api.NodeStats{}
+		s := backend.NodeStats{}
 		if err == nil {
 			err = json.Unmarshal(answer, &s)
 		}
@@ -153,10 +153,10 @@ func (f *Feed) Stats(ctx context.Context) *api.ClusterStats {
 	})
 	for _, node := range f.cfg.Members() {
 		if !heard[node] {
-			all.Nodes = append(all.Nodes, api.NodeStats{Name: f.cfg.Name(node), Error: errNotHeard.Error()})
+			all.Nodes = append(all.Nodes, backend.NodeStats{Name: f.cfg.Name(node), Error: errNotHeard.Error()})
 		}
 	}
-	slices.SortFunc(all.Nodes, func(a, b api.NodeStats) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all.Nodes, func(a, b backend.NodeStats) int { return strings.Compare(a.Name, b.Name) })
 	late := make([]int64, latenessSteps+1)
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
@@ -173,7 +173,7 @@ var errNotHeard = errors.New("nothing is heard of the node")
 
 func (f *Feed) serveStats() ([]byte, error) {
 	h := f.host.Stats()
-	return json.Marshal(&api.NodeStats{
+	return json.Marshal(&backend.NodeStats{
 		Minute: f.cfg.Rates.Minute(), Scheduled: h.Scheduled, Leased: h.Leased, Dead: h.Dead, Overdue: h.Overdue, Leads: h.Leads,
 	})
 }

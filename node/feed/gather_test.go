@@ -9,7 +9,7 @@ import (
 	"carillon/shard"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // leads is a host that leads some shards, each with timers as many as its number, due at once.
@@ -43,7 +43,7 @@ func TestDueOfAllShards(t *testing.T) {
 	p.here.Attach(here)
 	p.here.pause = time.Millisecond
 	p.there.Attach(there)
-	q := &api.DueQuery{All: true, FromMs: 10, BucketMs: 5, Buckets: 2}
+	q := &backend.DueQuery{All: true, FromMs: 10, BucketMs: 5, Buckets: 2}
 	d, err := p.here.Due(t.Context(), q)
 	if err != nil || !slices.Equal(d.Buckets, []int64{10, 60}) || d.Overdue != 4 || d.Later != 8 || d.Counted != 4 || d.Shards != 4 || there.asked != nil {
 		t.Errorf("%+v %v, topics %v", d, err, there.asked)
@@ -81,7 +81,7 @@ func TestStatsOfAllNodes(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	a, b, c := &s.Nodes[0], &s.Nodes[1], &s.Nodes[2]
-	if a.Name != "n1" || a.Scheduled != 7 || a.Leads != 1 || a.Added != 1 || a.WindowMs != 1000 || a.Lateness != (api.Lateness{Count: 10}) {
+	if a.Name != "n1" || a.Scheduled != 7 || a.Leads != 1 || a.Added != 1 || a.WindowMs != 1000 || a.Lateness != (backend.Lateness{Count: 10}) {
 		t.Errorf("%+v", a)
 	}
 	if b.Name != "n2" || b.Leads != 2 || b.Lateness.P50 < 100 || b.Lateness.P50 > 120 {

@@ -5,7 +5,7 @@ import (
 
 	"carillon/shard"
 	"carillon/timer"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // inboxEvents bounds the events that wait to be given to the listeners.
@@ -15,13 +15,13 @@ const inboxEvents = 16_384
 // only puts an event in, so that its length does not depend on how many listen.
 type inbox struct {
 	mu      sync.Mutex
-	events  []api.Event
+	events  []backend.Event
 	dropped int64
 	giving  bool // a task gives the events to the listeners
 }
 
 // put reports whether a task must be started that calls take until it returns false.
-func (i *inbox) put(e *api.Event) (start bool) {
+func (i *inbox) put(e *backend.Event) (start bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.events) < inboxEvents {
@@ -35,7 +35,7 @@ func (i *inbox) put(e *api.Event) (start bool) {
 }
 
 // take empties the inbox; false: it was empty.
-func (i *inbox) take() (events []api.Event, dropped int64, some bool) {
+func (i *inbox) take() (events []backend.Event, dropped int64, some bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	events, dropped = i.events, i.dropped
@@ -99,11 +99,11 @@ func (f *Feed) give() {
 
 // give adds the events that the listener asked for. It may have been any of those that the inbox
 // had no room for.
-func (t *tap) give(events []api.Event, dropped int64) {
+func (t *tap) give(events []backend.Event, dropped int64) {
 	if !t.watch.OfTimers() {
 		return
 	}
-	var seen []api.Event
+	var seen []backend.Event
 	for i := range events {
 		if t.watch.Sees(&events[i]) {
 			seen = append(seen, events[i])

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"carillon/node/task"
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
-// stream has the events of all nodes for one listener at this node. It implements api.EventStream.
+// stream has the events of all nodes for one listener at this node. It implements backend.EventStream.
 type stream struct {
 	*Feed
 	ctx    context.Context
@@ -22,7 +22,7 @@ type stream struct {
 
 // Listen begins to hear of the events that a watch selects, of this node and all others. The stream
 // must be closed.
-func (f *Feed) Listen(ctx context.Context, w *api.Watch) api.EventStream {
+func (f *Feed) Listen(ctx context.Context, w *backend.Watch) backend.EventStream {
 	s := &stream{Feed: f, number: f.last.Add(1), tap: f.open(w), asked: task.NewGroup(f.cfg.Tasks)}
 	s.ctx, s.cancel = f.cfg.Tasks.WithTimeout(ctx, task.Forever)
 	f.add(s.tap)
@@ -30,13 +30,13 @@ func (f *Feed) Listen(ctx context.Context, w *api.Watch) api.EventStream {
 	return s
 }
 
-// Next implements api.EventStream.
-func (s *stream) Next(wait time.Duration) (events []api.Event, missed int64, ok bool) {
+// Next implements backend.EventStream.
+func (s *stream) Next(wait time.Duration) (events []backend.Event, missed int64, ok bool) {
 	events, missed = s.tap.wait(s.ctx, s.cfg.Tasks, wait)
 	return events, missed, s.ctx.Err() == nil
 }
 
-// Close implements api.EventStream.
+// Close implements backend.EventStream.
 func (s *stream) Close() {
 	s.remove(s.tap)
 	s.cancel()
@@ -96,7 +96,7 @@ var errFull = errors.New("too many listen to it")
 
 // tell lets the listener know that it does not hear all of a node.
 func (s *stream) tell(node uint64, why string) {
-	s.tap.put(api.Event{Kind: api.EventMissed, Node: s.cfg.Name(node), AtMs: s.cfg.NowMs(), Error: why})
+	s.tap.put(backend.Event{Kind: backend.EventMissed, Node: s.cfg.Name(node), AtMs: s.cfg.NowMs(), Error: why})
 }
 
 func (s *stream) ask(node uint64, first bool) (*batch, error) {

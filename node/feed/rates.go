@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/transport/api"
+	"carillon/transport/api/backend"
 )
 
 // Rates counts the work of this node, so that its last minute can be shown. Its methods may be
@@ -90,10 +90,10 @@ func (r *Rates) Sample(now time.Duration) {
 }
 
 // Minute has the counts of the last minute, or since the first sample.
-func (r *Rates) Minute() api.Minute {
+func (r *Rates) Minute() backend.Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := api.Minute{Late: make([]int64, latenessSteps+1)}
+	m := backend.Minute{Late: make([]int64, latenessSteps+1)}
 	if len(r.samples) < 2 {
 		return m
 	}
@@ -118,7 +118,7 @@ func (r *Rates) Minute() api.Minute {
 }
 
 // percentiles reads the lateness of a minute: of so many in a hundred, at most so many ms.
-func percentiles(late []int64) api.Lateness {
+func percentiles(late []int64) backend.Lateness {
 	total := int64(0)
 	for _, n := range late {
 		total += n
@@ -132,5 +132,5 @@ func percentiles(late []int64) api.Lateness {
 		}
 		return 0
 	}
-	return api.Lateness{Count: total, P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
+	return backend.Lateness{Count: total, P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
 }

@@ -13,7 +13,7 @@ import (
 func (h *harness) large(n, size int) {
 	h.t.Helper()
 	for i := range n {
-		h.do("POST", timers, bodyOf(fmt.Sprintf("t%03d", i), size)).want(201)
+		h.do("POST", timersPath, bodyOf(fmt.Sprintf("t%03d", i), size)).want(201)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestBatchAnswerIsBounded(t *testing.T) {
 	if strings.Contains(r.body, "truncated") || strings.Contains(r.body, `"timer"`) {
 		t.Error("brief is brief")
 	}
-	h.do("GET", timers+"/t019", "").want(200).has("priority", "7", "version", "5")
+	h.do("GET", timersPath+"/t019", "").want(200).has("priority", "7", "version", "5")
 	h.answersTake(0)
 }
 
@@ -83,7 +83,7 @@ func TestListOfLargeTimersIsWhole(t *testing.T) {
 		var ids []string
 		pages := 0
 		for cursor := ""; ; pages++ {
-			target := timers + query
+			target := timersPath + query
 			if cursor != "" {
 				target += "&cursor=" + cursor
 			}
@@ -124,7 +124,7 @@ func TestListOfLargeTimersIsWhole(t *testing.T) {
 func TestUnreadAnswersShareABudget(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.AnswersBytes = 1 << 20 })
 	h.large(4, 200<<10)
-	const request = "GET " + timers + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	const request = "GET " + timersPath + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	unread := []*probe{h.from("127.0.0.2"), h.from("127.0.0.2"), h.from("127.0.0.2")}
 	for _, p := range unread {
 		// Until the answers are more than sockets hold: those that are refused take little room
@@ -137,7 +137,7 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 	}
 	h.await("those of that address are refused", func() bool {
 		for range 10 {
-			if h.from("127.0.0.2").get(timers) != 503 {
+			if h.from("127.0.0.2").get(timersPath) != 503 {
 				return false
 			}
 		}
@@ -146,7 +146,7 @@ func TestUnreadAnswersShareABudget(t *testing.T) {
 	if used := h.server.answers.used.Load(); used > 512<<10 {
 		t.Errorf("%d bytes of one address wait", used)
 	}
-	if got := h.from("127.0.0.4").get(timers); got != 200 {
+	if got := h.from("127.0.0.4").get(timersPath); got != 200 {
 		t.Errorf("another address: %d", got)
 	}
 	if got := h.from("127.0.0.2").get("/healthz"); got != 200 {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"strings"
 
+	"carillon/transport/api/web"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -25,19 +27,23 @@ type Change struct {
 const nobody = "-"
 
 // audit records the request, if it was for a change, or was refused for want of a token or a scope.
-func (rq *request) audit(p *problem) {
+func (rq *request) audit(p *web.Problem) {
 	record := rq.s.cfg.Audit
-	if record == nil || rq.audited {
+	if record == nil || rq.Unlogged {
+		return
+	}
+	if rq.Outcomes != nil {
+		rq.auditEach()
 		return
 	}
 	change := rq.route != nil && rq.route.audit != ""
-	refused := p != nil && p.refuses()
-	if !change && !(refused && (p.code == unauthorized || p.code == forbidden)) {
+	refused := p != nil && p.Refuses()
+	if !change && !(refused && (p.Code == web.Unauthorized || p.Code == web.Forbidden)) {
 		return
 	}
-	c := Change{Who: rq.auditor(), What: auditRefused, Object: nobody, From: rq.from(), Status: rq.ctx.Response.StatusCode()}
+	c := Change{Who: rq.auditor(), What: auditRefused, Object: nobody, From: rq.from(), Status: rq.Ctx.Response.StatusCode()}
 	if p != nil {
-		c.Status = p.status
+		c.Status = p.Status
 	}
 	if rq.route != nil {
 		c.Object = rq.object()
@@ -45,7 +51,7 @@ func (rq *request) audit(p *problem) {
 	if change {
 		c.What = rq.route.audit
 	}
-	c.Count = rq.count
+	c.Count = rq.Count
 	if change && c.Count == 0 && c.Status == fasthttp.StatusOK { // nothing was changed
 		switch {
 		case rq.route.audit == auditPull:
@@ -64,8 +70,8 @@ func (rq *request) audit(p *problem) {
 
 // sum stands for the request's token; zero: none.
 func (rq *request) sum() (sum [sha256.Size]byte) {
-	if rq.who != nil {
-		sum = rq.who.sum
+	if rq.Who != nil {
+		sum = rq.Who.Sum
 	}
 	return sum
 }
@@ -82,48 +88,27 @@ const (
 	auditRefused = "refused"
 )
 
-// auditOps records the operations of a batch, each by itself.
-func (rq *request) auditOps(ops []operation) {
-	record := rq.s.cfg.Audit
-	if record == nil {
-		return
-	}
-	rq.audited = true
-	who, from := rq.auditor(), rq.from()
-	for i := range ops {
-		op := &ops[i]
-		c := Change{Who: who, What: "batch.unreadable", From: from}
-		id := ""
-		if op.in != nil && op.verb != noVerb {
-			c.What = "timer." + verbs[op.verb].name
-			if validID(op.in.id) {
-				id = op.in.id
-			}
+// auditEach records the operations of a batch.
+func (rq *request) auditEach() {
+	c := Change{Who: rq.auditor(), From: rq.from()}
+	for _, o := range rq.Outcomes {
+		if c.What = "batch.unreadable"; o.Verb != "" {
+			c.What = "timer." + o.Verb
 		}
-		c.Object = objectOf(rq.topic, id, "")
-		p := op.problem
-		if p == nil {
-			p = refusal(op.result.Code)
-		}
-		switch {
-		case p == nil:
-			c.Status = status(op.result.Code)
-		case p.refuses():
-			c.Status = p.status
+		c.Object, c.Status = objectOf(rq.Topic, o.ID, ""), o.Status
+		if o.Refused {
 			rq.s.refusals.add(rq.sum(), c)
-			continue
-		default:
-			c.Status = p.status
+		} else {
+			rq.s.cfg.Audit(c)
 		}
-		record(c)
 	}
 }
 
 func (rq *request) auditor() string {
-	if rq.who == nil {
+	if rq.Who == nil {
 		return nobody
 	}
-	return rq.who.name
+	return rq.Who.Name
 }
 
 // object names the topic, timer or node that the request was about.
@@ -136,10 +121,10 @@ func (rq *request) object() string {
 	case rq.route.audit == auditBackup, rq.route.audit == auditFinalize:
 		return "cluster"
 	}
-	if rq.topic == "" && rq.node == "" {
+	if rq.Topic == "" && rq.NodeName == "" {
 		return rq.route.path
 	}
-	return objectOf(rq.topic, rq.id, rq.node)
+	return objectOf(rq.Topic, rq.ID, rq.NodeName)
 }
 
 func objectOf(topic, id, node string) string {
@@ -154,7 +139,7 @@ func objectOf(topic, id, node string) string {
 
 // from is the client's address and port.
 func (rq *request) from() string {
-	c, ok := rq.ctx.Conn().(*framedConn)
+	c, ok := rq.Ctx.Conn().(*framedConn)
 	if !ok {
 		return nobody
 	}

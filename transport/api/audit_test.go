@@ -70,14 +70,14 @@ func TestChangesAreAudited(t *testing.T) {
 		want                        string // lines, "; " between
 	}{
 		{"shop", "PUT", orders, `{"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}`, "shop topic.put topics/orders 201"},
-		{"shop", "POST", timers, add, "shop timer.add topics/orders/timers/a 201"},
-		{"shop", "POST", timers, add[:len(add)-5], "shop timer.add topics/orders 400"},
-		{"shop", "PATCH", timers + "/a", `{"priority":1}`, "shop timer.patch topics/orders/timers/a 200"},
-		{"shop", "PUT", timers + "/{k}b", `{"delay":"1h",` + cb + `}`, "shop timer.put topics/orders/timers/{k}b 201"},
-		{"shop", "POST", timers + "/a/fire", "", "shop timer.fire topics/orders/timers/a 200"},
+		{"shop", "POST", timersPath, add, "shop timer.add topics/orders/timers/a 201"},
+		{"shop", "POST", timersPath, add[:len(add)-5], "shop timer.add topics/orders 400"},
+		{"shop", "PATCH", timersPath + "/a", `{"priority":1}`, "shop timer.patch topics/orders/timers/a 200"},
+		{"shop", "PUT", timersPath + "/{k}b", `{"delay":"1h",` + cb + `}`, "shop timer.put topics/orders/timers/{k}b 201"},
+		{"shop", "POST", timersPath + "/a/fire", "", "shop timer.fire topics/orders/timers/a 200"},
 		{"shop", "POST", orders + "/cancel?dry_run=true", `{"all":true}`, ""},
-		{"shop", "DELETE", timers + "/a", "", "shop timer.cancel topics/orders/timers/a 200"},
-		{"shop", "DELETE", timers + "/none", "", "shop timer.cancel topics/orders/timers/none 404"},
+		{"shop", "DELETE", timersPath + "/a", "", "shop timer.cancel topics/orders/timers/a 200"},
+		{"shop", "DELETE", timersPath + "/none", "", "shop timer.cancel topics/orders/timers/none 404"},
 		{"shop", "POST", orders + "/batch", `{"ops":[{"op":"add","id":"c","delay":"1h",` + cb + `},{"op":"cancel","id":"none"},{"op":"` + secret + `"},{"op":"add","id":"` + secret + ` /","delay":"1h"}]}`,
 			"shop timer.add topics/orders/timers/c 201; shop timer.cancel topics/orders/timers/none 404; shop batch.unreadable topics/orders 400"},
 		{"shop", "POST", orders + "/batch", `nonsense`, "shop batch topics/orders 400 (2 refused)"},
@@ -101,10 +101,10 @@ func TestChangesAreAudited(t *testing.T) {
 		{"operator", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "operator cluster.replicas cluster/replicas 202"},
 		{"operator", "POST", "/v1/cluster/finalize", "", "operator cluster.finalize cluster 200"},
 		{"shop", "POST", "/v1/topics/others/timers", add, "shop timer.add topics/others 404"},
-		{"reader", "DELETE", timers + "/a", "", "reader timer.cancel topics/orders/timers/a 403"},
-		{"reader", "GET", timers, "", ""}, {"reader", "GET", "/v1/topics", "", ""}, {"shop", "GET", "/nothing", "", ""}, {"shop", "POST", "/nothing", "", ""},
+		{"reader", "DELETE", timersPath + "/a", "", "reader timer.cancel topics/orders/timers/a 403"},
+		{"reader", "GET", timersPath, "", ""}, {"reader", "GET", "/v1/topics", "", ""}, {"shop", "GET", "/nothing", "", ""}, {"shop", "POST", "/nothing", "", ""},
 		{"reader", "GET", "/v1/destinations", "", "reader refused /v1/destinations 403"},
-		{"stranger", "DELETE", timers + "/a", "", "- refused - 401"}, {"stranger", "POST", timers, add, "- refused - 401"},
+		{"stranger", "DELETE", timersPath + "/a", "", "- refused - 401"}, {"stranger", "POST", timersPath, add, "- refused - 401"},
 	} {
 		h.advance(time.Minute) // so that a refusal is the first of its minute
 		h.do(tt.method, tt.target, tt.body, "Authorization: Bearer "+tt.token+"-token")
@@ -112,18 +112,18 @@ func TestChangesAreAudited(t *testing.T) {
 			t.Errorf("%s %s: recorded %q, want %q", tt.method, tt.target, got, tt.want)
 		}
 	}
-	h.do("POST", timers, `{"delay":"1h",`+cb+`}`, "Authorization: Bearer shop-token").want(201)
+	h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`, "Authorization: Bearer shop-token").want(201)
 	if got := tr.since(); len(got) != 1 || !strings.HasPrefix(got[0], "shop timer.add topics/orders/timers/s0") {
 		t.Errorf("an add without an id: %q", got)
 	}
 	h.engine.beforeDo = func() { panic("!") }
-	h.do("DELETE", timers+"/a", "", "Authorization: Bearer shop-token").want(500)
+	h.do("DELETE", timersPath+"/a", "", "Authorization: Bearer shop-token").want(500)
 	if got := tr.since(); !slices.Equal(got, []string{"shop timer.cancel topics/orders/timers/a 500"}) {
 		t.Errorf("a panic: %q", got)
 	}
 	h.engine.beforeDo = nil
 	h.advance(time.Minute)
-	h.raw(-1, "POST "+timers+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer shop-token\r\nExpect: 100-continue\r\nContent-Length: 999999\r\nIf-Match: \"1\"\r\n\r\n")
+	h.raw(-1, "POST "+timersPath+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer shop-token\r\nExpect: 100-continue\r\nContent-Length: 999999\r\nIf-Match: \"1\"\r\n\r\n")
 	if got := tr.since(); len(got) != 1 || got[0] != "shop timer.add topics/orders 400" {
 		t.Errorf("refused before its body: %q", got)
 	}

@@ -14,9 +14,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	yaml "go.yaml.in/yaml/v3"
-
 	"carillon/timer"
+	"carillon/transport/api/web"
+
+	yaml "go.yaml.in/yaml/v3"
 )
 
 // Bounds of the auth file.
@@ -78,7 +79,7 @@ const authExample = `- {name: shop, sha256: "…", scopes: [add, read], topics: 
 
 // parseAuth reads the list of tokens. All faults are said at once, each with its line, and never
 // with the contents of the file: it may be the wrong one.
-func parseAuth(data []byte) ([]principal, error) {
+func parseAuth(data []byte) ([]web.Principal, error) {
 	if len(data) > maxAuthBytes {
 		return nil, fmt.Errorf("is over %d MiB", maxAuthBytes>>20)
 	}
@@ -101,7 +102,7 @@ func parseAuth(data []byte) ([]principal, error) {
 		return nil, fmt.Errorf("line %d: 1 to %d tokens are expected", max(root.Line, 1), maxTokens)
 	}
 	r := authReader{lines: map[[sha256.Size]byte]int{}}
-	list := make([]principal, len(root.Content))
+	list := make([]web.Principal, len(root.Content))
 	for i, item := range root.Content {
 		r.token(item, &list[i])
 	}
@@ -131,7 +132,7 @@ func (r *authReader) fault(n *yaml.Node, format string, args ...any) {
 var tokenKeys = []string{"name", "sha256", "scopes", "topics", "max_topics", "quota", "quota_changes", "quota_reads"}
 
 // token reads one entry.
-func (r *authReader) token(n *yaml.Node, p *principal) {
+func (r *authReader) token(n *yaml.Node, p *web.Principal) {
 	fields, ok := r.mapping(n, "a token", tokenKeys)
 	if !ok {
 		return
@@ -139,43 +140,43 @@ func (r *authReader) token(n *yaml.Node, p *principal) {
 	if f := fields["name"]; f == nil || f.Kind != yaml.ScalarNode || f.Value == "" || len(f.Value) > maxTokenName {
 		r.fault(nodeOr(f, n), "name: 1 to %d characters are expected", maxTokenName)
 	} else {
-		p.name = f.Value
+		p.Name = f.Value
 	}
 	r.hash(nodeOr(fields["sha256"], n), fields["sha256"], p)
-	for _, s := range r.list(nodeOr(fields["scopes"], n), fields["scopes"], "scopes", len(Scopes)) {
-		if scopeNames[s.Value] == 0 {
-			r.fault(s, "scopes: each one of %s is expected", strings.Join(Scopes, ", "))
+	for _, s := range r.list(nodeOr(fields["scopes"], n), fields["scopes"], "scopes", len(web.Scopes)) {
+		if web.ScopeNames[s.Value] == 0 {
+			r.fault(s, "scopes: each one of %s is expected", strings.Join(web.Scopes, ", "))
 		}
-		p.scopes |= scopeNames[s.Value]
+		p.Scopes |= web.ScopeNames[s.Value]
 	}
 	for _, t := range r.list(nodeOr(fields["topics"], n), fields["topics"], "topics", maxTokenPatterns) {
-		if t.Value == "" || len(t.Value) > maxTopicBytes || !only(strings.ReplaceAll(t.Value, "*", ""), topicRest) {
+		if t.Value == "" || len(t.Value) > web.MaxTopicBytes || !web.Only(strings.ReplaceAll(t.Value, "*", ""), web.TopicRest) {
 			r.fault(t, `topics: patterns of names are expected, such as "orders", "orders.*" or "*"`)
 		}
-		p.topics = append(p.topics, t.Value)
+		p.Topics = append(p.Topics, t.Value)
 	}
-	p.all = slices.ContainsFunc(p.topics, func(pattern string) bool { return strings.Trim(pattern, "*") == "" })
-	if p.scopes&scopeCluster != 0 && !p.all {
+	p.All = slices.ContainsFunc(p.Topics, func(pattern string) bool { return strings.Trim(pattern, "*") == "" })
+	if p.Scopes&web.ScopeCluster != 0 && !p.All {
 		r.fault(nodeOr(fields["topics"], n), `topics: the scope cluster is of every topic; it needs topics: ["*"]`)
 	}
-	p.prefixes = patternPrefixes(p.topics)
-	p.making.most = defaultMaxTopics
+	p.Prefixes = web.PatternPrefixes(p.Topics)
+	p.Making.Most = web.DefaultMaxTopics
 	if f := fields["max_topics"]; f != nil {
 		most, err := strconv.Atoi(f.Value)
 		if f.Kind != yaml.ScalarNode || err != nil || most < 1 || most > timer.MaxTopics {
 			r.fault(f, "max_topics: a number from 1 to %d is expected", timer.MaxTopics)
 		}
-		p.making.most = most
+		p.Making.Most = most
 	}
-	for kind, name := range quotaNames {
+	for kind, name := range web.QuotaNames {
 		if f := fields[name]; f != nil {
-			p.quotas[kind] = r.quota(f, name)
+			p.Quotas[kind] = r.quota(f, name)
 		}
 	}
 }
 
 // hash reads the token's, which no other entry may have.
-func (r *authReader) hash(at, f *yaml.Node, p *principal) {
+func (r *authReader) hash(at, f *yaml.Node, p *web.Principal) {
 	var sum []byte
 	var err error
 	if f != nil && f.Kind == yaml.ScalarNode {
@@ -185,20 +186,20 @@ func (r *authReader) hash(at, f *yaml.Node, p *principal) {
 		r.fault(at, "sha256: 64 hex digits are expected, as carillon token prints them")
 		return
 	}
-	copy(p.sum[:], sum)
-	if line, twice := r.lines[p.sum]; twice {
+	copy(p.Sum[:], sum)
+	if line, twice := r.lines[p.Sum]; twice {
 		r.fault(at, "sha256: this token is on line %d, too", line)
 	}
-	r.lines[p.sum] = at.Line
+	r.lines[p.Sum] = at.Line
 }
 
 // quota reads how many a second, and at once.
-func (r *authReader) quota(n *yaml.Node, name string) *quota {
+func (r *authReader) quota(n *yaml.Node, name string) *web.Quota {
 	fields, ok := r.mapping(n, name, []string{"per_second", "burst"})
 	if !ok {
 		return nil
 	}
-	var rule quotaRule
+	var rule web.QuotaRule
 	if f := fields["per_second"]; f != nil && f.Kind == yaml.ScalarNode {
 		rule.PerSecond, _ = strconv.ParseFloat(f.Value, 64) // 0 is refused below
 	}
@@ -208,10 +209,10 @@ func (r *authReader) quota(n *yaml.Node, name string) *quota {
 			rule.Burst = -1
 		}
 	}
-	if text := rule.fault(); text != "" {
+	if text := rule.Fault(); text != "" {
 		r.fault(n, "%s.%s", name, text)
 	}
-	return newQuota(rule)
+	return web.NewQuota(rule)
 }
 
 // mapping reads the known fields of an object, each once.
@@ -256,4 +257,18 @@ func nodeOr(field, parent *yaml.Node) *yaml.Node {
 		return field
 	}
 	return parent
+}
+
+// keepQuotas lets tokens that were there before go on with the rest of their quotas, as far as
+// these are the same.
+func keepQuotas(list []web.Principal, before *principals) {
+	for i := range list {
+		p := &list[i]
+		old := before.bySum[p.Sum]
+		for kind, q := range p.Quotas {
+			if old != nil && q != nil && old.Quotas[kind] != nil && q.Rule == old.Quotas[kind].Rule {
+				p.Quotas[kind] = old.Quotas[kind]
+			}
+		}
+	}
 }

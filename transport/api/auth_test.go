@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -130,7 +133,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestNewTokenLine(t *testing.T) {
-	rule := TokenRule{Name: "shop", Scopes: Scopes, Topics: []string{"*"}}
+	rule := TokenRule{Name: "shop", Scopes: web.Scopes, Topics: []string{"*"}}
 	token, line, err := NewToken(rule)
 	if err != nil || !strings.HasPrefix(token, "crl_") || len(token) != 47 || strings.Contains(line, token) {
 		t.Fatal(token, line, err)
@@ -141,7 +144,7 @@ func TestNewTokenLine(t *testing.T) {
 	}
 	a := &Auth{}
 	a.principals.Store(newPrincipals(list))
-	if p := a.find([]byte(token)); p == nil || p.name != "shop" || !p.may(scopeAdmin) || !p.may(scopeTopics) || !p.sees("any.topic") || p.making.most != defaultMaxTopics {
+	if p := a.find([]byte(token)); p == nil || p.Name != "shop" || !p.May(web.ScopeAdmin) || !p.May(web.ScopeTopics) || !p.Sees("any.topic") || p.Making.Most != web.DefaultMaxTopics {
 		t.Fatal(p)
 	}
 	if other, _, _ := NewToken(rule); other == token {
@@ -235,11 +238,11 @@ func TestTopicsOfATokenAreBounded(t *testing.T) {
 		t.Helper()
 		return h.do("POST", "/v1/topics/"+topic+"/timers", `{"delay":"1h",`+cb+`}`, "Authorization: Bearer "+token)
 	}
-	if r := add("plain", "new").problem(404, unknownTopic); !strings.Contains(r.body, "scope topics") {
+	if r := add("plain", "new").problem(404, web.UnknownTopic); !strings.Contains(r.body, "scope topics") {
 		t.Error(r.body)
 	}
-	h.do("PUT", "/v1/topics/new/timers/a", `{"delay":"1h",`+cb+`}`, "Authorization: Bearer plain").problem(404, unknownTopic)
-	h.do("POST", "/v1/topics/new/pull", "", "Authorization: Bearer plain").problem(404, unknownTopic)
+	h.do("PUT", "/v1/topics/new/timers/a", `{"delay":"1h",`+cb+`}`, "Authorization: Bearer plain").problem(404, web.UnknownTopic)
+	h.do("POST", "/v1/topics/new/pull", "", "Authorization: Bearer plain").problem(404, web.UnknownTopic)
 	h.do("POST", "/v1/topics/new/batch", `{"ops":[{"op":"add","delay":"1h",`+cb+`}]}`, "Authorization: Bearer plain").want(200).has("results.0.status", "404")
 	h.do("PUT", "/v1/topics/new", `{}`, "Authorization: Bearer root").want(201)
 	add("plain", "new").want(201)
@@ -251,14 +254,14 @@ func TestTopicsOfATokenAreBounded(t *testing.T) {
 	if r := add("maker", "m.4").problem(429, "quota"); !strings.Contains(r.body, "max_topics") {
 		t.Error(r.body)
 	}
-	h.do("POST", "/v1/topics/m.4/pull", "", "Authorization: Bearer maker").problem(404, unknownTopic)
+	h.do("POST", "/v1/topics/m.4/pull", "", "Authorization: Bearer maker").problem(404, web.UnknownTopic)
 	add("maker", "m.made-by-hand").want(201)
 	add("other", "o.1").want(201)
 	add("maker", "m.2").want(201)
 	h.do("DELETE", "/v1/topics/m.2?force=true", "", "Authorization: Bearer root").want(200)
 	add("maker", "m.5").want(201)
 	add("maker", "m.6").problem(429, "quota")
-	if r := add("maker", "orders").problem(404, unknownTopic); !strings.Contains(r.body, "there is no topic orders that this token reaches (its topics: m.*, m.x*)") {
+	if r := add("maker", "orders").problem(404, web.UnknownTopic); !strings.Contains(r.body, "there is no topic orders that this token reaches (its topics: m.*, m.x*)") {
 		t.Error(r.body)
 	}
 }
@@ -271,7 +274,7 @@ func TestTopicPatterns(t *testing.T) {
 		{"*", "a", true}, {"a", "a", true}, {"a", "ab", false}, {"a*", "a", true}, {"a*", "abc", true}, {"*c", "abc", true}, {"*c", "abcd", false}, {"a*c", "ac", true}, {"a*c", "abbc", true}, {"a*b*c", "a1b2c", true},
 		{"a*b*c", "a1c", false}, {"orders.*", "orders", false}, {"orders.*", "orders.", true}, {"aa*aa", "aaa", false}, {"*a*", "bab", true}, {"**", "x", true},
 	} {
-		if got := match(c.pattern, c.topic); got != c.want {
+		if got := backend.Match(c.pattern, c.topic); got != c.want {
 			t.Errorf("%s %s: %v", c.pattern, c.topic, got)
 		}
 	}

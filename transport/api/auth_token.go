@@ -16,23 +16,6 @@ const (
 	tokenRandom = 32 // bytes, 43 characters of base64url
 )
 
-// Scopes are all that a token may be allowed, in the order in which they are shown.
-var Scopes = []string{"add", "cancel", "read", "topics", "admin", "cluster"}
-
-var scopeNames = map[string]scope{
-	"add": scopeAdd, "cancel": scopeCancel, "read": scopeRead, "topics": scopeTopics, "admin": scopeAdmin, "cluster": scopeCluster,
-}
-
-// names are those of the scopes in a set.
-func (s scope) names() (list []string) {
-	for _, name := range Scopes {
-		if s&scopeNames[name] != 0 {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
 // TokenRule is a token's line of the auth file.
 type TokenRule struct {
 	Name      string

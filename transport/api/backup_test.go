@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/web"
 )
 
 // A backup is streamed as it is made. A failure before the first byte is a problem; a later one
@@ -30,7 +31,7 @@ func TestBackupStreams(t *testing.T) {
 	h.engine.backup = func(context.Context, io.Writer) error { return timer.ErrNoLeader }
 	h.do("POST", "/v1/backup", "").problem(503, "no_leader")
 	h.engine.backup = func(context.Context, io.Writer) error { panic("a fault") }
-	h.do("POST", "/v1/backup", "").problem(500, internalError)
+	h.do("POST", "/v1/backup", "").problem(500, web.InternalError)
 	h.do("POST", "/v1/backup", `{"x":1}`).problem(400, "unknown_field")
 	h.do("GET", "/v1/backup", "").problem(405, "method_not_allowed")
 }

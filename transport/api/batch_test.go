@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/web"
 )
 
 const batches = "/v1/topics/orders/batch"
@@ -75,18 +76,18 @@ func TestBatchRefusedWhole(t *testing.T) {
 	good := `{"op":"add","id":"a","delay":"1h",` + cb + `}`
 	var cases []refused
 	for body, code := range map[string]string{
-		``: badJSON, `{}`: badRequest, `[]`: badRequest, `{"ops":{}}`: badRequest, `{"ops":null}`: badRequest, `{"Ops":[]}`: unknownField, `{"ops":[],"ops":[]}`: badJSON,
-		`{"ops":[` + good + `],"x":1}`: unknownField, `{"ops":[` + good + `,]}`: badJSON, `{"ops":[` + good + `]`: badJSON, `{"ops":[` + good + `]} x`: badJSON,
-		`{"ops":[` + good + `,{"op":}]}`: badJSON, `{"ops":[` + good + `,{"priority":"x","p":}]}`: badJSON, `{"ops":[` + good + `,"` + "\xff" + `"]}`: badJSON,
-		`{"ops":[` + good + `,{"op":"add","payload":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `}]}`: badJSON,
+		``: web.BadJSON, `{}`: web.BadRequest, `[]`: web.BadRequest, `{"ops":{}}`: web.BadRequest, `{"ops":null}`: web.BadRequest, `{"Ops":[]}`: web.UnknownField, `{"ops":[],"ops":[]}`: web.BadJSON,
+		`{"ops":[` + good + `],"x":1}`: web.UnknownField, `{"ops":[` + good + `,]}`: web.BadJSON, `{"ops":[` + good + `]`: web.BadJSON, `{"ops":[` + good + `]} x`: web.BadJSON,
+		`{"ops":[` + good + `,{"op":}]}`: web.BadJSON, `{"ops":[` + good + `,{"priority":"x","p":}]}`: web.BadJSON, `{"ops":[` + good + `,"` + "\xff" + `"]}`: web.BadJSON,
+		`{"ops":[` + good + `,{"op":"add","payload":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `}]}`: web.BadJSON,
 	} {
 		cases = append(cases, refused{method: "POST", target: batches, body: body, status: 400, code: code})
 	}
 	many := strings.Repeat(good+",", 1000) + good
-	cases = append(cases, refused{method: "POST", target: batches, body: `{"ops":[` + many + `]}`, status: 413, code: tooLarge},
-		refused{method: "POST", target: batches, body: strings.Repeat(good+"\n", 1001), status: 413, code: tooLarge, headers: []string{"Content-Type: application/x-ndjson"}},
+	cases = append(cases, refused{method: "POST", target: batches, body: `{"ops":[` + many + `]}`, status: 413, code: web.TooLarge},
+		refused{method: "POST", target: batches, body: strings.Repeat(good+"\n", 1001), status: 413, code: web.TooLarge, headers: []string{"Content-Type: application/x-ndjson"}},
 		refused{method: "POST", target: batches, body: `{"ops":[]}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: text/json"}},
-		refused{method: "POST", target: batches + "?brief=1", body: `{"ops":[]}`, status: 400, code: badRequest})
+		refused{method: "POST", target: batches + "?brief=1", body: `{"ops":[]}`, status: 400, code: web.BadRequest})
 	checkRefused(t, h, cases)
 	h.do("POST", batches, `{"ops":[`+strings.TrimSuffix(strings.Repeat(`{"op":"cancel","id":"x"},`, 1000), ",")+`]}`).want(200)
 }
@@ -117,10 +118,10 @@ func TestCommandsOutliveRequests(t *testing.T) {
 	h := newHarness(t)
 	kept := make(chan *timer.Command, 1000)
 	keeping := &keepingEngine{fakeEngine: h.engine, kept: kept}
-	h.server.cfg.Engine = keeping
+	h.server.node.Engine = keeping
 	for i := range 50 {
-		h.do("POST", timers, fmt.Sprintf(`{"id":"keep-%02d","delay":"1h","labels":["l%02d"],"payload":"p%02d",`+cb+`}`, i, i, i)).want(201)
-		h.do("PATCH", timers+fmt.Sprintf("/keep-%02d", i), fmt.Sprintf(`{"payload":"q%02d"}`, i)).want(200)
+		h.do("POST", timersPath, fmt.Sprintf(`{"id":"keep-%02d","delay":"1h","labels":["l%02d"],"payload":"p%02d",`+cb+`}`, i, i, i)).want(201)
+		h.do("PATCH", timersPath+fmt.Sprintf("/keep-%02d", i), fmt.Sprintf(`{"payload":"q%02d"}`, i)).want(200)
 	}
 	close(kept)
 	i := 0

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/transport/api/backend"
 
 	"github.com/valyala/fasthttp"
 )
@@ -25,7 +26,7 @@ var benchBody = []byte(`{"id":"order-7700123","delay":"30m","labels":["orders"],
 type noEngine struct {
 	fakeEngine
 	topic timer.Topic
-	core  *Core
+	core  *backend.Core
 }
 
 // noTopics has the one topic.
@@ -36,7 +37,7 @@ type noTopics struct {
 
 func (t noTopics) Here(string) (*timer.Topic, bool) { return t.topic, true }
 
-func (e *noEngine) Core() (*Core, error) { return e.core, nil }
+func (e *noEngine) Core() (*backend.Core, error) { return e.core, nil }
 
 func (e *noEngine) Do(_ context.Context, _ timer.ShardID, cmd *timer.Command, _ bool) (timer.Result, error) {
 	t := &timer.Timer{Topic: cmd.Topic, ID: cmd.ID, Spec: *cmd.Spec, Seq: 77123, Tag: cmd.Tag, Version: 1,
@@ -54,7 +55,7 @@ func benchServer(b testing.TB) *Server {
 	b.Helper()
 	e := &noEngine{fakeEngine: fakeEngine{shards: 16}, topic: timer.Topic{ID: 3, Name: "orders", Policy: timer.DefaultPolicy()}}
 	e.topic.Policy.Callback.URL = "http://127.0.0.1:9/hook"
-	e.core = &Core{Timers: e, Topics: noTopics{topic: &e.topic}}
+	e.core = &backend.Core{Timers: e, Topics: noTopics{topic: &e.topic}}
 	s, err := New(Config{Engine: e})
 	if err != nil {
 		b.Fatal(err)
@@ -172,55 +173,5 @@ func readAnswer(b *testing.B, br *bufio.Reader, buf []byte) {
 	}
 	if _, err := io.ReadFull(br, buf[:length]); err != nil {
 		b.Fatal(err)
-	}
-}
-
-func BenchmarkReadAdd(b *testing.B) {
-	limits := Limits{}.withDefaults()
-	b.SetBytes(int64(len(benchBody)))
-	b.ReportAllocs()
-	for b.Loop() {
-		var in timerRequest
-		var r reader
-		r.begin(benchBody, &limits)
-		r.input(&in)
-		r.End()
-		if r.Err() != nil {
-			b.Fatal(r.Err())
-		}
-	}
-}
-
-func BenchmarkRender(b *testing.B) {
-	w := timerWriter{topic: &timer.Topic{Name: "orders", Policy: timer.DefaultPolicy()}, shards: 16, payload: true}
-	t := &timer.Timer{ID: "order-7700123", Spec: timer.Spec{DueMs: noonMs, Payload: benchBody, PayloadKind: timer.JSONPayload, Labels: []string{"orders"}},
-		Seq: 77123, Tag: 0xdeadbeef, Version: 1, State: timer.Scheduled, NextMs: noonMs, CreatedMs: noonMs, UpdatedMs: noonMs, LatenessMs: -1}
-	var out []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		out = w.append(out[:0], t)
-	}
-}
-
-func BenchmarkParseInstant(b *testing.B) {
-	for b.Loop() {
-		if _, ok := parseInstant("2026-12-24T18:00:00.250+01:00"); !ok {
-			b.Fatal()
-		}
-	}
-}
-
-func BenchmarkAppendInstant(b *testing.B) {
-	var out []byte
-	for b.Loop() {
-		out = appendInstant(out[:0], noonMs)
-	}
-}
-
-func BenchmarkParseSpan(b *testing.B) {
-	for b.Loop() {
-		if _, ok := parseSpan("1h30m"); !ok {
-			b.Fatal()
-		}
 	}
 }

@@ -3,15 +3,11 @@ package api
 import (
 	"errors"
 	"io"
-	"net/netip"
+
+	"carillon/transport/api/web"
 
 	"github.com/valyala/fasthttp"
 )
-
-// A body of more than smallBody counts against the budget of bodies, by the buffer that holds its
-// bytes so far, until its request is answered. Smaller ones are bounded by the number of
-// connections, and cost nothing here.
-const smallBody = 16 << 10
 
 // prefetched is how much of a body fasthttp reads before the handler is called.
 const prefetched = 8 << 10
@@ -27,29 +23,29 @@ func (rq *request) bodyLimit() int {
 	case noBody:
 		return 0
 	case batchBody:
-		return rq.s.cfg.Limits.BatchBytes
+		return rq.Limits.BatchBytes
 	}
-	return rq.s.cfg.Limits.BodyBytes
+	return rq.Limits.BodyBytes
 }
 
 // announcesTooMuch refuses a body by the length that its header says.
-func (rq *request) announcesTooMuch() *problem {
-	n, most := rq.ctx.Request.Header.ContentLength(), rq.bodyLimit()
+func (rq *request) announcesTooMuch() *web.Problem {
+	n, most := rq.Ctx.Request.Header.ContentLength(), rq.bodyLimit()
 	switch {
 	case n <= most:
 		return nil
 	case rq.route.body == noBody:
-		return badf(badRequest, "%s takes no body here", rq.route.method)
+		return web.Badf(web.BadRequest, "%s takes no body here", rq.route.method)
 	}
-	return failf(413, tooLarge, "the request body is larger than %d bytes", most)
+	return web.Failf(413, web.TooLarge, "the request body is larger than %d bytes", most)
 }
 
 // receive reads the body, which fasthttp has left where it is but for its beginning: not before it
 // is known that the client may send it, and sends it to where it belongs. The body lives as long as
 // anything points into it: commands carry strings and payloads out of it into the engine, which may
 // keep them longer than this request lasts.
-func (rq *request) receive() *problem {
-	n := rq.ctx.Request.Header.ContentLength()
+func (rq *request) receive() *web.Problem {
+	n := rq.Ctx.Request.Header.ContentLength()
 	if n == 0 || n == bodyless {
 		rq.received = true
 		return nil
@@ -57,25 +53,25 @@ func (rq *request) receive() *problem {
 	if p := rq.announcesTooMuch(); p != nil {
 		return p
 	}
-	body := rq.ctx.RequestBodyStream()
+	body := rq.Ctx.RequestBodyStream()
 	if body == nil {
 		return nil // none can come
 	}
 	size := n
-	if n > smallBody || n == chunked {
-		size = smallBody
+	if n > web.SmallBody || n == chunked {
+		size = web.SmallBody
 	}
-	rq.body = make([]byte, 0, size)
+	rq.Body = make([]byte, 0, size)
 	for {
-		if len(rq.body) == cap(rq.body) && len(rq.body) != n {
+		if len(rq.Body) == cap(rq.Body) && len(rq.Body) != n {
 			if p := rq.growBody(n); p != nil {
 				return p
 			}
 		}
-		k, err := body.Read(rq.body[len(rq.body):cap(rq.body)])
-		rq.body = rq.body[:len(rq.body)+k]
+		k, err := body.Read(rq.Body[len(rq.Body):cap(rq.Body)])
+		rq.Body = rq.Body[:len(rq.Body)+k]
 		switch {
-		case len(rq.body) == n || errors.Is(err, io.EOF):
+		case len(rq.Body) == n || errors.Is(err, io.EOF):
 			rq.received = true
 			return nil
 		case err != nil:
@@ -92,31 +88,31 @@ const (
 
 // growBody makes room for more, in proportion to the bytes that have arrived, as far as a body of n
 // bytes needs it.
-func (rq *request) growBody(n int) *problem {
+func (rq *request) growBody(n int) *web.Problem {
 	most := rq.bodyLimit()
-	if len(rq.body) > most {
-		return failf(413, tooLarge, "the request body is larger than %d bytes", most)
+	if len(rq.Body) > most {
+		return web.Failf(413, web.TooLarge, "the request body is larger than %d bytes", most)
 	}
-	size := min(2*max(cap(rq.body), 2*smallBody), most+1)
+	size := min(2*max(cap(rq.Body), 2*web.SmallBody), most+1)
 	if n > 0 {
 		size = min(size, n)
 	}
-	if size > smallBody {
+	if size > web.SmallBody {
 		more := int64(size) - rq.bodyTaken
-		if !rq.s.bodyBudget.take(rq.address(), more) {
-			return fail(503, "overloaded", "the requests that are being received take as much memory as they may")
+		if !rq.s.bodyBudget.Take(rq.Address(), more) {
+			return web.Fail(503, "overloaded", "the requests that are being received take as much memory as they may")
 		}
 		rq.bodyTaken += more
 	}
-	grown := make([]byte, len(rq.body), size)
-	copy(grown, rq.body)
-	rq.body = grown
+	grown := make([]byte, len(rq.Body), size)
+	copy(grown, rq.Body)
+	rq.Body = grown
 	return nil
 }
 
 // broken says how a body failed to arrive.
-func (rq *request) broken(err error) *problem {
-	if c, ok := rq.ctx.Conn().(*framedConn); ok {
+func (rq *request) broken(err error) *web.Problem {
+	if c, ok := rq.Ctx.Conn().(*framedConn); ok {
 		switch {
 		case c.fault != nil:
 			return framingFault(c.fault)
@@ -127,33 +123,27 @@ func (rq *request) broken(err error) *problem {
 	return faultOf(err)
 }
 
-func tooSlow() *problem { return fail(408, badRequest, "the request did not arrive in time") }
+func tooSlow() *web.Problem {
+	return web.Fail(408, web.BadRequest, "the request did not arrive in time")
+}
 
 // unread reports whether bytes of the body are still to come: then the connection cannot go on to
 // another request.
 func (rq *request) unread() bool {
-	n := rq.ctx.Request.Header.ContentLength()
+	n := rq.Ctx.Request.Header.ContentLength()
 	return !rq.received && (n == chunked || n > prefetched)
-}
-
-// address is the key by which the client's shares are counted.
-func (rq *request) address() netip.Addr {
-	if c, ok := rq.ctx.Conn().(*framedConn); ok {
-		return c.address
-	}
-	return netip.Addr{}
 }
 
 // expect decides whether the client, which has sent its header and waits, is to send the body.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
 	status = fasthttp.StatusContinue
-	s.handle(ctx, func(rq *request) *problem {
+	s.handle(ctx, func(rq *request) *web.Problem {
 		p := rq.admit()
 		if p == nil {
 			p = rq.announcesTooMuch()
 		}
 		if p != nil {
-			status = p.status
+			status = p.Status
 			rq.audit(p)
 		}
 		return p

@@ -94,7 +94,7 @@ func TestBodiesShareABudget(t *testing.T) {
 	second := part("127.0.0.3", 300<<10)
 	h.taken(2 * bufferOf300K)
 	refused(part("127.0.0.4", 300<<10)) // all together
-	h.do("POST", timers, bodyOf("small", 16<<10)).want(201)
+	h.do("POST", timersPath, bodyOf("small", 16<<10)).want(201)
 	first.conn.Close()
 	h.taken(bufferOf300K)
 	third := part("127.0.0.4", 300<<10)
@@ -210,7 +210,7 @@ func TestLargeBodiesAreNotKept(t *testing.T) {
 	}
 	h := newHarness(t)
 	for i := range 10 {
-		h.do("POST", timers, fmt.Sprintf(`{"id":"large-%d","delay":"1h",%s,"payload":"%s"}`, i, cb, strings.Repeat("x", 200<<10))).want(201)
+		h.do("POST", timersPath, fmt.Sprintf(`{"id":"large-%d","delay":"1h",%s,"payload":"%s"}`, i, cb, strings.Repeat("x", 200<<10))).want(201)
 	}
 	held := func() int64 {
 		runtime.GC()
@@ -225,7 +225,7 @@ func TestLargeBodiesAreNotKept(t *testing.T) {
 	for range 8 {
 		h.conn = nil // stays open
 		h.do("POST", "/v1/topics/orders/batch", batch).want(200)
-		if got := h.do("GET", timers, "").want(200); len(got.body) < 1<<20 {
+		if got := h.do("GET", timersPath, "").want(200); len(got.body) < 1<<20 {
 			t.Fatalf("a list of %d bytes", len(got.body))
 		}
 		conn := h.conn

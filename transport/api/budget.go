@@ -17,8 +17,8 @@ type budget struct {
 	by map[netip.Addr]int64
 }
 
-// take takes n bytes, or nothing.
-func (b *budget) take(address netip.Addr, n int64) bool {
+// Take takes n bytes, or nothing.
+func (b *budget) Take(address netip.Addr, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.used.Load()+n > b.limit || b.by[address]+n > b.limit/2 {
@@ -28,8 +28,8 @@ func (b *budget) take(address netip.Addr, n int64) bool {
 	return true
 }
 
-// give gives n bytes back.
-func (b *budget) give(address netip.Addr, n int64) {
+// Give gives n bytes back.
+func (b *budget) Give(address netip.Addr, n int64) {
 	if n != 0 {
 		b.must(address, -n)
 	}

@@ -14,6 +14,9 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/bulk"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/sweep"
+	"carillon/transport/api/web"
 )
 
 // fill adds n timers, t000 …, due from now + 1 h a minute apart, every third labelled, as one
@@ -45,8 +48,8 @@ func TestBulkCancel(t *testing.T) {
 	h.engine.set("orders", "t005", func(t *timer.Timer) { t.State, t.Attempts = timer.Leased, 1 })
 	h.bulk("cancel", `{"filter":{"label":"third"}}`, 20, 19, 1)
 	// As DELETE: no further call starts.
-	h.do("GET", timers+"/t003", "").has("state", `"leased"`, "cancel_requested", "true")
-	h.do("GET", timers+"/t000", "").has("state", `"cancelled"`)
+	h.do("GET", timersPath+"/t003", "").has("state", `"leased"`, "cancel_requested", "true")
+	h.do("GET", timersPath+"/t000", "").has("state", `"cancelled"`)
 	// Again: only the one that is still running.
 	h.bulk("cancel", `{"filter":{"label":["third","n=1"]}}`, 1, 0, 1)
 	h.bulk("cancel", fmt.Sprintf(`{"filter":{"due_from":%d,"due_to":"2026-06-01T13:12:00.001Z","state":"scheduled"}}`, noonMs+3_600_000+10*60_000), 2, 2, 0)
@@ -74,9 +77,9 @@ func TestBulkDryRun(t *testing.T) {
 	try("reschedule", `{"all":true,"shift":"+1h"}`, `{"matched":30,"changed":29,"skipped":1,"dry_run":true,"first":"t000"}`)
 	try("reschedule", fmt.Sprintf(`{"all":true,"not_before":%d}`, noonMs), `{"matched":30,"changed":0,"skipped":1,"dry_run":true}`)
 	h.bulk("cancel?dry_run=false", `{"filter":{"id_prefix":"t029"}}`, 1, 1, 0)
-	h.do("POST", orders+"/cancel?dry_run=perhaps", `{"all":true}`).problem(400, badRequest)
+	h.do("POST", orders+"/cancel?dry_run=perhaps", `{"all":true}`).problem(400, web.BadRequest)
 	h.do("GET", orders, "").has("counts.scheduled", "28", "counts.leased", "1")
-	h.do("GET", timers+"/t000", "").has("version", "1")
+	h.do("GET", timersPath+"/t000", "").has("version", "1")
 
 	for _, id := range []string{"t001", "t002"} {
 		h.engine.set("orders", id, func(t *timer.Timer) { t.State, t.EndedMs = timer.Dead, noonMs })
@@ -91,14 +94,14 @@ func TestBulkReschedule(t *testing.T) {
 	h.fill(30)
 	due := func(id string, ms int64) {
 		t.Helper()
-		h.do("GET", timers+"/"+id, "").has("due_ms", fmt.Sprint(ms), "next_attempt_ms", fmt.Sprint(ms))
+		h.do("GET", timersPath+"/"+id, "").has("due_ms", fmt.Sprint(ms), "next_attempt_ms", fmt.Sprint(ms))
 	}
 	const first = noonMs + 3_600_000
 	h.engine.set("orders", "t001", func(t *timer.Timer) { t.State = timer.Leased })
 	h.bulk("reschedule", `{"all":true,"shift":"+1h"}`, 30, 29, 1)
 	due("t000", first+3_600_000)
 	due("t029", first+3_600_000+29*60_000)
-	h.do("GET", timers+"/t001", "").has("due_ms", fmt.Sprint(first+60_000), "version", "1")
+	h.do("GET", timersPath+"/t001", "").has("due_ms", fmt.Sprint(first+60_000), "version", "1")
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t02"},"shift":"-90m"}`, 10, 10, 0)
 	due("t020", first-1_800_000+20*60_000)
 	// A timer that has failed waits for its next attempt: the attempt is moved.
@@ -109,15 +112,15 @@ func TestBulkReschedule(t *testing.T) {
 	const target = first + 40*3_600_000
 	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"label":"third"},"at_ms":%d}`, target), 10, 10, 0)
 	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"label":"third"},"at":"%s"}`, time.UnixMilli(target).UTC().Format("2006-01-02T15:04:05.000Z")), 10, 0, 0)
-	h.do("GET", timers+"/t003", "").has("version", "3") // repeating changed nothing
+	h.do("GET", timersPath+"/t003", "").has("version", "3") // repeating changed nothing
 	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"state":"scheduled"},"not_before":%d}`, target-1), 29, 19, 0)
 	due("t004", target-1)
 	due("t003", target)
 	// A timer that would pass the horizon stays; one that would come before 1970 is due at once.
-	h.do("PUT", timers+"/far", `{"at":"2036-05-30T00:00:00Z"}`).want(201)
+	h.do("PUT", timersPath+"/far", `{"at":"2036-05-30T00:00:00Z"}`).want(201)
 	h.bulk("reschedule", `{"filter":{"id_prefix":"far"},"shift":"1000h"}`, 1, 0, 1)
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t004"},"shift":"-1000000h"}`, 1, 1, 0)
-	h.do("GET", timers+"/t004", "").has("due_ms", "0")
+	h.do("GET", timersPath+"/t004", "").has("due_ms", "0")
 }
 
 // Between the walk and the command a timer changes, ends, or begins: it is judged as it is then.
@@ -134,46 +137,46 @@ func TestBulkJudgesAnew(t *testing.T) {
 		})
 	}
 	h.bulk("reschedule", fmt.Sprintf(`{"filter":{"due_to":%d},"shift":"1m"}`, noonMs+5_000_000), 2, 1, 1)
-	h.do("GET", timers+"/t000", "").has("version", "3", "due_ms", fmt.Sprint(noonMs+3_660_000), "labels.2", `"kept"`)
-	h.do("GET", timers+"/t001", "").has("version", "2")
+	h.do("GET", timersPath+"/t000", "").has("version", "3", "due_ms", fmt.Sprint(noonMs+3_660_000), "labels.2", `"kept"`)
+	h.do("GET", timersPath+"/t001", "").has("version", "2")
 }
 
 // A bulk change that does not come to its end says why, and how far it came.
 func TestBulkGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endlessEngine{fakeEngine: newFakeEngine(time.Now)}
-		s, err := New(Config{Engine: e, Clock: time.Now, Limits: Limits{SweepTime: 3 * time.Second}})
+		s, err := New(Config{Engine: e, Clock: time.Now, Limits: web.Limits{SweepTime: 3 * time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		topic, _, _ := topicsOf(e.fakeEngine).Put(t.Context(), "orders", &timer.Policy{}, timer.TopicChange{})
 		core, _ := e.Core()
-		rq := &request{s: s, core: core}
-		sweep := func() *problem {
-			return rq.bulkRun(&bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil)
+		rq := &web.Request{Node: &s.node, Core: core}
+		run := func() *web.Problem {
+			return sweep.Run(rq, &bulk.Update{Query: timer.Query{Topic: topic.ID}, Plan: bulk.CancelEach(topic.ID)}, false, nil)
 		}
-		if p := sweep(); p == nil || p.status != 503 || !strings.Contains(p.detail, "time for one sweep") || !strings.Contains(p.detail, "7 timers") {
+		if p := run(); p == nil || p.Status != 503 || !strings.Contains(p.Detail, "time for one sweep") || !strings.Contains(p.Detail, "7 timers") {
 			t.Errorf("%+v", p)
 		}
-		s.cfg.Limits.SweepTime = time.Hour
+		s.node.Limits.SweepTime = time.Hour
 		e.fails = timer.ErrNoLeader
-		if p := sweep(); p == nil || p.code != "no_leader" {
+		if p := run(); p == nil || p.Code != "no_leader" {
 			t.Errorf("%+v", p)
 		}
 		e.fails = errors.New("something else")
-		if p := sweep(); p == nil || p.code != unavailable || p.cause == nil {
+		if p := run(); p == nil || p.Code != web.Unavailable || p.Cause == nil {
 			t.Errorf("%+v", p)
 		}
 		e.fails = nil
 		time.AfterFunc(time.Second, s.end)
 		begin := time.Now()
-		if p := sweep(); p == nil || !strings.Contains(p.detail, "stopping") || time.Since(begin) > 2*time.Second {
+		if p := run(); p == nil || !strings.Contains(p.Detail, "stopping") || time.Since(begin) > 2*time.Second {
 			t.Errorf("%+v after %s", p, time.Since(begin))
 		}
-		for range sweepsAtOnce {
-			_, _ = s.sweeps.take(nil)
+		for range sweep.AtOnce {
+			_, _ = s.sweeps.Take(nil)
 		}
-		if p := sweep(); p == nil || p.code != "overloaded" {
+		if p := run(); p == nil || p.Code != "overloaded" {
 			t.Errorf("%+v", p)
 		}
 		s.stop()
@@ -187,7 +190,7 @@ type endlessEngine struct {
 	fails error
 }
 
-func (e *endlessEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
+func (e *endlessEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
 
 func (e *endlessEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	b.Changed.Add(7)
@@ -204,29 +207,29 @@ func TestBulkStrictness(t *testing.T) {
 	const cancel, reschedule = orders + "/cancel", orders + "/reschedule"
 	var cases []refused
 	for body, code := range map[string]string{
-		``: badJSON, `{}`: badRequest, `{"all":false}`: badRequest, `{"filter":{}}`: badRequest, `{"filter":{"label":[]}}`: badRequest, `{"filter":{"id_prefix":""}}`: badRequest,
-		`{"filter":{"state":"done"}}`: badRequest, `{"filter":{"state":[]}}`: badRequest, `{"filter":{"state":""}}`: badRequest, `{"filter":{"state":1}}`: badRequest,
-		`{"filter":{"label":"a b"}}`: badRequest, `{"filter":{"id_prefix":"a/b"}}`: badName, `{"filter":{"due_to":"x"}}`: badTime, `{"filter":{"due_from":-1}}`: badTime,
-		`{"filter":{"due_to":9223372036854775808}}`: badTime, `{"filter":{"due_from":99999999999999999999}}`: badTime, `{"filter":{"due_to":1780315200}}`: badTime, `{"filter":{"due_from":1}}`: badTime,
-		`{"filter":{"due":1}}`: unknownField, `{"filter":{"limit":1}}`: unknownField, `{"filter":{"label":"a","label":"b"}}`: badJSON, `{"filter":null}`: badRequest, `{"filter":[]}`: badRequest,
-		`{"all":null}`: badRequest, `{"All":true}`: unknownField, `{"all":true,"all":true}`: badJSON, `{"all":true} x`: badJSON, `{"ids":["a"]}`: unknownField,
+		``: web.BadJSON, `{}`: web.BadRequest, `{"all":false}`: web.BadRequest, `{"filter":{}}`: web.BadRequest, `{"filter":{"label":[]}}`: web.BadRequest, `{"filter":{"id_prefix":""}}`: web.BadRequest,
+		`{"filter":{"state":"done"}}`: web.BadRequest, `{"filter":{"state":[]}}`: web.BadRequest, `{"filter":{"state":""}}`: web.BadRequest, `{"filter":{"state":1}}`: web.BadRequest,
+		`{"filter":{"label":"a b"}}`: web.BadRequest, `{"filter":{"id_prefix":"a/b"}}`: web.BadName, `{"filter":{"due_to":"x"}}`: web.BadTime, `{"filter":{"due_from":-1}}`: web.BadTime,
+		`{"filter":{"due_to":9223372036854775808}}`: web.BadTime, `{"filter":{"due_from":99999999999999999999}}`: web.BadTime, `{"filter":{"due_to":1780315200}}`: web.BadTime, `{"filter":{"due_from":1}}`: web.BadTime,
+		`{"filter":{"due":1}}`: web.UnknownField, `{"filter":{"limit":1}}`: web.UnknownField, `{"filter":{"label":"a","label":"b"}}`: web.BadJSON, `{"filter":null}`: web.BadRequest, `{"filter":[]}`: web.BadRequest,
+		`{"all":null}`: web.BadRequest, `{"All":true}`: web.UnknownField, `{"all":true,"all":true}`: web.BadJSON, `{"all":true} x`: web.BadJSON, `{"ids":["a"]}`: web.UnknownField,
 	} {
 		cases = append(cases, refused{method: "POST", target: cancel, body: body, status: 400, code: code})
 	}
-	cases = append(cases, refused{method: "POST", target: cancel, body: `{"all":true,"shift":"1h"}`, status: 400, code: unknownField})
+	cases = append(cases, refused{method: "POST", target: cancel, body: `{"all":true,"shift":"1h"}`, status: 400, code: web.UnknownField})
 	for body, code := range map[string]string{
-		`{"all":true}`: badTime, `{"all":true,"shift":"1h","at_ms":1}`: badTime, `{"all":true,"shift":"0s"}`: badTime, `{"all":true,"shift":"x"}`: badTime, `{"all":true,"shift":3600}`: badTime,
-		`{"all":true,"at":"noon"}`: badTime, `{"all":true,"at_ms":"1"}`: badTime, `{"all":true,"at_ms":-1}`: badTime, `{"all":true,"not_before":"later"}`: badTime, `{"all":true,"delay":"1h"}`: unknownField,
-		`{"all":true,"at_ms":1780315200}`: badTime, `{"all":true,"at_ms":0}`: badTime, `{"all":true,"not_before":1780315200}`: badTime, `{"all":true,"not_before":9223372036854775808}`: badTime,
-		`{"shift":"1h"}`: badRequest, `{"all":true,"shift":"1h","shift":"1h"}`: badJSON, `{"all":true,"at":null}`: badTime,
+		`{"all":true}`: web.BadTime, `{"all":true,"shift":"1h","at_ms":1}`: web.BadTime, `{"all":true,"shift":"0s"}`: web.BadTime, `{"all":true,"shift":"x"}`: web.BadTime, `{"all":true,"shift":3600}`: web.BadTime,
+		`{"all":true,"at":"noon"}`: web.BadTime, `{"all":true,"at_ms":"1"}`: web.BadTime, `{"all":true,"at_ms":-1}`: web.BadTime, `{"all":true,"not_before":"later"}`: web.BadTime, `{"all":true,"delay":"1h"}`: web.UnknownField,
+		`{"all":true,"at_ms":1780315200}`: web.BadTime, `{"all":true,"at_ms":0}`: web.BadTime, `{"all":true,"not_before":1780315200}`: web.BadTime, `{"all":true,"not_before":9223372036854775808}`: web.BadTime,
+		`{"shift":"1h"}`: web.BadRequest, `{"all":true,"shift":"1h","shift":"1h"}`: web.BadJSON, `{"all":true,"at":null}`: web.BadTime,
 	} {
 		cases = append(cases, refused{method: "POST", target: reschedule, body: body, status: 400, code: code})
 	}
 	cases = append(cases,
 		refused{method: "POST", target: reschedule, body: `{"all":true,"shift":"900000h"}`, status: 422, code: "beyond_horizon"},
 		refused{method: "POST", target: reschedule, body: `{"all":true,"at":"2100-01-01T00:00:00Z"}`, status: 422, code: "beyond_horizon"},
-		refused{method: "POST", target: "/v1/topics/nosuch/cancel", body: `{"all":true}`, status: 404, code: unknownTopic},
-		refused{method: "POST", target: cancel + "?all=true", body: `{}`, status: 400, code: badRequest},
+		refused{method: "POST", target: "/v1/topics/nosuch/cancel", body: `{"all":true}`, status: 404, code: web.UnknownTopic},
+		refused{method: "POST", target: cancel + "?all=true", body: `{}`, status: 400, code: web.BadRequest},
 		refused{method: "POST", target: cancel, body: `{"all":true}`, headers: []string{"Content-Type: text/plain"}, status: 415, code: "unsupported_media_type"},
 		refused{method: "PUT", target: cancel, body: `{}`, status: 405, code: "method_not_allowed"})
 	checkRefused(t, h, cases)

@@ -8,6 +8,8 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/recurrence"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
 )
 
 const clusterPath = "/v1/cluster"
@@ -24,7 +26,7 @@ func TestClusterView(t *testing.T) {
 	)
 	h.do("HEAD", clusterPath, "").want(200)
 	// A node that has not found its cluster yet still answers.
-	h.engine.view = ClusterView{Version: "test"}
+	h.engine.view = backend.ClusterView{Version: "test"}
 	if r := h.do("GET", clusterPath, "").want(200); r.body != `{"version":"test","tzdata":"`+recurrence.Version+`","healthy":false,"nodes":[],"shards":[]}` {
 		t.Error(r.body)
 	}
@@ -36,44 +38,44 @@ func TestShardView(t *testing.T) {
 		"shard", "1", "leader", `"n1"`, "epoch", "4", "replicas", `["n1","n2"]`, "state", `"ok"`, "term", "7", "applied", "1099511627776", "timers", "12", "hash", `"00000000c0ffee00"`)
 	h.do("GET", clusterPath+"/shards/2", "").want(200).has("shard", "2", "leader", "", "term", "", "applied", "", "timers", "", "hash", "")
 	for _, n := range []string{"0", "3", "65536", "4294967297", "9223372036854775807"} {
-		h.do("GET", clusterPath+"/shards/"+n, "").problem(404, notFound)
+		h.do("GET", clusterPath+"/shards/"+n, "").problem(404, web.NotFound)
 	}
 	for _, n := range []string{"-1", "01", "x", "1.0", "", "99999999999999999999"} {
-		h.do("GET", clusterPath+"/shards/"+n, "").problem(400, badRequest)
+		h.do("GET", clusterPath+"/shards/"+n, "").problem(400, web.BadRequest)
 	}
-	h.do("GET", clusterPath+"/shards", "").problem(404, notFound)
+	h.do("GET", clusterPath+"/shards", "").problem(404, web.NotFound)
 }
 
 func TestNodesAreDrainedResumedRemoved(t *testing.T) {
 	h := newHarness(t)
 	n2 := clusterPath + "/nodes/n2"
-	h.do("DELETE", n2, "").problem(409, notDrained)
+	h.do("DELETE", n2, "").problem(409, web.NotDrained)
 	h.do("POST", n2+"/drain", "").want(202).has("name", `"n2"`, "state", `"draining"`)
 	h.do("POST", n2+"/drain", "{}").want(202).has("state", `"draining"`)
 	h.do("POST", n2+"/resume", "").want(200).has("name", `"n2"`, "state", `"alive"`)
-	h.engine.view.Nodes[1].State = NodeDrained
+	h.engine.view.Nodes[1].State = backend.NodeDrained
 	h.do("POST", n2+"/drain", "").want(202).has("state", `"drained"`)
 	h.do("DELETE", n2+"?force=false", "").want(200).has("name", `"n2"`, "state", `"left"`)
-	h.do("DELETE", n2, "").problem(404, notFound)
+	h.do("DELETE", n2, "").problem(404, web.NotFound)
 	h.do("DELETE", clusterPath+"/nodes/n1?force=true", "").want(200)
 	h.do("POST", clusterPath+"/nodes/n3/resume", "").want(200).has("state", `"down"`)
 	n3 := clusterPath + "/nodes/n3"
 	if r := h.do("DELETE", n3+"?force=true", ""); !strings.Contains(r.body, "?accept_loss=true") {
 		t.Errorf("it does not say what to do: %s", r.body)
 	} else {
-		r.problem(409, notDrained)
+		r.problem(409, web.NotDrained)
 	}
-	h.do("DELETE", n3+"?accept_loss=perhaps", "").problem(400, badRequest)
+	h.do("DELETE", n3+"?accept_loss=perhaps", "").problem(400, web.BadRequest)
 	h.do("DELETE", n3+"?accept_loss=true", "").want(200)
 
 	for _, target := range []string{"/drain", "/resume"} {
-		h.do("POST", n2+target, "").problem(404, notFound)
-		h.do("POST", clusterPath+"/nodes/-/"+target[1:], "").problem(400, badName)
-		h.do("POST", clusterPath+"/nodes/"+strings.Repeat("n", 64)+target, "").problem(400, badName)
-		h.do("POST", n2+target, `{"x":1}`).problem(400, unknownField)
+		h.do("POST", n2+target, "").problem(404, web.NotFound)
+		h.do("POST", clusterPath+"/nodes/-/"+target[1:], "").problem(400, web.BadName)
+		h.do("POST", clusterPath+"/nodes/"+strings.Repeat("n", 64)+target, "").problem(400, web.BadName)
+		h.do("POST", n2+target, `{"x":1}`).problem(400, web.UnknownField)
 	}
-	h.do("DELETE", n2+"?force=maybe", "").problem(400, badRequest)
-	h.do("DELETE", n2+"?forced=true", "").problem(400, badRequest)
+	h.do("DELETE", n2+"?force=maybe", "").problem(400, web.BadRequest)
+	h.do("DELETE", n2+"?forced=true", "").problem(400, web.BadRequest)
 	h.do("GET", n2, "").problem(405, "method_not_allowed")
 }
 
@@ -83,11 +85,11 @@ func TestReplicasAreSet(t *testing.T) {
 	h.do("PUT", path, `{"replicas":3}`).want(202).has("replicas", "3")
 	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
 	for _, body := range []string{`{"replicas":0}`, `{"replicas":8}`, `{"replicas":-1}`, `{"replicas":"3"}`, `{"replicas":2.5}`, `{"replicas":null}`, `{}`} {
-		h.do("PUT", path, body).problem(400, badRequest)
+		h.do("PUT", path, body).problem(400, web.BadRequest)
 	}
-	h.do("PUT", path, `{"replica":3}`).problem(400, unknownField)
-	h.do("PUT", path, `{"replicas":3`).problem(400, badJSON)
-	h.do("PUT", path, `{"replicas":3,"replicas":4}`).problem(400, badJSON)
+	h.do("PUT", path, `{"replica":3}`).problem(400, web.UnknownField)
+	h.do("PUT", path, `{"replicas":3`).problem(400, web.BadJSON)
+	h.do("PUT", path, `{"replicas":3,"replicas":4}`).problem(400, web.BadJSON)
 	h.do("GET", path, "").problem(405, "method_not_allowed")
 	h.do("GET", clusterPath, "").want(200).has("replicas", "3")
 	h.engine.fakeCluster.err = timer.ErrNoLeader
@@ -101,7 +103,7 @@ func TestFinalize(t *testing.T) {
 	path := clusterPath + "/finalize"
 	h.engine.fakeCluster.view.Level = 2
 	h.do("POST", path, "").want(200).has("feature_level", "2")
-	h.engine.fakeCluster.view.Upgrade = &UpgradeView{Level: 3, Lacking: []string{"n1", "n2"}}
+	h.engine.fakeCluster.view.Upgrade = &backend.UpgradeView{Level: 3, Lacking: []string{"n1", "n2"}}
 	h.do("GET", clusterPath, "").want(200).has("feature_level", "2", "upgrade", `{"feature_level":3,"lacking":["n1","n2"]}`)
 	h.engine.fakeCluster.err = fmt.Errorf("%w: feature level 3 is not understood by n1 (release v1, level 2)", timer.ErrFeatureLevel)
 	if r := h.do("POST", path, ""); !strings.Contains(r.body, "n1 (release v1, level 2)") {
@@ -116,7 +118,7 @@ func TestFinalize(t *testing.T) {
 	if _, there := h.do("GET", clusterPath, "").want(200).has("feature_level", "3").json()["upgrade"]; there {
 		t.Error("an upgrade that is finalized is shown as one that is not")
 	}
-	h.do("POST", path, `{"level":4}`).problem(400, unknownField)
+	h.do("POST", path, `{"level":4}`).problem(400, web.UnknownField)
 	h.do("GET", path, "").problem(405, "method_not_allowed")
 }
 
@@ -128,14 +130,14 @@ func TestClusterFaults(t *testing.T) {
 		status int
 		code   string
 	}{
-		{ErrUnknownNode, 404, notFound},
-		{ErrNotDrained, 409, notDrained},
-		{ErrNoOtherNode, 409, notDrained},
-		{ErrMajority, 409, notDrained},
+		{backend.ErrUnknownNode, 404, web.NotFound},
+		{backend.ErrNotDrained, 409, web.NotDrained},
+		{backend.ErrNoOtherNode, 409, web.NotDrained},
+		{backend.ErrMajority, 409, web.NotDrained},
 		{timer.ErrNoLeader, 503, "no_leader"},
-		{timer.ErrUnknown, 503, unavailable},
-		{timer.ErrRecovering, 503, unavailable},
-		{errors.New("inner detail"), 503, unavailable},
+		{timer.ErrUnknown, 503, web.Unavailable},
+		{timer.ErrRecovering, 503, web.Unavailable},
+		{errors.New("inner detail"), 503, web.Unavailable},
 	} {
 		h.engine.fakeCluster.err = tt.err
 		for _, r := range []*reply{
@@ -151,11 +153,11 @@ func TestClusterFaults(t *testing.T) {
 // A shard without a leader: every read and change says so, and when to try again.
 func TestNoLeader(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 	h.engine.err = fmt.Errorf("%w: node 7 may", timer.ErrNoLeader) // a hint between nodes
 	for _, r := range []*reply{
-		h.do("GET", timers+"/a", ""), h.do("GET", timers, ""), h.do("GET", orders, ""), h.do("GET", orders+"/dead", ""),
-		h.do("POST", timers, `{"id":"b","delay":"1h",`+cb+`}`), h.do("DELETE", timers+"/a", ""), h.do("POST", orders+"/pause", ""),
+		h.do("GET", timersPath+"/a", ""), h.do("GET", timersPath, ""), h.do("GET", orders, ""), h.do("GET", orders+"/dead", ""),
+		h.do("POST", timersPath, `{"id":"b","delay":"1h",`+cb+`}`), h.do("DELETE", timersPath+"/a", ""), h.do("POST", orders+"/pause", ""),
 	} {
 		if r.problem(503, "no_leader"); r.header.Get("Retry-After") == "" || strings.Contains(r.body, "node 7") {
 			t.Errorf("does not say when to try again, or more than is the client's: %s", r.body)
@@ -179,8 +181,8 @@ func TestTooManyTopics(t *testing.T) {
 	h.engine.err = timer.ErrTooManyTopics
 	add := `{"id":"a","delay":"1h",` + cb + `}`
 	h.do("PUT", orders, `{}`).problem(429, "quota")
-	h.do("POST", timers, add).problem(429, "quota")
-	h.do("PUT", timers+"/a", `{"delay":"1h",`+cb+`}`).problem(429, "quota")
+	h.do("POST", timersPath, add).problem(429, "quota")
+	h.do("PUT", timersPath+"/a", `{"delay":"1h",`+cb+`}`).problem(429, "quota")
 	h.engine.calls = map[string]int{}
 	op := `{"op":"add","delay":"1h",` + cb + `}`
 	h.do("POST", batches, `{"ops":[`+op+`,`+op+`,{"op":"cancel","id":"x"},`+op+`]}`).want(200).has(

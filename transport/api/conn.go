@@ -55,6 +55,20 @@ func (d *deadline) due(slack time.Duration) bool {
 	return d.wanted.IsZero() != d.armed.IsZero() || late < 0 || late > slack
 }
 
+func (c *framedConn) ClientAddress() netip.Addr { return c.address }
+
+// OnUndelivered has f called if the answer cannot be written, beside those of pipelined requests
+// that were answered into the same buffer.
+func (c *framedConn) OnUndelivered(f func()) {
+	before := c.undelivered
+	c.undelivered = func() {
+		if before != nil {
+			before()
+		}
+		f()
+	}
+}
+
 // localAddress is the address that the client has reached.
 func (c *framedConn) localAddress() netip.Addr {
 	if tcp, ok := c.LocalAddr().(*net.TCPAddr); ok && !c.local.IsValid() {
@@ -117,7 +131,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	if since != 0 && !c.idleSince.CompareAndSwap(since, 0) {
 		return 0, io.EOF // its place was given away before this request came
 	}
-	if c.framer.BetweenRequests() && !c.trusted() {
+	if c.framer.BetweenRequests() && !c.Trusted() {
 		return 0, io.EOF
 	}
 	if !c.begun.Load() {

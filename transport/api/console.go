@@ -3,11 +3,12 @@ package api
 import (
 	"strings"
 
+	"carillon/transport/api/web"
 	"carillon/transport/console"
 )
 
 // consolePattern stands for every file of the console. Its files need no token: they hold no data.
-var consolePattern = newRouter([]route{{method: "GET", path: "/console", scope: scopeOpen, handle: (*request).showConsole}}).byLength[1][0]
+var consolePattern = newRouter([]route{{method: "GET", path: "/console", scope: web.ScopeOpen, handle: (*request).showConsole}}).byLength[1][0]
 
 // console is the pattern for a path of the console, nil when it has nothing there.
 func (rq *request) console() *pattern {
@@ -27,18 +28,18 @@ func (rq *request) pathText() string {
 	return b.String()
 }
 
-func (rq *request) showConsole() *problem {
+func (rq *request) showConsole() *web.Problem {
 	f := rq.s.cfg.Console.File(rq.pathText())
-	h := &rq.ctx.Response.Header
+	h := &rq.Ctx.Response.Header
 	for _, pair := range console.Headers {
 		h.Set(pair[0], pair[1])
 	}
 	h.Set("ETag", f.ETag)
-	if string(rq.ctx.Request.Header.Peek("If-None-Match")) == f.ETag {
-		rq.ctx.SetStatusCode(304)
+	if string(rq.Ctx.Request.Header.Peek("If-None-Match")) == f.ETag {
+		rq.Ctx.SetStatusCode(304)
 		return nil
 	}
 	h.SetContentType(f.Type)
-	rq.ctx.Response.SetBodyRaw(f.Body)
+	rq.Ctx.Response.SetBodyRaw(f.Body)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/transport/api/web"
 	"carillon/transport/console"
 )
 
@@ -37,7 +38,7 @@ func TestConsoleIsServed(t *testing.T) {
 		t.Error(r.header)
 	}
 	h.do("POST", "/", "").problem(405, "method_not_allowed")
-	h.do("GET", "/?token=x", "").problem(400, badRequest)
+	h.do("GET", "/?token=x", "").problem(400, web.BadRequest)
 	for _, target := range []string{"/console", "/console/", "/console/nothing.js", "/console/js", "/console/../v1/topics", "/index.html"} {
 		if r := h.do("GET", target, ""); r.status != 401 && r.status != 400 {
 			t.Errorf("%s: %d", target, r.status)
@@ -46,6 +47,6 @@ func TestConsoleIsServed(t *testing.T) {
 	h.do("GET", "/v1/topics", "").problem(401, "unauthorized")
 
 	off := newHarness(t)
-	off.do("GET", "/", "").problem(404, notFound)
-	off.do("GET", "/console/app.css", "").problem(404, notFound)
+	off.do("GET", "/", "").problem(404, web.NotFound)
+	off.do("GET", "/console/app.css", "").problem(404, web.NotFound)
 }

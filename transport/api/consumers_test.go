@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
 )
 
 // pullHarness has a topic "jobs" that is pulled, with two timers that are ready.
@@ -28,7 +30,7 @@ func TestPull(t *testing.T) {
 		"timers.0.lease_until_ms", "1780315202000", "timers.1", "")
 	h.do("POST", "/v1/topics/jobs/pull", `{"max":32,"lease":"5s"}`).want(200).has("timers.0.id", `"b"`, "timers.1", "")
 	h.do("POST", "/v1/topics/jobs/pull", `{"max":1000,"wait":"0s"}`).want(200).has("timers", "[]")
-	if p := h.engine.pulls; p[0] != (Pull{Max: 1}) || p[1] != (Pull{Max: 32, LeaseMs: 5000}) {
+	if p := h.engine.pulls; p[0] != (backend.Pull{Max: 1}) || p[1] != (backend.Pull{Max: 32, LeaseMs: 5000}) {
 		t.Errorf("%+v", p)
 	}
 	h.do("PATCH", "/v1/topics/jobs/timers/a", `{"priority":1}`).problem(409, "in_flight")
@@ -38,19 +40,19 @@ func TestPull(t *testing.T) {
 func TestPullRefuses(t *testing.T) {
 	h := pullHarness(t)
 	h.do("PUT", orders, `{}`).want(201)
-	h.do("POST", orders+"/pull", "").problem(409, wrongDelivery)
+	h.do("POST", orders+"/pull", "").problem(409, web.WrongDelivery)
 	// A consumer makes no topic: that would be one that calls.
-	h.do("POST", "/v1/topics/fresh/pull", `{}`).problem(404, unknownTopic)
-	h.do("GET", "/v1/topics/fresh", "").problem(404, unknownTopic)
+	h.do("POST", "/v1/topics/fresh/pull", `{}`).problem(404, web.UnknownTopic)
+	h.do("GET", "/v1/topics/fresh", "").problem(404, web.UnknownTopic)
 	var cases []refused
 	for _, body := range []string{`{"max":0}`, `{"max":1001}`, `{"max":-1}`, `{"max":"1"}`, `{"max":1.5}`, `{"max":null}`, `{"wait":"61s"}`, `{"wait":"-1s"}`, `{"wait":20}`,
 		`{"wait":"x"}`, `{"lease":"999ms"}`, `{"lease":"13h"}`, `{"lease":30}`, `[]`, `"a"`} {
-		cases = append(cases, refused{method: "POST", target: "/v1/topics/jobs/pull", body: body, status: 400, code: badRequest})
+		cases = append(cases, refused{method: "POST", target: "/v1/topics/jobs/pull", body: body, status: 400, code: web.BadRequest})
 	}
-	cases = append(cases, refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{"Max":1}`, status: 400, code: unknownField},
-		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{"max":1,"max":1}`, status: 400, code: badJSON},
-		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{} x`, status: 400, code: badJSON},
-		refused{method: "POST", target: "/v1/topics/jobs/pull?max=1", status: 400, code: badRequest},
+	cases = append(cases, refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{"Max":1}`, status: 400, code: web.UnknownField},
+		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{"max":1,"max":1}`, status: 400, code: web.BadJSON},
+		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{} x`, status: 400, code: web.BadJSON},
+		refused{method: "POST", target: "/v1/topics/jobs/pull?max=1", status: 400, code: web.BadRequest},
 		refused{method: "GET", target: "/v1/topics/jobs/pull", status: 405, code: "method_not_allowed"},
 		refused{method: "POST", target: "/v1/topics/jobs/pull", body: `{}`, headers: []string{"Content-Type: text/plain"}, status: 415, code: "unsupported_media_type"})
 	checkRefused(t, h, cases)
@@ -94,7 +96,7 @@ func TestClaims(t *testing.T) {
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"],"lease":"12h"}`).want(200).has("results.0.status", "200")
 	h.do("POST", "/v1/extend", `{"receipts":["jobs/b/1"]}`).want(200)
 	h.do("POST", "/v1/ack", `{"receipts":[]}`).want(200).has("results", "[]")
-	want := []LeaseUpdate{{Kind: timer.AckLease}, {Kind: timer.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: timer.NackLease},
+	want := []backend.LeaseUpdate{{Kind: timer.AckLease}, {Kind: timer.NackLease, DelayMs: 5000, HasDelay: true, Reason: `no "stock"`}, {Kind: timer.NackLease},
 		{Kind: timer.ExtendLease, LeaseMs: 12 * 3_600_000}, {Kind: timer.ExtendLease}}
 	if len(h.engine.claims) != len(want) {
 		t.Fatalf("%d claims", len(h.engine.claims))
@@ -112,21 +114,21 @@ func TestClaimsRefuse(t *testing.T) {
 	many := `{"receipts":[` + strings.Repeat(`"x",`, 1000) + `"x"]}`
 	var cases []refused
 	for path, bodies := range map[string]map[string]string{
-		"/v1/ack": {``: badJSON, `{}`: badRequest, `{"receipts":null}`: badRequest, `{"receipts":"x"}`: badRequest, `{"receipts":[1]}`: badRequest, `{"receipts":["x"],"delay":"1s"}`: unknownField,
-			`{"receipts":["x"],"receipts":["x"]}`: badJSON, `{"receipts":["x",]}`: badJSON},
-		"/v1/nack": {`{"delay":"1s"}`: badRequest, `{"receipts":["x"],"delay":"-1s"}`: badTime, `{"receipts":["x"],"delay":5}`: badTime, `{"receipts":["x"],"reason":1}`: badRequest,
-			`{"receipts":["x"],"reason":"` + strings.Repeat("r", 1025) + `"}`: badRequest, `{"receipts":["x"],"lease":"1m"}`: unknownField},
-		"/v1/extend": {`{"receipts":["x"],"lease":"1ms"}`: badRequest, `{"receipts":["x"],"lease":"13h"}`: badRequest, `{"receipts":["x"],"lease":null}`: badRequest},
+		"/v1/ack": {``: web.BadJSON, `{}`: web.BadRequest, `{"receipts":null}`: web.BadRequest, `{"receipts":"x"}`: web.BadRequest, `{"receipts":[1]}`: web.BadRequest, `{"receipts":["x"],"delay":"1s"}`: web.UnknownField,
+			`{"receipts":["x"],"receipts":["x"]}`: web.BadJSON, `{"receipts":["x",]}`: web.BadJSON},
+		"/v1/nack": {`{"delay":"1s"}`: web.BadRequest, `{"receipts":["x"],"delay":"-1s"}`: web.BadTime, `{"receipts":["x"],"delay":5}`: web.BadTime, `{"receipts":["x"],"reason":1}`: web.BadRequest,
+			`{"receipts":["x"],"reason":"` + strings.Repeat("r", 1025) + `"}`: web.BadRequest, `{"receipts":["x"],"lease":"1m"}`: web.UnknownField},
+		"/v1/extend": {`{"receipts":["x"],"lease":"1ms"}`: web.BadRequest, `{"receipts":["x"],"lease":"13h"}`: web.BadRequest, `{"receipts":["x"],"lease":null}`: web.BadRequest},
 	} {
 		for body, code := range bodies {
 			cases = append(cases, refused{method: "POST", target: path, body: body, status: 400, code: code})
 		}
-		cases = append(cases, refused{method: "POST", target: path, body: many, status: 413, code: tooLarge})
+		cases = append(cases, refused{method: "POST", target: path, body: many, status: 413, code: web.TooLarge})
 	}
 	checkRefused(t, h, cases)
 	h.do("POST", "/v1/nack", `{"receipts":["x"],"delay":"99999h"}`).problem(422, "beyond_horizon")
 	h.engine.err = timer.ErrUnknown
-	h.do("POST", "/v1/ack", `{"receipts":["x"]}`).problem(503, unavailable)
+	h.do("POST", "/v1/ack", `{"receipts":["x"]}`).problem(503, web.Unavailable)
 	h.engine.err = nil
 	if h.engine.claims[0].Receipts[0] != "x" || len(h.engine.claims) != 1 {
 		t.Errorf("%+v", h.engine.claims)
@@ -136,13 +138,13 @@ func TestClaimsRefuse(t *testing.T) {
 func TestCallbackInPulledTopic(t *testing.T) {
 	h := pullHarness(t)
 	for method, target := range map[string]string{"POST": "/v1/topics/jobs/timers", "PUT": "/v1/topics/jobs/timers/c", "PATCH": "/v1/topics/jobs/timers/b"} {
-		h.do(method, target, `{"delay":"1h","callback":{"url":"http://a.example/"}}`).problem(422, badPolicy)
-		h.do(method, target, `{"delay":"1h","callback":{"timeout":"1s"}}`).problem(422, badPolicy)
+		h.do(method, target, `{"delay":"1h","callback":{"url":"http://a.example/"}}`).problem(422, web.BadPolicy)
+		h.do(method, target, `{"delay":"1h","callback":{"timeout":"1s"}}`).problem(422, web.BadPolicy)
 	}
 	h.do("PATCH", "/v1/topics/jobs/timers/b", `{"callback":null}`).want(200)
 	h.do("POST", "/v1/topics/jobs/batch", `{"ops":[{"op":"add","id":"x","delay":"1h","callback":{"url":"http://a.example/"}},{"op":"add","id":"y","delay":"1h"}]}`).want(200).
 		has("results.0.status", "422", "results.0.error.code", `"bad_policy"`, "results.1.status", "201")
-	h.do("POST", "/v1/topics/jobs/dead/redrive", `{"all":true,"callback":{"url":"http://a.example/"}}`).problem(422, badPolicy)
+	h.do("POST", "/v1/topics/jobs/dead/redrive", `{"all":true,"callback":{"url":"http://a.example/"}}`).problem(422, web.BadPolicy)
 }
 
 func TestDeliveryChangesWhenNothingIsLeased(t *testing.T) {
@@ -171,7 +173,7 @@ func TestConsumersNeedTheirTopic(t *testing.T) {
 	h.do("POST", "/v1/topics/jobs/timers", `{"id":"a","delay":"0s"}`, worker).want(201)
 	h.advance(time.Second)
 	h.do("POST", "/v1/topics/jobs/pull", ``).problem(401, "unauthorized")
-	h.do("POST", "/v1/topics/jobs/pull", ``, other).problem(404, unknownTopic)
+	h.do("POST", "/v1/topics/jobs/pull", ``, other).problem(404, web.UnknownTopic)
 	h.do("POST", "/v1/topics/jobs/pull", ``, reader).problem(403, "forbidden")
 	h.do("POST", "/v1/topics/jobs/pull", ``, worker).want(200).has("timers.0.id", `"a"`)
 	const ack = `{"receipts":["jobs/a/1"]}`

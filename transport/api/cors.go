@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"carillon/transport/api/web"
 )
 
 // Origins of others whose pages may ask: all that their token allows, as if they were the node's
@@ -46,7 +48,7 @@ func (rq *request) invited(origins [][]byte) bool {
 	if len(origins) != 1 || !rq.s.origins[string(origins[0])] {
 		return false
 	}
-	h := &rq.ctx.Response.Header
+	h := &rq.Ctx.Response.Header
 	h.Set("Access-Control-Allow-Origin", string(origins[0]))
 	h.Set("Access-Control-Expose-Headers", corsExposed)
 	h.Set("Vary", "Origin")
@@ -55,20 +57,20 @@ func (rq *request) invited(origins [][]byte) bool {
 
 // preflightRoute answers the question that a browser asks before a request that is not a simple
 // one.
-var preflightRoute = route{method: "OPTIONS", scope: scopeOpen, handle: (*request).preflight}
+var preflightRoute = route{method: "OPTIONS", scope: web.ScopeOpen, handle: (*request).preflight}
 
 // asksLeave reports whether the request is that question, of a page that may ask.
 func (rq *request) asksLeave(pat *pattern) bool {
-	h := &rq.ctx.Request.Header
-	return pat != nil && rq.ctx.IsOptions() && len(h.Peek("Access-Control-Request-Method")) > 0 &&
-		len(rq.ctx.Response.Header.Peek("Access-Control-Allow-Origin")) > 0
+	h := &rq.Ctx.Request.Header
+	return pat != nil && rq.Ctx.IsOptions() && len(h.Peek("Access-Control-Request-Method")) > 0 &&
+		len(rq.Ctx.Response.Header.Peek("Access-Control-Allow-Origin")) > 0
 }
 
-func (rq *request) preflight() *problem {
-	h := &rq.ctx.Response.Header
+func (rq *request) preflight() *web.Problem {
+	h := &rq.Ctx.Response.Header
 	h.Set("Access-Control-Allow-Methods", rq.s.router.find(rq.segments).allow)
 	h.Set("Access-Control-Allow-Headers", corsHeaders)
 	h.Set("Access-Control-Max-Age", corsSeconds)
-	rq.ctx.SetStatusCode(204)
+	rq.Ctx.SetStatusCode(204)
 	return nil
 }

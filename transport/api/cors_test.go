@@ -15,15 +15,15 @@ func TestCORSOrigins(t *testing.T) {
 	const allow = "Access-Control-Allow-Origin"
 	for _, origin := range []string{"https://ops.example", "http://localhost:3000"} {
 		from := []string{"Origin: " + origin, "Sec-Fetch-Site: cross-site"}
-		r := h.do("POST", timers, `{"id":"a","delay":"1h"}`, from...)
+		r := h.do("POST", timersPath, `{"id":"a","delay":"1h"}`, from...)
 		if r.status/100 != 2 || r.header.Get(allow) != origin || r.header.Get("Vary") != "Origin" || !strings.Contains(r.header.Get("Access-Control-Expose-Headers"), "ETag") {
 			t.Errorf("%s: %d %v", origin, r.status, r.header)
 		}
 		// A page reads refusals, too.
-		if r := h.do("GET", timers+"/none", "", from...); r.status != 404 || r.header.Get(allow) != origin {
+		if r := h.do("GET", timersPath+"/none", "", from...); r.status != 404 || r.header.Get(allow) != origin {
 			t.Errorf("%s: %d %v", origin, r.status, r.header)
 		}
-		r = h.do("OPTIONS", timers+"/a", "", "Origin: "+origin, "Sec-Fetch-Site: cross-site", "Access-Control-Request-Method: PATCH", "Access-Control-Request-Headers: authorization")
+		r = h.do("OPTIONS", timersPath+"/a", "", "Origin: "+origin, "Sec-Fetch-Site: cross-site", "Access-Control-Request-Method: PATCH", "Access-Control-Request-Headers: authorization")
 		if r.status != 204 || r.body != "" || r.header.Get(allow) != origin || r.header.Get("Access-Control-Allow-Methods") != "GET, HEAD, PUT, PATCH, DELETE" ||
 			!strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "Authorization") || r.header.Get("Access-Control-Max-Age") == "" {
 			t.Errorf("%s: %d %v", origin, r.status, r.header)
@@ -31,23 +31,23 @@ func TestCORSOrigins(t *testing.T) {
 		if r.header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Error("the API has no cookies that a page could be given")
 		}
-		h.do("OPTIONS", timers+"/a", "", "Origin: "+origin).want(405) // it asks for nothing
+		h.do("OPTIONS", timersPath+"/a", "", "Origin: "+origin).want(405) // it asks for nothing
 		h.do("OPTIONS", "/nothing", "", "Origin: "+origin, "Access-Control-Request-Method: GET").want(404)
 	}
 	for _, origin := range []string{"https://evil.example", "http://ops.example", "https://ops.example:8443", "https://ops.example.evil", "null", "https://OPS.example", ""} {
-		for _, call := range [][2]string{{"GET", timers}, {"OPTIONS", timers}} {
+		for _, call := range [][2]string{{"GET", timersPath}, {"OPTIONS", timersPath}} {
 			if r := h.do(call[0], call[1], "", "Origin: "+origin, "Access-Control-Request-Method: GET"); r.status != 403 || r.header.Get(allow) != "" {
 				t.Errorf("%s of %q: %d %v", call[0], origin, r.status, r.header)
 			}
 		}
 	}
-	two := h.do("GET", timers, "", "Origin: https://ops.example", "Origin: https://evil.example")
+	two := h.do("GET", timersPath, "", "Origin: https://ops.example", "Origin: https://evil.example")
 	if two.status != 403 || two.header.Get(allow) != "" {
 		t.Errorf("two origins: %d %v", two.status, two.header)
 	}
 	// An image, say: it has no Origin.
-	h.do("GET", timers, "", "Sec-Fetch-Site: cross-site").want(403)
-	if r := h.do("GET", timers, ""); r.status != 200 || len(corsOf(r.header)) > 0 {
+	h.do("GET", timersPath, "", "Sec-Fetch-Site: cross-site").want(403)
+	if r := h.do("GET", timersPath, ""); r.status != 200 || len(corsOf(r.header)) > 0 {
 		t.Errorf("%d %v", r.status, r.header)
 	}
 }

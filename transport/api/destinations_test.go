@@ -5,16 +5,18 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"carillon/transport/api/backend"
 )
 
 func TestDestinations(t *testing.T) {
 	h := newHarness(t)
 	h.do("GET", "/v1/destinations", "").want(200).has("destinations", "[]")
 	for i := range 25 {
-		h.engine.destinations = append(h.engine.destinations, Destination{Destination: fmt.Sprintf("http://h%02d:80", i), State: destinationStates[i%3], Calls: i})
+		h.engine.destinations = append(h.engine.destinations, backend.Destination{Destination: fmt.Sprintf("http://h%02d:80", i), State: backend.DestinationStates[i%3], Calls: i})
 	}
-	h.engine.destinations[3] = Destination{
-		Destination: "https://sick:443", State: DestinationOpen, SinceMs: noonMs, Waiting: 7, LatencyUs: 1500, LastError: `no "way"`, FailedMs: noonMs - 5,
+	h.engine.destinations[3] = backend.Destination{
+		Destination: "https://sick:443", State: backend.DestinationOpen, SinceMs: noonMs, Waiting: 7, LatencyUs: 1500, LastError: `no "way"`, FailedMs: noonMs - 5,
 		NextProbeMs: noonMs + 5000, Nodes: []string{"n1", "n2"},
 	}
 	h.engine.missing = []string{"n3"}
@@ -56,15 +58,15 @@ func TestDestinations(t *testing.T) {
 // The rows of several nodes for one destination are one row: of those that are worst off, since
 // when the first is and when the next is probed.
 func TestMergeDestinations(t *testing.T) {
-	got := MergeDestinations(
-		[]Destination{{Destination: "a", State: DestinationClosed, Calls: 1, LatencyUs: 9, FailedMs: 50, LastError: "late"}, {Destination: "b", State: DestinationOpen, SinceMs: 7, NextProbeMs: 90, Nodes: []string{"n2"}}},
+	got := backend.MergeDestinations(
+		[]backend.Destination{{Destination: "a", State: backend.DestinationClosed, Calls: 1, LatencyUs: 9, FailedMs: 50, LastError: "late"}, {Destination: "b", State: backend.DestinationOpen, SinceMs: 7, NextProbeMs: 90, Nodes: []string{"n2"}}},
 		nil,
-		[]Destination{{Destination: "b", State: DestinationOpen, SinceMs: 5, NextProbeMs: 95, Waiting: 3, Nodes: []string{"n1"}}, {Destination: "a", State: DestinationHalfOpen, Calls: 2, LatencyUs: 4, FailedMs: 40, LastError: "early", Nodes: []string{"n1"}}},
-		[]Destination{{Destination: "b", State: DestinationClosed, SinceMs: 1, Waiting: 1}},
+		[]backend.Destination{{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 95, Waiting: 3, Nodes: []string{"n1"}}, {Destination: "a", State: backend.DestinationHalfOpen, Calls: 2, LatencyUs: 4, FailedMs: 40, LastError: "early", Nodes: []string{"n1"}}},
+		[]backend.Destination{{Destination: "b", State: backend.DestinationClosed, SinceMs: 1, Waiting: 1}},
 	)
-	want := []Destination{
-		{Destination: "b", State: DestinationOpen, SinceMs: 5, NextProbeMs: 90, Waiting: 4, Nodes: []string{"n1", "n2"}},
-		{Destination: "a", State: DestinationHalfOpen, Calls: 3, LatencyUs: 9, FailedMs: 50, LastError: "late", Nodes: []string{"n1"}},
+	want := []backend.Destination{
+		{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 90, Waiting: 4, Nodes: []string{"n1", "n2"}},
+		{Destination: "a", State: backend.DestinationHalfOpen, Calls: 3, LatencyUs: 9, FailedMs: 50, LastError: "late", Nodes: []string{"n1"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)

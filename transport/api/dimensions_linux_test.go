@@ -25,7 +25,7 @@ func TestManyTokens(t *testing.T) {
 		asked := 0
 		return growth.LongestStep(t, func() bool {
 			p := auth.find(fmt.Appendf(nil, "token-%d", n-1-asked))
-			if p == nil || auth.find([]byte("nobody's")) != nil || !p.sees(fmt.Sprintf("topic-%d", n-1-asked)) {
+			if p == nil || auth.find([]byte("nobody's")) != nil || !p.Sees(fmt.Sprintf("topic-%d", n-1-asked)) {
 				t.Fatal("a token is not known by its hash")
 			}
 			asked++

@@ -2,9 +2,14 @@ package api
 
 import (
 	"runtime/debug"
+	"strings"
 	"time"
 
+	"carillon/timer"
 	"carillon/transport/api/internal/http1"
+	"carillon/transport/api/internal/strictjson"
+	"carillon/transport/api/timers"
+	"carillon/transport/api/web"
 
 	"github.com/valyala/fasthttp"
 )
@@ -13,9 +18,9 @@ import (
 func (s *Server) serve(ctx *fasthttp.RequestCtx) { s.handle(ctx, (*request).dispatch) }
 
 // handle has a request answered by do. A panic in a handler costs that request only.
-func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
+func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem) {
 	rq := requests.Get().(*request)
-	rq.s, rq.ctx = s, ctx
+	rq.s, rq.Node, rq.Ctx = s, &s.node, ctx
 	var begun time.Time
 	if s.cfg.Observe != nil {
 		begun = time.Now()
@@ -26,29 +31,29 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *problem) {
 	defer func() {
 		defer noSniff(ctx)
 		if rq.bodyTaken > 0 {
-			s.bodyBudget.give(rq.address(), rq.bodyTaken)
+			s.bodyBudget.Give(rq.Address(), rq.bodyTaken)
 		}
 		if rq.unread() {
 			rq.closeAfter()
 		}
 		if v := recover(); v != nil {
-			s.answers.give(rq.address(), rq.answer.end())
+			s.answers.Give(rq.Address(), rq.Answer.End())
 			s.cfg.Logger.Error("panic in a handler", "method", string(ctx.Method()), "panic", v, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
-			failed := fail(500, internalError, "this request could not be answered; it may have taken effect")
+			failed := web.Fail(500, web.InternalError, "this request could not be answered; it may have taken effect")
 			rq.audit(failed)
-			writeProblem(ctx, failed)
+			web.WriteProblem(ctx, failed)
 			ctx.SetConnectionClose()
 			s.observe(rq.route, 500, begun)
 			return // the request object may be in any state: not used again
 		}
 		s.observe(rq.route, ctx.Response.StatusCode(), begun)
-		*rq = request{segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], scratch: rq.scratch[:0], topicBefore: rq.topicBefore}
+		*rq = request{Request: web.Request{Scratch: rq.Scratch[:0]}, segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], topicBefore: rq.topicBefore}
 		requests.Put(rq)
 	}()
 	if p := do(rq); p != nil {
-		s.logCause(p)
-		writeProblem(ctx, p)
+		rq.LogCause(p)
+		web.WriteProblem(ctx, p)
 	}
 	rq.keepAnswer()
 }
@@ -76,26 +81,19 @@ func (s *Server) observe(r *route, status int, begun time.Time) {
 // closeAfter ends the connection with the answer, which the client is given a moment to read
 // although it is still sending.
 func (rq *request) closeAfter() {
-	rq.ctx.SetConnectionClose()
-	if c, ok := rq.ctx.Conn().(*framedConn); ok {
+	rq.Ctx.SetConnectionClose()
+	if c, ok := rq.Ctx.Conn().(*framedConn); ok {
 		c.lingering.Store(true)
 	}
 }
 
-// logCause keeps an error that has no place in the contract from being lost.
-func (s *Server) logCause(p *problem) {
-	if p.cause != nil {
-		s.cfg.Logger.Error("the engine failed", "error", p.cause)
-	}
-}
-
 // dispatch goes from the outside in: all that the header says, then the body.
-func (rq *request) dispatch() *problem {
+func (rq *request) dispatch() *web.Problem {
 	p := rq.admit()
 	if p == nil {
 		p = rq.checkBody()
 	}
-	if p == nil && !rq.route.alone && rq.route.scope != scopeOpen {
+	if p == nil && !rq.route.alone && rq.route.scope != web.ScopeOpen {
 		p = rq.findCore()
 	}
 	if p == nil {
@@ -106,21 +104,21 @@ func (rq *request) dispatch() *problem {
 }
 
 // findCore asks the node for what it does in its cluster, once for the whole request.
-func (rq *request) findCore() *problem {
-	core, err := rq.s.cfg.Engine.Core()
+func (rq *request) findCore() *web.Problem {
+	core, err := rq.Engine.Core()
 	if err != nil {
-		return engineFault(err)
+		return web.Fault(err)
 	}
-	rq.core = core
+	rq.Core = core
 	return nil
 }
 
 // admit finds out whether the request may be made: target, host, path, origin, token, method,
 // topic, query, conditions.
-func (rq *request) admit() *problem {
-	target := rq.ctx.Request.Header.RequestURI()
-	if len(target) > rq.s.cfg.Limits.TargetBytes {
-		return fail(414, tooLarge, "the request target is too long")
+func (rq *request) admit() *web.Problem {
+	target := rq.Ctx.Request.Header.RequestURI()
+	if len(target) > rq.Limits.TargetBytes {
+		return web.Fail(414, web.TooLarge, "the request target is too long")
 	}
 	if p := rq.checkHost(target); p != nil {
 		return p
@@ -128,9 +126,9 @@ func (rq *request) admit() *problem {
 	path, rawQuery, ok := http1.SplitTarget(target)
 	if !ok {
 		if string(target) == "*" {
-			return &problem{status: 405, code: "method_not_allowed", detail: "no method goes with *", allow: "GET, HEAD, POST, PUT, PATCH, DELETE"}
+			return &web.Problem{Status: 405, Code: "method_not_allowed", Detail: "no method goes with *", Allow: "GET, HEAD, POST, PUT, PATCH, DELETE"}
 		}
-		return bad(badRequest, "the request target is not a path")
+		return web.Bad(web.BadRequest, "the request target is not a path")
 	}
 	var fault *http1.Fault
 	if rq.segments, rq.pathBuf, fault = http1.SplitPath(path, rq.pathBuf, rq.segments, maxSegments); fault != nil {
@@ -151,15 +149,15 @@ func (rq *request) admit() *problem {
 		return p
 	}
 	if pat == nil {
-		return fail(404, notFound, "there is nothing at this path")
+		return web.Fail(404, web.NotFound, "there is nothing at this path")
 	}
-	if rq.route = pat.method(rq.ctx.Method()); rq.route == nil {
-		return &problem{status: 405, code: "method_not_allowed", detail: "this path takes " + pat.allow, allow: pat.allow}
+	if rq.route = pat.method(rq.Ctx.Method()); rq.route == nil {
+		return &web.Problem{Status: 405, Code: "method_not_allowed", Detail: "this path takes " + pat.allow, Allow: pat.allow}
 	}
-	if c, ok := rq.ctx.Conn().(*framedConn); ok && c.probing() {
-		rq.ctx.SetConnectionClose()
-		if rq.route.scope != scopeOpen {
-			return fail(503, "overloaded", "too many connections; this one may only ask for /healthz and /readyz")
+	if c, ok := rq.Ctx.Conn().(*framedConn); ok && c.probing() {
+		rq.Ctx.SetConnectionClose()
+		if rq.route.scope != web.ScopeOpen {
+			return web.Fail(503, "overloaded", "too many connections; this one may only ask for /healthz and /readyz")
 		}
 	}
 	if p := rq.pathParams(pat); p != nil {
@@ -168,17 +166,17 @@ func (rq *request) admit() *problem {
 	if p := rq.authorise(); p != nil {
 		return p
 	}
-	var p *problem
-	if rq.query, p = parseQuery(rawQuery, rq.route.query); p != nil {
+	var p *web.Problem
+	if rq.Query, p = web.ParseQuery(rawQuery, rq.route.query); p != nil {
 		return p
 	}
 	if rq.route.method != "GET" {
-		if rq.ifMatch, rq.createOnly, p = rq.condition(); p != nil {
+		if rq.IfMatch, rq.CreateOnly, p = rq.condition(); p != nil {
 			return p
 		}
-		rq.trace = rq.readTrace()
+		rq.Trace = rq.readTrace()
 		if rq.route.method == "POST" || rq.route.method == "PATCH" {
-			if rq.named, p = rq.idempotencyKey(); p != nil {
+			if rq.OnceKey, p = rq.idempotencyKey(); p != nil {
 				return p
 			}
 		}
@@ -188,40 +186,68 @@ func (rq *request) admit() *problem {
 	}
 	switch {
 	case rq.route.change:
-		return rq.charge(quotaChanges)
-	case rq.route.method == "GET" && rq.route.scope != scopeOpen:
-		return rq.charge(quotaReads)
+		return rq.Charge(web.QuotaChanges)
+	case rq.route.method == "GET" && rq.route.scope != web.ScopeOpen:
+		return rq.Charge(web.QuotaReads)
 	}
 	return nil
 }
 
-func (rq *request) pathParams(pat *pattern) *problem {
+func (rq *request) pathParams(pat *pattern) *web.Problem {
 	if topic := pat.param("{topic}", rq.segments); topic != nil {
 		if string(topic) != rq.topicBefore {
 			rq.topicBefore = string(topic)
 		}
-		rq.topic = rq.topicBefore
-		if !validTopic(rq.topic) {
-			return bad(badName, "topic: must be 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+		rq.Topic = rq.topicBefore
+		if !web.ValidTopic(rq.Topic) {
+			return web.Bad(web.BadName, "topic: must be 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
 		}
 	}
 	if id := pat.param("{id}", rq.segments); id != nil {
-		rq.id = string(id)
-		if !validID(rq.id) {
-			return bad(badName, "id: "+idRule)
+		rq.ID = string(id)
+		if !web.ValidID(rq.ID) {
+			return web.Bad(web.BadName, "id: "+timers.IdRule)
 		}
 	}
 	if node := pat.param("{name}", rq.segments); node != nil {
-		rq.node = string(node)
-		if !validNode(rq.node) {
-			return bad(badName, "name: must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
+		rq.NodeName = string(node)
+		if !web.ValidNode(rq.NodeName) {
+			return web.Bad(web.BadName, "name: must be 1–63 of A-Z a-z 0-9 _ . -, starting with a letter or digit")
 		}
 	}
 	if n := pat.param("{n}", rq.segments); n != nil {
 		var ok bool
-		if rq.shard, ok = parseShard(n); !ok {
-			return bad(badRequest, "shard: must be a number, in digits only")
+		if rq.Shard, ok = parseShard(n); !ok {
+			return web.Bad(web.BadRequest, "shard: must be a number, in digits only")
 		}
 	}
 	return nil
+}
+
+// parseShard reads a shard's number; one that no cluster has (ok, but 0) is left to be not found.
+func parseShard(s []byte) (id timer.ShardID, ok bool) {
+	n, ok := strictjson.ParseInteger(s)
+	if !ok || n < 0 {
+		return 0, false
+	}
+	if n > 65535 {
+		return 0, true
+	}
+	return timer.ShardID(n), true
+}
+
+// readTrace is the context that a request came with; nil when it has none, or none that can be
+// read.
+func (rq *request) readTrace() *timer.Trace {
+	h := &rq.Ctx.Request.Header
+	parents := h.PeekAll("Traceparent")
+	if len(parents) != 1 {
+		return nil
+	}
+	parent := string(parents[0])
+	var states []string
+	for _, line := range h.PeekAll("Tracestate") {
+		states = append(states, string(line))
+	}
+	return timer.ParseTrace(parent, strings.Join(states, ","))
 }

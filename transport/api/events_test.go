@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/transport/api/backend"
+	"carillon/transport/api/events"
+	"carillon/transport/api/web"
 )
 
 // eventReader reads a stream of events as a client does.
@@ -55,7 +59,7 @@ func (l *eventReader) next() string {
 
 func TestEventsAreStreamed(t *testing.T) {
 	h := newHarness(t)
-	h.server.beat = 5 * time.Millisecond
+	h.server.node.Beat = 5 * time.Millisecond
 	h.do("PUT", "/v1/topics/orders", `{}`).want(201)
 	l := h.listen(t, "/v1/events?topic=orders&label=eu&label=vip&kind=fired,dead", "")
 	if got := l.next(); !strings.HasPrefix(got, "retry: 1000\n: ") {
@@ -78,14 +82,14 @@ func TestEventsAreStreamed(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
-	s.events <- Event{Kind: EventFired, Topic: "orders", ID: "a", AtMs: 1000, Attempt: 2, Result: "retry", Status: 503, Error: "busy\n", LateMs: 7, NextMs: 2000, Labels: []string{"eu", "vip"}, Node: "n1"}
+	s.events <- backend.Event{Kind: backend.EventFired, Topic: "orders", ID: "a", AtMs: 1000, Attempt: 2, Result: "retry", Status: 503, Error: "busy\n", LateMs: 7, NextMs: 2000, Labels: []string{"eu", "vip"}, Node: "n1"}
 	said("event: fired\n" + `data: {"topic":"orders","id":"a","node":"n1","at":"1970-01-01T00:00:01.000Z","at_ms":1000,"attempt":2,"result":"retry","late_ms":7,"status":503,"error":"busy\n",` +
 		`"next_attempt":"1970-01-01T00:00:02.000Z","next_attempt_ms":2000,"labels":["eu","vip"]}` + "\n")
 	s.missed <- 12
 	said("event: missed\ndata: {\"missed\":12}\n")
-	s.events <- Event{Kind: EventDead, Topic: "orders", ID: "a", AtMs: 1000, Reason: "stopped", Status: 410, Node: "n2"}
+	s.events <- backend.Event{Kind: backend.EventDead, Topic: "orders", ID: "a", AtMs: 1000, Reason: "stopped", Status: 410, Node: "n2"}
 	said("event: dead\n" + `data: {"topic":"orders","id":"a","node":"n2","at":"1970-01-01T00:00:01.000Z","at_ms":1000,"reason":"stopped","status":410}` + "\n")
-	s.events <- Event{Kind: EventBreaker, AtMs: 1000, Destination: "http://a", State: "open", Node: "n2"}
+	s.events <- backend.Event{Kind: backend.EventBreaker, AtMs: 1000, Destination: "http://a", State: "open", Node: "n2"}
 	said("event: breaker\n" + `data: {"destination":"http://a","node":"n2","state":"open","at":"1970-01-01T00:00:01.000Z","at_ms":1000}` + "\n")
 	l.close()
 	select {
@@ -105,14 +109,14 @@ func TestEventsAreStreamed(t *testing.T) {
 
 func TestEventsAreRefused(t *testing.T) {
 	h := newHarness(t)
-	h.do("GET", "/v1/events?topic=nothing", "").problem(404, unknownTopic)
-	h.do("GET", "/v1/events?topic=a@b", "").problem(400, badName)
-	h.do("GET", "/v1/events?kind=fired,exploded", "").problem(400, badRequest)
-	h.do("GET", "/v1/events?label=", "").problem(400, badRequest)
-	h.do("GET", "/v1/events?from=1", "").problem(400, badRequest)
+	h.do("GET", "/v1/events?topic=nothing", "").problem(404, web.UnknownTopic)
+	h.do("GET", "/v1/events?topic=a@b", "").problem(400, web.BadName)
+	h.do("GET", "/v1/events?kind=fired,exploded", "").problem(400, web.BadRequest)
+	h.do("GET", "/v1/events?label=", "").problem(400, web.BadRequest)
+	h.do("GET", "/v1/events?from=1", "").problem(400, web.BadRequest)
 	h.do("POST", "/v1/events", "").problem(405, "method_not_allowed")
 	h.do("HEAD", "/v1/events", "").want(200)
-	h.server.streams.taken = streamsAtOnce
+	h.server.streams.taken = events.StreamsAtOnce
 	if r := h.do("GET", "/v1/events", "").problem(503, "overloaded"); !strings.Contains(r.body, "64 streams of events") {
 		t.Error(r.body)
 	}
@@ -129,11 +133,11 @@ func TestEventsOfATokensTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHarness(t, func(c *Config) { c.Auth = auth })
-	h.server.beat = 5 * time.Millisecond
+	h.server.node.Beat = 5 * time.Millisecond
 	h.do("PUT", "/v1/topics/pay", `{}`, "Authorization: Bearer root").want(201)
 	h.do("GET", "/v1/events", "").problem(401, "unauthorized")
 	h.do("GET", "/v1/events", "", "Authorization: Bearer adder").problem(403, "forbidden")
-	h.do("GET", "/v1/events?topic=other", "", "Authorization: Bearer shop").problem(404, unknownTopic)
+	h.do("GET", "/v1/events?topic=other", "", "Authorization: Bearer shop").problem(404, web.UnknownTopic)
 	l := h.listen(t, "/v1/events?topic=pay", "shop")
 	l.next()
 	w := h.engine.stream(0).watch
@@ -145,15 +149,15 @@ func TestEventsOfATokensTopics(t *testing.T) {
 			t.Errorf("a stream of topic pay hears of %s: %v", topic, !sees)
 		}
 	}
-	every := Watch{Topics: w.Topics, Labels: []string{"eu"}, Kinds: []string{EventDead}}
+	every := backend.Watch{Topics: w.Topics, Labels: []string{"eu"}, Kinds: []string{backend.EventDead}}
 	for _, c := range []struct {
-		e    Event
+		e    backend.Event
 		want bool
 	}{
-		{Event{Kind: EventDead, Topic: "orders.a", Labels: []string{"x", "eu"}}, true},
-		{Event{Kind: EventDead, Topic: "orders.a", Labels: []string{"x"}}, false},
-		{Event{Kind: EventFired, Topic: "orders.a", Labels: []string{"eu"}}, false},
-		{Event{Kind: EventDead, Topic: "other", Labels: []string{"eu"}}, false},
+		{backend.Event{Kind: backend.EventDead, Topic: "orders.a", Labels: []string{"x", "eu"}}, true},
+		{backend.Event{Kind: backend.EventDead, Topic: "orders.a", Labels: []string{"x"}}, false},
+		{backend.Event{Kind: backend.EventFired, Topic: "orders.a", Labels: []string{"eu"}}, false},
+		{backend.Event{Kind: backend.EventDead, Topic: "other", Labels: []string{"eu"}}, false},
 	} {
 		if every.Sees(&c.e) != c.want {
 			t.Errorf("%+v: %v", c.e, !c.want)

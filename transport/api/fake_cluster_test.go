@@ -7,46 +7,47 @@ import (
 
 	"carillon/internal/feature"
 	"carillon/timer"
+	"carillon/transport/api/backend"
 )
 
 // fakeCluster is three nodes of which n3 is drained or down as a test sets it; orders are obeyed at
 // once.
 type fakeCluster struct {
-	view   ClusterView
-	detail map[timer.ShardID]ShardView
+	view   backend.ClusterView
+	detail map[timer.ShardID]backend.ShardView
 	err    error // of every change while set
 	backup func(context.Context, io.Writer) error
 
-	destinations []Destination
+	destinations []backend.Destination
 	missing      []string
 }
 
-func (c *fakeCluster) Destinations(context.Context) ([]Destination, []string, error) {
-	return MergeDestinations(c.destinations), c.missing, c.err
+func (c *fakeCluster) Destinations(context.Context) ([]backend.Destination, []string, error) {
+	return backend.MergeDestinations(c.destinations), c.missing, c.err
 }
 
 func newFakeCluster() *fakeCluster {
-	c := &fakeCluster{detail: map[timer.ShardID]ShardView{}}
-	c.view = ClusterView{
+	c := &fakeCluster{detail: map[timer.ShardID]backend.ShardView{}}
+	c.view = backend.ClusterView{
 		ClusterID: "c0ffee", Version: "test", Healthy: true, Replicas: 2,
-		Nodes: []NodeView{
-			{Name: "n1", HTTP: "127.0.0.1:7700", State: NodeAlive, Leads: 2, Replicas: 2, Version: "test", Unfit: "its disk is \"slow\"", ClockKnown: true, ClockOffsetMs: -3},
-			{Name: "n2", HTTP: "127.0.0.1:7800", State: NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
-			{Name: "n3", State: NodeDown, Replicas: 1},
+		Nodes: []backend.NodeView{
+			{Name: "n1", HTTP: "127.0.0.1:7700", State: backend.NodeAlive, Leads: 2, Replicas: 2, Version: "test", Unfit: "its disk is \"slow\"", ClockKnown: true, ClockOffsetMs: -3},
+			{Name: "n2", HTTP: "127.0.0.1:7800", State: backend.NodeAlive, Replicas: 2, Version: "test", ClockKnown: true},
+			{Name: "n3", State: backend.NodeDown, Replicas: 1},
 		},
-		Shards: []ShardRow{
-			{Shard: 1, Leader: "n1", Epoch: 4, Replicas: []string{"n1", "n2"}, State: ShardOK},
-			{Shard: 2, Epoch: 1, Replicas: []string{"n3"}, State: ShardNoQuorum},
+		Shards: []backend.ShardRow{
+			{Shard: 1, Leader: "n1", Epoch: 4, Replicas: []string{"n1", "n2"}, State: backend.ShardOK},
+			{Shard: 2, Epoch: 1, Replicas: []string{"n3"}, State: backend.ShardNoQuorum},
 		},
 	}
-	c.detail[1] = ShardView{ShardRow: c.view.Shards[0], Known: true, Term: 7, Applied: 1 << 40, Timers: 12, Hash: 0xc0ffee00}
-	c.detail[2] = ShardView{ShardRow: c.view.Shards[1]}
+	c.detail[1] = backend.ShardView{ShardRow: c.view.Shards[0], Known: true, Term: 7, Applied: 1 << 40, Timers: 12, Hash: 0xc0ffee00}
+	c.detail[2] = backend.ShardView{ShardRow: c.view.Shards[1]}
 	return c
 }
 
-func (c *fakeCluster) View() ClusterView { return c.view }
+func (c *fakeCluster) View() backend.ClusterView { return c.view }
 
-func (c *fakeCluster) Shard(id timer.ShardID) (ShardView, bool) {
+func (c *fakeCluster) Shard(id timer.ShardID) (backend.ShardView, bool) {
 	v, ok := c.detail[id]
 	return v, ok
 }
@@ -62,29 +63,29 @@ func (c *fakeCluster) Backup(ctx context.Context, to io.Writer) error {
 	return err
 }
 
-func (c *fakeCluster) node(name string) (*NodeView, error) {
-	at := slices.IndexFunc(c.view.Nodes, func(n NodeView) bool { return n.Name == name })
+func (c *fakeCluster) node(name string) (*backend.NodeView, error) {
+	at := slices.IndexFunc(c.view.Nodes, func(n backend.NodeView) bool { return n.Name == name })
 	switch {
 	case c.err != nil:
 		return nil, c.err
 	case at < 0:
-		return nil, ErrUnknownNode
+		return nil, backend.ErrUnknownNode
 	}
 	return &c.view.Nodes[at], nil
 }
 
 func (c *fakeCluster) Drain(_ context.Context, name string) error {
 	n, err := c.node(name)
-	if err == nil && n.State != NodeDrained {
-		n.State = NodeDraining
+	if err == nil && n.State != backend.NodeDrained {
+		n.State = backend.NodeDraining
 	}
 	return err
 }
 
 func (c *fakeCluster) Resume(_ context.Context, name string) error {
 	n, err := c.node(name)
-	if err == nil && n.State != NodeDown {
-		n.State = NodeAlive
+	if err == nil && n.State != backend.NodeDown {
+		n.State = backend.NodeAlive
 	}
 	return err
 }
@@ -92,13 +93,13 @@ func (c *fakeCluster) Resume(_ context.Context, name string) error {
 func (c *fakeCluster) Remove(_ context.Context, name string, force, acceptLoss bool) error {
 	n, err := c.node(name)
 	if err == nil && len(c.view.Nodes) == 1 && !acceptLoss {
-		return ErrMajority
+		return backend.ErrMajority
 	}
-	if err == nil && n.State != NodeDrained && n.State != NodeDown && !force {
-		return ErrNotDrained
+	if err == nil && n.State != backend.NodeDrained && n.State != backend.NodeDown && !force {
+		return backend.ErrNotDrained
 	}
 	if err == nil {
-		c.view.Nodes = slices.DeleteFunc(c.view.Nodes, func(v NodeView) bool { return v.Name == name })
+		c.view.Nodes = slices.DeleteFunc(c.view.Nodes, func(v backend.NodeView) bool { return v.Name == name })
 	}
 	return err
 }

@@ -8,17 +8,18 @@ import (
 	"strings"
 
 	"carillon/timer"
+	"carillon/transport/api/backend"
 )
 
 // fakeConsumers is how the fake engine answers consumers. It keeps the requests; receipts are
 // "topic/id/attempt".
 type fakeConsumers struct {
-	pulls  []Pull
-	claims []LeaseUpdate
+	pulls  []backend.Pull
+	claims []backend.LeaseUpdate
 	ready  chan struct{} // closed or sent to when an empty-handed wait should look again
 }
 
-func (e *fakeEngine) Pull(ctx context.Context, topic timer.TopicID, p Pull) ([]Pulled, error) {
+func (e *fakeEngine) Pull(ctx context.Context, topic timer.TopicID, p backend.Pull) ([]backend.Pulled, error) {
 	e.mu.Lock()
 	e.pulls = append(e.pulls, p)
 	e.mu.Unlock()
@@ -35,7 +36,7 @@ func (e *fakeEngine) Pull(ctx context.Context, topic timer.TopicID, p Pull) ([]P
 	}
 }
 
-func (e *fakeEngine) pullNow(topic timer.TopicID, p Pull) (out []Pulled, err error) {
+func (e *fakeEngine) pullNow(topic timer.TopicID, p backend.Pull) (out []backend.Pulled, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var list []*fakeTimer
@@ -50,12 +51,12 @@ func (e *fakeEngine) pullNow(topic timer.TopicID, p Pull) (out []Pulled, err err
 		t.Attempts++
 		t.Fence++
 		c := t.Timer
-		out = append(out, Pulled{Timer: &c, Receipt: fmt.Sprintf("%s/%s/%d", e.nameOf(topic), t.ID, t.Attempts), UntilMs: e.nowMs() + max(p.LeaseMs, 1000)})
+		out = append(out, backend.Pulled{Timer: &c, Receipt: fmt.Sprintf("%s/%s/%d", e.nameOf(topic), t.ID, t.Attempts), UntilMs: e.nowMs() + max(p.LeaseMs, 1000)})
 	}
 	return out, e.err
 }
 
-func (e *fakeEngine) UpdateLease(_ context.Context, c LeaseUpdate) ([]bool, error) {
+func (e *fakeEngine) UpdateLease(_ context.Context, c backend.LeaseUpdate) ([]bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.Receipts = slices.Clone(c.Receipts)
@@ -76,7 +77,7 @@ func (e *fakeEngine) UpdateLease(_ context.Context, c LeaseUpdate) ([]bool, erro
 	return held, e.err
 }
 
-func (e *fakeEngine) Return(_ context.Context, topic timer.TopicID, leases []Pulled) {
+func (e *fakeEngine) Return(_ context.Context, topic timer.TopicID, leases []backend.Pulled) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range leases {

@@ -11,6 +11,8 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/bulk"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/timers"
 )
 
 // fakeEngine is a node in memory: one map of timers, decided under one lock, with the answers of
@@ -51,11 +53,11 @@ type fakeTopics struct{ *fakeEngine }
 func topicsOf(e *fakeEngine) fakeTopics { return fakeTopics{e} }
 
 // Core implements Engine.
-func (e *fakeEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e}) }
+func (e *fakeEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics{e}) }
 
 // with is its Core with other timers or topics.
-func (e *fakeEngine) with(timers Timers, topics Topics) (*Core, error) {
-	return &Core{Timers: timers, Topics: topics, Consumers: e, Cluster: e, Live: e, Destinations: e, Backup: e}, e.noCore
+func (e *fakeEngine) with(timers backend.Timers, topics backend.Topics) (*backend.Core, error) {
+	return &backend.Core{Timers: timers, Topics: topics, Consumers: e, Cluster: e, Live: e, Destinations: e, Backup: e}, e.noCore
 }
 
 type timerKey struct {
@@ -351,7 +353,7 @@ func (e *fakeEngine) List(_ context.Context, id timer.ShardID, q *timer.Query) (
 			out = append(out, &c)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return keyOf(out[i], q.ByEnd).Compare(keyOf(out[j], q.ByEnd)) < 0 })
+	sort.Slice(out, func(i, j int) bool { return timers.KeyOf(out[i], q.ByEnd).Compare(timers.KeyOf(out[j], q.ByEnd)) < 0 })
 	out = out[:min(len(out), q.Limit)]
 	e.calls["timers listed"] += len(out)
 	own := timer.NewAllowance(q.Bytes)
@@ -402,7 +404,7 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 }
 
 func selects(q *timer.Query, t *timer.Timer) bool {
-	k := keyOf(t, q.ByEnd)
+	k := timers.KeyOf(t, q.ByEnd)
 	for _, l := range q.Labels {
 		if !slices.Contains(t.Labels, l) {
 			return false
@@ -654,7 +656,7 @@ type keepingEngine struct {
 	kept chan *timer.Command
 }
 
-func (e *keepingEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
+func (e *keepingEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
 
 func (e *keepingEngine) Do(ctx context.Context, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
 	e.kept <- cmd

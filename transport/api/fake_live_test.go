@@ -4,13 +4,15 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"carillon/transport/api/backend"
 )
 
 // fakeLive hands a test's events to its listeners.
 type fakeLive struct {
-	asked DueQuery // of the last Due
-	due   *Due
-	stats *ClusterStats
+	asked backend.DueQuery // of the last Due
+	due   *backend.Due
+	stats *backend.ClusterStats
 	fails error // of Due
 
 	mu      sync.Mutex
@@ -19,14 +21,14 @@ type fakeLive struct {
 
 type fakeStream struct {
 	ctx    context.Context
-	watch  Watch
-	events chan Event
+	watch  backend.Watch
+	events chan backend.Event
 	missed chan int64
 	closed chan struct{}
 }
 
-func (l *fakeLive) Listen(ctx context.Context, w *Watch) EventStream {
-	s := &fakeStream{ctx: ctx, watch: *w, events: make(chan Event, 10), missed: make(chan int64, 1), closed: make(chan struct{})}
+func (l *fakeLive) Listen(ctx context.Context, w *backend.Watch) backend.EventStream {
+	s := &fakeStream{ctx: ctx, watch: *w, events: make(chan backend.Event, 10), missed: make(chan int64, 1), closed: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streams = append(l.streams, s)
@@ -43,12 +45,12 @@ func (l *fakeLive) stream(n int) *fakeStream {
 	return l.streams[n]
 }
 
-func (s *fakeStream) Next(wait time.Duration) ([]Event, int64, bool) {
+func (s *fakeStream) Next(wait time.Duration) ([]backend.Event, int64, bool) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case e := <-s.events:
-		return []Event{e}, 0, true
+		return []backend.Event{e}, 0, true
 	case n := <-s.missed:
 		return nil, n, true
 	case <-t.C:
@@ -60,12 +62,12 @@ func (s *fakeStream) Next(wait time.Duration) ([]Event, int64, bool) {
 
 func (s *fakeStream) Close() { close(s.closed) }
 
-func (l *fakeLive) Due(_ context.Context, q *DueQuery) (*Due, error) {
+func (l *fakeLive) Due(_ context.Context, q *backend.DueQuery) (*backend.Due, error) {
 	l.asked = *q
 	if l.due == nil {
-		return &Due{Buckets: make([]int64, q.Buckets)}, l.fails
+		return &backend.Due{Buckets: make([]int64, q.Buckets)}, l.fails
 	}
 	return l.due, l.fails
 }
 
-func (l *fakeLive) Stats(context.Context) *ClusterStats { return l.stats }
+func (l *fakeLive) Stats(context.Context) *backend.ClusterStats { return l.stats }

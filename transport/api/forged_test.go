@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"carillon/test/sim/forged"
-	"carillon/timer"
+	"carillon/transport/api/web"
 )
 
 // texts are the forms that JSON can say, in order.
@@ -40,7 +40,7 @@ func TestUsersBytesAreData(t *testing.T) {
 	add := func(field, value string) {
 		id := fmt.Sprint("t", len(want))
 		want[id] = quoted(field) + ":" + value
-		h.do("POST", timers, `{"id":"`+id+`","delay":"1h",`+cb+`,`+want[id]+`}`).want(201)
+		h.do("POST", timersPath, `{"id":"`+id+`","delay":"1h",`+cb+`,`+want[id]+`}`).want(201)
 	}
 	for _, text := range texts() {
 		add("payload", quoted(text))
@@ -51,9 +51,9 @@ func TestUsersBytesAreData(t *testing.T) {
 		add("payload_base64", quoted(base64.StdEncoding.EncodeToString(form)))
 	}
 	for _, text := range texts() { // a cursor or a receipt may be an id
-		if validID(text) {
+		if web.ValidID(text) {
 			want[text] = `"payload":1`
-			h.do("POST", timers, `{"id":"`+text+`","delay":"1h",`+cb+`,"payload":1}`).want(201)
+			h.do("POST", timersPath, `{"id":"`+text+`","delay":"1h",`+cb+`,"payload":1}`).want(201)
 		}
 	}
 	check := func(v map[string]any) {
@@ -69,13 +69,13 @@ func TestUsersBytesAreData(t *testing.T) {
 		}
 	}
 	for id := range want {
-		check(h.do("GET", timers+"/"+id, "").want(200).json())
+		check(h.do("GET", timersPath+"/"+id, "").want(200).json())
 	}
-	ids := h.pages(timers, 7)
+	ids := h.pages(timersPath, 7)
 	if slices.Sort(ids); !slices.Equal(ids, slices.Sorted(maps.Keys(want))) {
 		t.Errorf("listed %q", ids)
 	}
-	for _, v := range h.do("GET", timers+"?limit=1000", "").want(200).json()["timers"].([]any) {
+	for _, v := range h.do("GET", timersPath+"?limit=1000", "").want(200).json()["timers"].([]any) {
 		check(v.(map[string]any))
 	}
 	var lines strings.Builder
@@ -104,10 +104,10 @@ func TestUsersNamesAreData(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", "{}").want(201)
 	for _, text := range texts() {
-		for field, code := range map[string]string{`"id":%s,` + cb: badName, `"key":%s,` + cb: badName, `"labels":[%s],` + cb: badRequest, `"callback":{"url":%s}`: "bad_url",
+		for field, code := range map[string]string{`"id":%s,` + cb: web.BadName, `"key":%s,` + cb: web.BadName, `"labels":[%s],` + cb: web.BadRequest, `"callback":{"url":%s}`: "bad_url",
 			`"callback":{"url":"http://a/","headers":{%s:"a"}}`: "bad_header", `"callback":{"url":"http://a/","headers":{"X-A":%s}}`: "bad_header"} {
 			value := text + "\n" // no name, no URL and no header has one
-			r := h.do("POST", timers, `{"delay":"1h",`+fmt.Sprintf(field, quoted(value))+`}`).problem(400, code)
+			r := h.do("POST", timersPath, `{"delay":"1h",`+fmt.Sprintf(field, quoted(value))+`}`).problem(400, code)
 			if len(r.header) > 6 {
 				t.Errorf("%q: %v", text, r.header)
 			}
@@ -115,40 +115,9 @@ func TestUsersNamesAreData(t *testing.T) {
 		if r := h.do("GET", "/v1/topics/"+url.PathEscape(text+" ")+"/timers", ""); r.status < 400 || r.status >= 500 {
 			t.Errorf("topic %q: %d", text, r.status)
 		}
-		h.do("GET", timers+"?cursor="+url.QueryEscape(text), "").problem(400, badRequest)
+		h.do("GET", timersPath+"?cursor="+url.QueryEscape(text), "").problem(400, web.BadRequest)
 	}
-	if n := len(h.pages(timers, 7)); n != 0 {
+	if n := len(h.pages(timersPath, 7)); n != 0 {
 		t.Errorf("%d timers were made", n)
-	}
-}
-
-// TestStrangersTextsInEvents: an error of a receiver and the names in an event are one event each.
-func TestStrangersTextsInEvents(t *testing.T) {
-	for name, text := range forged.Texts() {
-		out := string(appendEvent(nil, &Event{Kind: EventFired, Topic: text, ID: text, Labels: []string{text}, Error: text, Destination: text, State: text, Node: "n1", Result: "retry"}))
-		rest, ok := strings.CutPrefix(out, "event: fired\ndata: ")
-		body, end, _ := strings.Cut(rest, "\n")
-		var v map[string]any
-		if err := json.Unmarshal([]byte(body), &v); !ok || end != "\n" || strings.Contains(body, "\r") || err != nil {
-			t.Fatalf("%s: %q: %v", name, out, err)
-		}
-		if utf8.ValidString(text) && (v["error"] != text || v["id"] != text || v["topic"] != text || v["destination"] != text || v["node"] != "n1") {
-			t.Errorf("%s came back as %v", name, v)
-		}
-	}
-}
-
-// TestPlaceInACursor: an id that is a cursor is a place in a listing like any other.
-func TestPlaceInACursor(t *testing.T) {
-	inner := timerCursor(timer.SortKey{SortMs: 1, Seq: 2, ID: "a"}, 3)
-	if !validID(inner) {
-		t.Fatal("a cursor is no id: the test tests nothing")
-	}
-	k, ok := parseTimerCursor(timerCursor(timer.SortKey{SortMs: 7, Seq: 8, ID: inner}, 9), 9)
-	if !ok || k.SortMs != 7 || k.Seq != 8 || k.ID != inner {
-		t.Errorf("%+v", k)
-	}
-	if _, ok := parseNameCursor(inner, ""); ok {
-		t.Error("a place among timers is one among topics")
 	}
 }

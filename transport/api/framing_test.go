@@ -126,7 +126,7 @@ func TestSmugglingRefused(t *testing.T) {
 		"trailer bare LF":           goodHead + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n" + smuggled,
 		"trailer folded":            goodHead + "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n c\r\n\r\n" + smuggled,
 	}
-	h.do("POST", timers, strings.ReplaceAll(body, "smuggled", "good")).want(201)
+	h.do("POST", timersPath, strings.ReplaceAll(body, "smuggled", "good")).want(201)
 	for name, request := range cases {
 		t.Run(name, func(t *testing.T) {
 			before := h.engine.changes()

@@ -30,9 +30,9 @@ func rawConn(c net.Conn) syscall.RawConn {
 	}
 }
 
-// hungUp looks, without waiting, whether the client has gone. Where that cannot be told it is taken
+// HungUp looks, without waiting, whether the client has gone. Where that cannot be told it is taken
 // to be there.
-func (c *framedConn) hungUp() bool {
+func (c *framedConn) HungUp() bool {
 	raw := rawConn(c.Conn)
 	if raw == nil {
 		return false
@@ -42,10 +42,10 @@ func (c *framedConn) hungUp() bool {
 	return gone || err != nil
 }
 
-// whileConnected is a context that ends when the client hangs up. The request has arrived whole,
+// WhileConnected is a context that ends when the client hangs up. The request has arrived whole,
 // and nothing may be read from the connection until stop has been called. It costs a goroutine,
 // which waits in the poller.
-func (c *framedConn) whileConnected(parent context.Context) (ctx context.Context, stop func()) {
+func (c *framedConn) WhileConnected(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	raw := rawConn(c.Conn)
 	if raw == nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/web"
 )
 
 const historyPath = "/v1/topics/orders/history"
@@ -86,7 +87,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	next := h.do("GET", historyPath+"?limit=1", "").want(200).json()["next_cursor"].(string)
-	h.do("GET", historyPath+"?state=done&cursor="+next, "").problem(400, badRequest)
+	h.do("GET", historyPath+"?state=done&cursor="+next, "").problem(400, web.BadRequest)
 	h.do("PUT", "/v1/topics/orders", `{"history":"0s"}`).want(200)
 	count("", 0)
 }
@@ -101,21 +102,21 @@ func TestHistoryAnswersForTheForgotten(t *testing.T) {
 	h.ended("x", 3, noonMs-5000, timer.Dead)
 	h.ended("c", 4, noonMs-5000, timer.Cancelled)
 	h.ended("old", 5, noonMs-3_700_000, timer.Done)
-	r := h.do("GET", timers+"/d", "").want(200)
+	r := h.do("GET", timersPath+"/d", "").want(200)
 	r.has("state", `"done"`)
 	r.has("last_status", "200")
 	r.has("attempts", "2")
-	h.do("DELETE", timers+"/d", "").problem(410, "over")
-	h.do("PATCH", timers+"/x", `{"priority":1}`).problem(410, "over")
-	h.do("POST", timers+"/x/fire", "").problem(410, "over")
-	h.do("DELETE", timers+"/c", "").want(200).has("outcome", `"prevented"`)
-	h.do("PATCH", timers+"/c", `{"priority":1}`).problem(410, "over")
+	h.do("DELETE", timersPath+"/d", "").problem(410, "over")
+	h.do("PATCH", timersPath+"/x", `{"priority":1}`).problem(410, "over")
+	h.do("POST", timersPath+"/x/fire", "").problem(410, "over")
+	h.do("DELETE", timersPath+"/c", "").want(200).has("outcome", `"prevented"`)
+	h.do("PATCH", timersPath+"/c", `{"priority":1}`).problem(410, "over")
 	for _, id := range []string{"old", "nobody"} {
-		h.do("GET", timers+"/"+id, "").problem(404, unknownTimer)
-		h.do("DELETE", timers+"/"+id, "").problem(404, unknownTimer)
+		h.do("GET", timersPath+"/"+id, "").problem(404, web.UnknownTimer)
+		h.do("DELETE", timersPath+"/"+id, "").problem(404, web.UnknownTimer)
 	}
-	h.do("POST", timers, `{"id":"d","delay":"1h",`+cb+`}`).want(201) // the id is free
-	h.do("GET", timers+"/d", "").want(200).has("state", `"scheduled"`)
+	h.do("POST", timersPath, `{"id":"d","delay":"1h",`+cb+`}`).want(201) // the id is free
+	h.do("GET", timersPath+"/d", "").want(200).has("state", `"scheduled"`)
 	h.engine.err = timer.ErrNoLeader
 	h.do("GET", historyPath, "").problem(503, "no_leader")
 }

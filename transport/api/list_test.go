@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/web"
 )
 
 // pages reads a listing to its end and gives the ids in order.
@@ -56,13 +57,13 @@ func TestListOrderAndFilters(t *testing.T) {
 	}
 	h.do("POST", batches, `{"ops":[`+strings.Join(ops, ",")+`]}`).want(200)
 	for _, perPage := range []int{1, 7, 60, 61, 1000} {
-		if got := h.pages(timers, perPage); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := h.pages(timersPath, perPage); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("by %d:\n%v\n%v", perPage, got, want)
 		}
 	}
 	count := func(query string, n int) {
 		t.Helper()
-		if got := h.pages(timers+"?"+query, 7); len(got) != n {
+		if got := h.pages(timersPath+"?"+query, 7); len(got) != n {
 			t.Fatalf("%s: %d %v, want %d", query, len(got), got, n)
 		}
 	}
@@ -81,23 +82,23 @@ func TestListOrderAndFilters(t *testing.T) {
 	count("state=done", 1)
 	count("state=scheduled,leased,done,dead,cancelled", 60)
 	count("state=leased,leased", 1)
-	r := h.do("GET", timers+"?limit=1&payload=false", "").want(200)
+	r := h.do("GET", timersPath+"?limit=1&payload=false", "").want(200)
 	r.has("timers.0.payload", "", "timers.0.content_type", `"application/json"`)
 
 	// A cursor goes with its own query and topic only; the size of the page may change.
-	next := strings.Trim(pick(h.do("GET", timers+"?limit=2", "").json(), "next_cursor"), `"`)
-	h.do("GET", timers+"?limit=3&payload=false&cursor="+next, "").want(200)
+	next := strings.Trim(pick(h.do("GET", timersPath+"?limit=2", "").json(), "next_cursor"), `"`)
+	h.do("GET", timersPath+"?limit=3&payload=false&cursor="+next, "").want(200)
 	h.do("PUT", "/v1/topics/other", `{}`).want(201)
-	for _, target := range []string{timers + "?label=all&cursor=" + next, timers + "?state=done&cursor=" + next, "/v1/topics/other/timers?cursor=" + next, orders + "/dead?cursor=" + next, "/v1/topics?cursor=" + next,
-		timers + "?cursor=" + next[1:], timers + "?cursor=" + next[:len(next)-1], timers + "?cursor=" + next + "A", timers + "?cursor=" + next + "=="} {
-		h.do("GET", target, "").problem(400, badRequest)
+	for _, target := range []string{timersPath + "?label=all&cursor=" + next, timersPath + "?state=done&cursor=" + next, "/v1/topics/other/timers?cursor=" + next, orders + "/dead?cursor=" + next, "/v1/topics?cursor=" + next,
+		timersPath + "?cursor=" + next[1:], timersPath + "?cursor=" + next[:len(next)-1], timersPath + "?cursor=" + next + "A", timersPath + "?cursor=" + next + "=="} {
+		h.do("GET", target, "").problem(400, web.BadRequest)
 	}
 	for i := range next {
 		forged := []byte(next)
 		if forged[i] = 'A'; next[i] == 'A' {
 			forged[i] = 'B'
 		}
-		h.do("GET", timers+"?cursor="+string(forged), "").problem(400, badRequest)
+		h.do("GET", timersPath+"?cursor="+string(forged), "").problem(400, web.BadRequest)
 	}
 }
 
@@ -130,13 +131,13 @@ func TestListReadsLittleOfEachShard(t *testing.T) {
 func TestListBoundsItsAnswer(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Limits.ResponseBytes = 10_000 })
 	for i := range 20 {
-		h.do("POST", timers, fmt.Sprintf(`{"id":"t%02d","at_ms":1780400000000,"payload":"%s",%s}`, i, strings.Repeat("x", 3000), cb)).want(201)
+		h.do("POST", timersPath, fmt.Sprintf(`{"id":"t%02d","at_ms":1780400000000,"payload":"%s",%s}`, i, strings.Repeat("x", 3000), cb)).want(201)
 	}
-	r := h.do("GET", timers+"?limit=1000", "").want(200)
+	r := h.do("GET", timersPath+"?limit=1000", "").want(200)
 	if n := len(r.json()["timers"].([]any)); n < 1 || n > 5 || pick(r.json(), "next_cursor") == "" {
 		t.Fatal(n)
 	}
-	if got := h.pages(timers, 1000); len(got) != 20 {
+	if got := h.pages(timersPath, 1000); len(got) != 20 {
 		t.Fatal(got)
 	}
 }
@@ -144,14 +145,14 @@ func TestListBoundsItsAnswer(t *testing.T) {
 func TestDeadLetters(t *testing.T) {
 	h := newHarness(t)
 	kill := func(id string, reason timer.Reason, endedMs int64) {
-		h.do("PUT", timers+"/"+id, `{"delay":"1h","labels":["l-`+id[:1]+`"],`+cb+`}`).want(201)
+		h.do("PUT", timersPath+"/"+id, `{"delay":"1h","labels":["l-`+id[:1]+`"],`+cb+`}`).want(201)
 		h.engine.set("orders", id, func(t *timer.Timer) { t.State, t.Reason, t.EndedMs, t.Attempts = timer.Dead, reason, endedMs, 16 })
 	}
 	for i := range 9 {
 		kill(fmt.Sprintf("a%d", i), timer.MaxAttempts, noonMs-int64(i))
 		kill(fmt.Sprintf("b%d", i), timer.Stopped, noonMs-100-int64(i))
 	}
-	h.do("POST", timers, `{"id":"alive","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"alive","delay":"1h",`+cb+`}`).want(201)
 	const dead = orders + "/dead"
 	if got := h.pages(dead, 4); len(got) != 18 || got[0] != "b8" || got[17] != "a0" {
 		t.Fatal(got)
@@ -169,9 +170,9 @@ func TestDeadLetters(t *testing.T) {
 		h.do("POST", target, body).want(200).has("matched", matched, "changed", changed, "skipped", skipped)
 	}
 	swept(redrive, `{"ids":["a0","alive","gone"],"delay":"1m","callback":{"url":"http://new.example/","timeout":"1s"}}`, "3", "1", "2")
-	h.do("GET", timers+"/a0", "").has("state", `"scheduled"`, "attempts", "0", "next_attempt_ms", fmt.Sprint(noonMs+60_000), "callback.url", `"http://new.example/"`, "callback.timeout", `"1s"`)
+	h.do("GET", timersPath+"/a0", "").has("state", `"scheduled"`, "attempts", "0", "next_attempt_ms", fmt.Sprint(noonMs+60_000), "callback.url", `"http://new.example/"`, "callback.timeout", `"1s"`)
 	h.do("POST", redrive, `{"ids":["a0"]}`).want(200).has("skips.0.id", `"a0"`, "skips.0.code", `"not_found"`)
-	uid := func(id string) string { return pick(h.do("GET", timers+"/"+id, "").want(200).json(), "uid") }
+	uid := func(id string) string { return pick(h.do("GET", timersPath+"/"+id, "").want(200).json(), "uid") }
 	h.do("POST", redrive+"?dry_run=true", `{"uids":[`+uid("a1")+`,`+uid("a0")+`]}`).want(200).has("matched", "2", "changed", "1", "skipped", "1", "skips.0.uid", uid("a0"))
 	h.do("POST", purge, `{"uids":[`+uid("a1")+`,`+uid("alive")+`,"0001-77-00000000"]}`).want(200).has("matched", "3", "changed", "1", "skipped", "2", "skips.1.uid", `"0001-77-00000000"`, "skips.1.code", `"not_found"`)
 	swept(redrive, `{"filter":{"reason":"stopped","label":["l-b"],"from":"2026-06-01T00:00:00Z"}}`, "9", "9", "0")
@@ -179,24 +180,24 @@ func TestDeadLetters(t *testing.T) {
 	swept(purge, `{"filter":{"label":"l-a","to":`+fmt.Sprint(noonMs-6)+`}}`, "2", "2", "0")
 	swept(purge, `{"ids":[]}`, "0", "0", "0")
 	swept(purge, `{"all":true}`, "5", "5", "0")
-	h.do("GET", timers+"/a5", "").problem(404, unknownTimer)
+	h.do("GET", timersPath+"/a5", "").problem(404, web.UnknownTimer)
 
 	var cases []refused
 	for body, code := range map[string]string{
-		`{}`: badRequest, `{"all":false}`: badRequest, `{"filter":{}}`: badRequest, `{"ids":["a"],"all":true}`: badRequest, `{"ids":["a"],"filter":{"reason":"stopped"}}`: badRequest, `{"ids":"a"}`: badRequest,
-		`{"ids":["a/b"]}`: badName, `{"uids":["a"]}`: badName, `{"uids":["0001-1-0000000G"]}`: badName, `{"uids":["1-1-00000001"]}`: badName, `{"ids":["a"],"uids":[]}`: badRequest, `{"uids":[],"all":true}`: badRequest, `{"ids":[1]}`: badRequest, `{"all":1}`: badRequest, `{"filter":{"reason":"x"}}`: badRequest, `{"filter":{"state":"dead"}}`: unknownField, `{"filter":{"label":1}}`: badRequest, `{"filter":{"label":[""]}}`: badRequest,
-		`{"filter":{"from":"x"}}`: badTime, `{"filter":{"from":-1}}`: badTime, `{"filter":{"to":1.5}}`: badTime, `{"filter":{"reason":"stopped","reason":"stopped"}}`: badJSON, `{"all":true,"all":true}`: badJSON, `{"all":true} x`: badJSON, `{"All":true}`: unknownField,
-		`{"filter":null}`: badRequest, `{"ids":null}`: badRequest, ``: badJSON,
+		`{}`: web.BadRequest, `{"all":false}`: web.BadRequest, `{"filter":{}}`: web.BadRequest, `{"ids":["a"],"all":true}`: web.BadRequest, `{"ids":["a"],"filter":{"reason":"stopped"}}`: web.BadRequest, `{"ids":"a"}`: web.BadRequest,
+		`{"ids":["a/b"]}`: web.BadName, `{"uids":["a"]}`: web.BadName, `{"uids":["0001-1-0000000G"]}`: web.BadName, `{"uids":["1-1-00000001"]}`: web.BadName, `{"ids":["a"],"uids":[]}`: web.BadRequest, `{"uids":[],"all":true}`: web.BadRequest, `{"ids":[1]}`: web.BadRequest, `{"all":1}`: web.BadRequest, `{"filter":{"reason":"x"}}`: web.BadRequest, `{"filter":{"state":"dead"}}`: web.UnknownField, `{"filter":{"label":1}}`: web.BadRequest, `{"filter":{"label":[""]}}`: web.BadRequest,
+		`{"filter":{"from":"x"}}`: web.BadTime, `{"filter":{"from":-1}}`: web.BadTime, `{"filter":{"to":1.5}}`: web.BadTime, `{"filter":{"reason":"stopped","reason":"stopped"}}`: web.BadJSON, `{"all":true,"all":true}`: web.BadJSON, `{"all":true} x`: web.BadJSON, `{"All":true}`: web.UnknownField,
+		`{"filter":null}`: web.BadRequest, `{"ids":null}`: web.BadRequest, ``: web.BadJSON,
 	} {
 		cases = append(cases, refused{method: "POST", target: purge, body: body, status: 400, code: code}, refused{method: "POST", target: redrive, body: body, status: 400, code: code})
 	}
 	ids := `{"ids":[` + strings.Repeat(`"a",`, 1000) + `"a"]}`
-	cases = append(cases, refused{method: "POST", target: purge, body: ids, status: 413, code: tooLarge},
-		refused{method: "POST", target: purge, body: `{"all":true,"delay":"1s"}`, status: 400, code: unknownField},
-		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"-1s"}`, status: 400, code: badTime}, refused{method: "POST", target: redrive, body: `{"all":true,"delay":1}`, status: 400, code: badTime},
+	cases = append(cases, refused{method: "POST", target: purge, body: ids, status: 413, code: web.TooLarge},
+		refused{method: "POST", target: purge, body: `{"all":true,"delay":"1s"}`, status: 400, code: web.UnknownField},
+		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"-1s"}`, status: 400, code: web.BadTime}, refused{method: "POST", target: redrive, body: `{"all":true,"delay":1}`, status: 400, code: web.BadTime},
 		refused{method: "POST", target: redrive, body: `{"all":true,"delay":"999999h"}`, status: 422, code: "beyond_horizon"},
-		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"url":"x"}}`, status: 400, code: badURL}, refused{method: "POST", target: redrive, body: `{"all":true,"callback":null}`, status: 400, code: badRequest},
-		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"headers":{"X-Key":"REDACTED"}}}`, status: 400, code: badHeader})
+		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"url":"x"}}`, status: 400, code: web.BadURL}, refused{method: "POST", target: redrive, body: `{"all":true,"callback":null}`, status: 400, code: web.BadRequest},
+		refused{method: "POST", target: redrive, body: `{"all":true,"callback":{"headers":{"X-Key":"REDACTED"}}}`, status: 400, code: web.BadHeader})
 	checkRefused(t, h, cases)
 }
 

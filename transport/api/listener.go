@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"carillon/transport/api/internal/http1"
+	"carillon/transport/api/web"
 )
 
 // Waits after an accept that failed, for the next try. The longest is also how often the log says
@@ -26,7 +27,7 @@ const (
 // the process or the machine is short of something is tried again: it must not end the node.
 type listener struct {
 	net.Listener
-	limits  *Limits
+	limits  *web.Limits
 	framing http1.Limits
 	answers *budget
 	slack   time.Duration
@@ -47,23 +48,23 @@ type listener struct {
 	closeOnce sync.Once
 }
 
-func newListener(ln net.Listener, limits *Limits, answers *budget, tls *TLS, log *slog.Logger) *listener {
+func newListener(ln net.Listener, limits *web.Limits, answers *budget, tls *TLS, log *slog.Logger) *listener {
 	shortest := min(limits.HeaderTimeout, limits.BodyTimeout, limits.IdleTimeout, limits.WriteTimeout)
 	l := &listener{
 		Listener: ln, limits: limits, answers: answers, slack: shortest / 16, log: log,
-		full:        rawProblem(fail(503, "overloaded", "too many connections")),
-		plain:       rawProblem(bad(badRequest, "this port speaks TLS: use https")),
+		full:        rawProblem(web.Fail(503, "overloaded", "too many connections")),
+		plain:       rawProblem(web.Bad(web.BadRequest, "this port speaks TLS: use https")),
 		tls:         tls,
 		connections: newConnections(limits.Connections), closing: make(chan struct{}),
 	}
-	l.framing = http1.Limits{Head: limits.HeaderBytes, Target: limits.TargetBytes, Body: limits.bodyOf}
+	l.framing = http1.Limits{Head: limits.HeaderBytes, Target: limits.TargetBytes, Body: func(target []byte) uint64 { return mostBodyOf(limits, target) }}
 	l.keepSpare()
 	return l
 }
 
-// bodyOf is how large the body of a request for a raw target may be. It errs to the larger: the
+// mostBodyOf is how large the body of a request for a raw target may be. It errs to the larger: the
 // handler checks again.
-func (l *Limits) bodyOf(target []byte) uint64 {
+func mostBodyOf(l *web.Limits, target []byte) uint64 {
 	if path, _, _ := bytes.Cut(target, []byte{'?'}); bytes.HasSuffix(path, []byte("/batch")) {
 		return uint64(l.BatchBytes)
 	}

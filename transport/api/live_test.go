@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
 )
 
 func TestDueIsCounted(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", `{}`).want(201)
-	h.engine.due = &Due{Buckets: []int64{3, 0, 4}, Overdue: 1, Later: 9, Shards: 4, Counted: 3}
+	h.engine.due = &backend.Due{Buckets: []int64{3, 0, 4}, Overdue: 1, Later: 9, Shards: 4, Counted: 3}
 	r := h.do("GET", fmt.Sprintf("/v1/due?until=%d&buckets=3&topic=orders", noonMs+10_000), "").want(200)
 	r.has("counts.0", "3", "counts.2", "4", "from_ms", fmt.Sprint(noonMs), "bucket_ms", "3334", "until_ms", fmt.Sprint(noonMs+3*3334), "overdue", "1", "later", "9", "shards", "4", "shards_counted", "3")
 	orders, _ := topicsOf(h.engine).Here("orders")
@@ -25,12 +27,12 @@ func TestDueIsCounted(t *testing.T) {
 	if q := h.engine.asked; !q.All || q.Buckets != 60 {
 		t.Errorf("%+v", q)
 	}
-	h.do("GET", fmt.Sprintf("/v1/due?until=%d", noonMs), "").problem(400, badTime)
-	h.do("GET", fmt.Sprintf("/v1/due?until=%d", int64(timer.MaxMs)+1), "").problem(400, badTime)
+	h.do("GET", fmt.Sprintf("/v1/due?until=%d", noonMs), "").problem(400, web.BadTime)
+	h.do("GET", fmt.Sprintf("/v1/due?until=%d", int64(timer.MaxMs)+1), "").problem(400, web.BadTime)
 	for _, query := range []string{"buckets=0", "buckets=1001", "buckets=x", "from=1"} {
-		h.do("GET", "/v1/due?"+query, "").problem(400, badRequest)
+		h.do("GET", "/v1/due?"+query, "").problem(400, web.BadRequest)
 	}
-	h.do("GET", "/v1/due?topic=nothing", "").problem(404, unknownTopic)
+	h.do("GET", "/v1/due?topic=nothing", "").problem(404, web.UnknownTopic)
 	h.engine.fails = timer.ErrNoLeader
 	h.do("GET", "/v1/due", "").problem(503, "no_leader")
 }
@@ -43,10 +45,10 @@ func TestBeforeTheCore(t *testing.T) {
 	h.engine.noCore = timer.ErrRecovering
 	h.do("GET", "/healthz", "").want(200)
 	h.do("GET", clusterPath, "").want(200)
-	for _, path := range []string{orders, timers, "/v1/topics", "/v1/cluster/stats", "/v1/cluster/shards/1", "/v1/destinations", "/v1/due", "/v1/events"} {
+	for _, path := range []string{orders, timersPath, "/v1/topics", "/v1/cluster/stats", "/v1/cluster/shards/1", "/v1/destinations", "/v1/due", "/v1/events"} {
 		h.do("GET", path, "").problem(503, "unavailable")
 	}
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).problem(503, "unavailable")
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).problem(503, "unavailable")
 }
 
 // TestDueOfATokensTopics: the timers of other topics do not count.
@@ -69,7 +71,7 @@ func TestDueOfATokensTopics(t *testing.T) {
 	if q := h.engine.asked; q.All || !slices.Equal(q.Topics, own) {
 		t.Errorf("%+v", q)
 	}
-	h.do("GET", "/v1/due?topic=other", "", "Authorization: Bearer shop").problem(404, unknownTopic)
+	h.do("GET", "/v1/due?topic=other", "", "Authorization: Bearer shop").problem(404, web.UnknownTopic)
 	h.do("GET", "/v1/due", "", "Authorization: Bearer root").want(200)
 	if q := h.engine.asked; !q.All {
 		t.Errorf("%+v", q)
@@ -78,9 +80,9 @@ func TestDueOfATokensTopics(t *testing.T) {
 
 func TestStatsOfTheCluster(t *testing.T) {
 	h := newHarness(t)
-	h.engine.stats = &ClusterStats{Lateness: Lateness{Count: 6, P50: 2, P90: 3, P99: 4, Max: 5}, Nodes: []NodeStats{
-		{Name: "n1", Minute: Minute{WindowMs: 60_000, Added: 90, Succeeded: 5, Retried: 4, Died: 3, AddedEach: []int64{1, 2, 3}, FiredEach: []int64{4}}, Scheduled: 7, Overdue: 1, Leads: 2},
-		{Name: "n2", Minute: Minute{WindowMs: 1_000, Added: 30, AddedEach: []int64{10}, FiredEach: []int64{5}}, Scheduled: 8, Dead: 2},
+	h.engine.stats = &backend.ClusterStats{Lateness: backend.Lateness{Count: 6, P50: 2, P90: 3, P99: 4, Max: 5}, Nodes: []backend.NodeStats{
+		{Name: "n1", Minute: backend.Minute{WindowMs: 60_000, Added: 90, Succeeded: 5, Retried: 4, Died: 3, AddedEach: []int64{1, 2, 3}, FiredEach: []int64{4}}, Scheduled: 7, Overdue: 1, Leads: 2},
+		{Name: "n2", Minute: backend.Minute{WindowMs: 1_000, Added: 30, AddedEach: []int64{10}, FiredEach: []int64{5}}, Scheduled: 8, Dead: 2},
 		{Name: "n3", Error: "no answer"},
 	}}
 	h.do("GET", "/v1/cluster/stats", "").want(200).has("nodes.0.name", `"n1"`, "nodes.0.adds_per_second", "1.5", "nodes.0.fired_per_second", "0.2", "nodes.0.fired.retry", "4",

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"carillon/transport/api/internal/http1"
+	"carillon/transport/api/web"
 
 	yaml "go.yaml.in/yaml/v3"
 )
@@ -83,7 +84,7 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 			t.Errorf("%s %s: the documented body is not the route's", r.method, r.path)
 		}
 		if got := documentedScope(op["security"]); got != r.scope {
-			t.Errorf("%s %s: documented with the scopes %v", r.method, r.path, got.names())
+			t.Errorf("%s %s: documented with the scopes %v", r.method, r.path, got.Names())
 		}
 	}
 	for path, item := range doc.Paths {
@@ -97,15 +98,15 @@ func TestDocumentIsTheRouteTable(t *testing.T) {
 
 // documentedScope reads an operation's security: the roles are scopes of which one is needed; an
 // empty list is for everybody.
-func documentedScope(security any) (s scope) {
+func documentedScope(security any) (s web.Scope) {
 	list, given := security.([]any)
 	if given && len(list) == 0 {
-		return scopeOpen
+		return web.ScopeOpen
 	}
 	for _, one := range list {
 		roles, _ := one.(map[string]any)["token"].([]any)
 		for _, role := range roles {
-			s |= scopeNames[role.(string)]
+			s |= web.ScopeNames[role.(string)]
 		}
 	}
 	return s
@@ -127,10 +128,10 @@ func TestScopesAreDocumented(t *testing.T) {
 		t.Fatal("docs/operations.md has no table of scopes and calls")
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
-	words := map[scope]string{
-		scopeOpen: "none", scopeRead: "`read`", scopeAdd: "`add`", scopeCancel: "`cancel`", scopeAdmin: "`admin`", scopeCluster: "`cluster`",
-		scopeChange:  "`add` or `cancel`, for each of its operations",
-		scopeMetrics: "`cluster`; `read` with the topics `[\"*\"]`, without what names topics or receivers",
+	words := map[web.Scope]string{
+		web.ScopeOpen: "none", web.ScopeRead: "`read`", web.ScopeAdd: "`add`", web.ScopeCancel: "`cancel`", web.ScopeAdmin: "`admin`", web.ScopeCluster: "`cluster`",
+		web.ScopeChange:  "`add` or `cancel`, for each of its operations",
+		web.ScopeMetrics: "`cluster`; `read` with the topics `[\"*\"]`, without what names topics or receivers",
 	}
 	named := 0
 	for i := range routes {

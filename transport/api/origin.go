@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"carillon/transport/api/web"
 )
 
 // Which pages may ask (API.md section 1). A browser sends a page's requests to any address that the
@@ -17,8 +19,8 @@ import (
 const maxHostBytes = 253 + len(":65535")
 
 // checkHost refuses a request that is for somebody else.
-func (rq *request) checkHost(target []byte) *problem {
-	c, ok := rq.ctx.Conn().(*framedConn)
+func (rq *request) checkHost(target []byte) *web.Problem {
+	c, ok := rq.Ctx.Conn().(*framedConn)
 	if !ok {
 		return nil // a test's
 	}
@@ -31,20 +33,20 @@ func (rq *request) checkHost(target []byte) *problem {
 			}
 		}
 	}
-	host := rq.ctx.Request.Header.Host()
+	host := rq.Ctx.Request.Header.Host()
 	if len(host) == 0 || c.knownHost != "" && c.knownHost == string(host) {
 		return nil // it may be missing in HTTP/1.0 alone, which no browser speaks: see http1.Framer
 	}
 	return rq.mayBeFor(c, host)
 }
 
-func (rq *request) mayBeFor(c *framedConn, host []byte) *problem {
+func (rq *request) mayBeFor(c *framedConn, host []byte) *web.Problem {
 	name, address, _, ok := splitHost(string(host))
 	if !ok {
-		return bad(badRequest, "Host: is not a name or an address, perhaps with a port")
+		return web.Bad(web.BadRequest, "Host: is not a name or an address, perhaps with a port")
 	}
 	if !rq.s.ownHost(c, name, address) {
-		return fail(421, "misdirected", fmt.Sprintf("Host: %s is not a name of this node; --http-host gives it more names", host))
+		return web.Fail(421, "misdirected", fmt.Sprintf("Host: %s is not a name of this node; --http-host gives it more names", host))
 	}
 	c.knownHost = string(host)
 	return nil
@@ -120,7 +122,7 @@ func splitHost(s string) (name string, address netip.Addr, port string, ok bool)
 		return "", a, port, true
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	return name, netip.Addr{}, port, name != "" && only(name, topicRest)
+	return name, netip.Addr{}, port, name != "" && web.Only(name, web.TopicRest)
 }
 
 func validPort(s string) bool {
@@ -129,12 +131,12 @@ func validPort(s string) bool {
 }
 
 // checkOrigin refuses the request of a page of another origin, unless anybody may read the answer.
-func (rq *request) checkOrigin(pat *pattern) *problem {
-	c, ok := rq.ctx.Conn().(*framedConn)
+func (rq *request) checkOrigin(pat *pattern) *web.Problem {
+	c, ok := rq.Ctx.Conn().(*framedConn)
 	if !ok || !c.framer.Browser() {
 		return nil
 	}
-	h := &rq.ctx.Request.Header
+	h := &rq.Ctx.Request.Header
 	foreign := false
 	for _, site := range h.PeekAll("Sec-Fetch-Site") {
 		foreign = foreign || string(site) != "same-origin" && string(site) != "none"
@@ -146,11 +148,11 @@ func (rq *request) checkOrigin(pat *pattern) *problem {
 	for _, origin := range origins {
 		foreign = foreign || !rq.s.ownOrigin(origin, h.Host())
 	}
-	read := rq.ctx.IsGet() || rq.ctx.IsHead()
+	read := rq.Ctx.IsGet() || rq.Ctx.IsHead()
 	if !foreign || read && pat != nil && pat.open {
 		return nil
 	}
-	return fail(403, forbidden, "a page of another origin may ask only for what needs no token")
+	return web.Fail(403, web.Forbidden, "a page of another origin may ask only for what needs no token")
 }
 
 // ownOrigin reports whether an Origin is where the request itself went, or a name of the node.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"carillon/transport/api/web"
 )
 
 // status sends a request without a body on a connection of its own, with this Host and more
@@ -89,7 +91,7 @@ func TestHostOfEachRequestIsLookedAt(t *testing.T) {
 // tokens and without.
 func TestForeignPagesAreRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
-	token, line, err := NewToken(TokenRule{Name: "page", Scopes: Scopes, Topics: []string{"*"}})
+	token, line, err := NewToken(TokenRule{Name: "page", Scopes: web.Scopes, Topics: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/topics"
 )
 
 // rowsOf reads the cells of the table below a heading of a page. The first cell is a name in
@@ -58,9 +60,9 @@ func flat(prefix string, value any, into map[string]string) {
 func TestTopicsPage(t *testing.T) {
 	rows := rowsOf(t, "topics.md", "## Fields")
 	want := map[string]string{}
-	for _, name := range policyFieldNames {
+	for _, name := range topics.PolicyFieldNames {
 		within := map[string][]string{
-			"callback": callbackFieldNames, "retry": retryFieldNames, "breaker": breakerFieldNames, "window": windowFieldNames, "rate": {"per_second", "burst"},
+			"callback": spec.CallbackFieldNames, "retry": spec.RetryFieldNames, "breaker": topics.BreakerFieldNames, "window": topics.WindowFieldNames, "rate": {"per_second", "burst"},
 		}[name]
 		for _, member := range within {
 			want[name+"."+member] = "none"
@@ -71,7 +73,7 @@ func TestTopicsPage(t *testing.T) {
 	}
 	policy := timer.DefaultPolicy()
 	var shown any
-	if err := json.Unmarshal(appendPolicy(nil, &policy), &shown); err != nil {
+	if err := json.Unmarshal(topics.AppendPolicy(nil, &policy), &shown); err != nil {
 		t.Fatal(err)
 	}
 	defaults := map[string]string{}
@@ -112,14 +114,16 @@ func TestTopicsPage(t *testing.T) {
 	}
 }
 
-// problemCodes finds the codes that the package's functions answer with, and the statuses that are
+// problemCodes finds the codes that the functions of this folder and those below answer with, and the statuses that are
 // written beside them.
 func problemCodes(t *testing.T) map[string][]int {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	below, err2 := filepath.Glob("*/*.go")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
 	}
+	files = append(files, below...)
 	names, codes := map[string]string{}, map[string][]int{}
 	var parsed []*ast.File
 	for _, name := range files {
@@ -147,10 +151,21 @@ func problemCodes(t *testing.T) map[string][]int {
 			text, _ = strconv.Unquote(e.Value)
 		case *ast.Ident:
 			text = names[e.Name]
+		case *ast.SelectorExpr:
+			text = names[e.Sel.Name]
 		}
 		if text != "" && !slices.Contains(codes[text], status) {
 			codes[text] = append(codes[text], status)
 		}
+	}
+	nameOf := func(e ast.Expr) string { // without its package
+		switch e := e.(type) {
+		case *ast.Ident:
+			return e.Name
+		case *ast.SelectorExpr:
+			return e.Sel.Name
+		}
+		return ""
 	}
 	number := func(e ast.Expr) int {
 		lit, ok := e.(*ast.BasicLit)
@@ -164,18 +179,24 @@ func problemCodes(t *testing.T) map[string][]int {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
-				fn, _ := n.Fun.(*ast.Ident)
+				fn := nameOf(n.Fun)
 				switch {
-				case fn == nil || len(n.Args) < 2:
-				case fn.Name == "fail" || fn.Name == "failf":
+				case len(n.Args) < 2:
+				case fn == "Fail" || fn == "Failf":
 					if status := number(n.Args[0]); status != 0 {
 						add(status, n.Args[1])
 					}
-				case fn.Name == "bad" || fn.Name == "badf":
+				case fn == "Bad" || fn == "Badf":
 					add(400, n.Args[0])
 				}
+			case *ast.ValueSpec:
+				if n.Names[0].Name == "titles" {
+					for _, e := range n.Values[0].(*ast.CompositeLit).Elts {
+						add(0, e.(*ast.KeyValueExpr).Key)
+					}
+				}
 			case *ast.CompositeLit:
-				if kind, ok := n.Type.(*ast.Ident); !ok || kind.Name != "problem" {
+				if nameOf(n.Type) != "Problem" {
 					return true
 				}
 				status, code := 0, ast.Expr(nil)
@@ -185,9 +206,9 @@ func problemCodes(t *testing.T) map[string][]int {
 						continue
 					}
 					switch pair.Key.(*ast.Ident).Name {
-					case "status":
+					case "Status":
 						status = number(pair.Value)
-					case "code":
+					case "Code":
 						code = pair.Value
 					}
 				}
@@ -204,9 +225,6 @@ func problemCodes(t *testing.T) map[string][]int {
 // TestErrorsPage: docs/errors.md has each code that the API answers with, and its statuses.
 func TestErrorsPage(t *testing.T) {
 	rows, codes := rowsOf(t, "errors.md", "## Codes"), problemCodes(t)
-	for code := range titles {
-		codes[code] = append(codes[code], 0)
-	}
 	if len(codes) < 30 {
 		t.Fatalf("found the codes %v alone", slices.Sorted(maps.Keys(codes)))
 	}

@@ -3,6 +3,8 @@ package api
 import (
 	"crypto/sha256"
 	"sync"
+
+	"carillon/transport/api/web"
 )
 
 // places are what requests that last hold at this node: bulk changes, streams of events, long
@@ -22,23 +24,23 @@ func newPlaces(what string, most int) *places {
 	return &places{what: what, most: max(most, 1), by: map[[sha256.Size]byte]int{}}
 }
 
-// take takes a place for a token; nil: the API asks for none. It must be given back under the same
+// Take takes a place for a token; nil: the API asks for none. It must be given back under the same
 // sum: the auth file may have been read again by then.
-func (p *places) take(who *principal) (token [sha256.Size]byte, refused *problem) {
+func (p *places) Take(who *web.Principal) (token [sha256.Size]byte, refused *web.Problem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	has := 0
 	if who != nil {
-		token = who.sum
+		token = who.Sum
 		has = p.by[token]
 	}
 	half := max(p.most/2, 1)
 	switch {
-	case who != nil && who.may(scopeCluster) && has == 0:
+	case who != nil && who.May(web.ScopeCluster) && has == 0:
 	case who != nil && has >= half:
-		return token, failf(429, quotaUsed, "this token has %d %s at this node, half of the %d that it takes; end one, or ask another node", has, p.what, p.most)
+		return token, web.Failf(429, web.QuotaUsed, "this token has %d %s at this node, half of the %d that it takes; end one, or ask another node", has, p.what, p.most)
 	case p.taken >= p.most:
-		return token, failf(503, overloaded, "this node has %d %s, as many as it takes; ask another node, or later", p.taken, p.what)
+		return token, web.Failf(503, web.Overloaded, "this node has %d %s, as many as it takes; ask another node, or later", p.taken, p.what)
 	}
 	p.taken++
 	if who != nil {
@@ -47,7 +49,7 @@ func (p *places) take(who *principal) (token [sha256.Size]byte, refused *problem
 	return token, nil
 }
 
-func (p *places) give(token [sha256.Size]byte) {
+func (p *places) Give(token [sha256.Size]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/transport/api/web"
 )
 
 func (p *places) count() int {
@@ -21,24 +23,24 @@ func (p *places) count() int {
 
 func TestPlaces(t *testing.T) {
 	p := newPlaces("things", 4)
-	of := func(name string, scopes scope) *principal {
-		return &principal{sum: sha256.Sum256([]byte(name)), scopes: scopes}
+	of := func(name string, scopes web.Scope) *web.Principal {
+		return &web.Principal{Sum: sha256.Sum256([]byte(name)), Scopes: scopes}
 	}
-	a, b, c := of("a", scopeRead), of("b", scopeAdmin), of("c", scopeAdd)
-	operator, other := of("operator", scopeCluster), of("other", scopeCluster|scopeRead)
-	take := func(who *principal, status int, words ...string) {
+	a, b, c := of("a", web.ScopeRead), of("b", web.ScopeAdmin), of("c", web.ScopeAdd)
+	operator, other := of("operator", web.ScopeCluster), of("other", web.ScopeCluster|web.ScopeRead)
+	take := func(who *web.Principal, status int, words ...string) {
 		t.Helper()
-		_, refused := p.take(who)
+		_, refused := p.Take(who)
 		got := 0
 		if refused != nil {
-			got = refused.status
+			got = refused.Status
 		}
 		if got != status {
 			t.Fatalf("%d, want %d", got, status)
 		}
 		for _, want := range words {
-			if !strings.Contains(refused.detail, want) {
-				t.Errorf("%q lacks %q", refused.detail, want)
+			if !strings.Contains(refused.Detail, want) {
+				t.Errorf("%q lacks %q", refused.Detail, want)
 			}
 		}
 	}
@@ -53,14 +55,14 @@ func TestPlaces(t *testing.T) {
 	take(operator, 0)
 	take(operator, 503)
 	take(other, 0)
-	p.give(a.sum)
-	p.give(b.sum)
+	p.Give(a.Sum)
+	p.Give(b.Sum)
 	take(c, 503) // the operators' are counted, too
-	p.give(operator.sum)
+	p.Give(operator.Sum)
 	take(c, 0)
 	take(operator, 0)
-	for _, who := range []*principal{a, b, c, operator, other} {
-		p.give(who.sum)
+	for _, who := range []*web.Principal{a, b, c, operator, other} {
+		p.Give(who.Sum)
 	}
 	if p.count() != 0 || len(p.by) != 0 {
 		t.Fatalf("%d are left, %v", p.taken, p.by)
@@ -70,7 +72,7 @@ func TestPlaces(t *testing.T) {
 	}
 	take(nil, 503)
 	for range 4 {
-		p.give([sha256.Size]byte{})
+		p.Give([sha256.Size]byte{})
 	}
 	if p.count() != 0 || len(p.by) != 0 || newPlaces("", 0).most != 1 {
 		t.Errorf("%+v", p)
@@ -98,10 +100,10 @@ func TestOneTokenTakesHalfOfTheNode(t *testing.T) {
 		{h.server.streams, "GET", "/v1/events", ""},
 		{h.server.polls, "POST", orders + "/pull", `{"wait":"60s"}`},
 	} {
-		who := func(name string) *principal { return auth.find([]byte(name)) }
+		who := func(name string) *web.Principal { return auth.find([]byte(name)) }
 		fill := func(name string) (taken int) {
 			for {
-				if _, refused := tt.places.take(who(name)); refused != nil {
+				if _, refused := tt.places.Take(who(name)); refused != nil {
 					return taken
 				}
 				taken++
@@ -112,11 +114,11 @@ func TestOneTokenTakesHalfOfTheNode(t *testing.T) {
 		if n := fill("a"); n != tt.places.most/2 {
 			t.Errorf("%s: one token takes %d of %d", what, n, tt.places.most)
 		}
-		if r := ask("a").problem(429, quotaUsed); !strings.Contains(r.body, "half") {
+		if r := ask("a").problem(429, web.QuotaUsed); !strings.Contains(r.body, "half") {
 			t.Errorf("%s: %s", what, r.body)
 		}
 		fill("b")
-		ask("c").problem(503, overloaded)
+		ask("c").problem(503, web.Overloaded)
 		// The operator's is taken and given back again.
 		conn, err := net.Dial("tcp", h.addr)
 		if err != nil {
@@ -137,7 +139,7 @@ func TestOneTokenTakesHalfOfTheNode(t *testing.T) {
 		h.await(what+": the operator's place is given back", func() bool { return tt.places.count() == full })
 		for name, n := range map[string]int{"a": tt.places.most / 2, "b": full - tt.places.most/2} {
 			for range n {
-				tt.places.give(who(name).sum)
+				tt.places.Give(who(name).Sum)
 			}
 		}
 		if tt.places.count() != 0 || len(tt.places.by) != 0 {

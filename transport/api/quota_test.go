@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/transport/api/web"
 )
 
 func TestQuota(t *testing.T) {
@@ -36,23 +38,23 @@ func TestQuota(t *testing.T) {
 		return h.do(method, target, body, "Authorization: Bearer "+token)
 	}
 	add := `{"delay":"1h",` + cb + `}`
-	ask("shop", "POST", timers, add).want(201)
-	ask("shop", "POST", timers, `{"delay":"x"}`).problem(400, badTime) // a refusal costs nothing
-	ask("shop", "PUT", timers+"/a", add).want(201)
-	ask("shop", "POST", timers, add).want(201)
-	r := ask("shop", "POST", timers, add).problem(429, "quota")
+	ask("shop", "POST", timersPath, add).want(201)
+	ask("shop", "POST", timersPath, `{"delay":"x"}`).problem(400, web.BadTime) // a refusal costs nothing
+	ask("shop", "PUT", timersPath+"/a", add).want(201)
+	ask("shop", "POST", timersPath, add).want(201)
+	r := ask("shop", "POST", timersPath, add).problem(429, "quota")
 	if r.header.Get("Retry-After") != "2" || !strings.Contains(r.body, `"retryable":true`) {
 		t.Errorf("Retry-After %s: %s", r.header.Get("Retry-After"), r.body)
 	}
 	before := h.engine.changes()
-	ask("shop", "PUT", timers+"/b", add).problem(429, "quota")
+	ask("shop", "PUT", timersPath+"/b", add).problem(429, "quota")
 	if h.engine.changes() != before {
 		t.Error("something was changed")
 	}
 	// Anything but an add, and anybody else, goes on.
-	ask("shop", "PATCH", timers+"/a", `{"priority":1}`).want(200)
-	ask("shop", "GET", timers+"/a", "").want(200)
-	ask("free", "POST", timers, add).want(201)
+	ask("shop", "PATCH", timersPath+"/a", `{"priority":1}`).want(200)
+	ask("shop", "GET", timersPath+"/a", "").want(200)
+	ask("free", "POST", timersPath, add).want(201)
 
 	now = now.Add(4 * time.Second) // two more
 	op := `{"op":"add","delay":"1h",` + cb + `}`
@@ -67,22 +69,22 @@ func TestQuota(t *testing.T) {
 	if err := auth.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	ask("shop", "POST", timers, add).problem(429, "quota")
+	ask("shop", "POST", timersPath, add).problem(429, "quota")
 	for _, bad := range []string{"{per_second: 0}", "{burst: 3}", "{per_second: -1}", "{per_second: .nan}", "{per_second: 1, burst: -1}", "{per_second: 1, more: 1}", "7"} {
 		write(bad)
 		if err := auth.Reload(); err == nil {
 			t.Errorf("quota %s was taken", bad)
 		}
 	}
-	ask("shop", "POST", timers, add).problem(429, "quota")
+	ask("shop", "POST", timersPath, add).problem(429, "quota")
 	write("{per_second: 2.5}")
 	if err := auth.Reload(); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		ask("shop", "POST", timers, add).want(201)
+		ask("shop", "POST", timersPath, add).want(201)
 	}
-	ask("shop", "POST", timers, add).problem(429, "quota")
+	ask("shop", "POST", timersPath, add).problem(429, "quota")
 }
 
 // Changes and reads have quotas of their own; ends of leases have none.
@@ -107,13 +109,13 @@ func TestQuotasOfChangesAndReads(t *testing.T) {
 		return h.do(method, target, body, "Authorization: Bearer calm")
 	}
 	for i := range 8 {
-		ask("PUT", fmt.Sprintf("%s/t%d", timers, i), `{"delay":"1h",`+cb+`}`).want(201)
+		ask("PUT", fmt.Sprintf("%s/t%d", timersPath, i), `{"delay":"1h",`+cb+`}`).want(201)
 	}
-	for _, change := range [][3]string{{"PATCH", timers + "/t0", `{"priority":1}`}, {"POST", timers + "/t1/fire", ""}, {"DELETE", timers + "/t2", ""}, {"POST", orders + "/cancel", `{"filter":{"id_prefix":"t3"}}`}} {
+	for _, change := range [][3]string{{"PATCH", timersPath + "/t0", `{"priority":1}`}, {"POST", timersPath + "/t1/fire", ""}, {"DELETE", timersPath + "/t2", ""}, {"POST", orders + "/cancel", `{"filter":{"id_prefix":"t3"}}`}} {
 		ask(change[0], change[1], change[2]).want(200)
 	}
 	for _, change := range [][3]string{
-		{"PATCH", timers + "/t4", `{"priority":1}`}, {"POST", timers + "/t4/fire", ""}, {"DELETE", timers + "/t4", ""}, {"POST", orders + "/cancel", `{"all":true}`},
+		{"PATCH", timersPath + "/t4", `{"priority":1}`}, {"POST", timersPath + "/t4/fire", ""}, {"DELETE", timersPath + "/t4", ""}, {"POST", orders + "/cancel", `{"all":true}`},
 		{"POST", orders + "/reschedule", `{"all":true,"shift":"1h"}`}, {"POST", orders + "/dead/purge", `{"all":true}`}, {"POST", orders + "/dead/redrive", `{"all":true}`}, {"POST", orders + "/pull", ""},
 	} {
 		if r := ask(change[0], change[1], change[2]).problem(429, "quota"); r.header.Get("Retry-After") != "2" {
@@ -122,14 +124,14 @@ func TestQuotasOfChangesAndReads(t *testing.T) {
 	}
 	ask("POST", orders+"/batch", `{"ops":[{"op":"cancel","id":"t4"},{"op":"add","delay":"1h",`+cb+`}]}`).want(200).has("results.0.status", "429", "results.1.status", "201")
 	ask("POST", "/v1/ack", `{"receipts":["x"]}`).want(200)
-	ask("GET", timers+"/t4", "").want(200)
-	ask("GET", timers, "").want(200)
-	for _, target := range []string{timers, timers + "/t4", "/v1/topics", "/v1/cluster", orders + "/history"} {
+	ask("GET", timersPath+"/t4", "").want(200)
+	ask("GET", timersPath, "").want(200)
+	for _, target := range []string{timersPath, timersPath + "/t4", "/v1/topics", "/v1/cluster", orders + "/history"} {
 		ask("GET", target, "").problem(429, "quota")
 	}
 	ask("GET", "/healthz", "").want(200)
-	ask("PUT", timers+"/more", `{"delay":"1h",`+cb+`}`).want(201) // adds go on
+	ask("PUT", timersPath+"/more", `{"delay":"1h",`+cb+`}`).want(201) // adds go on
 	now = now.Add(5 * time.Second)
-	ask("GET", timers+"/t4", "").want(200)
-	ask("DELETE", timers+"/t4", "").want(200)
+	ask("GET", timersPath+"/t4", "").want(200)
+	ask("DELETE", timersPath+"/t4", "").want(200)
 }

@@ -21,11 +21,11 @@ func TestRefusalsDoNotFillTheAuditLog(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Auth, c.Audit = auth, tr.record })
 	flood := func(n int) {
 		for range n {
-			h.do("DELETE", timers+"/a", "", "Authorization: Bearer reader").want(403)
+			h.do("DELETE", timersPath+"/a", "", "Authorization: Bearer reader").want(403)
 			h.do("GET", "/v1/destinations", "", "Authorization: Bearer reader").want(403)
 			h.do("DELETE", "/v1/topics/others/timers/a", "", "Authorization: Bearer shop").want(404)
-			h.do("DELETE", timers+"/a", "").want(401)
-			h.do("POST", timers, `{"delay":"1h"`, "Authorization: Bearer shop").want(400)
+			h.do("DELETE", timersPath+"/a", "").want(401)
+			h.do("POST", timersPath, `{"delay":"1h"`, "Authorization: Bearer shop").want(400)
 			h.do("POST", orders+"/batch", `{"ops":[{"op":"x"},{"op":"y"}]}`, "Authorization: Bearer shop").want(200)
 		}
 	}
@@ -50,7 +50,7 @@ func TestRefusalsDoNotFillTheAuditLog(t *testing.T) {
 		t.Errorf("the next minute: %q", got)
 	}
 	// What comes after nothing more is recorded, too, and no memory is kept.
-	h.do("DELETE", timers+"/a", "", "Authorization: Bearer reader").want(403)
+	h.do("DELETE", timersPath+"/a", "", "Authorization: Bearer reader").want(403)
 	h.advance(time.Minute)
 	h.server.refusals.flush(false)
 	got := tr.since()
@@ -62,13 +62,13 @@ func TestRefusalsDoNotFillTheAuditLog(t *testing.T) {
 		t.Errorf("%d are kept", n)
 	}
 	// A clock that was set back does not silence the log.
-	h.do("DELETE", timers+"/a", "", "Authorization: Bearer reader").want(403)
+	h.do("DELETE", timersPath+"/a", "", "Authorization: Bearer reader").want(403)
 	h.advance(-time.Hour)
-	h.do("DELETE", timers+"/a", "", "Authorization: Bearer reader").want(403)
+	h.do("DELETE", timersPath+"/a", "", "Authorization: Bearer reader").want(403)
 	if got := tr.since(); len(got) != 2 {
 		t.Errorf("after a step of the clock: %q", got)
 	}
-	h.do("DELETE", timers+"/a", "", "Authorization: Bearer reader").want(403)
+	h.do("DELETE", timersPath+"/a", "", "Authorization: Bearer reader").want(403)
 	h.stop()
 	if err := <-h.done; err != nil {
 		t.Fatal(err)

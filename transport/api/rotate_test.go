@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/topics"
+	"carillon/transport/api/web"
 	"carillon/transport/callback"
 )
 
@@ -20,7 +22,7 @@ func TestSecretsAreRotated(t *testing.T) {
 		t.Helper()
 		var prints []string
 		for _, s := range secrets {
-			prints = append(prints, fmt.Sprintf("%q", fingerprint(s)))
+			prints = append(prints, fmt.Sprintf("%q", topics.Fingerprint(s)))
 		}
 		if want := `{"topic":"orders","secrets":[` + strings.Join(prints, ",") + `]}`; r.want(200).body != want {
 			t.Errorf("%s, want %s", r.body, want)
@@ -39,11 +41,11 @@ func TestSecretsAreRotated(t *testing.T) {
 		t.Error("it was written again")
 	}
 	are(h.do("POST", rotate, `{"secret":"`+third+`"}`), third, second, first)
-	h.do("POST", rotate, `{"secret":"`+fourth+`"}`).problem(422, badPolicy)
-	h.do("POST", rotate, "").problem(422, badPolicy)
+	h.do("POST", rotate, `{"secret":"`+fourth+`"}`).problem(422, web.BadPolicy)
+	h.do("POST", rotate, "").problem(422, web.BadPolicy)
 	// One that it has comes first.
 	are(h.do("POST", rotate, `{"secret":"`+first+`"}`), first, third, second)
-	are(h.do("POST", finish, `{"keep":"`+fingerprint(third)+`"}`), third)
+	are(h.do("POST", finish, `{"keep":"`+topics.Fingerprint(third)+`"}`), third)
 	are(h.do("POST", rotate, `{"secret":"`+fourth+`"}`), fourth, third)
 	are(h.do("POST", finish, ""), fourth)
 	are(h.do("POST", finish, "{}"), fourth)
@@ -59,15 +61,15 @@ func TestSecretsAreRotatedWithCare(t *testing.T) {
 	h := newHarness(t)
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	rotate, finish := orders+"/secrets/rotate", orders+"/secrets/finish"
-	h.do("POST", rotate, "").problem(404, unknownTopic)
-	h.do("POST", finish, "").problem(404, unknownTopic)
+	h.do("POST", rotate, "").problem(404, web.UnknownTopic)
+	h.do("POST", finish, "").problem(404, web.UnknownTopic)
 	h.do("PUT", orders, `{}`).want(201)
-	h.do("POST", finish, "").problem(422, badPolicy)
+	h.do("POST", finish, "").problem(422, web.BadPolicy)
 	for body, want := range map[string]string{
-		`{"secret":"hunter2"}`: badPolicy, `{"secret":"whsec_AAAA"}`: badPolicy, `{"secret":""}`: badRequest, `{"secret":7}`: badRequest, `{"secrets":["a"]}`: unknownField, `[]`: badRequest, `{`: badJSON,
+		`{"secret":"hunter2"}`: web.BadPolicy, `{"secret":"whsec_AAAA"}`: web.BadPolicy, `{"secret":""}`: web.BadRequest, `{"secret":7}`: web.BadRequest, `{"secrets":["a"]}`: web.UnknownField, `[]`: web.BadRequest, `{`: web.BadJSON,
 	} {
 		status := 400
-		if want == badPolicy {
+		if want == web.BadPolicy {
 			status = 422
 		}
 		if r := h.do("POST", rotate, body); strings.Contains(r.body, "hunter2") {
@@ -77,9 +79,9 @@ func TestSecretsAreRotatedWithCare(t *testing.T) {
 		}
 	}
 	h.do("POST", rotate, `{"secret":"`+secret+`"}`).want(200)
-	h.do("POST", finish, `{"keep":"sha256:0000000000000000"}`).problem(422, badPolicy)
+	h.do("POST", finish, `{"keep":"sha256:0000000000000000"}`).problem(422, web.BadPolicy)
 	// A fingerprint, not the secret.
-	h.do("POST", finish, `{"keep":"`+secret+`"}`).problem(422, badPolicy)
+	h.do("POST", finish, `{"keep":"`+secret+`"}`).problem(422, web.BadPolicy)
 	h.do("GET", rotate, "").problem(405, "method_not_allowed")
 	h.engine.err = timer.ErrNoLeader
 	h.do("POST", rotate, "").problem(503, "no_leader")
@@ -95,9 +97,9 @@ func TestSigningKeysAreRotated(t *testing.T) {
 	h := newHarness(t)
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	rotate, finish := orders+"/signing-keys/rotate", orders+"/signing-keys/finish"
-	h.do("POST", rotate, "").problem(404, unknownTopic)
+	h.do("POST", rotate, "").problem(404, web.UnknownTopic)
 	h.do("PUT", orders, `{"secrets":["`+secret+`"],"history":"24h"}`).want(201)
-	h.do("POST", finish, "").problem(422, badPolicy)
+	h.do("POST", finish, "").problem(422, web.BadPolicy)
 	shown := ""
 	are := func(r *reply, keys ...string) {
 		t.Helper()
@@ -124,17 +126,17 @@ func TestSigningKeysAreRotated(t *testing.T) {
 	}
 	are(h.do("POST", rotate, `{"signing_key":"`+made.Private+`"}`), made.Public, publicOfIt)
 	h.do("POST", rotate, "{}").want(200)
-	h.do("POST", rotate, "{}").problem(422, badPolicy) // three are all that there may be
+	h.do("POST", rotate, "{}").problem(422, web.BadPolicy) // three are all that there may be
 	are(h.do("POST", finish, `{"keep":"`+publicOfIt+`"}`), publicOfIt)
-	h.do("POST", finish, `{"keep":"`+made.Public+`"}`).problem(422, badPolicy)
-	h.do("POST", finish, `{"keep":"`+privateKey+`"}`).problem(422, badPolicy)
+	h.do("POST", finish, `{"keep":"`+made.Public+`"}`).problem(422, web.BadPolicy)
+	h.do("POST", finish, `{"keep":"`+privateKey+`"}`).problem(422, web.BadPolicy)
 	are(h.do("POST", finish, ""), publicOfIt)
 	for body, want := range map[string]string{
-		`{"signing_key":"hunter2"}`: badPolicy, `{"signing_key":"` + publicOfIt + `"}`: badPolicy, `{"signing_key":"` + secret + `"}`: badPolicy,
-		`{"signing_key":""}`: badRequest, `{"secret":"a"}`: unknownField,
+		`{"signing_key":"hunter2"}`: web.BadPolicy, `{"signing_key":"` + publicOfIt + `"}`: web.BadPolicy, `{"signing_key":"` + secret + `"}`: web.BadPolicy,
+		`{"signing_key":""}`: web.BadRequest, `{"secret":"a"}`: web.UnknownField,
 	} {
 		status := 400
-		if want == badPolicy {
+		if want == web.BadPolicy {
 			status = 422
 		}
 		h.do("POST", rotate, body).problem(status, want)

@@ -3,6 +3,8 @@ package api
 import (
 	"slices"
 	"strings"
+
+	"carillon/transport/api/web"
 )
 
 // maxSegments is one more than the longest route has.
@@ -32,7 +34,7 @@ func newRouter(routes []route) *router {
 		}
 		p := (*group)[at]
 		p.routes = append(p.routes, &routes[i])
-		p.open = p.open && routes[i].scope == scopeOpen
+		p.open = p.open && routes[i].scope == web.ScopeOpen
 		if p.allow != "" {
 			p.allow += ", "
 		}

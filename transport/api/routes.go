@@ -1,11 +1,21 @@
 package api
 
+import (
+	"carillon/transport/api/cluster"
+	"carillon/transport/api/consumers"
+	"carillon/transport/api/deadletters"
+	"carillon/transport/api/events"
+	"carillon/transport/api/timers"
+	"carillon/transport/api/topics"
+	"carillon/transport/api/web"
+)
+
 // route is one thing that can be asked. Segments in braces are parameters; HEAD goes with GET.
 type route struct {
 	method, path string
-	scope        scope
+	scope        web.Scope
 	query        []string
-	handle       func(*request) *problem
+	handle       func(*request) *web.Problem
 
 	alone      bool // a node without its core answers, too, as on open routes
 	everyTopic bool // only for tokens that reach every topic
@@ -31,6 +41,11 @@ func RouteNames() []string {
 		names[routes[i].number] = routes[i].method + " " + routes[i].path
 	}
 	return names
+}
+
+// on makes a handler of what a resource does with a request.
+func on(f func(*web.Request) *web.Problem) func(*request) *web.Problem {
+	return func(rq *request) *web.Problem { return f(&rq.Request) }
 }
 
 func numbered(list []route) []route {
@@ -63,80 +78,80 @@ const timerPath = "/v1/topics/{topic}/timers/{id}"
 
 // routes is all that this server answers.
 var routes = numbered([]route{
-	{method: "GET", path: "/healthz", scope: scopeOpen, handle: (*request).healthz},
-	{method: "GET", path: "/readyz", scope: scopeOpen, handle: (*request).readyz},
-	{method: "GET", path: "/metrics", scope: scopeMetrics, alone: true, everyTopic: true, handle: (*request).metrics},
-	{method: "GET", path: "/v1/destinations", scope: scopeCluster, handle: (*request).listDestinations, query: []string{"state", "limit", "cursor"}},
+	{method: "GET", path: "/healthz", scope: web.ScopeOpen, handle: (*request).healthz},
+	{method: "GET", path: "/readyz", scope: web.ScopeOpen, handle: (*request).readyz},
+	{method: "GET", path: "/metrics", scope: web.ScopeMetrics, alone: true, everyTopic: true, handle: (*request).metrics},
+	{method: "GET", path: "/v1/destinations", scope: web.ScopeCluster, handle: on(cluster.Destinations), query: []string{"state", "limit", "cursor"}},
 
-	{method: "GET", path: "/v1/topics", scope: scopeRead, handle: (*request).listTopics, large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
-	{method: "GET", path: "/v1/topics/{topic}", scope: scopeRead, handle: (*request).readTopic},
-	{method: "PUT", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).putTopic, audit: "topic.put", body: jsonBody, query: forceParams, versioned: true},
-	{method: "PATCH", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).patchTopic, audit: "topic.patch", body: jsonBody, query: forceParams, versioned: true},
-	{method: "DELETE", path: "/v1/topics/{topic}", scope: scopeAdmin, handle: (*request).deleteTopic, audit: "topic.delete", query: forceParams, versioned: true},
-	{method: "POST", path: "/v1/topics/{topic}/pause", scope: scopeAdmin, handle: (*request).pauseTopic, audit: "topic.pause", body: emptyBody},
-	{method: "POST", path: "/v1/topics/{topic}/resume", scope: scopeAdmin, handle: (*request).resumeTopic, audit: "topic.resume", body: emptyBody},
+	{method: "GET", path: "/v1/topics", scope: web.ScopeRead, handle: on(topics.List), large: true, query: []string{"limit", "cursor", "prefix", "counts"}},
+	{method: "GET", path: "/v1/topics/{topic}", scope: web.ScopeRead, handle: on(topics.Read)},
+	{method: "PUT", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Put), audit: "topic.put", body: jsonBody, query: forceParams, versioned: true},
+	{method: "PATCH", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Patch), audit: "topic.patch", body: jsonBody, query: forceParams, versioned: true},
+	{method: "DELETE", path: "/v1/topics/{topic}", scope: web.ScopeAdmin, handle: on(topics.Delete), audit: "topic.delete", query: forceParams, versioned: true},
+	{method: "POST", path: "/v1/topics/{topic}/pause", scope: web.ScopeAdmin, handle: on(topics.Pause), audit: "topic.pause", body: emptyBody},
+	{method: "POST", path: "/v1/topics/{topic}/resume", scope: web.ScopeAdmin, handle: on(topics.Resume), audit: "topic.resume", body: emptyBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/secrets/rotate", scope: scopeAdmin, handle: (*request).rotateSecret, audit: "topic.secrets.rotate", body: maybeBody},
-	{method: "POST", path: "/v1/topics/{topic}/secrets/finish", scope: scopeAdmin, handle: (*request).finishRotation, audit: "topic.secrets.finish", body: maybeBody},
-	{method: "POST", path: "/v1/topics/{topic}/signing-keys/rotate", scope: scopeAdmin, handle: (*request).rotateSigningKey, audit: "topic.signing_keys.rotate", body: maybeBody},
-	{method: "POST", path: "/v1/topics/{topic}/signing-keys/finish", scope: scopeAdmin, handle: (*request).finishKeyRotation, audit: "topic.signing_keys.finish", body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/secrets/rotate", scope: web.ScopeAdmin, handle: on(topics.RotateSecret), audit: "topic.secrets.rotate", body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/secrets/finish", scope: web.ScopeAdmin, handle: on(topics.FinishSecrets), audit: "topic.secrets.finish", body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/signing-keys/rotate", scope: web.ScopeAdmin, handle: on(topics.RotateKey), audit: "topic.signing_keys.rotate", body: maybeBody},
+	{method: "POST", path: "/v1/topics/{topic}/signing-keys/finish", scope: web.ScopeAdmin, handle: on(topics.FinishKeys), audit: "topic.signing_keys.finish", body: maybeBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/timers", scope: scopeAdd, handle: (*request).addTimer, query: dryRunParams, audit: "timer.add", large: true, named: true, body: jsonBody},
-	{method: "GET", path: "/v1/topics/{topic}/timers", scope: scopeRead, handle: (*request).listTimers, large: true, query: listParams},
-	{method: "GET", path: timerPath, scope: scopeRead, handle: (*request).readTimer, large: true, query: []string{"next"}},
-	{method: "PUT", path: timerPath, scope: scopeAdd, handle: (*request).putTimer, query: dryRunParams, audit: "timer.put", large: true, body: jsonBody, conditional: true},
-	{method: "PATCH", path: timerPath, scope: scopeAdd, handle: (*request).patchTimer, query: dryRunParams, audit: "timer.patch", large: true, body: jsonBody, conditional: true},
-	{method: "DELETE", path: timerPath, scope: scopeCancel, handle: (*request).cancelTimer, audit: "timer.cancel", conditional: true},
-	{method: "POST", path: timerPath + "/fire", scope: scopeAdd, handle: (*request).fireTimer, audit: "timer.fire", large: true, body: emptyBody, conditional: true},
-	{method: "POST", path: "/v1/topics/{topic}/batch", scope: scopeChange, handle: (*request).batch, audit: "batch", large: true, query: []string{"brief"}, body: batchBody},
+	{method: "POST", path: "/v1/topics/{topic}/timers", scope: web.ScopeAdd, handle: on(timers.Add), query: dryRunParams, audit: "timer.add", large: true, named: true, body: jsonBody},
+	{method: "GET", path: "/v1/topics/{topic}/timers", scope: web.ScopeRead, handle: on(timers.List), large: true, query: listParams},
+	{method: "GET", path: timerPath, scope: web.ScopeRead, handle: on(timers.Read), large: true, query: []string{"next"}},
+	{method: "PUT", path: timerPath, scope: web.ScopeAdd, handle: on(timers.Put), query: dryRunParams, audit: "timer.put", large: true, body: jsonBody, conditional: true},
+	{method: "PATCH", path: timerPath, scope: web.ScopeAdd, handle: on(timers.Patch), query: dryRunParams, audit: "timer.patch", large: true, body: jsonBody, conditional: true},
+	{method: "DELETE", path: timerPath, scope: web.ScopeCancel, handle: on(timers.Cancel), audit: "timer.cancel", conditional: true},
+	{method: "POST", path: timerPath + "/fire", scope: web.ScopeAdd, handle: on(timers.Fire), audit: "timer.fire", large: true, body: emptyBody, conditional: true},
+	{method: "POST", path: "/v1/topics/{topic}/batch", scope: web.ScopeChange, handle: on(timers.Batch), audit: "batch", large: true, query: []string{"brief"}, body: batchBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: scopeCancel, handle: (*request).cancelTimers, query: dryRunParams, audit: "timers.cancel", change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: scopeAdd, handle: (*request).rescheduleTimers, query: dryRunParams, audit: "timers.reschedule", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: web.ScopeCancel, handle: on(timers.CancelSelected), query: dryRunParams, audit: "timers.cancel", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: web.ScopeAdd, handle: on(timers.RescheduleSelected), query: dryRunParams, audit: "timers.reschedule", change: true, body: jsonBody},
 
-	{method: "POST", path: "/v1/topics/{topic}/pull", scope: scopeAdd, handle: (*request).pullTimers, audit: auditPull, change: true, large: true, body: maybeBody},
-	{method: "POST", path: "/v1/ack", scope: scopeAdd, handle: (*request).ackReceipts, audit: "lease.ack", body: jsonBody},
-	{method: "POST", path: "/v1/nack", scope: scopeAdd, handle: (*request).nackReceipts, audit: "lease.nack", body: jsonBody},
-	{method: "POST", path: "/v1/extend", scope: scopeAdd, handle: (*request).extendReceipts, audit: "lease.extend", body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/pull", scope: web.ScopeAdd, handle: on(consumers.Pull), audit: auditPull, change: true, large: true, body: maybeBody},
+	{method: "POST", path: "/v1/ack", scope: web.ScopeAdd, handle: on(consumers.Ack), audit: "lease.ack", body: jsonBody},
+	{method: "POST", path: "/v1/nack", scope: web.ScopeAdd, handle: on(consumers.Nack), audit: "lease.nack", body: jsonBody},
+	{method: "POST", path: "/v1/extend", scope: web.ScopeAdd, handle: on(consumers.Extend), audit: "lease.extend", body: jsonBody},
 
-	{method: "GET", path: "/v1/topics/{topic}/dead", scope: scopeRead, handle: (*request).listDead, large: true, query: deadParams},
-	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: scopeAdmin, handle: (*request).redriveDead, query: dryRunParams, audit: "dead.redrive", change: true, body: jsonBody},
-	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: scopeAdmin, handle: (*request).purgeDead, query: dryRunParams, audit: "dead.purge", change: true, body: jsonBody},
+	{method: "GET", path: "/v1/topics/{topic}/dead", scope: web.ScopeRead, handle: on(deadletters.List), large: true, query: deadParams},
+	{method: "POST", path: "/v1/topics/{topic}/dead/redrive", scope: web.ScopeAdmin, handle: on(deadletters.Redrive), query: dryRunParams, audit: "dead.redrive", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/dead/purge", scope: web.ScopeAdmin, handle: on(deadletters.Purge), query: dryRunParams, audit: "dead.purge", change: true, body: jsonBody},
 
-	{method: "GET", path: "/v1/topics/{topic}/history", scope: scopeRead, handle: (*request).listHistory, large: true, query: historyParams},
+	{method: "GET", path: "/v1/topics/{topic}/history", scope: web.ScopeRead, handle: on(timers.History), large: true, query: historyParams},
 
-	{method: "GET", path: "/v1/events", scope: scopeRead, handle: (*request).watchEvents, query: eventParams},
-	{method: "GET", path: "/v1/due", scope: scopeRead, handle: (*request).readDue, query: []string{"topic", "until", "buckets"}},
-	{method: "POST", path: "/v1/backup", scope: scopeCluster, handle: (*request).backup, audit: auditBackup, body: emptyBody},
+	{method: "GET", path: "/v1/events", scope: web.ScopeRead, handle: on(events.Watch), query: eventParams},
+	{method: "GET", path: "/v1/due", scope: web.ScopeRead, handle: on(timers.CountDue), query: []string{"topic", "until", "buckets"}},
+	{method: "POST", path: "/v1/backup", scope: web.ScopeCluster, handle: on(cluster.Backup), audit: auditBackup, body: emptyBody},
 
-	{method: "GET", path: "/v1/cluster", scope: scopeRead, alone: true, handle: (*request).readCluster},
-	{method: "GET", path: "/v1/cluster/stats", scope: scopeCluster, handle: (*request).readStats},
-	{method: "PUT", path: "/v1/cluster/replicas", scope: scopeCluster, handle: (*request).setReplicas, audit: "cluster.replicas", body: jsonBody},
-	{method: "POST", path: "/v1/cluster/finalize", scope: scopeCluster, handle: (*request).finalize, audit: auditFinalize, body: emptyBody},
-	{method: "GET", path: "/v1/cluster/shards/{n}", scope: scopeRead, handle: (*request).readShard},
-	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: scopeCluster, handle: (*request).drainNode, audit: "node.drain", body: emptyBody},
-	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: scopeCluster, handle: (*request).resumeNode, audit: "node.resume", body: emptyBody},
-	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: scopeCluster, handle: (*request).removeNode, audit: "node.remove", query: []string{"force", "accept_loss"}},
+	{method: "GET", path: "/v1/cluster", scope: web.ScopeRead, alone: true, handle: on(cluster.Read)},
+	{method: "GET", path: "/v1/cluster/stats", scope: web.ScopeCluster, handle: on(cluster.Stats)},
+	{method: "PUT", path: "/v1/cluster/replicas", scope: web.ScopeCluster, handle: on(cluster.SetReplicas), audit: "cluster.replicas", body: jsonBody},
+	{method: "POST", path: "/v1/cluster/finalize", scope: web.ScopeCluster, handle: on(cluster.Finalize), audit: auditFinalize, body: emptyBody},
+	{method: "GET", path: "/v1/cluster/shards/{n}", scope: web.ScopeRead, handle: on(cluster.Shard)},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/drain", scope: web.ScopeCluster, handle: on(cluster.Drain), audit: "node.drain", body: emptyBody},
+	{method: "POST", path: "/v1/cluster/nodes/{name}/resume", scope: web.ScopeCluster, handle: on(cluster.Resume), audit: "node.resume", body: emptyBody},
+	{method: "DELETE", path: "/v1/cluster/nodes/{name}", scope: web.ScopeCluster, handle: on(cluster.Remove), audit: "node.remove", query: []string{"force", "accept_loss"}},
 })
 
-func (rq *request) healthz() *problem {
-	rq.json(200, append(appendString(append(rq.out(), `{"status":"ok","version":`...), rq.s.cfg.Version), '}'))
+func (rq *request) healthz() *web.Problem {
+	rq.JSON(200, append(web.AppendString(append(rq.Out(), `{"status":"ok","version":`...), rq.s.cfg.Version), '}'))
 	return nil
 }
 
-func (rq *request) readyz() *problem {
-	if err := rq.s.cfg.Engine.Ready(); err != nil {
-		return fail(503, unavailable, "not ready: "+err.Error())
+func (rq *request) readyz() *web.Problem {
+	if err := rq.Engine.Ready(); err != nil {
+		return web.Fail(503, web.Unavailable, "not ready: "+err.Error())
 	}
-	rq.json(200, append(rq.out(), `{"status":"ready"}`...))
+	rq.JSON(200, append(rq.Out(), `{"status":"ready"}`...))
 	return nil
 }
 
-func (rq *request) metrics() *problem {
+func (rq *request) metrics() *web.Problem {
 	if rq.s.cfg.Metrics == nil {
-		return fail(404, notFound, "metrics are off")
+		return web.Fail(404, web.NotFound, "metrics are off")
 	}
-	if err := rq.s.cfg.Metrics(rq.ctx, rq.who.may(scopeCluster)); err != nil {
-		return engineFault(err)
+	if err := rq.s.cfg.Metrics(rq.Ctx, rq.Who.May(web.ScopeCluster)); err != nil {
+		return web.Fault(err)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/transport/api/web"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -47,11 +49,11 @@ func (r *route) target(topic string) string {
 func TestEveryRouteAsksForItsScope(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	var entries []string
-	for _, s := range Scopes {
-		others := slices.DeleteFunc(slices.Clone(Scopes), func(other string) bool { return other == s })
+	for _, s := range web.Scopes {
+		others := slices.DeleteFunc(slices.Clone(web.Scopes), func(other string) bool { return other == s })
 		entries = append(entries, s+" "+s+` "*"`, "not-"+s+" "+strings.Join(others, ",")+` "*"`)
 	}
-	tenant := slices.DeleteFunc(slices.Clone(Scopes), func(s string) bool { return s == "cluster" })
+	tenant := slices.DeleteFunc(slices.Clone(web.Scopes), func(s string) bool { return s == "cluster" })
 	authFile(t, path, append(entries, "tenant "+strings.Join(tenant, ",")+` "shop.*"`)...)
 	auth, err := LoadAuth(path)
 	if err != nil {
@@ -84,7 +86,7 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 		}
 		walked[name] = true
 		needed := strings.Fields(text)
-		for _, s := range Scopes {
+		for _, s := range web.Scopes {
 			for _, token := range []string{s, "not-" + s} {
 				only := token == s
 				may := len(needed) == 0 || slices.Contains(needed, s) == only || !only && len(needed) > 1
@@ -93,7 +95,7 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 					t.Errorf("%s with the token %s: %d %s", name, token, got.status, got.body)
 				}
 				if !may && r.path != "/v1/events" { // HEAD has no body
-					if want := "this needs the scope " + strings.Join(r.scope.names(), " or "); !strings.Contains(got.body, want) {
+					if want := "this needs the scope " + strings.Join(r.scope.Names(), " or "); !strings.Contains(got.body, want) {
 						t.Errorf("%s with the token %s does not say %q: %s", name, token, want, got.body)
 					}
 				}
@@ -119,7 +121,7 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 // A route that was given no scope is refused to every token.
 func TestRouteWithoutScopeIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
-	authFile(t, path, "root "+strings.Join(Scopes, ",")+` "*"`)
+	authFile(t, path, "root "+strings.Join(web.Scopes, ",")+` "*"`)
 	auth, err := LoadAuth(path)
 	if err != nil {
 		t.Fatal(err)
@@ -127,14 +129,14 @@ func TestRouteWithoutScopeIsRefused(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Auth = auth })
 	h.server.router = newRouter([]route{{method: "GET", path: "/v1/cluster", handle: (*request).healthz}})
 	const target = "/v1/cluster"
-	h.do("GET", target, "").problem(401, unauthorized)
-	h.do("GET", target, "", "Authorization: Bearer root").problem(403, forbidden)
+	h.do("GET", target, "").problem(401, web.Unauthorized)
+	h.do("GET", target, "", "Authorization: Bearer root").problem(403, web.Forbidden)
 	// One open method does not open the others of its path.
 	h.server.router = newRouter([]route{
-		{method: "GET", path: target, scope: scopeOpen, handle: (*request).healthz},
-		{method: "POST", path: target, scope: scopeCluster, handle: (*request).healthz, body: emptyBody},
+		{method: "GET", path: target, scope: web.ScopeOpen, handle: (*request).healthz},
+		{method: "POST", path: target, scope: web.ScopeCluster, handle: (*request).healthz, body: emptyBody},
 	})
-	h.do("POST", target, "").problem(401, unauthorized)
+	h.do("POST", target, "").problem(401, web.Unauthorized)
 }
 
 // The cluster's scope is of every topic, or the file is refused.
@@ -163,7 +165,7 @@ func TestScopesAreShown(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Auth = auth })
 	h.do("GET", clusterPath, "", "Authorization: Bearer reader").want(200).has("scopes.0", `"add"`, "scopes.1", `"read"`, "scopes.2", "")
 	newHarness(t).do("GET", clusterPath, "").want(200).has("scopes", "")
-	if r := h.do("GET", "/v1/events?kind=breaker", "", "Authorization: Bearer reader").problem(403, forbidden); !strings.Contains(r.body, "scope cluster") {
+	if r := h.do("GET", "/v1/events?kind=breaker", "", "Authorization: Bearer reader").problem(403, web.Forbidden); !strings.Contains(r.body, "scope cluster") {
 		t.Error(r.body)
 	}
 	for n, tt := range []struct{ token, kinds string }{{"reader", "fired node"}, {"boss", "fired breaker node"}} {

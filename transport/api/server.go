@@ -11,6 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"carillon/transport/api/events"
+	"carillon/transport/api/internal/http1"
+	"carillon/transport/api/sweep"
+	"carillon/transport/api/web"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -18,29 +23,20 @@ import (
 type Server struct {
 	cfg        Config
 	router     *router
-	urls       urlCache
+	node       web.Node
 	bodyBudget budget
 	answers    budget
 	hosts      []ownHost       // of Config.Hosts
 	origins    map[string]bool // of Config.Origins
-	salt       uint64          // see shardAt
 	http       *fasthttp.Server
 
 	listening atomic.Pointer[listener] // Serve's
 
-	// base is the context of every call into the engine. It outlives Serve's: requests in flight
-	// may finish.
-	base context.Context
-	stop context.CancelFunc
-	// ending ends with Serve's context: operations that would take longer than the grace stop then.
-	ending context.Context
-	end    context.CancelFunc
+	stop, end context.CancelFunc // of the node's base and ending
 
 	sweeps, streams, polls *places
-	beat                   time.Duration // of streams
 
 	refusals refusals
-	backups  chan struct{} // as many as are being taken
 }
 
 // New makes a server. It starts nothing.
@@ -49,7 +45,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, router: newRouter(routes), salt: cfg.Rand(), beat: streamBeat}
+	s := &Server{cfg: cfg, router: newRouter(routes)}
 	var err error
 	if s.hosts, err = parseHosts(cfg.Hosts); err != nil {
 		return nil, fmt.Errorf("api: hosts: %w", err)
@@ -57,12 +53,15 @@ func New(cfg Config) (*Server, error) {
 	if s.origins, err = parseOrigins(cfg.Origins); err != nil {
 		return nil, fmt.Errorf("api: origins: %w", err)
 	}
-	s.base, s.stop = context.WithCancel(context.Background())
-	s.ending, s.end = context.WithCancel(s.base)
-	s.sweeps, s.streams = newPlaces("bulk changes under way", sweepsAtOnce), newPlaces("streams of events open", streamsAtOnce)
-	s.polls = newPlaces("pulls that wait", s.cfg.Limits.Connections/2)
+	s.sweeps, s.streams = newPlaces("bulk changes under way", sweep.AtOnce), newPlaces("streams of events open", events.StreamsAtOnce)
+	s.polls = newPlaces("pulls that wait", cfg.Limits.Connections/2)
+	s.node = web.Node{Engine: cfg.Engine, Limits: cfg.Limits, Logger: cfg.Logger, Clock: cfg.Clock, ClockFault: cfg.ClockFault,
+		Rand: cfg.Rand, Digest: cfg.Digest, Salt: cfg.Rand(), RefusedURL: cfg.CheckURL, ClusterError: cfg.ClusterError,
+		KnownTopicsOnly: cfg.KnownTopicsOnly, Audits: cfg.Audit != nil, Principal: cfg.Auth.principal,
+		Answers: &s.answers, Sweeps: s.sweeps, Streams: s.streams, Polls: s.polls, Backups: make(chan struct{}, 1), Beat: events.StreamBeat}
+	s.node.Base, s.stop = context.WithCancel(context.Background())
+	s.node.Ending, s.end = context.WithCancel(s.node.Base)
 	s.refusals.record, s.refusals.now = cfg.Audit, cfg.Clock
-	s.backups = make(chan struct{}, 1)
 	l := &s.cfg.Limits
 	s.bodyBudget.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
 	// The process's, and without a limit: each connection would keep its largest.
@@ -144,7 +143,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // need not read more than it must before it calls the handler, which may refuse it.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	c := fasthttp.RequestConfig{ReadTimeout: s.cfg.Limits.BodyTimeout}
-	if h.ContentLength() > smallBody {
+	if h.ContentLength() > web.SmallBody {
 		c.MaxRequestBodySize = 1
 	}
 	return c
@@ -165,54 +164,29 @@ func (s *Server) answerFault(ctx *fasthttp.RequestCtx, err error) {
 	}
 	ctx.Response.Reset()
 	ctx.SetConnectionClose()
-	writeProblem(ctx, p)
+	web.WriteProblem(ctx, p)
 	noSniff(ctx)
-	s.observe(nil, p.status, time.Time{})
+	s.observe(nil, p.Status, time.Time{})
 }
 
-func faultOf(err error) *problem {
+func faultOf(err error) *web.Problem {
 	var small *fasthttp.ErrSmallBuffer
 	switch {
 	case errors.As(err, &small):
-		return fail(431, tooLarge, "the request header is too large")
+		return web.Fail(431, web.TooLarge, "the request header is too large")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		return fail(413, tooLarge, "the request body is too large")
+		return web.Fail(413, web.TooLarge, "the request body is too large")
 	}
-	return bad(badRequest, "not a well-formed HTTP request")
+	return web.Bad(web.BadRequest, "not a well-formed HTTP request")
 }
 
 // rawProblem is a whole response, for a connection that fasthttp never sees.
-func rawProblem(p *problem) []byte {
-	body := appendProblem(nil, p)
-	b := []byte("HTTP/1.1 " + strconv.Itoa(p.status) + " " + fasthttp.StatusMessage(p.status) + "\r\n")
+func rawProblem(p *web.Problem) []byte {
+	body := web.AppendProblem(nil, p)
+	b := []byte("HTTP/1.1 " + strconv.Itoa(p.Status) + " " + fasthttp.StatusMessage(p.Status) + "\r\n")
 	b = append(b, "Content-Type: application/problem+json\r\nX-Content-Type-Options: nosniff\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(body)), 10)
 	return append(append(b, "\r\n\r\n"...), body...)
-}
-
-// now is the server's clock in Unix ms, rounded up.
-func (s *Server) nowMs() int64 { return ceilMs(s.cfg.Clock()) }
-
-// reckons refuses to say when it is so long from now while this node does not know the time.
-// Another node may.
-func (s *Server) reckons() *problem {
-	why := s.cfg.ClockFault()
-	if why == "" {
-		return nil
-	}
-	return fail(503, unavailable, "this node cannot say when that is: "+why+"; nothing was changed. Give an instant (at, at_ms), or ask another node")
-}
-
-// sleep waits, or ends early with false when the server stops.
-func (s *Server) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.base.Done():
-		return false
-	}
 }
 
 // fasthttpLog brings fasthttp's own messages into our log.
@@ -221,3 +195,15 @@ type fasthttpLog struct{ to *slog.Logger }
 func (l fasthttpLog) Printf(format string, args ...any) {
 	l.to.Debug("http: " + fmt.Sprintf(format, args...))
 }
+
+// framingFault is the answer to a request that was stopped before it was whole, or whose target is
+// none.
+func framingFault(f *http1.Fault) *web.Problem {
+	if f.Status == 400 {
+		return web.Bad(web.BadRequest, f.Detail)
+	}
+	return web.Fail(f.Status, web.TooLarge, f.Detail)
+}
+
+// ForgetURLs is to be called when CheckURL may answer otherwise than before.
+func (s *Server) ForgetURLs() { s.node.URLs.Forget() }

@@ -16,6 +16,8 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/bulk"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
 
 	"github.com/valyala/fasthttp"
 )
@@ -35,20 +37,20 @@ func TestHealthReadyMetrics(t *testing.T) {
 		t.Fatal(r)
 	}
 	recovering = timer.ErrRecovering
-	h.do("GET", "/metrics", "").problem(503, unavailable)
+	h.do("GET", "/metrics", "").problem(503, web.Unavailable)
 	h.engine.notReady = errors.New("replaying the log")
-	if r := h.do("GET", "/readyz", "").problem(503, unavailable); !strings.Contains(r.body, "replaying the log") {
+	if r := h.do("GET", "/readyz", "").problem(503, web.Unavailable); !strings.Contains(r.body, "replaying the log") {
 		t.Fatal(r.body)
 	}
 	h.do("GET", "/healthz", "").want(200)
-	newHarness(t).do("GET", "/metrics", "").problem(404, notFound)
+	newHarness(t).do("GET", "/metrics", "").problem(404, web.NotFound)
 }
 
 func TestMethods(t *testing.T) {
 	h := newHarness(t)
 	for target, allow := range map[string]string{
-		"/healthz": "GET, HEAD", orders: "GET, HEAD, PUT, PATCH, DELETE", timers: "POST, GET, HEAD", timers + "/a": "GET, HEAD, PUT, PATCH, DELETE",
-		timers + "/a/fire": "POST", batches: "POST", orders + "/dead": "GET, HEAD", "/v1/topics": "GET, HEAD",
+		"/healthz": "GET, HEAD", orders: "GET, HEAD, PUT, PATCH, DELETE", timersPath: "POST, GET, HEAD", timersPath + "/a": "GET, HEAD, PUT, PATCH, DELETE",
+		timersPath + "/a/fire": "POST", batches: "POST", orders + "/dead": "GET, HEAD", "/v1/topics": "GET, HEAD",
 	} {
 		for _, method := range []string{"OPTIONS", "TRACE", "CONNECT", "get", "FOO", "DELETE", "PUT", "POST", "GET", "PATCH"} {
 			if strings.Contains(allow, method) {
@@ -63,12 +65,12 @@ func TestMethods(t *testing.T) {
 		t.Fatal(r)
 	}
 	checkRefused(t, h, []refused{
-		{method: "GET", target: orders, body: `{}`, status: 400, code: badRequest}, {method: "DELETE", target: timers + "/a", body: `{}`, status: 400, code: badRequest},
-		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: text/plain"}},
-		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/x-www-form-urlencoded"}},
-		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: multipart/form-data; boundary=x"}},
-		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: "}},
-		{method: "PATCH", target: timers + "/a", body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/merge-patch+json"}},
+		{method: "GET", target: orders, body: `{}`, status: 400, code: web.BadRequest}, {method: "DELETE", target: timersPath + "/a", body: `{}`, status: 400, code: web.BadRequest},
+		{method: "POST", target: timersPath, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: text/plain"}},
+		{method: "POST", target: timersPath, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/x-www-form-urlencoded"}},
+		{method: "POST", target: timersPath, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: multipart/form-data; boundary=x"}},
+		{method: "POST", target: timersPath, body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: "}},
+		{method: "PATCH", target: timersPath + "/a", body: `{"delay":"1h"}`, status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/merge-patch+json"}},
 	})
 	h.do("HEAD", "/nothing", "").want(404)
 }
@@ -95,12 +97,12 @@ func TestPanicIsA500(t *testing.T) {
 	var log syncBuffer
 	h := newHarness(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	h.engine.beforeDo = func() { panic("secret detail") }
-	r := h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).problem(500, internalError)
+	r := h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).problem(500, web.InternalError)
 	if strings.Contains(r.body, "secret detail") || !strings.Contains(log.String(), "secret detail") || !strings.Contains(log.String(), "stack=") {
 		t.Fatal(r.body, log.String())
 	}
 	h.engine.beforeDo = nil
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 }
 
 // A panic on a goroutine that a request has started costs that request, too.
@@ -110,21 +112,21 @@ func TestPanicInAFanOutIsA500(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c.Engine = panickyEngine{c.Engine.(*fakeEngine)}
 	})
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
-	h.do("GET", timers, "").problem(500, internalError)
-	h.do("GET", orders+"/dead", "").problem(500, internalError)
-	h.do("POST", orders+"/cancel", `{"all":true}`).problem(500, internalError)
-	h.do("POST", orders+"/dead/purge", `{"all":true}`).problem(500, internalError)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("GET", timersPath, "").problem(500, web.InternalError)
+	h.do("GET", orders+"/dead", "").problem(500, web.InternalError)
+	h.do("POST", orders+"/cancel", `{"all":true}`).problem(500, web.InternalError)
+	h.do("POST", orders+"/dead/purge", `{"all":true}`).problem(500, web.InternalError)
 	if n := strings.Count(log.String(), "secret detail"); n != 4 {
 		t.Errorf("the log has it %d times", n)
 	}
-	h.do("GET", timers+"/a", "").want(200)
+	h.do("GET", timersPath+"/a", "").want(200)
 }
 
 // panickyEngine panics in requests to many shards.
 type panickyEngine struct{ *fakeEngine }
 
-func (e panickyEngine) Core() (*Core, error) { return e.with(e, topicsOf(e.fakeEngine)) }
+func (e panickyEngine) Core() (*backend.Core, error) { return e.with(e, topicsOf(e.fakeEngine)) }
 
 func (panickyEngine) List(context.Context, timer.ShardID, *timer.Query) ([]*timer.Timer, error) {
 	panic("secret detail")
@@ -139,7 +141,7 @@ func TestUnknownFaultIsLogged(t *testing.T) {
 	var log syncBuffer
 	h := newHarness(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	h.engine.err = errors.New("inner detail")
-	r := h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).problem(503, unavailable)
+	r := h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).problem(503, web.Unavailable)
 	if strings.Contains(r.body, "inner detail") || !strings.Contains(log.String(), "inner detail") {
 		t.Fatal(r.body, log.String())
 	}
@@ -160,7 +162,7 @@ func TestStopFinishesWhatIsInFlight(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
 	h.engine.beforeDo = func() { close(started); <-finish }
 	answered := make(chan *reply)
-	go func() { answered <- h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`) }()
+	go func() { answered <- h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`) }()
 	<-started
 	h.stop()
 	for _, c := range []net.Conn{silent, idle} {
@@ -205,7 +207,7 @@ func TestStopDoesNotWaitForHalfARequest(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
 	h.engine.beforeDo = func() { close(started); <-finish }
 	answered := make(chan *reply)
-	go func() { answered <- h.do("POST", timers, body) }()
+	go func() { answered <- h.do("POST", timersPath, body) }()
 	<-started
 	begun := time.Now()
 	h.stop()
@@ -247,7 +249,7 @@ type waitingEngine struct {
 	started chan struct{}
 }
 
-func (e *waitingEngine) Core() (*Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
+func (e *waitingEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics{e.fakeEngine}) }
 
 func (e *waitingEngine) Do(ctx context.Context, _ timer.ShardID, _ *timer.Command, _ bool) (timer.Result, error) {
 	close(e.started)
@@ -257,7 +259,7 @@ func (e *waitingEngine) Do(ctx context.Context, _ timer.ShardID, _ *timer.Comman
 
 func TestStopGivesUpAfterTheGrace(t *testing.T) {
 	e := &waitingEngine{newFakeEngine(time.Now), make(chan struct{})}
-	s, err := New(Config{Engine: e, Limits: Limits{Grace: 50 * time.Millisecond}})
+	s, err := New(Config{Engine: e, Limits: web.Limits{Grace: 50 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +286,7 @@ func TestConfigFaults(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Error("took no engine")
 	}
-	if _, err := New(Config{Engine: newFakeEngine(time.Now), Limits: Limits{BodyBytes: -1, Grace: -1}}); err == nil || strings.Count(err.Error(), "negative") != 2 {
+	if _, err := New(Config{Engine: newFakeEngine(time.Now), Limits: web.Limits{BodyBytes: -1, Grace: -1}}); err == nil || strings.Count(err.Error(), "negative") != 2 {
 		t.Error(err)
 	}
 }
@@ -292,6 +294,6 @@ func TestConfigFaults(t *testing.T) {
 // Two servers in one process share nothing.
 func TestTwoServers(t *testing.T) {
 	a, b := newHarness(t), newHarness(t)
-	a.do("POST", timers, `{"id":"x","delay":"1h",`+cb+`}`).want(201)
-	b.do("GET", timers+"/x", "").problem(404, unknownTopic)
+	a.do("POST", timersPath, `{"id":"x","delay":"1h",`+cb+`}`).want(201)
+	b.do("GET", timersPath+"/x", "").problem(404, web.UnknownTopic)
 }

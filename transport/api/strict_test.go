@@ -5,9 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"carillon/transport/api/web"
 )
 
-const timers = "/v1/topics/orders/timers"
+const timersPath = "/v1/topics/orders/timers"
 
 // refused is one request that must be refused, and how.
 type refused struct {
@@ -24,7 +26,7 @@ func checkRefused(t *testing.T, h *harness, cases []refused) {
 		before := h.engine.changes()
 		r := h.do(c.method, c.target, c.body, c.headers...)
 		if r.status != c.status || !contains(r.body, `"code":"`+c.code+`"`) {
-			t.Errorf("%s %s %s %v\n got %d %s\nwant %d %s", c.method, c.target, clip([]byte(c.body)), c.headers, r.status, r.body, c.status, c.code)
+			t.Errorf("%s %s %s %v\n got %d %s\nwant %d %s", c.method, c.target, web.Clip([]byte(c.body)), c.headers, r.status, r.body, c.status, c.code)
 			continue
 		}
 		if c.method != "HEAD" {
@@ -41,9 +43,9 @@ func addWith(fields string) string { return `{"delay":"1h",` + cb + `,` + fields
 
 func TestAddRefuses(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"there","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"there","delay":"1h",`+cb+`}`).want(201)
 	add := func(body string, status int, code string) refused {
-		return refused{method: "POST", target: timers, body: body, status: status, code: code}
+		return refused{method: "POST", target: timersPath, body: body, status: status, code: code}
 	}
 	with := func(fields string, status int, code string) refused { return add(addWith(fields), status, code) }
 	callback := func(fields string, code string) refused {
@@ -52,82 +54,82 @@ func TestAddRefuses(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	cases := []refused{
 		// The document.
-		add(`{`, 400, badJSON), add(`[]`, 400, badRequest), add(`null`, 400, badRequest), add(`1`, 400, badRequest),
-		add(`nope`, 400, badJSON), add(`{"delay":"1h"}}`, 400, badJSON), add(`{"delay":"1h"} x`, 400, badJSON),
-		add(`{"delay":"1h"}{}`, 400, badJSON), add("{\"delay\":\"1h\"}\x00", 400, badJSON), add(`{"delay":"1h",}`, 400, badJSON),
-		add(`{,"delay":"1h"}`, 400, badJSON), add(`{"delay" "1h"}`, 400, badJSON), add(`{delay:"1h"}`, 400, badJSON),
-		add(`{'delay':'1h'}`, 400, badJSON), add(`{"delay":"1h" /* c */}`, 400, badJSON), add("\xef\xbb\xbf{}", 400, badJSON),
-		add(`{"delay":"1h","delay":"1h"}`, 400, badJSON), add("{\"delay\":\"1h\",\"d\\u0065lay\":\"2h\"}", 400, badJSON),
-		add("{\"id\":\"\xff\",\"delay\":\"1h\"}", 400, badJSON), add("{\"id\":\"a\nb\",\"delay\":\"1h\"}", 400, badJSON),
-		add(`{"id":"\ud800","delay":"1h"}`, 400, badJSON), add(`{"id":"\x41","delay":"1h"}`, 400, badJSON),
-		add("", 400, badJSON), add(" ", 400, badJSON),
-		with(`"Id":"x"`, 400, unknownField), with(`"ID":"x"`, 400, unknownField), with(`"PAYLOAD":1`, 400, unknownField),
-		with(`"foo":1`, 400, unknownField), with(`"":1`, 400, unknownField), with(`"op":"add"`, 400, unknownField),
-		with(`"if_match":1`, 400, unknownField), with(`"callback.url":"x"`, 400, unknownField), with(`"topic":"orders"`, 400, unknownField),
+		add(`{`, 400, web.BadJSON), add(`[]`, 400, web.BadRequest), add(`null`, 400, web.BadRequest), add(`1`, 400, web.BadRequest),
+		add(`nope`, 400, web.BadJSON), add(`{"delay":"1h"}}`, 400, web.BadJSON), add(`{"delay":"1h"} x`, 400, web.BadJSON),
+		add(`{"delay":"1h"}{}`, 400, web.BadJSON), add("{\"delay\":\"1h\"}\x00", 400, web.BadJSON), add(`{"delay":"1h",}`, 400, web.BadJSON),
+		add(`{,"delay":"1h"}`, 400, web.BadJSON), add(`{"delay" "1h"}`, 400, web.BadJSON), add(`{delay:"1h"}`, 400, web.BadJSON),
+		add(`{'delay':'1h'}`, 400, web.BadJSON), add(`{"delay":"1h" /* c */}`, 400, web.BadJSON), add("\xef\xbb\xbf{}", 400, web.BadJSON),
+		add(`{"delay":"1h","delay":"1h"}`, 400, web.BadJSON), add("{\"delay\":\"1h\",\"d\\u0065lay\":\"2h\"}", 400, web.BadJSON),
+		add("{\"id\":\"\xff\",\"delay\":\"1h\"}", 400, web.BadJSON), add("{\"id\":\"a\nb\",\"delay\":\"1h\"}", 400, web.BadJSON),
+		add(`{"id":"\ud800","delay":"1h"}`, 400, web.BadJSON), add(`{"id":"\x41","delay":"1h"}`, 400, web.BadJSON),
+		add("", 400, web.BadJSON), add(" ", 400, web.BadJSON),
+		with(`"Id":"x"`, 400, web.UnknownField), with(`"ID":"x"`, 400, web.UnknownField), with(`"PAYLOAD":1`, 400, web.UnknownField),
+		with(`"foo":1`, 400, web.UnknownField), with(`"":1`, 400, web.UnknownField), with(`"op":"add"`, 400, web.UnknownField),
+		with(`"if_match":1`, 400, web.UnknownField), with(`"callback.url":"x"`, 400, web.UnknownField), with(`"topic":"orders"`, 400, web.UnknownField),
 
 		// Types and nulls.
-		with(`"id":null`, 400, badRequest), with(`"key":null`, 400, badRequest), with(`"priority":null`, 400, badRequest),
-		with(`"labels":null`, 400, badRequest), with(`"retry":null`, 400, badRequest), with(`"merge":null`, 400, badRequest),
-		with(`"expires_after":null`, 400, badRequest), with(`"repeat":null`, 400, badRequest), with(`"content_type":null`, 400, badRequest),
-		add(`{"delay":"1h","callback":null}`, 400, badRequest), add(`{"delay":"1h","callback":{"url":null}}`, 400, badRequest),
-		with(`"payload_base64":null`, 400, badRequest), with(`"retry":{"jitter":null}`, 400, badRequest),
-		with(`"id":7`, 400, badRequest), with(`"key":["a"]`, 400, badRequest), with(`"priority":"5"`, 400, badRequest),
-		with(`"priority":5.0`, 400, badRequest), with(`"priority":5e0`, 400, badRequest), with(`"priority":05`, 400, badJSON),
-		with(`"priority":+5`, 400, badJSON), with(`"priority":0x5`, 400, badJSON), with(`"priority":-1`, 400, badRequest),
-		with(`"priority":256`, 400, badRequest), with(`"priority":99999999999999999999`, 400, badRequest), with(`"priority":true`, 400, badRequest),
-		with(`"priority":.5`, 400, badJSON), with(`"priority":5.`, 400, badJSON), with(`"priority":NaN`, 400, badJSON),
-		with(`"labels":"a"`, 400, badRequest), with(`"labels":[1]`, 400, badRequest), with(`"labels":[""]`, 400, badRequest),
-		with(`"labels":["a b"]`, 400, badRequest), with(`"labels":["`+strings.Repeat("l", 65)+`"]`, 400, badRequest),
-		with(`"labels":[`+strings.Repeat(`"a",`, 16)+`"a"]`, 400, badRequest), with(`"labels":["a",]`, 400, badJSON),
+		with(`"id":null`, 400, web.BadRequest), with(`"key":null`, 400, web.BadRequest), with(`"priority":null`, 400, web.BadRequest),
+		with(`"labels":null`, 400, web.BadRequest), with(`"retry":null`, 400, web.BadRequest), with(`"merge":null`, 400, web.BadRequest),
+		with(`"expires_after":null`, 400, web.BadRequest), with(`"repeat":null`, 400, web.BadRequest), with(`"content_type":null`, 400, web.BadRequest),
+		add(`{"delay":"1h","callback":null}`, 400, web.BadRequest), add(`{"delay":"1h","callback":{"url":null}}`, 400, web.BadRequest),
+		with(`"payload_base64":null`, 400, web.BadRequest), with(`"retry":{"jitter":null}`, 400, web.BadRequest),
+		with(`"id":7`, 400, web.BadRequest), with(`"key":["a"]`, 400, web.BadRequest), with(`"priority":"5"`, 400, web.BadRequest),
+		with(`"priority":5.0`, 400, web.BadRequest), with(`"priority":5e0`, 400, web.BadRequest), with(`"priority":05`, 400, web.BadJSON),
+		with(`"priority":+5`, 400, web.BadJSON), with(`"priority":0x5`, 400, web.BadJSON), with(`"priority":-1`, 400, web.BadRequest),
+		with(`"priority":256`, 400, web.BadRequest), with(`"priority":99999999999999999999`, 400, web.BadRequest), with(`"priority":true`, 400, web.BadRequest),
+		with(`"priority":.5`, 400, web.BadJSON), with(`"priority":5.`, 400, web.BadJSON), with(`"priority":NaN`, 400, web.BadJSON),
+		with(`"labels":"a"`, 400, web.BadRequest), with(`"labels":[1]`, 400, web.BadRequest), with(`"labels":[""]`, 400, web.BadRequest),
+		with(`"labels":["a b"]`, 400, web.BadRequest), with(`"labels":["`+strings.Repeat("l", 65)+`"]`, 400, web.BadRequest),
+		with(`"labels":[`+strings.Repeat(`"a",`, 16)+`"a"]`, 400, web.BadRequest), with(`"labels":["a",]`, 400, web.BadJSON),
 
 		// Names.
-		with(`"id":""`, 400, badName), with(`"id":"."`, 400, badName), with(`"id":".."`, 400, badName), with(`"id":"a/b"`, 400, badName),
-		with(`"id":"a b"`, 400, badName), with(`"id":"ä"`, 400, badName), with(`"id":"`+long+`"`, 400, badName), with(`"id":"a{b}"`, 400, badName),
-		with(`"id":"{a}"`, 400, badName), with(`"id":"{}a"`, 400, badName), with(`"id":"{a}{b}c"`, 400, badName), with(`"id":"{a"`, 400, badName),
-		with(`"id":"a}"`, 400, badName), with(`"id":"{a/b}c"`, 400, badName), with(`"id":"{k}."`, 400, badName),
-		with(`"id":"{`+strings.Repeat("k", 65)+`}c"`, 400, badName), with(`"id":"a\u0000"`, 400, badName),
-		with(`"key":""`, 400, badName), with(`"key":"a b"`, 400, badName), with(`"key":"{a}"`, 400, badName), with(`"key":"`+strings.Repeat("k", 65)+`"`, 400, badName),
-		with(`"id":"{a}x","key":"b"`, 400, badName), with(`"id":"x","key":"b"`, 400, badName),
+		with(`"id":""`, 400, web.BadName), with(`"id":"."`, 400, web.BadName), with(`"id":".."`, 400, web.BadName), with(`"id":"a/b"`, 400, web.BadName),
+		with(`"id":"a b"`, 400, web.BadName), with(`"id":"ä"`, 400, web.BadName), with(`"id":"`+long+`"`, 400, web.BadName), with(`"id":"a{b}"`, 400, web.BadName),
+		with(`"id":"{a}"`, 400, web.BadName), with(`"id":"{}a"`, 400, web.BadName), with(`"id":"{a}{b}c"`, 400, web.BadName), with(`"id":"{a"`, 400, web.BadName),
+		with(`"id":"a}"`, 400, web.BadName), with(`"id":"{a/b}c"`, 400, web.BadName), with(`"id":"{k}."`, 400, web.BadName),
+		with(`"id":"{`+strings.Repeat("k", 65)+`}c"`, 400, web.BadName), with(`"id":"a\u0000"`, 400, web.BadName),
+		with(`"key":""`, 400, web.BadName), with(`"key":"a b"`, 400, web.BadName), with(`"key":"{a}"`, 400, web.BadName), with(`"key":"`+strings.Repeat("k", 65)+`"`, 400, web.BadName),
+		with(`"id":"{a}x","key":"b"`, 400, web.BadName), with(`"id":"x","key":"b"`, 400, web.BadName),
 
 		// Payload.
-		with(`"payload":1,"payload_base64":"AA=="`, 400, badRequest), with(`"payload_base64":"AA"`, 400, badRequest),
-		with(`"payload_base64":"A\nA=="`, 400, badRequest), with(`"payload_base64":"A-_="`, 400, badRequest), with(`"payload_base64":"AB=="`, 400, badRequest),
-		with(`"payload_base64":5`, 400, badRequest), with(`"payload":{"a":1,}`, 400, badJSON), with(`"payload":[01]`, 400, badJSON),
-		with(`"payload":`+strings.Repeat("[", 65)+strings.Repeat("]", 65), 400, badJSON), with(`"payload":"\q"`, 400, badJSON),
-		with(`"payload":"`+strings.Repeat("p", 256<<10)+`"`, 413, tooLarge),
-		with(`"content_type":""`, 400, badHeader), with(`"content_type":"text"`, 400, badHeader), with(`"content_type":"a/b\r\nX: y"`, 400, badHeader),
-		with(`"content_type":"a/b c/d"`, 400, badHeader), with(`"content_type":"text/`+strings.Repeat("x", 256)+`"`, 400, badHeader),
+		with(`"payload":1,"payload_base64":"AA=="`, 400, web.BadRequest), with(`"payload_base64":"AA"`, 400, web.BadRequest),
+		with(`"payload_base64":"A\nA=="`, 400, web.BadRequest), with(`"payload_base64":"A-_="`, 400, web.BadRequest), with(`"payload_base64":"AB=="`, 400, web.BadRequest),
+		with(`"payload_base64":5`, 400, web.BadRequest), with(`"payload":{"a":1,}`, 400, web.BadJSON), with(`"payload":[01]`, 400, web.BadJSON),
+		with(`"payload":`+strings.Repeat("[", 65)+strings.Repeat("]", 65), 400, web.BadJSON), with(`"payload":"\q"`, 400, web.BadJSON),
+		with(`"payload":"`+strings.Repeat("p", 256<<10)+`"`, 413, web.TooLarge),
+		with(`"content_type":""`, 400, web.BadHeader), with(`"content_type":"text"`, 400, web.BadHeader), with(`"content_type":"a/b\r\nX: y"`, 400, web.BadHeader),
+		with(`"content_type":"a/b c/d"`, 400, web.BadHeader), with(`"content_type":"text/`+strings.Repeat("x", 256)+`"`, 400, web.BadHeader),
 
 		// Callback.
-		callback(`"url":"ftp://a/"`, badURL), callback(`"url":"http://u:p@a/"`, badURL), callback(`"url":"http://a/#f"`, badURL),
-		callback(`"url":"http://127.1/"`, badURL), callback(`"url":"http://0x7f.0.0.1/"`, badURL), callback(`"url":"http://2130706433/"`, badURL),
-		callback(`"url":""`, badURL), callback(`"url":"/x"`, badURL), callback(`"url":"http://a b/"`, badURL), callback(`"url":"http://a/`+strings.Repeat("u", 2048)+`"`, badURL),
-		callback(`"url":"http://a/","method":"post"`, badRequest), callback(`"url":"http://a/","method":"HEAD"`, badRequest), callback(`"url":7`, badRequest),
-		callback(`"url":"http://a/","timeout":"99ms"`, badRequest), callback(`"url":"http://a/","timeout":"15m1s"`, badRequest),
-		callback(`"url":"http://a/","timeout":10`, badRequest), callback(`"url":"http://a/","timeout":"-1s"`, badRequest), callback(`"url":"http://a/","timeout":"10"`, badRequest),
-		callback(`"url":"http://a/","headers":[]`, badRequest), callback(`"url":"http://a/","headers":{"X":1}`, badRequest), callback(`"url":"http://a/","headers":{"X":null}`, badRequest),
-		callback(`"url":"http://a/","Url":"x"`, unknownField), callback(`"url":"http://a/","url":"http://b/"`, badJSON),
-		callback(`"url":"http://a/","headers":{"X":"REDACTED","X-Api-Key":"REDACTED"}`, badHeader),
-		callback(`"url":"http://a/","headers":{"X-A":"`+strings.Repeat("v", 4094)+`"}`, badHeader),
+		callback(`"url":"ftp://a/"`, web.BadURL), callback(`"url":"http://u:p@a/"`, web.BadURL), callback(`"url":"http://a/#f"`, web.BadURL),
+		callback(`"url":"http://127.1/"`, web.BadURL), callback(`"url":"http://0x7f.0.0.1/"`, web.BadURL), callback(`"url":"http://2130706433/"`, web.BadURL),
+		callback(`"url":""`, web.BadURL), callback(`"url":"/x"`, web.BadURL), callback(`"url":"http://a b/"`, web.BadURL), callback(`"url":"http://a/`+strings.Repeat("u", 2048)+`"`, web.BadURL),
+		callback(`"url":"http://a/","method":"post"`, web.BadRequest), callback(`"url":"http://a/","method":"HEAD"`, web.BadRequest), callback(`"url":7`, web.BadRequest),
+		callback(`"url":"http://a/","timeout":"99ms"`, web.BadRequest), callback(`"url":"http://a/","timeout":"15m1s"`, web.BadRequest),
+		callback(`"url":"http://a/","timeout":10`, web.BadRequest), callback(`"url":"http://a/","timeout":"-1s"`, web.BadRequest), callback(`"url":"http://a/","timeout":"10"`, web.BadRequest),
+		callback(`"url":"http://a/","headers":[]`, web.BadRequest), callback(`"url":"http://a/","headers":{"X":1}`, web.BadRequest), callback(`"url":"http://a/","headers":{"X":null}`, web.BadRequest),
+		callback(`"url":"http://a/","Url":"x"`, web.UnknownField), callback(`"url":"http://a/","url":"http://b/"`, web.BadJSON),
+		callback(`"url":"http://a/","headers":{"X":"REDACTED","X-Api-Key":"REDACTED"}`, web.BadHeader),
+		callback(`"url":"http://a/","headers":{"X-A":"`+strings.Repeat("v", 4094)+`"}`, web.BadHeader),
 
 		// Retry, expiry, merge, repeat.
-		with(`"retry":{"max_attempts":0}`, 400, badRequest), with(`"retry":{"max_attempts":1001}`, 400, badRequest), with(`"retry":{"max_attempts":1.5}`, 400, badRequest),
-		with(`"retry":{"multiplier":0.9}`, 400, badRequest), with(`"retry":{"multiplier":10.1}`, 400, badRequest), with(`"retry":{"multiplier":"2"}`, 400, badRequest),
-		with(`"retry":{"jitter":1.1}`, 400, badRequest), with(`"retry":{"jitter":-0.1}`, 400, badRequest), with(`"retry":{"jitter":1e999}`, 400, badRequest),
-		with(`"retry":{"min_backoff":"2h","max_backoff":"1h"}`, 400, badRequest), with(`"retry":{"min_backoff":"2h"}`, 400, badRequest),
-		with(`"retry":{"max_backoff":"721h"}`, 400, badRequest), with(`"retry":{"min_backoff":"0s"}`, 400, badRequest), with(`"retry":{"max_backoff":"9999999999h"}`, 400, badRequest),
-		with(`"retry":{"foo":1}`, 400, unknownField), with(`"retry":5`, 400, badRequest), with(`"retry":{"jitter":0,"jitter":0}`, 400, badJSON),
-		with(`"expires_after":"-1s"`, 400, badTime), with(`"expires_after":5`, 400, badTime), with(`"expires_after":"soon"`, 400, badTime),
-		with(`"expires_after":"99999999999h"`, 400, badRequest),
-		with(`"merge":"bogus"`, 400, badRequest), with(`"merge":1`, 400, badRequest),
-		with(`"max_wait":"5m"`, 400, badRequest), with(`"merge":"keep","max_wait":"5m"`, 400, badRequest), with(`"merge":"debounce","max_wait":"x"`, 400, badRequest), with(`"merge":"debounce","max_wait":"0s"`, 400, badRequest),
-		with(`"repeat":{}`, 400, badRequest), with(`"repeat":{"every":"999ms"}`, 400, badRequest), with(`"repeat":{"every":"1m","cron":"* * * * *"}`, 400, badRequest), with(`"repeat":{"every":"1m","zone":"UTC"}`, 400, badRequest),
-		with(`"repeat":{"cron":"* * * *"}`, 400, badRequest), with(`"repeat":{"cron":"0 * * * * *"}`, 400, badRequest), with(`"repeat":{"cron":"60 * * * *"}`, 400, badRequest), with(`"repeat":{"cron":"@daily"}`, 400, badRequest), with(`"repeat":{"cron":"TZ=UTC 1 1 1 1 1"}`, 400, badRequest),
-		with(`"repeat":{"cron":"TZ=UTC 1 1 1 1"}`, 400, badRequest), with(`"repeat":{"cron":"0 0 30 2 *"}`, 400, badRequest), with(`"repeat":{"cron":"0 8 * * *","zone":"Mars/Base"}`, 400, badRequest), with(`"repeat":{"cron":"0 8 * * *","zone":"Local"}`, 400, badRequest), with(`"repeat":{"cron":"0 8 * * *","zone":""}`, 400, badRequest),
-		with(`"repeat":{"every":"1m","count":0}`, 400, badRequest), with(`"repeat":{"every":"1m","until":"2001-01-01T00:00:00Z"}`, 400, badTime),
-		add(`{"repeat":{"every":"1m"}}`, 400, badTime), with(`"repeat":{"cron":5}`, 400, badRequest), with(`"repeat":5`, 400, badRequest), with(`"repeat":{"foo":1}`, 400, unknownField),
-		with(`"repeat":{"until":"x"}`, 400, badTime), with(`"repeat":{"catch_up":"x"}`, 400, badRequest), with(`"repeat":{"count":"x"}`, 400, badRequest), with(`"repeat":{"overlap":1}`, 400, badRequest),
-		with(`"repeat":{"count":1,"count":1}`, 400, badJSON),
+		with(`"retry":{"max_attempts":0}`, 400, web.BadRequest), with(`"retry":{"max_attempts":1001}`, 400, web.BadRequest), with(`"retry":{"max_attempts":1.5}`, 400, web.BadRequest),
+		with(`"retry":{"multiplier":0.9}`, 400, web.BadRequest), with(`"retry":{"multiplier":10.1}`, 400, web.BadRequest), with(`"retry":{"multiplier":"2"}`, 400, web.BadRequest),
+		with(`"retry":{"jitter":1.1}`, 400, web.BadRequest), with(`"retry":{"jitter":-0.1}`, 400, web.BadRequest), with(`"retry":{"jitter":1e999}`, 400, web.BadRequest),
+		with(`"retry":{"min_backoff":"2h","max_backoff":"1h"}`, 400, web.BadRequest), with(`"retry":{"min_backoff":"2h"}`, 400, web.BadRequest),
+		with(`"retry":{"max_backoff":"721h"}`, 400, web.BadRequest), with(`"retry":{"min_backoff":"0s"}`, 400, web.BadRequest), with(`"retry":{"max_backoff":"9999999999h"}`, 400, web.BadRequest),
+		with(`"retry":{"foo":1}`, 400, web.UnknownField), with(`"retry":5`, 400, web.BadRequest), with(`"retry":{"jitter":0,"jitter":0}`, 400, web.BadJSON),
+		with(`"expires_after":"-1s"`, 400, web.BadTime), with(`"expires_after":5`, 400, web.BadTime), with(`"expires_after":"soon"`, 400, web.BadTime),
+		with(`"expires_after":"99999999999h"`, 400, web.BadRequest),
+		with(`"merge":"bogus"`, 400, web.BadRequest), with(`"merge":1`, 400, web.BadRequest),
+		with(`"max_wait":"5m"`, 400, web.BadRequest), with(`"merge":"keep","max_wait":"5m"`, 400, web.BadRequest), with(`"merge":"debounce","max_wait":"x"`, 400, web.BadRequest), with(`"merge":"debounce","max_wait":"0s"`, 400, web.BadRequest),
+		with(`"repeat":{}`, 400, web.BadRequest), with(`"repeat":{"every":"999ms"}`, 400, web.BadRequest), with(`"repeat":{"every":"1m","cron":"* * * * *"}`, 400, web.BadRequest), with(`"repeat":{"every":"1m","zone":"UTC"}`, 400, web.BadRequest),
+		with(`"repeat":{"cron":"* * * *"}`, 400, web.BadRequest), with(`"repeat":{"cron":"0 * * * * *"}`, 400, web.BadRequest), with(`"repeat":{"cron":"60 * * * *"}`, 400, web.BadRequest), with(`"repeat":{"cron":"@daily"}`, 400, web.BadRequest), with(`"repeat":{"cron":"TZ=UTC 1 1 1 1 1"}`, 400, web.BadRequest),
+		with(`"repeat":{"cron":"TZ=UTC 1 1 1 1"}`, 400, web.BadRequest), with(`"repeat":{"cron":"0 0 30 2 *"}`, 400, web.BadRequest), with(`"repeat":{"cron":"0 8 * * *","zone":"Mars/Base"}`, 400, web.BadRequest), with(`"repeat":{"cron":"0 8 * * *","zone":"Local"}`, 400, web.BadRequest), with(`"repeat":{"cron":"0 8 * * *","zone":""}`, 400, web.BadRequest),
+		with(`"repeat":{"every":"1m","count":0}`, 400, web.BadRequest), with(`"repeat":{"every":"1m","until":"2001-01-01T00:00:00Z"}`, 400, web.BadTime),
+		add(`{"repeat":{"every":"1m"}}`, 400, web.BadTime), with(`"repeat":{"cron":5}`, 400, web.BadRequest), with(`"repeat":5`, 400, web.BadRequest), with(`"repeat":{"foo":1}`, 400, web.UnknownField),
+		with(`"repeat":{"until":"x"}`, 400, web.BadTime), with(`"repeat":{"catch_up":"x"}`, 400, web.BadRequest), with(`"repeat":{"count":"x"}`, 400, web.BadRequest), with(`"repeat":{"overlap":1}`, 400, web.BadRequest),
+		with(`"repeat":{"count":1,"count":1}`, 400, web.BadJSON),
 
 		// Rules.
 		add(`{"delay":"1h"}`, 422, "no_callback"), add(`{"delay":"1h","callback":{"method":"PUT"}}`, 422, "no_callback"),
@@ -135,17 +137,17 @@ func TestAddRefuses(t *testing.T) {
 	for _, name := range []string{"Host", "content-length", "Transfer-Encoding", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Expect",
 		"Proxy-Authorization", "Content-Type", "User-Agent", "webhook-id", "Webhook-Signature", "Carillon-Timer", "Idempotency-Key", "x-idempotency-key",
 		"", "a b", "a:b", "ä", "a\\u0000"} {
-		cases = append(cases, callback(`"url":"http://a/","headers":{"`+name+`":"x"}`, badHeader))
+		cases = append(cases, callback(`"url":"http://a/","headers":{"`+name+`":"x"}`, web.BadHeader))
 	}
 	for _, value := range []string{"a\\r\\nb", "a\\nb", "\\u0000", "\\u007f"} {
-		cases = append(cases, callback(`"url":"http://a/","headers":{"X-A":"`+value+`"}`, badHeader))
+		cases = append(cases, callback(`"url":"http://a/","headers":{"X-A":"`+value+`"}`, web.BadHeader))
 	}
-	cases = append(cases, callback(`"url":"http://a/","headers":{"X-A":"1","x-a":"2"}`, badHeader))
+	cases = append(cases, callback(`"url":"http://a/","headers":{"X-A":"1","x-a":"2"}`, web.BadHeader))
 	var many []string
 	for i := range 33 {
 		many = append(many, fmt.Sprintf(`"X-%d":"v"`, i))
 	}
-	cases = append(cases, callback(`"url":"http://a/","headers":{`+strings.Join(many, ",")+`}`, badHeader))
+	cases = append(cases, callback(`"url":"http://a/","headers":{`+strings.Join(many, ",")+`}`, web.BadHeader))
 	checkRefused(t, h, cases)
 }
 
@@ -153,21 +155,21 @@ func TestTimesRefused(t *testing.T) {
 	h := newHarness(t)
 	var cases []refused
 	bad := func(time string, status int, code string) {
-		cases = append(cases, refused{method: "POST", target: timers, body: `{` + cb + `,` + time + `}`, status: status, code: code})
+		cases = append(cases, refused{method: "POST", target: timersPath, body: `{` + cb + `,` + time + `}`, status: status, code: code})
 	}
-	cases = append(cases, refused{method: "POST", target: timers, body: `{` + cb + `}`, status: 400, code: badTime})
+	cases = append(cases, refused{method: "POST", target: timersPath, body: `{` + cb + `}`, status: 400, code: web.BadTime})
 	for _, at := range []string{"", "2026", "2026-06-01", "2026-06-01T12:00:00", "2026-06-01 12:00:00Z", "2026-6-01T12:00:00Z", "2026-06-01T12:00Z",
 		"2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-06-31T00:00:00Z", "2026-06-01T24:00:00Z", "2026-06-01T12:60:00Z", "2026-06-01T12:00:60Z",
 		"2026-06-01T12:00:00.Z", "2026-06-01T12:00:00,5Z", "2026-06-01T12:00:00+2:00", "2026-06-01T12:00:00+0200", "2026-06-01T12:00:00+24:00", "2026-06-01T12:00:00Zx",
 		"1969-12-31T23:59:59Z", "0000-01-01T00:00:00Z", "+2026-06-01T12:00:00Z", "tomorrow", "1780315200"} {
-		bad(`"at":"`+at+`"`, 400, badTime)
+		bad(`"at":"`+at+`"`, 400, web.BadTime)
 	}
 	for _, v := range []string{`"at":5`, `"at":null`, `"at_ms":"5"`, `"at_ms":-1`, `"at_ms":5.0`, `"at_ms":5e3`, `"at_ms":null`, `"delay":5`, `"delay":""`, `"delay":"5"`, `"delay":"-1s"`,
 		`"delay":"-1ns"`, `"delay":"1 h"`, `"delay":"1D"`, `"delay":"1y"`, `"at_ms":0`, `"at_ms":1780315200`, `"at_ms":99999999999`, `"at_ms":99999999999999999999`, `"delay_ms":99999999999999999999999`, `"delay":"h"`, `"delay":"."`, `"delay":".h"`, `"delay":"1h 2m"`, `"delay":"1e3s"`, `"delay_ms":-1`, `"delay_ms":"5"`, `"delay_ms":1.5`, `"delay_ms":true`,
 		`"at_ms":1,"delay":"1h"`, `"at":"2026-06-01T12:00:00Z","at_ms":1`, `"delay":"1h","delay_ms":1`} {
-		code := badTime
+		code := web.BadTime
 		if strings.Contains(v, "null") {
-			code = badRequest
+			code = web.BadRequest
 		}
 		bad(v, 400, code)
 	}
@@ -193,48 +195,48 @@ func TestTimesTaken(t *testing.T) {
 		{`"at":"2026-06-01t14:00:00.25+02:00"`, 1780315200250}, {`"at":"2026-06-01T12:00:00.0001Z"`, 1780315200001}, {`"at":"2026-06-01T12:00:00.9990000001Z"`, 1780315201000},
 		{`"at":"2026-06-01T12:00:00.1230000000000000000000000Z"`, 1780315200123}, {`"at":"2026-06-01T00:30:00-11:30"`, 1780315200000},
 	} {
-		r := h.do("POST", timers, `{"id":"t`+strconv.Itoa(i)+`",`+cb+`,`+c.time+`}`).want(201)
+		r := h.do("POST", timersPath, `{"id":"t`+strconv.Itoa(i)+`",`+cb+`,`+c.time+`}`).want(201)
 		r.has("due_ms", strconv.FormatInt(c.dueMs, 10))
 	}
 }
 
 func TestPathsAndMethods(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 	get := func(target string, status int, code string) refused {
 		return refused{method: "GET", target: target, status: status, code: code}
 	}
 	checkRefused(t, h, []refused{
-		get("/v1/topics/orders%2Ftimers/a", 400, badRequest), get("/v1/topics/orders%2ftimers", 400, badRequest), get("/v1/topics/..%2f", 400, badRequest),
-		get("/v1/topics/orders/timers/%5Ca", 400, badRequest), get(`/v1/topics/orders/timers/\a`, 400, badRequest), get("/v1/topics/orders/timers/a%00", 400, badRequest),
-		get("/v1/topics/orders/../orders", 400, badRequest), get("/v1/topics/orders/./timers", 400, badRequest), get("/v1/topics/orders/%2e%2E/orders", 400, badRequest),
-		get("/v1/topics/orders/timers/..", 400, badRequest), get("/v1/topics/orders/timers/%2561", 400, badRequest), get("/v1/topics/orders/timers/%25", 400, badRequest),
-		get("/v1/topics/orders/timers/%", 400, badRequest), get("/v1/topics/orders/timers/%6", 400, badRequest), get("/v1/topics/orders/timers/%zz", 400, badRequest),
-		get("/v1/topics/orders/timers/%0a", 400, badRequest), get("/v1/topics/orders/timers/a%20b", 400, badRequest), get("/v1/topics/orders/timers/%c3%a4", 400, badRequest),
-		get("/v1/topics/orders/timers/a%23", 400, badName), get("/v1/topics/orders/timers/a#x", 400, badRequest),
-		get("/v1/topics/-orders", 400, badName), get("/v1/topics/.orders", 400, badName), get("/v1/topics/"+strings.Repeat("t", 129), 400, badName), get("/v1/topics/a@b", 400, badName),
-		get("/v1/topics/orders/timers/"+strings.Repeat("i", 129), 400, badName), get("/v1/topics/orders/timers/x%7Bk%7D", 400, badName), get("/v1/topics/orders/timers/%7Bk%7D", 400, badName),
-		get("/", 404, notFound), get("//v1/topics", 404, notFound), get("/v1//topics", 404, notFound), get("/v1/topics/", 400, badName), get("/v1/topics/orders/", 404, notFound),
-		get("/V1/topics", 404, notFound), get("/v1/topics/orders/Timers", 404, notFound), get("/v1/topics/orders/timers/a/", 404, notFound), get("/v1/topics/orders/timers/a/b/c/d/e/f", 404, notFound),
-		get("/v1/clusters", 404, notFound), get("/v1/topics/orders/cancel", 405, "method_not_allowed"),
-		{method: "POST", target: "/v1/topics/orders/ack", body: "{}", status: 404, code: notFound}, {method: "POST", target: "/v1/pull", body: "{}", status: 404, code: notFound},
-		{method: "POST", target: "/v1/backups", status: 404, code: notFound},
-		get("/v1/topics/nothere", 404, unknownTopic), get("/v1/topics/nothere/timers", 404, unknownTopic), get("/v1/topics/nothere/timers/a", 404, unknownTopic), get("/v1/topics/nothere/dead", 404, unknownTopic),
-		get("/v1/topics/orders/timers/b", 404, unknownTimer), get("/v1/topics/orders/timers/A", 404, unknownTimer),
-		{method: "DELETE", target: "/v1/topics/nothere/timers/a", status: 404, code: unknownTopic}, {method: "PATCH", target: "/v1/topics/nothere/timers/a", body: `{"priority":1}`, status: 404, code: unknownTopic},
-		{method: "DELETE", target: timers + "/b", status: 404, code: unknownTimer}, {method: "POST", target: timers + "/b/fire", status: 404, code: unknownTimer},
-		{method: "DELETE", target: "/v1/topics/nothere", status: 404, code: unknownTopic}, {method: "POST", target: "/v1/topics/nothere/pause", status: 404, code: unknownTopic},
-		{method: "POST", target: "/v1/topics/nothere/dead/purge", body: `{"all":true}`, status: 404, code: unknownTopic},
+		get("/v1/topics/orders%2Ftimers/a", 400, web.BadRequest), get("/v1/topics/orders%2ftimers", 400, web.BadRequest), get("/v1/topics/..%2f", 400, web.BadRequest),
+		get("/v1/topics/orders/timers/%5Ca", 400, web.BadRequest), get(`/v1/topics/orders/timers/\a`, 400, web.BadRequest), get("/v1/topics/orders/timers/a%00", 400, web.BadRequest),
+		get("/v1/topics/orders/../orders", 400, web.BadRequest), get("/v1/topics/orders/./timers", 400, web.BadRequest), get("/v1/topics/orders/%2e%2E/orders", 400, web.BadRequest),
+		get("/v1/topics/orders/timers/..", 400, web.BadRequest), get("/v1/topics/orders/timers/%2561", 400, web.BadRequest), get("/v1/topics/orders/timers/%25", 400, web.BadRequest),
+		get("/v1/topics/orders/timers/%", 400, web.BadRequest), get("/v1/topics/orders/timers/%6", 400, web.BadRequest), get("/v1/topics/orders/timers/%zz", 400, web.BadRequest),
+		get("/v1/topics/orders/timers/%0a", 400, web.BadRequest), get("/v1/topics/orders/timers/a%20b", 400, web.BadRequest), get("/v1/topics/orders/timers/%c3%a4", 400, web.BadRequest),
+		get("/v1/topics/orders/timers/a%23", 400, web.BadName), get("/v1/topics/orders/timers/a#x", 400, web.BadRequest),
+		get("/v1/topics/-orders", 400, web.BadName), get("/v1/topics/.orders", 400, web.BadName), get("/v1/topics/"+strings.Repeat("t", 129), 400, web.BadName), get("/v1/topics/a@b", 400, web.BadName),
+		get("/v1/topics/orders/timers/"+strings.Repeat("i", 129), 400, web.BadName), get("/v1/topics/orders/timers/x%7Bk%7D", 400, web.BadName), get("/v1/topics/orders/timers/%7Bk%7D", 400, web.BadName),
+		get("/", 404, web.NotFound), get("//v1/topics", 404, web.NotFound), get("/v1//topics", 404, web.NotFound), get("/v1/topics/", 400, web.BadName), get("/v1/topics/orders/", 404, web.NotFound),
+		get("/V1/topics", 404, web.NotFound), get("/v1/topics/orders/Timers", 404, web.NotFound), get("/v1/topics/orders/timers/a/", 404, web.NotFound), get("/v1/topics/orders/timers/a/b/c/d/e/f", 404, web.NotFound),
+		get("/v1/clusters", 404, web.NotFound), get("/v1/topics/orders/cancel", 405, "method_not_allowed"),
+		{method: "POST", target: "/v1/topics/orders/ack", body: "{}", status: 404, code: web.NotFound}, {method: "POST", target: "/v1/pull", body: "{}", status: 404, code: web.NotFound},
+		{method: "POST", target: "/v1/backups", status: 404, code: web.NotFound},
+		get("/v1/topics/nothere", 404, web.UnknownTopic), get("/v1/topics/nothere/timers", 404, web.UnknownTopic), get("/v1/topics/nothere/timers/a", 404, web.UnknownTopic), get("/v1/topics/nothere/dead", 404, web.UnknownTopic),
+		get("/v1/topics/orders/timers/b", 404, web.UnknownTimer), get("/v1/topics/orders/timers/A", 404, web.UnknownTimer),
+		{method: "DELETE", target: "/v1/topics/nothere/timers/a", status: 404, code: web.UnknownTopic}, {method: "PATCH", target: "/v1/topics/nothere/timers/a", body: `{"priority":1}`, status: 404, code: web.UnknownTopic},
+		{method: "DELETE", target: timersPath + "/b", status: 404, code: web.UnknownTimer}, {method: "POST", target: timersPath + "/b/fire", status: 404, code: web.UnknownTimer},
+		{method: "DELETE", target: "/v1/topics/nothere", status: 404, code: web.UnknownTopic}, {method: "POST", target: "/v1/topics/nothere/pause", status: 404, code: web.UnknownTopic},
+		{method: "POST", target: "/v1/topics/nothere/dead/purge", body: `{"all":true}`, status: 404, code: web.UnknownTopic},
 
 		// Query.
-		get(timers+"?foo=1", 400, badRequest), get(timers+"?Limit=1", 400, badRequest), get(timers+"?limit=1&limit=1", 400, badRequest), get(timers+"?limit=0", 400, badRequest), get(timers+"?limit=1001", 400, badRequest),
-		get(timers+"?limit=", 400, badRequest), get(timers+"?limit=+5", 400, badRequest), get(timers+"?limit=05", 400, badRequest), get(timers+"?limit=5.0", 400, badRequest), get(timers+"?limit=%zz", 400, badRequest),
-		get(timers+"?state=foo", 400, badRequest), get(timers+"?state=", 400, badRequest), get(timers+"?state=done,", 400, badRequest), get(timers+"?due_from=x", 400, badTime), get(timers+"?due_to=-1", 400, badTime), get(timers+"?due_from=2026-06-01", 400, badTime),
-		get(timers+"?label=", 400, badRequest), get(timers+"?label=a%20b", 400, badRequest), get(timers+"?id_prefix=%2F", 400, badName), get(timers+"?id_prefix=%7B%7D", 400, badName), get(timers+"?payload=no", 400, badRequest), get(timers+"?payload", 400, badRequest),
-		get(timers+"?cursor=", 400, badRequest), get(timers+"?cursor=abc", 400, badRequest), get(timers+"?&", 400, badRequest), get(timers+"/a?x=1", 400, badRequest), get("/v1/topics?cursor=AAAA", 400, badRequest),
-		get(timers+"?due_to=9223372036854775808", 400, badTime), get(timers+"?due_from=99999999999999999999999", 400, badTime), get(timers+"?due_from=1780315200", 400, badTime), get(timers+"?due_to=99999999999", 400, badTime), get(timers+"?due_from=1", 400, badTime),
-		get("/v1/topics/orders/history?from=1780315200", 400, badTime), get("/v1/topics/orders/dead?to=1780315200", 400, badTime), get("/v1/due?until=1780315200", 400, badTime), get("/healthz?x=1", 400, badRequest),
-		get("/v1/topics/orders/dead?reason=foo", 400, badRequest), get("/v1/topics/orders/dead?state=dead", 400, badRequest), get("/v1/topics/orders/dead?from=x", 400, badTime),
-		{method: "DELETE", target: "/v1/topics/orders?force=yes", status: 400, code: badRequest}, {method: "POST", target: timers + "?brief=true", body: `{"delay":"1h"}`, status: 400, code: badRequest},
+		get(timersPath+"?foo=1", 400, web.BadRequest), get(timersPath+"?Limit=1", 400, web.BadRequest), get(timersPath+"?limit=1&limit=1", 400, web.BadRequest), get(timersPath+"?limit=0", 400, web.BadRequest), get(timersPath+"?limit=1001", 400, web.BadRequest),
+		get(timersPath+"?limit=", 400, web.BadRequest), get(timersPath+"?limit=+5", 400, web.BadRequest), get(timersPath+"?limit=05", 400, web.BadRequest), get(timersPath+"?limit=5.0", 400, web.BadRequest), get(timersPath+"?limit=%zz", 400, web.BadRequest),
+		get(timersPath+"?state=foo", 400, web.BadRequest), get(timersPath+"?state=", 400, web.BadRequest), get(timersPath+"?state=done,", 400, web.BadRequest), get(timersPath+"?due_from=x", 400, web.BadTime), get(timersPath+"?due_to=-1", 400, web.BadTime), get(timersPath+"?due_from=2026-06-01", 400, web.BadTime),
+		get(timersPath+"?label=", 400, web.BadRequest), get(timersPath+"?label=a%20b", 400, web.BadRequest), get(timersPath+"?id_prefix=%2F", 400, web.BadName), get(timersPath+"?id_prefix=%7B%7D", 400, web.BadName), get(timersPath+"?payload=no", 400, web.BadRequest), get(timersPath+"?payload", 400, web.BadRequest),
+		get(timersPath+"?cursor=", 400, web.BadRequest), get(timersPath+"?cursor=abc", 400, web.BadRequest), get(timersPath+"?&", 400, web.BadRequest), get(timersPath+"/a?x=1", 400, web.BadRequest), get("/v1/topics?cursor=AAAA", 400, web.BadRequest),
+		get(timersPath+"?due_to=9223372036854775808", 400, web.BadTime), get(timersPath+"?due_from=99999999999999999999999", 400, web.BadTime), get(timersPath+"?due_from=1780315200", 400, web.BadTime), get(timersPath+"?due_to=99999999999", 400, web.BadTime), get(timersPath+"?due_from=1", 400, web.BadTime),
+		get("/v1/topics/orders/history?from=1780315200", 400, web.BadTime), get("/v1/topics/orders/dead?to=1780315200", 400, web.BadTime), get("/v1/due?until=1780315200", 400, web.BadTime), get("/healthz?x=1", 400, web.BadRequest),
+		get("/v1/topics/orders/dead?reason=foo", 400, web.BadRequest), get("/v1/topics/orders/dead?state=dead", 400, web.BadRequest), get("/v1/topics/orders/dead?from=x", 400, web.BadTime),
+		{method: "DELETE", target: "/v1/topics/orders?force=yes", status: 400, code: web.BadRequest}, {method: "POST", target: timersPath + "?brief=true", body: `{"delay":"1h"}`, status: 400, code: web.BadRequest},
 	})
 }

@@ -1,6 +1,11 @@
 package api
 
-import "strings"
+import (
+	"strings"
+
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
+)
 
 // Tenants says whose a topic is, by the tokens of one reading of the auth file. It is comparable;
 // the zero value knows nobody.
@@ -24,12 +29,12 @@ func (t Tenants) Of(topic string) string {
 	most, name := -1, ""
 	for i := range t.of.list {
 		p := &t.of.list[i]
-		if p.scopes&scopeAdd == 0 {
+		if p.Scopes&web.ScopeAdd == 0 {
 			continue
 		}
-		for _, pattern := range p.topics {
-			if says := saysOf(pattern); says > most && match(pattern, topic) {
-				most, name = says, p.name
+		for _, pattern := range p.Topics {
+			if says := saysOf(pattern); says > most && backend.Match(pattern, topic) {
+				most, name = says, p.Name
 			}
 		}
 	}
@@ -41,7 +46,7 @@ func (t Tenants) Of(topic string) string {
 func saysOf(pattern string) int {
 	stars := strings.Count(pattern, "*")
 	if stars == 0 {
-		return maxTopicBytes + 1
+		return web.MaxTopicBytes + 1
 	}
 	return len(pattern) - stars
 }

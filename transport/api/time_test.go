@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"carillon/transport/api/web"
 )
 
 func TestLocalTimes(t *testing.T) {
@@ -18,25 +20,25 @@ func TestLocalTimes(t *testing.T) {
 	} {
 		fields := fmt.Sprintf(`"zone":%q,"at_local":%q`, c.zone, c.local)
 		id := fmt.Sprintf("l%d", i)
-		h.do("POST", timers, `{"id":"`+id+`",`+cb+`,`+fields+`}`).want(201).has("due", `"`+c.due+`"`)
+		h.do("POST", timersPath, `{"id":"`+id+`",`+cb+`,`+fields+`}`).want(201).has("due", `"`+c.due+`"`)
 		// The instant is the same content.
-		h.do("POST", timers, `{"id":"`+id+`",`+cb+`,"at":"`+c.due+`"}`).want(200)
-		h.do("PUT", timers+"/"+id, `{`+cb+`,`+fields+`}`).want(200).has("due", `"`+c.due+`"`)
-		h.do("PATCH", timers+"/"+id, `{`+fields+`}`).want(200).has("due", `"`+c.due+`"`)
+		h.do("POST", timersPath, `{"id":"`+id+`",`+cb+`,"at":"`+c.due+`"}`).want(200)
+		h.do("PUT", timersPath+"/"+id, `{`+cb+`,`+fields+`}`).want(200).has("due", `"`+c.due+`"`)
+		h.do("PATCH", timersPath+"/"+id, `{`+fields+`}`).want(200).has("due", `"`+c.due+`"`)
 	}
 	r := h.do("POST", orders+"/batch", `{"ops":[{"op":"add","id":"b",`+cb+`,"at_local":"2027-03-28T09:00:00","zone":"Europe/Berlin"},{"op":"patch","id":"b","at_local":"2027-03-29T09:00:00","zone":"Asia/Tokyo"}]}`).want(200)
 	if !strings.Contains(r.body, "2027-03-28T07:00:00.000Z") || !strings.Contains(r.body, "2027-03-29T00:00:00.000Z") {
 		t.Error(r.body)
 	}
 	h.do("POST", orders+"/reschedule", `{"filter":{"id_prefix":"b"},"zone":"Europe/Berlin","at_local":"2027-03-28T02:30:00"}`).want(200).has("changed", "1")
-	h.do("GET", timers+"/b", "").want(200).has("due", `"2027-03-28T01:30:00.000Z"`)
+	h.do("GET", timersPath+"/b", "").want(200).has("due", `"2027-03-28T01:30:00.000Z"`)
 }
 
 func TestLocalTimesRefused(t *testing.T) {
 	h := newHarness(t)
 	var cases []refused
 	bad := func(fields string) {
-		cases = append(cases, refused{method: "POST", target: timers, body: `{` + cb + `,` + fields + `}`, status: 400, code: badTime})
+		cases = append(cases, refused{method: "POST", target: timersPath, body: `{` + cb + `,` + fields + `}`, status: 400, code: web.BadTime})
 	}
 	for _, local := range []string{"", "2027-03-28", "2027-03-28T09:00", "2027-03-28 09:00:00", "2027-03-28T09:00:00Z", "2027-03-28T09:00:00+01:00", "2027-02-29T09:00:00", "2027-03-28T24:00:00", "2027-03-28T09:00:00,5", "1969-12-31T20:00:00"} {
 		bad(`"at_local":"` + local + `","zone":"Europe/Berlin"`)
@@ -51,12 +53,12 @@ func TestLocalTimesRefused(t *testing.T) {
 		bad(fields)
 	}
 	cases = append(cases,
-		refused{method: "POST", target: timers, body: `{` + cb + `,"at_local":null,"zone":"UTC"}`, status: 400, code: badRequest},
-		refused{method: "POST", target: timers, body: `{` + cb + `,"at_local":"2090-03-28T09:00:00","zone":"UTC"}`, status: 422, code: "beyond_horizon"},
-		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"at_local":"2027-03-28T09:00:00"}`, status: 400, code: badTime},
-		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"shift":"1h","zone":"UTC"}`, status: 400, code: badTime},
-		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"at_local":"2027-03-28T09:00:00","zone":"UTC","at_ms":1780315200123}`, status: 400, code: badTime},
-		refused{method: "POST", target: orders + "/cancel", body: `{"all":true,"zone":"UTC"}`, status: 400, code: unknownField})
+		refused{method: "POST", target: timersPath, body: `{` + cb + `,"at_local":null,"zone":"UTC"}`, status: 400, code: web.BadRequest},
+		refused{method: "POST", target: timersPath, body: `{` + cb + `,"at_local":"2090-03-28T09:00:00","zone":"UTC"}`, status: 422, code: "beyond_horizon"},
+		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"at_local":"2027-03-28T09:00:00"}`, status: 400, code: web.BadTime},
+		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"shift":"1h","zone":"UTC"}`, status: 400, code: web.BadTime},
+		refused{method: "POST", target: orders + "/reschedule", body: `{"all":true,"at_local":"2027-03-28T09:00:00","zone":"UTC","at_ms":1780315200123}`, status: 400, code: web.BadTime},
+		refused{method: "POST", target: orders + "/cancel", body: `{"all":true,"zone":"UTC"}`, status: 400, code: web.UnknownField})
 	checkRefused(t, h, cases)
 }
 
@@ -75,7 +77,7 @@ func TestTimeHints(t *testing.T) {
 		`"repeat":{"cron":"0 8 * * *","zone":"Berlin"}`:      `did you mean \"Europe/Berlin\"?`,
 		`"at_local":"2027-03-28T09:00:00","zone":"new york"`: `did you mean \"America/New_York\"?`,
 	} {
-		r := h.do("POST", timers, `{`+cb+`,`+fields+`}`).want(400)
+		r := h.do("POST", timersPath, `{`+cb+`,`+fields+`}`).want(400)
 		if !strings.Contains(r.body, want) || strings.Contains(r.body, "strconv") || strings.Contains(r.body, "requires") {
 			t.Errorf("%s: %s", fields, r.body)
 		}
@@ -85,12 +87,12 @@ func TestTimeHints(t *testing.T) {
 // TestNumbersBeyond64Bits: they are refused wherever a number stands.
 func TestNumbersBeyond64Bits(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"a",`+cb+`,"delay":"1h"}`).want(201)
+	h.do("POST", timersPath, `{"id":"a",`+cb+`,"delay":"1h"}`).want(201)
 	for _, n := range []string{"9223372036854775808", "-9223372036854775809", "99999999999999999999999999"} {
 		for _, body := range []string{
 			`"at_ms":N`, `"delay_ms":N`, `"delay":"1h","priority":N`, `"delay":"1h","retry":{"max_attempts":N}`, `"delay":"1h","repeat":{"every":"1h","count":N}`,
 		} {
-			h.do("POST", timers, `{`+cb+`,`+strings.ReplaceAll(body, "N", n)+`}`).want(400)
+			h.do("POST", timersPath, `{`+cb+`,`+strings.ReplaceAll(body, "N", n)+`}`).want(400)
 		}
 		for target, body := range map[string]string{
 			orders + "/cancel":       `{"filter":{"due_to":N}}`,
@@ -104,11 +106,11 @@ func TestNumbersBeyond64Bits(t *testing.T) {
 		for _, field := range []string{`"concurrency":N`, `"destination_concurrency":N`, `"rate":{"per_second":1,"burst":N}`, `"breaker":{"failures":N}`, `"stop_on":[N]`} {
 			h.do("PUT", "/v1/topics/policy", `{`+strings.ReplaceAll(field, "N", n)+`}`).want(400)
 		}
-		for _, query := range []string{timers + "?limit=N", timers + "?due_from=N", timers + "?due_to=N", orders + "/history?from=N", orders + "/dead?to=N", "/v1/due?until=N", "/v1/due?buckets=N"} {
+		for _, query := range []string{timersPath + "?limit=N", timersPath + "?due_from=N", timersPath + "?due_to=N", orders + "/history?from=N", orders + "/dead?to=N", "/v1/due?until=N", "/v1/due?buckets=N"} {
 			h.do("GET", strings.ReplaceAll(query, "N", n), "").want(400)
 		}
 	}
-	h.do("GET", timers+"/a", "").want(200).has("version", "1", "state", `"scheduled"`)
+	h.do("GET", timersPath+"/a", "").want(200).has("version", "1", "state", `"scheduled"`)
 }
 
 // TestFirstTimeIsPast: of a series whose first time is past, catch_up decides what is made up for.
@@ -117,8 +119,8 @@ func TestFirstTimeIsPast(t *testing.T) {
 	first := int64(noonMs) - 3_500
 	for catchUp, due := range map[string]int64{"one": first, "all": first, "skip": first + 4000} {
 		body := fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":%q}}`, cb, first, catchUp)
-		h.do("PUT", timers+"/"+catchUp, body).want(201).has("due_ms", fmt.Sprint(due))
+		h.do("PUT", timersPath+"/"+catchUp, body).want(201).has("due_ms", fmt.Sprint(due))
 	}
-	h.do("PUT", timers+"/ahead", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip"}}`, cb, noonMs+5)).want(201).has("due_ms", fmt.Sprint(noonMs+5))
-	h.do("PUT", timers+"/over", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip","until":"2026-06-01T11:59:59Z"}}`, cb, first)).problem(400, badTime)
+	h.do("PUT", timersPath+"/ahead", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip"}}`, cb, noonMs+5)).want(201).has("due_ms", fmt.Sprint(noonMs+5))
+	h.do("PUT", timersPath+"/over", fmt.Sprintf(`{%s,"at_ms":%d,"repeat":{"every":"1s","catch_up":"skip","until":"2026-06-01T11:59:59Z"}}`, cb, first)).problem(400, web.BadTime)
 }

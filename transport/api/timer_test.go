@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/web"
 )
 
 func TestAddReadPatchCancel(t *testing.T) {
 	h := newHarness(t)
-	r := h.do("POST", timers, `{"id":"a","delay":"30m","payload": {"order" : 77} ,`+cb+`}`).want(201)
+	r := h.do("POST", timersPath, `{"id":"a","delay":"30m","payload": {"order" : 77} ,`+cb+`}`).want(201)
 	r.has("topic", `"orders"`, "id", `"a"`, "version", "1", "state", `"scheduled"`, "due", `"2026-06-01T12:30:00.001Z"`,
 		"due_ms", "1780317000001", "content_type", `"application/json"`, "priority", "0", "attempts", "0", "max_attempts", "16",
 		"callback.url", `"http://127.0.0.1:9/hook"`, "labels", "", "key", "", "last_error", "", "fired", "", "lateness_ms", "",
@@ -19,23 +20,23 @@ func TestAddReadPatchCancel(t *testing.T) {
 	if got := r.header.Get("ETag"); got != `"1"` {
 		t.Fatalf("ETag %s", got)
 	}
-	r = h.do("GET", timers+"/a", "").want(200)
+	r = h.do("GET", timersPath+"/a", "").want(200)
 	if want := `"payload":{"order" : 77},`; !strings.Contains(r.body, want) {
 		t.Fatalf("payload not as sent: %s", r.body)
 	}
-	head := h.do("HEAD", timers+"/%61", "").want(200)
+	head := h.do("HEAD", timersPath+"/%61", "").want(200)
 	if head.body != "" || head.header.Get("ETag") != `"1"` {
 		t.Fatalf("HEAD: %q %v", head.body, head.header)
 	}
-	h.do("PATCH", timers+"/a", `{"priority":9,"at_ms":1780317000500}`, `If-Match: "1"`).want(200).
+	h.do("PATCH", timersPath+"/a", `{"priority":9,"at_ms":1780317000500}`, `If-Match: "1"`).want(200).
 		has("version", "2", "priority", "9", "due_ms", "1780317000500", "payload.order", "77")
-	h.do("PATCH", timers+"/a", `{"priority":1}`, `If-Match: "1"`).problem(412, "version_mismatch")
-	h.do("POST", timers+"/a/fire", "").want(200).has("version", "2", "due_ms", "1780317000500", "next_attempt_ms", "1780315200000", "asked", `"2026-06-01T12:00:00.000Z"`, "asked_ms", "1780315200000")
-	h.do("DELETE", timers+"/a", "").want(200).has("outcome", `"prevented"`)
-	h.do("DELETE", timers+"/a", "").want(200).has("outcome", `"prevented"`)
-	h.do("PATCH", timers+"/a", `{"priority":1}`).problem(410, "over")
-	h.do("POST", timers+"/a/fire", "{}").problem(410, "over")
-	h.do("GET", timers+"/a", "").want(200).has("state", `"cancelled"`)
+	h.do("PATCH", timersPath+"/a", `{"priority":1}`, `If-Match: "1"`).problem(412, "version_mismatch")
+	h.do("POST", timersPath+"/a/fire", "").want(200).has("version", "2", "due_ms", "1780317000500", "next_attempt_ms", "1780315200000", "asked", `"2026-06-01T12:00:00.000Z"`, "asked_ms", "1780315200000")
+	h.do("DELETE", timersPath+"/a", "").want(200).has("outcome", `"prevented"`)
+	h.do("DELETE", timersPath+"/a", "").want(200).has("outcome", `"prevented"`)
+	h.do("PATCH", timersPath+"/a", `{"priority":1}`).problem(410, "over")
+	h.do("POST", timersPath+"/a/fire", "{}").problem(410, "over")
+	h.do("GET", timersPath+"/a", "").want(200).has("state", `"cancelled"`)
 }
 
 // TestAnswersNameTheLeader: an answer about one timer names the node that leads its shard, where
@@ -46,8 +47,8 @@ func TestAnswersNameTheLeader(t *testing.T) {
 	ask := func(want string) {
 		t.Helper()
 		for _, r := range []*reply{
-			h.do("POST", timers, `{"id":"a","at_ms":1780317000001,`+cb+`}`), h.do("PATCH", timers+"/a", `{"priority":1}`), h.do("GET", timers+"/a", ""),
-			h.do("POST", timers+"/a/fire", ""), h.do("PUT", timers+"/a", `{"delay":"1h",`+cb+`}`), h.do("DELETE", timers+"/a", ""), h.do("PATCH", timers+"/a", `{"priority":1}`),
+			h.do("POST", timersPath, `{"id":"a","at_ms":1780317000001,`+cb+`}`), h.do("PATCH", timersPath+"/a", `{"priority":1}`), h.do("GET", timersPath+"/a", ""),
+			h.do("POST", timersPath+"/a/fire", ""), h.do("PUT", timersPath+"/a", `{"delay":"1h",`+cb+`}`), h.do("DELETE", timersPath+"/a", ""), h.do("PATCH", timersPath+"/a", `{"priority":1}`),
 		} {
 			if got := r.header.Get("Carillon-Leader"); got != want {
 				t.Errorf("%d: the answer names %s, want %s", r.status, got, want)
@@ -57,14 +58,14 @@ func TestAnswersNameTheLeader(t *testing.T) {
 	ask("")
 	h.engine.leaders = map[timer.ShardID]string{at: "10.0.0.2:7700"}
 	ask(fmt.Sprintf(`"10.0.0.2:7700";shard=%d;shards=%d`, at, h.engine.Shards()))
-	if r := h.do("GET", timers, ""); r.header.Get("Carillon-Leader") != "" {
+	if r := h.do("GET", timersPath, ""); r.header.Get("Carillon-Leader") != "" {
 		t.Error("a list is of no single shard")
 	}
 }
 
 func TestAddTakesEverything(t *testing.T) {
 	h := newHarness(t)
-	r := h.do("POST", timers, `{"id":"{order-77}close","key":"order-77","at":"2026-07-01T00:00:00+02:00","payload_base64":"AAEC","content_type":"application/x-thing; v=1",
+	r := h.do("POST", timersPath, `{"id":"{order-77}close","key":"order-77","at":"2026-07-01T00:00:00+02:00","payload_base64":"AAEC","content_type":"application/x-thing; v=1",
 		"callback":{"url":"https://shop.example/hooks/close","method":"PUT","headers":{"X-Tenant":"7","X-Api-Key":"s3cret","Set-Cookie":"a=b"},"timeout":"90s"},
 		"priority":255,"labels":["orders","a=b"],"expires_after":"10m","merge":"reject",
 		"retry":{"max_attempts":3,"min_backoff":"2s","max_backoff":"90m","multiplier":1.5,"jitter":0}}`, "Content-Type: application/json; charset=UTF-8").want(201)
@@ -76,48 +77,48 @@ func TestAddTakesEverything(t *testing.T) {
 		t.Fatal("a secret is shown")
 	}
 	// Escapes stand for their characters; payloads are left alone, JSON's null among them.
-	h.do("POST", timers, `{"\u0069d":"e\u0073c","delay":"1h","payload":null,`+cb+`}`).want(201).has("id", `"esc"`, "payload", "null", "content_type", `"application/json"`)
+	h.do("POST", timersPath, `{"\u0069d":"e\u0073c","delay":"1h","payload":null,`+cb+`}`).want(201).has("id", `"esc"`, "payload", "null", "content_type", `"application/json"`)
 	deep := strings.Repeat("[", 64) + strings.Repeat("]", 64)
 	payload := `{ "same":1, "same":2, "n":1.50e+3, "u":"\ud800\u00e4ä",` + "\t\n" + ` "deep":` + deep[1:127] + ` }`
-	if r := h.do("POST", timers, `{"id":"p","delay":"1h","payload":`+payload+`,`+cb+`}`).want(201); !strings.Contains(r.body, `"payload":`+payload+`,"content_type"`) {
+	if r := h.do("POST", timersPath, `{"id":"p","delay":"1h","payload":`+payload+`,`+cb+`}`).want(201); !strings.Contains(r.body, `"payload":`+payload+`,"content_type"`) {
 		t.Fatalf("payload not as sent: %s", r.body)
 	}
-	h.do("POST", timers, `{"id":"none","delay":"1h",`+cb+`}`).want(201).has("payload", "", "content_type", "")
+	h.do("POST", timersPath, `{"id":"none","delay":"1h",`+cb+`}`).want(201).has("payload", "", "content_type", "")
 	big := `"` + strings.Repeat("x", 256<<10-2) + `"`
-	h.do("POST", timers, `{"id":"big","delay":"1h","payload":`+big+`,`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"big","delay":"1h","payload":`+big+`,`+cb+`}`).want(201)
 }
 
 func TestIdsAreMade(t *testing.T) {
 	h := newHarness(t)
 	seen := map[timer.ShardID]int{}
 	for range 200 {
-		r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201)
+		r := h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`).want(201)
 		id := strings.Trim(pick(r.json(), "id"), `"`)
 		seen[timer.ShardOf(&timer.Topic{Name: "orders"}, id, h.engine.shards)]++
-		h.do("GET", timers+"/"+id, "").want(200)
+		h.do("GET", timersPath+"/"+id, "").want(200)
 	}
 	if len(seen) != 1 { // the clock stands still: see TestShardOfTheMoment
 		t.Fatalf("server-made ids of one moment went to shards %v", seen)
 	}
-	r := h.do("POST", timers, `{"delay":"1h","key":"k:1",`+cb+`}`).want(201).has("key", `"k:1"`)
+	r := h.do("POST", timersPath, `{"delay":"1h","key":"k:1",`+cb+`}`).want(201).has("key", `"k:1"`)
 	id := strings.Trim(pick(r.json(), "id"), `"`)
 	if !strings.HasPrefix(id, "{k:1}") {
 		t.Fatal(id)
 	}
-	h.do("GET", timers+"/"+strings.NewReplacer("{", "%7B", "}", "%7d", ":", "%3A").Replace(id), "").want(200)
-	h.do("GET", timers+"/"+id, "").want(200)
+	h.do("GET", timersPath+"/"+strings.NewReplacer("{", "%7B", "}", "%7d", ":", "%3A").Replace(id), "").want(200)
+	h.do("GET", timersPath+"/"+id, "").want(200)
 }
 
 func TestAddIsIdempotent(t *testing.T) {
 	h := newHarness(t)
 	body := func(fields string) string { return `{"id":"i",` + cb + `,` + fields + `}` }
-	first := h.do("POST", timers, body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"]`)).want(201)
+	first := h.do("POST", timersPath, body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"]`)).want(201)
 	for _, same := range []string{
 		body(`"labels" : [ "x" ],"payload":{"a":1},"at_ms":1780315300000`),
 		body(`"labels":["x"],"payload":{"a":1},"at":"2026-06-01T12:01:40Z"`),
 		`{"labels":["x"],"payload":{"a":1},"callback":{"url":"http://127.0.0.1:9/hook"},"at_ms":1780315300000,"id":"i"}`,
 	} {
-		if r := h.do("POST", timers, same).want(200); r.body != first.body {
+		if r := h.do("POST", timersPath, same).want(200); r.body != first.body {
 			t.Fatalf("%s\n%s", r.body, first.body)
 		}
 	}
@@ -126,22 +127,22 @@ func TestAddIsIdempotent(t *testing.T) {
 		body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"],"priority":0`), body(`"at_ms":1780315300000,"payload":{"a":1}`),
 		body(`"delay":"100s","payload":{"a":1},"labels":["x"]`), body(`"at_ms":1780315300000,"payload_base64":"eyJhIjoxfQ==","labels":["x"]`),
 	} {
-		r := h.do("POST", timers, other)
+		r := h.do("POST", timersPath, other)
 		r.problem(409, "exists")
 		r.has("existing", `{"due":"2026-06-01T12:01:40.000Z","due_ms":1780315300000,"state":"scheduled","version":1}`)
 	}
 	h.engine.set("orders", "i", func(t *timer.Timer) { t.State = timer.Leased })
-	h.do("POST", timers, body(`"delay":"1s"`)).problem(409, "in_flight")
+	h.do("POST", timersPath, body(`"delay":"1s"`)).problem(409, "in_flight")
 	h.engine.set("orders", "i", func(t *timer.Timer) { t.State, t.EndedMs = timer.Done, noonMs })
-	h.do("POST", timers, body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"]`)).want(200).has("state", `"done"`)
-	h.do("POST", timers, body(`"at_ms":1780315300000,"payload":{"b":1}`)).want(201).has("version", "2")
+	h.do("POST", timersPath, body(`"at_ms":1780315300000,"payload":{"a":1},"labels":["x"]`)).want(200).has("state", `"done"`)
+	h.do("POST", timersPath, body(`"at_ms":1780315300000,"payload":{"b":1}`)).want(201).has("version", "2")
 
 	// A delay stays the same delay as the clock moves; headers are an object, in any order.
 	d := `{"id":"d","delay":"1h","callback":{"url":"http://a.example/","headers":{"A":"1","B":"2"}}}`
-	h.do("POST", timers, d).want(201)
+	h.do("POST", timersPath, d).want(201)
 	h.advance(1_000_000_000)
-	h.do("POST", timers, strings.Replace(d, `"A":"1","B":"2"`, `"B":"2","A":"1"`, 1)).want(200).has("due_ms", fmt.Sprint(noonMs+3_600_000))
-	h.do("POST", timers, strings.Replace(d, `"delay":"1h"`, `"delay_ms":3600000`, 1)).want(200)
+	h.do("POST", timersPath, strings.Replace(d, `"A":"1","B":"2"`, `"B":"2","A":"1"`, 1)).want(200).has("due_ms", fmt.Sprint(noonMs+3_600_000))
+	h.do("POST", timersPath, strings.Replace(d, `"delay":"1h"`, `"delay_ms":3600000`, 1)).want(200)
 }
 
 func TestPutConditions(t *testing.T) {
@@ -149,7 +150,7 @@ func TestPutConditions(t *testing.T) {
 	body := `{"delay":"1h",` + cb + `}`
 	put := func(status int, headers ...string) *reply {
 		t.Helper()
-		return h.do("PUT", timers+"/p", body, headers...).want(status)
+		return h.do("PUT", timersPath+"/p", body, headers...).want(status)
 	}
 	put(412, `If-Match: "1"`)
 	put(201, "If-None-Match: *").has("version", "1")
@@ -162,31 +163,31 @@ func TestPutConditions(t *testing.T) {
 	for _, header := range []string{`If-Match: 3`, `If-Match: *`, `If-Match: W/"3"`, `If-Match: "3", "4"`, `If-Match: "03"`, `If-Match: ""`, `If-Match: "x"`, `If-None-Match: "3"`, "If-None-Match: *\r\nIf-Match: \"3\"", "If-Match: \"3\"\r\nIf-Match: \"3\""} {
 		put(400, header)
 	}
-	h.do("PUT", timers+"/p", `{"id":"q","delay":"1h",`+cb+`}`).problem(400, badName)
-	h.do("PUT", timers+"/p", `{"id":"p","delay":"1h",`+cb+`}`).want(200)
-	h.do("PUT", timers+"/p", `{}`).problem(400, badTime)
-	h.do("PUT", timers+"/%7Bk%7Dx", `{"key":"k","delay":"1h",`+cb+`}`).want(201).has("key", `"k"`)
-	h.do("POST", timers, body, `If-Match: "3"`).problem(400, badRequest)
-	h.do("PATCH", timers+"/p", `{"priority":1}`, `If-None-Match: *`).problem(400, badRequest)
-	h.do("DELETE", timers+"/p", "", `If-Match: "3"`).problem(412, "version_mismatch")
-	h.do("POST", timers+"/p/fire", "", `If-Match: "3"`).problem(412, "version_mismatch")
+	h.do("PUT", timersPath+"/p", `{"id":"q","delay":"1h",`+cb+`}`).problem(400, web.BadName)
+	h.do("PUT", timersPath+"/p", `{"id":"p","delay":"1h",`+cb+`}`).want(200)
+	h.do("PUT", timersPath+"/p", `{}`).problem(400, web.BadTime)
+	h.do("PUT", timersPath+"/%7Bk%7Dx", `{"key":"k","delay":"1h",`+cb+`}`).want(201).has("key", `"k"`)
+	h.do("POST", timersPath, body, `If-Match: "3"`).problem(400, web.BadRequest)
+	h.do("PATCH", timersPath+"/p", `{"priority":1}`, `If-None-Match: *`).problem(400, web.BadRequest)
+	h.do("DELETE", timersPath+"/p", "", `If-Match: "3"`).problem(412, "version_mismatch")
+	h.do("POST", timersPath+"/p/fire", "", `If-Match: "3"`).problem(412, "version_mismatch")
 	h.engine.set("orders", "p", func(t *timer.Timer) { t.State = timer.Leased })
 	put(409)
-	h.do("PATCH", timers+"/p", `{"priority":1}`).problem(409, "in_flight")
-	h.do("DELETE", timers+"/p", "").want(202).has("outcome", `"in_flight"`)
-	h.do("GET", timers+"/p", "").has("cancel_requested", "true", "state", `"leased"`, "next_attempt", "")
+	h.do("PATCH", timersPath+"/p", `{"priority":1}`).problem(409, "in_flight")
+	h.do("DELETE", timersPath+"/p", "").want(202).has("outcome", `"in_flight"`)
+	h.do("GET", timersPath+"/p", "").has("cancel_requested", "true", "state", `"leased"`, "next_attempt", "")
 	h.engine.set("orders", "p", func(t *timer.Timer) { t.State = timer.Dead; t.Reason = timer.Stopped })
-	h.do("DELETE", timers+"/p", "").problem(410, "over").has("outcome", `"dead"`)
+	h.do("DELETE", timersPath+"/p", "").problem(410, "over").has("outcome", `"dead"`)
 	h.engine.set("orders", "p", func(t *timer.Timer) { t.State = timer.Done })
-	h.do("DELETE", timers+"/p", "").problem(410, "over").has("outcome", `"already_fired"`)
+	h.do("DELETE", timersPath+"/p", "").problem(410, "over").has("outcome", `"already_fired"`)
 	put(201)
 }
 
 func TestPatchFields(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"p","delay":"1h","payload":[1],"content_type":"a/b","priority":5,"labels":["x"],"expires_after":"1m",
+	h.do("POST", timersPath, `{"id":"p","delay":"1h","payload":[1],"content_type":"a/b","priority":5,"labels":["x"],"expires_after":"1m",
 		"callback":{"url":"http://a.example/","method":"PUT","timeout":"1s","headers":{"X":"1"}},"retry":{"max_attempts":2,"jitter":0.5}}`).want(201)
-	patch := func(body string) *reply { t.Helper(); return h.do("PATCH", timers+"/p", body).want(200) }
+	patch := func(body string) *reply { t.Helper(); return h.do("PATCH", timersPath+"/p", body).want(200) }
 	patch(`{"callback":{"timeout":"2s"},"retry":{"max_attempts":4}}`).has("callback.timeout", `"2s"`, "callback.method", `"PUT"`, "callback.url", `"http://a.example/"`, "max_attempts", "4", "retry.jitter", "0.5")
 	patch(`{"labels":[],"priority":null,"expires_after":null,"content_type":null}`).has("labels", "", "priority", "0", "expires_after", "", "content_type", `"application/json"`)
 	patch(`{"callback":{"method":null,"headers":null},"retry":null}`).has("callback.method", "", "callback.headers", "", "retry", "", "max_attempts", "16")
@@ -198,16 +199,16 @@ func TestPatchFields(t *testing.T) {
 	patch(`{"delay":"2h"}`).has("due_ms", fmt.Sprint(noonMs+7_200_000))
 	var cases []refused
 	for body, code := range map[string]string{
-		`{}`: badRequest, `{"callback":{}}`: badRequest, `{"retry":{}}`: badRequest, `{"id":"p"}`: unknownField, `{"key":"p"}`: unknownField, `{"merge":"reject"}`: unknownField,
-		`{"op":"patch"}`: unknownField, `{"at":null}`: badRequest, `{"delay":null}`: badRequest, `{"delay":"1s","at_ms":1}`: badTime, `{"priority":1,"priority":1}`: badJSON, `{"version":1}`: unknownField,
-		`{"state":"done"}`: unknownField, `{"payload":1,"payload_base64":"AA=="}`: badRequest, `{"callback":{"url":"x"}}`: badURL, `[]`: badRequest,
+		`{}`: web.BadRequest, `{"callback":{}}`: web.BadRequest, `{"retry":{}}`: web.BadRequest, `{"id":"p"}`: web.UnknownField, `{"key":"p"}`: web.UnknownField, `{"merge":"reject"}`: web.UnknownField,
+		`{"op":"patch"}`: web.UnknownField, `{"at":null}`: web.BadRequest, `{"delay":null}`: web.BadRequest, `{"delay":"1s","at_ms":1}`: web.BadTime, `{"priority":1,"priority":1}`: web.BadJSON, `{"version":1}`: web.UnknownField,
+		`{"state":"done"}`: web.UnknownField, `{"payload":1,"payload_base64":"AA=="}`: web.BadRequest, `{"callback":{"url":"x"}}`: web.BadURL, `[]`: web.BadRequest,
 	} {
-		cases = append(cases, refused{method: "PATCH", target: timers + "/p", body: body, status: 400, code: code})
+		cases = append(cases, refused{method: "PATCH", target: timersPath + "/p", body: body, status: 400, code: code})
 	}
-	cases = append(cases, refused{method: "PATCH", target: timers + "/p", body: `{"callback":{"url":null}}`, status: 422, code: "no_callback"},
-		refused{method: "PATCH", target: timers + "/p", body: `{"callback":null}`, status: 422, code: "no_callback"},
-		refused{method: "PATCH", target: timers + "/p", body: `{"repeat":{"every":"1ms"}}`, status: 400, code: badRequest},
-		refused{method: "PATCH", target: timers + "/p", body: `{"delay":"900000h"}`, status: 422, code: "beyond_horizon"})
+	cases = append(cases, refused{method: "PATCH", target: timersPath + "/p", body: `{"callback":{"url":null}}`, status: 422, code: "no_callback"},
+		refused{method: "PATCH", target: timersPath + "/p", body: `{"callback":null}`, status: 422, code: "no_callback"},
+		refused{method: "PATCH", target: timersPath + "/p", body: `{"repeat":{"every":"1ms"}}`, status: 400, code: web.BadRequest},
+		refused{method: "PATCH", target: timersPath + "/p", body: `{"delay":"900000h"}`, status: 422, code: "beyond_horizon"})
 	checkRefused(t, h, cases)
 	h.do("PUT", "/v1/topics/orders", `{"callback":{"url":"http://topic.example/"}}`).want(200)
 	patch(`{"callback":null}`).has("callback", "")
@@ -216,11 +217,11 @@ func TestPatchFields(t *testing.T) {
 func TestRedactedKeepsWhatIsStored(t *testing.T) {
 	h := newHarness(t)
 	stored := func() string {
-		timer, _ := h.engine.Timer(h.server.base, 0, 1, "r")
+		timer, _ := h.engine.Timer(h.server.node.Base, 0, 1, "r")
 		return fmt.Sprint(timer.Callback.Headers)
 	}
-	h.do("POST", timers, `{"id":"r","delay":"1h","callback":{"url":"http://a.example/","headers":{"Authorization":"Bearer s","X":"1"}}}`).want(201)
-	h.do("PATCH", timers+"/r", `{"callback":{"headers":{"authorization":"REDACTED","X":"REDACTED"}}}`).want(200).has("version", "2")
+	h.do("POST", timersPath, `{"id":"r","delay":"1h","callback":{"url":"http://a.example/","headers":{"Authorization":"Bearer s","X":"1"}}}`).want(201)
+	h.do("PATCH", timersPath+"/r", `{"callback":{"headers":{"authorization":"REDACTED","X":"REDACTED"}}}`).want(200).has("version", "2")
 	if got := stored(); got != "[{authorization Bearer s} {X REDACTED}]" {
 		t.Fatal(got)
 	}
@@ -234,29 +235,29 @@ func TestRedactedKeepsWhatIsStored(t *testing.T) {
 			})
 		}
 	}
-	h.do("PUT", timers+"/r", `{"delay":"1h","callback":{"url":"http://a.example/","headers":{"Authorization":"REDACTED"}}}`).want(200).has("version", "4")
+	h.do("PUT", timersPath+"/r", `{"delay":"1h","callback":{"url":"http://a.example/","headers":{"Authorization":"REDACTED"}}}`).want(200).has("version", "4")
 	if got := stored(); got != "[{Authorization new}]" || races != 2 {
 		t.Fatal(got, races)
 	}
 	h.engine.beforeDo = nil
-	h.do("PATCH", timers+"/r", `{"callback":{"headers":{"Cookie":"REDACTED"}}}`).problem(400, badHeader)
-	h.do("PATCH", timers+"/r", `{"callback":{"headers":{"Authorization":"REDACTED"}}}`, `If-Match: "1"`).problem(412, "version_mismatch")
-	h.do("PATCH", timers+"/gone", `{"callback":{"headers":{"Authorization":"REDACTED"}}}`).problem(404, unknownTimer)
-	h.do("PUT", timers+"/gone", `{"delay":"1h","callback":{"url":"http://a.example/","headers":{"Authorization":"REDACTED"}}}`).problem(400, badHeader)
+	h.do("PATCH", timersPath+"/r", `{"callback":{"headers":{"Cookie":"REDACTED"}}}`).problem(400, web.BadHeader)
+	h.do("PATCH", timersPath+"/r", `{"callback":{"headers":{"Authorization":"REDACTED"}}}`, `If-Match: "1"`).problem(412, "version_mismatch")
+	h.do("PATCH", timersPath+"/gone", `{"callback":{"headers":{"Authorization":"REDACTED"}}}`).problem(404, web.UnknownTimer)
+	h.do("PUT", timersPath+"/gone", `{"delay":"1h","callback":{"url":"http://a.example/","headers":{"Authorization":"REDACTED"}}}`).problem(400, web.BadHeader)
 	h.do("POST", "/v1/topics/orders/batch", `{"ops":[{"op":"patch","id":"r","priority":1},{"op":"patch","id":"r","callback":{"headers":{"Authorization":"REDACTED"}}},{"op":"cancel","id":"r"}]}`).
 		want(200).has("results.0.timer.version", "5", "results.1.timer.version", "6", "results.2.outcome", `"prevented"`)
 }
 
 func TestShownAfterAttempts(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"s","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"s","delay":"1h",`+cb+`}`).want(201)
 	h.engine.set("orders", "s", func(t *timer.Timer) {
 		t.Attempts, t.LastStatus, t.LastError, t.FiredMs, t.LatenessMs, t.NextMs = 2, 502, "bad \"gateway\"\n\xff\x01", noonMs, 0, noonMs+5
 	})
-	h.do("GET", timers+"/s", "").has("attempts", "2", "last_status", "502", "last_error", `"bad \"gateway\"\n`+"�"+`\u0001"`, "fired_ms", fmt.Sprint(noonMs),
+	h.do("GET", timersPath+"/s", "").has("attempts", "2", "last_status", "502", "last_error", `"bad \"gateway\"\n`+"�"+`\u0001"`, "fired_ms", fmt.Sprint(noonMs),
 		"fired", `"2026-06-01T12:00:00.001Z"`, "lateness_ms", "0", "next_attempt_ms", fmt.Sprint(noonMs+5))
 	h.engine.set("orders", "s", func(t *timer.Timer) { t.State, t.Reason = timer.Dead, timer.MaxAttempts })
-	h.do("GET", timers+"/s", "").has("state", `"dead"`, "reason", `"max_attempts"`, "next_attempt", "")
+	h.do("GET", timersPath+"/s", "").has("state", `"dead"`, "reason", `"max_attempts"`, "next_attempt", "")
 }
 
 func TestCallbackRefused(t *testing.T) {
@@ -269,32 +270,32 @@ func TestCallbackRefused(t *testing.T) {
 		}
 	})
 	for _, url := range []string{"http://169.254.169.254/x", "https://169.254.169.254:8080?q", "http://[fe80::1]:80/"} {
-		h.do("POST", timers, `{"delay":"1h","callback":{"url":"`+url+`"}}`).problem(422, "callback_refused")
+		h.do("POST", timersPath, `{"delay":"1h","callback":{"url":"`+url+`"}}`).problem(422, "callback_refused")
 		h.do("PUT", "/v1/topics/orders", `{"callback":{"url":"`+url+`"}}`).problem(422, "callback_refused")
 	}
 	if h.engine.changes() != 0 {
 		t.Fatal("something was changed")
 	}
 	for range 2 { // the second time it is known
-		h.do("POST", timers, `{"delay":"1h","callback":{"url":"http://[::1]:80/"}}`).want(201)
+		h.do("POST", timersPath, `{"delay":"1h","callback":{"url":"http://[::1]:80/"}}`).want(201)
 	}
 }
 
 func TestEngineFaults(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 	for err, code := range map[error]string{
 		timer.ErrNoLeader: "no_leader", timer.ErrOverloaded: "overloaded", timer.ErrMemory: "overloaded", timer.ErrLowDisk: "low_disk",
-		timer.ErrUnknown: unavailable, timer.ErrRecovering: unavailable, timer.ErrStopped: unavailable, errors.New("other"): unavailable, fmt.Errorf("wrapped: %w", timer.ErrNoLeader): "no_leader",
+		timer.ErrUnknown: web.Unavailable, timer.ErrRecovering: web.Unavailable, timer.ErrStopped: web.Unavailable, errors.New("other"): web.Unavailable, fmt.Errorf("wrapped: %w", timer.ErrNoLeader): "no_leader",
 	} {
 		h.engine.err = err
-		r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).problem(503, code)
-		if code == unavailable && err != timer.ErrRecovering && !strings.Contains(r.body, "may") {
+		r := h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`).problem(503, code)
+		if code == web.Unavailable && err != timer.ErrRecovering && !strings.Contains(r.body, "may") {
 			t.Errorf("does not say that it may have taken effect: %s", r.body)
 		}
-		h.do("GET", timers+"/a", "").problem(503, code)
-		h.do("GET", timers, "").problem(503, code)
-		h.do("DELETE", timers+"/a", "").problem(503, code)
+		h.do("GET", timersPath+"/a", "").problem(503, code)
+		h.do("GET", timersPath, "").problem(503, code)
+		h.do("DELETE", timersPath+"/a", "").problem(503, code)
 		h.do("GET", "/v1/topics/orders", "").problem(503, code)
 		h.do("GET", "/v1/topics", "").want(200).has("topics.0.counts", "")
 		h.do("GET", "/v1/topics?counts=true", "").problem(503, code)
@@ -309,7 +310,7 @@ func TestLowDiskSaysWhose(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", "/v1/topics/orders", `{`+cb+`}`)
 	h.engine.err = fmt.Errorf("on the way: %w", timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20})
-	r := h.do("POST", timers, `{"delay":"1h",`+cb+`}`).problem(503, "low_disk")
+	r := h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`).problem(503, "low_disk")
 	for _, want := range []string{"n2 has 195 MiB free", "256 MiB", "/var/lib/carillon", `"retryable":true`} {
 		if !strings.Contains(r.body, want) {
 			t.Errorf("it does not say %q: %s", want, r.body)
@@ -322,24 +323,24 @@ func TestLowDiskSaysWhose(t *testing.T) {
 
 func TestClosingTopic(t *testing.T) {
 	h := newHarness(t)
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 	h.engine.closedFor = 3
-	h.do("POST", timers, `{"id":"b","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"b","delay":"1h",`+cb+`}`).want(201)
 	h.engine.closedFor = 2
 	h.do("POST", "/v1/topics/orders/batch", `{"ops":[{"op":"cancel","id":"a"},{"op":"cancel","id":"b"},{"op":"cancel","id":"c"}]}`).want(200).
 		has("results.0.status", "200", "results.1.status", "200", "results.2.status", "404")
 	h.engine.closedFor = 1_000
-	h.do("POST", timers, `{"id":"c","delay":"1h",`+cb+`}`).problem(503, unavailable)
+	h.do("POST", timersPath, `{"id":"c","delay":"1h",`+cb+`}`).problem(503, web.Unavailable)
 	h.engine.closedFor = 0
 	// Deleted in between: an add makes it again, anything else finds nothing.
 	gone := func() {
 		h.engine.beforeDo = nil
-		_, _ = topicsOf(h.engine).Delete(h.server.base, "orders", timer.TopicChange{Force: true})
+		_, _ = topicsOf(h.engine).Delete(h.server.node.Base, "orders", timer.TopicChange{Force: true})
 	}
 	h.engine.beforeDo = gone
-	h.do("DELETE", timers+"/a", "").problem(404, unknownTopic)
-	h.do("POST", timers, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
+	h.do("DELETE", timersPath+"/a", "").problem(404, web.UnknownTopic)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h",`+cb+`}`).want(201)
 	h.engine.beforeDo = gone
-	h.do("POST", timers, `{"id":"d","delay":"1h",`+cb+`}`).want(201)
-	h.do("GET", timers+"/a", "").problem(404, unknownTimer)
+	h.do("POST", timersPath, `{"id":"d","delay":"1h",`+cb+`}`).want(201)
+	h.do("GET", timersPath+"/a", "").problem(404, web.UnknownTimer)
 }

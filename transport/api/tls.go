@@ -82,9 +82,9 @@ func (l *listener) secure(c *framedConn) {
 	}
 }
 
-// trusted reports whether the client's certificate is of an authority as they are now: they may
+// Trusted reports whether the client's certificate is of an authority as they are now: they may
 // have been read again since the connection began.
-func (c *framedConn) trusted() bool {
+func (c *framedConn) Trusted() bool {
 	secured, ok := c.Conn.(*tls.Conn)
 	if !ok {
 		return true

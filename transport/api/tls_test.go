@@ -141,7 +141,7 @@ func TestTLS(t *testing.T) {
 		t.Error("a client that trusts nobody is served")
 	}
 	for request, want := range map[string]int{
-		"POST " + timers + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + lengthLine(100<<10) + "\r\n" + bodyOf("large", 100<<10): 201,
+		"POST " + timersPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + lengthLine(100<<10) + "\r\n" + bodyOf("large", 100<<10): 201,
 		"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n": 421,
 		"GET /healthz HTTP/1.1\nHost: localhost\n\n":          400,
 		"GET /healthz HTTP/1.1\r\nHost: loc":                  408,
@@ -247,7 +247,7 @@ func TestRevokedAuthorityEndsItsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHarness(t, func(c *Config) { c.TLS = files })
-	h.server.beat = time.Millisecond
+	h.server.node.Beat = time.Millisecond
 	open := func(of *authority, name, request string) (ask func() bool, body io.Reader) {
 		t.Helper()
 		config := of.trusting(name)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/transport/api/backend"
 )
 
 // manyTopics is an engine with as many topics as a cluster may have, in order of name.
@@ -18,7 +19,7 @@ type manyTopics struct {
 	topics []*timer.Topic
 }
 
-func (e *manyTopics) Core() (*Core, error) { return e.with(e.fakeEngine, e) }
+func (e *manyTopics) Core() (*backend.Core, error) { return e.with(e.fakeEngine, e) }
 
 func (e *manyTopics) at(name string) (int, bool) {
 	return slices.BinarySearchFunc(e.topics, name, func(t *timer.Topic, name string) int { return strings.Compare(t.Name, name) })

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"carillon/transport/api/web"
 )
 
 // TestPatchTopic: the given fields change and no others; null is the default; objects change by
 // field.
 func TestPatchTopic(t *testing.T) {
 	h := newHarness(t)
-	h.do("PATCH", orders, `{"history":"24h"}`).problem(404, unknownTopic)
+	h.do("PATCH", orders, `{"history":"24h"}`).problem(404, web.UnknownTopic)
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/x","headers":{"Authorization":"t0k","X":"1"},"timeout":"20s"},"retry":{"max_attempts":3,"jitter":0},"secrets":["`+signingSecret(24)+`"],
 		"serial":true,"rate":{"per_second":5,"burst":9},"window":{"zone":"Europe/Berlin","from":"08:00"}}`).want(201)
 	for _, c := range []struct{ body, path, want string }{
@@ -64,8 +66,8 @@ func TestTopicVersion(t *testing.T) {
 	for _, method := range []string{"PUT", "PATCH"} {
 		h.do(method, orders, `{"history":"1h"}`, first).problem(412, "version_mismatch")
 		h.do(method, orders, `{"history":"1h"}`, `If-Match: "9-9"`).problem(412, "version_mismatch")
-		h.do(method, orders, `{"history":"1h"}`, `If-Match: *`).problem(400, badRequest)
-		h.do(method, orders, `{"history":"1h"}`, `If-None-Match: *`).problem(400, badRequest)
+		h.do(method, orders, `{"history":"1h"}`, `If-Match: *`).problem(400, web.BadRequest)
+		h.do(method, orders, `{"history":"1h"}`, `If-None-Match: *`).problem(400, web.BadRequest)
 	}
 	h.do("DELETE", orders, "", first).problem(412, "version_mismatch")
 	h.do("GET", orders, "").want(200).has("policy.history", `"24h"`)
@@ -80,30 +82,30 @@ func TestTopicVersion(t *testing.T) {
 func TestTopicKey(t *testing.T) {
 	h := newHarness(t)
 	h.do("PUT", orders, `{}`).want(201)
-	h.do("POST", timers, `{"id":"old","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"old","delay":"1h",`+cb+`}`).want(201)
 	h.do("PATCH", orders, `{"key":"all"}`).want(200)
-	h.do("POST", timers, `{"id":"x","delay":"1h",`+cb+`}`).want(201).has("id", `"{all}x"`, "key", `"all"`)
-	h.do("POST", timers, `{"id":"{k}x","delay":"1h",`+cb+`}`).want(201).has("id", `"{k}x"`)
-	h.do("POST", timers, `{"key":"k","delay":"1h",`+cb+`}`).want(201).has("key", `"k"`)
-	h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201).has("key", `"all"`)
-	h.do("POST", timers, `{"delay":"1h",`+cb+`}`, "Idempotency-Key: k1").want(201).has("id", `"{all}idem-k1"`)
+	h.do("POST", timersPath, `{"id":"x","delay":"1h",`+cb+`}`).want(201).has("id", `"{all}x"`, "key", `"all"`)
+	h.do("POST", timersPath, `{"id":"{k}x","delay":"1h",`+cb+`}`).want(201).has("id", `"{k}x"`)
+	h.do("POST", timersPath, `{"key":"k","delay":"1h",`+cb+`}`).want(201).has("key", `"k"`)
+	h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`).want(201).has("key", `"all"`)
+	h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`, "Idempotency-Key: k1").want(201).has("id", `"{all}idem-k1"`)
 	for _, id := range []string{"/x", "/%7Ball%7Dx"} {
-		h.do("GET", timers+id, "").want(200).has("id", `"{all}x"`)
-		h.do("PATCH", timers+id, `{"priority":3}`).want(200).has("id", `"{all}x"`)
-		h.do("PUT", timers+id, `{"delay":"2h",`+cb+`}`).want(200).has("id", `"{all}x"`)
-		h.do("POST", timers+id+"/fire", "").want(200).has("id", `"{all}x"`)
+		h.do("GET", timersPath+id, "").want(200).has("id", `"{all}x"`)
+		h.do("PATCH", timersPath+id, `{"priority":3}`).want(200).has("id", `"{all}x"`)
+		h.do("PUT", timersPath+id, `{"delay":"2h",`+cb+`}`).want(200).has("id", `"{all}x"`)
+		h.do("POST", timersPath+id+"/fire", "").want(200).has("id", `"{all}x"`)
 	}
 	h.do("POST", batches, `{"ops":[{"op":"add","id":"y","delay":"1h",`+cb+`},{"op":"patch","id":"y","priority":1},{"op":"patch","id":"old","priority":1},{"op":"fire","id":"x"},{"op":"cancel","id":"y"},{"op":"cancel","id":"none"}]}`).want(200).
 		has("results.0.id", `"{all}y"`, "results.1.status", "200", "results.1.id", `"{all}y"`, "results.2.id", `"old"`, "results.2.status", "200", "results.3.status", "200", "results.4.status", "200", "results.5.status", "404")
-	h.do("GET", timers+"/old", "").want(200).has("id", `"old"`, "priority", "1")
-	h.do("PATCH", timers+"/old", `{"priority":2}`).want(200).has("id", `"old"`)
-	h.do("DELETE", timers+"/old", "").want(200)
-	h.do("DELETE", timers+"/x", "").want(200)
-	h.do("GET", timers+"/x", "").want(200).has("state", `"cancelled"`)
-	h.do("GET", timers+"/none", "").problem(404, unknownTimer)
-	h.do("DELETE", timers+"/none", "").problem(404, unknownTimer)
+	h.do("GET", timersPath+"/old", "").want(200).has("id", `"old"`, "priority", "1")
+	h.do("PATCH", timersPath+"/old", `{"priority":2}`).want(200).has("id", `"old"`)
+	h.do("DELETE", timersPath+"/old", "").want(200)
+	h.do("DELETE", timersPath+"/x", "").want(200)
+	h.do("GET", timersPath+"/x", "").want(200).has("state", `"cancelled"`)
+	h.do("GET", timersPath+"/none", "").problem(404, web.UnknownTimer)
+	h.do("DELETE", timersPath+"/none", "").problem(404, web.UnknownTimer)
 	h.do("PATCH", orders, `{"key":"all","dedup":"content"}`).want(200)
-	if r := h.do("POST", timers, `{"delay":"1h","payload":1,`+cb+`}`).want(201); !strings.Contains(r.body, `"id":"{all}c-`) {
+	if r := h.do("POST", timersPath, `{"delay":"1h","payload":1,`+cb+`}`).want(201); !strings.Contains(r.body, `"id":"{all}c-`) {
 		t.Error(r.body)
 	}
 }
@@ -119,10 +121,10 @@ func TestTopicIfLate(t *testing.T) {
 	}{{at, true}, {at + `"if_late":"fire",`, false}, {`"delay":"0s",`, false}, {at + `"if_late":"reject",`, true}} {
 		id := fmt.Sprint("a", i)
 		got := func() bool { return h.engine.last.NotLate }
-		if h.do("POST", timers, `{"id":"`+id+`",`+c.body+cb+`}`).want(201); got() != c.notLate {
+		if h.do("POST", timersPath, `{"id":"`+id+`",`+c.body+cb+`}`).want(201); got() != c.notLate {
 			t.Errorf("add of %s: not late %t", c.body, got())
 		}
-		if h.do("PUT", timers+"/"+id, `{`+c.body+cb+`}`).want(200); got() != c.notLate {
+		if h.do("PUT", timersPath+"/"+id, `{`+c.body+cb+`}`).want(200); got() != c.notLate {
 			t.Errorf("put of %s: not late %t", c.body, got())
 		}
 		if h.do("POST", batches, `{"ops":[{"op":"add","id":"b`+id+`",`+c.body+cb+`}]}`).want(200); got() != c.notLate {
@@ -130,7 +132,7 @@ func TestTopicIfLate(t *testing.T) {
 		}
 	}
 	h.do("PATCH", orders, `{"if_late":null}`).want(200)
-	if h.do("POST", timers, `{"id":"c",`+at+cb+`}`).want(201); h.engine.last.NotLate {
+	if h.do("POST", timersPath, `{"id":"c",`+at+cb+`}`).want(201); h.engine.last.NotLate {
 		t.Error("the default is to fire")
 	}
 }

@@ -12,31 +12,32 @@ import (
 	"time"
 
 	"carillon/timer"
+	"carillon/transport/api/web"
 )
 
 const orders = "/v1/topics/orders"
 
 func TestTopicLife(t *testing.T) {
 	h := newHarness(t)
-	h.do("GET", orders, "").problem(404, unknownTopic)
+	h.do("GET", orders, "").problem(404, web.UnknownTopic)
 	def := `{"ack":"response","breaker":{"failures":5,"open":"5s","probes":1,"window":"10s"},"callback":{"method":"POST","timeout":"10s"},"concurrency":0,"dead_retention":"720h","dedup":"id","delivery":"push",` +
 		`"destination_concurrency":256,"format":"plain","history":"72h","if_late":"fire","lease":"30s","merge":"reject","retry":{"jitter":0.2,"max_attempts":16,"max_backoff":"1h","min_backoff":"1s","multiplier":2},"secrets":[],"serial":false,"signing_keys":[],"spread":"0s","stop_on":[410]}`
 	h.do("PUT", orders, `{}`).want(201).has("topic", `"orders"`, "policy", def, "paused", "false", "auto_created", "false",
 		"counts", `{"dead":0,"done":0,"leased":0,"ready":0,"scheduled":0}`, "oldest_overdue_ms", "0")
 	h.do("POST", orders+"/pause", "").want(200).has("paused", "true")
 	h.do("POST", orders+"/pause", "{}").want(200).has("paused", "true")
-	h.do("POST", orders+"/pause", `{"x":1}`).problem(400, unknownField)
+	h.do("POST", orders+"/pause", `{"x":1}`).problem(400, web.UnknownField)
 	h.do("POST", orders+"/pause", `{}`, "Content-Type: text/plain").problem(415, "unsupported_media_type")
 	h.do("POST", orders+"/resume", "").want(200).has("paused", "false")
-	h.do("POST", timers, `{"delay":"1h"}`).problem(422, "no_callback")
+	h.do("POST", timersPath, `{"delay":"1h"}`).problem(422, "no_callback")
 	h.do("PUT", orders, `{"callback":{"url":"http://a.example/"}}`).want(200)
-	h.do("POST", timers, `{"id":"a","delay":"1h"}`).want(201)
+	h.do("POST", timersPath, `{"id":"a","delay":"1h"}`).want(201)
 	h.do("GET", orders, "").want(200).has("counts.scheduled", "1")
 	h.do("DELETE", orders, "").problem(409, "not_empty")
 	h.do("DELETE", orders+"?force=false", "").problem(409, "not_empty")
 	h.do("DELETE", orders+"?force=true", "").want(200).has("cancelled", "1")
-	h.do("GET", orders, "").problem(404, unknownTopic)
-	h.do("PUT", timers+"/x", `{"delay":"1h",`+cb+`}`).want(201)
+	h.do("GET", orders, "").problem(404, web.UnknownTopic)
+	h.do("PUT", timersPath+"/x", `{"delay":"1h",`+cb+`}`).want(201)
 	h.do("GET", orders, "").want(200).has("auto_created", "true")
 }
 
@@ -44,15 +45,15 @@ func TestTopicLife(t *testing.T) {
 func TestTopicsAreNotMadeByTheWay(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.KnownTopicsOnly = true })
 	for _, call := range [][3]string{
-		{"POST", timers, `{"delay":"1h",` + cb + `}`}, {"PUT", timers + "/x", `{"delay":"1h",` + cb + `}`},
+		{"POST", timersPath, `{"delay":"1h",` + cb + `}`}, {"PUT", timersPath + "/x", `{"delay":"1h",` + cb + `}`},
 		{"POST", orders + "/pull", ""},
 	} {
-		h.do(call[0], call[1], call[2]).problem(404, unknownTopic)
+		h.do(call[0], call[1], call[2]).problem(404, web.UnknownTopic)
 	}
 	h.do("POST", orders+"/batch", `{"ops":[{"op":"add","id":"a","delay":"1h",`+cb+`}]}`).want(200).has("results.0.status", "404")
-	h.do("GET", orders, "").problem(404, unknownTopic)
+	h.do("GET", orders, "").problem(404, web.UnknownTopic)
 	h.do("PUT", orders, `{}`).want(201)
-	h.do("POST", timers, `{"delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"delay":"1h",`+cb+`}`).want(201)
 }
 
 func signingSecret(n int) string {
@@ -129,8 +130,8 @@ func TestPolicyRefuses(t *testing.T) {
 		refused{method: "PUT", target: orders, body: "{}", status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/json; charset=latin1"}},
 		refused{method: "PUT", target: orders, body: "{}", status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/x-ndjson"}},
 		refused{method: "PUT", target: orders, body: "{}", status: 415, code: "unsupported_media_type", headers: []string{"Content-Type: application/json", "Content-Encoding: gzip"}},
-		refused{method: "PUT", target: orders, body: "{}", status: 400, code: badRequest, headers: []string{`If-Match: 1`}},
-		refused{method: "PUT", target: orders + "?x=1", body: "{}", status: 400, code: badRequest})
+		refused{method: "PUT", target: orders, body: "{}", status: 400, code: web.BadRequest, headers: []string{`If-Match: 1`}},
+		refused{method: "PUT", target: orders + "?x=1", body: "{}", status: 400, code: web.BadRequest})
 	checkRefused(t, h, cases)
 }
 
@@ -172,7 +173,7 @@ func TestTopicListing(t *testing.T) {
 	for _, name := range []string{"a", "ab", "ab.1", "ab.2", "ac", "b", "orders"} {
 		h.do("PUT", "/v1/topics/"+name, `{}`).want(201)
 	}
-	h.do("POST", timers, `{"id":"t","delay":"1h",`+cb+`}`).want(201)
+	h.do("POST", timersPath, `{"id":"t","delay":"1h",`+cb+`}`).want(201)
 	names := func(query string) string {
 		t.Helper()
 		var got []string
@@ -211,11 +212,11 @@ func TestTopicListing(t *testing.T) {
 	}
 	h.do("GET", "/v1/topics", "").want(200).has("topics.6.counts", "")
 	checkRefused(t, h, []refused{
-		{method: "GET", target: "/v1/topics?prefix=%2f", status: 400, code: badName}, {method: "GET", target: "/v1/topics?prefix=" + strings.Repeat("a", 129), status: 400, code: badName},
-		{method: "GET", target: "/v1/topics?counts=yes", status: 400, code: badRequest}, {method: "GET", target: "/v1/topics?prefix=a&prefix=b", status: 400, code: badRequest},
+		{method: "GET", target: "/v1/topics?prefix=%2f", status: 400, code: web.BadName}, {method: "GET", target: "/v1/topics?prefix=" + strings.Repeat("a", 129), status: 400, code: web.BadName},
+		{method: "GET", target: "/v1/topics?counts=yes", status: 400, code: web.BadRequest}, {method: "GET", target: "/v1/topics?prefix=a&prefix=b", status: 400, code: web.BadRequest},
 	})
 	cursor := h.do("GET", "/v1/topics?limit=1", "").json()["next_cursor"].(string)
-	h.do("GET", "/v1/topics?limit=1&prefix=a&cursor="+cursor, "").problem(400, badRequest)
+	h.do("GET", "/v1/topics?limit=1&prefix=a&cursor="+cursor, "").problem(400, web.BadRequest)
 }
 
 // Pages of topics with much policy end early.
@@ -252,17 +253,17 @@ func TestTopicsSeenAgainstAllNames(t *testing.T) {
 	slices.Sort(names)
 	for _, patterns := range [][]string{{"*"}, {"orders.*"}, {"orders.x.*", "pay-*"}, {"*1"}, {"Z.eu.4*", "a*7", "orders5"}, {names[7]}, {"nothing*"}, {"orders*", "orders.*", "o*"}} {
 		core, _ := e.Core()
-		rq := &request{s: s, core: core, who: &principal{topics: patterns, prefixes: patternPrefixes(patterns)}}
+		rq := &web.Request{Node: &s.node, Core: core, Who: &web.Principal{Topics: patterns, Prefixes: web.PatternPrefixes(patterns)}}
 		for _, prefix := range []string{"", "orders", "p", "Z.eu.4"} {
 			var want, got []string
 			for _, name := range names {
-				if rq.who.sees(name) && strings.HasPrefix(name, prefix) {
+				if rq.Who.Sees(name) && strings.HasPrefix(name, prefix) {
 					want = append(want, name)
 				}
 			}
 			for after, more := "", true; more; {
 				var page []*timer.Topic
-				if page, after, more = rq.topicsSeen(after, prefix, 7); len(page) > 7 {
+				if page, after, more = rq.TopicsSeen(after, prefix, 7); len(page) > 7 {
 					t.Fatal(len(page))
 				}
 				for _, topic := range page {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"carillon/timer"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
 )
 
 // TestRefusedAddMakesNoTopic: an add or a put that is refused leaves no topic behind, alone or in a
@@ -14,14 +16,14 @@ func TestRefusedAddMakesNoTopic(t *testing.T) {
 	h := newHarness(t)
 	past := fmt.Sprintf(`"at_ms":%d,"if_late":"reject"`, noonMs-3_600_000)
 	checkRefused(t, h, []refused{
-		{method: "POST", target: timers, body: `{"delay":"1h"}`, status: 422, code: "no_callback"},
-		{method: "PUT", target: timers + "/a", body: `{"delay":"1h"}`, status: 422, code: "no_callback"},
-		{method: "POST", target: timers, body: `{"delay":"1h",` + cb + `,"max_wait":"1m"}`, status: 400, code: badRequest},
-		{method: "POST", target: timers, body: `{"delay":"1h",` + cb + `,"retry":{"min_backoff":"2h"}}`, status: 400, code: badRequest},
-		{method: "POST", target: timers, body: `{` + past + `,` + cb + `}`, status: 410, code: "over"},
-		{method: "PUT", target: timers + "/a", body: `{` + past + `,` + cb + `}`, status: 410, code: "over"},
-		{method: "PUT", target: timers + "/a", body: `{"delay":"1h",` + cb + `}`, headers: []string{`If-Match: "3"`}, status: 412, code: "version_mismatch"},
-		{method: "PUT", target: timers + "/a", body: `{"delay":"1h","callback":{"url":"http://127.0.0.1:9/","headers":{"X-Token":"REDACTED"}}}`, status: 400, code: badHeader},
+		{method: "POST", target: timersPath, body: `{"delay":"1h"}`, status: 422, code: "no_callback"},
+		{method: "PUT", target: timersPath + "/a", body: `{"delay":"1h"}`, status: 422, code: "no_callback"},
+		{method: "POST", target: timersPath, body: `{"delay":"1h",` + cb + `,"max_wait":"1m"}`, status: 400, code: web.BadRequest},
+		{method: "POST", target: timersPath, body: `{"delay":"1h",` + cb + `,"retry":{"min_backoff":"2h"}}`, status: 400, code: web.BadRequest},
+		{method: "POST", target: timersPath, body: `{` + past + `,` + cb + `}`, status: 410, code: "over"},
+		{method: "PUT", target: timersPath + "/a", body: `{` + past + `,` + cb + `}`, status: 410, code: "over"},
+		{method: "PUT", target: timersPath + "/a", body: `{"delay":"1h",` + cb + `}`, headers: []string{`If-Match: "3"`}, status: 412, code: "version_mismatch"},
+		{method: "PUT", target: timersPath + "/a", body: `{"delay":"1h","callback":{"url":"http://127.0.0.1:9/","headers":{"X-Token":"REDACTED"}}}`, status: 400, code: web.BadHeader},
 	})
 	const bare, bad, good = `{"op":"add","id":"b","delay":"1h"}`, `{"op":"put","id":"c","if_match":3,"delay":"1h",` + cb + `}`, `{"op":"add","id":"d","delay":"1h",` + cb + `}`
 	before, calls := h.engine.changes(), h.engine.called("FindTopic")
@@ -46,7 +48,7 @@ type farTopics struct{ fakeTopics }
 
 func (farTopics) Here(string) (*timer.Topic, bool) { return nil, false }
 
-func (e farTopics) Core() (*Core, error) { return e.with(e.fakeEngine, e) }
+func (e farTopics) Core() (*backend.Core, error) { return e.with(e.fakeEngine, e) }
 
 func (e farTopics) Ensure(ctx context.Context, name string) (*timer.Topic, error) {
 	if t, ok := e.fakeTopics.Here(name); ok {
@@ -60,6 +62,6 @@ func (e farTopics) Ensure(ctx context.Context, name string) (*timer.Topic, error
 func TestAddToTopicOfOthers(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Engine = farTopics{topicsOf(c.Engine.(*fakeEngine))} })
 	h.do("PUT", orders, `{`+cb+`}`).want(201)
-	h.do("POST", timers, `{"delay":"1h"}`).want(201)
+	h.do("POST", timersPath, `{"delay":"1h"}`).want(201)
 	h.do("POST", batches, `{"ops":[{"op":"add","delay":"1h"},{"op":"put","id":"p","delay":"1h"}]}`).want(200).has("results.0.status", "201", "results.1.status", "201")
 }

@@ -1,0 +1,137 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"carillon/internal/feature"
+	"carillon/timer"
+)
+
+// Cluster has changes of the cluster decided by the meta group. Its errors are named by
+// Config.ClusterError.
+type Cluster interface {
+	// Drain has everything moved off a node; it returns once that is ordered, not done. Doing it
+	// again changes nothing.
+	Drain(ctx context.Context, name string) error
+	// Resume takes a drain back, finished or not.
+	Resume(ctx context.Context, name string) error
+	// Remove takes a node out of the cluster for good: ErrNotDrained unless it is drained or down,
+	// or force is given; ErrMajority if a shard would be left without a majority of its replicas,
+	// unless acceptLoss is given.
+	Remove(ctx context.Context, name string, force, acceptLoss bool) error
+	// SetReplicas changes how many replicas each shard should have, 1–7; it returns once that is
+	// ordered, not done.
+	SetReplicas(ctx context.Context, replicas int) error
+	// Finalize ends an upgrade: the feature level rises to the highest that any node understands;
+	// timer.ErrFeatureLevel names those that do not. It returns the level that the cluster has then. Doing
+	// it again changes nothing.
+	Finalize(ctx context.Context) (feature.Level, error)
+}
+
+// Backup reads the whole cluster.
+type Backup interface {
+	// Shard is one shard as this node sees it; false when there is no such shard.
+	Shard(id timer.ShardID) (ShardView, bool)
+	// Backup writes a backup of the whole cluster. After an error nothing has been written.
+	Backup(ctx context.Context, to io.Writer) error
+}
+
+// Errors of Cluster, beside those of package timer.
+var (
+	// ErrUnknownNode: no member of the cluster has this name.
+	ErrUnknownNode = errors.New("there is no node of this name")
+	// ErrNotDrained: the node is up and holds replicas.
+	ErrNotDrained = errors.New("the node is up and not drained")
+	// ErrMajority: the remaining replicas of a shard could neither serve nor be added to.
+	ErrMajority = errors.New("not without loss")
+	// ErrNoOtherNode: no other node is there to take the replicas of this one.
+	ErrNoOtherNode = errors.New("there is no other node to take over what this one holds")
+)
+
+// ClusterView is a cluster as one node sees it.
+type ClusterView struct {
+	ClusterID string // "" before the founding
+	Version   string // of this node's program
+	Healthy   bool   // every member is alive or drained, every shard ok
+	// That each shard should have, as far as there are nodes; 0 before the founding.
+	Replicas int
+	Level    uint32 // the feature level that the nodes have agreed on; 0 before the founding
+	Upgrade  *UpgradeView
+	Nodes    []NodeView
+	Shards   []ShardRow // in order
+}
+
+// UpgradeView is an upgrade that is not finalized.
+type UpgradeView struct {
+	Level   uint32   // that the newest release understands
+	Lacking []string // the nodes that do not; none: it waits to be finalized
+}
+
+// NodeState is how a node is, as others see it.
+type NodeState string
+
+// States of a node. An order of the operator (draining, drained) shows only while the node is
+// alive.
+const (
+	NodeAlive    NodeState = "alive"
+	NodeSuspect  NodeState = "suspect" // not heard of for a moment
+	NodeDown     NodeState = "down"
+	NodeDraining NodeState = "draining"
+	NodeDrained  NodeState = "drained"
+	NodeLeft     NodeState = "left" // stopped in good order, or removed
+)
+
+// NodeView is one node.
+type NodeView struct {
+	Name  string
+	HTTP  string // host:port of its API
+	State NodeState
+	// Shards that it leads; of a suspect one, those that it said last, where no other node says to
+	// lead.
+	Leads    int
+	Replicas int // shards of which it holds a replica
+	Version  string
+	Level    uint32 // the highest feature level that it understands
+
+	Starts   uint32 // of its process, the one that was heard last included; 0: it was never heard
+	SilentMs int64  // since it was last heard; 0 for the answering node itself
+
+	Unfit string // why it should not lead now, and hands its shards over; "" when nothing is wrong
+
+	ClockKnown    bool // false: it has not told its clock lately
+	ClockOffsetMs int64
+}
+
+// ShardState is how a shard is.
+type ShardState string
+
+// States of a shard.
+const (
+	ShardOK     ShardState = "ok"
+	ShardMoving ShardState = "moving" // its replicas are being changed
+	// Not all of its replicas, or not its leader, are heard just now.
+	ShardDegraded ShardState = "degraded"
+	ShardNoQuorum ShardState = "no_quorum" // accepts nothing and fires nothing
+)
+
+// ShardRow is where a shard is.
+type ShardRow struct {
+	Shard    timer.ShardID
+	Leader   string // name; "" when none is known
+	Epoch    uint32
+	Replicas []string // names
+	State    ShardState
+}
+
+// ShardView is all that a node knows of a shard.
+type ShardView struct {
+	ShardRow
+	Known   bool // false: this node holds no replica, and cannot tell the rest
+	Term    uint64
+	Applied uint64 // index of the last entry that this node's replica has applied
+	Timers  int64  // not finished, in this node's replica
+	// Of the state after Applied: replicas that have applied as much must have the same.
+	Hash uint64
+}

@@ -1,0 +1,26 @@
+package backend
+
+import (
+	"strconv"
+
+	"carillon/timer"
+)
+
+var reasonNames = []string{timer.MaxAttempts: "max_attempts", timer.Expired: "expired", timer.Stopped: "stopped", timer.Refused: "refused"}
+
+func ReasonOf(name string) (timer.Reason, bool) {
+	for i, n := range reasonNames {
+		if i > 0 && n == name {
+			return timer.Reason(i), true
+		}
+	}
+	return 0, false
+}
+
+// ReasonName is how the API calls the reason of a death.
+func ReasonName(r timer.Reason) string {
+	if int(r) < len(reasonNames) && r > 0 {
+		return reasonNames[r]
+	}
+	return "reason_" + strconv.Itoa(int(r))
+}

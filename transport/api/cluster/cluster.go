@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"carillon/timer/recurrence"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
+)
+
+func Read(rq *web.Request) *web.Problem {
+	v := rq.Engine.View()
+	o := web.Object{B: appendCluster(rq.Out(), &v), Begun: true}
+	o.B = o.B[:len(o.B)-1]
+	if rq.Who != nil { // so that a page offers nothing that would be refused
+		o.Texts("scopes", rq.Who.Scopes.Names())
+	}
+	rq.JSON(200, o.End())
+	return nil
+}
+
+func Shard(rq *web.Request) *web.Problem {
+	v, ok := rq.Core.Backup.Shard(rq.Shard)
+	if !ok {
+		return web.Fail(404, web.NotFound, "there is no such shard")
+	}
+	o := web.Object{B: rq.Out()}
+	shardMembers(&o, &v.ShardRow)
+	if v.Known {
+		o.Integer("term", int64(v.Term))
+		o.Integer("applied", int64(v.Applied))
+		o.Integer("timers", v.Timers)
+		o.Text("hash", fmt.Sprintf("%016x", v.Hash))
+	}
+	rq.JSON(200, o.End())
+	return nil
+}
+
+func Drain(rq *web.Request) *web.Problem {
+	if err := rq.Core.Cluster.Drain(rq.Base, rq.NodeName); err != nil {
+		return fault(rq, err)
+	}
+	state := backend.NodeDraining
+	if nodeState(rq) == backend.NodeDrained {
+		state = backend.NodeDrained
+	}
+	changedNode(rq, 202, state)
+	return nil
+}
+
+func Resume(rq *web.Request) *web.Problem {
+	if err := rq.Core.Cluster.Resume(rq.Base, rq.NodeName); err != nil {
+		return fault(rq, err)
+	}
+	state := nodeState(rq)
+	if state == backend.NodeDraining || state == backend.NodeDrained || state == "" {
+		state = backend.NodeAlive // the view is a moment behind the decision
+	}
+	changedNode(rq, 200, state)
+	return nil
+}
+
+func Remove(rq *web.Request) *web.Problem {
+	force, p := rq.Query.Boolean("force", false)
+	if p != nil {
+		return p
+	}
+	acceptLoss, p := rq.Query.Boolean("accept_loss", false)
+	if p != nil {
+		return p
+	}
+	if err := rq.Core.Cluster.Remove(rq.Base, rq.NodeName, force, acceptLoss); err != nil {
+		return fault(rq, err)
+	}
+	changedNode(rq, 200, backend.NodeLeft)
+	return nil
+}
+
+// SetReplicas takes {"replicas":n}.
+func SetReplicas(rq *web.Request) *web.Problem {
+	r, p := rq.Reader()
+	if p != nil {
+		return p
+	}
+	replicas := int64(0)
+	r.Members([]string{"replicas"}, func(name string) { replicas = r.Ranged(name, 1, maxReplicas) })
+	if r.Err() == nil && replicas == 0 {
+		r.Reject(web.Bad(web.BadRequest, "replicas: is missing"))
+	}
+	if r.Err() != nil {
+		return r.Problem()
+	}
+	if err := rq.Core.Cluster.SetReplicas(rq.Base, int(replicas)); err != nil {
+		return fault(rq, err)
+	}
+	o := web.Object{B: rq.Out()}
+	o.Integer("replicas", replicas)
+	rq.JSON(202, o.End())
+	return nil
+}
+
+// Finalize ends an upgrade.
+func Finalize(rq *web.Request) *web.Problem {
+	level, err := rq.Core.Cluster.Finalize(rq.Base)
+	if err != nil {
+		return fault(rq, err)
+	}
+	o := web.Object{B: rq.Out()}
+	o.Integer("feature_level", int64(level))
+	rq.JSON(200, o.End())
+	return nil
+}
+
+// nodeState is the state of the request's node in this node's view, "" when it is not there.
+func nodeState(rq *web.Request) backend.NodeState {
+	v := rq.Engine.View()
+	for i := range v.Nodes {
+		if v.Nodes[i].Name == rq.NodeName {
+			return v.Nodes[i].State
+		}
+	}
+	return ""
+}
+
+func changedNode(rq *web.Request, status int, state backend.NodeState) {
+	o := web.Object{B: rq.Out()}
+	o.Text("name", rq.NodeName)
+	o.Text("state", string(state))
+	rq.JSON(status, o.End())
+}
+
+func appendCluster(b []byte, v *backend.ClusterView) []byte {
+	o := web.Object{B: b}
+	if v.ClusterID != "" {
+		o.Text("cluster_id", v.ClusterID)
+	}
+	o.Text("version", v.Version)
+	o.Text("tzdata", recurrence.Version)
+	o.Boolean("healthy", v.Healthy)
+	if v.Replicas > 0 {
+		o.Integer("replicas", int64(v.Replicas))
+	}
+	if v.ClusterID != "" {
+		o.Integer("feature_level", int64(v.Level))
+	}
+	if u := v.Upgrade; u != nil {
+		o.Name("upgrade")
+		upgrade := web.Object{B: o.B}
+		upgrade.Integer("feature_level", int64(u.Level))
+		upgrade.Name("lacking")
+		upgrade.B = appendNames(upgrade.B, u.Lacking)
+		o.B = upgrade.End()
+	}
+	o.Name("nodes")
+	nodes := web.Array{B: o.B}
+	for i := range v.Nodes {
+		nodes.Next()
+		nodes.B = appendNode(nodes.B, &v.Nodes[i])
+	}
+	o.B = nodes.End()
+	o.Name("shards")
+	rows := web.Array{B: o.B}
+	for i := range v.Shards {
+		rows.Next()
+		row := web.Object{B: rows.B}
+		shardMembers(&row, &v.Shards[i])
+		rows.B = row.End()
+	}
+	o.B = rows.End()
+	return o.End()
+}
+
+func appendNode(b []byte, n *backend.NodeView) []byte {
+	o := web.Object{B: b}
+	o.Text("name", n.Name)
+	if n.HTTP != "" {
+		o.Text("http", n.HTTP)
+	}
+	o.Text("state", string(n.State))
+	o.Integer("leads", int64(n.Leads))
+	o.Integer("replicas", int64(n.Replicas))
+	if n.Version != "" {
+		o.Text("version", n.Version)
+	}
+	if n.Level > 0 {
+		o.Integer("feature_level", int64(n.Level))
+	}
+	if n.Starts > 0 {
+		o.Integer("starts", int64(n.Starts))
+	}
+	if n.SilentMs > 0 {
+		o.Integer("silent_ms", n.SilentMs)
+	}
+	if n.Unfit != "" {
+		o.Text("unfit", n.Unfit)
+	}
+	if n.ClockKnown {
+		o.Integer("clock_offset_ms", n.ClockOffsetMs)
+	}
+	return o.End()
+}
+
+func shardMembers(o *web.Object, r *backend.ShardRow) {
+	o.Integer("shard", int64(r.Shard))
+	if r.Leader != "" {
+		o.Text("leader", r.Leader)
+	}
+	o.Integer("epoch", int64(r.Epoch))
+	o.Name("replicas")
+	o.B = appendNames(o.B, r.Replicas)
+	o.Text("state", string(r.State))
+}
+
+func appendNames(b []byte, list []string) []byte {
+	names := web.Array{B: b}
+	for _, name := range list {
+		names.Next()
+		names.B = web.AppendString(names.B, name)
+	}
+	return names.End()
+}
+
+// maxReplicas is the most that a shard may have.
+const maxReplicas = 7
+
+// fault is the problem that an error of Cluster is to the client.
+func fault(rq *web.Request, err error) *web.Problem {
+	if name := rq.ClusterError; name != nil {
+		err = name(err)
+	}
+	switch {
+	case errors.Is(err, backend.ErrUnknownNode):
+		return web.Fail(404, web.NotFound, err.Error())
+	case errors.Is(err, backend.ErrNotDrained):
+		return web.Fail(409, web.NotDrained, err.Error()+": drain it first and wait until it is drained; ?force=true removes it as it is")
+	case errors.Is(err, backend.ErrMajority):
+		return web.Fail(409, web.NotDrained, err.Error()+": bring back the nodes that are down, with their data directories, and wait until all shards are ok; "+
+			"if these are gone for good, ?accept_loss=true removes the node, and what only the lost replicas had is lost")
+	case errors.Is(err, backend.ErrNoOtherNode):
+		return web.Fail(409, web.NotDrained, err.Error())
+	}
+	return web.Fault(err)
+}

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Destinations answers the receivers that the cluster calls, those that are unwell first.
+func Destinations(rq *web.Request) *web.Problem {
+	limit, p := rq.Query.Limit()
+	if p != nil {
+		return p
+	}
+	states, _ := rq.Query.Value("state")
+	wanted := backend.DestinationStates
+	if states != "" {
+		wanted = nil
+		for name := range strings.SplitSeq(states, ",") {
+			if !slices.Contains(backend.DestinationStates, backend.DestinationState(name)) {
+				return web.Bad(web.BadRequest, "query: state must be a comma list of open, half-open, closed")
+			}
+			wanted = append(wanted, backend.DestinationState(name))
+		}
+	}
+	var after backend.Destination
+	c, given := rq.Query.Value("cursor")
+	if given {
+		var ok bool
+		if after, ok = parseDestinationCursor(c, states); !ok {
+			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
+		}
+	}
+	list, missing, err := rq.Core.Destinations.Destinations(rq.Base)
+	if err != nil {
+		return web.Fault(err)
+	}
+	list = slices.DeleteFunc(list, func(d backend.Destination) bool {
+		return !slices.Contains(wanted, d.State) || given && backend.CompareDestinations(d, after) <= 0
+	})
+	o := web.Object{B: rq.Out()}
+	o.Name("destinations")
+	page := web.Array{B: o.B}
+	n := min(limit, len(list))
+	for i := range list[:n] {
+		page.Next()
+		page.B = appendDestination(&list[i], page.B)
+	}
+	o.B = page.End()
+	if len(missing) > 0 {
+		o.Texts("missing", missing)
+	}
+	if n < len(list) {
+		o.Text("next_cursor", destinationCursor(&list[n-1], states))
+	}
+	rq.JSON(200, o.End())
+	return nil
+}
+
+func appendDestination(d *backend.Destination, b []byte) []byte {
+	o := web.Object{B: b}
+	o.Text("destination", d.Destination)
+	o.Text("state", string(d.State))
+	instant := func(name string, ms int64) {
+		if ms != 0 {
+			o.B = web.AppendTime(o.B, name, ms)
+		}
+	}
+	instant("since", d.SinceMs)
+	o.Integer("calls", int64(d.Calls))
+	o.Integer("waiting", int64(d.Waiting))
+	if d.LatencyUs > 0 {
+		o.Float("latency_ms", float64(d.LatencyUs)/1000)
+	}
+	if d.LastError != "" {
+		o.Text("last_error", d.LastError)
+	}
+	instant("failed", d.FailedMs)
+	instant("next_probe", d.NextProbeMs)
+	if len(d.Nodes) > 0 {
+		o.Texts("nodes", d.Nodes)
+	}
+	return o.End()
+}
+
+func destinationCursor(d *backend.Destination, states string) string {
+	b := append([]byte{web.CursorDestinations, byte(d.Rank())}, d.Destination...)
+	return web.SealCursor(b, xxhash.Sum64String(states))
+}
+
+func parseDestinationCursor(s, states string) (after backend.Destination, ok bool) {
+	b, ok := web.OpenCursor(s, web.CursorDestinations, xxhash.Sum64String(states))
+	if !ok || len(b) < 1 || int(b[0]) >= len(backend.DestinationStates) {
+		return after, false
+	}
+	return backend.Destination{State: backend.DestinationStates[b[0]], Destination: string(b[1:])}, true
+}

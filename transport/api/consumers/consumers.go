@@ -1,0 +1,231 @@
+package consumers
+
+import (
+	"time"
+
+	"carillon/timer"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/timers"
+	"carillon/transport/api/web"
+)
+
+// Bounds of API.md sections 3 and 4.
+const (
+	maxPull     = 1000
+	maxReceipts = 1000
+	maxReason   = 1024 // bytes
+	maxPullWait = time.Minute
+)
+
+func readPull(r *web.Reader) (p backend.Pull) {
+	p.Max = 1
+	r.Members([]string{"max", "wait", "lease"}, func(name string) {
+		switch name {
+		case "max":
+			v := r.Integer("max")
+			if r.Err() == nil && (v < 1 || v > maxPull) {
+				r.Reject(web.Bad(web.BadRequest, "max: must be 1 to 1000"))
+			}
+			p.Max = int(v)
+		case "wait":
+			ms := r.Span("wait")
+			if r.Err() == nil && ms > maxPullWait.Milliseconds() {
+				r.Reject(web.Bad(web.BadRequest, "wait: must be 0s to 60s"))
+			}
+			p.Wait = time.Duration(ms) * time.Millisecond
+		case "lease":
+			p.LeaseMs = spec.ReadLease(r)
+		}
+	})
+	return p
+}
+
+// Pull answers with timers that are ready, leased to the client.
+func Pull(rq *web.Request) *web.Problem {
+	p := backend.Pull{Max: 1}
+	if len(rq.Body) > 0 {
+		r, fault := rq.Reader()
+		if fault != nil {
+			return fault
+		}
+		if p = readPull(r); r.Err() != nil {
+			return r.Problem()
+		}
+	}
+	var topic *timer.Topic
+	var got []backend.Pulled
+	fault := rq.OnTopic(false, func() (*timer.Topic, *web.Problem) { return rq.FindTopic(false) }, func(t *timer.Topic) (bool, *web.Problem) {
+		topic = t
+		if !t.Policy.Pull {
+			return false, web.Fail(409, web.WrongDelivery, `the topic calls its receivers; its policy must say "delivery": "pull"`)
+		}
+		var fault *web.Problem
+		got, fault = pull(rq, t.ID, p)
+		return false, fault
+	})
+	if fault != nil {
+		return fault
+	}
+	got = deliverable(rq, topic.ID, got)
+	w := timers.NewWriter(rq, topic)
+	o := web.Object{B: rq.Out()}
+	o.Name("timers")
+	list := web.Array{B: o.B}
+	rq.Count = len(got)
+	for i := range got {
+		list.Next()
+		list.B = appendPulled(&w, list.B, &got[i])
+	}
+	o.B = list.End()
+	rq.JSON(200, o.End())
+	return nil
+}
+
+// pull looks at once, and only then waits: to notice that a waiting client hangs up costs a
+// goroutine.
+func pull(rq *web.Request, topic timer.TopicID, p backend.Pull) ([]backend.Pulled, *web.Problem) {
+	wait := p.Wait
+	p.Wait = 0
+	got, err := rq.Core.Consumers.Pull(rq.Ending, topic, p)
+	if err != nil {
+		return nil, web.Fault(err)
+	}
+	if len(got) > 0 || wait == 0 {
+		return got, nil
+	}
+	token, fault := rq.Polls.Take(rq.Who)
+	if fault != nil {
+		return nil, fault
+	}
+	defer rq.Polls.Give(token)
+	p.Wait = wait
+	ctx := rq.Ending
+	if c := rq.Conn(); c != nil {
+		var stop func()
+		ctx, stop = c.WhileConnected(ctx)
+		defer stop()
+	}
+	if got, err = rq.Core.Consumers.Pull(ctx, topic, p); err != nil {
+		return nil, web.Fault(err)
+	}
+	return got, nil
+}
+
+// deliverable are the timers that a client that is still there gets. Leases of one that is not, or
+// that cannot be told, go back.
+func deliverable(rq *web.Request, topic timer.TopicID, got []backend.Pulled) []backend.Pulled {
+	c := rq.Conn()
+	if c == nil || len(got) == 0 {
+		return got
+	}
+	ctx, core := rq.Base, rq.Core
+	if c.HungUp() {
+		core.Consumers.Return(ctx, topic, got)
+		return nil
+	}
+	c.OnUndelivered(func() { core.Consumers.Return(ctx, topic, got) })
+	return got
+}
+
+// appendPulled writes a timer and its consumer's lease.
+func appendPulled(w *timers.Writer, b []byte, p *backend.Pulled) []byte {
+	b = w.Append(b, p.Timer)
+	o := web.Object{B: b[:len(b)-1], Begun: true}
+	o.Text("receipt", p.Receipt)
+	o.Integer("fence", int64(p.Timer.Fence))
+	o.Integer("attempt", int64(p.Timer.Attempts))
+	o.B = web.AppendTime(o.B, "lease_until", p.UntilMs)
+	return o.End()
+}
+
+func Ack(rq *web.Request) *web.Problem { return update(rq, timer.AckLease, "receipts") }
+func Nack(rq *web.Request) *web.Problem {
+	return update(rq, timer.NackLease, "receipts", "delay", "reason")
+}
+func Extend(rq *web.Request) *web.Problem {
+	return update(rq, timer.ExtendLease, "receipts", "lease")
+}
+
+// update does one thing about leases, and answers for each receipt.
+func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
+	r, p := rq.Reader()
+	if p != nil {
+		return p
+	}
+	c := readUpdate(r, names)
+	if r.Err() != nil {
+		return r.Problem()
+	}
+	if c.DelayMs > rq.Limits.Horizon.Milliseconds() {
+		return web.Fail(422, "beyond_horizon", "delay: too long")
+	}
+	who := rq.Who
+	c.Kind, c.Sees = kind, func(topic string) bool { return who == nil || who.Sees(topic) }
+	held := make([]bool, len(c.Receipts))
+	if len(held) > 0 {
+		var err error
+		if held, err = rq.Core.Consumers.UpdateLease(rq.Base, c); err != nil {
+			return web.Fault(err)
+		}
+	}
+	o := web.Object{B: rq.Out()}
+	o.Name("results")
+	list := web.Array{B: o.B}
+	for i, receipt := range c.Receipts {
+		list.Next()
+		e := web.Object{B: list.B}
+		e.Text("receipt", receipt)
+		if held[i] {
+			rq.Count++
+			e.Integer("status", 200)
+		} else {
+			e.Integer("status", 410)
+			e.Text("code", "over")
+		}
+		list.B = e.End()
+	}
+	o.B = list.End()
+	rq.JSON(200, o.End())
+	return nil
+}
+
+func readUpdate(r *web.Reader, names []string) (c backend.LeaseUpdate) {
+	given := false
+	r.Members(names, func(name string) {
+		switch name {
+		case "receipts":
+			given = true
+			c.Receipts = readReceipts(r)
+		case "delay":
+			c.DelayMs, c.HasDelay = r.SpanCode("delay", web.BadTime), true
+		case "reason":
+			if c.Reason = r.Text("reason"); len(c.Reason) > maxReason {
+				r.Reject(web.Bad(web.BadRequest, "reason: over 1024 bytes"))
+			}
+		case "lease":
+			c.LeaseMs = spec.ReadLease(r)
+		}
+	})
+	if r.Err() == nil && !given {
+		r.Reject(web.Bad(web.BadRequest, "receipts: is required"))
+	}
+	return c
+}
+
+func readReceipts(r *web.Reader) []string {
+	out := []string{}
+	n := r.Open('[', "receipts")
+	for ; r.More(n, ']'); n++ {
+		if n == maxReceipts {
+			r.Reject(web.Fail(413, web.TooLarge, "receipts: more than 1000"))
+			return nil
+		}
+		s := r.Text("receipts")
+		if r.Err() != nil {
+			return nil
+		}
+		out = append(out, s)
+	}
+	return out
+}

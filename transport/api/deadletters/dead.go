@@ -1,0 +1,278 @@
+package deadletters
+
+import (
+	"sync"
+
+	"carillon/timer"
+	"carillon/timer/bulk"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/sweep"
+	"carillon/transport/api/timers"
+	"carillon/transport/api/web"
+)
+
+func List(rq *web.Request) *web.Problem {
+	q := deadQuery()
+	var p *web.Problem
+	if name, given := rq.Query.Value("reason"); given {
+		var ok bool
+		if q.Reason, ok = backend.ReasonOf(name); !ok {
+			return web.Bad(web.BadRequest, "query: "+reasonRule)
+		}
+	}
+	if q.Labels, p = rq.Query.Labels(); p != nil {
+		return p
+	}
+	if p := rq.Window(q, "from", "to"); p != nil {
+		return p
+	}
+	return timers.Page(rq, q)
+}
+
+const reasonRule = "reason must be one of max_attempts, expired, stopped, refused"
+
+func Redrive(rq *web.Request) *web.Problem { return changeDead(rq, timer.Redrive) }
+func Purge(rq *web.Request) *web.Problem   { return changeDead(rq, timer.Purge) }
+
+// changeDead redrives or purges the timers that the body selects.
+func changeDead(rq *web.Request, kind timer.Kind) *web.Problem {
+	r, p := rq.Reader()
+	if p != nil {
+		return p
+	}
+	sel := readSelection(r, kind == timer.Redrive, rq.Limits.BatchOps)
+	if r.Err() != nil {
+		return r.Problem()
+	}
+	topic, p := rq.FindTopic(false)
+	if p != nil {
+		return p
+	}
+	cmd := timer.Command{Kind: kind, Topic: topic.ID}
+	nowMs := rq.NowMs()
+	if sel.delayMs > 0 {
+		if p := rq.Reckons(); p != nil {
+			return p
+		}
+		if cmd.DueMs = web.AddMs(nowMs, sel.delayMs); sel.delayMs > rq.Limits.Horizon.Milliseconds() {
+			return web.Fail(422, "beyond_horizon", "delay: too long")
+		}
+	}
+	if cb := sel.callback; cb != nil {
+		if topic.Policy.Pull {
+			return web.Fail(422, web.BadPolicy, "callback: the topic is pulled, it calls nobody")
+		}
+		if spec.AnyRedacted(cb.Spec.Callback.Headers) {
+			return web.Badf(web.BadHeader, "callback.headers: %s cannot be given to several timers", spec.Redacted)
+		}
+		if p := rq.CheckURL(cb.Spec.Callback.URL); p != nil {
+			return p
+		}
+		cmd.Patch = cb.AsPatch()
+		cmd.Patch.BindTo(topic.Policy.Callback.URL)
+	}
+	sel.needsURL = kind == timer.Redrive && topic.Policy.CallsNobody() && (cmd.Patch == nil || !cmd.Patch.URL)
+	dry, p := rq.Dry()
+	switch {
+	case p != nil:
+		return p
+	case sel.query != nil:
+		sel.query.Topic = topic.ID
+		return changeSelected(rq, topic, &cmd, sel, dry)
+	case dry:
+		return tryNamed(rq, topic, kind, sel)
+	case sel.byUID:
+		return changeByUID(rq, topic, &cmd, sel)
+	}
+	return changeNamed(rq, topic, &cmd, sel)
+}
+
+// plan does one command to each dead letter that a walk meets. An id may have several of them.
+func (s *selection) plan(cmd *timer.Command) bulk.Plan {
+	return func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		if s.needsURL && m.NoURL {
+			return nil, bulk.NoURL
+		}
+		one := *cmd
+		one.ID, one.Seq = m.ID, m.Seq
+		return &one, bulk.Change
+	}
+}
+
+// changeSelected does one command to the dead letters that a query selects.
+func changeSelected(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection, dry bool) *web.Problem {
+	skips := &sweep.Skips{Topic: topic, Shards: rq.Engine.Shards()}
+	return sweep.Run(rq, &bulk.Update{Query: *sel.query, Plan: sel.plan(cmd), Skip: skips.Add}, dry, skips)
+}
+
+// walkNamed is a walk over the shards of named dead letters: no index leads to those of a uid, or
+// to those that are not the last of their id. found has, by whole id or by uid, what it has met; of
+// several dead letters of an id the newest.
+func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Plan) (b *bulk.Update, found map[string]timer.Ref) {
+	shards, wanted := rq.Engine.Shards(), map[string]bool{}
+	found = map[string]timer.Ref{}
+	b = &bulk.Update{Query: *deadQuery(), Shards: map[timer.ShardID]bool{}}
+	b.Query.Topic, b.Query.WithoutPayload = topic.ID, true
+	for _, name := range sel.names {
+		wanted[name] = true
+		if id, _, _, _ := timer.ParseUID(name); sel.byUID {
+			b.Shards[id] = true
+			continue
+		}
+		full, _ := topic.Policy.FullID(name)
+		wanted[full] = true
+		b.Shards[timer.ShardOf(topic, name, shards)] = true
+		b.Shards[timer.ShardOf(topic, full, shards)] = true
+	}
+	var mu sync.Mutex
+	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		name := m.ID
+		if sel.byUID {
+			name = sweep.UidOf(topic, shards, m)
+		}
+		if !wanted[name] {
+			return nil, bulk.Pass
+		}
+		mu.Lock()
+		if found[name].Seq < m.Seq {
+			found[name] = *m
+		}
+		mu.Unlock()
+		return plan(m)
+	}
+	return b, found
+}
+
+// changeByUID does one command to the dead letters of some uids.
+func changeByUID(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
+	skips := &sweep.Skips{Topic: topic, Shards: rq.Engine.Shards()}
+	b, found := walkNamed(rq, topic, sel, sel.plan(cmd))
+	b.Skip = skips.Add
+	if p := sweep.Do(rq, b); p != nil {
+		return p
+	}
+	for _, name := range sel.names {
+		if _, met := found[name]; !met {
+			skips.AddName("uid", name, timer.Skipped)
+		}
+	}
+	n, changed := int64(len(sel.names)), b.Changed.Load()
+	sweep.Answer(rq, n, changed, n-changed, skips)
+	return nil
+}
+
+// findNamed looks for named dead letters and changes none. The function that it returns gives the one
+// of a name.
+func findNamed(rq *web.Request, topic *timer.Topic, sel *selection) (of func(name string) (timer.Ref, bool), p *web.Problem) {
+	b, found := walkNamed(rq, topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
+	if p := sweep.Do(rq, b); p != nil {
+		return nil, p
+	}
+	return func(name string) (timer.Ref, bool) {
+		if full, keyed := topic.Policy.FullID(name); keyed && !sel.byUID {
+			if m, met := found[full]; met { // goes before one of the time when the topic had no key
+				return m, true
+			}
+		}
+		m, met := found[name]
+		return m, met
+	}, nil
+}
+
+// tryNamed looks which of the names are dead letters that could be changed, and changes none.
+func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selection) *web.Problem {
+	shards, trial := rq.Engine.Shards(), sweep.Trial{}
+	skips := &sweep.Skips{Topic: topic, Shards: shards}
+	of, p := findNamed(rq, topic, sel)
+	if p != nil {
+		return p
+	}
+	for _, name := range sel.names {
+		m, met := of(name)
+		switch {
+		case !met:
+			skips.AddName(sel.field(), name, timer.Skipped)
+			continue
+		case sel.needsURL && m.NoURL:
+			skips.Add(&m, timer.NoCallback)
+			continue
+		}
+		t, err := rq.Core.Timers.Timer(rq.Base, timer.ShardOf(topic, m.ID, shards), topic.ID, m.ID)
+		if err != nil {
+			return web.Fault(err)
+		}
+		if kind == timer.Redrive && t != nil && !t.State.Over() && (t.Repeat == nil || t.Tag != m.Tag) {
+			skips.Add(&m, timer.InUse)
+			continue
+		}
+		trial.Count(&m)
+	}
+	n := int64(len(sel.names))
+	trial.Answer(rq, n, n-trial.Changed, skips)
+	return nil
+}
+
+// changeNamed does one command to the last dead letter of each id. In a topic with a key, one that
+// its plain id does not lead to may be of before the topic had it.
+func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *selection) *web.Problem {
+	ids, of := sel.names, func(string) (m timer.Ref, met bool) { return m, false }
+	if sel.needsURL {
+		var p *web.Problem
+		if of, p = findNamed(rq, topic, sel); p != nil {
+			return p
+		}
+	}
+	codes := make([]timer.Code, len(ids))
+	var before []int // the places of those that are asked for once more
+	all := make([]int, 0, len(ids))
+	for i, id := range ids {
+		if m, met := of(id); met && m.NoURL {
+			codes[i] = timer.NoCallback
+		} else {
+			all = append(all, i)
+		}
+	}
+	if p := changeEach(rq, topic, cmd, all, func(i int) (id string) { id, _ = topic.Policy.FullID(ids[i]); return id }, codes); p != nil {
+		return p
+	}
+	for i, id := range ids {
+		if _, keyed := topic.Policy.FullID(id); keyed && codes[i] == timer.Skipped {
+			before = append(before, i)
+		}
+	}
+	if p := changeEach(rq, topic, cmd, before, func(i int) string { return ids[i] }, codes); p != nil {
+		return p
+	}
+	changed, skips := int64(0), &sweep.Skips{}
+	for i, code := range codes {
+		if code == timer.OK {
+			changed++
+		} else {
+			skips.AddName("id", ids[i], code)
+		}
+	}
+	sweep.Answer(rq, int64(len(ids)), changed, int64(len(ids))-changed, skips)
+	return nil
+}
+
+// changeEach does one command to the timers at some places, and puts the codes there.
+func changeEach(rq *web.Request, topic *timer.Topic, cmd *timer.Command, places []int, id func(int) string, codes []timer.Code) *web.Problem {
+	if len(places) == 0 {
+		return nil
+	}
+	ops := make([]timer.Op, len(places))
+	for n, i := range places {
+		one := *cmd
+		one.ID = id(i)
+		ops[n] = timer.Op{Shard: timer.ShardOf(topic, one.ID, rq.Engine.Shards()), Command: &one, Brief: true}
+	}
+	rq.Core.Timers.DoAll(rq.Base, ops)
+	for n, i := range places {
+		if ops[n].Err != nil {
+			return web.Fault(ops[n].Err)
+		}
+		codes[i] = ops[n].Result.Code
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package deadletters
+
+import (
+	"slices"
+
+	"carillon/timer"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/timers"
+	"carillon/transport/api/web"
+)
+
+func deadQuery() *timer.Query {
+	return &timer.Query{States: 1 << timer.Dead, ByEnd: true}
+}
+
+// selection names the timers of a redrive or purge, and the action.
+type selection struct {
+	names    []string // ids or uids
+	byUID    bool
+	query    *timer.Query // nil when names are given
+	delayMs  int64
+	callback *timers.TimerRequest // nil when none is given
+	// needsURL: of a redrive that gives no URL, in a topic that has none. Dead letters without a URL of
+	// their own are skipped.
+	needsURL bool
+}
+
+var selectionFieldNames = []string{"ids", "uids", "filter", "all", "delay", "callback"}
+
+// readSelection reads the body of a redrive (with delay and callback) or a purge.
+func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
+	sel := &selection{}
+	names := selectionFieldNames
+	if !redrive {
+		names = names[:4]
+	}
+	var given web.Fields
+	filtered, all := false, false
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := string(r.Key())
+		at := slices.Index(names, name)
+		if at < 0 && r.Err() == nil {
+			r.Reject(web.Unknown([]byte(name), names))
+		}
+		if r.Err() != nil || !r.First(&given, 1<<at, "", []byte(name)) {
+			return nil
+		}
+		switch name {
+		case "ids":
+			sel.names = readNames(r, "ids", maxIDs, web.ValidID, timers.IdRule)
+		case "uids":
+			sel.names, sel.byUID = readNames(r, "uids", maxIDs, validUID, "is a uid as answers show it"), true
+		case "filter":
+			sel.query, filtered = readFilter(r)
+		case "all":
+			all = r.Boolean("all")
+		case "delay":
+			sel.delayMs = r.SpanCode("delay", web.BadTime)
+		case "callback":
+			sel.callback = &timers.TimerRequest{}
+			spec.ReadCallback(r, &sel.callback.Spec.Callback, &sel.callback.Given, &sel.callback.Null)
+			if null := sel.callback.Null; null != 0 {
+				r.Reject(web.Badf(web.BadRequest, "%s: must not be null", spec.NameOf(null)))
+			}
+		}
+	}
+	r.End()
+	const gIDs, gUIDs, gFilter = 1, 2, 4
+	named := given & (gIDs | gUIDs)
+	switch {
+	case r.Err() != nil:
+		return nil
+	case named != 0 && (given&gFilter != 0 || all) || named == gIDs|gUIDs:
+		r.Reject(web.Bad(web.BadRequest, "give ids, or uids, or a filter, or all, not several"))
+	case named == 0 && !filtered && !all:
+		r.Reject(web.Bad(web.BadRequest, `give ids, or uids, or a filter that is not empty, or "all": true`))
+	case named == 0 && sel.query == nil:
+		sel.query = deadQuery()
+	}
+	return sel
+}
+
+// readNames reads a list of ids or of uids.
+func readNames(r *web.Reader, field string, most int, valid func(string) bool, rule string) []string {
+	out := []string{}
+	n := r.Open('[', field)
+	for ; r.More(n, ']'); n++ {
+		name := r.Text(field)
+		if r.Err() == nil && !valid(name) {
+			r.Reject(web.Badf(web.BadName, "%s: each %s", field, rule))
+		}
+		if n == most {
+			r.Reject(web.Failf(413, web.TooLarge, "%s: more than %d", field, most))
+		}
+		if r.Err() != nil {
+			return nil
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+func validUID(s string) bool {
+	_, _, _, ok := timer.ParseUID(s)
+	return ok
+}
+
+// readFilter reads {"reason", "from", "to", "label"}; given is false for one that says nothing.
+func readFilter(r *web.Reader) (q *timer.Query, given bool) {
+	q = deadQuery()
+	var seen web.Fields
+	names := []string{"reason", "from", "to", "label"}
+	n := r.Open('{', "filter")
+	for ; r.More(n, '}'); n++ {
+		name := string(r.Key())
+		at := slices.Index(names, name)
+		if at < 0 && r.Err() == nil {
+			r.Reject(web.Unknown([]byte(name), names))
+		}
+		if r.Err() != nil || !r.First(&seen, 1<<at, "filter.", []byte(name)) {
+			return q, false
+		}
+		switch name {
+		case "reason":
+			var ok bool
+			if q.Reason, ok = backend.ReasonOf(r.Text("filter.reason")); !ok {
+				r.Reject(web.Bad(web.BadRequest, "filter: "+reasonRule))
+			}
+			given = true
+		case "from":
+			q.FromMs = max(q.FromMs, r.InstantOrMs("filter.from"))
+			given = true
+		case "to":
+			if q.ToMs = r.InstantOrMs("filter.to"); q.ToMs == 0 {
+				q.FromMs, q.ToMs = 1, 1 // as in window
+			}
+			given = true
+		case "label":
+			q.Labels = r.LabelOrLabels("filter.label")
+			given = given || len(q.Labels) > 0
+		}
+	}
+	return q, given
+}
+
+// field is the member of an answer that a name of the selection goes to.
+func (s *selection) field() string {
+	if s.byUID {
+		return "uid"
+	}
+	return "id"
+}

@@ -1,0 +1,223 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
+)
+
+// Bounds of streams of events.
+const (
+	StreamsAtOnce = 64 // at one node
+	// After so long without an event the client is told that the stream lives.
+	StreamBeat = 15 * time.Second
+)
+
+// Watch answers with a stream of server-sent events that ends with the client, with the
+// server, or with the token.
+func Watch(rq *web.Request) *web.Problem {
+	w := &backend.Watch{}
+	var p *web.Problem
+	if w.Labels, p = rq.Query.Labels(); p != nil {
+		return p
+	}
+	if list, given := rq.Query.Value("kind"); given {
+		for kind := range strings.SplitSeq(list, ",") {
+			if !slices.Contains(backend.EventKinds, kind) {
+				return web.Bad(web.BadRequest, "query: kind must be a comma list of "+strings.Join(backend.EventKinds, ", "))
+			}
+			w.Kinds = append(w.Kinds, kind)
+		}
+	}
+	if name, given := rq.Query.Value("topic"); given {
+		if _, p := rq.QueryTopic(name); p != nil {
+			return p
+		}
+		w.Topic = name
+	}
+	st := &eventBody{n: rq.Node, watch: w}
+	if rq.Who != nil {
+		if p := mayWatch(rq, w); p != nil {
+			return p
+		}
+		w.Topics, st.signed = rq.Who.Topics, true
+	}
+	if string(rq.Ctx.Method()) == "HEAD" {
+		rq.Ctx.Response.Header.SetContentType(eventStreamType)
+		return nil
+	}
+	if st.token, p = rq.Streams.Take(rq.Who); p != nil {
+		return p
+	}
+	var ctx context.Context
+	if st.conn = rq.Conn(); st.conn != nil {
+		ctx, st.stop = st.conn.WhileConnected(rq.Ending)
+	} else {
+		ctx, st.stop = context.WithCancel(rq.Ending)
+	}
+	st.events = rq.Core.Live.Listen(ctx, w)
+	h := &rq.Ctx.Response.Header
+	h.SetContentType(eventStreamType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies that keep answers back would keep events back
+	rq.Ctx.Response.ImmediateHeaderFlush = true
+	rq.Ctx.SetConnectionClose()
+	rq.Ctx.SetBodyStream(st, -1)
+	return nil
+}
+
+// mayWatch leaves breakers out, which are of receivers of all topics, where the token does not have
+// the scope cluster.
+func mayWatch(rq *web.Request, w *backend.Watch) *web.Problem {
+	lacking := rq.Needs(web.ScopeCluster)
+	if lacking == nil || len(w.Kinds) == 0 {
+		return nil
+	}
+	w.Kinds = slices.DeleteFunc(w.Kinds, func(kind string) bool { return kind == backend.EventBreaker })
+	if len(w.Kinds) == 0 {
+		return lacking // it asked for nothing else
+	}
+	return nil
+}
+
+const eventStreamType = "text/event-stream"
+
+// eventBody is the body of a stream: fasthttp, on the connection's goroutine, reads the bytes that
+// it then writes, and waits in Read for the next event.
+type eventBody struct {
+	n      *web.Node
+	conn   web.Conn // nil: a test's
+	watch  *backend.Watch
+	events backend.EventStream
+	stop   func()
+	begun  bool
+
+	token  [sha256.Size]byte
+	signed bool
+
+	rest []byte // rendered, not read yet
+	room []byte // that rest lies in
+}
+
+// Read implements io.Reader.
+func (b *eventBody) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 {
+		if !b.fill() {
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	if b.conn != nil {
+		_ = b.conn.SetWriteDeadline(time.Now().Add(b.n.Limits.WriteTimeout))
+	}
+	return n, nil
+}
+
+// fill renders the next events; false at the end.
+func (b *eventBody) fill() bool {
+	out := b.room[:0]
+	if !b.begun {
+		b.begun = true
+		out = append(out, "retry: 1000\n: events of timers, as they happen\n\n"...)
+	} else {
+		events, missed, ok := b.events.Next(b.n.Beat)
+		if !ok || !b.allowed() {
+			return false
+		}
+		if missed > 0 {
+			o := web.Object{B: append(out, "event: missed\ndata: "...)}
+			o.Integer("missed", missed)
+			out = append(o.End(), "\n\n"...)
+		}
+		for i := range events {
+			out = appendEvent(out, &events[i])
+		}
+		if len(out) == 0 {
+			out = append(out, ": still here\n\n"...)
+		}
+	}
+	b.rest, b.room = out, out
+	return true
+}
+
+// allowed reports whether the token that asked is one still, and reaches the same topics, and
+// whether the connection's certificate still counts.
+func (b *eventBody) allowed() bool {
+	if b.conn != nil && !b.conn.Trusted() {
+		return false
+	}
+	if !b.signed {
+		return true
+	}
+	who := b.n.Principal(b.token)
+	return who != nil && who.May(web.ScopeRead) && slices.Equal(who.Topics, b.watch.Topics) &&
+		(who.May(web.ScopeCluster) || !slices.Contains(b.watch.Kinds, backend.EventBreaker))
+}
+
+// Close implements io.Closer; fasthttp calls it when the answer is over, however it ended.
+func (b *eventBody) Close() error {
+	b.end()
+	return nil
+}
+
+func (b *eventBody) end() {
+	if b.events != nil {
+		b.events.Close()
+	}
+	b.stop()
+	b.n.Streams.Give(b.token)
+}
+
+// appendEvent writes one event in the form of server-sent events.
+func appendEvent(b []byte, e *backend.Event) []byte {
+	b = append(append(append(b, "event: "...), e.Kind...), "\ndata: "...)
+	o := web.Object{B: b}
+	if e.Topic != "" {
+		o.Text("topic", e.Topic)
+		o.Text("id", e.ID)
+	}
+	if e.Destination != "" {
+		o.Text("destination", e.Destination)
+	}
+	o.Text("node", e.Node)
+	if e.State != "" {
+		o.Text("state", e.State)
+	}
+	o.B = web.AppendTime(o.B, "at", e.AtMs)
+	switch e.Kind {
+	case backend.EventFired:
+		o.Integer("attempt", int64(e.Attempt))
+		o.Text("result", e.Result)
+		o.Integer("late_ms", e.LateMs)
+	case backend.EventAdded, backend.EventChanged:
+		o.B = web.AppendTime(o.B, "due", e.DueMs)
+	case backend.EventDead:
+		o.Text("reason", e.Reason)
+	}
+	if e.Status != 0 {
+		o.Integer("status", int64(e.Status))
+	}
+	if e.Error != "" {
+		o.Text("error", e.Error)
+	}
+	if e.NextMs != 0 {
+		o.B = web.AppendTime(o.B, "next_attempt", e.NextMs)
+	}
+	if len(e.Labels) > 0 {
+		o.Name("labels")
+		labels := web.Array{B: o.B}
+		for _, l := range e.Labels {
+			labels.Next()
+			labels.B = web.AppendString(labels.B, l)
+		}
+		o.B = labels.End()
+	}
+	return append(o.End(), "\n\n"...)
+}

@@ -1,0 +1,184 @@
+package spec
+
+import (
+	"strings"
+
+	"carillon/internal/secret"
+	"carillon/timer"
+	"carillon/transport/api/web"
+	"carillon/transport/callback"
+)
+
+// Bounds of a callback and of retries.
+const (
+	maxHeaders     = 32
+	maxHeaderBytes = 4 << 10 // name and value
+	minTimeoutMs   = 100
+	maxTimeoutMs   = 15 * 60_000
+	maxAttempts    = 1000
+	maxMultiplier  = 10
+	maxBackoffMs   = 30 * web.MsPerDay
+)
+
+var CallbackFieldNames = []string{"url", "method", "headers", "timeout"}
+
+// ReadCallback reads the object of a callback. given and null collect the fields in it, for PATCH.
+func ReadCallback(r *web.Reader, cb *timer.Callback, given, null *web.Fields) {
+	n := r.Open('{', "callback")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
+			return
+		}
+		var f web.Fields
+		switch string(name) {
+		case "url":
+			f = FURL
+		case "method":
+			f = FMethod
+		case "headers":
+			f = FHeaders
+		case "timeout":
+			f = FTimeout
+		default:
+			r.Reject(web.Unknown(name, CallbackFieldNames))
+			return
+		}
+		if !r.First(given, f, "callback.", name) {
+			return
+		}
+		if r.Null() {
+			*null |= f
+			continue
+		}
+		switch f {
+		case FURL:
+			cb.URL = readURL(r)
+		case FMethod:
+			cb.Method = r.Choice("callback.method", methods)
+		case FHeaders:
+			cb.Headers, cb.HasHeaders = readHeaders(r), true
+		case FTimeout:
+			cb.TimeoutMs = r.Span("callback.timeout")
+			if cb.TimeoutMs < minTimeoutMs || cb.TimeoutMs > maxTimeoutMs {
+				r.Reject(r.OutOfRange("callback.timeout: must be 100ms to 15m"))
+			}
+		}
+	}
+}
+
+var methods = []string{"POST", "PUT", "PATCH", "GET", "DELETE"}
+
+func readURL(r *web.Reader) string {
+	s := r.Text("callback.url")
+	if r.Err() != nil {
+		return ""
+	}
+	if r.URLs.Has(s) {
+		return s
+	}
+	if err := callback.ValidateURL(s); err != nil {
+		r.Reject(web.Bad(web.BadURL, "callback.url: "+err.Error()))
+	}
+	return s
+}
+
+func readHeaders(r *web.Reader) []timer.Header {
+	n := r.Open('{', "callback.headers")
+	var out []timer.Header
+	for ; r.More(n, '}'); n++ {
+		h := timer.Header{Name: string(r.Key())}
+		h.Value = r.Text("callback.headers: a value")
+		if r.Err() != nil {
+			return nil
+		}
+		if n == maxHeaders {
+			r.Reject(web.Badf(web.BadHeader, "callback.headers: more than %d", maxHeaders))
+			return nil
+		}
+		if len(h.Name)+len(h.Value) > maxHeaderBytes {
+			r.Reject(web.Badf(web.BadHeader, "callback.headers: a name and its value are over %d bytes", maxHeaderBytes))
+			return nil
+		}
+		if err := callback.ValidateHeader(h.Name, h.Value); err != nil {
+			r.Reject(web.Bad(web.BadHeader, "callback.headers: "+err.Error()))
+			return nil
+		}
+		for i := range out {
+			if strings.EqualFold(out[i].Name, h.Name) {
+				r.Reject(web.Badf(web.BadHeader, "callback.headers: %s is given twice", h.Name))
+				return nil
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// Redacted is shown in the place of a header's value that looks secret; sent back, it keeps the
+// stored value.
+const Redacted = "REDACTED"
+
+func LooksSecret(name string) bool { return secret.Named(name) }
+
+// AnyRedacted reports whether a header is to keep its stored value.
+func AnyRedacted(headers []timer.Header) bool {
+	for i := range headers {
+		if headers[i].Value == Redacted && LooksSecret(headers[i].Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unredact fills in the stored values of headers that came as REDACTED. A stored value stays at the
+// origin that it was given for: url is where the headers are to go.
+func Unredact(headers []timer.Header, stored *timer.Callback, url string) ([]timer.Header, *web.Problem) {
+	out := make([]timer.Header, len(headers))
+	copy(out, headers)
+	for i := range out {
+		h := &out[i]
+		if h.Value != Redacted || !LooksSecret(h.Name) {
+			continue
+		}
+		kept := false
+		for _, s := range stored.Headers {
+			if strings.EqualFold(s.Name, h.Name) {
+				h.Value, kept = s.Value, true
+			}
+		}
+		if !kept {
+			return nil, web.Badf(web.BadHeader, "callback.headers: %s is %s, but nothing is stored for it to keep", h.Name, Redacted)
+		}
+		if had := stored.HeadersFor(); had != url && !timer.SameOrigin(had, url) {
+			return nil, web.Badf(web.BadHeader, "callback.headers: the value of %s was given for another origin than the url's; give it anew instead of %s", h.Name, Redacted)
+		}
+	}
+	return out, nil
+}
+
+func AppendCallback(b []byte, c *timer.Callback) []byte {
+	o := web.Object{B: b}
+	if c.URL != "" {
+		o.Text("url", c.URL)
+	}
+	if c.Method != "" {
+		o.Text("method", c.Method)
+	}
+	if c.HasHeaders {
+		o.Name("headers")
+		h := web.Object{B: o.B}
+		for i := range c.Headers {
+			v := c.Headers[i].Value
+			if LooksSecret(c.Headers[i].Name) || secret.Sealed(v) {
+				v = Redacted
+			}
+			h.Text(c.Headers[i].Name, v)
+		}
+		o.B = h.End()
+	}
+	if c.TimeoutMs != 0 {
+		o.Span("timeout", c.TimeoutMs)
+	}
+	return o.End()
+}

@@ -1,0 +1,60 @@
+package spec
+
+import (
+	"math/bits"
+
+	"carillon/transport/api/web"
+)
+
+const (
+	FOp web.Fields = 1 << iota
+	FIfMatch
+	FID
+	FKey
+	FAt
+	FAtMs
+	FDelay
+	FDelayMs
+	FPayload
+	FPayload64
+	FContentType
+	FCallback
+	FURL
+	FMethod
+	FHeaders
+	FTimeout
+	FPriority
+	FLabels
+	FExpires
+	FMerge
+	FMaxWait
+	FRetry
+	FMaxAttempts
+	FMinBackoff
+	FMaxBackoff
+	FMultiplier
+	FJitter
+	FRepeat
+	FIfLate
+	FAtLocal
+	FZone
+
+	TimeFields     = FAt | FAtMs | FDelay | FDelayMs | FAtLocal
+	CallbackFields = FURL | FMethod | FHeaders | FTimeout
+	RetryFields    = FMaxAttempts | FMinBackoff | FMaxBackoff | FMultiplier | FJitter
+	SpecFields     = TimeFields | FZone | FPayload | FPayload64 | FContentType | FCallback | CallbackFields |
+		FPriority | FLabels | FExpires | FRetry | RetryFields | FRepeat
+	Resettable = FPayload64 | FContentType | FCallback | CallbackFields | FPriority | FLabels | FExpires | FRetry | RetryFields | FRepeat
+)
+
+// FieldNames are in the order of the bits of field.
+var FieldNames = []string{
+	"op", "if_match", "id", "key", "at", "at_ms", "delay", "delay_ms", "payload", "payload_base64", "content_type",
+	"callback", "callback.url", "callback.method", "callback.headers", "callback.timeout",
+	"priority", "labels", "expires_after", "merge", "max_wait",
+	"retry", "retry.max_attempts", "retry.min_backoff", "retry.max_backoff", "retry.multiplier", "retry.jitter", "repeat", "if_late",
+	"at_local", "zone",
+}
+
+// NameOf is the name of the first field of the set.
+func NameOf(f web.Fields) string { return FieldNames[bits.TrailingZeros64(uint64(f))] }

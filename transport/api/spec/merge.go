@@ -1,0 +1,24 @@
+package spec
+
+import (
+	"slices"
+
+	"carillon/timer"
+	"carillon/transport/api/web"
+)
+
+var MergeRules = []string{"reject", "keep", "replace", "debounce"} // in the order of timer.Merge
+
+func MergeRule(name string) timer.Merge { return timer.Merge(max(0, slices.Index(MergeRules, name))) }
+
+// ReadMaxWait reads the longest wait of a debounced timer.
+func ReadMaxWait(r *web.Reader) int64 {
+	ms := r.Span("max_wait")
+	if ms == 0 && r.Err() == nil {
+		r.Reject(r.OutOfRange("max_wait: must be longer than 0s"))
+	}
+	return ms
+}
+
+// LateRules are the values of if_late.
+var LateRules = []string{"fire", "reject"}

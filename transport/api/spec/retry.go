@@ -1,0 +1,99 @@
+package spec
+
+import (
+	"carillon/timer"
+	"carillon/transport/api/web"
+)
+
+var RetryFieldNames = []string{"max_attempts", "min_backoff", "max_backoff", "multiplier", "jitter"}
+
+// ReadRetry reads the object of a retry policy.
+func ReadRetry(r *web.Reader, p *timer.Retry, given, null *web.Fields) {
+	n := r.Open('{', "retry")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
+			return
+		}
+		var f web.Fields
+		switch string(name) {
+		case "max_attempts":
+			f = FMaxAttempts
+		case "min_backoff":
+			f = FMinBackoff
+		case "max_backoff":
+			f = FMaxBackoff
+		case "multiplier":
+			f = FMultiplier
+		case "jitter":
+			f = FJitter
+		default:
+			r.Reject(web.Unknown(name, RetryFieldNames))
+			return
+		}
+		if !r.First(given, f, "retry.", name) {
+			return
+		}
+		if r.Null() {
+			*null |= f
+			continue
+		}
+		readRetryField(r, p, f)
+	}
+	if p.MinBackoffMs != 0 && p.MaxBackoffMs != 0 && p.MinBackoffMs > p.MaxBackoffMs {
+		r.Reject(r.OutOfRange("retry: min_backoff is longer than max_backoff"))
+	}
+}
+
+func readRetryField(r *web.Reader, p *timer.Retry, f web.Fields) {
+	switch f {
+	case FMaxAttempts:
+		v := r.Integer("retry.max_attempts")
+		if v < 1 || v > maxAttempts {
+			r.Reject(r.OutOfRange("retry.max_attempts: must be 1 to 1000"))
+		}
+		p.MaxAttempts = int(v)
+	case FMinBackoff:
+		p.MinBackoffMs = readBackoff(r, "retry.min_backoff")
+	case FMaxBackoff:
+		p.MaxBackoffMs = readBackoff(r, "retry.max_backoff")
+	case FMultiplier:
+		p.Multiplier = r.Float("retry.multiplier")
+		if !(p.Multiplier >= 1 && p.Multiplier <= maxMultiplier) {
+			r.Reject(r.OutOfRange("retry.multiplier: must be 1 to 10"))
+		}
+	case FJitter:
+		p.Jitter, p.HasJitter = r.Float("retry.jitter"), true
+		if !(p.Jitter >= 0 && p.Jitter <= 1) {
+			r.Reject(r.OutOfRange("retry.jitter: must be 0 to 1"))
+		}
+	}
+}
+
+func readBackoff(r *web.Reader, name string) int64 {
+	ms := r.Span(name)
+	if ms < 1 || ms > maxBackoffMs {
+		r.Reject(r.OutOfRange(name + ": must be 1ms to 720h"))
+	}
+	return ms
+}
+
+func AppendRetry(b []byte, r *timer.Retry) []byte {
+	o := web.Object{B: b}
+	if r.MaxAttempts != 0 {
+		o.Integer("max_attempts", int64(r.MaxAttempts))
+	}
+	if r.MinBackoffMs != 0 {
+		o.Span("min_backoff", r.MinBackoffMs)
+	}
+	if r.MaxBackoffMs != 0 {
+		o.Span("max_backoff", r.MaxBackoffMs)
+	}
+	if r.Multiplier != 0 {
+		o.Float("multiplier", r.Multiplier)
+	}
+	if r.HasJitter {
+		o.Float("jitter", r.Jitter)
+	}
+	return o.End()
+}

@@ -1,0 +1,54 @@
+package sweep
+
+import (
+	"cmp"
+	"sync"
+
+	"carillon/timer"
+	"carillon/timer/bulk"
+	"carillon/transport/api/web"
+)
+
+// Trial counts the timers that a bulk change would change, and changes none.
+type Trial struct {
+	mu      sync.Mutex
+	Changed int64
+	first   timer.Ref // of those: the one that is due first
+}
+
+// plan judges as p does. Where p would send a command, it counts.
+func (d *Trial) plan(p bulk.Plan) bulk.Plan {
+	return func(m *timer.Ref) (*timer.Command, bulk.Decision) {
+		_, decision := p(m)
+		if decision != bulk.Change {
+			return nil, decision
+		}
+		if m.Leased {
+			return nil, bulk.Skip
+		}
+		d.Count(m)
+		return nil, bulk.Leave
+	}
+}
+
+func (d *Trial) Count(m *timer.Ref) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.Changed++; d.Changed == 1 || cmp.Or(cmp.Compare(m.DueMs, d.first.DueMs), cmp.Compare(m.ID, d.first.ID)) < 0 {
+		d.first = *m
+	}
+}
+
+// Answer gives the counts that the change would have had.
+func (d *Trial) Answer(rq *web.Request, matched, skipped int64, skips *Skips) {
+	o := web.Object{B: rq.Out()}
+	o.Integer("matched", matched)
+	o.Integer("changed", d.Changed)
+	o.Integer("skipped", skipped)
+	o.Boolean("dry_run", true)
+	if d.Changed > 0 {
+		o.Text("first", d.first.ID)
+	}
+	skips.write(&o)
+	rq.JSON(200, o.End())
+}

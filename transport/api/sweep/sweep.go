@@ -1,0 +1,73 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"carillon/timer/bulk"
+	"carillon/transport/api/web"
+)
+
+// AtOnce is how many bulk changes one node has under way.
+const AtOnce = 4
+
+// errSweepTime ends a bulk change that has taken as long as one may.
+var errSweepTime = errors.New("the time for one sweep is over")
+
+// Run does a bulk change, and answers how many timers it met, changed and could not change. A
+// dry run does the counting alone.
+func Run(rq *web.Request, b *bulk.Update, dry bool, skips *Skips) *web.Problem {
+	trial := &Trial{}
+	if dry {
+		b.Plan = trial.plan(b.Plan)
+	}
+	if p := Do(rq, b); p != nil {
+		return p
+	}
+	if dry {
+		trial.Answer(rq, b.Matched.Load(), b.Skipped.Load(), skips)
+		return nil
+	}
+	Answer(rq, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), skips)
+	return nil
+}
+
+// Do does a bulk change, of which a node has few under way at a time.
+func Do(rq *web.Request, b *bulk.Update) *web.Problem {
+	token, fault := rq.Sweeps.Take(rq.Who)
+	if fault != nil {
+		return fault
+	}
+	defer rq.Sweeps.Give(token)
+	ctx, cancel := context.WithTimeoutCause(rq.Ending, rq.Limits.SweepTime, errSweepTime)
+	defer cancel()
+	if err := rq.Core.Timers.Bulk(ctx, b); err != nil {
+		rq.Count = int(b.Changed.Load())
+		return unfinished(rq.Node, ctx, err, b)
+	}
+	return nil
+}
+
+func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips) {
+	o := web.Object{B: rq.Out()}
+	o.Integer("matched", matched)
+	rq.Count = int(changed)
+	o.Integer("changed", changed)
+	o.Integer("skipped", skipped)
+	skips.write(&o)
+	rq.JSON(200, o.End())
+}
+
+// unfinished is the answer of a bulk change that did not come to its end.
+func unfinished(n *web.Node, ctx context.Context, err error, bulk *bulk.Update) *web.Problem {
+	p := web.Fault(err)
+	switch {
+	case errors.Is(context.Cause(ctx), errSweepTime):
+		p = web.Fail(503, web.Unavailable, errSweepTime.Error())
+	case n.Ending.Err() != nil:
+		p = web.Fail(503, web.Unavailable, "the node is stopping")
+	}
+	p.Detail = fmt.Sprintf("%s; %d timers have been changed so far, and stay so", p.Detail, bulk.Changed.Load())
+	return p
+}

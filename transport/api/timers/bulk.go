@@ -1,0 +1,211 @@
+package timers
+
+import (
+	"slices"
+	"strings"
+
+	"carillon/timer"
+	"carillon/timer/bulk"
+	"carillon/timer/duration"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/sweep"
+	"carillon/transport/api/web"
+)
+
+// bulk is the body of a change to all timers that a filter selects.
+type bulkRequest struct {
+	query timer.Query
+	move  bulk.Move
+	at    spec.When // of a move to one time
+}
+
+// Fields of a bulk change's body; fAt and fAtMs are those of a timer.
+const (
+	fFilter web.Fields = 1 << (40 + iota)
+	fAll
+	fShift
+	fNotBefore
+
+	moveFields = fShift | spec.FAt | spec.FAtMs | spec.FAtLocal | fNotBefore
+)
+
+var bulkFields = []struct {
+	name string
+	bit  web.Fields
+}{{"filter", fFilter}, {"all", fAll}, {"shift", fShift}, {"at", spec.FAt}, {"at_ms", spec.FAtMs}, {"at_local", spec.FAtLocal}, {"zone", spec.FZone}, {"not_before", fNotBefore}}
+
+func bulkField(name []byte, reschedule bool) (bit web.Fields, names []string) {
+	for _, f := range bulkFields {
+		if !reschedule && f.bit&(moveFields|spec.FZone) != 0 {
+			break
+		}
+		if names = append(names, f.name); f.name == string(name) {
+			return f.bit, names
+		}
+	}
+	return 0, names
+}
+
+// readBulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "at_local" with
+// "zone", "not_before".
+func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
+	b := &bulkRequest{}
+	b.query.States = 1<<timer.Scheduled | 1<<timer.Leased
+	var given web.Fields
+	filtered, all := false, false
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		f, names := bulkField(name, reschedule)
+		if f == 0 && r.Err() == nil {
+			r.Reject(web.Unknown(name, names))
+		}
+		if r.Err() != nil || !r.First(&given, f, "", name) {
+			return b
+		}
+		switch f {
+		case fFilter:
+			filtered = readFilter(r, &b.query)
+		case fAll:
+			all = r.Boolean("all")
+		case spec.FZone:
+			b.at.Zone = spec.ReadZone(r, "zone", web.BadTime)
+		case spec.FAt, spec.FAtMs, spec.FAtLocal:
+			b.move.By = bulk.MoveAt
+			spec.ReadWhen(r, &b.at, f)
+		default:
+			b.move = readMove(r, f)
+		}
+	}
+	r.End()
+	switch moves := given & moveFields; {
+	case r.Err() != nil:
+	case reschedule && moves == 0:
+		r.Reject(web.Bad(web.BadTime, "a time is required: one of shift, at, at_ms, at_local, not_before"))
+	case moves&(moves-1) != 0:
+		r.Reject(web.Bad(web.BadTime, "give one of shift, at, at_ms, at_local, not_before, not several"))
+	case !filtered && !all:
+		r.Reject(web.Bad(web.BadRequest, `give a filter that is not empty, or "all": true`))
+	default:
+		r.Reject(b.at.Resolve(given))
+	}
+	if b.move.By == bulk.MoveAt {
+		b.move.Ms = b.at.Ms
+	}
+	return b
+}
+
+func readMove(r *web.Reader, f web.Fields) bulk.Move {
+	switch f {
+	case fShift:
+		ms, ok := web.ParseSpan(r.TimeText("shift"))
+		if !ok || ms == 0 {
+			r.Reject(web.Bad(web.BadTime, `shift: must be a duration other than 0, like "+1h" or "-2d"; the units are `+duration.Units))
+		}
+		return bulk.Move{By: bulk.MoveShift, Ms: ms}
+	}
+	return bulk.Move{By: bulk.MoveNotBefore, Ms: r.InstantOrMs("not_before")}
+}
+
+var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
+
+// readFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one
+// that says nothing.
+func readFilter(r *web.Reader, q *timer.Query) (given bool) {
+	var seen web.Fields
+	n := r.Open('{', "filter")
+	for ; r.More(n, '}'); n++ {
+		name := string(r.Key())
+		at := slices.Index(timerFilterNames, name)
+		if at < 0 && r.Err() == nil {
+			r.Reject(web.Unknown([]byte(name), timerFilterNames))
+		}
+		if r.Err() != nil || !r.First(&seen, 1<<at, "filter.", []byte(name)) {
+			return false
+		}
+		switch name {
+		case "state":
+			q.States = readPendingStates(r)
+			given = true
+		case "due_from":
+			q.FromMs = max(q.FromMs, r.InstantOrMs("filter.due_from"))
+			given = true
+		case "due_to":
+			if q.ToMs = r.InstantOrMs("filter.due_to"); q.ToMs == 0 {
+				q.FromMs, q.ToMs = 1, 1 // as in window
+			}
+			given = true
+		case "label":
+			q.Labels = r.LabelOrLabels("filter.label")
+			given = given || len(q.Labels) > 0
+		case "id_prefix":
+			if q.IDPrefix = r.Text("filter.id_prefix"); !web.ValidIDPrefix(q.IDPrefix) {
+				r.Reject(web.Bad(web.BadName, "filter.id_prefix: is nothing that an id can start with"))
+			}
+			given = given || q.IDPrefix != ""
+		}
+	}
+	return given
+}
+
+// readPendingStates reads a comma list, or a list, of the states in which a timer can be changed.
+func readPendingStates(r *web.Reader) (set uint8) {
+	var names []string
+	if r.Err() == nil && r.Peek() == '[' {
+		r.Open('[', "filter.state")
+		for n := 0; r.More(n, ']'); n++ {
+			names = append(names, r.Text("filter.state"))
+		}
+	} else {
+		names = strings.Split(r.Text("filter.state"), ",")
+	}
+	for _, name := range names {
+		switch name {
+		case "scheduled":
+			set |= 1 << timer.Scheduled
+		case "leased":
+			set |= 1 << timer.Leased
+		default:
+			r.Reject(web.Bad(web.BadRequest, "filter.state: must be scheduled or leased, or both; what has ended cannot be changed"))
+		}
+	}
+	if set == 0 {
+		r.Reject(web.Bad(web.BadRequest, "filter.state: names no state"))
+	}
+	return set
+}
+
+func CancelSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, false) }
+func RescheduleSelected(rq *web.Request) *web.Problem { return changeTimers(rq, true) }
+
+// changeTimers cancels or moves the timers that the body selects.
+func changeTimers(rq *web.Request, reschedule bool) *web.Problem {
+	r, p := rq.Reader()
+	if p != nil {
+		return p
+	}
+	b := readBulk(r, reschedule)
+	if r.Err() != nil {
+		return r.Problem()
+	}
+	nowMs := rq.NowMs()
+	horizon := rq.Limits.Horizon.Milliseconds()
+	latest := web.AddMs(nowMs, horizon)
+	if b.move.By == bulk.MoveShift && b.move.Ms > horizon || b.move.Ms > latest {
+		return web.Failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.Limits.Horizon/(365*web.Day)))
+	}
+	topic, p := rq.FindTopic(false)
+	if p != nil {
+		return p
+	}
+	b.query.Topic, b.query.WithoutPayload = topic.ID, true
+	plan := bulk.CancelEach(topic.ID)
+	if reschedule {
+		plan = b.move.Each(topic.ID, latest)
+	}
+	dry, p := rq.Dry()
+	if p != nil {
+		return p
+	}
+	return sweep.Run(rq, &bulk.Update{Query: b.query, Plan: plan}, dry, nil)
+}

@@ -1,0 +1,323 @@
+package timers
+
+import (
+	"carillon/timer"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/web"
+)
+
+// redactTries bounds how often a timer is read that keeps changing.
+const redactTries = 5
+
+// prepare fills in the command of a checked input: the part that does not depend on the topic.
+func prepare(rq *web.Request, in *TimerRequest, v verb, nowMs int64) *web.Problem {
+	due := int64(0)
+	if in.when.Delay || in.hasCron() {
+		if p := rq.Reckons(); p != nil {
+			return p
+		}
+	}
+	if in.Given&spec.TimeFields != 0 {
+		due = in.when.Due(nowMs)
+	}
+	due, p := in.firstOf(due, nowMs)
+	if p != nil {
+		return p
+	}
+	if due > web.AddMs(nowMs, rq.Limits.Horizon.Milliseconds()) {
+		return web.Failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.Limits.Horizon/(365*web.Day)))
+	}
+	in.Spec.DueMs = due
+	if p := rq.CheckURL(in.Spec.Callback.URL); p != nil {
+		return p
+	}
+	in.cmd = timer.Command{Kind: verbs[v].kind, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
+	switch v {
+	case vAdd:
+		in.nameIt(rq.Node, nowMs)
+		in.cmd.Once = in.repeated
+		fallthrough
+	case vPut:
+		in.cmd.Absolute = in.absolute() || in.repeated
+		in.cmd.NotLate = in.absolute() && in.rejectLate
+		in.cmd.Tag = uint32(rq.Rand())
+		var err error
+		if in.cmd.Content, rq.Scratch, err = in.content(rq.Scratch, rq.Digest); err != nil {
+			return web.Fault(err)
+		}
+		in.Spec.Trace = rq.Trace
+		in.cmd.Spec = &in.Spec
+	case vPatch:
+		in.patch = in.AsPatch()
+		in.cmd.Patch = in.patch
+	}
+	in.plain = in.id
+	if v == vAdd && spec.AnyRedacted(in.Spec.Callback.Headers) {
+		return web.Badf(web.BadHeader, "callback.headers: %s stands for a stored value, and a new timer has none", spec.Redacted)
+	}
+	return nil
+}
+
+// nameIt gives an add without an id one: with its key, or in the shard of the moment.
+func (in *TimerRequest) nameIt(n *web.Node, nowMs int64) {
+	if in.id != "" {
+		return
+	}
+	in.unnamed = true
+	hi, lo := n.Rand(), n.Rand()
+	if in.key != "" {
+		in.id = timer.KeyedID(in.key, hi, lo)
+	} else {
+		in.id = timer.NewID(shardAt(n, nowMs), hi, lo)
+	}
+}
+
+// address makes the id as it was given the one that the timer has in the topic.
+func (in *TimerRequest) address(t *timer.Topic) {
+	if in.id, in.keyed = in.plain, false; !in.asGiven {
+		in.id, in.keyed = t.Policy.FullID(in.plain)
+	}
+	in.cmd.ID = in.id
+}
+
+// again reports whether the timer is to be looked for once more, by the id as it was given: it may
+// be of before the topic had a key.
+func (in *TimerRequest) again(code timer.Code) bool {
+	in.asGiven = code == timer.NotFound && in.keyed
+	return in.asGiven
+}
+
+// shardAt is where adds without a name go at a moment: adds that arrive within the same two
+// milliseconds go to one shard, where they share a raft entry, and a batch is one entry instead of
+// many. The next shard is as good as random, and another on each node, so that over any longer time
+// all are used alike.
+func shardAt(n *web.Node, nowMs int64) timer.ShardID {
+	x := (uint64(nowMs)/2 + n.Salt) * 0x9E3779B97F4A7C15
+	return timer.ShardID(1 + (x>>32)%uint64(n.Engine.Shards()))
+}
+
+// AsPatch turns the named fields into the flags of a patch; a field given as null is set to its
+// zero value.
+func (in *TimerRequest) AsPatch() *timer.Patch {
+	g := in.Given | in.Null
+	has := func(f web.Fields) bool { return g&f != 0 }
+	return &timer.Patch{
+		Spec: in.Spec, Due: has(spec.TimeFields) || in.hasCron(), Payload: has(spec.FPayload | spec.FPayload64), ContentType: has(spec.FContentType),
+		Priority: has(spec.FPriority), Labels: has(spec.FLabels), Expiry: has(spec.FExpires), Repeat: has(spec.FRepeat),
+		URL: has(spec.FURL), Method: has(spec.FMethod), Headers: has(spec.FHeaders), Timeout: has(spec.FTimeout),
+		MaxAttempts: has(spec.FMaxAttempts), MinBackoff: has(spec.FMinBackoff), MaxBackoff: has(spec.FMaxBackoff),
+		Multiplier: has(spec.FMultiplier), Jitter: has(spec.FJitter),
+	}
+}
+
+// topicFor is web.Request.FindTopic for an operation. An add or a put that a new topic would refuse
+// makes none.
+func topicFor(rq *web.Request, in *TimerRequest, v verb) (*timer.Topic, *web.Problem) {
+	if t, ok := rq.Core.Topics.Here(rq.Topic); ok {
+		return t, nil
+	}
+	if p := refusedByNew(rq, in, v); p != nil {
+		return rq.LateTopic(p) // others may have made it, with another policy
+	}
+	return rq.FindTopic(v == vAdd || v == vPut)
+}
+
+// refusedByNew is why the topic that an add or a put would make would refuse it, if it may make one.
+func refusedByNew(rq *web.Request, in *TimerRequest, v verb) *web.Problem {
+	if v != vAdd && v != vPut || rq.DryRun || rq.KnownTopicsOnly || rq.Who != nil && !rq.Who.May(web.ScopeTopics) {
+		return nil
+	}
+	if p := in.onto(rq.NewTopic(), v); p != nil {
+		return p
+	}
+	if _, p := spec.Unredact(in.Spec.Callback.Headers, &timer.Callback{}, ""); p != nil {
+		return p
+	}
+	res := timer.Preview(&in.cmd, nil, rq.NowMs())
+	return refusal(res.Code)
+}
+
+// onto binds a prepared command to the topic as it stands and checks the rules of the topic.
+func (in *TimerRequest) onto(t *timer.Topic, v verb) *web.Problem {
+	in.cmd.Topic = t.ID
+	in.address(t)
+	if (v == vAdd || v == vPut) && in.Given&spec.FIfLate == 0 {
+		in.cmd.NotLate = t.Policy.RejectLate && in.absolute()
+	}
+	if v == vAdd {
+		if p := in.mergeBy(t); p != nil {
+			return p
+		}
+		in.nameByContent(t)
+	}
+	cb := &t.Policy.Callback
+	if v == vPatch {
+		in.patch.BindTo(cb.URL)
+	} else {
+		in.Spec.Callback.BindTo(cb.URL)
+	}
+	if t.Policy.Pull && in.Given&^in.Null&(spec.FCallback|spec.CallbackFields) != 0 {
+		return web.Fail(422, web.BadPolicy, "callback: the topic is pulled, it calls nobody")
+	}
+	needsURL := (v == vAdd || v == vPut || v == vPatch && in.Null&spec.FURL != 0) && !t.Policy.Pull
+	if needsURL && in.Spec.Callback.URL == "" && cb.URL == "" {
+		return web.Fail(422, "no_callback", "give a callback.url, here or in the topic's policy")
+	}
+	if r := &in.Spec.Retry; v == vAdd || v == vPut {
+		low, high := r.MinBackoffMs, r.MaxBackoffMs
+		if low == 0 {
+			low = t.Policy.MinBackoffMs
+		}
+		if high == 0 {
+			high = t.Policy.MaxBackoffMs
+		}
+		if low > high && !r.Empty() {
+			return web.Bad(web.BadRequest, "retry: min_backoff is longer than max_backoff, the topic's default included")
+		}
+	}
+	return nil
+}
+
+// change has one checked input decided.
+func change(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *web.Problem) {
+	if p = prepare(rq, in, v, rq.NowMs()); p != nil {
+		return res, nil, p
+	}
+	p = rq.OnTopic(v == vAdd || v == vPut, func() (*timer.Topic, *web.Problem) { return topicFor(rq, in, v) }, func(topic *timer.Topic) (bool, *web.Problem) {
+		t = topic
+		if p := in.onto(t, v); p != nil {
+			return false, p
+		}
+		var err error
+		if maybeMade(rq, in, t, v) {
+			if res.Timer, err = madeBefore(rq, in, t); err != nil {
+				return false, web.Fault(err)
+			}
+			if res.Timer != nil {
+				res.Code = timer.Same
+				return false, nil
+			}
+		}
+		if spec.AnyRedacted(in.Spec.Callback.Headers) {
+			var p *web.Problem
+			if res, p = changeKeeping(rq, in, t, v, brief); p != nil {
+				return false, p
+			}
+		} else if res, err = decide(rq, in.shard(rq, t), &in.cmd, brief); err != nil {
+			return false, web.Fault(err)
+		}
+		return res.Code == timer.TopicClosed || in.again(res.Code), nil
+	})
+	return res, t, p
+}
+
+// changeKeeping does a put or patch whose headers hold REDACTED: the stored values go in their
+// place, and the version they were read from guards the change.
+func changeKeeping(rq *web.Request, in *TimerRequest, t *timer.Topic, v verb, brief bool) (res timer.Result, p *web.Problem) {
+	headers := in.Spec.Callback.Headers
+	for range redactTries {
+		cur, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, t), t.ID, in.id)
+		if err != nil {
+			return res, web.Fault(err)
+		}
+		if cur == nil {
+			if v == vPatch {
+				return timer.Result{Code: timer.NotFound}, nil
+			}
+			cur = &timer.Timer{}
+		}
+		// Fresh copies: an earlier try's command may still be on its way.
+		cmd, whole := in.cmd, in.Spec
+		if whole.Callback.Headers, p = spec.Unredact(headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
+			return res, p
+		}
+		if cmd.IfMatch == 0 {
+			cmd.IfMatch = cur.Version
+		}
+		if v == vPatch {
+			patch := *in.patch
+			patch.Spec = whole
+			patch.BindTo(t.Policy.Callback.URL)
+			cmd.Patch = &patch
+		} else {
+			cmd.Spec = &whole
+		}
+		if res, err = decide(rq, in.shard(rq, t), &cmd, brief); err != nil {
+			return res, web.Fault(err)
+		}
+		if res.Code != timer.VersionMismatch || in.cmd.IfMatch != 0 {
+			return res, nil
+		}
+	}
+	return res, web.Fail(503, "overloaded", "the timer keeps changing; nothing was changed")
+}
+
+// goesTo is the URL that a timer has after a put or patch of its present state.
+func (in *TimerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
+	url := in.Spec.Callback.URL
+	if v == vPatch && !in.patch.URL {
+		url = cur.Callback.URL
+	}
+	if url == "" {
+		url = t.Policy.Callback.URL
+	}
+	return url
+}
+
+// shard is where the input's timer lives, as the topic stands.
+func (in *TimerRequest) shard(rq *web.Request, t *timer.Topic) timer.ShardID {
+	return timer.ShardOf(t, in.id, rq.Engine.Shards())
+}
+
+// refusal is the problem that a result's code stands for, nil when the command took effect.
+func refusal(code timer.Code) *web.Problem {
+	switch code {
+	case timer.Exists:
+		return web.Fail(409, "exists", "the id is in use with other content")
+	case timer.InFlight:
+		return web.Fail(409, "in_flight", "a call of this timer is running; try again when it has ended")
+	case timer.OverFired:
+		return &web.Problem{Status: 410, Code: "over", Detail: "the timer has been delivered", Outcome: "already_fired"}
+	case timer.OverDead:
+		return &web.Problem{Status: 410, Code: "over", Detail: "the timer is a dead letter", Outcome: "dead"}
+	case timer.OverCancelled:
+		return &web.Problem{Status: 410, Code: "over", Detail: "the timer has been cancelled", Outcome: "cancelled"}
+	case timer.TooLate:
+		return web.Fail(410, "over", "the time is more than a minute past, and if_late is reject; nothing was changed")
+	case timer.NotFound:
+		return web.Fail(404, web.UnknownTimer, "there is no such timer")
+	case timer.VersionMismatch:
+		return web.Fail(412, "version_mismatch", "the timer is not at that version, or (with If-None-Match) the id is in use")
+	case timer.TopicClosed:
+		return web.Fail(503, web.Unavailable, "the topic is being deleted; nothing was changed")
+	}
+	return nil
+}
+
+// refusalOf is refusal, with the timer that is in the way.
+func refusalOf(r *timer.Result) *web.Problem {
+	p := refusal(r.Code)
+	if p != nil && (p.Status == 409 || p.Status == 412) && r.Timer != nil && !r.Timer.Short {
+		p.Existing = r.Timer
+	}
+	return p
+}
+
+// status is the HTTP status of a change that was made.
+func status(code timer.Code) int {
+	switch code {
+	case timer.Created:
+		return 201
+	case timer.CancelInFlight:
+		return 202
+	}
+	return 200
+}
+
+// cancelOutcome names the result of a cancel.
+func cancelOutcome(code timer.Code) string {
+	if code == timer.CancelInFlight {
+		return "in_flight"
+	}
+	return "prevented"
+}

@@ -1,0 +1,89 @@
+package timers
+
+import (
+	"time"
+
+	"carillon/timer"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/internal/strictjson"
+	"carillon/transport/api/web"
+)
+
+// Bounds of a histogram of due times.
+const (
+	dueBuckets    = 60
+	dueMost       = 1000
+	dueSpan       = time.Hour
+	dueTopicsMost = 10_000 // that a token sees, unless it sees all
+)
+
+// CountDue answers how many timers come due from now until a time, in equal parts of it.
+func CountDue(rq *web.Request) *web.Problem {
+	q := &backend.DueQuery{FromMs: rq.NowMs(), Buckets: dueBuckets}
+	until, given, p := rq.Query.Instant("until")
+	if p != nil {
+		return p
+	}
+	if !given {
+		if p := rq.Reckons(); p != nil {
+			return p
+		}
+		until = q.FromMs + dueSpan.Milliseconds()
+	}
+	if until <= q.FromMs {
+		return web.Bad(web.BadTime, "query: until must lie ahead")
+	}
+	if until > timer.MaxMs {
+		return web.Bad(web.BadTime, "query: until is beyond all times that timers can have")
+	}
+	if v, given := rq.Query.Value("buckets"); given {
+		n, ok := strictjson.ParseInteger([]byte(v))
+		if !ok || n < 1 || n > dueMost {
+			return web.Bad(web.BadRequest, "query: buckets must be 1 to 1000")
+		}
+		q.Buckets = int(n)
+	}
+	q.BucketMs = (until - q.FromMs + int64(q.Buckets) - 1) / int64(q.Buckets)
+	if p := dueTopics(rq, q); p != nil {
+		return p
+	}
+	d, err := rq.Core.Live.Due(rq.Base, q)
+	if err != nil {
+		return web.Fault(err)
+	}
+	o := web.Object{B: rq.Out()}
+	o.Integers("counts", d.Buckets)
+	o.B = web.AppendTime(o.B, "from", q.FromMs)
+	o.B = web.AppendTime(o.B, "until", q.FromMs+q.BucketMs*int64(q.Buckets))
+	o.Integer("bucket_ms", q.BucketMs)
+	o.Integer("overdue", d.Overdue)
+	o.Integer("later", d.Later)
+	o.Integer("shards", int64(d.Shards))
+	o.Integer("shards_counted", int64(d.Counted))
+	rq.JSON(200, o.End())
+	return nil
+}
+
+// dueTopics are the topic that was asked for, or all that the token sees.
+func dueTopics(rq *web.Request, q *backend.DueQuery) *web.Problem {
+	if name, given := rq.Query.Value("topic"); given {
+		topic, p := rq.QueryTopic(name)
+		if p != nil {
+			return p
+		}
+		q.Topics = []timer.TopicID{topic.ID}
+		return nil
+	}
+	if rq.Who.SeesAll() {
+		q.All = true
+		return nil
+	}
+	page, _, more := rq.TopicsSeen("", "", dueTopicsMost)
+	if more {
+		return web.Bad(web.BadRequest, "this token reaches too many topics to count them all: give one, ?topic=")
+	}
+	for _, t := range page {
+		q.Topics = append(q.Topics, t.ID)
+	}
+	return nil
+}

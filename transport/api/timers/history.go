@@ -1,0 +1,229 @@
+package timers
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"carillon/timer"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/web"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// overStates are the states that a history has.
+const overStates = 1<<timer.Done | 1<<timer.Dead | 1<<timer.Cancelled
+
+// History answers with a topic's ended timers, by their end.
+func History(rq *web.Request) *web.Problem {
+	q := &timer.HistoryQuery{States: overStates}
+	if id, given := rq.Query.Value("id"); given {
+		if !web.ValidID(id) {
+			return web.Bad(web.BadName, "query: "+IdRule)
+		}
+		q.ID = id
+	}
+	var window timer.Query
+	if p := rq.Window(&window, "from", "to"); p != nil {
+		return p
+	}
+	q.FromMs, q.ToMs = window.FromMs, window.ToMs
+	if list, given := rq.Query.Value("state"); given {
+		q.States = 0
+		for name := range strings.SplitSeq(list, ",") {
+			state := web.StateOf(name)
+			if 1<<state&overStates == 0 {
+				return web.Bad(web.BadRequest, "query: state must be a comma list of done, dead, cancelled")
+			}
+			q.States |= 1 << state
+		}
+	}
+	limit, p := rq.Query.Limit()
+	if p != nil {
+		return p
+	}
+	topic, p := rq.FindTopic(false)
+	if p != nil {
+		return p
+	}
+	if full, keyed := topic.Policy.FullID(q.ID); keyed && q.ID != "" {
+		e, err := recallExactly(rq, topic, full)
+		if err != nil {
+			return web.Fault(err)
+		}
+		if e != nil {
+			q.ID = full
+		}
+	}
+	q.Topic, q.Limit = topic.ID, limit
+	listing := historySum(q)
+	if c, given := rq.Query.Value("cursor"); given {
+		var ok bool
+		if q.After, ok = parseHistoryCursor(c, listing); !ok {
+			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
+		}
+	}
+	if confine(rq, q, topic) {
+		rq.JSON(200, append(rq.Out(), `{"entries":[]}`...))
+		return nil
+	}
+	list, more, err := rq.Core.Timers.History(rq.Base, q)
+	if err != nil {
+		return web.Fault(err)
+	}
+	answerHistory(rq, topic, list, more, listing)
+	return nil
+}
+
+// confine limits a query to the time that the topic keeps, and to the shard that a timer has. none
+// says that there can be nothing.
+func confine(rq *web.Request, q *timer.HistoryQuery, topic *timer.Topic) (none bool) {
+	q.FromMs = max(q.FromMs, rq.NowMs()-topic.Policy.HistoryMs)
+	if q.ID != "" {
+		q.Shards = []timer.ShardID{timer.ShardOf(topic, q.ID, rq.Engine.Shards())}
+	}
+	return topic.Policy.HistoryMs == 0 || q.ToMs != 0 && q.ToMs <= q.FromMs
+}
+
+func answerHistory(rq *web.Request, topic *timer.Topic, list []*timer.HistoryEntry, more bool, listing uint64) {
+	o := web.Object{B: rq.Out()}
+	o.Name("entries")
+	entries := web.Array{B: o.B}
+	w := NewWriter(rq, topic)
+	var last timer.HistoryKey
+	for i, e := range list {
+		if i > 0 && len(entries.B) > rq.Limits.ResponseBytes {
+			more = true
+			break
+		}
+		entries.Next()
+		entries.B = w.appendEntry(entries.B, e)
+		last = e.Key
+	}
+	o.B = entries.End()
+	if more && len(list) > 0 {
+		o.Text("next_cursor", historyCursor(last, listing))
+	}
+	rq.JSON(200, o.End())
+}
+
+// appendEntry writes a timer that has ended, when it did, and its attempts.
+func (w *Writer) appendEntry(b []byte, e *timer.HistoryEntry) []byte {
+	b = w.Append(b, e.Timer)
+	b = web.AppendTime(b[:len(b)-1], "ended", e.Timer.EndedMs)
+	return appendAttemptLog(append(b, '}'), e.Timer, e.Attempts)
+}
+
+// recall finds a timer that has ended and is in the shard's memory no more; nil when the history
+// has none of that id, with the topic's own key or without.
+func recall(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
+	if full, keyed := topic.Policy.FullID(id); keyed {
+		if e, err := recallExactly(rq, topic, full); err != nil || e != nil {
+			return e, err
+		}
+	}
+	return recallExactly(rq, topic, id)
+}
+
+func recallExactly(rq *web.Request, topic *timer.Topic, id string) (*timer.HistoryEntry, error) {
+	q := &timer.HistoryQuery{Topic: topic.ID, ID: id, States: overStates, Newest: true, Limit: 1}
+	if confine(rq, q, topic) {
+		return nil, nil
+	}
+	list, _, err := rq.Core.Timers.History(rq.Base, q)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// absolute says that the time was given as an instant.
+func (in *TimerRequest) absolute() bool { return in.Given&spec.TimeFields != 0 && !in.when.Delay }
+
+// pastMs is how long an instant must be over for an add of it to count as one that may be repeated.
+// Adds for this very moment, which are a little late when they arrive, are spared the search: an
+// add that they may repeat has ended within the time for which the shard remembers it.
+const pastMs = 2000
+
+// maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer
+// the shard has forgotten.
+func maybeMade(rq *web.Request, in *TimerRequest, topic *timer.Topic, v verb) bool {
+	return v == vAdd && topic.ID != 0 && in.absolute() && rq.NowMs()-in.when.Ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
+}
+
+// madeBefore finds the outcome of an add that maybeMade has, if it was made before: a client that
+// had no answer may repeat it at any time. It is nil where the shard still remembers the timer,
+// since the shard's answer is in order with all changes, where it cannot be found, or where it was
+// cancelled: then the add makes a new one, unless the request has an Idempotency-Key.
+func madeBefore(rq *web.Request, in *TimerRequest, topic *timer.Topic) (*timer.Timer, error) {
+	t, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, topic), topic.ID, in.id)
+	if err != nil || t != nil && !t.State.Over() {
+		return nil, err
+	}
+	q := &timer.HistoryQuery{Topic: topic.ID, ID: in.id, Content: in.cmd.Content, States: overStates, Newest: true, Limit: 1, Sure: true}
+	if confine(rq, q, topic) {
+		return nil, nil
+	}
+	list, _, err := rq.Core.Timers.History(rq.Base, q)
+	if err != nil || len(list) == 0 || list[0].Timer.State == timer.Cancelled && !in.repeated {
+		return nil, err
+	}
+	return list[0].Timer, nil
+}
+
+// tooLate turns "there is no such timer" into the end that the history knows: a change that came
+// after the end is 410, not 404.
+func tooLate(rq *web.Request, topic *timer.Topic, id string, v verb) (timer.Code, error) {
+	e, err := recall(rq, topic, id)
+	switch {
+	case err != nil || e == nil:
+		return timer.NotFound, err
+	case e.Timer.State == timer.Done:
+		return timer.OverFired, nil
+	case e.Timer.State == timer.Dead:
+		return timer.OverDead, nil
+	case v == vCancel:
+		return timer.Prevented, nil
+	}
+	return timer.OverCancelled, nil
+}
+
+// historySum stands for the selection of a listing of history, as listingSum does for timers.
+func historySum(q *timer.HistoryQuery) uint64 {
+	b := make([]byte, 0, 160)
+	b = binary.AppendUvarint(b, uint64(q.Topic))
+	b = append(b, q.States)
+	b = binary.AppendVarint(b, q.FromMs)
+	b = binary.AppendVarint(b, q.ToMs)
+	return xxhash.Sum64(append(append(b, "history:"...), q.ID...))
+}
+
+func historyCursor(k timer.HistoryKey, listing uint64) string {
+	b := append(make([]byte, 0, 64), web.CursorHistory)
+	b = binary.AppendVarint(b, k.EndMs)
+	for _, n := range [...]uint64{k.Index, uint64(k.Shard), uint64(k.Item)} {
+		b = binary.AppendUvarint(b, n)
+	}
+	return web.SealCursor(b, listing)
+}
+
+func parseHistoryCursor(s string, listing uint64) (*timer.HistoryKey, bool) {
+	b, ok := web.OpenCursor(s, web.CursorHistory, listing)
+	if !ok {
+		return nil, false
+	}
+	end, n := binary.Varint(b)
+	if n <= 0 {
+		return nil, false
+	}
+	b = b[n:]
+	var numbers [3]uint64
+	for i := range numbers {
+		if numbers[i], n = binary.Uvarint(b); n <= 0 {
+			return nil, false
+		}
+		b = b[n:]
+	}
+	k := &timer.HistoryKey{EndMs: end, Index: numbers[0], Shard: timer.ShardID(numbers[1]), Item: uint32(numbers[2])}
+	return k, len(b) == 0 && numbers[1] < 1<<32 && numbers[2] < 1<<32
+}

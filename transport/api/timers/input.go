@@ -1,0 +1,212 @@
+package timers
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"carillon/timer"
+	"carillon/transport/api/internal/http1"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/web"
+)
+
+// TimerRequest is one operation on a timer as the client wrote it. Its strings and payload point
+// into the client's bytes; spec holds the values, zero where not given. It is allocated per
+// operation and never reused, since the engine gets pointers into it.
+type TimerRequest struct {
+	Given web.Fields // named in the document, with any value
+	Null  web.Fields // given as null
+
+	op, id, key, merge string
+	plain              string // the id as it was given; id is what the timer has, see address
+	maxWaitMs          int64
+	ifMatch            uint32
+	rejectLate         bool // if_late
+	keyed              bool // the topic's own key was put before it
+	asGiven            bool // there is none with the key: look for one from before the topic had it
+	unnamed            bool // an add without an id: it is given one
+	// An add that an Idempotency-Key names: it may be one that was made before.
+	repeated bool
+	when     spec.When
+	Spec     timer.Spec
+	cmd      timer.Command
+	patch    *timer.Patch
+	// Room for the answer to an add or put; the engine writes it on the caller's goroutine only.
+	created *timer.Timer
+}
+
+// timerField maps the names of a timer's own fields.
+func timerField(name []byte) web.Fields {
+	switch string(name) {
+	case "op":
+		return spec.FOp
+	case "if_match":
+		return spec.FIfMatch
+	case "id":
+		return spec.FID
+	case "key":
+		return spec.FKey
+	case "at":
+		return spec.FAt
+	case "at_ms":
+		return spec.FAtMs
+	case "delay":
+		return spec.FDelay
+	case "delay_ms":
+		return spec.FDelayMs
+	case "payload":
+		return spec.FPayload
+	case "payload_base64":
+		return spec.FPayload64
+	case "content_type":
+		return spec.FContentType
+	case "callback":
+		return spec.FCallback
+	case "priority":
+		return spec.FPriority
+	case "labels":
+		return spec.FLabels
+	case "expires_after":
+		return spec.FExpires
+	case "merge":
+		return spec.FMerge
+	case "max_wait":
+		return spec.FMaxWait
+	case "retry":
+		return spec.FRetry
+	case "repeat":
+		return spec.FRepeat
+	case "if_late":
+		return spec.FIfLate
+	case "at_local":
+		return spec.FAtLocal
+	case "zone":
+		return spec.FZone
+	}
+	return 0
+}
+
+// readFields reads the object of one operation. Which fields it may have is for check to say: in a batch
+// the "op" that decides may come last.
+func readFields(r *web.Reader, in *TimerRequest) {
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
+			return
+		}
+		f := timerField(name)
+		if f == 0 {
+			r.Reject(web.Unknown(name, slices.Concat(spec.FieldNames, repeatPaths)))
+			return
+		}
+		if !r.First(&in.Given, f, "", name) {
+			return
+		}
+		if f != spec.FPayload && r.Null() {
+			in.Null |= f
+			switch f {
+			case spec.FCallback:
+				in.Null |= spec.CallbackFields
+			case spec.FRetry:
+				in.Null |= spec.RetryFields
+			}
+			continue
+		}
+		readField(r, in, f)
+	}
+}
+
+func readField(r *web.Reader, in *TimerRequest, f web.Fields) {
+	switch f {
+	case spec.FOp:
+		in.op = r.Text("op")
+	case spec.FIfMatch:
+		v := r.Integer("if_match")
+		if v < 1 || v >= web.NeverVersion {
+			r.Reject(web.Bad(web.BadRequest, "if_match: must be a version, 1 or higher"))
+		}
+		in.ifMatch = uint32(v)
+	case spec.FID:
+		in.id = r.Text("id")
+	case spec.FKey:
+		in.key = r.Text("key")
+	case spec.FAt, spec.FAtMs, spec.FDelay, spec.FDelayMs, spec.FAtLocal:
+		spec.ReadWhen(r, &in.when, f)
+	case spec.FZone:
+		in.when.Zone = spec.ReadZone(r, "zone", web.BadTime)
+	case spec.FPayload:
+		in.Spec.PayloadKind, in.Spec.Payload = timer.JSONPayload, r.Value()
+		checkPayload(r, len(in.Spec.Payload))
+	case spec.FPayload64:
+		in.Spec.PayloadKind, in.Spec.Payload = timer.BinaryPayload, readBase64(r)
+	case spec.FContentType:
+		in.Spec.ContentType = readContentType(r)
+	case spec.FCallback:
+		spec.ReadCallback(r, &in.Spec.Callback, &in.Given, &in.Null)
+	case spec.FPriority:
+		p := r.Integer("priority")
+		if p < 0 || p > 255 {
+			r.Reject(web.Bad(web.BadRequest, "priority: must be 0 to 255"))
+		}
+		in.Spec.Priority = uint8(p)
+	case spec.FLabels:
+		in.Spec.Labels = r.Labels("labels")
+	case spec.FExpires:
+		in.Spec.ExpiresAfterMs, in.Spec.HasExpiry = r.SpanCode("expires_after", web.BadTime), true
+	case spec.FMerge:
+		in.merge = r.Choice("merge", spec.MergeRules)
+	case spec.FMaxWait:
+		in.maxWaitMs = spec.ReadMaxWait(r)
+	case spec.FIfLate:
+		in.rejectLate = r.Choice("if_late", spec.LateRules) == "reject"
+	case spec.FRetry:
+		spec.ReadRetry(r, &in.Spec.Retry, &in.Given, &in.Null)
+	case spec.FRepeat:
+		in.Spec.Repeat = readRepeat(r)
+	}
+}
+
+func checkPayload(r *web.Reader, n int) {
+	if n > r.Limits.PayloadBytes {
+		r.Reject(web.Failf(413, web.TooLarge, "payload: over %d bytes", r.Limits.PayloadBytes))
+	}
+}
+
+func readBase64(r *web.Reader) []byte {
+	s := r.Text("payload_base64")
+	if r.Err() != nil {
+		return nil
+	}
+	// The decoder skips line ends; the contract does not have them.
+	out, err := base64.StdEncoding.Strict().DecodeString(s)
+	if err != nil || strings.ContainsAny(s, "\r\n") {
+		r.Reject(web.Bad(web.BadRequest, "payload_base64: must be standard base64 with padding"))
+		return nil
+	}
+	checkPayload(r, len(out))
+	return out
+}
+
+// readContentType reads a media type: type/subtype of tokens, then parameters of printable characters.
+func readContentType(r *web.Reader) string {
+	s := r.Text("content_type")
+	if r.Err() != nil {
+		return ""
+	}
+	kind, rest, slash := strings.Cut(s, "/")
+	sub, params, _ := strings.Cut(rest, ";")
+	sub = strings.TrimRight(sub, " ")
+	ok := slash && len(s) <= 256 && kind != "" && sub != "" && http1.Token(kind) && http1.Token(sub)
+	for i := range len(params) {
+		ok = ok && params[i] >= ' ' && params[i] < 0x7f
+	}
+	if !ok {
+		r.Reject(web.Bad(web.BadHeader, `content_type: must be a media type like "text/plain; charset=utf-8", up to 256 bytes`))
+	}
+	return s
+}
+
+// repeatPaths are the fields of a repeat, by their paths.
+var repeatPaths = []string{"repeat.cron", "repeat.every", "repeat.until", "repeat.count", "repeat.catch_up", "repeat.overlap"}

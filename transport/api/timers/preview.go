@@ -1,0 +1,71 @@
+package timers
+
+import (
+	"strconv"
+
+	"carillon/timer"
+	"carillon/timer/recurrence"
+	"carillon/transport/api/web"
+)
+
+// ShownTimes is how many due times of a series a dry run shows.
+const ShownTimes = 5
+
+// maxNext is how many of them a read shows at most.
+const maxNext = 100
+
+// preview says what a command would do, by its timer as it stands.
+func preview(rq *web.Request, id timer.ShardID, cmd *timer.Command) (timer.Result, error) {
+	var cur *timer.Timer
+	if cmd.Topic != 0 {
+		var err error
+		cur, err = rq.Core.Timers.Timer(rq.Base, id, cmd.Topic, cmd.ID)
+		nameLeader(rq, id)
+		if err != nil {
+			return timer.Result{}, err
+		}
+	}
+	return timer.Preview(cmd, cur, rq.NowMs()), nil
+}
+
+// answerPreview answers with a timer as it would be. It has no uid, and an id only if it is known.
+func answerPreview(rq *web.Request, in *TimerRequest, topic *timer.Topic, res *timer.Result) {
+	w := NewWriter(rq, topic)
+	w.preview, w.merged = true, res.Code == timer.Merged
+	w.unnamed = in.unnamed && !topic.Policy.ByContent
+	rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, ShownTimes))
+}
+
+// nextTimes reads how many times of a series a read is to show; 0: none.
+func nextTimes(q web.Query) (int, *web.Problem) {
+	v, given := q.Value("next")
+	if !given {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 || n > maxNext || strconv.Itoa(n) != v {
+		return 0, web.Badf(web.BadRequest, "query: next must be 1 to %d", maxNext)
+	}
+	return n, nil
+}
+
+// appendNext adds to the object of a timer that is a series its next due times.
+func appendNext(rq *web.Request, b []byte, t *timer.Timer, n int) []byte {
+	if n == 0 || t.Repeat == nil {
+		return b
+	}
+	var calendar recurrence.Calendar
+	times := calendar.Coming(t, rq.NowMs(), n)
+	b = append(b[:len(b)-1], `,"next":`...)
+	list := web.Array{B: b}
+	for _, ms := range times {
+		list.Next()
+		list.B = append(web.AppendInstant(append(list.B, '"'), ms), '"')
+	}
+	list = web.Array{B: append(list.End(), `,"next_ms":`...)}
+	for _, ms := range times {
+		list.Next()
+		list.B = strconv.AppendInt(list.B, ms, 10)
+	}
+	return append(list.End(), '}')
+}

@@ -1,0 +1,109 @@
+package timers
+
+import (
+	"carillon/timer"
+	"carillon/transport/api/web"
+)
+
+// mayWait reports that something may keep a timer from its next attempt: it is due, or between
+// attempts.
+func mayWait(t *timer.Timer, nowMs int64) bool {
+	return t.State == timer.Scheduled && !t.Short && (t.NextMs <= nowMs || t.Attempts > 0)
+}
+
+// progress asks for the part of a timer's read beside its state. Where the shard's leader cannot be
+// asked a due timer waits for it; the read is good without the rest.
+func progress(rq *web.Request, id timer.ShardID, t *timer.Timer) (p timer.Progress) {
+	if !mayWait(t, rq.NowMs()) && t.Attempts == 0 {
+		return p
+	}
+	list, err := rq.Core.Timers.Progress(rq.Base, id, &timer.ProgressQuery{Topic: t.Topic, IDs: []string{t.ID}, Attempts: t.Attempts > 0})
+	if err == nil && len(list) == 1 {
+		p = list[0]
+	} else if t.State == timer.Scheduled && t.NextMs <= rq.NowMs() {
+		p.For = timer.WaitLeader
+	}
+	if len(p.Attempts) == 0 {
+		p.Attempts = lastAttempt(t)
+	}
+	return p
+}
+
+// lastAttempt is the one that the timer itself remembers, for where the history has none.
+func lastAttempt(t *timer.Timer) []timer.HistoryAttempt {
+	if t.Attempts == 0 || t.FiredMs == 0 || t.State == timer.Leased {
+		return nil
+	}
+	return []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, Status: t.LastStatus, Err: t.LastError}}
+}
+
+// waitsOf asks why timers of a page of one shard wait. Those that do not are left out.
+func waitsOf(rq *web.Request, id timer.ShardID, page []*timer.Timer) map[*timer.Timer]timer.Wait {
+	var ids []string
+	var asked []*timer.Timer
+	now := rq.NowMs()
+	for _, t := range page {
+		if mayWait(t, now) {
+			ids, asked = append(ids, t.ID), append(asked, t)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := rq.Core.Timers.Progress(rq.Base, id, &timer.ProgressQuery{Topic: asked[0].Topic, IDs: ids})
+	waits := make(map[*timer.Timer]timer.Wait, len(asked))
+	if err != nil || len(list) != len(asked) {
+		for _, t := range asked {
+			if t.NextMs <= now {
+				waits[t] = timer.Wait{For: timer.WaitLeader}
+			}
+		}
+		return waits
+	}
+	for i, t := range asked {
+		if list[i].For != timer.NoWait {
+			waits[t] = list[i].Wait
+		}
+	}
+	return waits
+}
+
+// appendWait adds to a timer's object why it waits.
+func appendWait(b []byte, w timer.Wait) []byte {
+	if w.For == timer.NoWait {
+		return b
+	}
+	b = append(append(b[:len(b)-1], `,"waits_for":"`...), w.For.String()...)
+	b = append(b, '"')
+	if w.On != "" {
+		b = web.AppendString(append(b, `,"waits_on":`...), w.On)
+	}
+	return append(b, '}')
+}
+
+// appendAttemptLog adds to a timer's object how its attempts went.
+func appendAttemptLog(b []byte, t *timer.Timer, attempts []timer.HistoryAttempt) []byte {
+	b = append(b[:len(b)-1], `,"attempt_log":`...)
+	log := web.Array{B: b}
+	for i := range attempts {
+		a := &attempts[i]
+		log.Next()
+		o := web.Object{B: log.B}
+		o.Integer("attempt", int64(a.Attempt))
+		o.Integer("started_ms", a.StartedMs)
+		if a.EndedMs != 0 {
+			o.Integer("ended_ms", a.EndedMs)
+		}
+		if a.Attempt == 1 && t.LatenessMs >= 0 {
+			o.Integer("lateness_ms", t.LatenessMs)
+		}
+		if a.Status != 0 {
+			o.Integer("status", int64(a.Status))
+		}
+		if a.Err != "" {
+			o.Text("error", a.Err)
+		}
+		log.B = o.End()
+	}
+	return append(log.End(), '}')
+}

@@ -1,0 +1,168 @@
+package timers
+
+import (
+	"carillon/timer"
+	"carillon/transport/api/web"
+)
+
+// readInput reads and checks the body of a change to one timer.
+func readInput(rq *web.Request, v verb) (*TimerRequest, *web.Problem) {
+	in := &TimerRequest{id: rq.ID, created: &rq.Created}
+	if verbs[v].fields != 0 {
+		r, p := rq.Reader()
+		if p != nil {
+			return nil, p
+		}
+		readFields(r, in)
+		r.End()
+		if r.Err() != nil {
+			return nil, r.Problem()
+		}
+	}
+	if rq.ID != "" && in.id != rq.ID {
+		return nil, web.Bad(web.BadName, "id: is not the one in the path")
+	}
+	if p := in.check(v, false); p != nil {
+		return nil, p
+	}
+	if rq.OnceKey != "" {
+		if p := in.nameByRequest(rq.OnceKey); p != nil {
+			return nil, p
+		}
+	}
+	in.ifMatch, in.cmd.CreateOnly = rq.IfMatch, rq.CreateOnly
+	return in, nil
+}
+
+func Add(rq *web.Request) *web.Problem   { return changeTimer(rq, vAdd) }
+func Put(rq *web.Request) *web.Problem   { return changeTimer(rq, vPut) }
+func Patch(rq *web.Request) *web.Problem { return changeTimer(rq, vPatch) }
+func Fire(rq *web.Request) *web.Problem  { return changeTimer(rq, vFire) }
+
+// changeTimer does a change that answers with the timer.
+func changeTimer(rq *web.Request, v verb) *web.Problem {
+	var in *TimerRequest
+	var p *web.Problem
+	if rq.DryRun, p = rq.Dry(); p == nil {
+		in, p = readInput(rq, v)
+	}
+	if p == nil && !rq.DryRun {
+		p = chargeVerb(rq, v)
+	}
+	if p != nil {
+		return p
+	}
+	res, t, p := changeOne(rq, in, v, false)
+	rq.ID = in.id // of an add it may be new
+	if p == nil {
+		p = refusalOf(&res)
+		if res.Code == timer.Exists && in.repeated {
+			keyInUse(p)
+		}
+	}
+	if p != nil {
+		return p
+	}
+	if res.Timer == nil {
+		return web.Fail(500, web.InternalError, "the change was made, but the shard gave no timer back")
+	}
+	if rq.DryRun {
+		answerPreview(rq, in, t, &res)
+		return nil
+	}
+	if minimal(rq) {
+		answerMinimal(rq, status(res.Code), res.Timer.Version)
+		return nil
+	}
+	answerTimer(rq, status(res.Code), t, res.Timer, res.Code == timer.Merged)
+	return nil
+}
+
+// changeOne is change for one timer alone: of one that ended long ago it says so.
+func changeOne(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *web.Problem) {
+	res, t, p = change(rq, in, v, brief)
+	if p == nil && res.Code == timer.NotFound {
+		var err error
+		if res.Code, err = tooLate(rq, t, in.plain, v); err != nil {
+			return res, t, web.Fault(err)
+		}
+	}
+	return res, t, p
+}
+
+func Cancel(rq *web.Request) *web.Problem {
+	in, p := readInput(rq, vCancel)
+	if p == nil {
+		p = chargeVerb(rq, vCancel)
+	}
+	if p != nil {
+		return p
+	}
+	res, _, p := changeOne(rq, in, vCancel, true)
+	if p == nil {
+		p = refusal(res.Code)
+	}
+	if p != nil {
+		return p
+	}
+	b := append(rq.Out(), `{"outcome":"`...)
+	b = append(b, cancelOutcome(res.Code)...)
+	rq.JSON(status(res.Code), append(b, `"}`...))
+	return nil
+}
+
+func Read(rq *web.Request) *web.Problem {
+	next, p := nextTimes(rq.Query)
+	if p != nil {
+		return p
+	}
+	t, p := rq.FindTopic(false)
+	if p != nil {
+		return p
+	}
+	full, keyed := t.Policy.FullID(rq.ID)
+	id := timer.ShardOf(t, full, rq.Engine.Shards())
+	found, err := rq.Core.Timers.Timer(rq.Base, id, t.ID, full)
+	if err == nil && found == nil && keyed { // it may be of before the topic had a key
+		id = timer.ShardOf(t, rq.ID, rq.Engine.Shards())
+		found, err = rq.Core.Timers.Timer(rq.Base, id, t.ID, rq.ID)
+	}
+	nameLeader(rq, id)
+	if err != nil {
+		return web.Fault(err)
+	}
+	var pr timer.Progress
+	if found != nil {
+		pr = progress(rq, id, found)
+	} else {
+		e, err := recall(rq, t, rq.ID)
+		switch {
+		case err != nil:
+			return web.Fault(err)
+		case e == nil:
+			return web.Fail(404, web.UnknownTimer, "there is no such timer")
+		}
+		found = e.Timer
+		pr.Attempts = e.Attempts[max(0, len(e.Attempts)-timer.AttemptLog):]
+	}
+	setETag(rq, found)
+	w := NewWriter(rq, t)
+	b := appendWait(w.Append(rq.Out(), found), pr.Wait)
+	if len(pr.Attempts) > 0 {
+		b = appendAttemptLog(b, found, pr.Attempts)
+	}
+	rq.JSON(200, appendNext(rq, b, found, next))
+	return nil
+}
+
+func setETag(rq *web.Request, t *timer.Timer) {
+	var etag [16]byte
+	rq.Ctx.Response.Header.SetCanonical(web.ETagName, web.AppendETag(etag[:0], t.Version))
+}
+
+func answerTimer(rq *web.Request, status int, topic *timer.Topic, t *timer.Timer, merged bool) {
+	setETag(rq, t)
+	w := NewWriter(rq, topic)
+	w.merged = merged
+	rq.JSON(status, w.Append(rq.Out(), t))
+}

@@ -1,0 +1,63 @@
+package topics
+
+import (
+	"carillon/timer"
+	"carillon/transport/api/web"
+)
+
+// List answers the topics that the token sees, in order of name. A page ends early where it
+// has become large, or where much has been looked at that the token does not see.
+func List(rq *web.Request) *web.Problem {
+	limit, p := rq.Query.Limit()
+	if p != nil {
+		return p
+	}
+	counted, p := rq.Query.Boolean("counts", false)
+	if p != nil {
+		return p
+	}
+	prefix, _ := rq.Query.Value("prefix")
+	if len(prefix) > web.MaxTopicBytes || !web.Only(prefix, web.TopicRest) {
+		return web.Bad(web.BadName, "query: prefix is nothing that a topic's name can start with")
+	}
+	after := ""
+	if c, given := rq.Query.Value("cursor"); given {
+		var ok bool
+		if after, ok = web.ParseNameCursor(c, prefix); !ok {
+			return web.Bad(web.BadRequest, "query: cursor is not one of this listing")
+		}
+	}
+	page, after, more := rq.TopicsSeen(after, prefix, limit)
+	var counts []timer.Counts
+	if counted && len(page) > 0 {
+		ids := make([]timer.TopicID, len(page))
+		for i, t := range page {
+			ids[i] = t.ID
+		}
+		var err error
+		if counts, err = rq.Core.Timers.Counts(rq.Base, ids); err != nil {
+			return web.Fault(err)
+		}
+	}
+	o := web.Object{B: rq.Out()}
+	o.Name("topics")
+	list := web.Array{B: o.B}
+	for i, t := range page {
+		if i > 0 && len(list.B) > rq.Limits.ResponseBytes {
+			after, more = page[i-1].Name, true
+			break
+		}
+		list.Next()
+		if counted {
+			list.B = appendTopic(list.B, t, &counts[i])
+		} else {
+			list.B = appendTopic(list.B, t, nil)
+		}
+	}
+	o.B = list.End()
+	if more {
+		o.Text("next_cursor", web.NameCursor(after, prefix))
+	}
+	rq.JSON(200, o.End())
+	return nil
+}

@@ -1,0 +1,416 @@
+package topics
+
+import (
+	"math"
+	"slices"
+
+	"carillon/internal/secret"
+	"carillon/timer"
+	"carillon/transport/api/spec"
+	"carillon/transport/api/web"
+)
+
+// Bounds of a policy where API.md section 3 gives none.
+const (
+	maxStopOn          = 64
+	maxBreakerFailures = 10_000
+	maxBreakerMs       = int64(web.MsPerDay)
+	maxProbes          = 1_000
+	maxDestinationConc = 65_536
+	maxSecrets         = 3
+	minPerSecond       = 0.001
+	maxPerSecond       = 1e6
+	maxBurst           = 1_000_000
+	maxSpreadMs        = 7 * web.MsPerDay
+	fingerprintPrefix  = secret.FingerprintPrefix
+)
+
+var PolicyFieldNames = []string{
+	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "key", "if_late",
+	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
+	"format", "signing_keys", "window",
+}
+
+var formats = []string{"plain", "cloudevents"}
+
+// readPolicy reads a topic's policy; absent fields have the default. stored is the policy that the
+// topic has now, for values that come back as they were shown (REDACTED, fingerprints); nil when
+// there is no such topic.
+func readPolicy(r *web.Reader, stored *timer.Policy) *timer.Policy {
+	p := timer.DefaultPolicy()
+	return readOver(r, &p, stored)
+}
+
+// readPatch reads the fields of a policy that are to change; null stands for the default. Those
+// of callback, retry, rate, breaker and window change one by one.
+func readPatch(r *web.Reader, stored *timer.Policy) *timer.Policy {
+	p := *stored
+	r.Resets = true
+	if readOver(r, &p, stored); r.Err() == nil && r.Given == 0 {
+		r.Reject(web.Bad(web.BadRequest, "nothing to change"))
+	}
+	return &p
+}
+
+// readOver reads the fields of a policy into p.
+func readOver(r *web.Reader, p *timer.Policy, stored *timer.Policy) *timer.Policy {
+	r.OutOfRange = web.RefuseInPolicy
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
+			return nil
+		}
+		i := slices.Index(PolicyFieldNames, string(name))
+		if i < 0 {
+			r.Reject(web.Unknown(name, PolicyFieldNames))
+			return nil
+		}
+		switch {
+		case !r.First(&r.Given, 1<<i, "", name):
+		case r.Resets && r.Null():
+			resetPolicy(p, PolicyFieldNames[i])
+		default:
+			readField(r, p, PolicyFieldNames[i], stored)
+		}
+	}
+	r.End()
+	if p.MinBackoffMs > p.MaxBackoffMs {
+		r.Reject(r.OutOfRange("retry: min_backoff is longer than max_backoff"))
+	}
+	return p
+}
+
+func readField(r *web.Reader, p *timer.Policy, name string, stored *timer.Policy) {
+	switch name {
+	case "delivery":
+		p.Pull = r.Choice(name, []string{"push", "pull"}) == "pull"
+	case "ack":
+		p.Report = r.Choice(name, []string{"response", "report"}) == "report"
+	case "lease":
+		p.LeaseMs = spec.ReadLease(r)
+	case "callback":
+		readCallback(r, p, stored)
+	case "retry":
+		readRetry(r, p)
+	case "stop_on":
+		p.StopOn = readStopOn(r)
+	case "breaker":
+		p.Breaker, p.OwnBreaker = readBreaker(r, p.Breaker), true
+		if stored != nil && !stored.OwnBreaker && p.Breaker == stored.Breaker {
+			p.OwnBreaker = false // the shared one, as it was shown
+		}
+	case "destination_concurrency":
+		p.DestinationConcurrency = int(r.Ranged(name, 1, maxDestinationConc))
+	case "history":
+		p.HistoryMs = readRetention(r, name)
+	case "dead_retention":
+		p.DeadRetentionMs = readRetention(r, name)
+	case "merge":
+		p.Merge = spec.MergeRule(r.Choice(name, spec.MergeRules))
+	case "max_wait":
+		p.MaxWaitMs = spec.ReadMaxWait(r)
+	case "dedup":
+		p.ByContent = r.Choice(name, dedups) == "content"
+	case "secrets":
+		p.Secrets = readSecrets(r, stored)
+	case "format":
+		p.CloudEvents = r.Choice(name, formats) == "cloudevents"
+	case "signing_keys":
+		p.SigningKeys = readSigningKeys(r, stored)
+	case "serial":
+		p.Serial = r.Boolean(name)
+	case "key":
+		if p.Key = r.Text(name); r.Err() == nil && !web.ValidKey(p.Key) {
+			r.Reject(r.OutOfRange("key: must be 1–64 of A-Z a-z 0-9 _ . : @ -"))
+		}
+	case "if_late":
+		p.RejectLate = r.Choice(name, spec.LateRules) == "reject"
+	case "concurrency":
+		p.Concurrency = int(r.Ranged(name, 0, math.MaxInt32))
+	case "rate":
+		p.Rate = readRate(r, p.Rate)
+	case "spread":
+		p.SpreadMs = r.RangedSpan(name, 0, maxSpreadMs)
+	case "window":
+		p.Window = readWindow(r, p.Window)
+	}
+}
+
+// resetPolicy gives a field of a policy its default.
+func resetPolicy(p *timer.Policy, name string) {
+	d := timer.DefaultPolicy()
+	switch name {
+	case "delivery":
+		p.Pull = d.Pull
+	case "ack":
+		p.Report = d.Report
+	case "lease":
+		p.LeaseMs = d.LeaseMs
+	case "callback":
+		p.Callback = d.Callback
+	case "retry":
+		p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs, p.Multiplier, p.Jitter = d.MaxAttempts, d.MinBackoffMs, d.MaxBackoffMs, d.Multiplier, d.Jitter
+	case "stop_on":
+		p.StopOn = d.StopOn
+	case "breaker":
+		p.Breaker, p.OwnBreaker = d.Breaker, d.OwnBreaker
+	case "destination_concurrency":
+		p.DestinationConcurrency = d.DestinationConcurrency
+	case "history":
+		p.HistoryMs = d.HistoryMs
+	case "dead_retention":
+		p.DeadRetentionMs = d.DeadRetentionMs
+	case "merge":
+		p.Merge = d.Merge
+	case "max_wait":
+		p.MaxWaitMs = d.MaxWaitMs
+	case "dedup":
+		p.ByContent = d.ByContent
+	case "secrets":
+		p.Secrets = d.Secrets
+	case "format":
+		p.CloudEvents = d.CloudEvents
+	case "signing_keys":
+		p.SigningKeys = d.SigningKeys
+	case "serial":
+		p.Serial = d.Serial
+	case "key":
+		p.Key = d.Key
+	case "if_late":
+		p.RejectLate = d.RejectLate
+	case "concurrency":
+		p.Concurrency = d.Concurrency
+	case "rate":
+		p.Rate = d.Rate
+	case "spread":
+		p.SpreadMs = d.SpreadMs
+	case "window":
+		p.Window = d.Window
+	}
+}
+
+// readRate reads {"per_second", "burst"}. Without a burst it is the rate of one second.
+func readRate(r *web.Reader, rate timer.Rate) timer.Rate {
+	var given web.Fields
+	n := r.Open('{', "rate")
+	for ; r.More(n, '}'); n++ {
+		switch name := r.Key(); string(name) {
+		case "per_second":
+			if r.First(&given, 1, "rate.", name) && !reset(r, &rate.PerSecond, 0) {
+				rate.PerSecond = r.Float("rate.per_second")
+			}
+		case "burst":
+			if r.First(&given, 2, "rate.", name) && !reset(r, &rate.Burst, 0) {
+				rate.Burst = int(r.Ranged("rate.burst", 1, maxBurst))
+			}
+		default:
+			r.Reject(web.Unknown(name, []string{"per_second", "burst"}))
+		}
+	}
+	switch {
+	case r.Err() != nil:
+	case rate.PerSecond == 0 && given&1 == 0:
+		r.Reject(web.Bad(web.BadRequest, "rate.per_second: is required"))
+	case !(rate.PerSecond >= minPerSecond && rate.PerSecond <= maxPerSecond):
+		r.Reject(r.OutOfRange("rate.per_second: must be 0.001 to 1000000"))
+	case rate.Burst == 0:
+		rate.Burst = max(1, int(math.Ceil(rate.PerSecond)))
+	}
+	return rate
+}
+
+// reset reports that a value is null, and in a patch sets it to its default.
+func reset[T any](r *web.Reader, to *T, value T) bool {
+	if !r.Resets || !r.Null() {
+		return false
+	}
+	*to = value
+	return true
+}
+
+// readCallback reads the callback. One that goes to another origin from now on loses its
+// credentials, unless they are given anew.
+func readCallback(r *web.Reader, p *timer.Policy, stored *timer.Policy) {
+	var given, null web.Fields
+	cb := timer.Callback{}
+	if spec.ReadCallback(r, &cb, &given, &null); null != 0 && !r.Resets {
+		r.Reject(web.Badf(web.BadRequest, "%s: must not be null", spec.NameOf(null)))
+	}
+	if r.Err() != nil {
+		return
+	}
+	given |= null
+	patch := timer.Patch{
+		Spec: timer.Spec{Callback: cb},
+		URL:  given&spec.FURL != 0, Method: given&spec.FMethod != 0, Headers: given&spec.FHeaders != 0, Timeout: given&spec.FTimeout != 0,
+	}
+	next := p.Callback
+	patch.ApplyToCallback(&next)
+	d := timer.DefaultPolicy().Callback
+	if next.Method == "" {
+		next.Method = d.Method
+	}
+	if next.TimeoutMs == 0 {
+		next.TimeoutMs = d.TimeoutMs
+	}
+	if spec.AnyRedacted(cb.Headers) {
+		var had timer.Callback
+		if stored != nil {
+			had = stored.Callback
+		}
+		var problem *web.Problem
+		if next.Headers, problem = spec.Unredact(cb.Headers, &had, next.URL); problem != nil {
+			r.Reject(problem)
+		}
+	}
+	p.Callback = next
+}
+
+func readRetry(r *web.Reader, p *timer.Policy) {
+	var given, null web.Fields
+	retry := timer.Retry{}
+	if spec.ReadRetry(r, &retry, &given, &null); null != 0 && !r.Resets {
+		r.Reject(web.Badf(web.BadRequest, "%s: must not be null", spec.NameOf(null)))
+	}
+	d := timer.DefaultPolicy()
+	choose(&p.MaxAttempts, spec.FMaxAttempts, given, null, retry.MaxAttempts, d.MaxAttempts)
+	choose(&p.MinBackoffMs, spec.FMinBackoff, given, null, retry.MinBackoffMs, d.MinBackoffMs)
+	choose(&p.MaxBackoffMs, spec.FMaxBackoff, given, null, retry.MaxBackoffMs, d.MaxBackoffMs)
+	choose(&p.Multiplier, spec.FMultiplier, given, null, retry.Multiplier, d.Multiplier)
+	choose(&p.Jitter, spec.FJitter, given, null, retry.Jitter, d.Jitter)
+}
+
+// choose sets a field that was given to its value, or, if that is null, to its default.
+func choose[T any](to *T, f, given, null web.Fields, value, byDefault T) {
+	switch {
+	case null&f != 0:
+		*to = byDefault
+	case given&f != 0:
+		*to = value
+	}
+}
+
+func readStopOn(r *web.Reader) []int {
+	out := []int{}
+	n := r.Open('[', "stop_on")
+	for ; r.More(n, ']'); n++ {
+		v := r.Integer("stop_on")
+		if v < 300 || v > 599 || n == maxStopOn {
+			r.Reject(r.OutOfRange("stop_on: must be up to 64 statuses from 300 to 599"))
+			return nil
+		}
+		if !slices.Contains(out, int(v)) {
+			out = append(out, int(v))
+		}
+	}
+	return out
+}
+
+var BreakerFieldNames = []string{"failures", "window", "open", "probes"}
+
+func readBreaker(r *web.Reader, b timer.Breaker) timer.Breaker {
+	var given web.Fields
+	n := r.Open('{', "breaker")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		i := slices.Index(BreakerFieldNames, string(name))
+		if i < 0 {
+			r.Reject(web.Unknown(name, BreakerFieldNames))
+			return b
+		}
+		if !r.First(&given, 1<<i, "breaker.", name) {
+			return b
+		}
+		d := timer.DefaultPolicy().Breaker
+		switch {
+		case i == 0 && !reset(r, &b.Failures, d.Failures):
+			b.Failures = int(r.Ranged("breaker.failures", 1, maxBreakerFailures))
+		case i == 1 && !reset(r, &b.WindowMs, d.WindowMs):
+			b.WindowMs = r.RangedSpan("breaker.window", 1, maxBreakerMs)
+		case i == 2 && !reset(r, &b.OpenMs, d.OpenMs):
+			b.OpenMs = r.RangedSpan("breaker.open", 1, maxBreakerMs)
+		case i == 3 && !reset(r, &b.Probes, d.Probes):
+			b.Probes = int(r.Ranged("breaker.probes", 1, maxProbes))
+		}
+	}
+	return b
+}
+
+func readRetention(r *web.Reader, name string) int64 {
+	return r.RangedSpan(name, 0, spec.MaxRetentionMs)
+}
+
+// index is 1 for true.
+func index(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// AppendPolicy writes every field, such that the whole can be PUT back. A field without a value
+// (rate, max_wait) is left out.
+func AppendPolicy(b []byte, p *timer.Policy) []byte {
+	o := web.Object{B: b}
+	o.Text("delivery", [...]string{"push", "pull"}[index(p.Pull)])
+	o.Name("callback")
+	o.B = spec.AppendCallback(o.B, &p.Callback)
+	o.Text("ack", [...]string{"response", "report"}[index(p.Report)])
+	o.Span("lease", p.LeaseFor())
+	o.Name("retry")
+	o.B = spec.AppendRetry(o.B, &timer.Retry{
+		MaxAttempts: p.MaxAttempts, MinBackoffMs: p.MinBackoffMs, MaxBackoffMs: p.MaxBackoffMs,
+		Multiplier: p.Multiplier, Jitter: p.Jitter, HasJitter: true,
+	})
+	o.Name("stop_on")
+	codes := web.Array{B: o.B}
+	for _, c := range p.StopOn {
+		codes.Next()
+		codes.B = web.AppendInt(codes.B, int64(c))
+	}
+	o.B = codes.End()
+	o.Text("merge", spec.MergeRules[p.Merge])
+	if p.MaxWaitMs != 0 {
+		o.Span("max_wait", p.MaxWaitMs)
+	}
+	dedup := "id"
+	if p.ByContent {
+		dedup = "content"
+	}
+	o.Text("dedup", dedup)
+	o.Boolean("serial", p.Serial)
+	if p.Key != "" {
+		o.Text("key", p.Key)
+	}
+	o.Text("if_late", spec.LateRules[index(p.RejectLate)])
+	o.Integer("concurrency", int64(p.Concurrency))
+	if p.Rate.PerSecond > 0 {
+		o.Name("rate")
+		rate := web.Object{B: o.B}
+		rate.Float("per_second", p.Rate.PerSecond)
+		rate.Integer("burst", int64(p.Rate.Burst))
+		o.B = rate.End()
+	}
+	o.Name("breaker")
+	br := web.Object{B: o.B}
+	br.Integer("failures", int64(p.Breaker.Failures))
+	br.Span("window", p.Breaker.WindowMs)
+	br.Span("open", p.Breaker.OpenMs)
+	br.Integer("probes", int64(p.Breaker.Probes))
+	o.B = br.End()
+	o.Integer("destination_concurrency", int64(p.DestinationConcurrency))
+	o.Span("spread", p.SpreadMs)
+	o.Span("history", p.HistoryMs)
+	o.Span("dead_retention", p.DeadRetentionMs)
+	o.Texts("secrets", fingerprints(p))
+	o.Text("format", formats[index(p.CloudEvents)])
+	o.Texts("signing_keys", publicKeys(p))
+	if p.Window != nil {
+		o.Name("window")
+		o.B = appendWindow(o.B, p.Window)
+	}
+	return o.End()
+}
+
+var dedups = []string{"id", "content"}

@@ -1,0 +1,209 @@
+package topics
+
+import (
+	"errors"
+	"time"
+
+	"carillon/timer"
+	"carillon/transport/api/web"
+)
+
+func Read(rq *web.Request) *web.Problem {
+	t, p := rq.FindTopic(false)
+	if p != nil {
+		return p
+	}
+	counts, err := rq.Core.Timers.Counts(rq.Base, []timer.TopicID{t.ID})
+	if err != nil {
+		return web.Fault(err)
+	}
+	setTopicETag(rq, t)
+	rq.JSON(200, appendTopic(rq.Out(), t, &counts[0]))
+	return nil
+}
+
+func Put(rq *web.Request) *web.Problem {
+	if _, p := rq.MediaType(false); p != nil {
+		return p
+	}
+	change, p := topicChange(rq)
+	if p != nil {
+		return p
+	}
+	var stored *timer.Policy
+	switch t, err := rq.Core.Topics.Latest(rq.Base, rq.Topic); {
+	case err == nil:
+		stored = &t.Policy
+	case !errors.Is(err, timer.ErrNoTopic):
+		return web.Fault(err)
+	}
+	r := rq.ReaderOf(rq.Body)
+	policy := readPolicy(r, stored)
+	if r.Err() != nil {
+		return r.Problem()
+	}
+	if p := rq.CheckURL(policy.Callback.URL); p != nil {
+		return p
+	}
+	var former int64
+	change.FormerIDs = &former
+	t, created, err := rq.Core.Topics.Put(rq.Base, rq.Topic, policy, change)
+	if err != nil {
+		return topicFault(err, change)
+	}
+	status := 200
+	if created {
+		status = 201
+	}
+	changedTopic(rq, status, t, former)
+	return nil
+}
+
+// patchTries bounds how often a patch is applied again because the topic has changed meanwhile.
+const patchTries = 8
+
+// Patch changes the fields that are given, and nothing else of the policy.
+func Patch(rq *web.Request) *web.Problem {
+	if _, p := rq.MediaType(false); p != nil {
+		return p
+	}
+	change, p := topicChange(rq)
+	if p != nil {
+		return p
+	}
+	var err error
+	for try := range patchTries {
+		var t *timer.Topic
+		if t, err = rq.Core.Topics.Latest(rq.Base, rq.Topic); err != nil {
+			return web.Fault(err)
+		}
+		r := rq.ReaderOf(rq.Body)
+		policy := readPatch(r, &t.Policy)
+		if r.Err() != nil {
+			return r.Problem()
+		}
+		if policy.Callback.URL != t.Policy.Callback.URL {
+			if p := rq.CheckURL(policy.Callback.URL); p != nil {
+				return p
+			}
+		}
+		var former int64
+		as := change
+		as.FormerIDs = &former
+		if change.Version == 0 {
+			as.ID, as.Version = t.ID, t.Version
+		}
+		t, _, err = rq.Core.Topics.Put(rq.Base, rq.Topic, policy, as)
+		if err == nil {
+			changedTopic(rq, 200, t, former)
+			return nil
+		}
+		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || !rq.Sleep(2*time.Millisecond<<try) {
+			break
+		}
+	}
+	return topicFault(err, change)
+}
+
+// topicFault is engineFault for a change of a topic: where the client named no version, others have
+// changed it again and again.
+func topicFault(err error, change timer.TopicChange) *web.Problem {
+	if errors.Is(err, timer.ErrTopicVersion) && change.Version == 0 {
+		return web.Fail(503, "overloaded", "the topic keeps changing; nothing was changed")
+	}
+	return web.Fault(err)
+}
+
+// topicChange is the version that a change of the topic is for, and whether it is forced.
+func topicChange(rq *web.Request) (c timer.TopicChange, p *web.Problem) {
+	c.ID, c.Version = rq.TopicID, rq.IfMatch
+	c.Force, p = rq.Query.Boolean("force", false)
+	return c, p
+}
+
+func setTopicETag(rq *web.Request, t *timer.Topic) {
+	rq.Ctx.Response.Header.SetCanonical(web.ETagName, web.AppendTopicETag(nil, t))
+}
+
+func Pause(rq *web.Request) *web.Problem  { return setPaused(rq, true) }
+func Resume(rq *web.Request) *web.Problem { return setPaused(rq, false) }
+
+func setPaused(rq *web.Request, paused bool) *web.Problem {
+	t, err := rq.Core.Topics.SetPaused(rq.Base, rq.Topic, paused)
+	if err != nil {
+		return web.Fault(err)
+	}
+	changedTopic(rq, 200, t, 0)
+	return nil
+}
+
+// changedTopic answers a change that has been made: counts that cannot be had now are left out
+// rather than make it look failed.
+func changedTopic(rq *web.Request, status int, t *timer.Topic, formerIDs int64) {
+	setTopicETag(rq, t)
+	o := web.Object{B: rq.Out()}
+	if counts, err := rq.Core.Timers.Counts(rq.Base, []timer.TopicID{t.ID}); err != nil {
+		members(&o, t, nil)
+	} else {
+		members(&o, t, &counts[0])
+		if n := counts[0].NoURL; n > 0 && t.Policy.CallsNobody() {
+			o.Integer("without_url", n)
+		}
+	}
+	if formerIDs > 0 {
+		o.Integer("former_ids", formerIDs)
+	}
+	rq.JSON(status, o.End())
+}
+
+func Delete(rq *web.Request) *web.Problem {
+	change, p := topicChange(rq)
+	if p != nil {
+		return p
+	}
+	n, err := rq.Core.Topics.Delete(rq.Base, rq.Topic, change)
+	if err != nil {
+		return web.Fault(err)
+	}
+	o := web.Object{B: rq.Out()}
+	o.Integer("cancelled", int64(n))
+	rq.JSON(200, o.End())
+	return nil
+}
+
+func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {
+	o := web.Object{B: b}
+	members(&o, t, counts)
+	return o.End()
+}
+
+func members(o *web.Object, t *timer.Topic, counts *timer.Counts) {
+	o.Text("topic", t.Name)
+	o.Name("policy")
+	o.B = AppendPolicy(o.B, &t.Policy)
+	o.Boolean("paused", t.Paused)
+	if counts != nil {
+		o.Name("counts")
+		c := web.Object{B: o.B}
+		c.Integer("scheduled", counts.Scheduled)
+		c.Integer("ready", counts.Ready)
+		c.Integer("leased", counts.Leased)
+		c.Integer("done", counts.Done)
+		c.Integer("dead", counts.Dead)
+		if counts.Waiting != (timer.Waiting{}) {
+			c.Name("waiting")
+			waiting := web.Object{B: c.B}
+			for _, cause := range timer.WaitCauses() {
+				if n := counts.Waiting[cause]; n > 0 {
+					waiting.Integer(cause.String(), n)
+				}
+			}
+			c.B = waiting.End()
+		}
+		o.B = c.End()
+		o.Integer("oldest_overdue_ms", counts.OldestOverdueMs)
+	}
+	o.Boolean("auto_created", t.AutoCreated)
+	o.Name("version")
+	o.B = web.AppendTopicETag(o.B, t)
+}

@@ -1,0 +1,90 @@
+package topics
+
+import (
+	"slices"
+
+	"carillon/timer"
+	"carillon/timer/recurrence"
+	"carillon/transport/api/web"
+)
+
+var WindowFieldNames = []string{"zone", "days", "from", "to", "except"}
+
+// readWindow reads the object of a window over one that there may be.
+func readWindow(r *web.Reader, base *timer.Window) *timer.Window {
+	w := timer.Window{}
+	if base != nil {
+		w = *base
+	}
+	var given web.Fields
+	n := r.Open('{', "window")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
+			return nil
+		}
+		at := slices.Index(WindowFieldNames, string(name))
+		if at < 0 {
+			r.Reject(web.Unknown(name, WindowFieldNames))
+			return nil
+		}
+		if !r.First(&given, 1<<at, "window.", name) {
+			return nil
+		}
+		if at == len(WindowFieldNames)-1 {
+			if !reset(r, &w.Except, nil) {
+				w.Except = readDates(r)
+			}
+			continue
+		}
+		to := [...]*string{&w.Zone, &w.Days, &w.From, &w.To}[at]
+		if reset(r, to, "") {
+			continue
+		}
+		if *to = r.Text("window." + WindowFieldNames[at]); *to == "" {
+			r.Reject(r.OutOfRange("window." + WindowFieldNames[at] + ": must not be empty"))
+		}
+	}
+	if r.Err() != nil {
+		return nil
+	}
+	if w.Days == "" && w.From == "" && w.To == "" && len(w.Except) == 0 {
+		r.Reject(r.OutOfRange("window: give days, from, to or except"))
+		return nil
+	}
+	zone, err := recurrence.Release.Load(w.Zone)
+	if err != nil {
+		r.Reject(r.OutOfRange("window.zone: " + err.Error()))
+		return nil
+	}
+	if _, err := recurrence.NewHours(&w, zone); err != nil {
+		r.Reject(r.OutOfRange(err.Error()))
+	}
+	return &w
+}
+
+func readDates(r *web.Reader) []string {
+	var out []string
+	n := r.Open('[', "window.except")
+	for ; r.More(n, ']'); n++ {
+		if n == recurrence.MaxExcept {
+			r.Reject(r.OutOfRange("window.except: more than 366 dates"))
+			return nil
+		}
+		out = append(out, r.Text("window.except"))
+	}
+	return out
+}
+
+func appendWindow(b []byte, w *timer.Window) []byte {
+	o := web.Object{B: b}
+	for i, text := range []string{w.Zone, w.Days, w.From, w.To} {
+		if text != "" {
+			o.Text(WindowFieldNames[i], text)
+		}
+	}
+	if len(w.Except) > 0 {
+		o.Texts("except", w.Except)
+	}
+	return o.End()
+}

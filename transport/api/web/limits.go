@@ -1,0 +1,77 @@
+package web
+
+import (
+	"time"
+)
+
+// Limits bound how much a client can make the server hold, and how long it waits. Zero fields take
+// the defaults of API.md section 1.
+type Limits struct {
+	PayloadBytes int // 256 KiB, as delivered
+	BodyBytes    int // 1 MiB
+	BatchBytes   int // 8 MiB
+	// 256 MiB: all bodies of over 16 KiB together, as far as they have arrived, of requests that
+	// have not been answered.
+	BodiesBytes   int
+	AnswersBytes  int // 256 MiB: all answers of over 16 KiB together, that have not been written
+	BatchOps      int // 1,000; also the ids of one redrive or purge
+	HeaderBytes   int // 16 KiB, request line included
+	TargetBytes   int // 8 KiB: path and query
+	Connections   int // 8,192
+	BatchAnswer   int // 8 MiB: results of a batch beyond it carry no timer
+	ResponseBytes int // 4 MiB: a page of a listing ends early rather than grow past it
+
+	HeaderTimeout time.Duration // 10s from the first byte
+	BodyTimeout   time.Duration // 30s from the end of the header
+	IdleTimeout   time.Duration // 2m between requests
+	WriteTimeout  time.Duration // 30s
+	Grace         time.Duration // 30s for requests in flight when Serve's context ends
+	Unfinished    time.Duration // 1s for requests that have not wholly arrived by then
+
+	SweepTime time.Duration // 10m for one bulk change
+
+	Horizon time.Duration // 10 years
+}
+
+const (
+	Day            = 24 * time.Hour
+	defaultHorizon = 3653 * Day // ten years, leap days included
+)
+
+func (l Limits) WithDefaults() Limits {
+	size := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	span := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	size(&l.PayloadBytes, 256<<10)
+	size(&l.BodyBytes, 1<<20)
+	size(&l.BatchBytes, 8<<20)
+	size(&l.BodiesBytes, 256<<20)
+	size(&l.AnswersBytes, 256<<20)
+	size(&l.BatchAnswer, 8<<20)
+	size(&l.BatchOps, 1000)
+	size(&l.HeaderBytes, 16<<10)
+	size(&l.TargetBytes, 8<<10)
+	size(&l.Connections, 8192)
+	size(&l.ResponseBytes, 4<<20)
+	span(&l.HeaderTimeout, 10*time.Second)
+	span(&l.BodyTimeout, 30*time.Second)
+	span(&l.IdleTimeout, 2*time.Minute)
+	span(&l.WriteTimeout, 30*time.Second)
+	span(&l.Grace, 30*time.Second)
+	span(&l.Unfinished, time.Second)
+	span(&l.SweepTime, 10*time.Minute)
+	span(&l.Horizon, defaultHorizon)
+	return l
+}
+
+// A body of more than smallBody counts against the budget of bodies, by the buffer that holds its
+// bytes so far, until its request is answered. Smaller ones are bounded by the number of
+// connections, and cost nothing here.
+const SmallBody = 16 << 10

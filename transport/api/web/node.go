@@ -1,0 +1,86 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"carillon/transport/api/backend"
+)
+
+// Node is what all requests of a server share.
+type Node struct {
+	Engine backend.Engine
+	Limits Limits
+	Logger *slog.Logger
+
+	Clock      func() time.Time
+	ClockFault func() string
+	Rand       func() uint64
+	Digest     func(text string) (uint64, error)
+	Salt       uint64 // see shardAt
+
+	RefusedURL      func(url string) error
+	ClusterError    func(error) error
+	KnownTopicsOnly bool
+	Audits          bool // outcomes are wanted
+	URLs            URLCache
+	Principal       func(token [sha256.Size]byte) *Principal // nil: it is none any more
+
+	// base is the context of every call into the engine. It outlives Serve's: requests in flight
+	// may finish.
+	Base context.Context
+	// ending ends with Serve's context: operations that would take longer than the grace stop then.
+	Ending context.Context
+
+	Answers                Memory
+	Sweeps, Streams, Polls Lasting
+	Backups                chan struct{} // as many as are being taken
+	Beat                   time.Duration // of streams
+}
+
+// Memory is shared by what clients have the server hold, by the address of each.
+type Memory interface {
+	Take(address netip.Addr, n int64) bool // or nothing
+	Give(address netip.Addr, n int64)
+}
+
+// Lasting are places for requests that last. One that is taken is given back by its token.
+type Lasting interface {
+	Take(who *Principal) (token [sha256.Size]byte, refused *Problem)
+	Give(token [sha256.Size]byte)
+}
+
+// now is the server's clock in Unix ms, rounded up.
+func (n *Node) NowMs() int64 { return ceilMs(n.Clock()) }
+
+// Reckons refuses to say when it is so long from now while this node does not know the time.
+// Another node may.
+func (n *Node) Reckons() *Problem {
+	why := n.ClockFault()
+	if why == "" {
+		return nil
+	}
+	return Fail(503, Unavailable, "this node cannot say when that is: "+why+"; nothing was changed. Give an instant (at, at_ms), or ask another node")
+}
+
+// Sleep waits, or ends early with false when the server stops.
+func (n *Node) Sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-n.Base.Done():
+		return false
+	}
+}
+
+// LogCause keeps an error that has no place in the contract from being lost.
+func (n *Node) LogCause(p *Problem) {
+	if p.Cause != nil {
+		n.Logger.Error("the engine failed", "error", p.Cause)
+	}
+}

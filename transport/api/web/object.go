@@ -1,0 +1,133 @@
+package web
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// Object and array append JSON, with the commas where they belong.
+type Object struct {
+	B     []byte
+	Begun bool
+}
+
+func (o *Object) Name(name string) {
+	c := byte('{')
+	if o.Begun {
+		c = ','
+	}
+	o.Begun = true
+	o.B = append(append(append(o.B, c, '"'), name...), '"', ':')
+}
+
+func (o *Object) Text(name, v string) {
+	o.Name(name)
+	o.B = AppendString(o.B, v)
+}
+
+func (o *Object) Integer(name string, v int64) {
+	o.Name(name)
+	o.B = AppendInt(o.B, v)
+}
+
+func (o *Object) Float(name string, v float64) {
+	o.Name(name)
+	o.B = strconv.AppendFloat(o.B, v, 'g', -1, 64)
+}
+
+func (o *Object) Boolean(name string, v bool) {
+	o.Name(name)
+	o.B = strconv.AppendBool(o.B, v)
+}
+
+func (o *Object) Span(name string, ms int64) {
+	o.Name(name)
+	o.B = append(AppendSpan(append(o.B, '"'), ms), '"')
+}
+
+func (o *Object) End() []byte {
+	if !o.Begun {
+		o.B = append(o.B, '{')
+	}
+	return append(o.B, '}')
+}
+
+type Array struct {
+	B     []byte
+	begun bool
+}
+
+// Next goes before each element.
+func (a *Array) Next() {
+	c := byte('[')
+	if a.begun {
+		c = ','
+	}
+	a.begun = true
+	a.B = append(a.B, c)
+}
+
+func (a *Array) End() []byte {
+	if !a.begun {
+		a.B = append(a.B, '[')
+	}
+	return append(a.B, ']')
+}
+
+func AppendInt(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) }
+
+func (o *Object) Texts(name string, list []string) {
+	o.Name(name)
+	a := Array{B: o.B}
+	for _, text := range list {
+		a.Next()
+		a.B = AppendString(a.B, text)
+	}
+	o.B = a.End()
+}
+
+func (o *Object) Integers(name string, list []int64) {
+	o.Name(name)
+	a := Array{B: o.B}
+	for _, n := range list {
+		a.Next()
+		a.B = AppendInt(a.B, n)
+	}
+	o.B = a.End()
+}
+
+// AppendString writes a JSON string. Bytes that are not UTF-8 (a receiver's error text can be
+// anything) become U+FFFD.
+func AppendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r != utf8.RuneError || size != 1 {
+				i += size
+				continue
+			}
+		}
+		b = append(b, s[from:i]...)
+		switch {
+		case c >= utf8.RuneSelf:
+			b = append(b, `\ufffd`...)
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c == '\n':
+			b = append(b, `\n`...)
+		default:
+			b = append(b, `\u00`...)
+			b = append(b, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
+		}
+		i++
+		from = i
+	}
+	return append(append(b, s[from:]...), '"')
+}

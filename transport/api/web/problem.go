@@ -1,0 +1,133 @@
+package web
+
+import (
+	"fmt"
+	"strconv"
+
+	"carillon/timer"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Problem is an answer that says no: RFC 9457, with our code, and whether trying the same again can
+// help. detail is shown to the client: no secret, nothing of our insides.
+type Problem struct {
+	Status  int
+	Code    string
+	Detail  string
+	Outcome string // of a cancel that came too late
+	Allow   string // of a 405
+	// existing is the timer that is in the way; nil: none, or it is not known.
+	Existing *timer.Timer
+	// retryAfter is in seconds; 0: one.
+	RetryAfter int
+	// An error of the engine that has no problem of its own: for the log, never shown.
+	Cause error
+}
+
+func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
+
+func Fail(status int, code, detail string) *Problem {
+	return &Problem{Status: status, Code: code, Detail: detail}
+}
+
+func Failf(status int, code, format string, args ...any) *Problem {
+	return Fail(status, code, fmt.Sprintf(format, args...))
+}
+
+// The codes of API.md section 1 that are used in more than one place.
+const (
+	BadRequest    = "bad_request"
+	BadJSON       = "bad_json"
+	UnknownField  = "unknown_field"
+	BadTime       = "bad_time"
+	BadName       = "bad_name"
+	BadHeader     = "bad_header"
+	BadURL        = "bad_url"
+	BadPolicy     = "bad_policy"
+	QuotaUsed     = "quota"
+	Overloaded    = "overloaded"
+	Unauthorized  = "unauthorized"
+	Forbidden     = "forbidden"
+	TooLarge      = "too_large"
+	NotFound      = "not_found"
+	UnknownTopic  = "unknown_topic"
+	UnknownTimer  = "unknown_timer"
+	NotDrained    = "not_drained"
+	WrongDelivery = "wrong_delivery"
+	Unavailable   = "unavailable"
+	InternalError = "internal"
+)
+
+func Bad(code, detail string) *Problem { return Fail(400, code, detail) }
+
+func Badf(code, format string, args ...any) *Problem { return Failf(400, code, format, args...) }
+
+// Refuses reports whether the request was refused and has changed nothing. A 5xx may have.
+func (p *Problem) Refuses() bool { return p.Status < 500 }
+
+// retryable: the same request may succeed later without anything else having changed.
+func (p *Problem) retryable() bool { return p.Status == 503 || p.Status == 429 || p.Status == 408 }
+
+var titles = map[string]string{
+	BadRequest: "Bad request", BadJSON: "Body is not the JSON that is asked", UnknownField: "Unknown field",
+	BadTime: "Bad time", BadName: "Bad name", BadHeader: "Bad callback header", BadURL: "Bad callback URL",
+	Unauthorized: "No valid token", Forbidden: "Token may not do this",
+	NotFound: "Not found", UnknownTopic: "Unknown topic", UnknownTimer: "Unknown timer",
+	"method_not_allowed": "Method not allowed",
+	"exists":             "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
+	NotDrained: "Node is not drained", WrongDelivery: "Wrong delivery", QuotaUsed: "As many as allowed",
+	"over": "Timer has ended", "version_mismatch": "Another version", TooLarge: "Too large",
+	"misdirected":            "Not a name of this node",
+	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
+	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", BadPolicy: "Bad policy",
+	Unavailable: "Not now", "no_leader": "Shard has no leader now", Overloaded: "Overloaded", "low_disk": "Disk almost full",
+	InternalError: "Internal error",
+}
+
+func AppendProblem(b []byte, p *Problem) []byte {
+	b = append(b, `{"type":"urn:carillon:`...)
+	b = append(b, p.Code...)
+	b = append(b, `","title":`...)
+	title := titles[p.Code]
+	if title == "" {
+		title = fasthttp.StatusMessage(p.Status)
+	}
+	b = AppendString(b, title)
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(p.Status), 10)
+	b = append(b, `,"detail":`...)
+	b = AppendString(b, p.Detail)
+	b = append(b, `,"code":"`...)
+	b = append(b, p.Code...)
+	b = append(b, `","retryable":`...)
+	b = strconv.AppendBool(b, p.retryable())
+	if p.Outcome != "" {
+		b = append(b, `,"outcome":"`...)
+		b = append(b, p.Outcome...)
+		b = append(b, '"')
+	}
+	if t := p.Existing; t != nil {
+		b = append(b, `,"existing":{"version":`...)
+		b = strconv.AppendUint(b, uint64(t.Version), 10)
+		b = append(append(append(b, `,"state":"`...), StateNames[t.State]...), '"')
+		b = append(AppendTime(b, "due", t.DueMs), '}')
+	}
+	return append(b, '}')
+}
+
+// WriteProblem makes p the whole response.
+func WriteProblem(ctx *fasthttp.RequestCtx, p *Problem) {
+	ctx.SetStatusCode(p.Status)
+	ctx.SetContentType("application/problem+json")
+	if p.Status == 503 || p.Status == 429 {
+		ctx.Response.Header.Set("Retry-After", strconv.Itoa(max(1, p.RetryAfter)))
+	}
+	if p.Allow != "" {
+		ctx.Response.Header.Set("Allow", p.Allow)
+	}
+	if p.Status == 401 {
+		ctx.Response.Header.Set("WWW-Authenticate", `Bearer realm="carillon"`)
+	}
+	ctx.Response.SwapBody(AppendProblem(ctx.Response.SwapBody(nil)[:0], p))
+}

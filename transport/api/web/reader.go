@@ -1,0 +1,233 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"carillon/timer/duration"
+	"carillon/transport/api/internal/strictjson"
+)
+
+// Fields is a set of fields of a timer as a client writes it. The bits go into content hashes, which
+// are stored: new ones are added at the end.
+type Fields uint64
+
+// Reader reads client documents under the server's limits.
+type Reader struct {
+	strictjson.Scanner
+	Limits *Limits
+	URLs   *URLCache
+	// resets: null stands for the default, where a policy is patched; given are the policy's fields
+	// so far.
+	Resets bool
+	Given  Fields
+	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422
+	// in a policy.
+	OutOfRange func(detail string) *Problem
+}
+
+func refuseInTimer(detail string) *Problem  { return Bad(BadRequest, detail) }
+func RefuseInPolicy(detail string) *Problem { return Fail(422, BadPolicy, detail) }
+
+// Reject notes a fault of the input, unless it has one already.
+func (r *Reader) Reject(p *Problem) {
+	if p != nil {
+		r.Fail(p)
+	}
+}
+
+// Problem is the answer to the first fault; nil when there is none.
+func (r *Reader) Problem() *Problem {
+	switch err := r.Err().(type) {
+	case nil:
+		return nil
+	case *Problem:
+		return err
+	case *strictjson.Fault:
+		if !err.Grammar {
+			return Bad(BadRequest, err.Detail)
+		}
+	}
+	return Bad(BadJSON, r.Err().Error())
+}
+
+// First marks a field as given; false (and a fault) when it was given before.
+func (r *Reader) First(set *Fields, f Fields, prefix string, name []byte) bool {
+	if *set&f != 0 {
+		r.Reject(Badf(BadJSON, "%s%s: given twice", prefix, Clip(name)))
+		return false
+	}
+	*set |= f
+	return true
+}
+
+// TimeText is a string; anything else is no time. The fault of the caller is the better one.
+func (r *Reader) TimeText(name string) string {
+	if r.Err() == nil && r.Peek() != '"' {
+		r.Mistyped(name, "a string")
+		r.recode(BadTime)
+		return ""
+	}
+	return r.Text(name)
+}
+
+func (r *Reader) TimeInteger(name string) (int64, bool) {
+	n := r.Integer(name)
+	r.recode(BadTime)
+	return n, r.Err() == nil
+}
+
+// recode turns a bad_request into a more telling code.
+func (r *Reader) recode(code string) {
+	if p := r.Problem(); p != nil && p.Code == BadRequest {
+		p.Code = code
+		r.Restate(p)
+	}
+}
+
+const SpanRule = `must be a duration, 0 or longer, like "1h30m", "250ms" or "30d"; the units are ` + duration.Units
+
+// Span reads a duration ≥ 0 in ms.
+func (r *Reader) Span(name string) int64 { return r.SpanCode(name, BadRequest) }
+
+func (r *Reader) SpanCode(name, code string) int64 {
+	s := r.Text(name)
+	if r.Err() != nil {
+		r.recode(code)
+		return 0
+	}
+	ms, ok := ParseSpan(s)
+	if !ok || ms < 0 {
+		r.Reject(Badf(code, "%s: "+SpanRule, name))
+		return 0
+	}
+	if ms == math.MaxInt64 {
+		r.Reject(r.OutOfRange(name + ": too long"))
+	}
+	return ms
+}
+
+func (r *Reader) Choice(name string, among []string) string {
+	s := r.Text(name)
+	for _, c := range among {
+		if s == c {
+			return c
+		}
+	}
+	r.Reject(Badf(BadRequest, "%s: must be one of %s", name, strings.Join(among, ", ")))
+	return ""
+}
+
+func (r *Reader) Labels(name string) []string {
+	n := r.Open('[', name)
+	if r.Err() != nil {
+		return nil
+	}
+	var out []string
+	for ; r.More(n, ']'); n++ {
+		s := r.Text(name)
+		if r.Err() != nil {
+			return nil
+		}
+		if n == maxLabels || !validLabel(s) {
+			r.Reject(Badf(BadRequest, "%s: up to 16, each 1–64 of A-Z a-z 0-9 _ . : = -", name))
+			return nil
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Unknown is the fault of a field that there is none of, with a hint when only its case is wrong,
+// or when it belongs into another field.
+func Unknown(name []byte, names []string) *Problem {
+	for _, n := range names {
+		if strings.EqualFold(n, string(name)) {
+			return Badf(UnknownField, "unknown field %q: it is written %q", Clip(name), n)
+		}
+		if outer, inner, nested := strings.Cut(n, "."); nested && inner == string(name) {
+			return Badf(UnknownField, `unknown field %q: it is %s, as in {%q: {%q: …}}`, inner, n, outer, inner)
+		}
+	}
+	return Badf(UnknownField, "unknown field %q", Clip(name))
+}
+
+// Clip bounds how many of the client's bytes are said back.
+func Clip(b []byte) string {
+	if len(b) > 64 {
+		return strings.ToValidUTF8(string(b[:64]), "") + "…"
+	}
+	return string(b)
+}
+
+func (r *Reader) InstantOrMs(name string) int64 {
+	if r.Err() == nil && r.Peek() != '"' {
+		ms, ok := r.TimeInteger(name)
+		switch {
+		case ok && inSeconds(ms):
+			r.Reject(MeantMs(name))
+		case ok && ms >= 0:
+			return ms
+		}
+	} else if ms, ok := ParseInstant(r.Text(name)); ok && ms >= 0 {
+		return ms
+	}
+	r.Reject(Badf(BadTime, "%s: "+instantRule, name))
+	return 0
+}
+
+// LabelOrLabels reads one label or a list of them.
+func (r *Reader) LabelOrLabels(name string) []string {
+	if r.Err() == nil && r.Peek() == '[' {
+		return r.Labels(name)
+	}
+	l := r.Text(name)
+	if !validLabel(l) {
+		r.Reject(Badf(BadRequest, "%s: each 1–64 of A-Z a-z 0-9 _ . : = -", name))
+	}
+	return []string{l}
+}
+
+func (r *Reader) Ranged(name string, low, high int64) int64 {
+	v := r.Integer(name)
+	if v < low || v > high {
+		r.Reject(r.OutOfRange(fmt.Sprintf("%s: must be %d to %d", name, low, high)))
+	}
+	return v
+}
+
+func (r *Reader) RangedSpan(name string, low, high int64) int64 {
+	ms := r.Span(name)
+	if ms < low || ms > high {
+		r.Reject(r.OutOfRange(fmt.Sprintf("%s: must be %s to %s", name, AppendSpan(nil, low), AppendSpan(nil, high))))
+	}
+	return ms
+}
+
+// Members reads an object whose members are named, each at most once; read takes the value of one.
+func (r *Reader) Members(names []string, read func(name string)) {
+	var given Fields
+	n := r.Open('{', "body")
+	for ; r.More(n, '}'); n++ {
+		name := r.Key()
+		if r.Err() != nil {
+			return
+		}
+		at := slices.Index(names, string(name))
+		if at < 0 {
+			r.Reject(Unknown(name, names))
+			return
+		}
+		if !r.First(&given, 1<<at, "", name) {
+			return
+		}
+		read(names[at])
+	}
+	r.End()
+}
+
+func (r *Reader) Begin(buf []byte, limits *Limits) {
+	*r = Reader{Scanner: strictjson.Of(buf), Limits: limits, OutOfRange: refuseInTimer}
+}

@@ -1,0 +1,116 @@
+package web
+
+import (
+	"net/netip"
+	"strings"
+
+	"carillon/timer"
+	"carillon/transport/api/backend"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Request is one request, and its answer, as a handler sees it. Nothing may keep it.
+type Request struct {
+	*Node
+	Ctx   *fasthttp.RequestCtx
+	Who   *Principal    // nil when the API is open
+	Core  *backend.Core // nil where the route is for a node alone
+	Query Query
+
+	Topic    string // from the path, valid; its own copy
+	ID       string
+	NodeName string // the node of the path
+	Shard    timer.ShardID
+
+	Body []byte
+
+	DryRun   bool      // of a change of one timer: nothing is changed
+	Count    int       // how many the change was about, for the audit log
+	Unlogged bool      // it is no change, for the audit log
+	Outcomes []Outcome // of a batch, for the audit log, which has each by itself
+
+	Answer *Room // of an answer that is bounded while it is made
+
+	OnceKey    string        // an Idempotency-Key; "": none
+	Trace      *timer.Trace  // that it is part of; nil: none
+	TopicID    timer.TopicID // of the life of the topic that ifMatch is a version of
+	IfMatch    uint32        // 0: any version
+	CreateOnly bool
+
+	Scratch []byte
+	reader  Reader // of its body
+	// Room for the answer to an add or put, filled in when the engine has answered.
+	Created timer.Timer
+}
+
+// Outcome is that of one operation of a batch.
+type Outcome struct {
+	Verb, ID string // "" where it could not be read
+	Status   int
+	Refused  bool
+}
+
+// Conn is the client's connection; nil in a test without one.
+func (rq *Request) Conn() Conn {
+	c, _ := rq.Ctx.Conn().(Conn)
+	return c
+}
+
+// Address is the key by which the client's shares are counted.
+func (rq *Request) Address() netip.Addr {
+	if c := rq.Conn(); c != nil {
+		return c.ClientAddress()
+	}
+	return netip.Addr{}
+}
+
+// Out is the response's own buffer, empty, to append the body to; json gives it back.
+func (rq *Request) Out() []byte { return rq.Ctx.Response.SwapBody(nil)[:0] }
+
+func (rq *Request) JSON(status int, body []byte) {
+	rq.Ctx.SetStatusCode(status)
+	rq.Ctx.Response.Header.SetContentType("application/json")
+	rq.Ctx.Response.SwapBody(body)
+}
+
+// MediaType checks Content-Type and Content-Encoding of a request that has a body. lines: it may be
+// one JSON document a line.
+func (rq *Request) MediaType(lines bool) (ndjson bool, p *Problem) {
+	h := &rq.Ctx.Request.Header
+	if enc := h.Peek("Content-Encoding"); len(enc) > 0 {
+		return false, Fail(415, "unsupported_media_type", "Content-Encoding is not supported: send the body as it is")
+	}
+	if string(h.ContentType()) == "application/json" || len(h.ContentType()) == 0 && len(rq.Body) == 0 {
+		return false, nil // an empty body needs no type; the scanner says that it is missing
+	}
+	kind, params, _ := strings.Cut(strings.ToLower(string(h.ContentType())), ";")
+	kind, params = strings.TrimSpace(kind), strings.TrimSpace(params)
+	utf8Only := params == "" || params == "charset=utf-8" || params == `charset="utf-8"`
+	switch {
+	case kind == "application/json" && utf8Only:
+		return false, nil
+	case kind == "application/x-ndjson" && utf8Only && lines:
+		return true, nil
+	}
+	want := "application/json"
+	if lines {
+		want += " or application/x-ndjson"
+	}
+	return false, Fail(415, "unsupported_media_type", "send the body with Content-Type: "+want+" (charset utf-8)")
+}
+
+// jsonBody is a reader of the body, which must be JSON.
+func (rq *Request) Reader() (*Reader, *Problem) {
+	if _, p := rq.MediaType(false); p != nil {
+		return nil, p
+	}
+	return rq.ReaderOf(rq.Body), nil
+}
+
+// ReaderOf takes over buf, and the reader before.
+func (rq *Request) ReaderOf(buf []byte) *Reader {
+	rq.reader.Begin(buf, &rq.Limits)
+	rq.reader.URLs = &rq.URLs
+	return &rq.reader
+}
