@@ -178,7 +178,9 @@ func (in *TimerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 	return nil
 }
 
-// change has one checked input decided.
+// change has one checked input decided by the shard of its timer, in the topic as it stands. Where
+// headers hold REDACTED the version that the stored values were read from guards the change, which
+// is tried again when the timer has changed meanwhile.
 func change(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *web.Problem) {
 	if p = prepare(rq, in, v, rq.NowMs()); p != nil {
 		return res, nil, p
@@ -198,58 +200,61 @@ func change(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Re
 				return false, nil
 			}
 		}
-		if spec.AnyRedacted(in.Spec.Callback.Headers) {
-			var p *web.Problem
-			if res, p = changeKeeping(rq, in, t, v, brief); p != nil {
-				return false, p
+		redacted := spec.AnyRedacted(in.Spec.Callback.Headers)
+		for range redactTries {
+			cmd := &in.cmd
+			if redacted {
+				var p *web.Problem
+				if cmd, p = withStored(rq, in, t, v); p != nil {
+					return false, p
+				}
+				if cmd == nil {
+					res = timer.Result{Code: timer.NotFound}
+					return in.again(res.Code), nil
+				}
 			}
-		} else if res, err = decide(rq, in.shard(rq, t), &in.cmd, brief); err != nil {
-			return false, web.Fault(err)
+			if res, err = decide(rq, in.shard(rq, t), cmd, brief); err != nil {
+				return false, web.Fault(err)
+			}
+			if !redacted || res.Code != timer.VersionMismatch || in.cmd.IfMatch != 0 {
+				return res.Code == timer.TopicClosed || in.again(res.Code), nil
+			}
 		}
-		return res.Code == timer.TopicClosed || in.again(res.Code), nil
+		return false, web.Fail(503, "overloaded", "the timer keeps changing; nothing was changed")
 	})
 	return res, t, p
 }
 
-// changeKeeping does a put or patch whose headers hold REDACTED: the stored values go in their
-// place, and the version they were read from guards the change.
-func changeKeeping(rq *web.Request, in *TimerRequest, t *timer.Topic, v verb, brief bool) (res timer.Result, p *web.Problem) {
-	headers := in.Spec.Callback.Headers
-	for range redactTries {
-		cur, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, t), t.ID, in.id)
-		if err != nil {
-			return res, web.Fault(err)
-		}
-		if cur == nil {
-			if v == vPatch {
-				return timer.Result{Code: timer.NotFound}, nil
-			}
-			cur = &timer.Timer{}
-		}
-		// Fresh copies: an earlier try's command may still be on its way.
-		cmd, whole := in.cmd, in.Spec
-		if whole.Callback.Headers, p = spec.Unredact(headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
-			return res, p
-		}
-		if cmd.IfMatch == 0 {
-			cmd.IfMatch = cur.Version
-		}
-		if v == vPatch {
-			patch := *in.patch
-			patch.Spec = whole
-			patch.BindTo(t.Policy.Callback.URL)
-			cmd.Patch = &patch
-		} else {
-			cmd.Spec = &whole
-		}
-		if res, err = decide(rq, in.shard(rq, t), &cmd, brief); err != nil {
-			return res, web.Fault(err)
-		}
-		if res.Code != timer.VersionMismatch || in.cmd.IfMatch != 0 {
-			return res, nil
-		}
+// withStored is the command of a put or patch with the values that the timer has now in the place of
+// REDACTED; nil where a patch has no timer. It is a copy: an earlier try's may still be on its way.
+func withStored(rq *web.Request, in *TimerRequest, t *timer.Topic, v verb) (*timer.Command, *web.Problem) {
+	cur, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, t), t.ID, in.id)
+	if err != nil {
+		return nil, web.Fault(err)
 	}
-	return res, web.Fail(503, "overloaded", "the timer keeps changing; nothing was changed")
+	if cur == nil && v == vPatch {
+		return nil, nil
+	}
+	if cur == nil {
+		cur = &timer.Timer{}
+	}
+	cmd, whole := in.cmd, in.Spec
+	var p *web.Problem
+	if whole.Callback.Headers, p = spec.Unredact(in.Spec.Callback.Headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
+		return nil, p
+	}
+	if cmd.IfMatch == 0 {
+		cmd.IfMatch = cur.Version
+	}
+	if v == vPatch {
+		patch := *in.patch
+		patch.Spec = whole
+		patch.BindTo(t.Policy.Callback.URL)
+		cmd.Patch = &patch
+	} else {
+		cmd.Spec = &whole
+	}
+	return &cmd, nil
 }
 
 // goesTo is the URL that a timer has after a put or patch of its present state.

@@ -34,12 +34,14 @@ func readInput(rq *web.Request, v verb) (*TimerRequest, *web.Problem) {
 	return in, nil
 }
 
-func Add(rq *web.Request) *web.Problem   { return changeTimer(rq, vAdd) }
-func Put(rq *web.Request) *web.Problem   { return changeTimer(rq, vPut) }
-func Patch(rq *web.Request) *web.Problem { return changeTimer(rq, vPatch) }
-func Fire(rq *web.Request) *web.Problem  { return changeTimer(rq, vFire) }
+func Add(rq *web.Request) *web.Problem    { return changeTimer(rq, vAdd) }
+func Put(rq *web.Request) *web.Problem    { return changeTimer(rq, vPut) }
+func Patch(rq *web.Request) *web.Problem  { return changeTimer(rq, vPatch) }
+func Fire(rq *web.Request) *web.Problem   { return changeTimer(rq, vFire) }
+func Cancel(rq *web.Request) *web.Problem { return changeTimer(rq, vCancel) }
 
-// changeTimer does a change that answers with the timer.
+// changeTimer reads a change of one timer, has it made, and answers with the timer, or with what a
+// cancel did.
 func changeTimer(rq *web.Request, v verb) *web.Problem {
 	var in *TimerRequest
 	var p *web.Problem
@@ -52,62 +54,41 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 	if p != nil {
 		return p
 	}
-	res, t, p := changeOne(rq, in, v, false)
-	rq.ID = in.id // of an add it may be new
+	res, t, p := change(rq, in, v, v == vCancel)
+	if p == nil && res.Code == timer.NotFound { // it may have ended long ago
+		var err error
+		if res.Code, err = tooLate(rq, t, in.plain, v); err != nil {
+			p = web.Fault(err)
+		}
+	}
+	if v == vCancel {
+		res.Timer = nil // its state is not asked for
+	} else {
+		rq.ID = in.id // of an add it may be new
+	}
 	if p == nil {
 		p = refusalOf(&res)
 		if res.Code == timer.Exists && in.repeated {
 			keyInUse(p)
 		}
 	}
-	if p != nil {
+	switch {
+	case p != nil:
 		return p
-	}
-	if res.Timer == nil {
+	case v == vCancel:
+		rq.JSON(status(res.Code), append(append(append(rq.Out(), `{"outcome":"`...), cancelOutcome(res.Code)...), `"}`...))
+	case res.Timer == nil:
 		return web.Fail(500, web.InternalError, "the change was made, but the shard gave no timer back")
-	}
-	if rq.DryRun {
+	case rq.DryRun:
 		answerPreview(rq, in, t, &res)
-		return nil
-	}
-	if minimal(rq) {
+	case minimal(rq):
 		answerMinimal(rq, status(res.Code), res.Timer.Version)
-		return nil
+	default:
+		setETag(rq, res.Timer)
+		w := NewWriter(rq, t)
+		w.merged = res.Code == timer.Merged
+		rq.JSON(status(res.Code), w.Append(rq.Out(), res.Timer))
 	}
-	answerTimer(rq, status(res.Code), t, res.Timer, res.Code == timer.Merged)
-	return nil
-}
-
-// changeOne is change for one timer alone: of one that ended long ago it says so.
-func changeOne(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *web.Problem) {
-	res, t, p = change(rq, in, v, brief)
-	if p == nil && res.Code == timer.NotFound {
-		var err error
-		if res.Code, err = tooLate(rq, t, in.plain, v); err != nil {
-			return res, t, web.Fault(err)
-		}
-	}
-	return res, t, p
-}
-
-func Cancel(rq *web.Request) *web.Problem {
-	in, p := readInput(rq, vCancel)
-	if p == nil {
-		p = chargeVerb(rq, vCancel)
-	}
-	if p != nil {
-		return p
-	}
-	res, _, p := changeOne(rq, in, vCancel, true)
-	if p == nil {
-		p = refusal(res.Code)
-	}
-	if p != nil {
-		return p
-	}
-	b := append(rq.Out(), `{"outcome":"`...)
-	b = append(b, cancelOutcome(res.Code)...)
-	rq.JSON(status(res.Code), append(b, `"}`...))
 	return nil
 }
 
@@ -158,11 +139,4 @@ func Read(rq *web.Request) *web.Problem {
 func setETag(rq *web.Request, t *timer.Timer) {
 	var etag [16]byte
 	rq.Ctx.Response.Header.SetCanonical(web.ETagName, web.AppendETag(etag[:0], t.Version))
-}
-
-func answerTimer(rq *web.Request, status int, topic *timer.Topic, t *timer.Timer, merged bool) {
-	setETag(rq, t)
-	w := NewWriter(rq, topic)
-	w.merged = merged
-	rq.JSON(status, w.Append(rq.Out(), t))
 }
