@@ -84,7 +84,7 @@ func SetReplicas(rq *web.Request) *web.Problem {
 		return p
 	}
 	replicas := int64(0)
-	r.Members([]string{"replicas"}, func(name string) { replicas = r.Ranged(name, 1, maxReplicas) })
+	r.Body([]string{"replicas"}, func(name string) { replicas = r.Ranged(name, 1, maxReplicas) })
 	if r.Err() == nil && replicas == 0 {
 		r.Reject(web.Bad(web.BadRequest, "replicas: is missing"))
 	}

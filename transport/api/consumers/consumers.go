@@ -20,7 +20,7 @@ const (
 
 func readPull(r *web.Reader) (p backend.Pull) {
 	p.Max = 1
-	r.Members([]string{"max", "wait", "lease"}, func(name string) {
+	r.Body([]string{"max", "wait", "lease"}, func(name string) {
 		switch name {
 		case "max":
 			v := r.Integer("max")
@@ -192,7 +192,7 @@ func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
 
 func readUpdate(r *web.Reader, names []string) (c backend.LeaseUpdate) {
 	given := false
-	r.Members(names, func(name string) {
+	r.Body(names, func(name string) {
 		switch name {
 		case "receipts":
 			given = true

@@ -1,8 +1,6 @@
 package deadletters
 
 import (
-	"slices"
-
 	"carillon/timer"
 	"carillon/transport/api/backend"
 	"carillon/transport/api/spec"
@@ -35,18 +33,8 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 	if !redrive {
 		names = names[:4]
 	}
-	var given web.Fields
 	filtered, all := false, false
-	n := r.Open('{', "body")
-	for ; r.More(n, '}'); n++ {
-		name := string(r.Key())
-		at := slices.Index(names, name)
-		if at < 0 && r.Err() == nil {
-			r.Reject(web.Unknown([]byte(name), names))
-		}
-		if r.Err() != nil || !r.First(&given, 1<<at, "", []byte(name)) {
-			return nil
-		}
+	given := r.Body(names, func(name string) {
 		switch name {
 		case "ids":
 			sel.names = readNames(r, "ids", maxIDs, web.ValidID, timers.IdRule)
@@ -65,8 +53,7 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 				r.Reject(web.Badf(web.BadRequest, "%s: must not be null", spec.NameOf(null)))
 			}
 		}
-	}
-	r.End()
+	})
 	const gIDs, gUIDs, gFilter = 1, 2, 4
 	named := given & (gIDs | gUIDs)
 	switch {
@@ -110,19 +97,9 @@ func validUID(s string) bool {
 // readFilter reads {"reason", "from", "to", "label"}; given is false for one that says nothing.
 func readFilter(r *web.Reader) (q *timer.Query, given bool) {
 	q = deadQuery()
-	var seen web.Fields
 	names := []string{"reason", "from", "to", "label"}
-	n := r.Open('{', "filter")
-	for ; r.More(n, '}'); n++ {
-		name := string(r.Key())
-		at := slices.Index(names, name)
-		if at < 0 && r.Err() == nil {
-			r.Reject(web.Unknown([]byte(name), names))
-		}
-		if r.Err() != nil || !r.First(&seen, 1<<at, "filter.", []byte(name)) {
-			return q, false
-		}
-		switch name {
+	r.Object("filter", names, func(i int) {
+		switch names[i] {
 		case "reason":
 			var ok bool
 			if q.Reason, ok = backend.ReasonOf(r.Text("filter.reason")); !ok {
@@ -141,7 +118,7 @@ func readFilter(r *web.Reader) (q *timer.Query, given bool) {
 			q.Labels = r.LabelOrLabels("filter.label")
 			given = given || len(q.Labels) > 0
 		}
-	}
+	})
 	return q, given
 }
 

@@ -20,36 +20,17 @@ const (
 	maxBackoffMs   = 30 * web.MsPerDay
 )
 
+// CallbackFieldNames are in the order of the bits.
 var CallbackFieldNames = []string{"url", "method", "headers", "timeout"}
 
 // ReadCallback reads the object of a callback. given and null collect the fields in it, for PATCH.
 func ReadCallback(r *web.Reader, cb *timer.Callback, given, null *web.Fields) {
-	n := r.Open('{', "callback")
-	for ; r.More(n, '}'); n++ {
-		name := r.Key()
-		if r.Err() != nil {
-			return
-		}
-		var f web.Fields
-		switch string(name) {
-		case "url":
-			f = FURL
-		case "method":
-			f = FMethod
-		case "headers":
-			f = FHeaders
-		case "timeout":
-			f = FTimeout
-		default:
-			r.Reject(web.Unknown(name, CallbackFieldNames))
-			return
-		}
-		if !r.First(given, f, "callback.", name) {
-			return
-		}
+	r.Object("callback", CallbackFieldNames, func(i int) {
+		f := FURL << i
+		*given |= f
 		if r.Null() {
 			*null |= f
-			continue
+			return
 		}
 		switch f {
 		case FURL:
@@ -64,7 +45,7 @@ func ReadCallback(r *web.Reader, cb *timer.Callback, given, null *web.Fields) {
 				r.Reject(r.OutOfRange("callback.timeout: must be 100ms to 15m"))
 			}
 		}
-	}
+	})
 }
 
 var methods = []string{"POST", "PUT", "PATCH", "GET", "DELETE"}

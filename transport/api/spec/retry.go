@@ -5,41 +5,20 @@ import (
 	"carillon/transport/api/web"
 )
 
+// RetryFieldNames are in the order of the bits.
 var RetryFieldNames = []string{"max_attempts", "min_backoff", "max_backoff", "multiplier", "jitter"}
 
 // ReadRetry reads the object of a retry policy.
 func ReadRetry(r *web.Reader, p *timer.Retry, given, null *web.Fields) {
-	n := r.Open('{', "retry")
-	for ; r.More(n, '}'); n++ {
-		name := r.Key()
-		if r.Err() != nil {
-			return
-		}
-		var f web.Fields
-		switch string(name) {
-		case "max_attempts":
-			f = FMaxAttempts
-		case "min_backoff":
-			f = FMinBackoff
-		case "max_backoff":
-			f = FMaxBackoff
-		case "multiplier":
-			f = FMultiplier
-		case "jitter":
-			f = FJitter
-		default:
-			r.Reject(web.Unknown(name, RetryFieldNames))
-			return
-		}
-		if !r.First(given, f, "retry.", name) {
-			return
-		}
+	r.Object("retry", RetryFieldNames, func(i int) {
+		f := FMaxAttempts << i
+		*given |= f
 		if r.Null() {
 			*null |= f
-			continue
+		} else {
+			readRetryField(r, p, f)
 		}
-		readRetryField(r, p, f)
-	}
+	})
 	if p.MinBackoffMs != 0 && p.MaxBackoffMs != 0 && p.MinBackoffMs > p.MaxBackoffMs {
 		r.Reject(r.OutOfRange("retry: min_backoff is longer than max_backoff"))
 	}

@@ -1,7 +1,6 @@
 package timers
 
 import (
-	"slices"
 	"strings"
 
 	"carillon/timer"
@@ -29,22 +28,9 @@ const (
 	moveFields = fShift | spec.FAt | spec.FAtMs | spec.FAtLocal | fNotBefore
 )
 
-var bulkFields = []struct {
-	name string
-	bit  web.Fields
-}{{"filter", fFilter}, {"all", fAll}, {"shift", fShift}, {"at", spec.FAt}, {"at_ms", spec.FAtMs}, {"at_local", spec.FAtLocal}, {"zone", spec.FZone}, {"not_before", fNotBefore}}
-
-func bulkField(name []byte, reschedule bool) (bit web.Fields, names []string) {
-	for _, f := range bulkFields {
-		if !reschedule && f.bit&(moveFields|spec.FZone) != 0 {
-			break
-		}
-		if names = append(names, f.name); f.name == string(name) {
-			return f.bit, names
-		}
-	}
-	return 0, names
-}
+// bulkFields are of a change that moves timers; the first two, of any.
+var bulkFields = []string{"filter", "all", "shift", "at", "at_ms", "at_local", "zone", "not_before"}
+var bulkBits = []web.Fields{fFilter, fAll, fShift, spec.FAt, spec.FAtMs, spec.FAtLocal, spec.FZone, fNotBefore}
 
 // readBulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "at_local" with
 // "zone", "not_before".
@@ -52,17 +38,13 @@ func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 	b := &bulkRequest{}
 	b.query.States = 1<<timer.Scheduled | 1<<timer.Leased
 	var given web.Fields
-	filtered, all := false, false
-	n := r.Open('{', "body")
-	for ; r.More(n, '}'); n++ {
-		name := r.Key()
-		f, names := bulkField(name, reschedule)
-		if f == 0 && r.Err() == nil {
-			r.Reject(web.Unknown(name, names))
-		}
-		if r.Err() != nil || !r.First(&given, f, "", name) {
-			return b
-		}
+	filtered, all, names := false, false, bulkFields
+	if !reschedule {
+		names = names[:2]
+	}
+	r.Object("body", names, func(i int) {
+		f := bulkBits[i]
+		given |= f
 		switch f {
 		case fFilter:
 			filtered = readFilter(r, &b.query)
@@ -73,10 +55,16 @@ func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 		case spec.FAt, spec.FAtMs, spec.FAtLocal:
 			b.move.By = bulk.MoveAt
 			spec.ReadWhen(r, &b.at, f)
-		default:
-			b.move = readMove(r, f)
+		case fShift:
+			b.move = bulk.Move{By: bulk.MoveShift}
+			var ok bool
+			if b.move.Ms, ok = web.ParseSpan(r.TimeText("shift")); !ok || b.move.Ms == 0 {
+				r.Reject(web.Bad(web.BadTime, `shift: must be a duration other than 0, like "+1h" or "-2d"; the units are `+duration.Units))
+			}
+		case fNotBefore:
+			b.move = bulk.Move{By: bulk.MoveNotBefore, Ms: r.InstantOrMs("not_before")}
 		}
-	}
+	})
 	r.End()
 	switch moves := given & moveFields; {
 	case r.Err() != nil:
@@ -95,35 +83,13 @@ func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 	return b
 }
 
-func readMove(r *web.Reader, f web.Fields) bulk.Move {
-	switch f {
-	case fShift:
-		ms, ok := web.ParseSpan(r.TimeText("shift"))
-		if !ok || ms == 0 {
-			r.Reject(web.Bad(web.BadTime, `shift: must be a duration other than 0, like "+1h" or "-2d"; the units are `+duration.Units))
-		}
-		return bulk.Move{By: bulk.MoveShift, Ms: ms}
-	}
-	return bulk.Move{By: bulk.MoveNotBefore, Ms: r.InstantOrMs("not_before")}
-}
-
 var timerFilterNames = []string{"state", "due_from", "due_to", "label", "id_prefix"}
 
 // readFilter reads {"state", "due_from", "due_to", "label", "id_prefix"}; given is false for one
 // that says nothing.
 func readFilter(r *web.Reader, q *timer.Query) (given bool) {
-	var seen web.Fields
-	n := r.Open('{', "filter")
-	for ; r.More(n, '}'); n++ {
-		name := string(r.Key())
-		at := slices.Index(timerFilterNames, name)
-		if at < 0 && r.Err() == nil {
-			r.Reject(web.Unknown([]byte(name), timerFilterNames))
-		}
-		if r.Err() != nil || !r.First(&seen, 1<<at, "filter.", []byte(name)) {
-			return false
-		}
-		switch name {
+	r.Object("filter", timerFilterNames, func(i int) {
+		switch timerFilterNames[i] {
 		case "state":
 			q.States = readPendingStates(r)
 			given = true
@@ -144,7 +110,7 @@ func readFilter(r *web.Reader, q *timer.Query) (given bool) {
 			}
 			given = given || q.IDPrefix != ""
 		}
-	}
+	})
 	return given
 }
 

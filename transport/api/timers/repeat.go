@@ -20,24 +20,8 @@ const minEveryMs = 1000
 
 // readRepeat reads the object of a repeat.
 func readRepeat(r *web.Reader) *timer.Repeat {
-	var given web.Fields
 	p := &timer.Repeat{}
-	n := r.Open('{', "repeat")
-	for ; r.More(n, '}'); n++ {
-		name := string(r.Key())
-		if r.Err() != nil {
-			return nil
-		}
-		at := slices.Index(repeatFieldNames, name)
-		if at < 0 {
-			r.Reject(web.Unknown([]byte(name), repeatFieldNames))
-			return nil
-		}
-		if !r.First(&given, 1<<at, "repeat.", []byte(name)) {
-			return nil
-		}
-		readRepeatField(r, p, name)
-	}
+	given := r.Object("repeat", repeatFieldNames, func(i int) { readRepeatField(r, p, repeatFieldNames[i]) })
 	if r.Err() != nil {
 		return nil
 	}

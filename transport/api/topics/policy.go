@@ -38,7 +38,8 @@ var formats = []string{"plain", "cloudevents"}
 // there is no such topic.
 func readPolicy(r *web.Reader, stored *timer.Policy) *timer.Policy {
 	p := timer.DefaultPolicy()
-	return readOver(r, &p, stored)
+	readOver(r, &p, stored)
+	return &p
 }
 
 // readPatch reads the fields of a policy that are to change; null stands for the default. Those
@@ -46,168 +47,94 @@ func readPolicy(r *web.Reader, stored *timer.Policy) *timer.Policy {
 func readPatch(r *web.Reader, stored *timer.Policy) *timer.Policy {
 	p := *stored
 	r.Resets = true
-	if readOver(r, &p, stored); r.Err() == nil && r.Given == 0 {
+	if given := readOver(r, &p, stored); r.Err() == nil && given == 0 {
 		r.Reject(web.Bad(web.BadRequest, "nothing to change"))
 	}
 	return &p
 }
 
-// readOver reads the fields of a policy into p.
-func readOver(r *web.Reader, p *timer.Policy, stored *timer.Policy) *timer.Policy {
+// readOver reads the fields of a policy into p, and returns which were given.
+func readOver(r *web.Reader, p, stored *timer.Policy) web.Fields {
 	r.OutOfRange = web.RefuseInPolicy
-	n := r.Open('{', "body")
-	for ; r.More(n, '}'); n++ {
-		name := r.Key()
-		if r.Err() != nil {
-			return nil
-		}
-		i := slices.Index(PolicyFieldNames, string(name))
-		if i < 0 {
-			r.Reject(web.Unknown(name, PolicyFieldNames))
-			return nil
-		}
-		switch {
-		case !r.First(&r.Given, 1<<i, "", name):
-		case r.Resets && r.Null():
-			resetPolicy(p, PolicyFieldNames[i])
-		default:
-			readField(r, p, PolicyFieldNames[i], stored)
-		}
-	}
-	r.End()
+	d := timer.DefaultPolicy()
+	given := r.Body(PolicyFieldNames, func(name string) { readField(r, p, stored, &d, name) })
 	if p.MinBackoffMs > p.MaxBackoffMs {
 		r.Reject(r.OutOfRange("retry: min_backoff is longer than max_backoff"))
 	}
-	return p
+	return given
 }
 
-func readField(r *web.Reader, p *timer.Policy, name string, stored *timer.Policy) {
-	switch name {
-	case "delivery":
+// readField reads one field of a policy. In a patch null stands for the default, which d has.
+func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
+	switch {
+	case name == "delivery" && !reset(r, &p.Pull, d.Pull):
 		p.Pull = r.Choice(name, []string{"push", "pull"}) == "pull"
-	case "ack":
+	case name == "ack" && !reset(r, &p.Report, d.Report):
 		p.Report = r.Choice(name, []string{"response", "report"}) == "report"
-	case "lease":
+	case name == "lease" && !reset(r, &p.LeaseMs, d.LeaseMs):
 		p.LeaseMs = spec.ReadLease(r)
-	case "callback":
+	case name == "callback" && !reset(r, &p.Callback, d.Callback):
 		readCallback(r, p, stored)
-	case "retry":
+	case name == "retry" && r.Resets && r.Null():
+		p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs, p.Multiplier, p.Jitter = d.MaxAttempts, d.MinBackoffMs, d.MaxBackoffMs, d.Multiplier, d.Jitter
+	case name == "retry":
 		readRetry(r, p)
-	case "stop_on":
+	case name == "stop_on" && !reset(r, &p.StopOn, d.StopOn):
 		p.StopOn = readStopOn(r)
-	case "breaker":
+	case name == "breaker" && reset(r, &p.Breaker, d.Breaker):
+		p.OwnBreaker = d.OwnBreaker
+	case name == "breaker":
 		p.Breaker, p.OwnBreaker = readBreaker(r, p.Breaker), true
 		if stored != nil && !stored.OwnBreaker && p.Breaker == stored.Breaker {
 			p.OwnBreaker = false // the shared one, as it was shown
 		}
-	case "destination_concurrency":
+	case name == "destination_concurrency" && !reset(r, &p.DestinationConcurrency, d.DestinationConcurrency):
 		p.DestinationConcurrency = int(r.Ranged(name, 1, maxDestinationConc))
-	case "history":
+	case name == "history" && !reset(r, &p.HistoryMs, d.HistoryMs):
 		p.HistoryMs = readRetention(r, name)
-	case "dead_retention":
+	case name == "dead_retention" && !reset(r, &p.DeadRetentionMs, d.DeadRetentionMs):
 		p.DeadRetentionMs = readRetention(r, name)
-	case "merge":
+	case name == "merge" && !reset(r, &p.Merge, d.Merge):
 		p.Merge = spec.MergeRule(r.Choice(name, spec.MergeRules))
-	case "max_wait":
+	case name == "max_wait" && !reset(r, &p.MaxWaitMs, d.MaxWaitMs):
 		p.MaxWaitMs = spec.ReadMaxWait(r)
-	case "dedup":
+	case name == "dedup" && !reset(r, &p.ByContent, d.ByContent):
 		p.ByContent = r.Choice(name, dedups) == "content"
-	case "secrets":
+	case name == "secrets" && !reset(r, &p.Secrets, d.Secrets):
 		p.Secrets = readSecrets(r, stored)
-	case "format":
+	case name == "format" && !reset(r, &p.CloudEvents, d.CloudEvents):
 		p.CloudEvents = r.Choice(name, formats) == "cloudevents"
-	case "signing_keys":
+	case name == "signing_keys" && !reset(r, &p.SigningKeys, d.SigningKeys):
 		p.SigningKeys = readSigningKeys(r, stored)
-	case "serial":
+	case name == "serial" && !reset(r, &p.Serial, d.Serial):
 		p.Serial = r.Boolean(name)
-	case "key":
+	case name == "key" && !reset(r, &p.Key, d.Key):
 		if p.Key = r.Text(name); r.Err() == nil && !web.ValidKey(p.Key) {
 			r.Reject(r.OutOfRange("key: must be 1–64 of A-Z a-z 0-9 _ . : @ -"))
 		}
-	case "if_late":
+	case name == "if_late" && !reset(r, &p.RejectLate, d.RejectLate):
 		p.RejectLate = r.Choice(name, spec.LateRules) == "reject"
-	case "concurrency":
+	case name == "concurrency" && !reset(r, &p.Concurrency, d.Concurrency):
 		p.Concurrency = int(r.Ranged(name, 0, math.MaxInt32))
-	case "rate":
+	case name == "rate" && !reset(r, &p.Rate, d.Rate):
 		p.Rate = readRate(r, p.Rate)
-	case "spread":
+	case name == "spread" && !reset(r, &p.SpreadMs, d.SpreadMs):
 		p.SpreadMs = r.RangedSpan(name, 0, maxSpreadMs)
-	case "window":
+	case name == "window" && !reset(r, &p.Window, d.Window):
 		p.Window = readWindow(r, p.Window)
-	}
-}
-
-// resetPolicy gives a field of a policy its default.
-func resetPolicy(p *timer.Policy, name string) {
-	d := timer.DefaultPolicy()
-	switch name {
-	case "delivery":
-		p.Pull = d.Pull
-	case "ack":
-		p.Report = d.Report
-	case "lease":
-		p.LeaseMs = d.LeaseMs
-	case "callback":
-		p.Callback = d.Callback
-	case "retry":
-		p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs, p.Multiplier, p.Jitter = d.MaxAttempts, d.MinBackoffMs, d.MaxBackoffMs, d.Multiplier, d.Jitter
-	case "stop_on":
-		p.StopOn = d.StopOn
-	case "breaker":
-		p.Breaker, p.OwnBreaker = d.Breaker, d.OwnBreaker
-	case "destination_concurrency":
-		p.DestinationConcurrency = d.DestinationConcurrency
-	case "history":
-		p.HistoryMs = d.HistoryMs
-	case "dead_retention":
-		p.DeadRetentionMs = d.DeadRetentionMs
-	case "merge":
-		p.Merge = d.Merge
-	case "max_wait":
-		p.MaxWaitMs = d.MaxWaitMs
-	case "dedup":
-		p.ByContent = d.ByContent
-	case "secrets":
-		p.Secrets = d.Secrets
-	case "format":
-		p.CloudEvents = d.CloudEvents
-	case "signing_keys":
-		p.SigningKeys = d.SigningKeys
-	case "serial":
-		p.Serial = d.Serial
-	case "key":
-		p.Key = d.Key
-	case "if_late":
-		p.RejectLate = d.RejectLate
-	case "concurrency":
-		p.Concurrency = d.Concurrency
-	case "rate":
-		p.Rate = d.Rate
-	case "spread":
-		p.SpreadMs = d.SpreadMs
-	case "window":
-		p.Window = d.Window
 	}
 }
 
 // readRate reads {"per_second", "burst"}. Without a burst it is the rate of one second.
 func readRate(r *web.Reader, rate timer.Rate) timer.Rate {
-	var given web.Fields
-	n := r.Open('{', "rate")
-	for ; r.More(n, '}'); n++ {
-		switch name := r.Key(); string(name) {
-		case "per_second":
-			if r.First(&given, 1, "rate.", name) && !reset(r, &rate.PerSecond, 0) {
-				rate.PerSecond = r.Float("rate.per_second")
-			}
-		case "burst":
-			if r.First(&given, 2, "rate.", name) && !reset(r, &rate.Burst, 0) {
-				rate.Burst = int(r.Ranged("rate.burst", 1, maxBurst))
-			}
-		default:
-			r.Reject(web.Unknown(name, []string{"per_second", "burst"}))
+	given := r.Object("rate", []string{"per_second", "burst"}, func(i int) {
+		switch {
+		case i == 0 && !reset(r, &rate.PerSecond, 0):
+			rate.PerSecond = r.Float("rate.per_second")
+		case i == 1 && !reset(r, &rate.Burst, 0):
+			rate.Burst = int(r.Ranged("rate.burst", 1, maxBurst))
 		}
-	}
+	})
 	switch {
 	case r.Err() != nil:
 	case rate.PerSecond == 0 && given&1 == 0:
@@ -310,19 +237,8 @@ func readStopOn(r *web.Reader) []int {
 var BreakerFieldNames = []string{"failures", "window", "open", "probes"}
 
 func readBreaker(r *web.Reader, b timer.Breaker) timer.Breaker {
-	var given web.Fields
-	n := r.Open('{', "breaker")
-	for ; r.More(n, '}'); n++ {
-		name := r.Key()
-		i := slices.Index(BreakerFieldNames, string(name))
-		if i < 0 {
-			r.Reject(web.Unknown(name, BreakerFieldNames))
-			return b
-		}
-		if !r.First(&given, 1<<i, "breaker.", name) {
-			return b
-		}
-		d := timer.DefaultPolicy().Breaker
+	d := timer.DefaultPolicy().Breaker
+	r.Object("breaker", BreakerFieldNames, func(i int) {
 		switch {
 		case i == 0 && !reset(r, &b.Failures, d.Failures):
 			b.Failures = int(r.Ranged("breaker.failures", 1, maxBreakerFailures))
@@ -333,7 +249,7 @@ func readBreaker(r *web.Reader, b timer.Breaker) timer.Breaker {
 		case i == 3 && !reset(r, &b.Probes, d.Probes):
 			b.Probes = int(r.Ranged("breaker.probes", 1, maxProbes))
 		}
-	}
+	})
 	return b
 }
 

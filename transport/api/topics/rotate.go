@@ -54,7 +54,7 @@ func rotation(rq *web.Request, name string) (text string, p *web.Problem) {
 	if p != nil {
 		return "", p
 	}
-	r.Members([]string{name}, func(string) { text = r.Text(name) })
+	r.Body([]string{name}, func(string) { text = r.Text(name) })
 	if r.Err() == nil && text == "" && len(rq.Body) > len("{}") {
 		r.Reject(web.Badf(web.BadRequest, "%s: must not be empty", name))
 	}

@@ -1,8 +1,6 @@
 package topics
 
 import (
-	"slices"
-
 	"carillon/timer"
 	"carillon/timer/recurrence"
 	"carillon/transport/api/web"
@@ -16,35 +14,21 @@ func readWindow(r *web.Reader, base *timer.Window) *timer.Window {
 	if base != nil {
 		w = *base
 	}
-	var given web.Fields
-	n := r.Open('{', "window")
-	for ; r.More(n, '}'); n++ {
-		name := r.Key()
-		if r.Err() != nil {
-			return nil
-		}
-		at := slices.Index(WindowFieldNames, string(name))
-		if at < 0 {
-			r.Reject(web.Unknown(name, WindowFieldNames))
-			return nil
-		}
-		if !r.First(&given, 1<<at, "window.", name) {
-			return nil
-		}
-		if at == len(WindowFieldNames)-1 {
+	r.Object("window", WindowFieldNames, func(i int) {
+		if i == len(WindowFieldNames)-1 {
 			if !reset(r, &w.Except, nil) {
 				w.Except = readDates(r)
 			}
-			continue
+			return
 		}
-		to := [...]*string{&w.Zone, &w.Days, &w.From, &w.To}[at]
+		to := [...]*string{&w.Zone, &w.Days, &w.From, &w.To}[i]
 		if reset(r, to, "") {
-			continue
+			return
 		}
-		if *to = r.Text("window." + WindowFieldNames[at]); *to == "" {
-			r.Reject(r.OutOfRange("window." + WindowFieldNames[at] + ": must not be empty"))
+		if *to = r.Text("window." + WindowFieldNames[i]); *to == "" {
+			r.Reject(r.OutOfRange("window." + WindowFieldNames[i] + ": must not be empty"))
 		}
-	}
+	})
 	if r.Err() != nil {
 		return nil
 	}

@@ -19,11 +19,9 @@ type Reader struct {
 	strictjson.Scanner
 	Limits *Limits
 	URLs   *URLCache
-	// resets: null stands for the default, where a policy is patched; given are the policy's fields
-	// so far.
+	// Resets: null stands for the default, where a policy is patched.
 	Resets bool
-	Given  Fields
-	// refuse is the status and code of a callback or retry value out of range: 400 in a timer, 422
+	// OutOfRange is the status and code of a callback or retry value out of range: 400 in a timer, 422
 	// in a policy.
 	OutOfRange func(detail string) *Problem
 }
@@ -206,26 +204,36 @@ func (r *Reader) RangedSpan(name string, low, high int64) int64 {
 	return ms
 }
 
-// Members reads an object whose members are named, each at most once; read takes the value of one.
-func (r *Reader) Members(names []string, read func(name string)) {
-	var given Fields
-	n := r.Open('{', "body")
-	for ; r.More(n, '}'); n++ {
+// Object reads an object of members with these names, each at most once; read takes the value of the
+// i-th. It returns which were given, as bits. In faults its own name stands before theirs.
+func (r *Reader) Object(what string, names []string, read func(i int)) (given Fields) {
+	prefix := what + "."
+	if what == "body" {
+		prefix = ""
+	}
+	for n := r.Open('{', what); r.More(n, '}'); n++ {
 		name := r.Key()
 		if r.Err() != nil {
-			return
+			break
 		}
-		at := slices.Index(names, string(name))
-		if at < 0 {
+		i := slices.Index(names, string(name))
+		if i < 0 {
 			r.Reject(Unknown(name, names))
-			return
+			break
 		}
-		if !r.First(&given, 1<<at, "", name) {
-			return
+		if !r.First(&given, 1<<i, prefix, name) {
+			break
 		}
-		read(names[at])
+		read(i)
 	}
+	return given
+}
+
+// Body is Object for the whole document.
+func (r *Reader) Body(names []string, read func(name string)) (given Fields) {
+	given = r.Object("body", names, func(i int) { read(names[i]) })
 	r.End()
+	return given
 }
 
 func (r *Reader) Begin(buf []byte, limits *Limits) {
