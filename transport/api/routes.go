@@ -134,16 +134,14 @@ var routes = numbered([]route{
 })
 
 func (rq *request) healthz() *web.Problem {
-	rq.JSON(200, append(web.AppendString(append(rq.Out(), `{"status":"ok","version":`...), rq.s.cfg.Version), '}'))
-	return nil
+	return rq.JSON(200, append(web.AppendString(append(rq.Out(), `{"status":"ok","version":`...), rq.s.cfg.Version), '}'))
 }
 
 func (rq *request) readyz() *web.Problem {
 	if err := rq.Engine.Ready(); err != nil {
 		return web.Fail(503, web.Unavailable, "not ready: "+err.Error())
 	}
-	rq.JSON(200, append(rq.Out(), `{"status":"ready"}`...))
-	return nil
+	return rq.JSON(200, append(rq.Out(), `{"status":"ready"}`...))
 }
 
 func (rq *request) metrics() *web.Problem {

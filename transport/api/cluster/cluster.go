@@ -16,8 +16,7 @@ func Read(rq *web.Request) *web.Problem {
 	if rq.Who != nil { // so that a page offers nothing that would be refused
 		o.Texts("scopes", rq.Who.Scopes.Names())
 	}
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 func Shard(rq *web.Request) *web.Problem {
@@ -33,8 +32,7 @@ func Shard(rq *web.Request) *web.Problem {
 		o.Integer("timers", v.Timers)
 		o.Text("hash", fmt.Sprintf("%016x", v.Hash))
 	}
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 func Drain(rq *web.Request) *web.Problem {
@@ -96,8 +94,7 @@ func SetReplicas(rq *web.Request) *web.Problem {
 	}
 	o := web.Object{B: rq.Out()}
 	o.Integer("replicas", replicas)
-	rq.JSON(202, o.End())
-	return nil
+	return rq.JSON(202, o.End())
 }
 
 // Finalize ends an upgrade.
@@ -108,8 +105,7 @@ func Finalize(rq *web.Request) *web.Problem {
 	}
 	o := web.Object{B: rq.Out()}
 	o.Integer("feature_level", int64(level))
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 // nodeState is the state of the request's node in this node's view, "" when it is not there.
@@ -148,26 +144,15 @@ func appendCluster(b []byte, v *backend.ClusterView) []byte {
 		o.Name("upgrade")
 		upgrade := web.Object{B: o.B}
 		upgrade.Integer("feature_level", int64(u.Level))
-		upgrade.Name("lacking")
-		upgrade.B = appendNames(upgrade.B, u.Lacking)
+		upgrade.Texts("lacking", u.Lacking)
 		o.B = upgrade.End()
 	}
-	o.Name("nodes")
-	nodes := web.Array{B: o.B}
-	for i := range v.Nodes {
-		nodes.Next()
-		nodes.B = appendNode(nodes.B, &v.Nodes[i])
-	}
-	o.B = nodes.End()
-	o.Name("shards")
-	rows := web.Array{B: o.B}
-	for i := range v.Shards {
-		rows.Next()
-		row := web.Object{B: rows.B}
+	o.List("nodes", len(v.Nodes), func(b []byte, i int) []byte { return appendNode(b, &v.Nodes[i]) })
+	o.List("shards", len(v.Shards), func(b []byte, i int) []byte {
+		row := web.Object{B: b}
 		shardMembers(&row, &v.Shards[i])
-		rows.B = row.End()
-	}
-	o.B = rows.End()
+		return row.End()
+	})
 	return o.End()
 }
 
@@ -207,18 +192,8 @@ func shardMembers(o *web.Object, r *backend.ShardRow) {
 		o.Text("leader", r.Leader)
 	}
 	o.Integer("epoch", int64(r.Epoch))
-	o.Name("replicas")
-	o.B = appendNames(o.B, r.Replicas)
+	o.Texts("replicas", r.Replicas)
 	o.Text("state", string(r.State))
-}
-
-func appendNames(b []byte, list []string) []byte {
-	names := web.Array{B: b}
-	for _, name := range list {
-		names.Next()
-		names.B = web.AppendString(names.B, name)
-	}
-	return names.End()
 }
 
 // maxReplicas is the most that a shard may have.

@@ -43,22 +43,15 @@ func Destinations(rq *web.Request) *web.Problem {
 		return !slices.Contains(wanted, d.State) || given && backend.CompareDestinations(d, after) <= 0
 	})
 	o := web.Object{B: rq.Out()}
-	o.Name("destinations")
-	page := web.Array{B: o.B}
 	n := min(limit, len(list))
-	for i := range list[:n] {
-		page.Next()
-		page.B = appendDestination(&list[i], page.B)
-	}
-	o.B = page.End()
+	o.List("destinations", n, func(b []byte, i int) []byte { return appendDestination(&list[i], b) })
 	if len(missing) > 0 {
 		o.Texts("missing", missing)
 	}
 	if n < len(list) {
 		o.Text("next_cursor", destinationCursor(&list[n-1], states))
 	}
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 func appendDestination(d *backend.Destination, b []byte) []byte {

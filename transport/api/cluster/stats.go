@@ -10,29 +10,23 @@ func Stats(rq *web.Request) *web.Problem {
 	s := rq.Core.Live.Stats(rq.Base)
 	var sum backend.NodeStats
 	o := web.Object{B: rq.Out()}
-	o.Name("nodes")
-	nodes := web.Array{B: o.B}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
+	o.List("nodes", len(s.Nodes), func(b []byte, i int) []byte {
+		n, node := &s.Nodes[i], web.Object{B: b}
 		sum.Add(n)
-		nodes.Next()
-		node := web.Object{B: nodes.B}
 		node.Text("name", n.Name)
 		if n.Error != "" {
 			node.Text("error", n.Error)
 		} else {
 			statsMembers(&node, n)
 		}
-		nodes.B = node.End()
-	}
-	o.B = nodes.End()
+		return node.End()
+	})
 	sum.Lateness = s.Lateness
 	o.Name("total")
 	total := web.Object{B: o.B}
 	statsMembers(&total, &sum)
 	o.B = total.End()
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 func statsMembers(o *web.Object, s *backend.NodeStats) {

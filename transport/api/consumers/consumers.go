@@ -70,16 +70,9 @@ func Pull(rq *web.Request) *web.Problem {
 	got = deliverable(rq, topic.ID, got)
 	w := timers.NewWriter(rq, topic)
 	o := web.Object{B: rq.Out()}
-	o.Name("timers")
-	list := web.Array{B: o.B}
 	rq.Count = len(got)
-	for i := range got {
-		list.Next()
-		list.B = appendPulled(&w, list.B, &got[i])
-	}
-	o.B = list.End()
-	rq.JSON(200, o.End())
-	return nil
+	o.List("timers", len(got), func(b []byte, i int) []byte { return appendPulled(&w, b, &got[i]) })
+	return rq.JSON(200, o.End())
 }
 
 // pull looks at once, and only then waits: to notice that a waiting client hangs up costs a
@@ -170,12 +163,9 @@ func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
 		}
 	}
 	o := web.Object{B: rq.Out()}
-	o.Name("results")
-	list := web.Array{B: o.B}
-	for i, receipt := range c.Receipts {
-		list.Next()
-		e := web.Object{B: list.B}
-		e.Text("receipt", receipt)
+	o.List("results", len(c.Receipts), func(b []byte, i int) []byte {
+		e := web.Object{B: b}
+		e.Text("receipt", c.Receipts[i])
 		if held[i] {
 			rq.Count++
 			e.Integer("status", 200)
@@ -183,11 +173,9 @@ func update(rq *web.Request, kind timer.Kind, names ...string) *web.Problem {
 			e.Integer("status", 410)
 			e.Text("code", "over")
 		}
-		list.B = e.End()
-	}
-	o.B = list.End()
-	rq.JSON(200, o.End())
-	return nil
+		return e.End()
+	})
+	return rq.JSON(200, o.End())
 }
 
 func readUpdate(r *web.Reader, names []string) (c backend.LeaseUpdate) {

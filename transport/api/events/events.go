@@ -211,13 +211,7 @@ func appendEvent(b []byte, e *backend.Event) []byte {
 		o.B = web.AppendTime(o.B, "next_attempt", e.NextMs)
 	}
 	if len(e.Labels) > 0 {
-		o.Name("labels")
-		labels := web.Array{B: o.B}
-		for _, l := range e.Labels {
-			labels.Next()
-			labels.B = web.AppendString(labels.B, l)
-		}
-		o.B = labels.End()
+		o.Texts("labels", e.Labels)
 	}
 	return append(o.End(), "\n\n"...)
 }

@@ -51,11 +51,8 @@ func (l *Skips) write(o *web.Object) {
 	if l == nil || len(l.list) == 0 {
 		return
 	}
-	o.Name("skips")
-	list := web.Array{B: o.B}
-	for _, s := range l.list {
-		list.Next()
-		one := web.Object{B: list.B}
+	o.List("skips", len(l.list), func(b []byte, i int) []byte {
+		s, one := &l.list[i], web.Object{B: b}
 		if s.id != "" {
 			one.Text("id", s.id)
 		}
@@ -65,9 +62,8 @@ func (l *Skips) write(o *web.Object) {
 		code, detail := whySkipped(s.why)
 		one.Text("code", code)
 		one.Text("detail", detail)
-		list.B = one.End()
-	}
-	o.B = list.End()
+		return one.End()
+	})
 }
 
 func whySkipped(why timer.Code) (code, detail string) {

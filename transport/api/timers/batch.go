@@ -50,14 +50,9 @@ func Batch(rq *web.Request) *web.Problem {
 		answerLines(rq, ops, brief)
 		return nil
 	}
-	b := append(rq.Out(), `{"results":`...)
-	list := web.Array{B: b}
-	for i := range ops {
-		list.Next()
-		list.B = appendResult(rq, list.B, &ops[i], brief)
-	}
-	rq.JSON(200, append(list.End(), '}'))
-	return nil
+	o := web.Object{B: rq.Out()}
+	o.List("results", len(ops), func(b []byte, i int) []byte { return appendResult(rq, b, &ops[i], brief) })
+	return rq.JSON(200, o.End())
 }
 
 // outcomesOf is what the audit log is to have of the operations.

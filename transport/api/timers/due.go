@@ -60,8 +60,7 @@ func CountDue(rq *web.Request) *web.Problem {
 	o.Integer("later", d.Later)
 	o.Integer("shards", int64(d.Shards))
 	o.Integer("shards_counted", int64(d.Counted))
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 // dueTopics are the topic that was asked for, or all that the token sees.

@@ -64,8 +64,7 @@ func History(rq *web.Request) *web.Problem {
 		}
 	}
 	if confine(rq, q, topic) {
-		rq.JSON(200, append(rq.Out(), `{"entries":[]}`...))
-		return nil
+		return rq.JSON(200, append(rq.Out(), `{"entries":[]}`...))
 	}
 	list, more, err := rq.Core.Timers.History(rq.Base, q)
 	if err != nil {

@@ -84,8 +84,7 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 	if more {
 		o.Text("next_cursor", timerCursor(last, listing))
 	}
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 func KeyOf(t *timer.Timer, byEnd bool) timer.SortKey {

@@ -56,16 +56,8 @@ func appendNext(rq *web.Request, b []byte, t *timer.Timer, n int) []byte {
 	}
 	var calendar recurrence.Calendar
 	times := calendar.Coming(t, rq.NowMs(), n)
-	b = append(b[:len(b)-1], `,"next":`...)
-	list := web.Array{B: b}
-	for _, ms := range times {
-		list.Next()
-		list.B = append(web.AppendInstant(append(list.B, '"'), ms), '"')
-	}
-	list = web.Array{B: append(list.End(), `,"next_ms":`...)}
-	for _, ms := range times {
-		list.Next()
-		list.B = strconv.AppendInt(list.B, ms, 10)
-	}
-	return append(list.End(), '}')
+	o := web.Object{B: b[:len(b)-1], Begun: true}
+	o.List("next", len(times), func(b []byte, i int) []byte { return append(web.AppendInstant(append(b, '"'), times[i]), '"') })
+	o.Integers("next_ms", times)
+	return o.End()
 }

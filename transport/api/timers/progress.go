@@ -83,12 +83,9 @@ func appendWait(b []byte, w timer.Wait) []byte {
 
 // appendAttemptLog adds to a timer's object how its attempts went.
 func appendAttemptLog(b []byte, t *timer.Timer, attempts []timer.HistoryAttempt) []byte {
-	b = append(b[:len(b)-1], `,"attempt_log":`...)
-	log := web.Array{B: b}
-	for i := range attempts {
-		a := &attempts[i]
-		log.Next()
-		o := web.Object{B: log.B}
+	log := web.Object{B: b[:len(b)-1], Begun: true}
+	log.List("attempt_log", len(attempts), func(b []byte, i int) []byte {
+		a, o := &attempts[i], web.Object{B: b}
 		o.Integer("attempt", int64(a.Attempt))
 		o.Integer("started_ms", a.StartedMs)
 		if a.EndedMs != 0 {
@@ -103,7 +100,7 @@ func appendAttemptLog(b []byte, t *timer.Timer, attempts []timer.HistoryAttempt)
 		if a.Err != "" {
 			o.Text("error", a.Err)
 		}
-		log.B = o.End()
-	}
-	return append(log.End(), '}')
+		return o.End()
+	})
+	return log.End()
 }

@@ -132,8 +132,7 @@ func Read(rq *web.Request) *web.Problem {
 	if len(pr.Attempts) > 0 {
 		b = appendAttemptLog(b, found, pr.Attempts)
 	}
-	rq.JSON(200, appendNext(rq, b, found, next))
-	return nil
+	return rq.JSON(200, appendNext(rq, b, found, next))
 }
 
 func setETag(rq *web.Request, t *timer.Timer) {

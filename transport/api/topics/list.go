@@ -58,6 +58,5 @@ func List(rq *web.Request) *web.Problem {
 	if more {
 		o.Text("next_cursor", web.NameCursor(after, prefix))
 	}
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }

@@ -279,13 +279,7 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 		MaxAttempts: p.MaxAttempts, MinBackoffMs: p.MinBackoffMs, MaxBackoffMs: p.MaxBackoffMs,
 		Multiplier: p.Multiplier, Jitter: p.Jitter, HasJitter: true,
 	})
-	o.Name("stop_on")
-	codes := web.Array{B: o.B}
-	for _, c := range p.StopOn {
-		codes.Next()
-		codes.B = web.AppendInt(codes.B, int64(c))
-	}
-	o.B = codes.End()
+	o.List("stop_on", len(p.StopOn), func(b []byte, i int) []byte { return web.AppendInt(b, int64(p.StopOn[i])) })
 	o.Text("merge", spec.MergeRules[p.Merge])
 	if p.MaxWaitMs != 0 {
 		o.Span("max_wait", p.MaxWaitMs)

@@ -124,6 +124,5 @@ func changeSecrets(rq *web.Request, made string, change func(have []string) ([]s
 		o.Text("secret", made)
 	}
 	o.Texts("secrets", fingerprints(&t.Policy))
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }

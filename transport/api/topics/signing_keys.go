@@ -105,6 +105,5 @@ func changeKeys(rq *web.Request, change func(have []timer.SigningKey) ([]timer.S
 	o := web.Object{B: rq.Out()}
 	o.Text("topic", rq.Topic)
 	o.Texts("signing_keys", publicKeys(&t.Policy))
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }

@@ -18,8 +18,7 @@ func Read(rq *web.Request) *web.Problem {
 		return web.Fault(err)
 	}
 	setTopicETag(rq, t)
-	rq.JSON(200, appendTopic(rq.Out(), t, &counts[0]))
-	return nil
+	return rq.JSON(200, appendTopic(rq.Out(), t, &counts[0]))
 }
 
 func Put(rq *web.Request) *web.Problem {
@@ -167,8 +166,7 @@ func Delete(rq *web.Request) *web.Problem {
 	}
 	o := web.Object{B: rq.Out()}
 	o.Integer("cancelled", int64(n))
-	rq.JSON(200, o.End())
-	return nil
+	return rq.JSON(200, o.End())
 }
 
 func appendTopic(b []byte, t *timer.Topic, counts *timer.Counts) []byte {

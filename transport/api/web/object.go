@@ -76,24 +76,23 @@ func (a *Array) End() []byte {
 
 func AppendInt(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) }
 
-func (o *Object) Texts(name string, list []string) {
+// List writes an array of n elements; element appends the i-th.
+func (o *Object) List(name string, n int, element func(b []byte, i int) []byte) {
 	o.Name(name)
 	a := Array{B: o.B}
-	for _, text := range list {
+	for i := range n {
 		a.Next()
-		a.B = AppendString(a.B, text)
+		a.B = element(a.B, i)
 	}
 	o.B = a.End()
 }
 
+func (o *Object) Texts(name string, list []string) {
+	o.List(name, len(list), func(b []byte, i int) []byte { return AppendString(b, list[i]) })
+}
+
 func (o *Object) Integers(name string, list []int64) {
-	o.Name(name)
-	a := Array{B: o.B}
-	for _, n := range list {
-		a.Next()
-		a.B = AppendInt(a.B, n)
-	}
-	o.B = a.End()
+	o.List(name, len(list), func(b []byte, i int) []byte { return AppendInt(b, list[i]) })
 }
 
 // AppendString writes a JSON string. Bytes that are not UTF-8 (a receiver's error text can be

@@ -68,10 +68,12 @@ func (rq *Request) Address() netip.Addr {
 // Out is the response's own buffer, empty, to append the body to; json gives it back.
 func (rq *Request) Out() []byte { return rq.Ctx.Response.SwapBody(nil)[:0] }
 
-func (rq *Request) JSON(status int, body []byte) {
+// JSON answers with a body. It returns nil, so that a handler can end with it.
+func (rq *Request) JSON(status int, body []byte) *Problem {
 	rq.Ctx.SetStatusCode(status)
 	rq.Ctx.Response.Header.SetContentType("application/json")
 	rq.Ctx.Response.SwapBody(body)
+	return nil
 }
 
 // MediaType checks Content-Type and Content-Encoding of a request that has a body. lines: it may be
