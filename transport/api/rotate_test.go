@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"carillon/internal/secret"
 	"carillon/timer"
-	"carillon/transport/api/topics"
 	"carillon/transport/api/web"
 	"carillon/transport/callback"
 )
@@ -22,7 +22,7 @@ func TestSecretsAreRotated(t *testing.T) {
 		t.Helper()
 		var prints []string
 		for _, s := range secrets {
-			prints = append(prints, fmt.Sprintf("%q", topics.Fingerprint(s)))
+			prints = append(prints, fmt.Sprintf("%q", secret.Fingerprint(s)))
 		}
 		if want := `{"topic":"orders","secrets":[` + strings.Join(prints, ",") + `]}`; r.want(200).body != want {
 			t.Errorf("%s, want %s", r.body, want)
@@ -45,7 +45,7 @@ func TestSecretsAreRotated(t *testing.T) {
 	h.do("POST", rotate, "").problem(422, web.BadPolicy)
 	// One that it has comes first.
 	are(h.do("POST", rotate, `{"secret":"`+first+`"}`), first, third, second)
-	are(h.do("POST", finish, `{"keep":"`+topics.Fingerprint(third)+`"}`), third)
+	are(h.do("POST", finish, `{"keep":"`+secret.Fingerprint(third)+`"}`), third)
 	are(h.do("POST", rotate, `{"secret":"`+fourth+`"}`), fourth, third)
 	are(h.do("POST", finish, ""), fourth)
 	are(h.do("POST", finish, "{}"), fourth)

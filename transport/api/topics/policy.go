@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"carillon/internal/secret"
 	"carillon/timer"
 	"carillon/transport/api/spec"
 	"carillon/transport/api/web"
@@ -22,7 +21,6 @@ const (
 	maxPerSecond       = 1e6
 	maxBurst           = 1_000_000
 	maxSpreadMs        = 7 * web.MsPerDay
-	fingerprintPrefix  = secret.FingerprintPrefix
 )
 
 var PolicyFieldNames = []string{
@@ -101,11 +99,11 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 	case name == "dedup" && !reset(r, &p.ByContent, d.ByContent):
 		p.ByContent = r.Choice(name, dedups) == "content"
 	case name == "secrets" && !reset(r, &p.Secrets, d.Secrets):
-		p.Secrets = readSecrets(r, stored)
+		p.Secrets = secrets.read(r, stored)
 	case name == "format" && !reset(r, &p.CloudEvents, d.CloudEvents):
 		p.CloudEvents = r.Choice(name, formats) == "cloudevents"
 	case name == "signing_keys" && !reset(r, &p.SigningKeys, d.SigningKeys):
-		p.SigningKeys = readSigningKeys(r, stored)
+		p.SigningKeys = signingKeys.read(r, stored)
 	case name == "serial" && !reset(r, &p.Serial, d.Serial):
 		p.Serial = r.Boolean(name)
 	case name == "key" && !reset(r, &p.Key, d.Key):
@@ -313,9 +311,9 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	o.Span("spread", p.SpreadMs)
 	o.Span("history", p.HistoryMs)
 	o.Span("dead_retention", p.DeadRetentionMs)
-	o.Texts("secrets", fingerprints(p))
+	o.Texts("secrets", secrets.names(p))
 	o.Text("format", formats[index(p.CloudEvents)])
-	o.Texts("signing_keys", publicKeys(p))
+	o.Texts("signing_keys", signingKeys.names(p))
 	if p.Window != nil {
 		o.Name("window")
 		o.B = appendWindow(o.B, p.Window)

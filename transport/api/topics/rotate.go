@@ -7,46 +7,67 @@ import (
 
 	"carillon/timer"
 	"carillon/transport/api/web"
-	"carillon/transport/callback"
 )
 
-// Rotation of a topic's signing secrets: the policy's list, the newest first, is all that there is
-// of it. While there are several each of them signs every call, so that receivers can change over
-// in their own time.
+// Rotation of a topic's secrets and signing keys: the policy's list, the newest first, is all that
+// there is of it. While there are several each of them signs every call, so that receivers can
+// change over in their own time.
 
-// RotateSecret takes {"secret"?} and puts that, or one that is made here, before those that the
-// topic has. Doing it again with the same secret changes nothing.
-func RotateSecret(rq *web.Request) *web.Problem {
-	added, p := rotation(rq, "secret")
+func RotateSecret(rq *web.Request) *web.Problem  { return secrets.rotate(rq) }
+func FinishSecrets(rq *web.Request) *web.Problem { return secrets.finish(rq) }
+func RotateKey(rq *web.Request) *web.Problem     { return signingKeys.rotate(rq) }
+func FinishKeys(rq *web.Request) *web.Problem    { return signingKeys.finish(rq) }
+
+// rotate takes one, or none, and puts that, or one that is made here, before those that the topic
+// has. One that is there already, by its name, stays as it is kept.
+func (s *signers[T]) rotate(rq *web.Request) *web.Problem {
+	text, p := optionalText(rq, s.one)
 	if p != nil {
 		return p
 	}
-	made := ""
-	if added == "" {
-		made = callback.NewSecret()
-		added = made
-	} else if _, err := callback.ParseSecret(added); err != nil {
-		return web.Fail(422, web.BadPolicy, "secret: must be whsec_ and 24 to 64 bytes in base64; carillon token --webhook makes one")
+	generated := text == ""
+	if generated {
+		text = s.generate()
 	}
-	return changeSecrets(rq, made, func(have []string) ([]string, *web.Problem) {
-		return inFront(have, added, Fingerprint, "secrets")
+	added, ok := s.parse(text)
+	if !ok {
+		return web.Fail(422, web.BadPolicy, s.one+": must be "+s.form+s.hint)
+	}
+	if !generated || !s.shownOnce {
+		text = ""
+	}
+	return s.change(rq, text, func(have []T) ([]T, *web.Problem) {
+		at := slices.IndexFunc(have, func(kept T) bool { return s.name(kept) == s.name(added) })
+		switch {
+		case at >= 0:
+			return append([]T{have[at]}, slices.Delete(slices.Clone(have), at, at+1)...), nil
+		case len(have) == maxSecrets:
+			return nil, web.Failf(422, web.BadPolicy, "the topic has %d %s, which is all that it may; finish the rotation before another one begins", maxSecrets, s.many)
+		}
+		return append([]T{added}, have...), nil
 	})
 }
 
-// FinishSecrets takes {"keep"?}, a fingerprint, and drops all secrets but that one, or but the
-// newest.
-func FinishSecrets(rq *web.Request) *web.Problem {
-	keep, p := rotation(rq, "keep")
+// finish takes {"keep"?}, a name, and drops all but that one, or but the newest.
+func (s *signers[T]) finish(rq *web.Request) *web.Problem {
+	keep, p := optionalText(rq, "keep")
 	if p != nil {
 		return p
 	}
-	return changeSecrets(rq, "", func(have []string) ([]string, *web.Problem) {
-		return theOne(have, keep, Fingerprint, "secret; GET it for the fingerprints of those that it has")
+	return s.change(rq, "", func(have []T) ([]T, *web.Problem) {
+		at := 0
+		if keep != "" {
+			at = slices.IndexFunc(have, func(kept T) bool { return s.name(kept) == keep })
+		}
+		if at < 0 || len(have) == 0 {
+			return nil, web.Fail(422, web.BadPolicy, "the topic has no such "+s.lacking)
+		}
+		return have[at : at+1], nil
 	})
 }
 
-// rotation reads a body with one optional text.
-func rotation(rq *web.Request, name string) (text string, p *web.Problem) {
+// optionalText reads a body with one optional text.
+func optionalText(rq *web.Request, name string) (text string, p *web.Problem) {
 	if len(rq.Body) == 0 {
 		return "", nil
 	}
@@ -61,32 +82,9 @@ func rotation(rq *web.Request, name string) (text string, p *web.Problem) {
 	return text, r.Problem()
 }
 
-// inFront puts one before the others. One that is there already, by its name, stays as it is kept.
-func inFront[T any](have []T, added T, name func(T) string, what string) ([]T, *web.Problem) {
-	at := slices.IndexFunc(have, func(kept T) bool { return name(kept) == name(added) })
-	switch {
-	case at >= 0:
-		return append([]T{have[at]}, slices.Delete(slices.Clone(have), at, at+1)...), nil
-	case len(have) == maxSecrets:
-		return nil, web.Failf(422, web.BadPolicy, "the topic has %d %s, which is all that it may; finish the rotation before another one begins", maxSecrets, what)
-	}
-	return append([]T{added}, have...), nil
-}
-
-// theOne is the list of that with a name alone, or of the newest.
-func theOne[T any](have []T, keep string, name func(T) string, what string) ([]T, *web.Problem) {
-	at := 0
-	if keep != "" {
-		at = slices.IndexFunc(have, func(kept T) bool { return name(kept) == keep })
-	}
-	if at < 0 || len(have) == 0 {
-		return nil, web.Fail(422, web.BadPolicy, "the topic has no such "+what)
-	}
-	return have[at : at+1], nil
-}
-
-// changePolicy sets one list of a topic's policy, and nothing else of it.
-func changePolicy[T comparable](rq *web.Request, list func(*timer.Policy) *[]T, change func(have []T) ([]T, *web.Problem)) (*timer.Topic, *web.Problem) {
+// change sets the list of a topic's policy, and nothing else of it. The answer shows the names, and
+// made, unless it is "".
+func (s *signers[T]) change(rq *web.Request, made string, change func(have []T) ([]T, *web.Problem)) *web.Problem {
 	var err error
 	for try := range patchTries {
 		var t *timer.Topic
@@ -94,35 +92,26 @@ func changePolicy[T comparable](rq *web.Request, list func(*timer.Policy) *[]T, 
 			break
 		}
 		policy := t.Policy
-		have := *list(&policy)
+		have := *s.list(&policy)
 		next, p := change(have)
 		if p != nil {
-			return nil, p
+			return p
 		}
-		if *list(&policy) = next; slices.Equal(next, have) {
-			return t, nil
+		if *s.list(&policy) = next; !slices.Equal(next, have) {
+			t, _, err = rq.Core.Topics.Put(rq.Base, rq.Topic, &policy, timer.TopicChange{ID: t.ID, Version: t.Version})
 		}
-		as := timer.TopicChange{ID: t.ID, Version: t.Version}
-		if t, _, err = rq.Core.Topics.Put(rq.Base, rq.Topic, &policy, as); err == nil {
-			return t, nil
+		if err == nil {
+			o := web.Object{B: rq.Out()}
+			o.Text("topic", rq.Topic)
+			if made != "" {
+				o.Text(s.one, made)
+			}
+			o.Texts(s.member, s.names(&t.Policy))
+			return rq.JSON(200, o.End())
 		}
 		if !errors.Is(err, timer.ErrTopicVersion) || !rq.Sleep(2*time.Millisecond<<try) {
 			break
 		}
 	}
-	return nil, topicFault(err, timer.TopicChange{})
-}
-
-func changeSecrets(rq *web.Request, made string, change func(have []string) ([]string, *web.Problem)) *web.Problem {
-	t, p := changePolicy(rq, func(p *timer.Policy) *[]string { return &p.Secrets }, change)
-	if p != nil {
-		return p
-	}
-	o := web.Object{B: rq.Out()}
-	o.Text("topic", rq.Topic)
-	if made != "" {
-		o.Text("secret", made)
-	}
-	o.Texts("secrets", fingerprints(&t.Policy))
-	return rq.JSON(200, o.End())
+	return topicFault(err, timer.TopicChange{})
 }

@@ -9,50 +9,97 @@ import (
 	"carillon/transport/callback"
 )
 
-// readSecrets reads signing secrets. A fingerprint keeps the stored secret that it is of. No fault says
-// a secret back.
-func readSecrets(r *web.Reader, stored *timer.Policy) []string {
-	var out []string
-	n := r.Open('[', "secrets")
+// signers are one list of a policy by which calls are signed: secrets, or private keys. What is
+// stored is not shown; a name stands for it, and sent back keeps it.
+type signers[T comparable] struct {
+	one, member string // an added one in a body, and the list in the policy
+	many        string
+	list        func(*timer.Policy) *[]T
+	name        func(T) string
+	namePrefix  string
+	parse       func(text string) (T, bool)
+	generate    func() string
+	shownOnce   bool   // the answer that adds a generated one shows it
+	form, hint  string // how a text must be, and where to get one
+	unknown     string // the fault of a name of none that is stored
+	lacking     string // the same where one is to be kept
+}
+
+var secrets = signers[string]{
+	one: "secret", member: "secrets", many: "secrets",
+	list: func(p *timer.Policy) *[]string { return &p.Secrets },
+	name: secret.Fingerprint, namePrefix: secret.FingerprintPrefix,
+	parse: func(text string) (string, bool) {
+		_, err := callback.ParseSecret(text)
+		return text, err == nil
+	},
+	generate: callback.NewSecret, shownOnce: true,
+	form: "whsec_ and 24 to 64 bytes in base64", hint: "; carillon token --webhook makes one",
+	unknown: "a fingerprint that no stored secret has",
+	lacking: "secret; GET it for the fingerprints of those that it has",
+}
+
+// A private key that is made here never leaves the cluster: receivers need the public key alone,
+// which every read of the topic shows.
+var signingKeys = signers[timer.SigningKey]{
+	one: "signing_key", member: "signing_keys", many: "signing keys",
+	list: func(p *timer.Policy) *[]timer.SigningKey { return &p.SigningKeys },
+	name: func(key timer.SigningKey) string { return key.Public }, namePrefix: "whpk_",
+	parse: func(text string) (timer.SigningKey, bool) {
+		key, err := callback.ParseSigningKey(text)
+		if err != nil {
+			return timer.SigningKey{}, false
+		}
+		return timer.SigningKey{Private: text, Public: callback.PublicKeyOf(key)}, true
+	},
+	generate: func() string {
+		text, _ := callback.NewSigningKey()
+		return text
+	},
+	form:    "whsk_ and an ed25519 private key of 64 bytes in base64; carillon token --webhook --ed25519 makes one",
+	unknown: "a public key of which the topic does not have the private one",
+	lacking: "signing key; GET it for the public keys of those that it has",
+}
+
+// read reads the list of a policy. No fault repeats a text.
+func (s *signers[T]) read(r *web.Reader, stored *timer.Policy) []T {
+	var out []T
+	n := r.Open('[', s.member)
 	for ; r.More(n, ']'); n++ {
-		s := r.Text("secrets")
+		text := r.Text(s.member)
 		if r.Err() != nil {
 			return nil
 		}
 		if n == maxSecrets {
-			r.Reject(r.OutOfRange("secrets: more than 3"))
+			r.Reject(r.OutOfRange(s.member + ": more than 3"))
 			return nil
 		}
-		if strings.HasPrefix(s, fingerprintPrefix) {
-			kept := ""
+		var one T
+		ok := false
+		if strings.HasPrefix(text, s.namePrefix) {
 			if stored != nil {
-				for _, have := range stored.Secrets {
-					if Fingerprint(have) == s {
-						kept = have
+				for _, have := range *s.list(stored) {
+					if s.name(have) == text {
+						one, ok = have, true
 					}
 				}
 			}
-			if kept == "" {
-				r.Reject(r.OutOfRange("secrets: a fingerprint that no stored secret has"))
+			if !ok {
+				r.Reject(r.OutOfRange(s.member + ": " + s.unknown))
 			}
-			s = kept
-		} else if _, err := callback.ParseSecret(s); err != nil {
-			r.Reject(r.OutOfRange("secrets: each must be whsec_ and 24 to 64 bytes in base64"))
+		} else if one, ok = s.parse(text); !ok {
+			r.Reject(r.OutOfRange(s.member + ": each must be " + s.form))
 		}
-		out = append(out, s)
+		out = append(out, one)
 	}
 	return out
 }
 
-// Fingerprint is shown in the place of a secret: enough to tell one from another, nothing to sign
-// with.
-func Fingerprint(kept string) string { return secret.Fingerprint(kept) }
-
-// fingerprints are how a policy's secrets are shown.
-func fingerprints(p *timer.Policy) []string {
-	out := make([]string, 0, len(p.Secrets))
-	for _, kept := range p.Secrets {
-		out = append(out, Fingerprint(kept))
+// names are how the list of a policy is shown.
+func (s *signers[T]) names(p *timer.Policy) []string {
+	var out []string
+	for _, one := range *s.list(p) {
+		out = append(out, s.name(one))
 	}
 	return out
 }
