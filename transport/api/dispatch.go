@@ -206,7 +206,7 @@ func (rq *request) pathParams(pat *pattern) *web.Problem {
 	if id := pat.param("{id}", rq.segments); id != nil {
 		rq.ID = string(id)
 		if !web.ValidID(rq.ID) {
-			return web.Bad(web.BadName, "id: "+timers.IdRule)
+			return web.Bad(web.BadName, "id: "+timers.IDRule)
 		}
 	}
 	if node := pat.param("{name}", rq.segments); node != nil {

@@ -69,7 +69,7 @@ func changeDead(rq *web.Request, kind timer.Kind) *web.Problem {
 		if p := rq.CheckURL(cb.Spec.Callback.URL); p != nil {
 			return p
 		}
-		cmd.Patch = cb.AsPatch()
+		cmd.Patch = cb
 		cmd.Patch.BindTo(topic.Policy.Callback.URL)
 	}
 	sel.needsURL = kind == timer.Redrive && topic.Policy.CallsNobody() && (cmd.Patch == nil || !cmd.Patch.URL)
@@ -129,7 +129,7 @@ func walkNamed(rq *web.Request, topic *timer.Topic, sel *selection, plan bulk.Pl
 	b.Plan = func(m *timer.Ref) (*timer.Command, bulk.Decision) {
 		name := m.ID
 		if sel.byUID {
-			name = sweep.UidOf(topic, shards, m)
+			name = sweep.UIDOf(topic, shards, m)
 		}
 		if !wanted[name] {
 			return nil, bulk.Pass

@@ -14,11 +14,12 @@ func deadQuery() *timer.Query {
 
 // selection names the timers of a redrive or purge, and the action.
 type selection struct {
-	names    []string // ids or uids
-	byUID    bool
-	query    *timer.Query // nil when names are given
-	delayMs  int64
-	callback *timers.TimerRequest // nil when none is given
+	names   []string // ids or uids
+	byUID   bool
+	query   *timer.Query // nil when names are given
+	delayMs int64
+	// callback is the patch of a redrive; nil when none is given.
+	callback *timer.Patch
 	// needsURL: of a redrive that gives no URL, in a topic that has none. Dead letters without a URL of
 	// their own are skipped.
 	needsURL bool
@@ -37,7 +38,7 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 	given := r.Body(names, func(name string) {
 		switch name {
 		case "ids":
-			sel.names = readNames(r, "ids", maxIDs, web.ValidID, timers.IdRule)
+			sel.names = readNames(r, "ids", maxIDs, web.ValidID, timers.IDRule)
 		case "uids":
 			sel.names, sel.byUID = readNames(r, "uids", maxIDs, validUID, "is a uid as answers show it"), true
 		case "filter":
@@ -47,11 +48,12 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 		case "delay":
 			sel.delayMs = r.SpanCode("delay", web.BadTime)
 		case "callback":
-			sel.callback = &timers.TimerRequest{}
-			spec.ReadCallback(r, &sel.callback.Spec.Callback, &sel.callback.Given, &sel.callback.Null)
-			if null := sel.callback.Null; null != 0 {
+			var s timer.Spec
+			var given, null web.Fields
+			if spec.ReadCallback(r, &s.Callback, &given, &null); null != 0 {
 				r.Reject(web.Badf(web.BadRequest, "%s: must not be null", spec.NameOf(null)))
 			}
+			sel.callback = spec.PatchOf(s, given)
 		}
 	})
 	const gIDs, gUIDs, gFilter = 1, 2, 4

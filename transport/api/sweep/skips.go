@@ -26,7 +26,7 @@ type skip struct {
 }
 
 func (l *Skips) Add(m *timer.Ref, why timer.Code) {
-	l.append(skip{m.ID, UidOf(l.Topic, l.Shards, m), why})
+	l.append(skip{m.ID, UIDOf(l.Topic, l.Shards, m), why})
 }
 
 // AddName adds one that was asked for by its "id" or "uid".
@@ -78,6 +78,6 @@ func whySkipped(why timer.Code) (code, detail string) {
 	return "not_found", "there is no such dead letter"
 }
 
-func UidOf(topic *timer.Topic, shards int, m *timer.Ref) string {
+func UIDOf(topic *timer.Topic, shards int, m *timer.Ref) string {
 	return string(timer.AppendUID(nil, timer.ShardOf(topic, m.ID, shards), m.Seq, m.Tag))
 }

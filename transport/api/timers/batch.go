@@ -11,7 +11,7 @@ import (
 
 // operation is one line of a batch, with its outcome.
 type operation struct {
-	in      *TimerRequest
+	in      *timerRequest
 	verb    verb
 	problem *web.Problem // it failed; the fields below are then empty
 	result  timer.Result
@@ -143,14 +143,14 @@ func readLines(rq *web.Request, body []byte) ([]operation, *web.Problem) {
 // readOp reads one operation and fills in its command. A fault in r means that the operation is to
 // be dropped; one of the operation as a whole goes into its place.
 func readOp(rq *web.Request, r *web.Reader) operation {
-	in := &TimerRequest{}
+	in := &timerRequest{}
 	readFields(r, in)
 	if r.Err() != nil {
 		return operation{}
 	}
 	op := operation{in: in, verb: verbOf(in.op)}
 	switch {
-	case in.Given&spec.FOp == 0:
+	case in.given&spec.FOp == 0:
 		op.problem = web.Bad(web.BadRequest, "op: is required")
 	case op.verb == noVerb:
 		op.problem = web.Bad(web.BadRequest, "op: must be one of add, put, patch, cancel, fire")
@@ -175,7 +175,7 @@ func run(rq *web.Request, ops []operation, brief bool) {
 		if op.problem != nil {
 			continue
 		}
-		if op.verb != vAdd && spec.AnyRedacted(op.in.Spec.Callback.Headers) {
+		if op.verb != vAdd && spec.AnyRedacted(op.in.spec.Callback.Headers) {
 			runTogether(rq, ops[from:i], brief)
 			op.result, op.topic, op.problem = change(rq, op.in, op.verb, brief)
 			from = i + 1

@@ -18,7 +18,7 @@ func BenchmarkReadAdd(b *testing.B) {
 	b.SetBytes(int64(len(benchBody)))
 	b.ReportAllocs()
 	for b.Loop() {
-		var in TimerRequest
+		var in timerRequest
 		r := rq.ReaderOf(benchBody)
 		readFields(r, &in)
 		r.End()

@@ -10,14 +10,14 @@ import (
 const redactTries = 5
 
 // prepare fills in the command of a checked input: the part that does not depend on the topic.
-func prepare(rq *web.Request, in *TimerRequest, v verb, nowMs int64) *web.Problem {
+func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Problem {
 	due := int64(0)
-	if in.when.Delay || in.hasCron() {
+	if in.when.Delay || spec.HasCron(&in.spec) {
 		if p := rq.Reckons(); p != nil {
 			return p
 		}
 	}
-	if in.Given&spec.TimeFields != 0 {
+	if in.given&spec.TimeFields != 0 {
 		due = in.when.Due(nowMs)
 	}
 	due, p := in.firstOf(due, nowMs)
@@ -27,8 +27,8 @@ func prepare(rq *web.Request, in *TimerRequest, v verb, nowMs int64) *web.Proble
 	if due > web.AddMs(nowMs, rq.Limits.Horizon.Milliseconds()) {
 		return web.Failf(422, "beyond_horizon", "the time is more than %d years ahead", int(rq.Limits.Horizon/(365*web.Day)))
 	}
-	in.Spec.DueMs = due
-	if p := rq.CheckURL(in.Spec.Callback.URL); p != nil {
+	in.spec.DueMs = due
+	if p := rq.CheckURL(in.spec.Callback.URL); p != nil {
 		return p
 	}
 	in.cmd = timer.Command{Kind: verbs[v].kind, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
@@ -45,21 +45,21 @@ func prepare(rq *web.Request, in *TimerRequest, v verb, nowMs int64) *web.Proble
 		if in.cmd.Content, rq.Scratch, err = in.content(rq.Scratch, rq.Digest); err != nil {
 			return web.Fault(err)
 		}
-		in.Spec.Trace = rq.Trace
-		in.cmd.Spec = &in.Spec
+		in.spec.Trace = rq.Trace
+		in.cmd.Spec = &in.spec
 	case vPatch:
-		in.patch = in.AsPatch()
+		in.patch = spec.PatchOf(in.spec, in.given|in.null)
 		in.cmd.Patch = in.patch
 	}
 	in.plain = in.id
-	if v == vAdd && spec.AnyRedacted(in.Spec.Callback.Headers) {
+	if v == vAdd && spec.AnyRedacted(in.spec.Callback.Headers) {
 		return web.Badf(web.BadHeader, "callback.headers: %s stands for a stored value, and a new timer has none", spec.Redacted)
 	}
 	return nil
 }
 
 // nameIt gives an add without an id one: with its key, or in the shard of the moment.
-func (in *TimerRequest) nameIt(n *web.Node, nowMs int64) {
+func (in *timerRequest) nameIt(n *web.Node, nowMs int64) {
 	if in.id != "" {
 		return
 	}
@@ -73,7 +73,7 @@ func (in *TimerRequest) nameIt(n *web.Node, nowMs int64) {
 }
 
 // address makes the id as it was given the one that the timer has in the topic.
-func (in *TimerRequest) address(t *timer.Topic) {
+func (in *timerRequest) address(t *timer.Topic) {
 	if in.id, in.keyed = in.plain, false; !in.asGiven {
 		in.id, in.keyed = t.Policy.FullID(in.plain)
 	}
@@ -82,7 +82,7 @@ func (in *TimerRequest) address(t *timer.Topic) {
 
 // again reports whether the timer is to be looked for once more, by the id as it was given: it may
 // be of before the topic had a key.
-func (in *TimerRequest) again(code timer.Code) bool {
+func (in *timerRequest) again(code timer.Code) bool {
 	in.asGiven = code == timer.NotFound && in.keyed
 	return in.asGiven
 }
@@ -96,23 +96,9 @@ func shardAt(n *web.Node, nowMs int64) timer.ShardID {
 	return timer.ShardID(1 + (x>>32)%uint64(n.Engine.Shards()))
 }
 
-// AsPatch turns the named fields into the flags of a patch; a field given as null is set to its
-// zero value.
-func (in *TimerRequest) AsPatch() *timer.Patch {
-	g := in.Given | in.Null
-	has := func(f web.Fields) bool { return g&f != 0 }
-	return &timer.Patch{
-		Spec: in.Spec, Due: has(spec.TimeFields) || in.hasCron(), Payload: has(spec.FPayload | spec.FPayload64), ContentType: has(spec.FContentType),
-		Priority: has(spec.FPriority), Labels: has(spec.FLabels), Expiry: has(spec.FExpires), Repeat: has(spec.FRepeat),
-		URL: has(spec.FURL), Method: has(spec.FMethod), Headers: has(spec.FHeaders), Timeout: has(spec.FTimeout),
-		MaxAttempts: has(spec.FMaxAttempts), MinBackoff: has(spec.FMinBackoff), MaxBackoff: has(spec.FMaxBackoff),
-		Multiplier: has(spec.FMultiplier), Jitter: has(spec.FJitter),
-	}
-}
-
 // topicFor is web.Request.FindTopic for an operation. An add or a put that a new topic would refuse
 // makes none.
-func topicFor(rq *web.Request, in *TimerRequest, v verb) (*timer.Topic, *web.Problem) {
+func topicFor(rq *web.Request, in *timerRequest, v verb) (*timer.Topic, *web.Problem) {
 	if t, ok := rq.Core.Topics.Here(rq.Topic); ok {
 		return t, nil
 	}
@@ -123,25 +109,24 @@ func topicFor(rq *web.Request, in *TimerRequest, v verb) (*timer.Topic, *web.Pro
 }
 
 // refusedByNew is why the topic that an add or a put would make would refuse it, if it may make one.
-func refusedByNew(rq *web.Request, in *TimerRequest, v verb) *web.Problem {
+func refusedByNew(rq *web.Request, in *timerRequest, v verb) *web.Problem {
 	if v != vAdd && v != vPut || rq.DryRun || rq.KnownTopicsOnly || rq.Who != nil && !rq.Who.May(web.ScopeTopics) {
 		return nil
 	}
 	if p := in.onto(rq.NewTopic(), v); p != nil {
 		return p
 	}
-	if _, p := spec.Unredact(in.Spec.Callback.Headers, &timer.Callback{}, ""); p != nil {
+	if _, p := spec.Unredact(in.spec.Callback.Headers, &timer.Callback{}, ""); p != nil {
 		return p
 	}
-	res := timer.Preview(&in.cmd, nil, rq.NowMs())
-	return refusal(res.Code)
+	return refusal(timer.Preview(&in.cmd, nil, rq.NowMs()).Code)
 }
 
 // onto binds a prepared command to the topic as it stands and checks the rules of the topic.
-func (in *TimerRequest) onto(t *timer.Topic, v verb) *web.Problem {
+func (in *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 	in.cmd.Topic = t.ID
 	in.address(t)
-	if (v == vAdd || v == vPut) && in.Given&spec.FIfLate == 0 {
+	if (v == vAdd || v == vPut) && in.given&spec.FIfLate == 0 {
 		in.cmd.NotLate = t.Policy.RejectLate && in.absolute()
 	}
 	if v == vAdd {
@@ -154,16 +139,16 @@ func (in *TimerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 	if v == vPatch {
 		in.patch.BindTo(cb.URL)
 	} else {
-		in.Spec.Callback.BindTo(cb.URL)
+		in.spec.Callback.BindTo(cb.URL)
 	}
-	if t.Policy.Pull && in.Given&^in.Null&(spec.FCallback|spec.CallbackFields) != 0 {
+	if t.Policy.Pull && in.given&^in.null&(spec.FCallback|spec.CallbackFields) != 0 {
 		return web.Fail(422, web.BadPolicy, "callback: the topic is pulled, it calls nobody")
 	}
-	needsURL := (v == vAdd || v == vPut || v == vPatch && in.Null&spec.FURL != 0) && !t.Policy.Pull
-	if needsURL && in.Spec.Callback.URL == "" && cb.URL == "" {
+	needsURL := (v == vAdd || v == vPut || v == vPatch && in.null&spec.FURL != 0) && !t.Policy.Pull
+	if needsURL && in.spec.Callback.URL == "" && cb.URL == "" {
 		return web.Fail(422, "no_callback", "give a callback.url, here or in the topic's policy")
 	}
-	if r := &in.Spec.Retry; v == vAdd || v == vPut {
+	if r := &in.spec.Retry; v == vAdd || v == vPut {
 		low, high := r.MinBackoffMs, r.MaxBackoffMs
 		if low == 0 {
 			low = t.Policy.MinBackoffMs
@@ -181,7 +166,7 @@ func (in *TimerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 // change has one checked input decided by the shard of its timer, in the topic as it stands. Where
 // headers hold REDACTED the version that the stored values were read from guards the change, which
 // is tried again when the timer has changed meanwhile.
-func change(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *web.Problem) {
+func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Result, t *timer.Topic, p *web.Problem) {
 	if p = prepare(rq, in, v, rq.NowMs()); p != nil {
 		return res, nil, p
 	}
@@ -200,7 +185,7 @@ func change(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Re
 				return false, nil
 			}
 		}
-		redacted := spec.AnyRedacted(in.Spec.Callback.Headers)
+		redacted := spec.AnyRedacted(in.spec.Callback.Headers)
 		for range redactTries {
 			cmd := &in.cmd
 			if redacted {
@@ -227,7 +212,7 @@ func change(rq *web.Request, in *TimerRequest, v verb, brief bool) (res timer.Re
 
 // withStored is the command of a put or patch with the values that the timer has now in the place of
 // REDACTED; nil where a patch has no timer. It is a copy: an earlier try's may still be on its way.
-func withStored(rq *web.Request, in *TimerRequest, t *timer.Topic, v verb) (*timer.Command, *web.Problem) {
+func withStored(rq *web.Request, in *timerRequest, t *timer.Topic, v verb) (*timer.Command, *web.Problem) {
 	cur, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, t), t.ID, in.id)
 	if err != nil {
 		return nil, web.Fault(err)
@@ -238,9 +223,9 @@ func withStored(rq *web.Request, in *TimerRequest, t *timer.Topic, v verb) (*tim
 	if cur == nil {
 		cur = &timer.Timer{}
 	}
-	cmd, whole := in.cmd, in.Spec
+	cmd, whole := in.cmd, in.spec
 	var p *web.Problem
-	if whole.Callback.Headers, p = spec.Unredact(in.Spec.Callback.Headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
+	if whole.Callback.Headers, p = spec.Unredact(in.spec.Callback.Headers, &cur.Callback, in.goesTo(t, v, cur)); p != nil {
 		return nil, p
 	}
 	if cmd.IfMatch == 0 {
@@ -258,8 +243,8 @@ func withStored(rq *web.Request, in *TimerRequest, t *timer.Topic, v verb) (*tim
 }
 
 // goesTo is the URL that a timer has after a put or patch of its present state.
-func (in *TimerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
-	url := in.Spec.Callback.URL
+func (in *timerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string {
+	url := in.spec.Callback.URL
 	if v == vPatch && !in.patch.URL {
 		url = cur.Callback.URL
 	}
@@ -270,7 +255,7 @@ func (in *TimerRequest) goesTo(t *timer.Topic, v verb, cur *timer.Timer) string 
 }
 
 // shard is where the input's timer lives, as the topic stands.
-func (in *TimerRequest) shard(rq *web.Request, t *timer.Topic) timer.ShardID {
+func (in *timerRequest) shard(rq *web.Request, t *timer.Topic) timer.ShardID {
 	return timer.ShardOf(t, in.id, rq.Engine.Shards())
 }
 

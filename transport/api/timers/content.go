@@ -17,17 +17,17 @@ import (
 // count; the id does not either, the hash is compared under it. scratch is used and returned, to be
 // used again. The hash is kept in the clear, so that of a secret digest takes the place; the error
 // is digest's.
-func (in *TimerRequest) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
+func (in *timerRequest) content(scratch []byte, digest func(string) (uint64, error)) (hash uint64, _ []byte, err error) {
 	b := scratch[:0]
 	num := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
 	str := func(s string) { b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...) }
 
 	// The spellings of an instant, or of a delay, are one.
-	given := in.Given & spec.SpecFields &^ (spec.TimeFields | spec.FZone)
+	given := in.given & spec.SpecFields &^ (spec.TimeFields | spec.FZone)
 	if in.when.Delay {
 		given |= spec.FDelay
 	}
-	s := &in.Spec
+	s := &in.spec
 	num(uint64(given))
 	num(uint64(in.when.Ms))
 	num(xxhash.Sum64(s.Payload))

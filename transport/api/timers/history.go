@@ -19,7 +19,7 @@ func History(rq *web.Request) *web.Problem {
 	q := &timer.HistoryQuery{States: overStates}
 	if id, given := rq.Query.Value("id"); given {
 		if !web.ValidID(id) {
-			return web.Bad(web.BadName, "query: "+IdRule)
+			return web.Bad(web.BadName, "query: "+IDRule)
 		}
 		q.ID = id
 	}
@@ -137,7 +137,7 @@ func recallExactly(rq *web.Request, topic *timer.Topic, id string) (*timer.Histo
 }
 
 // absolute says that the time was given as an instant.
-func (in *TimerRequest) absolute() bool { return in.Given&spec.TimeFields != 0 && !in.when.Delay }
+func (in *timerRequest) absolute() bool { return in.given&spec.TimeFields != 0 && !in.when.Delay }
 
 // pastMs is how long an instant must be over for an add of it to count as one that may be repeated.
 // Adds for this very moment, which are a little late when they arrive, are spared the search: an
@@ -146,7 +146,7 @@ const pastMs = 2000
 
 // maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer
 // the shard has forgotten.
-func maybeMade(rq *web.Request, in *TimerRequest, topic *timer.Topic, v verb) bool {
+func maybeMade(rq *web.Request, in *timerRequest, topic *timer.Topic, v verb) bool {
 	return v == vAdd && topic.ID != 0 && in.absolute() && rq.NowMs()-in.when.Ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
 }
 
@@ -154,7 +154,7 @@ func maybeMade(rq *web.Request, in *TimerRequest, topic *timer.Topic, v verb) bo
 // had no answer may repeat it at any time. It is nil where the shard still remembers the timer,
 // since the shard's answer is in order with all changes, where it cannot be found, or where it was
 // cancelled: then the add makes a new one, unless the request has an Idempotency-Key.
-func madeBefore(rq *web.Request, in *TimerRequest, topic *timer.Topic) (*timer.Timer, error) {
+func madeBefore(rq *web.Request, in *timerRequest, topic *timer.Topic) (*timer.Timer, error) {
 	t, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, topic), topic.ID, in.id)
 	if err != nil || t != nil && !t.State.Over() {
 		return nil, err

@@ -12,11 +12,11 @@ import (
 
 // nameByRequest gives an add the id that its Idempotency-Key makes: the key itself behind a prefix,
 // or, where it is no id, a hash of it. So a repetition, at any node, meets the same timer.
-func (in *TimerRequest) nameByRequest(key string) *web.Problem {
-	if in.Given&spec.FID != 0 {
+func (in *timerRequest) nameByRequest(key string) *web.Problem {
+	if in.given&spec.FID != 0 {
 		return web.Bad(web.BadRequest, "give an id or an Idempotency-Key, not both: an add with an id may be repeated as it is")
 	}
-	if in.Given&spec.FMerge != 0 && in.merge != "reject" {
+	if in.given&spec.FMerge != 0 && in.merge != "reject" {
 		return web.Badf(web.BadRequest, "merge: %s does not go with an Idempotency-Key", in.merge)
 	}
 	name := "idem-" + key
@@ -28,7 +28,7 @@ func (in *TimerRequest) nameByRequest(key string) *web.Problem {
 		name = "{" + in.key + "}" + name
 	}
 	in.id, in.merge, in.repeated = name, "reject", true
-	in.Given |= spec.FMerge
+	in.given |= spec.FMerge
 	return nil
 }
 

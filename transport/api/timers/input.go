@@ -11,12 +11,12 @@ import (
 	"carillon/transport/api/web"
 )
 
-// TimerRequest is one operation on a timer as the client wrote it. Its strings and payload point
+// timerRequest is one operation on a timer as the client wrote it. Its strings and payload point
 // into the client's bytes; spec holds the values, zero where not given. It is allocated per
 // operation and never reused, since the engine gets pointers into it.
-type TimerRequest struct {
-	Given web.Fields // named in the document, with any value
-	Null  web.Fields // given as null
+type timerRequest struct {
+	given web.Fields // named in the document, with any value
+	null  web.Fields // given as null
 
 	op, id, key, merge string
 	plain              string // the id as it was given; id is what the timer has, see address
@@ -29,7 +29,7 @@ type TimerRequest struct {
 	// An add that an Idempotency-Key names: it may be one that was made before.
 	repeated bool
 	when     spec.When
-	Spec     timer.Spec
+	spec     timer.Spec
 	cmd      timer.Command
 	patch    *timer.Patch
 	// Room for the answer to an add or put; the engine writes it on the caller's goroutine only.
@@ -89,7 +89,7 @@ func timerField(name []byte) web.Fields {
 
 // readFields reads the object of one operation. Which fields it may have is for check to say: in a batch
 // the "op" that decides may come last.
-func readFields(r *web.Reader, in *TimerRequest) {
+func readFields(r *web.Reader, in *timerRequest) {
 	n := r.Open('{', "body")
 	for ; r.More(n, '}'); n++ {
 		name := r.Key()
@@ -101,16 +101,16 @@ func readFields(r *web.Reader, in *TimerRequest) {
 			r.Reject(web.Unknown(name, slices.Concat(spec.FieldNames, repeatPaths)))
 			return
 		}
-		if !r.First(&in.Given, f, "", name) {
+		if !r.First(&in.given, f, "", name) {
 			return
 		}
 		if f != spec.FPayload && r.Null() {
-			in.Null |= f
+			in.null |= f
 			switch f {
 			case spec.FCallback:
-				in.Null |= spec.CallbackFields
+				in.null |= spec.CallbackFields
 			case spec.FRetry:
-				in.Null |= spec.RetryFields
+				in.null |= spec.RetryFields
 			}
 			continue
 		}
@@ -118,7 +118,7 @@ func readFields(r *web.Reader, in *TimerRequest) {
 	}
 }
 
-func readField(r *web.Reader, in *TimerRequest, f web.Fields) {
+func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 	switch f {
 	case spec.FOp:
 		in.op = r.Text("op")
@@ -137,24 +137,24 @@ func readField(r *web.Reader, in *TimerRequest, f web.Fields) {
 	case spec.FZone:
 		in.when.Zone = spec.ReadZone(r, "zone", web.BadTime)
 	case spec.FPayload:
-		in.Spec.PayloadKind, in.Spec.Payload = timer.JSONPayload, r.Value()
-		checkPayload(r, len(in.Spec.Payload))
+		in.spec.PayloadKind, in.spec.Payload = timer.JSONPayload, r.Value()
+		checkPayload(r, len(in.spec.Payload))
 	case spec.FPayload64:
-		in.Spec.PayloadKind, in.Spec.Payload = timer.BinaryPayload, readBase64(r)
+		in.spec.PayloadKind, in.spec.Payload = timer.BinaryPayload, readBase64(r)
 	case spec.FContentType:
-		in.Spec.ContentType = readContentType(r)
+		in.spec.ContentType = readContentType(r)
 	case spec.FCallback:
-		spec.ReadCallback(r, &in.Spec.Callback, &in.Given, &in.Null)
+		spec.ReadCallback(r, &in.spec.Callback, &in.given, &in.null)
 	case spec.FPriority:
 		p := r.Integer("priority")
 		if p < 0 || p > 255 {
 			r.Reject(web.Bad(web.BadRequest, "priority: must be 0 to 255"))
 		}
-		in.Spec.Priority = uint8(p)
+		in.spec.Priority = uint8(p)
 	case spec.FLabels:
-		in.Spec.Labels = r.Labels("labels")
+		in.spec.Labels = r.Labels("labels")
 	case spec.FExpires:
-		in.Spec.ExpiresAfterMs, in.Spec.HasExpiry = r.SpanCode("expires_after", web.BadTime), true
+		in.spec.ExpiresAfterMs, in.spec.HasExpiry = r.SpanCode("expires_after", web.BadTime), true
 	case spec.FMerge:
 		in.merge = r.Choice("merge", spec.MergeRules)
 	case spec.FMaxWait:
@@ -162,9 +162,9 @@ func readField(r *web.Reader, in *TimerRequest, f web.Fields) {
 	case spec.FIfLate:
 		in.rejectLate = r.Choice("if_late", spec.LateRules) == "reject"
 	case spec.FRetry:
-		spec.ReadRetry(r, &in.Spec.Retry, &in.Given, &in.Null)
+		spec.ReadRetry(r, &in.spec.Retry, &in.given, &in.null)
 	case spec.FRepeat:
-		in.Spec.Repeat = readRepeat(r)
+		in.spec.Repeat = readRepeat(r)
 	}
 }
 

@@ -10,23 +10,23 @@ func needsDebounce() *web.Problem {
 	return web.Bad(web.BadRequest, `max_wait: goes with "merge": "debounce" only`)
 }
 
-func (in *TimerRequest) checkMerge() *web.Problem {
-	if in.Given&spec.FMaxWait != 0 && in.Given&spec.FMerge != 0 && in.merge != "debounce" {
+func (in *timerRequest) checkMerge() *web.Problem {
+	if in.given&spec.FMaxWait != 0 && in.given&spec.FMerge != 0 && in.merge != "debounce" {
 		return needsDebounce()
 	}
 	return nil
 }
 
 // mergeBy fills in the rule that the add goes by: its own, else the topic's.
-func (in *TimerRequest) mergeBy(t *timer.Topic) *web.Problem {
+func (in *timerRequest) mergeBy(t *timer.Topic) *web.Problem {
 	rule, wait := t.Policy.Merge, int64(0)
-	if in.Given&spec.FMerge != 0 {
+	if in.given&spec.FMerge != 0 {
 		rule = spec.MergeRule(in.merge)
 	}
 	switch {
-	case in.Given&spec.FMaxWait != 0 && rule != timer.MergeDebounce:
+	case in.given&spec.FMaxWait != 0 && rule != timer.MergeDebounce:
 		return needsDebounce()
-	case in.Given&spec.FMaxWait != 0:
+	case in.given&spec.FMaxWait != 0:
 		wait = in.maxWaitMs
 	case rule == timer.MergeDebounce:
 		wait = t.Policy.MaxWaitMs
@@ -37,11 +37,11 @@ func (in *TimerRequest) mergeBy(t *timer.Topic) *web.Problem {
 
 // nameByContent gives an add without an id the one that its content makes, where the topic says so:
 // equal payloads to one URL are one timer. With a key the id starts with it.
-func (in *TimerRequest) nameByContent(t *timer.Topic) {
+func (in *timerRequest) nameByContent(t *timer.Topic) {
 	if !in.unnamed || !t.Policy.ByContent {
 		return
 	}
-	url := in.Spec.Callback.URL
+	url := in.spec.Callback.URL
 	if url == "" {
 		url = t.Policy.Callback.URL
 	}
@@ -49,6 +49,6 @@ func (in *TimerRequest) nameByContent(t *timer.Topic) {
 	if key == "" {
 		key = t.Policy.Key
 	}
-	name := timer.ContentID(t.Name, in.Spec.Payload, url, key)
+	name := timer.ContentID(t.Name, in.spec.Payload, url, key)
 	in.id, in.cmd.ID = name, name
 }

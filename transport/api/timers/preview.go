@@ -29,7 +29,7 @@ func preview(rq *web.Request, id timer.ShardID, cmd *timer.Command) (timer.Resul
 }
 
 // answerPreview answers with a timer as it would be. It has no uid, and an id only if it is known.
-func answerPreview(rq *web.Request, in *TimerRequest, topic *timer.Topic, res *timer.Result) {
+func answerPreview(rq *web.Request, in *timerRequest, topic *timer.Topic, res *timer.Result) {
 	w := NewWriter(rq, topic)
 	w.preview, w.merged = true, res.Code == timer.Merged
 	w.unnamed = in.unnamed && !topic.Policy.ByContent

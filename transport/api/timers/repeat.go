@@ -65,14 +65,11 @@ func readRepeatField(r *web.Reader, p *timer.Repeat, name string) {
 	}
 }
 
-// hasCron reports that the timer finds its own times.
-func (in *TimerRequest) hasCron() bool { return in.Spec.Repeat != nil && in.Spec.Repeat.Cron != "" }
-
 // firstOf is when the first occurrence is due, of an input whose time is atMs (0: none was given):
 // for cron the first that is neither over nor before that time. A first time that is past is missed,
 // and left out if the series skips what it missed.
-func (in *TimerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
-	p := in.Spec.Repeat
+func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
+	p := in.spec.Repeat
 	if p == nil {
 		return atMs, nil
 	}
@@ -80,7 +77,7 @@ func (in *TimerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
 		if atMs = recurrence.FirstCron(p.Cron, p.Zone, max(atMs, nowMs)); atMs == 0 {
 			return 0, web.Bad(web.BadRequest, "repeat.cron: that never comes")
 		}
-	} else if p.CatchUp == timer.CatchUpSkip && atMs < nowMs && in.Given&spec.TimeFields != 0 {
+	} else if p.CatchUp == timer.CatchUpSkip && atMs < nowMs && in.given&spec.TimeFields != 0 {
 		var calendar recurrence.Calendar
 		atMs = calendar.After(p, atMs, nowMs-1)
 	}

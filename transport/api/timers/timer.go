@@ -6,8 +6,8 @@ import (
 )
 
 // readInput reads and checks the body of a change to one timer.
-func readInput(rq *web.Request, v verb) (*TimerRequest, *web.Problem) {
-	in := &TimerRequest{id: rq.ID, created: &rq.Created}
+func readInput(rq *web.Request, v verb) (*timerRequest, *web.Problem) {
+	in := &timerRequest{id: rq.ID, created: &rq.Created}
 	if verbs[v].fields != 0 {
 		r, p := rq.Reader()
 		if p != nil {
@@ -43,7 +43,7 @@ func Cancel(rq *web.Request) *web.Problem { return changeTimer(rq, vCancel) }
 // changeTimer reads a change of one timer, has it made, and answers with the timer, or with what a
 // cancel did.
 func changeTimer(rq *web.Request, v verb) *web.Problem {
-	var in *TimerRequest
+	var in *timerRequest
 	var p *web.Problem
 	if rq.DryRun, p = rq.Dry(); p == nil {
 		in, p = readInput(rq, v)

@@ -44,7 +44,7 @@ func verbOf(op string) verb {
 
 // check refuses fields that do not go together, or with the verb. The values by themselves are
 // good.
-func (in *TimerRequest) check(v verb, inBatch bool) *web.Problem {
+func (in *timerRequest) check(v verb, inBatch bool) *web.Problem {
 	allowed := verbs[v].fields
 	if inBatch {
 		allowed |= spec.FOp | spec.FID
@@ -52,20 +52,20 @@ func (in *TimerRequest) check(v verb, inBatch bool) *web.Problem {
 			allowed |= spec.FIfMatch
 		}
 	}
-	if extra := in.Given &^ allowed; extra != 0 {
+	if extra := in.given &^ allowed; extra != 0 {
 		return web.Badf(web.UnknownField, "unknown field %q for %s", spec.NameOf(extra), verbs[v].name)
 	}
 	mayReset := web.Fields(0)
 	if v == vPatch {
 		mayReset = spec.Resettable
 	}
-	if null := in.Null &^ mayReset; null != 0 {
+	if null := in.null &^ mayReset; null != 0 {
 		return web.Badf(web.BadRequest, "%s: must not be null", spec.NameOf(null))
 	}
 	if p := in.checkTime(v); p != nil {
 		return p
 	}
-	if in.Given&spec.FPayload != 0 && in.Given&spec.FPayload64 != 0 {
+	if in.given&spec.FPayload != 0 && in.given&spec.FPayload64 != 0 {
 		return web.Bad(web.BadRequest, "payload and payload_base64: give one")
 	}
 	if p := in.checkID(v); p != nil {
@@ -74,37 +74,37 @@ func (in *TimerRequest) check(v verb, inBatch bool) *web.Problem {
 	return in.checkMerge()
 }
 
-func (in *TimerRequest) checkTime(v verb) *web.Problem {
-	n := bits.OnesCount64(uint64(in.Given & spec.TimeFields))
+func (in *timerRequest) checkTime(v verb) *web.Problem {
+	n := bits.OnesCount64(uint64(in.given & spec.TimeFields))
 	switch {
 	case n > 1:
 		return web.Bad(web.BadTime, "give one of at, at_ms, at_local, delay, delay_ms, not several")
-	case n == 0 && (v == vAdd || v == vPut) && !in.hasCron():
+	case n == 0 && (v == vAdd || v == vPut) && !spec.HasCron(&in.spec):
 		return web.Bad(web.BadTime, "a time is required: one of at, at_ms, at_local, delay, delay_ms; only repeat.cron makes its own")
 	}
-	if p := in.when.Resolve(in.Given); p != nil {
+	if p := in.when.Resolve(in.given); p != nil {
 		return p
 	}
-	if v == vPatch && (in.Given|in.Null)&spec.SpecFields&^(spec.FCallback|spec.FRetry) == 0 {
+	if v == vPatch && (in.given|in.null)&spec.SpecFields&^(spec.FCallback|spec.FRetry) == 0 {
 		return web.Bad(web.BadRequest, "nothing to change")
 	}
 	return nil
 }
 
-const IdRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, optionally led by one {key} of 1–64"
+const IDRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, optionally led by one {key} of 1–64"
 
-func (in *TimerRequest) checkID(v verb) *web.Problem {
-	if in.Given&spec.FKey != 0 && !web.ValidKey(in.key) {
+func (in *timerRequest) checkID(v verb) *web.Problem {
+	if in.given&spec.FKey != 0 && !web.ValidKey(in.key) {
 		return web.Bad(web.BadName, "key: must be 1–64 of A-Z a-z 0-9 _ . : @ -")
 	}
-	if in.Given&spec.FID == 0 {
+	if in.given&spec.FID == 0 {
 		if v != vAdd && in.id == "" {
 			return web.Badf(web.BadRequest, "id: is required for %s", verbs[v].name)
 		}
 	} else if !web.ValidID(in.id) {
-		return web.Bad(web.BadName, "id: "+IdRule)
+		return web.Bad(web.BadName, "id: "+IDRule)
 	}
-	if in.Given&spec.FKey != 0 && in.id != "" {
+	if in.given&spec.FKey != 0 && in.id != "" {
 		if key, has := timer.KeyOf(in.id); !has || key != in.key {
 			return web.Badf(web.BadName, "key: the id must start with {%s}", in.key)
 		}
