@@ -67,6 +67,7 @@ func MergeDestinations(lists ...[]Destination) []Destination {
 	return all
 }
 
+// CompareDestinations is the order of the listing: those that are unwell first.
 func CompareDestinations(a, b Destination) int {
 	return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), strings.Compare(a.Destination, b.Destination))
 }

@@ -100,7 +100,7 @@ func hasAll(labels, wanted []string) bool {
 	return true
 }
 
-// Match: a star stands for any run of characters.
+// Match reports whether a name has a pattern, in which a star stands for any run of characters.
 func Match(pattern, s string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {

@@ -8,6 +8,7 @@ import (
 
 var reasonNames = []string{timer.MaxAttempts: "max_attempts", timer.Expired: "expired", timer.Stopped: "stopped", timer.Refused: "refused"}
 
+// ReasonOf is the reason of a death by its name.
 func ReasonOf(name string) (timer.Reason, bool) {
 	for i, n := range reasonNames {
 		if i > 0 && n == name {

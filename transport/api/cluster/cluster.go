@@ -1,3 +1,5 @@
+// Package cluster answers operators: nodes, shards, the work of all nodes, the receivers that they call,
+// and a backup of all.
 package cluster
 
 import (
@@ -9,6 +11,7 @@ import (
 	"carillon/transport/api/web"
 )
 
+// Read answers with the cluster as this node sees it.
 func Read(rq *web.Request) *web.Problem {
 	v := rq.Engine.View()
 	o := web.Object{B: appendCluster(rq.Out(), &v), Begun: true}
@@ -19,6 +22,7 @@ func Read(rq *web.Request) *web.Problem {
 	return rq.JSON(200, o.End())
 }
 
+// Shard answers with one shard as this node sees it.
 func Shard(rq *web.Request) *web.Problem {
 	v, ok := rq.Core.Backup.Shard(rq.Shard)
 	if !ok {
@@ -35,6 +39,7 @@ func Shard(rq *web.Request) *web.Problem {
 	return rq.JSON(200, o.End())
 }
 
+// Drain has everything moved off a node.
 func Drain(rq *web.Request) *web.Problem {
 	if err := rq.Core.Cluster.Drain(rq.Base, rq.NodeName); err != nil {
 		return fault(rq, err)
@@ -47,6 +52,7 @@ func Drain(rq *web.Request) *web.Problem {
 	return nil
 }
 
+// Resume takes a drain back.
 func Resume(rq *web.Request) *web.Problem {
 	if err := rq.Core.Cluster.Resume(rq.Base, rq.NodeName); err != nil {
 		return fault(rq, err)
@@ -59,6 +65,7 @@ func Resume(rq *web.Request) *web.Problem {
 	return nil
 }
 
+// Remove takes a node out of the cluster.
 func Remove(rq *web.Request) *web.Problem {
 	force, p := rq.Query.Boolean("force", false)
 	if p != nil {

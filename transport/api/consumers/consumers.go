@@ -1,3 +1,4 @@
+// Package consumers answers consumers of pull topics, and receivers that report later.
 package consumers
 
 import (
@@ -132,6 +133,7 @@ func appendPulled(w *timers.Writer, b []byte, p *backend.Pulled) []byte {
 	return o.End()
 }
 
+// Ack, Nack and Extend end leases, give them back, or prolong them.
 func Ack(rq *web.Request) *web.Problem { return update(rq, timer.AckLease, "receipts") }
 func Nack(rq *web.Request) *web.Problem {
 	return update(rq, timer.NackLease, "receipts", "delay", "reason")

@@ -1,3 +1,4 @@
+// Package deadletters answers for the dead letters of a topic: pages of them, redrives and purges.
 package deadletters
 
 import (
@@ -12,6 +13,7 @@ import (
 	"carillon/transport/api/web"
 )
 
+// List answers with a page of a topic's dead letters, by their end.
 func List(rq *web.Request) *web.Problem {
 	q := deadQuery()
 	var p *web.Problem
@@ -32,6 +34,7 @@ func List(rq *web.Request) *web.Problem {
 
 const reasonRule = "reason must be one of max_attempts, expired, stopped, refused"
 
+// Redrive and Purge bring dead letters back, or delete them.
 func Redrive(rq *web.Request) *web.Problem { return changeDead(rq, timer.Redrive) }
 func Purge(rq *web.Request) *web.Problem   { return changeDead(rq, timer.Purge) }
 

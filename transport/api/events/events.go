@@ -1,3 +1,4 @@
+// Package events answers with streams of what happens to timers, as server-sent events.
 package events
 
 import (

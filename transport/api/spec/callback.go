@@ -100,6 +100,7 @@ func readHeaders(r *web.Reader) []timer.Header {
 // stored value.
 const Redacted = "REDACTED"
 
+// LooksSecret reports whether the values of a header are not shown.
 func LooksSecret(name string) bool { return secret.Named(name) }
 
 // AnyRedacted reports whether a header is to keep its stored value.
@@ -138,6 +139,7 @@ func Unredact(headers []timer.Header, stored *timer.Callback, url string) ([]tim
 	return out, nil
 }
 
+// AppendCallback writes a callback, without what is secret.
 func AppendCallback(b []byte, c *timer.Callback) []byte {
 	o := web.Object{B: b}
 	if c.URL != "" {

@@ -15,4 +15,5 @@ func ReadLease(r *web.Reader) int64 {
 	return r.RangedSpan("lease", leastLeaseMs, mostLeaseMs)
 }
 
+// MaxRetentionMs is the longest time for which anything is kept, ten years.
 const MaxRetentionMs = 3653 * web.MsPerDay

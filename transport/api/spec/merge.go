@@ -7,8 +7,10 @@ import (
 	"carillon/transport/api/web"
 )
 
-var MergeRules = []string{"reject", "keep", "replace", "debounce"} // in the order of timer.Merge
+// MergeRules are the values of merge, in the order of timer.Merge.
+var MergeRules = []string{"reject", "keep", "replace", "debounce"}
 
+// MergeRule is a rule by its name.
 func MergeRule(name string) timer.Merge { return timer.Merge(max(0, slices.Index(MergeRules, name))) }
 
 // ReadMaxWait reads the longest wait of a debounced timer.

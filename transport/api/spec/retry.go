@@ -57,6 +57,7 @@ func readBackoff(r *web.Reader, name string) int64 {
 	return ms
 }
 
+// AppendRetry writes the fields of a retry policy that have a value.
 func AppendRetry(b []byte, r *timer.Retry) []byte {
 	o := web.Object{B: b}
 	if r.MaxAttempts != 0 {

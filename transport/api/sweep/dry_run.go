@@ -31,6 +31,7 @@ func (d *Trial) plan(p bulk.Plan) bulk.Plan {
 	}
 }
 
+// Count counts a timer that would be changed.
 func (d *Trial) Count(m *timer.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

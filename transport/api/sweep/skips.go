@@ -25,6 +25,7 @@ type skip struct {
 	why     timer.Code
 }
 
+// Add adds one that was met.
 func (l *Skips) Add(m *timer.Ref, why timer.Code) {
 	l.append(skip{m.ID, UIDOf(l.Topic, l.Shards, m), why})
 }
@@ -78,6 +79,7 @@ func whySkipped(why timer.Code) (code, detail string) {
 	return "not_found", "there is no such dead letter"
 }
 
+// UIDOf is a timer's uid.
 func UIDOf(topic *timer.Topic, shards int, m *timer.Ref) string {
 	return string(timer.AppendUID(nil, timer.ShardOf(topic, m.ID, shards), m.Seq, m.Tag))
 }

@@ -1,3 +1,5 @@
+// Package sweep does one change to many timers, or counts what it would change, and answers with the
+// counts.
 package sweep
 
 import (
@@ -49,6 +51,7 @@ func Do(rq *web.Request, b *bulk.Update) *web.Problem {
 	return nil
 }
 
+// Answer answers with the counts of a change.
 func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips) {
 	o := web.Object{B: rq.Out()}
 	o.Integer("matched", matched)

@@ -11,7 +11,7 @@ import (
 	"carillon/transport/api/web"
 )
 
-// bulk is the body of a change to all timers that a filter selects.
+// bulkRequest is the body of a change to all timers that a filter selects.
 type bulkRequest struct {
 	query timer.Query
 	move  bulk.Move
@@ -141,6 +141,7 @@ func readPendingStates(r *web.Reader) (set uint8) {
 	return set
 }
 
+// CancelSelected and RescheduleSelected change all timers that a filter selects.
 func CancelSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, false) }
 func RescheduleSelected(rq *web.Request) *web.Problem { return changeTimers(rq, true) }
 

@@ -8,6 +8,7 @@ import (
 	"carillon/transport/api/web"
 )
 
+// List answers with a page of a topic's timers.
 func List(rq *web.Request) *web.Problem {
 	q := &timer.Query{}
 	var p *web.Problem
@@ -87,6 +88,7 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 	return rq.JSON(200, o.End())
 }
 
+// KeyOf is the place of a timer in a listing.
 func KeyOf(t *timer.Timer, byEnd bool) timer.SortKey {
 	k := timer.SortKey{SortMs: t.DueMs, ID: t.ID, Seq: t.Seq}
 	if byEnd {

@@ -20,6 +20,7 @@ type Writer struct {
 	unnamed bool // and no id
 }
 
+// NewWriter writes timers whole.
 func NewWriter(rq *web.Request, t *timer.Topic) Writer {
 	return Writer{topic: t, shards: rq.Engine.Shards(), payload: true}
 }

@@ -1,3 +1,5 @@
+// Package timers answers for the timers of a topic: one, a batch, all that a filter selects, pages of
+// them, and those that have ended.
 package timers
 
 import (
@@ -34,6 +36,7 @@ func readInput(rq *web.Request, v verb) (*timerRequest, *web.Problem) {
 	return in, nil
 }
 
+// Add, Put, Patch, Fire and Cancel change one timer.
 func Add(rq *web.Request) *web.Problem    { return changeTimer(rq, vAdd) }
 func Put(rq *web.Request) *web.Problem    { return changeTimer(rq, vPut) }
 func Patch(rq *web.Request) *web.Problem  { return changeTimer(rq, vPatch) }
@@ -92,6 +95,7 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 	return nil
 }
 
+// Read answers with one timer, from the history where it has ended long ago.
 func Read(rq *web.Request) *web.Problem {
 	next, p := nextTimes(rq.Query)
 	if p != nil {

@@ -91,6 +91,7 @@ func (in *timerRequest) checkTime(v verb) *web.Problem {
 	return nil
 }
 
+// IDRule is the form of an id, for faults.
 const IDRule = "must be 1–128 of A-Z a-z 0-9 _ . : @ -, optionally led by one {key} of 1–64"
 
 func (in *timerRequest) checkID(v verb) *web.Problem {

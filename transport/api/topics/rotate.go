@@ -13,6 +13,7 @@ import (
 // there is of it. While there are several each of them signs every call, so that receivers can
 // change over in their own time.
 
+// RotateSecret, FinishSecrets, RotateKey and FinishKeys begin and end a rotation.
 func RotateSecret(rq *web.Request) *web.Problem  { return secrets.rotate(rq) }
 func FinishSecrets(rq *web.Request) *web.Problem { return secrets.finish(rq) }
 func RotateKey(rq *web.Request) *web.Problem     { return signingKeys.rotate(rq) }

@@ -1,3 +1,4 @@
+// Package topics answers for topics: their policies, pauses, secrets and signing keys.
 package topics
 
 import (
@@ -8,6 +9,7 @@ import (
 	"carillon/transport/api/web"
 )
 
+// Read answers with a topic and the counts of its timers.
 func Read(rq *web.Request) *web.Problem {
 	t, p := rq.FindTopic(false)
 	if p != nil {
@@ -21,6 +23,7 @@ func Read(rq *web.Request) *web.Problem {
 	return rq.JSON(200, appendTopic(rq.Out(), t, &counts[0]))
 }
 
+// Put sets the whole policy of a topic, which it makes if need be.
 func Put(rq *web.Request) *web.Problem {
 	if _, p := rq.MediaType(false); p != nil {
 		return p
@@ -124,6 +127,7 @@ func setTopicETag(rq *web.Request, t *timer.Topic) {
 	rq.Ctx.Response.Header.SetCanonical(web.ETagName, web.AppendTopicETag(nil, t))
 }
 
+// Pause and Resume stop and start what a topic's timers do when they are due.
 func Pause(rq *web.Request) *web.Problem  { return setPaused(rq, true) }
 func Resume(rq *web.Request) *web.Problem { return setPaused(rq, false) }
 
@@ -155,6 +159,7 @@ func changedTopic(rq *web.Request, status int, t *timer.Topic, formerIDs int64) 
 	rq.JSON(status, o.End())
 }
 
+// Delete deletes a topic.
 func Delete(rq *web.Request) *web.Problem {
 	change, p := topicChange(rq)
 	if p != nil {

@@ -11,9 +11,9 @@ type Conn interface {
 	net.Conn
 	ClientAddress() netip.Addr // by which the client's shares are counted
 	HungUp() bool
-	// whileConnected is a context that ends when the client hangs up; see framedConn.
+	// WhileConnected is a context that ends when the client hangs up.
 	WhileConnected(context.Context) (ctx context.Context, stop func())
-	// onUndelivered has f called, once, if the answer cannot be written.
+	// OnUndelivered has f called, once, if the answer cannot be written.
 	OnUndelivered(f func())
 	Trusted() bool
 }

@@ -21,20 +21,24 @@ const (
 	MaxCursorBytes = 512
 )
 
+// NameCursor is the place behind a name, in a listing of names that begin with a prefix.
 func NameCursor(name, prefix string) string {
 	return SealCursor(append([]byte{cursorTopics}, name...), xxhash.Sum64String(prefix))
 }
 
+// ParseNameCursor opens a NameCursor.
 func ParseNameCursor(s, prefix string) (string, bool) {
 	b, ok := OpenCursor(s, cursorTopics, xxhash.Sum64String(prefix))
 	return string(b), ok && ValidTopic(string(b))
 }
 
+// SealCursor is the cursor of a place: its kind, and what the kind makes of it.
 func SealCursor(b []byte, listing uint64) string {
 	b = binary.LittleEndian.AppendUint64(b, cursorSum(b, listing))
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// OpenCursor is the place of a cursor of this kind and listing.
 func OpenCursor(s string, kind byte, listing uint64) ([]byte, bool) {
 	if len(s) > MaxCursorBytes || strings.ContainsAny(s, "\r\n") { // the decoder skips line ends
 		return nil, false

@@ -30,6 +30,7 @@ func ParseETag(b []byte) (uint32, bool) {
 	return uint32(n), true
 }
 
+// AppendETag writes a timer's version as an ETag.
 func AppendETag(b []byte, version uint32) []byte {
 	return append(strconv.AppendUint(append(b, '"'), uint64(version), 10), '"')
 }
@@ -52,4 +53,5 @@ func ParseTopicETag(text []byte) (id timer.TopicID, version uint32) {
 	return timer.TopicID(n), uint32(v)
 }
 
+// ETagName is the header.
 var ETagName = []byte("ETag")

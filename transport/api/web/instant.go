@@ -29,6 +29,7 @@ const LeastMs = 100_000_000_000
 // begin or end at 0.
 func inSeconds(ms int64) bool { return ms > 0 && ms < LeastMs }
 
+// MeantMs is the fault of seconds in the place of milliseconds.
 func MeantMs(name string) *Problem {
 	return Badf(BadTime, "%s: seconds? milliseconds are meant: %d or higher", name, int64(LeastMs))
 }

@@ -38,6 +38,7 @@ const (
 	defaultHorizon = 3653 * Day // ten years, leap days included
 )
 
+// WithDefaults fills in the limits that are zero.
 func (l Limits) WithDefaults() Limits {
 	size := func(v *int, d int) {
 		if *v == 0 {

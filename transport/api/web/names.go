@@ -36,6 +36,7 @@ var byteClass = func() (t [256]uint8) {
 	return t
 }()
 
+// Only reports whether all bytes of s are of a class.
 func Only(s string, class uint8) bool {
 	for i := range len(s) {
 		if byteClass[s[i]]&class == 0 {
@@ -45,10 +46,12 @@ func Only(s string, class uint8) bool {
 	return true
 }
 
+// ValidTopic: a topic's name, 1–128 of A-Z a-z 0-9 _ . -, starting with a letter or digit.
 func ValidTopic(s string) bool {
 	return s != "" && len(s) <= MaxTopicBytes && byteClass[s[0]]&topicFirst != 0 && Only(s, TopicRest)
 }
 
+// ValidKey: 1–64 of A-Z a-z 0-9 _ . : @ -.
 func ValidKey(s string) bool {
 	return s != "" && len(s) <= maxKeyBytes && Only(s, idByte)
 }

@@ -29,10 +29,10 @@ type Node struct {
 	URLs            URLCache
 	Principal       func(token [sha256.Size]byte) *Principal // nil: it is none any more
 
-	// base is the context of every call into the engine. It outlives Serve's: requests in flight
+	// Base is the context of every call into the engine. It outlives Serve's: requests in flight
 	// may finish.
 	Base context.Context
-	// ending ends with Serve's context: operations that would take longer than the grace stop then.
+	// Ending ends with Serve's context: operations that would take longer than the grace stop then.
 	Ending context.Context
 
 	Answers                Memory
@@ -53,7 +53,7 @@ type Lasting interface {
 	Give(token [sha256.Size]byte)
 }
 
-// now is the server's clock in Unix ms, rounded up.
+// NowMs is the server's clock in Unix ms, rounded up.
 func (n *Node) NowMs() int64 { return ceilMs(n.Clock()) }
 
 // Reckons refuses to say when it is so long from now while this node does not know the time.

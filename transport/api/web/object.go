@@ -5,12 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// Object and array append JSON, with the commas where they belong.
+// Object and Array append JSON to B, with the commas where they belong: each method one member.
 type Object struct {
 	B     []byte
-	Begun bool
+	Begun bool // B has members already
 }
 
+// Name begins a member, whose value is to be appended to B.
 func (o *Object) Name(name string) {
 	c := byte('{')
 	if o.Begun {
@@ -45,6 +46,7 @@ func (o *Object) Span(name string, ms int64) {
 	o.B = append(AppendSpan(append(o.B, '"'), ms), '"')
 }
 
+// End is the whole object.
 func (o *Object) End() []byte {
 	if !o.Begun {
 		o.B = append(o.B, '{')
@@ -52,6 +54,7 @@ func (o *Object) End() []byte {
 	return append(o.B, '}')
 }
 
+// Array appends a JSON array to B.
 type Array struct {
 	B     []byte
 	begun bool
@@ -67,6 +70,7 @@ func (a *Array) Next() {
 	a.B = append(a.B, c)
 }
 
+// End is the whole array.
 func (a *Array) End() []byte {
 	if !a.begun {
 		a.B = append(a.B, '[')
@@ -74,6 +78,7 @@ func (a *Array) End() []byte {
 	return append(a.B, ']')
 }
 
+// AppendInt writes a number.
 func AppendInt(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) }
 
 // List writes an array of n elements; element appends the i-th.

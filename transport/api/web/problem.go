@@ -27,6 +27,7 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 
+// Fail, Failf, Bad and Badf make problems; those that are Bad have the status 400.
 func Fail(status int, code, detail string) *Problem {
 	return &Problem{Status: status, Code: code, Detail: detail}
 }
@@ -85,6 +86,7 @@ var titles = map[string]string{
 	InternalError: "Internal error",
 }
 
+// AppendProblem writes a problem document.
 func AppendProblem(b []byte, p *Problem) []byte {
 	b = append(b, `{"type":"urn:carillon:`...)
 	b = append(b, p.Code...)

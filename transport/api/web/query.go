@@ -55,6 +55,7 @@ func decodeParam(b []byte) (string, bool) {
 	return s, err == nil && utf8.ValidString(s)
 }
 
+// Value is the first value of a parameter.
 func (q Query) Value(name string) (string, bool) {
 	for i := range q {
 		if q[i].name == name {
@@ -144,8 +145,10 @@ func (q Query) States() (uint8, *Problem) {
 	return set, nil
 }
 
+// StateNames are the states as the API calls them.
 var StateNames = []string{timer.Scheduled: "scheduled", timer.Leased: "leased", timer.Done: "done", timer.Dead: "dead", timer.Cancelled: "cancelled"}
 
+// StateOf is a state by its name, 0 where it is none.
 func StateOf(name string) timer.State {
 	for i, n := range StateNames {
 		if i > 0 && n == name {

@@ -54,6 +54,7 @@ type Quota struct {
 	limiter *rate.Limiter
 }
 
+// NewQuota is a quota of which nothing is used.
 func NewQuota(rule QuotaRule) *Quota {
 	return &Quota{rule, rate.NewLimiter(rate.Limit(rule.PerSecond), rule.Burst)}
 }

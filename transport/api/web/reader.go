@@ -26,7 +26,9 @@ type Reader struct {
 	OutOfRange func(detail string) *Problem
 }
 
-func refuseInTimer(detail string) *Problem  { return Bad(BadRequest, detail) }
+func refuseInTimer(detail string) *Problem { return Bad(BadRequest, detail) }
+
+// RefuseInPolicy is OutOfRange for policies.
 func RefuseInPolicy(detail string) *Problem { return Fail(422, BadPolicy, detail) }
 
 // Reject notes a fault of the input, unless it has one already.
@@ -71,6 +73,7 @@ func (r *Reader) TimeText(name string) string {
 	return r.Text(name)
 }
 
+// TimeInteger is an integer; anything else is no time.
 func (r *Reader) TimeInteger(name string) (int64, bool) {
 	n := r.Integer(name)
 	r.recode(BadTime)
@@ -85,11 +88,13 @@ func (r *Reader) recode(code string) {
 	}
 }
 
+// SpanRule is the form of a duration, for faults.
 const SpanRule = `must be a duration, 0 or longer, like "1h30m", "250ms" or "30d"; the units are ` + duration.Units
 
 // Span reads a duration ≥ 0 in ms.
 func (r *Reader) Span(name string) int64 { return r.SpanCode(name, BadRequest) }
 
+// SpanCode is Span whose faults have the code.
 func (r *Reader) SpanCode(name, code string) int64 {
 	s := r.Text(name)
 	if r.Err() != nil {
@@ -107,6 +112,7 @@ func (r *Reader) SpanCode(name, code string) int64 {
 	return ms
 }
 
+// Choice reads one of some texts.
 func (r *Reader) Choice(name string, among []string) string {
 	s := r.Text(name)
 	for _, c := range among {
@@ -118,6 +124,7 @@ func (r *Reader) Choice(name string, among []string) string {
 	return ""
 }
 
+// Labels reads the labels of a timer.
 func (r *Reader) Labels(name string) []string {
 	n := r.Open('[', name)
 	if r.Err() != nil {
@@ -160,6 +167,7 @@ func Clip(b []byte) string {
 	return string(b)
 }
 
+// InstantOrMs reads an instant in either of its forms.
 func (r *Reader) InstantOrMs(name string) int64 {
 	if r.Err() == nil && r.Peek() != '"' {
 		ms, ok := r.TimeInteger(name)
@@ -188,6 +196,7 @@ func (r *Reader) LabelOrLabels(name string) []string {
 	return []string{l}
 }
 
+// Ranged and RangedSpan read an integer, and a duration in ms, within bounds.
 func (r *Reader) Ranged(name string, low, high int64) int64 {
 	v := r.Integer(name)
 	if v < low || v > high {
@@ -236,6 +245,6 @@ func (r *Reader) Body(names []string, read func(name string)) (given Fields) {
 	return given
 }
 
-func (r *Reader) Begin(buf []byte, limits *Limits) {
+func (r *Reader) begin(buf []byte, limits *Limits) {
 	*r = Reader{Scanner: strictjson.Of(buf), Limits: limits, OutOfRange: refuseInTimer}
 }

@@ -1,3 +1,6 @@
+// Package web is what a handler of the API needs from a request: its body, read strictly; its query,
+// topic and conditions; what its token may do; and the answer, in JSON or as a Problem. It knows
+// nothing of sockets and routes (package api) and of no resource.
 package web
 
 import (
@@ -34,7 +37,7 @@ type Request struct {
 
 	OnceKey    string        // an Idempotency-Key; "": none
 	Trace      *timer.Trace  // that it is part of; nil: none
-	TopicID    timer.TopicID // of the life of the topic that ifMatch is a version of
+	TopicID    timer.TopicID // of the life of the topic that IfMatch is a version of
 	IfMatch    uint32        // 0: any version
 	CreateOnly bool
 
@@ -65,7 +68,7 @@ func (rq *Request) Address() netip.Addr {
 	return netip.Addr{}
 }
 
-// Out is the response's own buffer, empty, to append the body to; json gives it back.
+// Out is the response's own buffer, empty, to append the body to; JSON gives it back.
 func (rq *Request) Out() []byte { return rq.Ctx.Response.SwapBody(nil)[:0] }
 
 // JSON answers with a body. It returns nil, so that a handler can end with it.
@@ -102,7 +105,7 @@ func (rq *Request) MediaType(lines bool) (ndjson bool, p *Problem) {
 	return false, Fail(415, "unsupported_media_type", "send the body with Content-Type: "+want+" (charset utf-8)")
 }
 
-// jsonBody is a reader of the body, which must be JSON.
+// Reader reads the body, which must be JSON.
 func (rq *Request) Reader() (*Reader, *Problem) {
 	if _, p := rq.MediaType(false); p != nil {
 		return nil, p
@@ -112,7 +115,7 @@ func (rq *Request) Reader() (*Reader, *Problem) {
 
 // ReaderOf takes over buf, and the reader before.
 func (rq *Request) ReaderOf(buf []byte) *Reader {
-	rq.reader.Begin(buf, &rq.Limits)
+	rq.reader.begin(buf, &rq.Limits)
 	rq.reader.URLs = &rq.URLs
 	return &rq.reader
 }

@@ -15,6 +15,7 @@ func (c *URLCache) slot(url string) *atomic.Pointer[string] {
 	return &c.slots[xxhash.Sum64String(url)%uint64(len(c.slots))]
 }
 
+// Has reports whether a URL was found good.
 func (c *URLCache) Has(url string) bool {
 	if c == nil {
 		return false
