@@ -1,8 +1,6 @@
 package api
 
-import (
-	"carillon/transport/api/web"
-)
+import "carillon/transport/api/web"
 
 // mayAnswer refuses a request that may have a large answer while unread answers take as much memory
 // as they may.

@@ -1,8 +1,6 @@
 package api
 
-import (
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // peerGone reports that the other side has closed the connection or reset it, also behind bytes
 // that have not been read.

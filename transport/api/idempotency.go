@@ -1,8 +1,6 @@
 package api
 
-import (
-	"carillon/transport/api/web"
-)
+import "carillon/transport/api/web"
 
 const maxIdempotencyKey = 255 // bytes
 

@@ -14,8 +14,8 @@ import (
 // Read answers with the cluster as this node sees it.
 func Read(rq *web.Request) *web.Problem {
 	v := rq.Engine.View()
-	o := web.Object{B: appendCluster(rq.Out(), &v), Begun: true}
-	o.B = o.B[:len(o.B)-1]
+	o := web.Object{B: rq.Out()}
+	members(&o, &v)
 	if rq.Who != nil { // so that a page offers nothing that would be refused
 		o.Texts("scopes", rq.Who.Scopes.Names())
 	}
@@ -133,8 +133,7 @@ func changedNode(rq *web.Request, status int, state backend.NodeState) {
 	rq.JSON(status, o.End())
 }
 
-func appendCluster(b []byte, v *backend.ClusterView) []byte {
-	o := web.Object{B: b}
+func members(o *web.Object, v *backend.ClusterView) {
 	if v.ClusterID != "" {
 		o.Text("cluster_id", v.ClusterID)
 	}
@@ -160,7 +159,6 @@ func appendCluster(b []byte, v *backend.ClusterView) []byte {
 		shardMembers(&row, &v.Shards[i])
 		return row.End()
 	})
-	return o.End()
 }
 
 func appendNode(b []byte, n *backend.NodeView) []byte {

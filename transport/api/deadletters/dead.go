@@ -161,8 +161,7 @@ func changeByUID(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 		}
 	}
 	n, changed := int64(len(sel.names)), b.Changed.Load()
-	sweep.Answer(rq, n, changed, n-changed, skips)
-	return nil
+	return sweep.Answer(rq, n, changed, n-changed, skips, nil)
 }
 
 // findNamed looks for named dead letters and changes none. The function that it returns gives the one
@@ -212,8 +211,7 @@ func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selecti
 		trial.Count(&m)
 	}
 	n := int64(len(sel.names))
-	trial.Answer(rq, n, n-trial.Changed, skips)
-	return nil
+	return sweep.Answer(rq, n, 0, n-trial.Changed, skips, &trial)
 }
 
 // changeNamed does one command to the last dead letter of each id. In a topic with a key, one that
@@ -255,8 +253,7 @@ func changeNamed(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 			skips.AddName("id", ids[i], code)
 		}
 	}
-	sweep.Answer(rq, int64(len(ids)), changed, int64(len(ids))-changed, skips)
-	return nil
+	return sweep.Answer(rq, int64(len(ids)), changed, int64(len(ids))-changed, skips, nil)
 }
 
 // changeEach does one command to the timers at some places, and puts the codes there.

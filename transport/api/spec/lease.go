@@ -1,8 +1,6 @@
 package spec
 
-import (
-	"carillon/transport/api/web"
-)
+import "carillon/transport/api/web"
 
 // Bounds of a lease.
 const (

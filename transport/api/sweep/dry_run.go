@@ -6,7 +6,6 @@ import (
 
 	"carillon/timer"
 	"carillon/timer/bulk"
-	"carillon/transport/api/web"
 )
 
 // Trial counts the timers that a bulk change would change, and changes none.
@@ -38,18 +37,4 @@ func (d *Trial) Count(m *timer.Ref) {
 	if d.Changed++; d.Changed == 1 || cmp.Or(cmp.Compare(m.DueMs, d.first.DueMs), cmp.Compare(m.ID, d.first.ID)) < 0 {
 		d.first = *m
 	}
-}
-
-// Answer gives the counts that the change would have had.
-func (d *Trial) Answer(rq *web.Request, matched, skipped int64, skips *Skips) {
-	o := web.Object{B: rq.Out()}
-	o.Integer("matched", matched)
-	o.Integer("changed", d.Changed)
-	o.Integer("skipped", skipped)
-	o.Boolean("dry_run", true)
-	if d.Changed > 0 {
-		o.Text("first", d.first.ID)
-	}
-	skips.write(&o)
-	rq.JSON(200, o.End())
 }

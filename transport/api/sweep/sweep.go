@@ -20,19 +20,15 @@ var errSweepTime = errors.New("the time for one sweep is over")
 // Run does a bulk change, and answers how many timers it met, changed and could not change. A
 // dry run does the counting alone.
 func Run(rq *web.Request, b *bulk.Update, dry bool, skips *Skips) *web.Problem {
-	trial := &Trial{}
+	var trial *Trial
 	if dry {
+		trial = &Trial{}
 		b.Plan = trial.plan(b.Plan)
 	}
 	if p := Do(rq, b); p != nil {
 		return p
 	}
-	if dry {
-		trial.Answer(rq, b.Matched.Load(), b.Skipped.Load(), skips)
-		return nil
-	}
-	Answer(rq, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), skips)
-	return nil
+	return Answer(rq, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), skips, trial)
 }
 
 // Do does a bulk change, of which a node has few under way at a time.
@@ -51,15 +47,23 @@ func Do(rq *web.Request, b *bulk.Update) *web.Problem {
 	return nil
 }
 
-// Answer answers with the counts of a change.
-func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips) {
+// Answer answers with the counts of a change, or, with a trial, with those that it would have.
+func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips, trial *Trial) *web.Problem {
+	if rq.Count = int(changed); trial != nil {
+		changed = trial.Changed
+	}
 	o := web.Object{B: rq.Out()}
 	o.Integer("matched", matched)
-	rq.Count = int(changed)
 	o.Integer("changed", changed)
 	o.Integer("skipped", skipped)
+	if trial != nil {
+		o.Boolean("dry_run", true)
+		if changed > 0 {
+			o.Text("first", trial.first.ID)
+		}
+	}
 	skips.write(&o)
-	rq.JSON(200, o.End())
+	return rq.JSON(200, o.End())
 }
 
 // unfinished is the answer of a bulk change that did not come to its end.

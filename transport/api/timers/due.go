@@ -5,7 +5,6 @@ import (
 
 	"carillon/timer"
 	"carillon/transport/api/backend"
-	"carillon/transport/api/internal/strictjson"
 	"carillon/transport/api/web"
 )
 
@@ -19,7 +18,7 @@ const (
 
 // CountDue answers how many timers come due from now until a time, in equal parts of it.
 func CountDue(rq *web.Request) *web.Problem {
-	q := &backend.DueQuery{FromMs: rq.NowMs(), Buckets: dueBuckets}
+	q := &backend.DueQuery{FromMs: rq.NowMs()}
 	until, given, p := rq.Query.Instant("until")
 	if p != nil {
 		return p
@@ -36,12 +35,8 @@ func CountDue(rq *web.Request) *web.Problem {
 	if until > timer.MaxMs {
 		return web.Bad(web.BadTime, "query: until is beyond all times that timers can have")
 	}
-	if v, given := rq.Query.Value("buckets"); given {
-		n, ok := strictjson.ParseInteger([]byte(v))
-		if !ok || n < 1 || n > dueMost {
-			return web.Bad(web.BadRequest, "query: buckets must be 1 to 1000")
-		}
-		q.Buckets = int(n)
+	if q.Buckets, p = rq.Query.Integer("buckets", dueMost, dueBuckets); p != nil {
+		return p
 	}
 	q.BucketMs = (until - q.FromMs + int64(q.Buckets) - 1) / int64(q.Buckets)
 	if p := dueTopics(rq, q); p != nil {

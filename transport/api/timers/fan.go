@@ -1,8 +1,6 @@
 package timers
 
-import (
-	"carillon/internal/fan"
-)
+import "carillon/internal/fan"
 
 // fanOut bounds the calls into the engine that one request makes at a time.
 const fanOut = 16

@@ -1,8 +1,6 @@
 package timers
 
 import (
-	"strconv"
-
 	"carillon/timer"
 	"carillon/timer/recurrence"
 	"carillon/transport/api/web"
@@ -29,24 +27,11 @@ func preview(rq *web.Request, id timer.ShardID, cmd *timer.Command) (timer.Resul
 }
 
 // answerPreview answers with a timer as it would be. It has no uid, and an id only if it is known.
-func answerPreview(rq *web.Request, in *timerRequest, topic *timer.Topic, res *timer.Result) {
+func answerPreview(rq *web.Request, in *timerRequest, topic *timer.Topic, res *timer.Result) *web.Problem {
 	w := NewWriter(rq, topic)
 	w.preview, w.merged = true, res.Code == timer.Merged
 	w.unnamed = in.unnamed && !topic.Policy.ByContent
-	rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, ShownTimes))
-}
-
-// nextTimes reads how many times of a series a read is to show; 0: none.
-func nextTimes(q web.Query) (int, *web.Problem) {
-	v, given := q.Value("next")
-	if !given {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 || n > maxNext || strconv.Itoa(n) != v {
-		return 0, web.Badf(web.BadRequest, "query: next must be 1 to %d", maxNext)
-	}
-	return n, nil
+	return rq.JSON(200, appendNext(rq, w.Append(rq.Out(), res.Timer), res.Timer, ShownTimes))
 }
 
 // appendNext adds to the object of a timer that is a series its next due times.

@@ -83,7 +83,7 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 	case res.Timer == nil:
 		return web.Fail(500, web.InternalError, "the change was made, but the shard gave no timer back")
 	case rq.DryRun:
-		answerPreview(rq, in, t, &res)
+		return answerPreview(rq, in, t, &res)
 	case minimal(rq):
 		answerMinimal(rq, status(res.Code), res.Timer.Version)
 	default:
@@ -97,7 +97,7 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 
 // Read answers with one timer, from the history where it has ended long ago.
 func Read(rq *web.Request) *web.Problem {
-	next, p := nextTimes(rq.Query)
+	next, p := rq.Query.Integer("next", maxNext, 0)
 	if p != nil {
 		return p
 	}

@@ -1,8 +1,6 @@
 package web
 
-import (
-	"time"
-)
+import "time"
 
 // Limits bound how much a client can make the server hold, and how long it waits. Zero fields take
 // the defaults of API.md section 1.

@@ -1,8 +1,6 @@
 package web
 
-import (
-	"strings"
-)
+import "strings"
 
 // Bounds of names, in bytes.
 const (

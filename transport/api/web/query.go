@@ -79,18 +79,21 @@ func (q Query) Boolean(name string, otherwise bool) (bool, *Problem) {
 	return false, Badf(BadRequest, "query: %s must be true or false", name)
 }
 
-// Limit reads the size of a page: 1–1000, 100 when not given.
-func (q Query) Limit() (int, *Problem) {
-	v, given := q.Value("limit")
+// Integer reads a number from 1 to most.
+func (q Query) Integer(name string, most, otherwise int) (int, *Problem) {
+	v, given := q.Value(name)
 	if !given {
-		return 100, nil
+		return otherwise, nil
 	}
 	n, ok := strictjson.ParseInteger([]byte(v))
-	if !ok || n < 1 || n > 1000 {
-		return 0, Bad(BadRequest, "query: limit must be 1 to 1000")
+	if !ok || n < 1 || n > int64(most) {
+		return 0, Badf(BadRequest, "query: %s must be 1 to %d", name, most)
 	}
 	return int(n), nil
 }
+
+// Limit reads the size of a page.
+func (q Query) Limit() (int, *Problem) { return q.Integer("limit", 1000, 100) }
 
 // Instant reads a time given as RFC 3339 or Unix ms.
 func (q Query) Instant(name string) (ms int64, given bool, p *Problem) {
