@@ -1,9 +1,9 @@
 package timers
 
 import (
-	"container/heap"
 	"math"
 
+	"carillon/internal/order"
 	"carillon/timer"
 	"carillon/transport/api/web"
 )
@@ -114,8 +114,8 @@ type merge struct {
 	query   timer.Query
 	byEnd   bool
 	streams []stream
-	first   byFirst // the streams that are not at their end
-	left    int     // timers that are still wanted
+	first   order.Heap[*stream] // the streams that are not at their end, by their first timer
+	left    int                 // timers that are still wanted
 	err     error
 	begun   bool
 	full    bool       // there is no room for the next timer
@@ -132,20 +132,12 @@ type stream struct {
 	more bool
 	last timer.SortKey
 	err  error
+
+	place int // in the heap
 }
 
-// byFirst is a heap of streams by the key of their first timer.
-type byFirst []*stream
-
-func (h byFirst) Len() int           { return len(h) }
-func (h byFirst) Less(i, j int) bool { return h[i].key.Compare(h[j].key) < 0 }
-func (h byFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byFirst) Push(s any)        { *h = append(*h, s.(*stream)) }
-func (h *byFirst) Pop() any {
-	s := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return s
-}
+func (s *stream) Before(o *stream) bool { return s.key.Compare(o.key) < 0 }
+func (s *stream) Place() *int           { return &s.place }
 
 // newMerge takes over nothing of q; want is about how many will be taken.
 func newMerge(rq *web.Request, q *timer.Query, want int) *merge {
@@ -172,10 +164,9 @@ func (m *merge) begin() {
 			m.err = s.err
 		}
 		if len(s.page) > 0 {
-			m.first = append(m.first, s)
+			m.first.Push(s)
 		}
 	}
-	heap.Init(&m.first)
 }
 
 // next is the first timer of all shards, nil at the end or after an error.
@@ -183,8 +174,8 @@ func (m *merge) next() *timer.Timer {
 	if !m.begun {
 		m.begin()
 	}
-	for m.err == nil && !m.full && len(m.first) > 0 {
-		s := m.first[0]
+	for m.err == nil && !m.full && m.first.Len() > 0 {
+		s := m.first.First()
 		switch {
 		case len(s.page) > 0 && !s.page[0].Short:
 			t := s.page[0]
@@ -193,17 +184,17 @@ func (m *merge) next() *timer.Timer {
 			if s.page = s.page[1:]; len(s.page) > 0 {
 				s.key = KeyOf(s.page[0], m.byEnd)
 			}
-			heap.Fix(&m.first, 0)
+			m.first.Fix(s)
 			return t
 		case len(s.page) > 0:
 			m.whole(s)
-			heap.Fix(&m.first, 0)
+			m.first.Fix(s)
 		case s.more:
 			m.fill(s)
 			m.err = s.err
-			heap.Fix(&m.first, 0)
+			m.first.Fix(s)
 		default:
-			heap.Pop(&m.first)
+			m.first.Remove(s)
 		}
 	}
 	return nil
