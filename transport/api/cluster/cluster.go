@@ -48,8 +48,7 @@ func Drain(rq *web.Request) *web.Problem {
 	if nodeState(rq) == backend.NodeDrained {
 		state = backend.NodeDrained
 	}
-	changedNode(rq, 202, state)
-	return nil
+	return changedNode(rq, 202, state)
 }
 
 // Resume takes a drain back.
@@ -61,8 +60,7 @@ func Resume(rq *web.Request) *web.Problem {
 	if state == backend.NodeDraining || state == backend.NodeDrained || state == "" {
 		state = backend.NodeAlive // the view is a moment behind the decision
 	}
-	changedNode(rq, 200, state)
-	return nil
+	return changedNode(rq, 200, state)
 }
 
 // Remove takes a node out of the cluster.
@@ -78,8 +76,7 @@ func Remove(rq *web.Request) *web.Problem {
 	if err := rq.Core.Cluster.Remove(rq.Base, rq.NodeName, force, acceptLoss); err != nil {
 		return fault(rq, err)
 	}
-	changedNode(rq, 200, backend.NodeLeft)
-	return nil
+	return changedNode(rq, 200, backend.NodeLeft)
 }
 
 // SetReplicas takes {"replicas":n}.
@@ -126,11 +123,11 @@ func nodeState(rq *web.Request) backend.NodeState {
 	return ""
 }
 
-func changedNode(rq *web.Request, status int, state backend.NodeState) {
+func changedNode(rq *web.Request, status int, state backend.NodeState) *web.Problem {
 	o := web.Object{B: rq.Out()}
 	o.Text("name", rq.NodeName)
 	o.Text("state", string(state))
-	rq.JSON(status, o.End())
+	return rq.JSON(status, o.End())
 }
 
 func members(o *web.Object, v *backend.ClusterView) {

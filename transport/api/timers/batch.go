@@ -29,13 +29,11 @@ func Batch(rq *web.Request) *web.Problem {
 	if p != nil {
 		return p
 	}
-	body := rq.Body
-	var ops []operation
+	read := readOps
 	if ndjson {
-		ops, p = readLines(rq, body)
-	} else {
-		ops, p = readOps(rq, body)
+		read = readLines
 	}
+	ops, p := read(rq, rq.Body)
 	if p != nil {
 		return p
 	}
@@ -47,7 +45,12 @@ func Batch(rq *web.Request) *web.Problem {
 		rq.Outcomes = outcomesOf(ops)
 	}
 	if ndjson {
-		answerLines(rq, ops, brief)
+		b := rq.Out()
+		for i := range ops {
+			b = append(appendResult(rq, b, &ops[i], brief), '\n')
+		}
+		_ = rq.JSON(200, b)
+		rq.Ctx.Response.Header.SetContentType("application/x-ndjson")
 		return nil
 	}
 	o := web.Object{B: rq.Out()}
@@ -355,13 +358,4 @@ func appendResult(rq *web.Request, b []byte, op *operation, brief bool) []byte {
 		o.B = w.Append(o.B, op.result.Timer)
 	}
 	return o.End()
-}
-
-func answerLines(rq *web.Request, ops []operation, brief bool) {
-	b := rq.Out()
-	for i := range ops {
-		b = append(appendResult(rq, b, &ops[i], brief), '\n')
-	}
-	rq.JSON(200, b)
-	rq.Ctx.Response.Header.SetContentType("application/x-ndjson")
 }

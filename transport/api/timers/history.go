@@ -70,8 +70,7 @@ func History(rq *web.Request) *web.Problem {
 	if err != nil {
 		return web.Fault(err)
 	}
-	answerHistory(rq, topic, list, more, listing)
-	return nil
+	return answerHistory(rq, topic, list, more, listing)
 }
 
 // confine limits a query to the time that the topic keeps, and to the shard that a timer has. none
@@ -84,7 +83,7 @@ func confine(rq *web.Request, q *timer.HistoryQuery, topic *timer.Topic) (none b
 	return topic.Policy.HistoryMs == 0 || q.ToMs != 0 && q.ToMs <= q.FromMs
 }
 
-func answerHistory(rq *web.Request, topic *timer.Topic, list []*timer.HistoryEntry, more bool, listing uint64) {
+func answerHistory(rq *web.Request, topic *timer.Topic, list []*timer.HistoryEntry, more bool, listing uint64) *web.Problem {
 	o := web.Object{B: rq.Out()}
 	o.Name("entries")
 	entries := web.Array{B: o.B}
@@ -103,7 +102,7 @@ func answerHistory(rq *web.Request, topic *timer.Topic, list []*timer.HistoryEnt
 	if more && len(list) > 0 {
 		o.Text("next_cursor", historyCursor(last, listing))
 	}
-	rq.JSON(200, o.End())
+	return rq.JSON(200, o.End())
 }
 
 // appendEntry writes a timer that has ended, when it did, and its attempts.
@@ -138,37 +137,6 @@ func recallExactly(rq *web.Request, topic *timer.Topic, id string) (*timer.Histo
 
 // absolute says that the time was given as an instant.
 func (in *timerRequest) absolute() bool { return in.given&spec.TimeFields != 0 && !in.when.Delay }
-
-// pastMs is how long an instant must be over for an add of it to count as one that may be repeated.
-// Adds for this very moment, which are a little late when they arrive, are spared the search: an
-// add that they may repeat has ended within the time for which the shard remembers it.
-const pastMs = 2000
-
-// maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer
-// the shard has forgotten.
-func maybeMade(rq *web.Request, in *timerRequest, topic *timer.Topic, v verb) bool {
-	return v == vAdd && topic.ID != 0 && in.absolute() && rq.NowMs()-in.when.Ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
-}
-
-// madeBefore finds the outcome of an add that maybeMade has, if it was made before: a client that
-// had no answer may repeat it at any time. It is nil where the shard still remembers the timer,
-// since the shard's answer is in order with all changes, where it cannot be found, or where it was
-// cancelled: then the add makes a new one, unless the request has an Idempotency-Key.
-func madeBefore(rq *web.Request, in *timerRequest, topic *timer.Topic) (*timer.Timer, error) {
-	t, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, topic), topic.ID, in.id)
-	if err != nil || t != nil && !t.State.Over() {
-		return nil, err
-	}
-	q := &timer.HistoryQuery{Topic: topic.ID, ID: in.id, Content: in.cmd.Content, States: overStates, Newest: true, Limit: 1, Sure: true}
-	if confine(rq, q, topic) {
-		return nil, nil
-	}
-	list, _, err := rq.Core.Timers.History(rq.Base, q)
-	if err != nil || len(list) == 0 || list[0].Timer.State == timer.Cancelled && !in.repeated {
-		return nil, err
-	}
-	return list[0].Timer, nil
-}
 
 // tooLate turns "there is no such timer" into the end that the history knows: a change that came
 // after the end is 410, not 404.

@@ -79,20 +79,19 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 	case p != nil:
 		return p
 	case v == vCancel:
-		rq.JSON(status(res.Code), append(append(append(rq.Out(), `{"outcome":"`...), cancelOutcome(res.Code)...), `"}`...))
+		return rq.JSON(status(res.Code), append(append(append(rq.Out(), `{"outcome":"`...), cancelOutcome(res.Code)...), `"}`...))
 	case res.Timer == nil:
 		return web.Fail(500, web.InternalError, "the change was made, but the shard gave no timer back")
 	case rq.DryRun:
 		return answerPreview(rq, in, t, &res)
 	case minimal(rq):
 		answerMinimal(rq, status(res.Code), res.Timer.Version)
-	default:
-		setETag(rq, res.Timer)
-		w := NewWriter(rq, t)
-		w.merged = res.Code == timer.Merged
-		rq.JSON(status(res.Code), w.Append(rq.Out(), res.Timer))
+		return nil
 	}
-	return nil
+	setETag(rq, res.Timer)
+	w := NewWriter(rq, t)
+	w.merged = res.Code == timer.Merged
+	return rq.JSON(status(res.Code), w.Append(rq.Out(), res.Timer))
 }
 
 // Read answers with one timer, from the history where it has ended long ago.

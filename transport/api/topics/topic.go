@@ -57,8 +57,7 @@ func Put(rq *web.Request) *web.Problem {
 	if created {
 		status = 201
 	}
-	changedTopic(rq, status, t, former)
-	return nil
+	return changedTopic(rq, status, t, former)
 }
 
 // patchTries bounds how often a patch is applied again because the topic has changed meanwhile.
@@ -97,8 +96,7 @@ func Patch(rq *web.Request) *web.Problem {
 		}
 		t, _, err = rq.Core.Topics.Put(rq.Base, rq.Topic, policy, as)
 		if err == nil {
-			changedTopic(rq, 200, t, former)
-			return nil
+			return changedTopic(rq, 200, t, former)
 		}
 		if !errors.Is(err, timer.ErrTopicVersion) || change.Version != 0 || !rq.Sleep(2*time.Millisecond<<try) {
 			break
@@ -136,13 +134,12 @@ func setPaused(rq *web.Request, paused bool) *web.Problem {
 	if err != nil {
 		return web.Fault(err)
 	}
-	changedTopic(rq, 200, t, 0)
-	return nil
+	return changedTopic(rq, 200, t, 0)
 }
 
 // changedTopic answers a change that has been made: counts that cannot be had now are left out
 // rather than make it look failed.
-func changedTopic(rq *web.Request, status int, t *timer.Topic, formerIDs int64) {
+func changedTopic(rq *web.Request, status int, t *timer.Topic, formerIDs int64) *web.Problem {
 	setTopicETag(rq, t)
 	o := web.Object{B: rq.Out()}
 	if counts, err := rq.Core.Timers.Counts(rq.Base, []timer.TopicID{t.ID}); err != nil {
@@ -156,7 +153,7 @@ func changedTopic(rq *web.Request, status int, t *timer.Topic, formerIDs int64) 
 	if formerIDs > 0 {
 		o.Integer("former_ids", formerIDs)
 	}
-	rq.JSON(status, o.End())
+	return rq.JSON(status, o.End())
 }
 
 // Delete deletes a topic.

@@ -67,9 +67,6 @@ func Badf(code, format string, args ...any) *Problem { return Failf(400, code, f
 // Refuses reports whether the request was refused and has changed nothing. A 5xx may have.
 func (p *Problem) Refuses() bool { return p.Status < 500 }
 
-// retryable: the same request may succeed later without anything else having changed.
-func (p *Problem) retryable() bool { return p.Status == 503 || p.Status == 429 || p.Status == 408 }
-
 var titles = map[string]string{
 	BadRequest: "Bad request", BadJSON: "Body is not the JSON that is asked", UnknownField: "Unknown field",
 	BadTime: "Bad time", BadName: "Bad name", BadHeader: "Bad callback header", BadURL: "Bad callback URL",
@@ -122,9 +119,7 @@ func AppendProblem(b []byte, p *Problem) []byte {
 func WriteProblem(ctx *fasthttp.RequestCtx, p *Problem) {
 	ctx.SetStatusCode(p.Status)
 	ctx.SetContentType("application/problem+json")
-	if p.Status == 503 || p.Status == 429 {
-		ctx.Response.Header.Set("Retry-After", strconv.Itoa(max(1, p.RetryAfter)))
-	}
+	p.setRetryAfter(&ctx.Response.Header)
 	if p.Allow != "" {
 		ctx.Response.Header.Set("Allow", p.Allow)
 	}

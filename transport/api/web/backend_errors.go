@@ -7,8 +7,6 @@ import (
 	"carillon/timer"
 )
 
-const lowDiskRetry = 30 // seconds: room does not come by itself within a moment
-
 func noTopic() *Problem { return Fail(404, UnknownTopic, "there is no such topic") }
 
 // Fault is the problem that an engine's error is to the client.
