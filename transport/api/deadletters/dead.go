@@ -164,8 +164,8 @@ func changeByUID(rq *web.Request, topic *timer.Topic, cmd *timer.Command, sel *s
 	return sweep.Answer(rq, n, changed, n-changed, skips, nil)
 }
 
-// findNamed looks for named dead letters and changes none. The function that it returns gives the one
-// of a name.
+// findNamed looks for named dead letters and changes none. The function that it returns gives the
+// one of a name.
 func findNamed(rq *web.Request, topic *timer.Topic, sel *selection) (of func(name string) (timer.Ref, bool), p *web.Problem) {
 	b, found := walkNamed(rq, topic, sel, func(*timer.Ref) (*timer.Command, bulk.Decision) { return nil, bulk.Pass })
 	if p := sweep.Do(rq, b); p != nil {

@@ -108,7 +108,8 @@ func topicFor(rq *web.Request, in *timerRequest, v verb) (*timer.Topic, *web.Pro
 	return rq.FindTopic(v == vAdd || v == vPut)
 }
 
-// refusedByNew is why the topic that an add or a put would make would refuse it, if it may make one.
+// refusedByNew is why the topic that an add or a put would make would refuse it; nil also where it
+// may make none.
 func refusedByNew(rq *web.Request, in *timerRequest, v verb) *web.Problem {
 	if v != vAdd && v != vPut || rq.DryRun || rq.KnownTopicsOnly || rq.Who != nil && !rq.Who.May(web.ScopeTopics) {
 		return nil
