@@ -131,15 +131,11 @@ func changedNode(rq *web.Request, status int, state backend.NodeState) *web.Prob
 }
 
 func members(o *web.Object, v *backend.ClusterView) {
-	if v.ClusterID != "" {
-		o.Text("cluster_id", v.ClusterID)
-	}
+	o.OptText("cluster_id", v.ClusterID)
 	o.Text("version", v.Version)
 	o.Text("tzdata", recurrence.Version)
 	o.Boolean("healthy", v.Healthy)
-	if v.Replicas > 0 {
-		o.Integer("replicas", int64(v.Replicas))
-	}
+	o.OptInteger("replicas", int64(v.Replicas))
 	if v.ClusterID != "" {
 		o.Integer("feature_level", int64(v.Level))
 	}
@@ -161,27 +157,15 @@ func members(o *web.Object, v *backend.ClusterView) {
 func appendNode(b []byte, n *backend.NodeView) []byte {
 	o := web.Object{B: b}
 	o.Text("name", n.Name)
-	if n.HTTP != "" {
-		o.Text("http", n.HTTP)
-	}
+	o.OptText("http", n.HTTP)
 	o.Text("state", string(n.State))
 	o.Integer("leads", int64(n.Leads))
 	o.Integer("replicas", int64(n.Replicas))
-	if n.Version != "" {
-		o.Text("version", n.Version)
-	}
-	if n.Level > 0 {
-		o.Integer("feature_level", int64(n.Level))
-	}
-	if n.Starts > 0 {
-		o.Integer("starts", int64(n.Starts))
-	}
-	if n.SilentMs > 0 {
-		o.Integer("silent_ms", n.SilentMs)
-	}
-	if n.Unfit != "" {
-		o.Text("unfit", n.Unfit)
-	}
+	o.OptText("version", n.Version)
+	o.OptInteger("feature_level", int64(n.Level))
+	o.OptInteger("starts", int64(n.Starts))
+	o.OptInteger("silent_ms", n.SilentMs)
+	o.OptText("unfit", n.Unfit)
 	if n.ClockKnown {
 		o.Integer("clock_offset_ms", n.ClockOffsetMs)
 	}
@@ -190,9 +174,7 @@ func appendNode(b []byte, n *backend.NodeView) []byte {
 
 func shardMembers(o *web.Object, r *backend.ShardRow) {
 	o.Integer("shard", int64(r.Shard))
-	if r.Leader != "" {
-		o.Text("leader", r.Leader)
-	}
+	o.OptText("leader", r.Leader)
 	o.Integer("epoch", int64(r.Epoch))
 	o.Texts("replicas", r.Replicas)
 	o.Text("state", string(r.State))

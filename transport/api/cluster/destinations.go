@@ -45,9 +45,7 @@ func Destinations(rq *web.Request) *web.Problem {
 	o := web.Object{B: rq.Out()}
 	n := min(limit, len(list))
 	o.List("destinations", n, func(b []byte, i int) []byte { return appendDestination(&list[i], b) })
-	if len(missing) > 0 {
-		o.Texts("missing", missing)
-	}
+	o.OptTexts("missing", missing)
 	if n < len(list) {
 		o.Text("next_cursor", destinationCursor(&list[n-1], states))
 	}
@@ -69,14 +67,10 @@ func appendDestination(d *backend.Destination, b []byte) []byte {
 	if d.LatencyUs > 0 {
 		o.Float("latency_ms", float64(d.LatencyUs)/1000)
 	}
-	if d.LastError != "" {
-		o.Text("last_error", d.LastError)
-	}
+	o.OptText("last_error", d.LastError)
 	instant("failed", d.FailedMs)
 	instant("next_probe", d.NextProbeMs)
-	if len(d.Nodes) > 0 {
-		o.Texts("nodes", d.Nodes)
-	}
+	o.OptTexts("nodes", d.Nodes)
 	return o.End()
 }
 

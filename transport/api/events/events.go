@@ -184,13 +184,9 @@ func appendEvent(b []byte, e *backend.Event) []byte {
 		o.Text("topic", e.Topic)
 		o.Text("id", e.ID)
 	}
-	if e.Destination != "" {
-		o.Text("destination", e.Destination)
-	}
+	o.OptText("destination", e.Destination)
 	o.Text("node", e.Node)
-	if e.State != "" {
-		o.Text("state", e.State)
-	}
+	o.OptText("state", e.State)
 	o.B = web.AppendTime(o.B, "at", e.AtMs)
 	switch e.Kind {
 	case backend.EventFired:
@@ -202,17 +198,11 @@ func appendEvent(b []byte, e *backend.Event) []byte {
 	case backend.EventDead:
 		o.Text("reason", e.Reason)
 	}
-	if e.Status != 0 {
-		o.Integer("status", int64(e.Status))
-	}
-	if e.Error != "" {
-		o.Text("error", e.Error)
-	}
+	o.OptInteger("status", int64(e.Status))
+	o.OptText("error", e.Error)
 	if e.NextMs != 0 {
 		o.B = web.AppendTime(o.B, "next_attempt", e.NextMs)
 	}
-	if len(e.Labels) > 0 {
-		o.Texts("labels", e.Labels)
-	}
+	o.OptTexts("labels", e.Labels)
 	return append(o.End(), "\n\n"...)
 }

@@ -142,12 +142,8 @@ func Unredact(headers []timer.Header, stored *timer.Callback, url string) ([]tim
 // AppendCallback writes a callback, without what is secret.
 func AppendCallback(b []byte, c *timer.Callback) []byte {
 	o := web.Object{B: b}
-	if c.URL != "" {
-		o.Text("url", c.URL)
-	}
-	if c.Method != "" {
-		o.Text("method", c.Method)
-	}
+	o.OptText("url", c.URL)
+	o.OptText("method", c.Method)
 	if c.HasHeaders {
 		o.Name("headers")
 		h := web.Object{B: o.B}
@@ -160,8 +156,6 @@ func AppendCallback(b []byte, c *timer.Callback) []byte {
 		}
 		o.B = h.End()
 	}
-	if c.TimeoutMs != 0 {
-		o.Span("timeout", c.TimeoutMs)
-	}
+	o.OptSpan("timeout", c.TimeoutMs)
 	return o.End()
 }

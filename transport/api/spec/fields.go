@@ -46,7 +46,7 @@ const (
 	RetryFields    = FMaxAttempts | FMinBackoff | FMaxBackoff | FMultiplier | FJitter
 	SpecFields     = TimeFields | FZone | FPayload | FPayload64 | FContentType | FCallback | CallbackFields |
 		FPriority | FLabels | FExpires | FRetry | RetryFields | FRepeat
-	Resettable = FPayload64 | FContentType | FCallback | CallbackFields | FPriority | FLabels | FExpires | FRetry | RetryFields | FRepeat
+	Resettable = SpecFields &^ (TimeFields | FZone | FPayload)
 )
 
 // FieldNames are in the order of the bits of field.

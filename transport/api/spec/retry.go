@@ -60,15 +60,9 @@ func readBackoff(r *web.Reader, name string) int64 {
 // AppendRetry writes the fields of a retry policy that have a value.
 func AppendRetry(b []byte, r *timer.Retry) []byte {
 	o := web.Object{B: b}
-	if r.MaxAttempts != 0 {
-		o.Integer("max_attempts", int64(r.MaxAttempts))
-	}
-	if r.MinBackoffMs != 0 {
-		o.Span("min_backoff", r.MinBackoffMs)
-	}
-	if r.MaxBackoffMs != 0 {
-		o.Span("max_backoff", r.MaxBackoffMs)
-	}
+	o.OptInteger("max_attempts", int64(r.MaxAttempts))
+	o.OptSpan("min_backoff", r.MinBackoffMs)
+	o.OptSpan("max_backoff", r.MaxBackoffMs)
 	if r.Multiplier != 0 {
 		o.Float("multiplier", r.Multiplier)
 	}

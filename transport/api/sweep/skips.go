@@ -54,12 +54,8 @@ func (l *Skips) write(o *web.Object) {
 	}
 	o.List("skips", len(l.list), func(b []byte, i int) []byte {
 		s, one := &l.list[i], web.Object{B: b}
-		if s.id != "" {
-			one.Text("id", s.id)
-		}
-		if s.uid != "" {
-			one.Text("uid", s.uid)
-		}
+		one.OptText("id", s.id)
+		one.OptText("uid", s.uid)
 		code, detail := whySkipped(s.why)
 		one.Text("code", code)
 		one.Text("detail", detail)

@@ -88,18 +88,12 @@ func appendAttemptLog(b []byte, t *timer.Timer, attempts []timer.HistoryAttempt)
 		a, o := &attempts[i], web.Object{B: b}
 		o.Integer("attempt", int64(a.Attempt))
 		o.Integer("started_ms", a.StartedMs)
-		if a.EndedMs != 0 {
-			o.Integer("ended_ms", a.EndedMs)
-		}
+		o.OptInteger("ended_ms", a.EndedMs)
 		if a.Attempt == 1 && t.LatenessMs >= 0 {
 			o.Integer("lateness_ms", t.LatenessMs)
 		}
-		if a.Status != 0 {
-			o.Integer("status", int64(a.Status))
-		}
-		if a.Err != "" {
-			o.Text("error", a.Err)
-		}
+		o.OptInteger("status", int64(a.Status))
+		o.OptText("error", a.Err)
 		return o.End()
 	})
 	return log.End()

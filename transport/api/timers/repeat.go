@@ -89,21 +89,13 @@ func (in *timerRequest) firstOf(atMs, nowMs int64) (int64, *web.Problem) {
 
 func appendRepeat(b []byte, p *timer.Repeat) []byte {
 	o := web.Object{B: b}
-	if p.Cron != "" {
-		o.Text("cron", p.Cron)
-	}
-	if p.Zone != "" {
-		o.Text("zone", p.Zone)
-	}
-	if p.EveryMs != 0 {
-		o.Span("every", p.EveryMs)
-	}
+	o.OptText("cron", p.Cron)
+	o.OptText("zone", p.Zone)
+	o.OptSpan("every", p.EveryMs)
 	if p.UntilMs != 0 {
 		o.Text("until", string(web.AppendInstant(nil, p.UntilMs)))
 	}
-	if p.Count != 0 {
-		o.Integer("count", p.Count)
-	}
+	o.OptInteger("count", p.Count)
 	o.Text("catch_up", catchUps[p.CatchUp])
 	if p.Overlap {
 		o.Boolean("overlap", true)

@@ -279,18 +279,14 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	})
 	o.List("stop_on", len(p.StopOn), func(b []byte, i int) []byte { return web.AppendInt(b, int64(p.StopOn[i])) })
 	o.Text("merge", spec.MergeRules[p.Merge])
-	if p.MaxWaitMs != 0 {
-		o.Span("max_wait", p.MaxWaitMs)
-	}
+	o.OptSpan("max_wait", p.MaxWaitMs)
 	dedup := "id"
 	if p.ByContent {
 		dedup = "content"
 	}
 	o.Text("dedup", dedup)
 	o.Boolean("serial", p.Serial)
-	if p.Key != "" {
-		o.Text("key", p.Key)
-	}
+	o.OptText("key", p.Key)
 	o.Text("if_late", spec.LateRules[index(p.RejectLate)])
 	o.Integer("concurrency", int64(p.Concurrency))
 	if p.Rate.PerSecond > 0 {

@@ -104,9 +104,7 @@ func (s *signers[T]) change(rq *web.Request, made string, change func(have []T) 
 		if err == nil {
 			o := web.Object{B: rq.Out()}
 			o.Text("topic", rq.Topic)
-			if made != "" {
-				o.Text(s.one, made)
-			}
+			o.OptText(s.one, made)
 			o.Texts(s.member, s.names(&t.Policy))
 			return rq.JSON(200, o.End())
 		}

@@ -150,9 +150,7 @@ func changedTopic(rq *web.Request, status int, t *timer.Topic, formerIDs int64) 
 			o.Integer("without_url", n)
 		}
 	}
-	if formerIDs > 0 {
-		o.Integer("former_ids", formerIDs)
-	}
+	o.OptInteger("former_ids", formerIDs)
 	return rq.JSON(status, o.End())
 }
 

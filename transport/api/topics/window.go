@@ -63,12 +63,8 @@ func readDates(r *web.Reader) []string {
 func appendWindow(b []byte, w *timer.Window) []byte {
 	o := web.Object{B: b}
 	for i, text := range []string{w.Zone, w.Days, w.From, w.To} {
-		if text != "" {
-			o.Text(WindowFieldNames[i], text)
-		}
+		o.OptText(WindowFieldNames[i], text)
 	}
-	if len(w.Except) > 0 {
-		o.Texts("except", w.Except)
-	}
+	o.OptTexts("except", w.Except)
 	return o.End()
 }

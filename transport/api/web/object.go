@@ -100,6 +100,32 @@ func (o *Object) Integers(name string, list []int64) {
 	o.List(name, len(list), func(b []byte, i int) []byte { return AppendInt(b, list[i]) })
 }
 
+// OptText, OptInteger, OptSpan and OptTexts write a member that has a value: it is not empty, or
+// over 0.
+func (o *Object) OptText(name, v string) {
+	if v != "" {
+		o.Text(name, v)
+	}
+}
+
+func (o *Object) OptInteger(name string, v int64) {
+	if v > 0 {
+		o.Integer(name, v)
+	}
+}
+
+func (o *Object) OptSpan(name string, ms int64) {
+	if ms > 0 {
+		o.Span(name, ms)
+	}
+}
+
+func (o *Object) OptTexts(name string, list []string) {
+	if len(list) > 0 {
+		o.Texts(name, list)
+	}
+}
+
 // AppendString writes a JSON string. Bytes that are not UTF-8 (a receiver's error text can be
 // anything) become U+FFFD.
 func AppendString(b []byte, s string) []byte {

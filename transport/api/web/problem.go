@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"strconv"
 
 	"carillon/timer"
 
@@ -85,34 +84,27 @@ var titles = map[string]string{
 
 // AppendProblem writes a problem document.
 func AppendProblem(b []byte, p *Problem) []byte {
-	b = append(b, `{"type":"urn:carillon:`...)
-	b = append(b, p.Code...)
-	b = append(b, `","title":`...)
 	title := titles[p.Code]
 	if title == "" {
 		title = fasthttp.StatusMessage(p.Status)
 	}
-	b = AppendString(b, title)
-	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(p.Status), 10)
-	b = append(b, `,"detail":`...)
-	b = AppendString(b, p.Detail)
-	b = append(b, `,"code":"`...)
-	b = append(b, p.Code...)
-	b = append(b, `","retryable":`...)
-	b = strconv.AppendBool(b, p.retryable())
-	if p.Outcome != "" {
-		b = append(b, `,"outcome":"`...)
-		b = append(b, p.Outcome...)
-		b = append(b, '"')
-	}
+	o := Object{B: b}
+	o.Name("type")
+	o.B = append(append(append(o.B, `"urn:carillon:`...), p.Code...), '"')
+	o.Text("title", title)
+	o.Integer("status", int64(p.Status))
+	o.Text("detail", p.Detail)
+	o.Text("code", p.Code)
+	o.Boolean("retryable", p.retryable())
+	o.OptText("outcome", p.Outcome)
 	if t := p.Existing; t != nil {
-		b = append(b, `,"existing":{"version":`...)
-		b = strconv.AppendUint(b, uint64(t.Version), 10)
-		b = append(append(append(b, `,"state":"`...), StateNames[t.State]...), '"')
-		b = append(AppendTime(b, "due", t.DueMs), '}')
+		o.Name("existing")
+		e := Object{B: o.B}
+		e.Integer("version", int64(t.Version))
+		e.Text("state", StateNames[t.State])
+		o.B = append(AppendTime(e.B, "due", t.DueMs), '}')
 	}
-	return append(b, '}')
+	return o.End()
 }
 
 // WriteProblem makes p the whole response.
