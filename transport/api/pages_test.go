@@ -114,8 +114,8 @@ func TestTopicsPage(t *testing.T) {
 	}
 }
 
-// problemCodes finds the codes that the functions of this folder and those below answer with, and the statuses that are
-// written beside them.
+// problemCodes finds the codes that the functions of this folder and those below answer with, and
+// the statuses that are written beside them.
 func problemCodes(t *testing.T) map[string][]int {
 	t.Helper()
 	files, err := filepath.Glob("*.go")

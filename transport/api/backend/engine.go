@@ -1,5 +1,5 @@
-// Package backend is the node as the API needs it: interfaces that a node implements, and the data that
-// they exchange. It imports nothing of the API.
+// Package backend is the node as the API needs it: interfaces that a node implements, and the data
+// that they exchange. It imports nothing of the API.
 package backend
 
 import (

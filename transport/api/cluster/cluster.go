@@ -1,5 +1,5 @@
-// Package cluster answers operators: nodes, shards, the work of all nodes, the receivers that they call,
-// and a backup of all.
+// Package cluster answers operators: nodes, shards, the work of all nodes, the receivers that they
+// call, and a backup of all.
 package cluster
 
 import (

@@ -1,5 +1,5 @@
-// Package spec reads and shows the parts of a timer that more than one resource has: its fields as a
-// set, the callback, retries, times and the rules of merging.
+// Package spec reads and shows the parts of a timer that more than one resource has: its fields as
+// a set, the callback, retries, times and the rules of merging.
 package spec
 
 import (

@@ -1,5 +1,5 @@
-// Package sweep does one change to many timers, or counts what it would change, and answers with the
-// counts.
+// Package sweep does one change to many timers, or counts what it would change, and answers with
+// the counts.
 package sweep
 
 import (

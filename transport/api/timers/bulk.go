@@ -32,8 +32,8 @@ const (
 var bulkFields = []string{"filter", "all", "shift", "at", "at_ms", "at_local", "zone", "not_before"}
 var bulkBits = []web.Fields{fFilter, fAll, fShift, spec.FAt, spec.FAtMs, spec.FAtLocal, spec.FZone, fNotBefore}
 
-// readBulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "at_local" with
-// "zone", "not_before".
+// readBulk reads {"filter", "all"} and, for a reschedule, one of "shift", "at", "at_ms", "at_local"
+// with "zone", "not_before".
 func readBulk(r *web.Reader, reschedule bool) *bulkRequest {
 	b := &bulkRequest{}
 	b.query.States = 1<<timer.Scheduled | 1<<timer.Leased

@@ -211,8 +211,9 @@ func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Re
 	return res, t, p
 }
 
-// withStored is the command of a put or patch with the values that the timer has now in the place of
-// REDACTED; nil where a patch has no timer. It is a copy: an earlier try's may still be on its way.
+// withStored is the command of a put or patch with the values that the timer has now in the place
+// of REDACTED; nil where a patch has no timer. It is a copy: an earlier try's may still be on its
+// way.
 func withStored(rq *web.Request, in *timerRequest, t *timer.Topic, v verb) (*timer.Command, *web.Problem) {
 	cur, err := rq.Core.Timers.Timer(rq.Base, in.shard(rq, t), t.ID, in.id)
 	if err != nil {

@@ -87,8 +87,8 @@ func timerField(name []byte) web.Fields {
 	return 0
 }
 
-// readFields reads the object of one operation. Which fields it may have is for check to say: in a batch
-// the "op" that decides may come last.
+// readFields reads the object of one operation. Which fields it may have is for check to say: in a
+// batch the "op" that decides may come last.
 func readFields(r *web.Reader, in *timerRequest) {
 	n := r.Open('{', "body")
 	for ; r.More(n, '}'); n++ {
@@ -189,7 +189,8 @@ func readBase64(r *web.Reader) []byte {
 	return out
 }
 
-// readContentType reads a media type: type/subtype of tokens, then parameters of printable characters.
+// readContentType reads a media type: type/subtype of tokens, then parameters of printable
+// characters.
 func readContentType(r *web.Reader) string {
 	s := r.Text("content_type")
 	if r.Err() != nil {

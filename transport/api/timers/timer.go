@@ -1,5 +1,5 @@
-// Package timers answers for the timers of a topic: one, a batch, all that a filter selects, pages of
-// them, and those that have ended.
+// Package timers answers for the timers of a topic: one, a batch, all that a filter selects, pages
+// of them, and those that have ended.
 package timers
 
 import (

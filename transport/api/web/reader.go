@@ -10,8 +10,8 @@ import (
 	"carillon/transport/api/internal/strictjson"
 )
 
-// Fields is a set of fields of a timer as a client writes it. The bits go into content hashes, which
-// are stored: new ones are added at the end.
+// Fields is a set of fields of a timer as a client writes it. The bits go into content hashes,
+// which are stored: new ones are added at the end.
 type Fields uint64
 
 // Reader reads client documents under the server's limits.
@@ -21,8 +21,8 @@ type Reader struct {
 	URLs   *URLCache
 	// Resets: null stands for the default, where a policy is patched.
 	Resets bool
-	// OutOfRange is the status and code of a callback or retry value out of range: 400 in a timer, 422
-	// in a policy.
+	// OutOfRange is the status and code of a callback or retry value out of range: 400 in a timer,
+	// 422 in a policy.
 	OutOfRange func(detail string) *Problem
 }
 
@@ -213,8 +213,8 @@ func (r *Reader) RangedSpan(name string, low, high int64) int64 {
 	return ms
 }
 
-// Object reads an object of members with these names, each at most once; read takes the value of the
-// i-th. It returns which were given, as bits. In faults its own name stands before theirs.
+// Object reads an object of members with these names, each at most once; read takes the value of
+// the i-th. It returns which were given, as bits. In faults its own name stands before theirs.
 func (r *Reader) Object(what string, names []string, read func(i int)) (given Fields) {
 	prefix := what + "."
 	if what == "body" {

@@ -1,6 +1,6 @@
-// Package web is what a handler of the API needs from a request: its body, read strictly; its query,
-// topic and conditions; what its token may do; and the answer, in JSON or as a Problem. It knows
-// nothing of sockets and routes (package api) and of no resource.
+// Package web is what a handler of the API needs from a request: its body, read strictly; its
+// query, topic and conditions; what its token may do; and the answer, in JSON or as a Problem. It
+// knows nothing of sockets and routes (package api) and of no resource.
 package web
 
 import (

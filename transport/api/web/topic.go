@@ -8,7 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// TopicTries bounds how often a topic is looked up again, waiting 2, 4, 8 … ms: half a second in all.
+// TopicTries bounds how often a topic is looked up again, waiting 2, 4, 8 … ms: half a second in
+// all.
 const TopicTries = 8
 
 // FindTopic looks the topic up, and makes it when create is set and it is not there.
@@ -37,8 +38,8 @@ func (rq *Request) LateTopic(unknown *Problem) (*timer.Topic, *Problem) {
 	return t, nil
 }
 
-// OnTopic runs f on the topic that find gives, again as long as it finds the topic closing, where it
-// may be made again, or of a former life, within bounds.
+// OnTopic runs f on the topic that find gives, again as long as it finds the topic closing, where
+// it may be made again, or of a former life, within bounds.
 func (rq *Request) OnTopic(create bool, find func() (*timer.Topic, *Problem), f func(*timer.Topic) (stale bool, p *Problem)) *Problem {
 	for try := range TopicTries {
 		t, p := find()
