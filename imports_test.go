@@ -58,10 +58,14 @@ var mayImport = map[string][]string{
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves
 
-	"shard/scheduler": {"internal/delivery", "internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"}, // no raft, no log, no worker
-	"shard/table":     {"internal/feature", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"},                 // no raft, no log, no clock
-	"shard/record":    {"wal", "timer", "timer/encoding"},                                                                              // and raft's types
-	"shard/wire":      {"internal/feature", "timer", "timer/encoding"},
+	"shard/scheduler":     {"internal/delivery", "internal/order", "shard/table", "internal/clocks", "wheel", "timer", "timer/recurrence"},                                                 // no raft, no log, no worker
+	"shard/table":         {"shard/table/content", "shard/table/index", "shard/table/slab", "internal/feature", "internal/secret", "timer", "timer/encoding", "timer/recurrence", "wheel"}, // no raft, no log, no clock
+	"shard/table/arena":   {},
+	"shard/table/content": {"shard/table/arena", "shard/table/index", "internal/secret", "timer", "timer/encoding"},
+	"shard/table/index":   {},
+	"shard/table/slab":    {"timer"},
+	"shard/record":        {"wal", "timer", "timer/encoding"}, // and raft's types
+	"shard/wire":          {"internal/feature", "timer", "timer/encoding"},
 
 	"timer":            {"internal/secret"}, // which headers are credentials
 	"timer/encoding":   {"timer"},
@@ -86,19 +90,23 @@ var raftImporters = []string{"shard", "shard/record"}
 // no library but those listed here, and no standard package that reaches a file, a socket, a clock
 // or another goroutine, except for the listed reason.
 var pure = map[string][]string{
-	"wheel":            {},
-	"internal/order":   {},
-	"timer/duration":   {"time"}, // its type and its parser
-	"internal/secret":  {"sync"}, // pools of hashes
-	"timer":            {"github.com/cespare/xxhash/v2", "sync/atomic"},
-	"timer/bulk":       {"sync/atomic"}, // counts of shards that are under way at once
-	"timer/encoding":   {},
-	"timer/recurrence": {"time", "sync"}, // zones, and a cache of them
-	"internal/feature": {},
-	"shard/record":     {"go.etcd.io/raft/v3/raftpb"},
-	"shard/scheduler":  {"time", "sync"}, // durations; its reports and limits are read from other goroutines
-	"shard/table":      {"github.com/cespare/xxhash/v2"},
-	"shard/wire":       {},
+	"wheel":               {},
+	"internal/order":      {},
+	"timer/duration":      {"time"}, // its type and its parser
+	"internal/secret":     {"sync"}, // pools of hashes
+	"timer":               {"github.com/cespare/xxhash/v2", "sync/atomic"},
+	"timer/bulk":          {"sync/atomic"}, // counts of shards that are under way at once
+	"timer/encoding":      {},
+	"timer/recurrence":    {"time", "sync"}, // zones, and a cache of them
+	"internal/feature":    {},
+	"shard/record":        {"go.etcd.io/raft/v3/raftpb"},
+	"shard/scheduler":     {"time", "sync"}, // durations; its reports and limits are read from other goroutines
+	"shard/table":         {"github.com/cespare/xxhash/v2"},
+	"shard/table/arena":   {},
+	"shard/table/content": {"github.com/cespare/xxhash/v2"},
+	"shard/table/index":   {},
+	"shard/table/slab":    {},
+	"shard/wire":          {},
 
 	"internal/delivery": {"time"}, // durations
 }
@@ -110,7 +118,7 @@ var outside = []string{"context", "crypto/rand", "database", "io/fs", "log", "ne
 // clockless folders take the time as an argument. In their product code only files named clock.go
 // read a clock, and none draws from the process's own randomness. A ticker that only wakes a
 // goroutine is allowed.
-var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
+var clockless = []string{"timer", "timer/bulk", "timer/encoding", "timer/recurrence", "wheel", "internal/vfs", "wal", "internal/history", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "shard/table/arena", "shard/table/content", "shard/table/index", "shard/table/slab", "shard/wire", "ring", "node/feed", "node/member", "node/route", "node/task"}
 
 var clockReaders = map[string][]string{
 	"time":         {"Now", "Since", "Until", "Sleep"},

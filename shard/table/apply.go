@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -25,13 +26,11 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 	}
 	t.compares = false
 	t.clockMs = max(t.clockMs, it.nowMs)
-	t.restamp(restampsPerEntry)
+	t.restamping.visit(t, restampsPerEntry)
 	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
-	for len(t.closedTopics) > 0 && t.closedTopics[0].atMs < t.clockMs-tombstoneKeepMs {
-		delete(t.tombOf, t.closedTopics[0].topic)
-		t.forgetDelivery(t.closedTopics[0].topic)
-		t.closedSum -= t.closedTopics[0].hash()
-		t.closedTopics = t.closedTopics[1:]
+	oldest := t.clockMs - tombstoneKeepMs
+	for topic, ok := t.takeExpired(oldest); ok; topic, ok = t.takeExpired(oldest) {
+		t.deliveries.forget(topic)
 	}
 	for n := 0; it.next(); n++ {
 		r := t.applyItem(&it)
@@ -98,27 +97,23 @@ func (t *Table) applyCommand(it *items) timer.Result {
 			return t.add(c, &f)
 		}
 		return t.put(c, &f)
-	case timer.Modify:
-		p, err := encoding.DecodePatch(c.Patch)
-		if err != nil {
-			it.Fail(err.Error())
-			return timer.Result{}
-		}
-		return t.modify(c, p)
-	case timer.Cancel:
-		return t.cancel(c)
-	case timer.Fire:
-		return t.fire(c)
-	case timer.Redrive:
+	case timer.Modify, timer.Redrive:
 		var p *timer.Patch
-		if c.Patch != nil {
+		if c.Patch != nil || c.Kind == timer.Modify {
 			var err error
 			if p, err = encoding.DecodePatch(c.Patch); err != nil {
 				it.Fail(err.Error())
 				return timer.Result{}
 			}
 		}
+		if c.Kind == timer.Modify {
+			return t.modify(c, p)
+		}
 		return t.redrive(c, p)
+	case timer.Cancel:
+		return t.cancel(c)
+	case timer.Fire:
+		return t.fire(c)
 	case timer.Purge:
 		return t.purge(c)
 	case timer.CloseTopic:
@@ -126,7 +121,7 @@ func (t *Table) applyCommand(it *items) timer.Result {
 	case timer.Deliver:
 		return t.deliver(c)
 	default:
-		t.openTopic(c.Topic)
+		t.closedTopics.open(c.Topic)
 		return timer.Result{Code: timer.OK}
 	}
 }
@@ -134,33 +129,30 @@ func (t *Table) applyCommand(it *items) timer.Result {
 // lease starts an attempt of a scheduled timer if the topic is delivered to this kind of holder. A
 // pulled attempt starts with the lease, at nowMs. The start of a call is in its outcome.
 func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) timer.Result {
-	s := t.live(h, seq)
-	if s == nil || s.state() != timer.Scheduled || s.rev != rev || !t.Delivers(t.topics.rows[s.topic].id, holder == ByPuller) {
+	if !t.ScheduledAt(h, seq, rev) || !t.Delivers(t.topics.rows[t.slots.At(h).Topic].id, holder == ByPuller) {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
-	s = t.beginUpdate(h)
-	r := t.run(s)
-	t.fence++
-	r.fence = t.fence
-	r.setAttemptDueMs(s.when())
-	r.durMs, r.holder = uint32(min(durMs, 1<<32-1)), holder
+	s := t.beginUpdate(h)
+	r := t.attemptOf(s)
+	r.Fence = t.nextFence()
+	r.SetAttemptDueMs(s.When())
+	r.DurMs, r.Holder = uint32(min(durMs, 1<<32-1)), holder
 	if holder == ByPuller {
-		r.status = 0
+		r.Status = 0
 		t.started(s, r, nowMs)
 	}
-	s.setAttempts(s.attempts() + 1)
+	s.SetAttempts(s.Attempts() + 1)
 	t.transition(h, s, timer.Leased, t.clockMs+timer.ClampMs(durMs))
 	t.endUpdate(h, s)
-	return timer.Result{Code: timer.OK, Handle: h, Fence: r.fence}
+	return timer.Result{Code: timer.OK, Handle: h, Fence: r.Fence}
 }
 
 // expire ends a scheduled timer that was not started before its expiry.
 func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, againMs int64) timer.Result {
-	s := t.live(h, seq)
-	if s == nil || s.state() != timer.Scheduled || s.rev != rev {
+	if !t.ScheduledAt(h, seq, rev) {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
-	s = t.beginUpdate(h)
+	s := t.beginUpdate(h)
 	t.kill(h, s, timer.Expired, t.clockMs, retainUntilMs)
 	t.endUpdate(h, s)
 	t.continueSeries(h, againMs)
@@ -168,17 +160,17 @@ func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-func (t *Table) kill(h timer.Handle, s *slot, why timer.Reason, endMs, retainUntilMs int64) {
-	t.run(s).setEndedMs(endMs)
-	s.setReason(why)
+func (t *Table) kill(h timer.Handle, s *slab.Slot, why timer.Reason, endMs, retainUntilMs int64) {
+	t.attemptOf(s).SetEndedMs(endMs)
+	s.SetReason(why)
 	t.transition(h, s, timer.Dead, retainUntilMs)
-	t.tellEnd(h, s)
+	t.events.addEnd(&t.timers, s)
 }
 
 // forgetDead drops a dead letter.
 func (t *Table) forgetDead(h timer.Handle, seq uint64) timer.Result {
 	s := t.live(h, seq)
-	if s == nil || s.state() != timer.Dead {
+	if s == nil || s.State() != timer.Dead {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	t.drop(h)

@@ -1,6 +1,8 @@
 package table
 
 import (
+	"carillon/shard/table/content"
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -20,33 +22,30 @@ func refusal(s timer.State) (timer.Code, bool) {
 	return 0, false
 }
 
-// meets reports whether the timer has the version that the command requires, if any.
-func (v *blob) meets(c *encoding.Command) bool { return c.IfMatch == 0 || c.IfMatch == v.version }
-
 // add creates a timer, or answers according to the timer that already has the id (I18).
 func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
 	h := t.Find(c.Topic, c.ID)
-	late := t.late(c)
+	late := isLate(c, t.clockMs)
 	switch {
 	case h == 0 && late:
 		return timer.Result{Code: timer.TooLate}
 	case h == 0:
-		return t.create(c, f, t.versionAfter(0))
+		return t.create(c, f, 0)
 	}
-	s := t.slab.at(h)
-	v := t.view(s.ref)
-	same := v.content == c.Content
+	s := t.slots.At(h)
+	v := t.content.View(s.Ref)
+	same := v.Content == c.Content
 	merges := c.Merge != timer.MergeReject
 	absolute := c.Flags&encoding.CommandAbsolute != 0
-	if c.Flags&encoding.CommandOnce == 0 && c.Tag != v.tag {
+	if c.Flags&encoding.CommandOnce == 0 && c.Tag != v.Tag {
 		// What was cancelled is made again, even while its last attempt still runs. The request that
 		// made it does not do that if it comes twice, as through a node that was stopped (I5).
-		same = same && s.state() != timer.Cancelled && !(s.state() == timer.Leased && s.cancelled())
+		same = same && s.State() != timer.Cancelled && !(s.State() == timer.Leased && s.Cancelled())
 	}
-	switch s.state() {
+	switch s.State() {
 	case timer.Scheduled:
 		switch {
 		case merges && !late:
@@ -69,7 +68,7 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 		}
 		return timer.Result{Code: timer.InFlight, Handle: h}
 	}
-	recent := t.clockMs-t.runs.at(s.run).endedMs() <= finishedKeepMs
+	recent := t.clockMs-t.attempts.At(s.Attempt).EndedMs() <= finishedKeepMs
 	switch {
 	case same && absolute && (recent || t.clockMs-c.Spec.DueMs > timer.LateMs):
 		return timer.Result{Code: timer.Same, Handle: h}
@@ -78,12 +77,12 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	case late:
 		return timer.Result{Code: timer.TooLate, Handle: h}
 	}
-	return t.createOver(c, f, h)
+	return t.create(c, f, h)
 }
 
-// late reports whether a command that must not be late is late.
-func (t *Table) late(c *encoding.Command) bool {
-	return c.Flags&encoding.CommandNotLate != 0 && t.clockMs-c.Spec.DueMs > timer.LateMs
+// isLate reports whether a command that must not be late is late.
+func isLate(c *encoding.Command, nowMs int64) bool {
+	return c.Flags&encoding.CommandNotLate != 0 && nowMs-c.Spec.DueMs > timer.LateMs
 }
 
 // put creates a timer or replaces its whole content.
@@ -91,7 +90,7 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
-	if t.late(c) {
+	if isLate(c, t.clockMs) {
 		return timer.Result{Code: timer.TooLate}
 	}
 	h := t.Find(c.Topic, c.ID)
@@ -99,26 +98,27 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 		if c.IfMatch != 0 {
 			return timer.Result{Code: timer.VersionMismatch}
 		}
-		return t.create(c, f, t.versionAfter(0))
+		return t.create(c, f, 0)
 	}
-	s := t.slab.at(h)
-	v := t.view(s.ref)
-	switch state := s.state(); {
+	s := t.slots.At(h)
+	v := t.content.View(s.Ref)
+	switch state := s.State(); {
 	case !state.Over() && c.Flags&encoding.CommandCreateOnly != 0:
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	case state == timer.Leased:
 		return timer.Result{Code: timer.InFlight, Handle: h}
-	case !v.meets(c):
+	case !v.Meets(c):
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	case state.Over():
-		return t.createOver(c, f, h)
+		return t.create(c, f, h)
 	}
 	dueMs := c.Spec.DueMs
 	if f.Repeats {
-		dueMs = t.continues(s, &v, c)
+		dueMs = t.continues(s, &v, c, t.clockMs)
 	}
 	s = t.beginUpdate(h)
-	t.replace(h, s, &v, c, f, dueMs)
+	t.rewriteWhole(h, s, &v, c, f)
+	t.transition(h, s, timer.Scheduled, dueMs)
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
@@ -126,82 +126,43 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 // versionAfter returns the version after a change of a timer with this version; 0 is a new timer.
 func (t *Table) versionAfter(version uint32) uint32 { return max(version+1, t.leastVersion) }
 
-// replace sets the whole content of a scheduled timer from a command, as its next version. The
+// rewriteWhole sets the whole content of a scheduled timer from a command, as its next version. The
 // timer's update is open, and v views its blob.
-func (t *Table) replace(h timer.Handle, s *slot, v *blob, c *encoding.Command, f *encoding.Summary, dueMs int64) {
-	t.rewriteWhole(h, s, v, c, f)
-	t.transition(h, s, timer.Scheduled, dueMs)
-}
-
-// rewriteWhole is replace without the schedule.
-func (t *Table) rewriteWhole(h timer.Handle, s *slot, v *blob, c *encoding.Command, f *encoding.Summary) {
-	t.freeRun(h, s)
-	s.setAttempts(0)
-	v.version = t.versionAfter(v.version)
-	v.content, v.updatedMs, v.rest = c.Content, t.clockMs, c.Spec.Rest
-	v.begin(f.Repeats)
+func (t *Table) rewriteWhole(h timer.Handle, s *slab.Slot, v *content.Blob, c *encoding.Command, f *encoding.Summary) {
+	t.freeAttempt(h, s)
+	s.SetAttempts(0)
+	v.Version = t.versionAfter(v.Version)
+	v.Content, v.UpdatedMs, v.Rest = c.Content, t.clockMs, c.Spec.Rest
+	v.Begin(f.Repeats)
 	t.rewrite(h, s, v, c.Spec.Callback)
-	s.setPriority(f.Priority)
+	s.SetPriority(f.Priority)
 }
 
-// rewrite gives a timer with an open update a new blob. v may view the old one.
-func (t *Table) rewrite(h timer.Handle, s *slot, v *blob, callback []byte) {
-	old := s.ref
-	v.target = t.targets.intern(&t.blobs, callback)
-	s.ref = t.putBlob(h, v)
-	t.dropBlob(h, old)
-}
-
-// create makes a timer with an id that no timer has.
-func (t *Table) create(c *encoding.Command, f *encoding.Summary, version uint32) timer.Result {
-	h, s := t.makeTimer(c, f, version)
-	t.ids.insert(t.idHash(c.Topic, c.ID), uint32(h))
-	t.endUpdate(h, s)
-	return t.born(h, version)
-}
-
-// born returns the result for a timer that was just made.
-func (t *Table) born(h timer.Handle, version uint32) timer.Result {
-	return timer.Result{Code: timer.Created, Handle: h, Seq: t.seq, Version: version, AtMs: t.clockMs}
-}
-
-// createOver makes a timer with the id of an ended one. A dead letter is kept but superseded; any
-// other ended timer is dropped.
-func (t *Table) createOver(c *encoding.Command, f *encoding.Summary, old timer.Handle) timer.Result {
-	s := t.slab.at(old)
-	version := t.versionAfter(t.view(s.ref).version)
-	if s.state() != timer.Dead {
-		t.drop(old)
-		if old = t.Find(c.Topic, c.ID); old == 0 {
-			return t.create(c, f, version)
+// create makes a timer with the id of old, which has ended. A dead letter is kept but superseded;
+// any other ended timer is dropped. If old is 0, no timer has the id.
+func (t *Table) create(c *encoding.Command, f *encoding.Summary, old timer.Handle) timer.Result {
+	version := t.versionAfter(0)
+	if old != 0 {
+		s := t.slots.At(old)
+		version = t.versionAfter(t.content.View(s.Ref).Version)
+		if s.State() != timer.Dead {
+			t.drop(old)
+			old = t.Find(c.Topic, c.ID)
 		}
 	}
-	h, s := t.makeTimer(c, f, version)
-	t.endUpdate(h, s)
-	t.supersede(t.idHash(c.Topic, c.ID), old, h)
-	return t.born(h, version)
-}
-
-// makeTimer fills a new slot and leaves its update open.
-func (t *Table) makeTimer(c *encoding.Command, f *encoding.Summary, version uint32) (timer.Handle, *slot) {
-	v := blob{
-		target: t.targets.intern(&t.blobs, c.Spec.Callback), tag: c.Tag, content: c.Content, version: version,
-		createdMs: t.clockMs, updatedMs: t.clockMs, id: c.ID, rest: c.Spec.Rest,
+	v := content.Blob{
+		Target: t.content.Intern(c.Spec.Callback), Tag: c.Tag, Content: c.Content, Version: version,
+		CreatedMs: t.clockMs, UpdatedMs: t.clockMs, ID: c.ID, Rest: c.Spec.Rest,
 	}
-	v.begin(f.Repeats)
-	return t.makeBlob(c.Topic, &v, f.Priority, timer.Debounced(c.Merge, c.Spec.DueMs, t.clockMs, c.MaxWait))
-}
-
-// makeBlob fills a new slot and leaves its update open.
-func (t *Table) makeBlob(topic timer.TopicID, v *blob, priority uint8, dueMs int64) (timer.Handle, *slot) {
-	h, s := t.newSlot()
-	t.seq++
-	s.setSeq(t.seq)
-	s.topic = t.topics.retain(topic)
-	s.ref = t.putBlob(h, v)
-	s.setPriority(priority)
-	t.transition(h, s, timer.Scheduled, dueMs)
-	return h, s
+	v.Begin(f.Repeats)
+	h, s := t.makeBlob(c.Topic, &v, f.Priority, timer.Debounced(c.Merge, c.Spec.DueMs, t.clockMs, c.MaxWait))
+	t.endUpdate(h, s)
+	if hash := t.idHash(c.Topic, c.ID); old == 0 {
+		t.ids.Insert(hash, uint32(h))
+	} else {
+		t.supersede(hash, old, h)
+	}
+	return timer.Result{Code: timer.Created, Handle: h, Seq: t.seq, Version: version, AtMs: t.clockMs}
 }
 
 // modify applies a patch completely or not at all (I6). Attempts made so far still count.
@@ -210,17 +171,17 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
-	s := t.slab.at(h)
-	if code, refused := refusal(s.state()); refused {
+	s := t.slots.At(h)
+	if code, refused := refusal(s.State()); refused {
 		return timer.Result{Code: code, Handle: h}
 	}
-	v := t.view(s.ref)
-	if !v.meets(c) {
+	v := t.content.View(s.Ref)
+	if !v.Meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	s = t.beginUpdate(h)
 	t.patch(h, s, &v, p)
-	next := s.when()
+	next := s.When()
 	if p.Due {
 		next = timer.ClampMs(p.Spec.DueMs)
 		t.setDue(s, next)
@@ -231,45 +192,37 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 }
 
 // patch rewrites the timer's blob with the patch's fields, as the next version.
-func (t *Table) patch(h timer.Handle, s *slot, v *blob, p *timer.Patch) {
+func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Patch) {
 	var spec timer.Spec
-	_ = encoding.DecodeRest(&spec, v.rest, false)
+	_ = encoding.DecodeRest(&spec, v.Rest, false)
 	if !p.Payload {
 		// not copied: a batch may patch hundreds of large payloads
-		spec.Payload = encoding.PayloadIn(v.rest)
+		spec.Payload = encoding.PayloadIn(v.Rest)
 	}
-	if v.target != 0 {
-		spec.Callback = t.targets.at(v.target).callback(&t.blobs)
+	if v.Target != 0 {
+		spec.Callback = t.content.CallbackAt(v.Target)
 	}
 	p.Apply(&spec)
 	if p.Expiry {
-		v.flags &^= blobNoExpiry
+		v.Flags &^= content.NoExpiry
 	}
 	if p.Due {
-		v.askedMs = 0 // the new time stands
+		v.AskedMs = 0 // the new time stands
 	}
 	if p.Repeat {
-		v.flags, v.occurrence = v.flags&^blobSeries, 0
+		v.Flags, v.Occurrence = v.Flags&^content.IsSeries, 0
 		if spec.Repeat != nil {
-			v.flags, v.occurrence = v.flags|blobSeries, 1
+			v.Flags, v.Occurrence = v.Flags|content.IsSeries, 1
 		}
 	}
-	v.version = t.versionAfter(v.version)
-	v.updatedMs = t.clockMs
+	v.Version = t.versionAfter(v.Version)
+	v.UpdatedMs = t.clockMs
 	t.scratch = encoding.AppendCallback(t.scratch[:0], &spec.Callback)
 	n := len(t.scratch)
 	t.scratch = encoding.AppendRest(t.scratch, &spec)
-	v.rest = t.scratch[n:]
+	v.Rest = t.scratch[n:]
 	t.rewrite(h, s, v, t.scratch[:n])
-	s.setPriority(spec.Priority)
-}
-
-// setDue changes the due time of a timer with an open update. Without an attemptState, the due
-// time is the slot's when, which the caller sets.
-func (t *Table) setDue(s *slot, ms int64) {
-	if s.run != 0 {
-		t.runs.at(s.run).dueMs = ms
-	}
+	s.SetPriority(spec.Priority)
 }
 
 // cancel prevents every attempt that has not started (I5), both of the timer and of its older
@@ -279,11 +232,11 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
-	if t.slab.at(h).state().Over() { // then all others of the id are over too
-		code := map[timer.State]timer.Code{timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.Prevented}[t.slab.at(h).state()]
+	if t.slots.At(h).State().Over() { // then all others of the id are over too
+		code := map[timer.State]timer.Code{timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.Prevented}[t.slots.At(h).State()]
 		return timer.Result{Code: code, Handle: h}
 	}
-	if v := t.view(t.slab.at(h).ref); !v.meets(c) {
+	if v := t.content.View(t.slots.At(h).Ref); !v.Meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	code := timer.Prevented
@@ -304,11 +257,11 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 // cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running. The
 // caller ranks the timer.
 func (t *Table) cancelOne(h timer.Handle) (running bool) {
-	switch t.slab.at(h).state() {
+	switch t.slots.At(h).State() {
 	case timer.Leased:
 		s := t.beginUpdate(h)
-		s.mark(cancelMark, true)
-		t.dropSuccessor(h, t.runs.at(s.run))
+		s.Mark(slab.CancelMark, true)
+		t.dropSuccessor(h, t.attempts.At(s.Attempt))
 		t.endUpdate(h, s)
 		return true
 	case timer.Scheduled:
@@ -327,34 +280,26 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
-	s := t.slab.at(h)
-	if code, refused := refusal(s.state()); refused {
+	s := t.slots.At(h)
+	if code, refused := refusal(s.State()); refused {
 		return timer.Result{Code: code, Handle: h}
 	}
-	v := t.view(s.ref)
-	if !v.meets(c) {
+	v := t.content.View(s.Ref)
+	if !v.Meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	}
 	asked := max(t.clockMs, 1)
 	if c.DueMs != 0 {
 		asked = max(timer.ClampMs(c.DueMs), 1)
 	}
-	if v.askedMs != 0 && s.when() <= asked {
+	if v.AskedMs != 0 && s.When() <= asked {
 		return timer.Result{Code: timer.OK, Handle: h} // an earlier request has its attempt still to come
 	}
 	s = t.beginUpdate(h)
-	v.askedMs = asked
+	v.AskedMs = asked
 	t.rewriteSame(h, s, &v)
-	t.run(s) // it keeps the due time
-	t.transition(h, s, timer.Scheduled, min(s.when(), v.askedMs))
+	t.attemptOf(s) // it keeps the due time
+	t.transition(h, s, timer.Scheduled, min(s.When(), v.AskedMs))
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
-}
-
-// rewriteSame writes a timer's changed blob with the same content. The timer's update is open.
-func (t *Table) rewriteSame(h timer.Handle, s *slot, v *blob) {
-	t.targets.retain(v.target)
-	old := s.ref
-	s.ref = t.putBlob(h, v)
-	t.dropBlob(h, old)
 }

@@ -257,7 +257,7 @@ func TestFinishedAreBounded(t *testing.T) {
 	if d.table.finished.bytes > finishedMaxBytes || d.table.Len() < 60 {
 		t.Errorf("%d timers of %d bytes are kept", d.table.Len(), d.table.finished.bytes)
 	}
-	if used := d.table.blobs.bytes; used > 120<<20 {
+	if used := d.table.content.Memory(); used > 120<<20 {
 		t.Errorf("the arena has %d bytes", used)
 	}
 }

@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"maps"
 
 	"carillon/timer"
 	"carillon/wheel"
@@ -14,10 +13,10 @@ import (
 func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
 	var totals [timer.Cancelled + 1]int64
-	pulled, noURL, wheelWaits := map[uint32]int64{}, map[uint32]int64{}, map[uint32]WheelWaits{}
+	rows := make([]topicRow, len(t.topics.rows))
 	unused, waking := 0, 0
-	for h := timer.Handle(1); h <= t.slab.high; h++ {
-		s := t.slab.at(h)
+	for h := timer.Handle(1); h <= t.slots.High; h++ {
+		s := t.slots.At(h)
 		slots += t.slotHash(h, s)
 		at, in := t.wheel.When(wheel.Handle(h))
 		want, wakes := t.wakeMs(s)
@@ -25,84 +24,70 @@ func (t *Table) Audit(popped bool) error {
 			waking++
 		}
 		if in && !wakes || !popped && (in != wakes || wakes && int64(at) != want) {
-			return fmt.Errorf("shard: audit: handle %d in state %d is in the wheel %t at %d, want %t at %d", h, s.state(), in, at, wakes, want)
+			return fmt.Errorf("shard: audit: handle %d in state %d is in the wheel %t at %d, want %t at %d", h, s.State(), in, at, wakes, want)
 		}
-		if s.state() == 0 {
+		if s.State() == 0 {
 			unused++
 			continue
 		}
-		totals[s.state()]++
-		if s.state() == timer.Leased && t.runs.at(s.run).holder == ByPuller {
-			pulled[s.topic]++
+		totals[s.State()]++
+		r := &rows[s.Topic]
+		r.id = t.topics.rows[s.Topic].id
+		r.timers++
+		r.counts[s.State()]++
+		if s.State() == timer.Leased && t.attempts.At(s.Attempt).Holder == ByPuller {
+			r.pulled++
 		}
-		v := t.view(s.ref)
-		if own := t.Callback(t.targets.name(v.target)); !s.state().Over() && own.URL == "" {
-			noURL[s.topic]++
+		v := t.content.View(s.Ref)
+		if own := t.content.CallbackAt(v.Target); !s.State().Over() && own.URL == "" {
+			r.noURL++
 		}
-		r := wheelWaits[s.topic]
 		switch word, mask := t.wheelWaits.bit(h); {
 		case t.waitsForRetry(h, s) && t.wasRefused(s):
-			r.Refused++
+			r.wheelWaits.Refused++
 		case t.waitsForRetry(h, s):
-			r.Backoff++
-		case word != nil && *word&mask != 0 && in && s.state() == timer.Scheduled && s.attempts() == 0:
-			r.Spread++
+			r.wheelWaits.Backoff++
+		case word != nil && *word&mask != 0 && in && s.State() == timer.Scheduled && s.Attempts() == 0:
+			r.wheelWaits.Spread++
 		}
-		wheelWaits[s.topic] = r
-		blobs += t.blobHash(h, v.flags, v.target, v.body)
-		if s.run != 0 {
-			if text := t.errorText(t.runs.at(s.run)); len(text) > 0 {
-				blobs += errorHash(h, text)
-			}
-			if ref := t.runs.at(s.run).successor; ref != 0 {
-				if s.state() != timer.Leased {
-					return fmt.Errorf("shard: audit: handle %d in state %d has a successor", h, s.state())
+		blobs += t.content.Hash(h, &v)
+		if s.Attempt != 0 {
+			blobs += t.content.ErrorHash(h, t.attempts.At(s.Attempt).ErrRef)
+			if ref := t.attempts.At(s.Attempt).Successor; ref != 0 {
+				if s.State() != timer.Leased {
+					return fmt.Errorf("shard: audit: handle %d in state %d has a successor", h, s.State())
 				}
-				v := t.view(ref)
-				blobs += t.blobHash(h, v.flags, v.target, v.body)
+				v := t.content.View(ref)
+				blobs += t.content.Hash(h, &v)
 			}
-		} else if s.state() != timer.Scheduled || s.attempts() != 0 {
-			return fmt.Errorf("shard: audit: handle %d in state %d after %d attempts has no run", h, s.state(), s.attempts())
+		} else if s.State() != timer.Scheduled || s.Attempts() != 0 {
+			return fmt.Errorf("shard: audit: handle %d in state %d after %d attempts has no run", h, s.State(), s.Attempts())
 		}
-		if l := t.chains[h]; l.of != nil && l.live == s.state().Over() {
-			return fmt.Errorf("shard: audit: handle %d in state %d is in the wrong place among those of its id", h, s.state())
+		if l := t.chains[h]; l.of != nil && l.live == s.State().Over() {
+			return fmt.Errorf("shard: audit: handle %d in state %d is in the wrong place among those of its id", h, s.State())
 		}
-		named := t.Find(t.topics.rows[s.topic].id, v.id)
+		named := t.Find(t.topics.rows[s.Topic].id, v.ID)
 		if shadowed := t.chains[h].newer != 0; (named == h) == shadowed {
-			return fmt.Errorf("shard: audit: id %q names handle %d, not %d", v.id, named, h)
+			return fmt.Errorf("shard: audit: id %q names handle %d, not %d", v.ID, named, h)
 		}
 	}
-	if unused != t.slab.unused || totals != t.topics.totals || !popped && waking != t.wheel.Len() {
+	if unused != t.slots.Unused || totals != t.topics.totals || !popped && waking != t.wheel.Len() {
 		return fmt.Errorf("shard: audit: %d free of %d, counts %v of %v, wheel %d of %d",
-			unused, t.slab.unused, totals, t.topics.totals, t.wheel.Len(), waking)
+			unused, t.slots.Unused, totals, t.topics.totals, t.wheel.Len(), waking)
 	}
-	for row := range t.topics.rows {
-		if r := &t.topics.rows[row]; r.pulled != pulled[uint32(row)] {
-			return fmt.Errorf("shard: audit: %d timers of topic %d are pulled, the count is %d", pulled[uint32(row)], r.id, r.pulled)
-		} else if r.noURL != noURL[uint32(row)] {
-			return fmt.Errorf("shard: audit: %d timers of topic %d have no URL of their own, the count is %d", noURL[uint32(row)], r.id, r.noURL)
-		} else if r.wheelWaits != wheelWaits[uint32(row)] {
-			return fmt.Errorf("shard: audit: of topic %d %+v wait in the wheel, the counts are %+v", r.id, wheelWaits[uint32(row)], r.wheelWaits)
+	for i, r := range rows {
+		if r != t.topics.rows[i] {
+			return fmt.Errorf("shard: audit: topic %d has %+v, the counts are %+v", r.id, r, t.topics.rows[i])
 		}
 	}
 	if topic, leased := t.Astray(); leased != 0 {
 		return fmt.Errorf("shard: audit: %d timers of topic %d are leased otherwise than its delivery says", leased, topic)
 	}
-	closed := t.sumClosed()
-	if slots != t.slotSum || blobs != t.blobSum || closed != t.closedSum {
-		return fmt.Errorf("shard: audit: sums %x %x %x, want %x %x %x", t.slotSum, t.blobSum, t.closedSum, slots, blobs, closed)
+	if closed, known := t.closedTopics.count(), t.deliveries.count(); slots != t.slotSum || blobs != t.content.Sum() || closed != t.closedTopics.sum || known != t.deliveries.sum {
+		return fmt.Errorf("shard: audit: sums %x %x %x %x, want %x %x %x %x", t.slotSum, t.content.Sum(), t.closedTopics.sum, t.deliveries.sum, slots, blobs, closed, known)
 	}
-	if sum := t.sumDeliveries(); sum != t.deliverySum {
-		return fmt.Errorf("shard: audit: sum %x of deliveries, want %x", t.deliverySum, sum)
-	}
-	var sealed sealedBy
-	for row := uint32(1); row <= t.targets.high; row++ {
-		if g := t.targets.at(row); g.refs > 0 {
-			sealed.count(g.bytes(&t.blobs), +1)
-		}
-	}
-	if !maps.Equal(sealed, t.targets.sealed) {
-		return fmt.Errorf("shard: audit: sealed values %v, want %v", t.targets.sealed.addTo(nil), sealed.addTo(nil))
+	if err := t.content.Audit(); err != nil {
+		return fmt.Errorf("shard: audit: %w", err)
 	}
 	return nil
 }

@@ -154,6 +154,12 @@ func (b *Batch) delta(h timer.Handle, seq uint64) {
 	b.handle, b.seq = h, seq
 }
 
+func (b *Batch) numbers(all ...uint64) {
+	for _, n := range all {
+		b.buf = binary.AppendUvarint(b.buf, n)
+	}
+}
+
 // Command adds a client's change.
 func (b *Batch) Command(c *timer.Command) int {
 	if len(c.ID) > encoding.MaxID {
@@ -174,15 +180,16 @@ func (b *Batch) Command(c *timer.Command) int {
 
 // Lease leases a scheduled timer for durMs from the batch's time if its revision is still rev.
 func (b *Batch) Lease(durMs int64, h timer.Handle, seq uint64, rev uint32) int {
-	n := b.inRun(itemLeases, durMs)
-	b.delta(h, seq)
-	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
-	return n
+	return b.lease(itemLeases, durMs, h, seq, rev)
 }
 
 // Pull is Lease on behalf of a consumer.
 func (b *Batch) Pull(durMs int64, h timer.Handle, seq uint64, rev uint32) int {
-	n := b.inRun(itemPulls, durMs)
+	return b.lease(itemPulls, durMs, h, seq, rev)
+}
+
+func (b *Batch) lease(kind byte, durMs int64, h timer.Handle, seq uint64, rev uint32) int {
+	n := b.inRun(kind, durMs)
 	b.delta(h, seq)
 	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
 	return n
@@ -208,9 +215,7 @@ func (b *Batch) Outcome(o *Outcome) int {
 		kind |= outcomeCallOnly
 	}
 	b.buf = append(b.buf, kind)
-	b.buf = binary.AppendUvarint(b.buf, uint64(o.Handle))
-	b.buf = binary.AppendUvarint(b.buf, o.Seq)
-	b.buf = binary.AppendUvarint(b.buf, o.Fence)
+	b.numbers(uint64(o.Handle), o.Seq, o.Fence)
 	b.buf = binary.AppendVarint(b.buf, b.nowMs-o.StartedMs)
 	b.buf = binary.AppendVarint(b.buf, o.EndedMs-o.StartedMs)
 	b.buf = binary.AppendVarint(b.buf, int64(o.Status))
@@ -257,9 +262,7 @@ func (b *Batch) Expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 		kind = itemExpireAgain
 	}
 	n := b.single(kind)
-	b.buf = binary.AppendUvarint(b.buf, uint64(h))
-	b.buf = binary.AppendUvarint(b.buf, seq)
-	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
+	b.numbers(uint64(h), seq, uint64(rev))
 	b.buf = binary.AppendVarint(b.buf, retainUntilMs-b.nowMs)
 	if againMs != 0 {
 		b.buf = binary.AppendVarint(b.buf, againMs-b.nowMs)
@@ -270,9 +273,7 @@ func (b *Batch) Expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 // Overlap schedules the next occurrence of a timer while it is leased.
 func (b *Batch) Overlap(h timer.Handle, seq, fence uint64, againMs int64) int {
 	n := b.single(itemOverlap)
-	for _, v := range [...]uint64{uint64(h), seq, fence} {
-		b.buf = binary.AppendUvarint(b.buf, v)
-	}
+	b.numbers(uint64(h), seq, fence)
 	b.buf = binary.AppendVarint(b.buf, againMs-b.nowMs)
 	return n
 }
@@ -281,17 +282,13 @@ func (b *Batch) Overlap(h timer.Handle, seq, fence uint64, againMs int64) int {
 // is over.
 func (b *Batch) Skip(h timer.Handle, seq uint64, rev uint32, againMs int64) int {
 	n := b.single(itemSkip)
-	b.buf = binary.AppendUvarint(b.buf, uint64(h))
-	b.buf = binary.AppendUvarint(b.buf, seq)
-	b.buf = binary.AppendUvarint(b.buf, uint64(rev))
-	b.buf = binary.AppendUvarint(b.buf, uint64(againMs))
+	b.numbers(uint64(h), seq, uint64(rev), uint64(againMs))
 	return n
 }
 
 // Forget drops a dead letter at the end of its retention.
 func (b *Batch) Forget(h timer.Handle, seq uint64) int {
 	n := b.single(itemForget)
-	b.buf = binary.AppendUvarint(b.buf, uint64(h))
-	b.buf = binary.AppendUvarint(b.buf, seq)
+	b.numbers(uint64(h), seq)
 	return n
 }

@@ -81,9 +81,17 @@ func (it *items) next() bool {
 			it.Fail("a claim is no item")
 		}
 	case itemLeases, itemPulls:
-		it.readLease()
+		it.delta()
+		it.durMs = it.value
+		it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
 	case itemAcks:
-		it.readAck()
+		it.delta()
+		it.fence += uint64(it.Varint())
+		it.startedMs += it.Varint()
+		it.outcome = Outcome{
+			Handle: it.handle, Seq: it.seq, Fence: it.fence, Kind: Ack,
+			StartedMs: it.startedMs, EndedMs: it.startedMs + it.Varint(), Status: int(it.value),
+		}
 	case itemOutcome:
 		it.readOutcome()
 	case itemTakeover:
@@ -125,22 +133,6 @@ func (it *items) delta() {
 	}
 	it.handle = timer.Handle(h)
 	it.seq += uint64(it.Varint())
-}
-
-func (it *items) readLease() {
-	it.delta()
-	it.durMs = it.value
-	it.rev = uint32(it.Reader.Number(1<<32-1, "revision"))
-}
-
-func (it *items) readAck() {
-	it.delta()
-	it.fence += uint64(it.Varint())
-	it.startedMs += it.Varint()
-	it.outcome = Outcome{
-		Handle: it.handle, Seq: it.seq, Fence: it.fence, Kind: Ack,
-		StartedMs: it.startedMs, EndedMs: it.startedMs + it.Varint(), Status: int(it.value),
-	}
 }
 
 func (it *items) readOutcome() {

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/wheel"
 )
@@ -17,11 +18,19 @@ const (
 
 	// restampsPerEntry is the number of slots that one entry restamps.
 	restampsPerEntry = 4096
-	// Values of Table.restamped beyond all slots. noRestamp means that nothing is to be done.
+	// Values of restamped beyond all slots. noRestamp means that nothing is to be done.
 	// seriesAwait means that all slots are restamped and the leader must still correct the series.
 	noRestamp   timer.Handle = 1<<32 - 1
 	seriesAwait timer.Handle = 1<<32 - 2
 )
+
+// restamping corrects the stamps after the clock was set back, some slots with each entry: O(1) for
+// each.
+type restamping struct {
+	// restamped is the last slot visited since the clock was set back. It is noRestamp if there is
+	// nothing left to visit.
+	restamped timer.Handle
+}
 
 // setClock sets the table's clock back. It does nothing if the clock is right, because a leader may
 // propose it twice.
@@ -34,118 +43,112 @@ func (t *Table) setClock(ms int64) {
 	if int64(t.wheel.Now())-ms > ClockAheadMs {
 		t.wheel = wheel.New(wheel.Tick(ms))
 	}
-	for i := range t.closedTopics {
-		t.closedSum -= t.closedTopics[i].hash()
-		t.closedTopics[i].atMs = min(t.closedTopics[i].atMs, ms)
-		t.closedSum += t.closedTopics[i].hash()
-	}
+	t.closedTopics.setBack(ms)
 }
 
-// restamp visits up to budget more slots after the clock was set back. It limits their stamps to
+// visit visits up to budget more slots after the clock was set back. It limits their stamps to
 // now and puts their timers back into the wheel.
-func (t *Table) restamp(budget int) {
-	for ; t.restamped < seriesAwait && budget > 0; budget-- {
-		if t.restamped >= t.slab.high {
-			t.restamped = seriesAwait
+func (r *restamping) visit(t *Table, budget int) {
+	for ; r.restamped < seriesAwait && budget > 0; budget-- {
+		if r.restamped >= t.slots.High {
+			r.restamped = seriesAwait
 			return
 		}
-		t.restamped++
-		t.restampTimer(t.restamped)
-		t.restore(t.restamped, t.slab.at(t.restamped))
+		r.restamped++
+		r.timer(t, r.restamped)
+		t.restore(r.restamped, t.slots.At(r.restamped))
 	}
 }
 
-// restampTimer limits the times of a timer's past events to now. Times that were derived from them
-// move by as much: the end of a dead letter's retention and the next attempt.
-func (t *Table) restampTimer(h timer.Handle) {
-	s := t.slab.at(h)
-	if s.state() == 0 {
+// timer limits the times of a timer's past events to now. Times that were derived from them move by
+// as much: the end of a dead letter's retention and the next attempt.
+func (r *restamping) timer(t *Table, h timer.Handle) {
+	s := t.slots.At(h)
+	if s.State() == 0 {
 		return
 	}
-	now, v := t.clockMs, t.view(s.ref)
-	made, ran, lent := max(v.createdMs, v.updatedMs, v.firstMs, v.askedMs) > now, false, false
-	if s.run != 0 {
-		r := t.runs.at(s.run)
-		ran = r.firedMs > now || s.state() != timer.Leased && r.endedMs() > now
-		lent = s.state() == timer.Leased && (s.when() > now+int64(r.durMs) || r.attemptDueMs() > max(r.dueMs, now))
-		made = made || r.successor != 0 && t.view(r.successor).createdMs > now
+	now, v := t.clockMs, t.content.View(s.Ref)
+	made, ran, lent := max(v.CreatedMs, v.UpdatedMs, v.FirstMs, v.AskedMs) > now, false, false
+	if s.Attempt != 0 {
+		a := t.attempts.At(s.Attempt)
+		ran = a.FiredMs > now || s.State() != timer.Leased && a.EndedMs() > now
+		lent = s.State() == timer.Leased && (s.When() > now+int64(a.DurMs) || a.AttemptDueMs() > max(a.DueMs, now))
+		made = made || a.Successor != 0 && t.content.View(a.Successor).CreatedMs > now
 	}
 	if !made && !ran && !lent {
 		return
 	}
 	s = t.beginUpdate(h)
-	asked := v.askedMs
+	asked := v.AskedMs
 	if made {
-		s.ref = t.restampBlob(h, s.ref)
+		s.Ref = r.blob(t, h, s.Ref)
 	}
-	if s.run != 0 {
-		t.restampRun(h, s, asked)
+	if s.Attempt != 0 {
+		r.stamps(t, h, s, asked)
 	}
 	t.endUpdate(h, s)
 }
 
-// restampBlob rewrites a blob of a timer with an open update.
-func (t *Table) restampBlob(h timer.Handle, ref uint32) uint32 {
-	v := t.view(ref)
-	v.createdMs, v.updatedMs = min(v.createdMs, t.clockMs), min(v.updatedMs, t.clockMs)
-	v.firstMs, v.askedMs = min(v.firstMs, t.clockMs), min(v.askedMs, t.clockMs)
-	t.targets.retain(v.target)
-	next := t.putBlob(h, &v)
-	t.dropBlob(h, ref)
-	return next
+// blob rewrites a blob of a timer with an open update.
+func (r *restamping) blob(t *Table, h timer.Handle, ref uint32) uint32 {
+	v := t.content.View(ref)
+	v.CreatedMs, v.UpdatedMs = min(v.CreatedMs, t.clockMs), min(v.UpdatedMs, t.clockMs)
+	v.FirstMs, v.AskedMs = min(v.FirstMs, t.clockMs), min(v.AskedMs, t.clockMs)
+	t.content.Retain(v.Target)
+	return t.content.Replace(h, ref, &v)
 }
 
-// restampRun limits the times of an attemptState. asked is when Fire asked for the attempt, by the
-// wrong clock.
-func (t *Table) restampRun(h timer.Handle, s *slot, asked int64) {
-	now, r := t.clockMs, t.run(s)
-	if r.successor != 0 {
-		r.successor = t.restampBlob(h, r.successor)
+// stamps limits the times of an attempt. asked is when Fire asked for the attempt, by the wrong
+// clock.
+func (r *restamping) stamps(t *Table, h timer.Handle, s *slab.Slot, asked int64) {
+	now, a := t.clockMs, t.attemptOf(s)
+	if a.Successor != 0 {
+		a.Successor = r.blob(t, h, a.Successor)
 	}
-	fired := r.firedMs
-	r.firedMs = min(fired, now)
-	v := t.view(s.ref)
-	if from := v.lateFrom(r.dueMs); r.lateness > 0 && from+r.lateness > now {
-		r.lateness = max(now-from, 0)
+	fired := a.FiredMs
+	a.FiredMs = min(fired, now)
+	v := t.content.View(s.Ref)
+	if from := v.LateFrom(a.DueMs); a.Lateness > 0 && from+a.Lateness > now {
+		a.Lateness = max(now-from, 0)
 	}
-	switch s.state() {
+	switch s.State() {
 	case timer.Done, timer.Cancelled:
-		r.setEndedMs(min(r.endedMs(), now))
-		s.setWhen(min(s.when(), now))
+		a.SetEndedMs(min(a.EndedMs(), now))
+		s.SetWhen(min(s.When(), now))
 	case timer.Dead:
-		if late := r.endedMs() - now; late > 0 {
-			r.setEndedMs(now)
-			t.transition(h, s, timer.Dead, s.when()-late)
+		if late := a.EndedMs() - now; late > 0 {
+			a.SetEndedMs(now)
+			t.transition(h, s, timer.Dead, s.When()-late)
 		}
 	case timer.Leased:
 		// A release reschedules the timer at this time.
-		at := min(r.attemptDueMs(), max(r.dueMs, now))
-		if asked > now && r.attemptDueMs() == asked {
+		at := min(a.AttemptDueMs(), max(a.DueMs, now))
+		if asked > now && a.AttemptDueMs() == asked {
 			at = now
 		}
-		r.setAttemptDueMs(at)
-		t.transition(h, s, timer.Leased, min(s.when(), now+int64(r.durMs)))
+		a.SetAttemptDueMs(at)
+		t.transition(h, s, timer.Leased, min(s.When(), now+int64(a.DurMs)))
 	case timer.Scheduled:
-		if asked > now && s.when() == asked {
+		if asked > now && s.When() == asked {
 			t.transition(h, s, timer.Scheduled, now)
-		} else if late := max(fired, r.endedMs()) - now; late > 0 && s.attempts() > 0 && (s.when() > r.dueMs || asked != 0) {
-			d := Due{FirstMs: r.dueMs, AskedMs: v.askedMs}
-			t.transition(h, s, timer.Scheduled, d.NotBefore(s.when()-late))
+		} else if late := max(fired, a.EndedMs()) - now; late > 0 && s.Attempts() > 0 && (s.When() > a.DueMs || asked != 0) {
+			d := Due{FirstMs: a.DueMs, AskedMs: v.AskedMs}
+			t.transition(h, s, timer.Scheduled, d.NotBefore(s.When()-late))
 		}
-		r.setEndedMs(min(r.endedMs(), now))
+		a.SetEndedMs(min(a.EndedMs(), now))
 	}
 }
 
 // seriesSeen records that the leader has corrected all series.
-func (t *Table) seriesSeen() {
-	if t.restamped == seriesAwait {
-		t.restamped = noRestamp
+func (r *restamping) seriesSeen() {
+	if r.restamped == seriesAwait {
+		r.restamped = noRestamp
 	}
 }
 
 // Restamping reports whether slots are still being restamped after the clock was set back.
-func (t *Table) Restamping() bool { return t.restamped < seriesAwait }
+func (r *restamping) Restamping() bool { return r.restamped < seriesAwait }
 
 // AwaitsSeries reports whether all slots are restamped and the leader must still correct the
 // series.
-func (t *Table) AwaitsSeries() bool { return t.restamped == seriesAwait }
+func (r *restamping) AwaitsSeries() bool { return r.restamped == seriesAwait }

@@ -11,10 +11,12 @@ import (
 func TestSnapshotOfDamagedMemory(t *testing.T) {
 	for name, damage := range map[string]func(t *Table, h timer.Handle){
 		"nothing": func(*Table, timer.Handle) {},
-		"slot":    func(t *Table, h timer.Handle) { t.slab.at(h).whenMarks ^= 1 << (lowBits + 5) },
-		"content": func(t *Table, h timer.Handle) { v := t.view(t.slab.at(h).ref); v.rest[len(v.rest)-1] ^= 4 },
-		"index":   func(t *Table, h timer.Handle) { t.ids.remove(t.idHash(1, t.view(t.slab.at(h).ref).id), uint32(h)) },
-		"sum":     func(t *Table, _ timer.Handle) { t.slotSum ^= 1 << 9 },
+		"slot":    func(t *Table, h timer.Handle) { s := t.slots.At(h); s.SetWhen(s.When() ^ 1<<5) },
+		"content": func(t *Table, h timer.Handle) { v := t.content.View(t.slots.At(h).Ref); v.Rest[len(v.Rest)-1] ^= 4 },
+		"index": func(t *Table, h timer.Handle) {
+			t.ids.Remove(t.idHash(1, t.content.View(t.slots.At(h).Ref).ID), uint32(h))
+		},
+		"sum": func(t *Table, _ timer.Handle) { t.slotSum ^= 1 << 9 },
 	} {
 		d := newTableHarness(t)
 		d.command(timer.Command{Kind: timer.Put, Spec: &timer.Spec{DueMs: applyNow + 1000, Payload: []byte("1"), PayloadKind: timer.JSONPayload}})

@@ -1,10 +1,10 @@
 package table
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
+	"carillon/shard/table/content"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -20,11 +20,19 @@ type delivery struct {
 	pull bool
 }
 
+// deliveries are those of the topics that ever changed theirs. To find or set one is O(1).
+type deliveries struct {
+	of  map[timer.TopicID]delivery
+	sum uint64 // of their hashes
+}
+
+func newDeliveries() deliveries { return deliveries{of: map[timer.TopicID]delivery{}} }
+
 // deliver sets a topic's delivery unless timers are leased in the other way. It refuses a command
 // of an older change.
 func (t *Table) deliver(c *encoding.Command) timer.Result {
 	next := delivery{turn: c.Turn, pull: c.Flags&encoding.CommandPull != 0}
-	now, known := t.deliveries[c.Topic]
+	now, known := t.deliveries.of[c.Topic]
 	if t.Closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
@@ -34,40 +42,27 @@ func (t *Table) deliver(c *encoding.Command) timer.Result {
 	if n := t.leasedOtherwise(c.Topic, next.pull); n > 0 {
 		return timer.Result{Code: timer.InFlight, Removed: int(n)}
 	}
-	t.setDelivery(c.Topic, next)
+	t.deliveries.set(c.Topic, next)
 	return timer.Result{Code: timer.OK}
-}
-
-// leasedOtherwise counts a topic's leases that contradict the given delivery.
-func (t *Table) leasedOtherwise(topic timer.TopicID, pull bool) int64 {
-	row, ok := t.topics.rowOf[topic]
-	if !ok {
-		return 0
-	}
-	r := &t.topics.rows[row]
-	if pull {
-		return r.counts[timer.Leased] - r.pulled
-	}
-	return r.pulled
 }
 
 // Delivers reports whether the log allows a topic's timers to be pulled, or to be called if pull is
 // false. If the topic has no delivery here, the leader decides.
-func (t *Table) Delivers(topic timer.TopicID, pull bool) bool {
-	d, known := t.deliveries[topic]
-	return !known || d.pull == pull
+func (d *deliveries) Delivers(topic timer.TopicID, pull bool) bool {
+	now, known := d.of[topic]
+	return !known || now.pull == pull
 }
 
-func (t *Table) setDelivery(topic timer.TopicID, d delivery) {
-	t.forgetDelivery(topic)
-	t.deliveries[topic] = d
-	t.deliverySum += d.hash(topic)
+func (d *deliveries) set(topic timer.TopicID, next delivery) {
+	d.forget(topic)
+	d.of[topic] = next
+	d.sum += next.hash(topic)
 }
 
-func (t *Table) forgetDelivery(topic timer.TopicID) {
-	if d, known := t.deliveries[topic]; known {
-		t.deliverySum -= d.hash(topic)
-		delete(t.deliveries, topic)
+func (d *deliveries) forget(topic timer.TopicID) {
+	if now, known := d.of[topic]; known {
+		d.sum -= now.hash(topic)
+		delete(d.of, topic)
 	}
 }
 
@@ -80,25 +75,26 @@ func (d delivery) word() uint64 {
 	return w
 }
 
-func (d delivery) hash(topic timer.TopicID) uint64 { return mix(uint64(topic), d.word()) }
+func (d delivery) hash(topic timer.TopicID) uint64 { return content.Mix(uint64(topic), d.word()) }
 
-func (t *Table) sumDeliveries() (sum uint64) {
-	for topic, d := range t.deliveries {
-		sum += d.hash(topic)
+// count computes the sum.
+func (d *deliveries) count() (sum uint64) {
+	for topic, now := range d.of {
+		sum += now.hash(topic)
 	}
 	return sum
 }
 
-// delivered returns the topics that have a delivery, in order.
-func (t *Table) delivered() []timer.TopicID {
-	return slices.SortedFunc(maps.Keys(t.deliveries), cmp.Compare)
+// sorted returns the topics that have a delivery, in order.
+func (d *deliveries) sorted() []timer.TopicID {
+	return slices.Sorted(maps.Keys(d.of))
 }
 
 // Astray returns the first topic with leases that contradict its delivery, and their number. It
 // returns 0 if there is none.
 func (t *Table) Astray() (topic timer.TopicID, leased int64) {
-	for _, id := range t.delivered() {
-		if n := t.leasedOtherwise(id, t.deliveries[id].pull); n != 0 {
+	for _, id := range t.deliveries.sorted() {
+		if n := t.leasedOtherwise(id, t.deliveries.of[id].pull); n != 0 {
 			return id, n
 		}
 	}

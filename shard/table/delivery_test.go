@@ -78,7 +78,7 @@ func TestDeliveryGoesWithItsTopic(t *testing.T) {
 	}
 	d.now += tombstoneKeepMs + 1
 	d.command(timer.Command{Kind: timer.OpenTopic, Topic: 8})
-	if n := len(d.table.deliveries); n != 0 || d.table.deliverySum != 0 {
-		t.Errorf("%d deliveries are left, sum %x", n, d.table.deliverySum)
+	if n := len(d.table.deliveries.of); n != 0 || d.table.deliveries.sum != 0 {
+		t.Errorf("%d deliveries are left, sum %x", n, d.table.deliveries.sum)
 	}
 }

@@ -1,5 +1,5 @@
 // Package table is the state machine of one shard: its timers, the application of log entries to
-// them, and the snapshots that store them.
+// them, and the snapshots that store them. DESIGN.md has its parts and their costs.
 //
 // Rules of use:
 //
@@ -7,15 +7,9 @@
 //     have the same state and Hash. So has a replica loaded from a snapshot in between.
 //   - A Batch is one entry that a leader proposes. It carries the leader's time, which is the only
 //     time that a table knows.
-//   - A leader's use of the wheel (Advance, Pop, Arm, Rearm) is local: it is not replicated and not
-//     in the hash.
+//   - A leader's use of the timetable (Advance, Pop, Arm, Rearm) is local: it is not replicated and
+//     not in the hash.
 //   - One goroutine uses a table. Another one may write a Snapshot in progress.
 //
-// A timer is a slot of fixed size (slot.go), a blob with the client's data (blob.go, in the blocks
-// of arena.go), an entry of the index by id (index.go), a place in the wheel and, once it was
-// attempted, an attempt state (attempt_state.go). None of these has a pointer, so millions of
-// timers cost the garbage collector nothing.
-//
-// apply.go applies an entry, apply_*.go its items. docs/formats/commands.md and snapshot.md
-// describe the formats.
+// docs/formats/commands.md and snapshot.md describe the formats.
 package table

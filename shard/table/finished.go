@@ -1,65 +1,74 @@
 package table
 
-import "carillon/timer"
+import (
+	"carillon/shard/table/slab"
+	"carillon/timer"
+)
 
 // finished lists the timers that are Done or Cancelled in the order in which they ended. The list
-// is linked through their attemptStates.
+// is linked through their attempts. To add or remove one is O(1).
 type finished struct {
 	oldest, newest timer.Handle
 	bytes          int64 // by finishedCost
 }
 
+// Bounds of the finished timers that a table keeps in memory, besides the history on disk.
+const (
+	finishedKeepMs   = timer.KeptMs // how long a Done or Cancelled timer can be read by its id
+	finishedMaxBytes = 64 << 20     // per table; beyond it the oldest are dropped early
+)
+
 // finishedFixed is the nominal size of a finished timer without its id, content and error. It
 // decides replicated state, so it is a constant and not the timer's real memory in this version.
 const finishedFixed = 160
 
-func (t *Table) finishedCost(s *slot) int64 {
-	v := t.view(s.ref)
-	return int64(finishedFixed + len(v.id) + len(v.rest) + len(t.errorText(t.runs.at(s.run))))
+func (t *timers) finishedCost(s *slab.Slot) int64 {
+	v := t.content.View(s.Ref)
+	return int64(finishedFixed + len(v.ID) + len(v.Rest) + len(t.content.ErrorText(t.attempts.At(s.Attempt).ErrRef)))
 }
 
 // push appends a timer that has just ended. The timer's update is open.
-func (f *finished) push(t *Table, h timer.Handle, s *slot) {
-	r := t.run(s)
-	r.newer, r.older = 0, uint32(f.newest)
+func (f *finished) push(u *updater, h timer.Handle, s *slab.Slot) {
+	r := u.attemptOf(s)
+	r.Newer, r.Older = 0, uint32(f.newest)
 	if f.newest == 0 {
 		f.oldest = h
 	} else {
-		f.relink(t, f.newest, func(r *attemptState) { r.newer = uint32(h) })
+		f.relink(u, f.newest, func(r *slab.Attempt) { r.Newer = uint32(h) })
 	}
 	f.newest = h
-	f.bytes += t.finishedCost(s)
+	f.bytes += u.finishedCost(s)
 }
 
 // remove removes a timer from the list. The timer's update is open.
-func (f *finished) remove(t *Table, h timer.Handle, s *slot) {
-	r := t.runs.at(s.run)
-	newer, older := timer.Handle(r.newer), timer.Handle(r.older)
+func (f *finished) remove(u *updater, h timer.Handle, s *slab.Slot) {
+	r := u.attempts.At(s.Attempt)
+	newer, older := timer.Handle(r.Newer), timer.Handle(r.Older)
 	if older == 0 {
 		f.oldest = newer
 	} else {
-		f.relink(t, older, func(r *attemptState) { r.newer = uint32(newer) })
+		f.relink(u, older, func(r *slab.Attempt) { r.Newer = uint32(newer) })
 	}
 	if newer == 0 {
 		f.newest = older
 	} else {
-		f.relink(t, newer, func(r *attemptState) { r.older = uint32(older) })
+		f.relink(u, newer, func(r *slab.Attempt) { r.Older = uint32(older) })
 	}
-	f.bytes -= t.finishedCost(s)
+	f.bytes -= u.finishedCost(s)
 }
 
-func (f *finished) relink(t *Table, h timer.Handle, change func(*attemptState)) {
-	s := t.beginUpdate(h)
-	change(t.runs.at(s.run))
-	t.endUpdate(h, s)
+func (f *finished) relink(u *updater, h timer.Handle, change func(*slab.Attempt)) {
+	s := u.beginUpdate(h)
+	change(u.attempts.At(s.Attempt))
+	u.endUpdate(h, s)
 }
 
 // end finishes a timer with an open update as Done or Cancelled.
-func (t *Table) end(h timer.Handle, s *slot, to timer.State, endMs int64) {
-	t.run(s).setEndedMs(endMs)
+func (t *Table) end(h timer.Handle, s *slab.Slot, to timer.State, endMs int64) {
+	t.attemptOf(s).SetEndedMs(endMs)
 	t.transition(h, s, to, endMs)
-	t.finished.push(t, h, s)
-	t.tellEnd(h, s)
+	t.finished.push(&t.updater, h, s)
+	t.events.addEnd(&t.timers, s)
 }
 
 // dropFinished drops at most budget finished timers that ended too long ago or exceed the bound of
@@ -70,7 +79,7 @@ func (t *Table) dropFinished(budget int) {
 		if h == 0 {
 			return
 		}
-		if t.slab.at(h).when() >= t.clockMs-finishedKeepMs && t.finished.bytes <= finishedMaxBytes {
+		if t.slots.At(h).When() >= t.clockMs-finishedKeepMs && t.finished.bytes <= finishedMaxBytes {
 			return
 		}
 		t.drop(h)

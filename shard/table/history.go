@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"carillon/shard/table/content"
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -30,137 +32,121 @@ const (
 	historyContent   = 2 // the content hash of the timer's add or put follows
 )
 
-// eventBuffer collects the history events of an entry. It is not replicated state.
-type eventBuffer struct {
-	events    []HistoryEvent
+// events collects the history events of an entry. It is not replicated state.
+type events struct {
+	kept      bool // the table has a history
+	list      []HistoryEvent
 	ends      []int // ends of each event's id and body in buf, alternating
 	buf       []byte
 	byAttempt bool // an attempt's outcome is being applied
 }
 
 // KeepHistory makes the table collect events from now on.
-func (t *Table) KeepHistory() {
-	if t.events == nil {
-		t.events = &eventBuffer{}
-	}
-}
+func (e *events) KeepHistory() { e.kept = true }
 
 // TakeHistory returns the events since the last call. They are valid until the next entry is
 // applied.
-func (t *Table) TakeHistory() []HistoryEvent {
-	c := t.events
-	if c == nil || len(c.events) == 0 {
+func (e *events) TakeHistory() []HistoryEvent {
+	if len(e.list) == 0 {
 		return nil
 	}
 	from := 0
-	for i := range c.events {
-		id, body := c.ends[2*i], c.ends[2*i+1]
-		c.events[i].ID, c.events[i].Body = c.buf[from:id:id], c.buf[id:body:body]
+	for i := range e.list {
+		id, body := e.ends[2*i], e.ends[2*i+1]
+		e.list[i].ID, e.list[i].Body = e.buf[from:id:id], e.buf[id:body:body]
 		from = body
 	}
-	events := c.events
-	c.events, c.ends = c.events[:0], c.ends[:0]
-	if cap(c.buf) > 4<<20 { // do not keep a buffer that grew for large payloads
-		c.buf = nil
+	list := e.list
+	e.list, e.ends = e.list[:0], e.ends[:0]
+	if cap(e.buf) > 4<<20 { // do not keep a buffer that grew for large payloads
+		e.buf = nil
 	}
-	c.buf = c.buf[:0]
-	return events
+	e.buf = e.buf[:0]
+	return list
 }
 
-// note adds an event. The caller appends its body to buf and then calls sealed.
-func (c *eventBuffer) note(e HistoryEvent, id []byte) {
-	e.Item = uint32(len(c.events))
-	c.events = append(c.events, e)
-	c.buf = append(c.buf, id...)
-	c.ends = append(c.ends, len(c.buf))
+// open adds an event of a timer with an open update. The caller appends its body to buf and then
+// calls close. It returns false if nobody reads the timer's events.
+func (e *events) open(t *timers, s *slab.Slot, state timer.State, endMs int64) bool {
+	topic := t.topics.rows[s.Topic].id
+	if !e.kept || topic == CanaryTopic {
+		return false
+	}
+	e.list = append(e.list, HistoryEvent{Item: uint32(len(e.list)), Topic: topic, Seq: s.Seq(), State: state, EndMs: endMs})
+	e.buf = append(e.buf, t.content.View(s.Ref).ID...)
+	e.ends = append(e.ends, len(e.buf))
+	return true
 }
 
-func (c *eventBuffer) sealed() { c.ends = append(c.ends, len(c.buf)) }
+func (e *events) close() { e.ends = append(e.ends, len(e.buf)) }
 
-// tellEnd adds the end event of a timer with an open update, with a full copy of the timer.
-func (t *Table) tellEnd(h timer.Handle, s *slot) {
-	c := t.events
-	if c == nil {
+// addEnd adds the end event of a timer with an open update, with a full copy of the timer.
+func (e *events) addEnd(t *timers, s *slab.Slot) {
+	r := t.attempts.At(s.Attempt)
+	if !e.open(t, s, s.State(), r.EndedMs()) {
 		return
 	}
-	topic := t.topics.rows[s.topic].id
-	if topic == CanaryTopic {
-		return
-	}
-	v := t.view(s.ref)
-	r := t.runs.at(s.run)
-	c.note(HistoryEvent{Topic: topic, Seq: s.seq(), State: s.state(), EndMs: r.endedMs()}, v.id)
 	var flags byte
-	if c.byAttempt {
+	if e.byAttempt {
 		flags |= historyByAttempt
 	}
-	c.buf = binary.LittleEndian.AppendUint64(append(c.buf, historyVersion, flags|historyContent), v.content)
-	c.buf = t.appendTimerAt(c.buf, s, r, &v)
-	c.sealed()
+	v := t.content.View(s.Ref)
+	e.buf = binary.LittleEndian.AppendUint64(append(e.buf, historyVersion, flags|historyContent), v.Content)
+	e.buf = t.appendTimerAt(e.buf, s, r, &v)
+	e.close()
 }
 
 // appendTimerAt writes an ended timer in the layout of AppendTimer without making a copy. The
 // timer's successor must have been taken from it before.
-func (t *Table) appendTimerAt(dst []byte, s *slot, r *attemptState, v *blob) []byte {
-	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.topic].id))
-	dst = binary.AppendUvarint(dst, uint64(len(v.id)))
-	dst, at := encoding.OpenBlock(append(dst, v.id...))
-	dst = binary.AppendVarint(dst, r.dueMs)
-	var callback []byte
-	if v.target != 0 {
-		callback = t.targets.at(v.target).bytes(&t.blobs)
-	}
+func (t *timers) appendTimerAt(dst []byte, s *slab.Slot, r *slab.Attempt, v *content.Blob) []byte {
+	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.Topic].id))
+	dst = binary.AppendUvarint(dst, uint64(len(v.ID)))
+	dst, at := encoding.OpenBlock(append(dst, v.ID...))
+	dst = binary.AppendVarint(dst, r.DueMs)
+	callback := t.content.EncodedCallback(v.Target)
 	dst = binary.AppendUvarint(dst, uint64(len(callback)))
-	dst = append(append(dst, callback...), v.rest...)
+	dst = append(append(dst, callback...), v.Rest...)
 	encoding.CloseBlock(dst, at)
-	dst = binary.AppendUvarint(dst, s.seq())
-	dst = binary.LittleEndian.AppendUint32(dst, v.tag)
-	dst = binary.AppendUvarint(dst, uint64(v.version))
+	dst = binary.AppendUvarint(dst, s.Seq())
+	dst = binary.LittleEndian.AppendUint32(dst, v.Tag)
+	dst = binary.AppendUvarint(dst, uint64(v.Version))
 	var flags byte
-	if s.cancelled() {
+	if s.Cancelled() {
 		flags |= encoding.TimerCancelRequested
 	}
-	if v.askedMs != 0 {
+	if v.AskedMs != 0 {
 		flags |= encoding.TimerAsked
 	}
-	dst = append(dst, byte(s.state()), byte(s.reason()), flags)
-	for _, ms := range [...]int64{0, v.createdMs, v.updatedMs, r.endedMs(), r.firedMs, r.lateness, int64(s.attempts())} {
+	dst = append(dst, byte(s.State()), byte(s.Reason()), flags)
+	for _, ms := range [...]int64{0, v.CreatedMs, v.UpdatedMs, r.EndedMs(), r.FiredMs, r.Lateness, int64(s.Attempts())} {
 		dst = binary.AppendVarint(dst, ms)
 	}
-	dst = binary.AppendUvarint(dst, r.fence)
-	dst = binary.AppendVarint(dst, int64(r.status))
-	text := t.errorText(r)
+	dst = binary.AppendUvarint(dst, r.Fence)
+	dst = binary.AppendVarint(dst, int64(r.Status))
+	text := t.content.ErrorText(r.ErrRef)
 	dst = binary.AppendUvarint(dst, uint64(len(text)))
 	dst = append(dst, text...)
-	if v.askedMs != 0 {
-		dst = binary.AppendVarint(dst, v.askedMs)
+	if v.AskedMs != 0 {
+		dst = binary.AppendVarint(dst, v.AskedMs)
 	}
 	return dst
 }
 
-// tellAttempt adds the event of an attempt after which its timer continues. The timer's update is
+// addAttempt adds the event of an attempt after which its timer continues. The timer's update is
 // open. It must be called before the next attempt is leased.
-func (t *Table) tellAttempt(o *Outcome, s *slot) {
-	c := t.events
-	if c == nil || o.Kind == Release || s.state().Over() {
+func (e *events) addAttempt(t *timers, o *Outcome, s *slab.Slot, endedMs int64) {
+	if o.Kind == Release || s.State().Over() || !e.open(t, s, 0, endedMs) {
 		return
 	}
-	topic := t.topics.rows[s.topic].id
-	if topic == CanaryTopic {
-		return
-	}
-	v := t.view(s.ref)
-	r := t.runs.at(s.run)
-	ended := t.endMs(o)
-	c.note(HistoryEvent{Topic: topic, Seq: s.seq(), EndMs: ended}, v.id)
-	text := t.errorText(r)
-	c.buf = binary.AppendUvarint(append(c.buf, historyVersion), uint64(s.attempts()))
-	c.buf = binary.AppendVarint(c.buf, r.firedMs)
-	c.buf = binary.AppendVarint(c.buf, ended-r.firedMs)
-	c.buf = binary.AppendUvarint(c.buf, uint64(r.status))
-	c.buf = binary.AppendUvarint(c.buf, uint64(len(text)))
-	c.buf = append(c.buf, text...)
-	c.sealed()
+	r := t.attempts.At(s.Attempt)
+	text := t.content.ErrorText(r.ErrRef)
+	e.buf = binary.AppendUvarint(append(e.buf, historyVersion), uint64(s.Attempts()))
+	e.buf = binary.AppendVarint(e.buf, r.FiredMs)
+	e.buf = binary.AppendVarint(e.buf, endedMs-r.FiredMs)
+	e.buf = binary.AppendUvarint(e.buf, uint64(r.Status))
+	e.buf = binary.AppendUvarint(e.buf, uint64(len(text)))
+	e.buf = append(e.buf, text...)
+	e.close()
 }
 
 // DecodeHistoryEnd reads the body of an end event. If the last attempt ended the timer, it is the

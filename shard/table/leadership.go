@@ -8,27 +8,56 @@ type leadership struct{ from, owner uint64 }
 // the lease is left to run out.
 const maxLeaderships = 32
 
+// leaderships gives fences to leases, and knows the processes that gave the recent ones.
+type leaderships struct {
+	fence uint64       // last fence given to a lease
+	terms []leadership // the most recent ones, oldest first
+}
+
+// nextFence gives a fence.
+func (l *leaderships) nextFence() uint64 {
+	l.fence++
+	return l.fence
+}
+
 // takeover starts a leadership.
-func (t *Table) takeover(owner uint64) {
-	next := leadership{from: t.fence + 1, owner: owner}
-	if n := len(t.leaderships); n > 0 && t.leaderships[n-1].from == next.from {
-		t.leaderships = t.leaderships[:n-1] // it gave no lease
+func (l *leaderships) takeover(owner uint64) {
+	next := leadership{from: l.fence + 1, owner: owner}
+	if n := len(l.terms); n > 0 && l.terms[n-1].from == next.from {
+		l.terms = l.terms[:n-1] // it gave no lease
 	}
-	if n := len(t.leaderships); n > 0 && t.leaderships[n-1].owner == owner {
+	if n := len(l.terms); n > 0 && l.terms[n-1].owner == owner {
 		return
 	}
-	if len(t.leaderships) == maxLeaderships {
-		t.leaderships = append(t.leaderships[:0:0], t.leaderships[1:]...)
+	if len(l.terms) == maxLeaderships {
+		l.terms = append(l.terms[:0:0], l.terms[1:]...)
 	}
-	t.leaderships = append(t.leaderships, next)
+	l.terms = append(l.terms, next)
 }
 
 // LeaseOwner returns the process that gave the lease; 0 if it is no longer known.
-func (t *Table) LeaseOwner(fence uint64) Incarnation {
-	for i := len(t.leaderships) - 1; i >= 0; i-- {
-		if t.leaderships[i].from <= fence {
-			return Incarnation(t.leaderships[i].owner)
+func (l *leaderships) LeaseOwner(fence uint64) Incarnation {
+	for i := len(l.terms) - 1; i >= 0; i-- {
+		if l.terms[i].from <= fence {
+			return Incarnation(l.terms[i].owner)
 		}
 	}
 	return 0
 }
+
+// Incarnation identifies a process of a node: the node's id and its start count.
+type Incarnation uint64
+
+// NewIncarnation packs a node id (below 2^40) and a start count.
+func NewIncarnation(node uint64, start uint32) Incarnation {
+	return Incarnation(node<<24 | uint64(start&0xffffff))
+}
+
+// Node returns the id of the process's node.
+func (o Incarnation) Node() uint64 { return uint64(o) >> 24 }
+
+// Start returns the start count of the process, modulo 2^24.
+func (o Incarnation) Start() uint32 { return uint32(o) & 0xffffff }
+
+// LastFence returns the last fence given.
+func (l *leaderships) LastFence() uint64 { return l.fence }

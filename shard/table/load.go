@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"carillon/internal/feature"
+	"carillon/shard/table/content"
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -54,17 +56,13 @@ func Load(id timer.ShardID, r io.Reader) (*Table, error) {
 }
 
 func (l *loader) fail(format string, args ...any) {
-	if l.err == nil {
-		l.err = fmt.Errorf("%w: %s", encoding.ErrFormat, fmt.Sprintf(format, args...))
-	}
+	l.failed(fmt.Errorf("%w: %s", encoding.ErrFormat, fmt.Sprintf(format, args...)))
 }
 
 // tooNew is fail for values that only a newer build can have written. Damage is excluded because
 // the file around a snapshot has checksums.
 func (l *loader) tooNew(format string, args ...any) {
-	if l.err == nil {
-		l.err = fmt.Errorf("%w: %w: %s", encoding.ErrFormat, feature.ErrNewer, fmt.Sprintf(format, args...))
-	}
+	l.failed(fmt.Errorf("%w: %w: %s", encoding.ErrFormat, feature.ErrNewer, fmt.Sprintf(format, args...)))
 }
 
 func (l *loader) failed(err error) {
@@ -168,10 +166,10 @@ func (l *loader) header(id timer.ShardID) {
 	t.clockMs = clock
 	t.seq = l.number(timer.MaxMs, "sequence")
 	t.fence = l.number(1<<64-1, "fence")
-	t.slab.high = timer.Handle(l.number(encoding.MaxHandle, "highest handle"))
-	high := uint64(t.slab.high)
-	t.slab.free = timer.Handle(l.number(high, "first free"))
-	t.slab.unused = int(l.number(high, "free slots"))
+	t.slots.High = timer.Handle(l.number(encoding.MaxHandle, "highest handle"))
+	high := uint64(t.slots.High)
+	t.slots.Free = timer.Handle(l.number(high, "first free"))
+	t.slots.Unused = int(l.number(high, "free slots"))
 	t.finished.oldest = timer.Handle(l.number(high, "oldest finished"))
 	t.finished.newest = timer.Handle(l.number(high, "newest finished"))
 	t.finished.bytes = int64(l.number(1<<62, "finished bytes"))
@@ -180,11 +178,11 @@ func (l *loader) header(id timer.ShardID) {
 		if t.Closed(topic) {
 			l.fail("topic %d is closed twice", topic)
 		}
-		t.addClosed(tombstone{topic, int64(l.number(timer.MaxMs, "closing time"))})
+		t.closedTopics.add(tombstone{topic, int64(l.number(timer.MaxMs, "closing time"))})
 	}
 	for n := l.number(maxLeaderships, "reigns"); n > 0 && l.err == nil; n-- {
 		from := l.number(1<<64-1, "first fence")
-		t.leaderships = append(t.leaderships, leadership{from, l.number(1<<64-1, "owner")})
+		t.terms = append(t.terms, leadership{from, l.number(1<<64-1, "owner")})
 	}
 	t.restamped = timer.Handle(l.number(uint64(noRestamp), "last restamped"))
 	if l.version > noDeliveries {
@@ -206,10 +204,10 @@ func (l *loader) deliveries() {
 		topic := timer.TopicID(l.number(1<<32-1, "topic"))
 		word := l.number(1<<33-1, "delivery")
 		d := delivery{turn: uint32(word >> 1), pull: word&1 != 0}
-		if _, twice := l.t.deliveries[topic]; twice {
+		if _, twice := l.t.deliveries.of[topic]; twice {
 			l.fail("topic %d has two deliveries", topic)
 		}
-		l.t.setDelivery(topic, d)
+		l.t.deliveries.set(topic, d)
 	}
 }
 
@@ -226,18 +224,17 @@ func (l *loader) record() bool {
 	case recordTimer, recordRun:
 		l.timer(kind == recordRun)
 	case recordFree:
-		h, s := l.slot()
-		next := uint32(l.number(uint64(l.t.slab.high), "next free"))
+		_, s := l.slot()
+		next := uint32(l.number(uint64(l.t.slots.High), "next free"))
 		if l.err == nil {
-			*s = slot{ref: next, rev: 1} // rev 1 marks the slot as seen until finish
+			*s = slab.Slot{Ref: next, Rev: 1} // rev 1 marks the slot as seen until finish
 			l.unused++
-			_ = h
 		}
 	case recordSuccessor:
 		l.successor()
 	case recordEnd:
-		if n := l.number(encoding.MaxHandle, "slots"); l.err == nil && timer.Handle(n) != l.t.slab.high {
-			l.fail("ends with %d slots, the header says %d", n, l.t.slab.high)
+		if n := l.number(encoding.MaxHandle, "slots"); l.err == nil && timer.Handle(n) != l.t.slots.High {
+			l.fail("ends with %d slots, the header says %d", n, l.t.slots.High)
 		}
 		return false
 	default:
@@ -247,17 +244,17 @@ func (l *loader) record() bool {
 }
 
 // slot reads a handle and returns its slot. The handle must be new.
-func (l *loader) slot() (timer.Handle, *slot) {
-	h := timer.Handle(l.number(uint64(l.t.slab.high), "handle"))
+func (l *loader) slot() (timer.Handle, *slab.Slot) {
+	h := timer.Handle(l.number(uint64(l.t.slots.High), "handle"))
 	if l.err == nil && h == 0 {
 		l.fail("handle 0")
 	}
 	if l.err != nil {
 		return 0, nil
 	}
-	l.t.slab.extend(h)
-	s := l.t.slab.at(h)
-	if s.state() != 0 || s.rev != 0 {
+	l.t.slots.Extend(h)
+	s := l.t.slots.At(h)
+	if s.State() != 0 || s.Rev != 0 {
 		l.fail("handle %d comes twice", h)
 	}
 	l.records++
@@ -268,64 +265,64 @@ func (l *loader) timer(hasRun bool) {
 	t := l.t
 	h, s := l.slot()
 	seq := l.number(t.seq, "sequence")
-	attempts := l.number(lowMask, "attempts")
+	attempts := l.number(slab.LowMask, "attempts")
 	when := l.number(timer.MaxMs, "time")
-	marks := l.number(lowMask, "marks")
+	marks := l.number(slab.LowMask, "marks")
 	topic := timer.TopicID(l.number(1<<32-1, "topic"))
 	rev := l.number(1<<32-1, "revision")
 	target := uint32(l.number(1<<32-1, "target"))
-	v := blob{flags: l.byte()}
+	v := content.Blob{Flags: l.byte()}
 	body := l.bytes(int(l.number(maxBody, "body")))
 	if l.err != nil {
 		return
 	}
-	made := slot{seqAttempts: seq<<lowBits | attempts, whenMarks: when<<lowBits | marks, rev: uint32(rev)}
+	made := slab.Made(seq, attempts, when, marks, uint32(rev))
 	l.check(&made, &v, body, hasRun, target)
 	if l.err != nil {
 		return
 	}
 	callback := l.targets[target]
-	v.target = t.targets.intern(&t.blobs, callback)
-	made.topic = t.topics.retain(topic)
-	made.ref = t.putBlob(h, &v)
+	v.Target = t.content.Intern(callback)
+	made.Topic = t.topics.retain(topic)
+	made.Ref = t.content.Put(h, &v)
 	if hasRun {
 		l.run(h, &made)
 	}
-	if made.chained() {
-		newer := timer.Handle(l.number(uint64(t.slab.high), "newer of an id"))
-		t.chains[h] = link{newer: newer, older: timer.Handle(l.number(uint64(t.slab.high), "older of an id"))}
+	if made.Chained() {
+		newer := timer.Handle(l.number(uint64(t.slots.High), "newer of an id"))
+		t.chains[h] = link{newer: newer, older: timer.Handle(l.number(uint64(t.slots.High), "older of an id"))}
 	}
 	*s = made
 }
 
 // check compares a timer's parts with the table's invariants and decodes its body.
-func (l *loader) check(s *slot, v *blob, body []byte, hasRun bool, target uint32) {
-	state := s.state()
-	if state < timer.Scheduled || state > timer.Cancelled || s.reason() > timer.Refused || s.rev == 0 {
-		l.fail("state %d, reason %d, revision %d", state, s.reason(), s.rev)
+func (l *loader) check(s *slab.Slot, v *content.Blob, body []byte, hasRun bool, target uint32) {
+	state := s.State()
+	if state < timer.Scheduled || state > timer.Cancelled || s.Reason() > timer.Refused || s.Rev == 0 {
+		l.fail("state %d, reason %d, revision %d", state, s.Reason(), s.Rev)
 	}
-	if !hasRun && (state != timer.Scheduled || s.attempts() != 0) {
-		l.fail("no run in state %d after %d attempts", state, s.attempts())
+	if !hasRun && (state != timer.Scheduled || s.Attempts() != 0) {
+		l.fail("no run in state %d after %d attempts", state, s.Attempts())
 	}
 	f := l.checkBlob(v, body, target)
-	if l.err == nil && (f.Priority != s.priority() || v.flags&blobDue != 0 || f.Repeats != (v.flags&blobSeries != 0)) {
-		l.fail("priority %d, the slot says %d; flags %x", f.Priority, s.priority(), v.flags)
+	if l.err == nil && (f.Priority != s.Priority() || v.Flags&content.HasDue != 0 || f.Repeats != (v.Flags&content.IsSeries != 0)) {
+		l.fail("priority %d, the slot says %d; flags %x", f.Priority, s.Priority(), v.Flags)
 	}
 }
 
 // checkBlob checks a blob and decodes it.
-func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f encoding.Summary) {
-	if (target != 0) != (v.flags&blobTarget != 0) || target != 0 && l.targets[target] == nil {
+func (l *loader) checkBlob(v *content.Blob, body []byte, target uint32) (f encoding.Summary) {
+	if (target != 0) != (v.Flags&content.HasTarget != 0) || target != 0 && l.targets[target] == nil {
 		l.fail("target %d is not defined", target)
 	}
 	if l.err == nil {
-		l.err = v.checkBody(body)
+		l.err = v.Check(body)
 	}
 	if l.err != nil {
 		return f
 	}
-	v.readBody(body)
-	f, err := encoding.Summarize(v.rest)
+	v.Decode(body)
+	f, err := encoding.Summarize(v.Rest)
 	if err != nil {
 		l.fail("spec: %v", err)
 	}
@@ -335,67 +332,37 @@ func (l *loader) checkBlob(v *blob, body []byte, target uint32) (f encoding.Summ
 // successor reads the successor of a leased timer.
 func (l *loader) successor() {
 	t := l.t
-	h := timer.Handle(l.number(uint64(t.slab.high), "handle"))
+	h := timer.Handle(l.number(uint64(t.slots.High), "handle"))
 	target := uint32(l.number(1<<32-1, "target"))
-	v := blob{flags: l.byte()}
+	v := content.Blob{Flags: l.byte()}
 	body := l.bytes(int(l.number(maxBody, "body")))
 	if l.err != nil {
 		return
 	}
-	var s *slot
-	if h != 0 {
-		t.slab.extend(h)
-		s = t.slab.at(h)
-	}
-	if s == nil || s.state() != timer.Leased || t.runs.at(s.run).successor != 0 || v.flags&blobDue == 0 {
+	t.slots.Extend(h)
+	s := t.slots.At(h)
+	if s.State() != timer.Leased || t.attempts.At(s.Attempt).Successor != 0 || v.Flags&content.HasDue == 0 {
 		l.fail("handle %d can have no successor", h)
 	}
 	if l.checkBlob(&v, body, target); l.err != nil {
 		return
 	}
-	v.target = t.targets.intern(&t.blobs, l.targets[target])
-	t.runs.at(s.run).successor = t.putBlob(h, &v)
+	v.Target = t.content.Intern(l.targets[target])
+	t.attempts.At(s.Attempt).Successor = t.content.Put(h, &v)
 }
 
-// checkBody checks the assumptions of readBody, and that putBlob would write the same flags.
-func (v *blob) checkBody(body []byte) error {
-	r := encoding.Reader{Rest: body}
-	r.Take(4 + 8 + createdLen)
-	if v.flags&^blobFlags != 0 {
-		r.Fail("unknown flags")
-	}
-	if v.flags&blobVersion != 0 && r.Number(1<<32-1, "version") == 1 {
-		r.Fail("version 1 is not written")
-	}
-	if v.flags&blobUpdated != 0 && r.Number(timer.MaxMs, "update time") == 0 {
-		r.Fail("an update at the creation is not written")
-	}
-	if v.flags&blobFirst != 0 && r.Number(timer.MaxMs, "first add") == 0 {
-		r.Fail("a first add at the creation is not written")
-	}
-	if v.flags&blobSeries != 0 {
-		r.Number(1<<32-1, "occurrence")
-	}
-	if v.flags&blobDue != 0 {
-		r.Number(timer.MaxMs, "due time")
-	}
-	if v.flags&blobAsked != 0 {
-		r.Varint()
-	}
-	r.Take(int(r.Byte()))
-	return r.Err()
-}
-
-func (l *loader) run(h timer.Handle, s *slot) {
+func (l *loader) run(h timer.Handle, s *slab.Slot) {
 	t := l.t
-	s.run = t.runs.take()
-	r := t.runs.at(s.run)
-	high := uint64(t.slab.high)
-	r.fence = l.number(1<<64-1, "fence")
-	r.dueMs, r.dueOrEndMs, r.firedMs, r.lateness = l.signed(), l.signed(), l.signed(), l.signed()
-	r.newer, r.older = uint32(l.number(high, "newer finished")), uint32(l.number(high, "older finished"))
-	r.status = uint16(l.number(1<<16-1, "status"))
-	r.durMs = uint32(l.number(1<<32-1, "length of the lease"))
-	r.holder = Holder(l.number(uint64(byReport), "holder of the lease"))
-	t.setError(h, r, string(l.bytes(int(l.number(encoding.MaxErr, "error text")))))
+	s.Attempt = t.attempts.Take()
+	r := t.attempts.At(s.Attempt)
+	high := uint64(t.slots.High)
+	r.Fence = l.number(1<<64-1, "fence")
+	r.DueMs = l.signed()
+	r.SetEndedMs(l.signed())
+	r.FiredMs, r.Lateness = l.signed(), l.signed()
+	r.Newer, r.Older = uint32(l.number(high, "newer finished")), uint32(l.number(high, "older finished"))
+	r.Status = uint16(l.number(1<<16-1, "status"))
+	r.DurMs = uint32(l.number(1<<32-1, "length of the lease"))
+	r.Holder = Holder(l.number(uint64(slab.ByReport), "holder of the lease"))
+	r.ErrRef = t.content.SetError(h, 0, string(l.bytes(int(l.number(encoding.MaxErr, "error text")))))
 }

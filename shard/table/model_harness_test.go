@@ -205,26 +205,26 @@ func placeOf(t *Table, h timer.Handle) string {
 // dump prints all replicated state.
 func dump(t *Table) string {
 	var b bytes.Buffer
-	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.leaderships, t.slab.high, t.slab.free, t.slab.unused, t.finished, t.closedTopics, t.deliveries)
-	for h := timer.Handle(1); h <= t.slab.high; h++ {
-		s := t.slab.at(h)
-		if s.state() == 0 {
-			fmt.Fprintln(&b, h, "free", s.ref)
+	fmt.Fprintln(&b, t.clockMs, t.seq, t.fence, t.leaderships, t.slots.High, t.slots.Free, t.slots.Unused, t.finished, t.closedTopics, t.deliveries)
+	for h := timer.Handle(1); h <= t.slots.High; h++ {
+		s := t.slots.At(h)
+		if s.State() == 0 {
+			fmt.Fprintln(&b, h, "free", s.Ref)
 			continue
 		}
-		v := t.view(s.ref)
+		v := t.content.View(s.Ref)
 		m := *t.Copy(h)
 		repeat, trace := m.Repeat, m.Trace
 		m.Repeat, m.Trace = nil, nil // otherwise their addresses would be printed
-		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.when(), s.rev, v.content, v.flags, s.whenMarks&lowMask, placeOf(t, h))
-		fmt.Fprint(&b, " ", v.firstMs, v.occurrence)
-		if s.run != 0 {
-			r := *t.runs.at(s.run)
-			if r.successor != 0 {
-				n := t.view(r.successor)
-				fmt.Fprintf(&b, " successor %d %x %x due %d", n.createdMs, n.flags, n.rest, n.dueMs)
+		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.When(), s.Rev, v.Content, v.Flags, s.Marks(), placeOf(t, h))
+		fmt.Fprint(&b, " ", v.FirstMs, v.Occurrence)
+		if s.Attempt != 0 {
+			r := *t.attempts.At(s.Attempt)
+			if r.Successor != 0 {
+				n := t.content.View(r.Successor)
+				fmt.Fprintf(&b, " successor %d %x %x due %d", n.CreatedMs, n.Flags, n.Rest, n.DueMs)
 			}
-			r.errRef, r.successor = 0, 0
+			r.ErrRef, r.Successor = 0, 0
 			fmt.Fprintf(&b, " %+v", r)
 		}
 		fmt.Fprintln(&b)

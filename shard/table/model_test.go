@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"carillon/shard/table/slab"
 	"carillon/timer"
 )
 
@@ -377,7 +378,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 			x.LatenessMs = max(0, o.StartedMs-x.lateFrom())
 		}
 	}
-	if o.Kind == Accepted && x.holder == byReport && o.LeaseMs <= x.lasts {
+	if o.Kind == Accepted && x.holder == slab.ByReport && o.LeaseMs <= x.lasts {
 		return timer.OK
 	}
 	if o.Kind == Accepted || o.Kind == Extended {
@@ -385,7 +386,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 		x.rev++
 		if o.Kind == Accepted {
 			if d, known := m.deliveries[x.Topic]; !known || !d.pull {
-				x.holder = byReport
+				x.holder = slab.ByReport
 			}
 		}
 		return timer.OK

@@ -1,6 +1,9 @@
 package table
 
 import (
+	"bytes"
+
+	"carillon/shard/table/content"
 	"carillon/timer"
 	"carillon/timer/encoding"
 
@@ -9,84 +12,104 @@ import (
 
 // Read copies a timer by its id: the live one, or else the last ended one that is still kept. It
 // returns nil if there is none.
-func (t *Table) Read(topic timer.TopicID, id string) *timer.Timer {
+func (t *timers) Read(topic timer.TopicID, id string) *timer.Timer {
 	return t.Copy(t.Find(topic, []byte(id)))
 }
 
 // Copy copies a timer. It returns nil if the slot is free.
-func (t *Table) Copy(h timer.Handle) *timer.Timer { return t.CopyWith(h, true) }
+func (t *timers) Copy(h timer.Handle) *timer.Timer { return t.CopyWith(h, true) }
 
 // CopyWith is Copy with or without the payload.
-func (t *Table) CopyWith(h timer.Handle, payload bool) *timer.Timer {
+func (t *timers) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 	s := t.get(h)
 	if s == nil {
 		return nil
 	}
-	v := t.view(s.ref)
+	v := t.content.View(s.Ref)
 	m := &timer.Timer{
-		Topic: t.topics.rows[s.topic].id, ID: string(v.id),
-		Seq: s.seq(), Tag: v.tag, Version: v.version,
-		State: s.state(), Reason: s.reason(), CancelRequested: s.cancelled(),
-		CreatedMs: v.createdMs, UpdatedMs: v.updatedMs,
-		LatenessMs: -1, Attempts: s.attempts(), AskedMs: v.askedMs,
-		Content: v.content, Occurrence: v.occurrence, FirstMs: v.firstMs,
+		Topic: t.topics.rows[s.Topic].id, ID: string(v.ID),
+		Seq: s.Seq(), Tag: v.Tag, Version: v.Version,
+		State: s.State(), Reason: s.Reason(), CancelRequested: s.Cancelled(),
+		CreatedMs: v.CreatedMs, UpdatedMs: v.UpdatedMs,
+		LatenessMs: -1, Attempts: s.Attempts(), AskedMs: v.AskedMs,
+		Content: v.Content, Occurrence: v.Occurrence, FirstMs: v.FirstAdd(0),
 	}
-	if m.FirstMs == 0 && v.waitsFromCreation() {
-		m.FirstMs = v.createdMs
-	}
-	_ = encoding.DecodeRest(&m.Spec, v.rest, payload) // checked when it was proposed
+	_ = encoding.DecodeRest(&m.Spec, v.Rest, payload) // checked when it was proposed
 	m.DueMs = t.dueMs(s)
-	if v.target != 0 {
-		m.Callback = t.targets.at(v.target).callback(&t.blobs)
-	}
+	m.Callback = t.content.CallbackAt(v.Target)
 	if m.State == timer.Scheduled {
-		m.NextMs = s.when()
+		m.NextMs = s.When()
 	}
-	if s.run != 0 {
-		r := t.runs.at(s.run)
-		m.Fence, m.FiredMs, m.LatenessMs = r.fence, r.firedMs, r.lateness
-		m.Successor = r.successor != 0
-		m.LastStatus, m.LastError = int(r.status), string(t.errorText(r))
+	if s.Attempt != 0 {
+		r := t.attempts.At(s.Attempt)
+		m.Fence, m.FiredMs, m.LatenessMs = r.Fence, r.FiredMs, r.Lateness
+		m.Successor = r.Successor != 0
+		m.LastStatus, m.LastError = int(r.Status), string(t.content.ErrorText(r.ErrRef))
 		if m.State.Over() {
-			m.EndedMs = r.endedMs()
+			m.EndedMs = r.EndedMs()
 		}
 	}
 	return m
 }
 
 // ID returns the id of a timer; "" if the slot is free.
-func (t *Table) ID(h timer.Handle) string {
-	s := t.get(h)
-	if s == nil {
-		return ""
+func (t *timers) ID(h timer.Handle) string { return string(t.viewOf(h).ID) }
+
+// viewOf returns the content of a timer; an empty one if the slot is free.
+func (t *timers) viewOf(h timer.Handle) (v content.Blob) {
+	if s := t.get(h); s != nil {
+		v = t.content.View(s.Ref)
 	}
-	return string(t.view(s.ref).id)
+	return v
 }
 
 // KeyHash returns a hash of a timer's key; 0 if the slot is free. The key is the id's part in
 // leading braces, or else the whole id.
-func (t *Table) KeyHash(h timer.Handle) uint64 {
-	s := t.get(h)
-	if s == nil {
-		return 0
-	}
-	id := t.view(s.ref).id
+func (t *timers) KeyHash(h timer.Handle) uint64 {
+	id := t.viewOf(h).ID
 	if len(id) > 0 && id[0] == '{' {
-		for i, c := range id {
-			if c == '}' {
-				id = id[1:i]
-				break
-			}
+		if end := bytes.IndexByte(id, '}'); end > 0 {
+			id = id[1:end]
 		}
+	}
+	return hashOf(id)
+}
+
+// IDHash returns a hash of a timer's id; 0 if the slot is free.
+func (t *timers) IDHash(h timer.Handle) uint64 { return hashOf(t.viewOf(h).ID) }
+
+func hashOf(id []byte) uint64 {
+	if id == nil {
+		return 0
 	}
 	return xxhash.Sum64(id)
 }
 
-// IDHash returns a hash of a timer's id; 0 if the slot is free.
-func (t *Table) IDHash(h timer.Handle) uint64 {
-	s := t.get(h)
-	if s == nil {
+// RetryOf returns the timer's own retry settings.
+func (t *timers) RetryOf(h timer.Handle) timer.Retry {
+	var spec timer.Spec
+	_ = encoding.DecodeRest(&spec, t.viewOf(h).Rest, false)
+	return spec.Retry
+}
+
+// CopySize returns the Size of a timer in the table without copying it.
+func (t *timers) CopySize(h timer.Handle, payload bool) int {
+	if t.get(h) == nil {
 		return 0
 	}
-	return xxhash.Sum64(t.view(s.ref).id)
+	v := t.viewOf(h)
+	n := timer.BaseSize + len(v.ID) + len(v.Rest) + len(t.content.EncodedCallback(v.Target))
+	if !payload {
+		n -= len(encoding.PayloadIn(v.Rest))
+	}
+	return n
+}
+
+// RefusedAddress is the error of a scheduled timer whose last call was refused an address; "" of any
+// other.
+func (t *timers) RefusedAddress(h timer.Handle) string {
+	if s := t.get(h); s != nil && t.wasRefused(s) {
+		return string(t.content.ErrorText(t.attempts.At(s.Attempt).ErrRef))
+	}
+	return ""
 }

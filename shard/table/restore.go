@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/recurrence"
 )
@@ -74,7 +75,7 @@ func (o *Restore) Table(id timer.ShardID, r io.Reader) (*Table, error) {
 	// Repeat: the successor of a dropped timer may be overdue too, and may have any handle.
 	for again := true; again; {
 		late := o.Late
-		for h := timer.Handle(1); h <= t.slab.high; h++ {
+		for h := timer.Handle(1); h <= t.slots.High; h++ {
 			if err := o.timer(t, h); err != nil {
 				return nil, fmt.Errorf("shard %d: %w", id, err)
 			}
@@ -95,9 +96,9 @@ func (o *Restore) dropClosed(t *Table) {
 			t.dropTopic(t.topics.rowOf[id], 0, 0)
 		}
 	}
-	for _, tomb := range slices.Clone(t.closedTopics) {
+	for _, tomb := range slices.Clone(t.tombs) {
 		if _, ok := o.Topics.Topic(tomb.topic); ok {
-			t.openTopic(tomb.topic)
+			t.closedTopics.open(tomb.topic)
 		}
 	}
 }
@@ -107,13 +108,13 @@ func (o *Restore) goAhead(t *Table) error {
 	if t.fence > 1<<63 || t.seq > timer.MaxMs-numbersAhead {
 		return fmt.Errorf("its numbers are used up: fence %d, timer %d", t.fence, t.seq)
 	}
-	t.leaderships = []leadership{{from: 1, owner: uint64(o.Owner)}}
+	t.terms = []leadership{{from: 1, owner: uint64(o.Owner)}}
 	t.fence += fencesAhead
 	t.seq += numbersAhead
 	newest := t.leastVersion
-	for h := timer.Handle(1); h <= t.slab.high; h++ {
-		if s := t.slab.at(h); s.state() != 0 {
-			newest = max(newest, t.view(s.ref).version)
+	for h := timer.Handle(1); h <= t.slots.High; h++ {
+		if s := t.slots.At(h); s.State() != 0 {
+			newest = max(newest, t.content.View(s.Ref).Version)
 		}
 	}
 	if newest > 1<<32-1-2*versionsAhead {
@@ -126,21 +127,21 @@ func (o *Restore) goAhead(t *Table) error {
 // deliver sets the deliveries to those of the topics. A change of delivery may have happened
 // between the backup of the shard and that of the topics.
 func (o *Restore) deliver(t *Table) {
-	for _, id := range t.delivered() {
+	for _, id := range t.deliveries.sorted() {
 		topic, ok := o.Topics.Topic(id)
-		switch {
-		case !ok:
-			t.forgetDelivery(id)
-		case !topic.Turning:
-			t.forgetDelivery(id)
-			for h := timer.Handle(1); h <= t.slab.high && t.leasedOtherwise(id, topic.Policy.Pull) > 0; h++ {
+		if ok && topic.Turning {
+			continue
+		}
+		t.deliveries.forget(id)
+		if ok {
+			for h := timer.Handle(1); h <= t.slots.High && t.leasedOtherwise(id, topic.Policy.Pull) > 0; h++ {
 				s := t.get(h)
-				if s != nil && s.state() == timer.Leased && t.topics.rows[s.topic].id == id && (t.runs.at(s.run).holder == ByPuller) != topic.Policy.Pull {
-					t.outcome(&Outcome{Handle: h, Seq: s.seq(), Fence: t.runs.at(s.run).fence, Kind: RetryLater, NextMs: o.NowMs,
+				if s != nil && s.State() == timer.Leased && t.topics.rows[s.Topic].id == id && (t.attempts.At(s.Attempt).Holder == ByPuller) != topic.Policy.Pull {
+					t.outcome(&Outcome{Handle: h, Seq: s.Seq(), Fence: t.attempts.At(s.Attempt).Fence, Kind: RetryLater, NextMs: o.NowMs,
 						StartedMs: o.NowMs, EndedMs: o.NowMs, Err: unknownEnd})
 				}
 			}
-			t.setDelivery(id, delivery{turn: topic.Turn, pull: topic.Policy.Pull})
+			t.deliveries.set(id, delivery{turn: topic.Turn, pull: topic.Policy.Pull})
 		}
 	}
 }
@@ -148,14 +149,14 @@ func (o *Restore) deliver(t *Table) {
 // timer treats a timer if it is overdue.
 func (o *Restore) timer(t *Table, h timer.Handle) error {
 	s := t.get(h)
-	if s == nil || s.state().Over() {
+	if s == nil || s.State().Over() {
 		return nil
 	}
-	if v := t.view(s.ref); t.dueMs(s) > o.NowMs && (v.askedMs == 0 || v.askedMs > o.NowMs) {
+	if v := t.content.View(s.Ref); t.dueMs(s) > o.NowMs && (v.AskedMs == 0 || v.AskedMs > o.NowMs) {
 		return nil // it cannot have been called since the backup
 	}
 	o.Late++
-	topic := t.topics.rows[s.topic].id
+	topic := t.topics.rows[s.Topic].id
 	switch o.Overdue {
 	case HoldOverdue:
 		o.Held[topic]++
@@ -166,26 +167,26 @@ func (o *Restore) timer(t *Table, h timer.Handle) error {
 }
 
 // drop ends an overdue timer. A series continues with its next occurrence.
-func (o *Restore) drop(t *Table, h timer.Handle, s *slot, topic timer.TopicID) error {
+func (o *Restore) drop(t *Table, h timer.Handle, s *slab.Slot, topic timer.TopicID) error {
 	next, repeats, err := o.next(t, h)
 	if err != nil {
-		return fmt.Errorf("timer %s: %w", t.view(s.ref).id, err)
+		return fmt.Errorf("timer %s: %w", t.content.View(s.Ref).ID, err)
 	}
 	retain := o.NowMs
 	if known, ok := o.Topics.Topic(topic); ok {
 		retain += known.Policy.DeadRetentionMs
 	}
 	switch {
-	case s.state() == timer.Leased:
+	case s.State() == timer.Leased:
 		o.GivenUp++
-		t.outcome(&Outcome{Handle: h, Seq: s.seq(), Fence: t.runs.at(s.run).fence, Kind: Kill, Reason: timer.Expired, RetainUntilMs: retain,
+		t.outcome(&Outcome{Handle: h, Seq: s.Seq(), Fence: t.attempts.At(s.Attempt).Fence, Kind: Kill, Reason: timer.Expired, RetainUntilMs: retain,
 			AgainMs: next, StartedMs: o.NowMs, EndedMs: o.NowMs, Err: unknownEnd})
-	case s.attempts() > 0:
+	case s.Attempts() > 0:
 		o.GivenUp++
-		t.expire(h, s.seq(), s.rev, retain, next)
+		t.expire(h, s.Seq(), s.Rev, retain, next)
 	case repeats:
 		o.Cancelled++
-		t.skipTo(h, s.seq(), s.rev, next)
+		t.skipTo(h, s.Seq(), s.Rev, next)
 	default:
 		o.Cancelled++
 		t.cancelOne(h)
@@ -205,7 +206,7 @@ func (o *Restore) next(t *Table, h timer.Handle) (nextMs int64, repeats bool, er
 			return 0, true, err
 		}
 	}
-	if t.slab.at(h).attempts() > 0 && s.Last {
+	if t.slots.At(h).Attempts() > 0 && s.Last {
 		return 0, true, nil
 	}
 	next := timer.ClampMs(o.calendar.After(&s.Repeat, s.DueMs, max(s.DueMs, o.NowMs)))

@@ -68,7 +68,7 @@ func TestRestoreTable(t *testing.T) {
 func sameBut(t *testing.T, before, after *Table, o *Restore) {
 	t.Helper()
 	late := int64(0)
-	for h := timer.Handle(1); h <= before.slab.high; h++ {
+	for h := timer.Handle(1); h <= before.slots.High; h++ {
 		was := before.Copy(h)
 		if was == nil {
 			continue
@@ -100,7 +100,7 @@ func sameBut(t *testing.T, before, after *Table, o *Restore) {
 	case o.Late < late || o.Cancelled+o.GivenUp != o.Late:
 		t.Errorf("%d cancelled, %d given up, of %d, and at least %d", o.Cancelled, o.GivenUp, o.Late, late)
 	}
-	for h := timer.Handle(1); h <= after.slab.high && o.Overdue == DropOverdue; h++ {
+	for h := timer.Handle(1); h <= after.slots.High && o.Overdue == DropOverdue; h++ {
 		if now := after.Copy(h); now != nil && !now.State.Over() && now.DueMs <= o.NowMs {
 			t.Fatalf("timer %d is overdue: %+v", h, now)
 		}
@@ -200,7 +200,7 @@ func TestRestoreDeliversAsTheTopicSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := restored.Read(1, "a"); got.State != timer.Scheduled || restored.deliveries[1] != (delivery{turn: 2}) {
-		t.Errorf("state %v, delivery %+v", got.State, restored.deliveries[1])
+	if got := restored.Read(1, "a"); got.State != timer.Scheduled || restored.deliveries.of[1] != (delivery{turn: 2}) {
+		t.Errorf("state %v, delivery %+v", got.State, restored.deliveries.of[1])
 	}
 }

@@ -122,9 +122,9 @@ func TestFireCostsTheFiredAlone(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add})
 	h, _ := d.table.Lookup(1, "a")
-	v := d.table.view(d.table.slab.at(h).ref)
-	if d.table.slab.at(h).run != 0 || v.flags != 0 || len(v.body) != 4+8+createdLen+1+len("a")+len(v.rest) {
-		t.Errorf("flags %x, a body of %d bytes", v.flags, len(v.body))
+	v := d.table.content.View(d.table.slots.At(h).Ref)
+	if d.table.slots.At(h).Attempt != 0 || v.Flags != 0 || len(v.Body) != 4+8+6+1+len("a")+len(v.Rest) {
+		t.Errorf("flags %x, a body of %d bytes", v.Flags, len(v.Body))
 	}
 }
 

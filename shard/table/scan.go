@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -28,31 +29,31 @@ type candidate struct {
 // Scan visits at most budget slots after from (0 at first), adds selected timers to top, and
 // returns the slot to continue after. Entries may be applied between two calls. A timer that
 // changes meanwhile may or may not be seen.
-func (t *Table) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (next timer.Handle, done bool) {
+func (t *timers) Scan(q *timer.Query, from timer.Handle, budget int, top *TopK) (next timer.Handle, done bool) {
 	if top.max == 0 {
 		top.max = min(max(q.Limit, 1), timer.MaxScan)
 		top.found = make([]candidate, 0, min(top.max, 16))
 	}
 	row, ok := t.topics.rowOf[q.Topic]
 	if !ok {
-		return t.slab.high, true
+		return t.slots.High, true
 	}
-	for ; budget > 0 && from < t.slab.high; budget-- {
+	for ; budget > 0 && from < t.slots.High; budget-- {
 		from++
-		s := t.slab.at(from)
-		if s.topic != row || s.state() == 0 || !wants(q, top.Hides, from, s) {
+		s := t.slots.At(from)
+		if s.Topic != row || s.State() == 0 || !wants(q, top.Hides, from, s) {
 			continue
 		}
 		if ms, ok := t.selects(q, s); ok && top.mayTake(ms) {
-			top.offer(q, from, s.seq(), ms, t.view(s.ref).id)
+			top.offer(q, from, s.Seq(), ms, t.content.View(s.Ref).ID)
 		}
 	}
-	return from, from >= t.slab.high
+	return from, from >= t.slots.High
 }
 
 // wants reports whether a timer is in one of the query's states.
-func wants(q *timer.Query, hides Hides, h timer.Handle, s *slot) bool {
-	state := s.state()
+func wants(q *timer.Query, hides Hides, h timer.Handle, s *slab.Slot) bool {
+	state := s.State()
 	if state == timer.Leased && hides != nil && hides(h) {
 		state = timer.Scheduled
 	}
@@ -61,29 +62,29 @@ func wants(q *timer.Query, hides Hides, h timer.Handle, s *slot) bool {
 
 // selects reports whether the query selects a timer of the right topic and state. It also returns
 // the timer's time in the query's order.
-func (t *Table) selects(q *timer.Query, s *slot) (sortMs int64, ok bool) {
+func (t *timers) selects(q *timer.Query, s *slab.Slot) (sortMs int64, ok bool) {
 	if q.ByEnd {
-		if !s.state().Over() {
+		if !s.State().Over() {
 			return 0, false
 		}
-		sortMs = t.runs.at(s.run).endedMs()
+		sortMs = t.attempts.At(s.Attempt).EndedMs()
 	} else {
 		sortMs = t.dueMs(s)
 	}
 	if sortMs < q.FromMs || q.ToMs != 0 && sortMs >= q.ToMs || q.After != nil && sortMs < q.After.SortMs {
 		return 0, false
 	}
-	if q.Reason != timer.NoReason && s.reason() != q.Reason {
+	if q.Reason != timer.NoReason && s.Reason() != q.Reason {
 		return 0, false
 	}
 	if q.IDPrefix == "" && len(q.Labels) == 0 {
 		return sortMs, true
 	}
-	v := t.view(s.ref)
-	if !bytes.HasPrefix(v.id, []byte(q.IDPrefix)) {
+	v := t.content.View(s.Ref)
+	if !bytes.HasPrefix(v.ID, []byte(q.IDPrefix)) {
 		return 0, false
 	}
-	return sortMs, hasLabels(v.rest, q.Labels)
+	return sortMs, hasLabels(v.Rest, q.Labels)
 }
 
 // hasLabels reports whether a spec has all of the labels.
@@ -91,20 +92,20 @@ func hasLabels(rest []byte, want []string) bool {
 	if len(want) == 0 {
 		return true
 	}
+	have := encoding.DecodeLabels(restField(rest, encoding.FieldLabels))
+	return !slices.ContainsFunc(want, func(label string) bool { return !slices.Contains(have, label) })
+}
+
+// restField returns a field of the rest of a spec, which has been checked before; nil if it is not
+// there. The fields are in ascending order.
+func restField(rest []byte, field byte) []byte {
 	r := encoding.Reader{Rest: rest}
-	for f := (encoding.RestField{}); len(r.Rest) > 0 && r.Rest[0] <= encoding.FieldLabels && f.Next(&r); {
-		if f.Field != encoding.FieldLabels {
-			continue
+	for f := (encoding.RestField{}); len(r.Rest) > 0 && r.Rest[0] <= field && f.Next(&r); {
+		if f.Field == field {
+			return f.Bytes
 		}
-		have := encoding.DecodeLabels(f.Bytes)
-		for _, label := range want {
-			if !slices.Contains(have, label) {
-				return false
-			}
-		}
-		return true
 	}
-	return false
+	return nil
 }
 
 // mayTake reports whether a timer of this time may be among the first, before its id is looked up.
@@ -203,14 +204,14 @@ func (p *TopK) Take(t *Table, q *timer.Query) []Found {
 }
 
 // found copies a selected timer, or returns a short form of it if there is no room.
-func (t *Table) found(h timer.Handle, q *timer.Query) *timer.Timer {
+func (t *timers) found(h timer.Handle, q *timer.Query) *timer.Timer {
 	if q.Room == nil || q.Room.Take(t.CopySize(h, !q.WithoutPayload)) {
 		return t.CopyWith(h, !q.WithoutPayload)
 	}
 	s := t.get(h)
-	m := &timer.Timer{Topic: t.topics.rows[s.topic].id, ID: string(t.view(s.ref).id), Seq: s.seq(), State: s.state(), Spec: timer.Spec{DueMs: t.dueMs(s)}, Short: true}
-	if m.State.Over() && s.run != 0 {
-		m.EndedMs = t.runs.at(s.run).endedMs()
+	m := &timer.Timer{Topic: t.topics.rows[s.Topic].id, ID: string(t.content.View(s.Ref).ID), Seq: s.Seq(), State: s.State(), Spec: timer.Spec{DueMs: t.dueMs(s)}, Short: true}
+	if m.State.Over() && s.Attempt != 0 {
+		m.EndedMs = t.attempts.At(s.Attempt).EndedMs()
 	}
 	return m
 }
@@ -231,3 +232,120 @@ func RoomFor(q *timer.Query) timer.Room {
 type both struct{ a, b timer.Room }
 
 func (r both) Take(bytes int) bool { return r.a.Take(bytes) && r.b.Take(bytes) }
+
+// ScanLeased calls fn for leased timers. It visits at most budget slots after from (0 at first) and
+// returns the slot to continue after. fn must not change the table.
+func (t *timers) ScanLeased(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
+	for ; budget > 0 && from < t.slots.High; budget-- {
+		from++
+		if t.slots.At(from).State() == timer.Leased {
+			fn(from)
+		}
+	}
+	return from, from >= t.slots.High
+}
+
+// ScanAttempted calls fn for leased timers and for scheduled timers with attempts. It visits at
+// most budget slots after from (0 at first) and returns the slot to continue after. fn must not
+// change the table.
+func (t *timers) ScanAttempted(from timer.Handle, budget int, fn func(h timer.Handle)) (next timer.Handle, done bool) {
+	for ; budget > 0 && from < t.slots.High; budget-- {
+		from++
+		s := t.slots.At(from)
+		if state := s.State(); state == timer.Leased || state == timer.Scheduled && s.Attempts() > 0 {
+			fn(from)
+		}
+	}
+	return from, from >= t.slots.High
+}
+
+// walkSlots is the most slots that Walk visits in one step of its group, which takes about 0.2 ms.
+const walkSlots = 4096
+
+// Walk appends references of selected timers to marks and moves the cursor, which it starts if it
+// is new. It visits at most budget and at most walkSlots slots, and stops at limit marks.
+func (t *timers) Walk(q *timer.Query, hides Hides, at *timer.ScanCursor, budget, limit int, marks []timer.Ref) []timer.Ref {
+	if !at.Begun {
+		*at = timer.ScanCursor{High: t.slots.High, Seq: t.seq, Begun: true}
+	}
+	budget = min(budget, walkSlots)
+	row, ok := t.topics.rowOf[q.Topic]
+	high := min(at.High, t.slots.High)
+	if !ok || at.From >= high {
+		at.From = at.High
+		return marks
+	}
+	for ; budget > 0 && at.From < high && len(marks) < limit; budget-- {
+		at.From++
+		s := t.slots.At(at.From)
+		if s.Topic != row || s.State() == 0 || s.Seq() > at.Seq || !wants(q, hides, at.From, s) {
+			continue
+		}
+		if _, ok := t.selects(q, s); ok {
+			marks = append(marks, t.refOf(hides, at.From, s))
+		}
+	}
+	if at.From >= high {
+		at.From = at.High
+	}
+	return marks
+}
+
+func (t *timers) refOf(hides Hides, h timer.Handle, s *slab.Slot) timer.Ref {
+	v := t.content.View(s.Ref)
+	m := timer.Ref{ID: string(v.ID), Seq: s.Seq(), Tag: v.Tag, Version: v.Version, DueMs: t.dueMs(s)}
+	switch s.State() {
+	case timer.Scheduled:
+		m.NextMs = s.When()
+	case timer.Leased:
+		m.Leased = hides == nil || !hides(h)
+		m.NextMs = t.attempts.At(s.Attempt).AttemptDueMs()
+	case timer.Dead:
+		m.NoURL = !t.content.HasURL(s.Ref)
+	}
+	return m
+}
+
+// Forecast counts scheduled timers by the time of their next attempt. A repeating timer counts
+// once, at its next occurrence.
+type Forecast struct {
+	FromMs, BucketMs int64
+	Buckets          []int64 // from FromMs on
+	Overdue, Later   int64   // before and after the buckets
+}
+
+// Add adds another forecast with the same buckets.
+func (f *Forecast) Add(o *Forecast) {
+	for i := range f.Buckets {
+		f.Buckets[i] += o.Buckets[i]
+	}
+	f.Overdue += o.Overdue
+	f.Later += o.Later
+}
+
+// Forecast adds to f at most budget slots after from and returns the slot to continue after.
+func (t *timers) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer.Handle, budget int, f *Forecast) (next timer.Handle, done bool) {
+	for ; budget > 0 && from < t.slots.High; budget-- {
+		from++
+		s := t.slots.At(from)
+		if s.State() != timer.Scheduled && (s.State() != timer.Leased || hides == nil || !hides(from)) {
+			continue
+		}
+		if id := t.topics.rows[s.Topic].id; id == CanaryTopic || topics != nil && !topics[id] {
+			continue
+		}
+		ms := s.When()
+		if s.State() == timer.Leased { // leased before it is due
+			ms = t.attempts.At(s.Attempt).AttemptDueMs()
+		}
+		switch bucket := (ms - f.FromMs) / f.BucketMs; {
+		case ms < f.FromMs:
+			f.Overdue++
+		case bucket >= int64(len(f.Buckets)):
+			f.Later++
+		default:
+			f.Buckets[bucket]++
+		}
+	}
+	return from, from >= t.slots.High
+}

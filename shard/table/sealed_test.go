@@ -50,7 +50,7 @@ func TestSealedValuesAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, table := range map[string]*Table{"live": d.table, "loaded": loaded} {
-			if got := table.targets.sealed.addTo(nil); !maps.Equal(got, s.want) {
+			if got := table.SealedBy(nil); !maps.Equal(got, s.want) {
 				t.Errorf("step %d, %s: %v, want %v", i, name, got, s.want)
 			}
 		}

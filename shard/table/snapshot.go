@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"carillon/shard/table/slab"
 	"carillon/timer"
 )
 
@@ -21,8 +22,8 @@ const maxSparePending = 64 << 10
 // Kinds of records. A target comes before the first timer that uses it.
 const (
 	recordTarget = 1 + iota
-	recordTimer  // without an attemptState
-	recordRun    // timer with an attemptState
+	recordTimer  // without an attempt
+	recordRun    // timer with an attempt
 	recordFree
 	recordEnd
 	recordSuccessor // of the preceding timer
@@ -34,7 +35,7 @@ const (
 // Slots written ahead stay in memory until the next call of Next, so the owner of a Snapshot must
 // go on with it or abort it.
 type Snapshot struct {
-	t      *Table
+	t      *updater
 	number uint32
 	hash   uint64 // from the header
 	high   timer.Handle
@@ -57,9 +58,9 @@ func (t *Table) BeginSnapshot() *Snapshot {
 		panic(fmt.Sprintf("shard: snapshot %d of shard %d begins while %d is under way", t.snapshots+1, t.id, t.snap.number))
 	}
 	t.snapshots++
-	s := &Snapshot{t: t, number: t.snapshots, high: t.slab.high, saved: make([]uint64, t.slab.high>>6+1)}
-	s.hash, s.wantSlots, s.wantBlobs = t.Hash(), t.slotSum, t.blobSum
-	s.wantIDs = t.ids.count
+	s := &Snapshot{t: &t.updater, number: t.snapshots, high: t.slots.High, saved: make([]uint64, t.slots.High>>6+1)}
+	s.hash, s.wantSlots, s.wantBlobs = t.Hash(), t.slotSum, t.content.Sum()
+	s.wantIDs = t.ids.Len()
 	s.pending = t.appendHeader(nil, s.hash)
 	t.snap = s
 	return s
@@ -122,7 +123,7 @@ func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 	format := byte(snapshotVersion)
 	switch {
 	case t.leastVersion != 0:
-	case len(t.deliveries) == 0:
+	case len(t.deliveries.of) == 0:
 		format = noDeliveries
 	default:
 		format = neverRestored
@@ -130,24 +131,24 @@ func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 	dst = append(append(dst, snapshotMagic...), format)
 	for _, v := range [...]uint64{
 		uint64(t.id), uint64(t.clockMs), t.seq, t.fence,
-		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
+		uint64(t.slots.High), uint64(t.slots.Free), uint64(t.slots.Unused),
 		uint64(t.finished.oldest), uint64(t.finished.newest), uint64(t.finished.bytes),
-		uint64(len(t.closedTopics)),
+		uint64(len(t.tombs)),
 	} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	for _, tomb := range t.closedTopics {
+	for _, tomb := range t.tombs {
 		dst = binary.AppendUvarint(dst, uint64(tomb.topic))
 		dst = binary.AppendUvarint(dst, uint64(tomb.atMs))
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(t.leaderships)))
-	for _, r := range t.leaderships {
+	dst = binary.AppendUvarint(dst, uint64(len(t.terms)))
+	for _, r := range t.terms {
 		dst = binary.AppendUvarint(dst, r.from)
 		dst = binary.AppendUvarint(dst, r.owner)
 	}
 	dst = binary.AppendUvarint(dst, uint64(t.restamped))
 	if format > noDeliveries {
-		dst = t.appendDeliveries(dst)
+		dst = t.deliveries.append(dst)
 	}
 	if format > neverRestored {
 		dst = binary.AppendUvarint(dst, uint64(t.leastVersion))
@@ -155,95 +156,89 @@ func (t *Table) appendHeader(dst []byte, hash uint64) []byte {
 	return binary.LittleEndian.AppendUint64(append(dst, HashVersion), hash)
 }
 
-func (t *Table) appendDeliveries(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(t.deliveries)))
-	for _, topic := range t.delivered() {
-		d := t.deliveries[topic]
+func (d *deliveries) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(d.of)))
+	for _, topic := range d.sorted() {
 		dst = binary.AppendUvarint(dst, uint64(topic))
-		dst = binary.AppendUvarint(dst, d.word())
+		dst = binary.AppendUvarint(dst, d.of[topic].word())
 	}
 	return dst
 }
 
 func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	t := s.t
-	o := t.slab.at(h)
+	o := t.slots.At(h)
 	s.slots += t.slotHash(h, o)
-	if o.state() == 0 {
+	if o.State() == 0 {
 		dst = binary.AppendUvarint(append(dst, recordFree), uint64(h))
-		return binary.AppendUvarint(dst, uint64(o.ref))
+		return binary.AppendUvarint(dst, uint64(o.Ref))
 	}
-	v := t.view(o.ref)
-	s.blobs += t.blobHash(h, v.flags, v.target, v.body)
-	if !o.chained() || t.chains[h].newer == 0 {
+	v := t.content.View(o.Ref)
+	s.blobs += t.content.Hash(h, &v)
+	if !o.Chained() || t.chains[h].newer == 0 {
 		s.ids++
 	}
-	dst = s.appendTarget(dst, v.target)
+	dst = s.appendTarget(dst, v.Target)
 	kind := byte(recordTimer)
-	if o.run != 0 {
+	if o.Attempt != 0 {
 		kind = recordRun
 	}
 	dst = append(dst, kind)
 	for _, n := range [...]uint64{
-		uint64(h), o.seq(), uint64(o.attempts()), uint64(o.when()), o.whenMarks & lowMask,
-		uint64(t.topics.rows[o.topic].id), uint64(o.rev), uint64(v.target),
+		uint64(h), o.Seq(), uint64(o.Attempts()), uint64(o.When()), o.Marks(),
+		uint64(t.topics.rows[o.Topic].id), uint64(o.Rev), uint64(v.Target),
 	} {
 		dst = binary.AppendUvarint(dst, n)
 	}
-	dst = binary.AppendUvarint(append(dst, v.flags), uint64(len(v.body)))
-	dst = append(dst, v.body...)
-	if o.run != 0 {
-		r := t.runs.at(o.run)
-		s.blobs += t.errorSum(h, r)
+	dst = binary.AppendUvarint(append(dst, v.Flags), uint64(len(v.Body)))
+	dst = append(dst, v.Body...)
+	if o.Attempt != 0 {
+		r := t.attempts.At(o.Attempt)
+		s.blobs += t.content.ErrorHash(h, r.ErrRef)
 		dst = t.appendRun(dst, r)
 	}
-	if o.chained() {
+	if o.Chained() {
 		l := t.chains[h]
 		dst = binary.AppendUvarint(dst, uint64(l.newer))
 		dst = binary.AppendUvarint(dst, uint64(l.older))
 	}
-	if o.run != 0 && t.runs.at(o.run).successor != 0 {
-		dst = s.appendSuccessor(dst, h, t.runs.at(o.run).successor)
+	if o.Attempt != 0 && t.attempts.At(o.Attempt).Successor != 0 {
+		dst = s.appendSuccessor(dst, h, t.attempts.At(o.Attempt).Successor)
 	}
 	return dst
 }
 
 // appendTarget defines a callback override unless an earlier record defines it.
 func (s *Snapshot) appendTarget(dst []byte, row uint32) []byte {
-	if row == 0 {
+	b, sound := s.t.content.Define(row, s.number)
+	if b == nil {
 		return dst
 	}
-	g := s.t.targets.at(row)
-	if g.saved == s.number {
-		return dst
-	}
-	g.saved = s.number
-	b := g.bytes(&s.t.blobs)
-	s.damaged = s.damaged || !s.t.soundTarget(row)
+	s.damaged = s.damaged || !sound
 	dst = binary.AppendUvarint(append(dst, recordTarget), uint64(row))
 	dst = binary.AppendUvarint(dst, uint64(len(b)))
 	return append(dst, b...)
 }
 
 func (s *Snapshot) appendSuccessor(dst []byte, h timer.Handle, ref uint32) []byte {
-	v := s.t.view(ref)
-	s.blobs += s.t.blobHash(h, v.flags, v.target, v.body)
-	dst = s.appendTarget(dst, v.target)
+	v := s.t.content.View(ref)
+	s.blobs += s.t.content.Hash(h, &v)
+	dst = s.appendTarget(dst, v.Target)
 	dst = binary.AppendUvarint(append(dst, recordSuccessor), uint64(h))
-	dst = binary.AppendUvarint(dst, uint64(v.target))
-	dst = binary.AppendUvarint(append(dst, v.flags), uint64(len(v.body)))
-	return append(dst, v.body...)
+	dst = binary.AppendUvarint(dst, uint64(v.Target))
+	dst = binary.AppendUvarint(append(dst, v.Flags), uint64(len(v.Body)))
+	return append(dst, v.Body...)
 }
 
-func (t *Table) appendRun(dst []byte, r *attemptState) []byte {
-	dst = binary.AppendUvarint(dst, r.fence)
-	for _, n := range [...]int64{r.dueMs, r.dueOrEndMs, r.firedMs, r.lateness} {
+func (t *timers) appendRun(dst []byte, r *slab.Attempt) []byte {
+	dst = binary.AppendUvarint(dst, r.Fence)
+	for _, n := range [...]int64{r.DueMs, r.EndedMs(), r.FiredMs, r.Lateness} {
 		dst = binary.AppendVarint(dst, n)
 	}
-	for _, n := range [...]uint32{r.newer, r.older, uint32(r.status), r.durMs, uint32(r.holder)} {
+	for _, n := range [...]uint32{r.Newer, r.Older, uint32(r.Status), r.DurMs, uint32(r.Holder)} {
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}
-	text := t.errorText(r)
+	text := t.content.ErrorText(r.ErrRef)
 	dst = binary.AppendUvarint(dst, uint64(len(text)))
 	return append(dst, text...)
 }

@@ -21,7 +21,7 @@ func smallTable(tb testing.TB) *Table {
 	tb.Helper()
 	g := newModelHarness(tb, rand.New(rand.NewPCG(11, 5)).IntN)
 	successor := func(x *modelTimer) bool { return x.successor != nil }
-	for !slices.ContainsFunc(g.model.all, successor) || len(g.table.chains) == 0 || g.table.slab.unused < 2 || g.table.Totals().Leased == 0 || g.table.Totals().Done == 0 {
+	for !slices.ContainsFunc(g.model.all, successor) || len(g.table.chains) == 0 || g.table.slots.Unused < 2 || g.table.Totals().Leased == 0 || g.table.Totals().Done == 0 {
 		g.turn()
 	}
 	return g.table

@@ -1,5 +1,7 @@
 package table
 
+import "carillon/shard/table/content"
+
 // HashVersion is the version of a table's hash: what it covers, and how. Hashes of different
 // versions cannot be compared.
 const HashVersion = 2
@@ -8,29 +10,26 @@ const HashVersion = 2
 // entries, one by one or starting from a snapshot. It combines sums that every change updates, so
 // it takes constant time.
 func (t *Table) Hash() uint64 {
-	x := mix(t.slotSum, t.blobSum)
+	x := content.Mix(t.slotSum, t.content.Sum())
 	for _, v := range [...]uint64{
 		uint64(t.clockMs), t.seq, t.fence,
-		uint64(t.slab.high), uint64(t.slab.free), uint64(t.slab.unused),
+		uint64(t.slots.High), uint64(t.slots.Free), uint64(t.slots.Unused),
 		uint64(t.finished.oldest)<<32 | uint64(t.finished.newest), uint64(t.finished.bytes),
 	} {
-		x = mix(x, v)
+		x = content.Mix(x, v)
 	}
-	x = mix(x, t.closedSum)
-	for _, r := range t.leaderships {
-		x = mix(mix(x, r.from), r.owner)
+	x = content.Mix(x, t.closedTopics.sum)
+	for _, r := range t.terms {
+		x = content.Mix(content.Mix(x, r.from), r.owner)
 	}
-	if t.deliverySum != 0 {
-		x = mix(x, t.deliverySum)
+	if t.deliveries.sum != 0 {
+		x = content.Mix(x, t.deliveries.sum)
 	}
 	if t.leastVersion != 0 {
-		x = mix(x, uint64(t.leastVersion))
+		x = content.Mix(x, uint64(t.leastVersion))
 	}
 	if t.restamped != noRestamp {
-		x = mix(x, uint64(t.restamped))
+		x = content.Mix(x, uint64(t.restamped))
 	}
 	return x
 }
-
-// hash returns a closed topic's part of Table.closedSum.
-func (b tombstone) hash() uint64 { return mix(uint64(b.topic), uint64(b.atMs)) }

@@ -76,7 +76,7 @@ func TestClosedTopicsAreInTheHash(t *testing.T) {
 	if again := one(benchNow, &timer.Command{Kind: timer.CloseTopic, Topic: 3}); again != three {
 		t.Error("the same topics closed at the same time have another hash")
 	}
-	if later := one(benchNow+tombstoneKeepMs+1, nil); len(table.closedTopics) != 0 || table.closedSum != 0 || later == three {
-		t.Errorf("%d topics are still closed after an hour, sum %x", len(table.closedTopics), table.closedSum)
+	if later := one(benchNow+tombstoneKeepMs+1, nil); len(table.tombs) != 0 || table.closedTopics.sum != 0 || later == three {
+		t.Errorf("%d topics are still closed after an hour, sum %x", len(table.tombs), table.closedTopics.sum)
 	}
 }

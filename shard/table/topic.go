@@ -1,12 +1,21 @@
 package table
 
-import "carillon/timer"
+import (
+	"maps"
+	"slices"
+
+	"carillon/shard/table/content"
+	"carillon/timer"
+)
 
 // CanaryTopic is a topic for the probe timers of each shard's leader. Clients cannot reach it, the
 // history does not record it, and forecasts do not count it.
 const CanaryTopic timer.TopicID = 1<<32 - 1
 
-// topics counts timers by topic and state. Row numbers are local to this replica.
+const tombstoneKeepMs = 60 * 60_000 // how long a closed topic refuses adds
+
+// topics counts timers by topic and state, in O(1) for each change. Row numbers are local to this
+// replica.
 type topics struct {
 	rows   []topicRow
 	vacant []uint32
@@ -24,65 +33,143 @@ type topicRow struct {
 	wheelWaits WheelWaits
 }
 
+func newTopics() topics { return topics{rowOf: map[timer.TopicID]uint32{}} }
+
+// retain returns the row of a topic and adds a timer to it.
+func (t *topics) retain(id timer.TopicID) uint32 {
+	row, ok := t.rowOf[id]
+	if !ok {
+		if n := len(t.vacant); n > 0 {
+			row = t.vacant[n-1]
+			t.vacant = t.vacant[:n-1]
+		} else {
+			row = uint32(len(t.rows))
+			t.rows = append(t.rows, topicRow{})
+		}
+		t.rows[row] = topicRow{id: id}
+		t.rowOf[id] = row
+	}
+	t.rows[row].timers++
+	return row
+}
+
+func (t *topics) release(row uint32) {
+	r := &t.rows[row]
+	if r.timers--; r.timers == 0 {
+		delete(t.rowOf, r.id)
+		*r = topicRow{}
+		t.vacant = append(t.vacant, row)
+	}
+}
+
+func (t *topics) count(row uint32, state timer.State, by int64) {
+	t.rows[row].counts[state] += by
+	t.totals[state] += by
+}
+
+// Counts returns the counts of one topic. Ready and OldestOverdueMs are known only to a leader and
+// stay 0.
+func (t *topics) Counts(topic timer.TopicID) timer.Counts {
+	row, ok := t.rowOf[topic]
+	if !ok {
+		return timer.Counts{}
+	}
+	c := countsOf(&t.rows[row].counts)
+	c.NoURL = t.rows[row].noURL
+	return c
+}
+
+// Totals returns the counts of all topics.
+func (t *topics) Totals() timer.Counts { return countsOf(&t.totals) }
+
+func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
+	return timer.Counts{Scheduled: n[timer.Scheduled], Leased: n[timer.Leased], Done: n[timer.Done], Dead: n[timer.Dead]}
+}
+
+// TopicIDs returns the topics that have timers here, in ascending order.
+func (t *topics) TopicIDs() []timer.TopicID { return slices.Sorted(maps.Keys(t.rowOf)) }
+
+// leasedOtherwise counts a topic's leases that contradict the given delivery.
+func (t *topics) leasedOtherwise(topic timer.TopicID, pull bool) int64 {
+	row, ok := t.rowOf[topic]
+	if !ok {
+		return 0
+	}
+	r := &t.rows[row]
+	if pull {
+		return r.counts[timer.Leased] - r.pulled
+	}
+	return r.pulled
+}
+
+// closedTopics are the topics that refuse adds. To look one up or add one is O(1), to open one
+// again O(n).
+type closedTopics struct {
+	tombs []tombstone // in the order they were closed
+	// the same topics as tombs, because every add looks its topic up
+	tombOf map[timer.TopicID]struct{}
+	sum    uint64 // of the hashes of tombs
+}
+
 // tombstone is a closed topic.
 type tombstone struct {
 	topic timer.TopicID
 	atMs  int64
 }
 
-// retain returns the row of a topic and adds a timer to it.
-func (p *topics) retain(id timer.TopicID) uint32 {
-	row, ok := p.rowOf[id]
-	if !ok {
-		if n := len(p.vacant); n > 0 {
-			row = p.vacant[n-1]
-			p.vacant = p.vacant[:n-1]
-		} else {
-			row = uint32(len(p.rows))
-			p.rows = append(p.rows, topicRow{})
-		}
-		p.rows[row] = topicRow{id: id}
-		p.rowOf[id] = row
-	}
-	p.rows[row].timers++
-	return row
-}
-
-func (p *topics) release(row uint32) {
-	r := &p.rows[row]
-	if r.timers--; r.timers == 0 {
-		delete(p.rowOf, r.id)
-		*r = topicRow{}
-		p.vacant = append(p.vacant, row)
-	}
-}
-
-func (p *topics) count(row uint32, state timer.State, by int64) {
-	p.rows[row].counts[state] += by
-	p.totals[state] += by
-}
-
-// Counts returns the counts of one topic. Ready and OldestOverdueMs are known only to a leader and
-// stay 0.
-func (t *Table) Counts(topic timer.TopicID) timer.Counts {
-	row, ok := t.topics.rowOf[topic]
-	if !ok {
-		return timer.Counts{}
-	}
-	c := countsOf(&t.topics.rows[row].counts)
-	c.NoURL = t.topics.rows[row].noURL
-	return c
-}
-
-// Totals returns the counts of all topics.
-func (t *Table) Totals() timer.Counts { return countsOf(&t.topics.totals) }
-
-func countsOf(n *[timer.Cancelled + 1]int64) timer.Counts {
-	return timer.Counts{Scheduled: n[timer.Scheduled], Leased: n[timer.Leased], Done: n[timer.Done], Dead: n[timer.Dead]}
-}
+func newClosedTopics() closedTopics { return closedTopics{tombOf: map[timer.TopicID]struct{}{}} }
 
 // Closed reports whether the topic refuses adds.
-func (t *Table) Closed(topic timer.TopicID) bool {
-	_, is := t.tombOf[topic]
+func (c *closedTopics) Closed(topic timer.TopicID) bool {
+	_, is := c.tombOf[topic]
 	return is
 }
+
+// add closes a topic that is open.
+func (c *closedTopics) add(tomb tombstone) {
+	c.tombs = append(c.tombs, tomb)
+	c.tombOf[tomb.topic] = struct{}{}
+	c.sum += tomb.hash()
+}
+
+// open opens a topic if it is closed.
+func (c *closedTopics) open(topic timer.TopicID) {
+	if !c.Closed(topic) {
+		return
+	}
+	delete(c.tombOf, topic)
+	i := slices.IndexFunc(c.tombs, func(b tombstone) bool { return b.topic == topic })
+	c.sum -= c.tombs[i].hash()
+	c.tombs = slices.Delete(c.tombs, i, i+1)
+}
+
+// takeExpired opens the first topic if it was closed before ms, and returns it.
+func (c *closedTopics) takeExpired(ms int64) (topic timer.TopicID, ok bool) {
+	if len(c.tombs) == 0 || c.tombs[0].atMs >= ms {
+		return 0, false
+	}
+	tomb := c.tombs[0]
+	delete(c.tombOf, tomb.topic)
+	c.sum -= tomb.hash()
+	c.tombs = c.tombs[1:]
+	return tomb.topic, true
+}
+
+// setBack limits the times to ms.
+func (c *closedTopics) setBack(ms int64) {
+	for i := range c.tombs {
+		c.tombs[i].atMs = min(c.tombs[i].atMs, ms)
+	}
+	c.sum = c.count()
+}
+
+// count computes the sum.
+func (c *closedTopics) count() (sum uint64) {
+	for _, tomb := range c.tombs {
+		sum += tomb.hash()
+	}
+	return sum
+}
+
+// hash returns a closed topic's part of the sum.
+func (b tombstone) hash() uint64 { return content.Mix(uint64(b.topic), uint64(b.atMs)) }

@@ -29,9 +29,9 @@ func TestWalk(t *testing.T) {
 			}
 		}
 		var marks []timer.Ref
-		at := timer.ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		at := timer.ScanCursor{High: g.table.slots.High, Seq: g.table.seq, Begun: true}
 		for !at.Done() {
-			marks = append(marks, g.table.walk(&q, nil, &at, 7, 3, nil)...)
+			marks = append(marks, g.table.Walk(&q, nil, &at, 7, 3, nil)...)
 		}
 		for _, m := range marks {
 			key := fmt.Sprint(m.ID, "/", m.Version)
@@ -68,11 +68,11 @@ func TestWalkMeetsEachTimerOnce(t *testing.T) {
 	q := timer.Query{Topic: 1, States: 1<<timer.Scheduled | 1<<timer.Leased}
 	for range 20 {
 		always := scheduled()
-		at := timer.ScanCursor{High: g.table.slab.high, Seq: g.table.seq, Begun: true}
+		at := timer.ScanCursor{High: g.table.slots.High, Seq: g.table.seq, Begun: true}
 		last := at.Seq
 		met := map[uint64]bool{}
 		for !at.Done() {
-			for _, m := range g.table.walk(&q, nil, &at, 5, 2, nil) {
+			for _, m := range g.table.Walk(&q, nil, &at, 5, 2, nil) {
 				seq := uint64(0) // overlapping occurrences have the same id
 				for _, x := range g.model.all {
 					if x.Topic == 1 && x.ID == m.ID && x.DueMs == m.DueMs && x.Version == m.Version && !x.State.Over() && (seq == 0 || met[seq]) {

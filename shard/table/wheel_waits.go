@@ -1,6 +1,7 @@
 package table
 
 import (
+	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/wheel"
 )
@@ -27,7 +28,7 @@ func (r *wheelWaits) bit(h timer.Handle) (word *uint64, mask uint64) {
 }
 
 // WheelWaits returns the counts of a topic, and those of all topics.
-func (t *Table) WheelWaits(topic timer.TopicID) (of, all WheelWaits) {
+func (t *timetable) WheelWaits(topic timer.TopicID) (of, all WheelWaits) {
 	if row, ok := t.topics.rowOf[topic]; ok {
 		of = t.topics.rows[row].wheelWaits
 	}
@@ -35,8 +36,8 @@ func (t *Table) WheelWaits(topic timer.TopicID) (of, all WheelWaits) {
 }
 
 // waitsForRetry reports whether a timer waits in the wheel for its next attempt. See Due.InBackoff.
-func (t *Table) waitsForRetry(h timer.Handle, s *slot) bool {
-	if s.state() != timer.Scheduled || s.attempts() == 0 || s.when() == t.dueMs(s) {
+func (t *timetable) waitsForRetry(h timer.Handle, s *slab.Slot) bool {
+	if s.State() != timer.Scheduled || s.Attempts() == 0 || s.When() == t.dueMs(s) {
 		return false
 	}
 	at, in := t.wheel.When(wheel.Handle(h))
@@ -46,13 +47,13 @@ func (t *Table) waitsForRetry(h timer.Handle, s *slot) bool {
 
 // countWait counts a timer that has its place in the wheel, if it waits there for its next
 // attempt.
-func (t *Table) countWait(h timer.Handle, s *slot) {
+func (t *timetable) countWait(h timer.Handle, s *slab.Slot) {
 	if t.waitsForRetry(h, s) {
 		t.setWait(h, s)
 	}
 }
 
-func (t *Table) setWait(h timer.Handle, s *slot) {
+func (t *timetable) setWait(h timer.Handle, s *slab.Slot) {
 	for int(h>>6) >= len(t.wheelWaits.counted) {
 		t.wheelWaits.counted = append(t.wheelWaits.counted, 0)
 	}
@@ -63,25 +64,25 @@ func (t *Table) setWait(h timer.Handle, s *slot) {
 }
 
 // Delay is Arm for a timer that is due and whose first attempt is spread.
-func (t *Table) Delay(h timer.Handle, atMs int64) {
-	if s := t.get(h); s != nil && s.attempts() == 0 {
+func (t *timetable) Delay(h timer.Handle, atMs int64) {
+	if s := t.get(h); s != nil && s.Attempts() == 0 {
 		t.Arm(h, atMs)
 		t.setWait(h, s)
 	}
 }
 
 // uncountWait comes before any change of a timer, and when it leaves the wheel.
-func (t *Table) uncountWait(h timer.Handle) {
+func (t *timetable) uncountWait(h timer.Handle) {
 	if word, mask := t.wheelWaits.bit(h); word != nil && *word&mask != 0 {
 		*word &^= mask
-		t.addWait(t.slab.at(h), -1)
+		t.addWait(t.slots.At(h), -1)
 	}
 }
 
-func (t *Table) addWait(s *slot, by int64) {
-	for _, r := range [...]*WheelWaits{&t.topics.rows[s.topic].wheelWaits, &t.wheelWaits.all} {
+func (t *timetable) addWait(s *slab.Slot, by int64) {
+	for _, r := range [...]*WheelWaits{&t.topics.rows[s.Topic].wheelWaits, &t.wheelWaits.all} {
 		switch {
-		case s.attempts() == 0:
+		case s.Attempts() == 0:
 			r.Spread += by
 		case t.wasRefused(s):
 			r.Refused += by
@@ -93,7 +94,7 @@ func (t *Table) addWait(s *slot, by int64) {
 
 // Overdue returns about how many clients' timers are due, in a table whose wheel moves on and from
 // which nothing is popped.
-func (t *Table) Overdue() int64 {
+func (t *timetable) Overdue() int64 {
 	canary, all := t.Counts(CanaryTopic), t.Totals()
 	own := canary.Scheduled + canary.Leased
 	return max(0, min(int64(t.wheel.Due()), all.Scheduled+all.Leased)-own)

@@ -1,6 +1,11 @@
-package table
+// Package index finds numbers by a 32-bit hash of what they stand for.
+package index
 
-import "slices"
+import (
+	"hash/maphash"
+	"math/bits"
+	"slices"
+)
 
 const (
 	// partMax is the most entries of a part. Splitting one part is the longest that an insert can
@@ -8,15 +13,18 @@ const (
 	partMax = 1024
 	partMin = 8
 	// odd; makes positions within a part independent of the bits that choose the part
-	indexMix  = 0x9E3779B1
-	handleLen = 32
+	mix        = 0x9E3779B1
+	numberBits = 32
 )
 
-// index finds slot numbers by a 32-bit hash. It is an extendible hash table of small
+// Index finds slot numbers by a 32-bit hash. It is an extendible hash table of small
 // open-addressing parts. A full part grows by a sixth or splits in two, so an insert copies at most
 // one part, and the index is about three quarters full at any size. An entry is hash<<32 | number;
-// a number is never 0.
-type index struct {
+// a number is never 0. All operations are O(1), and O(partMax) when a part splits.
+type Index struct {
+	// seed randomises the hashes of keys that clients choose, so that clients cannot cause
+	// collisions. No replicated state depends on it.
+	seed  maphash.Seed
 	dir   []*part
 	depth uint // len(dir) = 1<<depth; the first depth bits of a hash choose the part
 	parts int
@@ -31,16 +39,28 @@ type part struct {
 	entries []uint64
 }
 
-func (x *index) part(hash uint32) *part {
+// New makes an empty index.
+func New() Index { return Index{seed: maphash.MakeSeed()} }
+
+// Hash returns the hash of a key in a space of keys.
+func (x *Index) Hash(space uint64, key []byte) uint32 {
+	hi, lo := bits.Mul64(maphash.Bytes(x.seed, key)^space*0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
+	return uint32((hi ^ lo) >> 32)
+}
+
+// Len returns the number of entries.
+func (x *Index) Len() int { return x.count }
+
+func (x *Index) part(hash uint32) *part {
 	return x.dir[uint64(hash)<<x.depth>>32]
 }
 
 func (p *part) home(hash uint32) int {
-	return int(uint64(hash*indexMix) * uint64(len(p.entries)) >> 32)
+	return int(uint64(hash*mix) * uint64(len(p.entries)) >> 32)
 }
 
-// find returns the first number with this hash that is accepts, or 0.
-func (x *index) find(hash uint32, is func(number uint32) bool) uint32 {
+// Find returns the first number with this hash that is accepts, or 0.
+func (x *Index) Find(hash uint32, is func(number uint32) bool) uint32 {
 	if len(x.dir) == 0 {
 		return 0
 	}
@@ -50,7 +70,7 @@ func (x *index) find(hash uint32, is func(number uint32) bool) uint32 {
 		if e == 0 {
 			return 0
 		}
-		if uint32(e>>handleLen) == hash && is(uint32(e)) {
+		if uint32(e>>numberBits) == hash && is(uint32(e)) {
 			return uint32(e)
 		}
 		if i++; i == len(p.entries) {
@@ -59,8 +79,8 @@ func (x *index) find(hash uint32, is func(number uint32) bool) uint32 {
 	}
 }
 
-// insert adds a number that the index does not have.
-func (x *index) insert(hash, number uint32) {
+// Insert adds a number that the index does not have.
+func (x *Index) Insert(hash, number uint32) {
 	if len(x.dir) == 0 {
 		x.dir = []*part{x.newPart(0, partMin)}
 	}
@@ -69,12 +89,12 @@ func (x *index) insert(hash, number uint32) {
 		x.expand(p, hash)
 		p = x.part(hash)
 	}
-	p.put(uint64(hash)<<handleLen | uint64(number))
+	p.put(uint64(hash)<<numberBits | uint64(number))
 	x.count++
 }
 
 func (p *part) put(entry uint64) {
-	i := p.home(uint32(entry >> handleLen))
+	i := p.home(uint32(entry >> numberBits))
 	for p.entries[i] != 0 {
 		if i++; i == len(p.entries) {
 			i = 0
@@ -84,19 +104,19 @@ func (p *part) put(entry uint64) {
 	p.used++
 }
 
-// replace changes the entry of number old to number fresh and reports whether old was found.
-func (x *index) replace(hash, old, fresh uint32) bool {
+// Replace changes the entry of number old to number fresh and reports whether old was found.
+func (x *Index) Replace(hash, old, fresh uint32) bool {
 	p, i := x.locate(hash, old)
 	if p == nil {
 		return false
 	}
-	p.entries[i] = uint64(hash)<<handleLen | uint64(fresh)
+	p.entries[i] = uint64(hash)<<numberBits | uint64(fresh)
 	return true
 }
 
-// remove deletes a number and reports whether it was found. The entries behind it move up, so there
+// Remove deletes a number and reports whether it was found. The entries behind it move up, so there
 // are no tombstones to slow down later searches.
-func (x *index) remove(hash, number uint32) bool {
+func (x *Index) Remove(hash, number uint32) bool {
 	p, i := x.locate(hash, number)
 	if p == nil {
 		return false
@@ -110,7 +130,7 @@ func (x *index) remove(hash, number uint32) bool {
 		if e == 0 {
 			break
 		}
-		home := p.home(uint32(e >> handleLen))
+		home := p.home(uint32(e >> numberBits))
 		if (j-home+n)%n >= (j-i+n)%n {
 			p.entries[i] = e
 			i = j
@@ -125,12 +145,12 @@ func (x *index) remove(hash, number uint32) bool {
 	return true
 }
 
-func (x *index) locate(hash, number uint32) (*part, int) {
+func (x *Index) locate(hash, number uint32) (*part, int) {
 	if len(x.dir) == 0 {
 		return nil, 0
 	}
 	p := x.part(hash)
-	want := uint64(hash)<<handleLen | uint64(number)
+	want := uint64(hash)<<numberBits | uint64(number)
 	for i := p.home(hash); ; {
 		switch p.entries[i] {
 		case 0:
@@ -146,7 +166,7 @@ func (x *index) locate(hash, number uint32) (*part, int) {
 
 // expand makes room in p, the part of hash. If the hashes of p are nearly equal, which a client can
 // cause, only a much larger directory would split it; such a part grows instead.
-func (x *index) expand(p *part, hash uint32) {
+func (x *Index) expand(p *part, hash uint32) {
 	if p.used < partMax*7/8 || p.depth == x.depth && len(x.dir) >= 8*x.parts {
 		x.resize(p, p.used+p.used/3+partMin/2)
 		return
@@ -165,7 +185,7 @@ func (x *index) expand(p *part, hash uint32) {
 			continue
 		}
 		side := low
-		if uint32(e>>handleLen)<<p.depth>>31 != 0 {
+		if uint32(e>>numberBits)<<p.depth>>31 != 0 {
 			side = high
 		}
 		if side.used+1 >= len(side.entries) {
@@ -185,7 +205,7 @@ func (x *index) expand(p *part, hash uint32) {
 	x.cells -= len(p.entries)
 }
 
-func (x *index) resize(p *part, cells int) {
+func (x *Index) resize(p *part, cells int) {
 	old := p.entries
 	x.cells -= len(old)
 	p.entries = makeCells(max(cells, partMin))
@@ -198,7 +218,7 @@ func (x *index) resize(p *part, cells int) {
 	}
 }
 
-func (x *index) newPart(depth uint, cells int) *part {
+func (x *Index) newPart(depth uint, cells int) *part {
 	p := &part{depth: depth, entries: makeCells(max(cells, partMin))}
 	x.parts++
 	x.cells += len(p.entries)
@@ -211,6 +231,7 @@ func makeCells(n int) []uint64 {
 	return s[:cap(s)]
 }
 
-func (x *index) memory() int64 {
+// Memory returns the bytes allocated.
+func (x *Index) Memory() int64 {
 	return int64(x.cells)*8 + int64(x.parts)*48 + int64(cap(x.dir))*8
 }

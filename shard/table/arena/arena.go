@@ -1,4 +1,5 @@
-package table
+// Package arena keeps byte blocks of many sizes in few large chunks.
+package arena
 
 import (
 	"fmt"
@@ -20,10 +21,11 @@ const (
 	noChunk     = ^uint32(0)
 )
 
-// arena keeps byte blocks of many sizes in few large chunks, so the garbage collector has nothing
+// Arena keeps byte blocks of many sizes in few large chunks, so the garbage collector has nothing
 // to mark. It wastes less than 4 bytes for small blocks and 6 % for larger ones. A block's place is
-// local to a replica. A block does not move, and its bytes are written once.
-type arena struct {
+// local to a replica. A block does not move, and its bytes are written once. All operations are
+// O(1). The zero value is empty.
+type Arena struct {
 	chunks []chunk
 	vacant []uint32 // numbers of released chunks
 	// rooms heads, for each class, the list of chunks with free blocks.
@@ -63,8 +65,8 @@ func classSize(class int) int {
 	return (class&15 + 17) << (class>>4 + 5)
 }
 
-// alloc returns a block of at least n bytes, n > 0, and its ref. The block is not cleared.
-func (a *arena) alloc(n int) (ref uint32, block []byte) {
+// Alloc returns a block of at least n bytes, n > 0, and its ref. The block is not cleared.
+func (a *Arena) Alloc(n int) (ref uint32, block []byte) {
 	if !a.ready {
 		a.ready = true
 		for i := range a.rooms {
@@ -97,15 +99,15 @@ func (a *arena) alloc(n int) (ref uint32, block []byte) {
 	return i<<offsetBits | offset>>unitBits, c.data[offset : offset+c.size]
 }
 
-// at returns the block of a ref, up to its class's size.
-func (a *arena) at(ref uint32) []byte {
+// At returns the block of a ref, up to its class's size.
+func (a *Arena) At(ref uint32) []byte {
 	c := &a.chunks[ref>>offsetBits]
 	offset := ref & (1<<offsetBits - 1) << unitBits
 	return c.data[offset : offset+c.size]
 }
 
-// release frees a block.
-func (a *arena) release(ref uint32) {
+// Release frees a block.
+func (a *Arena) Release(ref uint32) {
 	i := ref >> offsetBits
 	c := &a.chunks[i]
 	c.live--
@@ -129,7 +131,7 @@ func (a *arena) release(ref uint32) {
 
 // addClassChunk adds a chunk to a class. The first ones are small, so that a table with few timers
 // of many sizes stays small.
-func (a *arena) addClassChunk(class int) uint32 {
+func (a *Arena) addClassChunk(class int) uint32 {
 	size := classSize(class)
 	bytes := 1 << chunkBits
 	switch n := a.counts[class]; {
@@ -147,7 +149,7 @@ func (a *arena) addClassChunk(class int) uint32 {
 
 // addChunk makes a chunk for blocks of size bytes. Offset 0 is left unused in chunk 0 and in chunks
 // of a single large block.
-func (a *arena) addChunk(bytes, size int) uint32 {
+func (a *Arena) addChunk(bytes, size int) uint32 {
 	var i uint32
 	if n := len(a.vacant); n > 0 {
 		i = a.vacant[n-1]
@@ -171,14 +173,14 @@ func (a *arena) addChunk(bytes, size int) uint32 {
 	return i
 }
 
-func (a *arena) dropChunk(i uint32) {
+func (a *Arena) dropChunk(i uint32) {
 	a.bytes -= int64(len(a.chunks[i].data))
 	a.chunks[i] = chunk{}
 	a.vacant = append(a.vacant, i)
 }
 
 // list puts chunk i, which has free blocks, at the head of its class's list.
-func (a *arena) list(i uint32) {
+func (a *Arena) list(i uint32) {
 	c := &a.chunks[i]
 	head := a.rooms[c.class]
 	c.listed, c.prev, c.next = true, noChunk, head
@@ -188,7 +190,7 @@ func (a *arena) list(i uint32) {
 	a.rooms[c.class] = i
 }
 
-func (a *arena) unlist(i uint32) {
+func (a *Arena) unlist(i uint32) {
 	c := &a.chunks[i]
 	if c.prev == noChunk {
 		a.rooms[c.class] = c.next
@@ -201,6 +203,7 @@ func (a *arena) unlist(i uint32) {
 	c.listed, c.prev, c.next = false, noChunk, noChunk
 }
 
-func (a *arena) memory() int64 {
+// Memory returns the bytes allocated.
+func (a *Arena) Memory() int64 {
 	return a.bytes + int64(cap(a.chunks))*56 + int64(cap(a.vacant))*4
 }

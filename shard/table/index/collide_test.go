@@ -1,4 +1,4 @@
-package table
+package index
 
 import (
 	"encoding/binary"
@@ -8,9 +8,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// collidingIDs makes ids with one xxh64 hash. The first of an id's two words is random; the second
+// collidingKeys makes ids with one xxh64 hash. The first of an id's two words is random; the second
 // follows from it and from the hash. One id in fifty thousand has only valid characters.
-func collidingIDs(n int) (ids []string) {
+func collidingKeys(n int) (ids []string) {
 	const (
 		p1, p2   = 11400714785074694791, 14029467366897019727
 		p4, p5   = 9650029242287828579, 2870177450012600261
@@ -47,26 +47,26 @@ func collidingIDs(n int) (ids []string) {
 	return ids
 }
 
-// TestIDsDoNotCollideOnPurpose: ids and callbacks made to have one xxh64 hash do not collide in a
-// table's indexes, where each add would otherwise visit all of them.
-func TestIDsDoNotCollideOnPurpose(t *testing.T) {
+// TestKeysDoNotCollideOnPurpose: ids and callbacks made to have one xxh64 hash do not collide in an
+// index, where each add would otherwise visit all of them.
+func TestKeysDoNotCollideOnPurpose(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}
-	table := New(1, applyNow)
-	ids := collidingIDs(500)
-	places, targets := map[uint32]bool{}, map[uint32]bool{}
-	for _, id := range ids {
-		if xxhash.Sum64String(id) != xxhash.Sum64String(ids[0]) {
-			t.Fatalf("%s has another hash than %s: the test is about nothing", id, ids[0])
+	x, other := New(), New()
+	keys := collidingKeys(500)
+	places, callbacks := map[uint32]bool{}, map[uint32]bool{}
+	for _, key := range keys {
+		if xxhash.Sum64String(key) != xxhash.Sum64String(keys[0]) {
+			t.Fatalf("%s has another hash than %s: the test is about nothing", key, keys[0])
 		}
-		places[table.idHash(1, []byte(id))] = true
-		targets[table.targets.place([]byte(id))] = true
+		places[x.Hash(1, []byte(key))] = true
+		callbacks[x.Hash(0, []byte(key))] = true
 	}
-	if len(places) < 490 || len(targets) < 490 {
-		t.Errorf("%d ids of one hash have %d places in the index of ids, %d in that of callbacks", len(ids), len(places), len(targets))
+	if len(places) < 490 || len(callbacks) < 490 {
+		t.Errorf("%d keys of one hash have %d places in space 1, %d in space 0", len(keys), len(places), len(callbacks))
 	}
-	if other := New(1, applyNow); other.idHash(1, []byte(ids[0])) == table.idHash(1, []byte(ids[0])) {
-		t.Error("two tables give an id one place: it is no secret")
+	if other.Hash(1, []byte(keys[0])) == x.Hash(1, []byte(keys[0])) {
+		t.Error("two indexes give a key one place: it is no secret")
 	}
 }

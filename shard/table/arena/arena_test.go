@@ -1,4 +1,4 @@
-package table
+package arena
 
 import (
 	"math/rand/v2"
@@ -17,7 +17,7 @@ func TestClasses(t *testing.T) {
 // TestArena: blocks keep their content while others are allocated and released, and released memory
 // is returned.
 func TestArena(t *testing.T) {
-	var a arena
+	var a Arena
 	random := rand.New(rand.NewPCG(1, 2))
 	type held struct {
 		ref  uint32
@@ -27,12 +27,12 @@ func TestArena(t *testing.T) {
 	var all []held
 	release := func(i int) {
 		h := all[i]
-		for _, c := range a.at(h.ref)[:h.n] {
+		for _, c := range a.At(h.ref)[:h.n] {
 			if c != h.fill {
 				t.Fatalf("block %d of %d bytes has %d, want %d", h.ref, h.n, c, h.fill)
 			}
 		}
-		a.release(h.ref)
+		a.Release(h.ref)
 		all[i] = all[len(all)-1]
 		all = all[:len(all)-1]
 	}
@@ -41,7 +41,7 @@ func TestArena(t *testing.T) {
 		if i%500 == 0 {
 			n = 1 + random.IntN(100_000)
 		}
-		ref, b := a.alloc(n)
+		ref, b := a.Alloc(n)
 		if ref == 0 || len(b) < n {
 			t.Fatalf("alloc(%d) = %d, %d bytes", n, ref, len(b))
 		}

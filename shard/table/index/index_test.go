@@ -1,4 +1,4 @@
-package table
+package index
 
 import (
 	"math/rand/v2"
@@ -10,14 +10,14 @@ import (
 func TestIndexAgainstMap(t *testing.T) {
 	for _, hashes := range []uint32{1000, 1 << 12, 1<<32 - 1} {
 		random := rand.New(rand.NewPCG(uint64(hashes), 1))
-		var x index
+		var x Index
 		want := map[uint32]uint32{} // number → hash
 		for i := range uint32(40_000) {
 			hash := uint32(uint64(random.Uint32N(hashes)) * (1<<32 - 1) / uint64(hashes))
-			x.insert(hash, i+1)
+			x.Insert(hash, i+1)
 			want[i+1] = hash
 			if n := random.Uint32N(i+1) + 1; i > 20_000 {
-				if hash, ok := want[n]; ok != x.remove(hash, n) {
+				if hash, ok := want[n]; ok != x.Remove(hash, n) {
 					t.Fatalf("remove of %d", n)
 				}
 				delete(want, n)
@@ -25,13 +25,13 @@ func TestIndexAgainstMap(t *testing.T) {
 		}
 		for n := range uint32(40_000) {
 			hash, in := want[n+1]
-			got := x.find(hash, func(m uint32) bool { return m == n+1 })
+			got := x.Find(hash, func(m uint32) bool { return m == n+1 })
 			if in != (got == n+1) {
 				t.Fatalf("%d hashes: number %d is found %t, want %t", hashes, n+1, got != 0, in)
 			}
 		}
 		for n, hash := range want {
-			if !x.replace(hash, n, n+100_000) || !x.remove(hash, n+100_000) || x.remove(hash, n) {
+			if !x.Replace(hash, n, n+100_000) || !x.Remove(hash, n+100_000) || x.Remove(hash, n) {
 				t.Fatalf("number %d cannot be replaced and removed", n)
 			}
 		}
@@ -46,9 +46,9 @@ func TestIndexAgainstMap(t *testing.T) {
 
 // TestIndexOfOneHash: ids made to collide cost time but no memory.
 func TestIndexOfOneHash(t *testing.T) {
-	var x index
+	var x Index
 	for n := range uint32(5000) {
-		x.insert(7, n+1)
+		x.Insert(7, n+1)
 	}
 	if len(x.dir) > 16*x.parts || x.cells > 3*5000 {
 		t.Errorf("%d directory entries, %d cells for 5000 numbers", len(x.dir), x.cells)

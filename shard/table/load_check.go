@@ -1,32 +1,28 @@
 package table
 
-import "carillon/timer"
+import (
+	"carillon/shard/table/slab"
+	"carillon/timer"
+)
 
 // finish makes the checks that need the whole snapshot, and builds the state local to a replica:
 // index, wheel and sums.
 func (l *loader) finish() {
 	t := l.t
-	if l.records != t.slab.high || l.unused != t.slab.unused {
-		l.fail("%d slots, %d free; the header says %d and %d", l.records, l.unused, t.slab.high, t.slab.unused)
+	if l.records != t.slots.High || l.unused != t.slots.Unused {
+		l.fail("%d slots, %d free; the header says %d and %d", l.records, l.unused, t.slots.High, t.slots.Unused)
 		return
 	}
 	l.checkFree()
-	if l.err != nil {
-		return
-	}
-	for h := timer.Handle(1); h <= t.slab.high; h++ {
-		s := t.slab.at(h)
-		if s.state() == 0 {
-			s.rev = 0
-		}
-		t.endUpdate(h, s)
-	}
-	for h := timer.Handle(1); h <= t.slab.high && l.err == nil; h++ {
-		if s := t.slab.at(h); s.state() != 0 {
+	for h := timer.Handle(1); h <= t.slots.High && l.err == nil; h++ {
+		s := t.slots.At(h)
+		if s.State() == 0 {
+			s.Rev = 0
+		} else {
 			l.enter(h, s)
 			t.place(h, s)
-			t.countWait(h, s)
 		}
+		t.endUpdate(h, s)
 	}
 	if l.err == nil {
 		l.checkFinished()
@@ -42,30 +38,30 @@ func (l *loader) finish() {
 func (l *loader) checkFree() {
 	t := l.t
 	n := 0
-	for h := t.slab.free; h != 0; h = timer.Handle(t.slab.at(h).ref) {
-		if n++; n > t.slab.unused || t.slab.at(h).state() != 0 {
+	for h := t.slots.Free; h != 0; h = timer.Handle(t.slots.At(h).Ref) {
+		if n++; n > t.slots.Unused || t.slots.At(h).State() != 0 {
 			l.fail("free list is broken at handle %d", h)
 			return
 		}
 	}
-	if n != t.slab.unused {
-		l.fail("free list has %d of %d slots", n, t.slab.unused)
+	if n != t.slots.Unused {
+		l.fail("free list has %d of %d slots", n, t.slots.Unused)
 	}
 }
 
 // enter adds a timer to the index unless a newer one has superseded it.
-func (l *loader) enter(h timer.Handle, s *slot) {
+func (l *loader) enter(h timer.Handle, s *slab.Slot) {
 	t := l.t
 	if l := t.chains[h]; l.newer != 0 {
 		return
 	}
-	topic := t.topics.rows[s.topic].id
-	id := t.view(s.ref).id
+	topic := t.topics.rows[s.Topic].id
+	id := t.content.View(s.Ref).ID
 	if other := t.Find(topic, id); other != 0 {
 		l.fail("handles %d and %d have one id", other, h)
 		return
 	}
-	t.ids.insert(t.idHash(topic, id), uint32(h))
+	t.ids.Insert(t.idHash(topic, id), uint32(h))
 }
 
 func (l *loader) checkFinished() {
@@ -74,14 +70,14 @@ func (l *loader) checkFinished() {
 	var n, bytes int64
 	last := timer.Handle(0)
 	for h := t.finished.oldest; h != 0; {
-		s := t.slab.at(h)
-		if state := s.state(); n >= total || state != timer.Done && state != timer.Cancelled || timer.Handle(t.runs.at(s.run).older) != last {
+		s := t.slots.At(h)
+		if state := s.State(); n >= total || state != timer.Done && state != timer.Cancelled || timer.Handle(t.attempts.At(s.Attempt).Older) != last {
 			l.fail("list of finished timers is broken at handle %d", h)
 			return
 		}
 		n++
 		bytes += t.finishedCost(s)
-		last, h = h, timer.Handle(t.runs.at(s.run).newer)
+		last, h = h, timer.Handle(t.attempts.At(s.Attempt).Newer)
 	}
 	if n != total || bytes != t.finished.bytes || last != t.finished.newest {
 		l.fail("%d timers of %d bytes are finished, %d and %d were expected", n, bytes, total, t.finished.bytes)
@@ -93,9 +89,9 @@ func (l *loader) checkFinished() {
 func (l *loader) checkChains() {
 	t := l.t
 	met := 0
-	for h := timer.Handle(1); h <= t.slab.high && len(t.chains) > 0 && l.err == nil; h++ {
-		s := t.slab.at(h)
-		if s.state() == 0 || !s.chained() || t.chains[h].newer != 0 {
+	for h := timer.Handle(1); h <= t.slots.High && len(t.chains) > 0 && l.err == nil; h++ {
+		s := t.slots.At(h)
+		if s.State() == 0 || !s.Chained() || t.chains[h].newer != 0 {
 			continue
 		}
 		if t.chains[h].older == 0 {
@@ -110,17 +106,17 @@ func (l *loader) checkChains() {
 }
 
 // checkChain walks the timers of one id and returns their number.
-func (l *loader) checkChain(first timer.Handle, s *slot) (met int) {
+func (l *loader) checkChain(first timer.Handle, s *slab.Slot) (met int) {
 	t, g := l.t, &sameID{first: first}
 	for last, h := timer.Handle(0), first; h != 0; last, h = h, t.chains[h].older {
 		o := t.get(h)
-		if o == nil || !o.chained() || t.chains[h].newer != last || t.chains[h].of != nil || o.topic != s.topic ||
-			string(t.view(o.ref).id) != string(t.view(s.ref).id) {
+		if o == nil || !o.Chained() || t.chains[h].newer != last || t.chains[h].of != nil || o.Topic != s.Topic ||
+			string(t.content.View(o.Ref).ID) != string(t.content.View(s.Ref).ID) {
 			l.fail("timers of one id are broken at handle %d", h)
 			return met
 		}
-		live := !o.state().Over()
-		if h != first && o.state() != timer.Dead && !live || live && g.over > 0 || g.live > timer.MaxLiveOfID || g.over > timer.MaxDeadOfID+1 {
+		live := !o.State().Over()
+		if h != first && o.State() != timer.Dead && !live || live && g.over > 0 || g.live > timer.MaxLiveOfID || g.over > timer.MaxDeadOfID+1 {
 			l.fail("timers of one id are in the wrong order at handle %d, or too many", h)
 			return met
 		}

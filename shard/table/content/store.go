@@ -1,0 +1,185 @@
+// Package content keeps what clients gave for their timers: a Blob for each, with its identity and
+// its spec, the callbacks that timers share, and the texts of last errors. A blob is addressed by a
+// ref and a callback by a row. Both are local to a replica and reused.
+//
+// A Store has nothing for the garbage collector to mark but its few chunks. It keeps the sum of the
+// hashes of its blobs, which is a part of the table's state hash.
+package content
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"carillon/shard/table/arena"
+	"carillon/shard/table/index"
+	"carillon/timer"
+	"carillon/timer/encoding"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Store keeps the blobs and error texts of a table's timers in one arena, and the callbacks that
+// timers share. To write or read a blob is O(its bytes).
+type Store struct {
+	blocks    arena.Arena
+	callbacks callbacks
+	// sum is the sum of the hashes of all blobs and error texts. Every change updates it.
+	sum uint64
+}
+
+// New makes an empty store.
+func New() Store { return Store{callbacks: callbacks{index: index.New()}} }
+
+// View decodes a blob. Its slices point into the arena and are valid until the timer changes.
+func (s *Store) View(ref uint32) Blob {
+	b := s.blocks.At(ref)
+	pad, k := binary.Uvarint(b)
+	b = b[k : len(b)-int(pad)]
+	v := Blob{Flags: b[0]}
+	b = b[1:]
+	if v.Flags&HasTarget != 0 {
+		target, k := binary.Uvarint(b)
+		v.Target = uint32(target)
+		b = b[k:]
+	}
+	v.Decode(b)
+	return v
+}
+
+// HasURL reports whether a blob has a callback with a URL.
+func (s *Store) HasURL(ref uint32) bool {
+	b := s.blocks.At(ref)
+	_, k := binary.Uvarint(b)
+	if b[k]&HasTarget == 0 {
+		return false
+	}
+	n, _ := binary.Uvarint(b[k+1:])
+	callback := s.EncodedCallback(uint32(n))
+	return len(callback) > 0 && callback[0] == encoding.CallbackURL // it is the first field
+}
+
+// Put writes v to the arena. The slices of v may point to another blob or to the batch. The new
+// blob takes over the reference to the target.
+func (s *Store) Put(h timer.Handle, v *Blob) uint32 {
+	v.Flags &= NoExpiry | IsSeries | HasDue
+	n := 1 + 4 + 8 + createdLen + 1 + len(v.ID) + len(v.Rest)
+	if v.Target != 0 {
+		v.Flags |= HasTarget
+		n += encoding.UvarintLen(uint64(v.Target))
+	}
+	if v.Version != 1 {
+		v.Flags |= hasVersion
+		n += encoding.UvarintLen(uint64(v.Version))
+	}
+	if v.UpdatedMs > v.CreatedMs {
+		v.Flags |= hasUpdate
+		n += encoding.UvarintLen(uint64(v.UpdatedMs - v.CreatedMs))
+	}
+	var room [32]byte
+	series := v.appendSeries(room[:0])
+	n += len(series)
+	ref, b := s.allocPadded(n)
+	b = append(b, v.Flags)
+	if v.Target != 0 {
+		b = binary.AppendUvarint(b, uint64(v.Target))
+	}
+	from := len(b)
+	b = binary.LittleEndian.AppendUint32(b, v.Tag)
+	b = binary.LittleEndian.AppendUint64(b, v.Content)
+	b = binary.LittleEndian.AppendUint32(b, uint32(v.CreatedMs))
+	b = binary.LittleEndian.AppendUint16(b, uint16(v.CreatedMs>>32))
+	if v.Flags&hasVersion != 0 {
+		b = binary.AppendUvarint(b, uint64(v.Version))
+	}
+	if v.Flags&hasUpdate != 0 {
+		b = binary.AppendUvarint(b, uint64(v.UpdatedMs-v.CreatedMs))
+	}
+	b = append(b, series...)
+	b = append(append(b, byte(len(v.ID))), v.ID...)
+	b = append(b, v.Rest...)
+	v.Body = b[from:]
+	s.sum += s.Hash(h, v)
+	return ref
+}
+
+// allocPadded returns a block for n bytes. The block is cut to its prefix, which gives the number
+// of unused bytes at its end.
+func (s *Store) allocPadded(n int) (ref uint32, b []byte) {
+	ref, b = s.blocks.Alloc(1 + n)
+	if pad := len(b) - 1 - n; pad < 0x80 {
+		return ref, append(b[:0], byte(pad))
+	}
+	s.blocks.Release(ref)
+	ref, b = s.blocks.Alloc(2 + n)
+	pad := len(b) - 2 - n
+	return ref, append(b[:0], byte(pad)|0x80, byte(pad>>7))
+}
+
+// Replace writes v in the place of another blob, which its slices may point to.
+func (s *Store) Replace(h timer.Handle, old uint32, v *Blob) uint32 {
+	ref := s.Put(h, v)
+	s.Drop(h, old)
+	return ref
+}
+
+// Drop releases a blob and its reference to the target.
+func (s *Store) Drop(h timer.Handle, ref uint32) {
+	v := s.View(ref)
+	s.sum -= s.Hash(h, &v)
+	s.release(v.Target)
+	s.blocks.Release(ref)
+}
+
+// Hash returns a blob's part of the sum.
+func (s *Store) Hash(h timer.Handle, v *Blob) uint64 {
+	x := Mix(uint64(h)<<8|uint64(v.Flags), xxhash.Sum64(v.Body))
+	if v.Target != 0 {
+		x = Mix(x, s.callbacks.at(v.Target).hash)
+	}
+	return x
+}
+
+// Mix folds two words into one, as in wyhash.
+func Mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0xA0761D6478BD642F, b^0xE7037ED1A0B428DB)
+	return hi ^ lo
+}
+
+// SetError replaces an error text and returns the new one's ref. Ref 0 and an empty text are none.
+func (s *Store) SetError(h timer.Handle, ref uint32, text string) uint32 {
+	if ref != 0 {
+		s.sum -= s.ErrorHash(h, ref)
+		s.blocks.Release(ref)
+	}
+	if text == "" {
+		return 0
+	}
+	ref, b := s.blocks.Alloc(2 + len(text))
+	b[0], b[1] = byte(len(text)), byte(len(text)>>8)
+	copy(b[2:], text)
+	s.sum += s.ErrorHash(h, ref)
+	return ref
+}
+
+// ErrorText returns an error text. It is valid until the timer's next change.
+func (s *Store) ErrorText(ref uint32) []byte {
+	if ref == 0 {
+		return nil
+	}
+	b := s.blocks.At(ref)
+	return b[2 : 2+(int(b[0])|int(b[1])<<8)]
+}
+
+// ErrorHash returns an error text's part of the sum.
+func (s *Store) ErrorHash(h timer.Handle, ref uint32) uint64 {
+	if ref == 0 {
+		return 0
+	}
+	return Mix(^uint64(h), xxhash.Sum64(s.ErrorText(ref)))
+}
+
+// Sum returns the sum of the hashes of all blobs and error texts.
+func (s *Store) Sum() uint64 { return s.sum }
+
+// Memory returns the bytes allocated.
+func (s *Store) Memory() int64 { return s.blocks.Memory() + s.callbacks.memory() }

@@ -1,0 +1,148 @@
+package table
+
+import (
+	"carillon/shard/table/content"
+	"carillon/shard/table/index"
+	"carillon/shard/table/slab"
+	"carillon/timer"
+)
+
+// timers are the timers of a table, and how they are read. Its methods change nothing. To find or
+// read a timer is O(1).
+type timers struct {
+	seq      uint64 // last number given to a timer; replicated
+	slots    slab.Slots
+	attempts slab.Attempts
+	content  content.Store
+	topics
+	ids    index.Index
+	chains map[timer.Handle]link // places of timers that share their id with others
+}
+
+func newTimers() timers {
+	return timers{content: content.New(), topics: newTopics(), chains: map[timer.Handle]link{}, ids: index.New()}
+}
+
+// Len returns the number of timers, including ended ones.
+func (t *timers) Len() int { return int(t.slots.High) - t.slots.Unused }
+
+// LastHandle returns the highest handle ever used. It is the number of slots that a full scan
+// visits.
+func (t *timers) LastHandle() timer.Handle { return t.slots.High }
+
+// get returns the slot of a handle, or nil if it holds no timer.
+func (t *timers) get(h timer.Handle) *slab.Slot {
+	if h == 0 || h > t.slots.High {
+		return nil
+	}
+	if s := t.slots.At(h); s.State() != 0 {
+		return s
+	}
+	return nil
+}
+
+// live returns the slot of a handle, or nil if it no longer holds the timer with this number.
+func (t *timers) live(h timer.Handle, seq uint64) *slab.Slot {
+	if s := t.get(h); s != nil && s.Seq() == seq {
+		return s
+	}
+	return nil
+}
+
+// Live reports whether the handle still holds the timer with this number.
+func (t *timers) Live(h timer.Handle, seq uint64) bool { return t.live(h, seq) != nil }
+
+// ScheduledAt reports whether the handle still holds the timer of that number, scheduled and at
+// that revision.
+func (t *timers) ScheduledAt(h timer.Handle, seq uint64, rev uint32) bool {
+	s := t.live(h, seq)
+	return s != nil && s.Rev == rev && s.State() == timer.Scheduled
+}
+
+// Lookup finds a timer by its id: the live one, or else the last ended one that is still kept.
+func (t *timers) Lookup(topic timer.TopicID, id string) (timer.Handle, bool) {
+	h := t.Find(topic, []byte(id))
+	return h, h != 0
+}
+
+// Find is Lookup with the id as bytes. It returns 0 if there is no such timer.
+func (t *timers) Find(topic timer.TopicID, id []byte) timer.Handle {
+	row, ok := t.topics.rowOf[topic]
+	if !ok {
+		return 0
+	}
+	return timer.Handle(t.ids.Find(t.idHash(topic, id), func(n uint32) bool {
+		s := t.slots.At(timer.Handle(n))
+		return s.Topic == row && string(t.content.View(s.Ref).ID) == string(id)
+	}))
+}
+
+// idHash returns the hash of a timer's id in the index.
+func (t *timers) idHash(topic timer.TopicID, id []byte) uint32 { return t.ids.Hash(uint64(topic), id) }
+
+func (t *timers) dueMs(s *slab.Slot) int64 {
+	if s.Attempt == 0 {
+		return s.When()
+	}
+	return t.attempts.At(s.Attempt).DueMs
+}
+
+func (t *timers) wakeMs(s *slab.Slot) (ms int64, in bool) {
+	switch s.State() {
+	case timer.Scheduled:
+		at, v := s.When(), t.content.View(s.Ref)
+		if end := v.ExpiresMs(t.dueMs(s)); end != 0 {
+			at = min(at, end+1)
+		}
+		return at, true
+	case timer.Leased, timer.Dead:
+		return s.When(), true
+	}
+	return 0, false
+}
+
+// wasRefused reports whether the last call of a scheduled timer was refused an address.
+func (t *timers) wasRefused(s *slab.Slot) bool {
+	if s.Attempt == 0 || s.State() != timer.Scheduled {
+		return false
+	}
+	r := t.attempts.At(s.Attempt)
+	if r.Holder == ByPuller {
+		return false
+	}
+	text := t.content.ErrorText(r.ErrRef)
+	return timer.RefusedAddress(string(text[:min(len(text), 16)])) // its start is enough
+}
+
+// slotHash covers the fields of a slot and its attempt. The sums over all slots and blobs follow
+// each change, so reading the hash of the whole state costs nothing extra (I7, I12).
+func (t *timers) slotHash(h timer.Handle, s *slab.Slot) uint64 {
+	seqAttempts, whenMarks := s.Words()
+	x := content.Mix(content.Mix(uint64(h), seqAttempts), whenMarks)
+	if s.State() == 0 {
+		return content.Mix(x, uint64(s.Ref))
+	}
+	x = content.Mix(x, uint64(t.topics.rows[s.Topic].id)<<32|uint64(s.Rev))
+	if s.Attempt != 0 {
+		r := t.attempts.At(s.Attempt)
+		x = content.Mix(x, r.Fence)
+		x = content.Mix(x, uint64(r.DueMs))
+		x = content.Mix(x, uint64(r.EndedMs()))
+		x = content.Mix(x, uint64(r.FiredMs))
+		x = content.Mix(x, uint64(r.Lateness))
+		x = content.Mix(x, uint64(r.Newer)<<32|uint64(r.Older))
+		x = content.Mix(x, uint64(r.Status)|uint64(r.DurMs)<<16|uint64(r.Holder)<<48)
+	}
+	if s.Chained() {
+		l := t.chains[h]
+		x = content.Mix(x, uint64(l.newer)<<32|uint64(l.older))
+	}
+	return x
+}
+
+// Callback returns the callback that n identifies, or an empty one if it is no longer used.
+func (t *timers) Callback(n Target) timer.Callback { return t.content.Callback(n) }
+
+// SealedBy adds the number of sealed header values of this table's callback overrides to all, by
+// the id of the sealing key.
+func (t *timers) SealedBy(all map[string]int64) map[string]int64 { return t.content.SealedBy(all) }

@@ -1,0 +1,111 @@
+package table
+
+import (
+	"carillon/shard/table/slab"
+	"carillon/timer"
+	"carillon/wheel"
+)
+
+// timetable knows when each timer wakes. It is local to a leader: it changes neither the replicated
+// state nor its hash. To arm a timer is O(1).
+//
+// A popped timer is out of the wheel until its schedule changes or Arm or Rearm puts it back. A
+// leader that steps down and may lead again must Rearm the popped timers that it still holds.
+type timetable struct {
+	timers
+	wheel      *wheel.Wheel
+	wheelWaits wheelWaits
+}
+
+func newTimetable(nowMs int64) timetable {
+	return timetable{timers: newTimers(), wheel: wheel.New(wheel.Tick(nowMs))}
+}
+
+// MemoryBytes returns the bytes allocated for timers, in use or not.
+func (t *timetable) MemoryBytes() int64 {
+	const wheelNode, wheelChunk, chainEntry = 20, 1024, 72
+	wheelNodes := (int64(t.slots.High) + wheelChunk) &^ (wheelChunk - 1)
+	return t.slots.Memory() + t.attempts.Memory() + t.content.Memory() + t.ids.Memory() + int64(len(t.chains))*chainEntry +
+		wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8
+}
+
+// Advance moves the wheel to nowMs with at most budget units of work. It reports whether the wheel
+// has reached nowMs.
+func (t *timetable) Advance(nowMs int64, budget int) (done bool) {
+	_, done = t.wheel.Advance(wheel.Tick(nowMs), budget)
+	return done
+}
+
+// Pop takes due timers out of the wheel and returns their number: less than len(dst) when no more
+// are due. Half of them are those that became due last, which need not wait until all of a herd has
+// left the wheel.
+func (t *timetable) Pop(dst []wheel.Handle) int {
+	n := t.wheel.Pop(dst[:(len(dst)+1)/2])
+	n += t.wheel.PopLast(dst[n:])
+	for _, h := range dst[:n] {
+		t.uncountWait(timer.Handle(h))
+	}
+	return n
+}
+
+// NextDue returns the earliest time at which Advance or Pop has work.
+func (t *timetable) NextDue() (ms int64, ok bool) {
+	if t.wheel.Due() > 0 {
+		return int64(t.wheel.Now()), true
+	}
+	next, ok := t.wheel.Next()
+	return int64(next), ok
+}
+
+// Arm adds a timer to the wheel at atMs, or moves it there.
+func (t *timetable) Arm(h timer.Handle, atMs int64) {
+	if t.get(h) == nil {
+		return
+	}
+	at := wheel.Tick(timer.ClampMs(atMs))
+	if _, in := t.wheel.When(wheel.Handle(h)); in {
+		t.wheel.Move(wheel.Handle(h), at)
+		return
+	}
+	t.wheel.Add(wheel.Handle(h), at)
+}
+
+// place arms the wheel for a timer according to its state:
+//
+//	Scheduled  at its next attempt, or right after its expiry if that is earlier
+//	Leased     at the end of the lease
+//	Dead       at the end of its retention
+//	Done, Cancelled  not armed
+func (t *timetable) place(h timer.Handle, s *slab.Slot) {
+	if at, wakes := t.wakeMs(s); wakes {
+		t.Arm(h, at)
+	} else {
+		t.wheel.Remove(wheel.Handle(h))
+	}
+}
+
+// RearmRange puts popped timers back into the wheel according to their state. It visits at most
+// budget slots after from (0 at first) and returns the slot to continue after.
+func (t *timetable) RearmRange(from timer.Handle, budget int) (next timer.Handle, done bool) {
+	for ; budget > 0 && from < t.slots.High; budget-- {
+		from++
+		t.restore(from, t.slots.At(from))
+	}
+	return from, from >= t.slots.High
+}
+
+// Rearm is RearmRange for one timer, if the handle still holds that number.
+func (t *timetable) Rearm(h timer.Handle, seq uint64) {
+	if s := t.live(h, seq); s != nil {
+		t.restore(h, s)
+	}
+}
+
+func (t *timetable) restore(h timer.Handle, s *slab.Slot) {
+	if at, wakes := t.wakeMs(s); wakes {
+		if _, in := t.wheel.When(wheel.Handle(h)); !in {
+			t.Arm(h, at)
+			t.countWait(h, s)
+		}
+	}
+}

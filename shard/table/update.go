@@ -1,0 +1,236 @@
+package table
+
+import (
+	"carillon/shard/table/content"
+	"carillon/shard/table/slab"
+	"carillon/timer"
+	"carillon/wheel"
+)
+
+// updater changes timers, and keeps in step what follows from a change: sums, counts, the index,
+// the timetable, and a snapshot in progress. A change is O(1).
+type updater struct {
+	timetable
+	finished     finished
+	slotSum      uint64 // of the hashes of all slots
+	deadReplaced int    // see TakeDeadReplaced; not replicated
+	snap         *Snapshot
+}
+
+func newUpdater(nowMs int64) updater { return updater{timetable: newTimetable(nowMs)} }
+
+// beginUpdate opens the update of a slot that is or was in use; endUpdate closes it. A snapshot in
+// progress saves the slot's old content, and the sums and counts follow the change. Another slot
+// may change meanwhile only within its own beginUpdate and endUpdate.
+func (u *updater) beginUpdate(h timer.Handle) *slab.Slot {
+	if u.snap != nil {
+		u.snap.keep(h)
+	}
+	s := u.slots.At(h)
+	u.slotSum -= u.slotHash(h, s)
+	u.countSlot(s, -1)
+	u.uncountWait(h)
+	return s
+}
+
+func (u *updater) endUpdate(h timer.Handle, s *slab.Slot) {
+	u.slotSum += u.slotHash(h, s)
+	u.countSlot(s, +1)
+	u.countWait(h, s)
+}
+
+// countSlot adds by to the counts of the slot's topic and state.
+func (u *updater) countSlot(s *slab.Slot, by int64) {
+	state := s.State()
+	if state == 0 {
+		return
+	}
+	u.topics.count(s.Topic, state, by)
+	if state == timer.Leased && u.attempts.At(s.Attempt).Holder == ByPuller {
+		u.topics.rows[s.Topic].pulled += by
+	}
+	if !state.Over() && !u.content.HasURL(s.Ref) {
+		u.topics.rows[s.Topic].noURL += by
+	}
+}
+
+// newSlot returns a slot for a new timer, with its update open.
+func (u *updater) newSlot() (timer.Handle, *slab.Slot) {
+	if h := u.slots.Free; h != 0 {
+		s := u.beginUpdate(h)
+		u.slots.Free = timer.Handle(s.Ref)
+		u.slots.Unused--
+		*s = slab.Slot{}
+		return h, s
+	}
+	u.slots.High++
+	h := u.slots.High
+	u.slots.Extend(h)
+	return h, u.slots.At(h)
+}
+
+// transition moves a timer with an open update to another state and updates its place in the
+// wheel. The state lasts until whenMs.
+func (u *updater) transition(h timer.Handle, s *slab.Slot, to timer.State, whenMs int64) {
+	s.SetState(to)
+	s.SetWhen(whenMs)
+	s.Rev++
+	u.place(h, s)
+}
+
+// attemptOf returns the attempt of a timer with an open update. It creates one if there is none.
+func (u *updater) attemptOf(s *slab.Slot) *slab.Attempt {
+	if s.Attempt == 0 {
+		s.Attempt = u.attempts.Take()
+		r := u.attempts.At(s.Attempt)
+		r.DueMs, r.Lateness = s.When(), -1
+		return r
+	}
+	return u.attempts.At(s.Attempt)
+}
+
+func (u *updater) freeAttempt(h timer.Handle, s *slab.Slot) {
+	if s.Attempt == 0 {
+		return
+	}
+	r := u.attempts.At(s.Attempt)
+	r.ErrRef = u.content.SetError(h, r.ErrRef, "")
+	u.dropSuccessor(h, r)
+	u.attempts.Give(s.Attempt)
+	s.Attempt = 0
+}
+
+// setDue changes the due time of a timer with an open update. Without an attempt, the due time is
+// the slot's when, which the caller sets.
+func (u *updater) setDue(s *slab.Slot, ms int64) {
+	if s.Attempt != 0 {
+		u.attempts.At(s.Attempt).DueMs = ms
+	}
+}
+
+// rewrite gives a timer with an open update a new blob. v may view the old one.
+func (u *updater) rewrite(h timer.Handle, s *slab.Slot, v *content.Blob, callback []byte) {
+	v.Target = u.content.Intern(callback)
+	s.Ref = u.content.Replace(h, s.Ref, v)
+}
+
+// rewriteSame writes a timer's changed blob with the same content. The timer's update is open.
+func (u *updater) rewriteSame(h timer.Handle, s *slab.Slot, v *content.Blob) {
+	u.content.Retain(v.Target)
+	s.Ref = u.content.Replace(h, s.Ref, v)
+}
+
+// dropSuccessor drops the successor of a timer with an open update.
+func (u *updater) dropSuccessor(h timer.Handle, r *slab.Attempt) {
+	if r.Successor != 0 {
+		u.content.Drop(h, r.Successor)
+		r.Successor = 0
+	}
+}
+
+// drop removes a timer and frees its slot. Its id then names the next timer of the same id, if there
+// is one.
+func (u *updater) drop(h timer.Handle) {
+	u.unchain(h)
+	s := u.beginUpdate(h)
+	u.forget(h, s)
+	u.endUpdate(h, s)
+}
+
+// forget frees a slot with an open update. The slot must be in no chain, and the index must no
+// longer name it.
+func (u *updater) forget(h timer.Handle, s *slab.Slot) {
+	if s.State() == timer.Done || s.State() == timer.Cancelled {
+		u.finished.remove(u, h, s)
+	}
+	u.wheel.Remove(wheel.Handle(h))
+	u.freeAttempt(h, s)
+	u.content.Drop(h, s.Ref)
+	row := s.Topic
+	*s = slab.Slot{Ref: uint32(u.slots.Free)}
+	u.slots.Free = h
+	u.slots.Unused++
+	u.topics.release(row)
+}
+
+// makeBlob fills a new slot and leaves its update open.
+func (u *updater) makeBlob(topic timer.TopicID, v *content.Blob, priority uint8, dueMs int64) (timer.Handle, *slab.Slot) {
+	h, s := u.newSlot()
+	u.seq++
+	s.SetSeq(u.seq)
+	s.Topic = u.topics.retain(topic)
+	s.Ref = u.content.Put(h, v)
+	s.SetPriority(priority)
+	u.transition(h, s, timer.Scheduled, dueMs)
+	return h, s
+}
+
+// setSuccessor makes a timer that takes over the id of one that has just ended. A dead letter is
+// kept but superseded; any other ended timer is dropped.
+func (u *updater) setSuccessor(old timer.Handle, v *content.Blob, priority uint8, dueMs int64) {
+	o := u.slots.At(old)
+	topic := u.topics.rows[o.Topic].id
+	hash := u.idHash(topic, v.ID)
+	u.content.Retain(v.Target)
+	h, s := u.makeBlob(topic, v, priority, dueMs)
+	u.endUpdate(h, s)
+	u.supersede(hash, old, h)
+	if state := o.State(); state == timer.Done || state == timer.Cancelled {
+		u.drop(old)
+	}
+}
+
+// markContinued records that a timer's series has continued without it. v views its blob.
+func (u *updater) markContinued(h timer.Handle, v *content.Blob) {
+	s := u.beginUpdate(h)
+	v.Occurrence = 0
+	u.rewriteSame(h, s, v)
+	u.endUpdate(h, s)
+}
+
+// dropWork is the cost of dropping a timer, in units of visiting a slot.
+const dropWork = 16
+
+// dropTopic drops a topic's timers, visiting the slots after from. It stops when work is used up (0
+// is unlimited) and returns the slot to continue after, or 0 when it has finished. The row
+// disappears with its last timer. removed counts the pending timers among those dropped.
+func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed int, next timer.Handle) {
+	bounded := work > 0
+	left := u.topics.rows[row].timers
+	for h := from + 1; h <= u.slots.High && left > 0; h++ {
+		if bounded && work <= 0 {
+			return removed, h - 1
+		}
+		work--
+		if s := u.slots.At(h); s.State() != 0 && s.Topic == row {
+			if s.State() == timer.Scheduled || s.State() == timer.Leased {
+				removed++
+			}
+			u.drop(h)
+			left--
+			work -= dropWork
+		}
+	}
+	return removed, 0
+}
+
+// record stores the attempt's status, error and start.
+func (u *updater) record(o *Outcome, s *slab.Slot) {
+	if o.Kind == Release {
+		s.SetAttempts(s.Attempts() - 1)
+		return
+	}
+	r := u.attempts.At(s.Attempt)
+	r.Status = uint16(min(max(o.Status, 0), 1<<16-1))
+	r.ErrRef = u.content.SetError(o.Handle, r.ErrRef, o.Err)
+	u.started(s, r, o.StartedMs)
+}
+
+// started stores the start of the attempt and, for the first attempt, its lateness.
+func (u *updater) started(s *slab.Slot, r *slab.Attempt, ms int64) {
+	r.FiredMs = timer.ClampMs(ms)
+	if r.Lateness < 0 {
+		v := u.content.View(s.Ref)
+		r.Lateness = max(r.FiredMs-v.LateFrom(r.DueMs), 0)
+	}
+}
