@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	indexCallIn = 900 * time.Millisecond // one try: there is time for a second
-	appliedEach = 2 * time.Millisecond
+	indexTimeout = 900 * time.Millisecond // one try: there is time for a second
+	appliedPoll = 2 * time.Millisecond
 )
 
 var errBadIndex = errors.New("malformed index")
@@ -21,39 +21,39 @@ var errBadIndex = errors.New("malformed index")
 // it was called. So an object that the copy lacks then is not there. After an error it is unknown:
 // the meta group's leader could not be asked, or its entries did not come within a second and a
 // half.
-func (m *Member) CatchUp(ctx context.Context) error {
-	ctx, cancel := m.tasks.WithTimeout(ctx, proposeFor)
+func (c *metaClient) CatchUp(ctx context.Context) error {
+	ctx, cancel := c.tasks.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	hint, pause := uint64(0), firstPause
+	hint, pause := uint64(0), firstRetryPause
 	for turn := 0; ; turn++ {
-		index, err := m.metaIndex(ctx, hint, turn)
+		index, err := c.metaIndex(ctx, hint, turn)
 		if err == nil {
-			return m.awaitApplied(ctx, index)
+			return c.awaitApplied(ctx, index)
 		}
 		moved, _ := errors.AsType[timer.NotLeaderError](err)
 		if hint = moved.Leader; hint != 0 && turn == 0 {
 			continue
 		}
-		if !m.tasks.Sleep(ctx, pause) {
+		if !c.tasks.Sleep(ctx, pause) {
 			return timer.ErrNoLeader
 		}
-		pause = min(2*pause, longPause)
+		pause = min(2*pause, maxRetryPause)
 	}
 }
 
 // metaIndex is how far the meta group's state is, as its leader says after a majority has confirmed
 // that it leads.
-func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
-	if m.host.Leads(shard.Meta) {
-		return m.host.Confirm(shard.Meta)
+func (c *metaClient) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
+	if c.host.Leads(shard.Meta) {
+		return c.host.Confirm(shard.Meta)
 	}
-	leader := m.metaLeader(hint, turn)
+	leader := c.metaLeader(hint, turn)
 	if leader == 0 {
 		return 0, timer.ErrNoLeader
 	}
-	ctx, cancel := m.tasks.WithTimeout(ctx, indexCallIn)
+	ctx, cancel := c.tasks.WithTimeout(ctx, indexTimeout)
 	defer cancel()
-	answer, err := m.peers.Call(ctx, leader, methodIndex, nil)
+	answer, err := c.peers.Call(ctx, leader, methodIndex, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -61,9 +61,9 @@ func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, 
 }
 
 // awaitApplied waits until an entry is in this node's copy.
-func (m *Member) awaitApplied(ctx context.Context, index uint64) error {
-	for m.host.Applied(shard.Meta) < index {
-		if !m.tasks.Sleep(ctx, appliedEach) {
+func (l *local) awaitApplied(ctx context.Context, index uint64) error {
+	for l.host.Applied(shard.Meta) < index {
+		if !l.tasks.Sleep(ctx, appliedPoll) {
 			return timer.ErrNoLeader
 		}
 	}
@@ -77,8 +77,8 @@ const (
 	indexElsewhere
 )
 
-func (m *Member) answerIndex(_ context.Context) ([]byte, error) {
-	index, err := m.host.Confirm(shard.Meta)
+func (c *metaClient) answerIndex(_ context.Context) ([]byte, error) {
+	index, err := c.host.Confirm(shard.Meta)
 	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok {
 		return binary.AppendUvarint([]byte{indexElsewhere}, moved.Leader), nil
 	}

@@ -35,7 +35,7 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 	}
 	var now time.Duration
 	for range 20 {
-		now += heartbeatEach
+		now += heartbeatInterval
 		say(now, epochMs+now.Milliseconds()-3, 0) // 3 ms on its way
 	}
 	h, ago, _ := l.last(now, 2)
@@ -48,7 +48,7 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 			t.Errorf("its own clock off by %d ms: the other's seems off by %d", off, ms)
 		}
 	}
-	now += heartbeatEach
+	now += heartbeatInterval
 	say(now, epochMs+now.Milliseconds()-60_000, 1)
 	h, ago, _ = l.last(now, 2)
 	if got, _ := h.clock(2, ago); got.OffsetMs != epochMs-60_000 || got.Steps != 1 {

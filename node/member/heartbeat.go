@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	heartbeatEach    = 250 * time.Millisecond
+	heartbeatInterval    = 250 * time.Millisecond
 	maxLeads         = 65_536
 	maxUnhealthyText = 200
 )
@@ -28,6 +28,21 @@ type heartbeat struct {
 	Limits    ring.Says          // its parts of topics' limits
 	LowDisk   timer.LowDiskError // of its disk; no Limit: it has room
 }
+
+// heartbeatClock is the part of a heartbeat on a node's clock.
+type heartbeatClock struct {
+	Known   bool          // false: the node has sent no heartbeat yet
+	AheadMs int64         // of the time that the node believes; 0 if it goes by its clock
+	Steps   uint32        // since its process began
+	Steady  time.Duration // since its last step, or since it began
+	Sure    bool          // it goes by its clock
+}
+
+// maxSteadyMs is 35 years.
+const maxSteadyMs = 1 << 40
+
+// believedMs is the time that the node went by when it sent the heartbeat.
+func (h *heartbeat) believedMs() int64 { return h.WallMs - h.Clock.AheadMs }
 
 // heartbeatFrame begins the control frames that carry a heartbeat; shard's begin with their own
 // version.
@@ -67,19 +82,19 @@ func (h *heartbeat) encode() []byte {
 }
 
 const (
-	limitsTold   = 0 // to a node of an older kind: too much is held to name it
-	limitsUntold = 1
+	limitsListed   = 0 // to a node of an older kind: too much is held to name it
+	limitsOmitted = 1
 )
 
 func appendLimits(out []byte, says *ring.Says) []byte {
 	if says.Untold {
-		return append(out, limitsUntold)
+		return append(out, limitsOmitted)
 	}
 	unsure := byte(0)
 	if says.Unsure {
 		unsure = 1
 	}
-	out = binary.AppendUvarint(append(out, limitsTold, unsure), says.Seq)
+	out = binary.AppendUvarint(append(out, limitsListed, unsure), says.Seq)
 	out = binary.AppendUvarint(out, uint64(len(says.Heard)))
 	for _, heard := range says.Heard {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, heard.Node), heard.Seq)
@@ -153,10 +168,10 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err error) {
 	says.WallMs = wallMs
 	switch {
-	case len(in) > 0 && in[0] == limitsUntold:
+	case len(in) > 0 && in[0] == limitsOmitted:
 		says.Untold = true
 		return says, in[1:], nil
-	case len(in) < 2 || in[0] != limitsTold:
+	case len(in) < 2 || in[0] != limitsListed:
 		says.Untold = true
 		return says, nil, nil
 	}

@@ -26,7 +26,7 @@ type joinAnswer struct {
 // join asks members that gossip knows to let this node in, until its place in the meta group is
 // known.
 func (s *Self) join(ctx context.Context) error {
-	said := NewNotice(s.tasks, sayEach)
+	notice := newRareLog(s.tasks, noticeInterval)
 	for {
 		answer, err := s.askToJoin(ctx)
 		switch {
@@ -36,7 +36,7 @@ func (s *Self) join(ctx context.Context) error {
 			return s.outdated(err)
 		case err != nil:
 			s.Wait("joining: " + err.Error())
-			said.Say(func() { s.log.Warn("joining", "waiting", err.Error()) })
+			notice.do(func() { s.log.Warn("joining", "waiting", err.Error()) })
 		case answer.Meta == nil:
 			s.Wait("joining: waiting for a place in the meta group")
 		default:
@@ -45,7 +45,7 @@ func (s *Self) join(ctx context.Context) error {
 				id.Rejoin = nil
 			})
 		}
-		if !s.tasks.Sleep(ctx, stepEach) {
+		if !s.tasks.Sleep(ctx, joinInterval) {
 			return ctx.Err()
 		}
 	}
@@ -71,13 +71,13 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 			continue
 		}
 		tries++
-		ctx, cancel := s.tasks.WithTimeout(ctx, askFor)
+		ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
 		reply, _, callErr := s.peers.CallAddr(ctx, m.Peer, methodJoin, body)
 		cancel()
-		if toldRemoved(callErr) && s.cfg.PeersProven {
+		if isRemovedAnswer(callErr) && s.cfg.PeersProven {
 			return nil, ErrRemoved
 		}
-		if toldOutdated(callErr) && s.cfg.PeersProven {
+		if isOutdatedAnswer(callErr) && s.cfg.PeersProven {
 			return nil, fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, m.Name, callErr)
 		}
 		if callErr != nil {
@@ -111,14 +111,14 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	}
 	// A node that was met knew the cluster's id, on disk.
 	if _, nonce, met := s.peers.Met(n.ID); met && from.Cluster == "" && nonce != from.Nonce {
-		return nil, isOutdated{fmt.Errorf("%w: it is from before the node joined", ring.ErrStale)}
+		return nil, outdatedError{fmt.Errorf("%w: it is from before the node joined", ring.ErrStale)}
 	}
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
-		return nil, wasRemoved{}
+		return nil, removedError{}
 	} else if errors.Is(err, ring.ErrStale) {
-		return nil, isOutdated{err}
+		return nil, outdatedError{err}
 	} else if err != nil {
-		return nil, m.sayWhatToDo(&n, err)
+		return nil, m.addNameAdvice(&n, err)
 	}
 	var a joinAnswer
 	a.ClusterID, a.Shards, a.Replicas = m.State.Cluster()
@@ -129,9 +129,9 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	return json.Marshal(a)
 }
 
-// sayWhatToDo adds it to why a node was not let in that comes with the name of another: its volume
+// addNameAdvice adds it to why a node was not let in that comes with the name of another: its volume
 // may not have been mounted.
-func (m *Member) sayWhatToDo(n *ring.Node, err error) error {
+func (m *Member) addNameAdvice(n *ring.Node, err error) error {
 	if other, ok := m.State.NodeNamed(n.Name); !ok || other.ID == n.ID {
 		return err
 	}
@@ -139,85 +139,33 @@ func (m *Member) sayWhatToDo(n *ring.Node, err error) error {
 		"other nodes are ready; if one of them never will be, carillon ctl remove %s --accept-loss", err, n.Name, n.Name)
 }
 
-// wasRemoved tells a node that the cluster has removed it: it may not have heard.
-type wasRemoved struct{}
+// removedError tells a node that the cluster has removed it: it may not have heard.
+type removedError struct{}
 
 const (
 	removedCode  = 1
 	outdatedCode = 2
 )
 
-func (wasRemoved) Error() string { return ring.ErrRemoved.Error() }
+func (removedError) Error() string { return ring.ErrRemoved.Error() }
 
 // PeerCode makes it known on the other side.
-func (wasRemoved) PeerCode() byte { return removedCode }
+func (removedError) PeerCode() byte { return removedCode }
 
-// toldRemoved says of an answer that it is wasRemoved.
-func toldRemoved(err error) bool {
+// isRemovedAnswer says of an answer that it is removedError.
+func isRemovedAnswer(err error) bool {
 	remote, ok := errors.AsType[*peer.RemoteError](err)
 	return ok && remote.Code == removedCode
 }
 
-// isOutdated tells a node that the cluster knows of a later start of its data directory.
-type isOutdated struct{ error }
+// outdatedError tells a node that the cluster knows of a later start of its data directory.
+type outdatedError struct{ error }
 
 // PeerCode makes it known on the other side.
-func (isOutdated) PeerCode() byte { return outdatedCode }
+func (outdatedError) PeerCode() byte { return outdatedCode }
 
-// toldOutdated says of an answer that it is isOutdated.
-func toldOutdated(err error) bool {
+// isOutdatedAnswer says of an answer that it is outdatedError.
+func isOutdatedAnswer(err error) bool {
 	remote, ok := errors.AsType[*peer.RemoteError](err)
 	return ok && remote.Code == outdatedCode
-}
-
-// askForPlace asks other members for the cluster's record of this node; removed: it does not belong
-// to it any more. Else row is the meta group's, if it names this node; nil: no member has answered
-// so.
-func (m *Member) askForPlace(ctx context.Context) (row *shard.Assignment, removed bool) {
-	self, err := m.describe()
-	if err != nil {
-		return nil, false
-	}
-	body, err := json.Marshal(self)
-	if err != nil {
-		return nil, false
-	}
-	for _, n := range m.others() {
-		addr := m.AddressOf(n.ID)
-		if addr == "" {
-			continue
-		}
-		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
-		reply, from, err := m.peers.CallAddr(ctx, addr, methodJoin, body)
-		cancel()
-		if toldRemoved(err) && m.believesItsEnd(n, from, "was removed from the cluster") {
-			return nil, true
-		}
-		if toldOutdated(err) && m.believesItsEnd(n, from, "runs on an older copy of its data directory") {
-			m.haltAsOlder(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))
-			return nil, false
-		}
-		var a joinAnswer
-		if err == nil && from.Cluster == m.Identity().ClusterID && json.Unmarshal(reply, &a) == nil && a.ClusterID == m.Identity().ClusterID && a.Meta != nil {
-			return a.Meta, false
-		}
-	}
-	return nil, false
-}
-
-// believesItsEnd says whether a word by which this node must end is believed: it must come from the
-// member that was asked, and from one that has proven that it is a node. The word itself is for the
-// log.
-func (m *Member) believesItsEnd(asked ring.Node, from peer.Hello, word string) bool {
-	if from.Node != asked.ID || from.Cluster != m.Identity().ClusterID {
-		return false
-	}
-	if m.cfg.PeersProven {
-		return true
-	}
-	m.unproven.Say(func() {
-		m.log.Warn("another node says that this one "+word+". Without a key (--gossip-key) that could be anybody, so this node "+
-			"goes on and is not heard by the others; if it is so, stop it", "node", asked.Name)
-	})
-	return false
 }

@@ -1,16 +1,19 @@
 package member
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
 	"carillon/internal/clocks"
 	"carillon/ring"
+	"carillon/timer"
 )
 
 const (
-	aliveFor   = 1500 * time.Millisecond // without a heartbeat; then suspect
-	suspectFor = 5 * time.Second         // then down
+	suspectAfter   = 1500 * time.Millisecond // without a heartbeat; then suspect
+	downAfter = 5 * time.Second         // then down
 )
 
 // liveness keeps the last heartbeat of each node, and since when there was none.
@@ -19,7 +22,7 @@ type liveness struct {
 	began    time.Duration
 	nodes    map[uint64]*peerStatus
 	expected map[uint64]time.Duration // since when nodes are known that have sent none
-	wrong    map[uint64]toldWrong     // by node: see recordWrong
+	wrong    map[uint64]wrongReport     // by node: see recordWrong
 }
 
 // peerStatus is one node's last heartbeat.
@@ -52,7 +55,7 @@ func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
 // touch takes note of a node that was spoken to but has sent no heartbeat: it is there, and not to
 // lead yet.
 func (l *liveness) touch(now time.Duration, node uint64, starts uint32) {
-	if _, ago, ok := l.last(now, node); !ok || ago >= aliveFor {
+	if _, ago, ok := l.last(now, node); !ok || ago >= suspectAfter {
 		l.receive(now, node, &heartbeat{Starts: starts, Cordoned: true})
 	}
 }
@@ -108,7 +111,7 @@ func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy
 			continue
 		}
 		s, ago, ok := l.last(now, n.ID)
-		facts := ring.NodeFacts{Alive: ok && ago < suspectFor, Unfit: s.last.Unhealthy}
+		facts := ring.NodeFacts{Alive: ok && ago < downAfter, Unfit: s.last.Unhealthy}
 		if !facts.Alive {
 			facts.DownForMs = ago.Milliseconds()
 		}
@@ -116,4 +119,26 @@ func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy
 	}
 	f.Wrong = l.allWrong(now)
 	return f
+}
+
+// lowDisks are those that were said to be low by the nodes that are heard, in the order of nodes.
+func (l *liveness) lowDisks(now time.Duration) (low []timer.LowDiskError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for node, s := range l.nodes {
+		if s.last.LowDisk.Limit > 0 && now-s.at < suspectAfter {
+			e := s.last.LowDisk
+			e.Node = node
+			low = append(low, e)
+		}
+	}
+	slices.SortFunc(low, func(a, b timer.LowDiskError) int { return cmp.Compare(a.Node, b.Node) })
+	return low
+}
+
+// clock is the node's clock as it was heard.
+func (s *peerStatus) clock(id uint64, ago time.Duration) (p clocks.Peer, known bool) {
+	offset, known := s.measured.OffsetMs()
+	c := &s.last.Clock
+	return clocks.Peer{Node: id, OffsetMs: offset, Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure}, known
 }

@@ -80,11 +80,12 @@ func TestOperatorIsToldOfLowDisks(t *testing.T) {
 		return a
 	}}))
 	clock := clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
-	m := &Member{Self: &Self{id: 1, cfg: Config{Name: "n1", Dir: "/data"}, log: log, clock: clock, liveness: newLiveness(0)}, host: host}
+	l := &local{Self: &Self{id: 1, cfg: Config{Name: "n1", Dir: "/data"}, log: log, clock: clock, liveness: newLiveness(0)}, host: host}
+	s := newHeartbeatSender(l, &observer{l}, nil)
 	look := func() string {
 		said.Reset()
-		own := m.ownLowDisk()
-		m.sayLowDisks(&own)
+		own := s.ownLowDisk()
+		s.logLowDisks(&own)
 		return said.String()
 	}
 	if text := look(); text != "" {

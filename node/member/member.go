@@ -1,16 +1,12 @@
 package member
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"carillon/internal/clocks"
 	"carillon/internal/placement"
 	"carillon/node/task"
 	"carillon/ring"
@@ -20,11 +16,9 @@ import (
 )
 
 const (
-	readyEach = 20 * time.Millisecond
+	readyPoll = 20 * time.Millisecond
 	// A removed node is still spoken to for so long: it is to learn that it was removed.
-	forgetAfter = 2 * time.Second
-	// Settled moves that wait to be told to the meta group; those beyond are said again.
-	maxSettled = 4096
+	forgetDelay = 2 * time.Second
 )
 
 // Host is the part of the node's shards that a Member needs: shard.Host.
@@ -59,71 +53,93 @@ type Host interface {
 	Disk() wal.Disk
 }
 
-// Member is this node once it is of a cluster: its shards, and its copy of the meta group's state.
-// It implements shard.Placement, and package route's view of the cluster.
-type Member struct {
+// local is this node as each part of a Member sees it: its start and identity, its shards, and its
+// copy of the meta group's state.
+type local struct {
 	*Self
-	State  *ring.State
+	State *ring.State
+
+	host    Host                            // set by Attach
+	running atomic.Pointer[context.Context] // of Run; nil: the member does not run yet
+}
+
+// context is the context of Run, or one that never ends while the member does not run.
+func (l *local) context() context.Context {
+	if ctx := l.running.Load(); ctx != nil {
+		return *ctx
+	}
+	return context.Background()
+}
+
+// Member is this node once it is of a cluster: its shards, and its copy of the meta group's state.
+// It implements shard.Placement, and package route's view of the cluster. Each of its parts decides
+// one thing, and has a file of its own.
+type Member struct {
+	*local
+	*observer     // the other nodes, by their heartbeats
+	*metaClient   // commands and questions for the meta group
+	*startCheck   // whether this process has the newest copy of its data directory
+	*fences       // takes over early what an ended process left
+	*settledMoves // moves that are done
+
 	Limits *ring.Shares // of the limits that topics have in the whole cluster
 
-	host      Host
-	onMembers func() // told when members or their addresses have changed
+	registration *registration
+	refresher    *memberRefresh
+	controller   *controller
+	heartbeats   *heartbeatSender
+	ending       *ending
 
-	changed  task.Signal     // rows, nodes or their addresses have changed
-	mayLead  nodeSet         // which nodes may lead
-	cordoned string          // why this node should not, by the last heartbeat
-	low      map[uint64]bool // whose disks were low by then
-
-	clockHeld bool // the clock was not believed at the last heartbeat
-
-	settledMu sync.Mutex
-	settled   []ring.Command // to be told to the meta group
-	toldMeta  task.Signal
-	place     placeWatch // of the task that keeps the node registered
-	fences    fences
-	leave     sync.Once
-	unproven  *Notice // of a removal that is not believed
+	onMembers func()      // called when members or their addresses have changed
+	changed   task.Signal // rows, nodes or their addresses have changed
 }
 
 // NewMember makes the node's copy of the cluster's state, for a host that is made next: see Attach.
-// topics is told of changes of topics, members of changes of nodes and their addresses; it is
-// called by one goroutine.
+// topics is called after changes of topics, members after changes of nodes and their addresses, by
+// one goroutine.
 func (s *Self) NewMember(topics, members func()) *Member {
+	changed := s.tasks.NewSignal()
+	m := newMember(s, ring.NewState(topics, changed.Set))
+	m.onMembers, m.changed = members, changed
+	return m
+}
+
+// newMember connects the parts.
+func newMember(s *Self, state *ring.State) *Member {
 	id := s.Identity()
-	m := &Member{Self: s, Limits: ring.NewShares(id.NodeID, id.Starts), onMembers: members, changed: s.tasks.NewSignal(), toldMeta: s.tasks.NewSignal(),
-		unproven: NewNotice(s.tasks, sayEach)}
-	m.State = ring.NewState(topics, m.look)
+	l := &local{Self: s, State: state}
+	m := &Member{local: l, Limits: ring.NewShares(id.NodeID, id.Starts)}
+	m.observer = &observer{l}
+	m.metaClient = newMetaClient(l, m.observer)
+	m.ending = newEnding(l)
+	m.startCheck = &startCheck{local: l, meta: m.metaClient, end: m.ending}
+	m.fences = newFences(l, m.metaClient)
+	m.settledMoves = newSettledMoves(l, m.metaClient)
+	m.registration = &registration{local: l, meta: m.metaClient, seen: m.observer, start: m.startCheck, end: m.ending}
+	m.refresher = &memberRefresh{local: l, seen: m.observer}
+	m.controller = &controller{local: l, meta: m.metaClient}
+	m.heartbeats = newHeartbeatSender(l, m.observer, m.Limits)
 	return m
 }
 
 // Attach gives it its host, before it runs.
 func (m *Member) Attach(host Host) { m.host = host }
 
-// Settled implements shard.Placement.
-func (m *Member) Settled(group timer.ShardID, epoch uint32) {
-	m.settledMu.Lock()
-	if len(m.settled) < maxSettled {
-		m.settled = append(m.settled, ring.Command{Verb: ring.Reconciled, Group: group, Epoch: epoch})
-	}
-	m.settledMu.Unlock()
-	m.toldMeta.Set()
-}
-
 // MayLead implements shard.Placement.
-func (m *Member) MayLead(node uint64) bool { return m.mayLead.has(node) }
+func (m *Member) MayLead(node uint64) bool { return m.heartbeats.mayLead.has(node) }
 
 // Run does a member's work beside its shards, until the context ends.
 func (m *Member) Run(ctx context.Context) {
-	m.fences.begin(ctx)
+	m.running.Store(&ctx)
 	work := task.NewGroup(m.tasks)
 	work.Go(func() { m.followState(ctx) })
-	work.Go(func() { m.tellSettled(ctx) })
-	work.Go(func() { task.Every(ctx, m.tasks, heartbeatEach, m.sendHeartbeats) })
-	work.Go(func() { m.awaitBootstrap(ctx) })
-	work.Go(func() { task.Every(ctx, m.tasks, controlEach, func() { m.control(ctx) }) })
-	work.Go(func() { m.keepRegistered(ctx) })
-	work.Go(func() { m.askAround(ctx) })
-	work.Go(func() { task.Every(ctx, m.tasks, refreshEach, func() { m.refresh(ctx) }) })
+	work.Go(func() { m.reportSettled(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, heartbeatInterval, m.heartbeats.send) })
+	work.Go(func() { m.controller.awaitBootstrap(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, controlInterval, func() { m.controller.step(ctx) }) })
+	work.Go(func() { m.registration.run(ctx) })
+	work.Go(func() { m.askOthers(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, refreshInterval, func() { m.refresher.refresh(ctx) }) })
 	work.Wait()
 }
 
@@ -150,14 +166,14 @@ func (m *Member) followState(ctx context.Context) {
 			}
 			gone[n.ID] = true
 			if n.ID == m.id {
-				m.leaveCluster()
+				m.ending.leaveCluster()
 				continue
 			}
 			m.liveness.forget(n.ID)
-			m.vouchers.forget(n.ID)
+			m.confirmations.forget(n.ID)
 			m.logEnds.forget(n.ID)
 			m.tasks.Go(func() {
-				if m.tasks.Sleep(ctx, forgetAfter) {
+				if m.tasks.Sleep(ctx, forgetDelay) {
 					m.peers.Forget(n.ID)
 				}
 			})
@@ -179,81 +195,6 @@ func (m *Member) followStarts(known map[uint64]uint32) {
 	if news {
 		m.host.Restarted()
 	}
-}
-
-// leaveCluster ends the process: the cluster has removed the node.
-func (m *Member) leaveCluster() { m.leave.Do(func() { m.cfg.Fail(ErrRemoved) }) }
-
-// tellSettled tells the meta group which moves of this node's groups are done.
-func (m *Member) tellSettled(ctx context.Context) {
-	for m.toldMeta.Wait(ctx, task.Forever) {
-		for ctx.Err() == nil {
-			m.settledMu.Lock()
-			if len(m.settled) == 0 {
-				m.settledMu.Unlock()
-				break
-			}
-			cmd := m.settled[0]
-			m.settled = m.settled[1:]
-			m.settledMu.Unlock()
-			if row, ok := m.State.Row(cmd.Group); ok && (row.Settled || row.Epoch != cmd.Epoch) {
-				continue
-			}
-			if _, err := m.Propose(ctx, cmd); err != nil {
-				m.log.Debug("a settled move was not noted; it is said again", "shard", uint32(cmd.Group), "error", err)
-			}
-		}
-	}
-}
-
-// sendHeartbeats tells the others how this node is, and takes stock of them.
-func (m *Member) sendHeartbeats() {
-	now := m.clock.Mono()
-	m.Health.lacksKey(m.cfg.LacksKey())
-	clock, wrong := m.judgeClock(now), ""
-	if clock.Trust == clocks.Held {
-		wrong = clock.Why
-	}
-	unhealthy := cmp.Or(m.Health.check(now, wrong), m.host.Fault())
-	m.sayHealth(unhealthy)
-	me, member := m.State.Node(m.id)
-	cordoned := m.stopping.Load() || unhealthy != "" || member && me.State != ring.NodeMember
-	m.host.Cordon(cordoned)
-	h := heartbeat{WallMs: clock.RawMs, Starts: m.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: m.leads(),
-		Clock: heartbeatClock{AheadMs: clock.AheadMs, Steps: clock.Steps, Steady: clock.Steady, Sure: clock.Trust == clocks.Sure}}
-	h.Limits = m.reportLimits(h.believedMs(), h.Leads)
-	h.LowDisk = m.ownLowDisk()
-	m.sayLowDisks(&h.LowDisk)
-	_, synced := m.host.LogEnd()
-	frame, logEnd, wrongReplicas := h.encode(), encodeLogEnd(h.Starts, synced), encodeWrong(m.host.Wrong())
-	may := map[uint64]bool{m.id: !cordoned}
-	nodes := m.State.Nodes()
-	m.liveness.expect(now, nodes)
-	for _, n := range nodes {
-		if n.ID == m.id {
-			continue
-		}
-		m.peers.Send(n.ID, slices.Clone(frame))
-		m.peers.Send(n.ID, slices.Clone(logEnd))
-		if wrongReplicas != nil {
-			m.peers.Send(n.ID, slices.Clone(wrongReplicas))
-		}
-		s, ago, ok := m.liveness.last(now, n.ID)
-		may[n.ID] = ok && ago < aliveFor && !s.last.Cordoned && n.State == ring.NodeMember
-	}
-	m.mayLead.set(may)
-}
-
-// sayHealth tells the operator why this node begins to hand its shards over, and when it may lead
-// again.
-func (m *Member) sayHealth(unhealthy string) {
-	switch {
-	case unhealthy != "" && m.cordoned == "":
-		m.log.Warn("this node hands its shards over to others", "why", unhealthy)
-	case unhealthy == "" && m.cordoned != "":
-		m.log.Info("this node may lead shards again", "before", m.cordoned)
-	}
-	m.cordoned = unhealthy
 }
 
 // Ready is the reason why the node is not ready; nil when it serves, and has filled the place of
@@ -308,7 +249,7 @@ func (m *Member) HandOver(ctx context.Context) {
 		return // it leads nothing yet
 	}
 	m.host.Cordon(true)
-	for m.couldHandOver() && m.tasks.Sleep(ctx, readyEach) {
+	for m.couldHandOver() && m.tasks.Sleep(ctx, readyPoll) {
 	}
 }
 
@@ -319,7 +260,7 @@ func (m *Member) couldHandOver() bool {
 			continue
 		}
 		for _, id := range g.Voters {
-			if node := ring.NodeOfReplica(id); node != m.id && m.mayLead.has(node) {
+			if node := ring.NodeOfReplica(id); node != m.id && m.heartbeats.mayLead.has(node) {
 				return true
 			}
 		}
@@ -327,15 +268,18 @@ func (m *Member) couldHandOver() bool {
 	return false
 }
 
-// nodeSet is a set of nodes that is replaced whole.
-type nodeSet struct {
-	nodes atomic.Pointer[map[uint64]bool]
-}
-
-// set takes a set, which is not to change any more.
-func (s *nodeSet) set(nodes map[uint64]bool) { s.nodes.Store(&nodes) }
-
-func (s *nodeSet) has(node uint64) bool {
-	nodes := s.nodes.Load()
-	return nodes != nil && (*nodes)[node]
+// MarkFounded notes on disk that the first replica is there, once the node serves: from then on it
+// is damage if it is missing.
+func (m *Member) MarkFounded(ctx context.Context) {
+	for !m.Identity().Founded {
+		if m.serves() == nil {
+			if err := m.Change(func(id *Identity) { id.Founded = true }); err != nil {
+				m.log.Error("the founding was not noted; it is tried again at the next start", "error", err)
+			}
+			return
+		}
+		if !m.tasks.Sleep(ctx, readyPoll) {
+			return
+		}
+	}
 }

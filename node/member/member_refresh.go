@@ -17,7 +17,7 @@ import (
 // all may have been replaced, it asks nodes that gossip knows in its cluster: as a node does that
 // joins.
 
-const refreshEach = time.Second
+const refreshInterval = time.Second
 
 // answerMembers gives a member the list of nodes.
 func (s *Self) answerMembers(from peer.Hello) ([]byte, error) {
@@ -43,43 +43,49 @@ func (s *Self) refreshedNode(node uint64) (ring.Node, bool) {
 	return ring.Node{}, false
 }
 
+// memberRefresh brings Self.refreshed up to date.
+type memberRefresh struct {
+	*local
+	seen *observer
+}
+
 // refresh asks, where an unknown node has been met, one member after the other until one answers.
-func (m *Member) refresh(ctx context.Context) {
-	if !m.unknownPeer.Swap(false) {
+func (r *memberRefresh) refresh(ctx context.Context) {
+	if !r.unknownPeer.Swap(false) {
 		return
 	}
-	for _, id := range m.refreshFrom() {
-		addr := m.AddressOf(id)
-		if addr == "" || id == m.id {
+	for _, id := range r.refreshFrom() {
+		addr := r.AddressOf(id)
+		if addr == "" || id == r.id {
 			continue
 		}
-		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
-		reply, from, err := m.peers.CallAddr(ctx, addr, methodMembers, nil)
+		ctx, cancel := r.tasks.WithTimeout(ctx, askTimeout)
+		reply, from, err := r.peers.CallAddr(ctx, addr, methodMembers, nil)
 		cancel()
-		if err != nil || from.Node != id || from.Cluster != m.Identity().ClusterID {
+		if err != nil || from.Node != id || from.Cluster != r.Identity().ClusterID {
 			continue
 		}
 		var list []ring.Node
 		if err := json.Unmarshal(reply, &list); err != nil {
 			continue
 		}
-		m.refreshed.Store(&list)
+		r.refreshed.Store(&list)
 		return
 	}
 }
 
 // refreshFrom are the members that this node hears; when there are none, the nodes that gossip
 // knows in this cluster.
-func (m *Member) refreshFrom() (ids []uint64) {
-	for _, n := range m.State.Nodes() {
-		if n.ID != m.id && m.Hears(n.ID) {
+func (r *memberRefresh) refreshFrom() (ids []uint64) {
+	for _, n := range r.State.Nodes() {
+		if n.ID != r.id && r.seen.isUp(n.ID) {
 			ids = append(ids, n.ID)
 		}
 	}
 	if len(ids) > 0 {
 		return ids
 	}
-	for _, n := range m.gossiped() {
+	for _, n := range r.gossiped() {
 		ids = append(ids, n.ID)
 	}
 	return ids
@@ -88,18 +94,18 @@ func (m *Member) refreshFrom() (ids []uint64) {
 // others are the other members by this node's copy of the cluster's state, or those that gossip
 // knows if the copy is still empty: the replica of the meta group that was to fill it may have been
 // given up before it had anything.
-func (m *Member) others() []ring.Node {
-	nodes := m.State.Nodes()
+func (l *local) others() []ring.Node {
+	nodes := l.State.Nodes()
 	if len(nodes) == 0 {
-		return m.gossiped()
+		return l.gossiped()
 	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n ring.Node) bool { return n.ID == m.id })
+	return slices.DeleteFunc(slices.Clone(nodes), func(n ring.Node) bool { return n.ID == l.id })
 }
 
 // gossiped are the other nodes that gossip knows in this cluster.
-func (m *Member) gossiped() (nodes []ring.Node) {
-	for _, g := range m.gossip.List() {
-		if g.ID != m.id && g.State == ring.MemberAlive && g.Cluster == m.Identity().ClusterID {
+func (l *local) gossiped() (nodes []ring.Node) {
+	for _, g := range l.gossip.List() {
+		if g.ID != l.id && g.State == ring.MemberAlive && g.Cluster == l.Identity().ClusterID {
 			nodes = append(nodes, ring.Node{ID: g.ID, Name: g.Name, Peer: g.Peer})
 		}
 	}

@@ -79,7 +79,7 @@ func (m *Member) Finalize(ctx context.Context) (feature.Level, error) {
 		return 0, err
 	}
 	for m.State.Level() < next { // the next request here is to see it
-		if !m.tasks.Sleep(ctx, ownTopicEach) {
+		if !m.tasks.Sleep(ctx, ownCopyPoll) {
 			break
 		}
 	}

@@ -106,12 +106,11 @@ type Self struct {
 	unknownPeer atomic.Bool
 	refreshed   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
 
-	changeMu    sync.Mutex
-	identity    atomic.Pointer[Identity] // as on disk; replaced whole
-	vouchers    vouchers                 // of this process
-	logEnds     logEnds                  // of others
-	bootstrapMu sync.Mutex
-	bootstrap   *ring.Founding
+	changeMu sync.Mutex
+	identity atomic.Pointer[Identity] // as on disk; replaced whole
+	confirmations confirmations                 // of this process
+	logEnds  logEnds                  // of others
+	founding *founding
 
 	member   atomic.Pointer[Member]
 	waiting  atomic.Pointer[string] // the event for which the node waits before it is a member
@@ -127,6 +126,7 @@ func NewSelf(cfg Config) (*Self, error) {
 	}
 	s := &Self{cfg: cfg, id: id.NodeID, log: cfg.Logger, clock: cfg.Clock, tasks: cfg.Tasks, liveness: newLiveness(cfg.Clock.Mono()), Health: newHealth()}
 	s.identity.Store(&id)
+	s.founding = &founding{Self: s}
 	return s, nil
 }
 
@@ -210,7 +210,7 @@ func (s *Self) gossipReady() bool {
 }
 
 // Notice keeps a line that is repeated from flooding the log. Any task may say it.
-type Notice struct {
+type rareLog struct {
 	tasks task.Env
 	each  time.Duration
 
@@ -219,11 +219,11 @@ type Notice struct {
 	said bool
 }
 
-// NewNotice lets a line through once in so long.
-func NewNotice(tasks task.Env, each time.Duration) *Notice { return &Notice{tasks: tasks, each: each} }
+// newRareLog lets a line through once in so long.
+func newRareLog(tasks task.Env, each time.Duration) *rareLog { return &rareLog{tasks: tasks, each: each} }
 
 // Say says it, unless it has just been said.
-func (n *Notice) Say(what func()) {
+func (n *rareLog) do(what func()) {
 	n.mu.Lock()
 	now := n.tasks.Now()
 	say := !n.said || now-n.last >= n.each

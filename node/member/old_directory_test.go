@@ -24,17 +24,17 @@ func TestOlder(t *testing.T) {
 	id := Identity{Starts: 6, Asked: 5}
 	for _, tt := range []struct {
 		name  string
-		known knownOf
+		known knownFacts
 		no    string
 	}{
-		{"nothing is known", knownOf{}, ""},
-		{"all that it was", knownOf{Starts: 5, Met: 5, Other: true, LogEnd: opened}, ""},
-		{"itself", knownOf{Starts: 5, Met: 6}, ""},
-		{"its number is on record, and it has not asked for that", knownOf{Starts: 6}, "knows of start 6"},
-		{"a later one is on record", knownOf{Starts: 7}, "knows of start 7"},
-		{"a later one was met", knownOf{Starts: 5, Met: 7, Other: true}, "start 7 was met"},
-		{"another with its number was met", knownOf{Starts: 5, Met: 6, Other: true}, "was start 6 too"},
-		{"more of its log was on disk", knownOf{Starts: 5, LogEnd: opened + 1}, "frame 101"},
+		{"nothing is known", knownFacts{}, ""},
+		{"all that it was", knownFacts{Starts: 5, Met: 5, Other: true, LogEnd: opened}, ""},
+		{"itself", knownFacts{Starts: 5, Met: 6}, ""},
+		{"its number is on record, and it has not asked for that", knownFacts{Starts: 6}, "knows of start 6"},
+		{"a later one is on record", knownFacts{Starts: 7}, "knows of start 7"},
+		{"a later one was met", knownFacts{Starts: 5, Met: 7, Other: true}, "start 7 was met"},
+		{"another with its number was met", knownFacts{Starts: 5, Met: 6, Other: true}, "was start 6 too"},
+		{"more of its log was on disk", knownFacts{Starts: 5, LogEnd: opened + 1}, "frame 101"},
 	} {
 		err := id.older(&tt.known, opened)
 		if (err == nil) != (tt.no == "") || err != nil && !strings.Contains(err.Error(), tt.no) {
@@ -42,7 +42,7 @@ func TestOlder(t *testing.T) {
 		}
 	}
 	id.Asked = 6 // and the answer was lost, or not
-	if err := id.older(&knownOf{Starts: 6, Met: 6}, opened); err != nil {
+	if err := id.older(&knownFacts{Starts: 6, Met: 6}, opened); err != nil {
 		t.Errorf("its own start is on record: %v", err)
 	}
 }
@@ -118,19 +118,19 @@ func TestNobodyIsHeardUnasked(t *testing.T) {
 	if err := s.Admit(h); !errors.Is(err, errUnasked) {
 		t.Errorf("%v", err)
 	}
-	v := &s.vouchers
+	v := &s.confirmations
 	if ids := v.open(s.member.Load().State.Nodes(), 1); !slices.Equal(ids, []uint64{2}) {
 		t.Errorf("%v are to be asked", ids)
 	}
-	if !v.next(0, 2) || v.next(askAgainLeast, 2) {
+	if !v.next(0, 2) || v.next(askMinPause, 2) {
 		t.Error("it is asked twice at a time, or not at all")
 	}
 	v.answered(2, false)
-	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.next(askAgainLeast-1, 2) || !v.next(askAgainLeast, 2) {
+	if err := s.Admit(h); !errors.Is(err, errUnasked) || v.next(askMinPause-1, 2) || !v.next(askMinPause, 2) {
 		t.Errorf("after a question without an answer: %v", err)
 	}
 	v.answered(2, true)
-	if err := s.Admit(h); err != nil || v.next(askAgainEach, 2) || len(v.open(s.member.Load().State.Nodes(), 1)) != 0 {
+	if err := s.Admit(h); err != nil || v.next(askRetry, 2) || len(v.open(s.member.Load().State.Nodes(), 1)) != 0 {
 		t.Errorf("once it vouches: %v", err)
 	}
 	s.identity.Store(&Identity{ClusterID: "c", NodeID: 1, Starts: 1})
@@ -168,7 +168,7 @@ func TestLogEnds(t *testing.T) {
 		if frame[0] != logEndFrame || !ok || gotStarts != starts || gotEnd != end {
 			t.Fatalf("%x: %d, %d, %v", frame, gotStarts, gotEnd, ok)
 		}
-		l.hear(7, gotStarts, gotEnd)
+		l.record(7, gotStarts, gotEnd)
 	}
 	want := func(starts uint32, end uint64) {
 		t.Helper()
@@ -202,7 +202,7 @@ func TestAnswerOfOneThatHasNotRead(t *testing.T) {
 	s.Connect(strangers{}, quiet{})
 	s.SetMember(nil)
 	answer, err := s.answerKnown(t.Context(), peer.Hello{Node: 2, Starts: 3}, []byte("{}"))
-	var known knownOf
+	var known knownFacts
 	if err != nil || json.Unmarshal(answer, &known) != nil || known.Member {
 		t.Errorf("%s, %v", answer, err)
 	}
@@ -224,7 +224,7 @@ func (laggard) LogEnd() (uint64, uint64)            { return 10, 10 }
 // informed are peers of which node 2 answers with its knowledge.
 type informed struct {
 	Peers
-	known knownOf
+	known knownFacts
 }
 
 func (p *informed) Call(context.Context, uint64, uint8, []byte) ([]byte, error) {
@@ -252,7 +252,7 @@ func TestRecordIsReadFirst(t *testing.T) {
 	s.cfg.Fail, s.cfg.PeersProven = func(err error) { end = err }, true
 	m := s.member.Load()
 	m.Attach(laggard{})
-	p := &informed{known: knownOf{Member: true, Starts: 1}}
+	p := &informed{known: knownFacts{Member: true, Starts: 1}}
 	s.Connect(p, neighbour{})
 	asked := func() uint32 {
 		t.Helper()

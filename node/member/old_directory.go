@@ -21,7 +21,7 @@ import (
 // itself, before it takes part, wherever the node is known:
 //
 //   - in its own log, before anything begins on it: Vet;
-//   - at each other node, before the two of them speak: confirmed, and askAround;
+//   - at each other node, before the two of them speak: confirmed, and askOthers;
 //   - in the cluster's record as a majority has it, before this start is put there: mayRegister.
 
 var (
@@ -33,19 +33,19 @@ var (
 )
 
 const (
-	askAgainEach  = 250 * time.Millisecond // a node that did not answer
-	askAgainLeast = 50 * time.Millisecond  // … even if it speaks to this one meanwhile
+	askRetry  = 250 * time.Millisecond // a node that did not answer
+	askMinPause = 50 * time.Millisecond  // … even if it speaks to this one meanwhile
 )
 
-// askedOf is the question after the knowledge of the node that asks; as JSON. Its process is in the
+// knownQuestion is the question after the knowledge of the node that asks; as JSON. Its process is in the
 // hello.
-type askedOf struct {
+type knownQuestion struct {
 	Confirm bool `json:"confirm,omitempty"` // the cluster's record is to be as a majority has it
 }
 
-// knownOf is the answer, as JSON. It has facts of the node that asks which no older copy of its
+// knownFacts is the answer, as JSON. It has facts of the node that asks which no older copy of its
 // directory can know.
-type knownOf struct {
+type knownFacts struct {
 	// A node that answers is a member and has read its log; else its answer says nothing.
 	Member    bool   `json:"member"`
 	Confirmed bool   `json:"confirmed,omitempty"` // Starts is the number that a majority has
@@ -57,15 +57,15 @@ type knownOf struct {
 	LogEnd uint64 `json:"log_end,omitempty"`
 }
 
-// vouchers are the nodes that have told this process all that they know of its node, and it is no
+// confirmations are the nodes that have told this process all that they know of its node, and it is no
 // older copy by that. Only with them it speaks.
-type vouchers struct {
+type confirmations struct {
 	mu     sync.Mutex
 	have   map[uint64]bool
 	want   map[uint64]bool          // they were met and are to be asked
 	busy   map[uint64]bool          // they are being asked
 	again  map[uint64]time.Duration // when they may be asked again
-	wanted task.Signal              // of askAround, once it runs
+	wanted task.Signal              // of askOthers, once it runs
 }
 
 // confirmed refuses a node that has not been asked yet. The first process of a directory has
@@ -74,7 +74,7 @@ func (s *Self) confirmed(node uint64) error {
 	if s.Identity().Starts <= 1 {
 		return nil
 	}
-	v := &s.vouchers
+	v := &s.confirmations
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.have[node] {
@@ -93,7 +93,7 @@ func (s *Self) confirmed(node uint64) error {
 }
 
 // next takes a node to be asked now.
-func (v *vouchers) next(now time.Duration, node uint64) bool {
+func (v *confirmations) next(now time.Duration, node uint64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.have[node] || v.busy[node] || now < v.again[node] {
@@ -102,12 +102,12 @@ func (v *vouchers) next(now time.Duration, node uint64) bool {
 	if v.busy == nil {
 		v.busy, v.again, v.have = map[uint64]bool{}, map[uint64]time.Duration{}, map[uint64]bool{}
 	}
-	v.busy[node], v.again[node] = true, now+askAgainLeast
+	v.busy[node], v.again[node] = true, now+askMinPause
 	return true
 }
 
 // answered says whether a node that was asked vouches.
-func (v *vouchers) answered(node uint64, vouches bool) {
+func (v *confirmations) answered(node uint64, vouches bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.busy, node)
@@ -119,7 +119,7 @@ func (v *vouchers) answered(node uint64, vouches bool) {
 }
 
 // open are the nodes of a list that have not confirmed it yet, and those that were met.
-func (v *vouchers) open(nodes []ring.Node, self uint64) (ids []uint64) {
+func (v *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, n := range nodes {
@@ -135,7 +135,7 @@ func (v *vouchers) open(nodes []ring.Node, self uint64) (ids []uint64) {
 }
 
 // forget drops a removed node.
-func (v *vouchers) forget(node uint64) {
+func (v *confirmations) forget(node uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.have, node)
@@ -143,50 +143,57 @@ func (v *vouchers) forget(node uint64) {
 	delete(v.again, node)
 }
 
-// askAround asks each node, until it has answered, for its knowledge of this one.
-func (m *Member) askAround(ctx context.Context) {
-	if m.Identity().Starts <= 1 {
+// startCheck finds out whether this process runs on an older copy of its directory.
+type startCheck struct {
+	*local
+	meta *metaClient
+	end  *ending
+}
+
+// askOthers asks each node, until it has answered, for its knowledge of this one.
+func (s *startCheck) askOthers(ctx context.Context) {
+	if s.Identity().Starts <= 1 {
 		return
 	}
-	wanted := m.tasks.NewSignal()
-	m.vouchers.mu.Lock()
-	m.vouchers.wanted = wanted
-	m.vouchers.mu.Unlock()
+	wanted := s.tasks.NewSignal()
+	s.confirmations.mu.Lock()
+	s.confirmations.wanted = wanted
+	s.confirmations.mu.Unlock()
 	for ctx.Err() == nil {
-		for _, node := range m.vouchers.open(m.State.Nodes(), m.id) {
-			if m.vouchers.next(m.tasks.Now(), node) {
-				m.tasks.Go(func() { m.vouchers.answered(node, m.askForVoucher(ctx, node)) })
+		for _, node := range s.confirmations.open(s.State.Nodes(), s.id) {
+			if s.confirmations.next(s.tasks.Now(), node) {
+				s.tasks.Go(func() { s.confirmations.answered(node, s.askForConfirmation(ctx, node)) })
 			}
 		}
-		wanted.Wait(ctx, askAgainEach)
+		wanted.Wait(ctx, askRetry)
 	}
 }
 
-// askForVoucher asks one node; true: by its knowledge this process is of the newest directory.
-func (m *Member) askForVoucher(ctx context.Context, node uint64) bool {
-	known, from, err := m.askOf(ctx, node, false)
-	return err == nil && known.Member && m.mayGoOn(node, from, &known)
+// askForConfirmation asks one node; true: by its knowledge this process is of the newest directory.
+func (s *startCheck) askForConfirmation(ctx context.Context, node uint64) bool {
+	known, from, err := s.askOf(ctx, node, false)
+	return err == nil && known.Member && s.isNewest(node, from, &known)
 }
 
 // askOf asks a node for its knowledge of this one.
-func (m *Member) askOf(ctx context.Context, node uint64, confirm bool) (known knownOf, from peer.Hello, err error) {
-	addr := m.AddressOf(node)
+func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (known knownFacts, from peer.Hello, err error) {
+	addr := s.AddressOf(node)
 	if addr == "" {
 		return known, from, errNotYet
 	}
-	body, err := json.Marshal(askedOf{confirm})
+	body, err := json.Marshal(knownQuestion{confirm})
 	if err != nil {
 		return known, from, err
 	}
-	ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
+	ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	reply, from, err := m.peers.CallAddr(ctx, addr, methodKnown, body)
-	if from.Node != node || from.Cluster != m.Identity().ClusterID {
+	reply, from, err := s.peers.CallAddr(ctx, addr, methodKnown, body)
+	if from.Node != node || from.Cluster != s.Identity().ClusterID {
 		return known, from, errNotYet
 	}
 	if _, older := errors.AsType[*peer.RemoteError](err); older {
 		// A release that does not know the question: it refuses by itself as far as it can.
-		return knownOf{Member: true}, from, nil
+		return knownFacts{Member: true}, from, nil
 	}
 	if err != nil {
 		return known, from, err
@@ -196,11 +203,11 @@ func (m *Member) askOf(ctx context.Context, node uint64, confirm bool) (known kn
 
 // answerKnown tells a node this node's knowledge of it.
 func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
-	var asked askedOf
+	var asked knownQuestion
 	if err := json.Unmarshal(body, &asked); err != nil {
 		return nil, fmt.Errorf("node: what is known: %w", err)
 	}
-	known := knownOf{LogEnd: s.logEnds.before(from.Node, from.Starts)}
+	known := knownFacts{LogEnd: s.logEnds.before(from.Node, from.Starts)}
 	if starts, nonce, ok := s.peers.Met(from.Node); ok {
 		known.Met, known.Other = starts, starts != from.Starts || nonce != from.Nonce
 	}
@@ -216,41 +223,41 @@ func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([
 }
 
 // hasRead says whether the node's log is read.
-func (m *Member) hasRead() bool {
+func (l *local) hasRead() bool {
 	select {
-	case <-m.host.Started():
+	case <-l.host.Started():
 		return true
 	default:
 		return false
 	}
 }
 
-// mayGoOn judges by another node's knowledge. If this process runs on an older copy, or was
+// isNewest judges by another node's knowledge. If this process runs on an older copy, or was
 // removed, it ends, provided that the word is believed.
-func (m *Member) mayGoOn(node uint64, from peer.Hello, known *knownOf) bool {
-	asked, _ := m.State.Node(node)
+func (s *startCheck) isNewest(node uint64, from peer.Hello, known *knownFacts) bool {
+	asked, _ := s.State.Node(node)
 	asked.ID = node
 	if known.Removed {
-		if m.believesItsEnd(asked, from, "was removed from the cluster") {
-			m.leaveCluster()
+		if s.end.believed(asked, from, "was removed from the cluster") {
+			s.end.leaveCluster()
 		}
 		return false
 	}
-	opened, _ := m.host.LogEnd()
-	id := m.Identity()
+	opened, _ := s.host.LogEnd()
+	id := s.Identity()
 	why := id.older(known, opened)
 	if why == nil {
 		return true
 	}
-	if m.believesItsEnd(asked, from, "runs on an older copy of its data directory") {
-		m.haltAsOlder(fmt.Errorf("%w (node %s says so)", why, from.Name))
+	if s.end.believed(asked, from, "runs on an older copy of its data directory") {
+		s.end.haltAsOlder(fmt.Errorf("%w (node %s says so)", why, from.Name))
 	}
 	return false
 }
 
 // older says why a directory with this identity, whose log had so many frames when the process
 // began, is not the node's newest.
-func (id *Identity) older(known *knownOf, opened uint64) error {
+func (id *Identity) older(known *knownFacts, opened uint64) error {
 	switch {
 	case known.Starts > id.Asked:
 		return id.outdatedBy(known.Starts)
@@ -277,18 +284,18 @@ func (id *Identity) outdatedBy(recorded uint32) error {
 // Vet looks, before anything begins, whether the node's own log knows more than its identity: if
 // so, identity.json was put back from a copy. Entries of the meta group that are not applied yet
 // count too: of a node alone, and of one that lags behind, nobody else may know.
-func (m *Member) Vet(tail iter.Seq[[]byte]) error {
-	known, _ := m.State.Node(m.id)
+func (s *startCheck) Vet(tail iter.Seq[[]byte]) error {
+	known, _ := s.State.Node(s.id)
 	recorded := known.Starts
 	for data := range tail {
 		var cmd ring.Command
-		if json.Unmarshal(data, &cmd) == nil && cmd.Verb == ring.Register && cmd.Node != nil && cmd.Node.ID == m.id {
+		if json.Unmarshal(data, &cmd) == nil && cmd.Verb == ring.Register && cmd.Node != nil && cmd.Node.ID == s.id {
 			recorded = max(recorded, cmd.Node.Starts)
 		}
 	}
-	id := m.Identity()
+	id := s.Identity()
 	if err := id.outdatedBy(recorded); err != nil {
-		return m.outdated(fmt.Errorf("%w (its log says so: identity.json is older than the log)", err))
+		return s.outdated(fmt.Errorf("%w (its log says so: identity.json is older than the log)", err))
 	}
 	return nil
 }
@@ -296,33 +303,33 @@ func (m *Member) Vet(tail iter.Seq[[]byte]) error {
 // mayRegister says whether this start may be put on record. Before it is for the first time, the
 // record must be read as a majority has it: if a later process of the node is there already, or
 // another with the same number, this one must end, and afterwards that could not be told any more.
-func (m *Member) mayRegister(ctx context.Context) bool {
-	id := m.Identity()
+func (s *startCheck) mayRegister(ctx context.Context) bool {
+	id := s.Identity()
 	if id.Asked >= id.Starts {
 		return true
 	}
-	if m.behind(ctx, m.host.Applied(shard.Meta)) && !m.confirmedByOthers(ctx) {
+	if s.meta.behind(ctx, s.host.Applied(shard.Meta)) && !s.confirmedByOthers(ctx) {
 		return false
 	}
-	if m.isOutdated() {
+	if s.isOutdated() {
 		return false
 	}
-	return m.noteAsked()
+	return s.recordAsked()
 }
 
 // confirmedByOthers has another node read the record: this one's own copy may get nothing any more.
-func (m *Member) confirmedByOthers(ctx context.Context) bool {
-	for _, n := range m.others() {
-		known, from, err := m.askOf(ctx, n.ID, true)
+func (s *startCheck) confirmedByOthers(ctx context.Context) bool {
+	for _, n := range s.others() {
+		known, from, err := s.askOf(ctx, n.ID, true)
 		if err == nil && known.Confirmed {
-			return m.mayGoOn(n.ID, from, &known)
+			return s.isNewest(n.ID, from, &known)
 		}
 	}
 	return false
 }
 
-// noteAsked notes that this start is about to be put on record.
-func (s *Self) noteAsked() bool {
+// recordAsked notes that this start is about to be put on record.
+func (s *Self) recordAsked() bool {
 	if err := s.Change(func(id *Identity) { id.Asked = id.Starts }); err != nil {
 		s.log.Error("the cluster is not told of this start, since that could not be noted; it is tried again", "error", err)
 		return false
@@ -331,19 +338,14 @@ func (s *Self) noteAsked() bool {
 }
 
 // isOutdated ends the process if this node's own copy of the record knows of a later one.
-func (m *Member) isOutdated() bool {
-	known, _ := m.State.Node(m.id)
-	id := m.Identity()
+func (s *startCheck) isOutdated() bool {
+	known, _ := s.State.Node(s.id)
+	id := s.Identity()
 	err := id.outdatedBy(known.Starts)
 	if err != nil {
-		m.haltAsOlder(err)
+		s.end.haltAsOlder(err)
 	}
 	return err != nil
-}
-
-// haltAsOlder ends the process for good.
-func (m *Member) haltAsOlder(why error) {
-	m.leave.Do(func() { m.cfg.Fail(m.outdated(why)) })
 }
 
 // outdated notes that this node's directory is an older copy, so that no later start votes with it

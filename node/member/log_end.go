@@ -7,7 +7,7 @@ import (
 
 // With each heartbeat a node tells the others how many frames of its log are on disk. A process
 // that begins with fewer than its node has told runs on an older copy of the directory, or its disk
-// has lost some: see knownOf.
+// has lost some: see knownFacts.
 
 // logEndFrame begins the control frames that carry it. Releases that do not know it drop them.
 const logEndFrame = 0xB2
@@ -31,18 +31,18 @@ func decodeLogEnd(in []byte) (starts uint32, synced uint64, ok bool) {
 // heard, so there are few.
 type logEnds struct {
 	mu    sync.Mutex
-	nodes map[uint64]toldEnd
+	nodes map[uint64]logEndReport
 }
 
-// toldEnd is the end of the log that the processes of a node have told.
-type toldEnd struct {
+// logEndReport is the end of the log that the processes of a node have told.
+type logEndReport struct {
 	starts   uint32 // the newest that has
 	end      uint64 // of its word
 	formerly uint64 // of those before it
 }
 
-// hear takes a process's word.
-func (l *logEnds) hear(node uint64, starts uint32, end uint64) {
+// record takes a process's word.
+func (l *logEnds) record(node uint64, starts uint32, end uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	told := l.nodes[node]
@@ -50,11 +50,11 @@ func (l *logEnds) hear(node uint64, starts uint32, end uint64) {
 	case starts < told.starts:
 		return
 	case starts > told.starts:
-		told = toldEnd{starts: starts, formerly: max(told.end, told.formerly)}
+		told = logEndReport{starts: starts, formerly: max(told.end, told.formerly)}
 	}
 	told.end = max(told.end, end)
 	if l.nodes == nil {
-		l.nodes = map[uint64]toldEnd{}
+		l.nodes = map[uint64]logEndReport{}
 	}
 	l.nodes[node] = told
 }

@@ -56,8 +56,8 @@ func decodeWrong(in []byte) (list []placement.WrongReplica, ok bool) {
 	return list, ok
 }
 
-// toldWrong is what a node has told, and when.
-type toldWrong struct {
+// wrongReport is what a node has told, and when.
+type wrongReport struct {
 	at   time.Duration
 	list []placement.WrongReplica
 }
@@ -71,9 +71,9 @@ func (l *liveness) recordWrong(now time.Duration, node uint64, list []placement.
 		return // it has sent no heartbeat
 	}
 	if l.wrong == nil {
-		l.wrong = map[uint64]toldWrong{}
+		l.wrong = map[uint64]wrongReport{}
 	}
-	l.wrong[node] = toldWrong{now, list}
+	l.wrong[node] = wrongReport{now, list}
 }
 
 // allWrong lists what the nodes have told lately.
@@ -81,7 +81,7 @@ func (l *liveness) allWrong(now time.Duration) (list []placement.WrongReplica) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for node, told := range l.wrong {
-		if now-told.at >= aliveFor {
+		if now-told.at >= suspectAfter {
 			delete(l.wrong, node)
 			continue
 		}

@@ -25,7 +25,7 @@ const (
 func (s *Self) Frame(from uint64, frame []byte) bool {
 	if len(frame) > 0 && frame[0] == logEndFrame {
 		if starts, synced, ok := decodeLogEnd(frame[1:]); ok {
-			s.logEnds.hear(from, starts, synced)
+			s.logEnds.record(from, starts, synced)
 		}
 		return true
 	}
@@ -56,7 +56,7 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) (answer []byte, handled bool, err error) {
 	switch method {
 	case methodFound:
-		answer, err = s.answerBootstrap(body)
+		answer, err = s.founding.answer(body)
 		return answer, true, err
 	case methodJoin:
 		answer, err = s.answerJoin(ctx, from, body)

@@ -37,7 +37,7 @@ func TestWrongReplicasAreToldAndForgotten(t *testing.T) {
 	l.receive(0, 7, &heartbeat{Starts: 1})
 	l.recordWrong(time.Second, 7, list)
 	want(2*time.Second, own)
-	want(time.Second + aliveFor)
+	want(time.Second + suspectAfter)
 	l.recordWrong(5*time.Second, 7, []placement.WrongReplica{own})
 	want(5*time.Second, own)
 	l.forget(7)
