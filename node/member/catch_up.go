@@ -12,14 +12,14 @@ import (
 
 const (
 	indexTimeout = 900 * time.Millisecond // one try: there is time for a second
-	appliedPoll = 2 * time.Millisecond
+	appliedPoll  = 2 * time.Millisecond
 )
 
 var errBadIndex = errors.New("malformed index")
 
-// CatchUp returns when this node's copy of the meta group's state has all that was decided before
-// it was called. So an object that the copy lacks then is not there. After an error it is unknown:
-// the meta group's leader could not be asked, or its entries did not come within a second and a
+// CatchUp returns when this node's copy of the meta group's state has everything that was decided
+// before the call. An object that the copy lacks then does not exist. An error leaves it unknown:
+// the meta group's leader could not be asked, or its entries did not arrive within a second and a
 // half.
 func (c *metaClient) CatchUp(ctx context.Context) error {
 	ctx, cancel := c.tasks.WithTimeout(ctx, proposeTimeout)
@@ -41,8 +41,8 @@ func (c *metaClient) CatchUp(ctx context.Context) error {
 	}
 }
 
-// metaIndex is how far the meta group's state is, as its leader says after a majority has confirmed
-// that it leads.
+// metaIndex is the newest index of the meta group's state, from its leader, after a majority has
+// confirmed that it leads.
 func (c *metaClient) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
 	if c.host.Leads(shard.Meta) {
 		return c.host.Confirm(shard.Meta)

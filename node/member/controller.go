@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	controlInterval  = time.Second // the controller's turn
-	resealBatch = 64          // commands in one turn
+	controlInterval = time.Second // the controller's turn
+	resealBatch     = 64          // commands in one turn
 )
 
 // controller plans the placement and keeps the cluster's secrets, on the meta group's leader.
@@ -31,10 +31,10 @@ func (c *controller) step(ctx context.Context) {
 	facts.ReplaceAfterMs = c.cfg.ReplaceAfter.Milliseconds()
 	for _, cmd := range ring.Plan(c.State.View(), facts) {
 		if _, err := c.meta.Propose(ctx, cmd); err != nil {
-			c.log.Debug("a step of the placement was not taken; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)
+			c.log.Debug("a placement step was refused; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)
 			return
 		}
-		c.log.Info("placement", "step", string(cmd.Verb), "shard", uint32(cmd.Group), "to", c.names(cmd.To))
+		c.log.Info("the placement changes", "step", string(cmd.Verb), "shard", uint32(cmd.Group), "to", c.names(cmd.To))
 	}
 }
 
@@ -46,31 +46,30 @@ func (c *controller) names(list []ring.Replica) (names []string) {
 	return names
 }
 
-// reseal has the meta group's secrets sealed by this node's first key: on its leader, once a
-// second.
+// reseal has the meta group's secrets sealed by this node's first key.
 func (c *controller) reseal(ctx context.Context) {
 	keys := c.cfg.Keys()
 	if cmd, lost := c.State.Replacing(keys, c.cfg.Random); lost {
 		if _, err := c.meta.Propose(ctx, cmd); err != nil {
-			c.log.Debug("the cluster's secret was not made anew; it is tried again", "error", err)
+			c.log.Debug("the cluster's secret could not be replaced; retrying", "error", err)
 			return
 		}
-		c.log.Warn("the cluster has a new secret: the key of the one before is lost; receipts of before are void")
+		c.log.Warn("the cluster has a new secret, since the key of the former one is lost; earlier receipts are void")
 	}
 	list := c.State.Resealing(keys, resealBatch)
 	for _, cmd := range list {
 		if _, err := c.meta.Propose(ctx, cmd); err != nil {
-			c.log.Debug("a secret was not sealed anew; it is tried again", "topic", cmd.Name, "error", err)
+			c.log.Debug("a topic's secret could not be resealed; retrying", "topic", cmd.Name, "error", err)
 			return
 		}
 	}
 	if len(list) > 0 {
-		c.log.Info("sealed secrets of topics anew", "topics", len(list), "key", keys.First())
+		c.log.Info("resealed the secrets of topics", "topics", len(list), "key", keys.First())
 	}
 }
 
-// awaitBootstrap gives the meta group its first entries, if this node leads it, and waits until it
-// has them.
+// awaitBootstrap waits until the meta group has its first entries. It proposes them if this node
+// leads the group.
 func (c *controller) awaitBootstrap(ctx context.Context) {
 	for {
 		known, _, _ := c.State.Cluster()
@@ -81,7 +80,7 @@ func (c *controller) awaitBootstrap(ctx context.Context) {
 		case known == "":
 			c.foundState(ctx)
 			c.makeSecret(ctx)
-		default: // who founded it did not come to that
+		default: // its founder ended before that
 			c.makeSecret(ctx)
 		}
 		if !c.tasks.Sleep(ctx, foundingPoll) {
@@ -96,11 +95,11 @@ func (c *controller) foundState(ctx context.Context) {
 		return
 	}
 	if _, err := c.meta.Propose(ctx, ring.FoundCommand(id.ClusterID, id.Shards, id.Replicas, id.AcceptedPlan.Nodes)); err != nil {
-		c.log.Warn("the cluster's founding was not taken yet; it is tried again", "error", err)
+		c.log.Warn("the cluster's founding was not accepted yet; retrying", "error", err)
 	}
 }
 
-// makeSecret gives the cluster the secret that receipts are made with, once.
+// makeSecret gives the cluster the secret of its receipts, once.
 func (c *controller) makeSecret(ctx context.Context) {
 	if id, _, _ := c.State.Cluster(); id == "" || c.State.Secret() != nil {
 		return
@@ -108,6 +107,6 @@ func (c *controller) makeSecret(ctx context.Context) {
 	var receipts [ring.SecretBytes]byte
 	c.cfg.Random(receipts[:])
 	if _, err := c.meta.Propose(ctx, ring.SecretCommand(receipts, c.cfg.Keys())); err != nil {
-		c.log.Warn("the cluster's secret was not kept yet; it is tried again", "error", err)
+		c.log.Warn("the cluster's secret was not stored yet; retrying", "error", err)
 	}
 }

@@ -15,17 +15,17 @@ import (
 	"carillon/timer"
 )
 
-// decisions are those of the meta group's leader about a command before it proposes it: it adds
+// decisions are made by the meta group's leader about a command before it proposes it: it adds
 // what it knows of the nodes.
 type decisions struct {
 	*local
 	seen *observer
 }
 
-// decide is for the meta group's leader. Its hearing of the nodes goes into the log with a command
-// that takes one away, so that two of them together take no more than one may. A node that comes
-// with the name of one that is gone replaces it. One that registers is there, although it cannot be
-// heard before it has its place.
+// decide decides a command on the meta group's leader. What this node knows of the others goes into
+// the log with a command that takes a node away, so that two such commands together take no more
+// than one may. A node that comes with the name of one that is gone replaces it. One that registers
+// counts as present, although it sends no heartbeat before it has its place.
 func (d *decisions) decide(data []byte) (ring.Reply, error) {
 	var cmd ring.Command
 	if err := json.Unmarshal(data, &cmd); err != nil {
@@ -58,7 +58,8 @@ func (d *decisions) apply(data []byte) (ring.Reply, error) {
 	return r, r.Err
 }
 
-// checkRemoval adds this node's knowledge to a removal.
+// checkRemoval adds to a removal which nodes this one hears. It refuses to remove a member that
+// serves, unless forced.
 func (d *decisions) checkRemoval(cmd *ring.Command) error {
 	ago, _ := d.seen.silence(cmd.NodeID)
 	cmd.Heard, cmd.Down = d.seen.live(), cmd.NodeID != d.id && ago >= downAfter
@@ -80,16 +81,16 @@ func (d *decisions) register(cmd *ring.Command, data []byte) (ring.Reply, error)
 	return r, err
 }
 
-// replaces reports that the node with the name is gone: it is silent, or the new one is where it
-// was.
+// replaces reports that the node that has the name is gone: it is silent, or the new node listens
+// at its address.
 func (d *decisions) replaces(new, old *ring.Node) bool {
 	ago, heard := d.seen.silence(old.ID)
 	return old.ID != d.id && (new.Peer == old.Peer && (!heard || ago > heartbeatInterval*2) || ago > downAfter)
 }
 
-// checkFence adds to a fence the meta group's voters that find the process gone now; an error says
-// that they are no majority. Only its leader asks them, when the command has come: so what they say
-// is true of a time after the request.
+// checkFence adds to a fence the meta group's voters that find the process gone now. It refuses the
+// fence if they are no majority. Only the leader asks them, after the command has arrived, so their
+// answers are newer than the request.
 func (d *decisions) checkFence(cmd *ring.Command) error {
 	ctx, cancel := d.tasks.WithTimeout(d.context(), voterTimeout)
 	defer cancel()

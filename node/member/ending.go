@@ -15,7 +15,9 @@ type ending struct {
 	unproven *rareLog // of a reason that is not believed
 }
 
-func newEnding(l *local) *ending { return &ending{local: l, unproven: newRareLog(l.tasks, noticeInterval)} }
+func newEnding(l *local) *ending {
+	return &ending{local: l, unproven: newRareLog(l.tasks, noticeInterval)}
+}
 
 // leaveCluster ends the process: the cluster has removed the node.
 func (e *ending) leaveCluster() { e.once.Do(func() { e.cfg.Fail(ErrRemoved) }) }
@@ -35,8 +37,8 @@ func (e *ending) believed(asked ring.Node, from peer.Hello, word string) bool {
 		return true
 	}
 	e.unproven.do(func() {
-		e.log.Warn("another node says that this one "+word+". Without a key (--gossip-key) that could be anybody, so this node "+
-			"goes on and is not heard by the others; if it is so, stop it", "node", asked.Name)
+		e.log.Warn("a node answers that this one "+word+". Without a key (--gossip-key) its answer proves nothing, so this node "+
+			"continues, although the others may ignore it; if it is true, stop this node", "node", asked.Name)
 	})
 	return false
 }

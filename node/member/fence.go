@@ -11,15 +11,15 @@ import (
 	"carillon/shard/table"
 )
 
-// What a process that seems to be gone left behind may be taken over early only by a decision of
+// The leases of a process that seems to have ended may be taken over early only by a decision of
 // the meta group: see docs/adr/0048.
 
 const (
-	fenceFirstPause   = 50 * time.Millisecond
-	fenceMaxPause  = 500 * time.Millisecond // between two proposals, at most
-	refusalMemory    = 3 * time.Second        // after the process refused last: it is not taken for gone
-	fenceTimeout = time.Minute            // most leases are over by then
-	voterTimeout   = 300 * time.Millisecond // a voter's answer
+	fenceFirstPause = 50 * time.Millisecond
+	fenceMaxPause   = 500 * time.Millisecond // between two proposals, at most
+	refusalMemory   = 3 * time.Second        // after the process refused last: it is not taken for gone
+	fenceTimeout    = time.Minute            // most leases are over by then
+	voterTimeout    = 300 * time.Millisecond // a voter's answer
 )
 
 // fences are the requests of this node's shards to take a process for gone.
@@ -28,8 +28,8 @@ type fences struct {
 	meta *metaClient
 
 	mu sync.Mutex
-	// By process: those who wait for the next decision. One that is under way does not count: it
-	// may have begun before their leadership.
+	// By process: the callers that wait for the next decision. A decision that is under way does
+	// not count for them: it may have begun before they led their shards.
 	asks map[table.Incarnation][]func(error)
 }
 
@@ -58,7 +58,8 @@ func (f *fences) Fence(owner table.Incarnation, then func(error)) {
 	}
 }
 
-// next takes those who wait for a decision about a process; none: there is nothing more to do.
+// next takes those who wait for a decision about a process. It returns none when nothing is left to
+// do.
 func (f *fences) next(owner table.Incarnation) []func(error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +89,7 @@ func (f *fences) fence(ctx context.Context, owner table.Incarnation) error {
 		if f.peers.Refuses(ctx, owner.Node(), owner.Start()) {
 			until = f.tasks.Now() + refusalMemory
 			if _, err := f.meta.Propose(ctx, cmd); err == nil {
-				f.log.Warn("a process is taken for gone: what it had in flight may be called again", "node", f.NameOf(owner.Node()), "start", owner.Start())
+				f.log.Warn("the cluster considers a process ended: calls that it had in flight may be repeated", "node", f.NameOf(owner.Node()), "start", owner.Start())
 				return nil
 			}
 			pause = min(2*pause, fenceMaxPause)
@@ -102,7 +103,7 @@ func (f *fences) fence(ctx context.Context, owner table.Incarnation) error {
 
 var errBadQuestion = errors.New("malformed question about a process")
 
-// answerRefuses says whether a process refuses this node's connections, and is not heard.
+// answerRefuses answers 1 if a process refuses this node's connections and sends nothing, else 0.
 func (f *fences) answerRefuses(ctx context.Context, body []byte) ([]byte, error) {
 	node, n := binary.Uvarint(body)
 	starts, k := binary.Uvarint(body[max(n, 0):])

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	joinInterval = 300 * time.Millisecond // of founding and joining
-	askTimeout   = 2 * time.Second
-	noticeInterval  = 10 * time.Second // a reason to wait is logged again
+	joinInterval   = 300 * time.Millisecond // between the steps of founding and joining
+	askTimeout     = 2 * time.Second
+	noticeInterval = 10 * time.Second // between two log lines with the reason to wait
 
-	foundingPoll = 10 * time.Millisecond // is the meta group led here, and empty? Until it is founded
+	foundingPoll = 10 * time.Millisecond // how often the meta group's founding is looked for
 )
 
-// EnsureMembership makes sure that the node is of a cluster: it has been, or it founds one alone or
-// with others, or joins one. It returns when the identity on disk says so, or with an error that
-// needs the operator, or when the context ends. A node that replaces a damaged one only joins.
+// EnsureMembership makes this node a member of a cluster: it is one already, or founds a cluster
+// alone or with others, or joins one. It returns when the identity on disk has the cluster, or with
+// an error that needs the operator, or when the context ends. A node that replaces a damaged one
+// only joins.
 func (s *Self) EnsureMembership(ctx context.Context) error {
 	plan := s.Identity().AcceptedPlan
 	switch {
@@ -39,8 +40,8 @@ func (s *Self) EnsureMembership(ctx context.Context) error {
 	return s.join(ctx)
 }
 
-// Found writes down that this node founds the cluster of a plan; its replica of the meta group
-// begins with the plan's members.
+// Found stores that this node founds the cluster of a plan. Its replica of the meta group begins
+// with the plan's members.
 func (s *Self) Found(plan *ring.FoundingPlan) error {
 	scratch := ring.NewState(nil, nil)
 	command := ring.FoundCommand(plan.ClusterID, plan.Shards, plan.Replicas, plan.Nodes)
@@ -84,7 +85,7 @@ func (f *founding) run(ctx context.Context) error {
 			notice.do(func() { f.log.Error("the cluster cannot be founded", "reason", step.Trouble) })
 		default:
 			f.Wait("founding: " + step.Waiting)
-			notice.do(func() { f.log.Info("founding", "waiting", step.Waiting) })
+			notice.do(func() { f.log.Info("the cluster is being founded", "waiting", step.Waiting) })
 		}
 		f.ask(ctx, step.Ask, answers)
 		if !f.tasks.Sleep(ctx, joinInterval) {

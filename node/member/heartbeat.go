@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	heartbeatInterval    = 250 * time.Millisecond
-	maxLeads         = 65_536
-	maxUnhealthyText = 200
+	heartbeatInterval = 250 * time.Millisecond
+	maxLeads          = 65_536
+	maxUnhealthyText  = 200
 )
 
 // heartbeat is a node's report of itself to every other one, four times a second.
@@ -82,7 +82,7 @@ func (h *heartbeat) encode() []byte {
 }
 
 const (
-	limitsListed   = 0 // to a node of an older kind: too much is held to name it
+	limitsListed  = 0 // to a node of an older kind: too much is held to name it
 	limitsOmitted = 1
 )
 

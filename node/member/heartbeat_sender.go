@@ -11,8 +11,8 @@ import (
 	"carillon/timer"
 )
 
-// heartbeatSender sends this node's heartbeats. It decides with each whether this node may lead,
-// and which others may. Its fields but mayLead belong to one task.
+// heartbeatSender sends this node's heartbeats. With each it decides whether this node may lead,
+// and which others may. All its fields but mayLead belong to one task.
 type heartbeatSender struct {
 	*local
 	seen   *observer
@@ -70,14 +70,14 @@ func (s *heartbeatSender) send() {
 func (s *heartbeatSender) logHealth(unhealthy string) {
 	switch {
 	case unhealthy != "" && s.cordoned == "":
-		s.log.Warn("this node hands its shards over to others", "why", unhealthy)
+		s.log.Warn("this node hands its shards over to other nodes", "why", unhealthy)
 	case unhealthy == "" && s.cordoned != "":
-		s.log.Info("this node may lead shards again", "before", s.cordoned)
+		s.log.Info("this node may lead shards again", "was", s.cordoned)
 	}
 	s.cordoned = unhealthy
 }
 
-// judgeClock compares this node's clock with those that it hears, and says how it is.
+// judgeClock compares this node's clock with the others' and returns its state.
 func (s *heartbeatSender) judgeClock(now time.Duration) clocks.State {
 	var peers []clocks.Peer
 	nodes := s.State.Nodes()
@@ -100,11 +100,11 @@ func (s *heartbeatSender) judgeClock(now time.Duration) clocks.State {
 func (s *heartbeatSender) logClock(state *clocks.State) {
 	switch held := state.Trust == clocks.Held; {
 	case held && !s.clockHeld:
-		s.log.Error("this node does not believe its clock: it starts, expires and forgets nothing until others confirm it, or, where none can, "+
-			"until it is steady; check its time service", "why", state.Why, "ahead_ms", state.AheadMs)
+		s.log.Error("this node does not trust its clock: it starts, expires and deletes nothing until other nodes confirm the clock or, if none can, "+
+			"it has been steady for a while; check its time service", "why", state.Why, "ahead_ms", state.AheadMs)
 		s.clockHeld = true
 	case state.Trust == clocks.Sure && s.clockHeld:
-		s.log.Warn("this node believes its clock again", "clock", time.UnixMilli(state.RawMs).UTC())
+		s.log.Warn("this node trusts its clock again", "clock", time.UnixMilli(state.RawMs).UTC())
 		s.clockHeld = false
 	}
 }
@@ -150,12 +150,12 @@ func (s *heartbeatSender) logLowDisks(own *timer.LowDiskError) {
 		e := &low[i]
 		now[e.Node] = true
 		if !s.low[e.Node] {
-			s.log.Warn("a disk is low: shards with a voter there refuse adds", "node", e.Name, "path", e.Path, "free", e.Free, "limit", e.Limit)
+			s.log.Warn("a disk is low: shards with a voter on it refuse adds", "node", e.Name, "path", e.Path, "free", e.Free, "limit", e.Limit)
 		}
 	}
 	for node := range s.low {
 		if !now[node] {
-			s.log.Info("a disk that was low has room again, or its node is away: shards with a voter there take adds", "node", s.NameOf(node))
+			s.log.Info("a disk that was low has room again, or its node is down: shards with a voter on it accept adds again", "node", s.NameOf(node))
 		}
 	}
 	s.low = now
@@ -166,7 +166,7 @@ type nodeSet struct {
 	nodes atomic.Pointer[map[uint64]bool]
 }
 
-// set takes a set, which is not to change any more.
+// set replaces the set. The map must not change afterwards.
 func (s *nodeSet) set(nodes map[uint64]bool) { s.nodes.Store(&nodes) }
 
 func (s *nodeSet) has(node uint64) bool {

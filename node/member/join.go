@@ -14,8 +14,8 @@ import (
 
 const joinTries = 3 // members asked in one step
 
-// joinAnswer tells a node that wants to join the shape of the cluster, and its place in the meta
-// group once it has one.
+// joinAnswer is the cluster's shape, and the joining node's place in the meta group once it has
+// one.
 type joinAnswer struct {
 	ClusterID string            `json:"cluster_id"`
 	Shards    int               `json:"shards"`
@@ -36,7 +36,7 @@ func (s *Self) join(ctx context.Context) error {
 			return s.outdated(err)
 		case err != nil:
 			s.Wait("joining: " + err.Error())
-			notice.do(func() { s.log.Warn("joining", "waiting", err.Error()) })
+			notice.do(func() { s.log.Warn("this node cannot join its cluster yet", "reason", err.Error()) })
 		case answer.Meta == nil:
 			s.Wait("joining: waiting for a place in the meta group")
 		default:
@@ -64,7 +64,7 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 	if r := s.Identity().Rejoin; r != nil {
 		cluster, seeds = r.ClusterID, slices.Concat(seeds, r.Seeds)
 	}
-	err = fmt.Errorf("no member of a cluster is seen yet at %v", seeds)
+	err = fmt.Errorf("no member of a cluster has been found at %v yet", seeds)
 	tries := 0
 	for _, m := range s.gossip.List() {
 		if m.Cluster == "" || m.ID == s.id || m.State != ring.MemberAlive || tries == joinTries || cluster != "" && m.Cluster != cluster {
@@ -81,7 +81,7 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 			return nil, fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, m.Name, callErr)
 		}
 		if callErr != nil {
-			err = fmt.Errorf("node %s (%s) does not let this node in: %w", m.Name, m.Peer, callErr)
+			err = fmt.Errorf("node %s (%s) refuses this node: %w", m.Name, m.Peer, callErr)
 			continue
 		}
 		var a joinAnswer
@@ -107,9 +107,9 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 		return nil, fmt.Errorf("node: join: %w", err)
 	}
 	if n.ID != from.Node || n.Name != from.Name {
-		return nil, fmt.Errorf("node: join: %s (%010x) asks in the name of %s (%010x)", from.Name, from.Node, n.Name, n.ID)
+		return nil, fmt.Errorf("node: join: node %s (%010x) asks for node %s (%010x)", from.Name, from.Node, n.Name, n.ID)
 	}
-	// A node that was met knew the cluster's id, on disk.
+	// A process that connected before had the cluster's id on disk.
 	if _, nonce, met := s.peers.Met(n.ID); met && from.Cluster == "" && nonce != from.Nonce {
 		return nil, outdatedError{fmt.Errorf("%w: it is from before the node joined", ring.ErrStale)}
 	}
@@ -129,17 +129,17 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	return json.Marshal(a)
 }
 
-// addNameAdvice adds it to why a node was not let in that comes with the name of another: its volume
-// may not have been mounted.
+// addNameAdvice adds to the refusal of a node what the operator can do where it has another node's
+// name: its volume may not have been mounted.
 func (m *Member) addNameAdvice(n *ring.Node, err error) error {
 	if other, ok := m.State.NodeNamed(n.Name); !ok || other.ID == n.ID {
 		return err
 	}
-	return fmt.Errorf("%w; %s is a member of the cluster, and this data directory is not the one that it had: mount that one. If it is lost, wait until all "+
-		"other nodes are ready; if one of them never will be, carillon ctl remove %s --accept-loss", err, n.Name, n.Name)
+	return fmt.Errorf("%w; %s is a member of the cluster, and this data directory is not its directory: mount the right one. If that is lost, wait until all "+
+		"other nodes are ready; if one of them never will be, use carillon ctl remove %s --accept-loss", err, n.Name, n.Name)
 }
 
-// removedError tells a node that the cluster has removed it: it may not have heard.
+// removedError answers a node that the cluster has removed. That node may not know it yet.
 type removedError struct{}
 
 const (
@@ -152,19 +152,19 @@ func (removedError) Error() string { return ring.ErrRemoved.Error() }
 // PeerCode makes it known on the other side.
 func (removedError) PeerCode() byte { return removedCode }
 
-// isRemovedAnswer says of an answer that it is removedError.
+// isRemovedAnswer reports whether an answer was removedError.
 func isRemovedAnswer(err error) bool {
 	remote, ok := errors.AsType[*peer.RemoteError](err)
 	return ok && remote.Code == removedCode
 }
 
-// outdatedError tells a node that the cluster knows of a later start of its data directory.
+// outdatedError answers a node of which the cluster knows a later start of its data directory.
 type outdatedError struct{ error }
 
 // PeerCode makes it known on the other side.
 func (outdatedError) PeerCode() byte { return outdatedCode }
 
-// isOutdatedAnswer says of an answer that it is outdatedError.
+// isOutdatedAnswer reports whether an answer was outdatedError.
 func isOutdatedAnswer(err error) bool {
 	remote, ok := errors.AsType[*peer.RemoteError](err)
 	return ok && remote.Code == outdatedCode

@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// With each heartbeat a node tells the others how many frames of its log are on disk. A process
-// that begins with fewer than its node has told runs on an older copy of the directory, or its disk
-// has lost some: see knownFacts.
+// With each heartbeat a node reports how many frames of its log are on disk. A process that begins
+// with fewer than its node has reported runs on an older copy of the directory, or its disk has lost
+// some: see knownFacts.
 
-// logEndFrame begins the control frames that carry it. Releases that do not know it drop them.
+// logEndFrame begins the control frames that carry a log's end. Releases that do not know it drop
+// them.
 const logEndFrame = 0xB2
 
 // encodeLogEnd is the frame of a process.
@@ -17,7 +18,7 @@ func encodeLogEnd(starts uint32, synced uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint([]byte{logEndFrame}, uint64(starts)), synced)
 }
 
-// decodeLogEnd reads the rest behind logEndFrame; fields that later releases may add are skipped.
+// decodeLogEnd reads what follows logEndFrame. It skips fields that later releases may add.
 func decodeLogEnd(in []byte) (starts uint32, synced uint64, ok bool) {
 	v, n := binary.Uvarint(in)
 	if n <= 0 || v > 1<<32-1 {
@@ -27,21 +28,20 @@ func decodeLogEnd(in []byte) (starts uint32, synced uint64, ok bool) {
 	return uint32(v), synced, k > 0
 }
 
-// logEnds are the ends of others' logs that this process has heard, by node. Only members are
-// heard, so there are few.
+// logEnds are the reported ends of other nodes' logs. Only members report, so there are few.
 type logEnds struct {
 	mu    sync.Mutex
 	nodes map[uint64]logEndReport
 }
 
-// logEndReport is the end of the log that the processes of a node have told.
+// logEndReport is where a node's log ends, as its processes have reported.
 type logEndReport struct {
 	starts   uint32 // the newest that has
 	end      uint64 // of its word
 	formerly uint64 // of those before it
 }
 
-// record takes a process's word.
+// record takes a process's report.
 func (l *logEnds) record(node uint64, starts uint32, end uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,8 +59,7 @@ func (l *logEnds) record(node uint64, starts uint32, end uint64) {
 	l.nodes[node] = told
 }
 
-// before is how many frames were on a node's disk, by the word of processes before the one that is
-// given.
+// before is how many frames were on a node's disk, as processes before the given one have reported.
 func (l *logEnds) before(node uint64, starts uint32) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

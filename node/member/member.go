@@ -17,7 +17,7 @@ import (
 
 const (
 	readyPoll = 20 * time.Millisecond
-	// A removed node is still spoken to for so long: it is to learn that it was removed.
+	// How long a removed node's connections stay: it has to learn that it was removed.
 	forgetDelay = 2 * time.Second
 )
 
@@ -33,21 +33,21 @@ type Host interface {
 	Held(topic timer.TopicID) int
 	Place(rows []shard.Assignment)
 	Cordon(on bool)
-	// Fault names a fault of one of its replicas; "": none is known.
+	// Fault names a fault of one of its replicas; "" if none is known.
 	Fault() string
-	// Wrong lists its replicas whose states are wrong, so that they are to be replaced.
+	// Wrong lists its replicas whose states are wrong and which have to be replaced.
 	Wrong() []placement.WrongReplica
-	// Restarted is told that a new process of a node has registered.
+	// Restarted is called when a new process of a node has registered.
 	Restarted()
 	// Propose has the meta group's machine apply a command.
 	Propose(cmd []byte) (any, error)
-	// Confirm has a majority confirm that this node leads, and says up to where its state is then,
-	// at least.
+	// Confirm has a majority confirm that this node leads. index is the least that its state then
+	// had.
 	Confirm(id timer.ShardID) (index uint64, err error)
 	// Applied is the last entry that is in this node's copy of a group's state.
 	Applied(id timer.ShardID) uint64
-	// LogEnd is how many frames the log had when this process began, and how many are on disk now,
-	// of all processes.
+	// LogEnd is how many frames the log had when this process began, and how many are on disk now.
+	// Both count the frames of all processes.
 	LogEnd() (opened, synced uint64)
 	// Disk is how much room this node's log has.
 	Disk() wal.Disk
@@ -128,7 +128,7 @@ func (m *Member) Attach(host Host) { m.host = host }
 // MayLead implements shard.Placement.
 func (m *Member) MayLead(node uint64) bool { return m.heartbeats.mayLead.has(node) }
 
-// Run does a member's work beside its shards, until the context ends.
+// Run does a member's work until the context ends.
 func (m *Member) Run(ctx context.Context) {
 	m.running.Store(&ctx)
 	work := task.NewGroup(m.tasks)
@@ -143,11 +143,11 @@ func (m *Member) Run(ctx context.Context) {
 	work.Wait()
 }
 
-// look makes followState look again.
+// look has followState run once more.
 func (m *Member) look() { m.changed.Set() }
 
-// followState brings the host in line with this node's copy of the placement, and others with the
-// members.
+// followState brings the host in line with this node's copy of the placement, and follows changes
+// of the members.
 func (m *Member) followState(ctx context.Context) {
 	gone, starts := map[uint64]bool{}, map[uint64]uint32{}
 	for {
@@ -184,8 +184,8 @@ func (m *Member) followState(ctx context.Context) {
 	}
 }
 
-// followStarts tells the host when another node has registered a new process: what the one before
-// had in flight is over. known has the starts that it was told of.
+// followStarts notifies the host when another node has registered a new process, which ends what
+// the one before had in flight. known has the starts that were seen so far.
 func (m *Member) followStarts(known map[uint64]uint32) {
 	news := false
 	for _, n := range m.State.Nodes() {
@@ -197,16 +197,16 @@ func (m *Member) followStarts(known map[uint64]uint32) {
 	}
 }
 
-// Ready is the reason why the node is not ready; nil when it serves, and has filled the place of
-// the one that had its name before. A rolling restart waits for that: until then the shards have a
-// replica less.
+// Ready is the reason why the node is not ready. It is nil when the node serves and has filled the
+// place of the node that had its name before. A rolling restart waits for that: until then the
+// shards lack a replica.
 func (m *Member) Ready() error {
 	if err := m.serves(); err != nil {
 		return err
 	}
 	if n, ok := m.State.Node(m.id); ok {
 		if group, yes := m.State.Awaits(n); yes {
-			return fmt.Errorf("this node takes the place of another that was called %s: group %d does not have its replica back yet", n.Name, group)
+			return fmt.Errorf("this node replaces an earlier node named %s: group %d has not got its replica back yet", n.Name, group)
 		}
 	}
 	return nil
@@ -220,7 +220,7 @@ func (m *Member) serves() error {
 		return timer.ErrRecovering
 	}
 	if why := m.clock.Fault(); why != "" {
-		return errors.New(why + ": nothing is started, expired or forgotten meanwhile")
+		return errors.New(why + ": nothing is started, expired or deleted meanwhile")
 	}
 	if err := m.host.NotReady(); err != nil {
 		return err
@@ -239,8 +239,8 @@ func (m *Member) serves() error {
 	return m.host.NotReady() // once more: the shards are all there now, and are to have fired
 }
 
-// HandOver gives the leaderships to others, as far as there are any that may take them, until the
-// context ends. The node takes none any more.
+// HandOver transfers the leaderships to other nodes that can take them, until the context ends. The
+// node takes no leadership afterwards.
 func (m *Member) HandOver(ctx context.Context) {
 	m.Stop()
 	select {
@@ -268,13 +268,13 @@ func (m *Member) couldHandOver() bool {
 	return false
 }
 
-// MarkFounded notes on disk that the first replica is there, once the node serves: from then on it
-// is damage if it is missing.
+// MarkFounded stores, once the node serves, that the first replica is on disk. From then on it is
+// damage if it is missing.
 func (m *Member) MarkFounded(ctx context.Context) {
 	for !m.Identity().Founded {
 		if m.serves() == nil {
 			if err := m.Change(func(id *Identity) { id.Founded = true }); err != nil {
-				m.log.Error("the founding was not noted; it is tried again at the next start", "error", err)
+				m.log.Error("the founding could not be stored; the next start tries again", "error", err)
 			}
 			return
 		}

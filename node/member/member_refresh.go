@@ -11,11 +11,11 @@ import (
 	"carillon/transport/peer"
 )
 
-// A node that was away does not know which nodes have joined meanwhile, and one of these may lead
-// the meta group, of which alone it could learn that. So it asks members that it knows for their
-// list of nodes, and takes their word until its own copy says more. Where it hears none of them, as
-// all may have been replaced, it asks nodes that gossip knows in its cluster: as a node does that
-// joins.
+// A node that was away does not know which nodes have joined meanwhile. One of these may lead the
+// meta group, and only from that one could it learn of them. So it asks members that it knows for
+// their list of nodes, and uses that until its own copy has more. Where it hears none of them, since
+// all may have been replaced, it asks the nodes that gossip knows in its cluster, as a joining node
+// does.
 
 const refreshInterval = time.Second
 

@@ -8,11 +8,12 @@ import (
 	"carillon/timer"
 )
 
-// observer is what this node knows of the others by their heartbeats: which lead what, and which are
-// there.
+// observer is what this node knows of the others by their heartbeats: which of them are up, and
+// what they lead.
 type observer struct{ *local }
 
-// LikelyLeaders lists which nodes may lead a shard: those that say so, then those of its row.
+// LikelyLeaders lists the nodes that may lead a shard: first those that report it, then those of
+// its row.
 func (o *observer) LikelyLeaders(id timer.ShardID) []uint64 {
 	var out []uint64
 	now := o.clock.Mono()
@@ -49,7 +50,7 @@ func (o *observer) leads() (ids []timer.ShardID) {
 	return ids
 }
 
-// LeadingNodes are the nodes that say that they lead something, this one included.
+// LeadingNodes lists the nodes that report that they lead something, this one included.
 func (o *observer) LeadingNodes() (nodes []uint64) {
 	now := o.clock.Mono()
 	for _, n := range o.State.Nodes() {
@@ -69,7 +70,7 @@ func (o *observer) LeadingNodes() (nodes []uint64) {
 	return nodes
 }
 
-// HeardNodes are the other members that this node hears now.
+// HeardNodes lists the other members that are up now.
 func (o *observer) HeardNodes() (nodes []uint64) {
 	now := o.clock.Mono()
 	for _, n := range o.State.Nodes() {
@@ -89,11 +90,11 @@ func (o *observer) Replicas(id timer.ShardID) (nodes []uint64) {
 	return nodes
 }
 
-// Leaders are which node leads which shard, as the nodes have said themselves within downAfter.
+// Leaders is which node leads which shard, by reports that are younger than downAfter.
 func (o *observer) Leaders() map[timer.ShardID]uint64 { return o.leadersWithin(downAfter) }
 
-// SeenLeaders are the leaders of the shards for a reader of the cluster's state: the report of a
-// node that is alive goes before that of a suspect one, since others take over from that one.
+// SeenLeaders is Leaders for readers of the cluster's state: the report of a live node counts
+// before that of a suspect one, since others take over from that one.
 func (o *observer) SeenLeaders() map[timer.ShardID]uint64 {
 	leader := o.Leaders()
 	maps.Copy(leader, o.leadersWithin(suspectAfter))
@@ -122,7 +123,7 @@ func (o *observer) leadersWithin(age time.Duration) map[timer.ShardID]uint64 {
 	return leader
 }
 
-// isUp reports that a node is there.
+// isUp reports whether a node has sent a heartbeat lately.
 func (o *observer) isUp(node uint64) bool {
 	if node == o.id {
 		return true
@@ -131,7 +132,7 @@ func (o *observer) isUp(node uint64) bool {
 	return ok && ago < downAfter
 }
 
-// isAlone reports that there are other members and none of them is heard.
+// isAlone reports whether there are other members and none of them is up.
 func (o *observer) isAlone() bool {
 	nodes := o.State.Nodes()
 	for _, n := range nodes {
@@ -145,7 +146,7 @@ func (o *observer) isAlone() bool {
 // Presence is how a node is seen.
 type Presence uint8
 
-// Seen lately, not for a while, and not for so long that it counts as down.
+// The states, by the age of the last heartbeat.
 const (
 	Alive Presence = iota
 	Suspect
@@ -184,17 +185,17 @@ func (o *observer) Peer(node uint64) PeerView {
 	return v
 }
 
-// silence is how long a node was not heard; it was never heard unless ok.
+// silence is how long a node has sent nothing; ok: it has sent something before.
 func (o *observer) silence(node uint64) (ago time.Duration, ok bool) {
 	_, ago, ok = o.liveness.last(o.clock.Mono(), node)
 	return ago, ok
 }
 
-// live lists the members that are there as far as this node knows, itself among them.
+// live lists the members that this node knows to be up, itself among them.
 func (o *observer) live() []uint64 { return append(o.HeardNodes(), o.id) }
 
-// ClockRight says whether this node hears, of more than half of the members, that they go by a
-// clock of which right is true.
+// ClockRight reports whether more than half of the members report that they trust their clock and
+// are nodes for which right is true.
 func (o *observer) ClockRight(right func(node uint64) bool) bool {
 	now, heard := o.clock.Mono(), 0
 	members := o.State.Nodes()
@@ -207,6 +208,6 @@ func (o *observer) ClockRight(right func(node uint64) bool) bool {
 	return 2*heard > len(members)
 }
 
-// LowDisks implements shard.Disks: the others' reports of their disks. One that is not heard says
-// nothing: it writes nothing either, and may come back with room.
+// LowDisks implements shard.Disks: the other nodes' reports of their disks. A node that is down
+// counts for nothing: it writes nothing, and may come back with room.
 func (o *observer) LowDisks() []timer.LowDiskError { return o.liveness.lowDisks(o.clock.Mono()) }

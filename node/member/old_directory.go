@@ -16,7 +16,7 @@ import (
 	"carillon/transport/peer"
 )
 
-// A process that begins on an older copy of its data directory, or of identity.json, lacks the
+// A process that starts on an older copy of its data directory, or of identity.json, lacks the
 // votes and acknowledgements of the node since the copy was made (docs/adr/0016). It looks for that
 // itself, before it takes part, wherever the node is known:
 //
@@ -25,40 +25,40 @@ import (
 //   - in the cluster's record as a majority has it, before this start is put there: mayRegister.
 
 var (
-	errUnasked = fmt.Errorf("%w: this node has begun anew, and asks first what the other knows of it", peer.ErrLater)
+	errUnasked = fmt.Errorf("%w: this node has restarted and first asks the other what that knows of it", peer.ErrLater)
 
-	// errLostEnd: the log lacks frames that were on disk. An older copy cannot be told from a disk
+	// errLostEnd: the log lacks frames that were on disk. An older copy looks the same as a disk
 	// that lost them.
 	errLostEnd = errors.New("the end of the log was damaged, or the data directory is an older copy of what it was")
 )
 
 const (
-	askRetry  = 250 * time.Millisecond // a node that did not answer
+	askRetry    = 250 * time.Millisecond // a node that did not answer
 	askMinPause = 50 * time.Millisecond  // … even if it speaks to this one meanwhile
 )
 
-// knownQuestion is the question after the knowledge of the node that asks; as JSON. Its process is in the
-// hello.
+// knownQuestion asks a node what it knows of the one that asks; as JSON. The asking process is in
+// the hello.
 type knownQuestion struct {
 	Confirm bool `json:"confirm,omitempty"` // the cluster's record is to be as a majority has it
 }
 
-// knownFacts is the answer, as JSON. It has facts of the node that asks which no older copy of its
-// directory can know.
+// knownFacts is the answer, as JSON: facts of the asking node that no older copy of its directory
+// can have.
 type knownFacts struct {
-	// A node that answers is a member and has read its log; else its answer says nothing.
+	// The answering node is a member and has read its log. Otherwise its answer proves nothing.
 	Member    bool   `json:"member"`
 	Confirmed bool   `json:"confirmed,omitempty"` // Starts is the number that a majority has
 	Starts    uint32 `json:"starts,omitempty"`    // by the cluster's record
 	Removed   bool   `json:"removed,omitempty"`   // by the cluster's record
 	Met       uint32 `json:"met,omitempty"`       // the newest process that was met
 	Other     bool   `json:"other,omitempty"`     // … is not the one that asks
-	// So many frames were on the node's disk, by the word of processes before the one that asks.
+	// How many frames were on the node's disk, as processes before the asking one have reported.
 	LogEnd uint64 `json:"log_end,omitempty"`
 }
 
-// confirmations are the nodes that have told this process all that they know of its node, and it is no
-// older copy by that. Only with them it speaks.
+// confirmations are the nodes that have answered what they know of this one, by which its directory
+// is no older copy. Only they may connect to this process.
 type confirmations struct {
 	mu     sync.Mutex
 	have   map[uint64]bool
@@ -69,7 +69,7 @@ type confirmations struct {
 }
 
 // confirmed refuses a node that has not been asked yet. The first process of a directory has
-// nothing that it could have forgotten.
+// nothing that it could have lost.
 func (s *Self) confirmed(node uint64) error {
 	if s.Identity().Starts <= 1 {
 		return nil
@@ -106,7 +106,7 @@ func (v *confirmations) next(now time.Duration, node uint64) bool {
 	return true
 }
 
-// answered says whether a node that was asked vouches.
+// answered records whether a node that was asked confirms this process.
 func (v *confirmations) answered(node uint64, vouches bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (know
 		return known, from, errNotYet
 	}
 	if _, older := errors.AsType[*peer.RemoteError](err); older {
-		// A release that does not know the question: it refuses by itself as far as it can.
+		// An older release does not know the question. It refuses by itself what it can.
 		return knownFacts{Member: true}, from, nil
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (know
 	return known, from, json.Unmarshal(reply, &known)
 }
 
-// answerKnown tells a node this node's knowledge of it.
+// answerKnown answers a node with what this one knows of it.
 func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
 	var asked knownQuestion
 	if err := json.Unmarshal(body, &asked); err != nil {
@@ -222,7 +222,7 @@ func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([
 	return json.Marshal(known)
 }
 
-// hasRead says whether the node's log is read.
+// hasRead reports whether the node's log is read.
 func (l *local) hasRead() bool {
 	select {
 	case <-l.host.Started():
@@ -233,7 +233,7 @@ func (l *local) hasRead() bool {
 }
 
 // isNewest judges by another node's knowledge. If this process runs on an older copy, or was
-// removed, it ends, provided that the word is believed.
+// removed, it ends, provided that the answer is believed.
 func (s *startCheck) isNewest(node uint64, from peer.Hello, known *knownFacts) bool {
 	asked, _ := s.State.Node(node)
 	asked.ID = node
@@ -250,40 +250,40 @@ func (s *startCheck) isNewest(node uint64, from peer.Hello, known *knownFacts) b
 		return true
 	}
 	if s.end.believed(asked, from, "runs on an older copy of its data directory") {
-		s.end.haltAsOlder(fmt.Errorf("%w (node %s says so)", why, from.Name))
+		s.end.haltAsOlder(fmt.Errorf("%w (by the answer of node %s)", why, from.Name))
 	}
 	return false
 }
 
-// older says why a directory with this identity, whose log had so many frames when the process
-// began, is not the node's newest.
+// older is why a directory is not the node's newest. It has this identity, and its log had opened
+// frames when the process began.
 func (id *Identity) older(known *knownFacts, opened uint64) error {
 	switch {
 	case known.Starts > id.Asked:
 		return id.outdatedBy(known.Starts)
 	case known.Met > id.Starts:
-		return fmt.Errorf("%w: this is start %d of it, and start %d was met", ring.ErrStale, id.Starts, known.Met)
+		return fmt.Errorf("%w: this is its start %d, and start %d has been seen", ring.ErrStale, id.Starts, known.Met)
 	case known.Met == id.Starts && known.Other:
-		return fmt.Errorf("%w: this is start %d of it, and another process was met that was start %d too", ring.ErrStale, id.Starts, known.Met)
+		return fmt.Errorf("%w: this is its start %d, and another process has been seen that was start %d too", ring.ErrStale, id.Starts, known.Met)
 	case known.LogEnd > opened:
 		return fmt.Errorf("%w: the log ends at frame %d, and frame %d of it was on disk", errLostEnd, opened, known.LogEnd)
 	}
 	return nil
 }
 
-// outdatedBy says why a directory is an older copy if the cluster has a start of the node on record
-// for which this directory never asked. Which starts those are is on disk before the cluster is
-// asked, so the answer may be lost.
+// outdatedBy is why a directory is an older copy, if the cluster has recorded a start of the node
+// for which this directory never asked. The starts that were asked for are on disk before the
+// cluster is asked, so the answer may be lost.
 func (id *Identity) outdatedBy(recorded uint32) error {
 	if recorded <= id.Asked {
 		return nil
 	}
-	return fmt.Errorf("%w: the cluster knows of start %d of it, and with this one no start after start %d was made known", ring.ErrStale, recorded, id.Asked)
+	return fmt.Errorf("%w: the cluster has recorded its start %d, and this directory knows of none after start %d", ring.ErrStale, recorded, id.Asked)
 }
 
-// Vet looks, before anything begins, whether the node's own log knows more than its identity: if
-// so, identity.json was put back from a copy. Entries of the meta group that are not applied yet
-// count too: of a node alone, and of one that lags behind, nobody else may know.
+// Vet looks, before anything begins, whether the node's own log knows more than its identity: then
+// identity.json was put back from a copy. Entries of the meta group that are not applied yet count
+// too: of a node alone, and of one that lags behind, nobody else may know.
 func (s *startCheck) Vet(tail iter.Seq[[]byte]) error {
 	known, _ := s.State.Node(s.id)
 	recorded := known.Starts
@@ -295,14 +295,14 @@ func (s *startCheck) Vet(tail iter.Seq[[]byte]) error {
 	}
 	id := s.Identity()
 	if err := id.outdatedBy(recorded); err != nil {
-		return s.outdated(fmt.Errorf("%w (its log says so: identity.json is older than the log)", err))
+		return s.outdated(fmt.Errorf("%w (by its own log: identity.json is older than the log)", err))
 	}
 	return nil
 }
 
-// mayRegister says whether this start may be put on record. Before it is for the first time, the
-// record must be read as a majority has it: if a later process of the node is there already, or
-// another with the same number, this one must end, and afterwards that could not be told any more.
+// mayRegister reports whether this start may be recorded. Before the first time, the record must be
+// read as a majority has it: if it has a later process of the node, or another with the same
+// number, this one must end. Afterwards nobody could know that any more.
 func (s *startCheck) mayRegister(ctx context.Context) bool {
 	id := s.Identity()
 	if id.Asked >= id.Starts {
@@ -317,7 +317,7 @@ func (s *startCheck) mayRegister(ctx context.Context) bool {
 	return s.recordAsked()
 }
 
-// confirmedByOthers has another node read the record: this one's own copy may get nothing any more.
+// confirmedByOthers has another node read the record, since this node's own copy may have stopped.
 func (s *startCheck) confirmedByOthers(ctx context.Context) bool {
 	for _, n := range s.others() {
 		known, from, err := s.askOf(ctx, n.ID, true)
@@ -328,10 +328,10 @@ func (s *startCheck) confirmedByOthers(ctx context.Context) bool {
 	return false
 }
 
-// recordAsked notes that this start is about to be put on record.
+// recordAsked stores that this start is about to be recorded.
 func (s *Self) recordAsked() bool {
 	if err := s.Change(func(id *Identity) { id.Asked = id.Starts }); err != nil {
-		s.log.Error("the cluster is not told of this start, since that could not be noted; it is tried again", "error", err)
+		s.log.Error("this start could not be stored in identity.json, so it is not registered; retrying", "error", err)
 		return false
 	}
 	return true
@@ -348,12 +348,12 @@ func (s *startCheck) isOutdated() bool {
 	return err != nil
 }
 
-// outdated notes that this node's directory is an older copy, so that no later start votes with it
-// either, and says why it must end.
+// outdated stores that this node's directory is an older copy, so that no later start votes with it
+// either, and returns why it must end.
 func (s *Self) outdated(why error) error {
 	halt := &shard.HaltError{Reason: shard.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)}
 	if err := shard.WriteHalt(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), halt); err != nil {
-		return errors.Join(halt, fmt.Errorf("and that could not be noted, so do not start it again as it is: %w", err))
+		return errors.Join(halt, fmt.Errorf("and that could not be stored, so do not start this directory again: %w", err))
 	}
 	return halt
 }

@@ -30,9 +30,9 @@ func TestOlder(t *testing.T) {
 		{"nothing is known", knownFacts{}, ""},
 		{"all that it was", knownFacts{Starts: 5, Met: 5, Other: true, LogEnd: opened}, ""},
 		{"itself", knownFacts{Starts: 5, Met: 6}, ""},
-		{"its number is on record, and it has not asked for that", knownFacts{Starts: 6}, "knows of start 6"},
-		{"a later one is on record", knownFacts{Starts: 7}, "knows of start 7"},
-		{"a later one was met", knownFacts{Starts: 5, Met: 7, Other: true}, "start 7 was met"},
+		{"its number is on record, and it has not asked for that", knownFacts{Starts: 6}, "recorded its start 6"},
+		{"a later one is on record", knownFacts{Starts: 7}, "recorded its start 7"},
+		{"a later one was met", knownFacts{Starts: 5, Met: 7, Other: true}, "start 7 has been seen"},
 		{"another with its number was met", knownFacts{Starts: 5, Met: 6, Other: true}, "was start 6 too"},
 		{"more of its log was on disk", knownFacts{Starts: 5, LogEnd: opened + 1}, "frame 101"},
 	} {

@@ -15,12 +15,12 @@ import (
 
 // Times of a proposal, from its begin.
 const (
-	// Then a command that surely was not carried out is ErrNoLeader.
-	proposeTimeout   = 1500 * time.Millisecond
-	answerTimeout     = 1900 * time.Millisecond // then a command that was sent is ErrUnknown
-	firstRetryPause   = 10 * time.Millisecond   // before the second try; doubling
-	maxRetryPause    = 100 * time.Millisecond
-	ownCopyPoll = 2 * time.Millisecond
+	// Until then a command that surely was not carried out is tried again; then it is ErrNoLeader.
+	proposeTimeout  = 1500 * time.Millisecond
+	answerTimeout   = 1900 * time.Millisecond // then a command that was sent is ErrUnknown
+	firstRetryPause = 10 * time.Millisecond   // before the second try; doubling
+	maxRetryPause   = 100 * time.Millisecond
+	ownCopyPoll     = 2 * time.Millisecond
 )
 
 // proposal answers of the meta group travel as JSON: they are few.
@@ -89,8 +89,8 @@ func newMetaClient(l *local, seen *observer) *metaClient {
 	return &metaClient{local: l, decisions: &decisions{local: l, seen: seen}}
 }
 
-// refused says of an error that nothing was done, and that another node, or this one soon, may do
-// it.
+// refused reports whether nothing was done, so that another node, or this one a little later, may
+// do it.
 func refused(err error) bool {
 	return errors.Is(err, timer.ErrNoLeader) || errors.Is(err, timer.ErrRecovering) || errors.Is(err, peer.ErrNotSent)
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	registerInterval      = 3 * time.Second
-	registerRetry = 200 * time.Millisecond // until the cluster knows of this start
+	registerInterval = 3 * time.Second
+	registerRetry    = 200 * time.Millisecond // until the cluster knows of this start
 )
 
 // registration keeps the cluster's record of this node up to date, and its place in the meta group.
@@ -28,8 +28,7 @@ type registration struct {
 	place placeWatch
 }
 
-// run tells the cluster where this node is now, and its version, whenever that has
-// changed.
+// run registers this node's address and version, whenever they have changed, and keeps its place.
 func (r *registration) run(ctx context.Context) {
 	for {
 		r.register(ctx)
@@ -77,7 +76,7 @@ func (r *registration) register(ctx context.Context) {
 		return
 	}
 	if known.Name != self.Name && r.cfg.NamesProven {
-		r.cfg.Fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
+		r.cfg.Fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: a node with a certificate keeps its name", known.Name, self.Name))
 		return
 	}
 	if !r.start.mayRegister(ctx) {
@@ -88,14 +87,14 @@ func (r *registration) register(ctx context.Context) {
 		return
 	}
 	if known.Fenced == self.Starts {
-		r.log.Warn("the cluster took this process for gone, and some of its calls may have been repeated: its peer address refused connections to others")
+		r.log.Warn("other nodes could not connect to this node's peer address, so the cluster considered this process ended; some of its calls may have been repeated")
 	}
 	_, err = r.meta.Propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: r.Identity().ClusterID})
 	switch {
 	case errors.Is(err, ring.ErrTooOld):
 		r.cfg.Fail(fmt.Errorf("node: %w", err))
 	case err != nil:
-		r.log.Warn("the cluster was not told this node's new addresses; it is tried again", "error", err)
+		r.log.Warn("this node's new addresses could not be registered; retrying", "error", err)
 	}
 }
 
@@ -120,9 +119,9 @@ func (r *registration) keepPlace(ctx context.Context) {
 	case removed:
 		r.end.leaveCluster()
 	case row != nil && memberOf(row, r.id) > memberOf(r.metaRow(), r.id):
-		r.log.Warn("this node's copy of what the cluster has agreed on was given up while it was away; it gets another")
+		r.log.Warn("the cluster gave up this node's copy of the meta group while the node was away; it gets a new one")
 		if err := r.Change(func(id *Identity) { id.Meta = row }); err != nil {
-			r.log.Error("the node's new place was not noted; it is asked for again", "error", err)
+			r.log.Error("this node's new place in the meta group could not be stored; retrying", "error", err)
 			return
 		}
 		r.host.Place([]shard.Assignment{*row})

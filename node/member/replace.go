@@ -24,9 +24,9 @@ const (
 	// Between two confirmations. What ended just before the first is no longer heard at the second:
 	// two nodes that are damaged at the same moment do not count for each other.
 	confirmationGap = suspectAfter + 2*heartbeatInterval
-	refusalTime = 10 * time.Second // no refusal counts before: the others may just be starting
-	replaceTimeout   = 10 * time.Minute // then a node that nobody has confirmed is not replaced
-	aloneTimeout     = 30 * time.Second // the same for one that meets nobody, and was not told of others
+	refusalTime     = 10 * time.Second // no refusal counts before: the others may just be starting
+	replaceTimeout  = 10 * time.Minute // then a node that nobody has confirmed is not replaced
+	aloneTimeout    = 30 * time.Second // the same for one that finds no other node and has no --join
 )
 
 // replaceQuestion asks whether a node may be replaced, as JSON. A node asks for itself; a member
@@ -40,9 +40,9 @@ type replaceAnswer struct {
 	Why string `json:"why,omitempty"`
 }
 
-// AwaitReplacement returns nil when the meta group's leader has confirmed that every group has a
-// majority without this node, whose directory is damaged. Else it returns an error that says so to
-// the operator.
+// AwaitReplacement is for a node whose directory is damaged. It returns nil when the meta group's
+// leader has confirmed that every group has a majority without this node; else an error for the
+// operator.
 func (s *Self) AwaitReplacement(ctx context.Context, cause error) error {
 	s.damaged.Store(true)
 	r := replacement{s}
@@ -67,14 +67,14 @@ func (s *Self) AwaitReplacement(ctx context.Context, cause error) error {
 		case refused < 0:
 			refused = now
 		}
-		state := cmp.Or(strings.Join(reasons, "; "), "no other node of the cluster is seen")
+		state := cmp.Or(strings.Join(reasons, "; "), "no other node of the cluster is found")
 		known := len(reasons) > 0 || yes
 		if refused >= 0 && known && now-refused >= refusalTime || !yes && now-begun > replaceTimeout || !known && len(s.cfg.Join) == 0 && now-begun > aloneTimeout {
-			return fmt.Errorf("%w; this node is not replaced, as nobody confirms that the others can do without it (%s): %s", cause, state, damagedAdvice)
+			return fmt.Errorf("%w; this node is not replaced, since no node confirms that the others have majorities without it (%s): %s", cause, state, damagedAdvice)
 		}
 		if !yes {
 			notice.do(func() {
-				s.log.Warn("this node waits to be replaced, as its data directory is damaged", "waiting", state)
+				s.log.Warn("this node's data directory is damaged; it waits to be replaced", "reason", state)
 			})
 		}
 		if !s.tasks.Sleep(ctx, replaceInterval) {
@@ -83,7 +83,7 @@ func (s *Self) AwaitReplacement(ctx context.Context, cause error) error {
 	}
 }
 
-// damagedAdvice tells the operator of a node that cannot be replaced how to go on.
+// damagedAdvice is what the operator can do where a node cannot be replaced.
 const damagedAdvice = "start the other nodes, and then this one again; if they are lost, or there are none, restore a backup into an empty directory"
 
 // Damaged adds the advice to the error of a node that is alone.
@@ -92,8 +92,8 @@ func Damaged(cause error) error { return fmt.Errorf("%w; %s", cause, damagedAdvi
 // replacement asks the other nodes whether this one may be replaced.
 type replacement struct{ *Self }
 
-// askAll asks all others once. unsure: somebody did not answer, and may yet. The reasons
-// are those of each node that did not say yes.
+// askAll asks all others once. unsure: a node did not answer, and may answer later. reasons has one
+// for each node that did not confirm.
 func (r replacement) askAll(ctx context.Context) (yes, unsure bool, reasons []string) {
 	body, err := json.Marshal(replaceQuestion{r.id})
 	if err != nil {
@@ -128,8 +128,8 @@ func (r replacement) ask(ctx context.Context, id uint64, addr string, body []byt
 	return a.Why, err
 }
 
-// others are the peer addresses of the other nodes of this cluster, as far as gossip and the
-// founding plan know them. This node's own copy of the cluster's record is not read.
+// others are the peer addresses of the other nodes that gossip and the founding plan know. The
+// cluster's record is not read, for this node's copy of it may be damaged.
 func (r replacement) others() map[uint64]string {
 	id, found := r.Identity(), map[uint64]string{}
 	if plan := id.AcceptedPlan; plan != nil && plan.ClusterID == id.ClusterID {
@@ -166,8 +166,8 @@ func (s *Self) seeds() (list []string) {
 
 const maxSeeds = 16
 
-// answerReplace says whether a node may be replaced: another node asks for itself, or a member for
-// it.
+// answerReplace answers whether a node may be replaced. A node asks for itself, or a member passes
+// its question on.
 func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
 	var q replaceQuestion
 	if err := json.Unmarshal(body, &q); err != nil {
@@ -175,7 +175,7 @@ func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) 
 	}
 	id := s.Identity()
 	if id.ClusterID == "" || from.Cluster != id.ClusterID {
-		return nil, fmt.Errorf("node: replacement: it is of cluster %q, this node of %q", from.Cluster, id.ClusterID)
+		return nil, fmt.Errorf("node: replacement: it belongs to cluster %q, this node to %q", from.Cluster, id.ClusterID)
 	}
 	if s.damaged.Load() {
 		return json.Marshal(replaceAnswer{Why: "its data directory is damaged, too"})
@@ -198,5 +198,5 @@ func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) 
 	return json.Marshal(a)
 }
 
-// errUnsure is in an error by which nothing is decided.
+// errUnsure is the root of errors that decide nothing.
 var errUnsure = errors.New("node: replacement: the question could not be decided")

@@ -265,7 +265,7 @@ func TestSetAsideIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.SetAside(); err == nil || !strings.Contains(err.Error(), "see to the disk") {
+	if _, err := s.SetAside(); err == nil || !strings.Contains(err.Error(), "check the disk") {
 		t.Errorf("%v", err)
 	}
 	if _, err := fsys.Stat("data/wal"); err != nil {

@@ -76,7 +76,7 @@ func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 		return nil, true, errNotYet
 	}
 	if n, ok := m.State.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
-		return nil, true, fmt.Errorf("node %010x is not heard as a member of this cluster", from.Node)
+		return nil, true, fmt.Errorf("node %010x does not call as a member of this cluster", from.Node)
 	}
 	switch method {
 	case methodPropose:

@@ -52,7 +52,7 @@ func (s *settledMoves) reportSettled(ctx context.Context) {
 				continue
 			}
 			if _, err := s.meta.Propose(ctx, cmd); err != nil {
-				s.log.Debug("a settled move was not noted; it is said again", "shard", uint32(cmd.Group), "error", err)
+				s.log.Debug("a finished move could not be reported; the host reports it again", "shard", uint32(cmd.Group), "error", err)
 			}
 		}
 	}

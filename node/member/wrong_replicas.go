@@ -10,16 +10,16 @@ import (
 	"carillon/timer"
 )
 
-// With each heartbeat a node tells the others which of its replicas have a wrong state, so that the
+// With each heartbeat a node reports which of its replicas have a wrong state, so that the
 // controller has them replaced (docs/adr/0056).
 
 const (
 	// wrongFrame begins the control frames that carry it. Releases that do not know it drop them.
 	wrongFrame = 0xB3
-	maxWrong   = 1024 // the others are told once these are replaced
+	maxWrong   = 1024 // the rest is reported once these are replaced
 )
 
-// encodeWrong is the frame of a node; nil: there is nothing to tell.
+// encodeWrong is a node's frame; nil: it has nothing to report.
 func encodeWrong(list []placement.WrongReplica) []byte {
 	if len(list) == 0 {
 		return nil
@@ -32,7 +32,7 @@ func encodeWrong(list []placement.WrongReplica) []byte {
 	return out
 }
 
-// decodeWrong reads the rest behind wrongFrame; fields that later releases may add are skipped.
+// decodeWrong reads what follows wrongFrame. It skips fields that later releases may add.
 func decodeWrong(in []byte) (list []placement.WrongReplica, ok bool) {
 	number := func() uint64 {
 		v, n := binary.Uvarint(in)
@@ -56,13 +56,13 @@ func decodeWrong(in []byte) (list []placement.WrongReplica, ok bool) {
 	return list, ok
 }
 
-// wrongReport is what a node has told, and when.
+// wrongReport is a node's latest list of its wrong replicas.
 type wrongReport struct {
 	at   time.Duration
 	list []placement.WrongReplica
 }
 
-// recordWrong notes a node's word of its own replicas.
+// recordWrong records a node's report of its own replicas.
 func (l *liveness) recordWrong(now time.Duration, node uint64, list []placement.WrongReplica) {
 	list = slices.DeleteFunc(list, func(r placement.WrongReplica) bool { return ring.NodeOfReplica(r.Replica) != node })
 	l.mu.Lock()
@@ -76,7 +76,7 @@ func (l *liveness) recordWrong(now time.Duration, node uint64, list []placement.
 	l.wrong[node] = wrongReport{now, list}
 }
 
-// allWrong lists what the nodes have told lately.
+// allWrong lists the replicas that live nodes report as wrong.
 func (l *liveness) allWrong(now time.Duration) (list []placement.WrongReplica) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
