@@ -396,9 +396,9 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			var tasks group
 			tasks.Go(func() { c.member.Run(life) })
 			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })
-			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyEach, c.feed.Tidy) })
-			tasks.Go(func() { task.Every(life, p.tasks, feed.LookEach, c.feed.Look) })
-			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleEach, func() { m.rates.Sample(p.clock.Mono()) }) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyInterval, c.feed.Tidy) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.PollInterval, c.feed.PollStates) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleInterval, func() { m.rates.Sample(p.clock.Mono()) }) })
 			c.router.Run(life)
 			tasks.Wait()
 		case <-life.Done():
