@@ -21,20 +21,20 @@ var errBadIndex = errors.New("malformed index")
 // before the call. An object that the copy lacks then does not exist. An error leaves it unknown:
 // the meta group's leader could not be asked, or its entries did not arrive within a second and a
 // half.
-func (c *metaClient) CatchUp(ctx context.Context) error {
-	ctx, cancel := c.tasks.WithTimeout(ctx, proposeTimeout)
+func (m *metaClient) CatchUp(ctx context.Context) error {
+	ctx, cancel := m.tasks.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
 	hint, pause := uint64(0), firstRetryPause
 	for turn := 0; ; turn++ {
-		index, err := c.metaIndex(ctx, hint, turn)
+		index, err := m.metaIndex(ctx, hint, turn)
 		if err == nil {
-			return c.awaitApplied(ctx, index)
+			return m.awaitApplied(ctx, index)
 		}
 		moved, _ := errors.AsType[timer.NotLeaderError](err)
 		if hint = moved.Leader; hint != 0 && turn == 0 {
 			continue
 		}
-		if !c.tasks.Sleep(ctx, pause) {
+		if !m.tasks.Sleep(ctx, pause) {
 			return timer.ErrNoLeader
 		}
 		pause = min(2*pause, maxRetryPause)
@@ -43,17 +43,17 @@ func (c *metaClient) CatchUp(ctx context.Context) error {
 
 // metaIndex is the newest index of the meta group's state, from its leader, after a majority has
 // confirmed that it leads.
-func (c *metaClient) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
-	if c.host.Leads(shard.Meta) {
-		return c.host.Confirm(shard.Meta)
+func (m *metaClient) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
+	if m.host.Leads(shard.Meta) {
+		return m.host.Confirm(shard.Meta)
 	}
-	leader := c.metaLeader(hint, turn)
+	leader := m.metaLeader(hint, turn)
 	if leader == 0 {
 		return 0, timer.ErrNoLeader
 	}
-	ctx, cancel := c.tasks.WithTimeout(ctx, indexTimeout)
+	ctx, cancel := m.tasks.WithTimeout(ctx, indexTimeout)
 	defer cancel()
-	answer, err := c.peers.Call(ctx, leader, methodIndex, nil)
+	answer, err := m.peers.Call(ctx, leader, methodIndex, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -77,8 +77,8 @@ const (
 	indexElsewhere
 )
 
-func (c *metaClient) answerIndex(_ context.Context) ([]byte, error) {
-	index, err := c.host.Confirm(shard.Meta)
+func (m *metaClient) answerIndex(_ context.Context) ([]byte, error) {
+	index, err := m.host.Confirm(shard.Meta)
 	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok {
 		return binary.AppendUvarint([]byte{indexElsewhere}, moved.Leader), nil
 	}

@@ -25,8 +25,8 @@ type heartbeat struct {
 	Cordoned  bool   // it gives its leaderships away: it stops, drains, or is unhealthy
 	Unhealthy string // why, if something is wrong with it
 	Leads     []timer.ShardID
-	Limits    ring.Says          // its parts of topics' limits
-	LowDisk   timer.LowDiskError // of its disk; no Limit: it has room
+	Limits    ring.AllocationReport // its parts of topics' limits
+	LowDisk   timer.LowDiskError    // of its disk; no Limit: it has room
 }
 
 // heartbeatClock is the part of a heartbeat on a node's clock.
@@ -86,22 +86,22 @@ const (
 	limitsOmitted = 1
 )
 
-func appendLimits(out []byte, says *ring.Says) []byte {
-	if says.Untold {
+func appendLimits(out []byte, report *ring.AllocationReport) []byte {
+	if report.Omitted {
 		return append(out, limitsOmitted)
 	}
 	unsure := byte(0)
-	if says.Unsure {
+	if report.Unsure {
 		unsure = 1
 	}
-	out = binary.AppendUvarint(append(out, limitsListed, unsure), says.Seq)
-	out = binary.AppendUvarint(out, uint64(len(says.Heard)))
-	for _, heard := range says.Heard {
-		out = binary.AppendUvarint(binary.AppendUvarint(out, heard.Node), heard.Seq)
+	out = binary.AppendUvarint(append(out, limitsListed, unsure), report.Seq)
+	out = binary.AppendUvarint(out, uint64(len(report.Received)))
+	for _, ref := range report.Received {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, ref.Node), ref.Seq)
 	}
-	out = binary.AppendUvarint(out, uint64(len(says.Parts)))
+	out = binary.AppendUvarint(out, uint64(len(report.Parts)))
 	before := timer.TopicID(0)
-	for _, p := range says.Parts {
+	for _, p := range report.Parts {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(p.Topic-before)), uint64(p.Leases))
 		before = p.Topic
 	}
@@ -165,17 +165,17 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 
 // decodeLimits reads the part of a heartbeat that is of limits, and gives the rest: a node of an
 // older kind has another, or none.
-func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err error) {
-	says.WallMs = wallMs
+func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest []byte, err error) {
+	report.WallMs = wallMs
 	switch {
 	case len(in) > 0 && in[0] == limitsOmitted:
-		says.Untold = true
-		return says, in[1:], nil
+		report.Omitted = true
+		return report, in[1:], nil
 	case len(in) < 2 || in[0] != limitsListed:
-		says.Untold = true
-		return says, nil, nil
+		report.Omitted = true
+		return report, nil, nil
 	}
-	says.Unsure = in[1] != 0
+	report.Unsure = in[1] != 0
 	in = in[2:]
 	bad := false
 	number := func() uint64 {
@@ -192,12 +192,12 @@ func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err err
 		bad = bad || n > uint64(len(in))
 		return n
 	}
-	says.Seq = number()
+	report.Seq = number()
 	for range count() {
 		if bad {
 			break
 		}
-		says.Heard = append(says.Heard, ring.Heard{Node: number(), Seq: number()})
+		report.Received = append(report.Received, ring.ReportRef{Node: number(), Seq: number()})
 	}
 	topic := uint64(0)
 	for range count() {
@@ -207,10 +207,10 @@ func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err err
 		topic += number()
 		leases := number()
 		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32
-		says.Parts = append(says.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases)})
+		report.Parts = append(report.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases)})
 	}
 	if bad {
-		return says, nil, errHeartbeat
+		return report, nil, errHeartbeat
 	}
-	return says, in, nil
+	return report, in, nil
 }

@@ -17,7 +17,7 @@ import (
 // before reads the rest of it.
 func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 	low := timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}
-	for _, limits := range []ring.Says{{WallMs: 5, Untold: true}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
+	for _, limits := range []ring.AllocationReport{{WallMs: 5, Omitted: true}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
 		h := heartbeat{WallMs: 5, Starts: 1, Limits: limits, Clock: heartbeatClock{Known: true}}
 		well := len(h.encode())
 		h.LowDisk = low

@@ -82,7 +82,7 @@ type Member struct {
 	*fences       // takes over early what an ended process left
 	*settledMoves // moves that are done
 
-	Limits *ring.Shares // of the limits that topics have in the whole cluster
+	Limits *ring.LimitAllocator // of the limits that topics have in the whole cluster
 
 	registration *registration
 	refresher    *memberRefresh
@@ -108,7 +108,7 @@ func (s *Self) NewMember(topics, members func()) *Member {
 func newMember(s *Self, state *ring.State) *Member {
 	id := s.Identity()
 	l := &local{Self: s, State: state}
-	m := &Member{local: l, Limits: ring.NewShares(id.NodeID, id.Starts)}
+	m := &Member{local: l, Limits: ring.NewLimitAllocator(id.NodeID, id.Starts)}
 	m.observer = &observer{l}
 	m.metaClient = newMetaClient(l, m.observer)
 	m.ending = newEnding(l)

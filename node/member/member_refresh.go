@@ -50,42 +50,42 @@ type memberRefresh struct {
 }
 
 // refresh asks, where an unknown node has been met, one member after the other until one answers.
-func (r *memberRefresh) refresh(ctx context.Context) {
-	if !r.unknownPeer.Swap(false) {
+func (m *memberRefresh) refresh(ctx context.Context) {
+	if !m.unknownPeer.Swap(false) {
 		return
 	}
-	for _, id := range r.refreshFrom() {
-		addr := r.AddressOf(id)
-		if addr == "" || id == r.id {
+	for _, id := range m.refreshFrom() {
+		addr := m.AddressOf(id)
+		if addr == "" || id == m.id {
 			continue
 		}
-		ctx, cancel := r.tasks.WithTimeout(ctx, askTimeout)
-		reply, from, err := r.peers.CallAddr(ctx, addr, methodMembers, nil)
+		ctx, cancel := m.tasks.WithTimeout(ctx, askTimeout)
+		reply, from, err := m.peers.CallAddr(ctx, addr, methodMembers, nil)
 		cancel()
-		if err != nil || from.Node != id || from.Cluster != r.Identity().ClusterID {
+		if err != nil || from.Node != id || from.Cluster != m.Identity().ClusterID {
 			continue
 		}
 		var list []ring.Node
 		if err := json.Unmarshal(reply, &list); err != nil {
 			continue
 		}
-		r.refreshed.Store(&list)
+		m.refreshed.Store(&list)
 		return
 	}
 }
 
 // refreshFrom are the members that this node hears; when there are none, the nodes that gossip
 // knows in this cluster.
-func (r *memberRefresh) refreshFrom() (ids []uint64) {
-	for _, n := range r.State.Nodes() {
-		if n.ID != r.id && r.seen.isUp(n.ID) {
+func (m *memberRefresh) refreshFrom() (ids []uint64) {
+	for _, n := range m.State.Nodes() {
+		if n.ID != m.id && m.seen.isUp(n.ID) {
 			ids = append(ids, n.ID)
 		}
 	}
 	if len(ids) > 0 {
 		return ids
 	}
-	for _, n := range r.gossiped() {
+	for _, n := range m.gossiped() {
 		ids = append(ids, n.ID)
 	}
 	return ids

@@ -93,41 +93,41 @@ func (s *Self) confirmed(node uint64) error {
 }
 
 // next takes a node to be asked now.
-func (v *confirmations) next(now time.Duration, node uint64) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.have[node] || v.busy[node] || now < v.again[node] {
+func (c *confirmations) next(now time.Duration, node uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.have[node] || c.busy[node] || now < c.again[node] {
 		return false
 	}
-	if v.busy == nil {
-		v.busy, v.again, v.have = map[uint64]bool{}, map[uint64]time.Duration{}, map[uint64]bool{}
+	if c.busy == nil {
+		c.busy, c.again, c.have = map[uint64]bool{}, map[uint64]time.Duration{}, map[uint64]bool{}
 	}
-	v.busy[node], v.again[node] = true, now+askMinPause
+	c.busy[node], c.again[node] = true, now+askMinPause
 	return true
 }
 
 // answered records whether a node that was asked confirms this process.
-func (v *confirmations) answered(node uint64, vouches bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.busy, node)
+func (c *confirmations) answered(node uint64, vouches bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, node)
 	if vouches {
-		v.have[node] = true
-		delete(v.want, node)
-		delete(v.again, node)
+		c.have[node] = true
+		delete(c.want, node)
+		delete(c.again, node)
 	}
 }
 
 // open are the nodes of a list that have not confirmed it yet, and those that were met.
-func (v *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (c *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, n := range nodes {
-		if n.ID != self && !v.have[n.ID] && !v.want[n.ID] {
+		if n.ID != self && !c.have[n.ID] && !c.want[n.ID] {
 			ids = append(ids, n.ID)
 		}
 	}
-	for id := range v.want {
+	for id := range c.want {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids) // the order in which they are asked is the same in each run of a test
@@ -135,12 +135,12 @@ func (v *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
 }
 
 // forget drops a removed node.
-func (v *confirmations) forget(node uint64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.have, node)
-	delete(v.want, node)
-	delete(v.again, node)
+func (c *confirmations) forget(node uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.have, node)
+	delete(c.want, node)
+	delete(c.again, node)
 }
 
 // startCheck finds out whether this process runs on an older copy of its directory.

@@ -97,17 +97,17 @@ func refused(err error) bool {
 
 // Propose has the meta group decide a command, wherever its leader is. A command that surely was
 // not carried out is tried again for a second and a half. The reply's error is returned.
-func (c *metaClient) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error) {
+func (m *metaClient) Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error) {
 	select {
-	case <-c.host.Started():
+	case <-m.host.Started():
 	default:
 		return ring.Reply{}, timer.ErrRecovering
 	}
 	data := cmd.Encode()
 	hint, pause := uint64(0), firstRetryPause
-	until := c.tasks.Now() + proposeTimeout
+	until := m.tasks.Now() + proposeTimeout
 	for turn := 0; ; turn++ {
-		r, err := c.proposeOnce(ctx, data, hint, turn)
+		r, err := m.proposeOnce(ctx, data, hint, turn)
 		if !refused(err) {
 			return r, err
 		}
@@ -115,24 +115,24 @@ func (c *metaClient) Propose(ctx context.Context, cmd ring.Command) (ring.Reply,
 		if hint = moved.Leader; hint != 0 && turn == 0 {
 			continue
 		}
-		if c.tasks.Now()+pause > until || !c.tasks.Sleep(ctx, pause) {
+		if m.tasks.Now()+pause > until || !m.tasks.Sleep(ctx, pause) {
 			return ring.Reply{}, timer.ErrNoLeader
 		}
 		pause = min(2*pause, maxRetryPause)
 	}
 }
 
-func (c *metaClient) proposeOnce(ctx context.Context, data []byte, hint uint64, turn int) (ring.Reply, error) {
-	if c.host.Leads(shard.Meta) {
-		return c.decisions.decide(data)
+func (m *metaClient) proposeOnce(ctx context.Context, data []byte, hint uint64, turn int) (ring.Reply, error) {
+	if m.host.Leads(shard.Meta) {
+		return m.decisions.decide(data)
 	}
-	leader := c.metaLeader(hint, turn)
+	leader := m.metaLeader(hint, turn)
 	if leader == 0 {
 		return ring.Reply{}, timer.ErrNoLeader
 	}
-	ctx, cancel := c.tasks.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := m.tasks.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	body, err := c.peers.Call(ctx, leader, methodPropose, data)
+	body, err := m.peers.Call(ctx, leader, methodPropose, data)
 	if err != nil {
 		if errors.Is(err, peer.ErrNotSent) {
 			return ring.Reply{}, err
@@ -146,19 +146,19 @@ func (c *metaClient) proposeOnce(ctx context.Context, data []byte, hint uint64, 
 	if err := a.err(); err != nil {
 		return a.Reply, err
 	}
-	a.Reply.Topic = c.awaitTopic(ctx, a.Reply.Topic)
+	a.Reply.Topic = m.awaitTopic(ctx, a.Reply.Topic)
 	return a.Reply, nil
 }
 
 // metaLeader is another node that may lead the meta group; 0: none is known. turn counts the tries.
-func (c *metaClient) metaLeader(hint uint64, turn int) uint64 {
-	leader, known := c.host.Leader(shard.Meta)
+func (m *metaClient) metaLeader(hint uint64, turn int) uint64 {
+	leader, known := m.host.Leader(shard.Meta)
 	switch {
 	case hint != 0:
 		leader = hint
 	case !known:
-		row, _ := c.State.Row(shard.Meta)
-		others := c.others()
+		row, _ := m.State.Row(shard.Meta)
+		others := m.others()
 		switch {
 		case len(row.Replicas) > 0:
 			leader = row.Replicas[turn%len(row.Replicas)].Node
@@ -166,7 +166,7 @@ func (c *metaClient) metaLeader(hint uint64, turn int) uint64 {
 			leader = others[turn%len(others)].ID
 		}
 	}
-	if leader == c.id {
+	if leader == m.id {
 		return 0
 	}
 	return leader
@@ -175,24 +175,24 @@ func (c *metaClient) metaLeader(hint uint64, turn int) uint64 {
 // awaitTopic waits until this node's own copy of the topics shows the leader's latest decision, so
 // that the next request here sees it, and returns the topic: the leader's answer is without
 // secrets. When the context ends first, the answer has to do.
-func (c *metaClient) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topic {
+func (m *metaClient) awaitTopic(ctx context.Context, t *timer.Topic) *timer.Topic {
 	for t != nil {
-		if mine, ok := c.State.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
+		if mine, ok := m.State.Named(t.Name); ok && (mine.ID > t.ID || mine.ID == t.ID && mine.UpdatedMs >= t.UpdatedMs) {
 			return mine
 		}
-		if !c.tasks.Sleep(ctx, ownCopyPoll) {
+		if !m.tasks.Sleep(ctx, ownCopyPoll) {
 			return t
 		}
 	}
 	return t
 }
 
-func (c *metaClient) answerProposal(_ context.Context, body []byte) []byte {
+func (m *metaClient) answerProposal(_ context.Context, body []byte) []byte {
 	var a proposalAnswer
-	if !c.host.Leads(shard.Meta) {
-		leader, _ := c.host.Leader(shard.Meta)
+	if !m.host.Leads(shard.Meta) {
+		leader, _ := m.host.Leader(shard.Meta)
 		a.fail(timer.NotLeaderError{Leader: leader})
-	} else if r, err := c.decisions.decide(body); err != nil {
+	} else if r, err := m.decisions.decide(body); err != nil {
 		r.Err = nil
 		a.Reply = r
 		a.fail(err)

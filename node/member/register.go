@@ -173,10 +173,10 @@ type placeWatch struct {
 }
 
 // behind reports that the meta group's leader has more than this node's copy, or cannot be found.
-func (c *metaClient) behind(ctx context.Context, applied uint64) bool {
-	index, err := c.metaIndex(ctx, 0, 0)
+func (m *metaClient) behind(ctx context.Context, applied uint64) bool {
+	index, err := m.metaIndex(ctx, 0, 0)
 	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok && moved.Leader != 0 {
-		index, err = c.metaIndex(ctx, moved.Leader, 1)
+		index, err = m.metaIndex(ctx, moved.Leader, 1)
 	}
 	return err != nil || index > applied
 }

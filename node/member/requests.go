@@ -47,7 +47,7 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 		return true
 	}
 	s.liveness.receive(s.clock.Mono(), from, h)
-	m.Limits.Hear(s.clock.Mono(), from, &h.Limits)
+	m.Limits.Receive(s.clock.Mono(), from, &h.Limits)
 	return true
 }
 

@@ -225,14 +225,14 @@ func newRareLog(tasks task.Env, each time.Duration) *rareLog {
 }
 
 // do runs write, which logs the line, unless it has just done so.
-func (n *rareLog) do(what func()) {
-	n.mu.Lock()
-	now := n.tasks.Now()
-	say := !n.said || now-n.last >= n.each
+func (r *rareLog) do(what func()) {
+	r.mu.Lock()
+	now := r.tasks.Now()
+	say := !r.said || now-r.last >= r.each
 	if say {
-		n.last, n.said = now, true
+		r.last, r.said = now, true
 	}
-	n.mu.Unlock()
+	r.mu.Unlock()
 	if say {
 		what()
 	}

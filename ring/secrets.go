@@ -3,6 +3,7 @@ package ring
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"maps"
 	"slices"
 
@@ -10,7 +11,66 @@ import (
 	"carillon/timer"
 )
 
-// A node that has keys seals anew the secrets that the meta group keeps in the clear, or under
+// SecretBytes is the length of the cluster's secret.
+const SecretBytes = 32
+
+// ErrBadSecret refuses one that could be guessed.
+var ErrBadSecret = errors.New("the cluster's secret must be 32 bytes, or sealed")
+
+// SecretCommand gives the cluster its secret, from which receipts are made, sealed if there are
+// keys; see State.Secret.
+func SecretCommand(plain [SecretBytes]byte, keys *secret.Keys) Command {
+	kept := plain[:]
+	if keys != nil {
+		kept = []byte(keys.SealBytes(secret.Cluster, string(kept)))
+	}
+	return Command{Verb: SetSecret, Secret: kept}
+}
+
+// OpenSecret gives the 32 bytes of the secret that State.Secret holds.
+func OpenSecret(kept []byte, keys *secret.Keys) ([]byte, error) {
+	if len(kept) == SecretBytes {
+		return kept, nil
+	}
+	plain, err := keys.Open(secret.Cluster, string(kept))
+	if err == nil && len(plain) != SecretBytes {
+		err = ErrBadSecret
+	}
+	return []byte(plain), err
+}
+
+// goodSecret reports whether the cluster may keep a secret. 32 bytes are the secret itself: an
+// envelope is longer.
+func goodSecret(kept []byte) bool {
+	return len(kept) == SecretBytes || len(kept) <= maxSealedSecret && secret.Sealed(string(kept))
+}
+
+// maxSealedSecret is above any envelope of 32 bytes.
+const maxSealedSecret = 256
+
+// Secret is the cluster's secret in its stored form (see OpenSecret). It is the same on all nodes
+// and never changes, but it may be sealed again. nil before the controller has had it made.
+func (s *State) Secret() []byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster.secret
+}
+
+// setSecret keeps the first secret: receipts that were made with it must hold.
+func (c *cluster) setSecret(_ int64, cmd *Command) Reply {
+	switch {
+	case c.id == "":
+		return Reply{Err: ErrNotFounded}
+	case !goodSecret(cmd.Secret):
+		return Reply{Err: ErrBadSecret}
+	case c.secret == nil:
+		c.secret = slices.Clone(cmd.Secret)
+		c.version++
+	}
+	return Reply{}
+}
+
+// A node that has keys reseals the secrets that the meta group keeps in the clear, or under
 // another key than the first. It cannot be done where commands are applied, which knows no keys. So
 // a command names the value that it has read, by a hash, and gives the new one. If the value has
 // changed meanwhile, nothing happens.
@@ -39,7 +99,7 @@ func swapped(kept string, swaps []Swap) string {
 	return kept
 }
 
-// resealPolicy changes a copy of a topic's policy, and says whether anything has changed.
+// resealPolicy changes a copy of a topic's policy, and reports whether anything has changed.
 func resealPolicy(p *timer.Policy, swaps []Swap) (changed bool) {
 	*p = withOwnSecrets(p)
 	eachSecret(p, func(_ string, kept *string) {
@@ -122,8 +182,8 @@ func renew(keys *secret.Keys, topic, header, kept string) string {
 	return keys.Seal(secret.OfTopic(topic, header), kept)
 }
 
-// Resealing lists the commands, at most so many, that have everything sealed by the first of keys
-// as far as they can open it.
+// Resealing lists at most so many commands that have secrets sealed by the first of keys, where
+// keys can open them.
 func (s *State) Resealing(keys *secret.Keys, most int) (list []Command) {
 	if keys == nil {
 		return nil
@@ -171,8 +231,8 @@ func (t *Topics) SealedBy() map[string]int {
 	return maps.Clone(t.sealed)
 }
 
-// Lacks says which key is not among these, of those that something of the meta group's is sealed
-// with; nil: none.
+// Lacks names a key that is not among these although the meta group has something sealed with it;
+// nil: none.
 func (s *State) Lacks(keys *secret.Keys) error {
 	if kept := s.Secret(); kept != nil {
 		if _, err := OpenSecret(kept, keys); err != nil {
@@ -188,8 +248,8 @@ func (s *State) Lacks(keys *secret.Keys) error {
 }
 
 // Replacing is the command that gives the cluster another secret, sealed by the first of keys,
-// where the key of the one that it has is lost; false: it is not. Receipts of before are void then,
-// and contents with secrets in them count as others.
+// where the key of the present one is lost; false: it is not. Earlier receipts are void then, and
+// contents that contain secrets count as different.
 func (s *State) Replacing(keys *secret.Keys, random func([]byte)) (Command, bool) {
 	kept := string(s.Secret())
 	if !keys.Lost(secret.KeyOf(kept)) || len(kept) == SecretBytes {
@@ -223,7 +283,7 @@ func (t *Topics) Locked(keys *secret.Keys, most int) (names []string) {
 }
 
 // unsealed finds topics with a secret that the first of keys has not sealed and could, at most so
-// many, in order of id. It looks at them only if the counts say that there are any.
+// many, in order of id. It walks the topics only if the counts show that there are any.
 func (t *Topics) unsealed(keys *secret.Keys, most int) (list []*timer.Topic) {
 	could := func(id string) bool { return id != keys.First() && (id == "" || keys.Has(id)) }
 	t.mu.RLock()

@@ -117,7 +117,7 @@ type limitModel struct {
 type household struct {
 	id     uint64
 	starts uint32
-	shares *Shares
+	shares *LimitAllocator
 	open   []time.Duration // when each of its leases ends
 	off    time.Duration   // of its wall clock
 	asleep time.Duration   // until then
@@ -128,7 +128,7 @@ type household struct {
 type wire struct {
 	at       time.Duration
 	from, to uint64
-	says     Says
+	report   AllocationReport
 }
 
 const parishShards = 7
@@ -138,7 +138,7 @@ func newParish(t *testing.T, seed uint64, nodes, limit int) *limitModel {
 	v.topic.Policy.Concurrency = limit
 	for i := range nodes {
 		n := &household{id: uint64(i + 1), starts: 1}
-		n.shares = NewShares(n.id, n.starts)
+		n.shares = NewLimitAllocator(n.id, n.starts)
 		v.nodes = append(v.nodes, n)
 	}
 	v.agree(true)
@@ -179,7 +179,7 @@ func (v *limitModel) beat(n *household) {
 			st.Others = append(st.Others, o.id)
 		}
 	}
-	says := n.shares.Look(&st)
+	report := n.shares.Tick(&st)
 	for _, o := range v.nodes {
 		late := time.Duration(v.random.Int64N(int64(5 * time.Millisecond)))
 		if v.lossy {
@@ -189,7 +189,7 @@ func (v *limitModel) beat(n *household) {
 			late = time.Duration(v.random.Int64N(int64(2 * time.Second)))
 		}
 		if o != n {
-			v.wires = append(v.wires, wire{v.now + late, n.id, o.id, says})
+			v.wires = append(v.wires, wire{v.now + late, n.id, o.id, report})
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (v *limitModel) pass(d time.Duration) (taken map[uint64]int) {
 				keep = append(keep, w)
 				continue
 			}
-			to.shares.Hear(v.now, w.from, &w.says)
+			to.shares.Receive(v.now, w.from, &w.report)
 		}
 		v.wires = keep
 		open := 0
@@ -238,17 +238,17 @@ func (v *limitModel) describe() (text string) {
 }
 
 // TestTheFirstLookEndsNoSilence: how long the others have been silent is counted from a process's
-// first look on. The time that its clock showed then says nothing of them.
+// first look on. The time that its clock showed then report nothing of them.
 func TestTheFirstLookEndsNoSilence(t *testing.T) {
 	for _, starts := range []uint32{1, 2} {
 		v := newParish(t, 1, 2, 4)
 		n := v.nodes[0]
-		n.shares = NewShares(n.id, starts)
-		for begun := v.now; v.now < begun+silentFor; v.now += heardFor / 10 {
+		n.shares = NewLimitAllocator(n.id, starts)
+		for begun := v.now; v.now < begun+silenceTimeout; v.now += liveWithin / 10 {
 			v.beat(n)
-			says := v.wires[len(v.wires)-1].says
-			if got := n.shares.Concurrency(v.topic, 4, v.now); got != 0 || says.Unsure != (starts > 1) {
-				t.Fatalf("process %d: after %s it may have %d, unsure %v", starts, v.now-begun, got, says.Unsure)
+			report := v.wires[len(v.wires)-1].report
+			if got := n.shares.Concurrency(v.topic, 4, v.now); got != 0 || report.Unsure != (starts > 1) {
+				t.Fatalf("process %d: after %s it may have %d, unsure %v", starts, v.now-begun, got, report.Unsure)
 			}
 		}
 		v.beat(n)
@@ -288,7 +288,7 @@ func TestPassedLeasesAreTheOthers(t *testing.T) {
 }
 
 // TestThePartOfAProcessThatHasJustBegun: consumers may have leases of the process before, which
-// nobody counts until its shards have a leader: while it says so, no node takes the rest that it
+// nobody counts until its shards have a leader: while it report so, no node takes the rest that it
 // leaves. Found by the simulator.
 func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
@@ -301,12 +301,12 @@ func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
 		t.Fatalf("who leads all may have %d, the other %d", y, x)
 	}
 	b.starts++
-	b.shares = NewShares(b.id, b.starts)
+	b.shares = NewLimitAllocator(b.id, b.starts)
 	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
 	begun := v.now
-	for v.now < begun+silentFor {
+	for v.now < begun+silenceTimeout {
 		v.quiet(250 * time.Millisecond)
-		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 && v.now < begun+silentFor {
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 && v.now < begun+silenceTimeout {
 			t.Fatalf("%s after the start another may have %d", v.now-begun, got)
 		}
 	}
@@ -329,10 +329,10 @@ func TestThePartOfTheProcessBefore(t *testing.T) {
 		v.quiet(250 * time.Millisecond)
 	}
 	b.starts++
-	b.shares = NewShares(b.id, b.starts)
+	b.shares = NewLimitAllocator(b.id, b.starts)
 	a.leads, b.leads = map[uint64]int64{b.id: parishShards - 1}, map[uint64]int64{b.id: parishShards - 1}
 	begun := v.now
-	for v.now < begun+silentFor-250*time.Millisecond {
+	for v.now < begun+silenceTimeout-250*time.Millisecond {
 		v.quiet(250 * time.Millisecond)
 		if got := b.shares.Concurrency(v.topic, 1, v.now); got != 0 {
 			t.Fatalf("%s after its start it may have %d", v.now-begun, got)
@@ -347,7 +347,7 @@ func TestThePartOfTheProcessBefore(t *testing.T) {
 	}
 }
 
-// TestThePartOfLeasesThatLast: a node whose part goes down says so only when it has no more leases
+// TestThePartOfLeasesThatLast: a node whose part goes down report so only when it has no more leases
 // than that, and no other takes those that it still has. Found by the simulator.
 func TestThePartOfLeasesThatLast(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
@@ -372,7 +372,7 @@ func TestThePartOfLeasesThatLast(t *testing.T) {
 	}
 }
 
-// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silentFor it has said
+// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silenceTimeout it has said
 // nothing that was heard by this node, or by one that this one hears. Found by the simulator.
 func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 	for _, tc := range []struct {
@@ -380,8 +380,8 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 		// A falls silent for b at once, for c after a while; from when on b may have its part.
 		muteAt, free time.Duration
 	}{
-		{"one that another heard until now", 8 * time.Second, 8*time.Second + silentFor},
-		{"one that nobody heard", 0, silentFor},
+		{"one that another heard until now", 8 * time.Second, 8*time.Second + silenceTimeout},
+		{"one that nobody heard", 0, silenceTimeout},
 	} {
 		v := newParish(t, 1, 3, 1)
 		a, b := v.nodes[0], v.nodes[1]
@@ -405,7 +405,7 @@ func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 			}
 			for _, w := range v.wires {
 				if passed := v.now - begun; w.from != a.id || w.to != b.id && passed < tc.muteAt {
-					v.nodes[w.to-1].shares.Hear(v.now, w.from, &w.says)
+					v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
 				}
 			}
 			v.wires = nil
@@ -425,7 +425,7 @@ func (v *limitModel) quiet(d time.Duration) {
 		v.beat(n)
 	}
 	for _, w := range v.wires {
-		v.nodes[w.to-1].shares.Hear(v.now, w.from, &w.says)
+		v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
 	}
 	v.wires = nil
 	v.now += d
@@ -446,7 +446,7 @@ func TestSharesThroughTrouble(t *testing.T) {
 			switch v.random.IntN(6) {
 			case 0: // a process ends, and with it its calls; the next one knows nothing
 				n.starts++
-				n.shares, n.open = NewShares(n.id, n.starts), nil
+				n.shares, n.open = NewLimitAllocator(n.id, n.starts), nil
 			case 1:
 				n.asleep = v.now + time.Duration(v.random.Int64N(int64(4*time.Second)))
 			case 2:
