@@ -14,8 +14,8 @@ import (
 // release refuses the question, and is named as missing.
 const methodDestinations uint8 = 14
 
-// destinationsIn is how long another node has to tell its destinations.
-const destinationsIn = time.Second
+// destinationsTimeout is how long another node has to list its destinations.
+const destinationsTimeout = time.Second
 
 var destinationStates = [...]api.DestinationState{api.DestinationClosed, api.DestinationHalfOpen, api.DestinationOpen}
 
@@ -24,7 +24,7 @@ func (c *core) Destinations(ctx context.Context) (list []api.Destination, missin
 	nodes := c.member.HeardNodes()
 	lists := make([][]api.Destination, 1+len(nodes))
 	failed := make([]bool, len(nodes))
-	ctx, cancel := context.WithTimeout(ctx, destinationsIn)
+	ctx, cancel := context.WithTimeout(ctx, destinationsTimeout)
 	defer cancel()
 	var asked group
 	for i, node := range nodes {
@@ -76,7 +76,7 @@ func (c *core) destinations() (list []api.Destination) {
 	return list
 }
 
-// answerDestinations tells another node of this one's.
+// answerDestinations lists this node's destinations for another one.
 func (c *core) answerDestinations() ([]byte, error) {
 	select {
 	case <-c.host.Started():

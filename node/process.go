@@ -70,7 +70,7 @@ type core struct {
 	shown   *api.Core      // what the API sees of it
 }
 
-// setCore says that the node has its shards; nil: it has them no more.
+// setCore sets the node's shards; nil: it has none any more.
 func (p *process) setCore(c *core) {
 	p.core.Store(c)
 	if c == nil {

@@ -206,7 +206,7 @@ func (m *Member) Ready() error {
 	}
 	if n, ok := m.State.Node(m.id); ok {
 		if group, yes := m.State.Awaits(n); yes {
-			return fmt.Errorf("this node replaces an earlier node named %s: group %d has not got its replica back yet", n.Name, group)
+			return fmt.Errorf("this node takes the place of another that was named %s: group %d has not got its replica back yet", n.Name, group)
 		}
 	}
 	return nil
