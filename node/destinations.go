@@ -21,7 +21,7 @@ var destinationStates = [...]api.DestinationState{api.DestinationClosed, api.Des
 
 // Destinations implements api.Destinations: it asks all nodes that this one hears.
 func (c *core) Destinations(ctx context.Context) (list []api.Destination, missing []string, err error) {
-	nodes := c.member.HeardNodes()
+	nodes := c.member.LiveNodes()
 	lists := make([][]api.Destination, 1+len(nodes))
 	failed := make([]bool, len(nodes))
 	ctx, cancel := context.WithTimeout(ctx, destinationsTimeout)

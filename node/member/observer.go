@@ -70,8 +70,8 @@ func (o *observer) LeadingNodes() (nodes []uint64) {
 	return nodes
 }
 
-// HeardNodes lists the other members that are up now.
-func (o *observer) HeardNodes() (nodes []uint64) {
+// LiveNodes lists the other members that are up now.
+func (o *observer) LiveNodes() (nodes []uint64) {
 	now := o.clock.Mono()
 	for _, n := range o.State.Nodes() {
 		if _, ago, ok := o.liveness.last(now, n.ID); ok && ago < suspectAfter && n.ID != o.id {
@@ -192,7 +192,7 @@ func (o *observer) silence(node uint64) (ago time.Duration, ok bool) {
 }
 
 // live lists the members that this node knows to be up, itself among them.
-func (o *observer) live() []uint64 { return append(o.HeardNodes(), o.id) }
+func (o *observer) live() []uint64 { return append(o.LiveNodes(), o.id) }
 
 // ClockRight reports whether more than half of the members report that they trust their clock and
 // are nodes for which right is true.
