@@ -1,7 +1,7 @@
 // Package ring holds the state that the nodes of a cluster agree on through raft group 0, the meta
 // group: the topics with their policies, the nodes, and the placement, which has for every raft
 // group the nodes of its replicas. It also holds the ways to that state: which nodes are out
-// there (Members), how a cluster is founded (Founding), where replicas should be (Target,
+// there (Members), how a cluster is founded (NextFounding), where replicas should be (Target,
 // TargetFrom), and the next steps that bring them there (Plan).
 //
 // State is the meta group's state machine. The shard host applies committed commands to it from one

@@ -16,7 +16,8 @@ const (
 // controller plans the placement and keeps the cluster's secrets, on the meta group's leader.
 type controller struct {
 	*local
-	meta *metaClient
+	meta    *metaClient
+	missing *rareLog // of founders
 }
 
 // step is the controller's turn: only the meta group's leader has one.
@@ -89,9 +90,24 @@ func (c *controller) awaitBootstrap(ctx context.Context) {
 	}
 }
 
+// foundState proposes the meta group's first entry once all founders have connected to this node: so
+// each of them has stored the plan.
 func (c *controller) foundState(ctx context.Context) {
 	id := c.Identity()
 	if id.AcceptedPlan == nil { // it joined
+		return
+	}
+	var missing []string
+	for _, n := range id.AcceptedPlan.Nodes {
+		if _, _, met := c.peers.Met(n.ID); !met && n.ID != c.id {
+			missing = append(missing, n.Name)
+		}
+	}
+	if len(missing) > 0 {
+		c.missing.do(func() {
+			c.log.Warn("the cluster is founded when these founders have connected; if one has lost its data directory, or belongs to another cluster, "+
+				"stop all founders, empty their data directories and start them again", "missing", missing)
+		})
 		return
 	}
 	if _, err := c.meta.Propose(ctx, ring.FoundCommand(id.ClusterID, id.Shards, id.Replicas, id.AcceptedPlan.Nodes)); err != nil {

@@ -3,7 +3,8 @@ package member
 import (
 	"context"
 	"fmt"
-	"sync"
+	"log/slog"
+	"slices"
 	"time"
 
 	"carillon/ring"
@@ -22,32 +23,63 @@ const (
 // an error that needs the operator, or when the context ends. A node that replaces a damaged one
 // only joins.
 func (s *Self) EnsureMembership(ctx context.Context) error {
-	plan := s.Identity().AcceptedPlan
-	switch {
-	case s.Identity().ClusterID != "":
-		return nil
-	case s.Identity().Rejoin != nil:
-		return s.join(ctx)
-	case plan == nil && s.cfg.BootstrapExpect == 1 && len(s.cfg.Join) == 0:
-		self, err := s.describe()
-		if err != nil {
+	notice := newRareLog(s.tasks, noticeInterval)
+	for s.Identity().ClusterID == "" {
+		level, waiting, err := s.membershipStep(ctx)
+		switch {
+		case err != nil:
 			return err
+		case waiting == "":
+			continue
 		}
-		return s.Found(&ring.FoundingPlan{ClusterID: newClusterID(s.cfg.Random), Shards: s.cfg.Shards, Replicas: s.cfg.Replicas, Nodes: []ring.Node{self}})
-	case plan != nil || s.cfg.BootstrapExpect > 1:
-		return s.founding.run(ctx)
+		s.Wait(waiting)
+		notice.do(func() { s.log.Log(ctx, level, "this node is in no cluster yet", "reason", waiting) })
+		if !s.tasks.Sleep(ctx, joinInterval) {
+			return ctx.Err()
+		}
 	}
-	return s.join(ctx)
+	return nil
 }
 
-// Found stores that this node founds the cluster of a plan. Its replica of the meta group begins
-// with the plan's members.
+// membershipStep founds or joins a cluster, or returns what the node waits for.
+func (s *Self) membershipStep(ctx context.Context) (level slog.Level, waiting string, err error) {
+	alone := s.cfg.BootstrapExpect == 1 && len(s.cfg.Join) == 0
+	switch {
+	case s.Identity().Rejoin != nil || s.cfg.BootstrapExpect == 1 && !alone:
+	case alone:
+		self, err := s.describe()
+		if err != nil {
+			return 0, "", err
+		}
+		return 0, "", s.Found(&ring.FoundingPlan{ClusterID: newClusterID(s.cfg.Random), Shards: s.cfg.Shards, Replicas: s.cfg.Replicas, Nodes: []ring.Node{self}})
+	default:
+		list := s.gossip.List()
+		self := slices.IndexFunc(list, func(m ring.Member) bool { return m.ID == s.id })
+		step := ring.NextFounding(list[self], list, func() string { return newClusterID(s.cfg.Random) })
+		switch {
+		case step.Begin != nil:
+			return 0, "", s.Found(step.Begin)
+		case step.Trouble != "":
+			return slog.LevelError, "the cluster cannot be founded: " + step.Trouble, nil
+		case step.Join == "":
+			return slog.LevelInfo, "founding: " + step.Waiting, nil
+		}
+	}
+	waiting, err = s.join(ctx)
+	return slog.LevelWarn, waiting, err
+}
+
+// Found stores the plan of a cluster that this node founds, with the other nodes of the plan. Its
+// replica of the meta group begins with them.
 func (s *Self) Found(plan *ring.FoundingPlan) error {
 	scratch := ring.NewState(nil, nil)
 	command := ring.FoundCommand(plan.ClusterID, plan.Shards, plan.Replicas, plan.Nodes)
 	r, err := scratch.Apply(0, command.Encode())
 	if err == nil {
 		err = r.(ring.Reply).Err
+	}
+	if err == nil && !plan.Has(s.id) {
+		err = fmt.Errorf("its plan has no node %010x", s.id)
 	}
 	if err != nil {
 		return fmt.Errorf("node: found the cluster: %w", err)
@@ -57,110 +89,4 @@ func (s *Self) Found(plan *ring.FoundingPlan) error {
 	return s.Change(func(id *Identity) {
 		id.ClusterID, id.Shards, id.Replicas, id.AcceptedPlan, id.Meta = plan.ClusterID, plan.Shards, plan.Replicas, plan, &meta
 	})
-}
-
-// founding is this node as one of several founders; see ring.Founding.
-type founding struct {
-	*Self
-	mu    sync.Mutex
-	state *ring.Founding // nil before it is asked for first
-}
-
-// run agrees with the other founders on one plan.
-func (f *founding) run(ctx context.Context) error {
-	answers := map[uint64]ring.FoundingAnswer{}
-	notice := newRareLog(f.tasks, noticeInterval)
-	for {
-		step, err := f.step(answers)
-		switch {
-		case err != nil:
-			return err
-		case step.Found != nil:
-			return f.Found(step.Found)
-		case step.Join != "":
-			f.log.Info("the other founders have a cluster already; joining it", "cluster", step.Join)
-			return f.join(ctx)
-		case step.Trouble != "":
-			f.Wait(step.Trouble)
-			notice.do(func() { f.log.Error("the cluster cannot be founded", "reason", step.Trouble) })
-		default:
-			f.Wait("founding: " + step.Waiting)
-			notice.do(func() { f.log.Info("the cluster is being founded", "waiting", step.Waiting) })
-		}
-		f.ask(ctx, step.Ask, answers)
-		if !f.tasks.Sleep(ctx, joinInterval) {
-			return ctx.Err()
-		}
-	}
-}
-
-// step does a step and stores the plan that it accepts before anything leaves this node.
-func (f *founding) step(answers map[uint64]ring.FoundingAnswer) (ring.FoundingStep, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	state := f.stateLocked()
-	step := state.Step(f.gossip.List(), answers)
-	if step.Propose == nil {
-		return step, nil
-	}
-	return step, f.Change(func(id *Identity) { id.AcceptedPlan = state.Accepted() })
-}
-
-func (f *founding) stateLocked() *ring.Founding {
-	if f.state == nil {
-		self := ring.Member{ID: f.id}
-		for _, m := range f.gossip.List() {
-			if m.ID == f.id {
-				self = m
-			}
-		}
-		f.state = ring.NewFounding(self, f.Identity().AcceptedPlan, func() string { return newClusterID(f.cfg.Random) })
-	}
-	return f.state
-}
-
-func (f *founding) ask(ctx context.Context, ask []uint64, answers map[uint64]ring.FoundingAnswer) {
-	f.mu.Lock()
-	body := []byte("null")
-	if plan := f.stateLocked().Accepted(); plan != nil {
-		body = plan.Encode()
-	}
-	f.mu.Unlock()
-	for _, id := range ask {
-		addr := f.AddressOf(id)
-		if addr == "" {
-			continue
-		}
-		ctx, cancel := f.tasks.WithTimeout(ctx, askTimeout)
-		reply, from, err := f.peers.CallAddr(ctx, addr, methodFound, body)
-		cancel()
-		if err != nil || from.Node != id {
-			continue
-		}
-		if a, err := ring.DecodeFoundingAnswer(reply); err == nil {
-			answers[id] = a
-		}
-	}
-}
-
-// answer answers another founder.
-func (f *founding) answer(body []byte) ([]byte, error) {
-	plan, err := ring.DecodeFoundingPlan(body)
-	if err != nil {
-		return nil, err
-	}
-	if !f.gossipReady() {
-		return nil, errNotYet
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	state := f.stateLocked()
-	answer, persist := state.Accept(plan, f.gossip.List())
-	if persist {
-		if err := f.Change(func(id *Identity) { id.AcceptedPlan = state.Accepted() }); err != nil {
-			f.state = nil // the disk counts
-			return nil, err
-		}
-	}
-	return answer.Encode(), nil
 }

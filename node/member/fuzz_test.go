@@ -2,9 +2,11 @@ package member
 
 import (
 	"bytes"
+	"encoding/json"
 	"reflect"
 	"testing"
 
+	"carillon/internal/vfs/memfs"
 	"carillon/ring"
 	"carillon/timer"
 )
@@ -47,6 +49,41 @@ func FuzzIdentity(f *testing.F) {
 		}
 		if again, err := id.encode(); err != nil || !bytes.Equal(again, b) {
 			t.Fatalf("%q was read, %q would be written: %v", b, again, err)
+		}
+	})
+}
+
+// FuzzFoundingPlan: the answer of a node that this one joins has a plan that can be founded, or this
+// node stores nothing of it.
+func FuzzFoundingPlan(f *testing.F) {
+	good, err := json.Marshal(joinAnswer{ClusterID: "c", Plan: &ring.FoundingPlan{ClusterID: "c", Shards: 4, Replicas: 2, Nodes: []ring.Node{{ID: 1, Name: "n1"}, {ID: 2, Name: "n2"}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	for _, b := range []string{`{"plan":{}}`, `{"plan":{"cluster_id":"c","shards":1,"replicas":1,"nodes":[{"id":2,"name":"n2"}]}}`, `{"plan":{"cluster_id":"c","shards":4,"replicas":1,"nodes":[{"id":1,"name":"n1"},{"id":1,"name":"n2"}]}}`, "null"} {
+		f.Add([]byte(b))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var a joinAnswer
+		if json.Unmarshal(b, &a) != nil || a.Plan == nil || a.Plan.Shards > 1000 {
+			return
+		}
+		fsys := memfs.New()
+		s := &Self{id: 1, cfg: Config{FS: fsys, Dir: "data"}}
+		s.identity.Store(&Identity{NodeID: 1})
+		if err := fsys.MkdirAll("data"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Found(a.Plan); err != nil {
+			if s.Identity().ClusterID != "" {
+				t.Fatalf("%v, and it is stored: %+v", err, s.Identity())
+			}
+			return
+		}
+		id, err := ReadIdentity(fsys, "data")
+		if err != nil || id.ClusterID != a.Plan.ClusterID || !id.AcceptedPlan.Has(1) || memberOf(id.Meta, 1) == 0 {
+			t.Fatalf("%+v, %v", id, err)
 		}
 	})
 }

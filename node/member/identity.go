@@ -32,7 +32,7 @@ type Identity struct {
 
 	// Empty before the node has founded or joined one.
 	ClusterID string `json:"cluster_id,omitempty"`
-	// AcceptedPlan is the founding plan that this node has accepted, for life; see ring.Founding.
+	// AcceptedPlan is the founding plan that this node has accepted, for life; see ring.FoundingPlan.
 	AcceptedPlan *ring.FoundingPlan `json:"promise,omitempty"`
 	// Meta is the row of the meta group that this node's replica begins with.
 	Meta *shard.Assignment `json:"meta,omitempty"`

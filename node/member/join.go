@@ -14,41 +14,36 @@ import (
 
 const joinTries = 3 // members asked in one step
 
-// joinAnswer is the cluster's shape, and the joining node's place in the meta group once it has
-// one.
+// joinAnswer is the cluster's shape, and the joining node's place in the meta group once it has one.
 type joinAnswer struct {
 	ClusterID string            `json:"cluster_id"`
 	Shards    int               `json:"shards"`
 	Replicas  int               `json:"replicas"`
 	Meta      *shard.Assignment `json:"meta,omitempty"`
+	// Plan has the joining node, and is not founded yet: it is one of the founders.
+	Plan *ring.FoundingPlan `json:"plan,omitempty"`
 }
 
-// join asks members that gossip knows to let this node in, until its place in the meta group is
-// known.
-func (s *Self) join(ctx context.Context) error {
-	notice := newRareLog(s.tasks, noticeInterval)
-	for {
-		answer, err := s.askToJoin(ctx)
-		switch {
-		case errors.Is(err, ErrRemoved):
-			return err
-		case errors.Is(err, ring.ErrStale):
-			return s.outdated(err)
-		case err != nil:
-			s.Wait("joining: " + err.Error())
-			notice.do(func() { s.log.Warn("this node cannot join its cluster yet", "reason", err.Error()) })
-		case answer.Meta == nil:
-			s.Wait("joining: waiting for a place in the meta group")
-		default:
-			return s.Change(func(id *Identity) {
-				id.ClusterID, id.Shards, id.Replicas, id.Meta = answer.ClusterID, answer.Shards, answer.Replicas, answer.Meta
-				id.Rejoin = nil
-			})
-		}
-		if !s.tasks.Sleep(ctx, joinInterval) {
-			return ctx.Err()
-		}
+// join asks members that gossip knows to let this node in. Once it has a place in the meta group,
+// the identity has the cluster; until then waiting is the reason.
+func (s *Self) join(ctx context.Context) (waiting string, err error) {
+	answer, err := s.askToJoin(ctx)
+	switch {
+	case errors.Is(err, ErrRemoved):
+		return "", err
+	case errors.Is(err, ring.ErrStale):
+		return "", s.outdated(err)
+	case err != nil:
+		return "joining: " + err.Error(), nil
+	case answer.Plan != nil:
+		return "", s.Found(answer.Plan)
+	case answer.Meta == nil:
+		return "joining: waiting for a place in the meta group", nil
 	}
+	return "", s.Change(func(id *Identity) {
+		id.ClusterID, id.Shards, id.Replicas, id.Meta = answer.ClusterID, answer.Shards, answer.Replicas, answer.Meta
+		id.Rejoin = nil
+	})
 }
 
 func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
@@ -98,10 +93,6 @@ func (s *Self) askToJoin(ctx context.Context) (*joinAnswer, error) {
 // answerJoin lets a node in. It can only ask for itself: its certificate, where there are any,
 // names it.
 func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
-	m := s.member.Load()
-	if m == nil {
-		return nil, errNotYet
-	}
 	var n ring.Node
 	if err := json.Unmarshal(body, &n); err != nil {
 		return nil, fmt.Errorf("node: join: %w", err)
@@ -112,6 +103,13 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 	// A process that connected before had the cluster's id on disk.
 	if _, nonce, met := s.peers.Met(n.ID); met && from.Cluster == "" && nonce != from.Nonce {
 		return nil, outdatedError{fmt.Errorf("%w: it is from before the node joined", ring.ErrStale)}
+	}
+	m := s.member.Load()
+	if plan := s.unfounded(m); plan.Has(n.ID) {
+		return json.Marshal(joinAnswer{ClusterID: plan.ClusterID, Plan: plan})
+	}
+	if m == nil {
+		return nil, errNotYet
 	}
 	if _, err := m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &n}); errors.Is(err, ring.ErrRemoved) {
 		return nil, removedError{}
@@ -127,6 +125,20 @@ func (s *Self) answerJoin(ctx context.Context, from peer.Hello, body []byte) ([]
 		a.Meta = &meta
 	}
 	return json.Marshal(a)
+}
+
+// unfounded is the plan of this node's cluster, as long as nothing of it is known to be founded.
+func (s *Self) unfounded(m *Member) *ring.FoundingPlan {
+	id := s.Identity()
+	if id.ClusterID == "" || id.Founded {
+		return nil
+	}
+	if m != nil {
+		if known, _, _ := m.State.Cluster(); known != "" {
+			return nil
+		}
+	}
+	return id.AcceptedPlan
 }
 
 // addNameAdvice adds to the refusal of a node what the operator can do where it has another node's

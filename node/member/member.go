@@ -117,7 +117,7 @@ func newMember(s *Self, state *ring.State) *Member {
 	m.settledMoves = newSettledMoves(l, m.metaClient)
 	m.registration = &registration{local: l, meta: m.metaClient, seen: m.observer, start: m.startCheck, end: m.ending}
 	m.refresher = &memberRefresh{local: l, seen: m.observer}
-	m.controller = &controller{local: l, meta: m.metaClient}
+	m.controller = &controller{local: l, meta: m.metaClient, missing: newRareLog(l.tasks, noticeInterval)}
 	m.heartbeats = newHeartbeatSender(l, m.observer, m.Limits)
 	return m
 }

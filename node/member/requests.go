@@ -13,7 +13,6 @@ import (
 const (
 	methodPropose uint8 = 16 // a command for the meta group, to its leader
 	methodJoin    uint8 = 17
-	methodFound   uint8 = 18
 	methodMembers uint8 = 19
 	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
 	methodKnown   uint8 = 23 // the knowledge of the node that asks
@@ -55,9 +54,6 @@ func (s *Self) Frame(from uint64, frame []byte) bool {
 // not of this package. Methods that are not for strangers are refused to them.
 func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) (answer []byte, handled bool, err error) {
 	switch method {
-	case methodFound:
-		answer, err = s.founding.answer(body)
-		return answer, true, err
 	case methodJoin:
 		answer, err = s.answerJoin(ctx, from, body)
 		return answer, true, err

@@ -110,7 +110,6 @@ type Self struct {
 	identity      atomic.Pointer[Identity] // as on disk; replaced whole
 	confirmations confirmations            // of this process
 	logEnds       logEnds                  // of others
-	founding      *founding
 
 	member   atomic.Pointer[Member]
 	waiting  atomic.Pointer[string] // the event for which the node waits before it is a member
@@ -126,7 +125,6 @@ func NewSelf(cfg Config) (*Self, error) {
 	}
 	s := &Self{cfg: cfg, id: id.NodeID, log: cfg.Logger, clock: cfg.Clock, tasks: cfg.Tasks, liveness: newLiveness(cfg.Clock.Mono()), Health: newHealth()}
 	s.identity.Store(&id)
-	s.founding = &founding{Self: s}
 	return s, nil
 }
 
