@@ -33,7 +33,6 @@ var over = map[string]wall{
 	"loadtest.Report":            {fields: 48},
 	"loadtest.tally":             {fields: 34},
 	"node.Config":                {fields: 39},
-	"node/member.Member":         {methods: 94},
 	"shard.Host":                 {methods: 98},
 	"shard.group":                {methods: 135, fields: 68},
 	"shard.worker":               {fields: 50},
@@ -42,7 +41,7 @@ var over = map[string]wall{
 }
 
 // crowded lists the folders that have more files than the limit. An entry leaves in the same way.
-var crowded = []string{"node", "ring", "shard", "transport/callback"}
+var crowded = []string{"node", "shard", "transport/callback"}
 
 // TestTypesAndFoldersStayWithinTheirWalls: no type has more methods or fields, and no folder more
 // files, than a reader can hold at once. An embedded type counts as one field.

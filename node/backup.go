@@ -16,9 +16,9 @@ import (
 const backupPiece = 64 << 10
 
 // Backup writes a backup of the whole cluster: each shard as its leader has it, one after the
-// other, then the meta group's state. That comes last, so that it has all topics that timers of the
-// shards are of. An error says that nothing was written, unless the writer itself refused; a later
-// failure is said in the file.
+// other, then the meta group's state. That comes last, so that it has all topics of the shards'
+// timers. After an error nothing is written, unless the writer itself failed; a later failure is in
+// the file.
 func (c *core) Backup(ctx context.Context, to io.Writer) error {
 	keys, err := c.sealingKeys()
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *core) Backup(ctx context.Context, to io.Writer) error {
 	case b.file == nil:
 		return err
 	}
-	c.p.log.Warn("a backup was given up", "error", err)
+	c.p.log.Warn("a backup has failed", "error", err)
 	b.file.Fail(err)
 	return nil
 }

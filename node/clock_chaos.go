@@ -14,19 +14,19 @@ import (
 
 func init() { highestLevel = feature.LevelOfTests }
 
-// clockFileEnv names a file that says how far this node's clocks are off, so that tests of real
+// clockFileEnv names a file with the errors of this node's clocks, so that tests of real
 // processes can set one machine's clocks of several on one machine: "WALL PPM MONO BOOT", all but
 // the first may be left out. WALL is by how many ms the wall clock is ahead, PPM by how much it
 // also runs fast, or slow; MONO and BOOT are how many ms the monotonic and the boot clock have
 // stood still. The file is read again all the time, and whenever a process that stood still goes
-// on; while it is missing or malformed the last word holds. It is repeated in a file beside it,
+// on; while it is missing or malformed the last content holds. It is repeated in another file,
 // whose name ends in .seen.
 const (
 	clockFileEnv  = "CARILLON_CHAOS_CLOCK"
 	clockFileEach = 10 * time.Millisecond
 )
 
-// wrongClocks are the machine's, changed as the file says.
+// wrongClocks are the machine's clocks with the errors from the file.
 type wrongClocks struct {
 	machine *clocks.System
 	file    string

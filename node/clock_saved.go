@@ -13,9 +13,9 @@ import (
 	"carillon/internal/vfs"
 )
 
-// clockFile keeps how the believed wall clock stands to the boot clock, so that a process that
-// begins while the wall clock is wrong knows it from the one before. It says nothing after the
-// machine has booted again, and nothing is lost with it.
+// clockFile keeps how the trusted wall clock stands to the boot clock, so that a process that
+// starts while the wall clock is wrong knows it from the one before. It is void after the
+// machine has booted again, and may be deleted.
 const (
 	clockFile     = "clock.json"
 	clockSaveEach = time.Second
@@ -29,7 +29,7 @@ type savedClock struct {
 	SteadyUs int64  `json:"steady_at_us"` // boot clock of the last step
 	Wrong    bool   `json:"wrong"`        // others found a wall clock to be wrong
 	WrongUs  int64  `json:"wrong_us"`     // that one, less the boot clock
-	Denied   bool   `json:"denied"`       // a majority shared another time than OffsetUs says
+	Denied   bool   `json:"denied"`       // a majority shared another time than that of OffsetUs
 	Sum      string `json:"sum"`
 }
 
@@ -69,7 +69,7 @@ func (p *process) saveClock() {
 		err = vfs.WriteFileAtomic(p.fsys, filepath.Join(p.cfg.DataDir, clockFile), append(data, '\n'))
 	}
 	if err != nil {
-		p.log.Debug("how the clocks stand was not kept; it is tried again", "error", err)
+		p.log.Debug("the state of the clocks could not be stored; retrying", "error", err)
 		return
 	}
 	p.clockSaved = now

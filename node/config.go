@@ -24,8 +24,8 @@ type Config struct {
 	// directory's node is known to be one of several.
 	Peer, Gossip string
 
-	// HTTPHosts are names and addresses by which clients call the API, perhaps with a port, beside
-	// those that a node has by itself.
+	// HTTPHosts are further names and addresses, perhaps with a port, by which clients call the
+	// API.
 	HTTPHosts []string
 	// CORSOrigins are origins, https://host, whose pages may call the API. None: pages of others
 	// may read the routes that need no token.
@@ -39,8 +39,8 @@ type Config struct {
 	// Advertise is the host at which other nodes reach this one, where that is not the host it
 	// binds. No port.
 	Advertise string
-	Name      string // unique in the cluster; the host name as far as it is a name: see validName
-	Zone      string // replicas of a shard go to different zones as far as there are some; none
+	Name      string // unique in the cluster; the host name, or its valid part: see validName
+	Zone      string // replicas of a shard go to different zones where there are some; none
 
 	// Join are gossip addresses (host:port) of nodes to find the cluster by; this node's own may be
 	// among them. Without data, a node with Join founds nothing unless BootstrapExpect is more than
@@ -49,7 +49,7 @@ type Config struct {
 	// How many nodes found the cluster together, each naming all in Join: 1–99; 1. Ignored once
 	// there is data.
 	BootstrapExpect int
-	// Copies of each shard, as far as there are nodes: 1–7; 3. Ignored once there is data.
+	// Copies of each shard, or as many as there are nodes: 1–7; 3. Ignored once there is data.
 	Replicas int
 	// Timer shards when the cluster is founded: 1–65535; 4. Ignored once there is data.
 	Shards int
@@ -72,11 +72,11 @@ type Config struct {
 	// AuditLog is the file of the audit log; "off" for none. "": audit.log in DataDir where there
 	// is an AuthFile, else none.
 	AuditLog string
-	// CallbackAllow are the networks that receivers may be in, beside public ones. Private ones are
-	// allowed by themselves only where HTTP is loopback and there is no AuthFile: a node that asks
-	// for tokens has users to keep apart.
+	// CallbackAllow are networks that receivers may be in, besides public ones. Private networks
+	// are allowed by themselves only where HTTP is loopback and there is no AuthFile: a node that
+	// asks for tokens has users to keep apart.
 	CallbackAllow []netip.Prefix
-	// Own are listeners of this process beside the node's own: no callback goes there.
+	// Own are this process's other listeners: no callback goes there.
 	Own []netip.AddrPort
 	// MaxCalls is how many callbacks this node makes at once: 16–65536; 2048. Fewer where the limit
 	// of open files is low.
@@ -104,9 +104,8 @@ type Config struct {
 	// of the process's control groups and of the machine.
 	MemoryLimit int64
 
-	// FeatureLevel is the highest level that this node tells the cluster it understands: 1 to that
-	// of the build, which is the default. As long as one node holds it back, the release before
-	// can be started again.
+	// FeatureLevel is the highest level that this node registers: 1 to that of the build, which is
+	// the default. While one node holds it back, the release before can be started again.
 	FeatureLevel int
 
 	Version string
@@ -140,7 +139,7 @@ var highestLevel = feature.LevelOfBuild
 // minTopicIdle is the least: each look at a topic asks all shards.
 const minTopicIdle = time.Second
 
-// maxConnections is the most that a node can be told to take.
+// maxConnections is the highest value of --max-connections.
 const maxConnections = 1_000_000
 
 // minMemoryLimit is the least that a node runs with.

@@ -81,9 +81,9 @@ func (c Config) validateAddresses() (errs []error) {
 	return errs
 }
 
-// hosts are the names by which clients may call the API, beside the address that they reach. A node
-// on loopback goes by the names of loopback alone unless it is told others: its own name, which is
-// the machine's, says nothing of its callers.
+// hosts are the names by which clients may call the API, besides the address that they reach. A
+// node on loopback has only the names of loopback unless others are configured: its own name is the
+// machine's, and no caller of it uses that.
 func (c Config) hosts() []string {
 	hosts := slices.Clone(c.HTTPHosts)
 	bound, _, _ := net.SplitHostPort(c.HTTP)

@@ -14,17 +14,17 @@ import (
 // release refuses the question, and is named as missing.
 const methodDestinations uint8 = 14
 
-// destinationsIn is how long another node has to tell its destinations.
-const destinationsIn = time.Second
+// destinationsTimeout is how long another node has to list its destinations.
+const destinationsTimeout = time.Second
 
 var destinationStates = [...]backend.DestinationState{backend.DestinationClosed, backend.DestinationHalfOpen, backend.DestinationOpen}
 
 // Destinations implements backend.Destinations: it asks all nodes that this one hears.
 func (c *core) Destinations(ctx context.Context) (list []backend.Destination, missing []string, err error) {
-	nodes := c.member.HeardNodes()
+	nodes := c.member.LiveNodes()
 	lists := make([][]backend.Destination, 1+len(nodes))
 	failed := make([]bool, len(nodes))
-	ctx, cancel := context.WithTimeout(ctx, destinationsIn)
+	ctx, cancel := context.WithTimeout(ctx, destinationsTimeout)
 	defer cancel()
 	var asked group
 	for i, node := range nodes {
@@ -76,7 +76,7 @@ func (c *core) destinations() (list []backend.Destination) {
 	return list
 }
 
-// answerDestinations tells another node of this one's.
+// answerDestinations lists this node's destinations for another one.
 func (c *core) answerDestinations() ([]byte, error) {
 	select {
 	case <-c.host.Started():

@@ -27,7 +27,7 @@ type dispatcher struct {
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
 	topics topicFacts
-	// guarded says that the ports of the cluster are known, which no call may reach.
+	// guarded: the ports of the cluster are known, which no call may reach.
 	guarded *atomic.Bool
 }
 

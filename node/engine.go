@@ -14,7 +14,7 @@ import (
 // so that the client turns to another node.
 type engine struct{ p *process }
 
-// core is the node's cluster, once it can tell where a request belongs.
+// core is the node's cluster, once it is known where a request belongs.
 func (e *engine) core() (*core, error) {
 	c, err := e.started()
 	if err != nil {

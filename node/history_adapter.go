@@ -23,9 +23,9 @@ const keepEach = 5 * time.Second
 // pageBytes is where a page of history is full: two fit into an answer between nodes.
 const pageBytes = 8 << 20
 
-// historyAdapter is the node's history: shards tell it of ended timers, in their own terms, and it
-// is asked in these. Package history keeps the records, and knows no topics. A past whose directory
-// cannot be used keeps nothing.
+// historyAdapter connects the shards to the node's history: they report ended timers and ask for
+// them. Package history keeps the records, and knows no topics. Where the directory cannot be used,
+// nothing is kept.
 type historyAdapter struct {
 	store  *history.Store // nil: its directory cannot be used
 	topics *ring.State
@@ -35,7 +35,7 @@ type historyAdapter struct {
 	looks  chan struct{} // those that look for attempts; a nil one takes none
 }
 
-// Bounds of looking for the attempts of a timer, beside a read of it: a disk that hangs must not
+// Bounds of looking for a timer's attempts when the timer is read: a disk that hangs must not
 // hold up a read that memory can answer.
 const (
 	lookIn      = 500 * time.Millisecond
@@ -50,7 +50,7 @@ func newHistoryAdapter(p *process, topics *ring.State) *historyAdapter {
 		Sure: func() bool { return p.clock.Look().Trust == clocks.Sure }, KeepMs: h.keepMs.Load, Logger: p.log,
 	})
 	if err != nil {
-		p.log.Error("the history cannot be opened; the node goes on without it", "error", err)
+		p.log.Error("the history cannot be opened; the node continues without it", "error", err)
 		return h
 	}
 	h.store = store
@@ -120,7 +120,7 @@ func (h *historyAdapter) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry
 	for i := range events {
 		e, err := table.DecodeHistoryEnd(events[i].Body)
 		if err != nil {
-			h.log.Error("a record of the history cannot be read; it is left out", "shard", events[i].Shard, "entry", events[i].Index, "error", err)
+			h.log.Error("a record of the history cannot be read; it is skipped", "shard", events[i].Shard, "entry", events[i].Index, "error", err)
 			continue
 		}
 		if q.Content != 0 && e.Content != q.Content {
@@ -184,8 +184,8 @@ func (h *historyAdapter) soon(look func() []timer.HistoryAttempt) []timer.Histor
 	}
 }
 
-// attempts looks into the files. Those of a timer that goes on are found by its number; those of
-// one that has ended stand with its end, which is not written if its topic keeps no history.
+// attempts reads the files. The attempts of a pending timer are found by its number; those of one
+// that has ended are stored with its end, which is not written if its topic keeps no history.
 func (h *historyAdapter) attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *scheduler.Standing) []timer.HistoryAttempt {
 	if s.State.Over() {
 		list, _, err := h.List(&timer.HistoryQuery{

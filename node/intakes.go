@@ -10,7 +10,7 @@ import (
 	"carillon/transport/peer"
 )
 
-// What streams that broke off leave for another try: so many of them, and for so long. A sender
+// How many parts of broken streams are kept for another try, and for how long. A sender
 // tries again within seconds, if it still leads.
 const (
 	intakesKept   = 8

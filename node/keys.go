@@ -29,7 +29,7 @@ const (
 
 // keyFile is a file of keys as it was read: one key on a line, the first of them in use, the others
 // for secrets that were sealed with them before a rotation. Empty lines and lines that begin with #
-// do not count. In a file of secrets keys a line "lost ID" says that no copy of a key is left.
+// do not count. In a file of secrets keys a line "lost ID" declares that no copy of a key is left.
 type keyFile struct {
 	keys   [][]byte
 	lost   []string
@@ -80,8 +80,7 @@ func takeLost(data []byte) (rest []byte, ids []string) {
 	return []byte(strings.Join(lines, "\n")), ids
 }
 
-// checkOwnersFile refuses a file that others than its owner may write, and says whether they may
-// read it.
+// checkOwnersFile refuses a file that others than its owner may write. shared: they may read it.
 func checkOwnersFile(setting, path string, info fs.FileInfo) (shared bool, err error) {
 	mode := info.Mode().Perm()
 	if mode&othersMayWrite != 0 {
@@ -103,10 +102,10 @@ func (c Config) checkPeerKey() (shared bool, err error) {
 	return checkOwnersFile("peer-key", c.PeerKey, info)
 }
 
-// warnShared says of a file of keys that others may read it.
+// warnShared warns that others may read a file of keys.
 func (p *process) warnShared(path string, shared bool) {
 	if shared {
-		p.log.Warn("others on this machine may read a file of keys; chmod 600 it", "file", path)
+		p.log.Warn("a file of keys can be read by other users of this machine; chmod 600 it", "file", path)
 	}
 }
 

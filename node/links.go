@@ -103,7 +103,7 @@ func (l links) Call(ctx context.Context, from peer.Hello, method uint8, body []b
 func (l links) answer(ctx context.Context, c *core, from uint64, method uint8, body []byte) (answer []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			l.p.log.Error("panic in what another node asked", "method", method, "panic", v, "stack", string(debug.Stack()))
+			l.p.log.Error("a request of another node has panicked", "method", method, "panic", v, "stack", string(debug.Stack()))
 			answer, err = wire.AppendFailure(nil, timer.ErrUnknown), nil
 		}
 	}()

@@ -30,7 +30,7 @@ func newMemoryUse(mark int64, log *slog.Logger) *memoryUse {
 	return m
 }
 
-// register has the metrics show it beside the limit.
+// register adds it and the limit to the metrics.
 func (m *memoryUse) register(to *prometheus.Registry, limit int64) {
 	gauge := func(name, help string, value func() int64) {
 		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
@@ -39,8 +39,8 @@ func (m *memoryUse) register(to *prometheus.Registry, limit int64) {
 	gauge("carillon_memory_limit_bytes", "Memory that the process may use; adds are refused when a quarter of it, or 128 MiB, is left.", func() int64 { return limit })
 }
 
-// now reads the need, which takes less than a microsecond, and says when adds are refused for it,
-// and when no more.
+// now reads the need, which takes less than a microsecond, and logs when it makes adds be refused,
+// and when no longer.
 func (m *memoryUse) now() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,9 +50,9 @@ func (m *memoryUse) now() int64 {
 	needed := total - released - free - max(0, objects-live)
 	if over := m.mark > 0 && needed > m.mark; over != m.over {
 		if m.over = over; over {
-			m.log.Warn("adds are refused: memory is at its mark", "needed", needed, "mark", m.mark)
+			m.log.Warn("adds are refused: memory use has reached its mark", "needed", needed, "mark", m.mark)
 		} else {
-			m.log.Info("adds are taken again: memory is below its mark", "needed", needed, "mark", m.mark)
+			m.log.Info("adds are accepted again: memory use is below its mark", "needed", needed, "mark", m.mark)
 		}
 	}
 	return needed

@@ -65,12 +65,12 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 	}
 	m.adds = counter("carillon_add_total", "Timers created or replaced whole.")
 	m.modifies = counter("carillon_modify_total", "Changes to pending timers: patched, or fired by hand.")
-	cancels := labelled("carillon_cancel_total", "Cancels by what they achieved.", "outcome")
+	cancels := labelled("carillon_cancel_total", "Cancels by outcome.", "outcome")
 	m.cancels = map[timer.Code]prometheus.Counter{
 		timer.Prevented: cancels.WithLabelValues("prevented"), timer.CancelInFlight: cancels.WithLabelValues("in_flight"),
 		timer.OverFired: cancels.WithLabelValues("already_fired"), timer.OverDead: cancels.WithLabelValues("dead"),
 	}
-	fired := labelled("carillon_fired_total", "Attempts by how they ended.", "result")
+	fired := labelled("carillon_fired_total", "Attempts by result.", "result")
 	m.fired = map[table.OutcomeKind]prometheus.Counter{
 		table.Ack: fired.WithLabelValues("success"), table.RetryLater: fired.WithLabelValues("retry"), table.Kill: fired.WithLabelValues("dead"),
 	}
@@ -79,16 +79,16 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 		timer.MaxAttempts: dead.WithLabelValues("max_attempts"), timer.Expired: dead.WithLabelValues("expired"),
 		timer.Stopped: dead.WithLabelValues("stopped"), timer.Refused: dead.WithLabelValues("refused"),
 	}
-	m.deadReplaced = counter("carillon_dead_replaced_total", "Dead letters that were dropped before their time, because an id had 100 of them and got another.")
+	m.deadReplaced = counter("carillon_dead_replaced_total", "Dead letters that were dropped early, because their id had 100 of them and got another.")
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
 	m.aside = prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_damaged_folders", Help: "Folders in the data directory to which damaged content was moved."})
 	m.registry.MustRegister(m.aside)
-	count := labelled("carillon_snapshot_transfers_total", "Snapshots that other nodes took from this one, or that became this node's state.", "direction")
+	count := labelled("carillon_snapshot_transfers_total", "Snapshots that were sent to other nodes, or received and used by this one.", "direction")
 	bytes := labelled("carillon_snapshot_transfer_bytes_total", "Bytes of those snapshots.", "direction")
 	m.sent = transfers{count.WithLabelValues("sent"), bytes.WithLabelValues("sent")}
 	m.received = transfers{count.WithLabelValues("received"), bytes.WithLabelValues("received")}
 	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "carillon_lateness_seconds", Help: "First attempt's start behind the due time. held: whether a pause, a breaker, its key or a limit kept it.",
+		Name: "carillon_lateness_seconds", Help: "Time from due to the start of the first attempt. held: whether a pause, a breaker, its key or a limit delayed it.",
 		Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600},
 	}, []string{"held"})
 	m.registry.MustRegister(lateness)
@@ -101,10 +101,10 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 	return m
 }
 
-// build says which build this is.
+// build registers the metric of the build.
 func (m *metrics) build(version string) {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "carillon_build_info", Help: "1; the labels say which build this is.",
+		Name: "carillon_build_info", Help: "1; the labels name the build.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	})
 	g.Set(1)
@@ -208,19 +208,19 @@ type gauges struct {
 
 var (
 	timersDesc  = prometheus.NewDesc("carillon_timers", "Timers of the shards this node leads.", []string{"state"}, nil)
-	waitingDesc = prometheus.NewDesc("carillon_waiting", "Timers that are due, or between attempts, by what they wait for: the causes of waits_for.", []string{"reason"}, nil)
+	waitingDesc = prometheus.NewDesc("carillon_waiting", "Timers that are due, or between attempts, by what they wait for; the reasons are those of waits_for.", []string{"reason"}, nil)
 	overdueDesc = prometheus.NewDesc("carillon_overdue", "Timers that are due and wait: for a slot, a breaker, a paused topic.", nil, nil)
-	zoneDesc    = prometheus.NewDesc("carillon_unknown_zone_timers", "Timers that are due and wait, as this node's release does not know their time zone.", nil, nil)
+	zoneDesc    = prometheus.NewDesc("carillon_unknown_zone_timers", "Timers that are due and wait, since this node's release does not know their time zone.", nil, nil)
 	leadersDesc = prometheus.NewDesc("carillon_raft_leaders", "Raft groups this node leads.", nil, nil)
-	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or another than the others'.", nil, nil)
-	diskDesc    = prometheus.NewDesc("carillon_disk_free_bytes", "Bytes that are free where the data directory is.", nil, nil)
-	diskLowDesc = prometheus.NewDesc("carillon_disk_low_bytes", "Adds are refused when so many bytes are free, or fewer.", nil, nil)
+	faultsDesc  = prometheus.NewDesc("carillon_replica_faults", "Replicas of this node that are stopped, or whose state is wrong or differs from the others'.", nil, nil)
+	diskDesc    = prometheus.NewDesc("carillon_disk_free_bytes", "Free bytes of the data directory's file system.", nil, nil)
+	diskLowDesc = prometheus.NewDesc("carillon_disk_low_bytes", "Adds are refused while this many bytes or fewer are free.", nil, nil)
 	memoryDesc  = prometheus.NewDesc("carillon_table_bytes", "Memory that the timer tables hold.", nil, nil)
-	heldDesc    = prometheus.NewDesc("carillon_memory_bytes", "Memory that the replicas of this node hold, of which adds are refused at the mark.", []string{"kind"}, nil)
+	heldDesc    = prometheus.NewDesc("carillon_memory_bytes", "Memory that the replicas of this node hold. It counts towards the mark at which adds are refused.", []string{"kind"}, nil)
 	queuedDesc  = prometheus.NewDesc("carillon_queued_operations", "Client operations that have no answer yet.", nil, nil)
 	sealedDesc  = prometheus.NewDesc("carillon_sealed_secrets", "Secrets by the key that sealed them: of topics, and of callbacks of timers in the shards this node leads.", []string{"of", "key"}, nil)
-	lockedDesc  = prometheus.NewDesc("carillon_topic_locked", "1 for a topic whose calls wait, as its secrets were sealed with a key that this node lacks; the first hundred.", []string{"topic"}, nil)
-	refusedDesc = prometheus.NewDesc("carillon_adds_refused_total", "Adds, and other changes that would take room, that this node's shards refused.", []string{"reason"}, nil)
+	lockedDesc  = prometheus.NewDesc("carillon_topic_locked", "1 for a topic whose calls wait, since its secrets were sealed with a key that this node lacks; the first hundred.", []string{"topic"}, nil)
+	refusedDesc = prometheus.NewDesc("carillon_adds_refused_total", "Adds, and other changes that need room, that this node's shards refused.", []string{"reason"}, nil)
 	breakerDesc = prometheus.NewDesc("carillon_breaker_state", "0 closed, 1 half-open, 2 open.", []string{"destination"}, nil)
 )
 

@@ -36,11 +36,11 @@ type routeMetrics struct {
 func newHTTPMetrics(to *prometheus.Registry) *httpMetrics {
 	m := &httpMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "carillon_http_requests_total", Help: "Requests of the API by route and status; route none: for nothing that there is.",
+			Name: "carillon_http_requests_total", Help: "Requests of the API by route and status; route none: of unknown paths.",
 		}, []string{"route", "code"}),
 		refused: map[int]prometheus.Counter{},
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "carillon_http_request_seconds", Help: "How long answers of the API took to make. Those of a pull have waited as long as they were asked to.",
+			Name: "carillon_http_request_seconds", Help: "Duration of API requests until their answer. Pulls include the time that they asked to wait.",
 			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30},
 		}, []string{"route"}),
 		names: api.RouteNames(),

@@ -27,16 +27,16 @@ const otherTopics = "_other"
 
 var (
 	topicTimersDesc = prometheus.NewDesc("carillon_topic_timers", "Timers of a topic in the shards this node leads; the busiest topics, the rest as _other.", []string{"topic", "state"}, nil)
-	topicOldestDesc = prometheus.NewDesc("carillon_topic_oldest_overdue_seconds", "How long the oldest timer of a topic has been due that is not called yet.", []string{"topic"}, nil)
-	topicFiredDesc  = prometheus.NewDesc("carillon_topic_fired_total", "Attempts of a topic by how they ended.", []string{"topic", "result"}, nil)
+	topicOldestDesc = prometheus.NewDesc("carillon_topic_oldest_overdue_seconds", "How long ago the oldest due timer of a topic came due without being called.", []string{"topic"}, nil)
+	topicFiredDesc  = prometheus.NewDesc("carillon_topic_fired_total", "Attempts of a topic by result.", []string{"topic", "result"}, nil)
 )
 
 var firedNames = [...]string{shard.FiredSuccess: "success", shard.FiredRetry: "retry", shard.FiredDead: "dead"}
 
-// topicMetrics tells of the busiest topics, each by itself. Which ones these are is decided at each
-// scrape; one that is shown counts twice as busy, so that it does not come and go. Counters of a
-// topic that is shown no more stay as they are, and go on if it is shown again; attempts meanwhile
-// count for the others, so that none ever goes back.
+// topicMetrics has the metrics of the busiest topics, each by itself. Which these are is decided at
+// each scrape. A topic that is shown counts twice as busy, so that it does not come and go. The
+// counters of a topic that is no longer shown stay as they are, and continue if it is shown again.
+// Attempts meanwhile count for the others, so that no counter ever falls.
 type topicMetrics struct {
 	core func() *core
 	most int // topics that are shown
@@ -85,14 +85,14 @@ func (m *topicMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for i, id := range shown {
 		r, n := m.ranks[id], &counts[i]
-		tellTopic(ch, r.name, n, n.OldestOverdueMs, &r.fired)
+		sendTopic(ch, r.name, n, n.OldestOverdueMs, &r.fired)
 		rest.Scheduled, rest.Leased = rest.Scheduled-n.Scheduled, rest.Leased-n.Leased
 		rest.Done, rest.Dead = rest.Done-n.Done, rest.Dead-n.Dead
 	}
-	tellTopic(ch, otherTopics, &rest, oldest, &m.other)
+	sendTopic(ch, otherTopics, &rest, oldest, &m.other)
 }
 
-func tellTopic(ch chan<- prometheus.Metric, name string, n *timer.Counts, oldestMs int64, fired *shard.Fired) {
+func sendTopic(ch chan<- prometheus.Metric, name string, n *timer.Counts, oldestMs int64, fired *shard.Fired) {
 	timers := func(state string, n int64) { // the rest is a difference of two looks
 		ch <- prometheus.MustNewConstMetric(topicTimersDesc, prometheus.GaugeValue, float64(max(n, 0)), name, state)
 	}
@@ -113,7 +113,7 @@ func sumOf(a, b *shard.Fired) (sum shard.Fired) {
 	return sum
 }
 
-// choose ranks the topics and says which are shown.
+// choose ranks the topics and returns those to show.
 func (m *topicMetrics) choose(c *core, activity *shard.Activity, now time.Time) (shown []timer.TopicID) {
 	if m.ranks == nil {
 		m.ranks = map[timer.TopicID]*topicRank{}

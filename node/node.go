@@ -36,11 +36,11 @@ import (
 // drainTime is how long a stopping node waits for calls in flight.
 const drainTime = 30 * time.Second
 
-// readyPoll is short beside the second in which a node should be ready, and costs nothing.
+// readyPoll is short compared to the second in which a node should be ready, and costs nothing.
 const readyPoll = 20 * time.Millisecond
 
-// failureGrace is how long a node whose log failed goes on so that waiting requests are refused: it
-// must be gone within a second.
+// failureGrace is how long a node whose log failed continues, to refuse waiting requests. The node
+// must end within a second.
 const failureGrace = 250 * time.Millisecond
 
 // Node is one Carillon node. Two nodes in one process share nothing.
@@ -76,7 +76,7 @@ func New(cfg Config) (*Node, error) {
 			return nil, err
 		}
 		if n.tls = files; files.Shared() {
-			cfg.Logger.Warn("others on this machine may read the private key of the API; chmod 600 it", "file", cfg.HTTPKey)
+			cfg.Logger.Warn("the private key of the API can be read by other users of this machine; chmod 600 it", "file", cfg.HTTPKey)
 		}
 	}
 	return n, nil
@@ -105,7 +105,7 @@ func (n *Node) URL() string {
 	return "http://" + at.String()
 }
 
-// OnAllInterfaces says whether other machines reach the API, too, at any address of this one.
+// OnAllInterfaces reports whether other machines reach the API at any address of this one.
 func (n *Node) OnAllInterfaces() bool {
 	at, err := netip.ParseAddrPort(n.Addr())
 	return err == nil && at.Addr().IsUnspecified()
@@ -222,7 +222,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	observe.Full = func(full bool) {
 		p.self.Health.Waits(full)
 		if full {
-			p.log.Error("the disk is full, or no file can be opened: the log waits, and nothing is acknowledged until that has passed", "data", n.cfg.DataDir)
+			p.log.Error("the disk is full, or no file can be opened: the log waits, and nothing is acknowledged until there is room", "data", n.cfg.DataDir)
 		} else {
 			p.log.Info("there is room for the log again", "data", n.cfg.DataDir)
 		}
@@ -276,8 +276,8 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 	}
 }
 
-// serve starts the parts from the outside in, so that a node that waits for its cluster can say so,
-// and stops them in the order in which nothing is lost: see stop.
+// serve starts the parts from the outside in, so that a node that waits for its cluster can answer
+// that it does, and stops them in the order in which nothing is lost: see stop.
 func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	policy := n.cfg.where(p.listening())
 	files := allowedFiles(&n.cfg)
@@ -391,15 +391,15 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	work.Go(func() {
 		select {
 		case <-c.host.Started():
-			// Not before: a start that fails says one line, and that is why.
-			n.cfg.Logger.Info("memory that this process may use", "limit", n.mem.String(), "from", n.mem.From)
-			n.saysStarted(c)
+			// Not before: a start that fails logs one line, with the reason.
+			n.cfg.Logger.Info("the memory limit of this process", "limit", n.mem.String(), "from", n.mem.From)
+			n.logStarted(c)
 			var tasks group
 			tasks.Go(func() { c.member.Run(life) })
 			tasks.Go(func() { task.Every(life, p.tasks, clockSaveEach, p.saveClock) })
-			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyEach, c.feed.Tidy) })
-			tasks.Go(func() { task.Every(life, p.tasks, feed.LookEach, c.feed.Look) })
-			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleEach, func() { m.rates.Sample(p.clock.Mono()) }) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyInterval, c.feed.Tidy) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.PollInterval, c.feed.PollStates) })
+			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleInterval, func() { m.rates.Sample(p.clock.Mono()) }) })
 			c.router.Run(life)
 			tasks.Wait()
 		case <-life.Done():
@@ -415,7 +415,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	var writer group
 	writer.Go(func() {
 		select {
-		case <-c.host.Started(): // before, the topics do not say yet how long to keep entries
+		case <-c.host.Started(): // before, it is not known how long topics keep their entries
 		case <-writing.Done():
 		}
 		c.history.run(writing)
@@ -437,7 +437,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		s.host.cancel()
 	}
 	work.Wait()
-	stop() // the shards have told all that they will
+	stop() // the shards report nothing any more
 	writer.Wait()
 	if replaceable {
 		return err

@@ -37,7 +37,7 @@ func (c Config) where(listens []netip.AddrPort) callback.Policy {
 	return p
 }
 
-// goesTo says in words which addresses a policy lets callbacks go to.
+// goesTo describes the addresses to which a policy lets callbacks go.
 func goesTo(p callback.Policy) string {
 	if p.AllowPrivate {
 		return "public, private and loopback addresses: the API is on loopback and asks for no tokens"

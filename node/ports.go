@@ -10,17 +10,18 @@ import (
 )
 
 // A node opens ports for other nodes only when it was asked for: by a key or a certificate, by an
-// address of such a port, or by being told of other nodes. A node alone needs none, and a port that
+// address of such a port, or by the names of other nodes. A node alone needs none, and a port that
 // is not there cannot be reached past the API's tokens.
 
-// asksForPorts says whether the configuration, before its defaults, asks for ports for other nodes.
+// asksForPorts reports whether the configuration, without its defaults, asks for ports for other
+// nodes.
 func (c Config) asksForPorts() bool {
 	return c.Peer != "" || c.Gossip != "" || c.Advertise != "" || len(c.Join) > 0 || c.BootstrapExpect > 1 ||
 		c.GossipKeyFile != "" || c.PeerCert != ""
 }
 
-// hasOthers says whether the directory's node has founded a cluster with others, or joined one. Of
-// a node that founded alone it cannot say whether others have joined since.
+// hasOthers reports whether the directory's node has founded a cluster with others, or joined one.
+// Whether others have joined a node that founded alone is not known here.
 func hasOthers(id *member.Identity) bool {
 	return id.Rejoin != nil || id.ClusterID != "" && (id.AcceptedPlan == nil || len(id.AcceptedPlan.Nodes) > 1)
 }
@@ -45,7 +46,7 @@ func (p *process) gossipAddress() string {
 	return p.cfg.Gossip
 }
 
-// proven says whether other nodes prove that they are nodes. Without that, no word of theirs may
+// proven reports whether other nodes prove that they are nodes. Otherwise no answer of theirs may
 // end this process.
 func (p *process) proven() bool { return p.cfg.PeerCert != "" || p.cfg.GossipKeyFile != "" }
 
@@ -64,12 +65,12 @@ func (c Config) peerTLS(keys [][]byte) (*peer.TLS, error) {
 	return nil, nil
 }
 
-// warnUnproven says once at the start which attacks a node without a key is open to.
+// warnUnproven logs once at the start which attacks a node without a key is open to.
 func (p *process) warnUnproven() {
 	if !p.ports || p.proven() {
 		return
 	}
-	p.log.Warn("nodes know each other by nothing: whoever reaches the port for other nodes, on this machine too, can be one and do anything; "+
+	p.log.Warn("nodes do not authenticate each other: anybody who reaches the port for other nodes, also from this machine, can act as one; "+
 		"give all nodes the same --gossip-key", "peer", p.cfg.Peer, "gossip", p.cfg.Gossip)
 }
 

@@ -70,7 +70,7 @@ type core struct {
 	shown   *backend.Core  // what the API sees of it
 }
 
-// setCore says that the node has its shards; nil: it has them no more.
+// setCore sets the node's shards; nil: it has none any more.
 func (p *process) setCore(c *core) {
 	p.core.Store(c)
 	if c == nil {
@@ -121,7 +121,7 @@ func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed
 			}
 			return ids
 		},
-		Node: c.p.cfg.Name, Topic: state.Topic, Nodes: c.member.HeardNodes, Call: c.p.peers.Call, Tasks: c.p.tasks, NowMs: c.p.clock.WallMs,
+		Node: c.p.cfg.Name, Topic: state.Topic, Nodes: c.member.LiveNodes, Call: c.p.peers.Call, Tasks: c.p.tasks, NowMs: c.p.clock.WallMs,
 		Name: func(node uint64) string {
 			n, _ := state.Node(node)
 			return n.Name

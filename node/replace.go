@@ -16,8 +16,8 @@ import (
 // errSetAside ends the run of a node whose directory was set aside.
 var errSetAside = errors.New("node: the damaged data directory was set aside")
 
-// replaceable says that a host that never began found damage, and that there may be others that can
-// do without this node.
+// replaceable reports whether a host that never started found damage, and other nodes may have
+// majorities without this one.
 func (p *process) replaceable(c *core, err error) bool {
 	select {
 	case <-c.host.Started():
@@ -30,7 +30,7 @@ func (p *process) replaceable(c *core, err error) bool {
 // replace sets the directory aside once the cluster has confirmed that it can do without it; the
 // error is errSetAside then, and else the reason why this node must stay down.
 func (p *process) replace(ctx context.Context, damage error) error {
-	p.log.Error("the data directory is damaged; the cluster is asked whether this node can be replaced", "damage", damage)
+	p.log.Error("the data directory is damaged; this node asks the cluster whether it can be replaced", "damage", damage)
 	if err := p.self.AwaitReplacement(ctx, damage); err != nil {
 		return stayDown(err)
 	}
@@ -38,7 +38,7 @@ func (p *process) replace(ctx context.Context, damage error) error {
 	if err != nil {
 		return stayDown(errors.Join(damage, err))
 	}
-	p.log.Warn("the damaged data directory was set aside, and this node joins its cluster as a new one; delete the folder once nobody needs it any more",
+	p.log.Warn("the damaged data directory was set aside, and this node joins its cluster as a new one; delete the folder when it is no longer needed",
 		"folder", folder, "damage", damage)
 	return errSetAside
 }
@@ -47,7 +47,7 @@ func (p *process) replace(ctx context.Context, damage error) error {
 func (p *process) warnOfAsides() int {
 	list, err := member.Asides(p.fsys, p.cfg.DataDir)
 	if err == nil && len(list) > 0 {
-		p.log.Warn("the data directory holds what was set aside as damaged; delete it once nobody needs it any more", "folders", list)
+		p.log.Warn("the data directory has folders that were set aside as damaged; delete them when they are no longer needed", "folders", list)
 	}
 	return len(list)
 }

@@ -22,7 +22,7 @@ import (
 	"carillon/wal"
 )
 
-// Overdue says how timers are treated that were due before the restore; see package shard.
+// Overdue is how timers are treated that were due before the restore; see package shard.
 type Overdue = table.Overdue
 
 // The ways to treat them.
@@ -164,7 +164,7 @@ func (r *restore) readState(s backup.State, body io.Reader) error {
 		if _, err := table.Load(s.Group, counted); err != nil {
 			return voidOr(counted, err)
 		}
-		hash = s.Hash // a table says its own, and is held against it
+		hash = s.Hash // a table has its own, and is checked against it
 	}
 	if _, err := io.Copy(io.Discard, counted); err != nil {
 		return err

@@ -83,8 +83,8 @@ func (p *process) reloadVault() error {
 	return p.openVault()
 }
 
-// lacks says whether this node does not have a key, and remembers that it was needed, unless nobody
-// has it any more.
+// lacks reports whether this node does not have a key, and records that it was needed, unless no
+// copy of it is left.
 func (v *vault) lacks(now time.Duration, id string) bool {
 	keys := v.keys.Load()
 	if keys.Has(id) {
@@ -106,8 +106,8 @@ func needs(headers []timer.Header) (ids string) {
 	return ids
 }
 
-// lacksKey says which key this node would need and does not have; empty: none. Then it should not
-// lead: calls would wait for it.
+// lacksKey names the key that this node needs and does not have; "": none. Without that key it
+// should not lead: calls would wait for it.
 func (c *core) lacksKey() string {
 	v := &c.p.vault
 	keys := v.keys.Load()
@@ -135,7 +135,7 @@ func (p *process) lacksKey() string {
 	return ""
 }
 
-// seals says whether the cluster keeps secrets sealed: since a node with keys has led the meta
+// seals reports whether the cluster keeps secrets sealed: since a node with keys has led the meta
 // group.
 func (c *core) seals() bool {
 	kept := c.member.State.Secret()
@@ -287,7 +287,7 @@ func (d *dispatcher) openHeaders(place func(header string) secret.Place, headers
 	return out, nil
 }
 
-// locked says whether a call of the topic to a destination needs a key that is not there.
+// locked reports whether a call of the topic to a destination needs a missing key.
 func (d *dispatcher) locked(t *timer.Topic, ids string) bool {
 	for id := range strings.FieldsSeq(ids) {
 		if d.vault.lacks(d.clock.Mono(), id) {

@@ -64,7 +64,7 @@ func (s *services) ended(err error) {
 // alive reports that the node is not about to end.
 func (s *services) alive() bool { return s.api.ctx.Err() == nil }
 
-// broken is said of shards that cannot go on, at once: requests must not wait for them.
+// broken is called as soon as shards fail for good: requests must not wait for them.
 func (s *services) broken(err error) {
 	s.ended(err)
 	s.once.Do(func() { close(s.failed) })
@@ -104,7 +104,7 @@ func (s *services) stop() {
 	s.p.self.Stop()
 	c := s.p.core.Load()
 	if c != nil {
-		defer c.saysStopped()()
+		defer c.logStopped()()
 		ctx, cancel := context.WithTimeout(s.untilFailed(s.host.ctx), handOverTime)
 		c.member.HandOver(ctx)
 		cancel()

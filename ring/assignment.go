@@ -38,21 +38,21 @@ type Assignment struct {
 	Leaving []Replica `json:"leaving,omitempty"`
 	Settled bool      `json:"settled,omitempty"` // the group's membership is Replicas
 
-	// Unmoved says of a shard's row that no move of it has been settled since the group was
-	// founded, so perhaps the group has never come to be: a node that is late may not have made its
-	// first replica. In epoch 1 it goes without saying. Invariant: then Replicas and Leaving have
+	// Unmoved: no move of a shard's row has been settled since the group was founded, so perhaps
+	// the group does not exist yet: a node that is late may not have made its first replica. A row
+	// of epoch 1 is unmoved without the flag. Invariant: while it holds, Replicas and Leaving have
 	// all replicas that the group was founded with; see Founders.
 	Unmoved bool `json:"unmoved,omitempty"`
 }
 
-// Founders are the replicas that the group was founded with; none once a move has been settled.
-// Then most of them had made theirs, and the leader sends everything to one that has not.
-func (r *Assignment) Founders() []Replica {
-	if r.Epoch > 1 && !r.Unmoved {
+// Founders are the replicas that the group was founded with. There are none once a move has been
+// settled: then most of them had been made, and the leader sends everything to one that was not.
+func (a *Assignment) Founders() []Replica {
+	if a.Epoch > 1 && !a.Unmoved {
 		return nil
 	}
 	var first []Replica
-	for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
+	for _, replica := range slices.Concat(a.Replicas, a.Leaving) {
 		if replica.ID == placement.ReplicaID(replica.Node, 1) {
 			first = append(first, replica)
 		}
@@ -61,10 +61,10 @@ func (r *Assignment) Founders() []Replica {
 }
 
 // ForHost is the row as a host has to know it.
-func (r *Assignment) ForHost() placement.Assignment {
-	out := placement.Assignment{Group: r.Group, Epoch: r.Epoch, Settled: r.Settled, Members: membersOf(r.Replicas)}
-	if r.Unmoved {
-		out.Founders = membersOf(r.Founders())
+func (a *Assignment) ForHost() placement.Assignment {
+	out := placement.Assignment{Group: a.Group, Epoch: a.Epoch, Settled: a.Settled, Members: membersOf(a.Replicas)}
+	if a.Unmoved {
+		out.Founders = membersOf(a.Founders())
 	}
 	return out
 }
@@ -78,33 +78,33 @@ func membersOf(replicas []Replica) []placement.Member {
 }
 
 // Replica finds the replica on a node.
-func (r *Assignment) Replica(node uint64) (Replica, bool) {
-	return onNode(r.Replicas, node)
+func (a *Assignment) Replica(node uint64) (Replica, bool) {
+	return onNode(a.Replicas, node)
 }
 
-// Names says whether the row wants a replica on the node.
-func (r *Assignment) Names(node uint64) bool {
-	_, ok := onNode(r.Replicas, node)
+// Names reports whether the row wants a replica on the node.
+func (a *Assignment) Names(node uint64) bool {
+	_, ok := onNode(a.Replicas, node)
 	return ok
 }
 
-// Needs says whether the group would miss the node: it has a vote, or may still have one.
-func (r *Assignment) Needs(node uint64) bool {
-	if replica, ok := onNode(r.Replicas, node); ok && !replica.Learner {
+// Needs reports whether the group would miss the node: it has a vote, or may still have one.
+func (a *Assignment) Needs(node uint64) bool {
+	if replica, ok := onNode(a.Replicas, node); ok && !replica.Learner {
 		return true
 	}
 	// A replica that is losing its vote is a learner here already.
-	if r.Group == MetaGroup && !r.Settled {
-		return r.Names(node)
+	if a.Group == MetaGroup && !a.Settled {
+		return a.Names(node)
 	}
-	_, leaving := onNode(r.Leaving, node)
+	_, leaving := onNode(a.Leaving, node)
 	return leaving
 }
 
 // Nodes are the nodes of the replicas that vote, by rank.
-func (r *Assignment) Nodes() []uint64 {
-	nodes := make([]uint64, 0, len(r.Replicas))
-	for _, replica := range r.Replicas {
+func (a *Assignment) Nodes() []uint64 {
+	nodes := make([]uint64, 0, len(a.Replicas))
+	for _, replica := range a.Replicas {
 		if !replica.Learner {
 			nodes = append(nodes, replica.Node)
 		}
@@ -122,24 +122,24 @@ func onNode(replicas []Replica, node uint64) (Replica, bool) {
 }
 
 // next is the row with other replicas, one epoch on.
-func (r *Assignment) next(to []Replica) (Assignment, error) {
-	if r.Epoch >= placement.MaxEpoch {
-		return Assignment{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, r.Group)
+func (a *Assignment) next(to []Replica) (Assignment, error) {
+	if a.Epoch >= placement.MaxEpoch {
+		return Assignment{}, fmt.Errorf("%w: group %d has used up its epochs", ErrBadPlacement, a.Group)
 	}
-	n := Assignment{Group: r.Group, Epoch: r.Epoch + 1, Replicas: slices.Clone(to)}
+	n := Assignment{Group: a.Group, Epoch: a.Epoch + 1, Replicas: slices.Clone(to)}
 	// A founder of the meta group makes its replica by no row.
-	n.Unmoved = r.Group != MetaGroup && (r.Unmoved || r.Epoch == 1)
+	n.Unmoved = a.Group != MetaGroup && (a.Unmoved || a.Epoch == 1)
 	if err := n.validate(); err != nil {
 		return Assignment{}, err
 	}
 	for _, replica := range n.Replicas {
-		if !r.mayBecome(replica) {
+		if !a.mayBecome(replica) {
 			return Assignment{}, fmt.Errorf("%w: group %d has no replica %d on node %d, and a new one would be %d",
-				ErrBadPlacement, r.Group, replica.ID, replica.Node, placement.ReplicaID(replica.Node, n.Epoch))
+				ErrBadPlacement, a.Group, replica.ID, replica.Node, placement.ReplicaID(replica.Node, n.Epoch))
 		}
 	}
-	same := r.Settled && len(n.Replicas) == len(r.Replicas)
-	for _, replica := range slices.Concat(r.Replicas, r.Leaving) {
+	same := a.Settled && len(n.Replicas) == len(a.Replicas)
+	for _, replica := range slices.Concat(a.Replicas, a.Leaving) {
 		kept, ok := onNode(n.Replicas, replica.Node)
 		if !ok {
 			n.Leaving = append(n.Leaving, replica)
@@ -152,28 +152,28 @@ func (r *Assignment) next(to []Replica) (Assignment, error) {
 
 // mayBecome: a node keeps the replica that it has, or may still have; one that has none gets a new
 // one.
-func (r *Assignment) mayBecome(replica Replica) bool {
-	for _, had := range [][]Replica{r.Replicas, r.Leaving} {
+func (a *Assignment) mayBecome(replica Replica) bool {
+	for _, had := range [][]Replica{a.Replicas, a.Leaving} {
 		if old, ok := onNode(had, replica.Node); ok {
 			return old.ID == replica.ID
 		}
 	}
-	return replica.ID == placement.ReplicaID(replica.Node, r.Epoch+1)
+	return replica.ID == placement.ReplicaID(replica.Node, a.Epoch+1)
 }
 
-func (r *Assignment) validate() error {
+func (a *Assignment) validate() error {
 	voters := 0
-	seen := make(map[uint64]bool, len(r.Replicas))
-	for _, replica := range r.Replicas {
+	seen := make(map[uint64]bool, len(a.Replicas))
+	for _, replica := range a.Replicas {
 		switch {
 		case replica.Node == 0 || replica.Node >= maxNodeID || NodeOfReplica(replica.ID) != replica.Node:
-			return fmt.Errorf("%w: replica %d of group %d is not one of node %d", ErrBadPlacement, replica.ID, r.Group, replica.Node)
+			return fmt.Errorf("%w: replica %d of group %d is not one of node %d", ErrBadPlacement, replica.ID, a.Group, replica.Node)
 		case seen[replica.Node]:
-			return fmt.Errorf("%w: group %d has node %d twice", ErrBadPlacement, r.Group, replica.Node)
-		case replica.Learner && r.Group != MetaGroup:
-			return fmt.Errorf("%w: group %d has a replica without a vote", ErrBadPlacement, r.Group)
+			return fmt.Errorf("%w: group %d has node %d twice", ErrBadPlacement, a.Group, replica.Node)
+		case replica.Learner && a.Group != MetaGroup:
+			return fmt.Errorf("%w: group %d has a replica without a vote", ErrBadPlacement, a.Group)
 		case !replica.Learner && voters != len(seen):
-			return fmt.Errorf("%w: group %d has a vote behind one without", ErrBadPlacement, r.Group)
+			return fmt.Errorf("%w: group %d has a vote behind one without", ErrBadPlacement, a.Group)
 		}
 		seen[replica.Node] = true
 		if !replica.Learner {
@@ -181,7 +181,7 @@ func (r *Assignment) validate() error {
 		}
 	}
 	if voters == 0 {
-		return fmt.Errorf("%w: group %d has no replica", ErrBadPlacement, r.Group)
+		return fmt.Errorf("%w: group %d has no replica", ErrBadPlacement, a.Group)
 	}
 	return nil
 }

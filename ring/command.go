@@ -1,6 +1,11 @@
 package ring
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
 	"carillon/internal/feature"
 	"carillon/timer"
 )
@@ -21,11 +26,11 @@ const (
 	Delete Verb = "delete" // only when closed
 	// Begin a change of delivery: the shards are asked next, by the number that the topic has then.
 	Turn   Verb = "turn"
-	Turned Verb = "turned" // all shards deliver as the policy says at that Turn
+	Turned Verb = "turned" // all shards deliver by the policy at that Turn
 
 	// Of the cluster.
 	Found    Verb = "found"    // ClusterID, Shards, Replicas, Nodes, Layout: once
-	Register Verb = "register" // Node joins, or tells its changes; Replace
+	Register Verb = "register" // Node joins, or reports its changes; Replace
 	SetState Verb = "state"    // NodeID to State: member ⇄ draining → drained
 	Remove   Verb = "remove"   // NodeID; refused while a group needs it, unless Force
 	Fence    Verb = "fence"    // the process Starts of NodeID refuses a majority of meta voters
@@ -53,7 +58,7 @@ type Command struct {
 	Policy    *timer.Policy `json:"policy,omitempty"`
 	Turn      uint32        `json:"turn,omitempty"` // Turned, and Put that changes Pull
 
-	// Found; Register: of which cluster the node says it is, if any.
+	// Found; Register: the cluster to which the node claims to belong, if any.
 	ClusterID string `json:"cluster,omitempty"`
 	Shards    int    `json:"shards,omitempty"`
 	Replicas  int    `json:"replicas,omitempty"` // how many each shard should have
@@ -69,13 +74,13 @@ type Command struct {
 
 	// Of Remove and Register, as the meta group's leader knows it when it proposes them, so that
 	// the grounds of its decision are in the log.
-	// Nodes that it hears; none: of all is assumed that they are there.
+	// Nodes that it hears; none: all are assumed to be up.
 	Heard []uint64 `json:"heard,omitempty"`
 	// Fence: of which process of NodeID, and which voters of the meta group it refuses and has sent
 	// nothing since.
 	Starts  uint32   `json:"starts,omitempty"`
 	Refused []uint64 `json:"refused,omitempty"`
-	// Remove: it does not hear the node, for long.
+	// Remove: it has not heard the node for a long time.
 	Down bool `json:"down,omitempty"`
 	// Remove: even if a shard is left without a majority.
 	AcceptLoss bool `json:"accept_loss,omitempty"`
@@ -98,4 +103,48 @@ type Reply struct {
 	Created bool         // a topic, or by Register a node
 	// A sentinel of this package or of shard, perhaps wrapped, or that the command is malformed.
 	Err error
+}
+
+// ErrMalformed is answered to a command that no build can read.
+var ErrMalformed = errors.New("the command is malformed")
+
+// Encode makes the bytes that the host carries. A policy is complete in them: the policy of a new
+// topic is the proposer's, not each replica's own default.
+func (c *Command) Encode() []byte {
+	if c.Verb == Ensure && c.Policy == nil {
+		policy := timer.DefaultPolicy()
+		with := *c
+		with.Policy = &policy
+		c = &with
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("ring: encode command: %v", err)) // plain data: cannot happen
+	}
+	return b
+}
+
+// decodeCommand reads a command. ErrMalformed: no build can read it. feature.ErrNewer: this build
+// cannot, and must stop, since replicas that skip commands would diverge.
+func decodeCommand(data []byte) (*Command, error) {
+	if !json.Valid(data) {
+		return nil, ErrMalformed
+	}
+	var c Command
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return nil, fmt.Errorf("a command that this build does not know: %w: %w", feature.ErrNewer, err)
+	}
+	switch c.Verb {
+	case Ensure, Put:
+		if c.Policy == nil {
+			return nil, ErrMalformed
+		}
+	case Pause, Resume, Close, Reopen, Delete, Turn, Turned,
+		Found, Register, SetState, Remove, Fence, Place, Reconciled, SetSecret, Reseal, SetReplicas, Finalize:
+	default:
+		return nil, fmt.Errorf("verb %q, which this build does not know: %w", c.Verb, feature.ErrNewer)
+	}
+	return &c, nil
 }

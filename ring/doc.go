@@ -1,7 +1,7 @@
 // Package ring holds the state that the nodes of a cluster agree on through raft group 0, the meta
-// group: the topics with their policies, the nodes, and the placement, which says for every raft
-// group on which nodes its replicas are. It also holds the ways to that state: which nodes are out
-// there (Members), how a cluster is founded (Founding), where replicas should be (Target,
+// group: the topics with their policies, the nodes, and the placement, which has for every raft
+// group the nodes of its replicas. It also holds the ways to that state: which nodes are out
+// there (Members), how a cluster is founded (NextFounding), where replicas should be (Target,
 // TargetFrom), and the next steps that bring them there (Plan).
 //
 // State is the meta group's state machine. The shard host applies committed commands to it from one
@@ -10,7 +10,7 @@
 //
 // Plan is pure. The controller calls it on the meta group's leader about once a second, with the
 // news of heartbeats, and proposes its answer. A row of the placement is intent: the group's own
-// raft leader brings its membership to it and then says so with Settled. So a command that is late,
+// raft leader brings its membership to it and then reports it as settled. So a command that is late,
 // lost or proposed twice costs a second and nothing else.
 //
 // Rules:

@@ -13,7 +13,7 @@ import (
 // ErrTooOld refuses a node for its feature level.
 var ErrTooOld = errors.New("the node's release is too old for this cluster")
 
-// level is the highest that the node understands; a node that says none has the first.
+// level is the highest that the node understands, the first for a node that reports none.
 func (n *Node) level() feature.Level { return max(n.Level, feature.LevelFirst) }
 
 // least is the level that all members understand.
@@ -40,7 +40,7 @@ func (c *cluster) finalize(_ int64, cmd *Command) Reply {
 	return Reply{}
 }
 
-// mayFinalize says why the level may not rise to this one: it names the members that lack it.
+// mayFinalize is why the level may not rise to this one. It names the members that lack it.
 func (c *cluster) mayFinalize(level feature.Level) error {
 	if c.id == "" {
 		return ErrNotFounded
@@ -68,14 +68,14 @@ func describe(lacking []Node, level feature.Level) string {
 	}
 	slices.Sort(list)
 	more := ""
-	if len(list) > mostNamed {
-		list, more = list[:mostNamed], fmt.Sprintf(" and %d more", len(list)-mostNamed)
+	if len(list) > maxNamed {
+		list, more = list[:maxNamed], fmt.Sprintf(" and %d more", len(list)-maxNamed)
 	}
 	return fmt.Sprintf("feature level %d is not understood by %s%s", level, strings.Join(list, ", "), more)
 }
 
-// mostNamed bounds the nodes that an error names.
-const mostNamed = 8
+// maxNamed bounds the nodes that an error names.
+const maxNamed = 8
 
 // Upgrade is how far an upgrade of the cluster is.
 type Upgrade struct {
@@ -84,7 +84,7 @@ type Upgrade struct {
 	Lacking []string      // the names of the members that do not understand Next
 }
 
-// Waits says whether nothing but an operator keeps the level from rising.
+// Waits reports whether only the operator's decision keeps the level from rising.
 func (u *Upgrade) Waits() bool { return u.Next > u.Level && len(u.Lacking) == 0 }
 
 // Upgrade is how far an upgrade is, as this copy of the state has it.
@@ -103,7 +103,7 @@ func (s *State) Upgrade() Upgrade {
 	return u
 }
 
-// tooOld says why a node may not come, or come back; nil: it may.
+// tooOld is why a node may not join, or come back; nil: it may.
 func (c *cluster) tooOld(n *Node) error {
 	if n.level() >= c.level {
 		return nil

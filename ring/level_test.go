@@ -141,13 +141,12 @@ func TestFoundersTellTheirLevels(t *testing.T) {
 			}
 			seen = append(seen, heard)
 		}
-		f := NewFounding(seen[0], nil, func() string { return "c" })
-		step := f.Step(seen, map[uint64]FoundingAnswer{2: {}, 3: {}})
-		if step.Propose == nil {
+		step := NextFounding(seen[0], seen, func() string { return "c" })
+		if step.Begin == nil {
 			t.Fatalf("no plan: %+v", step)
 		}
 		s := NewState(nil, nil)
-		must(t, s, FoundCommand("c", 4, 3, step.Propose.Nodes))
+		must(t, s, FoundCommand("c", 4, 3, step.Begin.Nodes))
 		if want := slices.Min(levels); s.Level() != want {
 			t.Errorf("founders of levels %v begin at %d, want %d", levels, s.Level(), want)
 		}

@@ -33,17 +33,17 @@ type gossipNode struct {
 	meta       []byte // valid during the call only
 }
 
-// gossipEvents is told by the library, mostly under its lock: copy and hand off, never call back
+// gossipEvents are the library's calls, mostly under its lock: copy and hand off, never call back
 // into gossip.
 type gossipEvents interface {
 	bound(addr string)        // before anything else
 	metadata() []byte         // this node's description to others; at most metaMax bytes
 	admit(n gossipNode) error // before each news of a living node; an error keeps it out
-	// Before a full exchange with another node that knows these living ones.
+	// Called before a full exchange with another node that knows these living ones.
 	admitAny(nodes []gossipNode) error
-	saw(n gossipNode)
-	lost(n gossipNode)
-	note(n notice)
+	nodeSeen(n gossipNode)
+	nodeLost(n gossipNode)
+	queueNotice(n notice)
 }
 
 type gossipConfig struct {
@@ -73,7 +73,7 @@ func startGossip(ctx context.Context, c gossipConfig, events gossipEvents) (*gos
 		return nil, err
 	}
 	if bind.Addr().IsUnspecified() && bind.Addr().Is6() && c.advertise == "" {
-		return nil, fmt.Errorf("%s is every address: say with --advertise which one the other nodes reach", bind)
+		return nil, fmt.Errorf("%s is every address: set --advertise to the one that other nodes reach", bind)
 	}
 	logger := log.New(libraryLog{events, c.debug}, "", 0)
 	transport, err := listen(bind, logger)
@@ -93,7 +93,7 @@ func startGossip(ctx context.Context, c gossipConfig, events gossipEvents) (*gos
 	ip, _, err := transport.FinalAdvertiseAddr(advertise, port)
 	if err != nil {
 		closeUnread(transport)
-		return nil, fmt.Errorf("find the address that the other nodes reach, or say it with --advertise: %w", err)
+		return nil, fmt.Errorf("find the address that other nodes reach (--advertise sets it): %w", err)
 	}
 	g := &gossip{addr: net.JoinHostPort(ip.String(), strconv.Itoa(port))}
 	events.bound(g.addr)
@@ -188,8 +188,8 @@ func (g *gossip) join(addr string) error {
 	return err
 }
 
-// publish tells everybody this node's metadata anew; it waits until that has gone out, at most for
-// the given time.
+// publish sends this node's new metadata to everybody. It waits until that has gone out, at most
+// for the given time.
 func (g *gossip) publish(limit time.Duration) error {
 	return g.list.UpdateNode(limit)
 }
@@ -217,7 +217,8 @@ func (g *gossip) setKeys(keys [][]byte) error {
 	return nil
 }
 
-// leave says goodbye, waiting for the word to go out at most for the given time.
+// leave announces that this node leaves. It waits until that has gone out, at most for the given
+// time.
 func (g *gossip) leave(limit time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -227,7 +228,7 @@ func (g *gossip) leave(limit time.Duration) error {
 	return g.list.Leave(limit)
 }
 
-// shutdown stops without a word. It may be called again.
+// shutdown stops without announcing it. It may be called again.
 func (g *gossip) shutdown() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -275,9 +276,9 @@ func (d delegates) GetBroadcasts(_, _ int) [][]byte      { return nil }
 func (d delegates) LocalState(bool) []byte               { return nil }
 func (d delegates) MergeRemoteState([]byte, bool)        {}
 func (d delegates) NotifyAlive(n *memberlist.Node) error { return d.events.admit(d.node(n)) }
-func (d delegates) NotifyJoin(n *memberlist.Node)        { d.events.saw(d.node(n)) }
-func (d delegates) NotifyUpdate(n *memberlist.Node)      { d.events.saw(d.node(n)) }
-func (d delegates) NotifyLeave(n *memberlist.Node)       { d.events.lost(d.node(n)) }
+func (d delegates) NotifyJoin(n *memberlist.Node)        { d.events.nodeSeen(d.node(n)) }
+func (d delegates) NotifyUpdate(n *memberlist.Node)      { d.events.nodeSeen(d.node(n)) }
+func (d delegates) NotifyLeave(n *memberlist.Node)       { d.events.nodeLost(d.node(n)) }
 
 func (d delegates) NotifyMerge(peers []*memberlist.Node) error {
 	var living []gossipNode
@@ -289,8 +290,8 @@ func (d delegates) NotifyMerge(peers []*memberlist.Node) error {
 	return d.events.admitAny(living)
 }
 
-// libraryLog takes the library's log lines. Most are for debugging; a line on which an operator can
-// act is said in the operator's words.
+// libraryLog takes the library's log lines. Most are for debugging. A line on which an operator can
+// act is replaced by a text for the operator.
 type libraryLog struct {
 	events gossipEvents
 	debug  func() bool
@@ -301,20 +302,20 @@ var _ io.Writer = libraryLog{}
 // Write is called under the library's locks.
 func (w libraryLog) Write(line []byte) (int, error) {
 	if n := explain(string(line)); n.level > slog.LevelDebug || w.debug() {
-		w.events.note(n)
+		w.events.queueNotice(n)
 	}
 	return len(line), nil
 }
 
 // explanations of the library's lines, by a text that they contain; the first that fits.
 var explanations = []struct{ has, text string }{
-	{"public address", "gossip: bound to a public address without a key (--gossip-key): whoever reaches the port may speak"},
+	{"public address", "gossip: bound to a public address without a key (--gossip-key): anybody who reaches the port can join"},
 	{"crypt", hintKey},
 	{"No installed keys", hintKey},
-	{"unacceptable label", "gossip: something that is not Carillon speaks to the gossip port"},
+	{"unacceptable label", "gossip: the gossip port receives packets that are not Carillon's"},
 	{"Failed to decode", "gossip: unreadable messages: the sender has a gossip key and this node has none (--gossip-key), or it is not Carillon"},
 	{"not supported", "gossip: unreadable messages: the sender has a gossip key and this node has none (--gossip-key), or it is not Carillon"},
-	{"Conflicting address", "gossip: two processes say they are the same start of the same node; was a data directory copied?"},
+	{"Conflicting address", "gossip: two processes claim to be the same start of the same node; was a data directory copied?"},
 	{"UDP probes failed", "gossip: a node answers over TCP but not over UDP; the gossip port must be open for both"},
 	{"queue full", "gossip: messages come faster than they can be handled, some are dropped"},
 	{"Too many pending push/pull", "gossip: too many full exchanges at once, some are refused"},

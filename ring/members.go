@@ -21,10 +21,10 @@ import (
 // MemberState is the view of gossip of a node: a hint, never a reason to move data.
 type MemberState uint8
 
-// The states. A suspect is still alive: the library tells nobody of its suspicions.
+// The states. A suspect still counts as alive: the library does not report its suspicions.
 const (
 	MemberAlive MemberState = iota
-	MemberLeft              // it said that it was stopping
+	MemberLeft              // it announced that it stops
 	MemberDead              // it no longer answers anybody
 )
 
@@ -50,18 +50,18 @@ type Member struct {
 
 // Bounds of Members.
 const (
-	maxMembers  = 4096 // nodes known at once; further ones are not let in
-	maxGone     = 1024 // of these, dead or left ones; the longest gone are forgotten
-	maxJoins    = 64   // addresses tried in one round
-	maxTogether = 8    // of these at the same time
-	maxNotices  = 256  // log lines that wait
-	maxKinds    = 1024 // kinds of log line remembered as said
+	maxMembers      = 4096 // nodes known at once; further ones are not let in
+	maxGone         = 1024 // of these, dead or left ones; the longest gone are forgotten
+	maxJoins        = 64   // addresses tried in one round
+	joinConcurrency = 8    // of these at the same time
+	maxNotices      = 256  // log lines that wait
+	maxKinds        = 1024 // kinds of log line remembered as logged
 
 	resolveLimit = 3 * time.Second
 	publishLimit = time.Second
-	leaveLimit   = time.Second // twice: for the metadata that says so, and for the word itself
-	lonelyRetry  = time.Second
-	repeatEvery  = 5 * time.Minute // a log line of one kind is said once in so long
+	leaveLimit   = time.Second // twice: for the metadata, and for the library's own message
+	aloneRetry   = time.Second
+	noticeRepeat = 5 * time.Minute // between two log lines of one kind
 )
 
 // Pace are the intervals of gossip; zero means the default.
@@ -89,8 +89,8 @@ type MembersConfig struct {
 	Changed func()
 }
 
-// Members knows the other nodes and their addresses, by gossip. Its answers are hints. It learns of
-// nodes by joining those it is told of, keeps trying those it lost, and never sees a node of
+// Members knows the other nodes and their addresses, by gossip. Its answers are hints. It finds
+// nodes by joining the configured ones, keeps trying those it lost, and never sees a node of
 // another cluster.
 type Members struct {
 	cfg     MembersConfig
@@ -109,7 +109,7 @@ type Members struct {
 	leaving bool
 	seen    map[uint64]sighting // by node id: its latest start
 	gone    uint64              // counts departures
-	refused map[string]struct{} // said already
+	refused map[string]struct{} // logged already
 }
 
 // sighting is one node as last heard of.
@@ -119,8 +119,8 @@ type sighting struct {
 	goneAt uint64 // when not alive: the count of departures, to forget the oldest first
 }
 
-// notice is a log line on its way out; lines of one kind are said once in repeatEvery, those of no
-// kind always.
+// notice is a log line that waits to be written. Lines of one kind are logged once in noticeRepeat,
+// those without a kind always.
 type notice struct {
 	level      slog.Level
 	kind, text string
@@ -190,7 +190,7 @@ func (m *Members) List() []Member {
 	return out
 }
 
-// Alive says whether a node is there as far as gossip knows.
+// Alive reports whether gossip knows a node as alive.
 func (m *Members) Alive(id uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,8 +224,8 @@ func (m *Members) Update(change func(*Member)) error {
 	return nil
 }
 
-// Run binds, joins, and keeps in touch until ctx ends; then it says goodbye, within about 2 s. It
-// runs once.
+// Run binds, joins, and keeps in touch until ctx ends. Then it announces that this node leaves,
+// within about 2 s. It runs once.
 func (m *Members) Run(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("ring: gossip has run already")
@@ -243,34 +243,35 @@ func (m *Members) Run(ctx context.Context) error {
 	m.gossip = g
 	close(m.ready)
 	if err := m.SetKeys(m.keys()); err != nil { // they may have changed since startGossip took them
-		m.log.Error("gossip: the keys did not change", "err", err)
+		m.log.Error("gossip: the keys could not be changed", "err", err)
 	}
 
-	var telling, working sync.WaitGroup
+	var delivering, working sync.WaitGroup
 	end := make(chan struct{})
-	telling.Go(func() { m.tell(end) })
+	delivering.Go(func() { m.deliver(end) })
 	working.Go(func() { m.publish(ctx) })
 	m.keepJoined(ctx)
 	working.Wait()
 
-	m.goodbye()
+	m.announceLeave()
 	g.shutdown()
 	close(end)
-	telling.Wait()
+	delivering.Wait()
 	return nil
 }
 
-// goodbye says twice that this node stops: by its metadata, for the library keeps to itself whether
-// a node has left or died, and by the library's own word, which ends it at once.
-func (m *Members) goodbye() {
+// announceLeave announces twice that this node stops: in its metadata, since the library does not
+// pass on whether a node has left or died, and by the library's own message, which takes effect at
+// once.
+func (m *Members) announceLeave() {
 	m.mu.Lock()
 	m.leaving = true
 	m.mu.Unlock()
 	if err := m.gossip.publish(leaveLimit); err != nil {
-		m.log.Debug("gossip: say that this node leaves", "err", err)
+		m.log.Debug("gossip: cannot publish that this node leaves", "err", err)
 	}
 	if err := m.gossip.leave(leaveLimit); err != nil {
-		m.log.Debug("gossip: leave", "err", err)
+		m.log.Debug("gossip: cannot announce that this node leaves", "err", err)
 	}
 }
 
@@ -281,8 +282,8 @@ func (m *Members) publish(ctx context.Context) {
 			return
 		case <-m.republish:
 			if err := m.gossip.publish(publishLimit); err != nil {
-				// The next full exchange tells it.
-				m.note(notice{level: slog.LevelDebug, text: "gossip: publish: " + err.Error()})
+				// The next full exchange carries it.
+				m.queueNotice(notice{level: slog.LevelDebug, text: "gossip: publish: " + err.Error()})
 			}
 		}
 	}
@@ -295,7 +296,7 @@ func (m *Members) keepJoined(ctx context.Context) {
 		m.join(ctx, round)
 		wait := m.cfg.Pace.Rejoin
 		if len(m.cfg.Join) > 0 && m.alone() {
-			wait = min(wait, lonelyRetry)
+			wait = min(wait, aloneRetry)
 		}
 		select {
 		case <-ctx.Done():
@@ -312,13 +313,13 @@ func (m *Members) join(ctx context.Context, round int) {
 		addrs = append(addrs[start:], addrs[:start]...)[:maxJoins]
 	}
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxTogether)
+	slots := make(chan struct{}, joinConcurrency)
 	for _, addr := range addrs {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			if err := m.gossip.join(addr); err != nil && ctx.Err() == nil {
-				m.note(joinNotice(addr, err))
+				m.queueNotice(joinNotice(addr, err))
 			}
 		})
 	}
@@ -329,7 +330,7 @@ func joinNotice(addr string, err error) notice {
 	n := explain(err.Error())
 	switch {
 	case strings.Contains(err.Error(), errOtherCluster.Error()):
-		n.level = slog.LevelDebug // said by refuseLocked, with both addresses
+		n.level = slog.LevelDebug // refuseLocked logs it, with both addresses
 	case n.level == slog.LevelDebug: // nothing to explain: it is not there
 		n.level, n.text = slog.LevelInfo, "gossip: cannot join; trying again"
 	}
@@ -344,7 +345,7 @@ func (m *Members) missing(ctx context.Context) []string {
 		resolved, err := resolve(ctx, addr)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.note(notice{slog.LevelWarn, "resolve " + addr, "gossip: cannot resolve the name of a node to join", []any{"addr", addr, "cause", err}})
+				m.queueNotice(notice{slog.LevelWarn, "resolve " + addr, "gossip: cannot resolve the name of a node to join", []any{"addr", addr, "cause", err}})
 			}
 			continue
 		}
@@ -378,40 +379,41 @@ func (m *Members) alone() bool {
 	return true
 }
 
-// tell is the one goroutine that logs and calls Changed, so that neither happens under the
+// deliver is the only goroutine that logs and calls Changed, so that neither happens under the
 // library's locks.
-func (m *Members) tell(end <-chan struct{}) {
-	said := map[string]struct{}{} // kinds, since the last tick
-	tick := time.NewTicker(repeatEvery)
+func (m *Members) deliver(end <-chan struct{}) {
+	logged := map[string]struct{}{} // kinds, since the last tick
+	tick := time.NewTicker(noticeRepeat)
 	defer tick.Stop()
-	say := func(n notice) {
+	write := func(n notice) {
 		if n.kind != "" {
-			if _, known := said[n.kind]; known || len(said) >= maxKinds {
+			if _, known := logged[n.kind]; known || len(logged) >= maxKinds {
 				return
 			}
-			said[n.kind] = struct{}{}
+			logged[n.kind] = struct{}{}
 		}
 		m.log.Log(context.Background(), n.level, n.text, n.detail...)
 	}
 	for {
 		select {
 		case n := <-m.notices:
-			say(n)
+			write(n)
 		case <-m.dirty:
 			m.cfg.Changed()
 		case <-tick.C:
-			clear(said)
+			clear(logged)
 		case <-end:
 			for len(m.notices) > 0 {
-				say(<-m.notices)
+				write(<-m.notices)
 			}
 			return
 		}
 	}
 }
 
-// note implements gossipEvents: it hands a log line to tell, and drops it when too many wait.
-func (m *Members) note(n notice) {
+// queueNotice implements gossipEvents. It hands a log line to deliver, and drops it when too many
+// wait.
+func (m *Members) queueNotice(n notice) {
 	select {
 	case m.notices <- n:
 	default:
@@ -434,7 +436,7 @@ func resolveOne(ctx context.Context, addr string) (netip.AddrPort, error) {
 }
 
 // resolve finds the addresses of host:port, at least one, IPv4 first. The library's own way asks a
-// name server for everything it has and takes a name that it cannot resolve for "bind everywhere".
+// name server for everything it has, and binds to all addresses where it cannot resolve a name.
 func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// Members is told by the library through these (see gossipEvents), under the library's locks.
+// The library calls these methods of Members (see gossipEvents), under its locks.
 
 func (m *Members) bound(addr string) {
 	m.mu.Lock()
@@ -67,18 +67,18 @@ func (m *Members) admitAny(nodes []gossipNode) error {
 	return refused
 }
 
-// refuseLocked says once that a node is of another cluster.
+// refuseLocked logs once that a node belongs to another cluster.
 func (m *Members) refuseLocked(v Member) {
 	key := fmt.Sprint(v.ID, v.Cluster, m.self.Cluster)
-	if _, said := m.refused[key]; said || len(m.refused) >= maxKinds {
+	if _, logged := m.refused[key]; logged || len(m.refused) >= maxKinds {
 		return
 	}
 	m.refused[key] = struct{}{}
-	m.note(notice{level: slog.LevelWarn, text: "gossip: a node of another cluster is kept out; check --join on both",
+	m.queueNotice(notice{level: slog.LevelWarn, text: "gossip: a node of another cluster is kept out; check --join on both",
 		detail: []any{"node", v.Name, "addr", v.Gossip, "cluster", v.Cluster, "our_addr", m.self.Gossip, "our_cluster", m.self.Cluster}})
 }
 
-func (m *Members) saw(n gossipNode) {
+func (m *Members) nodeSeen(n gossipNode) {
 	v, leaving, err := decodeMember(n)
 	if err != nil || n.name == nodeName(m.cfg.Self) {
 		return // admit has refused it
@@ -90,7 +90,7 @@ func (m *Members) saw(n gossipNode) {
 	defer m.mu.Unlock()
 	if v.ID == m.self.ID {
 		if v.Starts >= m.self.Starts && v.State == MemberAlive {
-			m.note(notice{slog.LevelWarn, "twin " + v.Gossip, "gossip: another process has this node's id; was the data directory copied?",
+			m.queueNotice(notice{slog.LevelWarn, "twin " + v.Gossip, "gossip: another process has this node's id; was the data directory copied?",
 				[]any{"addr", v.Gossip, "starts", v.Starts, "our_addr", m.self.Gossip, "our_starts", m.self.Starts}})
 		}
 		return
@@ -101,7 +101,7 @@ func (m *Members) saw(n gossipNode) {
 	m.putLocked(sighting{member: v, node: n.name})
 }
 
-func (m *Members) lost(n gossipNode) {
+func (m *Members) nodeLost(n gossipNode) {
 	v, leaving, err := decodeMember(n)
 	if err != nil {
 		return

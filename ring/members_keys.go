@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-var errKeysNeedRestart = errors.New("ring: whether gossip has keys changes with a restart only")
+var errKeysNeedRestart = errors.New("ring: gossip keys can be introduced, or given up, by a restart only")
 
 func checkKeys(keys [][]byte) (faults error) {
 	for i, key := range keys {
@@ -29,7 +29,8 @@ func (m *Members) keys() [][]byte {
 }
 
 // SetKeys has the first key encrypt and all of them decrypt, from now on. It may be called at any
-// time. Gossip that began without keys goes on without, and the other way round: that is an error.
+// time. Gossip that began without keys stays without, and the other way round: to change that is an
+// error.
 func (m *Members) SetKeys(keys [][]byte) error {
 	if err := checkKeys(keys); err != nil {
 		return fmt.Errorf("ring: %w", err)
@@ -55,14 +56,14 @@ func (m *Members) SetKeys(keys [][]byte) error {
 	return m.gossip.setKeys(keys)
 }
 
-// runAlone is Run where nobody is to be met: no port is opened and nothing is said.
+// runAlone is Run without other nodes: it opens no port and sends nothing.
 func (m *Members) runAlone(ctx context.Context) error {
 	close(m.ready)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.republish: // there is nobody to tell
+		case <-m.republish: // nobody would read it
 		case <-m.dirty:
 			m.cfg.Changed()
 		}

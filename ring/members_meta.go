@@ -55,7 +55,7 @@ func encodeMember(v Member, leaving bool) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(common))
 	b = append(binary.AppendUvarint(b, uint64(len(v.Peer)-common)), v.Peer[common:]...)
 	if len(b) > metaMax {
-		return nil, fmt.Errorf("what this node tells of itself has %d bytes, the limit is %d: shorten its addresses (%q, %q)", len(b), metaMax, v.HTTP, v.Peer)
+		return nil, fmt.Errorf("this node's description has %d bytes, the limit is %d: shorten its addresses (%q, %q)", len(b), metaMax, v.HTTP, v.Peer)
 	}
 	return b, nil
 }
@@ -129,7 +129,7 @@ func checkMember(v Member) error {
 	return nil
 }
 
-// node is the part of a member that the cluster keeps. A version that is too long to be told is
+// node is the part of a member that the cluster keeps. A version that is too long to be gossiped is
 // cut.
 func (v Member) node() Node {
 	return Node{ID: v.ID, Name: v.Name, HTTP: v.HTTP, Peer: v.Peer, Gossip: v.Gossip, Zone: v.Zone,

@@ -404,34 +404,34 @@ func TestMembersKeepTheLatestStart(t *testing.T) {
 	}
 	p := &villager{Members: m}
 	older, newer := node(Member{ID: 2, Starts: 1, Name: "b"}), node(Member{ID: 2, Starts: 2, Name: "b"})
-	m.saw(newer)
-	m.saw(older)
-	m.lost(older)
+	m.nodeSeen(newer)
+	m.nodeSeen(older)
+	m.nodeLost(older)
 	if got := p.knows(2); got.Starts != 2 || p.sees() != "1 2" {
 		t.Fatalf("%s: %+v", p.sees(), got)
 	}
-	m.lost(newer)
+	m.nodeLost(newer)
 	if p.sees() != "1 2-" {
 		t.Fatal(p.sees())
 	}
-	m.saw(node(Member{ID: 1, Starts: 2, Name: "a"})) // the others' memory of this node
+	m.nodeSeen(node(Member{ID: 1, Starts: 2, Name: "a"})) // the others' memory of this node
 	if len(m.notices) != 0 {
 		t.Fatal("a former start of this node is taken for a twin")
 	}
-	m.saw(node(Member{ID: 1, Starts: 3, Name: "copy"}))
+	m.nodeSeen(node(Member{ID: 1, Starts: 3, Name: "copy"}))
 	if n := <-m.notices; !strings.Contains(n.text, "data directory") || p.knows(1).Name != "a" {
 		t.Fatalf("%+v %s", n, p.sees())
 	}
 	for id := uint64(10); id < 10+maxGone+5; id++ {
 		n := node(Member{ID: id, Name: "x"})
-		m.saw(n)
-		m.lost(n)
+		m.nodeSeen(n)
+		m.nodeLost(n)
 	}
 	if list := m.List(); len(list) != 1+maxGone || p.knows(2).ID != 0 || p.knows(15).ID == 0 {
 		t.Fatalf("%d remembered; the longest gone: %+v", len(list), p.knows(2))
 	}
 	for id := uint64(1e6); len(m.seen) < maxMembers; id++ {
-		m.saw(node(Member{ID: id, Name: "x"}))
+		m.nodeSeen(node(Member{ID: id, Name: "x"}))
 	}
 	if err := m.admit(node(Member{ID: 5e6, Name: "x"})); err == nil {
 		t.Fatal("a node too many was let in")
@@ -449,16 +449,16 @@ func TestMembersLogOneKindOnceInAWhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		end, done := make(chan struct{}), make(chan struct{})
-		go func() { defer close(done); m.tell(end) }()
+		go func() { defer close(done); m.deliver(end) }()
 		for want := 1; want <= 2; want++ {
 			for range maxNotices {
-				m.note(notice{level: slog.LevelWarn, kind: "k", text: "trouble"})
+				m.queueNotice(notice{level: slog.LevelWarn, kind: "k", text: "trouble"})
 			}
 			synctest.Wait()
 			if n := log.count("trouble"); n != want {
 				t.Fatalf("said %d times, want %d", n, want)
 			}
-			<-time.After(repeatEvery + time.Second)
+			<-time.After(noticeRepeat + time.Second)
 		}
 		close(end)
 		<-done

@@ -15,12 +15,12 @@ type View struct {
 	Rows     []Assignment // by group, the meta group's first
 }
 
-// Observations are the controller's knowledge beside the state. A node that is not in Nodes is down
-// since just now: a new leader has heard of no node yet.
+// Observations are what the controller knows besides the state. A node that is not in Nodes is down
+// since just now: a new leader has heard no node yet.
 type Observations struct {
 	NowMs          int64 // when the facts were taken; times that matter are in them as durations
 	Nodes          map[uint64]NodeFacts
-	Wrong          []placement.WrongReplica // whose states are not those of most others, by their nodes' own word
+	Wrong          []placement.WrongReplica // whose states differ from those of most others, by their nodes' own reports
 	ReplaceAfterMs int64                    // how long a node must be down before others take its replicas; 0: 600,000
 	// Shards under way at once; 0: 4. The meta group has one row, and moves one step at a time.
 	MaxMoves int
@@ -48,14 +48,14 @@ const (
 )
 
 // Plan gives the commands that the controller proposes now, in order of urgency: replicas that are
-// one too many, whose states are wrong, of nodes that are gone, of nodes that are to go, rows that are short, zones,
-// balance, and last the preferred leaders. Pure. At rest it is empty. A command that was lost or
-// refused is in the next plan again.
+// one too many, whose states are wrong, of nodes that are gone, of nodes that are draining, rows
+// that lack replicas, zones, balance, and last the preferred leaders. Pure. At rest it is empty. A
+// command that was lost or refused is in the next plan again.
 //
-// A row moves by one replica at a time. One that is not settled is left alone, unless a node that
-// it needs to get there has been down for half a minute; one that has lost its majority is left
+// A row moves by one replica at a time. A row that is not settled is left alone, unless a node that
+// it needs to get there has been down for half a minute. A row that has lost its majority is left
 // alone in any case: its leader is needed for every step. No row shrinks because a node is down,
-// however long: only when fewer replicas are wanted.
+// for however long: only when fewer replicas are wanted.
 func Plan(v View, f Observations) []Command {
 	if len(v.Rows) == 0 {
 		return nil
@@ -76,8 +76,8 @@ func Plan(v View, f Observations) []Command {
 	return p.commands
 }
 
-// planner is one run of Plan. The board has the timer shards' rows as they will be once the plan is
-// carried out; its seats are the nodes that may hold replicas and are not down for good.
+// planner is one run of Plan. Its layout has the timer shards' rows as they will be once the plan
+// is carried out, and the loads of the nodes that may hold replicas and are not down for good.
 type planner struct {
 	view     View
 	facts    Observations
@@ -90,17 +90,17 @@ type planner struct {
 func newPlanner(v View, f Observations) *planner {
 	f.ReplaceAfterMs = cmp.Or(f.ReplaceAfterMs, defaultReplaceAfterMs)
 	p := &planner{view: v, facts: f, nodes: make(map[uint64]*Node, len(v.Nodes)), moves: cmp.Or(f.MaxMoves, defaultMaxMoves)}
-	var seated []TargetNode
+	var usable []TargetNode
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		p.nodes[n.ID] = n
 		if n.holds() && !p.lost(n.ID) {
-			seated = append(seated, TargetNode{ID: n.ID, Zone: n.Zone})
+			usable = append(usable, TargetNode{ID: n.ID, Zone: n.Zone})
 		}
 	}
-	p.layout = newLayout(seated, len(v.Rows)-1, v.Replicas)
-	for i := range p.layout.seats {
-		s := &p.layout.seats[i]
+	p.layout = newLayout(usable, len(v.Rows)-1, v.Replicas)
+	for i := range p.layout.loads {
+		s := &p.layout.loads[i]
 		s.closed, s.unfit = !p.alive(s.id), f.Nodes[s.id].Unfit != ""
 	}
 	for i := range p.layout.rows {
@@ -123,7 +123,7 @@ func newPlanner(v View, f Observations) *planner {
 // alive: heard of lately, and one of us.
 func (p *planner) alive(node uint64) bool { return p.nodes[node] != nil && p.facts.Nodes[node].Alive }
 
-// downFor says whether a node has been away for so long, or was removed.
+// downFor reports whether a node has been down for at least ms, or was removed.
 func (p *planner) downFor(node uint64, ms int64) bool {
 	if p.nodes[node] == nil {
 		return true
@@ -141,10 +141,10 @@ func (p *planner) removed(node uint64) bool { return p.nodes[node] == nil }
 // going: drained, or on the way to it.
 func (p *planner) going(node uint64) bool { return p.nodes[node] != nil && !p.nodes[node].holds() }
 
-// majority says whether a group can change its membership: most of those that vote are alive. In a
-// row that is not settled those are the ones that it had before, as far as the row shows it: a
-// destination that has died must not count against it, be it the present one or one of several
-// before.
+// majority reports whether a group can change its membership: most of its voters are alive. In a
+// row that is not settled these are the voters it had before, if the row still has them. A
+// destination that has died must not count against the group, be it the present one or an earlier
+// one.
 func (p *planner) majority(row *Assignment) bool {
 	live, all := 0, 0
 	for _, replicas := range [2][]Replica{row.Replicas, row.Leaving} {
@@ -159,16 +159,16 @@ func (p *planner) majority(row *Assignment) bool {
 	return 2*live > all || !row.Settled && 2*live > len(row.Nodes())
 }
 
-// isNew says whether a replica came with the row's last change.
+// isNew reports whether a replica came with the row's last change.
 func isNew(row *Assignment, r Replica) bool { return r.ID == placement.ReplicaID(r.Node, row.Epoch) }
 
-// isWrong says whether the group's replica on a node has told that its state is wrong.
+// isWrong reports whether a node has reported that the state of its replica of the group is wrong.
 func (p *planner) isWrong(group timer.ShardID, replicas []Replica, node uint64) bool {
 	r, ok := onNode(replicas, node)
 	return ok && slices.Contains(p.facts.Wrong, placement.WrongReplica{Group: group, Replica: r.ID})
 }
 
-// survives says whether most nodes of a row without one of them are alive.
+// survives reports whether most nodes of a row without one of them are alive.
 func (p *planner) survives(nodes []uint64, without uint64) bool {
 	live, all := 0, 0
 	for _, n := range nodes {
@@ -180,7 +180,7 @@ func (p *planner) survives(nodes []uint64, without uint64) bool {
 	return 2*live > all
 }
 
-// place proposes the board's row of a shard.
+// place proposes the layout's row of a shard.
 func (p *planner) place(i int, force bool) {
 	row, on := &p.view.Rows[i+1], &p.layout.rows[i]
 	on.pinned = true
@@ -192,14 +192,14 @@ func (p *planner) place(i int, force bool) {
 }
 
 // replicaFor is the replica that a node has of the row, or would get with the next change.
-func (r *Assignment) replicaFor(node uint64) Replica {
-	if had, ok := onNode(r.Replicas, node); ok {
+func (a *Assignment) replicaFor(node uint64) Replica {
+	if had, ok := onNode(a.Replicas, node); ok {
 		return had
 	}
-	if had, ok := onNode(r.Leaving, node); ok {
+	if had, ok := onNode(a.Leaving, node); ok {
 		return had
 	}
-	return Replica{Node: node, ID: placement.ReplicaID(node, r.Epoch+1)}
+	return Replica{Node: node, ID: placement.ReplicaID(node, a.Epoch+1)}
 }
 
 // move is place for a step that counts as a move.

@@ -33,9 +33,9 @@ type metaPlan struct {
 	learners []uint64
 }
 
-// forget takes back the assignments of a node that has gone meanwhile: a new replica before it had
-// anything, a vote before it had it. Which of the voters had theirs before the row does not say;
-// one that is down for so long is no loss in either case.
+// forget takes back what was assigned to a node that is gone meanwhile: a new replica that had
+// nothing yet, or a vote that had not taken effect. The row does not show which voters had theirs
+// before. A voter that is down for half a minute is no loss in either case.
 func (m *metaPlan) forget() {
 	for _, r := range m.row.Replicas {
 		if !isNew(m.row, r) || !m.downFor(r.Node, redirectAfterMs) {

@@ -2,10 +2,10 @@ package ring
 
 import "slices"
 
-// redirect gives another destination to moves whose own is gone: without it they would hold up the
-// others for as long. It does the same where those that are to stay have died so that they could
-// not choose a leader without the one that leaves: their leader does not let that one go (see
-// shard's mostHear).
+// redirect gives another destination to moves whose own is gone. Without that they would hold up
+// the others for as long. It does the same where the replicas that are to stay have died, so that
+// they could not elect a leader without the one that leaves: their leader does not let that one go
+// (see shard's mostHear).
 func (p *planner) redirect() {
 	for i := range p.layout.rows {
 		row := &p.view.Rows[i+1]
@@ -78,8 +78,8 @@ func (p *planner) shrink() {
 	}
 }
 
-// surplus is the node that a row can best do without, or 0: it prefers, in this order, a node that
-// is gone or going, is down, is not fit, shares its zone, is not the preferred leader, has much.
+// surplus is the node that a row needs least, or 0: it prefers, in this order, a node that is gone
+// or draining, is down, is not fit, shares its zone, is not the preferred leader, has a high load.
 // Most of the others must be alive.
 func (p *planner) surplus(nodes []uint64) uint64 {
 	worst, worstScore := uint64(0), [6]int{-1}
@@ -183,10 +183,10 @@ func (p *planner) drain() {
 	}
 }
 
-// spare says whether a node without a replica of the row may soon be able to take one: it is down,
-// but not for long.
+// spare reports whether a node without a replica of the row may soon be able to take one: it is
+// down, but not for good.
 func (p *planner) spare(nodes []uint64) bool {
-	return slices.ContainsFunc(p.layout.seats, func(s nodeLoad) bool { return !slices.Contains(nodes, s.id) })
+	return slices.ContainsFunc(p.layout.loads, func(s nodeLoad) bool { return !slices.Contains(nodes, s.id) })
 }
 
 // grow adds replicas to rows that have fewer than there should be. An even number comes first: it
@@ -213,7 +213,7 @@ func (p *planner) grow() {
 // stable: the later steps can wait until no node that counts is down, and every row that can has
 // its replicas and no more.
 func (p *planner) stable() bool {
-	if slices.ContainsFunc(p.layout.seats, func(s nodeLoad) bool { return s.closed }) {
+	if slices.ContainsFunc(p.layout.loads, func(s nodeLoad) bool { return s.closed }) {
 		return false
 	}
 	for i := range p.layout.rows {
@@ -257,7 +257,7 @@ func (p *planner) order() {
 	}
 }
 
-// finishDrains notes which nodes hold nothing any more that a group would miss.
+// finishDrains marks the nodes as drained that hold nothing that a group would miss.
 func (p *planner) finishDrains() {
 	for i := range p.view.Nodes {
 		n := &p.view.Nodes[i]

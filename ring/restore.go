@@ -6,9 +6,9 @@ import (
 	"carillon/timer"
 )
 
-// Restored is the state of a new cluster of one node that has the topics of a backup, the number of
-// its shards, and its secret, by which receipts of leases and contents of adds go on to be
-// recognised. saved is the value of Read; pause says of a topic that it is to start paused.
+// Restored is the state of a new cluster of one node that has the topics of a backup, its number of
+// shards, and its secret, so that receipts of leases and contents of adds stay valid. saved is the
+// value of Read. pause reports whether a topic starts paused.
 func Restored(saved any, nowMs int64, clusterID string, self Node, pause func(timer.TopicID) bool) (*State, error) {
 	parts := saved.(*savedParts)
 	old := &parts.cluster
@@ -35,14 +35,14 @@ func Restored(saved any, nowMs int64, clusterID string, self Node, pause func(ti
 		}
 		next := *t
 		next.Paused = next.Paused || pause(next.ID)
-		next.Closing, next.ForceClose = false, false // nobody goes on with deleting it
+		next.Closing, next.ForceClose = false, false // its deletion is not continued
 		topics = append(topics, &next)
 	}
 	s.Topics.replace(newTopicSet(parts.topics.lastID, topics))
 	return s, nil
 }
 
-// Saved is the value of Read, as far as a restore looks at it before it makes a State.
+// Saved is the part of a Read value that a restore needs before it makes a State.
 type Saved struct {
 	ClusterID string
 	Shards    int

@@ -17,15 +17,15 @@ const (
 	MaxReplicas = 7
 )
 
-// Why a command about the cluster is refused. Errors that wrap them say more.
+// Why a command about the cluster is refused. Errors that wrap them have details.
 var (
 	ErrNotFounded   = errors.New("the cluster is not founded yet")
 	ErrFounded      = errors.New("there is a cluster already")
 	ErrOtherCluster = errors.New("the node belongs to another cluster")
 	ErrBadCluster   = errors.New("no cluster can be founded so")
-	ErrTooManyNodes = errors.New("there are as many nodes as a cluster takes")
+	ErrTooManyNodes = errors.New("the cluster has as many nodes as it may have")
 	ErrUnknownNode  = errors.New("no such node")
-	ErrNotGone      = errors.New("a majority does not find the process gone")
+	ErrNotGone      = errors.New("no majority of the voters finds the process gone")
 	// Register by a process that is older than one known.
 	ErrStale        = errors.New("the node's data directory is an older copy of what it was")
 	ErrRemoved      = errors.New("the node was removed from the cluster; it can only return with an empty data directory")
@@ -45,14 +45,14 @@ var (
 type State struct {
 	*Topics
 
-	placed func() // told after each change of nodes or rows; must be quick
+	placed func() // called after each change of nodes or rows; must be quick
 
 	mu      sync.RWMutex
 	cluster cluster
 }
 
-// cluster is the part of State beside the topics. Slices that are handed out are never written
-// again, but for rows, whose elements are replaced under the lock.
+// cluster is State without the topics. Slices that are handed out are never written again, but for
+// rows, whose elements are replaced under the lock.
 type cluster struct {
 	id       string // empty: not founded
 	shards   int
@@ -67,8 +67,8 @@ type cluster struct {
 	nodeSum, rowSum uint64 // of the hashes of nodes, those removed too, and of rows; see State.Hash
 }
 
-// NewState is empty. changed is told of changes of topics, placed of those of nodes and rows;
-// either may be nil.
+// NewState is empty. changed is called after changes of topics, placed after those of nodes and
+// rows; either may be nil.
 func NewState(changed, placed func()) *State {
 	if placed == nil {
 		placed = func() {}
@@ -113,10 +113,10 @@ func (s *State) Node(id uint64) (Node, bool) {
 	return n, ok
 }
 
-// Outdated says why a process of a node is not its newest, an ErrStale; nil: nothing newer is
-// known. A node that hears from a voter must ask this before it listens: where an older copy of a
-// data directory was put back, the votes and acknowledgements since then are forgotten there, and
-// the cluster's record alone tells.
+// Outdated is an ErrStale if a process of a node is not its newest; nil: nothing newer is known. A
+// node must check this before it accepts messages of a voter: where an older copy of a data
+// directory was put back, the votes and acknowledgements since then are lost there, and only the
+// cluster's record shows that.
 func (s *State) Outdated(id uint64, starts uint32) error {
 	if n, ok := s.Node(id); ok {
 		return n.Outdates(starts)
@@ -145,8 +145,8 @@ func (s *State) MayLose(node uint64, heard []uint64) error {
 	return s.cluster.survives(node, heard)
 }
 
-// Awaits says whether a group still has, or wants, a replica on a node that was removed and whose
-// name this one has now.
+// Awaits reports whether a group still has, or wants, a replica on a node that was removed and
+// whose name this one has now.
 func (s *State) Awaits(n Node) (group timer.ShardID, yes bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -199,7 +199,7 @@ func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 	case Place:
 		command = (*cluster).place
 	case Reconciled:
-		command = (*cluster).settled
+		command = (*cluster).reconciled
 	case SetSecret:
 		command = (*cluster).setSecret
 	case SetReplicas:
@@ -208,11 +208,11 @@ func (s *State) Apply(nowMs int64, data []byte) (any, error) {
 		command = (*cluster).finalize
 	case Reseal:
 		if c.Name != "" {
-			return s.run(nowMs, c), nil
+			return s.applyTopic(nowMs, c), nil
 		}
 		command = (*cluster).reseal
 	default:
-		return s.run(nowMs, c), nil
+		return s.applyTopic(nowMs, c), nil
 	}
 	s.mu.Lock()
 	before := s.cluster.version
@@ -245,8 +245,7 @@ func (c *cluster) removed() []Node {
 	return out
 }
 
-// put publishes a node. The list of those present is made anew: the old one may be in others'
-// hands.
+// put publishes a node. It makes a new list of those present, since the old one may be in use.
 func (c *cluster) put(n Node) {
 	if old, ok := c.nodes[n.ID]; ok {
 		c.nodeSum -= hashNode(&old)

@@ -113,8 +113,7 @@ func firstRows(cmd *Command) ([]Assignment, error) {
 	return rows, nil
 }
 
-// firstMetaRow lets as many nodes vote as MetaVoters says, in as many zones as can be; the others
-// learn.
+// firstMetaRow lets MetaVoters of the nodes vote, in as many zones as possible; the others learn.
 func firstMetaRow(nodes []Node) Assignment {
 	voters := metaRanks(targetNodes(nodes), MetaVoters(len(nodes)))
 	var learners []uint64
@@ -185,8 +184,8 @@ func (c *cluster) place(_ int64, cmd *Command) Reply {
 	return Reply{Row: &next}
 }
 
-// settled notes that a group's membership has become its row's.
-func (c *cluster) settled(_ int64, cmd *Command) Reply {
+// reconciled records that a group's membership has become its row's.
+func (c *cluster) reconciled(_ int64, cmd *Command) Reply {
 	row, err := c.rowAt(cmd)
 	if err != nil || row.Settled {
 		return Reply{Row: row, Err: err}
@@ -196,8 +195,8 @@ func (c *cluster) settled(_ int64, cmd *Command) Reply {
 	return Reply{Row: row}
 }
 
-// rowAt is a copy of the row that a command is about; it is there beside ErrEpoch too, for the
-// proposer to see.
+// rowAt is a copy of the row that a command is about. With ErrEpoch it is returned too, for the
+// proposer.
 func (c *cluster) rowAt(cmd *Command) (*Assignment, error) {
 	if c.id == "" {
 		return nil, ErrNotFounded

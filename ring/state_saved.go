@@ -145,8 +145,8 @@ type savedParts struct {
 	cluster cluster
 }
 
-// Read implements shard.Machine: it may run beside everything else. Damage is an error, never
-// another state.
+// Read implements shard.Machine. It may run at the same time as everything else. Damage is an
+// error, never another state.
 func (s *State) Read(r io.Reader) (any, uint64, error) {
 	parts, hash, err := readState(r)
 	if err != nil {

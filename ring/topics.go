@@ -23,7 +23,7 @@ type Topics struct {
 	limited []*timer.Topic // those with a Concurrency, by id; good unless stale
 	stale   bool
 
-	changed func() // told after each change; must be quick
+	changed func() // called after each change; must be quick
 }
 
 // NewTopics is empty; changed may be nil.
@@ -78,7 +78,7 @@ func (t *Topics) Turning() []*timer.Topic {
 	return list
 }
 
-// List is at most limit topics in order of name, those after a name.
+// List is at most limit topics in order of name, after the given name.
 func (t *Topics) List(after string, limit int) []*timer.Topic {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -91,7 +91,7 @@ func (t *Topics) List(after string, limit int) []*timer.Topic {
 	return out
 }
 
-// Count counts the topics whose names begin so and for which f holds, up to most.
+// Count counts the topics whose names have the prefix and for which f holds, up to most.
 func (t *Topics) Count(prefix string, most int, f func(*timer.Topic) bool) (n int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -106,8 +106,8 @@ func (t *Topics) Count(prefix string, most int, f func(*timer.Topic) bool) (n in
 	return n
 }
 
-// run applies a command about topics and tells of the change.
-func (t *Topics) run(nowMs int64, c *Command) Reply {
+// applyTopic applies a command about topics and notifies of the change.
+func (t *Topics) applyTopic(nowMs int64, c *Command) Reply {
 	r := t.apply(nowMs, c)
 	if r.Err == nil {
 		t.changed()
@@ -212,4 +212,15 @@ func (t *Topics) replace(set topicSet) {
 	t.topicSet, t.stale = set, true
 	t.mu.Unlock()
 	t.changed()
+}
+
+// LongestHistory is the longest time for which any topic keeps its ended timers, in ms; false when
+// there is no topic.
+func (t *Topics) LongestHistory() (ms int64, any bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, topic := range t.byID {
+		ms, any = max(ms, topic.Policy.HistoryMs), true
+	}
+	return ms, any
 }

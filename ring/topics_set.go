@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -30,7 +31,7 @@ func newTopicSet(lastID timer.TopicID, topics []*timer.Topic) topicSet {
 		s.byName[t.Name], s.byID[t.ID] = t, t
 		s.sum += hashTopic(t)
 		s.countSealed(t, +1)
-		s.noteTurning(t)
+		s.indexTurning(t)
 	}
 	s.names = slices.Sorted(maps.Keys(s.byName))
 	return s
@@ -42,7 +43,7 @@ func (s *topicSet) put(t *timer.Topic) {
 		s.countSealed(old, -1)
 	}
 	s.countSealed(t, +1)
-	s.noteTurning(t)
+	s.indexTurning(t)
 	s.names.add(t.Name)
 	s.byName[t.Name], s.byID[t.ID] = t, t
 	s.list = s.list.with(t)
@@ -59,10 +60,139 @@ func (s *topicSet) remove(t *timer.Topic) {
 	s.sum -= hashTopic(t)
 }
 
-func (s *topicSet) noteTurning(t *timer.Topic) {
+func (s *topicSet) indexTurning(t *timer.Topic) {
 	if t.Turning {
 		s.turning[t.ID] = struct{}{}
 	} else {
 		delete(s.turning, t.ID)
 	}
+}
+
+// topicPage is how many topics a page of a topicList has at most.
+const topicPage = 256
+
+// topicList is the topics in order of id. A change makes a new list, which shares all pages with
+// the old one but the page that it is in. So the holder of a list walks the topics as they were, in
+// pieces, while commands go on being applied.
+//
+// Invariant: no page is empty; ids rise within a page and from page to page.
+type topicList [][]*timer.Topic
+
+// newTopicList makes the list of topics that are in order of id.
+func newTopicList(topics []*timer.Topic) topicList {
+	return slices.Collect(slices.Chunk(topics, topicPage))
+}
+
+// find is where a topic is, or would be put.
+func (l topicList) find(id timer.TopicID) (page, at int, ok bool) {
+	page, ok = slices.BinarySearchFunc(l, id, func(p []*timer.Topic, id timer.TopicID) int { return cmp.Compare(p[0].ID, id) })
+	if ok {
+		return page, 0, true
+	}
+	if page == 0 {
+		return 0, 0, false
+	}
+	page--
+	at, ok = slices.BinarySearchFunc(l[page], id, func(t *timer.Topic, id timer.TopicID) int { return cmp.Compare(t.ID, id) })
+	return page, at, ok
+}
+
+// with is the list with a topic, in the place of the one that has its id, if there is one.
+func (l topicList) with(t *timer.Topic) topicList {
+	page, at, ok := l.find(t.ID)
+	out := slices.Clone(l)
+	switch {
+	case len(l) == 0:
+		return topicList{{t}}
+	case ok:
+		out[page] = slices.Clone(l[page])
+		out[page][at] = t
+	case len(l[page]) < topicPage:
+		out[page] = slices.Insert(slices.Clone(l[page]), at, t)
+	case at == topicPage: // ids rise, so most are put behind all others
+		out = slices.Insert(out, page+1, []*timer.Topic{t})
+	default:
+		half := topicPage / 2
+		out[page] = slices.Clone(l[page][:half])
+		out = slices.Insert(out, page+1, slices.Clone(l[page][half:]))
+		return out.with(t)
+	}
+	return out
+}
+
+// without is the list without a topic.
+func (l topicList) without(id timer.TopicID) topicList {
+	page, at, ok := l.find(id)
+	if !ok {
+		return l
+	}
+	out := slices.Clone(l)
+	if len(l[page]) == 1 {
+		return slices.Delete(out, page, page+1)
+	}
+	out[page] = slices.Delete(slices.Clone(l[page]), at, at+1)
+	return out
+}
+
+// topicWalk goes through a list in pieces.
+type topicWalk struct {
+	list     topicList
+	page, at int
+}
+
+// next is the next topic; nil at the end.
+func (w *topicWalk) next() *timer.Topic {
+	if w.page == len(w.list) {
+		return nil
+	}
+	t := w.list[w.page][w.at]
+	if w.at++; w.at == len(w.list[w.page]) {
+		w.page, w.at = w.page+1, 0
+	}
+	return t
+}
+
+// topicNames are the names of topics in order. Keeping them so costs a topic that is made or
+// deleted some microseconds, and a listing nothing.
+type topicNames []string
+
+func (n *topicNames) add(name string) {
+	if i, known := slices.BinarySearch(*n, name); !known {
+		*n = slices.Insert(*n, i, name)
+	}
+}
+
+func (n *topicNames) remove(name string) {
+	if i, known := slices.BinarySearch(*n, name); known {
+		*n = slices.Delete(*n, i, i+1)
+	}
+}
+
+// after is where the names go on that are behind one.
+func (n topicNames) after(name string) []string {
+	i, known := slices.BinarySearch(n, name)
+	if known {
+		i++
+	}
+	return n[i:]
+}
+
+// prefixed is where the names are that begin so.
+func (n topicNames) prefixed(prefix string) []string {
+	from, _ := slices.BinarySearch(n, prefix)
+	to := len(n)
+	if end := prefixEnd(prefix); end != "" {
+		to, _ = slices.BinarySearch(n, end)
+	}
+	return n[from:to]
+}
+
+// prefixEnd is the first string behind all that begin so; "" when there is none.
+func prefixEnd(prefix string) string {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] < 0xff {
+			return prefix[:i] + string(prefix[i]+1)
+		}
+	}
+	return ""
 }

@@ -10,7 +10,7 @@ import (
 	"carillon/transport/api/backend"
 )
 
-// TestManyListeners: events are told on a shard's own goroutine. A thousand of them in one turn cost
+// TestManyListeners: events are reported on a shard's own goroutine. A thousand of them in one turn cost
 // about the same, however many listen.
 func TestManyListeners(t *testing.T) {
 	const all = 64 + remoteTaps // of this node's and of others' clients

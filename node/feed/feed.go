@@ -1,9 +1,10 @@
-// Package feed shows the events of a cluster to listeners, through any node: shards' leaders tell
-// of timers' lives, and each listener gets the events that it asked for.
+// Package feed shows the events of a cluster to listeners, through any node: shards' leaders report
+// the events of timers, and each listener gets those that it asked for.
 //
 // A Feed hears its own node's shards, and asks other nodes for theirs while a listener is here:
 // each listener has a Tap at every node, which keeps a bounded number of events until they are
-// fetched. Events that find no room are counted and told. None is kept without a listener.
+// fetched. Events that find no room are counted, and the listener learns how many. None is kept
+// without a listener.
 package feed
 
 import (
@@ -22,7 +23,7 @@ import (
 )
 
 // The requests of one node to another, in JSON both ways. The values are part of the protocol
-// between nodes; one that does not know them says so.
+// between nodes; a node that does not know them answers so.
 const (
 	methodEvents uint8 = 48 + iota // an ask, answered by a batch
 	methodDue                      // a dueAsk, answered by a dueHere
@@ -31,14 +32,14 @@ const (
 
 // Bounds.
 const (
-	tapEvents  = 1024                   // that wait for a listener
-	remoteTaps = 512                    // of other nodes' listeners
-	tapIdle    = 30 * time.Second       // after which a tap that nobody asks for is closed
-	pollWait   = 10 * time.Second       // one question to another node, …
-	pollWithin = 15 * time.Second       // … and its answer
-	pollPause  = 100 * time.Millisecond // between questions that brought something
-	lostPause  = 200 * time.Millisecond // after one that brought none
-	lookEach   = time.Second            // for nodes that have come or gone
+	tapEvents   = 1024                   // that wait for a listener
+	remoteTaps  = 512                    // of other nodes' listeners
+	tapIdle     = 30 * time.Second       // after which a tap that nobody asks for is closed
+	pollWait    = 10 * time.Second       // one question to another node, …
+	pollTimeout = 15 * time.Second       // … and its answer
+	pollPause   = 100 * time.Millisecond // between questions that brought something
+	retryPause  = 200 * time.Millisecond // after one that brought none
+	askInterval = time.Second            // for nodes that have come or gone
 )
 
 // Config is the configuration of a Feed.
@@ -58,13 +59,13 @@ type Config struct {
 	NowMs    func() int64 // the time of day
 }
 
-// Feed is a node's. Attach comes before all else but Watches and Saw. It implements shard.Watcher.
-// Its methods may be called from any goroutine.
+// Feed is a node's. Attach is called before everything but Watches and Saw. It implements
+// shard.Watcher. Its methods may be called from any goroutine.
 type Feed struct {
-	cfg   Config
-	host  Host
-	seen  looks
-	pause time.Duration // duePause
+	cfg    Config
+	host   Host
+	polled polledStates
+	pause  time.Duration // duePause
 
 	listeners atomic.Pointer[listeners] // copied to be changed, under mu
 	inbox     inbox
@@ -76,7 +77,7 @@ type Feed struct {
 
 type remoteKey struct{ node, number uint64 }
 
-// New makes a feed; random tells its listeners from those of a process before.
+// New makes a feed. random makes its listeners' numbers unlike those of earlier processes.
 func New(cfg Config, random uint64) *Feed {
 	f := &Feed{cfg: cfg, pause: duePause, remote: map[remoteKey]*tap{}}
 	f.last.Store(random)
@@ -91,17 +92,17 @@ func (f *Feed) Attach(h Host) { f.host = h }
 type tap struct {
 	watch  backend.Watch
 	remote bool            // another node fetches it
-	looked map[string]bool // kinds of which it was told the unusual states; Look's alone
+	listed map[string]bool // kinds whose unusual states it has been given; PollStates' alone
 	wake   task.Signal
 
 	mu     sync.Mutex
 	events []backend.Event
 	missed int64
-	asked  time.Duration // when it was asked for last; of other nodes'
+	asked  time.Duration // when another node asked for it last
 }
 
 func (f *Feed) open(w *backend.Watch) *tap {
-	return &tap{watch: *w, looked: map[string]bool{}, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
+	return &tap{watch: *w, listed: map[string]bool{}, wake: f.cfg.Tasks.NewSignal(), asked: f.cfg.Tasks.Now()}
 }
 
 func (f *Feed) add(t *tap) {
@@ -121,7 +122,7 @@ func (f *Feed) removeLocked(t *tap) {
 	f.listeners.Store(&listeners{taps: left})
 }
 
-// put adds events, as far as there is room.
+// put adds events, while there is room.
 func (t *tap) put(events ...backend.Event) {
 	t.mu.Lock()
 	n := min(len(events), tapEvents-len(t.events))
@@ -147,7 +148,7 @@ func (t *tap) take() (events []backend.Event, missed int64) {
 	return events, missed
 }
 
-// wait takes the events that are there, or those that come within so long.
+// wait takes the events that are there, or waits at most d for some.
 func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events []backend.Event, missed int64) {
 	for end := env.Now() + d; ; {
 		if events, missed = t.take(); len(events) > 0 || missed > 0 || !t.wake.Wait(ctx, end-env.Now()) {
@@ -156,7 +157,7 @@ func (t *tap) wait(ctx context.Context, env task.Env, d time.Duration) (events [
 	}
 }
 
-// event is a shard's event as the API tells it.
+// event is a shard's event in the form of the API.
 func (f *Feed) event(e *shard.Event, topic string) backend.Event {
 	t := e.Timer
 	out := backend.Event{Topic: topic, ID: t.ID, AtMs: e.AtMs, Labels: t.Labels, Node: f.cfg.Node}
@@ -237,8 +238,8 @@ func (f *Feed) serveEvents(ctx context.Context, from uint64, body []byte) ([]byt
 	return json.Marshal(&b)
 }
 
-// tapOf is the tap of another node's listener here, made when it was not there. Taps that no node
-// asks for go.
+// tapOf is the tap of another node's listener here. It is made if it is missing. Taps that no node
+// asks for are closed.
 func (f *Feed) tapOf(key remoteKey, w *backend.Watch) (t *tap, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,8 +274,8 @@ func (f *Feed) tidyLocked() {
 	}
 }
 
-// TidyEach is how often Tidy is to be called.
-const TidyEach = tapIdle
+// TidyInterval is how often Tidy is to be called.
+const TidyInterval = tapIdle
 
 // Tidy closes the taps that other nodes have not asked for lately.
 func (f *Feed) Tidy() {

@@ -50,7 +50,7 @@ func added(topic timer.TopicID, id string) *shard.Event {
 	return &shard.Event{Kind: shard.TimerAdded, AtMs: 9, Timer: &timer.Timer{Topic: topic, ID: id, Spec: timer.Spec{DueMs: 99, Labels: []string{"eu"}}}}
 }
 
-// tell has a feed told of an event as a shard's leader does; false: nobody wanted it.
+// tell gives a feed an event as a shard's leader does; false: nobody wanted it.
 func tell(f *Feed, e *shard.Event) bool {
 	if !f.Watches(e.Timer.Topic) {
 		return false
@@ -173,7 +173,7 @@ func TestSlowListenerIsToldWhatItMissed(t *testing.T) {
 	}
 }
 
-// TestNodeThatIsNotHeard: the listener is told once that a node does not answer, and hears of it
+// TestNodeThatIsNotHeard: the listener learns once that a node does not answer, and gets its events
 // again afterwards.
 func TestNodeThatIsNotHeard(t *testing.T) {
 	p := newPair(t)
@@ -188,7 +188,7 @@ func TestNodeThatIsNotHeard(t *testing.T) {
 	if e := hear(t, s); e.ID != "b" {
 		t.Errorf("%+v", e)
 	}
-	// The events that were kept for the listener are gone, as after the node's start: that is told
+	// The events that were kept for the listener are gone, as after the node's start: the listener learns that
 	// too.
 	p.there.mu.Lock()
 	for key, tap := range p.there.remote {
@@ -219,17 +219,17 @@ func TestBreakersAndNodesAreLookedAt(t *testing.T) {
 	for _, l := range []backend.EventStream{s, narrow, timers} {
 		defer l.Close()
 	}
-	p.there.Look()
+	p.there.PollStates()
 	if e := hear(t, s); e.Kind != backend.EventBreaker || e.Destination != "http://a" || e.State != "open" {
 		t.Errorf("at first: %+v", e)
 	}
 	p.breakers = map[string]string{"http://a": "half-open", "http://b": "closed", "http://c": "closed"}
-	p.there.Look()
+	p.there.PollStates()
 	if e := hear(t, s); e.Kind != backend.EventBreaker || e.Destination != "http://a" || e.State != "half-open" || e.Node != "n2" || e.AtMs != 5 {
 		t.Errorf("%+v", e)
 	}
 	p.states = map[string]string{"n1": "down", "n2": "alive"}
-	p.there.Look()
+	p.there.PollStates()
 	for _, l := range []backend.EventStream{s, narrow} {
 		if e := hear(t, l); e.Kind != backend.EventNode || e.Node != "n1" || e.State != "down" {
 			t.Errorf("%+v", e)

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	gatherWithin = 6 * time.Second
-	dueTries     = 3 // until each shard has been counted once
-	duePause     = 300 * time.Millisecond
+	gatherTimeout = 6 * time.Second
+	dueTries      = 3 // until each shard has been counted once
+	duePause      = 300 * time.Millisecond
 )
 
 // Host is the part of the node's own shards that a Feed needs: shard.Host.
@@ -29,12 +29,12 @@ type Host interface {
 	Stats() shard.Stats
 }
 
-// each asks all nodes at once: here for this one, and the others by a method. Answers are taken one
-// at a time; node 0 is this one.
+// each asks all nodes at the same time: here for this one, and the others by a method. take gets
+// one answer at a time; node 0 is this one.
 func (f *Feed) each(ctx context.Context, method uint8, body []byte, here func() ([]byte, error), take func(node uint64, answer []byte, err error)) {
 	nodes := append([]uint64{0}, f.cfg.Nodes()...)
 	answers, errs := make([][]byte, len(nodes)), make([]error, len(nodes))
-	ctx, cancel := f.cfg.Tasks.WithTimeout(ctx, gatherWithin)
+	ctx, cancel := f.cfg.Tasks.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	all := task.NewGroup(f.cfg.Tasks)
 	for i, node := range nodes {
@@ -69,8 +69,8 @@ type dueHere struct {
 	Later   int64           `json:"later"`
 }
 
-// Due counts the timers that come due, over all shards. Shards that no node counted, for they have
-// no leader just now, are missing in the answer, which says so.
+// Due counts the timers that come due, over all shards. Shards that no node counted, since they
+// have no leader now, are missing in the answer: see its Counted.
 func (f *Feed) Due(ctx context.Context, q *backend.DueQuery) (*backend.Due, error) {
 	ask := dueAsk{Topics: q.Topics, All: q.All, FromMs: q.FromMs, BucketMs: q.BucketMs, Buckets: q.Buckets}
 	body, err := json.Marshal(&ask)
@@ -132,8 +132,8 @@ func (f *Feed) serveDue(body []byte) ([]byte, error) {
 	return json.Marshal(&h)
 }
 
-// Stats counts the work of each node of the cluster in the last minute. One that does not answer is
-// there with the reason.
+// Stats counts the work of each node of the cluster in the last minute. A node that does not answer
+// is listed with the reason.
 func (f *Feed) Stats(ctx context.Context) *backend.ClusterStats {
 	all := &backend.ClusterStats{}
 	heard := map[uint64]bool{f.cfg.Self: true}
@@ -153,7 +153,7 @@ func (f *Feed) Stats(ctx context.Context) *backend.ClusterStats {
 	})
 	for _, node := range f.cfg.Members() {
 		if !heard[node] {
-			all.Nodes = append(all.Nodes, backend.NodeStats{Name: f.cfg.Name(node), Error: errNotHeard.Error()})
+			all.Nodes = append(all.Nodes, backend.NodeStats{Name: f.cfg.Name(node), Error: errDown.Error()})
 		}
 	}
 	slices.SortFunc(all.Nodes, func(a, b backend.NodeStats) int { return strings.Compare(a.Name, b.Name) })
@@ -169,7 +169,7 @@ func (f *Feed) Stats(ctx context.Context) *backend.ClusterStats {
 	return all
 }
 
-var errNotHeard = errors.New("nothing is heard of the node")
+var errDown = errors.New("the node is down, or cannot be reached")
 
 func (f *Feed) serveStats() ([]byte, error) {
 	h := f.host.Stats()

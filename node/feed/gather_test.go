@@ -117,7 +117,7 @@ func TestRatesOfTheLastMinute(t *testing.T) {
 	}
 }
 
-// TestLatenessSteps: the told latency is no less than the true one, and more by a fifth at most.
+// TestLatenessSteps: the reported latency is no less than the true one, and more by a fifth at most.
 func TestLatenessSteps(t *testing.T) {
 	for _, ms := range []int64{0, 1, 2, 9, 10, 57, 1000, 59_999, 3_600_000} {
 		var r Rates
@@ -125,7 +125,7 @@ func TestLatenessSteps(t *testing.T) {
 		r.Late(ms)
 		r.Sample(time.Second)
 		if got := percentiles(r.Minute().Late).Max; got < ms || float64(got) > 1.2*float64(ms)+1 {
-			t.Errorf("%d ms is told as %d", ms, got)
+			t.Errorf("%d ms is reported as %d", ms, got)
 		}
 	}
 	var r Rates
@@ -133,6 +133,6 @@ func TestLatenessSteps(t *testing.T) {
 	r.Late(1 << 50)
 	r.Sample(time.Second)
 	if got := percentiles(r.Minute().Late).Max; got != latenessStep[latenessSteps-1] {
-		t.Errorf("years are told as %d", got)
+		t.Errorf("years are reported as %d", got)
 	}
 }

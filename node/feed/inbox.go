@@ -20,7 +20,7 @@ type inbox struct {
 	giving  bool // a task gives the events to the listeners
 }
 
-// put reports whether a task must be started that calls take until it returns false.
+// put reports whether the caller must start a task that calls take until it returns false.
 func (i *inbox) put(e *backend.Event) (start bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -50,8 +50,8 @@ type listeners struct {
 	topics sync.Map // timer.TopicID → bool
 }
 
-// Watches implements shard.Watcher. Each listener's room is its own affair: it is told how many
-// events found none.
+// Watches implements shard.Watcher. It does not depend on a listener's room: a listener learns how
+// many events found none.
 func (f *Feed) Watches(id timer.TopicID) bool {
 	l := f.listeners.Load()
 	if len(l.taps) == 0 {
@@ -97,8 +97,8 @@ func (f *Feed) give() {
 	}
 }
 
-// give adds the events that the listener asked for. It may have been any of those that the inbox
-// had no room for.
+// give adds the events that the listener asked for. Any of those that the inbox had no room for may
+// have been among them.
 func (t *tap) give(events []backend.Event, dropped int64) {
 	if !t.watch.OfTimers() {
 		return

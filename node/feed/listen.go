@@ -20,8 +20,8 @@ type stream struct {
 	asked  *task.Group
 }
 
-// Listen begins to hear of the events that a watch selects, of this node and all others. The stream
-// must be closed.
+// Listen begins to receive the events that a watch selects, from this node and all others. The
+// stream must be closed.
 func (f *Feed) Listen(ctx context.Context, w *backend.Watch) backend.EventStream {
 	s := &stream{Feed: f, number: f.last.Add(1), tap: f.open(w), asked: task.NewGroup(f.cfg.Tasks)}
 	s.ctx, s.cancel = f.cfg.Tasks.WithTimeout(ctx, task.Forever)
@@ -43,7 +43,7 @@ func (s *stream) Close() {
 	s.asked.Wait()
 }
 
-// askOthers has each of the other nodes asked, from when it is first heard of to the stream's end.
+// askOthers has each of the other nodes asked, from when it is up first until the stream ends.
 func (s *stream) askOthers() {
 	asked := map[uint64]bool{}
 	for {
@@ -53,16 +53,16 @@ func (s *stream) askOthers() {
 				s.asked.Go(func() { s.follow(node) })
 			}
 		}
-		if !s.cfg.Tasks.Sleep(s.ctx, lookEach) {
+		if !s.cfg.Tasks.Sleep(s.ctx, askInterval) {
 			return
 		}
 	}
 }
 
-// follow fetches a node's events over and over. While it has no answer the listener is told so,
-// once.
+// follow fetches a node's events again and again. While the node does not answer, the listener gets
+// one event with the reason.
 func (s *stream) follow(node uint64) {
-	first, told := true, false
+	first, reported := true, false
 	for s.ctx.Err() == nil {
 		b, err := s.ask(node, first)
 		switch {
@@ -71,17 +71,17 @@ func (s *stream) follow(node uint64) {
 		case err == nil && b.Full:
 			err = errFull
 		case err == nil && b.Lost:
-			s.tell(node, "the node has started anew, or was not asked for long: some of its events are missing")
+			s.reportGap(node, "the node has restarted, or was not asked for a while: some of its events are missing")
 		}
 		if err != nil {
-			if !told {
-				s.tell(node, "no events from this node until it answers: "+err.Error())
+			if !reported {
+				s.reportGap(node, "no events from this node until it answers: "+err.Error())
 			}
-			told = true
-			s.cfg.Tasks.Sleep(s.ctx, lostPause)
+			reported = true
+			s.cfg.Tasks.Sleep(s.ctx, retryPause)
 			continue
 		}
-		first, told = false, false
+		first, reported = false, false
 		if b.Missed > 0 {
 			s.tap.miss(b.Missed)
 		}
@@ -92,10 +92,10 @@ func (s *stream) follow(node uint64) {
 	}
 }
 
-var errFull = errors.New("too many listen to it")
+var errFull = errors.New("it has too many listeners")
 
-// tell lets the listener know that it does not hear all of a node.
-func (s *stream) tell(node uint64, why string) {
+// reportGap adds an event by which the listener learns that it does not get all events of a node.
+func (s *stream) reportGap(node uint64, why string) {
 	s.tap.put(backend.Event{Kind: backend.EventMissed, Node: s.cfg.Name(node), AtMs: s.cfg.NowMs(), Error: why})
 }
 
@@ -104,7 +104,7 @@ func (s *stream) ask(node uint64, first bool) (*batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.cfg.Tasks.WithTimeout(s.ctx, pollWithin)
+	ctx, cancel := s.cfg.Tasks.WithTimeout(s.ctx, pollTimeout)
 	defer cancel()
 	answer, err := s.cfg.Call(ctx, node, methodEvents, body)
 	if err != nil {

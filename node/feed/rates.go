@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// SampleEach is how often Sample is to be called.
-	SampleEach = time.Second
+	// SampleInterval is how often Sample is to be called.
+	SampleInterval = time.Second
 
 	window        = 60 // seconds that are shown
 	latenessSteps = 96 // of a fifth more each: from 1 ms to eleven hours; the last is all beyond
@@ -117,7 +117,7 @@ func (r *Rates) Minute() backend.Minute {
 	return m
 }
 
-// percentiles reads the lateness of a minute: of so many in a hundred, at most so many ms.
+// percentiles is the lateness of a minute in ms: at most P50 for half of the attempts, and so on.
 func percentiles(late []int64) backend.Lateness {
 	total := int64(0)
 	for _, n := range late {

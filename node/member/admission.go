@@ -7,15 +7,17 @@ import (
 	"carillon/transport/peer"
 )
 
-// Hello is how this node introduces itself to others; the transport adds the connection's part.
+// Hello is how this node introduces itself to others. The transport adds what belongs to the
+// connection.
 func (s *Self) Hello() peer.Hello {
 	id := s.Identity()
 	return peer.Hello{Cluster: id.ClusterID, Node: s.id, Name: s.cfg.Name, Starts: id.Starts, Version: s.cfg.Version}
 }
 
-// Admit says which nodes may speak to this one: strangers only in single questions, others when
-// they are members. As long as this node's copy of the members is empty, the cluster's id is all
-// that it can ask for. For a node that has joined while this one was away, others confirm it.
+// Admit refuses the nodes that may not connect to this one. Unknown nodes may ask single questions.
+// For other connections a node must be a member; while this node's copy of the members is empty,
+// the cluster's id is all that it can check. A process that is not the first of its directory first
+// asks each node what that knows of it: see confirmed.
 func (s *Self) Admit(h peer.Hello) error {
 	if err := s.misnamed(h); err != nil {
 		return err
@@ -25,7 +27,7 @@ func (s *Self) Admit(h peer.Hello) error {
 	}
 	id := s.Identity().ClusterID
 	if id == "" || h.Cluster != id {
-		return fmt.Errorf("it is of cluster %q, this node of %q", h.Cluster, id)
+		return fmt.Errorf("it belongs to cluster %q, this node to %q", h.Cluster, id)
 	}
 	m := s.member.Load()
 	if m == nil {
@@ -51,9 +53,8 @@ func (s *Self) Admit(h peer.Hello) error {
 	return s.confirmed(h.Node)
 }
 
-// misnamed refuses a node that speaks under an id that is known to have another name. It holds
-// where there are certificates: a certificate proves the name, so one node's cannot speak for
-// another.
+// misnamed refuses a node whose id is known under another name. It applies where nodes have
+// certificates: a certificate proves the name, so one node cannot act for another.
 func (s *Self) misnamed(h peer.Hello) error {
 	if !s.cfg.NamesProven {
 		return nil
@@ -64,8 +65,8 @@ func (s *Self) misnamed(h peer.Hello) error {
 	return nil
 }
 
-// NameOf is a node's name as far as it is known: by the cluster's record, else by the founding
-// plan, else by gossip.
+// NameOf is a node's name: by the cluster's record, else by the founding plan, else by gossip; ""
+// if none of them knows it.
 func (s *Self) NameOf(node uint64) string {
 	if node == s.id {
 		return s.cfg.Name
@@ -89,8 +90,8 @@ func (s *Self) NameOf(node uint64) string {
 	return ""
 }
 
-// AddressOf is where a node listens for its peers: gossip knows it soonest, the cluster's own
-// record always.
+// AddressOf is where a node listens for its peers. Gossip learns of a change first; the cluster's
+// record is there without gossip.
 func (s *Self) AddressOf(node uint64) string {
 	for _, m := range s.gossip.List() {
 		if m.ID == node && m.State == ring.MemberAlive {

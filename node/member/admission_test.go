@@ -110,7 +110,7 @@ func TestCallsOfStrangers(t *testing.T) {
 		{Node: 2, Name: "n2", Lane: peer.LaneOnce}, {Node: 9, Name: "n9", Lane: peer.LaneCall}, {Node: 3, Name: "n3", Lane: peer.LaneCall},
 	} {
 		for _, method := range []uint8{1, methodPropose} {
-			if _, _, err := s.Call(t.Context(), from, method, nil); err == nil || !strings.Contains(err.Error(), "not heard") {
+			if _, _, err := s.Call(t.Context(), from, method, nil); err == nil || !strings.Contains(err.Error(), "as a member") {
 				t.Errorf("%+v calls %d: %v", from, method, err)
 			}
 		}
@@ -121,7 +121,7 @@ func TestCallsOfStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err = s.Call(t.Context(), peer.Hello{Node: 2, Name: "n2", Lane: peer.LaneOnce}, methodJoin, body)
-		if err == nil || !strings.Contains(err.Error(), "in the name of") || errors.Is(err, timer.ErrNoLeader) {
+		if err == nil || !strings.Contains(err.Error(), "asks for node") || errors.Is(err, timer.ErrNoLeader) {
 			t.Errorf("node 2 registers %+v: %v", n, err)
 		}
 	}

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	indexCallIn = 900 * time.Millisecond // one try: there is time for a second
-	appliedEach = 2 * time.Millisecond
+	indexTimeout = 900 * time.Millisecond // one try: there is time for a second
+	appliedPoll  = 2 * time.Millisecond
 )
 
 var errBadIndex = errors.New("malformed index")
 
-// CatchUp returns when this node's copy of the meta group's state has all that was decided before
-// it was called. So an object that the copy lacks then is not there. After an error it is unknown:
-// the meta group's leader could not be asked, or its entries did not come within a second and a
+// CatchUp returns when this node's copy of the meta group's state has everything that was decided
+// before the call. An object that the copy lacks then does not exist. An error leaves it unknown:
+// the meta group's leader could not be asked, or its entries did not arrive within a second and a
 // half.
-func (m *Member) CatchUp(ctx context.Context) error {
-	ctx, cancel := m.tasks.WithTimeout(ctx, proposeFor)
+func (m *metaClient) CatchUp(ctx context.Context) error {
+	ctx, cancel := m.tasks.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	hint, pause := uint64(0), firstPause
+	hint, pause := uint64(0), firstRetryPause
 	for turn := 0; ; turn++ {
 		index, err := m.metaIndex(ctx, hint, turn)
 		if err == nil {
@@ -37,13 +37,13 @@ func (m *Member) CatchUp(ctx context.Context) error {
 		if !m.tasks.Sleep(ctx, pause) {
 			return timer.ErrNoLeader
 		}
-		pause = min(2*pause, longPause)
+		pause = min(2*pause, maxRetryPause)
 	}
 }
 
-// metaIndex is how far the meta group's state is, as its leader says after a majority has confirmed
-// that it leads.
-func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
+// metaIndex is the newest index of the meta group's state, from its leader, after a majority has
+// confirmed that it leads.
+func (m *metaClient) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, error) {
 	if m.host.Leads(shard.Meta) {
 		return m.host.Confirm(shard.Meta)
 	}
@@ -51,7 +51,7 @@ func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, 
 	if leader == 0 {
 		return 0, timer.ErrNoLeader
 	}
-	ctx, cancel := m.tasks.WithTimeout(ctx, indexCallIn)
+	ctx, cancel := m.tasks.WithTimeout(ctx, indexTimeout)
 	defer cancel()
 	answer, err := m.peers.Call(ctx, leader, methodIndex, nil)
 	if err != nil {
@@ -61,9 +61,9 @@ func (m *Member) metaIndex(ctx context.Context, hint uint64, turn int) (uint64, 
 }
 
 // awaitApplied waits until an entry is in this node's copy.
-func (m *Member) awaitApplied(ctx context.Context, index uint64) error {
-	for m.host.Applied(shard.Meta) < index {
-		if !m.tasks.Sleep(ctx, appliedEach) {
+func (l *local) awaitApplied(ctx context.Context, index uint64) error {
+	for l.host.Applied(shard.Meta) < index {
+		if !l.tasks.Sleep(ctx, appliedPoll) {
 			return timer.ErrNoLeader
 		}
 	}
@@ -77,7 +77,7 @@ const (
 	indexElsewhere
 )
 
-func (m *Member) answerIndex(_ context.Context) ([]byte, error) {
+func (m *metaClient) answerIndex(_ context.Context) ([]byte, error) {
 	index, err := m.host.Confirm(shard.Meta)
 	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok {
 		return binary.AppendUvarint([]byte{indexElsewhere}, moved.Leader), nil

@@ -12,14 +12,14 @@ import (
 func TestHeartbeatCarriesTheClock(t *testing.T) {
 	sent := heartbeat{WallMs: 1_800_000_000_000, Starts: 7, Cordoned: true, Unhealthy: "its clock was set", Leads: []timer.ShardID{1, 4},
 		Clock:  heartbeatClock{Known: true, AheadMs: -3_600_000, Steps: 3, Steady: 90 * time.Second, Sure: true},
-		Limits: ring.Says{Seq: 9, WallMs: 1_800_003_600_000}}
+		Limits: ring.AllocationReport{Seq: 9, WallMs: 1_800_003_600_000}}
 	got, err := decodeHeartbeat(sent.encode())
 	if err != nil || !reflect.DeepEqual(*got, sent) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	whole := sent.encode()
 	for n := 1; n < len(whole)-4; n++ { // the last of it may be missing: see decodeLimits
-		if b, err := decodeHeartbeat(whole[:n]); err == nil && !b.Limits.Untold {
+		if b, err := decodeHeartbeat(whole[:n]); err == nil && !b.Limits.Omitted {
 			t.Errorf("cut after %d of %d bytes: %+v", n, len(whole), b)
 		}
 	}
@@ -35,7 +35,7 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 	}
 	var now time.Duration
 	for range 20 {
-		now += heartbeatEach
+		now += heartbeatInterval
 		say(now, epochMs+now.Milliseconds()-3, 0) // 3 ms on its way
 	}
 	h, ago, _ := l.last(now, 2)
@@ -48,7 +48,7 @@ func TestClocksOfPeersAreMeasuredByTheBootClock(t *testing.T) {
 			t.Errorf("its own clock off by %d ms: the other's seems off by %d", off, ms)
 		}
 	}
-	now += heartbeatEach
+	now += heartbeatInterval
 	say(now, epochMs+now.Milliseconds()-60_000, 1)
 	h, ago, _ = l.last(now, 2)
 	if got, _ := h.clock(2, ago); got.OffsetMs != epochMs-60_000 || got.Steps != 1 {

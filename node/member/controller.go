@@ -9,56 +9,120 @@ import (
 )
 
 const (
-	controlEach  = time.Second // the controller's turn
-	resealAtOnce = 64          // commands in one turn
+	controlInterval = time.Second // the controller's turn
+	resealBatch     = 64          // commands in one turn
 )
 
-// control is the controller's turn: only the meta group's leader has one.
-func (m *Member) control(ctx context.Context) {
-	if !m.host.Leads(shard.Meta) {
+// controller plans the placement and keeps the cluster's secrets, on the meta group's leader.
+type controller struct {
+	*local
+	meta    *metaClient
+	missing *rareLog // of founders
+}
+
+// step is the controller's turn: only the meta group's leader has one.
+func (c *controller) step(ctx context.Context) {
+	if !c.host.Leads(shard.Meta) {
 		return
 	}
-	m.reseal(ctx)
-	m.liveness.expect(m.clock.Mono(), m.State.Nodes())
-	facts := m.liveness.facts(m.clock.Mono(), m.clock.WallMs(), m.id, m.Health.Why(), m.State.Nodes())
-	facts.Wrong = append(facts.Wrong, m.host.Wrong()...)
-	facts.ReplaceAfterMs = m.cfg.ReplaceAfter.Milliseconds()
-	for _, cmd := range ring.Plan(m.State.View(), facts) {
-		if _, err := m.Propose(ctx, cmd); err != nil {
-			m.log.Debug("a step of the placement was not taken; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)
+	c.reseal(ctx)
+	c.liveness.expect(c.clock.Mono(), c.State.Nodes())
+	facts := c.liveness.facts(c.clock.Mono(), c.clock.WallMs(), c.id, c.Health.Why(), c.State.Nodes())
+	facts.Wrong = append(facts.Wrong, c.host.Wrong()...)
+	facts.ReplaceAfterMs = c.cfg.ReplaceAfter.Milliseconds()
+	for _, cmd := range ring.Plan(c.State.View(), facts) {
+		if _, err := c.meta.Propose(ctx, cmd); err != nil {
+			c.log.Debug("a placement step was refused; it is planned again", "verb", string(cmd.Verb), "shard", uint32(cmd.Group), "error", err)
 			return
 		}
-		m.log.Info("placement", "step", string(cmd.Verb), "shard", uint32(cmd.Group), "to", m.names(cmd.To))
+		c.log.Info("the placement changes", "step", string(cmd.Verb), "shard", uint32(cmd.Group), "to", c.names(cmd.To))
 	}
 }
 
-func (m *Member) names(list []ring.Replica) (names []string) {
+func (c *controller) names(list []ring.Replica) (names []string) {
 	for _, r := range list {
-		n, _ := m.State.Node(r.Node)
+		n, _ := c.State.Node(r.Node)
 		names = append(names, n.Name)
 	}
 	return names
 }
 
-// reseal has the meta group's secrets sealed by this node's first key: on its leader, once a
-// second.
-func (m *Member) reseal(ctx context.Context) {
-	keys := m.cfg.Keys()
-	if cmd, lost := m.State.Replacing(keys, m.cfg.Random); lost {
-		if _, err := m.Propose(ctx, cmd); err != nil {
-			m.log.Debug("the cluster's secret was not made anew; it is tried again", "error", err)
+// reseal has the meta group's secrets sealed by this node's first key.
+func (c *controller) reseal(ctx context.Context) {
+	keys := c.cfg.Keys()
+	if cmd, lost := c.State.Replacing(keys, c.cfg.Random); lost {
+		if _, err := c.meta.Propose(ctx, cmd); err != nil {
+			c.log.Debug("the cluster's secret could not be replaced; retrying", "error", err)
 			return
 		}
-		m.log.Warn("the cluster has a new secret: the key of the one before is lost; receipts of before are void")
+		c.log.Warn("the cluster has a new secret, since the key of the former one is lost; earlier receipts are void")
 	}
-	list := m.State.Resealing(keys, resealAtOnce)
+	list := c.State.Resealing(keys, resealBatch)
 	for _, cmd := range list {
-		if _, err := m.Propose(ctx, cmd); err != nil {
-			m.log.Debug("a secret was not sealed anew; it is tried again", "topic", cmd.Name, "error", err)
+		if _, err := c.meta.Propose(ctx, cmd); err != nil {
+			c.log.Debug("a topic's secret could not be resealed; retrying", "topic", cmd.Name, "error", err)
 			return
 		}
 	}
 	if len(list) > 0 {
-		m.log.Info("sealed secrets of topics anew", "topics", len(list), "key", keys.First())
+		c.log.Info("resealed the secrets of topics", "topics", len(list), "key", keys.First())
+	}
+}
+
+// awaitBootstrap waits until the meta group has its first entries. It proposes them if this node
+// leads the group.
+func (c *controller) awaitBootstrap(ctx context.Context) {
+	for {
+		known, _, _ := c.State.Cluster()
+		switch {
+		case known != "" && c.State.Secret() != nil:
+			return
+		case !c.host.Leads(shard.Meta):
+		case known == "":
+			c.foundState(ctx)
+			c.makeSecret(ctx)
+		default: // its founder ended before that
+			c.makeSecret(ctx)
+		}
+		if !c.tasks.Sleep(ctx, foundingPoll) {
+			return
+		}
+	}
+}
+
+// foundState proposes the meta group's first entry once all founders have connected to this node: so
+// each of them has stored the plan.
+func (c *controller) foundState(ctx context.Context) {
+	id := c.Identity()
+	if id.AcceptedPlan == nil { // it joined
+		return
+	}
+	var missing []string
+	for _, n := range id.AcceptedPlan.Nodes {
+		if _, _, met := c.peers.Met(n.ID); !met && n.ID != c.id {
+			missing = append(missing, n.Name)
+		}
+	}
+	if len(missing) > 0 {
+		c.missing.do(func() {
+			c.log.Warn("the cluster is founded when these founders have connected; if one has lost its data directory, or belongs to another cluster, "+
+				"stop all founders, empty their data directories and start them again", "missing", missing)
+		})
+		return
+	}
+	if _, err := c.meta.Propose(ctx, ring.FoundCommand(id.ClusterID, id.Shards, id.Replicas, id.AcceptedPlan.Nodes)); err != nil {
+		c.log.Warn("the cluster's founding was not accepted yet; retrying", "error", err)
+	}
+}
+
+// makeSecret gives the cluster the secret of its receipts, once.
+func (c *controller) makeSecret(ctx context.Context) {
+	if id, _, _ := c.State.Cluster(); id == "" || c.State.Secret() != nil {
+		return
+	}
+	var receipts [ring.SecretBytes]byte
+	c.cfg.Random(receipts[:])
+	if _, err := c.meta.Propose(ctx, ring.SecretCommand(receipts, c.cfg.Keys())); err != nil {
+		c.log.Warn("the cluster's secret was not stored yet; retrying", "error", err)
 	}
 }

@@ -31,7 +31,7 @@ func (d *doors) Call(_ context.Context, voter uint64, method uint8, body []byte)
 	if method != methodRefuses {
 		return nil, peer.ErrNotSent
 	}
-	return (&Member{Self: &Self{peers: &doors{closed: []uint64{b2u(slices.Contains(d.closed, voter))}}}}).answerRefuses(context.Background(), body)
+	return (&fences{local: &local{Self: &Self{peers: &doors{closed: []uint64{b2u(slices.Contains(d.closed, voter))}}}}}).answerRefuses(context.Background(), body)
 }
 
 func b2u(b bool) uint64 {
@@ -64,7 +64,10 @@ func fenceMember(t *testing.T, ctx context.Context) (*Member, *doors, *metaHost)
 	began := time.Now()
 	d, s := &doors{}, ring.NewState(nil, nil)
 	h := &metaHost{state: s}
-	m := &Member{Self: &Self{id: 1, tasks: task.NewGoroutines(func() time.Duration { return time.Since(began) }), peers: d, log: slog.New(slog.DiscardHandler)}, State: s, host: h}
+	self := &Self{id: 1, tasks: task.NewGoroutines(func() time.Duration { return time.Since(began) }), peers: d, log: slog.New(slog.DiscardHandler)}
+	self.identity.Store(&Identity{NodeID: 1})
+	m := newMember(self, s)
+	m.Attach(h)
 	var nodes []ring.Node
 	for i := range uint64(3) {
 		nodes = append(nodes, ring.Node{ID: i + 1, Name: string(rune('a' + i)), Starts: 7})
@@ -75,7 +78,7 @@ func fenceMember(t *testing.T, ctx context.Context) (*Member, *doors, *metaHost)
 	}
 	m.refreshed.Store(&nodes)
 	m.member.Store(m)
-	m.fences.begin(ctx)
+	m.running.Store(&ctx)
 	return m, d, h
 }
 
@@ -86,7 +89,7 @@ func TestFenceAsksTheVoters(t *testing.T) {
 	cmd := ring.Command{Verb: ring.Fence, NodeID: 2, Starts: 7, Refused: []uint64{1, 3}}
 	for _, closed := range [][]uint64{nil, {1}, {3}} {
 		d.closed = closed
-		if _, err := m.decide(cmd.Encode()); !errors.Is(err, ring.ErrNotGone) {
+		if _, err := m.decisions.decide(cmd.Encode()); !errors.Is(err, ring.ErrNotGone) {
 			t.Errorf("%v find it gone: %v", closed, err)
 		}
 	}
@@ -94,7 +97,7 @@ func TestFenceAsksTheVoters(t *testing.T) {
 		t.Errorf("%d entries were made", h.made)
 	}
 	d.closed = []uint64{1, 3}
-	if _, err := m.decide(cmd.Encode()); err != nil {
+	if _, err := m.decisions.decide(cmd.Encode()); err != nil {
 		t.Error(err)
 	}
 	if n, _ := m.State.Node(2); n.Fenced != 7 {

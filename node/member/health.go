@@ -17,8 +17,8 @@ const (
 // none is a moment that never was.
 const none = time.Duration(math.MinInt64)
 
-// Health watches the conditions that make a node unfit to lead: a disk that syncs slowly, a clock
-// that is off, a key that is not there.
+// Health watches the conditions under which a node must not lead: a disk that syncs slowly, a wrong
+// clock, a missing key.
 type Health struct {
 	mu     sync.Mutex
 	slow   [10]int // fsyncs of over half a second in each of the last seconds
@@ -33,14 +33,14 @@ type Health struct {
 
 func newHealth() *Health { return &Health{since: none} }
 
-// SyncBegins is told that an fsync begins. There is one log, so one at a time.
+// SyncBegins records that an fsync begins. There is one log, so only one runs at a time.
 func (h *Health) SyncBegins(now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since = now
 }
 
-// Synced takes the duration of an fsync.
+// Synced records the duration of an fsync that has ended.
 func (h *Health) Synced(now, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,14 +52,14 @@ func (h *Health) Synced(now, took time.Duration) {
 	}
 }
 
-// Waits is told whether the log waits for room.
+// Waits records whether the log waits for room on its disk.
 func (h *Health) Waits(full bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.full = full
 }
 
-// passLocked clears the seconds that have passed.
+// passLocked clears the seconds that have passed since the last call.
 func (h *Health) passLocked(now time.Duration) {
 	for second := int64(now / time.Second); h.second < second; {
 		h.second = max(h.second+1, second-10)
@@ -67,14 +67,14 @@ func (h *Health) passLocked(now time.Duration) {
 	}
 }
 
-// lacksKey is told which key the node lacks, if any.
+// lacksKey records which key the node lacks; "" if none.
 func (h *Health) lacksKey(why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lacks = why
 }
 
-// check says why this node should not lead now; empty: it may. clock is the fault of its clock.
+// check returns why this node must not lead now; "": it may. clock is what is wrong with its clock.
 func (h *Health) check(now time.Duration, clock string) string {
 	reason := clock
 	h.mu.Lock()
@@ -87,7 +87,7 @@ func (h *Health) check(now time.Duration, clock string) string {
 	if slow > 0 && slow*100 > all {
 		reason = fmt.Sprintf("%d of its last %d fsyncs took over %s", slow, all, slowSync)
 	}
-	// It may never end: an earlier slow sync says nothing of it.
+	// It may never end, whatever the earlier ones took.
 	if lasts := now - h.since; h.since != none && lasts > hungSync {
 		reason = fmt.Sprintf("an fsync takes longer than %s", hungSync)
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	heartbeatEach    = 250 * time.Millisecond
-	maxLeads         = 65_536
-	maxUnhealthyText = 200
+	heartbeatInterval = 250 * time.Millisecond
+	maxLeads          = 65_536
+	maxUnhealthyText  = 200
 )
 
 // heartbeat is a node's report of itself to every other one, four times a second.
@@ -25,9 +25,24 @@ type heartbeat struct {
 	Cordoned  bool   // it gives its leaderships away: it stops, drains, or is unhealthy
 	Unhealthy string // why, if something is wrong with it
 	Leads     []timer.ShardID
-	Limits    ring.Says          // its parts of topics' limits
-	LowDisk   timer.LowDiskError // of its disk; no Limit: it has room
+	Limits    ring.AllocationReport // its parts of topics' limits
+	LowDisk   timer.LowDiskError    // of its disk; no Limit: it has room
 }
+
+// heartbeatClock is the part of a heartbeat on a node's clock.
+type heartbeatClock struct {
+	Known   bool          // false: the node has sent no heartbeat yet
+	AheadMs int64         // of the time that the node believes; 0 if it goes by its clock
+	Steps   uint32        // since its process began
+	Steady  time.Duration // since its last step, or since it began
+	Sure    bool          // it goes by its clock
+}
+
+// maxSteadyMs is 35 years.
+const maxSteadyMs = 1 << 40
+
+// believedMs is the time that the node went by when it sent the heartbeat.
+func (h *heartbeat) believedMs() int64 { return h.WallMs - h.Clock.AheadMs }
 
 // heartbeatFrame begins the control frames that carry a heartbeat; shard's begin with their own
 // version.
@@ -67,26 +82,26 @@ func (h *heartbeat) encode() []byte {
 }
 
 const (
-	limitsTold   = 0 // to a node of an older kind: too much is held to name it
-	limitsUntold = 1
+	limitsListed  = 0 // to a node of an older kind: too much is held to name it
+	limitsOmitted = 1
 )
 
-func appendLimits(out []byte, says *ring.Says) []byte {
-	if says.Untold {
-		return append(out, limitsUntold)
+func appendLimits(out []byte, report *ring.AllocationReport) []byte {
+	if report.Omitted {
+		return append(out, limitsOmitted)
 	}
 	unsure := byte(0)
-	if says.Unsure {
+	if report.Unsure {
 		unsure = 1
 	}
-	out = binary.AppendUvarint(append(out, limitsTold, unsure), says.Seq)
-	out = binary.AppendUvarint(out, uint64(len(says.Heard)))
-	for _, heard := range says.Heard {
-		out = binary.AppendUvarint(binary.AppendUvarint(out, heard.Node), heard.Seq)
+	out = binary.AppendUvarint(append(out, limitsListed, unsure), report.Seq)
+	out = binary.AppendUvarint(out, uint64(len(report.Received)))
+	for _, ref := range report.Received {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, ref.Node), ref.Seq)
 	}
-	out = binary.AppendUvarint(out, uint64(len(says.Parts)))
+	out = binary.AppendUvarint(out, uint64(len(report.Parts)))
 	before := timer.TopicID(0)
-	for _, p := range says.Parts {
+	for _, p := range report.Parts {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(p.Topic-before)), uint64(p.Leases))
 		before = p.Topic
 	}
@@ -150,17 +165,17 @@ func decodeHeartbeat(in []byte) (*heartbeat, error) {
 
 // decodeLimits reads the part of a heartbeat that is of limits, and gives the rest: a node of an
 // older kind has another, or none.
-func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err error) {
-	says.WallMs = wallMs
+func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest []byte, err error) {
+	report.WallMs = wallMs
 	switch {
-	case len(in) > 0 && in[0] == limitsUntold:
-		says.Untold = true
-		return says, in[1:], nil
-	case len(in) < 2 || in[0] != limitsTold:
-		says.Untold = true
-		return says, nil, nil
+	case len(in) > 0 && in[0] == limitsOmitted:
+		report.Omitted = true
+		return report, in[1:], nil
+	case len(in) < 2 || in[0] != limitsListed:
+		report.Omitted = true
+		return report, nil, nil
 	}
-	says.Unsure = in[1] != 0
+	report.Unsure = in[1] != 0
 	in = in[2:]
 	bad := false
 	number := func() uint64 {
@@ -177,12 +192,12 @@ func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err err
 		bad = bad || n > uint64(len(in))
 		return n
 	}
-	says.Seq = number()
+	report.Seq = number()
 	for range count() {
 		if bad {
 			break
 		}
-		says.Heard = append(says.Heard, ring.Heard{Node: number(), Seq: number()})
+		report.Received = append(report.Received, ring.ReportRef{Node: number(), Seq: number()})
 	}
 	topic := uint64(0)
 	for range count() {
@@ -192,10 +207,10 @@ func decodeLimits(in []byte, wallMs int64) (says ring.Says, rest []byte, err err
 		topic += number()
 		leases := number()
 		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32
-		says.Parts = append(says.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases)})
+		report.Parts = append(report.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases)})
 	}
 	if bad {
-		return says, nil, errHeartbeat
+		return report, nil, errHeartbeat
 	}
-	return says, in, nil
+	return report, in, nil
 }

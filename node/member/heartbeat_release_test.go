@@ -14,7 +14,7 @@ import (
 func TestHeartbeatOfReleases(t *testing.T) {
 	said := heartbeat{
 		WallMs: 5000, Clock: heartbeatClock{Known: true, AheadMs: -7, Steps: 2, Sure: true}, Starts: 2, Cordoned: true, Unhealthy: "x", Leads: []timer.ShardID{1, 5},
-		Limits:  ring.Says{WallMs: 5007, Seq: 2<<32 + 7, Heard: []ring.Heard{{Node: 3, Seq: 9}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}},
+		Limits:  ring.AllocationReport{WallMs: 5007, Seq: 2<<32 + 7, Received: []ring.ReportRef{{Node: 3, Seq: 9}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}},
 		LowDisk: timer.LowDiskError{Node: 9, Name: "n9", Path: "/d", Free: 100, Limit: 300},
 	}
 	releases := []struct{ level, frame string }{

@@ -50,9 +50,9 @@ func TestHungSyncIsNoticed(t *testing.T) {
 
 func TestHeartbeatRoundTrip(t *testing.T) {
 	for _, b := range []heartbeat{
-		{WallMs: 5000, Clock: heartbeatClock{Known: true}, Starts: 2, Unhealthy: "x", Leads: []timer.ShardID{1, 5}, Limits: ring.Says{WallMs: 5000, Seq: 2<<32 + 7,
-			Heard: []ring.Heard{{Node: 3, Seq: 9}, {Node: 1 << 39, Seq: 1 << 40}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}}},
-		{WallMs: 5999, Clock: heartbeatClock{Known: true}, Cordoned: true, Limits: ring.Says{WallMs: 5999, Seq: 1, Unsure: true}},
+		{WallMs: 5000, Clock: heartbeatClock{Known: true}, Starts: 2, Unhealthy: "x", Leads: []timer.ShardID{1, 5}, Limits: ring.AllocationReport{WallMs: 5000, Seq: 2<<32 + 7,
+			Received: []ring.ReportRef{{Node: 3, Seq: 9}, {Node: 1 << 39, Seq: 1 << 40}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}}},
+		{WallMs: 5999, Clock: heartbeatClock{Known: true}, Cordoned: true, Limits: ring.AllocationReport{WallMs: 5999, Seq: 1, Unsure: true}},
 	} {
 		frame := b.encode()
 		got, err := decodeHeartbeat(frame)
@@ -60,14 +60,14 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 			t.Fatalf("%+v, %v, want %+v", got, err, b)
 		}
 		for cut := 1; cut < len(frame); cut++ {
-			if short, err := decodeHeartbeat(frame[:cut]); err == nil && !short.Limits.Untold {
-				t.Errorf("a heartbeat cut at %d of %d says %+v", cut, len(frame), short.Limits)
+			if short, err := decodeHeartbeat(frame[:cut]); err == nil && !short.Limits.Omitted {
+				t.Errorf("a heartbeat cut at %d of %d report %+v", cut, len(frame), short.Limits)
 			}
 		}
 	}
 	older := (&heartbeat{WallMs: 5000}).encode()
 	older = append(older[:len(older)-5], 2, 7) // one topic is held
-	if got, err := decodeHeartbeat(older); err != nil || !got.Limits.Untold {
+	if got, err := decodeHeartbeat(older); err != nil || !got.Limits.Omitted {
 		t.Errorf("an older heartbeat: %+v %v", got, err)
 	}
 }

@@ -32,7 +32,7 @@ type Identity struct {
 
 	// Empty before the node has founded or joined one.
 	ClusterID string `json:"cluster_id,omitempty"`
-	// AcceptedPlan is the founding plan that this node has accepted, for life; see ring.Founding.
+	// AcceptedPlan is the founding plan that this node has accepted, for life; see ring.FoundingPlan.
 	AcceptedPlan *ring.FoundingPlan `json:"promise,omitempty"`
 	// Meta is the row of the meta group that this node's replica begins with.
 	Meta *shard.Assignment `json:"meta,omitempty"`
@@ -93,11 +93,11 @@ func ReadIdentity(fsys vfs.FS, dir string) (Identity, error) {
 	return id, nil
 }
 
-// newIdentity is for an empty directory only: a log without an identity is somebody's data that
-// lost its owner.
+// newIdentity is for an empty directory only. A log without an identity belongs to a node whose
+// identity was lost.
 func newIdentity(fsys vfs.FS, dir string, random func([]byte)) (Identity, error) {
 	if _, err := fsys.Stat(shard.SnapshotsDir(dir)); err == nil {
-		return Identity{}, fmt.Errorf("node: %s holds snapshots but no %s: a restore was interrupted there; restore into an empty directory", dir, identityFile)
+		return Identity{}, fmt.Errorf("node: %s holds snapshots but no %s: a restore into it was interrupted; restore into an empty directory", dir, identityFile)
 	}
 	if _, err := fsys.Stat(filepath.Join(dir, "wal")); err == nil {
 		return Identity{}, fmt.Errorf("node: %s holds a log but no %s; restore the file, or start in an empty directory", dir, identityFile)
@@ -141,8 +141,8 @@ func (id Identity) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// decodeIdentity reads the file. A changed digit is as good an identity as the true one, so it must
-// be, byte for byte, as it was written.
+// decodeIdentity reads the file. It must be exactly what was written: no other check notices a
+// changed digit.
 func decodeIdentity(data []byte) (Identity, error) {
 	var id Identity
 	if err := json.Unmarshal(data, &id); err != nil {
@@ -156,14 +156,14 @@ func decodeIdentity(data []byte) (Identity, error) {
 		return Identity{}, err
 	}
 	if at := differsAt(data, again); at >= 0 {
-		return Identity{}, fmt.Errorf("is damaged: it is not what was written, from offset %d on or before; %s", at, identityAdvice)
+		return Identity{}, fmt.Errorf("is damaged: it differs from what was written, at offset %d or before; %s", at, identityAdvice)
 	}
 	return id, nil
 }
 
 const identityAdvice = "put back what the newest start wrote (an older copy is refused), or empty the directory and join again under a new id"
 
-// jsonOffset says where a document ceases to be one.
+// jsonOffset names the offset at which a document is no longer JSON.
 func jsonOffset(err error) string {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf(" at offset %d", e.Offset)

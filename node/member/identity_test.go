@@ -89,7 +89,7 @@ func TestIdentityOfAnEmptyDirectory(t *testing.T) {
 	if err := fsys.MkdirAll("restoring/snapshots"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore was interrupted there") {
+	if _, err := lockIdentity(fsys, "restoring", random); err == nil || !strings.Contains(err.Error(), "a restore into it was interrupted") {
 		t.Error(err)
 	}
 }

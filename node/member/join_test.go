@@ -26,7 +26,7 @@ func TestRemovalMustBeProven(t *testing.T) {
 	} {
 		s := certified(t)
 		s.cfg.PeersProven, s.log = tt.proven, slog.New(slog.DiscardHandler)
-		if got := s.member.Load().believesItsEnd(asked, tt.from, "was removed"); got != tt.want {
+		if got := s.member.Load().ending.believed(asked, tt.from, "was removed"); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -1,25 +1,28 @@
 package member
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
 	"carillon/internal/clocks"
 	"carillon/ring"
+	"carillon/timer"
 )
 
 const (
-	aliveFor   = 1500 * time.Millisecond // without a heartbeat; then suspect
-	suspectFor = 5 * time.Second         // then down
+	suspectAfter = 1500 * time.Millisecond // without a heartbeat
+	downAfter    = 5 * time.Second
 )
 
-// liveness keeps the last heartbeat of each node, and since when there was none.
+// liveness keeps each node's last heartbeat, and since when there was none. O(nodes).
 type liveness struct {
 	mu       sync.Mutex
 	began    time.Duration
 	nodes    map[uint64]*peerStatus
 	expected map[uint64]time.Duration // since when nodes are known that have sent none
-	wrong    map[uint64]toldWrong     // by node: see recordWrong
+	wrong    map[uint64]wrongReport   // by node: see recordWrong
 }
 
 // peerStatus is one node's last heartbeat.
@@ -33,7 +36,7 @@ func newLiveness(now time.Duration) *liveness {
 	return &liveness{began: now, nodes: map[uint64]*peerStatus{}, expected: map[uint64]time.Duration{}}
 }
 
-// receive takes a heartbeat.
+// receive records a heartbeat.
 func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,16 +52,16 @@ func (l *liveness) receive(now time.Duration, node uint64, h *heartbeat) {
 	}
 }
 
-// touch takes note of a node that was spoken to but has sent no heartbeat: it is there, and not to
-// lead yet.
+// touch records a node that was in contact but has sent no heartbeat: it is up, and must not lead
+// yet.
 func (l *liveness) touch(now time.Duration, node uint64, starts uint32) {
-	if _, ago, ok := l.last(now, node); !ok || ago >= aliveFor {
+	if _, ago, ok := l.last(now, node); !ok || ago >= suspectAfter {
 		l.receive(now, node, &heartbeat{Starts: starts, Cordoned: true})
 	}
 }
 
-// expect notes which nodes there are: one that joins cannot be heard before, so it is not silent
-// for longer than it is known.
+// expect records which nodes there are. A node that joins sends no heartbeat before, so it is not
+// silent for longer than it is known.
 func (l *liveness) expect(now time.Duration, nodes []ring.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +88,7 @@ func (l *liveness) forget(node uint64) {
 	delete(l.wrong, node)
 }
 
-// last is a copy of a node's last report, and how long ago it came; false: it was never heard.
+// last returns a copy of a node's last report and its age. false: there was none.
 func (l *liveness) last(now time.Duration, node uint64) (s peerStatus, ago time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +103,7 @@ func (l *liveness) last(now time.Duration, node uint64) (s peerStatus, ago time.
 	return *v, now - v.at, true
 }
 
-// facts are the controller's knowledge of the nodes.
+// facts is what the controller knows of the nodes.
 func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy string, nodes []ring.Node) ring.Observations {
 	f := ring.Observations{NowMs: wallMs, Nodes: map[uint64]ring.NodeFacts{self: {Alive: true, Unfit: unhealthy}}}
 	for _, n := range nodes {
@@ -108,7 +111,7 @@ func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy
 			continue
 		}
 		s, ago, ok := l.last(now, n.ID)
-		facts := ring.NodeFacts{Alive: ok && ago < suspectFor, Unfit: s.last.Unhealthy}
+		facts := ring.NodeFacts{Alive: ok && ago < downAfter, Unfit: s.last.Unhealthy}
 		if !facts.Alive {
 			facts.DownForMs = ago.Milliseconds()
 		}
@@ -116,4 +119,26 @@ func (l *liveness) facts(now time.Duration, wallMs int64, self uint64, unhealthy
 	}
 	f.Wrong = l.allWrong(now)
 	return f
+}
+
+// lowDisks lists the disks that live nodes report as low, by node.
+func (l *liveness) lowDisks(now time.Duration) (low []timer.LowDiskError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for node, s := range l.nodes {
+		if s.last.LowDisk.Limit > 0 && now-s.at < suspectAfter {
+			e := s.last.LowDisk
+			e.Node = node
+			low = append(low, e)
+		}
+	}
+	slices.SortFunc(low, func(a, b timer.LowDiskError) int { return cmp.Compare(a.Node, b.Node) })
+	return low
+}
+
+// clock is the node's clock as it was heard.
+func (s *peerStatus) clock(id uint64, ago time.Duration) (p clocks.Peer, known bool) {
+	offset, known := s.measured.OffsetMs()
+	c := &s.last.Clock
+	return clocks.Peer{Node: id, OffsetMs: offset, Steps: c.Steps, Steady: c.Steady + ago, Sure: c.Sure}, known
 }

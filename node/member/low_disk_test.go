@@ -17,7 +17,7 @@ import (
 // before reads the rest of it.
 func TestHeartbeatSaysThatADiskIsLow(t *testing.T) {
 	low := timer.LowDiskError{Node: 7, Name: "n2", Path: "/var/lib/carillon", Free: 195 << 20, Limit: 256 << 20}
-	for _, limits := range []ring.Says{{WallMs: 5, Untold: true}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
+	for _, limits := range []ring.AllocationReport{{WallMs: 5, Omitted: true}, {WallMs: 5, Seq: 3, Parts: []ring.Part{{Topic: 3, Leases: 1}}}} {
 		h := heartbeat{WallMs: 5, Starts: 1, Limits: limits, Clock: heartbeatClock{Known: true}}
 		well := len(h.encode())
 		h.LowDisk = low
@@ -80,11 +80,12 @@ func TestOperatorIsToldOfLowDisks(t *testing.T) {
 		return a
 	}}))
 	clock := clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})
-	m := &Member{Self: &Self{id: 1, cfg: Config{Name: "n1", Dir: "/data"}, log: log, clock: clock, liveness: newLiveness(0)}, host: host}
+	l := &local{Self: &Self{id: 1, cfg: Config{Name: "n1", Dir: "/data"}, log: log, clock: clock, liveness: newLiveness(0)}, host: host}
+	s := newHeartbeatSender(l, &observer{l}, nil)
 	look := func() string {
 		said.Reset()
-		own := m.ownLowDisk()
-		m.sayLowDisks(&own)
+		own := s.ownLowDisk()
+		s.logLowDisks(&own)
 		return said.String()
 	}
 	if text := look(); text != "" {

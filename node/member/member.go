@@ -1,16 +1,12 @@
 package member
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"carillon/internal/clocks"
 	"carillon/internal/placement"
 	"carillon/node/task"
 	"carillon/ring"
@@ -20,11 +16,9 @@ import (
 )
 
 const (
-	readyEach = 20 * time.Millisecond
-	// A removed node is still spoken to for so long: it is to learn that it was removed.
-	forgetAfter = 2 * time.Second
-	// Settled moves that wait to be told to the meta group; those beyond are said again.
-	maxSettled = 4096
+	readyPoll = 20 * time.Millisecond
+	// How long a removed node's connections stay: it has to learn that it was removed.
+	forgetDelay = 2 * time.Second
 )
 
 // Host is the part of the node's shards that a Member needs: shard.Host.
@@ -39,99 +33,121 @@ type Host interface {
 	Held(topic timer.TopicID) int
 	Place(rows []shard.Assignment)
 	Cordon(on bool)
-	// Fault names a fault of one of its replicas; "": none is known.
+	// Fault names a fault of one of its replicas; "" if none is known.
 	Fault() string
-	// Wrong lists its replicas whose states are wrong, so that they are to be replaced.
+	// Wrong lists its replicas whose states are wrong and which have to be replaced.
 	Wrong() []placement.WrongReplica
-	// Restarted is told that a new process of a node has registered.
+	// Restarted is called when a new process of a node has registered.
 	Restarted()
 	// Propose has the meta group's machine apply a command.
 	Propose(cmd []byte) (any, error)
-	// Confirm has a majority confirm that this node leads, and says up to where its state is then,
-	// at least.
+	// Confirm has a majority confirm that this node leads. index is the least that its state then
+	// had.
 	Confirm(id timer.ShardID) (index uint64, err error)
 	// Applied is the last entry that is in this node's copy of a group's state.
 	Applied(id timer.ShardID) uint64
-	// LogEnd is how many frames the log had when this process began, and how many are on disk now,
-	// of all processes.
+	// LogEnd is how many frames the log had when this process began, and how many are on disk now.
+	// Both count the frames of all processes.
 	LogEnd() (opened, synced uint64)
 	// Disk is how much room this node's log has.
 	Disk() wal.Disk
 }
 
-// Member is this node once it is of a cluster: its shards, and its copy of the meta group's state.
-// It implements shard.Placement, and package route's view of the cluster.
-type Member struct {
+// local is this node as each part of a Member sees it: its start and identity, its shards, and its
+// copy of the meta group's state.
+type local struct {
 	*Self
-	State  *ring.State
-	Limits *ring.Shares // of the limits that topics have in the whole cluster
+	State *ring.State
 
-	host      Host
-	onMembers func() // told when members or their addresses have changed
+	host    Host                            // set by Attach
+	running atomic.Pointer[context.Context] // of Run; nil: the member does not run yet
+}
 
-	changed  task.Signal     // rows, nodes or their addresses have changed
-	mayLead  nodeSet         // which nodes may lead
-	cordoned string          // why this node should not, by the last heartbeat
-	low      map[uint64]bool // whose disks were low by then
+// context is the context of Run, or one that never ends while the member does not run.
+func (l *local) context() context.Context {
+	if ctx := l.running.Load(); ctx != nil {
+		return *ctx
+	}
+	return context.Background()
+}
 
-	clockHeld bool // the clock was not believed at the last heartbeat
+// Member is this node once it is of a cluster: its shards, and its copy of the meta group's state.
+// It implements shard.Placement, and package route's view of the cluster. Each of its parts decides
+// one thing, and has a file of its own.
+type Member struct {
+	*local
+	*observer     // the other nodes, by their heartbeats
+	*metaClient   // commands and questions for the meta group
+	*startCheck   // whether this process has the newest copy of its data directory
+	*fences       // takes over early what an ended process left
+	*settledMoves // moves that are done
 
-	settledMu sync.Mutex
-	settled   []ring.Command // to be told to the meta group
-	toldMeta  task.Signal
-	place     placeWatch // of the task that keeps the node registered
-	fences    fences
-	leave     sync.Once
-	unproven  *Notice // of a removal that is not believed
+	Limits *ring.LimitAllocator // of the limits that topics have in the whole cluster
+
+	registration *registration
+	refresher    *memberRefresh
+	controller   *controller
+	heartbeats   *heartbeatSender
+	ending       *ending
+
+	onMembers func()      // called when members or their addresses have changed
+	changed   task.Signal // rows, nodes or their addresses have changed
 }
 
 // NewMember makes the node's copy of the cluster's state, for a host that is made next: see Attach.
-// topics is told of changes of topics, members of changes of nodes and their addresses; it is
-// called by one goroutine.
+// topics is called after changes of topics, members after changes of nodes and their addresses, by
+// one goroutine.
 func (s *Self) NewMember(topics, members func()) *Member {
+	changed := s.tasks.NewSignal()
+	m := newMember(s, ring.NewState(topics, changed.Set))
+	m.onMembers, m.changed = members, changed
+	return m
+}
+
+// newMember connects the parts.
+func newMember(s *Self, state *ring.State) *Member {
 	id := s.Identity()
-	m := &Member{Self: s, Limits: ring.NewShares(id.NodeID, id.Starts), onMembers: members, changed: s.tasks.NewSignal(), toldMeta: s.tasks.NewSignal(),
-		unproven: NewNotice(s.tasks, sayEach)}
-	m.State = ring.NewState(topics, m.look)
+	l := &local{Self: s, State: state}
+	m := &Member{local: l, Limits: ring.NewLimitAllocator(id.NodeID, id.Starts)}
+	m.observer = &observer{l}
+	m.metaClient = newMetaClient(l, m.observer)
+	m.ending = newEnding(l)
+	m.startCheck = &startCheck{local: l, meta: m.metaClient, end: m.ending}
+	m.fences = newFences(l, m.metaClient)
+	m.settledMoves = newSettledMoves(l, m.metaClient)
+	m.registration = &registration{local: l, meta: m.metaClient, seen: m.observer, start: m.startCheck, end: m.ending}
+	m.refresher = &memberRefresh{local: l, seen: m.observer}
+	m.controller = &controller{local: l, meta: m.metaClient, missing: newRareLog(l.tasks, noticeInterval)}
+	m.heartbeats = newHeartbeatSender(l, m.observer, m.Limits)
 	return m
 }
 
 // Attach gives it its host, before it runs.
 func (m *Member) Attach(host Host) { m.host = host }
 
-// Settled implements shard.Placement.
-func (m *Member) Settled(group timer.ShardID, epoch uint32) {
-	m.settledMu.Lock()
-	if len(m.settled) < maxSettled {
-		m.settled = append(m.settled, ring.Command{Verb: ring.Reconciled, Group: group, Epoch: epoch})
-	}
-	m.settledMu.Unlock()
-	m.toldMeta.Set()
-}
-
 // MayLead implements shard.Placement.
-func (m *Member) MayLead(node uint64) bool { return m.mayLead.has(node) }
+func (m *Member) MayLead(node uint64) bool { return m.heartbeats.mayLead.has(node) }
 
-// Run does a member's work beside its shards, until the context ends.
+// Run does a member's work until the context ends.
 func (m *Member) Run(ctx context.Context) {
-	m.fences.begin(ctx)
+	m.running.Store(&ctx)
 	work := task.NewGroup(m.tasks)
 	work.Go(func() { m.followState(ctx) })
-	work.Go(func() { m.tellSettled(ctx) })
-	work.Go(func() { task.Every(ctx, m.tasks, heartbeatEach, m.sendHeartbeats) })
-	work.Go(func() { m.awaitBootstrap(ctx) })
-	work.Go(func() { task.Every(ctx, m.tasks, controlEach, func() { m.control(ctx) }) })
-	work.Go(func() { m.keepRegistered(ctx) })
-	work.Go(func() { m.askAround(ctx) })
-	work.Go(func() { task.Every(ctx, m.tasks, refreshEach, func() { m.refresh(ctx) }) })
+	work.Go(func() { m.reportSettled(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, heartbeatInterval, m.heartbeats.send) })
+	work.Go(func() { m.controller.awaitBootstrap(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, controlInterval, func() { m.controller.step(ctx) }) })
+	work.Go(func() { m.registration.run(ctx) })
+	work.Go(func() { m.askOthers(ctx) })
+	work.Go(func() { task.Every(ctx, m.tasks, refreshInterval, func() { m.refresher.refresh(ctx) }) })
 	work.Wait()
 }
 
-// look makes followState look again.
+// look has followState run once more.
 func (m *Member) look() { m.changed.Set() }
 
-// followState brings the host in line with this node's copy of the placement, and others with the
-// members.
+// followState brings the host in line with this node's copy of the placement, and follows changes
+// of the members.
 func (m *Member) followState(ctx context.Context) {
 	gone, starts := map[uint64]bool{}, map[uint64]uint32{}
 	for {
@@ -150,14 +166,14 @@ func (m *Member) followState(ctx context.Context) {
 			}
 			gone[n.ID] = true
 			if n.ID == m.id {
-				m.leaveCluster()
+				m.ending.leaveCluster()
 				continue
 			}
 			m.liveness.forget(n.ID)
-			m.vouchers.forget(n.ID)
+			m.confirmations.forget(n.ID)
 			m.logEnds.forget(n.ID)
 			m.tasks.Go(func() {
-				if m.tasks.Sleep(ctx, forgetAfter) {
+				if m.tasks.Sleep(ctx, forgetDelay) {
 					m.peers.Forget(n.ID)
 				}
 			})
@@ -168,8 +184,8 @@ func (m *Member) followState(ctx context.Context) {
 	}
 }
 
-// followStarts tells the host when another node has registered a new process: what the one before
-// had in flight is over. known has the starts that it was told of.
+// followStarts notifies the host when another node has registered a new process, which ends what
+// the one before had in flight. known has the starts that were seen so far.
 func (m *Member) followStarts(known map[uint64]uint32) {
 	news := false
 	for _, n := range m.State.Nodes() {
@@ -181,91 +197,16 @@ func (m *Member) followStarts(known map[uint64]uint32) {
 	}
 }
 
-// leaveCluster ends the process: the cluster has removed the node.
-func (m *Member) leaveCluster() { m.leave.Do(func() { m.cfg.Fail(ErrRemoved) }) }
-
-// tellSettled tells the meta group which moves of this node's groups are done.
-func (m *Member) tellSettled(ctx context.Context) {
-	for m.toldMeta.Wait(ctx, task.Forever) {
-		for ctx.Err() == nil {
-			m.settledMu.Lock()
-			if len(m.settled) == 0 {
-				m.settledMu.Unlock()
-				break
-			}
-			cmd := m.settled[0]
-			m.settled = m.settled[1:]
-			m.settledMu.Unlock()
-			if row, ok := m.State.Row(cmd.Group); ok && (row.Settled || row.Epoch != cmd.Epoch) {
-				continue
-			}
-			if _, err := m.Propose(ctx, cmd); err != nil {
-				m.log.Debug("a settled move was not noted; it is said again", "shard", uint32(cmd.Group), "error", err)
-			}
-		}
-	}
-}
-
-// sendHeartbeats tells the others how this node is, and takes stock of them.
-func (m *Member) sendHeartbeats() {
-	now := m.clock.Mono()
-	m.Health.lacksKey(m.cfg.LacksKey())
-	clock, wrong := m.judgeClock(now), ""
-	if clock.Trust == clocks.Held {
-		wrong = clock.Why
-	}
-	unhealthy := cmp.Or(m.Health.check(now, wrong), m.host.Fault())
-	m.sayHealth(unhealthy)
-	me, member := m.State.Node(m.id)
-	cordoned := m.stopping.Load() || unhealthy != "" || member && me.State != ring.NodeMember
-	m.host.Cordon(cordoned)
-	h := heartbeat{WallMs: clock.RawMs, Starts: m.Identity().Starts, Cordoned: cordoned, Unhealthy: unhealthy, Leads: m.leads(),
-		Clock: heartbeatClock{AheadMs: clock.AheadMs, Steps: clock.Steps, Steady: clock.Steady, Sure: clock.Trust == clocks.Sure}}
-	h.Limits = m.reportLimits(h.believedMs(), h.Leads)
-	h.LowDisk = m.ownLowDisk()
-	m.sayLowDisks(&h.LowDisk)
-	_, synced := m.host.LogEnd()
-	frame, logEnd, wrongReplicas := h.encode(), encodeLogEnd(h.Starts, synced), encodeWrong(m.host.Wrong())
-	may := map[uint64]bool{m.id: !cordoned}
-	nodes := m.State.Nodes()
-	m.liveness.expect(now, nodes)
-	for _, n := range nodes {
-		if n.ID == m.id {
-			continue
-		}
-		m.peers.Send(n.ID, slices.Clone(frame))
-		m.peers.Send(n.ID, slices.Clone(logEnd))
-		if wrongReplicas != nil {
-			m.peers.Send(n.ID, slices.Clone(wrongReplicas))
-		}
-		s, ago, ok := m.liveness.last(now, n.ID)
-		may[n.ID] = ok && ago < aliveFor && !s.last.Cordoned && n.State == ring.NodeMember
-	}
-	m.mayLead.set(may)
-}
-
-// sayHealth tells the operator why this node begins to hand its shards over, and when it may lead
-// again.
-func (m *Member) sayHealth(unhealthy string) {
-	switch {
-	case unhealthy != "" && m.cordoned == "":
-		m.log.Warn("this node hands its shards over to others", "why", unhealthy)
-	case unhealthy == "" && m.cordoned != "":
-		m.log.Info("this node may lead shards again", "before", m.cordoned)
-	}
-	m.cordoned = unhealthy
-}
-
-// Ready is the reason why the node is not ready; nil when it serves, and has filled the place of
-// the one that had its name before. A rolling restart waits for that: until then the shards have a
-// replica less.
+// Ready is the reason why the node is not ready. It is nil when the node serves and has filled the
+// place of the node that had its name before. A rolling restart waits for that: until then the
+// shards lack a replica.
 func (m *Member) Ready() error {
 	if err := m.serves(); err != nil {
 		return err
 	}
 	if n, ok := m.State.Node(m.id); ok {
 		if group, yes := m.State.Awaits(n); yes {
-			return fmt.Errorf("this node takes the place of another that was called %s: group %d does not have its replica back yet", n.Name, group)
+			return fmt.Errorf("this node takes the place of another that was named %s: group %d has not got its replica back yet", n.Name, group)
 		}
 	}
 	return nil
@@ -279,7 +220,7 @@ func (m *Member) serves() error {
 		return timer.ErrRecovering
 	}
 	if why := m.clock.Fault(); why != "" {
-		return errors.New(why + ": nothing is started, expired or forgotten meanwhile")
+		return errors.New(why + ": nothing is started, expired or deleted meanwhile")
 	}
 	if err := m.host.NotReady(); err != nil {
 		return err
@@ -298,8 +239,8 @@ func (m *Member) serves() error {
 	return m.host.NotReady() // once more: the shards are all there now, and are to have fired
 }
 
-// HandOver gives the leaderships to others, as far as there are any that may take them, until the
-// context ends. The node takes none any more.
+// HandOver transfers the leaderships to other nodes that can take them, until the context ends. The
+// node takes no leadership afterwards.
 func (m *Member) HandOver(ctx context.Context) {
 	m.Stop()
 	select {
@@ -308,7 +249,7 @@ func (m *Member) HandOver(ctx context.Context) {
 		return // it leads nothing yet
 	}
 	m.host.Cordon(true)
-	for m.couldHandOver() && m.tasks.Sleep(ctx, readyEach) {
+	for m.couldHandOver() && m.tasks.Sleep(ctx, readyPoll) {
 	}
 }
 
@@ -319,7 +260,7 @@ func (m *Member) couldHandOver() bool {
 			continue
 		}
 		for _, id := range g.Voters {
-			if node := ring.NodeOfReplica(id); node != m.id && m.mayLead.has(node) {
+			if node := ring.NodeOfReplica(id); node != m.id && m.heartbeats.mayLead.has(node) {
 				return true
 			}
 		}
@@ -327,15 +268,18 @@ func (m *Member) couldHandOver() bool {
 	return false
 }
 
-// nodeSet is a set of nodes that is replaced whole.
-type nodeSet struct {
-	nodes atomic.Pointer[map[uint64]bool]
-}
-
-// set takes a set, which is not to change any more.
-func (s *nodeSet) set(nodes map[uint64]bool) { s.nodes.Store(&nodes) }
-
-func (s *nodeSet) has(node uint64) bool {
-	nodes := s.nodes.Load()
-	return nodes != nil && (*nodes)[node]
+// MarkFounded stores, once the node serves, that the first replica is on disk. From then on it is
+// damage if it is missing.
+func (m *Member) MarkFounded(ctx context.Context) {
+	for !m.Identity().Founded {
+		if m.serves() == nil {
+			if err := m.Change(func(id *Identity) { id.Founded = true }); err != nil {
+				m.log.Error("the founding could not be stored; the next start tries again", "error", err)
+			}
+			return
+		}
+		if !m.tasks.Sleep(ctx, readyPoll) {
+			return
+		}
+	}
 }

@@ -11,13 +11,13 @@ import (
 	"carillon/transport/peer"
 )
 
-// A node that was away does not know which nodes have joined meanwhile, and one of these may lead
-// the meta group, of which alone it could learn that. So it asks members that it knows for their
-// list of nodes, and takes their word until its own copy says more. Where it hears none of them, as
-// all may have been replaced, it asks nodes that gossip knows in its cluster: as a node does that
-// joins.
+// A node that was away does not know which nodes have joined meanwhile. One of these may lead the
+// meta group, and only from that one could it learn of them. So it asks members that it knows for
+// their list of nodes, and uses that until its own copy has more. Where it hears none of them, since
+// all may have been replaced, it asks the nodes that gossip knows in its cluster, as a joining node
+// does.
 
-const refreshEach = time.Second
+const refreshInterval = time.Second
 
 // answerMembers gives a member the list of nodes.
 func (s *Self) answerMembers(from peer.Hello) ([]byte, error) {
@@ -43,8 +43,14 @@ func (s *Self) refreshedNode(node uint64) (ring.Node, bool) {
 	return ring.Node{}, false
 }
 
+// memberRefresh brings Self.refreshed up to date.
+type memberRefresh struct {
+	*local
+	seen *observer
+}
+
 // refresh asks, where an unknown node has been met, one member after the other until one answers.
-func (m *Member) refresh(ctx context.Context) {
+func (m *memberRefresh) refresh(ctx context.Context) {
 	if !m.unknownPeer.Swap(false) {
 		return
 	}
@@ -53,7 +59,7 @@ func (m *Member) refresh(ctx context.Context) {
 		if addr == "" || id == m.id {
 			continue
 		}
-		ctx, cancel := m.tasks.WithTimeout(ctx, askFor)
+		ctx, cancel := m.tasks.WithTimeout(ctx, askTimeout)
 		reply, from, err := m.peers.CallAddr(ctx, addr, methodMembers, nil)
 		cancel()
 		if err != nil || from.Node != id || from.Cluster != m.Identity().ClusterID {
@@ -70,9 +76,9 @@ func (m *Member) refresh(ctx context.Context) {
 
 // refreshFrom are the members that this node hears; when there are none, the nodes that gossip
 // knows in this cluster.
-func (m *Member) refreshFrom() (ids []uint64) {
+func (m *memberRefresh) refreshFrom() (ids []uint64) {
 	for _, n := range m.State.Nodes() {
-		if n.ID != m.id && m.Hears(n.ID) {
+		if n.ID != m.id && m.seen.isUp(n.ID) {
 			ids = append(ids, n.ID)
 		}
 	}
@@ -88,18 +94,18 @@ func (m *Member) refreshFrom() (ids []uint64) {
 // others are the other members by this node's copy of the cluster's state, or those that gossip
 // knows if the copy is still empty: the replica of the meta group that was to fill it may have been
 // given up before it had anything.
-func (m *Member) others() []ring.Node {
-	nodes := m.State.Nodes()
+func (l *local) others() []ring.Node {
+	nodes := l.State.Nodes()
 	if len(nodes) == 0 {
-		return m.gossiped()
+		return l.gossiped()
 	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n ring.Node) bool { return n.ID == m.id })
+	return slices.DeleteFunc(slices.Clone(nodes), func(n ring.Node) bool { return n.ID == l.id })
 }
 
 // gossiped are the other nodes that gossip knows in this cluster.
-func (m *Member) gossiped() (nodes []ring.Node) {
-	for _, g := range m.gossip.List() {
-		if g.ID != m.id && g.State == ring.MemberAlive && g.Cluster == m.Identity().ClusterID {
+func (l *local) gossiped() (nodes []ring.Node) {
+	for _, g := range l.gossip.List() {
+		if g.ID != l.id && g.State == ring.MemberAlive && g.Cluster == l.Identity().ClusterID {
 			nodes = append(nodes, ring.Node{ID: g.ID, Name: g.Name, Peer: g.Peer})
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"carillon/ring"
 )
 
-// Why an operator's request about a node is refused, beside the errors of package ring.
+// Why an operator's request about a node is refused; package ring has more such errors.
 var (
-	ErrNotDrained  = errors.New("the node serves, and still holds replicas")
+	ErrNotDrained  = errors.New("the node is up and still holds replicas")
 	ErrNoOtherNode = errors.New("there is no other node")
 )
 
@@ -33,7 +33,7 @@ func (m *Member) Drain(ctx context.Context, name string) error {
 	return err
 }
 
-// Resume takes a drain back.
+// Resume ends a drain.
 func (m *Member) Resume(ctx context.Context, name string) error {
 	n, err := m.named(name)
 	if err != nil || n.State == ring.NodeMember {
@@ -43,9 +43,9 @@ func (m *Member) Resume(ctx context.Context, name string) error {
 	return err
 }
 
-// Remove ends a node's membership. One that is down may go as it is, and with force any: others
-// take over its replicas. With acceptLoss that is so even if none can. The meta group's leader
-// judges by its own hearing which nodes are down, and which can take over: see decide.
+// Remove ends a node's membership. A node that is down may be removed as it is, and with force any
+// node: others take over its replicas. With acceptLoss that is so even if none can. The meta
+// group's leader judges which nodes are down and which can take over: see decisions.
 func (m *Member) Remove(ctx context.Context, name string, force, acceptLoss bool) error {
 	n, err := m.named(name)
 	if err != nil {
@@ -79,7 +79,7 @@ func (m *Member) Finalize(ctx context.Context) (feature.Level, error) {
 		return 0, err
 	}
 	for m.State.Level() < next { // the next request here is to see it
-		if !m.tasks.Sleep(ctx, ownTopicEach) {
+		if !m.tasks.Sleep(ctx, ownCopyPoll) {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -13,21 +14,30 @@ import (
 )
 
 const (
-	registerEach      = 3 * time.Second
-	registerAgainEach = 200 * time.Millisecond // until the cluster knows of this start
+	registerInterval = 3 * time.Second
+	registerRetry    = 200 * time.Millisecond // until the cluster knows of this start
 )
 
-// keepRegistered tells the cluster where this node is now, and its version, whenever that has
-// changed.
-func (m *Member) keepRegistered(ctx context.Context) {
+// registration keeps the cluster's record of this node up to date, and its place in the meta group.
+type registration struct {
+	*local
+	meta  *metaClient
+	seen  *observer
+	start *startCheck
+	end   *ending
+	place placeWatch
+}
+
+// run registers this node's address and version, whenever they have changed, and keeps its place.
+func (r *registration) run(ctx context.Context) {
 	for {
-		m.register(ctx)
-		m.keepPlace(ctx)
-		each := registerEach
-		if !m.Current() {
-			each = registerAgainEach
+		r.register(ctx)
+		r.keepPlace(ctx)
+		each := registerInterval
+		if !r.Current() {
+			each = registerRetry
 		}
-		if !m.tasks.Sleep(ctx, each) {
+		if !r.tasks.Sleep(ctx, each) {
 			return
 		}
 	}
@@ -36,40 +46,40 @@ func (m *Member) keepRegistered(ctx context.Context) {
 // Current reports that this node's copy of the meta group's state is as new as its process: it
 // leads, or the copy has the node's registration of this start, which came after all that was
 // acknowledged before.
-func (m *Member) Current() bool {
-	if m.host.Leads(shard.Meta) {
+func (r *registration) Current() bool {
+	if r.host.Leads(shard.Meta) {
 		return true
 	}
-	known, ok := m.State.Node(m.id)
-	id := m.Identity()
+	known, ok := r.State.Node(r.id)
+	id := r.Identity()
 	return ok && known.Starts == id.Starts && id.Asked == id.Starts
 }
 
-func (m *Member) register(ctx context.Context) {
-	if agreed, level := m.State.Level(), max(m.cfg.Level, feature.LevelFirst); agreed > level {
-		m.cfg.Fail(fmt.Errorf("node: %w: the cluster has agreed on feature level %d, this release has %d (see --feature-level); start the newer release",
+func (r *registration) register(ctx context.Context) {
+	if agreed, level := r.State.Level(), max(r.cfg.Level, feature.LevelFirst); agreed > level {
+		r.cfg.Fail(fmt.Errorf("node: %w: the cluster has agreed on feature level %d, this release has %d (see --feature-level); start the newer release",
 			ring.ErrTooOld, agreed, level))
 		return
 	}
-	if id := m.Identity(); m.alone() && id.Asked >= id.Starts {
-		if _, removed := m.askForPlace(ctx); removed {
-			m.leaveCluster()
+	if id := r.Identity(); r.seen.isAlone() && id.Asked >= id.Starts {
+		if _, removed := r.askForPlace(ctx); removed {
+			r.end.leaveCluster()
 			return
 		}
 	}
-	self, err := m.describe()
-	known, ok := m.State.Node(m.id)
+	self, err := r.describe()
+	known, ok := r.State.Node(r.id)
 	if err != nil || !ok || known.State == ring.NodeRemoved {
 		return
 	}
-	if m.isOutdated() {
+	if r.start.isOutdated() {
 		return
 	}
-	if known.Name != self.Name && m.cfg.NamesProven {
-		m.cfg.Fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: where nodes have certificates they keep their names", known.Name, self.Name))
+	if known.Name != self.Name && r.cfg.NamesProven {
+		r.cfg.Fail(fmt.Errorf("node: the cluster knows this node as %s, not as %s: a node with a certificate keeps its name", known.Name, self.Name))
 		return
 	}
-	if !m.mayRegister(ctx) {
+	if !r.start.mayRegister(ctx) {
 		return
 	}
 	self.State, self.JoinedMs, self.SinceMs = known.State, known.JoinedMs, known.SinceMs
@@ -77,45 +87,80 @@ func (m *Member) register(ctx context.Context) {
 		return
 	}
 	if known.Fenced == self.Starts {
-		m.log.Warn("the cluster took this process for gone, and some of its calls may have been repeated: its peer address refused connections to others")
+		r.log.Warn("other nodes could not connect to this node's peer address, so the cluster considered this process ended; some of its calls may have been repeated")
 	}
-	_, err = m.Propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: m.Identity().ClusterID})
+	_, err = r.meta.Propose(ctx, ring.Command{Verb: ring.Register, Node: &self, ClusterID: r.Identity().ClusterID})
 	switch {
 	case errors.Is(err, ring.ErrTooOld):
-		m.cfg.Fail(fmt.Errorf("node: %w", err))
+		r.cfg.Fail(fmt.Errorf("node: %w", err))
 	case err != nil:
-		m.log.Warn("the cluster was not told this node's new addresses; it is tried again", "error", err)
+		r.log.Warn("this node's new addresses could not be registered; retrying", "error", err)
 	}
 }
 
 // keepPlace looks whether this node's replica of the meta group still gets the others' entries. One
 // that was silent for long while it joined was given up: it has another place by now, under another
 // id, and it can hear of that only from nodes that have the row.
-func (m *Member) keepPlace(ctx context.Context) {
-	applied := m.host.Applied(shard.Meta)
-	if m.host.Leads(shard.Meta) || applied != m.place.applied || !m.behind(ctx, applied) {
-		m.place = placeWatch{applied: applied}
+func (r *registration) keepPlace(ctx context.Context) {
+	applied := r.host.Applied(shard.Meta)
+	if r.host.Leads(shard.Meta) || applied != r.place.applied || !r.meta.behind(ctx, applied) {
+		r.place = placeWatch{applied: applied}
 		return
 	}
-	if m.place.rounds++; m.place.rounds < placeRounds {
+	if r.place.rounds++; r.place.rounds < placeRounds {
 		return
 	}
-	m.place.rounds = 0
-	if !m.mayRegister(ctx) {
+	r.place.rounds = 0
+	if !r.start.mayRegister(ctx) {
 		return
 	}
-	row, removed := m.askForPlace(ctx)
+	row, removed := r.askForPlace(ctx)
 	switch {
 	case removed:
-		m.leaveCluster()
-	case row != nil && memberOf(row, m.id) > memberOf(m.metaRow(), m.id):
-		m.log.Warn("this node's copy of what the cluster has agreed on was given up while it was away; it gets another")
-		if err := m.Change(func(id *Identity) { id.Meta = row }); err != nil {
-			m.log.Error("the node's new place was not noted; it is asked for again", "error", err)
+		r.end.leaveCluster()
+	case row != nil && memberOf(row, r.id) > memberOf(r.metaRow(), r.id):
+		r.log.Warn("the cluster gave up this node's copy of the meta group while the node was away; it gets a new one")
+		if err := r.Change(func(id *Identity) { id.Meta = row }); err != nil {
+			r.log.Error("this node's new place in the meta group could not be stored; retrying", "error", err)
 			return
 		}
-		m.host.Place([]shard.Assignment{*row})
+		r.host.Place([]shard.Assignment{*row})
 	}
+}
+
+// askForPlace asks other members for the cluster's record of this node; removed: it does not belong
+// to it any more. Else row is the meta group's, if it names this node; nil: no member has answered
+// so.
+func (r *registration) askForPlace(ctx context.Context) (row *shard.Assignment, removed bool) {
+	self, err := r.describe()
+	if err != nil {
+		return nil, false
+	}
+	body, err := json.Marshal(self)
+	if err != nil {
+		return nil, false
+	}
+	for _, n := range r.others() {
+		addr := r.AddressOf(n.ID)
+		if addr == "" {
+			continue
+		}
+		ctx, cancel := r.tasks.WithTimeout(ctx, askTimeout)
+		reply, from, err := r.peers.CallAddr(ctx, addr, methodJoin, body)
+		cancel()
+		if isRemovedAnswer(err) && r.end.believed(n, from, "was removed from the cluster") {
+			return nil, true
+		}
+		if isOutdatedAnswer(err) && r.end.believed(n, from, "runs on an older copy of its data directory") {
+			r.end.haltAsOlder(fmt.Errorf("%w (node %s says: %w)", ring.ErrStale, n.Name, err))
+			return nil, false
+		}
+		var a joinAnswer
+		if err == nil && from.Cluster == r.Identity().ClusterID && json.Unmarshal(reply, &a) == nil && a.ClusterID == r.Identity().ClusterID && a.Meta != nil {
+			return a.Meta, false
+		}
+	}
+	return nil, false
 }
 
 // placeRounds is how many times in a row the copy must have stood still behind the leader's.
@@ -128,7 +173,7 @@ type placeWatch struct {
 }
 
 // behind reports that the meta group's leader has more than this node's copy, or cannot be found.
-func (m *Member) behind(ctx context.Context, applied uint64) bool {
+func (m *metaClient) behind(ctx context.Context, applied uint64) bool {
 	index, err := m.metaIndex(ctx, 0, 0)
 	if moved, ok := errors.AsType[timer.NotLeaderError](err); ok && moved.Leader != 0 {
 		index, err = m.metaIndex(ctx, moved.Leader, 1)
@@ -137,13 +182,13 @@ func (m *Member) behind(ctx context.Context, applied uint64) bool {
 }
 
 // metaRow is the meta group's row as this node has followed it.
-func (m *Member) metaRow() *shard.Assignment {
-	if id := m.Identity(); id.Meta != nil {
-		if row, ok := m.State.Row(shard.Meta); !ok || memberOf(id.Meta, m.id) > replicaOn(&row, m.id) {
+func (r *registration) metaRow() *shard.Assignment {
+	if id := r.Identity(); id.Meta != nil {
+		if row, ok := r.State.Row(shard.Meta); !ok || memberOf(id.Meta, r.id) > replicaOn(&row, r.id) {
 			return id.Meta
 		}
 	}
-	row, _ := m.State.Row(shard.Meta)
+	row, _ := r.State.Row(shard.Meta)
 	host := row.ForHost()
 	return &host
 }

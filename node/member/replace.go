@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"carillon/ring"
-	"carillon/shard"
-	"carillon/timer"
 	"carillon/transport/peer"
 )
 
@@ -22,13 +20,13 @@ import (
 // its cluster as a new node. See also SetAside.
 
 const (
-	replaceEach = time.Second
+	replaceInterval = time.Second
 	// Between two confirmations. What ended just before the first is no longer heard at the second:
 	// two nodes that are damaged at the same moment do not count for each other.
-	replaceAgain = aliveFor + 2*heartbeatEach
-	replaceLeast = 10 * time.Second // no refusal counts before: the others may just be starting
-	replaceFor   = 10 * time.Minute // then a node that nobody has confirmed is not replaced
-	aloneFor     = 30 * time.Second // the same for one that meets nobody, and was not told of others
+	confirmationGap = suspectAfter + 2*heartbeatInterval
+	refusalTime     = 10 * time.Second // no refusal counts before: the others may just be starting
+	replaceTimeout  = 10 * time.Minute // then a node that nobody has confirmed is not replaced
+	aloneTimeout    = 30 * time.Second // the same for one that finds no other node and has no --join
 )
 
 // replaceQuestion asks whether a node may be replaced, as JSON. A node asks for itself; a member
@@ -42,24 +40,25 @@ type replaceAnswer struct {
 	Why string `json:"why,omitempty"`
 }
 
-// AwaitReplacement returns nil when the meta group's leader has confirmed that every group has a
-// majority without this node, whose directory is damaged. Else it returns an error that says so to
-// the operator.
+// AwaitReplacement is for a node whose directory is damaged. It returns nil when the meta group's
+// leader has confirmed that every group has a majority without this node; else an error for the
+// operator.
 func (s *Self) AwaitReplacement(ctx context.Context, cause error) error {
 	s.damaged.Store(true)
-	said := NewNotice(s.tasks, sayEach)
+	r := replacement{s}
+	notice := newRareLog(s.tasks, noticeInterval)
 	begun := s.tasks.Now()
 	confirmed, refused := time.Duration(-1), time.Duration(-1) // since when
 	for {
 		s.Wait("the data directory is damaged; the cluster is asked whether this node can be replaced: " + cause.Error())
-		yes, unsure, reasons := s.askToBeReplaced(ctx)
+		yes, unsure, reasons := r.askAll(ctx)
 		now := s.tasks.Now()
 		switch {
 		case !yes:
 			confirmed = -1
 		case confirmed < 0:
 			confirmed = now
-		case now-confirmed >= replaceAgain:
+		case now-confirmed >= confirmationGap:
 			return nil
 		}
 		switch {
@@ -68,57 +67,60 @@ func (s *Self) AwaitReplacement(ctx context.Context, cause error) error {
 		case refused < 0:
 			refused = now
 		}
-		state := cmp.Or(strings.Join(reasons, "; "), "no other node of the cluster is seen")
+		state := cmp.Or(strings.Join(reasons, "; "), "no other node of the cluster is found")
 		known := len(reasons) > 0 || yes
-		if refused >= 0 && known && now-refused >= replaceLeast || !yes && now-begun > replaceFor || !known && len(s.cfg.Join) == 0 && now-begun > aloneFor {
-			return fmt.Errorf("%w; this node is not replaced, as nobody confirms that the others can do without it (%s): %s", cause, state, damagedAdvice)
+		if refused >= 0 && known && now-refused >= refusalTime || !yes && now-begun > replaceTimeout || !known && len(s.cfg.Join) == 0 && now-begun > aloneTimeout {
+			return fmt.Errorf("%w; this node is not replaced, since no node confirms that the others have majorities without it (%s): %s", cause, state, damagedAdvice)
 		}
 		if !yes {
-			said.Say(func() {
-				s.log.Warn("this node waits to be replaced, as its data directory is damaged", "waiting", state)
+			notice.do(func() {
+				s.log.Warn("this node's data directory is damaged; it waits to be replaced", "reason", state)
 			})
 		}
-		if !s.tasks.Sleep(ctx, replaceEach) {
+		if !s.tasks.Sleep(ctx, replaceInterval) {
 			return ctx.Err()
 		}
 	}
 }
 
-// damagedAdvice tells the operator of a node that cannot be replaced how to go on.
+// damagedAdvice is what the operator can do where a node cannot be replaced.
 const damagedAdvice = "start the other nodes, and then this one again; if they are lost, or there are none, restore a backup into an empty directory"
 
 // Damaged adds the advice to the error of a node that is alone.
 func Damaged(cause error) error { return fmt.Errorf("%w; %s", cause, damagedAdvice) }
 
-// askToBeReplaced asks all others once. unsure: somebody did not answer, and may yet. The reasons
-// are those of each node that did not say yes.
-func (s *Self) askToBeReplaced(ctx context.Context) (yes, unsure bool, reasons []string) {
-	body, err := json.Marshal(replaceQuestion{s.id})
+// replacement asks the other nodes whether this one may be replaced.
+type replacement struct{ *Self }
+
+// askAll asks all others once. unsure: a node did not answer, and may answer later. reasons has one
+// for each node that did not confirm.
+func (r replacement) askAll(ctx context.Context) (yes, unsure bool, reasons []string) {
+	body, err := json.Marshal(replaceQuestion{r.id})
 	if err != nil {
 		return false, true, nil
 	}
-	others := s.knownOthers()
+	others := r.others()
 	for _, id := range slices.Sorted(maps.Keys(others)) {
-		why, err := s.askOneToBeReplaced(ctx, id, others[id], body)
+		why, err := r.ask(ctx, id, others[id], body)
 		switch {
 		case err != nil:
 			unsure, why = true, err.Error()
 		case why == "":
 			return true, false, nil
 		}
-		reasons = append(reasons, fmt.Sprintf("node %s at %s: %s", s.NameOf(id), others[id], why))
+		reasons = append(reasons, fmt.Sprintf("node %s at %s: %s", r.NameOf(id), others[id], why))
 	}
 	return false, unsure, reasons
 }
 
-func (s *Self) askOneToBeReplaced(ctx context.Context, id uint64, addr string, body []byte) (why string, err error) {
-	ctx, cancel := s.tasks.WithTimeout(ctx, askFor)
+func (r replacement) ask(ctx context.Context, id uint64, addr string, body []byte) (why string, err error) {
+	ctx, cancel := r.tasks.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	reply, from, err := s.peers.CallAddr(ctx, addr, methodReplace, body)
+	reply, from, err := r.peers.CallAddr(ctx, addr, methodReplace, body)
 	if err != nil {
 		return "", err
 	}
-	if from.Node != id || from.Cluster != s.Identity().ClusterID {
+	if from.Node != id || from.Cluster != r.Identity().ClusterID {
 		return "", fmt.Errorf("node %010x of cluster %q answers in its place", from.Node, from.Cluster)
 	}
 	var a replaceAnswer
@@ -126,16 +128,16 @@ func (s *Self) askOneToBeReplaced(ctx context.Context, id uint64, addr string, b
 	return a.Why, err
 }
 
-// knownOthers are the peer addresses of the other nodes of this cluster, as far as gossip and the
-// founding plan know them. This node's own copy of the cluster's record is not read.
-func (s *Self) knownOthers() map[uint64]string {
-	id, found := s.Identity(), map[uint64]string{}
+// others are the peer addresses of the other nodes that gossip and the founding plan know. The
+// cluster's record is not read, for this node's copy of it may be damaged.
+func (r replacement) others() map[uint64]string {
+	id, found := r.Identity(), map[uint64]string{}
 	if plan := id.AcceptedPlan; plan != nil && plan.ClusterID == id.ClusterID {
 		for _, n := range plan.Nodes {
 			found[n.ID] = n.Peer
 		}
 	}
-	for _, m := range s.gossip.List() {
+	for _, m := range r.gossip.List() {
 		if m.Cluster != id.ClusterID {
 			continue
 		}
@@ -143,7 +145,7 @@ func (s *Self) knownOthers() map[uint64]string {
 			found[m.ID] = m.Peer
 		}
 	}
-	delete(found, s.id)
+	delete(found, r.id)
 	return found
 }
 
@@ -164,8 +166,8 @@ func (s *Self) seeds() (list []string) {
 
 const maxSeeds = 16
 
-// answerReplace says whether a node may be replaced: another node asks for itself, or a member for
-// it.
+// answerReplace answers whether a node may be replaced. A node asks for itself, or a member passes
+// its question on.
 func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
 	var q replaceQuestion
 	if err := json.Unmarshal(body, &q); err != nil {
@@ -173,7 +175,7 @@ func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) 
 	}
 	id := s.Identity()
 	if id.ClusterID == "" || from.Cluster != id.ClusterID {
-		return nil, fmt.Errorf("node: replacement: it is of cluster %q, this node of %q", from.Cluster, id.ClusterID)
+		return nil, fmt.Errorf("node: replacement: it belongs to cluster %q, this node to %q", from.Cluster, id.ClusterID)
 	}
 	if s.damaged.Load() {
 		return json.Marshal(replaceAnswer{Why: "its data directory is damaged, too"})
@@ -188,7 +190,7 @@ func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) 
 		}
 	}
 	var a replaceAnswer
-	if err := m.mayReplace(ctx, q.Node, body); errors.Is(err, errUnsure) {
+	if err := m.decisions.mayReplace(ctx, q.Node, body); errors.Is(err, errUnsure) {
 		return nil, err
 	} else if err != nil {
 		a.Why = err.Error()
@@ -196,40 +198,5 @@ func (s *Self) answerReplace(ctx context.Context, from peer.Hello, body []byte) 
 	return json.Marshal(a)
 }
 
-// errUnsure is in an error by which nothing is decided.
+// errUnsure is the root of errors that decide nothing.
 var errUnsure = errors.New("node: replacement: the question could not be decided")
-
-// mayReplace is nil if every group has a majority without a node. Only the meta group's leader
-// decides, and only after a majority has confirmed that it leads.
-func (m *Member) mayReplace(ctx context.Context, node uint64, body []byte) error {
-	if !m.host.Leads(shard.Meta) {
-		return m.passReplacementOn(ctx, body)
-	}
-	index, err := m.host.Confirm(shard.Meta)
-	if err == nil {
-		err = m.awaitApplied(ctx, index)
-	}
-	if err != nil {
-		return err
-	}
-	return m.State.MayLose(node, m.there())
-}
-
-func (m *Member) passReplacementOn(ctx context.Context, body []byte) error {
-	leader, known := m.host.Leader(shard.Meta)
-	if !known || leader == m.id {
-		return timer.ErrNoLeader
-	}
-	answer, err := m.peers.Call(ctx, leader, methodReplace, body)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUnsure, err)
-	}
-	var a replaceAnswer
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return fmt.Errorf("%w: %w", errUnsure, err)
-	}
-	if a.Why != "" {
-		return errors.New(a.Why)
-	}
-	return nil
-}

@@ -46,7 +46,7 @@ type Peers interface {
 	Review(refuse func(peer.Hello) error)
 	// Met is the newest process of a node that was admitted; false: none was.
 	Met(node uint64) (starts uint32, nonce uint64, ok bool)
-	// Refuses dials a node and says whether a process of it seems to be gone; see
+	// Refuses dials a node and reports whether a process of it seems to have ended; see
 	// peer.Transport.Refuses.
 	Refuses(ctx context.Context, node uint64, starts uint32) bool
 	// Forget ends all that there is with a node.
@@ -71,7 +71,7 @@ type Config struct {
 	BootstrapExpect, Shards, Replicas int
 
 	NamesProven bool // nodes have certificates, so their names are proven
-	// Nodes prove that they are nodes; without that, no word of theirs may end this process.
+	// Nodes prove that they are nodes. Otherwise no answer of theirs may end this process.
 	PeersProven  bool
 	ReplaceAfter time.Duration // how long a node must be down before others take its replicas; 10m
 
@@ -85,7 +85,7 @@ type Config struct {
 	Random func([]byte) // fills it with bytes that nobody can guess
 	Logger *slog.Logger
 
-	// Fail ends the process, for a reason that is its last word.
+	// Fail ends the process for good, with the reason.
 	Fail func(error)
 }
 
@@ -106,12 +106,10 @@ type Self struct {
 	unknownPeer atomic.Bool
 	refreshed   atomic.Pointer[[]ring.Node] // the members as another one has them; replaced whole
 
-	changeMu    sync.Mutex
-	identity    atomic.Pointer[Identity] // as on disk; replaced whole
-	vouchers    vouchers                 // of this process
-	logEnds     logEnds                  // of others
-	bootstrapMu sync.Mutex
-	bootstrap   *ring.Founding
+	changeMu      sync.Mutex
+	identity      atomic.Pointer[Identity] // as on disk; replaced whole
+	confirmations confirmations            // of this process
+	logEnds       logEnds                  // of others
 
 	member   atomic.Pointer[Member]
 	waiting  atomic.Pointer[string] // the event for which the node waits before it is a member
@@ -133,7 +131,7 @@ func NewSelf(cfg Config) (*Self, error) {
 // Connect gives it its ways to others, before it runs.
 func (s *Self) Connect(peers Peers, gossip Gossip) { s.peers, s.gossip = peers, gossip }
 
-// SetAddresses says where others reach this node, before it runs.
+// SetAddresses sets where others reach this node, before it runs.
 func (s *Self) SetAddresses(http, peer string) { s.cfg.HTTP, s.cfg.Peer = http, peer }
 
 // ID is the node's id.
@@ -155,7 +153,7 @@ func (s *Self) Change(fn func(*Identity)) error {
 	return nil
 }
 
-// SetMember says that the node is of a cluster and has its shards; nil: it has them no more.
+// SetMember sets the node as a member with its shards; nil: it has none any more.
 func (s *Self) SetMember(m *Member) { s.member.Store(m) }
 
 // Waiting names the event for which the node waits before it is a member; empty: none is known.
@@ -169,10 +167,10 @@ func (s *Self) Waiting() string {
 // Wait names the event for which the node waits from now on.
 func (s *Self) Wait(text string) { s.waiting.Store(&text) }
 
-// Stop has the node lead nothing any more.
+// Stop keeps the node from leading anything from now on.
 func (s *Self) Stop() { s.stopping.Store(true) }
 
-// GossipChanged is told that discovery knows something new.
+// GossipChanged is called when discovery knows something new.
 func (s *Self) GossipChanged() {
 	if m := s.member.Load(); m != nil {
 		m.look()
@@ -209,8 +207,8 @@ func (s *Self) gossipReady() bool {
 	}
 }
 
-// Notice keeps a line that is repeated from flooding the log. Any task may say it.
-type Notice struct {
+// rareLog keeps a repeated line from flooding the log. Any task may use it.
+type rareLog struct {
 	tasks task.Env
 	each  time.Duration
 
@@ -219,18 +217,20 @@ type Notice struct {
 	said bool
 }
 
-// NewNotice lets a line through once in so long.
-func NewNotice(tasks task.Env, each time.Duration) *Notice { return &Notice{tasks: tasks, each: each} }
+// newRareLog lets a line through once in each interval.
+func newRareLog(tasks task.Env, each time.Duration) *rareLog {
+	return &rareLog{tasks: tasks, each: each}
+}
 
-// Say says it, unless it has just been said.
-func (n *Notice) Say(what func()) {
-	n.mu.Lock()
-	now := n.tasks.Now()
-	say := !n.said || now-n.last >= n.each
+// do runs write, which logs the line, unless it has just done so.
+func (r *rareLog) do(what func()) {
+	r.mu.Lock()
+	now := r.tasks.Now()
+	say := !r.said || now-r.last >= r.each
 	if say {
-		n.last, n.said = now, true
+		r.last, r.said = now, true
 	}
-	n.mu.Unlock()
+	r.mu.Unlock()
 	if say {
 		what()
 	}

@@ -13,8 +13,8 @@ import (
 	"carillon/internal/vfs"
 )
 
-// Rejoin is in the identity of a node that takes the place of one whose directory was set aside. It
-// founds nothing: it joins the cluster, whatever its flags say.
+// Rejoin is in the identity of a node that replaces one whose directory was set aside. Such a node
+// founds nothing: it joins the cluster, whatever its flags are.
 type Rejoin struct {
 	ClusterID string   `json:"cluster_id"`
 	Seeds     []string `json:"seeds,omitempty"` // gossip addresses of other nodes
@@ -52,7 +52,7 @@ func (s *Self) SetAside() (folder string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("node: set the damaged directory aside: %w", err)
 	case len(have) >= maxAside:
-		return "", fmt.Errorf("node: the data directory was damaged %d times before (%s): see to the disk, and remove these folders",
+		return "", fmt.Errorf("node: the data directory was damaged %d times before (%s): check the disk, and remove these folders",
 			len(have), strings.Join(have, ", "))
 	}
 	if n := len(have); n > 0 && have[n-1] >= a.Folder { // the clock was set back, or it is the same second
@@ -82,8 +82,8 @@ func Asides(fsys vfs.FS, dir string) (names []string, err error) {
 	return names, err
 }
 
-// finishSetAside carries out what asideFile says, if it is there. It may be repeated: the old
-// identity is moved last, and the new one is there before the file is removed.
+// finishSetAside carries out asideFile, if it is there. It may be repeated: the old identity is
+// moved last, and the new one is written before the file is removed.
 func finishSetAside(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, asideFile)
 	f, err := fsys.Open(path)

@@ -21,20 +21,19 @@ const (
 	stateTries  = 3                // of a shard, from its beginning
 	stateWithin = 10 * time.Minute // a state must be there
 	stateCallIn = 20 * time.Second // one piece
-	stateIdle   = 5 * time.Minute  // one that nobody has asked for so long is closed
+	stateIdle   = 5 * time.Minute  // one that nobody has asked for is closed
 	maxStates   = 8                // open at once, for all backups
 )
 
 // StateSink takes shards' states one after the other, each in pieces.
 type StateSink interface {
-	// Begin says that a state follows; an earlier one of the same shard, which was not ended, is
-	// void.
+	// Begin begins a state. An earlier state of the same shard that was not ended is void.
 	Begin(id timer.ShardID, index, size, hash uint64) error
 	io.Writer
 }
 
-// State writes a shard's state, with all that was acknowledged before it was called, as its leader
-// has it. Where a leader is lost on the way, it begins anew with the next.
+// State writes a shard's state as its leader has it, with all that was acknowledged before the
+// call. If the leader is lost on the way, it begins again with the next.
 func (r *Router) State(ctx context.Context, id timer.ShardID, to StateSink) (err error) {
 	for range stateTries {
 		var failed sinkError
@@ -168,7 +167,7 @@ func (s *openStates) answer(_ context.Context, r *Router, from uint64, q *wire.S
 	}
 	s.mu.Unlock()
 	if o == nil {
-		// Another process's, or closed: the reader begins anew.
+		// Another process's, or closed: the reader begins again.
 		return wire.StateAnswer{}, timer.ErrStopped
 	}
 	return o.piece(q)

@@ -11,7 +11,7 @@ import (
 	"carillon/timer/bulk"
 )
 
-// Bounds of a bulk change. A batch is the work of a worker in one turn beside the rest: a small one
+// Bounds of a bulk change. A batch is a part of a worker's work in one turn: a small one
 // takes a fifth of a millisecond, the largest under three. It is larger where a commit waits for
 // others, as in a herd: small ones would wait as long, and more often.
 const (
@@ -141,8 +141,8 @@ func (b *bulkRun) settle(ctx context.Context, id timer.ShardID, marks []timer.Re
 	return nil
 }
 
-// try has the commands decided once. left are the timers that are not settled, failure is why not;
-// err says that the context has ended.
+// try has the commands decided once. left are the timers that are not decided, and failure is the
+// reason. err: the context has ended.
 func (b *bulkRun) try(ctx context.Context, id timer.ShardID, todo []*bulk.Task) (left []*bulk.Task, asked bool, failure, err error) {
 	ops := make([]timer.Op, len(todo))
 	for i, e := range todo {

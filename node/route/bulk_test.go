@@ -44,7 +44,7 @@ type nobodyElse struct{}
 
 func (nobodyElse) LikelyLeaders(timer.ShardID) []uint64 { return nil }
 func (nobodyElse) LeadingNodes() []uint64               { return []uint64{1} }
-func (nobodyElse) HeardNodes() []uint64                 { return nil }
+func (nobodyElse) LiveNodes() []uint64                  { return nil }
 func (nobodyElse) Replicas(timer.ShardID) []uint64      { return []uint64{1} }
 
 func (f *bulkCluster) Leads(timer.ShardID) bool            { return true }

@@ -42,8 +42,8 @@ type nodeCounts struct {
 	err    error
 }
 
-// round asks every node that may lead a shard. whole says that each shard was counted once. An
-// error is one that stays.
+// round asks every node that may lead a shard. whole: each shard was counted once. An error does
+// not go away by asking again.
 func (f *countFanOut) round(ctx context.Context) (sums []timer.Counts, whole bool, err error) {
 	parts := f.nodes()
 	all := task.NewGroup(f.tasks)
@@ -113,8 +113,8 @@ func (f *countFanOut) count(ctx context.Context, p *nodeCounts) {
 	})
 }
 
-// countHere sums up topics over the shards that this node leads, and says which. Leaderships that
-// moved meanwhile refuse it.
+// countHere sums up topics over the shards that this node leads, and lists these shards. It fails
+// if leaderships moved meanwhile.
 func (r *Router) countHere(topics []timer.TopicID) ([]timer.ShardID, []timer.Counts, error) {
 	led := r.led()
 	counts, err := r.host.Counts(topics)

@@ -44,7 +44,7 @@ func (t *Topics) redeliver(ctx context.Context, topic *timer.Topic, put ring.Com
 	return nil, err
 }
 
-// errOvertaken says that the shards were asked again since.
+// errOvertaken: the shards were asked again since.
 var errOvertaken = errors.New("another change came between")
 
 // deliver has every shard take over a delivery, by the number that the topic has.
@@ -68,7 +68,7 @@ func (t *Topics) deliver(ctx context.Context, topic *timer.Topic, pull bool) (er
 	return err
 }
 
-// turnBack has all shards deliver as the topic's policy says, undoing any change that was begun.
+// turnBack has all shards deliver by the topic's policy, and undoes any change that was begun.
 // Turns tries again the shards that it cannot reach.
 func (t *Topics) turnBack(ctx context.Context, topic *timer.Topic) {
 	r, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Turn, Name: topic.Name, ID: topic.ID})

@@ -105,8 +105,8 @@ func (n *fakeNode) LikelyLeaders(timer.ShardID) []uint64 {
 	return all
 }
 
-// HeardNodes implements Cluster: all others but those that are down.
-func (n *fakeNode) HeardNodes() []uint64 {
+// LiveNodes implements Cluster: all others but those that are down.
+func (n *fakeNode) LiveNodes() []uint64 {
 	return slices.DeleteFunc(n.LikelyLeaders(0), func(id uint64) bool { return id == n.id || slices.Contains(n.cluster.down, id) })
 }
 

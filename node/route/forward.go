@@ -58,7 +58,7 @@ func anyRefused(ops []timer.Op) bool {
 	return false
 }
 
-// finish brings operations to an end. tried says that this node has been asked for all of them.
+// finish brings operations to an end. tried: this node has been asked for all of them.
 func (r *Router) finish(ctx context.Context, ops []timer.Op, begin time.Duration, tried bool) {
 	q := opsRequest{Router: r, ops: ops, backoff: r.newBackoff(begin)}
 	if tried {

@@ -28,7 +28,7 @@ type replicaReaders struct {
 // askReplicas begins to ask this node and all that it hears.
 func (s *historySearch) askReplicas(ctx context.Context) *replicaReaders {
 	r := &replicaReaders{Router: s.Router, query: s.query, ids: slices.Clone(s.left), asked: task.NewGroup(s.tasks)}
-	nodes := s.cfg.Cluster.HeardNodes()
+	nodes := s.cfg.Cluster.LiveNodes()
 	nodes = append(slices.Clip(nodes[:min(len(nodes), maxReplicas)]), s.self)
 	r.parts = make([]historyPart, len(nodes))
 	for i, node := range nodes {

@@ -36,7 +36,7 @@ type IdleTopics struct {
 // Clock is the time, which it may not know: *clocks.Keeper.
 type Clock interface {
 	WallMs() int64
-	// Fault says why WallMs cannot be believed; "": it can.
+	// Fault is why WallMs cannot be trusted; "": it can.
 	Fault() string
 }
 
@@ -111,7 +111,8 @@ func (it *IdleTopics) look(ctx context.Context, page []*timer.Topic, seen *sight
 	work.Wait()
 }
 
-// check removes the topic if it has been empty for long enough, else says since when it has been.
+// check removes the topic if it has been empty for long enough. Otherwise since is when it was
+// found empty first.
 func (it *IdleTopics) check(ctx context.Context, t *timer.Topic) (since time.Duration, empty bool) {
 	counts, err := it.topics.Counts(ctx, []timer.TopicID{t.ID})
 	if err != nil {
@@ -148,8 +149,8 @@ func (it *IdleTopics) hasHistory(ctx context.Context, t *timer.Topic) (bool, err
 	return len(list) > 0, err
 }
 
-// finishDeletion ends a deletion that nobody is busy with: a forced one goes on, another is undone.
-// It says since when it has been seen.
+// finishDeletion ends a deletion that no request waits for: a forced one continues, another is
+// undone. since is when the deletion was seen first.
 func (it *IdleTopics) finishDeletion(ctx context.Context, t *timer.Topic) (since time.Duration) {
 	since, known := it.seen.closing[closing{t.ID, t.UpdatedMs}]
 	now := it.tasks.Now()

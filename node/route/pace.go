@@ -30,8 +30,8 @@ const (
 
 func newPace(tasks task.Env) *pace { return &pace{tasks: tasks, free: paceLanes} }
 
-// walk reads when there is room for it, and then rests for as long. The error is that of the read, or
-// says that the context has ended.
+// walk reads when there is room for it, and then rests for as long as the read took. The error is
+// that of the read, or of the context that has ended.
 func (p *pace) walk(ctx context.Context, read func() error) error {
 	return p.through(ctx, read, func(took time.Duration) time.Duration { return took })
 }

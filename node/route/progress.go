@@ -11,9 +11,9 @@ import (
 // progressTries is how many nodes are asked for progress: one, and the one that it names.
 const progressTries = 2
 
-// Progress asks a shard's leader why timers wait, and how their attempts went. It is told beside
-// the timer, so no read waits for it: where the leader is not found at once, or is of a release
-// that cannot tell, the answer is an error.
+// Progress asks a shard's leader why timers wait, and how their attempts went. It is extra
+// information, so no read waits for it: where the leader is not found at once, or its release does
+// not know the question, the answer is an error.
 func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.ProgressQuery) (list []timer.Progress, err error) {
 	ask := reading{
 		here: func() error {

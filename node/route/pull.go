@@ -66,7 +66,7 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 		case len(got) > 0:
 			r.waiters.leave(w)
 			return got, nil
-		case Refused(err): // nobody leads anything, as far as can be seen from here
+		case Refused(err): // this node knows of no leader
 			r.waiters.leave(w)
 			if !b.wait(ctx, false) {
 				return nil, timer.ErrNoLeader
@@ -87,8 +87,8 @@ func (r *Router) Pull(ctx context.Context, topic timer.TopicID, most int, leaseM
 	}
 }
 
-// GiveBack returns leases that never got as far as their consumer, also when the context has ended.
-// One that cannot be given back runs out.
+// GiveBack returns leases that did not reach their consumer, also when the context has ended. A
+// lease that cannot be returned expires.
 func (r *Router) GiveBack(ctx context.Context, topic timer.TopicID, got []timer.PulledTimer) {
 	ctx, cancel := r.tasks.WithTimeout(context.WithoutCancel(ctx), giveBackIn)
 	defer cancel()
@@ -257,7 +257,8 @@ func (p *pull) take(ctx context.Context, node uint64, of []timer.Share) (got []t
 // included.
 func (r *Router) Waiting() int { return int(r.waiters.count.Load()) }
 
-// Ready is told how many timers of a topic have become ready in a shard that this node leads.
+// Ready is called with the number of timers of a topic that have become ready in a shard that this
+// node leads.
 func (r *Router) Ready(topic timer.TopicID, timers int) { r.waiters.notify(topic, timers, false) }
 
 // watchTopic has every node that leads something notify this one when it has timers of a topic

@@ -86,8 +86,8 @@ func (p *pullWaiters) leave(w *waiter) (woken bool) {
 	return woken
 }
 
-// passOn takes away a waiter that looks no more. The timer for which it was woken goes to the next;
-// wokenBefore says that it was, when it waited before.
+// passOn removes a waiter that does not look any more. The timer for which it was woken goes to the
+// next. wokenBefore: it was woken when it waited before.
 func (p *pullWaiters) passOn(w *waiter, wokenBefore bool) {
 	if woken := p.leave(w); w != nil && (woken || wokenBefore) {
 		p.notify(w.topic, w.want, false)
@@ -106,7 +106,7 @@ func (p *pullWaiters) dropEmptyLocked(topic timer.TopicID) {
 }
 
 // notify wakes the consumers for which there is work. fromPeer: another node has notified this one,
-// and tells other nodes itself.
+// and notifies the others itself.
 func (p *pullWaiters) notify(topic timer.TopicID, timers int, fromPeer bool) {
 	if p.count.Load() == 0 {
 		return

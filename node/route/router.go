@@ -41,7 +41,7 @@ const (
 	methodAwait                        // shard.AppendAwaitRequest → AppendAwaited
 )
 
-// Times of a request, from its begin. A node that cannot reach a majority says so within two
+// Times of a request, from its begin. A node that cannot reach a majority answers so within two
 // seconds.
 const (
 	// Then an operation that surely was not carried out is ErrNoLeader.
@@ -61,7 +61,7 @@ type Host interface {
 	// Counts sums up a topic over the shards that this node leads.
 	Counts(topics []timer.TopicID) ([]timer.Counts, error)
 	Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) ([]timer.Ref, timer.ScanCursor, error)
-	// Standings tells how far timers have come, if this node leads their shard.
+	// Standings is how far timers have come, if this node leads their shard.
 	Standings(id timer.ShardID, topic timer.TopicID, ids []string) ([]scheduler.Standing, error)
 	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state
 	// for a backup; see shard.Host.
@@ -71,9 +71,9 @@ type Host interface {
 	// leads; Take leases of it.
 	Candidates(ctx context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error)
 	PullFrom(ctx context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error)
-	// Leads says whether this node leads a shard and serves it.
+	// Leads reports whether this node leads a shard and serves it.
 	Leads(id timer.ShardID) bool
-	// Takes says whether commands for a shard may be given to this node: it leads, or will very
+	// Takes reports whether commands for a shard may be given to this node: it leads, or will very
 	// soon name the leader.
 	Takes(id timer.ShardID) bool
 	// Leader is the leader of a shard as this node's replica, if there is one, knows it.
@@ -83,7 +83,7 @@ type Host interface {
 // LocalHistory is the node's own history.
 type LocalHistory interface {
 	List(q *timer.HistoryQuery) (page []*timer.HistoryEntry, more bool, err error)
-	// Attempts are those of one timer as far as they are recorded, oldest first.
+	// Attempts are the recorded attempts of one timer, oldest first.
 	Attempts(id timer.ShardID, topic timer.TopicID, timerID string, s *scheduler.Standing) []timer.HistoryAttempt
 }
 
@@ -94,15 +94,15 @@ type Cluster interface {
 	LikelyLeaders(id timer.ShardID) []uint64
 	// LeadingNodes are the nodes that lead something, this one included.
 	LeadingNodes() []uint64
-	// HeardNodes are the other nodes that this one hears just now.
-	HeardNodes() []uint64
+	// LiveNodes are the other nodes that this one hears just now.
+	LiveNodes() []uint64
 	// Replicas are the nodes that are to have a replica of a shard.
 	Replicas(id timer.ShardID) []uint64
 }
 
 // Peers calls other nodes.
 type Peers interface {
-	// Call has a node answer. An error that is Config.NotSent says that nothing left this node;
+	// Call has a node answer. After an error that is Config.NotSent, nothing has left this node;
 	// after any other the node may have carried out the request. It ends with its context. The body
 	// is the callee's.
 	Call(ctx context.Context, node uint64, method uint8, body []byte) ([]byte, error)
@@ -119,8 +119,8 @@ type Config struct {
 	NotSent  error
 	Tasks    task.Env
 	BulkPage int // timers of one step of a bulk change's walk; 2048
-	// Background runs work that goes on for a while after the request that began it; its context
-	// ends with the node.
+	// Background runs work that continues after the request that began it; its context ends with
+	// the node.
 	Background func(run func(context.Context))
 }
 
@@ -166,7 +166,7 @@ func (r *Router) leads(id timer.ShardID) bool {
 	return id > shard.Meta && int(id) <= r.shards && r.host.Leads(id)
 }
 
-// takes reports that this node is the place for a shard's commands, as far as it can tell.
+// takes reports that this node knows itself to be the place for a shard's commands.
 func (r *Router) takes(id timer.ShardID) bool {
 	return id > shard.Meta && int(id) <= r.shards && r.host.Takes(id)
 }
@@ -208,8 +208,8 @@ func (r *Router) led() (ids []timer.ShardID) {
 	return ids
 }
 
-// Refused says of an error that nothing was done, and that another node, or this one soon, may do
-// it.
+// Refused reports of an error that nothing was done, and that another node, or this one soon, may
+// do it.
 func Refused(err error) bool {
 	if err == nil {
 		return false
@@ -221,12 +221,12 @@ func Refused(err error) bool {
 	return moved
 }
 
-// untouched says that nothing was done, for any reason.
+// untouched reports that nothing was done, for any reason.
 func untouched(err error) bool {
 	return Refused(err) || errors.Is(err, timer.ErrOverloaded) || errors.Is(err, timer.ErrMemory) || errors.Is(err, timer.ErrLowDisk)
 }
 
-// readAgain says of an error that a read may still succeed.
+// readAgain reports of an error that a read may still succeed.
 func readAgain(err error) bool { return Refused(err) || errors.Is(err, timer.ErrUnknown) }
 
 // fromPeer is another node's error as this node's client is to have it: that the other stops is not

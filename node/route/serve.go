@@ -8,8 +8,8 @@ import (
 	"carillon/timer"
 )
 
-// answerRoom is how many bytes of timers the answer to operations from another node carries; the
-// client is told no more in any case.
+// answerRoom is how many bytes of timers the answer to operations from another node carries; no
+// client gets more in any case.
 const answerRoom = 8 << 20
 
 // Serve answers the requests of another node's Router. Only this node's own shards are used:

@@ -9,7 +9,7 @@ import (
 // target is where a request's operations on one shard go.
 type target struct {
 	node  uint64 // in this round; 0: no node is known
-	hint  uint64 // the leader, as the node that was asked last says; 0: it does not know
+	hint  uint64 // the leader, by the node that was asked last; 0: it does not know
 	tries int
 	asked bool // this node was asked, and did not lead; it is not asked again before it does
 	round int  // in which node was chosen

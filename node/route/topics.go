@@ -14,7 +14,7 @@ type Meta interface {
 	// Propose has the meta group decide, wherever its leader is. The reply's error is returned.
 	Propose(ctx context.Context, cmd ring.Command) (ring.Reply, error)
 	// CatchUp returns when this node's copy of the meta group's state has all that was decided
-	// before; an error says that this is unknown.
+	// before; after an error this is unknown.
 	CatchUp(ctx context.Context) error
 }
 
@@ -34,8 +34,8 @@ func NewTopics(r *Router, local *ring.Topics, meta Meta) *Topics {
 // Here finds a topic in this node's copy, which may lack topics that others have made meanwhile.
 func (t *Topics) Here(name string) (*timer.Topic, bool) { return t.local.Named(name) }
 
-// Named finds a topic. timer.ErrNoTopic says that there is none, even if others were asked to make
-// it; any other error says that this is unknown.
+// Named finds a topic. timer.ErrNoTopic: there is none, even if others were asked to make it. After
+// any other error this is unknown.
 func (t *Topics) Named(ctx context.Context, name string) (*timer.Topic, error) {
 	if topic, ok := t.local.Named(name); ok {
 		return topic, nil
@@ -162,7 +162,7 @@ func (t *Topics) put(ctx context.Context, name string, p *timer.Policy, as timer
 	return r.Topic, r.Created, err
 }
 
-// inUse says what a policy would take away that is needed.
+// inUse names what a policy would take away that is needed.
 func (t *Topics) inUse(ctx context.Context, old *timer.Topic, p *timer.Policy) error {
 	if len(old.Policy.Secrets) > 0 && len(p.Secrets) == 0 {
 		return timer.InUseError{Secrets: len(old.Policy.Secrets)}
@@ -279,7 +279,7 @@ func (t *Topics) emptyShards(ctx context.Context, id timer.TopicID) (removed int
 	return removed, nil
 }
 
-// reopen undoes a close as far as it can; IdleTopics tries again the shards that it cannot reach.
+// reopen undoes a close where it can; IdleTopics tries again the shards that it cannot reach.
 func (t *Topics) reopen(ctx context.Context, topic *timer.Topic) {
 	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.OpenTopic, Topic: topic.ID}) {
 		if o.Err != nil {

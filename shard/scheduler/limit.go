@@ -11,7 +11,7 @@ import (
 // now. Its methods are called on workers, often.
 //
 // Invariant: the concurrent leases taken on all nodes never exceed the topic's limit; see
-// ring.Shares.
+// ring.LimitAllocator.
 type Shares interface {
 	// Rate returns this node's part of the topic's rate: deliveries a second, and the burst that
 	// may come in one instant.

@@ -135,7 +135,7 @@ func TestUnprovenWordsEndNobody(t *testing.T) {
 	if !m.alive() {
 		t.Fatalf("it ended: %s", m.process().stderr)
 	}
-	for _, want := range []string{"nodes know each other by nothing", "speaks under this node's identity"} {
+	for _, want := range []string{"nodes do not authenticate each other", "speaks under this node's identity"} {
 		if text := m.process().stderr.String(); strings.Count(text, want) != 1 {
 			t.Errorf("the log says %d times %q:\n%s", strings.Count(text, want), want, text)
 		}

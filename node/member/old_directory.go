@@ -1,0 +1,359 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"carillon/node/task"
+	"carillon/ring"
+	"carillon/shard"
+	"carillon/transport/peer"
+)
+
+// A process that starts on an older copy of its data directory, or of identity.json, lacks the
+// votes and acknowledgements of the node since the copy was made (docs/adr/0016). It looks for that
+// itself, before it takes part, wherever the node is known:
+//
+//   - in its own log, before anything begins on it: Vet;
+//   - at each other node, before the two of them speak: confirmed, and askOthers;
+//   - in the cluster's record as a majority has it, before this start is put there: mayRegister.
+
+var (
+	errUnasked = fmt.Errorf("%w: this node has restarted and first asks the other what that knows of it", peer.ErrLater)
+
+	// errLostEnd: the log lacks frames that were on disk. An older copy looks the same as a disk
+	// that lost them.
+	errLostEnd = errors.New("the end of the log was damaged, or the data directory is an older copy of what it was")
+)
+
+const (
+	askRetry    = 250 * time.Millisecond // a node that did not answer
+	askMinPause = 50 * time.Millisecond  // … even if it speaks to this one meanwhile
+)
+
+// knownQuestion asks a node what it knows of the one that asks; as JSON. The asking process is in
+// the hello.
+type knownQuestion struct {
+	Confirm bool `json:"confirm,omitempty"` // the cluster's record is to be as a majority has it
+}
+
+// knownFacts is the answer, as JSON: facts of the asking node that no older copy of its directory
+// can have.
+type knownFacts struct {
+	// The answering node is a member and has read its log. Otherwise its answer proves nothing.
+	Member    bool   `json:"member"`
+	Confirmed bool   `json:"confirmed,omitempty"` // Starts is the number that a majority has
+	Starts    uint32 `json:"starts,omitempty"`    // by the cluster's record
+	Removed   bool   `json:"removed,omitempty"`   // by the cluster's record
+	Met       uint32 `json:"met,omitempty"`       // the newest process that was met
+	Other     bool   `json:"other,omitempty"`     // … is not the one that asks
+	// How many frames were on the node's disk, as processes before the asking one have reported.
+	LogEnd uint64 `json:"log_end,omitempty"`
+}
+
+// confirmations are the nodes that have answered what they know of this one, by which its directory
+// is no older copy. Only they may connect to this process.
+type confirmations struct {
+	mu     sync.Mutex
+	have   map[uint64]bool
+	want   map[uint64]bool          // they were met and are to be asked
+	busy   map[uint64]bool          // they are being asked
+	again  map[uint64]time.Duration // when they may be asked again
+	wanted task.Signal              // of askOthers, once it runs
+}
+
+// confirmed refuses a node that has not been asked yet. The first process of a directory has
+// nothing that it could have lost.
+func (s *Self) confirmed(node uint64) error {
+	if s.Identity().Starts <= 1 {
+		return nil
+	}
+	v := &s.confirmations
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.have[node] {
+		return nil
+	}
+	if v.want == nil {
+		v.want = map[uint64]bool{}
+	}
+	if len(v.want) < ring.MaxNodes {
+		v.want[node] = true
+	}
+	if v.wanted != nil {
+		v.wanted.Set()
+	}
+	return errUnasked
+}
+
+// next takes a node to be asked now.
+func (c *confirmations) next(now time.Duration, node uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.have[node] || c.busy[node] || now < c.again[node] {
+		return false
+	}
+	if c.busy == nil {
+		c.busy, c.again, c.have = map[uint64]bool{}, map[uint64]time.Duration{}, map[uint64]bool{}
+	}
+	c.busy[node], c.again[node] = true, now+askMinPause
+	return true
+}
+
+// answered records whether a node that was asked confirms this process.
+func (c *confirmations) answered(node uint64, vouches bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, node)
+	if vouches {
+		c.have[node] = true
+		delete(c.want, node)
+		delete(c.again, node)
+	}
+}
+
+// open are the nodes of a list that have not confirmed it yet, and those that were met.
+func (c *confirmations) open(nodes []ring.Node, self uint64) (ids []uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range nodes {
+		if n.ID != self && !c.have[n.ID] && !c.want[n.ID] {
+			ids = append(ids, n.ID)
+		}
+	}
+	for id := range c.want {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids) // the order in which they are asked is the same in each run of a test
+	return ids
+}
+
+// forget drops a removed node.
+func (c *confirmations) forget(node uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.have, node)
+	delete(c.want, node)
+	delete(c.again, node)
+}
+
+// startCheck finds out whether this process runs on an older copy of its directory.
+type startCheck struct {
+	*local
+	meta *metaClient
+	end  *ending
+}
+
+// askOthers asks each node, until it has answered, for its knowledge of this one.
+func (s *startCheck) askOthers(ctx context.Context) {
+	if s.Identity().Starts <= 1 {
+		return
+	}
+	wanted := s.tasks.NewSignal()
+	s.confirmations.mu.Lock()
+	s.confirmations.wanted = wanted
+	s.confirmations.mu.Unlock()
+	for ctx.Err() == nil {
+		for _, node := range s.confirmations.open(s.State.Nodes(), s.id) {
+			if s.confirmations.next(s.tasks.Now(), node) {
+				s.tasks.Go(func() { s.confirmations.answered(node, s.askForConfirmation(ctx, node)) })
+			}
+		}
+		wanted.Wait(ctx, askRetry)
+	}
+}
+
+// askForConfirmation asks one node; true: by its knowledge this process is of the newest directory.
+func (s *startCheck) askForConfirmation(ctx context.Context, node uint64) bool {
+	known, from, err := s.askOf(ctx, node, false)
+	return err == nil && known.Member && s.isNewest(node, from, &known)
+}
+
+// askOf asks a node for its knowledge of this one.
+func (s *startCheck) askOf(ctx context.Context, node uint64, confirm bool) (known knownFacts, from peer.Hello, err error) {
+	addr := s.AddressOf(node)
+	if addr == "" {
+		return known, from, errNotYet
+	}
+	body, err := json.Marshal(knownQuestion{confirm})
+	if err != nil {
+		return known, from, err
+	}
+	ctx, cancel := s.tasks.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	reply, from, err := s.peers.CallAddr(ctx, addr, methodKnown, body)
+	if from.Node != node || from.Cluster != s.Identity().ClusterID {
+		return known, from, errNotYet
+	}
+	if _, older := errors.AsType[*peer.RemoteError](err); older {
+		// An older release does not know the question. It refuses by itself what it can.
+		return knownFacts{Member: true}, from, nil
+	}
+	if err != nil {
+		return known, from, err
+	}
+	return known, from, json.Unmarshal(reply, &known)
+}
+
+// answerKnown answers a node with what this one knows of it.
+func (s *Self) answerKnown(ctx context.Context, from peer.Hello, body []byte) ([]byte, error) {
+	var asked knownQuestion
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nil, fmt.Errorf("node: what is known: %w", err)
+	}
+	known := knownFacts{LogEnd: s.logEnds.before(from.Node, from.Starts)}
+	if starts, nonce, ok := s.peers.Met(from.Node); ok {
+		known.Met, known.Other = starts, starts != from.Starts || nonce != from.Nonce
+	}
+	if m := s.member.Load(); m != nil && m.hasRead() {
+		known.Member = true
+		if asked.Confirm {
+			known.Confirmed = !m.behind(ctx, m.host.Applied(shard.Meta))
+		}
+		n, ok := m.State.Node(from.Node)
+		known.Starts, known.Removed = n.Starts, ok && n.State == ring.NodeRemoved
+	}
+	return json.Marshal(known)
+}
+
+// hasRead reports whether the node's log is read.
+func (l *local) hasRead() bool {
+	select {
+	case <-l.host.Started():
+		return true
+	default:
+		return false
+	}
+}
+
+// isNewest judges by another node's knowledge. If this process runs on an older copy, or was
+// removed, it ends, provided that the answer is believed.
+func (s *startCheck) isNewest(node uint64, from peer.Hello, known *knownFacts) bool {
+	asked, _ := s.State.Node(node)
+	asked.ID = node
+	if known.Removed {
+		if s.end.believed(asked, from, "was removed from the cluster") {
+			s.end.leaveCluster()
+		}
+		return false
+	}
+	opened, _ := s.host.LogEnd()
+	id := s.Identity()
+	why := id.older(known, opened)
+	if why == nil {
+		return true
+	}
+	if s.end.believed(asked, from, "runs on an older copy of its data directory") {
+		s.end.haltAsOlder(fmt.Errorf("%w (by the answer of node %s)", why, from.Name))
+	}
+	return false
+}
+
+// older is why a directory is not the node's newest. It has this identity, and its log had opened
+// frames when the process began.
+func (id *Identity) older(known *knownFacts, opened uint64) error {
+	switch {
+	case known.Starts > id.Asked:
+		return id.outdatedBy(known.Starts)
+	case known.Met > id.Starts:
+		return fmt.Errorf("%w: this is its start %d, and start %d has been seen", ring.ErrStale, id.Starts, known.Met)
+	case known.Met == id.Starts && known.Other:
+		return fmt.Errorf("%w: this is its start %d, and another process has been seen that was start %d too", ring.ErrStale, id.Starts, known.Met)
+	case known.LogEnd > opened:
+		return fmt.Errorf("%w: the log ends at frame %d, and frame %d of it was on disk", errLostEnd, opened, known.LogEnd)
+	}
+	return nil
+}
+
+// outdatedBy is why a directory is an older copy, if the cluster has recorded a start of the node
+// for which this directory never asked. The starts that were asked for are on disk before the
+// cluster is asked, so the answer may be lost.
+func (id *Identity) outdatedBy(recorded uint32) error {
+	if recorded <= id.Asked {
+		return nil
+	}
+	return fmt.Errorf("%w: the cluster has recorded its start %d, and this directory knows of none after start %d", ring.ErrStale, recorded, id.Asked)
+}
+
+// Vet looks, before anything begins, whether the node's own log knows more than its identity: then
+// identity.json was put back from a copy. Entries of the meta group that are not applied yet count
+// too: of a node alone, and of one that lags behind, nobody else may know.
+func (s *startCheck) Vet(tail iter.Seq[[]byte]) error {
+	known, _ := s.State.Node(s.id)
+	recorded := known.Starts
+	for data := range tail {
+		var cmd ring.Command
+		if json.Unmarshal(data, &cmd) == nil && cmd.Verb == ring.Register && cmd.Node != nil && cmd.Node.ID == s.id {
+			recorded = max(recorded, cmd.Node.Starts)
+		}
+	}
+	id := s.Identity()
+	if err := id.outdatedBy(recorded); err != nil {
+		return s.outdated(fmt.Errorf("%w (by its own log: identity.json is older than the log)", err))
+	}
+	return nil
+}
+
+// mayRegister reports whether this start may be recorded. Before the first time, the record must be
+// read as a majority has it: if it has a later process of the node, or another with the same
+// number, this one must end. Afterwards nobody could know that any more.
+func (s *startCheck) mayRegister(ctx context.Context) bool {
+	id := s.Identity()
+	if id.Asked >= id.Starts {
+		return true
+	}
+	if s.meta.behind(ctx, s.host.Applied(shard.Meta)) && !s.confirmedByOthers(ctx) {
+		return false
+	}
+	if s.isOutdated() {
+		return false
+	}
+	return s.recordAsked()
+}
+
+// confirmedByOthers has another node read the record, since this node's own copy may have stopped.
+func (s *startCheck) confirmedByOthers(ctx context.Context) bool {
+	for _, n := range s.others() {
+		known, from, err := s.askOf(ctx, n.ID, true)
+		if err == nil && known.Confirmed {
+			return s.isNewest(n.ID, from, &known)
+		}
+	}
+	return false
+}
+
+// recordAsked stores that this start is about to be recorded.
+func (s *Self) recordAsked() bool {
+	if err := s.Change(func(id *Identity) { id.Asked = id.Starts }); err != nil {
+		s.log.Error("this start could not be stored in identity.json, so it is not registered; retrying", "error", err)
+		return false
+	}
+	return true
+}
+
+// isOutdated ends the process if this node's own copy of the record knows of a later one.
+func (s *startCheck) isOutdated() bool {
+	known, _ := s.State.Node(s.id)
+	id := s.Identity()
+	err := id.outdatedBy(known.Starts)
+	if err != nil {
+		s.end.haltAsOlder(err)
+	}
+	return err != nil
+}
+
+// outdated stores that this node's directory is an older copy, so that no later start votes with it
+// either, and returns why it must end.
+func (s *Self) outdated(why error) error {
+	halt := &shard.HaltError{Reason: shard.OldDirectory, Err: fmt.Errorf("node %s: %w", s.cfg.Name, why)}
+	if err := shard.WriteHalt(s.cfg.FS, s.cfg.Dir, s.clock.WallMs(), halt); err != nil {
+		return errors.Join(halt, fmt.Errorf("and that could not be stored, so do not start this directory again: %w", err))
+	}
+	return halt
+}

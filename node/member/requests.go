@@ -1,0 +1,88 @@
+package member
+
+import (
+	"context"
+	"fmt"
+
+	"carillon/ring"
+	"carillon/transport/peer"
+)
+
+// Methods between nodes about membership. The values are part of the protocol; those between are
+// package route's and the node's.
+const (
+	methodPropose uint8 = 16 // a command for the meta group, to its leader
+	methodJoin    uint8 = 17
+	methodMembers uint8 = 19
+	methodIndex   uint8 = 22 // how far the meta group's state is, of its leader
+	methodKnown   uint8 = 23 // the knowledge of the node that asks
+	methodRefuses uint8 = 24 // whether a process refuses connections
+	methodReplace uint8 = 25 // whether a node whose directory is damaged may be replaced
+)
+
+// Frame takes a control frame that is about nodes; false: it is another, for the shards.
+func (s *Self) Frame(from uint64, frame []byte) bool {
+	if len(frame) > 0 && frame[0] == logEndFrame {
+		if starts, synced, ok := decodeLogEnd(frame[1:]); ok {
+			s.logEnds.record(from, starts, synced)
+		}
+		return true
+	}
+	if len(frame) > 0 && frame[0] == wrongFrame {
+		if list, ok := decodeWrong(frame[1:]); ok {
+			s.liveness.recordWrong(s.clock.Mono(), from, list)
+		}
+		return true
+	}
+	if len(frame) == 0 || frame[0] != heartbeatFrame {
+		return false
+	}
+	m := s.member.Load()
+	if m == nil {
+		return true
+	}
+	h, err := decodeHeartbeat(frame)
+	if err != nil {
+		return true
+	}
+	s.liveness.receive(s.clock.Mono(), from, h)
+	m.Limits.Receive(s.clock.Mono(), from, &h.Limits)
+	return true
+}
+
+// Call answers the requests of other nodes about membership; handled is false for methods that are
+// not of this package. Methods that are not for strangers are refused to them.
+func (s *Self) Call(ctx context.Context, from peer.Hello, method uint8, body []byte) (answer []byte, handled bool, err error) {
+	switch method {
+	case methodJoin:
+		answer, err = s.answerJoin(ctx, from, body)
+		return answer, true, err
+	case methodKnown:
+		answer, err = s.answerKnown(ctx, from, body)
+		return answer, true, err
+	case methodMembers:
+		answer, err = s.answerMembers(from)
+		return answer, true, err
+	case methodReplace:
+		answer, err = s.answerReplace(ctx, from, body)
+		return answer, true, err
+	}
+	m := s.member.Load()
+	if m == nil {
+		return nil, true, errNotYet
+	}
+	if n, ok := m.State.Node(from.Node); !ok || n.State == ring.NodeRemoved || from.Lane == peer.LaneOnce {
+		return nil, true, fmt.Errorf("node %010x does not call as a member of this cluster", from.Node)
+	}
+	switch method {
+	case methodPropose:
+		return m.answerProposal(ctx, body), true, nil
+	case methodIndex:
+		answer, err = m.answerIndex(ctx)
+		return answer, true, err
+	case methodRefuses:
+		answer, err = m.answerRefuses(ctx, body)
+		return answer, true, err
+	}
+	return nil, false, nil
+}

@@ -1,0 +1,470 @@
+package ring
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"carillon/timer"
+)
+
+const (
+	// turnMs is how long a node's turn lasts where a limit is smaller than the number of nodes that
+	// lead. The node asks for its part aheadMs before.
+	turnMs  = 1000
+	aheadMs = 500
+	// silenceTimeout is how long a node must be silent until its part counts as free, unless another
+	// node hears it. A node that is not heard may use its own part for a little less.
+	silenceTimeout = 5 * time.Second
+	liveWithin     = 1500 * time.Millisecond
+	ownPartsFor    = silenceTimeout - 500*time.Millisecond
+	// maxTickGap bounds how much one tick adds to a silence: a node that was stopped for a while has
+	// received nothing, through no fault of the others.
+	maxTickGap = 500 * time.Millisecond
+	// maxParts bounds the topics in a report. A node's part of any further limit is that of its own
+	// view, unconfirmed.
+	maxParts    = 8192
+	keptReports = 64
+	seqBits     = 32 // bits of a report's number that count within one process
+)
+
+// LimitAllocator has one node's parts of the limits that topics have in the whole cluster. The part
+// that a node should have follows from the leaders of the shards (see shareView): of a rate, its
+// share of the shards; of leases at once, one, and of the rest its share of the shards. Where a limit
+// is smaller than the number of nodes that lead, these take turns by the clock of the first of them.
+//
+// Nodes do not see leaderships move at the same moment, and leases outlast turns and leaderships. So
+// the leases that a node should have at once are not those that it may have. It reports in each
+// heartbeat how many it may reach (Part). It may raise its part only by the rest that all others'
+// parts leave, in reports that they made after they received its own: of two that raise theirs at the
+// same time, the later one has received the report of the earlier. It lowers its part by itself, and
+// reports that once it has no more leases than that.
+//
+// Invariant: at any time the leases that nodes have taken of a topic are together no more than its
+// limit, whichever leaders they believe in, with any clocks, and with heartbeats of any delay. This
+// holds while no leading node has been silent for silenceTimeout both to another one and to all nodes
+// that the other hears, and no process ends with leases of consumers in a shard that then has no
+// leader for silenceTimeout.
+//
+// Methods may be called from any goroutine. Nothing here reads a clock.
+type LimitAllocator struct {
+	self uint64
+
+	mu     sync.Mutex
+	view   *shareView
+	turn   int64
+	seq    uint64
+	sent   [keptReports]time.Duration // when the last reports were made, by number
+	ticked time.Duration
+	begun  bool          // it has ticked
+	unsure time.Duration // how long it still is; see AllocationReport
+	// Until then the parts are this node's, and longer if it is heard again.
+	fresh  time.Duration
+	parts  map[timer.TopicID]*part
+	others map[uint64]*other
+}
+
+// part is this node's part of one topic's leases at once.
+type part struct {
+	topic    *timer.Topic
+	limit    int
+	target   int    // the part that it should have
+	reported int    // the part that it has reported
+	since    uint64 // the first report with that, or more
+	allowed  int    // the part that it may have
+}
+
+// other is the latest report of another node.
+type other struct {
+	process uint64
+	seq     uint64
+	silence time.Duration
+	lastSeq uint64        // its last report that some node has received, for all this one knows
+	lost    time.Duration // since lastSeq has grown
+	free    bool          // it has been lost for silenceTimeout: its parts count as free
+	met     bool
+	wallMs  int64
+	at      time.Duration // when it reported that; this node's monotonic clock
+	unsure  bool
+	omitted bool
+	heard   map[uint64]uint64
+	parts   map[timer.TopicID]int
+}
+
+// AllocationReport is a node's report of its parts, in each heartbeat.
+type AllocationReport struct {
+	Seq      uint64 // grows from one to the next, over all its processes
+	WallMs   int64
+	Received []ReportRef // the latest report of each node that it hears
+	Parts    []Part      // by topic, in rising order
+	// Its process has just begun: consumers may have leases from the one before, which nobody
+	// counts yet.
+	Unsure  bool
+	Omitted bool // it reports none of these: a node of an older release
+}
+
+// ReportRef is the last report that was received from a node.
+type ReportRef struct{ Node, Seq uint64 }
+
+// Part is how many leases at once a node may reach.
+type Part struct {
+	Topic  timer.TopicID
+	Leases int
+}
+
+// Observation is the input of Tick.
+type Observation struct {
+	Now    time.Duration // monotonic
+	WallMs int64
+	Shards int
+	Leads  map[uint64]int64 // how many shards each node is known to lead
+	Mine   []timer.ShardID  // the shards that this node leads
+	Others []uint64         // the cluster's other nodes
+	Topics []*timer.Topic   // those with a Concurrency
+	// Leases of this node. Called without a lock: Concurrency may be called meanwhile.
+	Held func(timer.TopicID) int
+}
+
+// NewLimitAllocator is for one process of a node. starts is its number.
+func NewLimitAllocator(self uint64, starts uint32) *LimitAllocator {
+	s := &LimitAllocator{self: self, seq: uint64(starts) << seqBits, parts: map[timer.TopicID]*part{}, others: map[uint64]*other{}}
+	if starts > 1 {
+		s.unsure = silenceTimeout
+	}
+	return s
+}
+
+// Rate implements scheduler.Shares.
+func (l *LimitAllocator) Rate(t *timer.Topic) (perSecond float64, burst int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view.rate(t, l.turn)
+}
+
+// Concurrency implements scheduler.Shares.
+func (l *LimitAllocator) Concurrency(t *timer.Topic, limit int, now time.Duration) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.parts[t.ID]
+	switch {
+	case p == nil && (len(l.parts) >= maxParts || l.alone()):
+		return l.view.units(t, limit, l.turn)
+	case p == nil || now > l.fresh:
+		return 0
+	}
+	return min(p.allowed, limit)
+}
+
+// Abandoned implements scheduler.Shares.
+func (l *LimitAllocator) Abandoned(id timer.TopicID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.parts[id]; p != nil && !l.alone() {
+		p.allowed, p.since = max(0, p.allowed-1), l.seq+1
+	}
+}
+
+// alone reports that there is nobody to share with.
+func (l *LimitAllocator) alone() bool {
+	for _, o := range l.others {
+		if !o.free {
+			return false
+		}
+	}
+	return true
+}
+
+// Tick brings the parts up to date, and returns the report that is to be sent now.
+func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
+	l.mu.Lock()
+	l.observe(st)
+	for _, t := range st.Topics {
+		p := l.parts[t.ID]
+		if p == nil {
+			if len(l.parts) >= maxParts {
+				continue
+			}
+			p = &part{}
+			l.parts[t.ID] = p
+		}
+		p.topic, p.limit = t, t.Policy.Concurrency
+		p.target = max(l.view.units(t, p.limit, l.turn), l.view.units(t, p.limit, l.turnAt(st, aheadMs)))
+		p.allowed = min(p.allowed, p.target)
+	}
+	l.mu.Unlock()
+
+	// Leases are counted once none above the target can be taken any more: so the count is no less
+	// than any later one.
+	held := make([]int, len(st.Topics))
+	for i, t := range st.Topics {
+		held[i] = st.Held(t.ID)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seq++
+	l.sent[l.seq%keptReports] = st.Now
+	report := AllocationReport{Seq: l.seq, WallMs: st.WallMs, Unsure: l.unsure > 0}
+	for i, t := range st.Topics {
+		p := l.parts[t.ID]
+		if p == nil {
+			continue
+		}
+		most := max(p.target, held[i])
+		if most > p.reported {
+			p.since = l.seq
+		}
+		p.reported = most
+		l.confirm(p, st.Now)
+		if most > 0 {
+			report.Parts = append(report.Parts, Part{t.ID, most})
+		}
+	}
+	slices.SortFunc(report.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
+	for _, id := range slices.Sorted(maps.Keys(l.others)) {
+		if o := l.others[id]; o.met && o.silence < liveWithin {
+			report.Received = append(report.Received, ReportRef{id, o.seq})
+		}
+	}
+	return report
+}
+
+// observe takes over which nodes there are, which are silent, which lead, and which topics have no
+// limit any more.
+func (l *LimitAllocator) observe(st *Observation) {
+	passed := min(max(0, st.Now-l.ticked), maxTickGap)
+	if !l.begun {
+		passed, l.begun = 0, true
+	}
+	l.ticked = st.Now
+	l.unsure -= passed
+	for _, id := range st.Others {
+		if l.others[id] == nil {
+			l.others[id] = &other{}
+		}
+	}
+	for id, o := range l.others {
+		o.lost += passed
+		if o.silence += passed; o.silence >= silenceTimeout && !slices.Contains(st.Others, id) {
+			// Before that it may be a member already: this node hears that later than others.
+			delete(l.others, id)
+		}
+	}
+	for _, o := range l.others {
+		o.free = o.lost >= silenceTimeout
+	}
+	l.refresh(st.Now)
+	l.view = newShareView(st.Shards, st.Leads, l.self)
+	l.turn = l.turnAt(st, 0)
+	if len(l.parts) > 0 {
+		limited := make(map[timer.TopicID]bool, len(st.Topics))
+		for _, t := range st.Topics {
+			limited[t.ID] = true
+		}
+		for id := range l.parts {
+			if !limited[id] {
+				delete(l.parts, id)
+			}
+		}
+	}
+}
+
+// turnAt is whose turn it is, by the clock of the first that leads: so one clock that is off shifts
+// it for all.
+func (l *LimitAllocator) turnAt(st *Observation, ahead int64) int64 {
+	ms := st.WallMs
+	if len(l.view.nodes) > 0 {
+		if o := l.others[l.view.nodes[0]]; o != nil && o.met && o.silence < silenceTimeout {
+			ms = o.wallMs + (st.Now - o.at).Milliseconds()
+		}
+	}
+	return (max(ms, 0) + ahead) / turnMs
+}
+
+// refresh sets until when the parts are this node's: while another node has received its report
+// lately, or there is no other.
+func (l *LimitAllocator) refresh(now time.Duration) {
+	if l.fresh > 0 && now > l.fresh { // its parts may have counted as free since
+		l.startOver()
+	}
+	l.fresh = 0
+	if l.alone() {
+		l.fresh = math.MaxInt64
+		return
+	}
+	for _, o := range l.others {
+		if at, ok := l.sentAt(o.heard[l.self]); ok && !o.free {
+			l.fresh = max(l.fresh, at+ownPartsFor)
+		}
+	}
+}
+
+// sentAt is when this node made a report. false: it was too long ago, or another process made it.
+func (l *LimitAllocator) sentAt(seq uint64) (time.Duration, bool) {
+	if seq == 0 || seq > l.seq || seq>>seqBits != l.seq>>seqBits || l.seq-seq >= keptReports || seq&(1<<seqBits-1) == 0 {
+		return 0, false
+	}
+	return l.sent[seq%keptReports], true
+}
+
+// confirm raises a part by the rest that the others leave, if they reported that knowing of its
+// target. A part does not rise while consumers may have leases from this node's process before: those
+// were taken of a part that no other node may have meanwhile.
+func (l *LimitAllocator) confirm(p *part, now time.Duration) {
+	if l.unsure > 0 && !l.alone() {
+		return
+	}
+	left := p.limit
+	for id, o := range l.others {
+		switch {
+		case o.free:
+			continue
+		case !o.met, o.unsure, o.silence >= silenceTimeout:
+			return
+		case o.omitted:
+			if at, ok := slices.BinarySearch(l.view.nodes, id); ok {
+				left -= l.view.unitsOf(at, p.topic, p.limit, l.turn)
+			}
+			continue
+		case o.heard[l.self] < p.since:
+			// It may not receive this node's reports. Then it does not raise its own parts
+			// while others hear this node.
+			at, ok := l.sentAt(p.since)
+			if _, hears := o.heard[l.self]; hears || ok && now-at < silenceTimeout {
+				return
+			}
+		}
+		left -= o.parts[p.topic.ID]
+	}
+	p.allowed = max(p.allowed, min(p.target, left))
+}
+
+// Receive takes the report of another node.
+func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *AllocationReport) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.others[from]
+	if o == nil {
+		o = &other{}
+		l.others[from] = o
+	}
+	if !report.Omitted && o.met && report.Seq <= o.seq {
+		return // a later report has overtaken it
+	}
+	l.observed(o, report.Seq)
+	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure, omitted: report.Omitted,
+		heard: make(map[uint64]uint64, len(report.Received)), parts: make(map[timer.TopicID]int, len(report.Parts))}
+	for _, h := range report.Received {
+		o.heard[h.Node] = h.Seq
+		if third := l.others[h.Node]; third != nil && h.Seq > third.lastSeq {
+			l.observed(third, h.Seq)
+		}
+	}
+	for _, p := range report.Parts {
+		o.parts[p.Topic] = p.Leases
+	}
+	l.refresh(now)
+	for _, p := range l.parts {
+		if p.allowed < p.target {
+			l.confirm(p, now)
+		}
+	}
+}
+
+// observed records that a node has made a new report, to this one or to one that this one hears.
+func (l *LimitAllocator) observed(o *other, seq uint64) {
+	if o.free && (!o.met || o.process == seq>>seqBits) {
+		l.startOver() // each node's part has counted as free for the other
+	}
+	o.lastSeq, o.lost, o.free = max(o.lastSeq, seq), 0, false
+}
+
+// startOver gives up this node's parts until all others have received new reports of it.
+func (l *LimitAllocator) startOver() {
+	for _, p := range l.parts {
+		p.allowed, p.since = 0, l.seq+1
+	}
+}
+
+// shareView is how many shards each node leads, as one node knows it.
+type shareView struct {
+	shards int
+	nodes  []uint64 // those that lead any, by id
+	leads  []int64  // how many each
+	me     int      // this node's place among them; -1: it leads none
+}
+
+func newShareView(shards int, counts map[uint64]int64, self uint64) *shareView {
+	v := &shareView{shards: shards}
+	for node := range counts {
+		v.nodes = append(v.nodes, node)
+	}
+	slices.Sort(v.nodes)
+	for _, node := range v.nodes {
+		v.leads = append(v.leads, counts[node])
+	}
+	v.me = slices.Index(v.nodes, self)
+	return v
+}
+
+// share is this node's part of a rate.
+func (v *shareView) share(t *timer.Topic) float64 {
+	if v == nil || v.me < 0 {
+		return 0
+	}
+	return float64(v.leads[v.me]) / float64(v.shards)
+}
+
+// rate is this node's part of a topic's rate in a turn: the share of its shards; or, with fewer at
+// once than nodes that lead, all of one at once in its turn, and nothing in others'.
+func (v *shareView) rate(t *timer.Topic, turn int64) (perSecond float64, burst int) {
+	r := &t.Policy.Rate
+	burst = v.units(t, r.Burst, turn)
+	switch {
+	case v == nil || r.Burst >= len(v.nodes):
+		return r.PerSecond * v.share(t), burst
+	case burst == 0:
+		return 0, 0
+	}
+	return r.PerSecond / float64(r.Burst), burst
+}
+
+// units is this node's part of n.
+func (v *shareView) units(t *timer.Topic, n int, turn int64) int {
+	if v == nil || v.me < 0 {
+		return 0
+	}
+	return v.unitsOf(v.me, t, n, turn)
+}
+
+// unitsOf is the part of n of a node that leads something.
+func (v *shareView) unitsOf(node int, t *timer.Topic, n int, turn int64) int {
+	if n < len(v.nodes) {
+		if v.hasTurn(node, t, n, turn) {
+			return 1
+		}
+		return 0
+	}
+	rest := int64(n - len(v.nodes))
+	part := func(i int) int64 { return rest * v.leads[i] / int64(v.shards) }
+	left := rest
+	for i := range v.nodes {
+		left -= part(i)
+	}
+	own := 1 + part(node)
+	if int64(node) < left {
+		own++
+	}
+	return int(own)
+}
+
+// hasTurn report whether one of the n units of a topic is a node's in a turn. The order shifts from
+// round to round, so that leases that last as long as some turns do not keep the same nodes out for
+// ever.
+func (v *shareView) hasTurn(node int, t *timer.Topic, n int, turn int64) bool {
+	nodes := int64(len(v.nodes))
+	first := (turn%nodes*int64(n) + turn/nodes + int64(t.ID)) % nodes
+	return (int64(node)-first+nodes)%nodes < int64(n)
+}

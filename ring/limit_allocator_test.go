@@ -1,0 +1,472 @@
+package ring
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"carillon/timer"
+)
+
+// TestShareSums: the nodes' parts of a limit are never more than the whole, and everybody gets
+// something, in time.
+func TestShareSums(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		shards, n := 1+random.IntN(64), 1+random.IntN(5)
+		counts := map[uint64]int64{}
+		for id := 1; id <= shards; id++ {
+			if node := uint64(random.IntN(n + 1)); node > 0 { // 0: nobody leads it
+				counts[node]++
+			}
+		}
+		topic := &timer.Topic{ID: timer.TopicID(random.IntN(100)), Name: "t"}
+		limit, turn := 1+random.IntN(40), random.Int64N(1000)
+		got := map[uint64]int{}
+		for k := range 2 * int64(len(counts)) {
+			sum, share := 0, 0.0
+			for node := range counts {
+				v := newShareView(shards, counts, node)
+				part := v.units(topic, limit, turn+k)
+				got[node] += part
+				sum += part
+				share += v.share(topic)
+			}
+			if sum > limit || share > 1+1e-9 {
+				t.Fatalf("%d of %d, %f of the rate: %d shards, %v", sum, limit, share, shards, counts)
+			}
+			if led := sum64(counts); led == int64(shards) && sum != limit {
+				t.Fatalf("%d of %d are used though all is led: %v", sum, limit, counts)
+			}
+		}
+		for node := range counts {
+			if got[node] == 0 {
+				t.Fatalf("node %d gets nothing of %d: %v", node, limit, counts)
+			}
+		}
+		if v := newShareView(shards, counts, 99); v.units(topic, limit, turn) != 0 {
+			t.Fatal("who leads nothing has a part")
+		}
+	}
+	if v := (*shareView)(nil); v.units(&timer.Topic{}, 5, 0) != 0 {
+		t.Error("a node has a part before it knows anything")
+	}
+}
+
+// TestRateByTurns: nodes that have fewer at once than there are nodes bring the whole rate all the
+// same, slow or fast, and no more than it.
+func TestRateByTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	random := rand.New(rand.NewPCG(3, 3))
+	for range 50 {
+		nodes, shards := 2+random.IntN(4), 16
+		counts := map[uint64]int64{}
+		for id := range shards {
+			counts[uint64(1+id%nodes)]++
+		}
+		topic := &timer.Topic{ID: timer.TopicID(random.IntN(100)), Name: "t"}
+		topic.Policy.Rate = timer.Rate{PerSecond: math.Exp(random.Float64()*6 - 2), Burst: 1 + random.IntN(nodes-1)}
+		const step, seconds = time.Millisecond, 120
+		got, buckets := 0, map[uint64]*struct{ tokens, before float64 }{}
+		views := map[uint64]*shareView{}
+		for node := range counts {
+			views[node], buckets[node] = newShareView(shards, counts, node), &struct{ tokens, before float64 }{}
+		}
+		for n := range int64(seconds * time.Second / step) {
+			for node, v := range views { // as a limit's bucket does it
+				b := buckets[node]
+				perSecond, burst := v.rate(topic, n*step.Milliseconds()/turnMs)
+				b.tokens = min(float64(max(burst, 1)), b.tokens+b.before*step.Seconds())
+				b.before = perSecond
+				if burst > 0 && b.tokens >= 1 {
+					b.tokens--
+					got++
+				}
+			}
+		}
+		r := topic.Policy.Rate
+		if whole := r.PerSecond * seconds; float64(got) > whole+float64(nodes) || float64(got) < 0.95*whole-float64(nodes) {
+			t.Errorf("%d nodes, %+v: %d in %d s, want %.0f", nodes, r, got, seconds, whole)
+		}
+	}
+}
+
+func sum64(m map[uint64]int64) (n int64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// limitModel is some nodes that share a limit: each has its own belief about the leaders, takes
+// leases as it may, and hears of the others late or never.
+type limitModel struct {
+	t      *testing.T
+	random *rand.Rand
+	now    time.Duration
+	nodes  []*household
+	topic  *timer.Topic
+	wires  []wire
+	lossy  bool
+}
+
+type household struct {
+	id     uint64
+	starts uint32
+	shares *LimitAllocator
+	open   []time.Duration // when each of its leases ends
+	off    time.Duration   // of its wall clock
+	asleep time.Duration   // until then
+	behind uint64          // this node is no member yet for all it knows
+	leads  map[uint64]int64
+}
+
+type wire struct {
+	at       time.Duration
+	from, to uint64
+	report   AllocationReport
+}
+
+const parishShards = 7
+
+func newParish(t *testing.T, seed uint64, nodes, limit int) *limitModel {
+	v := &limitModel{t: t, random: rand.New(rand.NewPCG(seed, 5)), now: time.Hour, topic: &timer.Topic{ID: 3, Name: "t"}}
+	v.topic.Policy.Concurrency = limit
+	for i := range nodes {
+		n := &household{id: uint64(i + 1), starts: 1}
+		n.shares = NewLimitAllocator(n.id, n.starts)
+		v.nodes = append(v.nodes, n)
+	}
+	v.agree(true)
+	return v
+}
+
+// agree gives all nodes the same view of the leaders, or each another one.
+func (v *limitModel) agree(same bool) {
+	leads := map[uint64]int64{}
+	for i, n := range v.nodes {
+		if i == 0 || !same {
+			leads = map[uint64]int64{}
+			for range parishShards {
+				leads[1+v.random.Uint64N(uint64(len(v.nodes)))]++
+			}
+		}
+		n.leads = leads
+	}
+}
+
+func (n *household) held(now time.Duration) (held int) {
+	for _, end := range n.open {
+		if end > now {
+			held++
+		}
+	}
+	return held
+}
+
+// beat is one look of a node, and its word on the way to the others.
+func (v *limitModel) beat(n *household) {
+	st := Observation{
+		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{v.topic},
+		Held: func(timer.TopicID) int { return n.held(v.now) },
+	}
+	for _, o := range v.nodes {
+		if o != n && o.id != n.behind {
+			st.Others = append(st.Others, o.id)
+		}
+	}
+	report := n.shares.Tick(&st)
+	for _, o := range v.nodes {
+		late := time.Duration(v.random.Int64N(int64(5 * time.Millisecond)))
+		if v.lossy {
+			if v.random.IntN(4) == 0 {
+				continue
+			}
+			late = time.Duration(v.random.Int64N(int64(2 * time.Second)))
+		}
+		if o != n {
+			v.wires = append(v.wires, wire{v.now + late, n.id, o.id, report})
+		}
+	}
+}
+
+// pass lets so much time go by; nodes take the leases that they may.
+func (v *limitModel) pass(d time.Duration) (taken map[uint64]int) {
+	v.t.Helper()
+	taken = map[uint64]int{}
+	const step = 25 * time.Millisecond
+	for end := v.now + d; v.now < end; v.now += step {
+		keep := v.wires[:0]
+		for _, w := range v.wires {
+			to := v.nodes[w.to-1]
+			if w.at > v.now || to.asleep > v.now {
+				keep = append(keep, w)
+				continue
+			}
+			to.shares.Receive(v.now, w.from, &w.report)
+		}
+		v.wires = keep
+		open := 0
+		for _, n := range v.nodes {
+			if n.asleep <= v.now {
+				if (v.now/step+time.Duration(n.id)*7)%10 == 0 {
+					v.beat(n)
+				}
+				for n.held(v.now) < n.shares.Concurrency(v.topic, v.topic.Policy.Concurrency, v.now) {
+					n.open = append(n.open, v.now+time.Duration(v.random.Int64N(int64(2*time.Second))))
+					taken[n.id]++
+				}
+			}
+			open += n.held(v.now)
+		}
+		if open > v.topic.Policy.Concurrency {
+			v.t.Fatalf("%d leases of %d at %s: %s", open, v.topic.Policy.Concurrency, v.now, v.describe())
+		}
+	}
+	return taken
+}
+
+func (v *limitModel) describe() (text string) {
+	for _, n := range v.nodes {
+		text += fmt.Sprintf("\nnode %d holds %d, knows %v: %+v", n.id, n.held(v.now), n.leads, *n.shares.parts[v.topic.ID])
+	}
+	return text
+}
+
+// TestTheFirstLookEndsNoSilence: how long the others have been silent is counted from a process's
+// first look on. The time that its clock showed then report nothing of them.
+func TestTheFirstLookEndsNoSilence(t *testing.T) {
+	for _, starts := range []uint32{1, 2} {
+		v := newParish(t, 1, 2, 4)
+		n := v.nodes[0]
+		n.shares = NewLimitAllocator(n.id, starts)
+		for begun := v.now; v.now < begun+silenceTimeout; v.now += liveWithin / 10 {
+			v.beat(n)
+			report := v.wires[len(v.wires)-1].report
+			if got := n.shares.Concurrency(v.topic, 4, v.now); got != 0 || report.Unsure != (starts > 1) {
+				t.Fatalf("process %d: after %s it may have %d, unsure %v", starts, v.now-begun, got, report.Unsure)
+			}
+		}
+		v.beat(n)
+		if got := n.shares.Concurrency(v.topic, 4, v.now); got == 0 {
+			t.Errorf("process %d: the other never was, and this one may have nothing", starts)
+		}
+	}
+}
+
+// TestPassedLeasesAreTheOthers: when a lease went with a leadership, the part of the node that took
+// it goes down, and comes up again only by the rest that the others leave, said after they have
+// heard of that.
+func TestPassedLeasesAreTheOthers(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		t.Fatalf("who leads all may have %d", got)
+	}
+	// A lease that it has found in a shard that it leads now.
+	b.open = []time.Duration{v.now + 3*time.Second}
+	a.shares.Abandoned(v.topic.ID)
+	for end := b.open[0]; v.now < end; {
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 {
+			t.Fatalf("%s before the lease's end another may have %d", end-v.now, got)
+		}
+		v.quiet(250 * time.Millisecond)
+	}
+	v.quiet(time.Second)
+	v.quiet(time.Second)
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		t.Errorf("after the lease's end another may have %d", got)
+	}
+}
+
+// TestThePartOfAProcessThatHasJustBegun: consumers may have leases of the process before, which
+// nobody counts until its shards have a leader: while it report so, no node takes the rest that it
+// leaves. Found by the simulator.
+func TestThePartOfAProcessThatHasJustBegun(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if x, y := a.shares.Concurrency(v.topic, 1, v.now), b.shares.Concurrency(v.topic, 1, v.now); x != 0 || y != 1 {
+		t.Fatalf("who leads all may have %d, the other %d", y, x)
+	}
+	b.starts++
+	b.shares = NewLimitAllocator(b.id, b.starts)
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	begun := v.now
+	for v.now < begun+silenceTimeout {
+		v.quiet(250 * time.Millisecond)
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 0 && v.now < begun+silenceTimeout {
+			t.Fatalf("%s after the start another may have %d", v.now-begun, got)
+		}
+	}
+	for range 4 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		t.Errorf("%s after the start another may have %d", v.now-begun, got)
+	}
+}
+
+// TestThePartOfTheProcessBefore: a consumer has a lease of a node's process before, in a shard that
+// nobody leads yet. The next process does not take the same part once more for another shard. Found
+// by the simulator.
+func TestThePartOfTheProcessBefore(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	b.starts++
+	b.shares = NewLimitAllocator(b.id, b.starts)
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards - 1}, map[uint64]int64{b.id: parishShards - 1}
+	begun := v.now
+	for v.now < begun+silenceTimeout-250*time.Millisecond {
+		v.quiet(250 * time.Millisecond)
+		if got := b.shares.Concurrency(v.topic, 1, v.now); got != 0 {
+			t.Fatalf("%s after its start it may have %d", v.now-begun, got)
+		}
+	}
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 6 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := b.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		t.Errorf("%s after its start it may have %d", v.now-begun, got)
+	}
+}
+
+// TestThePartOfLeasesThatLast: a node whose part goes down report so only when it has no more leases
+// than that, and no other takes those that it still has. Found by the simulator.
+func TestThePartOfLeasesThatLast(t *testing.T) {
+	v := newParish(t, 1, 2, 1)
+	a, b := v.nodes[0], v.nodes[1]
+	a.leads, b.leads = map[uint64]int64{b.id: parishShards}, map[uint64]int64{b.id: parishShards}
+	for range 30 {
+		v.quiet(250 * time.Millisecond)
+	}
+	// A consumer's, which it counts on when it leads no more.
+	b.open = []time.Duration{v.now + 7*time.Second}
+	a.leads, b.leads = map[uint64]int64{a.id: parishShards}, map[uint64]int64{a.id: parishShards}
+	for end := b.open[0]; v.now < end; v.quiet(250 * time.Millisecond) {
+		if x, y := a.shares.Concurrency(v.topic, 1, v.now), b.shares.Concurrency(v.topic, 1, v.now); x != 0 || y != 0 && v.now > end-6*time.Second {
+			t.Fatalf("%s before the lease's end another may have %d, who has it %d", end-v.now, x, y)
+		}
+	}
+	for range 4 {
+		v.quiet(250 * time.Millisecond)
+	}
+	if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+		t.Errorf("after the lease's end another may have %d", got)
+	}
+}
+
+// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silenceTimeout it has said
+// nothing that was heard by this node, or by one that this one hears. Found by the simulator.
+func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// A falls silent for b at once, for c after a while; from when on b may have its part.
+		muteAt, free time.Duration
+	}{
+		{"one that another heard until now", 8 * time.Second, 8*time.Second + silenceTimeout},
+		{"one that nobody heard", 0, silenceTimeout},
+	} {
+		v := newParish(t, 1, 3, 1)
+		a, b := v.nodes[0], v.nodes[1]
+		lead := func(id uint64) {
+			for _, n := range v.nodes {
+				n.leads = map[uint64]int64{id: parishShards}
+			}
+		}
+		lead(a.id)
+		for range 30 {
+			v.quiet(250 * time.Millisecond)
+		}
+		if got := a.shares.Concurrency(v.topic, 1, v.now); got != 1 {
+			t.Fatalf("who leads all may have %d", got)
+		}
+		a.open = []time.Duration{v.now + time.Hour}
+		begun, got := v.now, time.Duration(0)
+		for lead(b.id); got == 0 && v.now < begun+30*time.Second; v.now += 250 * time.Millisecond {
+			for _, n := range v.nodes {
+				v.beat(n)
+			}
+			for _, w := range v.wires {
+				if passed := v.now - begun; w.from != a.id || w.to != b.id && passed < tc.muteAt {
+					v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
+				}
+			}
+			v.wires = nil
+			if b.shares.Concurrency(v.topic, 1, v.now) > 0 {
+				got = v.now - begun
+			}
+		}
+		if got < tc.free-time.Second/2 || got > tc.free+2*time.Second {
+			t.Errorf("%s: its part is another's after %s, want %s", tc.name, got, tc.free)
+		}
+	}
+}
+
+// quiet is beats of all, which come at once, and so much time in which nobody takes anything.
+func (v *limitModel) quiet(d time.Duration) {
+	for _, n := range v.nodes {
+		v.beat(n)
+	}
+	for _, w := range v.wires {
+		v.nodes[w.to-1].shares.Receive(v.now, w.from, &w.report)
+	}
+	v.wires = nil
+	v.now += d
+}
+
+// TestSharesThroughTrouble: with any beliefs of each other, nodes together keep to the limit; and
+// once they agree, each that leads something comes to its part.
+func TestSharesThroughTrouble(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	for seed := range uint64(60) {
+		v := newParish(t, seed, 2+int(seed%4), 1+int(seed/4%7))
+		v.lossy = seed%2 == 0
+		for range 12 {
+			v.agree(v.random.IntN(3) == 0)
+			n := v.nodes[v.random.IntN(len(v.nodes))]
+			switch v.random.IntN(6) {
+			case 0: // a process ends, and with it its calls; the next one knows nothing
+				n.starts++
+				n.shares, n.open = NewLimitAllocator(n.id, n.starts), nil
+			case 1:
+				n.asleep = v.now + time.Duration(v.random.Int64N(int64(4*time.Second)))
+			case 2:
+				n.behind = v.random.Uint64N(uint64(len(v.nodes) + 1))
+			case 3:
+				n.off = time.Duration(v.random.Int64N(int64(10*time.Minute))) - 5*time.Minute
+			}
+			v.pass(time.Duration(v.random.Int64N(int64(2 * time.Second))))
+		}
+		v.lossy = false
+		for _, n := range v.nodes {
+			n.behind = 0
+		}
+		v.agree(true)
+		v.pass(6 * time.Second)
+		taken := v.pass(time.Minute)
+		for id := range v.nodes[0].leads {
+			if taken[id] == 0 {
+				t.Errorf("seed %d: node %d takes nothing: %s", seed, id, v.describe())
+			}
+		}
+	}
+}
