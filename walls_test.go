@@ -28,7 +28,7 @@ type wall struct{ methods, fields int }
 var over = map[string]wall{
 	"client.Client":              {methods: 62},
 	"cmd/carillon.serveCmd":      {fields: 37},
-	"cmd/carillon/ctl.Command":   {fields: 38},
+	"cmd/carillon/ctl.Command":   {fields: 36},
 	"loadtest.Config":            {fields: 34},
 	"loadtest.Report":            {fields: 48},
 	"loadtest.tally":             {fields: 34},

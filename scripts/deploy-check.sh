@@ -8,6 +8,20 @@ skipped() { echo "NOT CHECKED: $1, for want of $2"; }
 # By the types of the Kubernetes API, strictly.
 (cd deploy/kubernetes/decode && GOFLAGS='' go run . ../carillon.yaml)
 
+if command -v helm >/dev/null; then
+	chart=$(mktemp -d)
+	export HELM_CACHE_HOME="$chart/helm" HELM_CONFIG_HOME="$chart/helm" HELM_DATA_HOME="$chart/helm"
+	helm lint --strict --kube-version 1.30.0 deploy/helm/carillon
+	for options in image.tag= auth.existingSecret=carillon serviceMonitor.enabled=true,networkPolicy.enabled=true,storage.className=fast; do
+		helm template carillon deploy/helm/carillon --kube-version 1.30.0 --set "$options" >"$chart/carillon.yaml"
+		(cd deploy/kubernetes/decode && GOFLAGS='' go run . "$chart/carillon.yaml")
+	done
+	rm -rf "$chart"
+	go test -count=1 -run '^TestHelmChart' ./cmd/carillon
+else
+	skipped "helm/carillon" "helm (go install helm.sh/helm/v3/cmd/helm@v3.22.0)"
+fi
+
 if command -v promtool >/dev/null; then
 	promtool check rules deploy/alerts.yaml
 	copy=$(mktemp -d)

@@ -20,6 +20,9 @@ const deployDir = "../../deploy/"
 func TestDeployFilesParse(t *testing.T) {
 	count := 0
 	err := filepath.WalkDir(deployDir, func(name string, entry os.DirEntry, err error) error {
+		if entry != nil && entry.IsDir() && entry.Name() == "templates" {
+			return filepath.SkipDir // YAML once they are rendered: see TestHelmChartIsTheManifest
+		}
 		if err != nil || entry.IsDir() {
 			return err
 		}

@@ -26,7 +26,8 @@ var shownOnly = map[string]string{
 func TestExamplesOfCtlAreSafe(t *testing.T) {
 	_, url := serve(t)
 	dir := t.TempDir()
-	for name, text := range map[string]string{"orders.json": `{"callback":{"url":"https://shop.example/hooks"}}`, "member.json": `{"member":1}`} {
+	for name, text := range map[string]string{"orders.json": `{"callback":{"url":"https://shop.example/hooks"}}`, "member.json": `{"member":1}`,
+		"topics.yaml": `topics: {orders: {callback: {url: "https://shop.example/hooks"}}}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +83,8 @@ func ctlExamples() (lines []string) {
 			}
 		}
 		for i := range v.NumField() {
-			if _, is := v.Type().Field(i).Tag.Lookup("cmd"); is {
+			_, is := v.Type().Field(i).Tag.Lookup("cmd")
+			if _, embeds := v.Type().Field(i).Tag.Lookup("embed"); is || embeds {
 				walk(v.Field(i))
 			}
 		}

@@ -74,7 +74,7 @@ func TestUsageFaultsExit2(t *testing.T) {
 }
 
 func TestHelpIsShortAndEndsWithExamples(t *testing.T) {
-	for _, args := range []string{"", "--help", "serve --help", "sink --help", "ctl --help", "ctl add --help", "ctl cluster --help", "ctl drain --help", "token --help"} {
+	for _, args := range []string{"", "--help", "serve --help", "sink --help", "ctl --help", "ctl add --help", "ctl apply --help", "ctl topics export --help", "ctl cluster --help", "ctl drain --help", "token --help"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			got := carillon(t, "", nil, strings.Fields(args)...)

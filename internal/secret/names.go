@@ -32,10 +32,13 @@ func Named(header string) bool {
 const FingerprintPrefix = "sha256:"
 
 // Fingerprint identifies a signing secret without revealing it. The fingerprint of an envelope is
-// the one that SealSigning has added to it.
+// the one that SealSigning has added to it. A fingerprint is its own.
 func Fingerprint(text string) string {
-	if Sealed(text) {
+	switch {
+	case Sealed(text):
 		return hintOf(text)
+	case strings.HasPrefix(text, FingerprintPrefix):
+		return text
 	}
 	sum := sha256.Sum256([]byte(text))
 	return FingerprintPrefix + hex.EncodeToString(sum[:8])

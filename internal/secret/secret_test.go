@@ -112,7 +112,7 @@ func TestRotation(t *testing.T) {
 	at := Signing("t")
 	envelope := old.SealSigning("t", "whsec_x")
 	hint := Fingerprint("whsec_x")
-	if Fingerprint(envelope) != hint || Fingerprint(old.Seal(at, "whsec_x")) != "" {
+	if Fingerprint(envelope) != hint || Fingerprint(hint) != hint || Fingerprint(old.Seal(at, "whsec_x")) != "" {
 		t.Errorf("fingerprint %q", Fingerprint(envelope))
 	}
 	if both.Current(envelope) {

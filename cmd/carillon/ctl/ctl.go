@@ -1,5 +1,5 @@
 // Package ctl is the command that talks to a cluster: each subcommand is one struct in a file of
-// its own, over package client.
+// its own, over package client. Policies in a file are checked by the reader that a node has.
 package ctl
 
 import (
@@ -35,14 +35,12 @@ type Command struct {
 	Fire   fireCmd   `cmd:"" help:"Attempt a timer now; its due time stays."`
 	List   listCmd   `cmd:"" help:"List a topic's timers by due time."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
+	Apply  applyCmd  `cmd:"" help:"Make topics as a file says, after a plan."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
 
-	Pull   pullCmd   `cmd:"" help:"Fetch timers that are ready, from a pull topic."`
-	Ack    ackCmd    `cmd:"" help:"Say that pulled timers are done."`
-	Nack   nackCmd   `cmd:"" help:"Say that pulled timers failed."`
-	Extend extendCmd `cmd:"" help:"Hold pulled timers longer."`
+	Worker workerCommands `embed:""`
 
-	History historyCmd `cmd:"" help:"List a topic's timers that have ended, by when they did."`
+	History historyCmd `cmd:"" help:"List a topic's ended timers, by when they ended."`
 
 	Export exportCmd `cmd:"" help:"Write a topic's pending timers as adds."`
 	Import importCmd `cmd:"" help:"Add the timers that an export wrote."`

@@ -10,6 +10,14 @@ import (
 	"carillon/cmd/carillon/terminal"
 )
 
+// workerCommands are those of a worker that takes timers from a pull topic.
+type workerCommands struct {
+	Pull   pullCmd   `cmd:"" help:"Fetch timers that are ready, from a pull topic."`
+	Ack    ackCmd    `cmd:"" help:"Say that pulled timers are done."`
+	Nack   nackCmd   `cmd:"" help:"Say that pulled timers failed."`
+	Extend extendCmd `cmd:"" help:"Hold pulled timers longer."`
+}
+
 type pullCmd struct {
 	Topic string        `arg:"" help:"Topic; its policy must say delivery: pull."`
 	Max   int           `default:"1" help:"At most so many timers, 1–1000 (${default})."`

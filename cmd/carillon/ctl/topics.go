@@ -20,6 +20,8 @@ type topicsCmd struct {
 	Rotate topicRotateCmd `cmd:"" help:"Change the secret that signs a topic's callbacks, without a call that receivers refuse."`
 	Pause  topicPauseCmd  `cmd:"" help:"Stop firing; timers wait."`
 	Resume topicResumeCmd `cmd:"" help:"Fire again."`
+
+	Export topicsExportCmd `cmd:"" help:"Write topics and their policies as a file for apply."`
 }
 
 // topicRef names one topic.

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -48,6 +49,23 @@ func run(name string) error {
 	}
 }
 
+// serviceMonitor is the part of the Prometheus operator's type that is used here.
+type serviceMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		JobLabel  string               `json:"jobLabel"`
+		Selector  metav1.LabelSelector `json:"selector"`
+		Endpoints []struct {
+			Port          string `json:"port"`
+			Interval      string `json:"interval"`
+			Authorization struct {
+				Credentials corev1.SecretKeySelector `json:"credentials"`
+			} `json:"authorization"`
+		} `json:"endpoints"`
+	} `json:"spec"`
+}
+
 func decode(doc []byte) error {
 	var kind metav1.TypeMeta
 	if err := strict.Unmarshal(doc, &kind); err != nil {
@@ -61,6 +79,12 @@ func decode(doc []byte) error {
 		object = new(appsv1.StatefulSet)
 	case "policy/v1 PodDisruptionBudget":
 		object = new(policyv1.PodDisruptionBudget)
+	case "v1 Secret":
+		object = new(corev1.Secret)
+	case "networking.k8s.io/v1 NetworkPolicy":
+		object = new(networkingv1.NetworkPolicy)
+	case "monitoring.coreos.com/v1 ServiceMonitor":
+		object = new(serviceMonitor)
 	default:
 		return fmt.Errorf("%s %s is not known here", kind.APIVersion, kind.Kind)
 	}

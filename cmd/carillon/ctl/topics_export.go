@@ -1,0 +1,98 @@
+package ctl
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"go.yaml.in/yaml/v3"
+
+	"carillon/client"
+	"carillon/cmd/carillon/terminal"
+)
+
+type topicsExportCmd struct {
+	Prefix string `placeholder:"TEXT" help:"Only topics whose names begin so."`
+}
+
+// Help is the text that kong shows behind the one line that describes the command.
+func (*topicsExportCmd) Help() string {
+	return "Fields that have their default are left out, and so are secrets, signing keys, and topics that adds made: apply leaves those as they are."
+}
+
+func (*topicsExportCmd) Examples() string {
+	return `carillon ctl topics export > all-topics.yaml
+carillon ctl apply -f all-topics.yaml --dry-run`
+}
+
+func (e *topicsExportCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	rows, err := ctl.topicRows(e.Prefix)
+	if err != nil {
+		return err
+	}
+	byDefault, err := (&topicInFile{policy: fields{}}).shown(nil)
+	if err != nil {
+		return err
+	}
+	topics := fields{}
+	for _, row := range rows {
+		if !row.AutoCreated {
+			policy := membersOf(row.Policy)
+			delete(policy, "secrets")
+			delete(policy, "signing_keys")
+			topics[row.Topic] = plain(beyond(policy, byDefault))
+		}
+	}
+	file := plain(fields{"topics": plain(topics)})
+	if ctl.JSON {
+		return printJSON(term.Out, file)
+	}
+	var doc any
+	if err := yaml.Unmarshal(file, &doc); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	enc := yaml.NewEncoder(term.Out)
+	enc.SetIndent(2)
+	return enc.Encode(doc)
+}
+
+// beyond are the members that have not their default.
+func beyond(policy, byDefault fields) fields {
+	left := fields{}
+	for name, value := range policy {
+		switch {
+		case same(value, byDefault[name]):
+		case isObject(value) && isObject(byDefault[name]):
+			left[name] = plain(beyond(membersOf(value), membersOf(byDefault[name])))
+		default:
+			left[name] = value
+		}
+	}
+	return left
+}
+
+// topicRow is a topic as a node shows it.
+type topicRow struct {
+	Topic       string             `json:"topic"`
+	Version     string             `json:"version"`
+	Policy      json.RawMessage    `json:"policy"`
+	AutoCreated bool               `json:"auto_created"`
+	Counts      client.TopicCounts `json:"counts"`
+}
+
+// topicRows are all topics that the token sees: O(topics) in memory.
+func (c *Command) topicRows(prefix string) ([]topicRow, error) {
+	l := listing{path: client.Path("topics"), query: url.Values{"counts": {"true"}}, member: "topics"}
+	setQuery(l.query, "prefix", prefix)
+	var all []json.RawMessage
+	for cursor := ""; ; {
+		page, next, err := c.page(l, maxPage, cursor)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if cursor = next; cursor == "" {
+			return readRows[topicRow](all)
+		}
+	}
+}

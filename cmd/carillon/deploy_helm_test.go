@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// chart renders deploy/helm/carillon as the release of that name.
+func chart(t *testing.T, release string, flags ...string) map[string]map[string]any {
+	t.Helper()
+	if _, err := exec.LookPath("helm"); err != nil {
+		t.Skip("helm is not installed: the chart is not checked")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("helm", append([]string{"template", release, deployDir + "helm/carillon", "--namespace", "timers", "--kube-version", "1.30.0"}, flags...)...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir, "HOME="+dir)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm: %v: %s", err, said.String())
+	}
+	file := filepath.Join(dir, "rendered.yaml")
+	if err := os.WriteFile(file, out, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, file)
+}
+
+// objects are the documents of a file by kind and name, without the labels that nothing selects by.
+func objects(t *testing.T, file string) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for _, doc := range documents(t, file) {
+		if doc != nil {
+			meta := at(t, doc, "metadata").(map[string]any)
+			delete(meta, "labels")
+			all[fmt.Sprint(doc["kind"], " ", meta["name"])] = doc
+		}
+	}
+	return all
+}
+
+// TestHelmChartIsTheManifest: with its default values the chart is deploy/kubernetes/carillon.yaml,
+// and the secrets that one makes by hand for that.
+func TestHelmChartIsTheManifest(t *testing.T) {
+	manifest := objects(t, deployDir+"kubernetes/carillon.yaml")
+	for name, flags := range map[string][]string{"": nil, "by hand": {"--set", "auth.existingSecret=carillon"}} {
+		rendered := chart(t, "carillon", flags...)
+		for kind, want := range manifest {
+			if got := rendered[kind]; !reflect.DeepEqual(got, want) {
+				t.Errorf("%s is\n%v, not\n%v", kind, got, want)
+			}
+			delete(rendered, kind)
+		}
+		if name == "" {
+			delete(rendered, "Secret carillon")
+			delete(rendered, "Secret carillon-tokens")
+		}
+		if len(rendered) > 0 {
+			t.Errorf("there is more: %v", rendered)
+		}
+	}
+}
+
+// TestHelmChartValues: names follow the release, scaling leaves the founders, and what is optional
+// can be had.
+func TestHelmChartValues(t *testing.T) {
+	all := chart(t, "blue", "--set", "replicas=5,storage.className=fast,serviceMonitor.enabled=true,networkPolicy.enabled=true,image.tag=1.0.0", "--set", "extraArgs={--replicas=5}")
+	set := all["StatefulSet blue-carillon"]
+	if set == nil || at(t, set, "spec", "replicas") != 5 || at(t, set, "spec", "volumeClaimTemplates", "0", "spec", "storageClassName") != "fast" {
+		t.Fatalf("%v", all)
+	}
+	container := at(t, set, "spec", "template", "spec", "containers", "0")
+	args := texts(at(t, container, "args"))
+	line := strings.NewReplacer("$(POD_NAME)", "blue-carillon-4", "$(POD_NAMESPACE)", "timers").Replace(strings.Join(args[1:], " "))
+	_, value := serveParser(t, strings.Fields(line)...)
+	if join := value("join").([]string); len(join) != 3 || join[2] != "blue-carillon-2.blue-carillon-nodes:7702" || value("bootstrap-expect") != 3 || value("replicas") != 5 || at(t, container, "image") != "carillon:1.0.0" {
+		t.Errorf("%v of %v", args, container)
+	}
+	for kind, path := range map[string][]string{
+		"ServiceMonitor blue-carillon": {"spec", "selector", "matchLabels", "app"}, "NetworkPolicy blue-carillon": {"spec", "podSelector", "matchLabels", "app"},
+		"PodDisruptionBudget blue-carillon": {"spec", "selector", "matchLabels", "app"}, "Service blue-carillon-nodes": {"spec", "selector", "app"},
+	} {
+		if all[kind] == nil || at(t, all[kind], path...) != "blue-carillon" {
+			t.Errorf("%s: %v", kind, all[kind])
+		}
+	}
+}
+
+// TestHelmChartKeepsItsSecrets: a node takes the key and the tokens that the chart makes, and an
+// upgrade leaves them as they are in the cluster.
+func TestHelmChartKeepsItsSecrets(t *testing.T) {
+	made := chart(t, "carillon")
+	tokens, secret := made["Secret carillon-tokens"], made["Secret carillon"]
+	operator, err := base64.StdEncoding.DecodeString(at(t, tokens, "data", "operator").(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(at(t, secret, "data", "cluster.key").(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"cluster.key": string(key), "tokens.yaml": at(t, secret, "stringData", "tokens.yaml").(string)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, url := serve(t, "--gossip-key", filepath.Join(dir, "cluster.key"), "--auth-file", filepath.Join(dir, "tokens.yaml"))
+	if out := ctlSays(t, url, "--token", string(operator), "cluster"); !strings.Contains(out, "healthy") {
+		t.Error(out)
+	}
+
+	kubernetes := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answers := map[string]any{
+			"/version":                    map[string]string{"major": "1", "minor": "30", "gitVersion": "v1.30.0"},
+			"/api":                        map[string]any{"kind": "APIVersions", "versions": []string{"v1"}},
+			"/apis":                       map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{}},
+			"/api/v1":                     map[string]any{"kind": "APIResourceList", "groupVersion": "v1", "resources": []any{map[string]any{"name": "secrets", "kind": "Secret", "namespaced": true, "verbs": []string{"get"}}}},
+			secretsOf + "carillon":        secret,
+			secretsOf + "carillon-tokens": tokens,
+		}
+		if answers[r.URL.Path] == nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_ = json.NewEncoder(w).Encode(answers[r.URL.Path])
+	}))
+	defer kubernetes.Close()
+	config := filepath.Join(dir, "kubeconfig")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, namespace: timers}}]}", kubernetes.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	upgraded := chart(t, "carillon", "--is-upgrade", "--dry-run=server", "--kubeconfig", config, "--set-json", `auth.tokens=[{"name":"shop","sha256":"`+strings.Repeat("0", 64)+`","scopes":["add"],"topics":["*"]}]`)
+	if !reflect.DeepEqual(upgraded["Secret carillon-tokens"], tokens) || at(t, upgraded["Secret carillon"], "data", "cluster.key") != at(t, secret, "data", "cluster.key") {
+		t.Errorf("an upgrade makes\n%v\n%v, before\n%v\n%v", upgraded["Secret carillon-tokens"], upgraded["Secret carillon"], tokens, secret)
+	}
+	lines := at(t, upgraded["Secret carillon"], "stringData", "tokens.yaml").(string)
+	if before := at(t, secret, "stringData", "tokens.yaml").(string); !strings.HasPrefix(lines, before) || !strings.Contains(lines, "name: shop\n") {
+		t.Errorf("tokens are\n%s, before\n%s", lines, before)
+	}
+}
+
+const secretsOf = "/api/v1/namespaces/timers/secrets/"
