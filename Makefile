@@ -52,7 +52,10 @@ deploy-check: build ## the files in deploy/, by the tools that read them, as far
 # long tests of pure models: those run without it. The processes of ./test/e2e are built without it (CARILLON_E2E_RACE=1 builds them with it).
 # Those of ./cmd start ten times as slowly with it, so that `make ci` alone does that.
 MODELS := ./ring ./shard ./wal
-RACED   = $(filter-out ./test/e2e ./test/sim $(MODELS),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|'))
+RACED   = $(filter-out ./test/e2e ./test/sim $(MODELS),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
+
+# The Go client is a module of its own, so that ./... passes it over.
+CLIENT := carillon/client
 
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
 GOTEST := env GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w -timeout 20m
@@ -111,7 +114,7 @@ soak: ## one cluster under load for FOR=1h, all faults in random order, checked 
 soak-tests: ## the long tests: hours of kills, herds, storms, flips, and the models at full length
 	CARILLON_SOAK=1 CARILLON_E2E_LONG=1 CARILLON_E2E_KILLS=200 CARILLON_E2E_HERD=50000 CARILLON_E2E_STORM=20000 CARILLON_E2E_NASTY=5000 \
 	CARILLON_E2E_FLIPS=500 CARILLON_E2E_SNAPSHOTS=20 CARILLON_E2E_MILLION=1 \
-	go test $(RACE) -shuffle=on -count 1 -timeout 0 -v ./...
+	go test $(RACE) -shuffle=on -count 1 -timeout 0 -v ./... $(CLIENT)
 	./scripts/fuzz.sh $(FUZZTIME)
 
 fmt: ## format the code

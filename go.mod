@@ -2,7 +2,16 @@ module carillon
 
 go 1.26.0
 
+// The client is a module of its own: other programs build it with the standard library alone.
+replace carillon/client => ./client
+
+ignore (
+	./clients/typescript/dist
+	./clients/typescript/node_modules
+)
+
 require (
+	carillon/client v0.0.0
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/alecthomas/kong v1.17.0
 	github.com/anishathalye/porcupine v1.3.1

@@ -43,7 +43,8 @@ var mayImport = map[string][]string{
 	"internal/secret":  {},
 	"loadtest":         {"client", "timer/duration"},
 	"test/sim/forged":  {},         // bytes for the tests of every layer, see TestImportsPointDown
-	"client":           {},         // is compiled into other people's programs
+	"client":           {},         // is compiled into other people's programs, a module of its own
+	"clients":          {},         // in other languages, and the program that makes their types
 	"docs":             {"client"}, // programs of the guides
 	"test/e2e":         {"client"}, // real processes, from outside
 	"test/freeport":    {},         // addresses for tests, see TestImportsPointDown
@@ -174,7 +175,7 @@ var parsed = sync.OnceValues(func() (files []sourceFile, err error) {
 // skipped folders have nothing that we wrote for a reader.
 func skipped(folder string) bool {
 	base := filepath.Base(folder)
-	return folder != "." && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata")
+	return folder != "." && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata" || base == "node_modules")
 }
 
 func (f sourceFile) imports() []string {

@@ -103,7 +103,10 @@ func (c *Client) again(err error, try int) (time.Duration, bool) {
 
 // pause is how long to wait before a call is made again that ended so, after as many tries before.
 func (c *Client) pause(err error, try int) time.Duration {
-	pause := c.jittered(50 * time.Millisecond << min(try, 10))
+	longest := 50 * time.Millisecond << min(try, 10)
+	c.chanceMu.Lock()
+	pause := longest/2 + time.Duration(c.chance.Int64N(int64(longest)))
+	c.chanceMu.Unlock()
 	if p := asProblem(err); p != nil {
 		pause = max(pause, p.RetryAfter)
 	}
@@ -132,6 +135,16 @@ func (c *Client) anyNode(ctx context.Context, r *Request) ([]byte, error) {
 		answer, err := c.once(ctx, r)
 		if !neverSent(err) || tried >= len(c.nodes) || ctx.Err() != nil {
 			return answer, err
+		}
+	}
+}
+
+// open is anyNode for an answer that is read as it comes.
+func (c *Client) open(ctx context.Context, r *Request) (resp *http.Response, passOver func(), err error) {
+	for tried := 1; ; tried++ {
+		resp, passOver, err = c.send(ctx, r)
+		if !neverSent(err) || tried >= len(c.nodes) || ctx.Err() != nil {
+			return resp, passOver, err
 		}
 	}
 }

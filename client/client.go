@@ -107,13 +107,6 @@ func newHTTP(tls *tls.Config) *http.Client {
 	}
 }
 
-// jittered is between half of d and one and a half.
-func (c *Client) jittered(d time.Duration) time.Duration {
-	c.chanceMu.Lock()
-	defer c.chanceMu.Unlock()
-	return d/2 + time.Duration(c.chance.Int64N(int64(d)))
-}
-
 // Close closes idle connections.
 func (c *Client) Close() { c.options.HTTP.CloseIdleConnections() }
 

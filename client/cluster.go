@@ -87,9 +87,7 @@ type Shard struct {
 
 // Cluster reads the cluster as a node sees it, in any state of the node.
 func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
-	v := new(Cluster)
-	r := Request{Method: http.MethodGet, Path: Path("cluster"), Repeatable: true}
-	return whole(v, c.call(ctx, r, nil, v))
+	return one[Cluster](ctx, c, Request{Method: http.MethodGet, Path: Path("cluster"), Repeatable: true}, nil)
 }
 
 // SetReplicas changes how many replicas each shard should have; it has no more than there are nodes. It

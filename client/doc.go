@@ -21,7 +21,8 @@
 //
 // A duration is a time.Duration everywhere; it travels as text.
 //
-// The package imports the standard library alone. A module that uses it from a clone says
+// The package is a module of its own and imports the standard library alone. A module that uses it
+// from a clone says
 //
-//	go mod edit -require carillon@v0.0.0 -replace carillon=/path/to/carillon
+//	go mod edit -require carillon/client@v0.0.0 -replace carillon/client=/path/to/carillon/client
 package client

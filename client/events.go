@@ -95,7 +95,7 @@ func (c *Client) stream(ctx context.Context, f *EventFilter, yield func(*Event) 
 	defer cancel()
 	watchdog := time.AfterFunc(eventSilence, cancel)
 	defer watchdog.Stop()
-	resp, passOver, err := c.openStream(ctx, f)
+	resp, passOver, err := c.open(ctx, f.request())
 	if err != nil {
 		return false, err
 	}
@@ -123,8 +123,8 @@ func (c *Client) stream(ctx context.Context, f *EventFilter, yield func(*Event) 
 	return false, &unanswered{"GET /v1/events", cmp.Or(lines.Err(), io.EOF)}
 }
 
-// openStream asks the nodes in turn.
-func (c *Client) openStream(ctx context.Context, f *EventFilter) (resp *http.Response, passOver func(), err error) {
+// request is the call that the stream answers.
+func (f *EventFilter) request() *Request {
 	q := url.Values{}
 	setText(q, "topic", f.Topic)
 	for _, label := range f.Labels {
@@ -135,11 +135,5 @@ func (c *Client) openStream(ctx context.Context, f *EventFilter) (resp *http.Res
 		kinds = append(kinds, string(k))
 	}
 	setText(q, "kind", strings.Join(kinds, ","))
-	r := &Request{Method: http.MethodGet, Path: Path("events"), Query: q}
-	for tried := 1; ; tried++ {
-		resp, passOver, err = c.send(ctx, r)
-		if !neverSent(err) || tried >= len(c.nodes) || ctx.Err() != nil {
-			return resp, passOver, err
-		}
-	}
+	return &Request{Method: http.MethodGet, Path: Path("events"), Query: q}
 }

@@ -17,11 +17,11 @@ func TestImportFromClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`go (mod edit -require \S+ -replace carillon=)/path/to/carillon`).FindSubmatch(page)
+	line := regexp.MustCompile(`go (mod edit -require \S+ -replace carillon/client=)/path/to/carillon/client`).FindSubmatch(page)
 	if line == nil {
 		t.Fatal("docs/guides/README.md does not say how to import the package")
 	}
-	clone, err := filepath.Abs("..")
+	clone, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}

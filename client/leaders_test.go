@@ -2,22 +2,26 @@ package client
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/url"
+	"os"
+	"strings"
 	"testing"
-
-	"github.com/cespare/xxhash/v2"
 )
 
-func TestXXH64(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for n := range 300 {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = byte(r.Uint32())
+// TestShardOf: shards are found as nodes find them. The program's own tests compare more of them.
+func TestShardOf(t *testing.T) {
+	text, err := os.ReadFile("../clients/testdata/shards.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var topic, id string
+		var shards, want int
+		if _, err := fmt.Sscan(line, &topic, &id, &shards, &want); err != nil {
+			t.Fatalf("%q: %v", line, err)
 		}
-		if got, want := xxh64(b), xxhash.Sum64(b); got != want {
-			t.Fatalf("%d bytes: %x, want %x", n, got, want)
+		if got := ShardOf(topic, id, shards); got != want {
+			t.Errorf("%q: %d", line, got)
 		}
 	}
 }

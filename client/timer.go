@@ -134,7 +134,7 @@ var dryRun = url.Values{"dry_run": {"true"}}
 func (c *Client) DryAdd(ctx context.Context, topic string, s Spec) (*Timer, error) {
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Query: dryRun, Topic: topic, Timer: s.place()}
 	r.IdempotencyKey, r.Repeatable = s.IdempotencyKey, true
-	return c.timerCall(ctx, r, s)
+	return one[Timer](ctx, c, r, s)
 }
 
 // DryPut is Put as DryAdd is Add.
@@ -142,20 +142,20 @@ func (c *Client) DryPut(ctx context.Context, topic, id string, s Spec, cond Cond
 	s.ID = id
 	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), Query: dryRun, Topic: topic, Timer: id, IfMatch: cond.Version, CreateOnly: cond.New}
 	r.Repeatable = true
-	return c.timerCall(ctx, r, s)
+	return one[Timer](ctx, c, r, s)
 }
 
 // DryPatch is Patch as DryAdd is Add.
 func (c *Client) DryPatch(ctx context.Context, topic, id string, p Patch, cond Cond) (*Timer, error) {
 	r := Request{Method: http.MethodPatch, Path: timerPath(topic, id), Query: dryRun, Topic: topic, Timer: id, IfMatch: cond.Version}
 	r.Repeatable = true
-	return c.timerCall(ctx, r, p)
+	return one[Timer](ctx, c, r, p)
 }
 
 // GetNext is Get, and of a series with the next due times that are to come, up to 100.
 func (c *Client) GetNext(ctx context.Context, topic, id string, next int) (*Timer, error) {
 	r := Request{Method: http.MethodGet, Path: timerPath(topic, id), Query: url.Values{"next": {strconv.Itoa(next)}}, Topic: topic, Timer: id, Repeatable: true}
-	return c.timerCall(ctx, r, nil)
+	return one[Timer](ctx, c, r, nil)
 }
 
 // Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer
@@ -165,7 +165,7 @@ func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) 
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Topic: topic, Timer: s.place()}
 	r.IdempotencyKey = s.IdempotencyKey
 	r.Repeatable = (s.ID != "" && s.absolute() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil
-	return c.timerCall(ctx, r, s)
+	return one[Timer](ctx, c, r, s)
 }
 
 // Put creates the timer, or replaces all of it.
@@ -173,12 +173,12 @@ func (c *Client) Put(ctx context.Context, topic, id string, s Spec, cond Cond) (
 	s.ID = id
 	r := Request{Method: http.MethodPut, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version, CreateOnly: cond.New}
 	r.Repeatable = cond.none() && s.absolute() // a delay would start again
-	return c.timerCall(ctx, r, s)
+	return one[Timer](ctx, c, r, s)
 }
 
 // Patch changes parts of a timer.
 func (c *Client) Patch(ctx context.Context, topic, id string, p Patch, cond Cond) (*Timer, error) {
-	return c.timerCall(ctx, Request{Method: http.MethodPatch, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version}, p)
+	return one[Timer](ctx, c, Request{Method: http.MethodPatch, Path: timerPath(topic, id), Topic: topic, Timer: id, IfMatch: cond.Version}, p)
 }
 
 // Cancel cancels a timer and says whether that came in time. When it did not, the error is ErrOver
@@ -197,18 +197,19 @@ func (c *Client) Cancel(ctx context.Context, topic, id string, cond Cond) (Outco
 
 // Get reads a timer as it stands. The error is ErrUnknownTimer when there is none.
 func (c *Client) Get(ctx context.Context, topic, id string) (*Timer, error) {
-	return c.timerCall(ctx, Request{Method: http.MethodGet, Path: timerPath(topic, id), Topic: topic, Timer: id, Repeatable: true}, nil)
+	return one[Timer](ctx, c, Request{Method: http.MethodGet, Path: timerPath(topic, id), Topic: topic, Timer: id, Repeatable: true}, nil)
 }
 
 // Fire has a timer's next attempt made now. Its due time, webhook-id and version stay; of a series the
 // coming occurrence comes early, and the one after it at its own time.
 func (c *Client) Fire(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
-	return c.timerCall(ctx, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), Topic: topic, Timer: id, IfMatch: cond.Version}, nil)
+	return one[Timer](ctx, c, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), Topic: topic, Timer: id, IfMatch: cond.Version}, nil)
 }
 
-func (c *Client) timerCall(ctx context.Context, r Request, body any) (*Timer, error) {
-	t := new(Timer)
-	return whole(t, c.call(ctx, r, body, t))
+// one is call with an answer of a type.
+func one[T any](ctx context.Context, c *Client, r Request, body any) (*T, error) {
+	v := new(T)
+	return whole(v, c.call(ctx, r, body, v))
 }
 
 // whole returns nil with an error.

@@ -157,32 +157,27 @@ func (c *Client) PutTopic(ctx context.Context, topic string, p Policy) (*Topic, 
 
 // PutTopicIf is PutTopic under a condition.
 func (c *Client) PutTopicIf(ctx context.Context, topic string, p Policy, d TopicCondition) (*Topic, error) {
-	return c.topicCall(ctx, d.request(http.MethodPut, topic), p)
+	return one[Topic](ctx, c, d.request(http.MethodPut, topic), p)
 }
 
 // PatchTopic changes some fields of a topic's policy.
 func (c *Client) PatchTopic(ctx context.Context, topic string, p PolicyPatch, d TopicCondition) (*Topic, error) {
-	return c.topicCall(ctx, d.request(http.MethodPatch, topic), p)
+	return one[Topic](ctx, c, d.request(http.MethodPatch, topic), p)
 }
 
 // Topic reads a topic.
 func (c *Client) Topic(ctx context.Context, topic string) (*Topic, error) {
-	return c.topicCall(ctx, Request{Method: http.MethodGet, Path: Path("topics", topic), Repeatable: true}, nil)
+	return one[Topic](ctx, c, Request{Method: http.MethodGet, Path: Path("topics", topic), Repeatable: true}, nil)
 }
 
 // Pause stops deliveries of a topic; its timers wait.
 func (c *Client) Pause(ctx context.Context, topic string) (*Topic, error) {
-	return c.topicCall(ctx, Request{Method: http.MethodPost, Path: Path("topics", topic, "pause")}, nil)
+	return one[Topic](ctx, c, Request{Method: http.MethodPost, Path: Path("topics", topic, "pause")}, nil)
 }
 
 // Resume undoes Pause.
 func (c *Client) Resume(ctx context.Context, topic string) (*Topic, error) {
-	return c.topicCall(ctx, Request{Method: http.MethodPost, Path: Path("topics", topic, "resume")}, nil)
-}
-
-func (c *Client) topicCall(ctx context.Context, r Request, body any) (*Topic, error) {
-	t := new(Topic)
-	return whole(t, c.call(ctx, r, body, t))
+	return one[Topic](ctx, c, Request{Method: http.MethodPost, Path: Path("topics", topic, "resume")}, nil)
 }
 
 // DeleteTopic removes a topic, and says how many timers that cancelled. Without force it must be

@@ -25,12 +25,13 @@ echo "== openapi"
 
 echo "== golangci-lint"
 "$lint" run --allow-parallel-runners ./...
+(cd client && "$lint" run --allow-parallel-runners ./...) # a module of its own
 
 echo "== dead code"
-# Of the module with its tests, and then of what is linked into the program, except the client: other programs call that. What only the
-# simulator and tests call is named here.
+# Of both modules with their tests, and then of what is linked into the program; of the client, whose callers are other programs, no more. What only
+# the simulator and tests call is named here.
 for_tests='ReplicaID|Without|ValidateHeaders|Seal|Unseal|RemoveSnapshots|(file|tidwall)Appender\.sync'
-all=$("$deadcode" -test ./...)
+all=$("$deadcode" -test ./... && cd client && "$deadcode" -test ./...)
 linked=$("$deadcode" ./cmd/...)
 if { echo "$all"; grep -v '^client/' <<<"$linked"; } | grep -Ev "^$|unreachable func: ($for_tests)\$" >&2; then
 	exit 1

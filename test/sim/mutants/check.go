@@ -38,11 +38,16 @@ type listed struct {
 
 // newChecker has the go command compile the imports of the mutated packages.
 func newChecker(root string, s *sources, mutants []mutant) (*checker, error) {
+	module, err := goCommand(root, nil, "list", "-m").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list -m: %w", said(err))
+	}
+	c := &checker{root: root, module: strings.TrimSpace(string(module)), sources: s, packages: map[string]*listed{}}
 	folders := map[string]bool{}
 	for i := range mutants {
 		for _, h := range mutants[i].hunks {
 			if p, err := s.find(h); err == nil { // check tells who is nowhere
-				folders["./"+path.Dir(p.file.name)] = true
+				folders[path.Join(c.module, path.Dir(p.file.name))] = true
 			}
 		}
 	}
@@ -55,7 +60,6 @@ func newChecker(root string, s *sources, mutants []mutant) (*checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", said(err))
 	}
-	c := &checker{root: root, sources: s, packages: map[string]*listed{}}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
@@ -65,11 +69,6 @@ func newChecker(root string, s *sources, mutants []mutant) (*checker, error) {
 		}
 		c.packages[p.ImportPath] = &p
 	}
-	module, err := goCommand(root, nil, "list", "-m").Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list -m: %w", said(err))
-	}
-	c.module = strings.TrimSpace(string(module))
 	return c, nil
 }
 

@@ -97,7 +97,8 @@ func (r *runner) try(ctx context.Context, j job) (out string, failed bool, err e
 		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
 	binary := filepath.Join(dir, "test")
-	build := goCommand(r.root, env, "test", "-c", "-p", "1", "-ldflags=-w", "-o", binary, j.test.pkg)
+	// By its import path: the client is in a module of its own.
+	build := goCommand(r.root, env, "test", "-c", "-p", "1", "-ldflags=-w", "-o", binary, "carillon/"+strings.TrimPrefix(j.test.pkg, "./"))
 	b, err := build.CombinedOutput()
 	r.count(build)
 	if err != nil {

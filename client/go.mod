@@ -1,0 +1,3 @@
+module carillon/client
+
+go 1.26.0

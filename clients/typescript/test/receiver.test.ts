@@ -1,0 +1,117 @@
+/** Which calls a receiver believes, and what it answers. */
+import assert from "node:assert/strict";
+import { createHmac, createPrivateKey, sign } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { Webhook } from "standardwebhooks";
+import { Fences, Receiver, RetryAfter, Stop, newSecret, newSigningKey, type Delivery, type Handler, type ReceiverOptions } from "../src/index.js";
+
+// The example of docs/callbacks.md.
+const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const publicKey = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=";
+const body = Buffer.from('{"test": 2432232314}');
+const values = {
+  "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",
+  "carillon-topic": "orders", "carillon-timer": "{o-77}close", "carillon-due": "1614265330000", "carillon-attempt": "2", "carillon-fence": "7",
+};
+const bySecret = {
+  ...values,
+  "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+  "carillon-signature": "v1,gUfpyP4Ajg1OYhURY2R8wSPredmP9gSByJdTfvLph9Q=",
+};
+const byKey = {
+  ...values,
+  "webhook-signature": "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg==",
+  "carillon-signature": "v1a,dX/VnLFd2k+eGQbgXZG3eQ+MigzyCLITKSfGFrmFKLB3G1j8BedBThWyqZmCgQ2P7chOnlXMheqyFPAqLTbJBA==",
+};
+const now = () => 1614265330_000;
+const receive = (o: ReceiverOptions, headers: Record<string, string>, b = body) => new Receiver({ now, ...o }).receive(headers, b);
+
+test("the examples of the manual are good, by secret and by key", async () => {
+  for (const [o, headers] of [[{ secrets: [secret] }, bySecret], [{ publicKeys: [publicKey] }, byKey], [{ secrets: [newSecret(), secret], publicKeys: [publicKey] }, bySecret]] as [ReceiverOptions, Record<string, string>][]) {
+    const d = await receive(o, headers);
+    assert.deepEqual([d.topic, d.timer, d.id, +d.due, d.attempt, d.fence, d.receipt, d.json()], ["orders", "{o-77}close", values["webhook-id"], 1614265330000, 2, 7, "", { test: 2432232314 }]);
+  }
+  // The library of the scheme makes the same.
+  assert.equal(new Webhook(secret).sign(values["webhook-id"], new Date(now()), body.toString()), bySecret["webhook-signature"]);
+});
+
+test("any change makes a call bad", async () => {
+  for (const [o, good] of [[{ secrets: [secret] }, bySecret], [{ publicKeys: [publicKey] }, byKey]] as [ReceiverOptions, Record<string, string>][]) {
+    for (const name of Object.keys(good)) {
+      const { [name]: value = "", ...without } = good;
+      await assert.rejects(receive(o, without), { status: 401 }, `without ${name}`);
+      await assert.rejects(receive(o, { ...good, [name]: `${value}0` }), { status: 401 }, `another ${name}`);
+    }
+    await assert.rejects(receive(o, { ...good, "carillon-receipt": "r" }), { status: 401 });
+    await assert.rejects(receive(o, good, Buffer.from("{}")), { status: 401 });
+    for (const ms of [-300_001, 300_001]) await assert.rejects(receive({ ...o, now: () => now() + ms }, good), { status: 401 });
+    await receive({ ...o, now: () => now() + 300_000 }, good);
+    await receive(o, { ...good, "webhook-signature": `v1,AAAA ${good["webhook-signature"]}` });
+    await assert.rejects(receive(o, { ...good, "webhook-signature": `${"v1,A ".repeat(16)}${good["webhook-signature"]}` }), { status: 401 });
+  }
+  await assert.rejects(receive({ secrets: [newSecret()] }, bySecret), { status: 401 });
+  await assert.rejects(receive({ publicKeys: [newSigningKey().publicKey] }, byKey), { status: 401 });
+  await assert.rejects(receive({ secrets: [secret] }, byKey), { status: 401 });
+});
+
+test("bodies are signed as bytes", async () => {
+  const bytes = Buffer.from([0xff, 0, 0xfe]);
+  const key = Buffer.from(secret.slice(6), "base64");
+  const text = Buffer.concat([Buffer.from(`${values["webhook-id"]}.${values["webhook-timestamp"]}.`), bytes]);
+  const d = await receive({ secrets: [secret] }, { ...bySecret, "webhook-signature": `v1,${createHmac("sha256", key).update(text).digest("base64")}` }, bytes);
+  assert.deepEqual(d.body, bytes);
+});
+
+test("new keys are of the form that nodes take", () => {
+  const { privateKey, publicKey } = newSigningKey();
+  const pair = Buffer.from(privateKey.slice(5), "base64");
+  assert.equal(pair.length, 64);
+  const key = createPrivateKey({ key: { kty: "OKP", crv: "Ed25519", d: pair.subarray(0, 32).toString("base64url"), x: pair.subarray(32).toString("base64url") }, format: "jwk" });
+  assert.equal(sign(null, Buffer.from("x"), key).length, 64);
+  new Receiver({ secrets: [newSecret()], publicKeys: [publicKey] });
+});
+
+test("options that would believe anybody, or nobody, are refused", () => {
+  for (const o of [{}, { unsigned: true, secrets: [secret] }, { secrets: ["x"] }, { secrets: ["whsec_AAAA"] }, { secrets: [`${secret}=`] }, { publicKeys: ["whpk_AAAA"] }]) {
+    assert.throws(() => new Receiver(o), TypeError, JSON.stringify(o));
+  }
+});
+
+test("a lease that is over is dropped; the timers called last are remembered", () => {
+  const fences = new Fences(2);
+  assert.deepEqual([fences.admit("o", "a", 7), fences.admit("o", "a", 7), fences.admit("o", "a", 6), fences.admit("p", "a", 6), fences.admit("o", "a", 8)], [true, false, false, true, true]);
+  assert.ok(fences.admit("o", "b", 1)); // and p/a is forgotten
+  assert.deepEqual([fences.admit("o", "a", 8), fences.admit("p", "a", 1)], [false, true]);
+});
+
+test("answers, by node:http and by fetch", async () => {
+  let handle: Handler = () => undefined;
+  const options = { unsigned: true, maxBody: 1000 };
+  const server = createServer(new Receiver(options).listener((d) => handle(d)));
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const byFetch = new Receiver(options).fetch((d) => handle(d));
+  let fence = 0;
+  const got: Delivery[] = [];
+  for (const [run, status, retryAfter] of [
+    [() => undefined, 204, null],
+    [() => 202, 202, null],
+    [() => Promise.reject(new Error("no")), 500, null],
+    [() => Promise.reject(new RetryAfter(1500, "later")), 503, "2"],
+    [() => Promise.reject(new Stop("never")), 410, null],
+  ] as [Handler, number, string | null][]) {
+    handle = (d) => (got.push(d), run(d));
+    const init = { method: "POST", headers: { ...values, "carillon-fence": String(++fence), "carillon-asked": "5", "ce-specversion": "1.0", "ce-id": "x" }, body: "{}" };
+    for (const answer of [await fetch(url, init), await byFetch(new Request(url, init))]) assert.deepEqual([answer.status, answer.headers.get("retry-after")], [status, retryAfter]);
+    for (const answer of [await fetch(url, init), await byFetch(new Request(url, init))]) assert.equal(answer.status, 409);
+    const large = { ...init, body: "x".repeat(100_000) };
+    for (const answer of [await fetch(url, large), await byFetch(new Request(url, large))]) assert.equal(answer.status, 413);
+    assert.equal((await fetch(url)).status, 400);
+  }
+  assert.equal(got.length, 10);
+  assert.deepEqual([got[0]?.asked, got[0]?.cloudEvent], [new Date(5), { id: "x", source: "", type: "", subject: "", time: "" }]);
+  server.closeAllConnections();
+  server.close();
+});
