@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# openapi.sh lint: docs/openapi.yaml is valid for a public linter.
+# openapi.sh lint: docs/openapi.yaml is valid for two public linters.
 # openapi.sh page FILE: renders it as one page that a browser reads from the disk.
 # Both need Node.js. Where it or npm's registry is missing, lint is skipped with a notice, except in CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-redocly=@redocly/cli@2.77.0
+redocly=@redocly/cli@2.77.0 spectral=@stoplight/spectral-cli@6.16.3
 export REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true
 
 if [ "$1" = page ]; then
@@ -26,4 +26,5 @@ if [ "$status" -ne 0 ] || grep -q '^Warning was generated' <<<"$log"; then
 	printf '%s\n' "$log" >&2
 	exit 1
 fi
+npx --yes "$spectral" lint --quiet --fail-severity hint --ruleset scripts/spectral.yaml docs/openapi.yaml >&2
 echo "docs/openapi.yaml is valid"

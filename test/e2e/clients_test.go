@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/test/freeport"
 )
 
 const (
@@ -94,7 +96,7 @@ func TestFirstTimer(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			c.pack(t, dir)
-			node, sink := serve(t, t.TempDir()), freeAddress(t)
+			node, sink := serve(t, t.TempDir()), freeport.Address(t)
 			program := strings.NewReplacer("http://127.0.0.1:7700", node.url, "127.0.0.1:7780", sink, "7780", sink[strings.LastIndexByte(sink, ':')+1:]).Replace(firstTimer(t, c.readme, c.language))
 
 			began := time.Now()

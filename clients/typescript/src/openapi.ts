@@ -11,7 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The process is alive. Needs no token. */
+        /**
+         * The process is alive. Needs no token.
+         * @description Answers as long as the process runs, whatever the state of its cluster: for a supervisor that restarts what hangs.
+         */
         get: operations["healthz"];
         put?: never;
         post?: never;
@@ -28,7 +31,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The node serves. Needs no token. */
+        /**
+         * The node serves. Needs no token.
+         * @description 503 until the node serves: for a load balancer.
+         */
         get: operations["readyz"];
         put?: never;
         post?: never;
@@ -45,7 +51,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Prometheus metrics. Scope cluster; scope read of a token for all topics gets them without the series that name topics or destinations. */
+        /**
+         * Prometheus metrics. Scope cluster; scope read of a token for all topics gets them without the series that name topics or destinations.
+         * @description In the text format of Prometheus. docs/metrics.md lists them.
+         */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -62,7 +71,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Topics that the token sees, in order of name. Scope read. */
+        /**
+         * Topics that the token sees, in order of name. Scope read.
+         * @description Counts are left out unless counts=true asks for them: they are of all shards.
+         */
         get: operations["listTopics"];
         put?: never;
         post?: never;
@@ -81,16 +93,28 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** One topic with its counts. Scope read. */
+        /**
+         * One topic with its counts. Scope read.
+         * @description Its ETag is what a conditional change takes.
+         */
         get: operations["readTopic"];
-        /** Set the policy, whole; absent fields take the default. Makes the topic if need be. To change some fields use PATCH. Scope admin. */
+        /**
+         * Set the policy, whole; absent fields take the default. Makes the topic if need be. To change some fields use PATCH. Scope admin.
+         * @description What a PUT leaves out goes back to its default. Refused (409 in_use) where pending timers or receivers would lose what they need, unless forced.
+         */
         put: operations["putTopic"];
         post?: never;
-        /** Delete the topic. Scope admin. */
+        /**
+         * Delete the topic. Scope admin.
+         * @description Refused (409 not_empty) unless it is empty, or force says that its timers are cancelled and its dead letters dropped.
+         */
         delete: operations["deleteTopic"];
         options?: never;
         head?: never;
-        /** Change the given fields of the policy and no others; null stands for the default. Those of callback, retry, rate, breaker and window change one by one. Scope admin. */
+        /**
+         * Change the given fields of the policy and no others; null stands for the default. Those of callback, retry, rate, breaker and window change one by one. Scope admin.
+         * @description Refused (409 in_use) as a PUT is. An empty object is 400.
+         */
         patch: operations["patchTopic"];
         trace?: never;
     };
@@ -105,7 +129,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stop firing; timers wait. Scope admin. */
+        /**
+         * Stop firing; timers wait. Scope admin.
+         * @description Calls that run are not interrupted. Repeating changes nothing.
+         */
         post: operations["pauseTopic"];
         delete?: never;
         options?: never;
@@ -124,7 +151,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Fire again. Scope admin. */
+        /**
+         * Fire again. Scope admin.
+         * @description Timers that came due meanwhile are called at once, within the topic's limits. Repeating changes nothing.
+         */
         post: operations["resumeTopic"];
         delete?: never;
         options?: never;
@@ -232,7 +262,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List by due time, then id. Scope read. */
+        /**
+         * List by due time, then id. Scope read.
+         * @description A timer that changes between two pages may be in both, or in none.
+         */
         get: operations["listTimers"];
         put?: never;
         /**
@@ -257,9 +290,15 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Read one timer, linearizably. Scope read. */
+        /**
+         * Read one timer, linearizably. Scope read.
+         * @description A timer that has ended is found for the topic's history time.
+         */
         get: operations["readTimer"];
-        /** Create, or replace whole. Scope add. */
+        /**
+         * Create, or replace whole. Scope add.
+         * @description Makes the topic, as an add does. A leased timer is 409 in_flight.
+         */
         put: operations["putTimer"];
         post?: never;
         /**
@@ -383,7 +422,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lease timers that are ready, or wait for some. An unknown topic is 404, one that is not pulled 409 wrong_delivery. Scope add. */
+        /**
+         * Lease timers that are ready, or wait for some. An unknown topic is 404, one that is not pulled 409 wrong_delivery. Scope add.
+         * @description A lease that runs out makes its timer ready again at once, and the lease counts as an attempt.
+         */
         post: operations["pull"];
         delete?: never;
         options?: never;
@@ -400,7 +442,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Timers of these leases are done. Acking twice is 200. Scope add. */
+        /**
+         * Timers of these leases are done. Acking twice is 200. Scope add.
+         * @description At any node, also after a failover. A receipt of a lease that is over is 410 in its place.
+         */
         post: operations["ack"];
         delete?: never;
         options?: never;
@@ -417,7 +462,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Attempts of these leases failed: the next one comes after the delay or the backoff, or the timer is dead. Scope add. */
+        /**
+         * Attempts of these leases failed: the next one comes after the delay or the backoff, or the timer is dead. Scope add.
+         * @description The reason shows as the timer's last_error. A receipt of a lease that is over is 410 in its place.
+         */
         post: operations["nack"];
         delete?: never;
         options?: never;
@@ -434,7 +482,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** These leases last for this long from now on. Scope add. */
+        /**
+         * These leases last for this long from now on. Scope add.
+         * @description At any node. A receipt of a lease that is over is 410 in its place, and its timer may be with another consumer.
+         */
         post: operations["extend"];
         delete?: never;
         options?: never;
@@ -451,7 +502,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Dead letters by when they died, then id. Scope read. */
+        /**
+         * Dead letters by when they died, then id. Scope read.
+         * @description They are kept for the topic's dead_retention.
+         */
         get: operations["listDead"];
         put?: never;
         post?: never;
@@ -517,7 +571,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forget dead letters. Scope admin. */
+        /**
+         * Forget dead letters. Scope admin.
+         * @description For good. Safe to repeat by uids.
+         */
         post: operations["purgeDead"];
         delete?: never;
         options?: never;
@@ -608,7 +665,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What each node did in the last minute: rates and lateness; any node answers for all. Scope cluster. */
+        /**
+         * What each node did in the last minute: rates and lateness; any node answers for all. Scope cluster.
+         * @description A node that does not answer is listed with its error.
+         */
         get: operations["readClusterStats"];
         put?: never;
         post?: never;
@@ -645,7 +705,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The cluster as this node sees it; answers whatever state the cluster is in. Scope read. */
+        /**
+         * The cluster as this node sees it; answers whatever state the cluster is in. Scope read.
+         * @description Not linearizable: a node that is cut off shows what it knew last.
+         */
         get: operations["readCluster"];
         put?: never;
         post?: never;
@@ -708,7 +771,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** One shard as this node sees it. Scope read. */
+        /**
+         * One shard as this node sees it. Scope read.
+         * @description What follows the placement is of this node's replica, where it has one.
+         */
         get: operations["readShard"];
         put?: never;
         post?: never;
@@ -776,7 +842,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Take a drain back, finished or not. Scope cluster. */
+        /**
+         * Take a drain back, finished or not. Scope cluster.
+         * @description Repeating changes nothing.
+         */
         post: operations["resumeNode"];
         delete?: never;
         options?: never;
@@ -1310,17 +1379,17 @@ export interface components {
         Swept: {
             matched: number;
             changed: number;
-            /** @description Not a dead letter (any more), or its id is in use. A dry run by filter cannot know which ids are in use again. */
+            /** @description Not a dead letter (any more), its id is in use, or there is no URL to call. A dry run by filter cannot know which ids are in use again. */
             skipped: number;
             /** @description Why dead letters were skipped, of the first 100; left out where none was. */
             skips?: {
                 id?: string;
                 uid?: string;
                 /**
-                 * @description busy: 100 timers of the id have not ended.
+                 * @description busy: 100 timers of the id have not ended. no_callback, of a redrive that gives no URL: neither the dead letter nor its topic has one.
                  * @enum {unknown}
                  */
-                code: "not_found" | "in_use" | "busy";
+                code: "not_found" | "in_use" | "busy" | "no_callback";
                 detail: string;
             }[];
             /**
@@ -1531,8 +1600,10 @@ export interface components {
             counts?: components["schemas"]["Counts"];
             oldest_overdue_ms?: number;
             auto_created: boolean;
-            /** @description In the answer of a forced change of the key: pending timers that keep their ids. These lead to them (`{all}x`), as the plain id (`x`) does not any more. */
+            /** @description In the answer of a change of the key: pending timers that keep their ids, those of before a forced change, and of any change those that were added while it was made. These lead to them (`{all}x`), as the plain id (`x`) does not any more. */
             former_ids?: number;
+            /** @description In the answer of a change: pending timers that have no callback URL of their own, in a topic that has none. They will wait for no_callback. */
+            without_url?: number;
         };
         TopicList: {
             topics: components["schemas"]["Topic"][];

@@ -553,8 +553,8 @@ class Changed(_Changed, total=False):
 
 
 class _Skip(TypedDict):
-    code: Literal["not_found", "in_use", "busy"]
-    """busy: 100 timers of the id have not ended."""
+    code: Literal["not_found", "in_use", "busy", "no_callback"]
+    """busy: 100 timers of the id have not ended. no_callback, of a redrive that gives no URL: neither the dead letter nor its topic has one."""
     detail: str
 
 
@@ -567,7 +567,7 @@ class _Swept(TypedDict):
     matched: int
     changed: int
     skipped: int
-    """Not a dead letter (any more), or its id is in use. A dry run by filter cannot know which ids are in use again."""
+    """Not a dead letter (any more), its id is in use, or there is no URL to call. A dry run by filter cannot know which ids are in use again."""
 
 
 class Swept(_Swept, total=False):
@@ -805,7 +805,9 @@ class Topic(_Topic, total=False):
     """Left out where they cannot be had now, except when one topic is read."""
     oldest_overdue_ms: int
     former_ids: int
-    """In the answer of a forced change of the key: pending timers that keep their ids. These lead to them (`{all}x`), as the plain id (`x`) does not any more."""
+    """In the answer of a change of the key: pending timers that keep their ids, those of before a forced change, and of any change those that were added while it was made. These lead to them (`{all}x`), as the plain id (`x`) does not any more."""
+    without_url: int
+    """In the answer of a change: pending timers that have no callback URL of their own, in a topic that has none. They will wait for no_callback."""
 
 
 class _TopicList(TypedDict):
