@@ -17,12 +17,14 @@ import (
 )
 
 // guide is a page of docs/guides as far as it can be run. Its fenced blocks are: console, commands
-// for other terminals; sh, commands for one shell; text, the output of the sh block before it; and
-// "text sink", the receiver's output. In an output … stands for anything.
+// for other terminals; sh, commands for one shell; text, the output of the sh block before it;
+// "text sink", the receiver's output; and go, ts and python, parts of a program in that language. In
+// an output … stands for anything.
 type guide struct {
-	console []string
-	blocks  []guideBlock
-	sink    []string // each with its own order of lines
+	console  []string
+	blocks   []guideBlock
+	sink     []string            // each with its own order of lines
+	programs map[string][]string // parts by language
 }
 
 type guideBlock struct{ sh, want string }
@@ -35,6 +37,7 @@ func readGuide(t *testing.T, name string) (g guide) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g.programs = map[string][]string{}
 	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
 		switch kind, body := m[1], m[2]; kind {
 		case "console":
@@ -43,6 +46,8 @@ func readGuide(t *testing.T, name string) (g guide) {
 			g.blocks = append(g.blocks, guideBlock{sh: body})
 		case "text":
 			g.blocks[len(g.blocks)-1].want = body
+		case "go", "ts", "python":
+			g.programs[kind] = append(g.programs[kind], body)
 		case "text sink":
 			g.sink = append(g.sink, body)
 		default:
@@ -123,6 +128,12 @@ func (g guide) run(t *testing.T) {
 	}
 	printed, failed := shell(t, g, strings.NewReplacer(addresses...))
 	g.check(t, printed, failed)
+	g.awaitCalls(t, sink)
+}
+
+// awaitCalls waits until the receiver has printed all that the guide says.
+func (g guide) awaitCalls(t *testing.T, sink *process) {
+	t.Helper()
 	for _, want := range g.sink {
 		deadline := time.Now().Add(guideLimit)
 		for !shows(sink.stdout.String(), want) {
