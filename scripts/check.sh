@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check.sh GOLANGCI-LINT GOVULNCHECK DEADCODE: all that is checked without running the product.
 set -euo pipefail
-lint=$1 vulncheck=$2 deadcode=$3
+lint=$(realpath "$1") vulncheck=$(realpath "$2") deadcode=$(realpath "$3")
 cd "$(dirname "$0")/.."
 
 echo "== gofmt"
@@ -31,7 +31,7 @@ echo "== dead code"
 # Of both modules with their tests, and then of what is linked into the program; of the client, whose callers are other programs, no more. What only
 # the simulator and tests call is named here.
 for_tests='ReplicaID|Without|ValidateHeaders|Seal|Unseal|RemoveSnapshots|(file|tidwall)Appender\.sync'
-all=$("$deadcode" -test ./... && cd client && "$deadcode" -test ./...)
+all=$("$deadcode" -test ./... carillon/client)
 linked=$("$deadcode" ./cmd/...)
 if { echo "$all"; grep -v '^client/' <<<"$linked"; } | grep -Ev "^$|unreachable func: ($for_tests)\$" >&2; then
 	exit 1
