@@ -12,7 +12,8 @@ import (
 	"carillon/test/freeport"
 )
 
-// guideProgram is the program that a guide's blocks of one language make, with addresses of its own.
+// guideProgram is the program that a guide's blocks of one language make, with addresses of its
+// own.
 type guideProgram struct {
 	name      string // of the page
 	guide     guide
@@ -22,8 +23,8 @@ type guideProgram struct {
 	addresses *strings.Replacer
 }
 
-// TestGuidesInEachLanguage runs the programs of the guides as printed, with other addresses. Each page
-// has as many parts in one language as in the others.
+// TestGuidesInEachLanguage runs the programs of the guides as printed, with other addresses. Each
+// page has as many parts in one language as in the others.
 func TestGuidesInEachLanguage(t *testing.T) {
 	for _, c := range []struct {
 		kind  string

@@ -290,7 +290,8 @@ func (g *generator) plainKind(path string, s *yaml.Node, nullable bool) string {
 	}
 }
 
-// refKind is the type that a reference is to; of a nullable object a variant whose fields may be None.
+// refKind is the type that a reference is to; of a nullable object it is a variant whose fields may
+// be None.
 func (g *generator) refKind(name string, nullable bool) string {
 	s := at(g.schemas, name)
 	if !nullable || at(s, "properties") == nil {

@@ -1,4 +1,5 @@
-"""Which call goes where, and which is made again: against nodes that only answer as they are asked to."""
+"""Which call goes where, and which is made again: against nodes that only answer as they are
+asked to."""
 
 from __future__ import annotations
 

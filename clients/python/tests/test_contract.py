@@ -50,7 +50,8 @@ class Recording:
 
 
 class Contract(unittest.TestCase):
-    """The methods run in order of their names; the later ones use what the earlier ones have made."""
+    """The methods run in order of their names; the later ones use what the earlier ones have
+    made."""
 
     node: Node
     client: Client

@@ -4,14 +4,19 @@ import { Leaders, leaderHeader } from "./leaders.js";
 export interface Options {
   /** crl_…; white space around it is dropped. */
   token?: string;
-  /** Makes the requests, for TLS settings or proxies of your own. Its redirects are not followed. */
+  /**
+   * Makes the requests, for TLS settings or proxies of your own. Its redirects are not followed.
+   */
   fetch?: typeof globalThis.fetch;
   userAgent?: string;
   /** How often a call that is safe to repeat is repeated at most; 4. */
   retries?: number;
   /** The longest pause before a repetition, even if Retry-After is longer; 10 s. */
   maxWaitMs?: number;
-  /** The limit of a call with its repetitions, where the call gives none; a minute. Changes of many timers and streams have none. */
+  /**
+   * The limit of a call with its repetitions, where the call gives none; a minute. Changes of many
+   * timers and streams have none.
+   */
   timeoutMs?: number;
 }
 
@@ -31,10 +36,16 @@ export interface Request extends CallOptions {
   /** Is sent as JSON; undefined: none. */
   body?: unknown;
   headers?: Record<string, string>;
-  /** The one timer that the call is about: it goes to the node that leads its shard, if that is known. */
+  /**
+   * The one timer that the call is about: it goes to the node that leads its shard, if that is
+   * known.
+   */
   topic?: string;
   timer?: string;
-  /** The call asks for the same when it is made twice, so that it is repeated after 429, 503 and failed connections. */
+  /**
+   * The call asks for the same when it is made twice, so that it is repeated after 429, 503 and
+   * failed connections.
+   */
   repeatable?: boolean;
 }
 
@@ -85,7 +96,9 @@ export class Calls {
     }
   }
 
-  /** Makes a call once, and gives the answer with its body to be read. It ends with r.signal alone. */
+  /**
+   * Makes a call once, and gives the answer with its body to be read. It ends with r.signal alone.
+   */
   async open(r: Request): Promise<{ body: ReadableStream<Uint8Array>; passOver: () => void }> {
     const { response, passOver } = await this.#anyNode(r, (one) => this.#send(one, r.signal));
     if (!response.body) throw new Unanswered(`carillon: ${r.method} ${r.path}: the answer is empty`);
@@ -98,7 +111,9 @@ export class Calls {
     return Math.min(Math.max(backoff, err instanceof Problem ? err.retryAfterMs : 0), this.#maxWaitMs);
   }
 
-  /** Makes the call at the first node that takes a connection: the others have seen nothing of it. */
+  /**
+   * Makes the call at the first node that takes a connection: the others have seen nothing of it.
+   */
   async #anyNode<T>(r: Request, make: (r: Request) => Promise<T>): Promise<T> {
     for (let tried = 1; ; tried++) {
       try {
@@ -119,7 +134,9 @@ export class Calls {
     }
   }
 
-  /** Makes the call at one node. After a failure, and a 503, the next call goes to the next node. */
+  /**
+   * Makes the call at one node. After a failure, and a 503, the next call goes to the next node.
+   */
   async #send(r: Request, signal?: AbortSignal): Promise<{ response: Response; passOver: () => void }> {
     const at = this.#current;
     const leader = this.#leaders.node(r.topic ?? "", r.timer ?? "");

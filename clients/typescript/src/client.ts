@@ -13,13 +13,19 @@ export interface TimerCondition extends CallOptions {
 export interface TopicCondition extends CallOptions {
   /** Only this version of the topic: Topic.version. */
   ifMatch?: string;
-  /** Even if that takes away what pending timers or receivers need; of a deletion, what is in the topic. */
+  /**
+   * Even if that takes away what pending timers or receivers need; of a deletion, what is in the
+   * topic.
+   */
   force?: boolean;
 }
 
 /** Options of an add. */
 export interface AddOptions extends CallOptions {
-  /** Instead of an id it makes the id, so that an add without an answer may be repeated, with a delay, too. */
+  /**
+   * Instead of an id it makes the id, so that an add without an answer may be repeated, with a
+   * delay, too.
+   */
   idempotencyKey?: string;
 }
 
@@ -38,11 +44,12 @@ export interface ManyOptions extends CallOptions {
 /**
  * Makes calls to one cluster. It connects to nothing yet.
  *
- * A refusal is a Problem, with its code. Any other error means that there was no answer, and then a change may or may
- * not have been made. Calls that are safe to repeat are repeated: reads, a cancel without a condition, putTopic, ack,
- * changes of a node but its removal, a put without a condition and with an absolute time, and an add with an id and an
- * absolute time or with an idempotencyKey, that neither names a merge rule nor repeats. Another node is tried when one
- * does not answer; a call about one timer goes to the node that leads its shard, where an answer has named that.
+ * A refusal is a Problem, with its code. Any other error means that there was no answer, and then a
+ * change may or may not have been made. Calls that are safe to repeat are repeated: reads, a cancel
+ * without a condition, putTopic, ack, changes of a node but its removal, a put without a condition
+ * and with an absolute time, and an add with an id and an absolute time or with an idempotencyKey,
+ * that neither names a merge rule nor repeats. Another node is tried when one does not answer; a
+ * call about one timer goes to the node that leads its shard, where an answer has named that.
  */
 export class Client {
   readonly #calls: Calls;
@@ -94,15 +101,18 @@ export class Client {
   }
 
   /**
-   * Cancels a timer: prevented, or in_flight while a call runs. When it came too late the error is a Problem with the
-   * code over and the outcome.
+   * Cancels a timer: prevented, or in_flight while a call runs. When it came too late the error is
+   * a Problem with the code over and the outcome.
    */
   async cancel(topic: string, id: string, o: TimerCondition = {}): Promise<"prevented" | "in_flight"> {
     const answer = await this.#call<{ outcome: "prevented" | "in_flight" }>({ ...ofTimer("DELETE", topic, id, o), repeatable: !o.ifMatch });
     return answer.outcome;
   }
 
-  /** Reads a timer as it stands; of a series with so many due times to come (next). The error is unknown_timer when there is none. */
+  /**
+   * Reads a timer as it stands; of a series with so many due times to come (next). The error is
+   * unknown_timer when there is none.
+   */
   get(topic: string, id: string, o: CallOptions & { next?: number } = {}): Promise<t.Timer> {
     return this.#call({ ...ofTimer("GET", topic, id, o), query: { next: o.next }, repeatable: true });
   }
@@ -117,7 +127,10 @@ export class Client {
     return this.#pages(path("topics", topic, "timers"), "timers", filter, o);
   }
 
-  /** Does up to 1,000 operations; those of one id in order. Each has its own result. brief leaves the timers out of these. */
+  /**
+   * Does up to 1,000 operations; those of one id in order. Each has its own result. brief leaves
+   * the timers out of these.
+   */
   async batch(topic: string, ops: t.Op[], o: CallOptions & { brief?: boolean } = {}): Promise<t.OpResult[]> {
     const query = { brief: o.brief || undefined };
     const answer = await this.#call<{ results: t.OpResult[] }>({ method: "POST", path: path("topics", topic, "batch"), query, body: { ops }, ...limits(o) });
@@ -129,7 +142,10 @@ export class Client {
     return this.#many(path("topics", topic, "cancel"), selector, o);
   }
 
-  /** Moves the timers that are selected. It may take long. Repeating is safe but for a shift, which moves the same timers again. */
+  /**
+   * Moves the timers that are selected. It may take long. Repeating is safe but for a shift, which
+   * moves the same timers again.
+   */
   reschedule(topic: string, to: t.Reschedule, o: ManyOptions = {}): Promise<t.Changed> {
     return this.#many(path("topics", topic, "reschedule"), to, o);
   }
@@ -154,7 +170,10 @@ export class Client {
     return this.#pages(path("topics", topic, "history"), "entries", filter, o);
   }
 
-  /** Sets a topic's whole policy, and makes the topic if need be. What is left out goes back to its default. */
+  /**
+   * Sets a topic's whole policy, and makes the topic if need be. What is left out goes back to its
+   * default.
+   */
   putTopic(topic: string, policy: t.Policy, o: TopicCondition = {}): Promise<t.Topic> {
     return this.#call({ ...ofTopic("PUT", topic, o), body: policy, repeatable: !o.ifMatch });
   }
@@ -174,7 +193,9 @@ export class Client {
     return this.#pages(path("topics"), "topics", filter, o);
   }
 
-  /** Removes a topic, which must be empty unless force is set. Gives how many timers that cancelled. */
+  /**
+   * Removes a topic, which must be empty unless force is set. Gives how many timers that cancelled.
+   */
   async deleteTopic(topic: string, o: TopicCondition = {}): Promise<number> {
     return (await this.#call<{ cancelled: number }>(ofTopic("DELETE", topic, o))).cancelled;
   }
@@ -190,8 +211,8 @@ export class Client {
   }
 
   /**
-   * Adds a signing secret, as newSecret makes it, before those that a topic has. Each of them signs every call until
-   * finishRotation. Without one the node makes it, and the call is not repeated.
+   * Adds a signing secret, as newSecret makes it, before those that a topic has. Each of them signs
+   * every call until finishRotation. Without one the node makes it, and the call is not repeated.
    */
   rotateSecret(topic: string, secret?: string, o: CallOptions = {}): Promise<t.Secrets> {
     return this.#call({ method: "POST", path: path("topics", topic, "secrets", "rotate"), body: { secret }, repeatable: Boolean(secret), ...limits(o) });
@@ -202,7 +223,10 @@ export class Client {
     return this.#call({ method: "POST", path: path("topics", topic, "secrets", "finish"), body: { keep }, repeatable: true, ...limits(o) });
   }
 
-  /** Is rotateSecret for asymmetric keys, as newSigningKey makes them. Without one the node makes it, and nobody sees it. */
+  /**
+   * Is rotateSecret for asymmetric keys, as newSigningKey makes them. Without one the node makes
+   * it, and nobody sees it.
+   */
   rotateSigningKey(topic: string, signingKey?: string, o: CallOptions = {}): Promise<t.PublicKeys> {
     const body = { signing_key: signingKey };
     return this.#call({ method: "POST", path: path("topics", topic, "signing-keys", "rotate"), body, repeatable: Boolean(signingKey), ...limits(o) });
@@ -214,8 +238,8 @@ export class Client {
   }
 
   /**
-   * Takes timers of a pull topic that are ready. None, after the wait, is no error. It is not repeated: timers that a
-   * lost answer had leased come back when the lease ends. work does it all.
+   * Takes timers of a pull topic that are ready. None, after the wait, is no error. It is not
+   * repeated: timers that a lost answer had leased come back when the lease ends. work does it all.
    */
   async pull(topic: string, o: CallOptions & { max?: number; wait?: string; lease?: string } = {}): Promise<t.Lease[]> {
     const body = { max: o.max, wait: o.wait, lease: o.lease };
@@ -223,12 +247,17 @@ export class Client {
     return (await this.#call<{ timers: t.Lease[] }>({ method: "POST", path: path("topics", topic, "pull"), body, ...limit })).timers;
   }
 
-  /** Reports timers as done; twice is good. A result with the status 410 is of a lease that is over. */
+  /**
+   * Reports timers as done; twice is good. A result with the status 410 is of a lease that is over.
+   */
   ack(receipts: string[], o: CallOptions = {}): Promise<t.ReceiptResult[]> {
     return this.#report("ack", { receipts }, o, true);
   }
 
-  /** Reports timers as failed: they come again after the delay, or the topic's backoff. The reason shows as last_error. */
+  /**
+   * Reports timers as failed: they come again after the delay, or the topic's backoff. The reason
+   * shows as last_error.
+   */
   nack(receipts: string[], o: CallOptions & { delay?: string; reason?: string } = {}): Promise<t.ReceiptResult[]> {
     return this.#report("nack", { receipts, delay: o.delay, reason: o.reason }, o);
   }
@@ -239,21 +268,23 @@ export class Client {
   }
 
   /**
-   * Works on a pull topic: it pulls as many timers as it may handle at once, calls handle for each, extends their leases
-   * meanwhile, and reports the end: an ack, or, of a failure, a nack with the delay of a RetryAfter or else the backoff.
+   * Works on a pull topic: it pulls as many timers as it may handle at once, calls handle for each,
+   * extends their leases meanwhile, and reports the end: an ack, or, of a failure, a nack with the
+   * delay of a RetryAfter or else the backoff.
    *
-   * The signal of a handler ends when its lease is over: somebody else may have the timer by then. Timers come at least
-   * once; fence is higher for a later lease. When o.signal ends it pulls no more, and returns when the handlers have,
-   * whose signals end after the grace. It throws, in the same way, what refuses a pull for good.
+   * The signal of a handler ends when its lease is over: somebody else may have the timer by then.
+   * Timers come at least once; fence is higher for a later lease. When o.signal ends it pulls no
+   * more, and returns when the handlers have, whose signals end after the grace. It throws, in the
+   * same way, what refuses a pull for good.
    */
   work(topic: string, handle: (lease: t.Lease, signal: AbortSignal) => unknown, o: WorkOptions = {}): Promise<void> {
     return work(this, this.#calls, topic, handle, o);
   }
 
   /**
-   * Yields what happens to timers, of all nodes, from now on until the signal ends. It is for looking on: events while no
-   * node is connected are lost. A broken connection is an event of the kind missed, with its error, and the next node is
-   * asked. It throws a refusal.
+   * Yields what happens to timers, of all nodes, from now on until the signal ends. It is for
+   * looking on: events while no node is connected are lost. A broken connection is an event of the
+   * kind missed, with its error, and the next node is asked. It throws a refusal.
    */
   events(filter: t.EventFilter = {}, o: { signal?: AbortSignal } = {}): AsyncGenerator<t.Event> {
     return watch(this.#calls, filter, o.signal);
@@ -284,7 +315,10 @@ export class Client {
     return this.#pages(path("destinations"), "destinations", filter, o);
   }
 
-  /** Changes how many replicas each shard should have. It returns when that is decided; making them takes longer. */
+  /**
+   * Changes how many replicas each shard should have. It returns when that is decided; making them
+   * takes longer.
+   */
   async setReplicas(replicas: number, o: CallOptions = {}): Promise<void> {
     await this.#call({ method: "PUT", path: path("cluster", "replicas"), body: { replicas }, repeatable: true, ...limits(o) });
   }
@@ -305,15 +339,19 @@ export class Client {
   }
 
   /**
-   * Takes a node out of the cluster for good: one that is drained or down, or any with force. acceptLoss allows a shard to
-   * be left without a majority of its replicas; what only the lost ones had is lost.
+   * Takes a node out of the cluster for good: one that is drained or down, or any with force.
+   * acceptLoss allows a shard to be left without a majority of its replicas; what only the lost
+   * ones had is lost.
    */
   removeNode(name: string, o: CallOptions & { force?: boolean; acceptLoss?: boolean } = {}): Promise<t.NodeChange> {
     const query = { force: o.force || undefined, accept_loss: o.acceptLoss || undefined };
     return this.#call({ method: "DELETE", path: path("cluster", "nodes", name), query, ...limits(o) });
   }
 
-  /** A backup of the whole cluster, as it comes. It counts only when it is whole: carillon ctl backup checks that. */
+  /**
+   * A backup of the whole cluster, as it comes. It counts only when it is whole: carillon ctl
+   * backup checks that.
+   */
   async backup(o: { signal?: AbortSignal } = {}): Promise<ReadableStream<Uint8Array>> {
     return (await this.#calls.open({ method: "POST", path: path("backup"), ...limits(o) })).body;
   }

@@ -24,7 +24,9 @@ export class Problem extends Error {
   readonly retryable: boolean;
   /** With over: how the timer ended. */
   readonly outcome: Document["outcome"];
-  /** With exists, in_flight and version_mismatch: the timer that is there, where the node knew it. */
+  /**
+   * With exists, in_flight and version_mismatch: the timer that is there, where the node knew it.
+   */
   readonly existing: Document["existing"];
   /** 0: the answer has no Retry-After. */
   readonly retryAfterMs: number;
@@ -43,12 +45,17 @@ export class Problem extends Error {
   }
 }
 
-/** A call without a whole answer: a change may or may not have been made. The cause is the failure. */
+/**
+ * A call without a whole answer: a change may or may not have been made. The cause is the failure.
+ */
 export class Unanswered extends Error {
   override readonly name = "Unanswered";
 }
 
-/** Makes a Problem of any answer but a 2xx. One without a problem document came from something between us and the node. */
+/**
+ * Makes a Problem of any answer but a 2xx. One without a problem document came from something
+ * between us and the node.
+ */
 export function readProblem(response: Response, text: string): Problem {
   const seconds = Number(response.headers.get("retry-after") ?? "");
   const retryAfterMs = Number.isSafeInteger(seconds) && seconds > 0 ? seconds * 1000 : 0;

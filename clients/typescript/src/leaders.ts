@@ -4,8 +4,8 @@ export const leaderHeader = "carillon-leader";
 const maxShards = 65535;
 
 /**
- * What answers have said of who leads which shard. It knows only the nodes that it was made with: no answer makes the
- * client send a request, or a token, anywhere else. Memory is O(shards).
+ * What answers have said of who leads which shard. It knows only the nodes that it was made with:
+ * no answer makes the client send a request, or a token, anywhere else. Memory is O(shards).
  */
 export class Leaders {
   readonly #nodes = new Map<string, number>();
@@ -40,8 +40,8 @@ export class Leaders {
 }
 
 /**
- * The shard of a timer, 1 to shards: 1 + xxh64(topic, a zero byte, key or id) mod shards. An id that the cluster made
- * names its shard itself.
+ * The shard of a timer, 1 to shards: 1 + xxh64(topic, a zero byte, key or id) mod shards. An id
+ * that the cluster made names its shard itself.
  */
 export function shardOf(topic: string, id: string, shards: number): number {
   const made = /^s([0-9a-f]{4})-[0-9a-v]{20}$/.exec(id)?.[1];

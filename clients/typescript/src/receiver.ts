@@ -2,9 +2,15 @@ import { createHmac, createPublicKey, generateKeyPairSync, randomBytes, timingSa
 import type { IncomingMessage, ServerResponse } from "node:http";
 
 export interface ReceiverOptions {
-  /** The topic's, whsec_…: a call is good when one of them signed it. During a rotation give the old and the new. */
+  /**
+   * The topic's, whsec_…: a call is good when one of them signed it. During a rotation give the old
+   * and the new.
+   */
   secrets?: string[];
-  /** The topic's, whpk_…, which any read of the topic shows: a call is good when one of these or of secrets fits. */
+  /**
+   * The topic's, whpk_…, which any read of the topic shows: a call is good when one of these or of
+   * secrets fits.
+   */
   publicKeys?: string[];
   /** Takes calls without looking at signatures; then there must be neither of these. */
   unsigned?: boolean;
@@ -18,13 +24,21 @@ export interface ReceiverOptions {
   now?: () => number;
 }
 
-/** Remembers the highest fence of each timer. One that is written in one transaction with the handler's effects is complete. */
+/**
+ * Remembers the highest fence of each timer. One that is written in one transaction with the
+ * handler's effects is complete.
+ */
 export interface FenceStore {
-  /** Whether the fence is higher than all that were admitted of the timer; if so it is remembered. */
+  /**
+   * Whether the fence is higher than all that were admitted of the timer; if so it is remembered.
+   */
   admit(topic: string, timer: string, fence: number): boolean | Promise<boolean>;
 }
 
-/** A FenceStore in memory, good for one process. It holds the timers that were called last, 100,000 of them. */
+/**
+ * A FenceStore in memory, good for one process. It holds the timers that were called last, 100,000
+ * of them.
+ */
 export class Fences implements FenceStore {
   readonly #max: number;
   readonly #fences = new Map<string, number>(); // in order of the last call
@@ -57,7 +71,10 @@ export interface CloudEvent {
 export class Delivery {
   readonly topic: string;
   readonly timer: string;
-  /** The idempotence key, webhook-id: the same for all attempts of one version of one timer, another for any other. */
+  /**
+   * The idempotence key, webhook-id: the same for all attempts of one version of one timer, another
+   * for any other.
+   */
   readonly id: string;
   readonly attempt: number;
   /** Grows with every attempt over the life of the timer's id. */
@@ -96,7 +113,10 @@ export class Delivery {
   }
 }
 
-/** Has a timer come again after that long instead of the topic's backoff. Calls come again after 1 s to 1 h. */
+/**
+ * Has a timer come again after that long instead of the topic's backoff. Calls come again after 1 s
+ * to 1 h.
+ */
 export class RetryAfter extends Error {
   override readonly name = "RetryAfter";
   constructor(
@@ -108,7 +128,10 @@ export class RetryAfter extends Error {
   }
 }
 
-/** Has a call answered 410: no attempt will succeed, and the timer is a dead letter at once. For a worker it is an error as any other. */
+/**
+ * Has a call answered 410: no attempt will succeed, and the timer is a dead letter at once. For a
+ * worker it is an error as any other.
+ */
 export class Stop extends Error {
   override readonly name = "Stop";
 }
@@ -124,12 +147,18 @@ export class Refusal extends Error {
   }
 }
 
-/** Handles a call. It returns nothing for 204, or a status: 202 where the topic's ack is report. Any error is 500, but RetryAfter 503 and Stop 410. */
+/**
+ * Handles a call. It returns nothing for 204, or a status: 202 where the topic's ack is report. Any
+ * error is 500, but RetryAfter 503 and Stop 410.
+ */
 export type Handler = (delivery: Delivery) => unknown;
 
 type HeaderValues = Record<string, string | string[] | undefined> | Headers;
 
-/** Receives callbacks: it checks signatures, and drops calls of leases that are over. Calls come at least once. */
+/**
+ * Receives callbacks: it checks signatures, and drops calls of leases that are over. Calls come at
+ * least once.
+ */
 export class Receiver {
   readonly #keys: Buffer[];
   readonly #public: KeyObject[];
@@ -152,7 +181,10 @@ export class Receiver {
     this.#now = o.now ?? Date.now;
   }
 
-  /** Checks a call and reads it. It throws a Refusal: 401 for a signature, 400 for a request that is no call, 409 for a lease that is over. */
+  /**
+   * Checks a call and reads it. It throws a Refusal: 401 for a signature, 400 for a request that is
+   * no call, 409 for a lease that is over.
+   */
   async receive(headers: HeaderValues, body: Buffer): Promise<Delivery> {
     const header = reader(headers);
     if (!this.#unsigned && !this.#signed(header, body)) throw new Refusal(401, "the signature is not good");
@@ -161,7 +193,10 @@ export class Receiver {
     return delivery;
   }
 
-  /** A listener of node:http, also for Express and its like: before their parsers of bodies, or behind one that leaves a Buffer. */
+  /**
+   * A listener of node:http, also for Express and its like: before their parsers of bodies, or
+   * behind one that leaves a Buffer.
+   */
   listener(handle: Handler): (req: IncomingMessage, res: ServerResponse) => void {
     return (req, res) => {
       const given = (req as { body?: unknown }).body;
@@ -192,8 +227,9 @@ export class Receiver {
   }
 
   /**
-   * Webhook-Signature covers the body, by the Standard Webhooks scheme; Carillon-Signature covers the Carillon-* headers,
-   * which that scheme leaves open: without it a call that was overheard could be sent again for another timer.
+   * Webhook-Signature covers the body, by the Standard Webhooks scheme; Carillon-Signature covers
+   * the Carillon-* headers, which that scheme leaves open: without it a call that was overheard
+   * could be sent again for another timer.
    */
   #signed(header: (name: string) => string, body: Buffer): boolean {
     const id = header("webhook-id");
@@ -204,7 +240,9 @@ export class Receiver {
     return this.#signs(header("carillon-signature"), Buffer.from(values)) && ofBody;
   }
 
-  /** Whether a header holds the signature that one of the secrets or private keys makes of a text. */
+  /**
+   * Whether a header holds the signature that one of the secrets or private keys makes of a text.
+   */
   #signs(header: string, text: Buffer): boolean {
     const offered = header.split(" ", maxSignatures);
     const wanted = this.#keys.map((key) => Buffer.from(`v1,${createHmac("sha256", key).update(text).digest("base64")}`));
@@ -219,7 +257,10 @@ export class Receiver {
 
 const maxSignatures = 16; // of one header: bounds the work that it can ask for
 
-/** The headers whose values Carillon-Signature covers, in this order. One that is missing counts as empty. */
+/**
+ * The headers whose values Carillon-Signature covers, in this order. One that is missing counts as
+ * empty.
+ */
 const signedHeaders = [
   "webhook-id", "webhook-timestamp", "carillon-topic", "carillon-timer", "carillon-due", "carillon-attempt", "carillon-fence", "carillon-receipt",
 ];
@@ -227,7 +268,9 @@ const signedHeaders = [
 /** Makes a secret to sign callbacks with. */
 export const newSecret = () => `whsec_${randomBytes(32).toString("base64")}`;
 
-/** Makes a private key to sign callbacks with, whsk_…, and the public one that checks them, whpk_…. */
+/**
+ * Makes a private key to sign callbacks with, whsk_…, and the public one that checks them, whpk_….
+ */
 export function newSigningKey(): { privateKey: string; publicKey: string } {
   const { d = "", x = "" } = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const [seed, check] = [Buffer.from(d, "base64url"), Buffer.from(x, "base64url")];

@@ -16,7 +16,10 @@ export type Callback = Schemas["Callback"];
 export type Retry = Schemas["Retry"];
 export type Repeat = Schemas["Repeat"];
 export type Attempt = Schemas["Attempt"];
-/** A timer as it is added or put: exactly one time, or repeat.cron; the rest falls back to the topic. */
+/**
+ * A timer as it is added or put: exactly one time, or repeat.cron; the rest falls back to the
+ * topic.
+ */
 export type Spec = Schemas["Add"];
 /** Any subset of a timer's fields. */
 export type Patch = Schemas["When"] & Resettable<Schemas["Fields"]>;

@@ -15,7 +15,10 @@ export interface WorkOptions {
   graceMs?: number;
   /** Ends the work. */
   signal?: AbortSignal;
-  /** Gets errors that do not end the work: a pull that is tried again, and a report that did not arrive or came too late. */
+  /**
+   * Gets errors that do not end the work: a pull that is tried again, and a report that did not
+   * arrive or came too late.
+   */
   onError?: (err: unknown) => void;
 }
 

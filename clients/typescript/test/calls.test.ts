@@ -1,4 +1,7 @@
-/** Which call goes where, and which is made again: against nodes that only answer as they are asked to. */
+/**
+ * Which call goes where, and which is made again: against nodes that only answer as they are asked
+ * to.
+ */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";

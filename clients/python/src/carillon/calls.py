@@ -65,10 +65,12 @@ class Request:
     """Is sent as JSON; None: none."""
     headers: Mapping[str, str] = field(default_factory=dict)
     topic: str = ""
-    """With timer, the one timer that the call is about: it goes to the node that leads its shard, if that is known."""
+    """With timer, the one timer that the call is about: it goes to the node that leads its
+    shard, if that is known."""
     timer: str = ""
     repeatable: bool = False
-    """The call asks for the same when it is made twice: it is repeated after 429, 503 and failed connections."""
+    """The call asks for the same when it is made twice: it is repeated after 429, 503 and failed
+    connections."""
     timeout: Optional[float] = None
     """Seconds, with all repetitions; None: the client's."""
     cancel: Optional[Cancel] = None
@@ -117,11 +119,13 @@ class Calls:
             tries += 1
 
     def open(self, r: Request, silence: Optional[float]) -> Stream:
-        """Makes a call once, and gives the answer to be read. silence is how long it may pause, in seconds."""
+        """Makes a call once, and gives the answer to be read. silence is how long it may pause,
+        in seconds."""
         return self._any_node(lambda: Stream(*self._send(r, silence)))
 
     def pause(self, err: BaseException, tries: int) -> float:
-        """How long to wait before a call is made again that ended so, after as many tries before."""
+        """How long to wait before a call is made again that ended so, after as many tries
+        before."""
         backoff: float = 0.05 * 2 ** min(tries, 10) * random.uniform(0.5, 1.5)
         asked: float = err.retry_after if isinstance(err, Problem) else 0.0
         return min(max(backoff, asked), self._max_wait)
@@ -131,7 +135,8 @@ class Calls:
             node.close()
 
     def _any_node(self, make: Callable[[], T]) -> T:
-        """Makes the call at the first node that takes a connection: the others have seen nothing of it."""
+        """Makes the call at the first node that takes a connection: the others have seen nothing
+        of it."""
         for _ in self._nodes[1:]:
             try:
                 return make()
@@ -150,7 +155,8 @@ class Calls:
         return json.loads(body) if body else None
 
     def _send(self, r: Request, timeout: Optional[float]) -> Tuple[_Exchange, Callable[[], None]]:
-        """Makes the call at one node. After a failure, and a 503, the next call goes to the next node."""
+        """Makes the call at one node. After a failure, and a 503, the next call goes to the next
+        node."""
         at, leader = self._current, self._leaders.node(r.topic, r.timer)
         index = at % len(self._nodes) if leader is None else leader
 
@@ -184,7 +190,8 @@ class Calls:
 
 
 class _Node:
-    """Connections to one node. Those that are idle, at most _MAX_IDLE, wait for the next request."""
+    """Connections to one node. Those that are idle, at most _MAX_IDLE, wait for the next
+    request."""
 
     def __init__(self, url: str, context: Optional[ssl.SSLContext]) -> None:
         u = urlsplit(url)
@@ -317,7 +324,8 @@ class Stream:
 
 
 def encode(value: Any) -> bytes:
-    """JSON. A datetime, which must have a zone, is RFC 3339; a timedelta a duration; bytes are base64."""
+    """JSON. A datetime, which must have a zone, is RFC 3339; a timedelta a duration; bytes are
+    base64."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_encode_other).encode()
 
 

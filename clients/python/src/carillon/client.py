@@ -17,17 +17,21 @@ _FOREVER = float("inf")
 
 
 class Client:
-    """Makes calls to one cluster, from any number of threads. It connects to nothing yet. Any node takes any call.
+    """Makes calls to one cluster, from any number of threads. It connects to nothing yet. Any node
+    takes any call.
 
-    A refusal is a Problem, with its code. Unanswered means that there was no answer, and then a change may or may not
-    have been made. Calls that are safe to repeat are repeated: reads, a cancel without a condition, put_topic, ack,
-    changes of a node but its removal, a put without a condition and with an absolute time, and an add with an id and an
-    absolute time or with an idempotency_key, that neither names a merge rule nor repeats. Another node is tried when
-    one does not answer; a call about one timer goes to the node that leads its shard, where an answer has named that.
+    A refusal is a Problem, with its code. Unanswered means that there was no answer, and then a
+    change may or may not have been made. Calls that are safe to repeat are repeated: reads, a
+    cancel without a condition, put_topic, ack, changes of a node but its removal, a put without a
+    condition and with an absolute time, and an add with an id and an absolute time or with an
+    idempotency_key, that neither names a merge rule nor repeats. Another node is tried when one
+    does not answer; a call about one timer goes to the node that leads its shard, where an answer
+    has named that.
 
-    retries is how often a call is repeated at most, max_wait the longest pause before that, even if Retry-After is
-    longer, and timeout the limit of a call with its repetitions; all times are seconds. Changes of many timers and
-    streams have no limit. Every call takes a timeout of its own.
+    retries is how often a call is repeated at most, max_wait the longest pause before that, even
+    if Retry-After is longer, and timeout the limit of a call with its repetitions; all times are
+    seconds. Changes of many timers and streams have no limit. Every call takes a timeout of its
+    own.
     """
 
     def __init__(
@@ -55,8 +59,8 @@ class Client:
     def add(
         self, topic: str, spec: t.Spec, *, idempotency_key: Optional[str] = None, timeout: Optional[float] = None
     ) -> t.Timer:
-        """Adds a timer, and makes its topic if need be. An idempotency_key, instead of an id, makes the id, so that an
-        add without an answer may be repeated, with a delay, too."""
+        """Adds a timer, and makes its topic if need be. An idempotency_key, instead of an id,
+        makes the id, so that an add without an answer may be repeated, with a delay, too."""
         r = self._addition(topic, spec, idempotency_key, timeout)
         identified = spec.get("id") and _absolute(spec) or idempotency_key
         r.repeatable = bool(identified) and not spec.get("merge") and not spec.get("repeat")
@@ -65,7 +69,8 @@ class Client:
     def dry_add(
         self, topic: str, spec: t.Spec, *, idempotency_key: Optional[str] = None, timeout: Optional[float] = None
     ) -> t.Timer:
-        """The timer that add would make, without a uid; of a series with its first due times. Makes none."""
+        """The timer that add would make, without a uid; of a series with its first due times.
+        Makes none."""
         return self._dry(self._addition(topic, spec, idempotency_key, timeout))
 
     def _addition(self, topic: str, spec: t.Spec, key: Optional[str], timeout: Optional[float]) -> Request:
@@ -77,7 +82,8 @@ class Client:
         self, topic: str, id: str, spec: t.Spec, *, if_match: int = 0, create_only: bool = False,
         timeout: Optional[float] = None,
     ) -> t.Timer:
-        """Creates the timer, or replaces all of it: only at that version, or only if the id is not in use."""
+        """Creates the timer, or replaces all of it: only at that version, or only if the id is
+        not in use."""
         r = self._put(topic, id, spec, if_match, create_only, timeout)
         r.repeatable = not if_match and not create_only and _absolute(spec)  # a delay would start again
         return self._timer(r)
@@ -112,15 +118,16 @@ class Client:
     def cancel(
         self, topic: str, id: str, *, if_match: int = 0, timeout: Optional[float] = None
     ) -> Literal["prevented", "in_flight"]:
-        """Cancels a timer: prevented, or in_flight while a call runs. When it came too late the error is a Problem with
-        the code over and the outcome."""
+        """Cancels a timer: prevented, or in_flight while a call runs. When it came too late the
+        error is a Problem with the code over and the outcome."""
         r = _of_timer("DELETE", topic, id, if_match, timeout)
         r.repeatable = not if_match
         outcome: Literal["prevented", "in_flight"] = self.calls.json(r)["outcome"]
         return outcome
 
     def get(self, topic: str, id: str, *, next: Optional[int] = None, timeout: Optional[float] = None) -> t.Timer:
-        """Reads a timer as it stands; of a series with so many due times to come. Without one: unknown_timer."""
+        """Reads a timer as it stands; of a series with so many due times to come. Without one:
+        unknown_timer."""
         r = _of_timer("GET", topic, id, 0, timeout)
         r.query, r.repeatable = {"next": next}, True
         return self._timer(r)
@@ -146,8 +153,8 @@ class Client:
     def batch(
         self, topic: str, ops: Sequence[t.Op], *, brief: bool = False, timeout: Optional[float] = None
     ) -> List[t.OpResult]:
-        """Does up to 1,000 operations; those of one id in order. Each has its own result. brief leaves the timers out
-        of these."""
+        """Does up to 1,000 operations; those of one id in order. Each has its own result. brief
+        leaves the timers out of these."""
         query = {"brief": brief or None}
         body = {"ops": ops}
         results: List[t.OpResult] = self._post(("topics", topic, "batch"), body, query, timeout=timeout)["results"]
@@ -163,8 +170,8 @@ class Client:
     def reschedule(
         self, topic: str, to: t.Reschedule, *, dry_run: bool = False, timeout: Optional[float] = None
     ) -> t.Changed:
-        """Moves the timers that are selected. It may take long. Repeating is safe but for a shift, which moves the same
-        timers again."""
+        """Moves the timers that are selected. It may take long. Repeating is safe but for a
+        shift, which moves the same timers again."""
         changed: t.Changed = self._many(("topics", topic, "reschedule"), to, dry_run, timeout)
         return changed
 
@@ -205,7 +212,8 @@ class Client:
     def put_topic(
         self, topic: str, policy: t.Policy, *, if_match: str = "", force: bool = False, timeout: Optional[float] = None
     ) -> t.Topic:
-        """Sets a topic's whole policy, and makes the topic if need be. What is left out goes back to its default."""
+        """Sets a topic's whole policy, and makes the topic if need be. What is left out goes
+        back to its default."""
         r = _of_topic("PUT", topic, if_match, force, timeout, policy)
         r.repeatable = not if_match
         return self._topic(r)
@@ -232,7 +240,8 @@ class Client:
     def delete_topic(
         self, topic: str, *, if_match: str = "", force: bool = False, timeout: Optional[float] = None
     ) -> int:
-        """Removes a topic, which must be empty unless force is set. Gives how many timers that cancelled."""
+        """Removes a topic, which must be empty unless force is set. Gives how many timers that
+        cancelled."""
         cancelled: int = self.calls.json(_of_topic("DELETE", topic, if_match, force, timeout))["cancelled"]
         return cancelled
 
@@ -247,8 +256,9 @@ class Client:
     def rotate_secret(
         self, topic: str, secret: Optional[str] = None, *, timeout: Optional[float] = None
     ) -> t.Secrets:
-        """Adds a signing secret, as new_secret makes it, before those that a topic has. Each of them signs every call
-        until finish_rotation. Without one the node makes it, and the call is not repeated."""
+        """Adds a signing secret, as new_secret makes it, before those that a topic has. Each of
+        them signs every call until finish_rotation. Without one the node makes it, and the call
+        is not repeated."""
         body = {"secret": secret} if secret else {}
         parts = ("topics", topic, "secrets", "rotate")
         secrets: t.Secrets = self._post(parts, body, repeatable=bool(secret), timeout=timeout)
@@ -264,7 +274,8 @@ class Client:
     def rotate_signing_key(
         self, topic: str, signing_key: Optional[str] = None, *, timeout: Optional[float] = None
     ) -> t.PublicKeys:
-        """Is rotate_secret for asymmetric keys, whsk_…. Without one the node makes it, and nobody sees it."""
+        """Is rotate_secret for asymmetric keys, whsk_…. Without one the node makes it, and
+        nobody sees it."""
         body = {"signing_key": signing_key} if signing_key else {}
         parts = ("topics", topic, "signing-keys", "rotate")
         keys: t.PublicKeys = self._post(parts, body, repeatable=bool(signing_key), timeout=timeout)
@@ -285,8 +296,9 @@ class Client:
         self, topic: str, *, max: int = 1, wait: float = 0.0, lease: Optional[float] = None,
         timeout: Optional[float] = None, cancel: Optional[Cancel] = None,
     ) -> List[t.Lease]:
-        """Takes timers of a pull topic that are ready. None, after the wait, is no error. It is not repeated: timers
-        that a lost answer had leased come back when the lease ends. work does it all."""
+        """Takes timers of a pull topic that are ready. None, after the wait, is no error. It is
+        not repeated: timers that a lost answer had leased come back when the lease ends. work
+        does it all."""
         body: Dict[str, Any] = {"max": max, "wait": _duration(wait)}
         if lease is not None:
             body["lease"] = _duration(lease)
@@ -296,15 +308,16 @@ class Client:
         return leases
 
     def ack(self, receipts: Sequence[str], *, timeout: Optional[float] = None) -> List[t.ReceiptResult]:
-        """Reports timers as done; twice is good. A result with the status 410 is of a lease that is over."""
+        """Reports timers as done; twice is good. A result with the status 410 is of a lease that
+        is over."""
         return self._report("ack", {"receipts": receipts}, True, timeout)
 
     def nack(
         self, receipts: Sequence[str], *, delay: Optional[float] = None, reason: str = "",
         timeout: Optional[float] = None,
     ) -> List[t.ReceiptResult]:
-        """Reports timers as failed: they come again after the delay, or the topic's backoff. The reason shows as
-        last_error."""
+        """Reports timers as failed: they come again after the delay, or the topic's backoff. The
+        reason shows as last_error."""
         body: Dict[str, Any] = {"receipts": receipts}
         if delay is not None:
             body["delay"] = _duration(delay)
@@ -323,14 +336,15 @@ class Client:
         lease: float = 30.0, wait: float = 20.0, grace: float = 30.0, stop: Optional[threading.Event] = None,
         on_error: Callable[[BaseException], object] = lambda err: None,
     ) -> None:
-        """Works on a pull topic: it pulls as many timers as it may handle at once, calls handle for each on a thread of
-        its own, extends their leases meanwhile, and reports the end: an ack, or, of an exception, a nack with the delay
-        of a RetryAfter or else the topic's backoff.
+        """Works on a pull topic: it pulls as many timers as it may handle at once, calls handle for
+        each on a thread of its own, extends their leases meanwhile, and reports the end: an ack,
+        or, of an exception, a nack with the delay of a RetryAfter or else the topic's backoff.
 
-        The event that a handler gets is set when its lease is over: somebody else may have the timer by then. Timers
-        come at least once; fence is higher for a later lease. When stop is set it pulls no more, and returns when the
-        handlers have, whose events are set after the grace. It raises, in the same way, what refuses a pull for good.
-        on_error gets what does not end the work: a pull that is tried again, and a report that did not arrive or came
+        The event that a handler gets is set when its lease is over: somebody else may have the
+        timer by then. Timers come at least once; fence is higher for a later lease. When stop is
+        set it pulls no more, and returns when the handlers have, whose events are set after the
+        grace. It raises, in the same way, what refuses a pull for good. on_error gets what does
+        not end the work: a pull that is tried again, and a report that did not arrive or came
         too late.
         """
         stop = threading.Event() if stop is None else stop
@@ -374,12 +388,14 @@ class Client:
         return self._pages(path("destinations"), "destinations", {"state": state}, timeout)
 
     def set_replicas(self, replicas: int, *, timeout: Optional[float] = None) -> None:
-        """Changes how many replicas each shard should have. It returns when that is decided; making them takes longer."""
+        """Changes how many replicas each shard should have. It returns when that is decided;
+        making them takes longer."""
         body = {"replicas": replicas}
         self.calls.json(Request("PUT", path("cluster", "replicas"), {}, body, repeatable=True, timeout=timeout))
 
     def finalize_upgrade(self, *, timeout: Optional[float] = None) -> int:
-        """Ends an upgrade: the release before cannot be started any more. Gives the feature level."""
+        """Ends an upgrade: the release before cannot be started any more. Gives the feature
+        level."""
         level: int = self._post(("cluster", "finalize"), None, repeatable=True, timeout=timeout)["feature_level"]
         return level
 
@@ -396,15 +412,17 @@ class Client:
     def remove_node(
         self, name: str, *, force: bool = False, accept_loss: bool = False, timeout: Optional[float] = None
     ) -> t.NodeChange:
-        """Takes a node out of the cluster for good: one that is drained or down, or any with force. accept_loss allows
-        a shard to be left without a majority of its replicas; what only the lost ones had is lost."""
+        """Takes a node out of the cluster for good: one that is drained or down, or any with
+        force. accept_loss allows a shard to be left without a majority of its replicas; what
+        only the lost ones had is lost."""
         query = {"force": force or None, "accept_loss": accept_loss or None}
         r = Request("DELETE", path("cluster", "nodes", name), query, timeout=timeout)
         change: t.NodeChange = self.calls.json(r)
         return change
 
     def backup(self) -> Iterator[bytes]:
-        """A backup of the whole cluster, as it comes. It counts only when it is whole: carillon ctl backup checks that."""
+        """A backup of the whole cluster, as it comes. It counts only when it is whole: carillon
+        ctl backup checks that."""
         stream = self.calls.open(Request("POST", path("backup")), None)
         try:
             while True:

@@ -23,7 +23,8 @@ class Problem(Error):
         self.outcome: str = document.get("outcome", "")
         """With over: how the timer ended."""
         self.existing: Optional[Dict[str, Any]] = document.get("existing")
-        """With exists, in_flight and version_mismatch: the timer that is there, where the node knew it."""
+        """With exists, in_flight and version_mismatch: the timer that is there, where the node
+        knew it."""
         self.retry_after = retry_after
         """Seconds; 0: the answer has no Retry-After."""
         text = f"carillon: {self.detail or self.title} ({f'{status} {self.code}'.strip()})"
@@ -39,7 +40,8 @@ class NeverSent(Unanswered):
 
 
 def read_problem(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-    """Makes a Problem of any answer but a 2xx. One without a problem document came from something in between."""
+    """Makes a Problem of any answer but a 2xx. One without a problem document came from
+    something in between."""
     after = headers.get("Retry-After") or ""
     retry_after = float(after) if after.isascii() and after.isdecimal() else 0.0
     try:

@@ -45,9 +45,9 @@ class Event(_Event, total=False):
 
 
 class Events:
-    """Events from now on, until it is closed, which any thread may do. It is for looking on: events while no node is
-    connected are lost. A broken connection is an event of the kind missed, with its error, and the next node is asked.
-    Iterating raises a refusal."""
+    """Events from now on, until it is closed, which any thread may do. It is for looking on:
+    events while no node is connected are lost. A broken connection is an event of the kind
+    missed, with its error, and the next node is asked. Iterating raises a refusal."""
 
     def __init__(self, calls: Calls, query: Mapping[str, Any]) -> None:
         self._calls, self._query = calls, query

@@ -11,9 +11,9 @@ _MAX_SHARDS = 65535
 
 
 class Leaders:
-    """What answers have said of who leads which shard. It knows only the nodes that it was made with: no answer makes
-    the client send a request, or a token, anywhere else. Memory is O(shards). Threads may share it: each of its steps
-    replaces one value."""
+    """What answers have said of who leads which shard. It knows only the nodes that it was made
+    with: no answer makes the client send a request, or a token, anywhere else. Memory is
+    O(shards). Threads may share it: each of its steps replaces one value."""
 
     def __init__(self, addresses: List[str]) -> None:
         self._nodes: Dict[str, int] = {address: index for index, address in enumerate(addresses)}
@@ -25,7 +25,8 @@ class Leaders:
         return shards[shard_of(topic, id, len(shards)) - 1] if shards and id else None
 
     def learn(self, header: str) -> None:
-        """Takes over what an answer's Carillon-Leader says. A text of any other form changes nothing."""
+        """Takes over what an answer's Carillon-Leader says. A text of any other form changes
+        nothing."""
         match = _HEADER.fullmatch(header)
         if not match or not 1 <= int(match[2]) <= int(match[3]) <= _MAX_SHARDS:
             return
@@ -45,8 +46,8 @@ _KEY = re.compile(r"\{([^}]+)\}")
 
 
 def shard_of(topic: str, id: str, shards: int) -> int:
-    """The shard of a timer, 1 to shards: 1 + xxh64(topic, a zero byte, key or id) mod shards. An id that the cluster
-    made names its shard itself."""
+    """The shard of a timer, 1 to shards: 1 + xxh64(topic, a zero byte, key or id) mod shards. An
+    id that the cluster made names its shard itself."""
     made = _MADE.fullmatch(id)
     if made and int(made[1], 16) > 0:
         return 1 + (int(made[1], 16) - 1) % shards

@@ -19,11 +19,12 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Proto
 
 
 class FenceStore(Protocol):
-    """Remembers the highest fence of each timer. One that is written in one transaction with the handler's effects is
-    complete."""
+    """Remembers the highest fence of each timer. One that is written in one transaction with the
+    handler's effects is complete."""
 
     def admit(self, topic: str, timer: str, fence: int) -> bool:
-        """Whether the fence is higher than all that were admitted of the timer; if so it is remembered."""
+        """Whether the fence is higher than all that were admitted of the timer; if so it is
+        remembered."""
         ...
 
 
@@ -65,7 +66,8 @@ class Delivery:
     topic: str
     timer: str
     id: str
-    """The idempotence key, webhook-id: the same for all attempts of one version of one timer, another for any other."""
+    """The idempotence key, webhook-id: the same for all attempts of one version of one timer,
+    another for any other."""
     attempt: int
     fence: int
     """Grows with every attempt over the life of the timer's id."""
@@ -84,7 +86,8 @@ class Delivery:
 
 
 class RetryAfter(Exception):
-    """Has a timer come again after so many seconds instead of the topic's backoff. Calls come again after 1 s to 1 h."""
+    """Has a timer come again after so many seconds instead of the topic's backoff. Calls come
+    again after 1 s to 1 h."""
 
     def __init__(self, delay: float, message: str = "") -> None:
         super().__init__(message)
@@ -92,8 +95,8 @@ class RetryAfter(Exception):
 
 
 class Stop(Exception):
-    """Has a call answered 410: no attempt will succeed, and the timer is a dead letter at once. For a worker it is an
-    error as any other."""
+    """Has a call answered 410: no attempt will succeed, and the timer is a dead letter at once.
+    For a worker it is an error as any other."""
 
 
 class Refusal(Exception):
@@ -105,8 +108,8 @@ class Refusal(Exception):
 
 
 Handler = Callable[[Delivery], Optional[int]]
-"""Handles a call. It returns None for 204, or a status: 202 where the topic's ack is report. Any error is 500, but
-RetryAfter 503 and Stop 410."""
+"""Handles a call. It returns None for 204, or a status: 202 where the topic's ack is report. Any
+error is 500, but RetryAfter 503 and Stop 410."""
 
 _MAX_SIGNATURES = 16  # of one header: bounds the work that it can ask for
 
@@ -118,11 +121,13 @@ _SIGNED = (
 
 
 class Receiver:
-    """Receives callbacks: it checks signatures, and drops calls of leases that are over. Calls come at least once.
+    """Receives callbacks: it checks signatures, and drops calls of leases that are over. Calls come
+    at least once.
 
-    secrets are the topic's, whsec_…: a call is good when one of them signed it. During a rotation give the old and the
-    new. public_keys are the topic's, whpk_…, and need the package cryptography. unsigned takes calls without looking at
-    signatures. tolerance is how far the signature's time may be from the clock, in seconds.
+    secrets are the topic's, whsec_…: a call is good when one of them signed it. During a
+    rotation give the old and the new. public_keys are the topic's, whpk_…, and need the package
+    cryptography. unsigned takes calls without looking at signatures. tolerance is how far the
+    signature's time may be from the clock, in seconds.
     """
 
     def __init__(
@@ -138,8 +143,8 @@ class Receiver:
         self._fences = Fences() if fences is None else fences
 
     def receive(self, headers: Mapping[str, str], body: bytes) -> Delivery:
-        """Checks a call and reads it. It raises a Refusal: 401 for a signature, 400 for a request that is no call, 409
-        for a lease that is over."""
+        """Checks a call and reads it. It raises a Refusal: 401 for a signature, 400 for a
+        request that is no call, 409 for a lease that is over."""
         lower = {name.lower(): value for name, value in headers.items()}
         if not self._unsigned and not self._signed(lower, body):
             raise Refusal(401, "the signature is not good")
@@ -149,7 +154,8 @@ class Receiver:
         return delivery
 
     def answer(self, headers: Mapping[str, str], body: bytes, handle: Handler) -> Tuple[int, Dict[str, str], bytes]:
-        """Receives and handles a call, for any framework: the status, headers and body of the answer."""
+        """Receives and handles a call, for any framework: the status, headers and body of the
+        answer."""
         try:
             if len(body) > self._max_body:
                 raise Refusal(413, "body too large")
@@ -178,9 +184,9 @@ class Receiver:
         return application
 
     def _signed(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Webhook-Signature covers the body, by the Standard Webhooks scheme; Carillon-Signature covers the Carillon-*
-        headers, which that scheme leaves open: without it a call that was overheard could be sent again for another
-        timer."""
+        """Webhook-Signature covers the body, by the Standard Webhooks scheme; Carillon-Signature
+        covers the Carillon-* headers, which that scheme leaves open: without it a call that was
+        overheard could be sent again for another timer."""
         id, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
         seconds = _integer(stamp)
         if not id or seconds is None or abs(self._now() - seconds) > self._tolerance:
@@ -190,7 +196,8 @@ class Receiver:
         return self._signs(headers.get("carillon-signature", ""), values) and of_body
 
     def _signs(self, header: str, text: bytes) -> bool:
-        """Whether a header holds the signature that one of the secrets or private keys makes of a text."""
+        """Whether a header holds the signature that one of the secrets or private keys makes of
+        a text."""
         offered = [one.encode("utf-8", "replace") for one in header.split(" ")[:_MAX_SIGNATURES]]
         for key in self._keys:
             want = b"v1," + base64.b64encode(hmac.new(key, text, hashlib.sha256).digest())
