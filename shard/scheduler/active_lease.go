@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"carillon/internal/delivery"
@@ -54,8 +56,65 @@ type activeLeases struct {
 	blocked []*activeLease // leases that client changes wait for
 	pipeline
 
-	reportAt time.Duration // when to report again; monotonic
+	*leader
+	consumers *consumerLeases
+	due       *dueQueues
+	inherited *inheritedLeases
+	keys      *keyQueues
+	limits    *topicLimits
+	out       *outcomes
+	pulls     *pulledTopics
+	reports   *leaseReports
+	series    *seriesTimes
+	topics    *topicQueues
+	windows   *topicWindows
 }
+
+func newActiveLeases(s *Scheduler) activeLeases {
+	return activeLeases{
+		byTimer: map[timer.Handle]*activeLease{}, leader: &s.leader,
+		consumers: &s.consumers, due: &s.due, inherited: &s.inherited, keys: &s.keys, limits: &s.limits, out: &s.out,
+		pulls: &s.pulls, reports: &s.reports, series: &s.series, topics: &s.topics, windows: &s.windows,
+	}
+}
+
+// begin starts a leadership: calls of the last one may still run, but no lease waits to start.
+func (al *activeLeases) begin() { al.held = heap[*activeLease]{} }
+
+// judgeReported ends the reports of a former leadership: this node leads again, and judges the
+// attempts itself.
+func (al *activeLeases) judgeReported() {
+	for _, h := range al.handles() {
+		if f := al.byTimer[h]; f.phase == reporting {
+			al.ended(f, &f.attempt)
+		}
+	}
+}
+
+// end stops a leadership: what has not started never will, and all leases are reported to the next
+// leader. Calls that run are reported when they end.
+func (al *activeLeases) end() {
+	al.blocked, al.proposed = nil, 0
+	for _, h := range al.handles() {
+		f := al.byTimer[h]
+		al.env.Refuse(f.waiting)
+		f.waiting = nil
+		switch f.phase {
+		case started: // it continues, and is reported when it ends
+		case proposed, held:
+			f.permit.Cancel()
+			al.reports.begin(f, delivery.Outcome{NotSent: true})
+		case returned:
+			al.reports.begin(f, delivery.Outcome{NotSent: true})
+		case ended:
+			al.reports.begin(f, f.attempt)
+		}
+	}
+}
+
+// activeHandles returns the timers with an active lease, sorted: the order of effects must be
+// deterministic.
+func (al *activeLeases) handles() []timer.Handle { return slices.Sorted(maps.Keys(al.byTimer)) }
 
 // before orders held active leases by due time, then arrival.
 func (f *activeLease) before(o *activeLease) bool {
@@ -87,10 +146,10 @@ const provenFor = StartWithin * 3 / 4
 
 // proven returns when a majority surely followed this leader last, as far as the lease shows: its
 // own entry was committed after it was proposed.
-func (l *Scheduler) proven(f *activeLease) time.Duration { return max(f.provenAt, l.provenAt) }
+func (al *activeLeases) proven(f *activeLease) time.Duration { return max(f.provenAt, al.provenAt) }
 
 // deadline is when the call must have ended: by the lease, and because it must begin within
 // StartWithin.
-func (l *Scheduler) deadline(f *activeLease) time.Duration {
-	return min(f.leaseEnd, l.proven(f)+StartWithin+f.timeout)
+func (al *activeLeases) deadline(f *activeLease) time.Duration {
+	return min(f.leaseEnd, al.proven(f)+StartWithin+f.timeout)
 }

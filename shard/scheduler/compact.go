@@ -9,58 +9,74 @@ type staleQueue struct {
 	once  bool // a timer may be in it twice
 }
 
+// compaction holds queues that are being rid of their outdated entries.
+type compaction struct {
+	queues []staleQueue
+	seen   map[timer.Handle]bool // timers that were found in them, of those that may be in one twice
+
+	*leader
+	due *dueQueues
+}
+
+func newCompaction(s *Scheduler) compaction {
+	return compaction{
+		leader: &s.leader,
+		due:    &s.due,
+	}
+}
+
 // prune sets a queue aside for compact once more than half of it must be outdated (I15).
-func (l *Scheduler) prune(h *heap[entry], timers int64) {
+func (c *compaction) prune(h *heap[entry], timers int64) {
 	if int64(h.len()) <= 2*timers+512 {
 		return
 	}
-	l.deferCompaction(staleQueue{h.items, true})
+	c.add(staleQueue{h.items, true})
 	*h = heap[entry]{}
 }
 
-func (l *Scheduler) deferCompaction(p staleQueue) {
-	l.due.compacting = append(l.due.compacting, p)
-	l.env.WakeNext()
+func (c *compaction) add(p staleQueue) {
+	c.queues = append(c.queues, p)
+	c.env.WakeNext()
 }
 
 // compact queues the current entries of staleQueues again, at most PopBudget a turn. Serial topics
 // wait until it is done.
-func (l *Scheduler) compact() {
-	if len(l.due.compacting) == 0 {
+func (c *compaction) compact() {
+	if len(c.queues) == 0 {
 		return
 	}
-	if l.due.compacted == nil {
-		l.due.compacted = map[timer.Handle]bool{}
+	if c.seen == nil {
+		c.seen = map[timer.Handle]bool{}
 	}
-	horizon := l.now.WallMs + l.due.lookAhead.Milliseconds()
-	for budget, over := PopBudget, false; budget > 0 && !over && len(l.due.compacting) > 0; {
-		l.compactOne(horizon)
+	horizon := c.now.WallMs + c.due.lookAhead.Milliseconds()
+	for budget, over := PopBudget, false; budget > 0 && !over && len(c.queues) > 0; {
+		c.compactOne(horizon)
 		var steps int
-		steps, over = l.spentOn(1)
+		steps, over = c.due.spentOn(1)
 		budget -= steps
 	}
-	if len(l.due.compacting) > 0 {
-		l.env.WakeNext()
+	if len(c.queues) > 0 {
+		c.env.WakeNext()
 		return
 	}
-	l.due.compacting, l.due.compacted = nil, nil
+	c.queues, c.seen = nil, nil
 }
 
 // compactOne queues the last entry of the last of the staleQueues again, if it is current.
-func (l *Scheduler) compactOne(horizon int64) {
-	p := &l.due.compacting[len(l.due.compacting)-1]
+func (c *compaction) compactOne(horizon int64) {
+	p := &c.queues[len(c.queues)-1]
 	last := len(p.items) - 1
 	if last < 0 {
-		l.due.compacting = l.due.compacting[:len(l.due.compacting)-1]
+		c.queues = c.queues[:len(c.queues)-1]
 		return
 	}
 	e, once := p.items[last], p.once
 	p.items = p.items[:last]
-	if !l.current(e) || once && l.due.compacted[e.handle] {
+	if !c.current(e) || once && c.seen[e.handle] {
 		return
 	}
 	if once {
-		l.due.compacted[e.handle] = true
+		c.seen[e.handle] = true
 	}
-	l.classify(e, horizon) // it may set more aside
+	c.due.classify(e, horizon) // it may set more aside
 }

@@ -20,16 +20,27 @@ type consumerLease struct {
 
 // consumerLeases are the leases that end by an ack or a nack, or expire.
 type consumerLeases struct {
-	leases   map[timer.Handle]consumerLease // applied leases
-	reserved map[timer.Handle]uint64        // leases in the log's pipeline; the value is the timer's Seq
-	ends     heap[leaseEnd]
-	acked    acked
-	pullable []*topicQueue // pulled topics that may have timers ready
-	renotify int           // index in pullable of the one announced last
-	fresh    []*topicQueue // of these, those whose timers became ready in this turn
+	byTimer map[timer.Handle]consumerLease // applied leases
+	ends    heap[leaseEnd]
+	acked   acked
+
+	*leader
+	leases *activeLeases
+	limits *topicLimits
+	out    *outcomes
+	pulls  *pulledTopics
+	series *seriesTimes
+	topics *topicQueues
 }
 
-// leaseEnd is when a lease expires. It is stale once consumerLeases.leases has another end.
+func newConsumerLeases(s *Scheduler, last acked) consumerLeases {
+	return consumerLeases{
+		byTimer: map[timer.Handle]consumerLease{}, acked: last, leader: &s.leader,
+		leases: &s.leases, limits: &s.limits, out: &s.out, pulls: &s.pulls, series: &s.series, topics: &s.topics,
+	}
+}
+
+// leaseEnd is when a lease expires. It is stale once consumerLeases.byTimer has another end.
 type leaseEnd struct {
 	end    time.Duration
 	fence  uint64
@@ -46,15 +57,15 @@ func (e leaseEnd) before(o leaseEnd) bool {
 func msOf(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // hold counts a lease until end, which replaces an earlier end.
-func (l *Scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
-	if l.consumers.leases[h] == (consumerLease{d.Seq, d.Fence, end}) {
+func (cl *consumerLeases) hold(h timer.Handle, d *table.Due, end time.Duration) {
+	if cl.byTimer[h] == (consumerLease{d.Seq, d.Fence, end}) {
 		return
 	}
-	l.consumers.leases[h] = consumerLease{d.Seq, d.Fence, end}
-	l.consumers.ends.push(leaseEnd{end, d.Fence, h})
-	if l.consumers.ends.len() > 2*len(l.consumers.leases)+512 { // most are stale
-		l.consumers.ends.filter(func(e leaseEnd) bool {
-			v, ok := l.consumers.leases[e.handle]
+	cl.byTimer[h] = consumerLease{d.Seq, d.Fence, end}
+	cl.ends.push(leaseEnd{end, d.Fence, h})
+	if cl.ends.len() > 2*len(cl.byTimer)+512 { // most are stale
+		cl.ends.filter(func(e leaseEnd) bool {
+			v, ok := cl.byTimer[e.handle]
 			return ok && v.fence == e.fence && v.end == e.end
 		})
 	}
@@ -62,117 +73,117 @@ func (l *Scheduler) hold(h timer.Handle, d *table.Due, end time.Duration) {
 
 // handOn keeps a lease counted at its topic's limit when its receiver has accepted the timer: the
 // active lease ends, the receiver's goes on.
-func (l *Scheduler) handOn(f *activeLease) {
-	if d := l.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
-		l.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
+func (al *activeLeases) handOn(f *activeLease) {
+	if d := al.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
+		al.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
 		f.limit = nil
 	}
 }
 
 // holdsUntil returns the monotonic end of a lease. One that this leader did not see begin counts in
 // full from the takeover.
-func (l *Scheduler) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
-	if v, ok := l.consumers.leases[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
+func (cl *consumerLeases) holdsUntil(h timer.Handle, d *table.Due) time.Duration {
+	if v, ok := cl.byTimer[h]; ok && v.seq == d.Seq && v.fence == d.Fence {
 		return v.end
 	}
-	return l.since + msOf(d.LeaseMs)
+	return cl.since + msOf(d.LeaseMs)
 }
 
 // applied handles a lease that was just given, extended or ended. A consumer's lease counts from
 // now.
-func (l *Scheduler) applied(h timer.Handle) {
-	if !l.active {
+func (cl *consumerLeases) applied(h timer.Handle) {
+	if !cl.active {
 		return
 	}
-	d := l.table.Due(h)
-	q := l.due.topics[d.Topic]
+	d := cl.table.Due(h)
+	q := cl.topics.byID[d.Topic]
 	if d.State == timer.Leased && d.Holder != table.ByCall {
-		l.hold(h, &d, l.now.Mono+msOf(d.LeaseMs))
+		cl.hold(h, &d, cl.now.Mono+msOf(d.LeaseMs))
 		if q != nil {
-			l.countCarried(q, h, &d)
+			cl.limits.countCarried(q, h, &d)
 		}
 		return
 	}
-	delete(l.consumers.leases, h)
+	delete(cl.byTimer, h)
 	if q != nil && q.fullUntil > 0 {
 		q.fullUntil = 0
-		l.markReady(q)
-		l.env.WakeNext()
+		cl.pulls.markReady(q)
+		cl.env.WakeNext()
 	}
 }
 
 // expireLeases expires consumers' leases, at most LeaseBudget a turn.
-func (l *Scheduler) expireLeases() {
-	mono := l.now.Mono
-	for n := 0; l.consumers.ends.len() > 0 && l.consumers.ends.top().end <= mono; n++ {
+func (cl *consumerLeases) expire() {
+	mono := cl.now.Mono
+	for n := 0; cl.ends.len() > 0 && cl.ends.top().end <= mono; n++ {
 		if n == LeaseBudget {
-			l.env.WakeNext()
+			cl.env.WakeNext()
 			return
 		}
-		e := l.consumers.ends.pop()
-		if v, ok := l.consumers.leases[e.handle]; !ok || v.fence != e.fence || v.end != e.end {
+		e := cl.ends.pop()
+		if v, ok := cl.byTimer[e.handle]; !ok || v.fence != e.fence || v.end != e.end {
 			continue
 		}
-		d := l.table.Due(e.handle)
+		d := cl.table.Due(e.handle)
 		if d.State != timer.Leased || d.Fence != e.fence || d.Holder == table.ByCall {
-			delete(l.consumers.leases, e.handle)
+			delete(cl.byTimer, e.handle)
 			continue
 		}
-		l.expireConsumerLease(e.handle, &d)
+		cl.expireOne(e.handle, &d)
 	}
 }
 
 // expireConsumerLease ends the attempt of an expired lease. If the log does not take the outcome,
 // scanInherited finds the lease again.
-func (l *Scheduler) expireConsumerLease(h timer.Handle, d *table.Due) {
-	delete(l.consumers.leases, h)
-	now := l.now.WallMs
-	out := l.judge(h, d, &delivery.Outcome{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, l.random.Float64())
+func (cl *consumerLeases) expireOne(h timer.Handle, d *table.Due) {
+	delete(cl.byTimer, h)
+	now := cl.now.WallMs
+	out := cl.out.judge(h, d, &delivery.Outcome{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, cl.random.Float64())
 	if out.Kind == table.RetryLater && d.Holder == table.ByPuller {
-		out.NextMs = l.notBeforeDue(h, now) // no backoff: the next pull may take it
+		out.NextMs = cl.out.notBeforeDue(h, now) // no backoff: the next pull may take it
 	}
 	out.Status, out.ByConsumer = d.Status, true
-	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
+	cl.out.outcomes = append(cl.out.outcomes, outcomeItem{out, nil})
 }
 
 // endWakeMs returns when the first consumer's lease expires, in wall-clock ms.
-func (l *Scheduler) endWakeMs() int64 {
-	if l.consumers.ends.len() == 0 {
+func (cl *consumerLeases) endWakeMs() int64 {
+	if cl.ends.len() == 0 {
 		return 1<<63 - 1
 	}
-	return l.now.WallMs + (l.consumers.ends.top().end - l.now.Mono + time.Millisecond - 1).Milliseconds()
+	return cl.now.WallMs + (cl.ends.top().end - cl.now.Mono + time.Millisecond - 1).Milliseconds()
 }
 
 // Updated handles an applied lease update.
-func (l *Scheduler) Updated(cmd *timer.Command) {
-	l.applied(cmd.Claim.Handle)
+func (cl *consumerLeases) updated(cmd *timer.Command) {
+	cl.applied(cmd.Claim.Handle)
 	if cmd.Kind == timer.AckLease {
-		l.consumers.acked.add(cmd.Claim.Fence)
+		cl.acked.add(cmd.Claim.Fence)
 	}
 }
 
 // Updatable reports that a lease update names the lease that the table has, and that its holder may
 // make it: a consumer, or a receiver that reports.
-func (l *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
+func (cl *consumerLeases) updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
-	return l.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
-		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || l.reports(c.Handle, d))
+	return cl.table.Live(c.Handle, c.Seq) && d.State == timer.Leased && d.Fence == c.Fence && d.Topic == cmd.Topic &&
+		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || cl.mayReport(c.Handle, d))
 }
 
 // reports tells whether the receiver of a call without an outcome may have a receipt: its 202 may
 // be on its way, or was lost with a former leader.
-func (l *Scheduler) reports(h timer.Handle, d *table.Due) bool {
-	if t := l.topic(d.Topic); t == nil || !t.Policy.Report {
+func (cl *consumerLeases) mayReport(h timer.Handle, d *table.Due) bool {
+	if t := cl.topic(d.Topic); t == nil || !t.Policy.Report {
 		return false
 	}
-	f := l.calling(h, d)
+	f := cl.leases.calling(h, d)
 	return f == nil || f.called
 }
 
 // calling returns this leader's active lease behind the table's lease; nil if a former leader took
 // it.
-func (l *Scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
-	if f := l.leases.byTimer[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
+func (al *activeLeases) calling(h timer.Handle, d *table.Due) *activeLease {
+	if f := al.byTimer[h]; f != nil && f.seq == d.Seq && f.fence == d.Fence {
 		return f
 	}
 	return nil
@@ -180,22 +191,22 @@ func (l *Scheduler) calling(h timer.Handle, d *table.Due) *activeLease {
 
 // AwaitAnswer makes a lease update wait until its call has an outcome. An ack need not wait: the
 // work is done, however the call ends.
-func (l *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
-	f := l.calling(h, d)
+func (cl *consumerLeases) awaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
+	f := cl.leases.calling(h, d)
 	if f == nil {
 		return false
 	}
-	l.await(f, o)
+	cl.leases.await(f, o)
 	return true
 }
 
 // DecideLeaseUpdate returns the outcome of a lease update.
-func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
-	c, now := cmd.Claim, l.now.WallMs
+func (cl *consumerLeases) decide(cmd *timer.Command, d *table.Due) table.Outcome {
+	c, now := cmd.Claim, cl.now.WallMs
 	fired, status := d.FiredMs, d.Status
 	if d.Holder == table.ByCall { // d's values are the previous attempt's
 		fired, status = now, 0
-		if f := l.calling(c.Handle, d); f != nil {
+		if f := cl.leases.calling(c.Handle, d); f != nil {
 			fired = f.firedMs
 		}
 	}
@@ -203,13 +214,13 @@ func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 	out := table.Outcome{Handle: c.Handle, Seq: c.Seq, Fence: c.Fence, StartedMs: fired, EndedMs: now}
 	switch cmd.Kind {
 	case timer.AckLease:
-		out.Kind, out.AgainMs = table.Ack, l.again(c.Handle, fired)
+		out.Kind, out.AgainMs = table.Ack, cl.series.again(c.Handle, fired)
 	case timer.ExtendLease:
 		if out.Kind, out.LeaseMs = table.Extended, c.LeaseMs; d.Holder == table.ByCall {
 			out.Kind = table.Accepted // stands for the 202 that was lost with a former leader
 		}
 		if out.LeaseMs == 0 {
-			out.LeaseMs = l.LeaseMs(d.Topic)
+			out.LeaseMs = cl.LeaseMs(d.Topic)
 		}
 	case timer.ReturnLease:
 		out.Kind = table.Release
@@ -218,34 +229,26 @@ func (l *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 		if a.Err == "" {
 			a.Err = "nack"
 		}
-		out = l.judge(c.Handle, d, &a, l.random.Float64())
+		out = cl.out.judge(c.Handle, d, &a, cl.random.Float64())
 		if out.Kind == table.RetryLater && c.HasDelay {
-			out.NextMs = l.notBeforeDue(c.Handle, now+c.DelayMs)
+			out.NextMs = cl.out.notBeforeDue(c.Handle, now+c.DelayMs)
 		}
 	}
 	out.Status, out.ByConsumer = status, true
 	if out.Kind == table.Extended { // it must not expire before the extension is applied
-		l.hold(c.Handle, d, max(l.holdsUntil(c.Handle, d), l.now.Mono+msOf(out.LeaseMs)))
+		cl.hold(c.Handle, d, max(cl.holdsUntil(c.Handle, d), cl.now.Mono+msOf(out.LeaseMs)))
 	}
 	return out
-}
-
-// LeaseMs returns how long a consumer's lease lasts unless it asks for another length.
-func (l *Scheduler) LeaseMs(id timer.TopicID) int64 {
-	if t := l.topic(id); t != nil {
-		return t.Policy.LeaseFor()
-	}
-	return timer.DefaultLeaseMs
 }
 
 // LeaseOver returns the answer to an update of a lease that is over. A repeated ack of the same
 // lease is OK. The table knows that of timers that ended lately. If the id has a newer timer, as in
 // a series, only the leader that took the first ack knows.
-func (l *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
+func (cl *consumerLeases) leaseOver(cmd *timer.Command, r timer.Result) timer.Result {
 	c := cmd.Claim
 	if r.Code == timer.Skipped && cmd.Kind == timer.AckLease {
-		d := l.table.Due(c.Handle)
-		if l.table.Live(c.Handle, c.Seq) && d.State == timer.Done && d.Fence == c.Fence || l.consumers.acked.has(c.Fence) {
+		d := cl.table.Due(c.Handle)
+		if cl.table.Live(c.Handle, c.Seq) && d.State == timer.Done && d.Fence == c.Fence || cl.acked.has(c.Fence) {
 			r.Code = timer.OK
 		}
 	}

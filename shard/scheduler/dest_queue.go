@@ -104,159 +104,25 @@ func (n *destQueue) want() queueState {
 
 // Granted implements delivery.Waiter; called from any goroutine.
 func (n *destQueue) Granted(p delivery.Permit) {
-	s := n.queue.scheduler
-	s.env.Post(func(stopped bool) {
+	tq := n.queue.queues
+	tq.env.Post(func(stopped bool) {
 		if stopped {
 			p.Cancel() // no scheduler is left to use it
 			return
 		}
-		s.slotGranted(n, p)
+		tq.slotGranted(n, p)
 	})
 }
 
 // Refused implements delivery.Waiter; called from any goroutine.
 func (n *destQueue) Refused(retryIn time.Duration) {
-	s := n.queue.scheduler
-	s.env.Post(func(stopped bool) {
+	tq := n.queue.queues
+	tq.env.Post(func(stopped bool) {
 		if !stopped {
 			n.atReceiver = false
-			s.shutFor(n, retryIn)
+			tq.shutFor(n, retryIn)
 		}
 	})
-}
-
-// slotGranted handles a permit that a destination queue waited for.
-func (s *Scheduler) slotGranted(n *destQueue, p delivery.Permit) {
-	n.atReceiver, n.shutMs = false, s.now.WallMs
-	if t := n.queue.topic; !s.keeps(n) || n.len() == 0 || n.spare != nil || t == nil || t.Paused {
-		p.Cancel()
-		s.update(n)
-		return
-	}
-	n.spare = p
-	s.due.spares.Push(&n.spareSpot)
-	s.update(n)
-	s.join(n.queue)
-	s.env.Wake()
-}
-
-// shutFor has a destination queue ask again after a while.
-func (s *Scheduler) shutFor(n *destQueue, retryIn time.Duration) {
-	n.shutMs = s.now.WallMs
-	if !s.keeps(n) {
-		return
-	}
-	n.shutUntil = s.now.Mono + max(retryIn, time.Millisecond)
-	s.due.shut.push(shutKey{n.shutUntil, n, nil})
-	s.update(n)
-}
-
-// keeps reports that a destination queue is one of this leadership, and its topic has not changed.
-func (s *Scheduler) keeps(n *destQueue) bool {
-	q := n.queue
-	return s.active && s.due.topics[q.id] == q && n.at >= 0 && n.at < len(q.dests) && q.dests[n.at] == n
-}
-
-// update puts a destination queue where it belongs after any change of it. Cost: O(log n) in the
-// destination queues of its topic.
-func (s *Scheduler) update(n *destQueue) {
-	q := n.queue
-	if !s.keeps(n) {
-		return
-	}
-	want := n.want()
-	q.entries[n.state] -= n.counted
-	if n.counted = n.len(); n.counted > 0 {
-		n.first = n.head()
-	}
-	q.entries[want] += n.counted
-	if heap := q.heapOf(n.state); want == n.state && heap != nil {
-		heap.Fix(n)
-	} else if want != n.state {
-		if heap != nil {
-			heap.Remove(n)
-		}
-		if n.state = want; q.heapOf(want) != nil {
-			q.heapOf(want).Push(n)
-		}
-	}
-	if n.spare != nil && n.len() == 0 {
-		s.returnSpare(n) // others wait for it
-	}
-	switch {
-	case !n.idle():
-		n.idleSpot.Leave()
-	case !n.idleSpot.In():
-		n.idleSince = s.due.sweeps
-		s.due.idle.Push(&n.idleSpot)
-		if s.due.idle.Len() > keptIdle {
-			s.forgetDest(s.due.idle.First())
-		}
-	}
-}
-
-// keptIdle is how many destination queues are kept that have nothing.
-const keptIdle = 1024
-
-// returnSpare gives a permit to others that wait for one.
-func (s *Scheduler) returnSpare(n *destQueue) {
-	p := n.spare
-	n.spare = nil
-	n.spareSpot.Leave()
-	p.Cancel()
-	s.update(n)
-}
-
-// queueIn puts a timer into a destination queue.
-func (s *Scheduler) queueIn(n *destQueue, e entry) {
-	if !n.queue.pulled() && s.now.WallMs-e.dueMs > backlogAfterMs {
-		n.backlog.push(e)
-	} else {
-		n.fresh.push(e)
-	}
-	s.update(n)
-	s.join(n.queue)
-}
-
-// pop takes the first timer out of a destination queue.
-func (s *Scheduler) pop(n *destQueue) entry {
-	h := n.half()
-	n.backlogTurn = h == &n.fresh
-	e := h.pop()
-	s.update(n)
-	return e
-}
-
-// destQueue finds or makes the queue of a topic's timers with the given callback override.
-func (s *Scheduler) destQueue(q *topicQueue, target table.Target) *destQueue {
-	if n := q.routes[target]; n != nil {
-		return n
-	}
-	var dest Destination // nil: cannot be delivered as the topic stands
-	switch {
-	case q.id == table.CanaryTopic:
-		dest = canaryDest{s}
-	case q.pulled(): // one destination queue for all
-	case q.topic != nil:
-		own := s.table.Callback(target)
-		if d, err := s.cfg.Dispatcher.Route(q.topic, &own); err == nil {
-			dest = d
-		}
-	}
-	n := q.byDest[dest]
-	if n == nil {
-		n = &destQueue{queue: q, dest: dest, at: len(q.dests)}
-		n.spareSpot.Of, n.idleSpot.Of = n, n
-		q.byDest[dest] = n
-		q.dests = append(q.dests, n)
-		s.due.made++
-	}
-	if len(n.targets) == maxTargets {
-		n.forgetTargets()
-	}
-	q.routes[target] = n
-	n.targets = append(n.targets, target)
-	return n
 }
 
 // maxTargets is how many overrides lead to one destination queue before they are looked up again.
@@ -269,30 +135,13 @@ func (n *destQueue) forgetTargets() {
 	n.targets = n.targets[:0]
 }
 
-// forgetDest drops a destination queue that has nothing.
-func (s *Scheduler) forgetDest(n *destQueue) {
-	q := n.queue
-	n.idleSpot.Leave()
-	if !s.keeps(n) {
-		return // its topic has changed since
-	}
-	n.forgetTargets()
-	delete(q.byDest, n.dest)
-	last := len(q.dests) - 1
-	q.dests[n.at] = q.dests[last]
-	q.dests[n.at].at = n.at
-	q.dests[last] = nil
-	q.dests = q.dests[:last]
-	n.at = -1
-}
-
 // canaryDest is the destination of canaries: each call succeeds at once.
-type canaryDest struct{ scheduler *Scheduler }
+type canaryDest struct{ *leader }
 
 // start makes the call.
 func (d canaryDest) start(done func(delivery.Outcome)) {
-	now := d.scheduler.now.WallMs
-	d.scheduler.env.CanaryPassed()
+	now := d.now.WallMs
+	d.env.CanaryPassed()
 	done(delivery.Outcome{Status: 200, StartedMs: now, EndedMs: now})
 }
 

@@ -38,41 +38,6 @@ type InspectedTopic struct {
 	Calls  int // leases that its destination queues count
 }
 
-// Inspect counts the scheduler's state. Like its other methods it runs on the replica's worker.
-func (l *Scheduler) Inspect() *Inspection {
-	i := &Inspection{
-		Leading: l.active, Held: l.leases.held.len(), Proposed: l.leases.proposed, Later: l.due.later.len(), Compacting: len(l.due.compacting),
-		ConsumerLeases: len(l.consumers.leases), ConsumerEnds: l.consumers.ends.len(), KeyRefs: len(l.keys.refs),
-		Leases: map[timer.Handle]InspectedLease{}, Topics: map[timer.TopicID]InspectedTopic{},
-	}
-	for h, f := range l.leases.byTimer {
-		i.Leases[h] = InspectedLease{Pending: f.phase == proposed, Waiting: len(f.waiting)}
-		if f.queue.queue.id != table.CanaryTopic && f.unstarted() {
-			i.Unstarted++
-		}
-	}
-	for id, q := range l.due.topics {
-		t := InspectedTopic{InLine: q.inLine, Keys: len(q.keys)}
-		for _, n := range q.dests {
-			t.Queued += n.len()
-			t.Calls += n.flying
-			if n.spare != nil {
-				i.Spare++
-			}
-		}
-		i.Topics[id] = t
-	}
-	for h, c := range l.keys.refs {
-		if !l.table.Live(h, c.seq) {
-			i.GoneRefs++
-		}
-		if c.key.order != c.key.queue.order {
-			i.OldRefs++
-		}
-	}
-	return i
-}
-
 // InspectedLimit counts the uses of a topic's limit.
 type InspectedLimit struct {
 	Leases, Waiting, Users int
@@ -89,4 +54,39 @@ func (l *Limits) Inspect() map[timer.TopicID]InspectedLimit {
 		b.mu.Unlock()
 	}
 	return all
+}
+
+// Inspect counts the scheduler's state. Like its other methods it runs on the replica's worker.
+func (v *view) Inspect() *Inspection {
+	i := &Inspection{
+		Leading: v.active, Held: v.leases.held.len(), Proposed: v.leases.proposed, Later: v.due.later.len(), Compacting: len(v.compaction.queues),
+		ConsumerLeases: len(v.consumers.byTimer), ConsumerEnds: v.consumers.ends.len(), KeyRefs: len(v.keys.refs),
+		Leases: map[timer.Handle]InspectedLease{}, Topics: map[timer.TopicID]InspectedTopic{},
+	}
+	for h, f := range v.leases.byTimer {
+		i.Leases[h] = InspectedLease{Pending: f.phase == proposed, Waiting: len(f.waiting)}
+		if f.queue.queue.id != table.CanaryTopic && f.unstarted() {
+			i.Unstarted++
+		}
+	}
+	for id, q := range v.topics.byID {
+		t := InspectedTopic{InLine: q.inLine, Keys: len(q.keys)}
+		for _, n := range q.dests {
+			t.Queued += n.len()
+			t.Calls += n.flying
+			if n.spare != nil {
+				i.Spare++
+			}
+		}
+		i.Topics[id] = t
+	}
+	for h, c := range v.keys.refs {
+		if !v.table.Live(h, c.seq) {
+			i.GoneRefs++
+		}
+		if c.key.order != c.key.queue.order {
+			i.OldRefs++
+		}
+	}
+	return i
 }

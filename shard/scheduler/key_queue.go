@@ -44,13 +44,28 @@ type keyQueues struct {
 	inOrder  map[timer.TopicID]bool // serial topics that scanBlockers has covered, or will
 	scanning bool                   // scanBlockers runs
 	scanFrom timer.Handle
+
+	*leader
+	compaction *compaction
+	due        *dueQueues
+	leases     *activeLeases
+	limits     *topicLimits
+	pulls      *pulledTopics
+	topics     *topicQueues
+}
+
+func newKeyQueues(s *Scheduler) keyQueues {
+	return keyQueues{
+		refs: map[timer.Handle]keyRef{}, inOrder: map[timer.TopicID]bool{}, leader: &s.leader,
+		compaction: &s.compaction, due: &s.due, leases: &s.leases, limits: &s.limits, pulls: &s.pulls, topics: &s.topics,
+	}
 }
 
 // keyRefOf returns a timer's role in the queue of its key. It deletes a ref to a queue that was
 // dropped.
-func (l *Scheduler) keyRefOf(h timer.Handle) (c keyRef, ok bool) {
-	if c, ok = l.keys.refs[h]; ok && c.key.order != c.key.queue.order {
-		delete(l.keys.refs, h)
+func (kq *keyQueues) refOf(h timer.Handle) (c keyRef, ok bool) {
+	if c, ok = kq.refs[h]; ok && c.key.order != c.key.queue.order {
+		delete(kq.refs, h)
 		return keyRef{}, false
 	}
 	return c, ok
@@ -61,66 +76,66 @@ func (k *keyQueue) empty() bool {
 }
 
 // key returns the queue of a timer's key, and makes it if needed.
-func (l *Scheduler) key(q *topicQueue, h timer.Handle) *keyQueue {
-	hash := l.table.KeyHash(h)
+func (kq *keyQueues) key(q *topicQueue, h timer.Handle) *keyQueue {
+	hash := kq.table.KeyHash(h)
 	k := q.keys[hash]
 	if k == nil {
 		k = &keyQueue{queue: q, order: q.order, hash: hash}
 		k.spot.Of = k
 		q.keys[hash] = k
 		q.keyRing.Push(&k.spot)
-		l.due.made++
+		kq.topics.made++
 	}
 	return k
 }
 
 // enter puts a due timer into the queue of its key.
-func (l *Scheduler) enter(q *topicQueue, e entry) {
+func (kq *keyQueues) enter(q *topicQueue, e entry) {
 	e.priority = 0
-	k := l.key(q, e.handle)
+	k := kq.key(q, e.handle)
 	if k.head.handle == e.handle && k.head.seq == e.seq {
 		if k.blocking || k.head.rev == e.rev { // its next attempt is due, or its destination queue was remade
 			k.head, k.ready = e, true
-			l.queueHead(k)
+			kq.queueHead(k)
 			return
 		}
-		l.clearHead(k)
+		kq.clearHead(k)
 	}
 	k.due.push(e)
 	q.inLine++
-	l.pickHead(k)
+	kq.pickHead(k)
 }
 
 // queueHead puts the head into its destination queue, if the key has no lease.
-func (l *Scheduler) queueHead(k *keyQueue) {
+func (kq *keyQueues) queueHead(k *keyQueue) {
 	if k.head.handle != 0 && k.ready && k.leased == 0 {
-		l.queueUp(k.head)
+		kq.due.queueUp(k.head)
 	}
 }
 
 // pickHead makes the earliest due timer the head, unless the key is leased or blocked.
-func (l *Scheduler) pickHead(k *keyQueue) {
-	for n := 0; k.due.len() > 0 && !l.current(k.due.top()); n++ {
+func (kq *keyQueues) pickHead(k *keyQueue) {
+	for n := 0; k.due.len() > 0 && !kq.current(k.due.top()); n++ {
 		if k.pop(); n == PopBudget {
-			l.deferKeyCompaction(k)
+			kq.deferCompaction(k)
 		}
 	}
 	switch {
 	case k.leased > 0:
-		l.preemptUnstarted(k)
+		kq.preemptUnstarted(k)
 		return
 	case k.blocking:
 		return
-	case k.head.handle != 0 && !l.current(k.head):
-		l.clearHead(k)
+	case k.head.handle != 0 && !kq.current(k.head):
+		kq.clearHead(k)
 	}
 	switch {
 	case k.due.len() == 0:
 	case k.head.handle == 0:
-		l.promoteHead(k)
+		kq.promoteHead(k)
 	case k.due.top().before(k.head):
-		l.requeueHead(k)
-		l.promoteHead(k)
+		kq.requeueHead(k)
+		kq.promoteHead(k)
 	}
 	if k.empty() {
 		delete(k.queue.keys, k.hash)
@@ -133,44 +148,39 @@ func (k *keyQueue) pop() entry {
 	return k.due.pop()
 }
 
-// current reports that a timer is unchanged since it was queued.
-func (l *Scheduler) current(e entry) bool {
-	return l.table.ScheduledAt(e.handle, e.seq, e.rev)
-}
-
 // promoteHead makes the earliest due timer the head.
-func (l *Scheduler) promoteHead(k *keyQueue) {
+func (kq *keyQueues) promoteHead(k *keyQueue) {
 	k.head, k.ready = k.pop(), true
-	l.keys.refs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
-	l.queueHead(k)
+	kq.refs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
+	kq.queueHead(k)
 }
 
 // clearHead leaves the queue without a head.
-func (l *Scheduler) clearHead(k *keyQueue) {
-	delete(l.keys.refs, k.head.handle)
+func (kq *keyQueues) clearHead(k *keyQueue) {
+	delete(kq.refs, k.head.handle)
 	k.head, k.blocking, k.ready = entry{}, false, false
 }
 
 // requeueHead puts the head back among the due timers. A head that is not due is still in the
 // wheel.
-func (l *Scheduler) requeueHead(k *keyQueue) {
+func (kq *keyQueues) requeueHead(k *keyQueue) {
 	if k.ready {
 		k.due.push(k.head)
 		k.queue.inLine++
 	}
-	l.clearHead(k)
+	kq.clearHead(k)
 }
 
 // preemptUnstarted returns a lease that was taken ahead of its due time, if an earlier timer of the
 // key has come since.
-func (l *Scheduler) preemptUnstarted(k *keyQueue) {
+func (kq *keyQueues) preemptUnstarted(k *keyQueue) {
 	f := k.active
 	if f == nil || f.firm || f.revoked || !f.unstarted() || k.due.len() == 0 ||
 		!k.due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
 		return
 	}
 	if f.phase == held {
-		l.revoke(f)
+		kq.leases.revoke(f)
 	} else {
 		f.revoked = true
 	}
@@ -178,61 +188,61 @@ func (l *Scheduler) preemptUnstarted(k *keyQueue) {
 
 // mayGo reports that a timer in a destination queue is the head of its key, and that the key has no
 // lease.
-func (l *Scheduler) mayGo(q *topicQueue, e entry) bool {
-	c, _ := l.keyRefOf(e.handle)
+func (kq *keyQueues) mayGo(q *topicQueue, e entry) bool {
+	c, _ := kq.refOf(e.handle)
 	k := c.key
 	return k != nil && k.queue == q && k.leased == 0 && k.ready &&
 		k.head.handle == e.handle && k.head.seq == e.seq && k.head.rev == e.rev
 }
 
 // takeKey gives the key to its head, whose lease is being proposed.
-func (l *Scheduler) takeKey(f *activeLease) {
-	k := l.keys.refs[f.handle].key
+func (kq *keyQueues) take(f *activeLease) {
+	k := kq.refs[f.handle].key
 	f.key, f.firm, f.kept = k, k.blocking, f.kept || f.dueMs <= k.freeMs
-	l.clearHead(k)
+	kq.clearHead(k)
 	k.leased++
 	k.active = f
 }
 
 // freed frees the key when a lease has ended, or was not granted. A timer that will be tried again
 // goes on blocking the key.
-func (l *Scheduler) freed(f *activeLease) {
+func (kq *keyQueues) freed(f *activeLease) {
 	k := f.key
-	if f.key = nil; k == nil || !l.active || k.queue.keys == nil {
+	if f.key = nil; k == nil || !kq.active || k.queue.keys == nil {
 		return
 	}
 	k.leased--
-	k.freeMs = l.now.WallMs
+	k.freeMs = kq.now.WallMs
 	if k.active == f {
 		k.active = nil
 	}
-	l.block(k, f.handle)
-	l.moveUp(k)
+	kq.block(k, f.handle)
+	kq.moveUp(k)
 }
 
 // moveUp puts the next timer of the key into its destination queue.
-func (l *Scheduler) moveUp(k *keyQueue) {
+func (kq *keyQueues) moveUp(k *keyQueue) {
 	first := k.head
-	if l.pickHead(k); k.head == first {
-		l.queueHead(k)
+	if kq.pickHead(k); k.head == first {
+		kq.queueHead(k)
 	}
 	if k.head.handle != 0 && k.ready && k.leased == 0 {
-		l.env.WakeNext()
+		kq.env.WakeNext()
 	}
 }
 
 // block makes a timer block its key if it is leased or in backoff. If several are in backoff, which
 // can only be from before the topic was serial, the earliest blocks.
-func (l *Scheduler) block(k *keyQueue, h timer.Handle) {
-	t := l.table
+func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
+	t := kq.table
 	d := t.Due(h)
 	switch {
 	case d.State == timer.Leased:
-		l.keys.refs[h] = keyRef{key: k, seq: d.Seq, leased: true}
+		kq.refs[h] = keyRef{key: k, seq: d.Seq, leased: true}
 		k.leased++
 		k.holder = h
 		return
-	case !d.InBackoff(l.now.WallMs):
+	case !d.InBackoff(kq.now.WallMs):
 		return
 	case k.head.handle == h:
 		k.blocking = true
@@ -243,171 +253,170 @@ func (l *Scheduler) block(k *keyQueue, h timer.Handle) {
 		}
 	}
 	if k.head.handle != 0 {
-		l.requeueHead(k)
+		kq.requeueHead(k)
 	}
 	k.head, k.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
-	l.keys.refs[h] = keyRef{key: k, seq: d.Seq}
+	kq.refs[h] = keyRef{key: k, seq: d.Seq}
 	t.Rearm(h, d.Seq) // it may have been popped before it became the head
 }
 
 // Review updates the key and the limit of a timer that an entry may have changed. A timer reserved
 // for a pull keeps both until its lease is applied or dropped.
-func (l *Scheduler) Review(h timer.Handle) {
-	if h == 0 || len(l.keys.refs)+len(l.limits.carried) == 0 {
+func (kq *keyQueues) review(h timer.Handle) {
+	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
 		return
 	}
-	if seq, ok := l.consumers.reserved[h]; ok && l.table.Live(h, seq) {
+	if seq, ok := kq.pulls.reserved[h]; ok && kq.table.Live(h, seq) {
 		return
 	}
-	l.uncountCarried(h)
-	c, ok := l.keyRefOf(h)
+	kq.limits.uncountCarried(h)
+	c, ok := kq.refOf(h)
 	if !ok {
 		return
 	}
 	k := c.key
 	switch {
 	case c.leased:
-		if d := l.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
+		if d := kq.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
 			return
 		}
-		delete(l.keys.refs, h)
+		delete(kq.refs, h)
 		k.leased--
-		k.freeMs = l.now.WallMs
-	case l.current(k.head):
+		k.freeMs = kq.now.WallMs
+	case kq.current(k.head):
 		return
 	default:
 		if k.blocking {
-			k.freeMs = l.now.WallMs
+			k.freeMs = kq.now.WallMs
 		}
-		l.clearHead(k)
+		kq.clearHead(k)
 	}
-	l.block(k, h)
-	l.moveUp(k)
+	kq.block(k, h)
+	kq.moveUp(k)
 }
 
 // ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
 // one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
-func (l *Scheduler) ReviewDropped(from, last timer.Handle) {
+func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
 	if last == 0 {
-		last = l.table.LastHandle()
+		last = kq.table.LastHandle()
 	}
 	gone := func(h timer.Handle) bool {
-		c, claimed := l.keys.refs[h]
-		f, foreign := l.limits.carried[h]
-		return claimed && !l.table.Live(h, c.seq) || foreign && !l.table.Live(h, f.seq)
+		c, claimed := kq.refs[h]
+		f, foreign := kq.limits.carried[h]
+		return claimed && !kq.table.Live(h, c.seq) || foreign && !kq.table.Live(h, f.seq)
 	}
-	if len(l.keys.refs)+len(l.limits.carried) == 0 || from >= last {
+	if len(kq.refs)+len(kq.limits.carried) == 0 || from >= last {
 		return
 	}
-	if int(last-from) <= len(l.keys.refs)+len(l.limits.carried) {
+	if int(last-from) <= len(kq.refs)+len(kq.limits.carried) {
 		for h := from + 1; h <= last; h++ {
 			if gone(h) {
-				l.Review(h)
+				kq.review(h)
 			}
 		}
 		return
 	}
 	var few []timer.Handle
-	for h := range l.keys.refs {
+	for h := range kq.refs {
 		if h > from && h <= last && gone(h) {
 			few = append(few, h)
 		}
 	}
-	for h := range l.limits.carried {
+	for h := range kq.limits.carried {
 		if h > from && h <= last && gone(h) {
 			few = append(few, h)
 		}
 	}
 	slices.Sort(few) // the order of effects must be deterministic
 	for _, h := range few {
-		l.Review(h)
+		kq.review(h)
 	}
 }
 
 // scanBlockers walks the table in slices for timers that block their keys, and for former leaders'
 // leases that count at a limit. Until it is done no timer of a serial or limited topic is leased.
-func (l *Scheduler) scanBlockers() {
-	if !l.keys.scanning {
+func (kq *keyQueues) scanBlockers() {
+	if !kq.scanning {
 		return
 	}
-	next, done := l.table.ScanAttempted(l.keys.scanFrom, scanBudget, func(h timer.Handle) {
-		d := l.table.Due(h)
-		q := l.queue(d.Topic)
-		l.countCarried(q, h, &d)
+	next, done := kq.table.ScanAttempted(kq.scanFrom, scanBudget, func(h timer.Handle) {
+		d := kq.table.Due(h)
+		q := kq.topics.queue(d.Topic)
+		kq.limits.countCarried(q, h, &d)
 		if q.keys == nil {
 			return
 		}
-		if f := l.leases.byTimer[h]; f != nil && f.key != nil && f.seq == d.Seq {
+		if f := kq.leases.byTimer[h]; f != nil && f.key != nil && f.seq == d.Seq {
 			return
 		}
-		if c, ok := l.keyRefOf(h); ok && (c.seq != d.Seq || c.leased || c.key.blocking) {
-			l.Review(h)
+		if c, ok := kq.refOf(h); ok && (c.seq != d.Seq || c.leased || c.key.blocking) {
+			kq.review(h)
 			return
 		}
-		k := l.key(q, h)
-		l.block(k, h)
-		l.moveUp(k)
+		k := kq.key(q, h)
+		kq.block(k, h)
+		kq.moveUp(k)
 	})
-	l.keys.scanFrom, l.keys.scanning = next, !done
+	kq.scanFrom, kq.scanning = next, !done
 	if !done {
-		l.env.WakeNext()
+		kq.env.WakeNext()
 		return
 	}
-	l.endCarriedOver(true) // the walk has counted those that still hold
+	kq.limits.endCarriedOver(true) // the walk has counted those that still hold
 }
 
 // findBlockers starts scanBlockers.
-func (l *Scheduler) findBlockers() { l.keys.scanning, l.keys.scanFrom = true, 0 }
+func (kq *keyQueues) findBlockers() { kq.scanning, kq.scanFrom = true, 0 }
 
-// beginOrder prepares a new leadership: it must find the timers that former leaders left leased or
+// begin prepares a new leadership: it must find the timers that former leaders left leased or
 // in backoff.
-func (l *Scheduler) beginOrder() {
-	l.keys = keyQueues{refs: map[timer.Handle]keyRef{}, inOrder: map[timer.TopicID]bool{}}
-	for _, f := range l.leases.byTimer {
+func (kq *keyQueues) begin() {
+	for _, f := range kq.leases.byTimer {
 		f.key = nil // scanBlockers finds its lease
 	}
-	for _, id := range l.table.TopicIDs() {
-		t := l.topic(id)
+	for _, id := range kq.table.TopicIDs() {
+		t := kq.topic(id)
 		if t == nil || !t.Policy.Serial && t.Policy.Concurrency == 0 {
 			continue
 		}
-		l.findBlockers()
+		kq.findBlockers()
 		if t.Policy.Serial {
-			l.keys.inOrder[id] = true
+			kq.inOrder[id] = true
 		}
 	}
 }
 
 // setOrder starts or stops keeping key queues for a topic, as its policy says.
-func (l *Scheduler) setOrder(q *topicQueue) {
+func (kq *keyQueues) setOrder(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.Serial
 	switch {
 	case want == (q.keys != nil):
 		if !want {
-			delete(l.keys.inOrder, q.id)
+			delete(kq.inOrder, q.id)
 		}
 	case want:
 		q.keys = map[uint64]*keyQueue{}
-		if l.keys.inOrder[q.id] {
+		if kq.inOrder[q.id] {
 			return
 		}
-		l.keys.inOrder[q.id] = true
-		if c := l.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
+		kq.inOrder[q.id] = true
+		if c := kq.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
 			return
 		}
-		l.findBlockers()
-		for _, h := range l.activeHandles() { // the walk may pass before their leases are applied
-			if f := l.leases.byTimer[h]; f.queue.queue == q {
-				f.key = l.key(q, h)
+		kq.findBlockers()
+		for _, h := range kq.leases.handles() { // the walk may pass before their leases are applied
+			if f := kq.leases.byTimer[h]; f.queue.queue == q {
+				f.key = kq.key(q, h)
 				f.key.leased++
 				f.key.active = f
 			}
 		}
 	default:
-		delete(l.keys.inOrder, q.id)
+		delete(kq.inOrder, q.id)
 		q.keys, q.keyRing, q.inLine = nil, order.Ring[*keyQueue]{}, 0 // keyRefOf drops the refs that are left
 		q.order++
-		l.RearmAll() // the queued timers come back through the wheel
+		kq.due.rearmAll() // the queued timers come back through the wheel
 	}
 }
 
@@ -416,22 +425,51 @@ const pruneBudget = 4 * PopBudget
 
 // pruneKeys removes outdated entries from key queues once more than half must be outdated (I15),
 // some keys at a time, in turn. A long queue is set aside for compact.
-func (l *Scheduler) pruneKeys(q *topicQueue) {
+func (kq *keyQueues) prune(q *topicQueue) {
 	for n, work := q.keyRing.Len(), 0; n > 0 && work < pruneBudget; n-- {
 		k := q.keyRing.Rotate()
 		before := k.due.len()
 		if before > PopBudget {
-			l.deferKeyCompaction(k)
+			kq.deferCompaction(k)
 			return
 		}
 		work += 1 + before
-		k.due.filter(l.current)
+		k.due.filter(kq.current)
 		q.inLine -= before - k.due.len()
 	}
 }
 
-func (l *Scheduler) deferKeyCompaction(k *keyQueue) {
+func (kq *keyQueues) deferCompaction(k *keyQueue) {
 	k.queue.inLine -= k.due.len()
-	l.deferCompaction(staleQueue{items: k.due.items})
+	kq.compaction.add(staleQueue{items: k.due.items})
 	k.due = heap[entry]{}
+}
+
+// blockedBy reports whether another timer of the same key goes first, and its id.
+func (kq *keyQueues) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
+	if q.keys == nil {
+		return "", false
+	}
+	k := q.keys[kq.table.KeyHash(h)]
+	switch {
+	case k == nil:
+		return "", false
+	case k.leased > 0:
+		return kq.holderOf(k), true
+	case k.head.handle != 0 && k.head.handle != h:
+		return kq.table.ID(k.head.handle), true
+	}
+	return "", false
+}
+
+// holderOf returns the id of the timer whose lease has the key; "" if unknown. Of several leases,
+// from before the topic was serial, only the last is known.
+func (kq *keyQueues) holderOf(k *keyQueue) string {
+	if k.active != nil {
+		return kq.table.ID(k.active.handle)
+	}
+	if c := kq.refs[k.holder]; c.key == k && c.leased {
+		return kq.table.ID(k.holder)
+	}
+	return ""
 }

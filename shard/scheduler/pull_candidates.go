@@ -14,6 +14,31 @@ const pullBytes = 8 << 20
 // takes them (see ../pull.go). A pull first compares the heads of all shards, here and on other
 // nodes, and then takes timers in that order.
 
+// pulledTopics are the topics whose timers consumers fetch.
+type pulledTopics struct {
+	reserved map[timer.Handle]uint64 // leases in the log's pipeline; the value is the timer's Seq
+	list     []*topicQueue           // those that may have timers ready
+	renotify int                     // index in list of the one announced last
+	fresh    []*topicQueue           // of these, those whose timers became ready in this turn
+
+	*leader
+	consumers *consumerLeases
+	due       *dueQueues
+	keys      *keyQueues
+	leases    *activeLeases
+	limits    *topicLimits
+	series    *seriesTimes
+	topics    *topicQueues
+	windows   *topicWindows
+}
+
+func newPulledTopics(s *Scheduler) pulledTopics {
+	return pulledTopics{
+		reserved: map[timer.Handle]uint64{}, leader: &s.leader,
+		consumers: &s.consumers, due: &s.due, keys: &s.keys, leases: &s.leases, limits: &s.limits, series: &s.series, topics: &s.topics, windows: &s.windows,
+	}
+}
+
 // SortCandidates sorts candidates by Before; equal ones keep their order.
 func SortCandidates(list []timer.Candidate) {
 	slices.SortStableFunc(list, func(a, b timer.Candidate) int {
@@ -31,67 +56,66 @@ func SortCandidates(list []timer.Candidate) {
 func (q *topicQueue) pulled() bool { return q.topic != nil && q.topic.Policy.Pull }
 
 // markReady notes that timers of a pulled topic may be ready.
-func (l *Scheduler) markReady(q *topicQueue) {
+func (pt *pulledTopics) markReady(q *topicQueue) {
 	if !q.newlyReady {
 		q.newlyReady = true
-		l.consumers.fresh = append(l.consumers.fresh, q)
+		pt.fresh = append(pt.fresh, q)
 	}
 	if !q.listed {
 		q.listed = true
-		l.consumers.pullable = append(l.consumers.pullable, q)
+		pt.list = append(pt.list, q)
 	}
 }
 
 // notifyReady announces the timers that became ready in this turn to waiting pulls.
-func (l *Scheduler) notifyReady() {
-	for i, q := range l.consumers.fresh {
+func (pt *pulledTopics) notifyReady() {
+	for i, q := range pt.fresh {
 		q.newlyReady = false
-		l.call(q)
-		l.consumers.fresh[i] = nil
+		pt.announce(q)
+		pt.fresh[i] = nil
 	}
-	l.consumers.fresh = l.consumers.fresh[:0]
+	pt.fresh = pt.fresh[:0]
 }
 
 // renotifyReady announces all ready timers again: a pull that was told may have gone.
-func (l *Scheduler) renotifyReady() {
-	if !l.active {
+func (pt *pulledTopics) renotifyReady() {
+	if !pt.active {
 		return
 	}
-	list := &l.consumers.pullable
-	for range min(len(*list), renotifyBudget) {
-		last := len(*list) - 1
-		if l.consumers.renotify--; l.consumers.renotify < 0 || l.consumers.renotify > last {
-			l.consumers.renotify = last
+	for range min(len(pt.list), renotifyBudget) {
+		last := len(pt.list) - 1
+		if pt.renotify--; pt.renotify < 0 || pt.renotify > last {
+			pt.renotify = last
 		}
-		q := (*list)[l.consumers.renotify]
+		q := pt.list[pt.renotify]
 		if q.pulled() && q.pullable() > 0 {
-			l.call(q)
+			pt.announce(q)
 			continue
 		}
 		q.listed = false
-		(*list)[l.consumers.renotify] = (*list)[last]
-		(*list)[last] = nil
-		*list = (*list)[:last]
+		pt.list[pt.renotify] = pt.list[last]
+		pt.list[last] = nil
+		pt.list = pt.list[:last]
 	}
 }
 
 // renotifyBudget is how many topics are announced again in a tick.
 const renotifyBudget = 1024
 
-func (l *Scheduler) call(q *topicQueue) {
-	if n := q.pullable(); n > 0 && l.mayPull(q) {
-		l.cfg.Ready(q.id, n)
+func (pt *pulledTopics) announce(q *topicQueue) {
+	if n := q.pullable(); n > 0 && pt.mayPull(q) {
+		pt.cfg.Ready(q.id, n)
 	}
 }
 
 // mayPull reports that a pull could take ready timers now.
-func (l *Scheduler) mayPull(q *topicQueue) bool {
-	if !l.active || !l.mayStart() || l.env.HandingOver() || !q.pulled() || q.topic.Paused || q.fullUntil > l.now.Mono || !l.table.Delivers(q.id, true) {
+func (pt *pulledTopics) mayPull(q *topicQueue) bool {
+	if !pt.active || !pt.mayStart() || pt.env.HandingOver() || !q.pulled() || q.topic.Paused || q.fullUntil > pt.now.Mono || !pt.table.Delivers(q.id, true) {
 		return false
 	}
-	open, untilMs := l.inWindow(q)
+	open, untilMs := pt.windows.inWindow(q)
 	if !open {
-		l.awaitWindow(q, untilMs)
+		pt.windows.await(q, untilMs)
 	}
 	return open
 }
@@ -114,20 +138,20 @@ func (p position) before(o position) bool { return p.entry.before(o.entry) }
 // it returns.
 func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []timer.Candidate {
 	var front heap[position]
-	for _, l := range schedulers {
-		q := l.due.topics[topic]
-		if q == nil || !l.mayPull(q) {
+	for _, s := range schedulers {
+		q := s.topics.byID[topic]
+		if q == nil || !s.pulls.mayPull(q) {
 			continue
 		}
 		for _, n := range q.dests { // one
 			for h := &n.fresh; h.len() > 0; {
-				if l.stands(h.top()) {
-					front.push(position{h.top(), l, h, 0})
+				if s.leases.stands(h.top()) {
+					front.push(position{h.top(), s, h, 0})
 					break
 				}
 				h.pop() // outdated
 			}
-			l.update(n)
+			s.topics.update(n)
 		}
 	}
 	var out []timer.Candidate
@@ -138,7 +162,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 				front.push(position{p.heap.items[below], p.scheduler, p.heap, below})
 			}
 		}
-		if p.scheduler.stands(p.entry) {
+		if p.scheduler.leases.stands(p.entry) {
 			out = append(out, timer.Candidate{Shard: p.scheduler.cfg.Shard, Priority: p.priority, DueMs: p.dueMs, Bytes: p.scheduler.table.CopySize(p.handle, true)})
 		}
 	}
@@ -147,53 +171,53 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 
 // Pull proposes leases for one consumer. known is false while the order is not known: in a serial
 // topic due timers are still being queued, or scanBlockers has not finished.
-func (l *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
-	q := l.due.topics[topic]
-	if q == nil || !l.mayPull(q) {
+func (pt *pulledTopics) pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
+	q := pt.topics.byID[topic]
+	if q == nil || !pt.mayPull(q) {
 		return nil, true
 	}
-	if !l.ordered(q) {
+	if !pt.topics.ordered(q) {
 		return nil, false
 	}
 	for size := 0; len(asked) < most && size < pullBytes; {
-		e, ok := l.nextPullable(q)
+		e, ok := pt.nextPullable(q)
 		if !ok {
 			break
 		}
-		l.reserve(q, e)
+		pt.reserve(q, e)
 		b.Pull(leaseMs, e.handle, e.seq, e.rev)
 		asked = append(asked, e.handle)
-		size += l.table.CopySize(e.handle, true)
+		size += pt.table.CopySize(e.handle, true)
 	}
-	l.rest(q) // a granted lease may never be used
+	pt.limits.rest(q) // a granted lease may never be used
 	if q.pullable() > 0 {
-		l.markReady(q)
+		pt.markReady(q)
 	}
 	return asked, true
 }
 
 // nextPullable takes the first timer that may go out of a pulled topic's destination queue.
-func (l *Scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
+func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
 	for budget := PopBudget; budget > 0; budget-- {
 		n := q.next()
 		if n == nil {
 			return e, false
 		}
 		switch e = n.head(); {
-		case !l.stands(e) || q.keys != nil && !l.mayGo(q, e):
-			l.pop(n)
-			l.Review(e.handle)
-		case q.resumedMs-e.dueMs > missedAfterMs && l.missed(e):
-			l.pop(n)
-			l.env.WakeNext()
-		case e.dueMs > l.now.WallMs: // the clock stepped back
-			l.pop(n)
-			l.due.exact.push(e)
-		case q.limiterUse != nil && !l.admit(q):
-			q.fullUntil = l.now.Mono + LimitPoll
+		case !pt.leases.stands(e) || q.keys != nil && !pt.keys.mayGo(q, e):
+			pt.topics.pop(n)
+			pt.keys.review(e.handle)
+		case q.resumedMs-e.dueMs > missedAfterMs && pt.series.missed(e):
+			pt.topics.pop(n)
+			pt.env.WakeNext()
+		case e.dueMs > pt.now.WallMs: // the clock stepped back
+			pt.topics.pop(n)
+			pt.due.exact.push(e)
+		case q.limiterUse != nil && !pt.limits.admit(q):
+			q.fullUntil = pt.now.Mono + LimitPoll
 			return e, false
 		default:
-			l.pop(n)
+			pt.topics.pop(n)
 			return e, true
 		}
 	}
@@ -202,36 +226,36 @@ func (l *Scheduler) nextPullable(q *topicQueue) (e entry, ok bool) {
 
 // reserve counts a lease that is being proposed for a consumer: it has its key, and counts at the
 // limit. Review ends both.
-func (l *Scheduler) reserve(q *topicQueue, e entry) {
-	l.consumers.reserved[e.handle] = e.seq
+func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
+	pt.reserved[e.handle] = e.seq
 	if q.keys != nil {
-		k := l.keys.refs[e.handle].key
-		l.clearHead(k)
+		k := pt.keys.refs[e.handle].key
+		pt.keys.clearHead(k)
 		k.leased++
 		k.holder = e.handle
-		l.keys.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
+		pt.keys.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
 	}
 	if q.limiterUse != nil {
-		l.limits.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
+		pt.limits.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
 	}
 }
 
 // Pulled handles the applied result of a consumer's lease.
-func (l *Scheduler) Pulled(h timer.Handle, r *timer.Result) {
-	seq := l.consumers.reserved[h]
-	delete(l.consumers.reserved, h)
+func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
+	seq := pt.reserved[h]
+	delete(pt.reserved, h)
 	if r.Code != timer.OK {
-		l.table.Rearm(h, seq) // the timer changed, or only the delivery of its topic
+		pt.table.Rearm(h, seq) // the timer changed, or only the delivery of its topic
 		return
 	}
-	l.applied(r.Handle)
-	d := l.table.Due(r.Handle)
-	l.overlap(r.Handle, d.Seq, d.Fence)
+	pt.consumers.applied(r.Handle)
+	d := pt.table.Due(r.Handle)
+	pt.series.overlap(r.Handle, d.Seq, d.Fence)
 }
 
 // PullDropped handles a consumer's lease that the log did not take.
-func (l *Scheduler) PullDropped(h timer.Handle) {
-	delete(l.consumers.reserved, h)
-	l.Review(h)
-	l.RearmAll()
+func (pt *pulledTopics) dropped(h timer.Handle) {
+	delete(pt.reserved, h)
+	pt.keys.review(h)
+	pt.due.rearmAll()
 }

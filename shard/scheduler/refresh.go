@@ -6,91 +6,109 @@ import (
 	"carillon/timer"
 )
 
-// Refresh takes over changed topics, in slices. One whose turn comes is looked at then, so that
+// changedTopics takes over the policies of topics that have changed, and queues their timers again.
+type changedTopics struct {
+	rerouting []*topicQueue // topics whose timers are being queued again
+	refreshAt int           // topics in topicQueues.list below it are to be looked at; see Refresh
+
+	*leader
+	due    *dueQueues
+	keys   *keyQueues
+	limits *topicLimits
+	topics *topicQueues
+}
+
+func newChangedTopics(s *Scheduler) changedTopics {
+	return changedTopics{
+		leader: &s.leader,
+		due:    &s.due, keys: &s.keys, limits: &s.limits, topics: &s.topics,
+	}
+}
+
+// begin takes over changed topics, in slices. One whose turn comes is looked at then, so that
 // nothing is leased by an old policy.
-func (l *Scheduler) Refresh() {
-	if l.active {
-		l.due.refreshAt = len(l.due.list)
+func (ct *changedTopics) begin() {
+	if ct.active {
+		ct.refreshAt = len(ct.topics.list)
 	}
 }
 
 // refreshSome looks at the topics that may have changed, at most PopBudget a turn. It goes down the
 // list: a topic that is dropped meanwhile is replaced by one that was looked at.
-func (l *Scheduler) refreshSome() {
-	d := &l.due
-	for n := 0; d.refreshAt > 0; n++ {
-		if n == PopBudget || l.env.Spent(1) {
-			l.env.WakeNext()
+func (ct *changedTopics) refreshSome() {
+	for n := 0; ct.refreshAt > 0; n++ {
+		if n == PopBudget || ct.env.Spent(1) {
+			ct.env.WakeNext()
 			return
 		}
-		if d.refreshAt--; d.refreshAt >= len(d.list) {
+		if ct.refreshAt--; ct.refreshAt >= len(ct.topics.list) {
 			continue
 		}
-		q := d.list[d.refreshAt]
-		if t := l.topic(q.id); t != q.topic {
-			l.refresh(q, t)
+		q := ct.topics.list[ct.refreshAt]
+		if t := ct.topic(q.id); t != q.topic {
+			ct.refresh(q, t)
 		}
 	}
 }
 
 // refresh takes over a changed topic. If its policy has changed, its timers are queued again, since
 // their destinations may have changed.
-func (l *Scheduler) refresh(q *topicQueue, topic *timer.Topic) {
+func (ct *changedTopics) refresh(q *topicQueue, topic *timer.Topic) {
 	if q.topic != nil && q.topic.Paused && topic != nil && !topic.Paused {
-		q.resumedMs = l.now.WallMs
+		q.resumedMs = ct.now.WallMs
 	}
 	same := topic != nil && q.topic != nil && reflect.DeepEqual(&topic.Policy, &q.topic.Policy)
 	q.topic = topic
 	switch {
 	case !same:
-		l.setOrder(q)
-		l.setLimit(q)
-		l.reroute(q)
+		ct.keys.setOrder(q)
+		ct.limits.set(q)
+		ct.reroute(q)
 	case topic.Paused: // others may use its slots
-		l.returnSpares(q)
-		l.returnCredits(q)
+		ct.topics.returnSpares(q)
+		ct.topics.returnCredits(q)
 	default:
-		l.join(q)
+		ct.topics.join(q)
 	}
 }
 
 // reroute starts to queue a topic's timers again. Cost: O(permits that it has).
-func (l *Scheduler) reroute(q *topicQueue) {
-	l.returnSpares(q)
-	l.returnCredits(q)
-	l.due.turns.leave(q)
+func (ct *changedTopics) reroute(q *topicQueue) {
+	ct.topics.returnSpares(q)
+	ct.topics.returnCredits(q)
+	ct.topics.turns.leave(q)
 	if len(q.moving) == 0 {
-		l.due.rerouting = append(l.due.rerouting, q)
+		ct.rerouting = append(ct.rerouting, q)
 		q.moved = map[timer.Handle]bool{}
 	}
 	q.moving = append(q.moving, q.dests)
 	q.movingEntries += q.queued()
-	q.clearDests()
-	l.env.Wake()
+	q.destinations = newDestinations()
+	ct.env.Wake()
 }
 
 // move queues timers of changed topics again, at most PopBudget a turn.
-func (l *Scheduler) move() {
-	for budget := PopBudget; len(l.due.rerouting) > 0; {
-		if budget <= 0 || l.env.Spent(0) {
-			l.env.WakeNext()
+func (ct *changedTopics) move() {
+	for budget := PopBudget; len(ct.rerouting) > 0; {
+		if budget <= 0 || ct.env.Spent(0) {
+			ct.env.WakeNext()
 			return
 		}
-		q := l.due.rerouting[0]
+		q := ct.rerouting[0]
 		if len(q.moving) == 0 {
-			l.due.rerouting = l.due.rerouting[1:]
+			ct.rerouting = ct.rerouting[1:]
 			q.moved, q.movingEntries = nil, 0
-			l.join(q)
+			ct.topics.join(q)
 			continue
 		}
-		used, _ := l.spentOn(l.moveSome(q, budget))
+		used, _ := ct.due.spentOn(ct.moveSome(q, budget))
 		budget -= used
 	}
 }
 
 // moveSome empties the last of a topic's old destination queues within the budget, and returns how
 // much of the budget it used. Outdated entries are dropped, and those that are queued twice.
-func (l *Scheduler) moveSome(q *topicQueue, budget int) (used int) {
+func (ct *changedTopics) moveSome(q *topicQueue, budget int) (used int) {
 	list := &q.moving[len(q.moving)-1]
 	if len(*list) == 0 {
 		q.moving = q.moving[:len(q.moving)-1]
@@ -103,9 +121,9 @@ func (l *Scheduler) moveSome(q *topicQueue, budget int) (used int) {
 			e := h.items[last]
 			h.items = h.items[:last]
 			q.movingEntries--
-			if l.current(e) && !q.moved[e.handle] {
+			if ct.current(e) && !q.moved[e.handle] {
 				q.moved[e.handle] = true
-				l.classify(e, max(e.dueMs, l.now.WallMs+l.due.lookAhead.Milliseconds()))
+				ct.due.classify(e, max(e.dueMs, ct.now.WallMs+ct.due.lookAhead.Milliseconds()))
 			}
 		}
 	}

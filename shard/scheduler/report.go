@@ -12,6 +12,23 @@ import (
 // leases it never used. So a change of leaders without a crash repeats no call, and no lease that
 // is over is waited out. ../lease_report.go sends the reports.
 
+// leaseReports sends the reports of this process's leases, and judges by those of others.
+type leaseReports struct {
+	at time.Duration // when to report again; monotonic
+
+	*leader
+	leases *activeLeases
+	limits *topicLimits
+	out    *outcomes
+}
+
+func newLeaseReports(s *Scheduler) leaseReports {
+	return leaseReports{
+		leader: &s.leader,
+		leases: &s.leases, limits: &s.limits, out: &s.out,
+	}
+}
+
 // reportGrace is how long a report is repeated after the lease's end, in case no node led
 // meanwhile.
 const reportGrace = time.Minute
@@ -24,31 +41,31 @@ const reportAtLeast = 3 * time.Second
 const reportEach = 200 * time.Millisecond
 
 // report starts to report how a call ended.
-func (l *Scheduler) report(f *activeLease, a delivery.Outcome) {
+func (lr *leaseReports) begin(f *activeLease, a delivery.Outcome) {
 	f.phase, f.attempt = reporting, a
-	l.uncount(f)
-	f.until = l.now.Mono + max(f.leaseEnd-l.now.Lease, 0) + reportGrace
-	f.askedAt = l.now.Mono
-	l.env.SendReport(l.reportOf(f))
+	lr.limits.uncount(f)
+	f.until = lr.now.Mono + max(f.leaseEnd-lr.now.Lease, 0) + reportGrace
+	f.askedAt = lr.now.Mono
+	lr.env.SendReport(lr.reportOf(f))
 }
 
 // reportAll repeats the reports of leases that are not known to be over.
-func (l *Scheduler) reportAll() {
-	now := l.now.Mono
-	if l.active || len(l.leases.byTimer) == 0 || now < l.leases.reportAt {
+func (lr *leaseReports) repeat() {
+	now := lr.now.Mono
+	if lr.active || len(lr.leases.byTimer) == 0 || now < lr.at {
 		return
 	}
-	l.leases.reportAt = now + reportEach
-	for _, h := range l.activeHandles() {
-		f := l.leases.byTimer[h]
+	lr.at = now + reportEach
+	for _, h := range lr.leases.handles() {
+		f := lr.leases.byTimer[h]
 		if f.phase != reporting {
 			continue
 		}
-		if now >= f.until || now >= f.askedAt+reportAtLeast && l.over(f) {
-			l.settled(f)
+		if now >= f.until || now >= f.askedAt+reportAtLeast && lr.over(f) {
+			lr.leases.over(f)
 			continue
 		}
-		l.env.SendReport(l.reportOf(f))
+		lr.env.SendReport(lr.reportOf(f))
 	}
 }
 
@@ -56,13 +73,13 @@ func (l *Scheduler) reportAll() {
 // that is gone, or whose table is older than the lease, cannot tell: then the leader does
 // (HearOver). A lease that was never seen applied had no call, and counts as over after
 // reportAtLeast.
-func (l *Scheduler) over(f *activeLease) bool {
-	t := l.table
-	if !l.env.Present() || t.LastFence() < f.fence {
+func (lr *leaseReports) over(f *activeLease) bool {
+	t := lr.table
+	if !lr.env.Present() || t.LastFence() < f.fence {
 		return f.fence == 0
 	}
 	d := t.Due(f.handle)
-	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !l.granted(f, &d)
+	return !t.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !lr.leases.granted(f, &d)
 }
 
 // Report is a former leader's report of how one of its leases ended.
@@ -74,36 +91,36 @@ type Report struct {
 	Attempt    delivery.Outcome
 }
 
-func (l *Scheduler) reportOf(f *activeLease) *Report {
-	return &Report{Owner: l.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
+func (lr *leaseReports) reportOf(f *activeLease) *Report {
+	return &Report{Owner: lr.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
 }
 
 // HearReport proposes the outcome in a report if the table has its lease. over tells the sender
 // that the lease is over.
-func (l *Scheduler) HearReport(r *Report) (over bool) {
+func (lr *leaseReports) judge(r *Report) (over bool) {
 	h, a := r.Handle, &r.Attempt
-	endBy(a, l.now.WallMs, false)
-	d := l.table.Due(h)
-	live := l.table.Live(h, r.Seq) && d.State == timer.Leased && d.Holder == table.ByCall
-	if r.Fence != 0 && r.Fence <= l.table.LastFence() && !(live && d.Fence == r.Fence) {
+	endBy(a, lr.now.WallMs, false)
+	d := lr.table.Due(h)
+	live := lr.table.Live(h, r.Seq) && d.State == timer.Leased && d.Holder == table.ByCall
+	if r.Fence != 0 && r.Fence <= lr.table.LastFence() && !(live && d.Fence == r.Fence) {
 		return true
 	}
-	if !live || !l.canJudge(h, &d) || l.isActive(h, &d) || l.table.LeaseOwner(d.Fence) != r.Owner ||
+	if !live || !lr.out.canJudge(h, &d) || lr.leases.isActive(h, &d) || lr.table.LeaseOwner(d.Fence) != r.Owner ||
 		r.Fence != d.Fence && !(r.Fence == 0 && a.NotSent && d.Rev == r.Rev+1) {
 		return false
 	}
-	out := l.judge(h, &d, a, l.random.Float64())
-	l.out.outcomes = append(l.out.outcomes, outcomeItem{out, nil})
+	out := lr.out.judge(h, &d, a, lr.random.Float64())
+	lr.out.outcomes = append(lr.out.outcomes, outcomeItem{out, nil})
 	if d.Topic != table.CanaryTopic && !a.NotSent {
-		l.env.Fired(d.Topic, &out)
+		lr.env.Fired(d.Topic, &out)
 	}
-	l.env.Wake()
+	lr.env.Wake()
 	return false
 }
 
 // HearOver ends this process's report of a lease that the leader says is over.
-func (l *Scheduler) HearOver(h timer.Handle, fence uint64) {
-	if f := l.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
-		l.settled(f)
+func (lr *leaseReports) end(h timer.Handle, fence uint64) {
+	if f := lr.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
+		lr.leases.over(f)
 	}
 }

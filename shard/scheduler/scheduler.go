@@ -1,13 +1,9 @@
 package scheduler
 
 import (
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"carillon/internal/clocks"
-	"carillon/internal/delivery"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/timer/recurrence"
@@ -20,38 +16,29 @@ import (
 // Invariant (I3, I4): a call starts only for a lease that this leader proposed and saw applied in
 // its own term, and not before its wall clock has reached the due time.
 type Scheduler struct {
-	cfg    Config
-	env    Env
-	table  *table.Table   // the replica's; see SetTable
-	now    *clocks.Moment // the worker's current turn
-	random *rand.Rand
+	leader
+	view
 
-	active     bool
-	leadership uint64        // counts this process's leaderships
-	since      time.Duration // when it began; monotonic
-	timed      bool          // the clock was trusted once; before that nothing that depends on it is proposed
-	doubted    bool          // another node may lead; nothing starts until a majority has confirmed this one
-	confirming bool          // Env.Confirm is pending
-	provenAt   time.Duration // when the last Env.Confirm that succeeded was asked, on clocks.Moment.Lease
+	// Timers that have left the wheel, until they have a lease.
+	due        dueQueues
+	topics     topicQueues
+	keys       keyQueues
+	windows    topicWindows
+	zones      unknownZones
+	changed    changedTopics
+	compaction compaction
 
-	due       dueQueues
-	keys      keyQueues
+	// Leases, until they have ended.
 	limits    topicLimits
 	leases    activeLeases
+	reports   leaseReports
 	consumers consumerLeases
+	pulls     pulledTopics
 	inherited inheritedLeases
-	series    seriesTimes
-	out       outcomes
-}
 
-// outcomes are the changes of timers that the next entries carry, besides clients' changes and
-// leases.
-type outcomes struct {
-	outcomes []outcomeItem
-	expires  []entry // scheduled, past their expiry
-	forgets  []entry // dead, past their retention
-	skips    []entry // missed occurrences
-	overlaps []overlap
+	// What the next entries carry besides leases and clients' changes.
+	series seriesTimes
+	out    outcomes
 }
 
 // Config configures a Scheduler. It does not change.
@@ -115,216 +102,235 @@ type ClientChange interface {
 	Answer(timer.Result, error)
 }
 
-// outcomeItem is an outcome to be proposed, with its active lease. lease is nil if no active lease
-// belongs to it, as for inherited and consumers' leases.
-type outcomeItem struct {
-	table.Outcome
-	lease *activeLease
+func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {
+	s := &Scheduler{leader: newLeader(cfg, env, now)}
+	s.view = newView(s)
+	s.limits, s.leases, s.reports = newTopicLimits(s), newActiveLeases(s), newLeaseReports(s)
+	s.beginQueues()
+	s.beginLeases()
+	return s
 }
 
-func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {
-	return &Scheduler{
-		cfg: cfg, env: env, now: now,
-		random: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Shard))),
-		limits: topicLimits{carriedOver: map[timer.Handle]carriedLease{}},
-		series: seriesTimes{calendar: recurrence.Calendar{Zones: cfg.Zones}},
-	}
+// beginQueues empties the queues, and all that waits with them.
+func (s *Scheduler) beginQueues() {
+	s.due, s.topics, s.windows, s.zones = newDueQueues(s), newTopicQueues(s), newTopicWindows(s), newUnknownZones(s)
+	s.changed, s.compaction = newChangedTopics(s), newCompaction(s)
+}
+
+// beginLeases empties what is known of leases that others hold, and of outcomes. It keeps the last
+// leases that were acked.
+func (s *Scheduler) beginLeases() {
+	s.keys, s.inherited, s.pulls = newKeyQueues(s), newInheritedLeases(s), newPulledTopics(s)
+	s.consumers = newConsumerLeases(s, s.consumers.acked)
+	s.series, s.out = newSeriesTimes(s), newOutcomes(s)
 }
 
 // SetTable replaces the table, as after a snapshot.
-func (l *Scheduler) SetTable(t *table.Table) { l.table = t }
+func (s *Scheduler) SetTable(t *table.Table) { s.table = t }
 
 // Begin starts a leadership, after its takeover was applied. It keeps from the previous one the
 // leases whose calls still run, consumers' leases that count at limits, and the last acked leases.
-func (l *Scheduler) Begin() {
-	l.active, l.since = true, l.now.Mono
-	l.leadership++
-	l.timed, l.doubted, l.confirming, l.provenAt = false, false, false, 0
-	led := l.leases.byTimer != nil
-	if !led {
-		l.leases.byTimer = map[timer.Handle]*activeLease{}
-	}
-	l.leases.held = heap[*activeLease]{}
-	l.due = newDueQueues()
-	l.due.rearming = led
-	l.consumers = consumerLeases{leases: map[timer.Handle]consumerLease{}, reserved: map[timer.Handle]uint64{}, acked: l.consumers.acked}
-	l.inherited = inheritedLeases{scanning: true, fences: map[table.Incarnation]bool{}}
-	l.limits.carried = map[timer.Handle]carriedLease{}
-	l.series = seriesTimes{calendar: l.series.calendar}
-	l.out = outcomes{}
-	l.beginOrder()
-	for _, h := range l.activeHandles() {
-		if f := l.leases.byTimer[h]; f.phase == reporting {
-			l.ended(f, &f.attempt) // this node leads again and judges the attempt itself
-		}
-	}
+func (s *Scheduler) Begin() {
+	led := s.leadership > 0
+	s.leader.begin()
+	s.beginQueues()
+	s.beginLeases()
+	s.due.rearming, s.inherited.scanning = led, true
+	s.leases.begin()
+	s.limits.begin()
+	s.keys.begin()
+	s.leases.judgeReported()
 }
-
-// activeHandles returns the timers with an active lease, sorted: the order of effects must be
-// deterministic.
-func (l *Scheduler) activeHandles() []timer.Handle { return slices.Sorted(maps.Keys(l.leases.byTimer)) }
 
 // End stops the leadership: nothing more starts. The next leadership puts the timers that left the
 // wheel back, in slices: see rearm.
-func (l *Scheduler) End() {
-	if !l.active {
+func (s *Scheduler) End() {
+	if !s.active {
 		return
 	}
-	l.active, l.timed = false, false
-	for l.due.spares.Len() > 0 {
-		l.returnSpare(l.due.spares.First())
+	s.active, s.timed = false, false
+	for s.topics.spares.Len() > 0 {
+		s.topics.returnSpare(s.topics.spares.First())
 	}
-	for l.due.withSlot.Len() > 0 {
-		l.returnCredits(l.due.withSlot.First())
+	for s.topics.withSlot.Len() > 0 {
+		s.topics.returnCredits(s.topics.withSlot.First())
 	}
-	l.due = newDueQueues()
-	l.endLimits()
-	l.leases.blocked, l.leases.proposed = nil, 0
-	for _, h := range l.activeHandles() {
-		f := l.leases.byTimer[h]
-		l.env.Refuse(f.waiting)
-		f.waiting = nil
-		switch f.phase {
-		case started: // it continues, and is reported when it ends
-		case proposed, held:
-			f.permit.Cancel()
-			l.report(f, delivery.Outcome{NotSent: true})
-		case returned:
-			l.report(f, delivery.Outcome{NotSent: true})
-		case ended:
-			l.report(f, f.attempt)
-		}
-	}
+	s.beginQueues()
+	s.limits.end()
+	s.leases.end()
 }
 
 // Run does this turn's work: it moves due timers from the wheel into destination queues, and starts
 // held calls that are due. While the wall clock is in doubt nothing leaves the wheel or starts.
-func (l *Scheduler) Run() {
-	if !l.active {
+func (s *Scheduler) Run() {
+	if !s.active {
 		return
 	}
-	if l.sure() && !l.timed {
-		l.timed = true
-		l.Rebase()
+	if s.sure() && !s.timed {
+		s.timed = true
+		s.Rebase()
 	}
-	l.confirm()
-	l.rearm()
-	if l.timed {
-		l.scanInherited()
-		l.expireLeases()
+	s.confirm()
+	s.due.rearm()
+	if s.timed {
+		s.inherited.scan()
+		s.consumers.expire()
 	}
-	if l.sure() {
-		l.takeDue()
+	if s.sure() {
+		s.due.take()
 	}
-	l.realign()
-	l.scanBlockers()
-	l.refreshSome()
-	l.move()
-	l.compact()
-	l.resumeDeferred()
-	l.reopen()
-	l.openWindows()
-	l.retryZones()
-	if l.mayStart() {
-		l.startDue()
-		l.notifyReady()
+	s.series.realign()
+	s.keys.scanBlockers()
+	s.changed.refreshSome()
+	s.changed.move()
+	s.compaction.compact()
+	s.topics.resumeDeferred()
+	s.topics.reopen()
+	s.windows.reopen()
+	s.zones.retry()
+	if s.mayStart() {
+		s.leases.startDue()
+		s.pulls.notifyReady()
 	}
 }
-
-// canaryOf is the canary's topic as schedulers see it.
-var canaryOf = &timer.Topic{ID: table.CanaryTopic, Name: "canary", Policy: timer.DefaultPolicy()}
-
-// topic returns a topic as this node knows it; nil if it is unknown.
-func (l *Scheduler) topic(id timer.TopicID) *timer.Topic {
-	if id == table.CanaryTopic {
-		return canaryOf
-	}
-	t, _ := l.cfg.Topics.Topic(id)
-	return t
-}
-
-// retention returns how long a timer's topic keeps dead letters, in ms.
-func (l *Scheduler) retention(h timer.Handle) int64 {
-	if t := l.topic(l.table.Due(h).Topic); t != nil {
-		return t.Policy.DeadRetentionMs
-	}
-	return timer.DefaultPolicy().DeadRetentionMs
-}
-
-// Doubt prevents starts until a majority has confirmed that this node still leads.
-func (l *Scheduler) Doubt() {
-	l.doubted = true
-	l.env.Wake()
-}
-
-// confirm asks a majority whether this node leads, unless that is pending.
-func (l *Scheduler) confirm() {
-	if !l.active || !l.doubted || l.confirming {
-		return
-	}
-	l.confirming = true
-	leadership, asked := l.leadership, l.now.Lease
-	l.env.Confirm(func(err error) {
-		if l.leadership != leadership {
-			return // a new leadership has begun, and its takeover proved it
-		}
-		l.confirming = false
-		if err == nil {
-			l.doubted, l.provenAt = false, asked
-		}
-		l.env.WakeNext()
-	})
-}
-
-// sure reports that the wall clock is trusted, so that due timers may be processed.
-func (l *Scheduler) sure() bool { return l.now.Trust == clocks.Sure }
-
-// mayStart reports that calls may start and timers may be given to consumers.
-func (l *Scheduler) mayStart() bool { return l.sure() && !l.doubted }
 
 // Tick runs about every 50 ms, whether or not this node leads or still has a replica.
-func (l *Scheduler) Tick() {
-	l.reportAll()
-	l.realignOpen()
-	l.endCarriedOver(false)
-	l.renotifyReady()
+func (s *Scheduler) Tick() {
+	s.reports.repeat()
+	s.series.realignOpen()
+	s.limits.endCarriedOver(false)
+	s.pulls.renotifyReady()
 }
 
 // HasProposals reports that the scheduler has items for the next entry.
-func (l *Scheduler) HasProposals() bool {
-	o := &l.out
-	return l.active && len(o.outcomes)+len(o.expires)+len(o.forgets)+len(o.skips)+len(o.overlaps)+l.due.turns.ring.Len() > 0
+func (s *Scheduler) HasProposals() bool {
+	return s.active && len(s.out.outcomes)+len(s.out.expires)+len(s.out.forgets)+len(s.series.skips)+len(s.series.overlaps)+s.topics.turns.ring.Len() > 0
 }
 
 // NextWake returns when the scheduler must run next, in wall-clock ms.
-func (l *Scheduler) NextWake() int64 {
-	if !l.active {
+func (s *Scheduler) NextWake() int64 {
+	if !s.active {
 		return 1<<63 - 1
 	}
-	at := l.endWakeMs()
-	if l.due.shut.len() > 0 {
-		at = min(at, l.now.WallMs+(l.due.shut.top().until-l.now.Mono+time.Millisecond-1).Milliseconds())
+	at := s.consumers.endWakeMs()
+	if s.topics.shut.len() > 0 {
+		at = min(at, s.now.WallMs+(s.topics.shut.top().until-s.now.Mono+time.Millisecond-1).Milliseconds())
 	}
-	if !l.mayStart() {
+	if !s.mayStart() {
 		return at // due timers wait for a tick
 	}
-	if list := l.due.unknownZones.list; len(list) > 0 {
-		at = min(at, l.now.WallMs+(list[0].retry-l.now.Mono).Milliseconds()+1)
+	if list := s.zones.list; len(list) > 0 {
+		at = min(at, s.now.WallMs+(list[0].retry-s.now.Mono).Milliseconds()+1)
 	}
-	if ms, ok := l.table.NextDue(); ok {
-		at = min(at, ms-l.due.lookAhead.Milliseconds())
+	if ms, ok := s.table.NextDue(); ok {
+		at = min(at, ms-s.due.lookAhead.Milliseconds())
 	}
-	if l.leases.held.len() > 0 {
-		at = min(at, l.leases.held.top().dueMs)
+	if s.leases.held.len() > 0 {
+		at = min(at, s.leases.held.top().dueMs)
 	}
-	if l.due.exact.len() > 0 {
-		at = min(at, l.due.exact.top().dueMs)
+	if s.due.exact.len() > 0 {
+		at = min(at, s.due.exact.top().dueMs)
 	}
-	if l.due.windows.len() > 0 {
-		at = min(at, l.due.windows.top().untilMs)
+	if s.windows.shut.len() > 0 {
+		at = min(at, s.windows.shut.top().untilMs)
 	}
-	if l.due.later.len() > 0 {
-		at = min(at, l.due.later.top().dueMs-l.due.lookAhead.Milliseconds())
+	if s.due.later.len() > 0 {
+		at = min(at, s.due.later.top().dueMs-s.due.lookAhead.Milliseconds())
 	}
 	return at
 }
+
+// Rebase corrects what a wrong clock decided and that is not proposed yet.
+func (s *Scheduler) Rebase() {
+	s.out.rebase()
+	s.series.rebase()
+}
+
+// Refresh takes over changed topics, in slices. One whose turn comes is looked at then, so that
+// nothing is leased by an old policy.
+func (s *Scheduler) Refresh() { s.changed.begin() }
+
+// DeliveryChanged handles a logged change of a topic's delivery, by call or by pull: timers that it
+// held back may go now.
+func (s *Scheduler) DeliveryChanged(topic timer.TopicID) { s.topics.deliveryChanged(topic) }
+
+// RearmAll puts all timers that have left the wheel back, in slices: queued timers were dropped, or
+// the log did not take an item.
+func (s *Scheduler) RearmAll() { s.due.rearmAll() }
+
+// ScanAgain looks at inherited leases again: a process has ended or seems to be gone, or an outcome
+// was dropped.
+func (s *Scheduler) ScanAgain() { s.inherited.scanAgain() }
+
+// FollowClock proposes the next step after the clock was set back: a tick, or that all series are
+// corrected.
+func (s *Scheduler) FollowClock(b *table.Batch) { s.series.followClock(b) }
+
+// ProposeOutcomes proposes the outcomes of leases. While the clock is trusted it also proposes
+// expiries, the forgetting of dead letters, and skips.
+func (s *Scheduler) ProposeOutcomes(b *table.Batch) { s.out.propose(b) }
+
+// GiveWay returns the leases that block a command. It reports false if the command must wait for a
+// lease in the log's pipeline.
+func (s *Scheduler) GiveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
+	return s.leases.giveWay(b, cmd, o)
+}
+
+// Expire answers ErrOverloaded to client changes that have waited too long for a lease to be
+// applied or a call to end.
+func (s *Scheduler) Expire(now time.Duration) { s.leases.expire(now) }
+
+// Drain returns leases whose calls have not started. Its result is the number of leases that have
+// not ended or, after the leadership, whose end the new leader has not confirmed.
+func (s *Scheduler) Drain() int { return s.leases.drain() }
+
+// Review updates the key and the limit of a timer that an entry may have changed.
+func (s *Scheduler) Review(h timer.Handle) { s.keys.review(h) }
+
+// ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
+// one step of dropping their topic.
+func (s *Scheduler) ReviewDropped(from, last timer.Handle) { s.keys.reviewDropped(from, last) }
+
+// HearReport proposes the outcome in a report if the table has its lease. over: the lease is over,
+// so the sender need not repeat the report.
+func (s *Scheduler) HearReport(r *Report) (over bool) { return s.reports.judge(r) }
+
+// HearOver ends this process's report of a lease that is over, as the leader answered.
+func (s *Scheduler) HearOver(h timer.Handle, fence uint64) { s.reports.end(h, fence) }
+
+// Updatable reports that a lease update names the lease that the table has, and that its holder may
+// make it: a consumer, or a receiver that reports.
+func (s *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
+	return s.consumers.updatable(cmd, d)
+}
+
+// AwaitAnswer makes a lease update wait until its call has an outcome. It reports false if no call
+// of this leader runs.
+func (s *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
+	return s.consumers.awaitAnswer(o, h, d)
+}
+
+// DecideLeaseUpdate returns the outcome of a lease update.
+func (s *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Outcome {
+	return s.consumers.decide(cmd, d)
+}
+
+// Updated handles an applied lease update.
+func (s *Scheduler) Updated(cmd *timer.Command) { s.consumers.updated(cmd) }
+
+// LeaseOver returns the answer to an update of a lease that is over.
+func (s *Scheduler) LeaseOver(cmd *timer.Command, r timer.Result) timer.Result {
+	return s.consumers.leaseOver(cmd, r)
+}
+
+// Pull proposes leases for one consumer. known is false while the order is not known: in a serial
+// topic due timers are still being queued, or the leases of former leaders are being looked for.
+func (s *Scheduler) Pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
+	return s.pulls.pull(b, topic, most, leaseMs)
+}
+
+// Pulled handles the applied result of a consumer's lease.
+func (s *Scheduler) Pulled(h timer.Handle, r *timer.Result) { s.pulls.pulled(h, r) }
+
+// PullDropped handles a consumer's lease that the log did not take.
+func (s *Scheduler) PullDropped(h timer.Handle) { s.pulls.dropped(h) }

@@ -15,31 +15,31 @@ const missedAfterMs = recurrence.MissedAfterMs
 // again returns when the occurrence after the one that ends now is due; 0 if there is none.
 // startedMs is the start of this attempt. Only the leader computes this, since it needs a clock and
 // rules that may change; tables check the result and schedule it.
-func (l *Scheduler) again(h timer.Handle, startedMs int64) int64 {
-	s, ok := l.table.Series(h)
-	if !ok || s.Last {
+func (st *seriesTimes) again(h timer.Handle, startedMs int64) int64 {
+	p, ok := st.table.Series(h)
+	if !ok || p.Last {
 		return 0
 	}
-	if s.StartedMs == 0 {
-		s.StartedMs = startedMs
+	if p.StartedMs == 0 {
+		p.StartedMs = startedMs
 	}
-	now := l.now.WallMs
+	now := st.now.WallMs
 	// A clock that was ahead called it, unless somebody asked for it early. A clock in doubt proves
 	// nothing.
-	ahead := s.DueMs > now+table.ClockAheadMs && !s.Asked && l.sure()
-	if ahead && s.Repeat.CatchUp != timer.CatchUpAll {
-		return timer.ClampMs(l.series.calendar.Nearest(&s.Repeat, s.DueMs, now))
+	ahead := p.DueMs > now+table.ClockAheadMs && !p.Asked && st.sure()
+	if ahead && p.Repeat.CatchUp != timer.CatchUpAll {
+		return timer.ClampMs(st.calendar.Nearest(&p.Repeat, p.DueMs, now))
 	}
-	return timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, min(s.StartedMs, now), now))
+	return timer.ClampMs(st.calendar.Next(&p.Repeat, p.DueMs, min(p.StartedMs, now), now))
 }
 
 // missed has a missed occurrence skipped, if its series says so, and reports whether it did.
-func (l *Scheduler) missed(e entry) bool {
-	nowMs := l.now.WallMs
+func (st *seriesTimes) missed(e entry) bool {
+	nowMs := st.now.WallMs
 	if nowMs-e.dueMs <= missedAfterMs {
 		return false
 	}
-	t := l.table
+	t := st.table
 	if !t.Live(e.handle, e.seq) {
 		return false
 	}
@@ -47,27 +47,27 @@ func (l *Scheduler) missed(e entry) bool {
 	if d.Rev != e.rev || d.State != timer.Scheduled || d.Attempts != 0 || d.AskedMs != 0 {
 		return false
 	}
-	s, ok := t.Series(e.handle)
-	if !ok || s.Repeat.CatchUp != timer.CatchUpSkip || s.StartedMs != 0 || s.DueMs != d.NextMs {
+	p, ok := t.Series(e.handle)
+	if !ok || p.Repeat.CatchUp != timer.CatchUpSkip || p.StartedMs != 0 || p.DueMs != d.NextMs {
 		return false
 	}
-	l.out.skips = append(l.out.skips, e)
+	st.skips = append(st.skips, e)
 	return true
 }
 
 // proposeSkips moves missed occurrences, and series scheduled by a wrong clock, to their next time.
-func (l *Scheduler) proposeSkips(b *table.Batch) {
-	for _, e := range l.out.skips {
-		if s, ok := l.table.Series(e.handle); ok && l.table.Live(e.handle, e.seq) {
-			b.Skip(e.handle, e.seq, e.rev, timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, 0, l.now.WallMs)))
-			l.env.Proposed(Item{})
+func (st *seriesTimes) proposeSkips(b *table.Batch) {
+	for _, e := range st.skips {
+		if p, ok := st.table.Series(e.handle); ok && st.table.Live(e.handle, e.seq) {
+			b.Skip(e.handle, e.seq, e.rev, timer.ClampMs(st.calendar.Next(&p.Repeat, p.DueMs, 0, st.now.WallMs)))
+			st.env.Proposed(Item{})
 		}
 	}
-	for _, e := range l.series.realigns {
+	for _, e := range st.realigns {
 		b.Skip(e.handle, e.seq, e.rev, e.dueMs)
-		l.env.Proposed(Item{})
+		st.env.Proposed(Item{})
 	}
-	l.out.skips, l.series.realigns = l.out.skips[:0], l.series.realigns[:0]
+	st.skips, st.realigns = st.skips[:0], st.realigns[:0]
 }
 
 // overlap is an occurrence whose successor does not wait for its end.
@@ -78,26 +78,26 @@ type overlap struct {
 }
 
 // overlap schedules the next occurrence when one starts, if the series allows both to run.
-func (l *Scheduler) overlap(h timer.Handle, seq, fence uint64) {
-	s, ok := l.table.Series(h)
-	if !ok || s.Last || !s.Repeat.Overlap {
+func (st *seriesTimes) overlap(h timer.Handle, seq, fence uint64) {
+	p, ok := st.table.Series(h)
+	if !ok || p.Last || !p.Repeat.Overlap {
 		return
 	}
-	nowMs := l.now.WallMs
-	if next := timer.ClampMs(l.series.calendar.Next(&s.Repeat, s.DueMs, nowMs, nowMs)); next != 0 {
-		l.out.overlaps = append(l.out.overlaps, overlap{h, seq, fence, next})
-		l.env.WakeNext()
+	nowMs := st.now.WallMs
+	if next := timer.ClampMs(st.calendar.Next(&p.Repeat, p.DueMs, nowMs, nowMs)); next != 0 {
+		st.overlaps = append(st.overlaps, overlap{h, seq, fence, next})
+		st.env.WakeNext()
 	}
 }
 
 // proposeOverlaps proposes these occurrences. A lost one is scheduled when the attempt ends, or the
 // next attempt starts.
-func (l *Scheduler) proposeOverlaps(b *table.Batch) {
-	for _, o := range l.out.overlaps {
+func (st *seriesTimes) proposeOverlaps(b *table.Batch) {
+	for _, o := range st.overlaps {
 		b.Overlap(o.handle, o.seq, o.fence, o.nextMs)
-		l.env.Proposed(Item{})
+		st.env.Proposed(Item{})
 	}
-	l.out.overlaps = l.out.overlaps[:0]
+	st.overlaps = st.overlaps[:0]
 }
 
 // seriesTimes computes occurrences, and is the leader's progress in correcting series that a wrong
@@ -107,98 +107,91 @@ type seriesTimes struct {
 	realigned timer.Handle   // series up to this slot were checked after the clock was set back
 	realigns  []entry        // to be moved; dueMs is the new time
 	leased    []timer.Handle // to be checked again when their attempt, or their fired occurrence, has ended
+	skips     []entry        // missed occurrences, to be proposed
+	overlaps  []overlap      // to be proposed
+
+	*leader
+}
+
+func newSeriesTimes(s *Scheduler) seriesTimes {
+	return seriesTimes{
+		calendar: recurrence.Calendar{Zones: s.cfg.Zones}, leader: &s.leader,
+	}
 }
 
 // FollowClock proposes the next step after the clock was set back: a tick, or that all series are
 // corrected.
-func (l *Scheduler) FollowClock(b *table.Batch) {
-	switch r := &l.series; {
-	case l.table.Restamping():
+func (st *seriesTimes) followClock(b *table.Batch) {
+	switch {
+	case st.table.Restamping():
 		b.Tick()
-		l.env.WakeNext()
-	case l.table.AwaitsSeries() && r.realigned == allRealigned && len(r.realigns)+len(r.leased) == 0 && l.sure():
+		st.env.WakeNext()
+	case st.table.AwaitsSeries() && st.realigned == allRealigned && len(st.realigns)+len(st.leased) == 0 && st.sure():
 		b.SeriesSeen()
-		r.realigned = 0
+		st.realigned = 0
 	default:
 		return
 	}
-	l.env.Proposed(Item{})
+	st.env.Proposed(Item{})
 }
 
-// Rebase corrects outcomes that a wrong clock decided and that are not proposed yet: their times
-// count from now.
-func (l *Scheduler) Rebase() {
-	now := l.now.WallMs
-	for i := range l.out.outcomes {
-		if o := &l.out.outcomes[i]; o.EndedMs > now+table.ClockAheadMs {
-			late := o.EndedMs - now
-			o.RetainUntilMs -= late
-			if o.Kind == table.RetryLater {
-				o.NextMs = l.notBeforeDue(o.Handle, o.NextMs-late)
-			}
-			o.StartedMs, o.EndedMs = min(o.StartedMs, now), now
-			if o.AgainMs != 0 {
-				o.AgainMs = l.again(o.Handle, o.StartedMs)
-			}
-		}
-	}
-	l.out.overlaps, l.series.realigned, l.series.leased = nil, 0, nil
-}
+// rebase begins again after the clock was corrected: what a wrong clock decided is not proposed.
+func (st *seriesTimes) rebase() { st.overlaps, st.realigned, st.leased = nil, 0, nil }
 
 // realign walks the table once, in slices, after the clock was set back and the slots were
 // restamped. A series that the wrong clock scheduled goes on with its next occurrence from now.
 // Left alone are timers that a client has changed since, perhaps to postpone them, and series that
 // catch up with all: their skipped occurrences have run. An occurrence that is leased, or was fired
 // by hand, ends first.
-func (l *Scheduler) realign() {
-	t, now := l.table, l.now.WallMs
-	if !t.AwaitsSeries() || l.series.realigned == allRealigned || !l.sure() {
+func (st *seriesTimes) realign() {
+	t, now := st.table, st.now.WallMs
+	if !t.AwaitsSeries() || st.realigned == allRealigned || !st.sure() {
 		return
 	}
-	for budget := scanBudget; l.series.realigned < t.LastHandle(); budget-- {
+	for budget := scanBudget; st.realigned < t.LastHandle(); budget-- {
 		if budget == 0 {
-			l.env.WakeNext()
+			st.env.WakeNext()
 			return
 		}
-		l.series.realigned++
-		l.realignOne(l.series.realigned, now)
+		st.realigned++
+		st.realignOne(st.realigned, now)
 	}
-	l.series.realigned = allRealigned
+	st.realigned = allRealigned
 }
 
 // realignOpen checks the series again that were leased during realign.
-func (l *Scheduler) realignOpen() {
-	if len(l.series.leased) == 0 || !l.sure() {
+func (st *seriesTimes) realignOpen() {
+	if len(st.leased) == 0 || !st.sure() {
 		return
 	}
-	list := l.series.leased
-	l.series.leased = nil
+	list := st.leased
+	st.leased = nil
 	for _, h := range list {
-		l.realignOne(h, l.now.WallMs)
+		st.realignOne(h, st.now.WallMs)
 	}
-	l.env.Wake()
+	st.env.Wake()
 }
 
-func (l *Scheduler) realignOne(h timer.Handle, now int64) {
-	next := l.realignedTo(h, now)
+func (st *seriesTimes) realignOne(h timer.Handle, now int64) {
+	next := st.realignedTo(h, now)
 	if next == 0 {
 		return
 	}
-	if d := l.table.Due(h); d.State == timer.Leased || d.AskedMs != 0 {
-		l.series.leased = append(l.series.leased, h)
+	if d := st.table.Due(h); d.State == timer.Leased || d.AskedMs != 0 {
+		st.leased = append(st.leased, h)
 	} else {
-		l.series.realigns = append(l.series.realigns, entry{seq: d.Seq, handle: h, rev: d.Rev, dueMs: next})
+		st.realigns = append(st.realigns, entry{seq: d.Seq, handle: h, rev: d.Rev, dueMs: next})
 	}
 }
 
 // realignedTo returns the corrected due time of an occurrence that a wrong clock scheduled; 0 if it
 // needs none.
-func (l *Scheduler) realignedTo(h timer.Handle, now int64) int64 {
-	p, ok := l.table.SeriesByRule(h)
+func (st *seriesTimes) realignedTo(h timer.Handle, now int64) int64 {
+	p, ok := st.table.SeriesByRule(h)
 	if !ok || p.Repeat.CatchUp == timer.CatchUpAll {
 		return 0
 	}
-	if next := l.series.calendar.Nearest(&p.Repeat, p.DueMs, now); next < p.DueMs {
+	if next := st.calendar.Nearest(&p.Repeat, p.DueMs, now); next < p.DueMs {
 		return next
 	}
 	return 0

@@ -6,39 +6,52 @@ import (
 	"carillon/timer"
 )
 
-// The view that clients and metrics have of a scheduler. Nothing here changes it.
+// view is what clients and metrics see of a scheduler. It changes nothing.
+type view struct {
+	*leader
+	compaction *compaction
+	consumers  *consumerLeases
+	due        *dueQueues
+	keys       *keyQueues
+	leases     *activeLeases
+	limits     *topicLimits
+	topics     *topicQueues
+	windows    *topicWindows
+	zones      *unknownZones
+}
+
+func newView(s *Scheduler) view {
+	return view{
+		leader:     &s.leader,
+		compaction: &s.compaction, consumers: &s.consumers, due: &s.due, keys: &s.keys, leases: &s.leases, limits: &s.limits, topics: &s.topics, windows: &s.windows, zones: &s.zones,
+	}
+}
 
 // Overlay shows a timer as clients know it: they do not see a lease whose call has not started.
-func (l *Scheduler) Overlay(t *timer.Timer) {
-	if t.State != timer.Leased || !l.active {
+func (v *view) Overlay(t *timer.Timer) {
+	if t.State != timer.Leased || !v.active {
 		return
 	}
-	if h, ok := l.table.Lookup(t.Topic, t.ID); ok && l.Hides(h) && l.leases.byTimer[h].seq == t.Seq {
+	if h, ok := v.table.Lookup(t.Topic, t.ID); ok && v.Hides(h) && v.leases.byTimer[h].seq == t.Seq {
 		t.State = timer.Scheduled
 		t.Attempts--
-		t.NextMs = l.leases.byTimer[h].dueMs
+		t.NextMs = v.leases.byTimer[h].dueMs
 	}
 }
 
 // Hides reports that a timer's lease is ahead of its due time, or is being returned: clients see
 // the timer as scheduled.
-func (l *Scheduler) Hides(h timer.Handle) bool {
-	f := l.leases.byTimer[h]
-	return f != nil && f.hidden() && l.table.Live(h, f.seq)
+func (v *view) Hides(h timer.Handle) bool {
+	f := v.leases.byTimer[h]
+	return f != nil && f.hidden() && v.table.Live(h, f.seq)
 }
 
-// Leads reports that this node leads the shard.
-func (l *Scheduler) Leads() bool { return l.active }
-
-// InDoubt reports that another node may lead by now.
-func (l *Scheduler) InDoubt() bool { return l.doubted }
-
 // InFlight returns how many leases have not ended, as far as this process knows.
-func (l *Scheduler) InFlight() int { return len(l.leases.byTimer) }
+func (v *view) InFlight() int { return len(v.leases.byTimer) }
 
 // Unstarted returns how many leases have no call yet, or are being returned.
-func (l *Scheduler) Unstarted() (n int) {
-	for _, f := range l.leases.byTimer {
+func (v *view) Unstarted() (n int) {
+	for _, f := range v.leases.byTimer {
 		if f.unstarted() || f.phase == returned {
 			n++
 		}
@@ -47,12 +60,12 @@ func (l *Scheduler) Unstarted() (n int) {
 }
 
 // Totals counts clients' timers. Leases ahead of their due time count as scheduled.
-func (l *Scheduler) Totals() timer.Counts {
-	c, canary := l.table.Totals(), l.table.Counts(table.CanaryTopic)
+func (v *view) Totals() timer.Counts {
+	c, canary := v.table.Totals(), v.table.Counts(table.CanaryTopic)
 	c.Scheduled -= canary.Scheduled
 	c.Leased -= canary.Leased
 	c.Done -= canary.Done
-	for _, f := range l.leases.byTimer {
+	for _, f := range v.leases.byTimer {
 		if f.hidden() && f.queue.queue.id != table.CanaryTopic {
 			c.Leased--
 			c.Scheduled++
@@ -62,38 +75,38 @@ func (l *Scheduler) Totals() timer.Counts {
 }
 
 // Count adds this shard's share to the sums of some topics.
-func (l *Scheduler) Count(topics []timer.TopicID, sums []timer.Counts) {
+func (v *view) Count(topics []timer.TopicID, sums []timer.Counts) {
 	queues := map[*topicQueue]*timer.Counts{}
 	for i, topic := range topics {
-		c, sum := l.table.Counts(topic), &sums[i]
+		c, sum := v.table.Counts(topic), &sums[i]
 		sum.Scheduled += c.Scheduled
 		sum.Leased += c.Leased
 		sum.Done += c.Done
 		sum.Dead += c.Dead
-		if t := l.due.unknownZones.topics[topic]; t != nil && l.active {
+		if t := v.zones.topics[topic]; t != nil && v.active {
 			sum.Ready += t.timers
 			sum.Waiting[timer.WaitZone] += t.timers
-			sum.OldestOverdueMs = max(sum.OldestOverdueMs, l.now.WallMs-t.oldestMs)
+			sum.OldestOverdueMs = max(sum.OldestOverdueMs, v.now.WallMs-t.oldestMs)
 		}
 		sum.NoURL += c.NoURL
-		inWheel, _ := l.table.WheelWaits(topic)
+		inWheel, _ := v.table.WheelWaits(topic)
 		addInWheel(inWheel, +1, &sum.Waiting)
-		q := l.due.topics[topic]
-		if q == nil || !l.active {
+		q := v.topics.byID[topic]
+		if q == nil || !v.active {
 			continue
 		}
 		queues[q] = sum
 		if c.Scheduled > 0 { // else all entries are outdated
-			ready, oldest := q.overdue(l.now.WallMs)
+			ready, oldest := q.overdue(v.now.WallMs)
 			sum.Ready += ready
 			sum.OldestOverdueMs = max(sum.OldestOverdueMs, oldest)
-			l.countWaiting(q, &sum.Waiting)
+			v.countWaiting(q, &sum.Waiting)
 		}
 	}
 	if len(queues) == 0 {
 		return
 	}
-	for _, f := range l.leases.byTimer {
+	for _, f := range v.leases.byTimer {
 		if sum := queues[f.queue.queue]; sum != nil && f.hidden() {
 			sum.Leased--
 			sum.Scheduled++
@@ -106,23 +119,23 @@ const statsBudget = 2048
 
 // Waiting adds the due timers that are not started, and those between attempts, by what they wait
 // for. It looks at some topics from *at on, and reports whether it has seen all.
-func (l *Scheduler) Waiting(at *int, sum *timer.Waiting) (done bool) {
+func (v *view) Waiting(at *int, sum *timer.Waiting) (done bool) {
 	if *at == 0 {
-		canary, all := l.table.WheelWaits(table.CanaryTopic)
+		canary, all := v.table.WheelWaits(table.CanaryTopic)
 		addInWheel(all, +1, sum)
 		addInWheel(canary, -1, sum)
-		sum[timer.WaitZone] += int64(l.InUnknownZones())
-		if !l.due.caughtUp { // some are due in the wheel, which does not know their topics
-			sum[timer.WaitLeader] += l.table.Overdue()
+		sum[timer.WaitZone] += int64(v.InUnknownZones())
+		if !v.due.caughtUp { // some are due in the wheel, which does not know their topics
+			sum[timer.WaitLeader] += v.table.Overdue()
 		}
 	}
-	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
-		if q := l.due.list[*at]; q.id != table.CanaryTopic && l.table.Counts(q.id).Scheduled > 0 {
-			l.countWaiting(q, sum)
+	for n := 0; n < statsBudget && *at < len(v.topics.list); n++ {
+		if q := v.topics.list[*at]; q.id != table.CanaryTopic && v.table.Counts(q.id).Scheduled > 0 {
+			v.countWaiting(q, sum)
 		}
 		*at++
 	}
-	return *at >= len(l.due.list)
+	return *at >= len(v.topics.list)
 }
 
 func addInWheel(n table.WheelWaits, by int64, sum *timer.Waiting) {
@@ -134,18 +147,18 @@ func addInWheel(n table.WheelWaits, by int64, sum *timer.Waiting) {
 // Overdue calls add for topics with timers that are due and wait for a gate, with their number and
 // how long the oldest has waited. It looks at some topics from *at on, and reports whether it has
 // seen all.
-func (l *Scheduler) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs int64)) (done bool) {
+func (v *view) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs int64)) (done bool) {
 	if *at == 0 {
-		l.due.unknownZones.overdue(l.now.WallMs, add)
+		v.zones.overdue(v.now.WallMs, add)
 	}
-	for n := 0; n < statsBudget && *at < len(l.due.list); n++ {
-		q := l.due.list[*at]
+	for n := 0; n < statsBudget && *at < len(v.topics.list); n++ {
+		q := v.topics.list[*at]
 		*at++
-		if n, oldest := q.overdue(l.now.WallMs); n > 0 && l.table.Counts(q.id).Scheduled > 0 {
+		if n, oldest := q.overdue(v.now.WallMs); n > 0 && v.table.Counts(q.id).Scheduled > 0 {
 			add(q.id, n, oldest)
 		}
 	}
-	return *at >= len(l.due.list)
+	return *at >= len(v.topics.list)
 }
 
 // DueCursor is where DueFor goes on.
@@ -153,12 +166,12 @@ type DueCursor struct{ topic, dest int }
 
 // DueFor adds the number of queued timers to the sum of each destination. It looks at some queues,
 // and reports whether it has seen all.
-func (l *Scheduler) DueFor(at *DueCursor, sum map[Destination]int) (done bool) {
+func (v *view) DueFor(at *DueCursor, sum map[Destination]int) (done bool) {
 	for n := 0; n < statsBudget; n++ {
-		if at.topic >= len(l.due.list) {
+		if at.topic >= len(v.topics.list) {
 			return true
 		}
-		q := l.due.list[at.topic]
+		q := v.topics.list[at.topic]
 		if q.id == table.CanaryTopic || q.pulled() || at.dest >= len(q.dests) {
 			at.topic, at.dest = at.topic+1, 0
 			continue

@@ -5,41 +5,40 @@ const sweepBudget = 4096
 
 // Sweep drops idle queues and outdated entries, so that deleted topics and receivers cost nothing.
 // It goes on from where the last one ended.
-func (l *Scheduler) Sweep() {
-	if !l.active {
+func (s *Scheduler) Sweep() {
+	if !s.active {
 		return
 	}
-	d := &l.due
-	d.sweeps++
-	for n := 0; n < sweepBudget && d.idle.Len() > 0 && d.idle.First().idleSince < d.sweeps-1; n++ {
-		l.forgetDest(d.idle.First())
+	s.topics.sweeps++
+	for n := 0; n < sweepBudget && s.topics.idle.Len() > 0 && s.topics.idle.First().idleSince < s.topics.sweeps-1; n++ {
+		s.topics.forgetDest(s.topics.idle.First())
 	}
-	if len(d.compacting) > 0 {
+	if len(s.compaction.queues) > 0 {
 		return
 	}
-	l.prune(&d.later, l.table.Totals().Scheduled)
-	l.prune(&d.exact, l.table.Totals().Scheduled)
-	for range min(sweepBudget, len(d.list)) {
-		if d.sweepAt--; d.sweepAt < 0 || d.sweepAt >= len(d.list) {
-			if d.sweepAt = len(d.list) - 1; d.sweepAt < 0 {
+	s.compaction.prune(&s.due.later, s.table.Totals().Scheduled)
+	s.compaction.prune(&s.due.exact, s.table.Totals().Scheduled)
+	for range min(sweepBudget, len(s.topics.list)) {
+		if s.topics.sweepAt--; s.topics.sweepAt < 0 || s.topics.sweepAt >= len(s.topics.list) {
+			if s.topics.sweepAt = len(s.topics.list) - 1; s.topics.sweepAt < 0 {
 				return
 			}
 		}
-		l.sweepTopic(d.list[d.sweepAt])
+		s.sweepTopic(s.topics.list[s.topics.sweepAt])
 	}
 }
 
 // sweepTopic drops a topic that has nothing, and has its timers queued again once an eighth of the
 // entries must be outdated (I15): they are counted as if they waited.
-func (l *Scheduler) sweepTopic(q *topicQueue) {
-	timers := int(l.table.Counts(q.id).Scheduled)
+func (s *Scheduler) sweepTopic(q *topicQueue) {
+	timers := int(s.table.Counts(q.id).Scheduled)
 	if q.queued() > timers+timers/8 && len(q.moving) == 0 {
-		l.reroute(q)
+		s.changed.reroute(q)
 	}
 	if q.inLine > 2*timers+512 {
-		l.pruneKeys(q)
+		s.keys.prune(q)
 	}
 	if len(q.dests)+len(q.moving)+len(q.keys) == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() {
-		l.forgetTopic(q)
+		s.topics.forgetTopic(q)
 	}
 }

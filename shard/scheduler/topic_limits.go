@@ -28,116 +28,131 @@ type topicLimits struct {
 	carried       map[timer.Handle]carriedLease
 	carriedOver   map[timer.Handle]carriedLease // consumers' leases at the end of the last leadership
 	carriedOverAt time.Duration                 // when to check carriedOver again; monotonic
+
+	*leader
+	consumers *consumerLeases
+	leases    *activeLeases
+	topics    *topicQueues
 }
 
+func newTopicLimits(s *Scheduler) topicLimits {
+	return topicLimits{
+		carriedOver: map[timer.Handle]carriedLease{}, leader: &s.leader,
+		consumers: &s.consumers, leases: &s.leases, topics: &s.topics,
+	}
+}
+
+// begin starts a leadership. It keeps carriedOver.
+func (tl *topicLimits) begin() { tl.carried = map[timer.Handle]carriedLease{} }
+
 // setLimit starts or stops counting for a topic, as its policy says.
-func (l *Scheduler) setLimit(q *topicQueue) {
+func (tl *topicLimits) set(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.Limited()
 	switch {
 	case want == (q.limiterUse != nil):
 	case want:
-		q.limiterUse = l.cfg.Limiters.join(q.id, func() { l.env.Post(func(stopped bool) { l.lent(q, stopped) }) })
-		l.limits.queues.Push(&q.limited)
-		for _, f := range l.leases.byTimer {
+		q.limiterUse = tl.cfg.Limiters.join(q.id, func() { tl.env.Post(func(stopped bool) { tl.lent(q, stopped) }) })
+		tl.queues.Push(&q.limited)
+		for _, f := range tl.leases.byTimer {
 			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
 				f.limit = q.limiterUse.limit
 				f.limit.lend()
 			}
 		}
 	default:
-		l.leaveLimit(q)
+		tl.leave(q)
 	}
 }
 
 // leaveLimit stops counting for a topic.
-func (l *Scheduler) leaveLimit(q *topicQueue) {
+func (tl *topicLimits) leave(q *topicQueue) {
 	q.limited.Leave()
-	q.limiterUse.leave(l.now.Mono)
+	q.limiterUse.leave(tl.now.Mono)
 	q.limiterUse = nil
 }
 
 // lent handles a lease that the limit granted to a waiting topic.
-func (l *Scheduler) lent(q *topicQueue, stopped bool) {
-	if stopped || !l.active || l.due.topics[q.id] != q || q.limiterUse == nil {
+func (tl *topicLimits) lent(q *topicQueue, stopped bool) {
+	if stopped || !tl.active || tl.topics.byID[q.id] != q || q.limiterUse == nil {
 		return // leave has returned the granted lease
 	}
-	q.limitedMs = l.now.WallMs
-	l.join(q)
-	l.env.Wake()
+	q.limitedMs = tl.now.WallMs
+	tl.topics.join(q)
+	tl.env.Wake()
 }
 
 // admit asks the topic's limit for a lease. If refused, the topic waits until it
 // is granted one, or asks again.
-func (l *Scheduler) admit(q *topicQueue) bool {
-	ok, wait := q.limiterUse.acquire(q.topic, l.now.Mono)
+func (tl *topicLimits) admit(q *topicQueue) bool {
+	ok, wait := q.limiterUse.acquire(q.topic, tl.now.Mono)
 	if !ok {
-		q.limitedMs = l.now.WallMs
-		l.due.shut.push(shutKey{l.now.Mono + wait, nil, q})
+		q.limitedMs = tl.now.WallMs
+		tl.topics.shut.push(shutKey{tl.now.Mono + wait, nil, q})
 	}
 	return ok
 }
 
 // rest returns a granted lease that the topic cannot use now.
-func (l *Scheduler) rest(q *topicQueue) {
+func (tl *topicLimits) rest(q *topicQueue) {
 	if q.limiterUse != nil {
-		q.limiterUse.release(l.now.Mono)
+		q.limiterUse.release(tl.now.Mono)
 	}
 }
 
 // uncount stops counting an active lease at its topic's limit.
-func (l *Scheduler) uncount(f *activeLease) {
+func (tl *topicLimits) uncount(f *activeLease) {
 	if f.limit != nil {
-		f.limit.end(l.now.Mono, f.called)
+		f.limit.end(tl.now.Mono, f.called)
 		f.limit = nil
 	}
 }
 
 // countCarried counts a lease that a walk or an applied entry found, unless it is counted already.
-func (l *Scheduler) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
-	if _, counted := l.limits.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
+func (tl *topicLimits) countCarried(q *topicQueue, h timer.Handle, d *table.Due) {
+	if _, counted := tl.carried[h]; counted || q.limiterUse == nil || d.State != timer.Leased {
 		return
 	}
-	if f := l.leases.byTimer[h]; f != nil && f.limit != nil && f.seq == d.Seq {
+	if f := tl.leases.byTimer[h]; f != nil && f.limit != nil && f.seq == d.Seq {
 		return
 	}
-	if c, ok := l.limits.carriedOver[h]; ok && c.seq == d.Seq && c.limit == q.limiterUse.limit {
-		delete(l.limits.carriedOver, h)
-		l.limits.carried[h] = c
+	if c, ok := tl.carriedOver[h]; ok && c.seq == d.Seq && c.limit == q.limiterUse.limit {
+		delete(tl.carriedOver, h)
+		tl.carried[h] = c
 		return
 	}
-	l.limits.carried[h] = carriedLease{seq: d.Seq, limit: q.limiterUse.limit}
+	tl.carried[h] = carriedLease{seq: d.Seq, limit: q.limiterUse.limit}
 	q.limiterUse.limit.lend()
 }
 
 // uncountCarried stops counting a lease that an entry has ended.
-func (l *Scheduler) uncountCarried(h timer.Handle) {
-	c, ok := l.limits.carried[h]
+func (tl *topicLimits) uncountCarried(h timer.Handle) {
+	c, ok := tl.carried[h]
 	if !ok {
 		return
 	}
-	if d := l.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
-		delete(l.limits.carried, h)
-		c.limit.end(l.now.Mono, true)
+	if d := tl.table.Due(h); d.Seq != c.seq || d.State != timer.Leased {
+		delete(tl.carried, h)
+		c.limit.end(tl.now.Mono, true)
 	}
 }
 
 // endLimits ends the counting of a leadership; the next leader counts anew. Active leases whose
 // calls run go on counting. So do consumers' leases: it is not known when the next leader begins to
 // count them, and others must not use their places meanwhile.
-func (l *Scheduler) endLimits() {
-	for l.limits.queues.Len() > 0 {
-		l.leaveLimit(l.limits.queues.First())
+func (tl *topicLimits) end() {
+	for tl.queues.Len() > 0 {
+		tl.leave(tl.queues.First())
 	}
-	for _, h := range slices.Sorted(maps.Keys(l.limits.carried)) {
-		c, d := l.limits.carried[h], l.table.Due(h)
+	for _, h := range slices.Sorted(maps.Keys(tl.carried)) {
+		c, d := tl.carried[h], tl.table.Due(h)
 		if d.Seq == c.seq && d.State == timer.Leased && d.Holder != table.ByCall {
-			c.until = l.holdsUntil(h, &d)
-			l.limits.carriedOver[h] = c
+			c.until = tl.consumers.holdsUntil(h, &d)
+			tl.carriedOver[h] = c
 			continue
 		}
-		c.limit.end(l.now.Mono, true)
+		c.limit.end(tl.now.Mono, true)
 	}
-	l.limits.carried = nil
+	tl.carried = nil
 }
 
 // LeftGrace is how long past its end a lease of carriedOver counts if this replica has not seen its
@@ -146,26 +161,34 @@ const LeftGrace = 5 * time.Second
 
 // endCarriedOver stops counting the leases of carriedOver that have ended or are past their time;
 // all: every one.
-func (l *Scheduler) endCarriedOver(all bool) {
-	if len(l.limits.carriedOver) == 0 || !all && l.now.Mono < l.limits.carriedOverAt {
+func (tl *topicLimits) endCarriedOver(all bool) {
+	if len(tl.carriedOver) == 0 || !all && tl.now.Mono < tl.carriedOverAt {
 		return
 	}
-	l.limits.carriedOverAt = l.now.Mono + LimitPoll
-	for _, h := range slices.Sorted(maps.Keys(l.limits.carriedOver)) {
-		c := l.limits.carriedOver[h]
+	tl.carriedOverAt = tl.now.Mono + LimitPoll
+	for _, h := range slices.Sorted(maps.Keys(tl.carriedOver)) {
+		c := tl.carriedOver[h]
 		over, until := all, c.until
-		if !over && l.env.Present() {
-			d := l.table.Due(h)
+		if !over && tl.env.Present() {
+			d := tl.table.Due(h)
 			over = d.Seq != c.seq || d.State != timer.Leased
 			until += LeftGrace
 		}
-		if !over && l.now.Mono < until {
+		if !over && tl.now.Mono < until {
 			continue
 		}
 		if !over { // the current leader may have extended it
-			l.cfg.Limiters.shares.Abandoned(c.limit.id)
+			tl.cfg.Limiters.shares.Abandoned(c.limit.id)
 		}
-		delete(l.limits.carriedOver, h)
-		c.limit.end(l.now.Mono, true)
+		delete(tl.carriedOver, h)
+		c.limit.end(tl.now.Mono, true)
 	}
+}
+
+// limitOf returns the limit that refuses a topic one more lease.
+func (tl *topicLimits) refusal(q *topicQueue) timer.WaitCause {
+	if q.limiterUse == nil {
+		return timer.NoWait
+	}
+	return q.limiterUse.shut(tl.now.Mono)
 }

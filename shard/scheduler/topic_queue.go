@@ -11,19 +11,12 @@ import (
 
 // topicQueue holds the destination queues of one topic in one shard, by what they wait for.
 type topicQueue struct {
-	scheduler *Scheduler
-	id        timer.TopicID
-	topic     *timer.Topic // as this node knows it; nil: not known (yet)
-	at        int          // in dueQueues.list
+	queues *topicQueues
+	id     timer.TopicID
+	topic  *timer.Topic // as this node knows it; nil: not known (yet)
+	at     int          // in dueQueues.list
 
-	routes map[table.Target]*destQueue
-	byDest map[Destination]*destQueue
-	dests  []*destQueue
-	// ready are those that may have a permit: granted, and by class of calls. held are the others
-	// with timers.
-	ready   [1 + delivery.Classes]order.Heap[*destQueue]
-	held    order.Heap[*destQueue]
-	entries [states]int // timers in them, outdated ones included
+	destinations
 
 	asks    [delivery.Classes]bool            // it waits for a slot of the node
 	credits [delivery.Classes]delivery.Credit // a slot of the node that it was given
@@ -48,28 +41,49 @@ type topicQueue struct {
 	inLine     int    // entries of keys, without heads
 	order      uint32 // how often the topic has stopped being serial
 
-	// moving are destination queues from before the topic changed. Their timers are queued again in
-	// slices.
-	moving        [][]*destQueue
-	movingEntries int
-	moved         map[timer.Handle]bool // set while outdated entries are dropped: a timer may be queued twice
+	rerouting
 
-	listed     bool // it is in consumerLeases.pullable
+	listed     bool // it is in pulledTopics.list
 	newlyReady bool // timers became ready in this turn
 	// fullUntil is until when the topic is taken to be at its limit, unless a lease ends here. No
 	// pull need come before. Monotonic.
 	fullUntil time.Duration
 }
 
+// destinations are the destination queues of a topic.
+type destinations struct {
+	routes map[table.Target]*destQueue
+	byDest map[Destination]*destQueue
+	dests  []*destQueue
+	// ready are those that may have a permit: granted, and by class of calls. held are the others
+	// with timers.
+	ready   [1 + delivery.Classes]order.Heap[*destQueue]
+	held    order.Heap[*destQueue]
+	entries [states]int // timers in them, outdated ones included
+}
+
+func newDestinations() destinations {
+	return destinations{routes: map[table.Target]*destQueue{}, byDest: map[Destination]*destQueue{}}
+}
+
+// rerouting is a topic's part of changedTopics.
+type rerouting struct {
+	// moving are destination queues from before the topic changed. Their timers are queued again in
+	// slices.
+	moving        [][]*destQueue
+	movingEntries int
+	moved         map[timer.Handle]bool // set while outdated entries are dropped: a timer may be queued twice
+}
+
 // heapOf is where destination queues of a state are; nil for idle ones.
-func (q *topicQueue) heapOf(state queueState) *order.Heap[*destQueue] {
+func (d *destinations) heapOf(state queueState) *order.Heap[*destQueue] {
 	switch {
 	case state == idle:
 		return nil
 	case state < waiting:
-		return &q.ready[state-granted]
+		return &d.ready[state-granted]
 	}
-	return &q.held
+	return &d.held
 }
 
 // next returns the destination queue that comes first of those that may have a permit; nil if all
@@ -87,92 +101,22 @@ func (q *topicQueue) next() (best *destQueue) {
 }
 
 // queued counts the timers in destination queues, outdated ones included.
-func (q *topicQueue) queued() (n int) {
-	for _, entries := range q.entries {
+func (d *destinations) queued() (n int) {
+	for _, entries := range d.entries {
 		n += entries
 	}
 	return n
 }
 
-// queue finds or makes the queue of a topic.
-func (s *Scheduler) queue(id timer.TopicID) *topicQueue {
-	q := s.due.topics[id]
-	if q != nil {
-		return q
-	}
-	q = &topicQueue{scheduler: s, id: id, topic: s.topic(id), at: len(s.due.list)}
-	q.turn.Of, q.deferred.Of, q.withSlot.Of, q.limited.Of = q, q, q, q
-	q.clearDests()
-	s.due.topics[id] = q
-	s.due.list = append(s.due.list, q)
-	s.setOrder(q)
-	s.setLimit(q)
-	s.due.made++
-	return q
-}
-
-// clearDests gives the topic fresh destination queues.
-func (q *topicQueue) clearDests() {
-	q.routes, q.byDest, q.dests = map[table.Target]*destQueue{}, map[Destination]*destQueue{}, nil
-	q.ready, q.held, q.entries = [1 + delivery.Classes]order.Heap[*destQueue]{}, order.Heap[*destQueue]{}, [states]int{}
-}
-
-// forgetTopic drops the queue of a topic that has nothing.
-func (s *Scheduler) forgetTopic(q *topicQueue) {
-	if q.limiterUse != nil {
-		s.leaveLimit(q)
-	}
-	delete(s.due.topics, q.id)
-	if q.topic == nil {
-		delete(s.keys.inOrder, q.id)
-	}
-	last := len(s.due.list) - 1
-	s.due.list[q.at] = s.due.list[last]
-	s.due.list[q.at].at = q.at
-	s.due.list[last] = nil
-	s.due.list = s.due.list[:last]
-}
-
 // GrantedSlot implements delivery.NodeWaiter; called from any goroutine.
 func (q *topicQueue) GrantedSlot(class int, c delivery.Credit) {
-	q.scheduler.env.Post(func(stopped bool) {
+	q.queues.env.Post(func(stopped bool) {
 		if stopped {
 			c.Cancel()
 			return
 		}
-		q.scheduler.creditGranted(q, class, c)
+		q.queues.creditGranted(q, class, c)
 	})
-}
-
-// creditGranted handles a slot that a topic waited for.
-func (s *Scheduler) creditGranted(q *topicQueue, class int, c delivery.Credit) {
-	q.asks[class] = false
-	if !s.active || s.due.topics[q.id] != q || q.pulled() || q.credits[class] != nil {
-		c.Cancel()
-		return
-	}
-	q.credits[class] = c
-	s.due.withSlot.Push(&q.withSlot)
-	s.join(q)
-	s.env.Wake()
-}
-
-// returnCredits gives the slots that a topic cannot use now to others.
-func (s *Scheduler) returnCredits(q *topicQueue) {
-	q.withSlot.Leave()
-	for class, c := range q.credits {
-		if c != nil {
-			q.credits[class] = nil
-			c.Cancel()
-		}
-	}
-}
-
-// returnSpares gives the permits of a topic to others.
-func (s *Scheduler) returnSpares(q *topicQueue) {
-	for q.ready[0].Len() > 0 {
-		s.returnSpare(q.ready[0].First())
-	}
 }
 
 // turns are the topics that may have a timer to lease: tenants have their turns, and in each its

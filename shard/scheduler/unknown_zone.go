@@ -3,7 +3,6 @@ package scheduler
 import (
 	"time"
 
-	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -20,6 +19,14 @@ const zoneBudget = 512
 type unknownZones struct {
 	list   []zoneless // by retry
 	topics map[timer.TopicID]*zonelessTopic
+
+	*leader
+}
+
+func newUnknownZones(s *Scheduler) unknownZones {
+	return unknownZones{
+		topics: map[timer.TopicID]*zonelessTopic{}, leader: &s.leader,
+	}
 }
 
 type zoneless struct {
@@ -34,19 +41,8 @@ type zonelessTopic struct {
 	oldestMs int64 // the earliest due time since there have been some
 }
 
-// HasZone reports whether the times of a timer can be computed: it does not repeat by the calendar,
-// or this node knows its zone.
-func (l *Scheduler) HasZone(h timer.Handle, d *table.Due) bool {
-	if !d.Series {
-		return true
-	}
-	name, byCalendar := l.table.Zone(h)
-	return !byCalendar || l.cfg.Zones.Known(name)
-}
-
 // awaitZone sets a due timer aside.
-func (l *Scheduler) awaitZone(e entry, topic timer.TopicID) {
-	u := &l.due.unknownZones
+func (u *unknownZones) await(e entry, topic timer.TopicID) {
 	if u.topics == nil {
 		u.topics = map[timer.TopicID]*zonelessTopic{}
 	}
@@ -55,25 +51,24 @@ func (l *Scheduler) awaitZone(e entry, topic timer.TopicID) {
 		t = &zonelessTopic{oldestMs: e.dueMs}
 		u.topics[topic] = t
 	}
-	name, _ := l.table.Zone(e.handle)
-	l.env.ZoneUnknown(name)
+	name, _ := u.table.Zone(e.handle)
+	u.env.ZoneUnknown(name)
 	t.timers++
 	t.oldestMs = min(t.oldestMs, e.dueMs)
-	u.list = append(u.list, zoneless{e, topic, l.now.Mono + zoneRetry})
+	u.list = append(u.list, zoneless{e, topic, u.now.Mono + zoneRetry})
 }
 
 // retryZones drops the timers that were changed or have ended. A changed one is in the wheel again.
-func (l *Scheduler) retryZones() {
-	u := &l.due.unknownZones
-	for budget := zoneBudget; len(u.list) > 0 && u.list[0].retry <= l.now.Mono; budget-- {
+func (u *unknownZones) retry() {
+	for budget := zoneBudget; len(u.list) > 0 && u.list[0].retry <= u.now.Mono; budget-- {
 		if budget == 0 {
-			l.env.WakeNext()
+			u.env.WakeNext()
 			return
 		}
 		z := u.list[0]
 		u.list = u.list[1:]
-		if d := l.table.Due(z.handle); l.table.Live(z.handle, z.seq) && d.Rev == z.rev && d.State == timer.Scheduled {
-			z.retry = l.now.Mono + zoneRetry
+		if d := u.table.Due(z.handle); u.table.Live(z.handle, z.seq) && d.Rev == z.rev && d.State == timer.Scheduled {
+			z.retry = u.now.Mono + zoneRetry
 			u.list = append(u.list, z)
 			continue
 		}
@@ -93,4 +88,4 @@ func (u *unknownZones) overdue(nowMs int64, f func(topic timer.TopicID, timers, 
 }
 
 // InUnknownZones returns how many due timers wait because this node lacks their time zone.
-func (l *Scheduler) InUnknownZones() int { return len(l.due.unknownZones.list) }
+func (v *view) InUnknownZones() int { return len(v.zones.list) }

@@ -18,28 +18,28 @@ type Standing struct {
 }
 
 // Standing looks one timer up in the queues.
-func (l *Scheduler) Standing(h timer.Handle) Standing {
-	d := l.table.Due(h)
-	s := Standing{Seq: d.Seq, State: d.State, Attempts: d.Attempts}
+func (v *view) Standing(h timer.Handle) Standing {
+	d := v.table.Due(h)
+	p := Standing{Seq: d.Seq, State: d.State, Attempts: d.Attempts}
 	if d.State == timer.Scheduled {
-		s.Wait = l.waitOf(h, &d)
+		p.Wait = v.waitOf(h, &d)
 	}
-	return s
+	return p
 }
 
 // waitOf returns the reason why a scheduled timer waits. It changes nothing.
-func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
-	now := l.now.WallMs
+func (v *view) waitOf(h timer.Handle, d *table.Due) timer.Wait {
+	now := v.now.WallMs
 	if d.NextMs > now {
 		if d.InBackoff(now) {
-			if text := l.table.RefusedAddress(h); text != "" {
+			if text := v.table.RefusedAddress(h); text != "" {
 				return timer.Wait{For: timer.WaitRefused, On: text}
 			}
 			return timer.Wait{For: timer.WaitBackoff}
 		}
 		return timer.Wait{}
 	}
-	if w := l.gateOf(h, d); w.For != timer.NoWait || d.NextMs > now-unexplainedMs {
+	if w := v.gateOf(h, d); w.For != timer.NoWait || d.NextMs > now-unexplainedMs {
 		return w
 	}
 	return timer.Wait{For: timer.WaitLeader}
@@ -50,63 +50,55 @@ func (l *Scheduler) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 const unexplainedMs = 1000
 
 // gateOf returns the gate that keeps a due timer.
-func (l *Scheduler) gateOf(h timer.Handle, d *table.Due) timer.Wait {
-	now := l.now.WallMs
-	if !l.HasZone(h, d) {
-		name, _ := l.table.Zone(h)
+func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
+	now := v.now.WallMs
+	if !v.HasZone(h, d) {
+		name, _ := v.table.Zone(h)
 		return timer.Wait{For: timer.WaitZone, On: name}
 	}
-	t := l.topic(d.Topic)
+	t := v.topic(d.Topic)
 	if t == nil {
 		return timer.Wait{}
 	}
-	if !l.mayStart() {
+	if !v.mayStart() {
 		return timer.Wait{For: timer.WaitLeader}
 	}
 	if t.Paused {
 		return timer.Wait{For: timer.WaitPaused, On: t.Name}
 	}
-	q := l.due.topics[d.Topic]
+	q := v.topics.byID[d.Topic]
 	if q == nil || q.topic == nil {
 		return timer.Wait{} // it is just coming out of the wheel
 	}
-	if open, _ := l.inWindow(q); !open {
+	if open, _ := v.windows.inWindow(q); !open {
 		return timer.Wait{For: timer.WaitWindow, On: t.Name}
 	}
-	if d.NextMs+l.spread(q, d, h) > now {
+	if d.NextMs+v.due.spread(q, d, h) > now {
 		return timer.Wait{For: timer.WaitSpread}
 	}
-	if head, blocked := l.blockedBy(q, h); blocked {
+	if head, blocked := v.keys.blockedBy(q, h); blocked {
 		return timer.Wait{For: timer.WaitKey, On: head}
 	}
 	if q.pulled() {
-		if cause := l.limitOf(q); cause != timer.NoWait {
+		if cause := v.limits.refusal(q); cause != timer.NoWait {
 			return timer.Wait{For: cause, On: t.Name}
 		}
 		return timer.Wait{For: timer.WaitConsumer}
 	}
-	return l.laneWait(q, d.Target)
-}
-
-// limitOf returns the limit that refuses a topic one more lease.
-func (l *Scheduler) limitOf(q *topicQueue) timer.WaitCause {
-	if q.limiterUse == nil {
-		return timer.NoWait
-	}
-	return q.limiterUse.shut(l.now.Mono)
+	return v.laneWait(q, d.Target)
 }
 
 // laneWait returns the reason why a destination queue waits.
-func (l *Scheduler) laneWait(q *topicQueue, target table.Target) timer.Wait {
+func (v *view) laneWait(q *topicQueue, target table.Target) timer.Wait {
 	n := q.routes[target]
 	if n == nil {
 		return timer.Wait{}
 	}
-	return l.queueWait(n)
+	return v.queueWait(n)
 }
 
 // queueWait returns the reason why the timers of a destination queue wait.
-func (l *Scheduler) queueWait(n *destQueue) timer.Wait {
+func (v *view) queueWait(n *destQueue) timer.Wait {
 	q := n.queue
 	if n.dest == nil {
 		return timer.Wait{For: timer.WaitNoCallback, On: q.topic.Name}
@@ -114,11 +106,11 @@ func (l *Scheduler) queueWait(n *destQueue) timer.Wait {
 	if _, own := n.dest.(canaryDest); own {
 		return timer.Wait{}
 	}
-	at := l.cfg.Dispatcher.State(n.dest, q.topic)
+	at := v.cfg.Dispatcher.State(n.dest, q.topic)
 	if at.Breaker != delivery.BreakerClosed {
-		return timer.Wait{For: timer.WaitBreaker, On: breakerText(&at, l.now.WallMs)}
+		return timer.Wait{For: timer.WaitBreaker, On: breakerText(&at, v.now.WallMs)}
 	}
-	if cause := l.limitOf(q); cause != timer.NoWait {
+	if cause := v.limits.refusal(q); cause != timer.NoWait {
 		return timer.Wait{For: cause, On: q.topic.Name}
 	}
 	switch cause, starting := q.onWay(n.state); {
@@ -148,17 +140,17 @@ func (q *topicQueue) onWay(state queueState) (cause timer.WaitCause, starting in
 // countWaiting adds a topic's due timers that are not started to the sum of what they wait for.
 // Those that are about to start wait for nothing: as many as the next leases take, unless the first
 // has been on its way for unexplainedMs. Cost: O(1).
-func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
+func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	all := timer.NoWait // what every timer of the topic waits for
-	switch open, _ := l.inWindow(q); {
-	case q.topic == nil, !l.mayStart():
+	switch open, _ := v.windows.inWindow(q); {
+	case q.topic == nil, !v.mayStart():
 		all = timer.WaitLeader
 	case q.topic.Paused:
 		all = timer.WaitPaused
 	case !open:
 		all = timer.WaitWindow
 	default:
-		if all = l.limitOf(q); all == timer.NoWait && q.pulled() {
+		if all = v.limits.refusal(q); all == timer.NoWait && q.pulled() {
 			all = timer.WaitConsumer
 		}
 	}
@@ -181,7 +173,7 @@ func (l *Scheduler) countWaiting(q *topicQueue, sum *timer.Waiting) {
 		n, first := q.entries[state], q.heapOf(state)
 		if all != timer.NoWait {
 			cause = timer.NoWait
-		} else if first.Len() > 0 && first.First().head().dueMs > l.now.WallMs-unexplainedMs {
+		} else if first.Len() > 0 && first.First().head().dueMs > v.now.WallMs-unexplainedMs {
 			n -= min(n, starting)
 		}
 		count(cause, n)
@@ -202,33 +194,4 @@ func breakerText(s *delivery.State, nowMs int64) string {
 	}
 	at := time.UnixMilli(nowMs).Add(s.ProbeIn + time.Second - 1).UTC() // rounded up, so that two calls print the same
 	return fmt.Sprintf("%s (open, next probe %s)", s.Name, at.Format(time.RFC3339))
-}
-
-// blockedBy reports whether another timer of the same key goes first, and its id.
-func (l *Scheduler) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
-	if q.keys == nil {
-		return "", false
-	}
-	k := q.keys[l.table.KeyHash(h)]
-	switch {
-	case k == nil:
-		return "", false
-	case k.leased > 0:
-		return l.holderOf(k), true
-	case k.head.handle != 0 && k.head.handle != h:
-		return l.table.ID(k.head.handle), true
-	}
-	return "", false
-}
-
-// holderOf returns the id of the timer whose lease has the key; "" if unknown. Of several leases,
-// from before the topic was serial, only the last is known.
-func (l *Scheduler) holderOf(k *keyQueue) string {
-	if k.active != nil {
-		return l.table.ID(k.active.handle)
-	}
-	if c := l.keys.refs[k.holder]; c.key == k && c.leased {
-		return l.table.ID(k.holder)
-	}
-	return ""
 }

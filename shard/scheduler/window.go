@@ -20,6 +20,21 @@ type topicWindow struct {
 	fromMs, untilMs int64
 }
 
+// topicWindows has topics wait until their windows open.
+type topicWindows struct {
+	shut heap[windowKey] // by when they may open, wall clock
+
+	*leader
+	topics *topicQueues
+}
+
+func newTopicWindows(s *Scheduler) topicWindows {
+	return topicWindows{
+		leader: &s.leader,
+		topics: &s.topics,
+	}
+}
+
 // windowKey orders the topics whose windows are shut.
 type windowKey struct {
 	untilMs int64
@@ -29,14 +44,14 @@ type windowKey struct {
 func (k windowKey) before(o windowKey) bool { return k.untilMs < o.untilMs }
 
 // inWindow reports whether attempts of a topic may start now, and until when that stays so.
-func (l *Scheduler) inWindow(q *topicQueue) (open bool, untilMs int64) {
+func (tw *topicWindows) inWindow(q *topicQueue) (open bool, untilMs int64) {
 	if q.topic == nil || q.topic.Policy.Window == nil {
 		return true, math.MaxInt64
 	}
-	w, now := &q.window, l.now.WallMs
+	w, now := &q.window, tw.now.WallMs
 	if w.of != q.topic.Policy.Window {
 		*w = topicWindow{of: q.topic.Policy.Window}
-		if zone, err := l.cfg.Zones.Load(w.of.Zone); err == nil {
+		if zone, err := tw.cfg.Zones.Load(w.of.Zone); err == nil {
 			w.hours, _ = recurrence.NewHours(w.of, zone) // nil of another build's policy
 		}
 	}
@@ -51,25 +66,25 @@ func (l *Scheduler) inWindow(q *topicQueue) (open bool, untilMs int64) {
 }
 
 // awaitWindow has a topic wait until its window may open.
-func (l *Scheduler) awaitWindow(q *topicQueue, untilMs int64) {
-	q.limitedMs = l.now.WallMs
+func (tw *topicWindows) await(q *topicQueue, untilMs int64) {
+	q.limitedMs = tw.now.WallMs
 	if q.windowMs != untilMs {
 		q.windowMs = untilMs
-		l.due.windows.push(windowKey{untilMs, q})
+		tw.shut.push(windowKey{untilMs, q})
 	}
 }
 
 // openWindows gives topics their turns again whose windows may be open now.
-func (l *Scheduler) openWindows() {
-	for n := 0; l.due.windows.len() > 0 && l.due.windows.top().untilMs <= l.now.WallMs; n++ {
-		if n == PopBudget || l.env.Spent(1) {
-			l.env.WakeNext()
+func (tw *topicWindows) reopen() {
+	for n := 0; tw.shut.len() > 0 && tw.shut.top().untilMs <= tw.now.WallMs; n++ {
+		if n == PopBudget || tw.env.Spent(1) {
+			tw.env.WakeNext()
 			return
 		}
-		k := l.due.windows.pop()
+		k := tw.shut.pop()
 		if k.topic.windowMs == k.untilMs {
-			k.topic.windowMs, k.topic.limitedMs = 0, l.now.WallMs
-			l.join(k.topic)
+			k.topic.windowMs, k.topic.limitedMs = 0, tw.now.WallMs
+			tw.topics.join(k.topic)
 		}
 	}
 }

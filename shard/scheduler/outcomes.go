@@ -1,0 +1,123 @@
+package scheduler
+
+import (
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// outcomes decides how attempts ended, and keeps what the next entries carry of that.
+type outcomes struct {
+	outcomes []outcomeItem
+	expires  []entry // scheduled, past their expiry
+	forgets  []entry // dead, past their retention
+
+	*leader
+	series *seriesTimes
+}
+
+func newOutcomes(s *Scheduler) outcomes {
+	return outcomes{leader: &s.leader, series: &s.series}
+}
+
+// outcomeItem is an outcome to be proposed, with its active lease. lease is nil if no active lease
+// belongs to it, as for inherited and consumers' leases.
+type outcomeItem struct {
+	table.Outcome
+	lease *activeLease
+}
+
+// canJudge reports whether this node knows the timer's topic, and the zone of its series. A node
+// that has just started may lead a shard before it has learned the topics again. The default policy
+// would be wrong: it has other attempts and another backoff (I17).
+func (o *outcomes) canJudge(h timer.Handle, d *table.Due) bool {
+	return o.topic(d.Topic) != nil && o.HasZone(h, d)
+}
+
+// judge decides the outcome of a leased timer's attempt, by its topic as this node knows it.
+func (o *outcomes) judge(h timer.Handle, d *table.Due, a *delivery.Outcome, random float64) table.Outcome {
+	policy := timer.DefaultPolicy()
+	if topic := o.topic(d.Topic); topic != nil {
+		policy = topic.Policy
+	}
+	own := o.table.RetryOf(h)
+	out := judge(&policy, &own, d.Attempts, a, random)
+	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
+	if out.Kind == table.RetryLater { // the clock of a former leader may have been ahead (I4)
+		out.NextMs = o.notBeforeDue(h, out.NextMs)
+	}
+	if out.Kind == table.Ack || out.Kind == table.Kill {
+		out.AgainMs = o.series.again(h, a.StartedMs)
+	}
+	return out
+}
+
+// notBeforeDue returns the time of a leased timer's next attempt, ms or later; see table.Due.
+func (o *outcomes) notBeforeDue(h timer.Handle, ms int64) int64 {
+	d := o.table.Due(h)
+	return d.NotBefore(ms)
+}
+
+// mayRepeat reports that a call may be made again although its process may live: nobody relies on
+// it to be alone, and it is not the last one.
+func (o *outcomes) mayRepeat(h timer.Handle, d *table.Due) bool {
+	topic := o.topic(d.Topic)
+	if topic == nil || topic.Policy.Serial || topic.Policy.Concurrency > 0 {
+		return false
+	}
+	own := o.table.RetryOf(h)
+	return judge(&topic.Policy, &own, d.Attempts, &delivery.Outcome{Err: Interrupted}, 0).Kind == table.RetryLater
+}
+
+// ProposeOutcomes proposes the outcomes of leases. While the clock is trusted it also proposes
+// expiries, the forgetting of dead letters, and skips.
+func (o *outcomes) propose(b *table.Batch) {
+	n := 0
+	for ; n < len(o.outcomes) && b.Size() < table.MaxBatchBytes; n++ {
+		b.Outcome(&o.outcomes[n].Outcome)
+		o.env.Proposed(Item{outcomeProposed, o.outcomes[n].lease})
+	}
+	if n < len(o.outcomes) {
+		o.env.WakeNext()
+	}
+	left := copy(o.outcomes, o.outcomes[n:])
+	clear(o.outcomes[left:])
+	o.outcomes = o.outcomes[:left]
+	if o.sure() {
+		o.proposeEnds(b)
+	}
+	o.series.proposeOverlaps(b)
+}
+
+func (o *outcomes) proposeEnds(b *table.Batch) {
+	for _, e := range o.expires {
+		b.Expire(e.handle, e.seq, e.rev, o.now.WallMs+o.retention(e.handle), o.series.again(e.handle, 0))
+		o.env.Proposed(Item{})
+		o.cfg.Observer.Expired()
+	}
+	for _, e := range o.forgets {
+		b.Forget(e.handle, e.seq)
+		o.env.Proposed(Item{})
+	}
+	o.expires, o.forgets = o.expires[:0], o.forgets[:0]
+	o.series.proposeSkips(b)
+}
+
+// rebase corrects outcomes that a wrong clock decided and that are not proposed yet: their times
+// count from now.
+func (o *outcomes) rebase() {
+	now := o.now.WallMs
+	for i := range o.outcomes {
+		if p := &o.outcomes[i]; p.EndedMs > now+table.ClockAheadMs {
+			late := p.EndedMs - now
+			p.RetainUntilMs -= late
+			if p.Kind == table.RetryLater {
+				p.NextMs = o.notBeforeDue(p.Handle, p.NextMs-late)
+			}
+			p.StartedMs, p.EndedMs = min(p.StartedMs, now), now
+			if p.AgainMs != 0 {
+				p.AgainMs = o.series.again(p.Handle, p.StartedMs)
+			}
+		}
+	}
+}
