@@ -112,7 +112,7 @@ func (cl *consumerLeases) applied(h timer.Handle) {
 	}
 }
 
-// expireLeases expires consumers' leases, at most LeaseBudget a turn.
+// expire expires consumers' leases, at most LeaseBudget a turn.
 func (cl *consumerLeases) expire() {
 	mono := cl.now.Mono
 	for n := 0; cl.ends.len() > 0 && cl.ends.top().end <= mono; n++ {
@@ -133,8 +133,8 @@ func (cl *consumerLeases) expire() {
 	}
 }
 
-// expireConsumerLease ends the attempt of an expired lease. If the log does not take the outcome,
-// scanInherited finds the lease again.
+// expireOne ends the attempt of an expired lease. If the log does not take the outcome,
+// inheritedLeases.scan finds the lease again.
 func (cl *consumerLeases) expireOne(h timer.Handle, d *table.Due) {
 	delete(cl.byTimer, h)
 	now := cl.now.WallMs
@@ -154,7 +154,7 @@ func (cl *consumerLeases) endWakeMs() int64 {
 	return cl.now.WallMs + (cl.ends.top().end - cl.now.Mono + time.Millisecond - 1).Milliseconds()
 }
 
-// Updated handles an applied lease update.
+// updated handles an applied lease update.
 func (cl *consumerLeases) updated(cmd *timer.Command) {
 	cl.applied(cmd.Claim.Handle)
 	if cmd.Kind == timer.AckLease {
@@ -162,7 +162,7 @@ func (cl *consumerLeases) updated(cmd *timer.Command) {
 	}
 }
 
-// Updatable reports that a lease update names the lease that the table has, and that its holder may
+// updatable reports that a lease update names the lease that the table has, and that its holder may
 // make it: a consumer, or a receiver that reports.
 func (cl *consumerLeases) updatable(cmd *timer.Command, d *table.Due) bool {
 	c := cmd.Claim
@@ -170,7 +170,7 @@ func (cl *consumerLeases) updatable(cmd *timer.Command, d *table.Due) bool {
 		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || cl.mayReport(c.Handle, d))
 }
 
-// reports tells whether the receiver of a call without an outcome may have a receipt: its 202 may
+// mayReport tells whether the receiver of a call without an outcome may have a receipt: its 202 may
 // be on its way, or was lost with a former leader.
 func (cl *consumerLeases) mayReport(h timer.Handle, d *table.Due) bool {
 	if t := cl.topic(d.Topic); t == nil || !t.Policy.Report {
@@ -189,7 +189,7 @@ func (al *activeLeases) calling(h timer.Handle, d *table.Due) *activeLease {
 	return nil
 }
 
-// AwaitAnswer makes a lease update wait until its call has an outcome. An ack need not wait: the
+// awaitAnswer makes a lease update wait until its call has an outcome. An ack need not wait: the
 // work is done, however the call ends.
 func (cl *consumerLeases) awaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {
 	f := cl.leases.calling(h, d)
@@ -200,7 +200,7 @@ func (cl *consumerLeases) awaitAnswer(o ClientChange, h timer.Handle, d *table.D
 	return true
 }
 
-// DecideLeaseUpdate returns the outcome of a lease update.
+// decide returns the outcome of a lease update.
 func (cl *consumerLeases) decide(cmd *timer.Command, d *table.Due) table.Outcome {
 	c, now := cmd.Claim, cl.now.WallMs
 	fired, status := d.FiredMs, d.Status
@@ -241,7 +241,7 @@ func (cl *consumerLeases) decide(cmd *timer.Command, d *table.Due) table.Outcome
 	return out
 }
 
-// LeaseOver returns the answer to an update of a lease that is over. A repeated ack of the same
+// leaseOver returns the answer to an update of a lease that is over. A repeated ack of the same
 // lease is OK. The table knows that of timers that ended lately. If the id has a newer timer, as in
 // a series, only the leader that took the first ack knows.
 func (cl *consumerLeases) leaseOver(cmd *timer.Command, r timer.Result) timer.Result {

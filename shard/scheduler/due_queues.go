@@ -67,7 +67,7 @@ func newDueQueues(s *Scheduler) dueQueues {
 	}
 }
 
-// takeDue advances the wheel and queues the timers that are due within the look-ahead.
+// take advances the wheel and queues the timers that are due within the look-ahead.
 func (dq *dueQueues) take() {
 	horizon := dq.now.WallMs + dq.lookAhead.Milliseconds()
 	dq.least = dq.env.Least()
@@ -225,5 +225,5 @@ func (dq *dueQueues) rearm() {
 	}
 }
 
-// RearmAll restarts rearm: queued timers were dropped, or the log did not take an item.
+// rearmAll restarts rearm: queued timers were dropped, or the log did not take an item.
 func (dq *dueQueues) rearmAll() { dq.rearming, dq.rearmFrom = true, 0 }

@@ -24,7 +24,7 @@ import (
 
 const scanBudget = 4096
 
-// inheritedLeases is the progress of scanInherited.
+// inheritedLeases is the progress of inheritedLeases.scan.
 type inheritedLeases struct {
 	scanning bool
 	from     timer.Handle
@@ -47,7 +47,7 @@ func newInheritedLeases(s *Scheduler) inheritedLeases {
 // Interrupted is the last error of an attempt whose leader ended before it reported.
 const Interrupted = "interrupted: the node that made this call stopped before it could report; the call may or may not have arrived"
 
-// scanInherited walks the table in slices. It resolves leases that are over, and arms the wheel or
+// scan walks the table in slices. It resolves leases that are over, and arms the wheel or
 // counts down on the monotonic clock for the others: the times in the table may be by a wrong wall
 // clock.
 func (il *inheritedLeases) scan() {
@@ -75,7 +75,7 @@ func (il *inheritedLeases) scan() {
 	il.env.WakeNext()
 }
 
-// ScanAgain restarts scanInherited: a process has ended or seems to be gone, or an outcome was
+// scanAgain restarts inheritedLeases.scan: a process has ended or seems to be gone, or an outcome was
 // dropped.
 func (il *inheritedLeases) scanAgain() {
 	if il.active {
@@ -84,10 +84,10 @@ func (il *inheritedLeases) scanAgain() {
 	}
 }
 
-// inheritedWait returns how long its owner may still use a lease; 0 if it is over, negative if it
+// wait returns how long its owner may still use a lease; 0 if it is over, negative if it
 // is this process's own active lease.
 func (il *inheritedLeases) wait(h timer.Handle, d *table.Due) time.Duration {
-	if il.leases.isActive(h, d) {
+	if il.leases.calling(h, d) != nil {
 		return -1
 	}
 	owner := il.table.LeaseOwner(d.Fence)
@@ -124,12 +124,6 @@ func (il *inheritedLeases) fenced(owner table.Incarnation) bool {
 		}
 	})
 	return false
-}
-
-// isActive reports that the lease is this process's own and has not ended.
-func (al *activeLeases) isActive(h timer.Handle, d *table.Due) bool {
-	f := al.byTimer[h]
-	return f != nil && f.seq == d.Seq && f.fence == d.Fence
 }
 
 // leaseEnded handles a leased timer that left the wheel: by the wall clock its lease is over.

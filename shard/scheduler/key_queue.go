@@ -61,7 +61,7 @@ func newKeyQueues(s *Scheduler) keyQueues {
 	}
 }
 
-// keyRefOf returns a timer's role in the queue of its key. It deletes a ref to a queue that was
+// refOf returns a timer's role in the queue of its key. It deletes a ref to a queue that was
 // dropped.
 func (kq *keyQueues) refOf(h timer.Handle) (c keyRef, ok bool) {
 	if c, ok = kq.refs[h]; ok && c.key.order != c.key.queue.order {
@@ -195,7 +195,7 @@ func (kq *keyQueues) mayGo(q *topicQueue, e entry) bool {
 		k.head.handle == e.handle && k.head.seq == e.seq && k.head.rev == e.rev
 }
 
-// takeKey gives the key to its head, whose lease is being proposed.
+// take gives the key to its head, whose lease is being proposed.
 func (kq *keyQueues) take(f *activeLease) {
 	k := kq.refs[f.handle].key
 	f.key, f.firm, f.kept = k, k.blocking, f.kept || f.dueMs <= k.freeMs
@@ -260,7 +260,7 @@ func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
 	t.Rearm(h, d.Seq) // it may have been popped before it became the head
 }
 
-// Review updates the key and the limit of a timer that an entry may have changed. A timer reserved
+// review updates the key and the limit of a timer that an entry may have changed. A timer reserved
 // for a pull keeps both until its lease is applied or dropped.
 func (kq *keyQueues) review(h timer.Handle) {
 	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
@@ -295,7 +295,7 @@ func (kq *keyQueues) review(h timer.Handle) {
 	kq.moveUp(k)
 }
 
-// ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
+// reviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
 // one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
 func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
 	if last == 0 {
@@ -414,7 +414,7 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 		}
 	default:
 		delete(kq.inOrder, q.id)
-		q.keys, q.keyRing, q.inLine = nil, order.Ring[*keyQueue]{}, 0 // keyRefOf drops the refs that are left
+		q.keys, q.keyRing, q.inLine = nil, order.Ring[*keyQueue]{}, 0 // refOf drops the refs that are left
 		q.order++
 		kq.due.rearmAll() // the queued timers come back through the wheel
 	}
@@ -423,7 +423,7 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 // pruneBudget is about how many keys, and entries of them, are pruned in one sweep.
 const pruneBudget = 4 * PopBudget
 
-// pruneKeys removes outdated entries from key queues once more than half must be outdated (I15),
+// prune removes outdated entries from key queues once more than half must be outdated (I15),
 // some keys at a time, in turn. A long queue is set aside for compact.
 func (kq *keyQueues) prune(q *topicQueue) {
 	for n, work := q.keyRing.Len(), 0; n > 0 && work < pruneBudget; n-- {

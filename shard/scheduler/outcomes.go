@@ -69,7 +69,7 @@ func (o *outcomes) mayRepeat(h timer.Handle, d *table.Due) bool {
 	return judge(&topic.Policy, &own, d.Attempts, &delivery.Outcome{Err: Interrupted}, 0).Kind == table.RetryLater
 }
 
-// ProposeOutcomes proposes the outcomes of leases. While the clock is trusted it also proposes
+// propose proposes the outcomes of leases. While the clock is trusted it also proposes
 // expiries, the forgetting of dead letters, and skips.
 func (o *outcomes) propose(b *table.Batch) {
 	n := 0

@@ -169,7 +169,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 	return out
 }
 
-// Pull proposes leases for one consumer. known is false while the order is not known: in a serial
+// pull proposes leases for one consumer. known is false while the order is not known: in a serial
 // topic due timers are still being queued, or scanBlockers has not finished.
 func (pt *pulledTopics) pull(b *table.Batch, topic timer.TopicID, most int, leaseMs int64) (asked []timer.Handle, known bool) {
 	q := pt.topics.byID[topic]
@@ -240,7 +240,7 @@ func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 	}
 }
 
-// Pulled handles the applied result of a consumer's lease.
+// pulled handles the applied result of a consumer's lease.
 func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
 	seq := pt.reserved[h]
 	delete(pt.reserved, h)
@@ -253,7 +253,7 @@ func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
 	pt.series.overlap(r.Handle, d.Seq, d.Fence)
 }
 
-// PullDropped handles a consumer's lease that the log did not take.
+// dropped handles a consumer's lease that the log did not take.
 func (pt *pulledTopics) dropped(h timer.Handle) {
 	delete(pt.reserved, h)
 	pt.keys.review(h)

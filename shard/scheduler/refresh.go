@@ -9,7 +9,7 @@ import (
 // changedTopics takes over the policies of topics that have changed, and queues their timers again.
 type changedTopics struct {
 	rerouting []*topicQueue // topics whose timers are being queued again
-	refreshAt int           // topics in topicQueues.list below it are to be looked at; see Refresh
+	refreshAt int           // topics in topicQueues.list below it are to be looked at
 
 	*leader
 	due    *dueQueues

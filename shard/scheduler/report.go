@@ -40,7 +40,7 @@ const reportAtLeast = 3 * time.Second
 // reportEach is how often a former leader repeats a report until it sees that the lease is over.
 const reportEach = 200 * time.Millisecond
 
-// report starts to report how a call ended.
+// begin starts to report how a call ended.
 func (lr *leaseReports) begin(f *activeLease, a delivery.Outcome) {
 	f.phase, f.attempt = reporting, a
 	lr.limits.uncount(f)
@@ -49,7 +49,7 @@ func (lr *leaseReports) begin(f *activeLease, a delivery.Outcome) {
 	lr.env.SendReport(lr.reportOf(f))
 }
 
-// reportAll repeats the reports of leases that are not known to be over.
+// repeat repeats the reports of leases that are not known to be over.
 func (lr *leaseReports) repeat() {
 	now := lr.now.Mono
 	if lr.active || len(lr.leases.byTimer) == 0 || now < lr.at {
@@ -61,7 +61,7 @@ func (lr *leaseReports) repeat() {
 		if f.phase != reporting {
 			continue
 		}
-		if now >= f.until || now >= f.askedAt+reportAtLeast && lr.over(f) {
+		if now >= f.until || now >= f.askedAt+reportAtLeast && lr.isOver(f) {
 			lr.leases.over(f)
 			continue
 		}
@@ -69,11 +69,11 @@ func (lr *leaseReports) repeat() {
 	}
 }
 
-// over reports that the table no longer has this lease, as far as this replica knows. A replica
-// that is gone, or whose table is older than the lease, cannot tell: then the leader does
-// (HearOver). A lease that was never seen applied had no call, and counts as over after
+// isOver reports that the table no longer has this lease, as far as this replica knows. A replica
+// that is gone, or whose table is older than the lease, does not
+// know: then the leader's answer does (end). A lease that was never seen applied had no call, and counts as over after
 // reportAtLeast.
-func (lr *leaseReports) over(f *activeLease) bool {
+func (lr *leaseReports) isOver(f *activeLease) bool {
 	t := lr.table
 	if !lr.env.Present() || t.LastFence() < f.fence {
 		return f.fence == 0
@@ -95,7 +95,7 @@ func (lr *leaseReports) reportOf(f *activeLease) *Report {
 	return &Report{Owner: lr.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
 }
 
-// HearReport proposes the outcome in a report if the table has its lease. over tells the sender
+// judge proposes the outcome in a report if the table has its lease. over tells the sender
 // that the lease is over.
 func (lr *leaseReports) judge(r *Report) (over bool) {
 	h, a := r.Handle, &r.Attempt
@@ -105,7 +105,7 @@ func (lr *leaseReports) judge(r *Report) (over bool) {
 	if r.Fence != 0 && r.Fence <= lr.table.LastFence() && !(live && d.Fence == r.Fence) {
 		return true
 	}
-	if !live || !lr.out.canJudge(h, &d) || lr.leases.isActive(h, &d) || lr.table.LeaseOwner(d.Fence) != r.Owner ||
+	if !live || !lr.out.canJudge(h, &d) || lr.leases.calling(h, &d) != nil || lr.table.LeaseOwner(d.Fence) != r.Owner ||
 		r.Fence != d.Fence && !(r.Fence == 0 && a.NotSent && d.Rev == r.Rev+1) {
 		return false
 	}
@@ -118,7 +118,7 @@ func (lr *leaseReports) judge(r *Report) (over bool) {
 	return false
 }
 
-// HearOver ends this process's report of a lease that the leader says is over.
+// end ends this process's report of a lease that the leader says is over.
 func (lr *leaseReports) end(h timer.Handle, fence uint64) {
 	if f := lr.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
 		lr.leases.over(f)

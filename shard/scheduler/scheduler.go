@@ -6,7 +6,6 @@ import (
 	"carillon/internal/clocks"
 	"carillon/shard/table"
 	"carillon/timer"
-	"carillon/timer/recurrence"
 )
 
 // Scheduler runs the calls of a shard on its leader: it takes due timers from the wheel, queues
@@ -39,67 +38,6 @@ type Scheduler struct {
 	// What the next entries carry besides leases and clients' changes.
 	series seriesTimes
 	out    outcomes
-}
-
-// Config configures a Scheduler. It does not change.
-type Config struct {
-	Shard      timer.ShardID
-	Owner      table.Incarnation // this process
-	Seed       uint64
-	Dispatcher Dispatcher
-	Topics     Topics
-	Observer   Observer
-	Ready      func(timer.TopicID, int) // see shard.Config
-	Limiters   *Limits                  // the node's, shared by all its schedulers
-	Zones      *recurrence.Zones
-}
-
-// Topics is where a leader looks topics up.
-type Topics interface {
-	Topic(id timer.TopicID) (*timer.Topic, bool)
-}
-
-// Observer receives events for metrics.
-type Observer interface {
-	Expired()                     // a timer expired before it could be attempted again
-	Lateness(ms int64, held bool) // of a first attempt that has ended; held: a gate delayed it
-}
-
-// Env is a scheduler's access to its replica. All methods but Post are called on the replica's
-// worker.
-type Env interface {
-	Wake()     // runs the scheduler once more in this turn of the worker
-	WakeNext() // runs it in the next turn, which follows at once
-	// Spent counts steps of work in this turn of the worker, of about a microsecond each, and reports
-	// that the turn's time is over: what is left goes on in the next turn.
-	Spent(steps int) bool
-	// Least reports whether the least may be done nevertheless. It is asked once for each visit.
-	Least() bool
-	// Post runs an event on the worker. It may be called from any goroutine. stopped: the host has
-	// stopped, and the event runs on any goroutine.
-	Post(event func(stopped bool))
-
-	Proposed(Item)                // records the purpose of the item just added to the entry
-	Confirm(then func(error))     // asks a majority whether this node still leads
-	HandingOver() bool            // nothing new may begin: the leadership is being transferred, or the node stops
-	Present() bool                // the node has a replica, so the table keeps up
-	Ended(table.Incarnation) bool // a later process of its node has registered
-	// Fence asks the meta group to record that a process is gone. then runs on the worker; without
-	// an error, a majority found it gone after Fence was called.
-	Fence(owner table.Incarnation, then func(error))
-
-	Resume([]ClientChange) // continues changes that waited for a lease, ahead of others
-	Refuse([]ClientChange) // answers that this node does not lead
-	SendReport(*Report)    // sends the outcome of a lease to the current leader
-	ZoneUnknown(string)    // a due timer is in a time zone that this node lacks
-	Fired(timer.TopicID, *table.Outcome)
-	CanaryPassed()
-}
-
-// ClientChange is a client's change that waits for a lease.
-type ClientChange interface {
-	WaitsUntil() time.Duration // the deadline of its wait; monotonic
-	Answer(timer.Result, error)
 }
 
 func New(cfg Config, env Env, now *clocks.Moment) *Scheduler {

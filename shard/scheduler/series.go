@@ -114,12 +114,10 @@ type seriesTimes struct {
 }
 
 func newSeriesTimes(s *Scheduler) seriesTimes {
-	return seriesTimes{
-		calendar: recurrence.Calendar{Zones: s.cfg.Zones}, leader: &s.leader,
-	}
+	return seriesTimes{calendar: recurrence.Calendar{Zones: s.cfg.Zones}, leader: &s.leader}
 }
 
-// FollowClock proposes the next step after the clock was set back: a tick, or that all series are
+// followClock proposes the next step after the clock was set back: a tick, or that all series are
 // corrected.
 func (st *seriesTimes) followClock(b *table.Batch) {
 	switch {

@@ -45,7 +45,7 @@ func newTopicLimits(s *Scheduler) topicLimits {
 // begin starts a leadership. It keeps carriedOver.
 func (tl *topicLimits) begin() { tl.carried = map[timer.Handle]carriedLease{} }
 
-// setLimit starts or stops counting for a topic, as its policy says.
+// set starts or stops counting for a topic, as its policy says.
 func (tl *topicLimits) set(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.Limited()
 	switch {
@@ -64,7 +64,7 @@ func (tl *topicLimits) set(q *topicQueue) {
 	}
 }
 
-// leaveLimit stops counting for a topic.
+// leave stops counting for a topic.
 func (tl *topicLimits) leave(q *topicQueue) {
 	q.limited.Leave()
 	q.limiterUse.leave(tl.now.Mono)
@@ -136,7 +136,7 @@ func (tl *topicLimits) uncountCarried(h timer.Handle) {
 	}
 }
 
-// endLimits ends the counting of a leadership; the next leader counts anew. Active leases whose
+// end ends the counting of a leadership; the next leader counts anew. Active leases whose
 // calls run go on counting. So do consumers' leases: it is not known when the next leader begins to
 // count them, and others must not use their places meanwhile.
 func (tl *topicLimits) end() {
@@ -185,7 +185,7 @@ func (tl *topicLimits) endCarriedOver(all bool) {
 	}
 }
 
-// limitOf returns the limit that refuses a topic one more lease.
+// refusal returns the limit that refuses a topic one more lease.
 func (tl *topicLimits) refusal(q *topicQueue) timer.WaitCause {
 	if q.limiterUse == nil {
 		return timer.NoWait

@@ -14,7 +14,7 @@ type topicQueue struct {
 	queues *topicQueues
 	id     timer.TopicID
 	topic  *timer.Topic // as this node knows it; nil: not known (yet)
-	at     int          // in dueQueues.list
+	at     int          // in topicQueues.list
 
 	destinations
 
@@ -24,7 +24,7 @@ type topicQueue struct {
 	turn    order.Spot[*topicQueue]
 	// deferred is its place among the topics that wait until all that is due has left the wheel.
 	deferred order.Spot[*topicQueue]
-	withSlot order.Spot[*topicQueue] // in dueQueues.withSlot: it has credits
+	withSlot order.Spot[*topicQueue] // in topicQueues.withSlot: it has credits
 	limited  order.Spot[*topicQueue] // in topicLimits.queues
 
 	// resumedMs is when the topic was last resumed, wall clock; 0: never. Occurrences due before
@@ -33,7 +33,7 @@ type topicQueue struct {
 	limitedMs int64 // when its limit or its window last refused a lease, or let one go again, wall clock
 
 	window   topicWindow
-	windowMs int64 // when it is looked at again, in dueQueues.windows; 0: it is not there
+	windowMs int64 // when it is looked at again, in topicWindows.shut; 0: it is not there
 
 	limiterUse *limiterUse          // nil: the topic has no limit
 	keys       map[uint64]*keyQueue // by hash of the key; nil: the topic is not serial

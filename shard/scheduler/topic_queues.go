@@ -173,7 +173,7 @@ func (tq *topicQueues) returnSpares(q *topicQueue) {
 	}
 }
 
-// DeliveryChanged handles a logged change of a topic's delivery, by call or by pull: timers that it
+// deliveryChanged handles a logged change of a topic's delivery, by call or by pull: timers that it
 // held back may go now.
 func (tq *topicQueues) deliveryChanged(topic timer.TopicID) {
 	if q := tq.byID[topic]; tq.active && q != nil {

@@ -24,9 +24,7 @@ type unknownZones struct {
 }
 
 func newUnknownZones(s *Scheduler) unknownZones {
-	return unknownZones{
-		topics: map[timer.TopicID]*zonelessTopic{}, leader: &s.leader,
-	}
+	return unknownZones{topics: map[timer.TopicID]*zonelessTopic{}, leader: &s.leader}
 }
 
 type zoneless struct {
@@ -41,11 +39,8 @@ type zonelessTopic struct {
 	oldestMs int64 // the earliest due time since there have been some
 }
 
-// awaitZone sets a due timer aside.
+// await sets a due timer aside.
 func (u *unknownZones) await(e entry, topic timer.TopicID) {
-	if u.topics == nil {
-		u.topics = map[timer.TopicID]*zonelessTopic{}
-	}
 	t := u.topics[topic]
 	if t == nil {
 		t = &zonelessTopic{oldestMs: e.dueMs}
@@ -58,7 +53,7 @@ func (u *unknownZones) await(e entry, topic timer.TopicID) {
 	u.list = append(u.list, zoneless{e, topic, u.now.Mono + zoneRetry})
 }
 
-// retryZones drops the timers that were changed or have ended. A changed one is in the wheel again.
+// retry drops the timers that were changed or have ended. A changed one is in the wheel again.
 func (u *unknownZones) retry() {
 	for budget := zoneBudget; len(u.list) > 0 && u.list[0].retry <= u.now.Mono; budget-- {
 		if budget == 0 {

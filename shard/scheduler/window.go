@@ -65,7 +65,7 @@ func (tw *topicWindows) inWindow(q *topicQueue) (open bool, untilMs int64) {
 	return w.open, w.untilMs
 }
 
-// awaitWindow has a topic wait until its window may open.
+// await has a topic wait until its window may open.
 func (tw *topicWindows) await(q *topicQueue, untilMs int64) {
 	q.limitedMs = tw.now.WallMs
 	if q.windowMs != untilMs {
@@ -74,7 +74,7 @@ func (tw *topicWindows) await(q *topicQueue, untilMs int64) {
 	}
 }
 
-// openWindows gives topics their turns again whose windows may be open now.
+// reopen gives topics their turns again whose windows may be open now.
 func (tw *topicWindows) reopen() {
 	for n := 0; tw.shut.len() > 0 && tw.shut.top().untilMs <= tw.now.WallMs; n++ {
 		if n == PopBudget || tw.env.Spent(1) {

@@ -1,0 +1,497 @@
+package scheduler
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// phase is the progress of a lease on its leader.
+type phase uint8
+
+const (
+	proposed  phase = iota // in the log's pipeline, not applied yet
+	held                   // applied; its due time has not come
+	started                // the call runs
+	ended                  // an outcome is in the pipeline
+	returned               // the call never started, and the lease's release is in the pipeline
+	reporting              // its outcome is reported to the current leader
+)
+
+// activeLease is one lease of this leader, from its proposal to the applied outcome.
+type activeLease struct {
+	handle   timer.Handle
+	seq      uint64
+	fence    uint64 // of the lease; 0 until it is applied
+	rev      uint32 // of the timer, before the lease
+	queue    *destQueue
+	permit   delivery.Permit
+	phase    phase
+	key      *keyQueue        // of the timer's key; nil if the topic is not serial
+	firm     bool             // no earlier timer of the key may preempt it
+	limit    *limit           // where it counts; nil if nowhere
+	called   bool             // the call was started
+	kept     bool             // a gate delayed its timer
+	revoked  bool             // do not start: return the lease when it is applied
+	dueMs    int64            // wall clock; the call does not start before
+	expireMs int64            // … or after; 0: no limit
+	leaseEnd time.Duration    // on clocks.Moment.Lease
+	timeout  time.Duration    // of the call
+	provenAt time.Duration    // when it was proposed, on clocks.Moment.Lease: a majority followed later
+	askedAt  time.Duration    // … monotonic, to learn how long a commit takes
+	firedMs  int64            // when the call was started, wall clock
+	fromMs   int64            // of a first attempt: when the timer was due, or created if that was later; else 0
+	attempt  delivery.Outcome // how the call ended
+	until    time.Duration    // reporting: when to give up, monotonic
+	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
+}
+
+// activeLeases are this process's leases for calls, until it has seen their end.
+type activeLeases struct {
+	byTimer map[timer.Handle]*activeLease
+	held    heap[*activeLease]
+	blocked []*activeLease // leases that client changes wait for
+	pipeline
+
+	*leader
+	consumers *consumerLeases
+	due       *dueQueues
+	inherited *inheritedLeases
+	keys      *keyQueues
+	limits    *topicLimits
+	out       *outcomes
+	pulls     *pulledTopics
+	reports   *leaseReports
+	series    *seriesTimes
+	topics    *topicQueues
+	windows   *topicWindows
+}
+
+func newActiveLeases(s *Scheduler) activeLeases {
+	return activeLeases{
+		byTimer: map[timer.Handle]*activeLease{}, leader: &s.leader,
+		consumers: &s.consumers, due: &s.due, inherited: &s.inherited, keys: &s.keys, limits: &s.limits, out: &s.out,
+		pulls: &s.pulls, reports: &s.reports, series: &s.series, topics: &s.topics, windows: &s.windows,
+	}
+}
+
+// begin starts a leadership: calls of the last one may still run, but no lease waits to start.
+func (al *activeLeases) begin() { al.held = heap[*activeLease]{} }
+
+// judgeReported ends the reports of a former leadership: this node leads again, and judges the
+// attempts itself.
+func (al *activeLeases) judgeReported() {
+	for _, h := range al.handles() {
+		if f := al.byTimer[h]; f.phase == reporting {
+			al.ended(f, &f.attempt)
+		}
+	}
+}
+
+// end stops a leadership: what has not started never will, and all leases are reported to the next
+// leader. Calls that run are reported when they end.
+func (al *activeLeases) end() {
+	al.blocked, al.proposed = nil, 0
+	for _, h := range al.handles() {
+		f := al.byTimer[h]
+		al.env.Refuse(f.waiting)
+		f.waiting = nil
+		switch f.phase {
+		case started: // it continues, and is reported when it ends
+		case proposed, held:
+			f.permit.Cancel()
+			al.reports.begin(f, delivery.Outcome{NotSent: true})
+		case returned:
+			al.reports.begin(f, delivery.Outcome{NotSent: true})
+		case ended:
+			al.reports.begin(f, f.attempt)
+		}
+	}
+}
+
+// handles returns the timers with an active lease, sorted: the order of effects must be
+// deterministic.
+func (al *activeLeases) handles() []timer.Handle { return slices.Sorted(maps.Keys(al.byTimer)) }
+
+// before orders held active leases by due time, then arrival.
+func (f *activeLease) before(o *activeLease) bool {
+	if f.dueMs != o.dueMs {
+		return f.dueMs < o.dueMs
+	}
+	return f.seq < o.seq
+}
+
+// unstarted reports that the call can still be prevented: its permit is not used yet.
+func (f *activeLease) unstarted() bool { return f.phase == proposed || f.phase == held }
+
+// hidden reports that clients see the timer as scheduled although the table has it leased.
+func (f *activeLease) hidden() bool { return f.phase == held || f.phase == returned }
+
+// CallMargin is how much longer a lease lasts than its call's timeout.
+const CallMargin = 5 * time.Second
+
+// StartWithin bounds how long after a majority last followed this leader it may start a call. A
+// majority that has elected another leader follows this one no more: so the other knows that from
+// StartWithin after its own election on no call of this leader begins. See docs/adr/0048. It is as
+// long as an election timeout at most: a leader whose entries and confirmations take longer, on a
+// starved machine, would return leases instead of calling.
+const StartWithin = 2 * time.Second
+
+// provenFor is the part of StartWithin after which the leader confirms its leadership before it
+// starts a call. The rest is for the way to the call's begin.
+const provenFor = StartWithin * 3 / 4
+
+// proven returns when a majority surely followed this leader last, as far as the lease shows: its
+// own entry was committed after it was proposed.
+func (al *activeLeases) proven(f *activeLease) time.Duration { return max(f.provenAt, al.provenAt) }
+
+// deadline is when the call must have ended: by the lease, and because it must begin within
+// StartWithin.
+func (al *activeLeases) deadline(f *activeLease) time.Duration {
+	return min(f.leaseEnd, al.proven(f)+StartWithin+f.timeout)
+}
+
+// stands reports whether the timer is unchanged since it was queued, is not being leased, and has
+// not expired.
+func (al *activeLeases) stands(e entry) bool {
+	t := al.table
+	if !t.Live(e.handle, e.seq) {
+		return false
+	}
+	d := t.Due(e.handle)
+	f := al.byTimer[e.handle]
+	return d.Rev == e.rev && d.State == timer.Scheduled && (f == nil || f.seq != e.seq || f.phase != proposed) && al.pulls.reserved[e.handle] != e.seq &&
+		(d.ExpiresMs == 0 || al.now.WallMs <= d.ExpiresMs)
+}
+
+// kept reports that a gate has delayed a timer past its due time: a pause, a breaker, a limit, or
+// spread. keyQueues.take adds the delay by its key.
+func (n *destQueue) kept(e entry, d *table.Due) bool {
+	return e.dueMs <= max(n.shutMs, n.queue.resumedMs, n.queue.limitedMs) || e.dueMs > d.NextMs
+}
+
+// propose adds a lease to the batch and records it as active.
+func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit delivery.Permit) {
+	d := al.table.Due(e.handle)
+	own := al.table.Callback(d.Target)
+	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
+	if own.TimeoutMs > 0 {
+		timeout = time.Duration(own.TimeoutMs) * time.Millisecond
+	}
+	last := timeout + CallMargin + MaxLookAhead
+	f := &activeLease{
+		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
+		dueMs: e.dueMs, expireMs: d.ExpiresMs,
+		leaseEnd: al.now.Lease + last, timeout: timeout, provenAt: al.now.Lease, askedAt: al.now.Mono,
+		kept: n.kept(e, &d),
+	}
+	if old := al.byTimer[e.handle]; old != nil {
+		// The old call still runs, but its lease is over: its topic was dropped by force, or
+		// another node led meanwhile.
+		delete(al.byTimer, e.handle)
+		al.topics.landed(old.queue)
+		al.keys.freed(old)
+		al.limits.uncount(old)
+		al.releaseOps(old)
+	}
+	if n.queue.limiterUse != nil {
+		f.limit = n.queue.limiterUse.limit
+	}
+	al.byTimer[e.handle] = f
+	if n.queue.keys != nil {
+		al.keys.take(f)
+	}
+	n.flying++
+	al.proposed++
+	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
+	al.env.Proposed(Item{leaseProposed, f})
+}
+
+// leased handles the applied result of a proposed lease.
+func (al *activeLeases) leased(f *activeLease, r timer.Result) {
+	al.leaves(f)
+	al.committed(al.now.Mono-f.askedAt, al.now.Mono)
+	al.due.learn(al.now.Mono - f.askedAt)
+	if r.Code != timer.OK { // the timer changed before the lease was applied
+		f.permit.Cancel()
+		al.over(f)
+		// It may have been popped again and skipped because of this lease.
+		al.table.Rearm(f.handle, f.seq)
+		return
+	}
+	f.fence = r.Fence
+	if f.revoked {
+		al.revoke(f)
+		al.releaseOps(f)
+		return
+	}
+	f.phase = held
+	al.held.push(f)
+}
+
+// leaves counts a lease out of the pipeline, in which others may go then.
+func (al *activeLeases) leaves(f *activeLease) {
+	if f.phase != proposed { // of an earlier leadership
+		return
+	}
+	if al.full() {
+		al.env.WakeNext()
+	}
+	al.proposed--
+}
+
+// learn adapts the look-ahead to about two commit times.
+func (dq *dueQueues) learn(commit time.Duration) {
+	want := min(max(2*commit, minLookAhead), MaxLookAhead)
+	if want > dq.lookAhead {
+		dq.lookAhead = want
+	} else {
+		dq.lookAhead -= (dq.lookAhead - want) / 64
+	}
+}
+
+// revoke returns a lease whose call has not started.
+func (al *activeLeases) revoke(f *activeLease) {
+	f.permit.Cancel()
+	f.phase = returned
+	al.out.outcomes = append(al.out.outcomes, outcomeItem{table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f})
+}
+
+// releaseOps continues the client changes that waited for an active lease.
+func (al *activeLeases) releaseOps(f *activeLease) {
+	if len(f.waiting) == 0 {
+		return
+	}
+	al.env.Resume(f.waiting)
+	f.waiting = nil
+	al.env.WakeNext()
+}
+
+// await makes a client's change wait for an active lease.
+func (al *activeLeases) await(f *activeLease, o ClientChange) {
+	if len(f.waiting) == 0 {
+		al.blocked = append(al.blocked, f)
+	}
+	f.waiting = append(f.waiting, o)
+}
+
+// expire answers ErrOverloaded to client changes that have waited too long for a lease to be
+// applied or a call to end.
+func (al *activeLeases) expire(now time.Duration) {
+	keep := al.blocked[:0]
+	for _, f := range al.blocked {
+		for len(f.waiting) > 0 && f.waiting[0].WaitsUntil() <= now {
+			f.waiting[0].Answer(timer.Result{}, timer.ErrOverloaded)
+			f.waiting = f.waiting[1:]
+		}
+		if len(f.waiting) > 0 {
+			keep = append(keep, f)
+		}
+	}
+	clear(al.blocked[len(keep):])
+	al.blocked = keep
+}
+
+// startDue starts every held call that is due.
+func (al *activeLeases) startDue() {
+	if al.held.len() > 0 && al.held.top().dueMs-al.now.WallMs > 2*MaxLookAhead.Milliseconds() {
+		al.returnHeld()
+	}
+	for n := 0; al.held.len() > 0 && (al.held.top().phase != held || al.held.top().dueMs <= al.now.WallMs); n++ {
+		if n == startBudget {
+			al.env.WakeNext()
+			return
+		}
+		if f := al.held.top(); f.phase == held && al.now.Lease-al.proven(f) > provenFor {
+			al.Doubt()
+			return
+		}
+		if f := al.held.pop(); f.phase == held {
+			al.start(f)
+		}
+	}
+}
+
+// returnHeld revokes every held lease: the wall clock stepped back, and other timers could not use
+// their permits meanwhile.
+func (al *activeLeases) returnHeld() {
+	for _, f := range al.held.items {
+		if f.phase == held {
+			al.revoke(f)
+		}
+	}
+	al.held = heap[*activeLease]{}
+}
+
+func (al *activeLeases) start(f *activeLease) {
+	if !al.table.Live(f.handle, f.seq) { // its topic was dropped by force
+		al.drop(f)
+		return
+	}
+	d := al.table.Due(f.handle)
+	if d.State != timer.Leased || d.Fence != f.fence {
+		al.drop(f)
+		return
+	}
+	topic := f.queue.queue.topic
+	if open, _ := al.windows.inWindow(f.queue.queue); !open || topic == nil || topic.Paused || f.expireMs != 0 && al.now.WallMs > f.expireMs {
+		al.revoke(f)
+		return
+	}
+	f.phase, f.called, f.firedMs = started, true, al.now.WallMs
+	al.series.overlap(f.handle, f.seq, f.fence)
+	job := al.table.Job(f.handle)
+	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
+		f.fromMs = job.LateFromMs
+	}
+	done := func(a delivery.Outcome) { al.env.Post(func(stopped bool) { al.callEnded(f, a, stopped) }) }
+	if c, own := f.permit.(canaryDest); own {
+		c.start(done)
+		return
+	}
+	al.cfg.Dispatcher.Start(f.permit, &Delivery{Topic: topic, Shard: al.cfg.Shard, Job: job, Own: al.table.Callback(d.Target), Deadline: al.deadline(f)}, done)
+}
+
+func (al *activeLeases) drop(f *activeLease) {
+	f.permit.Cancel()
+	al.over(f)
+}
+
+// callEnded handles the end of a call, on the worker.
+func (al *activeLeases) callEnded(f *activeLease, a delivery.Outcome, stopped bool) {
+	if stopped {
+		return // the next process finds the lease in the log
+	}
+	al.ended(f, &a)
+	al.env.Wake()
+}
+
+// ended judges a call that has ended, or reports it if this node leads no more.
+func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
+	if al.byTimer[f.handle] != f {
+		return // its timer was dropped, or has another lease
+	}
+	if !al.active {
+		al.reports.begin(f, *a)
+		return
+	}
+	endBy(a, al.now.WallMs, true)
+	f.phase, f.attempt = ended, *a
+	d := al.table.Due(f.handle)
+	if !al.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !al.granted(f, &d) {
+		al.over(f)
+		return
+	}
+	if f.fromMs > 0 && !a.NotSent {
+		al.cfg.Observer.Lateness(a.StartedMs-f.fromMs, f.kept)
+	}
+	out := al.out.judge(f.handle, &d, a, al.random.Float64())
+	al.out.outcomes = append(al.out.outcomes, outcomeItem{out, f})
+	if d.Topic != table.CanaryTopic {
+		al.env.Fired(d.Topic, &out)
+	}
+}
+
+// granted reports whether the table's lease is this active lease. An active lease without a fence
+// was not seen applied in its own leadership; another leader may have leased the timer instead.
+func (al *activeLeases) granted(f *activeLease, d *table.Due) bool {
+	if f.fence != 0 {
+		return d.Fence == f.fence
+	}
+	return d.Rev == f.rev+1 && al.table.LeaseOwner(d.Fence) == al.cfg.Owner
+}
+
+// over ends an active lease: its outcome was applied, or the lease itself never was.
+func (al *activeLeases) over(f *activeLease) {
+	f.phase = ended
+	if al.byTimer[f.handle] == f {
+		delete(al.byTimer, f.handle)
+		al.topics.landed(f.queue)
+		al.keys.freed(f)
+	}
+	al.limits.uncount(f)
+	al.releaseOps(f)
+}
+
+// outcomeApplied handles the applied result of an outcome; f is the active lease that it ends, nil
+// if there is none.
+func (al *activeLeases) outcomeApplied(f *activeLease, r *timer.Result) {
+	if f != nil {
+		al.handOn(f)
+		al.over(f)
+	}
+	if r.Code == timer.OK {
+		al.consumers.applied(r.Handle)
+	}
+}
+
+// drain returns leases whose calls have not started. Its result is the number of leases that have
+// not ended or, after the leadership, whose end the new leader has not confirmed.
+func (al *activeLeases) drain() int {
+	if !al.active {
+		return len(al.byTimer)
+	}
+	for _, h := range al.handles() {
+		switch f := al.byTimer[h]; f.phase {
+		case proposed:
+			f.revoked = true
+		case held:
+			al.revoke(f)
+		}
+	}
+	if len(al.byTimer) > 0 {
+		al.env.Wake()
+	}
+	return len(al.byTimer)
+}
+
+// giveWay returns the leases that block a command. It reports false if the command must wait for a
+// lease in the log's pipeline.
+func (al *activeLeases) giveWay(b *table.Batch, cmd *timer.Command, o ClientChange) bool {
+	if cmd.Kind == timer.Deliver {
+		al.releaseHeld(b, cmd.Topic)
+	}
+	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject || cmd.Kind == timer.Redrive || cmd.Kind == timer.Purge {
+		return true
+	}
+	for h := al.table.Named(cmd.Topic, []byte(cmd.ID), cmd.Seq); h != 0; {
+		switch f := al.byTimer[h]; {
+		case f == nil || !al.table.Live(h, f.seq):
+		case cmd.Kind == timer.Add && f.dueMs <= al.now.WallMs:
+			// The timer is due, so its attempt goes ahead: a stream of adds could put it off for
+			// ever.
+		case f.phase == proposed:
+			f.revoked = true
+			al.await(f, o)
+			return false
+		case f.phase == held:
+			al.release(b, f)
+		}
+		if cmd.Kind != timer.Cancel {
+			break
+		}
+		h = al.table.NextLive(h) // a cancel is for all timers of the id that have not ended
+	}
+	return true
+}
+
+// release returns a lease whose call has not started, in the entry being built.
+func (al *activeLeases) release(b *table.Batch, f *activeLease) {
+	f.permit.Cancel()
+	f.phase = returned
+	b.Outcome(&table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release})
+	al.env.Proposed(Item{outcomeProposed, f})
+}
+
+// releaseHeld returns a topic's held leases, which clients do not see.
+func (al *activeLeases) releaseHeld(b *table.Batch, topic timer.TopicID) {
+	for _, h := range al.handles() {
+		if f := al.byTimer[h]; f.phase == held && al.table.Live(h, f.seq) && al.table.Due(h).Topic == topic {
+			al.release(b, f)
+		}
+	}
+}
