@@ -69,9 +69,9 @@ func (lr *leaseReports) repeat() {
 	}
 }
 
-// isOver reports that the table no longer has this lease, as far as this replica knows. A replica
-// that is gone, or whose table is older than the lease, does not
-// know: then the leader's answer does (end). A lease that was never seen applied had no call, and counts as over after
+// isOver reports that the table no longer has this lease, as this replica knows it. A replica that
+// is gone, or whose table is older than the lease, does not know: there the leader's answer ends
+// the report. A lease that was never seen applied had no call, and counts as over after
 // reportAtLeast.
 func (lr *leaseReports) isOver(f *activeLease) bool {
 	t := lr.table

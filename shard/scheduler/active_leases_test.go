@@ -1,0 +1,295 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// TestReceiverIsBusy: a queue whose receiver is full waits there, and goes when it is granted a
+// permit.
+func TestReceiverIsBusy(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.ReceiverFull}
+	a := r.add("a", 0)
+	r.turn()
+	r.want("")
+	r.waits(a, timer.WaitSlots)
+	if len(r.waiters) != 1 {
+		t.Fatalf("%d wait", len(r.waiters))
+	}
+	r.permits++
+	r.waiters[0].Receiver.Granted(permit{r, "http://a"})
+	r.turn()
+	r.want("a")
+
+	r.add("b", 0)
+	r.turn()
+	r.waiters[1].Receiver.Refused(time.Second)
+	delete(r.verdicts, "http://a")
+	r.turn()
+	r.want("a")
+	r.pass(time.Second)
+	r.want("ab")
+}
+
+// TestPermitWithoutUse: a permit that comes when nothing is left to call is given to others.
+func TestPermitWithoutUse(t *testing.T) {
+	for name, before := range map[string]func(r *replica){
+		"cancelled": func(r *replica) {
+			r.command(timer.Command{Kind: timer.Cancel, ID: "a"})
+		},
+		"paused": func(r *replica) {
+			r.topics[1] = &timer.Topic{ID: 1, Policy: r.topics[1].Policy, Paused: true}
+			r.Refresh()
+		},
+		"no lead": func(r *replica) { r.End() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.ReceiverFull}
+			r.add("a", 0)
+			r.turn()
+			before(r)
+			r.turn()
+			r.permits++
+			r.waiters[0].Receiver.Granted(permit{r, "http://a"})
+			if r.turn(); r.permits != 0 {
+				t.Error("the permit is kept")
+			}
+			r.want("")
+		})
+	}
+}
+
+func TestNodeIsFull(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.NodeFull, Class: 1}
+	a := r.add("a", 0)
+	b := r.add("b", 0)
+	r.turn()
+	r.pass(2 * time.Second)
+	r.waits(a, timer.WaitSlots)
+	var sum timer.Waiting
+	at := 0
+	if !r.Waiting(&at, &sum) || sum[timer.WaitSlots] != 2 {
+		t.Errorf("they wait for %v", sum)
+	}
+	if len(r.waiters) != 1 {
+		t.Fatalf("%d wait", len(r.waiters))
+	}
+	cancelled := 0
+	r.waiters[0].Node.GrantedSlot(1, credit{&cancelled})
+	r.turn()
+	r.want("a")
+	r.state(b, timer.Scheduled)
+	if len(r.waiters) != 2 || cancelled != 0 {
+		t.Fatalf("%d asked, %d credits were returned", len(r.waiters), cancelled)
+	}
+	r.command(timer.Command{Kind: timer.Cancel, ID: "b"})
+	r.waiters[1].Node.GrantedSlot(1, credit{&cancelled})
+	if r.turn(); cancelled != 1 {
+		t.Errorf("a credit without use is kept")
+	}
+	r.add("c", 0)
+	r.turn()
+	r.End()
+	r.waiters[2].Node.GrantedSlot(1, credit{&cancelled})
+	if r.turn(); cancelled != 2 {
+		t.Errorf("a credit after the leadership is kept")
+	}
+}
+
+// TestStoppedHost: an event that comes when no worker runs gives back what it has.
+func TestStoppedHost(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.NodeFull}
+	r.add("a", 0)
+	r.turn()
+	cancelled := 0
+	r.waiters[0].Node.GrantedSlot(0, credit{&cancelled})
+	r.posted[0](true)
+	r.permits++
+	r.waiters[0].Receiver.Granted(permit{r, "http://a"})
+	r.posted[1](true)
+	if cancelled != 1 || r.permits != 0 {
+		t.Errorf("%d credits returned, %d permits kept", cancelled, r.permits)
+	}
+}
+
+func TestBreakerIsOpen(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
+	a := r.add("a", 0)
+	r.turn()
+	r.waits(a, timer.WaitBreaker)
+	delete(r.verdicts, "http://a")
+	r.pass(900 * time.Millisecond)
+	r.want("")
+	r.pass(100 * time.Millisecond)
+	r.want("a")
+}
+
+// TestReceiversOfATopic: a timer may name its own receiver, and one that is shut holds up no other.
+func TestReceiversOfATopic(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://b"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+	at := func(url string) func(*timer.Command) {
+		return func(c *timer.Command) { c.Spec.Callback.URL = url }
+	}
+	r.add("a", 0, at("http://b"))
+	r.add("b", 0, at("http://c"))
+	r.add("c", 0)
+	r.turn()
+	r.want("bc")
+	sum := map[Destination]int{}
+	var cursor DueCursor
+	if !r.DueFor(&cursor, sum) || sum["http://b"] != 1 || sum["http://a"] != 0 {
+		t.Errorf("due: %v", sum)
+	}
+}
+
+func TestNoURL(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.Callback.URL = "" })
+	a := r.add("a", 0)
+	r.turn()
+	r.waits(a, timer.WaitNoCallback)
+	r.topic(1, func(*timer.Policy) {})
+	r.turn()
+	r.want("a")
+}
+
+// TestLeadershipIsProven: no call starts when a majority followed too long ago, until one has
+// confirmed.
+func TestLeadershipIsProven(t *testing.T) {
+	r := newReplica(t)
+	r.add("a", 15)
+	r.turn()
+	r.now.WallMs += 3000
+	r.now.Lease += 3 * time.Second
+	r.now.Mono += 3 * time.Second
+	r.turn()
+	r.want("")
+	if !r.InDoubt() || len(r.confirms) != 1 {
+		t.Fatalf("doubt: %t, %d confirmations", r.InDoubt(), len(r.confirms))
+	}
+	r.confirms[0](timer.ErrOverloaded)
+	r.turn()
+	r.confirms[1](nil)
+	r.turn()
+	r.want("a")
+}
+
+// TestGiveWay: a client's change returns the lease of a timer that has not started, and waits for one
+// that is not applied yet.
+func TestGiveWay(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 15)
+	r.turn()
+	cancel := &timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"}
+	waiting := &change{until: r.now.Mono + time.Second}
+	r.entry(func(b *table.Batch) {
+		if !r.GiveWay(b, cancel, waiting) {
+			t.Error("it waits for a lease that is applied")
+		}
+	})
+	if r.state(a, timer.Scheduled); r.permits != 0 {
+		t.Error("the permit is kept")
+	}
+	r.turn()
+	r.state(a, timer.Leased)
+
+	b := r.add("b", 15)
+	r.Run()
+	var batch table.Batch
+	batch.Reset(r.now.WallMs, 1, 1)
+	r.items = nil
+	r.Lease(&batch)
+	cancel.ID = "b"
+	if r.GiveWay(&batch, cancel, waiting) {
+		t.Error("it does not wait for a lease in the pipeline")
+	}
+	late := &change{until: r.now.Mono}
+	if r.GiveWay(&batch, cancel, late) || r.Inspect().Leases[b].Waiting != 2 {
+		t.Errorf("%+v", r.Inspect().Leases[b])
+	}
+	r.Expire(r.now.Mono)
+	if late.err != nil || waiting.err != nil {
+		t.Error("the first in line has time")
+	}
+	r.Expire(r.now.Mono + time.Second)
+	if late.err != timer.ErrOverloaded || waiting.err != timer.ErrOverloaded {
+		t.Errorf("answers: %v, %v", late.err, waiting.err)
+	}
+	results, err := r.table.Apply(batch.Bytes(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range results {
+		r.items[i](&results[i], true)
+	}
+	r.Run()
+	r.entry()
+	if r.state(b, timer.Scheduled); r.permits != 1 {
+		t.Errorf("%d permits in use", r.permits)
+	}
+}
+
+// TestDeliveryIsChanged: leases that have not started are returned when the log changes a topic's
+// delivery, and its timers go again once it is changed back.
+func TestDeliveryIsChanged(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 15)
+	r.turn()
+	c := timer.Command{Kind: timer.Deliver, Topic: 1, Turn: 1, Pull: true}
+	r.entry(func(b *table.Batch) { r.GiveWay(b, &c, nil) })
+	r.state(a, timer.Scheduled)
+	r.command(c)
+	r.pass(time.Second)
+	r.want("")
+	c.Turn, c.Pull = 2, false
+	r.command(c)
+	r.DeliveryChanged(1)
+	r.turn()
+	r.want("a")
+}
+
+func TestDrain(t *testing.T) {
+	r := newReplica(t)
+	a, b := r.add("a", 0), r.add("b", 15)
+	r.turn()
+	r.leaving = true
+	if n := r.Drain(); n != 2 {
+		t.Errorf("%d leases have not ended", n)
+	}
+	r.turn()
+	r.state(b, timer.Scheduled)
+	if n := r.Drain(); n != 1 || r.InFlight() != 1 {
+		t.Errorf("%d leases have not ended", n)
+	}
+	r.end(delivery.Outcome{Status: 200})
+	if r.state(a, timer.Done); r.Drain() != 0 {
+		t.Error("an ended lease counts")
+	}
+}
+
+// TestForcedDrop: a call whose topic was dropped by force ends without an outcome.
+func TestForcedDrop(t *testing.T) {
+	r := newReplica(t)
+	r.add("a", 0)
+	r.turn()
+	b := r.add("b", 15)
+	r.turn()
+	got := r.command(timer.Command{Kind: timer.CloseTopic, Force: true})
+	r.ReviewDropped(0, got.Handle)
+	r.end(delivery.Outcome{Status: 200})
+	r.pass(100 * time.Millisecond)
+	r.want("")
+	if r.InFlight() != 0 || r.permits != 0 || len(r.fired) != 0 {
+		t.Errorf("%d leases, %d permits, outcomes %v; timer %d", r.InFlight(), r.permits, r.fired, b)
+	}
+}

@@ -1,0 +1,158 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/timer"
+)
+
+// pause pauses a topic, or resumes it.
+func (r *replica) pause(paused bool) {
+	p := *r.topics[1]
+	p.Paused = paused
+	r.topics[1] = &p
+	r.Refresh()
+}
+
+func TestPause(t *testing.T) {
+	r := newReplica(t)
+	r.pause(true)
+	a := r.add("a", 0)
+	r.turn()
+	r.want("")
+	r.waits(a, timer.WaitPaused)
+	var sums [1]timer.Counts
+	r.now.WallMs += 3000
+	if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Waiting[timer.WaitPaused] != 1 || sums[0].OldestOverdueMs != 3000 {
+		t.Errorf("counts: %+v", sums[0])
+	}
+	r.pause(false)
+	r.turn()
+	r.want("a")
+	r.end(delivery.Outcome{Status: 200})
+	if len(r.lateness) != 1 || r.lateness[0] != 3000 {
+		t.Errorf("lateness: %v", r.lateness)
+	}
+}
+
+// TestPauseAheadOfTheCall: a lease whose topic is paused before its call starts is returned.
+func TestPauseAheadOfTheCall(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 15)
+	r.turn()
+	r.state(a, timer.Leased)
+	r.pause(true)
+	r.pass(15 * time.Millisecond)
+	r.want("")
+	r.state(a, timer.Scheduled)
+}
+
+// TestReceiverChanges: timers that wait move to the topic's new receiver.
+func TestReceiverChanges(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+	for i := range 2000 {
+		r.add(string(rune(0x1000+i)), -5000)
+	}
+	r.turn()
+	r.want("")
+	r.topic(1, func(p *timer.Policy) { p.Callback.URL = "http://b" })
+	r.Run()
+	if n := r.Inspect().Topics[1].Queued; n == 0 || n == 2000 {
+		t.Errorf("%d timers are moved in one turn", n)
+	}
+	r.turn()
+	if len(r.calls) != 2000 {
+		t.Errorf("%d calls", len(r.calls))
+	}
+}
+
+// TestOutdatedEntries: cancelled timers leave the queues, and topics without timers are dropped.
+func TestOutdatedEntries(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+	id := func(i int) string { return string(rune(0x1000 + i)) }
+	for i := range 3000 {
+		r.add(id(i), -1)
+	}
+	r.turn()
+	for i := 1; i < 3000; i++ {
+		r.command(timer.Command{Kind: timer.Cancel, ID: id(i)})
+	}
+	r.Sweep()
+	r.turn()
+	if n := r.Inspect().Topics[1].Queued; n != 1 {
+		t.Errorf("%d entries for one timer", n)
+	}
+	r.command(timer.Command{Kind: timer.Cancel, ID: id(0)})
+	for range 5 {
+		r.Sweep()
+		r.turn()
+	}
+	if n := len(r.Inspect().Topics); n != 0 {
+		t.Errorf("%d topics are kept", n)
+	}
+	delete(r.verdicts, "http://a")
+	r.add("later", 0)
+	r.turn()
+	r.want("later")
+}
+
+// TestOutdatedLaterTimers: timers that wait beyond the look-ahead leave their queue when cancelled.
+func TestOutdatedLaterTimers(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, pulled)
+	id := func(i int) string { return string(rune(0x1000 + i)) }
+	for i := range 1500 {
+		r.add(id(i), 15)
+	}
+	r.Run()
+	r.Run()
+	if n := r.due.exact.len(); n < 1000 {
+		t.Fatalf("%d timers wait for their instant", n)
+	}
+	for i := 1; i < 1500; i++ {
+		r.command(timer.Command{Kind: timer.Cancel, ID: id(i)})
+	}
+	r.Sweep()
+	r.turn()
+	if n := r.due.exact.len() + r.Inspect().Compacting; n != 1 {
+		t.Errorf("%d entries for one timer", n)
+	}
+	r.pass(15 * time.Millisecond)
+	if got := r.pull(1, 10); len(got) != 1 {
+		t.Errorf("pulled %v", got)
+	}
+}
+
+// TestTurnsOfTopics: tenants have their turns, and in each its topics.
+func TestTurnsOfTopics(t *testing.T) {
+	var all turns
+	all.tenants = map[string]*tenantTurns{}
+	topics := map[timer.TopicID]string{1: "a", 2: "a", 3: "b"}
+	queues := map[timer.TopicID]*topicQueue{}
+	for id := timer.TopicID(1); id <= 3; id++ {
+		q := &topicQueue{id: id}
+		q.turn.Of = q
+		queues[id] = q
+		all.join(q, topics[id])
+	}
+	count := map[timer.TopicID]int{}
+	for range 8 {
+		count[all.next().id]++
+	}
+	if count[1] != 2 || count[2] != 2 || count[3] != 4 {
+		t.Errorf("turns: %v", count)
+	}
+	all.leave(queues[3])
+	all.leave(queues[3])
+	all.leave(queues[1])
+	if q := all.next(); q != queues[2] {
+		t.Errorf("next is topic %d", q.id)
+	}
+	if all.leave(queues[2]); all.next() != nil || len(all.tenants) != 0 {
+		t.Error("a tenant without topics has a turn")
+	}
+}

@@ -1,0 +1,213 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"carillon/internal/clocks"
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+func TestTimerIsCalledWhenDue(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 1000)
+	r.turn()
+	if wake := r.NextWake(); wake > startMs+1000 || wake < startMs {
+		t.Errorf("it runs next at %d ms, want a little before the timer is due", wake-startMs)
+	}
+	r.pass(900 * time.Millisecond)
+	r.want("")
+	r.pass(100 * time.Millisecond)
+	r.want("a")
+	if d := r.state(a, timer.Leased); d.Attempts != 1 {
+		t.Errorf("%d attempts", d.Attempts)
+	}
+	c := r.end(delivery.Outcome{Status: 204})
+	if r.state(a, timer.Done); c.Topic.Name != "topic" || c.Deadline <= r.now.Lease {
+		t.Errorf("called with %+v", c.Delivery)
+	}
+	if len(r.fired) != 1 || len(r.lateness) != 1 || r.lateness[0] != 0 || r.permits != 0 {
+		t.Errorf("outcomes %v, lateness %v, %d permits in use", r.fired, r.lateness, r.permits)
+	}
+	if i := r.Inspect(); len(i.Leases) != 0 || i.Topics[1].Queued != 0 || i.Topics[1].Calls != 0 {
+		t.Errorf("it keeps %+v", i)
+	}
+}
+
+func TestFailedCallIsRetried(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts = 2 })
+	a := r.add("a", 0)
+	r.turn()
+	r.end(delivery.Outcome{Status: 500, Err: "status 500"})
+	if d := r.state(a, timer.Scheduled); d.NextMs != startMs+1000 {
+		t.Errorf("it is tried again at %d, want after 1000 ms", d.NextMs-startMs)
+	}
+	r.waits(a, timer.WaitBackoff)
+	r.pass(time.Second)
+	r.want("a")
+	r.end(delivery.Outcome{Status: 500, Err: "status 500"})
+	r.state(a, timer.Dead)
+}
+
+// TestDeadLetterIsForgotten: after its retention a dead letter is dropped.
+func TestDeadLetterIsForgotten(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts, p.DeadRetentionMs = 1, 2000 })
+	a := r.add("a", 0)
+	r.turn()
+	r.end(delivery.Outcome{Status: 500, Err: "status 500"})
+	r.pass(time.Second)
+	r.state(a, timer.Dead)
+	r.pass(2 * time.Second)
+	if d := r.table.Due(a); d.State == timer.Dead {
+		t.Error("it is kept past its retention")
+	}
+}
+
+func TestTimerExpires(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Minute}
+	a := r.add("a", 0, func(c *timer.Command) { c.Spec.HasExpiry, c.Spec.ExpiresAfterMs = true, 500 })
+	r.turn()
+	r.want("")
+	r.waits(a, timer.WaitBreaker)
+	r.pass(time.Second)
+	r.state(a, timer.Dead)
+	if r.expired != 1 {
+		t.Errorf("%d timers expired", r.expired)
+	}
+}
+
+// TestClockStepsBack: a timer that left the wheel ahead of its time waits; leases ahead of their time
+// are returned.
+func TestClockStepsBack(t *testing.T) {
+	r := newReplica(t)
+	h := r.add("a", 15)
+	r.turn()
+	r.state(h, timer.Leased)
+	if !r.Hides(h) || r.Unstarted() != 1 {
+		t.Error("a lease ahead of its time is shown")
+	}
+	shown := timer.Timer{Topic: 1, ID: "a", Seq: r.table.Due(h).Seq, State: timer.Leased, Attempts: 1}
+	if r.Overlay(&shown); shown.State != timer.Scheduled || shown.Attempts != 0 {
+		t.Errorf("clients see %v after %d attempts", shown.State, shown.Attempts)
+	}
+	var sums [1]timer.Counts
+	if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Scheduled != 1 || sums[0].Leased != 0 || r.Totals().Scheduled != 1 {
+		t.Errorf("it counts %+v, in all %+v", sums[0], r.Totals())
+	}
+	r.now.WallMs -= 10_000
+	r.turn()
+	if r.state(h, timer.Scheduled); r.permits != 0 {
+		t.Errorf("%d permits are kept", r.permits)
+	}
+	r.pass(10 * time.Second)
+	r.want("")
+	r.pass(15 * time.Millisecond)
+	r.want("a")
+}
+
+func TestClockInDoubt(t *testing.T) {
+	r := newReplica(t)
+	r.now.Trust = clocks.Held
+	h := r.add("a", 0)
+	r.turn()
+	r.want("")
+	if r.KnowsTime() {
+		t.Error("it knows the time")
+	}
+	r.now.WallMs += 2000
+	r.waits(h, timer.WaitLeader)
+	r.now.Trust = clocks.Sure
+	r.turn()
+	r.want("a")
+}
+
+// TestOutcomeOfAWrongClock: an outcome that was decided while the clock was ahead, and is not
+// proposed yet, is corrected.
+func TestOutcomeOfAWrongClock(t *testing.T) {
+	r := newReplica(t)
+	h := r.add("a", 0)
+	r.turn()
+	c := r.calls[0]
+	r.now.WallMs += 3_600_000
+	c.done(delivery.Outcome{Err: "timeout", StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
+	r.posted[0](false)
+	r.posted = nil
+	r.now.WallMs -= 3_600_000
+	r.Rebase()
+	r.turn()
+	if d := r.state(h, timer.Scheduled); d.NextMs != startMs+1000 {
+		t.Errorf("it is tried again after %d ms", d.NextMs-startMs)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.SpreadMs = 1000 })
+	for i := range 50 {
+		r.add(string(rune('A'+i)), 0)
+	}
+	r.turn()
+	first := len(r.calls)
+	r.pass(500 * time.Millisecond)
+	half := len(r.calls)
+	r.pass(500 * time.Millisecond)
+	if first > 5 || half < 15 || half > 35 || len(r.calls) != 50 {
+		t.Errorf("%d calls at first, %d after half, %d in the end", first, half, len(r.calls))
+	}
+}
+
+// TestTurnEnds: a turn whose time is over leaves the rest to the next one, and none is forgotten.
+func TestTurnEnds(t *testing.T) {
+	r := newReplica(t)
+	for i := range 300 {
+		r.add(string(rune(0x1000+i)), 0)
+	}
+	r.budget = 40
+	r.Run()
+	r.entry()
+	if n := len(r.leases.byTimer); n == 0 || n > 2*leastLeases {
+		t.Errorf("%d leases in a turn without time", n)
+	}
+	r.turn()
+	if len(r.calls) != 300 {
+		t.Errorf("%d calls", len(r.calls))
+	}
+}
+
+// TestDroppedEntry: what the log does not take is done again.
+func TestDroppedEntry(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 0)
+	r.dropping = true
+	r.Run()
+	r.entry()
+	r.dropping = false
+	if r.state(a, timer.Scheduled); r.permits != 0 || r.leases.proposed != 0 {
+		t.Errorf("%d permits, %d leases are kept", r.permits, r.leases.proposed)
+	}
+	r.turn()
+	r.want("a")
+	c := r.calls[0]
+	c.done(delivery.Outcome{Status: 200, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
+	r.dropping = true
+	r.posted[0](false)
+	r.posted = nil
+	r.entry()
+	r.dropping = false
+	r.turn()
+	r.state(a, timer.Done)
+}
+
+func TestCanary(t *testing.T) {
+	r := newReplica(t)
+	r.command(timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: r.now.WallMs}})
+	r.turn()
+	if r.canaries != 1 || len(r.calls) != 0 {
+		t.Errorf("%d canaries, %d calls", r.canaries, len(r.calls))
+	}
+}

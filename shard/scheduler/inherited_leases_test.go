@@ -1,0 +1,201 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+var other = table.NewIncarnation(otherNode, 1)
+
+// inherit has the replica lead after another process, which has leased the timer a for a call.
+func (r *replica) inherit() (a timer.Handle) {
+	r.t.Helper()
+	r.End()
+	a = r.add("a", 0)
+	d := r.table.Due(a)
+	r.takeover(other)
+	r.apply(func(b *table.Batch) { b.Lease(15_000, a, d.Seq, d.Rev) })
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	return a
+}
+
+// TestInheritedLeaseIsWaitedOut: nothing proves that its process has ended.
+func TestInheritedLeaseIsWaitedOut(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts = 1 }) // it may not be called once more
+	a := r.inherit()
+	if len(r.fences) != 0 {
+		t.Error("a fence is asked for")
+	}
+	r.pass(14900 * time.Millisecond)
+	r.state(a, timer.Leased)
+	r.pass(200 * time.Millisecond)
+	if d := r.state(a, timer.Dead); d.Attempts != 1 {
+		t.Errorf("%d attempts", d.Attempts)
+	}
+}
+
+// TestInheritedLeaseOfAnEndedProcess: it is over at once.
+func TestInheritedLeaseOfAnEndedProcess(t *testing.T) {
+	r := newReplica(t)
+	r.ended[other] = true
+	r.inherit()
+	r.want("a")
+}
+
+// TestInheritedLeaseOfAFencedProcess: it is over as soon as that process starts no calls any more.
+func TestInheritedLeaseOfAFencedProcess(t *testing.T) {
+	r := newReplica(t)
+	a := r.inherit()
+	if len(r.fences) != 1 {
+		t.Fatalf("%d fences are asked for", len(r.fences))
+	}
+	r.fences[0](timer.ErrOverloaded)
+	r.ScanAgain()
+	r.turn()
+	if len(r.fences) != 2 {
+		t.Fatal("a fence that failed is not asked for again")
+	}
+	r.fences[1](nil)
+	r.turn()
+	r.state(a, timer.Leased)
+	r.pass(StartWithin + startMargin - 100*time.Millisecond)
+	r.state(a, timer.Leased)
+	r.pass(200 * time.Millisecond)
+	r.want("a")
+}
+
+// TestTopicIsNotKnownYet: a lease is not judged by a policy that this node does not know.
+func TestTopicIsNotKnownYet(t *testing.T) {
+	r := newReplica(t)
+	r.ended[other] = true
+	known := r.topics[1]
+	delete(r.topics, 1)
+	a := r.inherit()
+	r.pass(time.Second)
+	r.state(a, timer.Leased)
+	r.topics[1] = known
+	r.Refresh()
+	r.pass(time.Second)
+	r.want("a")
+}
+
+// TestInheritedConsumersLease: it lasts in full from the takeover on.
+func TestInheritedConsumersLease(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, pulled)
+	a := r.add("a", 0)
+	d := r.table.Due(a)
+	r.apply(func(b *table.Batch) { b.Pull(30_000, a, d.Seq, d.Rev) })
+	r.pass(10 * time.Second)
+	r.End()
+	r.Begin()
+	r.pass(29 * time.Second)
+	r.state(a, timer.Leased)
+	r.pass(2 * time.Second)
+	r.state(a, timer.Scheduled)
+}
+
+// TestReports: a former leader reports how its lease ended until it sees that it is over.
+func TestReports(t *testing.T) {
+	r := newReplica(t)
+	a, b := r.add("a", 0), r.add("b", 15)
+	r.turn()
+	r.End()
+	if len(r.reports) != 1 || r.reports[0].Handle != b || !r.reports[0].Attempt.NotSent {
+		t.Fatalf("reports: %+v", r.reports)
+	}
+	r.end(delivery.Outcome{Status: 200})
+	if len(r.reports) != 2 || r.reports[1].Handle != a || r.reports[1].Attempt.Status != 200 || r.permits != 0 {
+		t.Fatalf("reports: %+v, %d permits", r.reports, r.permits)
+	}
+	r.pass(time.Second)
+	if n := len(r.reports); n < 8 || n > 14 {
+		t.Errorf("%d reports in a second", n)
+	}
+	r.HearOver(b, r.reports[0].Fence)
+	d := r.table.Due(a)
+	r.apply(func(b *table.Batch) {
+		b.Outcome(&table.Outcome{Kind: table.Ack, Handle: a, Seq: d.Seq, Fence: d.Fence, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
+	})
+	r.pass(3 * time.Second)
+	if r.InFlight() != 0 {
+		t.Errorf("%d leases are reported on", r.InFlight())
+	}
+}
+
+// TestReportEndsAtLast: a report whose lease no leader ends is given up.
+func TestReportEndsAtLast(t *testing.T) {
+	r := newReplica(t)
+	r.add("a", 0)
+	r.turn()
+	r.End()
+	r.gone = true
+	r.end(delivery.Outcome{Status: 200})
+	r.pass(reportGrace)
+	if r.InFlight() != 1 {
+		t.Error("it is given up")
+	}
+	r.pass(20 * time.Second)
+	if r.InFlight() != 0 {
+		t.Error("it is reported for ever")
+	}
+}
+
+// TestReportOfAFormerLeader: its outcome is proposed, once.
+func TestReportOfAFormerLeader(t *testing.T) {
+	r := newReplica(t)
+	a := r.inherit()
+	d := r.table.Due(a)
+	report := &Report{Owner: other, Handle: a, Seq: d.Seq, Fence: d.Fence, Rev: d.Rev - 1,
+		Attempt: delivery.Outcome{Status: 200, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs}}
+	forged := *report
+	forged.Owner = table.NewIncarnation(3, 1)
+	if r.HearReport(&forged) {
+		t.Error("another's report ends the lease")
+	}
+	if r.HearReport(report) {
+		t.Error("it is over before its outcome is applied")
+	}
+	r.turn()
+	r.state(a, timer.Done)
+	if !r.HearReport(report) || len(r.fired) != 1 {
+		t.Errorf("it is not over; outcomes %v", r.fired)
+	}
+}
+
+// TestReportOfAnUnusedLease: it is returned, and the timer goes at once.
+func TestReportOfAnUnusedLease(t *testing.T) {
+	r := newReplica(t)
+	a := r.inherit()
+	d := r.table.Due(a)
+	r.HearReport(&Report{Owner: other, Handle: a, Seq: d.Seq, Rev: d.Rev - 1, Attempt: delivery.Outcome{NotSent: true}})
+	r.turn()
+	r.want("a")
+	if d = r.state(a, timer.Leased); d.Attempts != 1 {
+		t.Errorf("%d attempts", d.Attempts)
+	}
+}
+
+// TestLeadsAgain: a leader that is elected again judges its own calls, during them and after.
+func TestLeadsAgain(t *testing.T) {
+	r := newReplica(t)
+	a := r.add("a", 0)
+	b := r.add("b", 0)
+	r.turn()
+	r.End()
+	r.end(delivery.Outcome{Status: 200})
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	r.state(a, timer.Done)
+	r.state(b, timer.Leased)
+	r.end(delivery.Outcome{Status: 200})
+	r.state(b, timer.Done)
+}

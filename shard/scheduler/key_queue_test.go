@@ -1,0 +1,183 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+func serial(p *timer.Policy) { p.Serial = true }
+
+// TestOneOfAKeyAtATime: the timers of one key run in order, those of another key at the same time.
+func TestOneOfAKeyAtATime(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, serial)
+	a := r.add("{k}a", -2)
+	b := r.add("{k}b", -1)
+	c := r.add("{l}c", 0)
+	r.turn()
+	r.want("{k}a{l}c")
+	r.waits(b, timer.WaitKey)
+	if got := r.Standing(b); got.On != "{k}a" {
+		t.Errorf("it waits for %q", got.On)
+	}
+	r.end(delivery.Outcome{Err: "timeout"})
+	r.state(a, timer.Scheduled)
+	r.want("{l}c") // a blocks the key through its backoff
+	if got := r.Standing(b); got.For != timer.WaitKey || got.On != "{k}a" {
+		t.Errorf("it waits for %v, %q", got.For, got.On)
+	}
+	r.end(delivery.Outcome{Status: 200})
+	r.state(c, timer.Done)
+	r.pass(time.Second)
+	r.want("{k}a")
+	r.end(delivery.Outcome{Status: 200})
+	r.want("{k}b")
+	r.end(delivery.Outcome{Status: 200})
+	if i := r.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 || i.Topics[1].InLine != 0 {
+		t.Errorf("it keeps %+v", i)
+	}
+}
+
+// TestEarlierTimerOfAKey: a lease that is ahead of its due time gives way to an earlier timer.
+func TestEarlierTimerOfAKey(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, serial)
+	late := r.add("{k}late", 18)
+	r.turn()
+	r.state(late, timer.Leased)
+	r.add("{k}early", 5)
+	r.turn()
+	r.state(late, timer.Scheduled)
+	r.pass(18 * time.Millisecond)
+	r.want("{k}early")
+	r.end(delivery.Outcome{Status: 200})
+	r.want("{k}late")
+}
+
+// TestHeadIsCancelled: the next of the key goes when the head, waiting or blocking, is cancelled.
+func TestHeadIsCancelled(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, serial)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
+	r.add("{k}a", -3)
+	r.add("{k}b", -2)
+	r.add("{k}c", -1)
+	r.turn()
+	r.command(timer.Command{Kind: timer.Cancel, ID: "{k}a"})
+	delete(r.verdicts, "http://a")
+	r.pass(time.Second)
+	r.want("{k}b")
+	r.end(delivery.Outcome{Err: "timeout"})
+	r.want("")
+	r.command(timer.Command{Kind: timer.Cancel, ID: "{k}b"})
+	r.turn()
+	r.want("{k}c")
+}
+
+// TestKeysOfANewLeader: a leader finds the timers that former leaders left leased or in backoff
+// before it leases any of their keys.
+func TestKeysOfANewLeader(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, serial)
+	r.add("{k}a", -2)
+	b := r.add("{k}b", -1)
+	r.turn()
+	r.end(delivery.Outcome{Err: "timeout"})
+	r.End()
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	r.want("")
+	r.waits(b, timer.WaitKey)
+	r.pass(time.Second)
+	r.want("{k}a")
+	r.End() // while the call runs
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	r.want("{k}a")
+	if got := r.Standing(b); got.On != "{k}a" {
+		t.Errorf("it waits for %q", got.On)
+	}
+	r.end(delivery.Outcome{Status: 200})
+	r.want("{k}b")
+}
+
+// TestTopicBecomesSerial: the leases and backoffs of before count; when it is serial no more, all
+// timers go.
+func TestTopicBecomesSerial(t *testing.T) {
+	r := newReplica(t)
+	r.add("{k}a", 0)
+	r.add("{k}b", 0)
+	r.turn()
+	c := r.add("{k}c", 0)
+	r.topic(1, serial)
+	r.turn()
+	r.want("{k}a{k}b")
+	r.end(delivery.Outcome{Err: "timeout"})
+	r.end(delivery.Outcome{Err: "timeout"})
+	r.turn()
+	r.waits(c, timer.WaitKey)
+	r.pass(time.Second)
+	r.want("{k}a")
+	r.topic(1, func(*timer.Policy) {})
+	r.turn()
+	if len(r.calls) != 3 {
+		t.Errorf("calls of %q", r.called())
+	}
+}
+
+// TestForcedDropOfKeys: keys whose timers were dropped by force are dropped.
+func TestForcedDropOfKeys(t *testing.T) {
+	for name, others := range map[string]int{"few slots": 0, "many slots": 50} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, serial)
+			r.topic(2, func(*timer.Policy) {})
+			r.add("{k}a", 0)
+			for i := range others {
+				r.add(string(rune('A'+i)), 1000, func(c *timer.Command) { c.Topic = 2 })
+			}
+			r.turn()
+			r.end(delivery.Outcome{Err: "timeout"})
+			if n := r.Inspect().KeyRefs; n != 1 {
+				t.Fatalf("%d keys", n)
+			}
+			r.command(timer.Command{Kind: timer.CloseTopic, Force: true})
+			r.ReviewDropped(0, 0)
+			if i := r.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 {
+				t.Errorf("it keeps %+v", i)
+			}
+		})
+	}
+}
+
+// TestOutdatedEntriesOfKeys: cancelled timers leave the queues of their keys.
+func TestOutdatedEntriesOfKeys(t *testing.T) {
+	for name, keys := range map[string]int{"long queue": 1, "many queues": 600} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, serial)
+			r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+			id := func(i int) string { return "{" + string(rune(0x1000+i%keys)) + "}" + string(rune(0x1000+i)) }
+			for i := range 1800 {
+				r.add(id(i), -1)
+			}
+			r.turn()
+			for i := keys; i < 1800; i++ {
+				r.command(timer.Command{Kind: timer.Cancel, ID: id(i)})
+			}
+			for range 30 {
+				r.Sweep()
+				r.turn()
+			}
+			if n := r.Inspect().Topics[1].InLine; n > 2*keys+512 {
+				t.Errorf("%d entries for %d timers", n, keys)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"carillon/internal/clocks"
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+	"carillon/timer/recurrence"
+)
+
+func every(d time.Duration, set ...func(*timer.Repeat)) func(*timer.Command) {
+	return func(c *timer.Command) {
+		c.Spec.Repeat = &timer.Repeat{EveryMs: d.Milliseconds()}
+		for _, f := range set {
+			f(c.Spec.Repeat)
+		}
+	}
+}
+
+func cron(zone string) func(*timer.Command) {
+	return func(c *timer.Command) { c.Spec.Repeat = &timer.Repeat{Cron: "* * * * *", Zone: zone} }
+}
+
+func (r *replica) named(id string) timer.Handle {
+	r.t.Helper()
+	h, ok := r.table.Lookup(1, id)
+	if !ok {
+		r.t.Fatalf("there is no %s", id)
+	}
+	return h
+}
+
+func TestSeriesGoesOn(t *testing.T) {
+	r := newReplica(t)
+	r.add("a", 0, every(time.Minute))
+	r.turn()
+	r.end(delivery.Outcome{Status: 200})
+	if d := r.state(r.named("a"), timer.Scheduled); d.NextMs != startMs+60_000 {
+		t.Errorf("the next is due after %d ms", d.NextMs-startMs)
+	}
+}
+
+func TestMissedOccurrences(t *testing.T) {
+	r := newReplica(t)
+	r.End()
+	skip := func(p *timer.Repeat) { p.CatchUp = timer.CatchUpSkip }
+	r.add("skips", 0, every(time.Minute, skip))
+	r.now.WallMs += 10*60_000 + 30_000
+	r.Begin()
+	r.turn()
+	r.want("")
+	if d := r.state(r.named("skips"), timer.Scheduled); d.NextMs != startMs+11*60_000 {
+		t.Errorf("the next is due after %d ms", d.NextMs-startMs)
+	}
+}
+
+// TestOccurrencesOverlap: the next occurrence does not wait for the end of the last, if it may not.
+func TestOccurrencesOverlap(t *testing.T) {
+	r := newReplica(t)
+	r.add("a", 0, every(time.Second, func(p *timer.Repeat) { p.Overlap = true }))
+	r.pass(1500 * time.Millisecond)
+	r.want("aa")
+}
+
+// TestClockIsSetBack: a series that a wrong clock scheduled goes on from the right time.
+func TestClockIsSetBack(t *testing.T) {
+	r := newReplica(t)
+	r.now.WallMs += 24 * 3_600_000 // wrong
+	r.add("a", 0, every(time.Hour))
+	r.add("late", 0, every(time.Hour))
+	r.turn()
+	r.end(delivery.Outcome{Status: 200})
+	r.want("late")
+	r.now.WallMs -= 24 * 3_600_000
+	r.now.Trust = clocks.Held
+	r.turn()
+	r.now.Trust = clocks.Sure
+	r.apply(func(b *table.Batch) { b.SetClock() })
+	r.Rebase()
+	r.pass(time.Second)
+	if d := r.state(r.named("a"), timer.Scheduled); d.NextMs > r.now.WallMs+3_600_000 {
+		t.Errorf("the next is due in %d s", (d.NextMs-r.now.WallMs)/1000)
+	}
+	r.end(delivery.Outcome{Status: 200})
+	r.pass(time.Second)
+	if d := r.state(r.named("late"), timer.Scheduled); d.NextMs > r.now.WallMs+3_600_000 {
+		t.Errorf("the next is due in %d s", (d.NextMs-r.now.WallMs)/1000)
+	}
+	if r.table.AwaitsSeries() {
+		t.Error("the leader does not end the work")
+	}
+}
+
+// TestUnknownZone: a timer whose zone this node lacks waits, and what is known of it counts.
+func TestUnknownZone(t *testing.T) {
+	r := newReplica(t)
+	r.start(recurrence.Without("Asia/Tokyo"))
+	r.Begin()
+	a := r.add("a", -1, cron("Asia/Tokyo"))
+	b := r.add("b", -2, cron("Asia/Tokyo"))
+	r.turn()
+	r.want("")
+	r.waits(a, timer.WaitZone)
+	if r.InUnknownZones() != 2 || len(r.zones) != 2 || r.zones[0] != "Asia/Tokyo" {
+		t.Errorf("%d timers in %v", r.InUnknownZones(), r.zones)
+	}
+	var sums [1]timer.Counts
+	if r.Count([]timer.TopicID{1}, sums[:]); sums[0].Waiting[timer.WaitZone] != 2 || sums[0].OldestOverdueMs != 2 {
+		t.Errorf("counts: %+v", sums[0])
+	}
+	at, overdue := 0, int64(0)
+	r.Overdue(&at, func(_ timer.TopicID, timers, _ int64) { overdue += timers })
+	if overdue != 2 {
+		t.Errorf("%d are overdue", overdue)
+	}
+	r.command(timer.Command{Kind: timer.Cancel, ID: "b"})
+	r.pass(zoneRetry + time.Second)
+	if r.InUnknownZones() != 1 {
+		t.Errorf("%d timers", r.InUnknownZones())
+	}
+	r.command(timer.Command{Kind: timer.Cancel, ID: "a"})
+	r.pass(zoneRetry + time.Second)
+	if r.InUnknownZones() != 0 {
+		t.Errorf("%d timers, of %d", r.InUnknownZones(), b)
+	}
+}
+
+func TestWindow(t *testing.T) {
+	r := newReplica(t)
+	// startMs is 22:13:20 UTC.
+	r.topic(1, func(p *timer.Policy) { p.Window = &timer.Window{From: "22:14", To: "22:15"} })
+	a := r.add("a", 0)
+	r.turn()
+	r.want("")
+	r.waits(a, timer.WaitWindow)
+	var sum timer.Waiting
+	at := 0
+	if r.Waiting(&at, &sum); sum[timer.WaitWindow] != 1 {
+		t.Errorf("they wait for %v", sum)
+	}
+	if wake := r.NextWake(); wake != startMs+40_000 {
+		t.Errorf("it runs next in %d ms", wake-startMs)
+	}
+	r.pass(39 * time.Second)
+	r.want("")
+	r.pass(time.Second)
+	r.want("a")
+	r.pass(59 * time.Second)
+	b := r.add("b", 1015)
+	r.pass(999 * time.Millisecond)
+	r.state(b, timer.Leased) // ahead of its time
+	r.pass(time.Second)
+	r.state(b, timer.Scheduled)
+	r.want("a")
+	r.topic(1, func(p *timer.Policy) { p.Pull, p.Window = true, &timer.Window{From: "23:00"} })
+	r.turn()
+	if got := r.pull(1, 1); got != nil {
+		t.Errorf("pulled %v while the window is shut", got)
+	}
+}
+
+func TestWindowInAnUnknownZone(t *testing.T) {
+	r := newReplica(t)
+	r.start(recurrence.Without("Asia/Tokyo"))
+	r.Begin()
+	r.topic(1, func(p *timer.Policy) { p.Window = &timer.Window{Zone: "Asia/Tokyo"} })
+	r.add("a", 0)
+	r.pass(10 * time.Second)
+	r.want("")
+}

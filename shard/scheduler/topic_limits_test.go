@@ -1,0 +1,150 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+func limited(n int) func(*timer.Policy) { return func(p *timer.Policy) { p.Concurrency = n } }
+
+func (r *replica) held() int { return r.cfg.Limiters.Held(1) }
+
+func TestConcurrency(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, limited(2))
+	r.add("a", -3)
+	r.add("b", -2)
+	c := r.add("c", -1)
+	r.turn()
+	r.want("ab")
+	r.waits(c, timer.WaitConcurrency)
+	r.end(delivery.Outcome{Status: 200})
+	r.want("bc")
+	if r.held() != 2 {
+		t.Errorf("%d leases count", r.held())
+	}
+	r.end(delivery.Outcome{Status: 200})
+	r.end(delivery.Outcome{Status: 200})
+	if r.held() != 0 {
+		t.Errorf("%d leases count", r.held())
+	}
+}
+
+func TestRate(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.Rate = timer.Rate{PerSecond: 10, Burst: 2} })
+	for _, id := range []string{"a", "b", "c", "d"} {
+		r.add(id, 10)
+	}
+	r.turn()
+	r.want("") // none is leased ahead of its time
+	r.pass(10 * time.Millisecond)
+	r.want("ab")
+	r.pass(90 * time.Millisecond)
+	r.want("ab")
+	r.pass(20 * time.Millisecond)
+	r.want("abc")
+	r.pass(100 * time.Millisecond)
+	r.want("abcd")
+}
+
+// TestTopicBecomesLimited: leases of before count, until the limit is gone.
+func TestTopicBecomesLimited(t *testing.T) {
+	r := newReplica(t)
+	r.add("a", 0)
+	r.turn()
+	r.topic(1, limited(1))
+	r.add("b", 0)
+	r.turn()
+	r.want("a")
+	if r.held() != 1 {
+		t.Errorf("%d leases count", r.held())
+	}
+	r.topic(1, func(*timer.Policy) {})
+	r.turn()
+	r.want("ab")
+	r.end(delivery.Outcome{Status: 200})
+	r.end(delivery.Outcome{Status: 200})
+	if n := r.held(); n != 0 || len(r.cfg.Limiters.Inspect()) != 0 {
+		t.Errorf("%d leases count, limits %v", n, r.cfg.Limiters.Inspect())
+	}
+}
+
+// TestPermitIsRefused: a lease that the limit granted, but whose receiver is shut, is kept for the
+// topic's next timer.
+func TestPermitIsRefused(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, limited(1))
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
+	r.add("a", 0)
+	r.turn()
+	if r.held() != 0 {
+		t.Errorf("%d leases count", r.held())
+	}
+	delete(r.verdicts, "http://a")
+	r.pass(time.Second)
+	r.want("a")
+	if r.held() != 1 {
+		t.Errorf("%d leases count", r.held())
+	}
+}
+
+// TestLimitOfANewLeader: a new leader counts the leases of former ones before it leases any itself.
+func TestLimitOfANewLeader(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, limited(1))
+	a := r.add("a", 0)
+	d := r.table.Due(a)
+	r.takeover(table.NewIncarnation(otherNode, 1))
+	r.apply(func(b *table.Batch) { b.Lease(15_000, a, d.Seq, d.Rev) })
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.End()
+	r.Begin()
+	b := r.add("b", 0)
+	r.turn()
+	if r.want(""); r.held() != 1 {
+		t.Errorf("%d leases count", r.held())
+	}
+	r.waits(b, timer.WaitConcurrency)
+	r.ended[table.NewIncarnation(otherNode, 1)] = true
+	r.ScanAgain()
+	r.turn()
+	r.want("a")
+	r.end(delivery.Outcome{Status: 200})
+	r.want("b")
+}
+
+// TestConsumersLeasesCountOn: after a leadership consumers' leases count until they are surely over.
+func TestConsumersLeasesCountOn(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.Concurrency, p.Pull = 1, true })
+	h := r.add("a", 0)
+	r.turn()
+	if got := r.pull(1, 5); len(got) != 1 || r.held() != 1 {
+		t.Fatalf("pulled %v, %d count", got, r.held())
+	}
+	r.End()
+	if r.turn(); r.held() != 1 {
+		t.Error("the lease counts no more")
+	}
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	if r.turn(); r.held() != 1 {
+		t.Errorf("%d leases count", r.held())
+	}
+	r.End()
+	r.gone = true
+	r.pass(29 * time.Second)
+	if r.held() != 1 {
+		t.Errorf("%d leases count", r.held())
+	}
+	r.pass(2 * time.Second)
+	if r.held() != 0 {
+		t.Errorf("%d leases count after the end", r.held())
+	}
+	r.state(h, timer.Leased)
+}
