@@ -26,17 +26,15 @@ type wall struct{ methods, fields int }
 // over lists the types that are over a limit, with what they have today of that which is too many.
 // A number here may only go down, and an entry leaves once its type is within the limits.
 var over = map[string]wall{
-	"cmd/carillon.serveCmd":      {fields: 37},
-	"cmd/carillon/ctl.Command":   {fields: 36},
-	"loadtest.Config":            {fields: 34},
-	"loadtest.Report":            {fields: 48},
-	"loadtest.tally":             {fields: 34},
-	"node.Config":                {fields: 39},
-	"shard.Host":                 {methods: 98},
-	"shard.group":                {methods: 135, fields: 68},
-	"shard.worker":               {fields: 50},
-	"shard/scheduler.Scheduler":  {methods: 205},
-	"shard/scheduler.topicQueue": {fields: 32},
+	"cmd/carillon.serveCmd":    {fields: 37},
+	"cmd/carillon/ctl.Command": {fields: 36},
+	"loadtest.Config":          {fields: 34},
+	"loadtest.Report":          {fields: 48},
+	"loadtest.tally":           {fields: 34},
+	"node.Config":              {fields: 39},
+	"shard.Host":               {methods: 98},
+	"shard.group":              {methods: 135, fields: 68},
+	"shard.worker":             {fields: 50},
 }
 
 // crowded lists the folders that have more files than the limit. An entry leaves in the same way.

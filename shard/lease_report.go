@@ -77,7 +77,7 @@ func (g *group) hearReport(from uint64, body []byte) {
 	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
 	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
 	p.Attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
-	if r.Err() == nil && g.scheduler.HearReport(&p) {
+	if r.Err() == nil && g.scheduler.JudgeReport(&p) {
 		g.tellOver(from, p.Owner, p.Handle, p.Fence)
 	}
 }
@@ -101,5 +101,5 @@ func (g *group) hearOver(body []byte) {
 	if g.scheduler == nil || r.Close() != nil || owner != g.w.host.cfg.Incarnation {
 		return
 	}
-	g.scheduler.HearOver(h, fence)
+	g.scheduler.EndReport(h, fence)
 }

@@ -119,7 +119,7 @@ func TestReports(t *testing.T) {
 	if n := len(r.reports); n < 8 || n > 14 {
 		t.Errorf("%d reports in a second", n)
 	}
-	r.HearOver(b, r.reports[0].Fence)
+	r.EndReport(b, r.reports[0].Fence)
 	d := r.table.Due(a)
 	r.apply(func(b *table.Batch) {
 		b.Outcome(&table.Outcome{Kind: table.Ack, Handle: a, Seq: d.Seq, Fence: d.Fence, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
@@ -157,15 +157,15 @@ func TestReportOfAFormerLeader(t *testing.T) {
 		Attempt: delivery.Outcome{Status: 200, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs}}
 	forged := *report
 	forged.Owner = table.NewIncarnation(3, 1)
-	if r.HearReport(&forged) {
+	if r.JudgeReport(&forged) {
 		t.Error("another's report ends the lease")
 	}
-	if r.HearReport(report) {
+	if r.JudgeReport(report) {
 		t.Error("it is over before its outcome is applied")
 	}
 	r.turn()
 	r.state(a, timer.Done)
-	if !r.HearReport(report) || len(r.fired) != 1 {
+	if !r.JudgeReport(report) || len(r.fired) != 1 {
 		t.Errorf("it is not over; outcomes %v", r.fired)
 	}
 }
@@ -175,7 +175,7 @@ func TestReportOfAnUnusedLease(t *testing.T) {
 	r := newReplica(t)
 	a := r.inherit()
 	d := r.table.Due(a)
-	r.HearReport(&Report{Owner: other, Handle: a, Seq: d.Seq, Rev: d.Rev - 1, Attempt: delivery.Outcome{NotSent: true}})
+	r.JudgeReport(&Report{Owner: other, Handle: a, Seq: d.Seq, Rev: d.Rev - 1, Attempt: delivery.Outcome{NotSent: true}})
 	r.turn()
 	r.want("a")
 	if d = r.state(a, timer.Leased); d.Attempts != 1 {

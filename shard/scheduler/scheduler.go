@@ -229,12 +229,12 @@ func (s *Scheduler) Review(h timer.Handle) { s.keys.review(h) }
 // one step of dropping their topic.
 func (s *Scheduler) ReviewDropped(from, last timer.Handle) { s.keys.reviewDropped(from, last) }
 
-// HearReport proposes the outcome in a report if the table has its lease. over: the lease is over,
+// JudgeReport proposes the outcome in a report if the table has its lease. over: the lease is over,
 // so the sender need not repeat the report.
-func (s *Scheduler) HearReport(r *Report) (over bool) { return s.reports.judge(r) }
+func (s *Scheduler) JudgeReport(r *Report) (over bool) { return s.reports.judge(r) }
 
-// HearOver ends this process's report of a lease that is over, as the leader answered.
-func (s *Scheduler) HearOver(h timer.Handle, fence uint64) { s.reports.end(h, fence) }
+// EndReport ends this process's report of a lease that is over, as the leader answered.
+func (s *Scheduler) EndReport(h timer.Handle, fence uint64) { s.reports.end(h, fence) }
 
 // Updatable reports that a lease update names the lease that the table has, and that its holder may
 // make it: a consumer, or a receiver that reports.
