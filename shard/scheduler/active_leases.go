@@ -258,7 +258,7 @@ func (dq *dueQueues) learn(commit time.Duration) {
 func (al *activeLeases) revoke(f *activeLease) {
 	f.permit.Cancel()
 	f.phase = returned
-	al.out.outcomes = append(al.out.outcomes, outcomeItem{table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f})
+	al.out.release(f)
 }
 
 // releaseOps continues the client changes that waited for an active lease.
@@ -390,7 +390,7 @@ func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
 		al.cfg.Observer.Lateness(a.StartedMs-f.fromMs, f.kept)
 	}
 	out := al.out.judge(f.handle, &d, a, al.random.Float64())
-	al.out.outcomes = append(al.out.outcomes, outcomeItem{out, f})
+	al.out.add(out, f)
 	if d.Topic != table.CanaryTopic {
 		al.env.Fired(d.Topic, &out)
 	}

@@ -72,10 +72,10 @@ func (cl *consumerLeases) hold(h timer.Handle, d *table.Due, end time.Duration) 
 }
 
 // handOn keeps a lease counted at its topic's limit when its receiver has accepted the timer: the
-// active lease ends, the receiver's goes on.
+// active lease ends, the receiver's lasts.
 func (al *activeLeases) handOn(f *activeLease) {
 	if d := al.table.Due(f.handle); f.limit != nil && d.Seq == f.seq && d.State == timer.Leased && d.Holder != table.ByCall {
-		al.limits.carried[f.handle] = carriedLease{seq: f.seq, limit: f.limit}
+		al.limits.carry(f.handle, f.seq, f.limit)
 		f.limit = nil
 	}
 }
@@ -143,7 +143,7 @@ func (cl *consumerLeases) expireOne(h timer.Handle, d *table.Due) {
 		out.NextMs = cl.out.notBeforeDue(h, now) // no backoff: the next pull may take it
 	}
 	out.Status, out.ByConsumer = d.Status, true
-	cl.out.outcomes = append(cl.out.outcomes, outcomeItem{out, nil})
+	cl.out.add(out, nil)
 }
 
 // endWakeMs returns when the first consumer's lease expires, in wall-clock ms.
@@ -170,7 +170,7 @@ func (cl *consumerLeases) updatable(cmd *timer.Command, d *table.Due) bool {
 		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || cl.mayReport(c.Handle, d))
 }
 
-// mayReport tells whether the receiver of a call without an outcome may have a receipt: its 202 may
+// mayReport reports whether the receiver of a call without an outcome may have a receipt: its 202 may
 // be on its way, or was lost with a former leader.
 func (cl *consumerLeases) mayReport(h timer.Handle, d *table.Due) bool {
 	if t := cl.topic(d.Topic); t == nil || !t.Policy.Report {

@@ -272,7 +272,7 @@ func (tq *topicQueues) destQueue(q *topicQueue, target table.Target) *destQueue 
 		n.spareSpot.Of, n.idleSpot.Of = n, n
 		q.byDest[dest] = n
 		q.dests = append(q.dests, n)
-		tq.made++
+		tq.countQueue()
 	}
 	if len(n.targets) == maxTargets {
 		n.forgetTargets()

@@ -21,14 +21,13 @@ const (
 )
 
 // queueSteps is what it costs to make a queue, of a topic, a receiver or a key, in steps of
-// Env.Spent beside the timer that comes into it.
+// Env.Spent, besides the timer that comes into it.
 const queueSteps = 2
 
 // spentOn counts timers that were queued, and the queues that were made for them. It returns what
 // they cost.
 func (dq *dueQueues) spentOn(timers int) (steps int, over bool) {
-	steps = timers + queueSteps*dq.topics.made
-	dq.topics.made = 0
+	steps = timers + queueSteps*dq.topics.takeMade()
 	return steps, dq.env.Spent(steps)
 }
 
@@ -102,7 +101,7 @@ func (dq *dueQueues) advance(horizon int64) {
 	dq.env.WakeNext()
 }
 
-// takeWaiting queues the timers of a heap that are due by then, as far as the budget reaches.
+// takeWaiting queues the timers of a heap that are due by then, within the budget.
 func (dq *dueQueues) takeWaiting(h *heap[entry], until int64, taken int, horizon int64) int {
 	for over := false; h.len() > 0 && h.top().dueMs <= until && taken < PopBudget && !over; {
 		dq.classify(h.pop(), horizon)
@@ -128,7 +127,7 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 	switch d.State {
 	case timer.Scheduled:
 		if d.ExpiresMs != 0 && dq.now.WallMs > d.ExpiresMs {
-			dq.out.expires = append(dq.out.expires, e)
+			dq.out.expire(e)
 			return
 		}
 		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // popped for its expiry, early by the look-ahead
@@ -146,7 +145,7 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 			dq.table.Arm(h, horizon+d.RetainMs-dq.now.WallMs)
 			return
 		}
-		dq.out.forgets = append(dq.out.forgets, e)
+		dq.out.forget(e)
 	}
 }
 
@@ -178,7 +177,7 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 	switch {
 	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.pulled()) && e.dueMs > dq.now.WallMs:
 		e.priority = 0
-		dq.exact.push(e)
+		dq.awaitInstant(e)
 	case q.keys != nil:
 		dq.keys.enter(q, e)
 	default:
@@ -188,6 +187,9 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 		dq.table.Arm(e.handle, horizon+d.ExpiresMs+1-dq.now.WallMs)
 	}
 }
+
+// awaitInstant keeps a timer that must not be leased before it is due.
+func (dq *dueQueues) awaitInstant(e entry) { dq.exact.push(e) }
 
 // queueUp puts a timer into its destination queue.
 func (dq *dueQueues) queueUp(e entry) {

@@ -39,7 +39,7 @@ type Env interface {
 	Wake()     // runs the scheduler once more in this turn of the worker
 	WakeNext() // runs it in the next turn, which follows at once
 	// Spent counts steps of work in this turn of the worker, of about a microsecond each, and reports
-	// that the turn's time is over: what is left goes on in the next turn.
+	// that the turn's time is over: what is left is done in the next turn.
 	Spent(steps int) bool
 	// Least reports whether the least may be done nevertheless. It is asked once for each visit.
 	Least() bool

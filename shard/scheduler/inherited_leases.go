@@ -155,7 +155,7 @@ func (il *inheritedLeases) resolve(h timer.Handle, d *table.Due) {
 		out.NextMs = il.out.notBeforeDue(h, now) // no backoff: the receiver did nothing wrong
 	}
 	out.CallOnly = out.Kind == table.RetryLater || out.Kind == table.Kill
-	il.out.outcomes = append(il.out.outcomes, outcomeItem{out, nil})
+	il.out.add(out, nil)
 }
 
 // unknownWait is the delay until a timer whose topic is not known yet is looked at again.

@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"carillon/shard/table"
-	"carillon/timer"
-)
+import "carillon/timer"
 
 // Item is the scheduler's purpose of one item of an entry. The replica keeps it until the item is
 // applied or dropped.
@@ -57,7 +54,7 @@ func (al *activeLeases) outcomeDropped(f *activeLease) {
 	case f == nil:
 		al.inherited.scanAgain()
 	case f.phase == returned:
-		al.out.outcomes = append(al.out.outcomes, outcomeItem{table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f})
+		al.out.release(f)
 	default:
 		al.ended(f, &f.attempt)
 	}

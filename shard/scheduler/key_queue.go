@@ -84,7 +84,7 @@ func (kq *keyQueues) key(q *topicQueue, h timer.Handle) *keyQueue {
 		k.spot.Of = k
 		q.keys[hash] = k
 		q.keyRing.Push(&k.spot)
-		kq.topics.made++
+		kq.topics.countQueue()
 	}
 	return k
 }
@@ -204,8 +204,17 @@ func (kq *keyQueues) take(f *activeLease) {
 	k.active = f
 }
 
+// reserve gives the key to its head, whose lease for a consumer is being proposed.
+func (kq *keyQueues) reserve(e entry) {
+	k := kq.refs[e.handle].key
+	kq.clearHead(k)
+	k.leased++
+	k.holder = e.handle
+	kq.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
+}
+
 // freed frees the key when a lease has ended, or was not granted. A timer that will be tried again
-// goes on blocking the key.
+// still blocks the key.
 func (kq *keyQueues) freed(f *activeLease) {
 	k := f.key
 	if f.key = nil; k == nil || !kq.active || k.queue.keys == nil {
@@ -419,6 +428,9 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 		kq.due.rearmAll() // the queued timers come back through the wheel
 	}
 }
+
+// forget drops what is known of a topic that is gone.
+func (kq *keyQueues) forget(id timer.TopicID) { delete(kq.inOrder, id) }
 
 // pruneBudget is about how many keys, and entries of them, are pruned in one sweep.
 const pruneBudget = 4 * PopBudget

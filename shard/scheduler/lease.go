@@ -18,10 +18,10 @@ func (s *Scheduler) Lease(b *table.Batch) {
 		if s.leaseOne(b, q) {
 			continue
 		}
-		s.topics.turns.leave(q)
+		s.topics.leave(q)
 		s.topics.returnCredits(q)
 	}
-	if s.topics.turns.ring.Len() > 0 && !s.leases.full() { // else leased goes on
+	if s.topics.turns.ring.Len() > 0 && !s.leases.full() { // else leased wakes it
 		s.env.WakeNext()
 	}
 }

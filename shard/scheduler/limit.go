@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-// Shares tells how much of a topic's limits, which hold for the whole cluster, this node may use
+// Shares knows how much of a topic's limits, which hold for the whole cluster, this node may use
 // now. Its methods are called on workers, often.
 //
 // Invariant: the concurrent leases taken on all nodes never exceed the topic's limit; see
@@ -94,13 +94,13 @@ type bucket struct {
 // limiterUse is one queue's use of its topic's limit.
 type limiterUse struct {
 	limit  *limit
-	tell   func() // a lease was granted; called from any goroutine, must not block
+	notify func() // a lease was granted; called from any goroutine, must not block
 	inLine bool
 	lent   bool // granted in advance: the queue may lease one timer
 }
 
 // join registers a queue at its topic's limit.
-func (l *Limits) join(id timer.TopicID, tell func()) *limiterUse {
+func (l *Limits) join(id timer.TopicID, notify func()) *limiterUse {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.topics[id]
@@ -111,7 +111,7 @@ func (l *Limits) join(id timer.TopicID, tell func()) *limiterUse {
 	b.mu.Lock()
 	b.users++
 	b.mu.Unlock()
-	return &limiterUse{limit: b, tell: tell}
+	return &limiterUse{limit: b, notify: notify}
 }
 
 // leave undoes join.
@@ -152,7 +152,7 @@ func (p *limiterUse) acquire(t *timer.Topic, now time.Duration) (ok bool, wait t
 	ok = p.lent
 	p.lent = false
 	b.mu.Unlock()
-	tellAll(told)
+	notifyAll(told)
 	return ok, wait
 }
 
@@ -187,7 +187,7 @@ func (p *limiterUse) release(now time.Duration) {
 	}
 	told, _ := b.serve(now, nil)
 	b.mu.Unlock()
-	tellAll(told)
+	notifyAll(told)
 }
 
 // lend counts a lease that was not acquired: it was taken before the topic had a limit, or by a
@@ -208,7 +208,7 @@ func (b *limit) end(now time.Duration, delivered bool) {
 	told, _ := b.serve(now, nil)
 	idle := b.users == 0 && b.leases == 0
 	b.mu.Unlock()
-	tellAll(told)
+	notifyAll(told)
 	if idle {
 		b.owner.mu.Lock()
 		b.mu.Lock()
@@ -218,9 +218,9 @@ func (b *limit) end(now time.Duration, delivered bool) {
 	}
 }
 
-func tellAll(list []*limiterUse) {
+func notifyAll(list []*limiterUse) {
 	for _, p := range list {
-		p.tell()
+		p.notify()
 	}
 }
 
@@ -241,7 +241,7 @@ func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
 	return timer.NoWait
 }
 
-// serve grants leases to waiting queues in order, as far as there is room. It returns the queues to
+// serve grants leases to waiting queues in order, while there is room. It returns the queues to
 // notify, without asker, and when to look again.
 func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse, wait time.Duration) {
 	for len(b.line) > 0 {

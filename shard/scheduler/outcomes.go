@@ -27,6 +27,22 @@ type outcomeItem struct {
 	lease *activeLease
 }
 
+// add keeps an outcome for the next entry; f is the active lease that it ends, nil if there is none.
+func (o *outcomes) add(out table.Outcome, f *activeLease) {
+	o.outcomes = append(o.outcomes, outcomeItem{out, f})
+}
+
+// release keeps the return of a lease whose call has not started.
+func (o *outcomes) release(f *activeLease) {
+	o.add(table.Outcome{Handle: f.handle, Seq: f.seq, Fence: f.fence, Kind: table.Release}, f)
+}
+
+// expire has a timer end that is past its expiry.
+func (o *outcomes) expire(e entry) { o.expires = append(o.expires, e) }
+
+// forget has a dead letter dropped that is past its retention.
+func (o *outcomes) forget(e entry) { o.forgets = append(o.forgets, e) }
+
 // canJudge reports whether this node knows the timer's topic, and the zone of its series. A node
 // that has just started may lead a shard before it has learned the topics again. The default policy
 // would be wrong: it has other attempts and another backoff (I17).

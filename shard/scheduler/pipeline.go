@@ -29,7 +29,7 @@ func (p *pipeline) full() bool {
 	return p.proposed >= leastProposed+int(shortest*leasesInMs/time.Millisecond)
 }
 
-// committed notes how long a lease took.
+// committed records how long a lease took.
 func (p *pipeline) committed(took, now time.Duration) {
 	took = max(took, 1)
 	if p.shortest == 0 || now-p.window >= commitWindow {

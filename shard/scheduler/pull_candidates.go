@@ -55,7 +55,7 @@ func SortCandidates(list []timer.Candidate) {
 // pulled reports that consumers fetch the topic's timers.
 func (q *topicQueue) pulled() bool { return q.topic != nil && q.topic.Policy.Pull }
 
-// markReady notes that timers of a pulled topic may be ready.
+// markReady records that timers of a pulled topic may be ready.
 func (pt *pulledTopics) markReady(q *topicQueue) {
 	if !q.newlyReady {
 		q.newlyReady = true
@@ -212,7 +212,7 @@ func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
 			pt.env.WakeNext()
 		case e.dueMs > pt.now.WallMs: // the clock stepped back
 			pt.topics.pop(n)
-			pt.due.exact.push(e)
+			pt.due.awaitInstant(e)
 		case q.limiterUse != nil && !pt.limits.admit(q):
 			q.fullUntil = pt.now.Mono + LimitPoll
 			return e, false
@@ -229,14 +229,10 @@ func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
 func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 	pt.reserved[e.handle] = e.seq
 	if q.keys != nil {
-		k := pt.keys.refs[e.handle].key
-		pt.keys.clearHead(k)
-		k.leased++
-		k.holder = e.handle
-		pt.keys.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
+		pt.keys.reserve(e)
 	}
 	if q.limiterUse != nil {
-		pt.limits.carried[e.handle] = carriedLease{seq: e.seq, limit: q.limiterUse.limit}
+		pt.limits.carry(e.handle, e.seq, q.limiterUse.limit)
 	}
 }
 

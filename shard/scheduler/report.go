@@ -95,8 +95,8 @@ func (lr *leaseReports) reportOf(f *activeLease) *Report {
 	return &Report{Owner: lr.cfg.Owner, Handle: f.handle, Seq: f.seq, Fence: f.fence, Rev: f.rev, Attempt: f.attempt}
 }
 
-// judge proposes the outcome in a report if the table has its lease. over tells the sender
-// that the lease is over.
+// judge proposes the outcome in a report if the table has its lease. over: the lease is
+// over, so the sender need not repeat the report.
 func (lr *leaseReports) judge(r *Report) (over bool) {
 	h, a := r.Handle, &r.Attempt
 	endBy(a, lr.now.WallMs, false)
@@ -110,7 +110,7 @@ func (lr *leaseReports) judge(r *Report) (over bool) {
 		return false
 	}
 	out := lr.out.judge(h, &d, a, lr.random.Float64())
-	lr.out.outcomes = append(lr.out.outcomes, outcomeItem{out, nil})
+	lr.out.add(out, nil)
 	if d.Topic != table.CanaryTopic && !a.NotSent {
 		lr.env.Fired(d.Topic, &out)
 	}

@@ -137,7 +137,7 @@ func (st *seriesTimes) followClock(b *table.Batch) {
 func (st *seriesTimes) rebase() { st.overlaps, st.realigned, st.leased = nil, 0, nil }
 
 // realign walks the table once, in slices, after the clock was set back and the slots were
-// restamped. A series that the wrong clock scheduled goes on with its next occurrence from now.
+// restamped. A series that the wrong clock scheduled continues with its next occurrence from now.
 // Left alone are timers that a client has changed since, perhaps to postpone them, and series that
 // catch up with all: their skipped occurrences have run. An occurrence that is leased, or was fired
 // by hand, ends first.

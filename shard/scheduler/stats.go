@@ -46,7 +46,7 @@ func (v *view) Hides(h timer.Handle) bool {
 	return f != nil && f.hidden() && v.table.Live(h, f.seq)
 }
 
-// InFlight returns how many leases have not ended, as far as this process knows.
+// InFlight returns how many leases have not ended, as this process knows.
 func (v *view) InFlight() int { return len(v.leases.byTimer) }
 
 // Unstarted returns how many leases have no call yet, or are being returned.
@@ -161,7 +161,7 @@ func (v *view) Overdue(at *int, add func(topic timer.TopicID, timers, oldestMs i
 	return *at >= len(v.topics.list)
 }
 
-// DueCursor is where DueFor goes on.
+// DueCursor is where DueFor continues.
 type DueCursor struct{ topic, dest int }
 
 // DueFor adds the number of queued timers to the sum of each destination. It looks at some queues,

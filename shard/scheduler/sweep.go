@@ -6,27 +6,23 @@ import "carillon/timer"
 const sweepBudget = 4096
 
 // Sweep drops idle queues and outdated entries, so that deleted topics and receivers cost nothing.
-// It goes on from where the last one ended.
+// It continues from where the last one ended.
 func (s *Scheduler) Sweep() {
 	if !s.active {
 		return
 	}
-	s.topics.sweeps++
-	for n := 0; n < sweepBudget && s.topics.idle.Len() > 0 && s.topics.idle.First().idleSince < s.topics.sweeps-1; n++ {
-		s.topics.forgetDest(s.topics.idle.First())
-	}
+	s.topics.forgetIdle()
 	if len(s.compaction.queues) > 0 {
 		return
 	}
 	s.compaction.prune(&s.due.later, s.table.Totals().Scheduled)
 	s.compaction.prune(&s.due.exact, s.table.Totals().Scheduled)
 	for range min(sweepBudget, len(s.topics.list)) {
-		if s.topics.sweepAt--; s.topics.sweepAt < 0 || s.topics.sweepAt >= len(s.topics.list) {
-			if s.topics.sweepAt = len(s.topics.list) - 1; s.topics.sweepAt < 0 {
-				return
-			}
+		q := s.topics.nextToSweep()
+		if q == nil {
+			return
 		}
-		s.sweepTopic(s.topics.list[s.topics.sweepAt])
+		s.sweepTopic(q)
 	}
 }
 

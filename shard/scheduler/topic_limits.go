@@ -87,7 +87,7 @@ func (tl *topicLimits) admit(q *topicQueue) bool {
 	ok, wait := q.limiterUse.acquire(q.topic, tl.now.Mono)
 	if !ok {
 		q.limitedMs = tl.now.WallMs
-		tl.topics.shut.push(shutKey{tl.now.Mono + wait, nil, q})
+		tl.topics.askAgain(q, wait)
 	}
 	return ok
 }
@@ -120,8 +120,13 @@ func (tl *topicLimits) countCarried(q *topicQueue, h timer.Handle, d *table.Due)
 		tl.carried[h] = c
 		return
 	}
-	tl.carried[h] = carriedLease{seq: d.Seq, limit: q.limiterUse.limit}
+	tl.carry(h, d.Seq, q.limiterUse.limit)
 	q.limiterUse.limit.lend()
+}
+
+// carry counts a lease that its limit has counted already, and that is no active lease.
+func (tl *topicLimits) carry(h timer.Handle, seq uint64, b *limit) {
+	tl.carried[h] = carriedLease{seq: seq, limit: b}
 }
 
 // uncountCarried stops counting a lease that an entry has ended.
@@ -136,8 +141,8 @@ func (tl *topicLimits) uncountCarried(h timer.Handle) {
 	}
 }
 
-// end ends the counting of a leadership; the next leader counts anew. Active leases whose
-// calls run go on counting. So do consumers' leases: it is not known when the next leader begins to
+// end ends the counting of a leadership; the next leader counts again. Active leases whose
+// calls run still count. So do consumers' leases: it is not known when the next leader begins to
 // count them, and others must not use their places meanwhile.
 func (tl *topicLimits) end() {
 	for tl.queues.Len() > 0 {

@@ -64,7 +64,7 @@ func (tq *topicQueues) queue(id timer.TopicID) *topicQueue {
 	tq.list = append(tq.list, q)
 	tq.keys.setOrder(q)
 	tq.limits.set(q)
-	tq.made++
+	tq.countQueue()
 	return q
 }
 
@@ -75,7 +75,7 @@ func (tq *topicQueues) forgetTopic(q *topicQueue) {
 	}
 	delete(tq.byID, q.id)
 	if q.topic == nil {
-		delete(tq.keys.inOrder, q.id)
+		tq.keys.forget(q.id)
 	}
 	last := len(tq.list) - 1
 	tq.list[q.at] = tq.list[last]
@@ -112,6 +112,44 @@ func (tq *topicQueues) join(q *topicQueue) {
 		tq.turns.join(q, tq.cfg.Dispatcher.Tenant(q.topic))
 	}
 }
+
+// countQueue counts a queue that was made, which takes time of the turn.
+func (tq *topicQueues) countQueue() { tq.made++ }
+
+// forgetIdle drops destination queues that had nothing in the last two sweeps.
+func (tq *topicQueues) forgetIdle() {
+	tq.sweeps++
+	for n := 0; n < sweepBudget && tq.idle.Len() > 0 && tq.idle.First().idleSince < tq.sweeps-1; n++ {
+		tq.forgetDest(tq.idle.First())
+	}
+}
+
+// nextToSweep returns the topics in turn; nil if there is none. It goes down the list, as
+// changedTopics does.
+func (tq *topicQueues) nextToSweep() *topicQueue {
+	if tq.sweepAt--; tq.sweepAt < 0 || tq.sweepAt >= len(tq.list) {
+		tq.sweepAt = len(tq.list) - 1
+	}
+	if tq.sweepAt < 0 {
+		return nil
+	}
+	return tq.list[tq.sweepAt]
+}
+
+// takeMade returns how many queues were made since it was last called.
+func (tq *topicQueues) takeMade() int {
+	n := tq.made
+	tq.made = 0
+	return n
+}
+
+// askAgain gives a topic its turn again after a while.
+func (tq *topicQueues) askAgain(q *topicQueue, after time.Duration) {
+	tq.shut.push(shutKey{tq.now.Mono + after, nil, q})
+}
+
+// leave takes a topic's turns away, until it joins again.
+func (tq *topicQueues) leave(q *topicQueue) { tq.turns.leave(q) }
 
 // reopen has what was refused ask again when its time has come.
 func (tq *topicQueues) reopen() {

@@ -11,7 +11,7 @@ import (
 // call, not only at its lease. A topic whose window is shut has no turn; it gets one again at the
 // instant at which the window may open.
 
-// topicWindow is a topic's window, as far as it was read.
+// topicWindow is a topic's window, as it was read last.
 type topicWindow struct {
 	of    *timer.Window     // that hours was made of
 	hours *recurrence.Hours // nil: this node lacks its zone

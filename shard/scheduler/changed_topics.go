@@ -76,7 +76,7 @@ func (ct *changedTopics) refresh(q *topicQueue, topic *timer.Topic) {
 func (ct *changedTopics) reroute(q *topicQueue) {
 	ct.topics.returnSpares(q)
 	ct.topics.returnCredits(q)
-	ct.topics.turns.leave(q)
+	ct.topics.leave(q)
 	if len(q.moving) == 0 {
 		ct.rerouting = append(ct.rerouting, q)
 		q.moved = map[timer.Handle]bool{}
