@@ -28,7 +28,7 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 		if g.files.newest >= index && g.files.sendable() {
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: g.files.newest, Term: g.files.newestTerm}
 		} else if run := g.w.snapshot; run == nil || run.group != g || run.mark.Index < index {
-			g.wantSnapshot = true
+			g.snapshots.wanted = true
 		}
 		return true
 	})

@@ -20,11 +20,11 @@ func (g *group) apply(ents []*pb.Entry) {
 		var err error
 		switch {
 		case e.GetType() != pb.EntryNormal:
-			err = g.changeMembers(e)
+			err = g.membership.apply(g, e)
 		case len(e.Data) > 0:
 			compares, err = g.applyData(e)
 		default:
-			g.known.came(e)
+			g.membership.known.came(e)
 		}
 		if err != nil {
 			g.stop(fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.GetIndex(), err))
@@ -33,7 +33,7 @@ func (g *group) apply(ents []*pb.Entry) {
 		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
 		g.tellApplied(g.applied)
 		if compares {
-			g.reportState()
+			g.compare.report(g)
 		}
 	}
 	if g.takeover && g.meta != nil {

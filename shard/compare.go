@@ -49,8 +49,7 @@ type replicaPoints struct {
 
 // tickCompare makes the leader request a comparison every compareEach, if an entry was applied
 // since the last one.
-func (g *group) tickCompare() {
-	c := &g.compare
+func (c *comparison) tick(g *group) {
 	if !g.serving || g.w.now.Mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
 		return
 	}
@@ -63,14 +62,14 @@ func (g *group) tickCompare() {
 
 // reportState records the state after the entry that was just applied. A voter sends it to all
 // members.
-func (g *group) reportState() {
-	g.compare.last = g.applied
+func (c *comparison) report(g *group) {
+	c.last = g.applied
 	p := g.ownPoint()
-	g.compare.note(g.replica, p)
+	c.note(g.replica, p)
 	if slices.Contains(g.store.conf.Voters, g.replica) || slices.Contains(g.store.conf.VotersOutgoing, g.replica) {
-		g.tellState(&p)
+		c.sendAll(g, &p)
 	}
-	g.judge(p.index)
+	c.judge(g, p.index)
 }
 
 // ownPoint returns this replica's present state.
@@ -79,10 +78,10 @@ func (g *group) ownPoint() statePoint {
 }
 
 // tellState sends a point of this replica to all other members.
-func (g *group) tellState(p *statePoint) {
-	for _, id := range g.members() {
+func (c *comparison) sendAll(g *group, p *statePoint) {
+	for _, id := range g.membership.all(g) {
 		if id != g.replica {
-			g.sendState(id, p)
+			c.send(g, id, p)
 		}
 	}
 }
@@ -96,7 +95,7 @@ func (g *group) hashVersion() byte {
 }
 
 // members returns all replicas of the group in ascending order, each once.
-func (g *group) members() []uint64 {
+func (m *membership) all(g *group) []uint64 {
 	conf := g.store.conf
 	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
 	slices.Sort(list)
@@ -143,37 +142,37 @@ func (c *comparison) keep(members []uint64) {
 }
 
 // judge compares this replica's state after an entry with the majority's. If all voters have reported and no state has a majority, it logs that.
-func (g *group) judge(index uint64) {
-	own := g.compare.point(g.replica, index)
+func (c *comparison) judge(g *group, index uint64) {
+	own := c.point(g.replica, index)
 	if own == nil {
 		return
 	}
-	if right := g.rightPoint(index); right != nil {
+	if right := c.rightPoint(g, index); right != nil {
 		switch {
 		case right.version != own.version:
 		case right.same(own):
-			g.compare.differs = false
-			g.becomeRight()
+			c.differs = false
+			g.wrong.disproved(g)
 		default:
-			g.becomeWrong(fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
+			g.wrong.found(g, fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
 		}
 		return
 	}
-	if g.allReported(index) && g.someDiffer(own) && !g.compare.differs {
-		g.compare.differs = true
+	if c.allReported(g, index) && c.someDiffer(g, own) && !c.differs {
+		c.differs = true
 		g.w.host.cfg.Logger.Error("replicas have different states, and none of these has a majority; nobody is stopped, as nobody knows which is right. "+
 			"Compare them by `carillon ctl cluster`, find out on which node memory or disk fails, and have that one's replicas made anew",
-			"shard", uint32(g.id), "entry", index, "states", g.describePoints(index))
+			"shard", uint32(g.id), "entry", index, "states", c.describe(g, index))
 	}
 }
 
 // rightPoint returns the state that a majority of the voters had after an entry, in a joint
 // configuration a majority of both halves. It returns nil if no state has one.
-func (g *group) rightPoint(index uint64) *statePoint {
+func (c *comparison) rightPoint(g *group, index uint64) *statePoint {
 	conf := g.store.conf
 	for _, id := range conf.Voters {
-		p := g.compare.point(id, index)
-		if p != nil && g.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || g.mostHave(conf.VotersOutgoing, p)) {
+		p := c.point(id, index)
+		if p != nil && c.mostHave(g, conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || c.mostHave(g, conf.VotersOutgoing, p)) {
 			return p
 		}
 	}
@@ -182,10 +181,10 @@ func (g *group) rightPoint(index uint64) *statePoint {
 
 // mostHave reports whether a majority of the voters had the state p. A single voter proves nothing:
 // the group may be replacing a right replica by a wrong one.
-func (g *group) mostHave(voters []uint64, p *statePoint) bool {
+func (c *comparison) mostHave(g *group, voters []uint64, p *statePoint) bool {
 	n := 0
 	for _, id := range voters {
-		if o := g.compare.point(id, p.index); o != nil && o.same(p) {
+		if o := c.point(id, p.index); o != nil && o.same(p) {
 			n++
 		}
 	}
@@ -193,9 +192,9 @@ func (g *group) mostHave(voters []uint64, p *statePoint) bool {
 }
 
 // allReported reports whether the states of all voters after an entry are known.
-func (g *group) allReported(index uint64) bool {
+func (c *comparison) allReported(g *group, index uint64) bool {
 	for _, id := range g.store.conf.Voters {
-		if g.compare.point(id, index) == nil {
+		if c.point(id, index) == nil {
 			return false
 		}
 	}
@@ -203,17 +202,17 @@ func (g *group) allReported(index uint64) bool {
 }
 
 // someDiffer reports whether a voter's state differed from this replica's.
-func (g *group) someDiffer(own *statePoint) bool {
+func (c *comparison) someDiffer(g *group, own *statePoint) bool {
 	return slices.ContainsFunc(g.store.conf.Voters, func(id uint64) bool {
-		p := g.compare.point(id, own.index)
+		p := c.point(id, own.index)
 		return p != nil && p.version == own.version && !p.same(own)
 	})
 }
 
-func (g *group) describePoints(index uint64) string {
+func (c *comparison) describe(g *group, index uint64) string {
 	text := ""
 	for _, id := range g.store.conf.Voters {
-		if p := g.compare.point(id, index); p != nil {
+		if p := c.point(id, index); p != nil {
 			text += fmt.Sprintf("node %s %016x ", g.w.host.nodeName(nodeOf(id)), p.hash)
 		}
 	}
@@ -222,12 +221,12 @@ func (g *group) describePoints(index uint64) string {
 
 // isWrong reports whether a replica's latest point was not the majority's. As the leader it
 // would only transfer the leadership again.
-func (g *group) isWrong(replica uint64) bool {
-	p := g.compare.latest(replica)
+func (c *comparison) isWrong(g *group, replica uint64) bool {
+	p := c.latest(replica)
 	if p == nil {
 		return false
 	}
-	right := g.rightPoint(p.index)
+	right := c.rightPoint(g, p.index)
 	return right != nil && right.version == p.version && !right.same(p)
 }
 
@@ -246,7 +245,7 @@ func (c *comparison) latest(replica uint64) *statePoint {
 // itself.
 const stateMessageVersion = 1
 
-func (g *group) sendState(to uint64, p *statePoint) {
+func (c *comparison) send(g *group, to uint64, p *statePoint) {
 	o := g.w.open(nodeOf(to), stateMessage, g.id, 0)
 	body := len(o.frame)
 	o.frame = append(o.frame, stateMessageVersion)
@@ -259,7 +258,7 @@ func (g *group) sendState(to uint64, p *statePoint) {
 
 // hearState records another replica's point. A message is dropped unless it comes from the
 // replica's own node.
-func (g *group) hearState(from uint64, body []byte) {
+func (c *comparison) receive(g *group, from uint64, body []byte) {
 	if g.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
 		return
 	}
@@ -267,10 +266,10 @@ func (g *group) hearState(from uint64, body []byte) {
 	replica, p := r.Uvarint(), statePoint{index: r.Uvarint(), version: r.Byte()}
 	sound := r.Byte() == 1
 	p.hash = r.Uint64()
-	if r.End() != nil || !sound || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
+	if r.End() != nil || !sound || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.membership.all(g), replica) {
 		return
 	}
-	g.compare.keep(g.members())
-	g.compare.note(replica, p)
-	g.judge(p.index)
+	c.keep(g.membership.all(g))
+	c.note(replica, p)
+	c.judge(g, p.index)
 }

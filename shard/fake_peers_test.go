@@ -163,7 +163,7 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 		}
 		c.sent = nil
 		if r.host.Cordon(aside); !aside {
-			r.host.groups[1].handOver(ReplicaID(8, 1))
+			r.host.groups[1].transfer.begin(r.host.groups[1], ReplicaID(8, 1))
 		}
 		r.pass(handOverLimit + 500*time.Millisecond)
 		told := false

@@ -63,47 +63,41 @@ type group struct {
 
 	leftovers leftovers
 
-	hard      record.HardState // latest from raft
-	end       uint64           // last entry handed to the log
-	hardDirty bool             // hard is not in the log yet: the next frame carries it
+	written   written
+	tombstone uint64 // replica ids up to this one are used up on this node
 
-	row       Assignment // assignment of its replicas, as this node knows it
-	epoch     uint32     // of the assignment that its membership followed last
-	confIndex uint64     // last change of members
-	tombstone uint64     // replica ids up to this one are used up on this node
+	membership membership
+	candidacy  candidacy
+	transfer   leadershipTransfer
+	compare    comparison // with the states of the other replicas
+	wrong      wrongState
+	snapshots  snapshots
+	turn       turnState
 
-	reconcileAt, settledAt, confUntil, servingSince, setClockAt time.Duration
-
-	standAt, standUntil time.Duration // see leaderSeemsGone; 0: it does not stand for election
+	servingSince, setClockAt time.Duration
 
 	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
 
-	compare     comparison    // with the states of the other replicas
-	wrong       error         // why its state is known to be wrong; nil: it is not
-	wrongs      int           // how often a replica of the group was wrong here, in this process
-	tellWrongAt time.Duration // when it may be asked for another replica
-	stopped     error         // why this build cannot go on with its log; nil: it can
+	stopped error // why this build cannot go on with its log; nil: it can
 
 	leaderless      bool // raft knows of no leader
 	leaderlessSince time.Duration
 
-	known           confKnown // whether the members know of the last change of members
-	commitHintsSent uint64    // to candidates, see sendCommitHint
-
-	transferee    uint64 // replica that the leadership is being transferred to; 0: none
-	transferSent  bool
-	transferUntil time.Duration
-
-	installs     uint64            // snapshots from peers that became the state
-	wantSnapshot bool              // a follower or a backup needs one
-	incoming     *receivedSnapshot // from a peer, for raft to install
-
 	public groupPublic
+}
 
-	touched, again, stalled bool // it is in the worker's list: dirty, again, stalled
-	hadTime, late           bool // its scheduler had time in this turn; had none
+// turnState is what a worker's turns have of a group.
+type turnState struct {
+	touched, again, stalled bool  // it is in the worker's list: dirty, again, stalled
+	hadTime, late           bool  // its scheduler had time in this turn; had none
+	wakeMs                  int64 // wall ms at which its wheel or a destination queue needs a turn
+}
 
-	wakeMs int64 // wall ms at which its wheel or a destination queue needs a turn
+// written is what a group has handed to the log.
+type written struct {
+	hard  record.HardState // latest from raft
+	end   uint64           // last entry
+	dirty bool             // hard is not in the log yet: the next frame carries it
 }
 
 // proposal is one raft entry of this leader that is not applied yet.
@@ -178,7 +172,7 @@ func (g *group) work() {
 		g.scheduler.Run()
 	}
 	g.tryPropose()
-	g.tryHandOver()
+	g.transfer.trySend(g)
 	g.reads.ask(g)
 	g.collect()
 	if g.gathering && !g.gathers() && g.raft != nil {
@@ -192,9 +186,9 @@ func (g *group) work() {
 		g.sendHeld()
 	}
 	g.reads.serve(g)
-	g.wakeMs = math.MaxInt64
+	g.turn.wakeMs = math.MaxInt64
 	if g.scheduler != nil {
-		g.wakeMs = g.scheduler.NextWake()
+		g.turn.wakeMs = g.scheduler.NextWake()
 	}
 	g.publish()
 }
@@ -204,8 +198,8 @@ func (g *group) tick() {
 	g.sendHeld()
 	g.expire(g.w.now.Mono)
 	g.tickCanary()
-	g.tickCompare()
-	g.reconcile()
+	g.compare.tick(g)
+	g.membership.reconcile(g)
 	if g.refusedUntil != 0 && g.w.now.Mono >= g.refusedUntil {
 		g.refusedUntil = 0
 		g.w.touch(g)
@@ -258,7 +252,7 @@ func (g *group) collect() {
 		}
 	}
 	// Raft did not install it: its leader was deposed, or the log has caught up by itself.
-	g.incoming = nil
+	g.snapshots.incoming = nil
 }
 
 // append adds the entries and the state that raft wants durable to this turn's frame. The responses
@@ -266,16 +260,16 @@ func (g *group) collect() {
 func (g *group) append(m *pb.Message) {
 	a := appended{group: g, entries: m.Entries, responses: m.Responses}
 	if m.Snapshot != nil {
-		g.install(m.Snapshot)
+		g.snapshots.install(g, m.Snapshot)
 		a.mark, a.installed, a.sync = true, true, true
 	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learned again.
-		a.sync = a.sync || m.GetTerm() != g.hard.Term || m.GetVote() != g.hard.Vote
-		g.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
-		g.hardDirty = true
+		a.sync = a.sync || m.GetTerm() != g.written.hard.Term || m.GetVote() != g.written.hard.Vote
+		g.written.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
+		g.written.dirty = true
 	}
-	a.spare = !a.sync && len(m.Entries) > 0 && g.spare()
+	a.spare = !a.sync && len(m.Entries) > 0 && g.membership.spare(g)
 	a.sync = a.sync || len(m.Entries) > 0
 	g.w.append(a)
 }
@@ -300,7 +294,7 @@ func (g *group) step(responses []*pb.Message) {
 // durable handles the group's part of a frame that is now on disk.
 func (g *group) durable(a *appended, pos wal.Position) {
 	if a.tombstone != 0 {
-		g.cleanUp(a.tombstone)
+		g.leftovers.add(g, a.tombstone)
 		if g.replica == 0 {
 			g.files.tomb, g.files.restating = pos.Gen, false
 			return
@@ -309,7 +303,7 @@ func (g *group) durable(a *appended, pos wal.Position) {
 	if a.replica != g.replica {
 		return // the part is of an earlier replica
 	}
-	if a.installs != g.installs {
+	if a.installs != g.snapshots.installs {
 		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
 		// these.
 		if a.hard {

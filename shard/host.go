@@ -181,7 +181,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	for i := range cfg.Shards + 1 {
 		w := h.workers[i%cfg.Workers]
-		g := &group{id: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, wakeMs: math.MaxInt64}
+		g := &group{id: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
 		if g.id == Meta {
 			g.meta = &metaGroup{machine: cfg.Machine}
 		} else {

@@ -352,7 +352,7 @@ func (c *hostCluster) followed() bool {
 		return false
 	}
 	lead := r.host.groups[1]
-	voters, _ := lead.wanted()
+	voters, _ := lead.membership.wanted(lead)
 	if !sameIDs(lead.store.conf.Voters, voters) || len(lead.store.conf.VotersOutgoing)+len(lead.store.conf.Learners) > 0 {
 		return false
 	}
@@ -380,7 +380,7 @@ func (c *hostCluster) describe() (text string) {
 			continue
 		}
 		text += fmt.Sprintf("\nnode %d: term %d, leads %v, serves %v, applied %d, log to %d, epoch %d, out %v, away %v, %v", firstNode+i,
-			g.raft.BasicStatus().GetTerm(), g.leader, g.serving, g.applied, g.store.last(), g.epoch, g.isOut(), c.away[i], confText(g.store.conf))
+			g.raft.BasicStatus().GetTerm(), g.leader, g.serving, g.applied, g.store.last(), g.membership.epoch, g.membership.isOut(g), c.away[i], confText(g.store.conf))
 	}
 	return text + fmt.Sprintf("\nrow %+v", c.row)
 }

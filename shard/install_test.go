@@ -25,8 +25,8 @@ func TestFramesAfterASnapshot(t *testing.T) {
 	c.say(1, heartbeat(term))
 	c.arrive(term, index)
 	r.settle()
-	if g := r.host.groups[1]; g.installs == 0 || g.applied != index {
-		t.Fatalf("%d snapshots were installed, applied is %d", g.installs, g.applied)
+	if g := r.host.groups[1]; g.snapshots.installs == 0 || g.applied != index {
+		t.Fatalf("%d snapshots were installed, applied is %d", g.snapshots.installs, g.applied)
 	}
 	r.freeze = true
 	c.entriesFrom(term, index, term, count, make([]byte, 700)...)

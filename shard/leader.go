@@ -56,7 +56,7 @@ func (g *group) stepDown() {
 		g.reads.fail(g.notLeader())
 	}
 	g.leader, g.serving, g.takeover = false, false, false
-	g.transferee, g.transferSent = 0, false
+	g.transfer.to, g.transfer.sent = 0, false
 	g.gathering, g.held = false, nil
 	if g.scheduler != nil {
 		g.scheduler.End()

@@ -18,9 +18,9 @@ func (e schedulerEnv) SendReport(p *scheduler.Report) {
 	to := g.leaderNode()
 	// A removed replica, or one that was cut off when it was removed, learns of no leader. Its
 	// reports go to the members in turn.
-	if to == 0 && len(g.row.Members) > 0 {
+	if to == 0 && len(g.membership.row.Members) > 0 {
 		g.reported++
-		to = g.row.Members[g.reported%len(g.row.Members)].Node
+		to = g.membership.row.Members[g.reported%len(g.membership.row.Members)].Node
 	}
 	if to == 0 || to == g.w.host.cfg.Node {
 		return

@@ -20,16 +20,14 @@ type leftovers struct {
 
 // cleanUp begins to delete the snapshots of replicas up to upTo, whose tombstone is on disk.
 // Snapshots of later replicas are kept.
-func (g *group) cleanUp(upTo uint64) {
-	l := &g.leftovers
+func (l *leftovers) add(g *group, upTo uint64) {
 	l.some, l.upTo = true, max(l.upTo, upTo)
 	if !l.busy {
-		g.deleteLeftovers()
+		l.delete(g)
 	}
 }
 
-func (g *group) deleteLeftovers() {
-	l := &g.leftovers
+func (l *leftovers) delete(g *group) {
 	l.some, l.busy = false, true
 	h, w, upTo, gone := g.w.host, g.w, l.upTo, g.replica == 0
 	h.inBackground(func() {
@@ -61,8 +59,8 @@ func (c *cleanedUp) handle(w *worker) {
 }
 
 // tickLeftovers deletes files that appeared since the last deletion or survived it.
-func (g *group) tickLeftovers() {
+func (l *leftovers) tick(g *group) {
 	if l := &g.leftovers; l.some && !l.busy && g.w.now.Mono >= l.again {
-		g.deleteLeftovers()
+		l.delete(g)
 	}
 }

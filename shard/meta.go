@@ -62,7 +62,7 @@ func (m *metaGroup) propose(g *group) {
 		// There is no lease to fence: the meta group reads no clock and makes no calls.
 		g.takeover, g.serving, g.servingSince = false, true, g.w.now.Mono
 	}
-	if !g.serving || g.transferee != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
+	if !g.serving || g.transfer.to != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
 		return // waiting commands time out by themselves
 	}
 	if len(m.waiting) == 0 && !g.compare.wanted {

@@ -105,7 +105,7 @@ func (w *worker) sendAll() {
 // send sends a message to a peer.
 func (g *group) send(m *pb.Message) {
 	if m.GetType() == pb.MsgSnap {
-		g.sendSnapshot(m)
+		g.snapshots.send(g, m)
 		return
 	}
 	if !mayCome(m.GetType()) {
@@ -229,7 +229,7 @@ func (f *peerFrame) handle(w *worker) {
 		case overMessage:
 			m.group.hearOver(m.body)
 		case stateMessage:
-			m.group.hearState(f.from, m.body)
+			m.group.compare.receive(m.group, f.from, m.body)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (g *group) hear(from uint64, body []byte) {
 	if g.hasLost(m) {
 		return
 	}
-	g.sendCommitHint(m)
+	g.membership.sendCommitHint(g, m)
 	if waitsForDisk(m.GetType()) {
 		if g.w.full() {
 			return

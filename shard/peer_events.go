@@ -15,7 +15,7 @@ import (
 // Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
 func (h *Host) Unreachable(node uint64) {
 	h.tellGroups(func(g *group) {
-		if id := g.replicaOn(node); id != 0 && g.leader {
+		if id := g.membership.replicaOn(g, node); id != 0 && g.leader {
 			g.raft.ReportUnreachable(id)
 			g.w.touch(g)
 		}
@@ -28,7 +28,7 @@ func (h *Host) SeemsGone(owner table.Incarnation) {
 		if g.scheduler != nil {
 			g.scheduler.ScanAgain() // it asks for a fence where it needs one
 		}
-		g.leaderSeemsGone(owner.Node())
+		g.candidacy.leaderSeemsGone(g, owner.Node())
 	})
 }
 
@@ -70,34 +70,40 @@ const (
 	standFor = time.Second
 )
 
+// candidacy is the election that a voter begins early, because the leader seemed to be gone.
+type candidacy struct {
+	at    time.Duration // next time that it campaigns; 0: it does not
+	until time.Duration
+}
+
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
 // that safe: a leader that lives and is followed by a majority goes on, and this follower finds it
 // again at its next heartbeat.
-func (g *group) leaderSeemsGone(node uint64) {
+func (c *candidacy) leaderSeemsGone(g *group, node uint64) {
 	if nodeOf(g.raft.BasicStatus().Lead) != node || g.raft.ForgetLeader() != nil {
 		return
 	}
 	g.w.touch(g)
 	var rest []Member
-	for _, m := range g.row.Members {
+	for _, m := range g.membership.row.Members {
 		if m.Node != node && !m.Learner {
 			rest = append(rest, m)
 		}
 	}
 	rank := slices.IndexFunc(rest, func(m Member) bool { return m.Replica == g.replica })
 	if rank >= 0 {
-		g.standAt = g.w.now.Mono + standAfter + time.Duration(rank)*standRank
-		g.standUntil = g.standAt + standFor
+		c.at = g.w.now.Mono + standAfter + time.Duration(rank)*standRank
+		c.until = c.at + standFor
 	}
 }
 
 // stand campaigns while the group has no leader after the former one seemed to be gone.
-func (g *group) stand() {
+func (c *candidacy) stand(g *group) {
 	now := g.w.now.Mono
-	if g.standAt == 0 || now < g.standAt {
+	if c.at == 0 || now < c.at {
 		return
 	}
-	g.standAt = 0
+	c.at = 0
 	if g.raft == nil {
 		return
 	}
@@ -109,7 +115,7 @@ func (g *group) stand() {
 		_ = g.raft.Campaign()
 		g.w.touch(g)
 	}
-	if now+standEach < g.standUntil {
-		g.standAt = now + standEach
+	if now+standEach < c.until {
+		c.at = now + standEach
 	}
 }

@@ -31,7 +31,7 @@ func (g *group) propose() {
 		g.meta.propose(g)
 		return
 	}
-	if !g.leader || g.transferSent || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined || g.laden() {
+	if !g.leader || g.transfer.sent || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined || g.laden() {
 		return // waiting operations time out by themselves
 	}
 	g.batch.Reset(g.entryMs(), g.w.host.origin, g.number+1)
@@ -51,7 +51,7 @@ func (g *group) propose() {
 		g.proposeClock()
 		if g.scheduler.KnowsTime() {
 			g.scheduler.ProposeOutcomes(&g.batch)
-			if g.transferee == 0 {
+			if g.transfer.to == 0 {
 				g.proposeCommands()
 				g.proposePulls()
 				g.scheduler.Lease(&g.batch)

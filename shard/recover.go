@@ -109,7 +109,7 @@ func (h *Host) recover() error {
 	// Open.
 	for _, g := range h.groups {
 		if g.tombstone != 0 {
-			g.cleanUp(g.tombstone)
+			g.leftovers.add(g, g.tombstone)
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func (h *Host) readSnapshot(g *group, name string) error {
 
 // place sets the replica and the start of its log for this node.
 func (g *group) place(m record.Mark) {
-	g.replica, g.applied, g.appliedTerm, g.epoch = m.Replica, m.Index, m.Term, m.Epoch
+	g.replica, g.applied, g.appliedTerm, g.membership.epoch = m.Replica, m.Index, m.Term, m.Epoch
 	g.store.reset(m.Index, m.Term, m.Conf)
 }
 
@@ -378,8 +378,8 @@ func (r *recovery) finish() error {
 		if g.w.host.cfg.Meta == nil {
 			return damageError{fmt.Errorf("the data directory %s holds nothing of the meta group", g.w.host.cfg.Dir)}
 		}
-		g.row = *g.w.host.cfg.Meta
-		me := placement.On(g.row.Members, g.w.host.cfg.Node)
+		g.membership.row = *g.w.host.cfg.Meta
+		me := placement.On(g.membership.row.Members, g.w.host.cfg.Node)
 		if me == nil {
 			return fmt.Errorf("shard: the meta group's first row does not name node %010x", g.w.host.cfg.Node)
 		}
@@ -401,16 +401,16 @@ func (r *recovery) finish() error {
 		return damageError{fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
 			g.id, r.hard.Commit, g.store.last())}
 	}
-	g.hard = r.hard
-	g.end = g.store.last()
-	g.store.snapshot = g.offerSnapshot
-	g.confIndex = g.applied // at the latest: earlier changes are in the membership
+	g.written.hard = r.hard
+	g.written.end = g.store.last()
+	g.store.snapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
+	g.membership.index = g.applied // at the latest: earlier changes are in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	g.files.trim()
 	if r.alien {
 		// The process before ended between saving a snapshot from a peer and logging its mark. The
 		// mark goes before any new entry, which would otherwise be void, too, for the next process.
-		g.hardDirty = true
+		g.written.dirty = true
 		g.w.append(appended{group: g, mark: true, installed: true, sync: true})
 	}
 	if r.stopped != nil {

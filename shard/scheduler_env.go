@@ -39,7 +39,7 @@ func (e schedulerEnv) Proposed(i scheduler.Item) {
 
 func (e schedulerEnv) Confirm(then func(error)) { e.group.confirm(e.w.now.Mono+waitLimit, then) }
 
-func (e schedulerEnv) HandingOver() bool { return e.transferee != 0 || e.w.host.draining.Load() }
+func (e schedulerEnv) HandingOver() bool { return e.transfer.to != 0 || e.w.host.draining.Load() }
 func (e schedulerEnv) Present() bool     { return e.raft != nil }
 
 func (e schedulerEnv) Ended(owner table.Incarnation) bool {

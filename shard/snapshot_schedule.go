@@ -88,7 +88,7 @@ func (w *worker) tickSnapshots() {
 	}
 	needed := w.stream.Generation()
 	for _, g := range w.groups {
-		g.tickLeftovers()
+		g.leftovers.tick(g)
 		if g.hasLocalState() {
 			needed = min(needed, g.files.needed())
 		}
@@ -99,7 +99,7 @@ func (w *worker) tickSnapshots() {
 // tickFiles starts a snapshot of a group, or rewrites its marker or mark, if that is due, so that
 // the group does not pin old generations of the log.
 func (w *worker) tickFiles(g *group) {
-	if !g.hasLocalState() || g.stopped != nil || g.wrong != nil {
+	if !g.hasLocalState() || g.stopped != nil || g.wrong.why != nil {
 		return
 	}
 	current := w.stream.Generation()
@@ -107,8 +107,8 @@ func (w *worker) tickFiles(g *group) {
 	switch {
 	case pinned && !g.files.restating && g.empty():
 		w.rewriteMarker(g)
-	case g.replica == 0 || !g.mayTry(w.now.Mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
-	case g.wantSnapshot:
+	case g.replica == 0 || !g.snapshots.mayTry(g, w.now.Mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.snapshots.wanted:
+	case g.snapshots.wanted:
 		w.beginSnapshot(g)
 	case pinned && g.applied == g.files.newest && w.now.Mono-g.files.savedAt > settleAfter:
 		g.files.settle()
@@ -120,9 +120,9 @@ func (w *worker) tickFiles(g *group) {
 }
 
 // mayTry reports whether enough time has passed since a snapshot failed.
-func (g *group) mayTry(now time.Duration) bool {
+func (s *snapshots) mayTry(g *group, now time.Duration) bool {
 	wait := snapshotRetry
-	if g.wantSnapshot {
+	if s.wanted {
 		wait = wantedRetry
 	}
 	return g.files.failedAt == 0 || now-g.files.failedAt >= wait
@@ -143,9 +143,9 @@ func (w *worker) beginSnapshot(g *group) {
 		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.stateBytes(), "free", w.stream.Disk().Free)
 		return
 	}
-	g.wantSnapshot = false
+	g.snapshots.wanted = false
 	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
-	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}
+	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.membership.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
 	if g.table != nil {
 		run.state = g.table.BeginSnapshot()
@@ -256,4 +256,4 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 
 // empty reports whether the log has only the group's creation or tombstone. A group that has
 // entries but has applied none pins the log until it has: its creation must stay before them.
-func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end) <= foundingIndex }
+func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.written.end) <= foundingIndex }

@@ -160,7 +160,7 @@ func TestLoadersGiveOneState(t *testing.T) {
 				got := ""
 				for _, g := range s.host.groups {
 					f := &g.files
-					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.hard, g.store.last())
+					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.last())
 					if g.table != nil {
 						got += fmt.Sprintf("%x %x\n", g.table.Hash(), image(g.table))
 					}

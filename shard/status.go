@@ -105,7 +105,7 @@ func (g *group) status() GroupStatus {
 	}
 	basic := g.raft.BasicStatus()
 	s.Replica, s.Leader, s.Leads, s.Term = g.replica, nodeOf(basic.Lead), g.leader, basic.GetTerm()
-	s.Applied, s.Epoch, s.Compared = g.applied, g.epoch, g.compare.last
+	s.Applied, s.Epoch, s.Compared = g.applied, g.membership.epoch, g.compare.last
 	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
 	if g.table != nil {
 		c := g.table.Totals()
@@ -129,8 +129,8 @@ func (g *group) fault() string {
 	switch {
 	case g.stopped != nil:
 		return g.stopped.Error()
-	case g.wrong != nil:
-		return fmt.Sprintf("shard %d: %v", g.id, g.wrong)
+	case g.wrong.why != nil:
+		return fmt.Sprintf("shard %d: %v", g.id, g.wrong.why)
 	}
 	return ""
 }

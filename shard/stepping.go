@@ -263,20 +263,20 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	g := h.groups[id]
 	if g.raft == nil {
 		if g.stopped != nil {
-			return Progress{Replica: g.replica, HardTerm: g.hard.Term, Vote: g.hard.Vote, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch, Stopped: g.stopped}
+			return Progress{Replica: g.replica, HardTerm: g.written.hard.Term, Vote: g.written.hard.Vote, Applied: g.applied, Last: g.store.last(), Epoch: g.membership.epoch, Stopped: g.stopped}
 		}
 		return Progress{}
 	}
-	leaves := g.leaves()
+	leaves := g.membership.leaves(g)
 	zoneless := 0
 	if g.scheduler != nil && g.scheduler.Leads() {
 		zoneless = g.scheduler.InUnknownZones()
 	}
 	lastTerm, _ := g.store.Term(g.store.last()) // always known
 	return Progress{
-		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Wrong: g.wrong, Installs: g.installs, Compared: g.compare.last,
-		Replica: g.replica, Term: g.term, HardTerm: g.hard.Term, Vote: g.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
-		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Late: g.late, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
+		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Wrong: g.wrong.why, Installs: g.snapshots.installs, Compared: g.compare.last,
+		Replica: g.replica, Term: g.term, HardTerm: g.written.hard.Term, Vote: g.written.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.membership.epoch,
+		ConfIndex: g.membership.index, FirstIndex: g.store.offset + 1, Late: g.turn.late, Leaves: leaves, Out: leaves && g.membership.isOut(g), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.membership.hintsSent,
 		InUnknownZones: zoneless,
 	}
 }

@@ -15,7 +15,7 @@ func (g *group) stop(why error) {
 	if run := g.w.snapshot; run != nil && run.group == g {
 		run.abort()
 	}
-	g.raft, g.wrong, g.incoming = nil, nil, nil
-	g.wakeMs = math.MaxInt64
+	g.raft, g.wrong.why, g.snapshots.incoming = nil, nil, nil
+	g.turn.wakeMs = math.MaxInt64
 	g.publish()
 }

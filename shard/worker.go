@@ -191,14 +191,14 @@ func (w *worker) turn() {
 	w.spare = events[:0]
 	w.tick()
 	for _, g := range w.groups {
-		g.stand()
-		if g.wakeMs <= w.now.WallMs || g.gathering && g.gatherUntil() <= w.now.Mono {
+		g.candidacy.stand(g)
+		if g.turn.wakeMs <= w.now.WallMs || g.gathering && g.gatherUntil() <= w.now.Mono {
 			w.touch(g)
 		}
 	}
 	for i := 0; i < len(w.dirty); i++ {
 		g := w.dirty[i]
-		g.touched, g.hadTime = false, false
+		g.turn.touched, g.turn.hadTime = false, false
 		g.work()
 		w.countEntries(g)
 	}
@@ -213,14 +213,14 @@ func (w *worker) turn() {
 func (w *worker) touchAgain() {
 	for _, late := range []bool{true, false} {
 		for _, g := range w.again {
-			if g.late == late {
-				g.again = false
+			if g.turn.late == late {
+				g.turn.again = false
 				w.touch(g)
 			}
 		}
 	}
 	for _, g := range w.again {
-		g.late = false
+		g.turn.late = false
 	}
 	w.again = w.again[:0]
 }
@@ -242,10 +242,10 @@ func (w *worker) spend(g *group, steps int) bool {
 		w.lookAt = w.steps + lookEach
 		w.over = w.steps >= turnSteps || w.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
 	}
-	if g.late = w.over && !g.hadTime; g.late {
+	if g.turn.late = w.over && !g.turn.hadTime; g.turn.late {
 		w.touchNext(g) // which comes first then, whatever else asks for it
 	}
-	g.hadTime = g.hadTime || !w.over
+	g.turn.hadTime = g.turn.hadTime || !w.over
 	return w.over
 }
 
@@ -264,24 +264,24 @@ func (w *worker) least(g *group) bool {
 
 // touch adds a group to this turn.
 func (w *worker) touch(g *group) {
-	if !g.touched {
-		g.touched = true
+	if !g.turn.touched {
+		g.turn.touched = true
 		w.dirty = append(w.dirty, g)
 	}
 }
 
 // touchNext asks for another turn for the group, right after this one.
 func (w *worker) touchNext(g *group) {
-	if !g.again {
-		g.again = true
+	if !g.turn.again {
+		g.turn.again = true
 		w.again = append(w.again, g)
 	}
 }
 
 // stall defers a group until a frame is on disk.
 func (w *worker) stall(g *group) {
-	if !g.stalled {
-		g.stalled = true
+	if !g.turn.stalled {
+		g.turn.stalled = true
 		w.stalled = append(w.stalled, g)
 	}
 }
@@ -369,7 +369,7 @@ func raftTicks(from, to time.Duration) int { return min(int(to/raftTick-from/raf
 // joins the newest unsynced frame, and its responses are sent when that frame is on disk.
 func (w *worker) append(a appended) {
 	g := a.group
-	a.replica, a.installs = g.replica, g.installs
+	a.replica, a.installs = g.replica, g.snapshots.installs
 	if !a.sync {
 		switch {
 		case len(a.responses) == 0:
@@ -398,16 +398,16 @@ func (w *worker) append(a appended) {
 		w.scratch = record.AppendMark(w.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
 		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
 		if a.installed {
-			g.end = f.newest
+			g.written.end = f.newest
 		}
 	}
 	a.entries = w.appendLeading(&a)
 	if len(a.entries) > 0 {
 		w.appendEntries(g, a.entries)
 	}
-	if g.hardDirty {
-		w.appendHard(g, g.hard)
-		g.hardDirty = false
+	if g.written.dirty {
+		w.appendHard(g, g.written.hard)
+		g.written.dirty = false
 		a.hard = true
 	}
 	w.parts = append(w.parts, a)
@@ -432,8 +432,8 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 		if n == len(ents) {
 			return ents
 		}
-		if g.hardDirty {
-			early := g.hard
+		if g.written.dirty {
+			early := g.written.hard
 			early.Commit = min(early.Commit, ents[0].GetIndex()-1)
 			w.appendHard(g, early)
 		}
@@ -451,7 +451,7 @@ func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
 	w.scratch = record.AppendEntries(w.scratch[:0], ents)
 	w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
 	last := ents[len(ents)-1]
-	g.end = last.GetIndex()
+	g.written.end = last.GetIndex()
 }
 
 func (w *worker) appendHard(g *group, hard record.HardState) {
@@ -554,7 +554,7 @@ func (w *worker) frameDone(s *sentFrame) {
 		w.frames = append(w.frames, s)
 	}
 	for i, g := range w.stalled {
-		g.stalled = false
+		g.turn.stalled = false
 		w.touch(g)
 		w.stalled[i] = nil
 	}
@@ -570,12 +570,12 @@ func (w *worker) untilWake() time.Duration {
 	}
 	at := int64(1<<63 - 1)
 	for _, g := range w.groups {
-		at = min(at, g.wakeMs)
+		at = min(at, g.turn.wakeMs)
 		if g.gathering {
 			wait = min(wait, g.gatherUntil()-clock.Mono())
 		}
-		if g.standAt != 0 {
-			wait = min(wait, g.standAt-clock.Mono())
+		if g.candidacy.at != 0 {
+			wait = min(wait, g.candidacy.at-clock.Mono())
 		}
 	}
 	if at < 1<<63-1 {

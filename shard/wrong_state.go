@@ -23,20 +23,27 @@ const (
 	wrongMost  = time.Hour
 )
 
+// wrongState is what a replica knows of its own state.
+type wrongState struct {
+	why      error         // why it is known to be wrong; nil: it is not
+	times    int           // how often a replica of the group was wrong here, in this process
+	reportAt time.Duration // when it may be asked for another replica
+}
+
 // mayNotLead reports that this replica, if elected, proposes nothing and hands over.
-func (g *group) mayNotLead() bool { return g.wrong != nil || g.leaves() }
+func (g *group) mayNotLead() bool { return g.wrong.why != nil || g.membership.leaves(g) }
 
 // becomeWrong ends this replica's part in everything that depends on its state.
-func (g *group) becomeWrong(why error) {
-	if g.wrong != nil {
-		g.wrong = why
+func (w *wrongState) found(g *group, why error) {
+	if w.why != nil {
+		w.why = why
 		return
 	}
-	g.wrong, g.tellWrongAt = why, g.w.now.Mono
-	if g.wrongs > 0 {
-		g.tellWrongAt += min(wrongAgain<<min(g.wrongs-1, 10), wrongMost)
+	w.why, w.reportAt = why, g.w.now.Mono
+	if w.times > 0 {
+		w.reportAt += min(wrongAgain<<min(w.times-1, 10), wrongMost)
 	}
-	g.wrongs++
+	w.times++
 	g.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing, and waits to be replaced", "shard", uint32(g.id), "why", why)
 	if run := g.w.snapshot; run != nil && run.group == g {
 		run.abort()
@@ -44,7 +51,7 @@ func (g *group) becomeWrong(why error) {
 	leader := g.leader
 	g.stepDown()
 	if g.leader = leader; leader {
-		g.reconcileAt = 0
+		g.membership.reconcileAt = 0
 	}
 	g.w.touch(g)
 }
@@ -52,21 +59,21 @@ func (g *group) becomeWrong(why error) {
 // becomeRight ends that: most replicas have the same state. A leader begins as after an election, if
 // no other replica has taken over meanwhile. It gives up a pending transfer, which has had its time
 // and would block proposals.
-func (g *group) becomeRight() {
-	if g.wrong == nil {
+func (w *wrongState) disproved(g *group) {
+	if w.why == nil {
 		return
 	}
-	g.w.host.cfg.Logger.Info("this replica's state is right again", "shard", uint32(g.id), "before", g.wrong)
-	g.wrong = nil
+	g.w.host.cfg.Logger.Info("this replica's state is right again", "shard", uint32(g.id), "before", w.why)
+	w.why = nil
 	if g.leader {
-		g.transferee, g.transferSent, g.takeover = 0, false, true
+		g.transfer.to, g.transfer.sent, g.takeover = 0, false, true
 	}
 	g.w.touch(g)
 }
 
 // trustAgain forgets the comparisons of a state that was replaced.
 func (g *group) trustAgain() {
-	g.wrong = nil
+	g.wrong.why = nil
 	g.compare.forget(g.replica)
 	g.compare.differs = false
 }
@@ -90,7 +97,7 @@ func (h *Host) Wrong() (list []placement.WrongReplica) {
 func (w *worker) listWrong() {
 	var list []placement.WrongReplica
 	for _, g := range w.groups {
-		if g.raft != nil && g.wrong != nil && w.now.Mono >= g.tellWrongAt {
+		if g.raft != nil && g.wrong.why != nil && w.now.Mono >= g.wrong.reportAt {
 			list = append(list, placement.WrongReplica{Group: g.id, Replica: g.replica})
 		}
 	}
