@@ -93,14 +93,14 @@ func (h *Host) TakeActivity() Activity {
 			a.of(id).Fired.add(n)
 		}
 		w.firedBy = nil
-		for _, g := range w.groups {
-			if g.table != nil && g.scheduler.Leads() {
-				g.activity(&a)
+		for _, s := range w.shards {
+			if s.scheduler.Leads() {
+				s.activity(&a)
 			}
 		}
 	})
-	walkLeaders(h, func(g *group, at *int) bool {
-		return g.scheduler.Overdue(at, func(id timer.TopicID, timers, oldestMs int64) {
+	walkLeaders(h, func(s *timerShard, at *int) bool {
+		return s.scheduler.Overdue(at, func(id timer.TopicID, timers, oldestMs int64) {
 			if id == table.CanaryTopic {
 				return
 			}
@@ -112,8 +112,8 @@ func (h *Host) TakeActivity() Activity {
 	return a
 }
 
-func (g *group) activity(a *Activity) {
-	c := g.scheduler.Totals()
+func (s *timerShard) activity(a *Activity) {
+	c := s.scheduler.Totals()
 	a.Totals.Scheduled += c.Scheduled
 	a.Totals.Leased += c.Leased
 	a.Totals.Done += c.Done

@@ -24,7 +24,8 @@ type State struct {
 // caller then asks again later.
 func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
-	err := h.read(id, false, func(g *group, _ int) bool {
+	err := h.read(id, false, func(int) bool {
+		g := h.groups[id]
 		if g.files.newest >= index && g.files.sendable() {
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: g.files.newest, Term: g.files.newestTerm}
 		} else if run := g.w.snapshot; run == nil || run.group != g || run.mark.Index < index {
@@ -46,7 +47,7 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 // Saving.
 func (h *Host) SaveMeta() (state timer.Saving, err error) {
 	g, wait := h.groups[Meta], h.newWaiter(1)
-	if err := g.w.box.put(&call{func(*worker) { state = g.meta.machine.BeginSave() }, wait}, math.MaxInt); err != nil {
+	if err := g.w.box.put(&call{func(*worker) { state = g.machine.save() }, wait}, math.MaxInt); err != nil {
 		wait.release()
 		return nil, err
 	}

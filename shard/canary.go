@@ -29,15 +29,15 @@ func (c *canary) begin(now time.Duration) {
 }
 
 // tickCanary puts the canary timer again every canaryEach while this replica serves.
-func (g *group) tickCanary() {
-	if g.table == nil || !g.serving || g.w.now.Mono < g.canary.next || g.w.host.draining.Load() || !g.w.sure() {
+func (s *timerShard) tickCanary() {
+	if !s.g.serving || s.g.w.now.Mono < s.canary.next || s.g.w.host.draining.Load() || !s.g.w.sure() {
 		return
 	}
-	g.canary.next = g.w.now.Mono + canaryEach
-	if len(g.w.groups) > canaryPhases { // else one turn would be all of theirs at once
-		phase := canaryEach * time.Duration(g.id%canaryPhases) / canaryPhases
-		g.canary.next -= (g.w.now.Mono - phase) % canaryEach
+	s.canary.next = s.g.w.now.Mono + canaryEach
+	if len(s.g.w.groups) > canaryPhases { // else one turn would be all of theirs at once
+		phase := canaryEach * time.Duration(s.g.id%canaryPhases) / canaryPhases
+		s.canary.next -= (s.g.w.now.Mono - phase) % canaryEach
 	}
-	g.waiting = append(g.waiting, &op{group: g, brief: true, deadline: g.w.now.Mono + waitLimit,
-		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: g.w.now.WallMs}}})
+	s.waiting = append(s.waiting, &op{shard: s, brief: true, deadline: s.g.w.now.Mono + waitLimit,
+		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: s.g.w.now.WallMs}}})
 }

@@ -31,7 +31,7 @@ func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room time
 		return nil, timer.ErrOverloaded
 	}
 	o := ops.Get().(*op)
-	*o = op{group: g, cmd: cmd, brief: brief, room: room, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	*o = op{shard: h.shard(id), cmd: cmd, brief: brief, room: room, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	return o, nil
 }
 
@@ -55,8 +55,8 @@ func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Resul
 		wait.release()
 		return timer.Result{}, err
 	}
-	if err := o.group.w.box.offer(o); err != nil {
-		o.group.w.queued.Add(-1)
+	if err := o.shard.g.w.box.offer(o); err != nil {
+		o.shard.g.w.queued.Add(-1)
 		wait.release()
 		return timer.Result{}, err
 	}
@@ -103,7 +103,7 @@ func (h *Host) DoAll(list []timer.Op) {
 
 // read runs a linearizable read on a shard: its worker calls serve, and for a long read repeats the
 // call with a budget of slots until serve returns true.
-func (h *Host) read(id timer.ShardID, long bool, serve func(g *group, budget int) bool) error {
+func (h *Host) read(id timer.ShardID, long bool, serve func(budget int) bool) error {
 	wait := h.newWaiter(1)
 	r := &read{group: h.groups[id], serve: serve, long: long, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
@@ -117,9 +117,10 @@ func (h *Host) read(id timer.ShardID, long bool, serve func(g *group, budget int
 // Timer reads one timer linearizably. It returns nil if there is none.
 func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
 	var found *timer.Timer
-	err := h.read(id, false, func(g *group, _ int) bool {
-		if found = g.table.Read(topic, timerID); found != nil {
-			g.scheduler.Overlay(found)
+	s := h.shard(id)
+	err := h.read(id, false, func(int) bool {
+		if found = s.table.Read(topic, timerID); found != nil {
+			s.scheduler.Overlay(found)
 		}
 		return true
 	})
@@ -130,19 +131,19 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 // slices, so that other operations need not wait for it. A timer that changes meanwhile may be
 // returned in its old or its new state.
 func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	scan := *q
+	s, scan := h.shard(id), *q
 	scan.Room = table.RoomFor(q)
 	// A timer that is leased ahead of its due time is listed as scheduled.
-	top := table.TopK{Hides: h.groups[id].scheduler.Hides}
+	top := table.TopK{Hides: s.scheduler.Hides}
 	var from timer.Handle
 	var out []*timer.Timer
-	err := h.read(id, true, func(g *group, budget int) (done bool) {
-		if from, done = g.table.Scan(&scan, from, budget, &top); !done {
+	err := h.read(id, true, func(budget int) (done bool) {
+		if from, done = s.table.Scan(&scan, from, budget, &top); !done {
 			return false
 		}
 		more, last := top.More(), top.Last()
-		for _, f := range top.Take(g.table, &scan) {
-			g.scheduler.Overlay(f.Timer)
+		for _, f := range top.Take(s.table, &scan) {
+			s.scheduler.Overlay(f.Timer)
 			out = append(out, f.Timer)
 		}
 		if !more || len(out) >= q.Limit {
@@ -168,9 +169,9 @@ func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 		h.onWorkers(func(w *worker) {
 			mu.Lock()
 			defer mu.Unlock()
-			for _, g := range w.groups {
-				if g.table != nil && g.serving {
-					g.scheduler.Count(part, sums[from:])
+			for _, s := range w.shards {
+				if s.g.serving {
+					s.scheduler.Count(part, sums[from:])
 				}
 			}
 		})
@@ -181,8 +182,8 @@ func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 // Propose submits a command to the meta group and returns the result of Machine.Apply.
 func (h *Host) Propose(cmd []byte) (any, error) {
 	wait := h.newWaiter(1)
-	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
-	if err := o.group.w.box.offer(o); err != nil {
+	o := &metaOp{meta: h.metaGroup(), cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	if err := o.meta.g.w.box.offer(o); err != nil {
 		wait.release()
 		return nil, err
 	}
@@ -213,10 +214,8 @@ func (h *Host) Drain(ctx context.Context) {
 		flights := 0
 		h.onWorkers(func(w *worker) {
 			n := 0
-			for _, g := range w.groups {
-				if g.scheduler != nil {
-					n += g.scheduler.Drain()
-				}
+			for _, s := range w.shards {
+				n += s.scheduler.Drain()
 			}
 			mu.Lock()
 			flights += n
@@ -239,30 +238,28 @@ func (h *Host) Drain(ctx context.Context) {
 type topicsChanged struct{}
 
 func (topicsChanged) handle(w *worker) {
-	for _, g := range w.groups {
-		if g.scheduler != nil {
-			g.scheduler.Refresh()
-			w.touch(g)
-		}
+	for _, s := range w.shards {
+		s.scheduler.Refresh()
+		w.touch(s.g)
 	}
 }
 
 // Standings returns, for each id, the state of the topic's timer and the reason why it waits. It
 // fails if this node does not lead the shard.
 func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
-	g := h.groups[id]
+	s := h.shard(id)
 	wait := h.newWaiter(1)
 	look := func(*worker) {
-		if !g.serving || !g.scheduler.Leads() {
-			err = g.notLeader()
+		if !s.g.serving || !s.scheduler.Leads() {
+			err = s.g.notLeader()
 			return
 		}
 		out = make([]scheduler.Standing, len(ids))
 		for i, name := range ids {
-			out[i] = g.scheduler.Standing(g.table.Find(topic, []byte(name)))
+			out[i] = s.scheduler.Standing(s.table.Find(topic, []byte(name)))
 		}
 	}
-	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
+	if err := s.g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
 		wait.release()
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (w *worker) sure() bool { return w.now.Trust == clocks.Sure }
 // process may have been suspended, and another leader may have been elected and have made calls
 // since.
 func (g *group) doubt() {
-	if g.scheduler != nil && g.leader && !g.soleVoter() {
-		g.scheduler.Doubt()
+	if g.leader && !g.soleVoter() {
+		g.machine.doubt()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"carillon/shard/record"
-	"carillon/shard/table"
 )
 
 // Replicas of a group compare their states while they run (I7). Every compareEach the leader
@@ -74,7 +73,7 @@ func (c *comparison) report(g *group) {
 
 // ownPoint returns this replica's present state.
 func (g *group) ownPoint() statePoint {
-	return statePoint{index: g.applied, version: g.hashVersion(), hash: g.stateHash()}
+	return statePoint{index: g.applied, version: g.machine.hashVersion(), hash: g.machine.hash()}
 }
 
 // tellState sends a point of this replica to all other members.
@@ -84,14 +83,6 @@ func (c *comparison) sendAll(g *group, p *statePoint) {
 			c.send(g, id, p)
 		}
 	}
-}
-
-// hashVersion returns the version of the hash that the group's replicas compare.
-func (g *group) hashVersion() byte {
-	if g.meta != nil {
-		return metaHashVersion
-	}
-	return table.HashVersion
 }
 
 // members returns all replicas of the group in ascending order, each once.

@@ -85,7 +85,7 @@ func diverge(t *table.Table, nowMs int64) {
 	}
 }
 
-func (c *hostCluster) divergeAt(i int) { diverge(c.shard(i).table, c.hosts[i].clock.wallMs) }
+func (c *hostCluster) divergeAt(i int) { diverge(shardOf(c.shard(i)).table, c.hosts[i].clock.wallMs) }
 
 // foundWrong waits until one node lists its replica as wrong, and checks that no other does.
 func (c *hostCluster) foundWrong(wrong int) {
@@ -212,9 +212,9 @@ func TestBuildWithAnotherHash(t *testing.T) {
 		other := c.at(true)
 		var last *table.Table
 		c.after = func() {
-			if g := c.shard(other); g != nil && g.table != last {
-				diverge(g.table, c.hosts[other].clock.wallMs)
-				last = g.table
+			if g := c.shard(other); g != nil && shardOf(g).table != last {
+				diverge(shardOf(g).table, c.hosts[other].clock.wallMs)
+				last = shardOf(g).table
 			}
 		}
 		c.pass(time.Minute)

@@ -9,9 +9,9 @@ import (
 // the given topics count; nil means all topics.
 func (h *Host) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
 	own := table.Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
-	at, hides := timer.Handle(0), h.groups[id].scheduler.Hides
-	err := h.read(id, true, func(g *group, budget int) (done bool) {
-		at, done = g.table.Forecast(topics, hides, at, budget, &own)
+	s, at := h.shard(id), timer.Handle(0)
+	err := h.read(id, true, func(budget int) (done bool) {
+		at, done = s.table.Forecast(topics, s.scheduler.Hides, at, budget, &own)
 		return done
 	})
 	if err == nil {

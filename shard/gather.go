@@ -19,7 +19,7 @@ const (
 
 // gathers reports whether the group's changes wait for the entry that is on its way.
 func (g *group) gathers() bool {
-	return len(g.proposals) > 0 && g.meta == nil && !g.soleVoter() && len(g.waiting) < gatherMost && g.w.now.Mono < g.gatherUntil()
+	return len(g.proposals) > 0 && !g.machine.prompt() && !g.soleVoter() && g.machine.waits() < gatherMost && g.w.now.Mono < g.gatherUntil()
 }
 
 // gatherUntil returns when changes no longer wait for the newest proposal.
@@ -30,10 +30,12 @@ func (g *group) tryPropose() {
 	g.gathering = false
 	switch {
 	case g.gathers():
-		g.gathering = g.hasWork()
+		g.gathering = g.machine.hasWork()
 	case g.w.mayPropose():
-		g.propose()
-	case g.hasWork():
+		if !g.leader || !g.mayNotLead() {
+			g.machine.propose()
+		}
+	case g.machine.hasWork():
 		g.w.stall(g)
 	}
 }
@@ -43,7 +45,7 @@ func (g *group) tryPropose() {
 // the next tick it is sent at the latest, because raft also finds out by such appends what was
 // lost.
 func (g *group) holdsBack(m *pb.Message) bool {
-	if m.GetType() != pb.MsgApp || g.meta != nil { // nodes wait for their copy of the meta group's state
+	if m.GetType() != pb.MsgApp || g.machine.prompt() {
 		return false
 	}
 	for i, held := range g.held {
@@ -52,7 +54,7 @@ func (g *group) holdsBack(m *pb.Message) bool {
 			break
 		}
 	}
-	if len(m.Entries) > 0 || !g.leader || len(g.proposals)+len(g.waiting) == 0 {
+	if len(m.Entries) > 0 || !g.leader || len(g.proposals)+g.machine.waits() == 0 {
 		return false
 	}
 	g.held = append(g.held, m)

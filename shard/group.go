@@ -3,7 +3,6 @@ package shard
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -28,8 +27,7 @@ type group struct {
 	raft    *raft.RawNode
 	store   *storage
 
-	table *table.Table // state machine of a timer shard; nil in the meta group
-	meta  *metaGroup   // state machine of the meta group; nil in a timer shard
+	machine machine // what its entries are about: timers, or the meta group
 
 	applied     uint64
 	appliedTerm uint64
@@ -37,27 +35,16 @@ type group struct {
 	term        uint64
 	serving     bool // this term's takeover is applied: reads and leases may begin
 
-	// Operations that wait to be proposed, and proposals that are not applied yet, in order.
-	waiting   []*op
-	pulls     []*pullRequest
-	takeover  bool
-	batch     table.Batch
-	items     []item
-	number    uint64
-	proposals []proposal
-	results   []timer.Result
-
-	spareItems []item // memory for the next proposal's items
+	takeover  bool       // its first entry of this term, which begins to serve, is to be made
+	number    uint64     // of the last proposal
+	proposals []proposal // that are not applied yet, in order
 
 	proposedAt time.Duration // when the newest proposal was made
 	gathering  bool          // changes wait for it to be applied; see gathers
 	held       []*pb.Message // appends without entries, at most one for each peer; see holdsBack
 
-	scheduler *scheduler.Scheduler
-	reported  int // counts reports sent while no leader is known, to address the members in turn
-	reads     reads
-	canary    canary
-	files     logRetention // where its state is on disk
+	reads reads
+	files logRetention // where its state is on disk
 
 	counted int // bytes of its log that worker.entries includes
 
@@ -74,7 +61,7 @@ type group struct {
 	snapshots  snapshots
 	turn       turnState
 
-	servingSince, setClockAt time.Duration
+	servingSince time.Duration
 
 	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
 
@@ -168,9 +155,7 @@ func (g *group) work() {
 		g.refuseAll()
 		return
 	}
-	if g.scheduler != nil {
-		g.scheduler.Run()
-	}
+	g.machine.run()
 	g.tryPropose()
 	g.transfer.trySend(g)
 	g.reads.ask(g)
@@ -182,14 +167,11 @@ func (g *group) work() {
 	if g.raft == nil {
 		return // an applied entry stopped the group
 	}
-	if len(g.proposals)+len(g.waiting) == 0 {
+	if len(g.proposals)+g.machine.waits() == 0 {
 		g.sendHeld()
 	}
 	g.reads.serve(g)
-	g.turn.wakeMs = math.MaxInt64
-	if g.scheduler != nil {
-		g.turn.wakeMs = g.scheduler.NextWake()
-	}
+	g.turn.wakeMs = g.machine.nextWake()
 	g.publish()
 }
 
@@ -197,31 +179,16 @@ func (g *group) work() {
 func (g *group) tick() {
 	g.sendHeld()
 	g.expire(g.w.now.Mono)
-	g.tickCanary()
 	g.compare.tick(g)
 	g.membership.reconcile(g)
 	if g.refusedUntil != 0 && g.w.now.Mono >= g.refusedUntil {
 		g.refusedUntil = 0
 		g.w.touch(g)
 	}
-	if len(g.waiting) > 0 && g.notLeading() && !g.awaitsLeader() {
+	if g.machine.waits() > 0 && g.notLeading() && !g.awaitsLeader() {
 		g.refuseAll()
 	}
-	if g.scheduler == nil {
-		return
-	}
-	if !g.leader && g.w.sure() {
-		// A follower's wheel stays near the present time, so that a takeover need not catch up.
-		g.table.Advance(g.w.now.WallMs, scheduler.WheelBudget)
-	}
-	g.scheduler.Tick()
-}
-
-func (g *group) hasWork() bool {
-	if g.meta != nil {
-		return len(g.meta.waiting) > 0
-	}
-	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.HasProposals()
+	g.machine.tick()
 }
 
 // collect handles raft's output: soft state, reads, and messages to the log, to the state machine

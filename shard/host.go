@@ -183,13 +183,11 @@ func New(cfg Config) (*Host, error) {
 		w := h.workers[i%cfg.Workers]
 		g := &group{id: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
 		if g.id == Meta {
-			g.meta = &metaGroup{machine: cfg.Machine}
+			g.machine = &metaGroup{g: g, machine: cfg.Machine}
 		} else {
-			g.scheduler = scheduler.New(scheduler.Config{
-				Shard: g.id, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
-				Observer: cfg.Observer, Ready: cfg.Ready, Limiters: h.limits, Zones: cfg.Zones,
-			}, schedulerEnv{g}, &w.now)
-			g.setTable(table.New(g.id, 0))
+			s := newTimerShard(g, &cfg, h.limits)
+			g.machine = s
+			w.shards = append(w.shards, s)
 		}
 		w.groups = append(w.groups, g)
 		h.groups = append(h.groups, g)
@@ -398,15 +396,7 @@ func (w *worker) abandon() {
 		}
 		g.stepDown()
 		g.reads.fail(timer.ErrStopped)
-		for _, o := range g.waiting {
-			o.answer(timer.Result{}, timer.ErrStopped)
-		}
-		g.waiting = nil
-		if g.meta != nil {
-			for _, o := range g.meta.waiting {
-				o.answer(nil, timer.ErrStopped)
-			}
-		}
+		g.machine.refuse(timer.ErrStopped)
 	}
 	if w.snapshot != nil {
 		w.snapshot.abort()

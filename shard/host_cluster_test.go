@@ -340,7 +340,7 @@ func (c *hostCluster) concludes(limit time.Duration) {
 	c.until("the row is followed by all, and by them alone", limit, c.followed)
 	g := c.leader().host.groups[1]
 	for _, id := range c.acked {
-		if g.table.Read(1, id) == nil {
+		if shardOf(g).table.Read(1, id) == nil {
 			c.fatalf("timer %s was acknowledged and is gone%s", id, c.describe())
 		}
 	}
@@ -365,7 +365,7 @@ func (c *hostCluster) followed() bool {
 			if g.replica != 0 {
 				return false
 			}
-		case g.replica != member.Replica || g.applied != lead.applied || g.table.Hash() != lead.table.Hash():
+		case g.replica != member.Replica || g.applied != lead.applied || shardOf(g).table.Hash() != shardOf(lead).table.Hash():
 			return false
 		}
 	}

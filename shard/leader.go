@@ -16,7 +16,7 @@ const awaitLimit = 300 * time.Millisecond
 // awaitsLeader reports whether the group lost its leader less than awaitLimit ago. Commands then
 // wait here for the next leader, because trying other nodes would take longer.
 func (g *group) awaitsLeader() bool {
-	return g.raft != nil && g.table != nil && !g.leader && g.leaderless && g.w.now.Mono-g.leaderlessSince < awaitLimit
+	return g.raft != nil && !g.machine.prompt() && !g.leader && g.leaderless && g.w.now.Mono-g.leaderlessSince < awaitLimit
 }
 
 // leadChanged records whether raft knows a leader. When another replica becomes leader, waiting
@@ -58,14 +58,7 @@ func (g *group) stepDown() {
 	g.leader, g.serving, g.takeover = false, false, false
 	g.transfer.to, g.transfer.sent = 0, false
 	g.gathering, g.held = false, nil
-	if g.scheduler != nil {
-		g.scheduler.End()
-	}
-	for _, p := range g.proposals {
-		p.fail(timer.ErrUnknown)
-	}
-	g.proposals = nil
-	g.refusePulls()
+	g.machine.end()
 	if g.raft != nil && !g.soleVoter() && !g.awaitsLeader() {
 		g.refuseAll()
 	}
@@ -75,18 +68,17 @@ func (g *group) stepDown() {
 // another may.
 func (g *group) refuseAll() {
 	err := g.notLeader()
-	for _, o := range g.waiting {
-		o.answer(timer.Result{}, err)
-	}
-	g.waiting = nil
-	g.refusePulls()
-	if g.meta != nil {
-		for _, o := range g.meta.waiting {
-			o.answer(nil, err)
-		}
-		g.meta.waiting = nil
-	}
+	g.machine.refuse(err)
 	g.reads.fail(err)
+}
+
+// failProposals answers the operations of the proposals that are not applied: their outcome is
+// unknown.
+func (g *group) failProposals() {
+	for _, p := range g.proposals {
+		p.fail(timer.ErrUnknown)
+	}
+	g.proposals = nil
 }
 
 // notLeader returns the error that names the leading node, if this node knows it.
@@ -126,34 +118,8 @@ func (p *proposal) fail(err error) {
 
 // expire answers operations whose deadline has passed: 503 is better than silence.
 func (g *group) expire(now time.Duration) {
-	for len(g.waiting) > 0 && g.waiting[0].deadline <= now {
-		g.waiting[0].answer(timer.Result{}, g.timeoutError())
-		g.waiting[0] = nil
-		g.waiting = g.waiting[1:]
-	}
-	for i := range g.proposals {
-		p := &g.proposals[i]
-		for j := range p.items {
-			if t := p.items[j].pull; t != nil && t.deadline+commitGrace <= now {
-				t.answer(timer.ErrUnknown)
-			}
-			if o := p.items[j].op; o != nil {
-				if o.deadline+commitGrace > now {
-					break
-				}
-				o.answer(timer.Result{}, timer.ErrUnknown)
-				p.items[j].op = nil
-			}
-		}
-	}
-	if g.scheduler != nil {
-		g.scheduler.Expire(now)
-		g.expirePulls(now)
-	}
+	g.machine.expire(now)
 	g.reads.expire(now)
-	if g.meta != nil {
-		g.meta.expire(g, now)
-	}
 }
 
 func (g *group) timeoutError() error {

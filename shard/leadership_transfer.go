@@ -77,16 +77,14 @@ func (t *leadershipTransfer) begin(g *group, to uint64) {
 		return
 	}
 	t.to, t.until = to, g.w.now.Mono+handOverLimit
-	if g.scheduler != nil {
-		g.scheduler.Drain()
-	}
+	g.machine.drain()
 	g.w.touch(g)
 }
 
 // tryHandOver tells the transferee to campaign once all proposals of this leader are applied and no
 // lease waits for its call.
 func (t *leadershipTransfer) trySend(g *group) {
-	if t.to == 0 || t.sent || !g.leader || len(g.proposals) > 0 || g.scheduler != nil && g.scheduler.Unstarted() > 0 {
+	if t.to == 0 || t.sent || !g.leader || len(g.proposals) > 0 || g.machine.unstarted() > 0 {
 		return
 	}
 	t.send(g)

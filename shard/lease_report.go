@@ -14,13 +14,13 @@ import (
 
 // SendReport reports the end of a lease to the group's leader.
 func (e schedulerEnv) SendReport(p *scheduler.Report) {
-	g := e.group
+	g := e.g
 	to := g.leaderNode()
 	// A removed replica, or one that was cut off when it was removed, learns of no leader. Its
 	// reports go to the members in turn.
 	if to == 0 && len(g.membership.row.Members) > 0 {
-		g.reported++
-		to = g.membership.row.Members[g.reported%len(g.membership.row.Members)].Node
+		e.reported++
+		to = g.membership.row.Members[e.reported%len(g.membership.row.Members)].Node
 	}
 	if to == 0 || to == g.w.host.cfg.Node {
 		return
@@ -68,8 +68,8 @@ func appendReport(b []byte, p *scheduler.Report) []byte {
 
 // hearReport passes a former leader's report to the scheduler. If the lease is already over, it
 // tells the sender, which then stops reporting.
-func (g *group) hearReport(from uint64, body []byte) {
-	if g.scheduler == nil || !g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
+func (s *timerShard) hearReport(from uint64, body []byte) {
+	if !s.g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return
 	}
 	r := encoding.Reader{Rest: body[1:]}
@@ -77,29 +77,29 @@ func (g *group) hearReport(from uint64, body []byte) {
 	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
 	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
 	p.Attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
-	if r.Err() == nil && g.scheduler.HearReport(&p) {
-		g.tellOver(from, p.Owner, p.Handle, p.Fence)
+	if r.Err() == nil && s.scheduler.HearReport(&p) {
+		s.tellOver(from, p.Owner, p.Handle, p.Fence)
 	}
 }
 
 // tellOver answers a report: the lease is over. Leases never come back, so the answer is true even
 // if another replica leads by now.
-func (g *group) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
-	o := g.w.open(to, overMessage, g.id, 0)
+func (s *timerShard) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
+	o := s.g.w.open(to, overMessage, s.g.id, 0)
 	body := len(o.frame)
 	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
 		o.frame = binary.AppendUvarint(o.frame, v)
 	}
-	o.close(g.w, body)
+	o.close(s.g.w, body)
 }
 
 // hearOver ends a report of this process. After its replica was removed, this process has no table
 // to see the end of the lease in.
-func (g *group) hearOver(body []byte) {
+func (s *timerShard) hearOver(body []byte) {
 	r := encoding.Reader{Rest: body}
 	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()
-	if g.scheduler == nil || r.Close() != nil || owner != g.w.host.cfg.Incarnation {
+	if r.Close() != nil || owner != s.g.w.host.cfg.Incarnation {
 		return
 	}
-	g.scheduler.HearOver(h, fence)
+	s.scheduler.HearOver(h, fence)
 }

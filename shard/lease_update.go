@@ -10,55 +10,55 @@ import (
 // only, so that cannot change. But the lease may be one that this replica has not seen yet. A
 // leader that was suspended may not know that another leads and has given the lease. Then the
 // leadership is confirmed first.
-func (g *group) proposeLeaseUpdate(o *op) {
+func (s *timerShard) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
-	d := g.table.Due(c.Handle)
+	d := s.table.Due(c.Handle)
 	early := d.Holder == table.ByCall
-	if !g.scheduler.Updatable(o.cmd, &d) {
-		if c.Fence > g.table.LastFence() {
-			g.confirmLeaseUpdate(o)
+	if !s.scheduler.Updatable(o.cmd, &d) {
+		if c.Fence > s.table.LastFence() {
+			s.confirmLeaseUpdate(o)
 			return
 		}
-		o.answer(g.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+		o.answer(s.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		return
 	}
-	if early && o.cmd.Kind != timer.AckLease && g.scheduler.AwaitAnswer(o, c.Handle, &d) {
+	if early && o.cmd.Kind != timer.AckLease && s.scheduler.AwaitAnswer(o, c.Handle, &d) {
 		return
 	}
-	if !g.scheduler.HasZone(c.Handle, &d) {
+	if !s.scheduler.HasZone(c.Handle, &d) {
 		// The update is valid, and a node that knows the zone can decide it.
 		o.answer(timer.Result{}, timer.ErrOverloaded)
 		return
 	}
-	out := g.scheduler.DecideLeaseUpdate(o.cmd, &d)
+	out := s.scheduler.DecideLeaseUpdate(o.cmd, &d)
 	o.outcome = &out
-	g.batch.Outcome(&out)
-	g.items = append(g.items, item{kind: commandItem, op: o})
+	s.batch.Outcome(&out)
+	s.items = append(s.items, item{kind: commandItem, op: o})
 }
 
 // confirmLeaseUpdate decides a lease update once a majority has confirmed that this node leads, and
 // all entries committed before are applied.
-func (g *group) confirmLeaseUpdate(o *op) {
-	g.confirm(o.deadline, func(err error) {
-		d := g.table.Due(o.cmd.Claim.Handle)
+func (s *timerShard) confirmLeaseUpdate(o *op) {
+	s.g.confirm(o.deadline, func(err error) {
+		d := s.table.Due(o.cmd.Claim.Handle)
 		switch {
 		case err != nil:
 			o.answer(timer.Result{}, err)
-		case g.scheduler.Updatable(o.cmd, &d):
-			g.waiting = append(g.waiting, o)
-			g.w.touchNext(g)
+		case s.scheduler.Updatable(o.cmd, &d):
+			s.waiting = append(s.waiting, o)
+			s.g.w.touchNext(s.g)
 		default:
-			o.answer(g.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+			o.answer(s.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		}
 	})
-	g.w.touch(g)
+	s.g.w.touch(s.g)
 }
 
 // settleLeaseUpdate answers a lease update whose outcome was applied.
-func (g *group) settleLeaseUpdate(o *op, r *timer.Result) {
+func (s *timerShard) settleLeaseUpdate(o *op, r *timer.Result) {
 	if r.Code == timer.OK {
-		g.scheduler.Updated(o.cmd)
-		g.w.fired(o.cmd.Topic, o.outcome)
+		s.scheduler.Updated(o.cmd)
+		s.g.w.fired(o.cmd.Topic, o.outcome)
 	}
-	o.answer(g.scheduler.LeaseOver(o.cmd, *r), nil)
+	o.answer(s.scheduler.LeaseOver(o.cmd, *r), nil)
 }

@@ -119,7 +119,7 @@ func (w *worker) holds() Memory {
 func (w *worker) weigh() {
 	for _, g := range w.groups {
 		w.countEntries(g)
-		w.tables += g.stateBytes()
+		w.tables += g.machine.bytes()
 	}
 	w.account()
 	w.pressure = w.host.pressure()

@@ -12,7 +12,7 @@ import (
 
 // metaOp submits a command to the meta group.
 func (r *hostHarness) metaOp(cmd string) *metaOp {
-	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
+	o := &metaOp{meta: r.host.metaGroup(), cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 	r.host.workers[0].box.post(o)
 	r.settle()
 	return o

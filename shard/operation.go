@@ -11,7 +11,7 @@ import (
 
 // op is one client command on its way through a worker.
 type op struct {
-	group    *group
+	shard    *timerShard
 	cmd      *timer.Command
 	brief    bool
 	room     timer.Room     // for the timer in the result; nil: no limit
@@ -35,7 +35,7 @@ func (o *op) answer(r timer.Result, err error) {
 	if o.wait == nil {
 		return // an operation of the node itself
 	}
-	o.group.w.queued.Add(-1)
+	o.shard.g.w.queued.Add(-1)
 	o.wait.done()
 }
 
@@ -46,12 +46,12 @@ func (o *op) WaitsUntil() time.Duration { return o.deadline }
 func (o *op) Answer(r timer.Result, err error) { o.answer(r, err) }
 
 func (o *op) handle(w *worker) {
-	if o.group.notLeading() && !o.group.awaitsLeader() {
-		o.answer(timer.Result{}, o.group.notLeader())
+	if o.shard.g.notLeading() && !o.shard.g.awaitsLeader() {
+		o.answer(timer.Result{}, o.shard.g.notLeader())
 		return
 	}
-	o.group.waiting = append(o.group.waiting, o)
-	w.touch(o.group)
+	o.shard.waiting = append(o.shard.waiting, o)
+	w.touch(o.shard.g)
 }
 
 // opList is the part of a client's call that goes to one worker.
@@ -115,7 +115,7 @@ func (w *waiter) release() {
 
 // metaOp is one command for the meta group's machine.
 type metaOp struct {
-	group    *group
+	meta     *metaGroup
 	cmd      []byte
 	deadline time.Duration
 
@@ -130,23 +130,23 @@ func (o *metaOp) answer(r any, err error) {
 }
 
 func (o *metaOp) handle(w *worker) {
-	if o.group.notLeading() {
-		o.answer(nil, o.group.notLeader())
+	if o.meta.g.notLeading() {
+		o.answer(nil, o.meta.g.notLeader())
 		return
 	}
-	if len(o.group.meta.waiting) >= maxMetaWaiting {
+	if len(o.meta.waiting) >= maxMetaWaiting {
 		o.answer(nil, timer.ErrOverloaded)
 		return
 	}
-	o.group.meta.waiting = append(o.group.meta.waiting, o)
-	w.touch(o.group)
+	o.meta.waiting = append(o.meta.waiting, o)
+	w.touch(o.meta.g)
 }
 
 // read is a linearizable read. It is served when everything that was committed at its arrival is
 // applied.
 type read struct {
 	group    *group
-	serve    func(g *group, budget int) (done bool)
+	serve    func(budget int) (done bool)
 	long     bool // serve is called several times, each for a slice of the work
 	deadline time.Duration
 	index    uint64 // must be applied before serve is called

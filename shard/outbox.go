@@ -224,12 +224,10 @@ func (f *peerFrame) handle(w *worker) {
 		switch m.kind {
 		case raftMessage:
 			m.group.hear(f.from, m.body)
-		case reportMessage:
-			m.group.hearReport(f.from, m.body)
-		case overMessage:
-			m.group.hearOver(m.body)
 		case stateMessage:
 			m.group.compare.receive(m.group, f.from, m.body)
+		default:
+			m.group.machine.receive(m.kind, f.from, m.body)
 		}
 	}
 }

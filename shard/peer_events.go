@@ -25,9 +25,7 @@ func (h *Host) Unreachable(node uint64) {
 // SeemsGone hints that a process has ended.
 func (h *Host) SeemsGone(owner table.Incarnation) {
 	h.tellGroups(func(g *group) {
-		if g.scheduler != nil {
-			g.scheduler.ScanAgain() // it asks for a fence where it needs one
-		}
+		g.machine.scanLeases() // it asks for a fence where it needs one
 		g.candidacy.leaderSeemsGone(g, owner.Node())
 	})
 }
@@ -35,9 +33,7 @@ func (h *Host) SeemsGone(owner table.Incarnation) {
 // Restarted reports that a new process of a node has registered: see Placement.Restarted.
 func (h *Host) Restarted() {
 	h.tellGroups(func(g *group) {
-		if g.scheduler != nil {
-			g.scheduler.ScanAgain()
-		}
+		g.machine.scanLeases()
 	})
 }
 

@@ -24,16 +24,16 @@ func (h *Host) NotReady() error {
 	for _, g := range h.groups {
 		switch leader := g.public.leader.Load(); {
 		case !g.public.present.Load():
-			if g.table == nil {
+			if g.id == Meta {
 				return timer.ErrRecovering
 			}
 			continue
 		case leader == 0:
 			return &NoLeaderError{Group: g.id}
-		case g.table == nil || leader != h.cfg.Node:
+		case g.id == Meta || leader != h.cfg.Node:
 			continue
 		}
-		at := time.Duration(g.canary.passed.Load())
+		at := time.Duration(h.shard(g.id).canary.passed.Load())
 		if at == 0 {
 			return &CanaryError{Shard: g.id}
 		}

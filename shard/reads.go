@@ -64,7 +64,7 @@ func (r *reads) serve(g *group) {
 	keep := r.ready[:0]
 	for _, rd := range r.ready {
 		if rd.index <= g.applied {
-			rd.serve(g, scanSlots)
+			rd.serve(scanSlots)
 			rd.answer(nil)
 			continue
 		}
@@ -88,10 +88,10 @@ func (r *reads) serveLong(g *group) {
 		n := copy(r.long, r.long[1:])
 		r.long[n], r.long = nil, r.long[:n]
 		slice := share
-		cost := min(slice, int(g.table.LastHandle())) + scanEach
+		cost := min(slice, g.machine.slots()) + scanEach
 		share -= cost
 		g.w.scanned += cost
-		if rd.serve(g, slice) {
+		if rd.serve(slice) {
 			rd.answer(nil)
 		} else {
 			r.long = append(r.long, rd)

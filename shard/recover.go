@@ -173,7 +173,7 @@ func (h *Host) readSnapshot(g *group, name string) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
 	default:
-		g.replaceState(state)
+		g.machine.replace(state)
 	}
 	g.place(m)
 	g.files.note(&m)
@@ -351,15 +351,7 @@ func (g *group) replayEntry(e *record.Entry) (err error) {
 	if err := g.w.host.mayRead(e.Data); err != nil {
 		return err
 	}
-	if g.meta != nil {
-		_, err = g.meta.replay(e.Data)
-		return err
-	}
-	g.listen()
-	if g.results, err = g.table.Apply(e.Data, nil, g.results[:0]); err == nil {
-		g.tell(e.Index)
-	}
-	return err
+	return g.machine.replay(e)
 }
 
 // finish starts raft, or creates the meta group's replica in a fresh directory.

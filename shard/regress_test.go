@@ -30,7 +30,7 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	g := r.host.groups[1]
 	c.mute = true
 	c.say(1, heartbeat(g.term+1))
-	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(*group, int) bool { return true }}
+	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool { return true }}
 	g.w.box.post(rd)
 	c.sent = nil
 	r.turn()

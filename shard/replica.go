@@ -169,9 +169,7 @@ func (g *group) reset() {
 	g.trustAgain()
 	g.compare, g.stopped = comparison{}, nil
 	g.turn.wakeMs = math.MaxInt64 // an old time would keep the worker awake
-	if g.table != nil {
-		g.setTable(table.New(g.id, 0))
-	}
+	g.machine.clear()
 }
 
 // replicaOn returns the replica of the membership on a node, or 0.

@@ -114,7 +114,7 @@ func (w *worker) tickFiles(g *group) {
 		g.files.settle()
 		g.files.savedAt = w.now.Mono // not again while this mark is on its way
 		w.mark(g)
-	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.stateBytes()):
+	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.machine.bytes()):
 		w.beginSnapshot(g)
 	}
 }
@@ -128,30 +128,19 @@ func (s *snapshots) mayTry(g *group, now time.Duration) bool {
 	return g.files.failedAt == 0 || now-g.files.failedAt >= wait
 }
 
-func (g *group) stateBytes() int64 {
-	if g.table == nil {
-		return 0
-	}
-	return g.table.MemoryBytes()
-}
-
 // beginSnapshot starts a snapshot. If the disk has no room for it, the group tries again later and
 // leaves the room to the log.
 func (w *worker) beginSnapshot(g *group) {
-	if !w.stream.HasRoom(uint64(g.stateBytes())) {
+	if !w.stream.HasRoom(uint64(g.machine.bytes())) {
 		g.files.failedAt = w.now.Mono
-		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.stateBytes(), "free", w.stream.Disk().Free)
+		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.machine.bytes(), "free", w.stream.Disk().Free)
 		return
 	}
 	g.snapshots.wanted = false
 	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
 	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.membership.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
-	if g.table != nil {
-		run.state = g.table.BeginSnapshot()
-	} else {
-		run.state = g.meta.machine.BeginSave()
-	}
+	run.state = g.machine.save()
 	run.meta.Hash = run.state.Hash()
 	w.snapshot = run
 	chunks, before := run.chunks, g.files.newest

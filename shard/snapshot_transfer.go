@@ -302,7 +302,7 @@ func (s *snapshots) install(g *group, taken *pb.Snapshot) record.Mark {
 	if run := g.w.snapshot; run != nil && run.group == g {
 		run.abort()
 	}
-	g.replaceState(a.state)
+	g.machine.replace(a.state)
 	g.trustAgain()
 	g.place(a.mark)
 	g.membership.index = index

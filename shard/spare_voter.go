@@ -18,7 +18,7 @@ const spareFor = 5 * time.Millisecond
 // spare reports whether this replica is a spare voter. During a change of members nobody is, nor in
 // the meta group: nodes wait for their copy of its state.
 func (m *membership) spare(g *group) bool {
-	if g.meta != nil {
+	if g.machine.prompt() {
 		return false
 	}
 	voters := g.store.conf.Voters

@@ -39,10 +39,10 @@ func (h *Host) Stats() Stats {
 			g.stats(&s)
 		}
 	})
-	walkLeaders(h, func(g *group, at *int) bool {
-		return g.scheduler.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+	walkLeaders(h, func(l *timerShard, at *int) bool {
+		return l.scheduler.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 	})
-	walkLeaders(h, func(g *group, at *int) bool { return g.scheduler.Waiting(at, &s.Waiting) })
+	walkLeaders(h, func(l *timerShard, at *int) bool { return l.scheduler.Waiting(at, &s.Waiting) })
 	return s
 }
 
@@ -53,28 +53,15 @@ func (g *group) stats(s *Stats) {
 	if g.fault() != "" || g.compare.differs {
 		s.Faults++
 	}
-	if g.table != nil && g.raft != nil && g.leaderless {
-		s.Waiting[timer.WaitLeader] += g.table.Overdue()
-	}
-	if g.table == nil || !g.scheduler.Leads() {
-		return
-	}
-	c := g.scheduler.Totals()
-	s.Scheduled += c.Scheduled
-	s.Leased += c.Leased
-	s.Done += c.Done
-	s.Dead += c.Dead
-	s.MemoryBytes += g.table.MemoryBytes()
-	s.SealedBy = g.table.SealedBy(s.SealedBy)
-	s.UnknownZone += int64(g.scheduler.InUnknownZones())
+	g.machine.stats(s)
 }
 
 // walkLeaders has the workers look at the shards that this node leads, a slice of one of them in
 // each event, so that their turns stay short. look goes on at the cursor, and reports whether the
 // shard is done. It runs on one worker at a time.
-func walkLeaders[Cursor any](h *Host, look func(g *group, at *Cursor) (done bool)) {
+func walkLeaders[Cursor any](h *Host, look func(s *timerShard, at *Cursor) (done bool)) {
 	type place struct {
-		group int
+		shard int
 		at    Cursor
 	}
 	var mu sync.Mutex
@@ -89,13 +76,13 @@ func walkLeaders[Cursor any](h *Host, look func(g *group, at *Cursor) (done bool
 				p = &place{}
 				places[w] = p
 			}
-			for p.group < len(w.groups) {
-				g := w.groups[p.group]
-				if g.table != nil && g.scheduler.Leads() && !look(g, &p.at) {
+			for p.shard < len(w.shards) {
+				s := w.shards[p.shard]
+				if s.scheduler.Leads() && !look(s, &p.at) {
 					more = true
 					return
 				}
-				*p = place{group: p.group + 1}
+				*p = place{shard: p.shard + 1}
 			}
 		})
 	}
@@ -105,7 +92,7 @@ func walkLeaders[Cursor any](h *Host, look func(g *group, at *Cursor) (done bool
 // destination. Of a serial topic only the first timer of each key is in a queue.
 func (h *Host) DueFor() map[scheduler.Destination]int {
 	sum := map[scheduler.Destination]int{}
-	walkLeaders(h, func(g *group, at *scheduler.DueCursor) bool { return g.scheduler.DueFor(at, sum) })
+	walkLeaders(h, func(l *timerShard, at *scheduler.DueCursor) bool { return l.scheduler.DueFor(at, sum) })
 	return sum
 }
 

@@ -54,8 +54,8 @@ func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Sync
 // Confirm makes a majority confirm that this node leads the group. It returns an applied index that
 // covers everything committed before the call.
 func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
-	err = h.read(id, false, func(g *group, _ int) bool {
-		index = g.applied
+	err = h.read(id, false, func(int) bool {
+		index = h.groups[id].applied
 		return true
 	})
 	return index, err
@@ -107,11 +107,7 @@ func (g *group) status() GroupStatus {
 	s.Replica, s.Leader, s.Leads, s.Term = g.replica, nodeOf(basic.Lead), g.leader, basic.GetTerm()
 	s.Applied, s.Epoch, s.Compared = g.applied, g.membership.epoch, g.compare.last
 	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
-	if g.table != nil {
-		c := g.table.Totals()
-		s.Hash = g.table.Hash()
-		s.Timers = int(c.Scheduled + c.Leased + c.Dead)
-	}
+	g.machine.status(&s)
 	if g.leader {
 		s.Behind = map[uint64]uint64{}
 		last := g.store.last()

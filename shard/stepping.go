@@ -176,8 +176,8 @@ func (h *Host) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then fun
 		return
 	}
 	wait.then = func() { then(h.finish(o)) }
-	if err := o.group.w.box.offer(o); err != nil {
-		o.group.w.queued.Add(-1)
+	if err := o.shard.g.w.box.offer(o); err != nil {
+		o.shard.g.w.queued.Add(-1)
 		then(timer.Result{}, err)
 	}
 }
@@ -185,11 +185,11 @@ func (h *Host) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then fun
 // Ask reads one timer. then is called as by Submit.
 func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then func(*timer.Timer, error)) {
 	var found *timer.Timer
-	wait := &waiter{}
+	s, wait := h.shard(id), &waiter{}
 	wait.left.Store(1)
-	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(g *group, _ int) bool {
-		if found = g.table.Read(topic, timerID); found != nil {
-			g.scheduler.Overlay(found)
+	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(int) bool {
+		if found = s.table.Read(topic, timerID); found != nil {
+			s.scheduler.Overlay(found)
 		}
 		return true
 	}}
@@ -215,20 +215,25 @@ func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor,
 func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	o := &metaOp{meta: h.metaGroup(), cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	wait.then = func() { then(o.result, o.err) }
-	if err := o.group.w.box.offer(o); err != nil {
+	if err := o.meta.g.w.box.offer(o); err != nil {
 		then(nil, err)
 	}
 }
 
 // Inspect returns a group's table and status. The table is nil for the meta group.
 func (h *Host) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
-	return h.groups[id].table, h.groups[id].status()
+	return h.Table(id), h.groups[id].status()
 }
 
 // Table returns a group's table. It is nil for the meta group.
-func (h *Host) Table(id timer.ShardID) *table.Table { return h.groups[id].table }
+func (h *Host) Table(id timer.ShardID) *table.Table {
+	if s, ok := h.groups[id].machine.(*timerShard); ok {
+		return s.table
+	}
+	return nil
+}
 
 // Progress is the progress of a group on this host.
 type Progress struct {
@@ -269,8 +274,8 @@ func (h *Host) Progress(id timer.ShardID) Progress {
 	}
 	leaves := g.membership.leaves(g)
 	zoneless := 0
-	if g.scheduler != nil && g.scheduler.Leads() {
-		zoneless = g.scheduler.InUnknownZones()
+	if s, ok := g.machine.(*timerShard); ok && s.scheduler.Leads() {
+		zoneless = s.scheduler.InUnknownZones()
 	}
 	lastTerm, _ := g.store.Term(g.store.last()) // always known
 	return Progress{
@@ -289,10 +294,8 @@ func (h *Host) Waiting() (events, operations, flights int) {
 		events += len(w.box.events)
 		w.box.mu.Unlock()
 		operations += int(w.queued.Load())
-		for _, g := range w.groups {
-			if g.scheduler != nil {
-				flights += g.scheduler.InFlight()
-			}
+		for _, s := range w.shards {
+			flights += s.scheduler.InFlight()
 		}
 	}
 	return events, operations, flights
@@ -303,14 +306,14 @@ func (h *Host) Waiting() (events, operations, flights int) {
 func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	t := &pullRequest{group: h.groups[id], topic: topic, most: most, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	t := &pullRequest{shard: h.shard(id), topic: topic, most: most, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	wait.then = func() {
 		if len(t.pulled) > 0 {
 			t.err = nil
 		}
 		then(t.pulled, t.err)
 	}
-	if err := t.group.w.box.offer(pullList{t}); err != nil {
+	if err := t.shard.g.w.box.offer(pullList{t}); err != nil {
 		then(nil, err)
 	}
 }
@@ -320,10 +323,8 @@ func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, lease
 func (h *Host) StepDrain() (flights int) {
 	h.draining.Store(true)
 	for _, w := range h.workers {
-		for _, g := range w.groups {
-			if g.scheduler != nil {
-				flights += g.scheduler.Drain()
-			}
+		for _, s := range w.shards {
+			flights += s.scheduler.Drain()
 		}
 	}
 	return flights

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"carillon/shard/table"
 	"carillon/timer"
 )
 
@@ -20,20 +19,20 @@ func (h *Host) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (mark
 
 // walk is one step of a walk, which may take several turns.
 type walk struct {
+	shard *timerShard
 	query timer.Query
-	hides table.Hides
 	at    timer.ScanCursor
 	refs  []timer.Ref
 }
 
 func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
-	w := &walk{query: *q, at: at}
-	w.query.After, w.hides = nil, h.groups[id].scheduler.Hides
+	w := &walk{shard: h.shard(id), query: *q, at: at}
+	w.query.After = nil
 	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	return w
 }
 
-func (w *walk) step(g *group, budget int) (done bool) {
-	w.refs = g.table.Walk(&w.query, w.hides, &w.at, budget, w.query.Limit, w.refs)
+func (w *walk) step(budget int) (done bool) {
+	w.refs = w.shard.table.Walk(&w.query, w.shard.scheduler.Hides, &w.at, budget, w.query.Limit, w.refs)
 	return len(w.refs) >= w.query.Limit || w.at.Done()
 }

@@ -54,7 +54,8 @@ type worker struct {
 	box    *mailbox
 	spare  []event
 	groups []*group
-	queued atomic.Int64 // client operations that are not answered yet
+	shards []*timerShard // of the groups
+	queued atomic.Int64  // client operations that are not answered yet
 
 	now    clocks.Moment // clocks as of this turn
 	looked bool
@@ -314,16 +315,14 @@ func (w *worker) tick() {
 	w.alone, w.pressure = true, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
 	for i, g := range w.groups {
-		state := g.stateBytes()
+		state := g.machine.bytes()
 		memory, largest = memory+state, max(largest, state)
 		g.noteLowDisks(low)
 		if fault == "" {
 			fault = g.fault()
 		}
 		if g.raft == nil {
-			if g.scheduler != nil {
-				g.scheduler.Tick() // it reports how calls of a removed replica ended
-			}
+			g.machine.tickRemoved()
 			continue
 		}
 		replicas++
@@ -354,10 +353,8 @@ func (w *worker) tick() {
 	w.tickSnapshots()
 	if w.now.Mono-w.lastSweep >= sweepEach {
 		w.lastSweep = w.now.Mono
-		for _, g := range w.groups {
-			if g.scheduler != nil {
-				g.scheduler.Sweep()
-			}
+		for _, s := range w.shards {
+			s.scheduler.Sweep()
 		}
 	}
 }
