@@ -22,10 +22,10 @@ type State struct {
 // OpenState opens the group's newest snapshot if it includes all entries up to index. Otherwise it
 // returns nil without an error, and orders a snapshot unless a sufficient one is being written. The
 // caller then asks again later.
-func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
+func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
-	err := h.read(id, false, func(int) bool {
-		g := h.groups[id]
+	err := f.h.read(id, false, func(int) bool {
+		g := f.h.groups[id]
 		if g.files.newest >= index && g.files.sendable() {
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: g.files.newest, Term: g.files.newestTerm}
 		} else if run := g.w.snapshot; run == nil || run.group != g || run.mark.Index < index {
@@ -36,7 +36,7 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	if err != nil || newest.Index == 0 {
 		return nil, err
 	}
-	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), newest.FileName())
+	file, err := wal.OpenSnapshot(f.h.cfg.FS, f.snapshotDir(), newest.FileName())
 	if err != nil {
 		return nil, err
 	}
@@ -45,13 +45,13 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 
 // SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
 // Saving.
-func (h *Host) SaveMeta() (state timer.Saving, err error) {
-	g, wait := h.groups[Meta], h.newWaiter(1)
+func (f snapshotFiles) SaveMeta() (state timer.Saving, err error) {
+	g, wait := f.h.groups[Meta], f.h.newWaiter(1)
 	if err := g.w.box.put(&call{func(*worker) { state = g.machine.save() }, wait}, math.MaxInt); err != nil {
 		wait.release()
 		return nil, err
 	}
-	if h.await(wait); state == nil {
+	if f.h.await(wait); state == nil {
 		return nil, timer.ErrStopped
 	}
 	return state, nil

@@ -14,29 +14,32 @@ import (
 // Methods for clients of a host. Each call ends, because every operation carries a deadline that
 // its worker enforces. The operations take no context: once queued, a change cannot be withdrawn.
 
+// clients is the part of a host that clients use.
+type clients struct{ h *Host }
+
 var ops = sync.Pool{New: func() any { return new(op) }}
 
 // newOp prepares one command. It fails if the command is not admitted (see admit) or if the worker
 // already has MaxQueued operations.
-func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
-	g := h.groups[id]
-	if err := h.admit(g, cmd); err != nil {
+func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
+	g := c.h.groups[id]
+	if err := c.h.admit(g, cmd); err != nil {
 		return nil, err
 	}
-	if g.w.queued.Add(1) > int64(h.cfg.MaxQueued) {
+	if g.w.queued.Add(1) > int64(c.h.cfg.MaxQueued) {
 		g.w.queued.Add(-1)
 		if grows(cmd) {
-			h.refused[RefusedOverload].Add(1)
+			c.h.refused[RefusedOverload].Add(1)
 		}
 		return nil, timer.ErrOverloaded
 	}
 	o := ops.Get().(*op)
-	*o = op{shard: h.shard(id), cmd: cmd, brief: brief, room: room, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	*o = op{shard: c.h.shard(id), cmd: cmd, brief: brief, room: room, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	return o, nil
 }
 
 // finish returns an op's answer and recycles the op. It runs on the client's goroutine.
-func (h *Host) finish(o *op) (timer.Result, error) {
+func (c clients) finish(o *op) (timer.Result, error) {
 	r, err := o.result, o.err
 	if r.Code == timer.Created && !o.brief {
 		r.Timer = timer.Born(o.cmd, &r)
@@ -48,9 +51,9 @@ func (h *Host) finish(o *op) (timer.Result, error) {
 
 // Do submits one command to its shard and waits for the result. The command must not change until
 // Do returns.
-func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
-	wait := h.newWaiter(1)
-	o, err := h.newOp(id, cmd, brief, nil, wait)
+func (c clients) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+	wait := c.h.newWaiter(1)
+	o, err := c.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
 		wait.release()
 		return timer.Result{}, err
@@ -60,65 +63,65 @@ func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Resul
 		wait.release()
 		return timer.Result{}, err
 	}
-	h.await(wait)
-	r, err := h.finish(o)
+	c.h.await(wait)
+	r, err := c.finish(o)
 	return r, err
 }
 
 // DoAll submits many commands at once, stores their results in list, and returns when all are
 // there. Commands for one shard are decided in the order given.
-func (h *Host) DoAll(list []timer.Op) {
-	wait := h.newWaiter(len(list) + 1)
+func (c clients) DoAll(list []timer.Op) {
+	wait := c.h.newWaiter(len(list) + 1)
 	own := make([]*op, len(list))
-	perWorker := make([]opList, len(h.workers))
+	perWorker := make([]opList, len(c.h.workers))
 	for i := range list {
-		o, err := h.newOp(list[i].Shard, list[i].Command, list[i].Brief, list[i].Room, wait)
+		o, err := c.newOp(list[i].Shard, list[i].Command, list[i].Brief, list[i].Room, wait)
 		if err != nil {
 			list[i].Err = err
 			wait.done()
 			continue
 		}
 		own[i] = o
-		n := int(list[i].Shard) % len(h.workers)
+		n := int(list[i].Shard) % len(c.h.workers)
 		perWorker[n] = append(perWorker[n], o)
 	}
 	for n, l := range perWorker {
 		if len(l) == 0 {
 			continue
 		}
-		if err := h.workers[n].box.offer(l); err != nil {
+		if err := c.h.workers[n].box.offer(l); err != nil {
 			for _, o := range l {
 				o.answer(timer.Result{}, err)
 			}
 		}
 	}
 	wait.done()
-	h.await(wait)
+	c.h.await(wait)
 	for i, o := range own {
 		if o != nil {
-			list[i].Result, list[i].Err = h.finish(o)
+			list[i].Result, list[i].Err = c.finish(o)
 		}
 	}
 }
 
 // read runs a linearizable read on a shard: its worker calls serve, and for a long read repeats the
 // call with a budget of slots until serve returns true.
-func (h *Host) read(id timer.ShardID, long bool, serve func(budget int) bool) error {
-	wait := h.newWaiter(1)
-	r := &read{group: h.groups[id], serve: serve, long: long, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+func (c clients) read(id timer.ShardID, long bool, serve func(budget int) bool) error {
+	wait := c.h.newWaiter(1)
+	r := &read{group: c.h.groups[id], serve: serve, long: long, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
 		wait.release()
 		return err
 	}
-	h.await(wait)
+	c.h.await(wait)
 	return r.err
 }
 
 // Timer reads one timer linearizably. It returns nil if there is none.
-func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
+func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
 	var found *timer.Timer
-	s := h.shard(id)
-	err := h.read(id, false, func(int) bool {
+	s := c.h.shard(id)
+	err := c.read(id, false, func(int) bool {
 		if found = s.table.Read(topic, timerID); found != nil {
 			s.scheduler.Overlay(found)
 		}
@@ -130,14 +133,14 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 // List returns the first q.Limit timers of one shard that match the query, in order. It scans in
 // slices, so that other operations need not wait for it. A timer that changes meanwhile may be
 // returned in its old or its new state.
-func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	s, scan := h.shard(id), *q
+func (c clients) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
+	s, scan := c.h.shard(id), *q
 	scan.Room = table.RoomFor(q)
 	// A timer that is leased ahead of its due time is listed as scheduled.
 	top := table.TopK{Hides: s.scheduler.Hides}
 	var from timer.Handle
 	var out []*timer.Timer
-	err := h.read(id, true, func(budget int) (done bool) {
+	err := c.read(id, true, func(budget int) (done bool) {
 		if from, done = s.table.Scan(&scan, from, budget, &top); !done {
 			return false
 		}
@@ -161,12 +164,12 @@ func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 const countsAtOnce = 128
 
 // Counts returns the counts of each topic, summed over the shards that this node leads.
-func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
+func (c clients) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 	var mu sync.Mutex
 	sums := make([]timer.Counts, len(topics))
 	for from := 0; from < len(topics); from += countsAtOnce {
 		part := topics[from:min(from+countsAtOnce, len(topics))]
-		h.onWorkers(func(w *worker) {
+		c.h.onWorkers(func(w *worker) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, s := range w.shards {
@@ -180,14 +183,14 @@ func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 }
 
 // Propose submits a command to the meta group and returns the result of Machine.Apply.
-func (h *Host) Propose(cmd []byte) (any, error) {
-	wait := h.newWaiter(1)
-	o := &metaOp{meta: h.metaGroup(), cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+func (c clients) Propose(cmd []byte) (any, error) {
+	wait := c.h.newWaiter(1)
+	o := &metaOp{meta: c.h.metaGroup(), cmd: cmd, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := o.meta.g.w.box.offer(o); err != nil {
 		wait.release()
 		return nil, err
 	}
-	h.await(wait)
+	c.h.await(wait)
 	return o.result, o.err
 }
 
@@ -246,9 +249,9 @@ func (topicsChanged) handle(w *worker) {
 
 // Standings returns, for each id, the state of the topic's timer and the reason why it waits. It
 // fails if this node does not lead the shard.
-func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
-	s := h.shard(id)
-	wait := h.newWaiter(1)
+func (c clients) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
+	s := c.h.shard(id)
+	wait := c.h.newWaiter(1)
 	look := func(*worker) {
 		if !s.g.serving || !s.scheduler.Leads() {
 			err = s.g.notLeader()
@@ -263,6 +266,6 @@ func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (o
 		wait.release()
 		return nil, err
 	}
-	h.await(wait)
+	c.h.await(wait)
 	return out, err
 }

@@ -74,7 +74,7 @@ func (g *group) behind() uint64 {
 		case id == g.replica:
 		case pr.State == tracker.StateSnapshot:
 			least = min(least, pr.PendingSnapshot)
-		case pr.RecentActive && g.w.pressure == roomy:
+		case pr.RecentActive && g.w.held.pressure == roomy:
 			least = min(least, pr.Match)
 		}
 	})

@@ -296,7 +296,7 @@ func (r *hostHarness) busy() bool {
 		w.box.mu.Lock()
 		events := len(w.box.events)
 		w.box.mu.Unlock()
-		if events > 0 || len(w.again) > 0 || len(w.inflight) > 0 && r.failed == nil && !r.freeze {
+		if events > 0 || len(w.again) > 0 || len(w.out.inflight) > 0 && r.failed == nil && !r.freeze {
 			return true
 		}
 		if w.untilWake() <= 0 {

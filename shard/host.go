@@ -136,6 +136,10 @@ const (
 // and blocks. Do, DoAll, Timer, List, Counts and Propose may be called from any goroutine once
 // Started is closed.
 type Host struct {
+	clients       // what clients ask for
+	driver        // its turns, in place of Run
+	snapshotFiles // in the data directory
+
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries
 	workers []*worker
@@ -175,9 +179,10 @@ func New(cfg Config) (*Host, error) {
 	}
 	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
+	h.clients, h.driver, h.snapshotFiles = clients{h}, driver{h}, snapshotFiles{h}
 	h.limits = scheduler.NewLimits(cfg.Shares)
 	for range cfg.Workers {
-		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)})
+		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), out: frameWriter{queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)}})
 	}
 	for i := range cfg.Shards + 1 {
 		w := h.workers[i%cfg.Workers]
@@ -339,9 +344,9 @@ func (h *Host) housekeep(ctx context.Context) {
 func (h *Host) sum() {
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	for _, w := range h.workers {
-		memory += w.memory.Load()
-		replicas += w.replicas.Load()
-		largest = max(largest, w.largest.Load())
+		memory += w.sample.memory.Load()
+		replicas += w.sample.replicas.Load()
+		largest = max(largest, w.sample.largest.Load())
 	}
 	h.stream.SetReserve(uint64(largest))
 	h.pinnable.Store(pinnable(memory, replicas, h.stream.GenBytes()))

@@ -30,6 +30,14 @@ func (m *Memory) add(o *Memory) {
 	m.Messages += o.Messages
 }
 
+// memoryCount is a worker's count of the memory that its groups hold.
+type memoryCount struct {
+	tables   int64 // as of the last tick
+	entries  int   // durable entries of the groups' logs
+	told     int64 // sum last reported to the host
+	pressure pressure
+}
+
 // pressure is how close memory use is to the limit.
 type pressure uint8
 
@@ -84,7 +92,7 @@ func (h *Host) pressure() pressure {
 func (w *worker) kept() (least, most int) {
 	least = w.host.cfg.RetainBytes
 	most = int(w.host.cfg.share(shareth, int64(least)*laggards))
-	switch w.pressure {
+	switch w.held.pressure {
 	case tight:
 		least /= laggards
 	case over:
@@ -95,7 +103,7 @@ func (w *worker) kept() (least, most int) {
 
 // countEntries updates the worker's count of the memory that a group's log holds.
 func (w *worker) countEntries(g *group) {
-	w.entries += g.store.held() - g.counted
+	w.held.entries += g.store.held() - g.counted
 	g.counted = g.store.held()
 }
 
@@ -104,8 +112,8 @@ func (w *worker) countEntries(g *group) {
 func (w *worker) holds() Memory {
 	waiting := int64(w.waitingBytes())
 	m := Memory{
-		Tables:  w.tables,
-		Entries: int64(w.entries) + waiting, // entries of an unsynced frame are in memory twice
+		Tables:  w.held.tables,
+		Entries: int64(w.held.entries) + waiting, // entries of an unsynced frame are in memory twice
 		Frames:  waiting, Messages: w.peerBytes.Load(),
 	}
 	if w.snapshot != nil {
@@ -119,19 +127,19 @@ func (w *worker) holds() Memory {
 func (w *worker) weigh() {
 	for _, g := range w.groups {
 		w.countEntries(g)
-		w.tables += g.machine.bytes()
+		w.held.tables += g.machine.bytes()
 	}
 	w.account()
-	w.pressure = w.host.pressure()
+	w.held.pressure = w.host.pressure()
 }
 
 // account tells the host, at the end of a turn, by how much the worker's memory has changed. It
 // aborts a snapshot that holds too much when the limit is exceeded.
 func (w *worker) account() {
 	m := w.holds()
-	if sum := m.Sum(); sum != w.told {
-		w.host.memory.Add(sum - w.told)
-		w.told = sum
+	if sum := m.Sum(); sum != w.held.told {
+		w.host.memory.Add(sum - w.held.told)
+		w.held.told = sum
 	}
 	if run := w.snapshot; run != nil && run.state.Held() > w.host.cfg.share(shareth, math.MaxInt64) && w.host.pressure() == over {
 		w.host.cfg.Logger.Error("a snapshot is given up: what changes while it is written fills the memory; it is tried again",

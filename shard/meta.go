@@ -77,7 +77,7 @@ func (m *metaGroup) propose() {
 	}
 	g.number++
 	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.number)
-	g.w.proposed += len(b)
+	g.w.budget.proposed += len(b)
 	p := proposal{number: g.number, metas: entry.ops}
 	if err := g.raft.Propose(b); err != nil {
 		m.dropped(&p)

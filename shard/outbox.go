@@ -246,7 +246,7 @@ func (g *group) hear(from uint64, body []byte) {
 		if g.w.full() {
 			return
 		}
-		g.w.heard += len(body) + partOverhead
+		g.w.budget.heard += len(body) + partOverhead
 	}
 	_ = g.raft.Step(m) // raft refuses old messages, and those of replicas that it does not know
 	g.w.touch(g)

@@ -56,8 +56,8 @@ func (s *timerShard) propose() {
 		return
 	}
 	s.g.number++
-	s.g.w.operations += len(s.items)
-	s.g.w.proposed += s.batch.Size()
+	s.g.w.out.operations += len(s.items)
+	s.g.w.budget.proposed += s.batch.Size()
 	p := proposal{number: s.g.number, bytes: s.batch.Size(), items: s.items}
 	if err := s.g.raft.Propose(s.batch.Bytes()); err != nil { // raft copies the data
 		s.dropped(&p)

@@ -134,31 +134,31 @@ func (s *timerShard) expirePulls(now time.Duration) {
 // return fewer timers than asked for, as other consumers may be faster. It returns an error only if
 // it returns no timers. After ErrUnknown some may be leased nevertheless, until their leases
 // expire.
-func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
-	wait := h.newWaiter(len(shares) + 1)
-	perWorker := make([]pullList, len(h.workers))
+func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
+	wait := c.h.newWaiter(len(shares) + 1)
+	perWorker := make([]pullList, len(c.h.workers))
 	all := make([]*pullRequest, len(shares))
 	for i, s := range shares {
-		t := &pullRequest{shard: h.shard(s.Shard), topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+		t := &pullRequest{shard: c.h.shard(s.Shard), topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 		all[i] = t
-		n := int(s.Shard) % len(h.workers)
+		n := int(s.Shard) % len(c.h.workers)
 		perWorker[n] = append(perWorker[n], t)
 	}
 	for n, l := range perWorker {
 		if len(l) == 0 {
 			continue
 		}
-		if err := h.workers[n].box.offer(l); err != nil {
+		if err := c.h.workers[n].box.offer(l); err != nil {
 			for _, t := range l {
 				t.answer(err)
 			}
 		}
 	}
 	wait.done()
-	h.await(wait)
+	c.h.await(wait)
 	var out []timer.PulledTimer
 	var err error
-	now := h.cfg.Clock.Look().Lease
+	now := c.h.cfg.Clock.Look().Lease
 	for _, t := range all {
 		// Skip leases that are over: this process was suspended while it waited for another shard,
 		// and others may have had the timers since.
@@ -177,10 +177,10 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 
 // Candidates returns the first most ready timers of a topic in the shards that this node leads, in
 // order.
-func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
+func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
 	var out []timer.Candidate
-	h.onWorkers(func(w *worker) {
+	c.h.onWorkers(func(w *worker) {
 		var leads []*scheduler.Scheduler
 		for _, s := range w.shards {
 			leads = append(leads, s.scheduler)

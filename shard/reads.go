@@ -90,7 +90,7 @@ func (r *reads) serveLong(g *group) {
 		slice := share
 		cost := min(slice, g.machine.slots()) + scanEach
 		share -= cost
-		g.w.scanned += cost
+		g.w.budget.scanned += cost
 		if rd.serve(slice) {
 			rd.answer(nil)
 		} else {
@@ -105,14 +105,14 @@ func (r *reads) serveLong(g *group) {
 // scanShare returns how many slots the group may visit in this turn. Groups that have long reads when
 // the first of them asks have equal shares.
 func (w *worker) scanShare() int {
-	if w.scanners == 0 {
+	if w.budget.scanners == 0 {
 		for _, g := range w.groups {
 			if len(g.reads.long) > 0 {
-				w.scanners++
+				w.budget.scanners++
 			}
 		}
 	}
-	return min(max(scanSlots/max(w.scanners, 1), 1), scanSlots-w.scanned)
+	return min(max(scanSlots/max(w.budget.scanners, 1), 1), scanSlots-w.budget.scanned)
 }
 
 // fail answers all reads with an error.

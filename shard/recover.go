@@ -52,8 +52,8 @@ func recoveryOf(g *group) *recovery {
 // SnapshotsDir returns the directory of the snapshots in a data directory.
 func SnapshotsDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
-func (h *Host) snapshotDir() string { return SnapshotsDir(h.cfg.Dir) }
-func (h *Host) streamDir() string   { return streamDir(h.cfg.Dir) }
+func (f snapshotFiles) snapshotDir() string { return SnapshotsDir(f.h.cfg.Dir) }
+func (h *Host) streamDir() string           { return streamDir(h.cfg.Dir) }
 
 func streamDir(dir string) string { return filepath.Join(dir, "wal", "0") }
 
@@ -116,19 +116,19 @@ func (h *Host) recover() error {
 }
 
 // loadSnapshots loads the groups' states on Config.Loaders goroutines, the caller's included.
-func (h *Host) loadSnapshots() error {
-	files, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+func (f snapshotFiles) loadSnapshots() error {
+	files, err := wal.Snapshots(f.h.cfg.FS, f.snapshotDir())
 	if err != nil {
 		return fmt.Errorf("shard: list snapshots: %w", err)
 	}
 	var taken atomic.Int64
 	load := func() {
-		for n := taken.Add(1); n <= int64(len(h.groups)); n = taken.Add(1) {
-			h.loadSnapshot(h.groups[n-1], files)
+		for n := taken.Add(1); n <= int64(len(f.h.groups)); n = taken.Add(1) {
+			f.loadSnapshot(f.h.groups[n-1], files)
 		}
 	}
 	var others sync.WaitGroup
-	for range h.cfg.Loaders - 1 {
+	for range f.h.cfg.Loaders - 1 {
 		others.Go(load)
 	}
 	load()
@@ -139,35 +139,35 @@ func (h *Host) loadSnapshots() error {
 // loadSnapshot loads the newest intact snapshot. The one before it and the log make up for one that
 // is damaged. They also make up for one that cannot be read. If they do not suffice, the start
 // fails with the read error, because the file may be intact and readable later.
-func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
+func (f snapshotFiles) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 	for _, info := range files {
 		if info.Shard != uint32(g.id) {
 			continue
 		}
-		err := h.readSnapshot(g, info.Name)
+		err := f.readSnapshot(g, info.Name)
 		if err == nil {
 			return
 		}
 		if vfs.IsReadFailure(err) {
 			g.files.unread = err
-			h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
+			f.h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
 			continue
 		}
-		h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
+		f.h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
 	}
 }
 
-func (h *Host) readSnapshot(g *group, name string) error {
-	f, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), name)
+func (f snapshotFiles) readSnapshot(g *group, name string) error {
+	file, err := wal.OpenSnapshot(f.h.cfg.FS, f.snapshotDir(), name)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	m, err := record.DecodeMark(f.Meta().Conf)
+	defer file.Close()
+	m, err := record.DecodeMark(file.Meta().Conf)
 	if err != nil {
 		return fmt.Errorf("%s: membership: %w", name, err)
 	}
-	switch state, err := h.readState(f, g.id, f.Meta().Hash); {
+	switch state, err := f.readState(file, g.id, file.Meta().Hash); {
 	case errors.Is(err, feature.ErrNewer): // the file is intact, and an older snapshot does not help
 		g.stopped = fmt.Errorf("shard %d: %s: %w", g.id, name, err)
 	case err != nil:

@@ -7,10 +7,13 @@ import (
 	"carillon/timer"
 )
 
+// snapshotFiles is the part of a host that reads and writes the files of snapshots.
+type snapshotFiles struct{ h *Host }
+
 // readState reads a snapshot's state and checks its hash. The state is a *Table, or the result of
 // Machine.Read for the meta group. It may run concurrently with the workers.
-func (h *Host) readState(r io.Reader, id timer.ShardID, hash uint64) (any, error) {
-	state, has, err := h.groups[id].machine.read(r)
+func (f snapshotFiles) readState(r io.Reader, id timer.ShardID, hash uint64) (any, error) {
+	state, has, err := f.h.groups[id].machine.read(r)
 	if err != nil {
 		return nil, err
 	}

@@ -181,10 +181,10 @@ func (w *worker) endSnapshotFeed() {
 }
 
 // writeSnapshot writes chunks to a file until the channel is closed, and calls took after each.
-func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
-	file, err := wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), run.meta)
+func (f snapshotFiles) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
+	file, err := wal.CreateSnapshot(f.h.cfg.FS, f.snapshotDir(), run.meta)
 	if err == nil {
-		file.KeepFree(h.stream.SnapshotFloor())
+		file.KeepFree(f.h.stream.SnapshotFloor())
 	}
 	for chunk := range chunks {
 		if err == nil {
@@ -206,16 +206,16 @@ func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()
 
 // removeSnapshots removes a group's snapshots older than newest, except the one at before, which is
 // known to be intact.
-func (h *Host) removeSnapshots(id timer.ShardID, newest, before uint64) {
-	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+func (f snapshotFiles) removeSnapshots(id timer.ShardID, newest, before uint64) {
+	list, err := wal.Snapshots(f.h.cfg.FS, f.snapshotDir())
 	for _, s := range list {
 		// Later ones stay: one may just have arrived from a peer.
 		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before {
-			err = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), s.Name))
+			err = f.h.cfg.FS.Remove(filepath.Join(f.snapshotDir(), s.Name))
 		}
 	}
 	if err != nil {
-		h.cfg.Logger.Error("old snapshots could not be removed; they are tried again after the next", "shard", uint32(id), "error", err)
+		f.h.cfg.Logger.Error("old snapshots could not be removed; they are tried again after the next", "shard", uint32(id), "error", err)
 	}
 }
 

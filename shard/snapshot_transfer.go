@@ -168,30 +168,30 @@ func decodeTransferHeader(b []byte) (*transferHeader, error) {
 }
 
 // Receive begins to receive a snapshot that another node streams.
-func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error) {
+func (f snapshotFiles) Receive(from uint64, header []byte, size int64) (*Incoming, error) {
 	select {
-	case <-h.started:
+	case <-f.h.started:
 	default:
 		return nil, timer.ErrRecovering
 	}
 	s, err := decodeTransferHeader(header)
-	if err != nil || int(s.group) >= len(h.groups) || nodeOf(s.message.GetFrom()) != from {
+	if err != nil || int(s.group) >= len(f.h.groups) || nodeOf(s.message.GetFrom()) != from {
 		return nil, fmt.Errorf("shard: snapshot stream: %w", errMessage)
 	}
-	if nodeOf(s.message.GetTo()) != h.cfg.Node {
+	if nodeOf(s.message.GetTo()) != f.h.cfg.Node {
 		return nil, fmt.Errorf("shard: snapshot stream: it is for node %d", nodeOf(s.message.GetTo()))
 	}
 	meta := s.message.Snapshot.GetMetadata()
-	in := &Incoming{host: h, header: s, size: size}
+	in := &Incoming{host: f.h, header: s, size: size}
 	in.mark = record.Mark{Replica: s.message.GetTo(), Index: meta.GetIndex(), Term: meta.GetTerm(), Conf: meta.GetConfState(), Hash: s.hash, Epoch: s.epoch}
 	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.Index, Term: in.mark.Term, Hash: s.hash, Conf: record.AppendMark(nil, in.mark)}
-	if !h.stream.HasRoom(uint64(max(size, 0))) {
-		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, h.stream.Disk().Free)
+	if !f.h.stream.HasRoom(uint64(max(size, 0))) {
+		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, f.h.stream.Disk().Free)
 	}
-	if in.file, err = wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), in.meta); err != nil {
+	if in.file, err = wal.CreateSnapshot(f.h.cfg.FS, f.snapshotDir(), in.meta); err != nil {
 		return nil, err
 	}
-	in.file.KeepFree(h.stream.SnapshotFloor())
+	in.file.KeepFree(f.h.stream.SnapshotFloor())
 	return in, nil
 }
 

@@ -161,8 +161,8 @@ func TestLoadersGiveOneState(t *testing.T) {
 				for _, g := range s.host.groups {
 					f := &g.files
 					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.last())
-					if shardOf(g).table != nil {
-						got += fmt.Sprintf("%x %x\n", shardOf(g).table.Hash(), image(shardOf(g).table))
+					if tbl := s.host.Table(g.id); tbl != nil {
+						got += fmt.Sprintf("%x %x\n", tbl.Hash(), image(tbl))
 					}
 				}
 				if want == "" {

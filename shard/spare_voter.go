@@ -33,5 +33,5 @@ func (m *membership) spare(g *group) bool {
 // waitsForOthers reports whether the open frame has only entries of spare voters, and goes on
 // waiting for others.
 func (w *worker) waitsForOthers() bool {
-	return w.frame != nil && !w.prompt && w.now.Mono < w.openedAt+spareFor
+	return w.out.frame != nil && !w.out.prompt && w.now.Mono < w.out.openedAt+spareFor
 }

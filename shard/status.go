@@ -135,7 +135,7 @@ func (g *group) fault() string {
 // Such a node should lead nothing. The description is empty if no fault is known.
 func (h *Host) Fault() string {
 	for _, w := range h.workers {
-		if text := w.fault.Load(); text != nil && *text != "" {
+		if text := w.sample.fault.Load(); text != nil && *text != "" {
 			return *text
 		}
 	}

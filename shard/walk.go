@@ -11,9 +11,9 @@ import (
 // timers are added: it goes by slot, up to the last slot and the last number at its beginning. It
 // returns every selected timer that exists from its beginning until it reaches the slot. A whole
 // walk visits each slot once, whereas a listing visits all slots for each page.
-func (h *Host) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
-	w := h.newWalk(id, q, at)
-	err = h.read(id, true, w.step)
+func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
+	w := c.newWalk(id, q, at)
+	err = c.read(id, true, w.step)
 	return w.refs, w.at, err
 }
 
@@ -25,8 +25,8 @@ type walk struct {
 	refs  []timer.Ref
 }
 
-func (h *Host) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
-	w := &walk{shard: h.shard(id), query: *q, at: at}
+func (c clients) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
+	w := &walk{shard: c.h.shard(id), query: *q, at: at}
 	w.query.After = nil
 	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
 	return w

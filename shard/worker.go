@@ -69,43 +69,53 @@ type worker struct {
 	outbox    []outgoing // by node, in order of first use
 	peerBytes atomic.Int64
 
-	frame      *wal.Frame
-	openedAt   time.Duration // when the open frame was
-	prompt     bool          // a part of the open frame may not wait; see waitsForOthers
-	parts      []appended    // of the open frame
-	filling    *sentFrame    // carries the open frame
-	operations int           // proposed since a frame was submitted
-	proposed   int           // bytes proposed in this turn
-	steps      int           // of schedulers' work in this turn; see spend
-	lookAt     int           // steps at which spend looks at the clock
-	over       bool          // the schedulers' time in this turn is over
-	leasts     int           // groups that had their least since then; see least
-	effort     Effort
-	scanned    int          // slots visited by long reads in this turn
-	scanners   int          // groups that share scanSlots in this turn; 0 until the first asks
-	closed     []*sentFrame // to be submitted when the log has fewer
-	inflight   []*sentFrame
-	queueable  int // bound of inflight
-	heard      int // bytes of peer messages of this turn that will be unsynced
-	unsynced   int // bytes of closed and inflight frames, with partOverhead for each part
-	scratch    []byte
-	frames     []*sentFrame // free, for reuse
+	budget turnBudget
+	out    frameWriter
+	held   memoryCount
+	effort Effort
 
-	// Bytes of memory held; see Memory.
-	tables   int64 // as of the last tick
-	entries  int   // durable entries of the groups' logs
-	told     int64 // sum last reported to the host
-	pressure pressure
-
-	memory, replicas    atomic.Int64
-	largest             atomic.Int64           // bytes of its largest group's state
-	fault               atomic.Pointer[string] // fault of one of its groups; see Host.Fault
-	wrong               atomic.Pointer[[]placement.WrongReplica]
+	sample              workerSample
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
 	snapshotTurn        int                      // index of the group to try first
 	needed              atomic.Uint64            // oldest generation of the log that its groups need
 	firedBy             map[timer.TopicID]*Fired // since TakeActivity
+}
+
+// turnBudget is what a worker's groups have used of a turn.
+type turnBudget struct {
+	proposed int  // bytes proposed
+	steps    int  // of schedulers' work; see spend
+	lookAt   int  // steps at which spend looks at the clock
+	over     bool // the schedulers' time in this turn is over
+	leasts   int  // groups that had their least since then; see least
+	scanned  int  // slots visited by long reads
+	scanners int  // groups that share scanSlots; 0 until the first asks
+	heard    int  // bytes of peer messages that will be unsynced
+}
+
+// frameWriter holds a worker's frames, from the open one to those on their way to disk.
+type frameWriter struct {
+	frame      *wal.Frame    // the open one
+	openedAt   time.Duration // when it was
+	prompt     bool          // a part of it may not wait; see waitsForOthers
+	parts      []appended    // of it
+	filling    *sentFrame    // carries it
+	operations int           // proposed since a frame was submitted
+	closed     []*sentFrame  // to be submitted when the log has fewer
+	inflight   []*sentFrame
+	queueable  int // bound of inflight
+	unsynced   int // bytes of closed and inflight frames, with partOverhead for each part
+	scratch    []byte
+	frames     []*sentFrame // free, for reuse
+}
+
+// workerSample is what other goroutines may read of a worker, as of its last tick.
+type workerSample struct {
+	memory, replicas atomic.Int64
+	largest          atomic.Int64           // bytes of its largest group's state
+	fault            atomic.Pointer[string] // fault of one of its groups; see Host.Fault
+	wrong            atomic.Pointer[[]placement.WrongReplica]
 }
 
 // appended is one group's part of a frame.
@@ -180,8 +190,7 @@ func (w *worker) run(ctx context.Context) {
 // turn handles the events that have arrived, does periodic work, works on the groups that have
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
-	w.proposed, w.scanned, w.scanners, w.heard = 0, 0, 0, 0
-	w.steps, w.lookAt, w.over, w.leasts = 0, lookEach, false, 0
+	w.budget = turnBudget{lookAt: lookEach}
 	w.touchAgain()
 	w.look()
 	events := w.box.take(w.spare)
@@ -204,7 +213,7 @@ func (w *worker) turn() {
 		w.countEntries(g)
 	}
 	w.dirty = w.dirty[:0]
-	w.effort.Slots += uint64(w.scanned)
+	w.effort.Slots += uint64(w.budget.scanned)
 	w.flush()
 	w.account()
 }
@@ -237,26 +246,26 @@ const (
 
 // spend counts steps of a scheduler's work, and reports that the time of this turn is over.
 func (w *worker) spend(g *group, steps int) bool {
-	w.steps += steps
+	w.budget.steps += steps
 	w.effort.Steps += uint64(steps)
-	if !w.over && w.steps >= w.lookAt {
-		w.lookAt = w.steps + lookEach
-		w.over = w.steps >= turnSteps || w.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
+	if !w.budget.over && w.budget.steps >= w.budget.lookAt {
+		w.budget.lookAt = w.budget.steps + lookEach
+		w.budget.over = w.budget.steps >= turnSteps || w.budget.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
 	}
-	if g.turn.late = w.over && !g.turn.hadTime; g.turn.late {
+	if g.turn.late = w.budget.over && !g.turn.hadTime; g.turn.late {
 		w.touchNext(g) // which comes first then, whatever else asks for it
 	}
-	g.turn.hadTime = g.turn.hadTime || !w.over
-	return w.over
+	g.turn.hadTime = g.turn.hadTime || !w.budget.over
+	return w.budget.over
 }
 
 // least reports whether a group may do the least that keeps its topics going. After the turn's time
 // only so many may: the others come first in the next turn. It is asked once for each visit.
 func (w *worker) least(g *group) bool {
-	if w.over {
-		w.leasts++
+	if w.budget.over {
+		w.budget.leasts++
 	}
-	if w.leasts <= leastShards {
+	if w.budget.leasts <= leastShards {
 		return true
 	}
 	w.spend(g, 0)
@@ -294,7 +303,7 @@ func (w *worker) mayPropose() bool {
 	if w.alone {
 		frames = maxFramesAlone
 	}
-	return len(w.inflight) < frames && w.proposed < maxTurnBytes && !w.stream.Full()
+	return len(w.out.inflight) < frames && w.budget.proposed < maxTurnBytes && !w.stream.Full()
 }
 
 // tick advances raft's ticks by the time that has passed, and does the worker's periodic work.
@@ -312,7 +321,7 @@ func (w *worker) tick() {
 	w.lastTick += n * tickInterval
 	ticks := [2]int{raftTicks(last, w.lastTick), raftTicks(last+tickInterval, w.lastTick+tickInterval)}
 	memory, replicas, largest := int64(0), int64(0), int64(0)
-	w.alone, w.pressure = true, w.host.pressure()
+	w.alone, w.held.pressure = true, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
 	for i, g := range w.groups {
 		state := g.machine.bytes()
@@ -326,7 +335,7 @@ func (w *worker) tick() {
 			continue
 		}
 		replicas++
-		if w.pressure != roomy {
+		if w.held.pressure != roomy {
 			g.compact()
 		}
 		w.alone = w.alone && g.soleVoter()
@@ -342,13 +351,13 @@ func (w *worker) tick() {
 		g.tick()
 		w.touch(g)
 	}
-	if old := w.fault.Load(); old == nil || *old != fault {
-		w.fault.Store(&fault)
+	if old := w.sample.fault.Load(); old == nil || *old != fault {
+		w.sample.fault.Store(&fault)
 	}
-	w.tables = memory
-	w.memory.Store(memory)
-	w.largest.Store(largest)
-	w.replicas.Store(replicas)
+	w.held.tables = memory
+	w.sample.memory.Store(memory)
+	w.sample.largest.Store(largest)
+	w.sample.replicas.Store(replicas)
 	w.listWrong()
 	w.tickSnapshots()
 	if w.now.Mono-w.lastSweep >= sweepEach {
@@ -370,12 +379,12 @@ func (w *worker) append(a appended) {
 	if !a.sync {
 		switch {
 		case len(a.responses) == 0:
-		case w.frame != nil:
-			w.parts = append(w.parts, a)
-		case len(w.closed) > 0:
-			w.closed[len(w.closed)-1].add(a)
-		case len(w.inflight) > 0:
-			w.inflight[len(w.inflight)-1].add(a)
+		case w.out.frame != nil:
+			w.out.parts = append(w.out.parts, a)
+		case len(w.out.closed) > 0:
+			w.out.closed[len(w.out.closed)-1].add(a)
+		case len(w.out.inflight) > 0:
+			w.out.inflight[len(w.out.inflight)-1].add(a)
 		default:
 			g.step(a.responses)
 		}
@@ -383,17 +392,17 @@ func (w *worker) append(a appended) {
 	}
 	w.openFrame()
 	if a.tombstone != 0 {
-		w.scratch = record.AppendTombstone(w.scratch[:0], a.tombstone)
-		w.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.scratch)
+		w.out.scratch = record.AppendTombstone(w.out.scratch[:0], a.tombstone)
+		w.out.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.out.scratch)
 	}
 	if a.create != nil {
-		w.scratch = record.AppendMark(w.scratch[:0], *a.create)
-		w.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.scratch)
+		w.out.scratch = record.AppendMark(w.out.scratch[:0], *a.create)
+		w.out.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.out.scratch)
 	}
 	if a.mark {
 		f := &g.files
-		w.scratch = record.AppendMark(w.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
-		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
+		w.out.scratch = record.AppendMark(w.out.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
+		w.out.frame.Append(wal.RecordSnapMark, uint32(g.id), w.out.scratch)
 		if a.installed {
 			g.written.end = f.newest
 		}
@@ -407,9 +416,9 @@ func (w *worker) append(a appended) {
 		g.written.dirty = false
 		a.hard = true
 	}
-	w.parts = append(w.parts, a)
-	w.prompt = w.prompt || !a.spare
-	if w.frame.Len() >= w.host.cfg.FrameBytes {
+	w.out.parts = append(w.out.parts, a)
+	w.out.prompt = w.out.prompt || !a.spare
+	if w.out.frame.Len() >= w.host.cfg.FrameBytes {
 		w.closeFrame()
 	}
 }
@@ -437,7 +446,7 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 		w.appendEntries(g, ents[:n])
 		first := appended{group: g, replica: a.replica, installs: a.installs, entries: ents[:n], sync: true}
 		first.create, a.create = a.create, nil
-		w.parts = append(w.parts, first)
+		w.out.parts = append(w.out.parts, first)
 		ents = ents[n:]
 		w.closeFrame()
 		w.openFrame()
@@ -445,52 +454,52 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 }
 
 func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
-	w.scratch = record.AppendEntries(w.scratch[:0], ents)
-	w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
+	w.out.scratch = record.AppendEntries(w.out.scratch[:0], ents)
+	w.out.frame.Append(wal.RecordEntries, uint32(g.id), w.out.scratch)
 	last := ents[len(ents)-1]
 	g.written.end = last.GetIndex()
 }
 
 func (w *worker) appendHard(g *group, hard record.HardState) {
-	w.scratch = record.AppendHardState(w.scratch[:0], hard)
-	w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
+	w.out.scratch = record.AppendHardState(w.out.scratch[:0], hard)
+	w.out.frame.Append(wal.RecordHardState, uint32(g.id), w.out.scratch)
 }
 
 // openFrame opens a frame unless one is open.
 func (w *worker) openFrame() {
-	if w.frame == nil {
-		w.frame = w.newFrame()
+	if w.out.frame == nil {
+		w.out.frame = w.newFrame()
 	}
 }
 
 func (w *worker) newFrame() *wal.Frame {
-	if n := len(w.frames); n > 0 {
-		w.filling = w.frames[n-1]
-		w.frames = w.frames[:n-1]
-		w.filling.frame.Reset()
+	if n := len(w.out.frames); n > 0 {
+		w.out.filling = w.out.frames[n-1]
+		w.out.frames = w.out.frames[:n-1]
+		w.out.filling.frame.Reset()
 	} else {
-		w.filling = w.newSent()
+		w.out.filling = w.newSent()
 	}
-	w.parts = w.filling.parts[:0]
-	w.openedAt, w.prompt = w.now.Mono, false
-	return w.filling.frame
+	w.out.parts = w.out.filling.parts[:0]
+	w.out.openedAt, w.out.prompt = w.now.Mono, false
+	return w.out.filling.frame
 }
 
 // add makes a part that needs no sync wait for a frame that is on its way to disk.
 func (s *sentFrame) add(a appended) {
 	s.parts = append(s.parts, a)
 	s.bytes += partOverhead
-	s.w.unsynced += partOverhead
+	s.w.out.unsynced += partOverhead
 }
 
 // closeFrame closes the open frame.
 func (w *worker) closeFrame() {
-	s := w.filling
-	s.parts = w.parts
-	s.bytes = w.frame.Len() + len(w.parts)*partOverhead
-	w.unsynced += s.bytes
-	w.closed = append(w.closed, s)
-	w.frame, w.filling, w.parts = nil, nil, nil
+	s := w.out.filling
+	s.parts = w.out.parts
+	s.bytes = w.out.frame.Len() + len(w.out.parts)*partOverhead
+	w.out.unsynced += s.bytes
+	w.out.closed = append(w.out.closed, s)
+	w.out.frame, w.out.filling, w.out.parts = nil, nil, nil
 }
 
 // flush ends a turn: it sends the turn's messages, and submits frames to the log as long as fewer
@@ -501,18 +510,18 @@ func (w *worker) flush() {
 		return
 	}
 	w.sendAll()
-	for len(w.inflight) < w.queueable {
-		if len(w.closed) == 0 {
-			if w.frame == nil || w.waitsForOthers() {
+	for len(w.out.inflight) < w.out.queueable {
+		if len(w.out.closed) == 0 {
+			if w.out.frame == nil || w.waitsForOthers() {
 				return
 			}
 			w.closeFrame()
 		}
-		s := w.closed[0]
-		w.closed = slices.Delete(w.closed, 0, 1)
-		w.inflight = append(w.inflight, s)
-		w.host.cfg.Observer.Frame(w.operations)
-		w.operations = 0
+		s := w.out.closed[0]
+		w.out.closed = slices.Delete(w.out.closed, 0, 1)
+		w.out.inflight = append(w.out.inflight, s)
+		w.host.cfg.Observer.Frame(w.out.operations)
+		w.out.operations = 0
 		if err := w.stream.Submit(s.frame, true, s.done); err != nil {
 			w.host.fail(err)
 		}
@@ -521,14 +530,14 @@ func (w *worker) flush() {
 
 // full reports that the bytes that wait for the disk have reached their bound. Entries from a
 // leader are then dropped, as if the network had lost them: the leader sends them again.
-func (w *worker) full() bool { return w.waitingBytes()+w.heard >= w.host.cfg.UnsyncedBytes }
+func (w *worker) full() bool { return w.waitingBytes()+w.budget.heard >= w.host.cfg.UnsyncedBytes }
 
 // waitingBytes returns the bytes that wait for the disk, including the open frame.
 func (w *worker) waitingBytes() int {
-	if w.frame == nil {
-		return w.unsynced
+	if w.out.frame == nil {
+		return w.out.unsynced
 	}
-	return w.unsynced + w.frame.Len() + len(w.parts)*partOverhead
+	return w.out.unsynced + w.out.frame.Len() + len(w.out.parts)*partOverhead
 }
 
 // frameDone releases the parts of a frame that is on disk, in the order in which they were appended
@@ -538,17 +547,17 @@ func (w *worker) frameDone(s *sentFrame) {
 		w.host.fail(s.err) // I20: nothing in this frame, or after it, is answered
 		return
 	}
-	if w.inflight[0] != s {
+	if w.out.inflight[0] != s {
 		panic("shard: the log completed frames out of order")
 	}
-	w.inflight = slices.Delete(w.inflight, 0, 1)
-	w.unsynced -= s.bytes
+	w.out.inflight = slices.Delete(w.out.inflight, 0, 1)
+	w.out.unsynced -= s.bytes
 	for i := range s.parts {
 		s.parts[i].group.durable(&s.parts[i], s.pos)
 		s.parts[i] = appended{}
 	}
-	if len(w.frames) < maxFrames {
-		w.frames = append(w.frames, s)
+	if len(w.out.frames) < maxFrames {
+		w.out.frames = append(w.out.frames, s)
 	}
 	for i, g := range w.stalled {
 		g.turn.stalled = false
@@ -563,7 +572,7 @@ func (w *worker) untilWake() time.Duration {
 	clock := w.host.cfg.Clock
 	wait := w.lastTick + tickInterval - clock.Mono()
 	if w.waitsForOthers() {
-		wait = min(wait, w.openedAt+spareFor-clock.Mono())
+		wait = min(wait, w.out.openedAt+spareFor-clock.Mono())
 	}
 	at := int64(1<<63 - 1)
 	for _, g := range w.groups {

@@ -86,7 +86,7 @@ func (g *group) memoryFailed() {
 // Wrong lists the replicas of this node that are to be replaced because their state is wrong.
 func (h *Host) Wrong() (list []placement.WrongReplica) {
 	for _, w := range h.workers {
-		if of := w.wrong.Load(); of != nil {
+		if of := w.sample.wrong.Load(); of != nil {
 			list = append(list, *of...)
 		}
 	}
@@ -101,7 +101,7 @@ func (w *worker) listWrong() {
 			list = append(list, placement.WrongReplica{Group: g.id, Replica: g.replica})
 		}
 	}
-	if old := w.wrong.Load(); len(list) > 0 || old != nil && len(*old) > 0 {
-		w.wrong.Store(&list)
+	if old := w.sample.wrong.Load(); len(list) > 0 || old != nil && len(*old) > 0 {
+		w.sample.wrong.Store(&list)
 	}
 }
