@@ -110,12 +110,12 @@ func (s *timerShard) tell(index uint64) {
 // not propose the entry.
 func (s *timerShard) own(e *pb.Entry) (*proposal, error) {
 	_, origin, number, err := table.BatchHead(e.Data)
-	if err != nil || origin != s.g.w.host.origin || len(s.g.proposals) == 0 || s.g.proposals[0].number != number {
+	if err != nil || origin != s.g.w.host.origin || len(s.g.pipeline.proposals) == 0 || s.g.pipeline.proposals[0].number != number {
 		return nil, err
 	}
-	p := s.g.proposals[0]
-	s.g.proposals[0] = proposal{}
-	s.g.proposals = s.g.proposals[1:]
+	p := s.g.pipeline.proposals[0]
+	s.g.pipeline.proposals[0] = proposal{}
+	s.g.pipeline.proposals = s.g.pipeline.proposals[1:]
 	return &p, nil
 }
 

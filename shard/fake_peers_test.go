@@ -158,7 +158,7 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.pass(tickInterval)
-		if len(r.host.groups[1].proposals) == 0 {
+		if len(r.host.groups[1].pipeline.proposals) == 0 {
 			t.Fatal("nothing is in the pipeline: the test is about nothing")
 		}
 		c.sent = nil

@@ -18,19 +18,19 @@ const (
 )
 
 // gathers reports whether the group's changes wait for the entry that is on its way.
-func (g *group) gathers() bool {
-	return len(g.proposals) > 0 && !g.machine.prompt() && !g.soleVoter() && g.machine.waits() < gatherMost && g.w.now.Mono < g.gatherUntil()
+func (p *pipeline) gathers(g *group) bool {
+	return len(p.proposals) > 0 && !g.machine.prompt() && !g.soleVoter() && g.machine.waits() < gatherMost && g.w.now.Mono < p.gatherUntil(g)
 }
 
 // gatherUntil returns when changes no longer wait for the newest proposal.
-func (g *group) gatherUntil() time.Duration { return g.proposedAt + gatherFor }
+func (p *pipeline) gatherUntil(g *group) time.Duration { return p.proposedAt + gatherFor }
 
 // tryPropose proposes the group's changes, unless they gather or too much is on its way to disk.
 func (g *group) tryPropose() {
-	g.gathering = false
+	g.pipeline.gathering = false
 	switch {
-	case g.gathers():
-		g.gathering = g.machine.hasWork()
+	case g.pipeline.gathers(g):
+		g.pipeline.gathering = g.machine.hasWork()
 	case g.w.mayPropose():
 		if !g.leader || !g.mayNotLead() {
 			g.machine.propose()
@@ -44,27 +44,27 @@ func (g *group) tryPropose() {
 // that one tells the follower as much, and a follower with nothing to write answers for nothing. At
 // the next tick it is sent at the latest, because raft also finds out by such appends what was
 // lost.
-func (g *group) holdsBack(m *pb.Message) bool {
+func (p *pipeline) holdsBack(g *group, m *pb.Message) bool {
 	if m.GetType() != pb.MsgApp || g.machine.prompt() {
 		return false
 	}
-	for i, held := range g.held {
+	for i, held := range p.held {
 		if held.GetTo() == m.GetTo() {
-			g.held = append(g.held[:i], g.held[i+1:]...)
+			p.held = append(p.held[:i], p.held[i+1:]...)
 			break
 		}
 	}
-	if len(m.Entries) > 0 || !g.leader || len(g.proposals)+g.machine.waits() == 0 {
+	if len(m.Entries) > 0 || !g.leader || len(p.proposals)+g.machine.waits() == 0 {
 		return false
 	}
-	g.held = append(g.held, m)
+	p.held = append(p.held, m)
 	return true
 }
 
 // sendHeld sends the appends that were held back.
-func (g *group) sendHeld() {
-	held := g.held
-	g.held = nil
+func (p *pipeline) sendHeld(g *group) {
+	held := p.held
+	p.held = nil
 	for _, m := range held {
 		g.sendNow(m)
 	}

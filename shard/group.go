@@ -1,8 +1,13 @@
 package shard
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -23,54 +28,34 @@ const Meta timer.ShardID = 0
 type group struct {
 	id      timer.ShardID
 	w       *worker
-	replica uint64
+	replica uint64 // its id; 0: this node has none
 	raft    *raft.RawNode
 	store   *storage
+	machine machine // a shard of timers, or the meta group
+	public  groupPublic
 
-	machine machine // what its entries are about: timers, or the meta group
+	applied      uint64
+	appliedTerm  uint64
+	leader       bool
+	term         uint64
+	takeover     bool // the first entry of this term, which begins to serve, is to be made
+	serving      bool // … is applied: reads and leases may begin
+	servingSince time.Duration
+	stopped      error  // why this build cannot go on with its log; nil: it can
+	tombstone    uint64 // replica ids up to this one are used up on this node
 
-	applied     uint64
-	appliedTerm uint64
-	leader      bool
-	term        uint64
-	serving     bool // this term's takeover is applied: reads and leases may begin
-
-	takeover  bool       // its first entry of this term, which begins to serve, is to be made
-	number    uint64     // of the last proposal
-	proposals []proposal // that are not applied yet, in order
-
-	proposedAt time.Duration // when the newest proposal was made
-	gathering  bool          // changes wait for it to be applied; see gathers
-	held       []*pb.Message // appends without entries, at most one for each peer; see holdsBack
-
-	reads reads
-	files logRetention // where its state is on disk
-
-	counted int // bytes of its log that worker.entries includes
-
-	leftovers leftovers
-
-	written   written
-	tombstone uint64 // replica ids up to this one are used up on this node
-
-	membership membership
-	candidacy  candidacy
+	pipeline   pipeline
+	reads      reads
+	election   election
 	transfer   leadershipTransfer
+	membership membership
 	compare    comparison // with the states of the other replicas
 	wrong      wrongState
+	written    written
+	files      logRetention // where its state is on disk
 	snapshots  snapshots
+	leftovers  leftovers
 	turn       turnState
-
-	servingSince time.Duration
-
-	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
-
-	stopped error // why this build cannot go on with its log; nil: it can
-
-	leaderless      bool // raft knows of no leader
-	leaderlessSince time.Duration
-
-	public groupPublic
 }
 
 // turnState is what a worker's turns have of a group.
@@ -78,6 +63,7 @@ type turnState struct {
 	touched, again, stalled bool  // it is in the worker's list: dirty, again, stalled
 	hadTime, late           bool  // its scheduler had time in this turn; had none
 	wakeMs                  int64 // wall ms at which its wheel or a destination queue needs a turn
+	counted                 int   // bytes of its log that memoryCount.entries includes
 }
 
 // written is what a group has handed to the log.
@@ -85,6 +71,16 @@ type written struct {
 	hard  record.HardState // latest from raft
 	end   uint64           // last entry
 	dirty bool             // hard is not in the log yet: the next frame carries it
+}
+
+// pipeline is what this leader has proposed.
+type pipeline struct {
+	number       uint64        // of the last proposal
+	proposals    []proposal    // that are not applied yet, in order
+	proposedAt   time.Duration // when the newest was made
+	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
+	gathering    bool          // changes wait for the newest to be applied; see gathers
+	held         []*pb.Message // appends without entries, at most one for each peer; see holdsBack
 }
 
 // proposal is one raft entry of this leader that is not applied yet.
@@ -140,7 +136,7 @@ func (g *group) newRaft() error {
 		return fmt.Errorf("shard %d: start raft: %w", g.id, err)
 	}
 	g.raft = node
-	g.leaderless, g.leaderlessSince = true, g.w.now.Mono
+	g.election.leaderless, g.election.since = true, g.w.now.Mono
 	return nil
 }
 
@@ -160,15 +156,15 @@ func (g *group) work() {
 	g.transfer.trySend(g)
 	g.reads.ask(g)
 	g.collect()
-	if g.gathering && !g.gathers() && g.raft != nil {
+	if g.pipeline.gathering && !g.pipeline.gathers(g) && g.raft != nil {
 		g.tryPropose() // the entry that was on its way has been applied
 		g.collect()
 	}
 	if g.raft == nil {
 		return // an applied entry stopped the group
 	}
-	if len(g.proposals)+g.machine.waits() == 0 {
-		g.sendHeld()
+	if len(g.pipeline.proposals)+g.machine.waits() == 0 {
+		g.pipeline.sendHeld(g)
 	}
 	g.reads.serve(g)
 	g.turn.wakeMs = g.machine.nextWake()
@@ -177,12 +173,12 @@ func (g *group) work() {
 
 // tick does the group's periodic work, once in tickInterval.
 func (g *group) tick() {
-	g.sendHeld()
+	g.pipeline.sendHeld(g)
 	g.expire(g.w.now.Mono)
 	g.compare.tick(g)
 	g.membership.reconcile(g)
-	if g.refusedUntil != 0 && g.w.now.Mono >= g.refusedUntil {
-		g.refusedUntil = 0
+	if g.pipeline.refusedUntil != 0 && g.w.now.Mono >= g.pipeline.refusedUntil {
+		g.pipeline.refusedUntil = 0
 		g.w.touch(g)
 	}
 	if g.machine.waits() > 0 && g.notLeading() && !g.awaitsLeader() {
@@ -197,7 +193,7 @@ func (g *group) collect() {
 	for g.raft != nil && g.raft.HasReady() {
 		rd := g.raft.Ready()
 		if rd.SoftState != nil {
-			g.leadChanged(rd.SoftState.Lead)
+			g.election.leadChanged(g, rd.SoftState.Lead)
 			g.roleChanged(rd.SoftState.RaftState == raft.StateLeader)
 		}
 		for _, rs := range rd.ReadStates {
@@ -297,3 +293,54 @@ func (g *group) durable(a *appended, pos wal.Position) {
 	g.step(a.responses)
 	g.w.touch(g)
 }
+
+// raftLogger writes raft's log lines to slog. Raft's Info becomes Debug, because raft logs every
+// step of each shard's elections.
+type raftLogger struct {
+	log  *slog.Logger
+	host *Host
+}
+
+// replicaID matches a replica in raft's log lines.
+var replicaID = regexp.MustCompile(`\b[0-9a-f]{7,16}\b`)
+
+// named replaces the ids of replicas with the names of their nodes.
+func (l raftLogger) named(text string) string {
+	return replicaID.ReplaceAllStringFunc(text, func(hex string) string {
+		id, err := strconv.ParseUint(hex, 16, 64)
+		if err != nil || l.host.cfg.NodeName == nil {
+			return hex
+		}
+		return cmp.Or(l.host.cfg.NodeName(nodeOf(id)), hex)
+	})
+}
+
+// nodeName returns the name of a node for people, or its id if the name is not known.
+func (h *Host) nodeName(node uint64) string {
+	name := ""
+	if h.cfg.NodeName != nil {
+		name = h.cfg.NodeName(node)
+	}
+	return cmp.Or(name, fmt.Sprintf("%010x", node))
+}
+
+func (l raftLogger) Debug(v ...any)                 { l.log.Debug(fmt.Sprint(v...)) }
+func (l raftLogger) Debugf(format string, v ...any) {}
+func (l raftLogger) Info(v ...any)                  { l.log.Debug(fmt.Sprint(v...)) }
+
+// Infof is called at every step of an election, so it formats only lines that are logged.
+func (l raftLogger) Infof(format string, v ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug(l.named(fmt.Sprintf(format, v...)))
+	}
+}
+func (l raftLogger) Warning(v ...any) { l.log.Warn(fmt.Sprint(v...)) }
+func (l raftLogger) Warningf(format string, v ...any) {
+	l.log.Warn(l.named(fmt.Sprintf(format, v...)))
+}
+func (l raftLogger) Error(v ...any)                 { l.log.Error(fmt.Sprint(v...)) }
+func (l raftLogger) Errorf(format string, v ...any) { l.log.Error(l.named(fmt.Sprintf(format, v...))) }
+func (l raftLogger) Fatal(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (l raftLogger) Fatalf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
+func (l raftLogger) Panic(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (l raftLogger) Panicf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }

@@ -431,3 +431,48 @@ func (h *Host) onWorkers(fn func(w *worker)) {
 	wait.done()
 	h.await(wait)
 }
+
+// What a host is told about other nodes' processes. All of it may be wrong but Restarted: it starts
+// elections and questions, and ends no lease.
+
+// Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
+func (h *Host) Unreachable(node uint64) {
+	h.tellGroups(func(g *group) {
+		if id := g.membership.replicaOn(g, node); id != 0 && g.leader {
+			g.raft.ReportUnreachable(id)
+			g.w.touch(g)
+		}
+	})
+}
+
+// SeemsGone hints that a process has ended.
+func (h *Host) SeemsGone(owner table.Incarnation) {
+	h.tellGroups(func(g *group) {
+		g.machine.scanLeases() // it asks for a fence where it needs one
+		g.election.leaderSeemsGone(g, owner.Node())
+	})
+}
+
+// Restarted reports that a new process of a node has registered: see Placement.Restarted.
+func (h *Host) Restarted() {
+	h.tellGroups(func(g *group) {
+		g.machine.scanLeases()
+	})
+}
+
+// tellGroups runs do for every group with a replica here, on its worker.
+func (h *Host) tellGroups(do func(*group)) {
+	for _, w := range h.workers {
+		w.box.post(groupEvent(do))
+	}
+}
+
+type groupEvent func(*group)
+
+func (do groupEvent) handle(w *worker) {
+	for _, g := range w.groups {
+		if g.raft != nil {
+			do(g)
+		}
+	}
+}

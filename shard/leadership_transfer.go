@@ -84,7 +84,7 @@ func (t *leadershipTransfer) begin(g *group, to uint64) {
 // tryHandOver tells the transferee to campaign once all proposals of this leader are applied and no
 // lease waits for its call.
 func (t *leadershipTransfer) trySend(g *group) {
-	if t.to == 0 || t.sent || !g.leader || len(g.proposals) > 0 || g.machine.unstarted() > 0 {
+	if t.to == 0 || t.sent || !g.leader || len(g.pipeline.proposals) > 0 || g.machine.unstarted() > 0 {
 		return
 	}
 	t.send(g)

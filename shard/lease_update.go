@@ -1,8 +1,13 @@
 package shard
 
 import (
+	"encoding/binary"
+
+	"carillon/internal/delivery"
+	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // proposeLeaseUpdate decides an update (ack, nack, extension or return) of a lease and proposes its
@@ -61,4 +66,98 @@ func (s *timerShard) settleLeaseUpdate(o *op, r *timer.Result) {
 		s.g.w.fired(o.cmd.Topic, o.outcome)
 	}
 	o.answer(s.scheduler.LeaseOver(o.cmd, *r), nil)
+}
+
+// A former leader reports to its successor how its leases ended: see scheduler/report.go.
+
+// SendReport reports the end of a lease to the group's leader.
+func (e schedulerEnv) SendReport(p *scheduler.Report) {
+	g := e.g
+	to := g.leaderNode()
+	// A removed replica, or one that was cut off when it was removed, learns of no leader. Its
+	// reports go to the members in turn.
+	if to == 0 && len(g.membership.row.Members) > 0 {
+		e.reported++
+		to = g.membership.row.Members[e.reported%len(g.membership.row.Members)].Node
+	}
+	if to == 0 || to == g.w.host.cfg.Node {
+		return
+	}
+	o := g.w.open(to, reportMessage, g.id, 0)
+	body := len(o.frame)
+	o.frame = appendReport(o.frame, p)
+	o.close(g.w, body)
+}
+
+// leaderNode returns the node that leads the group as far as this node knows; 0: none.
+func (g *group) leaderNode() uint64 {
+	if g.raft == nil {
+		return 0
+	}
+	return nodeOf(g.raft.BasicStatus().Lead)
+}
+
+// Flags of a report.
+const (
+	reportNotSent = 1 << iota
+	reportRefused
+
+	reportBits = 1<<iota - 1
+)
+
+func appendReport(b []byte, p *scheduler.Report) []byte {
+	a := &p.Attempt
+	var bits byte
+	if a.NotSent {
+		bits |= reportNotSent
+	}
+	if a.Refused {
+		bits |= reportRefused
+	}
+	b = append(b, bits)
+	for _, v := range [...]uint64{uint64(p.Owner), uint64(p.Handle), p.Seq, p.Fence, uint64(p.Rev), uint64(a.Status)} {
+		b = binary.AppendUvarint(b, v)
+	}
+	for _, v := range [...]int64{a.RetryAfterMs, a.StartedMs, a.EndedMs} {
+		b = binary.AppendVarint(b, v)
+	}
+	return encoding.AppendBlock(b, encoding.Cut(a.Err, encoding.MaxErr))
+}
+
+// hearReport passes a former leader's report to the scheduler. If the lease is already over, it
+// tells the sender, which then stops reporting.
+func (s *timerShard) hearReport(from uint64, body []byte) {
+	if !s.g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
+		return
+	}
+	r := encoding.Reader{Rest: body[1:]}
+	p := scheduler.Report{Owner: table.Incarnation(r.Uvarint()), Handle: timer.Handle(r.Number(1<<32-1, "handle")), Seq: r.Uvarint(), Fence: r.Uvarint(), Rev: uint32(r.Uvarint())}
+	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
+	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
+	p.Attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
+	if r.Err() == nil && s.scheduler.HearReport(&p) {
+		s.tellOver(from, p.Owner, p.Handle, p.Fence)
+	}
+}
+
+// tellOver answers a report: the lease is over. Leases never come back, so the answer is true even
+// if another replica leads by now.
+func (s *timerShard) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
+	o := s.g.w.open(to, overMessage, s.g.id, 0)
+	body := len(o.frame)
+	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
+		o.frame = binary.AppendUvarint(o.frame, v)
+	}
+	o.close(s.g.w, body)
+}
+
+// hearOver ends a report of this process. After its replica was removed, this process has no table
+// to see the end of the lease in.
+func (s *timerShard) hearOver(body []byte) {
+	r := encoding.Reader{Rest: body}
+	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()
+	if r.Close() != nil || owner != s.g.w.host.cfg.Incarnation {
+		return
+	}
+	s.scheduler.HearOver(h, fence)
 }

@@ -65,7 +65,7 @@ func (m *metaGroup) propose() {
 		// There is no lease to fence: the meta group reads no clock and makes no calls.
 		g.takeover, g.serving, g.servingSince = false, true, g.w.now.Mono
 	}
-	if !g.serving || g.transfer.to != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
+	if !g.serving || g.transfer.to != 0 || g.pipeline.refusedUntil != 0 || len(g.pipeline.proposals) >= maxPipelined {
 		return // waiting commands time out by themselves
 	}
 	if len(m.waiting) == 0 && !g.compare.wanted {
@@ -75,16 +75,16 @@ func (m *metaGroup) propose() {
 	if len(entry.ops) == 0 && !entry.compares {
 		return // all waiting commands were refused
 	}
-	g.number++
-	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.number)
+	g.pipeline.number++
+	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.pipeline.number)
 	g.w.budget.proposed += len(b)
-	p := proposal{number: g.number, metas: entry.ops}
+	p := proposal{number: g.pipeline.number, metas: entry.ops}
 	if err := g.raft.Propose(b); err != nil {
 		m.dropped(&p)
 		return
 	}
 	g.compare.wanted = false
-	g.proposals = append(g.proposals, p)
+	g.pipeline.proposals = append(g.pipeline.proposals, p)
 }
 
 // metaEntry is an entry that is about to be proposed.
@@ -133,8 +133,8 @@ func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []
 // dropped answers the commands of an entry that raft refused. They had no effect, so clients can
 // try again; see group.dropped.
 func (m *metaGroup) dropped(p *proposal) {
-	m.g.number--
-	m.g.refusedUntil = m.g.w.now.Mono + tickInterval
+	m.g.pipeline.number--
+	m.g.pipeline.refusedUntil = m.g.w.now.Mono + tickInterval
 	p.fail(timer.ErrNoLeader)
 }
 
@@ -192,11 +192,11 @@ func (m *metaGroup) apply(e *pb.Entry) (compares bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if out.origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != out.number {
+	if out.origin != g.w.host.origin || len(g.pipeline.proposals) == 0 || g.pipeline.proposals[0].number != out.number {
 		return out.compares, nil
 	}
-	p := g.proposals[0]
-	g.proposals = g.proposals[1:]
+	p := g.pipeline.proposals[0]
+	g.pipeline.proposals = g.pipeline.proposals[1:]
 	for i, o := range p.metas {
 		if o != nil {
 			o.answer(out.results[i], nil)
@@ -212,7 +212,7 @@ func (m *metaGroup) expire(now time.Duration) {
 		m.waiting[0] = nil
 		m.waiting = m.waiting[1:]
 	}
-	for _, p := range m.g.proposals {
+	for _, p := range m.g.pipeline.proposals {
 		for i, o := range p.metas {
 			if o != nil && o.deadline+commitGrace <= now {
 				o.answer(nil, timer.ErrUnknown)
@@ -242,7 +242,7 @@ func (m *metaGroup) hashVersion() byte  { return metaHashVersion }
 func (m *metaGroup) save() timer.Saving { return m.machine.BeginSave() }
 func (m *metaGroup) replace(state any)  { m.machine.Replace(state) }
 func (m *metaGroup) hasWork() bool      { return len(m.waiting) > 0 }
-func (m *metaGroup) end()               { m.g.failProposals() }
+func (m *metaGroup) end()               { m.g.pipeline.fail(m.g) }
 
 func (m *metaGroup) read(r io.Reader) (state any, hash uint64, err error) { return m.machine.Read(r) }
 

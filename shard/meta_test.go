@@ -56,8 +56,8 @@ func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 	c.elects(Meta)
 	g := r.host.groups[Meta]
 	o := r.metaOp("x")
-	if g.serving || r.host.Leads(Meta) || len(g.proposals) > 0 {
-		t.Fatalf("it serves with entry %d of term %d applied, in term %d; %d proposals", g.applied, g.appliedTerm, g.term, len(g.proposals))
+	if g.serving || r.host.Leads(Meta) || len(g.pipeline.proposals) > 0 {
+		t.Fatalf("it serves with entry %d of term %d applied, in term %d; %d proposals", g.applied, g.appliedTerm, g.term, len(g.pipeline.proposals))
 	}
 	if o.ended() {
 		t.Fatalf("what waits is answered: %v", o.err)

@@ -167,3 +167,139 @@ func (r *read) handle(w *worker) {
 	r.group.reads.fresh = append(r.group.reads.fresh, r)
 	w.touch(r.group)
 }
+
+// refuseAll answers all operations that were not proposed: this node does not lead the group, but
+// another may.
+func (g *group) refuseAll() {
+	err := g.notLeader()
+	g.machine.refuse(err)
+	g.reads.fail(err)
+}
+
+// failProposals answers the operations of the proposals that are not applied: their outcome is
+// unknown.
+func (p *pipeline) fail(g *group) {
+	for _, unapplied := range p.proposals {
+		unapplied.fail(timer.ErrUnknown)
+	}
+	p.proposals = nil
+}
+
+// notLeader returns the error that names the leading node, if this node knows it.
+func (g *group) notLeader() error {
+	if g.raft == nil {
+		return timer.NotLeaderError{}
+	}
+	leader := nodeOf(g.raft.BasicStatus().Lead)
+	if leader == g.w.host.cfg.Node {
+		leader = 0
+	}
+	return timer.NotLeaderError{Leader: leader}
+}
+
+// notLeading reports whether operations must not wait here: this node has no replica of the group,
+// or one that follows.
+func (g *group) notLeading() bool {
+	return g.raft == nil || !g.leader && !g.soleVoter()
+}
+
+func (p *proposal) fail(err error) {
+	for i := range p.items {
+		it := &p.items[i]
+		if it.op != nil {
+			it.op.answer(timer.Result{}, err)
+		}
+		if it.pull != nil {
+			it.pull.answer(err)
+		}
+	}
+	for _, o := range p.metas {
+		if o != nil {
+			o.answer(nil, err)
+		}
+	}
+}
+
+// expire answers operations whose deadline has passed: 503 is better than silence.
+func (g *group) expire(now time.Duration) {
+	g.machine.expire(now)
+	g.reads.expire(now)
+}
+
+func (g *group) timeoutError() error {
+	if g.w.stream.Full() {
+		d := g.w.stream.Disk()
+		return timer.LowDiskError{Node: g.w.host.cfg.Node, Path: g.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
+	}
+	if g.serving {
+		return timer.ErrOverloaded
+	}
+	return timer.ErrNoLeader
+}
+
+// event is an element of a worker's mailbox: a client operation, a completion of the log, the
+// outcome of a call, a granted permit or a control message. It is handled on the worker's
+// goroutine.
+type event interface{ handle(w *worker) }
+
+// mailbox is a worker's queue, with many producers and one consumer that takes all events at once.
+// Client operations beyond bound are refused. Internal events are never refused, because a
+// completion must not be lost; the running calls and the frames in flight bound their number.
+type mailbox struct {
+	mu     sync.Mutex
+	events []event
+	closed bool
+	wake   chan struct{} // capacity 1
+	bound  int
+}
+
+func newMailbox(bound int) *mailbox {
+	return &mailbox{bound: bound, wake: make(chan struct{}, 1)}
+}
+
+// offer queues a client operation. It returns timer.ErrOverloaded if the queue is full.
+func (m *mailbox) offer(e event) error { return m.put(e, m.bound) }
+
+// post queues an internal event, or drops it if the mailbox is closed.
+func (m *mailbox) post(e event) { _ = m.put(e, int(^uint(0)>>1)) }
+
+func (m *mailbox) put(e event, bound int) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return timer.ErrStopped
+	}
+	n := len(m.events)
+	if n >= bound {
+		m.mu.Unlock()
+		return timer.ErrOverloaded
+	}
+	m.events = append(m.events, e)
+	m.mu.Unlock()
+	if n == 0 {
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// take returns the queued events and makes empty the new queue.
+func (m *mailbox) take(empty []event) []event {
+	m.mu.Lock()
+	full := m.events
+	m.events = empty[:0]
+	m.mu.Unlock()
+	return full
+}
+
+// close makes later puts fail and returns the remaining events.
+func (m *mailbox) close() []event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	left := m.events
+	m.events = nil
+	return left
+}

@@ -113,7 +113,7 @@ func (g *group) send(m *pb.Message) {
 		// answered when collect handles the change of role.
 		return
 	}
-	if !g.holdsBack(m) {
+	if !g.pipeline.holdsBack(g, m) {
 		g.sendNow(m)
 	}
 }

@@ -24,10 +24,10 @@ const maxEntryItems = 2048
 // propose makes one raft entry of the group's pending changes: first outcomes, since they end
 // active leases, then client commands, then leases.
 func (s *timerShard) propose() {
-	if !s.g.leader || s.g.transfer.sent || s.g.refusedUntil != 0 || len(s.g.proposals) >= maxPipelined || s.g.laden() {
+	if !s.g.leader || s.g.transfer.sent || s.g.pipeline.refusedUntil != 0 || len(s.g.pipeline.proposals) >= maxPipelined || s.g.pipeline.laden(s.g) {
 		return // waiting operations time out by themselves
 	}
-	s.batch.Reset(s.entryMs(), s.g.w.host.origin, s.g.number+1)
+	s.batch.Reset(s.entryMs(), s.g.w.host.origin, s.g.pipeline.number+1)
 	s.batch.SetLevel(s.g.w.host.agreed())
 	s.items, s.spareItems = s.spareItems, nil
 	if s.g.compare.wanted {
@@ -55,16 +55,16 @@ func (s *timerShard) propose() {
 		s.spareItems = s.items
 		return
 	}
-	s.g.number++
+	s.g.pipeline.number++
 	s.g.w.out.operations += len(s.items)
 	s.g.w.budget.proposed += s.batch.Size()
-	p := proposal{number: s.g.number, bytes: s.batch.Size(), items: s.items}
+	p := proposal{number: s.g.pipeline.number, bytes: s.batch.Size(), items: s.items}
 	if err := s.g.raft.Propose(s.batch.Bytes()); err != nil { // raft copies the data
 		s.dropped(&p)
 		return
 	}
-	s.g.proposals = append(s.g.proposals, p)
-	s.g.proposedAt = s.g.w.now.Mono
+	s.g.pipeline.proposals = append(s.g.pipeline.proposals, p)
+	s.g.pipeline.proposedAt = s.g.w.now.Mono
 }
 
 // maxSpare is the largest capacity of an empty list that is kept for reuse.
@@ -121,8 +121,8 @@ func (s *timerShard) proposeCommand(o *op) {
 // tick: before, raft would refuse it for the same reason, and the scheduler would acquire and
 // return the same permits in a loop.
 func (s *timerShard) dropped(p *proposal) {
-	s.g.number--
-	s.g.refusedUntil = s.g.w.now.Mono + tickInterval
+	s.g.pipeline.number--
+	s.g.pipeline.refusedUntil = s.g.w.now.Mono + tickInterval
 	for i := range p.items {
 		switch it := &p.items[i]; it.kind {
 		case commandItem:
@@ -137,17 +137,6 @@ func (s *timerShard) dropped(p *proposal) {
 			s.scheduler.RearmAll()
 		}
 	}
-}
-
-// tookOver begins to serve: the takeover is applied, so the table holds everything that former
-// leaders committed.
-func (s *timerShard) tookOver() {
-	s.g.serving = true
-	w := s.g.w
-	s.g.servingSince = w.now.Mono
-	s.scheduler.Begin()
-	s.canary.begin(w.now.Mono)
-	w.touchNext(s.g)
 }
 
 // confChange decodes a membership change entry.

@@ -284,7 +284,7 @@ func (d driver) Progress(id timer.ShardID) Progress {
 	return Progress{
 		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Wrong: g.wrong.why, Installs: g.snapshots.installs, Compared: g.compare.last,
 		Replica: g.replica, Term: g.term, HardTerm: g.written.hard.Term, Vote: g.written.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.membership.epoch,
-		ConfIndex: g.membership.index, FirstIndex: g.store.offset + 1, Late: g.turn.late, Leaves: leaves, Out: leaves && g.membership.isOut(g), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.membership.hintsSent,
+		ConfIndex: g.membership.index, FirstIndex: g.store.offset + 1, Late: g.turn.late, Leaves: leaves, Out: leaves && g.membership.isOut(g), Proposed: g.pipeline.number, Pipelined: len(g.pipeline.proposals), CommitHintsSent: g.membership.hintsSent,
 		InUnknownZones: zoneless,
 	}
 }

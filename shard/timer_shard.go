@@ -2,14 +2,16 @@ package shard
 
 import (
 	"io"
+	"math"
 	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
-
-	pb "go.etcd.io/raft/v3/raftpb"
+	"carillon/timer/recurrence"
 )
 
 // timerShard is the machine of a shard of timers: their table, and the scheduler that runs while
@@ -128,7 +130,7 @@ func (s *timerShard) tick() {
 
 func (s *timerShard) end() {
 	s.scheduler.End()
-	s.g.failProposals()
+	s.g.pipeline.fail(s.g)
 	s.refusePulls()
 }
 
@@ -146,8 +148,8 @@ func (s *timerShard) expire(now time.Duration) {
 		s.waiting[0] = nil
 		s.waiting = s.waiting[1:]
 	}
-	for i := range s.g.proposals {
-		p := &s.g.proposals[i]
+	for i := range s.g.pipeline.proposals {
+		p := &s.g.pipeline.proposals[i]
 		for j := range p.items {
 			if t := p.items[j].pull; t != nil && t.deadline+commitGrace <= now {
 				t.answer(timer.ErrUnknown)
@@ -181,7 +183,7 @@ func (s *timerShard) status(to *GroupStatus) {
 }
 
 func (s *timerShard) stats(to *Stats) {
-	if s.g.raft != nil && s.g.leaderless {
+	if s.g.raft != nil && s.g.election.leaderless {
 		to.Waiting[timer.WaitLeader] += s.table.Overdue()
 	}
 	if !s.scheduler.Leads() {
@@ -195,4 +197,89 @@ func (s *timerShard) stats(to *Stats) {
 	to.MemoryBytes += s.table.MemoryBytes()
 	to.SealedBy = s.table.SealedBy(to.SealedBy)
 	to.UnknownZone += int64(s.scheduler.InUnknownZones())
+}
+
+// schedulerEnv implements scheduler.Env for a shard.
+type schedulerEnv struct{ *timerShard }
+
+var _ scheduler.Env = schedulerEnv{}
+
+// posted is an event that runs a function.
+type posted func(stopped bool)
+
+func (f posted) handle(*worker) { f(false) }
+
+func (e schedulerEnv) Wake()     { e.g.w.touch(e.g) }
+func (e schedulerEnv) WakeNext() { e.g.w.touchNext(e.g) }
+
+// Spent and Least implement scheduler.Env.
+func (e schedulerEnv) Spent(steps int) bool { return e.g.w.spend(e.g, steps) }
+func (e schedulerEnv) Least() bool          { return e.g.w.least(e.g) }
+
+func (e schedulerEnv) Post(event func(stopped bool)) {
+	if e.g.w.box.put(posted(event), math.MaxInt) != nil {
+		event(true)
+	}
+}
+
+func (e schedulerEnv) Proposed(i scheduler.Item) {
+	e.items = append(e.items, item{kind: ofScheduler, scheduled: i})
+}
+
+func (e schedulerEnv) Confirm(then func(error)) { e.g.confirm(e.g.w.now.Mono+waitLimit, then) }
+
+func (e schedulerEnv) HandingOver() bool { return e.g.transfer.to != 0 || e.g.w.host.draining.Load() }
+func (e schedulerEnv) Present() bool     { return e.g.raft != nil }
+
+func (e schedulerEnv) Ended(owner table.Incarnation) bool {
+	return e.g.w.host.cfg.Placement.Restarted(owner)
+}
+
+func (e schedulerEnv) Fence(owner table.Incarnation, then func(error)) {
+	e.g.w.host.cfg.Placement.Fence(owner, func(err error) {
+		e.Post(func(stopped bool) {
+			if !stopped {
+				then(err)
+			}
+		})
+	})
+}
+
+func (e schedulerEnv) Resume(list []scheduler.ClientChange) {
+	ops := make([]*op, 0, len(list)+len(e.waiting))
+	for _, c := range list {
+		ops = append(ops, c.(*op))
+	}
+	e.waiting = append(ops, e.waiting...)
+}
+
+func (e schedulerEnv) Refuse(list []scheduler.ClientChange) {
+	for _, o := range list {
+		o.Answer(timer.Result{}, e.g.notLeader())
+	}
+}
+
+func (e schedulerEnv) ZoneUnknown(name string) {
+	if _, logged := e.g.w.host.zoneFaults.LoadOrStore(name, true); !logged {
+		e.g.w.host.cfg.Logger.Error("a time zone is unknown to this release; its series wait while this node leads them", "zone", name, "tzdata", recurrence.Version)
+	}
+}
+
+func (e schedulerEnv) Fired(topic timer.TopicID, o *table.Outcome) { e.g.w.fired(topic, o) }
+
+func (e schedulerEnv) CanaryPassed() { e.canary.passed.Store(int64(e.g.w.now.Mono) + 1) }
+
+// setTable makes t the group's state.
+func (s *timerShard) setTable(t *table.Table) {
+	s.table = t
+	s.scheduler.SetTable(t)
+}
+
+// confirm asks a majority whether this node leads. It calls then when everything that is committed
+// by now is applied.
+func (g *group) confirm(deadline time.Duration, then func(error)) {
+	r := &read{group: g, deadline: deadline, wait: &waiter{}, serve: func(int) bool { return true }}
+	r.wait.left.Store(1)
+	r.wait.then = func() { then(r.err) }
+	g.reads.fresh = append(g.reads.fresh, r)
 }

@@ -3,15 +3,11 @@ package shard
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	pb "go.etcd.io/raft/v3/raftpb"
-
 	"carillon/internal/clocks"
 	"carillon/internal/placement"
-	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -94,22 +90,6 @@ type turnBudget struct {
 	heard    int  // bytes of peer messages that will be unsynced
 }
 
-// frameWriter holds a worker's frames, from the open one to those on their way to disk.
-type frameWriter struct {
-	frame      *wal.Frame    // the open one
-	openedAt   time.Duration // when it was
-	prompt     bool          // a part of it may not wait; see waitsForOthers
-	parts      []appended    // of it
-	filling    *sentFrame    // carries it
-	operations int           // proposed since a frame was submitted
-	closed     []*sentFrame  // to be submitted when the log has fewer
-	inflight   []*sentFrame
-	queueable  int // bound of inflight
-	unsynced   int // bytes of closed and inflight frames, with partOverhead for each part
-	scratch    []byte
-	frames     []*sentFrame // free, for reuse
-}
-
 // workerSample is what other goroutines may read of a worker, as of its last tick.
 type workerSample struct {
 	memory, replicas atomic.Int64
@@ -117,46 +97,6 @@ type workerSample struct {
 	fault            atomic.Pointer[string] // fault of one of its groups; see Host.Fault
 	wrong            atomic.Pointer[[]placement.WrongReplica]
 }
-
-// appended is one group's part of a frame.
-type appended struct {
-	group     *group
-	entries   []*pb.Entry
-	responses []*pb.Message
-	sync      bool
-	spare     bool         // entries of a spare voter alone: they may wait
-	hard      bool         // the frame has the hard state
-	mark      bool         // the frame has the mark of the newest snapshot
-	installed bool         // that snapshot came from a peer
-	create    *record.Mark // creation of the replica
-	replica   uint64       // as of the append: the group may have another by the sync
-	installs  uint64       // as of the append: a snapshot may have replaced the entries since
-	tombstone uint64       // id of a replica that is given up
-}
-
-// sentFrame is a frame on its way to disk.
-type sentFrame struct {
-	frame *wal.Frame
-	parts []appended
-	bytes int // as counted in worker.unsynced
-	pos   wal.Position
-	err   error
-	w     *worker
-	done  func(wal.Position, error) // called by the log
-}
-
-func (w *worker) newSent() *sentFrame {
-	s := &sentFrame{frame: wal.NewFrame(), w: w}
-	s.done = func(pos wal.Position, err error) {
-		s.pos, s.err = pos, err
-		w.box.post(s)
-	}
-	return s
-}
-
-// queueable returns how many frames each worker may have on their way to disk, so that the log's
-// queue is never full.
-func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
 
@@ -201,8 +141,8 @@ func (w *worker) turn() {
 	w.spare = events[:0]
 	w.tick()
 	for _, g := range w.groups {
-		g.candidacy.stand(g)
-		if g.turn.wakeMs <= w.now.WallMs || g.gathering && g.gatherUntil() <= w.now.Mono {
+		g.election.stand(g)
+		if g.turn.wakeMs <= w.now.WallMs || g.pipeline.gathering && g.pipeline.gatherUntil(g) <= w.now.Mono {
 			w.touch(g)
 		}
 	}
@@ -371,202 +311,6 @@ func (w *worker) tick() {
 // raftTicks returns how many of raft's ticks are in a span of time.
 func raftTicks(from, to time.Duration) int { return min(int(to/raftTick-from/raftTick), maxTicks) }
 
-// append adds a group's part to this turn's frame. A part that needs no sync (a new commit index)
-// joins the newest unsynced frame, and its responses are sent when that frame is on disk.
-func (w *worker) append(a appended) {
-	g := a.group
-	a.replica, a.installs = g.replica, g.snapshots.installs
-	if !a.sync {
-		switch {
-		case len(a.responses) == 0:
-		case w.out.frame != nil:
-			w.out.parts = append(w.out.parts, a)
-		case len(w.out.closed) > 0:
-			w.out.closed[len(w.out.closed)-1].add(a)
-		case len(w.out.inflight) > 0:
-			w.out.inflight[len(w.out.inflight)-1].add(a)
-		default:
-			g.step(a.responses)
-		}
-		return
-	}
-	w.openFrame()
-	if a.tombstone != 0 {
-		w.out.scratch = record.AppendTombstone(w.out.scratch[:0], a.tombstone)
-		w.out.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.out.scratch)
-	}
-	if a.create != nil {
-		w.out.scratch = record.AppendMark(w.out.scratch[:0], *a.create)
-		w.out.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.out.scratch)
-	}
-	if a.mark {
-		f := &g.files
-		w.out.scratch = record.AppendMark(w.out.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
-		w.out.frame.Append(wal.RecordSnapMark, uint32(g.id), w.out.scratch)
-		if a.installed {
-			g.written.end = f.newest
-		}
-	}
-	a.entries = w.appendLeading(&a)
-	if len(a.entries) > 0 {
-		w.appendEntries(g, a.entries)
-	}
-	if g.written.dirty {
-		w.appendHard(g, g.written.hard)
-		g.written.dirty = false
-		a.hard = true
-	}
-	w.out.parts = append(w.out.parts, a)
-	w.out.prompt = w.out.prompt || !a.spare
-	if w.out.frame.Len() >= w.host.cfg.FrameBytes {
-		w.closeFrame()
-	}
-}
-
-// appendLeading appends the entries of a part that exceed one frame, and returns the rest. The rest
-// goes into the last frame, with the hard state and the part's responses. After a power cut between
-// these frames, the log is as if the leader had sent less. The term and vote come first, so that no
-// entry has a later term than the replica.
-func (w *worker) appendLeading(a *appended) []*pb.Entry {
-	g, ents := a.group, a.entries
-	for {
-		n, bytes := 0, 0
-		for n < len(ents) && (n == 0 || bytes+len(ents[n].Data) <= w.host.cfg.FrameBytes) {
-			bytes += len(ents[n].Data) + entryOverhead
-			n++
-		}
-		if n == len(ents) {
-			return ents
-		}
-		if g.written.dirty {
-			early := g.written.hard
-			early.Commit = min(early.Commit, ents[0].GetIndex()-1)
-			w.appendHard(g, early)
-		}
-		w.appendEntries(g, ents[:n])
-		first := appended{group: g, replica: a.replica, installs: a.installs, entries: ents[:n], sync: true}
-		first.create, a.create = a.create, nil
-		w.out.parts = append(w.out.parts, first)
-		ents = ents[n:]
-		w.closeFrame()
-		w.openFrame()
-	}
-}
-
-func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
-	w.out.scratch = record.AppendEntries(w.out.scratch[:0], ents)
-	w.out.frame.Append(wal.RecordEntries, uint32(g.id), w.out.scratch)
-	last := ents[len(ents)-1]
-	g.written.end = last.GetIndex()
-}
-
-func (w *worker) appendHard(g *group, hard record.HardState) {
-	w.out.scratch = record.AppendHardState(w.out.scratch[:0], hard)
-	w.out.frame.Append(wal.RecordHardState, uint32(g.id), w.out.scratch)
-}
-
-// openFrame opens a frame unless one is open.
-func (w *worker) openFrame() {
-	if w.out.frame == nil {
-		w.out.frame = w.newFrame()
-	}
-}
-
-func (w *worker) newFrame() *wal.Frame {
-	if n := len(w.out.frames); n > 0 {
-		w.out.filling = w.out.frames[n-1]
-		w.out.frames = w.out.frames[:n-1]
-		w.out.filling.frame.Reset()
-	} else {
-		w.out.filling = w.newSent()
-	}
-	w.out.parts = w.out.filling.parts[:0]
-	w.out.openedAt, w.out.prompt = w.now.Mono, false
-	return w.out.filling.frame
-}
-
-// add makes a part that needs no sync wait for a frame that is on its way to disk.
-func (s *sentFrame) add(a appended) {
-	s.parts = append(s.parts, a)
-	s.bytes += partOverhead
-	s.w.out.unsynced += partOverhead
-}
-
-// closeFrame closes the open frame.
-func (w *worker) closeFrame() {
-	s := w.out.filling
-	s.parts = w.out.parts
-	s.bytes = w.out.frame.Len() + len(w.out.parts)*partOverhead
-	w.out.unsynced += s.bytes
-	w.out.closed = append(w.out.closed, s)
-	w.out.frame, w.out.filling, w.out.parts = nil, nil, nil
-}
-
-// flush ends a turn: it sends the turn's messages, and submits frames to the log as long as fewer
-// than queueable are on their way. The others wait here, and later parts gather in the open frame,
-// so that a disk that hangs does not fill the log's queue.
-func (w *worker) flush() {
-	if w.host.ended.Load() {
-		return
-	}
-	w.sendAll()
-	for len(w.out.inflight) < w.out.queueable {
-		if len(w.out.closed) == 0 {
-			if w.out.frame == nil || w.waitsForOthers() {
-				return
-			}
-			w.closeFrame()
-		}
-		s := w.out.closed[0]
-		w.out.closed = slices.Delete(w.out.closed, 0, 1)
-		w.out.inflight = append(w.out.inflight, s)
-		w.host.cfg.Observer.Frame(w.out.operations)
-		w.out.operations = 0
-		if err := w.stream.Submit(s.frame, true, s.done); err != nil {
-			w.host.fail(err)
-		}
-	}
-}
-
-// full reports that the bytes that wait for the disk have reached their bound. Entries from a
-// leader are then dropped, as if the network had lost them: the leader sends them again.
-func (w *worker) full() bool { return w.waitingBytes()+w.budget.heard >= w.host.cfg.UnsyncedBytes }
-
-// waitingBytes returns the bytes that wait for the disk, including the open frame.
-func (w *worker) waitingBytes() int {
-	if w.out.frame == nil {
-		return w.out.unsynced
-	}
-	return w.out.unsynced + w.out.frame.Len() + len(w.out.parts)*partOverhead
-}
-
-// frameDone releases the parts of a frame that is on disk, in the order in which they were appended
-// (I10).
-func (w *worker) frameDone(s *sentFrame) {
-	if s.err != nil {
-		w.host.fail(s.err) // I20: nothing in this frame, or after it, is answered
-		return
-	}
-	if w.out.inflight[0] != s {
-		panic("shard: the log completed frames out of order")
-	}
-	w.out.inflight = slices.Delete(w.out.inflight, 0, 1)
-	w.out.unsynced -= s.bytes
-	for i := range s.parts {
-		s.parts[i].group.durable(&s.parts[i], s.pos)
-		s.parts[i] = appended{}
-	}
-	if len(w.out.frames) < maxFrames {
-		w.out.frames = append(w.out.frames, s)
-	}
-	for i, g := range w.stalled {
-		g.turn.stalled = false
-		w.touch(g)
-		w.stalled[i] = nil
-	}
-	w.stalled = w.stalled[:0]
-}
-
 // untilWake returns how long nothing will happen by itself.
 func (w *worker) untilWake() time.Duration {
 	clock := w.host.cfg.Clock
@@ -577,15 +321,56 @@ func (w *worker) untilWake() time.Duration {
 	at := int64(1<<63 - 1)
 	for _, g := range w.groups {
 		at = min(at, g.turn.wakeMs)
-		if g.gathering {
-			wait = min(wait, g.gatherUntil()-clock.Mono())
+		if g.pipeline.gathering {
+			wait = min(wait, g.pipeline.gatherUntil(g)-clock.Mono())
 		}
-		if g.candidacy.at != 0 {
-			wait = min(wait, g.candidacy.at-clock.Mono())
+		if g.election.at != 0 {
+			wait = min(wait, g.election.at-clock.Mono())
 		}
 	}
 	if at < 1<<63-1 {
 		wait = min(wait, clock.UntilWall(at))
 	}
 	return max(0, wait)
+}
+
+// Clock is a host's source of time. *clocks.Keeper implements it.
+type Clock interface {
+	// Look reads the clocks for one turn of a worker. While Trust is not Sure, no timer leaves the
+	// wheel and no call starts.
+	Look() clocks.Moment
+	// Mono returns Moment.Mono.
+	Mono() time.Duration
+	// UntilWall returns the time until Moment.WallMs is ms. It is negative if ms is past.
+	UntilWall(ms int64) time.Duration
+}
+
+// absence is the pause of a worker after which its groups confirm that they still lead. It is
+// shorter than the time after which followers may elect another leader.
+const absence = 500 * time.Millisecond
+
+// look reads the clocks once for the whole turn. After a pause it makes led groups confirm their
+// leadership.
+func (w *worker) look() {
+	before := w.now.Lease
+	w.now = w.host.cfg.Clock.Look()
+	away := w.now.Lease - before
+	if w.looked && away >= absence {
+		for _, g := range w.groups {
+			g.doubt()
+		}
+	}
+	w.looked = true
+}
+
+// sure reports whether the wall clock is trusted.
+func (w *worker) sure() bool { return w.now.Trust == clocks.Sure }
+
+// doubt makes a leader confirm its leadership with a majority before it starts anything more. The
+// process may have been suspended, and another leader may have been elected and have made calls
+// since.
+func (g *group) doubt() {
+	if g.leader && !g.soleVoter() {
+		g.machine.doubt()
+	}
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"math"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"carillon/internal/placement"
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
-
-	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // Member and Assignment say where replicas should be.

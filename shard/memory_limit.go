@@ -1,6 +1,10 @@
 package shard
 
-import "math"
+import (
+	"math"
+
+	"carillon/timer"
+)
 
 // A node counts the memory of its groups as it grows, and refuses growth when the count exceeds
 // Config.MemoryLimit. The memory of the whole process (Config.MemoryUse) is known only after a
@@ -61,10 +65,10 @@ func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit
 
 // laden reports that the group's unapplied proposals have reached their bound, which the last of
 // them may exceed.
-func (g *group) laden() bool {
+func (p *pipeline) laden(g *group) bool {
 	bytes := 0
-	for i := range g.proposals {
-		bytes += g.proposals[i].bytes
+	for i := range p.proposals {
+		bytes += p.proposals[i].bytes
 	}
 	return int64(bytes) >= g.w.host.cfg.share(uncommittedShare, mostUncommitted)
 }
@@ -103,8 +107,8 @@ func (w *worker) kept() (least, most int) {
 
 // countEntries updates the worker's count of the memory that a group's log holds.
 func (w *worker) countEntries(g *group) {
-	w.held.entries += g.store.held() - g.counted
-	g.counted = g.store.held()
+	w.held.entries += g.store.held() - g.turn.counted
+	g.turn.counted = g.store.held()
 }
 
 // holds returns the memory of the worker's groups, without received states that are being read back
@@ -146,4 +150,50 @@ func (w *worker) account() {
 			"shard", uint32(run.group.id), "bytes", m.Snapshots, "limit", w.host.cfg.MemoryLimit)
 		run.abort()
 	}
+}
+
+// admit refuses commands that add to the state while memory or disk is short. Commands that free
+// something are admitted.
+func (h *Host) admit(g *group, cmd *timer.Command) error {
+	if !grows(cmd) {
+		return nil
+	}
+	if h.needed() > h.cfg.MemoryLimit {
+		h.refused[RefusedMemory].Add(1)
+		return timer.ErrMemory
+	}
+	if low := g.public.lowDisk.Load(); low != nil {
+		h.refused[RefusedLowDisk].Add(1)
+		return *low
+	}
+	return nil
+}
+
+// Reasons for which a host refuses a command that adds to its state.
+const (
+	RefusedMemory = iota
+	RefusedLowDisk
+	RefusedOverload // too many operations wait
+
+	refusals
+)
+
+// Refused returns how many commands that add to the state were refused, by reason.
+func (h *Host) Refused() (n [refusals]int64) {
+	for i := range n {
+		n[i] = h.refused[i].Load()
+	}
+	return n
+}
+
+// grows reports whether a command adds to the state. A Modify does if its patch has a payload or
+// headers.
+func grows(c *timer.Command) bool {
+	switch c.Kind {
+	case timer.Add, timer.Put, timer.Redrive, timer.OpenTopic:
+		return true
+	case timer.Modify:
+		return c.Patch != nil && (len(c.Patch.Spec.Payload) > 0 || len(c.Patch.Spec.Callback.Headers) > 0)
+	}
+	return false
 }
