@@ -48,7 +48,7 @@ type replicaPoints struct {
 	points  []statePoint
 }
 
-// tickCompare makes the leader request a comparison every compareEach, if an entry was applied
+// tick makes the leader request a comparison every compareEach, if an entry was applied
 // since the last one.
 func (c *comparison) tick(g *group) {
 	if !g.serving || g.w.now.Mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
@@ -61,7 +61,7 @@ func (c *comparison) tick(g *group) {
 	}
 }
 
-// reportState records the state after the entry that was just applied. A voter sends it to all
+// report records the state after the entry that was just applied. A voter sends it to all
 // members.
 func (c *comparison) report(g *group) {
 	c.last = g.applied
@@ -78,21 +78,13 @@ func (g *group) ownPoint() statePoint {
 	return statePoint{index: g.applied, version: g.machine.hashVersion(), hash: g.machine.hash()}
 }
 
-// tellState sends a point of this replica to all other members.
+// sendAll sends a point of this replica to all other members.
 func (c *comparison) sendAll(g *group, p *statePoint) {
 	for _, id := range g.membership.all(g) {
 		if id != g.replica {
 			c.send(g, id, p)
 		}
 	}
-}
-
-// members returns all replicas of the group in ascending order, each once.
-func (m *membership) all(g *group) []uint64 {
-	conf := g.store.conf
-	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
-	slices.Sort(list)
-	return slices.Compact(list)
 }
 
 // note records a point. It replaces the replica's points at that entry and later ones.
@@ -165,7 +157,7 @@ func (c *comparison) rightPoint(g *group, index uint64) *statePoint {
 	conf := g.store.conf
 	for _, id := range conf.Voters {
 		p := c.point(id, index)
-		if p != nil && c.mostHave(g, conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || c.mostHave(g, conf.VotersOutgoing, p)) {
+		if p != nil && c.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || c.mostHave(conf.VotersOutgoing, p)) {
 			return p
 		}
 	}
@@ -174,7 +166,7 @@ func (c *comparison) rightPoint(g *group, index uint64) *statePoint {
 
 // mostHave reports whether a majority of the voters had the state p. A single voter proves nothing:
 // the group may be replacing a right replica by a wrong one.
-func (c *comparison) mostHave(g *group, voters []uint64, p *statePoint) bool {
+func (c *comparison) mostHave(voters []uint64, p *statePoint) bool {
 	n := 0
 	for _, id := range voters {
 		if o := c.point(id, p.index); o != nil && o.same(p) {
@@ -249,7 +241,7 @@ func (c *comparison) send(g *group, to uint64, p *statePoint) {
 	o.close(g.w, body)
 }
 
-// hearState records another replica's point. A message is dropped unless it comes from the
+// receive records another replica's point. A message is dropped unless it comes from the
 // replica's own node.
 func (c *comparison) receive(g *group, from uint64, body []byte) {
 	if g.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
@@ -292,7 +284,7 @@ type wrongState struct {
 // mayNotLead reports that this replica, if elected, proposes nothing and hands over.
 func (g *group) mayNotLead() bool { return g.wrong.why != nil || g.membership.leaves(g) }
 
-// becomeWrong ends this replica's part in everything that depends on its state.
+// found ends this replica's part in everything that depends on its state.
 func (w *wrongState) found(g *group, why error) {
 	if w.why != nil {
 		w.why = why
@@ -315,7 +307,7 @@ func (w *wrongState) found(g *group, why error) {
 	g.w.touch(g)
 }
 
-// becomeRight ends that: most replicas have the same state. A leader begins as after an election, if
+// disproved trusts the state again: most replicas have the same. A leader begins as after an election, if
 // no other replica has taken over meanwhile. It gives up a pending transfer, which has had its time
 // and would block proposals.
 func (w *wrongState) disproved(g *group) {

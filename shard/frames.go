@@ -46,7 +46,7 @@ type appended struct {
 type sentFrame struct {
 	frame *wal.Frame
 	parts []appended
-	bytes int // as counted in worker.unsynced
+	bytes int // as counted in frameWriter.unsynced
 	pos   wal.Position
 	err   error
 	w     *worker

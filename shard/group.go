@@ -14,7 +14,6 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
-	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
@@ -72,44 +71,6 @@ type written struct {
 	end   uint64           // last entry
 	dirty bool             // hard is not in the log yet: the next frame carries it
 }
-
-// pipeline is what this leader has proposed.
-type pipeline struct {
-	number       uint64        // of the last proposal
-	proposals    []proposal    // that are not applied yet, in order
-	proposedAt   time.Duration // when the newest was made
-	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
-	gathering    bool          // changes wait for the newest to be applied; see gathers
-	held         []*pb.Message // appends without entries, at most one for each peer; see holdsBack
-}
-
-// proposal is one raft entry of this leader that is not applied yet.
-type proposal struct {
-	number uint64
-	bytes  int
-	items  []item
-	metas  []*metaOp
-}
-
-// item describes the origin of one item of a batch.
-type item struct {
-	kind      itemKind
-	closes    bool         // it drops the timers of a force-closed topic
-	from      timer.Handle // … in the slots behind this one
-	op        *op
-	scheduled scheduler.Item // the scheduler's own description, for ofScheduler
-	pull      *pullRequest
-}
-
-type itemKind uint8
-
-const (
-	commandItem itemKind = iota
-	ofScheduler
-	takeoverItem
-	silentItem // nobody waits for its result
-	pullItem
-)
 
 // newRaft starts the raft node on the replica's recovered or initial state.
 func (g *group) newRaft() error {

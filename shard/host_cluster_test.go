@@ -352,7 +352,7 @@ func (c *hostCluster) followed() bool {
 		return false
 	}
 	lead := r.host.groups[1]
-	voters, _ := lead.membership.wanted(lead)
+	voters, _ := lead.membership.wanted()
 	if !sameIDs(lead.store.conf.Voters, voters) || len(lead.store.conf.VotersOutgoing)+len(lead.store.conf.Learners) > 0 {
 		return false
 	}

@@ -24,7 +24,7 @@ type leadershipTransfer struct {
 	until time.Duration
 }
 
-// handToWhoStays makes a replica that must not lead transfer to a voter that should lead, else to
+// toRemaining makes a replica that must not lead transfer to a voter that should lead, else to
 // any voter that has caught up.
 func (t *leadershipTransfer) toRemaining(g *group) {
 	if t.to != 0 {
@@ -47,7 +47,7 @@ func (t *leadershipTransfer) transfereeAmong(g *group, ids []uint64) uint64 {
 	return t.transfereeWhere(g, ids, g.w.host.cfg.Placement.MayLead)
 }
 
-// inheritor is transfereeAmong with its own condition on the node.
+// transfereeWhere is transfereeAmong with its own condition on the node.
 func (t *leadershipTransfer) transfereeWhere(g *group, ids []uint64, may func(node uint64) bool) uint64 {
 	for _, id := range ids {
 		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && may(nodeOf(id)) && g.membership.hasCaughtUp(g, id) && !g.compare.isWrong(g, id) {
@@ -57,9 +57,9 @@ func (t *leadershipTransfer) transfereeWhere(g *group, ids []uint64, may func(no
 	return 0
 }
 
-// prefer transfers the leadership to the preferred replica, the first voter of the assignment.
+// toPreferred transfers the leadership to the preferred replica, the first voter of the assignment.
 func (t *leadershipTransfer) toPreferred(g *group) {
-	voters, _ := g.membership.wanted(g)
+	voters, _ := g.membership.wanted()
 	at := slices.Index(voters, g.replica)
 	if at > 0 && g.w.now.Mono-g.servingSince >= steadyFor {
 		if next := t.transfereeAmong(g, voters[:1]); next != 0 {
@@ -68,9 +68,9 @@ func (t *leadershipTransfer) toPreferred(g *group) {
 	}
 }
 
-// handOver begins a transfer of the leadership. From then on this leader proposes no commands and
+// begin begins a transfer of the leadership. From then on this leader proposes no commands and
 // no leases, but still outcomes, among them the return of leases whose calls have not started. When
-// its pipeline is empty, tryHandOver sends the transfer. Calls that still run report to the new
+// its pipeline is empty, trySend sends the transfer. Calls that still run report to the new
 // leader.
 func (t *leadershipTransfer) begin(g *group, to uint64) {
 	if t.to != 0 {
@@ -81,7 +81,7 @@ func (t *leadershipTransfer) begin(g *group, to uint64) {
 	g.w.touch(g)
 }
 
-// tryHandOver tells the transferee to campaign once all proposals of this leader are applied and no
+// trySend tells the transferee to campaign once all proposals of this leader are applied and no
 // lease waits for its call.
 func (t *leadershipTransfer) trySend(g *group) {
 	if t.to == 0 || t.sent || !g.leader || len(g.pipeline.proposals) > 0 || g.machine.unstarted() > 0 {
@@ -95,7 +95,7 @@ func (t *leadershipTransfer) send(g *group) {
 	g.raft.TransferLeader(t.to)
 }
 
-// watchHandOver gives up a transfer after handOverLimit; this leader then goes on. A cordoned
+// expire gives up a transfer after handOverLimit; this leader then goes on. A cordoned
 // leader does not wait for its own disk, which may be why it is cordoned: it sends the transfer and
 // leaves its pipeline to the transferee, as a leader does that is cut off.
 func (t *leadershipTransfer) expire(g *group) {

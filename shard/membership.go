@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard/record"
-
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
+
+	"carillon/shard/record"
 )
 
 const (
@@ -59,7 +59,7 @@ func (m *membership) reconcile(g *group) {
 	if m.row.Epoch == 0 || m.row.Epoch < m.epoch || g.transfer.to != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.now.Mono < m.until {
 		return
 	}
-	voters, learners := m.wanted(g)
+	voters, learners := m.wanted()
 	if len(voters) == 0 {
 		return
 	}
@@ -143,12 +143,12 @@ func (m *membership) stayers(g *group) []uint64 {
 	if m.row.Epoch == 0 || m.row.Epoch < m.epoch {
 		return g.store.conf.Voters // the assignment is older than the membership
 	}
-	voters, _ := m.wanted(g)
+	voters, _ := m.wanted()
 	return voters
 }
 
 // wanted returns the voters and learners of the assignment.
-func (m *membership) wanted(g *group) (voters, learners []uint64) {
+func (m *membership) wanted() (voters, learners []uint64) {
 	for _, member := range m.row.Members {
 		if member.Learner {
 			learners = append(learners, member.Replica)
@@ -249,7 +249,7 @@ func (m *membership) hasCaughtUp(g *group, id uint64) (ok bool) {
 	return ok
 }
 
-// changeMembers applies a membership change, unless its epoch is older than one already followed
+// apply applies a membership change, unless its epoch is older than one already followed
 // (I8).
 func (m *membership) apply(g *group, e *pb.Entry) error {
 	cc, err := confChange(e)
@@ -321,4 +321,12 @@ func sameIDs(a, b []uint64) bool {
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(a, b)
+}
+
+// all returns all replicas of the group in ascending order, each once.
+func (m *membership) all(g *group) []uint64 {
+	conf := g.store.conf
+	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
+	slices.Sort(list)
+	return slices.Compact(list)
 }

@@ -131,7 +131,7 @@ func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []
 }
 
 // dropped answers the commands of an entry that raft refused. They had no effect, so clients can
-// try again; see group.dropped.
+// try again; see timerShard.dropped.
 func (m *metaGroup) dropped(p *proposal) {
 	m.g.pipeline.number--
 	m.g.pipeline.refusedUntil = m.g.w.now.Mono + tickInterval
@@ -242,7 +242,7 @@ func (m *metaGroup) hashVersion() byte  { return metaHashVersion }
 func (m *metaGroup) save() timer.Saving { return m.machine.BeginSave() }
 func (m *metaGroup) replace(state any)  { m.machine.Replace(state) }
 func (m *metaGroup) hasWork() bool      { return len(m.waiting) > 0 }
-func (m *metaGroup) end()               { m.g.pipeline.fail(m.g) }
+func (m *metaGroup) end()               { m.g.pipeline.fail() }
 
 func (m *metaGroup) read(r io.Reader) (state any, hash uint64, err error) { return m.machine.Read(r) }
 

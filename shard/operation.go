@@ -176,15 +176,6 @@ func (g *group) refuseAll() {
 	g.reads.fail(err)
 }
 
-// failProposals answers the operations of the proposals that are not applied: their outcome is
-// unknown.
-func (p *pipeline) fail(g *group) {
-	for _, unapplied := range p.proposals {
-		unapplied.fail(timer.ErrUnknown)
-	}
-	p.proposals = nil
-}
-
 // notLeader returns the error that names the leading node, if this node knows it.
 func (g *group) notLeader() error {
 	if g.raft == nil {
@@ -201,23 +192,6 @@ func (g *group) notLeader() error {
 // or one that follows.
 func (g *group) notLeading() bool {
 	return g.raft == nil || !g.leader && !g.soleVoter()
-}
-
-func (p *proposal) fail(err error) {
-	for i := range p.items {
-		it := &p.items[i]
-		if it.op != nil {
-			it.op.answer(timer.Result{}, err)
-		}
-		if it.pull != nil {
-			it.pull.answer(err)
-		}
-	}
-	for _, o := range p.metas {
-		if o != nil {
-			o.answer(nil, err)
-		}
-	}
 }
 
 // expire answers operations whose deadline has passed: 503 is better than silence.

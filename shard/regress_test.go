@@ -255,7 +255,7 @@ func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 		if g.files.newest != at {
 			t.Fatalf("the newest snapshot is of entry %d, %d is applied", g.files.newest, at)
 		}
-		g.files.newestConf, g.snapshots.wanted = nil, true // as sendSnapshot does
+		g.files.newestConf, g.snapshots.wanted = nil, true // as snapshots.send does
 		r.pass(time.Second)
 		if _, err := g.snapshots.offer(g); err != nil || g.applied != at {
 			t.Errorf("no snapshot is offered: %v; entry %d is applied, it was %d", err, g.applied, at)

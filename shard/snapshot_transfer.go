@@ -43,7 +43,7 @@ type snapshots struct {
 	installs uint64            // snapshots from peers that became the state
 }
 
-// offerSnapshot answers raft's request for a snapshot to send. A snapshot is good if the log in
+// offer answers raft's request for a snapshot to send. A snapshot is good if the log in
 // memory continues from it, and it has the current membership. Otherwise a new one is made, and raft
 // asks again.
 func (s *snapshots) offer(g *group) (*pb.Snapshot, error) {
@@ -61,7 +61,7 @@ func (s *snapshots) offer(g *group) (*pb.Snapshot, error) {
 // sendable reports whether there is a snapshot that other replicas can be sent.
 func (f *logRetention) sendable() bool { return f.newest != 0 && f.newestConf != nil }
 
-// sendSnapshot streams the snapshot that raft's message names.
+// send streams the snapshot that raft's message names.
 func (s *snapshots) send(g *group, m *pb.Message) {
 	from, to := m.GetFrom(), m.GetTo()
 	stream, err := s.stream(g, m, func(size int64, err error) {
@@ -74,7 +74,7 @@ func (s *snapshots) send(g *group, m *pb.Message) {
 	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
 }
 
-// streamSnapshot makes a stream of the snapshot that a message names. done is called when the
+// stream makes a stream of the snapshot that a message names. done is called when the
 // stream has ended.
 func (s *snapshots) stream(g *group, m *pb.Message, done func(size int64, err error)) (*SnapshotStream, error) {
 	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}

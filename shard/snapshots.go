@@ -277,7 +277,7 @@ type leftovers struct {
 	again time.Duration // earliest time of the next attempt; monotonic
 }
 
-// cleanUp begins to delete the snapshots of replicas up to upTo, whose tombstone is on disk.
+// add begins to delete the snapshots of replicas up to upTo, whose tombstone is on disk.
 // Snapshots of later replicas are kept.
 func (l *leftovers) add(g *group, upTo uint64) {
 	l.some, l.upTo = true, max(l.upTo, upTo)
@@ -317,7 +317,7 @@ func (c *cleanedUp) handle(w *worker) {
 	}
 }
 
-// tickLeftovers deletes files that appeared since the last deletion or survived it.
+// tick deletes files that appeared since the last deletion or survived it.
 func (l *leftovers) tick(g *group) {
 	if l := &g.leftovers; l.some && !l.busy && g.w.now.Mono >= l.again {
 		l.delete(g)

@@ -130,7 +130,7 @@ func (s *timerShard) tick() {
 
 func (s *timerShard) end() {
 	s.scheduler.End()
-	s.g.pipeline.fail(s.g)
+	s.g.pipeline.fail()
 	s.refusePulls()
 }
 

@@ -142,7 +142,7 @@ func (w *worker) turn() {
 	w.tick()
 	for _, g := range w.groups {
 		g.election.stand(g)
-		if g.turn.wakeMs <= w.now.WallMs || g.pipeline.gathering && g.pipeline.gatherUntil(g) <= w.now.Mono {
+		if g.turn.wakeMs <= w.now.WallMs || g.pipeline.gathering && g.pipeline.gatherUntil() <= w.now.Mono {
 			w.touch(g)
 		}
 	}
@@ -322,7 +322,7 @@ func (w *worker) untilWake() time.Duration {
 	for _, g := range w.groups {
 		at = min(at, g.turn.wakeMs)
 		if g.pipeline.gathering {
-			wait = min(wait, g.pipeline.gatherUntil(g)-clock.Mono())
+			wait = min(wait, g.pipeline.gatherUntil()-clock.Mono())
 		}
 		if g.election.at != 0 {
 			wait = min(wait, g.election.at-clock.Mono())

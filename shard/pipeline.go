@@ -4,7 +4,74 @@ import (
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/shard/scheduler"
+	"carillon/timer"
 )
+
+// pipeline is what this leader has proposed.
+type pipeline struct {
+	number       uint64        // of the last proposal
+	proposals    []proposal    // that are not applied yet, in order
+	proposedAt   time.Duration // when the newest was made
+	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
+	gathering    bool          // changes wait for the newest to be applied; see gathers
+	held         []*pb.Message // appends without entries, at most one for each peer; see holdsBack
+}
+
+// proposal is one raft entry of this leader that is not applied yet.
+type proposal struct {
+	number uint64
+	bytes  int
+	items  []item
+	metas  []*metaOp
+}
+
+// item describes the origin of one item of a batch.
+type item struct {
+	kind      itemKind
+	closes    bool         // it drops the timers of a force-closed topic
+	from      timer.Handle // … in the slots behind this one
+	op        *op
+	scheduled scheduler.Item // the scheduler's own description, for ofScheduler
+	pull      *pullRequest
+}
+
+type itemKind uint8
+
+const (
+	commandItem itemKind = iota
+	ofScheduler
+	takeoverItem
+	silentItem // nobody waits for its result
+	pullItem
+)
+
+// fail answers the operations of the proposals that are not applied: their outcome
+// is unknown.
+func (p *pipeline) fail() {
+	for _, unapplied := range p.proposals {
+		unapplied.fail(timer.ErrUnknown)
+	}
+	p.proposals = nil
+}
+
+func (p *proposal) fail(err error) {
+	for i := range p.items {
+		it := &p.items[i]
+		if it.op != nil {
+			it.op.answer(timer.Result{}, err)
+		}
+		if it.pull != nil {
+			it.pull.answer(err)
+		}
+	}
+	for _, o := range p.metas {
+		if o != nil {
+			o.answer(nil, err)
+		}
+	}
+}
 
 // Gathering. An entry costs three nodes a frame, a sync and two messages each, however many changes
 // it has. So while an entry is on its way to the other voters, the changes that arrive wait for it
@@ -19,11 +86,11 @@ const (
 
 // gathers reports whether the group's changes wait for the entry that is on its way.
 func (p *pipeline) gathers(g *group) bool {
-	return len(p.proposals) > 0 && !g.machine.prompt() && !g.soleVoter() && g.machine.waits() < gatherMost && g.w.now.Mono < p.gatherUntil(g)
+	return len(p.proposals) > 0 && !g.machine.prompt() && !g.soleVoter() && g.machine.waits() < gatherMost && g.w.now.Mono < p.gatherUntil()
 }
 
 // gatherUntil returns when changes no longer wait for the newest proposal.
-func (p *pipeline) gatherUntil(g *group) time.Duration { return p.proposedAt + gatherFor }
+func (p *pipeline) gatherUntil() time.Duration { return p.proposedAt + gatherFor }
 
 // tryPropose proposes the group's changes, unless they gather or too much is on its way to disk.
 func (g *group) tryPropose() {
