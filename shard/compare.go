@@ -16,7 +16,8 @@ import (
 // that entry to all members, and each member compares the hashes for itself. The state of a
 // majority of the voters is right, whichever replica leads. A replica with another state is wrong
 // (see wrongState). If no state has a majority, it is unknown which is right: no replica is
-// stopped, and an error is logged. The item carries no hash, so it does no harm when the log is replayed.
+// stopped, and an error is logged. The item carries no hash, so it does no harm when the log is
+// replayed.
 
 const (
 	compareEach = 10 * time.Second
@@ -307,9 +308,9 @@ func (w *wrongState) found(g *group, why error) {
 	g.w.touch(g)
 }
 
-// disproved trusts the state again: most replicas have the same. A leader begins as after an election, if
-// no other replica has taken over meanwhile. It gives up a pending transfer, which has had its time
-// and would block proposals.
+// disproved trusts the state again: most replicas have the same. A leader begins as after an
+// election, if no other replica has taken over meanwhile. It gives up a pending transfer, which has
+// had its time and would block proposals.
 func (w *wrongState) disproved(g *group) {
 	if w.why == nil {
 		return
