@@ -32,9 +32,6 @@ var over = map[string]wall{
 	"loadtest.Report":          {fields: 48},
 	"loadtest.tally":           {fields: 34},
 	"node.Config":              {fields: 39},
-	"shard.Host":               {methods: 98},
-	"shard.group":              {methods: 135, fields: 68},
-	"shard.worker":             {fields: 50},
 }
 
 // crowded lists the folders that have more files than the limit. An entry leaves in the same way.

@@ -20,7 +20,7 @@ func TestPermitOfAStoppedHost(t *testing.T) {
 	g := r.host.groups[1]
 	r.host.Abandon()
 	p := &cancelledPermit{}
-	schedulerEnv{g}.Post(func(stopped bool) {
+	schedulerEnv{shardOf(g)}.Post(func(stopped bool) {
 		if !stopped {
 			t.Error("an event after the host has stopped is not told so")
 		}

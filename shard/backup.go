@@ -1,8 +1,14 @@
 package shard
 
 import (
+	"fmt"
+	"io"
 	"math"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/internal/vfs"
+	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -22,20 +28,21 @@ type State struct {
 // OpenState opens the group's newest snapshot if it includes all entries up to index. Otherwise it
 // returns nil without an error, and orders a snapshot unless a sufficient one is being written. The
 // caller then asks again later.
-func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
+func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
-	err := h.read(id, false, func(g *group, _ int) bool {
+	err := f.h.read(id, false, func(int) bool {
+		g := f.h.groups[id]
 		if g.files.newest >= index && g.files.sendable() {
 			newest = wal.SnapshotMeta{Shard: uint32(id), Index: g.files.newest, Term: g.files.newestTerm}
 		} else if run := g.w.snapshot; run == nil || run.group != g || run.mark.Index < index {
-			g.wantSnapshot = true
+			g.snapshots.wanted = true
 		}
 		return true
 	})
 	if err != nil || newest.Index == 0 {
 		return nil, err
 	}
-	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), newest.FileName())
+	file, err := wal.OpenSnapshot(f.h.cfg.FS, f.snapshotDir(), newest.FileName())
 	if err != nil {
 		return nil, err
 	}
@@ -44,14 +51,68 @@ func (h *Host) OpenState(id timer.ShardID, index uint64) (*State, error) {
 
 // SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
 // Saving.
-func (h *Host) SaveMeta() (state timer.Saving, err error) {
-	g, wait := h.groups[Meta], h.newWaiter(1)
-	if err := g.w.box.put(&call{func(*worker) { state = g.meta.machine.BeginSave() }, wait}, math.MaxInt); err != nil {
+func (f snapshotFiles) SaveMeta() (state timer.Saving, err error) {
+	g, wait := f.h.groups[Meta], f.h.newWaiter(1)
+	if err := g.w.box.put(&call{func(*worker) { state = g.machine.save() }, wait}, math.MaxInt); err != nil {
 		wait.release()
 		return nil, err
 	}
-	if h.await(wait); state == nil {
+	if f.h.await(wait); state == nil {
 		return nil, timer.ErrStopped
 	}
 	return state, nil
+}
+
+// A shard is restored from a snapshot of a backup: its table is read, adapted to the new cluster,
+// and written as the first snapshot of the new cluster's replica. Changes of the lost cluster after
+// the backup are unknown. ADR 40 explains how the numbers that it gave out stay unique
+// nevertheless.
+
+// CreateLog creates an empty log in a directory in which groups are restored. Their state is in
+// their snapshots, but without a log the directory would seem to have lost it.
+func CreateLog(fsys vfs.FS, dir string) error {
+	stream, err := wal.Open(fsys, streamDir(dir), wal.Options{}, nil)
+	if err != nil {
+		return err
+	}
+	return stream.Close()
+}
+
+// restoredIndex is where a restored group's log begins: its snapshot stands for the entries before.
+const restoredIndex = foundingIndex + 1
+
+// WriteRestored writes a restored state (of a *Table, or of the meta group's machine) to a new data
+// directory, as the first snapshot of a group that has one replica. It then reads the snapshot back
+// with check.
+func WriteRestored(fsys vfs.FS, dir string, row Assignment, state timer.Saving, check func(io.Reader) error) error {
+	dir = SnapshotsDir(dir)
+	replica := row.Members[0].Replica
+	m := record.Mark{Replica: replica, Index: restoredIndex, Term: foundingTerm, Hash: state.Hash(), Epoch: row.Epoch,
+		Conf: &pb.ConfState{Voters: []uint64{replica}, AutoLeave: new(false)}}
+	meta := wal.SnapshotMeta{Shard: uint32(row.Group), Index: m.Index, Term: m.Term, Hash: m.Hash, Conf: record.AppendMark(nil, m)}
+	file, err := wal.CreateSnapshot(fsys, dir, meta)
+	if err != nil {
+		state.Abort()
+		return err
+	}
+	defer file.Abort()
+	for piece, done := []byte(nil), false; !done; {
+		piece, done = state.Next(piece[:0], snapshotChunk)
+		if _, err := file.Write(piece); err != nil {
+			state.Abort()
+			return err
+		}
+	}
+	if !state.Sound() {
+		return fmt.Errorf("shard %d: what was written is not what was restored: the memory of this machine fails", row.Group)
+	}
+	if err := file.Commit(); err != nil {
+		return err
+	}
+	written, err := wal.OpenSnapshot(fsys, dir, meta.FileName())
+	if err != nil {
+		return err
+	}
+	defer written.Close()
+	return check(written)
 }

@@ -14,29 +14,32 @@ import (
 // Methods for clients of a host. Each call ends, because every operation carries a deadline that
 // its worker enforces. The operations take no context: once queued, a change cannot be withdrawn.
 
+// clients is the part of a host that clients use.
+type clients struct{ h *Host }
+
 var ops = sync.Pool{New: func() any { return new(op) }}
 
 // newOp prepares one command. It fails if the command is not admitted (see admit) or if the worker
 // already has MaxQueued operations.
-func (h *Host) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
-	g := h.groups[id]
-	if err := h.admit(g, cmd); err != nil {
+func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
+	g := c.h.groups[id]
+	if err := c.h.admit(g, cmd); err != nil {
 		return nil, err
 	}
-	if g.w.queued.Add(1) > int64(h.cfg.MaxQueued) {
+	if g.w.queued.Add(1) > int64(c.h.cfg.MaxQueued) {
 		g.w.queued.Add(-1)
 		if grows(cmd) {
-			h.refused[RefusedOverload].Add(1)
+			c.h.refused[RefusedOverload].Add(1)
 		}
 		return nil, timer.ErrOverloaded
 	}
 	o := ops.Get().(*op)
-	*o = op{group: g, cmd: cmd, brief: brief, room: room, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	*o = op{shard: c.h.shard(id), cmd: cmd, brief: brief, room: room, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	return o, nil
 }
 
 // finish returns an op's answer and recycles the op. It runs on the client's goroutine.
-func (h *Host) finish(o *op) (timer.Result, error) {
+func (c clients) finish(o *op) (timer.Result, error) {
 	r, err := o.result, o.err
 	if r.Code == timer.Created && !o.brief {
 		r.Timer = timer.Born(o.cmd, &r)
@@ -48,78 +51,79 @@ func (h *Host) finish(o *op) (timer.Result, error) {
 
 // Do submits one command to its shard and waits for the result. The command must not change until
 // Do returns.
-func (h *Host) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
-	wait := h.newWaiter(1)
-	o, err := h.newOp(id, cmd, brief, nil, wait)
+func (c clients) Do(id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+	wait := c.h.newWaiter(1)
+	o, err := c.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
 		wait.release()
 		return timer.Result{}, err
 	}
-	if err := o.group.w.box.offer(o); err != nil {
-		o.group.w.queued.Add(-1)
+	if err := o.shard.g.w.box.offer(o); err != nil {
+		o.shard.g.w.queued.Add(-1)
 		wait.release()
 		return timer.Result{}, err
 	}
-	h.await(wait)
-	r, err := h.finish(o)
+	c.h.await(wait)
+	r, err := c.finish(o)
 	return r, err
 }
 
 // DoAll submits many commands at once, stores their results in list, and returns when all are
 // there. Commands for one shard are decided in the order given.
-func (h *Host) DoAll(list []timer.Op) {
-	wait := h.newWaiter(len(list) + 1)
+func (c clients) DoAll(list []timer.Op) {
+	wait := c.h.newWaiter(len(list) + 1)
 	own := make([]*op, len(list))
-	perWorker := make([]opList, len(h.workers))
+	perWorker := make([]opList, len(c.h.workers))
 	for i := range list {
-		o, err := h.newOp(list[i].Shard, list[i].Command, list[i].Brief, list[i].Room, wait)
+		o, err := c.newOp(list[i].Shard, list[i].Command, list[i].Brief, list[i].Room, wait)
 		if err != nil {
 			list[i].Err = err
 			wait.done()
 			continue
 		}
 		own[i] = o
-		n := int(list[i].Shard) % len(h.workers)
+		n := int(list[i].Shard) % len(c.h.workers)
 		perWorker[n] = append(perWorker[n], o)
 	}
 	for n, l := range perWorker {
 		if len(l) == 0 {
 			continue
 		}
-		if err := h.workers[n].box.offer(l); err != nil {
+		if err := c.h.workers[n].box.offer(l); err != nil {
 			for _, o := range l {
 				o.answer(timer.Result{}, err)
 			}
 		}
 	}
 	wait.done()
-	h.await(wait)
+	c.h.await(wait)
 	for i, o := range own {
 		if o != nil {
-			list[i].Result, list[i].Err = h.finish(o)
+			list[i].Result, list[i].Err = c.finish(o)
 		}
 	}
 }
 
 // read runs a linearizable read on a shard: its worker calls serve, and for a long read repeats the
 // call with a budget of slots until serve returns true.
-func (h *Host) read(id timer.ShardID, long bool, serve func(g *group, budget int) bool) error {
-	wait := h.newWaiter(1)
-	r := &read{group: h.groups[id], serve: serve, long: long, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+func (c clients) read(id timer.ShardID, long bool, serve func(budget int) bool) error {
+	wait := c.h.newWaiter(1)
+	r := &read{group: c.h.groups[id], serve: serve, long: long, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	if err := r.group.w.box.offer(r); err != nil {
 		wait.release()
 		return err
 	}
-	h.await(wait)
+	c.h.await(wait)
 	return r.err
 }
 
 // Timer reads one timer linearizably. It returns nil if there is none.
-func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
+func (c clients) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*timer.Timer, error) {
 	var found *timer.Timer
-	err := h.read(id, false, func(g *group, _ int) bool {
-		if found = g.table.Read(topic, timerID); found != nil {
-			g.scheduler.Overlay(found)
+	s := c.h.shard(id)
+	err := c.read(id, false, func(int) bool {
+		if found = s.table.Read(topic, timerID); found != nil {
+			s.scheduler.Overlay(found)
 		}
 		return true
 	})
@@ -129,20 +133,20 @@ func (h *Host) Timer(id timer.ShardID, topic timer.TopicID, timerID string) (*ti
 // List returns the first q.Limit timers of one shard that match the query, in order. It scans in
 // slices, so that other operations need not wait for it. A timer that changes meanwhile may be
 // returned in its old or its new state.
-func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
-	scan := *q
+func (c clients) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
+	s, scan := c.h.shard(id), *q
 	scan.Room = table.RoomFor(q)
 	// A timer that is leased ahead of its due time is listed as scheduled.
-	top := table.TopK{Hides: h.groups[id].scheduler.Hides}
+	top := table.TopK{Hides: s.scheduler.Hides}
 	var from timer.Handle
 	var out []*timer.Timer
-	err := h.read(id, true, func(g *group, budget int) (done bool) {
-		if from, done = g.table.Scan(&scan, from, budget, &top); !done {
+	err := c.read(id, true, func(budget int) (done bool) {
+		if from, done = s.table.Scan(&scan, from, budget, &top); !done {
 			return false
 		}
 		more, last := top.More(), top.Last()
-		for _, f := range top.Take(g.table, &scan) {
-			g.scheduler.Overlay(f.Timer)
+		for _, f := range top.Take(s.table, &scan) {
+			s.scheduler.Overlay(f.Timer)
 			out = append(out, f.Timer)
 		}
 		if !more || len(out) >= q.Limit {
@@ -160,17 +164,17 @@ func (h *Host) List(id timer.ShardID, q *timer.Query) ([]*timer.Timer, error) {
 const countsAtOnce = 128
 
 // Counts returns the counts of each topic, summed over the shards that this node leads.
-func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
+func (c clients) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 	var mu sync.Mutex
 	sums := make([]timer.Counts, len(topics))
 	for from := 0; from < len(topics); from += countsAtOnce {
 		part := topics[from:min(from+countsAtOnce, len(topics))]
-		h.onWorkers(func(w *worker) {
+		c.h.onWorkers(func(w *worker) {
 			mu.Lock()
 			defer mu.Unlock()
-			for _, g := range w.groups {
-				if g.table != nil && g.serving {
-					g.scheduler.Count(part, sums[from:])
+			for _, s := range w.shards {
+				if s.g.serving {
+					s.scheduler.Count(part, sums[from:])
 				}
 			}
 		})
@@ -179,14 +183,14 @@ func (h *Host) Counts(topics []timer.TopicID) ([]timer.Counts, error) {
 }
 
 // Propose submits a command to the meta group and returns the result of Machine.Apply.
-func (h *Host) Propose(cmd []byte) (any, error) {
-	wait := h.newWaiter(1)
-	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
-	if err := o.group.w.box.offer(o); err != nil {
+func (c clients) Propose(cmd []byte) (any, error) {
+	wait := c.h.newWaiter(1)
+	o := &metaOp{meta: c.h.metaGroup(), cmd: cmd, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	if err := o.meta.g.w.box.offer(o); err != nil {
 		wait.release()
 		return nil, err
 	}
-	h.await(wait)
+	c.h.await(wait)
 	return o.result, o.err
 }
 
@@ -213,10 +217,8 @@ func (h *Host) Drain(ctx context.Context) {
 		flights := 0
 		h.onWorkers(func(w *worker) {
 			n := 0
-			for _, g := range w.groups {
-				if g.scheduler != nil {
-					n += g.scheduler.Drain()
-				}
+			for _, s := range w.shards {
+				n += s.scheduler.Drain()
 			}
 			mu.Lock()
 			flights += n
@@ -239,33 +241,79 @@ func (h *Host) Drain(ctx context.Context) {
 type topicsChanged struct{}
 
 func (topicsChanged) handle(w *worker) {
-	for _, g := range w.groups {
-		if g.scheduler != nil {
-			g.scheduler.Refresh()
-			w.touch(g)
-		}
+	for _, s := range w.shards {
+		s.scheduler.Refresh()
+		w.touch(s.g)
 	}
 }
 
 // Standings returns, for each id, the state of the topic's timer and the reason why it waits. It
 // fails if this node does not lead the shard.
-func (h *Host) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
-	g := h.groups[id]
-	wait := h.newWaiter(1)
+func (c clients) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
+	s := c.h.shard(id)
+	wait := c.h.newWaiter(1)
 	look := func(*worker) {
-		if !g.serving || !g.scheduler.Leads() {
-			err = g.notLeader()
+		if !s.g.serving || !s.scheduler.Leads() {
+			err = s.g.notLeader()
 			return
 		}
 		out = make([]scheduler.Standing, len(ids))
 		for i, name := range ids {
-			out[i] = g.scheduler.Standing(g.table.Find(topic, []byte(name)))
+			out[i] = s.scheduler.Standing(s.table.Find(topic, []byte(name)))
 		}
 	}
-	if err := g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
+	if err := s.g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {
 		wait.release()
 		return nil, err
 	}
-	h.await(wait)
+	c.h.await(wait)
 	return out, err
+}
+
+// Walk takes the next step of a walk through all timers of one shard that a query selects. It
+// returns at most q.Limit of them, in no particular order. It ignores the query's order and After.
+//
+// A walk returns each timer at most once, however its due time changes, and it ends, however many
+// timers are added: it goes by slot, up to the last slot and the last number at its beginning. It
+// returns every selected timer that exists from its beginning until it reaches the slot. A whole
+// walk visits each slot once, whereas a listing visits all slots for each page.
+func (c clients) Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) (marks []timer.Ref, next timer.ScanCursor, err error) {
+	w := c.newWalk(id, q, at)
+	err = c.read(id, true, w.step)
+	return w.refs, w.at, err
+}
+
+// walk is one step of a walk, which may take several turns.
+type walk struct {
+	shard *timerShard
+	query timer.Query
+	at    timer.ScanCursor
+	refs  []timer.Ref
+}
+
+func (c clients) newWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) *walk {
+	w := &walk{shard: c.h.shard(id), query: *q, at: at}
+	w.query.After = nil
+	w.query.Limit = min(max(q.Limit, 1), timer.MaxScan)
+	return w
+}
+
+func (w *walk) step(budget int) (done bool) {
+	w.refs = w.shard.table.Walk(&w.query, w.shard.scheduler.Hides, &w.at, budget, w.query.Limit, w.refs)
+	return len(w.refs) >= w.query.Limit || w.at.Done()
+}
+
+// Forecast adds the scheduled timers of one shard to f, read at the shard's leader. Only timers of
+// the given topics count; nil means all topics.
+func (c clients) Forecast(id timer.ShardID, topics map[timer.TopicID]bool, f *table.Forecast) error {
+	own := table.Forecast{FromMs: f.FromMs, BucketMs: f.BucketMs, Buckets: make([]int64, len(f.Buckets))}
+	s, at := c.h.shard(id), timer.Handle(0)
+	err := c.read(id, true, func(budget int) (done bool) {
+		at, done = s.table.Forecast(topics, s.scheduler.Hides, at, budget, &own)
+		return done
+	})
+	if err == nil {
+		f.Add(&own)
+	}
+	return err
 }

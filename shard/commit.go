@@ -20,11 +20,11 @@ func (g *group) apply(ents []*pb.Entry) {
 		var err error
 		switch {
 		case e.GetType() != pb.EntryNormal:
-			err = g.changeMembers(e)
+			err = g.membership.apply(g, e)
 		case len(e.Data) > 0:
 			compares, err = g.applyData(e)
 		default:
-			g.known.came(e)
+			g.membership.known.came(e)
 		}
 		if err != nil {
 			g.stop(fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.GetIndex(), err))
@@ -33,29 +33,18 @@ func (g *group) apply(ents []*pb.Entry) {
 		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
 		g.tellApplied(g.applied)
 		if compares {
-			g.reportState()
+			g.compare.report(g)
 		}
 	}
-	if g.takeover && g.meta != nil {
-		// The entry may have been the first of this term, which metaGroup.propose waits for.
-		g.w.touchNext(g)
-	}
+	g.machine.afterApply()
 	g.compact()
 }
 
 // tellApplied passes the applied index and the state hash to Config.Applied.
 func (g *group) tellApplied(index uint64) {
 	if watch := g.w.host.cfg.Applied; watch != nil {
-		watch(g.id, index, g.stateHash())
+		watch(g.id, index, g.machine.hash())
 	}
-}
-
-// stateHash returns the hash of the group's state.
-func (g *group) stateHash() uint64 {
-	if g.meta != nil {
-		return g.meta.machine.Hash()
-	}
-	return g.table.Hash()
 }
 
 // compact drops applied entries from memory once no follower waits for them. Unless memory is over
@@ -85,7 +74,7 @@ func (g *group) behind() uint64 {
 		case id == g.replica:
 		case pr.State == tracker.StateSnapshot:
 			least = min(least, pr.PendingSnapshot)
-		case pr.RecentActive && g.w.pressure == roomy:
+		case pr.RecentActive && g.w.held.pressure == roomy:
 			least = min(least, pr.Match)
 		}
 	})
@@ -98,106 +87,76 @@ func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
 	if err := g.w.host.mayRead(e.Data); err != nil {
 		return false, err
 	}
-	if g.meta != nil {
-		return g.meta.apply(g, e)
-	}
-	p, err := g.own(e)
-	if err != nil {
-		return false, err
-	}
-	var want func(int, *timer.Result) bool
-	if p != nil {
-		want = func(i int, r *timer.Result) bool {
-			return p.items[i].op.wants(g.table, r)
-		}
-	}
-	g.listen()
-	if g.results, err = g.table.Apply(e.Data, want, g.results[:0]); err != nil {
-		if p != nil {
-			p.fail(timer.ErrUnknown)
-		}
-		return false, err
-	}
-	g.tell(e.GetIndex())
-	if n := g.table.TakeDeadReplaced(); n > 0 && g.serving {
-		g.w.host.cfg.Observer.DeadReplaced(n)
-	}
-	if p != nil {
-		for i := range p.items {
-			g.settle(&p.items[i], &g.results[i])
-		}
-		g.spareItems, p.items = emptied(p.items), nil
-	}
-	return g.table.Compares(), nil
+	return g.machine.apply(e)
 }
 
 // listen makes the table collect history events. It is called for every entry, because a snapshot
 // may have replaced the table.
-func (g *group) listen() {
-	if g.w.host.cfg.History != nil {
-		g.table.KeepHistory()
+func (s *timerShard) listen() {
+	if s.g.w.host.cfg.History != nil {
+		s.table.KeepHistory()
 	}
 }
 
 // tell passes the events of an applied entry to the history and the watcher.
-func (g *group) tell(index uint64) {
-	if events := g.table.TakeHistory(); len(events) > 0 {
-		g.w.host.cfg.History.Record(g.id, index, events)
-		g.showEnds(events)
+func (s *timerShard) tell(index uint64) {
+	if events := s.table.TakeHistory(); len(events) > 0 {
+		s.g.w.host.cfg.History.Record(s.g.id, index, events)
+		s.showEnds(events)
 	}
 }
 
 // own removes and returns the proposal that became the entry. It returns nil if this leadership did
 // not propose the entry.
-func (g *group) own(e *pb.Entry) (*proposal, error) {
+func (s *timerShard) own(e *pb.Entry) (*proposal, error) {
 	_, origin, number, err := table.BatchHead(e.Data)
-	if err != nil || origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != number {
+	if err != nil || origin != s.g.w.host.origin || len(s.g.pipeline.proposals) == 0 || s.g.pipeline.proposals[0].number != number {
 		return nil, err
 	}
-	p := g.proposals[0]
-	g.proposals[0] = proposal{}
-	g.proposals = g.proposals[1:]
+	p := s.g.pipeline.proposals[0]
+	s.g.pipeline.proposals[0] = proposal{}
+	s.g.pipeline.proposals = s.g.pipeline.proposals[1:]
 	return &p, nil
 }
 
 // settle passes an item's result to its operation, its pull request or the scheduler.
-func (g *group) settle(it *item, r *timer.Result) {
+func (s *timerShard) settle(it *item, r *timer.Result) {
 	switch it.kind {
 	case commandItem:
 		if it.op != nil {
-			g.settleOp(it.op, r)
+			s.settleOp(it.op, r)
 		}
 	case ofScheduler:
-		g.scheduler.ItemApplied(it.scheduled, r)
+		s.scheduler.ItemApplied(it.scheduled, r)
 	case pullItem:
-		it.pull.granted(g, r)
+		it.pull.granted(s, r)
 	case takeoverItem:
-		g.tookOver()
+		s.tookOver()
 	}
 	if it.closes {
-		g.scheduler.ReviewDropped(it.from, r.Handle)
+		s.scheduler.ReviewDropped(it.from, r.Handle)
 	} else {
-		g.scheduler.Review(r.Handle)
+		s.scheduler.Review(r.Handle)
 	}
 }
 
-func (g *group) settleOp(o *op, r *timer.Result) {
+func (s *timerShard) settleOp(o *op, r *timer.Result) {
 	if o.outcome != nil {
-		g.settleLeaseUpdate(o, r)
+		s.settleLeaseUpdate(o, r)
 		return
 	}
 	if r.Timer != nil {
-		g.scheduler.Overlay(r.Timer)
+		s.scheduler.Overlay(r.Timer)
 	}
-	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && g.scheduler.Hides(r.Handle) {
+	if r.Code == timer.InFlight && o.cmd.Kind == timer.Add && s.scheduler.Hides(r.Handle) {
 		r.Code = timer.Exists
 	}
 	if o.wait != nil {
-		g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
-		g.showChange(o.cmd, r)
+		s.g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
+		s.showChange(o.cmd, r)
 	}
 	if o.cmd.Kind == timer.Deliver {
-		g.scheduler.DeliveryChanged(o.cmd.Topic)
+		s.scheduler.DeliveryChanged(o.cmd.Topic)
 	}
 	o.answer(*r, nil)
 }

@@ -2,20 +2,22 @@ package shard
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"carillon/internal/placement"
 	"carillon/shard/record"
-	"carillon/shard/table"
 )
 
 // Replicas of a group compare their states while they run (I7). Every compareEach the leader
 // appends an item that requests a comparison. Each voter that applies it sends its state hash after
 // that entry to all members, and each member compares the hashes for itself. The state of a
 // majority of the voters is right, whichever replica leads. A replica with another state is wrong
-// (wrong_state.go). If no state has a majority, it is unknown which is right: no replica is stopped, and
-// an error is logged. The item carries no hash, so it does no harm when the log is replayed.
+// (see wrongState). If no state has a majority, it is unknown which is right: no replica is
+// stopped, and an error is logged. The item carries no hash, so it does no harm when the log is
+// replayed.
 
 const (
 	compareEach = 10 * time.Second
@@ -47,10 +49,9 @@ type replicaPoints struct {
 	points  []statePoint
 }
 
-// tickCompare makes the leader request a comparison every compareEach, if an entry was applied
+// tick makes the leader request a comparison every compareEach, if an entry was applied
 // since the last one.
-func (g *group) tickCompare() {
-	c := &g.compare
+func (c *comparison) tick(g *group) {
 	if !g.serving || g.w.now.Mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
 		return
 	}
@@ -61,46 +62,30 @@ func (g *group) tickCompare() {
 	}
 }
 
-// reportState records the state after the entry that was just applied. A voter sends it to all
+// report records the state after the entry that was just applied. A voter sends it to all
 // members.
-func (g *group) reportState() {
-	g.compare.last = g.applied
+func (c *comparison) report(g *group) {
+	c.last = g.applied
 	p := g.ownPoint()
-	g.compare.note(g.replica, p)
+	c.note(g.replica, p)
 	if slices.Contains(g.store.conf.Voters, g.replica) || slices.Contains(g.store.conf.VotersOutgoing, g.replica) {
-		g.tellState(&p)
+		c.sendAll(g, &p)
 	}
-	g.judge(p.index)
+	c.judge(g, p.index)
 }
 
 // ownPoint returns this replica's present state.
 func (g *group) ownPoint() statePoint {
-	return statePoint{index: g.applied, version: g.hashVersion(), hash: g.stateHash()}
+	return statePoint{index: g.applied, version: g.machine.hashVersion(), hash: g.machine.hash()}
 }
 
-// tellState sends a point of this replica to all other members.
-func (g *group) tellState(p *statePoint) {
-	for _, id := range g.members() {
+// sendAll sends a point of this replica to all other members.
+func (c *comparison) sendAll(g *group, p *statePoint) {
+	for _, id := range g.membership.all(g) {
 		if id != g.replica {
-			g.sendState(id, p)
+			c.send(g, id, p)
 		}
 	}
-}
-
-// hashVersion returns the version of the hash that the group's replicas compare.
-func (g *group) hashVersion() byte {
-	if g.meta != nil {
-		return metaHashVersion
-	}
-	return table.HashVersion
-}
-
-// members returns all replicas of the group in ascending order, each once.
-func (g *group) members() []uint64 {
-	conf := g.store.conf
-	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
-	slices.Sort(list)
-	return slices.Compact(list)
 }
 
 // note records a point. It replaces the replica's points at that entry and later ones.
@@ -143,37 +128,37 @@ func (c *comparison) keep(members []uint64) {
 }
 
 // judge compares this replica's state after an entry with the majority's. If all voters have reported and no state has a majority, it logs that.
-func (g *group) judge(index uint64) {
-	own := g.compare.point(g.replica, index)
+func (c *comparison) judge(g *group, index uint64) {
+	own := c.point(g.replica, index)
 	if own == nil {
 		return
 	}
-	if right := g.rightPoint(index); right != nil {
+	if right := c.rightPoint(g, index); right != nil {
 		switch {
 		case right.version != own.version:
 		case right.same(own):
-			g.compare.differs = false
-			g.becomeRight()
+			c.differs = false
+			g.wrong.disproved(g)
 		default:
-			g.becomeWrong(fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
+			g.wrong.found(g, fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
 		}
 		return
 	}
-	if g.allReported(index) && g.someDiffer(own) && !g.compare.differs {
-		g.compare.differs = true
+	if c.allReported(g, index) && c.someDiffer(g, own) && !c.differs {
+		c.differs = true
 		g.w.host.cfg.Logger.Error("replicas have different states, and none of these has a majority; nobody is stopped, as nobody knows which is right. "+
 			"Compare them by `carillon ctl cluster`, find out on which node memory or disk fails, and have that one's replicas made anew",
-			"shard", uint32(g.id), "entry", index, "states", g.describePoints(index))
+			"shard", uint32(g.id), "entry", index, "states", c.describe(g, index))
 	}
 }
 
 // rightPoint returns the state that a majority of the voters had after an entry, in a joint
 // configuration a majority of both halves. It returns nil if no state has one.
-func (g *group) rightPoint(index uint64) *statePoint {
+func (c *comparison) rightPoint(g *group, index uint64) *statePoint {
 	conf := g.store.conf
 	for _, id := range conf.Voters {
-		p := g.compare.point(id, index)
-		if p != nil && g.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || g.mostHave(conf.VotersOutgoing, p)) {
+		p := c.point(id, index)
+		if p != nil && c.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || c.mostHave(conf.VotersOutgoing, p)) {
 			return p
 		}
 	}
@@ -182,10 +167,10 @@ func (g *group) rightPoint(index uint64) *statePoint {
 
 // mostHave reports whether a majority of the voters had the state p. A single voter proves nothing:
 // the group may be replacing a right replica by a wrong one.
-func (g *group) mostHave(voters []uint64, p *statePoint) bool {
+func (c *comparison) mostHave(voters []uint64, p *statePoint) bool {
 	n := 0
 	for _, id := range voters {
-		if o := g.compare.point(id, p.index); o != nil && o.same(p) {
+		if o := c.point(id, p.index); o != nil && o.same(p) {
 			n++
 		}
 	}
@@ -193,9 +178,9 @@ func (g *group) mostHave(voters []uint64, p *statePoint) bool {
 }
 
 // allReported reports whether the states of all voters after an entry are known.
-func (g *group) allReported(index uint64) bool {
+func (c *comparison) allReported(g *group, index uint64) bool {
 	for _, id := range g.store.conf.Voters {
-		if g.compare.point(id, index) == nil {
+		if c.point(id, index) == nil {
 			return false
 		}
 	}
@@ -203,17 +188,17 @@ func (g *group) allReported(index uint64) bool {
 }
 
 // someDiffer reports whether a voter's state differed from this replica's.
-func (g *group) someDiffer(own *statePoint) bool {
+func (c *comparison) someDiffer(g *group, own *statePoint) bool {
 	return slices.ContainsFunc(g.store.conf.Voters, func(id uint64) bool {
-		p := g.compare.point(id, own.index)
+		p := c.point(id, own.index)
 		return p != nil && p.version == own.version && !p.same(own)
 	})
 }
 
-func (g *group) describePoints(index uint64) string {
+func (c *comparison) describe(g *group, index uint64) string {
 	text := ""
 	for _, id := range g.store.conf.Voters {
-		if p := g.compare.point(id, index); p != nil {
+		if p := c.point(id, index); p != nil {
 			text += fmt.Sprintf("node %s %016x ", g.w.host.nodeName(nodeOf(id)), p.hash)
 		}
 	}
@@ -222,12 +207,12 @@ func (g *group) describePoints(index uint64) string {
 
 // isWrong reports whether a replica's latest point was not the majority's. As the leader it
 // would only transfer the leadership again.
-func (g *group) isWrong(replica uint64) bool {
-	p := g.compare.latest(replica)
+func (c *comparison) isWrong(g *group, replica uint64) bool {
+	p := c.latest(replica)
 	if p == nil {
 		return false
 	}
-	right := g.rightPoint(p.index)
+	right := c.rightPoint(g, p.index)
 	return right != nil && right.version == p.version && !right.same(p)
 }
 
@@ -246,7 +231,7 @@ func (c *comparison) latest(replica uint64) *statePoint {
 // itself.
 const stateMessageVersion = 1
 
-func (g *group) sendState(to uint64, p *statePoint) {
+func (c *comparison) send(g *group, to uint64, p *statePoint) {
 	o := g.w.open(nodeOf(to), stateMessage, g.id, 0)
 	body := len(o.frame)
 	o.frame = append(o.frame, stateMessageVersion)
@@ -257,9 +242,9 @@ func (g *group) sendState(to uint64, p *statePoint) {
 	o.close(g.w, body)
 }
 
-// hearState records another replica's point. A message is dropped unless it comes from the
+// receive records another replica's point. A message is dropped unless it comes from the
 // replica's own node.
-func (g *group) hearState(from uint64, body []byte) {
+func (c *comparison) receive(g *group, from uint64, body []byte) {
 	if g.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
 		return
 	}
@@ -267,10 +252,108 @@ func (g *group) hearState(from uint64, body []byte) {
 	replica, p := r.Uvarint(), statePoint{index: r.Uvarint(), version: r.Byte()}
 	sound := r.Byte() == 1
 	p.hash = r.Uint64()
-	if r.End() != nil || !sound || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.members(), replica) {
+	if r.End() != nil || !sound || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.membership.all(g), replica) {
 		return
 	}
-	g.compare.keep(g.members())
-	g.compare.note(replica, p)
-	g.judge(p.index)
+	c.keep(g.membership.all(g))
+	c.note(replica, p)
+	c.judge(g, p.index)
+}
+
+// A replica whose state is not that of most others, while its log is right, is wrong. It votes and
+// keeps the log as before, but does not lead, answer, write snapshots or send them. The host tells
+// the meta group's leader, which takes the replica out of the group and makes another on the same
+// node, or elsewhere, under a new id (docs/adr/0056).
+
+// ErrMemoryFault reports that a state in memory differs from the applied one.
+var ErrMemoryFault = errors.New("the state in memory has changed by itself")
+
+// A replica that takes the place of a wrong one and is wrong again shows a fault of the program. The
+// next one is asked for later each time, so that the group does not copy its state for ever.
+const (
+	wrongAgain = time.Minute // doubling
+	wrongMost  = time.Hour
+)
+
+// wrongState is what a replica knows of its own state.
+type wrongState struct {
+	why      error         // why it is known to be wrong; nil: it is not
+	times    int           // how often a replica of the group was wrong here, in this process
+	reportAt time.Duration // when it may be asked for another replica
+}
+
+// mayNotLead reports that this replica, if elected, proposes nothing and hands over.
+func (g *group) mayNotLead() bool { return g.wrong.why != nil || g.membership.leaves(g) }
+
+// found ends this replica's part in everything that depends on its state.
+func (w *wrongState) found(g *group, why error) {
+	if w.why != nil {
+		w.why = why
+		return
+	}
+	w.why, w.reportAt = why, g.w.now.Mono
+	if w.times > 0 {
+		w.reportAt += min(wrongAgain<<min(w.times-1, 10), wrongMost)
+	}
+	w.times++
+	g.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing, and waits to be replaced", "shard", uint32(g.id), "why", why)
+	if run := g.w.snapshot; run != nil && run.group == g {
+		run.abort()
+	}
+	leader := g.leader
+	g.stepDown()
+	if g.leader = leader; leader {
+		g.membership.reconcileAt = 0
+	}
+	g.w.touch(g)
+}
+
+// disproved trusts the state again: most replicas have the same. A leader begins as after an
+// election, if no other replica has taken over meanwhile. It gives up a pending transfer, which has
+// had its time and would block proposals.
+func (w *wrongState) disproved(g *group) {
+	if w.why == nil {
+		return
+	}
+	g.w.host.cfg.Logger.Info("this replica's state is right again", "shard", uint32(g.id), "before", w.why)
+	w.why = nil
+	if g.leader {
+		g.transfer.to, g.transfer.sent, g.takeover = 0, false, true
+	}
+	g.w.touch(g)
+}
+
+// trustAgain forgets the comparisons of a state that was replaced.
+func (g *group) trustAgain() {
+	g.wrong.why = nil
+	g.compare.forget(g.replica)
+	g.compare.differs = false
+}
+
+// memoryFailed ends the process: the state on disk is right, and a restart makes it anew from there.
+func (g *group) memoryFailed() {
+	g.w.host.fail(fmt.Errorf("shard %d: %w: the machine's memory fails, or a program wrote where it must not; a restart makes it anew from the disk", g.id, ErrMemoryFault))
+}
+
+// Wrong lists the replicas of this node that are to be replaced because their state is wrong.
+func (h *Host) Wrong() (list []placement.WrongReplica) {
+	for _, w := range h.workers {
+		if of := w.sample.wrong.Load(); of != nil {
+			list = append(list, *of...)
+		}
+	}
+	return list
+}
+
+// listWrong updates the worker's part of Wrong.
+func (w *worker) listWrong() {
+	var list []placement.WrongReplica
+	for _, g := range w.groups {
+		if g.raft != nil && g.wrong.why != nil && w.now.Mono >= g.wrong.reportAt {
+			list = append(list, placement.WrongReplica{Group: g.id, Replica: g.replica})
+		}
+	}
+	if old := w.sample.wrong.Load(); len(list) > 0 || old != nil && len(*old) > 0 {
+		w.sample.wrong.Store(&list)
+	}
 }

@@ -85,7 +85,7 @@ func diverge(t *table.Table, nowMs int64) {
 	}
 }
 
-func (c *hostCluster) divergeAt(i int) { diverge(c.shard(i).table, c.hosts[i].clock.wallMs) }
+func (c *hostCluster) divergeAt(i int) { diverge(shardOf(c.shard(i)).table, c.hosts[i].clock.wallMs) }
 
 // foundWrong waits until one node lists its replica as wrong, and checks that no other does.
 func (c *hostCluster) foundWrong(wrong int) {
@@ -95,7 +95,7 @@ func (c *hostCluster) foundWrong(wrong int) {
 		return slices.Contains(c.hosts[wrong].host.Wrong(), want)
 	})
 	for i, r := range c.hosts {
-		if list := r.host.Wrong(); i != wrong && (len(list) > 0 || c.shard(i).wrong != nil) || len(list) > 1 {
+		if list := r.host.Wrong(); i != wrong && (len(list) > 0 || c.shard(i).wrong.why != nil) || len(list) > 1 {
 			c.fatalf("node %d lists %v", firstNode+i, list)
 		}
 	}
@@ -127,7 +127,7 @@ func TestOneWrongReplicaIsReplaced(t *testing.T) {
 				c.takes(5 * time.Second)
 				wrong := c.at(leads)
 				c.divergeAt(wrong)
-				c.shard(wrong).wantSnapshot = true
+				c.shard(wrong).snapshots.wanted = true
 				c.foundWrong(wrong)
 				c.takes(10 * time.Second)
 				c.alive()
@@ -135,8 +135,8 @@ func TestOneWrongReplicaIsReplaced(t *testing.T) {
 					t.Error("the wrong one has led on")
 				}
 				g, had := c.shard(wrong), c.hosts[wrong].snapshotFiles(1)
-				if _, err := g.offerSnapshot(); !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) || g.wantSnapshot || len(had) == 0 || c.hosts[wrong].host.Fault() == "" {
-					t.Errorf("%v; another snapshot is wanted: %v; it has %v; fault %q", err, g.wantSnapshot, had, c.hosts[wrong].host.Fault())
+				if _, err := g.snapshots.offer(g); !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) || g.snapshots.wanted || len(had) == 0 || c.hosts[wrong].host.Fault() == "" {
+					t.Errorf("%v; another snapshot is wanted: %v; it has %v; fault %q", err, g.snapshots.wanted, had, c.hosts[wrong].host.Fault())
 				}
 				c.replace(wrong)
 				c.pass(15 * time.Second)
@@ -172,7 +172,7 @@ func TestWrongReplicasAreToldLaterEachTime(t *testing.T) {
 		wrong := c.at(false)
 		took := func() time.Duration {
 			c.divergeAt(wrong)
-			c.until("it is wrong", time.Minute, func() bool { c.add(); return c.shard(wrong).wrong != nil })
+			c.until("it is wrong", time.Minute, func() bool { c.add(); return c.shard(wrong).wrong.why != nil })
 			begun := c.hosts[0].clock.mono
 			c.until("it is listed", 10*time.Minute, func() bool { c.add(); return len(c.hosts[wrong].host.Wrong()) > 0 })
 			c.replace(wrong)
@@ -196,8 +196,8 @@ func TestOfTwoThatDifferNobodyIsStopped(t *testing.T) {
 		c.pass(30 * time.Second)
 		c.alive()
 		for i, r := range c.hosts {
-			if g := c.shard(i); g.wrong != nil || !g.compare.differs || !strings.Contains(r.log.String(), "replicas have different states") {
-				t.Errorf("node %d: wrong %v, differs %v", firstNode+i, g.wrong, g.compare.differs)
+			if g := c.shard(i); g.wrong.why != nil || !g.compare.differs || !strings.Contains(r.log.String(), "replicas have different states") {
+				t.Errorf("node %d: wrong %v, differs %v", firstNode+i, g.wrong.why, g.compare.differs)
 			}
 		}
 		c.takes(5 * time.Second)
@@ -212,9 +212,9 @@ func TestBuildWithAnotherHash(t *testing.T) {
 		other := c.at(true)
 		var last *table.Table
 		c.after = func() {
-			if g := c.shard(other); g != nil && g.table != last {
-				diverge(g.table, c.hosts[other].clock.wallMs)
-				last = g.table
+			if g := c.shard(other); g != nil && shardOf(g).table != last {
+				diverge(shardOf(g).table, c.hosts[other].clock.wallMs)
+				last = shardOf(g).table
 			}
 		}
 		c.pass(time.Minute)
@@ -230,8 +230,8 @@ func TestBuildWithAnotherHash(t *testing.T) {
 			t.Errorf("%d elections in two minutes: the leadership goes round", elected)
 		}
 		for i := range c.hosts {
-			if g := c.shard(i); i != other && g.wrong != nil {
-				t.Errorf("node %d: %v", firstNode+i, g.wrong)
+			if g := c.shard(i); i != other && g.wrong.why != nil {
+				t.Errorf("node %d: %v", firstNode+i, g.wrong.why)
 			}
 		}
 		c.alive()
@@ -248,9 +248,9 @@ func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
 		g := c.shard(c.at(true))
-		g.becomeWrong(errors.New("a test"))
-		g.transferee, g.transferSent, g.transferUntil = c.shard(c.at(false)).replica, true, g.w.now.Mono+handOverLimit
-		g.becomeRight()
+		g.wrong.found(g, errors.New("a test"))
+		g.transfer.to, g.transfer.sent, g.transfer.until = c.shard(c.at(false)).replica, true, g.w.now.Mono+handOverLimit
+		g.wrong.disproved(g)
 		c.until("it serves", 10*time.Second, g.serves)
 		c.takes(5 * time.Second)
 	})
@@ -268,9 +268,9 @@ func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 		said.hash++
 		g.compare.note(g.replica, own)
 		g.compare.note(other, said)
-		g.judge(own.index)
-		if g.wrong != nil || !g.compare.differs {
-			t.Errorf("wrong %v, differs %v", g.wrong, g.compare.differs)
+		g.compare.judge(g, own.index)
+		if g.wrong.why != nil || !g.compare.differs {
+			t.Errorf("wrong %v, differs %v", g.wrong.why, g.compare.differs)
 		}
 	})
 }

@@ -132,7 +132,7 @@ func (c *costCluster) round(operations int, delay time.Duration) []testkit.Cost 
 		c.spent[0].Spent(func() {
 			o, err := r.host.newOp(1, &commands[i], true, nil, waiters[i])
 			if err == nil {
-				err = o.group.w.box.offer(o)
+				err = o.shard.g.w.box.offer(o)
 			}
 			if err != nil {
 				c.t.Fatal(err)
@@ -200,7 +200,7 @@ func TestCostOfFiring(t *testing.T) {
 			c.settle()
 		}
 		leader, follower = append(leader, c.spent[0]), append(follower, c.spent[1])
-		if counts := c.hosts[0].host.groups[1].table.Counts(1); counts.Scheduled+counts.Leased > 0 {
+		if counts := shardOf(c.hosts[0].host.groups[1]).table.Counts(1); counts.Scheduled+counts.Leased > 0 {
 			t.Fatalf("not all have fired: %+v", counts)
 		}
 	}

@@ -29,22 +29,22 @@ func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
 		r.pass(100 * time.Millisecond)
 		return g.store.conf.Learners
 	}
-	g.row.Epoch = 0 // no assignment, so that the leader does not take back what the test orders
-	if got := order(5, 8); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.epoch != 5 {
-		t.Fatalf("learners %x, epoch %d", got, g.epoch)
+	g.membership.row.Epoch = 0 // no assignment, so that the leader does not take back what the test orders
+	if got := order(5, 8); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.membership.epoch != 5 {
+		t.Fatalf("learners %x, epoch %d", got, g.membership.epoch)
 	}
-	if got := order(4, 9); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.epoch != 5 {
-		t.Errorf("after an order of epoch 4: learners %x, epoch %d", got, g.epoch)
+	if got := order(4, 9); !slices.Equal(got, []uint64{ReplicaID(8, 5)}) || g.membership.epoch != 5 {
+		t.Errorf("after an order of epoch 4: learners %x, epoch %d", got, g.membership.epoch)
 	}
 	last := g.store.last()
-	g.row = Assignment{Group: 1, Epoch: 4, Members: []Member{{Node: r.host.cfg.Node, Replica: g.replica}}, Settled: true}
+	g.membership.row = Assignment{Group: 1, Epoch: 4, Members: []Member{{Node: r.host.cfg.Node, Replica: g.replica}}, Settled: true}
 	r.pass(10 * reconcileEach)
 	if g.store.last() != last || len(g.store.conf.Learners) != 1 {
 		t.Errorf("by the placement of epoch 4: %d entries after %d, learners %x", g.store.last(), last, g.store.conf.Learners)
 	}
-	g.row.Epoch = 6
+	g.membership.row.Epoch = 6
 	r.pass(10 * reconcileEach)
-	if len(g.store.conf.Learners) != 0 || g.epoch != 6 {
-		t.Errorf("by the placement of epoch 6: learners %x, epoch %d", g.store.conf.Learners, g.epoch)
+	if len(g.store.conf.Learners) != 0 || g.membership.epoch != 6 {
+		t.Errorf("by the placement of epoch 6: learners %x, epoch %d", g.store.conf.Learners, g.membership.epoch)
 	}
 }

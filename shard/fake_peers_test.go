@@ -158,12 +158,12 @@ func TestHandOverDespiteAHungDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.pass(tickInterval)
-		if len(r.host.groups[1].proposals) == 0 {
+		if len(r.host.groups[1].pipeline.proposals) == 0 {
 			t.Fatal("nothing is in the pipeline: the test is about nothing")
 		}
 		c.sent = nil
 		if r.host.Cordon(aside); !aside {
-			r.host.groups[1].handOver(ReplicaID(8, 1))
+			r.host.groups[1].transfer.begin(r.host.groups[1], ReplicaID(8, 1))
 		}
 		r.pass(handOverLimit + 500*time.Millisecond)
 		told := false

@@ -186,8 +186,8 @@ func TestStartNeedsAMajorityLately(t *testing.T) {
 		}
 	}
 	r.settle()
-	if g := r.host.groups[1]; g.table.Totals().Leased != 1 || !g.leader {
-		t.Fatalf("the lease is not applied, or it leads no more: %+v", g.table.Totals())
+	if g := r.host.groups[1]; shardOf(g).table.Totals().Leased != 1 || !g.leader {
+		t.Fatalf("the lease is not applied, or it leads no more: %+v", shardOf(g).table.Totals())
 	}
 	r.wantCalls("")
 	c.mute = false

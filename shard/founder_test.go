@@ -36,7 +36,7 @@ func TestFounderThatIsLate(t *testing.T) {
 			defer func() { r.abort() }()
 			g := r.host.groups[1]
 			g.remove() // the group that withFakePeers assigned
-			g.tombstone, g.row = 0, Assignment{}
+			g.tombstone, g.membership.row = 0, Assignment{}
 			r.host.Place([]Assignment{first})
 			r.settle()
 			want := []uint64{ReplicaID(7, 1), ReplicaID(8, 1)}
@@ -63,13 +63,13 @@ func TestFounderThatIsTooLate(t *testing.T) {
 	if g.replica != 0 || g.tombstone != ReplicaID(7, 1) {
 		t.Fatalf("replica %x, tombstone %x", g.replica, g.tombstone)
 	}
-	g.row = Assignment{} // a new process, with an older copy of the meta group's state
+	g.membership.row = Assignment{} // a new process, with an older copy of the meta group's state
 	r.host.Place([]Assignment{lateRow(2, founders, 8, 9, 10)})
 	r.settle()
 	if g.replica != 0 {
 		t.Fatalf("replica %x, which was given up", g.replica)
 	}
-	g.row, g.tombstone = Assignment{}, 0 // a node that never had a replica
+	g.membership.row, g.tombstone = Assignment{}, 0 // a node that never had a replica
 	r.host.Place([]Assignment{gone})
 	r.settle()
 	if g.replica != 0 {

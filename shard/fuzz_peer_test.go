@@ -123,8 +123,8 @@ func FuzzStateWord(f *testing.F) {
 			r.host.Deliver(8, slices.Clone(frame))
 			r.pass(time.Second)
 		}
-		if g.wrong != nil || g.stopped != nil || r.failed != nil || len(g.compare.points) > 3 {
-			t.Fatalf("%x: wrong %v, %d points, %v", body, g.wrong, len(g.compare.points), r.failed)
+		if g.wrong.why != nil || g.stopped != nil || r.failed != nil || len(g.compare.points) > 3 {
+			t.Fatalf("%x: wrong %v, %d points, %v", body, g.wrong.why, len(g.compare.points), r.failed)
 		}
 		r.abort()
 	})

@@ -64,20 +64,20 @@ func (c *fakePeers) appends() (with, without []*pb.Message) {
 func TestChangesShareAnEntry(t *testing.T) {
 	r, c := leaderWithMutePeers(t)
 	g := r.host.groups[1]
-	made := g.number
+	made := g.pipeline.number
 	first := submitAdds(r, "first", 1)
 	r.settle()
-	if g.number != made+1 {
-		t.Fatalf("%d entries were proposed for the first add, want 1 at once", g.number-made)
+	if g.pipeline.number != made+1 {
+		t.Fatalf("%d entries were proposed for the first add, want 1 at once", g.pipeline.number-made)
 	}
 	others := submitAdds(r, "other", 5)
 	r.settle()
-	if g.number != made+1 || !g.gathering {
-		t.Fatalf("%d entries were proposed while the first is on its way, want 1", g.number-made)
+	if g.pipeline.number != made+1 || !g.pipeline.gathering {
+		t.Fatalf("%d entries were proposed while the first is on its way, want 1", g.pipeline.number-made)
 	}
 	c.agree()
-	if !first[0].answered() || g.number != made+2 || len(g.proposals) != 1 || len(g.proposals[0].items) != len(others) {
-		t.Fatalf("answered: %v; %d entries, want 2; the last has %d changes, want %d", first[0].answered(), g.number-made, len(g.proposals[0].items), len(others))
+	if !first[0].answered() || g.pipeline.number != made+2 || len(g.pipeline.proposals) != 1 || len(g.pipeline.proposals[0].items) != len(others) {
+		t.Fatalf("answered: %v; %d entries, want 2; the last has %d changes, want %d", first[0].answered(), g.pipeline.number-made, len(g.pipeline.proposals[0].items), len(others))
 	}
 	c.agree()
 	for _, p := range others {
@@ -91,22 +91,22 @@ func TestChangesShareAnEntry(t *testing.T) {
 func TestChangesGatherForAMomentOnly(t *testing.T) {
 	r, _ := leaderWithMutePeers(t)
 	g := r.host.groups[1]
-	made := g.number
+	made := g.pipeline.number
 	submitAdds(r, "first", 1)
 	r.settle()
 	submitAdds(r, "second", 1)
 	r.pass(gatherFor - time.Millisecond)
-	if g.number != made+1 {
-		t.Fatalf("%d entries before the time is over, want 1", g.number-made)
+	if g.pipeline.number != made+1 {
+		t.Fatalf("%d entries before the time is over, want 1", g.pipeline.number-made)
 	}
 	r.pass(time.Millisecond)
-	if g.number != made+2 {
-		t.Fatalf("%d entries when the time is over, want 2", g.number-made)
+	if g.pipeline.number != made+2 {
+		t.Fatalf("%d entries when the time is over, want 2", g.pipeline.number-made)
 	}
 	submitAdds(r, "many", gatherMost)
 	r.settle()
-	if g.number != made+3 {
-		t.Fatalf("%d entries, want one at once for many changes", g.number-made)
+	if g.pipeline.number != made+3 {
+		t.Fatalf("%d entries, want one at once for many changes", g.pipeline.number-made)
 	}
 }
 
@@ -144,13 +144,13 @@ func TestHeldAppendIsSentAtATick(t *testing.T) {
 	submitAdds(r, "first", 1)
 	r.settle()
 	c.agree()
-	if _, without := c.appends(); len(without) != 0 || len(g.held) != 2 {
-		t.Fatalf("%d appends without entries were sent and %d are held, want 0 and 2", len(without), len(g.held))
+	if _, without := c.appends(); len(without) != 0 || len(g.pipeline.held) != 2 {
+		t.Fatalf("%d appends without entries were sent and %d are held, want 0 and 2", len(without), len(g.pipeline.held))
 	}
 	r.step(tickInterval)
 	r.settle()
-	if _, without := c.appends(); len(without) != 2 || len(g.held) != 0 {
-		t.Fatalf("%d appends without entries were sent and %d are held, want 2 and 0", len(without), len(g.held))
+	if _, without := c.appends(); len(without) != 2 || len(g.pipeline.held) != 0 {
+		t.Fatalf("%d appends without entries were sent and %d are held, want 2 and 0", len(without), len(g.pipeline.held))
 	}
 }
 
@@ -164,14 +164,14 @@ func TestHeldAppendEndsWithTheLeadership(t *testing.T) {
 	submitAdds(r, "second", 1)
 	r.settle()
 	c.agree()
-	if len(g.held) == 0 || !g.gathering {
-		t.Fatalf("%d appends are held, gathering %v", len(g.held), g.gathering)
+	if len(g.pipeline.held) == 0 || !g.pipeline.gathering {
+		t.Fatalf("%d appends are held, gathering %v", len(g.pipeline.held), g.pipeline.gathering)
 	}
 	c.sent = nil
 	c.say(1, heartbeat(g.term+1))
 	r.freeze = false
 	r.pass(2 * tickInterval)
-	if with, without := c.appends(); g.leader || len(with)+len(without)+len(g.held) != 0 || g.gathering {
-		t.Errorf("leads %v; %d appends were sent, %d are held; gathering %v", g.leader, len(with)+len(without), len(g.held), g.gathering)
+	if with, without := c.appends(); g.leader || len(with)+len(without)+len(g.pipeline.held) != 0 || g.pipeline.gathering {
+		t.Errorf("leads %v; %d appends were sent, %d are held; gathering %v", g.leader, len(with)+len(without), len(g.pipeline.held), g.pipeline.gathering)
 	}
 }

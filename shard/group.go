@@ -1,16 +1,19 @@
 package shard
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"math"
+	"log/slog"
+	"regexp"
+	"strconv"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"carillon/shard/record"
-	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/wal"
@@ -24,115 +27,50 @@ const Meta timer.ShardID = 0
 type group struct {
 	id      timer.ShardID
 	w       *worker
-	replica uint64
+	replica uint64 // its id; 0: this node has none
 	raft    *raft.RawNode
 	store   *storage
+	machine machine // a shard of timers, or the meta group
+	public  groupPublic
 
-	table *table.Table // state machine of a timer shard; nil in the meta group
-	meta  *metaGroup   // state machine of the meta group; nil in a timer shard
+	applied      uint64
+	appliedTerm  uint64
+	leader       bool
+	term         uint64
+	takeover     bool // the first entry of this term, which begins to serve, is to be made
+	serving      bool // … is applied: reads and leases may begin
+	servingSince time.Duration
+	stopped      error  // why this build cannot go on with its log; nil: it can
+	tombstone    uint64 // replica ids up to this one are used up on this node
 
-	applied     uint64
-	appliedTerm uint64
-	leader      bool
-	term        uint64
-	serving     bool // this term's takeover is applied: reads and leases may begin
-
-	// Operations that wait to be proposed, and proposals that are not applied yet, in order.
-	waiting   []*op
-	pulls     []*pullRequest
-	takeover  bool
-	batch     table.Batch
-	items     []item
-	number    uint64
-	proposals []proposal
-	results   []timer.Result
-
-	spareItems []item // memory for the next proposal's items
-
-	proposedAt time.Duration // when the newest proposal was made
-	gathering  bool          // changes wait for it to be applied; see gathers
-	held       []*pb.Message // appends without entries, at most one for each peer; see holdsBack
-
-	scheduler *scheduler.Scheduler
-	reported  int // counts reports sent while no leader is known, to address the members in turn
-	reads     reads
-	canary    canary
-	files     logRetention // where its state is on disk
-
-	counted int // bytes of its log that worker.entries includes
-
-	leftovers leftovers
-
-	hard      record.HardState // latest from raft
-	end       uint64           // last entry handed to the log
-	hardDirty bool             // hard is not in the log yet: the next frame carries it
-
-	row       Assignment // assignment of its replicas, as this node knows it
-	epoch     uint32     // of the assignment that its membership followed last
-	confIndex uint64     // last change of members
-	tombstone uint64     // replica ids up to this one are used up on this node
-
-	reconcileAt, settledAt, confUntil, servingSince, setClockAt time.Duration
-
-	standAt, standUntil time.Duration // see leaderSeemsGone; 0: it does not stand for election
-
-	refusedUntil time.Duration // raft refused a proposal: the next is made then; 0: it did not
-
-	compare     comparison    // with the states of the other replicas
-	wrong       error         // why its state is known to be wrong; nil: it is not
-	wrongs      int           // how often a replica of the group was wrong here, in this process
-	tellWrongAt time.Duration // when it may be asked for another replica
-	stopped     error         // why this build cannot go on with its log; nil: it can
-
-	leaderless      bool // raft knows of no leader
-	leaderlessSince time.Duration
-
-	known           confKnown // whether the members know of the last change of members
-	commitHintsSent uint64    // to candidates, see sendCommitHint
-
-	transferee    uint64 // replica that the leadership is being transferred to; 0: none
-	transferSent  bool
-	transferUntil time.Duration
-
-	installs     uint64            // snapshots from peers that became the state
-	wantSnapshot bool              // a follower or a backup needs one
-	incoming     *receivedSnapshot // from a peer, for raft to install
-
-	public groupPublic
-
-	touched, again, stalled bool // it is in the worker's list: dirty, again, stalled
-	hadTime, late           bool // its scheduler had time in this turn; had none
-
-	wakeMs int64 // wall ms at which its wheel or a destination queue needs a turn
+	pipeline   pipeline
+	reads      reads
+	election   election
+	transfer   leadershipTransfer
+	membership membership
+	compare    comparison // with the states of the other replicas
+	wrong      wrongState
+	written    written
+	files      logRetention // where its state is on disk
+	snapshots  snapshots
+	leftovers  leftovers
+	turn       turnState
 }
 
-// proposal is one raft entry of this leader that is not applied yet.
-type proposal struct {
-	number uint64
-	bytes  int
-	items  []item
-	metas  []*metaOp
+// turnState is what a worker's turns have of a group.
+type turnState struct {
+	touched, again, stalled bool  // it is in the worker's list: dirty, again, stalled
+	hadTime, late           bool  // its scheduler had time in this turn; had none
+	wakeMs                  int64 // wall ms at which its wheel or a destination queue needs a turn
+	counted                 int   // bytes of its log that memoryCount.entries includes
 }
 
-// item describes the origin of one item of a batch.
-type item struct {
-	kind      itemKind
-	closes    bool         // it drops the timers of a force-closed topic
-	from      timer.Handle // … in the slots behind this one
-	op        *op
-	scheduled scheduler.Item // the scheduler's own description, for ofScheduler
-	pull      *pullRequest
+// written is what a group has handed to the log.
+type written struct {
+	hard  record.HardState // latest from raft
+	end   uint64           // last entry
+	dirty bool             // hard is not in the log yet: the next frame carries it
 }
-
-type itemKind uint8
-
-const (
-	commandItem itemKind = iota
-	ofScheduler
-	takeoverItem
-	silentItem // nobody waits for its result
-	pullItem
-)
 
 // newRaft starts the raft node on the replica's recovered or initial state.
 func (g *group) newRaft() error {
@@ -159,7 +97,7 @@ func (g *group) newRaft() error {
 		return fmt.Errorf("shard %d: start raft: %w", g.id, err)
 	}
 	g.raft = node
-	g.leaderless, g.leaderlessSince = true, g.w.now.Mono
+	g.election.leaderless, g.election.since = true, g.w.now.Mono
 	return nil
 }
 
@@ -174,60 +112,40 @@ func (g *group) work() {
 		g.refuseAll()
 		return
 	}
-	if g.scheduler != nil {
-		g.scheduler.Run()
-	}
+	g.machine.run()
 	g.tryPropose()
-	g.tryHandOver()
+	g.transfer.trySend(g)
 	g.reads.ask(g)
 	g.collect()
-	if g.gathering && !g.gathers() && g.raft != nil {
+	if g.pipeline.gathering && !g.pipeline.gathers(g) && g.raft != nil {
 		g.tryPropose() // the entry that was on its way has been applied
 		g.collect()
 	}
 	if g.raft == nil {
 		return // an applied entry stopped the group
 	}
-	if len(g.proposals)+len(g.waiting) == 0 {
-		g.sendHeld()
+	if len(g.pipeline.proposals)+g.machine.waits() == 0 {
+		g.pipeline.sendHeld(g)
 	}
 	g.reads.serve(g)
-	g.wakeMs = math.MaxInt64
-	if g.scheduler != nil {
-		g.wakeMs = g.scheduler.NextWake()
-	}
+	g.turn.wakeMs = g.machine.nextWake()
 	g.publish()
 }
 
 // tick does the group's periodic work, once in tickInterval.
 func (g *group) tick() {
-	g.sendHeld()
+	g.pipeline.sendHeld(g)
 	g.expire(g.w.now.Mono)
-	g.tickCanary()
-	g.tickCompare()
-	g.reconcile()
-	if g.refusedUntil != 0 && g.w.now.Mono >= g.refusedUntil {
-		g.refusedUntil = 0
+	g.compare.tick(g)
+	g.membership.reconcile(g)
+	if g.pipeline.refusedUntil != 0 && g.w.now.Mono >= g.pipeline.refusedUntil {
+		g.pipeline.refusedUntil = 0
 		g.w.touch(g)
 	}
-	if len(g.waiting) > 0 && g.notLeading() && !g.awaitsLeader() {
+	if g.machine.waits() > 0 && g.notLeading() && !g.awaitsLeader() {
 		g.refuseAll()
 	}
-	if g.scheduler == nil {
-		return
-	}
-	if !g.leader && g.w.sure() {
-		// A follower's wheel stays near the present time, so that a takeover need not catch up.
-		g.table.Advance(g.w.now.WallMs, scheduler.WheelBudget)
-	}
-	g.scheduler.Tick()
-}
-
-func (g *group) hasWork() bool {
-	if g.meta != nil {
-		return len(g.meta.waiting) > 0
-	}
-	return g.takeover || len(g.waiting)+len(g.pulls) > 0 || g.scheduler.HasProposals()
+	g.machine.tick()
 }
 
 // collect handles raft's output: soft state, reads, and messages to the log, to the state machine
@@ -236,7 +154,7 @@ func (g *group) collect() {
 	for g.raft != nil && g.raft.HasReady() {
 		rd := g.raft.Ready()
 		if rd.SoftState != nil {
-			g.leadChanged(rd.SoftState.Lead)
+			g.election.leadChanged(g, rd.SoftState.Lead)
 			g.roleChanged(rd.SoftState.RaftState == raft.StateLeader)
 		}
 		for _, rs := range rd.ReadStates {
@@ -258,7 +176,7 @@ func (g *group) collect() {
 		}
 	}
 	// Raft did not install it: its leader was deposed, or the log has caught up by itself.
-	g.incoming = nil
+	g.snapshots.incoming = nil
 }
 
 // append adds the entries and the state that raft wants durable to this turn's frame. The responses
@@ -266,16 +184,16 @@ func (g *group) collect() {
 func (g *group) append(m *pb.Message) {
 	a := appended{group: g, entries: m.Entries, responses: m.Responses}
 	if m.Snapshot != nil {
-		g.install(m.Snapshot)
+		g.snapshots.install(g, m.Snapshot)
 		a.mark, a.installed, a.sync = true, true, true
 	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learned again.
-		a.sync = a.sync || m.GetTerm() != g.hard.Term || m.GetVote() != g.hard.Vote
-		g.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
-		g.hardDirty = true
+		a.sync = a.sync || m.GetTerm() != g.written.hard.Term || m.GetVote() != g.written.hard.Vote
+		g.written.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
+		g.written.dirty = true
 	}
-	a.spare = !a.sync && len(m.Entries) > 0 && g.spare()
+	a.spare = !a.sync && len(m.Entries) > 0 && g.membership.spare(g)
 	a.sync = a.sync || len(m.Entries) > 0
 	g.w.append(a)
 }
@@ -300,7 +218,7 @@ func (g *group) step(responses []*pb.Message) {
 // durable handles the group's part of a frame that is now on disk.
 func (g *group) durable(a *appended, pos wal.Position) {
 	if a.tombstone != 0 {
-		g.cleanUp(a.tombstone)
+		g.leftovers.add(g, a.tombstone)
 		if g.replica == 0 {
 			g.files.tomb, g.files.restating = pos.Gen, false
 			return
@@ -309,7 +227,7 @@ func (g *group) durable(a *appended, pos wal.Position) {
 	if a.replica != g.replica {
 		return // the part is of an earlier replica
 	}
-	if a.installs != g.installs {
+	if a.installs != g.snapshots.installs {
 		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
 		// these.
 		if a.hard {
@@ -336,3 +254,54 @@ func (g *group) durable(a *appended, pos wal.Position) {
 	g.step(a.responses)
 	g.w.touch(g)
 }
+
+// raftLogger writes raft's log lines to slog. Raft's Info becomes Debug, because raft logs every
+// step of each shard's elections.
+type raftLogger struct {
+	log  *slog.Logger
+	host *Host
+}
+
+// replicaID matches a replica in raft's log lines.
+var replicaID = regexp.MustCompile(`\b[0-9a-f]{7,16}\b`)
+
+// named replaces the ids of replicas with the names of their nodes.
+func (l raftLogger) named(text string) string {
+	return replicaID.ReplaceAllStringFunc(text, func(hex string) string {
+		id, err := strconv.ParseUint(hex, 16, 64)
+		if err != nil || l.host.cfg.NodeName == nil {
+			return hex
+		}
+		return cmp.Or(l.host.cfg.NodeName(nodeOf(id)), hex)
+	})
+}
+
+// nodeName returns the name of a node for people, or its id if the name is not known.
+func (h *Host) nodeName(node uint64) string {
+	name := ""
+	if h.cfg.NodeName != nil {
+		name = h.cfg.NodeName(node)
+	}
+	return cmp.Or(name, fmt.Sprintf("%010x", node))
+}
+
+func (l raftLogger) Debug(v ...any)                 { l.log.Debug(fmt.Sprint(v...)) }
+func (l raftLogger) Debugf(format string, v ...any) {}
+func (l raftLogger) Info(v ...any)                  { l.log.Debug(fmt.Sprint(v...)) }
+
+// Infof is called at every step of an election, so it formats only lines that are logged.
+func (l raftLogger) Infof(format string, v ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug(l.named(fmt.Sprintf(format, v...)))
+	}
+}
+func (l raftLogger) Warning(v ...any) { l.log.Warn(fmt.Sprint(v...)) }
+func (l raftLogger) Warningf(format string, v ...any) {
+	l.log.Warn(l.named(fmt.Sprintf(format, v...)))
+}
+func (l raftLogger) Error(v ...any)                 { l.log.Error(fmt.Sprint(v...)) }
+func (l raftLogger) Errorf(format string, v ...any) { l.log.Error(l.named(fmt.Sprintf(format, v...))) }
+func (l raftLogger) Fatal(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (l raftLogger) Fatalf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }
+func (l raftLogger) Panic(v ...any)                 { panic(fmt.Sprint(v...)) }
+func (l raftLogger) Panicf(format string, v ...any) { panic(fmt.Sprintf(format, v...)) }

@@ -296,7 +296,7 @@ func (r *hostHarness) busy() bool {
 		w.box.mu.Lock()
 		events := len(w.box.events)
 		w.box.mu.Unlock()
-		if events > 0 || len(w.again) > 0 || len(w.inflight) > 0 && r.failed == nil && !r.freeze {
+		if events > 0 || len(w.again) > 0 || len(w.out.inflight) > 0 && r.failed == nil && !r.freeze {
 			return true
 		}
 		if w.untilWake() <= 0 {
@@ -368,7 +368,7 @@ func (r *hostHarness) submit(id timer.ShardID, cmd timer.Command) (*pending, err
 		return nil, err
 	}
 	p.op = o
-	if err := o.group.w.box.offer(o); err != nil {
+	if err := o.shard.g.w.box.offer(o); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -430,9 +430,9 @@ func (r *hostHarness) add(id string, delay time.Duration, change ...func(*timer.
 func (r *hostHarness) timer(id string) *timer.Timer {
 	r.t.Helper()
 	var found *timer.Timer
-	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(g *group, _ int) bool {
-		if found = g.table.Read(1, id); found != nil {
-			g.scheduler.Overlay(found)
+	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
+		if found = r.host.shard(1).table.Read(1, id); found != nil {
+			r.host.shard(1).scheduler.Overlay(found)
 		}
 		return true
 	}}
@@ -500,10 +500,10 @@ func (r *hostHarness) blocking(fn func()) {
 }
 
 // table returns the table of shard 1.
-func (r *hostHarness) table() *table.Table { return r.host.groups[1].table }
+func (r *hostHarness) table() *table.Table { return shardOf(r.host.groups[1]).table }
 
 // scheduler returns the scheduler of shard 1.
-func (r *hostHarness) scheduler() *scheduler.Scheduler { return r.host.groups[1].scheduler }
+func (r *hostHarness) scheduler() *scheduler.Scheduler { return shardOf(r.host.groups[1]).scheduler }
 
 // failure returns the error that stopped the host, or nil.
 func (r *hostHarness) failure() error {
@@ -520,10 +520,10 @@ func (r *hostHarness) audit() {
 	r.t.Helper()
 	flights, spare := 0, 0
 	for _, g := range r.host.groups[1:] {
-		if err := g.table.Audit(true); err != nil {
+		if err := shardOf(g).table.Audit(true); err != nil {
 			r.t.Fatal(err)
 		}
-		has := g.scheduler.Inspect()
+		has := shardOf(g).scheduler.Inspect()
 		pending := 0
 		for _, f := range has.Leases {
 			if f.Pending {
@@ -683,12 +683,12 @@ func (d *fakeDispatcher) Start(permit delivery.Permit, j *scheduler.Delivery, do
 	p.use()
 	c := &fakeCall{Delivery: *j, url: p.url, wallMs: r.clock.wallMs, mono: r.clock.mono, done: done, permit: p}
 	g := r.host.groups[j.Shard]
-	due := g.table.Due(j.Job.Handle)
+	due := shardOf(g).table.Due(j.Job.Handle)
 	if due.State != timer.Leased || due.Fence != j.Job.Fence || due.Attempts != j.Job.Attempts || !g.serving {
 		r.t.Fatalf("I3: %s attempt %d fence %d starts, but the table has it in state %d with attempt %d, fence %d",
 			j.Job.ID, j.Job.Attempts, j.Job.Fence, due.State, due.Attempts, due.Fence)
 	}
-	if at := g.table.AttemptDueMs(j.Job.Handle); at > r.clock.wallMs {
+	if at := shardOf(g).table.AttemptDueMs(j.Job.Handle); at > r.clock.wallMs {
 		r.t.Fatalf("I4: %s starts %d ms early", j.Job.ID, at-r.clock.wallMs)
 	}
 	if early := j.Job.EarliestMs() - r.clock.wallMs; early > 0 {
@@ -819,3 +819,6 @@ func (r *hostHarness) files() string {
 func (r *hostHarness) queued(id timer.TopicID) int {
 	return r.scheduler().Inspect().Topics[id].Queued
 }
+
+// shardOf returns the shard of timers of a group.
+func shardOf(g *group) *timerShard { return g.machine.(*timerShard) }

@@ -136,6 +136,10 @@ const (
 // and blocks. Do, DoAll, Timer, List, Counts and Propose may be called from any goroutine once
 // Started is closed.
 type Host struct {
+	clients       // what clients ask for
+	driver        // its turns, in place of Run
+	snapshotFiles // in the data directory
+
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries
 	workers []*worker
@@ -175,21 +179,20 @@ func New(cfg Config) (*Host, error) {
 	}
 	cfg.RetainBytes = int(cfg.share(shareth*int64(cfg.Shards+1), int64(cfg.RetainBytes)))
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
+	h.clients, h.driver, h.snapshotFiles = clients{h}, driver{h}, snapshotFiles{h}
 	h.limits = scheduler.NewLimits(cfg.Shares)
 	for range cfg.Workers {
-		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)})
+		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), out: frameWriter{queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)}})
 	}
 	for i := range cfg.Shards + 1 {
 		w := h.workers[i%cfg.Workers]
-		g := &group{id: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, wakeMs: math.MaxInt64}
+		g := &group{id: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
 		if g.id == Meta {
-			g.meta = &metaGroup{machine: cfg.Machine}
+			g.machine = &metaGroup{g: g, machine: cfg.Machine}
 		} else {
-			g.scheduler = scheduler.New(scheduler.Config{
-				Shard: g.id, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
-				Observer: cfg.Observer, Ready: cfg.Ready, Limiters: h.limits, Zones: cfg.Zones,
-			}, schedulerEnv{g}, &w.now)
-			g.setTable(table.New(g.id, 0))
+			s := newTimerShard(g, &cfg, h.limits)
+			g.machine = s
+			w.shards = append(w.shards, s)
 		}
 		w.groups = append(w.groups, g)
 		h.groups = append(h.groups, g)
@@ -341,9 +344,9 @@ func (h *Host) housekeep(ctx context.Context) {
 func (h *Host) sum() {
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	for _, w := range h.workers {
-		memory += w.memory.Load()
-		replicas += w.replicas.Load()
-		largest = max(largest, w.largest.Load())
+		memory += w.sample.memory.Load()
+		replicas += w.sample.replicas.Load()
+		largest = max(largest, w.sample.largest.Load())
 	}
 	h.stream.SetReserve(uint64(largest))
 	h.pinnable.Store(pinnable(memory, replicas, h.stream.GenBytes()))
@@ -398,15 +401,7 @@ func (w *worker) abandon() {
 		}
 		g.stepDown()
 		g.reads.fail(timer.ErrStopped)
-		for _, o := range g.waiting {
-			o.answer(timer.Result{}, timer.ErrStopped)
-		}
-		g.waiting = nil
-		if g.meta != nil {
-			for _, o := range g.meta.waiting {
-				o.answer(nil, timer.ErrStopped)
-			}
-		}
+		g.machine.refuse(timer.ErrStopped)
 	}
 	if w.snapshot != nil {
 		w.snapshot.abort()
@@ -435,4 +430,49 @@ func (h *Host) onWorkers(fn func(w *worker)) {
 	}
 	wait.done()
 	h.await(wait)
+}
+
+// What a host is told about other nodes' processes. All of it may be wrong but Restarted: it starts
+// elections and questions, and ends no lease.
+
+// Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
+func (h *Host) Unreachable(node uint64) {
+	h.tellGroups(func(g *group) {
+		if id := g.membership.replicaOn(g, node); id != 0 && g.leader {
+			g.raft.ReportUnreachable(id)
+			g.w.touch(g)
+		}
+	})
+}
+
+// SeemsGone hints that a process has ended.
+func (h *Host) SeemsGone(owner table.Incarnation) {
+	h.tellGroups(func(g *group) {
+		g.machine.scanLeases() // it asks for a fence where it needs one
+		g.election.leaderSeemsGone(g, owner.Node())
+	})
+}
+
+// Restarted reports that a new process of a node has registered: see Placement.Restarted.
+func (h *Host) Restarted() {
+	h.tellGroups(func(g *group) {
+		g.machine.scanLeases()
+	})
+}
+
+// tellGroups runs do for every group with a replica here, on its worker.
+func (h *Host) tellGroups(do func(*group)) {
+	for _, w := range h.workers {
+		w.box.post(groupEvent(do))
+	}
+}
+
+type groupEvent func(*group)
+
+func (do groupEvent) handle(w *worker) {
+	for _, g := range w.groups {
+		if g.raft != nil {
+			do(g)
+		}
+	}
 }

@@ -340,7 +340,7 @@ func (c *hostCluster) concludes(limit time.Duration) {
 	c.until("the row is followed by all, and by them alone", limit, c.followed)
 	g := c.leader().host.groups[1]
 	for _, id := range c.acked {
-		if g.table.Read(1, id) == nil {
+		if shardOf(g).table.Read(1, id) == nil {
 			c.fatalf("timer %s was acknowledged and is gone%s", id, c.describe())
 		}
 	}
@@ -352,7 +352,7 @@ func (c *hostCluster) followed() bool {
 		return false
 	}
 	lead := r.host.groups[1]
-	voters, _ := lead.wanted()
+	voters, _ := lead.membership.wanted()
 	if !sameIDs(lead.store.conf.Voters, voters) || len(lead.store.conf.VotersOutgoing)+len(lead.store.conf.Learners) > 0 {
 		return false
 	}
@@ -365,7 +365,7 @@ func (c *hostCluster) followed() bool {
 			if g.replica != 0 {
 				return false
 			}
-		case g.replica != member.Replica || g.applied != lead.applied || g.table.Hash() != lead.table.Hash():
+		case g.replica != member.Replica || g.applied != lead.applied || shardOf(g).table.Hash() != shardOf(lead).table.Hash():
 			return false
 		}
 	}
@@ -380,7 +380,7 @@ func (c *hostCluster) describe() (text string) {
 			continue
 		}
 		text += fmt.Sprintf("\nnode %d: term %d, leads %v, serves %v, applied %d, log to %d, epoch %d, out %v, away %v, %v", firstNode+i,
-			g.raft.BasicStatus().GetTerm(), g.leader, g.serving, g.applied, g.store.last(), g.epoch, g.isOut(), c.away[i], confText(g.store.conf))
+			g.raft.BasicStatus().GetTerm(), g.leader, g.serving, g.applied, g.store.last(), g.membership.epoch, g.membership.isOut(g), c.away[i], confText(g.store.conf))
 	}
 	return text + fmt.Sprintf("\nrow %+v", c.row)
 }

@@ -44,7 +44,7 @@ func TestHungDiskOfAFollower(t *testing.T) {
 		for n := range 400 {
 			c.bulkyAdd(n, 500)
 			c.tick()
-			most, frames = max(most, w.unsynced), max(frames, len(w.inflight))
+			most, frames = max(most, w.out.unsynced), max(frames, len(w.out.inflight))
 		}
 		if c.hear(); len(c.acked) < 390 {
 			t.Fatalf("%d of 400 adds were acknowledged by the other two", len(c.acked))

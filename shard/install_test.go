@@ -25,13 +25,13 @@ func TestFramesAfterASnapshot(t *testing.T) {
 	c.say(1, heartbeat(term))
 	c.arrive(term, index)
 	r.settle()
-	if g := r.host.groups[1]; g.installs == 0 || g.applied != index {
-		t.Fatalf("%d snapshots were installed, applied is %d", g.installs, g.applied)
+	if g := r.host.groups[1]; g.snapshots.installs == 0 || g.applied != index {
+		t.Fatalf("%d snapshots were installed, applied is %d", g.snapshots.installs, g.applied)
 	}
 	r.freeze = true
 	c.entriesFrom(term, index, term, count, make([]byte, 700)...)
 	r.settle()
-	if frames := len(r.host.workers[0].inflight); frames < 5 {
+	if frames := len(r.host.workers[0].out.inflight); frames < 5 {
 		t.Fatalf("%d frames are on their way", frames)
 	}
 	r.freeze = false
@@ -62,7 +62,7 @@ func TestSnapshotOvertakesAFrame(t *testing.T) {
 			c.entriesFrom(old, after, afterTerm, 6)
 			after += 6
 			r.pass(spareFor)
-			if len(r.host.workers[0].inflight) == 0 {
+			if len(r.host.workers[0].out.inflight) == 0 {
 				t.Fatal("no frame is on its way")
 			}
 			c.say(1, heartbeat(term))

@@ -310,7 +310,7 @@ func (s *script) crash() {
 // checkKept checks I1: every acknowledged timer exists.
 func (s *script) checkKept() {
 	for _, k := range s.timers {
-		v := s.host.groups[k.shard].table.Read(k.topic, k.id)
+		v := shardOf(s.host.groups[k.shard]).table.Read(k.topic, k.id)
 		switch {
 		case k.dropped || !k.created:
 		case v == nil:
@@ -349,7 +349,7 @@ func (s *script) finish() {
 	}
 	s.checkKept()
 	for _, k := range s.timers {
-		v := s.host.groups[k.shard].table.Read(k.topic, k.id)
+		v := shardOf(s.host.groups[k.shard]).table.Read(k.topic, k.id)
 		if v == nil {
 			continue
 		}
@@ -362,7 +362,7 @@ func (s *script) finish() {
 	}
 	s.audit()
 	for _, g := range s.host.groups[1:] {
-		for h, f := range g.scheduler.Inspect().Leases {
+		for h, f := range shardOf(g).scheduler.Inspect().Leases {
 			s.t.Fatalf("handle %d: a lease never ended: %+v", h, f)
 		}
 	}

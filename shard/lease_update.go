@@ -1,8 +1,13 @@
 package shard
 
 import (
+	"encoding/binary"
+
+	"carillon/internal/delivery"
+	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // proposeLeaseUpdate decides an update (ack, nack, extension or return) of a lease and proposes its
@@ -10,55 +15,149 @@ import (
 // only, so that cannot change. But the lease may be one that this replica has not seen yet. A
 // leader that was suspended may not know that another leads and has given the lease. Then the
 // leadership is confirmed first.
-func (g *group) proposeLeaseUpdate(o *op) {
+func (s *timerShard) proposeLeaseUpdate(o *op) {
 	c := o.cmd.Claim
-	d := g.table.Due(c.Handle)
+	d := s.table.Due(c.Handle)
 	early := d.Holder == table.ByCall
-	if !g.scheduler.Updatable(o.cmd, &d) {
-		if c.Fence > g.table.LastFence() {
-			g.confirmLeaseUpdate(o)
+	if !s.scheduler.Updatable(o.cmd, &d) {
+		if c.Fence > s.table.LastFence() {
+			s.confirmLeaseUpdate(o)
 			return
 		}
-		o.answer(g.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+		o.answer(s.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		return
 	}
-	if early && o.cmd.Kind != timer.AckLease && g.scheduler.AwaitAnswer(o, c.Handle, &d) {
+	if early && o.cmd.Kind != timer.AckLease && s.scheduler.AwaitAnswer(o, c.Handle, &d) {
 		return
 	}
-	if !g.scheduler.HasZone(c.Handle, &d) {
+	if !s.scheduler.HasZone(c.Handle, &d) {
 		// The update is valid, and a node that knows the zone can decide it.
 		o.answer(timer.Result{}, timer.ErrOverloaded)
 		return
 	}
-	out := g.scheduler.DecideLeaseUpdate(o.cmd, &d)
+	out := s.scheduler.DecideLeaseUpdate(o.cmd, &d)
 	o.outcome = &out
-	g.batch.Outcome(&out)
-	g.items = append(g.items, item{kind: commandItem, op: o})
+	s.batch.Outcome(&out)
+	s.items = append(s.items, item{kind: commandItem, op: o})
 }
 
 // confirmLeaseUpdate decides a lease update once a majority has confirmed that this node leads, and
 // all entries committed before are applied.
-func (g *group) confirmLeaseUpdate(o *op) {
-	g.confirm(o.deadline, func(err error) {
-		d := g.table.Due(o.cmd.Claim.Handle)
+func (s *timerShard) confirmLeaseUpdate(o *op) {
+	s.g.confirm(o.deadline, func(err error) {
+		d := s.table.Due(o.cmd.Claim.Handle)
 		switch {
 		case err != nil:
 			o.answer(timer.Result{}, err)
-		case g.scheduler.Updatable(o.cmd, &d):
-			g.waiting = append(g.waiting, o)
-			g.w.touchNext(g)
+		case s.scheduler.Updatable(o.cmd, &d):
+			s.waiting = append(s.waiting, o)
+			s.g.w.touchNext(s.g)
 		default:
-			o.answer(g.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
+			o.answer(s.scheduler.LeaseOver(o.cmd, timer.Result{Code: timer.Skipped}), nil)
 		}
 	})
-	g.w.touch(g)
+	s.g.w.touch(s.g)
 }
 
 // settleLeaseUpdate answers a lease update whose outcome was applied.
-func (g *group) settleLeaseUpdate(o *op, r *timer.Result) {
+func (s *timerShard) settleLeaseUpdate(o *op, r *timer.Result) {
 	if r.Code == timer.OK {
-		g.scheduler.Updated(o.cmd)
-		g.w.fired(o.cmd.Topic, o.outcome)
+		s.scheduler.Updated(o.cmd)
+		s.g.w.fired(o.cmd.Topic, o.outcome)
 	}
-	o.answer(g.scheduler.LeaseOver(o.cmd, *r), nil)
+	o.answer(s.scheduler.LeaseOver(o.cmd, *r), nil)
+}
+
+// A former leader reports to its successor how its leases ended: see scheduler/report.go.
+
+// SendReport reports the end of a lease to the group's leader.
+func (e schedulerEnv) SendReport(p *scheduler.Report) {
+	g := e.g
+	to := g.leaderNode()
+	// A removed replica, or one that was cut off when it was removed, learns of no leader. Its
+	// reports go to the members in turn.
+	if to == 0 && len(g.membership.row.Members) > 0 {
+		e.reported++
+		to = g.membership.row.Members[e.reported%len(g.membership.row.Members)].Node
+	}
+	if to == 0 || to == g.w.host.cfg.Node {
+		return
+	}
+	o := g.w.open(to, reportMessage, g.id, 0)
+	body := len(o.frame)
+	o.frame = appendReport(o.frame, p)
+	o.close(g.w, body)
+}
+
+// leaderNode returns the node that leads the group as far as this node knows; 0: none.
+func (g *group) leaderNode() uint64 {
+	if g.raft == nil {
+		return 0
+	}
+	return nodeOf(g.raft.BasicStatus().Lead)
+}
+
+// Flags of a report.
+const (
+	reportNotSent = 1 << iota
+	reportRefused
+
+	reportBits = 1<<iota - 1
+)
+
+func appendReport(b []byte, p *scheduler.Report) []byte {
+	a := &p.Attempt
+	var bits byte
+	if a.NotSent {
+		bits |= reportNotSent
+	}
+	if a.Refused {
+		bits |= reportRefused
+	}
+	b = append(b, bits)
+	for _, v := range [...]uint64{uint64(p.Owner), uint64(p.Handle), p.Seq, p.Fence, uint64(p.Rev), uint64(a.Status)} {
+		b = binary.AppendUvarint(b, v)
+	}
+	for _, v := range [...]int64{a.RetryAfterMs, a.StartedMs, a.EndedMs} {
+		b = binary.AppendVarint(b, v)
+	}
+	return encoding.AppendBlock(b, encoding.Cut(a.Err, encoding.MaxErr))
+}
+
+// hearReport passes a former leader's report to the scheduler. If the lease is already over, it
+// tells the sender, which then stops reporting.
+func (s *timerShard) hearReport(from uint64, body []byte) {
+	if !s.g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
+		return
+	}
+	r := encoding.Reader{Rest: body[1:]}
+	p := scheduler.Report{Owner: table.Incarnation(r.Uvarint()), Handle: timer.Handle(r.Number(1<<32-1, "handle")), Seq: r.Uvarint(), Fence: r.Uvarint(), Rev: uint32(r.Uvarint())}
+	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
+	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
+	p.Attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
+	if r.Err() == nil && s.scheduler.JudgeReport(&p) {
+		s.tellOver(from, p.Owner, p.Handle, p.Fence)
+	}
+}
+
+// tellOver answers a report: the lease is over. Leases never come back, so the answer is true even
+// if another replica leads by now.
+func (s *timerShard) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
+	o := s.g.w.open(to, overMessage, s.g.id, 0)
+	body := len(o.frame)
+	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
+		o.frame = binary.AppendUvarint(o.frame, v)
+	}
+	o.close(s.g.w, body)
+}
+
+// hearOver ends a report of this process. After its replica was removed, this process has no table
+// to see the end of the lease in.
+func (s *timerShard) hearOver(body []byte) {
+	r := encoding.Reader{Rest: body}
+	owner, h, fence := table.Incarnation(r.Uvarint()), timer.Handle(r.Number(1<<32-1, "handle")), r.Uvarint()
+	if r.Close() != nil || owner != s.g.w.host.cfg.Incarnation {
+		return
+	}
+	s.scheduler.EndReport(h, fence)
 }

@@ -116,13 +116,13 @@ func (w *worker) rewriteMarker(g *group) {
 		w.append(appended{group: g, tombstone: g.tombstone, sync: true})
 		return
 	}
-	g.hardDirty = true
-	w.append(appended{group: g, create: &record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}, sync: true})
+	g.written.dirty = true
+	w.append(appended{group: g, create: &record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.membership.epoch}, sync: true})
 }
 
 // mark writes the newest snapshot's mark and the hard state to the log, so that generations with
 // older ones can be dropped.
 func (w *worker) mark(g *group) {
-	g.hardDirty = true
+	g.written.dirty = true
 	w.append(appended{group: g, mark: true, sync: true})
 }

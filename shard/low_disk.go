@@ -33,7 +33,7 @@ func (h *Host) lowDisks() (low []timer.LowDiskError) {
 func (g *group) noteLowDisks(low []timer.LowDiskError) {
 	i := -1
 	if len(low) > 0 && g.leader {
-		i = slices.IndexFunc(low, func(e timer.LowDiskError) bool { return g.hasVoter(e.Node) })
+		i = slices.IndexFunc(low, func(e timer.LowDiskError) bool { return g.membership.hasVoter(g, e.Node) })
 	}
 	if i < 0 {
 		if g.public.lowDisk.Load() != nil {
@@ -46,7 +46,7 @@ func (g *group) noteLowDisks(low []timer.LowDiskError) {
 
 // hasVoter reports whether a replica on the node has a vote, or had one before a joint change that
 // is not complete.
-func (g *group) hasVoter(node uint64) bool {
+func (m *membership) hasVoter(g *group, node uint64) bool {
 	of := func(id uint64) bool { return nodeOf(id) == node }
 	return slices.ContainsFunc(g.store.conf.Voters, of) || slices.ContainsFunc(g.store.conf.VotersOutgoing, of)
 }

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"carillon/shard/record"
-
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
+
+	"carillon/shard/record"
 )
 
 const (
@@ -26,44 +26,57 @@ const (
 	commitHintPeriod = 3 * time.Second
 )
 
+// membership is how a group follows its assignment. The members themselves are storage.conf.
+type membership struct {
+	row       Assignment // assignment of its replicas, as this node knows it
+	epoch     uint32     // of the assignment that the members followed last
+	index     uint64     // of the last change of members, or later
+	known     confKnown  // whether the members know of that change
+	hintsSent uint64     // to candidates, see sendCommitHint
+
+	reconcileAt time.Duration
+	settledAt   time.Duration // when the next report to the meta group is due
+	until       time.Duration // a proposed change is waited for; 0: none is
+}
+
 // reconcile makes a leader follow its assignment: first one membership change at a time, then the
 // transfer of the leadership to the preferred replica.
-func (g *group) reconcile() {
-	if !g.leader || !g.serving && !g.mayNotLead() || g.w.now.Mono < g.reconcileAt {
+func (m *membership) reconcile(g *group) {
+	if !g.leader || !g.serving && !g.mayNotLead() || g.w.now.Mono < m.reconcileAt {
 		return
 	}
-	g.reconcileAt = g.w.now.Mono + reconcileEach
-	g.watchHandOver()
+	m.reconcileAt = g.w.now.Mono + reconcileEach
+	g.transfer.expire(g)
 	if g.mayNotLead() {
-		g.handToWhoStays()
+		g.transfer.toRemaining(g)
 		return
 	}
-	if g.transferee == 0 && g.w.host.isCordoned() {
-		if next := g.transfereeAmong(g.stayers()); next != 0 {
-			g.handOver(next)
+	if g.transfer.to == 0 && g.w.host.isCordoned() {
+		if next := g.transfer.transfereeAmong(g, m.stayers(g)); next != 0 {
+			g.transfer.begin(g, next)
 		}
 	}
-	if g.row.Epoch == 0 || g.row.Epoch < g.epoch || g.transferee != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.now.Mono < g.confUntil {
+	if m.row.Epoch == 0 || m.row.Epoch < m.epoch || g.transfer.to != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.now.Mono < m.until {
 		return
 	}
-	voters, learners := g.wanted()
+	voters, learners := m.wanted()
 	if len(voters) == 0 {
 		return
 	}
-	switch cc := g.nextChange(voters, learners); {
+	switch cc := m.nextChange(g, voters, learners); {
 	case cc != nil:
-		cc.Context = binary.AppendUvarint(nil, uint64(g.row.Epoch))
-		g.confUntil = g.w.now.Mono + confLimit
+		cc.Context = binary.AppendUvarint(nil, uint64(m.row.Epoch))
+		m.until = g.w.now.Mono + confLimit
 		_ = g.raft.ProposeConfChange(cc) // refused while another is under way; tried again later
 		g.w.touch(g)
 	case !sameIDs(voters, g.store.conf.Voters) || !sameIDs(learners, g.store.conf.Learners):
-	case !g.row.Settled:
-		if g.w.now.Mono >= g.settledAt && g.isKnown() {
-			g.settledAt = g.w.now.Mono + settledEach
-			g.w.host.cfg.Placement.Settled(g.id, g.row.Epoch)
+	case !m.row.Settled:
+		if g.w.now.Mono >= m.settledAt && m.isKnown(g) {
+			m.settledAt = g.w.now.Mono + settledEach
+			g.w.host.cfg.Placement.Settled(g.id, m.row.Epoch)
 		}
 	default:
-		g.prefer()
+		g.transfer.toPreferred(g)
 	}
 }
 
@@ -72,17 +85,17 @@ func (g *group) reconcile() {
 // transfers the leadership to a remaining voter. Entries that it alone has would make its log the
 // longest: it would refuse its vote to the remaining voters, which may still count it, and could
 // not be a candidate itself.
-func (g *group) leaves() bool {
+func (m *membership) leaves(g *group) bool {
 	return len(g.store.conf.Voters) > 0 && !slices.Contains(g.store.conf.Voters, g.replica)
 }
 
 // isOut reports that this replica has applied the change that took its vote. A new replica may not
 // have applied the change that adds it yet.
-func (g *group) isOut() bool {
-	return g.leaves() && !slices.Contains(g.store.conf.VotersOutgoing, g.replica) && (g.learns() || g.epoch >= epochOf(g.replica))
+func (m *membership) isOut(g *group) bool {
+	return m.leaves(g) && !slices.Contains(g.store.conf.VotersOutgoing, g.replica) && (m.learns(g) || m.epoch >= epochOf(g.replica))
 }
 
-func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.replica) }
+func (m *membership) learns(g *group) bool { return slices.Contains(g.store.conf.Learners, g.replica) }
 
 // sendCommitHint answers a pre-vote request with this replica's commit index, which covers at least
 // the change that removed it. A candidate that has not applied the change still counts this
@@ -94,22 +107,22 @@ func (g *group) learns() bool { return slices.Contains(g.store.conf.Learners, g.
 // else the leader's next heartbeat corrects the candidate. The candidate accepts the hint only if
 // it has the entry in question. It learns only that this entry is committed, which is true
 // regardless of the sender.
-func (g *group) sendCommitHint(m *pb.Message) {
-	if m.GetType() != pb.MsgPreVote || m.GetTerm() < 2 || !g.isOut() {
+func (m *membership) sendCommitHint(g *group, ask *pb.Message) {
+	if ask.GetType() != pb.MsgPreVote || ask.GetTerm() < 2 || !m.isOut(g) {
 		return
 	}
-	if g.learns() && g.w.now.Mono/commitHintPeriod%2 == 1 {
+	if m.learns(g) && g.w.now.Mono/commitHintPeriod%2 == 1 {
 		// The learner may be a voter that has not heard of its promotion yet. A hint ends an
 		// election, so candidates that can win without this replica get the other periods.
 		return
 	}
 	last := g.store.last()
 	term, err := g.store.Term(last)
-	if err != nil || m.GetLogTerm() > term || m.GetLogTerm() == term && m.GetIndex() >= last {
+	if err != nil || ask.GetLogTerm() > term || ask.GetLogTerm() == term && ask.GetIndex() >= last {
 		return // the candidate gets the vote
 	}
-	index := min(g.applied, m.GetIndex()) // the last entry that the candidate may have
-	if index < g.confIndex {
+	index := min(g.applied, ask.GetIndex()) // the last entry that the candidate may have
+	if index < m.index {
 		// The candidate lacks the change, so a replica that has it must lead. A hint would make the
 		// candidate refuse its vote to that replica.
 		return
@@ -117,30 +130,30 @@ func (g *group) sendCommitHint(m *pb.Message) {
 	if term, err = g.store.Term(index); err != nil {
 		return // no longer in memory
 	}
-	g.commitHintsSent++
+	m.hintsSent++
 	g.send(&pb.Message{
-		Type: pb.MsgApp.Enum(), From: &g.replica, To: m.From, Term: new(m.GetTerm() - 1),
+		Type: pb.MsgApp.Enum(), From: &g.replica, To: ask.From, Term: new(ask.GetTerm() - 1),
 		Index: &index, LogTerm: &term, Commit: &index,
 	})
 }
 
 // stayers returns the voters to which a cordoned leader may transfer its leadership. It excludes
 // voters that the assignment removes, because these would return it.
-func (g *group) stayers() []uint64 {
-	if g.row.Epoch == 0 || g.row.Epoch < g.epoch {
+func (m *membership) stayers(g *group) []uint64 {
+	if m.row.Epoch == 0 || m.row.Epoch < m.epoch {
 		return g.store.conf.Voters // the assignment is older than the membership
 	}
-	voters, _ := g.wanted()
+	voters, _ := m.wanted()
 	return voters
 }
 
 // wanted returns the voters and learners of the assignment.
-func (g *group) wanted() (voters, learners []uint64) {
-	for _, m := range g.row.Members {
-		if m.Learner {
-			learners = append(learners, m.Replica)
+func (m *membership) wanted() (voters, learners []uint64) {
+	for _, member := range m.row.Members {
+		if member.Learner {
+			learners = append(learners, member.Replica)
 		} else {
-			voters = append(voters, m.Replica)
+			voters = append(voters, member.Replica)
 		}
 	}
 	return voters, learners
@@ -149,7 +162,7 @@ func (g *group) wanted() (voters, learners []uint64) {
 // nextChange returns the next change from the current membership to the wanted one, or nil if there
 // is none now. A new voter is added as a learner first. Once it has caught up, one joint change
 // gives it its vote and removes the replicas that are no longer wanted.
-func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
+func (m *membership) nextChange(g *group, voters, learners []uint64) *pb.ConfChangeV2 {
 	conf := g.store.conf
 	cc := &pb.ConfChangeV2{}
 	change := func(kind pb.ConfChangeType, id uint64) {
@@ -165,7 +178,7 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 	}
 	for _, id := range voters {
 		if !slices.Contains(conf.Voters, id) {
-			if !g.hasCaughtUp(id) {
+			if !m.hasCaughtUp(g, id) {
 				return nil
 			}
 			change(pb.ConfChangeAddNode, id)
@@ -174,14 +187,14 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 	// A leader that is not among the wanted voters hands over first. Before that, its transferee
 	// may have to get a vote.
 	if !slices.Contains(voters, g.replica) {
-		next := g.transfereeAmong(voters)
+		next := g.transfer.transfereeAmong(g, voters)
 		// No remaining replica may lead, perhaps because all of their nodes drain. The assignment
 		// is followed nevertheless.
 		if next == 0 && len(cc.Changes) == 0 {
-			next = g.inheritor(voters, func(uint64) bool { return true })
+			next = g.transfer.transfereeWhere(g, voters, func(uint64) bool { return true })
 		}
 		if next != 0 {
-			g.handOver(next)
+			g.transfer.begin(g, next)
 			return nil
 		}
 		if len(cc.Changes) == 0 {
@@ -189,7 +202,7 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 		}
 		return cc
 	}
-	if !g.mostHear(voters) {
+	if !m.mostHear(g, voters) {
 		return nil
 	}
 	for _, id := range conf.Voters {
@@ -215,10 +228,10 @@ func (g *group) nextChange(voters, learners []uint64) *pb.ConfChangeV2 {
 // mostHear reports whether most of the wanted voters have caught up with this leader. Votes are
 // removed only then: the planner may not know yet that one of these voters is down, and after the
 // change the group could not even elect a leader (I14).
-func (g *group) mostHear(voters []uint64) bool {
+func (m *membership) mostHear(g *group, voters []uint64) bool {
 	hear := 0
 	for _, id := range voters {
-		if id == g.replica || g.hasCaughtUp(id) {
+		if id == g.replica || m.hasCaughtUp(g, id) {
 			hear++
 		}
 	}
@@ -226,7 +239,7 @@ func (g *group) mostHear(voters []uint64) bool {
 }
 
 // hasCaughtUp reports whether a replica is active and lacks at most caughtUp entries.
-func (g *group) hasCaughtUp(id uint64) (ok bool) {
+func (m *membership) hasCaughtUp(g *group, id uint64) (ok bool) {
 	last, _ := g.store.LastIndex()
 	g.raft.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if other == id {
@@ -236,9 +249,9 @@ func (g *group) hasCaughtUp(id uint64) (ok bool) {
 	return ok
 }
 
-// changeMembers applies a membership change, unless its epoch is older than one already followed
+// apply applies a membership change, unless its epoch is older than one already followed
 // (I8).
-func (g *group) changeMembers(e *pb.Entry) error {
+func (m *membership) apply(g *group, e *pb.Entry) error {
 	cc, err := confChange(e)
 	if err != nil {
 		return err
@@ -249,14 +262,14 @@ func (g *group) changeMembers(e *pb.Entry) error {
 		if n <= 0 {
 			return record.ErrMalformed
 		}
-		if uint32(epoch) < g.epoch {
+		if uint32(epoch) < m.epoch {
 			return nil // all replicas ignore it alike
 		}
-		g.epoch = uint32(epoch)
+		m.epoch = uint32(epoch)
 	}
 	g.store.conf = g.raft.ApplyConfChange(cc)
 	g.noteLowDisks(g.w.host.lowDisks())
-	g.confIndex, g.confUntil = e.GetIndex(), 0
+	m.index, m.until = e.GetIndex(), 0
 	return nil
 }
 
@@ -280,23 +293,23 @@ func (k *confKnown) came(e *pb.Entry) {
 
 // isKnown reports whether most voters know of the last change. If this has not been checked yet, it
 // starts the check.
-func (g *group) isKnown() bool {
+func (m *membership) isKnown(g *group) bool {
 	if g.appliedTerm != g.term {
 		return false // the first entry of this term, which is empty too, comes before
 	}
-	if g.known.conf != g.confIndex || g.known.term != g.term {
+	if m.known.conf != m.index || m.known.term != g.term {
 		if g.raft.Propose(nil) == nil {
-			g.known = confKnown{conf: g.confIndex, term: g.term}
+			m.known = confKnown{conf: m.index, term: g.term}
 			g.w.touch(g)
 		}
 		return false
 	}
-	if g.known.index == 0 {
+	if m.known.index == 0 {
 		return false
 	}
 	knows := 0
 	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if pr.Match >= g.known.index && slices.Contains(g.store.conf.Voters, id) {
+		if pr.Match >= m.known.index && slices.Contains(g.store.conf.Voters, id) {
 			knows++
 		}
 	})
@@ -308,4 +321,12 @@ func sameIDs(a, b []uint64) bool {
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(a, b)
+}
+
+// all returns all replicas of the group in ascending order, each once.
+func (m *membership) all(g *group) []uint64 {
+	conf := g.store.conf
+	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
+	slices.Sort(list)
+	return slices.Compact(list)
 }

@@ -40,7 +40,7 @@ func (r *hostHarness) limitTo(left int64) {
 // hangingSnapshot begins a snapshot of shard 1 with a writer that consumes nothing.
 func (r *hostHarness) hangingSnapshot() *snapshotRun {
 	g := r.host.groups[1]
-	run := &snapshotRun{group: g, chunks: make(chan []byte), state: g.table.BeginSnapshot()}
+	run := &snapshotRun{group: g, chunks: make(chan []byte), state: shardOf(g).table.BeginSnapshot()}
 	g.w.snapshot = run
 	return run
 }
@@ -179,7 +179,7 @@ func TestMemoryForASlowFollower(t *testing.T) {
 		if g.store.bytes() < 1<<20 {
 			t.Errorf("%d bytes of entries are kept for a follower that is behind, and there is room", g.store.bytes())
 		}
-		r.host.cfg.MemoryLimit = g.table.MemoryBytes() + 200<<10
+		r.host.cfg.MemoryLimit = shardOf(g).table.MemoryBytes() + 200<<10
 		c.tick()
 		c.tick()
 		taken, limit := 0, r.host.cfg.MemoryLimit

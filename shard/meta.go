@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"carillon/internal/feature"
@@ -37,6 +38,7 @@ type Machine interface {
 
 // metaGroup takes the place of a table in the meta group.
 type metaGroup struct {
+	g       *group
 	machine Machine
 	waiting []*metaOp
 }
@@ -54,7 +56,8 @@ const maxMetaWaiting = 10_000
 // propose makes one entry of the waiting commands. A leader begins to propose, and to serve reads,
 // when it has applied the first entry of its term. Before, its state may lack commands that earlier
 // leaders acknowledged.
-func (m *metaGroup) propose(g *group) {
+func (m *metaGroup) propose() {
+	g := m.g
 	if !g.leader {
 		return
 	}
@@ -62,26 +65,26 @@ func (m *metaGroup) propose(g *group) {
 		// There is no lease to fence: the meta group reads no clock and makes no calls.
 		g.takeover, g.serving, g.servingSince = false, true, g.w.now.Mono
 	}
-	if !g.serving || g.transferee != 0 || g.refusedUntil != 0 || len(g.proposals) >= maxPipelined {
+	if !g.serving || g.transfer.to != 0 || g.pipeline.refusedUntil != 0 || len(g.pipeline.proposals) >= maxPipelined {
 		return // waiting commands time out by themselves
 	}
 	if len(m.waiting) == 0 && !g.compare.wanted {
 		return
 	}
-	entry := m.entry(g)
+	entry := m.entry()
 	if len(entry.ops) == 0 && !entry.compares {
 		return // all waiting commands were refused
 	}
-	g.number++
-	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.number)
-	g.w.proposed += len(b)
-	p := proposal{number: g.number, metas: entry.ops}
+	g.pipeline.number++
+	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.pipeline.number)
+	g.w.budget.proposed += len(b)
+	p := proposal{number: g.pipeline.number, metas: entry.ops}
 	if err := g.raft.Propose(b); err != nil {
-		m.dropped(g, &p)
+		m.dropped(&p)
 		return
 	}
 	g.compare.wanted = false
-	g.proposals = append(g.proposals, p)
+	g.pipeline.proposals = append(g.pipeline.proposals, p)
 }
 
 // metaEntry is an entry that is about to be proposed.
@@ -91,7 +94,8 @@ type metaEntry struct {
 }
 
 // entry takes waiting commands, up to the size of one entry. It answers those that Check refuses.
-func (m *metaGroup) entry(g *group) metaEntry {
+func (m *metaGroup) entry() metaEntry {
+	g := m.g
 	e := metaEntry{compares: g.compare.wanted}
 	bytes, n := 0, 0
 	for ; n < len(m.waiting) && bytes < table.MaxBatchBytes; n++ {
@@ -127,10 +131,10 @@ func (e *metaEntry) encode(level feature.Level, nowMs, origin, number uint64) []
 }
 
 // dropped answers the commands of an entry that raft refused. They had no effect, so clients can
-// try again; see group.dropped.
-func (m *metaGroup) dropped(g *group, p *proposal) {
-	g.number--
-	g.refusedUntil = g.w.now.Mono + tickInterval
+// try again; see timerShard.dropped.
+func (m *metaGroup) dropped(p *proposal) {
+	m.g.pipeline.number--
+	m.g.pipeline.refusedUntil = m.g.w.now.Mono + tickInterval
 	p.fail(timer.ErrNoLeader)
 }
 
@@ -157,8 +161,8 @@ func readMetaEntry(data []byte) (out metaResult, in record.Reader, err error) {
 	return out, in, nil
 }
 
-// replay applies an entry. apply also answers its commands if they are this leader's own.
-func (m *metaGroup) replay(data []byte) (out metaResult, err error) {
+// runCommands applies an entry's commands.
+func (m *metaGroup) runCommands(data []byte) (out metaResult, err error) {
 	out, r, err := readMetaEntry(data)
 	if err != nil {
 		return out, err
@@ -177,16 +181,22 @@ func (m *metaGroup) replay(data []byte) (out metaResult, err error) {
 	return out, r.End()
 }
 
-func (m *metaGroup) apply(g *group, e *pb.Entry) (compares bool, err error) {
-	out, err := m.replay(e.Data)
+func (m *metaGroup) replay(e *record.Entry) error {
+	_, err := m.runCommands(e.Data)
+	return err
+}
+
+func (m *metaGroup) apply(e *pb.Entry) (compares bool, err error) {
+	g := m.g
+	out, err := m.runCommands(e.Data)
 	if err != nil {
 		return false, err
 	}
-	if out.origin != g.w.host.origin || len(g.proposals) == 0 || g.proposals[0].number != out.number {
+	if out.origin != g.w.host.origin || len(g.pipeline.proposals) == 0 || g.pipeline.proposals[0].number != out.number {
 		return out.compares, nil
 	}
-	p := g.proposals[0]
-	g.proposals = g.proposals[1:]
+	p := g.pipeline.proposals[0]
+	g.pipeline.proposals = g.pipeline.proposals[1:]
 	for i, o := range p.metas {
 		if o != nil {
 			o.answer(out.results[i], nil)
@@ -196,13 +206,13 @@ func (m *metaGroup) apply(g *group, e *pb.Entry) (compares bool, err error) {
 }
 
 // expire answers commands that have waited too long to be proposed or to be committed.
-func (m *metaGroup) expire(g *group, now time.Duration) {
+func (m *metaGroup) expire(now time.Duration) {
 	for len(m.waiting) > 0 && m.waiting[0].deadline <= now {
 		m.waiting[0].answer(nil, timer.ErrNoLeader)
 		m.waiting[0] = nil
 		m.waiting = m.waiting[1:]
 	}
-	for _, p := range g.proposals {
+	for _, p := range m.g.pipeline.proposals {
 		for i, o := range p.metas {
 			if o != nil && o.deadline+commitGrace <= now {
 				o.answer(nil, timer.ErrUnknown)
@@ -211,3 +221,51 @@ func (m *metaGroup) expire(g *group, now time.Duration) {
 		}
 	}
 }
+
+// refuse answers the commands that wait.
+func (m *metaGroup) refuse(err error) {
+	for _, o := range m.waiting {
+		o.answer(nil, err)
+	}
+	m.waiting = nil
+}
+
+// afterApply has the leader propose if the first entry of its term, which it waits for, is applied.
+func (m *metaGroup) afterApply() {
+	if m.g.takeover {
+		m.g.w.touchNext(m.g)
+	}
+}
+
+func (m *metaGroup) hash() uint64       { return m.machine.Hash() }
+func (m *metaGroup) hashVersion() byte  { return metaHashVersion }
+func (m *metaGroup) save() timer.Saving { return m.machine.BeginSave() }
+func (m *metaGroup) replace(state any)  { m.machine.Replace(state) }
+func (m *metaGroup) hasWork() bool      { return len(m.waiting) > 0 }
+func (m *metaGroup) end()               { m.g.pipeline.fail() }
+
+func (m *metaGroup) read(r io.Reader) (state any, hash uint64, err error) { return m.machine.Read(r) }
+
+// prompt implements machine: nodes wait for their copy of the meta group's state.
+func (m *metaGroup) prompt() bool { return true }
+
+// What follows is for groups with timers, clients' operations or calls: the meta group has none.
+
+func (m *metaGroup) bytes() int64                 { return 0 }
+func (m *metaGroup) slots() int                   { return 0 }
+func (m *metaGroup) clear()                       {}
+func (m *metaGroup) waits() int                   { return 0 }
+func (m *metaGroup) run()                         {}
+func (m *metaGroup) nextWake() int64              { return math.MaxInt64 }
+func (m *metaGroup) tick()                        {}
+func (m *metaGroup) tickRemoved()                 {}
+func (m *metaGroup) doubt()                       {}
+func (m *metaGroup) drain()                       {}
+func (m *metaGroup) unstarted() int               { return 0 }
+func (m *metaGroup) scanLeases()                  {}
+func (m *metaGroup) receive(byte, uint64, []byte) {}
+func (m *metaGroup) status(*GroupStatus)          {}
+func (m *metaGroup) stats(*Stats)                 {}
+
+// metaGroup returns the meta group's machine.
+func (h *Host) metaGroup() *metaGroup { return h.groups[Meta].machine.(*metaGroup) }

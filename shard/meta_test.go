@@ -12,7 +12,7 @@ import (
 
 // metaOp submits a command to the meta group.
 func (r *hostHarness) metaOp(cmd string) *metaOp {
-	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
+	o := &metaOp{meta: r.host.metaGroup(), cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 	r.host.workers[0].box.post(o)
 	r.settle()
 	return o
@@ -56,8 +56,8 @@ func TestMetaServesAfterItsFirstEntry(t *testing.T) {
 	c.elects(Meta)
 	g := r.host.groups[Meta]
 	o := r.metaOp("x")
-	if g.serving || r.host.Leads(Meta) || len(g.proposals) > 0 {
-		t.Fatalf("it serves with entry %d of term %d applied, in term %d; %d proposals", g.applied, g.appliedTerm, g.term, len(g.proposals))
+	if g.serving || r.host.Leads(Meta) || len(g.pipeline.proposals) > 0 {
+		t.Fatalf("it serves with entry %d of term %d applied, in term %d; %d proposals", g.applied, g.appliedTerm, g.term, len(g.pipeline.proposals))
 	}
 	if o.ended() {
 		t.Fatalf("what waits is answered: %v", o.err)

@@ -11,7 +11,7 @@ import (
 
 // op is one client command on its way through a worker.
 type op struct {
-	group    *group
+	shard    *timerShard
 	cmd      *timer.Command
 	brief    bool
 	room     timer.Room     // for the timer in the result; nil: no limit
@@ -35,7 +35,7 @@ func (o *op) answer(r timer.Result, err error) {
 	if o.wait == nil {
 		return // an operation of the node itself
 	}
-	o.group.w.queued.Add(-1)
+	o.shard.g.w.queued.Add(-1)
 	o.wait.done()
 }
 
@@ -46,12 +46,12 @@ func (o *op) WaitsUntil() time.Duration { return o.deadline }
 func (o *op) Answer(r timer.Result, err error) { o.answer(r, err) }
 
 func (o *op) handle(w *worker) {
-	if o.group.notLeading() && !o.group.awaitsLeader() {
-		o.answer(timer.Result{}, o.group.notLeader())
+	if o.shard.g.notLeading() && !o.shard.g.awaitsLeader() {
+		o.answer(timer.Result{}, o.shard.g.notLeader())
 		return
 	}
-	o.group.waiting = append(o.group.waiting, o)
-	w.touch(o.group)
+	o.shard.waiting = append(o.shard.waiting, o)
+	w.touch(o.shard.g)
 }
 
 // opList is the part of a client's call that goes to one worker.
@@ -115,7 +115,7 @@ func (w *waiter) release() {
 
 // metaOp is one command for the meta group's machine.
 type metaOp struct {
-	group    *group
+	meta     *metaGroup
 	cmd      []byte
 	deadline time.Duration
 
@@ -130,23 +130,23 @@ func (o *metaOp) answer(r any, err error) {
 }
 
 func (o *metaOp) handle(w *worker) {
-	if o.group.notLeading() {
-		o.answer(nil, o.group.notLeader())
+	if o.meta.g.notLeading() {
+		o.answer(nil, o.meta.g.notLeader())
 		return
 	}
-	if len(o.group.meta.waiting) >= maxMetaWaiting {
+	if len(o.meta.waiting) >= maxMetaWaiting {
 		o.answer(nil, timer.ErrOverloaded)
 		return
 	}
-	o.group.meta.waiting = append(o.group.meta.waiting, o)
-	w.touch(o.group)
+	o.meta.waiting = append(o.meta.waiting, o)
+	w.touch(o.meta.g)
 }
 
 // read is a linearizable read. It is served when everything that was committed at its arrival is
 // applied.
 type read struct {
 	group    *group
-	serve    func(g *group, budget int) (done bool)
+	serve    func(budget int) (done bool)
 	long     bool // serve is called several times, each for a slice of the work
 	deadline time.Duration
 	index    uint64 // must be applied before serve is called
@@ -166,4 +166,114 @@ func (r *read) handle(w *worker) {
 	}
 	r.group.reads.fresh = append(r.group.reads.fresh, r)
 	w.touch(r.group)
+}
+
+// refuseAll answers all operations that were not proposed: this node does not lead the group, but
+// another may.
+func (g *group) refuseAll() {
+	err := g.notLeader()
+	g.machine.refuse(err)
+	g.reads.fail(err)
+}
+
+// notLeader returns the error that names the leading node, if this node knows it.
+func (g *group) notLeader() error {
+	if g.raft == nil {
+		return timer.NotLeaderError{}
+	}
+	leader := nodeOf(g.raft.BasicStatus().Lead)
+	if leader == g.w.host.cfg.Node {
+		leader = 0
+	}
+	return timer.NotLeaderError{Leader: leader}
+}
+
+// notLeading reports whether operations must not wait here: this node has no replica of the group,
+// or one that follows.
+func (g *group) notLeading() bool {
+	return g.raft == nil || !g.leader && !g.soleVoter()
+}
+
+// expire answers operations whose deadline has passed: 503 is better than silence.
+func (g *group) expire(now time.Duration) {
+	g.machine.expire(now)
+	g.reads.expire(now)
+}
+
+func (g *group) timeoutError() error {
+	if g.w.stream.Full() {
+		d := g.w.stream.Disk()
+		return timer.LowDiskError{Node: g.w.host.cfg.Node, Path: g.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
+	}
+	if g.serving {
+		return timer.ErrOverloaded
+	}
+	return timer.ErrNoLeader
+}
+
+// event is an element of a worker's mailbox: a client operation, a completion of the log, the
+// outcome of a call, a granted permit or a control message. It is handled on the worker's
+// goroutine.
+type event interface{ handle(w *worker) }
+
+// mailbox is a worker's queue, with many producers and one consumer that takes all events at once.
+// Client operations beyond bound are refused. Internal events are never refused, because a
+// completion must not be lost; the running calls and the frames in flight bound their number.
+type mailbox struct {
+	mu     sync.Mutex
+	events []event
+	closed bool
+	wake   chan struct{} // capacity 1
+	bound  int
+}
+
+func newMailbox(bound int) *mailbox {
+	return &mailbox{bound: bound, wake: make(chan struct{}, 1)}
+}
+
+// offer queues a client operation. It returns timer.ErrOverloaded if the queue is full.
+func (m *mailbox) offer(e event) error { return m.put(e, m.bound) }
+
+// post queues an internal event, or drops it if the mailbox is closed.
+func (m *mailbox) post(e event) { _ = m.put(e, int(^uint(0)>>1)) }
+
+func (m *mailbox) put(e event, bound int) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return timer.ErrStopped
+	}
+	n := len(m.events)
+	if n >= bound {
+		m.mu.Unlock()
+		return timer.ErrOverloaded
+	}
+	m.events = append(m.events, e)
+	m.mu.Unlock()
+	if n == 0 {
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// take returns the queued events and makes empty the new queue.
+func (m *mailbox) take(empty []event) []event {
+	m.mu.Lock()
+	full := m.events
+	m.events = empty[:0]
+	m.mu.Unlock()
+	return full
+}
+
+// close makes later puts fail and returns the remaining events.
+func (m *mailbox) close() []event {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	left := m.events
+	m.events = nil
+	return left
 }

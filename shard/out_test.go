@@ -119,7 +119,7 @@ func (p *pair) removes(learns bool) {
 func (p *pair) isOutAhead() {
 	p.stands[0].t.Helper()
 	a, b := p.shard(0), p.shard(1)
-	if !b.isOut() || b.leader || len(a.store.conf.Voters) != 2 || b.store.last() <= a.store.last() {
+	if !b.membership.isOut(b) || b.leader || len(a.store.conf.Voters) != 2 || b.store.last() <= a.store.last() {
 		p.stands[0].t.Fatalf("node 7: voters %d, log to %d; node 8: voters %d, log to %d, leads %v", a.store.conf.Voters, a.store.last(), b.store.conf.Voters, b.store.last(), b.leader)
 	}
 }
@@ -143,7 +143,7 @@ func killedAhead(t *testing.T, learns bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.until("who goes is out", func() bool { return p.shard(1).isOut() })
+	p.until("who goes is out", func() bool { return p.shard(1).membership.isOut(p.shard(1)) })
 	if late.answered() && late.op.err == nil {
 		t.Error("acknowledged, and not on disk")
 	}
@@ -184,7 +184,7 @@ func electedAhead(t *testing.T, learns bool) {
 		return appends > 1 || appends == 1 && m.GetType() != pb.MsgApp || m.GetType() == pb.MsgPreVote && p.shard(1).leader
 	}
 	p.campaigns(1)
-	p.until("who goes is out", func() bool { return p.shard(1).isOut() })
+	p.until("who goes is out", func() bool { return p.shard(1).membership.isOut(p.shard(1)) })
 	p.isOutAhead()
 	p.drops = func(*pb.Message) bool { return false }
 	p.until("who stays leads", func() bool { return p.shard(0).serving })
@@ -202,13 +202,13 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 	p := newPair(t)
 	p.removes(false)
 	p.drops = func(*pb.Message) bool { return false }
-	p.until("who goes is out", func() bool { return p.shard(1).isOut() })
+	p.until("who goes is out", func() bool { return p.shard(1).membership.isOut(p.shard(1)) })
 	g := p.shard(1)
 	// The log of node 8 has an entry that it has not applied.
 	g.store.append([]*pb.Entry{{Term: new(g.appliedTerm), Index: new(g.store.last() + 1)}})
 	for _, test := range []struct {
 		last, word uint64
-	}{{g.confIndex - 1, 0}, {g.confIndex, g.confIndex}} {
+	}{{g.membership.index - 1, 0}, {g.membership.index, g.membership.index}} {
 		said := uint64(0)
 		p.drops = func(m *pb.Message) bool {
 			if m.GetType() == pb.MsgApp && nodeOf(m.GetTo()) == 7 {
@@ -216,13 +216,13 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 			}
 			return true
 		}
-		g.sendCommitHint(&pb.Message{
-			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(7, 1)), To: &g.replica, Term: new(g.hard.Term + 1), LogTerm: new(g.appliedTerm), Index: &test.last,
+		g.membership.sendCommitHint(g, &pb.Message{
+			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(7, 1)), To: &g.replica, Term: new(g.written.hard.Term + 1), LogTerm: new(g.appliedTerm), Index: &test.last,
 		})
 		g.w.touch(g)
 		p.stands[1].turn()
 		if said != test.word {
-			t.Errorf("who has the log up to %d is told of %d, want %d (the change is %d)", test.last, said, test.word, g.confIndex)
+			t.Errorf("who has the log up to %d is told of %d, want %d (the change is %d)", test.last, said, test.word, g.membership.index)
 		}
 	}
 	for _, r := range p.stands {

@@ -105,7 +105,7 @@ func (w *worker) sendAll() {
 // send sends a message to a peer.
 func (g *group) send(m *pb.Message) {
 	if m.GetType() == pb.MsgSnap {
-		g.sendSnapshot(m)
+		g.snapshots.send(g, m)
 		return
 	}
 	if !mayCome(m.GetType()) {
@@ -113,7 +113,7 @@ func (g *group) send(m *pb.Message) {
 		// answered when collect handles the change of role.
 		return
 	}
-	if !g.holdsBack(m) {
+	if !g.pipeline.holdsBack(g, m) {
 		g.sendNow(m)
 	}
 }
@@ -224,12 +224,10 @@ func (f *peerFrame) handle(w *worker) {
 		switch m.kind {
 		case raftMessage:
 			m.group.hear(f.from, m.body)
-		case reportMessage:
-			m.group.hearReport(f.from, m.body)
-		case overMessage:
-			m.group.hearOver(m.body)
 		case stateMessage:
-			m.group.hearState(f.from, m.body)
+			m.group.compare.receive(m.group, f.from, m.body)
+		default:
+			m.group.machine.receive(m.kind, f.from, m.body)
 		}
 	}
 }
@@ -243,12 +241,12 @@ func (g *group) hear(from uint64, body []byte) {
 	if g.hasLost(m) {
 		return
 	}
-	g.sendCommitHint(m)
+	g.membership.sendCommitHint(g, m)
 	if waitsForDisk(m.GetType()) {
 		if g.w.full() {
 			return
 		}
-		g.w.heard += len(body) + partOverhead
+		g.w.budget.heard += len(body) + partOverhead
 	}
 	_ = g.raft.Step(m) // raft refuses old messages, and those of replicas that it does not know
 	g.w.touch(g)

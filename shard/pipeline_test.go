@@ -64,7 +64,7 @@ func TestFramesOnTheirWay(t *testing.T) {
 		for n := range 6 {
 			sent = append(sent, pipelineAdd(r, n))
 		}
-		if got := len(w.inflight); got != c.want {
+		if got := len(w.out.inflight); got != c.want {
 			t.Errorf("alone %v: %d frames on their way, want %d", c.alone, got, c.want)
 		}
 		for i, p := range sent {

@@ -13,7 +13,7 @@ import (
 // pullRequest is a consumer's request for timers of one shard. It is answered, possibly without
 // timers, when its leases are applied.
 type pullRequest struct {
-	group    *group
+	shard    *timerShard
 	topic    timer.TopicID
 	most     int
 	leaseMs  int64 // 0: the topic's default
@@ -33,12 +33,12 @@ type pullList []*pullRequest
 
 func (l pullList) handle(w *worker) {
 	for _, t := range l {
-		if t.group.notLeading() {
-			t.answer(t.group.notLeader())
+		if t.shard.g.notLeading() {
+			t.answer(t.shard.g.notLeader())
 			continue
 		}
-		t.group.pulls = append(t.group.pulls, t)
-		w.touch(t.group)
+		t.shard.pulls = append(t.shard.pulls, t)
+		w.touch(t.shard.g)
 	}
 }
 
@@ -53,35 +53,35 @@ func (t *pullRequest) answer(err error) {
 }
 
 // proposePulls proposes leases for waiting requests, in order of arrival.
-func (g *group) proposePulls() {
-	if g.scheduler.InDoubt() {
+func (s *timerShard) proposePulls() {
+	if s.scheduler.InDoubt() {
 		return // until a majority has confirmed that this node leads
 	}
 	var keep []*pullRequest
-	for i, t := range g.pulls {
-		if g.batch.Size() >= table.MaxBatchBytes || !g.pullFor(t) {
+	for i, t := range s.pulls {
+		if s.batch.Size() >= table.MaxBatchBytes || !s.pullFor(t) {
 			keep = append(keep, t)
 		}
-		g.pulls[i] = nil
+		s.pulls[i] = nil
 	}
-	if g.pulls = keep; len(keep) > 0 {
-		g.w.touchNext(g)
+	if s.pulls = keep; len(keep) > 0 {
+		s.g.w.touchNext(s.g)
 	}
 }
 
 // pullFor proposes leases for one request. known is false if the order of the topic's timers is not
 // known yet.
-func (g *group) pullFor(t *pullRequest) (known bool) {
+func (s *timerShard) pullFor(t *pullRequest) (known bool) {
 	lasts := t.leaseMs
 	if lasts == 0 {
-		lasts = g.scheduler.LeaseMs(t.topic)
+		lasts = s.scheduler.LeaseMs(t.topic)
 	}
-	t.untilMs, t.until = g.w.now.WallMs+lasts, g.w.now.Lease+time.Duration(lasts)*time.Millisecond
-	if t.asked, known = g.scheduler.Pull(&g.batch, t.topic, t.most, lasts); !known {
+	t.untilMs, t.until = s.g.w.now.WallMs+lasts, s.g.w.now.Lease+time.Duration(lasts)*time.Millisecond
+	if t.asked, known = s.scheduler.Pull(&s.batch, t.topic, t.most, lasts); !known {
 		return false
 	}
 	for range t.asked {
-		g.items = append(g.items, item{kind: pullItem, pull: t})
+		s.items = append(s.items, item{kind: pullItem, pull: t})
 	}
 	if t.pending = len(t.asked); t.pending == 0 {
 		t.answer(nil)
@@ -90,14 +90,14 @@ func (g *group) pullFor(t *pullRequest) (known bool) {
 }
 
 // granted handles the result of one lease.
-func (t *pullRequest) granted(g *group, r *timer.Result) {
+func (t *pullRequest) granted(s *timerShard, r *timer.Result) {
 	h := t.asked[len(t.asked)-t.pending]
 	t.pending--
-	g.scheduler.Pulled(h, r)
+	s.scheduler.Pulled(h, r)
 	// A lease that is over is not handed out: this process was suspended, and others may have had
 	// the timer since.
-	if r.Code == timer.OK && t.wait != nil && g.w.now.Lease < t.until {
-		t.pulled = append(t.pulled, timer.PulledTimer{Shard: g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: g.table.Copy(r.Handle)})
+	if r.Code == timer.OK && t.wait != nil && s.g.w.now.Lease < t.until {
+		t.pulled = append(t.pulled, timer.PulledTimer{Shard: s.g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: s.table.Copy(r.Handle)})
 	}
 	if t.pending == 0 {
 		t.answer(nil)
@@ -105,28 +105,28 @@ func (t *pullRequest) granted(g *group, r *timer.Result) {
 }
 
 // dropped handles a lease that raft refused.
-func (t *pullRequest) dropped(g *group) {
-	g.scheduler.PullDropped(t.asked[len(t.asked)-t.pending])
+func (t *pullRequest) dropped(s *timerShard) {
+	s.scheduler.PullDropped(t.asked[len(t.asked)-t.pending])
 	t.pending--
 	if t.pending == 0 {
-		t.answer(g.timeoutError())
+		t.answer(s.g.timeoutError())
 	}
 }
 
 // refusePulls answers the requests that were not proposed.
-func (g *group) refusePulls() {
-	for _, t := range g.pulls {
-		t.answer(g.notLeader())
+func (s *timerShard) refusePulls() {
+	for _, t := range s.pulls {
+		t.answer(s.g.notLeader())
 	}
-	g.pulls = nil
+	s.pulls = nil
 }
 
 // expirePulls answers requests that have waited too long to be proposed.
-func (g *group) expirePulls(now time.Duration) {
-	for len(g.pulls) > 0 && g.pulls[0].deadline <= now {
-		g.pulls[0].answer(g.timeoutError())
-		g.pulls[0] = nil
-		g.pulls = g.pulls[1:]
+func (s *timerShard) expirePulls(now time.Duration) {
+	for len(s.pulls) > 0 && s.pulls[0].deadline <= now {
+		s.pulls[0].answer(s.g.timeoutError())
+		s.pulls[0] = nil
+		s.pulls = s.pulls[1:]
 	}
 }
 
@@ -134,31 +134,31 @@ func (g *group) expirePulls(now time.Duration) {
 // return fewer timers than asked for, as other consumers may be faster. It returns an error only if
 // it returns no timers. After ErrUnknown some may be leased nevertheless, until their leases
 // expire.
-func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
-	wait := h.newWaiter(len(shares) + 1)
-	perWorker := make([]pullList, len(h.workers))
+func (c clients) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, shares []timer.Share) ([]timer.PulledTimer, error) {
+	wait := c.h.newWaiter(len(shares) + 1)
+	perWorker := make([]pullList, len(c.h.workers))
 	all := make([]*pullRequest, len(shares))
 	for i, s := range shares {
-		t := &pullRequest{group: h.groups[s.Shard], topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+		t := &pullRequest{shard: c.h.shard(s.Shard), topic: topic, most: s.Timers, leaseMs: leaseMs, deadline: c.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 		all[i] = t
-		n := int(s.Shard) % len(h.workers)
+		n := int(s.Shard) % len(c.h.workers)
 		perWorker[n] = append(perWorker[n], t)
 	}
 	for n, l := range perWorker {
 		if len(l) == 0 {
 			continue
 		}
-		if err := h.workers[n].box.offer(l); err != nil {
+		if err := c.h.workers[n].box.offer(l); err != nil {
 			for _, t := range l {
 				t.answer(err)
 			}
 		}
 	}
 	wait.done()
-	h.await(wait)
+	c.h.await(wait)
 	var out []timer.PulledTimer
 	var err error
-	now := h.cfg.Clock.Look().Lease
+	now := c.h.cfg.Clock.Look().Lease
 	for _, t := range all {
 		// Skip leases that are over: this process was suspended while it waited for another shard,
 		// and others may have had the timers since.
@@ -177,15 +177,13 @@ func (h *Host) PullFrom(_ context.Context, topic timer.TopicID, leaseMs int64, s
 
 // Candidates returns the first most ready timers of a topic in the shards that this node leads, in
 // order.
-func (h *Host) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
+func (c clients) Candidates(_ context.Context, topic timer.TopicID, most int) ([]timer.Candidate, error) {
 	var mu sync.Mutex
 	var out []timer.Candidate
-	h.onWorkers(func(w *worker) {
+	c.h.onWorkers(func(w *worker) {
 		var leads []*scheduler.Scheduler
-		for _, g := range w.groups {
-			if g.scheduler != nil {
-				leads = append(leads, g.scheduler)
-			}
+		for _, s := range w.shards {
+			leads = append(leads, s.scheduler)
 		}
 		list := scheduler.TopCandidates(leads, topic, most)
 		mu.Lock()

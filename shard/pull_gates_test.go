@@ -107,7 +107,7 @@ func TestPullKeepsItsKeyUntilApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.turn()
-	took := &pullRequest{group: r.host.groups[1], topic: 1, most: 9, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
+	took := &pullRequest{shard: r.host.shard(1), topic: 1, most: 9, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 	if err := r.host.workers[0].box.offer(pullList{took}); err != nil {
 		t.Fatal(err)
 	}

@@ -561,7 +561,7 @@ func TestPullersShare(t *testing.T) {
 	var all []string
 	var takes []*pullRequest
 	for range 30 {
-		takes = append(takes, &pullRequest{group: r.host.groups[1], topic: 1, most: 4, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()})
+		takes = append(takes, &pullRequest{shard: r.host.shard(1), topic: 1, most: 4, deadline: r.clock.mono + waitLimit, wait: fakeWaiter()})
 	}
 	if err := r.host.workers[0].box.offer(pullList(takes)); err != nil {
 		t.Fatal(err)

@@ -1,9 +1,12 @@
 package shard
 
 import (
-	"carillon/timer"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"carillon/shard/table"
+	"carillon/timer"
 )
 
 // NotReady returns the reason why the host does not serve fully, or nil if it does: every group
@@ -24,16 +27,16 @@ func (h *Host) NotReady() error {
 	for _, g := range h.groups {
 		switch leader := g.public.leader.Load(); {
 		case !g.public.present.Load():
-			if g.table == nil {
+			if g.id == Meta {
 				return timer.ErrRecovering
 			}
 			continue
 		case leader == 0:
 			return &NoLeaderError{Group: g.id}
-		case g.table == nil || leader != h.cfg.Node:
+		case g.id == Meta || leader != h.cfg.Node:
 			continue
 		}
-		at := time.Duration(g.canary.passed.Load())
+		at := time.Duration(h.shard(g.id).canary.passed.Load())
 		if at == 0 {
 			return &CanaryError{Shard: g.id}
 		}
@@ -65,4 +68,38 @@ func (e *NoLeaderError) Error() string {
 		return "the meta group has no leader, or not one that this node can reach"
 	}
 	return fmt.Sprintf("shard %d has no leader, or not one that this node can reach", e.Group)
+}
+
+// Each led shard keeps firing a timer of its own in CanaryTopic, through log, wheel and lease. So a
+// node is ready only if the whole path works.
+const (
+	canaryEach = 10 * time.Second
+	canaryLate = 3 * canaryEach // a shard without a delivery for this long is not ready
+
+	canaryPhases = 128 // of the many shards of a worker
+)
+
+// canary is the state of a shard's canary timer.
+type canary struct {
+	next   time.Duration // monotonic time of the next put
+	passed atomic.Int64  // monotonic ns of the last delivery, 0 = not yet in this leadership
+}
+
+func (c *canary) begin(now time.Duration) {
+	c.next = now
+	c.passed.Store(0)
+}
+
+// tickCanary puts the canary timer again every canaryEach while this replica serves.
+func (s *timerShard) tickCanary() {
+	if !s.g.serving || s.g.w.now.Mono < s.canary.next || s.g.w.host.draining.Load() || !s.g.w.sure() {
+		return
+	}
+	s.canary.next = s.g.w.now.Mono + canaryEach
+	if len(s.g.w.groups) > canaryPhases { // else one turn would be all of theirs at once
+		phase := canaryEach * time.Duration(s.g.id%canaryPhases) / canaryPhases
+		s.canary.next -= (s.g.w.now.Mono - phase) % canaryEach
+	}
+	s.waiting = append(s.waiting, &op{shard: s, brief: true, deadline: s.g.w.now.Mono + waitLimit,
+		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: s.g.w.now.WallMs}}})
 }

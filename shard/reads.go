@@ -64,7 +64,7 @@ func (r *reads) serve(g *group) {
 	keep := r.ready[:0]
 	for _, rd := range r.ready {
 		if rd.index <= g.applied {
-			rd.serve(g, scanSlots)
+			rd.serve(scanSlots)
 			rd.answer(nil)
 			continue
 		}
@@ -88,10 +88,10 @@ func (r *reads) serveLong(g *group) {
 		n := copy(r.long, r.long[1:])
 		r.long[n], r.long = nil, r.long[:n]
 		slice := share
-		cost := min(slice, int(g.table.LastHandle())) + scanEach
+		cost := min(slice, g.machine.slots()) + scanEach
 		share -= cost
-		g.w.scanned += cost
-		if rd.serve(g, slice) {
+		g.w.budget.scanned += cost
+		if rd.serve(slice) {
 			rd.answer(nil)
 		} else {
 			r.long = append(r.long, rd)
@@ -105,14 +105,14 @@ func (r *reads) serveLong(g *group) {
 // scanShare returns how many slots the group may visit in this turn. Groups that have long reads when
 // the first of them asks have equal shares.
 func (w *worker) scanShare() int {
-	if w.scanners == 0 {
+	if w.budget.scanners == 0 {
 		for _, g := range w.groups {
 			if len(g.reads.long) > 0 {
-				w.scanners++
+				w.budget.scanners++
 			}
 		}
 	}
-	return min(max(scanSlots/max(w.scanners, 1), 1), scanSlots-w.scanned)
+	return min(max(scanSlots/max(w.budget.scanners, 1), 1), scanSlots-w.budget.scanned)
 }
 
 // fail answers all reads with an error.

@@ -112,8 +112,8 @@ func TestLinearizableRead(t *testing.T) {
 			r.turn()
 		}
 		var found *timer.Timer
-		rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(g *group, _ int) bool {
-			found = g.table.Read(1, id)
+		rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool {
+			found = r.host.shard(1).table.Read(1, id)
 			return true
 		}}
 		r.ask(rd)
@@ -138,10 +138,10 @@ func TestListInSlices(t *testing.T) {
 	var top table.TopK
 	var from timer.Handle
 	slices, q := 0, &timer.Query{Topic: 1, States: 1 << timer.Scheduled, Limit: 10}
-	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: true, serve: func(g *group, budget int) (done bool) {
+	rd := &read{group: r.host.groups[1], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: true, serve: func(budget int) (done bool) {
 		slices++
-		if from, done = g.table.Scan(q, from, budget, &top); done {
-			for _, f := range top.Take(g.table, q) {
+		if from, done = r.host.shard(1).table.Scan(q, from, budget, &top); done {
+			for _, f := range top.Take(r.host.shard(1).table, q) {
 				got = append(got, f.Timer)
 			}
 		}
@@ -183,7 +183,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 	r.settle()
 	seen, found := 0, 0
 	var asked []*read
-	ask := func(id timer.ShardID, long bool, serve func(g *group, budget int) bool) {
+	ask := func(id timer.ShardID, long bool, serve func(budget int) bool) {
 		rd := &read{group: r.host.groups[id], deadline: r.clock.mono + readLimit, wait: fakeWaiter(), long: long, serve: serve}
 		asked = append(asked, rd)
 		r.host.workers[0].box.post(rd)
@@ -194,18 +194,18 @@ func TestTurnScansWithinABudget(t *testing.T) {
 			if n%2 == 0 {
 				var from timer.Handle
 				var top table.TopK
-				ask(id, true, func(g *group, budget int) (done bool) {
+				ask(id, true, func(budget int) (done bool) {
 					before := from
-					from, done = g.table.Scan(q, from, budget, &top)
+					from, done = r.host.shard(id).table.Scan(q, from, budget, &top)
 					seen += int(from - before)
 					return done
 				})
 				continue
 			}
 			var at timer.ScanCursor
-			ask(id, true, func(g *group, budget int) bool {
+			ask(id, true, func(budget int) bool {
 				before := at.From
-				marks := g.table.Walk(q, nil, &at, budget, each, nil)
+				marks := r.host.shard(id).table.Walk(q, nil, &at, budget, each, nil)
 				seen, found = seen+int(at.From-before), found+len(marks)
 				return at.Done()
 			})
@@ -215,7 +215,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 	for ; r.busy() && turnsLeft > 0; turnsLeft-- {
 		before := seen
 		read := false
-		ask(1, false, func(*group, int) bool { read = true; return true })
+		ask(1, false, func(int) bool { read = true; return true })
 		for range 3 {
 			r.turn()
 			most = max(most, seen-before)
@@ -242,7 +242,7 @@ func TestTurnScansWithinABudget(t *testing.T) {
 func TestReadLimits(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.deposed()
-	noLeader := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(*group, int) bool { return true }}
+	noLeader := &read{group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(int) bool { return true }}
 	r.host.workers[0].box.post(noLeader)
 	r.turn()
 	r.freeze = true
@@ -252,7 +252,7 @@ func TestReadLimits(t *testing.T) {
 	}
 	r.freeze = false
 	r.pass(5 * time.Second)
-	endless := &read{long: true, group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(*group, int) bool { return false }}
+	endless := &read{long: true, group: r.host.groups[1], deadline: r.clock.mono + time.Second, wait: fakeWaiter(), serve: func(int) bool { return false }}
 	r.host.workers[0].box.post(endless)
 	for range 10 {
 		r.turn()

@@ -52,8 +52,8 @@ func recoveryOf(g *group) *recovery {
 // SnapshotsDir returns the directory of the snapshots in a data directory.
 func SnapshotsDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
-func (h *Host) snapshotDir() string { return SnapshotsDir(h.cfg.Dir) }
-func (h *Host) streamDir() string   { return streamDir(h.cfg.Dir) }
+func (f snapshotFiles) snapshotDir() string { return SnapshotsDir(f.h.cfg.Dir) }
+func (h *Host) streamDir() string           { return streamDir(h.cfg.Dir) }
 
 func streamDir(dir string) string { return filepath.Join(dir, "wal", "0") }
 
@@ -109,26 +109,26 @@ func (h *Host) recover() error {
 	// Open.
 	for _, g := range h.groups {
 		if g.tombstone != 0 {
-			g.cleanUp(g.tombstone)
+			g.leftovers.add(g, g.tombstone)
 		}
 	}
 	return nil
 }
 
 // loadSnapshots loads the groups' states on Config.Loaders goroutines, the caller's included.
-func (h *Host) loadSnapshots() error {
-	files, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+func (f snapshotFiles) loadSnapshots() error {
+	files, err := wal.Snapshots(f.h.cfg.FS, f.snapshotDir())
 	if err != nil {
 		return fmt.Errorf("shard: list snapshots: %w", err)
 	}
 	var taken atomic.Int64
 	load := func() {
-		for n := taken.Add(1); n <= int64(len(h.groups)); n = taken.Add(1) {
-			h.loadSnapshot(h.groups[n-1], files)
+		for n := taken.Add(1); n <= int64(len(f.h.groups)); n = taken.Add(1) {
+			f.loadSnapshot(f.h.groups[n-1], files)
 		}
 	}
 	var others sync.WaitGroup
-	for range h.cfg.Loaders - 1 {
+	for range f.h.cfg.Loaders - 1 {
 		others.Go(load)
 	}
 	load()
@@ -139,41 +139,41 @@ func (h *Host) loadSnapshots() error {
 // loadSnapshot loads the newest intact snapshot. The one before it and the log make up for one that
 // is damaged. They also make up for one that cannot be read. If they do not suffice, the start
 // fails with the read error, because the file may be intact and readable later.
-func (h *Host) loadSnapshot(g *group, files []wal.SnapshotInfo) {
+func (f snapshotFiles) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 	for _, info := range files {
 		if info.Shard != uint32(g.id) {
 			continue
 		}
-		err := h.readSnapshot(g, info.Name)
+		err := f.readSnapshot(g, info.Name)
 		if err == nil {
 			return
 		}
 		if vfs.IsReadFailure(err) {
 			g.files.unread = err
-			h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
+			f.h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
 			continue
 		}
-		h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
+		f.h.cfg.Logger.Error("a snapshot is damaged; trying the one before it", "file", info.Name, "error", err)
 	}
 }
 
-func (h *Host) readSnapshot(g *group, name string) error {
-	f, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), name)
+func (f snapshotFiles) readSnapshot(g *group, name string) error {
+	file, err := wal.OpenSnapshot(f.h.cfg.FS, f.snapshotDir(), name)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	m, err := record.DecodeMark(f.Meta().Conf)
+	defer file.Close()
+	m, err := record.DecodeMark(file.Meta().Conf)
 	if err != nil {
 		return fmt.Errorf("%s: membership: %w", name, err)
 	}
-	switch state, err := h.readState(f, g.id, f.Meta().Hash); {
+	switch state, err := f.readState(file, g.id, file.Meta().Hash); {
 	case errors.Is(err, feature.ErrNewer): // the file is intact, and an older snapshot does not help
 		g.stopped = fmt.Errorf("shard %d: %s: %w", g.id, name, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
 	default:
-		g.replaceState(state)
+		g.machine.replace(state)
 	}
 	g.place(m)
 	g.files.note(&m)
@@ -182,7 +182,7 @@ func (h *Host) readSnapshot(g *group, name string) error {
 
 // place sets the replica and the start of its log for this node.
 func (g *group) place(m record.Mark) {
-	g.replica, g.applied, g.appliedTerm, g.epoch = m.Replica, m.Index, m.Term, m.Epoch
+	g.replica, g.applied, g.appliedTerm, g.membership.epoch = m.Replica, m.Index, m.Term, m.Epoch
 	g.store.reset(m.Index, m.Term, m.Conf)
 }
 
@@ -351,15 +351,7 @@ func (g *group) replayEntry(e *record.Entry) (err error) {
 	if err := g.w.host.mayRead(e.Data); err != nil {
 		return err
 	}
-	if g.meta != nil {
-		_, err = g.meta.replay(e.Data)
-		return err
-	}
-	g.listen()
-	if g.results, err = g.table.Apply(e.Data, nil, g.results[:0]); err == nil {
-		g.tell(e.Index)
-	}
-	return err
+	return g.machine.replay(e)
 }
 
 // finish starts raft, or creates the meta group's replica in a fresh directory.
@@ -378,8 +370,8 @@ func (r *recovery) finish() error {
 		if g.w.host.cfg.Meta == nil {
 			return damageError{fmt.Errorf("the data directory %s holds nothing of the meta group", g.w.host.cfg.Dir)}
 		}
-		g.row = *g.w.host.cfg.Meta
-		me := placement.On(g.row.Members, g.w.host.cfg.Node)
+		g.membership.row = *g.w.host.cfg.Meta
+		me := placement.On(g.membership.row.Members, g.w.host.cfg.Node)
 		if me == nil {
 			return fmt.Errorf("shard: the meta group's first row does not name node %010x", g.w.host.cfg.Node)
 		}
@@ -401,16 +393,16 @@ func (r *recovery) finish() error {
 		return damageError{fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
 			g.id, r.hard.Commit, g.store.last())}
 	}
-	g.hard = r.hard
-	g.end = g.store.last()
-	g.store.snapshot = g.offerSnapshot
-	g.confIndex = g.applied // at the latest: earlier changes are in the membership
+	g.written.hard = r.hard
+	g.written.end = g.store.last()
+	g.store.snapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
+	g.membership.index = g.applied // at the latest: earlier changes are in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	g.files.trim()
 	if r.alien {
 		// The process before ended between saving a snapshot from a peer and logging its mark. The
 		// mark goes before any new entry, which would otherwise be void, too, for the next process.
-		g.hardDirty = true
+		g.written.dirty = true
 		g.w.append(appended{group: g, mark: true, installed: true, sync: true})
 	}
 	if r.stopped != nil {

@@ -97,7 +97,7 @@ func benchRecover(b *testing.B, config Config) {
 		b.StopTimer()
 		spent += testkit.CPUTime(b) - began
 		for _, g := range h.groups[1:] {
-			timers += g.table.Len()
+			timers += shardOf(g).table.Len()
 			if g.files.newest > 0 {
 				loaded++
 			}

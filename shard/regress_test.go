@@ -30,7 +30,7 @@ func TestReadAskedInTheTurnOfTheFall(t *testing.T) {
 	g := r.host.groups[1]
 	c.mute = true
 	c.say(1, heartbeat(g.term+1))
-	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(*group, int) bool { return true }}
+	rd := &read{group: g, deadline: r.clock.mono + readLimit, wait: fakeWaiter(), serve: func(int) bool { return true }}
 	g.w.box.post(rd)
 	c.sent = nil
 	r.turn()
@@ -78,8 +78,8 @@ func TestInstalledSnapshotIsMarkedFirst(t *testing.T) {
 	if err := r.open(); err != nil {
 		t.Fatal(err)
 	}
-	if g := r.host.groups[1]; g.applied != index || g.hard.Term != term {
-		t.Errorf("after a power cut: entry %d, term %d", g.applied, g.hard.Term)
+	if g := r.host.groups[1]; g.applied != index || g.written.hard.Term != term {
+		t.Errorf("after a power cut: entry %d, term %d", g.applied, g.written.hard.Term)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.sendSnapshot(&pb.Message{Type: pb.MsgSnap.Enum(), From: &g.replica, To: new(ReplicaID(8, 1)), Term: new(uint64(5)),
+	g.snapshots.send(g, &pb.Message{Type: pb.MsgSnap.Enum(), From: &g.replica, To: new(ReplicaID(8, 1)), Term: new(uint64(5)),
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(40)), Term: new(uint64(5)), ConfState: g.store.conf}}})
 	if len(c.streams) != 1 {
 		t.Fatalf("%d streams", len(c.streams))
@@ -232,7 +232,7 @@ func TestWantedSnapshotIsTriedAgainSoon(t *testing.T) {
 				t.Fatal("no snapshot has failed")
 			}
 			r.fs.SetHook(nil)
-			g.wantSnapshot = wanted
+			g.snapshots.wanted = wanted
 			r.pass(wantedRetry + time.Second)
 			if got := g.files.newest != 0; got != wanted {
 				t.Errorf("wanted %v: written %v", wanted, got)
@@ -249,15 +249,15 @@ func TestUnreadableSnapshotIsReplacedThoughNothingMoves(t *testing.T) {
 		g := r.host.groups[1]
 		r.fill(8)
 		r.pass(time.Second)
-		g.wantSnapshot = true
+		g.snapshots.wanted = true
 		r.pass(time.Second)
 		at := g.applied
 		if g.files.newest != at {
 			t.Fatalf("the newest snapshot is of entry %d, %d is applied", g.files.newest, at)
 		}
-		g.files.newestConf, g.wantSnapshot = nil, true // as sendSnapshot does
+		g.files.newestConf, g.snapshots.wanted = nil, true // as snapshots.send does
 		r.pass(time.Second)
-		if _, err := g.offerSnapshot(); err != nil || g.applied != at {
+		if _, err := g.snapshots.offer(g); err != nil || g.applied != at {
 			t.Errorf("no snapshot is offered: %v; entry %d is applied, it was %d", err, g.applied, at)
 		}
 	})
@@ -462,7 +462,7 @@ func TestUnwantedSnapshotIsLetGo(t *testing.T) {
 	if g.applied == index {
 		t.Fatal("a snapshot of a deposed leader became the state")
 	}
-	if g.incoming != nil {
+	if g.snapshots.incoming != nil {
 		t.Error("its table is kept")
 	}
 	c.arrive(term, index) // the same snapshot from the current leader
@@ -485,7 +485,7 @@ func TestTwoSnapshotsInOneTurn(t *testing.T) {
 			c.arrive(term, index)
 		}
 		r.settle()
-		if g := r.host.groups[1]; g.applied != 40 || !c.acknowledged(40) || g.incoming != nil {
+		if g := r.host.groups[1]; g.applied != 40 || !c.acknowledged(40) || g.snapshots.incoming != nil {
 			t.Errorf("%d: the state is that of entry %d", indexes, g.applied)
 		}
 		r.abort()

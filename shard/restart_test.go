@@ -18,13 +18,13 @@ import (
 func (r *hostHarness) deposed() {
 	r.t.Helper()
 	g := r.host.groups[1]
-	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.replica, To: &g.replica, Term: new(g.hard.Term + 1)})
+	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.replica, To: &g.replica, Term: new(g.written.hard.Term + 1)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	g.w.touchNext(g)
 	r.settle()
-	if g.serving || g.scheduler.Inspect().Leading {
+	if g.serving || shardOf(g).scheduler.Inspect().Leading {
 		r.t.Fatal("it still leads")
 	}
 }
@@ -215,19 +215,19 @@ func TestI12LogAloneIsLiveState(t *testing.T) {
 	// Entries committed after the last commit index record are in the log's tail. Raft applies them
 	// once it leads.
 	for _, e := range storedIn(t, g.store) {
-		if e.GetIndex() > applied || g.table == nil {
+		if e.GetIndex() > applied || shardOf(g).table == nil {
 			break
 		}
 		if len(e.Data) > 0 {
-			if _, err := g.table.Apply(e.Data, nil, nil); err != nil {
+			if _, err := shardOf(g).table.Apply(e.Data, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if got := g.table.Hash(); got != live {
+	if got := shardOf(g).table.Hash(); got != live {
 		t.Errorf("hash %x from the log, %x live", got, live)
 	}
-	if err := g.table.Audit(false); err != nil {
+	if err := shardOf(g).table.Audit(false); err != nil {
 		t.Error(err)
 	}
 }

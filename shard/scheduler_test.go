@@ -165,11 +165,11 @@ func TestGivenBackIsHidden(t *testing.T) {
 	g := r.host.groups[1]
 	h, _ := r.table().Lookup(1, "a")
 	v := r.table().Read(1, "a")
-	if g.scheduler.Overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
+	if shardOf(g).scheduler.Overlay(v); r.table().Due(h).State != timer.Leased || v.State != timer.Scheduled || v.Attempts != 0 {
 		t.Errorf("while its lease is given back: %+v", v)
 	}
 	list := make([]timer.Counts, 1)
-	g.scheduler.Count([]timer.TopicID{1}, list)
+	shardOf(g).scheduler.Count([]timer.TopicID{1}, list)
 	if c := list[0]; c.Scheduled != 1 || c.Leased != 0 {
 		t.Errorf("counts %+v", c)
 	}

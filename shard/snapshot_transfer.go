@@ -36,16 +36,23 @@ type SnapshotSource interface {
 	Close() error
 }
 
-// offerSnapshot answers raft's request for a snapshot to send. A snapshot is good if the log in
+// snapshots are those that a group sends to other nodes, and receives from them.
+type snapshots struct {
+	wanted   bool              // a follower or a backup needs one
+	incoming *receivedSnapshot // from a peer, for raft to install
+	installs uint64            // snapshots from peers that became the state
+}
+
+// offer answers raft's request for a snapshot to send. A snapshot is good if the log in
 // memory continues from it, and it has the current membership. Otherwise a new one is made, and raft
 // asks again.
-func (g *group) offerSnapshot() (*pb.Snapshot, error) {
+func (s *snapshots) offer(g *group) (*pb.Snapshot, error) {
 	f := &g.files
-	if g.wrong != nil {
+	if g.wrong.why != nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	if !f.sendable() || f.newest < g.store.offset || f.newest < g.confIndex {
-		g.wantSnapshot = true
+	if !f.sendable() || f.newest < g.store.offset || f.newest < g.membership.index {
+		s.wanted = true
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(f.newest), Term: new(f.newestTerm), ConfState: f.newestConf}}, nil
@@ -54,10 +61,10 @@ func (g *group) offerSnapshot() (*pb.Snapshot, error) {
 // sendable reports whether there is a snapshot that other replicas can be sent.
 func (f *logRetention) sendable() bool { return f.newest != 0 && f.newestConf != nil }
 
-// sendSnapshot streams the snapshot that raft's message names.
-func (g *group) sendSnapshot(m *pb.Message) {
+// send streams the snapshot that raft's message names.
+func (s *snapshots) send(g *group, m *pb.Message) {
 	from, to := m.GetFrom(), m.GetTo()
-	stream, err := g.streamSnapshot(m, func(size int64, err error) {
+	stream, err := s.stream(g, m, func(size int64, err error) {
 		g.w.box.post(&shipped{group: g, from: from, to: to, size: size, err: err})
 	})
 	if err != nil {
@@ -67,15 +74,15 @@ func (g *group) sendSnapshot(m *pb.Message) {
 	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
 }
 
-// streamSnapshot makes a stream of the snapshot that a message names. done is called when the
+// stream makes a stream of the snapshot that a message names. done is called when the
 // stream has ended.
-func (g *group) streamSnapshot(m *pb.Message, done func(size int64, err error)) (*SnapshotStream, error) {
+func (s *snapshots) stream(g *group, m *pb.Message, done func(size int64, err error)) (*SnapshotStream, error) {
 	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
 	h := g.w.host
 	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
 	if err != nil {
 		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(g.id), "error", err)
-		g.files.newestConf, g.wantSnapshot = nil, true
+		g.files.newestConf, s.wanted = nil, true
 		return nil, err
 	}
 	size, hash := file.Size(), file.Meta().Hash
@@ -161,30 +168,30 @@ func decodeTransferHeader(b []byte) (*transferHeader, error) {
 }
 
 // Receive begins to receive a snapshot that another node streams.
-func (h *Host) Receive(from uint64, header []byte, size int64) (*Incoming, error) {
+func (f snapshotFiles) Receive(from uint64, header []byte, size int64) (*Incoming, error) {
 	select {
-	case <-h.started:
+	case <-f.h.started:
 	default:
 		return nil, timer.ErrRecovering
 	}
 	s, err := decodeTransferHeader(header)
-	if err != nil || int(s.group) >= len(h.groups) || nodeOf(s.message.GetFrom()) != from {
+	if err != nil || int(s.group) >= len(f.h.groups) || nodeOf(s.message.GetFrom()) != from {
 		return nil, fmt.Errorf("shard: snapshot stream: %w", errMessage)
 	}
-	if nodeOf(s.message.GetTo()) != h.cfg.Node {
+	if nodeOf(s.message.GetTo()) != f.h.cfg.Node {
 		return nil, fmt.Errorf("shard: snapshot stream: it is for node %d", nodeOf(s.message.GetTo()))
 	}
 	meta := s.message.Snapshot.GetMetadata()
-	in := &Incoming{host: h, header: s, size: size}
+	in := &Incoming{host: f.h, header: s, size: size}
 	in.mark = record.Mark{Replica: s.message.GetTo(), Index: meta.GetIndex(), Term: meta.GetTerm(), Conf: meta.GetConfState(), Hash: s.hash, Epoch: s.epoch}
 	in.meta = wal.SnapshotMeta{Shard: uint32(s.group), Index: in.mark.Index, Term: in.mark.Term, Hash: s.hash, Conf: record.AppendMark(nil, in.mark)}
-	if !h.stream.HasRoom(uint64(max(size, 0))) {
-		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, h.stream.Disk().Free)
+	if !f.h.stream.HasRoom(uint64(max(size, 0))) {
+		return nil, fmt.Errorf("shard: no room for a snapshot of %d bytes: %d are free", size, f.h.stream.Disk().Free)
 	}
-	if in.file, err = wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), in.meta); err != nil {
+	if in.file, err = wal.CreateSnapshot(f.h.cfg.FS, f.snapshotDir(), in.meta); err != nil {
 		return nil, err
 	}
-	in.file.KeepFree(h.stream.SnapshotFloor())
+	in.file.KeepFree(f.h.stream.SnapshotFloor())
 	return in, nil
 }
 
@@ -278,27 +285,27 @@ func (a *receivedSnapshot) handle(w *worker) {
 	// the commit index moves to the snapshot's end or beyond. If the commit index was there before,
 	// raft has not taken it: an older snapshot may follow a newer one in one turn.
 	if before < a.mark.Index && g.raft.BasicStatus().GetCommit() >= a.mark.Index {
-		g.incoming = a
+		g.snapshots.incoming = a
 	}
 	w.touch(g)
 }
 
 // install makes a received snapshot the group's state, as raft has decided.
-func (g *group) install(s *pb.Snapshot) record.Mark {
-	a := g.incoming
-	index := s.GetMetadata().GetIndex()
-	if a == nil || a.mark.Index != index || a.mark.Term != s.GetMetadata().GetTerm() {
+func (s *snapshots) install(g *group, taken *pb.Snapshot) record.Mark {
+	a := s.incoming
+	index := taken.GetMetadata().GetIndex()
+	if a == nil || a.mark.Index != index || a.mark.Term != taken.GetMetadata().GetTerm() {
 		panic(fmt.Sprintf("shard %d: raft restores from snapshot %d, which has not arrived", g.id, index))
 	}
-	g.incoming = nil
-	g.installs++
+	s.incoming = nil
+	s.installs++
 	if run := g.w.snapshot; run != nil && run.group == g {
 		run.abort()
 	}
-	g.replaceState(a.state)
+	g.machine.replace(a.state)
 	g.trustAgain()
 	g.place(a.mark)
-	g.confIndex = index
+	g.membership.index = index
 	g.files.restored(&a.mark)
 	g.w.host.cfg.Observer.SnapshotReceived(a.size)
 	return a.mark

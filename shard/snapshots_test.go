@@ -160,9 +160,9 @@ func TestLoadersGiveOneState(t *testing.T) {
 				got := ""
 				for _, g := range s.host.groups {
 					f := &g.files
-					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.hard, g.store.last())
-					if g.table != nil {
-						got += fmt.Sprintf("%x %x\n", g.table.Hash(), image(g.table))
+					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.last())
+					if tbl := s.host.Table(g.id); tbl != nil {
+						got += fmt.Sprintf("%x %x\n", tbl.Hash(), image(tbl))
 					}
 				}
 				if want == "" {
@@ -258,7 +258,7 @@ func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 		r.take(g)
 		r.add("second", time.Hour)
 		r.take(g)
-		g.canary.next = 1 << 62 // idle from here on
+		shardOf(g).canary.next = 1 << 62 // idle from here on
 		if g.files.newest != g.applied {
 			t.Fatalf("snapshot at %d of %d", g.files.newest, g.applied)
 		}
@@ -301,8 +301,8 @@ func (r *hostHarness) fillMeta(generations uint64) {
 }
 
 func (r *hostHarness) propose(cmd string) (any, error) {
-	o := &metaOp{group: r.host.groups[Meta], cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
-	if err := o.group.w.box.offer(o); err != nil {
+	o := &metaOp{meta: r.host.metaGroup(), cmd: []byte(cmd), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
+	if err := o.meta.g.w.box.offer(o); err != nil {
 		return nil, err
 	}
 	r.settle()
@@ -380,7 +380,7 @@ func TestSnapshotWriteError(t *testing.T) {
 func TestIdleShardsPinNothing(t *testing.T) {
 	bubbleHarness(t, func(c *Config) { smallLog(c); c.Shards, c.Workers = 4, 2 }, func(r *hostHarness) {
 		for _, g := range r.host.groups[2:] {
-			g.canary.next = 1 << 62
+			shardOf(g).canary.next = 1 << 62
 		}
 		for range 6 {
 			r.fill(6)
@@ -421,7 +421,7 @@ func TestMetaMachine(t *testing.T) {
 			t.Errorf("from a snapshot and the log: %q, want %q", got, want)
 		}
 		r.freeze = true
-		late := &metaOp{group: r.host.groups[Meta], cmd: []byte("late"), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
+		late := &metaOp{meta: r.host.metaGroup(), cmd: []byte("late"), deadline: r.clock.mono + waitLimit, wait: fakeWaiter()}
 		r.propose("x") // two frames in flight
 		r.propose("y")
 		r.host.workers[0].box.post(late)

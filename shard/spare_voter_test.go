@@ -28,8 +28,8 @@ func TestSpareVoterWaits(t *testing.T) {
 	const index = foundingIndex + 1
 	r, c := withFakePeers(t, true, nil)
 	c.appendFrom(8, 1) // this one, node 7, is the second after node 8
-	if !r.host.groups[1].spare() || c.acknowledged(index) {
-		t.Fatalf("spare %v, acknowledged %v", r.host.groups[1].spare(), c.acknowledged(index))
+	if !r.host.groups[1].membership.spare(r.host.groups[1]) || c.acknowledged(index) {
+		t.Fatalf("spare %v, acknowledged %v", r.host.groups[1].membership.spare(r.host.groups[1]), c.acknowledged(index))
 	}
 	r.pass(spareFor)
 	if !c.acknowledged(index) {
@@ -37,8 +37,8 @@ func TestSpareVoterWaits(t *testing.T) {
 	}
 	r, c = withFakePeers(t, true, nil)
 	c.appendFrom(9, 1) // the first after node 9
-	if r.host.groups[1].spare() || !c.acknowledged(index) {
-		t.Fatalf("spare %v, acknowledged %v", r.host.groups[1].spare(), c.acknowledged(index))
+	if r.host.groups[1].membership.spare(r.host.groups[1]) || !c.acknowledged(index) {
+		t.Fatalf("spare %v, acknowledged %v", r.host.groups[1].membership.spare(r.host.groups[1]), c.acknowledged(index))
 	}
 }
 
@@ -79,7 +79,7 @@ func TestNobodyIsSpareInAChange(t *testing.T) {
 		{&pb.ConfState{Voters: []uint64{leader, other(9), other(10), own, other(12)}}, true},
 		{&pb.ConfState{Voters: []uint64{own, other(9), other(10), other(11)}}, false}, // its leader has gone
 	} {
-		if g.store.conf = test.conf; g.spare() != test.spare {
+		if g.store.conf = test.conf; g.membership.spare(g) != test.spare {
 			t.Errorf("%s: spare %v", confText(test.conf), !test.spare)
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"carillon/timer"
-
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
+
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
+	"carillon/timer"
 )
 
 // groupPublic is the part of a group's status that other goroutines may read without asking its
@@ -54,8 +56,8 @@ func (h *Host) LogEnd() (opened, synced uint64) { return h.opened, h.stream.Sync
 // Confirm makes a majority confirm that this node leads the group. It returns an applied index that
 // covers everything committed before the call.
 func (h *Host) Confirm(id timer.ShardID) (index uint64, err error) {
-	err = h.read(id, false, func(g *group, _ int) bool {
-		index = g.applied
+	err = h.read(id, false, func(int) bool {
+		index = h.groups[id].applied
 		return true
 	})
 	return index, err
@@ -105,13 +107,9 @@ func (g *group) status() GroupStatus {
 	}
 	basic := g.raft.BasicStatus()
 	s.Replica, s.Leader, s.Leads, s.Term = g.replica, nodeOf(basic.Lead), g.leader, basic.GetTerm()
-	s.Applied, s.Epoch, s.Compared = g.applied, g.epoch, g.compare.last
+	s.Applied, s.Epoch, s.Compared = g.applied, g.membership.epoch, g.compare.last
 	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
-	if g.table != nil {
-		c := g.table.Totals()
-		s.Hash = g.table.Hash()
-		s.Timers = int(c.Scheduled + c.Leased + c.Dead)
-	}
+	g.machine.status(&s)
 	if g.leader {
 		s.Behind = map[uint64]uint64{}
 		last := g.store.last()
@@ -129,8 +127,8 @@ func (g *group) fault() string {
 	switch {
 	case g.stopped != nil:
 		return g.stopped.Error()
-	case g.wrong != nil:
-		return fmt.Sprintf("shard %d: %v", g.id, g.wrong)
+	case g.wrong.why != nil:
+		return fmt.Sprintf("shard %d: %v", g.id, g.wrong.why)
 	}
 	return ""
 }
@@ -139,7 +137,7 @@ func (g *group) fault() string {
 // Such a node should lead nothing. The description is empty if no fault is known.
 func (h *Host) Fault() string {
 	for _, w := range h.workers {
-		if text := w.fault.Load(); text != nil && *text != "" {
+		if text := w.sample.fault.Load(); text != nil && *text != "" {
 			return *text
 		}
 	}
@@ -152,3 +150,209 @@ func (h *Host) Fault() string {
 func (h *Host) Cordon(on bool) { h.cordoned.Store(on) }
 
 func (h *Host) isCordoned() bool { return h.cordoned.Load() }
+
+// Stats are the host's gauges.
+type Stats struct {
+	Scheduled, Leased, Done, Dead int64         // timers of led shards
+	Overdue                       int64         // due and not called yet
+	UnknownZone                   int64         // … of which in a time zone that this node lacks
+	Waiting                       timer.Waiting // … of all that wait, by what for; for a leader also those of replicas that know of none
+	Leads                         int
+	Faults                        int // replicas that are stopped, or whose state is wrong or differs
+	MemoryBytes                   int64
+	Memory                        Memory
+	Queued                        int64 // client operations that are not answered yet
+
+	// SealedBy counts the sealed header values of callbacks by their key. Equal values count once
+	// per shard.
+	SealedBy map[string]int64
+}
+
+// Stats returns the gauges.
+func (h *Host) Stats() Stats {
+	var mu sync.Mutex
+	var s Stats
+	s.Memory.Arrivals = h.arriving.Load()
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.Queued += w.queued.Load()
+		m := w.holds()
+		s.Memory.add(&m)
+		for _, g := range w.groups {
+			g.stats(&s)
+		}
+	})
+	walkLeaders(h, func(l *timerShard, at *int) bool {
+		return l.scheduler.Overdue(at, func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+	})
+	walkLeaders(h, func(l *timerShard, at *int) bool { return l.scheduler.Waiting(at, &s.Waiting) })
+	return s
+}
+
+func (g *group) stats(s *Stats) {
+	if g.leader {
+		s.Leads++
+	}
+	if g.fault() != "" || g.compare.differs {
+		s.Faults++
+	}
+	g.machine.stats(s)
+}
+
+// walkLeaders has the workers look at the shards that this node leads, a slice of one of them in
+// each event, so that their turns stay short. look goes on at the cursor, and reports whether the
+// shard is done. It runs on one worker at a time.
+func walkLeaders[Cursor any](h *Host, look func(s *timerShard, at *Cursor) (done bool)) {
+	type place struct {
+		shard int
+		at    Cursor
+	}
+	var mu sync.Mutex
+	places := map[*worker]*place{}
+	for more := true; more; {
+		more = false
+		h.onWorkers(func(w *worker) {
+			mu.Lock()
+			defer mu.Unlock()
+			p := places[w]
+			if p == nil {
+				p = &place{}
+				places[w] = p
+			}
+			for p.shard < len(w.shards) {
+				s := w.shards[p.shard]
+				if s.scheduler.Leads() && !look(s, &p.at) {
+					more = true
+					return
+				}
+				*p = place{shard: p.shard + 1}
+			}
+		})
+	}
+}
+
+// DueFor counts the due timers in the destination queues of the shards that this node leads, by
+// destination. Of a serial topic only the first timer of each key is in a queue.
+func (h *Host) DueFor() map[scheduler.Destination]int {
+	sum := map[scheduler.Destination]int{}
+	walkLeaders(h, func(l *timerShard, at *scheduler.DueCursor) bool { return l.scheduler.DueFor(at, sum) })
+	return sum
+}
+
+// Held returns how many leases of a topic with a limit this node has acquired or inherited, and
+// that have not ended.
+func (h *Host) Held(id timer.TopicID) int { return h.limits.Held(id) }
+
+// Indexes of Fired: the result of an attempt.
+const (
+	FiredSuccess = iota
+	FiredRetry
+	FiredDead
+
+	firedResults
+)
+
+// Fired counts attempts by result.
+type Fired [firedResults]uint64
+
+func (f *Fired) add(o *Fired) {
+	for i := range f {
+		f[i] += o[i]
+	}
+}
+
+// maxFiredTopics bounds the topics that a worker counts between two calls of TakeActivity. Attempts
+// of further topics count for topic 0.
+const maxFiredTopics = 4096
+
+// fired reports an attempt's outcome to the observer and counts its result for the topic.
+func (w *worker) fired(topic timer.TopicID, o *table.Outcome) {
+	w.host.cfg.Observer.Outcome(topic, o)
+	result := FiredSuccess
+	switch o.Kind {
+	case table.Ack:
+	case table.RetryLater:
+		result = FiredRetry
+	case table.Kill:
+		result = FiredDead
+	default:
+		return // the attempt has no result: its lease was released, accepted or extended
+	}
+	n := w.firedBy[topic]
+	if n == nil {
+		if len(w.firedBy) >= maxFiredTopics {
+			topic = 0
+		}
+		if n = w.firedBy[topic]; n == nil {
+			if w.firedBy == nil {
+				w.firedBy = map[timer.TopicID]*Fired{}
+			}
+			n = new(Fired)
+			w.firedBy[topic] = n
+		}
+	}
+	n[result]++
+}
+
+// TopicActivity is a topic's activity in the shards that this node leads.
+type TopicActivity struct {
+	Fired    Fired // since the previous call of TakeActivity
+	Overdue  int64 // timers that are due now and not called yet
+	OldestMs int64 // how long the oldest of them has been due
+}
+
+// Activity is the activity of all shards that this node leads.
+type Activity struct {
+	// Topics holds the topics with activity. Attempts beyond maxFiredTopics are under topic 0.
+	Topics map[timer.TopicID]*TopicActivity
+	Totals timer.Counts // timers of all topics
+}
+
+func (a *Activity) of(id timer.TopicID) *TopicActivity {
+	t := a.Topics[id]
+	if t == nil {
+		t = &TopicActivity{}
+		a.Topics[id] = t
+	}
+	return t
+}
+
+// TakeActivity returns the attempts since the previous call and the timers that are overdue now. It
+// must have only one caller, because each call resets the attempts.
+func (h *Host) TakeActivity() Activity {
+	var mu sync.Mutex
+	a := Activity{Topics: map[timer.TopicID]*TopicActivity{}}
+	h.onWorkers(func(w *worker) {
+		mu.Lock()
+		defer mu.Unlock()
+		for id, n := range w.firedBy {
+			a.of(id).Fired.add(n)
+		}
+		w.firedBy = nil
+		for _, s := range w.shards {
+			if s.scheduler.Leads() {
+				s.activity(&a)
+			}
+		}
+	})
+	walkLeaders(h, func(s *timerShard, at *int) bool {
+		return s.scheduler.Overdue(at, func(id timer.TopicID, timers, oldestMs int64) {
+			if id == table.CanaryTopic {
+				return
+			}
+			t := a.of(id)
+			t.Overdue += timers
+			t.OldestMs = max(t.OldestMs, oldestMs)
+		})
+	})
+	return a
+}
+
+func (s *timerShard) activity(a *Activity) {
+	c := s.scheduler.Totals()
+	a.Totals.Scheduled += c.Scheduled
+	a.Totals.Leased += c.Leased
+	a.Totals.Done += c.Done
+	a.Totals.Dead += c.Dead
+}

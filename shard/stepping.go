@@ -13,22 +13,25 @@ import (
 // methods may be called too if Config.Block is set. Only snapshots are written by another goroutine
 // (see Background).
 
+// driver is the part of a host that steps it in place of Run.
+type driver struct{ h *Host }
+
 // Turn runs one turn of every worker and one step of the log. It returns an error once the host has
 // failed.
-func (h *Host) Turn() error {
-	if err := h.Work(); err != nil {
+func (d driver) Turn() error {
+	if err := d.Work(); err != nil {
 		return err
 	}
-	return h.Write()
+	return d.Write()
 }
 
 // Work is the first half of Turn: one turn of every worker. A simulator may let time pass before it
 // calls Write.
-func (h *Host) Work() error {
-	for _, w := range h.workers {
+func (d driver) Work() error {
+	for _, w := range d.h.workers {
 		w.turn()
 	}
-	return h.failed()
+	return d.failed()
 }
 
 // Effort counts the work of a host's turns since it was opened. A simulator lets time pass by it.
@@ -40,8 +43,8 @@ type Effort struct {
 }
 
 // Effort returns the work done so far. It may be called within a turn, from what the turn calls.
-func (h *Host) Effort() (all Effort) {
-	for _, w := range h.workers {
+func (d driver) Effort() (all Effort) {
+	for _, w := range d.h.workers {
 		all.Steps += w.effort.Steps
 		all.Entries += w.effort.Entries
 		all.Bytes += w.effort.Bytes
@@ -52,17 +55,17 @@ func (h *Host) Effort() (all Effort) {
 
 // Write is the second half of Turn: one step of the log, over all frames that the workers have
 // submitted.
-func (h *Host) Write() error {
-	if _, err := h.stream.Step(); err != nil {
-		h.fail(err)
+func (d driver) Write() error {
+	if _, err := d.h.stream.Step(); err != nil {
+		d.h.fail(err)
 	}
-	return h.failed()
+	return d.failed()
 }
 
 // Writing reports, after Work, whether the log has something to write.
-func (h *Host) Writing() bool {
-	for _, w := range h.workers {
-		if len(w.inflight) > 0 {
+func (d driver) Writing() bool {
+	for _, w := range d.h.workers {
+		if len(w.out.inflight) > 0 {
 			return true
 		}
 	}
@@ -70,8 +73,8 @@ func (h *Host) Writing() bool {
 }
 
 // Unsynced returns the bytes that wait for the disk, of the worker that has most.
-func (h *Host) Unsynced() (most int) {
-	for _, w := range h.workers {
+func (d driver) Unsynced() (most int) {
+	for _, w := range d.h.workers {
 		most = max(most, w.waitingBytes())
 	}
 	return most
@@ -79,28 +82,28 @@ func (h *Host) Unsynced() (most int) {
 
 // Memory returns the host's count of the memory that its groups hold, and a fresh count. Both have
 // the tables as of the last tick.
-func (h *Host) Memory() (counted int64, held Memory) {
-	held.Arrivals = h.arriving.Load()
-	for _, w := range h.workers {
+func (d driver) Memory() (counted int64, held Memory) {
+	held.Arrivals = d.h.arriving.Load()
+	for _, w := range d.h.workers {
 		m := w.holds()
-		m.Entries -= int64(w.entries)
+		m.Entries -= int64(w.held.entries)
 		for _, g := range w.groups {
 			g.store.tail.check()
 			m.Entries += int64(g.store.tail.recount())
 		}
 		held.add(&m)
 	}
-	return h.memory.Load(), held
+	return d.h.memory.Load(), held
 }
 
 // Full reports whether the log waits for room on its disk. Until there is room, a step of the log
 // does nothing.
-func (h *Host) Full() bool { return h.stream.Full() }
+func (d driver) Full() bool { return d.h.stream.Full() }
 
-func (h *Host) failed() error {
+func (d driver) failed() error {
 	select {
-	case err := <-h.failure:
-		h.failure <- err
+	case err := <-d.h.failure:
+		d.h.failure <- err
 		return err
 	default:
 		return nil
@@ -108,20 +111,20 @@ func (h *Host) failed() error {
 }
 
 // Busy reports whether a turn has something to do now.
-func (h *Host) Busy() bool { return h.UntilWake() <= 0 }
+func (d driver) Busy() bool { return d.h.UntilWake() <= 0 }
 
 // UntilWake returns how long nothing will happen by itself. It is 0 if there is something to do.
-func (h *Host) UntilWake() time.Duration {
-	if h.Writing() {
+func (d driver) UntilWake() time.Duration {
+	if d.Writing() {
 		return 0
 	}
-	return h.UntilWork()
+	return d.UntilWork()
 }
 
 // UntilWork is UntilWake for Work alone, without the log.
-func (h *Host) UntilWork() time.Duration {
+func (d driver) UntilWork() time.Duration {
 	least := time.Duration(math.MaxInt64)
-	for _, w := range h.workers {
+	for _, w := range d.h.workers {
 		w.box.mu.Lock()
 		events := len(w.box.events)
 		w.box.mu.Unlock()
@@ -135,11 +138,11 @@ func (h *Host) UntilWork() time.Duration {
 
 // Background reports whether goroutines are writing or removing snapshots. A turn may have to wait
 // for them. Open, Work and Abandon may start them.
-func (h *Host) Background() bool {
-	if h.jobs.Load() > 0 {
+func (d driver) Background() bool {
+	if d.h.jobs.Load() > 0 {
 		return true
 	}
-	for _, w := range h.workers {
+	for _, w := range d.h.workers {
 		if w.snapshot != nil {
 			return true
 		}
@@ -149,15 +152,15 @@ func (h *Host) Background() bool {
 
 // Housekeep does the periodic work of Run: it drops old generations of the log and samples the free
 // space of its disk.
-func (h *Host) Housekeep() error {
-	h.sum()
-	h.stream.SampleDisk()
-	return h.dropLog()
+func (d driver) Housekeep() error {
+	d.h.sum()
+	d.h.stream.SampleDisk()
+	return d.h.dropLog()
 }
 
 // Abandon ends a host that Turn drives as a crash would: operations get no answer.
-func (h *Host) Abandon() {
-	for _, w := range h.workers {
+func (d driver) Abandon() {
+	for _, w := range d.h.workers {
 		w.box.close()
 		if w.snapshot != nil {
 			w.snapshot.abort()
@@ -167,29 +170,29 @@ func (h *Host) Abandon() {
 
 // Submit submits a command. then is called at once if the command is refused, else in a later turn,
 // or never if the host is abandoned. The command must not change before.
-func (h *Host) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then func(timer.Result, error)) {
+func (d driver) Submit(id timer.ShardID, cmd *timer.Command, brief bool, then func(timer.Result, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	o, err := h.newOp(id, cmd, brief, nil, wait)
+	o, err := d.h.newOp(id, cmd, brief, nil, wait)
 	if err != nil {
 		then(timer.Result{}, err)
 		return
 	}
-	wait.then = func() { then(h.finish(o)) }
-	if err := o.group.w.box.offer(o); err != nil {
-		o.group.w.queued.Add(-1)
+	wait.then = func() { then(d.h.finish(o)) }
+	if err := o.shard.g.w.box.offer(o); err != nil {
+		o.shard.g.w.queued.Add(-1)
 		then(timer.Result{}, err)
 	}
 }
 
 // Ask reads one timer. then is called as by Submit.
-func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then func(*timer.Timer, error)) {
+func (d driver) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then func(*timer.Timer, error)) {
 	var found *timer.Timer
-	wait := &waiter{}
+	s, wait := d.h.shard(id), &waiter{}
 	wait.left.Store(1)
-	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(g *group, _ int) bool {
-		if found = g.table.Read(topic, timerID); found != nil {
-			g.scheduler.Overlay(found)
+	r := &read{group: d.h.groups[id], deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, serve: func(int) bool {
+		if found = s.table.Read(topic, timerID); found != nil {
+			s.scheduler.Overlay(found)
 		}
 		return true
 	}}
@@ -200,11 +203,11 @@ func (h *Host) Ask(id timer.ShardID, topic timer.TopicID, timerID string, then f
 }
 
 // SubmitWalk takes a step of a walk, see Walk. then is called as by Submit.
-func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor, then func([]timer.Ref, timer.ScanCursor, error)) {
+func (d driver) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor, then func([]timer.Ref, timer.ScanCursor, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	walk := h.newWalk(id, q, at)
-	r := &read{group: h.groups[id], deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait, long: true, serve: walk.step}
+	walk := d.h.newWalk(id, q, at)
+	r := &read{group: d.h.groups[id], deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait, long: true, serve: walk.step}
 	wait.then = func() { then(walk.refs, walk.at, r.err) }
 	if err := r.group.w.box.offer(r); err != nil {
 		then(nil, at, err)
@@ -212,23 +215,28 @@ func (h *Host) SubmitWalk(id timer.ShardID, q *timer.Query, at timer.ScanCursor,
 }
 
 // SubmitMeta submits a command for the meta group's machine. then is called as by Submit.
-func (h *Host) SubmitMeta(cmd []byte, then func(any, error)) {
+func (d driver) SubmitMeta(cmd []byte, then func(any, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	o := &metaOp{group: h.groups[Meta], cmd: cmd, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	o := &metaOp{meta: d.h.metaGroup(), cmd: cmd, deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	wait.then = func() { then(o.result, o.err) }
-	if err := o.group.w.box.offer(o); err != nil {
+	if err := o.meta.g.w.box.offer(o); err != nil {
 		then(nil, err)
 	}
 }
 
 // Inspect returns a group's table and status. The table is nil for the meta group.
-func (h *Host) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
-	return h.groups[id].table, h.groups[id].status()
+func (d driver) Inspect(id timer.ShardID) (*table.Table, GroupStatus) {
+	return d.Table(id), d.h.groups[id].status()
 }
 
 // Table returns a group's table. It is nil for the meta group.
-func (h *Host) Table(id timer.ShardID) *table.Table { return h.groups[id].table }
+func (d driver) Table(id timer.ShardID) *table.Table {
+	if s, ok := d.h.groups[id].machine.(*timerShard); ok {
+		return s.table
+	}
+	return nil
+}
 
 // Progress is the progress of a group on this host.
 type Progress struct {
@@ -259,40 +267,38 @@ type Progress struct {
 }
 
 // Progress returns the progress of a group, at little cost.
-func (h *Host) Progress(id timer.ShardID) Progress {
-	g := h.groups[id]
+func (d driver) Progress(id timer.ShardID) Progress {
+	g := d.h.groups[id]
 	if g.raft == nil {
 		if g.stopped != nil {
-			return Progress{Replica: g.replica, HardTerm: g.hard.Term, Vote: g.hard.Vote, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch, Stopped: g.stopped}
+			return Progress{Replica: g.replica, HardTerm: g.written.hard.Term, Vote: g.written.hard.Vote, Applied: g.applied, Last: g.store.last(), Epoch: g.membership.epoch, Stopped: g.stopped}
 		}
 		return Progress{}
 	}
-	leaves := g.leaves()
+	leaves := g.membership.leaves(g)
 	zoneless := 0
-	if g.scheduler != nil && g.scheduler.Leads() {
-		zoneless = g.scheduler.InUnknownZones()
+	if s, ok := g.machine.(*timerShard); ok && s.scheduler.Leads() {
+		zoneless = s.scheduler.InUnknownZones()
 	}
 	lastTerm, _ := g.store.Term(g.store.last()) // always known
 	return Progress{
-		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Wrong: g.wrong, Installs: g.installs, Compared: g.compare.last,
-		Replica: g.replica, Term: g.term, HardTerm: g.hard.Term, Vote: g.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.epoch,
-		ConfIndex: g.confIndex, FirstIndex: g.store.offset + 1, Late: g.late, Leaves: leaves, Out: leaves && g.isOut(), Proposed: g.number, Pipelined: len(g.proposals), CommitHintsSent: g.commitHintsSent,
+		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Wrong: g.wrong.why, Installs: g.snapshots.installs, Compared: g.compare.last,
+		Replica: g.replica, Term: g.term, HardTerm: g.written.hard.Term, Vote: g.written.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.membership.epoch,
+		ConfIndex: g.membership.index, FirstIndex: g.store.offset + 1, Late: g.turn.late, Leaves: leaves, Out: leaves && g.membership.isOut(g), Proposed: g.pipeline.number, Pipelined: len(g.pipeline.proposals), CommitHintsSent: g.membership.hintsSent,
 		InUnknownZones: zoneless,
 	}
 }
 
 // Waiting returns how much the host holds for later: events, client operations, and the leases of
 // its shards that have not ended.
-func (h *Host) Waiting() (events, operations, flights int) {
-	for _, w := range h.workers {
+func (d driver) Waiting() (events, operations, flights int) {
+	for _, w := range d.h.workers {
 		w.box.mu.Lock()
 		events += len(w.box.events)
 		w.box.mu.Unlock()
 		operations += int(w.queued.Load())
-		for _, g := range w.groups {
-			if g.scheduler != nil {
-				flights += g.scheduler.InFlight()
-			}
+		for _, s := range w.shards {
+			flights += s.scheduler.InFlight()
 		}
 	}
 	return events, operations, flights
@@ -300,30 +306,28 @@ func (h *Host) Waiting() (events, operations, flights int) {
 
 // SubmitPull leases ready timers of a topic in one shard to a consumer. then is called as by
 // Submit.
-func (h *Host) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
+func (d driver) SubmitPull(id timer.ShardID, topic timer.TopicID, most int, leaseMs int64, then func([]timer.PulledTimer, error)) {
 	wait := &waiter{}
 	wait.left.Store(1)
-	t := &pullRequest{group: h.groups[id], topic: topic, most: most, leaseMs: leaseMs, deadline: h.cfg.Clock.Mono() + waitLimit, wait: wait}
+	t := &pullRequest{shard: d.h.shard(id), topic: topic, most: most, leaseMs: leaseMs, deadline: d.h.cfg.Clock.Mono() + waitLimit, wait: wait}
 	wait.then = func() {
 		if len(t.pulled) > 0 {
 			t.err = nil
 		}
 		then(t.pulled, t.err)
 	}
-	if err := t.group.w.box.offer(pullList{t}); err != nil {
+	if err := t.shard.g.w.box.offer(pullList{t}); err != nil {
 		then(nil, err)
 	}
 }
 
 // StepDrain is one iteration of Drain: it stops leasing, and returns the number of leases whose
 // calls still run or whose end is not known to the new leader yet.
-func (h *Host) StepDrain() (flights int) {
-	h.draining.Store(true)
-	for _, w := range h.workers {
-		for _, g := range w.groups {
-			if g.scheduler != nil {
-				flights += g.scheduler.Drain()
-			}
+func (d driver) StepDrain() (flights int) {
+	d.h.draining.Store(true)
+	for _, w := range d.h.workers {
+		for _, s := range w.shards {
+			flights += s.scheduler.Drain()
 		}
 	}
 	return flights

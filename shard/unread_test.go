@@ -22,7 +22,7 @@ func idleShard(t *testing.T, snapshots int, run func(r *hostHarness, files []str
 		}
 		r.add("kept", time.Hour)
 		r.take(g)
-		g.canary.next = 1 << 62
+		shardOf(g).canary.next = 1 << 62
 		r.fillMeta(8)
 		r.snapshots()
 		var files []string

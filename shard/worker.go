@@ -3,15 +3,11 @@ package shard
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	pb "go.etcd.io/raft/v3/raftpb"
-
 	"carillon/internal/clocks"
 	"carillon/internal/placement"
-	"carillon/shard/record"
 	"carillon/timer"
 	"carillon/wal"
 )
@@ -54,7 +50,8 @@ type worker struct {
 	box    *mailbox
 	spare  []event
 	groups []*group
-	queued atomic.Int64 // client operations that are not answered yet
+	shards []*timerShard // of the groups
+	queued atomic.Int64  // client operations that are not answered yet
 
 	now    clocks.Moment // clocks as of this turn
 	looked bool
@@ -68,38 +65,12 @@ type worker struct {
 	outbox    []outgoing // by node, in order of first use
 	peerBytes atomic.Int64
 
-	frame      *wal.Frame
-	openedAt   time.Duration // when the open frame was
-	prompt     bool          // a part of the open frame may not wait; see waitsForOthers
-	parts      []appended    // of the open frame
-	filling    *sentFrame    // carries the open frame
-	operations int           // proposed since a frame was submitted
-	proposed   int           // bytes proposed in this turn
-	steps      int           // of schedulers' work in this turn; see spend
-	lookAt     int           // steps at which spend looks at the clock
-	over       bool          // the schedulers' time in this turn is over
-	leasts     int           // groups that had their least since then; see least
-	effort     Effort
-	scanned    int          // slots visited by long reads in this turn
-	scanners   int          // groups that share scanSlots in this turn; 0 until the first asks
-	closed     []*sentFrame // to be submitted when the log has fewer
-	inflight   []*sentFrame
-	queueable  int // bound of inflight
-	heard      int // bytes of peer messages of this turn that will be unsynced
-	unsynced   int // bytes of closed and inflight frames, with partOverhead for each part
-	scratch    []byte
-	frames     []*sentFrame // free, for reuse
+	budget turnBudget
+	out    frameWriter
+	held   memoryCount
+	effort Effort
 
-	// Bytes of memory held; see Memory.
-	tables   int64 // as of the last tick
-	entries  int   // durable entries of the groups' logs
-	told     int64 // sum last reported to the host
-	pressure pressure
-
-	memory, replicas    atomic.Int64
-	largest             atomic.Int64           // bytes of its largest group's state
-	fault               atomic.Pointer[string] // fault of one of its groups; see Host.Fault
-	wrong               atomic.Pointer[[]placement.WrongReplica]
+	sample              workerSample
 	lastTick, lastSweep time.Duration
 	snapshot            *snapshotRun
 	snapshotTurn        int                      // index of the group to try first
@@ -107,45 +78,25 @@ type worker struct {
 	firedBy             map[timer.TopicID]*Fired // since TakeActivity
 }
 
-// appended is one group's part of a frame.
-type appended struct {
-	group     *group
-	entries   []*pb.Entry
-	responses []*pb.Message
-	sync      bool
-	spare     bool         // entries of a spare voter alone: they may wait
-	hard      bool         // the frame has the hard state
-	mark      bool         // the frame has the mark of the newest snapshot
-	installed bool         // that snapshot came from a peer
-	create    *record.Mark // creation of the replica
-	replica   uint64       // as of the append: the group may have another by the sync
-	installs  uint64       // as of the append: a snapshot may have replaced the entries since
-	tombstone uint64       // id of a replica that is given up
+// turnBudget is what a worker's groups have used of a turn.
+type turnBudget struct {
+	proposed int  // bytes proposed
+	steps    int  // of schedulers' work; see spend
+	lookAt   int  // steps at which spend looks at the clock
+	over     bool // the schedulers' time in this turn is over
+	leasts   int  // groups that had their least since then; see least
+	scanned  int  // slots visited by long reads
+	scanners int  // groups that share scanSlots; 0 until the first asks
+	heard    int  // bytes of peer messages that will be unsynced
 }
 
-// sentFrame is a frame on its way to disk.
-type sentFrame struct {
-	frame *wal.Frame
-	parts []appended
-	bytes int // as counted in worker.unsynced
-	pos   wal.Position
-	err   error
-	w     *worker
-	done  func(wal.Position, error) // called by the log
+// workerSample is what other goroutines may read of a worker, as of its last tick.
+type workerSample struct {
+	memory, replicas atomic.Int64
+	largest          atomic.Int64           // bytes of its largest group's state
+	fault            atomic.Pointer[string] // fault of one of its groups; see Host.Fault
+	wrong            atomic.Pointer[[]placement.WrongReplica]
 }
-
-func (w *worker) newSent() *sentFrame {
-	s := &sentFrame{frame: wal.NewFrame(), w: w}
-	s.done = func(pos wal.Position, err error) {
-		s.pos, s.err = pos, err
-		w.box.post(s)
-	}
-	return s
-}
-
-// queueable returns how many frames each worker may have on their way to disk, so that the log's
-// queue is never full.
-func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFrames), queuedFrames) }
 
 func (s *sentFrame) handle(w *worker) { w.frameDone(s) }
 
@@ -179,8 +130,7 @@ func (w *worker) run(ctx context.Context) {
 // turn handles the events that have arrived, does periodic work, works on the groups that have
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
-	w.proposed, w.scanned, w.scanners, w.heard = 0, 0, 0, 0
-	w.steps, w.lookAt, w.over, w.leasts = 0, lookEach, false, 0
+	w.budget = turnBudget{lookAt: lookEach}
 	w.touchAgain()
 	w.look()
 	events := w.box.take(w.spare)
@@ -191,19 +141,19 @@ func (w *worker) turn() {
 	w.spare = events[:0]
 	w.tick()
 	for _, g := range w.groups {
-		g.stand()
-		if g.wakeMs <= w.now.WallMs || g.gathering && g.gatherUntil() <= w.now.Mono {
+		g.election.stand(g)
+		if g.turn.wakeMs <= w.now.WallMs || g.pipeline.gathering && g.pipeline.gatherUntil() <= w.now.Mono {
 			w.touch(g)
 		}
 	}
 	for i := 0; i < len(w.dirty); i++ {
 		g := w.dirty[i]
-		g.touched, g.hadTime = false, false
+		g.turn.touched, g.turn.hadTime = false, false
 		g.work()
 		w.countEntries(g)
 	}
 	w.dirty = w.dirty[:0]
-	w.effort.Slots += uint64(w.scanned)
+	w.effort.Slots += uint64(w.budget.scanned)
 	w.flush()
 	w.account()
 }
@@ -213,14 +163,14 @@ func (w *worker) turn() {
 func (w *worker) touchAgain() {
 	for _, late := range []bool{true, false} {
 		for _, g := range w.again {
-			if g.late == late {
-				g.again = false
+			if g.turn.late == late {
+				g.turn.again = false
 				w.touch(g)
 			}
 		}
 	}
 	for _, g := range w.again {
-		g.late = false
+		g.turn.late = false
 	}
 	w.again = w.again[:0]
 }
@@ -236,26 +186,26 @@ const (
 
 // spend counts steps of a scheduler's work, and reports that the time of this turn is over.
 func (w *worker) spend(g *group, steps int) bool {
-	w.steps += steps
+	w.budget.steps += steps
 	w.effort.Steps += uint64(steps)
-	if !w.over && w.steps >= w.lookAt {
-		w.lookAt = w.steps + lookEach
-		w.over = w.steps >= turnSteps || w.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
+	if !w.budget.over && w.budget.steps >= w.budget.lookAt {
+		w.budget.lookAt = w.budget.steps + lookEach
+		w.budget.over = w.budget.steps >= turnSteps || w.budget.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
 	}
-	if g.late = w.over && !g.hadTime; g.late {
+	if g.turn.late = w.budget.over && !g.turn.hadTime; g.turn.late {
 		w.touchNext(g) // which comes first then, whatever else asks for it
 	}
-	g.hadTime = g.hadTime || !w.over
-	return w.over
+	g.turn.hadTime = g.turn.hadTime || !w.budget.over
+	return w.budget.over
 }
 
 // least reports whether a group may do the least that keeps its topics going. After the turn's time
 // only so many may: the others come first in the next turn. It is asked once for each visit.
 func (w *worker) least(g *group) bool {
-	if w.over {
-		w.leasts++
+	if w.budget.over {
+		w.budget.leasts++
 	}
-	if w.leasts <= leastShards {
+	if w.budget.leasts <= leastShards {
 		return true
 	}
 	w.spend(g, 0)
@@ -264,24 +214,24 @@ func (w *worker) least(g *group) bool {
 
 // touch adds a group to this turn.
 func (w *worker) touch(g *group) {
-	if !g.touched {
-		g.touched = true
+	if !g.turn.touched {
+		g.turn.touched = true
 		w.dirty = append(w.dirty, g)
 	}
 }
 
 // touchNext asks for another turn for the group, right after this one.
 func (w *worker) touchNext(g *group) {
-	if !g.again {
-		g.again = true
+	if !g.turn.again {
+		g.turn.again = true
 		w.again = append(w.again, g)
 	}
 }
 
 // stall defers a group until a frame is on disk.
 func (w *worker) stall(g *group) {
-	if !g.stalled {
-		g.stalled = true
+	if !g.turn.stalled {
+		g.turn.stalled = true
 		w.stalled = append(w.stalled, g)
 	}
 }
@@ -293,7 +243,7 @@ func (w *worker) mayPropose() bool {
 	if w.alone {
 		frames = maxFramesAlone
 	}
-	return len(w.inflight) < frames && w.proposed < maxTurnBytes && !w.stream.Full()
+	return len(w.out.inflight) < frames && w.budget.proposed < maxTurnBytes && !w.stream.Full()
 }
 
 // tick advances raft's ticks by the time that has passed, and does the worker's periodic work.
@@ -311,23 +261,21 @@ func (w *worker) tick() {
 	w.lastTick += n * tickInterval
 	ticks := [2]int{raftTicks(last, w.lastTick), raftTicks(last+tickInterval, w.lastTick+tickInterval)}
 	memory, replicas, largest := int64(0), int64(0), int64(0)
-	w.alone, w.pressure = true, w.host.pressure()
+	w.alone, w.held.pressure = true, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
 	for i, g := range w.groups {
-		state := g.stateBytes()
+		state := g.machine.bytes()
 		memory, largest = memory+state, max(largest, state)
 		g.noteLowDisks(low)
 		if fault == "" {
 			fault = g.fault()
 		}
 		if g.raft == nil {
-			if g.scheduler != nil {
-				g.scheduler.Tick() // it reports how calls of a removed replica ended
-			}
+			g.machine.tickRemoved()
 			continue
 		}
 		replicas++
-		if w.pressure != roomy {
+		if w.held.pressure != roomy {
 			g.compact()
 		}
 		w.alone = w.alone && g.soleVoter()
@@ -343,21 +291,19 @@ func (w *worker) tick() {
 		g.tick()
 		w.touch(g)
 	}
-	if old := w.fault.Load(); old == nil || *old != fault {
-		w.fault.Store(&fault)
+	if old := w.sample.fault.Load(); old == nil || *old != fault {
+		w.sample.fault.Store(&fault)
 	}
-	w.tables = memory
-	w.memory.Store(memory)
-	w.largest.Store(largest)
-	w.replicas.Store(replicas)
+	w.held.tables = memory
+	w.sample.memory.Store(memory)
+	w.sample.largest.Store(largest)
+	w.sample.replicas.Store(replicas)
 	w.listWrong()
 	w.tickSnapshots()
 	if w.now.Mono-w.lastSweep >= sweepEach {
 		w.lastSweep = w.now.Mono
-		for _, g := range w.groups {
-			if g.scheduler != nil {
-				g.scheduler.Sweep()
-			}
+		for _, s := range w.shards {
+			s.scheduler.Sweep()
 		}
 	}
 }
@@ -365,221 +311,66 @@ func (w *worker) tick() {
 // raftTicks returns how many of raft's ticks are in a span of time.
 func raftTicks(from, to time.Duration) int { return min(int(to/raftTick-from/raftTick), maxTicks) }
 
-// append adds a group's part to this turn's frame. A part that needs no sync (a new commit index)
-// joins the newest unsynced frame, and its responses are sent when that frame is on disk.
-func (w *worker) append(a appended) {
-	g := a.group
-	a.replica, a.installs = g.replica, g.installs
-	if !a.sync {
-		switch {
-		case len(a.responses) == 0:
-		case w.frame != nil:
-			w.parts = append(w.parts, a)
-		case len(w.closed) > 0:
-			w.closed[len(w.closed)-1].add(a)
-		case len(w.inflight) > 0:
-			w.inflight[len(w.inflight)-1].add(a)
-		default:
-			g.step(a.responses)
-		}
-		return
-	}
-	w.openFrame()
-	if a.tombstone != 0 {
-		w.scratch = record.AppendTombstone(w.scratch[:0], a.tombstone)
-		w.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.scratch)
-	}
-	if a.create != nil {
-		w.scratch = record.AppendMark(w.scratch[:0], *a.create)
-		w.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.scratch)
-	}
-	if a.mark {
-		f := &g.files
-		w.scratch = record.AppendMark(w.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
-		w.frame.Append(wal.RecordSnapMark, uint32(g.id), w.scratch)
-		if a.installed {
-			g.end = f.newest
-		}
-	}
-	a.entries = w.appendLeading(&a)
-	if len(a.entries) > 0 {
-		w.appendEntries(g, a.entries)
-	}
-	if g.hardDirty {
-		w.appendHard(g, g.hard)
-		g.hardDirty = false
-		a.hard = true
-	}
-	w.parts = append(w.parts, a)
-	w.prompt = w.prompt || !a.spare
-	if w.frame.Len() >= w.host.cfg.FrameBytes {
-		w.closeFrame()
-	}
-}
-
-// appendLeading appends the entries of a part that exceed one frame, and returns the rest. The rest
-// goes into the last frame, with the hard state and the part's responses. After a power cut between
-// these frames, the log is as if the leader had sent less. The term and vote come first, so that no
-// entry has a later term than the replica.
-func (w *worker) appendLeading(a *appended) []*pb.Entry {
-	g, ents := a.group, a.entries
-	for {
-		n, bytes := 0, 0
-		for n < len(ents) && (n == 0 || bytes+len(ents[n].Data) <= w.host.cfg.FrameBytes) {
-			bytes += len(ents[n].Data) + entryOverhead
-			n++
-		}
-		if n == len(ents) {
-			return ents
-		}
-		if g.hardDirty {
-			early := g.hard
-			early.Commit = min(early.Commit, ents[0].GetIndex()-1)
-			w.appendHard(g, early)
-		}
-		w.appendEntries(g, ents[:n])
-		first := appended{group: g, replica: a.replica, installs: a.installs, entries: ents[:n], sync: true}
-		first.create, a.create = a.create, nil
-		w.parts = append(w.parts, first)
-		ents = ents[n:]
-		w.closeFrame()
-		w.openFrame()
-	}
-}
-
-func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
-	w.scratch = record.AppendEntries(w.scratch[:0], ents)
-	w.frame.Append(wal.RecordEntries, uint32(g.id), w.scratch)
-	last := ents[len(ents)-1]
-	g.end = last.GetIndex()
-}
-
-func (w *worker) appendHard(g *group, hard record.HardState) {
-	w.scratch = record.AppendHardState(w.scratch[:0], hard)
-	w.frame.Append(wal.RecordHardState, uint32(g.id), w.scratch)
-}
-
-// openFrame opens a frame unless one is open.
-func (w *worker) openFrame() {
-	if w.frame == nil {
-		w.frame = w.newFrame()
-	}
-}
-
-func (w *worker) newFrame() *wal.Frame {
-	if n := len(w.frames); n > 0 {
-		w.filling = w.frames[n-1]
-		w.frames = w.frames[:n-1]
-		w.filling.frame.Reset()
-	} else {
-		w.filling = w.newSent()
-	}
-	w.parts = w.filling.parts[:0]
-	w.openedAt, w.prompt = w.now.Mono, false
-	return w.filling.frame
-}
-
-// add makes a part that needs no sync wait for a frame that is on its way to disk.
-func (s *sentFrame) add(a appended) {
-	s.parts = append(s.parts, a)
-	s.bytes += partOverhead
-	s.w.unsynced += partOverhead
-}
-
-// closeFrame closes the open frame.
-func (w *worker) closeFrame() {
-	s := w.filling
-	s.parts = w.parts
-	s.bytes = w.frame.Len() + len(w.parts)*partOverhead
-	w.unsynced += s.bytes
-	w.closed = append(w.closed, s)
-	w.frame, w.filling, w.parts = nil, nil, nil
-}
-
-// flush ends a turn: it sends the turn's messages, and submits frames to the log as long as fewer
-// than queueable are on their way. The others wait here, and later parts gather in the open frame,
-// so that a disk that hangs does not fill the log's queue.
-func (w *worker) flush() {
-	if w.host.ended.Load() {
-		return
-	}
-	w.sendAll()
-	for len(w.inflight) < w.queueable {
-		if len(w.closed) == 0 {
-			if w.frame == nil || w.waitsForOthers() {
-				return
-			}
-			w.closeFrame()
-		}
-		s := w.closed[0]
-		w.closed = slices.Delete(w.closed, 0, 1)
-		w.inflight = append(w.inflight, s)
-		w.host.cfg.Observer.Frame(w.operations)
-		w.operations = 0
-		if err := w.stream.Submit(s.frame, true, s.done); err != nil {
-			w.host.fail(err)
-		}
-	}
-}
-
-// full reports that the bytes that wait for the disk have reached their bound. Entries from a
-// leader are then dropped, as if the network had lost them: the leader sends them again.
-func (w *worker) full() bool { return w.waitingBytes()+w.heard >= w.host.cfg.UnsyncedBytes }
-
-// waitingBytes returns the bytes that wait for the disk, including the open frame.
-func (w *worker) waitingBytes() int {
-	if w.frame == nil {
-		return w.unsynced
-	}
-	return w.unsynced + w.frame.Len() + len(w.parts)*partOverhead
-}
-
-// frameDone releases the parts of a frame that is on disk, in the order in which they were appended
-// (I10).
-func (w *worker) frameDone(s *sentFrame) {
-	if s.err != nil {
-		w.host.fail(s.err) // I20: nothing in this frame, or after it, is answered
-		return
-	}
-	if w.inflight[0] != s {
-		panic("shard: the log completed frames out of order")
-	}
-	w.inflight = slices.Delete(w.inflight, 0, 1)
-	w.unsynced -= s.bytes
-	for i := range s.parts {
-		s.parts[i].group.durable(&s.parts[i], s.pos)
-		s.parts[i] = appended{}
-	}
-	if len(w.frames) < maxFrames {
-		w.frames = append(w.frames, s)
-	}
-	for i, g := range w.stalled {
-		g.stalled = false
-		w.touch(g)
-		w.stalled[i] = nil
-	}
-	w.stalled = w.stalled[:0]
-}
-
 // untilWake returns how long nothing will happen by itself.
 func (w *worker) untilWake() time.Duration {
 	clock := w.host.cfg.Clock
 	wait := w.lastTick + tickInterval - clock.Mono()
 	if w.waitsForOthers() {
-		wait = min(wait, w.openedAt+spareFor-clock.Mono())
+		wait = min(wait, w.out.openedAt+spareFor-clock.Mono())
 	}
 	at := int64(1<<63 - 1)
 	for _, g := range w.groups {
-		at = min(at, g.wakeMs)
-		if g.gathering {
-			wait = min(wait, g.gatherUntil()-clock.Mono())
+		at = min(at, g.turn.wakeMs)
+		if g.pipeline.gathering {
+			wait = min(wait, g.pipeline.gatherUntil()-clock.Mono())
 		}
-		if g.standAt != 0 {
-			wait = min(wait, g.standAt-clock.Mono())
+		if g.election.at != 0 {
+			wait = min(wait, g.election.at-clock.Mono())
 		}
 	}
 	if at < 1<<63-1 {
 		wait = min(wait, clock.UntilWall(at))
 	}
 	return max(0, wait)
+}
+
+// Clock is a host's source of time. *clocks.Keeper implements it.
+type Clock interface {
+	// Look reads the clocks for one turn of a worker. While Trust is not Sure, no timer leaves the
+	// wheel and no call starts.
+	Look() clocks.Moment
+	// Mono returns Moment.Mono.
+	Mono() time.Duration
+	// UntilWall returns the time until Moment.WallMs is ms. It is negative if ms is past.
+	UntilWall(ms int64) time.Duration
+}
+
+// absence is the pause of a worker after which its groups confirm that they still lead. It is
+// shorter than the time after which followers may elect another leader.
+const absence = 500 * time.Millisecond
+
+// look reads the clocks once for the whole turn. After a pause it makes led groups confirm their
+// leadership.
+func (w *worker) look() {
+	before := w.now.Lease
+	w.now = w.host.cfg.Clock.Look()
+	away := w.now.Lease - before
+	if w.looked && away >= absence {
+		for _, g := range w.groups {
+			g.doubt()
+		}
+	}
+	w.looked = true
+}
+
+// sure reports whether the wall clock is trusted.
+func (w *worker) sure() bool { return w.now.Trust == clocks.Sure }
+
+// doubt makes a leader confirm its leadership with a majority before it starts anything more. The
+// process may have been suspended, and another leader may have been elected and have made calls
+// since.
+func (g *group) doubt() {
+	if g.leader && !g.soleVoter() {
+		g.machine.doubt()
+	}
 }

@@ -32,8 +32,8 @@ func TestUnknownZone(t *testing.T) {
 	r.pass(time.Second)
 	r.wantCalls("tokyo")
 	g := r.host.groups[1]
-	h, _ := g.table.Lookup(1, "a")
-	if got := g.scheduler.Standing(h).Wait; got != (timer.Wait{For: timer.WaitZone, On: "Asia/Kathmandu"}) {
+	h, _ := shardOf(g).table.Lookup(1, "a")
+	if got := shardOf(g).scheduler.Standing(h).Wait; got != (timer.Wait{For: timer.WaitZone, On: "Asia/Kathmandu"}) {
 		t.Errorf("it waits for %+v", got)
 	}
 	turns := 0
@@ -52,9 +52,9 @@ func TestUnknownZone(t *testing.T) {
 		t.Helper()
 		var s Stats
 		g.stats(&s)
-		g.scheduler.Overdue(new(int), func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
+		shardOf(g).scheduler.Overdue(new(int), func(_ timer.TopicID, timers, _ int64) { s.Overdue += timers })
 		counts := []timer.Counts{{}}
-		g.scheduler.Count([]timer.TopicID{1}, counts)
+		shardOf(g).scheduler.Count([]timer.TopicID{1}, counts)
 		if s.UnknownZone != n || s.Overdue != n || counts[0].Ready != n || n > 0 && counts[0].OldestOverdueMs < 60_000 {
 			t.Errorf("%d in unknown zones, %d overdue, %+v; want %d", s.UnknownZone, s.Overdue, counts[0], n)
 		}
@@ -73,8 +73,8 @@ func TestUnknownZone(t *testing.T) {
 	r.wantState("a", "scheduled 0")
 	want(1)
 
-	g.scheduler.End() // another node leads for a moment
-	g.scheduler.Begin()
+	shardOf(g).scheduler.End() // another node leads for a moment
+	shardOf(g).scheduler.Begin()
 	r.pass(time.Second)
 	want(1)
 

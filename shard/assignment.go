@@ -4,12 +4,12 @@ import (
 	"errors"
 	"math"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"carillon/internal/placement"
 	"carillon/shard/record"
 	"carillon/shard/table"
 	"carillon/timer"
-
-	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // Member and Assignment say where replicas should be.
@@ -77,7 +77,7 @@ func (p placed) handle(w *worker) {
 // applyAssignment adopts an assignment. It creates or removes the local replica, and the leader
 // reconciles.
 func (g *group) applyAssignment(row *Assignment) {
-	if row.Epoch < g.row.Epoch || row.Epoch == g.row.Epoch && g.row.Settled {
+	if row.Epoch < g.membership.row.Epoch || row.Epoch == g.membership.row.Epoch && g.membership.row.Settled {
 		return
 	}
 	if row.Epoch < epochOf(g.replica) {
@@ -85,7 +85,7 @@ func (g *group) applyAssignment(row *Assignment) {
 		// then so is the assignment.
 		return
 	}
-	g.row = *row
+	g.membership.row = *row
 	me := placement.On(row.Members, g.w.host.cfg.Node)
 	switch {
 	case g.replica == 0:
@@ -115,9 +115,9 @@ func (g *group) applyAssignment(row *Assignment) {
 // whose votes it would need know that.
 func (g *group) create(replica uint64) {
 	m := record.Mark{Replica: replica, Conf: &pb.ConfState{}}
-	if f := placement.On(g.row.FirstMembers(), nodeOf(replica)); f != nil && f.Replica == replica {
+	if f := placement.On(g.membership.row.FirstMembers(), nodeOf(replica)); f != nil && f.Replica == replica {
 		m.Index, m.Term, m.Epoch = foundingIndex, foundingTerm, 1
-		for _, member := range g.row.FirstMembers() {
+		for _, member := range g.membership.row.FirstMembers() {
 			if member.Learner {
 				m.Conf.Learners = append(m.Conf.Learners, member.Replica)
 			} else {
@@ -126,10 +126,10 @@ func (g *group) create(replica uint64) {
 		}
 	}
 	g.place(m)
-	g.end = m.Index
-	g.hard = record.HardState{Commit: m.Index, Term: m.Term}
-	g.store.hard = &pb.HardState{Term: new(g.hard.Term), Vote: new(g.hard.Vote), Commit: new(g.hard.Commit)}
-	g.store.snapshot = g.offerSnapshot
+	g.written.end = m.Index
+	g.written.hard = record.HardState{Commit: m.Index, Term: m.Term}
+	g.store.hard = &pb.HardState{Term: new(g.written.hard.Term), Vote: new(g.written.hard.Vote), Commit: new(g.written.hard.Commit)}
+	g.store.snapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
 	if err := g.newRaft(); err != nil {
 		g.w.host.fail(err)
 		return
@@ -163,19 +163,17 @@ func (g *group) reset() {
 	g.raft, g.replica = nil, 0
 	g.store = &storage{conf: &pb.ConfState{}}
 	g.w.countEntries(g) // a group without a replica has no turns
-	g.applied, g.appliedTerm, g.epoch, g.confIndex = 0, 0, 0, 0
-	g.hard, g.hardDirty, g.end = record.HardState{}, false, 0
-	g.incoming, g.wantSnapshot = nil, false
+	g.applied, g.appliedTerm, g.membership.epoch, g.membership.index = 0, 0, 0, 0
+	g.written.hard, g.written.dirty, g.written.end = record.HardState{}, false, 0
+	g.snapshots.incoming, g.snapshots.wanted = nil, false
 	g.trustAgain()
 	g.compare, g.stopped = comparison{}, nil
-	g.wakeMs = math.MaxInt64 // an old time would keep the worker awake
-	if g.table != nil {
-		g.setTable(table.New(g.id, 0))
-	}
+	g.turn.wakeMs = math.MaxInt64 // an old time would keep the worker awake
+	g.machine.clear()
 }
 
 // replicaOn returns the replica of the membership on a node, or 0.
-func (g *group) replicaOn(node uint64) uint64 {
+func (m *membership) replicaOn(g *group, node uint64) uint64 {
 	for _, ids := range [][]uint64{g.store.conf.Voters, g.store.conf.Learners, g.store.conf.VotersOutgoing} {
 		for _, id := range ids {
 			if nodeOf(id) == node {

@@ -1,12 +1,16 @@
 package shard
 
 import (
-	"carillon/shard/record"
-	"carillon/timer"
-	"carillon/wal"
+	"fmt"
+	"io"
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"carillon/internal/vfs"
+	"carillon/shard/record"
+	"carillon/timer"
+	"carillon/wal"
 )
 
 // When a snapshot is due.
@@ -88,7 +92,7 @@ func (w *worker) tickSnapshots() {
 	}
 	needed := w.stream.Generation()
 	for _, g := range w.groups {
-		g.tickLeftovers()
+		g.leftovers.tick(g)
 		if g.hasLocalState() {
 			needed = min(needed, g.files.needed())
 		}
@@ -99,7 +103,7 @@ func (w *worker) tickSnapshots() {
 // tickFiles starts a snapshot of a group, or rewrites its marker or mark, if that is due, so that
 // the group does not pin old generations of the log.
 func (w *worker) tickFiles(g *group) {
-	if !g.hasLocalState() || g.stopped != nil || g.wrong != nil {
+	if !g.hasLocalState() || g.stopped != nil || g.wrong.why != nil {
 		return
 	}
 	current := w.stream.Generation()
@@ -107,51 +111,40 @@ func (w *worker) tickFiles(g *group) {
 	switch {
 	case pinned && !g.files.restating && g.empty():
 		w.rewriteMarker(g)
-	case g.replica == 0 || !g.mayTry(w.now.Mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.wantSnapshot:
-	case g.wantSnapshot:
+	case g.replica == 0 || !g.snapshots.mayTry(g, w.now.Mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.snapshots.wanted:
+	case g.snapshots.wanted:
 		w.beginSnapshot(g)
 	case pinned && g.applied == g.files.newest && w.now.Mono-g.files.savedAt > settleAfter:
 		g.files.settle()
 		g.files.savedAt = w.now.Mono // not again while this mark is on its way
 		w.mark(g)
-	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.stateBytes()):
+	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.machine.bytes()):
 		w.beginSnapshot(g)
 	}
 }
 
 // mayTry reports whether enough time has passed since a snapshot failed.
-func (g *group) mayTry(now time.Duration) bool {
+func (s *snapshots) mayTry(g *group, now time.Duration) bool {
 	wait := snapshotRetry
-	if g.wantSnapshot {
+	if s.wanted {
 		wait = wantedRetry
 	}
 	return g.files.failedAt == 0 || now-g.files.failedAt >= wait
 }
 
-func (g *group) stateBytes() int64 {
-	if g.table == nil {
-		return 0
-	}
-	return g.table.MemoryBytes()
-}
-
 // beginSnapshot starts a snapshot. If the disk has no room for it, the group tries again later and
 // leaves the room to the log.
 func (w *worker) beginSnapshot(g *group) {
-	if !w.stream.HasRoom(uint64(g.stateBytes())) {
+	if !w.stream.HasRoom(uint64(g.machine.bytes())) {
 		g.files.failedAt = w.now.Mono
-		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.stateBytes(), "free", w.stream.Disk().Free)
+		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.machine.bytes(), "free", w.stream.Disk().Free)
 		return
 	}
-	g.wantSnapshot = false
+	g.snapshots.wanted = false
 	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
-	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.epoch}
+	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.membership.epoch}
 	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
-	if g.table != nil {
-		run.state = g.table.BeginSnapshot()
-	} else {
-		run.state = g.meta.machine.BeginSave()
-	}
+	run.state = g.machine.save()
 	run.meta.Hash = run.state.Hash()
 	w.snapshot = run
 	chunks, before := run.chunks, g.files.newest
@@ -192,10 +185,10 @@ func (w *worker) endSnapshotFeed() {
 }
 
 // writeSnapshot writes chunks to a file until the channel is closed, and calls took after each.
-func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
-	file, err := wal.CreateSnapshot(h.cfg.FS, h.snapshotDir(), run.meta)
+func (f snapshotFiles) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()) error {
+	file, err := wal.CreateSnapshot(f.h.cfg.FS, f.snapshotDir(), run.meta)
 	if err == nil {
-		file.KeepFree(h.stream.SnapshotFloor())
+		file.KeepFree(f.h.stream.SnapshotFloor())
 	}
 	for chunk := range chunks {
 		if err == nil {
@@ -217,16 +210,16 @@ func (h *Host) writeSnapshot(run *snapshotRun, chunks <-chan []byte, took func()
 
 // removeSnapshots removes a group's snapshots older than newest, except the one at before, which is
 // known to be intact.
-func (h *Host) removeSnapshots(id timer.ShardID, newest, before uint64) {
-	list, err := wal.Snapshots(h.cfg.FS, h.snapshotDir())
+func (f snapshotFiles) removeSnapshots(id timer.ShardID, newest, before uint64) {
+	list, err := wal.Snapshots(f.h.cfg.FS, f.snapshotDir())
 	for _, s := range list {
 		// Later ones stay: one may just have arrived from a peer.
 		if err == nil && s.Shard == uint32(id) && s.Index < newest && s.Index != before {
-			err = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), s.Name))
+			err = f.h.cfg.FS.Remove(filepath.Join(f.snapshotDir(), s.Name))
 		}
 	}
 	if err != nil {
-		h.cfg.Logger.Error("old snapshots could not be removed; they are tried again after the next", "shard", uint32(id), "error", err)
+		f.h.cfg.Logger.Error("old snapshots could not be removed; they are tried again after the next", "shard", uint32(id), "error", err)
 	}
 }
 
@@ -256,4 +249,77 @@ func (w *worker) snapshotDone(s *snapshotWritten) {
 
 // empty reports whether the log has only the group's creation or tombstone. A group that has
 // entries but has applied none pins the log until it has: its creation must stay before them.
-func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.end) <= foundingIndex }
+func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.written.end) <= foundingIndex }
+
+// snapshotFiles is the part of a host that reads and writes the files of snapshots.
+type snapshotFiles struct{ h *Host }
+
+// readState reads a snapshot's state and checks its hash. The state is a *Table, or the result of
+// Machine.Read for the meta group. It may run concurrently with the workers.
+func (f snapshotFiles) readState(r io.Reader, id timer.ShardID, hash uint64) (any, error) {
+	state, has, err := f.h.groups[id].machine.read(r)
+	if err != nil {
+		return nil, err
+	}
+	if has != hash {
+		return nil, fmt.Errorf("state hash %016x, expected %016x", has, hash)
+	}
+	return state, nil
+}
+
+// leftovers tracks snapshot files of replicas that were removed from this node. They are deleted in
+// the background, with retries. A file may appear after the tombstone: a snapshot that was being
+// written, or received from another node, when the replica was removed.
+type leftovers struct {
+	some  bool          // there may be files to delete
+	busy  bool          // a deletion runs
+	upTo  uint64        // highest replica whose tombstone is on disk
+	again time.Duration // earliest time of the next attempt; monotonic
+}
+
+// add begins to delete the snapshots of replicas up to upTo, whose tombstone is on disk.
+// Snapshots of later replicas are kept.
+func (l *leftovers) add(g *group, upTo uint64) {
+	l.some, l.upTo = true, max(l.upTo, upTo)
+	if !l.busy {
+		l.delete(g)
+	}
+}
+
+func (l *leftovers) delete(g *group) {
+	l.some, l.busy = false, true
+	h, w, upTo, gone := g.w.host, g.w, l.upTo, g.replica == 0
+	h.inBackground(func() {
+		err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), uint32(g.id), func(conf []byte, err error) bool {
+			if err != nil {
+				// A damaged file is deleted too if there is no replica here that may need it.
+				return gone && !vfs.IsReadFailure(err)
+			}
+			m, err := record.DecodeMark(conf)
+			return err == nil && m.Replica <= upTo || err != nil && gone
+		})
+		w.box.post(&cleanedUp{group: g, err: err})
+	})
+}
+
+// cleanedUp reports the end of a deletion to the worker.
+type cleanedUp struct {
+	group *group
+	err   error
+}
+
+func (c *cleanedUp) handle(w *worker) {
+	l := &c.group.leftovers
+	l.busy = false
+	if c.err != nil {
+		l.some, l.again = true, w.now.Mono+snapshotRetry
+		w.host.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; they are tried again", "shard", uint32(c.group.id), "error", c.err)
+	}
+}
+
+// tick deletes files that appeared since the last deletion or survived it.
+func (l *leftovers) tick(g *group) {
+	if l := &g.leftovers; l.some && !l.busy && g.w.now.Mono >= l.again {
+		l.delete(g)
+	}
+}

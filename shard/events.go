@@ -40,24 +40,24 @@ type Event struct {
 
 // watched returns the watcher, or nil if this node does not report the topic's events or has no
 // observer of them.
-func (g *group) watched(topic timer.TopicID) Watcher {
-	w := g.w.host.cfg.Watcher
-	if w == nil || !g.serving || topic == table.CanaryTopic || !w.Watches(topic) {
+func (s *timerShard) watched(topic timer.TopicID) Watcher {
+	w := s.g.w.host.cfg.Watcher
+	if w == nil || !s.g.serving || topic == table.CanaryTopic || !w.Watches(topic) {
 		return nil
 	}
 	return w
 }
 
 // showEnds reports the attempts and ends that an entry caused.
-func (g *group) showEnds(events []table.HistoryEvent) {
+func (s *timerShard) showEnds(events []table.HistoryEvent) {
 	for i := range events {
 		e := &events[i]
-		w := g.watched(e.Topic)
+		w := s.watched(e.Topic)
 		if w == nil {
 			continue
 		}
 		if e.State != 0 {
-			g.showEnd(w, e)
+			s.showEnd(w, e)
 			continue
 		}
 		attempt, err := table.DecodeHistoryAttempt(e.Body)
@@ -65,7 +65,7 @@ func (g *group) showEnds(events []table.HistoryEvent) {
 			continue // cannot happen: this build has just made it
 		}
 		seen := &Event{Kind: AttemptEnded, AtMs: e.EndMs, Attempt: attempt}
-		seen.Timer = g.table.CopyWith(g.table.Find(e.Topic, e.ID), false)
+		seen.Timer = s.table.CopyWith(s.table.Find(e.Topic, e.ID), false)
 		if seen.Timer == nil || seen.Timer.Seq != e.Seq {
 			seen.Timer = &timer.Timer{Topic: e.Topic, ID: string(e.ID), Seq: e.Seq, State: timer.Scheduled, LatenessMs: -1}
 		}
@@ -73,7 +73,7 @@ func (g *group) showEnds(events []table.HistoryEvent) {
 	}
 }
 
-func (g *group) showEnd(w Watcher, e *table.HistoryEvent) {
+func (s *timerShard) showEnd(w Watcher, e *table.HistoryEvent) {
 	entry, err := table.DecodeHistoryEnd(e.Body)
 	if err != nil {
 		return
@@ -92,7 +92,7 @@ func (g *group) showEnd(w Watcher, e *table.HistoryEvent) {
 }
 
 // showChange reports a client's command that took effect.
-func (g *group) showChange(cmd *timer.Command, r *timer.Result) {
+func (s *timerShard) showChange(cmd *timer.Command, r *timer.Result) {
 	kind := TimerChanged
 	switch cmd.Kind {
 	case timer.Add, timer.Put:
@@ -108,11 +108,20 @@ func (g *group) showChange(cmd *timer.Command, r *timer.Result) {
 	default:
 		return
 	}
-	w := g.watched(cmd.Topic)
+	w := s.watched(cmd.Topic)
 	if w == nil {
 		return
 	}
-	if t := g.table.CopyWith(r.Handle, false); t != nil && t.Topic == cmd.Topic {
-		w.Saw(&Event{Kind: kind, AtMs: g.table.ClockMs(), Timer: t})
+	if t := s.table.CopyWith(r.Handle, false); t != nil && t.Topic == cmd.Topic {
+		w.Saw(&Event{Kind: kind, AtMs: s.table.ClockMs(), Timer: t})
 	}
+}
+
+// History receives the events of timers on every live replica, in the order in which entries are
+// applied. A restart repeats those of entries that the log still has. Shards call concurrently,
+// each from one goroutine at a time.
+type History interface {
+	// Record takes the events of one applied entry. They are valid only until it returns. It must
+	// not block.
+	Record(id timer.ShardID, index uint64, events []table.HistoryEvent)
 }

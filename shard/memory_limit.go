@@ -1,6 +1,10 @@
 package shard
 
-import "math"
+import (
+	"math"
+
+	"carillon/timer"
+)
 
 // A node counts the memory of its groups as it grows, and refuses growth when the count exceeds
 // Config.MemoryLimit. The memory of the whole process (Config.MemoryUse) is known only after a
@@ -30,6 +34,14 @@ func (m *Memory) add(o *Memory) {
 	m.Messages += o.Messages
 }
 
+// memoryCount is a worker's count of the memory that its groups hold.
+type memoryCount struct {
+	tables   int64 // as of the last tick
+	entries  int   // durable entries of the groups' logs
+	told     int64 // sum last reported to the host
+	pressure pressure
+}
+
 // pressure is how close memory use is to the limit.
 type pressure uint8
 
@@ -53,10 +65,10 @@ func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit
 
 // laden reports that the group's unapplied proposals have reached their bound, which the last of
 // them may exceed.
-func (g *group) laden() bool {
+func (p *pipeline) laden(g *group) bool {
 	bytes := 0
-	for i := range g.proposals {
-		bytes += g.proposals[i].bytes
+	for i := range p.proposals {
+		bytes += p.proposals[i].bytes
 	}
 	return int64(bytes) >= g.w.host.cfg.share(uncommittedShare, mostUncommitted)
 }
@@ -84,7 +96,7 @@ func (h *Host) pressure() pressure {
 func (w *worker) kept() (least, most int) {
 	least = w.host.cfg.RetainBytes
 	most = int(w.host.cfg.share(shareth, int64(least)*laggards))
-	switch w.pressure {
+	switch w.held.pressure {
 	case tight:
 		least /= laggards
 	case over:
@@ -95,8 +107,8 @@ func (w *worker) kept() (least, most int) {
 
 // countEntries updates the worker's count of the memory that a group's log holds.
 func (w *worker) countEntries(g *group) {
-	w.entries += g.store.held() - g.counted
-	g.counted = g.store.held()
+	w.held.entries += g.store.held() - g.turn.counted
+	g.turn.counted = g.store.held()
 }
 
 // holds returns the memory of the worker's groups, without received states that are being read back
@@ -104,8 +116,8 @@ func (w *worker) countEntries(g *group) {
 func (w *worker) holds() Memory {
 	waiting := int64(w.waitingBytes())
 	m := Memory{
-		Tables:  w.tables,
-		Entries: int64(w.entries) + waiting, // entries of an unsynced frame are in memory twice
+		Tables:  w.held.tables,
+		Entries: int64(w.held.entries) + waiting, // entries of an unsynced frame are in memory twice
 		Frames:  waiting, Messages: w.peerBytes.Load(),
 	}
 	if w.snapshot != nil {
@@ -119,23 +131,69 @@ func (w *worker) holds() Memory {
 func (w *worker) weigh() {
 	for _, g := range w.groups {
 		w.countEntries(g)
-		w.tables += g.stateBytes()
+		w.held.tables += g.machine.bytes()
 	}
 	w.account()
-	w.pressure = w.host.pressure()
+	w.held.pressure = w.host.pressure()
 }
 
 // account tells the host, at the end of a turn, by how much the worker's memory has changed. It
 // aborts a snapshot that holds too much when the limit is exceeded.
 func (w *worker) account() {
 	m := w.holds()
-	if sum := m.Sum(); sum != w.told {
-		w.host.memory.Add(sum - w.told)
-		w.told = sum
+	if sum := m.Sum(); sum != w.held.told {
+		w.host.memory.Add(sum - w.held.told)
+		w.held.told = sum
 	}
 	if run := w.snapshot; run != nil && run.state.Held() > w.host.cfg.share(shareth, math.MaxInt64) && w.host.pressure() == over {
 		w.host.cfg.Logger.Error("a snapshot is given up: what changes while it is written fills the memory; it is tried again",
 			"shard", uint32(run.group.id), "bytes", m.Snapshots, "limit", w.host.cfg.MemoryLimit)
 		run.abort()
 	}
+}
+
+// admit refuses commands that add to the state while memory or disk is short. Commands that free
+// something are admitted.
+func (h *Host) admit(g *group, cmd *timer.Command) error {
+	if !grows(cmd) {
+		return nil
+	}
+	if h.needed() > h.cfg.MemoryLimit {
+		h.refused[RefusedMemory].Add(1)
+		return timer.ErrMemory
+	}
+	if low := g.public.lowDisk.Load(); low != nil {
+		h.refused[RefusedLowDisk].Add(1)
+		return *low
+	}
+	return nil
+}
+
+// Reasons for which a host refuses a command that adds to its state.
+const (
+	RefusedMemory = iota
+	RefusedLowDisk
+	RefusedOverload // too many operations wait
+
+	refusals
+)
+
+// Refused returns how many commands that add to the state were refused, by reason.
+func (h *Host) Refused() (n [refusals]int64) {
+	for i := range n {
+		n[i] = h.refused[i].Load()
+	}
+	return n
+}
+
+// grows reports whether a command adds to the state. A Modify does if its patch has a payload or
+// headers.
+func grows(c *timer.Command) bool {
+	switch c.Kind {
+	case timer.Add, timer.Put, timer.Redrive, timer.OpenTopic:
+		return true
+	case timer.Modify:
+		return c.Patch != nil && (len(c.Patch.Spec.Payload) > 0 || len(c.Patch.Spec.Callback.Headers) > 0)
+	}
+	return false
 }

@@ -1,0 +1,285 @@
+package shard
+
+import (
+	"io"
+	"math"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"carillon/shard/record"
+	"carillon/shard/scheduler"
+	"carillon/shard/table"
+	"carillon/timer"
+	"carillon/timer/recurrence"
+)
+
+// timerShard is the machine of a shard of timers: their table, and the scheduler that runs while
+// this replica leads.
+type timerShard struct {
+	g         *group
+	table     *table.Table
+	scheduler *scheduler.Scheduler
+	canary    canary
+
+	// Operations that wait to be proposed, and the entry that is being made of them.
+	waiting []*op
+	pulls   []*pullRequest
+	batch   table.Batch
+	items   []item
+
+	spareItems []item         // memory for the next proposal's items
+	results    []timer.Result // memory for the results of an entry
+
+	setClockAt time.Duration // earliest time of the next proposal to set the shard's clock back
+	reported   int           // counts reports sent while no leader is known, to address the members in turn
+}
+
+func newTimerShard(g *group, cfg *Config, limits *scheduler.Limits) *timerShard {
+	s := &timerShard{g: g}
+	s.scheduler = scheduler.New(scheduler.Config{
+		Shard: g.id, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
+		Observer: cfg.Observer, Ready: cfg.Ready, Limiters: limits, Zones: cfg.Zones,
+	}, schedulerEnv{s}, &g.w.now)
+	s.clear()
+	return s
+}
+
+// shard returns a shard of timers.
+func (h *Host) shard(id timer.ShardID) *timerShard { return h.groups[id].machine.(*timerShard) }
+
+func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
+	g := s.g
+	p, err := s.own(e)
+	if err != nil {
+		return false, err
+	}
+	var want func(int, *timer.Result) bool
+	if p != nil {
+		want = func(i int, r *timer.Result) bool {
+			return p.items[i].op.wants(s.table, r)
+		}
+	}
+	s.listen()
+	if s.results, err = s.table.Apply(e.Data, want, s.results[:0]); err != nil {
+		if p != nil {
+			p.fail(timer.ErrUnknown)
+		}
+		return false, err
+	}
+	s.tell(e.GetIndex())
+	if n := s.table.TakeDeadReplaced(); n > 0 && g.serving {
+		g.w.host.cfg.Observer.DeadReplaced(n)
+	}
+	if p != nil {
+		for i := range p.items {
+			s.settle(&p.items[i], &s.results[i])
+		}
+		s.spareItems, p.items = emptied(p.items), nil
+	}
+	return s.table.Compares(), nil
+}
+
+func (s *timerShard) afterApply() {}
+
+func (s *timerShard) replay(e *record.Entry) (err error) {
+	s.listen()
+	if s.results, err = s.table.Apply(e.Data, nil, s.results[:0]); err == nil {
+		s.tell(e.Index)
+	}
+	return err
+}
+
+func (s *timerShard) hash() uint64       { return s.table.Hash() }
+func (s *timerShard) hashVersion() byte  { return table.HashVersion }
+func (s *timerShard) bytes() int64       { return s.table.MemoryBytes() }
+func (s *timerShard) slots() int         { return int(s.table.LastHandle()) }
+func (s *timerShard) save() timer.Saving { return s.table.BeginSnapshot() }
+func (s *timerShard) replace(state any)  { s.setTable(state.(*table.Table)) }
+func (s *timerShard) clear()             { s.setTable(table.New(s.g.id, 0)) }
+func (s *timerShard) prompt() bool       { return false }
+func (s *timerShard) waits() int         { return len(s.waiting) }
+func (s *timerShard) run()               { s.scheduler.Run() }
+func (s *timerShard) nextWake() int64    { return s.scheduler.NextWake() }
+func (s *timerShard) doubt()             { s.scheduler.Doubt() }
+func (s *timerShard) drain()             { s.scheduler.Drain() }
+func (s *timerShard) unstarted() int     { return s.scheduler.Unstarted() }
+func (s *timerShard) tickRemoved()       { s.scheduler.Tick() }
+func (s *timerShard) scanLeases()        { s.scheduler.ScanAgain() }
+
+func (s *timerShard) read(r io.Reader) (state any, hash uint64, err error) {
+	t, err := table.Load(s.g.id, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	return t, t.Hash(), nil
+}
+
+func (s *timerShard) hasWork() bool {
+	return s.g.takeover || len(s.waiting)+len(s.pulls) > 0 || s.scheduler.HasProposals()
+}
+
+func (s *timerShard) tick() {
+	s.tickCanary()
+	if !s.g.leader && s.g.w.sure() {
+		// A follower's wheel stays near the present time, so that a takeover need not catch up.
+		s.table.Advance(s.g.w.now.WallMs, scheduler.WheelBudget)
+	}
+	s.scheduler.Tick()
+}
+
+func (s *timerShard) end() {
+	s.scheduler.End()
+	s.g.pipeline.fail()
+	s.refusePulls()
+}
+
+func (s *timerShard) refuse(err error) {
+	for _, o := range s.waiting {
+		o.answer(timer.Result{}, err)
+	}
+	s.waiting = nil
+	s.refusePulls()
+}
+
+func (s *timerShard) expire(now time.Duration) {
+	for len(s.waiting) > 0 && s.waiting[0].deadline <= now {
+		s.waiting[0].answer(timer.Result{}, s.g.timeoutError())
+		s.waiting[0] = nil
+		s.waiting = s.waiting[1:]
+	}
+	for i := range s.g.pipeline.proposals {
+		p := &s.g.pipeline.proposals[i]
+		for j := range p.items {
+			if t := p.items[j].pull; t != nil && t.deadline+commitGrace <= now {
+				t.answer(timer.ErrUnknown)
+			}
+			if o := p.items[j].op; o != nil {
+				if o.deadline+commitGrace > now {
+					break
+				}
+				o.answer(timer.Result{}, timer.ErrUnknown)
+				p.items[j].op = nil
+			}
+		}
+	}
+	s.scheduler.Expire(now)
+	s.expirePulls(now)
+}
+
+func (s *timerShard) receive(kind byte, from uint64, body []byte) {
+	switch kind {
+	case reportMessage:
+		s.hearReport(from, body)
+	case overMessage:
+		s.hearOver(body)
+	}
+}
+
+func (s *timerShard) status(to *GroupStatus) {
+	c := s.table.Totals()
+	to.Hash = s.table.Hash()
+	to.Timers = int(c.Scheduled + c.Leased + c.Dead)
+}
+
+func (s *timerShard) stats(to *Stats) {
+	if s.g.raft != nil && s.g.election.leaderless {
+		to.Waiting[timer.WaitLeader] += s.table.Overdue()
+	}
+	if !s.scheduler.Leads() {
+		return
+	}
+	c := s.scheduler.Totals()
+	to.Scheduled += c.Scheduled
+	to.Leased += c.Leased
+	to.Done += c.Done
+	to.Dead += c.Dead
+	to.MemoryBytes += s.table.MemoryBytes()
+	to.SealedBy = s.table.SealedBy(to.SealedBy)
+	to.UnknownZone += int64(s.scheduler.InUnknownZones())
+}
+
+// schedulerEnv implements scheduler.Env for a shard.
+type schedulerEnv struct{ *timerShard }
+
+var _ scheduler.Env = schedulerEnv{}
+
+// posted is an event that runs a function.
+type posted func(stopped bool)
+
+func (f posted) handle(*worker) { f(false) }
+
+func (e schedulerEnv) Wake()     { e.g.w.touch(e.g) }
+func (e schedulerEnv) WakeNext() { e.g.w.touchNext(e.g) }
+
+// Spent and Least implement scheduler.Env.
+func (e schedulerEnv) Spent(steps int) bool { return e.g.w.spend(e.g, steps) }
+func (e schedulerEnv) Least() bool          { return e.g.w.least(e.g) }
+
+func (e schedulerEnv) Post(event func(stopped bool)) {
+	if e.g.w.box.put(posted(event), math.MaxInt) != nil {
+		event(true)
+	}
+}
+
+func (e schedulerEnv) Proposed(i scheduler.Item) {
+	e.items = append(e.items, item{kind: ofScheduler, scheduled: i})
+}
+
+func (e schedulerEnv) Confirm(then func(error)) { e.g.confirm(e.g.w.now.Mono+waitLimit, then) }
+
+func (e schedulerEnv) HandingOver() bool { return e.g.transfer.to != 0 || e.g.w.host.draining.Load() }
+func (e schedulerEnv) Present() bool     { return e.g.raft != nil }
+
+func (e schedulerEnv) Ended(owner table.Incarnation) bool {
+	return e.g.w.host.cfg.Placement.Restarted(owner)
+}
+
+func (e schedulerEnv) Fence(owner table.Incarnation, then func(error)) {
+	e.g.w.host.cfg.Placement.Fence(owner, func(err error) {
+		e.Post(func(stopped bool) {
+			if !stopped {
+				then(err)
+			}
+		})
+	})
+}
+
+func (e schedulerEnv) Resume(list []scheduler.ClientChange) {
+	ops := make([]*op, 0, len(list)+len(e.waiting))
+	for _, c := range list {
+		ops = append(ops, c.(*op))
+	}
+	e.waiting = append(ops, e.waiting...)
+}
+
+func (e schedulerEnv) Refuse(list []scheduler.ClientChange) {
+	for _, o := range list {
+		o.Answer(timer.Result{}, e.g.notLeader())
+	}
+}
+
+func (e schedulerEnv) ZoneUnknown(name string) {
+	if _, logged := e.g.w.host.zoneFaults.LoadOrStore(name, true); !logged {
+		e.g.w.host.cfg.Logger.Error("a time zone is unknown to this release; its series wait while this node leads them", "zone", name, "tzdata", recurrence.Version)
+	}
+}
+
+func (e schedulerEnv) Fired(topic timer.TopicID, o *table.Outcome) { e.g.w.fired(topic, o) }
+
+func (e schedulerEnv) CanaryPassed() { e.canary.passed.Store(int64(e.g.w.now.Mono) + 1) }
+
+// setTable makes t the group's state.
+func (s *timerShard) setTable(t *table.Table) {
+	s.table = t
+	s.scheduler.SetTable(t)
+}
+
+// confirm asks a majority whether this node leads. It calls then when everything that is committed
+// by now is applied.
+func (g *group) confirm(deadline time.Duration, then func(error)) {
+	r := &read{group: g, deadline: deadline, wait: &waiter{}, serve: func(int) bool { return true }}
+	r.wait.left.Store(1)
+	r.wait.then = func() { then(r.err) }
+	g.reads.fresh = append(g.reads.fresh, r)
+}
