@@ -126,20 +126,21 @@ func (l *Scheduler) FollowClock(b *table.Batch) {
 }
 
 // Rebase corrects outcomes that a wrong clock decided and that are not proposed yet: their times
-// count from now.
+// count from now. A series may also have been given its next time by that clock, or none, if its
+// call ended by the right clock of a former leader.
 func (l *Scheduler) Rebase() {
 	now := l.now.WallMs
 	for i := range l.out.outcomes {
-		if o := &l.out.outcomes[i]; o.EndedMs > now+table.ClockAheadMs {
-			late := o.EndedMs - now
+		o := &l.out.outcomes[i]
+		if late := o.EndedMs - now; late > table.ClockAheadMs {
 			o.RetainUntilMs -= late
 			if o.Kind == table.RetryLater {
 				o.NextMs = l.notBeforeDue(o.Handle, o.NextMs-late)
 			}
 			o.StartedMs, o.EndedMs = min(o.StartedMs, now), now
-			if o.AgainMs != 0 {
-				o.AgainMs = l.again(o.Handle, o.StartedMs)
-			}
+		}
+		if o.Kind == table.Ack || o.Kind == table.Kill {
+			o.AgainMs = l.again(o.Handle, o.StartedMs)
 		}
 	}
 	l.out.overlaps, l.series.realigned, l.series.leased = nil, 0, nil
