@@ -7,6 +7,7 @@ import (
 
 	"carillon/internal/clocks"
 	"carillon/internal/delivery"
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -449,4 +450,39 @@ func TestOutcomesAcrossAClockSetBack(t *testing.T) {
 		t.Errorf("it says that it was called %d ms from now", v.FiredMs-r.clock.wallMs)
 	}
 	r.audit()
+}
+
+// TestSeriesReportedInDoubt: a new leader whose clock is in doubt, and ten years ahead, receives the
+// report of its predecessor's call. Once its clock is right, the series goes on from the right time.
+// Nothing would correct it later: the shard's own clock was never ahead. Found by the simulator.
+func TestSeriesReportedInDoubt(t *testing.T) {
+	for _, test := range []struct {
+		catchUp timer.CatchUp
+		untilMs int64 // after the first occurrence
+	}{{timer.CatchUpOne, 0}, {timer.CatchUpSkip, 0}, {timer.CatchUpOne, 600_000}, {timer.CatchUpSkip, 600_000}} {
+		r := newHostHarness(t, nil)
+		due := r.clock.wallMs + 1000
+		repeat := timer.Repeat{EveryMs: 60_000, CatchUp: test.catchUp}
+		if test.untilMs > 0 {
+			repeat.UntilMs = due + test.untilMs
+		}
+		r.do(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: due, Repeat: &repeat}})
+		r.pass(3 * time.Second)
+		j, former := &r.one().Job, r.host.cfg.Incarnation
+		ended := delivery.Outcome{Status: 200, StartedMs: due, EndedMs: r.clock.wallMs}
+		r.kill()
+		r.clock.set(tenYears)
+		r.clock.trust = clocks.Unknown
+		r.mustOpen()
+		r.peerMessageOf(8, reportMessage, appendReport(nil, &scheduler.Report{Owner: former, Handle: j.Handle, Seq: j.Seq, Fence: j.Fence, Attempt: ended}))
+		r.pass(time.Second)
+		r.clock.set(-tenYears)
+		r.clock.trust = clocks.Sure
+		r.pass(time.Second)
+		if v := r.timer("a"); v.State != timer.Scheduled || v.NextMs != due+60_000 {
+			t.Errorf("%+v: state %d, the next occurrence is %d ms after the first", test, v.State, v.NextMs-due)
+		}
+		r.audit()
+		r.abort()
+	}
 }

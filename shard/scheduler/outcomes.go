@@ -120,20 +120,21 @@ func (o *outcomes) proposeEnds(b *table.Batch) {
 }
 
 // rebase corrects outcomes that a wrong clock decided and that are not proposed yet: their times
-// count from now.
+// count from now. A series may also have been given its next time by that clock, or none, if its
+// call ended by the right clock of a former leader.
 func (o *outcomes) rebase() {
 	now := o.now.WallMs
 	for i := range o.outcomes {
-		if p := &o.outcomes[i]; p.EndedMs > now+table.ClockAheadMs {
-			late := p.EndedMs - now
+		p := &o.outcomes[i]
+		if late := p.EndedMs - now; late > table.ClockAheadMs {
 			p.RetainUntilMs -= late
 			if p.Kind == table.RetryLater {
 				p.NextMs = o.notBeforeDue(p.Handle, p.NextMs-late)
 			}
 			p.StartedMs, p.EndedMs = min(p.StartedMs, now), now
-			if p.AgainMs != 0 {
-				p.AgainMs = o.series.again(p.Handle, p.StartedMs)
-			}
+		}
+		if p.Kind == table.Ack || p.Kind == table.Kill {
+			p.AgainMs = o.series.again(p.Handle, p.StartedMs)
 		}
 	}
 }
