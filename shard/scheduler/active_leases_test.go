@@ -103,6 +103,20 @@ func TestNodeIsFull(t *testing.T) {
 	}
 }
 
+// TestCreditAtTheEnd: a credit that no lease has used is returned with the leadership.
+func TestCreditAtTheEnd(t *testing.T) {
+	r := newReplica(t)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.NodeFull}
+	r.add("a", 0)
+	r.turn()
+	cancelled := 0
+	r.waiters[0].Node.GrantedSlot(0, credit{&cancelled})
+	r.posted[0](false)
+	if r.End(); cancelled != 1 {
+		t.Error("the credit is kept")
+	}
+}
+
 // TestStoppedHost: an event that comes when no worker runs gives back what it has.
 func TestStoppedHost(t *testing.T) {
 	r := newReplica(t)
@@ -184,7 +198,7 @@ func TestLeadershipIsProven(t *testing.T) {
 	r.want("a")
 }
 
-// TestGiveWay: a client's change returns the lease of a timer that has not started, and waits for one
+// TestGiveWay: a client's change returns the lease of a timer that has not started. It waits for one
 // that is not applied yet.
 func TestGiveWay(t *testing.T) {
 	r := newReplica(t)

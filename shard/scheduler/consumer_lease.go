@@ -170,8 +170,8 @@ func (cl *consumerLeases) updatable(cmd *timer.Command, d *table.Due) bool {
 		(cmd.Kind != timer.ReturnLease || d.Holder == table.ByPuller) && (d.Holder != table.ByCall || cl.mayReport(c.Handle, d))
 }
 
-// mayReport reports whether the receiver of a call without an outcome may have a receipt: its 202 may
-// be on its way, or was lost with a former leader.
+// mayReport reports whether the receiver of a call without an outcome may have a receipt. Its 202
+// may be on its way, or was lost with a former leader.
 func (cl *consumerLeases) mayReport(h timer.Handle, d *table.Due) bool {
 	if t := cl.topic(d.Topic); t == nil || !t.Policy.Report {
 		return false

@@ -81,8 +81,8 @@ func TestTimerExpires(t *testing.T) {
 	}
 }
 
-// TestClockStepsBack: a timer that left the wheel ahead of its time waits; leases ahead of their time
-// are returned.
+// TestClockStepsBack: a timer that left the wheel ahead of its time waits, and leases ahead of their
+// time are returned.
 func TestClockStepsBack(t *testing.T) {
 	r := newReplica(t)
 	h := r.add("a", 15)
@@ -121,6 +121,20 @@ func TestClockInDoubt(t *testing.T) {
 	}
 	r.now.WallMs += 2000
 	r.waits(h, timer.WaitLeader)
+	r.now.Trust = clocks.Sure
+	r.turn()
+	r.want("a")
+}
+
+// TestClockInDoubtAheadOfTheCall: a lease that was taken before does not start.
+func TestClockInDoubtAheadOfTheCall(t *testing.T) {
+	r := newReplica(t)
+	h := r.add("a", 15)
+	r.turn()
+	r.state(h, timer.Leased)
+	r.now.Trust = clocks.Held
+	r.pass(100 * time.Millisecond)
+	r.want("")
 	r.now.Trust = clocks.Sure
 	r.turn()
 	r.want("a")

@@ -75,8 +75,7 @@ func (il *inheritedLeases) scan() {
 	il.env.WakeNext()
 }
 
-// scanAgain restarts inheritedLeases.scan: a process has ended or seems to be gone, or an outcome was
-// dropped.
+// scanAgain restarts scan: a process has ended or seems to be gone, or an outcome was dropped.
 func (il *inheritedLeases) scanAgain() {
 	if il.active {
 		il.scanning, il.from = true, 0

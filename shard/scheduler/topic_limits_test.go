@@ -148,3 +148,22 @@ func TestConsumersLeasesCountOn(t *testing.T) {
 	}
 	r.state(h, timer.Leased)
 }
+
+// TestNextLeaderMayExtend: while this replica has not seen the end of a consumer's lease, it counts
+// for LeftGrace longer.
+func TestNextLeaderMayExtend(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.Concurrency, p.Pull = 1, true })
+	r.add("a", 0)
+	r.turn()
+	r.pull(1, 1)
+	r.End()
+	r.pass(30*time.Second + LeftGrace - time.Second)
+	if r.held() != 1 {
+		t.Errorf("%d leases count", r.held())
+	}
+	r.pass(2 * time.Second)
+	if r.held() != 0 {
+		t.Errorf("%d leases count after the end", r.held())
+	}
+}
