@@ -55,6 +55,11 @@ func (b *rankChecker) answered(w *World, o *operation, r timer.Result, t *timer.
 func (b *rankChecker) mayStart(c *call, tbl *table.Table) {
 	n, j, id := c.node, &c.delivery.Job, c.delivery.Shard
 	w := n.w
+	// The call is not made: its lease is over, perhaps because the lease clock was set ahead when the
+	// wall clock was trusted again. Then the deadline does not show when the lease was requested.
+	if c.late() {
+		return
+	}
 	// The lease was requested after its permit was granted, and the deadline shows when a majority
 	// last proved the leadership: at that request, or later.
 	asked := c.permit.asked

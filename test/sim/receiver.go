@@ -76,11 +76,14 @@ type call struct {
 	reach   reach
 }
 
+// late reports whether the call would outlast its lease, so that it may not be sent any more.
+func (c *call) late() bool { return c.node.keeper.Lease()+callTimeout > c.delivery.Deadline }
+
 // begin sends the call, unless it would outlast its lease.
 func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
 	c.wallMs, c.begun = n.keeper.WallMs(), w.now
-	if n.keeper.Lease()+callTimeout > c.delivery.Deadline {
+	if c.late() {
 		c.end(delivery.Outcome{NotSent: true})
 		return
 	}
