@@ -319,8 +319,10 @@ func (n *node) mayGoByClock(id string, dueMs int64) {
 }
 
 // skippedAhead counts the series that wait for a future occurrence because a leader with a wrong
-// clock skipped the first ones. An owner may have asked for that, and the checker cannot tell. A Fire runs such an
-// occurrence, and the next one is later still.
+// clock skipped the first ones. An owner may have asked for that, and the checker cannot tell. A
+// Fire runs such an occurrence, and the next one is later still. It also counts occurrences that the
+// wrong clock called, that died, and that a client has redriven: a redrive keeps the due time, and
+// no attempt may start before it.
 func (w *World) skippedAhead() (n int64) {
 	if w.checker.misled == 0 {
 		return 0
@@ -328,14 +330,26 @@ func (w *World) skippedAhead() (n int64) {
 	for _, k := range w.checker.features.names {
 		known := w.checker.features.ids[k]
 		first := known.first
-		if k.topic != featureTopic || first == nil || first.every == 0 || first.catchUp != timer.CatchUpSkip {
+		if k.topic != featureTopic || first == nil || first.every == 0 {
 			continue
 		}
 		id := w.place(k.topic, k.id)
-		if leader := w.leader(id); leader != nil {
-			now := leader.host.Table(id).Read(k.topic, k.id)
-			_, last := w.checker.times.shown(id, first.asked, w.now)
-			n += int64(b2u(now != nil && now.State == timer.Scheduled && now.NextMs > epochMs+w.now.Milliseconds() && now.NextMs <= last+(1+known.fires)*first.every+timeSlack.Milliseconds()))
+		leader := w.leader(id)
+		if leader == nil {
+			continue
+		}
+		now := leader.host.Table(id).Read(k.topic, k.id)
+		if now == nil || now.State != timer.Scheduled || now.NextMs <= epochMs+w.now.Milliseconds() {
+			continue
+		}
+		_, called := first.starts[now.DueMs]
+		_, last := w.checker.times.shown(id, first.asked, w.now)
+		last += timeSlack.Milliseconds()
+		switch {
+		case first.catchUp == timer.CatchUpSkip:
+			n += int64(b2u(now.NextMs <= last+(1+known.fires)*first.every))
+		case known.redriven && called && now.Occurrence == 0 && now.NextMs == now.DueMs:
+			n += int64(b2u(now.NextMs <= last))
 		}
 	}
 	return n

@@ -2,7 +2,10 @@ package sim
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"carillon/timer"
 )
 
 // TestClocksThatAreBelievedAndSetRight: all clocks are wrong for so long that processes must trust
@@ -49,4 +52,51 @@ func TestClocksThatAreBelievedAndSetRight(t *testing.T) {
 	if least := int(seeds) / 2; misled < least || back < least {
 		t.Errorf("of %d runs %d believed a clock that was wrong, and %d set a shard's clock back", seeds, misled, back)
 	}
+}
+
+// TestRedrivenAheadOfTime: a wrong clock calls an occurrence of a series long before it is due. It
+// dies, and is redriven when the clocks are right. It keeps its due time, so the run does not wait
+// for it. It waits for an occurrence that was never called.
+func TestRedrivenAheadOfTime(t *testing.T) {
+	script := func(w *World) {
+		w.lay()
+		w.found()
+		w.pass(time.Second)
+		for _, n := range w.nodes {
+			n.setClock(200 * time.Second)
+		}
+		w.pass(20 * time.Second)
+		do := func(o *operation) {
+			o.topic, o.id, o.then = featureTopic, "s1", func(bool) {}
+			w.complete(o)
+			(&client{w: w, number: 1}).start(o)
+		}
+		wrote := &write{op: 1, dueMs: epochMs + w.now.Milliseconds(), payload: `"s1/1"`, every: 1000, count: 3}
+		w.swarm.receiverStops = 1
+		do(&operation{number: 1, write: wrote, cmd: &timer.Command{Kind: timer.Add, Content: 1}})
+		w.pass(5 * time.Second)
+		w.rightClocks()
+		w.pass(20 * time.Second)
+		if n := w.left(); n != 0 {
+			t.Fatalf("%d timers are left, expected that all occurrences are dead", n)
+		}
+		do(&operation{number: 2, cmd: &timer.Command{Kind: timer.Redrive, DueMs: epochMs + w.now.Milliseconds()}})
+		w.pass(5 * time.Second)
+		if skipped, left := w.skippedAhead(), w.left(); skipped != 1 || left != 0 {
+			t.Errorf("%d occurrences wait for their time and %d timers are left, expected 1 and 0", skipped, left)
+		}
+		clear(wrote.starts)
+		if w.left() != 1 {
+			t.Error("an occurrence that was never called is not waited for")
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := Run(Config{Seed: 1, Settle: synctest.Wait, script: script, Change: func(p *Plan) {
+			representative(p)
+			p.calm()
+		}})
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	})
 }
