@@ -42,34 +42,54 @@ func (w *World) operator(n *node, do func(ctx context.Context, n *node) error, t
 
 var errNoProcess = errors.New("there is no process")
 
-// insist repeats a request, at one machine after another, until one succeeds. It reports whether
-// one did within five minutes.
-func (w *World) insist(do func(ctx context.Context, n *node) error) bool {
-	done := false
+// request is what operators ask of one machine after another, until one accepts it.
+type request struct {
+	do    func(ctx context.Context, n *node) error
+	done  bool
+	at    *node // the machine with the open request
+	asked time.Duration
+	life  uint64
+}
+
+// insist repeats requests, all at once, until all have succeeded. It reports whether they have
+// within five minutes.
+func (w *World) insist(all ...func(ctx context.Context, n *node) error) bool {
 	w.tries = 0
-	var at *node // the machine with the open request
-	begun, asked, life := w.now, w.now, uint64(0)
+	begun, list := w.now, make([]request, len(all))
+	for i, do := range all {
+		list[i].do = do
+	}
 	return w.passUntil(5*time.Minute, func() bool {
 		if w.now-begun > lullAfter && !w.calm {
 			w.beginLull()
 		}
-		if done || at != nil && at.life == life && w.now-asked < operatorPatience {
-			return done
+		done := true
+		for i := range list {
+			done = w.ask(&list[i]) && done
 		}
-		n := w.any()
-		at, asked, life = n, w.now, n.life
-		w.tries++
-		w.operator(n, do, func(err error) {
-			done = done || err == nil
-			if at == n {
-				at = nil
-			}
-			if err != nil {
-				w.refusal = err
-			}
-		})
 		return done
 	})
+}
+
+// ask sends a request to a machine, unless it is done or another machine may still answer. It
+// reports whether it is done.
+func (w *World) ask(r *request) bool {
+	if r.done || r.at != nil && r.at.life == r.life && w.now-r.asked < operatorPatience {
+		return r.done
+	}
+	n := w.any()
+	r.at, r.asked, r.life = n, w.now, n.life
+	w.tries++
+	w.operator(n, r.do, func(err error) {
+		r.done = r.done || err == nil
+		if r.at == n {
+			r.at = nil
+		}
+		if err != nil {
+			w.refusal = err
+		}
+	})
+	return r.done
 }
 
 // lullAfter is how long a request is repeated under faults before the faults pause. Under heavy

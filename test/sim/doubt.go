@@ -61,7 +61,7 @@ func (w *World) changeIn(id timer.ShardID) *operation {
 			return o
 		}
 	}
-	o.id = w.nameIn(id, "doubt")
+	o.id = w.nameIn(w.topics[0], id, "doubt")
 	w.checker.remember(o.id, o.topic)
 	w.fill(o, timer.Put, soon)
 	return o

@@ -23,6 +23,9 @@ func (g *topicWorkloads) trouble() {
 // stopTopic pauses or resumes one of the workloads' topics.
 func (g *topicWorkloads) stopTopic() {
 	name := g.w.topics[settledTopics+g.chance.IntN(len(g.w.topics)-settledTopics)]
+	if name == probeName {
+		return
+	}
 	g.w.operator(g.w.inUse(g.chance), pauseTopic(name, g.chance.IntN(2) == 0), func(error) {})
 }
 

@@ -338,7 +338,7 @@ func (w *World) brink() {
 	}
 	w.counts.Brinks++
 	o := &operation{number: w.checker.nextOp(), topic: 1, shard: id, to: leader}
-	o.id = w.nameIn(id, fmt.Sprintf("brink%d-", o.number))
+	o.id = w.nameIn(w.topics[0], id, fmt.Sprintf("brink%d-", o.number))
 	dueMs := leader.keeper.WallMs() + 200 + w.faultRNG.Int64N(400)
 	due := leader.keeper.UntilWall(dueMs)
 	w.fill(o, timer.Add, time.Duration(dueMs-epochMs)*time.Millisecond-w.now)
