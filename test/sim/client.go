@@ -48,8 +48,10 @@ type operation struct {
 	write  *write         // the value that it writes; nil: none
 	began  time.Duration
 	tries  int
-	astray bool  // the first try goes to any node, perhaps to a leader that was replaced unnoticed
-	to     *node // the node of the first try
+	astray bool   // the first try goes to any node, perhaps to a leader that was replaced unnoticed
+	to     *node  // the node of the first try
+	asked  *node  // the node of the last try
+	life   uint64 // … and the number of its process
 	over   bool
 
 	// For operations on a lease:
@@ -103,6 +105,7 @@ func (c *client) target(o *operation) *node {
 func (c *client) try(o *operation, n *node) {
 	w := c.w
 	o.tries++
+	o.asked, o.life = n, n.life
 	if c.luck().hit(w.swarm.loss / 3) {
 		return // the request is lost: the client waits for its timeout
 	}

@@ -285,7 +285,8 @@ func (w *World) probe(healed time.Duration) (fired func() bool) {
 	}
 }
 
-// probeIn adds a timer, again and again until an add succeeds.
+// probeIn adds a timer, again and again until an add succeeds. If the process that was asked has
+// ended, it does not wait for the answer.
 func (w *World) probeIn(c *client, id timer.ShardID, name string, healed time.Duration) {
 	o := &operation{number: w.checker.nextOp(), topic: probeTopic, id: name, shard: id}
 	w.fill(o, timer.Add, 50*time.Millisecond)
@@ -295,6 +296,17 @@ func (w *World) probeIn(c *client, id timer.ShardID, name string, healed time.Du
 		}
 	}
 	c.start(o)
+	var look func()
+	look = func() {
+		switch {
+		case o.over || w.now-healed >= healLimit:
+		case o.asked.life != o.life || !o.asked.up:
+			w.probeIn(c, id, name, healed)
+		default:
+			w.after(100*time.Millisecond, look)
+		}
+	}
+	w.after(100*time.Millisecond, look)
 }
 
 // prove checks that every shard takes and fires a timer soon after the repair (I14).
