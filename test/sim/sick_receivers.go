@@ -188,8 +188,9 @@ func (b *attemptChecker) paced(c *call) {
 		return
 	}
 	// The leader's clock was set back after the decision, and before its entry was applied: the shard's
-	// clock has not reached the end of the attempt yet. The wait counts from a time that is not known.
-	if w.checker.times.of(c.delivery.Shard).clock < before.endedMs && c.letGoMs < before.endedMs {
+	// clock has not reached the end of the attempt yet, and the table never had this decision. The
+	// wait counts from a time that is not known. Where the table had it, backs knows that time.
+	if !before.kept && w.checker.times.of(c.delivery.Shard).clock < before.endedMs && c.letGoMs < before.endedMs {
 		return
 	}
 	if c.letGoMs < next {
