@@ -175,8 +175,8 @@ func (m *metrics) Lateness(ms int64, held bool) {
 		m.heldLateness.Observe(float64(ms) / 1000)
 	} else {
 		m.lateness.Observe(float64(ms) / 1000)
+		m.rates.Late(ms) // the console's lateness is the node's own, too
 	}
-	m.rates.Late(ms)
 }
 
 // Elected implements shard.Observer.

@@ -194,3 +194,20 @@ func BenchmarkObserveRequest(b *testing.B) {
 		m.observe(3, 201, time.Millisecond)
 	}
 }
+
+// TestShownLatenessIsOfTheNode: what a pause or a limit delayed does not count in the lateness that
+// the console shows.
+func TestShownLatenessIsOfTheNode(t *testing.T) {
+	m := newMetrics(func() *shard.Host { return nil }, nil, nil, nil)
+	m.rates.Sample(0)
+	m.Lateness(10, false)
+	m.Lateness(600_000, true)
+	m.rates.Sample(time.Second)
+	count := int64(0)
+	for _, n := range m.rates.Minute().Late {
+		count += n
+	}
+	if count != 1 {
+		t.Errorf("%d starts counted, of which one was not held", count)
+	}
+}

@@ -303,14 +303,12 @@ func (b *browser) fill(name, text string) {
 	b.awaitTrue("the input "+name+" has the text", input+".value === "+quoted(text))
 }
 
-// pick sets the value of an input of a date and time, which cannot be typed into. The browser may
-// write the same moment in another way.
-func (b *browser) pick(name, value string) {
+// tick clicks the checkbox with this name, or with this label.
+func (b *browser) tick(name string) {
 	b.t.Helper()
-	input := fmt.Sprintf(`(document.querySelector('dialog[open]') || document).querySelector('[name="%s"]')`, name)
-	b.awaitTrue("there is an input "+name, "("+input+" || {}).offsetParent")
-	b.eval(`(() => { const e = `+input+`; e.value = `+quoted(value)+`; e.dispatchEvent(new Event('input', { bubbles: true })); })()`, nil)
-	b.awaitTrue("the input "+name+" has the value", "+new Date("+input+".value) === +new Date("+quoted(value)+")")
+	box := fmt.Sprintf(`[...(document.querySelector('dialog[open]') || document).querySelectorAll('[type=checkbox]')].find((e) => e.name === %[1]s || e.getAttribute('aria-label') === %[1]s)`, quoted(name))
+	b.awaitTrue("there is a checkbox "+name, box)
+	b.eval(box+".click()", nil)
 }
 
 // choose selects the option with this text.

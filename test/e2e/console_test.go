@@ -56,20 +56,24 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 
 	// Why was order-77 not called? Three clicks from the first page.
 	b.open("http://" + m.http + "/")
-	b.sees("Nodes", "Topics", "orders", "scheduled")
+	b.sees("Nodes", "Topics", "orders", "scheduled", "1 problem, 1 warning", "4 dead letters in mail.", "Redrive or purge")
+	b.awaitTrue("the receiver has one line, the first", fmt.Sprintf(`((l) => l.length === 2 && l[0].innerText.includes(%s) && l[0].innerText.includes('unhealthy') && l[0].innerText.includes('9 timers wait'))([...document.querySelectorAll('.troubles li')])`, quoted(strings.TrimSuffix(s.sick.url(), "/hook"))))
+	b.shot("overview-light")
+	b.key("/", 191)
+	b.awaitTrue("/ goes to the search", "document.activeElement.name === 'q'")
 	b.fill("q", "order-77")
 	b.click("Find")
-	b.click("order-77")
-	b.sees("Not called, for its receiver is sick", "Attempts", "Amsterdam", "vip")
+	b.sees("Waiting: the receiver is unhealthy", "Attempts", "Amsterdam", "vip", s.sick.url(), "(of the topic)")
+	b.awaitTrue("the search is empty again", "document.querySelector('[name=q]').value === ''")
 	b.shot("timer-light")
 
 	// Which receiver is sick, and how many timers wait for it?
 	b.click("Receivers")
-	b.sees(strings.TrimSuffix(s.sick.url(), "/hook"), "sick: no calls for now", "9 due and waiting")
+	b.sees(strings.TrimSuffix(s.sick.url(), "/hook"), "calls are paused", "9 waiting")
 	b.shot("receivers-light")
 
 	// Which timers come due tonight?
-	b.click("What comes due")
+	b.click("Upcoming")
 	b.click("Tonight")
 	b.sees("Tonight, until 6:00", "In numbers")
 	b.awaitTrue("the timers of the next hour are counted", `[...document.querySelectorAll('.figure b')].some((e) => Number(e.textContent) >= 24)`)
@@ -84,7 +88,7 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.sees("Redrive 3 dead letters?", "of topic mail with the reason “stopped”, from the last hour")
 	b.shot("redrive-light")
 	b.click("Redrive")
-	b.sees("3 of 3 are tried again.")
+	b.sees("3 of 3 redriven.")
 	poll(t, browserLimit, "the receiver is called again for all three", func() bool {
 		return s.well.called("mail", "gone-0") > 1 && s.well.called("mail", "gone-1") > 1 && s.well.called("mail", "gone-2") > 1
 	})
@@ -92,7 +96,7 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 
 	// Which node leads which shards? And drain a node.
 	b.click("Cluster")
-	b.sees("Who leads what", s.c.all()[2].name)
+	b.sees("Shard leaders", s.c.all()[2].name)
 	last := s.c.all()[2].name
 	row := fmt.Sprintf(`[...document.querySelectorAll('tr')].find((r) => r.innerText.startsWith(%s))`, quoted(last))
 	b.awaitTrue("the node can be drained", row+".querySelector('button')")
@@ -116,14 +120,14 @@ func TestConsoleChangesTimers(t *testing.T) {
 	m := newClient(p)
 	b.size(1280, 1000, "dark")
 	b.open(p.url + "/")
-	b.sees("All is well.", "There are no topics yet", "carillon ctl add")
+	b.sees("Everything is healthy.", "No topics yet", "carillon ctl add")
 
 	m.must(t, 201, "PUT", "/v1/topics/try", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.url()))
 	b.click("Topics")
 	b.click("try")
-	b.click("Show what happens in try, live")
+	b.click("Show live events of try")
 	b.sees("listening")
-	b.click("Add a timer")
+	b.click("Add timer")
 	b.fill("id", "tea")
 	b.fill("delay", "1h")
 	b.fill("payload", `{"n": 12345678901234567890, "tea": "green"`)
@@ -131,21 +135,21 @@ func TestConsoleChangesTimers(t *testing.T) {
 	b.sees("The payload is not JSON")
 	b.fill("payload", `{"n": 12345678901234567890, "tea": "green"}`)
 	b.click("Add")
-	b.sees("Timer tea is added: it fires", "added") // the event, too
+	b.sees("Timer tea added. It runs at", "added") // the event, too
 	b.click("tea")
-	b.sees("It is not due yet: in", `{"n": 12345678901234567890, "tea": "green"}`)
-	b.click("Change")
+	b.sees("Scheduled: it runs in", `{"n": 12345678901234567890, "tea": "green"}`)
+	b.click("Edit")
 	b.fill("payload", `{"n":  12345678901234567890,"tea":"black"}`)
 	b.key("Escape", 27)
 	b.awaitTrue("Escape closes the form", `!document.querySelector('dialog')`)
-	b.click("Change")
+	b.click("Edit")
 	b.fill("payload", `{"n":  12345678901234567890,"tea":"black"}`)
-	b.click("Change")
-	b.sees("tea is changed.", `{"n":  12345678901234567890,"tea":"black"}`)
+	b.click("Save")
+	b.sees("tea saved.", `{"n":  12345678901234567890,"tea":"black"}`)
 	b.click("Fire now")
 	b.sees("Fire tea now?")
 	b.click("Fire now")
-	b.sees("It was called", "and the receiver answered 200")
+	b.sees("Done: called at", "and the receiver answered 200")
 	if got := rec.of("try", "tea"); len(got) != 1 || got[0].sum != sumOf(`{"n":  12345678901234567890,"tea":"black"}`) {
 		t.Errorf("the receiver got %+v", got)
 	}
@@ -153,25 +157,25 @@ func TestConsoleChangesTimers(t *testing.T) {
 
 	m.must(t, 201, "PUT", "/v1/topics/try/timers/milk", `{"delay":"1h"}`)
 	b.open(p.url + "/#/topics/try/timers/milk")
-	b.click("Cancel the timer")
-	b.sees("Cancel milk?", "This cannot be taken back")
-	b.click("Leave it")
-	b.awaitTrue("nothing was done", `!document.querySelector('dialog') && document.body.innerText.includes('It is not due yet')`)
-	b.click("Cancel the timer")
-	b.click("Cancel the timer")
-	b.sees("It was cancelled, and is not called.")
+	b.click("Cancel timer")
+	b.sees("Cancel milk?", "This cannot be undone")
+	b.click("Close")
+	b.awaitTrue("nothing was done", `!document.querySelector('dialog') && document.body.innerText.includes('Scheduled: it runs in')`)
+	b.click("Cancel timer")
+	b.click("Cancel timer")
+	b.sees("Cancelled. It will not be called.")
 
 	b.open(p.url + "/#/topics/try")
 	b.click("Pause")
 	b.sees("Pause try?")
 	b.click("Pause")
-	b.sees("try is paused.", "paused")
+	b.sees("try paused.", "paused")
 	m.must(t, 201, "PUT", "/v1/topics/try/timers/wait", `{"delay":"0s"}`)
 	b.open(p.url + "/#/topics/try/timers/wait")
-	b.sees("Not called, for its topic is paused.")
+	b.sees("Waiting: the topic is paused.")
 	b.open(p.url + "/#/topics/try")
 	b.click("Resume")
-	b.sees("is resumed: what is due is called now")
+	b.sees("resumed. Timers that are due are called now")
 	poll(t, browserLimit, "the timer is called", func() bool { return rec.called("try", "wait") == 1 })
 	b.shot("topic-dark")
 	b.content()
@@ -185,18 +189,18 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	m := newClient(p)
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/topics")
-	b.sees("There are no topics yet")
+	b.sees("No topics yet")
 
 	form := func(id, option string) {
 		b.open(p.url + "/#/topics")
-		b.click("Add a timer")
+		b.click("Add timer")
 		b.fill("topic", "reports")
 		b.fill("id", id)
 		b.fill("url", "http://127.0.0.1:9/")
 		b.choose(option)
 	}
 
-	form("monday", "again and again, by cron")
+	form("monday", "repeatedly, by cron")
 	b.fill("cron", "0 8 * * 9")
 	b.fill("zone", "Europe/Amsterdam")
 	b.click("Add")
@@ -204,22 +208,22 @@ func TestConsoleAddsAtAnyTime(t *testing.T) {
 	b.fill("cron", "0 8 * * 1")
 	b.shot("add-cron-light")
 	b.click("Add")
-	b.sees("Timer monday is added: it fires", "It is not due yet: in", "0 8 * * 1", "Europe/Amsterdam")
+	b.sees("Timer monday added. It runs at", "Scheduled: it runs in", "0 8 * * 1", "Europe/Amsterdam")
 
 	form("once", "at a date and time")
-	// A whole minute: the browser writes such a time without its seconds.
+	// The time is typed, by 24 hours.
 	next := time.Now().AddDate(1, 0, 0).Truncate(time.Minute)
-	b.pick("at", next.Format("2006-01-02T15:04:05"))
+	b.fill("at", next.Format("2006-01-02 15:04:05"))
 	b.click("Add")
-	b.sees("Timer once is added: it fires " + next.Format("2006-01-02 15:04:05") + ".000")
+	b.sees("Timer once added. It runs at " + next.Format("2006-01-02 15:04:05") + ".000")
 	if due := m.read(t, "reports", "once").DueMs; due != next.Unix()*1000 {
 		t.Errorf("due at %d, wanted %d", due, next.Unix()*1000)
 	}
 
-	form("pulse", "again and again, every so often")
+	form("pulse", "repeatedly, at an interval")
 	b.fill("every", "15m")
 	b.click("Add")
-	b.sees("Timer pulse is added", "15m")
+	b.sees("Timer pulse added", "15m")
 	b.content()
 }
 
@@ -231,38 +235,38 @@ func TestConsoleChangesWhatWasChanged(t *testing.T) {
 	b := newBrowser(t)
 	p := serve(t, t.TempDir())
 	m := newClient(p)
-	// On a whole minute, which a browser writes without its seconds, and a quarter of a second.
+	// The form has no milliseconds: an unchanged field must not lose them.
 	due := time.Now().AddDate(1, 0, 0).Truncate(time.Minute).UnixMilli() + 250
 	m.must(t, 201, "PUT", "/v1/topics/try/timers/tea", fmt.Sprintf(`{"at_ms":%d,"payload":1,"callback":{"url":"http://127.0.0.1:9/"}}`, due))
 	b.size(1280, 1000, "light")
 	b.open(p.url + "/#/topics/try/timers/tea")
-	b.click("Change")
+	b.click("Edit")
 	b.awaitTrue("the payload is shown as it is", `document.querySelector('[name="payload"]').value === '1'`)
-	b.click("Change")
+	b.click("Save")
 	b.sees("Nothing is changed.")
 	b.fill("payload", "2")
-	b.click("Change")
-	b.sees("tea is changed.")
+	b.click("Save")
+	b.sees("tea saved.")
 	if got := m.read(t, "try", "tea"); got.DueMs != due || got.Version != 2 {
 		t.Errorf("version %d, due at %d, wanted 2 and %d: its payload alone was changed", got.Version, got.DueMs, due)
 	}
 
-	later := time.UnixMilli(due).Add(time.Hour).Format("2006-01-02T15:04:05")
-	b.click("Change")
-	b.pick("due", later)
+	later := time.UnixMilli(due).Add(time.Hour).Format("2006-01-02 15:04:05")
+	b.click("Edit")
+	b.fill("due", later)
 	b.fill("payload", "3")
 	m.must(t, 200, "PATCH", "/v1/topics/try/timers/tea", `{"payload":"theirs"}`)
 	b.awaitTrue("the page has loaded the change", `document.querySelector('pre').textContent === '"theirs"'`)
 	b.awaitTrue("what was typed stays", fmt.Sprintf(`+new Date(document.querySelector('[name="due"]').value) === +new Date(%q) && document.querySelector('[name="payload"]').value === '3'`, later))
-	b.click("Change")
-	b.sees("the timer is not at that version")
+	b.click("Save")
+	b.sees("the timer is not at that version", "Close this form and open it again")
 	if got := m.read(t, "try", "tea"); got.DueMs != due || got.Version != 3 {
 		t.Errorf("version %d, due at %d, wanted 3 and %d: another's change came first", got.Version, got.DueMs, due)
 	}
-	b.click("Leave it")
-	b.click("Change")
-	b.pick("due", later)
-	b.click("Change")
+	b.click("Cancel")
+	b.click("Edit")
+	b.fill("due", later)
+	b.click("Save")
 	poll(t, browserLimit, "the timer is moved to the second that was picked", func() bool {
 		return m.read(t, "try", "tea").DueMs == due-250+time.Hour.Milliseconds()
 	})
@@ -285,17 +289,178 @@ func TestConsolePurges(t *testing.T) {
 	b.sees("stopped: the receiver said stop (3)", "expired: it was too late to call (1)")
 	b.click("stopped: ")
 	b.click("Purge all 3")
-	b.sees("Purge 3 dead letters?", "This cannot be taken back.")
-	b.click("Leave it")
+	b.sees("Purge 3 dead letters?", "This cannot be undone.")
+	b.click("Cancel")
 	b.awaitTrue("nothing was done", `!document.querySelector('dialog')`)
 	b.click("Purge all 3")
-	b.click("Purge for good")
-	b.sees("3 of 3 are gone.", "expired: it was too late to call (1)")
+	b.click("Purge")
+	b.sees("3 of 3 purged.", "expired: it was too late to call (1)")
 	var left struct{ Timers []timer }
 	m.must(t, 200, "GET", "/v1/topics/mail/dead", "").decode(t, &left)
 	if len(left.Timers) != 1 || left.Timers[0].ID != "late" {
 		t.Errorf("left are %+v", left.Timers)
 	}
+
+	// The last one is called at another URL; those that are selected there are purged.
+	other := newReceiver(t, nil)
+	b.sees("Died")
+	b.tick("Select late")
+	b.click("Redrive 1 selected")
+	b.sees("Redrive 1 dead letter?")
+	b.fill("url", other.url())
+	b.click("Redrive")
+	b.sees("1 of 1 redriven.")
+	poll(t, browserLimit, "the other receiver is called", func() bool { return other.called("mail", "late") == 1 })
+	for i := range 2 {
+		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/mail/timers/again-%d", i), `{"delay":"0s"}`)
+	}
+	b.open(p.url + "/#/dead?topic=mail")
+	b.sees("again-0", "again-1")
+	b.tick("Select again-1")
+	b.click("Purge 1 selected")
+	b.sees("Purge 1 dead letter?")
+	b.click("Purge")
+	b.sees("1 of 1 purged.")
+	m.must(t, 200, "GET", "/v1/topics/mail/dead", "").decode(t, &left)
+	if len(left.Timers) != 1 || left.Timers[0].ID != "again-0" {
+		t.Errorf("left are %+v", left.Timers)
+	}
+	b.click("Close") // a toast
+	b.content()
+}
+
+// TestConsoleEditsTopics: a topic is created, edited and deleted. What the node refuses to protect
+// timers is shown, and done only if the operator says so.
+func TestConsoleEditsTopics(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/topics")
+	b.click("New topic")
+	b.fill("topic", "orders")
+	b.fill("callback.url", "http://127.0.0.1:9/")
+	b.fill("retry.max_attempts", "many")
+	b.click("Create")
+	b.sees("Attempts: many is not a number.")
+	b.fill("retry.max_attempts", "3")
+	b.fill("rate.per_second", "50")
+	b.click("More settings")
+	b.choose("yes")
+	b.shot("new-topic-light")
+	b.click("Create")
+	b.sees("Topic orders created.", "3 attempts, waiting from 1s to 1h", "one at a time for each key", "50 per second")
+	m.must(t, 201, "PUT", "/v1/topics/orders/timers/tea", `{"delay":"1h"}`)
+
+	b.open(p.url + "/#/topics")
+	b.click("New topic")
+	b.fill("topic", "orders")
+	b.click("Create")
+	b.sees("There is a topic orders already.")
+
+	policy := func() string { return string(m.must(t, 200, "GET", "/v1/topics/orders", "").body) }
+	b.open(p.url + "/#/topics/orders")
+	b.click("Edit")
+	m.must(t, 200, "PATCH", "/v1/topics/orders", `{"concurrency":7}`)
+	b.fill("rate.per_second", "")
+	b.click("Save")
+	b.sees("it is not at that version", "Close this form and open it again")
+	b.click("Cancel")
+	b.sees("7 at once")
+	b.click("Edit")
+	b.fill("rate.per_second", "")
+	b.fill("callback.url", "")
+	b.click("Save")
+	b.sees("1 pending timers would have no callback URL", "Save it anyway")
+	b.shot("in-use-light")
+	b.tick("force")
+	b.click("Save")
+	b.sees("Topic orders saved.", "1 timer has no URL now")
+	if got := policy(); strings.Contains(got, `"rate"`) || strings.Contains(got, `"url"`) || !strings.Contains(got, `"concurrency":7`) || !strings.Contains(got, `"serial":true`) {
+		t.Errorf("the topic is %s", got)
+	}
+
+	b.click("Delete")
+	b.sees("Delete topic orders?")
+	b.click("Delete topic")
+	b.sees("the topic has timers", "Cancel its 1 timer and remove 0 dead letters.")
+	b.tick("force")
+	b.click("Delete topic")
+	b.sees("Topic orders deleted. 1 timer cancelled.", "No topics yet")
+	m.must(t, 404, "GET", "/v1/topics/orders", "")
+	b.content()
+}
+
+// TestConsoleEditsTimers: all fields of a timer are edited at once, a series shows its next runs
+// before it is saved, and many timers are changed by a filter after a dry run.
+func TestConsoleEditsTimers(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(500) })
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	m.must(t, 201, "PUT", "/v1/topics/try", `{"callback":{"url":"http://127.0.0.1:9/"}}`)
+	for i := range 3 {
+		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/try/timers/milk-%d", i), `{"delay":"1h","labels":["dairy"]}`)
+	}
+	m.must(t, 201, "PUT", "/v1/topics/try/timers/tea", `{"at":"2030-01-02T03:04:05Z"}`)
+	m.must(t, 201, "PUT", "/v1/topics/try/timers/daily", `{"repeat":{"cron":"0 8 * * *","zone":"UTC"},"callback":{"url":"http://127.0.0.1:9/own"}}`)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/topics/try/timers/tea")
+	b.sees("http://127.0.0.1:9/", "(of the topic)")
+	b.click("Edit")
+	b.fill("url", rec.url())
+	b.fill("labels", "green, hot")
+	b.fill("priority", "9")
+	b.fill("expires_after", "10m")
+	b.click("Save")
+	b.sees("tea saved.", rec.url(), "green", "hot")
+	if got := string(m.must(t, 200, "GET", "/v1/topics/try/timers/tea", "").body); !strings.Contains(got, `"labels":["green","hot"]`) || !strings.Contains(got, `"priority":9`) || !strings.Contains(got, `"expires_after":"10m"`) || !strings.Contains(got, `"due":"2030-01-02T03:04:05.000Z"`) {
+		t.Errorf("the timer is %s", got)
+	}
+	b.open(p.url + "/#/topics/try/timers/daily")
+	b.sees("Next runs")
+	b.click("Edit")
+	b.fill("cron", "30 9 * * *")
+	b.fill("count", "4")
+	b.fill("url", "")
+	b.click("Preview")
+	b.awaitTrue("the next runs are shown", `document.querySelectorAll('dialog ol.times li').length === 4`)
+	b.shot("edit-series-light")
+	b.click("Save")
+	b.sees("daily saved.", "30 9 * * *", "(of the topic)")
+
+	b.open(p.url + "/#/topics/try")
+	b.fill("label", "dairy")
+	b.key("Tab", 9)
+	b.sees("milk-2")
+	b.awaitTrue("the filter holds", `!document.body.innerText.includes('daily')`)
+	b.click("Reschedule all")
+	b.sees("All waiting and running timers of topic try labelled dairy.")
+	b.fill("shift", "+48h")
+	b.click("Preview")
+	b.sees("3 timers match; 3 would be rescheduled. The first is milk-0.")
+	b.shot("bulk-light")
+	b.click("Reschedule")
+	b.sees("3 timers match; 3 rescheduled.")
+	if due := m.read(t, "try", "milk-1").DueMs; due < time.Now().Add(48*time.Hour).UnixMilli() {
+		t.Errorf("milk-1 is due at %d", due)
+	}
+	b.click("Cancel all")
+	b.click("Preview")
+	b.sees("3 timers match; 3 would be cancelled.")
+	b.click("Cancel timers")
+	b.sees("3 timers match; 3 cancelled.")
+	if m.read(t, "try", "milk-1").State != "cancelled" || m.read(t, "try", "tea").State != "scheduled" {
+		t.Error("the filter was not kept")
+	}
+
+	// A failed attempt is not shown as a success.
+	b.click("Show live events of try")
+	b.sees("listening")
+	m.must(t, 200, "POST", "/v1/topics/try/timers/tea/fire", "")
+	b.awaitTrue("the attempt has failed, in red", `[...document.querySelectorAll('.badge.bad')].some((e) => e.innerText === 'failed')`)
 	b.content()
 }
 
@@ -340,10 +505,12 @@ func TestConsoleSignsIn(t *testing.T) {
 	b.fill("token", token)
 	b.key("Enter", 13)
 	b.click("Sign in")
-	b.sees("All is well.", "Sign out", "they need a token with the scope cluster")
-	b.open(p.url + "/#/cluster")
-	b.sees("Who leads what")
-	b.awaitTrue("no button is there for what the token may not do", `![...document.querySelectorAll('button')].some((e) => e.innerText === 'Drain')`)
+	b.sees("Everything is healthy.", "Sign out", "need a token with the scope cluster")
+	for _, hash := range []string{"#/topics", "#/cluster"} {
+		b.open(p.url + "/" + hash)
+		b.awaitTrue("no button is there for what the token may not do", `document.querySelector('main .card') && ![...document.querySelectorAll('main button')].length`)
+	}
+	b.sees("Shard leaders")
 	var kept struct{ Session, Local, Cookie, Address string }
 	b.eval(`({ session: JSON.stringify(sessionStorage), local: JSON.stringify(localStorage), cookie: document.cookie, address: location.href })`, &kept)
 	if !strings.Contains(kept.Session, token) || strings.Contains(kept.Local+kept.Cookie+kept.Address, "crl_") {
@@ -385,7 +552,7 @@ func TestConsoleIsReadable(t *testing.T) {
 	url := "http://" + s.c.all()[1].http + "/"
 	pages := []struct{ hash, text string }{
 		{"#/", "Nodes"}, {"#/topics", "orders"}, {"#/topics/orders", "Policy"}, {"#/topics/orders/timers/order-71", "Attempts"}, {"#/dead?topic=mail", "Dead letters of mail"},
-		{"#/due", "In numbers"}, {"#/receivers", "Receivers"}, {"#/cluster", "Who leads what"}, {"#/live", "As it happens"}, {"#/search?q=order-7", "order-70"},
+		{"#/due", "In numbers"}, {"#/receivers", "Receivers"}, {"#/cluster", "Shard leaders"}, {"#/live", "Events of all nodes"}, {"#/search?q=order-7", "order-70"},
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int{1280, 390} {

@@ -1,5 +1,5 @@
 // The frame around the pages: who is asked, where one goes, and signing in.
-import { get, html, loadScopes, render, setToken, token, useEffect, useRef, useState } from "./lib.js";
+import { get, html, loadScopes, offset, render, setToken, token, useEffect, useRef, useState, zone } from "./lib.js";
 import { Toasts } from "./parts.js";
 import { Overview } from "./overview.js";
 import { Topics } from "./topics.js";
@@ -12,7 +12,7 @@ import { Receivers } from "./receivers.js";
 import { Cluster } from "./cluster.js";
 import { Live } from "./live.js";
 
-const pages = [["", "Overview"], ["topics", "Topics"], ["dead", "Dead letters"], ["due", "What comes due"], ["receivers", "Receivers"], ["cluster", "Cluster"], ["live", "Live"]];
+const pages = [["", "Overview"], ["topics", "Topics"], ["dead", "Dead letters"], ["due", "Upcoming"], ["receivers", "Receivers"], ["cluster", "Cluster"], ["live", "Live"]];
 
 // where reads the part of the address behind the #: a path, and parameters.
 function where() {
@@ -31,12 +31,12 @@ function page({ segments: [first, topic, timers, id], params }) {
       return [html`<${Topic} key=${topic} topic=${topic} params=${params} />`, topic];
     case "search": return [html`<${Search} key=${params.q} q=${params.q || ""} />`, `Search: ${params.q || ""}`];
     case "dead": return [html`<${Dead} params=${params} />`, "Dead letters"];
-    case "due": return [html`<${Due} params=${params} />`, "What comes due"];
+    case "due": return [html`<${Due} params=${params} />`, "Upcoming"];
     case "receivers": return [html`<${Receivers} />`, "Receivers"];
     case "cluster": return [html`<${Cluster} />`, "Cluster"];
     case "live": return [html`<${Live} params=${params} />`, "Live"];
   }
-  return [html`<div class="card"><h1>There is no such page</h1><p><a href="#/">To the overview</a></p></div>`, "No such page"];
+  return [html`<div class="card"><h1>Page not found</h1><p><a href="#/">Open the overview</a></p></div>`, "Page not found"];
 }
 
 function Theme() {
@@ -69,7 +69,7 @@ function SignIn({ done }) {
     } catch (problem) {
       if (problem.status === 403) { done(); return; } // a token without the scope read: pages say what it may not
       setToken("");
-      setError(problem.status === 401 ? "The node does not know this token. An operator makes one with: carillon token" : problem.message);
+      setError(problem.status === 401 ? "The node does not know this token. To make one: carillon token" : problem.message);
     }
   };
   return html`<main class="signin card stack"><h1>Sign in to Carillon</h1>
@@ -78,7 +78,7 @@ function SignIn({ done }) {
       ${error && html`<p class="notice bad" role="alert">${error}</p>`}
       <button class="main">Sign in</button>
     </form>
-    <p class="muted small">It stays in this tab, and is forgotten when you close it. Scope <code>read</code> shows timers and nodes, <code>cluster</code> rates and receivers; actions need the scope of what they do.</p></main>`;
+    <p class="muted small">The token stays in this tab until you close it. The scope <code>read</code> shows timers and nodes; <code>cluster</code> shows rates and receivers. Each action needs its own scope.</p></main>`;
 }
 
 function App() {
@@ -93,7 +93,14 @@ function App() {
     const ask = () => setSignIn(true);
     window.addEventListener("hashchange", go);
     window.addEventListener("carillon-signin", ask);
-    return () => { window.removeEventListener("hashchange", go); window.removeEventListener("carillon-signin", ask); };
+    // "/" goes to the search, unless one types or a form is open.
+    const slash = (e) => {
+      if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select") || document.querySelector("dialog[open]")) return;
+      e.preventDefault();
+      document.querySelector("form.search input")?.focus();
+    };
+    window.addEventListener("keydown", slash);
+    return () => { window.removeEventListener("keydown", slash); window.removeEventListener("hashchange", go); window.removeEventListener("carillon-signin", ask); };
   }, []);
   const [content, title] = page(at);
   useEffect(() => {
@@ -108,15 +115,17 @@ function App() {
   const search = (e) => {
     e.preventDefault();
     const q = new FormData(e.target).get("q").trim();
-    if (q) location.hash = `#/search?q=${encodeURIComponent(q)}`;
+    if (!q) return;
+    e.target.reset();
+    location.hash = `#/search?q=${encodeURIComponent(q)}`;
   };
   const here = at.segments[0] || "";
-  return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
+  return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>Skip to content</a>
     <header class="top"><div class="bar">
       <div class="between">
         <a class="brand" href="#/"><img src="/console/icon.svg" alt="" />Carillon</a>
         <form class="search" role="search" onSubmit=${search}>
-          <input name="q" aria-label="Find a timer by its id or a label" placeholder="Find a timer: id or label" spellcheck="false" autocomplete="off" />
+          <input name="q" aria-label="Find a timer by its id or a label" placeholder="Timer id or label  ( / )" spellcheck="false" autocomplete="off" />
           <button>Find</button>
         </form>
         <div class="row">${token() && html`<button onClick=${() => { setToken(""); setSignIn(true); }}>Sign out</button>`}<${Theme} /></div>
@@ -124,6 +133,7 @@ function App() {
       <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}>${text}</a>`)}</nav>
     </div></header>
     <main id="main" tabindex="-1" ref=${main}>${known && content}</main>
+    <footer class="muted small">Times are in ${zone} (${offset()}), 24 hours.</footer>
     <${Toasts} />`;
 }
 

@@ -1,4 +1,4 @@
-// Who leads what; to drain a node, and to take it back.
+// The nodes and the shards that each leads; to drain a node, and to resume it.
 import { call, get, html, may, num, span, useLoad } from "./lib.js";
 import { Action, Badge, Card, Empty, Failed, say, Table } from "./parts.js";
 
@@ -17,8 +17,8 @@ export function NodeTable({ cluster, stats, actions }) {
     ["Leads", (n) => num(n.leads), "right"],
     ["Replicas", (n) => num(n.replicas), "right"],
     ["Calls / s", (n) => (of(n.name).fired_per_second ?? "–"), "right"],
-    ["Late, p99", (n) => { const l = of(n.name).lateness_ms; return l && l.count ? `${num(l.p99)} ms` : "–"; }, "right"],
-    ["Clock", (n) => (n.clock_offset_ms === undefined ? "–" : `${n.clock_offset_ms} ms`), "right"],
+    ["Late, p99", (n) => { const l = of(n.name).lateness_ms; return l && l.count ? span(l.p99) : "–"; }, "right"],
+    ["Clock", (n) => (n.clock_offset_ms === undefined ? "–" : `${n.clock_offset_ms < 0 ? "−" : ""}${span(n.clock_offset_ms)}`), "right"],
     ["Version", (n) => n.version || "–"],
   ];
   if (actions) columns.push(["", actions]);
@@ -35,12 +35,12 @@ function Upgrade({ upgrade: u, level }) {
 function NodeActions({ node: n, alone, again }) {
   const path = `/v1/cluster/nodes/${encodeURIComponent(n.name)}`;
   const order = (verb, words) => async () => { const r = await call("POST", `${path}/${verb}`, {}); say(`${n.name}: ${words} (${r.state}).`); again(); };
-  if (n.state === "draining" || n.state === "drained") return html`<${Action} needs="cluster" label="Resume" ask=${false} run=${order("resume", "it takes shards again")} />`;
+  if (n.state === "draining" || n.state === "drained") return html`<${Action} needs="cluster" label="Resume" ask=${false} run=${order("resume", "resumed")} />`;
   if (n.state === "down" || n.state === "left") return "";
-  return html`<${Action} needs="cluster" label="Drain" title=${`Drain node ${n.name}?`} verb=${`Drain ${n.name}`} danger run=${order("drain", "drain is ordered")}>
-    <p>Everything that ${n.name} leads and holds moves to other nodes, so that it can be stopped without a gap. It leads ${num(n.leads)} shards and holds ${num(n.replicas)} replicas now. Timers go on firing.</p>
-    ${alone && html`<p class="notice warn">There is no other node: the cluster will refuse.</p>`}
-    <p class="muted">Resume takes it back at any time.</p><//>`;
+  return html`<${Action} needs="cluster" label="Drain" title=${`Drain node ${n.name}?`} verb=${`Drain ${n.name}`} danger run=${order("drain", "draining")}>
+    <p>All shards of ${n.name} move to other nodes, so that it can be stopped. It leads ${num(n.leads)} shards and holds ${num(n.replicas)} replicas now. Timers keep running.</p>
+    ${alone && html`<p class="notice warn">There is no other node, so the cluster will refuse.</p>`}
+    <p class="muted">It can be resumed at any time.</p><//>`;
 }
 
 export function Cluster() {
@@ -51,19 +51,19 @@ export function Cluster() {
   const nodes = v.nodes || [], shards = v.shards || [];
   const ledBy = (name) => shards.filter((s) => s.leader === name);
   const unled = shards.filter((s) => !s.leader);
-  return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Badge} kind=${v.healthy ? "ok" : "bad"}>${v.healthy ? "healthy" : "not healthy"}<//></div>
+  return html`<div class="stack"><div class="between"><h1>Cluster</h1><${Badge} kind=${v.healthy ? "ok" : "bad"}>${v.healthy ? "healthy" : "unhealthy"}<//></div>
     <${Failed} error=${cluster.error || stats.error} again=${cluster.again} />
     ${v.upgrade && html`<${Upgrade} upgrade=${v.upgrade} level=${v.feature_level} />`}
     <${Card} title="Nodes" side=${html`<span class="muted small">${v.replicas ? `${v.replicas} replicas wanted · ` : ""}feature level ${v.feature_level ?? "–"} · id <span class="mono">${v.cluster_id || "none yet"}</span></span>`}>
-      ${nodes.length ? html`<${NodeTable} cluster=${v} stats=${stats.data} actions=${(n) => html`<${NodeActions} node=${n} alone=${nodes.length < 2} again=${cluster.again} />`} />` : html`<${Empty}>This node is not of a cluster yet.<//>`}<//>
-    <${Card} title="Who leads what">
-      <dl class="facts">${nodes.map((n) => html`<dt key=${n.name}>${n.name}</dt><dd>${ledBy(n.name).length ? ledBy(n.name).map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`) : html`<span class="muted">nothing</span>`}</dd>`)}
-        ${unled.length > 0 && html`<dt>nobody</dt><dd>${unled.map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`)}</dd>`}</dl><//>
+      ${nodes.length ? html`<${NodeTable} cluster=${v} stats=${stats.data} actions=${(n) => html`<${NodeActions} node=${n} alone=${nodes.length < 2} again=${cluster.again} />`} />` : html`<${Empty}>This node has not joined a cluster yet.<//>`}<//>
+    <${Card} title="Shard leaders">
+      <dl class="facts">${nodes.map((n) => html`<dt key=${n.name}>${n.name}</dt><dd>${ledBy(n.name).length ? ledBy(n.name).map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`) : html`<span class="muted">none</span>`}</dd>`)}
+        ${unled.length > 0 && html`<dt>no leader</dt><dd>${unled.map((s) => html`<span class="chip" key=${s.shard}>${s.shard}</span>`)}</dd>`}</dl><//>
     <${Card} title="Shards"><${Table} rows=${shards.slice(0, 500)} keyOf=${(s) => s.shard} caption="Shards" columns=${[
       ["Shard", (s) => html`<b>${s.shard}</b>`],
       ["State", (s) => html`<${Badge} kind=${shardKinds[s.state]}>${shardWords[s.state] || s.state}<//>`],
-      ["Leader", (s) => s.leader || html`<span class="muted">none known</span>`],
-      ["Replicas at", (s) => (s.replicas || []).join(", ")],
+      ["Leader", (s) => s.leader || html`<span class="muted">none</span>`],
+      ["Replicas", (s) => (s.replicas || []).join(", ")],
       ["Epoch", (s) => num(s.epoch), "right"],
     ]} />${shards.length > 500 && html`<p class="muted">The first 500 of ${num(shards.length)}.</p>`}<//></div>`;
 }

@@ -1,9 +1,13 @@
 // Dead letters by reason, and to redrive a selection of them.
-import { call, get, html, num, reasons, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
-import { Action, Card, Empty, Failed, say, Table, When } from "./parts.js";
+import { call, get, html, many, num, reasons, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
+import { Action, Card, Empty, Failed, Input, say, Table, When } from "./parts.js";
 
 const since = { hour: ["the last hour", 3600000], day: ["the last 24 hours", 86400000], week: ["the last 7 days", 7 * 86400000], all: ["all that are kept", 0] };
 const shown = 200;
+
+// RedriveURL asks where to call dead letters, and redriveBody adds the answer to a selection.
+export const RedriveURL = () => html`<${Input} name="url" type="url" label="Call another URL" hint="if empty, the same as before" />`;
+export const redriveBody = (form, which) => ({ ...which, ...(form.get("url").trim() && { callback: { url: form.get("url").trim() } }) });
 
 function Letters({ topic, again: topicsAgain }) {
   const [reason, setReason] = useState("");
@@ -16,6 +20,9 @@ function Letters({ topic, again: topicsAgain }) {
   useEffect(() => { setTo(Date.now() + 1); setPicked(new Set()); }, [topic, reason, range, label]);
   const path = `${topicPath(topic)}/dead`;
   const { data, error, again } = useLoad((s) => get(path, { reason, from, to, label, limit: shown }, s), [path, reason, from, to, label]);
+  // When they died, and the attempts: from the history, which may lack some.
+  const past = useLoad((s) => get(`${topicPath(topic)}/history`, { state: "dead", from, to, limit: 1000 }, s), [path, from, to]);
+  const ended = new Map(((past.data && past.data.entries) || []).map((e) => [e.uid, e.ended_ms]));
   const all = useLoad((s) => get(path, { from, to, label, limit: 1000 }, s), [path, from, to, label]);
   const tally = {};
   for (const t of (all.data && all.data.timers) || []) tally[t.reason] = (tally[t.reason] || 0) + 1;
@@ -26,18 +33,19 @@ function Letters({ topic, again: topicsAgain }) {
   if (from) filter.from = from;
   if (label) filter.label = label;
   const words = `${reason ? `with the reason “${reason}”` : "of any reason"}, from ${since[range][0]}${label ? `, labelled ${label}` : ""}`;
-  const act = (verb, body, done) => async () => {
-    const r = await call("POST", `${path}/${verb}`, body);
+  const act = (verb, which, done) => async (form) => {
+    const r = await call("POST", `${path}/${verb}`, verb === "redrive" ? redriveBody(form, which) : which);
     say(`${num(r.changed)} of ${num(r.matched)} ${done}${r.skipped ? `; ${num(r.skipped)} skipped${r.skips ? `: ${[...new Set(r.skips.map((s) => s.detail))].join("; ")}` : ""}` : ""}.`);
     setPicked(new Set());
     setTo(Date.now() + 1);
     again();
     all.again();
+    past.again();
     topicsAgain();
   };
   const pick = (uid) => { const next = new Set(picked); next.has(uid) ? next.delete(uid) : next.add(uid); setPicked(next); };
   const count = reason ? tally[reason] || 0 : Object.values(tally).reduce((a, b) => a + b, 0);
-  const howMany = `${more ? "more than " : ""}${num(count)}`;
+  const howMany = `${more ? "more than " : ""}${num(count)}`, letters = `${more ? "more than " : ""}${many(count, "dead letter")}`, pickedLetters = many(picked.size, "dead letter");
   return html`<${Card} title=${`Dead letters of ${topic}`}>
     <div class="stack"><div class="tabs" role="group" aria-label="Reason"><button aria-pressed=${reason === ""} onClick=${() => setReason("")}>any reason</button>
       ${Object.entries(reasons).filter(([name]) => tally[name] || name === reason).map(([name, text]) => html`<button key=${name} aria-pressed=${reason === name} onClick=${() => setReason(name)}>${name}: ${text} (${more ? "≥ " : ""}${num(tally[name] || 0)})</button>`)}</div>
@@ -45,18 +53,20 @@ function Letters({ topic, again: topicsAgain }) {
       <label class="field">Label <input value=${label} spellcheck="false" onChange=${(e) => setLabel(e.target.value.trim())} /></label></div>
     <${Failed} error=${error || all.error} again=${again} />
     ${list.length > 0 && html`<div class="row">
-      <${Action} needs="admin" class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${howMany} dead letters?`} verb="Redrive" run=${act("redrive", { filter }, "are tried again")}>
-        <p>Those of topic <b>${topic}</b> ${words}, are called again at once; their attempts start again.</p><//>
-      <${Action} needs="admin" label=${`Redrive ${picked.size} picked`} title=${`Redrive ${picked.size} dead letters?`} verb="Redrive" run=${picked.size ? act("redrive", { uids: [...picked] }, "are tried again") : async () => { throw new Error("None is picked: tick some below."); }}>
-        <p>${picked.size ? "They are called again at once; their attempts start again." : "None is picked: tick some below."}</p><//>
-      <${Action} needs="admin" class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${howMany} dead letters?`} verb="Purge for good" danger run=${act("purge", { filter }, "are gone")}>
-        <p>Those of topic <b>${topic}</b> ${words}, are forgotten. This cannot be taken back.</p><//></div>
+      <${Action} needs="admin" class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${letters}?`} verb="Redrive" run=${act("redrive", { filter }, "redriven")}>
+        <p>Dead letters of topic <b>${topic}</b> ${words}, are called again now. Their attempts start from 1.</p><${RedriveURL} /><//>
+      ${picked.size > 0 && html`<${Action} needs="admin" label=${`Redrive ${picked.size} selected`} title=${`Redrive ${pickedLetters}?`} verb="Redrive" run=${act("redrive", { uids: [...picked] }, "redriven")}>
+        <p>They are called again now. Their attempts start from 1.</p><${RedriveURL} /><//>
+      <${Action} needs="admin" class="danger" label=${`Purge ${picked.size} selected`} title=${`Purge ${pickedLetters}?`} verb="Purge" danger run=${act("purge", { uids: [...picked] }, "purged")}>
+        <p>They are removed. This cannot be undone.</p><//>`}
+      <${Action} needs="admin" class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${letters}?`} verb="Purge" danger run=${act("purge", { filter }, "purged")}>
+        <p>Dead letters of topic <b>${topic}</b> ${words}, are removed. This cannot be undone.</p><//></div>
       <${Table} rows=${list} keyOf=${(t) => t.uid} caption="Dead letters" columns=${[
-        [html`<input type="checkbox" aria-label="Pick all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.uid) : []))} />`,
-          (t) => html`<input type="checkbox" aria-label=${`Pick ${t.id}`} checked=${picked.has(t.uid)} onChange=${() => pick(t.uid)} />`],
-        ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
+        [html`<input type="checkbox" aria-label="Select all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.uid) : []))} />`,
+          (t) => html`<input type="checkbox" aria-label=${`Select ${t.id}`} checked=${picked.has(t.uid)} onChange=${() => pick(t.uid)} />`, "pick"],
+        ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Died", (t) => html`<${When} ms=${ended.get(t.uid) || t.fired_ms} />`], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
         ["Attempts", (t) => num(t.attempts), "right"], ["Last answer", (t) => t.last_status || "none"], ["Error", (t) => html`<span class="small">${t.last_error || ""}</span>`]]} />
-      ${data.next_cursor && html`<p class="muted">The first ${shown} are shown; “all” above means all.</p>`}`}
+      ${data.next_cursor && html`<p class="muted">The first ${shown} are shown. “All” above includes the rest.</p>`}`}
     ${data && !list.length && html`<${Empty}>No dead letters ${words}.<//>`}</div><//>`;
 }
 
@@ -65,7 +75,7 @@ export function Dead({ params }) {
   const with_ = ((data && data.topics) || []).filter((t) => t.counts.dead > 0 || t.topic === params.topic);
   const topic = params.topic || (with_.length === 1 ? with_[0].topic : "");
   return html`<div class="stack"><h1>Dead letters</h1><${Failed} error=${error} again=${again} />
-    ${data && !with_.length && html`<${Card}><${Empty}>There are none. A timer ends here when all of its attempts failed, when it was too late to call, or when its receiver said stop (410).<//><//>`}
+    ${data && !with_.length && html`<${Card}><${Empty}>No dead letters. A timer becomes one when all its attempts failed, when it was too late to call, or when its receiver said stop (410).<//><//>`}
     ${with_.length > 0 && html`<div class="tabs" role="group" aria-label="Topic">${with_.map((t) => html`<a class="button" key=${t.topic} aria-current=${t.topic === topic ? "true" : undefined} href=${`#/dead?topic=${encodeURIComponent(t.topic)}`}>${t.topic} (${num(t.counts.dead)})</a>`)}</div>`}
     ${topic && html`<${Letters} key=${topic} topic=${topic} again=${again} />`}
     ${!topic && with_.length > 1 && html`<p class="muted">Choose a topic.</p>`}</div>`;

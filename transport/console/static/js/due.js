@@ -1,4 +1,4 @@
-// What comes due: a histogram of the next hour, night, day or month.
+// Upcoming timers: a histogram of the next hour, night, day or month.
 import { clock, get, html, many, num, span, useLoad, useMemo, useState } from "./lib.js";
 import { Card, Chart, Empty, Failed, Figure, Table } from "./parts.js";
 
@@ -28,9 +28,9 @@ export function DueChart({ spanMs, buckets, topic, tall, loaded }) {
   const points = useMemo(() => (data ? [data.counts.map((_, i) => (data.from_ms + i * data.bucket_ms) / 1000), data.counts] : [[], []]), [data]);
   if (error && !data) return html`<${Failed} error=${error} />`;
   const total = data ? data.counts.reduce((a, b) => a + b, 0) : 0;
-  if (data && total === 0) return html`<${Empty}>Nothing comes due by ${clock(data.until_ms)}.${data.later ? ` ${num(data.later)} timers come later.` : html`<br />To add a timer: <code>carillon ctl add try --delay 5m --callback http://127.0.0.1:7780/</code>`}<//>`;
+  if (data && total === 0) return html`<${Empty}>No timers are due by ${clock(data.until_ms).slice(0, -4)}.${data.later ? ` ${many(data.later, "timer is", "timers are")} due later.` : html`<br />To add a timer: <code>carillon ctl add try --delay 5m --callback http://127.0.0.1:7780/</code>`}<//>`;
   return html`<${Chart} data=${points} series=${dueSeries} bars tall=${tall} label=${`${many(total, "timer")} to come`} />
-    ${data && html`<p class="muted small">${many(total, "timer")}, ${span(data.bucket_ms)} each bar${data.overdue ? `; ${num(data.overdue)} are due already and wait` : ""}${data.shards_counted < data.shards ? `; ${data.shards - data.shards_counted} of ${data.shards} shards could not be counted` : ""}.</p>`}`;
+    ${data && html`<p class="muted small">${many(total, "timer")}, ${span(data.bucket_ms)} per bar${data.overdue ? `; ${num(data.overdue)} overdue` : ""}${data.shards_counted < data.shards ? `; ${data.shards - data.shards_counted} of ${data.shards} shards could not be counted` : ""}.</p>`}`;
 }
 
 export function Due({ params }) {
@@ -44,17 +44,17 @@ export function Due({ params }) {
   const rows = d ? d.counts.map((n, i) => ({ n, from: d.from_ms + i * d.bucket_ms })).filter((r) => r.n > 0) : [];
   const total = rows.reduce((a, r) => a + r.n, 0);
   const peak = rows.reduce((a, r) => (r.n > a.n ? r : a), { n: 0 });
-  return html`<div class="stack"><h1>What comes due</h1>
+  return html`<div class="stack"><h1>Upcoming</h1>
     <div class="between"><div class="tabs" role="group" aria-label="How far ahead">${Object.entries(spans).map(([name, [text]]) => html`<button key=${name} aria-pressed=${range === name} onClick=${() => setRange(name)}>${text}</button>`)}</div>
       <label class="field">Topic <select value=${topic} onChange=${(e) => setTopic(e.target.value)}><option value="">all topics</option>
         ${((topics.data && topics.data.topics) || []).map((t) => html`<option key=${t.topic} value=${t.topic}>${t.topic}</option>`)}</select></label></div>
     <${Failed} error=${due.error} again=${due.again} />
     ${d && html`<div class="figures">
-      <${Figure} value=${total} name=${`by ${clock(d.until_ms).slice(0, -4)}`} /><${Figure} value=${peak.n} name=${peak.n ? `at most, from ${clock(peak.from).slice(0, -4)}` : "at most in one bar"} />
-      <${Figure} value=${d.overdue} name="due already, and waiting" /><${Figure} value=${d.later} name="later than that" /></div>`}
+      <${Figure} value=${total} name=${`until ${clock(d.until_ms).slice(0, -4)}`} /><${Figure} value=${peak.n} name=${peak.n ? `busiest ${span(d.bucket_ms)}, from ${clock(peak.from).slice(0, -4)}` : `busiest ${span(d.bucket_ms)}`} />
+      <${Figure} value=${d.overdue} name="overdue" /><${Figure} value=${d.later} name="later" /></div>`}
     <${Card} title=${spans[range][0]}><${DueChart} loaded=${due} tall /><//>
-    ${rows.length > 0 && html`<${Card} title="In numbers"><${Table} rows=${rows} keyOf=${(r) => r.from} caption="Timers that come due" columns=${[
+    ${rows.length > 0 && html`<details class="card"><summary>In numbers</summary><${Table} rows=${rows} keyOf=${(r) => r.from} caption="Timers that come due" columns=${[
       ["From", (r) => clock(r.from).slice(0, -4)], ["Until", (r) => clock(r.from + d.bucket_ms).slice(0, -4)], ["Timers", (r) => num(r.n), "right"],
-      ["", (r) => (topic ? html`<a href=${`#/topics/${encodeURIComponent(topic)}?due_from=${r.from}&due_to=${r.from + d.bucket_ms}`}>show them</a>` : "")]]} /><//>`}
-    <p class="muted small">Of a timer that repeats, the next occurrence counts alone.</p></div>`;
+      ["", (r) => (topic ? html`<a href=${`#/topics/${encodeURIComponent(topic)}?due_from=${r.from}&due_to=${r.from + d.bucket_ms}`}>show timers</a>` : "")]]} /></details>`}
+    <p class="muted small">Of a timer that repeats, only the next run is counted.</p></div>`;
 }

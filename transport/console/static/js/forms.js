@@ -1,19 +1,15 @@
-// Forms that add or change a timer.
-import { call, clock, html, timerPath, topicPath, useState } from "./lib.js";
-import { Action, say } from "./parts.js";
-
-const pad = (n) => String(n).padStart(2, "0");
-// local writes a moment as the input for date and time takes it.
-export function local(ms) {
-  const d = new Date(ms);
-  return `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}T${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
-}
+// Forms that add or change a timer, or many.
+import { call, clock, html, local, many, num, offset, timerPath, topicPath, useState, zone } from "./lib.js";
+import { Action, Input, say } from "./parts.js";
 
 export function momentOf(text) {
-  const ms = new Date(text).getTime();
-  if (!Number.isFinite(ms)) throw new Error("Give a date and a time.");
+  const ms = new Date(text.trim().replace(" ", "T")).getTime();
+  if (!Number.isFinite(ms)) throw new Error("Give a date and a time, like 2027-03-28 09:00:00.");
   return ms;
 }
+
+// MomentInput is text: the browser's own field shows 12 hours in some languages.
+export const MomentInput = ({ label, ...more }) => html`<${Input} label=${label} hint=${`24 hours, ${zone}, ${offset()}`} placeholder="2027-03-28 09:00:00" required ...${more} />`;
 
 // jsonOf checks a payload, and leaves it as it was written: numbers beyond what JavaScript holds stay what they are.
 function jsonOf(text) {
@@ -28,64 +24,124 @@ function bodyOf(fields, payload) {
   return `${text.slice(0, -1)}${text === "{}" ? "" : ","}"payload":${payload}}`;
 }
 
-const times = { delay: "after a delay", at: "at a date and time", cron: "again and again, by cron", every: "again and again, every so often" };
+const labelsOf = (text) => text.split(/[\s,]+/).filter(Boolean);
+const textOf = (form, name) => (form.get(name) || "").trim();
+const times = { delay: "after a delay", at: "at a date and time", cron: "repeatedly, by cron", every: "repeatedly, at an interval" };
 
 // timeOf reads the fields that WhenFields shows.
 function timeOf(form) {
   switch (form.get("time")) {
     case "at": return { at_ms: momentOf(form.get("at")) };
-    case "cron": return { repeat: { cron: form.get("cron").trim(), zone: form.get("zone").trim() || "UTC" } };
-    case "every": return { delay: form.get("every").trim(), repeat: { every: form.get("every").trim() } };
-    default: return { delay: form.get("delay").trim() };
+    case "cron": return { repeat: { cron: textOf(form, "cron"), zone: textOf(form, "zone") || "UTC" } };
+    case "every": return { delay: textOf(form, "every"), repeat: { every: textOf(form, "every") } };
+    default: return { delay: textOf(form, "delay") };
   }
 }
 
+const cronLabel = "Minute, hour, day, month, weekday";
+
 function WhenFields() {
   const [time, setTime] = useState("delay");
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-  return html`<label class="field">It fires <select name="time" value=${time} onChange=${(e) => setTime(e.target.value)}>${Object.entries(times).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select></label>
-    ${time === "delay" && html`<label class="field">In <input name="delay" required defaultValue="5m" spellcheck="false" placeholder="5m, 1h30m, 72h" /></label>`}
-    ${time === "at" && html`<label class="field">At, by your clock <input name="at" type="datetime-local" step="1" required defaultValue=${local(Date.now() + 3600000)} /></label>`}
-    ${time === "cron" && html`<label class="field">Minute, hour, day, month, weekday <input name="cron" required spellcheck="false" defaultValue="0 8 * * 1-5" class="mono" /></label>
-      <label class="field">Time zone <input name="zone" required spellcheck="false" defaultValue=${zone} /></label>`}
-    ${time === "every" && html`<label class="field">Every, the first time after one period <input name="every" required spellcheck="false" defaultValue="1h" placeholder="30s, 15m, 24h" /></label>`}`;
+  return html`<label class="field">Runs <select name="time" value=${time} onChange=${(e) => setTime(e.target.value)}>${Object.entries(times).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select></label>
+    ${time === "delay" && html`<${Input} name="delay" label="Delay" value="5m" placeholder="5m, 1h30m, 72h, 30d" required />`}
+    ${time === "at" && html`<${MomentInput} name="at" label="Date and time" value=${local(Date.now() + 3600000)} />`}
+    ${time === "cron" && html`<${Input} name="cron" label=${cronLabel} value="0 8 * * 1-5" class="mono" required /><${Input} name="zone" label="Time zone" value=${zone} required />`}
+    ${time === "every" && html`<${Input} name="every" label="Interval" hint="the first run is after one interval" value="1h" placeholder="30s, 15m, 24h" required />`}`;
 }
+
+// Occurrences are times to come of a series.
+export const Occurrences = ({ list }) => html`<ol class="times">${list.map((ms) => html`<li key=${ms}>${clock(ms)}</li>`)}</ol>`;
+
+// previewOf shows what a dry run answered.
+const previewOf = (t) => (t.next_ms ? html`<b>Next runs</b><${Occurrences} list=${t.next_ms} />` : html`It would run at <b>${clock(t.due_ms)}</b>.`);
 
 // AddTimer adds to the topic given; without one the form asks for it, and the first timer makes it.
 export function AddTimer({ topic, done, pull }) {
-  return html`<${Action} needs="add" class="main" label="Add a timer" title=${topic ? `Add a timer to ${topic}` : "Add a timer"} verb="Add" run=${async (form) => {
-    const fields = timeOf(form), into = topic || form.get("topic").trim();
-    const id = form.get("id").trim(), url = (form.get("url") || "").trim(), labels = form.get("labels").trim(), payload = form.get("payload").trim();
+  const send = (form, more) => {
+    const fields = timeOf(form), id = textOf(form, "id"), url = textOf(form, "url"), labels = labelsOf(textOf(form, "labels")), payload = textOf(form, "payload");
     if (id) fields.id = id;
     if (url) fields.callback = { url };
-    if (labels) fields.labels = labels.split(/[\s,]+/);
-    const t = await call("POST", `${topicPath(into)}/timers`, bodyOf(fields, payload ? jsonOf(payload) : undefined));
-    say(`Timer ${t.id} is added: it fires ${clock(t.due_ms)}.`);
+    if (labels.length) fields.labels = labels;
+    if (textOf(form, "priority")) fields.priority = Number(textOf(form, "priority"));
+    return call("POST", `${topicPath(topic || textOf(form, "topic"))}/timers${more}`, bodyOf(fields, payload ? jsonOf(payload) : undefined));
+  };
+  return html`<${Action} needs="add" class="main" label="Add timer" title=${topic ? `Add a timer to ${topic}` : "Add a timer"} verb="Add" preview=${async (form) => previewOf(await send(form, "?dry_run=true"))} run=${async (form) => {
+    const t = await send(form, "");
+    say(`Timer ${t.id} added. It runs at ${clock(t.due_ms)}.`);
     done(t);
   }}>
-    ${!topic && html`<label class="field">Topic <input name="topic" required spellcheck="false" maxlength="128" /></label>`}
-    <label class="field">Id, if it is to have one of yours <input name="id" spellcheck="false" maxlength="128" /></label>
+    ${!topic && html`<${Input} name="topic" label="Topic" required maxlength="128" />`}
+    <${Input} name="id" label="Id" hint="optional" maxlength="128" />
     <${WhenFields} />
-    ${!pull && html`<label class="field">Address to call; if empty, the topic's <input name="url" type="url" spellcheck="false" placeholder="http://127.0.0.1:7780/" /></label>`}
-    <label class="field">Labels <input name="labels" spellcheck="false" /></label>
-    <label class="field">Payload, JSON <textarea name="payload" spellcheck="false"></textarea></label><//>`;
+    ${!pull && html`<${Input} name="url" type="url" label="URL" hint="if empty, the topic's" placeholder="http://127.0.0.1:7780/" />`}
+    <div class="pair"><${Input} name="labels" label="Labels" hint="optional" /><${Input} name="priority" label="Priority" hint="0 to 255" /></div>
+    <${Input} kind="area" name="payload" label="Payload" hint="JSON" /><//>`;
 }
 
-export function ChangeTimer({ t, raw, done }) {
-  const hasJSON = t.payload !== undefined || t.payload_base64 === undefined;
-  return html`<${Action} needs="add" label="Change" title=${`Change ${t.id}`} verb="Change" run=${async (form) => {
-    const fields = {};
-    const due = form.get("due"), payload = hasJSON ? form.get("payload").trim() : raw;
-    // Compared as moments: a browser writes a time on a whole minute without its seconds.
-    if (momentOf(due) !== momentOf(local(t.due_ms))) fields.at_ms = momentOf(due);
-    const changed = payload !== raw.trim();
-    if (!changed && !("at_ms" in fields)) throw new Error("Nothing is changed.");
-    if (changed && !payload) throw new Error("A payload cannot be taken away here, only replaced.");
-    await call("PATCH", timerPath(t.topic, t.id), bodyOf(fields, changed ? jsonOf(payload) : undefined), { headers: { "If-Match": `"${t.version}"` } });
-    say(`${t.id} is changed.`);
-    done();
-  }}>
-    <label class="field">Due <input name="due" type="datetime-local" step="1" required defaultValue=${local(t.due_ms)} /></label>
-    ${hasJSON ? html`<label class="field">Payload, JSON <textarea name="payload" spellcheck="false" defaultValue=${raw}></textarea></label>` : html`<p class="muted">Its payload is binary: change it with carillon ctl.</p>`}
-    <p class="muted small">Refused if somebody else changes it meanwhile (version ${t.version}).</p><//>`;
+// seriesOf is the form's repeat, undefined if it is what t has.
+function seriesOf(form, t) {
+  if (!t.repeat) return undefined;
+  const next = { ...t.repeat };
+  for (const name of ["cron", "zone", "every", "until"]) if (form.has(name)) { if (textOf(form, name)) next[name] = textOf(form, name); else delete next[name]; }
+  delete next.until_ms;
+  if (textOf(form, "count")) next.count = Number(textOf(form, "count")); else delete next.count;
+  const before = { ...t.repeat };
+  delete before.until_ms;
+  const same = Object.keys({ ...next, ...before }).every((k) => next[k] === before[k]);
+  return same ? undefined : next;
+}
+
+export function EditTimer({ t, raw, pull, done }) {
+  const hasJSON = t.payload !== undefined || t.payload_base64 === undefined, r = t.repeat || {}, url = (t.callback && t.callback.url) || "";
+  const send = (form, more) => {
+    const fields = {}, put = (name, before, value) => { if (textOf(form, name) !== String(before ?? "")) fields[name] = value(textOf(form, name)); };
+    // Compared as moments, for the form's time has no milliseconds.
+    if (momentOf(form.get("due")) !== momentOf(local(t.due_ms))) fields.at_ms = momentOf(form.get("due"));
+    const payload = hasJSON ? textOf(form, "payload") : raw, changed = payload !== raw.trim();
+    if (changed && !payload) throw new Error("The payload can be replaced, but not removed.");
+    if (!pull && textOf(form, "url") !== url) fields.callback = textOf(form, "url") ? { url: textOf(form, "url") } : null;
+    put("labels", (t.labels || []).join(" "), labelsOf);
+    put("priority", t.priority, Number);
+    put("expires_after", t.expires_after, (text) => text || null);
+    const repeat = seriesOf(form, t);
+    if (repeat) fields.repeat = repeat;
+    if (!changed && !Object.keys(fields).length) throw new Error("Nothing is changed.");
+    return call("PATCH", timerPath(t.topic, t.id) + more, bodyOf(fields, changed ? jsonOf(payload) : undefined), { headers: { "If-Match": `"${t.version}"` } });
+  };
+  return html`<${Action} needs="add" label="Edit" title=${`Edit ${t.id}`} verb="Save" preview=${async (form) => previewOf(await send(form, "?dry_run=true"))} run=${async (form) => { await send(form, ""); say(`${t.id} saved.`); done(); }}>
+    <${MomentInput} name="due" label=${t.repeat ? "Next run" : "Due"} value=${local(t.due_ms)} />
+    ${r.cron && html`<div class="pair"><${Input} name="cron" label=${cronLabel} value=${r.cron} class="mono" required /><${Input} name="zone" label="Time zone" value=${r.zone || "UTC"} required /></div>`}
+    ${r.every && html`<${Input} name="every" label="Interval" value=${r.every} required />`}
+    ${t.repeat && html`<div class="pair"><${Input} name="until" label="Until" hint="optional, RFC 3339" value=${r.until} placeholder="2027-12-31T00:00:00Z" /><${Input} name="count" label="Number of runs" hint="optional" value=${r.count} /></div>`}
+    ${!pull && html`<${Input} name="url" type="url" label="URL" hint="if empty, the topic's" value=${url} />`}
+    <${Input} name="labels" label="Labels" value=${(t.labels || []).join(" ")} />
+    <div class="pair"><${Input} name="priority" label="Priority" hint="0 to 255" value=${t.priority} /><${Input} name="expires_after" label="Expires after" hint="optional" value=${t.expires_after} /></div>
+    ${hasJSON ? html`<${Input} kind="area" name="payload" label="Payload" hint="JSON" value=${raw} />` : html`<p class="muted">The payload is binary. Change it with carillon ctl.</p>`}
+    <p class="muted small">The change is refused if the timer is no longer at version ${t.version}.</p><//>`;
+}
+
+// changeWords is the answer to a bulk change, or to its dry run.
+const changeWords = (r, verb) => `${many(r.matched, "timer matches", "timers match")}; ${num(r.changed)} ${r.dry_run ? "would be " : ""}${verb}${r.skipped ? `, ${num(r.skipped)} skipped because a call is running` : ""}.${r.first ? ` The first is ${r.first}.` : ""}`;
+
+const moves = { shift: "by", at_ms: "to", not_before: "to no earlier than" };
+
+function MoveFields() {
+  const [by, setBy] = useState("shift");
+  return html`<label class="field">Move <select name="by" value=${by} onChange=${(e) => setBy(e.target.value)}>${Object.entries(moves).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select></label>
+    ${by === "shift" ? html`<${Input} name="shift" label="Duration" value="+1h" placeholder="+1h, -30m, 2d" required />` : html`<${MomentInput} name="moment" label="Date and time" value=${local(Date.now() + 3600000)} />`}`;
+}
+
+// Bulk changes all timers that a filter selects, after a dry run.
+export function Bulk({ topic, filter, words, done }) {
+  const given = Object.fromEntries(Object.entries(filter).filter(([, v]) => v && v.length !== 0));
+  const which = Object.keys(given).some((k) => k !== "state") ? { filter: given } : { filter: given, all: true };
+  const send = (path, more, form) => {
+    const body = { ...which }, by = form.get("by");
+    if (by) body[by] = by === "shift" ? textOf(form, "shift") : momentOf(form.get("moment"));
+    return call("POST", `${topicPath(topic)}/${path}${more}`, body);
+  };
+  const act = (path, verb) => ({ dryRun: true, preview: async (form) => changeWords(await send(path, "?dry_run=true", form), verb), run: async (form) => { say(changeWords(await send(path, "", form), verb)); done(); } });
+  return html`<div class="row">
+    <${Action} needs="add" key=${"move" + words} label="Reschedule all" title="Reschedule timers" verb="Reschedule" ...${act("reschedule", "rescheduled")}><p>${words}</p><${MoveFields} /><//>
+    <${Action} needs="cancel" key=${"cancel" + words} label="Cancel all" title="Cancel timers?" verb="Cancel timers" dismiss="Close" danger ...${act("cancel", "cancelled")}><p>${words}</p><p>They will not be called. This cannot be undone.</p><//></div>`;
 }

@@ -19,7 +19,7 @@ let scopes;
 export const may = (scope) => !scopes || scopes.includes(scope);
 export async function loadScopes() {
   scopes = undefined;
-  try { scopes = (await get("/v1/cluster")).scopes; } catch { /* the pages say what is wrong */ }
+  try { scopes = (await get("/v1/cluster")).scopes; } catch (e) { if (e.status === 403) scopes = []; /* the pages say what is wrong */ }
 }
 
 // Problem is an answer that says no, or none at all (status 0).
@@ -134,12 +134,24 @@ export function ago(ms, now = Date.now()) {
   return ms > now ? `in ${span(ms - now)}` : `${span(now - ms)} ago`;
 }
 
-const pad = (n, width = 2) => String(n).padStart(width, "0");
+export const pad = (n, width = 2) => String(n).padStart(width, "0");
+const dayOf = (d) => `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
+const secondOf = (d) => `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
+
+// local is a moment as forms take it: by the browser's clock, 24 hours, to the second.
+export const local = (ms) => `${dayOf(new Date(ms))} ${secondOf(new Date(ms))}`;
 export function clock(ms) {
   if (!ms) return "–";
   const d = new Date(ms);
-  const day = new Date().toDateString() === d.toDateString() ? "" : `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} `;
-  return `${day}${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}.${pad(d.getMilliseconds(), 3)}`;
+  const day = new Date().toDateString() === d.toDateString() ? "" : dayOf(d) + " ";
+  return `${day}${secondOf(d)}.${pad(d.getMilliseconds(), 3)}`;
+}
+
+// zone is the time zone of every time that is shown.
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+export function offset(d = new Date()) {
+  const min = -d.getTimezoneOffset(), abs = Math.abs(min);
+  return `UTC${min < 0 ? "−" : "+"}${pad(Math.floor(abs / 60))}:${pad(abs % 60)}`;
 }
 
 // momentsIn writes the moments that a node's text names as this page does.

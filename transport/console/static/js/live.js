@@ -1,10 +1,10 @@
 // What happens to timers, as it happens.
-import { clock, get, html, num, open, query, timerLink, useEffect, useLoad, useRef, useState } from "./lib.js";
+import { clock, get, html, num, open, query, span, timerLink, useEffect, useLoad, useRef, useState } from "./lib.js";
 import { Badge, Card, Empty, Failed } from "./parts.js";
 
 const most = 200;
 const everything = "fired,dead,added,changed,cancelled,breaker,node";
-const kinds = { fired: ["ok", "called"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"], breaker: ["warn", "breaker"], node: ["warn", "node"] };
+const kinds = { fired: ["ok", "called"], failed: ["bad", "failed"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"], breaker: ["warn", "breaker"], node: ["warn", "node"] };
 
 // listen reads a stream of server-sent events; fetch carries the token in a header, which EventSource cannot.
 async function listen(params, signal, take, began) {
@@ -25,9 +25,11 @@ async function listen(params, signal, take, began) {
   }
 }
 
+const kindOf = (e) => kinds[e.kind === "fired" && e.result !== "success" ? "failed" : e.kind] || ["", e.kind];
+
 function words(e) {
   switch (e.kind) {
-    case "fired": return html`attempt ${e.attempt}: ${e.result}${e.status ? `, answered ${e.status}` : ""}${e.attempt === 1 ? `, ${num(e.late_ms)} ms late` : ""}${e.error ? html` <span class="muted">${e.error}</span>` : ""}`;
+    case "fired": return html`attempt ${e.attempt}: ${e.result}${e.status ? `, answered ${e.status}` : ""}${e.attempt === 1 ? `, ${span(e.late_ms)} late` : ""}${e.error ? html` <span class="muted">${e.error}</span>` : ""}`;
     case "dead": return `${e.reason}${e.status ? `, answered ${e.status}` : ""}`;
     case "breaker": return `${e.destination} is ${e.state}`;
     case "node": return `${e.node} is ${e.state}`;
@@ -78,13 +80,13 @@ export function Events({ params, title }) {
     run();
     return () => { abort.abort(); clearTimeout(timer); clearInterval(flush); };
   }, [key]);
-  return html`<${Card} title=${title} side=${html`<span class="row"><${Badge} kind=${state === "listening" ? "ok" : "warn"}>${state}<//><button aria-pressed=${held} onClick=${() => setHeld(!held)}>${held ? "Go on" : "Hold still"}</button></span>`}>
+  return html`<${Card} title=${title} side=${html`<span class="row"><${Badge} kind=${state === "listening" ? "ok" : "warn"}>${state}<//><button aria-pressed=${held} onClick=${() => setHeld(!held)}>${held ? "Continue" : "Pause"}</button></span>`}>
     <${Failed} error=${error} />
-    ${missed > 0 && html`<p class="notice warn">${num(missed)} events came faster than they could be shown.</p>`}
-    ${rows.length ? html`<div class="scroll"><table class="fold"><caption class="hidden">Events, the newest first</caption><thead><tr><th>At</th><th>What</th><th>Timer</th><th></th><th>Node</th></tr></thead><tbody>
-      ${rows.map((e) => html`<tr key=${e.number}><td class="fit mono">${clock(e.at_ms)}</td><td><${Badge} kind=${(kinds[e.kind] || [])[0]}>${(kinds[e.kind] || ["", e.kind])[1]}<//></td>
+    ${missed > 0 && html`<p class="notice warn">${num(missed)} events were dropped: they came faster than this page can show.</p>`}
+    ${rows.length ? html`<div class="scroll"><table class="fold"><caption class="hidden">Events, the newest first</caption><thead><tr><th>Time</th><th>Event</th><th>Timer</th><th></th><th>Node</th></tr></thead><tbody>
+      ${rows.map((e) => html`<tr key=${e.number}><td class="fit mono">${clock(e.at_ms)}</td><td><${Badge} kind=${kindOf(e)[0]}>${kindOf(e)[1]}<//></td>
         <td>${e.topic ? html`<a href=${timerLink(e.topic, e.id)}>${e.id}</a> <span class="muted small">${e.topic}</span>` : ""}</td><td class="small">${e.kind === "missed" ? e.error : words(e)}</td><td class="small muted">${e.node}</td></tr>`)}</tbody></table></div>`
-    : html`<${Empty}>Nothing has happened since you came here. To see something: <code>carillon ctl add try --delay 2s --callback http://127.0.0.1:7780/</code><//>`}<//>`;
+    : html`<${Empty}>No events since this page was opened. To see one: <code>carillon ctl add try --delay 2s --callback http://127.0.0.1:7780/</code><//>`}<//>`;
 }
 
 export function Live({ params }) {
@@ -96,7 +98,7 @@ export function Live({ params }) {
     <div class="filters">
       <label class="field">Topic <select value=${topic} onChange=${(e) => setTopic(e.target.value)}><option value="">all topics</option>${((topics.data && topics.data.topics) || []).map((t) => html`<option key=${t.topic} value=${t.topic}>${t.topic}</option>`)}</select></label>
       <label class="field">Label <input value=${label} spellcheck="false" onChange=${(e) => setLabel(e.target.value.trim())} /></label>
-      <label class="field">What <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="">everything</option><option value="breaker,node">breakers and nodes</option><option value="fired">calls</option><option value="dead">dead letters</option><option value="added,changed,cancelled">adds, changes, cancels</option></select></label>
+      <label class="field">Events <select value=${kind} onChange=${(e) => setKind(e.target.value)}><option value="">all events</option><option value="breaker,node">breakers and nodes</option><option value="fired">calls</option><option value="dead">dead letters</option><option value="added,changed,cancelled">adds, changes, cancels</option></select></label>
     </div>
-    <${Events} params=${{ topic, label, kind: kind || (topic || label ? "" : everything) }} title="As it happens, at all nodes" /></div>`;
+    <${Events} params=${{ topic, label, kind: kind || (topic || label ? "" : everything) }} title="Events of all nodes" /></div>`;
 }

@@ -1,9 +1,9 @@
 // The pieces that pages are made of.
-import { clock, html, ago, may, num, Problem, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { ago, clock, html, may, momentsIn, num, Problem, span, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
 export const Badge = ({ kind, children }) => html`<span class="badge ${kind || ""}">${children}</span>`;
 
-const states = { scheduled: ["", "scheduled"], leased: ["busy", "being called"], done: ["ok", "done"], dead: ["bad", "dead"], cancelled: ["warn", "cancelled"] };
+const states = { scheduled: ["", "scheduled"], leased: ["busy", "running"], done: ["ok", "done"], dead: ["bad", "dead"], cancelled: ["warn", "cancelled"] };
 export function State({ of }) {
   const [kind, text] = states[of] || ["", of];
   return html`<${Badge} kind=${kind}>${text}<//>`;
@@ -11,6 +11,29 @@ export function State({ of }) {
 
 // When shows a moment in both ways: on the clock, and from now.
 export const When = ({ ms }) => (ms ? html`<span class="nowrap" title=${new Date(ms).toISOString()}>${clock(ms)}</span> <span class="muted small nowrap">${ago(ms)}</span>` : "–");
+
+// Url may break after its punctuation, and nowhere else.
+export const Url = ({ children }) => html`<span class="mono url">${String(children || "").split(/(?<=[/?&=.:,])(?!\/)/).map((part) => html`${part}<wbr />`)}</span>`;
+
+// waits are the causes of waits_for: "waits for …".
+export const waits = { topic_paused: "the topic to be resumed", breaker: "an unhealthy receiver", backoff: "the next retry", key: "another timer of its key", concurrency: "the topic's concurrency limit", rate: "the topic's rate limit", slots: "a free call to its receiver", spread: "its place in the spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader" };
+export const Waits = ({ t }) => (t.waits_for ? html`${waits[t.waits_for] || t.waits_for}${t.waits_on ? html` <span class="muted small">${momentsIn(t.waits_on)}</span>` : ""}` : "");
+
+// Pages are the buttons under a list: usePages keeps the cursors, and reset is for another filter.
+export function usePages() {
+  const [cursors, set] = useState([""]);
+  return { cursor: cursors[cursors.length - 1], number: cursors.length, reset: () => set([""]), back: () => set(cursors.slice(0, -1)), next: (c) => set([...cursors, c]) };
+}
+export const Pages = ({ pages, next }) => (next || pages.number > 1) && html`<div class="row"><button disabled=${pages.number < 2} onClick=${pages.back}>Back</button>
+  <button disabled=${!next} onClick=${() => pages.next(next)}>Next</button><span class="muted small">page ${pages.number}</span></div>`;
+
+// Input is a labelled field of a form. kind: undefined for a line of text, "area", or a list of options.
+export function Input({ name, label, value, kind, hint, ...more }) {
+  return html`<label class="field"><span>${label}${hint && html` <span class="small">${hint}</span>`}</span>
+    ${kind === "area" ? html`<textarea name=${name} spellcheck="false" defaultValue=${value} ...${more}></textarea>`
+    : Array.isArray(kind) ? html`<select name=${name} ...${more}>${(kind.includes(value) ? kind : ["", ...kind]).map((o) => html`<option key=${o} value=${o} selected=${o === value}>${o}</option>`)}</select>`
+    : html`<input name=${name} spellcheck="false" autocomplete="off" defaultValue=${value} ...${more} />`}</label>`;
+}
 
 export function Failed({ error, again }) {
   if (!error) return null;
@@ -39,46 +62,61 @@ export function Toasts() {
   const [list, set] = useState([]);
   push = (toast) => {
     set((old) => [...old.slice(-3), toast]);
-    setTimeout(() => set((old) => old.filter((o) => o.key !== toast.key)), 9000);
+    setTimeout(() => close(toast.key), 9000);
   };
-  return html`<div class="toasts" role="status" aria-live="polite">${list.map((t) => html`<div key=${t.key} class="notice ${t.kind}">${t.text}</div>`)}</div>`;
+  const close = (key) => set((old) => old.filter((o) => o.key !== key));
+  return html`<div class="toasts" role="status" aria-live="polite">${list.map((t) => html`<div key=${t.key} class="notice ${t.kind}"><span>${t.text}</span><button class="close" aria-label="Close" onClick=${() => close(t.key)}>×</button></div>`)}</div>`;
 }
 
-// Dialog is a form over the page: Escape and Leave it close it. It keeps what it was opened with:
+// advice is what to do about a refusal, in a form.
+const advice = { version_mismatch: "It was changed by somebody else meanwhile. Close this form and open it again to see the new values." };
+
+const contentOf = (form) => JSON.stringify([...form.entries()]);
+
+// Dialog is a form over the page: Escape and Cancel close it. It keeps what it was opened with:
 // the page beneath loads again, which must change neither what is typed nor what it acts on.
+// preview(form) returns what the change would do; with dryRun it must be seen before the change.
+// force has a text for each code of a refusal that ?force=true overrides.
 export function Dialog(props) {
-  const [{ title, verb, danger, onClose, onSubmit, children }] = useState(props);
+  const [{ title, verb, danger, dismiss, wide, preview, dryRun, force = {}, onClose, onSubmit, children }] = useState(props);
   const ref = useRef();
+  const [seen, setSeen] = useState({});
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
   useLayoutEffect(() => { if (!ref.current.open) ref.current.showModal(); }, []);
-  const submit = async (e) => {
-    e.preventDefault();
+  const run = async (work) => {
     setBusy(true);
     setError(null);
-    try {
-      await onSubmit(new FormData(e.target));
-      onClose();
-    } catch (failure) {
-      setError(failure instanceof Problem ? failure : new Problem(0, "", failure.message));
-      setBusy(false);
-    }
+    try { await work(); } catch (failure) { setError(failure instanceof Problem ? failure : new Problem(0, "", failure.message)); }
+    setBusy(false);
   };
-  return html`<dialog ref=${ref} onClose=${onClose} aria-labelledby="dialog-title">
-    <form onSubmit=${submit}>
+  const look = (form) => run(async () => setSeen({ of: contentOf(form), shown: await preview(form) }));
+  const submit = (e) => {
+    e.preventDefault();
+    const form = new FormData(e.target);
+    return dryRun && seen.of !== contentOf(form) ? look(form) : run(async () => { await onSubmit(form); onClose(); });
+  };
+  // Another input makes what was seen untrue.
+  const edited = () => { if (seen.of) setSeen({}); };
+  return html`<dialog ref=${ref} class=${wide ? "wide" : ""} onClose=${onClose} aria-labelledby="dialog-title">
+    <form onSubmit=${submit} onInput=${edited}>
       <h2 id="dialog-title">${title}</h2>
       ${children}
+      ${seen.shown && html`<div class="notice" role="status">${seen.shown}</div>`}
       <${Failed} error=${error} />
+      ${error && advice[error.code] && html`<p class="small">${advice[error.code]}</p>`}
+      ${error && force[error.code] && html`<label class="row"><input type="checkbox" name="force" /> ${force[error.code]}</label>`}
       <div class="row"><span class="grow"></span>
-        <button type="button" onClick=${onClose}>Leave it</button>
-        <button type="submit" class=${danger ? "danger" : "main"} disabled=${busy}>${busy ? "Working …" : verb}</button>
+        <button type="button" onClick=${onClose}>${dismiss || "Cancel"}</button>
+        ${preview && !dryRun && html`<button type="button" disabled=${busy} onClick=${(e) => look(new FormData(e.target.form))}>Preview</button>`}
+        <button type="submit" class=${danger && !(dryRun && !seen.of) ? "danger" : "main"} disabled=${busy}>${busy ? "Working …" : dryRun && !seen.of ? "Preview" : verb}</button>
       </div>
     </form></dialog>`;
 }
 
 // Action is a button that asks before it does something, unless nothing can be lost by it. It is not
 // there for a token without the scope that it needs.
-export function Action({ label, title, verb, danger, run, ask, needs, children, class: kind }) {
+export function Action({ label, verb, run, ask, needs, children, class: kind, ...form }) {
   const [open, setOpen] = useState(false);
   const [busy, setBusy] = useState(false);
   const now = async () => {
@@ -88,7 +126,7 @@ export function Action({ label, title, verb, danger, run, ask, needs, children, 
   };
   if (needs && !may(needs)) return null;
   return html`<button class=${kind || ""} disabled=${busy} onClick=${() => (ask === false ? now() : setOpen(true))}>${label}</button>
-    ${open && html`<${Dialog} title=${title} verb=${verb || label} danger=${danger} onClose=${() => setOpen(false)} onSubmit=${run}>${children}<//>`}`;
+    ${open && html`<${Dialog} ...${form} verb=${verb || label} onClose=${() => setOpen(false)} onSubmit=${run}>${children}<//>`}`;
 }
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -101,6 +139,7 @@ function hours(seconds) {
 }
 
 // Chart draws lines, or bars, over time. data: [seconds, values, …]; series: [{label, color, value}].
+// Its legend has the newest values, or those under the pointer.
 export function Chart({ data, series, bars, tall, label }) {
   const box = useRef();
   const plot = useRef();
@@ -115,14 +154,16 @@ export function Chart({ data, series, bars, tall, label }) {
   useEffect(() => {
     const size = () => ({ width: Math.max(200, box.current.clientWidth), height: box.current.clientHeight - (bars ? 0 : 34) });
     const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
+    const write = (v) => (v === null || v === undefined ? "–" : (series[0].value || num)(v));
+    const widest = (u, list) => 16 + Math.max(24, ...(list || []).map((text) => 7 * text.length));
     const draw = series.map((s) => ({
-      label: s.label, value: (_, v) => (v === null || v === undefined ? "–" : s.value ? s.value(v) : num(v)), width: bars ? 0 : 2, stroke: css(s.color || "--accent"),
-      fill: bars ? css(s.color || "--accent") : undefined, points: { show: false }, paths: bars ? window.uPlot.paths.bars({ size: [0.85, 60], align: 1 }) : undefined,
+      label: s.label, value: (u, v, i, at) => write(at === null ? u.data[i].findLast((n) => n !== null) : v), width: bars ? 0 : 2, stroke: css(s.color || "--accent"), spanGaps: true,
+      fill: bars ? css(s.color || "--accent") : undefined, points: bars ? { show: false } : { size: 5 }, paths: bars ? window.uPlot.paths.bars({ size: [0.85, 60], align: 1 }) : undefined,
     }));
     plot.current = new window.uPlot({
       ...size(), legend: { show: !bars }, cursor: { y: false }, scales: { x: { range: (_, low, high) => (low === null || high - low < 10 ? [(high ?? Date.now() / 1000) - 60, high ?? Date.now() / 1000] : [low, high]) }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, space: 70, values: (_, list) => list.map(hours) }, { ...axis, size: 52, values: (_, list) => list.map((v) => (Number.isInteger(v) ? num(v) : "")) }],
-      series: [{ label: "time", value: (_, v) => (v ? new Date(v * 1000).toLocaleTimeString("en-GB") : "–") }, ...draw],
+      axes: [{ ...axis, space: 70, values: (_, list) => list.map(hours) }, { ...axis, size: widest, values: (_, list) => list.map((v) => (Number.isInteger(v) ? write(v) : "")) }],
+      series: [{ label: "time", value: (_, v) => (v ? clock(v * 1000).slice(0, -4) : "now") }, ...draw],
     }, data, box.current);
     const watch = new ResizeObserver(() => plot.current && plot.current.setSize(size()));
     watch.observe(box.current);

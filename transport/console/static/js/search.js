@@ -1,43 +1,45 @@
-// Find a timer by what one knows of it: its id, how that begins, or a label.
-import { get, html, num, timerLink, timerPath, topicPath, useLoad } from "./lib.js";
-import { Card, Empty, Failed, State, Table, When } from "./parts.js";
+// Find a timer by its id, by how that begins, or by a label. An id that one timer has opens it.
+import { get, html, many, num, timerLink, timerPath, topicPath, useEffect, useLoad } from "./lib.js";
+import { Card, Empty, Failed, State, Table, Waits, When } from "./parts.js";
 
 const everyState = "scheduled,leased,done,dead,cancelled";
-const mostTopics = 200, atOnce = 6, mostFound = 200;
+const mostTopics = 1000, atOnce = 6, mostFound = 200;
 const idChars = /^\{?[A-Za-z0-9_.:@-]+\}?[A-Za-z0-9_.:@-]*$/, labelChars = /^[A-Za-z0-9_.:=-]{1,64}$/;
 
-async function inTopic(topic, q, signal) {
-  const found = new Map();
-  const take = (list) => { for (const t of list) if (!found.has(t.id)) found.set(t.id, t); };
-  const none = (e) => { if (e.status === 404 || e.status === 400) return { timers: [] }; throw e; };
-  const list = (params) => get(`${topicPath(topic)}/timers`, { state: everyState, limit: 50, payload: false, ...params }, signal).catch(none);
-  if (idChars.test(q)) {
-    take(await get(timerPath(topic, q), {}, signal).then((t) => [t]).catch((e) => none(e).timers)); // the history is asked, too
-    take((await list({ id_prefix: q })).timers);
-  }
-  if (labelChars.test(q)) take((await list({ label: q })).timers);
-  return [...found.values()];
-}
-
-async function find(q, signal) {
-  const { topics, next_cursor: more } = await get("/v1/topics", { limit: mostTopics }, signal);
+// inTopics asks one thing of each topic, a few at a time, until enough is found. A topic that is
+// gone, or a text that can be no id, finds nothing.
+async function inTopics(topics, ask) {
   const left = [...topics], found = [];
   await Promise.all(Array.from({ length: atOnce }, async () => {
-    while (left.length && found.length < mostFound) found.push(...await inTopic(left.shift().topic, q, signal));
+    while (left.length && found.length < mostFound) {
+      found.push(...await ask(left.shift().topic).catch((e) => { if (e.status === 404 || e.status === 400) return []; throw e; }));
+    }
   }));
-  const rank = (t) => (t.id === q ? 0 : t.id.startsWith(q) ? 1 : 2);
-  found.sort((a, b) => rank(a) - rank(b) || a.due_ms - b.due_ms);
-  return { found: found.slice(0, mostFound), topics: topics.length, more: Boolean(more) };
+  return found;
+}
+
+// find looks for an id first, in the history too. Only if no timer has it, for ids that begin so and for labels.
+async function find(q, signal) {
+  const { topics, next_cursor: more } = await get("/v1/topics", { limit: mostTopics }, signal);
+  const list = (topic, params) => get(`${topicPath(topic)}/timers`, { state: everyState, limit: 50, payload: false, ...params }, signal).then((r) => r.timers);
+  let found = idChars.test(q) ? await inTopics(topics, (topic) => get(timerPath(topic, q), {}, signal).then((t) => [t])) : [];
+  const exact = found.length > 0;
+  if (!exact && idChars.test(q)) found = await inTopics(topics, (topic) => list(topic, { id_prefix: q }));
+  if (!exact && labelChars.test(q)) found.push(...await inTopics(topics, (topic) => list(topic, { label: q })));
+  const unique = [...new Map(found.map((t) => [`${t.topic}/${t.id}`, t])).values()].sort((a, b) => a.due_ms - b.due_ms);
+  return { found: unique.slice(0, mostFound), exact, topics: topics.length, more: Boolean(more) };
 }
 
 export function Search({ q }) {
   const { data, error, loading, again } = useLoad((signal) => find(q, signal), [q]);
-  return html`<div class="stack"><h1>Timers like “${q}”</h1>
+  const only = data && data.exact && data.found.length === 1 && timerLink(data.found[0].topic, data.found[0].id);
+  useEffect(() => { if (only) location.replace(only); }, [only]);
+  return html`<div class="stack"><h1>Timers found for “${q}”</h1>
     <${Failed} error=${error} again=${again} />
-    ${loading && !data && html`<p class="muted">Looking …</p>`}
+    ${loading && !data && html`<p class="muted">Searching …</p>`}
     ${data && html`<${Card}>${data.found.length ? html`<${Table} rows=${data.found} keyOf=${(t) => t.topic + "/" + t.id} caption="Found" columns=${[
       ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Topic", (t) => t.topic], ["State", (t) => html`<${State} of=${t.state} />`],
-      ["Due", (t) => html`<${When} ms=${t.due_ms} />`], ["Waits for", (t) => (t.waits_for ? t.waits_for.replace("_", " ") : "")], ["Attempts", (t) => num(t.attempts), "right"], ["Labels", (t) => (t.labels || []).map((l) => html`<span class="chip">${l}</span>`)]]} />`
-      : html`<${Empty}>No timer in ${num(data.topics)} topics has an id that begins with this, or this as its label. What ended longer ago than its topic's history reaches is forgotten.<//>`}
-      ${data.more && html`<p class="muted">Only the first ${mostTopics} topics were looked at: open the topic to search there.</p>`}<//>`}</div>`;
+      ["Due", (t) => html`<${When} ms=${t.due_ms} />`], ["Waits for", (t) => html`<${Waits} t=${t} />`], ["Attempts", (t) => num(t.attempts), "right"], ["Labels", (t) => (t.labels || []).map((l) => html`<span class="chip">${l}</span>`)]]} />`
+      : html`<${Empty}>No timer in ${many(data.topics, "topic")} has an id that begins with this, or this label. Timers that ended before their topic's history begins are not found.<//>`}
+      ${data.more && html`<p class="muted">Only the first ${num(mostTopics)} topics were searched. Open a topic to search there.</p>`}<//>`}</div>`;
 }

@@ -1,54 +1,59 @@
 // One topic: its policy, what waits in it, and what can be done with it.
-import { call, get, html, momentsIn, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
-import { Action, Badge, Card, Empty, Failed, Figure, say, State, Table, When } from "./parts.js";
-import { AddTimer } from "./forms.js";
+import { call, clock, get, html, num, query, span, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
+import { Action, Badge, Card, Empty, Failed, Figure, Pages, say, State, Table, Url, usePages, Waits, waits, When } from "./parts.js";
+import { AddTimer, Bulk } from "./forms.js";
 import { DueChart } from "./due.js";
 import { Events } from "./live.js";
 import { policyWords } from "./topics.js";
-
-const waits = { topic_paused: "topic is paused", breaker: "receiver is sick", backoff: "backoff", key: "another of its key", concurrency: "concurrency", rate: "rate", slots: "free calls", spread: "spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader" };
+import { DeleteTopic, EditTopic } from "./topicform.js";
 
 export function TimerTable({ timers }) {
   return html`<${Table} rows=${timers} keyOf=${(t) => t.uid} caption="Timers" columns=${[
     ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`],
     ["State", (t) => html`<${State} of=${t.state} />`],
     ["Due", (t) => html`<${When} ms=${t.due_ms} />`],
-    ["Waits for", (t) => (t.waits_for ? html`${waits[t.waits_for] || t.waits_for}${t.waits_on ? html` <span class="muted small">${momentsIn(t.waits_on)}</span>` : ""}` : "")],
+    ["Waits for", (t) => html`<${Waits} t=${t} />`],
     ["Attempts", (t) => num(t.attempts), "right"],
     ["Last answer", (t) => html`<span class="small">${t.last_error || t.last_status || ""}</span>`],
     ["Labels", (t) => (t.labels || []).map((l) => html`<span class="chip" key=${l}>${l}</span>`)],
   ]} />`;
 }
 
-function Timers({ topic, params, version }) {
+// filterWords says which timers a filter selects.
+function filterWords(topic, f, labels) {
+  const states = f.state === "scheduled" ? "waiting timers" : f.state === "leased" ? "running timers" : "waiting and running timers";
+  const more = [f.id_prefix && `whose id begins with “${f.id_prefix}”`, labels && `labelled ${labels.join(" and ")}`, f.due_from && `due from ${clock(Number(f.due_from))} to ${clock(Number(f.due_to))}`].filter(Boolean);
+  return `All ${states} of topic ${topic}${more.length ? ` ${more.join(", ")}` : ""}.`;
+}
+
+function Timers({ topic, params, version, changed }) {
   const [filter, set] = useState({ state: params.state || "scheduled,leased", id_prefix: params.id_prefix || "", label: params.label || "", due_from: params.due_from, due_to: params.due_to });
-  const [cursors, setCursors] = useState([""]);
-  const cursor = cursors[cursors.length - 1];
-  const change = (name) => (e) => { setCursors([""]); set({ ...filter, [name]: e.target.value.trim() }); };
-  const { data, error, again } = useLoad((s) => get(`${topicPath(topic)}/timers`, { ...filter, label: filter.label ? filter.label.split(/[\s,]+/) : undefined, cursor, limit: 50, payload: false }, s), [topic, JSON.stringify(filter), cursor, version], 5000);
+  const pages = usePages(), { cursor } = pages, labels = filter.label ? filter.label.split(/[\s,]+/) : undefined;
+  const change = (name) => (e) => { pages.reset(); set({ ...filter, [name]: e.target.value.trim() }); };
+  const { data, error, again } = useLoad((s) => get(`${topicPath(topic)}/timers`, { ...filter, label: labels, cursor, limit: 50, payload: false }, s), [topic, JSON.stringify(filter), cursor, version], 5000);
   return html`<${Card} title="Timers"><div class="filters">
       <label class="field">State <select value=${filter.state} onChange=${change("state")}>
-        <option value="scheduled,leased">waiting or being called</option><option value="done,cancelled">done or cancelled lately</option><option value="dead">dead</option><option value="scheduled,leased,done,dead,cancelled">all</option></select></label>
+        <option value="scheduled,leased">waiting or running</option><option value="done,cancelled">done or cancelled recently</option><option value="dead">dead</option><option value="scheduled,leased,done,dead,cancelled">all</option></select></label>
       <label class="field">Id begins with <input value=${filter.id_prefix} spellcheck="false" onInput=${change("id_prefix")} /></label>
-      <label class="field">Labels <input value=${filter.label} spellcheck="false" onChange=${change("label")} /></label>
-      ${filter.due_from && html`<button onClick=${() => { setCursors([""]); set({ ...filter, due_from: undefined, due_to: undefined }); }}>Any due time</button>`}</div>
+      <label class="field">Labels <input name="label" value=${filter.label} spellcheck="false" onChange=${change("label")} /></label>
+      ${filter.due_from && html`<button onClick=${() => { pages.reset(); set({ ...filter, due_from: undefined, due_to: undefined }); }}>Any due time</button>`}</div>
     <${Failed} error=${error} again=${again} />
-    ${data && (data.timers.length ? html`<${TimerTable} timers=${data.timers} />` : html`<${Empty}>No timer is like that. To add one: <code>carillon ctl add ${topic} --delay 5m --payload '{"n":1}' --callback http://127.0.0.1:7780/</code><//>`)}
-    ${data && (data.next_cursor || cursors.length > 1) && html`<div class="row"><button disabled=${cursors.length < 2} onClick=${() => setCursors(cursors.slice(0, -1))}>Back</button>
-      <button disabled=${!data.next_cursor} onClick=${() => setCursors([...cursors, data.next_cursor])}>Next</button><span class="muted small">page ${cursors.length}</span></div>`}<//>`;
+    ${data && (data.timers.length ? html`<${TimerTable} timers=${data.timers} />` : html`<${Empty}>No timers match. To add one: <code>carillon ctl add ${topic} --delay 5m --payload '{"n":1}' --callback http://127.0.0.1:7780/</code><//>`)}
+    ${data && html`<${Pages} pages=${pages} next=${data.next_cursor} />`}
+    ${data && data.timers.length > 0 && filter.state === "scheduled,leased" && html`<${Bulk} topic=${topic} filter=${{ ...filter, label: labels, due_from: filter.due_from && Number(filter.due_from), due_to: filter.due_to && Number(filter.due_to) }} words=${filterWords(topic, filter, labels)} done=${() => { again(); changed(); }} />`}<//>`;
 }
 
 // sentences says a policy in words; what is not mentioned is in the JSON below.
 function sentences(p) {
   const r = p.retry || {}, b = p.breaker || {};
   return [
-    ["Delivery", p.delivery === "pull" ? `consumers pull its timers, leased for ${p.lease}` : `calls ${p.callback && p.callback.url ? p.callback.url : "the address that each timer has"}${p.ack === "report" ? "; receivers may answer 202 and report later" : ""}`],
+    ["Delivery", p.delivery === "pull" ? `consumers pull its timers, leased for ${p.lease}` : html`calls ${p.callback && p.callback.url ? html`<${Url}>${p.callback.url}<//>` : "the URL of each timer"}${p.ack === "report" ? "; receivers may answer 202 and report later" : ""}`],
     ["Retries", `${r.max_attempts} attempts, waiting from ${r.min_backoff} to ${r.max_backoff}`],
-    ["Order", p.serial ? (p.key ? `one at a time, in order (key ${p.key})` : "one at a time for each key") : "none: timers do not wait for each other"],
+    ["Order", p.serial ? (p.key ? `one at a time, in order (key ${p.key})` : "one at a time for each key") : "none: timers run independently"],
     ...(p.window ? [["Window", windowWords(p.window)]] : []),
     ["Limits", [p.concurrency ? `${num(p.concurrency)} at once` : "", p.rate ? `${p.rate.per_second} per second` : "", p.spread && p.spread !== "0s" ? `spread over ${p.spread}` : ""].filter(Boolean).join(", ") || "none"],
-    ["Breaker", b.failures ? `${b.failures} failures within ${b.window} open it for ${b.open}` : "the destination's"],
-    ["Kept", `history ${p.history}, dead letters ${p.dead_retention}`],
+    ["Breaker", b.failures ? `opens for ${b.open} after ${b.failures} failures within ${b.window}` : "the receiver's"],
+    ["Retention", `history ${p.history}, dead letters ${p.dead_retention}`],
   ];
 }
 
@@ -64,22 +69,24 @@ export function Topic({ topic, params }) {
   const [live, setLive] = useState(false);
   useEffect(() => setLive(false), [topic]);
   const added = () => { again(); setVersion(version + 1); };
-  if (!t) return html`<div class="stack"><h1>${topic}</h1>${error && error.status === 404 ? html`<${Card}><${Empty}>There is no topic <b>${topic}</b>. Its first timer makes it: <code>carillon ctl add ${topic} --delay 1m --callback http://127.0.0.1:7780/</code><//><//>` : html`<${Failed} error=${error} again=${again} />`}</div>`;
+  if (!t) return html`<div class="stack"><h1>${topic}</h1>${error && error.status === 404 ? html`<${Card}><${Empty}>There is no topic <b>${topic}</b>. Adding a timer creates it: <code>carillon ctl add ${topic} --delay 1m --callback http://127.0.0.1:7780/</code><//><//>` : html`<${Failed} error=${error} again=${again} />`}</div>`;
   const c = t.counts;
   const pause = (verb, word) => async () => { await call("POST", `${path}/${verb}`, {}); say(`${topic} ${word}.`); added(); };
   return html`<div class="stack">
     <div class="between"><div><p class="muted small"><a href="#/topics">Topics</a> /</p><h1>${topic} ${t.paused && html`<${Badge} kind="warn">paused<//>`}</h1><p class="muted small">${policyWords(t)}</p></div>
       <div class="row"><${AddTimer} topic=${topic} done=${added} pull=${t.policy.delivery === "pull"} />
-        ${t.paused ? html`<${Action} needs="admin" label="Resume" ask=${false} run=${pause("resume", "is resumed: what is due is called now")} />`
-    : html`<${Action} needs="admin" label="Pause" title=${`Pause ${topic}?`} verb="Pause" danger run=${pause("pause", "is paused")}><p>Its timers come due and wait; none is called until it is resumed. ${num(c.scheduled)} are scheduled now.</p><//>`}</div></div>
+        <${EditTopic} t=${t} done=${added} />
+        ${t.paused ? html`<${Action} needs="admin" label="Resume" ask=${false} run=${pause("resume", "resumed. Timers that are due are called now")} />`
+    : html`<${Action} needs="admin" label="Pause" title=${`Pause ${topic}?`} verb="Pause" danger run=${pause("pause", "paused")}><p>Its timers wait when they are due, and none is called until the topic is resumed. ${num(c.scheduled)} are scheduled now.</p><//>`}
+        <${DeleteTopic} t=${t} /></div></div>
     <${Failed} error=${error} again=${again} />
-    <div class="figures"><${Figure} value=${c.scheduled} name="scheduled" /><${Figure} value=${c.ready} name="due and waiting" /><${Figure} value=${c.leased} name="being called" />
-      <${Figure} value=${c.dead} name="dead letters" href=${`#/dead${query({ topic })}`} /><${Figure} value=${t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : "–"} name="the oldest waits" /></div>
-    ${c.waiting && html`<p class="muted">Due and waiting: ${waitWords(c.waiting)}.</p>`}
-    <${Timers} topic=${topic} params=${params} version=${version} />
+    <div class="figures"><${Figure} value=${c.scheduled} name="scheduled" /><${Figure} value=${c.ready} name="due and waiting" /><${Figure} value=${c.leased} name="running" />
+      <${Figure} value=${c.dead} name="dead letters" href=${`#/dead${query({ topic })}`} /><${Figure} value=${t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : "–"} name="oldest waiting" /></div>
+    ${c.waiting && html`<p class="muted">Waiting: ${waitWords(c.waiting)}.</p>`}
+    <${Timers} topic=${topic} params=${params} version=${version} changed=${again} />
     <div class="cards"><${Card} title="Due in the next hour" side=${html`<a href=${`#/due${query({ topic })}`}>more</a>`}><${DueChart} topic=${topic} spanMs=${3600000} buckets=${60} /><//>
       <${Card} title="Policy"><dl class="facts">${sentences(t.policy).map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl>
-        <details><summary>All of it</summary><pre>${JSON.stringify(t.policy, null, 2)}</pre></details><//></div>
-    ${live ? html`<${Events} params=${{ topic }} title="As it happens" />` : html`<div><button onClick=${() => setLive(true)}>Show what happens in ${topic}, live</button></div>`}
+        <details><summary>Policy as JSON</summary><pre>${JSON.stringify(t.policy, null, 2)}</pre></details><//></div>
+    ${live ? html`<${Events} params=${{ topic }} title="Live events" />` : html`<div><button onClick=${() => setLive(true)}>Show live events of ${topic}</button></div>`}
   </div>`;
 }

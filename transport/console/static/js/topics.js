@@ -1,50 +1,48 @@
 // All topics, with what waits in them.
 import { get, html, num, span, timerLink, topicLink, useLoad, useState } from "./lib.js";
-import { Badge, Card, Empty, Failed, Table } from "./parts.js";
+import { Badge, Card, Empty, Failed, Pages, Table, Url, usePages } from "./parts.js";
 import { AddTimer } from "./forms.js";
+import { NewTopic } from "./topicform.js";
 
 // policyWords says the most important of a policy.
 export function policyWords(t) {
   const p = t.policy || {};
-  const words = [p.delivery === "pull" ? "pulled by consumers" : p.callback && p.callback.url ? p.callback.url : "each timer says whom to call"];
+  const words = [p.delivery === "pull" ? "pulled by consumers" : p.callback && p.callback.url ? html`<${Url}>${p.callback.url}<//>` : "each timer has its own URL"];
   if (p.serial && p.key) words.push("in order");
   else if (p.serial) words.push("one at a time per key");
   if (p.concurrency) words.push(`${num(p.concurrency)} at once`);
   if (p.rate) words.push(`${p.rate.per_second} per second`);
-  return words.join(" · ");
+  return words.map((w, i) => (i ? [" · ", w] : w));
 }
 
 export const Counts = ({ t }) => {
   const c = t.counts || {};
-  return html`${c.ready > 0 ? html` <${Badge} kind="warn">${num(c.ready)} due and waiting<//>` : ""}${c.dead > 0 ? html` <a href=${`#/dead?topic=${encodeURIComponent(t.topic)}`}><${Badge} kind="bad">${num(c.dead)} dead<//></a>` : ""}${t.paused ? html` <${Badge} kind="warn">paused<//>` : ""}`;
+  return html`${c.ready > 0 ? html` <${Badge} kind="warn">${num(c.ready)} waiting<//>` : ""}${c.dead > 0 ? html` <a href=${`#/dead?topic=${encodeURIComponent(t.topic)}`}><${Badge} kind="bad">${num(c.dead)} dead<//></a>` : ""}${t.paused ? html` <${Badge} kind="warn">paused<//>` : ""}`;
 };
 
 export function TopicTable({ topics, brief }) {
   const columns = [
     ["Topic", (t) => html`<a href=${topicLink(t.topic)}><b>${t.topic}</b></a>`],
-    ["Needs a look", (t) => html`<${Counts} t=${t} />`],
+    ["Status", (t) => html`<${Counts} t=${t} />`],
     ["Scheduled", (t) => num(t.counts && t.counts.scheduled), "right"],
-    ["Being called", (t) => num(t.counts && t.counts.leased), "right"],
-    ["Oldest waits", (t) => (t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : ""), "right"],
+    ["Running", (t) => num(t.counts && t.counts.leased), "right"],
+    ["Oldest waiting", (t) => (t.oldest_overdue_ms ? span(t.oldest_overdue_ms) : ""), "right"],
     ["Delivery", (t) => html`<span class="small muted">${policyWords(t)}</span>`],
   ];
   return html`<${Table} rows=${topics} keyOf=${(t) => t.topic} caption="Topics" columns=${brief ? columns.slice(0, 3) : columns} />`;
 }
 
-export const NoTopics = () => html`<${Empty}>There are no topics yet. The first timer makes one:<br /><code>carillon ctl add try --delay 1m --payload '{"hello":"world"}' --callback http://127.0.0.1:7780/</code><//>`;
+export const NoTopics = () => html`<${Empty}>No topics yet. Adding a timer creates one:<br /><code>carillon ctl add try --delay 1m --payload '{"hello":"world"}' --callback http://127.0.0.1:7780/</code><//>`;
 
 export function Topics() {
   const [prefix, setPrefix] = useState("");
-  const [cursors, setCursors] = useState([""]);
-  const cursor = cursors[cursors.length - 1];
+  const pages = usePages(), { cursor } = pages;
   const { data, error, loading, again } = useLoad((signal) => get("/v1/topics", { counts: true, prefix, cursor, limit: 100 }, signal), [prefix, cursor], 5000);
   const added = (t) => { location.hash = timerLink(t.topic, t.id); };
-  const filter = (e) => { setCursors([""]); setPrefix(e.target.value.replace(/[^A-Za-z0-9_.-]/g, "")); };
+  const filter = (e) => { pages.reset(); setPrefix(e.target.value.replace(/[^A-Za-z0-9_.-]/g, "")); };
   return html`<div class="stack"><div class="between"><h1>Topics</h1>
-    <div class="row"><label class="field">Begins with <input value=${prefix} onInput=${filter} spellcheck="false" /></label><${AddTimer} done=${added} /></div></div>
+    <div class="row"><label class="field">Begins with <input value=${prefix} onInput=${filter} spellcheck="false" /></label><${NewTopic} /><${AddTimer} done=${added} /></div></div>
     <${Failed} error=${error} again=${again} />
     <${Card}>${loading && !data ? html`<p class="muted">Loading …</p>` : !data ? "" : data.topics.length ? html`<${TopicTable} topics=${data.topics} />` : prefix ? html`<${Empty}>No topic begins with “${prefix}”.<//>` : html`<${NoTopics} />`}
-      ${data && (data.next_cursor || cursors.length > 1) && html`<div class="row">
-        <button disabled=${cursors.length < 2} onClick=${() => setCursors(cursors.slice(0, -1))}>Back</button>
-        <button disabled=${!data.next_cursor} onClick=${() => setCursors([...cursors, data.next_cursor])}>Next</button></div>`}<//></div>`;
+      ${data && html`<${Pages} pages=${pages} next=${data.next_cursor} />`}<//></div>`;
 }

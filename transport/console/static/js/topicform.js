@@ -1,0 +1,105 @@
+// The form of a topic's policy, to create a topic or to edit one, and what removes a topic.
+import { call, get, html, many, num, topicLink, topicPath } from "./lib.js";
+import { Action, Input, say } from "./parts.js";
+
+const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce"], yes = ["no", "yes"];
+
+// The policy's fields: path, label, kind of input ("number", "list" of numbers, "headers", options), hint.
+const basic = [
+  ["delivery", "Delivery", delivers], ["callback.url", "URL", "", "called for timers without their own"],
+  ["callback.method", "Method", ["POST", "PUT", "PATCH", "GET", "DELETE"]], ["callback.timeout", "Timeout", "", "10s"],
+  ["retry.max_attempts", "Attempts", "number", "16"], ["retry.min_backoff", "First backoff", "", "1s"], ["retry.max_backoff", "Longest backoff", "", "1h"],
+  ["concurrency", "Concurrency", "number", "0 is no limit"], ["rate.per_second", "Calls a second", "number", "no limit if empty"], ["rate.burst", "Burst", "number"],
+];
+const further = [
+  ["callback.headers", "Headers", "headers", "Name: value, one a line"],
+  ["serial", "One at a time per key", yes], ["key", "Default key"],
+  ["ack", "Acknowledgement", ["response", "report"]], ["lease", "Lease", "", "30s"],
+  ["stop_on", "Statuses that stop retries", "list"], ["spread", "Spread", "", "0s"],
+  ["merge", "Adding an id that waits", rules], ["max_wait", "Longest wait", "", "of debounce"], ["if_late", "A time in the past", ["fire", "reject"]],
+  ["breaker.failures", "Breaker: failures", "number", "5"], ["breaker.window", "Breaker: within", "", "10s"], ["breaker.open", "Breaker: no calls for", "", "5s"],
+  ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Window's zone"],
+  ["destination_concurrency", "Calls at once per receiver and node", "number", "256"],
+  ["history", "Keep history", "", "72h"], ["dead_retention", "Keep dead letters", "", "720h"],
+];
+
+// textAt is a field of a policy as the form shows it.
+function textAt(policy, path, kind) {
+  const v = path.split(".").reduce((at, name) => (at || {})[name], policy);
+  if (kind === yes) return v ? "yes" : "no";
+  if (kind === "headers") return Object.entries(v || {}).map(([name, value]) => `${name}: ${value}`).join("\n");
+  return v === undefined ? "" : Array.isArray(v) ? v.join(" ") : String(v);
+}
+
+// valueOf is what the form's text stands for; null is the default.
+function valueOf(text, label, kind) {
+  if (kind === yes) return text === "yes";
+  if (!text) return null;
+  if (kind === "list") return text.split(/[\s,]+/).map(Number);
+  if (kind === "headers") return Object.fromEntries(text.split("\n").filter((l) => l.trim()).map((l) => { const at = l.indexOf(":"); if (at < 1) throw new Error(`${l}: a header is written as “Name: value”.`); return [l.slice(0, at).trim(), l.slice(at + 1).trim()]; }));
+  if (kind !== "number") return text;
+  if (!Number.isFinite(Number(text))) throw new Error(`${label}: ${text} is not a number.`);
+  return Number(text);
+}
+
+// changes are the fields of the form that differ from the policy's. Where all of a group become
+// empty that has no default, the group itself is reset.
+function changes(form, policy) {
+  const patch = {};
+  for (const [path, label, kind] of [...basic, ...further]) {
+    const text = (form.get(path) || "").trim().replaceAll("\r\n", "\n");
+    if (text === textAt(policy, path, kind)) continue;
+    const [group, name] = path.split("."), value = valueOf(text, label, kind);
+    if (name) (patch[group] ||= {})[name] = value; else patch[group] = value;
+  }
+  for (const group of ["window", "rate"]) {
+    const left = { ...policy[group], ...patch[group] };
+    if (patch[group] && Object.values(left).every((v) => v === null)) patch[group] = null;
+  }
+  if (patch.rate && patch.rate.per_second === null) patch.rate = null; // its burst alone means nothing
+  return patch;
+}
+
+const withoutNulls = (o) => Object.fromEntries(Object.entries(o).filter(([, v]) => v !== null).map(([k, v]) => [k, v && typeof v === "object" && !Array.isArray(v) ? withoutNulls(v) : v]));
+
+const Fields = ({ of, policy }) => html`<div class="pair">${of.map(([path, label, kind, hint]) => html`<${Input} key=${path} name=${path} label=${label} hint=${hint}
+  kind=${kind === "headers" ? "area" : Array.isArray(kind) ? kind : ""} value=${textAt(policy, path, kind)} />`)}</div>`;
+
+function PolicyFields({ policy }) {
+  return html`<${Fields} of=${basic} policy=${policy} /><details><summary>More settings</summary><${Fields} of=${further} policy=${policy} /></details>
+    <p class="muted small">An empty field takes its default. Durations: 30s, 5m, 1h30m, 30d.</p>`;
+}
+
+export function NewTopic({ done }) {
+  return html`<${Action} needs="admin" label="New topic" title="New topic" verb="Create" wide run=${async (form) => {
+    const topic = form.get("topic").trim(), path = topicPath(topic);
+    const taken = await get(path).then(() => true, (e) => { if (e.status === 404) return false; throw e; });
+    if (taken) throw new Error(`There is a topic ${topic} already. Open it to edit its policy.`);
+    await call("PUT", path, withoutNulls(changes(form, defaults)));
+    say(`Topic ${topic} created.`);
+    if (done) done();
+    location.hash = topicLink(topic);
+  }}><${Input} name="topic" label="Name" required maxlength="128" /><${PolicyFields} policy=${defaults} /><//>`;
+}
+
+// What selects show for a new topic: the defaults, so that nothing is sent for them.
+const defaults = { delivery: "push", callback: { method: "POST" }, serial: false, ack: "response", merge: "reject", if_late: "fire" };
+
+export function EditTopic({ t, done }) {
+  return html`<${Action} needs="admin" label="Edit" title=${`Edit ${t.topic}`} verb="Save" wide force=${{ in_use: "Save it anyway: what depends on the old value will wait, or keep it." }} run=${async (form) => {
+    const patch = changes(form, t.policy);
+    if (!Object.keys(patch).length) throw new Error("Nothing is changed.");
+    const r = await call("PATCH", topicPath(t.topic) + (form.get("force") ? "?force=true" : ""), patch, { headers: { "If-Match": `"${t.version}"` } });
+    say(`Topic ${t.topic} saved.${r.without_url ? ` ${many(r.without_url, "timer has", "timers have")} no URL now and will wait.` : ""}`, r.without_url ? "warn" : "ok");
+    done();
+  }}><${PolicyFields} policy=${t.policy} /><//>`;
+}
+
+export function DeleteTopic({ t }) {
+  return html`<${Action} needs="admin" label="Delete" title=${`Delete topic ${t.topic}?`} verb="Delete topic" danger run=${async (form) => {
+    const r = await call("DELETE", topicPath(t.topic) + (form.get("force") ? "?force=true" : ""), undefined, { headers: { "If-Match": `"${t.version}"` } });
+    say(`Topic ${t.topic} deleted.${r.cancelled ? ` ${many(r.cancelled, "timer")} cancelled.` : ""}`);
+    location.hash = "#/topics";
+  }} force=${{ not_empty: `Cancel its ${many(t.counts.scheduled + t.counts.leased, "timer")} and remove ${many(t.counts.dead, "dead letter")}.` }}>
+    <p>Its policy is removed. A topic that has timers or dead letters (${num(t.counts.scheduled)} and ${num(t.counts.dead)} now) is deleted only if you confirm it.</p><p>This cannot be undone.</p><//>`;
+}
