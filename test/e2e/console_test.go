@@ -303,6 +303,7 @@ func TestConsolePurges(t *testing.T) {
 
 	// The last one is called at another URL; those that are selected there are purged.
 	other := newReceiver(t, nil)
+	b.click("any reason")
 	b.sees("Died")
 	b.tick("Select late")
 	b.click("Redrive 1 selected")
@@ -583,6 +584,19 @@ func TestConsoleIsReadable(t *testing.T) {
 			}
 		}
 	}
+	// A form on a phone, in the dark.
+	b.open(url + "#/topics/orders")
+	b.click("Edit")
+	b.click("More settings")
+	var bad []string
+	if b.eval(contrastOf, &bad); len(bad) > 0 {
+		t.Errorf("the form: too little contrast: %q", bad)
+	}
+	b.eval(`[...document.querySelectorAll('dialog, dialog *')].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.outerHTML.slice(0, 80))`, &bad)
+	if len(bad) > 0 {
+		t.Errorf("the form is wider than a phone: %q", bad)
+	}
+	b.shot("form-dark-390")
 	// The first tab stop skips the header, and further ones reach the search.
 	b.size(1280, 844, "light")
 	b.open(url)

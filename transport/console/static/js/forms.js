@@ -50,7 +50,7 @@ function WhenFields() {
 }
 
 // Occurrences are times to come of a series.
-export const Occurrences = ({ list }) => html`<ol class="times">${list.map((ms) => html`<li key=${ms}>${clock(ms)}</li>`)}</ol>`;
+export const Occurrences = ({ list }) => html`<ol class="times">${list.map((ms) => html`<li key=${ms}>${local(ms)}</li>`)}</ol>`;
 
 // previewOf shows what a dry run answered.
 const previewOf = (t) => (t.next_ms ? html`<b>Next runs</b><${Occurrences} list=${t.next_ms} />` : html`It would run at <b>${clock(t.due_ms)}</b>.`);
@@ -112,7 +112,7 @@ export function EditTimer({ t, raw, pull, done }) {
     <${MomentInput} name="due" label=${t.repeat ? "Next run" : "Due"} value=${local(t.due_ms)} />
     ${r.cron && html`<div class="pair"><${Input} name="cron" label=${cronLabel} value=${r.cron} class="mono" required /><${Input} name="zone" label="Time zone" value=${r.zone || "UTC"} required /></div>`}
     ${r.every && html`<${Input} name="every" label="Interval" value=${r.every} required />`}
-    ${t.repeat && html`<div class="pair"><${Input} name="until" label="Until" hint="optional, RFC 3339" value=${r.until} placeholder="2027-12-31T00:00:00Z" /><${Input} name="count" label="Number of runs" hint="optional" value=${r.count} /></div>`}
+    ${t.repeat && html`<div class="pair"><${Input} name="until" label="Until" hint="optional" value=${r.until} placeholder="2027-12-31T00:00:00Z" /><${Input} name="count" label="Number of runs" hint="optional" value=${r.count} /></div>`}
     ${!pull && html`<${Input} name="url" type="url" label="URL" hint="if empty, the topic's" value=${url} />`}
     <${Input} name="labels" label="Labels" value=${(t.labels || []).join(" ")} />
     <div class="pair"><${Input} name="priority" label="Priority" hint="0 to 255" value=${t.priority} /><${Input} name="expires_after" label="Expires after" hint="optional" value=${t.expires_after} /></div>

@@ -29,7 +29,7 @@ export function troubles(cluster, topics, receivers) {
   if (count("moving")) node(warn, `${count("moving")} of ${shards.length} shards are moving.`);
 
   const waiting = (n) => (n ? ` ${many(n, "timer waits", "timers wait")} for it.` : "");
-  const broken = ((receivers && receivers.destinations) || []).filter((r) => ["bad", "warn"].includes(health(r)[0]));
+  const broken = ((receivers && receivers.destinations) || []).filter((r) => r.state !== "closed" && health(r)[0]);
   each(broken, (r) => [health(r)[0], `Receiver ${r.destination} is ${health(r)[1]}.${waiting(r.waiting)}${r.last_error ? ` Last error: ${r.last_error}.` : ""}`, "Open receivers", "#/receivers"],
     (all) => [health(all[0])[0], `${num(all.length)} receivers are unhealthy. ${many(all.reduce((a, r) => a + r.waiting, 0), "timer waits", "timers wait")} for them.`, "Open receivers", "#/receivers"]);
 

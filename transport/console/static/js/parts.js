@@ -29,7 +29,7 @@ export const Pages = ({ pages, next }) => (next || pages.number > 1) && html`<di
 
 // Input is a labelled field of a form. kind: undefined for a line of text, "area", or a list of options.
 export function Input({ name, label, value, kind, hint, ...more }) {
-  return html`<label class="field"><span>${label}${hint && html` <span class="small">${hint}</span>`}</span>
+  return html`<label class="field"><span>${label}${hint && html` <span class="small">(${hint})</span>`}</span>
     ${kind === "area" ? html`<textarea name=${name} spellcheck="false" defaultValue=${value} ...${more}></textarea>`
     : Array.isArray(kind) ? html`<select name=${name} ...${more}>${(kind.includes(value) ? kind : ["", ...kind]).map((o) => html`<option key=${o} value=${o} selected=${o === value}>${o}</option>`)}</select>`
     : html`<input name=${name} spellcheck="false" autocomplete="off" defaultValue=${value} ...${more} />`}</label>`;

@@ -10,7 +10,7 @@ const recent = 10 * 60000;
 export function health(r, now = Date.now()) {
   if (r.state === "open") return ["bad", "unhealthy", "calls are paused"];
   if (r.state === "half-open") return r.calls || r.waiting ? ["warn", "recovering", "a few calls are tried"] : ["", "idle", "failed before; the next call tests it"];
-  return r.failed_ms && now - r.failed_ms < recent ? ["warn", "failing", "its last failure is recent"] : ["ok", "healthy", ""];
+  return r.failed_ms && now - r.failed_ms < recent ? ["warn", "errors", "a call failed recently"] : ["ok", "healthy", ""];
 }
 
 const originOf = (url) => { try { return new URL(url).origin; } catch { return ""; } };

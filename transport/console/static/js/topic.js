@@ -35,7 +35,7 @@ function Timers({ topic, params, version, changed }) {
       <label class="field">State <select value=${filter.state} onChange=${change("state")}>
         <option value="scheduled,leased">waiting or running</option><option value="done,cancelled">done or cancelled recently</option><option value="dead">dead</option><option value="scheduled,leased,done,dead,cancelled">all</option></select></label>
       <label class="field">Id begins with <input value=${filter.id_prefix} spellcheck="false" onInput=${change("id_prefix")} /></label>
-      <label class="field">Labels <input name="label" value=${filter.label} spellcheck="false" onChange=${change("label")} /></label>
+      <label class="field">Labels <input name="label" value=${filter.label} spellcheck="false" onInput=${change("label")} /></label>
       ${filter.due_from && html`<button onClick=${() => { pages.reset(); set({ ...filter, due_from: undefined, due_to: undefined }); }}>Any due time</button>`}</div>
     <${Failed} error=${error} again=${again} />
     ${data && (data.timers.length ? html`<${TimerTable} timers=${data.timers} />` : html`<${Empty}>No timers match. To add one: <code>carillon ctl add ${topic} --delay 5m --payload '{"n":1}' --callback http://127.0.0.1:7780/</code><//>`)}

@@ -6,20 +6,20 @@ const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "deboun
 
 // The policy's fields: path, label, kind of input ("number", "list" of numbers, "headers", options), hint.
 const basic = [
-  ["delivery", "Delivery", delivers], ["callback.url", "URL", "", "called for timers without their own"],
+  ["delivery", "Delivery", delivers], ["callback.url", "URL", "", "for timers without their own"],
   ["callback.method", "Method", ["POST", "PUT", "PATCH", "GET", "DELETE"]], ["callback.timeout", "Timeout", "", "10s"],
   ["retry.max_attempts", "Attempts", "number", "16"], ["retry.min_backoff", "First backoff", "", "1s"], ["retry.max_backoff", "Longest backoff", "", "1h"],
-  ["concurrency", "Concurrency", "number", "0 is no limit"], ["rate.per_second", "Calls a second", "number", "no limit if empty"], ["rate.burst", "Burst", "number"],
+  ["concurrency", "Concurrency", "number", "no limit"], ["rate.per_second", "Calls a second", "number", "no limit"], ["rate.burst", "Burst", "number"],
 ];
 const further = [
-  ["callback.headers", "Headers", "headers", "Name: value, one a line"],
+  ["callback.headers", "Headers", "headers", "Name: value"],
   ["serial", "One at a time per key", yes], ["key", "Default key"],
   ["ack", "Acknowledgement", ["response", "report"]], ["lease", "Lease", "", "30s"],
-  ["stop_on", "Statuses that stop retries", "list"], ["spread", "Spread", "", "0s"],
-  ["merge", "Adding an id that waits", rules], ["max_wait", "Longest wait", "", "of debounce"], ["if_late", "A time in the past", ["fire", "reject"]],
+  ["stop_on", "Stop retries on status", "list", "410"], ["spread", "Spread", "", "0s"],
+  ["merge", "Adding an id that waits", rules], ["max_wait", "Longest wait of debounce"], ["if_late", "A time in the past", ["fire", "reject"]],
   ["breaker.failures", "Breaker: failures", "number", "5"], ["breaker.window", "Breaker: within", "", "10s"], ["breaker.open", "Breaker: no calls for", "", "5s"],
   ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Window's zone"],
-  ["destination_concurrency", "Calls at once per receiver and node", "number", "256"],
+  ["destination_concurrency", "Calls at once per node", "number", "256"],
   ["history", "Keep history", "", "72h"], ["dead_retention", "Keep dead letters", "", "720h"],
 ];
 
@@ -62,7 +62,7 @@ function changes(form, policy) {
 
 const withoutNulls = (o) => Object.fromEntries(Object.entries(o).filter(([, v]) => v !== null).map(([k, v]) => [k, v && typeof v === "object" && !Array.isArray(v) ? withoutNulls(v) : v]));
 
-const Fields = ({ of, policy }) => html`<div class="pair">${of.map(([path, label, kind, hint]) => html`<${Input} key=${path} name=${path} label=${label} hint=${hint}
+const Fields = ({ of, policy }) => html`<div class="pair">${of.map(([path, label, kind, hint]) => html`<${Input} key=${path} name=${path} label=${label} placeholder=${hint}
   kind=${kind === "headers" ? "area" : Array.isArray(kind) ? kind : ""} value=${textAt(policy, path, kind)} />`)}</div>`;
 
 function PolicyFields({ policy }) {
