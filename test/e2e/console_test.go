@@ -326,7 +326,7 @@ func TestConsolePurges(t *testing.T) {
 	if len(left.Timers) != 1 || left.Timers[0].ID != "again-0" {
 		t.Errorf("left are %+v", left.Timers)
 	}
-	b.click("Close") // a toast
+	b.click("×") // a toast
 	b.content()
 }
 
