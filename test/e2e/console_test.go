@@ -382,6 +382,16 @@ func TestConsoleEditsTopics(t *testing.T) {
 		t.Errorf("the topic is %s", got)
 	}
 
+	b.click("Create secret")
+	b.click("Make secret")
+	b.sees("Copy the new secret now.", "whsec_", "sha256:")
+	b.click("Rotate secret")
+	b.click("Make secret")
+	b.click("Finish rotation")
+	b.click("Finish")
+	b.sees("Only the newest secret signs calls.")
+	b.awaitTrue("one secret is left, and is not shown", `document.querySelectorAll('ul.plain li').length === 1 && !document.body.innerText.includes('whsec_')`)
+
 	b.click("Delete")
 	b.sees("Delete topic orders?")
 	b.click("Delete topic")
@@ -462,6 +472,15 @@ func TestConsoleEditsTimers(t *testing.T) {
 	b.sees("listening")
 	m.must(t, 200, "POST", "/v1/topics/try/timers/tea/fire", "")
 	b.awaitTrue("the attempt has failed, in red", `[...document.querySelectorAll('.badge.bad')].some((e) => e.innerText === 'failed')`)
+
+	// A receiver that has just failed is not called healthy, and one that nobody calls is not unhealthy.
+	left := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(500) })
+	m.must(t, 201, "PUT", "/v1/topics/left", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":1},"breaker":{"failures":1,"open":"100ms"}}`, left.url()))
+	m.must(t, 201, "PUT", "/v1/topics/left/timers/once", `{"delay":"0s"}`)
+	b.open(p.url + "/#/receivers")
+	b.sees("a call failed recently", "failed before; the next call tests it")
+	b.open(p.url + "/")
+	b.sees("1 warning", "1 dead letter in left.")
 	b.content()
 }
 

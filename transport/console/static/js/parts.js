@@ -12,8 +12,8 @@ export function State({ of }) {
 // When shows a moment in both ways: on the clock, and from now.
 export const When = ({ ms }) => (ms ? html`<span class="nowrap" title=${new Date(ms).toISOString()}>${clock(ms)}</span> <span class="muted small nowrap">${ago(ms)}</span>` : "–");
 
-// Url may break after its punctuation, and nowhere else.
-export const Url = ({ children }) => html`<span class="mono url">${String(children || "").split(/(?<=[/?&=.:,])(?!\/)/).map((part) => html`${part}<wbr />`)}</span>`;
+// Url breaks between its parts if it must break.
+export const Url = ({ children }) => html`<span class="mono url">${String(children || "").split(/(?<=[/?&=])(?!\/)/).map((part) => html`${part}<wbr />`)}</span>`;
 
 // waits are the causes of waits_for: "waits for …".
 export const waits = { topic_paused: "the topic to be resumed", breaker: "an unhealthy receiver", backoff: "the next retry", key: "another timer of its key", concurrency: "the topic's concurrency limit", rate: "the topic's rate limit", slots: "a free call to its receiver", spread: "its place in the spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader" };

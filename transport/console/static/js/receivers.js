@@ -39,7 +39,7 @@ export function Receivers() {
       ["Running", (r) => num(r.calls), "right"],
       ["Response time", (r) => (r.latency_ms === undefined ? "–" : span(r.latency_ms)), "right"],
       ["Next retry", (r) => (r.next_probe_ms ? html`<${When} ms=${r.next_probe_ms} />` : "")],
-      ["Last error", (r) => html`<span class="small">${r.last_error || ""}${r.failed_ms ? html` <span class="muted">${ago(r.failed_ms)}</span>` : ""}</span>`],
+      ["Last error", (r) => html`<span class="small">${r.last_error || ""}${r.failed_ms ? html` <span class="muted nowrap">${ago(r.failed_ms)}</span>` : ""}</span>`],
       ["Topics that call it", (r) => html`${behind(r).slice(0, 8).map((t) => html`<div key=${t.topic}><a href=${topicLink(t.topic)}>${t.topic}</a>${t.counts.ready ? html` <span class="small">${num(t.counts.ready)} waiting</span>` : ""}</div>`)}${Object.entries(r).filter(([k, v]) => !known.includes(k) && typeof v !== "object").map(([k, v]) => html`<div class="small muted" key=${k}>${k.replaceAll("_", " ")} ${v}</div>`)}`],
     ]} />` : html`<${Empty}>${unhealthy && all.length ? "All receivers are healthy." : html`No calls recently. To start a test receiver: <code>carillon sink --listen 127.0.0.1:7780</code>`}<//>`}<//></div>`;
 }

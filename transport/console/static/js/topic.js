@@ -5,7 +5,7 @@ import { AddTimer, Bulk } from "./forms.js";
 import { DueChart } from "./due.js";
 import { Events } from "./live.js";
 import { policyWords } from "./topics.js";
-import { DeleteTopic, EditTopic } from "./topicform.js";
+import { DeleteTopic, EditTopic, Secrets } from "./topicform.js";
 
 export function TimerTable({ timers }) {
   return html`<${Table} rows=${timers} keyOf=${(t) => t.uid} caption="Timers" columns=${[
@@ -86,7 +86,7 @@ export function Topic({ topic, params }) {
     <${Timers} topic=${topic} params=${params} version=${version} changed=${again} />
     <div class="cards"><${Card} title="Due in the next hour" side=${html`<a href=${`#/due${query({ topic })}`}>more</a>`}><${DueChart} topic=${topic} spanMs=${3600000} buckets=${60} /><//>
       <${Card} title="Policy"><dl class="facts">${sentences(t.policy).map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${text}</dd>`)}</dl>
-        <details><summary>Policy as JSON</summary><pre>${JSON.stringify(t.policy, null, 2)}</pre></details><//></div>
+        <${Secrets} t=${t} done=${added} /><details><summary>Policy as JSON</summary><pre>${JSON.stringify(t.policy, null, 2)}</pre></details><//></div>
     ${live ? html`<${Events} params=${{ topic }} title="Live events" />` : html`<div><button onClick=${() => setLive(true)}>Show live events of ${topic}</button></div>`}
   </div>`;
 }

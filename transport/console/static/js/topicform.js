@@ -1,5 +1,5 @@
 // The form of a topic's policy, to create a topic or to edit one, and what removes a topic.
-import { call, get, html, many, num, topicLink, topicPath } from "./lib.js";
+import { call, get, html, many, num, topicLink, topicPath, useState } from "./lib.js";
 import { Action, Input, say } from "./parts.js";
 
 const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce"], yes = ["no", "yes"];
@@ -93,6 +93,18 @@ export function EditTopic({ t, done }) {
     say(`Topic ${t.topic} saved.${r.without_url ? ` ${many(r.without_url, "timer has", "timers have")} no URL now and will wait.` : ""}`, r.without_url ? "warn" : "ok");
     done();
   }}><${PolicyFields} policy=${t.policy} /><//>`;
+}
+
+// Secrets rotates the topic's signing secret: both sign until the receivers know the new one.
+export function Secrets({ t, done }) {
+  const [secret, setSecret] = useState("");
+  const list = t.policy.secrets || [], path = `${topicPath(t.topic)}/secrets`;
+  const act = (verb, words) => async () => { setSecret((await call("POST", `${path}/${verb}`, {})).secret || ""); say(words); done(); };
+  return html`<h3>Signing secrets</h3>${list.length ? html`<ul class="plain">${list.map((s) => html`<li key=${s} class="mono">${s}</li>`)}</ul>` : html`<p class="muted">None: calls are not signed.</p>`}
+    ${secret && html`<p class="notice warn">Copy the new secret now. It is not shown again: <code>${secret}</code></p>`}
+    <div class="row">${list.length < 3 && html`<${Action} needs="admin" label=${list.length ? "Rotate secret" : "Create secret"} title="Make a new signing secret?" verb="Make secret" run=${act("rotate", "The new secret signs calls.")}>
+      <p>${list.length ? "Calls are signed with the old and the new secret until you finish the rotation." : "From now on, calls are signed."} The new secret is shown once.</p><//>`}
+    ${list.length > 1 && html`<${Action} needs="admin" label="Finish rotation" title="Finish the rotation?" verb="Finish" danger run=${act("finish", "Only the newest secret signs calls.")}><p>Only the newest secret stays. Receivers that do not have it will refuse calls.</p><//>`}</div>`;
 }
 
 export function DeleteTopic({ t }) {
