@@ -85,7 +85,7 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.click("stopped: ")
 	b.choose("the last hour")
 	b.click("Redrive all 3")
-	b.sees("Redrive 3 dead letters?", "of topic mail with the reason “stopped”, from the last hour")
+	b.sees("Redrive 3 dead letters?", "of topic mail with the reason “stopped”, died in the last hour")
 	b.shot("redrive-light")
 	b.click("Redrive")
 	b.sees("3 of 3 redriven.")
@@ -373,7 +373,7 @@ func TestConsoleEditsTopics(t *testing.T) {
 	b.fill("rate.per_second", "")
 	b.fill("callback.url", "")
 	b.click("Save")
-	b.sees("1 pending timers would have no callback URL", "Save it anyway")
+	b.sees("1 pending timers would have no callback URL. Nothing was changed.", "Save it anyway")
 	b.shot("in-use-light")
 	b.tick("force")
 	b.click("Save")
@@ -572,7 +572,7 @@ func TestConsoleIsReadable(t *testing.T) {
 	url := "http://" + s.c.all()[1].http + "/"
 	pages := []struct{ hash, text string }{
 		{"#/", "Nodes"}, {"#/topics", "orders"}, {"#/topics/orders", "Policy"}, {"#/topics/orders/timers/order-71", "Attempts"}, {"#/dead?topic=mail", "Dead letters of mail"},
-		{"#/due", "In numbers"}, {"#/receivers", "Receivers"}, {"#/cluster", "Shard leaders"}, {"#/live", "Events of all nodes"}, {"#/search?q=order-7", "order-70"},
+		{"#/due", "In numbers"}, {"#/receivers", "calls are paused"}, {"#/cluster", "Shard leaders"}, {"#/live", "Events of all nodes"}, {"#/search?q=order-7", "order-70"},
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int{1280, 390} {

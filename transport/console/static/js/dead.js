@@ -2,7 +2,7 @@
 import { call, get, html, many, num, reasons, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
 import { Action, Card, Empty, Failed, Input, say, Table, When } from "./parts.js";
 
-const since = { hour: ["the last hour", 3600000], day: ["the last 24 hours", 86400000], week: ["the last 7 days", 7 * 86400000], all: ["all that are kept", 0] };
+const since = { hour: ["the last hour", 3600000], day: ["the last 24 hours", 86400000], week: ["the last 7 days", 7 * 86400000], all: ["any time", 0] };
 const shown = 200;
 
 // RedriveURL asks where to call dead letters, and redriveBody adds the answer to a selection.
@@ -32,7 +32,7 @@ function Letters({ topic, again: topicsAgain }) {
   if (reason) filter.reason = reason;
   if (from) filter.from = from;
   if (label) filter.label = label;
-  const words = `${reason ? `with the reason “${reason}”` : "of any reason"}, from ${since[range][0]}${label ? `, labelled ${label}` : ""}`;
+  const words = [reason && ` with the reason “${reason}”`, from && ` died in ${since[range][0]}`, label && ` labelled ${label}`].filter(Boolean).join(",");
   const act = (verb, which, done) => async (form) => {
     const r = await call("POST", `${path}/${verb}`, verb === "redrive" ? redriveBody(form, which) : which);
     say(`${num(r.changed)} of ${num(r.matched)} ${done}${r.skipped ? `; ${num(r.skipped)} skipped${r.skips ? `: ${[...new Set(r.skips.map((s) => s.detail))].join("; ")}` : ""}` : ""}.`);
@@ -54,20 +54,20 @@ function Letters({ topic, again: topicsAgain }) {
     <${Failed} error=${error || all.error} again=${again} />
     ${list.length > 0 && html`<div class="row">
       <${Action} needs="admin" class="main" label=${`Redrive all ${howMany}`} title=${`Redrive ${letters}?`} verb="Redrive" run=${act("redrive", { filter }, "redriven")}>
-        <p>Dead letters of topic <b>${topic}</b> ${words}, are called again now. Their attempts start from 1.</p><${RedriveURL} /><//>
+        <p>All dead letters of topic <b>${topic}</b>${words} are called again now. Their attempts start from 1.</p><${RedriveURL} /><//>
       ${picked.size > 0 && html`<${Action} needs="admin" label=${`Redrive ${picked.size} selected`} title=${`Redrive ${pickedLetters}?`} verb="Redrive" run=${act("redrive", { uids: [...picked] }, "redriven")}>
         <p>They are called again now. Their attempts start from 1.</p><${RedriveURL} /><//>
       <${Action} needs="admin" class="danger" label=${`Purge ${picked.size} selected`} title=${`Purge ${pickedLetters}?`} verb="Purge" danger run=${act("purge", { uids: [...picked] }, "purged")}>
         <p>They are removed. This cannot be undone.</p><//>`}
       <${Action} needs="admin" class="danger" label=${`Purge all ${howMany}`} title=${`Purge ${letters}?`} verb="Purge" danger run=${act("purge", { filter }, "purged")}>
-        <p>Dead letters of topic <b>${topic}</b> ${words}, are removed. This cannot be undone.</p><//></div>
+        <p>All dead letters of topic <b>${topic}</b>${words} are removed. This cannot be undone.</p><//></div>
       <${Table} rows=${list} keyOf=${(t) => t.uid} caption="Dead letters" columns=${[
         [html`<input type="checkbox" aria-label="Select all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.uid) : []))} />`,
           (t) => html`<input type="checkbox" aria-label=${`Select ${t.id}`} checked=${picked.has(t.uid)} onChange=${() => pick(t.uid)} />`, "pick"],
         ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Died", (t) => html`<${When} ms=${ended.get(t.uid) || t.fired_ms} />`], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
         ["Attempts", (t) => num(t.attempts), "right"], ["Last answer", (t) => t.last_status || "none"], ["Error", (t) => html`<span class="small">${t.last_error || ""}</span>`]]} />
       ${data.next_cursor && html`<p class="muted">The first ${shown} are shown. “All” above includes the rest.</p>`}`}
-    ${data && !list.length && html`<${Empty}>No dead letters ${words}.<//>`}</div><//>`;
+    ${data && !list.length && html`<${Empty}>No dead letters${words}.<//>`}</div><//>`;
 }
 
 export function Dead({ params }) {

@@ -28,8 +28,8 @@ export const Pages = ({ pages, next }) => (next || pages.number > 1) && html`<di
   <button disabled=${!next} onClick=${() => pages.next(next)}>Next</button><span class="muted small">page ${pages.number}</span></div>`;
 
 // Input is a labelled field of a form. kind: undefined for a line of text, "area", or a list of options.
-export function Input({ name, label, value, kind, hint, ...more }) {
-  return html`<label class="field"><span>${label}${hint && html` <span class="small">(${hint})</span>`}</span>
+export function Input({ name, label, value, kind, hint, full, ...more }) {
+  return html`<label class="field ${full ? "full" : ""}"><span>${label}${hint && html` <span class="small">(${hint})</span>`}</span>
     ${kind === "area" ? html`<textarea name=${name} spellcheck="false" defaultValue=${value} ...${more}></textarea>`
     : Array.isArray(kind) ? html`<select name=${name} ...${more}>${(kind.includes(value) ? kind : ["", ...kind]).map((o) => html`<option key=${o} value=${o} selected=${o === value}>${o}</option>`)}</select>`
     : html`<input name=${name} spellcheck="false" autocomplete="off" defaultValue=${value} ...${more} />`}</label>`;
@@ -87,7 +87,11 @@ export function Dialog(props) {
   const run = async (work) => {
     setBusy(true);
     setError(null);
-    try { await work(); } catch (failure) { setError(failure instanceof Problem ? failure : new Problem(0, "", failure.message)); }
+    try { await work(); } catch (failure) {
+      // What a node advises to a caller of its API is after the first clause; here a checkbox does it.
+      const text = force[failure.code] ? `${failure.message.split("; ")[0]}. Nothing was changed.` : failure.message;
+      setError(new Problem(failure.status || 0, failure.code || "", text));
+    }
     setBusy(false);
   };
   const look = (form) => run(async () => setSeen({ of: contentOf(form), shown: await preview(form) }));
@@ -158,7 +162,7 @@ export function Chart({ data, series, bars, tall, label }) {
     const widest = (u, list) => 16 + Math.max(24, ...(list || []).map((text) => 7 * text.length));
     const draw = series.map((s) => ({
       label: s.label, value: (u, v, i, at) => write(at === null ? u.data[i].findLast((n) => n !== null) : v), width: bars ? 0 : 2, stroke: css(s.color || "--accent"), spanGaps: true,
-      fill: bars ? css(s.color || "--accent") : undefined, points: bars ? { show: false } : { size: 5 }, paths: bars ? window.uPlot.paths.bars({ size: [0.85, 60], align: 1 }) : undefined,
+      fill: bars ? css(s.color || "--accent") : undefined, points: { size: 5, show: (u, i) => !bars && u.data[i].filter((n) => n !== null).length === 1 }, paths: bars ? window.uPlot.paths.bars({ size: [0.85, 60], align: 1 }) : undefined,
     }));
     plot.current = new window.uPlot({
       ...size(), legend: { show: !bars }, cursor: { y: false }, scales: { x: { range: (_, low, high) => (low === null || high - low < 10 ? [(high ?? Date.now() / 1000) - 60, high ?? Date.now() / 1000] : [low, high]) }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },

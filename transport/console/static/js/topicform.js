@@ -62,7 +62,7 @@ function changes(form, policy) {
 
 const withoutNulls = (o) => Object.fromEntries(Object.entries(o).filter(([, v]) => v !== null).map(([k, v]) => [k, v && typeof v === "object" && !Array.isArray(v) ? withoutNulls(v) : v]));
 
-const Fields = ({ of, policy }) => html`<div class="pair">${of.map(([path, label, kind, hint]) => html`<${Input} key=${path} name=${path} label=${label} placeholder=${hint}
+const Fields = ({ of, policy }) => html`<div class="pair">${of.map(([path, label, kind, hint]) => html`<${Input} key=${path} name=${path} full=${path === "callback.url" || kind === "headers"} label=${label} placeholder=${hint}
   kind=${kind === "headers" ? "area" : Array.isArray(kind) ? kind : ""} value=${textAt(policy, path, kind)} />`)}</div>`;
 
 function PolicyFields({ policy }) {
@@ -86,7 +86,7 @@ export function NewTopic({ done }) {
 const defaults = { delivery: "push", callback: { method: "POST" }, serial: false, ack: "response", merge: "reject", if_late: "fire" };
 
 export function EditTopic({ t, done }) {
-  return html`<${Action} needs="admin" label="Edit" title=${`Edit ${t.topic}`} verb="Save" wide force=${{ in_use: "Save it anyway: what depends on the old value will wait, or keep it." }} run=${async (form) => {
+  return html`<${Action} needs="admin" label="Edit" title=${`Edit ${t.topic}`} verb="Save" wide force=${{ in_use: "Save it anyway: what needs the old value will wait, or keep it." }} run=${async (form) => {
     const patch = changes(form, t.policy);
     if (!Object.keys(patch).length) throw new Error("Nothing is changed.");
     const r = await call("PATCH", topicPath(t.topic) + (form.get("force") ? "?force=true" : ""), patch, { headers: { "If-Match": `"${t.version}"` } });

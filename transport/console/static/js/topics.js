@@ -41,7 +41,7 @@ export function Topics() {
   const added = (t) => { location.hash = timerLink(t.topic, t.id); };
   const filter = (e) => { pages.reset(); setPrefix(e.target.value.replace(/[^A-Za-z0-9_.-]/g, "")); };
   return html`<div class="stack"><div class="between"><h1>Topics</h1>
-    <div class="row"><label class="field">Begins with <input value=${prefix} onInput=${filter} spellcheck="false" /></label><${NewTopic} /><${AddTimer} done=${added} /></div></div>
+    <div class="row end"><label class="field">Begins with <input value=${prefix} onInput=${filter} spellcheck="false" /></label><${NewTopic} /><${AddTimer} done=${added} /></div></div>
     <${Failed} error=${error} again=${again} />
     <${Card}>${loading && !data ? html`<p class="muted">Loading …</p>` : !data ? "" : data.topics.length ? html`<${TopicTable} topics=${data.topics} />` : prefix ? html`<${Empty}>No topic begins with “${prefix}”.<//>` : html`<${NoTopics} />`}
       ${data && html`<${Pages} pages=${pages} next=${data.next_cursor} />`}<//></div>`;
