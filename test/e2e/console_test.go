@@ -349,9 +349,11 @@ func TestConsoleEditsTopics(t *testing.T) {
 	b.fill("rate.per_second", "50")
 	b.click("More settings")
 	b.choose("yes")
+	b.fill("window.days", "mon-fri")
+	b.fill("window.except", "2026-12-25")
 	b.shot("new-topic-light")
 	b.click("Create")
-	b.sees("Topic orders created.", "3 attempts, waiting from 1s to 1h", "one at a time for each key", "50 per second")
+	b.sees("Topic orders created.", "3 attempts, waiting from 1s to 1h", "one at a time for each key", "50 per second", "mon-fri 00:00–24:00 UTC, not on 2026-12-25")
 	m.must(t, 201, "PUT", "/v1/topics/orders/timers/tea", `{"delay":"1h"}`)
 
 	b.open(p.url + "/#/topics")

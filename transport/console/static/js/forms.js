@@ -11,7 +11,7 @@ export function momentOf(text) {
 // MomentInput is text: the browser's own field shows 12 hours in some languages.
 export const MomentInput = ({ label, ...more }) => html`<${Input} label=${label} hint=${`24 hours, ${zone}, ${offset()}`} placeholder="2027-03-28 09:00:00" required ...${more} />`;
 
-// jsonOf checks a payload, and leaves it as it was written: numbers beyond what JavaScript holds stay what they are.
+// jsonOf checks a payload, and leaves it as it was written: JavaScript would round long numbers.
 function jsonOf(text) {
   try { JSON.parse(text); } catch (e) { throw new Error(`The payload is not JSON: ${e.message}`); }
   return text;
@@ -99,7 +99,7 @@ export function EditTimer({ t, raw, pull, done }) {
     if (momentOf(form.get("due")) !== momentOf(local(t.due_ms))) fields.at_ms = momentOf(form.get("due"));
     const payload = hasJSON ? textOf(form, "payload") : raw, changed = payload !== raw.trim();
     if (changed && !payload) throw new Error("The payload can be replaced, but not removed.");
-    if (!pull && textOf(form, "url") !== url) fields.callback = textOf(form, "url") ? { url: textOf(form, "url") } : null;
+    if (!pull && textOf(form, "url") !== url) fields.callback = { url: textOf(form, "url") || null };
     put("labels", (t.labels || []).join(" "), labelsOf);
     put("priority", t.priority, Number);
     put("expires_after", t.expires_after, (text) => text || null);

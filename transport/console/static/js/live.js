@@ -6,7 +6,8 @@ const most = 200;
 const everything = "fired,dead,added,changed,cancelled,breaker,node";
 const kinds = { fired: ["ok", "called"], failed: ["bad", "failed"], dead: ["bad", "dead"], added: ["", "added"], changed: ["", "changed"], cancelled: ["warn", "cancelled"], breaker: ["warn", "breaker"], node: ["warn", "node"] };
 
-// listen reads a stream of server-sent events; fetch carries the token in a header, which EventSource cannot.
+// listen reads a stream of server-sent events; fetch carries the token in a header, which
+// EventSource cannot.
 async function listen(params, signal, take, began) {
   const response = await open("GET", "/v1/events" + query(params), { signal });
   began();

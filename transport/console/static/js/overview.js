@@ -62,7 +62,8 @@ const lateSeries = [{ label: "p50", color: "--ok", value: span }, { label: "p99"
 // quiet is a minute of which nothing is known.
 const quiet = () => [[Date.now() / 1000 - 60, Date.now() / 1000], [null, null], [null, null]];
 
-// useLateness keeps the percentiles that were seen while the page is open: nodes send those of the last minute.
+// useLateness keeps the percentiles that were seen while the page is open: nodes send those of the
+// last minute.
 function useLateness(stats) {
   const seen = useRef(quiet());
   const [data, set] = useState(seen.current);

@@ -19,7 +19,7 @@ export const Url = ({ children }) => html`<span class="mono url">${String(childr
 export const waits = { topic_paused: "the topic to be resumed", breaker: "an unhealthy receiver", backoff: "the next retry", key: "another timer of its key", concurrency: "the topic's concurrency limit", rate: "the topic's rate limit", slots: "a free call to its receiver", spread: "its place in the spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader" };
 export const Waits = ({ t }) => (t.waits_for ? html`${waits[t.waits_for] || t.waits_for}${t.waits_on ? html` <span class="muted small">${momentsIn(t.waits_on)}</span>` : ""}` : "");
 
-// Pages are the buttons under a list: usePages keeps the cursors, and reset is for another filter.
+// Pages are the buttons under a list. usePages keeps the cursors; reset is for another filter.
 export function usePages() {
   const [cursors, set] = useState([""]);
   return { cursor: cursors[cursors.length - 1], number: cursors.length, reset: () => set([""]), back: () => set(cursors.slice(0, -1)), next: (c) => set([...cursors, c]) };
@@ -27,7 +27,7 @@ export function usePages() {
 export const Pages = ({ pages, next }) => (next || pages.number > 1) && html`<div class="row"><button disabled=${pages.number < 2} onClick=${pages.back}>Back</button>
   <button disabled=${!next} onClick=${() => pages.next(next)}>Next</button><span class="muted small">page ${pages.number}</span></div>`;
 
-// Input is a labelled field of a form. kind: undefined for a line of text, "area", or a list of options.
+// Input is a labelled field of a form. kind: none for a line of text, "area", or the options.
 export function Input({ name, label, value, kind, hint, full, ...more }) {
   return html`<label class="field ${full ? "full" : ""}"><span>${label}${hint && html` <span class="small">(${hint})</span>`}</span>
     ${kind === "area" ? html`<textarea name=${name} spellcheck="false" defaultValue=${value} ...${more}></textarea>`
@@ -118,8 +118,8 @@ export function Dialog(props) {
     </form></dialog>`;
 }
 
-// Action is a button that asks before it does something, unless nothing can be lost by it. It is not
-// there for a token without the scope that it needs.
+// Action is a button that asks before it does something, unless nothing can be lost by it. It is
+// not there for a token without the scope that it needs.
 export function Action({ label, verb, run, ask, needs, children, class: kind, ...form }) {
   const [open, setOpen] = useState(false);
   const [busy, setBusy] = useState(false);
@@ -142,7 +142,8 @@ function hours(seconds) {
   return `${two(d.getHours())}:${two(d.getMinutes())}${d.getSeconds() ? `:${two(d.getSeconds())}` : ""}`;
 }
 
-// Chart draws lines, or bars, over time. data: [seconds, values, …]; series: [{label, color, value}].
+// Chart draws lines, or bars, over time. data: [seconds, values, …];
+// series: [{label, color, value}].
 // Its legend has the newest values, or those under the pointer.
 export function Chart({ data, series, bars, tall, label }) {
   const box = useRef();

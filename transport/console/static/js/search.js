@@ -18,7 +18,8 @@ async function inTopics(topics, ask) {
   return found;
 }
 
-// find looks for an id first, in the history too. Only if no timer has it, for ids that begin so and for labels.
+// find looks for an id first, in the history too. Only if no timer has it, for ids that begin so
+// and for labels.
 async function find(q, signal) {
   const { topics, next_cursor: more } = await get("/v1/topics", { limit: mostTopics }, signal);
   const list = (topic, params) => get(`${topicPath(topic)}/timers`, { state: everyState, limit: 50, payload: false, ...params }, signal).then((r) => r.timers);

@@ -4,7 +4,8 @@ import { Action, Input, say } from "./parts.js";
 
 const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce"], yes = ["no", "yes"];
 
-// The policy's fields: path, label, kind of input ("number", "list" of numbers, "headers", options), hint.
+// The policy's fields: path, label, kind of input ("number", "list" of numbers, "dates", "headers",
+// or options), hint.
 const basic = [
   ["delivery", "Delivery", delivers], ["callback.url", "URL", "", "for timers without their own"],
   ["callback.method", "Method", ["POST", "PUT", "PATCH", "GET", "DELETE"]], ["callback.timeout", "Timeout", "", "10s"],
@@ -16,11 +17,13 @@ const further = [
   ["serial", "One at a time per key", yes], ["key", "Default key"],
   ["ack", "Acknowledgement", ["response", "report"]], ["lease", "Lease", "", "30s"],
   ["stop_on", "Stop retries on status", "list", "410"], ["spread", "Spread", "", "0s"],
-  ["merge", "Adding an id that waits", rules], ["max_wait", "Longest wait of debounce"], ["if_late", "A time in the past", ["fire", "reject"]],
+  ["merge", "Adding an id that waits", rules], ["dedup", "Adds without an id", ["id", "content"]], ["max_wait", "Longest wait of debounce"], ["if_late", "A time in the past", ["fire", "reject"]],
   ["breaker.failures", "Breaker: failures", "number", "5"], ["breaker.window", "Breaker: within", "", "10s"], ["breaker.open", "Breaker: no calls for", "", "5s"],
-  ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Window's zone"],
+  ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Time zone of these"], ["window.except", "Not on these dates", "dates", "2026-12-25"],
+  ["breaker.probes", "Breaker: probes", "number", "1"],
   ["destination_concurrency", "Calls at once per node", "number", "256"],
   ["history", "Keep history", "", "72h"], ["dead_retention", "Keep dead letters", "", "720h"],
+  ["format", "Format of calls", ["plain", "cloudevents"]],
 ];
 
 // textAt is a field of a policy as the form shows it.
@@ -35,6 +38,7 @@ function textAt(policy, path, kind) {
 function valueOf(text, label, kind) {
   if (kind === yes) return text === "yes";
   if (!text) return null;
+  if (kind === "dates") return text.split(/[\s,]+/);
   if (kind === "list") return text.split(/[\s,]+/).map(Number);
   if (kind === "headers") return Object.fromEntries(text.split("\n").filter((l) => l.trim()).map((l) => { const at = l.indexOf(":"); if (at < 1) throw new Error(`${l}: a header is written as “Name: value”.`); return [l.slice(0, at).trim(), l.slice(at + 1).trim()]; }));
   if (kind !== "number") return text;
@@ -83,7 +87,7 @@ export function NewTopic({ done }) {
 }
 
 // What selects show for a new topic: the defaults, so that nothing is sent for them.
-const defaults = { delivery: "push", callback: { method: "POST" }, serial: false, ack: "response", merge: "reject", if_late: "fire" };
+const defaults = { delivery: "push", callback: { method: "POST" }, serial: false, ack: "response", merge: "reject", if_late: "fire", dedup: "id", format: "plain" };
 
 export function EditTopic({ t, done }) {
   return html`<${Action} needs="admin" label="Edit" title=${`Edit ${t.topic}`} verb="Save" wide force=${{ in_use: "Save it anyway: what needs the old value will wait, or keep it." }} run=${async (form) => {
