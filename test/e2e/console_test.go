@@ -576,13 +576,14 @@ func TestConsoleIsReadable(t *testing.T) {
 		{"#/", "Nodes"}, {"#/topics", "orders"}, {"#/topics/orders", "Policy"}, {"#/topics/orders/timers/order-71", "Attempts"}, {"#/dead?topic=mail", "Dead letters of mail"},
 		{"#/due", "In numbers"}, {"#/receivers", "calls are paused"}, {"#/cluster", "Shard leaders"}, {"#/live", "Events of all nodes"}, {"#/search?q=order-7", "order-70"},
 	}
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int{1280, 390} {
-			b.size(width, 844, scheme)
-			for i, page := range pages {
-				b.open(url + page.hash)
-				b.sees(page.text)
-				b.awaitTrue("the page has settled", "!document.querySelector('.loading')")
+	for i, page := range pages {
+		b.size(390, 844, "light")
+		b.open(url + page.hash)
+		b.sees(page.text)
+		b.awaitTrue("the page has settled", "!document.querySelector('.loading')")
+		for _, width := range []int{390, 1280} {
+			for _, scheme := range []string{"light", "dark"} {
+				b.size(width, 844, scheme)
 				var wide int
 				b.eval("document.documentElement.scrollWidth", &wide)
 				if wide > width {
@@ -606,6 +607,7 @@ func TestConsoleIsReadable(t *testing.T) {
 		}
 	}
 	// A form on a phone, in the dark.
+	b.size(390, 844, "dark")
 	b.open(url + "#/topics/orders")
 	b.click("Edit")
 	b.click("More settings")

@@ -88,7 +88,7 @@ export function Dialog(props) {
     setBusy(true);
     setError(null);
     try { await work(); } catch (failure) {
-      // What a node advises to a caller of its API is after the first clause; here a checkbox does it.
+      // After the first clause is advice to a caller of the API: here a checkbox does it.
       const text = force[failure.code] ? `${failure.message.split("; ")[0]}. Nothing was changed.` : failure.message;
       setError(new Problem(failure.status || 0, failure.code || "", text));
     }
