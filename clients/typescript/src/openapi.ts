@@ -955,7 +955,7 @@ export interface components {
                 retry?: number;
                 dead?: number;
             };
-            /** @description Of first attempts, rounded up by a fifth at most; count is of how many. */
+            /** @description Of first attempts that no pause, breaker, key or limit delayed, rounded up by a fifth at most; count is of how many. */
             lateness_ms?: {
                 count?: number;
                 p50?: number;

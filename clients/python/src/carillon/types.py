@@ -98,7 +98,7 @@ class Minute(TypedDict, total=False):
     cancelled: int
     fired: MinuteFired
     lateness_ms: MinuteLatenessMs
-    """Of first attempts, rounded up by a fifth at most; count is of how many."""
+    """Of first attempts that no pause, breaker, key or limit delayed, rounded up by a fifth at most; count is of how many."""
     scheduled: int
     """Now, as those that follow, in the shards that the node leads."""
     leased: int
