@@ -320,9 +320,9 @@ func (n *node) mayGoByClock(id string, dueMs int64) {
 
 // skippedAhead counts the series that wait for a future occurrence because a leader with a wrong
 // clock skipped the first ones. An owner may have asked for that, and the checker cannot tell. A
-// Fire runs such an occurrence, and the next one is later still. It also counts occurrences that the
-// wrong clock called, that died, and that a client has redriven: a redrive keeps the due time, and
-// no attempt may start before it.
+// Fire runs such an occurrence, and the next one is later still. It also counts occurrences that
+// the wrong clock called, that died, and that a client has redriven: a redrive keeps the due time,
+// and no attempt may start before it.
 func (w *World) skippedAhead() (n int64) {
 	if w.checker.misled == 0 {
 		return 0

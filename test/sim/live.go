@@ -177,8 +177,9 @@ func (w *World) heal() {
 	w.featureClients.part()
 }
 
-// resumeAll resumes all topics, through all machines at once. The meta group must accept that within
-// healLimit (I14). A machine whose copy of the topics is behind answers late, and holds up no other.
+// resumeAll resumes all topics, through all machines at once. The meta group must accept that
+// within healLimit (I14). A machine whose copy of the topics is behind answers late. It holds up no
+// other.
 func (w *World) resumeAll() {
 	w.windowed.done()
 	var all []func(context.Context, *node) error
