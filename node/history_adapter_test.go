@@ -207,6 +207,47 @@ func TestRepeatedLongAfterTheEnd(t *testing.T) {
 	n.must(201, "POST", timers, gone) // what was cancelled is made again
 }
 
+// TestRepeatedPutIsNotCalledTwice: a put whose instant is past, and that was called, is answered with
+// its timer, shortly after its end and when the shard has forgotten it, alone and in a batch. One of
+// another instant or content, or with If-Match, makes a new timer.
+func TestRepeatedPutIsNotCalledTwice(t *testing.T) {
+	n := start(t, t.TempDir())
+	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
+	const path = "/v1/topics/jobs/timers/{k}order"
+	at := time.Now().Add(-time.Hour).UnixMilli()
+	put := fmt.Sprintf(`{"at_ms":%d,"payload":7}`, at)
+	n.must(201, "PUT", path, put)
+	got := n.pull("jobs", `{"wait":"5s"}`)
+	if len(got.Timers) != 1 || n.claim("ack", got.Timers[0].Receipt, "") != 200 {
+		t.Fatalf("pulled: %+v", got)
+	}
+	uid := n.eventually("jobs", "{k}order", "done")["uid"]
+	repeat := func() {
+		t.Helper()
+		for _, body := range []string{put, fmt.Sprintf(`{"at_ms":%d,"payload":7,"if_late":"reject"}`, at)} {
+			var again map[string]any
+			if err := json.Unmarshal([]byte(n.must(200, "PUT", path, body)), &again); err != nil || again["state"] != "done" || again["uid"] != uid {
+				t.Errorf("%s gives %v (%v), want the timer that is done", body, again, err)
+			}
+		}
+		batch := n.must(200, "POST", "/v1/topics/jobs/batch", fmt.Sprintf(`{"ops":[{"op":"put","id":"{k}order",%s]}`, put[1:]))
+		if !strings.Contains(batch, `"status":200`) || !strings.Contains(batch, `"done"`) {
+			t.Errorf("the batch: %s", batch)
+		}
+		if got := n.pull("jobs", `{"max":9}`); len(got.Timers) != 0 {
+			t.Errorf("it is called again: %+v", got)
+		}
+	}
+	repeat()
+	if !testing.Short() {
+		n.forget("jobs", "{k}")
+		repeat()
+	}
+	n.must(201, "PUT", path, fmt.Sprintf(`{"at_ms":%d,"payload":8}`, at))
+	n.must(200, "DELETE", path, "")
+	n.must(201, "PUT", path, fmt.Sprintf(`{"at_ms":%d,"payload":7}`, at+1))
+}
+
 // forget has the shard of a key drop the timers that have ended there, by the size of those that
 // end now.
 func (r *running) forget(topic, key string) {

@@ -59,7 +59,7 @@ type Command struct {
 	// Turn and Pull go with Deliver: the number of the change, and the new delivery.
 	Turn uint32
 	Pull bool
-	// Absolute (Add): the time was given as an instant, not as a delay. Then a repeated add returns
+	// Absolute (Add, Put): the time was given as an instant, not as a delay. Then a repeated one returns
 	// the finished timer instead of firing again, for ten minutes after the timer's end. If the
 	// instant is more than LateMs past, it does so for as long as the table keeps the timer.
 	Absolute bool

@@ -94,8 +94,11 @@ func previewMerge(c *Command, cur *Timer, nowMs int64) Result {
 }
 
 func previewPut(c *Command, cur *Timer, nowMs int64) Result {
+	late := c.late(nowMs)
 	switch {
-	case c.late(nowMs):
+	case cur != nil && repeatsPut(c, cur) && (late || cur.State.Over() && c.Spec.DueMs <= nowMs):
+		return Result{Code: Same, Timer: cur}
+	case late:
 		return Result{Code: TooLate}
 	case cur == nil && c.IfMatch != 0:
 		return Result{Code: VersionMismatch}
@@ -115,6 +118,12 @@ func previewPut(c *Command, cur *Timer, nowMs int64) Result {
 		due = Continued(cur.Repeat, c.Spec.Repeat, cur.DueMs, due, nowMs)
 	}
 	return Result{Code: OK, Timer: previewWhole(c, cur, due, nowMs)}
+}
+
+// repeatsPut reports whether a put may be a repetition of the one that made the timer.
+func repeatsPut(c *Command, cur *Timer) bool {
+	return cur.Content == c.Content && c.Absolute && c.IfMatch == 0 &&
+		cur.State != Cancelled && !(cur.State == Leased && cur.CancelRequested)
 }
 
 func previewModify(c *Command, cur *Timer, nowMs int64) Result {

@@ -154,6 +154,8 @@ func TestApplyChecksFirst(t *testing.T) {
 		"other field":    {"version: 1\ntopics:\n  good: {}\n", `stdin:1: unknown field "version"`},
 		"list":           {"- topic: good\n", "stdin: has no topics"},
 		"nothing":        {"# later\n", "stdin: has no topics"},
+		"no value":       {"topics:\n", "stdin:1: topics must be {name: policy}; write topics: {} for none"},
+		"list of none":   {"topics: []\n", "stdin:1: topics must be {name: policy}"},
 		"two documents":  {"topics: {good: {}}\n---\ntopics: {}\n", "stdin: has a second document"},
 		"itself":         {"topics: {good: &a {callback: *a}}\n", "anchor 'a' value contains itself"},
 		"tag":            {"topics: {good: {retry: {jitter: .nan}}}\n", "numbers finite"},

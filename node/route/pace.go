@@ -21,7 +21,7 @@ type pace struct {
 
 const (
 	// Batches at once: a shard without a leader holds up one of them for a while, not all.
-	paceLanes = 2
+	paceLanes = 3
 	paceQuick = 2 * time.Millisecond // the longest time of a batch on a node with little other work
 	// Times as long as a batch took is the rest after it, at most …
 	paceMost = 4

@@ -21,7 +21,7 @@ func TestRestAfter(t *testing.T) {
 	}
 }
 
-// TestBulkLeavesRoom: several bulk changes at once have no more than two small batches under way,
+// TestBulkLeavesRoom: several bulk changes at once have no more than paceLanes small batches under way,
 // and leave the shards alone for half of each lane's time; three quarters of it where a batch takes
 // long.
 func TestBulkLeavesRoom(t *testing.T) {

@@ -90,18 +90,23 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
-	if isLate(c, t.clockMs) {
+	h, late := t.Find(c.Topic, c.ID), isLate(c, t.clockMs)
+	switch {
+	case h == 0 && late:
 		return timer.Result{Code: timer.TooLate}
-	}
-	h := t.Find(c.Topic, c.ID)
-	if h == 0 {
-		if c.IfMatch != 0 {
-			return timer.Result{Code: timer.VersionMismatch}
-		}
+	case h == 0 && c.IfMatch != 0:
+		return timer.Result{Code: timer.VersionMismatch}
+	case h == 0:
 		return t.create(c, f, 0)
 	}
 	s := t.slots.At(h)
 	v := t.content.View(s.Ref)
+	switch {
+	case repeatsPut(c, s, &v) && (late || s.State().Over() && c.Spec.DueMs <= t.clockMs):
+		return timer.Result{Code: timer.Same, Handle: h}
+	case late:
+		return timer.Result{Code: timer.TooLate}
+	}
 	switch state := s.State(); {
 	case !state.Over() && c.Flags&encoding.CommandCreateOnly != 0:
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
@@ -121,6 +126,13 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	t.transition(h, s, timer.Scheduled, dueMs)
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.OK, Handle: h}
+}
+
+// repeatsPut reports whether a put may be a repetition of the one that made the timer, whose answer
+// was lost. What was cancelled is made again.
+func repeatsPut(c *encoding.Command, s *slab.Slot, v *content.Blob) bool {
+	return v.Content == c.Content && c.Flags&encoding.CommandAbsolute != 0 && c.IfMatch == 0 &&
+		s.State() != timer.Cancelled && !(s.State() == timer.Leased && s.Cancelled())
 }
 
 // versionAfter returns the version after a change of a timer with this version; 0 is a new timer.

@@ -101,6 +101,11 @@ func TestCommands(t *testing.T) {
 	again := timer.Command{Kind: timer.Add, Content: 5}
 	absolute := timer.Command{Kind: timer.Add, Content: 5, Absolute: true}
 	put := timer.Command{Kind: timer.Put, Content: 6}
+	putAgain := timer.Command{Kind: timer.Put, Content: 5, Absolute: true}
+	at := func(c timer.Command, dueMs int64) timer.Command {
+		c.Spec = &timer.Spec{DueMs: dueMs}
+		return c
+	}
 	const late = applyNow - timer.LateMs - 1
 	notLate := func(c timer.Command, dueMs int64) timer.Command {
 		c.NotLate, c.Spec = true, &timer.Spec{DueMs: dueMs}
@@ -123,6 +128,11 @@ func TestCommands(t *testing.T) {
 		{"replace, not late", notLate(timer.Command{Kind: timer.Add, Content: 6, Merge: timer.MergeReplace}, late), timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate},
 		{"put, not late", notLate(put, late), timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate, timer.TooLate},
 		{"put", put, timer.Created, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
+		{"put same, delay", timer.Command{Kind: timer.Put, Content: 5}, timer.Created, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
+		{"put same, instant to come", at(putAgain, applyNow+30_000), timer.Created, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
+		{"put same, instant past", at(putAgain, applyNow), timer.Created, timer.OK, timer.InFlight, timer.Same, timer.Same, timer.Created},
+		{"put same, not late", notLate(putAgain, late), timer.TooLate, timer.Same, timer.Same, timer.Same, timer.Same, timer.TooLate},
+		{"put same, version 2", with(at(putAgain, applyNow), 2, false), timer.VersionMismatch, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
 		{"put version 2", with(put, 2, false), timer.VersionMismatch, timer.OK, timer.InFlight, timer.Created, timer.Created, timer.Created},
 		{"put version 9", with(put, 9, false), timer.VersionMismatch, timer.VersionMismatch, timer.InFlight, timer.VersionMismatch, timer.VersionMismatch, timer.VersionMismatch},
 		{"put create only", with(put, 0, true), timer.Created, timer.VersionMismatch, timer.VersionMismatch, timer.Created, timer.Created, timer.Created},

@@ -145,6 +145,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 	past := c.Spec != nil && m.clock-c.Spec.DueMs > timer.LateMs
 	late := c.NotLate && past
 	same := x != nil && x.content == c.Content && (x.Tag == c.Tag || x.State != timer.Cancelled && !(x.State == timer.Leased && x.CancelRequested))
+	repeatedPut := x != nil && x.content == c.Content && c.Absolute && c.IfMatch == 0 && x.State != timer.Cancelled && !(x.State == timer.Leased && x.CancelRequested)
 	switch c.Kind {
 	case timer.Add:
 		switch {
@@ -177,8 +178,12 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		switch {
 		case closed:
 			return timer.TopicClosed, nil
-		case late:
+		case x == nil && late:
 			return timer.TooLate, nil
+		case repeatedPut && (late || x.State.Over() && c.Spec.DueMs <= m.clock):
+			return timer.Same, x
+		case late:
+			return timer.TooLate, x
 		case x == nil && c.IfMatch != 0:
 			return timer.VersionMismatch, nil
 		case x == nil:

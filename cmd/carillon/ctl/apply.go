@@ -137,6 +137,8 @@ func (s *step) run(ctl *Command) (stop bool) {
 		if _ = json.Unmarshal(body, &answer); answer.WithoutURL+answer.FormerIDs > 0 {
 			s.Note = fmt.Sprintf("pending timers without a URL now: %d, with ids of the former key: %d", answer.WithoutURL, answer.FormerIDs)
 		}
+	case refused && s.Action == "delete" && p.Status == http.StatusNotFound:
+		s.Note = "somebody else deleted it meanwhile"
 	case refused && p.Code == client.ErrNotEmpty:
 		s.Action, s.Note = "keep", "it is not empty any more"
 	case refused && p.Status == http.StatusPreconditionFailed:

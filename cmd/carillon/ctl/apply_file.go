@@ -63,6 +63,9 @@ func readTopics(file string, stdin io.Reader) ([]topicInFile, error) {
 		if root.key.Value != "topics" {
 			return nil, fmt.Errorf("%s:%d: unknown field %q; the file must be topics: {name: policy}", file, root.key.Line, root.key.Value)
 		}
+		if root.value.Kind != yaml.MappingNode { // an empty value would have --prune delete all
+			return nil, fmt.Errorf("%s:%d: topics must be {name: policy}; write topics: {} for none", file, root.key.Line)
+		}
 		for _, m := range members(root.value) {
 			t := topicInFile{name: m.key.Value, policy: fields{}, file: file, line: m.key.Line, node: m.value}
 			if err := t.readPolicy(); err != nil {

@@ -42,13 +42,13 @@ func keyInUse(p *web.Problem) {
 // add that they may repeat has ended within the time for which the shard remembers it.
 const pastMs = 2000
 
-// maybeMade says of an add that its instant is past, so that it may be a repeated one whose timer
-// the shard has forgotten.
+// maybeMade reports whether the instant of an add, or of a put without If-Match, is past, so that it
+// may be a repeated one whose timer the shard has forgotten.
 func maybeMade(rq *web.Request, in *timerRequest, topic *timer.Topic, v verb) bool {
-	return v == vAdd && topic.ID != 0 && in.absolute() && rq.NowMs()-in.when.Ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
+	return (v == vAdd || v == vPut && in.ifMatch == 0) && topic.ID != 0 && in.absolute() && rq.NowMs()-in.when.Ms > pastMs && (!in.unnamed || topic.Policy.ByContent)
 }
 
-// madeBefore finds the outcome of an add that maybeMade has, if it was made before: a client that
+// madeBefore finds the outcome of a change that maybeMade has, if it was made before: a client that
 // had no answer may repeat it at any time. It is nil where the shard still remembers the timer,
 // since the shard's answer is in order with all changes, where it cannot be found, or where it was
 // cancelled: then the add makes a new one, unless the request has an Idempotency-Key.
