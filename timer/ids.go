@@ -7,8 +7,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // ShardID names a raft group. Group 0 is the meta group; timers live in groups 1..P.
@@ -22,36 +20,6 @@ type TopicID uint32
 // Handle is the number of a timer's slot in its table, from 1; 0 means none. It is the same on all
 // replicas.
 type Handle uint32
-
-// KeyOf is the part of an id that decides its shard: the text in its leading braces, otherwise all
-// of it. hasKey reports whether there were braces. The id has been validated.
-func KeyOf(id string) (key string, hasKey bool) {
-	if strings.HasPrefix(id, "{") {
-		if end := strings.IndexByte(id, '}'); end > 0 {
-			return id[1:end], true
-		}
-	}
-	return id, false
-}
-
-// ShardOf is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id)
-// mod p; but an id made by the server carries its shard, see NewID.
-func ShardOf(t *Topic, id string, p int) ShardID {
-	if n, ok := shardOfID(id); ok {
-		return ShardID(1 + (n-1)%uint32(p))
-	}
-	key, _ := KeyOf(id)
-	return shardOfKey(t.Name, key, p)
-}
-
-func shardOfKey(topic, key string, p int) ShardID {
-	var d xxhash.Digest
-	d.Reset()
-	_, _ = d.WriteString(topic)
-	_, _ = d.Write([]byte{0})
-	_, _ = d.WriteString(key)
-	return ShardID(1 + d.Sum64()%uint64(p))
-}
 
 // An id made by the server is "s", the shard in four hex digits, "-", and 20 characters of base 32
 // (100 random bits).

@@ -211,6 +211,17 @@ func change(rq *web.Request, in *timerRequest, v verb, brief bool) (res timer.Re
 	return res, t, p
 }
 
+// decide has one command decided, and names the shard's leader where that is another node. A dry
+// run changes nothing.
+func decide(rq *web.Request, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
+	if rq.DryRun {
+		return preview(rq, id, cmd)
+	}
+	res, err := rq.Core.Timers.Do(rq.Base, id, cmd, brief)
+	nameLeader(rq, id)
+	return res, err
+}
+
 // withStored is the command of a put or patch with the values that the timer has now in the place
 // of REDACTED; nil where a patch has no timer. It is a copy: an earlier try's may still be on its
 // way.

@@ -12,17 +12,6 @@ import (
 // request about a timer of that shard saves the cluster a hop.
 var leaderName = []byte("Carillon-Leader")
 
-// decide has one command decided, and names the shard's leader where that is another node. A dry
-// run changes nothing.
-func decide(rq *web.Request, id timer.ShardID, cmd *timer.Command, brief bool) (timer.Result, error) {
-	if rq.DryRun {
-		return preview(rq, id, cmd)
-	}
-	res, err := rq.Core.Timers.Do(rq.Base, id, cmd, brief)
-	nameLeader(rq, id)
-	return res, err
-}
-
 // nameLeader sets the header, unless this node leads the shard or knows nobody who does.
 func nameLeader(rq *web.Request, id timer.ShardID) {
 	address := rq.Engine.Leader(id)

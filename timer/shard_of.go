@@ -1,0 +1,37 @@
+package timer
+
+import (
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// KeyOf is the part of an id that decides its shard: the text in its leading braces, otherwise all
+// of it. hasKey reports whether there were braces. The id has been validated.
+func KeyOf(id string) (key string, hasKey bool) {
+	if strings.HasPrefix(id, "{") {
+		if end := strings.IndexByte(id, '}'); end > 0 {
+			return id[1:end], true
+		}
+	}
+	return id, false
+}
+
+// ShardOf is the shard of a timer in a cluster of p timer shards: 1 + xxh64(topic, 0, key or id)
+// mod p; but an id made by the server carries its shard, see NewID.
+func ShardOf(t *Topic, id string, p int) ShardID {
+	if n, ok := shardOfID(id); ok {
+		return ShardID(1 + (n-1)%uint32(p))
+	}
+	key, _ := KeyOf(id)
+	return shardOfKey(t.Name, key, p)
+}
+
+func shardOfKey(topic, key string, p int) ShardID {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(topic)
+	_, _ = d.Write([]byte{0})
+	_, _ = d.WriteString(key)
+	return ShardID(1 + d.Sum64()%uint64(p))
+}
