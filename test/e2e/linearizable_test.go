@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -103,10 +104,11 @@ func (b believed) step(o operation) (bool, believed) {
 }
 
 // unheard applies an operation without an answer. It may take effect at any time, or never, as the
-// last of all operations.
+// last of all operations. An add that a stopped node still has makes a cancelled timer again
+// (docs/openapi.yaml, at the top): a client that cancels should know how its adds ended.
 func (b believed) unheard(o operation) believed {
 	switch {
-	case o.verb == toAdd && b.version == 0, o.verb == toPatch && b.pending():
+	case o.verb == toAdd && (b.version == 0 || b.cancelled), o.verb == toPatch && b.pending():
 		return b.next(o.sum)
 	case o.verb == toCancel:
 		b.asked = true
@@ -210,4 +212,30 @@ func shown(list []operation) (text string) {
 		text += fmt.Sprintf("\n\t%s–%s %s %x → %+v", o.sent.Format(clockFormat), o.answered.Format(clockFormat), [...]string{"add", "patch", "cancel", "read"}[o.verb], o.sum, o.told)
 	}
 	return text
+}
+
+// TestOrderOfAnAddThatComesLate: an add whose first try waits in a stopped node, and whose second
+// one is cancelled, makes the timer again when the node goes on. Without such a try nothing does.
+func TestOrderOfAnAddThatComesLate(t *testing.T) {
+	begin := time.Now()
+	op := func(v verb, from, to int, a told) operation {
+		o := operation{verb: v, sent: begin.Add(time.Duration(from) * time.Second), answered: begin.Add(time.Duration(to) * time.Second), told: a}
+		if v == toAdd {
+			o.sum = 7
+		}
+		return o
+	}
+	lost := op(toAdd, 0, 3, told{})
+	rest := []operation{
+		op(toAdd, 0, 3, told{status: 201, version: 1, sum: 7, state: "scheduled"}),
+		op(toCancel, 4, 5, told{status: 200, outcome: "prevented"}),
+		op(toRead, 6, 7, told{status: 200, version: 1, sum: 7, state: "cancelled"}),
+		op(toRead, 8, 9, told{status: 200, version: 2, sum: 7, state: "scheduled"}),
+	}
+	if !porcupine.CheckOperations(timerModel, porcupineOf(append([]operation{lost}, rest...))) {
+		t.Error("no order explains the late try")
+	}
+	if porcupine.CheckOperations(timerModel, porcupineOf(rest)) {
+		t.Error("a cancelled timer that nobody adds comes back")
+	}
 }
