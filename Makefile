@@ -64,12 +64,12 @@ GOTEST := env GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w
 # packages: go test takes a package behind a flag for an argument of the test.
 SIDE_BY_SIDE := -parallel 4
 
-test: ## vet, the short tests (under the race detector where there is a C compiler), 20 simulated runs (three minutes on two cores)
+test: ## vet, the short tests (under the race detector where there is a C compiler), 20 simulated runs (three to five minutes on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) -short -p 3 $(MODELS) $(filter-out ./cmd/%,$(RACED))
 	$(GOTEST) -short $(SIDE_BY_SIDE) ./test/sim ./cmd/... ./test/e2e
 
-ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (twelve minutes on two cores)
+ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (about a quarter of an hour on two cores)
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
 	$(GOTEST) $(RACE) $(RACED)
 	@mkdir -p bin
