@@ -120,7 +120,7 @@ func headingIDs(text string) (ids []string) {
 	return ids
 }
 
-// Each alert leads to a page that says what to do.
+// Each alert leads to a page with what to do.
 func TestAlertsAreExplained(t *testing.T) {
 	page := read(t, "docs/metrics.md")
 	alerts := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(read(t, "deploy/alerts.yaml"), -1)

@@ -22,7 +22,7 @@
 // A duration is a time.Duration everywhere; it travels as text.
 //
 // The package is a module of its own and imports the standard library alone. A module that uses it
-// from a clone says
+// from a clone needs
 //
 //	go mod edit -require carillon/client@v0.0.0 -replace carillon/client=/path/to/carillon/client
 package client

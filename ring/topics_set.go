@@ -168,7 +168,7 @@ func (n *topicNames) remove(name string) {
 	}
 }
 
-// after is where the names go on that are behind one.
+// after is the index of the first name behind one.
 func (n topicNames) after(name string) []string {
 	i, known := slices.BinarySearch(n, name)
 	if known {

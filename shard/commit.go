@@ -98,8 +98,8 @@ func (s *timerShard) listen() {
 	}
 }
 
-// tell passes the events of an applied entry to the history and the watcher.
-func (s *timerShard) tell(index uint64) {
+// publish passes the events of an applied entry to the history and the watcher.
+func (s *timerShard) publish(index uint64) {
 	if events := s.table.TakeHistory(); len(events) > 0 {
 		s.g.w.host.cfg.History.Record(s.g.id, index, events)
 		s.showEnds(events)
@@ -119,12 +119,12 @@ func (s *timerShard) own(e *pb.Entry) (*proposal, error) {
 	return &p, nil
 }
 
-// settle passes an item's result to its operation, its pull request or the scheduler.
-func (s *timerShard) settle(it *item, r *timer.Result) {
+// answer passes an item's result to its operation, its pull request or the scheduler.
+func (s *timerShard) answer(it *item, r *timer.Result) {
 	switch it.kind {
 	case commandItem:
 		if it.op != nil {
-			s.settleOp(it.op, r)
+			s.answerOp(it.op, r)
 		}
 	case ofScheduler:
 		s.scheduler.ItemApplied(it.scheduled, r)
@@ -140,9 +140,9 @@ func (s *timerShard) settle(it *item, r *timer.Result) {
 	}
 }
 
-func (s *timerShard) settleOp(o *op, r *timer.Result) {
+func (s *timerShard) answerOp(o *op, r *timer.Result) {
 	if o.outcome != nil {
-		s.settleLeaseUpdate(o, r)
+		s.answerLeaseUpdate(o, r)
 		return
 	}
 	if r.Timer != nil {

@@ -330,7 +330,7 @@ func (g *group) trustAgain() {
 	g.compare.differs = false
 }
 
-// memoryFailed ends the process: the state on disk is right, and a restart makes it anew from there.
+// memoryFailed ends the process: the state on disk is right, and a restart reads it.
 func (g *group) memoryFailed() {
 	g.w.host.fail(fmt.Errorf("shard %d: %w: the machine's memory fails, or a program wrote where it must not; a restart makes it anew from the disk", g.id, ErrMemoryFault))
 }

@@ -40,7 +40,7 @@ type group struct {
 	takeover     bool // the first entry of this term, which begins to serve, is to be made
 	serving      bool // … is applied: reads and leases may begin
 	servingSince time.Duration
-	stopped      error  // why this build cannot go on with its log; nil: it can
+	stopped      error  // why this build cannot read its log further; nil: it can
 	tombstone    uint64 // replica ids up to this one are used up on this node
 
 	pipeline   pipeline

@@ -432,7 +432,7 @@ func (h *Host) onWorkers(fn func(w *worker)) {
 	h.await(wait)
 }
 
-// What a host is told about other nodes' processes. All of it may be wrong but Restarted: it starts
+// What a host learns about other nodes' processes. All of it may be wrong but Restarted: it starts
 // elections and questions, and ends no lease.
 
 // Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.

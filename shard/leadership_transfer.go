@@ -20,7 +20,7 @@ const (
 // leadershipTransfer is a transfer that this leader makes.
 type leadershipTransfer struct {
 	to    uint64 // replica that becomes the leader; 0: none
-	sent  bool   // it was told to campaign
+	sent  bool   // it was asked to campaign
 	until time.Duration
 }
 
@@ -81,7 +81,7 @@ func (t *leadershipTransfer) begin(g *group, to uint64) {
 	g.w.touch(g)
 }
 
-// trySend tells the transferee to campaign once all proposals of this leader are applied and no
+// trySend asks the transferee to campaign once all proposals of this leader are applied and no
 // lease waits for its call.
 func (t *leadershipTransfer) trySend(g *group) {
 	if t.to == 0 || t.sent || !g.leader || len(g.pipeline.proposals) > 0 || g.machine.unstarted() > 0 {
@@ -95,7 +95,7 @@ func (t *leadershipTransfer) send(g *group) {
 	g.raft.TransferLeader(t.to)
 }
 
-// expire gives up a transfer after handOverLimit; this leader then goes on. A cordoned
+// expire gives up a transfer after handOverLimit; this leader then continues. A cordoned
 // leader does not wait for its own disk, which may be why it is cordoned: it sends the transfer and
 // leaves its pipeline to the transferee, as a leader does that is cut off.
 func (t *leadershipTransfer) expire(g *group) {

@@ -59,8 +59,8 @@ func (s *timerShard) confirmLeaseUpdate(o *op) {
 	s.g.w.touch(s.g)
 }
 
-// settleLeaseUpdate answers a lease update whose outcome was applied.
-func (s *timerShard) settleLeaseUpdate(o *op, r *timer.Result) {
+// answerLeaseUpdate answers a lease update whose outcome was applied.
+func (s *timerShard) answerLeaseUpdate(o *op, r *timer.Result) {
 	if r.Code == timer.OK {
 		s.scheduler.Updated(o.cmd)
 		s.g.w.fired(o.cmd.Topic, o.outcome)
@@ -89,7 +89,7 @@ func (e schedulerEnv) SendReport(p *scheduler.Report) {
 	o.close(g.w, body)
 }
 
-// leaderNode returns the node that leads the group as far as this node knows; 0: none.
+// leaderNode returns the node that leads the group, by what this node knows; 0: none.
 func (g *group) leaderNode() uint64 {
 	if g.raft == nil {
 		return 0
@@ -125,7 +125,7 @@ func appendReport(b []byte, p *scheduler.Report) []byte {
 }
 
 // hearReport passes a former leader's report to the scheduler. If the lease is already over, it
-// tells the sender, which then stops reporting.
+// informs the sender, which then stops reporting.
 func (s *timerShard) hearReport(from uint64, body []byte) {
 	if !s.g.serving || len(body) == 0 || body[0]&^reportBits != 0 {
 		return

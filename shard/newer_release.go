@@ -33,7 +33,7 @@ func (h *Host) mayRead(data []byte) error {
 func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) }
 
 // stop ends a group whose log this build cannot continue: the next entry is of a newer release, or
-// malformed. The replica neither votes nor acknowledges, and the others go on without it. Its files
+// malformed. The replica neither votes nor acknowledges, and the others continue without it. Its files
 // stay as they are, so that a build that can read them can go on from there. The node's other
 // groups are not affected, not even at a start.
 func (g *group) stop(why error) {

@@ -201,7 +201,7 @@ func (g *group) stats(s *Stats) {
 }
 
 // walkLeaders has the workers look at the shards that this node leads, a slice of one of them in
-// each event, so that their turns stay short. look goes on at the cursor, and reports whether the
+// each event, so that their turns stay short. look continues at the cursor, and reports whether the
 // shard is done. It runs on one worker at a time.
 func walkLeaders[Cursor any](h *Host, look func(s *timerShard, at *Cursor) (done bool)) {
 	type place struct {

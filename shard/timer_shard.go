@@ -67,13 +67,13 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 		}
 		return false, err
 	}
-	s.tell(e.GetIndex())
+	s.publish(e.GetIndex())
 	if n := s.table.TakeDeadReplaced(); n > 0 && g.serving {
 		g.w.host.cfg.Observer.DeadReplaced(n)
 	}
 	if p != nil {
 		for i := range p.items {
-			s.settle(&p.items[i], &s.results[i])
+			s.answer(&p.items[i], &s.results[i])
 		}
 		s.spareItems, p.items = emptied(p.items), nil
 	}
@@ -85,7 +85,7 @@ func (s *timerShard) afterApply() {}
 func (s *timerShard) replay(e *record.Entry) (err error) {
 	s.listen()
 	if s.results, err = s.table.Apply(e.Data, nil, s.results[:0]); err == nil {
-		s.tell(e.Index)
+		s.publish(e.Index)
 	}
 	return err
 }

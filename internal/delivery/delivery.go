@@ -1,5 +1,5 @@
 // Package delivery is what a scheduler, which knows when a timer is to be delivered, and a pool of
-// callbacks, which knows whether its receiver can be called, say to each other about one call. It
+// callbacks, which knows whether its receiver can be called, exchange about one call. It
 // has no code: a caller asks for a Permit, and gets it with the Verdict, or later through a Waiter.
 // A Permit is used or cancelled exactly once, and so is a Credit. A call ends with an Outcome.
 package delivery
@@ -24,7 +24,7 @@ type Verdict struct {
 	RetryIn time.Duration // with Shut and Closed: when to ask again
 }
 
-// VerdictKind says whether there is a permit, and why not.
+// VerdictKind is whether there is a permit, and why not.
 type VerdictKind uint8
 
 // The kinds of a Verdict.
@@ -85,7 +85,7 @@ type Outcome struct {
 	// "connection reset", "tls", "refused", "redirect 302", "status 500", "bad response", "bad
 	// request", "shut down", "not sent", "connection failed", "internal error".
 	Err     string
-	Refused bool // the address policy said no; nothing was sent
+	Refused bool // the address policy refused it; nothing was sent
 
 	// RetryAfterMs comes from a 429 or 503 alone, 1 s to 1 h; 0: none.
 	RetryAfterMs int64

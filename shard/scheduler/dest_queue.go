@@ -29,7 +29,7 @@ type destQueue struct {
 	flying     int             // leases of this queue that have not ended
 	atReceiver bool            // waits in the dispatcher for a call of the destination to end
 	shutUntil  time.Duration   // monotonic; 0: the breaker has not refused
-	class      int             // of calls; the dispatcher says which
+	class      int             // of calls; the dispatcher names it
 	// shutMs is when the queue was last found shut, or opened again, wall clock: timers due by then
 	// were delayed.
 	shutMs int64

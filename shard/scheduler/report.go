@@ -118,7 +118,7 @@ func (lr *leaseReports) judge(r *Report) (over bool) {
 	return false
 }
 
-// end ends this process's report of a lease that the leader says is over.
+// end ends this process's report of a lease that is over by the leader's word.
 func (lr *leaseReports) end(h timer.Handle, fence uint64) {
 	if f := lr.leases.byTimer[h]; f != nil && f.phase == reporting && f.fence == fence {
 		lr.leases.over(f)

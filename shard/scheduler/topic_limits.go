@@ -45,7 +45,7 @@ func newTopicLimits(s *Scheduler) topicLimits {
 // begin starts a leadership. It keeps carriedOver.
 func (tl *topicLimits) begin() { tl.carried = map[timer.Handle]carriedLease{} }
 
-// set starts or stops counting for a topic, as its policy says.
+// set starts or stops counting for a topic, by its policy.
 func (tl *topicLimits) set(q *topicQueue) {
 	want := q.topic != nil && q.topic.Policy.Limited()
 	switch {

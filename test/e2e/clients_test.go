@@ -193,7 +193,7 @@ func needTypeScript(t *testing.T) {
 }
 
 // buildTypeScript fetches the packages that clients/typescript is built with, unless they are
-// there, and builds it. why says what it cannot be built without.
+// there, and builds it. why is what it cannot be built without.
 var buildTypeScript = sync.OnceValues(func() (why string, failed error) {
 	if why := fetchPackages(); why != "" {
 		return why, nil

@@ -331,7 +331,7 @@ func TestConsolePurges(t *testing.T) {
 }
 
 // TestConsoleEditsTopics: a topic is created, edited and deleted. What the node refuses to protect
-// timers is shown, and done only if the operator says so.
+// timers is shown, and done only if the operator confirms it.
 func TestConsoleEditsTopics(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)

@@ -62,7 +62,7 @@ func TestGuidesInEachLanguage(t *testing.T) {
 // printedLine matches a line that prints something with the output in a comment.
 var printedLine = regexp.MustCompile(`(?m)^.*[Pp]rint.*\)  ?(?://|#) (.*)$|^.*console\.log.*; // (.*)$`)
 
-// checkPrinted compares what a part says that it prints, if it says it exactly.
+// checkPrinted compares what a part should print, if the guide shows it exactly.
 func (p guideProgram) checkPrinted(t *testing.T, part, printed string) {
 	t.Helper()
 	for _, m := range printedLine.FindAllStringSubmatch(part, -1) {

@@ -131,7 +131,7 @@ func (g guide) run(t *testing.T) {
 	g.awaitCalls(t, sink)
 }
 
-// awaitCalls waits until the receiver has printed all that the guide says.
+// awaitCalls waits until the receiver has printed all that the guide shows.
 func (g guide) awaitCalls(t *testing.T, sink *process) {
 	t.Helper()
 	for _, want := range g.sink {

@@ -14,7 +14,7 @@ import (
 )
 
 // keyOperator is the operator of secret keys. It gives the machines a key file, changes the file on
-// one machine after another as docs/keys.md says, and sets a topic's secrets now and then.
+// one machine after another as docs/keys.md describes, and sets a topic's secrets now and then.
 // One run in three has one; in half of these the cluster starts without a key. It draws from a
 // stream of its own.
 //

@@ -259,7 +259,7 @@ func nodeOr(field, parent *yaml.Node) *yaml.Node {
 	return parent
 }
 
-// keepQuotas lets tokens that were there before go on with the rest of their quotas, as far as
+// keepQuotas leaves tokens that were there before the rest of their quotas, as far as
 // these are the same.
 func keepQuotas(list []web.Principal, before *principals) {
 	for i := range list {

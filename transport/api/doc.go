@@ -1,6 +1,6 @@
 // Package api is the HTTP server of a node: it reads requests strictly, has the handlers of its
 // resources answer them, and keeps what clients hold within bounds. The contract is API.md;
-// docs/openapi.yaml says the same to machines. DESIGN.md shows the packages below this one.
+// docs/openapi.yaml has the same for machines. DESIGN.md shows the packages below this one.
 //
 // The way of a request: a framedConn (conn.go) has checked every byte that decides where a message
 // ends, with an http1.Framer, before fasthttp sees it; dispatch (dispatch.go) finds the route on

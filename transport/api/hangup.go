@@ -30,7 +30,7 @@ func rawConn(c net.Conn) syscall.RawConn {
 	}
 }
 
-// HungUp looks, without waiting, whether the client has gone. Where that cannot be told it is taken
+// HungUp looks, without waiting, whether the client has gone. Where that cannot be known it is taken
 // to be there.
 func (c *framedConn) HungUp() bool {
 	raw := rawConn(c.Conn)

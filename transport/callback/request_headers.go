@@ -81,7 +81,7 @@ func (x *roundTripper) addInt(name string, v int64) {
 }
 
 // sign covers the body as it goes out, none with GET and DELETE, and the headers that
-// say which call this is.
+// name the call.
 func (x *roundTripper) sign(req *Request, now time.Time) {
 	body := req.Body
 	if bodyless(methodOf(req)) {

@@ -2724,7 +2724,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Replaced. */
+            /** @description Replaced; or, of a repeated put whose instant is past, the timer as it ended. */
             200: {
                 headers: {
                     ETag: components["headers"]["ETag"];

@@ -16,7 +16,7 @@ type Consumers interface {
 	// Return gives leases back that nobody has used. They do not count, and go to the next
 	// consumer. A lease that cannot be given back runs out.
 	Return(ctx context.Context, topic timer.TopicID, leases []Pulled)
-	// UpdateLease says for each receipt whether its lease was held still, and then did as asked.
+	// UpdateLease reports for each receipt whether its lease was still held, and then did as asked.
 	// After an error it is open for each.
 	UpdateLease(ctx context.Context, c LeaseUpdate) ([]bool, error)
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Destinations tells the API of the nodes' calls to receivers.
+// Destinations gives the API the state of the nodes' calls to receivers.
 type Destinations interface {
 	// Destinations are the receivers of all nodes that answer at once, each one once, and the names
-	// of nodes that did not. They may be fewer than there are: each node tells some thousand.
+	// of nodes that did not. They may be fewer than there are: each node lists some thousand.
 	Destinations(ctx context.Context) (list []Destination, missing []string, err error)
 }
 

@@ -8,7 +8,7 @@ import (
 
 // EventStream hands out events, in the order in which this node learnt of them.
 type EventStream interface {
-	// Next waits for events, so long at most; none came when it returns an empty list. missed is
+	// Next waits for events, at most that long; none came when it returns an empty list. missed is
 	// how many there was no room for since the last call. false: the stream has ended.
 	Next(wait time.Duration) (events []Event, missed int64, ok bool)
 	Close()
@@ -74,7 +74,7 @@ func (w *Watch) SeesTopic(topic string) bool {
 	return len(w.Topics) == 0
 }
 
-// Wants reports whether the watch is of breakers, or of nodes, as the kind says. A token that
+// Wants reports whether the watch is of breakers, or of nodes, by the kind. A token that
 // reaches only some topics hears nothing of breakers.
 func (w *Watch) Wants(kind string) bool {
 	all := len(w.Topics) == 0 || slices.Contains(w.Topics, "*")

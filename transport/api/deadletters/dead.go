@@ -184,7 +184,7 @@ func findNamed(rq *web.Request, topic *timer.Topic, sel *selection) (of func(nam
 
 // tryNamed looks which of the names are dead letters that could be changed, and changes none.
 func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selection) *web.Problem {
-	shards, trial := rq.Engine.Shards(), sweep.Trial{}
+	shards, would := rq.Engine.Shards(), sweep.DryRun{}
 	skips := &sweep.Skips{Topic: topic, Shards: shards}
 	of, p := findNamed(rq, topic, sel)
 	if p != nil {
@@ -208,10 +208,10 @@ func tryNamed(rq *web.Request, topic *timer.Topic, kind timer.Kind, sel *selecti
 			skips.Add(&m, timer.InUse)
 			continue
 		}
-		trial.Count(&m)
+		would.Count(&m)
 	}
 	n := int64(len(sel.names))
-	return sweep.Answer(rq, n, 0, n-trial.Changed, skips, &trial)
+	return sweep.Answer(rq, n, 0, n-would.Changed, skips, &would)
 }
 
 // changeNamed does one command to the last dead letter of each id. In a topic with a key, one that

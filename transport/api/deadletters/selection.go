@@ -96,7 +96,7 @@ func validUID(s string) bool {
 	return ok
 }
 
-// readFilter reads {"reason", "from", "to", "label"}; given is false for one that says nothing.
+// readFilter reads {"reason", "from", "to", "label"}; given is false for an empty one.
 func readFilter(r *web.Reader) (q *timer.Query, given bool) {
 	q = deadQuery()
 	names := []string{"reason", "from", "to", "label"}

@@ -16,7 +16,7 @@ import (
 // Bounds of streams of events.
 const (
 	StreamsAtOnce = 64 // at one node
-	// After so long without an event the client is told that the stream lives.
+	// After this time without an event a comment shows the client that the stream lives.
 	StreamBeat = 15 * time.Second
 )
 

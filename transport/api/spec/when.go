@@ -22,7 +22,7 @@ func (w When) Due(nowMs int64) int64 {
 	return w.Ms
 }
 
-// ReadWhen reads one of the ways to say a time. A local time stays as if it were UTC until it is
+// ReadWhen reads a time in one of its forms. A local time stays as if it were UTC until it is
 // resolved.
 func ReadWhen(r *web.Reader, w *When, f web.Fields) {
 	ok := true

@@ -20,15 +20,15 @@ var errSweepTime = errors.New("the time for one sweep is over")
 // Run does a bulk change, and answers how many timers it met, changed and could not change. A
 // dry run does the counting alone.
 func Run(rq *web.Request, b *bulk.Update, dry bool, skips *Skips) *web.Problem {
-	var trial *Trial
+	var would *DryRun
 	if dry {
-		trial = &Trial{}
-		b.Plan = trial.plan(b.Plan)
+		would = &DryRun{}
+		b.Plan = would.plan(b.Plan)
 	}
 	if p := Do(rq, b); p != nil {
 		return p
 	}
-	return Answer(rq, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), skips, trial)
+	return Answer(rq, b.Matched.Load(), b.Changed.Load(), b.Skipped.Load(), skips, would)
 }
 
 // Do does a bulk change, of which a node has few under way at a time.
@@ -47,19 +47,19 @@ func Do(rq *web.Request, b *bulk.Update) *web.Problem {
 	return nil
 }
 
-// Answer answers with the counts of a change, or, with a trial, with those that it would have.
-func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips, trial *Trial) *web.Problem {
-	if rq.Count = int(changed); trial != nil {
-		changed = trial.Changed
+// Answer answers with the counts of a change, or of a dry run, with those that it would have.
+func Answer(rq *web.Request, matched, changed, skipped int64, skips *Skips, would *DryRun) *web.Problem {
+	if rq.Count = int(changed); would != nil {
+		changed = would.Changed
 	}
 	o := web.Object{B: rq.Out()}
 	o.Integer("matched", matched)
 	o.Integer("changed", changed)
 	o.Integer("skipped", skipped)
-	if trial != nil {
+	if would != nil {
 		o.Boolean("dry_run", true)
 		if changed > 0 {
-			o.Text("first", trial.first.ID)
+			o.Text("first", would.first.ID)
 		}
 	}
 	skips.write(&o)

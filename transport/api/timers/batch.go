@@ -165,7 +165,7 @@ func readOp(rq *web.Request, r *web.Reader) operation {
 	return op
 }
 
-// run does the operations: together as far as they go, but one that has to read its timer first by
+// run does the operations: together where it can, but one that has to read its timer first by
 // itself, after those before it.
 func run(rq *web.Request, ops []operation, brief bool) {
 	nowMs := rq.NowMs()
@@ -218,7 +218,7 @@ func attempt(rq *web.Request, todo []*operation, brief bool) (stale []*operation
 	todo = withoutRefused(rq, todo)
 	send := make([]timer.Op, 0, len(todo))
 	sent := make([]*operation, 0, len(todo))
-	// Why the topic cannot be made: asking again for each operation would tell nothing new.
+	// Why the topic cannot be made: asking again for each operation would give the same answer.
 	var refused *web.Problem
 	for _, op := range todo {
 		create := op.verb == vAdd || op.verb == vPut

@@ -135,7 +135,7 @@ func recallExactly(rq *web.Request, topic *timer.Topic, id string) (*timer.Histo
 	return list[0], nil
 }
 
-// absolute says that the time was given as an instant.
+// absolute reports whether the time was given as an instant.
 func (in *timerRequest) absolute() bool { return in.given&spec.TimeFields != 0 && !in.when.Delay }
 
 // tooLate turns "there is no such timer" into the end that the history knows: a change that came

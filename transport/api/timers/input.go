@@ -87,7 +87,7 @@ func timerField(name []byte) web.Fields {
 	return 0
 }
 
-// readFields reads the object of one operation. Which fields it may have is for check to say: in a
+// readFields reads the object of one operation. check decides which fields it may have: in a
 // batch the "op" that decides may come last.
 func readFields(r *web.Reader, in *timerRequest) {
 	n := r.Open('{', "body")

@@ -21,7 +21,7 @@ func minimal(rq *web.Request) bool {
 	return false
 }
 
-// answerMinimal says that it was done, and to which version of which timer.
+// answerMinimal answers with headers alone: the version of the timer, and where it is.
 func answerMinimal(rq *web.Request, status int, version uint32) {
 	h := &rq.Ctx.Response.Header
 	var etag [16]byte

@@ -12,7 +12,7 @@ const ShownTimes = 5
 // maxNext is how many of them a read shows at most.
 const maxNext = 100
 
-// preview says what a command would do, by its timer as it stands.
+// preview computes what a command would do to its timer as it is now.
 func preview(rq *web.Request, id timer.ShardID, cmd *timer.Command) (timer.Result, error) {
 	var cur *timer.Timer
 	if cmd.Topic != 0 {

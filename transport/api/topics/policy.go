@@ -155,7 +155,7 @@ func reset[T any](r *web.Reader, to *T, value T) bool {
 }
 
 // readCallback reads the callback. One that goes to another origin from now on loses its
-// credentials, unless they are given anew.
+// credentials, unless they are given again.
 func readCallback(r *web.Reader, p *timer.Policy, stored *timer.Policy) {
 	var given, null web.Fields
 	cb := timer.Callback{}

@@ -30,7 +30,7 @@ func PolicyAsShown(policy, had []byte) ([]byte, error) {
 	return AppendPolicy(nil, p), nil
 }
 
-// standIn makes a stored policy of one that is shown, as far as a new one can refer to it.
+// standIn makes a stored policy of one that is shown, for what a new one can refer to.
 func standIn(shown []byte) (*timer.Policy, error) {
 	var had struct {
 		Callback struct {

@@ -16,7 +16,7 @@ type Room struct {
 
 	mu    sync.Mutex
 	taken int64
-	full  bool // it has said no: the answer ends there
+	full  bool // it took no more: the answer ends there
 }
 
 // Room is the room of the request's answer, of so many bytes at most.

@@ -10,7 +10,7 @@ import (
 
 // A cursor is base64url of: version byte, the place in the listing, checksum. The checksum covers
 // the listing's filters too, so that a cursor works with the query it came from and no other. It
-// holds nothing secret and gives no right: it only says where to go on.
+// holds nothing secret and gives no right: it is only the place to continue at.
 const (
 	CursorTimers  byte = 1
 	cursorTopics  byte = 2

@@ -72,7 +72,7 @@ func FuzzTime(f *testing.F) {
 
 var hoursAndMinutes = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
-// oddOffset tells a zone that the library takes and the RFC does not have.
+// oddOffset recognises a zone that the library takes and the RFC does not have.
 func oddOffset(s string) bool {
 	i := strings.LastIndexAny(s, "+-")
 	if i < len("2006-01-02T15:04:05") {

@@ -7,7 +7,7 @@ import (
 	"carillon/timer"
 )
 
-// DefaultMaxTopics is how many topics a token's adds may make when its entry does not say: a tenth
+// DefaultMaxTopics is how many topics a token's adds may make when its entry has no number: a tenth
 // of the cluster's own bound.
 const DefaultMaxTopics = 10_000
 

@@ -56,7 +56,7 @@ type Lasting interface {
 // NowMs is the server's clock in Unix ms, rounded up.
 func (n *Node) NowMs() int64 { return ceilMs(n.Clock()) }
 
-// Reckons refuses to say when it is so long from now while this node does not know the time.
+// Reckons refuses to compute a time from now while this node does not know the time.
 // Another node may.
 func (n *Node) Reckons() *Problem {
 	why := n.ClockFault()

@@ -63,7 +63,7 @@ func (rq *Request) Needs(s Scope) *Problem {
 	return Failf(403, Forbidden, "this needs the scope %s; the token has %s", strings.Join(s.Names(), " or "), strings.Join(rq.Who.Scopes.Names(), ", "))
 }
 
-// NotReached is the answer about a topic that is not the token's. It says nothing of the topic.
+// NotReached is the answer about a topic that is not the token's. It reveals nothing of the topic.
 func (rq *Request) NotReached() *Problem {
 	most := min(len(rq.Who.Topics), 5)
 	reaches := strings.Join(rq.Who.Topics[:most], ", ")

@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Problem is an answer that says no: RFC 9457, with our code, and whether trying the same again can
+// Problem is a refusal: RFC 9457, with our code, and whether trying the same again can
 // help. detail is shown to the client: no secret, nothing of our insides.
 type Problem struct {
 	Status  int

@@ -33,7 +33,7 @@ const (
 // QuotaNames are their fields in the auth file.
 var QuotaNames = [quotaKinds]string{"quota", "quota_changes", "quota_reads"}
 
-// Fault says why a rule is not valid, and fills in a burst that was left out: the rate of one
+// Fault is why a rule is not valid, and fills in a burst that was left out: the rate of one
 // second, at least 1.
 func (q *QuotaRule) Fault() string {
 	if !(q.PerSecond >= minQuotaRate && q.PerSecond <= maxQuotaRate) {
@@ -59,7 +59,7 @@ func NewQuota(rule QuotaRule) *Quota {
 	return &Quota{rule, rate.NewLimiter(rate.Limit(rule.PerSecond), rule.Burst)}
 }
 
-// take takes one; if there is none left, it says when there will be.
+// take takes one; if there is none left, it returns when there will be.
 func (q *Quota) take(now time.Time) (wait time.Duration, ok bool) {
 	if q.limiter.AllowN(now, 1) {
 		return 0, true
@@ -67,7 +67,7 @@ func (q *Quota) take(now time.Time) (wait time.Duration, ok bool) {
 	return time.Duration((1 - q.limiter.TokensAt(now)) / q.Rule.PerSecond * float64(time.Second)), false
 }
 
-// Charge counts one action, or says that the quota is used up.
+// Charge counts one action, or refuses it when the quota is used up.
 func (rq *Request) Charge(kind int) *Problem {
 	if rq.Who == nil || rq.Who.Quotas[kind] == nil {
 		return nil

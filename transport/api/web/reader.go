@@ -159,7 +159,7 @@ func Unknown(name []byte, names []string) *Problem {
 	return Badf(UnknownField, "unknown field %q", Clip(name))
 }
 
-// Clip bounds how many of the client's bytes are said back.
+// Clip bounds how many of the client's bytes an answer repeats.
 func Clip(b []byte) string {
 	if len(b) > 64 {
 		return strings.ToValidUTF8(string(b[:64]), "") + "…"

@@ -87,7 +87,7 @@ func (rq *Request) MediaType(lines bool) (ndjson bool, p *Problem) {
 		return false, Fail(415, "unsupported_media_type", "Content-Encoding is not supported: send the body as it is")
 	}
 	if string(h.ContentType()) == "application/json" || len(h.ContentType()) == 0 && len(rq.Body) == 0 {
-		return false, nil // an empty body needs no type; the scanner says that it is missing
+		return false, nil // an empty body needs no type; the scanner reports that it is missing
 	}
 	kind, params, _ := strings.Cut(strings.ToLower(string(h.ContentType())), ";")
 	kind, params = strings.TrimSpace(kind), strings.TrimSpace(params)

@@ -66,7 +66,7 @@ const (
 )
 
 // TopicsSeen is a page of the topics behind a name: those that begin so and that the token sees.
-// last is where it ends, more whether it goes on.
+// last is where it ends, more whether there is another.
 func (rq *Request) TopicsSeen(after, prefix string, limit int) (page []*timer.Topic, last string, more bool) {
 	after = max(after, justBefore(prefix))
 	for looked := 0; ; {
