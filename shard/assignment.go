@@ -76,30 +76,30 @@ func (p placed) handle(w *worker) {
 
 // applyAssignment adopts an assignment. It creates or removes the local replica, and the leader
 // reconciles.
-func (g *group) applyAssignment(row *Assignment) {
-	if row.Epoch < g.membership.row.Epoch || row.Epoch == g.membership.row.Epoch && g.membership.row.Settled {
+func (r *replica) applyAssignment(row *Assignment) {
+	if row.Epoch < r.membership.row.Epoch || row.Epoch == r.membership.row.Epoch && r.membership.row.Settled {
 		return
 	}
-	if row.Epoch < epochOf(g.replica) {
+	if row.Epoch < epochOf(r.id) {
 		// After a restart this node's copy of the meta state may be older than the replica, and
 		// then so is the assignment.
 		return
 	}
-	g.membership.row = *row
-	me := placement.On(row.Members, g.w.host.cfg.Node)
+	r.membership.row = *row
+	me := placement.On(row.Members, r.w.host.cfg.Node)
 	switch {
-	case g.replica == 0:
-	case me == nil && row.Settled, me != nil && me.Replica > g.replica:
-		g.remove()
+	case r.id == 0:
+	case me == nil && row.Settled, me != nil && me.Replica > r.id:
+		r.remove()
 	}
 	if me == nil { // to be removed, but the move needs the votes of most founders
-		me = placement.On(row.FirstMembers(), g.w.host.cfg.Node)
+		me = placement.On(row.FirstMembers(), r.w.host.cfg.Node)
 	}
-	if g.replica == 0 && me != nil && me.Replica > g.tombstone {
-		g.create(me.Replica)
+	if r.id == 0 && me != nil && me.Replica > r.tombstone {
+		r.create(me.Replica)
 	}
-	if g.raft != nil {
-		g.w.touch(g)
+	if r.raft != nil {
+		r.w.touch(r)
 	}
 }
 
@@ -113,11 +113,11 @@ func (g *group) applyAssignment(row *Assignment) {
 // late founder is a member that is slow to start. It has not voted before, because the id of a
 // removed replica is never reused (tombstone). If the membership has changed since, the replicas
 // whose votes it would need know that.
-func (g *group) create(replica uint64) {
+func (r *replica) create(replica uint64) {
 	m := record.Mark{Replica: replica, Conf: &pb.ConfState{}}
-	if f := placement.On(g.membership.row.FirstMembers(), nodeOf(replica)); f != nil && f.Replica == replica {
+	if f := placement.On(r.membership.row.FirstMembers(), nodeOf(replica)); f != nil && f.Replica == replica {
 		m.Index, m.Term, m.Epoch = foundingIndex, foundingTerm, 1
-		for _, member := range g.membership.row.FirstMembers() {
+		for _, member := range r.membership.row.FirstMembers() {
 			if member.Learner {
 				m.Conf.Learners = append(m.Conf.Learners, member.Replica)
 			} else {
@@ -125,56 +125,56 @@ func (g *group) create(replica uint64) {
 			}
 		}
 	}
-	g.place(m)
-	g.written.end = m.Index
-	g.written.hard = record.HardState{Commit: m.Index, Term: m.Term}
-	g.store.hard = &pb.HardState{Term: new(g.written.hard.Term), Vote: new(g.written.hard.Vote), Commit: new(g.written.hard.Commit)}
-	g.store.snapshot = func() (*pb.Snapshot, error) { return g.snapshots.offer(g) }
-	if err := g.newRaft(); err != nil {
-		g.w.host.fail(err)
+	r.place(m)
+	r.written.end = m.Index
+	r.written.hard = record.HardState{Commit: m.Index, Term: m.Term}
+	r.store.hard = &pb.HardState{Term: new(r.written.hard.Term), Vote: new(r.written.hard.Vote), Commit: new(r.written.hard.Commit)}
+	r.store.snapshot = func() (*pb.Snapshot, error) { return r.snapshots.offer(r) }
+	if err := r.newRaft(); err != nil {
+		r.w.host.fail(err)
 		return
 	}
-	g.w.append(appended{group: g, create: &m, sync: true})
-	if g.soleVoter() {
-		_ = g.raft.Campaign()
+	r.w.append(appended{group: r, create: &m, sync: true})
+	if r.soleVoter() {
+		_ = r.raft.Campaign()
 	}
-	g.w.touchNext(g) // recovery calls this outside of a turn
+	r.w.touchNext(r) // recovery calls this outside of a turn
 }
 
 // remove gives up this node's replica: its id is used up and its state is deleted. Calls that it
 // started go on, and their ends are reported to the current leader.
-func (g *group) remove() {
-	g.stepDown()
-	g.refuseAll()
-	if run := g.w.snapshot; run != nil && run.group == g {
+func (r *replica) remove() {
+	r.stepDown()
+	r.refuseAll()
+	if run := r.w.snapshot; run != nil && run.group == r {
 		run.abort()
 	}
-	g.tombstone = max(g.tombstone, g.replica)
+	r.tombstone = max(r.tombstone, r.id)
 	// Until the tombstone is on disk, the records that it voids must be kept.
-	files := logRetention{tomb: max(1, g.files.needed()), restating: true}
-	g.reset()
-	g.files = files
-	g.publish()
-	g.w.append(appended{group: g, tombstone: g.tombstone, sync: true})
+	files := logRetention{tomb: max(1, r.files.needed()), restating: true}
+	r.reset()
+	r.files = files
+	r.publish()
+	r.w.append(appended{group: r, tombstone: r.tombstone, sync: true})
 }
 
 // reset makes the group one without a local replica.
-func (g *group) reset() {
-	g.raft, g.replica = nil, 0
-	g.store = &storage{conf: &pb.ConfState{}}
-	g.w.countEntries(g) // a group without a replica has no turns
-	g.applied, g.appliedTerm, g.membership.epoch, g.membership.index = 0, 0, 0, 0
-	g.written.hard, g.written.dirty, g.written.end = record.HardState{}, false, 0
-	g.snapshots.incoming, g.snapshots.wanted = nil, false
-	g.trustAgain()
-	g.compare, g.stopped = comparison{}, nil
-	g.turn.wakeMs = math.MaxInt64 // an old time would keep the worker awake
-	g.machine.clear()
+func (r *replica) reset() {
+	r.raft, r.id = nil, 0
+	r.store = &storage{conf: &pb.ConfState{}}
+	r.w.countEntries(r) // a group without a replica has no turns
+	r.applied, r.appliedTerm, r.membership.epoch, r.membership.index = 0, 0, 0, 0
+	r.written.hard, r.written.dirty, r.written.end = record.HardState{}, false, 0
+	r.snapshots.incoming, r.snapshots.wanted = nil, false
+	r.trustAgain()
+	r.compare, r.stopped = comparison{}, nil
+	r.turn.wakeMs = math.MaxInt64 // an old time would keep the worker awake
+	r.machine.clear()
 }
 
 // replicaOn returns the replica of the membership on a node, or 0.
-func (m *membership) replicaOn(g *group, node uint64) uint64 {
-	for _, ids := range [][]uint64{g.store.conf.Voters, g.store.conf.Learners, g.store.conf.VotersOutgoing} {
+func (m *membership) replicaOn(r *replica, node uint64) uint64 {
+	for _, ids := range [][]uint64{r.store.conf.Voters, r.store.conf.Learners, r.store.conf.VotersOutgoing} {
 		for _, id := range ids {
 			if nodeOf(id) == node {
 				return id

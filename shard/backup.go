@@ -31,11 +31,11 @@ type State struct {
 func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error) {
 	var newest wal.SnapshotMeta
 	err := f.h.read(id, false, func(int) bool {
-		g := f.h.groups[id]
-		if g.files.newest >= index && g.files.sendable() {
-			newest = wal.SnapshotMeta{Shard: uint32(id), Index: g.files.newest, Term: g.files.newestTerm}
-		} else if run := g.w.snapshot; run == nil || run.group != g || run.mark.Index < index {
-			g.snapshots.wanted = true
+		r := f.h.groups[id]
+		if r.files.newest >= index && r.files.sendable() {
+			newest = wal.SnapshotMeta{Shard: uint32(id), Index: r.files.newest, Term: r.files.newestTerm}
+		} else if run := r.w.snapshot; run == nil || run.group != r || run.mark.Index < index {
+			r.snapshots.wanted = true
 		}
 		return true
 	})
@@ -52,8 +52,8 @@ func (f snapshotFiles) OpenState(id timer.ShardID, index uint64) (*State, error)
 // SaveMeta cuts this node's copy of the meta group's state. Any goroutine may use the returned
 // Saving.
 func (f snapshotFiles) SaveMeta() (state timer.Saving, err error) {
-	g, wait := f.h.groups[Meta], f.h.newWaiter(1)
-	if err := g.w.box.put(&call{func(*worker) { state = g.machine.save() }, wait}, math.MaxInt); err != nil {
+	r, wait := f.h.groups[Meta], f.h.newWaiter(1)
+	if err := r.w.box.put(&call{func(*worker) { state = r.machine.save() }, wait}, math.MaxInt); err != nil {
 		wait.release()
 		return nil, err
 	}

@@ -22,12 +22,12 @@ var ops = sync.Pool{New: func() any { return new(op) }}
 // newOp prepares one command. It fails if the command is not admitted (see admit) or if the worker
 // already has MaxQueued operations.
 func (c clients) newOp(id timer.ShardID, cmd *timer.Command, brief bool, room timer.Room, wait *waiter) (*op, error) {
-	g := c.h.groups[id]
-	if err := c.h.admit(g, cmd); err != nil {
+	r := c.h.groups[id]
+	if err := c.h.admit(r, cmd); err != nil {
 		return nil, err
 	}
-	if g.w.queued.Add(1) > int64(c.h.cfg.MaxQueued) {
-		g.w.queued.Add(-1)
+	if r.w.queued.Add(1) > int64(c.h.cfg.MaxQueued) {
+		r.w.queued.Add(-1)
 		if grows(cmd) {
 			c.h.refused[RefusedOverload].Add(1)
 		}

@@ -12,69 +12,69 @@ import (
 )
 
 // apply applies committed entries. An entry that this build cannot apply stops the group.
-func (g *group) apply(ents []*pb.Entry) {
+func (r *replica) apply(ents []*pb.Entry) {
 	for _, e := range ents {
-		g.w.effort.Entries++
-		g.w.effort.Bytes += uint64(len(e.Data))
+		r.w.effort.Entries++
+		r.w.effort.Bytes += uint64(len(e.Data))
 		var compares bool
 		var err error
 		switch {
 		case e.GetType() != pb.EntryNormal:
-			err = g.membership.apply(g, e)
+			err = r.membership.apply(r, e)
 		case len(e.Data) > 0:
-			compares, err = g.applyData(e)
+			compares, err = r.applyData(e)
 		default:
-			g.membership.known.came(e)
+			r.membership.known.came(e)
 		}
 		if err != nil {
-			g.stop(fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.GetIndex(), err))
+			r.stop(fmt.Errorf("shard %d: entry %d cannot be applied: %w", r.shard, e.GetIndex(), err))
 			return
 		}
-		g.applied, g.appliedTerm = e.GetIndex(), e.GetTerm()
-		g.tellApplied(g.applied)
+		r.applied, r.appliedTerm = e.GetIndex(), e.GetTerm()
+		r.tellApplied(r.applied)
 		if compares {
-			g.compare.report(g)
+			r.compare.report(r)
 		}
 	}
-	g.machine.afterApply()
-	g.compact()
+	r.machine.afterApply()
+	r.compact()
 }
 
 // tellApplied passes the applied index and the state hash to Config.Applied.
-func (g *group) tellApplied(index uint64) {
-	if watch := g.w.host.cfg.Applied; watch != nil {
-		watch(g.id, index, g.machine.hash())
+func (r *replica) tellApplied(index uint64) {
+	if watch := r.w.host.cfg.Applied; watch != nil {
+		watch(r.shard, index, r.machine.hash())
 	}
 }
 
 // compact drops applied entries from memory once no follower waits for them. Unless memory is over
 // its limit, a group with other members keeps some in any case, see worker.kept.
-func (g *group) compact() {
-	keep := min(g.applied, g.store.last())
-	least, most := g.w.kept()
-	if !g.soleVoter() || len(g.store.conf.Learners) > 0 {
-		keep = min(keep, g.store.retained(least))
-		if g.leader && keep > g.store.offset && g.store.bytes() < most {
-			keep = min(keep, g.behind())
+func (r *replica) compact() {
+	keep := min(r.applied, r.store.last())
+	least, most := r.w.kept()
+	if !r.soleVoter() || len(r.store.conf.Learners) > 0 {
+		keep = min(keep, r.store.retained(least))
+		if r.leader && keep > r.store.offset && r.store.bytes() < most {
+			keep = min(keep, r.behind())
 		}
 	}
-	g.store.compact(keep)
+	r.store.compact(keep)
 }
 
 // behind returns the last entry that no member needs from memory: all active members have it, or
 // the snapshot that is being written or sent covers it. When memory is tight, only members that are
 // being sent a snapshot count.
-func (g *group) behind() uint64 {
-	least := g.applied
-	if run := g.w.snapshot; run != nil && run.group == g {
+func (r *replica) behind() uint64 {
+	least := r.applied
+	if run := r.w.snapshot; run != nil && run.group == r {
 		least = min(least, run.mark.Index)
 	}
-	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		switch {
-		case id == g.replica:
+		case id == r.id:
 		case pr.State == tracker.StateSnapshot:
 			least = min(least, pr.PendingSnapshot)
-		case pr.RecentActive && g.w.held.pressure == roomy:
+		case pr.RecentActive && r.w.held.pressure == roomy:
 			least = min(least, pr.Match)
 		}
 	})
@@ -83,11 +83,11 @@ func (g *group) behind() uint64 {
 
 // applyData applies one entry of commands and answers the operations of its proposal. compares
 // reports whether the entry makes the replicas compare their states.
-func (g *group) applyData(e *pb.Entry) (compares bool, err error) {
-	if err := g.w.host.mayRead(e.Data); err != nil {
+func (r *replica) applyData(e *pb.Entry) (compares bool, err error) {
+	if err := r.w.host.mayRead(e.Data); err != nil {
 		return false, err
 	}
-	return g.machine.apply(e)
+	return r.machine.apply(e)
 }
 
 // listen makes the table collect history events. It is called for every entry, because a snapshot
@@ -101,7 +101,7 @@ func (s *timerShard) listen() {
 // publish passes the events of an applied entry to the history and the watcher.
 func (s *timerShard) publish(index uint64) {
 	if events := s.table.TakeHistory(); len(events) > 0 {
-		s.g.w.host.cfg.History.Record(s.g.id, index, events)
+		s.g.w.host.cfg.History.Record(s.g.shard, index, events)
 		s.showEnds(events)
 	}
 }

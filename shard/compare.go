@@ -51,39 +51,39 @@ type replicaPoints struct {
 
 // tick makes the leader request a comparison every compareEach, if an entry was applied
 // since the last one.
-func (c *comparison) tick(g *group) {
-	if !g.serving || g.w.now.Mono < c.nextAt || len(g.store.conf.Voters)+len(g.store.conf.Learners) < 2 {
+func (c *comparison) tick(r *replica) {
+	if !r.serving || r.w.now.Mono < c.nextAt || len(r.store.conf.Voters)+len(r.store.conf.Learners) < 2 {
 		return
 	}
-	c.nextAt = g.w.now.Mono + compareEach
-	if g.applied > max(c.last, foundingIndex) {
+	c.nextAt = r.w.now.Mono + compareEach
+	if r.applied > max(c.last, foundingIndex) {
 		c.wanted = true
-		g.w.touch(g)
+		r.w.touch(r)
 	}
 }
 
 // report records the state after the entry that was just applied. A voter sends it to all
 // members.
-func (c *comparison) report(g *group) {
-	c.last = g.applied
-	p := g.ownPoint()
-	c.note(g.replica, p)
-	if slices.Contains(g.store.conf.Voters, g.replica) || slices.Contains(g.store.conf.VotersOutgoing, g.replica) {
-		c.sendAll(g, &p)
+func (c *comparison) report(r *replica) {
+	c.last = r.applied
+	p := r.ownPoint()
+	c.note(r.id, p)
+	if slices.Contains(r.store.conf.Voters, r.id) || slices.Contains(r.store.conf.VotersOutgoing, r.id) {
+		c.sendAll(r, &p)
 	}
-	c.judge(g, p.index)
+	c.judge(r, p.index)
 }
 
 // ownPoint returns this replica's present state.
-func (g *group) ownPoint() statePoint {
-	return statePoint{index: g.applied, version: g.machine.hashVersion(), hash: g.machine.hash()}
+func (r *replica) ownPoint() statePoint {
+	return statePoint{index: r.applied, version: r.machine.hashVersion(), hash: r.machine.hash()}
 }
 
 // sendAll sends a point of this replica to all other members.
-func (c *comparison) sendAll(g *group, p *statePoint) {
-	for _, id := range g.membership.all(g) {
-		if id != g.replica {
-			c.send(g, id, p)
+func (c *comparison) sendAll(r *replica, p *statePoint) {
+	for _, id := range r.membership.all(r) {
+		if id != r.id {
+			c.send(r, id, p)
 		}
 	}
 }
@@ -128,34 +128,34 @@ func (c *comparison) keep(members []uint64) {
 }
 
 // judge compares this replica's state after an entry with the majority's. If all voters have reported and no state has a majority, it logs that.
-func (c *comparison) judge(g *group, index uint64) {
-	own := c.point(g.replica, index)
+func (c *comparison) judge(r *replica, index uint64) {
+	own := c.point(r.id, index)
 	if own == nil {
 		return
 	}
-	if right := c.rightPoint(g, index); right != nil {
+	if right := c.rightPoint(r, index); right != nil {
 		switch {
 		case right.version != own.version:
 		case right.same(own):
 			c.differs = false
-			g.wrong.disproved(g)
+			r.wrong.disproved(r)
 		default:
-			g.wrong.found(g, fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
+			r.wrong.found(r, fmt.Errorf("after entry %d its state hash is %016x, that of most replicas %016x", index, own.hash, right.hash))
 		}
 		return
 	}
-	if c.allReported(g, index) && c.someDiffer(g, own) && !c.differs {
+	if c.allReported(r, index) && c.someDiffer(r, own) && !c.differs {
 		c.differs = true
-		g.w.host.cfg.Logger.Error("replicas have different states, and none of these has a majority; nobody is stopped, as nobody knows which is right. "+
+		r.w.host.cfg.Logger.Error("replicas have different states, and none of these has a majority; nobody is stopped, as nobody knows which is right. "+
 			"Compare them by `carillon ctl cluster`, find out on which node memory or disk fails, and have that one's replicas made anew",
-			"shard", uint32(g.id), "entry", index, "states", c.describe(g, index))
+			"shard", uint32(r.shard), "entry", index, "states", c.describe(r, index))
 	}
 }
 
 // rightPoint returns the state that a majority of the voters had after an entry, in a joint
 // configuration a majority of both halves. It returns nil if no state has one.
-func (c *comparison) rightPoint(g *group, index uint64) *statePoint {
-	conf := g.store.conf
+func (c *comparison) rightPoint(r *replica, index uint64) *statePoint {
+	conf := r.store.conf
 	for _, id := range conf.Voters {
 		p := c.point(id, index)
 		if p != nil && c.mostHave(conf.Voters, p) && (len(conf.VotersOutgoing) == 0 || c.mostHave(conf.VotersOutgoing, p)) {
@@ -178,8 +178,8 @@ func (c *comparison) mostHave(voters []uint64, p *statePoint) bool {
 }
 
 // allReported reports whether the states of all voters after an entry are known.
-func (c *comparison) allReported(g *group, index uint64) bool {
-	for _, id := range g.store.conf.Voters {
+func (c *comparison) allReported(r *replica, index uint64) bool {
+	for _, id := range r.store.conf.Voters {
 		if c.point(id, index) == nil {
 			return false
 		}
@@ -188,18 +188,18 @@ func (c *comparison) allReported(g *group, index uint64) bool {
 }
 
 // someDiffer reports whether a voter's state differed from this replica's.
-func (c *comparison) someDiffer(g *group, own *statePoint) bool {
-	return slices.ContainsFunc(g.store.conf.Voters, func(id uint64) bool {
+func (c *comparison) someDiffer(r *replica, own *statePoint) bool {
+	return slices.ContainsFunc(r.store.conf.Voters, func(id uint64) bool {
 		p := c.point(id, own.index)
 		return p != nil && p.version == own.version && !p.same(own)
 	})
 }
 
-func (c *comparison) describe(g *group, index uint64) string {
+func (c *comparison) describe(r *replica, index uint64) string {
 	text := ""
-	for _, id := range g.store.conf.Voters {
+	for _, id := range r.store.conf.Voters {
 		if p := c.point(id, index); p != nil {
-			text += fmt.Sprintf("node %s %016x ", g.w.host.nodeName(nodeOf(id)), p.hash)
+			text += fmt.Sprintf("node %s %016x ", r.w.host.nodeName(nodeOf(id)), p.hash)
 		}
 	}
 	return text
@@ -207,12 +207,12 @@ func (c *comparison) describe(g *group, index uint64) string {
 
 // isWrong reports whether a replica's latest point was not the majority's. As the leader it
 // would only transfer the leadership again.
-func (c *comparison) isWrong(g *group, replica uint64) bool {
+func (c *comparison) isWrong(r *replica, replica uint64) bool {
 	p := c.latest(replica)
 	if p == nil {
 		return false
 	}
-	right := c.rightPoint(g, p.index)
+	right := c.rightPoint(r, p.index)
 	return right != nil && right.version == p.version && !right.same(p)
 }
 
@@ -231,33 +231,33 @@ func (c *comparison) latest(replica uint64) *statePoint {
 // itself.
 const stateMessageVersion = 1
 
-func (c *comparison) send(g *group, to uint64, p *statePoint) {
-	o := g.w.open(nodeOf(to), stateMessage, g.id, 0)
+func (c *comparison) send(r *replica, to uint64, p *statePoint) {
+	o := r.w.open(nodeOf(to), stateMessage, r.shard, 0)
 	body := len(o.frame)
 	o.frame = append(o.frame, stateMessageVersion)
-	o.frame = binary.AppendUvarint(o.frame, g.replica)
+	o.frame = binary.AppendUvarint(o.frame, r.id)
 	o.frame = binary.AppendUvarint(o.frame, p.index)
 	o.frame = append(o.frame, p.version, 1)
 	o.frame = binary.LittleEndian.AppendUint64(o.frame, p.hash)
-	o.close(g.w, body)
+	o.close(r.w, body)
 }
 
 // receive records another replica's point. A message is dropped unless it comes from the
 // replica's own node.
-func (c *comparison) receive(g *group, from uint64, body []byte) {
-	if g.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
+func (c *comparison) receive(r *replica, from uint64, body []byte) {
+	if r.raft == nil || len(body) == 0 || body[0] != stateMessageVersion {
 		return
 	}
-	r := record.Reader{Rest: body[1:]}
-	replica, p := r.Uvarint(), statePoint{index: r.Uvarint(), version: r.Byte()}
-	sound := r.Byte() == 1
-	p.hash = r.Uint64()
-	if r.End() != nil || !sound || nodeOf(replica) != from || replica == g.replica || !slices.Contains(g.membership.all(g), replica) {
+	in := record.Reader{Rest: body[1:]}
+	replica, p := in.Uvarint(), statePoint{index: in.Uvarint(), version: in.Byte()}
+	sound := in.Byte() == 1
+	p.hash = in.Uint64()
+	if in.End() != nil || !sound || nodeOf(replica) != from || replica == r.id || !slices.Contains(r.membership.all(r), replica) {
 		return
 	}
-	c.keep(g.membership.all(g))
+	c.keep(r.membership.all(r))
 	c.note(replica, p)
-	c.judge(g, p.index)
+	c.judge(r, p.index)
 }
 
 // A replica whose state is not that of most others, while its log is right, is wrong. It votes and
@@ -283,56 +283,56 @@ type wrongState struct {
 }
 
 // mayNotLead reports that this replica, if elected, proposes nothing and hands over.
-func (g *group) mayNotLead() bool { return g.wrong.why != nil || g.membership.leaves(g) }
+func (r *replica) mayNotLead() bool { return r.wrong.why != nil || r.membership.leaves(r) }
 
 // found ends this replica's part in everything that depends on its state.
-func (w *wrongState) found(g *group, why error) {
+func (w *wrongState) found(r *replica, why error) {
 	if w.why != nil {
 		w.why = why
 		return
 	}
-	w.why, w.reportAt = why, g.w.now.Mono
+	w.why, w.reportAt = why, r.w.now.Mono
 	if w.times > 0 {
 		w.reportAt += min(wrongAgain<<min(w.times-1, 10), wrongMost)
 	}
 	w.times++
-	g.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing, and waits to be replaced", "shard", uint32(g.id), "why", why)
-	if run := g.w.snapshot; run != nil && run.group == g {
+	r.w.host.cfg.Logger.Error("this replica's state is wrong: it leads nothing, and waits to be replaced", "shard", uint32(r.shard), "why", why)
+	if run := r.w.snapshot; run != nil && run.group == r {
 		run.abort()
 	}
-	leader := g.leader
-	g.stepDown()
-	if g.leader = leader; leader {
-		g.membership.reconcileAt = 0
+	leader := r.leader
+	r.stepDown()
+	if r.leader = leader; leader {
+		r.membership.reconcileAt = 0
 	}
-	g.w.touch(g)
+	r.w.touch(r)
 }
 
 // disproved trusts the state again: most replicas have the same. A leader begins as after an
 // election, if no other replica has taken over meanwhile. It gives up a pending transfer, which has
 // had its time and would block proposals.
-func (w *wrongState) disproved(g *group) {
+func (w *wrongState) disproved(r *replica) {
 	if w.why == nil {
 		return
 	}
-	g.w.host.cfg.Logger.Info("this replica's state is right again", "shard", uint32(g.id), "before", w.why)
+	r.w.host.cfg.Logger.Info("this replica's state is right again", "shard", uint32(r.shard), "before", w.why)
 	w.why = nil
-	if g.leader {
-		g.transfer.to, g.transfer.sent, g.takeover = 0, false, true
+	if r.leader {
+		r.transfer.to, r.transfer.sent, r.takeover = 0, false, true
 	}
-	g.w.touch(g)
+	r.w.touch(r)
 }
 
 // trustAgain forgets the comparisons of a state that was replaced.
-func (g *group) trustAgain() {
-	g.wrong.why = nil
-	g.compare.forget(g.replica)
-	g.compare.differs = false
+func (r *replica) trustAgain() {
+	r.wrong.why = nil
+	r.compare.forget(r.id)
+	r.compare.differs = false
 }
 
 // memoryFailed ends the process: the state on disk is right, and a restart reads it.
-func (g *group) memoryFailed() {
-	g.w.host.fail(fmt.Errorf("shard %d: %w: the machine's memory fails, or a program wrote where it must not; a restart makes it anew from the disk", g.id, ErrMemoryFault))
+func (r *replica) memoryFailed() {
+	r.w.host.fail(fmt.Errorf("shard %d: %w: the machine's memory fails, or a program wrote where it must not; a restart makes it anew from the disk", r.shard, ErrMemoryFault))
 }
 
 // Wrong lists the replicas of this node that are to be replaced because their state is wrong.
@@ -348,9 +348,9 @@ func (h *Host) Wrong() (list []placement.WrongReplica) {
 // listWrong updates the worker's part of Wrong.
 func (w *worker) listWrong() {
 	var list []placement.WrongReplica
-	for _, g := range w.groups {
-		if g.raft != nil && g.wrong.why != nil && w.now.Mono >= g.wrong.reportAt {
-			list = append(list, placement.WrongReplica{Group: g.id, Replica: g.replica})
+	for _, r := range w.groups {
+		if r.raft != nil && r.wrong.why != nil && w.now.Mono >= r.wrong.reportAt {
+			list = append(list, placement.WrongReplica{Group: r.shard, Replica: r.id})
 		}
 	}
 	if old := w.sample.wrong.Load(); len(list) > 0 || old != nil && len(*old) > 0 {

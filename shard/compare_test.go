@@ -58,7 +58,7 @@ func (c *hostCluster) alive() {
 		}
 		for _, g := range r.host.groups {
 			if g.stopped != nil {
-				c.fatalf("node %d: group %d is stopped: %v", firstNode+i, g.id, g.stopped)
+				c.fatalf("node %d: group %d is stopped: %v", firstNode+i, g.shard, g.stopped)
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (c *hostCluster) divergeAt(i int) { diverge(shardOf(c.shard(i)).table, c.ho
 
 // foundWrong waits until one node lists its replica as wrong, and checks that no other does.
 func (c *hostCluster) foundWrong(wrong int) {
-	want := placement.WrongReplica{Group: 1, Replica: c.shard(wrong).replica}
+	want := placement.WrongReplica{Group: 1, Replica: c.shard(wrong).id}
 	c.until("the wrong replica is found", time.Minute, func() bool {
 		c.add()
 		return slices.Contains(c.hosts[wrong].host.Wrong(), want)
@@ -249,7 +249,7 @@ func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 		c.takes(5 * time.Second)
 		g := c.shard(c.at(true))
 		g.wrong.found(g, errors.New("a test"))
-		g.transfer.to, g.transfer.sent, g.transfer.until = c.shard(c.at(false)).replica, true, g.w.now.Mono+handOverLimit
+		g.transfer.to, g.transfer.sent, g.transfer.until = c.shard(c.at(false)).id, true, g.w.now.Mono+handOverLimit
 		g.wrong.disproved(g)
 		c.until("it serves", 10*time.Second, g.serves)
 		c.takes(5 * time.Second)
@@ -261,12 +261,12 @@ func TestLeaderWhoseStateIsRightAgainLeads(t *testing.T) {
 func TestWordOfOneVoterIsNoMajority(t *testing.T) {
 	inHostCluster(t, 2, func(c *hostCluster) {
 		c.takes(5 * time.Second)
-		g, other := c.shard(0), c.shard(1).replica
-		g.store.conf = &pb.ConfState{Voters: []uint64{other}, Learners: []uint64{g.replica}}
+		g, other := c.shard(0), c.shard(1).id
+		g.store.conf = &pb.ConfState{Voters: []uint64{other}, Learners: []uint64{g.id}}
 		own := g.ownPoint()
 		said := own
 		said.hash++
-		g.compare.note(g.replica, own)
+		g.compare.note(g.id, own)
 		g.compare.note(other, said)
 		g.compare.judge(g, own.index)
 		if g.wrong.why != nil || !g.compare.differs {

@@ -37,7 +37,7 @@ func TestI8OrderOfAnOldEpochIsRefused(t *testing.T) {
 		t.Errorf("after an order of epoch 4: learners %x, epoch %d", got, g.membership.epoch)
 	}
 	last := g.store.last()
-	g.membership.row = Assignment{Group: 1, Epoch: 4, Members: []Member{{Node: r.host.cfg.Node, Replica: g.replica}}, Settled: true}
+	g.membership.row = Assignment{Group: 1, Epoch: 4, Members: []Member{{Node: r.host.cfg.Node, Replica: g.id}}, Settled: true}
 	r.pass(10 * reconcileEach)
 	if g.store.last() != last || len(g.store.conf.Learners) != 1 {
 		t.Errorf("by the placement of epoch 4: %d entries after %d, learners %x", g.store.last(), last, g.store.conf.Learners)

@@ -192,7 +192,7 @@ func TestHeartbeatsLeaveTogether(t *testing.T) {
 		g.w.touchNext(g)
 		r.pass(tickInterval)
 		if !g.leader {
-			t.Fatalf("group %d has no leader", g.id)
+			t.Fatalf("group %d has no leader", g.shard)
 		}
 	}
 	r.pass(time.Second)

@@ -28,7 +28,7 @@ type frameWriter struct {
 
 // appended is one group's part of a frame.
 type appended struct {
-	group     *group
+	group     *replica
 	entries   []*pb.Entry
 	responses []*pb.Message
 	sync      bool
@@ -69,8 +69,8 @@ func queueable(queue, workers int) int { return min(max(queue/(2*workers), maxFr
 // append adds a group's part to this turn's frame. A part that needs no sync (a new commit index)
 // joins the newest unsynced frame, and its responses are sent when that frame is on disk.
 func (w *worker) append(a appended) {
-	g := a.group
-	a.replica, a.installs = g.replica, g.snapshots.installs
+	r := a.group
+	a.replica, a.installs = r.id, r.snapshots.installs
 	if !a.sync {
 		switch {
 		case len(a.responses) == 0:
@@ -81,34 +81,34 @@ func (w *worker) append(a appended) {
 		case len(w.out.inflight) > 0:
 			w.out.inflight[len(w.out.inflight)-1].add(a)
 		default:
-			g.step(a.responses)
+			r.step(a.responses)
 		}
 		return
 	}
 	w.openFrame()
 	if a.tombstone != 0 {
 		w.out.scratch = record.AppendTombstone(w.out.scratch[:0], a.tombstone)
-		w.out.frame.Append(wal.RecordReplicaTombstone, uint32(g.id), w.out.scratch)
+		w.out.frame.Append(wal.RecordReplicaTombstone, uint32(r.shard), w.out.scratch)
 	}
 	if a.create != nil {
 		w.out.scratch = record.AppendMark(w.out.scratch[:0], *a.create)
-		w.out.frame.Append(wal.RecordReplicaCreate, uint32(g.id), w.out.scratch)
+		w.out.frame.Append(wal.RecordReplicaCreate, uint32(r.shard), w.out.scratch)
 	}
 	if a.mark {
-		f := &g.files
-		w.out.scratch = record.AppendMark(w.out.scratch[:0], record.Mark{Replica: g.replica, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
-		w.out.frame.Append(wal.RecordSnapMark, uint32(g.id), w.out.scratch)
+		f := &r.files
+		w.out.scratch = record.AppendMark(w.out.scratch[:0], record.Mark{Replica: r.id, Index: f.newest, Term: f.newestTerm, Conf: f.newestConf, Epoch: f.newestEpoch, Installed: a.installed})
+		w.out.frame.Append(wal.RecordSnapMark, uint32(r.shard), w.out.scratch)
 		if a.installed {
-			g.written.end = f.newest
+			r.written.end = f.newest
 		}
 	}
 	a.entries = w.appendLeading(&a)
 	if len(a.entries) > 0 {
-		w.appendEntries(g, a.entries)
+		w.appendEntries(r, a.entries)
 	}
-	if g.written.dirty {
-		w.appendHard(g, g.written.hard)
-		g.written.dirty = false
+	if r.written.dirty {
+		w.appendHard(r, r.written.hard)
+		r.written.dirty = false
 		a.hard = true
 	}
 	w.out.parts = append(w.out.parts, a)
@@ -123,7 +123,7 @@ func (w *worker) append(a appended) {
 // these frames, the log is as if the leader had sent less. The term and vote come first, so that no
 // entry has a later term than the replica.
 func (w *worker) appendLeading(a *appended) []*pb.Entry {
-	g, ents := a.group, a.entries
+	r, ents := a.group, a.entries
 	for {
 		n, bytes := 0, 0
 		for n < len(ents) && (n == 0 || bytes+len(ents[n].Data) <= w.host.cfg.FrameBytes) {
@@ -133,13 +133,13 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 		if n == len(ents) {
 			return ents
 		}
-		if g.written.dirty {
-			early := g.written.hard
+		if r.written.dirty {
+			early := r.written.hard
 			early.Commit = min(early.Commit, ents[0].GetIndex()-1)
-			w.appendHard(g, early)
+			w.appendHard(r, early)
 		}
-		w.appendEntries(g, ents[:n])
-		first := appended{group: g, replica: a.replica, installs: a.installs, entries: ents[:n], sync: true}
+		w.appendEntries(r, ents[:n])
+		first := appended{group: r, replica: a.replica, installs: a.installs, entries: ents[:n], sync: true}
 		first.create, a.create = a.create, nil
 		w.out.parts = append(w.out.parts, first)
 		ents = ents[n:]
@@ -148,16 +148,16 @@ func (w *worker) appendLeading(a *appended) []*pb.Entry {
 	}
 }
 
-func (w *worker) appendEntries(g *group, ents []*pb.Entry) {
+func (w *worker) appendEntries(r *replica, ents []*pb.Entry) {
 	w.out.scratch = record.AppendEntries(w.out.scratch[:0], ents)
-	w.out.frame.Append(wal.RecordEntries, uint32(g.id), w.out.scratch)
+	w.out.frame.Append(wal.RecordEntries, uint32(r.shard), w.out.scratch)
 	last := ents[len(ents)-1]
-	g.written.end = last.GetIndex()
+	r.written.end = last.GetIndex()
 }
 
-func (w *worker) appendHard(g *group, hard record.HardState) {
+func (w *worker) appendHard(r *replica, hard record.HardState) {
 	w.out.scratch = record.AppendHardState(w.out.scratch[:0], hard)
-	w.out.frame.Append(wal.RecordHardState, uint32(g.id), w.out.scratch)
+	w.out.frame.Append(wal.RecordHardState, uint32(r.shard), w.out.scratch)
 }
 
 // openFrame opens a frame unless one is open.
@@ -254,9 +254,9 @@ func (w *worker) frameDone(s *sentFrame) {
 	if len(w.out.frames) < maxFrames {
 		w.out.frames = append(w.out.frames, s)
 	}
-	for i, g := range w.stalled {
-		g.turn.stalled = false
-		w.touch(g)
+	for i, r := range w.stalled {
+		r.turn.stalled = false
+		w.touch(r)
 		w.stalled[i] = nil
 	}
 	w.stalled = w.stalled[:0]
@@ -274,13 +274,13 @@ const spareFor = 5 * time.Millisecond
 
 // spare reports whether this replica is a spare voter. During a change of members nobody is, nor in
 // the meta group: nodes wait for their copy of its state.
-func (m *membership) spare(g *group) bool {
-	if g.machine.prompt() {
+func (m *membership) spare(r *replica) bool {
+	if r.machine.prompt() {
 		return false
 	}
-	voters := g.store.conf.Voters
-	leader, own := slices.Index(voters, g.raft.BasicStatus().Lead), slices.Index(voters, g.replica)
-	if leader < 0 || own < 0 || len(g.store.conf.VotersOutgoing) > 0 {
+	voters := r.store.conf.Voters
+	leader, own := slices.Index(voters, r.raft.BasicStatus().Lead), slices.Index(voters, r.id)
+	if leader < 0 || own < 0 || len(r.store.conf.VotersOutgoing) > 0 {
 		return false
 	}
 	after := (own - leader + len(voters)) % len(voters) // the leader

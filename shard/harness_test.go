@@ -243,7 +243,7 @@ func (r *hostHarness) mustOpen() {
 	}
 	for _, g := range r.host.groups {
 		if !g.serving && !g.w.host.draining.Load() && r.failed == nil {
-			r.t.Fatalf("shard %d does not serve", g.id)
+			r.t.Fatalf("shard %d does not serve", g.shard)
 		}
 	}
 }
@@ -821,4 +821,4 @@ func (r *hostHarness) queued(id timer.TopicID) int {
 }
 
 // shardOf returns the shard of timers of a group.
-func shardOf(g *group) *timerShard { return g.machine.(*timerShard) }
+func shardOf(g *replica) *timerShard { return g.machine.(*timerShard) }

@@ -143,7 +143,7 @@ type Host struct {
 	cfg     Config
 	origin  uint64 // marks this process's own raft entries
 	workers []*worker
-	groups  []*group // by ID
+	groups  []*replica // by ID
 	stream  *wal.Stream
 	opened  uint64 // frames in the log when this process opened it
 
@@ -186,16 +186,16 @@ func New(cfg Config) (*Host, error) {
 	}
 	for i := range cfg.Shards + 1 {
 		w := h.workers[i%cfg.Workers]
-		g := &group{id: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
-		if g.id == Meta {
-			g.machine = &metaGroup{g: g, machine: cfg.Machine}
+		r := &replica{shard: timer.ShardID(i), w: w, store: &storage{conf: &pb.ConfState{}}, turn: turnState{wakeMs: math.MaxInt64}}
+		if r.shard == Meta {
+			r.machine = &metaGroup{g: r, machine: cfg.Machine}
 		} else {
-			s := newTimerShard(g, &cfg, h.limits)
-			g.machine = s
+			s := newTimerShard(r, &cfg, h.limits)
+			r.machine = s
 			w.shards = append(w.shards, s)
 		}
-		w.groups = append(w.groups, g)
-		h.groups = append(h.groups, g)
+		w.groups = append(w.groups, r)
+		h.groups = append(h.groups, r)
 	}
 	return h, nil
 }
@@ -395,13 +395,13 @@ func (w *worker) abandon() {
 			e.wait.done() // its function is not run
 		}
 	}
-	for _, g := range w.groups {
-		if g.raft == nil {
+	for _, r := range w.groups {
+		if r.raft == nil {
 			continue
 		}
-		g.stepDown()
-		g.reads.fail(timer.ErrStopped)
-		g.machine.refuse(timer.ErrStopped)
+		r.stepDown()
+		r.reads.fail(timer.ErrStopped)
+		r.machine.refuse(timer.ErrStopped)
 	}
 	if w.snapshot != nil {
 		w.snapshot.abort()
@@ -437,42 +437,42 @@ func (h *Host) onWorkers(fn func(w *worker)) {
 
 // Unreachable reports that frames to a node were lost. Leaders then probe the replicas there again.
 func (h *Host) Unreachable(node uint64) {
-	h.tellGroups(func(g *group) {
-		if id := g.membership.replicaOn(g, node); id != 0 && g.leader {
-			g.raft.ReportUnreachable(id)
-			g.w.touch(g)
+	h.tellGroups(func(r *replica) {
+		if id := r.membership.replicaOn(r, node); id != 0 && r.leader {
+			r.raft.ReportUnreachable(id)
+			r.w.touch(r)
 		}
 	})
 }
 
 // SeemsGone hints that a process has ended.
 func (h *Host) SeemsGone(owner table.Incarnation) {
-	h.tellGroups(func(g *group) {
-		g.machine.scanLeases() // it asks for a fence where it needs one
-		g.election.leaderSeemsGone(g, owner.Node())
+	h.tellGroups(func(r *replica) {
+		r.machine.scanLeases() // it asks for a fence where it needs one
+		r.election.leaderSeemsGone(r, owner.Node())
 	})
 }
 
 // Restarted reports that a new process of a node has registered: see Placement.Restarted.
 func (h *Host) Restarted() {
-	h.tellGroups(func(g *group) {
-		g.machine.scanLeases()
+	h.tellGroups(func(r *replica) {
+		r.machine.scanLeases()
 	})
 }
 
 // tellGroups runs do for every group with a replica here, on its worker.
-func (h *Host) tellGroups(do func(*group)) {
+func (h *Host) tellGroups(do func(*replica)) {
 	for _, w := range h.workers {
 		w.box.post(groupEvent(do))
 	}
 }
 
-type groupEvent func(*group)
+type groupEvent func(*replica)
 
 func (do groupEvent) handle(w *worker) {
-	for _, g := range w.groups {
-		if g.raft != nil {
-			do(g)
+	for _, r := range w.groups {
+		if r.raft != nil {
+			do(r)
 		}
 	}
 }

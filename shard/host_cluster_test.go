@@ -79,10 +79,10 @@ func newHostClusterOf(t testing.TB, nodes int, founders []int, change func(i int
 }
 
 // serves reports whether the group's replica leads and serves.
-func (g *group) serves() bool { return g.raft != nil && g.leader && g.serving }
+func (g *replica) serves() bool { return g.raft != nil && g.leader && g.serving }
 
 // shard returns a node's replica of shard 1; nil: the node is down.
-func (c *hostCluster) shard(i int) *group {
+func (c *hostCluster) shard(i int) *replica {
 	if c.hosts[i].host == nil {
 		return nil
 	}
@@ -362,10 +362,10 @@ func (c *hostCluster) followed() bool {
 		case g == nil:
 			return false
 		case member == nil:
-			if g.replica != 0 {
+			if g.id != 0 {
 				return false
 			}
-		case g.replica != member.Replica || g.applied != lead.applied || shardOf(g).table.Hash() != shardOf(lead).table.Hash():
+		case g.id != member.Replica || g.applied != lead.applied || shardOf(g).table.Hash() != shardOf(lead).table.Hash():
 			return false
 		}
 	}

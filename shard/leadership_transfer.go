@@ -26,31 +26,31 @@ type leadershipTransfer struct {
 
 // toRemaining makes a replica that must not lead transfer to a voter that should lead, else to
 // any voter that has caught up.
-func (t *leadershipTransfer) toRemaining(g *group) {
+func (t *leadershipTransfer) toRemaining(r *replica) {
 	if t.to != 0 {
 		return
 	}
-	next := t.transfereeAmong(g, g.store.conf.Voters)
+	next := t.transfereeAmong(r, r.store.conf.Voters)
 	if next == 0 {
-		next = t.transfereeWhere(g, g.store.conf.Voters, func(uint64) bool { return true })
+		next = t.transfereeWhere(r, r.store.conf.Voters, func(uint64) bool { return true })
 	}
 	if next != 0 {
-		t.begin(g, next)
+		t.begin(r, next)
 		// At once: this replica proposes nothing more, and reports ended calls to the transferee.
-		t.send(g)
+		t.send(r)
 	}
 }
 
 // transfereeAmong returns the first of ids, in order of preference, that is an active voter, has
 // nearly all entries, has no wrong state, and whose node may lead. It returns 0 if there is none.
-func (t *leadershipTransfer) transfereeAmong(g *group, ids []uint64) uint64 {
-	return t.transfereeWhere(g, ids, g.w.host.cfg.Placement.MayLead)
+func (t *leadershipTransfer) transfereeAmong(r *replica, ids []uint64) uint64 {
+	return t.transfereeWhere(r, ids, r.w.host.cfg.Placement.MayLead)
 }
 
 // transfereeWhere is transfereeAmong with its own condition on the node.
-func (t *leadershipTransfer) transfereeWhere(g *group, ids []uint64, may func(node uint64) bool) uint64 {
+func (t *leadershipTransfer) transfereeWhere(r *replica, ids []uint64, may func(node uint64) bool) uint64 {
 	for _, id := range ids {
-		if id != g.replica && slices.Contains(g.store.conf.Voters, id) && may(nodeOf(id)) && g.membership.hasCaughtUp(g, id) && !g.compare.isWrong(g, id) {
+		if id != r.id && slices.Contains(r.store.conf.Voters, id) && may(nodeOf(id)) && r.membership.hasCaughtUp(r, id) && !r.compare.isWrong(r, id) {
 			return id
 		}
 	}
@@ -58,12 +58,12 @@ func (t *leadershipTransfer) transfereeWhere(g *group, ids []uint64, may func(no
 }
 
 // toPreferred transfers the leadership to the preferred replica, the first voter of the assignment.
-func (t *leadershipTransfer) toPreferred(g *group) {
-	voters, _ := g.membership.wanted()
-	at := slices.Index(voters, g.replica)
-	if at > 0 && g.w.now.Mono-g.servingSince >= steadyFor {
-		if next := t.transfereeAmong(g, voters[:1]); next != 0 {
-			t.begin(g, next)
+func (t *leadershipTransfer) toPreferred(r *replica) {
+	voters, _ := r.membership.wanted()
+	at := slices.Index(voters, r.id)
+	if at > 0 && r.w.now.Mono-r.servingSince >= steadyFor {
+		if next := t.transfereeAmong(r, voters[:1]); next != 0 {
+			t.begin(r, next)
 		}
 	}
 }
@@ -72,41 +72,41 @@ func (t *leadershipTransfer) toPreferred(g *group) {
 // no leases, but still outcomes, among them the return of leases whose calls have not started. When
 // its pipeline is empty, trySend sends the transfer. Calls that still run report to the new
 // leader.
-func (t *leadershipTransfer) begin(g *group, to uint64) {
+func (t *leadershipTransfer) begin(r *replica, to uint64) {
 	if t.to != 0 {
 		return
 	}
-	t.to, t.until = to, g.w.now.Mono+handOverLimit
-	g.machine.drain()
-	g.w.touch(g)
+	t.to, t.until = to, r.w.now.Mono+handOverLimit
+	r.machine.drain()
+	r.w.touch(r)
 }
 
 // trySend asks the transferee to campaign once all proposals of this leader are applied and no
 // lease waits for its call.
-func (t *leadershipTransfer) trySend(g *group) {
-	if t.to == 0 || t.sent || !g.leader || len(g.pipeline.proposals) > 0 || g.machine.unstarted() > 0 {
+func (t *leadershipTransfer) trySend(r *replica) {
+	if t.to == 0 || t.sent || !r.leader || len(r.pipeline.proposals) > 0 || r.machine.unstarted() > 0 {
 		return
 	}
-	t.send(g)
+	t.send(r)
 }
 
-func (t *leadershipTransfer) send(g *group) {
+func (t *leadershipTransfer) send(r *replica) {
 	t.sent = true
-	g.raft.TransferLeader(t.to)
+	r.raft.TransferLeader(t.to)
 }
 
 // expire gives up a transfer after handOverLimit; this leader then continues. A cordoned
 // leader does not wait for its own disk, which may be why it is cordoned: it sends the transfer and
 // leaves its pipeline to the transferee, as a leader does that is cut off.
-func (t *leadershipTransfer) expire(g *group) {
-	if t.to == 0 || g.w.now.Mono < t.until {
+func (t *leadershipTransfer) expire(r *replica) {
+	if t.to == 0 || r.w.now.Mono < t.until {
 		return
 	}
-	if !t.sent && g.w.host.isCordoned() {
-		t.until = g.w.now.Mono + handOverLimit
-		t.send(g)
+	if !t.sent && r.w.host.isCordoned() {
+		t.until = r.w.now.Mono + handOverLimit
+		t.send(r)
 		return
 	}
 	t.to, t.sent = 0, false
-	g.w.touchNext(g)
+	r.w.touchNext(r)
 }

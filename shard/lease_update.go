@@ -72,29 +72,29 @@ func (s *timerShard) answerLeaseUpdate(o *op, r *timer.Result) {
 
 // SendReport reports the end of a lease to the group's leader.
 func (e schedulerEnv) SendReport(p *scheduler.Report) {
-	g := e.g
-	to := g.leaderNode()
+	r := e.g
+	to := r.leaderNode()
 	// A removed replica, or one that was cut off when it was removed, learns of no leader. Its
 	// reports go to the members in turn.
-	if to == 0 && len(g.membership.row.Members) > 0 {
+	if to == 0 && len(r.membership.row.Members) > 0 {
 		e.reported++
-		to = g.membership.row.Members[e.reported%len(g.membership.row.Members)].Node
+		to = r.membership.row.Members[e.reported%len(r.membership.row.Members)].Node
 	}
-	if to == 0 || to == g.w.host.cfg.Node {
+	if to == 0 || to == r.w.host.cfg.Node {
 		return
 	}
-	o := g.w.open(to, reportMessage, g.id, 0)
+	o := r.w.open(to, reportMessage, r.shard, 0)
 	body := len(o.frame)
 	o.frame = appendReport(o.frame, p)
-	o.close(g.w, body)
+	o.close(r.w, body)
 }
 
 // leaderNode returns the node that leads the group, by what this node knows; 0: none.
-func (g *group) leaderNode() uint64 {
-	if g.raft == nil {
+func (r *replica) leaderNode() uint64 {
+	if r.raft == nil {
 		return 0
 	}
-	return nodeOf(g.raft.BasicStatus().Lead)
+	return nodeOf(r.raft.BasicStatus().Lead)
 }
 
 // Flags of a report.
@@ -143,7 +143,7 @@ func (s *timerShard) hearReport(from uint64, body []byte) {
 // tellOver answers a report: the lease is over. Leases never come back, so the answer is true even
 // if another replica leads by now.
 func (s *timerShard) tellOver(to uint64, owner table.Incarnation, h timer.Handle, fence uint64) {
-	o := s.g.w.open(to, overMessage, s.g.id, 0)
+	o := s.g.w.open(to, overMessage, s.g.shard, 0)
 	body := len(o.frame)
 	for _, v := range [...]uint64{uint64(owner), uint64(h), fence} {
 		o.frame = binary.AppendUvarint(o.frame, v)

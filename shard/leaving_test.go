@@ -19,7 +19,7 @@ func TestLeaderThatLeavesAppendsNothing(t *testing.T) {
 	c.leads()
 	r.pass(time.Second)
 	g := r.host.groups[1]
-	kind, id, transition := pb.ConfChangeRemoveNode, g.replica, pb.ConfChangeTransitionJointExplicit
+	kind, id, transition := pb.ConfChangeRemoveNode, g.id, pb.ConfChangeTransitionJointExplicit
 	g.store.conf = g.raft.ApplyConfChange(&pb.ConfChangeV2{Transition: &transition, Changes: []*pb.ConfChangeSingle{{Type: &kind, NodeId: &id}}})
 	last, _ := g.store.LastIndex()
 	c.sent = nil

@@ -97,7 +97,7 @@ func TestLeftLeasesThatEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := g.raft.BasicStatus().GetTerm()
-	c.say(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: &g.replica, Term: &now, Index: &last, LogTerm: &term, Commit: new(last + 1),
+	c.say(1, &pb.Message{Type: pb.MsgApp.Enum(), From: new(ReplicaID(8, 1)), To: &g.id, Term: &now, Index: &last, LogTerm: &term, Commit: new(last + 1),
 		Entries: []*pb.Entry{{Index: new(last + 1), Term: &now, Type: pb.EntryNormal.Enum(), Data: b.Bytes()}}})
 	r.pass(2 * scheduler.LimitPoll)
 	if d := shardOf(g).table.Due(got[0].Handle); d.State == timer.Leased {

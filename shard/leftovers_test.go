@@ -30,7 +30,7 @@ func movedAway(t *testing.T, begin func(r *hostHarness, c *fakePeers), then func
 		begin(r, c)
 		r.host.Place([]Assignment{{Group: 1, Epoch: 2, Settled: true, Members: []Member{{Node: 8, Replica: ReplicaID(8, 1)}, {Node: 9, Replica: ReplicaID(9, 1)}}}})
 		r.settle()
-		if r.host.groups[1].replica != 0 {
+		if r.host.groups[1].id != 0 {
 			t.Fatal("the replica is there")
 		}
 		then(r)
@@ -57,7 +57,7 @@ func TestSnapshotThatComesTooLateGoes(t *testing.T) {
 	movedAway(t, func(r *hostHarness, _ *fakePeers) {
 		g := r.host.groups[1]
 		tbl := table.New(1, 0)
-		m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(g.replica), Term: new(g.term + 1),
+		m := &pb.Message{Type: pb.MsgSnap.Enum(), From: new(ReplicaID(8, 1)), To: new(g.id), Term: new(g.term + 1),
 			Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(g.applied + 1000), Term: new(g.term + 1), ConfState: g.store.conf}}}
 		var err error
 		if in, err = r.host.Receive(8, appendTransferHeader(nil, &transferHeader{group: 1, message: m, hash: tbl.Hash(), epoch: 1}), int64(len(state))); err != nil {
@@ -106,10 +106,10 @@ func TestLeftoversOfAnEarlierReplica(t *testing.T) {
 		r.host.Place([]Assignment{row})
 		r.settle()
 		g := r.host.groups[1]
-		if g.replica != ReplicaID(7, 3) || len(r.snapshotFiles(1)) == 0 {
-			r.t.Fatalf("replica %x", g.replica)
+		if g.id != ReplicaID(7, 3) || len(r.snapshotFiles(1)) == 0 {
+			r.t.Fatalf("replica %x", g.id)
 		}
-		own := wal.SnapshotMeta{Shard: 1, Index: 1 << 30, Term: 9, Conf: record.AppendMark(nil, record.Mark{Replica: g.replica, Index: 1 << 30, Term: 9, Conf: &pb.ConfState{}})}
+		own := wal.SnapshotMeta{Shard: 1, Index: 1 << 30, Term: 9, Conf: record.AppendMark(nil, record.Mark{Replica: g.id, Index: 1 << 30, Term: 9, Conf: &pb.ConfState{}})}
 		w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), own)
 		if err == nil {
 			err = w.Commit()

@@ -162,7 +162,7 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 		c.row.Epoch, c.row.Settled = 2, false
 		c.row.Members = []Member{c.row.Members[0], c.row.Members[1]}
 		c.tell()
-		c.until("it is given up", 20*time.Second, func() bool { c.add(); return c.shard(2).replica == 0 && c.row.Settled })
+		c.until("it is given up", 20*time.Second, func() bool { c.add(); return c.shard(2).id == 0 && c.row.Settled })
 		if c.stopped(2) != nil {
 			t.Errorf("a replica that is not there is stopped: %v", c.stopped(2))
 		}

@@ -106,23 +106,23 @@ func pinnable(state, replicas, genBytes int64) uint64 {
 const maxPinned = 7
 
 // hasLocalState reports whether the group has, or had, a replica on this node.
-func (g *group) hasLocalState() bool { return g.replica != 0 || g.tombstone != 0 }
+func (r *replica) hasLocalState() bool { return r.id != 0 || r.tombstone != 0 }
 
 // rewriteMarker writes the creation of a replica that is still empty, or the tombstone of a removed
 // one, to the log again. The old generation that holds it can then be dropped.
-func (w *worker) rewriteMarker(g *group) {
-	g.files.restating = true
-	if g.replica == 0 {
-		w.append(appended{group: g, tombstone: g.tombstone, sync: true})
+func (w *worker) rewriteMarker(r *replica) {
+	r.files.restating = true
+	if r.id == 0 {
+		w.append(appended{group: r, tombstone: r.tombstone, sync: true})
 		return
 	}
-	g.written.dirty = true
-	w.append(appended{group: g, create: &record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.membership.epoch}, sync: true})
+	r.written.dirty = true
+	w.append(appended{group: r, create: &record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.conf, Epoch: r.membership.epoch}, sync: true})
 }
 
 // mark writes the newest snapshot's mark and the hard state to the log, so that generations with
 // older ones can be dropped.
-func (w *worker) mark(g *group) {
-	g.written.dirty = true
-	w.append(appended{group: g, mark: true, sync: true})
+func (w *worker) mark(r *replica) {
+	r.written.dirty = true
+	w.append(appended{group: r, mark: true, sync: true})
 }

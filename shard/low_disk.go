@@ -30,23 +30,23 @@ func (h *Host) lowDisks() (low []timer.LowDiskError) {
 // noteLowDisks makes a leader refuse adds while the disk of a voter is low. Every voter writes the
 // added data, and a voter with a full disk could not even write commands that free something. The
 // leader must refuse, because clients' commands do not pass through followers.
-func (g *group) noteLowDisks(low []timer.LowDiskError) {
+func (r *replica) noteLowDisks(low []timer.LowDiskError) {
 	i := -1
-	if len(low) > 0 && g.leader {
-		i = slices.IndexFunc(low, func(e timer.LowDiskError) bool { return g.membership.hasVoter(g, e.Node) })
+	if len(low) > 0 && r.leader {
+		i = slices.IndexFunc(low, func(e timer.LowDiskError) bool { return r.membership.hasVoter(r, e.Node) })
 	}
 	if i < 0 {
-		if g.public.lowDisk.Load() != nil {
-			g.public.lowDisk.Store(nil)
+		if r.public.lowDisk.Load() != nil {
+			r.public.lowDisk.Store(nil)
 		}
 		return
 	}
-	g.public.lowDisk.Store(&low[i])
+	r.public.lowDisk.Store(&low[i])
 }
 
 // hasVoter reports whether a replica on the node has a vote, or had one before a joint change that
 // is not complete.
-func (m *membership) hasVoter(g *group, node uint64) bool {
+func (m *membership) hasVoter(r *replica, node uint64) bool {
 	of := func(id uint64) bool { return nodeOf(id) == node }
-	return slices.ContainsFunc(g.store.conf.Voters, of) || slices.ContainsFunc(g.store.conf.VotersOutgoing, of)
+	return slices.ContainsFunc(r.store.conf.Voters, of) || slices.ContainsFunc(r.store.conf.VotersOutgoing, of)
 }

@@ -50,7 +50,7 @@ type machine interface {
 	tick()           // does its periodic work
 	tickRemoved()    // … on a node without a replica
 	end()            // ends a leadership, and fails its proposals
-	doubt()          // this process was suspended; see group.doubt
+	doubt()          // this process was suspended; see replica.doubt
 	drain()          // a transfer of the leadership begins
 	unstarted() int  // leases whose calls have not started
 	scanLeases()     // processes of other nodes have ended, perhaps

@@ -41,42 +41,42 @@ type membership struct {
 
 // reconcile makes a leader follow its assignment: first one membership change at a time, then the
 // transfer of the leadership to the preferred replica.
-func (m *membership) reconcile(g *group) {
-	if !g.leader || !g.serving && !g.mayNotLead() || g.w.now.Mono < m.reconcileAt {
+func (m *membership) reconcile(r *replica) {
+	if !r.leader || !r.serving && !r.mayNotLead() || r.w.now.Mono < m.reconcileAt {
 		return
 	}
-	m.reconcileAt = g.w.now.Mono + reconcileEach
-	g.transfer.expire(g)
-	if g.mayNotLead() {
-		g.transfer.toRemaining(g)
+	m.reconcileAt = r.w.now.Mono + reconcileEach
+	r.transfer.expire(r)
+	if r.mayNotLead() {
+		r.transfer.toRemaining(r)
 		return
 	}
-	if g.transfer.to == 0 && g.w.host.isCordoned() {
-		if next := g.transfer.transfereeAmong(g, m.stayers(g)); next != 0 {
-			g.transfer.begin(g, next)
+	if r.transfer.to == 0 && r.w.host.isCordoned() {
+		if next := r.transfer.transfereeAmong(r, m.stayers(r)); next != 0 {
+			r.transfer.begin(r, next)
 		}
 	}
-	if m.row.Epoch == 0 || m.row.Epoch < m.epoch || g.transfer.to != 0 || len(g.store.conf.VotersOutgoing) > 0 || g.w.now.Mono < m.until {
+	if m.row.Epoch == 0 || m.row.Epoch < m.epoch || r.transfer.to != 0 || len(r.store.conf.VotersOutgoing) > 0 || r.w.now.Mono < m.until {
 		return
 	}
 	voters, learners := m.wanted()
 	if len(voters) == 0 {
 		return
 	}
-	switch cc := m.nextChange(g, voters, learners); {
+	switch cc := m.nextChange(r, voters, learners); {
 	case cc != nil:
 		cc.Context = binary.AppendUvarint(nil, uint64(m.row.Epoch))
-		m.until = g.w.now.Mono + confLimit
-		_ = g.raft.ProposeConfChange(cc) // refused while another is under way; tried again later
-		g.w.touch(g)
-	case !sameIDs(voters, g.store.conf.Voters) || !sameIDs(learners, g.store.conf.Learners):
+		m.until = r.w.now.Mono + confLimit
+		_ = r.raft.ProposeConfChange(cc) // refused while another is under way; tried again later
+		r.w.touch(r)
+	case !sameIDs(voters, r.store.conf.Voters) || !sameIDs(learners, r.store.conf.Learners):
 	case !m.row.Settled:
-		if g.w.now.Mono >= m.settledAt && m.isKnown(g) {
-			m.settledAt = g.w.now.Mono + settledEach
-			g.w.host.cfg.Placement.Settled(g.id, m.row.Epoch)
+		if r.w.now.Mono >= m.settledAt && m.isKnown(r) {
+			m.settledAt = r.w.now.Mono + settledEach
+			r.w.host.cfg.Placement.Settled(r.shard, m.row.Epoch)
 		}
 	default:
-		g.transfer.toPreferred(g)
+		r.transfer.toPreferred(r)
 	}
 }
 
@@ -85,17 +85,17 @@ func (m *membership) reconcile(g *group) {
 // transfers the leadership to a remaining voter. Entries that it alone has would make its log the
 // longest: it would refuse its vote to the remaining voters, which may still count it, and could
 // not be a candidate itself.
-func (m *membership) leaves(g *group) bool {
-	return len(g.store.conf.Voters) > 0 && !slices.Contains(g.store.conf.Voters, g.replica)
+func (m *membership) leaves(r *replica) bool {
+	return len(r.store.conf.Voters) > 0 && !slices.Contains(r.store.conf.Voters, r.id)
 }
 
 // isOut reports that this replica has applied the change that took its vote. A new replica may not
 // have applied the change that adds it yet.
-func (m *membership) isOut(g *group) bool {
-	return m.leaves(g) && !slices.Contains(g.store.conf.VotersOutgoing, g.replica) && (m.learns(g) || m.epoch >= epochOf(g.replica))
+func (m *membership) isOut(r *replica) bool {
+	return m.leaves(r) && !slices.Contains(r.store.conf.VotersOutgoing, r.id) && (m.learns(r) || m.epoch >= epochOf(r.id))
 }
 
-func (m *membership) learns(g *group) bool { return slices.Contains(g.store.conf.Learners, g.replica) }
+func (m *membership) learns(r *replica) bool { return slices.Contains(r.store.conf.Learners, r.id) }
 
 // sendCommitHint answers a pre-vote request with this replica's commit index, which covers at least
 // the change that removed it. A candidate that has not applied the change still counts this
@@ -107,41 +107,41 @@ func (m *membership) learns(g *group) bool { return slices.Contains(g.store.conf
 // else the leader's next heartbeat corrects the candidate. The candidate accepts the hint only if
 // it has the entry in question. It learns only that this entry is committed, which is true
 // regardless of the sender.
-func (m *membership) sendCommitHint(g *group, ask *pb.Message) {
-	if ask.GetType() != pb.MsgPreVote || ask.GetTerm() < 2 || !m.isOut(g) {
+func (m *membership) sendCommitHint(r *replica, ask *pb.Message) {
+	if ask.GetType() != pb.MsgPreVote || ask.GetTerm() < 2 || !m.isOut(r) {
 		return
 	}
-	if m.learns(g) && g.w.now.Mono/commitHintPeriod%2 == 1 {
+	if m.learns(r) && r.w.now.Mono/commitHintPeriod%2 == 1 {
 		// The learner may be a voter that has not heard of its promotion yet. A hint ends an
 		// election, so candidates that can win without this replica get the other periods.
 		return
 	}
-	last := g.store.last()
-	term, err := g.store.Term(last)
+	last := r.store.last()
+	term, err := r.store.Term(last)
 	if err != nil || ask.GetLogTerm() > term || ask.GetLogTerm() == term && ask.GetIndex() >= last {
 		return // the candidate gets the vote
 	}
-	index := min(g.applied, ask.GetIndex()) // the last entry that the candidate may have
+	index := min(r.applied, ask.GetIndex()) // the last entry that the candidate may have
 	if index < m.index {
 		// The candidate lacks the change, so a replica that has it must lead. A hint would make the
 		// candidate refuse its vote to that replica.
 		return
 	}
-	if term, err = g.store.Term(index); err != nil {
+	if term, err = r.store.Term(index); err != nil {
 		return // no longer in memory
 	}
 	m.hintsSent++
-	g.send(&pb.Message{
-		Type: pb.MsgApp.Enum(), From: &g.replica, To: ask.From, Term: new(ask.GetTerm() - 1),
+	r.send(&pb.Message{
+		Type: pb.MsgApp.Enum(), From: &r.id, To: ask.From, Term: new(ask.GetTerm() - 1),
 		Index: &index, LogTerm: &term, Commit: &index,
 	})
 }
 
 // stayers returns the voters to which a cordoned leader may transfer its leadership. It excludes
 // voters that the assignment removes, because these would return it.
-func (m *membership) stayers(g *group) []uint64 {
+func (m *membership) stayers(r *replica) []uint64 {
 	if m.row.Epoch == 0 || m.row.Epoch < m.epoch {
-		return g.store.conf.Voters // the assignment is older than the membership
+		return r.store.conf.Voters // the assignment is older than the membership
 	}
 	voters, _ := m.wanted()
 	return voters
@@ -162,8 +162,8 @@ func (m *membership) wanted() (voters, learners []uint64) {
 // nextChange returns the next change from the current membership to the wanted one, or nil if there
 // is none now. A new voter is added as a learner first. Once it has caught up, one joint change
 // gives it its vote and removes the replicas that are no longer wanted.
-func (m *membership) nextChange(g *group, voters, learners []uint64) *pb.ConfChangeV2 {
-	conf := g.store.conf
+func (m *membership) nextChange(r *replica, voters, learners []uint64) *pb.ConfChangeV2 {
+	conf := r.store.conf
 	cc := &pb.ConfChangeV2{}
 	change := func(kind pb.ConfChangeType, id uint64) {
 		cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: &kind, NodeId: &id})
@@ -178,7 +178,7 @@ func (m *membership) nextChange(g *group, voters, learners []uint64) *pb.ConfCha
 	}
 	for _, id := range voters {
 		if !slices.Contains(conf.Voters, id) {
-			if !m.hasCaughtUp(g, id) {
+			if !m.hasCaughtUp(r, id) {
 				return nil
 			}
 			change(pb.ConfChangeAddNode, id)
@@ -186,15 +186,15 @@ func (m *membership) nextChange(g *group, voters, learners []uint64) *pb.ConfCha
 	}
 	// A leader that is not among the wanted voters hands over first. Before that, its transferee
 	// may have to get a vote.
-	if !slices.Contains(voters, g.replica) {
-		next := g.transfer.transfereeAmong(g, voters)
+	if !slices.Contains(voters, r.id) {
+		next := r.transfer.transfereeAmong(r, voters)
 		// No remaining replica may lead, perhaps because all of their nodes drain. The assignment
 		// is followed nevertheless.
 		if next == 0 && len(cc.Changes) == 0 {
-			next = g.transfer.transfereeWhere(g, voters, func(uint64) bool { return true })
+			next = r.transfer.transfereeWhere(r, voters, func(uint64) bool { return true })
 		}
 		if next != 0 {
-			g.transfer.begin(g, next)
+			r.transfer.begin(r, next)
 			return nil
 		}
 		if len(cc.Changes) == 0 {
@@ -202,7 +202,7 @@ func (m *membership) nextChange(g *group, voters, learners []uint64) *pb.ConfCha
 		}
 		return cc
 	}
-	if !m.mostHear(g, voters) {
+	if !m.mostHear(r, voters) {
 		return nil
 	}
 	for _, id := range conf.Voters {
@@ -228,10 +228,10 @@ func (m *membership) nextChange(g *group, voters, learners []uint64) *pb.ConfCha
 // mostHear reports whether most of the wanted voters have caught up with this leader. Votes are
 // removed only then: the planner may not know yet that one of these voters is down, and after the
 // change the group could not even elect a leader (I14).
-func (m *membership) mostHear(g *group, voters []uint64) bool {
+func (m *membership) mostHear(r *replica, voters []uint64) bool {
 	hear := 0
 	for _, id := range voters {
-		if id == g.replica || m.hasCaughtUp(g, id) {
+		if id == r.id || m.hasCaughtUp(r, id) {
 			hear++
 		}
 	}
@@ -239,9 +239,9 @@ func (m *membership) mostHear(g *group, voters []uint64) bool {
 }
 
 // hasCaughtUp reports whether a replica is active and lacks at most caughtUp entries.
-func (m *membership) hasCaughtUp(g *group, id uint64) (ok bool) {
-	last, _ := g.store.LastIndex()
-	g.raft.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
+func (m *membership) hasCaughtUp(r *replica, id uint64) (ok bool) {
+	last, _ := r.store.LastIndex()
+	r.raft.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if other == id {
 			ok = pr.RecentActive && pr.State == tracker.StateReplicate && pr.Match+caughtUp >= last
 		}
@@ -251,7 +251,7 @@ func (m *membership) hasCaughtUp(g *group, id uint64) (ok bool) {
 
 // apply applies a membership change, unless its epoch is older than one already followed
 // (I8).
-func (m *membership) apply(g *group, e *pb.Entry) error {
+func (m *membership) apply(r *replica, e *pb.Entry) error {
 	cc, err := confChange(e)
 	if err != nil {
 		return err
@@ -267,8 +267,8 @@ func (m *membership) apply(g *group, e *pb.Entry) error {
 		}
 		m.epoch = uint32(epoch)
 	}
-	g.store.conf = g.raft.ApplyConfChange(cc)
-	g.noteLowDisks(g.w.host.lowDisks())
+	r.store.conf = r.raft.ApplyConfChange(cc)
+	r.noteLowDisks(r.w.host.lowDisks())
 	m.index, m.until = e.GetIndex(), 0
 	return nil
 }
@@ -293,14 +293,14 @@ func (k *confKnown) came(e *pb.Entry) {
 
 // isKnown reports whether most voters know of the last change. If this has not been checked yet, it
 // starts the check.
-func (m *membership) isKnown(g *group) bool {
-	if g.appliedTerm != g.term {
+func (m *membership) isKnown(r *replica) bool {
+	if r.appliedTerm != r.term {
 		return false // the first entry of this term, which is empty too, comes before
 	}
-	if m.known.conf != m.index || m.known.term != g.term {
-		if g.raft.Propose(nil) == nil {
-			m.known = confKnown{conf: m.index, term: g.term}
-			g.w.touch(g)
+	if m.known.conf != m.index || m.known.term != r.term {
+		if r.raft.Propose(nil) == nil {
+			m.known = confKnown{conf: m.index, term: r.term}
+			r.w.touch(r)
 		}
 		return false
 	}
@@ -308,12 +308,12 @@ func (m *membership) isKnown(g *group) bool {
 		return false
 	}
 	knows := 0
-	g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if pr.Match >= m.known.index && slices.Contains(g.store.conf.Voters, id) {
+	r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if pr.Match >= m.known.index && slices.Contains(r.store.conf.Voters, id) {
 			knows++
 		}
 	})
-	return 2*knows > len(g.store.conf.Voters)
+	return 2*knows > len(r.store.conf.Voters)
 }
 
 func sameIDs(a, b []uint64) bool {
@@ -324,8 +324,8 @@ func sameIDs(a, b []uint64) bool {
 }
 
 // all returns all replicas of the group in ascending order, each once.
-func (m *membership) all(g *group) []uint64 {
-	conf := g.store.conf
+func (m *membership) all(r *replica) []uint64 {
+	conf := r.store.conf
 	list := slices.Concat(conf.Voters, conf.VotersOutgoing, conf.Learners)
 	slices.Sort(list)
 	return slices.Compact(list)

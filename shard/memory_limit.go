@@ -65,12 +65,12 @@ func (c *Config) share(parts int64, most int64) int64 { return min(c.MemoryLimit
 
 // laden reports that the group's unapplied proposals have reached their bound, which the last of
 // them may exceed.
-func (p *pipeline) laden(g *group) bool {
+func (p *pipeline) laden(r *replica) bool {
 	bytes := 0
 	for i := range p.proposals {
 		bytes += p.proposals[i].bytes
 	}
-	return int64(bytes) >= g.w.host.cfg.share(uncommittedShare, mostUncommitted)
+	return int64(bytes) >= r.w.host.cfg.share(uncommittedShare, mostUncommitted)
 }
 
 // needed returns the memory that counts against the limit: the groups' or, if it is more, the
@@ -106,9 +106,9 @@ func (w *worker) kept() (least, most int) {
 }
 
 // countEntries updates the worker's count of the memory that a group's log holds.
-func (w *worker) countEntries(g *group) {
-	w.held.entries += g.store.held() - g.turn.counted
-	g.turn.counted = g.store.held()
+func (w *worker) countEntries(r *replica) {
+	w.held.entries += r.store.held() - r.turn.counted
+	r.turn.counted = r.store.held()
 }
 
 // holds returns the memory of the worker's groups, without received states that are being read back
@@ -129,9 +129,9 @@ func (w *worker) holds() Memory {
 // weigh counts the state that was loaded at the start, and what the process uses. Groups without
 // work are otherwise not counted before the first tick.
 func (w *worker) weigh() {
-	for _, g := range w.groups {
-		w.countEntries(g)
-		w.held.tables += g.machine.bytes()
+	for _, r := range w.groups {
+		w.countEntries(r)
+		w.held.tables += r.machine.bytes()
 	}
 	w.account()
 	w.held.pressure = w.host.pressure()
@@ -147,14 +147,14 @@ func (w *worker) account() {
 	}
 	if run := w.snapshot; run != nil && run.state.Held() > w.host.cfg.share(shareth, math.MaxInt64) && w.host.pressure() == over {
 		w.host.cfg.Logger.Error("a snapshot is given up: what changes while it is written fills the memory; it is tried again",
-			"shard", uint32(run.group.id), "bytes", m.Snapshots, "limit", w.host.cfg.MemoryLimit)
+			"shard", uint32(run.group.shard), "bytes", m.Snapshots, "limit", w.host.cfg.MemoryLimit)
 		run.abort()
 	}
 }
 
 // admit refuses commands that add to the state while memory or disk is short. Commands that free
 // something are admitted.
-func (h *Host) admit(g *group, cmd *timer.Command) error {
+func (h *Host) admit(r *replica, cmd *timer.Command) error {
 	if !grows(cmd) {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (h *Host) admit(g *group, cmd *timer.Command) error {
 		h.refused[RefusedMemory].Add(1)
 		return timer.ErrMemory
 	}
-	if low := g.public.lowDisk.Load(); low != nil {
+	if low := r.public.lowDisk.Load(); low != nil {
 		h.refused[RefusedLowDisk].Add(1)
 		return *low
 	}

@@ -38,7 +38,7 @@ type Machine interface {
 
 // metaGroup takes the place of a table in the meta group.
 type metaGroup struct {
-	g       *group
+	g       *replica
 	machine Machine
 	waiting []*metaOp
 }
@@ -57,34 +57,34 @@ const maxMetaWaiting = 10_000
 // when it has applied the first entry of its term. Before, its state may lack commands that earlier
 // leaders acknowledged.
 func (m *metaGroup) propose() {
-	g := m.g
-	if !g.leader {
+	r := m.g
+	if !r.leader {
 		return
 	}
-	if g.takeover && g.appliedTerm == g.term {
+	if r.takeover && r.appliedTerm == r.term {
 		// There is no lease to fence: the meta group reads no clock and makes no calls.
-		g.takeover, g.serving, g.servingSince = false, true, g.w.now.Mono
+		r.takeover, r.serving, r.servingSince = false, true, r.w.now.Mono
 	}
-	if !g.serving || g.transfer.to != 0 || g.pipeline.refusedUntil != 0 || len(g.pipeline.proposals) >= maxPipelined {
+	if !r.serving || r.transfer.to != 0 || r.pipeline.refusedUntil != 0 || len(r.pipeline.proposals) >= maxPipelined {
 		return // waiting commands time out by themselves
 	}
-	if len(m.waiting) == 0 && !g.compare.wanted {
+	if len(m.waiting) == 0 && !r.compare.wanted {
 		return
 	}
 	entry := m.entry()
 	if len(entry.ops) == 0 && !entry.compares {
 		return // all waiting commands were refused
 	}
-	g.pipeline.number++
-	b := entry.encode(g.w.host.agreed(), uint64(g.w.now.WallMs), g.w.host.origin, g.pipeline.number)
-	g.w.budget.proposed += len(b)
-	p := proposal{number: g.pipeline.number, metas: entry.ops}
-	if err := g.raft.Propose(b); err != nil {
+	r.pipeline.number++
+	b := entry.encode(r.w.host.agreed(), uint64(r.w.now.WallMs), r.w.host.origin, r.pipeline.number)
+	r.w.budget.proposed += len(b)
+	p := proposal{number: r.pipeline.number, metas: entry.ops}
+	if err := r.raft.Propose(b); err != nil {
 		m.dropped(&p)
 		return
 	}
-	g.compare.wanted = false
-	g.pipeline.proposals = append(g.pipeline.proposals, p)
+	r.compare.wanted = false
+	r.pipeline.proposals = append(r.pipeline.proposals, p)
 }
 
 // metaEntry is an entry that is about to be proposed.
@@ -95,8 +95,8 @@ type metaEntry struct {
 
 // entry takes waiting commands, up to the size of one entry. It answers those that Check refuses.
 func (m *metaGroup) entry() metaEntry {
-	g := m.g
-	e := metaEntry{compares: g.compare.wanted}
+	r := m.g
+	e := metaEntry{compares: r.compare.wanted}
 	bytes, n := 0, 0
 	for ; n < len(m.waiting) && bytes < table.MaxBatchBytes; n++ {
 		o := m.waiting[n]
@@ -109,7 +109,7 @@ func (m *metaGroup) entry() metaEntry {
 	}
 	clear(m.waiting[:n])
 	if m.waiting = m.waiting[n:]; len(m.waiting) > 0 {
-		g.w.touchNext(g)
+		r.w.touchNext(r)
 	}
 	return e
 }
@@ -187,16 +187,16 @@ func (m *metaGroup) replay(e *record.Entry) error {
 }
 
 func (m *metaGroup) apply(e *pb.Entry) (compares bool, err error) {
-	g := m.g
+	r := m.g
 	out, err := m.runCommands(e.Data)
 	if err != nil {
 		return false, err
 	}
-	if out.origin != g.w.host.origin || len(g.pipeline.proposals) == 0 || g.pipeline.proposals[0].number != out.number {
+	if out.origin != r.w.host.origin || len(r.pipeline.proposals) == 0 || r.pipeline.proposals[0].number != out.number {
 		return out.compares, nil
 	}
-	p := g.pipeline.proposals[0]
-	g.pipeline.proposals = g.pipeline.proposals[1:]
+	p := r.pipeline.proposals[0]
+	r.pipeline.proposals = r.pipeline.proposals[1:]
 	for i, o := range p.metas {
 		if o != nil {
 			o.answer(out.results[i], nil)

@@ -36,16 +36,16 @@ func (h *Host) agreed() feature.Level { return min(h.cfg.Level, h.cfg.Agreed()) 
 // malformed. The replica neither votes nor acknowledges, and the others continue without it. Its files
 // stay as they are, so that a build that can read them can go on from there. The node's other
 // groups are not affected, not even at a start.
-func (g *group) stop(why error) {
-	g.w.host.cfg.Logger.Error("a replica is stopped: this release cannot go on with its log. Nothing of it is lost: start the release that wrote it",
-		"shard", uint32(g.id), "why", why)
-	g.stopped = why
-	g.stepDown()
-	g.refuseAll()
-	if run := g.w.snapshot; run != nil && run.group == g {
+func (r *replica) stop(why error) {
+	r.w.host.cfg.Logger.Error("a replica is stopped: this release cannot go on with its log. Nothing of it is lost: start the release that wrote it",
+		"shard", uint32(r.shard), "why", why)
+	r.stopped = why
+	r.stepDown()
+	r.refuseAll()
+	if run := r.w.snapshot; run != nil && run.group == r {
 		run.abort()
 	}
-	g.raft, g.wrong.why, g.snapshots.incoming = nil, nil, nil
-	g.turn.wakeMs = math.MaxInt64
-	g.publish()
+	r.raft, r.wrong.why, r.snapshots.incoming = nil, nil, nil
+	r.turn.wakeMs = math.MaxInt64
+	r.publish()
 }

@@ -145,7 +145,7 @@ func (o *metaOp) handle(w *worker) {
 // read is a linearizable read. It is served when everything that was committed at its arrival is
 // applied.
 type read struct {
-	group    *group
+	group    *replica
 	serve    func(budget int) (done bool)
 	long     bool // serve is called several times, each for a slice of the work
 	deadline time.Duration
@@ -170,19 +170,19 @@ func (r *read) handle(w *worker) {
 
 // refuseAll answers all operations that were not proposed: this node does not lead the group, but
 // another may.
-func (g *group) refuseAll() {
-	err := g.notLeader()
-	g.machine.refuse(err)
-	g.reads.fail(err)
+func (r *replica) refuseAll() {
+	err := r.notLeader()
+	r.machine.refuse(err)
+	r.reads.fail(err)
 }
 
 // notLeader returns the error that names the leading node, if this node knows it.
-func (g *group) notLeader() error {
-	if g.raft == nil {
+func (r *replica) notLeader() error {
+	if r.raft == nil {
 		return timer.NotLeaderError{}
 	}
-	leader := nodeOf(g.raft.BasicStatus().Lead)
-	if leader == g.w.host.cfg.Node {
+	leader := nodeOf(r.raft.BasicStatus().Lead)
+	if leader == r.w.host.cfg.Node {
 		leader = 0
 	}
 	return timer.NotLeaderError{Leader: leader}
@@ -190,22 +190,22 @@ func (g *group) notLeader() error {
 
 // notLeading reports whether operations must not wait here: this node has no replica of the group,
 // or one that follows.
-func (g *group) notLeading() bool {
-	return g.raft == nil || !g.leader && !g.soleVoter()
+func (r *replica) notLeading() bool {
+	return r.raft == nil || !r.leader && !r.soleVoter()
 }
 
 // expire answers operations whose deadline has passed: 503 is better than silence.
-func (g *group) expire(now time.Duration) {
-	g.machine.expire(now)
-	g.reads.expire(now)
+func (r *replica) expire(now time.Duration) {
+	r.machine.expire(now)
+	r.reads.expire(now)
 }
 
-func (g *group) timeoutError() error {
-	if g.w.stream.Full() {
-		d := g.w.stream.Disk()
-		return timer.LowDiskError{Node: g.w.host.cfg.Node, Path: g.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
+func (r *replica) timeoutError() error {
+	if r.w.stream.Full() {
+		d := r.w.stream.Disk()
+		return timer.LowDiskError{Node: r.w.host.cfg.Node, Path: r.w.host.cfg.Dir, Free: d.Free, Limit: d.Limit}
 	}
-	if g.serving {
+	if r.serving {
 		return timer.ErrOverloaded
 	}
 	return timer.ErrNoLeader

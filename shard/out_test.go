@@ -61,7 +61,7 @@ func (o *other) Send(_ uint64, frame []byte) {
 func (o *other) SendSnapshot(uint64, *SnapshotStream) { o.p.stands[0].t.Fatal("a snapshot is sent") }
 
 // shard returns a node's replica of shard 1.
-func (p *pair) shard(i int) *group { return p.stands[i].host.groups[1] }
+func (p *pair) shard(i int) *replica { return p.stands[i].host.groups[1] }
 
 // until advances time until a condition holds, for ten seconds at most.
 func (p *pair) until(what string, so func() bool) {
@@ -103,7 +103,7 @@ func (p *pair) removes(learns bool) {
 		row.Members = append(row.Members, Member{Node: 8, Replica: ReplicaID(8, 1), Learner: true})
 	}
 	r.host.Place([]Assignment{row})
-	hasChange := func(g *group) bool {
+	hasChange := func(g *replica) bool {
 		return slices.ContainsFunc(storedIn(r.t, g.store), func(e *pb.Entry) bool {
 			return e.GetType() == pb.EntryConfChangeV2 || e.GetType() == pb.EntryConfChange
 		})
@@ -217,7 +217,7 @@ func TestWhoLacksTheChangeIsToldNothing(t *testing.T) {
 			return true
 		}
 		g.membership.sendCommitHint(g, &pb.Message{
-			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(7, 1)), To: &g.replica, Term: new(g.written.hard.Term + 1), LogTerm: new(g.appliedTerm), Index: &test.last,
+			Type: pb.MsgPreVote.Enum(), From: new(ReplicaID(7, 1)), To: &g.id, Term: new(g.written.hard.Term + 1), LogTerm: new(g.appliedTerm), Index: &test.last,
 		})
 		g.w.touch(g)
 		p.stands[1].turn()

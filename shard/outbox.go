@@ -103,9 +103,9 @@ func (w *worker) sendAll() {
 }
 
 // send sends a message to a peer.
-func (g *group) send(m *pb.Message) {
+func (r *replica) send(m *pb.Message) {
 	if m.GetType() == pb.MsgSnap {
-		g.snapshots.send(g, m)
+		r.snapshots.send(r, m)
 		return
 	}
 	if !mayCome(m.GetType()) {
@@ -113,16 +113,16 @@ func (g *group) send(m *pb.Message) {
 		// answered when collect handles the change of role.
 		return
 	}
-	if !g.pipeline.holdsBack(g, m) {
-		g.sendNow(m)
+	if !r.pipeline.holdsBack(r, m) {
+		r.sendNow(m)
 	}
 }
 
-func (g *group) sendNow(m *pb.Message) {
-	o := g.w.open(nodeOf(m.GetTo()), raftMessage, g.id, entriesRoom(m))
+func (r *replica) sendNow(m *pb.Message) {
+	o := r.w.open(nodeOf(m.GetTo()), raftMessage, r.shard, entriesRoom(m))
 	body := len(o.frame)
 	o.frame = appendMessage(o.frame, m)
-	o.close(g.w, body)
+	o.close(r.w, body)
 }
 
 // nodeOf returns the node of a replica.
@@ -213,7 +213,7 @@ type peerFrame struct {
 
 type peerMessage struct {
 	kind  byte
-	group *group
+	group *replica
 	body  []byte
 }
 
@@ -233,23 +233,23 @@ func (f *peerFrame) handle(w *worker) {
 }
 
 // hear handles a raft message from a peer.
-func (g *group) hear(from uint64, body []byte) {
+func (r *replica) hear(from uint64, body []byte) {
 	m, err := decodeMessage(body)
-	if err != nil || g.raft == nil || m.GetTo() != g.replica || nodeOf(m.GetFrom()) != from || !mayCome(m.GetType()) {
+	if err != nil || r.raft == nil || m.GetTo() != r.id || nodeOf(m.GetFrom()) != from || !mayCome(m.GetType()) {
 		return
 	}
-	if g.hasLost(m) {
+	if r.hasLost(m) {
 		return
 	}
-	g.membership.sendCommitHint(g, m)
+	r.membership.sendCommitHint(r, m)
 	if waitsForDisk(m.GetType()) {
-		if g.w.full() {
+		if r.w.full() {
 			return
 		}
-		g.w.budget.heard += len(body) + partOverhead
+		r.w.budget.heard += len(body) + partOverhead
 	}
-	_ = g.raft.Step(m) // raft refuses old messages, and those of replicas that it does not know
-	g.w.touch(g)
+	_ = r.raft.Step(m) // raft refuses old messages, and those of replicas that it does not know
+	r.w.touch(r)
 }
 
 // hasLost halts the host if a heartbeat shows that this replica lacks entries that it acknowledged.
@@ -257,12 +257,12 @@ func (g *group) hear(from uint64, body []byte) {
 // durable. If it does, damage took the end of the log, where it looks like an unfinished write. The
 // replica may have lost a vote, and entries that were counted for a majority, so it must not go on.
 // Raft itself would panic.
-func (g *group) hasLost(m *pb.Message) bool {
-	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < g.term || m.GetCommit() <= g.store.last() {
+func (r *replica) hasLost(m *pb.Message) bool {
+	if m.GetType() != pb.MsgHeartbeat || m.GetTerm() < r.term || m.GetCommit() <= r.store.last() {
 		return false
 	}
-	g.w.host.halt(&HaltError{LostEnd, fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged",
-		g.id, m.GetCommit(), g.store.last())})
+	r.w.host.halt(&HaltError{LostEnd, fmt.Errorf("shard %d: this node had acknowledged entries up to %d, but its log ends at entry %d: the end of the log was damaged",
+		r.shard, m.GetCommit(), r.store.last())})
 	return true
 }
 

@@ -85,25 +85,25 @@ const (
 )
 
 // gathers reports whether the group's changes wait for the entry that is on its way.
-func (p *pipeline) gathers(g *group) bool {
-	return len(p.proposals) > 0 && !g.machine.prompt() && !g.soleVoter() && g.machine.waits() < gatherMost && g.w.now.Mono < p.gatherUntil()
+func (p *pipeline) gathers(r *replica) bool {
+	return len(p.proposals) > 0 && !r.machine.prompt() && !r.soleVoter() && r.machine.waits() < gatherMost && r.w.now.Mono < p.gatherUntil()
 }
 
 // gatherUntil returns when changes no longer wait for the newest proposal.
 func (p *pipeline) gatherUntil() time.Duration { return p.proposedAt + gatherFor }
 
 // tryPropose proposes the group's changes, unless they gather or too much is on its way to disk.
-func (g *group) tryPropose() {
-	g.pipeline.gathering = false
+func (r *replica) tryPropose() {
+	r.pipeline.gathering = false
 	switch {
-	case g.pipeline.gathers(g):
-		g.pipeline.gathering = g.machine.hasWork()
-	case g.w.mayPropose():
-		if !g.leader || !g.mayNotLead() {
-			g.machine.propose()
+	case r.pipeline.gathers(r):
+		r.pipeline.gathering = r.machine.hasWork()
+	case r.w.mayPropose():
+		if !r.leader || !r.mayNotLead() {
+			r.machine.propose()
 		}
-	case g.machine.hasWork():
-		g.w.stall(g)
+	case r.machine.hasWork():
+		r.w.stall(r)
 	}
 }
 
@@ -111,8 +111,8 @@ func (g *group) tryPropose() {
 // that one tells the follower as much, and a follower with nothing to write answers for nothing. At
 // the next tick it is sent at the latest, because raft also finds out by such appends what was
 // lost.
-func (p *pipeline) holdsBack(g *group, m *pb.Message) bool {
-	if m.GetType() != pb.MsgApp || g.machine.prompt() {
+func (p *pipeline) holdsBack(r *replica, m *pb.Message) bool {
+	if m.GetType() != pb.MsgApp || r.machine.prompt() {
 		return false
 	}
 	for i, held := range p.held {
@@ -121,7 +121,7 @@ func (p *pipeline) holdsBack(g *group, m *pb.Message) bool {
 			break
 		}
 	}
-	if len(m.Entries) > 0 || !g.leader || len(p.proposals)+g.machine.waits() == 0 {
+	if len(m.Entries) > 0 || !r.leader || len(p.proposals)+r.machine.waits() == 0 {
 		return false
 	}
 	p.held = append(p.held, m)
@@ -129,10 +129,10 @@ func (p *pipeline) holdsBack(g *group, m *pb.Message) bool {
 }
 
 // sendHeld sends the appends that were held back.
-func (p *pipeline) sendHeld(g *group) {
+func (p *pipeline) sendHeld(r *replica) {
 	held := p.held
 	p.held = nil
 	for _, m := range held {
-		g.sendNow(m)
+		r.sendNow(m)
 	}
 }

@@ -97,7 +97,7 @@ func (t *pullRequest) granted(s *timerShard, r *timer.Result) {
 	// A lease that is over is not handed out: this process was suspended, and others may have had
 	// the timer since.
 	if r.Code == timer.OK && t.wait != nil && s.g.w.now.Lease < t.until {
-		t.pulled = append(t.pulled, timer.PulledTimer{Shard: s.g.id, Handle: r.Handle, UntilMs: t.untilMs, Timer: s.table.Copy(r.Handle)})
+		t.pulled = append(t.pulled, timer.PulledTimer{Shard: s.g.shard, Handle: r.Handle, UntilMs: t.untilMs, Timer: s.table.Copy(r.Handle)})
 	}
 	if t.pending == 0 {
 		t.answer(nil)

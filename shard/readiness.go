@@ -24,24 +24,24 @@ func (h *Host) NotReady() error {
 	default:
 	}
 	now := h.cfg.Clock.Mono()
-	for _, g := range h.groups {
-		switch leader := g.public.leader.Load(); {
-		case !g.public.present.Load():
-			if g.id == Meta {
+	for _, r := range h.groups {
+		switch leader := r.public.leader.Load(); {
+		case !r.public.present.Load():
+			if r.shard == Meta {
 				return timer.ErrRecovering
 			}
 			continue
 		case leader == 0:
-			return &NoLeaderError{Group: g.id}
-		case g.id == Meta || leader != h.cfg.Node:
+			return &NoLeaderError{Group: r.shard}
+		case r.shard == Meta || leader != h.cfg.Node:
 			continue
 		}
-		at := time.Duration(h.shard(g.id).canary.passed.Load())
+		at := time.Duration(h.shard(r.shard).canary.passed.Load())
 		if at == 0 {
-			return &CanaryError{Shard: g.id}
+			return &CanaryError{Shard: r.shard}
 		}
 		if now-at > canaryLate {
-			return &CanaryError{Shard: g.id, Late: now - at}
+			return &CanaryError{Shard: r.shard, Late: now - at}
 		}
 	}
 	return nil
@@ -97,7 +97,7 @@ func (s *timerShard) tickCanary() {
 	}
 	s.canary.next = s.g.w.now.Mono + canaryEach
 	if len(s.g.w.groups) > canaryPhases { // else one turn would be all of theirs at once
-		phase := canaryEach * time.Duration(s.g.id%canaryPhases) / canaryPhases
+		phase := canaryEach * time.Duration(s.g.shard%canaryPhases) / canaryPhases
 		s.canary.next -= (s.g.w.now.Mono - phase) % canaryEach
 	}
 	s.waiting = append(s.waiting, &op{shard: s, brief: true, deadline: s.g.w.now.Mono + waitLimit,

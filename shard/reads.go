@@ -32,7 +32,7 @@ type readBatch struct {
 }
 
 // ask requests a read index for the fresh reads.
-func (r *reads) ask(g *group) {
+func (r *reads) ask(g *replica) {
 	if len(r.fresh) == 0 || !g.serving {
 		return
 	}
@@ -60,7 +60,7 @@ func (r *reads) confirmed(context []byte, index uint64) {
 }
 
 // serve answers the reads whose index is applied.
-func (r *reads) serve(g *group) {
+func (r *reads) serve(g *replica) {
 	keep := r.ready[:0]
 	for _, rd := range r.ready {
 		if rd.index <= g.applied {
@@ -76,7 +76,7 @@ func (r *reads) serve(g *group) {
 }
 
 // serveLong continues long reads, one slice after the other, within the group's share of the turn.
-func (r *reads) serveLong(g *group) {
+func (r *reads) serveLong(g *replica) {
 	if len(r.long) == 0 {
 		return
 	}
@@ -106,8 +106,8 @@ func (r *reads) serveLong(g *group) {
 // the first of them asks have equal shares.
 func (w *worker) scanShare() int {
 	if w.budget.scanners == 0 {
-		for _, g := range w.groups {
-			if len(g.reads.long) > 0 {
+		for _, r := range w.groups {
+			if len(r.reads.long) > 0 {
 				w.budget.scanners++
 			}
 		}

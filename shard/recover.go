@@ -24,7 +24,7 @@ const foundingIndex, foundingTerm = 1, 1
 // log says that they are committed, so that it holds only the uncommitted tail and the entries that
 // followers may lack.
 type recovery struct {
-	group *group
+	group *replica
 	gen   uint64         // of the record that is being read
 	log   []record.Entry // entries that are still needed
 	first int            // in log: the first that is kept; applied, but followers may lack it
@@ -45,8 +45,8 @@ type recovery struct {
 
 // recoveryOf begins with a loaded snapshot, if there is one. If the snapshot is of a newer release,
 // nothing is applied.
-func recoveryOf(g *group) *recovery {
-	return &recovery{group: g, stopped: g.stopped, stop: g.stopped != nil}
+func recoveryOf(r *replica) *recovery {
+	return &recovery{group: r, stopped: r.stopped, stop: r.stopped != nil}
 }
 
 // SnapshotsDir returns the directory of the snapshots in a data directory.
@@ -73,14 +73,14 @@ func (h *Host) recover() error {
 		return err
 	}
 	list := make([]*recovery, len(h.groups))
-	for i, g := range h.groups {
-		list[i] = recoveryOf(g)
+	for i, r := range h.groups {
+		list[i] = recoveryOf(r)
 	}
-	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, r wal.Record) error {
-		if int(r.Shard) >= len(list) {
-			return fmt.Errorf("record of shard %d, but there are only %d", r.Shard, len(list)-1)
+	stream, err := wal.Open(h.cfg.FS, h.streamDir(), h.cfg.Log, func(pos wal.Position, x wal.Record) error {
+		if int(x.Shard) >= len(list) {
+			return fmt.Errorf("record of shard %d, but there are only %d", x.Shard, len(list)-1)
 		}
-		return list[r.Shard].replay(pos, r)
+		return list[x.Shard].replay(pos, x)
 	})
 	if err != nil {
 		return fmt.Errorf("shard: %w", err)
@@ -96,20 +96,20 @@ func (h *Host) recover() error {
 			return err
 		}
 	}
-	for _, r := range list {
-		if err := r.finish(); err != nil {
+	for _, x := range list {
+		if err := x.finish(); err != nil {
 			_ = stream.Close()                                 // nothing was written; this releases the lock
-			if unread := r.group.files.unread; unread != nil { // it may have the missing part
-				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; the same start may do when the disk reads again: %w", r.group.id, unread)
+			if unread := x.group.files.unread; unread != nil { // it may have the missing part
+				err = fmt.Errorf("shard %d: a snapshot that is needed cannot be read; the same start may do when the disk reads again: %w", x.group.shard, unread)
 			}
 			return err
 		}
 	}
 	// Last, because it runs in the background: a caller that steps the host waits for it after
 	// Open.
-	for _, g := range h.groups {
-		if g.tombstone != 0 {
-			g.leftovers.add(g, g.tombstone)
+	for _, r := range h.groups {
+		if r.tombstone != 0 {
+			r.leftovers.add(r, r.tombstone)
 		}
 	}
 	return nil
@@ -139,17 +139,17 @@ func (f snapshotFiles) loadSnapshots() error {
 // loadSnapshot loads the newest intact snapshot. The one before it and the log make up for one that
 // is damaged. They also make up for one that cannot be read. If they do not suffice, the start
 // fails with the read error, because the file may be intact and readable later.
-func (f snapshotFiles) loadSnapshot(g *group, files []wal.SnapshotInfo) {
+func (f snapshotFiles) loadSnapshot(r *replica, files []wal.SnapshotInfo) {
 	for _, info := range files {
-		if info.Shard != uint32(g.id) {
+		if info.Shard != uint32(r.shard) {
 			continue
 		}
-		err := f.readSnapshot(g, info.Name)
+		err := f.readSnapshot(r, info.Name)
 		if err == nil {
 			return
 		}
 		if vfs.IsReadFailure(err) {
-			g.files.unread = err
+			r.files.unread = err
 			f.h.cfg.Logger.Error("a snapshot cannot be read; trying the one before it", "file", info.Name, "error", err)
 			continue
 		}
@@ -157,7 +157,7 @@ func (f snapshotFiles) loadSnapshot(g *group, files []wal.SnapshotInfo) {
 	}
 }
 
-func (f snapshotFiles) readSnapshot(g *group, name string) error {
+func (f snapshotFiles) readSnapshot(r *replica, name string) error {
 	file, err := wal.OpenSnapshot(f.h.cfg.FS, f.snapshotDir(), name)
 	if err != nil {
 		return err
@@ -167,23 +167,23 @@ func (f snapshotFiles) readSnapshot(g *group, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: membership: %w", name, err)
 	}
-	switch state, err := f.readState(file, g.id, file.Meta().Hash); {
+	switch state, err := f.readState(file, r.shard, file.Meta().Hash); {
 	case errors.Is(err, feature.ErrNewer): // the file is intact, and an older snapshot does not help
-		g.stopped = fmt.Errorf("shard %d: %s: %w", g.id, name, err)
+		r.stopped = fmt.Errorf("shard %d: %s: %w", r.shard, name, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
 	default:
-		g.machine.replace(state)
+		r.machine.replace(state)
 	}
-	g.place(m)
-	g.files.note(&m)
+	r.place(m)
+	r.files.note(&m)
 	return nil
 }
 
 // place sets the replica and the start of its log for this node.
-func (g *group) place(m record.Mark) {
-	g.replica, g.applied, g.appliedTerm, g.membership.epoch = m.Replica, m.Index, m.Term, m.Epoch
-	g.store.reset(m.Index, m.Term, m.Conf)
+func (r *replica) place(m record.Mark) {
+	r.id, r.applied, r.appliedTerm, r.membership.epoch = m.Replica, m.Index, m.Term, m.Epoch
+	r.store.reset(m.Index, m.Term, m.Conf)
 }
 
 // replay handles one record of the group from the log.
@@ -194,7 +194,7 @@ func (r *recovery) replay(pos wal.Position, rec wal.Record) error {
 
 // Create implements record.Folder.
 func (r *recovery) Create(m record.Mark) error {
-	if g := r.group; r.fault == nil && g.replica == 0 {
+	if g := r.group; r.fault == nil && g.id == 0 {
 		g.place(m)
 		g.files.created, g.files.tomb = r.gen, 0
 		g.files.hardGen = r.gen
@@ -206,7 +206,7 @@ func (r *recovery) Create(m record.Mark) error {
 func (r *recovery) Tombstone(id uint64) error {
 	g := r.group
 	g.tombstone = max(g.tombstone, id)
-	hasLater := g.replica > id // its snapshot was loaded already
+	hasLater := g.id > id // its snapshot was loaded already
 	if hasLater {
 		*r = *recoveryOf(g)
 		g.files.gens = nil
@@ -231,11 +231,11 @@ func (r *recovery) HardState(hard record.HardState) error {
 // Snapshot implements record.Folder. Only snapshots from peers matter here, since the log goes on
 // from them. The group's own snapshots are listed in their directory.
 func (r *recovery) Snapshot(m record.Mark) error {
-	if !m.Installed || r.group.replica != m.Replica {
+	if !m.Installed || r.group.id != m.Replica {
 		return nil
 	}
 	if m.Index > r.group.applied {
-		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged", r.group.id, m.Index)
+		r.fault = fmt.Errorf("shard %d: its state came from another node as snapshot %d, which is missing or damaged", r.group.shard, m.Index)
 		return nil
 	}
 	hard := r.hard
@@ -252,8 +252,8 @@ func (r *recovery) Entries(ents []record.Entry) error {
 	if r.fault != nil {
 		return nil
 	}
-	if g.replica == 0 {
-		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.id, ents[0].Index)
+	if g.id == 0 {
+		r.fault = fmt.Errorf("shard %d: its log begins with entry %d, but nothing says what was before: a snapshot is missing or damaged", g.shard, ents[0].Index)
 		return nil
 	}
 	for _, e := range ents {
@@ -268,7 +268,7 @@ func (r *recovery) Entries(ents []record.Entry) error {
 		}
 		tail, at := len(r.log)-r.next, e.Index-g.applied-1
 		if at > uint64(tail) {
-			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.id, e.Index, g.applied+uint64(tail))
+			r.fault = fmt.Errorf("shard %d: entry %d follows %d: entries between them are missing", g.shard, e.Index, g.applied+uint64(tail))
 			return nil
 		}
 		e.Data = append([]byte(nil), e.Data...)
@@ -293,7 +293,7 @@ func (r *recovery) commit(index uint64) {
 			break
 		}
 		if err := g.replayEntry(e); err != nil {
-			r.stop, r.stopped = true, fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.id, e.Index, err)
+			r.stop, r.stopped = true, fmt.Errorf("shard %d: entry %d cannot be applied: %w", g.shard, e.Index, err)
 			break
 		}
 		g.applied, g.appliedTerm = e.Index, e.Term
@@ -344,14 +344,14 @@ func (r *recovery) tail() iter.Seq[[]byte] {
 	}
 }
 
-func (g *group) replayEntry(e *record.Entry) (err error) {
+func (r *replica) replayEntry(e *record.Entry) (err error) {
 	if len(e.Data) == 0 {
 		return nil
 	}
-	if err := g.w.host.mayRead(e.Data); err != nil {
+	if err := r.w.host.mayRead(e.Data); err != nil {
 		return err
 	}
-	return g.machine.replay(e)
+	return r.machine.replay(e)
 }
 
 // finish starts raft, or creates the meta group's replica in a fresh directory.
@@ -361,10 +361,10 @@ func (r *recovery) finish() error {
 		return damageError{r.fault}
 	}
 	switch {
-	case g.replica != 0:
+	case g.id != 0:
 	case r.known:
-		return damageError{fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.id)}
-	case g.id != Meta:
+		return damageError{fmt.Errorf("shard %d: the log has something of its replica, but not what it began with: a snapshot is missing or damaged", g.shard)}
+	case g.shard != Meta:
 		return nil // the assignment tells whether there is to be a replica
 	default:
 		if g.w.host.cfg.Meta == nil {
@@ -387,11 +387,11 @@ func (r *recovery) finish() error {
 		ents = append(ents, &pb.Entry{Index: &e.Index, Term: &e.Term, Type: &e.Type, Data: e.Data})
 	}
 	if !g.store.append(ents) {
-		return damageError{fmt.Errorf("shard %d: the log has a gap behind entry %d", g.id, g.applied)}
+		return damageError{fmt.Errorf("shard %d: the log has a gap behind entry %d", g.shard, g.applied)}
 	}
 	if r.hard.Commit > g.store.last() {
 		return damageError{fmt.Errorf("shard %d: entries up to %d are committed, but the log ends at %d: a snapshot is missing or damaged",
-			g.id, r.hard.Commit, g.store.last())}
+			g.shard, r.hard.Commit, g.store.last())}
 	}
 	g.written.hard = r.hard
 	g.written.end = g.store.last()
@@ -414,7 +414,7 @@ func (r *recovery) finish() error {
 	}
 	if g.soleVoter() {
 		if err := g.raft.Campaign(); err != nil {
-			return fmt.Errorf("shard %d: campaign: %w", g.id, err)
+			return fmt.Errorf("shard %d: campaign: %w", g.shard, err)
 		}
 	}
 	g.w.touchNext(g)

@@ -130,16 +130,16 @@ func TestRemovedReplicasLogIsVoid(t *testing.T) {
 		r.host.Place(rows)
 		r.settle()
 		synctest.Wait() // until the files are deleted
-		if n := len(r.snapshotFiles(1)); r.host.groups[1].replica != 0 || n != 0 {
-			t.Fatalf("replica %x is still there, with %d snapshots", r.host.groups[1].replica, n)
+		if n := len(r.snapshotFiles(1)); r.host.groups[1].id != 0 || n != 0 {
+			t.Fatalf("replica %x is still there, with %d snapshots", r.host.groups[1].id, n)
 		}
 		r.kill()
 		r.rows = rows
 		if err := r.open(); err != nil {
 			t.Fatal(err)
 		}
-		if g := r.host.groups[1]; g.replica != 0 || g.tombstone != ReplicaID(7, 1) {
-			t.Errorf("replica %x, tombstone %x", g.replica, g.tombstone)
+		if g := r.host.groups[1]; g.id != 0 || g.tombstone != ReplicaID(7, 1) {
+			t.Errorf("replica %x, tombstone %x", g.id, g.tombstone)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	g := r.host.groups[1]
 	tbl := table.New(1, 0)
-	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: tbl.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.replica, Index: 40, Term: 5, Conf: g.store.conf})}
+	meta := wal.SnapshotMeta{Shard: 1, Index: 40, Term: 5, Hash: tbl.Hash(), Conf: record.AppendMark(nil, record.Mark{Replica: g.id, Index: 40, Term: 5, Conf: g.store.conf})}
 	w, err := wal.CreateSnapshot(r.fs, r.host.snapshotDir(), meta)
 	if err == nil {
 		_, err = bytes.NewReader(image(tbl)).WriteTo(w)
@@ -194,7 +194,7 @@ func TestStreamOfAReplacedSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.snapshots.send(g, &pb.Message{Type: pb.MsgSnap.Enum(), From: &g.replica, To: new(ReplicaID(8, 1)), Term: new(uint64(5)),
+	g.snapshots.send(g, &pb.Message{Type: pb.MsgSnap.Enum(), From: &g.id, To: new(ReplicaID(8, 1)), Term: new(uint64(5)),
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(40)), Term: new(uint64(5)), ConfState: g.store.conf}}})
 	if len(c.streams) != 1 {
 		t.Fatalf("%d streams", len(c.streams))
@@ -378,7 +378,7 @@ func TestOwnResponseAfterRemoval(t *testing.T) {
 	c.leads()
 	g := r.host.groups[1]
 	c.mute = true
-	me := g.replica
+	me := g.id
 	if err := g.raft.ProposeConfChange(&pb.ConfChangeV2{Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: &me}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func (r *hostHarness) deposed() {
 	r.t.Helper()
 	g := r.host.groups[1]
-	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.replica, To: &g.replica, Term: new(g.written.hard.Term + 1)})
+	err := g.raft.Step(&pb.Message{Type: pb.MsgAppResp.Enum(), From: &g.id, To: &g.id, Term: new(g.written.hard.Term + 1)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

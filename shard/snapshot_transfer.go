@@ -46,12 +46,12 @@ type snapshots struct {
 // offer answers raft's request for a snapshot to send. A snapshot is good if the log in
 // memory continues from it, and it has the current membership. Otherwise a new one is made, and raft
 // asks again.
-func (s *snapshots) offer(g *group) (*pb.Snapshot, error) {
-	f := &g.files
-	if g.wrong.why != nil {
+func (s *snapshots) offer(r *replica) (*pb.Snapshot, error) {
+	f := &r.files
+	if r.wrong.why != nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	if !f.sendable() || f.newest < g.store.offset || f.newest < g.membership.index {
+	if !f.sendable() || f.newest < r.store.offset || f.newest < r.membership.index {
 		s.wanted = true
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
@@ -62,33 +62,33 @@ func (s *snapshots) offer(g *group) (*pb.Snapshot, error) {
 func (f *logRetention) sendable() bool { return f.newest != 0 && f.newestConf != nil }
 
 // send streams the snapshot that raft's message names.
-func (s *snapshots) send(g *group, m *pb.Message) {
+func (s *snapshots) send(r *replica, m *pb.Message) {
 	from, to := m.GetFrom(), m.GetTo()
-	stream, err := s.stream(g, m, func(size int64, err error) {
-		g.w.box.post(&shipped{group: g, from: from, to: to, size: size, err: err})
+	stream, err := s.stream(r, m, func(size int64, err error) {
+		r.w.box.post(&shipped{group: r, from: from, to: to, size: size, err: err})
 	})
 	if err != nil {
-		g.raft.ReportSnapshot(to, raft.SnapshotFailure)
+		r.raft.ReportSnapshot(to, raft.SnapshotFailure)
 		return
 	}
-	g.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
+	r.w.host.cfg.Peers.SendSnapshot(nodeOf(to), stream)
 }
 
 // stream makes a stream of the snapshot that a message names. done is called when the
 // stream has ended.
-func (s *snapshots) stream(g *group, m *pb.Message, done func(size int64, err error)) (*SnapshotStream, error) {
-	meta := wal.SnapshotMeta{Shard: uint32(g.id), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
-	h := g.w.host
+func (s *snapshots) stream(r *replica, m *pb.Message, done func(size int64, err error)) (*SnapshotStream, error) {
+	meta := wal.SnapshotMeta{Shard: uint32(r.shard), Index: m.Snapshot.GetMetadata().GetIndex(), Term: m.Snapshot.GetMetadata().GetTerm()}
+	h := r.w.host
 	file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
 	if err != nil {
-		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(g.id), "error", err)
-		g.files.newestConf, s.wanted = nil, true
+		h.cfg.Logger.Error("a snapshot for another node cannot be read; a new one is made", "shard", uint32(r.shard), "error", err)
+		r.files.newestConf, s.wanted = nil, true
 		return nil, err
 	}
 	size, hash := file.Size(), file.Meta().Hash
 	_ = file.Close()
 	return &SnapshotStream{
-		Header: appendTransferHeader(nil, &transferHeader{group: g.id, message: m, hash: hash, epoch: g.files.newestEpoch}),
+		Header: appendTransferHeader(nil, &transferHeader{group: r.shard, message: m, hash: hash, epoch: r.files.newestEpoch}),
 		Size:   size,
 		Open: func() (SnapshotSource, error) {
 			file, err := wal.OpenSnapshot(h.cfg.FS, h.snapshotDir(), meta.FileName())
@@ -103,27 +103,27 @@ func (s *snapshots) stream(g *group, m *pb.Message, done func(size int64, err er
 
 // shipped is the end of a snapshot's stream.
 type shipped struct {
-	group    *group
+	group    *replica
 	from, to uint64
 	size     int64
 	err      error
 }
 
 func (s *shipped) handle(w *worker) {
-	g := s.group
+	r := s.group
 	if s.err == nil {
 		w.host.cfg.Observer.SnapshotSent(s.size)
 	}
-	if g.raft == nil || g.replica != s.from || !g.leader {
+	if r.raft == nil || r.id != s.from || !r.leader {
 		return
 	}
 	status := raft.SnapshotFinish
 	if s.err != nil {
 		status = raft.SnapshotFailure
-		w.host.cfg.Logger.Warn("a snapshot did not reach another node; it is sent again", "shard", uint32(g.id), "node", w.host.nodeName(nodeOf(s.to)), "error", s.err)
+		w.host.cfg.Logger.Warn("a snapshot did not reach another node; it is sent again", "shard", uint32(r.shard), "node", w.host.nodeName(nodeOf(s.to)), "error", s.err)
 	}
-	g.raft.ReportSnapshot(s.to, status)
-	w.touch(g)
+	r.raft.ReportSnapshot(s.to, status)
+	w.touch(r)
 }
 
 // transferHeader is the header of a stream: raft's message, the state's hash and the epoch of its
@@ -232,8 +232,8 @@ func (in *Incoming) Commit() error {
 	if err := in.file.Commit(); err != nil {
 		return err
 	}
-	h, g := in.host, in.host.groups[in.header.group]
-	a := &receivedSnapshot{group: g, message: in.header.message, mark: in.mark, size: in.size}
+	h, r := in.host, in.host.groups[in.header.group]
+	a := &receivedSnapshot{group: r, message: in.header.message, mark: in.mark, size: in.size}
 	h.arriving.Add(in.size)
 	h.memory.Add(in.size)
 	defer func() {
@@ -244,12 +244,12 @@ func (in *Incoming) Commit() error {
 		_ = h.cfg.FS.Remove(filepath.Join(h.snapshotDir(), in.meta.FileName()))
 		return err
 	}
-	return g.w.box.put(a, math.MaxInt)
+	return r.w.box.put(a, math.MaxInt)
 }
 
 // receivedSnapshot is a snapshot that has been received whole.
 type receivedSnapshot struct {
-	group   *group
+	group   *replica
 	message *pb.Message
 	mark    record.Mark
 	size    int64
@@ -264,49 +264,49 @@ func (a *receivedSnapshot) read(dir, name string) error {
 		return err
 	}
 	defer f.Close()
-	if a.state, err = h.readState(f, a.group.id, a.mark.Hash); err != nil {
+	if a.state, err = h.readState(f, a.group.shard, a.mark.Hash); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
 func (a *receivedSnapshot) handle(w *worker) {
-	g := a.group
-	if g.replica != a.mark.Replica {
-		g.leftovers.some = true
+	r := a.group
+	if r.id != a.mark.Replica {
+		r.leftovers.some = true
 		return // the replica was removed
 	}
-	if g.raft == nil || a.mark.Index <= g.applied {
+	if r.raft == nil || a.mark.Index <= r.applied {
 		return // the group has stopped, or needs it no more
 	}
-	before := g.raft.BasicStatus().GetCommit()
-	_ = g.raft.Step(a.message)
+	before := r.raft.BasicStatus().GetCommit()
+	_ = r.raft.Step(a.message)
 	// Raft decides whether to take the snapshot, and says so in its next append. If raft takes it,
 	// the commit index moves to the snapshot's end or beyond. If the commit index was there before,
 	// raft has not taken it: an older snapshot may follow a newer one in one turn.
-	if before < a.mark.Index && g.raft.BasicStatus().GetCommit() >= a.mark.Index {
-		g.snapshots.incoming = a
+	if before < a.mark.Index && r.raft.BasicStatus().GetCommit() >= a.mark.Index {
+		r.snapshots.incoming = a
 	}
-	w.touch(g)
+	w.touch(r)
 }
 
 // install makes a received snapshot the group's state, as raft has decided.
-func (s *snapshots) install(g *group, taken *pb.Snapshot) record.Mark {
+func (s *snapshots) install(r *replica, taken *pb.Snapshot) record.Mark {
 	a := s.incoming
 	index := taken.GetMetadata().GetIndex()
 	if a == nil || a.mark.Index != index || a.mark.Term != taken.GetMetadata().GetTerm() {
-		panic(fmt.Sprintf("shard %d: raft restores from snapshot %d, which has not arrived", g.id, index))
+		panic(fmt.Sprintf("shard %d: raft restores from snapshot %d, which has not arrived", r.shard, index))
 	}
 	s.incoming = nil
 	s.installs++
-	if run := g.w.snapshot; run != nil && run.group == g {
+	if run := r.w.snapshot; run != nil && run.group == r {
 		run.abort()
 	}
-	g.machine.replace(a.state)
-	g.trustAgain()
-	g.place(a.mark)
-	g.membership.index = index
-	g.files.restored(&a.mark)
-	g.w.host.cfg.Observer.SnapshotReceived(a.size)
+	r.machine.replace(a.state)
+	r.trustAgain()
+	r.place(a.mark)
+	r.membership.index = index
+	r.files.restored(&a.mark)
+	r.w.host.cfg.Observer.SnapshotReceived(a.size)
 	return a.mark
 }

@@ -28,7 +28,7 @@ const (
 // snapshotRun is a snapshot that is being written. The worker saves the state in slices between its
 // turns, and a goroutine writes the file.
 type snapshotRun struct {
-	group  *group
+	group  *replica
 	mark   record.Mark
 	meta   wal.SnapshotMeta
 	state  timer.Saving
@@ -91,10 +91,10 @@ func (w *worker) tickSnapshots() {
 		}
 	}
 	needed := w.stream.Generation()
-	for _, g := range w.groups {
-		g.leftovers.tick(g)
-		if g.hasLocalState() {
-			needed = min(needed, g.files.needed())
+	for _, r := range w.groups {
+		r.leftovers.tick(r)
+		if r.hasLocalState() {
+			needed = min(needed, r.files.needed())
 		}
 	}
 	w.needed.Store(needed)
@@ -102,56 +102,56 @@ func (w *worker) tickSnapshots() {
 
 // tickFiles starts a snapshot of a group, or rewrites its marker or mark, if that is due, so that
 // the group does not pin old generations of the log.
-func (w *worker) tickFiles(g *group) {
-	if !g.hasLocalState() || g.stopped != nil || g.wrong.why != nil {
+func (w *worker) tickFiles(r *replica) {
+	if !r.hasLocalState() || r.stopped != nil || r.wrong.why != nil {
 		return
 	}
 	current := w.stream.Generation()
-	pinned := g.files.needed() < current && current-g.files.needed() > max(1, w.host.pinnable.Load())
+	pinned := r.files.needed() < current && current-r.files.needed() > max(1, w.host.pinnable.Load())
 	switch {
-	case pinned && !g.files.restating && g.empty():
-		w.rewriteMarker(g)
-	case g.replica == 0 || !g.snapshots.mayTry(g, w.now.Mono) || g.applied < foundingIndex || g.applied == foundingIndex && !g.snapshots.wanted:
-	case g.snapshots.wanted:
-		w.beginSnapshot(g)
-	case pinned && g.applied == g.files.newest && w.now.Mono-g.files.savedAt > settleAfter:
-		g.files.settle()
-		g.files.savedAt = w.now.Mono // not again while this mark is on its way
-		w.mark(g)
-	case pinned && g.applied > g.files.newest, g.files.logBytes > max(w.host.cfg.SnapshotLogBytes, g.machine.bytes()):
-		w.beginSnapshot(g)
+	case pinned && !r.files.restating && r.empty():
+		w.rewriteMarker(r)
+	case r.id == 0 || !r.snapshots.mayTry(r, w.now.Mono) || r.applied < foundingIndex || r.applied == foundingIndex && !r.snapshots.wanted:
+	case r.snapshots.wanted:
+		w.beginSnapshot(r)
+	case pinned && r.applied == r.files.newest && w.now.Mono-r.files.savedAt > settleAfter:
+		r.files.settle()
+		r.files.savedAt = w.now.Mono // not again while this mark is on its way
+		w.mark(r)
+	case pinned && r.applied > r.files.newest, r.files.logBytes > max(w.host.cfg.SnapshotLogBytes, r.machine.bytes()):
+		w.beginSnapshot(r)
 	}
 }
 
 // mayTry reports whether enough time has passed since a snapshot failed.
-func (s *snapshots) mayTry(g *group, now time.Duration) bool {
+func (s *snapshots) mayTry(r *replica, now time.Duration) bool {
 	wait := snapshotRetry
 	if s.wanted {
 		wait = wantedRetry
 	}
-	return g.files.failedAt == 0 || now-g.files.failedAt >= wait
+	return r.files.failedAt == 0 || now-r.files.failedAt >= wait
 }
 
 // beginSnapshot starts a snapshot. If the disk has no room for it, the group tries again later and
 // leaves the room to the log.
-func (w *worker) beginSnapshot(g *group) {
-	if !w.stream.HasRoom(uint64(g.machine.bytes())) {
-		g.files.failedAt = w.now.Mono
-		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(g.id), "bytes", g.machine.bytes(), "free", w.stream.Disk().Free)
+func (w *worker) beginSnapshot(r *replica) {
+	if !w.stream.HasRoom(uint64(r.machine.bytes())) {
+		r.files.failedAt = w.now.Mono
+		w.host.cfg.Logger.Error("no room for a snapshot; the log keeps growing until there is", "shard", uint32(r.shard), "bytes", r.machine.bytes(), "free", w.stream.Disk().Free)
 		return
 	}
-	g.snapshots.wanted = false
-	run := &snapshotRun{group: g, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
-	run.mark = record.Mark{Replica: g.replica, Index: g.applied, Term: g.appliedTerm, Conf: g.store.conf, Epoch: g.membership.epoch}
-	run.meta = wal.SnapshotMeta{Shard: uint32(g.id), Index: g.applied, Term: g.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
-	run.state = g.machine.save()
+	r.snapshots.wanted = false
+	run := &snapshotRun{group: r, chunks: make(chan []byte, snapshotQueue), begun: w.now.Mono}
+	run.mark = record.Mark{Replica: r.id, Index: r.applied, Term: r.appliedTerm, Conf: r.store.conf, Epoch: r.membership.epoch}
+	run.meta = wal.SnapshotMeta{Shard: uint32(r.shard), Index: r.applied, Term: r.appliedTerm, Conf: record.AppendMark(nil, run.mark)}
+	run.state = r.machine.save()
 	run.meta.Hash = run.state.Hash()
 	w.snapshot = run
-	chunks, before := run.chunks, g.files.newest
+	chunks, before := run.chunks, r.files.newest
 	w.host.inBackground(func() {
 		err := w.host.writeSnapshot(run, chunks, func() { w.box.post(&snapshotWritten{run: run}) })
 		if err == nil {
-			w.host.removeSnapshots(g.id, run.meta.Index, before)
+			w.host.removeSnapshots(r.shard, run.meta.Index, before)
 		}
 		w.box.post(&snapshotWritten{run: run, done: true, err: err})
 	})
@@ -225,31 +225,31 @@ func (f snapshotFiles) removeSnapshots(id timer.ShardID, newest, before uint64) 
 
 func (w *worker) snapshotDone(s *snapshotWritten) {
 	w.snapshot = nil
-	g := s.run.group
-	if g.replica != s.run.mark.Replica {
-		g.leftovers.some = true
+	r := s.run.group
+	if r.id != s.run.mark.Replica {
+		r.leftovers.some = true
 		return // the replica was removed
 	}
-	switch newest := g.files.newest; {
+	switch newest := r.files.newest; {
 	case newest > s.run.mark.Index:
 		return // a newer snapshot came from a peer
-	case newest == s.run.mark.Index && g.files.newestConf != nil:
+	case newest == s.run.mark.Index && r.files.newestConf != nil:
 		return // it exists; without newestConf it was unreadable, and this one replaces it
 	}
 	if s.err != nil {
-		g.files.failedAt = w.now.Mono
-		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(g.id), "error", s.err)
+		r.files.failedAt = w.now.Mono
+		w.host.cfg.Logger.Error("snapshot failed; the log keeps growing until one succeeds", "shard", uint32(r.shard), "error", s.err)
 		return
 	}
 	w.host.cfg.Observer.Snapshot(w.now.Mono - s.run.begun)
-	g.files.saved(&s.run.mark)
-	g.files.savedAt = w.now.Mono
-	w.mark(g)
+	r.files.saved(&s.run.mark)
+	r.files.savedAt = w.now.Mono
+	w.mark(r)
 }
 
 // empty reports whether the log has only the group's creation or tombstone. A group that has
 // entries but has applied none pins the log until it has: its creation must stay before them.
-func (g *group) empty() bool { return g.replica == 0 || max(g.applied, g.written.end) <= foundingIndex }
+func (r *replica) empty() bool { return r.id == 0 || max(r.applied, r.written.end) <= foundingIndex }
 
 // snapshotFiles is the part of a host that reads and writes the files of snapshots.
 type snapshotFiles struct{ h *Host }
@@ -279,18 +279,18 @@ type leftovers struct {
 
 // add begins to delete the snapshots of replicas up to upTo, whose tombstone is on disk.
 // Snapshots of later replicas are kept.
-func (l *leftovers) add(g *group, upTo uint64) {
+func (l *leftovers) add(r *replica, upTo uint64) {
 	l.some, l.upTo = true, max(l.upTo, upTo)
 	if !l.busy {
-		l.delete(g)
+		l.delete(r)
 	}
 }
 
-func (l *leftovers) delete(g *group) {
+func (l *leftovers) delete(r *replica) {
 	l.some, l.busy = false, true
-	h, w, upTo, gone := g.w.host, g.w, l.upTo, g.replica == 0
+	h, w, upTo, gone := r.w.host, r.w, l.upTo, r.id == 0
 	h.inBackground(func() {
-		err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), uint32(g.id), func(conf []byte, err error) bool {
+		err := wal.RemoveShardSnapshots(h.cfg.FS, h.snapshotDir(), uint32(r.shard), func(conf []byte, err error) bool {
 			if err != nil {
 				// A damaged file is deleted too if there is no replica here that may need it.
 				return gone && !vfs.IsReadFailure(err)
@@ -298,13 +298,13 @@ func (l *leftovers) delete(g *group) {
 			m, err := record.DecodeMark(conf)
 			return err == nil && m.Replica <= upTo || err != nil && gone
 		})
-		w.box.post(&cleanedUp{group: g, err: err})
+		w.box.post(&cleanedUp{group: r, err: err})
 	})
 }
 
 // cleanedUp reports the end of a deletion to the worker.
 type cleanedUp struct {
-	group *group
+	group *replica
 	err   error
 }
 
@@ -313,13 +313,13 @@ func (c *cleanedUp) handle(w *worker) {
 	l.busy = false
 	if c.err != nil {
 		l.some, l.again = true, w.now.Mono+snapshotRetry
-		w.host.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; they are tried again", "shard", uint32(c.group.id), "error", c.err)
+		w.host.cfg.Logger.Error("the snapshots of a removed replica could not be deleted; they are tried again", "shard", uint32(c.group.shard), "error", c.err)
 	}
 }
 
 // tick deletes files that appeared since the last deletion or survived it.
-func (l *leftovers) tick(g *group) {
-	if l := &g.leftovers; l.some && !l.busy && g.w.now.Mono >= l.again {
-		l.delete(g)
+func (l *leftovers) tick(r *replica) {
+	if l := &r.leftovers; l.some && !l.busy && r.w.now.Mono >= l.again {
+		l.delete(r)
 	}
 }

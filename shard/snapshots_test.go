@@ -160,8 +160,8 @@ func TestLoadersGiveOneState(t *testing.T) {
 				got := ""
 				for _, g := range s.host.groups {
 					f := &g.files
-					got += fmt.Sprintln(g.id, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.last())
-					if tbl := s.host.Table(g.id); tbl != nil {
+					got += fmt.Sprintln(g.shard, g.applied, g.appliedTerm, f.gens, f.hardGen, f.newest, f.older, f.logBytes, g.written.hard, g.store.last())
+					if tbl := s.host.Table(g.shard); tbl != nil {
 						got += fmt.Sprintf("%x %x\n", tbl.Hash(), image(tbl))
 					}
 				}
@@ -279,7 +279,7 @@ func TestDamagedSnapshotOfIdleShard(t *testing.T) {
 }
 
 // take writes a snapshot of a group now.
-func (r *hostHarness) take(g *group) {
+func (r *hostHarness) take(g *replica) {
 	r.t.Helper()
 	g.w.beginSnapshot(g)
 	for n := 0; g.w.snapshot != nil; n++ {
@@ -392,7 +392,7 @@ func TestIdleShardsPinNothing(t *testing.T) {
 		r.restart()
 		for _, g := range r.host.groups[1:] {
 			if !g.serving {
-				t.Errorf("shard %d does not serve", g.id)
+				t.Errorf("shard %d does not serve", g.shard)
 			}
 		}
 		r.audit()

@@ -65,7 +65,7 @@ func TestNobodyIsSpareInAChange(t *testing.T) {
 	r, c := withFakePeers(t, true, nil)
 	c.appendFrom(8, 1)
 	g := r.host.groups[1]
-	own, leader := g.replica, ReplicaID(8, 1)
+	own, leader := g.id, ReplicaID(8, 1)
 	other := func(n uint64) uint64 { return ReplicaID(n, 1) }
 	for _, test := range []struct {
 		conf  *pb.ConfState

@@ -15,7 +15,7 @@ import (
 
 // groupPublic is the part of a group's status that other goroutines may read without asking its
 // worker. It may be a turn old.
-type groupPublic struct {
+type replicaPublic struct {
 	leader  atomic.Uint64                      // node; 0: unknown
 	serves  atomic.Bool                        // this node leads and has taken over
 	present atomic.Bool                        // this node has a replica
@@ -25,12 +25,12 @@ type groupPublic struct {
 }
 
 // publish updates g.public.
-func (g *group) publish() {
-	g.public.leader.Store(g.leaderNode())
-	g.public.serves.Store(g.serving)
-	g.public.present.Store(g.raft != nil)
-	g.public.takes.Store(!g.notLeading() || g.awaitsLeader())
-	g.public.applied.Store(g.applied)
+func (r *replica) publish() {
+	r.public.leader.Store(r.leaderNode())
+	r.public.serves.Store(r.serving)
+	r.public.present.Store(r.raft != nil)
+	r.public.takes.Store(!r.notLeading() || r.awaitsLeader())
+	r.public.applied.Store(r.applied)
 }
 
 // Leads reports whether this node leads the group and serves.
@@ -89,32 +89,32 @@ func (h *Host) Groups() []GroupStatus {
 	h.onWorkers(func(w *worker) {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, g := range w.groups {
-			out[g.id] = g.status()
+		for _, r := range w.groups {
+			out[r.shard] = r.status()
 		}
 	})
 	return out
 }
 
-func (g *group) status() GroupStatus {
-	s := GroupStatus{Group: g.id}
-	s.Fault = g.fault()
-	if s.Fault == "" && g.compare.differs {
+func (r *replica) status() GroupStatus {
+	s := GroupStatus{Group: r.shard}
+	s.Fault = r.fault()
+	if s.Fault == "" && r.compare.differs {
 		s.Fault = "replicas have different states, and none of these has a majority"
 	}
-	if g.raft == nil {
+	if r.raft == nil {
 		return s
 	}
-	basic := g.raft.BasicStatus()
-	s.Replica, s.Leader, s.Leads, s.Term = g.replica, nodeOf(basic.Lead), g.leader, basic.GetTerm()
-	s.Applied, s.Epoch, s.Compared = g.applied, g.membership.epoch, g.compare.last
-	s.Voters, s.Learners, s.Joint = g.store.conf.Voters, g.store.conf.Learners, len(g.store.conf.VotersOutgoing) > 0
-	g.machine.status(&s)
-	if g.leader {
+	basic := r.raft.BasicStatus()
+	s.Replica, s.Leader, s.Leads, s.Term = r.id, nodeOf(basic.Lead), r.leader, basic.GetTerm()
+	s.Applied, s.Epoch, s.Compared = r.applied, r.membership.epoch, r.compare.last
+	s.Voters, s.Learners, s.Joint = r.store.conf.Voters, r.store.conf.Learners, len(r.store.conf.VotersOutgoing) > 0
+	r.machine.status(&s)
+	if r.leader {
 		s.Behind = map[uint64]uint64{}
-		last := g.store.last()
-		g.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-			if id == g.replica || pr.RecentActive {
+		last := r.store.last()
+		r.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+			if id == r.id || pr.RecentActive {
 				s.Behind[id] = last - min(pr.Match, last)
 			}
 		})
@@ -123,12 +123,12 @@ func (g *group) status() GroupStatus {
 }
 
 // fault describes the fault of this replica. It is empty if none is known.
-func (g *group) fault() string {
+func (r *replica) fault() string {
 	switch {
-	case g.stopped != nil:
-		return g.stopped.Error()
-	case g.wrong.why != nil:
-		return fmt.Sprintf("shard %d: %v", g.id, g.wrong.why)
+	case r.stopped != nil:
+		return r.stopped.Error()
+	case r.wrong.why != nil:
+		return fmt.Sprintf("shard %d: %v", r.shard, r.wrong.why)
 	}
 	return ""
 }
@@ -179,8 +179,8 @@ func (h *Host) Stats() Stats {
 		s.Queued += w.queued.Load()
 		m := w.holds()
 		s.Memory.add(&m)
-		for _, g := range w.groups {
-			g.stats(&s)
+		for _, r := range w.groups {
+			r.stats(&s)
 		}
 	})
 	walkLeaders(h, func(l *timerShard, at *int) bool {
@@ -190,14 +190,14 @@ func (h *Host) Stats() Stats {
 	return s
 }
 
-func (g *group) stats(s *Stats) {
-	if g.leader {
+func (r *replica) stats(s *Stats) {
+	if r.leader {
 		s.Leads++
 	}
-	if g.fault() != "" || g.compare.differs {
+	if r.fault() != "" || r.compare.differs {
 		s.Faults++
 	}
-	g.machine.stats(s)
+	r.machine.stats(s)
 }
 
 // walkLeaders has the workers look at the shards that this node leads, a slice of one of them in

@@ -87,9 +87,9 @@ func (d driver) Memory() (counted int64, held Memory) {
 	for _, w := range d.h.workers {
 		m := w.holds()
 		m.Entries -= int64(w.held.entries)
-		for _, g := range w.groups {
-			g.store.tail.check()
-			m.Entries += int64(g.store.tail.recount())
+		for _, r := range w.groups {
+			r.store.tail.check()
+			m.Entries += int64(r.store.tail.recount())
 		}
 		held.add(&m)
 	}
@@ -268,23 +268,23 @@ type Progress struct {
 
 // Progress returns the progress of a group, at little cost.
 func (d driver) Progress(id timer.ShardID) Progress {
-	g := d.h.groups[id]
-	if g.raft == nil {
-		if g.stopped != nil {
-			return Progress{Replica: g.replica, HardTerm: g.written.hard.Term, Vote: g.written.hard.Vote, Applied: g.applied, Last: g.store.last(), Epoch: g.membership.epoch, Stopped: g.stopped}
+	r := d.h.groups[id]
+	if r.raft == nil {
+		if r.stopped != nil {
+			return Progress{Replica: r.id, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Applied: r.applied, Last: r.store.last(), Epoch: r.membership.epoch, Stopped: r.stopped}
 		}
 		return Progress{}
 	}
-	leaves := g.membership.leaves(g)
+	leaves := r.membership.leaves(r)
 	zoneless := 0
-	if s, ok := g.machine.(*timerShard); ok && s.scheduler.Leads() {
+	if s, ok := r.machine.(*timerShard); ok && s.scheduler.Leads() {
 		zoneless = s.scheduler.InUnknownZones()
 	}
-	lastTerm, _ := g.store.Term(g.store.last()) // always known
+	lastTerm, _ := r.store.Term(r.store.last()) // always known
 	return Progress{
-		AppliedTerm: g.appliedTerm, LastTerm: lastTerm, Wrong: g.wrong.why, Installs: g.snapshots.installs, Compared: g.compare.last,
-		Replica: g.replica, Term: g.term, HardTerm: g.written.hard.Term, Vote: g.written.hard.Vote, Leads: g.leader, Serves: g.serving, Applied: g.applied, Last: g.store.last(), Epoch: g.membership.epoch,
-		ConfIndex: g.membership.index, FirstIndex: g.store.offset + 1, Late: g.turn.late, Leaves: leaves, Out: leaves && g.membership.isOut(g), Proposed: g.pipeline.number, Pipelined: len(g.pipeline.proposals), CommitHintsSent: g.membership.hintsSent,
+		AppliedTerm: r.appliedTerm, LastTerm: lastTerm, Wrong: r.wrong.why, Installs: r.snapshots.installs, Compared: r.compare.last,
+		Replica: r.id, Term: r.term, HardTerm: r.written.hard.Term, Vote: r.written.hard.Vote, Leads: r.leader, Serves: r.serving, Applied: r.applied, Last: r.store.last(), Epoch: r.membership.epoch,
+		ConfIndex: r.membership.index, FirstIndex: r.store.offset + 1, Late: r.turn.late, Leaves: leaves, Out: leaves && r.membership.isOut(r), Proposed: r.pipeline.number, Pipelined: len(r.pipeline.proposals), CommitHintsSent: r.membership.hintsSent,
 		InUnknownZones: zoneless,
 	}
 }

@@ -14,52 +14,52 @@ const awaitLimit = 300 * time.Millisecond
 
 // awaitsLeader reports whether the group lost its leader less than awaitLimit ago. Commands then
 // wait here for the next leader, because trying other nodes would take longer.
-func (g *group) awaitsLeader() bool {
-	return g.raft != nil && !g.machine.prompt() && !g.leader && g.election.leaderless && g.w.now.Mono-g.election.since < awaitLimit
+func (r *replica) awaitsLeader() bool {
+	return r.raft != nil && !r.machine.prompt() && !r.leader && r.election.leaderless && r.w.now.Mono-r.election.since < awaitLimit
 }
 
 // leadChanged records whether raft knows a leader. When another replica becomes leader, waiting
 // commands are refused and told its node.
-func (e *election) leadChanged(g *group, lead uint64) {
+func (e *election) leadChanged(r *replica, lead uint64) {
 	switch {
 	case lead == raft.None && !e.leaderless:
-		e.leaderless, e.since = true, g.w.now.Mono
+		e.leaderless, e.since = true, r.w.now.Mono
 	case lead != raft.None && e.leaderless:
 		e.leaderless = false
-		if lead != g.replica && !g.leader {
-			g.refuseAll()
+		if lead != r.id && !r.leader {
+			r.refuseAll()
 		}
 	}
 }
 
 // roleChanged begins or ends this replica's leadership.
-func (g *group) roleChanged(leader bool) {
-	term := g.raft.BasicStatus().GetTerm()
-	if leader == g.leader && term == g.term {
+func (r *replica) roleChanged(leader bool) {
+	term := r.raft.BasicStatus().GetTerm()
+	if leader == r.leader && term == r.term {
 		return
 	}
-	g.stepDown()
-	g.leader, g.term = leader, term
-	g.noteLowDisks(g.w.host.lowDisks())
+	r.stepDown()
+	r.leader, r.term = leader, term
+	r.noteLowDisks(r.w.host.lowDisks())
 	if leader {
-		g.w.host.cfg.Observer.Elected()
-		g.takeover = true
-		g.w.touchNext(g)
+		r.w.host.cfg.Observer.Elected()
+		r.takeover = true
+		r.w.touchNext(r)
 	}
 }
 
 // stepDown ends this replica's leadership. The outcome of proposed operations is unknown; others
 // may be retried at another node.
-func (g *group) stepDown() {
-	if g.leader { // a sole voter's reads wait for its first leadership
-		g.reads.fail(g.notLeader())
+func (r *replica) stepDown() {
+	if r.leader { // a sole voter's reads wait for its first leadership
+		r.reads.fail(r.notLeader())
 	}
-	g.leader, g.serving, g.takeover = false, false, false
-	g.transfer.to, g.transfer.sent = 0, false
-	g.pipeline.gathering, g.pipeline.held = false, nil
-	g.machine.end()
-	if g.raft != nil && !g.soleVoter() && !g.awaitsLeader() {
-		g.refuseAll()
+	r.leader, r.serving, r.takeover = false, false, false
+	r.transfer.to, r.transfer.sent = 0, false
+	r.pipeline.gathering, r.pipeline.held = false, nil
+	r.machine.end()
+	if r.raft != nil && !r.soleVoter() && !r.awaitsLeader() {
+		r.refuseAll()
 	}
 }
 
@@ -88,41 +88,41 @@ type election struct {
 // leaderSeemsGone makes the group elect another leader at once if the node led it. Pre-votes keep
 // that safe: a leader that lives and is followed by a majority goes on, and this follower finds it
 // again at its next heartbeat.
-func (e *election) leaderSeemsGone(g *group, node uint64) {
-	if nodeOf(g.raft.BasicStatus().Lead) != node || g.raft.ForgetLeader() != nil {
+func (e *election) leaderSeemsGone(r *replica, node uint64) {
+	if nodeOf(r.raft.BasicStatus().Lead) != node || r.raft.ForgetLeader() != nil {
 		return
 	}
-	g.w.touch(g)
+	r.w.touch(r)
 	var rest []Member
-	for _, m := range g.membership.row.Members {
+	for _, m := range r.membership.row.Members {
 		if m.Node != node && !m.Learner {
 			rest = append(rest, m)
 		}
 	}
-	rank := slices.IndexFunc(rest, func(m Member) bool { return m.Replica == g.replica })
+	rank := slices.IndexFunc(rest, func(m Member) bool { return m.Replica == r.id })
 	if rank >= 0 {
-		e.at = g.w.now.Mono + standAfter + time.Duration(rank)*standRank
+		e.at = r.w.now.Mono + standAfter + time.Duration(rank)*standRank
 		e.until = e.at + standFor
 	}
 }
 
 // stand campaigns while the group has no leader after the former one seemed to be gone.
-func (e *election) stand(g *group) {
-	now := g.w.now.Mono
+func (e *election) stand(r *replica) {
+	now := r.w.now.Mono
 	if e.at == 0 || now < e.at {
 		return
 	}
 	e.at = 0
-	if g.raft == nil {
+	if r.raft == nil {
 		return
 	}
-	status := g.raft.BasicStatus()
+	status := r.raft.BasicStatus()
 	if status.Lead != raft.None {
 		return
 	}
 	if status.RaftState != raft.StateCandidate { // its votes are on their way
-		_ = g.raft.Campaign()
-		g.w.touch(g)
+		_ = r.raft.Campaign()
+		r.w.touch(r)
 	}
 	if now+standEach < e.until {
 		e.at = now + standEach

@@ -17,7 +17,7 @@ import (
 // timerShard is the machine of a shard of timers: their table, and the scheduler that runs while
 // this replica leads.
 type timerShard struct {
-	g         *group
+	g         *replica
 	table     *table.Table
 	scheduler *scheduler.Scheduler
 	canary    canary
@@ -35,12 +35,12 @@ type timerShard struct {
 	reported   int           // counts reports sent while no leader is known, to address the members in turn
 }
 
-func newTimerShard(g *group, cfg *Config, limits *scheduler.Limits) *timerShard {
-	s := &timerShard{g: g}
+func newTimerShard(r *replica, cfg *Config, limits *scheduler.Limits) *timerShard {
+	s := &timerShard{g: r}
 	s.scheduler = scheduler.New(scheduler.Config{
-		Shard: g.id, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
+		Shard: r.shard, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
 		Observer: cfg.Observer, Ready: cfg.Ready, Limiters: limits, Zones: cfg.Zones,
-	}, schedulerEnv{s}, &g.w.now)
+	}, schedulerEnv{s}, &r.w.now)
 	s.clear()
 	return s
 }
@@ -49,15 +49,15 @@ func newTimerShard(g *group, cfg *Config, limits *scheduler.Limits) *timerShard 
 func (h *Host) shard(id timer.ShardID) *timerShard { return h.groups[id].machine.(*timerShard) }
 
 func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
-	g := s.g
+	r := s.g
 	p, err := s.own(e)
 	if err != nil {
 		return false, err
 	}
 	var want func(int, *timer.Result) bool
 	if p != nil {
-		want = func(i int, r *timer.Result) bool {
-			return p.items[i].op.wants(s.table, r)
+		want = func(i int, x *timer.Result) bool {
+			return p.items[i].op.wants(s.table, x)
 		}
 	}
 	s.listen()
@@ -68,8 +68,8 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 		return false, err
 	}
 	s.publish(e.GetIndex())
-	if n := s.table.TakeDeadReplaced(); n > 0 && g.serving {
-		g.w.host.cfg.Observer.DeadReplaced(n)
+	if n := s.table.TakeDeadReplaced(); n > 0 && r.serving {
+		r.w.host.cfg.Observer.DeadReplaced(n)
 	}
 	if p != nil {
 		for i := range p.items {
@@ -96,7 +96,7 @@ func (s *timerShard) bytes() int64       { return s.table.MemoryBytes() }
 func (s *timerShard) slots() int         { return int(s.table.LastHandle()) }
 func (s *timerShard) save() timer.Saving { return s.table.BeginSnapshot() }
 func (s *timerShard) replace(state any)  { s.setTable(state.(*table.Table)) }
-func (s *timerShard) clear()             { s.setTable(table.New(s.g.id, 0)) }
+func (s *timerShard) clear()             { s.setTable(table.New(s.g.shard, 0)) }
 func (s *timerShard) prompt() bool       { return false }
 func (s *timerShard) waits() int         { return len(s.waiting) }
 func (s *timerShard) run()               { s.scheduler.Run() }
@@ -108,7 +108,7 @@ func (s *timerShard) tickRemoved()       { s.scheduler.Tick() }
 func (s *timerShard) scanLeases()        { s.scheduler.ScanAgain() }
 
 func (s *timerShard) read(r io.Reader) (state any, hash uint64, err error) {
-	t, err := table.Load(s.g.id, r)
+	t, err := table.Load(s.g.shard, r)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -277,9 +277,9 @@ func (s *timerShard) setTable(t *table.Table) {
 
 // confirm asks a majority whether this node leads. It calls then when everything that is committed
 // by now is applied.
-func (g *group) confirm(deadline time.Duration, then func(error)) {
-	r := &read{group: g, deadline: deadline, wait: &waiter{}, serve: func(int) bool { return true }}
-	r.wait.left.Store(1)
-	r.wait.then = func() { then(r.err) }
-	g.reads.fresh = append(g.reads.fresh, r)
+func (r *replica) confirm(deadline time.Duration, then func(error)) {
+	q := &read{group: r, deadline: deadline, wait: &waiter{}, serve: func(int) bool { return true }}
+	q.wait.left.Store(1)
+	q.wait.then = func() { then(q.err) }
+	r.reads.fresh = append(r.reads.fresh, q)
 }

@@ -49,16 +49,16 @@ type worker struct {
 	stream *wal.Stream
 	box    *mailbox
 	spare  []event
-	groups []*group
+	groups []*replica
 	shards []*timerShard // of the groups
 	queued atomic.Int64  // client operations that are not answered yet
 
 	now    clocks.Moment // clocks as of this turn
 	looked bool
 
-	dirty   []*group // to be worked on in this turn
-	again   []*group // to be worked on in another turn, right after this one
-	stalled []*group // to be worked on when a frame is done
+	dirty   []*replica // to be worked on in this turn
+	again   []*replica // to be worked on in another turn, right after this one
+	stalled []*replica // to be worked on when a frame is done
 
 	alone bool // as of the last tick: none of its groups has another voter
 
@@ -140,17 +140,17 @@ func (w *worker) turn() {
 	}
 	w.spare = events[:0]
 	w.tick()
-	for _, g := range w.groups {
-		g.election.stand(g)
-		if g.turn.wakeMs <= w.now.WallMs || g.pipeline.gathering && g.pipeline.gatherUntil() <= w.now.Mono {
-			w.touch(g)
+	for _, r := range w.groups {
+		r.election.stand(r)
+		if r.turn.wakeMs <= w.now.WallMs || r.pipeline.gathering && r.pipeline.gatherUntil() <= w.now.Mono {
+			w.touch(r)
 		}
 	}
 	for i := 0; i < len(w.dirty); i++ {
-		g := w.dirty[i]
-		g.turn.touched, g.turn.hadTime = false, false
-		g.work()
-		w.countEntries(g)
+		r := w.dirty[i]
+		r.turn.touched, r.turn.hadTime = false, false
+		r.work()
+		w.countEntries(r)
 	}
 	w.dirty = w.dirty[:0]
 	w.effort.Slots += uint64(w.budget.scanned)
@@ -162,15 +162,15 @@ func (w *worker) turn() {
 // last turn come first.
 func (w *worker) touchAgain() {
 	for _, late := range []bool{true, false} {
-		for _, g := range w.again {
-			if g.turn.late == late {
-				g.turn.again = false
-				w.touch(g)
+		for _, r := range w.again {
+			if r.turn.late == late {
+				r.turn.again = false
+				w.touch(r)
 			}
 		}
 	}
-	for _, g := range w.again {
-		g.turn.late = false
+	for _, r := range w.again {
+		r.turn.late = false
 	}
 	w.again = w.again[:0]
 }
@@ -185,54 +185,54 @@ const (
 )
 
 // spend counts steps of a scheduler's work, and reports that the time of this turn is over.
-func (w *worker) spend(g *group, steps int) bool {
+func (w *worker) spend(r *replica, steps int) bool {
 	w.budget.steps += steps
 	w.effort.Steps += uint64(steps)
 	if !w.budget.over && w.budget.steps >= w.budget.lookAt {
 		w.budget.lookAt = w.budget.steps + lookEach
 		w.budget.over = w.budget.steps >= turnSteps || w.budget.steps >= leastSteps && w.host.cfg.Clock.Mono()-w.now.Mono > turnTime
 	}
-	if g.turn.late = w.budget.over && !g.turn.hadTime; g.turn.late {
-		w.touchNext(g) // which comes first then, whatever else asks for it
+	if r.turn.late = w.budget.over && !r.turn.hadTime; r.turn.late {
+		w.touchNext(r) // which comes first then, whatever else asks for it
 	}
-	g.turn.hadTime = g.turn.hadTime || !w.budget.over
+	r.turn.hadTime = r.turn.hadTime || !w.budget.over
 	return w.budget.over
 }
 
 // least reports whether a group may do the least that keeps its topics going. After the turn's time
 // only so many may: the others come first in the next turn. It is asked once for each visit.
-func (w *worker) least(g *group) bool {
+func (w *worker) least(r *replica) bool {
 	if w.budget.over {
 		w.budget.leasts++
 	}
 	if w.budget.leasts <= leastShards {
 		return true
 	}
-	w.spend(g, 0)
+	w.spend(r, 0)
 	return false
 }
 
 // touch adds a group to this turn.
-func (w *worker) touch(g *group) {
-	if !g.turn.touched {
-		g.turn.touched = true
-		w.dirty = append(w.dirty, g)
+func (w *worker) touch(r *replica) {
+	if !r.turn.touched {
+		r.turn.touched = true
+		w.dirty = append(w.dirty, r)
 	}
 }
 
 // touchNext asks for another turn for the group, right after this one.
-func (w *worker) touchNext(g *group) {
-	if !g.turn.again {
-		g.turn.again = true
-		w.again = append(w.again, g)
+func (w *worker) touchNext(r *replica) {
+	if !r.turn.again {
+		r.turn.again = true
+		w.again = append(w.again, r)
 	}
 }
 
 // stall defers a group until a frame is on disk.
-func (w *worker) stall(g *group) {
-	if !g.turn.stalled {
-		g.turn.stalled = true
-		w.stalled = append(w.stalled, g)
+func (w *worker) stall(r *replica) {
+	if !r.turn.stalled {
+		r.turn.stalled = true
+		w.stalled = append(w.stalled, r)
 	}
 }
 
@@ -263,22 +263,22 @@ func (w *worker) tick() {
 	memory, replicas, largest := int64(0), int64(0), int64(0)
 	w.alone, w.held.pressure = true, w.host.pressure()
 	low, fault := w.host.lowDisks(), ""
-	for i, g := range w.groups {
-		state := g.machine.bytes()
+	for i, r := range w.groups {
+		state := r.machine.bytes()
 		memory, largest = memory+state, max(largest, state)
-		g.noteLowDisks(low)
+		r.noteLowDisks(low)
 		if fault == "" {
-			fault = g.fault()
+			fault = r.fault()
 		}
-		if g.raft == nil {
-			g.machine.tickRemoved()
+		if r.raft == nil {
+			r.machine.tickRemoved()
 			continue
 		}
 		replicas++
 		if w.held.pressure != roomy {
-			g.compact()
+			r.compact()
 		}
-		w.alone = w.alone && g.soleVoter()
+		w.alone = w.alone && r.soleVoter()
 		half := 0
 		if many {
 			if half = i % len(ticks); ticks[half] == 0 {
@@ -286,10 +286,10 @@ func (w *worker) tick() {
 			}
 		}
 		for range ticks[half] {
-			g.raft.Tick()
+			r.raft.Tick()
 		}
-		g.tick()
-		w.touch(g)
+		r.tick()
+		w.touch(r)
 	}
 	if old := w.sample.fault.Load(); old == nil || *old != fault {
 		w.sample.fault.Store(&fault)
@@ -319,13 +319,13 @@ func (w *worker) untilWake() time.Duration {
 		wait = min(wait, w.out.openedAt+spareFor-clock.Mono())
 	}
 	at := int64(1<<63 - 1)
-	for _, g := range w.groups {
-		at = min(at, g.turn.wakeMs)
-		if g.pipeline.gathering {
-			wait = min(wait, g.pipeline.gatherUntil()-clock.Mono())
+	for _, r := range w.groups {
+		at = min(at, r.turn.wakeMs)
+		if r.pipeline.gathering {
+			wait = min(wait, r.pipeline.gatherUntil()-clock.Mono())
 		}
-		if g.election.at != 0 {
-			wait = min(wait, g.election.at-clock.Mono())
+		if r.election.at != 0 {
+			wait = min(wait, r.election.at-clock.Mono())
 		}
 	}
 	if at < 1<<63-1 {
@@ -356,8 +356,8 @@ func (w *worker) look() {
 	w.now = w.host.cfg.Clock.Look()
 	away := w.now.Lease - before
 	if w.looked && away >= absence {
-		for _, g := range w.groups {
-			g.doubt()
+		for _, r := range w.groups {
+			r.doubt()
 		}
 	}
 	w.looked = true
@@ -369,8 +369,8 @@ func (w *worker) sure() bool { return w.now.Trust == clocks.Sure }
 // doubt makes a leader confirm its leadership with a majority before it starts anything more. The
 // process may have been suspended, and another leader may have been elected and have made calls
 // since.
-func (g *group) doubt() {
-	if g.leader && !g.soleVoter() {
-		g.machine.doubt()
+func (r *replica) doubt() {
+	if r.leader && !r.soleVoter() {
+		r.machine.doubt()
 	}
 }

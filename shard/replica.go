@@ -22,16 +22,16 @@ import (
 // Meta is the group of topics, nodes and placement.
 const Meta timer.ShardID = 0
 
-// group is this node's replica of one raft group: a timer shard, or the meta group. Only its
+// replica is this node's replica of one raft group: a timer shard, or the meta group. Only its
 // worker's goroutine uses it, without locks.
-type group struct {
-	id      timer.ShardID
+type replica struct {
+	shard   timer.ShardID
 	w       *worker
-	replica uint64 // its id; 0: this node has none
+	id      uint64 // its id; 0: this node has none
 	raft    *raft.RawNode
 	store   *storage
 	machine machine // a shard of timers, or the meta group
-	public  groupPublic
+	public  replicaPublic
 
 	applied      uint64
 	appliedTerm  uint64
@@ -73,13 +73,13 @@ type written struct {
 }
 
 // newRaft starts the raft node on the replica's recovered or initial state.
-func (g *group) newRaft() error {
+func (r *replica) newRaft() error {
 	node, err := raft.NewRawNode(&raft.Config{
-		ID:                        g.replica,
+		ID:                        r.id,
 		ElectionTick:              10,
 		HeartbeatTick:             1,
-		Storage:                   g.store,
-		Applied:                   g.applied,
+		Storage:                   r.store,
+		Applied:                   r.applied,
 		AsyncStorageWrites:        true,
 		MaxSizePerMsg:             1 << 20,
 		MaxCommittedSizePerReady:  16 << 20,
@@ -91,168 +91,168 @@ func (g *group) newRaft() error {
 		ReadOnlyOption:            raft.ReadOnlySafe,
 		DisableProposalForwarding: true,
 		StepDownOnRemoval:         true,
-		Logger:                    raftLogger{g.w.host.cfg.Logger.With("shard", uint32(g.id)), g.w.host},
+		Logger:                    raftLogger{r.w.host.cfg.Logger.With("shard", uint32(r.shard)), r.w.host},
 	})
 	if err != nil {
-		return fmt.Errorf("shard %d: start raft: %w", g.id, err)
+		return fmt.Errorf("shard %d: start raft: %w", r.shard, err)
 	}
-	g.raft = node
-	g.election.leaderless, g.election.since = true, g.w.now.Mono
+	r.raft = node
+	r.election.leaderless, r.election.since = true, r.w.now.Mono
 	return nil
 }
 
 // soleVoter reports whether this replica is the only voter. It can then campaign at once.
-func (g *group) soleVoter() bool {
-	return len(g.store.conf.Voters) == 1 && g.store.conf.Voters[0] == g.replica && len(g.store.conf.VotersOutgoing) == 0
+func (r *replica) soleVoter() bool {
+	return len(r.store.conf.Voters) == 1 && r.store.conf.Voters[0] == r.id && len(r.store.conf.VotersOutgoing) == 0
 }
 
 // work is the group's part of a turn.
-func (g *group) work() {
-	if g.raft == nil {
-		g.refuseAll()
+func (r *replica) work() {
+	if r.raft == nil {
+		r.refuseAll()
 		return
 	}
-	g.machine.run()
-	g.tryPropose()
-	g.transfer.trySend(g)
-	g.reads.ask(g)
-	g.collect()
-	if g.pipeline.gathering && !g.pipeline.gathers(g) && g.raft != nil {
-		g.tryPropose() // the entry that was on its way has been applied
-		g.collect()
+	r.machine.run()
+	r.tryPropose()
+	r.transfer.trySend(r)
+	r.reads.ask(r)
+	r.collect()
+	if r.pipeline.gathering && !r.pipeline.gathers(r) && r.raft != nil {
+		r.tryPropose() // the entry that was on its way has been applied
+		r.collect()
 	}
-	if g.raft == nil {
+	if r.raft == nil {
 		return // an applied entry stopped the group
 	}
-	if len(g.pipeline.proposals)+g.machine.waits() == 0 {
-		g.pipeline.sendHeld(g)
+	if len(r.pipeline.proposals)+r.machine.waits() == 0 {
+		r.pipeline.sendHeld(r)
 	}
-	g.reads.serve(g)
-	g.turn.wakeMs = g.machine.nextWake()
-	g.publish()
+	r.reads.serve(r)
+	r.turn.wakeMs = r.machine.nextWake()
+	r.publish()
 }
 
 // tick does the group's periodic work, once in tickInterval.
-func (g *group) tick() {
-	g.pipeline.sendHeld(g)
-	g.expire(g.w.now.Mono)
-	g.compare.tick(g)
-	g.membership.reconcile(g)
-	if g.pipeline.refusedUntil != 0 && g.w.now.Mono >= g.pipeline.refusedUntil {
-		g.pipeline.refusedUntil = 0
-		g.w.touch(g)
+func (r *replica) tick() {
+	r.pipeline.sendHeld(r)
+	r.expire(r.w.now.Mono)
+	r.compare.tick(r)
+	r.membership.reconcile(r)
+	if r.pipeline.refusedUntil != 0 && r.w.now.Mono >= r.pipeline.refusedUntil {
+		r.pipeline.refusedUntil = 0
+		r.w.touch(r)
 	}
-	if g.machine.waits() > 0 && g.notLeading() && !g.awaitsLeader() {
-		g.refuseAll()
+	if r.machine.waits() > 0 && r.notLeading() && !r.awaitsLeader() {
+		r.refuseAll()
 	}
-	g.machine.tick()
+	r.machine.tick()
 }
 
 // collect handles raft's output: soft state, reads, and messages to the log, to the state machine
 // and to peers.
-func (g *group) collect() {
-	for g.raft != nil && g.raft.HasReady() {
-		rd := g.raft.Ready()
+func (r *replica) collect() {
+	for r.raft != nil && r.raft.HasReady() {
+		rd := r.raft.Ready()
 		if rd.SoftState != nil {
-			g.election.leadChanged(g, rd.SoftState.Lead)
-			g.roleChanged(rd.SoftState.RaftState == raft.StateLeader)
+			r.election.leadChanged(r, rd.SoftState.Lead)
+			r.roleChanged(rd.SoftState.RaftState == raft.StateLeader)
 		}
 		for _, rs := range rd.ReadStates {
-			g.reads.confirmed(rs.RequestCtx, rs.Index)
+			r.reads.confirmed(rs.RequestCtx, rs.Index)
 		}
 		for _, m := range rd.Messages {
 			switch m.GetTo() {
 			case raft.LocalAppendThread:
-				g.append(m)
+				r.append(m)
 			case raft.LocalApplyThread:
-				g.apply(m.Entries)
-				if g.raft == nil {
+				r.apply(m.Entries)
+				if r.raft == nil {
 					return // the group is stopped
 				}
-				g.step(m.Responses)
+				r.step(m.Responses)
 			default:
-				g.send(m)
+				r.send(m)
 			}
 		}
 	}
 	// Raft did not install it: its leader was deposed, or the log has caught up by itself.
-	g.snapshots.incoming = nil
+	r.snapshots.incoming = nil
 }
 
 // append adds the entries and the state that raft wants durable to this turn's frame. The responses
 // are sent when the frame is on disk.
-func (g *group) append(m *pb.Message) {
-	a := appended{group: g, entries: m.Entries, responses: m.Responses}
+func (r *replica) append(m *pb.Message) {
+	a := appended{group: r, entries: m.Entries, responses: m.Responses}
 	if m.Snapshot != nil {
-		g.snapshots.install(g, m.Snapshot)
+		r.snapshots.install(r, m.Snapshot)
 		a.mark, a.installed, a.sync = true, true, true
 	}
 	if m.Term != nil {
 		// A new commit index alone need not be durable: it can be learned again.
-		a.sync = a.sync || m.GetTerm() != g.written.hard.Term || m.GetVote() != g.written.hard.Vote
-		g.written.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
-		g.written.dirty = true
+		a.sync = a.sync || m.GetTerm() != r.written.hard.Term || m.GetVote() != r.written.hard.Vote
+		r.written.hard = record.HardState{Term: m.GetTerm(), Vote: m.GetVote(), Commit: m.GetCommit()}
+		r.written.dirty = true
 	}
-	a.spare = !a.sync && len(m.Entries) > 0 && g.membership.spare(g)
+	a.spare = !a.sync && len(m.Entries) > 0 && r.membership.spare(r)
 	a.sync = a.sync || len(m.Entries) > 0
-	g.w.append(a)
+	r.w.append(a)
 }
 
 // step delivers the responses of the log and the state machine to raft, or to peers.
-func (g *group) step(responses []*pb.Message) {
+func (r *replica) step(responses []*pb.Message) {
 	for _, m := range responses {
-		if m.GetTo() != g.replica {
-			g.send(m)
+		if m.GetTo() != r.id {
+			r.send(m)
 			continue
 		}
-		err := g.raft.Step(m)
+		err := r.raft.Step(m)
 		if errors.Is(err, raft.ErrStepPeerNotFound) {
 			continue // its own removal was committed and applied before its disk answered
 		}
 		if err != nil {
-			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", g.id, err))
+			panic(fmt.Sprintf("shard %d: raft refused a local response: %v", r.shard, err))
 		}
 	}
 }
 
 // durable handles the group's part of a frame that is now on disk.
-func (g *group) durable(a *appended, pos wal.Position) {
+func (r *replica) durable(a *appended, pos wal.Position) {
 	if a.tombstone != 0 {
-		g.leftovers.add(g, a.tombstone)
-		if g.replica == 0 {
-			g.files.tomb, g.files.restating = pos.Gen, false
+		r.leftovers.add(r, a.tombstone)
+		if r.id == 0 {
+			r.files.tomb, r.files.restating = pos.Gen, false
 			return
 		}
 	}
-	if a.replica != g.replica {
+	if a.replica != r.id {
 		return // the part is of an earlier replica
 	}
-	if a.installs != g.snapshots.installs {
+	if a.installs != r.snapshots.installs {
 		// A snapshot was installed meanwhile. Its leader has other entries, or none, in place of
 		// these.
 		if a.hard {
-			g.files.hardGen = pos.Gen
+			r.files.hardGen = pos.Gen
 		}
 		return
 	}
 	if a.create != nil {
-		g.files.created, g.files.hardGen, g.files.restating = pos.Gen, pos.Gen, false
+		r.files.created, r.files.hardGen, r.files.restating = pos.Gen, pos.Gen, false
 	}
 	if len(a.entries) > 0 {
-		if !g.store.append(a.entries) {
-			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", g.id, a.entries[0].GetIndex(), g.store.last()))
+		if !r.store.append(a.entries) {
+			panic(fmt.Sprintf("shard %d: gap in the log: entry %d after %d", r.shard, a.entries[0].GetIndex(), r.store.last()))
 		}
-		g.files.wrote(pos.Gen, a.entries)
+		r.files.wrote(pos.Gen, a.entries)
 	}
 	if a.hard {
-		g.files.hardGen = pos.Gen
+		r.files.hardGen = pos.Gen
 	}
-	if g.raft == nil { // the group is stopped
-		g.w.countEntries(g)
+	if r.raft == nil { // the group is stopped
+		r.w.countEntries(r)
 		return
 	}
-	g.step(a.responses)
-	g.w.touch(g)
+	r.step(a.responses)
+	r.w.touch(r)
 }
 
 // raftLogger writes raft's log lines to slog. Raft's Info becomes Debug, because raft logs every
