@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"carillon/cmd/carillon/ctl"
+	"carillon/cmd/carillon/migrate"
 	"carillon/cmd/carillon/terminal"
 	"carillon/node"
 	"carillon/timer/duration"
@@ -19,15 +20,16 @@ import (
 
 // cli is every command, in the order that help shows them.
 type cli struct {
-	Serve    serveCmd    `cmd:"" help:"Run a node."`
-	Demo     demoCmd     `cmd:"" help:"Watch a cluster lose a node, and no timer."`
-	Sink     sinkCmd     `cmd:"" help:"Run a receiver that counts and checks callbacks."`
-	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
-	Ctl      ctl.Command `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
-	Restore  restoreCmd  `cmd:"" help:"Make a data directory of a backup."`
-	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
-	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Serve    serveCmd        `cmd:"" help:"Run a node."`
+	Demo     demoCmd         `cmd:"" help:"Watch a cluster lose a node, and no timer."`
+	Sink     sinkCmd         `cmd:"" help:"Run a receiver that counts and checks callbacks."`
+	Loadtest loadtestCmd     `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
+	Ctl      ctl.Command     `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
+	Restore  restoreCmd      `cmd:"" help:"Make a data directory of a backup."`
+	Migrate  migrate.Command `cmd:"" help:"Read the jobs of Redis, Asynq or beanstalkd, for an import."`
+	Wal      walCmd          `cmd:"" help:"Look at a log on disk: inspect, verify."`
+	Token    tokenCmd        `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
+	Version  versionCmd      `cmd:"" help:"Print the version."`
 
 	Completion completionCmd `cmd:"" help:"Write completions for a shell: bash, zsh, fish."`
 }
@@ -66,8 +68,8 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 		return parsed{help: help}, terminal.Usagef("%s", err.Error())
 	}
 	run := func(t *terminal.Terminal) error {
-		if strings.HasPrefix(ctx.Command(), "ctl ") {
-			t = t.Safe() // what it prints comes from a node, which may not be one
+		if strings.HasPrefix(ctx.Command(), "ctl ") || strings.HasPrefix(ctx.Command(), "migrate ") {
+			t = t.Safe() // what it prints comes from elsewhere
 		}
 		return ctx.Run(t, commandTree(parser.Model.Node))
 	}

@@ -55,6 +55,10 @@ func TestUsageFaultsExit2(t *testing.T) {
 		{"ctl ack", `expected "<receipt> ..."`},
 		{"ctl drain", `expected "<node>"`},
 		{"ctl shard one", "<number>"},
+		{"migrate redis", "--zset"},
+		{"migrate redis --zset a --hash b --keys c", "can't be used together"},
+		{"migrate redis --zset a --topic b/c", "--topic"},
+		{"migrate asynq --redis http://127.0.0.1:6379", "--redis"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

@@ -81,7 +81,7 @@ func guidePrograms(t *testing.T, kind string) (programs []guideProgram) {
 	first := readGuide(t, "../../docs/guides/README.md").programs[kind]
 	for _, name := range names {
 		p := guideProgram{name: strings.TrimSuffix(filepath.Base(name), ".md"), guide: readGuide(t, name)}
-		if p.name == "README" {
+		if p.name == "README" || len(p.guide.programs) == 0 {
 			continue
 		}
 		for other, parts := range p.guide.programs {

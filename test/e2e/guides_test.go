@@ -98,14 +98,19 @@ func TestGuides(t *testing.T) {
 		}
 		t.Run(base, func(t *testing.T) {
 			t.Parallel()
-			readGuide(t, name).run(t)
+			var addresses []string
+			if source := guideSources[base]; source != nil {
+				addresses = source(t)
+			}
+			readGuide(t, name).run(t, addresses...)
 		})
 	}
 }
 
-func (g guide) run(t *testing.T) {
+// run takes pairs of addresses, the page's and the real one, that it adds those of its own to.
+func (g guide) run(t *testing.T, addresses ...string) {
 	node := serve(t, t.TempDir(), "--shards", "4")
-	addresses := []string{"127.0.0.1:7700", strings.TrimPrefix(node.url, "http://")}
+	addresses = append(addresses, "127.0.0.1:7700", strings.TrimPrefix(node.url, "http://"))
 	var sink *process
 	for _, line := range g.console {
 		program, rest, _ := strings.Cut(line, " ")

@@ -3,11 +3,13 @@ package ctl
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"carillon/cmd/carillon/terminal"
 )
@@ -53,7 +55,7 @@ func (i *importCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return printJSON(term.Out, o.bytes())
 	}
 	if i.DryRun {
-		_, err := fmt.Fprintf(term.Out, "good: %d timers of %d topics; nothing was changed\n", check.timers, check.topics)
+		_, err := fmt.Fprintf(term.Out, "good: %d timers of %d topics; nothing was changed\n%s", check.timers, check.topics, check.samples)
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -182,18 +184,36 @@ func readAdd(line []byte) (*importedAdd, error) {
 	return add, nil
 }
 
-// importCheck only counts.
+// importCheck only counts, and keeps samples.
 type importCheck struct {
 	ctl                             *Command
 	topics, timers, hidden, counted int
 	// A topic that is not there, whose policy lacks its secrets.
 	bare string
+
+	// The topic that is being read, its timers so far, and the first of them.
+	name    string
+	count   int
+	first   string
+	samples []byte // a line for each topic, of some
 }
 
-func (c *importCheck) end() error { return nil }
+// Bounds of what a dry run shows.
+const (
+	importSamples = 20  // topics
+	importSample  = 200 // bytes of a timer
+)
+
+func (c *importCheck) end() error {
+	if c.topics <= importSamples {
+		c.samples = fmt.Appendf(c.samples, "%s: %d timers, the first %s\n", c.name, c.count, cmp.Or(c.first, "none"))
+	}
+	return nil
+}
 
 func (c *importCheck) topic(head *exportHead) error {
 	c.topics++
+	c.name, c.count, c.first = head.Topic, 0, ""
 	if c.bare != "" || !hidesPolicy(head.Policy) {
 		return nil
 	}
@@ -206,6 +226,10 @@ func (c *importCheck) topic(head *exportHead) error {
 
 func (c *importCheck) timer(add *importedAdd) error {
 	c.timers++
+	c.count++
+	if c.count == 1 {
+		c.first = strings.ToValidUTF8(string(add.line[:min(len(add.line), importSample)]), "")
+	}
 	if hidesHeader(add.fields["callback"]) {
 		c.hidden++
 	}

@@ -1,0 +1,143 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"carillon/cmd/carillon/terminal"
+)
+
+func TestNamesBecomeThoseOfTheAPI(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	for _, c := range []struct{ got, want string }{
+		{idOf("order-77"), "order-77"}, {idOf("a b"), "sha256-c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6d65"},
+		{idOf("..")[:7], "sha256-"}, {topicOf("mail"), "mail"}, {topicOf("a/b c"), "a_b_c"}, {topicOf("-x"), "q-x"}, {topicOf(""), "q"},
+		{topicOf(long), long[:128]}, {labelOf("type", "image/resize"), "type=image_resize"}, {labelOf("type", long), "type=" + long[:59]},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, wanted %q", c.got, c.want)
+		}
+	}
+}
+
+// A payload arrives with the bytes that it had, in one line of the file.
+func TestPayloadsStayAsTheyAre(t *testing.T) {
+	for payload, shown := range map[string]bool{
+		`{"a": 1,  "b":"<&>"}`: true, `12345678901234567890`: true, "{\n}": false, "\x00\xff": false, "hello": false, "": false, "\"\xff\"": false,
+		strings.Repeat("[", 65) + strings.Repeat("]", 65): false, strings.Repeat("[", 64) + strings.Repeat("]", 64): true,
+	} {
+		var out bytes.Buffer
+		w := newWriter(&terminal.Terminal{Out: &out, Err: io.Discard})
+		j := job{ID: "x"}
+		j.carry([]byte(payload))
+		if err := errors.Join(w.add(&j), w.close()); err != nil {
+			t.Fatal(err)
+		}
+		line := strings.TrimSuffix(out.String(), "\n")
+		var got struct {
+			Payload json.RawMessage `json:"payload"`
+			Base64  string          `json:"payload_base64"`
+			AtMs    int64           `json:"at_ms"`
+		}
+		err := json.Unmarshal([]byte(line), &got)
+		text := string(got.Payload)
+		if text == "" {
+			raw, _ := base64.StdEncoding.DecodeString(got.Base64)
+			text = string(raw)
+		}
+		if err != nil || text != payload || strings.Contains(line, "\n") || (got.Payload != nil) != shown || got.AtMs != leastMs {
+			t.Errorf("%q became %s: %v", payload, line, err)
+		}
+	}
+}
+
+func TestScores(t *testing.T) {
+	for _, c := range []struct {
+		unit, score string
+		want        int64 // -1: refused
+	}{
+		{"s", "1764237600", 1764237600000}, {"s", "1764237600.1229999", 1764237600123}, {"s", "1764237600.1234", 1764237600124}, {"ms", "1764237600123", 1764237600123},
+		{"ms", "1764237600", -1}, {"s", "1764237600123", -1}, {"s", "0", 0}, {"ms", "-inf", 0}, {"s", "inf", -1}, {"s", "nan", -1}, {"s", "soon", -1},
+	} {
+		r := redisCmd{Unit: c.unit}
+		if got, err := r.moment(c.score); (err != nil) != (c.want < 0) || err == nil && got != c.want {
+			t.Errorf("%s %s is %d, %v", c.score, c.unit, got, err)
+		}
+	}
+}
+
+func TestTasksOfAsynq(t *testing.T) {
+	text := func(field uint64, s string) []byte {
+		return append(binary.AppendUvarint(binary.AppendUvarint(nil, field<<3|2), uint64(len(s))), s...)
+	}
+	number := func(field, n uint64) []byte { return binary.AppendUvarint(binary.AppendUvarint(nil, field<<3), n) }
+	msg := bytes.Join([][]byte{text(1, "mail"), text(2, "\x00{"), text(3, "id"), text(4, "q"), number(5, 25), number(6, 3), number(8, 1800), number(9, 2e9), text(14, "later")}, nil)
+	got, err := decodeTask(msg)
+	if err != nil || got.kind != "mail" || string(got.payload) != "\x00{" || got.retry != 25 || got.retried != 3 || got.deadline != 2e9 {
+		t.Fatalf("%+v %v", got, err)
+	}
+	if j := got.job("id", 2e12-5000); j.Retry.MaxAttempts != 23 || j.ExpiresAfter != "5s" || j.Labels[0] != "type=mail" {
+		t.Errorf("%+v", j)
+	}
+	for cut := range msg { // a message that was cut is refused, or ends with a field
+		if short, err := decodeTask(msg[:cut]); err == nil && len(short.payload) > 2 {
+			t.Errorf("%d bytes: %+v", cut, short)
+		}
+	}
+	for _, bad := range []string{"\xff", "\x0a\x05a", "\x0b", "\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"} {
+		if _, err := decodeTask([]byte(bad)); !errors.Is(err, errNoTask) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestPrioritiesKeepTheirOrder(t *testing.T) {
+	many := make([]uint64, 1000)
+	for i := range many {
+		many[i] = uint64(i) * 1000
+	}
+	for _, all := range [][]uint64{{1024}, {0, 1024, 1 << 31}, many} {
+		last := 256
+		for _, pri := range all {
+			got := rank(all, pri)
+			if got < 0 || got > last || got > 255 || len(all) <= 256 && got == last {
+				t.Fatalf("%d of %d is %d after %d", pri, len(all), got, last)
+			}
+			last = got
+		}
+		if last != 0 {
+			t.Errorf("the least urgent of %d is %d", len(all), last)
+		}
+	}
+}
+
+// A sorted set that is changed while it is read gives no file that an import would take.
+func TestSourceThatChanges(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		// WATCH, ZCARD, ZRANGE, MULTI, EXEC
+		_, _ = io.WriteString(conn, "+OK\r\n:1\r\n*2\r\n$1\r\na\r\n$10\r\n1764237600\r\n+OK\r\n*-1\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	var out, report bytes.Buffer
+	r := redisCmd{RedisFlags: RedisFlags{"redis://" + server.Addr().String()}, Zset: "delayed", Unit: "s"}
+	if err := r.Run(&terminal.Terminal{Out: &out, Err: &report}); !errors.Is(err, errChanged) || strings.Contains(out.String(), `"end"`) || report.Len() > 0 {
+		t.Errorf("%v, %s%s", err, &out, &report)
+	}
+}

@@ -1,0 +1,141 @@
+package migrate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"carillon/cmd/carillon/terminal"
+)
+
+type redisCmd struct {
+	RedisFlags `embed:""`
+	Zset       string `required:"" placeholder:"KEY" help:"Sorted set of the jobs; a score is when a job is due."`
+	Unit       string `default:"s" enum:"s,ms" placeholder:"s|ms" help:"Unit of the scores, which are Unix times (${default})."`
+	Hash       string `placeholder:"KEY" xor:"payload" help:"Hash that has the payload of each member; else the member is the payload."`
+	Keys       string `placeholder:"PREFIX" xor:"payload" help:"The payload of each member is the string at PREFIX and member."`
+	Topic      string `placeholder:"TOPIC" help:"Topic for the timers; else the name of the sorted set."`
+}
+
+func (*redisCmd) Examples() string {
+	return `carillon migrate redis --zset delayed --topic orders >jobs.ndjson
+carillon migrate redis --zset delayed --unit ms --hash jobs --topic orders >jobs.ndjson`
+}
+
+// redisPage is how many members are under way at once.
+const redisPage = 200
+
+func (r *redisCmd) Run(term *terminal.Terminal) error {
+	if r.Topic != "" && !goodTopic.MatchString(r.Topic) {
+		return terminal.Usagef("--topic: %q cannot be the name of a topic", r.Topic)
+	}
+	c, err := r.dial()
+	if err != nil {
+		return err
+	}
+	defer c.conn.Close()
+	if err := c.watch(append([]string{r.Zset}, r.payloadKeys()...)...); err != nil {
+		return err
+	}
+	total, err := c.count("ZCARD", r.Zset)
+	if err != nil {
+		return err
+	}
+	w := newWriter(term)
+	if err := w.begin(r.Zset, cmp.Or(r.Topic, topicOf(r.Zset)), defaultLease, false); err != nil {
+		return err
+	}
+	bare := 0
+	for from := 0; from < total; from += redisPage {
+		page, err := c.texts("ZRANGE", r.Zset, strconv.Itoa(from), strconv.Itoa(from+redisPage-1), "WITHSCORES")
+		if err != nil {
+			return err
+		}
+		without, err := r.page(c, w, page)
+		if err != nil {
+			return err
+		}
+		bare += without
+	}
+	if err := c.unchanged(); err != nil {
+		return err
+	}
+	var left []string
+	if bare > 0 {
+		left = []string{fmt.Sprintf("%d members without a payload", bare)}
+	}
+	if err := w.end(total-bare, left...); err != nil {
+		return err
+	}
+	return w.close()
+}
+
+func (r *redisCmd) payloadKeys() []string {
+	if r.Hash == "" {
+		return nil
+	}
+	return []string{r.Hash}
+}
+
+// page writes members with their scores, and counts those whose payload is gone.
+func (r *redisCmd) page(c *redisConn, w *writer, page []string) (bare int, err error) {
+	for i := 0; i+1 < len(page); i += 2 {
+		switch {
+		case r.Hash != "":
+			c.send("HGET", r.Hash, page[i])
+		case r.Keys != "":
+			c.send("GET", r.Keys+page[i])
+		}
+	}
+	for i := 0; i+1 < len(page); i += 2 {
+		member := page[i]
+		var payload any = member
+		if r.Hash != "" || r.Keys != "" {
+			if payload, err = c.receive(); err != nil {
+				return 0, fmt.Errorf("redis: payload of %q: %w", member, err)
+			}
+		}
+		text, there := payload.(string)
+		if !there {
+			bare++
+			continue
+		}
+		j := job{ID: idOf(member)}
+		if j.AtMs, err = r.moment(page[i+1]); err != nil {
+			return 0, fmt.Errorf("%q: %w", member, err)
+		}
+		j.carry([]byte(text))
+		if err := w.add(&j); err != nil {
+			return 0, err
+		}
+	}
+	return bare, nil
+}
+
+// moment is a score in Unix milliseconds, rounded up. A score up to 0 is due at once.
+func (r *redisCmd) moment(score string) (int64, error) {
+	at, err := strconv.ParseFloat(score, 64)
+	if err != nil {
+		return 0, fmt.Errorf("score %q: %w", score, err)
+	}
+	if r.Unit == "s" {
+		at *= 1000
+	}
+	switch {
+	case math.IsNaN(at) || at > maxMoment:
+		return 0, fmt.Errorf("score %s is far ahead: are these milliseconds (--unit ms)?", score)
+	case at > 0 && at < leastMs:
+		return 0, fmt.Errorf("score %s is before 1973: %w", score, errSeconds)
+	}
+	return int64(math.Ceil(max(at, 0) - 0.001)), nil // a float of today is exact to 0.0003 ms
+}
+
+var errSeconds = errors.New("are these seconds (--unit s), or no Unix times?")
+
+// maxMoment is the year 2286: as seconds it has ten digits.
+const maxMoment = 1e13
+
+// defaultLease is how long a consumer has for a job of a source that does not say it.
+const defaultLease = 30e9
