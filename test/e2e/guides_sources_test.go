@@ -27,6 +27,7 @@ var guideSources = map[string]func(*testing.T) []string{
 			"use default", "put 1024 0 60 4\r\n\x00\x01\r\n", "put 5 0 60 3\r\nbad", "reserve", "bury 4 5")
 		return []string{"127.0.0.1:11300", address}
 	},
+	"outbox": func(t *testing.T) []string { return []string{"127.0.0.1:5432", postgres(t)} },
 }
 
 func redisServer(t *testing.T) string {

@@ -1,0 +1,49 @@
+// Adds the timers that an application has written to its table outbox, and deletes their rows. Any
+// number of these programs may run, and each may be killed at any time.
+import { setTimeout } from "node:timers/promises";
+import pg from "pg";
+import { Client } from "carillon-client";
+
+const most = 500; // rows in one transaction; a batch has up to 1,000
+const db = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 1 });
+const carillon = new Client(process.env.CARILLON_URL.split(","), { token: process.env.CARILLON_TOKEN });
+
+// relay adds some timers and then deletes their rows. A crash between the two repeats the adds,
+// which changes nothing: ids and times are those of the rows.
+async function relay() {
+  const tx = await db.connect();
+  let failed;
+  try {
+    await tx.query("BEGIN");
+    const { rows } = await tx.query(
+      "SELECT seq, topic, id, due, payload FROM outbox WHERE error IS NULL ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED", [most]);
+    const batches = {};
+    for (const row of rows) (batches[row.topic] ??= []).push(row);
+    for (const [topic, batch] of Object.entries(batches)) {
+      const ops = batch.map(({ id, due, payload }) => ({ op: "add", id, at: due.toISOString(), payload }));
+      const results = await carillon.batch(topic, ops, { brief: true });
+      for (const [i, { error }] of results.entries()) {
+        if (error?.retryable) throw new Error(error.detail);
+        if (error) await tx.query("UPDATE outbox SET error = $2 WHERE seq = $1", [batch[i].seq, `${error.code}: ${error.detail}`]); // somebody has to look at it
+      }
+      await tx.query("DELETE FROM outbox WHERE seq = ANY($1)", [batch.filter((_, i) => !results[i].error).map((row) => row.seq)]);
+    }
+    await tx.query("COMMIT");
+    return rows.length;
+  } catch (error) {
+    failed = error;
+    throw error;
+  } finally {
+    tx.release(failed); // a connection with an open transaction is closed
+  }
+}
+
+let running = true;
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => { running = false; });
+while (running) {
+  const sent = await relay().catch((error) => { console.error(error.message); return -1; });
+  if (sent > 0) console.log(sent, "rows sent");
+  else if (sent === 0 && process.argv.includes("--once")) break;
+  else await setTimeout(1000);
+}
+await db.end();
