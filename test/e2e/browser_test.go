@@ -327,6 +327,13 @@ func (b *browser) key(name string, code int) {
 	}
 }
 
+// enter presses Enter, which submits the form that has the focus.
+func (b *browser) enter() {
+	b.t.Helper()
+	b.do("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}, nil)
+	b.do("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}, nil)
+}
+
 // size sets the size of the window and the preferred colour scheme.
 func (b *browser) size(width, height int, scheme string) {
 	b.t.Helper()

@@ -96,10 +96,10 @@ func TestFirstTimer(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			c.pack(t, dir)
-			node, sink := serve(t, t.TempDir()), freeport.Address(t)
-			program := strings.NewReplacer("http://127.0.0.1:7700", node.url, "127.0.0.1:7780", sink, "7780", sink[strings.LastIndexByte(sink, ':')+1:]).Replace(firstTimer(t, c.readme, c.language))
-
+			sink := freeport.Address(t)
 			began := time.Now()
+			node := serve(t, t.TempDir())
+			program := strings.NewReplacer("http://127.0.0.1:7700", node.url, "127.0.0.1:7780", sink, "7780", sink[strings.LastIndexByte(sink, ':')+1:]).Replace(firstTimer(t, c.readme, c.language))
 			writeFile(t, filepath.Join(dir, c.file), program)
 			inFolder(t, dir, []string{"GOFLAGS=-mod=mod", "GOPROXY=off", "PYTHON=" + packingPython()}, "bash", "-c", c.install)
 			running := beginIn(t, func(cmd *exec.Cmd) { cmd.Dir = dir }, []string{"bash", "-c", c.run}, "PYTHON="+packingPython())
