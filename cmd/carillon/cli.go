@@ -20,16 +20,17 @@ import (
 
 // cli is every command, in the order that help shows them.
 type cli struct {
-	Serve    serveCmd        `cmd:"" help:"Run a node."`
-	Demo     demoCmd         `cmd:"" help:"Watch a cluster lose a node, and no timer."`
-	Sink     sinkCmd         `cmd:"" help:"Run a receiver that counts and checks callbacks."`
-	Loadtest loadtestCmd     `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
-	Ctl      ctl.Command     `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
-	Restore  restoreCmd      `cmd:"" help:"Make a data directory of a backup."`
-	Migrate  migrate.Command `cmd:"" help:"Read the jobs of Redis, Asynq or beanstalkd, for an import."`
-	Wal      walCmd          `cmd:"" help:"Look at a log on disk: inspect, verify."`
-	Token    tokenCmd        `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
-	Version  versionCmd      `cmd:"" help:"Print the version."`
+	Serve    serveCmd    `cmd:"" help:"Run a node."`
+	Demo     demoCmd     `cmd:"" help:"Watch a cluster lose a node, and no timer."`
+	Sink     sinkCmd     `cmd:"" help:"Run a receiver that counts and checks callbacks."`
+	Loadtest loadtestCmd `cmd:"" help:"Measure a node: add, fire, mixed, churn."`
+	Ctl      ctl.Command `cmd:"" help:"Talk to a node: timers, topics, dead letters, the cluster."`
+	Restore  restoreCmd  `cmd:"" help:"Make a data directory of a backup."`
+	Wal      walCmd      `cmd:"" help:"Look at a log on disk: inspect, verify."`
+	Token    tokenCmd    `cmd:"" help:"Make a token and its line for the auth file, or a secret for signatures."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
+
+	Migrate migrate.Command `cmd:"" help:"Read the jobs of Redis, Asynq or beanstalkd, for an import."`
 
 	Completion completionCmd `cmd:"" help:"Write completions for a shell: bash, zsh, fish."`
 }
