@@ -30,11 +30,11 @@ var guideSources = map[string]func(*testing.T) []string{
 	"outbox": func(t *testing.T) []string { return []string{"127.0.0.1:5432", postgres(t)} },
 }
 
-func redisServer(t *testing.T) string {
+func redisServer(t *testing.T, flags ...string) string {
 	t.Helper()
 	address := freeport.Address(t)
 	_, port, _ := net.SplitHostPort(address)
-	other(t, address, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir())
+	other(t, address, "redis-server", append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir()}, flags...)...)
 	return address
 }
 

@@ -18,7 +18,7 @@ import (
 // however often they are read and imported.
 func TestMigrationKeepsEveryByte(t *testing.T) {
 	t.Parallel()
-	address := redisServer(t)
+	redis := "redis://:secret@" + redisServer(t, "--requirepass", "secret") + "/3"
 	p := serve(t, t.TempDir())
 	m := newClient(p)
 	const count = 1234
@@ -38,15 +38,18 @@ func TestMigrationKeepsEveryByte(t *testing.T) {
 		want[string(payload)] = due + int64(i)
 		fmt.Fprintf(&commands, "*4\r\n$4\r\nZADD\r\n$7\r\ndelayed\r\n$13\r\n%d\r\n$%d\r\n%s\r\n", due+int64(i), len(payload), payload)
 	}
-	load := exec.Command("redis-cli", "-u", "redis://"+address, "--pipe")
+	load := exec.Command("redis-cli", "-u", strings.Replace(redis, ":secret", "default:secret", 1), "--pipe")
 	load.Stdin = strings.NewReader(commands.String())
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 
 	read := func() string {
-		text, _ := tool(t, 0, "migrate", "redis", "--redis", "redis://"+address, "--zset", "delayed", "--unit", "ms")
+		text, _ := tool(t, 0, "migrate", "redis", "--redis", redis, "--zset", "delayed", "--unit", "ms")
 		return text
+	}
+	if _, why := tool(t, 1, "migrate", "redis", "--redis", strings.Replace(redis, "secret", "wrong", 1), "--zset", "delayed"); !strings.Contains(why, "AUTH: ") || strings.Contains(why, ":wrong") {
+		t.Errorf("a wrong password: %s", why)
 	}
 	file, text := filepath.Join(t.TempDir(), "jobs.ndjson"), read()
 	if again := read(); again != text {
