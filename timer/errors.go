@@ -27,6 +27,10 @@ var (
 	ErrTooManyTopics = errors.New("there are as many topics as a cluster takes; delete some first")
 	// ErrTopicVersion refuses a change of a topic that is not at the version that it is for.
 	ErrTopicVersion = errors.New("the topic is not at that version")
+	// ErrOutcomeTopic refuses a policy that names a topic which takes no outcomes.
+	ErrOutcomeTopic = errors.New("on_done, on_dead: a topic that exists and is not serial is needed")
+	// ErrNamed refuses to delete a topic that policies of others name for their outcomes.
+	ErrNamed = errors.New("policies of other topics name the topic in on_done or on_dead")
 )
 
 // MaxTopics bounds the topics of a cluster.
@@ -104,11 +108,15 @@ type InUseError struct {
 	Timers  int64 // pending ones that would have no URL
 	Secrets int   // those that the topic has
 	Keyed   int64 // pending ones whose ids would not have the topic's key
+	Naming  int64 // pending ones of other topics that name the topic for their outcomes
 }
 
 func (e InUseError) Error() string {
 	if e.Secrets > 0 {
 		return fmt.Sprintf("the topic has %d signing secrets and would have none", e.Secrets)
+	}
+	if e.Naming > 0 {
+		return fmt.Sprintf("%d pending timers of other topics name the topic in on_done or on_dead", e.Naming)
 	}
 	if e.Keyed > 0 {
 		return fmt.Sprintf("%d pending timers would keep ids without the key, and an add of the same id would make another timer", e.Keyed)

@@ -23,6 +23,8 @@ func (p *Patch) Apply(s *Spec) {
 	set(p.Multiplier, &s.Retry.Multiplier, n.Retry.Multiplier)
 	set(p.Jitter, &s.Retry.Jitter, n.Retry.Jitter)
 	set(p.Jitter, &s.Retry.HasJitter, n.Retry.HasJitter)
+	set(p.OnDone, &s.OnDone, n.OnDone)
+	set(p.OnDead, &s.OnDead, n.OnDead)
 }
 
 // ApplyToCallback sets the patch's fields in c. Secret headers are dropped if the URL changes to
@@ -60,12 +62,24 @@ type Patch struct {
 	// ContentType, Priority, Labels and Expiry are replaced as a whole.
 	ContentType, Priority, Labels, Expiry bool
 	// as a whole; nil ends the series with the pending occurrence
-	Repeat bool
+	Repeat         bool
+	OnDone, OnDead bool
 
 	// Callback and Retry change by field. A field with its flag set gets the new value, or the
 	// topic's default if the new value is zero.
 	URL, Method, Headers, Timeout                           bool
 	MaxAttempts, MinBackoff, MaxBackoff, Multiplier, Jitter bool
+}
+
+// Topics are the topics that the patch names for outcomes; 0: none.
+func (p *Patch) Topics() []TopicID {
+	var list []TopicID
+	for _, o := range [...]*OutcomeTopic{p.Spec.OnDone, p.Spec.OnDead} {
+		if o != nil {
+			list = append(list, o.ID)
+		}
+	}
+	return list
 }
 
 // BindTo records the topic's URL in a patch that changes the timer's URL or headers.

@@ -66,6 +66,8 @@ type Policy struct {
 	RejectLate bool `json:",omitempty"`
 	// Window is when attempts may start; nil: always.
 	Window *Window `json:",omitempty"`
+	// OnDone and OnDead name the topics of outcomes, for timers that say nothing of it; "": none.
+	OnDone, OnDead string `json:",omitempty"`
 
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination

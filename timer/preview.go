@@ -145,7 +145,7 @@ func previewModify(c *Command, cur *Timer, nowMs int64) Result {
 	c.Patch.Apply(&cur.Spec)
 	if c.Patch.Due {
 		cur.DueMs = ClampMs(cur.DueMs)
-		cur.NextMs = cur.DueMs
+		cur.NextMs, cur.AskedMs = cur.DueMs, 0
 	}
 	if c.Patch.Repeat {
 		cur.Occurrence = 0

@@ -39,7 +39,9 @@ const (
 	Merged
 	// 410: the due time is past by more than LateMs, and the command was NotLate
 	TooLate
-	InUse   // Redrive: another timer has the id by now
+	// Redrive: another timer has the id by now. CloseTopic without Force: pending timers, Removed of
+	// them, name the topic for their outcomes.
+	InUse
 	TooMany // Redrive: as many timers of the id as may be have not ended
 	// Redrive: neither the dead letter nor its topic has a callback URL. No shard answers so: the
 	// node that walks the dead letters knows the topic.

@@ -12,6 +12,11 @@ func (t *Timer) Size() int {
 	for _, l := range t.Labels {
 		n += len(l)
 	}
+	for _, o := range [...]*OutcomeTopic{t.OnDone, t.OnDead} {
+		if o != nil {
+			n += len(o.Name)
+		}
+	}
 	return n
 }
 
@@ -101,8 +106,9 @@ type Spec struct {
 	Labels         []string
 	ExpiresAfterMs int64 // HasExpiry distinguishes 0 from none
 	HasExpiry      bool
-	Repeat         *Repeat // nil: it fires once
-	Trace          *Trace  // of the request that made it; nil: none
+	Repeat         *Repeat       // nil: it fires once
+	Trace          *Trace        // of the request that made it; nil: none
+	OnDone, OnDead *OutcomeTopic // nil: as the topic's policy says
 }
 
 // Timer is the current state of a timer: a copy that its receiver owns. Times are Unix ms; 0 means

@@ -24,7 +24,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 	if err := it.open(data); err != nil {
 		return dst, fmt.Errorf("shard: apply: %w", err)
 	}
-	t.compares = false
+	t.compares, t.outcomes = false, Outcomes{Made: t.outcomes.Made[:0]}
 	t.clockMs = max(t.clockMs, it.nowMs)
 	t.restamping.visit(t, restampsPerEntry)
 	t.dropFinished(dropsPerEntry + len(data)/bytesPerDrop)
@@ -33,7 +33,11 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 		t.deliveries.forget(topic)
 	}
 	for n := 0; it.next(); n++ {
+		t.endedAs = 0
 		r := t.applyItem(&it)
+		if it.follows {
+			t.followUp(&it)
+		}
 		if it.Fault != "" {
 			break
 		}
@@ -164,6 +168,7 @@ func (t *Table) kill(h timer.Handle, s *slab.Slot, why timer.Reason, endMs, reta
 	t.attemptOf(s).SetEndedMs(endMs)
 	s.SetReason(why)
 	t.transition(h, s, timer.Dead, retainUntilMs)
+	t.endedAs = timer.Dead
 	t.events.addEnd(&t.timers, s)
 }
 

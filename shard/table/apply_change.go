@@ -24,7 +24,7 @@ func refusal(s timer.State) (timer.Code, bool) {
 
 // add creates a timer, or answers according to the timer that already has the id (I18).
 func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
-	if t.Closed(c.Topic) {
+	if t.Closed(c.Topic) || t.namesClosed(f.OnDone, f.OnDead) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
 	h := t.Find(c.Topic, c.ID)
@@ -87,7 +87,7 @@ func isLate(c *encoding.Command, nowMs int64) bool {
 
 // put creates a timer or replaces its whole content.
 func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
-	if t.Closed(c.Topic) {
+	if t.Closed(c.Topic) || t.namesClosed(f.OnDone, f.OnDead) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
 	h, late := t.Find(c.Topic, c.ID), isLate(c, t.clockMs)
@@ -190,6 +190,9 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	v := t.content.View(s.Ref)
 	if !v.Meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
+	}
+	if (p.OnDone || p.OnDead) && t.namesClosed(p.Topics()...) {
+		return timer.Result{Code: timer.TopicClosed, Handle: h}
 	}
 	s = t.beginUpdate(h)
 	t.patch(h, s, &v, p)

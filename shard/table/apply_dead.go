@@ -56,13 +56,16 @@ func (t *Table) purge(c *encoding.Command) timer.Result {
 }
 
 // closeTopic makes a topic refuse adds. Without force, the topic must have no pending and no dead
-// timers. With force, all timers of the topic are dropped; see dropTopic.
+// timers, and no pending timer may name it for its outcome. With force, all timers of the topic are dropped; see dropTopic.
 func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 	out := timer.Result{Code: timer.OK}
 	row, ok := t.topics.rowOf[c.Topic]
 	if force := c.Flags&encoding.CommandForce != 0; !force {
 		if n := t.Counts(c.Topic); n.Scheduled+n.Leased+n.Dead > 0 {
 			return timer.Result{Code: timer.NotEmpty}
+		}
+		if n := t.naming.count[c.Topic]; n > 0 {
+			return timer.Result{Code: timer.InUse, Removed: int(n)}
 		}
 	} else if ok {
 		out.Removed, out.Handle = t.dropTopic(row, c.From, int64(c.Work))

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"maps"
 
 	"carillon/timer"
 	"carillon/wheel"
@@ -15,6 +16,7 @@ func (t *Table) Audit(popped bool) error {
 	var totals [timer.Cancelled + 1]int64
 	rows := make([]topicRow, len(t.topics.rows))
 	unused, waking := 0, 0
+	naming := newOutcomeTopics()
 	for h := timer.Handle(1); h <= t.slots.High; h++ {
 		s := t.slots.At(h)
 		slots += t.slotHash(h, s)
@@ -41,6 +43,9 @@ func (t *Table) Audit(popped bool) error {
 		v := t.content.View(s.Ref)
 		if own := t.content.CallbackAt(v.Target); !s.State().Over() && own.URL == "" {
 			r.noURL++
+		}
+		if naming.read(h, v.Rest); !s.State().Over() {
+			naming.add(h, +1)
 		}
 		switch word, mask := t.wheelWaits.bit(h); {
 		case t.waitsForRetry(h, s) && t.wasRefused(s):
@@ -79,6 +84,9 @@ func (t *Table) Audit(popped bool) error {
 		if r != t.topics.rows[i] {
 			return fmt.Errorf("shard: audit: topic %d has %+v, the counts are %+v", r.id, r, t.topics.rows[i])
 		}
+	}
+	if !maps.Equal(naming.of, t.naming.of) || !maps.Equal(naming.count, t.naming.count) {
+		return fmt.Errorf("shard: audit: timers name topics %v, the counts are %v", naming, t.naming)
 	}
 	if topic, leased := t.Astray(); leased != 0 {
 		return fmt.Errorf("shard: audit: %d timers of topic %d are leased otherwise than its delivery says", leased, topic)

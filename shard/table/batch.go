@@ -32,6 +32,7 @@ const (
 	itemCompare     = 23
 	itemClock       = 24
 	itemSeriesSeen  = 25
+	itemFollowUp    = 26 // the outcome of the timer that the next item ends; no item of its own
 )
 
 // outcomeAgain is added to an outcome's kind if a next occurrence follows.
@@ -166,6 +167,19 @@ func (b *Batch) Command(c *timer.Command) int {
 		panic(fmt.Sprintf("shard: id of %d bytes, at most %d fit", len(c.ID), encoding.MaxID))
 	}
 	n := b.single(itemCommand)
+	b.command(c)
+	return n
+}
+
+// FollowUp adds the add of an outcome, which is made if the next item ends its timer as done or
+// dead.
+func (b *Batch) FollowUp(c *timer.Command) {
+	b.run = 0
+	b.buf = append(b.buf, itemFollowUp)
+	b.command(c)
+}
+
+func (b *Batch) command(c *timer.Command) {
 	// A length prefix of three bytes suffices for up to 2 MiB.
 	at := len(b.buf)
 	b.buf = append(b.buf, 0, 0, 0)
@@ -175,7 +189,6 @@ func (b *Batch) Command(c *timer.Command) int {
 		panic(fmt.Sprintf("shard: command of %d bytes", size))
 	}
 	b.buf[at], b.buf[at+1], b.buf[at+2] = byte(size)|0x80, byte(size>>7)|0x80, byte(size>>14)
-	return n
 }
 
 // Lease leases a scheduled timer for durMs from the batch's time if its revision is still rev.

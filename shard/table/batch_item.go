@@ -24,6 +24,9 @@ type items struct {
 	owner   uint64
 	outcome Outcome
 	change  encoding.Command
+	// follows: follow is the add of the outcome, if the item ends its timer.
+	follows bool
+	follow  encoding.Command
 
 	left      int // items left in the run
 	value     int64
@@ -57,11 +60,14 @@ func (it *items) open(data []byte) error {
 // next reads the next item. It returns false at the end of the batch, or if the item cannot be
 // read; Err then returns the error.
 func (it *items) next() bool {
+	it.follows = false
 	if it.left == 0 {
 		if len(it.Rest) == 0 {
 			return false
 		}
-		it.kind = it.Byte()
+		if it.kind = it.Byte(); it.kind == itemFollowUp {
+			it.readFollowUp()
+		}
 		if it.kind == itemLeases || it.kind == itemAcks || it.kind == itemPulls {
 			it.value = it.Varint()
 			it.left = int(it.U16())
@@ -73,13 +79,7 @@ func (it *items) next() bool {
 	}
 	switch it.kind {
 	case itemCommand:
-		body := encoding.Reader{Rest: it.Block(1<<21-1, "command")}
-		body.Command(&it.change)
-		if body.Fault != "" {
-			it.Fail(body.Fault)
-		} else if it.change.Kind.UpdatesLease() {
-			it.Fail("a claim is no item")
-		}
+		it.readCommand(&it.change)
 	case itemLeases, itemPulls:
 		it.delta()
 		it.durMs = it.value
@@ -118,6 +118,30 @@ func (it *items) next() bool {
 		it.Fail(fmt.Sprintf("item of kind %d", it.kind))
 	}
 	return it.Fault == ""
+}
+
+func (it *items) readCommand(c *encoding.Command) {
+	body := encoding.Reader{Rest: it.Block(1<<21-1, "command")}
+	body.Command(c)
+	if body.Fault != "" {
+		it.Fail(body.Fault)
+	} else if c.Kind.UpdatesLease() {
+		it.Fail("a claim is no item")
+	}
+}
+
+// readFollowUp reads the add of an outcome, and the kind of the item that ends its timer.
+func (it *items) readFollowUp() {
+	it.readCommand(&it.follow)
+	it.follows, it.kind = true, it.Byte()
+	if c := &it.follow; c.Kind != timer.Add || c.Merge != timer.MergeReject {
+		it.Fail("an outcome is made by a plain add")
+	}
+	switch it.kind {
+	case itemAcks, itemOutcome, itemExpire, itemExpireAgain:
+	default:
+		it.Fail("an outcome before an item that ends no timer")
+	}
 }
 
 func (it *items) named() {

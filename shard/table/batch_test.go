@@ -42,6 +42,22 @@ func itemCases() map[string]func(b *Batch) {
 		"closepart":     command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true, Work: 1 << 17, From: 70_000}),
 		"opentopic":     command(timer.Command{Kind: timer.OpenTopic, Topic: 3}),
 		"deliver":       command(timer.Command{Kind: timer.Deliver, Topic: 3, Turn: 5, Pull: true}),
+		"add-outcomes": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{
+			DueMs: 4, OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{ID: 9, Name: "failed"}, Repeat: &timer.Repeat{EveryMs: 60_000},
+		}}),
+		"modify-outcomes": command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, Patch: &timer.Patch{
+			OnDone: true, OnDead: true, Spec: timer.Spec{OnDone: &timer.OutcomeTopic{ID: 9, Name: "done"}, OnDead: &timer.OutcomeTopic{}},
+		}}),
+		"follow-up": func(b *Batch) {
+			ack := Outcome{Kind: Ack, Handle: 7, Seq: 9, Fence: 11, Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103}
+			b.Outcome(&ack)
+			b.FollowUp(&timer.Command{Kind: timer.Add, Topic: 9, ID: timer.NewID(1, 1, 2), Tag: 5, Spec: &timer.Spec{
+				DueMs: 1_700_000_000_000, PayloadKind: timer.JSONPayload, Payload: []byte(`{"outcome":"done"}`), Labels: []string{timer.OutcomeLabel},
+				OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{},
+			}})
+			b.Outcome(&ack)
+			b.Outcome(&ack)
+		},
 		"leases": func(b *Batch) {
 			b.Lease(15_000, 7, 9, 1)
 			b.Lease(15_000, 9, 8, 3)
@@ -109,7 +125,7 @@ func TestBatchCut(t *testing.T) {
 		fill(&b)
 		for n := range b.Size() {
 			got, err := New(1, 0).Apply(b.Bytes()[:n], nil, nil)
-			if payload := name == "add" || name == "put" || name == "modify" || name == "redrive"; err == nil && n != whole && !payload && len(got) > 1 && len(got) == b.Len() {
+			if payload := name == "add" || name == "put" || name == "modify" || name == "redrive" || name == "follow-up"; err == nil && n != whole && !payload && len(got) > 1 && len(got) == b.Len() {
 				t.Errorf("%s: cut to %d bytes it has all of its items", name, n)
 			}
 		}

@@ -36,7 +36,21 @@ func (g *modelHarness) spec() *timer.Spec {
 			s.Repeat.UntilMs = g.now + int64(g.pick(100_000))
 		}
 	}
+	if g.outcomes {
+		s.OnDone, s.OnDead = g.outcomeTopic(), g.outcomeTopic()
+	}
 	return s
+}
+
+// outcomeTopic draws what a timer says of an outcome.
+func (g *modelHarness) outcomeTopic() *timer.OutcomeTopic {
+	switch n := timer.TopicID(g.pick(6)); n {
+	case 1, 2:
+		return &timer.OutcomeTopic{ID: n, Name: fmt.Sprint("topic", n)}
+	case 3:
+		return &timer.OutcomeTopic{}
+	}
+	return nil
 }
 
 func (g *modelHarness) patch() *timer.Patch {
@@ -47,6 +61,9 @@ func (g *modelHarness) patch() *timer.Patch {
 		&p.MaxAttempts, &p.MinBackoff, &p.MaxBackoff, &p.Multiplier, &p.Jitter, &p.Repeat,
 	} {
 		*set = bits&(1<<i) != 0
+	}
+	if g.outcomes {
+		p.OnDone, p.OnDead = g.pick(4) == 0, g.pick(4) == 0
 	}
 	if p.Payload && p.Spec.PayloadKind == timer.NoPayload {
 		p.Spec.Payload = nil
@@ -174,12 +191,14 @@ func (g *modelHarness) item(b *Batch) step {
 			b.Skip(h, seq, rev, again)
 			return func() (timer.Code, *modelTimer) { return g.model.skip(g.at(h), seq, rev, again), nil }
 		}
+		then := g.followUp(b)
 		b.Expire(h, seq, rev, until, again)
 		return func() (timer.Code, *modelTimer) {
 			if y := g.at(h); y != nil && y.Seq == seq && y.State == timer.Scheduled && y.rev == rev {
 				g.model.kill(y, timer.Expired, g.model.clock, until)
 				g.model.again(y, again)
 				g.model.yield(y)
+				then(timer.Dead)
 				return timer.OK, nil
 			}
 			return timer.Skipped, nil
@@ -216,9 +235,41 @@ func (g *modelHarness) outcomeItem(b *Batch) step {
 	if o.Kind == Ack || o.Kind == Kill {
 		o.AgainMs = g.again()
 	}
+	then := func(timer.State) {}
+	if o.Kind == Ack || o.Kind == Kill {
+		then = g.followUp(b)
+	}
 	b.Outcome(o)
-	return func() (timer.Code, *modelTimer) { return g.model.outcome(g.at(o.Handle), o), nil }
+	return func() (timer.Code, *modelTimer) {
+		x := g.at(o.Handle)
+		code := g.model.outcome(x, o)
+		if code == timer.OK {
+			then(x.State)
+		}
+		return code, nil
+	}
 }
 
 // again draws the due time of a next occurrence, or 0.
 func (g *modelHarness) again() int64 { return []int64{0, g.now + 5_000, g.now - 5_000}[g.pick(3)] }
+
+// followUp draws the outcome of the timer that the next item may end. The result is the model's
+// version of it.
+func (g *modelHarness) followUp(b *Batch) func(end timer.State) {
+	if !g.outcomes || g.pick(2) == 0 {
+		return func(timer.State) {}
+	}
+	c := &timer.Command{Kind: timer.Add, Topic: timer.TopicID(1 + g.pick(2)), ID: fmt.Sprint("outcome-", g.pick(20)), Content: 77, Tag: uint32(g.pick(1 << 30))}
+	c.Spec = &timer.Spec{DueMs: g.now, OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{}, Labels: []string{timer.OutcomeLabel}}
+	b.FollowUp(c)
+	return func(end timer.State) {
+		if end != timer.Done && end != timer.Dead {
+			return
+		}
+		if code, x := g.model.command(c); code == timer.Created {
+			g.model.made = append(g.model.made, x)
+		} else {
+			g.model.lost++
+		}
+	}
+}

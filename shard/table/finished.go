@@ -67,6 +67,7 @@ func (f *finished) relink(u *updater, h timer.Handle, change func(*slab.Attempt)
 func (t *Table) end(h timer.Handle, s *slab.Slot, to timer.State, endMs int64) {
 	t.attemptOf(s).SetEndedMs(endMs)
 	t.transition(h, s, to, endMs)
+	t.endedAs = to
 	t.finished.push(&t.updater, h, s)
 	t.events.addEnd(&t.timers, s)
 }

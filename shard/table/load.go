@@ -285,6 +285,7 @@ func (l *loader) timer(hasRun bool) {
 	v.Target = t.content.Intern(callback)
 	made.Topic = t.topics.retain(topic)
 	made.Ref = t.content.Put(h, &v)
+	t.naming.read(h, v.Rest)
 	if hasRun {
 		l.run(h, &made)
 	}

@@ -28,6 +28,7 @@ type modelHarness struct {
 	deadByVersion bool
 	// notLate makes adds and puts refuse to be late. The golden snapshot was drawn without it.
 	notLate  bool
+	outcomes bool           // draw outcomes; the golden snapshot was drawn without them
 	since    [][]byte       // entries since BeginSnapshot, while a snapshot is in progress
 	delivers bool           // draw changes of delivery; the golden snapshot was drawn without them
 	drawn    *timer.Command // of the turn's last item; nil: it is none
@@ -82,6 +83,12 @@ func (g *modelHarness) turn() {
 			}
 			g.same(got[i].Timer, x)
 		}
+	}
+	if n := g.table.Outcomes(); len(n.Made) != len(g.model.made) || n.Lost != g.model.lost {
+		g.t.Fatalf("outcomes %+v, the model made %d and lost %d", n, len(g.model.made), g.model.lost)
+	}
+	for i, x := range g.model.made {
+		x.handle = g.table.Outcomes().Made[i]
 	}
 	for _, x := range g.model.all {
 		if x.handle == 0 { // it continued another timer and now has the id
@@ -214,9 +221,9 @@ func dump(t *Table) string {
 		}
 		v := t.content.View(s.Ref)
 		m := *t.Copy(h)
-		repeat, trace := m.Repeat, m.Trace
-		m.Repeat, m.Trace = nil, nil // otherwise their addresses would be printed
-		fmt.Fprintf(&b, "%d %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, s.When(), s.Rev, v.Content, v.Flags, s.Marks(), placeOf(t, h))
+		repeat, trace, done, dead := m.Repeat, m.Trace, m.OnDone, m.OnDead
+		m.Repeat, m.Trace, m.OnDone, m.OnDead = nil, nil, nil, nil // otherwise their addresses would be printed
+		fmt.Fprintf(&b, "%d %+v %+v %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, done, dead, s.When(), s.Rev, v.Content, v.Flags, s.Marks(), placeOf(t, h))
 		fmt.Fprint(&b, " ", v.FirstMs, v.Occurrence)
 		if s.Attempt != 0 {
 			r := *t.attempts.At(s.Attempt)
@@ -255,6 +262,7 @@ func TestTableAgainstModel(t *testing.T) {
 			g := newModelHarness(t, rand.New(rand.NewPCG(seed, 1)).IntN)
 			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
 			g.delivers = seed%2 == 1
+			g.outcomes = seed%3 > 0
 			g.drive(250)
 		})
 	}
@@ -263,7 +271,7 @@ func TestTableAgainstModel(t *testing.T) {
 func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newModelHarness(rapidTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
-		g.deadByVersion, g.notLate = true, true
+		g.deadByVersion, g.notLate, g.outcomes = true, true, true
 		g.drive(12)
 	})
 }

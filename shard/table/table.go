@@ -27,6 +27,8 @@ type Table struct {
 	compares  bool   // the last entry makes the replicas compare their states
 	snapshots uint32 // number of the last snapshot begun
 	scratch   []byte // an encoded spec before it is copied into the arena
+	outcomes  Outcomes
+	endedAs   timer.State // how the current item ended its timer; 0: it did not
 }
 
 // New makes an empty table.

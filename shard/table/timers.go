@@ -17,10 +17,11 @@ type timers struct {
 	topics
 	ids    index.Index
 	chains map[timer.Handle]link // places of timers that share their id with others
+	naming outcomeTopics
 }
 
 func newTimers() timers {
-	return timers{content: content.New(), topics: newTopics(), chains: map[timer.Handle]link{}, ids: index.New()}
+	return timers{content: content.New(), topics: newTopics(), chains: map[timer.Handle]link{}, naming: newOutcomeTopics(), ids: index.New()}
 }
 
 // Len returns the number of timers, including ended ones.

@@ -23,9 +23,9 @@ func newTimetable(nowMs int64) timetable {
 
 // MemoryBytes returns the bytes allocated for timers, in use or not.
 func (t *timetable) MemoryBytes() int64 {
-	const wheelNode, wheelChunk, chainEntry = 20, 1024, 72
+	const wheelNode, wheelChunk, chainEntry, namingEntry = 20, 1024, 72, 32
 	wheelNodes := (int64(t.slots.High) + wheelChunk) &^ (wheelChunk - 1)
-	return t.slots.Memory() + t.attempts.Memory() + t.content.Memory() + t.ids.Memory() + int64(len(t.chains))*chainEntry +
+	return t.slots.Memory() + t.attempts.Memory() + t.content.Memory() + t.ids.Memory() + int64(len(t.chains))*chainEntry + int64(len(t.naming.of))*namingEntry +
 		wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8
 }
 

@@ -28,19 +28,19 @@ func (u *updater) beginUpdate(h timer.Handle) *slab.Slot {
 	}
 	s := u.slots.At(h)
 	u.slotSum -= u.slotHash(h, s)
-	u.countSlot(s, -1)
+	u.countSlot(h, s, -1)
 	u.uncountWait(h)
 	return s
 }
 
 func (u *updater) endUpdate(h timer.Handle, s *slab.Slot) {
 	u.slotSum += u.slotHash(h, s)
-	u.countSlot(s, +1)
+	u.countSlot(h, s, +1)
 	u.countWait(h, s)
 }
 
 // countSlot adds by to the counts of the slot's topic and state.
-func (u *updater) countSlot(s *slab.Slot, by int64) {
+func (u *updater) countSlot(h timer.Handle, s *slab.Slot, by int64) {
 	state := s.State()
 	if state == 0 {
 		return
@@ -49,9 +49,13 @@ func (u *updater) countSlot(s *slab.Slot, by int64) {
 	if state == timer.Leased && u.attempts.At(s.Attempt).Holder == ByPuller {
 		u.topics.rows[s.Topic].pulled += by
 	}
-	if !state.Over() && !u.content.HasURL(s.Ref) {
+	if state.Over() {
+		return
+	}
+	if !u.content.HasURL(s.Ref) {
 		u.topics.rows[s.Topic].noURL += by
 	}
+	u.naming.add(h, by)
 }
 
 // newSlot returns a slot for a new timer, with its update open.
@@ -111,12 +115,14 @@ func (u *updater) setDue(s *slab.Slot, ms int64) {
 // rewrite gives a timer with an open update a new blob. v may view the old one.
 func (u *updater) rewrite(h timer.Handle, s *slab.Slot, v *content.Blob, callback []byte) {
 	v.Target = u.content.Intern(callback)
+	u.naming.read(h, v.Rest)
 	s.Ref = u.content.Replace(h, s.Ref, v)
 }
 
 // rewriteSame writes a timer's changed blob with the same content. The timer's update is open.
 func (u *updater) rewriteSame(h timer.Handle, s *slab.Slot, v *content.Blob) {
 	u.content.Retain(v.Target)
+	u.naming.read(h, v.Rest)
 	s.Ref = u.content.Replace(h, s.Ref, v)
 }
 
@@ -146,6 +152,7 @@ func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 	u.wheel.Remove(wheel.Handle(h))
 	u.freeAttempt(h, s)
 	u.content.Drop(h, s.Ref)
+	u.naming.read(h, nil)
 	row := s.Topic
 	*s = slab.Slot{Ref: uint32(u.slots.Free)}
 	u.slots.Free = h
@@ -160,6 +167,7 @@ func (u *updater) makeBlob(topic timer.TopicID, v *content.Blob, priority uint8,
 	s.SetSeq(u.seq)
 	s.Topic = u.topics.retain(topic)
 	s.Ref = u.content.Put(h, v)
+	u.naming.read(h, v.Rest)
 	s.SetPriority(priority)
 	u.transition(h, s, timer.Scheduled, dueMs)
 	return h, s

@@ -42,6 +42,8 @@ const (
 	patchMultiplier
 	patchJitter
 	patchRepeat
+	patchOnDone
+	patchOnDead
 
 	patchBits = 1<<iota - 1
 )
@@ -121,11 +123,11 @@ func (c *Command) share(number uint32, value int64) {
 }
 
 // patchFields lists a patch's flags with their bits.
-func patchFields(p *timer.Patch) [16]struct {
+func patchFields(p *timer.Patch) [18]struct {
 	set *bool
 	bit uint64
 } {
-	return [16]struct {
+	return [18]struct {
 		set *bool
 		bit uint64
 	}{
@@ -134,6 +136,7 @@ func patchFields(p *timer.Patch) [16]struct {
 		{&p.URL, patchURL}, {&p.Method, patchMethod}, {&p.Headers, patchHeaders}, {&p.Timeout, patchTimeout},
 		{&p.MaxAttempts, patchMaxAttempts}, {&p.MinBackoff, patchMinBackoff}, {&p.MaxBackoff, patchMaxBackoff},
 		{&p.Multiplier, patchMultiplier}, {&p.Jitter, patchJitter}, {&p.Repeat, patchRepeat},
+		{&p.OnDone, patchOnDone}, {&p.OnDead, patchOnDead},
 	}
 }
 

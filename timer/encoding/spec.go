@@ -39,7 +39,9 @@ const (
 	fieldMaxBackoff
 	fieldMultiplier
 	fieldJitter
-	fieldTrace   // LevelConventions
+	fieldTrace // LevelConventions
+	fieldOnDone
+	fieldOnDead
 	FieldRepeat  = 20
 	fieldPayload = 0x40 // | PayloadKind
 )
@@ -128,6 +130,12 @@ func AppendRest(dst []byte, s *timer.Spec) []byte {
 	if s.Trace != nil {
 		dst = appendTrace(append(dst, fieldTrace), s.Trace)
 	}
+	if s.OnDone != nil {
+		dst = appendOutcome(append(dst, fieldOnDone), s.OnDone)
+	}
+	if s.OnDead != nil {
+		dst = appendOutcome(append(dst, fieldOnDead), s.OnDead)
+	}
 	if s.Repeat != nil {
 		dst = appendRepeat(append(dst, FieldRepeat), s.Repeat)
 	}
@@ -168,6 +176,30 @@ func appendTrace(dst []byte, t *timer.Trace) []byte {
 // decodeTrace reads a trace that RestField has checked.
 func decodeTrace(b []byte) *timer.Trace {
 	return &timer.Trace{ID: [16]byte(b), Span: [8]byte(b[16:]), Flags: b[24], State: string(b[traceLen:])}
+}
+
+// appendOutcome writes the topic of an outcome: its id, 0 for none, and its name.
+func appendOutcome(dst []byte, o *timer.OutcomeTopic) []byte {
+	return AppendBlock(binary.AppendUvarint(dst, uint64(o.ID)), o.Name)
+}
+
+// RestOutcomes finds the topics of a timer's outcomes alone, in a rest that has been checked; nil
+// where the rest says nothing of it.
+func RestOutcomes(rest []byte) (onDone, onDead *timer.OutcomeTopic) {
+	r := Reader{Rest: rest}
+	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldOnDead && f.Next(&r); {
+		switch f.Field {
+		case fieldOnDone:
+			onDone = f.outcome()
+		case fieldOnDead:
+			onDead = f.outcome()
+		}
+	}
+	return onDone, onDead
+}
+
+func (f *RestField) outcome() *timer.OutcomeTopic {
+	return &timer.OutcomeTopic{ID: timer.TopicID(f.number), Name: string(f.Bytes)}
 }
 
 // RestField reads one field of a spec's rest. Texts stay in the block; of labels only the bytes are
@@ -212,6 +244,12 @@ func (f *RestField) Next(r *Reader) bool {
 		if f.Bytes = r.Block(traceLen+timer.MaxTraceState, "trace"); len(f.Bytes) < traceLen {
 			r.Fail("trace is too short")
 		}
+	case fieldOnDone, fieldOnDead:
+		f.number = int64(r.Number(1<<32-1, "topic of an outcome"))
+		f.Bytes = r.Block(MaxID, "name of an outcome's topic")
+		if (f.number == 0) != (len(f.Bytes) == 0) {
+			r.Fail("topic of an outcome without id or name")
+		}
 	case fieldMultiplier, fieldJitter:
 		f.float = math.Float64frombits(r.U64())
 	case fieldPayload | byte(timer.NoPayload), fieldPayload | byte(timer.JSONPayload), fieldPayload | byte(timer.BinaryPayload):
@@ -228,6 +266,8 @@ type Summary struct {
 	expiryMs  int64
 	hasExpiry bool
 	Repeats   bool
+	// OnDone and OnDead are the topics of its outcomes that the spec names; 0: none.
+	OnDone, OnDead timer.TopicID
 }
 
 // Summarize checks all of a spec's rest.
@@ -242,6 +282,10 @@ func Summarize(rest []byte) (Summary, error) {
 			v.expiryMs, v.hasExpiry = f.number, true
 		case FieldRepeat:
 			v.Repeats = true
+		case fieldOnDone:
+			v.OnDone = timer.TopicID(f.number)
+		case fieldOnDead:
+			v.OnDead = timer.TopicID(f.number)
 		}
 	}
 	return v, r.Err()
@@ -283,6 +327,10 @@ func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 			s.Retry.Jitter, s.Retry.HasJitter = f.float, true
 		case fieldTrace:
 			s.Trace = decodeTrace(f.Bytes)
+		case fieldOnDone:
+			s.OnDone = f.outcome()
+		case fieldOnDead:
+			s.OnDead = f.outcome()
 		case FieldRepeat:
 			s.Repeat = new(timer.Repeat)
 			_ = DecodeRepeat(s.Repeat, f.Bytes) // checked by Next

@@ -1,0 +1,196 @@
+package table
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"carillon/timer"
+	"carillon/timer/encoding"
+)
+
+const outcomesIn timer.TopicID = 9
+
+// followed applies an item with an outcome of topic 9 in front of it.
+func (d *tableHarness) followed(fill func(b *Batch)) timer.Result {
+	d.t.Helper()
+	return d.do(func(b *Batch) {
+		b.FollowUp(&timer.Command{Kind: timer.Add, Topic: outcomesIn, ID: "outcome", Spec: &timer.Spec{
+			DueMs: d.now, Payload: []byte("{}"), PayloadKind: timer.JSONPayload, OnDone: &timer.OutcomeTopic{}, OnDead: &timer.OutcomeTopic{},
+		}})
+		fill(b)
+	})
+}
+
+// TestOutcomeIsMadeByTheEnd: the item that ends a timer as done or dead makes its outcome, which is
+// due at once. No other does, nor one that comes too late.
+func TestOutcomeIsMadeByTheEnd(t *testing.T) {
+	outcome := func(kind OutcomeKind) func(d *tableHarness, b *Batch) {
+		return func(d *tableHarness, b *Batch) {
+			h, _ := d.table.Lookup(1, "a")
+			due := d.table.Due(h)
+			b.Outcome(&Outcome{Kind: kind, Handle: h, Seq: due.Seq, Fence: due.Fence, NextMs: d.now + 5, LeaseMs: 5_000, RetainUntilMs: d.now + 90_000})
+		}
+	}
+	expire := func(d *tableHarness, b *Batch) {
+		h, _ := d.table.Lookup(1, "a")
+		due := d.table.Due(h)
+		b.Expire(h, due.Seq, due.Rev, d.now+90_000, 0)
+	}
+	cases := []struct {
+		name, state string
+		item        func(d *tableHarness, b *Batch)
+		made        int
+	}{
+		{"ack", "leased", outcome(Ack), 1},
+		{"kill", "leased", outcome(Kill), 1},
+		{"retry", "leased", outcome(RetryLater), 0},
+		{"release", "leased", outcome(Release), 0},
+		{"expire", "scheduled", expire, 1},
+		{"expire, leased meanwhile", "leased", expire, 0},
+		{"kill, cancelled meanwhile", "leased, cancel requested", outcome(Kill), 0},
+		{"ack, cancelled meanwhile", "leased, cancel requested", outcome(Ack), 1},
+		{"ack, done", "done", outcome(Ack), 0},
+	}
+	for _, c := range cases {
+		d := newTableHarness(t)
+		prepare := states[c.state]
+		if c.state == "leased, cancel requested" {
+			states["leased"](d)
+			d.command(timer.Command{Kind: timer.Cancel})
+		} else {
+			prepare(d)
+		}
+		d.followed(func(b *Batch) { c.item(d, b) })
+		if n := d.table.Outcomes(); len(n.Made) != c.made || n.Lost != 0 {
+			t.Errorf("%s: %+v", c.name, n)
+		}
+		x := d.table.Read(outcomesIn, "outcome")
+		if (x != nil) != (c.made == 1) {
+			t.Fatalf("%s: the outcome is %+v", c.name, x)
+		}
+		if at, due := d.table.NextDue(); x != nil && (!due || at > d.now) {
+			t.Errorf("%s: the outcome is not due: %d", c.name, at)
+		}
+		d.do(func(b *Batch) { b.Tick() })
+		if n := d.table.Outcomes(); len(n.Made)+n.Lost != 0 {
+			t.Errorf("%s: after the next entry %+v", c.name, n)
+		}
+	}
+}
+
+// TestOutcomeOfClosedTopicIsLost: what cannot be made is counted, and the timer ends nevertheless.
+func TestOutcomeOfClosedTopicIsLost(t *testing.T) {
+	d := newTableHarness(t)
+	states["leased"](d)
+	d.command(timer.Command{Kind: timer.CloseTopic, Topic: outcomesIn, Force: true})
+	h, _ := d.table.Lookup(1, "a")
+	due := d.table.Due(h)
+	d.followed(func(b *Batch) { b.Outcome(&Outcome{Kind: Ack, Handle: h, Seq: due.Seq, Fence: due.Fence, Status: 200}) })
+	if n := d.table.Outcomes(); len(n.Made) != 0 || n.Lost != 1 {
+		t.Errorf("%+v", n)
+	}
+	if x := d.table.Read(1, "a"); x.State != timer.Done {
+		t.Errorf("the timer is %+v", x)
+	}
+}
+
+// TestNamedTopicIsInUse: a topic that pending timers name closes by force alone, and once it is
+// closed nothing names it any more.
+func TestNamedTopicIsInUse(t *testing.T) {
+	d := newTableHarness(t)
+	of := &timer.OutcomeTopic{ID: outcomesIn, Name: "nine"}
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now, OnDead: of, OnDone: of}})
+	d.command(timer.Command{Kind: timer.Add, ID: "b", Spec: &timer.Spec{DueMs: d.now, OnDead: of}})
+	closed := timer.Command{Kind: timer.CloseTopic, Topic: outcomesIn}
+	if r := d.command(closed); r.Code != timer.InUse || r.Removed != 2 {
+		t.Errorf("close of a topic that two timers name: %+v", r)
+	}
+	d.command(timer.Command{Kind: timer.Modify, ID: "b", Patch: &timer.Patch{OnDead: true, Spec: timer.Spec{OnDead: &timer.OutcomeTopic{}}}})
+	d.command(timer.Command{Kind: timer.Cancel})
+	if r := d.command(closed); r.Code != timer.OK {
+		t.Errorf("close of a topic that none names: %+v", r)
+	}
+	if r := d.command(timer.Command{Kind: timer.Add, ID: "c", Spec: &timer.Spec{DueMs: d.now, OnDone: of}}); r.Code != timer.TopicClosed {
+		t.Errorf("an add that names a closed topic: %+v", r)
+	}
+	if r := d.command(timer.Command{Kind: timer.Modify, ID: "b", Patch: &timer.Patch{OnDone: true, Spec: timer.Spec{OnDone: of}}}); r.Code != timer.TopicClosed {
+		t.Errorf("a patch that names a closed topic: %+v", r)
+	}
+}
+
+// TestEndedIsWhatTheEntryMakes: the timer that a leader describes in an outcome is the one that its
+// entry leaves.
+func TestEndedIsWhatTheEntryMakes(t *testing.T) {
+	for _, kind := range []OutcomeKind{Ack, Kill} {
+		d := newTableHarness(t)
+		states["leased"](d)
+		h, _ := d.table.Lookup(1, "a")
+		due := d.table.Due(h)
+		d.now += 700
+		o := &Outcome{
+			Kind: kind, Handle: h, Seq: due.Seq, Fence: due.Fence, StartedMs: d.now - 20, EndedMs: d.now - 3, Status: 503,
+			Err: "card declined", Reason: timer.Stopped, RetainUntilMs: d.now + 90_000,
+		}
+		want, attempt := d.table.Ended(o, d.now, true)
+		d.do(func(b *Batch) { b.Outcome(o) })
+		if got := d.table.Copy(h); !sameTimer(got, want) {
+			t.Errorf("ended as\n%+v\ndescribed as\n%+v", got, want)
+		}
+		if attempt.Attempt != want.Attempts || attempt.StartedMs != o.StartedMs || attempt.EndedMs != o.EndedMs || attempt.Status != 503 || attempt.Err != "card declined" {
+			t.Errorf("attempt %+v", attempt)
+		}
+	}
+	d := newTableHarness(t)
+	states["scheduled"](d)
+	h, _ := d.table.Lookup(1, "a")
+	due := d.table.Due(h)
+	want, _ := d.table.Expired(h, due.Seq, due.Rev, d.now, true)
+	d.do(func(b *Batch) { b.Expire(h, due.Seq, due.Rev, d.now+90_000, 0) })
+	if got := d.table.Copy(h); !sameTimer(got, want) {
+		t.Errorf("expired as\n%+v\ndescribed as\n%+v", got, want)
+	}
+}
+
+func sameTimer(a, b *timer.Timer) bool {
+	return slices.Equal(encoding.AppendTimer(nil, a), encoding.AppendTimer(nil, b))
+}
+
+// TestForgedFollowUp: an entry that no build has written stops the shard.
+func TestForgedFollowUp(t *testing.T) {
+	add := func(c timer.Command) func(b *Batch) {
+		c.Topic, c.ID = outcomesIn, "x"
+		if c.Kind != timer.Cancel {
+			c.Spec = &timer.Spec{}
+		}
+		return func(b *Batch) { b.FollowUp(&c) }
+	}
+	plain := add(timer.Command{Kind: timer.Add})
+	for name, fill := range map[string]func(b *Batch){
+		"before nothing":     plain,
+		"before a tick":      func(b *Batch) { plain(b); b.Tick() },
+		"before a command":   func(b *Batch) { plain(b); b.Command(&timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"}) },
+		"before another one": func(b *Batch) { plain(b); plain(b); b.Expire(1, 1, 1, 1, 0) },
+		"a cancel":           func(b *Batch) { add(timer.Command{Kind: timer.Cancel})(b); b.Expire(1, 1, 1, 1, 0) },
+		"a put":              func(b *Batch) { add(timer.Command{Kind: timer.Put})(b); b.Expire(1, 1, 1, 1, 0) },
+		"a merge": func(b *Batch) {
+			add(timer.Command{Kind: timer.Add, Merge: timer.MergeKeep})(b)
+			b.Expire(1, 1, 1, 1, 0)
+		},
+	} {
+		var b Batch
+		b.Reset(applyNow, 1, 1)
+		fill(&b)
+		if _, err := New(1, applyNow).Apply(b.Bytes(), nil, nil); !errors.Is(err, encoding.ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, o := range map[string]timer.OutcomeTopic{"id without name": {ID: 3}, "name without id": {Name: "x"}} {
+		var b Batch
+		b.Reset(applyNow, 1, 1)
+		b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Spec: &timer.Spec{DueMs: 4, OnDone: &o}})
+		if _, err := New(1, applyNow).Apply(b.Bytes(), nil, nil); !errors.Is(err, encoding.ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package timer
+
+// OutcomeTopic is the topic in which the end of a timer makes another timer, its outcome. The zero
+// value is none, even where the policy has one.
+type OutcomeTopic struct {
+	ID   TopicID // that life of the topic and no other
+	Name string
+}
+
+// OutcomeLabel is the label of each outcome.
+const OutcomeLabel = "outcome"
+
+// TakesOutcomes reports whether timers and policies may name the topic for their outcomes; nil is no
+// topic. A serial one keeps the order of each key in the key's shard, but an outcome is in the shard
+// of the timer that ended.
+func (t *Topic) TakesOutcomes() bool { return t != nil && !t.ForceClose && !t.Policy.Serial }
+
+// OutcomeOf is the name of the policy's topic for the outcomes of timers that end so; "": none.
+func (p *Policy) OutcomeOf(end State) string {
+	if end == Done {
+		return p.OnDone
+	}
+	return p.OnDead
+}
+
+// Names reports whether the policy names a topic for outcomes.
+func (p *Policy) Names(topic string) bool { return p.OnDone == topic || p.OnDead == topic }
