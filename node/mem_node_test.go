@@ -68,6 +68,7 @@ type unwatched struct{}
 func (unwatched) Command(timer.Kind, timer.Code)        {}
 func (unwatched) Outcome(timer.TopicID, *table.Outcome) {}
 func (unwatched) Expired()                              {}
+func (unwatched) Outcomes(int, int)                     {}
 func (unwatched) Frame(int)                             {}
 func (unwatched) Lateness(int64, bool)                  {}
 func (unwatched) Elected()                              {}

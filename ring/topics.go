@@ -50,6 +50,13 @@ func (t *Topics) Named(name string) (*timer.Topic, bool) {
 	return v, ok
 }
 
+// Given reports whether there is or was a topic of the id, as this node knows.
+func (t *Topics) Given(id timer.TopicID) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return id <= t.lastID
+}
+
 // Limited are the topics of which so many leases at once may be taken in the whole cluster, by id.
 // The list is not to be changed.
 func (t *Topics) Limited() []*timer.Topic {

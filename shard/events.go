@@ -117,6 +117,20 @@ func (s *timerShard) showChange(cmd *timer.Command, r *timer.Result) {
 	}
 }
 
+// showOutcomes reports the outcomes that an applied entry has made.
+func (s *timerShard) showOutcomes() {
+	n := s.table.Outcomes()
+	if len(n.Made)+n.Lost == 0 || !s.g.serving {
+		return
+	}
+	s.g.w.host.cfg.Observer.Outcomes(len(n.Made), n.Lost)
+	for _, h := range n.Made {
+		if w := s.watched(s.table.Due(h).Topic); w != nil {
+			w.Saw(&Event{Kind: TimerAdded, AtMs: s.table.ClockMs(), Timer: s.table.CopyWith(h, false)})
+		}
+	}
+}
+
 // History receives the events of timers on every live replica, in the order in which entries are
 // applied. A restart repeats those of entries that the log still has. Shards call concurrently,
 // each from one goroutine at a time.

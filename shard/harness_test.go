@@ -53,6 +53,17 @@ func (t fakeTopics) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	return topic, ok
 }
 
+func (t fakeTopics) Named(name string) (*timer.Topic, bool) {
+	for _, topic := range t {
+		if topic.Name == name {
+			return topic, true
+		}
+	}
+	return nil, false
+}
+
+func (t fakeTopics) Given(id timer.TopicID) bool { return id < 100 }
+
 var ReplicaID = placement.ReplicaID
 
 // fakeMachine is a meta state machine that keeps every command it applied.
@@ -107,6 +118,7 @@ func (s *fakeSaving) Next(dst []byte, budget int) ([]byte, bool) {
 type fakeObserver struct {
 	elected, expired, frames, snapshots int
 	outcomes, sent, received, replaced  int
+	made, lost                          int // outcomes of timers
 	latenessMs                          []int64
 	held                                []bool // parallel to latenessMs
 }
@@ -114,6 +126,7 @@ type fakeObserver struct {
 func (o *fakeObserver) Command(timer.Kind, timer.Code)        {}
 func (o *fakeObserver) Outcome(timer.TopicID, *table.Outcome) { o.outcomes++ }
 func (o *fakeObserver) Expired()                              { o.expired++ }
+func (o *fakeObserver) Outcomes(made, lost int)               { o.made, o.lost = o.made+made, o.lost+lost }
 func (o *fakeObserver) Frame(int)                             { o.frames++ }
 func (o *fakeObserver) Lateness(ms int64, held bool) {
 	o.latenessMs, o.held = append(o.latenessMs, ms), append(o.held, held)

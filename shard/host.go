@@ -65,7 +65,8 @@ type Config struct {
 	History  History // default: none is kept
 	Watcher  Watcher // default: none; without a History it gets only clients' changes
 	Logger   *slog.Logger
-	Zones    *recurrence.Zones // default: the release's
+	Zones    *recurrence.Zones  // default: the release's
+	Describe scheduler.Describe // makes the payloads of outcomes; default: they are empty objects
 
 	// Ready is called when timers of a pulled topic are ready in a led shard, with at most how
 	// many, and again as long as they are. It is called on workers and must not block. nil: not
@@ -114,6 +115,9 @@ type Observer interface {
 	Command(kind timer.Kind, code timer.Code)
 	Outcome(topic timer.TopicID, o *table.Outcome)
 	Expired() // a timer was given up without another attempt
+	// Outcomes reports outcomes that were made as timers ended, and those that were not because their
+	// topic is gone.
+	Outcomes(made, lost int)
 	// DeadReplaced reports dead letters that newer ones of their ids replaced.
 	DeadReplaced(n int)
 	Frame(operations int)
@@ -246,6 +250,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Zones == nil {
 		c.Zones = recurrence.Release
+	}
+	if c.Describe == nil {
+		c.Describe = func(*timer.Topic, *timer.Timer, *timer.HistoryAttempt) []byte { return []byte("{}") }
 	}
 }
 

@@ -26,6 +26,7 @@ type benchObserver struct{}
 func (benchObserver) Command(timer.Kind, timer.Code)        {}
 func (benchObserver) Outcome(timer.TopicID, *table.Outcome) {}
 func (benchObserver) Expired()                              {}
+func (benchObserver) Outcomes(int, int)                     {}
 func (benchObserver) Frame(int)                             {}
 func (benchObserver) Lateness(int64, bool)                  {}
 func (benchObserver) Elected()                              {}
@@ -37,6 +38,9 @@ func (benchObserver) SnapshotReceived(int64)                {}
 type benchTopics struct{ topic *timer.Topic }
 
 func (t benchTopics) Topic(timer.TopicID) (*timer.Topic, bool) { return t.topic, true }
+
+func (t benchTopics) Named(string) (*timer.Topic, bool) { return t.topic, true }
+func (t benchTopics) Given(timer.TopicID) bool          { return true }
 
 type benchMachine struct{}
 

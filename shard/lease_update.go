@@ -37,7 +37,7 @@ func (s *timerShard) proposeLeaseUpdate(o *op) {
 	}
 	out := s.scheduler.DecideLeaseUpdate(o.cmd, &d)
 	o.outcome = &out
-	s.batch.Outcome(&out)
+	s.scheduler.ProposeLeaseUpdate(&s.batch, &out)
 	s.items = append(s.items, item{kind: commandItem, op: o})
 }
 

@@ -19,6 +19,9 @@ func (anyTopic) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	return &timer.Topic{ID: id, Policy: timer.DefaultPolicy()}, true
 }
 
+func (anyTopic) Named(string) (*timer.Topic, bool) { return nil, false }
+func (anyTopic) Given(timer.TopicID) bool          { return true }
+
 // fewTimers is a table with 20 timers that are due in the future.
 func fewTimers(t *testing.T) *table.Table {
 	t.Helper()

@@ -39,7 +39,7 @@ func newTimerShard(r *replica, cfg *Config, limits *scheduler.Limits) *timerShar
 	s := &timerShard{g: r}
 	s.scheduler = scheduler.New(scheduler.Config{
 		Shard: r.shard, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
-		Observer: cfg.Observer, Ready: cfg.Ready, Limiters: limits, Zones: cfg.Zones,
+		Observer: cfg.Observer, Ready: cfg.Ready, Limiters: limits, Zones: cfg.Zones, Describe: cfg.Describe,
 	}, schedulerEnv{s}, &r.w.now)
 	s.clear()
 	return s
@@ -71,6 +71,7 @@ func (s *timerShard) apply(e *pb.Entry) (compares bool, err error) {
 	if n := s.table.TakeDeadReplaced(); n > 0 && r.serving {
 		r.w.host.cfg.Observer.DeadReplaced(n)
 	}
+	s.showOutcomes()
 	if p != nil {
 		for i := range p.items {
 			s.answer(&p.items[i], &s.results[i])

@@ -20,16 +20,23 @@ type Config struct {
 	Ready      func(timer.TopicID, int) // see shard.Config
 	Limiters   *Limits                  // the node's, shared by all its schedulers
 	Zones      *recurrence.Zones
+	Describe   Describe
 }
 
 // Topics is where a leader looks topics up.
 type Topics interface {
 	Topic(id timer.TopicID) (*timer.Topic, bool)
+	Named(name string) (*timer.Topic, bool)
+	// Given reports whether there was ever a topic of the id, as this node knows.
+	Given(id timer.TopicID) bool
 }
 
 // Observer receives events for metrics.
 type Observer interface {
-	Expired()                     // a timer expired before it could be attempted again
+	Expired() // a timer expired before it could be attempted again
+	// Outcomes reports outcomes: timers that were made as others ended, and those that were not
+	// because their topic is gone.
+	Outcomes(made, lost int)
 	Lateness(ms int64, held bool) // of a first attempt that has ended; held: a gate delayed it
 }
 

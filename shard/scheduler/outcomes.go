@@ -90,7 +90,7 @@ func (o *outcomes) mayRepeat(h timer.Handle, d *table.Due) bool {
 func (o *outcomes) propose(b *table.Batch) {
 	n := 0
 	for ; n < len(o.outcomes) && b.Size() < table.MaxBatchBytes; n++ {
-		b.Outcome(&o.outcomes[n].Outcome)
+		o.proposeOutcome(b, &o.outcomes[n].Outcome)
 		o.env.Proposed(Item{outcomeProposed, o.outcomes[n].lease})
 	}
 	if n < len(o.outcomes) {
@@ -105,8 +105,27 @@ func (o *outcomes) propose(b *table.Batch) {
 	o.series.proposeOverlaps(b)
 }
 
+// proposeOutcome proposes an outcome of a lease, and that of its timer in front of it.
+func (o *outcomes) proposeOutcome(b *table.Batch, out *table.Outcome) {
+	if out.Kind == table.Ack || out.Kind == table.Kill {
+		end := timer.Done
+		if out.Kind == table.Kill {
+			end = timer.Dead
+		}
+		o.followUp(b, out.Handle, end, func() (*timer.Timer, *timer.HistoryAttempt) { return o.table.Ended(out, o.now.WallMs) })
+	}
+	b.Outcome(out)
+}
+
+// proposeEnds proposes expiries and the forgetting of dead letters. Expiries that the entry has no
+// room for are left for the next one.
 func (o *outcomes) proposeEnds(b *table.Batch) {
-	for _, e := range o.expires {
+	n := 0
+	for ; n < len(o.expires) && b.Size() < table.MaxBatchBytes; n++ {
+		e := o.expires[n]
+		o.followUp(b, e.handle, timer.Dead, func() (*timer.Timer, *timer.HistoryAttempt) {
+			return o.table.Expired(e.handle, e.seq, e.rev, o.now.WallMs)
+		})
 		b.Expire(e.handle, e.seq, e.rev, o.now.WallMs+o.retention(e.handle), o.series.again(e.handle, 0))
 		o.env.Proposed(Item{})
 		o.cfg.Observer.Expired()
@@ -115,7 +134,10 @@ func (o *outcomes) proposeEnds(b *table.Batch) {
 		b.Forget(e.handle, e.seq)
 		o.env.Proposed(Item{})
 	}
-	o.expires, o.forgets = o.expires[:0], o.forgets[:0]
+	if n < len(o.expires) {
+		o.env.WakeNext()
+	}
+	o.expires, o.forgets = o.expires[:copy(o.expires, o.expires[n:])], o.forgets[:0]
 	o.series.proposeSkips(b)
 }
 

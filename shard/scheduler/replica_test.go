@@ -120,6 +120,10 @@ func (r *replica) Topic(id timer.TopicID) (*timer.Topic, bool) {
 	return t, ok
 }
 
+func (r *replica) Named(string) (*timer.Topic, bool) { return nil, false }
+func (r *replica) Given(timer.TopicID) bool          { return true }
+func (r *replica) Outcomes(int, int)                 {}
+
 func (r *replica) Route(t *timer.Topic, own *timer.Callback) (Destination, error) {
 	switch {
 	case own.URL != "":

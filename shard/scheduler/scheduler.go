@@ -253,6 +253,11 @@ func (s *Scheduler) DecideLeaseUpdate(cmd *timer.Command, d *table.Due) table.Ou
 	return s.consumers.decide(cmd, d)
 }
 
+// ProposeLeaseUpdate proposes the outcome of a lease update.
+func (s *Scheduler) ProposeLeaseUpdate(b *table.Batch, out *table.Outcome) {
+	s.out.proposeOutcome(b, out)
+}
+
 // Updated handles an applied lease update.
 func (s *Scheduler) Updated(cmd *timer.Command) { s.consumers.updated(cmd) }
 

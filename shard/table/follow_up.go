@@ -1,7 +1,6 @@
 package table
 
 import (
-	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -110,12 +109,12 @@ func (t *timers) OutcomeOf(h timer.Handle, end timer.State) *timer.OutcomeTopic 
 
 // Ended returns a copy of a timer as an Ack or a Kill leaves it in an entry of nowMs, and its last
 // attempt. It returns nil if the timer does not end by the outcome, or if it is cancelled.
-func (t *Table) Ended(o *Outcome, nowMs int64, payload bool) (*timer.Timer, *timer.HistoryAttempt) {
+func (t *Table) Ended(o *Outcome, nowMs int64) (*timer.Timer, *timer.HistoryAttempt) {
 	s := t.live(o.Handle, o.Seq)
 	if s == nil || s.State() != timer.Leased || t.attempts.At(s.Attempt).Fence != o.Fence || o.Kind == Kill && s.Cancelled() {
 		return nil, nil
 	}
-	m := t.endedCopy(o.Handle, s, timer.Done, payload)
+	m := t.endedCopy(o.Handle, timer.Done)
 	if o.Kind == Kill {
 		m.State, m.Reason = timer.Dead, o.Reason
 	}
@@ -130,12 +129,12 @@ func (t *Table) Ended(o *Outcome, nowMs int64, payload bool) (*timer.Timer, *tim
 }
 
 // Expired is Ended for a scheduled timer of revision rev that expires.
-func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64, payload bool) (*timer.Timer, *timer.HistoryAttempt) {
+func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64) (*timer.Timer, *timer.HistoryAttempt) {
 	if !t.ScheduledAt(h, seq, rev) {
 		return nil, nil
 	}
 	s := t.slots.At(h)
-	m := t.endedCopy(h, s, timer.Dead, payload)
+	m := t.endedCopy(h, timer.Dead)
 	m.Reason, m.EndedMs = timer.Expired, max(nowMs, t.clockMs)
 	if m.Attempts == 0 {
 		return m, nil
@@ -143,8 +142,8 @@ func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64, pay
 	return m, lastAttempt(m, t.attempts.At(s.Attempt).EndedMs())
 }
 
-func (t *timers) endedCopy(h timer.Handle, s *slab.Slot, end timer.State, payload bool) *timer.Timer {
-	m := t.CopyWith(h, payload)
+func (t *timers) endedCopy(h timer.Handle, end timer.State) *timer.Timer {
+	m := t.Copy(h)
 	m.State, m.Successor, m.NextMs = end, false, 0
 	return m
 }

@@ -132,7 +132,7 @@ func TestEndedIsWhatTheEntryMakes(t *testing.T) {
 			Kind: kind, Handle: h, Seq: due.Seq, Fence: due.Fence, StartedMs: d.now - 20, EndedMs: d.now - 3, Status: 503,
 			Err: "card declined", Reason: timer.Stopped, RetainUntilMs: d.now + 90_000,
 		}
-		want, attempt := d.table.Ended(o, d.now, true)
+		want, attempt := d.table.Ended(o, d.now)
 		d.do(func(b *Batch) { b.Outcome(o) })
 		if got := d.table.Copy(h); !sameTimer(got, want) {
 			t.Errorf("ended as\n%+v\ndescribed as\n%+v", got, want)
@@ -145,7 +145,7 @@ func TestEndedIsWhatTheEntryMakes(t *testing.T) {
 	states["scheduled"](d)
 	h, _ := d.table.Lookup(1, "a")
 	due := d.table.Due(h)
-	want, _ := d.table.Expired(h, due.Seq, due.Rev, d.now, true)
+	want, _ := d.table.Expired(h, due.Seq, due.Rev, d.now)
 	d.do(func(b *Batch) { b.Expire(h, due.Seq, due.Rev, d.now+90_000, 0) })
 	if got := d.table.Copy(h); !sameTimer(got, want) {
 		t.Errorf("expired as\n%+v\ndescribed as\n%+v", got, want)

@@ -1,0 +1,241 @@
+package shard
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"carillon/internal/vfs/memfs"
+	"carillon/timer"
+)
+
+// described is the payload of an outcome in these tests.
+type described struct {
+	Topic, ID, State, Reason string
+	Attempts, Status         int
+}
+
+func describe(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+	d := described{Topic: topic.Name, ID: ended.ID, State: fmt.Sprint(ended.State), Reason: fmt.Sprint(ended.Reason)}
+	if last != nil {
+		d.Attempts, d.Status = last.Attempt, last.Status
+	}
+	b, _ := json.Marshal(d)
+	return b
+}
+
+// outcomeHarness is a host with a topic 1 whose timers have three attempts and make outcomes in
+// topic 2, which calls its own receiver.
+func outcomeHarness(t *testing.T, change func(*timer.Policy)) *hostHarness {
+	t.Helper()
+	r := newHostHarness(t, func(cfg *Config) { cfg.Describe = describe })
+	r.topic(2, nil)
+	r.topic(1, func(topic *timer.Topic) {
+		topic.Policy.OnDone, topic.Policy.OnDead, topic.Policy.MaxAttempts = "topic-2", "topic-2", 2
+		if change != nil {
+			change(&topic.Policy)
+		}
+	})
+	r.topicsChanged()
+	return r
+}
+
+// outcome returns the one call that runs, which must be of an outcome of topic 2.
+func (r *hostHarness) outcome() (*fakeCall, described) {
+	r.t.Helper()
+	c := r.one()
+	var d described
+	if err := json.Unmarshal(c.Job.Payload, &d); err != nil || c.Job.Topic != 2 || c.Job.DueMs > r.clock.wallMs {
+		r.t.Fatalf("the outcome is %+v, %v", c.Job, err)
+	}
+	return c, d
+}
+
+// TestOutcomeIsCalled: the end of a timer, done or dead, is a call of the other topic at once, with
+// its own attempts. An outcome has none itself.
+func TestOutcomeIsCalled(t *testing.T) {
+	r := outcomeHarness(t, nil)
+	r.topic(2, func(topic *timer.Topic) { topic.Policy.OnDone = "topic-2" })
+	r.topicsChanged()
+	trace := timer.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "")
+	r.add("a", 0, func(s *timer.Spec) { s.Trace = trace })
+	r.one().answer(200)
+	r.settle()
+	c, d := r.outcome()
+	if d != (described{"topic-1", "a", "3", "0", 1, 200}) || *c.Job.Trace != *trace {
+		t.Errorf("%+v, trace %+v", d, c.Job.Trace)
+	}
+	c.answer(500)
+	r.pass(time.Second)
+	c, _ = r.outcome()
+	c.answer(200)
+	r.settle()
+	r.wantCalls("")
+
+	r.add("b", 0)
+	r.one().answer(500)
+	r.pass(time.Second)
+	r.one().answer(503)
+	r.settle()
+	if c, d = r.outcome(); d != (described{"topic-1", "b", "4", "1", 2, 503}) {
+		t.Errorf("%+v", d)
+	}
+	c.answer(200)
+	r.settle()
+	if r.observer.made != 2 || r.observer.lost != 0 {
+		t.Errorf("%d outcomes made, %d lost", r.observer.made, r.observer.lost)
+	}
+	id := c.Job.ID
+	if h, ok := r.table().Lookup(2, id); !ok || timer.ShardOf(r.topics[2], id, 1) != 1 {
+		t.Errorf("%s is at %d", id, h)
+	}
+	r.audit()
+}
+
+// TestOutcomeOfTheTimerItself: what the timer says counts, and not its topic's policy.
+func TestOutcomeOfTheTimerItself(t *testing.T) {
+	r := outcomeHarness(t, nil)
+	r.topic(3, nil)
+	r.topicsChanged()
+	r.add("none", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{} })
+	r.one().answer(200)
+	r.settle()
+	r.wantCalls("")
+	r.add("other", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{ID: 3, Name: "topic-3"} })
+	r.one().answer(200)
+	r.settle()
+	c := r.one()
+	if c.Job.Topic != 3 {
+		t.Errorf("the outcome is %+v", c.Job)
+	}
+	c.answer(200)
+	r.settle()
+}
+
+// TestOutcomeOfExpiry: expired is dead. A cancelled timer has no outcome.
+func TestOutcomeOfExpiry(t *testing.T) {
+	r := outcomeHarness(t, nil)
+	r.topic(1, func(topic *timer.Topic) { topic.Policy.OnDead, topic.Paused = "topic-2", true })
+	r.topicsChanged()
+	r.add("late", 0, func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 2_000 })
+	r.add("gone", 0)
+	r.do(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "gone"})
+	r.pass(3 * time.Second)
+	c, d := r.outcome()
+	if d != (described{"topic-1", "late", "4", "2", 0, 0}) {
+		t.Errorf("%+v", d)
+	}
+	c.answer(200)
+	r.settle()
+	r.wantCalls("")
+}
+
+// TestOutcomeOfEachOccurrence: each occurrence of a series has its own.
+func TestOutcomeOfEachOccurrence(t *testing.T) {
+	r := outcomeHarness(t, nil)
+	r.add("a", time.Second, repeats(timer.Repeat{EveryMs: 10_000, Count: 3}))
+	ids := map[string]bool{}
+	for n := range 3 {
+		r.pass(time.Duration(10-9*boolInt(n == 0)) * time.Second)
+		r.one().answer(200)
+		r.settle()
+		c, _ := r.outcome()
+		ids[c.Job.ID] = true
+		c.answer(200)
+		r.settle()
+	}
+	if len(ids) != 3 {
+		t.Errorf("ids of outcomes: %v", ids)
+	}
+}
+
+// TestOutcomeOfConsumers: an ack, and a lease that runs out for the last time, are ends like any
+// other. The outcome is pulled where its topic is.
+func TestOutcomeOfConsumers(t *testing.T) {
+	r := outcomeHarness(t, func(p *timer.Policy) { p.Pull, p.MaxAttempts = true, 1 })
+	r.add("a", 0)
+	got := r.wantPull(1, "a")
+	r.wantClaim(timer.AckLease, got[0], timer.OK, nil)
+	c, d := r.outcome()
+	if d.ID != "a" || d.State != "3" {
+		t.Errorf("%+v", d)
+	}
+	c.answer(200)
+	r.settle()
+	r.add("b", 0)
+	r.wantPull(1, "b")
+	r.pass(31 * time.Second)
+	if c, d = r.outcome(); d.ID != "b" || d.State != "4" {
+		t.Errorf("%+v", d)
+	}
+	c.answer(200)
+	r.settle()
+	r.topic(2, func(topic *timer.Topic) { topic.Policy.OnDead = "topic-1" })
+	r.topicsChanged()
+	r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: "c", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
+	for range timer.DefaultPolicy().MaxAttempts {
+		r.one().answer(500)
+		r.pass(time.Hour)
+	}
+	if got := r.pull(2); len(got) != 1 || len(got[0].Timer.Labels) != 1 || got[0].Timer.Labels[0] != timer.OutcomeLabel {
+		t.Errorf("pulled %+v", got)
+	}
+}
+
+// TestOutcomeOutlivesCrashes: the entry that ends a timer makes its outcome, so no crash can come in
+// between: a timer is done if and only if its outcome is there, and there is one.
+func TestOutcomeOutlivesCrashes(t *testing.T) {
+	r := makeHarness(t, memfs.New(), func(cfg *Config) { cfg.Describe = describe })
+	r.topic(2, func(topic *timer.Topic) { topic.Paused = true })
+	r.topic(1, func(topic *timer.Topic) { topic.Policy.OnDone = "topic-2" })
+	r.mustOpen()
+	for n := range 40 {
+		id := fmt.Sprint("a", n)
+		r.add(id, 0)
+		r.one().answer(200)
+		for range n % 8 { // the entry gets as far as that
+			r.turn()
+		}
+		r.restart()
+		done := int64(0)
+		for i := range n + 1 {
+			if r.timer(fmt.Sprint("a", i)).State == timer.Done {
+				done++
+			}
+		}
+		if c := r.table().Counts(2); c.Scheduled != done {
+			t.Fatalf("crash %d: %d timers are done and have %d outcomes", n, done, c.Scheduled)
+		}
+		for r.timer(id).State != timer.Done {
+			r.one().answer(200)
+			r.settle()
+		}
+		if c := r.table().Counts(2); c.Scheduled != int64(n+1) {
+			t.Fatalf("after crash %d: %d outcomes of %d ends", n, c.Scheduled, n+1)
+		}
+	}
+	r.audit()
+}
+
+// TestOutcomeOfMissingTopic: an outcome whose topic is gone is counted, and its timer ends. A topic
+// that this node has not learned of yet is there.
+func TestOutcomeOfMissingTopic(t *testing.T) {
+	r := outcomeHarness(t, func(p *timer.Policy) { p.OnDone = "gone" })
+	r.add("a", 0)
+	r.one().answer(200)
+	r.settle()
+	r.wantState("a", "done 1")
+	r.add("b", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{ID: 50, Name: "gone"} })
+	r.one().answer(200)
+	r.settle()
+	if r.observer.lost != 2 || r.observer.made != 0 {
+		t.Errorf("%d lost, %d made", r.observer.lost, r.observer.made)
+	}
+	r.add("c", 0, func(s *timer.Spec) { s.OnDone = &timer.OutcomeTopic{ID: 150, Name: "new"} })
+	r.one().answer(200)
+	r.settle()
+	if c := r.table().Counts(150); c.Scheduled != 1 || r.observer.made != 1 {
+		t.Errorf("of a topic that is not known here yet: %+v", c)
+	}
+}
