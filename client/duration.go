@@ -97,12 +97,17 @@ func (t *Timer) UnmarshalJSON(b []byte) error {
 	type plain Timer
 	var wire struct {
 		plain
-		ExpiresAfter *wireDuration `json:"expires_after"`
+		ExpiresAfter *wireDuration   `json:"expires_after"`
+		OnDone       json.RawMessage `json:"on_done"`
+		OnDead       json.RawMessage `json:"on_dead"`
 	}
 	err := json.Unmarshal(b, &wire)
 	*t = Timer(wire.plain)
 	t.ExpiresAfter = (*time.Duration)(wire.ExpiresAfter)
-	return err
+	var done, dead error
+	t.OnDone, done = outcomeTopicOf(wire.OnDone)
+	t.OnDead, dead = outcomeTopicOf(wire.OnDead)
+	return errors.Join(err, done, dead)
 }
 
 // UnmarshalJSON implements json.Unmarshaler: the Timer's would be taken for it.

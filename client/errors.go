@@ -43,6 +43,7 @@ const (
 	ErrCallbackRefused      Code = "callback_refused"
 	ErrBeyondHorizon        Code = "beyond_horizon"
 	ErrBadPolicy            Code = "bad_policy"
+	ErrUnknownOutcomeTopic  Code = "unknown_outcome_topic"
 	ErrQuota                Code = "quota"
 	ErrUnavailable          Code = "unavailable"
 	ErrNoLeader             Code = "no_leader"

@@ -41,6 +41,10 @@ type Spec struct {
 	Retry        *Retry
 	Repeat       *Repeat
 
+	// OnDone and OnDead are the topics in which the end of the timer makes its outcome; nil: as the
+	// topic's policy says.
+	OnDone, OnDead *OutcomeTopic
+
 	Merge   MergeRule      // empty: the topic's
 	MaxWait *time.Duration // with MergeDebounce
 
@@ -63,7 +67,7 @@ func (s *Spec) absolute() bool { return !s.At.IsZero() || s.AtLocal != "" }
 func (s Spec) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
 		ID: s.ID, Key: s.Key, AtLocal: s.AtLocal, Zone: s.Zone, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
-		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), IfLate: s.IfLate,
+		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, OnDone: s.OnDone, OnDead: s.OnDead, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), IfLate: s.IfLate,
 	}
 	if s.Priority != 0 {
 		w.Priority = &s.Priority
@@ -99,6 +103,8 @@ type wireSpec struct {
 	ExpiresAfter *wireDuration `json:"expires_after,omitempty"`
 	Retry        *Retry        `json:"retry,omitempty"`
 	Repeat       *Repeat       `json:"repeat,omitempty"`
+	OnDone       *OutcomeTopic `json:"on_done,omitempty"`
+	OnDead       *OutcomeTopic `json:"on_dead,omitempty"`
 	Merge        MergeRule     `json:"merge,omitempty"`
 	MaxWait      *wireDuration `json:"max_wait,omitempty"`
 	IfLate       LateRule      `json:"if_late,omitempty"`
@@ -181,6 +187,8 @@ type Patch struct {
 	Retry        *Retry // by field
 	Repeat       *Repeat
 
+	OnDone, OnDead *OutcomeTopic // the zero OutcomeTopic is none
+
 	// Reset names fields that go back to the topic's default: "callback.timeout", "expires_after",
 	// "repeat" …
 	Reset []string
@@ -190,7 +198,7 @@ type Patch struct {
 func (p Patch) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
 		AtLocal: p.AtLocal, Zone: p.Zone, Delay: (*wireDuration)(p.Delay), Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority,
-		Labels: p.Labels, ExpiresAfter: (*wireDuration)(p.ExpiresAfter), Retry: p.Retry, Repeat: p.Repeat,
+		Labels: p.Labels, ExpiresAfter: (*wireDuration)(p.ExpiresAfter), Retry: p.Retry, Repeat: p.Repeat, OnDone: p.OnDone, OnDead: p.OnDead,
 	}
 	if !p.At.IsZero() {
 		w.At = &p.At

@@ -95,6 +95,8 @@ type Timer struct {
 
 	ExpiresAfter    *time.Duration `json:"-"` // expires_after
 	Repeat          *Repeat        `json:"repeat"`
+	OnDone          *OutcomeTopic  `json:"-"`    // on_done, of the timer itself
+	OnDead          *OutcomeTopic  `json:"-"`    // on_dead, of the timer itself
 	Next            []time.Time    `json:"next"` // of a series: due times to come, where they were asked for
 	Merged          bool           `json:"merged"`
 	Successor       bool           `json:"successor"`

@@ -48,6 +48,9 @@ type Policy struct {
 	Key    string   `json:"key,omitempty"`
 	IfLate LateRule `json:"if_late,omitempty"` // of adds that say none
 	Window *Window  `json:"window,omitempty"`  // nil: always open
+	// OnDone and OnDead are the topics of outcomes, for timers that say nothing of it.
+	OnDone *OutcomeTopic `json:"on_done,omitempty"`
+	OnDead *OutcomeTopic `json:"on_dead,omitempty"`
 
 	Concurrency            int           `json:"concurrency,omitempty"`
 	Rate                   *Rate         `json:"rate,omitempty"`

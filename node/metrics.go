@@ -27,6 +27,7 @@ type metrics struct {
 	fired          map[table.OutcomeKind]prometheus.Counter
 	dead           map[timer.Reason]prometheus.Counter
 	deadReplaced   prometheus.Counter
+	made, unmade   prometheus.Counter // outcomes
 	elections      prometheus.Counter
 	aside          prometheus.Gauge
 
@@ -80,6 +81,8 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 		timer.Stopped: dead.WithLabelValues("stopped"), timer.Refused: dead.WithLabelValues("refused"),
 	}
 	m.deadReplaced = counter("carillon_dead_replaced_total", "Dead letters that were dropped early, because their id had 100 of them and got another.")
+	outcomes := labelled("carillon_outcomes_total", "Timers that on_done and on_dead made. lost: their topic was deleted by force.", "result")
+	m.made, m.unmade = outcomes.WithLabelValues("made"), outcomes.WithLabelValues("lost")
 	m.elections = counter("carillon_raft_elections_total", "Leaderships this node has won.")
 	m.aside = prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_damaged_folders", Help: "Folders in the data directory to which damaged content was moved."})
 	m.registry.MustRegister(m.aside)
@@ -162,6 +165,12 @@ func (m *metrics) Outcome(_ timer.TopicID, o *table.Outcome) {
 
 // Expired implements shard.Observer.
 func (m *metrics) Expired() { m.dead[timer.Expired].Inc() }
+
+// Outcomes implements shard.Observer.
+func (m *metrics) Outcomes(made, lost int) {
+	m.made.Add(float64(made))
+	m.unmade.Add(float64(lost))
+}
 
 // DeadReplaced implements shard.Observer.
 func (m *metrics) DeadReplaced(n int) { m.deadReplaced.Add(float64(n)) }

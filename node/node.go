@@ -26,6 +26,7 @@ import (
 	"carillon/shard/table"
 	"carillon/timer"
 	"carillon/transport/api"
+	"carillon/transport/api/timers"
 	"carillon/transport/api/web"
 	"carillon/transport/callback"
 	"carillon/transport/console"
@@ -237,6 +238,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
+		Describe: timers.Outcomes(id.Shards),
 	})
 	if err != nil {
 		return nil, err

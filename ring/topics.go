@@ -136,6 +136,9 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 		return t.createLocked(nowMs, c.Name, *c.Policy, true)
 	case Put:
+		if !t.takesOutcomes(c.Policy, old) {
+			return Reply{Topic: old, Err: timer.ErrOutcomeTopic}
+		}
 		if old == nil {
 			return t.createLocked(nowMs, c.Name, *c.Policy, false)
 		}
@@ -163,6 +166,9 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 			next.Version = old.Version
 		}
 	case Close:
+		if !c.Force && t.named[c.Name] > 0 {
+			return Reply{Topic: old, Err: timer.ErrNamed}
+		}
 		next.Closing, next.ForceClose, next.Version = true, c.Force, old.Version
 	case Reopen:
 		next.Closing, next.ForceClose, next.Version = false, false, old.Version
@@ -181,8 +187,11 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 		next.UpdatedMs, next.Version = old.UpdatedMs, old.Version
 	case Delete:
-		if !old.Closing {
+		switch {
+		case !old.Closing:
 			return Reply{Err: timer.ErrNotEmpty}
+		case !old.ForceClose && t.named[old.Name] > 0: // meanwhile
+			return Reply{Topic: old, Err: timer.ErrNamed}
 		}
 		t.withdrawLocked(old)
 		return Reply{}

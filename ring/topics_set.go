@@ -19,18 +19,21 @@ type topicSet struct {
 	names   topicNames
 	turning map[timer.TopicID]struct{} // whose delivery is being changed
 	sealed  map[string]int             // how many secrets of topics each key has sealed, by its id
+	// how many other topics' policies name a topic for their outcomes, by its name
+	named map[string]int
 }
 
 // newTopicSet holds topics that are in order of id.
 func newTopicSet(lastID timer.TopicID, topics []*timer.Topic) topicSet {
 	s := topicSet{
 		byName: make(map[string]*timer.Topic, len(topics)), byID: make(map[timer.TopicID]*timer.Topic, len(topics)),
-		list: newTopicList(topics), lastID: lastID, turning: map[timer.TopicID]struct{}{}, sealed: map[string]int{},
+		list: newTopicList(topics), lastID: lastID, turning: map[timer.TopicID]struct{}{}, sealed: map[string]int{}, named: map[string]int{},
 	}
 	for _, t := range topics {
 		s.byName[t.Name], s.byID[t.ID] = t, t
 		s.sum += hashTopic(t)
 		s.countSealed(t, +1)
+		s.countNamed(t, +1)
 		s.indexTurning(t)
 	}
 	s.names = slices.Sorted(maps.Keys(s.byName))
@@ -41,8 +44,10 @@ func (s *topicSet) put(t *timer.Topic) {
 	if old := s.byID[t.ID]; old != nil {
 		s.sum -= hashTopic(old)
 		s.countSealed(old, -1)
+		s.countNamed(old, -1)
 	}
 	s.countSealed(t, +1)
+	s.countNamed(t, +1)
 	s.indexTurning(t)
 	s.names.add(t.Name)
 	s.byName[t.Name], s.byID[t.ID] = t, t
@@ -52,12 +57,37 @@ func (s *topicSet) put(t *timer.Topic) {
 
 func (s *topicSet) remove(t *timer.Topic) {
 	s.countSealed(t, -1)
+	s.countNamed(t, -1)
 	s.names.remove(t.Name)
 	delete(s.byName, t.Name)
 	delete(s.byID, t.ID)
 	s.list = s.list.without(t.ID)
 	delete(s.turning, t.ID)
 	s.sum -= hashTopic(t)
+}
+
+// countNamed adds by to the counts of the topics that t's policy names for outcomes. It is O(1).
+func (s *topicSet) countNamed(t *timer.Topic, by int) {
+	p := &t.Policy
+	for i, name := range [...]string{p.OnDone, p.OnDead} {
+		if name == "" || name == t.Name || i == 1 && name == p.OnDone {
+			continue
+		}
+		if s.named[name] += by; s.named[name] == 0 {
+			delete(s.named, name)
+		}
+	}
+}
+
+// takesOutcomes reports whether the topics that a policy names for outcomes take them. Those that it
+// named before stay as they are.
+func (s *topicSet) takesOutcomes(p *timer.Policy, old *timer.Topic) bool {
+	for _, name := range [...]string{p.OnDone, p.OnDead} {
+		if name != "" && !(old != nil && old.Policy.Names(name)) && !s.byName[name].TakesOutcomes() {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *topicSet) indexTurning(t *timer.Topic) {

@@ -218,6 +218,9 @@ func (t *Topics) Delete(ctx context.Context, name string, change timer.TopicChan
 			return 0, err
 		}
 		_, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: topic.ID})
+		if errors.Is(err, timer.ErrNamed) {
+			t.reopen(ctx, topic)
+		}
 		return 0, err
 	}
 	removed, err := t.emptyShards(ctx, topic.ID)
@@ -229,15 +232,22 @@ func (t *Topics) Delete(ctx context.Context, name string, change timer.TopicChan
 	return removed, err
 }
 
-// closeEmpty closes a topic that has nothing pending or dead in any shard.
+// closeEmpty closes a topic that has nothing pending or dead in any shard, and that no pending timer
+// names for its outcome.
 func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID) (err error) {
+	var naming int64
 	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id}) {
 		switch {
 		case o.Err != nil:
 			err = o.Err
 		case o.Result.Code == timer.NotEmpty:
 			return timer.ErrNotEmpty
+		case o.Result.Code == timer.InUse:
+			naming += int64(o.Result.Removed)
 		}
+	}
+	if naming > 0 {
+		return timer.InUseError{Naming: naming}
 	}
 	return err
 }

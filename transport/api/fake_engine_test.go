@@ -296,6 +296,8 @@ func applyPatch(s *timer.Spec, p *timer.Patch) {
 	set(p.Labels, func() { s.Labels = n.Labels })
 	set(p.Expiry, func() { s.ExpiresAfterMs, s.HasExpiry = n.ExpiresAfterMs, n.HasExpiry })
 	set(p.Repeat, func() { s.Repeat = n.Repeat })
+	set(p.OnDone, func() { s.OnDone = n.OnDone })
+	set(p.OnDead, func() { s.OnDead = n.OnDead })
 	own := *p
 	own.Spec = n
 	own.ApplyToCallback(&s.Callback)

@@ -109,7 +109,11 @@ func TestTopicsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := newHarness(t).do("PUT", "/v1/topics/page", string(body)); r.status != 201 {
+	h := newHarness(t)
+	for _, topic := range []string{"events", "failed"} { // of on_done and on_dead
+		h.do("PUT", "/v1/topics/"+topic, `{}`).want(201)
+	}
+	if r := h.do("PUT", "/v1/topics/page", string(body)); r.status != 201 {
 		t.Errorf("the examples of docs/topics.md, %s: %d %s", body, r.status, r.body)
 	}
 }

@@ -305,7 +305,7 @@ func (g *generator) refKind(name string, nullable bool) string {
 	return variant
 }
 
-var scalars = map[string]string{"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+var scalars = map[string]string{"null": "None", "string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
 func literal(values ...*yaml.Node) string {
 	var list []string

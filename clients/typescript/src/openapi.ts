@@ -106,7 +106,7 @@ export interface paths {
         post?: never;
         /**
          * Delete the topic. Scope admin.
-         * @description Refused (409 not_empty) unless it is empty, or force says that its timers are cancelled and its dead letters dropped.
+         * @description Refused (409 not_empty) unless it is empty, or force says that its timers are cancelled and its dead letters dropped. Refused (409 in_use) if policies of other topics, or pending timers, name it in on_done or on_dead; with force their outcomes are not made.
          */
         delete: operations["deleteTopic"];
         options?: never;
@@ -1044,6 +1044,30 @@ export interface components {
             expires_after?: components["schemas"]["Duration"];
             retry?: components["schemas"]["Retry"];
             repeat?: components["schemas"]["Repeat"];
+            on_done?: components["schemas"]["OnEnd"];
+            on_dead?: components["schemas"]["OnEnd"];
+        };
+        /**
+         * @description The topic in which the end of a timer makes another timer, its outcome: done for on_done, dead (expired too) for on_dead.
+         *     It exists, is not serial, and the token may add to it: else 422 unknown_outcome_topic. null is none, even where the topic's
+         *     policy has one. An outcome is due at once; its payload is an OutcomePayload, its label `outcome`. It has no outcome of its own.
+         */
+        OnEnd: components["schemas"]["OutcomeTopic"] | null;
+        OutcomeTopic: {
+            topic: string;
+        };
+        /** @description The payload of an outcome. */
+        OutcomePayload: {
+            /** @enum {unknown} */
+            outcome: "done" | "dead";
+            reason?: components["schemas"]["Reason"];
+            /** @description The timer that has ended, with its last attempt in attempt_log. The history has all attempts. */
+            timer: components["schemas"]["Timer"];
+            /**
+             * @description With the payload of the timer the outcome's would be over 256 KiB.
+             * @constant
+             */
+            payload_left_out?: true;
         };
         /**
          * @description Makes the timer a series under one id, by cron or by every. The next occurrence is scheduled as the last one ends, done or
@@ -1109,7 +1133,7 @@ export interface components {
              */
             if_late?: "fire" | "reject";
         };
-        /** @description Any subset; at least one field. Null resets all but the time and payload. */
+        /** @description Any subset; at least one field. Null resets all but the time and payload; of on_done and on_dead it is none. */
         Patch: components["schemas"]["When"] & components["schemas"]["Fields"];
         Timer: {
             topic: string;
@@ -1155,6 +1179,10 @@ export interface components {
             reason?: components["schemas"]["Reason"];
             expires_after?: components["schemas"]["Duration"];
             repeat?: components["schemas"]["Repeat"];
+            /** @description What the timer itself says. */
+            on_done?: components["schemas"]["OnEnd"];
+            /** @description What the timer itself says. */
+            on_dead?: components["schemas"]["OnEnd"];
             /** @description In the answer to an add that was merged with this timer. */
             merged?: boolean;
             /** @description Another timer of this id waits until the running attempt has ended. */
@@ -1427,7 +1455,7 @@ export interface components {
         };
         /** @description The fields of Policy that are to change; null stands for the default. Those of callback, retry, rate, breaker and window change one by one; a callback that goes to another origin loses its credentials unless they are given with it. */
         PolicyPatch: Record<string, never>;
-        /** @description Every field but callback.url, key, rate, max_wait, secrets and window has a default and is shown. */
+        /** @description Every field but callback.url, key, rate, max_wait, on_done, on_dead, secrets and window has a default and is shown. */
         Policy: {
             /**
              * @description Changes only while nothing is leased: else 409 in_flight.
@@ -1481,6 +1509,10 @@ export interface components {
              */
             if_late?: "fire" | "reject";
             window?: components["schemas"]["Window"];
+            /** @description Of timers that say nothing of it; left out without one. */
+            on_done?: components["schemas"]["OnEnd"];
+            /** @description Of timers that say nothing of it; left out without one. */
+            on_dead?: components["schemas"]["OnEnd"];
             /**
              * @description Leases at once in the whole cluster; 0 = unlimited.
              * @default 0
@@ -1809,7 +1841,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Well-formed, but refused by a rule. Codes no_callback, callback_refused, beyond_horizon, bad_policy, exists (of an Idempotency-Key). */
+        /** @description Well-formed, but refused by a rule. Codes no_callback, callback_refused, beyond_horizon, bad_policy, unknown_outcome_topic, exists (of an Idempotency-Key). */
         P422: {
             headers: {
                 [name: string]: unknown;

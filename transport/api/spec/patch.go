@@ -14,7 +14,7 @@ func PatchOf(s timer.Spec, named web.Fields) *timer.Patch {
 		Priority: has(FPriority), Labels: has(FLabels), Expiry: has(FExpires), Repeat: has(FRepeat),
 		URL: has(FURL), Method: has(FMethod), Headers: has(FHeaders), Timeout: has(FTimeout),
 		MaxAttempts: has(FMaxAttempts), MinBackoff: has(FMinBackoff), MaxBackoff: has(FMaxBackoff),
-		Multiplier: has(FMultiplier), Jitter: has(FJitter),
+		Multiplier: has(FMultiplier), Jitter: has(FJitter), OnDone: has(FOnDone), OnDead: has(FOnDead),
 	}
 }
 

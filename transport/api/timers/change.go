@@ -31,6 +31,9 @@ func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Proble
 	if p := rq.CheckURL(in.spec.Callback.URL); p != nil {
 		return p
 	}
+	if p := in.findOutcomeTopics(rq); p != nil {
+		return p
+	}
 	in.cmd = timer.Command{Kind: verbs[v].kind, IfMatch: in.ifMatch, CreateOnly: in.cmd.CreateOnly, Into: in.created}
 	switch v {
 	case vAdd:
@@ -54,6 +57,21 @@ func prepare(rq *web.Request, in *timerRequest, v verb, nowMs int64) *web.Proble
 	in.plain = in.id
 	if v == vAdd && spec.AnyRedacted(in.spec.Callback.Headers) {
 		return web.Badf(web.BadHeader, "callback.headers: %s stands for a stored value, and a new timer has none", spec.Redacted)
+	}
+	return nil
+}
+
+// findOutcomeTopics finds the topics that the input names for outcomes.
+func (in *timerRequest) findOutcomeTopics(rq *web.Request) *web.Problem {
+	for i, o := range [...]*timer.OutcomeTopic{in.spec.OnDone, in.spec.OnDead} {
+		if o == nil || o.Name == "" {
+			continue
+		}
+		t, p := rq.OutcomeTopic([...]string{"on_done", "on_dead"}[i], o.Name)
+		if p != nil {
+			return p
+		}
+		o.ID = t.ID
 	}
 	return nil
 }

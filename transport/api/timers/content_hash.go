@@ -72,6 +72,11 @@ func (in *timerRequest) content(scratch []byte, digest func(string) (uint64, err
 			num(1)
 		}
 	}
+	for _, o := range [...]*timer.OutcomeTopic{s.OnDone, s.OnDead} {
+		if o != nil {
+			str(o.Name)
+		}
+	}
 	return xxhash.Sum64(b), b, nil
 }
 

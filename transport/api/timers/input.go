@@ -83,6 +83,10 @@ func timerField(name []byte) web.Fields {
 		return spec.FAtLocal
 	case "zone":
 		return spec.FZone
+	case "on_done":
+		return spec.FOnDone
+	case "on_dead":
+		return spec.FOnDead
 	}
 	return 0
 }
@@ -104,7 +108,7 @@ func readFields(r *web.Reader, in *timerRequest) {
 		if !r.First(&in.given, f, "", name) {
 			return
 		}
-		if f != spec.FPayload && r.Null() {
+		if f&(spec.FPayload|spec.OutcomeFields) == 0 && r.Null() {
 			in.null |= f
 			switch f {
 			case spec.FCallback:
@@ -165,6 +169,10 @@ func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 		spec.ReadRetry(r, &in.spec.Retry, &in.given, &in.null)
 	case spec.FRepeat:
 		in.spec.Repeat = readRepeat(r)
+	case spec.FOnDone:
+		in.spec.OnDone = &timer.OutcomeTopic{Name: spec.ReadOutcome(r, "on_done")}
+	case spec.FOnDead:
+		in.spec.OnDead = &timer.OutcomeTopic{Name: spec.ReadOutcome(r, "on_dead")}
 	}
 }
 

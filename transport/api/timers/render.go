@@ -111,6 +111,8 @@ func (w *Writer) appendRun(b []byte, t *timer.Timer) []byte {
 	if t.Repeat != nil {
 		b = appendRepeat(append(b, `,"repeat":`...), t.Repeat)
 	}
+	b = spec.AppendOutcome(b, "on_done", t.OnDone)
+	b = spec.AppendOutcome(b, "on_dead", t.OnDead)
 	if t.Trace != nil {
 		b = appendTrace(b, t.Trace)
 	}

@@ -26,7 +26,7 @@ const (
 var PolicyFieldNames = []string{
 	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "key", "if_late",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
-	"format", "signing_keys", "window",
+	"format", "signing_keys", "window", "on_done", "on_dead",
 }
 
 var formats = []string{"plain", "cloudevents"}
@@ -120,6 +120,10 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 		p.SpreadMs = r.RangedSpan(name, 0, maxSpreadMs)
 	case name == "window" && !reset(r, &p.Window, d.Window):
 		p.Window = readWindow(r, p.Window)
+	case name == "on_done":
+		p.OnDone = spec.ReadOutcome(r, name)
+	case name == "on_dead":
+		p.OnDead = spec.ReadOutcome(r, name)
 	}
 }
 
@@ -314,7 +318,28 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 		o.Name("window")
 		o.B = appendWindow(o.B, p.Window)
 	}
+	for i, topic := range [...]string{p.OnDone, p.OnDead} {
+		if topic != "" {
+			o.Name([...]string{"on_done", "on_dead"}[i])
+			at := web.Object{B: o.B}
+			at.Text("topic", topic)
+			o.B = at.End()
+		}
+	}
 	return o.End()
+}
+
+// findOutcomeTopics checks the topics that a policy names for outcomes and that known does not name.
+func findOutcomeTopics(rq *web.Request, p, known *timer.Policy) *web.Problem {
+	for i, name := range [...]string{p.OnDone, p.OnDead} {
+		if name == "" || known != nil && known.Names(name) {
+			continue
+		}
+		if _, p := rq.OutcomeTopic([...]string{"on_done", "on_dead"}[i], name); p != nil {
+			return p
+		}
+	}
+	return nil
 }
 
 var dedups = []string{"id", "content"}

@@ -47,6 +47,9 @@ func Put(rq *web.Request) *web.Problem {
 	if p := rq.CheckURL(policy.Callback.URL); p != nil {
 		return p
 	}
+	if p := findOutcomeTopics(rq, policy, nil); p != nil {
+		return p
+	}
 	var former int64
 	change.FormerIDs = &former
 	t, created, err := rq.Core.Topics.Put(rq.Base, rq.Topic, policy, change)
@@ -87,6 +90,9 @@ func Patch(rq *web.Request) *web.Problem {
 			if p := rq.CheckURL(policy.Callback.URL); p != nil {
 				return p
 			}
+		}
+		if p := findOutcomeTopics(rq, policy, &t.Policy); p != nil {
+			return p
 		}
 		var former int64
 		as := change

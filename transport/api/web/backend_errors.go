@@ -22,6 +22,10 @@ func Fault(err error) *Problem {
 		return noTopic()
 	case errors.Is(err, timer.ErrNotEmpty):
 		return Fail(409, "not_empty", "the topic has timers or dead letters; ?force=true cancels and drops them")
+	case errors.Is(err, timer.ErrNamed):
+		return Failf(409, "in_use", "%s; ?force=true deletes it nevertheless, and their outcomes are not made", err)
+	case errors.Is(err, timer.ErrOutcomeTopic):
+		return Fail(422, UnknownOutcomeTopic, timer.ErrOutcomeTopic.Error())
 	case errors.Is(err, timer.ErrTopicVersion):
 		return Fail(412, "version_mismatch", "the topic has changed since: it is not at that version")
 	case errors.Is(err, timer.ErrTooManyTopics):

@@ -37,26 +37,27 @@ func Failf(status int, code, format string, args ...any) *Problem {
 
 // The codes of API.md section 1 that are used in more than one place.
 const (
-	BadRequest    = "bad_request"
-	BadJSON       = "bad_json"
-	UnknownField  = "unknown_field"
-	BadTime       = "bad_time"
-	BadName       = "bad_name"
-	BadHeader     = "bad_header"
-	BadURL        = "bad_url"
-	BadPolicy     = "bad_policy"
-	QuotaUsed     = "quota"
-	Overloaded    = "overloaded"
-	Unauthorized  = "unauthorized"
-	Forbidden     = "forbidden"
-	TooLarge      = "too_large"
-	NotFound      = "not_found"
-	UnknownTopic  = "unknown_topic"
-	UnknownTimer  = "unknown_timer"
-	NotDrained    = "not_drained"
-	WrongDelivery = "wrong_delivery"
-	Unavailable   = "unavailable"
-	InternalError = "internal"
+	BadRequest          = "bad_request"
+	BadJSON             = "bad_json"
+	UnknownField        = "unknown_field"
+	BadTime             = "bad_time"
+	BadName             = "bad_name"
+	BadHeader           = "bad_header"
+	BadURL              = "bad_url"
+	BadPolicy           = "bad_policy"
+	UnknownOutcomeTopic = "unknown_outcome_topic"
+	QuotaUsed           = "quota"
+	Overloaded          = "overloaded"
+	Unauthorized        = "unauthorized"
+	Forbidden           = "forbidden"
+	TooLarge            = "too_large"
+	NotFound            = "not_found"
+	UnknownTopic        = "unknown_topic"
+	UnknownTimer        = "unknown_timer"
+	NotDrained          = "not_drained"
+	WrongDelivery       = "wrong_delivery"
+	Unavailable         = "unavailable"
+	InternalError       = "internal"
 )
 
 func Bad(code, detail string) *Problem { return Fail(400, code, detail) }
@@ -77,7 +78,7 @@ var titles = map[string]string{
 	"over": "Timer has ended", "version_mismatch": "Another version", TooLarge: "Too large",
 	"misdirected":            "Not a name of this node",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
-	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", BadPolicy: "Bad policy",
+	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", BadPolicy: "Bad policy", UnknownOutcomeTopic: "Topic takes no outcomes",
 	Unavailable: "Not now", "no_leader": "Shard has no leader now", Overloaded: "Overloaded", "low_disk": "Disk almost full",
 	InternalError: "Internal error",
 }

@@ -171,6 +171,12 @@ class Repeat(TypedDict, total=False):
     ended; a cancel is of all."""
 
 
+class OutcomeTopic(TypedDict):
+    topic: str
+
+OnEnd = Union[OutcomeTopic, None]
+
+
 class Fields(TypedDict, total=False):
     payload: Any
     """Any JSON value, kept byte by byte; up to 256 KiB, 64 levels."""
@@ -182,6 +188,101 @@ class Fields(TypedDict, total=False):
     expires_after: Duration
     retry: Retry
     repeat: Repeat
+    on_done: OnEnd
+    on_dead: OnEnd
+
+
+class _Attempt(TypedDict):
+    attempt: int
+    started_ms: int
+
+
+class Attempt(_Attempt, total=False):
+    ended_ms: int
+    """Absent when it is not known."""
+    lateness_ms: int
+    """Of the first attempt, as in the timer."""
+    status: int
+    """Absent when there was no answer."""
+    error: str
+
+
+class _Timer(TypedDict):
+    topic: str
+    id: str
+    uid: str
+    version: int
+    state: Literal["scheduled", "leased", "done", "dead", "cancelled"]
+    due: Time
+    due_ms: int
+    priority: int
+    attempts: int
+    """Calls started."""
+    max_attempts: int
+    created: Time
+    created_ms: int
+    updated: Time
+    updated_ms: int
+
+
+class Timer(_Timer, total=False):
+    payload: Any
+    payload_base64: str
+    content_type: str
+    callback: Callback
+    """What the timer itself says; the rest is the topic's."""
+    labels: Labels
+    key: str
+    retry: Retry
+    """What the timer itself says."""
+    last_status: int
+    last_error: str
+    """Why the last attempt that has ended failed, or the reason of a nack; it stays while the next attempt runs. attempt_log has those before."""
+    next_attempt: Time
+    next_attempt_ms: int
+    fired: Time
+    traceparent: str
+    """W3C Trace Context of the request that made the timer."""
+    tracestate: str
+    fired_ms: int
+    asked: Time
+    """When somebody last fired it by hand. A new time, from a PATCH, PUT or merge, takes it away."""
+    asked_ms: int
+    lateness_ms: int
+    """Of the first attempt: its start, behind the later of due and created, or behind asked if that is earlier."""
+    reason: Reason
+    expires_after: Duration
+    repeat: Repeat
+    on_done: OnEnd
+    """What the timer itself says."""
+    on_dead: OnEnd
+    """What the timer itself says."""
+    merged: bool
+    """In the answer to an add that was merged with this timer."""
+    successor: bool
+    """Another timer of this id waits until the running attempt has ended."""
+    cancel_requested: bool
+    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader"]
+    """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once."""
+    waits_on: str
+    """What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone)."""
+    attempt_log: List[Attempt]
+    """In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one."""
+    next: List[Time]
+    """In a read with next, of a series: the due times to come, the pending occurrence's first, as if all calls were on time from now on."""
+    next_ms: List[int]
+
+
+class _OutcomePayload(TypedDict):
+    outcome: Literal["done", "dead"]
+    timer: Timer
+    """The timer that has ended, with its last attempt in attempt_log. The history has all attempts."""
+
+
+class OutcomePayload(_OutcomePayload, total=False):
+    reason: Reason
+    payload_left_out: Literal[True]
+    """With the payload of the timer the outcome's would be over 256 KiB."""
 
 
 class Spec(When, Fields, total=False):
@@ -254,83 +355,8 @@ class Patch(When, total=False):
     expires_after: Optional[Duration]
     retry: Optional[RetryPatch]
     repeat: Optional[RepeatPatch]
-
-
-class _Attempt(TypedDict):
-    attempt: int
-    started_ms: int
-
-
-class Attempt(_Attempt, total=False):
-    ended_ms: int
-    """Absent when it is not known."""
-    lateness_ms: int
-    """Of the first attempt, as in the timer."""
-    status: int
-    """Absent when there was no answer."""
-    error: str
-
-
-class _Timer(TypedDict):
-    topic: str
-    id: str
-    uid: str
-    version: int
-    state: Literal["scheduled", "leased", "done", "dead", "cancelled"]
-    due: Time
-    due_ms: int
-    priority: int
-    attempts: int
-    """Calls started."""
-    max_attempts: int
-    created: Time
-    created_ms: int
-    updated: Time
-    updated_ms: int
-
-
-class Timer(_Timer, total=False):
-    payload: Any
-    payload_base64: str
-    content_type: str
-    callback: Callback
-    """What the timer itself says; the rest is the topic's."""
-    labels: Labels
-    key: str
-    retry: Retry
-    """What the timer itself says."""
-    last_status: int
-    last_error: str
-    """Why the last attempt that has ended failed, or the reason of a nack; it stays while the next attempt runs. attempt_log has those before."""
-    next_attempt: Time
-    next_attempt_ms: int
-    fired: Time
-    traceparent: str
-    """W3C Trace Context of the request that made the timer."""
-    tracestate: str
-    fired_ms: int
-    asked: Time
-    """When somebody last fired it by hand. A new time, from a PATCH, PUT or merge, takes it away."""
-    asked_ms: int
-    lateness_ms: int
-    """Of the first attempt: its start, behind the later of due and created, or behind asked if that is earlier."""
-    reason: Reason
-    expires_after: Duration
-    repeat: Repeat
-    merged: bool
-    """In the answer to an add that was merged with this timer."""
-    successor: bool
-    """Another timer of this id waits until the running attempt has ended."""
-    cancel_requested: bool
-    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader"]
-    """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once."""
-    waits_on: str
-    """What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone)."""
-    attempt_log: List[Attempt]
-    """In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one."""
-    next: List[Time]
-    """In a read with next, of a series: the due times to come, the pending occurrence's first, as if all calls were on time from now on."""
-    next_ms: List[int]
+    on_done: Optional[OnEnd]
+    on_dead: Optional[OnEnd]
 
 
 class TimerToBe(TypedDict):
@@ -640,6 +666,10 @@ class PolicyPatch(TypedDict, total=False):
     if_late: Optional[Literal["fire", "reject"]]
     """Of adds that say none."""
     window: Optional[WindowPatch]
+    on_done: Optional[OnEnd]
+    """Of timers that say nothing of it; left out without one."""
+    on_dead: Optional[OnEnd]
+    """Of timers that say nothing of it; left out without one."""
     concurrency: Optional[int]
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: Optional[PolicyPatchRate]
@@ -696,6 +726,10 @@ class Policy(TypedDict, total=False):
     if_late: Literal["fire", "reject"]
     """Of adds that say none."""
     window: Window
+    on_done: OnEnd
+    """Of timers that say nothing of it; left out without one."""
+    on_dead: OnEnd
+    """Of timers that say nothing of it; left out without one."""
     concurrency: int
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: PolicyRate

@@ -1,0 +1,43 @@
+package client
+
+import "encoding/json"
+
+// OutcomeTopic names the topic in which the end of a timer makes another timer, its outcome: due at
+// once, with the label "outcome" and an OutcomePayload. The zero value is none, even where the policy
+// of the timer's topic has one.
+type OutcomeTopic struct{ Topic string }
+
+type wireOutcomeTopic struct {
+	Topic string `json:"topic"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o OutcomeTopic) MarshalJSON() ([]byte, error) {
+	if o.Topic == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(wireOutcomeTopic(o))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *OutcomeTopic) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, (*wireOutcomeTopic)(o))
+}
+
+// outcomeTopicOf reads a member of a timer that may be null: nil where it is absent.
+func outcomeTopicOf(member json.RawMessage) (*OutcomeTopic, error) {
+	if len(member) == 0 {
+		return nil, nil
+	}
+	out := new(OutcomeTopic)
+	return out, json.Unmarshal(member, out)
+}
+
+// OutcomePayload is the payload of an outcome.
+type OutcomePayload struct {
+	Outcome State  `json:"outcome"` // Done or Dead
+	Reason  Reason `json:"reason"`  // of Dead
+	Timer   Timer  `json:"timer"`   // as it ended; the last attempt is in AttemptLog
+	// PayloadLeftOut: the timer's payload would have made the outcome's too large.
+	PayloadLeftOut bool `json:"payload_left_out"`
+}

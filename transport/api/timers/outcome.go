@@ -1,0 +1,41 @@
+package timers
+
+import (
+	"carillon/timer"
+	"carillon/transport/api/backend"
+	"carillon/transport/api/web"
+)
+
+// Outcomes describes ended timers in the payloads of their outcomes: as a read shows them, with the
+// last attempt. The history has all attempts, but to read it takes too long for the entry that ends a
+// timer. The timer's own payload is left out if that of the outcome would become too large. shards is
+// the number of the cluster's.
+func Outcomes(shards int) func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+	most := web.Limits{}.WithDefaults().PayloadBytes
+	return func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+		w := Writer{topic: topic, shards: shards, payload: true}
+		b := w.appendOutcome(nil, ended, last)
+		if len(b) > most {
+			w.payload = false
+			b = w.appendOutcome(b[:0], ended, last)
+		}
+		return b
+	}
+}
+
+func (w *Writer) appendOutcome(b []byte, ended *timer.Timer, last *timer.HistoryAttempt) []byte {
+	o := web.Object{B: b}
+	o.Text("outcome", web.StateNames[ended.State])
+	if ended.State == timer.Dead {
+		o.Text("reason", backend.ReasonName(ended.Reason))
+	}
+	o.Name("timer")
+	o.B = w.Append(o.B, ended)
+	if last != nil {
+		o.B = appendAttemptLog(o.B, ended, []timer.HistoryAttempt{*last})
+	}
+	if !w.payload {
+		o.Boolean("payload_left_out", true)
+	}
+	return o.End()
+}
