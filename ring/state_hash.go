@@ -143,6 +143,9 @@ func (h *stateHash) topic(t *timer.Topic) {
 		h.list(len(w.Except), false)
 		h.texts(w.Except...)
 	}
+	if p.OnDone != "" || p.OnDead != "" {
+		h.texts(p.OnDone, p.OnDead)
+	}
 	if p.CloudEvents || len(p.SigningKeys) > 0 {
 		h.flags(p.CloudEvents)
 		h.list(len(p.SigningKeys), false)

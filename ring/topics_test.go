@@ -209,3 +209,52 @@ func TestTopicVersions(t *testing.T) {
 	}
 	do(t, s, Command{Verb: Put, Name: "a", Policy: &p, ID: id, IfVersion: last})
 }
+
+// TestTopicsOfOutcomes: a policy names topics that are there and are not serial, and a topic that
+// others name is deleted by force alone.
+func TestTopicsOfOutcomes(t *testing.T) {
+	m := NewState(nil, nil)
+	policy := func(onDone, onDead string) *timer.Policy {
+		p := timer.DefaultPolicy()
+		p.OnDone, p.OnDead = onDone, onDead
+		return &p
+	}
+	serial := timer.DefaultPolicy()
+	serial.Serial = true
+	do(t, m, Command{Verb: Put, Name: "serial", Policy: &serial})
+	failed := do(t, m, Command{Verb: Put, Name: "failed", Policy: policy("", "")}).Topic
+	for _, p := range []*timer.Policy{policy("nowhere", ""), policy("", "nowhere"), policy("serial", "failed")} {
+		if r := do(t, m, Command{Verb: Put, Name: "a", Policy: p}); !errors.Is(r.Err, timer.ErrOutcomeTopic) {
+			t.Errorf("a policy that names %q and %q: %+v", p.OnDone, p.OnDead, r)
+		}
+	}
+	do(t, m, Command{Verb: Put, Name: "a", Policy: policy("failed", "failed")})
+	do(t, m, Command{Verb: Put, Name: "b", Policy: policy("", "failed")})
+	do(t, m, Command{Verb: Put, Name: "failed", Policy: policy("failed", "")}) // its own name does not count
+	closed := Command{Verb: Close, Name: "failed", ID: failed.ID}
+	for range 2 {
+		if r := do(t, m, closed); !errors.Is(r.Err, timer.ErrNamed) {
+			t.Fatalf("a topic that policies name was closed: %+v", r)
+		}
+		do(t, m, Command{Verb: Put, Name: "a", Policy: policy("", "")})
+	}
+	do(t, m, Command{Verb: Put, Name: "b", Policy: policy("", "")})
+	if r := do(t, m, closed); r.Err != nil {
+		t.Fatalf("a topic that none names: %+v", r)
+	}
+	do(t, m, Command{Verb: Put, Name: "b", Policy: policy("", "failed")})
+	if r := do(t, m, Command{Verb: Delete, Name: "failed", ID: failed.ID}); !errors.Is(r.Err, timer.ErrNamed) {
+		t.Errorf("a topic that was named meanwhile was deleted: %+v", r)
+	}
+	do(t, m, Command{Verb: Close, Name: "failed", ID: failed.ID, Force: true})
+	if r := do(t, m, Command{Verb: Put, Name: "c", Policy: policy("", "failed")}); !errors.Is(r.Err, timer.ErrOutcomeTopic) {
+		t.Errorf("a topic that is being deleted was named: %+v", r)
+	}
+	do(t, m, Command{Verb: Delete, Name: "failed", ID: failed.ID})
+	if r := do(t, m, Command{Verb: Put, Name: "b", Policy: policy("", "failed")}); r.Err != nil {
+		t.Errorf("a policy that keeps what it named: %+v", r)
+	}
+	if !m.Given(failed.ID) || m.Given(failed.ID+10) {
+		t.Error("ids that were given are not known")
+	}
+}

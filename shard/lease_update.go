@@ -30,8 +30,8 @@ func (s *timerShard) proposeLeaseUpdate(o *op) {
 	if early && o.cmd.Kind != timer.AckLease && s.scheduler.AwaitAnswer(o, c.Handle, &d) {
 		return
 	}
-	if !s.scheduler.HasZone(c.Handle, &d) {
-		// The update is valid, and a node that knows the zone can decide it.
+	if !s.scheduler.CanJudge(c.Handle, &d) {
+		// The update is valid, and a node that knows the topic and the zone can decide it.
 		o.answer(timer.Result{}, timer.ErrOverloaded)
 		return
 	}

@@ -131,6 +131,31 @@ func TestOutcomeOfExpiry(t *testing.T) {
 	r.wantCalls("")
 }
 
+// TestOutcomeWaitsForTopic: a node that does not know the timer's topic yet lets it expire, or judges
+// its consumer's lease, only when it does: it cannot know the outcome.
+func TestOutcomeWaitsForTopic(t *testing.T) {
+	r := outcomeHarness(t, func(p *timer.Policy) { p.Pull, p.MaxAttempts = true, 1 })
+	r.add("late", time.Second, func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 2_000 })
+	r.add("held", 0)
+	r.wantPull(1, "held")
+	known := r.topics[1]
+	delete(r.topics, 1)
+	r.topicsChanged()
+	r.pass(time.Minute)
+	r.wantCalls("")
+	if r.timer("late").State != timer.Scheduled || r.timer("held").State != timer.Leased {
+		t.Error("a timer ended although its topic was not known")
+	}
+	r.topics[1] = known
+	r.topicsChanged()
+	r.pass(time.Second)
+	if calls := r.calls.take(); len(calls) != 2 {
+		t.Errorf("%d outcomes", len(calls))
+	}
+	r.wantState("late", "dead expired 0")
+	r.wantState("held", "dead max_attempts 1")
+}
+
 // TestOutcomeOfEachOccurrence: each occurrence of a series has its own.
 func TestOutcomeOfEachOccurrence(t *testing.T) {
 	r := outcomeHarness(t, nil)

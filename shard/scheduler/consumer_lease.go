@@ -136,6 +136,10 @@ func (cl *consumerLeases) expire() {
 // expireOne ends the attempt of an expired lease. If the log does not take the outcome,
 // inheritedLeases.scan finds the lease again.
 func (cl *consumerLeases) expireOne(h timer.Handle, d *table.Due) {
+	if !cl.out.canJudge(h, d) {
+		cl.hold(h, d, cl.now.Mono+unknownWait)
+		return
+	}
 	delete(cl.byTimer, h)
 	now := cl.now.WallMs
 	out := cl.out.judge(h, d, &delivery.Outcome{Err: LeaseExpired, StartedMs: d.FiredMs, EndedMs: now}, cl.random.Float64())

@@ -127,6 +127,10 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 	switch d.State {
 	case timer.Scheduled:
 		if d.ExpiresMs != 0 && dq.now.WallMs > d.ExpiresMs {
+			if dq.topic(d.Topic) == nil { // it may have an outcome
+				dq.table.Arm(h, horizon+unknownWait.Milliseconds())
+				return
+			}
 			dq.out.expire(e)
 			return
 		}

@@ -242,6 +242,9 @@ func (s *Scheduler) Updatable(cmd *timer.Command, d *table.Due) bool {
 	return s.consumers.updatable(cmd, d)
 }
 
+// CanJudge reports whether this node knows what it takes to decide how an attempt ends.
+func (s *Scheduler) CanJudge(h timer.Handle, d *table.Due) bool { return s.out.canJudge(h, d) }
+
 // AwaitAnswer makes a lease update wait until its call has an outcome. It reports false if no call
 // of this leader runs.
 func (s *Scheduler) AwaitAnswer(o ClientChange, h timer.Handle, d *table.Due) bool {

@@ -83,10 +83,24 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 	if made {
 		s.Ref = r.blob(t, h, s.Ref)
 	}
+	if isOutcome(&v) {
+		r.outcome(t, h, s)
+	}
 	if s.Attempt != 0 {
 		r.stamps(t, h, s, asked)
 	}
 	t.endUpdate(h, s)
+}
+
+// outcome makes an outcome due now that was due at once by the wrong clock.
+func (r *restamping) outcome(t *Table, h timer.Handle, s *slab.Slot) {
+	if t.dueMs(s) <= t.clockMs {
+		return
+	}
+	t.setDue(s, t.clockMs)
+	if s.State() == timer.Scheduled && s.Attempts() == 0 {
+		t.transition(h, s, timer.Scheduled, t.clockMs)
+	}
 }
 
 // blob rewrites a blob of a timer with an open update.

@@ -74,3 +74,42 @@ func TestRestampInSlices(t *testing.T) {
 		t.Errorf("the series were seen to, and slots up to %d", table.restamped)
 	}
 }
+
+// TestRestampedOutcomeIsDue: an outcome that was due at once by a clock that was ahead is due at once
+// when the clock is set back, in every state. A client's timer keeps its time.
+func TestRestampedOutcomeIsDue(t *testing.T) {
+	ahead := applyNow + time.Hour.Milliseconds()
+	for _, state := range []string{"scheduled", "leased", "released", "retried"} {
+		d := newTableHarness(t)
+		d.now = ahead
+		for id, content := range map[string]uint64{"a": 0, "client": 5} {
+			none := &timer.OutcomeTopic{}
+			d.command(timer.Command{Kind: timer.Add, ID: id, Content: content, Spec: &timer.Spec{DueMs: ahead, OnDone: none, OnDead: none}})
+		}
+		if state != "scheduled" {
+			d.lease()
+		}
+		switch state {
+		case "released":
+			d.end(Outcome{Kind: Release})
+		case "retried":
+			d.end(Outcome{Kind: RetryLater, NextMs: ahead + 700})
+		}
+		d.now = applyNow
+		d.do(func(b *Batch) { b.SetClock() })
+		d.do(func(b *Batch) { b.Tick() })
+		if state == "leased" {
+			d.end(Outcome{Kind: Release})
+		}
+		want := applyNow
+		if state == "retried" {
+			want += 700
+		}
+		if got := d.table.Read(1, "a"); got.DueMs != applyNow || got.NextMs != want {
+			t.Errorf("%s: due at %d, next at %d, want %d and %d", state, got.DueMs, got.NextMs, applyNow, want)
+		}
+		if got := d.table.Read(1, "client"); got.DueMs != ahead || got.NextMs != ahead {
+			t.Errorf("%s: a client's timer is due at %d", state, got.DueMs)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"carillon/shard/table/content"
 	"carillon/timer"
 	"carillon/timer/encoding"
 )
@@ -96,6 +97,15 @@ func (t *Table) followUp(it *items) {
 	} else {
 		t.outcomes.Lost++
 	}
+}
+
+// isOutcome reports whether a timer is an outcome: no client's add made it, and it has none itself.
+func isOutcome(v *content.Blob) bool {
+	if v.Content != 0 {
+		return false
+	}
+	onDone, onDead := encoding.RestOutcomes(v.Rest)
+	return onDone != nil && onDead != nil && onDone.ID == 0 && onDead.ID == 0
 }
 
 // OutcomeOf returns what a timer says itself of its outcome if it ends so; nil: nothing.

@@ -32,6 +32,7 @@ type Counts struct {
 	Superseded          int // timers that a later add or a cancel ended
 	Turns, TurnsRefused int // changes of delivery; those refused because timers were leased
 	Crowds, Windowed    int // see crowd; calls within a window
+	Outcomes            int // ends with an outcome
 	Laden               int // adds refused because memory was full
 	// words that a process is gone, which lives, or its disk slow, which is not; requests to fence a
 	// process

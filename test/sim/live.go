@@ -38,6 +38,7 @@ func (w *World) live() {
 	w.merging.begin()
 	w.makers.begin()
 	w.windowed.begin()
+	w.outcomes.begin()
 	w.turning.begin()
 	w.sicken()
 	if w.swarm.replicaFaults != (replicaFaults{}) {
@@ -80,10 +81,11 @@ func (w *World) lay() {
 	w.net = network{cut: map[[2]uint64]bool{}, false: map[[2]uint64]falseWord{}, last: map[[2]uint64]time.Duration{}, connections: map[[2]uint64]connection{}}
 	w.calls = &receivers{w: w, all: map[uint64]*dispatcher{}}
 	w.topics = append(slices.Clone(topicNames), sickName)
-	if w.turning.on || w.crowd.size > 0 {
+	if w.turning.on || w.crowd.size > 0 || w.outcomes.on {
 		w.topics = append(w.topics, turnedName)
 	}
 	w.topics = append(w.topics, w.crowd.names()...)
+	w.topics = append(w.topics, w.outcomes.topics(len(w.topics))...)
 }
 
 // employ starts the clients.
@@ -118,6 +120,7 @@ func (w *World) found() {
 			p = *w.turning.policy(w.turning.pull)
 		}
 		w.windowed.shape(timer.TopicID(i+1), &p)
+		w.outcomes.shape(timer.TopicID(i+1), &p)
 		w.crowd.shape(timer.TopicID(i+1), &p)
 		w.keys.shape(timer.TopicID(i+1), &p)
 		w.policies[timer.TopicID(i+1)] = p
@@ -171,6 +174,7 @@ func (w *World) heal() {
 	}
 	w.workloads.done()
 	w.merging.done()
+	w.outcomes.done()
 	w.makers.ended = true
 	w.turning.done()
 	w.healed = w.now

@@ -16,6 +16,7 @@ func (o *observer) Outcome(topic timer.TopicID, out *table.Outcome) {
 	o.n.w.checker.attempts.spent(o.n, topic, out)
 }
 func (o *observer) Expired()               {}
+func (o *observer) Outcomes(int, int)      {}
 func (o *observer) Frame(int)              {}
 func (o *observer) Lateness(int64, bool)   {}
 func (o *observer) Elected()               { o.n.w.counts.Elections++ }

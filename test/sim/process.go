@@ -18,6 +18,7 @@ import (
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
+	"carillon/transport/api/timers"
 	"carillon/transport/peer"
 	"carillon/wal"
 )
@@ -223,7 +224,7 @@ func (n *node) hostConfig(disk *memfs.FS, id member.Identity, state *ring.State)
 	w := n.w
 	cfg := shard.Config{
 		Shards: w.swarm.shards, Workers: 1, Loaders: 1, Node: n.id, Incarnation: table.NewIncarnation(n.id, id.Starts), Seed: w.cfg.Seed + n.id,
-		FS: disk, Dir: dataDir, Clock: turnClock{n.keeper, n}, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones,
+		FS: disk, Dir: dataDir, Clock: turnClock{n.keeper, n}, Topics: state, Machine: state, Level: n.level, Agreed: state.Level, Applied: n.applied, Zones: n.zones, Describe: timers.Outcomes(w.swarm.shards),
 		Dispatcher: w.calls.dispatcher(n), Peers: &wire{n, n.life}, Observer: &observer{n},
 		Logger: slog.New(slog.DiscardHandler),
 		Log: wal.Options{

@@ -42,6 +42,9 @@ func (b *checker) checkVisits(w *World) {
 	if b.turned != nil {
 		b.turned.checkEnd(w)
 	}
+	if w.outcomes.on {
+		w.outcomes.checkEnd(w)
+	}
 }
 
 // ends checks the final state of each timer of a topic whose ids are used once.
@@ -56,7 +59,7 @@ func (f *featureChecker) ends(w *World, dead func(n *featureID, k idKey, now *ti
 		w.stamped(now)
 		switch {
 		case now == nil:
-			if n.first.acked && !w.mayBeForgotten(w.place(k.topic, k.id), n.since, len(n.first.over) > 0 || n.cancels > 0 || k.topic == briefTopic) {
+			if n.first.acked && !w.mayBeForgotten(w.place(k.topic, k.id), n.since, len(n.first.over) > 0 || n.cancels > 0 || k.topic == briefTopic || k.topic == w.outcomes.ending) {
 				w.violate("I1", "timer %s was acknowledged and is gone", k.id)
 			}
 		case now.State == timer.Done:

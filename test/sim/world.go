@@ -92,6 +92,7 @@ type World struct {
 	makers         *topicMakers
 	crowd          *crowd
 	windowed       *windowed
+	outcomes       *outcomes
 	policies       map[timer.TopicID]timer.Policy // as the topics were created
 	healed         time.Duration                  // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
@@ -181,7 +182,7 @@ func newWorld(cfg Config) *World {
 	w.keys = w.drawKeys()
 	w.merging = w.drawMerging()
 	w.makers = w.drawTopicMakers()
-	w.windowed = w.drawWindowed()
+	w.windowed, w.outcomes = w.drawWindowed(), w.drawOutcomes()
 	w.checker.visits[windowTopic], w.policies = w.windowed, map[timer.TopicID]timer.Policy{}
 	w.crowd = w.drawCrowd()
 	w.crowd.judge(w.checker)

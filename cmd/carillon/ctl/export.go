@@ -114,6 +114,8 @@ type shownTimer struct {
 	Retry           json.RawMessage `json:"retry"`
 	ExpiresAfter    string          `json:"expires_after"`
 	Repeat          json.RawMessage `json:"repeat"`
+	OnDone          json.RawMessage `json:"on_done"`
+	OnDead          json.RawMessage `json:"on_dead"`
 	Successor       bool            `json:"successor"`
 	CancelRequested bool            `json:"cancel_requested"`
 }
@@ -190,6 +192,12 @@ func (t *shownTimer) add() []byte {
 	o.text("expires_after", t.ExpiresAfter)
 	if t.Repeat != nil {
 		o.raw("repeat", t.Repeat)
+	}
+	if t.OnDone != nil {
+		o.raw("on_done", t.OnDone)
+	}
+	if t.OnDead != nil {
+		o.raw("on_dead", t.OnDead)
 	}
 	return o.bytes()
 }

@@ -40,6 +40,8 @@ type timerFields struct {
 	Priority     *int     `placeholder:"N" help:"0–255, higher first among what is due."`
 	ExpiresAfter string   `placeholder:"10m" help:"Give up on attempts that would start later than due + this."`
 	MaxAttempts  *int     `placeholder:"N" help:"Attempts before it is a dead letter."`
+	OnDone       string   `placeholder:"TOPIC" help:"Make an outcome in this topic when it is done; - for none."`
+	OnDead       string   `placeholder:"TOPIC" help:"Make an outcome in this topic when it is a dead letter; - for none."`
 	repeatFields
 }
 
@@ -85,7 +87,20 @@ func (f *timerFields) write(o *object, term *terminal.Terminal) error {
 	if f.MaxAttempts != nil {
 		o.set("retry", map[string]int{"max_attempts": *f.MaxAttempts})
 	}
+	writeOutcome(o, "on_done", f.OnDone)
+	writeOutcome(o, "on_dead", f.OnDead)
 	return series.write(o)
+}
+
+// writeOutcome writes the topic of an outcome; "-" is none, even where the topic's policy has one.
+func writeOutcome(o *object, name, topic string) {
+	switch topic {
+	case "":
+	case "-":
+		o.set(name, nil)
+	default:
+		o.set(name, map[string]string{"topic": topic})
+	}
 }
 
 func (f *timerFields) writeCallback(o *object) error {
@@ -125,6 +140,7 @@ carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @mem
 carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
 carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report --dry-run
 carillon ctl add shifts --at-local 2027-03-28T09:00:00 --zone Europe/Berlin --callback https://shop.example/hooks/shift
+carillon ctl add payments --delay 1h --callback https://shop.example/hooks/pay --on-dead failed-payments
 carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index`
 }
 

@@ -72,6 +72,13 @@ function Attempts({ list }) {
   ]} />`;
 }
 
+// outcomeFact is the topic in which the end of a timer makes another timer: its own, or its topic's.
+function outcomeFact(name, own, ofTopic) {
+  if (own === null) return [name, "none"];
+  const at = own || ofTopic;
+  return at && [name, html`<a href=${topicLink(at.topic)}>${at.topic}</a>${own ? "" : html` <span class="muted small">(of the topic)</span>`}`];
+}
+
 function Facts({ t, policy }) {
   const own = t.callback || {}, called = own.url || policy.delivery === "pull" ? own : { ...policy.callback, ...own };
   const facts = [
@@ -81,6 +88,7 @@ function Facts({ t, policy }) {
     t.lateness_ms !== undefined && ["Late", span(t.lateness_ms)], called.url && ["Calls", html`<span class="mono">${called.method || "POST"}</span> <${Url}>${called.url}<//>${own.url ? "" : html` <span class="muted small">(of the topic)</span>`}`],
     t.key && ["Key", t.key], t.priority ? ["Priority", t.priority] : null, t.expires_after && ["Expires after", t.expires_after],
     t.labels && t.labels.length && ["Labels", t.labels.map((l) => html`<span class="chip">${l}</span>`)], t.repeat && ["Repeats", t.repeat.cron ? `${t.repeat.cron}${t.repeat.zone ? ` (${t.repeat.zone})` : ""}` : `every ${t.repeat.every}`],
+    ...[["on_done", "Outcome if done"], ["on_dead", "Outcome if dead"]].map(([field, name]) => outcomeFact(name, t[field], policy[field])),
     t.successor && ["Successor", "another timer with this id runs after this attempt"], t.cancel_requested && ["Cancel", "requested while a call was running"],
     ["Added", html`<${When} ms=${t.created_ms} />`], t.updated_ms !== t.created_ms && ["Changed", html`<${When} ms=${t.updated_ms} />`], ["Version", t.version],
   ].filter(Boolean);

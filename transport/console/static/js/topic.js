@@ -53,6 +53,7 @@ function sentences(p) {
     ...(p.window ? [["Window", windowWords(p.window)]] : []),
     ["Limits", [p.concurrency ? `${num(p.concurrency)} at once` : "", p.rate ? `${p.rate.per_second} per second` : "", p.spread && p.spread !== "0s" ? `spread over ${p.spread}` : ""].filter(Boolean).join(", ") || "none"],
     ["Breaker", b.failures ? `opens for ${b.open} after ${b.failures} failures within ${b.window}` : "the receiver's"],
+    ...(p.on_done || p.on_dead ? [["Outcomes", [p.on_done ? `of done timers in ${p.on_done.topic}` : "", p.on_dead ? `of dead timers in ${p.on_dead.topic}` : ""].filter(Boolean).join(", ")]] : []),
     ["Retention", `history ${p.history}, dead letters ${p.dead_retention}`],
   ];
 }

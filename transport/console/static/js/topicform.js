@@ -22,6 +22,7 @@ const further = [
   ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Time zone of these"], ["window.except", "Not on these dates", "dates", "2026-12-25"],
   ["breaker.probes", "Breaker: probes", "number", "1"],
   ["destination_concurrency", "Calls at once per node", "number", "256"],
+  ["on_done.topic", "Outcomes of done timers", "", "topic"], ["on_dead.topic", "Outcomes of dead timers", "", "topic"],
   ["history", "Keep history", "", "72h"], ["dead_retention", "Keep dead letters", "", "720h"],
   ["format", "Format of calls", ["plain", "cloudevents"]],
 ];
@@ -56,7 +57,7 @@ function changes(form, policy) {
     const [group, name] = path.split("."), value = valueOf(text, label, kind);
     if (name) (patch[group] ||= {})[name] = value; else patch[group] = value;
   }
-  for (const group of ["window", "rate"]) {
+  for (const group of ["window", "rate", "on_done", "on_dead"]) {
     const left = { ...policy[group], ...patch[group] };
     if (patch[group] && Object.values(left).every((v) => v === null)) patch[group] = null;
   }
@@ -116,6 +117,6 @@ export function DeleteTopic({ t }) {
     const r = await call("DELETE", topicPath(t.topic) + (form.get("force") ? "?force=true" : ""), undefined, { headers: { "If-Match": `"${t.version}"` } });
     say(`Topic ${t.topic} deleted.${r.cancelled ? ` ${many(r.cancelled, "timer")} cancelled.` : ""}`);
     location.hash = "#/topics";
-  }} force=${{ not_empty: `Cancel its ${many(t.counts.scheduled + t.counts.leased, "timer")} and remove ${many(t.counts.dead, "dead letter")}.` }}>
+  }} force=${{ in_use: "Delete it anyway: outcomes of the timers that name it are not made.", not_empty: `Cancel its ${many(t.counts.scheduled + t.counts.leased, "timer")} and remove ${many(t.counts.dead, "dead letter")}.` }}>
     <p>Its policy is removed. A topic that has timers or dead letters (${num(t.counts.scheduled)} and ${num(t.counts.dead)} now) is deleted only if you confirm it.</p><p>This cannot be undone.</p><//>`;
 }
