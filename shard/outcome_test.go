@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"carillon/internal/vfs/memfs"
+	"carillon/shard/scheduler"
 	"carillon/timer"
 )
 
@@ -131,10 +132,17 @@ func TestOutcomeOfExpiry(t *testing.T) {
 	r.wantCalls("")
 }
 
+// behind are the topics of a node that has not learned yet of those that it does not know.
+type behind struct{ scheduler.Topics }
+
+func (behind) Given(timer.TopicID) bool { return false }
+
 // TestOutcomeWaitsForTopic: a node that does not know the timer's topic yet lets it expire, or judges
 // its consumer's lease, only when it does: it cannot know the outcome.
 func TestOutcomeWaitsForTopic(t *testing.T) {
-	r := outcomeHarness(t, func(p *timer.Policy) { p.Pull, p.MaxAttempts = true, 1 })
+	r := newHostHarness(t, func(cfg *Config) { cfg.Describe, cfg.Topics = describe, behind{cfg.Topics} })
+	r.topic(2, nil)
+	r.pulled(func(p *timer.Policy) { p.OnDead, p.MaxAttempts = "topic-2", 1 })
 	r.add("late", time.Second, func(s *timer.Spec) { s.HasExpiry, s.ExpiresAfterMs = true, 2_000 })
 	r.add("held", 0)
 	r.wantPull(1, "held")

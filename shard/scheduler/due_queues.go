@@ -127,7 +127,7 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 	switch d.State {
 	case timer.Scheduled:
 		if d.ExpiresMs != 0 && dq.now.WallMs > d.ExpiresMs {
-			if dq.topic(d.Topic) == nil { // it may have an outcome
+			if dq.topic(d.Topic) == nil && !dq.cfg.Topics.Given(d.Topic) { // it may have an outcome
 				dq.table.Arm(h, horizon+unknownWait.Milliseconds())
 				return
 			}
