@@ -1,5 +1,11 @@
 package timer
 
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+)
+
 // OutcomeTopic is the topic in which the end of a timer makes another timer, its outcome. The zero
 // value is none, even where the policy has one.
 type OutcomeTopic struct {
@@ -25,3 +31,17 @@ func (p *Policy) OutcomeOf(end State) string {
 
 // Names reports whether the policy names a topic for outcomes.
 func (p *Policy) Names(topic string) bool { return p.OnDone == topic || p.OnDead == topic }
+
+// OutcomeID returns the id of the outcome of a timer that has ended. It carries the shard. Another
+// end of the timer has another one: a timer ends again only after a further lease, or redriven, at a
+// later time.
+func OutcomeID(shard ShardID, ended *Timer) string {
+	var b [33]byte
+	binary.LittleEndian.PutUint64(b[:], ended.Seq)
+	binary.LittleEndian.PutUint64(b[8:], ended.Fence)
+	binary.LittleEndian.PutUint64(b[16:], uint64(ended.EndedMs))
+	binary.LittleEndian.PutUint64(b[24:], uint64(ended.Tag))
+	hi := xxhash.Sum64(b[:32])
+	b[32] = 1
+	return NewID(shard, hi, xxhash.Sum64(b[:]))
+}

@@ -1,8 +1,10 @@
 package table
 
 import (
+	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // EndSlackMs is how far an attempt's reported end may be before the time of the entry that reports
@@ -89,4 +91,160 @@ func (t *Table) conclude(o *Outcome, s *slab.Slot) {
 	default:
 		t.kill(h, s, o.Reason, o.endMs(t.clockMs), o.RetainUntilMs)
 	}
+}
+
+// A timer that ends as done or dead may make an outcome: another timer, in the topic that its
+// on_done or on_dead names. The leader knows the topics, so it puts the outcome's add in front of
+// the item that ends the timer. The add is carried out if the timer ends by the item, and not
+// otherwise. So there is one outcome for one end.
+
+// names are the topics that a pending timer names itself in on_done and on_dead; 0: none.
+type names [2]timer.TopicID
+
+// outcomeTopics counts the pending timers that name a topic for their outcomes. It follows from the
+// timers, and is not replicated. A change is O(1). A timer that names none takes no memory here.
+type outcomeTopics struct {
+	of    map[timer.Handle]names
+	count map[timer.TopicID]int64
+}
+
+func newOutcomeTopics() outcomeTopics {
+	return outcomeTopics{map[timer.Handle]names{}, map[timer.TopicID]int64{}}
+}
+
+// read takes over what a timer's content says. The timer's update is open.
+func (o *outcomeTopics) read(h timer.Handle, rest []byte) {
+	var n names
+	onDone, onDead := encoding.RestOutcomes(rest)
+	if onDone != nil {
+		n[0] = onDone.ID
+	}
+	if onDead != nil {
+		n[1] = onDead.ID
+	}
+	switch {
+	case n != names{}:
+		o.of[h] = n
+	case len(o.of) > 0:
+		delete(o.of, h)
+	}
+}
+
+// add adds by to the counts of the topics that a pending timer names.
+func (o *outcomeTopics) add(h timer.Handle, by int64) {
+	if len(o.of) == 0 {
+		return
+	}
+	n := o.of[h]
+	for i, topic := range n {
+		if topic == 0 || i == 1 && topic == n[0] {
+			continue
+		}
+		if o.count[topic] += by; o.count[topic] == 0 {
+			delete(o.count, topic)
+		}
+	}
+}
+
+// namesClosed reports whether a spec names a topic that refuses adds.
+func (c *closedTopics) namesClosed(topics ...timer.TopicID) bool {
+	for _, topic := range topics {
+		if topic != 0 && c.Closed(topic) {
+			return true
+		}
+	}
+	return false
+}
+
+// Outcomes is what the last entry did about outcomes: the timers that it made, until the next entry
+// is applied, and how many it could not make because their topics are closed.
+type Outcomes struct {
+	Made []timer.Handle
+	Lost int
+}
+
+// Outcomes returns what the last entry did about outcomes.
+func (t *Table) Outcomes() Outcomes { return t.outcomes }
+
+// followUp makes the outcome of a timer that an item has ended.
+func (t *Table) followUp(it *items) {
+	if t.endedAs != timer.Done && t.endedAs != timer.Dead {
+		return
+	}
+	f, err := encoding.Summarize(it.follow.Spec.Rest)
+	if err == nil {
+		err = encoding.CheckCallback(it.follow.Spec.Callback)
+	}
+	if err != nil {
+		it.Fail(err.Error())
+		return
+	}
+	if r := t.add(&it.follow, &f); r.Code == timer.Created {
+		t.outcomes.Made = append(t.outcomes.Made, r.Handle)
+	} else {
+		t.outcomes.Lost++
+	}
+}
+
+// isOutcome reports whether a timer is an outcome: no client's add made it, and it has none itself.
+func isOutcome(v *content.Blob) bool {
+	if v.Content != 0 {
+		return false
+	}
+	onDone, onDead := encoding.RestOutcomes(v.Rest)
+	return onDone != nil && onDead != nil && onDone.ID == 0 && onDead.ID == 0
+}
+
+// OutcomeOf returns what a timer says itself of its outcome if it ends so; nil: nothing.
+func (t *timers) OutcomeOf(h timer.Handle, end timer.State) *timer.OutcomeTopic {
+	onDone, onDead := encoding.RestOutcomes(t.viewOf(h).Rest)
+	if end == timer.Done {
+		return onDone
+	}
+	return onDead
+}
+
+// Ended returns a copy of a timer as an Ack or a Kill leaves it in an entry of nowMs, and its last
+// attempt. It returns nil if the timer does not end by the outcome, or if it is cancelled.
+func (t *Table) Ended(o *Outcome, nowMs int64) (*timer.Timer, *timer.HistoryAttempt) {
+	s := t.live(o.Handle, o.Seq)
+	if s == nil || s.State() != timer.Leased || t.attempts.At(s.Attempt).Fence != o.Fence || o.Kind == Kill && s.Cancelled() {
+		return nil, nil
+	}
+	m := t.endedCopy(o.Handle, timer.Done)
+	if o.Kind == Kill {
+		m.State, m.Reason = timer.Dead, o.Reason
+	}
+	m.EndedMs = o.endMs(max(nowMs, t.clockMs))
+	m.LastStatus, m.LastError = o.Status, encoding.Cut(o.Err, encoding.MaxErr)
+	m.FiredMs = timer.ClampMs(o.StartedMs)
+	if m.LatenessMs < 0 {
+		v := t.content.View(s.Ref)
+		m.LatenessMs = max(m.FiredMs-v.LateFrom(m.DueMs), 0)
+	}
+	return m, lastAttempt(m, m.EndedMs)
+}
+
+// Expired is Ended for a scheduled timer of revision rev that expires.
+func (t *Table) Expired(h timer.Handle, seq uint64, rev uint32, nowMs int64) (*timer.Timer, *timer.HistoryAttempt) {
+	if !t.ScheduledAt(h, seq, rev) {
+		return nil, nil
+	}
+	s := t.slots.At(h)
+	m := t.endedCopy(h, timer.Dead)
+	m.Reason, m.EndedMs = timer.Expired, max(nowMs, t.clockMs)
+	if m.Attempts == 0 {
+		return m, nil
+	}
+	return m, lastAttempt(m, t.attempts.At(s.Attempt).EndedMs())
+}
+
+func (t *timers) endedCopy(h timer.Handle, end timer.State) *timer.Timer {
+	m := t.Copy(h)
+	m.State, m.Successor, m.NextMs = end, false, 0
+	return m
+}
+
+func lastAttempt(m *timer.Timer, endedMs int64) *timer.HistoryAttempt {
+	return &timer.HistoryAttempt{Attempt: m.Attempts, StartedMs: m.FiredMs, EndedMs: endedMs, Status: m.LastStatus, Err: m.LastError}
 }
