@@ -136,8 +136,8 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 		return t.createLocked(nowMs, c.Name, *c.Policy, true)
 	case Put:
-		if !t.takesOutcomes(c.Policy, old) {
-			return Reply{Topic: old, Err: timer.ErrOutcomeTopic}
+		if err := t.refusesOutcomes(c.Policy, old); err != nil {
+			return Reply{Topic: old, Err: err}
 		}
 		if old == nil {
 			return t.createLocked(nowMs, c.Name, *c.Policy, false)
@@ -187,11 +187,8 @@ func (t *Topics) apply(nowMs int64, c *Command) Reply {
 		}
 		next.UpdatedMs, next.Version = old.UpdatedMs, old.Version
 	case Delete:
-		switch {
-		case !old.Closing:
+		if !old.Closing {
 			return Reply{Err: timer.ErrNotEmpty}
-		case !old.ForceClose && t.named[old.Name] > 0: // meanwhile
-			return Reply{Topic: old, Err: timer.ErrNamed}
 		}
 		t.withdrawLocked(old)
 		return Reply{}

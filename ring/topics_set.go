@@ -79,15 +79,21 @@ func (s *topicSet) countNamed(t *timer.Topic, by int) {
 	}
 }
 
-// takesOutcomes reports whether the topics that a policy names for outcomes take them. Those that it
-// named before stay as they are.
-func (s *topicSet) takesOutcomes(p *timer.Policy, old *timer.Topic) bool {
+// refusesOutcomes returns why a topic that a policy names for outcomes does not take them; nil: they
+// all do. Those that it named before stay as they are.
+func (s *topicSet) refusesOutcomes(p *timer.Policy, old *timer.Topic) error {
 	for _, name := range [...]string{p.OnDone, p.OnDead} {
-		if name != "" && !(old != nil && old.Policy.Names(name)) && !s.byName[name].TakesOutcomes() {
-			return false
+		if name == "" || old != nil && old.Policy.Names(name) {
+			continue
+		}
+		switch to := s.byName[name]; {
+		case !to.TakesOutcomes():
+			return timer.ErrOutcomeTopic
+		case to.Closing: // it may stay: a shard that has closed it would lose outcomes until then
+			return timer.ErrOverloaded
 		}
 	}
-	return true
+	return nil
 }
 
 func (s *topicSet) indexTurning(t *timer.Topic) {

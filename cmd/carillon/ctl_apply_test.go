@@ -294,3 +294,14 @@ func TestTopicsFileOfTheDocuments(t *testing.T) {
 		t.Errorf("it prints\n%s\nnot\n%s", out, want)
 	}
 }
+
+// TestApplyOfOutcomes: a topic that others name is made before them, wherever it is in the file.
+func TestApplyOfOutcomes(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t)
+	file := "topics:\n  a: {on_dead: {topic: c}}\n  b: {}\n  c: {on_done: {topic: d}}\n  d: {delivery: pull}\n"
+	applied(t, url, file, 0, "create d\ncreate c\ncreate a\ncreate b\n4 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "")
+	applied(t, url, file, 0, "leave d\nleave c\nleave a\nleave b\n0 created, 0 changed, 4 left, 0 kept, 0 deleted\n", "")
+	applied(t, url, strings.Replace(file, "a: {on_dead: {topic: c}}", "a: {}", 1), 0,
+		"change a  on_dead {\"topic\":\"c\"} -> none\nleave b\nleave d\nleave c\n0 created, 1 changed, 3 left, 0 kept, 0 deleted\n", "")
+}

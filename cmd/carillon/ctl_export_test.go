@@ -18,6 +18,8 @@ var exportedTopic = []struct {
 	{args: []string{"add", "orders", "--id", "b", "--at", "2030-06-01T00:00:00Z", "--payload", "-"}, stdin: "[1,\n 2]"},
 	{args: []string{"add", "orders", "--id", "{k}c", "--at", "2032-01-01T00:00:00Z"}},
 	{args: []string{"add", "orders", "--id", "d", "--cron", "0 8 * * 1-5", "--zone", "Asia/Shanghai", "--until", "2040-01-01T00:00:00Z", "--catch-up", "all"}},
+	{args: []string{"topics", "put", "ends", "--policy", "{}"}},
+	{args: []string{"patch", "orders", "d", "--on-done", "ends", "--on-dead", "-"}},
 	{args: []string{"topics", "pause", "orders"}},
 	{args: []string{"add", "orders", "--id", "e", "--at", "1971-01-01T00:00:00Z"}},
 }

@@ -104,6 +104,11 @@ func TestCtl(t *testing.T) {
 				`"until":"2030-01-01T00:00:00Z","count":7,"catch_up":"all","overlap":true}}`},
 		},
 		{
+			name: "add with outcomes", replies: []reply{{status: 201, body: oneTimer}},
+			args:  []string{"add", "t", "--delay", "1s", "--on-dead", "failed", "--on-done", "-"},
+			asked: []string{`POST /v1/topics/t/timers {"delay":"1s","on_done":null,"on_dead":{"topic":"failed"}}`},
+		},
+		{
 			name: "payload from a file keeps its bytes", replies: []reply{{status: 201, body: oneTimer}},
 			args:  []string{"add", "t", "--delay", "1s", "--payload", "@" + payload},
 			asked: []string{"POST /v1/topics/t/timers {\"delay\":\"1s\",\"payload\":{\"big\": 12345678901234567890}\n}"},

@@ -218,9 +218,6 @@ func (t *Topics) Delete(ctx context.Context, name string, change timer.TopicChan
 			return 0, err
 		}
 		_, err := t.meta.Propose(ctx, ring.Command{Verb: ring.Delete, Name: name, ID: topic.ID})
-		if errors.Is(err, timer.ErrNamed) {
-			t.reopen(ctx, topic)
-		}
 		return 0, err
 	}
 	removed, err := t.emptyShards(ctx, topic.ID)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,4 +105,34 @@ func TestOutcomePayload(t *testing.T) {
 			t.Errorf("with a payload of %d bytes: %+v", c.bytes, got.PayloadLeftOut)
 		}
 	}
+}
+
+// TestOutcomeTopicsOfTokens: a token names only topics that it may add to, and learns nothing of
+// others.
+func TestOutcomeTopicsOfTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.yaml")
+	authFile(t, path, `root add,cancel,read,topics,admin,cluster "*"`, `shop add,read "orders","failed"`, `boss admin,read "orders","failed"`)
+	auth, err := LoadAuth(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, func(c *Config) { c.Auth = auth })
+	as := func(token, method, target, body string) *reply {
+		t.Helper()
+		return h.do(method, target, body, "Authorization: Bearer "+token)
+	}
+	for _, topic := range []string{"orders", "failed", "others"} {
+		as("root", "PUT", "/v1/topics/"+topic, `{"callback":{"url":"http://a.example/"}}`).want(201)
+	}
+	add := func(topic string) *reply {
+		return as("shop", "POST", timersPath, `{"delay":"1h","on_dead":{"topic":"`+topic+`"}}`)
+	}
+	add("failed").want(201)
+	hidden, missing := add("others").problem(422, "unknown_outcome_topic"), add("absent").problem(422, "unknown_outcome_topic")
+	if strings.ReplaceAll(hidden.body, "others", "absent") != missing.body {
+		t.Errorf("%s and %s", hidden.body, missing.body)
+	}
+	as("boss", "PATCH", orders, `{"on_dead":{"topic":"failed"}}`).problem(422, "unknown_outcome_topic") // it may not add
+	as("root", "PATCH", orders, `{"on_dead":{"topic":"others"}}`).want(200)
+	as("boss", "PATCH", orders, `{"history":"1h"}`).want(200) // and leaves what is there
 }

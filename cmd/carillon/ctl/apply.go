@@ -60,7 +60,7 @@ func (a *applyCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err != nil {
 		return err
 	}
-	steps, err := a.plan(ctl, wanted)
+	steps, err := a.plan(ctl, namedFirst(wanted))
 	if err != nil {
 		return err
 	}

@@ -142,3 +142,33 @@ func datesAreTexts(n *yaml.Node) {
 		datesAreTexts(child)
 	}
 }
+
+// namedFirst puts topics that others name in on_done and on_dead in front of these: a policy names
+// only topics that are there. Otherwise the order stays.
+func namedFirst(wanted []topicInFile) (ordered []topicInFile) {
+	at := map[string]int{}
+	for i := range wanted {
+		at[wanted[i].name] = i
+	}
+	placed := make([]bool, len(wanted))
+	var place func(i int)
+	place = func(i int) {
+		if placed[i] {
+			return
+		}
+		placed[i] = true
+		for _, field := range []string{"on_done", "on_dead"} {
+			var to struct{ Topic string }
+			if json.Unmarshal(wanted[i].policy[field], &to) == nil {
+				if k, there := at[to.Topic]; there {
+					place(k)
+				}
+			}
+		}
+		ordered = append(ordered, wanted[i])
+	}
+	for i := range wanted {
+		place(i)
+	}
+	return ordered
+}

@@ -38,10 +38,10 @@ type timerFields struct {
 	Header       []string `sep:"none" placeholder:"'NAME: VALUE'" help:"A header of the callback; repeat for more."`
 	Label        []string `placeholder:"LABEL" help:"A label; repeat for more."`
 	Priority     *int     `placeholder:"N" help:"0–255, higher first among what is due."`
-	ExpiresAfter string   `placeholder:"10m" help:"Give up on attempts that would start later than due + this."`
+	ExpiresAfter string   `placeholder:"10m" help:"No attempt later than due + this."`
 	MaxAttempts  *int     `placeholder:"N" help:"Attempts before it is a dead letter."`
-	OnDone       string   `placeholder:"TOPIC" help:"Make an outcome in this topic when it is done; - for none."`
-	OnDead       string   `placeholder:"TOPIC" help:"Make an outcome in this topic when it is a dead letter; - for none."`
+	OnDone       string   `placeholder:"TOPIC" help:"Topic of its outcome when done; - for none."`
+	OnDead       string   `placeholder:"TOPIC" help:"The same when it is a dead letter."`
 	repeatFields
 }
 
@@ -126,7 +126,7 @@ func (f *timerFields) writeCallback(o *object) error {
 type addCmd struct {
 	Topic   string `arg:"" help:"Topic; it is made if it is not there."`
 	TimerID string `name:"id" placeholder:"ID" help:"The timer's id; else the node makes one."`
-	Key     string `placeholder:"KEY" help:"What it is serial with; the id becomes {KEY}ID."`
+	Key     string `placeholder:"KEY" help:"Its key; the id becomes {KEY}ID."`
 	Merge   string `placeholder:"keep|replace|debounce" help:"What becomes of the add when the id is in use; else the topic's rule."`
 	MaxWait string `placeholder:"5m" help:"With --merge debounce: no later than this after the first add."`
 	IfLate  string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
@@ -140,7 +140,6 @@ carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @mem
 carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
 carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report --dry-run
 carillon ctl add shifts --at-local 2027-03-28T09:00:00 --zone Europe/Berlin --callback https://shop.example/hooks/shift
-carillon ctl add payments --delay 1h --callback https://shop.example/hooks/pay --on-dead failed-payments
 carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index`
 }
 
