@@ -100,6 +100,10 @@ func (a arbitrary) narrow(v reflect.Value) {
 		} else {
 			*p = 1 + *p%timer.Deliver
 		}
+	case *timer.OutcomeTopic:
+		if p.ID == 0 || p.Name == "" {
+			*p = timer.OutcomeTopic{}
+		}
 	case *timer.State:
 		*p = 1 + *p%timer.Cancelled
 	case *timer.Reason:
