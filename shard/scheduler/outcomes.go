@@ -169,7 +169,7 @@ type Describe func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAt
 // followUp adds the outcome of a timer that the next item ends, if its on_done or on_dead, or that of
 // its topic, names a topic. A timer without costs O(1); ended copies the timer.
 func (l *leader) followUp(b *table.Batch, h timer.Handle, end timer.State, ended func() (*timer.Timer, *timer.HistoryAttempt)) {
-	from := l.topic(l.table.Due(h).Topic)
+	from := l.topic(l.table.TopicOf(h))
 	if from == nil {
 		return
 	}

@@ -55,6 +55,15 @@ func (t *timers) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 // ID returns the id of a timer; "" if the slot is free.
 func (t *timers) ID(h timer.Handle) string { return string(t.viewOf(h).ID) }
 
+// TopicOf returns the topic of a timer; 0 if the slot is free.
+func (t *timers) TopicOf(h timer.Handle) timer.TopicID {
+	s := t.get(h)
+	if s == nil {
+		return 0
+	}
+	return t.topics.rows[s.Topic].id
+}
+
 // viewOf returns the content of a timer; an empty one if the slot is free.
 func (t *timers) viewOf(h timer.Handle) (v content.Blob) {
 	if s := t.get(h); s != nil {

@@ -16,6 +16,10 @@ export type Callback = Schemas["Callback"];
 export type Retry = Schemas["Retry"];
 export type Repeat = Schemas["Repeat"];
 export type Attempt = Schemas["Attempt"];
+/** The topic in which the end of a timer makes another timer, its outcome. */
+export type OutcomeTopic = Schemas["OutcomeTopic"];
+/** The payload of an outcome. */
+export type OutcomePayload = Schemas["OutcomePayload"];
 /**
  * A timer as it is added or put: exactly one time, or repeat.cron; the rest falls back to the
  * topic.
