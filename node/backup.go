@@ -26,7 +26,7 @@ func (c *core) Backup(ctx context.Context, to io.Writer) error {
 	}
 	id, shards, _ := c.member.State.Cluster()
 	b := &backupRun{to: to, keys: keys, head: backup.Head{
-		ClusterID: id, Shards: shards, Level: uint32(c.member.State.Level()), Release: c.p.cfg.Version, TimeMs: c.p.clock.WallMs(),
+		ClusterID: id, Shards: shards, Level: uint32(c.member.State.Level()), Release: c.p.cfg.Version, TimeMs: c.p.timers.WallMs(),
 	}}
 	for group := 1; group <= shards && err == nil; group++ {
 		if err = c.router.State(ctx, timer.ShardID(group), b); err == nil {

@@ -16,7 +16,7 @@ import (
 
 // View implements backend.Engine.
 func (e *engine) View() backend.ClusterView {
-	v := backend.ClusterView{Version: e.p.cfg.Version}
+	v := backend.ClusterView{Version: e.p.cfg.Version, TestClock: e.p.testClock != nil}
 	c, err := e.core()
 	if err != nil {
 		return v

@@ -114,7 +114,7 @@ type Config struct {
 	// metrics; nil: none.
 	LogCounts func() (waiting, lost int64)
 
-	ports bool // asksForPorts, before the defaults
+	Alone
 }
 
 // Defaults of Config.
@@ -238,5 +238,6 @@ func (c Config) validate() error {
 	errs = append(errs, c.validateAddresses()...)
 	errs = append(errs, c.validateCluster()...)
 	errs = append(errs, c.validateKeys()...)
+	errs = append(errs, c.validateAlone()...)
 	return errors.Join(errs...)
 }

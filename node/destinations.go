@@ -53,14 +53,18 @@ func (c *core) destinations() (list []backend.Destination) {
 	for to, timers := range c.host.DueFor() {
 		waiting[to.(destination).key.Destination()] += timers
 	}
-	now := c.p.clock.Wall().UnixMilli()
+	now := c.p.timers.WallMs()
+	ago := func(at time.Time) int64 { return time.Since(at).Milliseconds() }
+	if c.p.testClock != nil {
+		ago = func(at time.Time) int64 { return now - at.UnixMilli() }
+	}
 	c.pool.Destinations(func(s callback.DestinationStat) {
 		d := backend.Destination{
 			Destination: s.Destination, State: destinationStates[s.Breaker], Calls: s.Permits, Waiting: waiting[s.Destination],
 			LatencyUs: s.Latency.Microseconds(), LastError: s.LastError,
 		}
 		if !s.Since.IsZero() {
-			d.SinceMs = now - time.Since(s.Since).Milliseconds()
+			d.SinceMs = now - ago(s.Since)
 		}
 		if !s.FailedAt.IsZero() {
 			d.FailedMs = s.FailedAt.UnixMilli()

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"carillon/internal/clocks"
 	"carillon/internal/delivery"
 	"carillon/internal/secret"
 	"carillon/shard/scheduler"
@@ -22,7 +21,8 @@ import (
 // of the callback pool.
 type dispatcher struct {
 	pool  *callback.Pool
-	clock *clocks.Keeper
+	clock timeSource
+	test  *testClock // nil: there is none
 	vault *vault
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
@@ -106,6 +106,9 @@ func (d *dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(d
 		p.Cancel()
 		go done(d.unopened(err)) // not on the shard's own goroutine
 		return
+	}
+	if d.test != nil {
+		d.test.calls.Add(1)
 	}
 	p.(callback.Permit).Start(r, func(out callback.Outcome) { done(out.Outcome) })
 }

@@ -69,7 +69,11 @@ func (e *engine) Core() (*backend.Core, error) {
 
 // show gives the API the core's parts.
 func (c *core) show() {
-	c.shown = &backend.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: c.member, Live: c.feed, Destinations: c, Backup: c}
+	shown := &backend.Core{Timers: sealedTimers{c.router, c}, Topics: sealedTopics{c.topics, c}, Consumers: c, Cluster: c.member, Live: c.feed, Destinations: c, Backup: c}
+	if t := c.p.testClock; t != nil {
+		t.core, shown.TestClock = c, t
+	}
+	c.shown = shown
 }
 
 // sealedTimers seals the secrets of commands.

@@ -46,8 +46,8 @@ const (
 func newHistoryAdapter(p *process, topics *ring.State) *historyAdapter {
 	h := &historyAdapter{topics: topics, tasks: p.tasks, log: p.log, looks: make(chan struct{}, looksAtOnce)}
 	store, err := history.Open(history.Config{
-		FS: p.fsys, Dir: filepath.Join(p.cfg.DataDir, "history"), Bytes: p.cfg.HistoryBytes, NowMs: p.clock.WallMs,
-		Sure: func() bool { return p.clock.Look().Trust == clocks.Sure }, KeepMs: h.keepMs.Load, Logger: p.log,
+		FS: p.fsys, Dir: filepath.Join(p.cfg.DataDir, "history"), Bytes: p.cfg.HistoryBytes, NowMs: p.timers.WallMs,
+		Sure: func() bool { return p.timers.Look().Trust == clocks.Sure }, KeepMs: h.keepMs.Load, Logger: p.log,
 	})
 	if err != nil {
 		p.log.Error("the history cannot be opened; the node continues without it", "error", err)

@@ -156,7 +156,10 @@ func (n *Node) Reload() error {
 // ErrStayDown when no restart would repair it. When the log fails it returns within a moment, and
 // the process must end: requests and calls that hang may still be under way.
 func (n *Node) Run(ctx context.Context) error {
-	fsys := vfs.OS{}
+	var fsys vfs.FS = vfs.OS{}
+	if !n.cfg.TestClock.IsZero() {
+		fsys = vfs.Unsynced{FS: fsys}
+	}
 	lock, err := vfs.LockDir(fsys, n.cfg.DataDir)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
@@ -179,7 +182,12 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) runOn(ctx context.Context, fsys vfs.FS, cfg *Config) (err error) {
 	p := &process{cfg: *cfg, log: n.cfg.Logger, fsys: fsys, nonce: rand.Uint64(), failure: make(chan error, 1), trail: n.auditLog()}
 	p.bootID = clocks.BootID()
-	p.clock = clocks.NewKeeper(clocks.Config{Source: newClocks(), Confirm: true, Saved: readSavedClock(fsys, n.cfg.DataDir, p.bootID)})
+	if err := p.openClocks(); err != nil {
+		return err
+	}
+	if p.testClock != nil {
+		defer p.testClock.file.Close()
+	}
 	if err := p.ownDirectory(); err != nil {
 		return stayDown(err)
 	}
@@ -234,7 +242,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.clock, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.clock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
@@ -283,7 +291,11 @@ func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx,
 func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	policy := n.cfg.where(p.listening())
 	files := allowedFiles(&n.cfg)
-	pool, err := callback.New(callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: files.calls, MaxIdleConns: files.idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.clock.Lease, Logger: n.cfg.Logger})
+	calls := callback.Config{UserAgent: "Carillon/" + n.cfg.Version, Policy: policy, MaxCalls: files.calls, MaxIdleConns: files.idle, Drain: time.Second, Wall: p.clock.Wall, Lease: p.timers.Lease, Logger: n.cfg.Logger}
+	if p.testClock != nil {
+		calls.TestClock = p.testClock.Wall
+	}
+	pool, err := callback.New(calls)
 	if err != nil {
 		return err
 	}
@@ -299,7 +311,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
 		Engine: e, Version: n.cfg.Version, Logger: n.cfg.Logger, Auth: n.auth, TLS: n.tls, CheckURL: func(url string) error { return pool.Policy().CheckURL(url) },
-		Clock: p.clock.Wall, ClockFault: p.clock.Fault,
+		Clock: p.timers.Wall, ClockFault: p.timers.Fault, Now: p.clock.Wall,
 		ClusterError:    clusterError,
 		Digest:          e.digest,
 		Observe:         newHTTPMetrics(m.registry).observe,
@@ -409,7 +421,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 	})
 	work.Go(func() { c.member.MarkFounded(intake) })
 	work.Go(func() {
-		route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.clock, n.cfg.Logger).Run(intake)
+		route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.timers, n.cfg.Logger).Run(intake)
 	})
 	work.Go(func() { route.NewTurns(c.topics, p.tasks).Run(intake) })
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))

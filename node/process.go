@@ -34,9 +34,11 @@ type process struct {
 	cfg        Config
 	log        *slog.Logger
 	fsys       vfs.FS
-	clock      *clocks.Keeper
-	clockSaved *clocks.Saved // as it was kept last
-	bootID     string        // of the machine
+	clock      *clocks.Keeper // the machine's
+	timers     timeSource     // the clock of timers: clock, or testClock
+	testClock  *testClock     // nil: there is none
+	clockSaved *clocks.Saved  // as it was kept last
+	bootID     string         // of the machine
 	nonce      uint64
 	http, peer net.Listener
 	ports      bool // there are ports for other nodes; without them peer is nil
@@ -121,7 +123,7 @@ func (c *core) newFeed(shards int, rates *feed.Rates, pool *callback.Pool) *feed
 			}
 			return ids
 		},
-		Node: c.p.cfg.Name, Topic: state.Topic, Nodes: c.member.LiveNodes, Call: c.p.peers.Call, Tasks: c.p.tasks, NowMs: c.p.clock.WallMs,
+		Node: c.p.cfg.Name, Topic: state.Topic, Nodes: c.member.LiveNodes, Call: c.p.peers.Call, Tasks: c.p.tasks, NowMs: c.p.timers.WallMs,
 		Name: func(node uint64) string {
 			n, _ := state.Node(node)
 			return n.Name

@@ -46,15 +46,17 @@ type Config struct {
 	Dir string
 	Log wal.Options
 
-	Clock      Clock // default: the machine's
-	Topics     scheduler.Topics
-	Dispatcher scheduler.Dispatcher
-	Peers      Peers            // default: none
-	Placement  Placement        // default: assignments never change
-	Shares     scheduler.Shares // default: all of every limit is this node's
-	Disks      Disks            // default: only this node's is known
-	Machine    Machine          // of the meta group
-	Level      feature.Level    // highest that this node may use; default LevelOfBuild
+	Clock Clock // default: the machine's
+	// ManualClock: Clock is a clocks.Manual. See ClockMoved.
+	ManualClock bool
+	Topics      scheduler.Topics
+	Dispatcher  scheduler.Dispatcher
+	Peers       Peers            // default: none
+	Placement   Placement        // default: assignments never change
+	Shares      scheduler.Shares // default: all of every limit is this node's
+	Disks       Disks            // default: only this node's is known
+	Machine     Machine          // of the meta group
+	Level       feature.Level    // highest that this node may use; default LevelOfBuild
 	// Applied is called with each entry that a group has applied and the hash of the resulting
 	// state: on workers, and while the log is replayed. nil: not called.
 	Applied func(id timer.ShardID, index, hash uint64)
@@ -167,6 +169,7 @@ type Host struct {
 	refused    [refusals]atomic.Int64
 	zoneFaults sync.Map // names that were logged
 	cordoned   atomic.Bool
+	manual     *manualClock // nil: time passes by itself
 }
 
 // New checks the configuration and creates the groups.
@@ -185,8 +188,11 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{cfg: cfg, origin: uint64(cfg.Incarnation), started: make(chan struct{}), stopped: make(chan struct{}), failure: make(chan error, 1)}
 	h.clients, h.driver, h.snapshotFiles = clients{h}, driver{h}, snapshotFiles{h}
 	h.limits = scheduler.NewLimits(cfg.Shares)
-	for range cfg.Workers {
-		h.workers = append(h.workers, &worker{host: h, box: newMailbox(cfg.MaxQueued), out: frameWriter{queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)}})
+	if cfg.ManualClock {
+		h.limits, h.manual = scheduler.NewManualLimits(), newManualClock(cfg.Workers)
+	}
+	for i := range cfg.Workers {
+		h.workers = append(h.workers, &worker{host: h, number: i, box: newMailbox(cfg.MaxQueued), out: frameWriter{queueable: queueable(cfg.Log.QueueFrames, cfg.Workers)}})
 	}
 	for i := range cfg.Shards + 1 {
 		w := h.workers[i%cfg.Workers]

@@ -40,7 +40,8 @@ func newTimerShard(r *replica, cfg *Config, limits *scheduler.Limits) *timerShar
 	s.scheduler = scheduler.New(scheduler.Config{
 		Shard: r.shard, Owner: cfg.Incarnation, Seed: cfg.Seed, Dispatcher: cfg.Dispatcher, Topics: cfg.Topics,
 		Observer: cfg.Observer, Ready: cfg.Ready, Limiters: limits, Zones: cfg.Zones, Describe: cfg.Describe,
-	}, schedulerEnv{s}, &r.w.now)
+		ManualClock: cfg.ManualClock,
+	}, schedulerEnv{s}, &r.w.timers)
 	s.clear()
 	return s
 }

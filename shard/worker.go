@@ -46,6 +46,7 @@ const (
 // loop is a sequence of turns (see turn). It never waits for a disk or a network.
 type worker struct {
 	host   *Host
+	number int // in host.workers
 	stream *wal.Stream
 	box    *mailbox
 	spare  []event
@@ -54,6 +55,7 @@ type worker struct {
 	queued atomic.Int64  // client operations that are not answered yet
 
 	now    clocks.Moment // clocks as of this turn
+	timers clocks.Moment // … for timers: by a manual clock they also measure by it
 	looked bool
 
 	dirty   []*replica // to be worked on in this turn
@@ -131,6 +133,7 @@ func (w *worker) run(ctx context.Context) {
 // something to do, and submits frames to the log. A test or a simulator may call it instead of run.
 func (w *worker) turn() {
 	w.budget = turnBudget{lookAt: lookEach}
+	w.host.manual.turnBegins(w)
 	w.touchAgain()
 	w.look()
 	events := w.box.take(w.spare)
@@ -156,6 +159,7 @@ func (w *worker) turn() {
 	w.effort.Slots += uint64(w.budget.scanned)
 	w.flush()
 	w.account()
+	w.host.manual.turnEnds(w)
 }
 
 // touchAgain adds the groups that asked for another turn. Those whose schedulers had no time in the
@@ -354,6 +358,9 @@ const absence = 500 * time.Millisecond
 func (w *worker) look() {
 	before := w.now.Lease
 	w.now = w.host.cfg.Clock.Look()
+	if w.timers = w.now; w.host.cfg.ManualClock {
+		w.timers.Mono = w.now.Lease
+	}
 	away := w.now.Lease - before
 	if w.looked && away >= absence {
 		for _, r := range w.groups {

@@ -244,9 +244,9 @@ func (al *activeLeases) leaves(f *activeLease) {
 	al.proposed--
 }
 
-// learn adapts the look-ahead to about two commit times.
+// learn adapts the look-ahead to about two commit times. By a manual clock they take none.
 func (dq *dueQueues) learn(commit time.Duration) {
-	want := min(max(2*commit, minLookAhead), MaxLookAhead)
+	want := min(max(2*commit, dq.leastLookAhead()), MaxLookAhead)
 	if want > dq.lookAhead {
 		dq.lookAhead = want
 	} else {

@@ -37,6 +37,13 @@ const (
 	MaxLookAhead = 250 * time.Millisecond
 )
 
+func (l *leader) leastLookAhead() time.Duration {
+	if l.cfg.ManualClock {
+		return 0
+	}
+	return minLookAhead
+}
+
 // dueQueues takes timers from the wheel as they become due, and finds the queue of each.
 type dueQueues struct {
 	later heap[entry] // popped, but further off than the look-ahead (the clock stepped back)
@@ -61,7 +68,7 @@ type dueQueues struct {
 
 func newDueQueues(s *Scheduler) dueQueues {
 	return dueQueues{
-		lookAhead: minLookAhead, leader: &s.leader,
+		lookAhead: s.leastLookAhead(), leader: &s.leader,
 		inherited: &s.inherited, keys: &s.keys, out: &s.out, series: &s.series, topics: &s.topics, zones: &s.zones,
 	}
 }

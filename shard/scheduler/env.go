@@ -21,6 +21,9 @@ type Config struct {
 	Limiters   *Limits                  // the node's, shared by all its schedulers
 	Zones      *recurrence.Zones
 	Describe   Describe
+	// ManualClock: the clock stands still while there is work, see shard.Config. Nothing is leased
+	// ahead of its due time.
+	ManualClock bool
 }
 
 // Topics is where a leader looks topics up.

@@ -45,6 +45,9 @@ type Limits struct {
 	mu     sync.Mutex
 	topics map[timer.TopicID]*limit
 	shares Shares
+	// manual: see Config.ManualClock. No other node has a part, so a refused queue is notified, or
+	// knows when it may ask again. It does not poll: time would have to pass for that.
+	manual bool
 }
 
 // NewLimits returns Limits without topics. Without shares the node may use each limit in full.
@@ -54,6 +57,16 @@ func NewLimits(shares Shares) *Limits {
 	}
 	return &Limits{topics: map[timer.TopicID]*limit{}, shares: shares}
 }
+
+// NewManualLimits returns the Limits of a node with a manual clock.
+func NewManualLimits() *Limits {
+	l := NewLimits(nil)
+	l.manual = true
+	return l
+}
+
+// untilNotified is the wait of a queue that need not ask again by itself.
+const untilNotified time.Duration = 1<<63 - 1
 
 // Held returns how many leases of a topic with a limit this node counts: those that it took or
 // found, and that have not ended.
@@ -270,6 +283,9 @@ func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 	p, shares := &b.topic.Policy, b.owner.shares
 	if p.Concurrency > 0 && b.leases >= shares.Concurrency(b.topic, p.Concurrency, now) {
+		if b.owner.manual {
+			return false, untilNotified
+		}
 		return false, LimitPoll
 	}
 	if p.Rate.PerSecond <= 0 {
@@ -283,6 +299,9 @@ func (b *limit) room(now time.Duration) (ok bool, wait time.Duration) {
 		poll := ratePoll
 		if burst < p.Rate.Burst {
 			poll = LimitPoll // other nodes have a part; this node's may change by then
+		}
+		if b.owner.manual {
+			poll = wait
 		}
 		return false, min(max(wait, time.Millisecond), poll)
 	}

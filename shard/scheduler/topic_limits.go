@@ -87,7 +87,9 @@ func (tl *topicLimits) admit(q *topicQueue) bool {
 	ok, wait := q.limiterUse.acquire(q.topic, tl.now.Mono)
 	if !ok {
 		q.limitedMs = tl.now.WallMs
-		tl.topics.askAgain(q, wait)
+		if wait < untilNotified {
+			tl.topics.askAgain(q, wait)
+		}
 	}
 	return ok
 }

@@ -63,7 +63,8 @@ type Config struct {
 
 	Limits web.Limits
 
-	Clock func() time.Time // time.Now
+	Clock func() time.Time // of timers; time.Now
+	Now   func() time.Time // of quotas, and of what is counted by the minute; Clock
 	// ClockFault says why Clock cannot be believed now: then no time is reckoned from it. "": it
 	// can; nil: always.
 	ClockFault func() string
@@ -82,6 +83,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.Now == nil {
+		c.Now = c.Clock
 	}
 	if c.ClockFault == nil {
 		c.ClockFault = func() string { return "" }

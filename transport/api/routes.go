@@ -123,6 +123,9 @@ var routes = numbered([]route{
 	{method: "GET", path: "/v1/due", scope: web.ScopeRead, handle: on(timers.CountDue), query: []string{"topic", "until", "buckets"}},
 	{method: "POST", path: "/v1/backup", scope: web.ScopeCluster, handle: on(cluster.Backup), audit: auditBackup, body: emptyBody},
 
+	{method: "GET", path: "/v1/clock", scope: web.ScopeRead, handle: on(cluster.ReadClock)},
+	{method: "POST", path: "/v1/clock", scope: web.ScopeCluster, handle: on(cluster.MoveClock), audit: "clock.move", body: jsonBody},
+
 	{method: "GET", path: "/v1/cluster", scope: web.ScopeRead, alone: true, handle: on(cluster.Read)},
 	{method: "GET", path: "/v1/cluster/stats", scope: web.ScopeCluster, handle: on(cluster.Stats)},
 	{method: "PUT", path: "/v1/cluster/replicas", scope: web.ScopeCluster, handle: on(cluster.SetReplicas), audit: "cluster.replicas", body: jsonBody},

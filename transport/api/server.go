@@ -55,13 +55,13 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.sweeps, s.streams = newPlaces("bulk changes under way", sweep.AtOnce), newPlaces("streams of events open", events.StreamsAtOnce)
 	s.polls = newPlaces("pulls that wait", cfg.Limits.Connections/2)
-	s.node = web.Node{Engine: cfg.Engine, Limits: cfg.Limits, Logger: cfg.Logger, Clock: cfg.Clock, ClockFault: cfg.ClockFault,
+	s.node = web.Node{Engine: cfg.Engine, Limits: cfg.Limits, Logger: cfg.Logger, Clock: cfg.Clock, Now: cfg.Now, ClockFault: cfg.ClockFault,
 		Rand: cfg.Rand, Digest: cfg.Digest, Salt: cfg.Rand(), RefusedURL: cfg.CheckURL, ClusterError: cfg.ClusterError,
 		KnownTopicsOnly: cfg.KnownTopicsOnly, Audits: cfg.Audit != nil, Principal: cfg.Auth.principal,
 		Answers: &s.answers, Sweeps: s.sweeps, Streams: s.streams, Polls: s.polls, Backups: make(chan struct{}, 1), Beat: events.StreamBeat}
 	s.node.Base, s.stop = context.WithCancel(context.Background())
 	s.node.Ending, s.end = context.WithCancel(s.node.Base)
-	s.refusals.record, s.refusals.now = cfg.Audit, cfg.Clock
+	s.refusals.record, s.refusals.now = cfg.Audit, cfg.Now
 	l := &s.cfg.Limits
 	s.bodyBudget.limit, s.answers.limit = int64(l.BodiesBytes), int64(l.AnswersBytes)
 	// The process's, and without a limit: each connection would keep its largest.

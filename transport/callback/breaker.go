@@ -53,6 +53,7 @@ var (
 // the times of the last failures.
 type breaker struct {
 	policy Breaker
+	config *Config
 	steps  *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	// Written by the library's callbacks, which it calls under its own lock.
@@ -64,11 +65,15 @@ type breaker struct {
 	report func(open bool) // told when it opens and when it closes, under that lock; must not block
 }
 
-func newBreaker(policy Breaker, report func(open bool)) *breaker {
-	c := &breaker{policy: policy, failedAt: make([]time.Time, policy.Failures), report: report}
+func newBreaker(config *Config, policy Breaker, report func(open bool)) *breaker {
+	c := &breaker{policy: policy, config: config, failedAt: make([]time.Time, policy.Failures), report: report}
+	open := policy.Open
+	if config.TestClock != nil {
+		open = 1 // the library would use the machine's clock: see stays
+	}
 	c.steps = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:   uint32(policy.Probes),
-		Timeout:       policy.Open,
+		Timeout:       open,
 		ReadyToTrip:   c.readyToTrip,
 		OnStateChange: c.stateChanged,
 		IsExcluded:    func(err error) bool { return err == errNotJudged },
@@ -79,7 +84,7 @@ func newBreaker(policy Breaker, report func(open bool)) *breaker {
 // readyToTrip is called once for each failure while closed.
 func (c *breaker) readyToTrip(counts gobreaker.Counts) bool {
 	n := len(c.failedAt)
-	now := time.Now()
+	now := c.config.timers()
 	c.failedAt[c.failures%n] = now
 	c.failures++
 	oldest := c.failedAt[c.failures%n]
@@ -87,7 +92,7 @@ func (c *breaker) readyToTrip(counts gobreaker.Counts) bool {
 }
 
 func (c *breaker) stateChanged(_ string, _, to gobreaker.State) {
-	now := time.Now()
+	now := c.config.timers()
 	c.changedAt.Store(&now)
 	if to == gobreaker.StateOpen {
 		// The library opens strictly after its expiry: one tick more.
@@ -101,6 +106,9 @@ func (c *breaker) stateChanged(_ string, _, to gobreaker.State) {
 
 // allow asks for one call. When it says no, retryAt is when to ask again.
 func (c *breaker) allow() (tell func(error), retryAt time.Time) {
+	if c.stays() {
+		return nil, c.retryAt(true)
+	}
 	tell, err := c.steps.Allow()
 	if err == nil {
 		return tell, time.Time{}
@@ -110,7 +118,7 @@ func (c *breaker) allow() (tell func(error), retryAt time.Time) {
 
 // retryAt for a half-open breaker is a guess: its probes end when they end.
 func (c *breaker) retryAt(open bool) time.Time {
-	now := time.Now()
+	now := c.config.timers()
 	if open {
 		if until := c.openUntil.Load(); until != nil && until.After(now) {
 			return *until
@@ -122,13 +130,22 @@ func (c *breaker) retryAt(open bool) time.Time {
 
 // blocked reports an open breaker without asking for a call.
 func (c *breaker) blocked() (retryAt time.Time, blocked bool) {
-	if c.steps.State() != gobreaker.StateOpen {
+	if !c.stays() && c.steps.State() != gobreaker.StateOpen {
 		return time.Time{}, false
 	}
 	return c.retryAt(true), true
 }
 
+// stays reports that it is open by the test clock.
+func (c *breaker) stays() bool {
+	until := c.openUntil.Load()
+	return c.config.TestClock != nil && until != nil && c.config.TestClock().Before(*until)
+}
+
 func (c *breaker) state() delivery.BreakerState {
+	if c.stays() {
+		return delivery.BreakerOpen
+	}
 	switch c.steps.State() {
 	case gobreaker.StateOpen:
 		return delivery.BreakerOpen

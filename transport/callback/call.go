@@ -32,7 +32,7 @@ func (w *worker) call(t *callSlot) Outcome {
 	}
 	held, started, wall := p.config.Lease(), p.config.Now(), p.config.Wall()
 	out := Outcome{Started: started}
-	out.StartedMs, out.EndedMs = wall.UnixMilli(), wall.Add(time.Millisecond-1).UnixMilli()
+	out.stamp(&p.config, wall, 0)
 	if why := w.unfit(d, req); why != "" {
 		out.Err, out.unjudged = "bad request: "+why, true
 		return out
@@ -47,17 +47,30 @@ func (w *worker) call(t *callSlot) Outcome {
 		return out
 	}
 	w.roundTripper.prepare(req, p.config.UserAgent, wall)
+	if p.config.TestClock != nil {
+		w.roundTripper.request.Header.Add("Carillon-Test-Clock", time.UnixMilli(out.StartedMs).UTC().Format(time.RFC3339Nano))
+	}
 	result, err := w.roundTripper.do(t, s)
 	out.settle(result, err, started)
 	if out.failed() && p.base.Err() != nil && out.Status == 0 {
 		out.Err, out.unjudged = "shut down", true
 	}
 	out.Took = p.config.Now().Sub(started)
-	out.EndedMs = wall.Add(out.Took + time.Millisecond - 1).UnixMilli()
+	out.stamp(&p.config, wall, out.Took)
 	if !out.NotSent && !out.Refused {
 		d.observe(out.Took)
 	}
 	return out
+}
+
+// stamp sets when the call started and ended. By a test clock it takes no time.
+func (out *Outcome) stamp(c *Config, wall time.Time, took time.Duration) {
+	if c.TestClock != nil {
+		out.StartedMs = c.TestClock().UnixMilli()
+		out.EndedMs = out.StartedMs
+		return
+	}
+	out.StartedMs, out.EndedMs = wall.UnixMilli(), wall.Add(took+time.Millisecond-1).UnixMilli()
 }
 
 // span is the time that a call has.

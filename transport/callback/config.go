@@ -41,6 +41,25 @@ type Config struct {
 	// Lease is the clock of Request.Deadline. It counts the time in which the machine
 	// slept or was stopped, which the runtime's clock does not: since New, by Now.
 	Lease func() time.Duration
+	// TestClock is a clock that stands still while a call runs; nil: none. Breakers open and close by
+	// it, calls and failures have its time, and each call carries it. Signatures have Wall's.
+	TestClock func() time.Time
+}
+
+// timers is the clock of breakers.
+func (c *Config) timers() time.Time {
+	if c.TestClock != nil {
+		return c.TestClock()
+	}
+	return time.Now()
+}
+
+// shown is the clock of what people see.
+func (c *Config) shown() time.Time {
+	if c.TestClock != nil {
+		return c.TestClock()
+	}
+	return c.Wall()
 }
 
 // maxConnIdle is below the keep-alive time-out of the common servers (5 s and

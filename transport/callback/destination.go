@@ -81,10 +81,10 @@ func (d *destination) gateFor(scope string, policy Breaker) *breakerScope {
 	}
 	if g == nil {
 		g = &breakerScope{dest: d, scope: scope}
-		g.circuit = newBreaker(policy, g.report)
+		g.circuit = newBreaker(&d.pool.config, policy, g.report)
 		d.gates[scope] = g
 	} else if g.circuit.policy != policy {
-		g.circuit = newBreaker(policy, g.report)
+		g.circuit = newBreaker(&d.pool.config, policy, g.report)
 		g.report(false)
 	}
 	return g

@@ -77,6 +77,16 @@ func New(config Config) (*Pool, error) {
 	return p, nil
 }
 
+// until is the time until a breaker's instant.
+func (p *Pool) until(at time.Time) time.Duration { return at.Sub(p.config.timers()) }
+
+// Idle reports that no call runs or is about to, and that nothing waits for one.
+func (p *Pool) Idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.slots.Idle()
+}
+
 // Policy is which addresses may be dialled now.
 func (p *Pool) Policy() Policy { return *p.policy.Load() }
 
@@ -159,7 +169,7 @@ func (p *Pool) acquireLocked(c *Call, a *delivery.Ask) (Permit, delivery.Verdict
 	case slots.AtNode:
 		return Permit{}, delivery.Verdict{Kind: delivery.NodeFull, Class: int(class)}
 	}
-	return Permit{}, delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Until(g.retryAt)}
+	return Permit{}, delivery.Verdict{Kind: delivery.Shut, RetryIn: p.until(g.retryAt)}
 }
 
 // InFlight counts the permits that are out: calls running, and calls to come.
@@ -288,7 +298,7 @@ func (p *Pool) refuseWaiters(d *destination, g *breakerScope) {
 		p.mu.Unlock()
 		notify(grants)
 		for _, w := range list {
-			w.(delivery.Waiter).Refused(time.Until(retryAt))
+			w.(delivery.Waiter).Refused(p.until(retryAt))
 		}
 		if len(list) < refusedAtOnce {
 			return
@@ -303,7 +313,7 @@ func (p *Pool) setAlarmLocked(g *breakerScope) {
 		return
 	}
 	g.alarmSet = true
-	wait := max(time.Until(g.retryAt), time.Millisecond)
+	wait := max(p.until(g.retryAt), time.Millisecond)
 	if g.alarm == nil {
 		g.alarm = time.AfterFunc(wait, func() { p.wake(g) })
 		return

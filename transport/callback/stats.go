@@ -53,7 +53,7 @@ func (d *destination) stat() DestinationStat {
 			s.Since = *at
 		}
 		if s.Breaker = state; state == delivery.BreakerOpen {
-			s.ProbeIn = max(s.ProbeIn, time.Until(g.circuit.retryAt(true)))
+			s.ProbeIn = max(s.ProbeIn, d.pool.until(g.circuit.retryAt(true)))
 		}
 	}
 	if f := d.failure.Load(); f != nil {
@@ -79,7 +79,7 @@ func (p *Pool) State(k Key) delivery.State {
 		return s
 	}
 	if s.Breaker = g.circuit.state(); s.Breaker == delivery.BreakerOpen {
-		s.ProbeIn = max(0, time.Until(g.circuit.retryAt(true)))
+		s.ProbeIn = max(0, p.until(g.circuit.retryAt(true)))
 	}
 	return s
 }

@@ -142,7 +142,7 @@ func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 		next = nil
 	}
 	if out.failed() {
-		t.dest.failure.Store(&failure{out.Err, p.config.Wall()})
+		t.dest.failure.Store(&failure{out.Err, p.config.shown()})
 	}
 	t.slot.Report(judge(out))
 	t.done(out)
@@ -174,6 +174,6 @@ func judge(out Outcome) error {
 
 func (p *Pool) notSent(why string) Outcome {
 	now := p.config.Now()
-	ms := p.config.Wall().UnixMilli()
+	ms := p.config.shown().UnixMilli()
 	return Outcome{Outcome: delivery.Outcome{NotSent: true, Err: why, StartedMs: ms, EndedMs: ms}, Started: now}
 }

@@ -56,11 +56,12 @@ type ClusterView struct {
 	Version   string // of this node's program
 	Healthy   bool   // every member is alive or drained, every shard ok
 	// That each shard should have, as far as there are nodes; 0 before the founding.
-	Replicas int
-	Level    uint32 // the feature level that the nodes have agreed on; 0 before the founding
-	Upgrade  *UpgradeView
-	Nodes    []NodeView
-	Shards   []ShardRow // in order
+	Replicas  int
+	Level     uint32 // the feature level that the nodes have agreed on; 0 before the founding
+	Upgrade   *UpgradeView
+	TestClock bool // the node runs by one: it has no others
+	Nodes     []NodeView
+	Shards    []ShardRow // in order
 }
 
 // UpgradeView is an upgrade that is not finalized.

@@ -36,6 +36,7 @@ type Core struct {
 	Live         Live
 	Destinations Destinations
 	Backup       Backup
+	TestClock    TestClock // nil: time passes by itself
 }
 
 // Timers are those of all shards.

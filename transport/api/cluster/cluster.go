@@ -136,6 +136,9 @@ func members(o *web.Object, v *backend.ClusterView) {
 	o.Text("tzdata", recurrence.Version)
 	o.Boolean("healthy", v.Healthy)
 	o.OptInteger("replicas", int64(v.Replicas))
+	if v.TestClock {
+		o.Boolean("test_clock", true)
+	}
 	if v.ClusterID != "" {
 		o.Integer("feature_level", int64(v.Level))
 	}

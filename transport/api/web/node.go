@@ -16,7 +16,8 @@ type Node struct {
 	Limits Limits
 	Logger *slog.Logger
 
-	Clock      func() time.Time
+	Clock      func() time.Time // of timers
+	Now        func() time.Time // of the machine
 	ClockFault func() string
 	Rand       func() uint64
 	Digest     func(text string) (uint64, error)

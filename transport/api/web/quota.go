@@ -73,7 +73,7 @@ func (rq *Request) Charge(kind int) *Problem {
 		return nil
 	}
 	q := rq.Who.Quotas[kind]
-	wait, ok := q.take(rq.Clock())
+	wait, ok := q.take(rq.Now())
 	if ok {
 		return nil
 	}

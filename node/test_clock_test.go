@@ -1,0 +1,326 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var testBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func withTestClock(c *Config) { c.TestClock = testBegin }
+
+// moved is the answer of POST /v1/clock.
+type moved struct {
+	Now     string `json:"now"`
+	NowMs   int64  `json:"now_ms"`
+	Calls   int    `json:"calls"`
+	Left    int    `json:"left"`
+	Stopped bool   `json:"stopped"`
+}
+
+func (r *running) move(body string) (m moved) {
+	r.t.Helper()
+	code, text := r.call("POST", "/v1/clock", body)
+	if err := json.Unmarshal([]byte(text), &m); err != nil || code != 200 {
+		r.t.Fatalf("%d %s", code, text)
+	}
+	return m
+}
+
+// ask is call for an answer that is a success.
+func (r *running) ask(method, path, body string) string {
+	r.t.Helper()
+	code, text := r.call(method, path, body)
+	if code < 200 || code > 299 {
+		r.t.Fatalf("%s %s: %d %s", method, path, code, text)
+	}
+	return text
+}
+
+// called are the calls that a receiver got, each "timer test-clock", in order.
+type called struct {
+	*httptest.Server
+	mu     sync.Mutex
+	list   []string
+	answer func(w http.ResponseWriter, r *http.Request)
+}
+
+func newCalled(t *testing.T) *called {
+	c := &called{answer: func(http.ResponseWriter, *http.Request) {}}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.list = append(c.list, r.Header.Get("Carillon-Timer")+" "+r.Header.Get("Carillon-Test-Clock"))
+		c.mu.Unlock()
+		c.answer(w, r)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *called) take() (list []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list, c.list = c.list, nil
+	return list
+}
+
+func wantCalls(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("calls:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestClockStandsStill: without a move nothing becomes due, and with one what is due comes in order.
+func TestClockStandsStill(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/a/timers/second", `{"delay":"2h"}`)
+	r.ask("PUT", "/v1/topics/a/timers/first", `{"delay":"1h"}`)
+	r.ask("PUT", "/v1/topics/a/timers/third", `{"at":"2026-01-01T02:00:00.001Z"}`)
+	if got := r.ask("GET", "/v1/clock", ""); got != `{"now":"2026-01-01T00:00:00.000Z","now_ms":1767225600000}` {
+		t.Error(got)
+	}
+	if m := r.move(`{"advance":"59m59s999ms"}`); m.Calls != 0 || m.Left != 0 || m.Now != "2026-01-01T00:59:59.999Z" {
+		t.Errorf("%+v", m)
+	}
+	m := r.move(`{"advance":"24h"}`)
+	if m.Calls != 3 || m.Left != 0 || m.Stopped {
+		t.Errorf("%+v", m)
+	}
+	wantCalls(t, receiver.take(), "first 2026-01-01T01:00:00Z", "second 2026-01-01T02:00:00Z", "third 2026-01-01T02:00:00.001Z")
+	if got := r.ask("GET", "/v1/cluster", ""); !strings.Contains(got, `"test_clock":true`) {
+		t.Error(got)
+	}
+	for body, want := range map[string]string{
+		`{"to":"2026-01-02T00:59:59Z"}`:                `409 "code":"clock_past"`,
+		`{"advance":"-1h"}`:                            `400 "code":"bad_time"`,
+		`{"advance":"1h","to":"2027-01-01T00:00:00Z"}`: `400 "code":"bad_time"`,
+		`{}`:                            `400 "code":"bad_time"`,
+		`{"to":"tomorrow"}`:             `400 "code":"bad_time"`,
+		`{"to":"9999-12-31T23:59:59Z"}`: `400 "code":"bad_time"`,
+		`{"forward":"1h"}`:              `400 "code":"unknown_field"`,
+	} {
+		code, text := r.call("POST", "/v1/clock", body)
+		if status, part, _ := strings.Cut(want, " "); fmt.Sprint(code) != status || !strings.Contains(text, part) {
+			t.Errorf("%s: %d %s, want %s", body, code, text, want)
+		}
+	}
+}
+
+// TestRetriesByTestClock: backoff, breaker and the end of all attempts are in the clock's time.
+func TestRetriesByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	receiver.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/pay", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":4,"min_backoff":"24h","max_backoff":"24h","jitter":0}}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/pay/timers/x", `{"delay":"1h"}`)
+	began := time.Now()
+	if m := r.move(`{"advance":"72h"}`); m.Calls != 3 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"24h"}`); m.Calls != 1 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	t.Logf("took %v", time.Since(began))
+	wantCalls(t, receiver.take(), "x 2026-01-01T01:00:00Z", "x 2026-01-02T01:00:00Z", "x 2026-01-03T01:00:00Z", "x 2026-01-04T01:00:00Z")
+	if got := r.ask("GET", "/v1/topics/pay/dead", ""); !strings.Contains(got, `"max_attempts"`) {
+		t.Error(got)
+	}
+	r.move(`{"advance":"9000h"}`) // past its retention
+	if got := r.ask("GET", "/v1/topics/pay/dead", ""); !strings.Contains(got, `"timers":[]`) && !strings.Contains(got, `"dead":[]`) {
+		t.Error(got)
+	}
+}
+
+// TestBreakerByTestClock: a breaker opens and lets a probe through in the clock's time.
+func TestBreakerByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	receiver.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":50,"min_backoff":"1s","max_backoff":"1s","jitter":0},"breaker":{"failures":2,"open":"1h"}}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/a/timers/x", `{"delay":"1m"}`)
+	if m := r.move(`{"advance":"30m"}`); m.Calls != 2 || m.Left != 1 {
+		t.Errorf("%+v", m)
+	}
+	if got := r.ask("GET", "/v1/topics/a/timers/x", ""); !strings.Contains(got, `"waits_for":"breaker"`) {
+		t.Error(got)
+	}
+	receiver.answer = func(http.ResponseWriter, *http.Request) {}
+	if m := r.move(`{"advance":"30m"}`); m.Calls != 0 || m.Left != 1 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"2m"}`); m.Calls != 1 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestLeftWaitsForSomebody: what is paused, is for a consumer, or waits for a report does not hold
+// the clock up; leases end in its time.
+func TestLeftWaitsForSomebody(t *testing.T) {
+	receiver := newCalled(t)
+	receiver.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/paused", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
+	r.ask("POST", "/v1/topics/paused/pause", "")
+	r.ask("PUT", "/v1/topics/pulled", `{"delivery":"pull","lease":"10m"}`)
+	r.ask("PUT", "/v1/topics/reported", fmt.Sprintf(`{"callback":{"url":%q},"ack":"report","lease":"1h","retry":{"min_backoff":"1h","max_backoff":"1h","jitter":0}}`, receiver.URL))
+	for _, topic := range []string{"paused", "pulled", "reported"} {
+		r.ask("PUT", "/v1/topics/"+topic+"/timers/x", `{"delay":"1h"}`)
+	}
+	if m := r.move(`{"advance":"61m"}`); m.Calls != 1 || m.Left != 3 {
+		t.Errorf("%+v", m)
+	}
+	if got := r.ask("POST", "/v1/topics/pulled/pull", `{}`); !strings.Contains(got, `"id":"x"`) {
+		t.Error(got)
+	}
+	if got := r.ask("POST", "/v1/topics/pulled/pull", `{}`); strings.Contains(got, `"id":"x"`) {
+		t.Error(got)
+	}
+	if m := r.move(`{"advance":"10m"}`); m.Left != 3 {
+		t.Errorf("%+v", m)
+	}
+	if got := r.ask("POST", "/v1/topics/pulled/pull", `{}`); !strings.Contains(got, `"id":"x"`) {
+		t.Error("the lease did not end: " + got)
+	}
+	r.ask("DELETE", "/v1/topics/paused/timers/x", "")
+	if m := r.move(`{"advance":"49m"}`); m.Left != 1 || m.Calls != 0 { // the lease of the report ended; it is in backoff
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"1h"}`); m.Calls != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestLimitsByTestClock: a rate's tokens come in the clock's time, and a concurrency of one holds.
+func TestLimitsByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/rate", fmt.Sprintf(`{"callback":{"url":%q},"rate":{"per_second":0.001,"burst":1}}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/one", fmt.Sprintf(`{"callback":{"url":%q},"concurrency":1}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/serial", fmt.Sprintf(`{"callback":{"url":%q},"serial":true}`, receiver.URL))
+	for i := range 8 {
+		for _, topic := range []string{"rate", "one", "serial"} {
+			r.ask("PUT", fmt.Sprintf("/v1/topics/%s/timers/%d", topic, i), `{"delay":"1h"}`)
+		}
+	}
+	if m := r.move(`{"advance":"1h"}`); m.Calls != 17 || m.Left != 7 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"3001s"}`); m.Calls != 3 || m.Left != 4 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"1h"}`); m.Calls != 3+0 || m.Left != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestYearByTestClock: a year of renewals with reminders.
+func TestYearByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/a/timers/renewal", `{"at":"2026-01-28T08:00:00Z","repeat":{"cron":"0 9 28 * *","zone":"Europe/Berlin"}}`)
+	r.ask("PUT", "/v1/topics/a/timers/reminder", `{"at":"2026-01-21T08:00:00Z","repeat":{"cron":"0 9 21 * *","zone":"Europe/Berlin"}}`)
+	began := time.Now()
+	m := r.move(`{"to":"2027-01-01T00:00:00Z"}`)
+	took := time.Since(began)
+	t.Logf("%+v in %v", m, took)
+	if m.Calls != 24 {
+		t.Errorf("%+v: %s", m, strings.Join(receiver.take(), "\n"))
+	}
+	if took > time.Second {
+		t.Errorf("a year took %v", took)
+	}
+}
+
+// TestMoveIsBounded: after too many calls the clock stops where it is, and goes on when asked again.
+func TestMoveIsBounded(t *testing.T) {
+	defer func(n int64) { moveCalls = n }(moveCalls)
+	moveCalls = 10
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
+	for i := range 25 {
+		r.ask("PUT", fmt.Sprintf("/v1/topics/a/timers/%d", i), fmt.Sprintf(`{"delay":"%dh"}`, 1+i))
+	}
+	calls := 0
+	for range 3 {
+		m := r.move(`{"to":"2026-02-01T00:00:00Z"}`)
+		if calls += m.Calls; !m.Stopped {
+			break
+		}
+		if m.Now >= "2026-01-02T02" {
+			t.Errorf("%+v", m)
+		}
+	}
+	if calls != 25 || len(receiver.take()) != 25 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// TestDirectoryOfTestClock: a directory belongs to one kind of clock, and the clock goes on where it
+// stood.
+func TestDirectoryOfTestClock(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, dir, withTestClock)
+	r.ask("PUT", "/v1/topics/a/timers/x", `{"delay":"2h","callback":{"url":"http://127.0.0.1:1/"}}`)
+	r.move(`{"advance":"1h"}`)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := runOnce(t, dir, func(*Config) {}); !errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "--test-clock=now") {
+		t.Errorf("without a test clock: %v", err)
+	}
+	r = start(t, dir, func(c *Config) { c.TestClock = time.Now() })
+	if got := r.ask("GET", "/v1/clock", ""); !strings.Contains(got, `"2026-01-01T01:00:00.000Z"`) {
+		t.Error(got)
+	}
+	if m := r.move(`{"advance":"1h"}`); m.Calls != 1 {
+		t.Errorf("%+v", m)
+	}
+	other := t.TempDir()
+	plain := start(t, other)
+	for _, method := range []string{"GET", "POST"} {
+		body := ""
+		if method == "POST" {
+			body = `{"advance":"1h"}`
+		}
+		if code, text := plain.call(method, "/v1/clock", body); code != 404 || !strings.Contains(text, `"code":"no_test_clock"`) {
+			t.Errorf("%d %s", code, text)
+		}
+	}
+	if got := plain.ask("GET", "/v1/cluster", ""); strings.Contains(got, "test_clock") {
+		t.Error(got)
+	}
+	if err := plain.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := runOnce(t, other, withTestClock); !errors.Is(err, ErrStayDown) || !strings.Contains(err.Error(), "another --data") {
+		t.Errorf("with a test clock: %v", err)
+	}
+	if _, err := New(Config{DataDir: dir, Alone: Alone{TestClock: testBegin}, BootstrapExpect: 3}); err == nil || !strings.Contains(err.Error(), "test-clock") {
+		t.Errorf("with others: %v", err)
+	}
+}
+
+// runOnce runs a node that is expected to end by itself.
+func runOnce(t *testing.T, dir string, change func(*Config)) error {
+	t.Helper()
+	cfg := Config{DataDir: dir, HTTP: "127.0.0.1:0"}
+	change(&cfg)
+	n, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Run(t.Context())
+}
