@@ -100,6 +100,7 @@ func TestChangesAreAudited(t *testing.T) {
 		{"shop", "POST", "/v1/backup", "", "shop cluster.backup cluster 403"},
 		{"operator", "PUT", "/v1/cluster/replicas", `{"replicas":3}`, "operator cluster.replicas cluster/replicas 202"},
 		{"operator", "POST", "/v1/cluster/finalize", "", "operator cluster.finalize cluster 200"},
+		{"operator", "POST", "/v1/clock", `{"advance":"1h"}`, "operator clock.move cluster 404"},
 		{"shop", "POST", "/v1/topics/others/timers", add, "shop timer.add topics/others 404"},
 		{"reader", "DELETE", timersPath + "/a", "", "reader timer.cancel topics/orders/timers/a 403"},
 		{"reader", "GET", timersPath, "", ""}, {"reader", "GET", "/v1/topics", "", ""}, {"shop", "GET", "/nothing", "", ""}, {"shop", "POST", "/nothing", "", ""},

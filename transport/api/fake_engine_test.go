@@ -43,6 +43,7 @@ type fakeEngine struct {
 	beforeDo  func() // runs at the start of Do and DoAll, without the lock
 	closedFor int    // so many commands find the topic closed
 	calls     map[string]int
+	testClock backend.TestClock
 	wrote     int           // changes of any kind
 	last      timer.Command // the newest that was decided
 }
@@ -57,7 +58,7 @@ func (e *fakeEngine) Core() (*backend.Core, error) { return e.with(e, fakeTopics
 
 // with is its Core with other timers or topics.
 func (e *fakeEngine) with(timers backend.Timers, topics backend.Topics) (*backend.Core, error) {
-	return &backend.Core{Timers: timers, Topics: topics, Consumers: e, Cluster: e, Live: e, Destinations: e, Backup: e}, e.noCore
+	return &backend.Core{Timers: timers, Topics: topics, Consumers: e, Cluster: e, Live: e, Destinations: e, Backup: e, TestClock: e.testClock}, e.noCore
 }
 
 type timerKey struct {

@@ -124,7 +124,7 @@ var routes = numbered([]route{
 	{method: "POST", path: "/v1/backup", scope: web.ScopeCluster, handle: on(cluster.Backup), audit: auditBackup, body: emptyBody},
 
 	{method: "GET", path: "/v1/clock", scope: web.ScopeRead, handle: on(cluster.ReadClock)},
-	{method: "POST", path: "/v1/clock", scope: web.ScopeCluster, handle: on(cluster.MoveClock), audit: "clock.move", body: jsonBody},
+	{method: "POST", path: "/v1/clock", scope: web.ScopeCluster, handle: on(cluster.MoveClock), audit: auditClock, body: jsonBody},
 
 	{method: "GET", path: "/v1/cluster", scope: web.ScopeRead, alone: true, handle: on(cluster.Read)},
 	{method: "GET", path: "/v1/cluster/stats", scope: web.ScopeCluster, handle: on(cluster.Stats)},

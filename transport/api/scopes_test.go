@@ -18,11 +18,11 @@ var routeScopes = map[string]string{
 	"GET /healthz": "", "GET /readyz": "",
 
 	"GET /metrics": "cluster read", "GET /v1/destinations": "cluster", "GET /v1/cluster/stats": "cluster",
-	"POST /v1/backup": "cluster", "PUT /v1/cluster/replicas": "cluster", "POST /v1/cluster/finalize": "cluster",
+	"POST /v1/backup": "cluster", "POST /v1/clock": "cluster", "PUT /v1/cluster/replicas": "cluster", "POST /v1/cluster/finalize": "cluster",
 	"POST /v1/cluster/nodes/{name}/drain": "cluster", "POST /v1/cluster/nodes/{name}/resume": "cluster",
 	"DELETE /v1/cluster/nodes/{name}": "cluster",
 
-	"GET /v1/cluster": "read", "GET /v1/cluster/shards/{n}": "read", "GET /v1/events": "read", "GET /v1/due": "read",
+	"GET /v1/cluster": "read", "GET /v1/clock": "read", "GET /v1/cluster/shards/{n}": "read", "GET /v1/events": "read", "GET /v1/due": "read",
 	"GET /v1/topics": "read", "GET /v1/topics/{topic}": "read", "GET /v1/topics/{topic}/timers": "read",
 	"GET /v1/topics/{topic}/timers/{id}": "read", "GET /v1/topics/{topic}/dead": "read", "GET /v1/topics/{topic}/history": "read",
 
