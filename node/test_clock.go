@@ -104,7 +104,6 @@ func (p *process) openClocks() error {
 		if begin, err = time.Parse(strings.TrimSpace(testClockForm), strings.TrimSpace(string(text))); err != nil {
 			return stayDown(fmt.Errorf("node: %s is damaged: %w", path, err))
 		}
-		p.log.Info("the test clock goes on where it stood", "clock", begin)
 	} else {
 		if _, err := member.ReadIdentity(p.fsys, p.cfg.DataDir); !errors.Is(err, fs.ErrNotExist) {
 			return stayDown(fmt.Errorf("node: %s was made by a node without a test clock: give another --data, or leave --test-clock out", p.cfg.DataDir))
@@ -118,6 +117,7 @@ func (p *process) openClocks() error {
 		return fmt.Errorf("node: keep the test clock: %w", err)
 	}
 	p.testClock, p.timers = t, t
+	p.log.Warn("timers run by a test clock, which stands still until POST /v1/clock moves it", "clock", begin.UTC(), "goes_on", marked)
 	return nil
 }
 

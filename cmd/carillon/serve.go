@@ -52,8 +52,14 @@ type serveCmd struct {
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default}); fewer where the limit of open files is low."`
 	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
-	LogLevel         string         `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
-	LogFormat        string         `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
+	TestClock        clockStart     `placeholder:"TIME" help:"For tests: timers run by a clock that stands still until POST /v1/clock moves it, from now or an RFC 3339 time on; one node, in its own --data (off)."`
+	logSettings      `embed:""`
+}
+
+// logSettings is what a node logs.
+type logSettings struct {
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
+	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
 }
 
 // Help is shown above the flags.
@@ -68,6 +74,7 @@ func (*serveCmd) Examples() string {
 	return `carillon serve                                    durable, on loopback, data in ./carillon-data
 carillon serve --http 127.0.0.1:8000 --data /var/lib/carillon
 carillon serve --http 0.0.0.0:7700 --auth-file tokens.yaml --callback-allow 10.0.0.0/8
+carillon serve --test-clock=2026-01-01T00:00:00Z --data /tmp/rehearsal
 carillon serve --config carillon.yaml            one of several nodes: see docs/cluster.md`
 }
 
@@ -188,6 +195,7 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logCounts fun
 		Version:         version(),
 		Logger:          logger,
 		LogCounts:       logCounts,
+		Alone:           node.Alone{TestClock: time.Time(s.TestClock)},
 	}
 }
 
@@ -217,7 +225,7 @@ func (s *serveCmd) startAdmin(ctx context.Context, admin *adminServer, logger *s
 	return func() { cancel(); <-done }
 }
 
-func (s *serveCmd) logHandler(out io.Writer) slog.Handler {
+func (s *logSettings) logHandler(out io.Writer) slog.Handler {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
 		panic(errors.Join(errors.New("--log-level was not checked"), err))
