@@ -21,6 +21,8 @@ type Cluster struct {
 
 	Upgrade *Upgrade `json:"upgrade"` // nil: there is none
 
+	TestClock bool `json:"test_clock"` // the node runs by one: see Client.Clock
+
 	Nodes  []Node  `json:"nodes"`
 	Shards []Shard `json:"shards"`
 

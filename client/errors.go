@@ -35,6 +35,8 @@ const (
 	ErrNotEmpty             Code = "not_empty"
 	ErrWrongDelivery        Code = "wrong_delivery"
 	ErrNotDrained           Code = "not_drained"
+	ErrNoTestClock          Code = "no_test_clock"
+	ErrClockPast            Code = "clock_past"
 	ErrOver                 Code = "over"
 	ErrVersionMismatch      Code = "version_mismatch"
 	ErrTooLarge             Code = "too_large"

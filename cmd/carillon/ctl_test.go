@@ -204,6 +204,18 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/topics/t/cancel {"filter":{"due_to":"2030-01-01T00:00:00Z","label":["a","b"]}}`}, out: []string{"matched 9, changed 8, skipped 1"},
 		},
 		{
+			name: "clock", args: []string{"clock"}, replies: ok(`{"now":"2026-01-01T00:00:00.000Z","now_ms":1767225600000}`),
+			asked: []string{"GET /v1/clock"}, out: []string{"2026-01-01T00:00:00.000Z\n"},
+		},
+		{
+			name: "clock is advanced", args: []string{"clock", "--advance", "30d"}, replies: ok(`{"now":"2026-01-31T00:00:00.000Z","now_ms":1769817600000,"calls":3,"left":1}`),
+			asked: []string{`POST /v1/clock {"advance":"30d"}`}, out: []string{"2026-01-31T00:00:00.000Z: 3 calls, 1 left\n"},
+		},
+		{
+			name: "clock is moved", args: []string{"clock", "--to", "2027-01-01T00:00:00Z"}, replies: ok(`{"now":"2026-05-01T00:00:00.000Z","now_ms":1777593600000,"calls":100001,"left":0,"stopped":true}`),
+			asked: []string{`POST /v1/clock {"to":"2027-01-01T00:00:00Z"}`}, out: []string{"100001 calls, 0 left; stopped there: the same again goes on\n"},
+		},
+		{
 			name: "cancel all", args: []string{"cancel", "t", "--all"}, replies: ok(`{"matched":9,"changed":9,"skipped":0}`),
 			asked: []string{`POST /v1/topics/t/cancel {"all":true}`}, out: []string{"matched 9"},
 		},

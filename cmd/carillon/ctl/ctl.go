@@ -55,13 +55,19 @@ type Command struct {
 	Resume  resumeCmd  `cmd:"" help:"Take a node's drain back."`
 	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong, and for what would break if a node went now."`
 
-	RollingRestart rollingRestartCmd `cmd:"" help:"Restart the nodes one after the other, the next when all is well."`
+	RollingRestart rollingRestartCmd `cmd:"" help:"Restart the nodes one by one, each when all is well."`
 
 	Upgrade upgradeCmd `cmd:"" help:"How far an upgrade is, and its end."`
 
-	Remove removeCmd `cmd:"" help:"Take a node out of the cluster for good, once it is drained or down."`
+	Remove removeCmd `cmd:"" help:"Take a node out for good, once it is drained or down."`
 
+	Settings settingCommands `embed:""`
+}
+
+// settingCommands change what holds for a whole cluster.
+type settingCommands struct {
 	Replicas replicasCmd `cmd:"" help:"Change how many copies of each timer the cluster keeps."`
+	Clock    clockCmd    `cmd:"" help:"Show or move the clock of a node for tests."`
 }
 
 func (*Command) Examples() string {

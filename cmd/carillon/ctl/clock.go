@@ -1,0 +1,53 @@
+package ctl
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"carillon/client"
+	"carillon/cmd/carillon/terminal"
+)
+
+// moveLimit is more than a node takes for one move of its clock.
+const moveLimit = 70 * time.Second
+
+type clockCmd struct {
+	Advance string `xor:"move" placeholder:"720h" help:"Let this much time pass."`
+	To      string `xor:"move" placeholder:"TIME" help:"Let time pass until then (RFC 3339)."`
+}
+
+// Help is the text that kong shows behind the one line that describes the command.
+func (*clockCmd) Help() string {
+	return "The node was started with --test-clock: its time stands still but for this command. All that becomes due on the way is called, in order. " +
+		"LEFT are timers that were due by then and wait for somebody: a pause, a report, a pull, a breaker."
+}
+
+func (*clockCmd) Examples() string {
+	return `carillon ctl clock                               show the time
+carillon ctl clock --advance 720h
+carillon ctl clock --to 2027-01-01T00:00:00Z`
+}
+
+func (c *clockCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	r := client.Request{Method: http.MethodGet, Path: client.Path("clock")}
+	o := &object{}
+	o.text("advance", c.Advance)
+	o.text("to", c.To)
+	if o.empty() {
+		return ctl.show(term, r, reading(func(a *client.ClockMoved) error {
+			_, err := fmt.Fprintln(term.Out, instant(a.Now))
+			return err
+		}))
+	}
+	r.Method, r.Body = http.MethodPost, o.bytes()
+	ctl.Timeout = max(ctl.Timeout, moveLimit)
+	return ctl.show(term, r, reading(func(a *client.ClockMoved) error {
+		more := ""
+		if a.Stopped {
+			more = "; stopped there: the same again goes on"
+		}
+		_, err := fmt.Fprintf(term.Out, "%s: %d calls, %d left%s\n", instant(a.Now), a.Calls, a.Left, more)
+		return err
+	}))
+}
