@@ -24,16 +24,16 @@ func (c *Client) Clock(ctx context.Context) (time.Time, error) {
 	return answer.Now, err
 }
 
-// AdvanceClock moves a test clock by a duration. All that becomes due on the way is done, in order; see
-// MoveClock.
-func (c *Client) AdvanceClock(ctx context.Context, by time.Duration) (ClockMoved, error) {
+// Advance lets time pass by a test clock. All that becomes due on the way is done, in order; see
+// AdvanceTo.
+func (c *Client) Advance(ctx context.Context, by time.Duration) (ClockMoved, error) {
 	return c.moveClock(ctx, map[string]any{"advance": wireDuration(by)}, false)
 }
 
-// MoveClock moves a test clock to a time: ErrClockPast if that is past. It returns when nothing that was
+// AdvanceTo is Advance to a time: ErrClockPast if that is past. It returns when nothing that was
 // due by then is left but what waits for somebody (a pause, a report or a pull, a breaker), or after
 // 100,000 calls or a minute: see ClockMoved.Stopped.
-func (c *Client) MoveClock(ctx context.Context, to time.Time) (ClockMoved, error) {
+func (c *Client) AdvanceTo(ctx context.Context, to time.Time) (ClockMoved, error) {
 	return c.moveClock(ctx, map[string]any{"to": to}, true)
 }
 

@@ -146,7 +146,7 @@ func (n *Node) Advance(by time.Duration) client.ClockMoved {
 func (n *Node) To(at time.Time) client.ClockMoved {
 	n.t.Helper()
 	for calls := 0; ; {
-		moved, err := n.client.MoveClock(context.Background(), at)
+		moved, err := n.client.AdvanceTo(context.Background(), at)
 		if err != nil {
 			n.t.Fatalf("clienttest: move the clock: %v", err)
 		}

@@ -1,6 +1,10 @@
 package sink
 
-import "github.com/valyala/fasthttp"
+import (
+	"cmp"
+
+	"github.com/valyala/fasthttp"
+)
 
 // Delivery is one callback as it arrived. Its slices are the connection's own
 // buffers: they may be read until the handler returns, never kept.
@@ -16,6 +20,7 @@ type Delivery struct {
 	Attempt   int64  // Carillon-Attempt, -1 when absent or not a number
 	Fence     int64  // Carillon-Fence, -1 when absent or not a number
 	ArrivedUs int64  // wall clock as the request had been read, Unix µs
+	ClockUs   int64  // the node's test clock, Unix µs; 0: it has none
 	Conn      uint64 // the connection's number, for choosing a stripe
 
 	header *fasthttp.RequestHeader // the rest that the signatures need
@@ -36,7 +41,7 @@ func (d *Delivery) LatenessUs() int64 {
 	if from < 0 {
 		return 0
 	}
-	return d.ArrivedUs - from*1000
+	return cmp.Or(d.ClockUs, d.ArrivedUs) - from*1000
 }
 
 // Decimal reads a plain non-negative integer, -1 if it is none.

@@ -51,6 +51,9 @@ func (p *printer) offer(d *Delivery, status int, remark string) {
 // hold anything a terminal could take for a command.
 func describe(d *Delivery, status int, remark string) string {
 	at := time.UnixMicro(d.ArrivedUs).Format("15:04:05.000")
+	if d.ClockUs != 0 {
+		at = time.UnixMicro(d.ClockUs).UTC().Format(time.RFC3339)
+	}
 	late := "?"
 	if d.DueMs >= 0 {
 		late = strconv.FormatFloat(float64(d.LatenessUs())/1e3, 'f', 1, 64) + "ms"

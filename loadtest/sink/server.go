@@ -172,6 +172,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		Attempt:   Decimal(header.Peek("Carillon-Attempt")),
 		Fence:     Decimal(header.Peek("Carillon-Fence")),
 		ArrivedUs: time.Now().UnixMicro(),
+		ClockUs:   testClock(header.Peek("Carillon-Test-Clock")),
 		Conn:      ctx.ConnID(),
 		header:    header,
 	}
@@ -185,3 +186,12 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
+
+// testClock is the time of a node's test clock in Unix µs; 0: it has none.
+func testClock(header []byte) int64 {
+	if len(header) == 0 {
+		return 0
+	}
+	at, _ := time.Parse(time.RFC3339, string(header))
+	return max(0, at.UnixMicro())
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,4 +114,18 @@ func exchange(t testing.TB, conn net.Conn, reader *bufio.Reader) int {
 		t.Fatal(err)
 	}
 	return response.StatusCode()
+}
+
+// By a node's test clock a call is on time, whatever the time is here.
+func TestLatenessByTestClock(t *testing.T) {
+	d := Delivery{Topic: []byte("a"), DueMs: 1767225600000, ArrivedUs: 1_800_000_000_000_000, ClockUs: testClock([]byte("2026-01-01T00:00:00.25Z"))}
+	if d.LatenessUs() != 250_000 || d.Early() {
+		t.Errorf("late %d µs", d.LatenessUs())
+	}
+	if line := describe(&d, 200, ""); !strings.HasPrefix(line, "2026-01-01T00:00:00Z  a/") {
+		t.Error(line)
+	}
+	if testClock(nil) != 0 || testClock([]byte("soon")) != 0 {
+		t.Error("there is a clock where there is none")
+	}
 }

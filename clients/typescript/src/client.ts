@@ -3,6 +3,9 @@ import { watch } from "./events.js";
 import { work, type WorkOptions } from "./work.js";
 import type * as t from "./types.js";
 
+/** More than a node takes for one move of its clock. */
+const moveLimit = 70_000;
+
 /** The condition of a change of a timer. */
 export interface TimerCondition extends CallOptions {
   /** Only this version of the timer. */
@@ -326,6 +329,29 @@ export class Client {
   /** Ends an upgrade: the release before cannot be started any more. Gives the feature level. */
   async finalizeUpgrade(o: CallOptions = {}): Promise<number> {
     return (await this.#call<{ feature_level: number }>({ method: "POST", path: path("cluster", "finalize"), repeatable: true, ...limits(o) })).feature_level;
+  }
+
+  /**
+   * The time of a node's test clock, which stands still: see carillon-client/testing. A node without
+   * one refuses with the code no_test_clock.
+   */
+  clock(o: CallOptions = {}): Promise<t.Clock> {
+    return this.#call({ method: "GET", path: path("clock"), repeatable: true, ...limits(o) });
+  }
+
+  /**
+   * Lets time pass by a test clock, such as "720h". All that becomes due on the way is called, in
+   * order. It ends when nothing that was due by then is left but what waits for somebody (a pause, a
+   * report or a pull, a breaker), or after 100,000 calls or a minute, which stopped says.
+   */
+  advance(by: string, o: CallOptions = {}): Promise<t.ClockMoved> {
+    return this.#call({ method: "POST", path: path("clock"), body: { advance: by }, ...limits({ timeoutMs: moveLimit, ...o }) });
+  }
+
+  /** Is advance to a time. One that is past is refused with the code clock_past. */
+  advanceTo(to: Date | string, o: CallOptions = {}): Promise<t.ClockMoved> {
+    const time = typeof to === "string" ? to : to.toISOString();
+    return this.#call({ method: "POST", path: path("clock"), body: { to: time }, repeatable: true, ...limits({ timeoutMs: moveLimit, ...o }) });
   }
 
   /** Has everything moved off a node, whose state is draining until that is done. */

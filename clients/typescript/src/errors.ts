@@ -4,9 +4,9 @@ import type { components } from "./openapi.js";
 export type Code =
   | "bad_request" | "bad_json" | "unknown_field" | "bad_time" | "bad_name" | "bad_header" | "bad_url"
   | "unauthorized" | "forbidden"
-  | "not_found" | "unknown_topic" | "unknown_timer"
+  | "not_found" | "unknown_topic" | "unknown_timer" | "no_test_clock"
   | "method_not_allowed" | "misdirected"
-  | "exists" | "in_flight" | "not_empty" | "in_use" | "wrong_delivery" | "not_drained" | "busy" | "feature_level"
+  | "exists" | "in_flight" | "not_empty" | "in_use" | "wrong_delivery" | "not_drained" | "busy" | "feature_level" | "clock_past"
   | "over" | "version_mismatch" | "too_large" | "unsupported_media_type"
   | "no_callback" | "callback_refused" | "beyond_horizon" | "bad_policy" | "unknown_outcome_topic"
   | "quota" | "unavailable" | "no_leader" | "overloaded" | "low_disk" | "internal";

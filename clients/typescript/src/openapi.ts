@@ -698,6 +698,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/clock": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The time of a test clock. Scope read.
+         * @description 404 `no_test_clock` on a node without --test-clock.
+         */
+        get: operations["readClock"];
+        put?: never;
+        /**
+         * Move a test clock, and do all that becomes due on the way. Scope cluster.
+         * @description Due instants pass one after the other, in order. At each the calls are made; retries, breakers, windows, leases and retention live in this time.
+         *     The answer comes when nothing that was due by then is left but what waits for somebody: a pause, a report or a pull, a breaker that no probe may close yet.
+         *
+         *     After more than 100,000 calls, or 60 seconds, it stops where it is and says `"stopped": true`; asking again goes on. 409 `clock_past`: the clock never goes back.
+         */
+        post: operations["moveClock"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/cluster": {
         parameters: {
             query?: never;
@@ -1698,6 +1725,37 @@ export interface components {
         Replicas: {
             replicas: number;
         };
+        Clock: {
+            /** Format: date-time */
+            now: string;
+            /** Format: int64 */
+            now_ms: number;
+        };
+        /** @description One of both. */
+        ClockMove: {
+            /**
+             * @description How far: a duration, 0 or longer.
+             * @example 720h
+             */
+            advance?: string;
+            /**
+             * Format: date-time
+             * @description To when: RFC 3339.
+             */
+            to?: string;
+        };
+        ClockMoved: {
+            /** Format: date-time */
+            now: string;
+            /** Format: int64 */
+            now_ms: number;
+            /** @description Made to receivers on the way. */
+            calls: number;
+            /** @description Timers that were due by now, have not ended, and wait for somebody. */
+            left: number;
+            /** @description True: it was too much for one request; asking again goes on. Left out otherwise. */
+            stopped?: boolean;
+        };
         FeatureLevel: {
             feature_level: number;
         };
@@ -1725,6 +1783,8 @@ export interface components {
             /** @description What the cluster uses: nothing of a later level. Left out before the founding. */
             feature_level?: number;
             upgrade?: components["schemas"]["Upgrade"];
+            /** @description True: the node runs by a test clock, see /v1/clock. Left out otherwise. */
+            test_clock?: boolean;
             nodes: components["schemas"]["Node"][];
             shards: components["schemas"]["Shard"][];
             /** @description Of the token that asks. Left out where none is asked for. */
@@ -1759,7 +1819,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Nothing there, or not for this token. Codes not_found, unknown_topic, unknown_timer. */
+        /** @description Nothing there, or not for this token. Codes not_found, unknown_topic, unknown_timer, no_test_clock. */
         P404: {
             headers: {
                 [name: string]: unknown;
@@ -1787,7 +1847,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Conflict. Codes exists, in_flight, not_empty, wrong_delivery, not_drained, feature_level. */
+        /** @description Conflict. Codes exists, in_flight, not_empty, wrong_delivery, not_drained, feature_level, clock_past. */
         P409: {
             headers: {
                 [name: string]: unknown;
@@ -3609,6 +3669,78 @@ export interface operations {
             408: components["responses"]["P408"];
             413: components["responses"]["P413"];
             414: components["responses"]["P414"];
+            421: components["responses"]["P421"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
+    readClock: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It stands still. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Clock"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            404: components["responses"]["P404"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            421: components["responses"]["P421"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
+    moveClock: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ClockMove"];
+            };
+        };
+        responses: {
+            /** @description The clock has been moved. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClockMoved"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            404: components["responses"]["P404"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            409: components["responses"]["P409"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            415: components["responses"]["P415"];
             421: components["responses"]["P421"];
             429: components["responses"]["P429"];
             431: components["responses"]["P431"];

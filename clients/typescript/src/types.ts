@@ -60,6 +60,8 @@ export type NodeChange = Schemas["NodeChange"];
 export type ClusterStats = Schemas["ClusterStats"];
 export type Destination = Schemas["Destination"];
 export type Due = Schemas["Due"];
+export type Clock = Schemas["Clock"];
+export type ClockMoved = Schemas["ClockMoved"];
 
 export type TimerFilter = Query<"listTimers">;
 export type TopicFilter = Query<"listTopics">;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from datetime import datetime, timedelta
 from typing import Any, Callable, Dict, Iterator, List, Literal, Optional, Sequence, Union
 
 from . import types as t
@@ -14,6 +15,7 @@ from .worker import Worker
 _PAGE = 1000  # the largest that there is
 _DRY_RUN = {"dry_run": True}
 _FOREVER = float("inf")
+_MOVE_LIMIT = 70.0  # more than a node takes for one move of its clock
 
 
 class Client:
@@ -398,6 +400,28 @@ class Client:
         level."""
         level: int = self._post(("cluster", "finalize"), None, repeatable=True, timeout=timeout)["feature_level"]
         return level
+
+    def clock(self, *, timeout: Optional[float] = None) -> t.Clock:
+        """The time of a node's test clock, which stands still: see carillon.testing. A node
+        without one refuses with the code no_test_clock."""
+        clock: t.Clock = self._read(path("clock"), timeout)
+        return clock
+
+    def advance(self, by: Union[str, timedelta], *, timeout: Optional[float] = None) -> t.ClockMoved:
+        """Lets time pass by a test clock, such as "720h".
+        All that becomes due on the way is
+        called, in order. It ends when nothing that was due by then is left but what waits for
+        somebody (a pause, a report or a pull, a breaker), or after 100,000 calls or a minute,
+        which stopped says."""
+        limit = _MOVE_LIMIT if timeout is None else timeout
+        moved: t.ClockMoved = self._post(("clock",), {"advance": by}, timeout=limit)
+        return moved
+
+    def advance_to(self, to: Union[str, datetime], *, timeout: Optional[float] = None) -> t.ClockMoved:
+        """Is advance to a time. One that is past is refused with the code clock_past."""
+        limit = _MOVE_LIMIT if timeout is None else timeout
+        moved: t.ClockMoved = self._post(("clock",), {"to": to}, repeatable=True, timeout=limit)
+        return moved
 
     def drain_node(self, name: str, *, timeout: Optional[float] = None) -> t.NodeChange:
         """Has everything moved off a node, whose state is draining until that is done."""

@@ -914,6 +914,32 @@ class Replicas(TypedDict):
     replicas: int
 
 
+class Clock(TypedDict):
+    now: str
+    now_ms: int
+
+
+class ClockMove(TypedDict, total=False):
+    advance: str
+    """How far: a duration, 0 or longer."""
+    to: str
+    """To when: RFC 3339."""
+
+
+class _ClockMoved(TypedDict):
+    now: str
+    now_ms: int
+    calls: int
+    """Made to receivers on the way."""
+    left: int
+    """Timers that were due by now, have not ended, and wait for somebody."""
+
+
+class ClockMoved(_ClockMoved, total=False):
+    stopped: bool
+    """True: it was too much for one request; asking again goes on. Left out otherwise."""
+
+
 class FeatureLevel(TypedDict):
     feature_level: int
 
@@ -944,5 +970,7 @@ class Cluster(_Cluster, total=False):
     feature_level: int
     """What the cluster uses: nothing of a later level. Left out before the founding."""
     upgrade: Upgrade
+    test_clock: bool
+    """True: the node runs by a test clock, see /v1/clock. Left out otherwise."""
     scopes: List[Literal["add", "cancel", "read", "topics", "admin", "cluster"]]
     """Of the token that asks. Left out where none is asked for."""
