@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestGuidesInEachLanguage(t *testing.T) {
 			command := c.build(t, programs)
 			for _, p := range programs {
 				t.Run(p.name, func(t *testing.T) {
-					begin(t, append([]string{binary}, serveArgs(t.TempDir(), p.http)...)).awaitReady(t)
+					begin(t, slices.Concat([]string{binary}, serveArgs(t.TempDir(), p.http), p.guide.serveFlags())).awaitReady(t)
 					var sink *process
 					for _, line := range p.guide.console {
 						if flags, is := strings.CutPrefix(line, "carillon sink"); is {

@@ -109,13 +109,13 @@ func TestGuides(t *testing.T) {
 
 // run takes pairs of addresses, the page's and the real one, that it adds those of its own to.
 func (g guide) run(t *testing.T, addresses ...string) {
-	node := serve(t, t.TempDir(), "--shards", "4")
+	node := serve(t, t.TempDir(), append(g.serveFlags(), "--shards", "4")...)
 	addresses = append(addresses, "127.0.0.1:7700", strings.TrimPrefix(node.url, "http://"))
 	var sink *process
 	for _, line := range g.console {
 		program, rest, _ := strings.Cut(line, " ")
 		switch {
-		case line == "carillon serve":
+		case strings.HasPrefix(line, "carillon serve"):
 		case strings.HasPrefix(line, "carillon sink"):
 			address := freeport.Address(t)
 			addresses = append(addresses, "127.0.0.1:7780", address)
@@ -134,6 +134,17 @@ func (g guide) run(t *testing.T, addresses ...string) {
 	printed, failed := shell(t, g, strings.NewReplacer(addresses...))
 	g.check(t, printed, failed)
 	g.awaitCalls(t, sink)
+}
+
+// serveFlags are the flags of the guide's node, but for its directory.
+func (g guide) serveFlags() (flags []string) {
+	for _, line := range g.console {
+		if rest, is := strings.CutPrefix(line, "carillon serve"); is {
+			rest, _, _ = strings.Cut(rest, "--data")
+			flags = strings.Fields(rest)
+		}
+	}
+	return flags
 }
 
 // awaitCalls waits until the receiver has printed all that the guide shows.
