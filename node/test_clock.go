@@ -44,7 +44,7 @@ func (c Config) validateAlone() (errs []error) {
 
 // timeSource is the clock of timers, leases, retries, breakers and retention: the machine's, or one
 // for tests. Everything else (raft, time limits of requests and calls, signatures, quotas, logs) is
-// by the machine's: see docs/adr/0058.
+// by the machine's: see docs/adr/0064.
 type timeSource interface {
 	shard.Clock
 	Lease() time.Duration

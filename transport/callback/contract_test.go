@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	yaml "go.yaml.in/yaml/v3"
 )
@@ -44,7 +45,7 @@ func TestDocumentedHeaders(t *testing.T) {
 		}
 		_, _ = io.WriteString(c, answer200)
 	})
-	p := startPool(t, Config{Policy: local})
+	p := startPool(t, Config{Policy: local, TestClock: time.Now})
 	req := post(r.url)
 	req.Receipt, req.Secrets, req.CloudEvent, req.AskedMs = "r", [][]byte{make([]byte, 24)}, true, 1
 	req.TraceParent, req.TraceState = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b"

@@ -4040,6 +4040,8 @@ export interface operations {
                 "Carillon-Fence": number;
                 /** @description Topics with ack report. */
                 "Carillon-Receipt"?: string;
+                /** @description The time of a node's test clock, if it has one. */
+                "Carillon-Test-Clock"?: string;
                 /** @description W3C Trace Context: the trace of the request that made the timer, and a span of this attempt's own. A header of the callback's own stands in its place. */
                 traceparent?: string;
                 /** @description As that request had it. */
