@@ -208,6 +208,9 @@ func TestClientImportsStandardLibraryAlone(t *testing.T) {
 			continue
 		}
 		for _, p := range f.imports() {
+			if p == "carillon/client" { // a folder of the client's own
+				continue
+			}
 			if first, _, _ := strings.Cut(p, "/"); first+"/" == module || strings.Contains(first, ".") {
 				t.Errorf("%s imports %s", f.name, p)
 			}

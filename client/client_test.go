@@ -239,10 +239,12 @@ func TestCalls(t *testing.T) {
 		}, `POST /v1/topics/o/dead/redrive?dry_run=true {"ids":["a"]}`, `{"matched":1}`, ""},
 		{"replicas", func(c *Client) (any, error) { return nil, c.SetReplicas(ctx, 3) }, `PUT /v1/cluster/replicas {"replicas":3}`, `{"replicas":3}`, ""},
 		{"finalize", func(c *Client) (any, error) { return c.FinalizeUpgrade(ctx) }, `POST /v1/cluster/finalize`, `{"feature_level":3}`, `3`},
-		{"clock", func(c *Client) (any, error) { return c.Clock(ctx) }, `GET /v1/clock`, `{"now":"2026-01-01T00:00:00.000Z","now_ms":1767225600000}`, `"2026-01-01T00:00:00Z"`},
-		{"advance the clock", func(c *Client) (any, error) { return c.Advance(ctx, 36*time.Hour) }, `POST /v1/clock {"advance":"36h0m0s"}`,
+		{"clock", func(c *Client) (any, error) { return TestClock{c}.Now(ctx) }, `GET /v1/clock`, `{"now":"2026-01-01T00:00:00.000Z","now_ms":1767225600000}`, `"2026-01-01T00:00:00Z"`},
+		{"advance the clock", func(c *Client) (any, error) { return TestClock{c}.Advance(ctx, 36*time.Hour) }, `POST /v1/clock {"advance":"36h0m0s"}`,
 			`{"now":"2026-01-02T12:00:00.000Z","now_ms":1767355200000,"calls":3,"left":1}`, `{"now":"2026-01-02T12:00:00Z","calls":3,"left":1,"stopped":false}`},
-		{"move the clock", func(c *Client) (any, error) { return c.AdvanceTo(ctx, time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)) }, `POST /v1/clock {"to":"2026-02-01T00:00:00Z"}`,
+		{"move the clock", func(c *Client) (any, error) {
+			return TestClock{c}.AdvanceTo(ctx, time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
+		}, `POST /v1/clock {"to":"2026-02-01T00:00:00Z"}`,
 			`{"now":"2026-01-02T12:00:00.000Z","now_ms":1767355200000,"calls":100001,"left":1,"stopped":true}`, `{"now":"2026-01-02T12:00:00Z","calls":100001,"left":1,"stopped":true}`},
 		{"drain", func(c *Client) (any, error) { return c.DrainNode(ctx, "n/1") }, `POST /v1/cluster/nodes/n%2F1/drain`, `{"name":"n/1","state":"draining"}`, `"draining"`},
 		{"resume a node", func(c *Client) (any, error) { return c.ResumeNode(ctx, "n1") }, `POST /v1/cluster/nodes/n1/resume`, `{"name":"n1","state":"alive"}`, `"alive"`},

@@ -21,7 +21,7 @@ type Cluster struct {
 
 	Upgrade *Upgrade `json:"upgrade"` // nil: there is none
 
-	TestClock bool `json:"test_clock"` // the node runs by one: see Client.Clock
+	TestClock bool `json:"test_clock"` // the node runs by one: see type TestClock
 
 	Nodes  []Node  `json:"nodes"`
 	Shards []Shard `json:"shards"`

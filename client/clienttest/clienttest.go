@@ -40,6 +40,7 @@ type Node struct {
 	URL    string
 	t      testing.TB
 	client *client.Client
+	clock  client.TestClock
 }
 
 // Start starts a node in a directory of its own, and waits until it is ready. The test fails at once
@@ -95,6 +96,7 @@ func Start(t testing.TB, o Options) *Node {
 	if n.client, err = client.New([]string{n.URL}, client.Options{}); err != nil {
 		t.Fatalf("clienttest: %v", err)
 	}
+	n.clock = client.TestClock{Client: n.client}
 	t.Cleanup(n.client.Close)
 	return n
 }
@@ -128,7 +130,7 @@ func (n *Node) Client() *client.Client { return n.client }
 // Now is the time of the node's clock.
 func (n *Node) Now() time.Time {
 	n.t.Helper()
-	now, err := n.client.Clock(context.Background())
+	now, err := n.clock.Now(context.Background())
 	if err != nil {
 		n.t.Fatalf("clienttest: read the clock: %v", err)
 	}
@@ -146,7 +148,7 @@ func (n *Node) Advance(by time.Duration) client.ClockMoved {
 func (n *Node) To(at time.Time) client.ClockMoved {
 	n.t.Helper()
 	for calls := 0; ; {
-		moved, err := n.client.AdvanceTo(context.Background(), at)
+		moved, err := n.clock.AdvanceTo(context.Background(), at)
 		if err != nil {
 			n.t.Fatalf("clienttest: move the clock: %v", err)
 		}

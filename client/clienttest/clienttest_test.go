@@ -48,7 +48,7 @@ func TestAYear(t *testing.T) {
 	if len(calls) != 12 || calls[2] != "2026-03-01T08:00:00Z" || calls[3] != "2026-04-01T07:00:00Z" {
 		t.Errorf("%q", calls)
 	}
-	if _, err := node.Client().AdvanceTo(ctx, node.Now().Add(-time.Second)); !errors.Is(err, client.ErrClockPast) {
+	if _, err := (client.TestClock{Client: node.Client()}).AdvanceTo(ctx, node.Now().Add(-time.Second)); !errors.Is(err, client.ErrClockPast) {
 		t.Error(err)
 	}
 	view, err := node.Client().Cluster(ctx)

@@ -40,7 +40,8 @@ func TestYearOnATestClock(t *testing.T) {
 	add(c, "reminder", "0 9 21 * *")
 	add(c, "renewal", "0 9 28 * *")
 	began := time.Now()
-	half, err := c.AdvanceTo(t.Context(), time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
+	clock := goclient.TestClock{Client: c}
+	half, err := clock.AdvanceTo(t.Context(), time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
 	if err != nil || half.Calls != 12 || half.Left != 0 || half.Stopped {
 		t.Fatalf("%+v %v", half, err)
 	}
@@ -53,10 +54,11 @@ func TestYearOnATestClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if now, err := c.Clock(t.Context()); err != nil || !now.Equal(half.Now) {
+	clock = goclient.TestClock{Client: c}
+	if now, err := clock.Now(t.Context()); err != nil || !now.Equal(half.Now) {
 		t.Errorf("the clock stands at %v after a restart, stood at %v: %v", now, half.Now, err)
 	}
-	moved, err := c.Advance(t.Context(), 184*24*time.Hour)
+	moved, err := clock.Advance(t.Context(), 184*24*time.Hour)
 	if err != nil || moved.Calls != 12 || moved.Left != 0 {
 		t.Errorf("%+v %v", moved, err)
 	}
