@@ -63,3 +63,21 @@ func TestYearOnATestClock(t *testing.T) {
 		t.Errorf("%+v %v", moved, err)
 	}
 }
+
+// TestConsoleShowsTheTestClock: who looks at the console sees that its times are not today's.
+func TestConsoleShowsTheTestClock(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	node := serve(t, filepath.Join(t.TempDir(), "data"), "--test-clock=2026-01-15T12:00:00Z")
+	b.open(node.url + "/")
+	b.sees("Test clock: it is 2026-01-15", "carillon ctl clock", "Topics")
+	c, err := goclient.New([]string{node.url}, goclient.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := (goclient.TestClock{Client: c}).Advance(t.Context(), 31*24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	b.sees("Test clock: it is 2026-02-15")
+}

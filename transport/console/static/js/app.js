@@ -1,5 +1,5 @@
 // The frame around the pages: who is asked, where one goes, and signing in.
-import { get, html, loadScopes, offset, render, setToken, token, useEffect, useRef, useState, zone } from "./lib.js";
+import { byTestClock, get, html, local, loadScopes, offset, render, setToken, token, useEffect, useLoad, useRef, useState, zone } from "./lib.js";
 import { Toasts } from "./parts.js";
 import { Overview } from "./overview.js";
 import { Topics } from "./topics.js";
@@ -81,6 +81,11 @@ function SignIn({ done }) {
     <p class="muted small">The token stays in this tab until you close it. The scope <code>read</code> shows timers and nodes; <code>cluster</code> shows rates and receivers. Each action needs its own scope.</p></main>`;
 }
 
+function TestClock() {
+  const clock = useLoad((s) => get("/v1/clock", {}, s), [], 2000);
+  return html`<p class="notice warn">Test clock${clock.data && html`: it is <strong>${local(clock.data.now_ms)}</strong>`}. Time stands still until <code>carillon ctl clock</code> moves it.</p>`;
+}
+
 function App() {
   const [at, setAt] = useState(where());
   const [signIn, setSignIn] = useState(false);
@@ -132,7 +137,7 @@ function App() {
       </div>
       <nav class="pages" aria-label="Pages">${pages.map(([name, text]) => html`<a href=${"#/" + name} aria-current=${here === name ? "page" : undefined}>${text}</a>`)}</nav>
     </div></header>
-    <main id="main" tabindex="-1" ref=${main}>${known && content}</main>
+    <main id="main" tabindex="-1" ref=${main}>${known && byTestClock() && html`<${TestClock} />`}${known && content}</main>
     <footer class="muted small">Times are in ${zone} (${offset()}), 24 hours.</footer>
     <${Toasts} />`;
 }
