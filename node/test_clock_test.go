@@ -324,3 +324,102 @@ func runOnce(t *testing.T, dir string, change func(*Config)) error {
 	}
 	return n.Run(t.Context())
 }
+
+// TestManyKindsByTestClock: whatever keeps a timer back, it is called at its instant, and in order.
+func TestManyKindsByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	failed := map[string]int{}
+	var mu sync.Mutex
+	receiver.answer = func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if id := r.Header.Get("Carillon-Timer"); strings.HasPrefix(id, "{k}first") && failed[id] < 2 {
+			failed[id]++
+			w.WriteHeader(503)
+		}
+	}
+	r := start(t, t.TempDir(), withTestClock, func(c *Config) { c.Workers = 3 })
+	topic := func(name, policy string) {
+		r.ask("PUT", "/v1/topics/"+name, fmt.Sprintf(`{"callback":{"url":%q}%s}`, receiver.URL, policy))
+	}
+	topic("plain", "")
+	topic("burst", `,"destination_concurrency":3`)
+	topic("window", `,"window":{"zone":"UTC","days":"mon","from":"08:00","to":"09:00"}`)
+	topic("spread", `,"spread":"10m"`)
+	topic("serial", `,"serial":true,"retry":{"min_backoff":"10m","max_backoff":"10m","jitter":0}`)
+	topic("late", "")
+	r.ask("PUT", "/v1/topics/plain/timers/now", `{"delay":"0s"}`)
+	until(t, "a timer that is due now is called without a move", func() bool { return len(receiver.take()) == 1 })
+	for i := range 300 {
+		r.ask("PUT", fmt.Sprintf("/v1/topics/burst/timers/b%d", i), `{"delay":"1h"}`)
+	}
+	r.ask("PUT", "/v1/topics/window/timers/w", `{"delay":"1h"}`)
+	for i := range 20 {
+		r.ask("PUT", fmt.Sprintf("/v1/topics/spread/timers/s%d", i), `{"delay":"1h"}`)
+	}
+	r.ask("PUT", "/v1/topics/serial/timers/%7Bk%7Dfirst", `{"delay":"1h"}`)
+	r.ask("PUT", "/v1/topics/serial/timers/%7Bk%7Dsecond", `{"delay":"61m"}`)
+	r.ask("PUT", "/v1/topics/plain/timers/series", `{"delay":"90m","repeat":{"every":"1h","count":3}}`)
+	r.ask("PUT", "/v1/topics/plain/timers/overlap", `{"delay":"90m","repeat":{"every":"1h","count":3,"overlap":true}}`)
+	r.ask("POST", "/v1/topics/late/pause", "")
+	r.ask("PUT", "/v1/topics/late/timers/expires", `{"delay":"1h","expires_after":"1h"}`)
+	m := r.move(`{"advance":"168h"}`)
+	if m.Calls != 300+1+20+4+3+3 || m.Left != 0 || m.Stopped {
+		t.Errorf("%+v", m)
+	}
+	list := receiver.take()
+	last, at := "", map[string]string{}
+	for _, call := range list {
+		id, clock, _ := strings.Cut(call, " ")
+		if parsed, err := time.Parse(time.RFC3339, clock); err != nil || parsed.UTC().Format("2006-01-02T15:04:05.000") < last {
+			t.Errorf("%s comes after %s", call, last)
+		} else {
+			last = parsed.UTC().Format("2006-01-02T15:04:05.000")
+		}
+		at[id] = clock
+		if strings.HasPrefix(id, "b") && clock != "2026-01-01T01:00:00Z" || strings.HasPrefix(id, "s") && id != "series" && (clock < "2026-01-01T01:00" || clock > "2026-01-01T01:11") {
+			t.Error(call)
+		}
+	}
+	for id, want := range map[string]string{
+		"w": "2026-01-05T08:00:00Z", "{k}first": "2026-01-01T01:20:00Z", "{k}second": "2026-01-01T01:20:00Z",
+		"series": "2026-01-01T03:30:00Z", "overlap": "2026-01-01T03:30:00Z",
+	} {
+		if at[id] != want {
+			t.Errorf("%s was called last at %s, want %s", id, at[id], want)
+		}
+	}
+	if got := r.ask("GET", "/v1/topics/late/dead", ""); !strings.Contains(got, `"expired"`) {
+		t.Error(got)
+	}
+	if got := r.ask("GET", "/v1/topics/serial/history", ""); !strings.Contains(got, `"timers":[]`) && !strings.Contains(got, `"entries":[]`) {
+		t.Errorf("the history is kept for 72h: %s", got)
+	}
+}
+
+// TestFewSlotsByTestClock: calls that wait for slots of the node, at many receivers, hold no move up,
+// and adds may come meanwhile.
+func TestFewSlotsByTestClock(t *testing.T) {
+	r := start(t, t.TempDir(), withTestClock, func(c *Config) { c.MaxCalls = 16 })
+	var receivers []*called
+	for i := range 40 {
+		receivers = append(receivers, newCalled(t))
+		r.ask("PUT", fmt.Sprintf("/v1/topics/t%d", i), fmt.Sprintf(`{"callback":{"url":%q}}`, receivers[i].URL))
+		for j := range 5 {
+			r.ask("PUT", fmt.Sprintf("/v1/topics/t%d/timers/x%d", i, j), `{"delay":"1h"}`)
+		}
+	}
+	added := make(chan struct{})
+	go func() {
+		defer close(added)
+		for i := range 50 {
+			r.call("PUT", fmt.Sprintf("/v1/topics/t1/timers/y%d", i), `{"delay":"10m"}`)
+		}
+	}()
+	m := r.move(`{"advance":"2h"}`)
+	<-added
+	calls := m.Calls
+	if m = r.move(`{"advance":"1h"}`); m.Left != 0 || m.Stopped || calls+m.Calls != 250 {
+		t.Errorf("%d calls, then %+v", calls, m)
+	}
+}
