@@ -14,19 +14,21 @@ import (
 
 // A reminder before each renewal, for a year, in less than a second.
 func Example() {
-	var t *testing.T // of the test
-	ctx, calls := context.Background(), 0
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
-	defer receiver.Close()
+	test := func(t *testing.T) {
+		ctx, calls := context.Background(), 0
+		receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
+		defer receiver.Close()
 
-	node := clienttest.Start(t, clienttest.Options{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
-	_, err := node.Client().Add(ctx, "reminders", client.Spec{
-		ID: "member-9", Repeat: &client.Repeat{Cron: "0 9 1 * *", Zone: "Europe/Berlin"},
-		Callback: &client.Callback{URL: receiver.URL},
-	})
-	if err != nil {
-		t.Fatal(err)
+		node := clienttest.Start(t, clienttest.Options{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
+		_, err := node.Client().Add(ctx, "reminders", client.Spec{
+			ID: "member-9", Repeat: &client.Repeat{Cron: "0 9 1 * *", Zone: "Europe/Berlin"},
+			Callback: &client.Callback{URL: receiver.URL},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := node.Advance(365 * 24 * time.Hour)
+		fmt.Println(moved.Calls, calls, node.Now().Year())
 	}
-	moved := node.Advance(365 * 24 * time.Hour)
-	fmt.Println(moved.Calls, calls, node.Now().Year())
+	_ = test // go test runs it as TestReminders
 }
