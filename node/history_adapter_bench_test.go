@@ -18,6 +18,7 @@ import (
 // meanwhile.
 func BenchmarkPast(b *testing.B) {
 	p := &process{cfg: Config{DataDir: b.TempDir(), HistoryBytes: 1 << 30}, log: slog.New(slog.DiscardHandler), fsys: vfs.OS{}, clock: clocks.NewKeeper(clocks.Config{Source: clocks.NewSystem()})}
+	p.timers = p.clock
 	h := newHistoryAdapter(p, ring.NewState(nil, nil))
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan struct{})

@@ -109,6 +109,7 @@ func openMemNode(fsys *memfs.FS, clock *memNodeClock) (*memNode, error) {
 func (e *memNode) open() error {
 	fsys, clock := e.fs, e.clock
 	e.p = &process{cfg: Config{DataDir: memNodeDir}, log: slog.New(slog.NewTextHandler(&e.log, nil)), fsys: fsys, clock: clocks.NewKeeper(clocks.Config{Source: clock})}
+	e.p.timers = e.p.clock
 	if err := e.p.ownDirectory(); err != nil {
 		return err
 	}

@@ -138,8 +138,11 @@ func (c *breaker) blocked() (retryAt time.Time, blocked bool) {
 
 // stays reports that it is open by the test clock.
 func (c *breaker) stays() bool {
+	if c.config.TestClock == nil {
+		return false
+	}
 	until := c.openUntil.Load()
-	return c.config.TestClock != nil && until != nil && c.config.TestClock().Before(*until)
+	return until != nil && c.config.TestClock().Before(*until)
 }
 
 func (c *breaker) state() delivery.BreakerState {
