@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package deploy-check zones test ci models check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package deploy-check s3-server zones test ci models check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -19,6 +19,7 @@ GOVULNCHECK   := bin/govulncheck-v1.8.0
 DEADCODE      := bin/deadcode-v0.52.0
 CYCLONEDX     := bin/cyclonedx-gomod-v1.10.0
 NFPM          := bin/nfpm-v2.43.4
+S3SERVER      := bin/versitygw-v1.8.0
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +124,8 @@ fmt: ## format the code
 clean: ## remove what the other targets built (never ./carillon-data)
 	rm -rf bin
 
+s3-server: $(S3SERVER) ## the S3 server with which the tests of backups to S3 run; without it they are skipped
+
 # Tools are built once, with their versions in their names, and kept in ./bin.
 $(GOLANGCI_LINT):
 	@./scripts/tool.sh github.com/golangci/golangci-lint/v2/cmd/golangci-lint $@
@@ -138,3 +141,6 @@ $(CYCLONEDX):
 
 $(NFPM):
 	@./scripts/tool.sh github.com/goreleaser/nfpm/v2/cmd/nfpm $@
+
+$(S3SERVER):
+	@./scripts/tool.sh github.com/versity/versitygw/cmd/versitygw $@

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"carillon/internal/backup"
+	"carillon/internal/bucket"
 	"carillon/internal/feature"
 	"carillon/internal/secret"
 	"carillon/internal/vfs"
@@ -37,7 +39,7 @@ var ErrPlainBackup = errors.New("the backup is not encrypted, so anybody may hav
 
 // RestoreConfig names the backup that is restored, and the directory.
 type RestoreConfig struct {
-	From           string // the backup's file
+	From           string // the backup: a file, or s3://bucket/key
 	DataDir        string // made, or empty
 	Overdue        Overdue
 	Shards         int    // 0: as in the backup, and nothing else is possible
@@ -70,10 +72,27 @@ func Restore(cfg RestoreConfig) (*Restored, error) {
 		return nil, err
 	}
 	r := &restore{cfg: cfg, fsys: vfs.OS{}, keys: keys, nowMs: time.Now().UnixMilli()}
+	if r.from, err = openBackup(cfg.From); err != nil {
+		return nil, err
+	}
+	defer r.from.Close()
 	if err := r.verify(); err != nil {
 		return nil, err
 	}
 	return r.write()
+}
+
+// openBackup opens a file, or an object in S3. Reading the object fails if another is put in its
+// place meanwhile.
+func openBackup(name string) (io.ReadSeekCloser, error) {
+	if !bucket.Is(name) {
+		return os.Open(name)
+	}
+	place, err := bucket.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return place.Read(context.Background(), place.Key())
 }
 
 type restore struct {
@@ -81,6 +100,7 @@ type restore struct {
 	fsys  vfs.FS
 	keys  *secret.Keys
 	nowMs int64
+	from  io.ReadSeekCloser // the backup
 
 	head  backup.Head
 	meta  any // the value that the meta group's machine has read
@@ -89,12 +109,10 @@ type restore struct {
 
 // each goes through the states of the file that count.
 func (r *restore) each(do func(s backup.State, body io.Reader) error) (backup.Head, error) {
-	f, err := os.Open(r.cfg.From)
-	if err != nil {
+	if _, err := r.from.Seek(0, io.SeekStart); err != nil {
 		return backup.Head{}, err
 	}
-	defer f.Close()
-	in, err := backup.NewReader(f)
+	in, err := backup.NewReader(r.from)
 	if err != nil {
 		return backup.Head{}, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // restoreCmd makes a data directory of a backup.
 type restoreCmd struct {
-	From       string `required:"" type:"path" placeholder:"FILE" help:"The backup."`
+	From       string `required:"" placeholder:"FILE" help:"The backup: a file, or s3://bucket/key."`
 	Data       string `required:"" type:"path" placeholder:"DIR" help:"Data directory to make: a new one, or an empty one."`
 	Fired      string `default:"hold" enum:"hold,fire,drop" placeholder:"hold|fire|drop" help:"Timers that were due before now, which the lost cluster may have fired: hold them, by pausing their topics; fire them; or drop them (${default})."`
 	SecretsKey string `placeholder:"FILE" type:"path" help:"The cluster's --secrets-key file, for a backup that is encrypted."`
@@ -24,6 +24,7 @@ type restoreCmd struct {
 
 func (*restoreCmd) Examples() string {
 	return `carillon restore --from carillon.backup --data ./restored
+carillon restore --from s3://vault/carillon.backup --data ./restored
 carillon serve --data ./restored`
 }
 

@@ -7,18 +7,27 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"carillon/cmd/carillon/terminal"
 	"carillon/internal/backup"
+	"carillon/internal/bucket"
 )
 
 type backupCmd struct {
-	File string `arg:"" help:"File to write; - for stdout."`
+	File string `arg:"" help:"File to write; - for stdout, s3://bucket/key for a store that speaks S3."`
+}
+
+// Help is the text that kong shows behind the one line that describes the command.
+func (*backupCmd) Help() string {
+	return "For S3 the credentials, the region and the address come from the variables and files of AWS's tools: AWS_ACCESS_KEY_ID, " +
+		"AWS_SECRET_ACCESS_KEY (both also with _FILE), AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3."
 }
 
 func (*backupCmd) Examples() string {
 	return `carillon ctl backup carillon.backup
+carillon ctl backup s3://vault/carillon.backup
 carillon ctl backup - | ssh vault 'cat > carillon.backup'`
 }
 
@@ -29,16 +38,16 @@ const backupIdle = 15 * time.Minute
 // Run writes the file under another name until it is whole, so that the last good backup is never
 // replaced by half of one.
 func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	if bucket.Is(b.File) {
+		return b.store(ctl, term)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	body, err := ctl.client.Backup(ctx)
+	from, err := b.ask(ctx, ctl)
 	if err != nil {
-		return ctl.explain(err, false)
+		return err
 	}
-	defer body.Close()
-	idle := time.AfterFunc(backupIdle, cancel)
-	defer idle.Stop()
-	from := &watched{from: body, read: func() { idle.Reset(backupIdle) }}
+	defer from.Close()
 	if b.File == "-" {
 		return b.take(from, term.Data(), term)
 	}
@@ -59,49 +68,84 @@ func (b *backupCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return syncDir(filepath.Dir(b.File))
 }
 
+// store puts the backup into S3. The store shows nothing of it until it is whole.
+func (b *backupCmd) store(ctl *Command, term *terminal.Terminal) error {
+	place, err := bucket.Open(b.File)
+	if err != nil {
+		return terminal.Usagef("%v", err)
+	}
+	if place.Key() == "" || strings.HasSuffix(place.Key(), "/") {
+		return terminal.Usagef("%s: is a bucket or a folder; a key has to follow", b.File)
+	}
+	var refused error // by the node, before it sent anything
+	head, size, err := place.Save(context.Background(), place.Key(), func(ctx context.Context, to io.Writer) error {
+		from, err := b.ask(ctx, ctl)
+		if err != nil {
+			refused = err
+			return err
+		}
+		defer from.Close()
+		_, err = io.Copy(to, from)
+		return err
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
+		return fmt.Errorf("%w; there is no new backup", err)
+	}
+	describe(head, size, term)
+	return nil
+}
+
+// ask has the node begin. Its answer ends when nothing has come for backupIdle.
+func (b *backupCmd) ask(ctx context.Context, ctl *Command) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	body, err := ctl.client.Backup(ctx)
+	if err != nil {
+		cancel()
+		return nil, ctl.explain(err, false)
+	}
+	return &watched{body: body, idle: time.AfterFunc(backupIdle, cancel), end: cancel}, nil
+}
+
 // take copies the backup, verifies it on the way, and describes it.
 func (b *backupCmd) take(from io.Reader, to io.Writer, term *terminal.Terminal) error {
-	size := &counter{to: to}
-	r, err := backup.NewReader(io.TeeReader(from, size))
-	if err == nil {
-		err = r.Verify()
-	}
+	head, size, err := backup.Copy(to, from)
 	if err != nil {
 		return fmt.Errorf("%w; the backup is of no use, take it again", err)
 	}
-	head := r.Head()
+	describe(head, size, term)
+	return nil
+}
+
+func describe(head backup.Head, size int64, term *terminal.Terminal) {
 	fmt.Fprintf(term.Err, "carillon: backup of cluster %s, %d shards, as of %s, %d bytes\n", head.ClusterID, head.Shards,
-		time.UnixMilli(head.TimeMs).UTC().Format(time.RFC3339), size.n)
+		time.UnixMilli(head.TimeMs).UTC().Format(time.RFC3339), size)
 	if head.Key == "" {
 		fmt.Fprintln(term.Err, "carillon: it is not encrypted, as the cluster has no --secrets-key: payloads, credentials and signing secrets are in it in the clear")
 	} else {
 		fmt.Fprintln(term.Err, "carillon: it is encrypted; to restore it takes the cluster's --secrets-key file, which is not in it")
 	}
-	return nil
 }
 
-// watched reports each read.
+// watched is an answer that ends when nothing comes.
 type watched struct {
-	from io.Reader
-	read func()
+	body io.ReadCloser
+	idle *time.Timer
+	end  context.CancelFunc
 }
 
 func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.from.Read(p)
-	w.read()
+	n, err := w.body.Read(p)
+	w.idle.Reset(backupIdle)
 	return n, err
 }
 
-// counter counts the written bytes.
-type counter struct {
-	to io.Writer
-	n  int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.to.Write(p)
-	c.n += int64(n)
-	return n, err
+func (w *watched) Close() error {
+	w.idle.Stop()
+	w.end()
+	return w.body.Close()
 }
 
 // syncDir makes a name in a directory outlive a power cut.

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"carillon/test/s3server"
+)
+
+// TestBackupToS3: a backup goes straight into a bucket and is restored from there. An object that
+// was changed or cut in the bucket is refused, and nothing is written.
+func TestBackupToS3(t *testing.T) {
+	store := s3server.Start(t)
+	data := filepath.Join(t.TempDir(), "data")
+	lost, url := serve(t, "--data", data)
+	ctlSays(t, url, "add", "soon", "--id", "a", "--delay", "1h", "--callback", "http://127.0.0.1:1/")
+	const place = "s3://" + s3server.Bucket + "/daily/carillon.backup"
+	got := carillon(t, "", nil, "ctl", "--url", url, "backup", place)
+	if got.code != exitOK || !strings.Contains(got.err, "4 shards, as of ") || !strings.Contains(got.err, "not encrypted") {
+		t.Fatalf("backup: %+v", got)
+	}
+	ctlSays(t, url, "cancel", "soon", "a")
+	if got := carillon(t, "", nil, "ctl", "--url", "http://127.0.0.1:1", "backup", place); got.code != exitFailure || !strings.Contains(got.err, "127.0.0.1:1") {
+		t.Errorf("backup of a node that is not there: %+v", got)
+	}
+	for _, bad := range []string{"s3://" + s3server.Bucket, "s3://" + s3server.Bucket + "/", "s3://" + s3server.Bucket + "/folder/", "s3://"} {
+		if got := carillon(t, "", nil, "ctl", "--url", url, "backup", bad); got.code != exitUsage {
+			t.Errorf("%s: %+v", bad, got)
+		}
+	}
+	got = carillon(t, "", []string{"AWS_SECRET_ACCESS_KEY=wrong"}, "ctl", "--url", url, "backup", place)
+	if got.code != exitFailure || !strings.Contains(got.err, "there is no new backup") {
+		t.Errorf("backup with a wrong key: %+v", got)
+	}
+	lost.signal(t, syscall.SIGKILL)
+	lost.wait(t)
+
+	restored := filepath.Join(t.TempDir(), "restored")
+	object := filepath.Join(store.Dir, "daily", "carillon.backup")
+	whole, err := os.ReadFile(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := func() result { return carillon(t, "", nil, "restore", "--from", place, "--data", restored) }
+	for name, content := range map[string][]byte{"cut": whole[:len(whole)-1], "changed": append([]byte{1}, whole[1:]...)} {
+		if err := os.WriteFile(object, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := restore(); got.code != exitFailure || !strings.Contains(got.err, "nothing was restored") {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if _, err := os.Stat(restored); err == nil {
+			t.Errorf("%s: something was written", name)
+		}
+	}
+	if err := os.WriteFile(object, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := restore(); got.code != exitOK || !strings.Contains(got.out, "topics 1, timers scheduled 1,") {
+		t.Fatalf("restore: %+v", got)
+	}
+	_, url = serve(t, "--data", restored)
+	if out := ctlSays(t, url, "list", "soon"); !strings.Contains(out, "a   scheduled") {
+		t.Errorf("soon:\n%s", out)
+	}
+	if got := carillon(t, "", nil, "restore", "--from", place+".missing", "--data", restored+"2"); got.code != exitFailure || !strings.Contains(got.err, "does not exist") {
+		t.Errorf("of no object: %+v", got)
+	}
+}
