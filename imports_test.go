@@ -22,7 +22,7 @@ import (
 // themselves.
 var mayImport = map[string][]string{
 	"cmd":              {"client", "timer/duration", "node", "transport", "loadtest", "internal/backup", "internal/bucket", "timer", "timer/recurrence", "wal", "internal/vfs"},
-	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "internal/delivery", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "internal/backup", "internal/bucket"},
+	"node":             {"node/feed", "node/member", "node/route", "node/task", "internal/audit", "internal/clocks", "internal/delivery", "transport", "ring", "shard", "internal/feature", "internal/placement", "shard/scheduler", "shard/table", "shard/wire", "internal/history", "wheel", "wal", "internal/vfs", "internal/secret", "timer", "timer/bulk", "timer/recurrence", "internal/backup", "internal/bucket"},
 	"node/feed":        {"node/task", "shard", "shard/table", "timer", "timer/encoding", "transport"},
 	"internal/backup":  {"internal/secret", "timer"},
 	"internal/bucket":  {"internal/backup"},

@@ -50,6 +50,15 @@ func (c *core) Backup(ctx context.Context, to io.Writer) error {
 	return nil
 }
 
+// leadsBackups implements backupSource.
+func (c *core) leadsBackups() bool { return c.host.Leads(shard.Meta) }
+
+// clusterID implements backupSource.
+func (c *core) clusterID() string {
+	id, _, _ := c.member.State.Cluster()
+	return id
+}
+
 // backupRun is one backup. It is a route.StateSink.
 type backupRun struct {
 	to   io.Writer

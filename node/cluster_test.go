@@ -17,7 +17,7 @@ import (
 // trio starts three nodes of one cluster in this process.
 func trio(t *testing.T) []*running { return several(t, 3) }
 
-func several(t *testing.T, n int) []*running {
+func several(t *testing.T, n int, edit ...func(*Config)) []*running {
 	t.Helper()
 	var gossip []string
 	for range n {
@@ -33,6 +33,9 @@ func several(t *testing.T, n int) []*running {
 				c.Name, c.Gossip, c.Join, c.BootstrapExpect, c.Shards = fmt.Sprint("n", i+1), gossip[i], gossip, n, 8
 				c.Peer, c.GossipKeyFile = "127.0.0.1:0", key
 				c.Logger = slog.New(slog.DiscardHandler)
+				for _, e := range edit {
+					e(c)
+				}
 			})
 		})
 	}

@@ -110,9 +110,7 @@ type Config struct {
 
 	Version string
 	Logger  *slog.Logger
-	// LogCounts are the lines that Logger has yet to write, and those that it could not, for the
-	// metrics; nil: none.
-	LogCounts func() (waiting, lost int64)
+	Outside
 
 	Alone
 }
@@ -196,9 +194,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.LogCounts == nil {
-		c.LogCounts = func() (waiting, lost int64) { return 0, 0 }
-	}
+	c.Outside = c.Outside.withDefaults()
 	return c
 }
 
@@ -239,5 +235,6 @@ func (c Config) validate() error {
 	errs = append(errs, c.validateCluster()...)
 	errs = append(errs, c.validateKeys()...)
 	errs = append(errs, c.validateAlone()...)
+	errs = append(errs, c.Outside.validate()...)
 	return errors.Join(errs...)
 }

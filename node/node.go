@@ -299,6 +299,9 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	if err != nil {
 		return err
 	}
+	if p.backups, err = newBackupSchedule(&n.cfg, p.clock.WallMs, p.clock.Fault); err != nil {
+		return err
+	}
 	p.memory = newMemoryUse(n.mem.mark(), n.cfg.Logger)
 	m := newMetrics(func() *shard.Host { return p.core.Load().host }, func() map[string]int { return p.core.Load().member.State.SealedBy() }, p.lockedTopics, pool)
 	p.memory.register(m.registry, n.mem.Bytes)
@@ -307,6 +310,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	m.aside.Set(float64(aside))
 	m.audit(p.trail)
 	m.lines(n.cfg.LogCounts)
+	m.registry.MustRegister(p.backups)
 	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
@@ -414,6 +418,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 			tasks.Go(func() { task.Every(life, p.tasks, feed.TidyInterval, c.feed.Tidy) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.PollInterval, c.feed.PollStates) })
 			tasks.Go(func() { task.Every(life, p.tasks, feed.SampleInterval, func() { m.rates.Sample(p.clock.Mono()) }) })
+			tasks.Go(func() { p.backups.run(life, p.tasks, c) })
 			c.router.Run(life)
 			tasks.Wait()
 		case <-life.Done():

@@ -52,6 +52,7 @@ type process struct {
 	ownAddresses *ownAddresses
 	vault        vault
 	trail        *audit.Log // nil: there is none
+	backups      *backupSchedule
 
 	core    atomic.Pointer[core]
 	running context.Context // of work in the background

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"carillon/test/s3server"
 )
@@ -68,5 +71,68 @@ func TestBackupToS3(t *testing.T) {
 	}
 	if got := carillon(t, "", nil, "restore", "--from", place+".missing", "--data", restored+"2"); got.code != exitFailure || !strings.Contains(got.err, "does not exist") {
 		t.Errorf("of no object: %+v", got)
+	}
+}
+
+// TestScheduledBackup: a node puts its first backup into the bucket as soon as it has started, with
+// credentials from files, and shows them nowhere; one whose store refuses it says so.
+func TestScheduledBackup(t *testing.T) {
+	store := s3server.Start(t)
+	dir := t.TempDir()
+	for name, content := range map[string]string{"key": s3server.Key, "secret": s3server.Secret} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	t.Setenv("AWS_ACCESS_KEY_ID_FILE", filepath.Join(dir, "key"))
+	t.Setenv("AWS_SECRET_ACCESS_KEY_FILE", filepath.Join(dir, "secret"))
+	metrics := func(url, part string) string {
+		t.Helper()
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(deadline); time.Now().Before(end); <-tick.C {
+			resp, err := http.Get(url + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(body), part) {
+				return string(body)
+			}
+		}
+		t.Fatalf("the metrics never had %q", part)
+		return ""
+	}
+	args := []string{"--backup-to", "s3://" + s3server.Bucket + "/n", "--backup-every", "0 0 1 * *", "--log-level", "info"}
+	p, url := serve(t, append(args, "--data", filepath.Join(dir, "data"))...)
+	if body := metrics(url, "\ncarillon_backup_last_success_timestamp_seconds "); !strings.Contains(body, "\ncarillon_backup_failures_total 0\n") || strings.Contains(body, s3server.Secret) {
+		t.Errorf("metrics:\n%s", body)
+	}
+	files, err := filepath.Glob(filepath.Join(store.Dir, "n", "carillon-*01T000000Z.backup"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	if got := carillon(t, "", nil, "ctl", "--url", url, "doctor"); !strings.Contains(got.out, "backups  ") || !strings.Contains(got.out, "the last one was made ") {
+		t.Errorf("doctor: %+v", got)
+	}
+	p.signal(t, syscall.SIGTERM)
+	p.wait(t)
+	if said := p.err.String(); !strings.Contains(said, "a scheduled backup is made") || strings.Contains(said, s3server.Secret) || strings.Contains(said, s3server.Key) {
+		t.Errorf("the log:\n%s", said)
+	}
+
+	t.Setenv("AWS_SECRET_ACCESS_KEY_FILE", filepath.Join(dir, "key"))
+	p, url = serve(t, append(args, "--data", filepath.Join(dir, "other"))...)
+	metrics(url, "\ncarillon_backup_failures_total 1\n")
+	p.signal(t, syscall.SIGTERM)
+	p.wait(t)
+	if said := p.err.String(); !strings.Contains(said, "a scheduled backup has failed") || strings.Contains(said, s3server.Key) {
+		t.Errorf("the log:\n%s", said)
 	}
 }

@@ -95,6 +95,8 @@ func newParser(grammar any, term *terminal.Terminal) (*kong.Kong, error) {
 			"history_bytes":    byteSize(node.DefaultHistoryBytes).String(),
 			"scopes":           strings.Join(web.Scopes, ", "),
 			"max_connections":  fmt.Sprint(node.DefaultMaxConnections),
+			"backup_every":     node.DefaultBackupEvery,
+			"backup_keep":      fmt.Sprint(node.DefaultBackupKeep),
 			"max_calls":        fmt.Sprint(node.DefaultMaxCalls),
 			"topic_idle":       "1h",
 		},

@@ -70,6 +70,13 @@ func TestDoctor(t *testing.T) {
 		{"no disk", goodView, change(goodMetrics, "5.4e+10", "1e+08"), 200, 2, []string{"wrong  n1          refuses adds: 95.4 MiB free"}},
 		{"few files", goodView, change(goodMetrics, "1.048576e+06", "1024"), 200, 1, []string{"may open 1024 files; allow at least 65536"}},
 		{"no files", goodView, change(goodMetrics, "fds 40", "fds 1e6"), 200, 2, []string{"1000000 of 1048576 open files are in use"}},
+		{"a scheduled backup", goodView, goodMetrics + "carillon_backup_last_success_timestamp_seconds 1.8e+09\ncarillon_backup_overdue_seconds 0\n", 200, 0, []string{
+			"ok     backups     the last one was made 2027-01-15T08:00:00Z, by n1\n",
+		}},
+		{"a scheduled backup is tried again", goodView, goodMetrics + "carillon_backup_overdue_seconds 90\n", 200, 1, []string{"see to  backups     one has been due for 1m30s", "none is known"}},
+		{"a scheduled backup is not made", goodView, goodMetrics + "carillon_backup_last_success_timestamp_seconds 1.8e+09\ncarillon_backup_overdue_seconds 7300\n", 200, 2, []string{
+			"wrong  backups     one has been due for 2h1m40s and is not made; the log of n", "the last one was made 2027-01-15T08:00:00Z",
+		}},
 		{"locked topics", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 200, 2, []string{"topic orders", "its calls wait for a secrets key", "carillon ctl topics rotate orders"}},
 		{"timers without a URL", goodView, goodMetrics + "carillon_waiting{reason=\"no_callback\"} 3\ncarillon_waiting{reason=\"breaker\"} 9\n", 200, 2, []string{"3 timers have no URL", "topics set TOPIC callback.url=URL"}},
 		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},

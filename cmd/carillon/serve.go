@@ -51,9 +51,17 @@ type serveCmd struct {
 	Console          bool           `default:"true" negatable:"" help:"Show the console, a page for people, at / of the API (${default})."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default}); fewer where the limit of open files is low."`
-	Admin            string         `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 	TestClock        clockStart     `placeholder:"TIME" help:"For tests: timers run by a clock that stands still until POST /v1/clock moves it, from now or an RFC 3339 time on; one node, in its own --data (off)."`
-	logSettings      `embed:""`
+	outsideFlags
+	logSettings `embed:""`
+}
+
+// outsideFlags are the settings of what a node gives to other systems.
+type outsideFlags struct {
+	BackupTo    string `placeholder:"s3://BUCKET/PREFIX" help:"Make backups by a schedule, there; credentials as for carillon ctl backup (none)."`
+	BackupEvery string `default:"${backup_every}" placeholder:"CRON" help:"When, as five fields of cron, UTC (${default})."`
+	BackupKeep  int    `default:"${backup_keep}" placeholder:"N" help:"How many of them stay, 1–10000 (${default})."`
+	Admin       string `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 }
 
 // logSettings is what a node logs.
@@ -86,7 +94,7 @@ func (s *serveCmd) Validate() error {
 		value int
 		takes string
 	}{{"bootstrap-expect", s.BootstrapExpect, "1–99"}, {"replicas", s.Replicas, "1–7"}, {"shards", s.Shards, "1–65535"},
-		{"max-connections", s.MaxConnections, "16–1000000"}, {"max-calls", s.MaxCalls, "16–65536"}} {
+		{"max-connections", s.MaxConnections, "16–1000000"}, {"max-calls", s.MaxCalls, "16–65536"}, {"backup-keep", s.BackupKeep, "1–10000"}} {
 		if n.value == 0 {
 			return terminal.Usagef("--%s: 0 is out of %s", n.flag, n.takes)
 		}
@@ -194,8 +202,11 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logCounts fun
 		Own:             admin.addresses(),
 		Version:         version(),
 		Logger:          logger,
-		LogCounts:       logCounts,
 		Alone:           node.Alone{TestClock: time.Time(s.TestClock)},
+		Outside: node.Outside{
+			BackupTo: s.BackupTo, BackupEvery: s.BackupEvery, BackupKeep: s.BackupKeep,
+			LogCounts: logCounts,
+		},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -273,6 +274,7 @@ func (f *findings) node(ctl *Command, n *client.Node) {
 	default:
 		f.add(well, n.Name, "%s free on its disk", size(free))
 	}
+	f.backups(n.Name, m)
 	open, most := m["process_open_fds"], m["process_max_fds"]
 	switch {
 	case most == 0: // not known on this system
@@ -322,6 +324,26 @@ func (f *findings) waiting(node string, metrics []byte) {
 				f.add(wrong, node, "%.0f timers %s; carillon ctl topics list shows where", n, s.text)
 			}
 		}
+	}
+}
+
+// backupLate is for how long a scheduled backup may be due: a large one takes its time.
+const backupLate = time.Hour
+
+// backups looks at the scheduled backups, on the node that makes them.
+func (f *findings) backups(node string, m map[string]float64) {
+	made := "none is known"
+	at, some := m["carillon_backup_last_success_timestamp_seconds"]
+	if some {
+		made = "the last one was made " + time.Unix(int64(at), 0).UTC().Format(time.RFC3339)
+	}
+	switch overdue := time.Duration(m["carillon_backup_overdue_seconds"]) * time.Second; {
+	case overdue > backupLate:
+		f.add(wrong, "backups", "one has been due for %v and is not made; the log of %s says why; %s", overdue, node, made)
+	case overdue > 0:
+		f.add(seeTo, "backups", "one has been due for %v; it is being made, or tried again: see the log of %s; %s", overdue, node, made)
+	case some:
+		f.add(well, "backups", "%s, by %s", made, node)
 	}
 }
 

@@ -1,0 +1,59 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"carillon/internal/bucket"
+	"carillon/timer/recurrence"
+)
+
+// Outside is what a node gives to other systems by itself.
+type Outside struct {
+	// BackupTo is where scheduled backups go, s3://bucket/prefix; "" for none. The same on all
+	// nodes: the one that leads the meta group makes them.
+	BackupTo string
+	// BackupEvery is when: a cron expression of five fields, UTC; each hour.
+	BackupEvery string
+	BackupKeep  int // how many stay in the store: 1–10000; 24
+
+	// LogCounts are the lines that Logger has yet to write, and those that it could not, for the
+	// metrics; nil: none.
+	LogCounts func() (waiting, lost int64)
+}
+
+// Defaults of Outside.
+const (
+	DefaultBackupEvery = "0 * * * *"
+	DefaultBackupKeep  = 24
+)
+
+func (o Outside) withDefaults() Outside {
+	if o.BackupEvery == "" {
+		o.BackupEvery = DefaultBackupEvery
+	}
+	if o.BackupKeep == 0 {
+		o.BackupKeep = DefaultBackupKeep
+	}
+	if o.LogCounts == nil {
+		o.LogCounts = func() (waiting, lost int64) { return 0, 0 }
+	}
+	return o
+}
+
+func (o Outside) validate() (errs []error) {
+	if o.BackupTo != "" {
+		if _, err := bucket.Open(o.BackupTo); err != nil {
+			errs = append(errs, fmt.Errorf("backup-to: %w", err))
+		}
+	}
+	if err := recurrence.CheckCron(o.BackupEvery, "UTC"); err != nil {
+		errs = append(errs, fmt.Errorf("backup-every: %w", err))
+	} else if recurrence.FirstCron(o.BackupEvery, "UTC", 1) == 0 {
+		errs = append(errs, fmt.Errorf("backup-every: %q never comes", o.BackupEvery))
+	}
+	if o.BackupKeep < 1 || o.BackupKeep > 10_000 {
+		errs = append(errs, errors.New("backup-keep: is out of 1–10000"))
+	}
+	return errs
+}
