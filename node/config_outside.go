@@ -3,8 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"carillon/internal/bucket"
+	"carillon/internal/tracing"
 	"carillon/timer/recurrence"
 )
 
@@ -16,6 +18,11 @@ type Outside struct {
 	// BackupEvery is when: a cron expression of five fields, UTC; each hour.
 	BackupEvery string
 	BackupKeep  int // how many stay in the store: 1–10000; 24
+
+	// OTLPEndpoint is the collector of traces, and TraceSample the part of the changes that is
+	// traced; see tracing.Config.
+	OTLPEndpoint string
+	TraceSample  *float64
 
 	// LogCounts are the lines that Logger has yet to write, and those that it could not, for the
 	// metrics; nil: none.
@@ -55,5 +62,17 @@ func (o Outside) validate() (errs []error) {
 	if o.BackupKeep < 1 || o.BackupKeep > 10_000 {
 		errs = append(errs, errors.New("backup-keep: is out of 1–10000"))
 	}
-	return errs
+	traces := o.traces()
+	return append(errs, traces.Validate()...)
+}
+
+func (o Outside) traces() tracing.Config {
+	return tracing.Config{Endpoint: o.OTLPEndpoint, Sample: o.TraceSample}
+}
+
+// tracing is the configuration of the node's traces.
+func (c *Config) tracing() tracing.Config {
+	t := c.traces()
+	t.Version, t.Node, t.Rand = c.Version, c.Name, rand.Uint64
+	return t
 }

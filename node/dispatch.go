@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"carillon/internal/delivery"
 	"carillon/internal/secret"
+	"carillon/internal/tracing"
 	"carillon/shard/scheduler"
 	"carillon/shard/table"
 	"carillon/timer"
@@ -24,6 +26,8 @@ type dispatcher struct {
 	clock timeSource
 	test  *testClock // nil: there is none
 	vault *vault
+	// tracer reports calls to a collector; nil: none.
+	tracer *tracing.Tracer
 	// secret is the cluster's; nil as long as there is none.
 	secret func() []byte
 	topics topicFacts
@@ -110,7 +114,24 @@ func (d *dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(d
 	if d.test != nil {
 		d.test.calls.Add(1)
 	}
-	p.(callback.Permit).Start(r, func(out callback.Outcome) { done(out.Outcome) })
+	p.(callback.Permit).Start(r, func(out callback.Outcome) {
+		if d.traced(&j.Job, r, &out) {
+			out.TraceID = &j.Job.Trace.ID
+		}
+		done(out.Outcome)
+	})
+}
+
+// traced reports a call of a timer whose trace is reported. It returns false for other calls.
+func (d *dispatcher) traced(job *table.Job, r *callback.Request, out *callback.Outcome) bool {
+	if out.NotSent || !d.tracer.Traces(job.Trace) {
+		return false
+	}
+	d.tracer.Attempt(&tracing.Attempt{
+		Trace: job.Trace, Span: spanOf(r.WebhookID, r.Fence), Number: r.Attempt, Method: cmp.Or(r.Method, "POST"), URL: r.URL,
+		Topic: r.Topic, Timer: r.Timer, WebhookID: r.WebhookID, Status: out.Status, Err: out.Err, Begun: out.Started, Took: out.Took,
+	})
+	return true
 }
 
 // request lays the timer's own callback settings over the topic's. The error is that of a secret

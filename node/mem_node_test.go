@@ -70,7 +70,7 @@ func (unwatched) Outcome(timer.TopicID, *table.Outcome) {}
 func (unwatched) Expired()                              {}
 func (unwatched) Outcomes(int, int)                     {}
 func (unwatched) Frame(int)                             {}
-func (unwatched) Lateness(int64, bool)                  {}
+func (unwatched) Lateness(int64, bool, *[16]byte)       {}
 func (unwatched) Elected()                              {}
 func (unwatched) Snapshot(time.Duration)                {}
 func (unwatched) SnapshotSent(int64)                    {}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"encoding/hex"
 	"runtime"
 	"time"
 
@@ -179,13 +180,17 @@ func (m *metrics) DeadReplaced(n int) { m.deadReplaced.Add(float64(n)) }
 func (m *metrics) Frame(operations int) { m.frame.Observe(float64(operations)) }
 
 // Lateness implements shard.Observer.
-func (m *metrics) Lateness(ms int64, held bool) {
-	if held {
-		m.heldLateness.Observe(float64(ms) / 1000)
-	} else {
-		m.lateness.Observe(float64(ms) / 1000)
+func (m *metrics) Lateness(ms int64, held bool, traceID *[16]byte) {
+	to := m.heldLateness
+	if !held {
+		to = m.lateness
 		m.rates.Late(ms) // the console's lateness is the node's own, too
 	}
+	if traceID == nil {
+		to.Observe(float64(ms) / 1000)
+		return
+	}
+	to.(prometheus.ExemplarObserver).ObserveWithExemplar(float64(ms)/1000, prometheus.Labels{"trace_id": hex.EncodeToString(traceID[:])})
 }
 
 // Elected implements shard.Observer.

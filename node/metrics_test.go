@@ -200,8 +200,8 @@ func BenchmarkObserveRequest(b *testing.B) {
 func TestShownLatenessIsOfTheNode(t *testing.T) {
 	m := newMetrics(func() *shard.Host { return nil }, nil, nil, nil)
 	m.rates.Sample(0)
-	m.Lateness(10, false)
-	m.Lateness(600_000, true)
+	m.Lateness(10, false, nil)
+	m.Lateness(600_000, true, nil)
 	m.rates.Sample(time.Second)
 	count := int64(0)
 	for _, n := range m.rates.Minute().Late {

@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"carillon/internal/clocks"
+	"carillon/internal/tracing"
 	"carillon/internal/vfs"
 	"carillon/node/feed"
 	"carillon/node/member"
@@ -242,7 +243,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, tracer: p.tracer, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },
@@ -266,7 +267,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 // nothing to count.
 func (p *process) shown(from prometheus.Gatherer) func(ctx *fasthttp.RequestCtx, all bool) error {
 	handler := func(from prometheus.Gatherer) fasthttp.RequestHandler {
-		return fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(from, promhttp.HandlerOpts{}))
+		return fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	}
 	every, some := handler(from), handler(withoutTopics(from))
 	return func(ctx *fasthttp.RequestCtx, all bool) error {
@@ -311,6 +312,9 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	m.audit(p.trail)
 	m.lines(n.cfg.LogCounts)
 	m.registry.MustRegister(p.backups)
+	p.tracer = tracing.New(n.cfg.tracing(), n.cfg.Logger)
+	m.count("carillon_spans_exported_total", "Spans that the collector of traces has taken.", p.tracer.Exported)
+	m.count("carillon_spans_lost_total", "Spans that the collector did not take, or for which there was no room to wait.", p.tracer.Lost)
 	m.upgrade(func() ring.Upgrade { return p.core.Load().member.State.Upgrade() })
 	e := &engine{p: p}
 	server, err := api.New(api.Config{
@@ -319,6 +323,7 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 		ClusterError:    clusterError,
 		Digest:          e.digest,
 		Observe:         newHTTPMetrics(m.registry).observe,
+		Tracer:          p.tracer,
 		Hosts:           n.cfg.hosts(),
 		Origins:         n.cfg.CORSOrigins,
 		Audit:           auditor(p.trail),
@@ -335,6 +340,9 @@ func (n *Node) serve(ctx context.Context, p *process, aside int) error {
 	s.start(s.outer, p.members.Run)
 	if p.trail != nil {
 		s.start(s.outer, func(ctx context.Context) error { p.trail.Run(ctx); return nil })
+	}
+	if p.tracer != nil {
+		s.start(s.outer, p.tracer.Run)
 	}
 	s.start(s.outer, func(ctx context.Context) error { return p.peers.Run(ctx, p.peer) })
 	s.start(s.calls, pool.Run)

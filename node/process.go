@@ -13,6 +13,7 @@ import (
 	"carillon/internal/audit"
 	"carillon/internal/clocks"
 	"carillon/internal/delivery"
+	"carillon/internal/tracing"
 	"carillon/internal/vfs"
 	"carillon/node/feed"
 	"carillon/node/member"
@@ -53,6 +54,7 @@ type process struct {
 	vault        vault
 	trail        *audit.Log // nil: there is none
 	backups      *backupSchedule
+	tracer       *tracing.Tracer // nil: nothing is traced
 
 	core    atomic.Pointer[core]
 	running context.Context // of work in the background

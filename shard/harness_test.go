@@ -128,7 +128,7 @@ func (o *fakeObserver) Outcome(timer.TopicID, *table.Outcome) { o.outcomes++ }
 func (o *fakeObserver) Expired()                              { o.expired++ }
 func (o *fakeObserver) Outcomes(made, lost int)               { o.made, o.lost = o.made+made, o.lost+lost }
 func (o *fakeObserver) Frame(int)                             { o.frames++ }
-func (o *fakeObserver) Lateness(ms int64, held bool) {
+func (o *fakeObserver) Lateness(ms int64, held bool, _ *[16]byte) {
 	o.latenessMs, o.held = append(o.latenessMs, ms), append(o.held, held)
 }
 func (o *fakeObserver) Elected()               { o.elected++ }

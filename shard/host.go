@@ -123,7 +123,8 @@ type Observer interface {
 	// DeadReplaced reports dead letters that newer ones of their ids replaced.
 	DeadReplaced(n int)
 	Frame(operations int)
-	Lateness(ms int64, held bool) // of a first attempt; held: a gate delayed it, not this host
+	// Lateness of a first attempt; held: a gate delayed it, not this host; traceID: nil for none.
+	Lateness(ms int64, held bool, traceID *[16]byte)
 	Elected()
 	Snapshot(took time.Duration)
 	SnapshotSent(bytes int64)     // to another node, which has received it

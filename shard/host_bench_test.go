@@ -28,7 +28,7 @@ func (benchObserver) Outcome(timer.TopicID, *table.Outcome) {}
 func (benchObserver) Expired()                              {}
 func (benchObserver) Outcomes(int, int)                     {}
 func (benchObserver) Frame(int)                             {}
-func (benchObserver) Lateness(int64, bool)                  {}
+func (benchObserver) Lateness(int64, bool, *[16]byte)       {}
 func (benchObserver) Elected()                              {}
 func (benchObserver) Snapshot(_ time.Duration)              {}
 func (benchObserver) SnapshotSent(int64)                    {}

@@ -58,10 +58,12 @@ type serveCmd struct {
 
 // outsideFlags are the settings of what a node gives to other systems.
 type outsideFlags struct {
-	BackupTo    string `placeholder:"s3://BUCKET/PREFIX" help:"Make backups by a schedule, there; credentials as for carillon ctl backup (none)."`
-	BackupEvery string `default:"${backup_every}" placeholder:"CRON" help:"When, as five fields of cron, UTC (${default})."`
-	BackupKeep  int    `default:"${backup_keep}" placeholder:"N" help:"How many of them stay, 1–10000 (${default})."`
-	Admin       string `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
+	BackupTo     string   `placeholder:"s3://BUCKET/PREFIX" help:"Make backups by a schedule, there; credentials as for carillon ctl backup (none)."`
+	BackupEvery  string   `default:"${backup_every}" placeholder:"CRON" help:"When, as five fields of cron, UTC (${default})."`
+	BackupKeep   int      `default:"${backup_keep}" placeholder:"N" help:"How many of them stay, 1–10000 (${default})."`
+	OTLPEndpoint string   `name:"otlp-endpoint" placeholder:"URL" help:"Report traces to this OpenTelemetry collector, http://host:4318 (OTEL_EXPORTER_OTLP_ENDPOINT, else off)."`
+	TraceSample  *float64 `placeholder:"PART" help:"Part of the changes that come without a trace and are traced, 0–1 (OTEL_TRACES_SAMPLER_ARG, else 0.01)."`
+	Admin        string   `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
 }
 
 // logSettings is what a node logs.
@@ -205,6 +207,7 @@ func (s *serveCmd) config(admin *adminServer, logger *slog.Logger, logCounts fun
 		Alone:           node.Alone{TestClock: time.Time(s.TestClock)},
 		Outside: node.Outside{
 			BackupTo: s.BackupTo, BackupEvery: s.BackupEvery, BackupKeep: s.BackupKeep,
+			OTLPEndpoint: s.OTLPEndpoint, TraceSample: s.TraceSample,
 			LogCounts: logCounts,
 		},
 	}

@@ -53,6 +53,8 @@ var samples = map[string][3]string{
 	"backup-to":          {"s3://a/file", "s3://a/env", "s3://a/flag"},
 	"backup-every":       {"1 * * * *", "2 * * * *", "3 * * * *"},
 	"backup-keep":        {"1", "2", "3"},
+	"otlp-endpoint":      {"http://file:4318", "http://env:4318", "http://flag:4318"},
+	"trace-sample":       {"0.1", "0.2", "0"},
 	"log-level":          {"debug", "warn", "error"},
 	"log-format":         {"json", "json", "json"},
 }

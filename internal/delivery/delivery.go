@@ -91,4 +91,7 @@ type Outcome struct {
 	RetryAfterMs int64
 	// Unix ms. The end is rounded up: a wait from there is never too short.
 	StartedMs, EndedMs int64
+
+	// TraceID is the trace that somebody keeps and the call belongs to; nil: there is none.
+	TraceID *[16]byte
 }

@@ -387,7 +387,7 @@ func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
 		return
 	}
 	if f.fromMs > 0 && !a.NotSent {
-		al.cfg.Observer.Lateness(a.StartedMs-f.fromMs, f.kept)
+		al.cfg.Observer.Lateness(a.StartedMs-f.fromMs, f.kept, a.TraceID)
 	}
 	out := al.out.judge(f.handle, &d, a, al.random.Float64())
 	al.out.add(out, f)

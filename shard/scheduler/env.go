@@ -40,7 +40,8 @@ type Observer interface {
 	// Outcomes reports outcomes: timers that were made as others ended, and those that were not
 	// because their topic is gone.
 	Outcomes(made, lost int)
-	Lateness(ms int64, held bool) // of a first attempt that has ended; held: a gate delayed it
+	// Lateness of a first attempt that has ended; held: a gate delayed it; traceID: nil for none.
+	Lateness(ms int64, held bool, traceID *[16]byte)
 }
 
 // Env is a scheduler's access to its replica. All methods but Post are called on the replica's

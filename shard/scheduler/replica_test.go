@@ -81,25 +81,25 @@ type change struct {
 	err   error
 }
 
-func (c *change) WaitsUntil() time.Duration           { return c.until }
-func (c *change) Answer(_ timer.Result, err error)    { c.err = err }
-func (r *replica) Wake()                              { r.wakes = true }
-func (r *replica) WakeNext()                          { r.wakes = true }
-func (r *replica) Spent(steps int) bool               { r.spent += steps; return r.budget > 0 && r.spent >= r.budget }
-func (r *replica) Least() bool                        { return true }
-func (r *replica) Post(event func(bool))              { r.posted = append(r.posted, event) }
-func (r *replica) Confirm(then func(error))           { r.confirms = append(r.confirms, then) }
-func (r *replica) HandingOver() bool                  { return r.leaving }
-func (r *replica) Present() bool                      { return !r.gone }
-func (r *replica) Ended(owner table.Incarnation) bool { return r.ended[owner] }
-func (r *replica) Resume(list []ClientChange)         { r.resumed = append(r.resumed, list...) }
-func (r *replica) Refuse(list []ClientChange)         { r.refused = append(r.refused, list...) }
-func (r *replica) SendReport(p *Report)               { r.reports = append(r.reports, p) }
-func (r *replica) ZoneUnknown(name string)            { r.zones = append(r.zones, name) }
-func (r *replica) CanaryPassed()                      { r.canaries++ }
-func (r *replica) Expired()                           { r.expired++ }
-func (r *replica) Lateness(ms int64, _ bool)          { r.lateness = append(r.lateness, ms) }
-func (r *replica) Tenant(t *timer.Topic) string       { return t.Name }
+func (c *change) WaitsUntil() time.Duration               { return c.until }
+func (c *change) Answer(_ timer.Result, err error)        { c.err = err }
+func (r *replica) Wake()                                  { r.wakes = true }
+func (r *replica) WakeNext()                              { r.wakes = true }
+func (r *replica) Spent(steps int) bool                   { r.spent += steps; return r.budget > 0 && r.spent >= r.budget }
+func (r *replica) Least() bool                            { return true }
+func (r *replica) Post(event func(bool))                  { r.posted = append(r.posted, event) }
+func (r *replica) Confirm(then func(error))               { r.confirms = append(r.confirms, then) }
+func (r *replica) HandingOver() bool                      { return r.leaving }
+func (r *replica) Present() bool                          { return !r.gone }
+func (r *replica) Ended(owner table.Incarnation) bool     { return r.ended[owner] }
+func (r *replica) Resume(list []ClientChange)             { r.resumed = append(r.resumed, list...) }
+func (r *replica) Refuse(list []ClientChange)             { r.refused = append(r.refused, list...) }
+func (r *replica) SendReport(p *Report)                   { r.reports = append(r.reports, p) }
+func (r *replica) ZoneUnknown(name string)                { r.zones = append(r.zones, name) }
+func (r *replica) CanaryPassed()                          { r.canaries++ }
+func (r *replica) Expired()                               { r.expired++ }
+func (r *replica) Lateness(ms int64, _ bool, _ *[16]byte) { r.lateness = append(r.lateness, ms) }
+func (r *replica) Tenant(t *timer.Topic) string           { return t.Name }
 func (r *replica) Fence(_ table.Incarnation, then func(error)) {
 	r.fences = append(r.fences, then)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"carillon/internal/tracing"
 	"carillon/transport/api/backend"
 	"carillon/transport/api/web"
 	"carillon/transport/console"
@@ -43,6 +44,9 @@ type Config struct {
 	// (see RouteNames), the status, and how long the answer took to make. It must not wait. nil:
 	// nobody is told.
 	Observe func(route, status int, took time.Duration)
+
+	// Tracer reports changes to a collector; nil: none.
+	Tracer *tracing.Tracer
 
 	// Hosts are names and addresses that the node goes by, perhaps with a port, beside the address
 	// that a client has reached. See checkHost.

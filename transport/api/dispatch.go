@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"carillon/internal/tracing"
 	"carillon/timer"
 	"carillon/transport/api/internal/http1"
 	"carillon/transport/api/internal/strictjson"
@@ -22,7 +23,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem
 	rq := requests.Get().(*request)
 	rq.s, rq.Node, rq.Ctx = s, &s.node, ctx
 	var begun time.Time
-	if s.cfg.Observe != nil {
+	if s.cfg.Observe != nil || s.cfg.Tracer != nil {
 		begun = time.Now()
 	}
 	if c, ok := ctx.Conn().(*framedConn); ok {
@@ -45,9 +46,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, do func(*request) *web.Problem
 			web.WriteProblem(ctx, failed)
 			ctx.SetConnectionClose()
 			s.observe(rq.route, 500, begun)
+			rq.endSpan(500, begun)
 			return // the request object may be in any state: not used again
 		}
 		s.observe(rq.route, ctx.Response.StatusCode(), begun)
+		rq.endSpan(ctx.Response.StatusCode(), begun)
 		*rq = request{Request: web.Request{Scratch: rq.Scratch[:0]}, segments: rq.segments[:0], pathBuf: rq.pathBuf[:0], topicBefore: rq.topicBefore}
 		requests.Put(rq)
 	}()
@@ -76,6 +79,24 @@ func (s *Server) observe(r *route, status int, begun time.Time) {
 		took = time.Since(begun)
 	}
 	s.cfg.Observe(number, status, took)
+}
+
+// beginSpan decides whether a change is traced. What it makes continues its span then.
+func (rq *request) beginSpan() {
+	if rq.route.audit == "" {
+		return
+	}
+	if rq.span = rq.s.cfg.Tracer.Begin(rq.Trace); rq.span != nil {
+		rq.Trace = rq.span.Trace
+	}
+}
+
+func (rq *request) endSpan(status int, begun time.Time) {
+	if rq.span != nil {
+		rq.s.cfg.Tracer.End(rq.span, &tracing.Change{
+			Method: rq.route.method, Path: rq.route.path, Topic: rq.Topic, Timer: rq.ID, Status: status, Begun: begun, Took: time.Since(begun),
+		})
+	}
 }
 
 // closeAfter ends the connection with the answer, which the client is given a moment to read
@@ -175,6 +196,7 @@ func (rq *request) admit() *web.Problem {
 			return p
 		}
 		rq.Trace = rq.readTrace()
+		rq.beginSpan()
 		if rq.route.method == "POST" || rq.route.method == "PATCH" {
 			if rq.OnceKey, p = rq.idempotencyKey(); p != nil {
 				return p

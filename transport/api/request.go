@@ -3,6 +3,7 @@ package api
 import (
 	"sync"
 
+	"carillon/internal/tracing"
 	"carillon/transport/api/web"
 )
 
@@ -12,6 +13,7 @@ type request struct {
 	web.Request
 	s     *Server
 	route *route
+	span  *tracing.Span // nil: the request is not traced
 
 	received  bool  // the whole body
 	bodyTaken int64 // of the budget of bodies

@@ -1,0 +1,148 @@
+package node
+
+import (
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"carillon/timer"
+)
+
+// spanStore is a collector that keeps the spans that it is sent.
+type spanStore struct {
+	*httptest.Server
+	mu    sync.Mutex
+	spans []*otlp.Span
+}
+
+func newSpanStore(t *testing.T) *spanStore {
+	c := &spanStore{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var request collector.ExportTraceServiceRequest
+		if err != nil || proto.Unmarshal(body, &request) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, of := range request.GetResourceSpans() {
+			for _, s := range of.GetScopeSpans() {
+				c.spans = append(c.spans, s.GetSpans()...)
+			}
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// named returns the spans of a name, the oldest first.
+func (c *spanStore) named(name string) (all []*otlp.Span) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans {
+		if s.GetName() == name {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// TestTraces: an add, its failed attempt and its retry are spans of one trace; the receiver is told
+// the attempt's span; lateness has the trace as its exemplar for who asks in OpenMetrics. Reads, and
+// changes whose caller does not trace, have none.
+func TestTraces(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	to := newSpanStore(t)
+	every := 1.0
+	n := start(t, t.TempDir(), func(c *Config) { c.OTLPEndpoint, c.TraceSample = to.URL, &every })
+	rec := newReceiver(t, func(a *receivedFile, w http.ResponseWriter) {
+		if a.attempt == 1 && a.timer == "a" {
+			w.WriteHeader(500)
+		}
+	})
+	n.must(201, "PUT", "/v1/topics/orders", `{"callback":{"url":"`+rec.URL+`"},"retry":{"min_backoff":"10ms","jitter":0}}`)
+	add := func(id, traceparent string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), "POST", n.base+"/v1/topics/orders/timers", strings.NewReader(`{"id":"`+id+`","delay":"0s"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if traceparent != "" {
+			req.Header.Set("traceparent", traceparent)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil || resp.StatusCode != 201 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		resp.Body.Close()
+	}
+	add("quiet", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+	add("a", "")
+	n.eventually("orders", "a", "done")
+	n.eventually("orders", "quiet", "done")
+	until(t, "the spans are there", func() bool {
+		return len(to.named("callback")) >= 2 && len(to.named("POST /v1/topics/{topic}/timers")) >= 1
+	})
+	adds, calls := to.named("POST /v1/topics/{topic}/timers"), to.named("callback")
+	if len(adds) != 1 || len(calls) != 2 || len(to.named("PUT /v1/topics/{topic}")) != 1 || len(to.named("GET /v1/topics/{topic}/timers/{id}")) != 0 {
+		t.Fatalf("%d adds, %d calls", len(adds), len(calls))
+	}
+	made := [8]byte(adds[0].GetSpanId())
+	for i, s := range calls {
+		if string(s.GetTraceId()) != string(adds[0].GetTraceId()) || [8]byte(s.GetParentSpanId()) != made || len(s.GetLinks()) != i {
+			t.Errorf("call %d: %v", i, s)
+		}
+	}
+	given := map[[8]byte]bool{}
+	for _, a := range rec.await(t, 3) {
+		tr := timer.ParseTrace(a.header.Get("traceparent"), "")
+		if tr == nil {
+			t.Fatalf("%s has no trace", a.timer)
+		}
+		if a.timer == "a" {
+			given[tr.Span] = true
+		} else if tr.Flags&1 != 0 {
+			t.Errorf("%s is traced", a.timer)
+		}
+	}
+	if !given[[8]byte(calls[0].GetSpanId())] || !given[[8]byte(calls[1].GetSpanId())] {
+		t.Errorf("the receiver was given other spans: %v", given)
+	}
+
+	req, err := http.NewRequestWithContext(t.Context(), "GET", n.base+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exemplar := `# {trace_id="` + hex.EncodeToString(adds[0].GetTraceId()) + `"}`
+	until(t, "the exemplar is there", func() bool {
+		req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(string(body), "# EOF\n") {
+			t.Fatalf("%v: %v", err, resp.Header)
+		}
+		for line := range strings.Lines(string(body)) {
+			if strings.HasPrefix(line, "carillon_lateness_seconds_bucket{") && strings.Contains(line, exemplar) {
+				return true
+			}
+		}
+		return false
+	})
+	if plain := n.must(200, "GET", "/metrics", ""); strings.Contains(plain, "trace_id") || !strings.Contains(plain, "\ncarillon_spans_lost_total 0\n") {
+		t.Error("the plain format has exemplars, or spans were lost")
+	}
+}
