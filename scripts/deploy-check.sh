@@ -12,7 +12,7 @@ if command -v helm >/dev/null; then
 	chart=$(mktemp -d)
 	export HELM_CACHE_HOME="$chart/helm" HELM_CONFIG_HOME="$chart/helm" HELM_DATA_HOME="$chart/helm"
 	helm lint --strict --kube-version 1.30.0 deploy/helm/carillon
-	for options in image.tag= auth.existingSecret=carillon serviceMonitor.enabled=true,networkPolicy.enabled=true,storage.className=fast; do
+	for options in image.tag= auth.existingSecret=carillon serviceMonitor.enabled=true,networkPolicy.enabled=true,storage.className=fast backup.to=s3://vault/carillon,backup.credentialsSecret=vault,backup.region=eu-west-1,backup.endpoint=https://minio:9000,traces.endpoint=http://collector:4318; do
 		helm template carillon deploy/helm/carillon --kube-version 1.30.0 --set "$options" >"$chart/carillon.yaml"
 		(cd deploy/kubernetes/decode && GOFLAGS='' go run . "$chart/carillon.yaml")
 	done

@@ -87,6 +87,9 @@ func TestHelmChartValues(t *testing.T) {
 	if join := value("join").([]string); len(join) != 3 || join[2] != "blue-carillon-2.blue-carillon-nodes:7702" || value("bootstrap-expect") != 3 || value("replicas") != 5 || at(t, container, "image") != "carillon:1.0.0" {
 		t.Errorf("%v of %v", args, container)
 	}
+	if joined := strings.Join(args, " "); strings.Contains(joined, "backup") || strings.Contains(joined, "otlp") {
+		t.Errorf("backups and traces are not off: %v", args)
+	}
 	for kind, path := range map[string][]string{
 		"ServiceMonitor blue-carillon": {"spec", "selector", "matchLabels", "app"}, "NetworkPolicy blue-carillon": {"spec", "podSelector", "matchLabels", "app"},
 		"PodDisruptionBudget blue-carillon": {"spec", "selector", "matchLabels", "app"}, "Service blue-carillon-nodes": {"spec", "selector", "app"},
@@ -94,6 +97,34 @@ func TestHelmChartValues(t *testing.T) {
 		if all[kind] == nil || at(t, all[kind], path...) != "blue-carillon" {
 			t.Errorf("%s: %v", kind, all[kind])
 		}
+	}
+}
+
+// TestHelmChartBackupsAndTraces: the nodes have the flags, and the credentials as files.
+func TestHelmChartBackupsAndTraces(t *testing.T) {
+	all := chart(t, "carillon", "--set", "backup.to=s3://vault/carillon,backup.every=30 2 * * *,backup.keep=7,backup.credentialsSecret=vault,backup.region=eu-west-1,backup.endpoint=https://minio:9000",
+		"--set", "traces.endpoint=http://collector:4318,traces.sample=0.5")
+	pod := at(t, all["StatefulSet carillon"], "spec", "template", "spec")
+	container := at(t, pod, "containers", "0")
+	args := texts(at(t, container, "args"))
+	line := strings.NewReplacer("$(POD_NAME)", "carillon-0", "$(POD_NAMESPACE)", "timers").Replace(strings.Join(args[1:], "\x00"))
+	_, value := serveParser(t, strings.Split(line, "\x00")...)
+	sample := value("trace-sample").(*float64)
+	if value("backup-to") != "s3://vault/carillon" || value("backup-every") != "30 2 * * *" || value("backup-keep") != 7 || value("otlp-endpoint") != "http://collector:4318" || sample == nil || *sample != 0.5 {
+		t.Errorf("%v", args)
+	}
+	env := map[string]any{}
+	for _, e := range at(t, container, "env").([]any) {
+		env[e.(map[string]any)["name"].(string)] = e.(map[string]any)["value"]
+	}
+	mounts, volumes := at(t, container, "volumeMounts").([]any), at(t, pod, "volumes").([]any)
+	if len(mounts) != 3 || len(volumes) != 2 {
+		t.Fatalf("%v, %v", mounts, volumes)
+	}
+	mounted := at(t, mounts[2], "mountPath")
+	if env["AWS_ACCESS_KEY_ID_FILE"] != fmt.Sprint(mounted, "/AWS_ACCESS_KEY_ID") || env["AWS_SECRET_ACCESS_KEY_FILE"] != fmt.Sprint(mounted, "/AWS_SECRET_ACCESS_KEY") ||
+		env["AWS_REGION"] != "eu-west-1" || env["AWS_ENDPOINT_URL_S3"] != "https://minio:9000" || at(t, volumes[1], "secret", "secretName") != "vault" {
+		t.Errorf("%v, %v", env, pod)
 	}
 }
 

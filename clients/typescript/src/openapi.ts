@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Prometheus metrics. Scope cluster; scope read of a token for all topics gets them without the series that name topics or destinations.
-         * @description In the text format of Prometheus. docs/metrics.md lists them.
+         * @description In the text format of Prometheus, or of OpenMetrics, with exemplars, if Accept asks for it. docs/metrics.md lists them.
          */
         get: operations["metrics"];
         put?: never;
@@ -2128,6 +2128,7 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                    "application/openmetrics-text": string;
                 };
             };
             400: components["responses"]["P400"];
