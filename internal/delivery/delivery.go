@@ -77,6 +77,7 @@ const (
 // Outcome is how one call ended.
 type Outcome struct {
 	NotSent bool // the call was never made: the lease is given back and no attempt counts
+	Refused bool // the address policy refused it; nothing was sent
 	Status  int  // HTTP status; 0 when no answer was understood
 
 	// Err is empty if the receiver took the call, else a short stable code, perhaps ": " and a
@@ -84,8 +85,7 @@ type Outcome struct {
 	// refused", "unreachable", "name not found", "name lookup failed", "connection closed",
 	// "connection reset", "tls", "refused", "redirect 302", "status 500", "bad response", "bad
 	// request", "shut down", "not sent", "connection failed", "internal error".
-	Err     string
-	Refused bool // the address policy refused it; nothing was sent
+	Err string
 
 	// RetryAfterMs comes from a 429 or 503 alone, 1 s to 1 h; 0: none.
 	RetryAfterMs int64
