@@ -81,7 +81,9 @@ func (b *backupCmd) store(ctl *Command, term *terminal.Terminal) error {
 	head, size, err := place.Save(context.Background(), place.Key(), func(ctx context.Context, to io.Writer) error {
 		from, err := b.ask(ctx, ctl)
 		if err != nil {
-			refused = err
+			if ctx.Err() == nil { // else the store has refused already, and the request was taken back
+				refused = err
+			}
 			return err
 		}
 		defer from.Close()
