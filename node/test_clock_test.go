@@ -423,3 +423,20 @@ func TestFewSlotsByTestClock(t *testing.T) {
 		t.Errorf("%d calls, then %+v", calls, m)
 	}
 }
+
+// TestOutcomesByTestClock: what an end makes is due at once, and so of the same instant.
+func TestOutcomesByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/events", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/jobs", fmt.Sprintf(`{"callback":{"url":%q},"on_done":{"topic":"events"}}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/jobs/timers/x", `{"delay":"1h"}`)
+	if m := r.move(`{"advance":"1h"}`); m.Calls != 2 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	for _, call := range receiver.take() {
+		if !strings.HasSuffix(call, " 2026-01-01T01:00:00Z") {
+			t.Error(call)
+		}
+	}
+}
