@@ -51,9 +51,15 @@ type serveCmd struct {
 	Console          bool           `default:"true" negatable:"" help:"Show the console, a page for people, at / of the API (${default})."`
 	MaxConnections   int            `default:"${max_connections}" placeholder:"N" help:"Connections of clients at once, 16–1000000 (${default}); fewer where the limit of open files is low."`
 	MaxCalls         int            `default:"${max_calls}" placeholder:"N" help:"Callbacks at once, 16–65536 (${default}); fewer where the limit of open files is low."`
-	TestClock        clockStart     `placeholder:"TIME" help:"For tests: timers run by a clock that stands still until POST /v1/clock moves it, from now or an RFC 3339 time on; one node, in its own --data (off)."`
-	outsideFlags
-	logSettings `embed:""`
+	outsideFlags     `embed:""`
+	TestClock        clockStart `placeholder:"TIME" help:"For tests: timers run by a clock that stands still until POST /v1/clock moves it, from now or an RFC 3339 time on; one node, in its own --data (off)."`
+	logSettings      `embed:""`
+}
+
+// logSettings is what a node logs.
+type logSettings struct {
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
+	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
 }
 
 // outsideFlags are the settings of what a node gives to other systems.
@@ -64,12 +70,6 @@ type outsideFlags struct {
 	OTLPEndpoint string   `name:"otlp-endpoint" placeholder:"URL" help:"Report traces to this OpenTelemetry collector, http://host:4318 (OTEL_EXPORTER_OTLP_ENDPOINT, else off)."`
 	TraceSample  *float64 `placeholder:"PART" help:"Part of the changes that come without a trace and are traced, 0–1 (OTEL_TRACES_SAMPLER_ARG, else 0.01)."`
 	Admin        string   `placeholder:"HOST:PORT" help:"Address of a server for Go profiles, loopback only (off)."`
-}
-
-// logSettings is what a node logs.
-type logSettings struct {
-	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"debug, info, warn or error (${default})."`
-	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json, on stderr (${default})."`
 }
 
 // Help is shown above the flags.

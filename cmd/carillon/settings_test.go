@@ -49,12 +49,12 @@ var samples = map[string][3]string{
 	"audit-log":          {"from-file", "from-env", "off"},
 	"callback-allow":     {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16,10.4.0.0/16"},
 	"admin":              {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
-	"test-clock":         {"2026-01-01T00:00:00Z", "2027-01-01T00:00:00+01:00", "2028-01-01T00:00:00.5Z"},
 	"backup-to":          {"s3://a/file", "s3://a/env", "s3://a/flag"},
 	"backup-every":       {"1 * * * *", "2 * * * *", "3 * * * *"},
 	"backup-keep":        {"1", "2", "3"},
 	"otlp-endpoint":      {"http://file:4318", "http://env:4318", "http://flag:4318"},
 	"trace-sample":       {"0.1", "0.2", "0"},
+	"test-clock":         {"2026-01-01T00:00:00Z", "2027-01-01T00:00:00+01:00", "2028-01-01T00:00:00.5Z"},
 	"log-level":          {"debug", "warn", "error"},
 	"log-format":         {"json", "json", "json"},
 }
