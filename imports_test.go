@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"deploy":           {},        // a program that reads our files for Kubernetes, a module of its own
 
 	"internal/order":     {}, // a heap and a ring
-	"internal/delivery":  {}, // what scheduler and callback exchange, so that neither knows the other
+	"internal/delivery":  {"timer"}, // what scheduler and callback exchange, so that neither knows the other
 	"internal/feature":   {}, // the level of formats that all nodes understand
 	"internal/placement": {"timer"},
 

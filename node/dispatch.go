@@ -148,7 +148,7 @@ func (d *dispatcher) request(j *scheduler.Delivery) (*callback.Request, error) {
 		Timeout: time.Duration(c.TimeoutMs) * time.Millisecond,
 		Topic:   j.Topic.Name, Timer: job.ID, DueMs: job.DueMs, AskedMs: job.AskedMs, Attempt: job.Attempts, Fence: job.Fence,
 		WebhookID: webhookID(j.Shard, job), CloudEvent: j.Topic.Policy.CloudEvents,
-		Deadline: j.Deadline,
+		Deadline: j.Deadline, KeepAnswer: !j.Topic.Policy.NoAnswers,
 	}
 	if j.Topic.Policy.Report {
 		receipt := receipt{shard: j.Shard, topic: j.Topic.ID, handle: job.Handle, seq: job.Seq, fence: job.Fence}

@@ -117,6 +117,7 @@ func (h *historyAdapter) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry
 		h.log.Error("the history could not be read", "error", err)
 		return nil, false, timer.ErrUnknown
 	}
+	bytes := 0
 	for i := range events {
 		e, err := table.DecodeHistoryEnd(events[i].Body)
 		if err != nil {
@@ -132,6 +133,12 @@ func (h *historyAdapter) List(q *timer.HistoryQuery) (page []*timer.HistoryEntry
 		}
 		if page = append(page, e); q.Content != 0 {
 			return page, false, nil
+		}
+		for i := range e.Attempts { // what receivers answered can be more than the ends
+			bytes += e.Attempts[i].Size()
+		}
+		if bytes >= pageBytes && i < len(events)-1 {
+			return page, true, nil
 		}
 	}
 	return page, more && len(page) > 0, nil

@@ -146,6 +146,9 @@ func (h *stateHash) topic(t *timer.Topic) {
 	if p.OnDone != "" || p.OnDead != "" {
 		h.texts(p.OnDone, p.OnDead)
 	}
+	if p.NoAnswers {
+		h.texts("no answers")
+	}
 	if p.CloudEvents || len(p.SigningKeys) > 0 {
 		h.flags(p.CloudEvents)
 		h.list(len(p.SigningKeys), false)

@@ -121,7 +121,7 @@ func appendReport(b []byte, p *scheduler.Report) []byte {
 	for _, v := range [...]int64{a.RetryAfterMs, a.StartedMs, a.EndedMs} {
 		b = binary.AppendVarint(b, v)
 	}
-	return encoding.AppendBlock(b, encoding.Cut(a.Err, encoding.MaxErr))
+	return encoding.AppendError(b, a.Err, a.Answer)
 }
 
 // hearReport passes a former leader's report to the scheduler. If the lease is already over, it
@@ -134,7 +134,7 @@ func (s *timerShard) hearReport(from uint64, body []byte) {
 	p := scheduler.Report{Owner: table.Incarnation(r.Uvarint()), Handle: timer.Handle(r.Number(1<<32-1, "handle")), Seq: r.Uvarint(), Fence: r.Uvarint(), Rev: uint32(r.Uvarint())}
 	p.Attempt = delivery.Outcome{NotSent: body[0]&reportNotSent != 0, Refused: body[0]&reportRefused != 0, Status: int(r.Number(1<<16-1, "status"))}
 	p.Attempt.RetryAfterMs, p.Attempt.StartedMs, p.Attempt.EndedMs = r.Varint(), r.Varint(), r.Varint()
-	p.Attempt.Err = string(r.Block(encoding.MaxErr, "error text"))
+	p.Attempt.Err, p.Attempt.Answer = r.Failure()
 	if r.Err() == nil && s.scheduler.JudgeReport(&p) {
 		s.tellOver(from, p.Owner, p.Handle, p.Fence)
 	}

@@ -230,6 +230,11 @@ func (e schedulerEnv) Proposed(i scheduler.Item) {
 
 func (e schedulerEnv) Confirm(then func(error)) { e.g.confirm(e.g.w.now.Mono+waitLimit, then) }
 
+// Full implements scheduler.Env.
+func (e schedulerEnv) Full() bool {
+	return e.g.w.host.needed() > e.g.w.host.cfg.MemoryLimit
+}
+
 func (e schedulerEnv) HandingOver() bool { return e.g.transfer.to != 0 || e.g.w.host.draining.Load() }
 func (e schedulerEnv) Present() bool     { return e.g.raft != nil }
 

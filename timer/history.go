@@ -24,7 +24,11 @@ type HistoryAttempt struct {
 	StartedMs, EndedMs int64
 	Status             int // HTTP status; 0: none
 	Err                string
+	Answer             *Answer // of the receiver, if the attempt failed; nil: none
 }
+
+// Size is about how many bytes an attempt takes in memory.
+func (a *HistoryAttempt) Size() int { return 64 + len(a.Err) + a.Answer.Size() }
 
 // HistoryEntry is a timer at its end, with its attempts, oldest first.
 type HistoryEntry struct {

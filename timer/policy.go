@@ -77,6 +77,9 @@ type Policy struct {
 	DeadRetentionMs int64
 	Secrets         []string // as given: whsec_…
 
+	// NoAnswers keeps no text that receivers answer.
+	NoAnswers bool `json:",omitempty"`
+
 	// CloudEvents adds the headers of CloudEvents 1.0 (binary mode) to calls, in addition to our own.
 	CloudEvents bool `json:",omitempty"`
 	// SigningKeys sign calls so that receivers need no secret to check them. The newest is the

@@ -2,7 +2,7 @@ package timer
 
 // Size is about how many bytes a timer takes in memory.
 func (t *Timer) Size() int {
-	n := BaseSize + len(t.ID) + len(t.Payload) + len(t.ContentType) + len(t.Callback.URL) + len(t.LastError)
+	n := BaseSize + len(t.ID) + len(t.Payload) + len(t.ContentType) + len(t.Callback.URL) + len(t.LastError) + t.LastAnswer.Size()
 	for i := range t.Callback.Headers {
 		n += len(t.Callback.Headers[i].Name) + len(t.Callback.Headers[i].Value)
 	}
@@ -145,6 +145,7 @@ type Timer struct {
 	Fence      uint64 // lease number of the last attempt; grows over the life of the id
 	LastStatus int    // HTTP status of the last attempt, 0 none
 	LastError  string
+	LastAnswer *Answer // to the last attempt, if that failed; nil: none
 
 	Content uint64 // of the command that made it, or replaced it whole
 	FirstMs int64  // the first add of those that were merged; 0: MaxWaitMs counts from now

@@ -4,7 +4,11 @@
 // A Permit is used or cancelled exactly once, and so is a Credit. A call ends with an Outcome.
 package delivery
 
-import "time"
+import (
+	"time"
+
+	"carillon/timer"
+)
 
 // Ask is what waits if there is no permit.
 type Ask struct {
@@ -86,6 +90,10 @@ type Outcome struct {
 	// "connection reset", "tls", "refused", "redirect 302", "status 500", "bad response", "bad
 	// request", "shut down", "not sent", "connection failed", "internal error".
 	Err string
+
+	// Answer is what the receiver answered to a call that failed; nil: nothing, or its topic keeps no
+	// answers. It is a client's data: it belongs in no log and no metric.
+	Answer *timer.Answer
 
 	// RetryAfterMs comes from a 429 or 503 alone, 1 s to 1 h; 0: none.
 	RetryAfterMs int64

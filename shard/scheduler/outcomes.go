@@ -58,6 +58,9 @@ func (o *outcomes) judge(h timer.Handle, d *table.Due, a *delivery.Outcome, rand
 	}
 	own := o.table.RetryOf(h)
 	out := judge(&policy, &own, d.Attempts, a, random)
+	if policy.NoAnswers || out.Answer != nil && o.env.Full() {
+		out.Answer = nil
+	}
 	out.Handle, out.Seq, out.Fence = h, d.Seq, d.Fence
 	if out.Kind == table.RetryLater { // the clock of a former leader may have been ahead (I4)
 		out.NextMs = o.notBeforeDue(h, out.NextMs)

@@ -43,6 +43,7 @@ type replica struct {
 	confirms []func(error)
 	fences   []func(error)
 	ended    map[table.Incarnation]bool
+	full     bool
 	leaving  bool
 	gone     bool
 	reports  []*Report
@@ -90,6 +91,7 @@ func (r *replica) Least() bool                            { return true }
 func (r *replica) Post(event func(bool))                  { r.posted = append(r.posted, event) }
 func (r *replica) Confirm(then func(error))               { r.confirms = append(r.confirms, then) }
 func (r *replica) HandingOver() bool                      { return r.leaving }
+func (r *replica) Full() bool                             { return r.full }
 func (r *replica) Present() bool                          { return !r.gone }
 func (r *replica) Ended(owner table.Incarnation) bool     { return r.ended[owner] }
 func (r *replica) Resume(list []ClientChange)             { r.resumed = append(r.resumed, list...) }

@@ -13,7 +13,7 @@ import (
 // attempts includes this one; random in [0,1) spreads the backoff. judge reads no clock: its
 // decision is logged as it is.
 func judge(p *timer.Policy, own *timer.Retry, attempts int, a *delivery.Outcome, random float64) table.Outcome {
-	out := table.Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err}
+	out := table.Outcome{StartedMs: a.StartedMs, EndedMs: a.EndedMs, Status: a.Status, Err: a.Err, Answer: a.Answer}
 	switch {
 	case a.NotSent:
 		out.Kind = table.Release

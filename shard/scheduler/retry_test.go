@@ -60,3 +60,24 @@ func TestI17Backoff(t *testing.T) {
 	f(timer.Retry{HasJitter: true}, 1, 0, 1000)
 	f(timer.Retry{MinBackoffMs: 1, HasJitter: true, Jitter: 1}, 1, 0, 1) // never at once
 }
+
+// TestAnswersThatAreNotKept: a topic can keep no answers, and a node whose memory is full keeps none
+// either.
+func TestAnswersThatAreNotKept(t *testing.T) {
+	answer := &timer.Answer{Body: "card declined"}
+	f := func(none, full bool, want *timer.Answer) {
+		t.Helper()
+		r := newReplica(t)
+		r.full = full
+		r.topic(1, func(p *timer.Policy) { p.NoAnswers = none })
+		h := r.add("a", 0)
+		d := r.table.Due(h)
+		out := r.out.judge(h, &d, &delivery.Outcome{Status: 500, Err: "status 500", Answer: answer}, 0)
+		if out.Kind != table.RetryLater || out.Answer != want {
+			t.Errorf("none %v, full %v: %+v, answer %+v", none, full, out, out.Answer)
+		}
+	}
+	f(false, false, answer)
+	f(true, false, nil)
+	f(false, true, nil)
+}

@@ -67,7 +67,9 @@ type Outcome struct {
 	EndedMs   int64
 	Status    int    // HTTP status; 0 none
 	Err       string // cut to 1 KiB
-	NextMs    int64  // RetryLater: the next attempt
+	// Answer is what the receiver answered, if the attempt failed; nil: none.
+	Answer *timer.Answer
+	NextMs int64 // RetryLater: the next attempt
 	// Reason and RetainUntilMs (the end of the dead letter's retention) are set with Kill.
 	Reason        timer.Reason
 	RetainUntilMs int64
@@ -232,7 +234,7 @@ func (b *Batch) Outcome(o *Outcome) int {
 	b.buf = binary.AppendVarint(b.buf, b.nowMs-o.StartedMs)
 	b.buf = binary.AppendVarint(b.buf, o.EndedMs-o.StartedMs)
 	b.buf = binary.AppendVarint(b.buf, int64(o.Status))
-	b.buf = encoding.AppendBlock(b.buf, encoding.Cut(o.Err, encoding.MaxErr))
+	b.buf = encoding.AppendError(b.buf, o.Err, o.Answer)
 	switch o.Kind {
 	case RetryLater:
 		b.buf = binary.AppendVarint(b.buf, o.NextMs-b.nowMs)

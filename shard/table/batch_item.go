@@ -167,7 +167,7 @@ func (it *items) readOutcome() {
 	o.StartedMs = it.nowMs - it.Varint()
 	o.EndedMs = o.StartedMs + it.Varint()
 	o.Status = int(it.Varint())
-	o.Err = string(it.Block(encoding.MaxErr, "error text"))
+	o.Err, o.Answer = it.Failure()
 	switch kind {
 	case Ack, Release:
 	case RetryLater:

@@ -68,9 +68,14 @@ func itemCases() map[string]func(b *Batch) {
 				b.Outcome(&Outcome{Kind: Ack, Handle: timer.Handle(7 - i), Seq: 9, Fence: uint64(11 + i), Status: 200, StartedMs: 1_700_000_000_100, EndedMs: 1_700_000_000_103})
 			}
 		},
-		"ack-error":    kind(leased, Ack),
-		"retry":        kind(leased, RetryLater),
-		"kill":         kind(leased, Kill),
+		"ack-error": kind(leased, Ack),
+		"retry":     kind(leased, RetryLater),
+		"kill":      kind(leased, Kill),
+		"retry-answer": func(b *Batch) {
+			o := leased
+			o.Answer = &timer.Answer{Body: "card declined\xff", Type: "text/plain", Location: "/later"}
+			kind(o, RetryLater)(b)
+		},
 		"release":      kind(leased, Release),
 		"takeover":     func(b *Batch) { b.Takeover(1 << 50) },
 		"tick":         func(b *Batch) { b.Tick() },

@@ -3,6 +3,7 @@ package table
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"carillon/timer"
 )
@@ -227,6 +228,9 @@ func (g *modelHarness) outcomeItem(b *Batch) step {
 		o.Reason, o.RetainUntilMs, o.Err = timer.MaxAttempts, g.now+100_000, "connection refused"
 	case Accepted, Extended:
 		o.LeaseMs = int64(1000 * (1 + g.pick(50)))
+	}
+	if g.answers && (o.Kind == RetryLater || o.Kind == Kill) && g.pick(2) == 0 {
+		o.Answer = &timer.Answer{Body: strings.Repeat("no ", 1+g.pick(300)), Type: []string{"", "text/plain"}[g.pick(2)]}
 	}
 	if at := g.again(); at != 0 && x.Repeat != nil && g.pick(2) == 0 {
 		b.Overlap(o.Handle, o.Seq, o.Fence, at)

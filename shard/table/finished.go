@@ -24,7 +24,8 @@ const finishedFixed = 160
 
 func (t *timers) finishedCost(s *slab.Slot) int64 {
 	v := t.content.View(s.Ref)
-	return int64(finishedFixed + len(v.ID) + len(v.Rest) + len(t.content.ErrorText(t.attempts.At(s.Attempt).ErrRef)))
+	text, answer := t.content.Failure(t.attempts.At(s.Attempt).ErrRef)
+	return int64(finishedFixed + len(v.ID) + len(v.Rest) + len(text) + len(answer))
 }
 
 // push appends a timer that has just ended. The timer's update is open.

@@ -123,9 +123,8 @@ func (t *timers) appendTimerAt(dst []byte, s *slab.Slot, r *slab.Attempt, v *con
 	}
 	dst = binary.AppendUvarint(dst, r.Fence)
 	dst = binary.AppendVarint(dst, int64(r.Status))
-	text := t.content.ErrorText(r.ErrRef)
-	dst = binary.AppendUvarint(dst, uint64(len(text)))
-	dst = append(dst, text...)
+	text, answer := t.content.Failure(r.ErrRef)
+	dst = encoding.AppendFailure(dst, text, answer)
 	if v.AskedMs != 0 {
 		dst = binary.AppendVarint(dst, v.AskedMs)
 	}
@@ -139,13 +138,12 @@ func (e *events) addAttempt(t *timers, o *Outcome, s *slab.Slot, endedMs int64) 
 		return
 	}
 	r := t.attempts.At(s.Attempt)
-	text := t.content.ErrorText(r.ErrRef)
+	text, answer := t.content.Failure(r.ErrRef)
 	e.buf = binary.AppendUvarint(append(e.buf, historyVersion), uint64(s.Attempts()))
 	e.buf = binary.AppendVarint(e.buf, r.FiredMs)
 	e.buf = binary.AppendVarint(e.buf, endedMs-r.FiredMs)
 	e.buf = binary.AppendUvarint(e.buf, uint64(r.Status))
-	e.buf = binary.AppendUvarint(e.buf, uint64(len(text)))
-	e.buf = append(e.buf, text...)
+	e.buf = encoding.AppendFailure(e.buf, text, answer)
 	e.close()
 }
 
@@ -172,7 +170,7 @@ func DecodeHistoryEnd(body []byte) (*timer.HistoryEntry, error) {
 		return nil, err
 	}
 	if t := e.Timer; e.ByAttempt {
-		e.Attempts = []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, EndedMs: t.EndedMs, Status: t.LastStatus, Err: t.LastError}}
+		e.Attempts = []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, EndedMs: t.EndedMs, Status: t.LastStatus, Err: t.LastError, Answer: t.LastAnswer}}
 	}
 	return e, nil
 }
@@ -186,7 +184,7 @@ func DecodeHistoryAttempt(body []byte) (timer.HistoryAttempt, error) {
 	a := timer.HistoryAttempt{Attempt: int(r.Number(encoding.MaxAttempt, "attempt")), StartedMs: r.Varint()}
 	a.EndedMs = a.StartedMs + r.Varint()
 	a.Status = int(r.Number(1<<16-1, "status"))
-	a.Err = string(r.Block(encoding.MaxErr, "error text"))
+	a.Err, a.Answer = r.Failure()
 	return a, r.Close()
 }
 

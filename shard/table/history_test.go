@@ -39,7 +39,7 @@ func (m *model) tell(x *modelTimer) {
 }
 
 func (m *model) tellAttempt(x *modelTimer, o *Outcome, at int64) {
-	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: o.StartedMs, EndedMs: at, Status: o.Status, Err: o.Err}})
+	m.told = append(m.told, modelEvent{endMs: at, timer: x.Timer, attempt: timer.HistoryAttempt{Attempt: x.Attempts, StartedMs: o.StartedMs, EndedMs: at, Status: o.Status, Err: o.Err, Answer: o.Answer}})
 }
 
 // checkTold compares the table's history events of an entry with the model: each end with the whole
@@ -57,7 +57,7 @@ func (g *modelHarness) checkTold() {
 			g.t.Fatalf("event %d is %+v, the model says %+v", i, e, w)
 		}
 		if e.State == 0 {
-			if a, err := DecodeHistoryAttempt(e.Body); err != nil || a != w.attempt {
+			if a, err := DecodeHistoryAttempt(e.Body); err != nil || !reflect.DeepEqual(a, w.attempt) {
 				g.t.Fatalf("attempt %+v, %v; the model says %+v", a, err, w.attempt)
 			}
 			continue
@@ -75,7 +75,7 @@ func (g *modelHarness) checkTold() {
 
 // TestHistoryGolden: the format must not change unnoticed, because history stays on disk for days.
 func TestHistoryGolden(t *testing.T) {
-	events, states := goldenHistory(t)
+	events, states := goldenHistory(t, nil)
 	var b []byte
 	for _, e := range events {
 		b = append(append(fmt.Appendf(b, "%d %d %d %d %d %s ", e.Item, e.Topic, e.Seq, e.State, e.EndMs, e.ID), e.Body...), '\n')
@@ -95,8 +95,27 @@ func TestHistoryGolden(t *testing.T) {
 	}
 }
 
+// TestHistoryGoldenAnswers: the events of attempts and ends have what receivers answered.
+func TestHistoryGoldenAnswers(t *testing.T) {
+	answer := &timer.Answer{Body: "card declined", Type: "text/plain", Location: "/later"}
+	events, _ := goldenHistory(t, answer)
+	var b []byte
+	for _, e := range events[1:] {
+		b = append(append(b, e.Body...), '\n')
+	}
+	testkit.Golden(t, "history-answers", b)
+	attempt, err := DecodeHistoryAttempt(events[1].Body)
+	if err != nil || !reflect.DeepEqual(attempt.Answer, answer) {
+		t.Errorf("%+v, %v", attempt, err)
+	}
+	end, err := DecodeHistoryEnd(events[2].Body)
+	if err != nil || !reflect.DeepEqual(end.Timer.LastAnswer, answer) || !reflect.DeepEqual(end.Attempts[0].Answer, answer) {
+		t.Errorf("%+v, %v", end, err)
+	}
+}
+
 // goldenHistory makes a timer that is attempted twice and dies, and a timer that is cancelled.
-func goldenHistory(t *testing.T) (list []HistoryEvent, states []timer.State) {
+func goldenHistory(t *testing.T, answer *timer.Answer) (list []HistoryEvent, states []timer.State) {
 	const now = int64(1_700_000_000_000)
 	table := New(1, now)
 	table.KeepHistory()
@@ -120,7 +139,7 @@ func goldenHistory(t *testing.T) (list []HistoryEvent, states []timer.State) {
 	for attempt := uint64(1); attempt <= 2; attempt++ {
 		at := now + int64(attempt)*1000
 		apply(at, func() { b.Lease(10_000, 1, 1, table.Due(1).Rev) })
-		o := &Outcome{Handle: 1, Seq: 1, Fence: attempt, Kind: RetryLater, StartedMs: at + 1, EndedMs: at + 20, Status: 503, Err: "busy", NextMs: at + 900}
+		o := &Outcome{Handle: 1, Seq: 1, Fence: attempt, Kind: RetryLater, StartedMs: at + 1, EndedMs: at + 20, Status: 503, Err: "busy", Answer: answer, NextMs: at + 900}
 		if attempt == 2 {
 			o.Kind, o.Reason, o.RetainUntilMs = Kill, timer.MaxAttempts, at+90_000
 		}

@@ -365,5 +365,17 @@ func (l *loader) run(h timer.Handle, s *slab.Slot) {
 	r.Status = uint16(l.number(1<<16-1, "status"))
 	r.DurMs = uint32(l.number(1<<32-1, "length of the lease"))
 	r.Holder = Holder(l.number(uint64(slab.ByReport), "holder of the lease"))
-	r.ErrRef = t.content.SetError(h, 0, string(l.bytes(int(l.number(encoding.MaxErr, "error text")))))
+	n := int(l.number(encoding.MaxErr|encoding.AnswerFollows, "error text"))
+	if n&^encoding.AnswerFollows > encoding.MaxErr {
+		l.fail("error text of handle %d is too long", h)
+	}
+	text := string(l.bytes(n &^ encoding.AnswerFollows))
+	var answer []byte
+	if n&encoding.AnswerFollows != 0 && l.err == nil {
+		answer = l.bytes(int(l.number(encoding.MaxAnswer, "answer")))
+		if a, err := encoding.DecodeAnswer(answer); l.err == nil && (err != nil || a == nil) {
+			l.fail("answer of handle %d cannot be read", h)
+		}
+	}
+	r.ErrRef = t.content.SetError(h, 0, text, answer)
 }

@@ -30,6 +30,7 @@ type modelHarness struct {
 	notLate  bool
 	outcomes bool           // draw outcomes; the golden snapshot was drawn without them
 	since    [][]byte       // entries since BeginSnapshot, while a snapshot is in progress
+	answers  bool           // draw answers; the golden snapshot was drawn without them
 	delivers bool           // draw changes of delivery; the golden snapshot was drawn without them
 	drawn    *timer.Command // of the turn's last item; nil: it is none
 }
@@ -221,11 +222,12 @@ func dump(t *Table) string {
 		}
 		v := t.content.View(s.Ref)
 		m := *t.Copy(h)
-		repeat, trace, done, dead := m.Repeat, m.Trace, m.OnDone, m.OnDead
-		m.Repeat, m.Trace, m.OnDone, m.OnDead = nil, nil, nil, nil // otherwise their addresses would be printed
+		repeat, trace, done, dead, answer := m.Repeat, m.Trace, m.OnDone, m.OnDead, m.LastAnswer
+		m.Repeat, m.Trace, m.OnDone, m.OnDead, m.LastAnswer = nil, nil, nil, nil, nil // otherwise their addresses would be printed
 		fmt.Fprintf(&b, "%d %+v %+v %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, done, dead, s.When(), s.Rev, v.Content, v.Flags, s.Marks(), placeOf(t, h))
 		fmt.Fprint(&b, " ", v.FirstMs, v.Occurrence)
 		if s.Attempt != 0 {
+			fmt.Fprintf(&b, " %+v", answer)
 			r := *t.attempts.At(s.Attempt)
 			if r.Successor != 0 {
 				n := t.content.View(r.Successor)
@@ -261,8 +263,8 @@ func TestTableAgainstModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			g := newModelHarness(t, rand.New(rand.NewPCG(seed, 1)).IntN)
 			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
-			g.delivers = seed%2 == 1
 			g.outcomes = seed%3 > 0
+			g.delivers, g.answers = seed%2 == 1, seed%3 == 0
 			g.drive(250)
 		})
 	}
@@ -271,7 +273,7 @@ func TestTableAgainstModel(t *testing.T) {
 func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newModelHarness(rapidTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
-		g.deadByVersion, g.notLate, g.outcomes = true, true, true
+		g.deadByVersion, g.notLate, g.outcomes, g.answers = true, true, true, true
 		g.drive(12)
 	})
 }

@@ -406,7 +406,7 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 	if o.Kind == Release {
 		x.Attempts--
 	} else if o.Kind != Extended {
-		x.FiredMs, x.LastStatus, x.LastError = o.StartedMs, o.Status, o.Err
+		x.FiredMs, x.LastStatus, x.LastError, x.LastAnswer = o.StartedMs, o.Status, o.Err, o.Answer
 		if x.LatenessMs < 0 {
 			x.LatenessMs = max(0, o.StartedMs-x.lateFrom())
 		}
@@ -453,7 +453,7 @@ func (m *model) replace(x *modelTimer, c *timer.Command, due int64) {
 	x.Spec, x.content = *c.Spec, c.Content
 	x.begin()
 	x.Version++
-	x.AskedMs, x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError = 0, 0, 0, 0, -1, 0, ""
+	x.AskedMs, x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError, x.LastAnswer = 0, 0, 0, 0, -1, 0, "", nil
 	x.DueMs, x.UpdatedMs = due, m.clock
 	m.schedule(x, due)
 }

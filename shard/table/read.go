@@ -44,7 +44,9 @@ func (t *timers) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 		r := t.attempts.At(s.Attempt)
 		m.Fence, m.FiredMs, m.LatenessMs = r.Fence, r.FiredMs, r.Lateness
 		m.Successor = r.Successor != 0
-		m.LastStatus, m.LastError = int(r.Status), string(t.content.ErrorText(r.ErrRef))
+		text, answer := t.content.Failure(r.ErrRef)
+		m.LastStatus, m.LastError = int(r.Status), string(text)
+		m.LastAnswer, _ = encoding.DecodeAnswer(answer) // checked when it was proposed
 		if m.State.Over() {
 			m.EndedMs = r.EndedMs()
 		}
@@ -103,11 +105,16 @@ func (t *timers) RetryOf(h timer.Handle) timer.Retry {
 
 // CopySize returns the Size of a timer in the table without copying it.
 func (t *timers) CopySize(h timer.Handle, payload bool) int {
-	if t.get(h) == nil {
+	s := t.get(h)
+	if s == nil {
 		return 0
 	}
 	v := t.viewOf(h)
 	n := timer.BaseSize + len(v.ID) + len(v.Rest) + len(t.content.EncodedCallback(v.Target))
+	if s.Attempt != 0 {
+		_, answer := t.content.Failure(t.attempts.At(s.Attempt).ErrRef)
+		n += len(answer)
+	}
 	if !payload {
 		n -= len(encoding.PayloadIn(v.Rest))
 	}

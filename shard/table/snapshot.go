@@ -6,6 +6,7 @@ import (
 
 	"carillon/shard/table/slab"
 	"carillon/timer"
+	"carillon/timer/encoding"
 )
 
 // The format of a table's snapshot (docs/formats/snapshot.md).
@@ -238,7 +239,6 @@ func (t *timers) appendRun(dst []byte, r *slab.Attempt) []byte {
 	for _, n := range [...]uint32{r.Newer, r.Older, uint32(r.Status), r.DurMs, uint32(r.Holder)} {
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}
-	text := t.content.ErrorText(r.ErrRef)
-	dst = binary.AppendUvarint(dst, uint64(len(text)))
-	return append(dst, text...)
+	text, answer := t.content.Failure(r.ErrRef)
+	return encoding.AppendFailure(dst, text, answer)
 }

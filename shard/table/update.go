@@ -4,6 +4,7 @@ import (
 	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
+	"carillon/timer/encoding"
 	"carillon/wheel"
 )
 
@@ -98,7 +99,7 @@ func (u *updater) freeAttempt(h timer.Handle, s *slab.Slot) {
 		return
 	}
 	r := u.attempts.At(s.Attempt)
-	r.ErrRef = u.content.SetError(h, r.ErrRef, "")
+	r.ErrRef = u.content.SetError(h, r.ErrRef, "", nil)
 	u.dropSuccessor(h, r)
 	u.attempts.Give(s.Attempt)
 	s.Attempt = 0
@@ -222,7 +223,7 @@ func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed 
 	return removed, 0
 }
 
-// record stores the attempt's status, error and start.
+// record stores the attempt's status, error, answer and start.
 func (u *updater) record(o *Outcome, s *slab.Slot) {
 	if o.Kind == Release {
 		s.SetAttempts(s.Attempts() - 1)
@@ -230,7 +231,7 @@ func (u *updater) record(o *Outcome, s *slab.Slot) {
 	}
 	r := u.attempts.At(s.Attempt)
 	r.Status = uint16(min(max(o.Status, 0), 1<<16-1))
-	r.ErrRef = u.content.SetError(o.Handle, r.ErrRef, o.Err)
+	r.ErrRef = u.content.SetError(o.Handle, r.ErrRef, o.Err, encoding.AppendAnswer(nil, o.Answer))
 	u.started(s, r, o.StartedMs)
 }
 

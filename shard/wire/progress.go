@@ -81,7 +81,7 @@ func appendAttempts(dst []byte, list []timer.HistoryAttempt) []byte {
 		dst = binary.AppendVarint(dst, a.StartedMs)
 		dst = binary.AppendVarint(dst, a.EndedMs)
 		dst = binary.AppendUvarint(dst, uint64(a.Status))
-		dst = encoding.AppendBlock(dst, encoding.Cut(a.Err, encoding.MaxErr))
+		dst = encoding.AppendError(dst, a.Err, a.Answer)
 	}
 	return dst
 }
@@ -89,10 +89,12 @@ func appendAttempts(dst []byte, list []timer.HistoryAttempt) []byte {
 func (r *reader) attempts() (list []timer.HistoryAttempt) {
 	const least = 5 // bytes of an attempt
 	for n := r.Count(encoding.MaxAttempt, least, "attempts"); n > 0 && r.Fault == ""; n-- {
-		list = append(list, timer.HistoryAttempt{
+		a := timer.HistoryAttempt{
 			Attempt: int(r.Number(encoding.MaxAttempt, "attempt")), StartedMs: r.Varint(), EndedMs: r.Varint(),
-			Status: int(r.Number(1<<16-1, "status")), Err: string(r.Block(encoding.MaxErr, "error text")),
-		})
+			Status: int(r.Number(1<<16-1, "status")),
+		}
+		a.Err, a.Answer = r.Failure()
+		list = append(list, a)
 	}
 	return list
 }

@@ -139,6 +139,13 @@ func (a arbitrary) narrow(v reflect.Value) {
 		p.Shards = slices.Compact(p.Shards)
 	case *timer.HistoryAttempt:
 		p.Attempt, p.Status = p.Attempt%encoding.MaxAttempt, p.Status%(1<<16)
+		if p.Answer.Empty() {
+			p.Answer = nil
+		}
+	case *timer.Timer:
+		if p.LastAnswer.Empty() {
+			p.LastAnswer = nil
+		}
 	case *timer.LeaseUpdate:
 		p.LeaseMs &= timer.MaxMs
 		p.DelayMs &= timer.MaxMs

@@ -57,7 +57,7 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 		dst = binary.AppendVarint(dst, t.FirstMs)
 		dst = binary.AppendUvarint(dst, uint64(t.Occurrence))
 	}
-	dst = AppendBlock(dst, Cut(t.LastError, MaxErr))
+	dst = AppendError(dst, t.LastError, t.LastAnswer)
 	if t.AskedMs != 0 {
 		dst = binary.AppendVarint(dst, t.AskedMs)
 	}
@@ -107,7 +107,7 @@ func (r *Reader) Timer() *timer.Timer {
 		t.FirstMs = r.Varint()
 		t.Occurrence = uint32(r.Number(1<<32-1, "occurrence"))
 	}
-	t.LastError = string(r.Block(MaxErr, "error text"))
+	t.LastError, t.LastAnswer = r.Failure()
 	if flags&TimerAsked != 0 {
 		t.AskedMs = r.Varint()
 	}

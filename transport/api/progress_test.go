@@ -35,6 +35,16 @@ func TestProgressOfTimers(t *testing.T) {
 	if strings.Count(list, "waits_for") != 1 || strings.Contains(list, "attempt_log") {
 		t.Error(list)
 	}
+	h.engine.progress["due"] = timer.Progress{Attempts: []timer.HistoryAttempt{
+		{Attempt: 1, StartedMs: 5, Status: 500, Err: "status 500", Answer: &timer.Answer{Body: "card\ndeclined", Type: "text/plain"}},
+		{Attempt: 2, StartedMs: 8, Status: 302, Err: "redirect 302", Answer: &timer.Answer{Body: "\xff", Location: "/x"}},
+	}}
+	h.engine.set("orders", "due", func(x *timer.Timer) { x.LastError, x.LastAnswer = "status 500", &timer.Answer{Body: "card\ndeclined"} })
+	r = h.do("GET", timersPath+"/due", "").want(200)
+	r.has("last_error", `"status 500: card declined"`)
+	r.has("attempt_log", `[{"answer":"card\ndeclined","answer_type":"text/plain","attempt":1,"error":"status 500","lateness_ms":4,"started_ms":5,"status":500},`+
+		`{"answer_base64":"/w==","attempt":2,"error":"redirect 302","location":"/x","started_ms":8,"status":302}]`)
+	h.engine.set("orders", "due", func(x *timer.Timer) { x.LastError, x.LastAnswer = "", nil })
 	h.engine.progressErr = errors.New("nobody leads")
 	r = h.do("GET", timersPath+"/due", "").want(200)
 	r.has("attempt_log", `[{"attempt":2,"started_ms":8}]`)

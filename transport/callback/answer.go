@@ -5,7 +5,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"time"
+	"unicode/utf8"
+
+	"carillon/timer"
 
 	"github.com/valyala/fasthttp"
 )
@@ -162,28 +166,107 @@ func bodylessStatus(status int) bool {
 }
 
 // drain reads the body away, so that the connection can be used again, and reports
-// whether it came to its end within its bounds.
-func (x *roundTripper) drain(c *countingConn) bool {
+// whether it came to its end within its bounds. keep: its beginning is kept in x.kept.
+func (x *roundTripper) drain(c *countingConn, keep bool) bool {
 	h := &x.answer.Header
 	if bodylessStatus(h.StatusCode()) {
 		return true
 	}
 	n := h.ContentLength()
-	if n < -1 || n > maxAnswerBytes {
-		return false // it ends with the connection, or is too long
+	endless := n < -1 || n > maxAnswerBytes // it ends with the connection, or is too long
+	if endless && !keep {
+		return false
 	}
 	if n < 0 || n > x.reader.Buffered() {
 		if soon := time.Now().Add(drainTime); soon.Before(x.span.end) && c.SetReadDeadline(soon) != nil {
 			return false
 		}
 	}
-	if n >= 0 {
-		_, err := x.reader.Discard(n)
-		return err == nil
+	switch {
+	case n == -1:
+		return x.drainChunks(keep)
+	case keep:
+		if n < 0 {
+			n = maxKept
+		}
+		if n -= x.keepMore(n); endless {
+			return false
+		}
 	}
+	_, err := x.reader.Discard(n)
+	return err == nil
+}
+
+func (x *roundTripper) drainChunks(keep bool) bool {
 	err := x.answer.ReadBody(x.reader, maxAnswerBytes)
+	if keep {
+		body := x.answer.Body()
+		x.kept = append(x.kept, body[:min(len(body), maxKept)]...)
+		if err == fasthttp.ErrBodyTooLarge { // the next chunk is longer than what is left
+			x.keepMore(maxKept)
+		}
+	}
 	x.answer.ResetBody()
 	return err == nil && x.drainTrailers()
+}
+
+// maxKept is how much of a body is kept: one byte more than an answer has, which shows whether it
+// goes on.
+const maxKept = timer.MaxAnswerBody + 1
+
+// keepMore reads at most n bytes into kept, and returns how many.
+func (x *roundTripper) keepMore(n int) int {
+	had := len(x.kept)
+	x.kept = slices.Grow(x.kept, maxKept-had)
+	got, _ := io.ReadFull(x.reader, x.kept[had:min(had+n, maxKept)])
+	x.kept = x.kept[:had+got]
+	return got
+}
+
+// keepsAnswer reports whether the answer of the present call is kept: the call has failed.
+func (x *roundTripper) keepsAnswer() bool {
+	status := x.result.status
+	return x.call != nil && x.call.req.KeepAnswer && (status < 200 || status >= 300)
+}
+
+// keptAnswer returns what is kept of an answer; nil if that is nothing. Headers are made valid UTF-8,
+// because they are shown as text.
+func (x *roundTripper) keptAnswer() *timer.Answer {
+	h := &x.answer.Header
+	h.SetNoDefaultContentType(true)
+	a := timer.Answer{Body: string(cutAnswer(x.kept)), Type: headerText(h.ContentType(), timer.MaxAnswerType)}
+	if status := h.StatusCode(); status >= 300 && status < 400 {
+		a.Location = headerText(h.Peek(fasthttp.HeaderLocation), timer.MaxAnswerLocation)
+	}
+	if a.Empty() {
+		return nil
+	}
+	return &a
+}
+
+// cutAnswer cuts a body that is longer than an answer. If it is UTF-8, the cut is between two
+// characters.
+func cutAnswer(b []byte) []byte {
+	if len(b) <= timer.MaxAnswerBody {
+		return b
+	}
+	b = b[:timer.MaxAnswerBody]
+	for n := len(b) - 1; n >= len(b)-utf8.UTFMax; n-- {
+		if utf8.RuneStart(b[n]) {
+			if !utf8.FullRune(b[n:]) && utf8.Valid(b[:n]) {
+				return b[:n]
+			}
+			break
+		}
+	}
+	return b
+}
+
+func headerText(b []byte, most int) string {
+	b = bytes.ToValidUTF8(b, []byte("?"))
+	for most = min(most, len(b)); most < len(b) && !utf8.RuneStart(b[most]); most-- {
+	}
+	return string(b[:most])
 }
 
 // drainTrailers reads the trailers of a chunked body away, which mean nothing.

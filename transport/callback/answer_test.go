@@ -2,11 +2,15 @@ package callback
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"carillon/timer"
 )
 
 // TestStatusThatIsNone: a status line is a version and a status of three digits from 100 on.
@@ -130,4 +134,93 @@ func TestAnswersWithoutABodyThatAnnounceOne(t *testing.T) {
 	f(2, "HTTP/1.1 304 X\r\nContent-Length: 5\r\n\r\n")
 	f(2, "HTTP/1.1 204 X\r\nTransfer-Encoding: chunked\r\n\r\n")
 	f(2, "HTTP/1.0 204 X\r\nConnection: keep-alive\r\n\r\n")
+}
+
+// TestAnswersOfFailedCalls: the outcome of a call that failed has the beginning of the body, its
+// type, and where a redirect points. Connections are used again as without.
+func TestAnswersOfFailedCalls(t *testing.T) {
+	long, accents := strings.Repeat("x", 3000), strings.Repeat("é", 1000)
+	f := func(connections int, answer string, want *timer.Answer) {
+		t.Helper()
+		for _, keep := range []bool{true, false} {
+			r := receive(t, always(answer))
+			p := startPool(t, Config{Policy: local})
+			for range 2 {
+				req := post(r.url)
+				req.KeepAnswer = keep
+				out := callOnce(t, p, req)
+				if keep && !reflect.DeepEqual(out.Answer, want) || !keep && out.Answer != nil || out.Status == 0 || strings.Contains(out.Err, "x") {
+					t.Errorf("%.80q, kept %v: %+v, answer %+v, want %+v", answer, keep, out, out.Answer, want)
+				}
+			}
+			if n := r.connections(); n != connections {
+				t.Errorf("%.80q, kept %v: %d connections, want %d", answer, keep, n, connections)
+			}
+		}
+	}
+	body := func(head, text string) string {
+		return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", head, len(text), text)
+	}
+	chunked := func(chunks ...string) string {
+		b := "HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n"
+		for _, c := range append(chunks, "") {
+			b += fmt.Sprintf("%x\r\n%s\r\n", len(c), c)
+		}
+		return b
+	}
+	f(1, body("500 X\r\nContent-Type: text/plain", "card declined"), &timer.Answer{Body: "card declined", Type: "text/plain"})
+	f(1, body("400 X", ""), nil)
+	f(1, body("410 X", "\xff\x00"), &timer.Answer{Body: "\xff\x00"})
+	f(1, body("302 X\r\nLocation: https://there/", "moved"), &timer.Answer{Body: "moved", Location: "https://there/"})
+	f(1, body("500 X\r\nLocation: https://there/", ""), nil)
+	f(1, body("200 X\r\nContent-Type: text/plain", "ok"), nil)
+	f(1, body("500 X", long), &timer.Answer{Body: long[:1024]})
+	f(1, body("500 X", long[:1024]), &timer.Answer{Body: long[:1024]})
+	f(1, body("500 X", "x"+accents), &timer.Answer{Body: "x" + accents[:1022]})              // cut back to a whole character
+	f(1, body("500 X", "\xff"+accents), &timer.Answer{Body: "\xff" + accents[:1023]})        // not UTF-8 anyway
+	f(1, body("500 X", ("x" + accents)[:1024]), &timer.Answer{Body: ("x" + accents)[:1024]}) // that is its end
+	f(2, body("500 X", strings.Repeat(long, 30)), &timer.Answer{Body: long[:1024]})
+	f(2, "HTTP/1.1 500 X\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno", &timer.Answer{Body: "no"})
+	f(2, "HTTP/1.1 500 X\nContent-Length: 2\n\nno", &timer.Answer{Body: "no"})
+	f(1, chunked("card", " declined"), &timer.Answer{Body: "card declined"})
+	f(1, chunked(long, long), &timer.Answer{Body: long[:1024]})
+	f(2, chunked(strings.Repeat(long, 30)), &timer.Answer{Body: long[:1024]})
+	f(2, chunked("a", strings.Repeat(long, 30)), &timer.Answer{Body: "a" + long[:1023]})
+	f(1, body("500 X\r\nContent-Type: a\xff"+long[:300], ""), &timer.Answer{Type: "a?" + long[:254]})
+}
+
+// TestAnswerThatEndsWithItsConnection is kept, though it has no length.
+func TestAnswerThatEndsWithItsConnection(t *testing.T) {
+	r := receive(t, func(c net.Conn, in *bufio.Reader) {
+		_, _, _ = readRequest(in)
+		_, _ = io.WriteString(c, "HTTP/1.0 500 X\r\n\r\ncard declined")
+	})
+	p := startPool(t, Config{Policy: local})
+	req := post(r.url)
+	req.KeepAnswer = true
+	if out := callOnce(t, p, req); out.Status != 500 || out.Answer == nil || out.Answer.Body != "card declined" {
+		t.Errorf("%+v, answer %+v", out, out.Answer)
+	}
+}
+
+// TestAnswerThatDrips: what has come within the time for a body is kept, and the call does not
+// outlast its time-out.
+func TestAnswerThatDrips(t *testing.T) {
+	for _, timeout := range []time.Duration{300 * time.Millisecond, 5 * time.Minute} {
+		if timeout > time.Minute && testing.Short() {
+			continue
+		}
+		r := receive(t, func(c net.Conn, in *bufio.Reader) {
+			_, _, _ = readRequest(in)
+			_, _ = io.WriteString(c, "HTTP/1.1 500 X\r\nContent-Length: 60000\r\n\r\nno")
+			_, _ = in.Peek(1) // until the other side has gone
+		})
+		p := startPool(t, Config{Policy: local})
+		req := post(r.url)
+		req.KeepAnswer, req.Timeout = true, timeout
+		out := callOnce(t, p, req)
+		if out.Status != 500 || out.Answer == nil || out.Answer.Body != "no" || out.Took > drainTime+5*time.Second {
+			t.Errorf("%v: %+v, answer %+v", timeout, out, out.Answer)
+		}
+	}
 }

@@ -33,6 +33,9 @@ type Request struct {
 	// Decoded by ParseSigningKey; without these and Secrets it is unsigned.
 	SigningKeys []ed25519.PrivateKey
 
+	// KeepAnswer has the outcome of a call that fails carry what the receiver answered.
+	KeepAnswer bool
+
 	// Deadline is the dispatch guard on the clock of leases, Config.Lease: a call that
 	// could still be running then is not made, and ends as NotSent. Zero: no guard.
 	Deadline time.Duration

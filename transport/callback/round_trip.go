@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 
+	"carillon/timer"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -25,7 +27,8 @@ type roundTripper struct {
 	scratch []byte
 	signer  signer
 
-	lastOnConn bool // no other answer is read from the connection
+	lastOnConn bool   // no other answer is read from the connection
+	kept       []byte // of the body of a call that failed
 
 	url    string // the last one taken apart
 	target callURL
@@ -42,6 +45,7 @@ type result struct {
 	retryAfter string
 	sent       bool // some of the request left this machine
 	dialled    bool // on a new connection
+	answer     *timer.Answer
 }
 
 // do makes the call that prepare filled in, within the span.
@@ -162,6 +166,11 @@ func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, er
 	if r.status == fasthttp.StatusTooManyRequests || r.status == fasthttp.StatusServiceUnavailable {
 		r.retryAfter = string(x.answer.Header.Peek(fasthttp.HeaderRetryAfter))
 	}
-	keep = writeErr == nil && x.reusable() && x.drain(c) && x.reader.Buffered() == 0 && c.quiet(stream)
-	return keep, nil
+	reusable, wanted := writeErr == nil && x.reusable(), x.keepsAnswer()
+	x.kept = x.kept[:0]
+	whole := (reusable || wanted) && x.drain(c, wanted)
+	if wanted {
+		r.answer = x.keptAnswer()
+	}
+	return reusable && whole && x.reader.Buffered() == 0 && c.quiet(stream), nil
 }

@@ -145,37 +145,68 @@ func Mix(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// SetError replaces an error text and returns the new one's ref. Ref 0 and an empty text are none.
-func (s *Store) SetError(h timer.Handle, ref uint32, text string) uint32 {
+// SetError replaces an error text and the encoded answer with it, which may be empty, and returns
+// the new ref. Ref 0 and an empty text without an answer are none.
+//
+// In the arena: length of the text u16, with encoding.AnswerFollows if there is an answer, text,
+// length of the answer u16, answer.
+func (s *Store) SetError(h timer.Handle, ref uint32, text string, answer []byte) uint32 {
 	if ref != 0 {
 		s.sum -= s.ErrorHash(h, ref)
 		s.blocks.Release(ref)
 	}
-	if text == "" {
+	if text == "" && len(answer) == 0 {
 		return 0
 	}
-	ref, b := s.blocks.Alloc(2 + len(text))
-	b[0], b[1] = byte(len(text)), byte(len(text)>>8)
+	n := 2 + len(text)
+	if len(answer) > 0 {
+		n += 2 + len(answer)
+	}
+	ref, b := s.blocks.Alloc(n)
+	binary.LittleEndian.PutUint16(b, uint16(len(text)))
 	copy(b[2:], text)
+	if len(answer) > 0 {
+		binary.LittleEndian.PutUint16(b, uint16(len(text)|encoding.AnswerFollows))
+		b = b[2+len(text):]
+		binary.LittleEndian.PutUint16(b, uint16(len(answer)))
+		copy(b[2:], answer)
+	}
 	s.sum += s.ErrorHash(h, ref)
 	return ref
 }
 
 // ErrorText returns an error text. It is valid until the timer's next change.
 func (s *Store) ErrorText(ref uint32) []byte {
-	if ref == 0 {
-		return nil
-	}
-	b := s.blocks.At(ref)
-	return b[2 : 2+(int(b[0])|int(b[1])<<8)]
+	text, _ := s.Failure(ref)
+	return text
 }
 
-// ErrorHash returns an error text's part of the sum.
+// Failure returns an error text and the encoded answer with it. They are valid until the timer's
+// next change.
+func (s *Store) Failure(ref uint32) (text, answer []byte) {
+	if ref == 0 {
+		return nil, nil
+	}
+	b := s.blocks.At(ref)
+	n := int(binary.LittleEndian.Uint16(b))
+	text, b = b[2:2+n&^encoding.AnswerFollows], b[2+n&^encoding.AnswerFollows:]
+	if n&encoding.AnswerFollows != 0 {
+		answer = b[2 : 2+int(binary.LittleEndian.Uint16(b))]
+	}
+	return text, answer
+}
+
+// ErrorHash returns the part of the sum of an error text and its answer.
 func (s *Store) ErrorHash(h timer.Handle, ref uint32) uint64 {
 	if ref == 0 {
 		return 0
 	}
-	return Mix(^uint64(h), xxhash.Sum64(s.ErrorText(ref)))
+	text, answer := s.Failure(ref)
+	x := Mix(^uint64(h), xxhash.Sum64(text))
+	if len(answer) > 0 {
+		x = Mix(x, xxhash.Sum64(answer))
+	}
+	return x
 }
 
 // Sum returns the sum of the hashes of all blobs and error texts.

@@ -70,6 +70,9 @@ func Page(rq *web.Request, q *timer.Query) *web.Problem {
 		}
 		list.Next()
 		list.B = appendWait(w.Append(list.B, t), m.wait)
+		if last := lastAttempt(t); q.ByEnd && last != nil {
+			list.B = appendAttemptLog(list.B, t, last)
+		}
 		last = KeyOf(t, q.ByEnd)
 		n++
 	}

@@ -1,6 +1,8 @@
 package timers
 
 import (
+	"encoding/base64"
+
 	"carillon/timer"
 	"carillon/transport/api/web"
 )
@@ -34,7 +36,7 @@ func lastAttempt(t *timer.Timer) []timer.HistoryAttempt {
 	if t.Attempts == 0 || t.FiredMs == 0 || t.State == timer.Leased {
 		return nil
 	}
-	return []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, Status: t.LastStatus, Err: t.LastError}}
+	return []timer.HistoryAttempt{{Attempt: t.Attempts, StartedMs: t.FiredMs, Status: t.LastStatus, Err: t.LastError, Answer: t.LastAnswer}}
 }
 
 // waitsOf asks why timers of a page of one shard wait. Those that do not are left out.
@@ -81,6 +83,20 @@ func appendWait(b []byte, w timer.Wait) []byte {
 	return append(b, '}')
 }
 
+// appendAnswer adds to an attempt's object what its receiver answered.
+func appendAnswer(o *web.Object, a *timer.Answer) {
+	switch {
+	case a == nil:
+		return
+	case a.Text():
+		o.OptText("answer", a.Body)
+	default:
+		o.Text("answer_base64", base64.StdEncoding.EncodeToString([]byte(a.Body)))
+	}
+	o.OptText("answer_type", a.Type)
+	o.OptText("location", a.Location)
+}
+
 // appendAttemptLog adds to a timer's object how its attempts went.
 func appendAttemptLog(b []byte, t *timer.Timer, attempts []timer.HistoryAttempt) []byte {
 	log := web.Object{B: b[:len(b)-1], Begun: true}
@@ -94,6 +110,7 @@ func appendAttemptLog(b []byte, t *timer.Timer, attempts []timer.HistoryAttempt)
 		}
 		o.OptInteger("status", int64(a.Status))
 		o.OptText("error", a.Err)
+		appendAnswer(&o, a.Answer)
 		return o.End()
 	})
 	return log.End()

@@ -84,8 +84,8 @@ func (w *Writer) appendRun(b []byte, t *timer.Timer) []byte {
 		b = append(b, `,"last_status":`...)
 		b = strconv.AppendInt(b, int64(t.LastStatus), 10)
 	}
-	if t.LastError != "" {
-		b = web.AppendString(append(b, `,"last_error":`...), t.LastError)
+	if text := t.ShownError(); text != "" {
+		b = web.AppendString(append(b, `,"last_error":`...), text)
 	}
 	if t.State == timer.Scheduled && t.NextMs != 0 {
 		b = web.AppendTime(b, "next_attempt", t.NextMs)

@@ -26,10 +26,13 @@ const (
 var PolicyFieldNames = []string{
 	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "key", "if_late",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
-	"format", "signing_keys", "window", "on_done", "on_dead",
+	"format", "signing_keys", "window", "on_done", "on_dead", "answers",
 }
 
-var formats = []string{"plain", "cloudevents"}
+var (
+	formats     = []string{"plain", "cloudevents"}
+	keptAnswers = []string{"failed", "none"}
+)
 
 // readPolicy reads a topic's policy; absent fields have the default. stored is the policy that the
 // topic has now, for values that come back as they were shown (REDACTED, fingerprints); nil when
@@ -124,6 +127,8 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 		p.OnDone = spec.ReadOutcome(r, name)
 	case name == "on_dead":
 		p.OnDead = spec.ReadOutcome(r, name)
+	case name == "answers" && !reset(r, &p.NoAnswers, d.NoAnswers):
+		p.NoAnswers = r.Choice(name, keptAnswers) == "none"
 	}
 }
 
@@ -326,6 +331,7 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 			o.B = at.End()
 		}
 	}
+	o.Text("answers", keptAnswers[index(p.NoAnswers)])
 	return o.End()
 }
 
