@@ -45,14 +45,17 @@ func TestTimersWithin(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{`+timer+`,"receipt":"r","fence":7,"attempt":2,"lease_until":"2030-01-01T00:01:00Z"}`), &l); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(`{`+timer+`,"ended":"2030-01-01T00:01:00Z","attempt_log":[{"attempt":1,"status":200}]}`), &e); err != nil {
+	if err := json.Unmarshal([]byte(`{`+timer+`,"ended":"2030-01-01T00:01:00Z","attempt_log":[{"attempt":1,"status":200},{"answer":"no","answer_base64":"/wA=","answer_type":"text/plain","location":"/x"}]}`), &e); err != nil {
 		t.Fatal(err)
 	}
 	minute := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
 	if l.ID != "a" || l.Receipt != "r" || l.Fence != 7 || l.Attempt != 2 || !l.LeaseUntil.Equal(minute) || *l.ExpiresAfter != 10*time.Minute {
 		t.Errorf("%+v", l)
 	}
-	if e.ID != "a" || !e.Ended.Equal(minute) || len(e.AttemptLog) != 1 || e.AttemptLog[0].Status != 200 || *e.ExpiresAfter != 10*time.Minute {
+	if a := e.AttemptLog[1]; a.Answer != "no" || string(a.AnswerBytes) != "\xff\x00" || a.AnswerType != "text/plain" || a.Location != "/x" {
+		t.Errorf("%+v", a)
+	}
+	if e.ID != "a" || !e.Ended.Equal(minute) || len(e.AttemptLog) != 2 || e.AttemptLog[0].Status != 200 || *e.ExpiresAfter != 10*time.Minute {
 		t.Errorf("%+v", e)
 	}
 }

@@ -29,6 +29,13 @@ type Attempt struct {
 	Status    int    `json:"status"`
 	Error     string `json:"error"`
 
+	// What the receiver answered to an attempt that failed: the first 1,024 bytes of the body, as
+	// Answer if they are UTF-8, its Content-Type, and where a redirect points.
+	Answer      string `json:"answer"`
+	AnswerBytes []byte `json:"answer_base64"`
+	AnswerType  string `json:"answer_type"`
+	Location    string `json:"location"`
+
 	LatenessMs *int64 `json:"lateness_ms"` // of the first attempt
 }
 

@@ -86,7 +86,8 @@ type Timer struct {
 	// attempts, and WaitsOn the object of its wait. Reads and listings have them.
 	WaitsFor WaitCause `json:"waits_for"`
 	WaitsOn  string    `json:"waits_on"`
-	// AttemptLog are the last attempts, oldest first. Reads of one timer and the history have it.
+	// AttemptLog are the last attempts, oldest first. Reads of one timer and the history have it;
+	// dead letters have the last attempt.
 	AttemptLog []Attempt `json:"attempt_log"`
 
 	// TraceParent and TraceState are the trace context of the request that made the timer (W3C).

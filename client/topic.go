@@ -51,6 +51,8 @@ type Policy struct {
 	// OnDone and OnDead are the topics of outcomes, for timers that say nothing of it.
 	OnDone *OutcomeTopic `json:"on_done,omitempty"`
 	OnDead *OutcomeTopic `json:"on_dead,omitempty"`
+	// Answers is whether texts of receivers' answers are kept.
+	Answers KeptAnswers `json:"answers,omitempty"`
 
 	Concurrency            int           `json:"concurrency,omitempty"`
 	Rate                   *Rate         `json:"rate,omitempty"`
@@ -100,6 +102,15 @@ type TopicCondition struct {
 func (d TopicCondition) request(method, topic string) Request {
 	return Request{Method: method, Path: Path("topics", topic), Query: forced(d.Force), IfTopic: d.Version, Repeatable: method == http.MethodPut && d.Version == ""}
 }
+
+// KeptAnswers is what a topic keeps of the answers to calls.
+type KeptAnswers string
+
+// The values.
+const (
+	AnswersFailed KeptAnswers = "failed" // those to attempts that failed
+	AnswersNone   KeptAnswers = "none"   // no text of any
+)
 
 // Format decides which headers calls carry in addition to Carillon's own.
 type Format string

@@ -131,6 +131,13 @@ func TestCtl(t *testing.T) {
 				"1        2029-12-31T23:59:50.000Z  3 ms  7 ms  500\n2        2029-12-31T23:59:55.000Z        1 ms  connection refused\nnext: 2030-01-01T00:00:00.000Z, in ", " (attempt 3 of 16)\n"},
 		},
 		{
+			name: "get shows what the receiver answered", args: []string{"get", "t", "x"},
+			replies: ok(`{"id":"x","state":"scheduled","attempt_log":[{"attempt":1,"started_ms":1893455990000,"status":500,"error":"status 500","answer":"card\n\u001b[31mdeclined\n","answer_type":"text/plain"},` +
+				`{"attempt":2,"started_ms":1893455995000,"status":302,"error":"redirect 302","answer_base64":"/wA=","location":"https://there/"}]}`),
+			asked: []string{"GET /v1/topics/t/timers/x"},
+			out:   []string{"redirect 302\n\nanswer to attempt 1 (text/plain)\n  card\n  ·[31mdeclined\n\nanswer to attempt 2\n  location: https://there/\n  2 bytes that are not text\n"},
+		},
+		{
 			name: "list shows why they wait", args: []string{"list", "t"},
 			replies: ok(`{"timers":[{"id":"x","state":"scheduled","waits_for":"topic_paused","waits_on":"t"},{"id":"y","state":"done"}]}`),
 			asked:   []string{"GET /v1/topics/t/timers?limit=100&payload=false"}, out: []string{"WAITS FOR\n", "topic_paused: t\n", "acked\n"},

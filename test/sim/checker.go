@@ -102,6 +102,7 @@ type checker struct {
 	order     orderChecker
 	limits    limitChecker
 	attempts  attemptChecker
+	answers   answerChecker
 	successes successChecker
 	visits    map[timer.TopicID]visit
 	ranked    *rankChecker
@@ -219,6 +220,7 @@ func (b *checker) refused(o *operation) {
 // answered records and checks the answer to an operation.
 func (b *checker) answered(o *operation, r timer.Result, t *timer.Timer) {
 	w, id := o.client.w, idKey{o.topic, o.id}
+	b.answers.shown(w, t)
 	if r.Code == timer.CancelInFlight && t != nil {
 		b.attempts.cancelled(timerKey{o.shard, t.Seq}, t.Fence)
 	}

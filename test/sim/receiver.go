@@ -130,6 +130,8 @@ func (c *call) begin() {
 		a := delivery.Outcome{Status: status}
 		if status == 0 || !heard {
 			a = delivery.Outcome{Err: "no answer"}
+		} else if status >= 300 {
+			a.Answer = w.checker.answers.given(w, &c.delivery.Job, status)
 		}
 		if n.life == c.life {
 			n.do(func() { c.end(a) })

@@ -208,6 +208,7 @@ class Contract(unittest.TestCase):
         eventually(lambda: list(c.dead_letters("orders", reason="max_attempts", start=datetime(2020, 1, 1, tzinfo=timezone.utc))))
         (dead,) = c.dead_letters("orders")
         self.assertEqual((dead["id"], dead["reason"], dead["last_status"]), ("fails", "max_attempts", 500))
+        self.assertEqual([(a["error"], a["answer"]) for a in dead["attempt_log"]], [("status 500", "not today")])
         self.assertEqual(c.redrive_dead("orders", {"ids": ["fails"]}, dry_run=True)["changed"], 1)
         self.assertEqual(c.redrive_dead("orders", {"uids": [dead["uid"]]})["changed"], 1)
         eventually(lambda: list(c.dead_letters("orders")))

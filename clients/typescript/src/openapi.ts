@@ -1185,7 +1185,7 @@ export interface components {
             /** @description What the timer itself says. */
             retry?: components["schemas"]["Retry"];
             last_status?: number;
-            /** @description Why the last attempt that has ended failed, or the reason of a nack; it stays while the next attempt runs. attempt_log has those before. */
+            /** @description Why the last attempt that has ended failed, or the reason of a nack; it stays while the next attempt runs. It ends with the first 120 characters of what the receiver answered, if that is text, on one line: `status 500: card declined`. attempt_log has the attempts before. */
             last_error?: string;
             next_attempt?: components["schemas"]["Time"];
             next_attempt_ms?: number;
@@ -1222,7 +1222,7 @@ export interface components {
             waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader";
             /** @description What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone). */
             waits_on?: string;
-            /** @description In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. */
+            /** @description In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. A listing of dead letters has the last one of each. */
             attempt_log?: components["schemas"]["Attempt"][];
             /** @description In a read with next, of a series: the due times to come, the pending occurrence's first, as if all calls were on time from now on. */
             next?: components["schemas"]["Time"][];
@@ -1300,6 +1300,17 @@ export interface components {
             /** @description Absent when there was no answer. */
             status?: number;
             error?: string;
+            /** @description Of an attempt that failed: the first 1,024 bytes of what the receiver answered, cut back to a whole character. Absent when that was nothing, or the topic's policy `answers` is `none`. */
+            answer?: string;
+            /**
+             * Format: byte
+             * @description Instead of answer where it is not UTF-8.
+             */
+            answer_base64?: string;
+            /** @description Its Content-Type. */
+            answer_type?: string;
+            /** @description The Location of a 3xx. */
+            location?: string;
         };
         Outcome: {
             /** @enum {unknown} */
@@ -1540,6 +1551,12 @@ export interface components {
             on_done?: components["schemas"]["OnEnd"];
             /** @description Of timers that say nothing of it; left out without one. */
             on_dead?: components["schemas"]["OnEnd"];
+            /**
+             * @description What is kept of the receivers' answers: those of attempts that failed, for attempt_log and last_error, or none.
+             * @default failed
+             * @enum {unknown}
+             */
+            answers?: "failed" | "none";
             /**
              * @description Leases at once in the whole cluster; 0 = unlimited.
              * @default 0

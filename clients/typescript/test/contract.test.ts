@@ -150,6 +150,7 @@ test("dead letters", async () => {
   await eventually(async () => (await all(client.deadLetters("orders", { reason: "max_attempts" }))).length === 1);
   const [dead] = await all(client.deadLetters("orders"));
   assert.deepEqual([dead?.id, dead?.reason, dead?.last_status], ["fails", "max_attempts", 500]);
+  assert.deepEqual(dead?.attempt_log?.map((a) => [a.error, a.answer]), [["status 500", "not today"]]);
   assert.equal((await client.redriveDead("orders", { ids: ["fails"] }, { dryRun: true })).changed, 1);
   assert.equal((await client.redriveDead("orders", { uids: [dead?.uid ?? ""] })).changed, 1);
   await eventually(async () => (await all(client.deadLetters("orders"))).length === 1);

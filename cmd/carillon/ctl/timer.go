@@ -251,7 +251,34 @@ func printAttempts(out io.Writer, attempts []client.Attempt) error {
 		}
 		t.row(fmt.Sprint(a.Attempt), instant(time.UnixMilli(a.StartedMs)), late, took, cmp.Or(ended(a.Status, a.Error), "acked"))
 	}
-	return t.w.Flush()
+	if err := t.w.Flush(); err != nil {
+		return err
+	}
+	for i := range attempts {
+		printAnswer(out, &attempts[i])
+	}
+	return nil
+}
+
+// printAnswer prints what the receiver answered to an attempt, if it did.
+func printAnswer(out io.Writer, a *client.Attempt) {
+	if a.AnswerType == "" && a.Location == "" && a.Answer == "" && len(a.AnswerBytes) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\nanswer to attempt %d", a.Attempt)
+	if a.AnswerType != "" {
+		fmt.Fprintf(out, " (%s)", printable(a.AnswerType))
+	}
+	fmt.Fprintln(out)
+	if a.Location != "" {
+		fmt.Fprintf(out, "  location: %s\n", printable(a.Location))
+	}
+	for line := range strings.Lines(a.Answer) {
+		fmt.Fprintf(out, "  %s\n", printable(strings.TrimRight(line, "\r\n")))
+	}
+	if len(a.AnswerBytes) > 0 {
+		fmt.Fprintf(out, "  %d bytes that are not text\n", len(a.AnswerBytes))
+	}
 }
 
 type patchCmd struct {

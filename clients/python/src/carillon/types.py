@@ -205,6 +205,14 @@ class Attempt(_Attempt, total=False):
     status: int
     """Absent when there was no answer."""
     error: str
+    answer: str
+    """Of an attempt that failed: the first 1,024 bytes of what the receiver answered, cut back to a whole character. Absent when that was nothing, or the topic's policy `answers` is `none`."""
+    answer_base64: str
+    """Instead of answer where it is not UTF-8."""
+    answer_type: str
+    """Its Content-Type."""
+    location: str
+    """The Location of a 3xx."""
 
 
 class _Timer(TypedDict):
@@ -237,7 +245,7 @@ class Timer(_Timer, total=False):
     """What the timer itself says."""
     last_status: int
     last_error: str
-    """Why the last attempt that has ended failed, or the reason of a nack; it stays while the next attempt runs. attempt_log has those before."""
+    """Why the last attempt that has ended failed, or the reason of a nack; it stays while the next attempt runs. It ends with the first 120 characters of what the receiver answered, if that is text, on one line: `status 500: card declined`. attempt_log has the attempts before."""
     next_attempt: Time
     next_attempt_ms: int
     fired: Time
@@ -267,7 +275,7 @@ class Timer(_Timer, total=False):
     waits_on: str
     """What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone)."""
     attempt_log: List[Attempt]
-    """In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one."""
+    """In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. A listing of dead letters has the last one of each."""
     next: List[Time]
     """In a read with next, of a series: the due times to come, the pending occurrence's first, as if all calls were on time from now on."""
     next_ms: List[int]
@@ -670,6 +678,8 @@ class PolicyPatch(TypedDict, total=False):
     """Of timers that say nothing of it; left out without one."""
     on_dead: Optional[OnEnd]
     """Of timers that say nothing of it; left out without one."""
+    answers: Optional[Literal["failed", "none"]]
+    """What is kept of the receivers' answers: those of attempts that failed, for attempt_log and last_error, or none."""
     concurrency: Optional[int]
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: Optional[PolicyPatchRate]
@@ -730,6 +740,8 @@ class Policy(TypedDict, total=False):
     """Of timers that say nothing of it; left out without one."""
     on_dead: OnEnd
     """Of timers that say nothing of it; left out without one."""
+    answers: Literal["failed", "none"]
+    """What is kept of the receivers' answers: those of attempts that failed, for attempt_log and last_error, or none."""
     concurrency: int
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: PolicyRate

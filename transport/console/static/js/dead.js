@@ -1,6 +1,6 @@
 // Dead letters by reason, and to redrive a selection of them.
 import { call, get, html, many, num, reasons, timerLink, topicPath, useEffect, useLoad, useState } from "./lib.js";
-import { Action, Card, Empty, Failed, Input, say, Table, When } from "./parts.js";
+import { Action, Answer, Card, Empty, Failed, Input, say, Table, When } from "./parts.js";
 
 const since = { hour: ["the last hour", 3600000], day: ["the last 24 hours", 86400000], week: ["the last 7 days", 7 * 86400000], all: ["any time", 0] };
 const shown = 200;
@@ -65,7 +65,7 @@ function Letters({ topic, again: topicsAgain }) {
         [html`<input type="checkbox" aria-label="Select all that are shown" checked=${picked.size === list.length} onChange=${(e) => setPicked(new Set(e.target.checked ? list.map((t) => t.uid) : []))} />`,
           (t) => html`<input type="checkbox" aria-label=${`Select ${t.id}`} checked=${picked.has(t.uid)} onChange=${() => pick(t.uid)} />`, "pick"],
         ["Timer", (t) => html`<a href=${timerLink(t.topic, t.id)}><b>${t.id}</b></a>`], ["Reason", (t) => t.reason], ["Died", (t) => html`<${When} ms=${ended.get(t.uid) || t.fired_ms} />`], ["Was due", (t) => html`<${When} ms=${t.due_ms} />`],
-        ["Attempts", (t) => num(t.attempts), "right"], ["Last answer", (t) => t.last_status || "none"], ["Error", (t) => html`<span class="small">${t.last_error || ""}</span>`]]} />
+        ["Attempts", (t) => num(t.attempts), "right"], ["Last answer", (t) => t.last_status || "none"], ["Error", (t) => html`<span class="small">${t.last_error || ""}</span>${(t.attempt_log || []).map((a) => html`<${Answer} key=${a.attempt} of=${a} />`)}`]]} />
       ${data.next_cursor && html`<p class="muted">The first ${shown} are shown. “All” above includes the rest.</p>`}`}
     ${data && !list.length && html`<${Empty}>No dead letters${words}.<//>`}</div><//>`;
 }

@@ -19,6 +19,13 @@ export const Url = ({ children }) => html`<span class="mono url">${String(childr
 export const waits = { topic_paused: "the topic to be resumed", breaker: "an unhealthy receiver", backoff: "the next retry", key: "another timer of its key", concurrency: "the topic's concurrency limit", rate: "the topic's rate limit", slots: "a free call to its receiver", spread: "its place in the spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader" };
 export const Waits = ({ t }) => (t.waits_for ? html`${waits[t.waits_for] || t.waits_for}${t.waits_on ? html` <span class="muted small">${momentsIn(t.waits_on)}</span>` : ""}` : "");
 
+// Answer is what the receiver answered to an attempt that failed, as it is.
+export function Answer({ of: a }) {
+  if (!a.answer && !a.answer_base64 && !a.location) return null;
+  return html`<details class="small"><summary>What it answered${a.answer_type ? ` (${a.answer_type})` : ""}</summary>
+    ${a.location && html`<p>Location: <span class="mono">${a.location}</span></p>`}<pre>${a.answer || a.answer_base64 || ""}</pre></details>`;
+}
+
 // Pages are the buttons under a list. usePages keeps the cursors; reset is for another filter.
 export function usePages() {
   const [cursors, set] = useState([""]);

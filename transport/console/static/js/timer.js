@@ -1,6 +1,6 @@
 // One timer's life: what it is, what it waits for, what was tried, and what can be done.
 import { ago, call, clock, get, html, momentsIn, num, open, reasons, span, timerPath, topicLink, topicPath, useLoad } from "./lib.js";
-import { Action, Card, Empty, Failed, say, State, Table, Url, Waits, When } from "./parts.js";
+import { Action, Answer, Card, Empty, Failed, say, State, Table, Url, Waits, When } from "./parts.js";
 import { EditTimer, Occurrences } from "./forms.js";
 import { redriveBody, RedriveURL } from "./dead.js";
 
@@ -68,7 +68,7 @@ function Attempts({ list }) {
     ["Late", (a) => (a.lateness_ms === undefined ? "" : span(a.lateness_ms)), "fit"],
     ["Took", (a) => (a.ended_ms ? span(a.ended_ms - a.started_ms) : "–"), "fit"],
     ["Answer", (a) => (a.status ? html`<b>${a.status}</b>` : "none")],
-    ["Error", (a) => html`<span class="small">${a.error || ""}</span>`],
+    ["Error", (a) => html`<span class="small">${a.error || ""}</span><${Answer} of=${a} />`],
   ]} />`;
 }
 

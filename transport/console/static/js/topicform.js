@@ -24,7 +24,7 @@ const further = [
   ["destination_concurrency", "Calls at once per node", "number", "256"],
   ["on_done.topic", "Outcomes of done timers", "", "topic"], ["on_dead.topic", "Outcomes of dead timers", "", "topic"],
   ["history", "Keep history", "", "72h"], ["dead_retention", "Keep dead letters", "", "720h"],
-  ["format", "Format of calls", ["plain", "cloudevents"]],
+  ["format", "Format of calls", ["plain", "cloudevents"]], ["answers", "Keep what receivers answer", ["failed", "none"]],
 ];
 
 // textAt is a field of a policy as the form shows it.
@@ -88,7 +88,7 @@ export function NewTopic({ done }) {
 }
 
 // What selects show for a new topic: the defaults, so that nothing is sent for them.
-const defaults = { delivery: "push", callback: { method: "POST" }, serial: false, ack: "response", merge: "reject", if_late: "fire", dedup: "id", format: "plain" };
+const defaults = { delivery: "push", callback: { method: "POST" }, serial: false, ack: "response", merge: "reject", if_late: "fire", dedup: "id", format: "plain", answers: "failed" };
 
 export function EditTopic({ t, done }) {
   return html`<${Action} needs="admin" label="Edit" title=${`Edit ${t.topic}`} verb="Save" wide force=${{ in_use: "Save it anyway: what needs the old value will wait, or keep it." }} run=${async (form) => {
