@@ -25,15 +25,15 @@ const (
 // activeLease is one lease of this leader, from its proposal to the applied outcome.
 type activeLease struct {
 	handle   timer.Handle
+	rev      uint32 // of the timer, before the lease
 	seq      uint64
 	fence    uint64 // of the lease; 0 until it is applied
-	rev      uint32 // of the timer, before the lease
 	queue    *destQueue
 	permit   delivery.Permit
 	phase    phase
 	key      *keyQueue        // of the timer's key; nil if the topic is not serial
-	firm     bool             // no earlier timer of the key may preempt it
 	limit    *limit           // where it counts; nil if nowhere
+	firm     bool             // no earlier timer of the key may preempt it
 	called   bool             // the call was started
 	kept     bool             // a gate delayed its timer
 	revoked  bool             // do not start: return the lease when it is applied

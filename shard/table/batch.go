@@ -60,9 +60,9 @@ const (
 // Outcome ends or extends the lease of a timer with the given Fence.
 type Outcome struct {
 	Handle    timer.Handle
+	Kind      OutcomeKind
 	Seq       uint64
 	Fence     uint64
-	Kind      OutcomeKind
 	StartedMs int64 // of the attempt
 	EndedMs   int64
 	Status    int    // HTTP status; 0 none
