@@ -128,7 +128,7 @@ func (m *metrics) Command(kind timer.Kind, code timer.Code) {
 			m.adds.Inc()
 			m.rates.Count(feed.Added)
 		}
-	case timer.Modify, timer.Fire:
+	case timer.Modify, timer.Fire, timer.Pause, timer.Resume:
 		if code == timer.OK {
 			m.modifies.Inc()
 			m.rates.Count(feed.Changed)

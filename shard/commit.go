@@ -155,8 +155,11 @@ func (s *timerShard) answerOp(o *op, r *timer.Result) {
 		s.g.w.host.cfg.Observer.Command(o.cmd.Kind, r.Code)
 		s.showChange(o.cmd, r)
 	}
-	if o.cmd.Kind == timer.Deliver {
+	switch {
+	case o.cmd.Kind == timer.Deliver:
 		s.scheduler.DeliveryChanged(o.cmd.Topic)
+	case o.cmd.Kind == timer.Resume && r.Code == timer.OK:
+		s.scheduler.Resumed(r.Handle)
 	}
 	o.answer(*r, nil)
 }

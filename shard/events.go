@@ -101,7 +101,7 @@ func (s *timerShard) showChange(cmd *timer.Command, r *timer.Result) {
 		} else if r.Code != timer.OK && r.Code != timer.Merged {
 			return
 		}
-	case timer.Modify, timer.Fire, timer.Redrive:
+	case timer.Modify, timer.Fire, timer.Redrive, timer.Pause, timer.Resume:
 		if r.Code != timer.OK {
 			return
 		}

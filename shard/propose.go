@@ -106,7 +106,7 @@ func (s *timerShard) proposeCommand(o *op) {
 		return
 	}
 	cmd := o.cmd
-	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive) && cmd.DueMs == 0 {
+	if (cmd.Kind == timer.Fire || cmd.Kind == timer.Redrive || cmd.Kind == timer.Resume) && cmd.DueMs == 0 {
 		// "At once" is by this leader's clock. The table's may once have been set far ahead.
 		now := *cmd
 		now.DueMs = s.g.w.now.WallMs

@@ -19,6 +19,8 @@ const (
 	// set the topic's delivery: only pulls may lease, or none may; refused while timers are leased
 	// otherwise
 	Deliver
+	Pause  // hold a scheduled timer: no attempt starts
+	Resume // let it go on
 )
 
 // Updates by the consumer that holds a lease, from a pull or since it answered a call with 202
@@ -46,7 +48,7 @@ type Command struct {
 	IfMatch uint32
 	// Seq is the number of a timer among those of the id. With Redrive and Purge it is that of a dead
 	// letter; 0: the last one of the version in IfMatch. With Modify it is that of a timer that has
-	// not ended; 0: the newest.
+	// not ended; 0: the newest. So it is with Pause and Resume.
 	Seq uint64
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool
@@ -86,7 +88,7 @@ type Command struct {
 	// Patch is given with Modify, and with Redrive (callback only).
 	Patch *Patch
 	// DueMs goes with Redrive: the time of the next attempt in Unix ms. It goes with Fire: the time
-	// at which somebody asked. 0: now.
+	// at which somebody asked, and with Resume: the time by which occurrences were missed. 0: now.
 	DueMs int64
 	// Claim is given with AckLease, NackLease and ExtendLease.
 	Claim *LeaseUpdate

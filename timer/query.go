@@ -77,4 +77,5 @@ type Ref struct {
 	DueMs   int64 // as clients see it
 	NextMs  int64 // time of its next attempt, if it is scheduled
 	NoURL   bool  // it is dead, and has no callback URL of its own
+	Paused  bool  // a client holds it
 }

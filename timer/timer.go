@@ -126,6 +126,7 @@ type Timer struct {
 	State           State
 	Reason          Reason // when Dead
 	CancelRequested bool
+	Paused          bool // while Scheduled: a client holds it
 	Successor       bool // while Leased: another timer takes over when the attempt has ended
 	// Short: only the place in a listing is given, because there was no room for the rest: Topic,
 	// ID, Seq, State, DueMs, EndedMs.

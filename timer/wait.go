@@ -21,6 +21,7 @@ const (
 	WaitNoCallback            // neither it nor its topic has a callback URL
 	WaitRefused               // its last call was refused an address; goes before WaitBackoff
 	WaitLeader                // its shard has no leader, or that cannot start calls or has not come to it
+	WaitHeld                  // a client holds it; goes before all others
 
 	waitCauses
 )
@@ -28,7 +29,7 @@ const (
 // waitNames are the causes in answers.
 var waitNames = [waitCauses]string{
 	"", "backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots",
-	"zone", "window", "no_callback", "refused_address", "leader",
+	"zone", "window", "no_callback", "refused_address", "leader", "paused",
 }
 
 // String is the cause in answers; "" of NoWait, and of a cause that this build does not know.

@@ -331,6 +331,24 @@ func TestCtl(t *testing.T) {
 			asked: []string{`POST /v1/topics/t/dead/purge {"filter":{"reason":"expired","label":["a"]}}`}, out: []string{"matched 2"},
 		},
 		{
+			name: "pause", args: []string{"timers", "pause", "t", "x", "--if-match", "7"}, replies: ok(`{"id":"x","state":"scheduled","paused":true,"waits_for":"paused"}`),
+			asked: []string{`POST /v1/topics/t/timers/x/pause [If-Match: "7"]`}, out: []string{"paused\n"},
+		},
+		{
+			name: "resume", args: []string{"timers", "resume", "t", "x"}, replies: ok(oneTimer), asked: []string{"POST /v1/topics/t/timers/x/resume"}, out: []string{"x"},
+		},
+		{
+			name: "pause by label", args: []string{"timers", "pause", "t", "--label", "a"}, replies: ok(`{"matched":3,"changed":2,"skipped":1}`),
+			asked: []string{`POST /v1/topics/t/pause-timers {"filter":{"label":["a"]}}`}, out: []string{"2"},
+		},
+		{
+			name: "resume all, first dry", args: []string{"timers", "resume", "t", "--all", "--dry-run"}, replies: ok(`{"matched":3,"changed":2,"skipped":1,"dry_run":true}`),
+			asked: []string{`POST /v1/topics/t/resume-timers?dry_run=true {"all":true}`}, out: []string{"2"},
+		},
+		{
+			name: "pause of an id and a filter", args: []string{"timers", "pause", "t", "x", "--all"}, err: []string{"give one of the two"}, code: exitUsage,
+		},
+		{
 			name: "fire", args: []string{"fire", "t", "x"}, replies: ok(oneTimer), asked: []string{"POST /v1/topics/t/timers/x/fire"}, out: []string{"x"},
 		},
 		{

@@ -145,7 +145,14 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 			dq.table.Arm(h, horizon+d.ExpiresMs+1-dq.now.WallMs)
 			return
 		}
-		if dq.series.missed(e) {
+		if d.Paused {
+			if d.ExpiresMs != 0 {
+				d.ExpiresMs = horizon + d.ExpiresMs + 1 - dq.now.WallMs
+			}
+			dq.table.Hold(h, d.ExpiresMs)
+			return
+		}
+		if dq.series.missed(e, d.Missed) {
 			return
 		}
 		dq.classify(e, horizon)

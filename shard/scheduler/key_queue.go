@@ -304,6 +304,26 @@ func (kq *keyQueues) review(h timer.Handle) {
 	kq.moveUp(k)
 }
 
+// resumed handles a timer that a client has let go. In backoff it blocks its key again. Its lateness
+// counts as that of a timer that a gate has delayed.
+func (kq *keyQueues) resumed(h timer.Handle) {
+	d := kq.table.Due(h)
+	if !kq.active || d.State != timer.Scheduled || d.Paused {
+		return
+	}
+	q := kq.topics.queue(d.Topic)
+	q.limitedMs = kq.now.WallMs
+	if q.keys == nil || !d.InBackoff(kq.now.WallMs) {
+		return
+	}
+	if _, ok := kq.refOf(h); ok {
+		return
+	}
+	k := kq.key(q, h)
+	kq.block(k, h)
+	kq.moveUp(k)
+}
+
 // reviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
 // one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
 func (kq *keyQueues) reviewDropped(from, last timer.Handle) {

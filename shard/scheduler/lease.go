@@ -46,7 +46,7 @@ func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
 		s.keys.review(e.handle)
 		return true
 	}
-	if q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e) {
+	if q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false) {
 		s.topics.pop(n)
 		s.env.WakeNext()
 		return true

@@ -225,6 +225,9 @@ func (s *Scheduler) Drain() int { return s.leases.drain() }
 // Review updates the key and the limit of a timer that an entry may have changed.
 func (s *Scheduler) Review(h timer.Handle) { s.keys.review(h) }
 
+// Resumed handles a timer that a client has let go.
+func (s *Scheduler) Resumed(h timer.Handle) { s.keys.resumed(h) }
+
 // ReviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
 // one step of dropping their topic.
 func (s *Scheduler) ReviewDropped(from, last timer.Handle) { s.keys.reviewDropped(from, last) }

@@ -142,6 +142,7 @@ func addInWheel(n table.WheelWaits, by int64, sum *timer.Waiting) {
 	sum[timer.WaitBackoff] += by * n.Backoff
 	sum[timer.WaitRefused] += by * n.Refused
 	sum[timer.WaitSpread] += by * n.Spread
+	sum[timer.WaitHeld] += by * n.Paused
 }
 
 // Overdue calls add for topics with timers that are due and wait for a gate, with their number and

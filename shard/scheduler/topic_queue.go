@@ -30,7 +30,9 @@ type topicQueue struct {
 	// resumedMs is when the topic was last resumed, wall clock; 0: never. Occurrences due before
 	// may have been missed.
 	resumedMs int64
-	limitedMs int64 // when its limit or its window last refused a lease, or let one go again, wall clock
+	// limitedMs is when its limit or its window last refused a lease, or let one go again, or a client
+	// let one of its timers go, wall clock.
+	limitedMs int64
 
 	window   topicWindow
 	windowMs int64 // when it is looked at again, in topicWindows.shut; 0: it is not there

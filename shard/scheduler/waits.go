@@ -30,6 +30,9 @@ func (v *view) Standing(h timer.Handle) Standing {
 // waitOf returns the reason why a scheduled timer waits. It changes nothing.
 func (v *view) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 	now := v.now.WallMs
+	if d.Paused {
+		return timer.Wait{For: timer.WaitHeld}
+	}
 	if d.NextMs > now {
 		if d.InBackoff(now) {
 			if text := v.table.RefusedAddress(h); text != "" {

@@ -118,6 +118,8 @@ func (t *Table) applyCommand(it *items) timer.Result {
 		return t.cancel(c)
 	case timer.Fire:
 		return t.fire(c)
+	case timer.Pause, timer.Resume:
+		return t.pause(c)
 	case timer.Purge:
 		return t.purge(c)
 	case timer.CloseTopic:
@@ -133,7 +135,7 @@ func (t *Table) applyCommand(it *items) timer.Result {
 // lease starts an attempt of a scheduled timer if the topic is delivered to this kind of holder. A
 // pulled attempt starts with the lease, at nowMs. The start of a call is in its outcome.
 func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) timer.Result {
-	if !t.ScheduledAt(h, seq, rev) || !t.Delivers(t.topics.rows[t.slots.At(h).Topic].id, holder == ByPuller) {
+	if !t.ScheduledAt(h, seq, rev) || t.slots.At(h).Paused() || !t.Delivers(t.topics.rows[t.slots.At(h).Topic].id, holder == ByPuller) {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	s := t.beginUpdate(h)
@@ -157,9 +159,10 @@ func (t *Table) expire(h timer.Handle, seq uint64, rev uint32, retainUntilMs, ag
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	s := t.beginUpdate(h)
+	paused := s.Paused()
 	t.kill(h, s, timer.Expired, t.clockMs, retainUntilMs)
 	t.endUpdate(h, s)
-	t.continueSeries(h, againMs)
+	t.continueSeries(h, againMs, paused)
 	t.rankEnded(h)
 	return timer.Result{Code: timer.OK, Handle: h}
 }

@@ -146,6 +146,7 @@ func (t *Table) rewriteWhole(h timer.Handle, s *slab.Slot, v *content.Blob, c *e
 	v.Version = t.versionAfter(v.Version)
 	v.Content, v.UpdatedMs, v.Rest = c.Content, t.clockMs, c.Spec.Rest
 	v.Begin(f.Repeats)
+	unmiss(s)
 	t.rewrite(h, s, v, c.Spec.Callback)
 	s.SetPriority(f.Priority)
 }
@@ -223,6 +224,9 @@ func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Pa
 	}
 	if p.Due {
 		v.AskedMs = 0 // the new time stands
+	}
+	if p.Due || p.Repeat {
+		unmiss(s)
 	}
 	if p.Repeat {
 		v.Flags, v.Occurrence = v.Flags&^content.IsSeries, 0
@@ -312,6 +316,7 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 	}
 	s = t.beginUpdate(h)
 	v.AskedMs = asked
+	unmiss(s)
 	t.rewriteSame(h, s, &v)
 	t.attemptOf(s) // it keeps the due time
 	t.transition(h, s, timer.Scheduled, min(s.When(), v.AskedMs))

@@ -42,7 +42,7 @@ func (t *Table) outcome(o *Outcome) timer.Result {
 	if successor != 0 {
 		t.promote(o.Handle, successor)
 	} else {
-		t.continueSeries(o.Handle, o.AgainMs)
+		t.continueSeries(o.Handle, o.AgainMs, false)
 	}
 	t.rankEnded(o.Handle)
 	return timer.Result{Code: timer.OK, Handle: o.Handle}

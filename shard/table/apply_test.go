@@ -140,6 +140,8 @@ func TestCommands(t *testing.T) {
 		{"modify version 2", timer.Command{Kind: timer.Modify, Patch: patch, IfMatch: 2}, timer.NotFound, timer.OK, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
 		{"modify version 9", timer.Command{Kind: timer.Modify, Patch: patch, IfMatch: 9}, timer.NotFound, timer.VersionMismatch, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
 		{"fire", timer.Command{Kind: timer.Fire}, timer.NotFound, timer.OK, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
+		{"pause", timer.Command{Kind: timer.Pause}, timer.NotFound, timer.OK, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
+		{"resume version 9", timer.Command{Kind: timer.Resume, IfMatch: 9}, timer.NotFound, timer.VersionMismatch, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
 		{"fire version 9", timer.Command{Kind: timer.Fire, IfMatch: 9}, timer.NotFound, timer.VersionMismatch, timer.InFlight, timer.OverFired, timer.OverDead, timer.OverCancelled},
 		{"cancel", timer.Command{Kind: timer.Cancel}, timer.NotFound, timer.Prevented, timer.CancelInFlight, timer.OverFired, timer.OverDead, timer.Prevented},
 		{"cancel version 2", timer.Command{Kind: timer.Cancel, IfMatch: 2}, timer.NotFound, timer.Prevented, timer.CancelInFlight, timer.OverFired, timer.OverDead, timer.Prevented},

@@ -48,6 +48,10 @@ func (t *Table) Audit(popped bool) error {
 			naming.add(h, +1)
 		}
 		switch word, mask := t.wheelWaits.bit(h); {
+		case s.Paused():
+			if word != nil && *word&mask != 0 {
+				r.wheelWaits.Paused++
+			}
 		case t.waitsForRetry(h, s) && t.wasRefused(s):
 			r.wheelWaits.Refused++
 		case t.waitsForRetry(h, s):

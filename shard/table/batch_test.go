@@ -36,6 +36,8 @@ func itemCases() map[string]func(b *Batch) {
 		"modify":        command(timer.Command{Kind: timer.Modify, Topic: 3, ID: id, IfMatch: 2, Patch: &timer.Patch{Spec: *testkit.FullSpec(), Due: true, Payload: true, Jitter: true, URL: true}}),
 		"cancel":        command(timer.Command{Kind: timer.Cancel, Topic: 3, ID: id, IfMatch: 4}),
 		"fire":          command(timer.Command{Kind: timer.Fire, Topic: 3, ID: id}),
+		"pause":         command(timer.Command{Kind: timer.Pause, Topic: 3, ID: id, IfMatch: 4, Seq: 9}),
+		"resume":        command(timer.Command{Kind: timer.Resume, Topic: 3, ID: id, DueMs: 77}),
 		"redrive":       command(timer.Command{Kind: timer.Redrive, Topic: 3, ID: id, DueMs: 77, Patch: &timer.Patch{Spec: *testkit.FullSpec(), URL: true, Headers: true}}),
 		"purge":         command(timer.Command{Kind: timer.Purge, Topic: 3, ID: id}),
 		"closetopic":    command(timer.Command{Kind: timer.CloseTopic, Topic: 3, Force: true}),

@@ -87,6 +87,15 @@ func (g *modelHarness) randomCommand() *timer.Command {
 		c.Turn = uint32(max(0, int(d.turn)+g.pick(4)-1))
 		return c
 	}
+	if g.pauses && g.pick(8) == 0 {
+		c.Kind = []timer.Kind{timer.Pause, timer.Resume}[g.pick(2)]
+		c.DueMs = []int64{0, g.now + 9}[g.pick(2)]
+		c.IfMatch = uint32(max(0, g.pick(6)-2))
+		if x := g.of(timer.Scheduled); x != nil && g.pick(2) == 0 {
+			c.Topic, c.ID = x.Topic, x.ID
+		}
+		return c
+	}
 	switch c.Kind {
 	case timer.CloseTopic, timer.OpenTopic:
 		c.ID = ""
@@ -196,8 +205,9 @@ func (g *modelHarness) item(b *Batch) step {
 		b.Expire(h, seq, rev, until, again)
 		return func() (timer.Code, *modelTimer) {
 			if y := g.at(h); y != nil && y.Seq == seq && y.State == timer.Scheduled && y.rev == rev {
+				paused := y.Paused
 				g.model.kill(y, timer.Expired, g.model.clock, until)
-				g.model.again(y, again)
+				g.model.continues(y, again, paused)
 				g.model.yield(y)
 				then(timer.Dead)
 				return timer.OK, nil

@@ -37,6 +37,8 @@ type Due struct {
 	Status    int   // HTTP status of the last attempt
 	Series    bool  // it repeats
 	AskedMs   int64 // when Fire last asked for an attempt; 0 never
+	Paused    bool  // a client holds it
+	Missed    bool  // its time passed while it was held, and its series skips it
 }
 
 // Due returns the scheduling data of a timer, or the zero value if the slot is free.
@@ -49,7 +51,7 @@ func (t *timers) Due(h timer.Handle) Due {
 	d := Due{
 		Seq: s.Seq(), Rev: s.Rev, Topic: t.topics.rows[s.Topic].id, Target: t.content.TargetOf(v.Target),
 		Priority: s.Priority(), State: s.State(), Attempts: s.Attempts(), FirstMs: t.dueMs(s),
-		Series: v.Flags&content.IsSeries != 0, AskedMs: v.AskedMs,
+		Series: v.Flags&content.IsSeries != 0, AskedMs: v.AskedMs, Paused: s.Paused(), Missed: s.Missed(),
 	}
 	if s.Attempt != 0 {
 		r := t.attempts.At(s.Attempt)
@@ -132,9 +134,10 @@ func (t *timers) AttemptDueMs(h timer.Handle) int64 {
 
 // InBackoff reports whether a timer was attempted and waits for its next attempt. A timer that a
 // client has since moved to a later time is not in backoff until then: it has given up its place.
-// Its next attempt is then at its due time. See NotBefore for the others.
+// Its next attempt is then at its due time. See NotBefore for the others. One that a client holds
+// has given it up, too.
 func (d *Due) InBackoff(nowMs int64) bool {
-	return d.State == timer.Scheduled && d.Attempts > 0 && (d.NextMs != d.FirstMs || d.NextMs <= nowMs)
+	return d.State == timer.Scheduled && d.Attempts > 0 && !d.Paused && (d.NextMs != d.FirstMs || d.NextMs <= nowMs)
 }
 
 // NotBefore returns the time of a timer's next attempt, ms or later. Unless somebody asked for an

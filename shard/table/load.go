@@ -299,8 +299,8 @@ func (l *loader) timer(hasRun bool) {
 // check compares a timer's parts with the table's invariants and decodes its body.
 func (l *loader) check(s *slab.Slot, v *content.Blob, body []byte, hasRun bool, target uint32) {
 	state := s.State()
-	if state < timer.Scheduled || state > timer.Cancelled || s.Reason() > timer.Refused || s.Rev == 0 {
-		l.fail("state %d, reason %d, revision %d", state, s.Reason(), s.Rev)
+	if !s.Valid() || s.Rev == 0 {
+		l.fail("state %d, marks %x, revision %d", state, s.Marks(), s.Rev)
 	}
 	if !hasRun && (state != timer.Scheduled || s.Attempts() != 0) {
 		l.fail("no run in state %d after %d attempts", state, s.Attempts())

@@ -70,7 +70,7 @@ func (t *Table) promote(h timer.Handle, ref uint32) {
 		t.transition(h, s, timer.Scheduled, next.DueMs)
 		t.endUpdate(h, s)
 	} else {
-		t.setSuccessor(h, &next, f.Priority, next.DueMs)
+		t.setSuccessor(h, &next, f.Priority, next.DueMs, false)
 	}
 	t.content.Drop(h, ref)
 }

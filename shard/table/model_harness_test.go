@@ -30,6 +30,7 @@ type modelHarness struct {
 	notLate  bool
 	outcomes bool           // draw outcomes; the golden snapshot was drawn without them
 	since    [][]byte       // entries since BeginSnapshot, while a snapshot is in progress
+	pauses   bool           // draw pauses and resumes; the golden snapshot was drawn without them
 	answers  bool           // draw answers; the golden snapshot was drawn without them
 	delivers bool           // draw changes of delivery; the golden snapshot was drawn without them
 	drawn    *timer.Command // of the turn's last item; nil: it is none
@@ -131,7 +132,7 @@ func (g *modelHarness) check() {
 		}
 		g.same(got, x)
 		d := g.table.Due(x.handle)
-		if d.Rev != x.rev || d.State == timer.Leased && d.NextMs != x.until || d.State == timer.Dead && d.RetainMs != x.until {
+		if d.Missed != x.missed || d.Rev != x.rev || d.State == timer.Leased && d.NextMs != x.until || d.State == timer.Dead && d.RetainMs != x.until {
 			g.t.Fatalf("due is %+v, the model says revision %d, until %d", d, x.rev, x.until)
 		}
 		if d.State == timer.Leased && (d.Holder != x.holder || d.LeaseMs != x.lasts || d.FiredMs != x.FiredMs || d.Status != x.LastStatus) {
@@ -264,7 +265,7 @@ func TestTableAgainstModel(t *testing.T) {
 			g := newModelHarness(t, rand.New(rand.NewPCG(seed, 1)).IntN)
 			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
 			g.outcomes = seed%3 > 0
-			g.delivers, g.answers = seed%2 == 1, seed%3 == 0
+			g.delivers, g.answers, g.pauses = seed%2 == 1, seed%3 == 0, seed%3 != 1
 			g.drive(250)
 		})
 	}
@@ -273,7 +274,7 @@ func TestTableAgainstModel(t *testing.T) {
 func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newModelHarness(rapidTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
-		g.deadByVersion, g.notLate, g.outcomes, g.answers = true, true, true, true
+		g.deadByVersion, g.notLate, g.outcomes, g.answers, g.pauses = true, true, true, true, true
 		g.drive(12)
 	})
 }

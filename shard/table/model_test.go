@@ -22,6 +22,7 @@ type modelTimer struct {
 	holder   Holder
 
 	first      int64 // time of the first add if it is not the creation, else 0
+	missed     bool  // held past its due time, and its series skips it
 	series     bool
 	occurrence int // from 1; 0: no series, or it continues without this timer
 	successor  *modelTimer
@@ -83,6 +84,7 @@ func (m *model) drop(x *modelTimer) {
 
 func (m *model) end(x *modelTimer, to timer.State, at int64) {
 	x.State, x.EndedMs, x.NextMs = to, at, 0
+	x.Paused, x.missed = false, false
 	x.rev++
 	m.finished = append(m.finished, x)
 	m.tell(x)
@@ -95,6 +97,7 @@ func (m *model) schedule(x *modelTimer, next int64) {
 
 func (m *model) kill(x *modelTimer, why timer.Reason, at, until int64) {
 	x.State, x.Reason, x.EndedMs, x.NextMs, x.until = timer.Dead, why, at, 0, until
+	x.Paused, x.missed = false, false
 	x.rev++
 	m.tell(x)
 }
@@ -205,7 +208,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		}
 		m.replace(x, c, c.Spec.DueMs)
 		return timer.OK, x
-	case timer.Modify, timer.Fire:
+	case timer.Modify, timer.Fire, timer.Pause, timer.Resume:
 		switch {
 		case x == nil:
 			return timer.NotFound, nil
@@ -220,9 +223,13 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 				asked = c.DueMs
 			}
 			if x.AskedMs == 0 || x.NextMs > asked {
-				x.AskedMs = asked
+				x.AskedMs, x.missed = asked, false
 				m.schedule(x, min(x.NextMs, asked))
 			}
+			return timer.OK, x
+		}
+		if c.Kind != timer.Modify {
+			m.pause(x, c)
 			return timer.OK, x
 		}
 		if p := c.Patch; p.OnDone && m.closedOutcome(p.Spec.OnDone) || p.OnDead && m.closedOutcome(p.Spec.OnDead) {
@@ -230,6 +237,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		}
 		x.Version++
 		x.UpdatedMs = m.clock
+		x.missed = x.missed && !c.Patch.Due && !c.Patch.Repeat
 		c.Patch.Apply(&x.Spec)
 		if c.Patch.Expiry {
 			x.noExpiry = false
@@ -374,7 +382,7 @@ func (m *model) deliver(c *timer.Command) timer.Code {
 }
 
 func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder Holder, now int64) timer.Code {
-	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev {
+	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.Paused {
 		return timer.Skipped
 	}
 	if d, known := m.deliveries[x.Topic]; known && d.pull != (holder == ByPuller) {
@@ -390,7 +398,7 @@ func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder H
 		}
 	}
 	x.Attempts++
-	x.State, x.NextMs = timer.Leased, 0
+	x.State, x.NextMs, x.missed = timer.Leased, 0, false
 	x.rev++
 	return timer.OK
 }
@@ -449,10 +457,22 @@ func (m *model) outcome(x *modelTimer, o *Outcome) timer.Code {
 	return timer.OK
 }
 
+// pause holds a scheduled timer, or lets it go.
+func (m *model) pause(x *modelTimer, c *timer.Command) {
+	on := c.Kind == timer.Pause
+	if x.Paused == on {
+		return
+	}
+	x.Paused = on
+	x.missed = !on && x.occurrence != 0 && x.Repeat.CatchUp == timer.CatchUpSkip && x.Attempts == 0 && x.AskedMs == 0 && x.NextMs <= max(m.clock, c.DueMs)
+	m.schedule(x, x.NextMs)
+}
+
 func (m *model) replace(x *modelTimer, c *timer.Command, due int64) {
 	x.Spec, x.content = *c.Spec, c.Content
 	x.begin()
 	x.Version++
+	x.missed = false
 	x.AskedMs, x.Attempts, x.Fence, x.FiredMs, x.LatenessMs, x.LastStatus, x.LastError, x.LastAnswer = 0, 0, 0, 0, -1, 0, "", nil
 	x.DueMs, x.UpdatedMs = due, m.clock
 	m.schedule(x, due)
@@ -470,7 +490,7 @@ func (m *model) merge(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer)
 	}
 	before := *x
 	m.replace(x, c, timer.Debounced(c.Merge, c.Spec.DueMs, x.first, c.MaxWaitMs))
-	if before.NextMs == x.NextMs && before.Attempts == 0 && before.Priority == x.Priority && before.expiry() == x.expiry() &&
+	if before.NextMs == x.NextMs && before.Attempts == 0 && !before.missed && before.Priority == x.Priority && before.expiry() == x.expiry() &&
 		reflect.DeepEqual(before.Callback, x.Callback) {
 		x.rev = before.rev
 	}
@@ -586,11 +606,15 @@ func (x *modelTimer) next(at int64) *modelTimer {
 }
 
 // again schedules the next occurrence of a series.
-func (m *model) again(x *modelTimer, at int64) {
+func (m *model) again(x *modelTimer, at int64) { m.continues(x, at, false) }
+
+// continues is again for a series that may be held.
+func (m *model) continues(x *modelTimer, at int64, paused bool) {
 	if x.State != timer.Done && x.State != timer.Dead {
 		return
 	}
 	goes, next := m.goesOn(x, at) && !x.CancelRequested, x.next(at)
+	next.Paused = paused
 	x.occurrence = 0
 	if goes {
 		m.follow(x, next)
@@ -609,7 +633,7 @@ func (m *model) skip(x *modelTimer, seq uint64, rev uint32, at int64) timer.Code
 		m.yield(x)
 		return timer.OK
 	}
-	x.DueMs, x.AskedMs = at, 0
+	x.DueMs, x.AskedMs, x.missed = at, 0, false
 	m.schedule(x, at)
 	return timer.OK
 }

@@ -29,7 +29,7 @@ func (t *timers) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 	m := &timer.Timer{
 		Topic: t.topics.rows[s.Topic].id, ID: string(v.ID),
 		Seq: s.Seq(), Tag: v.Tag, Version: v.Version,
-		State: s.State(), Reason: s.Reason(), CancelRequested: s.Cancelled(),
+		State: s.State(), Reason: s.Reason(), CancelRequested: s.Cancelled(), Paused: s.Paused(),
 		CreatedMs: v.CreatedMs, UpdatedMs: v.UpdatedMs,
 		LatenessMs: -1, Attempts: s.Attempts(), AskedMs: v.AskedMs,
 		Content: v.Content, Occurrence: v.Occurrence, FirstMs: v.FirstAdd(0),

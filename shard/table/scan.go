@@ -296,7 +296,7 @@ func (t *timers) refOf(hides Hides, h timer.Handle, s *slab.Slot) timer.Ref {
 	m := timer.Ref{ID: string(v.ID), Seq: s.Seq(), Tag: v.Tag, Version: v.Version, DueMs: t.dueMs(s)}
 	switch s.State() {
 	case timer.Scheduled:
-		m.NextMs = s.When()
+		m.NextMs, m.Paused = s.When(), s.Paused()
 	case timer.Leased:
 		m.Leased = hides == nil || !hides(h)
 		m.NextMs = t.attempts.At(s.Attempt).AttemptDueMs()
@@ -329,6 +329,9 @@ func (t *timers) Forecast(topics map[timer.TopicID]bool, hides Hides, from timer
 		from++
 		s := t.slots.At(from)
 		if s.State() != timer.Scheduled && (s.State() != timer.Leased || hides == nil || !hides(from)) {
+			continue
+		}
+		if s.Paused() { // nobody knows when
 			continue
 		}
 		if id := t.topics.rows[s.Topic].id; id == CanaryTopic || topics != nil && !topics[id] {

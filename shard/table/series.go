@@ -75,8 +75,8 @@ func (t *timers) continues(s *slab.Slot, v *content.Blob, c *encoding.Command, n
 
 // continueSeries schedules the next occurrence after one that has ended as done or dead. The leader
 // computed nextMs; 0 means there is none. An ended timer starts the next occurrence only once, even
-// if it is redriven.
-func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
+// if it is redriven. A series that a client holds stays held.
+func (t *Table) continueSeries(h timer.Handle, nextMs int64, paused bool) {
 	s := t.slots.At(h)
 	state := s.State()
 	v := t.content.View(s.Ref)
@@ -89,7 +89,7 @@ func (t *Table) continueSeries(h timer.Handle, nextMs int64) {
 		t.markContinued(h, &v)
 	}
 	if goes {
-		t.setSuccessor(h, &next, s.Priority(), nextMs)
+		t.setSuccessor(h, &next, s.Priority(), nextMs, paused)
 	}
 }
 
@@ -123,7 +123,7 @@ func (t *Table) overlap(h timer.Handle, seq, fence uint64, nextMs int64) timer.R
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	t.markContinued(h, &v)
-	t.setSuccessor(h, &next, s.Priority(), nextMs)
+	t.setSuccessor(h, &next, s.Priority(), nextMs, false)
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
@@ -148,6 +148,7 @@ func (t *Table) skipTo(h timer.Handle, seq uint64, rev uint32, nextMs int64) tim
 			v.AskedMs = 0
 			t.rewriteSame(h, s, &v)
 		}
+		unmiss(s)
 		t.setDue(s, timer.ClampMs(nextMs))
 		t.transition(h, s, timer.Scheduled, nextMs)
 	}

@@ -77,6 +77,9 @@ func (u *updater) newSlot() (timer.Handle, *slab.Slot) {
 // transition moves a timer with an open update to another state and updates its place in the
 // wheel. The state lasts until whenMs.
 func (u *updater) transition(h timer.Handle, s *slab.Slot, to timer.State, whenMs int64) {
+	if to != timer.Scheduled && to != timer.Dead {
+		s.SetReason(timer.NoReason)
+	}
 	s.SetState(to)
 	s.SetWhen(whenMs)
 	s.Rev++
@@ -176,12 +179,13 @@ func (u *updater) makeBlob(topic timer.TopicID, v *content.Blob, priority uint8,
 
 // setSuccessor makes a timer that takes over the id of one that has just ended. A dead letter is
 // kept but superseded; any other ended timer is dropped.
-func (u *updater) setSuccessor(old timer.Handle, v *content.Blob, priority uint8, dueMs int64) {
+func (u *updater) setSuccessor(old timer.Handle, v *content.Blob, priority uint8, dueMs int64, paused bool) {
 	o := u.slots.At(old)
 	topic := u.topics.rows[o.Topic].id
 	hash := u.idHash(topic, v.ID)
 	u.content.Retain(v.Target)
 	h, s := u.makeBlob(topic, v, priority, dueMs)
+	s.SetPaused(paused, false)
 	u.endUpdate(h, s)
 	u.supersede(hash, old, h)
 	if state := o.State(); state == timer.Done || state == timer.Cancelled {

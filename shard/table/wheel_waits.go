@@ -11,6 +11,7 @@ type WheelWaits struct {
 	Backoff int64 // for their next attempt
 	Refused int64 // the same; their last call was refused an address
 	Spread  int64 // see Delay
+	Paused  int64 // until a client resumes them; see Hold
 }
 
 // wheelWaits knows which timers are counted in a WheelWaits. What was popped is not: it waits for
@@ -71,6 +72,19 @@ func (t *timetable) Delay(h timer.Handle, atMs int64) {
 	}
 }
 
+// Hold counts a timer that is due, has left the wheel, and is held by a client. It is armed for its
+// expiry, if it has one; 0: none.
+func (t *timetable) Hold(h timer.Handle, expiresMs int64) {
+	s := t.get(h)
+	if s == nil || !s.Paused() {
+		return
+	}
+	if expiresMs != 0 {
+		t.Arm(h, expiresMs)
+	}
+	t.setWait(h, s)
+}
+
 // uncountWait comes before any change of a timer, and when it leaves the wheel.
 func (t *timetable) uncountWait(h timer.Handle) {
 	if word, mask := t.wheelWaits.bit(h); word != nil && *word&mask != 0 {
@@ -82,6 +96,8 @@ func (t *timetable) uncountWait(h timer.Handle) {
 func (t *timetable) addWait(s *slab.Slot, by int64) {
 	for _, r := range [...]*WheelWaits{&t.topics.rows[s.Topic].wheelWaits, &t.wheelWaits.all} {
 		switch {
+		case s.Paused():
+			r.Paused += by
 		case s.Attempts() == 0:
 			r.Spread += by
 		case t.wasRefused(s):

@@ -14,6 +14,7 @@ const minRef = 7
 const (
 	markLeased = 1 << iota
 	markNoURL
+	markPaused
 
 	markFlags = 1<<iota - 1
 )
@@ -74,6 +75,9 @@ func AppendRefs(dst []byte, marks []timer.Ref, next timer.ScanCursor) []byte {
 		if m.NoURL {
 			flags |= markNoURL
 		}
+		if m.Paused {
+			flags |= markPaused
+		}
 		dst = encoding.AppendBlock(dst, m.ID)
 		dst = binary.AppendUvarint(dst, m.Seq)
 		dst = binary.AppendUvarint(dst, uint64(m.Tag))
@@ -99,7 +103,7 @@ func DecodeRefs(b []byte) (marks []timer.Ref, next timer.ScanCursor, err error) 
 		if flags&^markFlags != 0 {
 			r.Fail("unknown flags of a mark")
 		}
-		m.Leased, m.NoURL = flags&markLeased != 0, flags&markNoURL != 0
+		m.Leased, m.NoURL, m.Paused = flags&markLeased != 0, flags&markNoURL != 0, flags&markPaused != 0
 		m.DueMs, m.NextMs = r.Varint(), r.Varint()
 		marks = append(marks, m)
 	}

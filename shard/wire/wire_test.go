@@ -98,7 +98,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 		if *p%4 == 0 {
 			*p = timer.AckLease + *p/4%3
 		} else {
-			*p = 1 + *p%timer.Deliver
+			*p = 1 + *p%timer.Resume
 		}
 	case *timer.OutcomeTopic:
 		if p.ID == 0 || p.Name == "" {

@@ -29,6 +29,26 @@ func CancelEach(topic timer.TopicID) Plan {
 	}
 }
 
+// PauseEach holds each scheduled timer, and ResumeEach lets it go on.
+func PauseEach(topic timer.TopicID) Plan  { return holdEach(topic, true) }
+func ResumeEach(topic timer.TopicID) Plan { return holdEach(topic, false) }
+
+func holdEach(topic timer.TopicID, on bool) Plan {
+	kind := timer.Resume
+	if on {
+		kind = timer.Pause
+	}
+	return func(m *timer.Ref) (*timer.Command, Decision) {
+		switch {
+		case m.Leased:
+			return nil, Skip
+		case m.Paused == on:
+			return nil, Leave
+		}
+		return &timer.Command{Kind: kind, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version}, Change
+	}
+}
+
 // Move is the new due time of a reschedule.
 type Move struct {
 	By MoveBy

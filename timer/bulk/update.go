@@ -145,7 +145,7 @@ func (b *Update) Reread(e *Task, t *timer.Timer) Next {
 		b.skip(e, timer.InFlight)
 		return Settled
 	}
-	e.mark = timer.Ref{ID: e.mark.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs}
+	e.mark = timer.Ref{ID: e.mark.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs, Paused: t.Paused}
 	if !b.judge(e) {
 		return Settled
 	}

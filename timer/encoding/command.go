@@ -218,7 +218,7 @@ func (b *SpecBytes) DecodeTo(s *timer.Spec) (err error) {
 // Command reads a command to the end of the block.
 func (r *Reader) Command(c *Command) {
 	*c = Command{Kind: timer.Kind(r.Byte()), Flags: uint16(r.Number(1<<16-1, "command flags"))}
-	if (c.Kind < timer.Add || c.Kind > timer.Deliver) && !c.Kind.UpdatesLease() {
+	if (c.Kind < timer.Add || c.Kind > timer.Resume) && !c.Kind.UpdatesLease() {
 		r.Fail("unknown command")
 	}
 	if c.Flags&^commandFlags != 0 || c.Flags&commandSpec != 0 && c.Flags&commandPatch != 0 {

@@ -13,6 +13,7 @@ const (
 	timerShort
 	TimerAsked // the time is last
 	timerMade  // Content, FirstMs and Occurrence follow; the history does not keep them
+	timerPaused
 
 	timerFlags = 1<<iota - 1
 )
@@ -38,6 +39,9 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	}
 	if t.AskedMs != 0 {
 		flags |= TimerAsked
+	}
+	if t.Paused {
+		flags |= timerPaused
 	}
 	if t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0 {
 		flags |= timerMade
@@ -92,6 +96,7 @@ func (r *Reader) Timer() *timer.Timer {
 	}
 	t.CancelRequested = flags&TimerCancelRequested != 0
 	t.Successor = flags&timerSuccessor != 0
+	t.Paused = flags&timerPaused != 0
 	t.Short = flags&timerShort != 0
 	t.NextMs = r.Varint()
 	t.CreatedMs = r.Varint()

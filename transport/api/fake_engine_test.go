@@ -141,7 +141,7 @@ func (e *fakeEngine) change(t *fakeTimer, cmd *timer.Command) timer.Code {
 		return e.put(t, cmd)
 	case timer.Cancel:
 		return e.cancel(t, cmd)
-	case timer.Modify, timer.Fire:
+	case timer.Modify, timer.Fire, timer.Pause, timer.Resume:
 		return e.modify(t, cmd)
 	case timer.Redrive, timer.Purge:
 		if t == nil || t.State != timer.Dead {
@@ -274,6 +274,10 @@ func (e *fakeEngine) modify(t *fakeTimer, cmd *timer.Command) timer.Code {
 		t.AskedMs, t.NextMs = e.nowMs(), min(t.NextMs, e.nowMs())
 		return timer.OK
 	}
+	if cmd.Kind != timer.Modify {
+		t.Paused = cmd.Kind == timer.Pause
+		return timer.OK
+	}
 	t.Version++
 	t.UpdatedMs = e.nowMs()
 	applyPatch(&t.Spec, cmd.Patch)
@@ -377,7 +381,7 @@ func (e *fakeEngine) Bulk(ctx context.Context, b *bulk.Update) error {
 	var marks []timer.Ref
 	for k, t := range e.timers {
 		if k.topic == b.Query.Topic && selects(&b.Query, &t.Timer) && b.Walks(timer.ShardOf(e.topics[e.nameOf(k.topic)], t.ID, e.shards)) {
-			marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs,
+			marks = append(marks, timer.Ref{ID: t.ID, Seq: t.Seq, Tag: t.Tag, Version: t.Version, Leased: t.State == timer.Leased, DueMs: t.DueMs, NextMs: t.NextMs, Paused: t.Paused,
 				NoURL: t.State == timer.Dead && t.Callback.URL == ""})
 		}
 	}

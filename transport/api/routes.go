@@ -105,7 +105,11 @@ var routes = numbered([]route{
 	{method: "POST", path: timerPath + "/fire", scope: web.ScopeAdd, handle: on(timers.Fire), audit: "timer.fire", large: true, body: emptyBody, conditional: true},
 	{method: "POST", path: "/v1/topics/{topic}/batch", scope: web.ScopeChange, handle: on(timers.Batch), audit: "batch", large: true, query: []string{"brief"}, body: batchBody},
 
+	{method: "POST", path: timerPath + "/pause", scope: web.ScopeAdd, handle: on(timers.Pause), audit: "timer.pause", large: true, body: emptyBody, conditional: true},
+	{method: "POST", path: timerPath + "/resume", scope: web.ScopeAdd, handle: on(timers.Resume), audit: "timer.resume", large: true, body: emptyBody, conditional: true},
 	{method: "POST", path: "/v1/topics/{topic}/cancel", scope: web.ScopeCancel, handle: on(timers.CancelSelected), query: dryRunParams, audit: "timers.cancel", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/pause-timers", scope: web.ScopeAdd, handle: on(timers.PauseSelected), query: dryRunParams, audit: "timers.pause", change: true, body: jsonBody},
+	{method: "POST", path: "/v1/topics/{topic}/resume-timers", scope: web.ScopeAdd, handle: on(timers.ResumeSelected), query: dryRunParams, audit: "timers.resume", change: true, body: jsonBody},
 	{method: "POST", path: "/v1/topics/{topic}/reschedule", scope: web.ScopeAdd, handle: on(timers.RescheduleSelected), query: dryRunParams, audit: "timers.reschedule", change: true, body: jsonBody},
 
 	{method: "POST", path: "/v1/topics/{topic}/pull", scope: web.ScopeAdd, handle: on(consumers.Pull), audit: auditPull, change: true, large: true, body: maybeBody},

@@ -33,6 +33,8 @@ var routeScopes = map[string]string{
 	"POST /v1/topics/{topic}/dead/redrive": "admin", "POST /v1/topics/{topic}/dead/purge": "admin",
 
 	"POST /v1/topics/{topic}/timers": "add", "PUT /v1/topics/{topic}/timers/{id}": "add", "PATCH /v1/topics/{topic}/timers/{id}": "add",
+	"POST /v1/topics/{topic}/timers/{id}/pause": "add", "POST /v1/topics/{topic}/timers/{id}/resume": "add",
+	"POST /v1/topics/{topic}/pause-timers": "add", "POST /v1/topics/{topic}/resume-timers": "add",
 	"POST /v1/topics/{topic}/timers/{id}/fire": "add", "POST /v1/topics/{topic}/reschedule": "add",
 	"POST /v1/topics/{topic}/pull": "add", "POST /v1/ack": "add", "POST /v1/nack": "add", "POST /v1/extend": "add",
 	"DELETE /v1/topics/{topic}/timers/{id}": "cancel", "POST /v1/topics/{topic}/cancel": "cancel",

@@ -173,6 +173,8 @@ class Contract(unittest.TestCase):
         self.assertEqual(len(c.get("orders", "series", next=3)["next"]), 3)
         self.assertEqual(c.dry_patch("orders", "series", {"priority": 3})["priority"], 3)
         self.assertEqual(c.get("orders", "series")["priority"], 0)
+        held = c.pause_timer("orders", "series")
+        self.assertEqual((held["paused"], held["waits_for"], c.resume_timer("orders", "series").get("paused")), (True, "paused", None))
         self.assertEqual(c.cancel("orders", "series"), "prevented")
 
     def test_05_many_at_once(self) -> None:
@@ -190,6 +192,8 @@ class Contract(unittest.TestCase):
         ids = [t["id"] for t in c.list("orders", id_prefix="b", label=["l1"], payload=False)]
         self.assertEqual((len(ids), ids[0]), (9, "b01"))
         self.assertEqual(len(c.due(topic="orders", buckets=2, until=in_an_hour())["counts"]), 2)
+        self.assertEqual(c.pause_timers("orders", evens)["changed"], 10)
+        self.assertEqual(c.resume_timers("orders", evens)["changed"], 10)
         self.assertEqual(c.cancel_all("orders", evens)["changed"], 10)
         with self.refused("bad_request"):
             c.cancel_all("orders", {})

@@ -125,6 +125,19 @@ export class Client {
     return this.#call(ofTimer("POST", topic, id, o, "fire"));
   }
 
+  /**
+   * Holds a timer: no attempt starts until it is resumed. It may be held already. Occurrences of a
+   * series that come due meanwhile are missed and follow its catch_up.
+   */
+  pauseTimer(topic: string, id: string, o: TimerCondition = {}): Promise<t.Timer> {
+    return this.#call({ ...ofTimer("POST", topic, id, o, "pause"), repeatable: true });
+  }
+
+  /** Lets a timer that was paused go on. If its time has passed, it is called now. */
+  resumeTimer(topic: string, id: string, o: TimerCondition = {}): Promise<t.Timer> {
+    return this.#call({ ...ofTimer("POST", topic, id, o, "resume"), repeatable: true });
+  }
+
   /** Goes through the timers that a filter selects, by due time, then id. */
   list(topic: string, filter: t.TimerFilter = {}, o: CallOptions = {}): AsyncGenerator<t.Timer> {
     return this.#pages(path("topics", topic, "timers"), "timers", filter, o);
@@ -143,6 +156,16 @@ export class Client {
   /** Cancels the timers that are selected. It may take long, and is safe to repeat. */
   cancelAll(topic: string, selector: t.Selector, o: ManyOptions = {}): Promise<t.Changed> {
     return this.#many(path("topics", topic, "cancel"), selector, o);
+  }
+
+  /** Holds the timers that are selected. It may take long, and is safe to repeat. */
+  pauseTimers(topic: string, selector: t.Selector, o: ManyOptions = {}): Promise<t.Changed> {
+    return this.#many(path("topics", topic, "pause-timers"), selector, o);
+  }
+
+  /** Lets the timers that are selected go on. It may take long, and is safe to repeat. */
+  resumeTimers(topic: string, selector: t.Selector, o: ManyOptions = {}): Promise<t.Changed> {
+    return this.#many(path("topics", topic, "resume-timers"), selector, o);
   }
 
   /**

@@ -341,6 +341,56 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/topics/{topic}/timers/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                topic: components["parameters"]["Topic"];
+                /** @description Optionally led by one {key} that says where the timer lives. */
+                id: components["parameters"]["Id"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hold a timer. Scope add.
+         * @description No attempt starts until it is resumed, also after a fire. Its due time, version, webhook-id and attempts stay, and it stays paused when it is patched, replaced or
+         *     merged. expires_after counts on. Of a series, the occurrences that come due meanwhile, the pending one too, are missed and follow catch_up. 200 also when it is paused
+         *     already; 409 `in_flight` while a call of it runs, or a consumer has it. In a serial topic it gives up its place. A redriven occurrence beside its series is not held.
+         */
+        post: operations["pauseTimer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/timers/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                topic: components["parameters"]["Topic"];
+                /** @description Optionally led by one {key} that says where the timer lives. */
+                id: components["parameters"]["Id"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a paused timer go on. Scope add.
+         * @description If its time has passed, its next attempt is made now. 200 also when it is not paused.
+         */
+        post: operations["resumeTimer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/topics/{topic}/batch": {
         parameters: {
             query?: never;
@@ -380,6 +430,51 @@ export interface paths {
          *     are added meanwhile are not met. Safe to repeat.
          */
         post: operations["cancelTimers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/pause-timers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                topic: components["parameters"]["Topic"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hold all timers that a filter selects. Scope add.
+         * @description Each is held as by its pause: one whose call is running counts as skipped, one that is paused already as matched. Timers that are added meanwhile are
+         *     not met. Safe to repeat.
+         */
+        post: operations["pauseTimers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/topics/{topic}/resume-timers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                topic: components["parameters"]["Topic"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let all paused timers go on that a filter selects. Scope add.
+         * @description Safe to repeat. What is due is called as fast as the topic's limits allow.
+         */
+        post: operations["resumeTimers"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1212,14 +1307,16 @@ export interface components {
             on_dead?: components["schemas"]["OnEnd"];
             /** @description In the answer to an add that was merged with this timer. */
             merged?: boolean;
+            /** @description Somebody holds it; see its pause. */
+            paused?: boolean;
             /** @description Another timer of this id waits until the running attempt has ended. */
             successor?: boolean;
             cancel_requested?: boolean;
             /**
-             * @description In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once.
+             * @description In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too.
              * @enum {unknown}
              */
-            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader";
+            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused";
             /** @description What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone). */
             waits_on?: string;
             /** @description In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. A listing of dead letters has the last one of each. */
@@ -3037,6 +3134,110 @@ export interface operations {
             503: components["responses"]["P503"];
         };
     };
+    pauseTimer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the timer is at this version. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description `return=minimal` (RFC 7240): the answer has no body, but ETag, Location and `Preference-Applied: return=minimal`. Other preferences are passed over. */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path: {
+                topic: components["parameters"]["Topic"];
+                /** @description Optionally led by one {key} that says where the timer lives. */
+                id: components["parameters"]["Id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Empty"];
+            };
+        };
+        responses: {
+            /** @description The timer. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Carillon-Leader": components["headers"]["Leader"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Timer"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            404: components["responses"]["P404"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            409: components["responses"]["P409"];
+            410: components["responses"]["P410"];
+            412: components["responses"]["P412"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            415: components["responses"]["P415"];
+            421: components["responses"]["P421"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
+    resumeTimer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if the timer is at this version. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description `return=minimal` (RFC 7240): the answer has no body, but ETag, Location and `Preference-Applied: return=minimal`. Other preferences are passed over. */
+                Prefer?: components["parameters"]["Prefer"];
+            };
+            path: {
+                topic: components["parameters"]["Topic"];
+                /** @description Optionally led by one {key} that says where the timer lives. */
+                id: components["parameters"]["Id"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Empty"];
+            };
+        };
+        responses: {
+            /** @description The timer. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Carillon-Leader": components["headers"]["Leader"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Timer"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            404: components["responses"]["P404"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            409: components["responses"]["P409"];
+            410: components["responses"]["P410"];
+            412: components["responses"]["P412"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            415: components["responses"]["P415"];
+            421: components["responses"]["P421"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
     batch: {
         parameters: {
             query?: {
@@ -3088,6 +3289,92 @@ export interface operations {
         };
     };
     cancelTimers: {
+        parameters: {
+            query?: {
+                /** @description Change nothing: the answer is what the change would come to now, with the id of the first by due time. Not in the audit log. */
+                dry_run?: components["parameters"]["DryRun"];
+            };
+            header?: never;
+            path: {
+                topic: components["parameters"]["Topic"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkCancel"];
+            };
+        };
+        responses: {
+            /** @description Done, all of it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            404: components["responses"]["P404"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            415: components["responses"]["P415"];
+            421: components["responses"]["P421"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
+    pauseTimers: {
+        parameters: {
+            query?: {
+                /** @description Change nothing: the answer is what the change would come to now, with the id of the first by due time. Not in the audit log. */
+                dry_run?: components["parameters"]["DryRun"];
+            };
+            header?: never;
+            path: {
+                topic: components["parameters"]["Topic"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkCancel"];
+            };
+        };
+        responses: {
+            /** @description Done, all of it. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Changed"];
+                };
+            };
+            400: components["responses"]["P400"];
+            401: components["responses"]["P401"];
+            403: components["responses"]["P403"];
+            404: components["responses"]["P404"];
+            405: components["responses"]["P405"];
+            408: components["responses"]["P408"];
+            413: components["responses"]["P413"];
+            414: components["responses"]["P414"];
+            415: components["responses"]["P415"];
+            421: components["responses"]["P421"];
+            429: components["responses"]["P429"];
+            431: components["responses"]["P431"];
+            500: components["responses"]["P500"];
+            503: components["responses"]["P503"];
+        };
+    };
+    resumeTimers: {
         parameters: {
             query?: {
                 /** @description Change nothing: the answer is what the change would come to now, with the id of the first by due time. Not in the audit log. */

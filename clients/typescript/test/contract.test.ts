@@ -119,6 +119,8 @@ test("rehearsals change nothing", async () => {
   assert.equal((await client.get("orders", "series", { next: 3 })).next?.length, 3);
   assert.equal((await client.dryPatch("orders", "series", { priority: 3 })).priority, 3);
   assert.equal((await client.get("orders", "series")).priority, 0);
+  const held = await client.pauseTimer("orders", "series");
+  assert.deepEqual([held.paused, held.waits_for, (await client.resumeTimer("orders", "series")).paused], [true, "paused", undefined]);
   assert.equal(await client.cancel("orders", "series"), "prevented");
 });
 
@@ -133,6 +135,8 @@ test("many at once", async () => {
   const ids = await all(client.list("orders", { id_prefix: "b", label: ["l1"], payload: false }));
   assert.deepEqual([ids.length, ids[0]?.id], [9, "b01"]);
   assert.equal((await client.due({ topic: "orders", buckets: 2, until: new Date(Date.now() + 4 * 3_600_000).toISOString() })).counts?.length, 2);
+  assert.equal((await client.pauseTimers("orders", evens)).changed, 10);
+  assert.equal((await client.resumeTimers("orders", evens)).changed, 10);
   assert.equal((await client.cancelAll("orders", evens)).changed, 10);
   await assert.rejects(client.cancelAll("orders", {}), refused("bad_request"));
 });

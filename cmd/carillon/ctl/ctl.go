@@ -34,6 +34,7 @@ type Command struct {
 
 	Fire   fireCmd   `cmd:"" help:"Attempt a timer now; its due time stays."`
 	List   listCmd   `cmd:"" help:"List a topic's timers by due time."`
+	Timers timersCmd `cmd:"" help:"Hold timers: pause, resume."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
 	Apply  applyCmd  `cmd:"" help:"Make topics as a file says, after a plan."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`
@@ -53,7 +54,7 @@ type Command struct {
 	Shard   shardCmd   `cmd:"" help:"Show a shard."`
 	Drain   drainCmd   `cmd:"" help:"Have everything moved off a node."`
 	Resume  resumeCmd  `cmd:"" help:"Take a node's drain back."`
-	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong, and for what would break if a node went now."`
+	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong, or would be without a node."`
 
 	RollingRestart rollingRestartCmd `cmd:"" help:"Restart the nodes one by one, each when all is well."`
 

@@ -379,6 +379,61 @@ func printOutcome(ctl *Command, term *terminal.Terminal, body []byte, outcome cl
 	return err
 }
 
+type timersCmd struct {
+	Pause  pauseTimerCmd  `cmd:"" help:"Hold a timer, or all that a filter selects, until it is resumed."`
+	Resume resumeTimerCmd `cmd:"" help:"Let a paused timer go on, or all that a filter selects."`
+}
+
+// held are the arguments of both.
+type held struct {
+	Topic   string `arg:"" help:"Topic."`
+	ID      string `arg:"" optional:"" name:"id" help:"The timer's id; else say which ones with --label and the like."`
+	IfMatch uint32 `placeholder:"VERSION" help:"Only if this is still its version."`
+	timerFilter
+}
+
+type pauseTimerCmd struct{ held }
+
+func (*pauseTimerCmd) Examples() string {
+	return `carillon ctl timers pause orders order-77
+carillon ctl timers pause orders --label tenant:7
+carillon ctl timers pause orders --all --dry-run`
+}
+
+func (p *pauseTimerCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	return p.run(ctl, term, "pause")
+}
+
+type resumeTimerCmd struct{ held }
+
+func (*resumeTimerCmd) Examples() string {
+	return `carillon ctl timers resume orders order-77
+carillon ctl timers resume orders --label tenant:7`
+}
+
+func (r *resumeTimerCmd) Run(ctl *Command, term *terminal.Terminal) error {
+	return r.run(ctl, term, "resume")
+}
+
+func (h *held) run(ctl *Command, term *terminal.Terminal, verb string) error {
+	if h.ID != "" {
+		if h.DryRun || h.given() {
+			return terminal.Usagef("an id, or a filter with --dry-run if you like: give one of the two")
+		}
+		return ctl.showTimer(term, client.Request{Method: http.MethodPost, Path: timerRef{h.Topic, h.ID}.path(verb), IfMatch: h.IfMatch})
+	}
+	if h.IfMatch != 0 {
+		return terminal.Usagef("--if-match goes with a timer's id")
+	}
+	o := &object{}
+	if err := h.write(o); err != nil {
+		return err
+	}
+	return ctl.showChanged(term, verb, client.Request{
+		Method: http.MethodPost, Path: client.Path("topics", h.Topic, verb+"-timers"), Query: h.query(), Body: o.bytes(),
+	})
+}
+
 type fireCmd struct{ timerRef }
 
 func (f *fireCmd) Run(ctl *Command, term *terminal.Terminal) error {

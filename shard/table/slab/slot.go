@@ -39,6 +39,13 @@ const (
 	ChainMark  = 1 << 7 // it shares its id with others
 )
 
+// While a timer is Scheduled its reason says whether a client holds it.
+const (
+	pausedReason timer.Reason = 7 // it is held
+	// missedReason: it was held past its due time, and its series skips missed occurrences.
+	missedReason timer.Reason = 6
+)
+
 const (
 	stateMask     = 7
 	reasonShift   = 3
@@ -54,10 +61,49 @@ func (s *Slot) Seq() uint64          { return s.seqAttempts >> lowBits }
 func (s *Slot) Attempts() int        { return int(s.seqAttempts & LowMask) }
 func (s *Slot) When() int64          { return int64(s.whenMarks >> lowBits) }
 func (s *Slot) State() timer.State   { return timer.State(s.whenMarks & stateMask) }
-func (s *Slot) Reason() timer.Reason { return timer.Reason(s.whenMarks >> reasonShift & 7) }
+func (s *Slot) reason() timer.Reason { return timer.Reason(s.whenMarks >> reasonShift & 7) }
 func (s *Slot) Cancelled() bool      { return s.whenMarks&CancelMark != 0 }
 func (s *Slot) Chained() bool        { return s.whenMarks&ChainMark != 0 }
 func (s *Slot) Priority() uint8      { return uint8(s.whenMarks >> priorityShift) }
+
+// Reason is why a timer is dead. In a slot that was loaded it may be a value that the state does not
+// have: see Valid.
+func (s *Slot) Reason() timer.Reason {
+	if s.State() == timer.Scheduled {
+		return timer.NoReason
+	}
+	return s.reason()
+}
+
+// Paused reports whether a client holds the timer.
+func (s *Slot) Paused() bool { return s.State() == timer.Scheduled && s.reason() == pausedReason }
+
+// Missed reports whether the timer is an occurrence that was missed while it was held, and that its
+// series skips.
+func (s *Slot) Missed() bool { return s.State() == timer.Scheduled && s.reason() == missedReason }
+
+// SetPaused holds a scheduled timer, or lets it go. missed goes with the latter.
+func (s *Slot) SetPaused(on, missed bool) {
+	switch {
+	case on:
+		s.SetReason(pausedReason)
+	case missed:
+		s.SetReason(missedReason)
+	default:
+		s.SetReason(timer.NoReason)
+	}
+}
+
+// Valid reports whether the slot is in a known state, with a reason that the state can have.
+func (s *Slot) Valid() bool {
+	switch state := s.State(); {
+	case state < timer.Scheduled || state > timer.Cancelled:
+		return false
+	case state == timer.Scheduled && (s.reason() == pausedReason || s.reason() == missedReason):
+		return true
+	}
+	return s.reason() <= timer.Refused
+}
 
 // Words returns the two words of replicated state.
 func (s *Slot) Words() (seqAttempts, whenMarks uint64) { return s.seqAttempts, s.whenMarks }

@@ -141,12 +141,17 @@ func readPendingStates(r *web.Reader) (set uint8) {
 	return set
 }
 
-// CancelSelected and RescheduleSelected change all timers that a filter selects.
-func CancelSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, false) }
-func RescheduleSelected(rq *web.Request) *web.Problem { return changeTimers(rq, true) }
+// CancelSelected, RescheduleSelected, PauseSelected and ResumeSelected change all timers that a
+// filter selects.
+func CancelSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, bulk.CancelEach) }
+func RescheduleSelected(rq *web.Request) *web.Problem { return changeTimers(rq, nil) }
+func PauseSelected(rq *web.Request) *web.Problem      { return changeTimers(rq, bulk.PauseEach) }
+func ResumeSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, bulk.ResumeEach) }
 
-// changeTimers cancels or moves the timers that the body selects.
-func changeTimers(rq *web.Request, reschedule bool) *web.Problem {
+// changeTimers changes the timers that the body selects, each by the plan; nil: it moves them as the
+// body says.
+func changeTimers(rq *web.Request, each func(timer.TopicID) bulk.Plan) *web.Problem {
+	reschedule := each == nil
 	r, p := rq.Reader()
 	if p != nil {
 		return p
@@ -166,9 +171,9 @@ func changeTimers(rq *web.Request, reschedule bool) *web.Problem {
 		return p
 	}
 	b.query.Topic, b.query.WithoutPayload = topic.ID, true
-	plan := bulk.CancelEach(topic.ID)
-	if reschedule {
-		plan = b.move.Each(topic.ID, latest)
+	plan := b.move.Each(topic.ID, latest)
+	if !reschedule {
+		plan = each(topic.ID)
 	}
 	dry, p := rq.Dry()
 	if p != nil {

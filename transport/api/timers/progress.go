@@ -13,16 +13,25 @@ func mayWait(t *timer.Timer, nowMs int64) bool {
 	return t.State == timer.Scheduled && !t.Short && (t.NextMs <= nowMs || t.Attempts > 0)
 }
 
+// heldWait is why a timer waits that a client holds: its state has it, and it goes before all else.
+func heldWait(t *timer.Timer) (w timer.Wait) {
+	if t.Paused {
+		w.For = timer.WaitHeld
+	}
+	return w
+}
+
 // progress asks for the part of a timer's read beside its state. Where the shard's leader cannot be
 // asked a due timer waits for it; the read is good without the rest.
 func progress(rq *web.Request, id timer.ShardID, t *timer.Timer) (p timer.Progress) {
-	if !mayWait(t, rq.NowMs()) && t.Attempts == 0 {
+	p.Wait = heldWait(t)
+	if (t.Paused || !mayWait(t, rq.NowMs())) && t.Attempts == 0 {
 		return p
 	}
 	list, err := rq.Core.Timers.Progress(rq.Base, id, &timer.ProgressQuery{Topic: t.Topic, IDs: []string{t.ID}, Attempts: t.Attempts > 0})
 	if err == nil && len(list) == 1 {
 		p = list[0]
-	} else if t.State == timer.Scheduled && t.NextMs <= rq.NowMs() {
+	} else if t.State == timer.Scheduled && t.NextMs <= rq.NowMs() && !t.Paused {
 		p.For = timer.WaitLeader
 	}
 	if len(p.Attempts) == 0 {
@@ -44,16 +53,18 @@ func waitsOf(rq *web.Request, id timer.ShardID, page []*timer.Timer) map[*timer.
 	var ids []string
 	var asked []*timer.Timer
 	now := rq.NowMs()
+	waits := map[*timer.Timer]timer.Wait{}
 	for _, t := range page {
-		if mayWait(t, now) {
+		if t.Paused {
+			waits[t] = heldWait(t)
+		} else if mayWait(t, now) {
 			ids, asked = append(ids, t.ID), append(asked, t)
 		}
 	}
 	if len(ids) == 0 {
-		return nil
+		return waits
 	}
 	list, err := rq.Core.Timers.Progress(rq.Base, id, &timer.ProgressQuery{Topic: asked[0].Topic, IDs: ids})
-	waits := make(map[*timer.Timer]timer.Wait, len(asked))
 	if err != nil || len(list) != len(asked) {
 		for _, t := range asked {
 			if t.NextMs <= now {

@@ -119,6 +119,9 @@ func (w *Writer) appendRun(b []byte, t *timer.Timer) []byte {
 	if w.merged {
 		b = append(b, `,"merged":true`...)
 	}
+	if t.Paused {
+		b = append(b, `,"paused":true`...)
+	}
 	if t.Successor {
 		b = append(b, `,"successor":true`...)
 	}

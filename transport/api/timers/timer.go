@@ -36,12 +36,14 @@ func readInput(rq *web.Request, v verb) (*timerRequest, *web.Problem) {
 	return in, nil
 }
 
-// Add, Put, Patch, Fire and Cancel change one timer.
+// Add, Put, Patch, Fire, Cancel, Pause and Resume change one timer.
 func Add(rq *web.Request) *web.Problem    { return changeTimer(rq, vAdd) }
 func Put(rq *web.Request) *web.Problem    { return changeTimer(rq, vPut) }
 func Patch(rq *web.Request) *web.Problem  { return changeTimer(rq, vPatch) }
 func Fire(rq *web.Request) *web.Problem   { return changeTimer(rq, vFire) }
 func Cancel(rq *web.Request) *web.Problem { return changeTimer(rq, vCancel) }
+func Pause(rq *web.Request) *web.Problem  { return changeTimer(rq, vPause) }
+func Resume(rq *web.Request) *web.Problem { return changeTimer(rq, vResume) }
 
 // changeTimer reads a change of one timer, has it made, and answers with the timer, or with what a
 // cancel did.
@@ -91,7 +93,7 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 	setETag(rq, res.Timer)
 	w := NewWriter(rq, t)
 	w.merged = res.Code == timer.Merged
-	return rq.JSON(status(res.Code), w.Append(rq.Out(), res.Timer))
+	return rq.JSON(status(res.Code), appendWait(w.Append(rq.Out(), res.Timer), heldWait(res.Timer)))
 }
 
 // Read answers with one timer, from the history where it has ended long ago.

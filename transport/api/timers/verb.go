@@ -18,6 +18,8 @@ const (
 	vPatch
 	vCancel
 	vFire
+	vPause
+	vResume
 )
 
 var verbs = [...]struct {
@@ -31,6 +33,8 @@ var verbs = [...]struct {
 	vPatch:  {"patch", timer.Modify, spec.SpecFields, web.ScopeAdd},
 	vCancel: {"cancel", timer.Cancel, 0, web.ScopeCancel},
 	vFire:   {"fire", timer.Fire, 0, web.ScopeAdd},
+	vPause:  {"pause", timer.Pause, 0, web.ScopeAdd},
+	vResume: {"resume", timer.Resume, 0, web.ScopeAdd},
 }
 
 func verbOf(op string) verb {

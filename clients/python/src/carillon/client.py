@@ -140,6 +140,21 @@ class Client:
         r.path += "/fire"
         return self._timer(r)
 
+    def pause_timer(self, topic: str, id: str, *, if_match: int = 0, timeout: Optional[float] = None) -> t.Timer:
+        """Holds a timer: no attempt starts until it is resumed. It may be held already. Occurrences
+        of a series that come due meanwhile are missed and follow its catch_up."""
+        return self._hold("pause", topic, id, if_match, timeout)
+
+    def resume_timer(self, topic: str, id: str, *, if_match: int = 0, timeout: Optional[float] = None) -> t.Timer:
+        """Lets a timer that was paused go on. If its time has passed, it is called now."""
+        return self._hold("resume", topic, id, if_match, timeout)
+
+    def _hold(self, verb: str, topic: str, id: str, if_match: int, timeout: Optional[float]) -> t.Timer:
+        r = _of_timer("POST", topic, id, if_match, timeout)
+        r.path += "/" + verb
+        r.repeatable = True
+        return self._timer(r)
+
     def list(
         self, topic: str, *, state: Optional[str] = None, due_from: t.TimeOrText = None, due_to: t.TimeOrText = None,
         label: Union[str, Sequence[str]] = (), id_prefix: Optional[str] = None, payload: Optional[bool] = None,
@@ -167,6 +182,20 @@ class Client:
     ) -> t.Changed:
         """Cancels the timers that are selected. It may take long, and is safe to repeat."""
         changed: t.Changed = self._many(("topics", topic, "cancel"), selector, dry_run, timeout)
+        return changed
+
+    def pause_timers(
+        self, topic: str, selector: t.Selector, *, dry_run: bool = False, timeout: Optional[float] = None
+    ) -> t.Changed:
+        """Holds the timers that are selected. It may take long, and is safe to repeat."""
+        changed: t.Changed = self._many(("topics", topic, "pause-timers"), selector, dry_run, timeout)
+        return changed
+
+    def resume_timers(
+        self, topic: str, selector: t.Selector, *, dry_run: bool = False, timeout: Optional[float] = None
+    ) -> t.Changed:
+        """Lets the timers that are selected go on. It may take long, and is safe to repeat."""
+        changed: t.Changed = self._many(("topics", topic, "resume-timers"), selector, dry_run, timeout)
         return changed
 
     def reschedule(

@@ -267,11 +267,13 @@ class Timer(_Timer, total=False):
     """What the timer itself says."""
     merged: bool
     """In the answer to an add that was merged with this timer."""
+    paused: bool
+    """Somebody holds it; see its pause."""
     successor: bool
     """Another timer of this id waits until the running attempt has ended."""
     cancel_requested: bool
-    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader"]
-    """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once."""
+    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused"]
+    """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too."""
     waits_on: str
     """What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone)."""
     attempt_log: List[Attempt]
