@@ -33,6 +33,7 @@ type Counts struct {
 	Turns, TurnsRefused int // changes of delivery; those refused because timers were leased
 	Crowds, Windowed    int // see crowd; calls within a window
 	Outcomes            int // ends with an outcome
+	Paused              int // timers held by a client
 	Answers             int // timers shown with what their receivers answered
 	Laden               int // adds refused because memory was full
 	// words that a process is gone, which lives, or its disk slow, which is not; requests to fence a

@@ -10,7 +10,7 @@ import (
 )
 
 // windowTopic has a window that opens or shuts during the run. In the second phase it has none, so
-// that all its timers end. The topic is used in half of the runs.
+// that all its timers end. In the other half of the runs its timers are paused: see pausing.
 const windowTopic timer.TopicID = 16
 
 // windowed is the workload of that topic, and its checker: no attempt starts while the window is
@@ -63,6 +63,9 @@ func (d *windowed) shape(id timer.TopicID, p *timer.Policy) {
 
 // begin starts its client, and has many timers due around each moment at which the window may shut.
 func (d *windowed) begin() {
+	if p := d.w.pausing; p != nil {
+		p.begin()
+	}
 	if d.on {
 		c := &client{w: d.w, number: 7000, own: &d.chance, draw: d.pick}
 		d.clients = append(d.clients, c)
@@ -79,6 +82,7 @@ func (d *windowed) done() {
 		c.done = true
 	}
 	if !d.on {
+		d.w.pausing.done()
 		return
 	}
 	d.over = true

@@ -93,6 +93,7 @@ type World struct {
 	crowd          *crowd
 	windowed       *windowed
 	outcomes       *outcomes
+	pausing        *pausing                       // nil: windowTopic has a window
 	policies       map[timer.TopicID]timer.Policy // as the topics were created
 	healed         time.Duration                  // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
@@ -184,6 +185,10 @@ func newWorld(cfg Config) *World {
 	w.makers = w.drawTopicMakers()
 	w.windowed, w.outcomes = w.drawWindowed(), w.drawOutcomes()
 	w.checker.visits[windowTopic], w.policies = w.windowed, map[timer.TopicID]timer.Policy{}
+	if !w.windowed.on {
+		w.pausing = w.drawPausing()
+		w.checker.visits[windowTopic] = w.pausing
+	}
 	w.crowd = w.drawCrowd()
 	w.crowd.judge(w.checker)
 	if w.turning = w.drawTurning(); w.turning.on {
