@@ -55,7 +55,7 @@ func TestWaits(t *testing.T) {
 		asked[cause.String()] = true
 	}
 	for name, test := range map[string]func(*testing.T, *running){
-		"topic_paused": waitsForPausedTopic, "breaker": waitsForBreaker, "key": waitsForKey,
+		"topic_paused": waitsForPausedTopic, "paused": waitsForResume, "breaker": waitsForBreaker, "key": waitsForKey,
 		"key of a consumer": waitsForKeyOfConsumer, "concurrency": waitsForConcurrency, "rate": waitsForRate,
 		"spread": waitsForSpread, "slots": waitsForSlots, "no_callback": waitsForNoCallback, "refused_address": waitsForRefusedAddress,
 		"window": waitsForWindow, "window of a consumer": waitsForWindowOfConsumer,
@@ -167,6 +167,24 @@ func waitsForRefusedAddress(t *testing.T, n *running) {
 	n.counted("guarded", "refused_address", 1)
 	n.must(200, "DELETE", "/v1/topics/guarded/timers/a", "")
 	until(t, "nothing is counted", func() bool { return !strings.Contains(n.must(200, "GET", "/v1/topics/guarded", ""), `"waiting"`) })
+}
+
+func waitsForResume(t *testing.T, n *running) {
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/hold", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/hold/timers", `{"id":"a","delay":"1h"}`)
+	n.must(200, "POST", "/v1/topics/hold/timers/a/pause", "")
+	n.must(200, "PATCH", "/v1/topics/hold/timers/a", `{"delay":"0s"}`)
+	n.must(200, "POST", "/v1/topics/hold/timers/a/fire", "")
+	if on := n.waits("hold", "a", "paused"); on != "" {
+		t.Errorf("it waits on %q", on)
+	}
+	n.counted("hold", "paused", 1)
+	until(t, "the metrics show it", func() bool {
+		return strings.Contains(n.must(200, "GET", "/metrics", ""), `carillon_waiting{reason="paused"} 1`)
+	})
+	n.must(200, "POST", "/v1/topics/hold/timers/a/resume", "")
+	n.eventually("hold", "a", "done")
 }
 
 func waitsForPausedTopic(t *testing.T, n *running) {

@@ -143,5 +143,7 @@ export function Bulk({ topic, filter, words, done }) {
   const act = (path, verb) => ({ dryRun: true, preview: async (form) => changeWords(await send(path, "?dry_run=true", form), verb), run: async (form) => { say(changeWords(await send(path, "", form), verb)); done(); } });
   return html`<div class="row">
     <${Action} needs="add" key=${"move" + words} label="Reschedule all" title="Reschedule timers" verb="Reschedule" ...${act("reschedule", "rescheduled")}><p>${words}</p><${MoveFields} /><//>
+    <${Action} needs="add" key=${"pause" + words} label="Pause all" title="Pause timers?" verb="Pause timers" ...${act("pause-timers", "paused")}><p>${words}</p><p>They are not called until they are resumed.</p><//>
+    <${Action} needs="add" key=${"resume" + words} label="Resume all" title="Resume timers?" verb="Resume timers" ...${act("resume-timers", "resumed")}><p>${words}</p><p>Those whose time has passed are called now.</p><//>
     <${Action} needs="cancel" key=${"cancel" + words} label="Cancel all" title="Cancel timers?" verb="Cancel timers" dismiss="Close" danger ...${act("cancel", "cancelled")}><p>${words}</p><p>They will not be called. This cannot be undone.</p><//></div>`;
 }

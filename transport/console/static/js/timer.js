@@ -18,6 +18,7 @@ export function story(t, now = Date.now()) {
   }
   const on = t.waits_on ? ` ${momentsIn(t.waits_on)}` : "";
   switch (t.waits_for) {
+    case "paused": return ["warn", "Paused. It is not called until it is resumed.", t.next_attempt_ms > now ? `Its time is ${ago(t.next_attempt_ms, now)}.` : "Its time has passed: it is called as soon as it is resumed."];
     case "topic_paused": return ["warn", "Waiting: the topic is paused.", "It is called as soon as the topic is resumed."];
     case "breaker": return ["bad", `Waiting: the receiver is unhealthy${on ? `:${on}` : ", and its breaker is open"}.`, "Calls resume by themselves when the receiver answers again."];
     case "backoff": return ["warn", `The last attempt ${last}. Next retry ${ago(t.next_attempt_ms, now)}.`, `Attempt ${t.attempts + 1} of ${t.max_attempts}.`];
@@ -101,6 +102,9 @@ function Actions({ t, raw, policy, again }) {
   return html`<div class="row">
     ${pending && html`<${Action} needs="add" label="Fire now" title=${`Fire ${t.id} now?`} verb="Fire now" run=${async () => { await call("POST", `${path}/fire`, {}); say(`${t.id} fired.`); again(); }}>
       <p>The next attempt starts at once. The due time does not change, nor do the times of a series. A pause, an open breaker or another timer of its key still delays it.</p><//>
+      ${t.paused ? html`<${Action} needs="add" label="Resume" title=${`Resume ${t.id}?`} verb="Resume" run=${async () => { await call("POST", `${path}/resume`, {}); say(`${t.id} resumed.`); again(); }}>
+        <p>It is called when it is due: now, if its time has passed.</p><//>` : html`<${Action} needs="add" label="Pause" title=${`Pause ${t.id}?`} verb="Pause" run=${async () => { await call("POST", `${path}/pause`, {}); say(`${t.id} paused.`); again(); }}>
+        <p>It is not called until somebody resumes it.${t.repeat ? " Runs that come due meanwhile are missed." : ""}${t.expires_after ? " It still expires." : ""}</p><//>`}
       <${EditTimer} t=${t} raw=${raw} pull=${policy.delivery === "pull"} done=${again} />`}
     ${(pending || t.state === "leased") && html`<${Action} needs="cancel" label="Cancel timer" title=${`Cancel ${t.id}?`} verb="Cancel timer" dismiss="Close" danger run=${async () => {
       const r = await call("DELETE", path); say(r.outcome === "prevented" ? `${t.id} cancelled. It will not be called.` : `A call of ${t.id} is running. No other call will start.`); again(); }}>
