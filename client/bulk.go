@@ -64,17 +64,6 @@ func (c *Client) CancelAll(ctx context.Context, topic string, s Selector) (Count
 	return c.changeMany(ctx, Path("topics", topic, "cancel"), s.wire(), s.DryRun)
 }
 
-// PauseTimers holds the timers that are selected, as PauseTimer does. It may take long, and is safe to
-// repeat.
-func (c *Client) PauseTimers(ctx context.Context, topic string, s Selector) (Counts, error) {
-	return c.changeMany(ctx, Path("topics", topic, "pause-timers"), s.wire(), s.DryRun)
-}
-
-// ResumeTimers lets the timers that are selected go on. It may take long, and is safe to repeat.
-func (c *Client) ResumeTimers(ctx context.Context, topic string, s Selector) (Counts, error) {
-	return c.changeMany(ctx, Path("topics", topic, "resume-timers"), s.wire(), s.DryRun)
-}
-
 // Reschedule moves the timers that are selected. It may take long. Repeating is safe but for a
 // shift, which moves the same timers again.
 func (c *Client) Reschedule(ctx context.Context, topic string, s Selector, to RescheduleTo) (Counts, error) {

@@ -164,10 +164,10 @@ func TestCalls(t *testing.T) {
 			return v, err
 		}, `GET /v1/topics/orders/timers/a`, oneTimer, ""},
 		{"cancel", func(c *Client) (any, error) { return c.Cancel(ctx, "o", "a", Cond{Version: 2}) }, `DELETE /v1/topics/o/timers/a [If-Match: "2"]`, `{"outcome":"in_flight"}`, `"in_flight"`},
-		{"pause a timer", func(c *Client) (any, error) { return c.PauseTimer(ctx, "o", "a", Cond{Version: 4}) }, `POST /v1/topics/o/timers/a/pause [If-Match: "4"]`, oneTimer, ""},
-		{"resume a timer", func(c *Client) (any, error) { return c.ResumeTimer(ctx, "o", "a", Cond{}) }, `POST /v1/topics/o/timers/a/resume`, oneTimer, ""},
-		{"pause all", func(c *Client) (any, error) { return c.PauseTimers(ctx, "o", Selector{All: true}) }, `POST /v1/topics/o/pause-timers {"filter":{},"all":true}`, `{"matched":2,"changed":1,"skipped":1}`, ""},
-		{"resume all", func(c *Client) (any, error) { return c.ResumeTimers(ctx, "o", Selector{All: true}) }, `POST /v1/topics/o/resume-timers {"filter":{},"all":true}`, `{"matched":2,"changed":1,"skipped":1}`, ""},
+		{"pause a timer", func(c *Client) (any, error) { return c.Timers("o").Pause(ctx, "a", Cond{Version: 4}) }, `POST /v1/topics/o/timers/a/pause [If-Match: "4"]`, oneTimer, ""},
+		{"resume a timer", func(c *Client) (any, error) { return c.Timers("o").Resume(ctx, "a", Cond{}) }, `POST /v1/topics/o/timers/a/resume`, oneTimer, ""},
+		{"pause all", func(c *Client) (any, error) { return c.Timers("o").PauseAll(ctx, Selector{All: true}) }, `POST /v1/topics/o/pause-timers {"filter":{},"all":true}`, `{"matched":2,"changed":1,"skipped":1}`, ""},
+		{"resume all", func(c *Client) (any, error) { return c.Timers("o").ResumeAll(ctx, Selector{All: true}) }, `POST /v1/topics/o/resume-timers {"filter":{},"all":true}`, `{"matched":2,"changed":1,"skipped":1}`, ""},
 		{"fire", func(c *Client) (any, error) { return c.Fire(ctx, "o", "a", Cond{}) }, `POST /v1/topics/o/timers/a/fire`, oneTimer, ""},
 		{"batch", func(c *Client) (any, error) {
 			return c.Batch(ctx, "o", []Op{AddOp(Spec{Delay: time.Second}), PutOp("b", Spec{At: at}, 2), PatchOp("c", Patch{Labels: []string{"x"}}, 0), CancelOp("d", 4), FireOp("e", 0)}, true)

@@ -101,7 +101,7 @@ type Timer struct {
 	OnDead          *OutcomeTopic  `json:"-"`    // on_dead, of the timer itself
 	Next            []time.Time    `json:"next"` // of a series: due times to come, where they were asked for
 	Merged          bool           `json:"merged"`
-	Paused          bool           `json:"paused"` // somebody holds it: Client.PauseTimer
+	Paused          bool           `json:"paused"` // somebody holds it: Timers.Pause
 	Successor       bool           `json:"successor"`
 	CancelRequested bool           `json:"cancel_requested"`
 }
@@ -209,22 +209,6 @@ func (c *Client) Get(ctx context.Context, topic, id string) (*Timer, error) {
 // coming occurrence comes early, and the one after it at its own time.
 func (c *Client) Fire(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
 	return one[Timer](ctx, c, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), Topic: topic, Timer: id, IfMatch: cond.Version}, nil)
-}
-
-// PauseTimer holds a timer: no attempt starts until it is resumed, not even by Fire. It may be held
-// already. Occurrences of a series that come due meanwhile are missed and follow its CatchUp.
-func (c *Client) PauseTimer(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
-	return c.hold(ctx, topic, id, "pause", cond)
-}
-
-// ResumeTimer lets a timer that was paused go on. If its time has passed, it is called now.
-func (c *Client) ResumeTimer(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
-	return c.hold(ctx, topic, id, "resume", cond)
-}
-
-// hold makes a change that is safe to repeat.
-func (c *Client) hold(ctx context.Context, topic, id, verb string, cond Cond) (*Timer, error) {
-	return one[Timer](ctx, c, Request{Method: http.MethodPost, Path: timerPath(topic, id, verb), Topic: topic, Timer: id, IfMatch: cond.Version, Repeatable: true}, nil)
 }
 
 // one is call with an answer of a type.

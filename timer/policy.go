@@ -73,18 +73,21 @@ type Policy struct {
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
 	DestinationConcurrency int
 
-	HistoryMs       int64
-	DeadRetentionMs int64
-	Secrets         []string // as given: whsec_…
-
-	// NoAnswers keeps no text that receivers answer.
-	NoAnswers bool `json:",omitempty"`
+	Retention
+	Secrets []string // as given: whsec_…
 
 	// CloudEvents adds the headers of CloudEvents 1.0 (binary mode) to calls, in addition to our own.
 	CloudEvents bool `json:",omitempty"`
 	// SigningKeys sign calls so that receivers need no secret to check them. The newest is the
 	// first.
 	SigningKeys []SigningKey `json:",omitempty"`
+}
+
+// Retention is what is kept of timers and calls, and how long.
+type Retention struct {
+	HistoryMs       int64
+	DeadRetentionMs int64
+	NoAnswers       bool `json:",omitempty"` // no text that receivers answer
 }
 
 // SigningKey is an ed25519 key pair. The public half may be shown to anybody.
@@ -102,8 +105,7 @@ func DefaultPolicy() Policy {
 		LeaseMs:                DefaultLeaseMs,
 		Breaker:                Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
 		DestinationConcurrency: 256,
-		HistoryMs:              72 * 3_600_000,
-		DeadRetentionMs:        720 * 3_600_000,
+		Retention:              Retention{HistoryMs: 72 * 3_600_000, DeadRetentionMs: 720 * 3_600_000},
 	}
 }
 

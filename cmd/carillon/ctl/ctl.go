@@ -32,9 +32,9 @@ type Command struct {
 
 	Reschedule rescheduleCmd `cmd:"" help:"Move all timers that a filter selects."`
 
-	Fire   fireCmd   `cmd:"" help:"Attempt a timer now; its due time stays."`
+	Now timerCommands `embed:""`
+
 	List   listCmd   `cmd:"" help:"List a topic's timers by due time."`
-	Timers timersCmd `cmd:"" help:"Hold timers: pause, resume."`
 	Topics topicsCmd `cmd:"" help:"Topics: list, get, set, put, delete, pause, resume."`
 	Apply  applyCmd  `cmd:"" help:"Make topics as a file says, after a plan."`
 	Dead   deadCmd   `cmd:"" help:"Dead letters: list, redrive, purge."`

@@ -379,6 +379,12 @@ func printOutcome(ctl *Command, term *terminal.Terminal, body []byte, outcome cl
 	return err
 }
 
+// timerCommands are those that let a timer go, or hold it.
+type timerCommands struct {
+	Fire   fireCmd   `cmd:"" help:"Attempt a timer now; its due time stays."`
+	Timers timersCmd `cmd:"" help:"Hold timers: pause, resume."`
+}
+
 type timersCmd struct {
 	Pause  pauseTimerCmd  `cmd:"" help:"Hold a timer, or all that a filter selects, until it is resumed."`
 	Resume resumeTimerCmd `cmd:"" help:"Let a paused timer go on, or all that a filter selects."`
