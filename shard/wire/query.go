@@ -128,8 +128,20 @@ func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte
 			dst = binary.AppendVarint(dst, *n)
 		}
 	}
+	for i := range counts {
+		for cause := firstCauses; cause < len(counts[i].Waiting); cause++ {
+			if n := counts[i].Waiting[cause]; n != 0 {
+				dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(i)), uint64(cause))
+				dst = binary.AppendVarint(dst, n)
+			}
+		}
+	}
 	return dst
 }
+
+// firstCauses are the causes of waiting that each topic's counts have. Later ones follow all topics,
+// where there are some: topic, cause, number.
+const firstCauses = int(timer.WaitLeader) + 1
 
 // DecodeCounts decodes the output of AppendCounts or AppendFailure.
 func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err error) {
@@ -152,6 +164,12 @@ func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err err
 			*n = r.Varint()
 		}
 	}
+	for len(r.Rest) > 0 && len(counts) > 0 {
+		c := &counts[r.Number(uint64(len(counts)-1), "topic")]
+		if cause, n := r.Number(1<<8-1, "cause"), r.Varint(); cause < uint64(len(c.Waiting)) {
+			c.Waiting[cause] = n
+		}
+	}
 	if err := r.Close(); err != nil {
 		return nil, nil, err
 	}
@@ -161,7 +179,7 @@ func DecodeCounts(b []byte) (ids []timer.ShardID, counts []timer.Counts, err err
 // countFields returns the counts in their order on the wire.
 func countFields(c *timer.Counts) []*int64 {
 	fields := []*int64{&c.Scheduled, &c.Ready, &c.Leased, &c.Done, &c.Dead, &c.OldestOverdueMs, &c.NoURL}
-	for i := range c.Waiting {
+	for i := range firstCauses {
 		fields = append(fields, &c.Waiting[i])
 	}
 	return fields
