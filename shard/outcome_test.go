@@ -251,6 +251,30 @@ func TestOutcomeOutlivesCrashes(t *testing.T) {
 	r.audit()
 }
 
+// TestOutcomeOfAClockAhead: an outcome that was made and called while the clock was ahead is called
+// again at once when the clock is right, and not at the time that the clock showed.
+func TestOutcomeOfAClockAhead(t *testing.T) {
+	r := outcomeHarness(t, nil)
+	r.step(time.Hour)
+	r.add("a", 0)
+	r.one().answer(200)
+	r.settle()
+	r.outcome() // its end is lost
+	r.step(-time.Hour)
+	r.restart()
+	for n := 0; len(r.calls.running) == 0; n++ {
+		if n == 10 {
+			t.Fatal("the outcome is not called")
+		}
+		r.pass(time.Second)
+	}
+	r.calls.running[0].answer(200)
+	r.settle()
+	if c := r.table().Counts(2); c.Done != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestOutcomeOfMissingTopic: an outcome whose topic is gone is counted, and its timer ends. A topic
 // that this node has not learned of yet is there.
 func TestOutcomeOfMissingTopic(t *testing.T) {

@@ -74,7 +74,10 @@ func (o *outcomes) judge(h timer.Handle, d *table.Due, a *delivery.Outcome, rand
 // notBeforeDue returns the time of a leased timer's next attempt, ms or later; see table.Due.
 func (o *outcomes) notBeforeDue(h timer.Handle, ms int64) int64 {
 	d := o.table.Due(h)
-	return d.NotBefore(ms)
+	if at := d.NotBefore(ms); at <= ms || !o.table.IsOutcome(h) {
+		return at
+	}
+	return ms // it was due at once, by a clock that was ahead
 }
 
 // mayRepeat reports that a call may be made again although its process may live: nobody relies on

@@ -186,6 +186,12 @@ func (t *Table) followUp(it *items) {
 	}
 }
 
+// IsOutcome reports whether a timer is the outcome of another one.
+func (t *timers) IsOutcome(h timer.Handle) bool {
+	v := t.viewOf(h)
+	return t.get(h) != nil && isOutcome(&v)
+}
+
 // isOutcome reports whether a timer is an outcome: no client's add made it, and it has none itself.
 func isOutcome(v *content.Blob) bool {
 	if v.Content != 0 {
