@@ -252,5 +252,5 @@ func (t *timers) endedCopy(h timer.Handle, end timer.State) *timer.Timer {
 }
 
 func lastAttempt(m *timer.Timer, endedMs int64) *timer.HistoryAttempt {
-	return &timer.HistoryAttempt{Attempt: m.Attempts, StartedMs: m.FiredMs, EndedMs: endedMs, Status: m.LastStatus, Err: m.LastError}
+	return &timer.HistoryAttempt{Attempt: m.Attempts, StartedMs: m.FiredMs, EndedMs: endedMs, Status: m.LastStatus, Err: m.LastError, Answer: m.LastAnswer}
 }
