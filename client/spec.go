@@ -36,6 +36,7 @@ type Spec struct {
 
 	Callback     *Callback
 	Priority     int // 0–255, higher first among due timers
+	Weight       int // 1–100, its key's share of the turns; of topics with Policy.PerKey
 	Labels       []string
 	ExpiresAfter *time.Duration
 	Retry        *Retry
@@ -69,6 +70,9 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 		ID: s.ID, Key: s.Key, AtLocal: s.AtLocal, Zone: s.Zone, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
 		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, OnDone: s.OnDone, OnDead: s.OnDead, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), IfLate: s.IfLate,
 	}
+	if s.Weight != 0 {
+		w.Weight = &s.Weight
+	}
 	if s.Priority != 0 {
 		w.Priority = &s.Priority
 	}
@@ -99,6 +103,7 @@ type wireSpec struct {
 	ContentType  string        `json:"content_type,omitempty"`
 	Callback     *Callback     `json:"callback,omitempty"`
 	Priority     *int          `json:"priority,omitempty"`
+	Weight       *int          `json:"weight,omitempty"`
 	Labels       []string      `json:"labels,omitzero"`
 	ExpiresAfter *wireDuration `json:"expires_after,omitempty"`
 	Retry        *Retry        `json:"retry,omitempty"`
@@ -182,6 +187,7 @@ type Patch struct {
 	ContentType  string
 	Callback     *Callback // by field
 	Priority     *int
+	Weight       *int
 	Labels       []string // whole; an empty list that is not nil removes all
 	ExpiresAfter *time.Duration
 	Retry        *Retry // by field
@@ -197,7 +203,7 @@ type Patch struct {
 // MarshalJSON implements json.Marshaler.
 func (p Patch) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
-		AtLocal: p.AtLocal, Zone: p.Zone, Delay: (*wireDuration)(p.Delay), Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority,
+		AtLocal: p.AtLocal, Zone: p.Zone, Delay: (*wireDuration)(p.Delay), Payload: p.Payload, Bytes: p.Bytes, ContentType: p.ContentType, Callback: p.Callback, Priority: p.Priority, Weight: p.Weight,
 		Labels: p.Labels, ExpiresAfter: (*wireDuration)(p.ExpiresAfter), Retry: p.Retry, Repeat: p.Repeat, OnDone: p.OnDone, OnDead: p.OnDead,
 	}
 	if !p.At.IsZero() {

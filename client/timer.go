@@ -41,7 +41,7 @@ const (
 	WaitBackoff     WaitCause = "backoff"      // between attempts
 	WaitPaused      WaitCause = "topic_paused" // until the topic is resumed
 	WaitSpread      WaitCause = "spread"       // Policy.Spread
-	WaitKey         WaitCause = "key"          // another timer of its key goes first
+	WaitKey         WaitCause = "key"          // another timer of its key goes first, or Policy.PerKey.Concurrency
 	WaitConsumer    WaitCause = "consumer"     // nobody has pulled it
 	WaitBreaker     WaitCause = "breaker"      // its receiver has failed
 	WaitConcurrency WaitCause = "concurrency"  // Policy.Concurrency
@@ -52,7 +52,8 @@ const (
 	WaitNoCallback  WaitCause = "no_callback"  // neither it nor the topic has a URL
 	WaitHeld        WaitCause = "paused"       // Timer.Paused
 	WaitRefused     WaitCause = "refused_address"
-	WaitLeader      WaitCause = "leader" // its shard has none, or that cannot start calls or has not come to it
+	WaitKeyRate     WaitCause = "key_rate" // Policy.PerKey.Rate
+	WaitLeader      WaitCause = "leader"   // its shard has none, or that cannot start calls or has not come to it
 )
 
 // Timer is a timer as a node shows it. Times that there are not are zero.
@@ -71,6 +72,7 @@ type Timer struct {
 	ContentType string          `json:"content_type"`
 	Callback    *Callback       `json:"callback"`
 	Priority    int             `json:"priority"`
+	Weight      int             `json:"weight"` // 0: none was given
 	Labels      []string        `json:"labels"`
 
 	Attempts    int       `json:"attempts"`

@@ -56,6 +56,7 @@ type Policy struct {
 
 	Concurrency            int           `json:"concurrency,omitempty"`
 	Rate                   *Rate         `json:"rate,omitempty"`
+	PerKey                 *PerKey       `json:"per_key,omitempty"` // nil: keys have no limits, and no turns
 	Breaker                *Breaker      `json:"breaker,omitempty"`
 	DestinationConcurrency int           `json:"destination_concurrency,omitempty"`
 	Spread                 time.Duration `json:"spread,omitzero"`
@@ -148,6 +149,14 @@ const (
 	DedupByID      DedupRule = "id"      // each is another timer
 	DedupByContent DedupRule = "content" // the id is made of topic, payload and URL
 )
+
+// PerKey bounds the timers of each key in the whole cluster.
+type PerKey struct {
+	Concurrency int   `json:"concurrency,omitempty"` // leases at once
+	Rate        *Rate `json:"rate,omitempty"`
+	// Fair has keys take turns, by the weights of their adds; true where it is nil.
+	Fair *bool `json:"fair,omitempty"`
+}
 
 // Rate is a limit of deliveries, of the whole cluster.
 type Rate struct {

@@ -56,7 +56,7 @@ func TestWaits(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T, *running){
 		"topic_paused": waitsForPausedTopic, "paused": waitsForResume, "breaker": waitsForBreaker, "key": waitsForKey,
-		"key of a consumer": waitsForKeyOfConsumer, "concurrency": waitsForConcurrency, "rate": waitsForRate,
+		"key of a consumer": waitsForKeyOfConsumer, "key_rate": waitsForKeyRate, "key that is full": waitsForFullKey, "concurrency": waitsForConcurrency, "rate": waitsForRate,
 		"spread": waitsForSpread, "slots": waitsForSlots, "no_callback": waitsForNoCallback, "refused_address": waitsForRefusedAddress,
 		"window": waitsForWindow, "window of a consumer": waitsForWindowOfConsumer,
 	} {
@@ -257,6 +257,34 @@ func waitsForKeyOfConsumer(t *testing.T, n *running) {
 	if on := n.waits("jobs", "{k}2", "key"); on != "{k}1" {
 		t.Errorf("it waits on %q", on)
 	}
+}
+
+func waitsForKeyRate(t *testing.T, n *running) {
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/calm", fmt.Sprintf(`{"per_key":{"rate":{"per_second":0.001}},"callback":{"url":%q}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/calm/timers", `{"id":"{k}1","delay":"0s"}`)
+	n.eventually("calm", "{k}1", "done")
+	n.must(201, "POST", "/v1/topics/calm/timers", `{"id":"{k}2","delay":"0s"}`)
+	n.must(201, "POST", "/v1/topics/calm/timers", `{"id":"{l}1","delay":"0s"}`)
+	n.eventually("calm", "{l}1", "done")
+	n.waits("calm", "{k}2", "key_rate")
+	n.counted("calm", "key_rate", 1)
+}
+
+func waitsForFullKey(t *testing.T, n *running) {
+	url, release := hanging(t)
+	n.must(201, "PUT", "/v1/topics/pairs", fmt.Sprintf(`{"per_key":{"concurrency":2},"callback":{"url":%q,"timeout":"5m"}}`, url))
+	for _, id := range []string{"{k}1", "{k}2", "{l}1"} {
+		n.must(201, "POST", "/v1/topics/pairs/timers", fmt.Sprintf(`{"id":%q,"delay":"0s","weight":3}`, id))
+		n.eventually("pairs", id, "leased")
+	}
+	n.must(201, "POST", "/v1/topics/pairs/timers", `{"id":"{k}3","delay":"0s"}`)
+	if on := n.waits("pairs", "{k}3", "key"); on != "{k}2" {
+		t.Errorf("it waits on %q", on)
+	}
+	n.counted("pairs", "key", 1)
+	release()
+	n.eventually("pairs", "{k}3", "done")
 }
 
 func waitsForConcurrency(t *testing.T, n *running) {

@@ -149,6 +149,12 @@ func (h *stateHash) topic(t *timer.Topic) {
 	if p.NoAnswers {
 		h.texts("no answers")
 	}
+	if k := p.PerKey; k != nil {
+		h.number(uint64(k.Concurrency))
+		h.floats(k.Rate.PerSecond)
+		h.number(uint64(k.Rate.Burst))
+		h.flags(k.Fair)
+	}
 	if p.CloudEvents || len(p.SigningKeys) > 0 {
 		h.flags(p.CloudEvents)
 		h.list(len(p.SigningKeys), false)

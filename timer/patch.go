@@ -12,6 +12,7 @@ func (p *Patch) Apply(s *Spec) {
 	set(p.Payload, &s.PayloadKind, n.PayloadKind)
 	set(p.ContentType, &s.ContentType, n.ContentType)
 	set(p.Priority, &s.Priority, n.Priority)
+	set(p.Weight, &s.Weight, n.Weight)
 	set(p.Labels, &s.Labels, n.Labels)
 	set(p.Expiry, &s.ExpiresAfterMs, n.ExpiresAfterMs)
 	set(p.Expiry, &s.HasExpiry, n.HasExpiry)
@@ -61,6 +62,7 @@ type Patch struct {
 	Payload bool // payload and kind; NoPayload makes it empty
 	// ContentType, Priority, Labels and Expiry are replaced as a whole.
 	ContentType, Priority, Labels, Expiry bool
+	Weight                                bool
 	// as a whole; nil ends the series with the pending occurrence
 	Repeat         bool
 	OnDone, OnDead bool

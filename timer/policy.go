@@ -55,7 +55,9 @@ type Policy struct {
 	Key         string `json:",omitempty"`
 	Concurrency int    // leases at once in the whole cluster; 0: unlimited
 	Rate        Rate   // deliveries in the whole cluster
-	SpreadMs    int64
+	// PerKey bounds each key, and has keys take turns; nil: neither.
+	PerKey   *PerKey `json:",omitempty"`
+	SpreadMs int64
 
 	Pull   bool // consumers pull the timers; otherwise nodes call
 	Report bool // after a 202 the receiver keeps the timer until it reports
@@ -130,6 +132,45 @@ type Rate struct {
 	PerSecond float64
 	Burst     int
 }
+
+// PerKey is what a topic's policy says of the timers of each key; those without a key share one in
+// each shard. Values are immutable.
+type PerKey struct {
+	Concurrency int  `json:",omitempty"` // leases at once; 0: unlimited
+	Rate        Rate `json:",omitzero"`  // deliveries
+	Fair        bool `json:",omitempty"` // keys take turns, by weight
+}
+
+// Weights are a key's share of the turns, in a topic whose keys take turns.
+const (
+	DefaultWeight = 1
+	MaxWeight     = 100
+)
+
+// Keyed reports whether a shard keeps a queue for each key.
+func (p *Policy) Keyed() bool { return p.Serial || p.PerKey != nil && *p.PerKey != PerKey{} }
+
+// KeyConcurrency is how many leases of one key there may be at once; 0: any number.
+func (p *Policy) KeyConcurrency() int {
+	switch {
+	case p.Serial:
+		return 1
+	case p.PerKey == nil:
+		return 0
+	}
+	return p.PerKey.Concurrency
+}
+
+// KeyRate bounds the deliveries of one key.
+func (p *Policy) KeyRate() Rate {
+	if p.PerKey == nil {
+		return Rate{}
+	}
+	return p.PerKey.Rate
+}
+
+// Fair reports whether the topic's keys take turns.
+func (p *Policy) Fair() bool { return p.PerKey != nil && p.PerKey.Fair }
 
 // FullID is the id of a timer that a client calls id: in a topic with a key of its own one without
 // braces has the topic's key in front. keyed reports that it was put there.

@@ -103,6 +103,7 @@ type Spec struct {
 	Callback       Callback
 	Retry          Retry
 	Priority       uint8
+	Weight         uint8 // of its key, see PerKey; 0: DefaultWeight
 	Labels         []string
 	ExpiresAfterMs int64 // HasExpiry distinguishes 0 from none
 	HasExpiry      bool

@@ -10,7 +10,7 @@ const (
 	WaitBackoff               // the time of its next attempt has not come
 	WaitPaused                // its topic is paused
 	WaitSpread                // its topic spreads timers that are due at one instant
-	WaitKey                   // another timer of its key goes first
+	WaitKey                   // another timer of its key goes first, or its key's limit is reached
 	WaitConsumer              // its topic is pulled, and no consumer has pulled it
 	WaitBreaker               // the breaker of its destination is not closed
 	WaitConcurrency           // its topic's concurrency limit is reached
@@ -22,6 +22,7 @@ const (
 	WaitRefused               // its last call was refused an address; goes before WaitBackoff
 	WaitLeader                // its shard has no leader, or that cannot start calls or has not come to it
 	WaitHeld                  // a client holds it; goes before all others
+	WaitKeyRate               // the rate of its key is reached
 
 	waitCauses
 )
@@ -29,7 +30,7 @@ const (
 // waitNames are the causes in answers.
 var waitNames = [waitCauses]string{
 	"", "backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots",
-	"zone", "window", "no_callback", "refused_address", "leader", "paused",
+	"zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate",
 }
 
 // String is the cause in answers; "" of NoWait, and of a cause that this build does not know.

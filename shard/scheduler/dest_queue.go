@@ -16,7 +16,8 @@ type Destination any
 // take turns, so that the backlog of an outage does not starve timers that are due now.
 const backlogAfterMs = 1000
 
-// destQueue queues the ready timers of one topic for one destination.
+// destQueue queues the ready timers of one topic for one destination. Where the topic's keys take
+// turns, all are in fresh, in order of their tags.
 type destQueue struct {
 	queue *topicQueue
 	dest  Destination
@@ -170,7 +171,7 @@ func (tq *topicQueues) shutFor(n *destQueue, retryIn time.Duration) {
 		return
 	}
 	n.shutUntil = tq.now.Mono + max(retryIn, time.Millisecond)
-	tq.shut.push(shutKey{n.shutUntil, n, nil})
+	tq.shut.push(shutKey{until: n.shutUntil, dest: n})
 	tq.update(n)
 }
 
@@ -232,7 +233,7 @@ func (tq *topicQueues) returnSpare(n *destQueue) {
 
 // queueIn puts a timer into a destination queue.
 func (tq *topicQueues) queueIn(n *destQueue, e entry) {
-	if !n.queue.pulled() && tq.now.WallMs-e.dueMs > backlogAfterMs {
+	if q := n.queue; !q.pulled() && !q.mode.fair && tq.now.WallMs-e.dueMs > backlogAfterMs {
 		n.backlog.push(e)
 	} else {
 		n.fresh.push(e)

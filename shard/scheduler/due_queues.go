@@ -122,7 +122,7 @@ func (dq *dueQueues) takeWaiting(h *heap[entry], until int64, taken int, horizon
 // sort queues a timer that left the wheel, or prepares its expiry, skip, or forgetting.
 func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 	d := dq.table.Due(h)
-	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, priority: d.Priority}
+	e := entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev, rank: rankOf(d.Priority)}
 	if d.State != timer.Dead && !dq.HasZone(h, &d) {
 		if d.State == timer.Scheduled {
 			dq.zones.await(e, d.Topic)
@@ -171,7 +171,7 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 // with an expiry is also armed for that moment, in case its gates stay shut.
 func (dq *dueQueues) classify(e entry, horizon int64) {
 	if e.dueMs > horizon {
-		e.priority = 0 // later is ordered by time alone
+		e.rank = 0 // later is ordered by time alone
 		dq.later.push(e)
 		return
 	}
@@ -182,7 +182,7 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 	if d.Rev != e.rev || d.State != timer.Scheduled {
 		return
 	}
-	e.priority = d.Priority
+	e.rank = rankOf(d.Priority)
 	q := dq.topics.queue(d.Topic)
 	if e.dueMs = d.NextMs + dq.spread(q, &d, e.handle); e.dueMs > horizon {
 		at := e.dueMs
@@ -193,8 +193,8 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 		return
 	}
 	switch {
-	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.pulled()) && e.dueMs > dq.now.WallMs:
-		e.priority = 0
+	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.mode.rated() || q.pulled()) && e.dueMs > dq.now.WallMs:
+		e.rank = 0
 		dq.awaitInstant(e)
 	case q.keys != nil:
 		dq.keys.enter(q, e)
@@ -237,7 +237,7 @@ func (dq *dueQueues) rearm() {
 	}
 	next, done := dq.table.RearmRange(dq.rearmFrom, scanBudget)
 	for h := dq.rearmFrom + 1; h <= next && len(dq.keys.refs) > 0; h++ {
-		dq.keys.refOf(h) // drops refs of topics that are not serial any more
+		dq.keys.refOf(h) // drops refs of keys that are not kept any more
 	}
 	dq.rearmFrom, dq.rearming = next, !done
 	if !done {

@@ -5,17 +5,20 @@ import "carillon/timer"
 // entry is a timer in a leader's queue, due or about to be. It is a hint: the timer may have
 // changed since, which its revision shows.
 type entry struct {
-	dueMs    int64
-	seq      uint64
-	handle   timer.Handle
-	rev      uint32
-	priority uint8
+	dueMs  int64
+	seq    uint64
+	rank   uint64 // what it is ordered by first: rankOf its priority, or the tag of its turn
+	handle timer.Handle
+	rev    uint32
 }
 
-// before orders ready timers by priority, then due time, then arrival.
+// rankOf is the rank of a priority.
+func rankOf(priority uint8) uint64 { return uint64(255 - priority) }
+
+// before orders ready timers by rank, then due time, then arrival.
 func (e entry) before(o entry) bool {
-	if e.priority != o.priority {
-		return e.priority > o.priority
+	if e.rank != o.rank {
+		return e.rank < o.rank
 	}
 	if e.dueMs != o.dueMs {
 		return e.dueMs < o.dueMs

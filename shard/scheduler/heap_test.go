@@ -21,7 +21,7 @@ func TestHeap(t *testing.T) {
 	}
 	for n := range 20_000 {
 		if rng.IntN(5) < 3 || len(want) == 0 {
-			e := entry{dueMs: rng.Int64N(1000), seq: uint64(n), priority: uint8(rng.IntN(3))}
+			e := entry{dueMs: rng.Int64N(1000), seq: uint64(n), rank: uint64(rng.IntN(3))}
 			h.push(e)
 			at, _ := slices.BinarySearchFunc(want, e, order)
 			want = slices.Insert(want, at, e)

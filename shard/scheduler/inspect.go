@@ -70,7 +70,7 @@ func (v *view) Inspect() *Inspection {
 		}
 	}
 	for id, q := range v.topics.byID {
-		t := InspectedTopic{InLine: q.inLine, Keys: len(q.keys)}
+		t := InspectedTopic{InLine: q.waitInLine(), Keys: len(q.keys)}
 		for _, n := range q.dests {
 			t.Queued += n.len()
 			t.Calls += n.flying
@@ -84,7 +84,7 @@ func (v *view) Inspect() *Inspection {
 		if !v.table.Live(h, c.seq) {
 			i.GoneRefs++
 		}
-		if c.key.order != c.key.queue.order {
+		if c.lane.key.dropped() {
 			i.OldRefs++
 		}
 	}

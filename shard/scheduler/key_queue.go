@@ -2,46 +2,133 @@ package scheduler
 
 import (
 	"slices"
+	"time"
 
 	"carillon/internal/order"
 	"carillon/timer"
 )
 
-// In a serial topic the timers of one key run one at a time, by due time, then arrival. The
-// leader keeps a queue for each key with a timer that is due, leased or in backoff, and lets only
-// its head into the destination queue.
+// The one queue level under a topic. In a serial topic the timers of one key run one at a time, by
+// due time, then arrival. With per_key there are at most so many at once, and so many a second, by
+// priority, due time, arrival; if it is fair, the keys take turns. The leader keeps a queue for each
+// key with a timer that is due or leased, or a bucket that is not full, and lets the first timer of
+// each of its lanes into the destination queues. The others wait in line.
 //
-// Invariant (I21): a lease is proposed only for the head of a key that has no lease, and only in a
-// turn in which every due timer has left the wheel: no earlier timer is missing from the key's
-// queue.
+// Turns are start-time fair queueing (Goyal, Vin, Cheng: Start-time Fair Queueing, 1996). A timer
+// that is let out gets a tag: the topic's virtual time, or, if that is later, the end of its key's
+// last turn. The destination queues order by the tag. A lease moves the virtual time up to its tag,
+// and the end of its key's turn on by turnUnit/weight.
+//
+// Invariant (I21): a lease is proposed only for a key that has fewer than its most, for the head of
+// its lane, and with a token of its bucket if there is a rate. In a serial topic this is in a turn in
+// which every due timer has left the wheel: no earlier timer is missing from the key's queue.
+
+// turnUnit is the length of a turn of weight 1.
+const turnUnit = 10_000
+
+// keyMode is what keys are kept for, by the topic's policy.
+type keyMode struct {
+	serial bool
+	most   int // leases of a key at once; 0: any number
+	rate   timer.Rate
+	fair   bool
+}
+
+func keyModeOf(t *timer.Topic) keyMode {
+	if t == nil || !t.Policy.Keyed() {
+		return keyMode{}
+	}
+	p := &t.Policy
+	return keyMode{serial: p.Serial, most: p.KeyConcurrency(), rate: p.KeyRate(), fair: p.Fair()}
+}
+
+// on reports that keys are kept.
+func (m keyMode) on() bool { return m != keyMode{} }
+
+// rated reports that keys have a rate.
+func (m keyMode) rated() bool { return m.rate.PerSecond > 0 }
+
+// topicKeys are the keys of a topic in this shard.
+type topicKeys struct {
+	mode    keyMode
+	keys    map[uint64]*keyQueue // by hash of the key; nil: none are kept
+	keyRing order.Ring[*keyQueue]
+	inLine  [keyGates]int // entries in lanes, without those that are let out, by what they wait for
+	dueKeys int           // keys with a timer in line or let out
+	virtual uint64        // the tag of the latest turn
+	order   uint32        // how often keys were dropped
+}
+
+// waitInLine counts the entries in line.
+func (q *topicKeys) waitInLine() int { return q.inLine[free] + q.inLine[full] + q.inLine[spent] }
+
+// keyGate is what keeps a key's timers in line.
+type keyGate uint8
+
+const (
+	free  keyGate = iota // only those of the key that go first
+	full                 // leases of the key
+	spent                // the key's rate
+	keyGates
+)
 
 // keyQueue is the queue of one key.
 type keyQueue struct {
-	spot     order.Spot[*keyQueue] // in queue.keyRing
-	queue    *topicQueue
-	order    uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
-	hash     uint64
-	due      heap[entry]  // due timers without the head; some may be outdated
-	head     entry        // the timer that goes next; handle 0: none
-	blocking bool         // the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
-	ready    bool         // the head may go now; without a lease of the key it is in its destination queue
-	freeMs   int64        // when a lease or a blocking head last freed the key, wall clock; it delayed timers due by then
-	leased   int          // leases that have not ended; over 1 only with leases from before the topic was serial, or of another leader
-	active   *activeLease // this leader's lease
-	holder   timer.Handle // the timer with a lease of a consumer or a former leader
+	spot  order.Spot[*keyQueue] // in queue.keyRing
+	queue *topicQueue
+	order uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
+	hash  uint64
+
+	first  keyLane                  // the only one in a serial topic
+	more   map[Destination]*keyLane // lanes for further destinations
+	parked order.Ring[*keyLane]     // lanes with timers in line that have none let out
+	gate   keyGate
+	inLine int           // entries in its lanes; some may be outdated
+	heads  int           // lanes with a head
+	askAt  time.Duration // when it asks its bucket again, in topicQueues.shut; monotonic, 0: it does not
+
+	bucket bucket
+	ends   uint64 // the end of its last turn
+	weight uint8  // of its newest timer that came due
+	newest uint64 // the Seq of that
+
+	freeMs int64        // when a lease or a blocking head last freed the key, wall clock; it delayed timers due by then
+	leased int          // leases that have not ended; over its most only with leases from before the policy
+	active *activeLease // this leader's latest lease
+	holder timer.Handle // the timer with a lease of a consumer or a former leader
+}
+
+// keyLane is the queue of a key's timers for one destination. So a receiver that is down does not
+// hold up the key's timers for others. In a serial topic one lane has all of them.
+type keyLane struct {
+	key      *keyQueue
+	to       Destination
+	spot     order.Spot[*keyLane] // in key.parked
+	due      heap[entry]          // due timers without the head; some may be outdated
+	head     entry                // the timer that goes next; handle 0: none
+	tag      uint64               // of the head, if the topic is fair
+	blocking bool                 // serial: the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
+	ready    bool                 // the head may go now, and is let out; a blocking one once the key has no lease
+	unqueued bool                 // the head is ready, and counts as in line
 }
 
 // keyRef is the role of a timer in the queue of its key: head, or leased.
 type keyRef struct {
-	key    *keyQueue
+	lane   *keyLane
 	seq    uint64
 	leased bool // by a lease other than key.active
 }
 
 // keyQueues finds the key queue of a timer; the queues belong to their topicQueue.
+//
+// Cost of all methods: O(log n) in the timers and keys of a topic, but for the scans, which go in
+// slices.
 type keyQueues struct {
-	refs     map[timer.Handle]keyRef
-	inOrder  map[timer.TopicID]bool // serial topics that scanBlockers has covered, or will
+	refs map[timer.Handle]keyRef
+	// since is, for each topic with keys that scanBlockers has covered or will, when this leader
+	// began to count for them; monotonic.
+	since    map[timer.TopicID]time.Duration
+	unknown  map[timer.TopicID]bool // topics that this node did not know when the leadership began
 	scanning bool                   // scanBlockers runs
 	scanFrom timer.Handle
 
@@ -56,7 +143,7 @@ type keyQueues struct {
 
 func newKeyQueues(s *Scheduler) keyQueues {
 	return keyQueues{
-		refs: map[timer.Handle]keyRef{}, inOrder: map[timer.TopicID]bool{}, leader: &s.leader,
+		refs: map[timer.Handle]keyRef{}, since: map[timer.TopicID]time.Duration{}, unknown: map[timer.TopicID]bool{}, leader: &s.leader,
 		compaction: &s.compaction, due: &s.due, leases: &s.leases, limits: &s.limits, pulls: &s.pulls, topics: &s.topics,
 	}
 }
@@ -64,24 +151,37 @@ func newKeyQueues(s *Scheduler) keyQueues {
 // refOf returns a timer's role in the queue of its key. It deletes a ref to a queue that was
 // dropped.
 func (kq *keyQueues) refOf(h timer.Handle) (c keyRef, ok bool) {
-	if c, ok = kq.refs[h]; ok && c.key.order != c.key.queue.order {
+	if c, ok = kq.refs[h]; ok && c.lane.key.dropped() {
 		delete(kq.refs, h)
 		return keyRef{}, false
 	}
 	return c, ok
 }
 
-func (k *keyQueue) empty() bool {
-	return k.leased == 0 && k.head.handle == 0 && k.due.len() == 0
+// dropped reports that the topic keeps other keys by now, or none.
+func (k *keyQueue) dropped() bool { return k.order != k.queue.order }
+
+// hashOf returns the hash of a timer's key. Outside of serial topics those without a key share one.
+func (kq *keyQueues) hashOf(q *topicQueue, h timer.Handle) uint64 {
+	if !q.mode.serial && !kq.table.Keyed(h) {
+		return 0
+	}
+	return kq.table.KeyHash(h)
 }
 
 // key returns the queue of a timer's key, and makes it if needed.
+//
+// A bucket begins as if it had been empty when this leader began to count: what the leader before
+// has spent is not known. A key that was forgotten since then had a full one, as this has by then.
 func (kq *keyQueues) key(q *topicQueue, h timer.Handle) *keyQueue {
-	hash := kq.table.KeyHash(h)
+	hash := kq.hashOf(q, h)
 	k := q.keys[hash]
 	if k == nil {
-		k = &keyQueue{queue: q, order: q.order, hash: hash}
-		k.spot.Of = k
+		k = &keyQueue{queue: q, order: q.order, hash: hash, weight: timer.DefaultWeight}
+		k.spot.Of, k.first.key, k.first.spot.Of = k, k, &k.first
+		if q.mode.rated() {
+			k.bucket = bucket{begun: true, at: kq.since[q.id], perSecond: q.mode.rate.PerSecond}
+		}
 		q.keys[hash] = k
 		q.keyRing.Push(&k.spot)
 		kq.topics.countQueue()
@@ -89,94 +189,260 @@ func (kq *keyQueues) key(q *topicQueue, h timer.Handle) *keyQueue {
 	return k
 }
 
+// lane returns the lane of a key for a timer, and makes it if needed.
+func (kq *keyQueues) lane(k *keyQueue, h timer.Handle) *keyLane {
+	if k.queue.mode.serial {
+		return &k.first
+	}
+	n := kq.topics.destQueue(k.queue, kq.table.Due(h).Target)
+	if n.state == idle && !n.idleSpot.In() {
+		kq.topics.update(n) // its first timer may never be let out
+	}
+	to := n.dest
+	switch l := k.more[to]; {
+	case l != nil:
+		return l
+	case k.first.to == to:
+		return &k.first
+	case k.first.empty():
+		k.first.to = to
+		return &k.first
+	}
+	l := &keyLane{key: k, to: to}
+	l.spot.Of = l
+	if k.more == nil {
+		k.more = map[Destination]*keyLane{}
+	}
+	k.more[to] = l
+	return l
+}
+
+func (l *keyLane) empty() bool { return l.head.handle == 0 && l.due.len() == 0 }
+
+// count counts entries that come into line, or leave it, and heads.
+func (k *keyQueue) count(line, heads int) {
+	before := k.inLine+k.heads > 0
+	k.inLine += line
+	k.queue.inLine[k.gate] += line
+	k.heads += heads
+	if after := k.inLine+k.heads > 0; after && !before {
+		k.queue.dueKeys++
+	} else if before && !after {
+		k.queue.dueKeys--
+	}
+}
+
+// admits reports that the key's limits let one more of its timers go. If its rate does not, it asks
+// again when there is a token.
+func (kq *keyQueues) admits(k *keyQueue) bool {
+	gate, wait := kq.gateOf(k)
+	k.setGate(gate)
+	if gate == spent {
+		kq.askAgain(k, wait)
+	}
+	return gate == free
+}
+
+func (k *keyQueue) setGate(gate keyGate) {
+	if gate != k.gate {
+		k.queue.inLine[k.gate] -= k.inLine
+		k.gate = gate
+		k.queue.inLine[gate] += k.inLine
+	}
+}
+
+// gateOf returns what keeps the timers of a key, and for how long its rate does.
+func (kq *keyQueues) gateOf(k *keyQueue) (keyGate, time.Duration) {
+	mode := &k.queue.mode
+	if mode.most > 0 && k.leased >= mode.most {
+		return full, 0
+	}
+	if wait := kq.fill(k); wait > 0 {
+		return spent, wait
+	}
+	return free, 0
+}
+
+// fill fills the bucket of a key, and returns how long until it has a token.
+func (kq *keyQueues) fill(k *keyQueue) time.Duration {
+	if rate := &k.queue.mode.rate; k.queue.mode.rated() {
+		return k.bucket.fill(kq.now.Mono, rate.PerSecond, float64(max(rate.Burst, 1)))
+	}
+	return 0
+}
+
+// askAgain has a key ask again after a while, unless it asks before that.
+func (kq *keyQueues) askAgain(k *keyQueue, after time.Duration) {
+	at := kq.now.Mono + max(after, time.Millisecond)
+	if k.askAt == 0 || at < k.askAt {
+		k.askAt = at
+		kq.topics.shut.push(shutKey{until: at, key: k})
+	}
+}
+
+// reopen has a key ask again.
+func (kq *keyQueues) reopen(k *keyQueue, at time.Duration) {
+	if k.askAt != at || k.dropped() || k.queue.keys[k.hash] != k {
+		return
+	}
+	k.askAt = 0
+	if k.gate == spent {
+		k.freeMs = kq.now.WallMs
+	}
+	kq.moveUp(k)
+}
+
 // enter puts a due timer into the queue of its key.
 func (kq *keyQueues) enter(q *topicQueue, e entry) {
-	e.priority = 0
 	k := kq.key(q, e.handle)
-	if k.head.handle == e.handle && k.head.seq == e.seq {
-		if k.blocking || k.head.rev == e.rev { // its next attempt is due, or its destination queue was remade
-			k.head, k.ready = e, true
-			kq.queueHead(k)
+	var l *keyLane
+	if c, ok := kq.refOf(e.handle); ok && !c.leased && c.lane.key == k {
+		l = c.lane
+	} else {
+		l = kq.lane(k, e.handle)
+	}
+	switch {
+	case q.mode.serial:
+		e.rank = 0
+	case q.mode.fair && e.seq >= k.newest:
+		k.newest, k.weight = e.seq, kq.table.WeightOf(e.handle)
+	}
+	if l.head.handle == e.handle && l.head.seq == e.seq {
+		if l.blocking || l.head.rev == e.rev { // its next attempt is due, or its destination queue was remade
+			l.head, l.ready = e, true
+			kq.queueHead(l)
 			return
 		}
-		kq.clearHead(k)
+		kq.clearHead(l)
 	}
-	k.due.push(e)
-	q.inLine++
-	kq.pickHead(k)
+	l.due.push(e)
+	k.count(+1, 0)
+	kq.pickHead(l)
+	kq.forgetEmpty(k)
 }
 
-// queueHead puts the head into its destination queue, if the key has no lease.
-func (kq *keyQueues) queueHead(k *keyQueue) {
-	if k.head.handle != 0 && k.ready && k.leased == 0 {
-		kq.due.queueUp(k.head)
+// queueHead puts the head into its destination queue, if the key's limits let it.
+func (kq *keyQueues) queueHead(l *keyLane) {
+	if l.head.handle == 0 || !l.ready {
+		return
+	}
+	if l.key.queue.mode.serial { // else it was admitted when it was let out
+		admitted := kq.admits(l.key)
+		l.countUnqueued(!admitted)
+		if !admitted {
+			return
+		}
+	}
+	e := l.head
+	if l.key.queue.mode.fair {
+		e.rank = l.tag
+	}
+	kq.due.queueUp(e)
+}
+
+// countUnqueued counts a ready head as in line while it is in no destination queue.
+func (l *keyLane) countUnqueued(on bool) {
+	if on != l.unqueued {
+		l.unqueued = on
+		if on {
+			l.key.count(+1, 0)
+		} else {
+			l.key.count(-1, 0)
+		}
 	}
 }
 
-// pickHead makes the earliest due timer the head, unless the key is leased or blocked.
-func (kq *keyQueues) pickHead(k *keyQueue) {
-	for n := 0; k.due.len() > 0 && !kq.current(k.due.top()); n++ {
-		if k.pop(); n == PopBudget {
-			kq.deferCompaction(k)
+// pickHead makes the first due timer of a lane its head, unless the key is leased or blocked, or its
+// limits refuse. A lane that is empty is dropped.
+func (kq *keyQueues) pickHead(l *keyLane) {
+	k := l.key
+	serial := k.queue.mode.serial
+	for n := 0; l.due.len() > 0 && !kq.current(l.due.top()); n++ {
+		if l.pop(); n == PopBudget {
+			kq.deferCompaction(l)
 		}
 	}
 	switch {
-	case k.leased > 0:
+	case serial && k.leased > 0:
 		kq.preemptUnstarted(k)
 		return
-	case k.blocking:
+	case l.blocking:
 		return
-	case k.head.handle != 0 && !kq.current(k.head):
-		kq.clearHead(k)
+	case l.head.handle != 0 && !kq.current(l.head):
+		kq.clearHead(l)
 	}
 	switch {
-	case k.due.len() == 0:
-	case k.head.handle == 0:
-		kq.promoteHead(k)
-	case k.due.top().before(k.head):
-		kq.requeueHead(k)
-		kq.promoteHead(k)
+	case l.due.len() == 0:
+	case l.head.handle == 0:
+		if !kq.admits(k) {
+			break
+		}
+		l.tag = k.nextTag()
+		kq.promoteHead(l)
+	case l.due.top().before(l.head):
+		kq.requeueHead(l)
+		kq.promoteHead(l) // in the turn of the one that it replaces
 	}
-	if k.empty() {
-		delete(k.queue.keys, k.hash)
-		k.spot.Leave()
+	kq.rest(l)
+}
+
+// nextTag is the tag of a timer that is let out now.
+func (k *keyQueue) nextTag() uint64 { return max(k.queue.virtual, k.ends) }
+
+// rest parks a lane without a head, and drops an empty one.
+func (kq *keyQueues) rest(l *keyLane) {
+	switch {
+	case l.key.queue.mode.serial || l.head.handle != 0:
+	case l.due.len() > 0:
+		l.key.parked.Push(&l.spot)
+	default:
+		l.spot.Leave()
+		if l != &l.key.first {
+			delete(l.key.more, l.to)
+		}
 	}
 }
 
-func (k *keyQueue) pop() entry {
-	k.queue.inLine--
-	return k.due.pop()
+func (l *keyLane) pop() entry {
+	l.key.count(-1, 0)
+	return l.due.pop()
 }
 
-// promoteHead makes the earliest due timer the head.
-func (kq *keyQueues) promoteHead(k *keyQueue) {
-	k.head, k.ready = k.pop(), true
-	kq.refs[k.head.handle] = keyRef{key: k, seq: k.head.seq}
-	kq.queueHead(k)
+// promoteHead makes the first due timer the head, and lets it out.
+func (kq *keyQueues) promoteHead(l *keyLane) {
+	l.spot.Leave()
+	l.head, l.ready = l.pop(), true
+	l.key.count(0, +1)
+	kq.refs[l.head.handle] = keyRef{lane: l, seq: l.head.seq}
+	kq.queueHead(l)
 }
 
-// clearHead leaves the queue without a head.
-func (kq *keyQueues) clearHead(k *keyQueue) {
-	delete(kq.refs, k.head.handle)
-	k.head, k.blocking, k.ready = entry{}, false, false
+// clearHead leaves the lane without a head.
+func (kq *keyQueues) clearHead(l *keyLane) {
+	if l.head.handle != 0 {
+		l.key.count(0, -1)
+	}
+	l.countUnqueued(false)
+	delete(kq.refs, l.head.handle)
+	l.head, l.blocking, l.ready = entry{}, false, false
 }
 
 // requeueHead puts the head back among the due timers. A head that is not due is still in the
 // wheel.
-func (kq *keyQueues) requeueHead(k *keyQueue) {
-	if k.ready {
-		k.due.push(k.head)
-		k.queue.inLine++
+func (kq *keyQueues) requeueHead(l *keyLane) {
+	if l.ready {
+		l.due.push(l.head)
+		l.key.count(+1, 0)
 	}
-	kq.clearHead(k)
+	kq.clearHead(l)
 }
 
 // preemptUnstarted returns a lease that was taken ahead of its due time, if an earlier timer of the
 // key has come since.
 func (kq *keyQueues) preemptUnstarted(k *keyQueue) {
-	f := k.active
-	if f == nil || f.firm || f.revoked || !f.unstarted() || k.due.len() == 0 ||
-		!k.due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
+	f, due := k.active, &k.first.due
+	if f == nil || f.firm || f.revoked || !f.unstarted() || due.len() == 0 ||
+		!due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
 		return
 	}
 	if f.phase == held {
@@ -186,86 +452,177 @@ func (kq *keyQueues) preemptUnstarted(k *keyQueue) {
 	}
 }
 
-// mayGo reports that a timer in a destination queue is the head of its key, and that the key has no
-// lease.
+// mayGo reports that a timer in a destination queue is the head of its lane, and that its key's
+// limits let it go.
 func (kq *keyQueues) mayGo(q *topicQueue, e entry) bool {
-	c, _ := kq.refOf(e.handle)
-	k := c.key
-	return k != nil && k.queue == q && k.leased == 0 && k.ready &&
-		k.head.handle == e.handle && k.head.seq == e.seq && k.head.rev == e.rev
+	c, ok := kq.refOf(e.handle)
+	if !ok || c.leased {
+		return false
+	}
+	l := c.lane
+	return l.key.queue == q && l.ready && l.head.handle == e.handle && l.head.seq == e.seq &&
+		l.head.rev == e.rev && kq.admits(l.key)
 }
 
-// take gives the key to its head, whose lease is being proposed.
+// passOver handles an entry that has left its destination queue without a lease: it is outdated, or
+// other lanes have used up its key's limits.
+func (kq *keyQueues) passOver(e entry) {
+	kq.review(e.handle)
+	c, ok := kq.refOf(e.handle)
+	if !ok || c.leased || c.lane.key.queue.mode.serial || c.lane.head.seq != e.seq || c.lane.head.rev != e.rev {
+		return
+	}
+	l := c.lane
+	if kq.leases.stands(e) {
+		kq.requeueHead(l)
+	} else { // its lease is being proposed already, or it expires
+		kq.clearHead(l)
+	}
+	kq.rest(l)
+	kq.moveUp(l.key)
+}
+
+// take gives the key to a head, whose lease is being proposed. moveUp must follow.
 func (kq *keyQueues) take(f *activeLease) {
-	k := kq.refs[f.handle].key
-	f.key, f.firm, f.kept = k, k.blocking, f.kept || f.dueMs <= k.freeMs
-	kq.clearHead(k)
-	k.leased++
+	l := kq.refs[f.handle].lane
+	k := l.key
+	f.key, f.firm, f.kept = k, l.blocking, f.kept || f.dueMs <= k.freeMs
+	kq.use(l)
 	k.active = f
 }
 
-// reserve gives the key to its head, whose lease for a consumer is being proposed.
+// reserve gives the key to a head, whose lease for a consumer is being proposed.
 func (kq *keyQueues) reserve(e entry) {
-	k := kq.refs[e.handle].key
-	kq.clearHead(k)
+	l := kq.refs[e.handle].lane
+	kq.use(l)
+	l.key.holder = e.handle
+	kq.refs[e.handle] = keyRef{lane: &l.key.first, seq: e.seq, leased: true}
+	kq.moveUp(l.key)
+}
+
+// use counts a lease of the head of a lane.
+func (kq *keyQueues) use(l *keyLane) {
+	k, q := l.key, l.key.queue
+	if q.mode.fair {
+		q.virtual = max(q.virtual, l.tag)
+		k.ends = max(k.ends, l.tag) + turnUnit/uint64(k.weight)
+	}
+	if q.mode.rated() {
+		k.bucket.tokens--
+	}
 	k.leased++
-	k.holder = e.handle
-	kq.refs[e.handle] = keyRef{key: k, seq: e.seq, leased: true}
+	gate, _ := kq.gateOf(k)
+	k.setGate(gate)
+	kq.clearHead(l)
+	kq.rest(l)
 }
 
 // freed frees the key when a lease has ended, or was not granted. A timer that will be tried again
-// still blocks the key.
+// still blocks the key of a serial topic.
 func (kq *keyQueues) freed(f *activeLease) {
 	k := f.key
-	if f.key = nil; k == nil || !kq.active || k.queue.keys == nil {
+	if f.key = nil; k == nil || !kq.active || k.dropped() {
 		return
 	}
-	k.leased--
-	k.freeMs = kq.now.WallMs
+	if k.queue.mode.rated() && !f.called {
+		k.bucket.tokens++
+	}
 	if k.active == f {
 		k.active = nil
 	}
+	kq.unlease(k)
 	kq.block(k, f.handle)
 	kq.moveUp(k)
 }
 
-// moveUp puts the next timer of the key into its destination queue.
-func (kq *keyQueues) moveUp(k *keyQueue) {
-	first := k.head
-	if kq.pickHead(k); k.head == first {
-		kq.queueHead(k)
-	}
-	if k.head.handle != 0 && k.ready && k.leased == 0 {
-		kq.env.WakeNext()
+// unlease counts the end of a lease.
+func (kq *keyQueues) unlease(k *keyQueue) {
+	k.leased--
+	if k.queue.mode.most > 0 {
+		k.freeMs = kq.now.WallMs
 	}
 }
 
-// block makes a timer block its key if it is leased or in backoff. If several are in backoff, which
-// can only be from before the topic was serial, the earliest blocks.
+// lanesAtOnce is how many lanes of a key are let out for one place that it has.
+const lanesAtOnce = 8
+
+// moveUp puts the next timers of the key into their destination queues.
+func (kq *keyQueues) moveUp(k *keyQueue) {
+	if k.queue.mode.serial {
+		l := &k.first
+		first := l.head
+		if kq.pickHead(l); l.head == first {
+			kq.queueHead(l)
+		}
+		if l.head.handle != 0 && l.ready && k.leased == 0 {
+			kq.env.WakeNext()
+		}
+		kq.forgetEmpty(k)
+		return
+	}
+	for n := 0; k.parked.Len() > 0 && kq.admits(k); n++ {
+		if n == lanesAtOnce { // these may wait for receivers that the others do not
+			kq.askAgain(k, LimitPoll)
+			break
+		}
+		l := k.parked.First()
+		l.spot.Leave()
+		kq.pickHead(l)
+		kq.env.WakeNext()
+	}
+	kq.forgetEmpty(k)
+}
+
+// forgetEmpty drops the queue of a key that has nothing and a full bucket.
+func (kq *keyQueues) forgetEmpty(k *keyQueue) {
+	if k.leased+k.inLine+k.heads > 0 || k.dropped() || k.queue.keys[k.hash] != k {
+		return
+	}
+	if kq.fill(k); k.queue.mode.rated() && k.bucket.tokens < float64(k.queue.mode.rate.Burst) {
+		return
+	}
+	delete(k.queue.keys, k.hash)
+	k.spot.Leave()
+}
+
+// forgetRested drops the queues of keys whose buckets have filled, some at a time, in turn.
+func (kq *keyQueues) forgetRested(q *topicQueue) {
+	if !q.mode.rated() {
+		return
+	}
+	for range min(q.keyRing.Len(), pruneBudget) {
+		kq.forgetEmpty(q.keyRing.Rotate())
+	}
+}
+
+// block makes a timer hold its key if it is leased, or, in a serial topic, in backoff. If several
+// are in backoff, which can only be from before the topic was serial, the earliest blocks.
 func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
-	t := kq.table
+	t, l := kq.table, &k.first
 	d := t.Due(h)
 	switch {
 	case d.State == timer.Leased:
-		kq.refs[h] = keyRef{key: k, seq: d.Seq, leased: true}
+		kq.refs[h] = keyRef{lane: l, seq: d.Seq, leased: true}
 		k.leased++
 		k.holder = h
 		return
-	case !d.InBackoff(kq.now.WallMs):
+	case !k.queue.mode.serial || !d.InBackoff(kq.now.WallMs):
 		return
-	case k.head.handle == h:
-		k.blocking = true
+	case l.head.handle == h:
+		l.blocking = true
 		return
-	case k.blocking:
-		if first := t.Due(k.head.handle); !d.Earlier(&first) {
+	case l.blocking:
+		if first := t.Due(l.head.handle); !d.Earlier(&first) {
 			return
 		}
 	}
-	if k.head.handle != 0 {
-		kq.requeueHead(k)
+	if l.head.handle != 0 {
+		kq.requeueHead(l)
 	}
-	k.head, k.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
-	kq.refs[h] = keyRef{key: k, seq: d.Seq}
+	l.tag = k.nextTag()
+	l.head, l.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
+	k.count(0, +1)
+	kq.refs[h] = keyRef{lane: l, seq: d.Seq}
 	t.Rearm(h, d.Seq) // it may have been popped before it became the head
 }
 
@@ -283,22 +640,23 @@ func (kq *keyQueues) review(h timer.Handle) {
 	if !ok {
 		return
 	}
-	k := c.key
+	l := c.lane
+	k := l.key
 	switch {
 	case c.leased:
 		if d := kq.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
 			return
 		}
 		delete(kq.refs, h)
-		k.leased--
-		k.freeMs = kq.now.WallMs
-	case kq.current(k.head):
+		kq.unlease(k)
+	case kq.current(l.head):
 		return
 	default:
-		if k.blocking {
+		if l.blocking {
 			k.freeMs = kq.now.WallMs
 		}
-		kq.clearHead(k)
+		kq.clearHead(l)
+		kq.rest(l)
 	}
 	kq.block(k, h)
 	kq.moveUp(k)
@@ -363,8 +721,8 @@ func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
 	}
 }
 
-// scanBlockers walks the table in slices for timers that block their keys, and for former leaders'
-// leases that count at a limit. Until it is done no timer of a serial or limited topic is leased.
+// scanBlockers walks the table in slices for timers that hold their keys, and for former leaders'
+// leases that count at a limit. Until it is done no timer of a topic with such is leased.
 func (kq *keyQueues) scanBlockers() {
 	if !kq.scanning {
 		return
@@ -379,7 +737,7 @@ func (kq *keyQueues) scanBlockers() {
 		if f := kq.leases.byTimer[h]; f != nil && f.key != nil && f.seq == d.Seq {
 			return
 		}
-		if c, ok := kq.refOf(h); ok && (c.seq != d.Seq || c.leased || c.key.blocking) {
+		if c, ok := kq.refOf(h); ok && (c.seq != d.Seq || c.leased || c.lane.blocking || !q.mode.serial) {
 			kq.review(h)
 			return
 		}
@@ -406,51 +764,67 @@ func (kq *keyQueues) begin() {
 	}
 	for _, id := range kq.table.TopicIDs() {
 		t := kq.topic(id)
-		if t == nil || !t.Policy.Serial && t.Policy.Concurrency == 0 {
-			continue
+		mode := keyModeOf(t)
+		if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
+			kq.findBlockers()
 		}
-		kq.findBlockers()
-		if t.Policy.Serial {
-			kq.inOrder[id] = true
+		switch {
+		case mode.on():
+			kq.since[id] = kq.leader.since
+		case t == nil:
+			kq.unknown[id] = true
 		}
 	}
 }
 
-// setOrder starts or stops keeping key queues for a topic, as its policy says.
+// longAgo is when a bucket was empty that is full by now, whatever its rate.
+const longAgo = -1 << 62
+
+// setOrder starts or stops keeping key queues for a topic, as its policy says. Keys that are kept for
+// something else are dropped and made again, with all that counts.
 func (kq *keyQueues) setOrder(q *topicQueue) {
-	want := q.topic != nil && q.topic.Policy.Serial
-	switch {
-	case want == (q.keys != nil):
-		if !want {
-			delete(kq.inOrder, q.id)
+	want := keyModeOf(q.topic)
+	if want == q.mode {
+		if !want.on() {
+			delete(kq.since, q.id)
 		}
-	case want:
-		q.keys = map[uint64]*keyQueue{}
-		if kq.inOrder[q.id] {
-			return
-		}
-		kq.inOrder[q.id] = true
-		if c := kq.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
-			return
-		}
+		return
+	}
+	since := time.Duration(longAgo) // no rate held before
+	if q.mode.on() || kq.unknown[q.id] {
+		since = kq.now.Mono
+	}
+	delete(kq.unknown, q.id)
+	if q.mode.on() {
+		delete(kq.since, q.id)
+		q.topicKeys = topicKeys{order: q.order + 1, virtual: q.virtual} // refOf drops the refs that are left
+		kq.due.rearmAll()                                               // the queued timers come back through the wheel
+	}
+	if q.mode = want; !want.on() {
+		return
+	}
+	q.keys = map[uint64]*keyQueue{}
+	if _, known := kq.since[q.id]; known {
+		return
+	}
+	kq.since[q.id] = since
+	if c := kq.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
+		return
+	}
+	if want.most > 0 {
 		kq.findBlockers()
-		for _, h := range kq.leases.handles() { // the walk may pass before their leases are applied
-			if f := kq.leases.byTimer[h]; f.queue.queue == q {
-				f.key = kq.key(q, h)
-				f.key.leased++
-				f.key.active = f
-			}
+	}
+	for _, h := range kq.leases.handles() { // the walk may pass before their leases are applied
+		if f := kq.leases.byTimer[h]; f.queue.queue == q {
+			f.key = kq.key(q, h)
+			f.key.leased++
+			f.key.active = f
 		}
-	default:
-		delete(kq.inOrder, q.id)
-		q.keys, q.keyRing, q.inLine = nil, order.Ring[*keyQueue]{}, 0 // refOf drops the refs that are left
-		q.order++
-		kq.due.rearmAll() // the queued timers come back through the wheel
 	}
 }
 
 // forget drops what is known of a topic that is gone.
-func (kq *keyQueues) forget(id timer.TopicID) { delete(kq.inOrder, id) }
+func (kq *keyQueues) forget(id timer.TopicID) { delete(kq.since, id) }
 
 // pruneBudget is about how many keys, and entries of them, are pruned in one sweep.
 const pruneBudget = 4 * PopBudget
@@ -460,48 +834,72 @@ const pruneBudget = 4 * PopBudget
 func (kq *keyQueues) prune(q *topicQueue) {
 	for n, work := q.keyRing.Len(), 0; n > 0 && work < pruneBudget; n-- {
 		k := q.keyRing.Rotate()
-		before := k.due.len()
-		if before > PopBudget {
-			kq.deferCompaction(k)
+		used, long := kq.pruneLane(&k.first)
+		work += 1 + used
+		for _, l := range k.more {
+			if !long {
+				used, long = kq.pruneLane(l)
+				work += 1 + used
+			}
+		}
+		if kq.forgetEmpty(k); long {
 			return
 		}
-		work += 1 + before
-		k.due.filter(kq.current)
-		q.inLine -= before - k.due.len()
 	}
 }
 
-func (kq *keyQueues) deferCompaction(k *keyQueue) {
-	k.queue.inLine -= k.due.len()
-	kq.compaction.add(staleQueue{items: k.due.items})
-	k.due = heap[entry]{}
+// pruneLane removes the outdated entries of a lane. long: there are so many that it is set aside.
+func (kq *keyQueues) pruneLane(l *keyLane) (entries int, long bool) {
+	before := l.due.len()
+	if before > PopBudget {
+		kq.deferCompaction(l)
+		return 0, true
+	}
+	l.due.filter(kq.current)
+	l.key.count(l.due.len()-before, 0)
+	kq.rest(l)
+	return before, false
 }
 
-// blockedBy reports whether another timer of the same key goes first, and its id.
-func (kq *keyQueues) blockedBy(q *topicQueue, h timer.Handle) (head string, blocked bool) {
+func (kq *keyQueues) deferCompaction(l *keyLane) {
+	l.key.count(-l.due.len(), 0)
+	kq.compaction.add(staleQueue{items: l.due.items})
+	l.due = heap[entry]{}
+	kq.rest(l)
+}
+
+// waitOf returns the reason of its key why a due timer waits.
+func (kq *keyQueues) waitOf(q *topicQueue, h timer.Handle) timer.Wait {
 	if q.keys == nil {
-		return "", false
+		return timer.Wait{}
 	}
-	k := q.keys[kq.table.KeyHash(h)]
-	switch {
-	case k == nil:
-		return "", false
-	case k.leased > 0:
-		return kq.holderOf(k), true
-	case k.head.handle != 0 && k.head.handle != h:
-		return kq.table.ID(k.head.handle), true
+	k := q.keys[kq.hashOf(q, h)]
+	if k == nil {
+		return timer.Wait{}
 	}
-	return "", false
+	gate, _ := kq.gateOf(k)
+	switch head := k.first.head.handle; {
+	case gate == full:
+		return timer.Wait{For: timer.WaitKey, On: kq.holderOf(k)}
+	case q.mode.serial && head != 0 && head != h:
+		return timer.Wait{For: timer.WaitKey, On: kq.table.ID(head)}
+	case gate == spent:
+		return timer.Wait{For: timer.WaitKeyRate}
+	}
+	return timer.Wait{}
 }
 
-// holderOf returns the id of the timer whose lease has the key; "" if unknown. Of several leases,
-// from before the topic was serial, only the last is known.
+// holderOf returns the id of the timer whose lease has the key; "" if unknown. Of several leases
+// only the last is known.
 func (kq *keyQueues) holderOf(k *keyQueue) string {
 	if k.active != nil {
 		return kq.table.ID(k.active.handle)
 	}
-	if c := kq.refs[k.holder]; c.key == k && c.leased {
+	if c := kq.refs[k.holder]; c.lane != nil && c.lane.key == k && c.leased {
 		return kq.table.ID(k.holder)
 	}
 	return ""
 }
+
+// needsScan reports that leases of a topic count which scanBlockers finds.
+func (kq *keyQueues) needsScan(q *topicQueue) bool { return q.mode.most > 0 || q.limiterUse != nil }

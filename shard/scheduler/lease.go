@@ -43,7 +43,7 @@ func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
 	e := n.head()
 	if !s.leases.stands(e) || q.keys != nil && !s.keys.mayGo(q, e) {
 		s.topics.pop(n)
-		s.keys.review(e.handle)
+		s.keys.passOver(e)
 		return true
 	}
 	if q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false) {
@@ -63,6 +63,9 @@ func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
 	}
 	s.leases.propose(b, n, e, permit)
 	s.topics.pop(n)
+	if q.keys != nil && !q.mode.serial {
+		s.keys.moveUp(s.leases.byTimer[e.handle].key)
+	}
 	return true
 }
 

@@ -84,7 +84,7 @@ func (o *outcomes) notBeforeDue(h timer.Handle, ms int64) int64 {
 // it to be alone, and it is not the last one.
 func (o *outcomes) mayRepeat(h timer.Handle, d *table.Due) bool {
 	topic := o.topic(d.Topic)
-	if topic == nil || topic.Policy.Serial || topic.Policy.Concurrency > 0 {
+	if topic == nil || topic.Policy.KeyConcurrency() > 0 || topic.Policy.Concurrency > 0 {
 		return false
 	}
 	own := o.table.RetryOf(h)

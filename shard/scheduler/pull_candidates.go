@@ -123,15 +123,56 @@ func (pt *pulledTopics) mayPull(q *topicQueue) bool {
 // pullable returns how many timers wait, including those that have changed since.
 func (q *topicQueue) pullable() int { return q.queued() }
 
-// position is a place in a destination queue's heap. Its children come after it.
+// position is a place in a destination queue's heap, or in a lane's of timers in line. Its children
+// come after it.
 type position struct {
 	entry
 	scheduler *Scheduler
 	heap      *heap[entry]
 	at        int
+	line      *lineWalk // nil: it is let out
 }
 
 func (p position) before(o position) bool { return p.entry.before(o.entry) }
+
+// lineWalk walks the timers in line behind one that is let out. They are let out one by one, while
+// the pull leases them: by then its key's limits have room for so many.
+type lineWalk struct {
+	lane *keyLane
+	left int
+	tag  uint64
+}
+
+// behind returns the walk of what may go behind a timer that is let out; nil if nothing may.
+func (kq *keyQueues) behind(e entry, most int) *lineWalk {
+	c, ok := kq.refOf(e.handle)
+	if !ok || c.leased || c.lane.key.queue.mode.serial || c.lane.due.len() == 0 {
+		return nil
+	}
+	k := c.lane.key
+	if mode := &k.queue.mode; mode.most > 0 {
+		most = min(most, mode.most-k.leased-1)
+	}
+	if kq.fill(k); k.queue.mode.rated() {
+		most = min(most, int(k.bucket.tokens)-1)
+	}
+	if most <= 0 {
+		return nil
+	}
+	return &lineWalk{lane: c.lane, left: most, tag: e.rank}
+}
+
+// push adds a place in a lane to the walk of candidates, in the turn that it would have.
+func (w *lineWalk) push(front *heap[position], s *Scheduler, at int) {
+	if w == nil || at >= w.lane.due.len() {
+		return
+	}
+	e := w.lane.due.items[at]
+	if k := w.lane.key; k.queue.mode.fair {
+		e.rank = w.tag + turnUnit/uint64(k.weight)
+	}
+	front.push(position{e, s, &w.lane.due, at, w})
+}
 
 // TopCandidates returns the first ready timers of the given shards, in order. It changes no timer;
 // it only drops outdated heads. It walks the heaps from their tops, so it looks at little more than
@@ -146,7 +187,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		for _, n := range q.dests { // one
 			for h := &n.fresh; h.len() > 0; {
 				if s.leases.stands(h.top()) {
-					front.push(position{h.top(), s, h, 0})
+					front.push(position{h.top(), s, h, 0, nil})
 					break
 				}
 				h.pop() // outdated
@@ -157,16 +198,44 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 	var out []timer.Candidate
 	for looks := 4*most + 64; front.len() > 0 && len(out) < most && looks > 0; looks-- {
 		p := front.pop()
+		s, w := p.scheduler, p.line
+		if w != nil && w.left == 0 {
+			continue
+		}
+		stands := s.leases.stands(p.entry)
+		if w != nil && stands {
+			w.left--
+			w.tag = p.rank
+		}
 		for _, below := range [...]int{2*p.at + 1, 2*p.at + 2} {
-			if below < p.heap.len() {
-				front.push(position{p.heap.items[below], p.scheduler, p.heap, below})
+			switch {
+			case w != nil:
+				w.push(&front, s, below)
+			case below < p.heap.len():
+				front.push(position{p.heap.items[below], s, p.heap, below, nil})
 			}
 		}
-		if p.scheduler.leases.stands(p.entry) {
-			out = append(out, timer.Candidate{Shard: p.scheduler.cfg.Shard, Priority: p.priority, DueMs: p.dueMs, Bytes: p.scheduler.table.CopySize(p.handle, true)})
+		if !stands {
+			continue
 		}
+		if w == nil {
+			s.keys.behind(p.entry, most).push(&front, s, 0)
+		}
+		out = append(out, s.pulls.candidate(topic, p.entry))
 	}
 	return out
+}
+
+// candidate is a timer as it is compared with those of other shards: by priority and due time, or,
+// where keys take turns, by how far off its turn is.
+func (pt *pulledTopics) candidate(topic timer.TopicID, e entry) timer.Candidate {
+	c := timer.Candidate{Shard: pt.cfg.Shard, Bytes: pt.table.CopySize(e.handle, true)}
+	if q := pt.topics.byID[topic]; q.mode.fair {
+		c.DueMs = int64(e.rank) - int64(q.virtual)
+		return c
+	}
+	c.Priority, c.DueMs = pt.table.Due(e.handle).Priority, e.dueMs
+	return c
 }
 
 // pull proposes leases for one consumer. known is false while the order is not known: in a serial
@@ -206,7 +275,7 @@ func (pt *pulledTopics) nextPullable(q *topicQueue) (e entry, ok bool) {
 		switch e = n.head(); {
 		case !pt.leases.stands(e) || q.keys != nil && !pt.keys.mayGo(q, e):
 			pt.topics.pop(n)
-			pt.keys.review(e.handle)
+			pt.keys.passOver(e)
 		case q.resumedMs-e.dueMs > missedAfterMs && pt.series.missed(e, false):
 			pt.topics.pop(n)
 			pt.env.WakeNext()

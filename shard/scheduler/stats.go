@@ -197,5 +197,5 @@ func (q *topicQueue) overdue(nowMs int64) (n, oldestMs int64) {
 		oldest(&q.ready[i])
 	}
 	oldest(&q.held)
-	return int64(q.inLine + q.queued() + q.movingEntries), oldestMs
+	return int64(q.waitInLine() + q.queued() + q.movingEntries), oldestMs
 }

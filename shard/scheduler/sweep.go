@@ -33,9 +33,10 @@ func (s *Scheduler) sweepTopic(q *topicQueue) {
 	if q.queued() > timers+timers/8 && len(q.moving) == 0 {
 		s.changed.reroute(q)
 	}
-	if q.inLine > 2*timers+512 {
+	if q.waitInLine() > 2*timers+512 {
 		s.keys.prune(q)
 	}
+	s.keys.forgetRested(q)
 	if len(q.dests)+len(q.moving)+len(q.keys) == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() {
 		s.topics.forgetTopic(q)
 	}

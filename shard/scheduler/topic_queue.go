@@ -37,12 +37,9 @@ type topicQueue struct {
 	window   topicWindow
 	windowMs int64 // when it is looked at again, in topicWindows.shut; 0: it is not there
 
-	limiterUse *limiterUse          // nil: the topic has no limit
-	keys       map[uint64]*keyQueue // by hash of the key; nil: the topic is not serial
-	keyRing    order.Ring[*keyQueue]
-	inLine     int    // entries of keys, without heads
-	order      uint32 // how often the topic has stopped being serial
+	limiterUse *limiterUse // nil: the topic has no limit
 
+	topicKeys
 	rerouting
 
 	listed     bool // it is in pulledTopics.list

@@ -22,7 +22,7 @@ type topicQueues struct {
 	withSlot order.Ring[*topicQueue]
 	spares   order.Ring[*destQueue] // with a permit that is not used yet
 	idle     order.Ring[*destQueue] // the longest first
-	shut     heap[shutKey]          // what a breaker or a limit refused, by when to ask again
+	shut     heap[shutKey]          // what a breaker or a limit refused, by when to ask again; keys too
 	sweepAt  int
 	sweeps   int64
 	made     int // queues, since spentOn
@@ -42,11 +42,12 @@ func newTopicQueues(s *Scheduler) topicQueues {
 	}
 }
 
-// shutKey orders what was refused: a destination queue, or else a topic.
+// shutKey orders what was refused: a destination queue, a topic or a key.
 type shutKey struct {
 	until time.Duration // monotonic
 	dest  *destQueue
 	topic *topicQueue
+	key   *keyQueue
 }
 
 func (k shutKey) before(o shutKey) bool { return k.until < o.until }
@@ -145,7 +146,7 @@ func (tq *topicQueues) takeMade() int {
 
 // askAgain gives a topic its turn again after a while.
 func (tq *topicQueues) askAgain(q *topicQueue, after time.Duration) {
-	tq.shut.push(shutKey{tq.now.Mono + after, nil, q})
+	tq.shut.push(shutKey{until: tq.now.Mono + after, topic: q})
 }
 
 // leave takes a topic's turns away, until it joins again.
@@ -159,8 +160,12 @@ func (tq *topicQueues) reopen() {
 			return
 		}
 		k := tq.shut.pop()
-		if k.topic != nil {
+		switch {
+		case k.topic != nil:
 			tq.join(k.topic)
+			continue
+		case k.key != nil:
+			tq.keys.reopen(k.key, k.until)
 			continue
 		}
 		if d := k.dest; d.shutUntil == k.until && tq.keeps(d) {
@@ -171,13 +176,13 @@ func (tq *topicQueues) reopen() {
 	}
 }
 
-// ordered reports that the order of the topic's timers is known: no earlier one of a key is missing,
-// and all leases that count at its limit are found.
+// ordered reports that the order of the topic's timers is known: in a serial topic no earlier one of
+// a key is missing, and all leases that count at its limits are found.
 func (tq *topicQueues) ordered(q *topicQueue) bool {
-	if q.keys != nil && (!tq.due.caughtUp || len(q.moving) > 0 || len(tq.compaction.queues) > 0) {
+	if q.mode.serial && (!tq.due.caughtUp || len(q.moving) > 0 || len(tq.compaction.queues) > 0) {
 		return false
 	}
-	return !tq.keys.scanning || q.keys == nil && q.limiterUse == nil
+	return !tq.keys.scanning || !tq.keys.needsScan(q)
 }
 
 // creditGranted handles a slot that a topic waited for.

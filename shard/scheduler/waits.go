@@ -79,8 +79,8 @@ func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
 	if d.NextMs+v.due.spread(q, d, h) > now {
 		return timer.Wait{For: timer.WaitSpread}
 	}
-	if head, blocked := v.keys.blockedBy(q, h); blocked {
-		return timer.Wait{For: timer.WaitKey, On: head}
+	if w := v.keys.waitOf(q, h); w.For != timer.NoWait {
+		return w
 	}
 	if q.pulled() {
 		if cause := v.limits.refusal(q); cause != timer.NoWait {
@@ -165,15 +165,24 @@ func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 			sum[cause] += int64(entries)
 		}
 	}
-	inLine := all
-	if inLine == timer.NoWait {
-		inLine = timer.WaitKey
+	inLine := func(cause timer.WaitCause, entries int) {
+		if all != timer.NoWait {
+			cause = all
+		}
+		sum[cause] += int64(entries)
 	}
-	sum[inLine] += int64(q.inLine)
+	inLine(timer.WaitKey, q.inLine[full])
+	inLine(timer.WaitKeyRate, q.inLine[spent])
+	behind := [states]int{}
+	if q.mode.serial {
+		inLine(timer.WaitKey, q.inLine[free])
+	} else { // they wait for what most of those that are let out wait for
+		behind[q.crowded()] = q.inLine[free]
+	}
 	count(timer.WaitLeader, q.movingEntries)
 	for state := granted; state < waiting; state++ {
 		cause, starting := q.onWay(state)
-		n, first := q.entries[state], q.heapOf(state)
+		n, first := q.entries[state]+behind[state], q.heapOf(state)
 		if all != timer.NoWait {
 			cause = timer.NoWait
 		} else if first.Len() > 0 && first.First().head().dueMs > v.now.WallMs-unexplainedMs {
@@ -181,13 +190,24 @@ func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 		}
 		count(cause, n)
 	}
-	count(timer.WaitNoCallback, q.entries[stuck])
-	count(timer.WaitBreaker, q.entries[shut])
+	count(timer.WaitNoCallback, q.entries[stuck]+behind[stuck])
+	count(timer.WaitBreaker, q.entries[shut]+behind[shut])
 	if all == timer.NoWait {
-		count(timer.WaitSlots, q.entries[waiting])
+		count(timer.WaitSlots, q.entries[waiting]+behind[waiting])
 	} else {
-		count(timer.NoWait, q.entries[waiting])
+		count(timer.NoWait, q.entries[waiting]+behind[waiting])
 	}
+}
+
+// crowded is the state of most of a topic's timers that are let out.
+func (d *destinations) crowded() queueState {
+	most := open
+	for state := granted; state < states; state++ {
+		if d.entries[state] > d.entries[most] {
+			most = state
+		}
+	}
+	return most
 }
 
 // breakerText describes a destination in words, with the time of its breaker's next probe.

@@ -86,6 +86,15 @@ func (t *timers) KeyHash(h timer.Handle) uint64 {
 	return hashOf(id)
 }
 
+// Keyed reports whether a timer's id names its key.
+func (t *timers) Keyed(h timer.Handle) bool {
+	id := t.viewOf(h).ID
+	return len(id) > 0 && id[0] == '{' && bytes.IndexByte(id, '}') > 0
+}
+
+// WeightOf returns the weight that a timer gives its key.
+func (t *timers) WeightOf(h timer.Handle) uint8 { return encoding.RestWeight(t.viewOf(h).Rest) }
+
 // IDHash returns a hash of a timer's id; 0 if the slot is free.
 func (t *timers) IDHash(h timer.Handle) uint64 { return hashOf(t.viewOf(h).ID) }
 

@@ -44,6 +44,7 @@ const (
 	patchRepeat
 	patchOnDone
 	patchOnDead
+	patchWeight
 
 	patchBits = 1<<iota - 1
 )
@@ -123,11 +124,11 @@ func (c *Command) share(number uint32, value int64) {
 }
 
 // patchFields lists a patch's flags with their bits.
-func patchFields(p *timer.Patch) [18]struct {
+func patchFields(p *timer.Patch) [19]struct {
 	set *bool
 	bit uint64
 } {
-	return [18]struct {
+	return [19]struct {
 		set *bool
 		bit uint64
 	}{
@@ -136,7 +137,7 @@ func patchFields(p *timer.Patch) [18]struct {
 		{&p.URL, patchURL}, {&p.Method, patchMethod}, {&p.Headers, patchHeaders}, {&p.Timeout, patchTimeout},
 		{&p.MaxAttempts, patchMaxAttempts}, {&p.MinBackoff, patchMinBackoff}, {&p.MaxBackoff, patchMaxBackoff},
 		{&p.Multiplier, patchMultiplier}, {&p.Jitter, patchJitter}, {&p.Repeat, patchRepeat},
-		{&p.OnDone, patchOnDone}, {&p.OnDead, patchOnDead},
+		{&p.OnDone, patchOnDone}, {&p.OnDead, patchOnDead}, {&p.Weight, patchWeight},
 	}
 }
 

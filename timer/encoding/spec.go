@@ -42,6 +42,7 @@ const (
 	fieldTrace // LevelConventions
 	fieldOnDone
 	fieldOnDead
+	fieldWeight
 	FieldRepeat  = 20
 	fieldPayload = 0x40 // | PayloadKind
 )
@@ -136,6 +137,9 @@ func AppendRest(dst []byte, s *timer.Spec) []byte {
 	if s.OnDead != nil {
 		dst = appendOutcome(append(dst, fieldOnDead), s.OnDead)
 	}
+	if s.Weight != 0 {
+		dst = append(dst, fieldWeight, s.Weight)
+	}
 	if s.Repeat != nil {
 		dst = appendRepeat(append(dst, FieldRepeat), s.Repeat)
 	}
@@ -225,6 +229,10 @@ func (f *RestField) Next(r *Reader) bool {
 	switch f.Field {
 	case fieldPriority:
 		f.number = int64(r.Byte())
+	case fieldWeight:
+		if f.number = int64(r.Byte()); f.number < 1 || f.number > timer.MaxWeight {
+			r.Fail("weight is out of bounds")
+		}
 	case FieldLabels:
 		from := r.Rest
 		for n := r.Number(MaxList, "labels"); n > 0 && r.Fault == ""; n-- {
@@ -302,6 +310,17 @@ func RestExpiry(rest []byte) (ms int64, ok bool) {
 	return 0, false
 }
 
+// RestWeight finds the weight alone, in a rest that has been checked.
+func RestWeight(rest []byte) uint8 {
+	r := Reader{Rest: rest}
+	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldWeight && f.Next(&r); {
+		if f.Field == fieldWeight {
+			return uint8(f.number)
+		}
+	}
+	return timer.DefaultWeight
+}
+
 // DecodeRest copies the fields of a rest into s. The callback and the due time are not part of it.
 func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 	r := Reader{Rest: rest}
@@ -309,6 +328,8 @@ func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 		switch f.Field {
 		case fieldPriority:
 			s.Priority = uint8(f.number)
+		case fieldWeight:
+			s.Weight = uint8(f.number)
 		case FieldLabels:
 			s.Labels = DecodeLabels(f.Bytes)
 		case fieldExpiry:

@@ -62,7 +62,7 @@ func TestTopicsPage(t *testing.T) {
 	want := map[string]string{}
 	for _, name := range topics.PolicyFieldNames {
 		within := map[string][]string{
-			"callback": spec.CallbackFieldNames, "retry": spec.RetryFieldNames, "breaker": topics.BreakerFieldNames, "window": topics.WindowFieldNames, "rate": {"per_second", "burst"},
+			"callback": spec.CallbackFieldNames, "retry": spec.RetryFieldNames, "breaker": topics.BreakerFieldNames, "window": topics.WindowFieldNames, "rate": {"per_second", "burst"}, "per_key": topics.PerKeyFieldNames,
 		}[name]
 		for _, member := range within {
 			want[name+"."+member] = "none"

@@ -13,6 +13,7 @@ func TestPolicyAsShown(t *testing.T) {
 	for _, policy := range []string{
 		`{}`, `{"delivery":"pull","lease":"60s","history":"1w"}`, `{"rate":{"per_second":5},"stop_on":[410,404,410]}`,
 		`{"callback":{"url":"http://a.example/","headers":{"Authorization":"t0k","X":"1"}},"secrets":["` + signingSecret(24) + `"],"signing_keys":["` + privateKey + `"]}`,
+		`{"per_key":{"concurrency":2,"rate":{"per_second":0.5}}}`, `{"per_key":{"fair":false},"serial":true}`,
 		`{"window":{"zone":"Europe/Berlin","from":"08:00"},"retry":{"jitter":0},"breaker":{"probes":2}}`,
 	} {
 		h.do("PUT", orders+"?force=true", policy).want(200 + map[bool]int{true: 1}[policy == `{}`])

@@ -110,6 +110,7 @@ type shownTimer struct {
 	ContentType     string          `json:"content_type"`
 	Callback        json.RawMessage `json:"callback"`
 	Priority        int             `json:"priority"`
+	Weight          int             `json:"weight"`
 	Labels          []string        `json:"labels"`
 	Retry           json.RawMessage `json:"retry"`
 	ExpiresAfter    string          `json:"expires_after"`
@@ -182,6 +183,9 @@ func (t *shownTimer) add() []byte {
 	}
 	if t.Priority != 0 {
 		o.set("priority", t.Priority)
+	}
+	if t.Weight != 0 {
+		o.set("weight", t.Weight)
 	}
 	if len(t.Labels) > 0 {
 		o.set("labels", t.Labels)

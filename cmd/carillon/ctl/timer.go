@@ -38,6 +38,7 @@ type timerFields struct {
 	Header       []string `sep:"none" placeholder:"'NAME: VALUE'" help:"A header of the callback; repeat for more."`
 	Label        []string `placeholder:"LABEL" help:"A label; repeat for more."`
 	Priority     *int     `placeholder:"N" help:"0–255, higher first among what is due."`
+	Weight       *int     `placeholder:"N" help:"1–100, its key's share of the turns."`
 	ExpiresAfter string   `placeholder:"10m" help:"No attempt later than due + this."`
 	MaxAttempts  *int     `placeholder:"N" help:"Attempts before it is a dead letter."`
 	OnDone       string   `placeholder:"TOPIC" help:"Topic of its outcome when done; - for none."`
@@ -79,6 +80,9 @@ func (f *timerFields) write(o *object, term *terminal.Terminal) error {
 	}
 	if f.Priority != nil {
 		o.set("priority", *f.Priority)
+	}
+	if f.Weight != nil {
+		o.set("weight", *f.Weight)
 	}
 	if len(f.Label) > 0 {
 		o.set("labels", f.Label)

@@ -72,7 +72,8 @@ func (*topicSetCmd) Examples() string {
 	return `carillon ctl topics set orders history=24h retry.max_attempts=5
 carillon ctl topics set orders callback.url=https://shop.example/hooks serial=true
 carillon ctl topics set orders window='{"zone":"Europe/Berlin","days":"mon-fri","from":"08:00","to":"20:00"}'
-carillon ctl topics set orders window=null`
+carillon ctl topics set orders window=null
+carillon ctl topics set orders per_key.concurrency=2 per_key.rate='{"per_second":5}'`
 }
 
 func (s *topicSetCmd) Run(ctl *Command, term *terminal.Terminal) error {

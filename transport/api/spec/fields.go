@@ -42,12 +42,13 @@ const (
 	FZone
 	FOnDone
 	FOnDead
+	FWeight
 
 	TimeFields     = FAt | FAtMs | FDelay | FDelayMs | FAtLocal
 	CallbackFields = FURL | FMethod | FHeaders | FTimeout
 	RetryFields    = FMaxAttempts | FMinBackoff | FMaxBackoff | FMultiplier | FJitter
 	SpecFields     = TimeFields | FZone | FPayload | FPayload64 | FContentType | FCallback | CallbackFields |
-		FPriority | FLabels | FExpires | FRetry | RetryFields | FRepeat | OutcomeFields
+		FPriority | FLabels | FExpires | FRetry | RetryFields | FRepeat | FWeight | OutcomeFields
 	// OutcomeFields are the fields for which null is not the topic's default, but none.
 	OutcomeFields = FOnDone | FOnDead
 	Resettable    = SpecFields &^ (TimeFields | FZone | FPayload)
@@ -59,7 +60,7 @@ var FieldNames = []string{
 	"callback", "callback.url", "callback.method", "callback.headers", "callback.timeout",
 	"priority", "labels", "expires_after", "merge", "max_wait",
 	"retry", "retry.max_attempts", "retry.min_backoff", "retry.max_backoff", "retry.multiplier", "retry.jitter", "repeat", "if_late",
-	"at_local", "zone", "on_done", "on_dead",
+	"at_local", "zone", "on_done", "on_dead", "weight",
 }
 
 // NameOf is the name of the first field of the set.

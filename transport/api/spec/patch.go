@@ -11,7 +11,7 @@ func PatchOf(s timer.Spec, named web.Fields) *timer.Patch {
 	has := func(f web.Fields) bool { return named&f != 0 }
 	return &timer.Patch{
 		Spec: s, Due: has(TimeFields) || HasCron(&s), Payload: has(FPayload | FPayload64), ContentType: has(FContentType),
-		Priority: has(FPriority), Labels: has(FLabels), Expiry: has(FExpires), Repeat: has(FRepeat),
+		Priority: has(FPriority), Weight: has(FWeight), Labels: has(FLabels), Expiry: has(FExpires), Repeat: has(FRepeat),
 		URL: has(FURL), Method: has(FMethod), Headers: has(FHeaders), Timeout: has(FTimeout),
 		MaxAttempts: has(FMaxAttempts), MinBackoff: has(FMinBackoff), MaxBackoff: has(FMaxBackoff),
 		Multiplier: has(FMultiplier), Jitter: has(FJitter), OnDone: has(FOnDone), OnDead: has(FOnDead),

@@ -163,6 +163,9 @@ func (in *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 	if t.Policy.Pull && in.given&^in.null&(spec.FCallback|spec.CallbackFields) != 0 {
 		return web.Fail(422, web.BadPolicy, "callback: the topic is pulled, it calls nobody")
 	}
+	if in.given&^in.null&spec.FWeight != 0 && t.Policy.PerKey == nil {
+		return web.Fail(422, web.BadPolicy, "weight: the topic has no per_key")
+	}
 	needsURL := (v == vAdd || v == vPut || v == vPatch && in.null&spec.FURL != 0) && !t.Policy.Pull
 	if needsURL && in.spec.Callback.URL == "" && cb.URL == "" {
 		return web.Fail(422, "no_callback", "give a callback.url, here or in the topic's policy")

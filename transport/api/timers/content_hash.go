@@ -33,6 +33,9 @@ func (in *timerRequest) content(scratch []byte, digest func(string) (uint64, err
 	num(xxhash.Sum64(s.Payload))
 	str(s.ContentType)
 	num(uint64(s.Priority))
+	if s.Weight != 0 {
+		num(uint64(s.Weight))
+	}
 	num(uint64(s.ExpiresAfterMs))
 	num(uint64(len(s.Labels)))
 	for _, l := range s.Labels {

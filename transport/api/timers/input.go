@@ -65,6 +65,8 @@ func timerField(name []byte) web.Fields {
 		return spec.FCallback
 	case "priority":
 		return spec.FPriority
+	case "weight":
+		return spec.FWeight
 	case "labels":
 		return spec.FLabels
 	case "expires_after":
@@ -155,6 +157,12 @@ func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 			r.Reject(web.Bad(web.BadRequest, "priority: must be 0 to 255"))
 		}
 		in.spec.Priority = uint8(p)
+	case spec.FWeight:
+		w := r.Integer("weight")
+		if w < 1 || w > timer.MaxWeight {
+			r.Reject(web.Bad(web.BadRequest, "weight: must be 1 to 100"))
+		}
+		in.spec.Weight = uint8(w)
 	case spec.FLabels:
 		in.spec.Labels = r.Labels("labels")
 	case spec.FExpires:

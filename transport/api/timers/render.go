@@ -53,6 +53,9 @@ func (w *Writer) Append(b []byte, t *timer.Timer) []byte {
 	}
 	b = append(b, `,"priority":`...)
 	b = strconv.AppendUint(b, uint64(t.Priority), 10)
+	if t.Weight != 0 {
+		b = strconv.AppendUint(append(b, `,"weight":`...), uint64(t.Weight), 10)
+	}
 	if len(t.Labels) > 0 {
 		b = append(b, `,"labels":`...)
 		for i, l := range t.Labels {

@@ -26,7 +26,7 @@ const (
 var PolicyFieldNames = []string{
 	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "key", "if_late",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
-	"format", "signing_keys", "window", "on_done", "on_dead", "answers",
+	"format", "signing_keys", "window", "on_done", "on_dead", "answers", "per_key",
 }
 
 var (
@@ -44,7 +44,7 @@ func readPolicy(r *web.Reader, stored *timer.Policy) *timer.Policy {
 }
 
 // readPatch reads the fields of a policy that are to change; null stands for the default. Those
-// of callback, retry, rate, breaker and window change one by one.
+// of callback, retry, rate, breaker, window and per_key change one by one.
 func readPatch(r *web.Reader, stored *timer.Policy) *timer.Policy {
 	p := *stored
 	r.Resets = true
@@ -61,6 +61,9 @@ func readOver(r *web.Reader, p, stored *timer.Policy) web.Fields {
 	given := r.Body(PolicyFieldNames, func(name string) { readField(r, p, stored, &d, name) })
 	if p.MinBackoffMs > p.MaxBackoffMs {
 		r.Reject(r.OutOfRange("retry: min_backoff is longer than max_backoff"))
+	}
+	if p.Serial && p.PerKey != nil && p.PerKey.Concurrency > 1 {
+		r.Reject(r.OutOfRange("per_key.concurrency: a serial topic runs one timer of a key at a time"))
 	}
 	return given
 }
@@ -118,7 +121,9 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 	case name == "concurrency" && !reset(r, &p.Concurrency, d.Concurrency):
 		p.Concurrency = int(r.Ranged(name, 0, math.MaxInt32))
 	case name == "rate" && !reset(r, &p.Rate, d.Rate):
-		p.Rate = readRate(r, p.Rate)
+		p.Rate = readRate(r, "rate", p.Rate)
+	case name == "per_key" && !reset(r, &p.PerKey, d.PerKey):
+		p.PerKey = readPerKey(r, p.PerKey)
 	case name == "spread" && !reset(r, &p.SpreadMs, d.SpreadMs):
 		p.SpreadMs = r.RangedSpan(name, 0, maxSpreadMs)
 	case name == "window" && !reset(r, &p.Window, d.Window):
@@ -133,21 +138,21 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 }
 
 // readRate reads {"per_second", "burst"}. Without a burst it is the rate of one second.
-func readRate(r *web.Reader, rate timer.Rate) timer.Rate {
-	given := r.Object("rate", []string{"per_second", "burst"}, func(i int) {
+func readRate(r *web.Reader, name string, rate timer.Rate) timer.Rate {
+	given := r.Object(name, []string{"per_second", "burst"}, func(i int) {
 		switch {
 		case i == 0 && !reset(r, &rate.PerSecond, 0):
-			rate.PerSecond = r.Float("rate.per_second")
+			rate.PerSecond = r.Float(name + ".per_second")
 		case i == 1 && !reset(r, &rate.Burst, 0):
-			rate.Burst = int(r.Ranged("rate.burst", 1, maxBurst))
+			rate.Burst = int(r.Ranged(name+".burst", 1, maxBurst))
 		}
 	})
 	switch {
 	case r.Err() != nil:
 	case rate.PerSecond == 0 && given&1 == 0:
-		r.Reject(web.Bad(web.BadRequest, "rate.per_second: is required"))
+		r.Reject(web.Bad(web.BadRequest, name+".per_second: is required"))
 	case !(rate.PerSecond >= minPerSecond && rate.PerSecond <= maxPerSecond):
-		r.Reject(r.OutOfRange("rate.per_second: must be 0.001 to 1000000"))
+		r.Reject(r.OutOfRange(name + ".per_second: must be 0.001 to 1000000"))
 	case rate.Burst == 0:
 		rate.Burst = max(1, int(math.Ceil(rate.PerSecond)))
 	}
@@ -298,13 +303,7 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	o.OptText("key", p.Key)
 	o.Text("if_late", spec.LateRules[index(p.RejectLate)])
 	o.Integer("concurrency", int64(p.Concurrency))
-	if p.Rate.PerSecond > 0 {
-		o.Name("rate")
-		rate := web.Object{B: o.B}
-		rate.Float("per_second", p.Rate.PerSecond)
-		rate.Integer("burst", int64(p.Rate.Burst))
-		o.B = rate.End()
-	}
+	appendRate(&o, p.Rate)
 	o.Name("breaker")
 	br := web.Object{B: o.B}
 	br.Integer("failures", int64(p.Breaker.Failures))
@@ -313,6 +312,10 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	br.Integer("probes", int64(p.Breaker.Probes))
 	o.B = br.End()
 	o.Integer("destination_concurrency", int64(p.DestinationConcurrency))
+	if p.PerKey != nil {
+		o.Name("per_key")
+		o.B = appendPerKey(o.B, p.PerKey)
+	}
 	o.Span("spread", p.SpreadMs)
 	o.Span("history", p.HistoryMs)
 	o.Span("dead_retention", p.DeadRetentionMs)
@@ -346,6 +349,18 @@ func findOutcomeTopics(rq *web.Request, p, known *timer.Policy) *web.Problem {
 		}
 	}
 	return nil
+}
+
+// appendRate writes a rate, if there is one.
+func appendRate(o *web.Object, r timer.Rate) {
+	if r.PerSecond <= 0 {
+		return
+	}
+	o.Name("rate")
+	rate := web.Object{B: o.B}
+	rate.Float("per_second", r.PerSecond)
+	rate.Integer("burst", int64(r.Burst))
+	o.B = rate.End()
 }
 
 var dedups = []string{"id", "content"}

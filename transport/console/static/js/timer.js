@@ -22,7 +22,8 @@ export function story(t, now = Date.now()) {
     case "topic_paused": return ["warn", "Waiting: the topic is paused.", "It is called as soon as the topic is resumed."];
     case "breaker": return ["bad", `Waiting: the receiver is unhealthy${on ? `:${on}` : ", and its breaker is open"}.`, "Calls resume by themselves when the receiver answers again."];
     case "backoff": return ["warn", `The last attempt ${last}. Next retry ${ago(t.next_attempt_ms, now)}.`, `Attempt ${t.attempts + 1} of ${t.max_attempts}.`];
-    case "key": return ["warn", `Waiting: another timer of its key runs first${on ? `:${on}` : ""}.`, "Timers with the same key run one at a time."];
+    case "key": return ["warn", `Waiting: another timer of its key runs first${on ? `:${on}` : ""}.`, "The topic limits how many of one key run at a time."];
+    case "key_rate": return ["warn", "Waiting: its key is at its rate limit.", ""];
     case "concurrency": return ["warn", `Waiting: the topic is at its concurrency limit${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "rate": return ["warn", `Waiting: the topic is at its rate limit${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "slots": return ["warn", `Waiting: its receiver has as many calls at once as it may${on ? ` (${t.waits_on})` : ""}.`, ""];
@@ -87,7 +88,7 @@ function Facts({ t, policy }) {
     t.next_attempt_ms && ["Next attempt", html`<${When} ms=${t.next_attempt_ms} />`], t.waits_for && ["Waits for", html`<${Waits} t=${t} />`],
     ["Attempts", `${num(t.attempts)} of ${num(t.max_attempts)}`], t.fired_ms && ["Last attempt", html`<${When} ms=${t.fired_ms} />`], t.asked_ms && ["Fired manually", html`<${When} ms=${t.asked_ms} />`],
     t.lateness_ms !== undefined && ["Late", span(t.lateness_ms)], called.url && ["Calls", html`<span class="mono">${called.method || "POST"}</span> <${Url}>${called.url}<//>${own.url ? "" : html` <span class="muted small">(of the topic)</span>`}`],
-    t.key && ["Key", t.key], t.priority ? ["Priority", t.priority] : null, t.expires_after && ["Expires after", t.expires_after],
+    t.key && ["Key", t.key], t.priority ? ["Priority", t.priority] : null, t.weight && ["Weight", t.weight], t.expires_after && ["Expires after", t.expires_after],
     t.labels && t.labels.length && ["Labels", t.labels.map((l) => html`<span class="chip">${l}</span>`)], t.repeat && ["Repeats", t.repeat.cron ? `${t.repeat.cron}${t.repeat.zone ? ` (${t.repeat.zone})` : ""}` : `every ${t.repeat.every}`],
     ...[["on_done", "Outcome if done"], ["on_dead", "Outcome if dead"]].map(([field, name]) => outcomeFact(name, t[field], policy[field])),
     t.successor && ["Successor", "another timer with this id runs after this attempt"], t.cancel_requested && ["Cancel", "requested while a call was running"],

@@ -51,12 +51,14 @@ function sentences(p) {
     ["Retries", `${r.max_attempts} attempts, waiting from ${r.min_backoff} to ${r.max_backoff}`],
     ["Order", p.serial ? (p.key ? `one at a time, in order (key ${p.key})` : "one at a time for each key") : "none: timers run independently"],
     ...(p.window ? [["Window", windowWords(p.window)]] : []),
-    ["Limits", [p.concurrency ? `${num(p.concurrency)} at once` : "", p.rate ? `${p.rate.per_second} per second` : "", p.spread && p.spread !== "0s" ? `spread over ${p.spread}` : ""].filter(Boolean).join(", ") || "none"],
+    ["Limits", [p.concurrency ? `${num(p.concurrency)} at once` : "", p.rate ? `${p.rate.per_second} per second` : "", p.per_key ? perKeyWords(p.per_key) : "", p.spread && p.spread !== "0s" ? `spread over ${p.spread}` : ""].filter(Boolean).join(", ") || "none"],
     ["Breaker", b.failures ? `opens for ${b.open} after ${b.failures} failures within ${b.window}` : "the receiver's"],
     ...(p.on_done || p.on_dead ? [["Outcomes", [p.on_done ? `of done timers in ${p.on_done.topic}` : "", p.on_dead ? `of dead timers in ${p.on_dead.topic}` : ""].filter(Boolean).join(", ")]] : []),
     ["Retention", `history ${p.history}, dead letters ${p.dead_retention}`],
   ];
 }
+
+const perKeyWords = (k) => ["each key", k.concurrency ? `${num(k.concurrency)} at once` : "", k.rate ? `${k.rate.per_second} per second` : "", k.fair ? "in turn" : ""].filter(Boolean).join(" ");
 
 const windowWords = (w) => `${w.days || "every day"} ${w.from || "00:00"}–${w.to || "24:00"} ${w.zone || "UTC"}${w.except ? `, not on ${w.except.join(", ")}` : ""}`;
 

@@ -2,10 +2,10 @@
 import { call, get, html, many, num, topicLink, topicPath, useState } from "./lib.js";
 import { Action, Input, say } from "./parts.js";
 
-const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce"], yes = ["no", "yes"];
+const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce"], yes = ["no", "yes"], choice = ["", "yes", "no"];
 
 // The policy's fields: path, label, kind of input ("number", "list" of numbers, "dates", "headers",
-// or options), hint.
+// "rate": a number and a burst, or options), hint.
 const basic = [
   ["delivery", "Delivery", delivers], ["callback.url", "URL", "", "for timers without their own"],
   ["callback.method", "Method", ["POST", "PUT", "PATCH", "GET", "DELETE"]], ["callback.timeout", "Timeout", "", "10s"],
@@ -15,6 +15,7 @@ const basic = [
 const further = [
   ["callback.headers", "Headers", "headers", "Name: value"],
   ["serial", "One at a time per key", yes], ["key", "Default key"],
+  ["per_key.concurrency", "Of each key: at once", "number", "no limit"], ["per_key.rate", "Of each key: calls a second, burst", "rate", "no limit"], ["per_key.fair", "Keys take turns", choice],
   ["ack", "Acknowledgement", ["response", "report"]], ["lease", "Lease", "", "30s"],
   ["stop_on", "Stop retries on status", "list", "410"], ["spread", "Spread", "", "0s"],
   ["merge", "Adding an id that waits", rules], ["dedup", "Adds without an id", ["id", "content"]], ["max_wait", "Longest wait of debounce"], ["if_late", "A time in the past", ["fire", "reject"]],
@@ -31,6 +32,8 @@ const further = [
 function textAt(policy, path, kind) {
   const v = path.split(".").reduce((at, name) => (at || {})[name], policy);
   if (kind === yes) return v ? "yes" : "no";
+  if (kind === choice) return v === undefined ? "" : v ? "yes" : "no";
+  if (kind === "rate") return v ? `${v.per_second} ${v.burst}` : "";
   if (kind === "headers") return Object.entries(v || {}).map(([name, value]) => `${name}: ${value}`).join("\n");
   return v === undefined ? "" : Array.isArray(v) ? v.join(" ") : String(v);
 }
@@ -39,9 +42,11 @@ function textAt(policy, path, kind) {
 function valueOf(text, label, kind) {
   if (kind === yes) return text === "yes";
   if (!text) return null;
+  if (kind === choice) return text === "yes";
   if (kind === "dates") return text.split(/[\s,]+/);
   if (kind === "list") return text.split(/[\s,]+/).map(Number);
   if (kind === "headers") return Object.fromEntries(text.split("\n").filter((l) => l.trim()).map((l) => { const at = l.indexOf(":"); if (at < 1) throw new Error(`${l}: a header is written as “Name: value”.`); return [l.slice(0, at).trim(), l.slice(at + 1).trim()]; }));
+  if (kind === "rate") { const [rate, burst] = text.split(/[\s,]+/).map(Number); return burst === undefined ? { per_second: rate } : { per_second: rate, burst }; }
   if (kind !== "number") return text;
   if (!Number.isFinite(Number(text))) throw new Error(`${label}: ${text} is not a number.`);
   return Number(text);
@@ -57,7 +62,7 @@ function changes(form, policy) {
     const [group, name] = path.split("."), value = valueOf(text, label, kind);
     if (name) (patch[group] ||= {})[name] = value; else patch[group] = value;
   }
-  for (const group of ["window", "rate", "on_done", "on_dead"]) {
+  for (const group of ["window", "rate", "per_key", "on_done", "on_dead"]) {
     const left = { ...policy[group], ...patch[group] };
     if (patch[group] && Object.values(left).every((v) => v === null)) patch[group] = null;
   }

@@ -12,6 +12,8 @@ export function policyWords(t) {
   else if (p.serial) words.push("one at a time per key");
   if (p.concurrency) words.push(`${num(p.concurrency)} at once`);
   if (p.rate) words.push(`${p.rate.per_second} per second`);
+  if (p.per_key && p.per_key.concurrency) words.push(`${num(p.per_key.concurrency)} at once per key`);
+  if (p.per_key && p.per_key.rate) words.push(`${p.per_key.rate.per_second} per second per key`);
   return words.map((w, i) => (i ? [" · ", w] : w));
 }
 

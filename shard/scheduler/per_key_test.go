@@ -1,0 +1,348 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+func perKey(k timer.PerKey, set ...func(*timer.Policy)) func(*timer.Policy) {
+	return func(p *timer.Policy) {
+		p.PerKey = &k
+		for _, f := range set {
+			f(p)
+		}
+	}
+}
+
+func rate(perSecond float64, burst int) timer.Rate {
+	return timer.Rate{PerSecond: perSecond, Burst: burst}
+}
+
+func priority(n uint8) func(*timer.Command) { return func(c *timer.Command) { c.Spec.Priority = n } }
+func weight(n uint8) func(*timer.Command)   { return func(c *timer.Command) { c.Spec.Weight = n } }
+func url(u string) func(*timer.Command)     { return func(c *timer.Command) { c.Spec.Callback.URL = u } }
+
+// leftover checks that nothing of a topic's keys is kept.
+func (r *replica) leftover() {
+	r.t.Helper()
+	if i := r.Inspect(); i.KeyRefs != 0 || i.Topics[1].Keys != 0 || i.Topics[1].InLine != 0 {
+		r.t.Errorf("it keeps %+v", i)
+	}
+}
+
+// TestConcurrencyOfAKey: so many of a key run at once, by priority, then due time; one that fails
+// does not block the others.
+func TestConcurrencyOfAKey(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Concurrency: 2}))
+	r.add("{k}a", -9)
+	r.add("{k}b", -8)
+	c := r.add("{k}c", -7)
+	r.add("{k}d", -7, priority(9))
+	r.add("{l}e", -6)
+	r.add("f", -5)
+	r.add("g", -4)
+	h := r.add("h", -3) // those without a key share one
+	r.turn()
+	r.want("{k}a{k}d{l}efg")
+	r.waits(c, timer.WaitKey)
+	r.waits(h, timer.WaitKey)
+	var sum [1]timer.Counts
+	r.Count([]timer.TopicID{1}, sum[:])
+	if got := sum[0].Waiting[timer.WaitKey]; got != 3 {
+		t.Errorf("%d wait for their key", got)
+	}
+	r.end(delivery.Outcome{Err: "timeout"})
+	r.want("{k}d{l}efg{k}b")
+	for range 7 {
+		r.end(delivery.Outcome{Status: 200})
+	}
+	r.pass(time.Second)
+	r.want("{k}a")
+	r.end(delivery.Outcome{Status: 200})
+	r.leftover()
+}
+
+// TestRateOfAKey: a key has so many starts a second, each key its own, and a burst in one instant.
+// What a key has not used up is not kept for longer than its burst.
+func TestRateOfAKey(t *testing.T) {
+	for name, set := range map[string]func(*timer.Policy){"per key": func(*timer.Policy) {}, "serial": serial} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, perKey(timer.PerKey{Rate: rate(5, 2)}, set))
+			for i := range 6 {
+				r.add(fmt.Sprintf("{k}%d", i), 0)
+				r.add(fmt.Sprintf("{l}%d", i), 0)
+			}
+			starts := func() (k int) {
+				for range 4 {
+					r.turn()
+					for len(r.calls) > 0 {
+						if c := r.end(delivery.Outcome{Status: 200}); strings.HasPrefix(c.Job.ID, "{k}") {
+							k++
+						}
+					}
+				}
+				return k
+			}
+			if n := starts(); n != 2 {
+				t.Fatalf("%d starts at once", n)
+			}
+			last, _ := r.table.Lookup(1, "{k}5")
+			r.waits(last, timer.WaitKeyRate)
+			var sum [1]timer.Counts
+			if r.Count([]timer.TopicID{1}, sum[:]); sum[0].Waiting[timer.WaitKeyRate] != 8 {
+				t.Errorf("they wait for %v", sum[0].Waiting)
+			}
+			for range 4 {
+				for i := range 2 {
+					r.pass(101 * time.Millisecond)
+					if n := starts(); n != i {
+						t.Fatalf("%d starts after %d00 ms", n, i+1)
+					}
+				}
+			}
+			r.Sweep()
+			if n := r.Inspect().Topics[1].Keys; n != 2 {
+				t.Errorf("%d keys with buckets that are not full", n)
+			}
+			r.pass(time.Second)
+			r.Sweep()
+			r.leftover()
+		})
+	}
+}
+
+// TestUnusedToken: a lease whose call never started costs no token.
+func TestUnusedToken(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Rate: rate(0.01, 1)}))
+	r.dropping = true
+	r.add("{k}a", 0)
+	r.Run()
+	r.entry()
+	r.dropping = false
+	r.turn()
+	r.want("{k}a")
+}
+
+// TestBucketOfANewLeader: a new leader does not know what the one before has spent, and begins with
+// nothing.
+func TestBucketOfANewLeader(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Rate: rate(1, 3)}))
+	for i := range 9 {
+		r.add(fmt.Sprintf("{k}%d", i), 0)
+	}
+	r.turn()
+	if len(r.calls) != 3 {
+		t.Fatalf("%d calls", len(r.calls))
+	}
+	r.End()
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.pass(900 * time.Millisecond)
+	if len(r.calls) != 3 {
+		t.Fatalf("%d calls before the first token", len(r.calls))
+	}
+	r.pass(200 * time.Millisecond)
+	if len(r.calls) != 4 {
+		t.Fatalf("%d calls after the first token", len(r.calls))
+	}
+}
+
+// TestLeasesOfANewLeader: leases that former leaders took count for their keys.
+func TestLeasesOfANewLeader(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Concurrency: 2}))
+	for i := range 4 {
+		r.add(fmt.Sprintf("{k}%d", i), int64(i-9))
+	}
+	r.turn()
+	r.want("{k}0{k}1")
+	r.End()
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	r.want("{k}0{k}1")
+	r.end(delivery.Outcome{Status: 200})
+	r.want("{k}1{k}2")
+	r.end(delivery.Outcome{Status: 200})
+	r.want("{k}2{k}3")
+}
+
+// TestLimitsOfKeysChange: leases of before count; with a higher limit more go, without one all.
+func TestLimitsOfKeysChange(t *testing.T) {
+	r := newReplica(t)
+	for i := range 6 {
+		r.add(fmt.Sprintf("{k}%d", i), int64(i-9))
+		if i == 1 {
+			r.turn()
+			r.topic(1, perKey(timer.PerKey{Concurrency: 2, Fair: true}))
+		}
+	}
+	r.turn()
+	r.want("{k}0{k}1")
+	r.topic(1, perKey(timer.PerKey{Concurrency: 3}))
+	r.turn()
+	r.want("{k}0{k}1{k}2")
+	r.end(delivery.Outcome{Status: 200})
+	r.want("{k}1{k}2{k}3")
+	r.topic(1, func(*timer.Policy) {})
+	r.turn()
+	if len(r.calls) != 5 {
+		t.Errorf("calls of %q", r.called())
+	}
+	for range 5 {
+		r.end(delivery.Outcome{Status: 200})
+	}
+	r.Sweep()
+	r.leftover()
+}
+
+// TestKeysTakeTurns: what is due goes in turn by key, by weight, and within a key by priority.
+func TestKeysTakeTurns(t *testing.T) {
+	for _, fair := range []bool{true, false} {
+		r := newReplica(t)
+		r.topic(1, perKey(timer.PerKey{Fair: fair}, func(p *timer.Policy) { p.Concurrency = 1 }))
+		r.add("{z}", -100)
+		r.turn()
+		for i := range 10 {
+			r.add(fmt.Sprintf("{a}%d", i), int64(i)-50, weight(2))
+		}
+		for i := range 4 {
+			r.add(fmt.Sprintf("{b}%d", i), int64(i)-20, priority(uint8(i)))
+		}
+		r.turn()
+		var got, order string
+		for r.end(delivery.Outcome{Status: 200}); len(r.calls) > 0; r.turn() {
+			id := r.end(delivery.Outcome{Status: 200}).Job.ID
+			got += id[1:2]
+			if id[1] == 'b' {
+				order += id[3:]
+			}
+		}
+		if fair && strings.Count(got[:6], "b") != 2 || !fair && got != "bbb"+"aaaaaaaaaa"+"b" || len(got) != 14 {
+			t.Errorf("fair %t: turns %s", fair, got)
+		}
+		if order != "3210" {
+			t.Errorf("b in the order %s", order)
+		}
+		r.leftover()
+	}
+}
+
+// TestNewKeyNeedNotWait: the first timer of a key goes next, however many another key has.
+func TestNewKeyNeedNotWait(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Concurrency = 1 }))
+	for i := range 2000 {
+		r.add(fmt.Sprintf("{a}%d", i), -5000)
+	}
+	r.turn()
+	for i := range 20 {
+		id := fmt.Sprintf("{b}%d", i)
+		r.add(id, 0)
+		r.turn()
+		r.end(delivery.Outcome{Status: 200})
+		if r.called() != id && r.end(delivery.Outcome{Status: 200}) != nil && r.called() != id {
+			t.Fatalf("%s waits behind %s", id, r.called())
+		}
+	}
+}
+
+// TestKeyWithReceiversThatAreDown: they do not hold up its timers for others, with a limit of the key
+// and without one.
+func TestKeyWithReceiversThatAreDown(t *testing.T) {
+	for _, k := range []timer.PerKey{{Fair: true}, {Concurrency: 1}, {Concurrency: 1, Fair: true, Rate: rate(100, 1)}} {
+		r := newReplica(t)
+		r.topic(1, perKey(k))
+		down := 3 * lanesAtOnce
+		for i := range down {
+			r.verdicts[fmt.Sprint("http://down", i)] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+			r.add(fmt.Sprintf("{k}down%d", i), -20, url(fmt.Sprint("http://down", i)))
+			r.add(fmt.Sprintf("{k}more%d", i), -20, url(fmt.Sprint("http://down", i)))
+		}
+		r.add("{k}a", -2)
+		r.add("{k}b", -1)
+		r.turn()
+		for range 20 {
+			r.pass(100 * time.Millisecond)
+			for len(r.calls) > 0 {
+				r.end(delivery.Outcome{Status: 200})
+			}
+		}
+		if n := r.table.Counts(1).Scheduled; n != int64(2*down) {
+			t.Errorf("%+v: %d are not done", k, n)
+		}
+		for i := range down {
+			for _, id := range []string{"{k}down", "{k}more"} {
+				r.command(timer.Command{Kind: timer.Cancel, ID: fmt.Sprint(id, i)})
+			}
+		}
+		r.pass(time.Second)
+		r.Sweep()
+		r.leftover()
+	}
+}
+
+// TestPullOfKeys: a pull gets what the limits of the keys leave, in turn by key.
+func TestPullOfKeys(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Concurrency: 3, Fair: true}, func(p *timer.Policy) { p.Pull = true }))
+	for i := range 9 {
+		r.add(fmt.Sprintf("{a}%d", i), -9)
+	}
+	r.add("{b}0", -1)
+	r.turn()
+	if n := len(TopCandidates([]*Scheduler{r.Scheduler}, 1, 100)); n != 4 {
+		t.Fatalf("%d candidates", n)
+	}
+	got := ""
+	for _, h := range r.pull(1, 2) {
+		got += r.table.ID(h)
+	}
+	if got != "{a}0{b}0" {
+		t.Errorf("pulled %s", got)
+	}
+	if n := len(r.pull(1, 100)); n != 2 {
+		t.Errorf("pulled %d", n)
+	}
+	last, _ := r.table.Lookup(1, "{a}8")
+	r.waits(last, timer.WaitKey)
+	if n := len(r.pull(1, 100)); n != 0 {
+		t.Errorf("pulled %d", n)
+	}
+}
+
+// TestOutdatedEntriesOfLanes: cancelled timers leave the lanes of their keys.
+func TestOutdatedEntriesOfLanes(t *testing.T) {
+	for name, keys := range map[string]int{"long lane": 1, "many lanes": 600} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t)
+			r.topic(1, perKey(timer.PerKey{Fair: true}))
+			r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Hour}
+			id := func(i int) string { return fmt.Sprintf("{%d}%d", i%keys, i) }
+			for i := range 1800 {
+				r.add(id(i), -1)
+			}
+			r.turn()
+			for i := keys; i < 1800; i++ {
+				r.command(timer.Command{Kind: timer.Cancel, ID: id(i)})
+			}
+			for range 30 {
+				r.Sweep()
+				r.turn()
+			}
+			if n := r.Inspect().Topics[1].InLine; n > 2*keys+512 {
+				t.Errorf("%d entries for %d timers", n, keys)
+			}
+		})
+	}
+}
