@@ -69,6 +69,9 @@ func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, a deliver
 	} else if d.w.swarm.slots > 0 {
 		limit = d.w.swarm.slots
 	}
+	if t.ID == perKeyTopic && t.Policy.DestinationConcurrency == 1 {
+		limit = 1
+	}
 	r := slots.Request{
 		Destination: &at.slots, Breaker: &at.gate, Limit: limit, Share: slots.Share{Topic: uint64(t.ID)}, Waiter: a.Receiver, Topic: a.Node,
 	}

@@ -39,6 +39,7 @@ func (w *World) live() {
 	w.makers.begin()
 	w.windowed.begin()
 	w.outcomes.begin()
+	w.perKey.begin()
 	w.turning.begin()
 	w.sicken()
 	if w.swarm.replicaFaults != (replicaFaults{}) {
@@ -121,6 +122,7 @@ func (w *World) found() {
 		}
 		w.windowed.shape(timer.TopicID(i+1), &p)
 		w.outcomes.shape(timer.TopicID(i+1), &p)
+		w.perKey.shape(timer.TopicID(i+1), &p)
 		w.crowd.shape(timer.TopicID(i+1), &p)
 		w.keys.shape(timer.TopicID(i+1), &p)
 		w.policies[timer.TopicID(i+1)] = p
@@ -178,6 +180,7 @@ func (w *World) heal() {
 	w.makers.ended = true
 	w.turning.done()
 	w.healed = w.now
+	w.perKey.done()
 	w.featureClients.part()
 }
 

@@ -100,6 +100,8 @@ func (c *call) begin() {
 		status = w.sick.status()
 	case c.delivery.Job.Topic == mergingTopic:
 		took, status = w.merging.answers()
+	case c.delivery.Job.Topic == perKeyTopic && w.perKey.on:
+		took, status = w.perKey.answers()
 	case w.crowd.has(c.delivery.Job.Topic):
 		took, status = w.crowd.answers(c)
 	case w.chance.hit(s.receiverHangs):

@@ -39,6 +39,7 @@ func (b *checker) checkVisits(w *World) {
 	for id := rankedTopic; id <= windowTopic; id++ {
 		b.visits[id].checkEnd(w)
 	}
+	b.visits[perKeyTopic].checkEnd(w)
 	if b.turned != nil {
 		b.turned.checkEnd(w)
 	}

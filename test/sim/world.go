@@ -93,7 +93,8 @@ type World struct {
 	crowd          *crowd
 	windowed       *windowed
 	outcomes       *outcomes
-	pausing        *pausing                       // nil: windowTopic has a window
+	pausing        *pausing // nil: windowTopic has a window
+	perKey         *perKey
 	policies       map[timer.TopicID]timer.Policy // as the topics were created
 	healed         time.Duration                  // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
@@ -189,6 +190,8 @@ func newWorld(cfg Config) *World {
 		w.pausing = w.drawPausing()
 		w.checker.visits[windowTopic] = w.pausing
 	}
+	w.perKey = w.drawPerKey()
+	w.checker.visits[perKeyTopic] = w.perKey
 	w.crowd = w.drawCrowd()
 	w.crowd.judge(w.checker)
 	if w.turning = w.drawTurning(); w.turning.on {

@@ -27,6 +27,8 @@ func TestPatchTopic(t *testing.T) {
 		{`{"rate":{"burst":2}}`, "policy.rate", `{"burst":2,"per_second":5}`}, {`{"rate":null}`, "policy.rate", ""},
 		{`{"breaker":{"failures":9}}`, "policy.breaker", `{"failures":9,"open":"5s","probes":1,"window":"10s"}`}, {`{"breaker":null}`, "policy.breaker.failures", "5"},
 		{`{"window":{"to":"20:00","zone":null}}`, "policy.window", `{"from":"08:00","to":"20:00"}`}, {`{"window":null}`, "policy.window", ""},
+		{`{"per_key":{"rate":{"per_second":2}}}`, "policy.per_key", `{"fair":true,"rate":{"burst":2,"per_second":2}}`}, {`{"per_key":{"concurrency":1,"fair":false}}`, "policy.per_key", `{"concurrency":1,"fair":false,"rate":{"burst":2,"per_second":2}}`},
+		{`{"per_key":{"rate":null,"fair":null}}`, "policy.per_key", `{"concurrency":1,"fair":true}`}, {`{"per_key":null}`, "policy.per_key", ""},
 		{`{"serial":null}`, "policy.serial", "false"}, {`{"key":"all"}`, "policy.key", `"all"`}, {`{"key":null}`, "policy.key", ""}, {`{"if_late":"reject"}`, "policy.if_late", `"reject"`},
 	} {
 		before, _ := topicsOf(h.engine).Here("orders")
@@ -43,6 +45,7 @@ func TestPatchTopic(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`: "400 bad_request", ``: "400 bad_json", `{"x":1}`: "400 unknown_field", `{"history":"1h","history":"2h"}`: "400 bad_json", `{"ordered":true}`: "400 unknown_field", `{"history":1}`: "400 bad_request",
 		`{"retry":{"max_backoff":"1ms"}}`: "422 bad_policy", `{"rate":{"burst":3}}`: "400 bad_request", `{"window":{"zone":"UTC"}}`: "422 bad_policy", `{"callback":{"headers":{"X-Token":"REDACTED"}}}`: "400 bad_header",
+		`{"per_key":{}}`: "422 bad_policy", `{"per_key":{"concurrency":0}}`: "422 bad_policy", `{"per_key":{"rate":{"burst":1}}}`: "400 bad_request", `{"per_key":{"x":1}}`: "400 unknown_field", `{"serial":true,"per_key":{"concurrency":2}}`: "422 bad_policy",
 		`{"secrets":[]}`: "409 in_use", `{"secrets":null}`: "409 in_use",
 	} {
 		var status int
@@ -52,6 +55,26 @@ func TestPatchTopic(t *testing.T) {
 	}
 	checkRefused(t, h, cases)
 	h.do("PATCH", orders+"?force=true", `{"secrets":null}`).want(200).has("policy.secrets", "[]")
+}
+
+// TestWeight: an add may have one where the topic has per_key; it is shown, and part of what an add
+// is compared by.
+func TestWeight(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", orders, `{}`).want(201)
+	checkRefused(t, h, []refused{{method: "POST", target: timersPath, body: addWith(`"weight":1`), status: 422, code: web.BadPolicy}})
+	h.do("PUT", orders, `{"per_key":{"fair":true}}`).want(200)
+	h.do("POST", timersPath, `{"id":"{k}a","at_ms":2000000000000,"weight":7,`+cb+`}`).want(201).has("weight", "7")
+	h.do("POST", timersPath, `{"id":"{k}a","at_ms":2000000000000,"weight":7,`+cb+`}`).want(200)
+	h.do("POST", timersPath, `{"id":"{k}a","at_ms":2000000000000,"weight":8,`+cb+`}`).want(409)
+	h.do("PATCH", timersPath+"/%7Bk%7Da", `{"weight":100}`).want(200).has("weight", "100")
+	h.do("PATCH", timersPath+"/%7Bk%7Da", `{"weight":null}`).want(200).has("weight", "")
+	for _, weight := range []string{"0", "101", "-1", "1.5"} {
+		h.do("POST", timersPath, addWith(`"weight":`+weight)).want(400)
+	}
+	h.do("PATCH", orders, `{"per_key":null}`).want(200)
+	h.do("PATCH", timersPath+"/%7Bk%7Da", `{"weight":null}`).want(200)
+	h.do("PATCH", timersPath+"/%7Bk%7Da", `{"weight":2}`).problem(422, web.BadPolicy)
 }
 
 // TestTopicVersion: a change for an older version of a topic is refused.
