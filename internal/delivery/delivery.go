@@ -7,14 +7,16 @@ package delivery
 import (
 	"time"
 
+	"carillon/internal/order"
 	"carillon/timer"
 )
 
 // Ask is what waits if there is no permit.
 type Ask struct {
-	Receiver Waiter     // waits for a call at the destination to end
-	Node     NodeWaiter // waits for a slot of the node, of the class in the verdict; comparable
-	Credit   Credit     // a slot that Node was given, used up by a permit; nil: none
+	Receiver Waiter       // waits for a call at the destination to end
+	Part     *order.Share // of Receiver, of the turns of its topic there; nil: as any other
+	Node     NodeWaiter   // waits for a slot of the node, of the class in the verdict; comparable
+	Credit   Credit       // a slot that Node was given, used up by a permit; nil: none
 }
 
 // Classes is how many classes of calls a node keeps apart: those that may hang have slots of their

@@ -28,6 +28,7 @@ type destQueue struct {
 
 	spare      delivery.Permit // granted and not used yet
 	flying     int             // leases of this queue that have not ended
+	part       order.Share     // of the turns at its receiver, by keys
 	atReceiver bool            // waits in the dispatcher for a call of the destination to end
 	shutUntil  time.Duration   // monotonic; 0: the breaker has not refused
 	class      int             // of calls; the dispatcher names it
@@ -312,7 +313,7 @@ func (tq *topicQueues) acquire(n *destQueue) delivery.Permit {
 		return p
 	}
 	q := n.queue
-	p, v := tq.cfg.Dispatcher.Acquire(n.dest, q.topic, delivery.Ask{Receiver: n, Node: q, Credit: q.credits[n.class]})
+	p, v := tq.cfg.Dispatcher.Acquire(n.dest, q.topic, delivery.Ask{Receiver: n, Part: q.part(&n.part), Node: q, Credit: q.credits[n.class]})
 	switch {
 	case p != nil:
 		q.credits[n.class] = nil // it is used up

@@ -50,7 +50,7 @@ func (l *Limits) Inspect() map[timer.TopicID]InspectedLimit {
 	all := map[timer.TopicID]InspectedLimit{}
 	for id, b := range l.topics {
 		b.mu.Lock()
-		all[id] = InspectedLimit{Leases: b.leases, Waiting: len(b.line), Users: b.users}
+		all[id] = InspectedLimit{Leases: b.leases, Waiting: b.line.Len(), Users: b.users}
 		b.mu.Unlock()
 	}
 	return all

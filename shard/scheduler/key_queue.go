@@ -62,6 +62,21 @@ type topicKeys struct {
 // waitInLine counts the entries in line.
 func (q *topicKeys) waitInLine() int { return q.inLine[free] + q.inLine[full] + q.inLine[spent] }
 
+// turnsOf is the shard's part of what the topic may do at once, where keys take turns: a turn for
+// each key with something due. 0: as any other shard.
+func (q *topicKeys) turnsOf() int {
+	if !q.mode.fair {
+		return 0
+	}
+	return max(q.dueKeys, 1)
+}
+
+// part sets the shard's part of the turns at a receiver.
+func (q *topicKeys) part(p *order.Share) *order.Share {
+	p.Weight = q.turnsOf()
+	return p
+}
+
 // keyGate is what keeps a key's timers in line.
 type keyGate uint8
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"carillon/internal/order"
 	"carillon/timer"
 )
 
@@ -89,10 +90,10 @@ type limit struct {
 	id    timer.TopicID
 
 	mu     sync.Mutex
-	users  int           // queues that joined
-	leases int           // not ended, or granted to a queue in advance
-	line   []*limiterUse // waiting queues, in order, each once
-	topic  *timer.Topic  // from the last acquire
+	users  int                     // queues that joined
+	leases int                     // not ended, or granted to a queue in advance
+	line   order.Line[*limiterUse] // waiting queues
+	topic  *timer.Topic            // from the last acquire
 	bucket bucket
 }
 
@@ -108,8 +109,9 @@ type bucket struct {
 type limiterUse struct {
 	limit  *limit
 	notify func() // a lease was granted; called from any goroutine, must not block
-	inLine bool
-	lent   bool // granted in advance: the queue may lease one timer
+	turn   order.Turn[*limiterUse]
+	part   order.Share // of the turns, by keys
+	lent   bool        // granted in advance: the queue may lease one timer
 }
 
 // join registers a queue at its topic's limit.
@@ -124,7 +126,9 @@ func (l *Limits) join(id timer.TopicID, notify func()) *limiterUse {
 	b.mu.Lock()
 	b.users++
 	b.mu.Unlock()
-	return &limiterUse{limit: b, notify: notify}
+	p := &limiterUse{limit: b, notify: notify}
+	p.turn = order.Turn[*limiterUse]{Of: p, Share: &p.part}
+	return p
 }
 
 // leave undoes join.
@@ -147,8 +151,8 @@ func (b *limit) forget() {
 }
 
 // acquire asks for one lease. If refused, the queue waits in line and asks again after wait at the
-// latest.
-func (p *limiterUse) acquire(t *timer.Topic, now time.Duration) (ok bool, wait time.Duration) {
+// latest. keys is its part of the turns; 0: as any other.
+func (p *limiterUse) acquire(t *timer.Topic, keys int, now time.Duration) (ok bool, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
 	b.topic = t
@@ -157,9 +161,9 @@ func (p *limiterUse) acquire(t *timer.Topic, now time.Duration) (ok bool, wait t
 		b.mu.Unlock()
 		return true, 0
 	}
-	if !p.inLine {
-		p.inLine = true
-		b.line = append(b.line, p)
+	if !p.turn.In() {
+		p.part.Weight = keys
+		b.line.Push(&p.turn)
 	}
 	told, wait := b.serve(now, p)
 	ok = p.lent
@@ -180,18 +184,12 @@ func (p *limiterUse) keep() {
 func (p *limiterUse) release(now time.Duration) {
 	b := p.limit
 	b.mu.Lock()
-	if !p.lent && !p.inLine {
+	if !p.lent && !p.turn.In() {
 		b.mu.Unlock()
 		return
 	}
-	if p.inLine {
-		p.inLine = false
-		for i, o := range b.line {
-			if o == p {
-				b.line = append(b.line[:i:i], b.line[i+1:]...)
-				break
-			}
-		}
+	if p.turn.In() {
+		b.line.Leave(&p.turn)
 	}
 	if p.lent {
 		p.lent = false
@@ -257,17 +255,14 @@ func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
 // serve grants leases to waiting queues in order, while there is room. It returns the queues to
 // notify, without asker, and when to look again.
 func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse, wait time.Duration) {
-	for len(b.line) > 0 {
+	for b.line.Len() > 0 {
 		ok, wait := b.room(now)
 		if !ok {
 			return told, wait
 		}
-		p := b.line[0]
-		b.line[0] = nil
-		if b.line = b.line[1:]; len(b.line) == 0 {
-			b.line = nil
-		}
-		p.inLine, p.lent = false, true
+		p := b.line.First()
+		b.line.Serve(&p.turn)
+		p.lent = true
 		b.leases++
 		if b.topic.Policy.Rate.PerSecond > 0 {
 			b.bucket.tokens--

@@ -292,6 +292,44 @@ func TestKeyWithReceiversThatAreDown(t *testing.T) {
 	}
 }
 
+// TestPartsOfShards: of what a topic may run at once, a shard has its part by the keys that have
+// something due.
+func TestPartsOfShards(t *testing.T) {
+	l := NewLimits(nil)
+	topic := &timer.Topic{Policy: timer.Policy{Concurrency: 1}}
+	notified := map[*limiterUse]bool{}
+	join := func() (p *limiterUse) {
+		p = l.join(1, func() { notified[p] = true })
+		return p
+	}
+	keys := map[*limiterUse]int{}
+	first, one, many := join(), join(), join()
+	keys[one], keys[many] = 1, 9
+	if ok, _ := first.acquire(topic, 0, 0); !ok {
+		t.Fatal("refused")
+	}
+	for p, n := range keys {
+		if ok, _ := p.acquire(topic, n, 0); ok {
+			t.Fatal("not refused")
+		}
+	}
+	served := map[*limiterUse]int{}
+	for range 100 {
+		clear(notified)
+		first.limit.end(0, true)
+		for p := range notified {
+			served[p]++
+			p.acquire(topic, keys[p], 0) // uses the one that it was granted
+			if ok, _ := p.acquire(topic, keys[p], 0); ok {
+				t.Fatal("two at once")
+			}
+		}
+	}
+	if served[one] != 10 || served[many] != 90 {
+		t.Errorf("%d and %d of 100", served[one], served[many])
+	}
+}
+
 // TestPullOfKeys: a pull gets what the limits of the keys leave, in turn by key.
 func TestPullOfKeys(t *testing.T) {
 	r := newReplica(t)

@@ -84,7 +84,7 @@ func (tl *topicLimits) lent(q *topicQueue, stopped bool) {
 // admit asks the topic's limit for a lease. If refused, the topic waits until it
 // is granted one, or asks again.
 func (tl *topicLimits) admit(q *topicQueue) bool {
-	ok, wait := q.limiterUse.acquire(q.topic, tl.now.Mono)
+	ok, wait := q.limiterUse.acquire(q.topic, q.turnsOf(), tl.now.Mono)
 	if !ok {
 		q.limitedMs = tl.now.WallMs
 		if wait < untilNotified {

@@ -73,7 +73,7 @@ func (d *dispatcher) Acquire(to scheduler.Destination, t *timer.Topic, a deliver
 		limit = 1
 	}
 	r := slots.Request{
-		Destination: &at.slots, Breaker: &at.gate, Limit: limit, Share: slots.Share{Topic: uint64(t.ID)}, Waiter: a.Receiver, Topic: a.Node,
+		Destination: &at.slots, Breaker: &at.gate, Limit: limit, Share: slots.Share{Topic: uint64(t.ID)}, Waiter: a.Receiver, Part: a.Part, Topic: a.Node,
 	}
 	if a.Credit != nil {
 		r.Credit = a.Credit.(*credit).slot

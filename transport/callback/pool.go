@@ -144,7 +144,7 @@ func (p *Pool) acquireLocked(c *Call, a *delivery.Ask) (Permit, delivery.Verdict
 	g.lastUse = p.sweptAt
 	r := slots.Request{
 		Destination: &d.slots, Breaker: g, Limit: c.Limit, Long: c.Long, Share: slots.Share{Tenant: c.Tenant, Topic: c.Number},
-		Waiter: a.Receiver, Topic: a.Node,
+		Waiter: a.Receiver, Part: a.Part, Topic: a.Node,
 	}
 	given, _ := a.Credit.(*credit)
 	if given != nil {

@@ -38,7 +38,7 @@ type standing struct {
 	of      Share
 	calls   int
 	limit   int // the newest that was asked for
-	waiters order.Ring[*waiter]
+	waiters order.Line[*waiter]
 	spot    order.Spot[*standing] // in gate.next
 }
 
@@ -48,7 +48,7 @@ type waiter struct {
 	who      any
 	limit    int
 	long     bool
-	spot     order.Spot[*waiter] // in standing.waiters
+	turn     order.Turn[*waiter] // in standing.waiters
 	atGate   order.Spot[*waiter] // in gate.waiters
 }
 
@@ -131,18 +131,28 @@ func (st *standing) leave() {
 
 // add has somebody wait.
 func (st *standing) add(w *waiter) {
-	w.standing, w.spot.Of, w.atGate.Of = st, w, w
+	w.standing, w.turn.Of, w.atGate.Of = st, w, w
 	st.limit = w.limit
-	st.waiters.Push(&w.spot)
+	st.waiters.Push(&w.turn)
 	st.gate.waiters.Push(&w.atGate)
 	st.gate.destination.waiters++
 	st.gate.destination.countLimit(w.limit, 1)
 	st.review()
 }
 
-// remove takes a waiter out.
+// remove takes a waiter out that is not served.
 func (st *standing) remove(w *waiter) {
-	w.spot.Leave()
+	st.waiters.Leave(&w.turn)
+	st.gone(w)
+}
+
+// serve takes a waiter out that gets a slot.
+func (st *standing) serve(w *waiter) {
+	st.waiters.Serve(&w.turn)
+	st.gone(w)
+}
+
+func (st *standing) gone(w *waiter) {
 	w.atGate.Leave()
 	st.gate.destination.waiters--
 	st.gate.destination.countLimit(w.limit, -1)

@@ -12,7 +12,7 @@
 // A request that gets no slot waits in one of two places:
 //
 //   - at the receiver, where calls are running: it gets the slot of the next call, in turn by
-//     breaker, then topic;
+//     breaker, then topic, and within a topic by the parts that come with the requests;
 //   - at the node, as a topic, where no call to this receiver is running: the topic gets a slot
 //     without a receiver, a credit, and chooses the receiver then. So a topic with 100,000 receivers
 //     waits once, and not 100,000 times.

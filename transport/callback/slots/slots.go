@@ -1,5 +1,7 @@
 package slots
 
+import "carillon/internal/order"
+
 // Breaker is asked for leave when a slot is about to be given. It must be comparable.
 type Breaker interface {
 	// Allow asks for leave to make one call. The function that it returns is called once, with how
@@ -28,9 +30,10 @@ type Request struct {
 	Long        bool // the call may last for long
 	Share       Share
 
-	Waiter any  // waits at the receiver, in one place at a time
-	Topic  any  // waits at the node; must be comparable
-	Credit Slot // a slot without a receiver that Topic was given; zero: none
+	Waiter any          // waits at the receiver, in one place at a time
+	Part   *order.Share // of the turns of its topic there; nil: as any other
+	Topic  any          // waits at the node; must be comparable
+	Credit Slot         // a slot without a receiver that Topic was given; zero: none
 }
 
 // Slot is leave to make one call. It is given back once, by Release. One without a receiver is a
@@ -166,7 +169,7 @@ func (s *Slots) acquire(r *Request) (Slot, Result, Class) {
 // wait has the request wait at its receiver.
 func (s *Slots) wait(r *Request) {
 	s.waiting++
-	r.Destination.enter(r.Breaker, r.Share).add(&waiter{who: r.Waiter, limit: r.Limit, long: r.Long})
+	r.Destination.enter(r.Breaker, r.Share).add(&waiter{who: r.Waiter, limit: r.Limit, long: r.Long, turn: order.Turn[*waiter]{Share: r.Part}})
 	s.review(r.Destination)
 }
 
@@ -300,7 +303,7 @@ func (s *Slots) serve(c *claim, parked func(Breaker)) (Slot, any) {
 	}
 	s.waiting--
 	d.rotate(st)
-	st.remove(w)
+	st.serve(w)
 	at := d.enter(breaker, st.of) // st, or another like it if w was its last
 	at.limit = st.limit
 	slot := s.take(sh, at, w.limit, report)
