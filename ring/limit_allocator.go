@@ -32,8 +32,9 @@ const (
 
 // LimitAllocator has one node's parts of the limits that topics have in the whole cluster. The part
 // that a node should have follows from the leaders of the shards (see shareView): of a rate, its
-// share of the shards; of leases at once, one, and of the rest its share of the shards. Where a limit
-// is smaller than the number of nodes that lead, these take turns by the clock of the first of them.
+// share of the shards; of leases at once, one, and of the rest its share of the shards, or, where a
+// topic's keys take turns, of the keys with something due that the nodes report. Where a limit is
+// smaller than the number of nodes that lead, these take turns by the clock of the first of them.
 //
 // Nodes do not see leaderships move at the same moment, and leases outlast turns and leaderships. So
 // the leases that a node should have at once are not those that it may have. It reports in each
@@ -74,6 +75,21 @@ type part struct {
 	reported int    // the part that it has reported
 	since    uint64 // the first report with that, or more
 	allowed  int    // the part that it may have
+	keys     keyCount
+}
+
+// keyCount is a smoothed count of a topic's keys with something due on this node. It follows the
+// count slowly, in steps: parts cannot follow a count that changes from one heartbeat to the next.
+type keyCount struct {
+	average float64
+	shown   int
+}
+
+func (c *keyCount) follow(keys int) {
+	c.average += (float64(keys) - c.average) / 8
+	if off := math.Abs(c.average - float64(c.shown)); off >= max(0.5, float64(c.shown)/4) {
+		c.shown = int(math.Round(c.average))
+	}
 }
 
 // other is the latest report of another node.
@@ -90,7 +106,7 @@ type other struct {
 	unsure  bool
 	omitted bool
 	heard   map[uint64]uint64
-	parts   map[timer.TopicID]int
+	parts   map[timer.TopicID]Part
 }
 
 // AllocationReport is a node's report of its parts, in each heartbeat.
@@ -108,10 +124,12 @@ type AllocationReport struct {
 // ReportRef is the last report that was received from a node.
 type ReportRef struct{ Node, Seq uint64 }
 
-// Part is how many leases at once a node may reach.
+// Part is how many leases at once a node may reach, and how many keys have something due on it, if
+// the topic's keys take turns.
 type Part struct {
 	Topic  timer.TopicID
 	Leases int
+	Keys   int
 }
 
 // Observation is the input of Tick.
@@ -125,6 +143,8 @@ type Observation struct {
 	Topics []*timer.Topic   // those with a Concurrency
 	// Leases of this node. Called without a lock: Concurrency may be called meanwhile.
 	Held func(timer.TopicID) int
+	// Keys with something due on this node; called as Held is.
+	Keys func(timer.TopicID) int
 }
 
 // NewLimitAllocator is for one process of a node. starts is its number.
@@ -191,6 +211,10 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 		p.topic, p.limit = t, t.Policy.Concurrency
 		p.target = max(l.view.units(t, p.limit, l.turn), l.view.units(t, p.limit, l.turnAt(st, aheadMs)))
+		if t.Policy.Fair() && p.limit >= len(l.view.nodes) {
+			p.keys.follow(st.Keys(t.ID))
+			p.target = l.byKeys(p)
+		}
 		p.allowed = min(p.allowed, p.target)
 	}
 	l.mu.Unlock()
@@ -218,8 +242,12 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 		p.reported = most
 		l.confirm(p, st.Now)
-		if most > 0 {
-			report.Parts = append(report.Parts, Part{t.ID, most})
+		keys := 0
+		if t.Policy.Fair() {
+			keys = p.keys.shown
+		}
+		if most+keys > 0 {
+			report.Parts = append(report.Parts, Part{t.ID, most, keys})
 		}
 	}
 	slices.SortFunc(report.Parts, func(a, b Part) int { return int(int64(a.Topic) - int64(b.Topic)) })
@@ -229,6 +257,29 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 	}
 	return report
+}
+
+// byKeys is this node's part by the keys that have something due; by shards while there are none.
+func (l *LimitAllocator) byKeys(p *part) int {
+	v := l.view
+	if v.me < 0 {
+		return 0
+	}
+	weights, sum := make([]int64, len(v.nodes)), int64(0)
+	for i, id := range v.nodes {
+		weights[i] = int64(p.keys.shown)
+		if id != l.self {
+			weights[i] = 0
+			if o := l.others[id]; o != nil {
+				weights[i] = int64(o.parts[p.topic.ID].Keys)
+			}
+		}
+		sum += weights[i]
+	}
+	if sum == 0 {
+		return p.target
+	}
+	return divide(p.limit, v.me, weights, sum)
 }
 
 // observe takes over which nodes there are, which are silent, which lead, and which topics have no
@@ -336,7 +387,7 @@ func (l *LimitAllocator) confirm(p *part, now time.Duration) {
 				return
 			}
 		}
-		left -= o.parts[p.topic.ID]
+		left -= o.parts[p.topic.ID].Leases
 	}
 	p.allowed = max(p.allowed, min(p.target, left))
 }
@@ -355,7 +406,7 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 	}
 	l.observed(o, report.Seq)
 	*o = other{process: report.Seq >> seqBits, seq: report.Seq, lastSeq: max(o.lastSeq, report.Seq), met: true, wallMs: report.WallMs, at: now, unsure: report.Unsure, omitted: report.Omitted,
-		heard: make(map[uint64]uint64, len(report.Received)), parts: make(map[timer.TopicID]int, len(report.Parts))}
+		heard: make(map[uint64]uint64, len(report.Received)), parts: make(map[timer.TopicID]Part, len(report.Parts))}
 	for _, h := range report.Received {
 		o.heard[h.Node] = h.Seq
 		if third := l.others[h.Node]; third != nil && h.Seq > third.lastSeq {
@@ -363,7 +414,7 @@ func (l *LimitAllocator) Receive(now time.Duration, from uint64, report *Allocat
 		}
 	}
 	for _, p := range report.Parts {
-		o.parts[p.Topic] = p.Leases
+		o.parts[p.Topic] = p
 	}
 	l.refresh(now)
 	for _, p := range l.parts {
@@ -447,10 +498,15 @@ func (v *shareView) unitsOf(node int, t *timer.Topic, n int, turn int64) int {
 		}
 		return 0
 	}
-	rest := int64(n - len(v.nodes))
-	part := func(i int) int64 { return rest * v.leads[i] / int64(v.shards) }
+	return divide(n, node, v.leads, int64(v.shards))
+}
+
+// divide is a node's part of n: one, and of the rest by its weight. The weights are sum at most.
+func divide(n, node int, weights []int64, sum int64) int {
+	rest := int64(n - len(weights))
+	part := func(i int) int64 { return rest * weights[i] / sum }
 	left := rest
-	for i := range v.nodes {
+	for i := range weights {
 		left -= part(i)
 	}
 	own := 1 + part(node)

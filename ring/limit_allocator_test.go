@@ -123,6 +123,7 @@ type household struct {
 	asleep time.Duration   // until then
 	behind uint64          // this node is no member yet for all it knows
 	leads  map[uint64]int64
+	keys   int // with something due
 }
 
 type wire struct {
@@ -172,7 +173,7 @@ func (n *household) held(now time.Duration) (held int) {
 func (v *limitModel) beat(n *household) {
 	st := Observation{
 		Now: v.now, WallMs: (v.now + n.off).Milliseconds(), Shards: parishShards, Leads: n.leads, Topics: []*timer.Topic{v.topic},
-		Held: func(timer.TopicID) int { return n.held(v.now) },
+		Held: func(timer.TopicID) int { return n.held(v.now) }, Keys: func(timer.TopicID) int { return n.keys },
 	}
 	for _, o := range v.nodes {
 		if o != n && o.id != n.behind {
@@ -440,7 +441,13 @@ func TestSharesThroughTrouble(t *testing.T) {
 	for seed := range uint64(60) {
 		v := newParish(t, seed, 2+int(seed%4), 1+int(seed/4%7))
 		v.lossy = seed%2 == 0
+		if seed%3 == 0 {
+			v.topic.Policy.PerKey = &timer.PerKey{Fair: true}
+		}
 		for range 12 {
+			for _, n := range v.nodes {
+				n.keys = v.random.IntN(100)
+			}
 			v.agree(v.random.IntN(3) == 0)
 			n := v.nodes[v.random.IntN(len(v.nodes))]
 			switch v.random.IntN(6) {
@@ -467,6 +474,38 @@ func TestSharesThroughTrouble(t *testing.T) {
 			if taken[id] == 0 {
 				t.Errorf("seed %d: node %d takes nothing: %s", seed, id, v.describe())
 			}
+		}
+	}
+}
+
+// TestPartsByKeys: where keys take turns, the part of a node is by the keys that have something due
+// there, and by its shards where there are none. It does not follow a count that jumps.
+func TestPartsByKeys(t *testing.T) {
+	v := newParish(t, 1, 2, 22)
+	a, b := v.nodes[0], v.nodes[1]
+	for _, n := range v.nodes {
+		n.leads = map[uint64]int64{a.id: 4, b.id: 3}
+	}
+	parts := func() (x, y int) {
+		for range 100 {
+			v.quiet(250 * time.Millisecond)
+		}
+		return a.shares.Concurrency(v.topic, 22, v.now), b.shares.Concurrency(v.topic, 22, v.now)
+	}
+	v.topic.Policy.PerKey = &timer.PerKey{Fair: true}
+	for _, c := range []struct{ keysA, keysB, x, y int }{{0, 0, 13, 9}, {90, 10, 19, 3}, {10, 90, 3, 19}, {0, 5, 1, 21}, {1, 1, 11, 11}, {0, 0, 13, 9}} {
+		a.keys, b.keys = c.keysA, c.keysB
+		if x, y := parts(); x < c.x-1 || x > c.x+1 || x+y != 22 {
+			t.Errorf("%d and %d keys: parts %d and %d, want %d and %d", c.keysA, c.keysB, x, y, c.x, c.y)
+		}
+	}
+	a.keys, b.keys = 50, 50
+	x, _ := parts()
+	for i := range 20 {
+		a.keys = 50 + i%2*20
+		v.quiet(250 * time.Millisecond)
+		if now := a.shares.Concurrency(v.topic, 22, v.now); now < x-2 || now > x+2 {
+			t.Errorf("with 50 and 70 keys in turn the part jumps from %d to %d", x, now)
 		}
 	}
 }

@@ -244,6 +244,10 @@ func (h *Host) DueFor() map[scheduler.Destination]int {
 // that have not ended.
 func (h *Host) Held(id timer.TopicID) int { return h.limits.Held(id) }
 
+// KeysDue returns how many keys of a topic with a limit have something due on this node, if they take
+// turns.
+func (h *Host) KeysDue(id timer.TopicID) int { return h.limits.KeysDue(id) }
+
 // Indexes of Fired: the result of an attempt.
 const (
 	FiredSuccess = iota

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"carillon/ring"
@@ -84,17 +85,25 @@ func (h *heartbeat) encode() []byte {
 const (
 	limitsListed  = 0 // to a node of an older kind: too much is held to name it
 	limitsOmitted = 1
+
+	// Flags of listed limits.
+	limitsUnsure = 1
+	limitsKeyed  = 2 // each part has its number of keys
 )
 
 func appendLimits(out []byte, report *ring.AllocationReport) []byte {
 	if report.Omitted {
 		return append(out, limitsOmitted)
 	}
-	unsure := byte(0)
+	flags := byte(0)
 	if report.Unsure {
-		unsure = 1
+		flags = limitsUnsure
 	}
-	out = binary.AppendUvarint(append(out, limitsListed, unsure), report.Seq)
+	keyed := slices.ContainsFunc(report.Parts, func(p ring.Part) bool { return p.Keys > 0 })
+	if keyed {
+		flags |= limitsKeyed
+	}
+	out = binary.AppendUvarint(append(out, limitsListed, flags), report.Seq)
 	out = binary.AppendUvarint(out, uint64(len(report.Received)))
 	for _, ref := range report.Received {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, ref.Node), ref.Seq)
@@ -103,6 +112,9 @@ func appendLimits(out []byte, report *ring.AllocationReport) []byte {
 	before := timer.TopicID(0)
 	for _, p := range report.Parts {
 		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(p.Topic-before)), uint64(p.Leases))
+		if keyed {
+			out = binary.AppendUvarint(out, uint64(p.Keys))
+		}
 		before = p.Topic
 	}
 	return out
@@ -175,7 +187,8 @@ func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest [
 		report.Omitted = true
 		return report, nil, nil
 	}
-	report.Unsure = in[1] != 0
+	flags := in[1]
+	report.Unsure = flags&limitsUnsure != 0
 	in = in[2:]
 	bad := false
 	number := func() uint64 {
@@ -205,9 +218,12 @@ func decodeLimits(in []byte, wallMs int64) (report ring.AllocationReport, rest [
 			break
 		}
 		topic += number()
-		leases := number()
-		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32
-		report.Parts = append(report.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases)})
+		leases, keys := number(), uint64(0)
+		if flags&limitsKeyed != 0 {
+			keys = number()
+		}
+		bad = bad || topic > math.MaxUint32 || leases > math.MaxInt32 || keys > math.MaxInt32
+		report.Parts = append(report.Parts, ring.Part{Topic: timer.TopicID(topic), Leases: int(leases), Keys: int(keys)})
 	}
 	if bad {
 		return report, nil, errHeartbeat

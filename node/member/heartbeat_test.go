@@ -52,7 +52,7 @@ func TestHeartbeatRoundTrip(t *testing.T) {
 	for _, b := range []heartbeat{
 		{WallMs: 5000, Clock: heartbeatClock{Known: true}, Starts: 2, Unhealthy: "x", Leads: []timer.ShardID{1, 5}, Limits: ring.AllocationReport{WallMs: 5000, Seq: 2<<32 + 7,
 			Received: []ring.ReportRef{{Node: 3, Seq: 9}, {Node: 1 << 39, Seq: 1 << 40}}, Parts: []ring.Part{{Topic: 3, Leases: 1}, {Topic: 1 << 31, Leases: 4000}}}},
-		{WallMs: 5999, Clock: heartbeatClock{Known: true}, Cordoned: true, Limits: ring.AllocationReport{WallMs: 5999, Seq: 1, Unsure: true}},
+		{WallMs: 5999, Clock: heartbeatClock{Known: true}, Cordoned: true, Limits: ring.AllocationReport{WallMs: 5999, Seq: 1, Unsure: true, Parts: []ring.Part{{Topic: 5, Leases: 2, Keys: 1000}}}},
 	} {
 		frame := b.encode()
 		got, err := decodeHeartbeat(frame)

@@ -240,11 +240,24 @@ func (k *keyQueue) count(line, heads int) {
 	k.inLine += line
 	k.queue.inLine[k.gate] += line
 	k.heads += heads
-	if after := k.inLine+k.heads > 0; after && !before {
-		k.queue.dueKeys++
-	} else if before && !after {
-		k.queue.dueKeys--
+	if after := k.inLine+k.heads > 0; after != before {
+		if k.queue.dueKeys--; after {
+			k.queue.dueKeys += 2
+		}
+		k.queue.countKeys()
 	}
+}
+
+// countKeys counts the keys with something due for the cluster, if they take turns.
+func (q *topicQueue) countKeys() {
+	if q.limiterUse == nil {
+		return
+	}
+	n := 0
+	if q.mode.fair {
+		n = q.dueKeys
+	}
+	q.limiterUse.setKeys(n)
 }
 
 // admits reports that the key's limits let one more of its timers go. If its rate does not, it asks
@@ -815,7 +828,9 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 		q.topicKeys = topicKeys{order: q.order + 1, virtual: q.virtual} // refOf drops the refs that are left
 		kq.due.rearmAll()                                               // the queued timers come back through the wheel
 	}
-	if q.mode = want; !want.on() {
+	q.mode = want
+	q.countKeys()
+	if !want.on() {
 		return
 	}
 	q.keys = map[uint64]*keyQueue{}

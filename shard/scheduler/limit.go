@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"carillon/internal/order"
@@ -83,11 +84,23 @@ func (l *Limits) Held(id timer.TopicID) int {
 	return b.leases
 }
 
+// KeysDue returns how many keys of a topic with a limit have something due on this node, if they take
+// turns.
+func (l *Limits) KeysDue(id timer.TopicID) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.topics[id]; b != nil {
+		return int(b.keys.Load())
+	}
+	return 0
+}
+
 // limit counts the use of one topic's limits by this node, over all its shards: concurrent leases
 // and deliveries a second.
 type limit struct {
 	owner *Limits
 	id    timer.TopicID
+	keys  atomic.Int64 // with something due, of all queues
 
 	mu     sync.Mutex
 	users  int                     // queues that joined
@@ -111,6 +124,7 @@ type limiterUse struct {
 	notify func() // a lease was granted; called from any goroutine, must not block
 	turn   order.Turn[*limiterUse]
 	part   order.Share // of the turns, by keys
+	keys   int         // that limit.keys has of it
 	lent   bool        // granted in advance: the queue may lease one timer
 }
 
@@ -131,8 +145,15 @@ func (l *Limits) join(id timer.TopicID, notify func()) *limiterUse {
 	return p
 }
 
+// setKeys counts the keys of a queue that have something due.
+func (p *limiterUse) setKeys(n int) {
+	p.limit.keys.Add(int64(n - p.keys))
+	p.keys = n
+}
+
 // leave undoes join.
 func (p *limiterUse) leave(now time.Duration) {
+	p.setKeys(0)
 	p.release(now)
 	b := p.limit
 	b.owner.mu.Lock()
