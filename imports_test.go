@@ -55,9 +55,9 @@ var mayImport = map[string][]string{
 	"test/bench/libs":  {"wheel"}, // libraries to compare with, a module of its own
 	"deploy":           {},        // a program that reads our files for Kubernetes, a module of its own
 
-	"internal/order":     {},        // a heap and a ring
-	"internal/delivery":  {"timer"}, // what scheduler and callback exchange, so that neither knows the other
-	"internal/feature":   {},        // the level of formats that all nodes understand
+	"internal/order":     {},                          // a heap, a ring and a line by weight
+	"internal/delivery":  {"internal/order", "timer"}, // what scheduler and callback exchange, so that neither knows the other
+	"internal/feature":   {},                          // the level of formats that all nodes understand
 	"internal/placement": {"timer"},
 
 	"transport/api/internal": {}, // readers of untrusted bytes, to be judged by themselves

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"carillon/internal/order"
@@ -89,10 +88,13 @@ func (l *Limits) Held(id timer.TopicID) int {
 func (l *Limits) KeysDue(id timer.TopicID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.topics[id]; b != nil {
-		return int(b.keys.Load())
+	b := l.topics[id]
+	if b == nil {
+		return 0
 	}
-	return 0
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.keys
 }
 
 // limit counts the use of one topic's limits by this node, over all its shards: concurrent leases
@@ -100,9 +102,9 @@ func (l *Limits) KeysDue(id timer.TopicID) int {
 type limit struct {
 	owner *Limits
 	id    timer.TopicID
-	keys  atomic.Int64 // with something due, of all queues
 
 	mu     sync.Mutex
+	keys   int                     // with something due, of all queues
 	users  int                     // queues that joined
 	leases int                     // not ended, or granted to a queue in advance
 	line   order.Line[*limiterUse] // waiting queues
@@ -147,7 +149,9 @@ func (l *Limits) join(id timer.TopicID, notify func()) *limiterUse {
 
 // setKeys counts the keys of a queue that have something due.
 func (p *limiterUse) setKeys(n int) {
-	p.limit.keys.Add(int64(n - p.keys))
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	p.limit.keys += n - p.keys
 	p.keys = n
 }
 

@@ -42,7 +42,7 @@ func takeTurns(t *testing.T, n int, fair bool) turns {
 	node := serve(t, t.TempDir())
 	defer node.kill()
 	c := newClient(node)
-	rcv := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { time.Sleep(turnsCall) })
+	rcv := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { <-time.After(turnsCall) })
 	c.topic(t, "keys", rcv.url(), fmt.Sprintf(`,"destination_concurrency":%d,"per_key":{"fair":%t}`, turnsSlots, fair))
 
 	shard := func(id string) string {

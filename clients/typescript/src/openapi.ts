@@ -1162,6 +1162,11 @@ export interface components {
             callback?: components["schemas"]["Callback"];
             /** @default 0 */
             priority?: number;
+            /**
+             * @description The share of the turns of its key, in a topic with per_key.fair: that of the key's newest timer that is due. In a topic without per_key: 422 bad_policy.
+             * @default 1
+             */
+            weight?: number;
             labels?: components["schemas"]["Labels"];
             expires_after?: components["schemas"]["Duration"];
             retry?: components["schemas"]["Retry"];
@@ -1272,6 +1277,8 @@ export interface components {
             /** @description What the timer itself says; the rest is the topic's. */
             callback?: components["schemas"]["Callback"];
             priority: number;
+            /** @description If one was given. */
+            weight?: number;
             labels?: components["schemas"]["Labels"];
             key?: string;
             /** @description Calls started. */
@@ -1316,7 +1323,7 @@ export interface components {
              * @description In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too.
              * @enum {unknown}
              */
-            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused";
+            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused" | "key_rate";
             /** @description What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone). */
             waits_on?: string;
             /** @description In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. A listing of dead letters has the last one of each. */
@@ -1334,6 +1341,8 @@ export interface components {
             due: components["schemas"]["Time"];
             due_ms: number;
             priority: number;
+            /** @description If one was given. */
+            weight?: number;
             attempts: number;
             max_attempts: number;
             created: components["schemas"]["Time"];
@@ -1664,6 +1673,22 @@ export interface components {
                 per_second: number;
                 /** @description Default: what one second brings, at least 1. */
                 burst?: number;
+            };
+            /** @description Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one in each shard. */
+            per_key?: {
+                /** @description Leases of one key at once; without it any number. In a serial topic 1. */
+                concurrency?: number;
+                /** @description Deliveries of one key. Its bucket begins empty when its shard gets a new leader. */
+                rate?: {
+                    per_second: number;
+                    /** @description Default: what one second brings, at least 1. */
+                    burst?: number;
+                };
+                /**
+                 * @description What is due goes in turn by key, by weight; within a key by priority. Else the oldest goes first.
+                 * @default true
+                 */
+                fair?: boolean;
             };
             breaker?: {
                 /** @default 5 */

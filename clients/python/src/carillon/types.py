@@ -184,6 +184,8 @@ class Fields(TypedDict, total=False):
     content_type: str
     callback: Callback
     priority: int
+    weight: int
+    """The share of the turns of its key, in a topic with per_key.fair: that of the key's newest timer that is due. In a topic without per_key: 422 bad_policy."""
     labels: Labels
     expires_after: Duration
     retry: Retry
@@ -239,6 +241,8 @@ class Timer(_Timer, total=False):
     content_type: str
     callback: Callback
     """What the timer itself says; the rest is the topic's."""
+    weight: int
+    """If one was given."""
     labels: Labels
     key: str
     retry: Retry
@@ -272,7 +276,7 @@ class Timer(_Timer, total=False):
     successor: bool
     """Another timer of this id waits until the running attempt has ended."""
     cancel_requested: bool
-    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused"]
+    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate"]
     """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too."""
     waits_on: str
     """What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone)."""
@@ -361,6 +365,8 @@ class Patch(When, total=False):
     content_type: Optional[str]
     callback: Optional[CallbackPatch]
     priority: Optional[int]
+    weight: Optional[int]
+    """The share of the turns of its key, in a topic with per_key.fair: that of the key's newest timer that is due. In a topic without per_key: 422 bad_policy."""
     labels: Optional[Labels]
     expires_after: Optional[Duration]
     retry: Optional[RetryPatch]
@@ -369,7 +375,7 @@ class Patch(When, total=False):
     on_dead: Optional[OnEnd]
 
 
-class TimerToBe(TypedDict):
+class _TimerToBe(TypedDict):
     topic: str
     version: int
     state: Literal["scheduled", "leased", "done", "dead", "cancelled"]
@@ -382,6 +388,11 @@ class TimerToBe(TypedDict):
     created_ms: int
     updated: Time
     updated_ms: int
+
+
+class TimerToBe(_TimerToBe, total=False):
+    weight: int
+    """If one was given."""
 
 
 class _TimerList(TypedDict):
@@ -647,6 +658,21 @@ class PolicyPatchRate(TypedDict, total=False):
     """Default: what one second brings, at least 1."""
 
 
+class PolicyPatchPerKeyRate(TypedDict, total=False):
+    per_second: Optional[float]
+    burst: Optional[int]
+    """Default: what one second brings, at least 1."""
+
+
+class PolicyPatchPerKey(TypedDict, total=False):
+    concurrency: Optional[int]
+    """Leases of one key at once; without it any number. In a serial topic 1."""
+    rate: Optional[PolicyPatchPerKeyRate]
+    """Deliveries of one key. Its bucket begins empty when its shard gets a new leader."""
+    fair: Optional[bool]
+    """What is due goes in turn by key, by weight; within a key by priority. Else the oldest goes first."""
+
+
 class PolicyPatchBreaker(TypedDict, total=False):
     failures: Optional[int]
     window: Optional[Duration]
@@ -686,6 +712,8 @@ class PolicyPatch(TypedDict, total=False):
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: Optional[PolicyPatchRate]
     """Deliveries in the whole cluster."""
+    per_key: Optional[PolicyPatchPerKey]
+    """Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one in each shard."""
     breaker: Optional[PolicyPatchBreaker]
     destination_concurrency: Optional[int]
     spread: Optional[Duration]
@@ -707,6 +735,24 @@ class _PolicyRate(TypedDict):
 class PolicyRate(_PolicyRate, total=False):
     burst: int
     """Default: what one second brings, at least 1."""
+
+
+class _PolicyPerKeyRate(TypedDict):
+    per_second: float
+
+
+class PolicyPerKeyRate(_PolicyPerKeyRate, total=False):
+    burst: int
+    """Default: what one second brings, at least 1."""
+
+
+class PolicyPerKey(TypedDict, total=False):
+    concurrency: int
+    """Leases of one key at once; without it any number. In a serial topic 1."""
+    rate: PolicyPerKeyRate
+    """Deliveries of one key. Its bucket begins empty when its shard gets a new leader."""
+    fair: bool
+    """What is due goes in turn by key, by weight; within a key by priority. Else the oldest goes first."""
 
 
 class PolicyBreaker(TypedDict, total=False):
@@ -748,6 +794,8 @@ class Policy(TypedDict, total=False):
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: PolicyRate
     """Deliveries in the whole cluster."""
+    per_key: PolicyPerKey
+    """Of the timers of each key: its limits in the whole cluster, and whether keys take turns. Timers without a key share one in each shard."""
     breaker: PolicyBreaker
     destination_concurrency: int
     spread: Duration
