@@ -164,6 +164,7 @@ var someZones = strings.Fields(`
 func TestLongestTurnOfEachDimension(t *testing.T) {
 	const n, receivers = 8_000, 4_000
 	serial := func(t *timer.Topic) { t.Policy.Serial = true }
+	perKey := func(k timer.PerKey) func(*timer.Topic) { return func(t *timer.Topic) { t.Policy.PerKey = &k } }
 	growth.Check(t,
 		growth.Dimension{Name: "receivers", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, nil, ownReceiver).called(n)
@@ -188,6 +189,24 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 		}},
 		growth.Dimension{Name: "timers of a key", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, serial, func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) }).called(n)
+		}},
+		growth.Dimension{Name: "keys that take turns", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, perKey(timer.PerKey{Fair: true, Concurrency: 1}), func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}%d", i/2, i) })
+			return max(h.called(n), h.touches())
+		}},
+		growth.Dimension{Name: "timers of a key in turn", N: receivers, Longest: func(t testing.TB, n int) time.Duration {
+			return newHerd(t, n, perKey(timer.PerKey{Fair: true}), func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k}%d", i) }).called(n)
+		}},
+		growth.Dimension{Name: "receivers of a key with a limit", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, perKey(timer.PerKey{Fair: true, Concurrency: 64}), func(i int, c *timer.Command) {
+				c.ID = fmt.Sprintf("{k}%d", i)
+				ownReceiver(i, c)
+			})
+			return h.called(n)
+		}},
+		growth.Dimension{Name: "keys at their rate", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, perKey(timer.PerKey{Rate: timer.Rate{PerSecond: 0.001, Burst: 1}}), func(i int, c *timer.Command) { c.ID = fmt.Sprintf("{k%d}%d", i/2, i) })
+			return max(h.comesDue(), h.touches())
 		}},
 		growth.Dimension{Name: "ids", N: n, Longest: func(t testing.TB, n int) time.Duration {
 			return newHerd(t, n, nil, nil).touches()

@@ -12,9 +12,9 @@ var exportedTopic = []struct {
 	args  []string
 	stdin string
 }{
-	{args: []string{"topics", "put", "orders", "--policy", `{"callback":{"url":"http://127.0.0.1:9/hook","headers":{"X-Tenant":"7"}},"retry":{"max_attempts":3},"merge":"replace"}`}},
+	{args: []string{"topics", "put", "orders", "--policy", `{"callback":{"url":"http://127.0.0.1:9/hook","headers":{"X-Tenant":"7"}},"retry":{"max_attempts":3},"merge":"replace","per_key":{"concurrency":2}}`}},
 	{args: []string{"add", "orders", "--id", "a", "--at", "2031-01-01T00:00:00.007Z", "--payload", `{"n": 1.50, "text":"<&>é"}`, "--label", "vip", "--label", "eu",
-		"--priority", "9", "--expires-after", "10m", "--max-attempts", "5", "--callback", "http://127.0.0.1:9/other?a=1&b=2", "--header", "X-Two: 2"}},
+		"--priority", "9", "--weight", "4", "--expires-after", "10m", "--max-attempts", "5", "--callback", "http://127.0.0.1:9/other?a=1&b=2", "--header", "X-Two: 2"}},
 	{args: []string{"add", "orders", "--id", "b", "--at", "2030-06-01T00:00:00Z", "--payload", "-"}, stdin: "[1,\n 2]"},
 	{args: []string{"add", "orders", "--id", "{k}c", "--at", "2032-01-01T00:00:00Z"}},
 	{args: []string{"add", "orders", "--id", "d", "--cron", "0 8 * * 1-5", "--zone", "Asia/Shanghai", "--until", "2040-01-01T00:00:00Z", "--catch-up", "all"}},
@@ -44,7 +44,7 @@ func TestExportAndImport(t *testing.T) {
 	if before.code != exitOK || !strings.Contains(before.err, "exported 5 timers of orders") {
 		t.Fatalf("export: exit %d: %s", before.code, before.err)
 	}
-	for _, want := range []string{`"payload":{"n": 1.50, "text":"<&>é"}`, `"payload_base64":"WzEsCiAyXQ==","content_type":"application/json"`, `"paused":true`} {
+	for _, want := range []string{`"payload":{"n": 1.50, "text":"<&>é"}`, `"payload_base64":"WzEsCiAyXQ==","content_type":"application/json"`, `"paused":true`, `"weight":4`} {
 		if !strings.Contains(before.out, want) {
 			t.Errorf("the export lacks %s:\n%s", want, before.out)
 		}

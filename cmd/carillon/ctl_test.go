@@ -92,9 +92,9 @@ func TestCtl(t *testing.T) {
 		{
 			name: "add with everything", replies: []reply{{status: 201, body: oneTimer}}, stdin: "[1,\n2]",
 			args: []string{"add", "t", "--key", "k", "--at", "2030-01-01T00:00:00Z", "--payload", "-", "--header", "X-Tenant: 7", "--header", "X-Two:a, b:c",
-				"--label", "vip", "--label", "eu", "--priority", "0", "--expires-after", "10m", "--max-attempts", "3", "--token", "crl_secret"},
+				"--label", "vip", "--label", "eu", "--priority", "0", "--weight", "4", "--expires-after", "10m", "--max-attempts", "3", "--token", "crl_secret"},
 			asked: []string{`POST /v1/topics/t/timers [Authorization: Bearer crl_secret] {"key":"k","at":"2030-01-01T00:00:00Z","payload":[1,` + "\n" +
-				`2],"callback":{"headers":{"X-Tenant":"7","X-Two":"a, b:c"}},"priority":0,"labels":["vip","eu"],"expires_after":"10m","retry":{"max_attempts":3}}`},
+				`2],"callback":{"headers":{"X-Tenant":"7","X-Two":"a, b:c"}},"priority":0,"weight":4,"labels":["vip","eu"],"expires_after":"10m","retry":{"max_attempts":3}}`},
 		},
 		{
 			name: "add a series", replies: []reply{{status: 201, body: oneTimer}},
