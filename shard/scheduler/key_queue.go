@@ -87,44 +87,57 @@ const (
 	keyGates
 )
 
-// keyQueue is the queue of one key.
+// keyQueue is the queue of one key. A serial topic may have one for each timer, so it is small.
 type keyQueue struct {
-	spot  order.Spot[*keyQueue] // in queue.keyRing
-	queue *topicQueue
-	order uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
-	hash  uint64
+	spot   order.Spot[*keyQueue] // in queue.keyRing
+	queue  *topicQueue
+	order  uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
+	inLine int32  // entries in its lanes; some may be outdated
+	hash   uint64
 
-	first  keyLane                  // the only one in a serial topic
-	more   map[Destination]*keyLane // lanes for further destinations
-	parked order.Ring[*keyLane]     // lanes with timers in line that have none let out
-	gate   keyGate
-	inLine int           // entries in its lanes; some may be outdated
-	heads  int           // lanes with a head
-	askAt  time.Duration // when it asks its bucket again, in topicQueues.shut; monotonic, 0: it does not
-
-	bucket bucket
-	ends   uint64 // the end of its last turn
-	weight uint8  // of its newest timer that came due
-	newest uint64 // the Seq of that
+	first     keyLane // the only one in a serial topic
+	*keyTurns         // nil in a topic that is serial and nothing else
 
 	freeMs int64        // when a lease or a blocking head last freed the key, wall clock; it delayed timers due by then
-	leased int          // leases that have not ended; over its most only with leases from before the policy
 	active *activeLease // this leader's latest lease
+	leased int32        // leases that have not ended; over its most only with leases from before the policy
 	holder timer.Handle // the timer with a lease of a consumer or a former leader
+	heads  int32        // lanes with a head
+	gate   keyGate
+}
+
+// keyTurns is what a key has of limits and turns.
+type keyTurns struct {
+	more   map[Destination]*keyLane // lanes for further destinations
+	parked order.Ring[*keyLane]     // lanes with timers in line that have none let out
+	askAt  time.Duration            // when it asks its bucket again, in topicQueues.shut; monotonic, 0: it does not
+	bucket bucket
+	ends   uint64 // the end of its last turn
+	newest uint64 // the Seq of its newest timer that came due …
+	weight uint8  // … and the weight that this has
 }
 
 // keyLane is the queue of a key's timers for one destination. So a receiver that is down does not
 // hold up the key's timers for others. In a serial topic one lane has all of them.
 type keyLane struct {
-	key      *keyQueue
-	to       Destination
-	spot     order.Spot[*keyLane] // in key.parked
-	due      heap[entry]          // due timers without the head; some may be outdated
-	head     entry                // the timer that goes next; handle 0: none
-	tag      uint64               // of the head, if the topic is fair
-	blocking bool                 // serial: the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
-	ready    bool                 // the head may go now, and is let out; a blocking one once the key has no lease
-	unqueued bool                 // the head is ready, and counts as in line
+	key       *keyQueue
+	due       heap[entry] // due timers without the head; some may be outdated
+	head      entry       // the timer that goes next; handle 0: none
+	*laneTurn             // nil as key.keyTurns is
+	blocking  bool        // serial: the head was attempted and blocks the key until it is over; otherwise an earlier timer replaces it
+	ready     bool        // the head may go now, and is let out; a blocking one once the key has no lease
+	unqueued  bool        // the head is ready, and counts as in line
+}
+
+// laneTurn is the place of a lane's head.
+type laneTurn struct {
+	to   Destination
+	spot order.Spot[*keyLane] // in key.parked
+	tag  uint64               // of the head, if the topic is fair
+}
+
+func newLaneTurn(l *keyLane, to Destination) *laneTurn {
+	return &laneTurn{to: to, spot: order.Spot[*keyLane]{Of: l}}
 }
 
 // keyRef is the role of a timer in the queue of its key: head, or leased.
@@ -192,8 +205,11 @@ func (kq *keyQueues) key(q *topicQueue, h timer.Handle) *keyQueue {
 	hash := kq.hashOf(q, h)
 	k := q.keys[hash]
 	if k == nil {
-		k = &keyQueue{queue: q, order: q.order, hash: hash, weight: timer.DefaultWeight}
-		k.spot.Of, k.first.key, k.first.spot.Of = k, k, &k.first
+		k = &keyQueue{queue: q, order: q.order, hash: hash}
+		k.spot.Of, k.first.key = k, k
+		if m := &q.mode; !m.serial || m.fair || m.rated() {
+			k.keyTurns, k.first.laneTurn = &keyTurns{weight: timer.DefaultWeight}, newLaneTurn(&k.first, nil)
+		}
 		if q.mode.rated() {
 			k.bucket = bucket{begun: true, at: kq.since[q.id], perSecond: q.mode.rate.PerSecond}
 		}
@@ -223,8 +239,8 @@ func (kq *keyQueues) lane(k *keyQueue, h timer.Handle) *keyLane {
 		k.first.to = to
 		return &k.first
 	}
-	l := &keyLane{key: k, to: to}
-	l.spot.Of = l
+	l := &keyLane{key: k}
+	l.laneTurn = newLaneTurn(l, to)
 	if k.more == nil {
 		k.more = map[Destination]*keyLane{}
 	}
@@ -237,9 +253,9 @@ func (l *keyLane) empty() bool { return l.head.handle == 0 && l.due.len() == 0 }
 // count counts entries that come into line, or leave it, and heads.
 func (k *keyQueue) count(line, heads int) {
 	before := k.inLine+k.heads > 0
-	k.inLine += line
+	k.inLine += int32(line)
 	k.queue.inLine[k.gate] += line
-	k.heads += heads
+	k.heads += int32(heads)
 	if after := k.inLine+k.heads > 0; after != before {
 		if k.queue.dueKeys--; after {
 			k.queue.dueKeys += 2
@@ -273,16 +289,16 @@ func (kq *keyQueues) admits(k *keyQueue) bool {
 
 func (k *keyQueue) setGate(gate keyGate) {
 	if gate != k.gate {
-		k.queue.inLine[k.gate] -= k.inLine
+		k.queue.inLine[k.gate] -= int(k.inLine)
 		k.gate = gate
-		k.queue.inLine[gate] += k.inLine
+		k.queue.inLine[gate] += int(k.inLine)
 	}
 }
 
 // gateOf returns what keeps the timers of a key, and for how long its rate does.
 func (kq *keyQueues) gateOf(k *keyQueue) (keyGate, time.Duration) {
 	mode := &k.queue.mode
-	if mode.most > 0 && k.leased >= mode.most {
+	if mode.most > 0 && int(k.leased) >= mode.most {
 		return full, 0
 	}
 	if wait := kq.fill(k); wait > 0 {
@@ -405,7 +421,7 @@ func (kq *keyQueues) pickHead(l *keyLane) {
 		if !kq.admits(k) {
 			break
 		}
-		l.tag = k.nextTag()
+		kq.setTag(l)
 		kq.promoteHead(l)
 	case l.due.top().before(l.head):
 		kq.requeueHead(l)
@@ -414,8 +430,12 @@ func (kq *keyQueues) pickHead(l *keyLane) {
 	kq.rest(l)
 }
 
-// nextTag is the tag of a timer that is let out now.
-func (k *keyQueue) nextTag() uint64 { return max(k.queue.virtual, k.ends) }
+// setTag gives a timer that is let out its tag.
+func (kq *keyQueues) setTag(l *keyLane) {
+	if l.key.queue.mode.fair {
+		l.tag = max(l.key.queue.virtual, l.key.ends)
+	}
+}
 
 // rest parks a lane without a head, and drops an empty one.
 func (kq *keyQueues) rest(l *keyLane) {
@@ -438,7 +458,9 @@ func (l *keyLane) pop() entry {
 
 // promoteHead makes the first due timer the head, and lets it out.
 func (kq *keyQueues) promoteHead(l *keyLane) {
-	l.spot.Leave()
+	if l.laneTurn != nil {
+		l.spot.Leave()
+	}
 	l.head, l.ready = l.pop(), true
 	l.key.count(0, +1)
 	kq.refs[l.head.handle] = keyRef{lane: l, seq: l.head.seq}
@@ -647,7 +669,7 @@ func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
 	if l.head.handle != 0 {
 		kq.requeueHead(l)
 	}
-	l.tag = k.nextTag()
+	kq.setTag(l)
 	l.head, l.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
 	k.count(0, +1)
 	kq.refs[h] = keyRef{lane: l, seq: d.Seq}
@@ -866,10 +888,12 @@ func (kq *keyQueues) prune(q *topicQueue) {
 		k := q.keyRing.Rotate()
 		used, long := kq.pruneLane(&k.first)
 		work += 1 + used
-		for _, l := range k.more {
-			if !long {
-				used, long = kq.pruneLane(l)
-				work += 1 + used
+		if k.keyTurns != nil {
+			for _, l := range k.more {
+				if !long {
+					used, long = kq.pruneLane(l)
+					work += 1 + used
+				}
 			}
 		}
 		if kq.forgetEmpty(k); long {

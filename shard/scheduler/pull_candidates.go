@@ -151,7 +151,7 @@ func (kq *keyQueues) behind(e entry, most int) *lineWalk {
 	}
 	k := c.lane.key
 	if mode := &k.queue.mode; mode.most > 0 {
-		most = min(most, mode.most-k.leased-1)
+		most = min(most, mode.most-int(k.leased)-1)
 	}
 	if kq.fill(k); k.queue.mode.rated() {
 		most = min(most, int(k.bucket.tokens)-1)

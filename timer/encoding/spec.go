@@ -227,12 +227,8 @@ func (f *RestField) Next(r *Reader) bool {
 		return false
 	}
 	switch f.Field {
-	case fieldPriority:
+	case fieldPriority, fieldWeight:
 		f.number = int64(r.Byte())
-	case fieldWeight:
-		if f.number = int64(r.Byte()); f.number < 1 || f.number > timer.MaxWeight {
-			r.Fail("weight is out of bounds")
-		}
 	case FieldLabels:
 		from := r.Rest
 		for n := r.Number(MaxList, "labels"); n > 0 && r.Fault == ""; n-- {
@@ -315,7 +311,7 @@ func RestWeight(rest []byte) uint8 {
 	r := Reader{Rest: rest}
 	for f := (RestField{}); len(r.Rest) > 0 && r.Rest[0] <= fieldWeight && f.Next(&r); {
 		if f.Field == fieldWeight {
-			return uint8(f.number)
+			return max(uint8(f.number), timer.DefaultWeight)
 		}
 	}
 	return timer.DefaultWeight
