@@ -298,6 +298,7 @@ func applyPatch(s *timer.Spec, p *timer.Patch) {
 	set(p.Payload, func() { s.Payload, s.PayloadKind = n.Payload, n.PayloadKind })
 	set(p.ContentType, func() { s.ContentType = n.ContentType })
 	set(p.Priority, func() { s.Priority = n.Priority })
+	set(p.Weight, func() { s.Weight = n.Weight })
 	set(p.Labels, func() { s.Labels = n.Labels })
 	set(p.Expiry, func() { s.ExpiresAfterMs, s.HasExpiry = n.ExpiresAfterMs, n.HasExpiry })
 	set(p.Repeat, func() { s.Repeat = n.Repeat })
