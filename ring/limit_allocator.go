@@ -211,7 +211,7 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		}
 		p.topic, p.limit = t, t.Policy.Concurrency
 		p.target = max(l.view.units(t, p.limit, l.turn), l.view.units(t, p.limit, l.turnAt(st, aheadMs)))
-		if t.Policy.Fair() && p.limit >= len(l.view.nodes) {
+		if t.Policy.PerKey.TakeTurns() && p.limit >= len(l.view.nodes) {
 			p.keys.follow(st.Keys(t.ID))
 			p.target = l.byKeys(p)
 		}
@@ -243,7 +243,7 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		p.reported = most
 		l.confirm(p, st.Now)
 		keys := 0
-		if t.Policy.Fair() {
+		if t.Policy.PerKey.TakeTurns() {
 			keys = p.keys.shown
 		}
 		if most+keys > 0 {

@@ -68,8 +68,7 @@ type Policy struct {
 	RejectLate bool `json:",omitempty"`
 	// Window is when attempts may start; nil: always.
 	Window *Window `json:",omitempty"`
-	// OnDone and OnDead name the topics of outcomes, for timers that say nothing of it; "": none.
-	OnDone, OnDead string `json:",omitempty"`
+	OutcomesOf
 
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
@@ -133,6 +132,11 @@ type Rate struct {
 	Burst     int
 }
 
+// OutcomesOf names the topics of outcomes, for timers that say nothing of it; "": none.
+type OutcomesOf struct {
+	OnDone, OnDead string `json:",omitempty"`
+}
+
 // PerKey is what a topic's policy says of the timers of each key; those without a key share one in
 // each shard. Values are immutable.
 type PerKey struct {
@@ -147,9 +151,6 @@ const (
 	MaxWeight     = 100
 )
 
-// Keyed reports whether a shard keeps a queue for each key.
-func (p *Policy) Keyed() bool { return p.Serial || p.PerKey != nil && *p.PerKey != PerKey{} }
-
 // KeyConcurrency is how many leases of one key there may be at once; 0: any number.
 func (p *Policy) KeyConcurrency() int {
 	switch {
@@ -161,16 +162,8 @@ func (p *Policy) KeyConcurrency() int {
 	return p.PerKey.Concurrency
 }
 
-// KeyRate bounds the deliveries of one key.
-func (p *Policy) KeyRate() Rate {
-	if p.PerKey == nil {
-		return Rate{}
-	}
-	return p.PerKey.Rate
-}
-
-// Fair reports whether the topic's keys take turns.
-func (p *Policy) Fair() bool { return p.PerKey != nil && p.PerKey.Fair }
+// TakeTurns reports whether the topic's keys take turns.
+func (k *PerKey) TakeTurns() bool { return k != nil && k.Fair }
 
 // FullID is the id of a timer that a client calls id: in a topic with a key of its own one without
 // braces has the topic's key in front. keyed reports that it was put there.

@@ -129,7 +129,12 @@ func (s *Scheduler) Left() int64 {
 			count(d.backlog.items...)
 		}
 		for _, k := range q.keys {
-			count(k.due.items...)
+			count(k.first.due.items...)
+			if k.keyTurns != nil {
+				for _, l := range k.more {
+					count(l.due.items...)
+				}
+			}
 		}
 	}
 	for i := range s.zones.list {

@@ -35,11 +35,15 @@ type keyMode struct {
 }
 
 func keyModeOf(t *timer.Topic) keyMode {
-	if t == nil || !t.Policy.Keyed() {
+	if t == nil {
 		return keyMode{}
 	}
 	p := &t.Policy
-	return keyMode{serial: p.Serial, most: p.KeyConcurrency(), rate: p.KeyRate(), fair: p.Fair()}
+	m := keyMode{serial: p.Serial, most: p.KeyConcurrency(), fair: p.PerKey.TakeTurns()}
+	if p.PerKey != nil {
+		m.rate = p.PerKey.Rate
+	}
+	return m
 }
 
 // on reports that keys are kept.
