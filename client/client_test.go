@@ -298,6 +298,10 @@ func TestRetries(t *testing.T) {
 			_, err := c.Add(ctx, "o", Spec{ID: "a", At: at, Merge: "replace"})
 			return err
 		}, 1, false},
+		{"add of a part", []reply{broken, timer}, func(c *Client) error {
+			_, err := c.Add(ctx, "o", Spec{ID: "a", Delay: 1, Merge: MergeCollect, CollectMax: 9, Part: "p"})
+			return err
+		}, 2, true},
 		{"put", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, Cond{}); return err }, 2, true},
 		{"put of a version", []reply{broken, timer}, func(c *Client) error { _, err := c.Put(ctx, "o", "a", Spec{At: at}, Cond{Version: 2}); return err }, 1, false},
 		{"patch", []reply{busy, timer}, func(c *Client) error {

@@ -44,6 +44,7 @@ const (
 	ErrNoCallback           Code = "no_callback"
 	ErrCallbackRefused      Code = "callback_refused"
 	ErrBeyondHorizon        Code = "beyond_horizon"
+	ErrNotJSON              Code = "not_json"
 	ErrBadPolicy            Code = "bad_policy"
 	ErrUnknownOutcomeTopic  Code = "unknown_outcome_topic"
 	ErrQuota                Code = "quota"

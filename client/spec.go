@@ -47,7 +47,11 @@ type Spec struct {
 	OnDone, OnDead *OutcomeTopic
 
 	Merge   MergeRule      // empty: the topic's
-	MaxWait *time.Duration // with MergeDebounce
+	MaxWait *time.Duration // with MergeDebounce and MergeCollect
+	// CollectMax goes with MergeCollect: so many payloads make the array full; 0: the topic's.
+	CollectMax int
+	// Part goes with MergeCollect: a name of this payload, with which the add may be repeated.
+	Part string
 
 	// IfLate is how an At is treated that is more than a minute past; empty: LateFire.
 	IfLate LateRule
@@ -68,7 +72,7 @@ func (s *Spec) absolute() bool { return !s.At.IsZero() || s.AtLocal != "" }
 func (s Spec) MarshalJSON() ([]byte, error) {
 	w := wireSpec{
 		ID: s.ID, Key: s.Key, AtLocal: s.AtLocal, Zone: s.Zone, Payload: s.Payload, Bytes: s.Bytes, ContentType: s.ContentType, Callback: s.Callback, Labels: s.Labels,
-		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, OnDone: s.OnDone, OnDead: s.OnDead, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), IfLate: s.IfLate,
+		ExpiresAfter: (*wireDuration)(s.ExpiresAfter), Retry: s.Retry, Repeat: s.Repeat, OnDone: s.OnDone, OnDead: s.OnDead, Merge: s.Merge, MaxWait: (*wireDuration)(s.MaxWait), CollectMax: s.CollectMax, Part: s.Part, IfLate: s.IfLate,
 	}
 	if s.Weight != 0 {
 		w.Weight = &s.Weight
@@ -112,6 +116,8 @@ type wireSpec struct {
 	OnDead       *OutcomeTopic `json:"on_dead,omitempty"`
 	Merge        MergeRule     `json:"merge,omitempty"`
 	MaxWait      *wireDuration `json:"max_wait,omitempty"`
+	CollectMax   int           `json:"collect_max,omitempty"`
+	Part         string        `json:"part,omitempty"`
 	IfLate       LateRule      `json:"if_late,omitempty"`
 }
 
@@ -164,6 +170,8 @@ const (
 	MergeReplace MergeRule = "replace" // the new one wins, time and all
 	// The new one wins, no later than MaxWait after the first add.
 	MergeDebounce MergeRule = "debounce"
+	// The payload is appended to those of the timer that is there: one call has all, as an array.
+	MergeCollect MergeRule = "collect"
 )
 
 // LateRule is how a timer is treated whose absolute time is past when it is added.

@@ -103,7 +103,9 @@ type Timer struct {
 	OnDead          *OutcomeTopic  `json:"-"`    // on_dead, of the timer itself
 	Next            []time.Time    `json:"next"` // of a series: due times to come, where they were asked for
 	Merged          bool           `json:"merged"`
-	Paused          bool           `json:"paused"` // somebody holds it: Timers.Pause
+	Paused          bool           `json:"paused"`    // somebody holds it: Timers.Pause
+	Collected       int            `json:"collected"` // payloads in the array of one that collects
+	PayloadLeftOut  bool           `json:"payload_left_out"`
 	Successor       bool           `json:"successor"`
 	CancelRequested bool           `json:"cancel_requested"`
 }
@@ -167,11 +169,11 @@ func (c *Client) GetNext(ctx context.Context, topic, id string, next int) (*Time
 
 // Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer
 // that is there; with an absolute time, or an IdempotencyKey, also for ten minutes after it has
-// ended: such an add is repeated when there was no answer.
+// ended: such an add is repeated when there was no answer, and so is one that collects and has a Part.
 func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) {
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Topic: topic, Timer: s.place()}
 	r.IdempotencyKey = s.IdempotencyKey
-	r.Repeatable = (s.ID != "" && s.absolute() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil
+	r.Repeatable = (s.ID != "" && s.absolute() || s.IdempotencyKey != "") && s.Merge == "" && s.Repeat == nil || s.ID != "" && s.Part != ""
 	return one[Timer](ctx, c, r, s)
 }
 

@@ -41,8 +41,10 @@ type Policy struct {
 	StopOn   []int         `json:"stop_on,omitzero"`
 	Merge    MergeRule     `json:"merge,omitempty"`
 	MaxWait  time.Duration `json:"max_wait,omitzero"`
-	Dedup    DedupRule     `json:"dedup,omitempty"`
-	Serial   bool          `json:"serial,omitempty"`
+	// CollectMax is how many payloads make an array of MergeCollect full; 0: 1,000.
+	CollectMax int       `json:"collect_max,omitempty"`
+	Dedup      DedupRule `json:"dedup,omitempty"`
+	Serial     bool      `json:"serial,omitempty"`
 	// Key is the key of adds that say none and whose id has no braces: their id gets it in front,
 	// and they are found by the plain id, too.
 	Key    string   `json:"key,omitempty"`

@@ -138,6 +138,9 @@ func (h *stateHash) topic(t *timer.Topic) {
 	h.number(uint64(t.Version))
 	h.texts(p.Key)
 	h.flags(p.RejectLate)
+	if p.CollectMax != 0 {
+		h.number(uint64(p.CollectMax))
+	}
 	if w := p.Window; w != nil {
 		h.texts(w.Zone, w.Days, w.From, w.To)
 		h.list(len(w.Except), false)

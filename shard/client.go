@@ -259,7 +259,8 @@ func (c clients) Standings(id timer.ShardID, topic timer.TopicID, ids []string) 
 		}
 		out = make([]scheduler.Standing, len(ids))
 		for i, name := range ids {
-			out[i] = s.scheduler.Standing(s.table.Find(topic, []byte(name)))
+			h, _ := s.table.Lookup(topic, name)
+			out[i] = s.scheduler.Standing(h)
 		}
 	}
 	if err := s.g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {

@@ -26,7 +26,7 @@ type op struct {
 // wants reports whether the result is to include a copy of the timer. A created timer is copied by
 // its caller; see timer.Born.
 func (o *op) wants(t *table.Table, r *timer.Result) bool {
-	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.CopySize(r.Handle, true)))
+	return o != nil && !o.brief && r.Code != timer.Created && (o.room == nil || o.room.Take(t.CopySize(r.Handle, t.AnswersWhole(r.Handle, o.cmd.Kind, o.cmd.Merge))))
 }
 
 // answer completes the op. From then on the caller's goroutine may reuse everything in it.

@@ -13,6 +13,9 @@ func Born(c *Command, r *Result) *Timer {
 		NextMs: due, CreatedMs: r.AtMs, UpdatedMs: r.AtMs, LatenessMs: -1, Content: c.Content, FirstMs: r.AtMs,
 	}
 	t.DueMs = due
+	if c.Kind == Add && c.Merge == MergeCollect {
+		t.bornCollecting(r.AtMs)
+	}
 	if t.Repeat != nil {
 		t.Occurrence = 1
 	}
@@ -21,7 +24,7 @@ func Born(c *Command, r *Result) *Timer {
 
 // Debounced is the due time in Unix ms of an add whose scope began with an add at firstMs.
 func Debounced(rule Merge, dueMs, firstMs, maxWaitMs int64) int64 {
-	if rule != MergeDebounce || maxWaitMs == 0 {
+	if rule != MergeDebounce && rule != MergeCollect || maxWaitMs == 0 {
 		return dueMs
 	}
 	return min(dueMs, ClampMs(firstMs+ClampMs(maxWaitMs)))

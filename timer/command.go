@@ -70,8 +70,8 @@ type Command struct {
 	Once bool
 	// NotLate (Add, Put): answer TooLate if the due time is more than LateMs past.
 	NotLate bool
-	// Merge (Add) is the rule for an id that is in use; MaxWaitMs goes with MergeDebounce, 0:
-	// unbounded.
+	// Merge (Add) is the rule for an id that is in use. MaxWaitMs goes with MergeDebounce, 0:
+	// unbounded, and with MergeCollect, 0: an add does not move the time.
 	Merge     Merge
 	MaxWaitMs int64
 
@@ -103,6 +103,10 @@ const LateMs = 60_000
 // replaces it too, but is due no later than the first add plus the longest wait. If the id is
 // leased, all rules but Reject make the add the successor, which takes over when the running
 // attempt has ended.
+//
+// Collect appends the payload to those of the pending timer, which are sent as one JSON array. An
+// array takes no more once it is full or has been attempted: the add then begins the next one,
+// which is a timer of its own and waits until those before it have ended.
 type Merge uint8
 
 // The merge rules (API.md section 2).
@@ -111,6 +115,7 @@ const (
 	MergeKeep
 	MergeReplace
 	MergeDebounce
+	MergeCollect
 )
 
 // LeaseUpdate is an update by the holder of a lease. Handle, Seq and Fence come from its receipt.

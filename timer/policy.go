@@ -47,8 +47,10 @@ type Policy struct {
 	StopOn []int
 
 	Merge     Merge // for adds that name no rule
-	MaxWaitMs int64 // for adds with MergeDebounce that give none; 0: unbounded
-	ByContent bool  // an add without an id gets one from topic, payload and URL
+	MaxWaitMs int64 // for adds with MergeDebounce or MergeCollect that give none; 0: none
+	// CollectMax is for adds with MergeCollect that give none; 0: DefaultCollectMax.
+	CollectMax int  `json:",omitempty"`
+	ByContent  bool // an add without an id gets one from topic, payload and URL
 
 	Serial bool // one lease per key, in (due, arrival) order; priority is not used
 	// Key is the key of adds that say none and whose id has no braces; see Policy.FullID.
@@ -192,6 +194,14 @@ func (p *Policy) CallsNobody() bool { return !p.Pull && p.Callback.URL == "" }
 
 // Limited reports whether concurrency or rate are limited over the whole cluster.
 func (p *Policy) Limited() bool { return p.Concurrency > 0 || p.Rate.PerSecond > 0 }
+
+// CollectFor is how many payloads make an array full.
+func (p *Policy) CollectFor() int {
+	if p.CollectMax == 0 {
+		return DefaultCollectMax
+	}
+	return p.CollectMax
+}
 
 // LeaseFor is the lease time of a consumer in ms.
 func (p *Policy) LeaseFor() int64 {

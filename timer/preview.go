@@ -25,6 +25,8 @@ func (c *Command) late(nowMs int64) bool { return c.NotLate && nowMs-c.Spec.DueM
 func previewAdd(c *Command, cur *Timer, nowMs int64) Result {
 	late, merges := c.late(nowMs), c.Merge != MergeReject
 	switch {
+	case c.Merge == MergeCollect:
+		return previewCollect(c, cur, nowMs)
 	case cur == nil && late:
 		return Result{Code: TooLate}
 	case cur == nil:
@@ -79,6 +81,7 @@ func previewWhole(c *Command, cur *Timer, dueMs, nowMs int64) *Timer {
 	t := previewNew(c, cur, nowMs).Timer
 	t.Seq, t.Tag, t.CreatedMs, t.FirstMs, t.Paused = cur.Seq, cur.Tag, cur.CreatedMs, cur.FirstMs, cur.Paused
 	t.DueMs, t.NextMs = dueMs, dueMs
+	t.Successor = cur.Successor
 	return t
 }
 
@@ -91,6 +94,37 @@ func previewMerge(c *Command, cur *Timer, nowMs int64) Result {
 		first = nowMs
 	}
 	return Result{Code: Merged, Timer: previewWhole(c, cur, Debounced(c.Merge, c.Spec.DueMs, first, c.MaxWaitMs), nowMs)}
+}
+
+// previewCollect takes the payload for one that the arrays of the id do not have. If the add would
+// begin another array behind the timer, it shows the timer.
+func previewCollect(c *Command, cur *Timer, nowMs int64) Result {
+	switch {
+	case c.late(nowMs):
+		return Result{Code: TooLate, Timer: cur}
+	case cur == nil || cur.State.Over():
+		return previewNew(c, cur, nowMs)
+	case cur.Repeat != nil:
+		return Result{Code: Exists, Timer: cur}
+	case cur.State == Leased || cur.Attempts > 0 || cur.Successor || cur.FirstMs == 0:
+		cur.Successor = true
+		return Result{Code: Merged, Timer: cur}
+	case cur.Collected == 0 && cur.PayloadKind == BinaryPayload:
+		return Result{Code: Exists, Timer: cur}
+	case !cur.takes(c.Spec.Payload):
+		cur.fill(nowMs)
+		cur.Successor = true
+		return Result{Code: Merged, Timer: cur}
+	}
+	cur.collect(c.Spec.Payload)
+	cur.Version, cur.UpdatedMs = cur.Version+1, nowMs
+	if c.MaxWaitMs != 0 && cur.AskedMs == 0 {
+		cur.moveTo(Debounced(c.Merge, c.Spec.DueMs, cur.FirstMs, c.MaxWaitMs))
+	}
+	if int(cur.Collected) >= c.Spec.collectMax() {
+		cur.fill(nowMs)
+	}
+	return Result{Code: Merged, Timer: cur}
 }
 
 func previewPut(c *Command, cur *Timer, nowMs int64) Result {
@@ -112,6 +146,8 @@ func previewPut(c *Command, cur *Timer, nowMs int64) Result {
 		return Result{Code: VersionMismatch, Timer: cur}
 	case cur.State.Over():
 		return previewNew(c, cur, nowMs)
+	case cur.Successor && c.Spec.Repeat != nil: // another one would come behind the next array
+		return Result{Code: InUse, Timer: cur}
 	}
 	due := c.Spec.DueMs
 	if c.Absolute && cur.Occurrence > 0 {
@@ -141,6 +177,11 @@ func previewModify(c *Command, cur *Timer, nowMs int64) Result {
 		return Result{Code: OverCancelled, Timer: cur}
 	case c.IfMatch != 0 && c.IfMatch != cur.Version:
 		return Result{Code: VersionMismatch, Timer: cur}
+	case cur.Successor && c.Patch.Repeat && c.Patch.Spec.Repeat != nil:
+		return Result{Code: InUse, Timer: cur}
+	}
+	if c.Patch.Payload || c.Patch.Repeat && c.Patch.Spec.Repeat != nil {
+		cur.Collected, cur.Full = 0, false
 	}
 	c.Patch.Apply(&cur.Spec)
 	if c.Patch.Due {

@@ -110,6 +110,9 @@ type Spec struct {
 	Repeat         *Repeat       // nil: it fires once
 	Trace          *Trace        // of the request that made it; nil: none
 	OnDone, OnDead *OutcomeTopic // nil: as the topic's policy says
+
+	// Collect is given with an add by MergeCollect. It is not kept with the timer.
+	Collect *Collect
 }
 
 // Timer is the current state of a timer: a copy that its receiver owns. Times are Unix ms; 0 means
@@ -132,6 +135,10 @@ type Timer struct {
 	// Short: only the place in a listing is given, because there was no room for the rest: Topic,
 	// ID, Seq, State, DueMs, EndedMs.
 	Short bool
+	// Full: its array takes no more.
+	Full bool
+	// Collected is how many payloads the array has of a timer that collects; 0: it does not.
+	Collected uint16
 
 	NextMs    int64 // next attempt, when Scheduled
 	CreatedMs int64

@@ -21,8 +21,11 @@ type Standing struct {
 func (v *view) Standing(h timer.Handle) Standing {
 	d := v.table.Due(h)
 	p := Standing{Seq: d.Seq, State: d.State, Attempts: d.Attempts}
-	if d.State == timer.Scheduled {
+	switch {
+	case d.State == timer.Scheduled:
 		p.Wait = v.waitOf(h, &d)
+	case d.State == timer.Leased && v.table.Awaited(h): // of those behind it, which have its id
+		p.Wait = timer.Wait{For: timer.WaitKey, On: v.table.ID(h)}
 	}
 	return p
 }

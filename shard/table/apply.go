@@ -45,7 +45,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 		if want != nil && r.Handle != 0 && (it.kind == itemCommand && it.change.Kind != timer.CloseTopic || it.kind != itemCommand && r.Code == timer.OK) {
 			// Pass last, not &r: taking r's address would put every result on the heap.
 			if last := &dst[len(dst)-1]; want(n, last) {
-				last.Timer = t.Copy(r.Handle)
+				last.Timer = t.CopyWith(r.Handle, it.kind != itemCommand || t.AnswersWhole(r.Handle, it.change.Kind, it.change.Merge))
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func (t *Table) applyCommand(it *items) timer.Result {
 // lease starts an attempt of a scheduled timer if the topic is delivered to this kind of holder. A
 // pulled attempt starts with the lease, at nowMs. The start of a call is in its outcome.
 func (t *Table) lease(h timer.Handle, seq uint64, rev uint32, durMs int64, holder Holder, nowMs int64) timer.Result {
-	if !t.ScheduledAt(h, seq, rev) || t.slots.At(h).Paused() || !t.Delivers(t.topics.rows[t.slots.At(h).Topic].id, holder == ByPuller) {
+	if !t.ScheduledAt(h, seq, rev) || t.slots.At(h).Paused() || t.isBehind(h, t.slots.At(h)) || !t.Delivers(t.topics.rows[t.slots.At(h).Topic].id, holder == ByPuller) {
 		return timer.Result{Code: timer.Skipped, Handle: h}
 	}
 	s := t.beginUpdate(h)
@@ -172,7 +172,8 @@ func (t *Table) kill(h timer.Handle, s *slab.Slot, why timer.Reason, endMs, reta
 	s.SetReason(why)
 	t.transition(h, s, timer.Dead, retainUntilMs)
 	t.endedAs = timer.Dead
-	t.events.addEnd(&t.timers, s)
+	t.forgetParts(h, s)
+	t.events.addEnd(&t.timers, h, s)
 }
 
 // forgetDead drops a dead letter.

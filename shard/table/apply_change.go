@@ -27,6 +27,9 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) || t.namesClosed(f.OnDone, f.OnDead) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
+	if c.Merge == timer.MergeCollect {
+		return t.collect(c, f)
+	}
 	h := t.Find(c.Topic, c.ID)
 	late := isLate(c, t.clockMs)
 	switch {
@@ -90,7 +93,7 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 	if t.Closed(c.Topic) || t.namesClosed(f.OnDone, f.OnDead) {
 		return timer.Result{Code: timer.TopicClosed}
 	}
-	h, late := t.Find(c.Topic, c.ID), isLate(c, t.clockMs)
+	h, late := t.Named(c.Topic, c.ID, 0), isLate(c, t.clockMs)
 	switch {
 	case h == 0 && late:
 		return timer.Result{Code: timer.TooLate}
@@ -116,6 +119,8 @@ func (t *Table) put(c *encoding.Command, f *encoding.Summary) timer.Result {
 		return timer.Result{Code: timer.VersionMismatch, Handle: h}
 	case state.Over():
 		return t.create(c, f, h)
+	case t.wouldBreakIn(h, f.Repeats):
+		return timer.Result{Code: timer.InUse, Handle: h}
 	}
 	dueMs := c.Spec.DueMs
 	if f.Repeats {
@@ -141,6 +146,7 @@ func (t *Table) versionAfter(version uint32) uint32 { return max(version+1, t.le
 // rewriteWhole sets the whole content of a scheduled timer from a command, as its next version. The
 // timer's update is open, and v views its blob.
 func (t *Table) rewriteWhole(h timer.Handle, s *slab.Slot, v *content.Blob, c *encoding.Command, f *encoding.Summary) {
+	t.dropArray(h, s)
 	t.freeAttempt(h, s)
 	s.SetAttempts(0)
 	v.Version = t.versionAfter(v.Version)
@@ -151,14 +157,14 @@ func (t *Table) rewriteWhole(h timer.Handle, s *slab.Slot, v *content.Blob, c *e
 	s.SetPriority(f.Priority)
 }
 
-// create makes a timer with the id of old, which has ended. A dead letter is kept but superseded;
-// any other ended timer is dropped. If old is 0, no timer has the id.
+// create makes a timer with the id of old, which it supersedes; one that is done or cancelled is
+// dropped. If old is 0, no timer has the id.
 func (t *Table) create(c *encoding.Command, f *encoding.Summary, old timer.Handle) timer.Result {
 	version := t.versionAfter(0)
 	if old != 0 {
 		s := t.slots.At(old)
 		version = t.versionAfter(t.content.View(s.Ref).Version)
-		if s.State() != timer.Dead {
+		if state := s.State(); state == timer.Done || state == timer.Cancelled {
 			t.drop(old)
 			old = t.Find(c.Topic, c.ID)
 		}
@@ -195,6 +201,9 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	if (p.OnDone || p.OnDead) && t.namesClosed(p.Topics()...) {
 		return timer.Result{Code: timer.TopicClosed, Handle: h}
 	}
+	if t.wouldBreakIn(h, p.Repeat && p.Spec.Repeat != nil) {
+		return timer.Result{Code: timer.InUse, Handle: h}
+	}
 	s = t.beginUpdate(h)
 	t.patch(h, s, &v, p)
 	next := s.When()
@@ -211,7 +220,13 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Patch) {
 	var spec timer.Spec
 	_ = encoding.DecodeRest(&spec, v.Rest, false)
-	if !p.Payload {
+	switch a, collects := t.arrays[h]; {
+	case p.Payload:
+		t.dropArray(h, s)
+	case collects && p.Repeat && p.Spec.Repeat != nil: // a series collects no more
+		spec.Payload, spec.PayloadKind = t.content.AppendArray(nil, &a), timer.JSONPayload
+		t.dropArray(h, s)
+	default:
 		// not copied: a batch may patch hundreds of large payloads
 		spec.Payload = encoding.PayloadIn(v.Rest)
 	}
@@ -245,7 +260,7 @@ func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Pa
 }
 
 // cancel prevents every attempt that has not started (I5), both of the timer and of its older
-// occurrences that have not ended.
+// occurrences that have not ended, or the arrays that wait behind it. It is O(their number).
 func (t *Table) cancel(c *encoding.Command) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {
@@ -255,8 +270,9 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 		code := map[timer.State]timer.Code{timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.Prevented}[t.slots.At(h).State()]
 		return timer.Result{Code: code, Handle: h}
 	}
-	if v := t.content.View(t.slots.At(h).Ref); !v.Meets(c) {
-		return timer.Result{Code: timer.VersionMismatch, Handle: h}
+	first := t.Named(c.Topic, c.ID, 0)
+	if v := t.content.View(t.slots.At(first).Ref); !v.Meets(c) {
+		return timer.Result{Code: timer.VersionMismatch, Handle: first}
 	}
 	code := timer.Prevented
 	for at := h; at != 0; {
@@ -270,7 +286,7 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 		at = next
 	}
 	t.rankEnded(h)
-	return timer.Result{Code: code, Handle: t.Find(c.Topic, c.ID)}
+	return timer.Result{Code: code, Handle: t.Named(c.Topic, c.ID, 0)}
 }
 
 // cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running. The
@@ -295,7 +311,7 @@ func (t *Table) cancelOne(h timer.Handle) (running bool) {
 // it. Everything else stays: the due time, the version and with it the webhook-id, the attempts, and
 // the times of a series.
 func (t *Table) fire(c *encoding.Command) timer.Result {
-	h := t.Find(c.Topic, c.ID)
+	h := t.Named(c.Topic, c.ID, 0)
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}

@@ -15,13 +15,13 @@ func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
 	var totals [timer.Cancelled + 1]int64
 	rows := make([]topicRow, len(t.topics.rows))
-	unused, waking := 0, 0
+	unused, waking, arrays, parts := 0, 0, 0, 0
 	naming := newOutcomeTopics()
 	for h := timer.Handle(1); h <= t.slots.High; h++ {
 		s := t.slots.At(h)
 		slots += t.slotHash(h, s)
 		at, in := t.wheel.When(wheel.Handle(h))
-		want, wakes := t.wakeMs(s)
+		want, wakes := t.wakeMs(h, s)
 		if wakes {
 			waking++
 		}
@@ -60,6 +60,16 @@ func (t *Table) Audit(popped bool) error {
 			r.wheelWaits.Spread++
 		}
 		blobs += t.content.Hash(h, &v)
+		if a, ok := t.arrays[h]; ok {
+			arrays++
+			blobs += t.content.ArrayHash(h, &a)
+			for name := range t.content.Names(&a) {
+				parts++
+				if of := t.parts[t.partHash(r.id, v.ID, name)]; of != h {
+					return fmt.Errorf("shard: audit: part %q of handle %d leads to %d", name, h, of)
+				}
+			}
+		}
 		if s.Attempt != 0 {
 			blobs += t.content.ErrorHash(h, t.attempts.At(s.Attempt).ErrRef)
 			if ref := t.attempts.At(s.Attempt).Successor; ref != 0 {
@@ -75,6 +85,9 @@ func (t *Table) Audit(popped bool) error {
 		if l := t.chains[h]; l.of != nil && l.live == s.State().Over() {
 			return fmt.Errorf("shard: audit: handle %d in state %d is in the wrong place among those of its id", h, s.State())
 		}
+		if l := t.chains[h]; l.behind && (s.State() != timer.Scheduled || l.older == 0 || !t.chains[l.older].live || s.Attempts() != 0) {
+			return fmt.Errorf("shard: audit: handle %d in state %d waits behind nothing", h, s.State())
+		}
 		named := t.Find(t.topics.rows[s.Topic].id, v.ID)
 		if shadowed := t.chains[h].newer != 0; (named == h) == shadowed {
 			return fmt.Errorf("shard: audit: id %q names handle %d, not %d", v.ID, named, h)
@@ -83,6 +96,9 @@ func (t *Table) Audit(popped bool) error {
 	if unused != t.slots.Unused || totals != t.topics.totals || !popped && waking != t.wheel.Len() {
 		return fmt.Errorf("shard: audit: %d free of %d, counts %v of %v, wheel %d of %d",
 			unused, t.slots.Unused, totals, t.topics.totals, t.wheel.Len(), waking)
+	}
+	if arrays != len(t.arrays) || parts != len(t.parts) {
+		return fmt.Errorf("shard: audit: %d arrays of %d, %d parts of %d", arrays, len(t.arrays), parts, len(t.parts))
 	}
 	for i, r := range rows {
 		if r != t.topics.rows[i] {

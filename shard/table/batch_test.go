@@ -26,6 +26,8 @@ func itemCases() map[string]func(b *Batch) {
 		"add":       command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Absolute: true, Tag: 5, Content: 6, Spec: testkit.FullSpec()}),
 		"add-plain": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4}}),
 		"add-merge": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Content: 6, Merge: timer.MergeDebounce, MaxWaitMs: 300_000, Spec: &timer.Spec{DueMs: 4}}),
+		"add-collect": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Content: 6, Merge: timer.MergeCollect, MaxWaitMs: 300_000,
+			Spec: &timer.Spec{DueMs: 4, Payload: []byte("7"), PayloadKind: timer.JSONPayload, Collect: &timer.Collect{Max: 500, Part: "line-7"}}}),
 		"add-repeat": command(timer.Command{Kind: timer.Add, Topic: 3, ID: id, Spec: &timer.Spec{DueMs: 4, Payload: []byte("7"), PayloadKind: timer.JSONPayload, Repeat: &timer.Repeat{
 			Cron: "0 8 * * 1-5", Zone: "Asia/Shanghai", UntilMs: 1_800_000_000_000, Count: 100, CatchUp: timer.CatchUpAll, Overlap: true,
 		}}}),

@@ -75,7 +75,9 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 		lent = s.State() == timer.Leased && (s.When() > now+int64(a.DurMs) || a.AttemptDueMs() > max(a.DueMs, now))
 		made = made || a.Successor != 0 && t.content.View(a.Successor).CreatedMs > now
 	}
-	if !made && !ran && !lent {
+	// An array that became full by the wrong time was due at that moment.
+	full := t.arrays[h].Closed && s.State() == timer.Scheduled && s.Attempts() == 0 && t.dueMs(s) > now
+	if !made && !ran && !lent && !full {
 		return
 	}
 	s = t.beginUpdate(h)
@@ -88,6 +90,9 @@ func (r *restamping) timer(t *Table, h timer.Handle) {
 	}
 	if s.Attempt != 0 {
 		r.stamps(t, h, s, asked)
+	}
+	if full {
+		t.moveTo(h, s, now)
 	}
 	t.endUpdate(h, s)
 }

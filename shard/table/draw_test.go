@@ -106,6 +106,9 @@ func (g *modelHarness) randomCommand() *timer.Command {
 		if c.Kind == timer.Add && g.pick(2) == 0 {
 			c.Merge, c.MaxWaitMs = timer.Merge(g.pick(4)), int64(g.pick(2)*g.pick(60_000))
 		}
+		if g.collects && c.Kind == timer.Add && g.pick(2) == 0 {
+			g.collecting(c)
+		}
 		c.CreateOnly = c.Kind == timer.Put && g.pick(4) == 0
 	case timer.Modify:
 		c.Patch = g.patch()
@@ -132,6 +135,19 @@ func (g *modelHarness) randomCommand() *timer.Command {
 		c.IfMatch = uint32(1 + g.pick(3))
 	}
 	return c
+}
+
+// collecting makes an add one that collects; most of those go to few ids.
+func (g *modelHarness) collecting(c *timer.Command) {
+	c.Merge, c.MaxWaitMs, c.ID = timer.MergeCollect, int64(g.pick(2)*g.pick(60_000)), fmt.Sprint("timer-", g.pick(4))
+	s := c.Spec
+	s.Collect = &timer.Collect{Max: []int{0, 1, 2, 3, 5}[g.pick(5)]}
+	if g.pick(2) == 0 {
+		s.Collect.Part = fmt.Sprint("part", g.pick(6))
+	}
+	if g.pick(20) > 0 {
+		s.Repeat, s.PayloadKind, s.Payload = nil, timer.JSONPayload, fmt.Append(nil, g.pick(1000))
+	}
 }
 
 func (g *modelHarness) any() *modelTimer {

@@ -39,6 +39,7 @@ type Due struct {
 	AskedMs   int64 // when Fire last asked for an attempt; 0 never
 	Paused    bool  // a client holds it
 	Missed    bool  // its time passed while it was held, and its series skips it
+	Behind    bool  // it waits until those of its id before it have ended
 }
 
 // Due returns the scheduling data of a timer, or the zero value if the slot is free.
@@ -51,7 +52,7 @@ func (t *timers) Due(h timer.Handle) Due {
 	d := Due{
 		Seq: s.Seq(), Rev: s.Rev, Topic: t.topics.rows[s.Topic].id, Target: t.content.TargetOf(v.Target),
 		Priority: s.Priority(), State: s.State(), Attempts: s.Attempts(), FirstMs: t.dueMs(s),
-		Series: v.Flags&content.IsSeries != 0, AskedMs: v.AskedMs, Paused: s.Paused(), Missed: s.Missed(),
+		Series: v.Flags&content.IsSeries != 0, AskedMs: v.AskedMs, Paused: s.Paused(), Missed: s.Missed(), Behind: t.isBehind(h, s),
 	}
 	if s.Attempt != 0 {
 		r := t.attempts.At(s.Attempt)
@@ -106,6 +107,9 @@ func (t *timers) Job(h timer.Handle) Job {
 		DueMs: t.dueMs(s), Attempts: s.Attempts(), Payload: spec.Payload, PayloadKind: spec.PayloadKind,
 		ContentType: spec.ContentType, Retry: spec.Retry, Target: t.content.TargetOf(v.Target), Priority: s.Priority(),
 		Trace: spec.Trace, AskedMs: v.AskedMs,
+	}
+	if a, ok := t.arrays[h]; ok {
+		j.Payload, j.PayloadKind = t.content.AppendArray(make([]byte, 0, a.Sent()), &a), timer.JSONPayload
 	}
 	if v.Flags&content.NoExpiry == 0 {
 		j.LateFromMs = v.LateFrom(j.DueMs)

@@ -22,10 +22,10 @@ const (
 // decides replicated state, so it is a constant and not the timer's real memory in this version.
 const finishedFixed = 160
 
-func (t *timers) finishedCost(s *slab.Slot) int64 {
-	v := t.content.View(s.Ref)
+func (t *timers) finishedCost(h timer.Handle, s *slab.Slot) int64 {
+	v, a := t.content.View(s.Ref), t.arrays[h]
 	text, answer := t.content.Failure(t.attempts.At(s.Attempt).ErrRef)
-	return int64(finishedFixed + len(v.ID) + len(v.Rest) + len(text) + len(answer))
+	return int64(a.Kept() + finishedFixed + len(v.ID) + len(v.Rest) + len(text) + len(answer))
 }
 
 // push appends a timer that has just ended. The timer's update is open.
@@ -38,7 +38,7 @@ func (f *finished) push(u *updater, h timer.Handle, s *slab.Slot) {
 		f.relink(u, f.newest, func(r *slab.Attempt) { r.Newer = uint32(h) })
 	}
 	f.newest = h
-	f.bytes += u.finishedCost(s)
+	f.bytes += u.finishedCost(h, s)
 }
 
 // remove removes a timer from the list. The timer's update is open.
@@ -55,7 +55,7 @@ func (f *finished) remove(u *updater, h timer.Handle, s *slab.Slot) {
 	} else {
 		f.relink(u, newer, func(r *slab.Attempt) { r.Older = uint32(older) })
 	}
-	f.bytes -= u.finishedCost(s)
+	f.bytes -= u.finishedCost(h, s)
 }
 
 func (f *finished) relink(u *updater, h timer.Handle, change func(*slab.Attempt)) {
@@ -69,8 +69,11 @@ func (t *Table) end(h timer.Handle, s *slab.Slot, to timer.State, endMs int64) {
 	t.attemptOf(s).SetEndedMs(endMs)
 	t.transition(h, s, to, endMs)
 	t.endedAs = to
+	if to == timer.Cancelled {
+		t.forgetParts(h, s)
+	}
 	t.finished.push(&t.updater, h, s)
-	t.events.addEnd(&t.timers, s)
+	t.events.addEnd(&t.timers, h, s)
 }
 
 // dropFinished drops at most budget finished timers that ended too long ago or exceed the bound of

@@ -81,7 +81,7 @@ func (e *events) open(t *timers, s *slab.Slot, state timer.State, endMs int64) b
 func (e *events) close() { e.ends = append(e.ends, len(e.buf)) }
 
 // addEnd adds the end event of a timer with an open update, with a full copy of the timer.
-func (e *events) addEnd(t *timers, s *slab.Slot) {
+func (e *events) addEnd(t *timers, h timer.Handle, s *slab.Slot) {
 	r := t.attempts.At(s.Attempt)
 	if !e.open(t, s, s.State(), r.EndedMs()) {
 		return
@@ -92,13 +92,13 @@ func (e *events) addEnd(t *timers, s *slab.Slot) {
 	}
 	v := t.content.View(s.Ref)
 	e.buf = binary.LittleEndian.AppendUint64(append(e.buf, historyVersion, flags|historyContent), v.Content)
-	e.buf = t.appendTimerAt(e.buf, s, r, &v)
+	e.buf = t.appendTimerAt(e.buf, h, s, r, &v)
 	e.close()
 }
 
 // appendTimerAt writes an ended timer in the layout of AppendTimer without making a copy. The
 // timer's successor must have been taken from it before.
-func (t *timers) appendTimerAt(dst []byte, s *slab.Slot, r *slab.Attempt, v *content.Blob) []byte {
+func (t *timers) appendTimerAt(dst []byte, h timer.Handle, s *slab.Slot, r *slab.Attempt, v *content.Blob) []byte {
 	dst = binary.AppendUvarint(dst, uint64(t.topics.rows[s.Topic].id))
 	dst = binary.AppendUvarint(dst, uint64(len(v.ID)))
 	dst, at := encoding.OpenBlock(append(dst, v.ID...))
@@ -106,6 +106,10 @@ func (t *timers) appendTimerAt(dst []byte, s *slab.Slot, r *slab.Attempt, v *con
 	callback := t.content.EncodedCallback(v.Target)
 	dst = binary.AppendUvarint(dst, uint64(len(callback)))
 	dst = append(append(dst, callback...), v.Rest...)
+	a, collects := t.arrays[h]
+	if collects {
+		dst = t.content.AppendArray(append(dst, encoding.FieldJSONPayload), &a)
+	}
 	encoding.CloseBlock(dst, at)
 	dst = binary.AppendUvarint(dst, s.Seq())
 	dst = binary.LittleEndian.AppendUint32(dst, v.Tag)
@@ -117,6 +121,9 @@ func (t *timers) appendTimerAt(dst []byte, s *slab.Slot, r *slab.Attempt, v *con
 	if v.AskedMs != 0 {
 		flags |= encoding.TimerAsked
 	}
+	if collects {
+		flags |= encoding.TimerCollects
+	}
 	dst = append(dst, byte(s.State()), byte(s.Reason()), flags)
 	for _, ms := range [...]int64{0, v.CreatedMs, v.UpdatedMs, r.EndedMs(), r.FiredMs, r.Lateness, int64(s.Attempts())} {
 		dst = binary.AppendVarint(dst, ms)
@@ -127,6 +134,9 @@ func (t *timers) appendTimerAt(dst []byte, s *slab.Slot, r *slab.Attempt, v *con
 	dst = encoding.AppendFailure(dst, text, answer)
 	if v.AskedMs != 0 {
 		dst = binary.AppendVarint(dst, v.AskedMs)
+	}
+	if collects {
+		dst = encoding.AppendCollected(dst, int(a.Count), a.Closed)
 	}
 	return dst
 }

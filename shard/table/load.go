@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -232,6 +233,8 @@ func (l *loader) record() bool {
 		}
 	case recordSuccessor:
 		l.successor()
+	case recordArray:
+		l.array()
 	case recordEnd:
 		if n := l.number(encoding.MaxHandle, "slots"); l.err == nil && timer.Handle(n) != l.t.slots.High {
 			l.fail("ends with %d slots, the header says %d", n, l.t.slots.High)
@@ -350,6 +353,53 @@ func (l *loader) successor() {
 	}
 	v.Target = t.content.Intern(l.targets[target])
 	t.attempts.At(s.Attempt).Successor = t.content.Put(h, &v)
+}
+
+// array reads the array of a timer, and whether that waits behind another. The chain is checked in
+// the end.
+func (l *loader) array() {
+	t := l.t
+	h := timer.Handle(l.number(uint64(t.slots.High), "handle"))
+	flags := l.byte()
+	if l.err != nil {
+		return
+	}
+	t.slots.Extend(h)
+	s := t.slots.At(h)
+	_, twice := t.arrays[h]
+	if s.State() == 0 || twice || flags&^arrayFlags != 0 || flags&arrayBehind != 0 && !s.Chained() {
+		l.fail("handle %d can have no array", h)
+		return
+	}
+	if flags&arrayBehind != 0 {
+		n := t.chains[h]
+		n.behind = true
+		t.chains[h] = n
+	}
+	if flags&arrayCollects == 0 {
+		return
+	}
+	count := uint32(l.number(timer.MaxCollectMax, "count"))
+	payloads := bytes.Clone(l.bytes(int(l.number(maxBody, "payloads"))))
+	names := l.bytes(int(l.number(maxBody, "names")))
+	v := t.content.View(s.Ref)
+	switch {
+	case l.err != nil:
+		return
+	case (count == 0) != (len(payloads) == 0) || count > 0 && payloads[0] != '[' || encoding.PayloadIn(v.Rest) != nil || !content.WellFormedNames(names):
+		l.fail("array of handle %d is broken", h)
+		return
+	}
+	a := t.content.LoadArray(h, payloads, names, count, flags&arrayClosed != 0)
+	t.arrays[h] = a
+	topic := t.topics.rows[s.Topic].id
+	for name := range t.content.Names(&a) {
+		key := t.partHash(topic, v.ID, name)
+		if other, twice := t.parts[key]; twice {
+			l.fail("handles %d and %d have one part", other, h)
+		}
+		t.parts[key] = h
+	}
 }
 
 func (l *loader) run(h timer.Handle, s *slab.Slot) {

@@ -76,7 +76,7 @@ func (l *loader) checkFinished() {
 			return
 		}
 		n++
-		bytes += t.finishedCost(s)
+		bytes += t.finishedCost(h, s)
 		last, h = h, timer.Handle(t.attempts.At(s.Attempt).Newer)
 	}
 	if n != total || bytes != t.finished.bytes || last != t.finished.newest {
@@ -108,6 +108,7 @@ func (l *loader) checkChains() {
 // checkChain walks the timers of one id and returns their number.
 func (l *loader) checkChain(first timer.Handle, s *slab.Slot) (met int) {
 	t, g := l.t, &sameID{first: first}
+	behind, alone := true, 0 // alone: live ones that do not collect
 	for last, h := timer.Handle(0), first; h != 0; last, h = h, t.chains[h].older {
 		o := t.get(h)
 		if o == nil || !o.Chained() || t.chains[h].newer != last || t.chains[h].of != nil || o.Topic != s.Topic ||
@@ -116,7 +117,15 @@ func (l *loader) checkChain(first timer.Handle, s *slab.Slot) (met int) {
 			return met
 		}
 		live := !o.State().Over()
-		if h != first && o.State() != timer.Dead && !live || live && g.over > 0 || g.live > timer.MaxLiveOfID || g.over > timer.MaxDeadOfID+1 {
+		if live && !t.collects(h) {
+			alone++
+		}
+		if t.chains[h].behind && (o.State() != timer.Scheduled || !behind || t.chains[h].older == 0) || behind && !t.chains[h].behind && h != first && !live {
+			l.fail("handle %d waits behind nothing", h)
+			return met
+		}
+		behind = behind && t.chains[h].behind
+		if h != first && o.State() != timer.Dead && !live || live && g.over > 0 || alone > timer.MaxLiveOfID+1 || g.over > timer.MaxDeadOfID+1 {
 			l.fail("timers of one id are in the wrong order at handle %d, or too many", h)
 			return met
 		}

@@ -29,6 +29,7 @@ type modelHarness struct {
 	// notLate makes adds and puts refuse to be late. The golden snapshot was drawn without it.
 	notLate  bool
 	outcomes bool           // draw outcomes; the golden snapshot was drawn without them
+	collects bool           // draw adds that collect; the golden snapshot was drawn without them
 	since    [][]byte       // entries since BeginSnapshot, while a snapshot is in progress
 	pauses   bool           // draw pauses and resumes; the golden snapshot was drawn without them
 	answers  bool           // draw answers; the golden snapshot was drawn without them
@@ -81,7 +82,7 @@ func (g *modelHarness) turn() {
 				x.handle = got[i].Handle
 			}
 			if got[i].Handle != x.handle || got[i].Timer == nil {
-				g.t.Fatalf("item %d: handle %d, the model says %d", i, got[i].Handle, x.handle)
+				g.t.Fatalf("item %d: handle %d, the model says %d (drawn %+v)", i, got[i].Handle, x.handle, g.drawn)
 			}
 			g.same(got[i].Timer, x)
 		}
@@ -93,8 +94,10 @@ func (g *modelHarness) turn() {
 		x.handle = g.table.Outcomes().Made[i]
 	}
 	for _, x := range g.model.all {
-		if x.handle == 0 { // it continued another timer and now has the id
-			x.handle, _ = g.table.Lookup(x.Topic, x.ID)
+		for h := timer.Handle(1); x.handle == 0; h++ { // it continued another timer
+			if g.table.Live(h, x.Seq) {
+				x.handle = h
+			}
 		}
 	}
 	g.checkTold()
@@ -109,6 +112,10 @@ func (g *modelHarness) same(got *timer.Timer, x *modelTimer) {
 	want.Content, want.Occurrence, want.FirstMs = x.content, uint32(x.occurrence), x.first
 	if x.first == 0 && !x.noExpiry && (x.Repeat == nil || x.occurrence == 1) {
 		want.FirstMs = x.CreatedMs
+	}
+	want.Successor = want.Successor || !x.behind && g.model.blocks(x)
+	if x.Collected > 0 && got.Payload == nil && len(want.Payload) > shownPayload {
+		want.Payload = nil
 	}
 	if x.State.Over() { // the series goes on without it
 		want.Occurrence, want.FirstMs = got.Occurrence, got.FirstMs
@@ -161,7 +168,7 @@ func (g *modelHarness) check() {
 	}
 	for key, l := range g.model.byID {
 		if len(l) > 0 {
-			x := l[len(l)-1]
+			x := g.model.shown(l[0].Topic, l[0].ID)
 			if h, _ := g.table.Lookup(x.Topic, x.ID); h != x.handle {
 				g.t.Fatalf("%s names handle %d, the model says %d", key, h, x.handle)
 			}
@@ -208,7 +215,7 @@ func placeOf(t *Table, h timer.Handle) string {
 	if l.of == nil {
 		return "alone"
 	}
-	return fmt.Sprint(l.newer, l.older, l.live, *l.of)
+	return fmt.Sprint(l.newer, l.older, l.live, l.behind, *l.of)
 }
 
 // dump prints all replicated state.
@@ -227,6 +234,10 @@ func dump(t *Table) string {
 		m.Repeat, m.Trace, m.OnDone, m.OnDead, m.LastAnswer = nil, nil, nil, nil, nil // otherwise their addresses would be printed
 		fmt.Fprintf(&b, "%d %+v %+v %+v %+v %+v %d %d %d %x %d %v", h, m, repeat, trace, done, dead, s.When(), s.Rev, v.Content, v.Flags, s.Marks(), placeOf(t, h))
 		fmt.Fprint(&b, " ", v.FirstMs, v.Occurrence)
+		if a, ok := t.arrays[h]; ok {
+			payloads, names := t.content.Texts(&a)
+			fmt.Fprintf(&b, " array %q %q", payloads, names)
+		}
 		if s.Attempt != 0 {
 			fmt.Fprintf(&b, " %+v", answer)
 			r := *t.attempts.At(s.Attempt)
@@ -265,7 +276,7 @@ func TestTableAgainstModel(t *testing.T) {
 			g := newModelHarness(t, rand.New(rand.NewPCG(seed, 1)).IntN)
 			g.deadByVersion, g.notLate = seed%2 == 0, seed%4 == 0
 			g.outcomes = seed%3 > 0
-			g.delivers, g.answers, g.pauses = seed%2 == 1, seed%3 == 0, seed%3 != 1
+			g.delivers, g.answers, g.pauses, g.collects = seed%2 == 1, seed%3 == 0, seed%3 != 1, seed%4 > 0
 			g.drive(250)
 		})
 	}
@@ -274,7 +285,7 @@ func TestTableAgainstModel(t *testing.T) {
 func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newModelHarness(rapidTB{TB: t, r: r}, func(n int) int { return rapid.IntRange(0, n-1).Draw(r, "pick") })
-		g.deadByVersion, g.notLate, g.outcomes, g.answers, g.pauses = true, true, true, true, true
+		g.deadByVersion, g.notLate, g.outcomes, g.answers, g.pauses, g.collects = true, true, true, true, true, true
 		g.drive(12)
 	})
 }

@@ -26,6 +26,8 @@ type modelTimer struct {
 	series     bool
 	occurrence int // from 1; 0: no series, or it continues without this timer
 	successor  *modelTimer
+	parts      []string // names of what it has collected
+	behind     bool     // it waits until the next older one of its id has ended
 }
 
 // model is the reference implementation with maps and lists, without regard to speed.
@@ -57,6 +59,16 @@ func (m *model) last(topic timer.TopicID, id string) *modelTimer {
 	return nil
 }
 
+// shown returns the timer that the id names.
+func (m *model) shown(topic timer.TopicID, id string) *modelTimer {
+	x := m.last(topic, id)
+	if x == nil || !x.behind {
+		return x
+	}
+	l := m.byID[modelKey(topic, id)]
+	return l[slices.IndexFunc(l, (*modelTimer).live)]
+}
+
 func (m *model) begin(now int64, size int) {
 	m.clock = max(m.clock, now)
 	m.made, m.lost = nil, 0
@@ -75,6 +87,7 @@ func (m *model) begin(now int64, size int) {
 }
 
 func (m *model) drop(x *modelTimer) {
+	m.letGo(x)
 	is := func(y *modelTimer) bool { return x == y }
 	key := modelKey(x.Topic, x.ID)
 	m.byID[key] = slices.DeleteFunc(m.byID[key], is)
@@ -86,6 +99,9 @@ func (m *model) end(x *modelTimer, to timer.State, at int64) {
 	x.State, x.EndedMs, x.NextMs = to, at, 0
 	x.Paused, x.missed = false, false
 	x.rev++
+	if to == timer.Cancelled {
+		x.parts = nil
+	}
 	m.finished = append(m.finished, x)
 	m.tell(x)
 }
@@ -99,6 +115,7 @@ func (m *model) kill(x *modelTimer, why timer.Reason, at, until int64) {
 	x.State, x.Reason, x.EndedMs, x.NextMs, x.until = timer.Dead, why, at, 0, until
 	x.Paused, x.missed = false, false
 	x.rev++
+	x.parts = nil
 	m.tell(x)
 }
 
@@ -107,7 +124,7 @@ func (m *model) create(c *timer.Command) (timer.Code, *modelTimer) {
 	version := uint32(1)
 	if old := m.last(c.Topic, c.ID); old != nil {
 		version = old.Version + 1
-		if old.State != timer.Dead {
+		if old.State.Over() && old.State != timer.Dead {
 			m.drop(old)
 		}
 	}
@@ -146,6 +163,9 @@ func (x *modelTimer) begin() {
 
 func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 	x := m.last(c.Topic, c.ID)
+	if c.Kind != timer.Add && c.Kind != timer.Redrive {
+		x = m.shown(c.Topic, c.ID)
+	}
 	_, closed := m.closed[c.Topic]
 	if c.Spec != nil && (m.closedOutcome(c.Spec.OnDone) || m.closedOutcome(c.Spec.OnDead)) {
 		closed = true
@@ -160,6 +180,8 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		switch {
 		case closed:
 			return timer.TopicClosed, nil
+		case c.Merge == timer.MergeCollect:
+			return m.collect(c, x, late)
 		case x == nil && late:
 			return timer.TooLate, nil
 		case x == nil:
@@ -205,6 +227,8 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 			return timer.VersionMismatch, x
 		case x.State.Over():
 			return m.create(c)
+		case c.Spec.Repeat != nil && m.blocks(x):
+			return timer.InUse, x
 		}
 		m.replace(x, c, c.Spec.DueMs)
 		return timer.OK, x
@@ -235,9 +259,15 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		if p := c.Patch; p.OnDone && m.closedOutcome(p.Spec.OnDone) || p.OnDead && m.closedOutcome(p.Spec.OnDead) {
 			return timer.TopicClosed, x
 		}
+		if c.Patch.Repeat && c.Patch.Spec.Repeat != nil && m.blocks(x) {
+			return timer.InUse, x
+		}
 		x.Version++
 		x.UpdatedMs = m.clock
 		x.missed = x.missed && !c.Patch.Due && !c.Patch.Repeat
+		if c.Patch.Payload || c.Patch.Repeat && c.Patch.Spec.Repeat != nil {
+			x.Collected, x.Full, x.parts = 0, false, nil
+		}
 		c.Patch.Apply(&x.Spec)
 		if c.Patch.Expiry {
 			x.noExpiry = false
@@ -274,13 +304,15 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 				code = timer.CancelInFlight
 			} else if y.live() {
 				m.end(y, timer.Cancelled, m.clock)
-				if y != x {
+				if y != list[0] {
 					m.drop(y)
 				}
 			}
 		}
-		m.yield(x)
-		return code, m.last(c.Topic, c.ID)
+		if y := m.last(c.Topic, c.ID); y.State.Over() {
+			m.yield(y)
+		}
+		return code, m.shown(c.Topic, c.ID)
 	case timer.Redrive, timer.Purge:
 		return m.deadLetter(c)
 	case timer.CloseTopic:
@@ -308,6 +340,7 @@ func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
 		return timer.OK, nil
 	}
 	switch {
+	case !last.State.Over() && x.Collected > 0 && last.Collected > 0:
 	case !last.State.Over() && (!x.series || !last.series || x.Tag != last.Tag):
 		return timer.InUse, x
 	case last.State.Over() && last.State != timer.Dead:
@@ -382,7 +415,7 @@ func (m *model) deliver(c *timer.Command) timer.Code {
 }
 
 func (m *model) lease(x *modelTimer, seq uint64, rev uint32, dur int64, holder Holder, now int64) timer.Code {
-	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.Paused {
+	if x == nil || x.Seq != seq || x.State != timer.Scheduled || x.rev != rev || x.Paused || x.behind {
 		return timer.Skipped
 	}
 	if d, known := m.deliveries[x.Topic]; known && d.pull != (holder == ByPuller) {
@@ -470,6 +503,7 @@ func (m *model) pause(x *modelTimer, c *timer.Command) {
 
 func (m *model) replace(x *modelTimer, c *timer.Command, due int64) {
 	x.Spec, x.content = *c.Spec, c.Content
+	x.Collected, x.Full, x.parts = 0, false, nil
 	x.begin()
 	x.Version++
 	x.missed = false
@@ -543,6 +577,9 @@ func (x *modelTimer) live() bool { return !x.State.Over() }
 
 // yield puts a timer that may have ended behind those of its id that have not.
 func (m *model) yield(x *modelTimer) {
+	if x.State.Over() {
+		m.letGo(x)
+	}
 	list := m.byID[modelKey(x.Topic, x.ID)]
 	others := slices.ContainsFunc(list, (*modelTimer).live)
 	switch {

@@ -13,7 +13,7 @@ import (
 // Read copies a timer by its id: the live one, or else the last ended one that is still kept. It
 // returns nil if there is none.
 func (t *timers) Read(topic timer.TopicID, id string) *timer.Timer {
-	return t.Copy(t.Find(topic, []byte(id)))
+	return t.Copy(t.Named(topic, []byte(id), 0))
 }
 
 // Copy copies a timer. It returns nil if the slot is free.
@@ -35,15 +35,22 @@ func (t *timers) CopyWith(h timer.Handle, payload bool) *timer.Timer {
 		Content: v.Content, Occurrence: v.Occurrence, FirstMs: v.FirstAdd(0),
 	}
 	_ = encoding.DecodeRest(&m.Spec, v.Rest, payload) // checked when it was proposed
+	if a, ok := t.arrays[h]; ok {
+		m.Collected, m.Full, m.PayloadKind = uint16(a.Count), a.Closed, timer.JSONPayload
+		if payload {
+			m.Payload = t.content.AppendArray(make([]byte, 0, a.Sent()), &a)
+		}
+	}
 	m.DueMs = t.dueMs(s)
 	m.Callback = t.content.CallbackAt(v.Target)
 	if m.State == timer.Scheduled {
 		m.NextMs = s.When()
 	}
+	m.Successor = t.Awaited(h)
 	if s.Attempt != 0 {
 		r := t.attempts.At(s.Attempt)
 		m.Fence, m.FiredMs, m.LatenessMs = r.Fence, r.FiredMs, r.Lateness
-		m.Successor = r.Successor != 0
+		m.Successor = m.Successor || r.Successor != 0
 		text, answer := t.content.Failure(r.ErrRef)
 		m.LastStatus, m.LastError = int(r.Status), string(text)
 		m.LastAnswer, _ = encoding.DecodeAnswer(answer) // checked when it was proposed
@@ -126,6 +133,8 @@ func (t *timers) CopySize(h timer.Handle, payload bool) int {
 	}
 	if !payload {
 		n -= len(encoding.PayloadIn(v.Rest))
+	} else if a, ok := t.arrays[h]; ok {
+		n += a.Sent()
 	}
 	return n
 }

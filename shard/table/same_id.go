@@ -12,8 +12,11 @@ import (
 // names the first. Only that one may be Done or Cancelled.
 type link struct {
 	newer, older timer.Handle
-	live         bool    // counted as one that has not ended
-	of           *sameID // not replicated: it follows from the links
+	live         bool // counted as one that has not ended
+	// behind: it is scheduled, and is not attempted before the next older one has ended. Those
+	// behind are the newest of an id.
+	behind bool
+	of     *sameID // not replicated: it follows from the links
 }
 
 // sameID summarizes the timers of one id, if there are several.
@@ -40,9 +43,13 @@ func (t *timers) NextLive(h timer.Handle) timer.Handle {
 }
 
 // Named finds a timer that a change names: the one with a number among those of the id that have not
-// ended, or without a number the one that the id names. It returns 0 if there is none.
+// ended, or without a number the one that the id names; of those that wait behind each other, the
+// first. It returns 0 if there is none.
 func (t *timers) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle {
 	h := t.Find(topic, id)
+	if l := t.chains[h]; seq == 0 && l.behind {
+		return l.of.lastLive
+	}
 	for seq != 0 && h != 0 && t.slots.At(h).Seq() != seq {
 		h = t.NextLive(h)
 	}
@@ -111,6 +118,9 @@ func (u *updater) remove(h timer.Handle, l link) {
 	u.setLink(h, link{})
 	u.setOlder(g, l.newer, l.older)
 	u.setNewer(g, l.older, l.newer)
+	if l.live && !l.behind && u.chains[l.newer].behind {
+		u.setBehind(l.newer, false)
+	}
 }
 
 // setOlder makes older the next after h, or the first if h is 0.
@@ -222,6 +232,9 @@ func (t *timers) mayRedrive(h timer.Handle) timer.Code {
 	g := t.chains[h].of
 	if g == nil || g.live == 0 {
 		return timer.OK
+	}
+	if t.collects(h) && t.collects(g.first) {
+		return timer.OK // it runs beside those that wait, as it does beside a series
 	}
 	dead, first := t.content.View(t.slots.At(h).Ref), t.content.View(t.slots.At(g.first).Ref)
 	switch {

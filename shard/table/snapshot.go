@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
 	"carillon/timer/encoding"
@@ -28,6 +29,7 @@ const (
 	recordFree
 	recordEnd
 	recordSuccessor // of the preceding timer
+	recordArray     // of the preceding timer: it collects, or waits behind another
 )
 
 // Snapshot writes a table's state as of BeginSnapshot in pieces, while entries are applied. A slot
@@ -206,6 +208,9 @@ func (s *Snapshot) appendSlot(dst []byte, h timer.Handle) []byte {
 	if o.Attempt != 0 && t.attempts.At(o.Attempt).Successor != 0 {
 		dst = s.appendSuccessor(dst, h, t.attempts.At(o.Attempt).Successor)
 	}
+	if a, collects := t.arrays[h]; collects || t.isBehind(h, o) {
+		dst = s.appendArray(dst, h, &a, collects)
+	}
 	return dst
 }
 
@@ -229,6 +234,39 @@ func (s *Snapshot) appendSuccessor(dst []byte, h timer.Handle, ref uint32) []byt
 	dst = binary.AppendUvarint(dst, uint64(v.Target))
 	dst = binary.AppendUvarint(append(dst, v.Flags), uint64(len(v.Body)))
 	return append(dst, v.Body...)
+}
+
+// Flags of an array in a snapshot.
+const (
+	arrayBehind   = 1 << iota // the timer waits behind another
+	arrayCollects             // count, payloads and names follow
+	arrayClosed
+
+	arrayFlags = 1<<iota - 1
+)
+
+func (s *Snapshot) appendArray(dst []byte, h timer.Handle, a *content.Array, collects bool) []byte {
+	var flags byte
+	if s.t.chains[h].behind {
+		flags |= arrayBehind
+	}
+	if collects {
+		flags |= arrayCollects
+	}
+	if a.Closed {
+		flags |= arrayClosed
+	}
+	dst = append(binary.AppendUvarint(append(dst, recordArray), uint64(h)), flags)
+	if !collects {
+		return dst
+	}
+	s.blobs += s.t.content.ArrayHash(h, a)
+	dst = binary.AppendUvarint(dst, uint64(a.Count))
+	payloads, names := s.t.content.Texts(a)
+	for _, text := range [...][]byte{payloads, names} {
+		dst = append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+	}
+	return dst
 }
 
 func (t *timers) appendRun(dst []byte, r *slab.Attempt) []byte {

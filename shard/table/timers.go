@@ -18,10 +18,11 @@ type timers struct {
 	ids    index.Index
 	chains map[timer.Handle]link // places of timers that share their id with others
 	naming outcomeTopics
+	collections
 }
 
 func newTimers() timers {
-	return timers{content: content.New(), topics: newTopics(), chains: map[timer.Handle]link{}, naming: newOutcomeTopics(), ids: index.New()}
+	return timers{content: content.New(), topics: newTopics(), chains: map[timer.Handle]link{}, naming: newOutcomeTopics(), ids: index.New(), collections: newCollections()}
 }
 
 // Len returns the number of timers, including ended ones.
@@ -60,13 +61,15 @@ func (t *timers) ScheduledAt(h timer.Handle, seq uint64, rev uint32) bool {
 	return s != nil && s.Rev == rev && s.State() == timer.Scheduled
 }
 
-// Lookup finds a timer by its id: the live one, or else the last ended one that is still kept.
+// Lookup finds a timer by its id: the live one, or else the last ended one that is still kept. Of
+// timers that wait behind each other it is the first.
 func (t *timers) Lookup(topic timer.TopicID, id string) (timer.Handle, bool) {
-	h := t.Find(topic, []byte(id))
+	h := t.Named(topic, []byte(id), 0)
 	return h, h != 0
 }
 
-// Find is Lookup with the id as bytes. It returns 0 if there is no such timer.
+// Find finds the newest timer of an id that has not ended, or else the last ended one that is still
+// kept. It returns 0 if there is no such timer.
 func (t *timers) Find(topic timer.TopicID, id []byte) timer.Handle {
 	row, ok := t.topics.rowOf[topic]
 	if !ok {
@@ -88,11 +91,15 @@ func (t *timers) dueMs(s *slab.Slot) int64 {
 	return t.attempts.At(s.Attempt).DueMs
 }
 
-func (t *timers) wakeMs(s *slab.Slot) (ms int64, in bool) {
+func (t *timers) wakeMs(h timer.Handle, s *slab.Slot) (ms int64, in bool) {
 	switch s.State() {
 	case timer.Scheduled:
 		at, v := s.When(), t.content.View(s.Ref)
-		if end := v.ExpiresMs(t.dueMs(s)); end != 0 {
+		end := v.ExpiresMs(t.dueMs(s))
+		if t.isBehind(h, s) {
+			return end + 1, end != 0
+		}
+		if end != 0 {
 			at = min(at, end+1)
 		}
 		return at, true
@@ -100,6 +107,11 @@ func (t *timers) wakeMs(s *slab.Slot) (ms int64, in bool) {
 		return s.When(), true
 	}
 	return 0, false
+}
+
+// isBehind reports whether a timer waits for another of its id.
+func (t *timers) isBehind(h timer.Handle, s *slab.Slot) bool {
+	return s.Chained() && t.chains[h].behind
 }
 
 // wasRefused reports whether the last call of a scheduled timer was refused an address.
@@ -137,6 +149,9 @@ func (t *timers) slotHash(h timer.Handle, s *slab.Slot) uint64 {
 	if s.Chained() {
 		l := t.chains[h]
 		x = content.Mix(x, uint64(l.newer)<<32|uint64(l.older))
+		if l.behind {
+			x = content.Mix(x, 1)
+		}
 	}
 	return x
 }

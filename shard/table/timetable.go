@@ -26,7 +26,7 @@ func (t *timetable) MemoryBytes() int64 {
 	const wheelNode, wheelChunk, chainEntry, namingEntry = 20, 1024, 72, 32
 	wheelNodes := (int64(t.slots.High) + wheelChunk) &^ (wheelChunk - 1)
 	return t.slots.Memory() + t.attempts.Memory() + t.content.Memory() + t.ids.Memory() + int64(len(t.chains))*chainEntry + int64(len(t.naming.of))*namingEntry +
-		wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8
+		t.collections.memory() + wheelNodes*wheelNode + int64(cap(t.wheelWaits.counted))*8
 }
 
 // Advance moves the wheel to nowMs with at most budget units of work. It reports whether the wheel
@@ -72,12 +72,13 @@ func (t *timetable) Arm(h timer.Handle, atMs int64) {
 
 // place arms the wheel for a timer according to its state:
 //
-//	Scheduled  at its next attempt, or right after its expiry if that is earlier
+//	Scheduled  at its next attempt, or right after its expiry if that is earlier; only at that if
+//	           it waits behind another of its id
 //	Leased     at the end of the lease
 //	Dead       at the end of its retention
 //	Done, Cancelled  not armed
 func (t *timetable) place(h timer.Handle, s *slab.Slot) {
-	if at, wakes := t.wakeMs(s); wakes {
+	if at, wakes := t.wakeMs(h, s); wakes {
 		t.Arm(h, at)
 	} else {
 		t.wheel.Remove(wheel.Handle(h))
@@ -102,7 +103,7 @@ func (t *timetable) Rearm(h timer.Handle, seq uint64) {
 }
 
 func (t *timetable) restore(h timer.Handle, s *slab.Slot) {
-	if at, wakes := t.wakeMs(s); wakes {
+	if at, wakes := t.wakeMs(h, s); wakes {
 		if _, in := t.wheel.When(wheel.Handle(h)); !in {
 			t.Arm(h, at)
 			t.countWait(h, s)

@@ -154,6 +154,7 @@ func (u *updater) forget(h timer.Handle, s *slab.Slot) {
 		u.finished.remove(u, h, s)
 	}
 	u.wheel.Remove(wheel.Handle(h))
+	u.dropArray(h, s)
 	u.freeAttempt(h, s)
 	u.content.Drop(h, s.Ref)
 	u.naming.read(h, nil)

@@ -42,7 +42,7 @@ func (t *timetable) waitsForRetry(h timer.Handle, s *slab.Slot) bool {
 		return false
 	}
 	at, in := t.wheel.When(wheel.Handle(h))
-	wake, _ := t.wakeMs(s)
+	wake, _ := t.wakeMs(h, s)
 	return in && int64(at) == wake
 }
 

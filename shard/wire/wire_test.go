@@ -30,7 +30,7 @@ func (a arbitrary) fill(v reflect.Value, name string) {
 		v.SetBool(a.full || rapid.Bool().Draw(a.t, name))
 	case reflect.Int, reflect.Int64:
 		v.SetInt(a.number(name, v.Kind() == reflect.Int))
-	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		low := uint64(0)
 		if a.full {
 			low = 1
@@ -111,7 +111,7 @@ func (a arbitrary) narrow(v reflect.Value) {
 	case *timer.Code:
 		*p = 1 + *p%timer.TooMany
 	case *timer.Merge:
-		*p = 1 + *p%timer.MergeDebounce
+		*p = 1 + *p%timer.MergeCollect
 	case *timer.CatchUp:
 		*p = 1 + *p%timer.CatchUpAll
 	case *timer.PayloadKind:
@@ -128,6 +128,15 @@ func (a arbitrary) narrow(v reflect.Value) {
 		if !p.HasExpiry {
 			p.ExpiresAfterMs = 0
 		}
+		if c := p.Collect; c != nil {
+			c.Max, c.Part = int(uint(c.Max)%timer.MaxCollectMax), c.Part[:min(len(c.Part), timer.MaxPart)]
+			if *c == (timer.Collect{}) {
+				p.Collect = nil
+			}
+		}
+	case *timer.Timer:
+		p.Collected %= timer.MaxCollectMax + 1
+		p.Full = p.Full && p.Collected > 0
 	case *timer.Result:
 		p.AtMs &= math.MaxInt64 // by the leader's clock, so not negative
 	case *timer.Query:

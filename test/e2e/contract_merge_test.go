@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-var contractMerge = []contractCheck{{"keep", checkKeep}, {"replace", checkReplace}, {"debounce", checkDebounce}, {"successor", checkSuccessor}, {"repeat", checkRepeat}, {"overlap", checkOverlap}, {"cron", checkCron}, {"catchUp", checkCatchUp}}
+var contractMerge = []contractCheck{{"keep", checkKeep}, {"replace", checkReplace}, {"debounce", checkDebounce}, {"successor", checkSuccessor}, {"collect", checkCollect}, {"repeat", checkRepeat}, {"overlap", checkOverlap}, {"cron", checkCron}, {"catchUp", checkCatchUp}}
 
 func checkKeep(k *talk) {
 	k.policy(`{` + nobody + `,"merge":"keep"}`)
@@ -29,6 +29,48 @@ func checkReplace(k *talk) {
 	k.add(fmt.Sprintf(`{"id":"b","delay":"0s","callback":{"url":%q},"retry":{"min_backoff":"1h","max_backoff":"1h"}}`, r.url)).is(201)
 	k.until("b", "last_status", "500").has("attempts", "1", "state", `"scheduled"`)
 	k.add(`{"id":"b","delay":"1h",`+nobody+`,"merge":"replace"}`).is(200).has("attempts", "0", "version", "2")
+}
+
+// checkCollect: API.md section 9.5.
+func checkCollect(k *talk) {
+	r := k.holding(500, 200)
+	k.policy(fmt.Sprintf(`{"callback":{"url":%q},"merge":"collect","collect_max":3,"retry":{"min_backoff":"10ms","max_backoff":"10ms"}}`, r.url))
+	first := k.add(`{"id":"a","delay":"1h","payload":{"n": 0}}`).is(201).has("payload", `[{"n":0}]`, "collected", "1", "merged", "")
+	k.add(`{"id":"a","delay":"2h","payload":1,"part":"one"}`).is(200).has("payload", `[{"n":0},1]`, "collected", "2", "merged", "true", "due_ms", first.field("due_ms"))
+	k.add(`{"id":"a","delay":"2h","payload":1,"part":"one"}`).is(200).has("collected", "2", "merged", "true", "version", "2")
+	k.add(`{"id":"a","delay":"2h","payload":"x","max_wait":"90m"}`).is(200).has("collected", "3")
+	if got := r.await(1); got.body != `[{"n": 0},1,"x"]` {
+		k.Errorf("full, it is called with %s", got.body)
+	}
+	for n := 3; n < 8; n++ {
+		k.add(fmt.Sprintf(`{"id":"a","delay":"1ms","payload":%d}`, n)).is(200).has("collected", fmt.Sprint((n-3)%3+1), "merged", "true")
+	}
+	k.get("a").has("state", `"leased"`, "successor", "true", "collected", "3")
+	r.letGo()
+	r.await(4) // the first one is retried before the others come
+	calls := r.all()
+	for i, want := range []string{`[{"n": 0},1,"x"]`, `[{"n": 0},1,"x"]`, `[3,4,5]`, `[6,7]`} {
+		if calls[i].body != want {
+			k.Errorf("call %d has %s, want %s", i+1, calls[i].body, want)
+		}
+	}
+	if a, b := calls[1].header.Get("webhook-id"), calls[2].header.Get("webhook-id"); a == b || a != calls[0].header.Get("webhook-id") {
+		k.Errorf("webhook-ids %s and %s", a, b)
+	}
+	k.until("a", "state", `"done"`).has("payload", `[6,7]`, "successor", "")
+	// The longest wait, a pending timer of another rule, and what is refused.
+	s := k.add(`{"id":"b","delay":"1h","payload":1,"max_wait":"90m"}`).is(201)
+	k.add(`{"id":"b","delay":"80m","payload":2,"max_wait":"90m"}`).is(200)
+	k.add(`{"id":"b","delay":"3h","payload":[3],"max_wait":"90m","collect_max":10}`).is(200).has("payload", `[1,2,[3]]`, "due_ms", fmt.Sprint(s.number("created_ms")+90*60_000))
+	k.add(`{"id":"c","delay":"1h","payload":"other","merge":"reject"}`).is(201).has("payload", `"other"`, "collected", "")
+	k.add(`{"id":"c","delay":"1h","payload":1}`).is(200).has("payload", `["other",1]`, "collected", "2")
+	k.add(`{"id":"d","delay":"1h"}`).refused(422, "not_json")
+	k.add(`{"id":"d","delay":"1h","payload_base64":"AA=="}`).refused(422, "not_json")
+	k.add(`{"id":"d","delay":"1h","payload":"`+strings.Repeat("x", 256<<10-2)+`"}`).refused(413, "too_large")
+	k.add(`{"id":"e","delay":"1h","payload_base64":"AA==","merge":"reject"}`).is(201)
+	k.add(`{"id":"e","delay":"1h","payload":1}`).refused(409, "exists")
+	k.ask("DELETE", "/timers/b", "").is(200).has("outcome", `"prevented"`)
+	k.add(`{"id":"b","delay":"1h","payload":9}`).is(201).has("payload", `[9]`)
 }
 
 func checkDebounce(k *talk) {

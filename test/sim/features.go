@@ -23,7 +23,7 @@ const (
 	pacedTopic  timer.TopicID = 9 // few calls per second
 )
 
-var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "line", "few", "paced", "ranked", "spread", "brief", "content", "bulk", "merging", "window", probeName, "perkey"}
+var topicNames = []string{"one", "two", "features", "serial", "pull", "report", "line", "few", "paced", "ranked", "spread", "brief", "content", "bulk", "merging", "window", probeName, "perkey", "collect"}
 
 // settledTopics are the first topics, which World.pauseTopic pauses and resumes.
 const settledTopics = 4

@@ -40,6 +40,7 @@ func (w *World) live() {
 	w.windowed.begin()
 	w.outcomes.begin()
 	w.perKey.begin()
+	w.collecting.begin()
 	w.turning.begin()
 	w.sicken()
 	if w.swarm.replicaFaults != (replicaFaults{}) {
@@ -177,6 +178,7 @@ func (w *World) heal() {
 	w.workloads.done()
 	w.merging.done()
 	w.outcomes.done()
+	w.collecting.done()
 	w.makers.ended = true
 	w.turning.done()
 	w.healed = w.now

@@ -36,7 +36,7 @@ func (b *checker) judgeTurns(w *World) {
 
 // checkVisits runs their final checks.
 func (b *checker) checkVisits(w *World) {
-	for id := rankedTopic; id <= windowTopic; id++ {
+	for id := rankedTopic; id <= collectTopic; id++ {
 		b.visits[id].checkEnd(w)
 	}
 	b.visits[perKeyTopic].checkEnd(w)

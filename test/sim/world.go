@@ -88,6 +88,7 @@ type World struct {
 	featureClients *featureClients
 	keys           *keyOperator
 	merging        *merging
+	collecting     *collecting
 	turning        *turning
 	makers         *topicMakers
 	crowd          *crowd
@@ -192,6 +193,8 @@ func newWorld(cfg Config) *World {
 	}
 	w.perKey = w.drawPerKey()
 	w.checker.visits[perKeyTopic] = w.perKey
+	w.collecting = w.drawCollecting()
+	w.checker.visits[collectTopic] = w.collecting
 	w.crowd = w.drawCrowd()
 	w.crowd.judge(w.checker)
 	if w.turning = w.drawTurning(); w.turning.on {

@@ -237,7 +237,7 @@ func (r *Reader) Command(c *Command) {
 	}
 	c.share(number, value)
 	if c.Flags&commandMerge != 0 {
-		if c.Merge, c.MaxWait = timer.Merge(r.Byte()), r.Varint(); c.Merge > timer.MergeDebounce || c.MaxWait < 0 {
+		if c.Merge, c.MaxWait = timer.Merge(r.Byte()), r.Varint(); c.Merge > timer.MergeCollect || c.MaxWait < 0 {
 			r.Fail("unknown merge rule")
 		}
 	}

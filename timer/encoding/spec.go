@@ -43,8 +43,13 @@ const (
 	fieldOnDone
 	fieldOnDead
 	fieldWeight
-	FieldRepeat  = 20
-	fieldPayload = 0x40 // | PayloadKind
+	// of adds that collect; a table keeps neither
+	fieldCollectMax = 14
+	fieldPart       = 15
+	FieldRepeat     = 20
+	fieldPayload    = 0x40 // | PayloadKind
+	// FieldJSONPayload is the last field of a rest with a JSON payload, which goes to the end.
+	FieldJSONPayload = fieldPayload | byte(timer.JSONPayload)
 )
 
 // AppendSpec writes due time, callback and the rest; the reader must know where it ends.
@@ -139,6 +144,14 @@ func AppendRest(dst []byte, s *timer.Spec) []byte {
 	}
 	if s.Weight != 0 {
 		dst = append(dst, fieldWeight, s.Weight)
+	}
+	if c := s.Collect; c != nil {
+		if c.Max != 0 {
+			dst = binary.AppendUvarint(append(dst, fieldCollectMax), uint64(c.Max))
+		}
+		if c.Part != "" {
+			dst = AppendBlock(append(dst, fieldPart), c.Part)
+		}
 	}
 	if s.Repeat != nil {
 		dst = appendRepeat(append(dst, FieldRepeat), s.Repeat)
@@ -239,6 +252,10 @@ func (f *RestField) Next(r *Reader) bool {
 		f.Bytes = r.Block(MaxText, "content type")
 	case fieldExpiry, fieldMaxAttempts, fieldMinBackoff, fieldMaxBackoff:
 		f.number = r.Varint()
+	case fieldCollectMax:
+		f.number = int64(r.Number(timer.MaxCollectMax, "collect_max"))
+	case fieldPart:
+		f.Bytes = r.Block(timer.MaxPart, "part")
 	case FieldRepeat:
 		f.Bytes = r.Block(maxRepeat, "repeat")
 		if err := DecodeRepeat(new(timer.Repeat), f.Bytes); err != nil {
@@ -348,6 +365,13 @@ func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 			s.OnDone = f.outcome()
 		case fieldOnDead:
 			s.OnDead = f.outcome()
+		case fieldCollectMax:
+			s.Collect = &timer.Collect{Max: int(f.number)}
+		case fieldPart:
+			if s.Collect == nil {
+				s.Collect = new(timer.Collect)
+			}
+			s.Collect.Part = string(f.Bytes)
 		case FieldRepeat:
 			s.Repeat = new(timer.Repeat)
 			_ = DecodeRepeat(s.Repeat, f.Bytes) // checked by Next
@@ -359,6 +383,41 @@ func DecodeRest(s *timer.Spec, rest []byte, payload bool) error {
 		}
 	}
 	return r.Err()
+}
+
+// Collect is what a table needs of the rest of an add that collects.
+type Collect struct {
+	Max       int
+	Part      []byte
+	Payload   []byte
+	IsJSON    bool
+	IsPresent bool // it has a payload
+}
+
+// SplitCollect takes a rest that has been checked apart, and appends to kept what is neither in
+// Collect nor in an array.
+func SplitCollect(kept, rest []byte) (Collect, []byte) {
+	var c Collect
+	r := Reader{Rest: rest}
+	for f := (RestField{}); ; {
+		before := r.Rest
+		if !f.Next(&r) {
+			return c, kept
+		}
+		switch f.Field {
+		case fieldCollectMax:
+			c.Max = int(f.number)
+		case fieldPart:
+			c.Part = f.Bytes
+		case FieldJSONPayload:
+			c.Payload, c.IsJSON, c.IsPresent = f.Bytes, true, true
+		case fieldPayload | byte(timer.BinaryPayload):
+			c.Payload, c.IsPresent = f.Bytes, true
+		case fieldPayload:
+		default:
+			kept = append(kept, before[:len(before)-len(r.Rest)]...)
+		}
+	}
 }
 
 // PayloadIn returns the payload's bytes in a rest that has been checked.

@@ -14,6 +14,8 @@ const (
 	TimerAsked // the time is last
 	timerMade  // Content, FirstMs and Occurrence follow; the history does not keep them
 	timerPaused
+	// TimerCollects: how many payloads the array has, and whether it is full, are last.
+	TimerCollects
 
 	timerFlags = 1<<iota - 1
 )
@@ -43,6 +45,9 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	if t.Paused {
 		flags |= timerPaused
 	}
+	if t.Collected != 0 {
+		flags |= TimerCollects
+	}
 	if t.Content != 0 || t.FirstMs != 0 || t.Occurrence != 0 {
 		flags |= timerMade
 	}
@@ -65,7 +70,19 @@ func AppendTimer(dst []byte, t *timer.Timer) []byte {
 	if t.AskedMs != 0 {
 		dst = binary.AppendVarint(dst, t.AskedMs)
 	}
+	if t.Collected != 0 {
+		dst = AppendCollected(dst, int(t.Collected), t.Full)
+	}
 	return dst
+}
+
+// AppendCollected writes how many payloads an array has, and whether it is full.
+func AppendCollected(dst []byte, n int, full bool) []byte {
+	word := uint64(n) << 1
+	if full {
+		word |= 1
+	}
+	return binary.AppendUvarint(dst, word)
 }
 
 // Timer reads a Timer; after a fault the result has no meaning.
@@ -115,6 +132,10 @@ func (r *Reader) Timer() *timer.Timer {
 	t.LastError, t.LastAnswer = r.Failure()
 	if flags&TimerAsked != 0 {
 		t.AskedMs = r.Varint()
+	}
+	if flags&TimerCollects != 0 {
+		word := r.Number(timer.MaxCollectMax<<1|1, "collected")
+		t.Collected, t.Full = uint16(word>>1), word&1 != 0
 	}
 	return t
 }

@@ -162,6 +162,9 @@ func (e *fakeEngine) change(t *fakeTimer, cmd *timer.Command) timer.Code {
 }
 
 func (e *fakeEngine) add(t *fakeTimer, cmd *timer.Command) timer.Code {
+	if cmd.Merge == timer.MergeCollect {
+		return e.collect(t, cmd)
+	}
 	late := cmd.NotLate && e.nowMs()-cmd.Spec.DueMs > timer.LateMs
 	if t == nil && late {
 		return timer.TooLate
@@ -186,6 +189,20 @@ func (e *fakeEngine) add(t *fakeTimer, cmd *timer.Command) timer.Code {
 	}
 	e.create(t, cmd)
 	return timer.Created
+}
+
+// collect knows no parts, and no arrays that wait.
+func (e *fakeEngine) collect(t *fakeTimer, cmd *timer.Command) timer.Code {
+	var cur *timer.Timer
+	if t != nil {
+		cur = &t.Timer
+	}
+	got := timer.Preview(cmd, cur, e.nowMs())
+	if got.Timer != nil {
+		e.wrote++
+		e.timers[timerKey{cmd.Topic, cmd.ID}] = &fakeTimer{Timer: *got.Timer, content: cmd.Content, absolute: cmd.Absolute}
+	}
+	return got.Code
 }
 
 // merge knows no first moment: a debounced timer is replaced.

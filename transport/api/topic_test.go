@@ -20,7 +20,7 @@ const orders = "/v1/topics/orders"
 func TestTopicLife(t *testing.T) {
 	h := newHarness(t)
 	h.do("GET", orders, "").problem(404, web.UnknownTopic)
-	def := `{"ack":"response","answers":"failed","breaker":{"failures":5,"open":"5s","probes":1,"window":"10s"},"callback":{"method":"POST","timeout":"10s"},"concurrency":0,"dead_retention":"720h","dedup":"id","delivery":"push",` +
+	def := `{"ack":"response","answers":"failed","breaker":{"failures":5,"open":"5s","probes":1,"window":"10s"},"callback":{"method":"POST","timeout":"10s"},"collect_max":1000,"concurrency":0,"dead_retention":"720h","dedup":"id","delivery":"push",` +
 		`"destination_concurrency":256,"format":"plain","history":"72h","if_late":"fire","lease":"30s","merge":"reject","retry":{"jitter":0.2,"max_attempts":16,"max_backoff":"1h","min_backoff":"1s","multiplier":2},"secrets":[],"serial":false,"signing_keys":[],"spread":"0s","stop_on":[410]}`
 	h.do("PUT", orders, `{}`).want(201).has("topic", `"orders"`, "policy", def, "paused", "false", "auto_created", "false",
 		"counts", `{"dead":0,"done":0,"leased":0,"ready":0,"scheduled":0}`, "oldest_overdue_ms", "0")

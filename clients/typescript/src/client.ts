@@ -51,8 +51,9 @@ export interface ManyOptions extends CallOptions {
  * change may or may not have been made. Calls that are safe to repeat are repeated: reads, a cancel
  * without a condition, putTopic, ack, changes of a node but its removal, a put without a condition
  * and with an absolute time, and an add with an id and an absolute time or with an idempotencyKey,
- * that neither names a merge rule nor repeats. Another node is tried when one does not answer; a
- * call about one timer goes to the node that leads its shard, where an answer has named that.
+ * that neither names a merge rule nor repeats; and one with an id and a part, of
+ * those that collect. Another node is tried when one does not answer; a call about one timer goes to
+ * the node that leads its shard, where an answer has named that.
  */
 export class Client {
   readonly #calls: Calls;
@@ -73,7 +74,7 @@ export class Client {
 
   /** Adds a timer, and makes its topic if need be. */
   add(topic: string, spec: t.Spec, o: AddOptions = {}): Promise<t.Timer> {
-    const repeatable = ((spec.id && absolute(spec)) || o.idempotencyKey) && !spec.merge && !spec.repeat;
+    const repeatable = (((spec.id && absolute(spec)) || o.idempotencyKey) && !spec.merge && !spec.repeat) || (spec.id && spec.part);
     return this.#call({ ...addition(topic, spec, o), repeatable: Boolean(repeatable) });
   }
 

@@ -1247,11 +1247,27 @@ export interface components {
              *     the first add + max_wait. When the id is leased, reject is 409 in_flight and the others become the successor, which
              *     starts after the running attempt has ended and supersedes its retries. Answered by 200 with "merged": true. It has
              *     no meaning for put.
+             *
+             *     collect: the payload, which must be JSON (422 not_json), is appended to the array that the pending timer will send: one
+             *     call for all. The rest of the timer stays as its first add gave it; its time does too, unless there is a max_wait: then
+             *     each add moves it, as with debounce. An array takes no more once collect_max is reached, 256 KiB would be passed, or a
+             *     call of it has started: an add then begins the next one, a timer of its own with its own uid. That is due at its own
+             *     time, a full one at once, and each waits until the one before has ended, retries included. GET shows the first of
+             *     them, with "successor": true while others wait; DELETE ends all of them. PUT, and PATCH of the payload, replace the
+             *     first one's array by what they give; a further add makes that the first of an array. 409 exists: the pending timer
+             *     repeats, or its payload is not JSON. Does not go with repeat.
              * @enum {unknown}
              */
-            merge?: "reject" | "keep" | "replace" | "debounce";
-            /** @description With debounce only; the topic's without. */
+            merge?: "reject" | "keep" | "replace" | "debounce" | "collect";
+            /** @description With debounce or collect only; the topic's without. */
             max_wait?: components["schemas"]["Duration"];
+            /** @description With collect only; the topic's without. So many payloads make the array full. */
+            collect_max?: number;
+            /**
+             * @description With collect only: a name of this payload, so that the add may be repeated. While an array of the id that has one of that name
+             *     has not ended, 200 with that timer, and nothing is appended.
+             */
+            part?: string;
             /**
              * @description Whether a time that is given as an instant and is more than a minute past makes a timer, which is then due at once, or is
              *     refused: 410 over. An add that only repeats one which was made is answered with its timer by either. The same for put.
@@ -1316,7 +1332,11 @@ export interface components {
             merged?: boolean;
             /** @description Somebody holds it; see its pause. */
             paused?: boolean;
-            /** @description Another timer of this id waits until the running attempt has ended. */
+            /** @description How many payloads the array has of a timer that collects. After an add: of the array that the payload is in. */
+            collected?: number;
+            /** @description In the answer to an add that collects, in place of an array of over 16 KiB. */
+            payload_left_out?: boolean;
+            /** @description Another timer of this id waits until the running attempt has ended; of one that collects: until all attempts have. */
             successor?: boolean;
             cancel_requested?: boolean;
             /**
@@ -1630,9 +1650,14 @@ export interface components {
              * @default reject
              * @enum {unknown}
              */
-            merge?: "reject" | "keep" | "replace" | "debounce";
-            /** @description Of debounced adds that say none. */
+            merge?: "reject" | "keep" | "replace" | "debounce" | "collect";
+            /** @description Of debounced adds and of those that collect that say none. */
             max_wait?: components["schemas"]["Duration"];
+            /**
+             * @description Of adds that collect and say none.
+             * @default 1000
+             */
+            collect_max?: number;
             /**
              * @description content: an add without an id gets one made of topic, payload and URL.
              * @default id
@@ -2040,7 +2065,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Well-formed, but refused by a rule. Codes no_callback, callback_refused, beyond_horizon, bad_policy, unknown_outcome_topic, exists (of an Idempotency-Key). */
+        /** @description Well-formed, but refused by a rule. Codes no_callback, callback_refused, beyond_horizon, bad_policy, not_json, unknown_outcome_topic, exists (of an Idempotency-Key). */
         P422: {
             headers: {
                 [name: string]: unknown;

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -128,13 +129,15 @@ func (f *timerFields) writeCallback(o *object) error {
 }
 
 type addCmd struct {
-	Topic   string `arg:"" help:"Topic; it is made if it is not there."`
-	TimerID string `name:"id" placeholder:"ID" help:"The timer's id; else the node makes one."`
-	Key     string `placeholder:"KEY" help:"Its key; the id becomes {KEY}ID."`
-	Merge   string `placeholder:"keep|replace|debounce" help:"What becomes of the add when the id is in use; else the topic's rule."`
-	MaxWait string `placeholder:"5m" help:"With --merge debounce: no later than this after the first add."`
-	IfLate  string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
-	DryRun  bool   `help:"Add nothing; print when it would be due."`
+	Topic      string `arg:"" help:"Topic; it is made if it is not there."`
+	TimerID    string `name:"id" placeholder:"ID" help:"The timer's id; else the node makes one."`
+	Key        string `placeholder:"KEY" help:"Its key; the id becomes {KEY}ID."`
+	Merge      string `placeholder:"RULE" help:"When the id is in use: keep, replace, debounce or collect; else the topic's."`
+	MaxWait    string `placeholder:"5m" help:"Of debounce, collect: not later than this."`
+	CollectMax int    `placeholder:"N" help:"Of collect: so many payloads are a full array."`
+	Part       string `placeholder:"NAME" help:"Of collect: a name, to repeat the add by."`
+	IfLate     string `placeholder:"fire|reject" help:"A late --at: taken (default) or refused."`
+	DryRun     bool   `help:"Add nothing; print when it would be due."`
 	timerFields
 }
 
@@ -144,7 +147,9 @@ carillon ctl add renewals --id member-9 --at 2027-01-31T12:00:00Z --payload @mem
 carillon ctl add reports --id daily --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report
 carillon ctl add reports --cron '0 8 * * 1-5' --zone Europe/Berlin --callback https://shop.example/hooks/report --dry-run
 carillon ctl add shifts --at-local 2027-03-28T09:00:00 --zone Europe/Berlin --callback https://shop.example/hooks/shift
-carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index`
+carillon ctl add payments --delay 1h --callback https://shop.example/hooks/pay --on-dead failed-payments
+carillon ctl add search --id index --delay 2s --merge debounce --max-wait 10s --callback https://shop.example/hooks/index
+carillon ctl add digests --id member-9 --delay 1h --merge collect --payload '{"post":5}' --part post-5 --callback https://shop.example/hooks/digest`
 }
 
 func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -166,6 +171,10 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	o.text("key", a.Key)
 	o.text("merge", a.Merge)
 	o.text("max_wait", a.MaxWait)
+	if a.CollectMax != 0 {
+		o.raw("collect_max", strconv.AppendInt(nil, int64(a.CollectMax), 10))
+	}
+	o.text("part", a.Part)
 	o.text("if_late", a.IfLate)
 	if err := a.write(o, term); err != nil {
 		return err

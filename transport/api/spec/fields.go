@@ -43,6 +43,8 @@ const (
 	FOnDone
 	FOnDead
 	FWeight
+	FCollectMax
+	FPart
 
 	TimeFields     = FAt | FAtMs | FDelay | FDelayMs | FAtLocal
 	CallbackFields = FURL | FMethod | FHeaders | FTimeout
@@ -60,7 +62,7 @@ var FieldNames = []string{
 	"callback", "callback.url", "callback.method", "callback.headers", "callback.timeout",
 	"priority", "labels", "expires_after", "merge", "max_wait",
 	"retry", "retry.max_attempts", "retry.min_backoff", "retry.max_backoff", "retry.multiplier", "retry.jitter", "repeat", "if_late",
-	"at_local", "zone", "on_done", "on_dead", "weight",
+	"at_local", "zone", "on_done", "on_dead", "weight", "collect_max", "part",
 }
 
 // NameOf is the name of the first field of the set.

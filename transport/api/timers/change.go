@@ -298,6 +298,8 @@ func refusal(code timer.Code) *web.Problem {
 	switch code {
 	case timer.Exists:
 		return web.Fail(409, "exists", "the id is in use with other content")
+	case timer.InUse:
+		return web.Fail(409, "in_use", "arrays that the id has collected wait behind this timer, so it cannot repeat")
 	case timer.InFlight:
 		return web.Fail(409, "in_flight", "a call of this timer is running; try again when it has ended")
 	case timer.OverFired:

@@ -89,6 +89,10 @@ func timerField(name []byte) web.Fields {
 		return spec.FOnDone
 	case "on_dead":
 		return spec.FOnDead
+	case "collect_max":
+		return spec.FCollectMax
+	case "part":
+		return spec.FPart
 	}
 	return 0
 }
@@ -171,6 +175,12 @@ func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 		in.merge = r.Choice("merge", spec.MergeRules)
 	case spec.FMaxWait:
 		in.maxWaitMs = spec.ReadMaxWait(r)
+	case spec.FCollectMax:
+		in.collecting().Max = spec.ReadCollectMax(r)
+	case spec.FPart:
+		if in.collecting().Part = r.Text("part"); r.Err() == nil && !web.ValidKey(in.spec.Collect.Part) {
+			r.Reject(web.Bad(web.BadName, "part: must be 1–64 of A-Z a-z 0-9 _ . : @ -"))
+		}
 	case spec.FIfLate:
 		in.rejectLate = r.Choice("if_late", spec.LateRules) == "reject"
 	case spec.FRetry:
@@ -182,6 +192,14 @@ func readField(r *web.Reader, in *timerRequest, f web.Fields) {
 	case spec.FOnDead:
 		in.spec.OnDead = &timer.OutcomeTopic{Name: spec.ReadOutcome(r, "on_dead")}
 	}
+}
+
+// collecting is what an add that collects has in addition.
+func (in *timerRequest) collecting() *timer.Collect {
+	if in.spec.Collect == nil {
+		in.spec.Collect = new(timer.Collect)
+	}
+	return in.spec.Collect
 }
 
 func checkPayload(r *web.Reader, n int) {

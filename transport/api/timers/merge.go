@@ -6,13 +6,34 @@ import (
 	"carillon/transport/api/web"
 )
 
-func needsDebounce() *web.Problem {
-	return web.Bad(web.BadRequest, `max_wait: goes with "merge": "debounce" only`)
+// checkRule refuses fields that do not go with a rule.
+func (in *timerRequest) checkRule(rule timer.Merge) *web.Problem {
+	collects, own := rule == timer.MergeCollect, in.given&(spec.FCollectMax|spec.FPart)
+	switch {
+	case in.given&spec.FMaxWait != 0 && !collects && rule != timer.MergeDebounce:
+		return web.Bad(web.BadRequest, `max_wait: goes with "merge": "debounce" or "collect" only`)
+	case own != 0 && !collects:
+		return web.Badf(web.BadRequest, `%s: goes with "merge": "collect" only`, spec.NameOf(own))
+	case collects && in.spec.Repeat != nil:
+		return web.Bad(web.BadRequest, `repeat: does not go with "merge": "collect"`)
+	}
+	return nil
 }
 
 func (in *timerRequest) checkMerge() *web.Problem {
-	if in.given&spec.FMaxWait != 0 && in.given&spec.FMerge != 0 && in.merge != "debounce" {
-		return needsDebounce()
+	if in.given&spec.FMerge == 0 {
+		return nil
+	}
+	return in.checkRule(spec.MergeRule(in.merge))
+}
+
+// checkCollected refuses a payload that cannot be an element of an array.
+func (in *timerRequest) checkCollected() *web.Problem {
+	switch {
+	case in.spec.PayloadKind != timer.JSONPayload:
+		return web.Fail(422, "not_json", "an add that collects needs a payload, as JSON: it becomes an element of an array")
+	case !timer.FitsAlone(in.spec.Payload):
+		return web.Failf(413, web.TooLarge, "payload: over %d bytes, it does not fit into an array", timer.MaxCollected-len("[]"))
 	}
 	return nil
 }
@@ -23,13 +44,24 @@ func (in *timerRequest) mergeBy(t *timer.Topic) *web.Problem {
 	if in.given&spec.FMerge != 0 {
 		rule = spec.MergeRule(in.merge)
 	}
+	if p := in.checkRule(rule); p != nil {
+		return p
+	}
 	switch {
-	case in.given&spec.FMaxWait != 0 && rule != timer.MergeDebounce:
-		return needsDebounce()
 	case in.given&spec.FMaxWait != 0:
 		wait = in.maxWaitMs
-	case rule == timer.MergeDebounce:
+	case rule == timer.MergeDebounce || rule == timer.MergeCollect:
 		wait = t.Policy.MaxWaitMs
+	}
+	if rule == timer.MergeCollect {
+		if in.given&spec.FCollectMax == 0 {
+			in.collecting().Max = t.Policy.CollectFor()
+		}
+		if p := in.checkCollected(); p != nil {
+			return p
+		}
+	} else {
+		in.spec.Collect = nil // the topic's rule may have changed meanwhile
 	}
 	in.cmd.Merge, in.cmd.MaxWaitMs = rule, wait
 	return nil

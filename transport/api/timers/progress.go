@@ -34,6 +34,9 @@ func progress(rq *web.Request, id timer.ShardID, t *timer.Timer) (p timer.Progre
 	} else if t.State == timer.Scheduled && t.NextMs <= rq.NowMs() && !t.Paused {
 		p.For = timer.WaitLeader
 	}
+	if t.State == timer.Leased {
+		p.Wait = timer.Wait{} // those of its id wait, not it
+	}
 	if len(p.Attempts) == 0 {
 		p.Attempts = lastAttempt(t)
 	}

@@ -42,7 +42,11 @@ func (w *Writer) Append(b []byte, t *timer.Timer) []byte {
 	b = append(b, `,"state":"`...)
 	b = append(b, web.StateNames[t.State]...)
 	b = web.AppendTime(append(b, '"'), "due", t.DueMs)
-	if w.payload {
+	switch {
+	case !w.payload:
+	case t.Collected > 0 && len(t.Payload) == 0: // of the answer to an add
+		b = append(b, `,"payload_left_out":true`...)
+	default:
 		b = appendPayload(b, t)
 	}
 	if ct := contentType(&t.Spec); ct != "" {
@@ -124,6 +128,10 @@ func (w *Writer) appendRun(b []byte, t *timer.Timer) []byte {
 	}
 	if t.Paused {
 		b = append(b, `,"paused":true`...)
+	}
+	if t.Collected > 0 {
+		b = append(b, `,"collected":`...)
+		b = strconv.AppendUint(b, uint64(t.Collected), 10)
 	}
 	if t.Successor {
 		b = append(b, `,"successor":true`...)

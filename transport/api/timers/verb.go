@@ -28,7 +28,7 @@ var verbs = [...]struct {
 	fields web.Fields
 	scope  web.Scope
 }{
-	vAdd:    {"add", timer.Add, spec.SpecFields | spec.FID | spec.FKey | spec.FMerge | spec.FMaxWait | spec.FIfLate, web.ScopeAdd},
+	vAdd:    {"add", timer.Add, spec.SpecFields | spec.FID | spec.FKey | spec.FMerge | spec.FMaxWait | spec.FCollectMax | spec.FPart | spec.FIfLate, web.ScopeAdd},
 	vPut:    {"put", timer.Put, spec.SpecFields | spec.FID | spec.FKey | spec.FMerge | spec.FMaxWait | spec.FIfLate, web.ScopeAdd},
 	vPatch:  {"patch", timer.Modify, spec.SpecFields, web.ScopeAdd},
 	vCancel: {"cancel", timer.Cancel, 0, web.ScopeCancel},

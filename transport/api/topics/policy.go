@@ -24,7 +24,7 @@ const (
 )
 
 var PolicyFieldNames = []string{
-	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "dedup", "serial", "key", "if_late",
+	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "collect_max", "dedup", "serial", "key", "if_late",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
 	"format", "signing_keys", "window", "on_done", "on_dead", "answers", "per_key",
 }
@@ -102,6 +102,10 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 		p.Merge = spec.MergeRule(r.Choice(name, spec.MergeRules))
 	case name == "max_wait" && !reset(r, &p.MaxWaitMs, d.MaxWaitMs):
 		p.MaxWaitMs = spec.ReadMaxWait(r)
+	case name == "collect_max" && !reset(r, &p.CollectMax, d.CollectMax):
+		if p.CollectMax = spec.ReadCollectMax(r); p.CollectMax == timer.DefaultCollectMax {
+			p.CollectMax = 0
+		}
 	case name == "dedup" && !reset(r, &p.ByContent, d.ByContent):
 		p.ByContent = r.Choice(name, dedups) == "content"
 	case name == "secrets" && !reset(r, &p.Secrets, d.Secrets):
@@ -294,6 +298,7 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	o.List("stop_on", len(p.StopOn), func(b []byte, i int) []byte { return web.AppendInt(b, int64(p.StopOn[i])) })
 	o.Text("merge", spec.MergeRules[p.Merge])
 	o.OptSpan("max_wait", p.MaxWaitMs)
+	o.Integer("collect_max", int64(p.CollectFor()))
 	dedup := "id"
 	if p.ByContent {
 		dedup = "content"

@@ -78,7 +78,7 @@ var titles = map[string]string{
 	"over": "Timer has ended", "version_mismatch": "Another version", TooLarge: "Too large",
 	"misdirected":            "Not a name of this node",
 	"unsupported_media_type": "Unsupported media type", "no_callback": "No callback URL",
-	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", BadPolicy: "Bad policy", UnknownOutcomeTopic: "Topic takes no outcomes",
+	"callback_refused": "Callback address refused", "beyond_horizon": "Too far ahead", "not_json": "Payload is not JSON", BadPolicy: "Bad policy", UnknownOutcomeTopic: "Topic takes no outcomes",
 	Unavailable: "Not now", "no_leader": "Shard has no leader now", Overloaded: "Overloaded", "low_disk": "Disk almost full",
 	InternalError: "Internal error",
 }

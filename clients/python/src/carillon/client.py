@@ -26,9 +26,9 @@ class Client:
     change may or may not have been made. Calls that are safe to repeat are repeated: reads, a
     cancel without a condition, put_topic, ack, changes of a node but its removal, a put without a
     condition and with an absolute time, and an add with an id and an absolute time or with an
-    idempotency_key, that neither names a merge rule nor repeats. Another node is tried when one
-    does not answer; a call about one timer goes to the node that leads its shard, where an answer
-    has named that.
+    idempotency_key, that neither names a merge rule nor repeats; and one with an id and a part, of
+    those that collect. Another node is tried when one does not answer; a call about one timer goes
+    to the node that leads its shard, where an answer has named that.
 
     retries is how often a call is repeated at most, max_wait the longest pause before that, even
     if Retry-After is longer, and timeout the limit of a call with its repetitions; all times are
@@ -65,7 +65,7 @@ class Client:
         makes the id, so that an add without an answer may be repeated, with a delay, too."""
         r = self._addition(topic, spec, idempotency_key, timeout)
         identified = spec.get("id") and _absolute(spec) or idempotency_key
-        r.repeatable = bool(identified) and not spec.get("merge") and not spec.get("repeat")
+        r.repeatable = bool(identified) and not spec.get("merge") and not spec.get("repeat") or bool(spec.get("id") and spec.get("part"))
         return self._timer(r)
 
     def dry_add(

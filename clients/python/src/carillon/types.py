@@ -273,8 +273,12 @@ class Timer(_Timer, total=False):
     """In the answer to an add that was merged with this timer."""
     paused: bool
     """Somebody holds it; see its pause."""
+    collected: int
+    """How many payloads the array has of a timer that collects. After an add: of the array that the payload is in."""
+    payload_left_out: bool
+    """In the answer to an add that collects, in place of an array of over 16 KiB."""
     successor: bool
-    """Another timer of this id waits until the running attempt has ended."""
+    """Another timer of this id waits until the running attempt has ended; of one that collects: until all attempts have."""
     cancel_requested: bool
     waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate"]
     """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too."""
@@ -302,14 +306,28 @@ class OutcomePayload(_OutcomePayload, total=False):
 class Spec(When, Fields, total=False):
     id: str
     key: str
-    merge: Literal["reject", "keep", "replace", "debounce"]
+    merge: Literal["reject", "keep", "replace", "debounce", "collect"]
     """What becomes of the add when the id is scheduled; the topic's rule without. reject: 409 (200 for the same content).
     keep: the pending timer stays as it is. replace: the new one wins. debounce: it wins, no later than the moment of
     the first add + max_wait. When the id is leased, reject is 409 in_flight and the others become the successor, which
     starts after the running attempt has ended and supersedes its retries. Answered by 200 with "merged": true. It has
-    no meaning for put."""
+    no meaning for put.
+    
+    collect: the payload, which must be JSON (422 not_json), is appended to the array that the pending timer will send: one
+    call for all. The rest of the timer stays as its first add gave it; its time does too, unless there is a max_wait: then
+    each add moves it, as with debounce. An array takes no more once collect_max is reached, 256 KiB would be passed, or a
+    call of it has started: an add then begins the next one, a timer of its own with its own uid. That is due at its own
+    time, a full one at once, and each waits until the one before has ended, retries included. GET shows the first of
+    them, with "successor": true while others wait; DELETE ends all of them. PUT, and PATCH of the payload, replace the
+    first one's array by what they give; a further add makes that the first of an array. 409 exists: the pending timer
+    repeats, or its payload is not JSON. Does not go with repeat."""
     max_wait: Duration
-    """With debounce only; the topic's without."""
+    """With debounce or collect only; the topic's without."""
+    collect_max: int
+    """With collect only; the topic's without. So many payloads make the array full."""
+    part: str
+    """With collect only: a name of this payload, so that the add may be repeated. While an array of the id that has one of that name
+    has not ended, 200 with that timer, and nothing is appended."""
     if_late: Literal["fire", "reject"]
     """Whether a time that is given as an instant and is more than a minute past makes a timer, which is then due at once, or is
     refused: 410 over. An add that only repeats one which was made is answered with its timer by either. The same for put."""
@@ -690,9 +708,11 @@ class PolicyPatch(TypedDict, total=False):
     """1s to 12h. How long a consumer has a timer: who pulled it, or who answered 202."""
     retry: Optional[RetryPatch]
     stop_on: Optional[List[int]]
-    merge: Optional[Literal["reject", "keep", "replace", "debounce"]]
+    merge: Optional[Literal["reject", "keep", "replace", "debounce", "collect"]]
     max_wait: Optional[Duration]
-    """Of debounced adds that say none."""
+    """Of debounced adds and of those that collect that say none."""
+    collect_max: Optional[int]
+    """Of adds that collect and say none."""
     dedup: Optional[Literal["id", "content"]]
     """content: an add without an id gets one made of topic, payload and URL."""
     serial: Optional[bool]
@@ -772,9 +792,11 @@ class Policy(TypedDict, total=False):
     """1s to 12h. How long a consumer has a timer: who pulled it, or who answered 202."""
     retry: Retry
     stop_on: List[int]
-    merge: Literal["reject", "keep", "replace", "debounce"]
+    merge: Literal["reject", "keep", "replace", "debounce", "collect"]
     max_wait: Duration
-    """Of debounced adds that say none."""
+    """Of debounced adds and of those that collect that say none."""
+    collect_max: int
+    """Of adds that collect and say none."""
     dedup: Literal["id", "content"]
     """content: an add without an id gets one made of topic, payload and URL."""
     serial: bool

@@ -1,5 +1,5 @@
 // One timer's life: what it is, what it waits for, what was tried, and what can be done.
-import { ago, call, clock, get, html, momentsIn, num, open, reasons, span, timerPath, topicLink, topicPath, useLoad } from "./lib.js";
+import { ago, call, clock, get, html, many, momentsIn, num, open, reasons, span, timerPath, topicLink, topicPath, useLoad } from "./lib.js";
 import { Action, Answer, Card, Empty, Failed, say, State, Table, Url, Waits, When } from "./parts.js";
 import { EditTimer, Occurrences } from "./forms.js";
 import { redriveBody, RedriveURL } from "./dead.js";
@@ -91,7 +91,7 @@ function Facts({ t, policy }) {
     t.key && ["Key", t.key], t.priority ? ["Priority", t.priority] : null, t.weight && ["Weight", t.weight], t.expires_after && ["Expires after", t.expires_after],
     t.labels && t.labels.length && ["Labels", t.labels.map((l) => html`<span class="chip">${l}</span>`)], t.repeat && ["Repeats", t.repeat.cron ? `${t.repeat.cron}${t.repeat.zone ? ` (${t.repeat.zone})` : ""}` : `every ${t.repeat.every}`],
     ...[["on_done", "Outcome if done"], ["on_dead", "Outcome if dead"]].map(([field, name]) => outcomeFact(name, t[field], policy[field])),
-    t.successor && ["Successor", "another timer with this id runs after this attempt"], t.cancel_requested && ["Cancel", "requested while a call was running"],
+    t.collected && ["Collected", many(t.collected, "payload")], t.successor && ["Successor", "another timer with this id runs after this one"], t.cancel_requested && ["Cancel", "requested while a call was running"],
     ["Added", html`<${When} ms=${t.created_ms} />`], t.updated_ms !== t.created_ms && ["Changed", html`<${When} ms=${t.updated_ms} />`], ["Version", t.version],
   ].filter(Boolean);
   return html`<dl class="facts">${facts.map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>`;

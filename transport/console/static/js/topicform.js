@@ -2,7 +2,7 @@
 import { call, get, html, many, num, topicLink, topicPath, useState } from "./lib.js";
 import { Action, Input, say } from "./parts.js";
 
-const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce"], yes = ["no", "yes"], choice = ["", "yes", "no"];
+const delivers = ["push", "pull"], rules = ["reject", "keep", "replace", "debounce", "collect"], yes = ["no", "yes"], choice = ["", "yes", "no"];
 
 // The policy's fields: path, label, kind of input ("number", "list" of numbers, "dates", "headers",
 // "rate": a number and a burst, or options), hint.
@@ -18,7 +18,7 @@ const further = [
   ["per_key.concurrency", "Of each key: at once", "number", "no limit"], ["per_key.rate", "Of each key: calls a second, burst", "rate", "no limit"], ["per_key.fair", "Keys take turns", choice],
   ["ack", "Acknowledgement", ["response", "report"]], ["lease", "Lease", "", "30s"],
   ["stop_on", "Stop retries on status", "list", "410"], ["spread", "Spread", "", "0s"],
-  ["merge", "Adding an id that waits", rules], ["dedup", "Adds without an id", ["id", "content"]], ["max_wait", "Longest wait of debounce"], ["if_late", "A time in the past", ["fire", "reject"]],
+  ["merge", "Adding an id that waits", rules], ["dedup", "Adds without an id", ["id", "content"]], ["max_wait", "Longest wait of debounce, collect"], ["collect_max", "Collect at most", "number", "1000"], ["if_late", "A time in the past", ["fire", "reject"]],
   ["breaker.failures", "Breaker: failures", "number", "5"], ["breaker.window", "Breaker: within", "", "10s"], ["breaker.open", "Breaker: no calls for", "", "5s"],
   ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Time zone of these"], ["window.except", "Not on these dates", "dates", "2026-12-25"],
   ["breaker.probes", "Breaker: probes", "number", "1"],

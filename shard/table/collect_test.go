@@ -1,0 +1,277 @@
+package table
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/timer"
+	"carillon/timer/testkit"
+)
+
+func (d *tableHarness) collect(payload string, change ...func(*timer.Command)) timer.Result {
+	d.t.Helper()
+	c := timer.Command{Kind: timer.Add, Merge: timer.MergeCollect, Spec: &timer.Spec{DueMs: d.now + 60_000, PayloadKind: timer.JSONPayload, Payload: []byte(payload), Collect: &timer.Collect{}}}
+	for _, f := range change {
+		f(&c)
+	}
+	return d.command(c)
+}
+
+func collectMax(n int) func(*timer.Command) { return func(c *timer.Command) { c.Spec.Collect.Max = n } }
+func part(name string) func(*timer.Command) {
+	return func(c *timer.Command) { c.Spec.Collect.Part = name }
+}
+
+// shows compares a timer's array with what is expected.
+func (d *tableHarness) shows(got *timer.Timer, payload string, state timer.State, collected int) {
+	d.t.Helper()
+	if got == nil || string(got.Payload) != payload || got.State != state || int(got.Collected) != collected {
+		d.t.Fatalf("%+v, want %s in state %d", got, payload, state)
+	}
+}
+
+// TestCollectWindow: without a longest wait the first time stays, and a pending timer's payload
+// becomes the first.
+func TestCollectWindow(t *testing.T) {
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now + 5000, PayloadKind: timer.JSONPayload, Payload: []byte(`{"n": 0}`)}})
+	due := d.table.Read(1, "a").DueMs
+	for n := 1; n < 4; n++ {
+		d.now += 100
+		got := d.collect(fmt.Sprintf(`{"n": %d}`, n))
+		if got.Code != timer.Merged || got.Timer.DueMs != due || got.Timer.Version != uint32(1+n) {
+			t.Fatalf("%+v", got)
+		}
+	}
+	d.shows(d.table.Read(1, "a"), `[{"n": 0},{"n": 1},{"n": 2},{"n": 3}]`, timer.Scheduled, 4)
+	h, _ := d.table.Lookup(1, "a")
+	if job := d.table.Job(h); string(job.Payload) != `[{"n": 0},{"n": 1},{"n": 2},{"n": 3}]` || job.PayloadKind != timer.JSONPayload {
+		t.Errorf("sent: %s", job.Payload)
+	}
+}
+
+// TestCollectMovesTheTime: with a longest wait each add moves the time, but not beyond that.
+func TestCollectMovesTheTime(t *testing.T) {
+	d := newTableHarness(t)
+	start := d.now
+	wait := func(c *timer.Command) { c.MaxWaitMs = 70_000 }
+	for n, want := range []int64{60_000, 64_000, 68_000, 70_000, 70_000} {
+		if got := d.collect("1", wait); got.Timer.DueMs != start+want {
+			t.Errorf("add %d: due after %d ms, want %d", n, got.Timer.DueMs-start, want)
+		}
+		d.now += 4000
+	}
+}
+
+// TestCollectChain: full arrays go one after the other, a failed one is retried first, and the one
+// that fills has its own add's time.
+func TestCollectChain(t *testing.T) {
+	d := newTableHarness(t)
+	for n := range 7 {
+		d.now += 10
+		got := d.collect(fmt.Sprint(n), collectMax(2))
+		if want := n%2 + 1; int(got.Timer.Collected) != want || (got.Code == timer.Created) != (n == 0) {
+			t.Fatalf("add %d: %+v", n, got)
+		}
+	}
+	for _, want := range []string{"[0,1]", "[2,3]", "[4,5]"} {
+		d.shows(d.table.Read(1, "a"), want, timer.Scheduled, 2)
+		if due := d.table.Read(1, "a").DueMs; due > d.now {
+			t.Fatalf("%s is due %d ms from now", want, due-d.now)
+		}
+		for h := timer.Handle(1); h <= d.table.slots.High; h++ { // no other may be leased
+			if s := d.table.get(h); s != nil && d.table.isBehind(h, s) {
+				due := d.table.Due(h)
+				if got := d.do(func(b *Batch) { b.Lease(15_000, h, due.Seq, due.Rev) }); got.Code != timer.Skipped {
+					t.Fatalf("an array is leased before its turn")
+				}
+			}
+		}
+		d.lease()
+		if got := d.table.Read(1, "a"); got.State != timer.Leased || !got.Successor {
+			t.Fatalf("%+v", got)
+		}
+		d.end(Outcome{Kind: RetryLater, NextMs: d.now + 10})
+		d.shows(d.table.Read(1, "a"), want, timer.Scheduled, 2)
+		d.lease()
+		if want == "[2,3]" {
+			d.end(Outcome{Kind: Kill, Reason: timer.MaxAttempts, RetainUntilMs: d.now + 1e6})
+		} else {
+			d.end(Outcome{Kind: Ack, Status: 200})
+		}
+	}
+	d.shows(d.table.Read(1, "a"), "[6]", timer.Scheduled, 1)
+	if due := d.table.Read(1, "a").DueMs; due != d.now+60_000 {
+		t.Errorf("the one that fills is due in %d ms", due-d.now)
+	}
+	// The dead letter is redriven beside it.
+	if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != timer.OK || string(got.Timer.Payload) != "[2,3]" {
+		t.Errorf("redrive: %+v", got)
+	}
+	if got := d.command(timer.Command{Kind: timer.Cancel}); got.Code != timer.Prevented || d.table.Totals().Scheduled != 0 {
+		t.Errorf("cancel: %+v, %+v", got, d.table.Totals())
+	}
+}
+
+// TestCollectPart: a part is appended once while an array of the id has it, wherever that is.
+func TestCollectPart(t *testing.T) {
+	d := newTableHarness(t)
+	d.collect("1", part("x"))
+	if got := d.collect("1", part("x")); got.Code != timer.Merged || got.Timer.Collected != 1 || got.Timer.Version != 1 {
+		t.Fatalf("%+v", got)
+	}
+	d.collect("2", part("y"), collectMax(2))
+	d.lease()
+	if got := d.collect("1", part("x")); got.Code != timer.Merged || string(got.Timer.Payload) != "[1,2]" {
+		t.Fatalf("while it runs: %+v", got)
+	}
+	d.collect("3", part("z"))
+	d.end(Outcome{Kind: Ack})
+	d.shows(d.table.Read(1, "a"), "[3]", timer.Scheduled, 1)
+	d.collect("4", part("x"))
+	d.shows(d.table.Read(1, "a"), "[3,4]", timer.Scheduled, 2)
+	d.command(timer.Command{Kind: timer.Cancel})
+	if got := d.collect("5", part("x")); got.Code != timer.Created {
+		t.Errorf("after a cancel: %+v", got)
+	}
+}
+
+// TestCollectCancelRunning: a cancel ends the array that runs and those that wait; what is added
+// afterwards waits for the running call.
+func TestCollectCancelRunning(t *testing.T) {
+	d := newTableHarness(t)
+	for n := range 5 {
+		d.collect(fmt.Sprint(n), collectMax(2))
+	}
+	d.lease()
+	if got := d.command(timer.Command{Kind: timer.Cancel}); got.Code != timer.CancelInFlight || got.Timer.Successor || d.table.Totals().Scheduled != 0 {
+		t.Fatalf("%+v", got)
+	}
+	d.collect("9")
+	d.shows(d.table.Read(1, "a"), "[0,1]", timer.Leased, 2)
+	d.end(Outcome{Kind: RetryLater, NextMs: d.now})
+	d.shows(d.table.Read(1, "a"), "[9]", timer.Scheduled, 1)
+}
+
+// TestCollectOtherRules: what a put, a patch and adds by other rules make of an array.
+func TestCollectOtherRules(t *testing.T) {
+	json := func(text string) *timer.Spec {
+		return &timer.Spec{DueMs: applyNow + 1000, PayloadKind: timer.JSONPayload, Payload: []byte(text)}
+	}
+	d := newTableHarness(t)
+	d.collect("1")
+	if got := d.command(timer.Command{Kind: timer.Add, Content: 7, Spec: json("2")}); got.Code != timer.Exists {
+		t.Errorf("reject: %+v", got)
+	}
+	d.command(timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Payload: true, Spec: *json(`"patched"`)}})
+	d.shows(d.table.Read(1, "a"), `"patched"`, timer.Scheduled, 0)
+	d.collect("3")
+	d.shows(d.table.Read(1, "a"), `["patched",3]`, timer.Scheduled, 2)
+	d.command(timer.Command{Kind: timer.Put, Spec: json("4")})
+	d.shows(d.table.Read(1, "a"), "4", timer.Scheduled, 0)
+	d.command(timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 9}}})
+	d.collect("5")
+	d.command(timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Labels: true}})
+	d.shows(d.table.Read(1, "a"), "[4,5]", timer.Scheduled, 2)
+	d.lease()
+	d.command(timer.Command{Kind: timer.Add, Merge: timer.MergeReplace, Spec: json("6")}) // a successor
+	d.collect("7")
+	d.end(Outcome{Kind: RetryLater, NextMs: d.now})
+	d.shows(d.table.Read(1, "a"), "[4,5]", timer.Scheduled, 2)
+	d.lease()
+	d.end(Outcome{Kind: Ack})
+	d.shows(d.table.Read(1, "a"), "[6,7]", timer.Scheduled, 2)
+	d.command(timer.Command{Kind: timer.Put, Spec: &timer.Spec{DueMs: d.now + 1000, PayloadKind: timer.BinaryPayload, Payload: []byte{1}}})
+	if got := d.collect("8"); got.Code != timer.Exists {
+		t.Errorf("onto binary: %+v", got)
+	}
+	d.command(timer.Command{Kind: timer.Put, Spec: &timer.Spec{DueMs: d.now + 1000}})
+	d.collect("9")
+	d.shows(d.table.Read(1, "a"), "[9]", timer.Scheduled, 1)
+}
+
+// TestCollectBytes: an array that would pass 256 KiB is due now, with all that fits.
+func TestCollectBytes(t *testing.T) {
+	d := newTableHarness(t)
+	third := `"` + strings.Repeat("x", timer.MaxCollected/3-4) + `"`
+	for range 3 {
+		d.collect(third)
+	}
+	if got := d.table.Read(1, "a"); got.Collected != 3 || len(got.Payload) > timer.MaxCollected || got.Full || !json.Valid(got.Payload) {
+		t.Fatalf("%d payloads, %d bytes, full %t", got.Collected, len(got.Payload), got.Full)
+	}
+	got := d.collect(third)
+	if first := d.table.Read(1, "a"); got.Timer.Collected != 1 || !first.Full || first.DueMs != d.now || got.Timer.Payload != nil {
+		t.Errorf("%d in the next; the first is full %t, due in %d ms", got.Timer.Collected, first.Full, first.DueMs-d.now)
+	}
+	most := `"` + strings.Repeat("y", timer.MaxCollected-2) + `"`
+	d.command(timer.Command{Kind: timer.Add, ID: "b", Spec: &timer.Spec{DueMs: d.now + 9e5, PayloadKind: timer.JSONPayload, Payload: []byte(most)}})
+	d.collect("1", func(c *timer.Command) { c.ID = "b" })
+	if got := d.table.Read(1, "b"); string(got.Payload) != most || got.DueMs != d.now || !got.Successor {
+		t.Errorf("a payload that fits into no array: %d bytes, due in %d ms", len(got.Payload), got.DueMs-d.now)
+	}
+}
+
+// TestCollectSnapshot: arrays, names and the order of those that wait are in the snapshot.
+func TestCollectSnapshot(t *testing.T) {
+	g := newModelHarness(t, rand.New(rand.NewPCG(12, 5)).IntN)
+	g.collects = true
+	behind := func() (n int) {
+		for _, l := range g.table.chains {
+			if l.behind {
+				n++
+			}
+		}
+		return n
+	}
+	for len(g.table.parts) < 3 || behind() < 3 {
+		g.turn()
+	}
+	b := image(g.table)
+	testkit.Golden(t, "table-snapshot-collect", b)
+	loaded, err := Load(7, bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dump(loaded) != dump(g.table) || loaded.Hash() != g.table.Hash() || loaded.Audit(false) != nil {
+		t.Errorf("the loaded table differs: %v", loaded.Audit(false))
+	}
+}
+
+// TestCollectIsLinear: appending to a long array costs what appending to a short one does.
+func TestCollectIsLinear(t *testing.T) {
+	const adds = 10_000
+	run := func(most int, named bool) (time.Duration, *Table) {
+		table := New(1, benchNow)
+		var b Batch
+		begin := testkit.CPUTime(t)
+		for n := range adds {
+			b.Reset(benchNow, 1, uint64(n))
+			c := timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Merge: timer.MergeCollect,
+				Spec: &timer.Spec{DueMs: benchNow + 60_000, PayloadKind: timer.JSONPayload, Payload: fmt.Appendf(nil, `{"number":%8d}`, n), Collect: &timer.Collect{Max: most}}}
+			if named {
+				c.Spec.Collect.Part = fmt.Sprint("part-", n)
+			}
+			b.Command(&c)
+			if _, err := table.Apply(b.Bytes(), func(int, *timer.Result) bool { return true }, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return testkit.CPUTime(t) - begin, table
+	}
+	short, _ := run(10, false)
+	long, table := run(timer.MaxCollectMax, false)
+	named, _ := run(timer.MaxCollectMax, true)
+	t.Logf("%d adds of one key: %v in arrays of 10, %v in one of %d bytes, %v with named parts", adds, short, long, table.Read(1, "a").Size(), named)
+	if got := table.Read(1, "a"); got.Collected != adds || !json.Valid(got.Payload) || !got.Full {
+		t.Errorf("%d collected, full %t", got.Collected, got.Full)
+	}
+	if long > 4*short+200*time.Millisecond {
+		t.Errorf("%v in arrays of 10, %v in one", short, long)
+	}
+}
