@@ -46,11 +46,8 @@ type Policy struct {
 
 	StopOn []int
 
-	Merge     Merge // for adds that name no rule
-	MaxWaitMs int64 // for adds with MergeDebounce or MergeCollect that give none; 0: none
-	// CollectMax is for adds with MergeCollect that give none; 0: DefaultCollectMax.
-	CollectMax int  `json:",omitempty"`
-	ByContent  bool // an add without an id gets one from topic, payload and URL
+	MergePolicy
+	ByContent bool // an add without an id gets one from topic, payload and URL
 
 	Serial bool // one lease per key, in (due, arrival) order; priority is not used
 	// Key is the key of adds that say none and whose id has no braces; see Policy.FullID.
@@ -91,6 +88,15 @@ type Retention struct {
 	HistoryMs       int64
 	DeadRetentionMs int64
 	NoAnswers       bool `json:",omitempty"` // no text that receivers answer
+}
+
+// MergePolicy is what becomes of an add whose id is in use. Policy embeds it, so its values are in
+// the log as Policy's own.
+type MergePolicy struct {
+	Merge     Merge // for adds that name no rule
+	MaxWaitMs int64 // for adds with MergeDebounce or MergeCollect that give none; 0: none
+	// CollectMax is for adds with MergeCollect that give none; 0: DefaultCollectMax.
+	CollectMax int `json:",omitempty"`
 }
 
 // SigningKey is an ed25519 key pair. The public half may be shown to anybody.
@@ -196,7 +202,7 @@ func (p *Policy) CallsNobody() bool { return !p.Pull && p.Callback.URL == "" }
 func (p *Policy) Limited() bool { return p.Concurrency > 0 || p.Rate.PerSecond > 0 }
 
 // CollectFor is how many payloads make an array full.
-func (p *Policy) CollectFor() int {
+func (p *MergePolicy) CollectFor() int {
 	if p.CollectMax == 0 {
 		return DefaultCollectMax
 	}
