@@ -99,14 +99,14 @@ type Spec struct {
 	DueMs          int64 // Unix ms, already rounded up
 	Payload        []byte
 	PayloadKind    PayloadKind
+	HasExpiry      bool // of ExpiresAfterMs: 0 is not none
+	Priority       uint8
+	Weight         uint8  // of its key, see PerKey; 0: DefaultWeight
 	ContentType    string // "": by PayloadKind
 	Callback       Callback
 	Retry          Retry
-	Priority       uint8
-	Weight         uint8 // of its key, see PerKey; 0: DefaultWeight
 	Labels         []string
-	ExpiresAfterMs int64 // HasExpiry distinguishes 0 from none
-	HasExpiry      bool
+	ExpiresAfterMs int64
 	Repeat         *Repeat       // nil: it fires once
 	Trace          *Trace        // of the request that made it; nil: none
 	OnDone, OnDead *OutcomeTopic // nil: as the topic's policy says
