@@ -134,9 +134,6 @@ func (a arbitrary) narrow(v reflect.Value) {
 				p.Collect = nil
 			}
 		}
-	case *timer.Timer:
-		p.Collected %= timer.MaxCollectMax + 1
-		p.Full = p.Full && p.Collected > 0
 	case *timer.Result:
 		p.AtMs &= math.MaxInt64 // by the leader's clock, so not negative
 	case *timer.Query:
@@ -152,6 +149,8 @@ func (a arbitrary) narrow(v reflect.Value) {
 			p.Answer = nil
 		}
 	case *timer.Timer:
+		p.Collected %= timer.MaxCollectMax + 1
+		p.Full = p.Full && p.Collected > 0
 		if p.LastAnswer.Empty() {
 			p.LastAnswer = nil
 		}
