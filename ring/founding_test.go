@@ -241,7 +241,7 @@ func TestFoundersFoundOneCluster(t *testing.T) {
 // and each founder that is left out has a reason.
 func TestOneFounderTooMany(t *testing.T) {
 	clusters, rivals := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		h := newFounders(t, 4, 3)
 		for range 2 { // parts of them on their own, so that rival plans are made
 			h.calm(rapid.IntRange(0, 4).Draw(t, "calm rounds"), rapid.IntRange(0, 3).Draw(t, "cut off"))
@@ -281,10 +281,13 @@ func TestOneFounderTooMany(t *testing.T) {
 				t.Fatalf("%s is free but does not join: %+v", n.self.Name, n.last)
 			}
 		}
-	})
-	if clusters == 0 || rivals == 0 {
-		t.Fatalf("of the four, three founded a cluster in %d runs, and in %d there were rival plans", clusters, rivals)
 	}
+	for range 20 { // a few runs, as of a short test, may have no rivals
+		if rapid.Check(t, check); clusters > 0 && rivals > 0 {
+			return
+		}
+	}
+	t.Fatalf("of the four, three founded a cluster in %d runs, and in %d there were rival plans", clusters, rivals)
 }
 
 func TestFoundingSteps(t *testing.T) {
