@@ -51,6 +51,12 @@ func (k Breaker) MarshalJSON() ([]byte, error) { return encodeDurations(k) }
 func (k *Breaker) UnmarshalJSON(b []byte) error { return decodeDurations(b, k) }
 
 // MarshalJSON implements json.Marshaler.
+func (b Batch) MarshalJSON() ([]byte, error) { return encodeDurations(b) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Batch) UnmarshalJSON(text []byte) error { return decodeDurations(text, b) }
+
+// MarshalJSON implements json.Marshaler.
 func (p Policy) MarshalJSON() ([]byte, error) { return encodeDurations(p) }
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -112,17 +112,8 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 // when the store of fences fails: all of which the cluster counts as a failed attempt.
 func (r *Receiver) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.options.MaxBody))
-		if err != nil {
-			if _, large := errors.AsType[*http.MaxBytesError](err); large {
-				http.Error(w, "body too large", http.StatusRequestEntityTooLarge)
-				return
-			}
-			http.Error(w, "the body did not arrive whole", http.StatusBadRequest)
-			return
-		}
-		if err := r.Verify(req.Header, body); err != nil {
-			http.Error(w, err.Error(), http.StatusUnauthorized)
+		body, ok := r.body(w, req)
+		if !ok {
 			return
 		}
 		d, err := readDelivery(req.Header, body)
@@ -142,6 +133,24 @@ func (r *Receiver) Middleware(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 		}
 	})
+}
+
+// body reads the body of a call and checks its signatures. ok: nothing is answered yet.
+func (r *Receiver) body(w http.ResponseWriter, req *http.Request) (body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.options.MaxBody))
+	if err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			http.Error(w, "body too large", http.StatusRequestEntityTooLarge)
+			return nil, false
+		}
+		http.Error(w, "the body did not arrive whole", http.StatusBadRequest)
+		return nil, false
+	}
+	if err := r.Verify(req.Header, body); err != nil {
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return nil, false
+	}
+	return body, true
 }
 
 // Handle is Middleware around a function: nil answers 204, an error 500, so that the attempt is

@@ -54,6 +54,7 @@ const (
 	WaitRefused     WaitCause = "refused_address"
 	WaitKeyRate     WaitCause = "key_rate" // Policy.PerKey.Rate
 	WaitLeader      WaitCause = "leader"   // its shard has none, or that cannot start calls or has not come to it
+	WaitBatch       WaitCause = "batch"    // its call of many timers is neither full nor is its wait over
 )
 
 // Timer is a timer as a node shows it. Times that there are not are zero.

@@ -55,6 +55,7 @@ type Policy struct {
 	OnDead *OutcomeTopic `json:"on_dead,omitempty"`
 	// Answers is whether texts of receivers' answers are kept.
 	Answers KeptAnswers `json:"answers,omitempty"`
+	Batch   *Batch      `json:"batch,omitempty"` // nil: each timer has its own call
 
 	Concurrency            int           `json:"concurrency,omitempty"`
 	Rate                   *Rate         `json:"rate,omitempty"`
@@ -83,8 +84,24 @@ type Window struct {
 	Except []string `json:"except,omitempty"`
 }
 
-// PolicyPatch changes the fields that are set, and those of Callback, Retry, Rate, Breaker and
-// Window one by one.
+// Batch has one call attempt many timers; see Receiver.HandleMany.
+type Batch struct {
+	Max  int           `json:"max,omitempty"` // timers in a call
+	Wait time.Duration `json:"wait,omitzero"` // until a call goes that is not full
+	By   BatchBy       `json:"by,omitempty"`
+}
+
+// BatchBy is which timers share a call.
+type BatchBy string
+
+// What timers of a call have in common.
+const (
+	BatchByTopic BatchBy = "topic"
+	BatchByKey   BatchBy = "key" // and their key
+)
+
+// PolicyPatch changes the fields that are set, and those of Callback, Retry, Rate, Breaker, Window
+// and Batch one by one.
 type PolicyPatch struct {
 	Set Policy
 	// Reset names fields that go back to their default: "serial", "callback.timeout" …

@@ -33,6 +33,7 @@ type dispatcher struct {
 	topics topicFacts
 	// guarded: the ports of the cluster are known, which no call may reach.
 	guarded *atomic.Bool
+	batches batchCounts
 }
 
 var errNoURL = errors.New("neither the timer nor its topic has a callback URL")

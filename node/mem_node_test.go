@@ -61,6 +61,9 @@ func (o obliging) Cancel() {}
 func (o obliging) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
 	done(delivery.Outcome{Status: 200, StartedMs: o.clock.WallMs(), EndedMs: o.clock.WallMs()})
 }
+func (o obliging) StartBatch(delivery.Permit, *scheduler.BatchCall, func([]delivery.Outcome)) {
+	panic("no topic has calls of many timers")
+}
 
 // unwatched counts nothing.
 type unwatched struct{}

@@ -97,7 +97,7 @@ func newMetrics(host func() *shard.Host, topics func() map[string]int, locked fu
 	}, []string{"held"})
 	m.registry.MustRegister(lateness)
 	m.lateness, m.heldLateness = lateness.WithLabelValues("no"), lateness.WithLabelValues("yes")
-	m.callback = histogram("carillon_callback_seconds", "Duration of calls to receivers.", prometheus.ExponentialBuckets(0.001, 2, 16))
+	m.callback = histogram("carillon_callback_seconds", "Duration of calls to receivers, once for each timer that a call attempted.", prometheus.ExponentialBuckets(0.001, 2, 16))
 	m.fsync = histogram("carillon_wal_fsync_seconds", "Duration of the log's fsyncs.", prometheus.ExponentialBuckets(0.0001, 2, 16))
 	m.frame = histogram("carillon_wal_frame_operations", "Timer operations in one frame of the log.", prometheus.ExponentialBuckets(1, 2, 14))
 	m.snapshot = histogram("carillon_snapshot_seconds", "Duration of snapshots.", prometheus.ExponentialBuckets(0.01, 2, 14))

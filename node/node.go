@@ -239,11 +239,13 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 	}
 	c.history = newHistoryAdapter(p, state)
 	c.feed = c.newFeed(id.Shards, &m.rates, pool)
+	dispatch := &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, tracer: p.tracer, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}
+	m.batchCalls(&dispatch.batches)
 	var err error
 	c.host, err = shard.New(shard.Config{
 		Shards: id.Shards, Workers: n.cfg.Workers, Node: id.NodeID, Incarnation: table.NewIncarnation(id.NodeID, id.Starts), Seed: rand.Uint64(), Meta: meta, Vet: c.member.Vet,
 		FS: p.fsys, Dir: n.cfg.DataDir, Log: wal.Options{Observe: observe, NowMs: p.clock.WallMs},
-		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: &dispatcher{pool: pool, clock: p.timers, test: p.testClock, vault: &p.vault, tracer: p.tracer, secret: c.clusterSecret, topics: topicFacts{auth: n.auth}, guarded: &p.ownAddresses.learned}, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
+		Clock: p.timers, ManualClock: p.testClock != nil, Topics: state, Dispatcher: dispatch, Peers: links{p}, Placement: c.member, Shares: c.member.Limits,
 		Disks: c.member, Name: n.cfg.Name, NodeName: p.self.NameOf,
 		Machine: state, Level: n.cfg.level(), Agreed: state.Level, Observer: m, History: c.history, Watcher: c.feed,
 		Logger: n.cfg.Logger, MemoryLimit: n.mem.mark(), MemoryUse: p.memory.now, Ready: func(topic timer.TopicID, timers int) { c.router.Ready(topic, timers) },

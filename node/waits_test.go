@@ -59,6 +59,7 @@ func TestWaits(t *testing.T) {
 		"key of a consumer": waitsForKeyOfConsumer, "key_rate": waitsForKeyRate, "key that is full": waitsForFullKey, "concurrency": waitsForConcurrency, "rate": waitsForRate,
 		"spread": waitsForSpread, "slots": waitsForSlots, "no_callback": waitsForNoCallback, "refused_address": waitsForRefusedAddress,
 		"window": waitsForWindow, "window of a consumer": waitsForWindowOfConsumer,
+		"batch": waitsForBatch,
 	} {
 		asked[strings.Fields(name)[0]] = true
 		t.Run(name, func(t *testing.T) { test(t, &running{t: t, base: n.base, node: n.node, stop: n.stop}) })
@@ -142,6 +143,18 @@ func waitsForWindow(t *testing.T, n *running) {
 	n.waits("office", "a", "window")
 	n.must(200, "PATCH", "/v1/topics/office", `{"window":null}`)
 	n.eventually("office", "a", "done")
+}
+
+func waitsForBatch(t *testing.T, n *running) {
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/many", fmt.Sprintf(`{"callback":{"url":%q},"batch":{"max":9,"wait":"1m"}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/many/timers", `{"id":"a","delay":"0s"}`)
+	if on := n.waits("many", "a", "batch"); on != "many" {
+		t.Errorf("it waits on %q", on)
+	}
+	n.counted("many", "batch", 1)
+	n.must(200, "PATCH", "/v1/topics/many", `{"batch":{"wait":"0s"}}`)
+	n.eventually("many", "a", "done")
 }
 
 func waitsForWindowOfConsumer(t *testing.T, n *running) {

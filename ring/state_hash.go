@@ -158,6 +158,11 @@ func (h *stateHash) topic(t *timer.Topic) {
 		h.number(uint64(k.Rate.Burst))
 		h.flags(k.Fair)
 	}
+	if b := p.Batch; b != nil {
+		h.texts("batch")
+		h.numbers(int64(b.Max), b.WaitMs)
+		h.flags(b.ByKey)
+	}
 	if p.CloudEvents || len(p.SigningKeys) > 0 {
 		h.flags(p.CloudEvents)
 		h.list(len(p.SigningKeys), false)

@@ -165,6 +165,9 @@ func (r *costReceiver) State(scheduler.Destination, *timer.Topic) delivery.State
 	return delivery.State{}
 }
 func (r *costReceiver) Cancel() {}
+func (r *costReceiver) StartBatch(delivery.Permit, *scheduler.BatchCall, func([]delivery.Outcome)) {
+	panic("no topic has calls of many timers")
+}
 func (r *costReceiver) Start(_ delivery.Permit, _ *scheduler.Delivery, done func(delivery.Outcome)) {
 	done(delivery.Outcome{Status: 200, StartedMs: r.clock.wallMs, EndedMs: r.clock.wallMs})
 }

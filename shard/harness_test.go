@@ -728,6 +728,11 @@ func (d *fakeDispatcher) Start(permit delivery.Permit, j *scheduler.Delivery, do
 	}
 }
 
+// StartBatch implements scheduler.Dispatcher: the tests of package scheduler make such calls.
+func (d *fakeDispatcher) StartBatch(delivery.Permit, *scheduler.BatchCall, func([]delivery.Outcome)) {
+	d.r.t.Fatal("a call of many timers starts, but no topic asks for any")
+}
+
 // end ends a call.
 func (c *fakeCall) end(a delivery.Outcome) {
 	d := c.permit.d

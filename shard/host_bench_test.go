@@ -74,6 +74,9 @@ func (r *benchReceiver) Start(_ delivery.Permit, _ *scheduler.Delivery, done fun
 	done(delivery.Outcome{Status: 200, StartedMs: now, EndedMs: now})
 }
 func (r *benchReceiver) Cancel() {}
+func (r *benchReceiver) StartBatch(delivery.Permit, *scheduler.BatchCall, func([]delivery.Outcome)) {
+	panic("no topic has calls of many timers")
+}
 
 func benchHost(b *testing.B, shards int) (*Host, *benchReceiver) {
 	b.Helper()

@@ -126,6 +126,9 @@ func withoutSecrets(headers []Header) []Header {
 	return slices.DeleteFunc(slices.Clone(headers), isSecret)
 }
 
+// SendsBody reports whether a call by this method has a body.
+func (c *Callback) SendsBody() bool { return c.Method != "GET" && c.Method != "DELETE" }
+
 // Empty reports whether nothing is overridden.
 func (c *Callback) Empty() bool {
 	return c.URL == "" && c.Method == "" && !c.HasHeaders && c.TimeoutMs == 0

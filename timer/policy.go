@@ -38,11 +38,7 @@ type TopicChange struct {
 type Policy struct {
 	Callback Callback // default URL, method, headers, timeout
 
-	MaxAttempts  int
-	MinBackoffMs int64
-	MaxBackoffMs int64
-	Multiplier   float64
-	Jitter       float64
+	Backoff
 
 	StopOn []int
 
@@ -68,6 +64,8 @@ type Policy struct {
 	// Window is when attempts may start; nil: always.
 	Window *Window `json:",omitempty"`
 	OutcomesOf
+	// Batch has one call attempt many timers; nil: each has its own.
+	Batch *Batch `json:",omitempty"`
 
 	Breaker                Breaker
 	OwnBreaker             bool // the topic set `breaker`: it has its own per destination
@@ -108,8 +106,8 @@ type SigningKey struct {
 // DefaultPolicy is the policy of a topic without settings.
 func DefaultPolicy() Policy {
 	return Policy{
-		Callback:    Callback{Method: "POST", TimeoutMs: 10_000},
-		MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2,
+		Callback:               Callback{Method: "POST", TimeoutMs: 10_000},
+		Backoff:                Backoff{MaxAttempts: 16, MinBackoffMs: 1_000, MaxBackoffMs: 3_600_000, Multiplier: 2, Jitter: 0.2},
 		StopOn:                 []int{410},
 		LeaseMs:                DefaultLeaseMs,
 		Breaker:                Breaker{Failures: 5, WindowMs: 10_000, OpenMs: 5_000, Probes: 1},
@@ -132,6 +130,22 @@ type Breaker struct {
 	WindowMs int64
 	OpenMs   int64
 	Probes   int
+}
+
+// Backoff is how often a timer is attempted, and how long the waits are.
+type Backoff struct {
+	MaxAttempts  int
+	MinBackoffMs int64
+	MaxBackoffMs int64
+	Multiplier   float64
+	Jitter       float64
+}
+
+// Batch is which timers of a shard one call attempts: those of the same URL, method and time-out.
+type Batch struct {
+	Max    int   // timers in a call
+	WaitMs int64 // from the first one's due time, until the call goes although it is not full
+	ByKey  bool  // only timers of one key
 }
 
 // Rate bounds deliveries; the zero value bounds nothing.

@@ -23,6 +23,7 @@ const (
 	WaitLeader                // its shard has no leader, or that cannot start calls or has not come to it
 	WaitHeld                  // a client holds it; goes before all others
 	WaitKeyRate               // the rate of its key is reached
+	WaitBatch                 // its call is neither full nor is its wait over; see Batch
 
 	waitCauses
 )
@@ -30,7 +31,7 @@ const (
 // waitNames are the causes in answers.
 var waitNames = [waitCauses]string{
 	"", "backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots",
-	"zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate",
+	"zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch",
 }
 
 // String is the cause in answers; "" of NoWait, and of a cause that this build does not know.

@@ -23,6 +23,10 @@ type Delivery struct {
 	ClockUs   int64  // the node's test clock, Unix µs; 0: it has none
 	Conn      uint64 // the connection's number, for choosing a stripe
 
+	Answer []byte // set by the handler: the answer's body
+
+	problem string // with its signature
+
 	header *fasthttp.RequestHeader // the rest that the signatures need
 }
 

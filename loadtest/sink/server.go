@@ -177,6 +177,10 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		header:    header,
 	}
 	ctx.SetStatusCode(s.handle(d))
+	if d.Answer != nil {
+		ctx.SetContentType("application/json")
+		ctx.SetBody(d.Answer)
+	}
 	*d = Delivery{}
 	s.views.Put(d)
 }

@@ -125,9 +125,24 @@ func (s *Sink) Run(ctx context.Context) error {
 	return err
 }
 
-// receive judges one callback. It allocates nothing unless a line is printed.
+// receive judges one call. It allocates nothing unless a line is printed, or the call is for many
+// timers.
 func (s *Sink) receive(d *Delivery) int {
+	if len(d.Timer) == 0 && len(d.Topic) > 0 {
+		return s.receiveMany(d)
+	}
 	s.counters.received.Add(1)
+	if s.config.Latency > 0 {
+		s.wait()
+	}
+	if s.verify != nil {
+		d.problem = s.verify.problem(d)
+	}
+	return s.count(d)
+}
+
+// count judges one callback, whose signature was checked, and counts it.
+func (s *Sink) count(d *Delivery) int {
 	if d.Attempt > 1 {
 		s.counters.retries.Add(1)
 	}
@@ -136,9 +151,6 @@ func (s *Sink) receive(d *Delivery) int {
 	}
 	if d.DueMs >= 0 {
 		s.lateness.Record(d.Conn, d.LatenessUs())
-	}
-	if s.config.Latency > 0 {
-		s.wait()
 	}
 	status, remark := s.judge(d)
 	if status >= 200 && status < 300 {
@@ -155,11 +167,9 @@ func (s *Sink) receive(d *Delivery) int {
 // judge chooses the answer and names the fault of the callback. A falling fence is answered as
 // usual: dropping an outdated call is a success.
 func (s *Sink) judge(d *Delivery) (status int, remark string) {
-	if s.verify != nil {
-		if problem := s.verify.problem(d); problem != "" {
-			s.counters.badSignature.Add(1)
-			return 401, problem
-		}
+	if d.problem != "" {
+		s.counters.badSignature.Add(1)
+		return 401, d.problem
 	}
 	if d.Fence >= 0 {
 		switch s.fences.see(d.Topic, d.Timer, d.Fence) {

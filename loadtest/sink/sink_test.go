@@ -125,6 +125,35 @@ func TestSinkChecksSignatures(t *testing.T) {
 	}
 }
 
+// TestSinkOfManyTimers: a call for many is judged timer by timer, and its answer names what fails.
+func TestSinkOfManyTimers(t *testing.T) {
+	const two = `{"timers":[{"topic":"o","id":"a","webhook_id":"m1","due_ms":1,"attempt":1,"fence":7,"payload":{"n":1}},` +
+		`{"topic":"o","id":"b","webhook_id":"m2","due_ms":1,"attempt":1,"fence":8,"payload_base64":"Yg=="}]}`
+	send := func(config Config, body string) (status int, answer string, c Counts, printed string) {
+		s, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Delivery{Topic: []byte("o"), Body: []byte(body), DueMs: -1, AskedMs: -1, Attempt: -1, Fence: -1}
+		status = s.receive(d)
+		out := new(output)
+		s.printer.out = out
+		s.printer.flush()
+		return status, string(d.Answer), s.Counts(), out.String()
+	}
+	status, answer, c, printed := send(Config{Print: true}, two)
+	if status != 200 || answer != `{"failed":[]}` || c.Received != 2 || c.Succeeded != 2 || !strings.Contains(printed, "o/a  attempt 1") || !strings.Contains(printed, `-> 200  {"n":1}`) || !strings.Contains(printed, "o/b") {
+		t.Errorf("%d %s %+v\n%s", status, answer, c, printed)
+	}
+	status, answer, c, _ = send(Config{FailRate: 1}, two)
+	if status != 200 || !strings.Contains(answer, `"m1"`) || !strings.Contains(answer, `"m2"`) || c.Failed != 2 {
+		t.Errorf("%d %s %+v", status, answer, c)
+	}
+	if status, answer, _, _ = send(Config{}, "{}"); status != 400 || answer != "" {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
 func TestSinkFailsTheShareThatTheSeedSays(t *testing.T) {
 	draw := func(seed uint64) (failed int, pattern string) {
 		s, err := New(Config{FailRate: 0.25, Seed: seed})

@@ -48,12 +48,14 @@ type activeLease struct {
 	attempt  delivery.Outcome // how the call ended
 	until    time.Duration    // reporting: when to give up, monotonic
 	waiting  []ClientChange   // changes until the lease is applied, lease updates until the call's outcome
+	call     *batchCall       // which it shares with other timers, until that starts; else nil
 }
 
 // activeLeases are this process's leases for calls, until it has seen their end.
 type activeLeases struct {
 	byTimer map[timer.Handle]*activeLease
 	held    heap[*activeLease]
+	calls   []*batchCall   // whose leases are applied, in order
 	blocked []*activeLease // leases that client changes wait for
 	pipeline
 
@@ -80,7 +82,7 @@ func newActiveLeases(s *Scheduler) activeLeases {
 }
 
 // begin starts a leadership: calls of the last one may still run, but no lease waits to start.
-func (al *activeLeases) begin() { al.held = heap[*activeLease]{} }
+func (al *activeLeases) begin() { al.held, al.calls = heap[*activeLease]{}, nil }
 
 // judgeReported ends the reports of a former leadership: this node leads again, and judges the
 // attempts itself.
@@ -175,7 +177,7 @@ func (n *destQueue) kept(e entry, d *table.Due) bool {
 }
 
 // propose adds a lease to the batch and records it as active.
-func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit delivery.Permit) {
+func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit delivery.Permit) *activeLease {
 	d := al.table.Due(e.handle)
 	own := al.table.Callback(d.Target)
 	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
@@ -209,10 +211,14 @@ func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit de
 	al.proposed++
 	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
 	al.env.Proposed(Item{leaseProposed, f})
+	return f
 }
 
 // leased handles the applied result of a proposed lease.
 func (al *activeLeases) leased(f *activeLease, r timer.Result) {
+	if f.call != nil {
+		defer al.applied(f.call)
+	}
 	al.leaves(f)
 	al.committed(al.now.Mono-f.askedAt, al.now.Mono)
 	al.due.learn(al.now.Mono - f.askedAt)
@@ -229,8 +235,9 @@ func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 		al.releaseOps(f)
 		return
 	}
-	f.phase = held
-	al.held.push(f)
+	if f.phase = held; f.call == nil {
+		al.held.push(f)
+	}
 }
 
 // leaves counts a lease out of the pipeline, in which others may go then.
@@ -298,6 +305,7 @@ func (al *activeLeases) expire(now time.Duration) {
 
 // startDue starts every held call that is due.
 func (al *activeLeases) startDue() {
+	al.startCalls()
 	if al.held.len() > 0 && al.held.top().dueMs-al.now.WallMs > 2*MaxLookAhead.Milliseconds() {
 		al.returnHeld()
 	}
@@ -328,32 +336,48 @@ func (al *activeLeases) returnHeld() {
 }
 
 func (al *activeLeases) start(f *activeLease) {
-	if !al.table.Live(f.handle, f.seq) { // its topic was dropped by force
-		al.drop(f)
+	if !al.mayCall(f) {
 		return
 	}
-	d := al.table.Due(f.handle)
-	if d.State != timer.Leased || d.Fence != f.fence {
-		al.drop(f)
-		return
-	}
-	topic := f.queue.queue.topic
-	if open, _ := al.windows.inWindow(f.queue.queue); !open || topic == nil || topic.Paused || f.expireMs != 0 && al.now.WallMs > f.expireMs {
-		al.revoke(f)
-		return
-	}
-	f.phase, f.called, f.firedMs = started, true, al.now.WallMs
-	al.series.overlap(f.handle, f.seq, f.fence)
-	job := al.table.Job(f.handle)
-	if job.Attempts == 1 && d.Topic != table.CanaryTopic {
-		f.fromMs = job.LateFromMs
-	}
+	job := al.begun(f)
 	done := func(a delivery.Outcome) { al.env.Post(func(stopped bool) { al.callEnded(f, a, stopped) }) }
 	if c, own := f.permit.(canaryDest); own {
 		c.start(done)
 		return
 	}
-	al.cfg.Dispatcher.Start(f.permit, &Delivery{Topic: topic, Shard: al.cfg.Shard, Job: job, Own: al.table.Callback(d.Target), Deadline: al.deadline(f)}, done)
+	al.cfg.Dispatcher.Start(f.permit, &Delivery{
+		Topic: f.queue.queue.topic, Shard: al.cfg.Shard, Job: job, Own: al.table.Callback(job.Target), Deadline: al.deadline(f),
+	}, done)
+}
+
+// mayCall reports whether a held lease stands, and its call may begin. Otherwise it ends the lease.
+func (al *activeLeases) mayCall(f *activeLease) bool {
+	if !al.table.Live(f.handle, f.seq) { // its topic was dropped by force
+		al.drop(f)
+		return false
+	}
+	d := al.table.Due(f.handle)
+	if d.State != timer.Leased || d.Fence != f.fence {
+		al.drop(f)
+		return false
+	}
+	topic := f.queue.queue.topic
+	if open, _ := al.windows.inWindow(f.queue.queue); !open || topic == nil || topic.Paused || f.expireMs != 0 && al.now.WallMs > f.expireMs {
+		al.revoke(f)
+		return false
+	}
+	return true
+}
+
+// begun records that the call of a lease begins, and returns what is to be delivered.
+func (al *activeLeases) begun(f *activeLease) table.Job {
+	f.phase, f.called, f.firedMs, f.call = started, true, al.now.WallMs, nil
+	al.series.overlap(f.handle, f.seq, f.fence)
+	job := al.table.Job(f.handle)
+	if job.Attempts == 1 && job.Topic != table.CanaryTopic {
+		f.fromMs = job.LateFromMs
+	}
+	return job
 }
 
 func (al *activeLeases) drop(f *activeLease) {

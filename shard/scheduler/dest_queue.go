@@ -40,7 +40,8 @@ type destQueue struct {
 	place   int // in the heap of its state
 	counted int // entries that queue.entries has of it
 	targets []table.Target
-	at      int // in queue.dests
+	at      int    // in queue.dests
+	group   *group // nil: each timer has its own call
 
 	spareSpot order.Spot[*destQueue] // in topicQueues.spares
 	idleSpot  order.Spot[*destQueue] // in topicQueues.idle
@@ -51,13 +52,14 @@ type destQueue struct {
 type queueState uint8
 
 const (
-	idle    queueState = iota // it is empty
-	granted                   // it has a permit
-	open                      // open+class: it may ask for a permit, or for a slot of the node
-	_                         // the other class
-	waiting                   // for its receiver
-	shut                      // for its breaker
-	stuck                     // for its topic: there is no URL
+	idle      queueState = iota // it is empty
+	granted                     // it has a permit
+	open                        // open+class: it may ask for a permit, or for a slot of the node
+	_                           // the other class
+	waiting                     // for its receiver
+	shut                        // for its breaker
+	stuck                       // for its topic: there is no URL
+	gathering                   // for more timers of its call
 	states
 )
 
@@ -100,6 +102,8 @@ func (n *destQueue) want() queueState {
 		return waiting
 	case n.shutUntil != 0:
 		return shut
+	case n.gathers():
+		return gathering
 	}
 	return open + queueState(n.class)
 }
@@ -132,7 +136,11 @@ const maxTargets = 256
 
 func (n *destQueue) forgetTargets() {
 	for _, target := range n.targets {
-		delete(n.queue.routes, target)
+		if n.group != nil {
+			delete(n.queue.groups, groupRoute{target, n.group.key})
+		} else {
+			delete(n.queue.routes, target)
+		}
 	}
 	n.targets = n.targets[:0]
 }
@@ -205,6 +213,9 @@ func (tq *topicQueues) update(n *destQueue) {
 			q.heapOf(want).Push(n)
 		}
 	}
+	if n.group != nil {
+		tq.gather(n.group)
+	}
 	if n.spare != nil && n.len() == 0 {
 		tq.returnSpare(n) // others wait for it
 	}
@@ -234,22 +245,36 @@ func (tq *topicQueues) returnSpare(n *destQueue) {
 
 // queueIn puts a timer into a destination queue.
 func (tq *topicQueues) queueIn(n *destQueue, e entry) {
-	if q := n.queue; !q.pulled() && !q.mode.fair && tq.now.WallMs-e.dueMs > backlogAfterMs {
-		n.backlog.push(e)
-	} else {
-		n.fresh.push(e)
-	}
+	n.put(e, tq.now.WallMs)
 	tq.update(n)
 	tq.join(n.queue)
 }
 
 // pop takes the first timer out of a destination queue.
-func (tq *topicQueues) pop(n *destQueue) entry {
+func (tq *topicQueues) pop(n *destQueue) {
+	n.take()
+	tq.update(n)
+}
+
+// put and take are queueIn and pop for several timers, after which the queue is updated.
+func (n *destQueue) put(e entry, nowMs int64) {
+	if q := n.queue; !q.pulled() && !q.mode.fair && nowMs-e.dueMs > backlogAfterMs {
+		n.backlog.push(e)
+	} else {
+		n.fresh.push(e)
+	}
+	if n.group != nil {
+		n.group.entered(e, n.queue.queues.batchBytes(n.queue, e.handle))
+	}
+}
+
+func (n *destQueue) take() {
 	h := n.half()
 	n.backlogTurn = h == &n.fresh
-	e := h.pop()
-	tq.update(n)
-	return e
+	h.pop()
+	if n.group != nil {
+		n.group.left()
+	}
 }
 
 // destQueue finds or makes the queue of a topic's timers with the given callback override.
@@ -270,18 +295,37 @@ func (tq *topicQueues) destQueue(q *topicQueue, target table.Target) *destQueue 
 	}
 	n := q.byDest[dest]
 	if n == nil {
-		n = &destQueue{queue: q, dest: dest, at: len(q.dests)}
-		n.spareSpot.Of, n.idleSpot.Of = n, n
-		q.byDest[dest] = n
-		q.dests = append(q.dests, n)
-		tq.countQueue()
+		n = tq.makeQueue(q, dest, dest)
 	}
+	tq.remember(n, target)
+	q.routes[target] = n
+	return n
+}
+
+// makeQueue makes the queue for a destination that has the given name in the topic.
+func (tq *topicQueues) makeQueue(q *topicQueue, name any, dest Destination) *destQueue {
+	n := &destQueue{queue: q, dest: dest, at: len(q.dests)}
+	n.spareSpot.Of, n.idleSpot.Of = n, n
+	q.byDest[name] = n
+	q.dests = append(q.dests, n)
+	tq.countQueue()
+	return n
+}
+
+// remember records an override that leads to a destination queue.
+func (tq *topicQueues) remember(n *destQueue, target table.Target) {
 	if len(n.targets) == maxTargets {
 		n.forgetTargets()
 	}
-	q.routes[target] = n
 	n.targets = append(n.targets, target)
-	return n
+}
+
+// name is the queue's key in byDest.
+func (n *destQueue) name() any {
+	if n.group != nil {
+		return n.group.groupKey
+	}
+	return n.dest
 }
 
 // forgetDest drops a destination queue that has nothing.
@@ -292,7 +336,7 @@ func (tq *topicQueues) forgetDest(n *destQueue) {
 		return // its topic has changed since
 	}
 	n.forgetTargets()
-	delete(q.byDest, n.dest)
+	delete(q.byDest, n.name())
 	last := len(q.dests) - 1
 	q.dests[n.at] = q.dests[last]
 	q.dests[n.at].at = n.at

@@ -193,13 +193,13 @@ func (dq *dueQueues) classify(e entry, horizon int64) {
 		return
 	}
 	switch {
-	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.mode.rated() || q.pulled()) && e.dueMs > dq.now.WallMs:
+	case q.topic != nil && (q.topic.Policy.Rate.PerSecond > 0 || q.mode.rated() || q.pulled() || q.batch() != nil) && e.dueMs > dq.now.WallMs:
 		e.rank = 0
 		dq.awaitInstant(e)
 	case q.keys != nil:
 		dq.keys.enter(q, e)
 	default:
-		dq.topics.queueIn(dq.topics.destQueue(q, d.Target), e)
+		dq.topics.place(q, &d, e)
 	}
 	if d.ExpiresMs != 0 {
 		dq.table.Arm(e.handle, horizon+d.ExpiresMs+1-dq.now.WallMs)
@@ -212,7 +212,7 @@ func (dq *dueQueues) awaitInstant(e entry) { dq.exact.push(e) }
 // queueUp puts a timer into its destination queue.
 func (dq *dueQueues) queueUp(e entry) {
 	d := dq.table.Due(e.handle)
-	dq.topics.queueIn(dq.topics.destQueue(dq.topics.queue(d.Topic), d.Target), e)
+	dq.topics.place(dq.topics.queue(d.Topic), &d, e)
 }
 
 // spread returns how long after its due time a timer's first attempt starts, in ms, so that timers

@@ -97,6 +97,9 @@ type Dispatcher interface {
 	// Start uses a permit of Acquire, or of a waiter: it makes the call on another goroutine and
 	// reports how it ended, exactly once, from any goroutine.
 	Start(p delivery.Permit, j *Delivery, done func(delivery.Outcome))
+	// StartBatch uses a permit for one call that attempts many timers. It reports how each attempt
+	// ended, in the order of the timers, exactly once, from any goroutine.
+	StartBatch(p delivery.Permit, c *BatchCall, done func([]delivery.Outcome))
 	// State describes a destination, and the breaker that the topic's calls to it go through.
 	State(d Destination, t *timer.Topic) delivery.State
 }
@@ -108,4 +111,13 @@ type Delivery struct {
 	Job      table.Job
 	Own      timer.Callback
 	Deadline time.Duration // on the clock of leases, clocks.Moment.Lease: a call that could end later is not started
+}
+
+// BatchCall is one call that attempts many timers.
+type BatchCall struct {
+	Topic    *timer.Topic
+	Shard    timer.ShardID
+	Jobs     []table.Job
+	Own      timer.Callback // of each of them; it has no headers
+	Deadline time.Duration  // see Delivery
 }

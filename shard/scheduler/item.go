@@ -45,6 +45,9 @@ func (al *activeLeases) leaseDropped(f *activeLease) {
 	f.permit.Cancel()
 	al.over(f)
 	al.table.Rearm(f.handle, f.seq)
+	if f.call != nil {
+		al.applied(f.call)
+	}
 }
 
 // outcomeDropped handles an outcome that raft did not take; f is its active lease, nil if there is

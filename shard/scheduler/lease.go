@@ -1,6 +1,10 @@
 package scheduler
 
-import "carillon/shard/table"
+import (
+	"time"
+
+	"carillon/shard/table"
+)
 
 // Lease proposes leases for timers that may go now: tenants have their turns, in each its topics,
 // and in each the destinations by their first timers. It ends with the budget, or with the time of
@@ -15,7 +19,10 @@ func (s *Scheduler) Lease(b *table.Batch) {
 			return
 		}
 		over = s.env.Spent(leaseSteps)
-		if s.leaseOne(b, q) {
+		before := s.leases.proposed
+		keeps := s.leaseOne(b, q)
+		n += max(s.leases.proposed-before-1, 0)
+		if keeps {
 			continue
 		}
 		s.topics.leave(q)
@@ -41,7 +48,7 @@ func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
 		return false
 	}
 	e := n.head()
-	if !s.leases.stands(e) || q.keys != nil && !s.keys.mayGo(q, e) {
+	if !s.mayGo(q, e) {
 		s.topics.pop(n)
 		s.keys.passOver(e)
 		return true
@@ -60,6 +67,9 @@ func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
 			q.limiterUse.keep()
 		}
 		return true // another destination of the topic may have a permit
+	}
+	if n.group != nil {
+		return s.leaseMany(b, n, permit)
 	}
 	s.leases.propose(b, n, e, permit)
 	s.topics.pop(n)
@@ -83,4 +93,45 @@ func (s *Scheduler) choose(q *topicQueue) *destQueue {
 		return nil
 	}
 	return q.next()
+}
+
+// mayGo reports that a timer in a destination queue stands, and that its key lets it go.
+func (s *Scheduler) mayGo(q *topicQueue, e entry) bool {
+	return s.leases.stands(e) && (q.keys == nil || s.keys.mayGo(q, e))
+}
+
+const (
+	// leastProposed is how many leases of a shard may wait for their commit, however fast it is.
+	leastProposed = 192
+	// leasesInMs is how many more may wait for each millisecond that a commit takes at least.
+	leasesInMs = 8
+	// commitWindow is how long a commit time counts; until twice as long, if none is shorter.
+	commitWindow = 10 * time.Second
+)
+
+// pipeline bounds the leases that wait for their commit. More would not be committed sooner, but all
+// that comes after them later, another topic's leases, too. Where commits take long by nature, as
+// between distant nodes, more may wait. The shortest commit time says so, since a busy node does not
+// make it longer.
+type pipeline struct {
+	proposed         int           // leases
+	shortest, before time.Duration // the shortest commit time of this window, and of the one before; 0: none
+	window           time.Duration // when this one began; monotonic
+}
+
+func (p *pipeline) full() bool {
+	shortest := p.shortest
+	if p.before > 0 {
+		shortest = min(shortest, p.before)
+	}
+	return p.proposed >= leastProposed+int(shortest*leasesInMs/time.Millisecond)
+}
+
+// committed records how long a lease took.
+func (p *pipeline) committed(took, now time.Duration) {
+	took = max(took, 1)
+	if p.shortest == 0 || now-p.window >= commitWindow {
+		p.before, p.shortest, p.window = p.shortest, took, now
+	}
+	p.shortest = min(p.shortest, took)
 }

@@ -37,6 +37,7 @@ type replica struct {
 	verdicts map[string]delivery.Verdict // by URL; a receiver without one gives permits
 	waiters  []delivery.Ask
 	calls    []*call
+	batches  []*batch
 	permits  int // in use
 	ready    map[timer.TopicID]int
 
@@ -62,6 +63,12 @@ type replica struct {
 type call struct {
 	*Delivery
 	done func(delivery.Outcome)
+}
+
+// batch is a call of many timers that runs.
+type batch struct {
+	*BatchCall
+	done func([]delivery.Outcome)
 }
 
 type permit struct {
@@ -150,6 +157,10 @@ func (r *replica) Acquire(d Destination, _ *timer.Topic, a delivery.Ask) (delive
 
 func (r *replica) Start(_ delivery.Permit, d *Delivery, done func(delivery.Outcome)) {
 	r.calls = append(r.calls, &call{d, done})
+}
+
+func (r *replica) StartBatch(_ delivery.Permit, c *BatchCall, done func([]delivery.Outcome)) {
+	r.batches = append(r.batches, &batch{c, done})
 }
 
 func (r *replica) State(d Destination, _ *timer.Topic) delivery.State {

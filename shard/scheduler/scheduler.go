@@ -124,6 +124,7 @@ func (s *Scheduler) Run() {
 	s.compaction.compact()
 	s.topics.resumeDeferred()
 	s.topics.reopen()
+	s.topics.goOn()
 	s.windows.reopen()
 	s.zones.retry()
 	if s.mayStart() {
@@ -171,6 +172,9 @@ func (s *Scheduler) NextWake() int64 {
 	}
 	if s.windows.shut.len() > 0 {
 		at = min(at, s.windows.shut.top().untilMs)
+	}
+	if s.topics.gathering.Len() > 0 {
+		at = min(at, s.topics.gathering.First().untilMs)
 	}
 	if s.due.later.len() > 0 {
 		at = min(at, s.due.later.top().dueMs-s.due.lookAhead.Milliseconds())

@@ -52,7 +52,8 @@ type topicQueue struct {
 // destinations are the destination queues of a topic.
 type destinations struct {
 	routes map[table.Target]*destQueue
-	byDest map[Destination]*destQueue
+	byDest map[any]*destQueue // by Destination, or groupKey
+	groups map[groupRoute]*destQueue
 	dests  []*destQueue
 	// ready are those that may have a permit: granted, and by class of calls. held are the others
 	// with timers.
@@ -62,7 +63,7 @@ type destinations struct {
 }
 
 func newDestinations() destinations {
-	return destinations{routes: map[table.Target]*destQueue{}, byDest: map[Destination]*destQueue{}}
+	return destinations{routes: map[table.Target]*destQueue{}, byDest: map[any]*destQueue{}}
 }
 
 // rerouting is a topic's part of changedTopics.

@@ -15,17 +15,18 @@ import (
 // Cost: a timer that becomes due, a permit, a credit or a refusal costs O(log n) in the destination
 // queues of its topic. Whatever is done for all topics or destinations is done in slices.
 type topicQueues struct {
-	byID     map[timer.TopicID]*topicQueue
-	list     []*topicQueue // all of them, in no order
-	turns    turns
-	deferred order.Ring[*topicQueue] // topics that wait until the order of their keys is known
-	withSlot order.Ring[*topicQueue]
-	spares   order.Ring[*destQueue] // with a permit that is not used yet
-	idle     order.Ring[*destQueue] // the longest first
-	shut     heap[shutKey]          // what a breaker or a limit refused, by when to ask again; keys too
-	sweepAt  int
-	sweeps   int64
-	made     int // queues, since spentOn
+	byID      map[timer.TopicID]*topicQueue
+	list      []*topicQueue // all of them, in no order
+	turns     turns
+	deferred  order.Ring[*topicQueue] // topics that wait until the order of their keys is known
+	withSlot  order.Ring[*topicQueue]
+	spares    order.Ring[*destQueue] // with a permit that is not used yet
+	idle      order.Ring[*destQueue] // the longest first
+	shut      heap[shutKey]          // what a breaker or a limit refused, by when to ask again; keys too
+	gathering order.Heap[*group]     // by when they go
+	sweepAt   int
+	sweeps    int64
+	made      int // queues, since spentOn
 
 	*leader
 	compaction *compaction

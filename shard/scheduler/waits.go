@@ -91,12 +91,21 @@ func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
 		}
 		return timer.Wait{For: timer.WaitConsumer}
 	}
-	return v.laneWait(q, d.Target)
+	return v.laneWait(q, h, d)
 }
 
 // laneWait returns the reason why a destination queue waits.
-func (v *view) laneWait(q *topicQueue, target table.Target) timer.Wait {
-	n := q.routes[target]
+func (v *view) laneWait(q *topicQueue, h timer.Handle, d *table.Due) timer.Wait {
+	n := q.routes[d.Target]
+	if b := q.batch(); b != nil && d.Attempts == 0 {
+		r := groupRoute{target: d.Target}
+		if b.ByKey {
+			r.key = v.table.KeyHash(h)
+		}
+		if in := q.groups[r]; in != nil {
+			n = in
+		}
+	}
 	if n == nil {
 		return timer.Wait{}
 	}
@@ -118,6 +127,9 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 	}
 	if cause := v.limits.refusal(q); cause != timer.NoWait {
 		return timer.Wait{For: cause, On: q.topic.Name}
+	}
+	if n.state == gathering {
+		return timer.Wait{For: timer.WaitBatch, On: q.topic.Name}
 	}
 	switch cause, starting := q.onWay(n.state); {
 	case n.state == waiting, n.state == shut, cause == timer.WaitSlots && q.entries[n.state] > starting:
@@ -195,6 +207,7 @@ func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	}
 	count(timer.WaitNoCallback, q.entries[stuck]+behind[stuck])
 	count(timer.WaitBreaker, q.entries[shut]+behind[shut])
+	count(timer.WaitBatch, q.entries[gathering]+behind[gathering])
 	if all == timer.NoWait {
 		count(timer.WaitSlots, q.entries[waiting]+behind[waiting])
 	} else {

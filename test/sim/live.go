@@ -124,6 +124,7 @@ func (w *World) found() {
 		w.windowed.shape(timer.TopicID(i+1), &p)
 		w.outcomes.shape(timer.TopicID(i+1), &p)
 		w.perKey.shape(timer.TopicID(i+1), &p)
+		w.batches.shape(timer.TopicID(i+1), &p)
 		w.crowd.shape(timer.TopicID(i+1), &p)
 		w.keys.shape(timer.TopicID(i+1), &p)
 		w.policies[timer.TopicID(i+1)] = p

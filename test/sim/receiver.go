@@ -29,14 +29,27 @@ func (r *receivers) died(n *node) { delete(r.all, n.id) }
 // Start implements scheduler.Dispatcher. The call begins a moment later, as on another goroutine,
 // and checks its lease first, as the product does.
 func (d *dispatcher) Start(to delivery.Permit, j *scheduler.Delivery, done func(delivery.Outcome)) {
-	p, w, n := to.(*permit), d.w, d.n
+	p := to.(*permit)
 	p.use()
-	if n.silent() {
+	if d.n.silent() {
 		return
 	}
-	c := &call{permit: p, delivery: *j, done: done, node: n, life: n.life, letGoMs: n.keeper.WallMs(), term: n.host.Progress(j.Shard).Term}
-	w.checker.mayStart(c)
-	life := n.life
+	c := d.newCall(p, j)
+	c.done = done
+	d.soon(c.begin)
+}
+
+// newCall is an attempt that the host starts now.
+func (d *dispatcher) newCall(p *permit, j *scheduler.Delivery) *call {
+	n := d.n
+	c := &call{permit: p, delivery: *j, node: n, life: n.life, letGoMs: n.keeper.WallMs(), term: n.host.Progress(j.Shard).Term}
+	d.w.checker.mayStart(c)
+	return c
+}
+
+// soon has a call begin.
+func (d *dispatcher) soon(begin func()) {
+	w, n, life := d.w, d.n, d.n.life
 	if !w.calm && w.swarm.pauses > 0 && w.chance.hit(0.01) { // after a pause the lease may be stale
 		n.pause(w.chance.between(time.Second, 30*time.Second))
 	}
@@ -45,7 +58,7 @@ func (d *dispatcher) Start(to delivery.Permit, j *scheduler.Delivery, done func(
 	}
 	w.after(n.lag()+w.chance.between(0, 2*time.Millisecond), func() {
 		if n.life == life {
-			n.do(c.begin)
+			n.do(begin)
 		}
 	})
 }
@@ -83,18 +96,30 @@ func (c *call) late() bool { return c.node.keeper.Lease()+callTimeout > c.delive
 func (c *call) begin() {
 	w, n := c.permit.d.w, c.node
 	c.wallMs, c.begun = n.keeper.WallMs(), w.now
-	if c.late() {
-		c.end(delivery.Outcome{NotSent: true})
-		return
-	}
-	if !w.keys.opens(n, c.delivery.Topic) {
+	if c.late() || !w.keys.opens(n, c.delivery.Topic) {
 		c.end(delivery.Outcome{NotSent: true})
 		return
 	}
 	w.checker.started(c)
+	took, status, heard := c.answers()
+	w.after(took, func() {
+		c.arrived(status)
+		if n.life == c.life {
+			a := outcomeOf(status, heard)
+			if a.Status >= 300 {
+				a.Answer = w.checker.answers.given(w, &c.delivery.Job, status)
+			}
+			n.do(func() { c.end(a) })
+		}
+	})
+}
+
+// answers draws the receiver's answer; status 0: there is none. heard: it does not get lost.
+func (c *call) answers() (took time.Duration, status int, heard bool) {
+	w := c.node.w
 	s := &w.swarm
-	took := w.chance.between(time.Millisecond, s.receiverSlow)
-	status, heard := 200, true
+	took = w.chance.between(time.Millisecond, s.receiverSlow)
+	status, heard = 200, true
 	switch {
 	case c.delivery.Job.Topic == sickTopic:
 		status = w.sick.status()
@@ -118,47 +143,59 @@ func (c *call) begin() {
 	if took >= callTimeout || status == 0 {
 		took, status = callTimeout, 0
 	}
-	w.after(took, func() {
-		c.ended = true
-		switch status {
-		case 200:
-			c.taken = true
-			w.checker.delivered(c)
-		case 202:
-			w.workloads.accepted(c)
-		case 410:
-			w.checker.features.heard(c)
-		}
-		a := delivery.Outcome{Status: status}
-		if status == 0 || !heard {
-			a = delivery.Outcome{Err: "no answer"}
-		} else if status >= 300 {
-			a.Answer = w.checker.answers.given(w, &c.delivery.Job, status)
-		}
-		if n.life == c.life {
-			n.do(func() { c.end(a) })
-		}
-	})
+	return took, status, heard
+}
+
+// arrived records how the receiver has answered.
+func (c *call) arrived(status int) {
+	c.ended = true
+	switch status {
+	case 200:
+		c.taken = true
+		c.node.w.checker.delivered(c)
+	case 202:
+		c.node.w.workloads.accepted(c)
+	case 410:
+		c.node.w.checker.features.heard(c)
+	}
+}
+
+// outcomeOf is what the host sees of an answer.
+func outcomeOf(status int, heard bool) delivery.Outcome {
+	if status == 0 || !heard {
+		return delivery.Outcome{Err: "no answer"}
+	}
+	return delivery.Outcome{Status: status}
 }
 
 // end reports the result to the host.
 func (c *call) end(a delivery.Outcome) {
+	c.record(&a)
+	c.permit.answered(&a)
+	c.done(a)
+	c.node.wake(0)
+}
+
+// record keeps how the call ended for the checkers, and gives the outcome its times.
+func (c *call) record(a *delivery.Outcome) {
 	a.StartedMs, a.EndedMs = c.wallMs, max(c.wallMs, c.node.keeper.WallMs())
 	began, ended := msOf(a.StartedMs-epochMs)-c.begun, msOf(a.EndedMs-epochMs)-c.node.w.now
 	c.lowest, c.highest = min(began, ended), max(began, ended)
-	if c.told = true; a.Status == 200 {
+	if c.told = true; a.Status == 200 && a.Err == "" {
 		c.node.w.checker.successes.succeeded(c)
 	}
+}
+
+// answered frees a permit by how its call has ended.
+func (p *permit) answered(a *delivery.Outcome) {
 	switch {
 	case a.NotSent:
-		c.permit.free(errNotJudged, slots.Unknown)
+		p.free(errNotJudged, slots.Unknown)
 	case a.Status == 0:
-		c.permit.free(errNoAnswer, slots.Silent)
+		p.free(errNoAnswer, slots.Silent)
 	case a.Status != 200:
-		c.permit.free(errNoAnswer, slots.Answered)
+		p.free(errNoAnswer, slots.Answered)
 	default:
-		c.permit.free(nil, slots.Answered)
+		p.free(nil, slots.Answered)
 	}
-	c.done(a)
-	c.node.wake(0)
 }

@@ -96,6 +96,7 @@ type World struct {
 	outcomes       *outcomes
 	pausing        *pausing // nil: windowTopic has a window
 	perKey         *perKey
+	batches        *batches
 	policies       map[timer.TopicID]timer.Policy // as the topics were created
 	healed         time.Duration                  // when the second phase began
 	// time after healed until clocks that were corrected in heal are trusted
@@ -186,6 +187,7 @@ func newWorld(cfg Config) *World {
 	w.merging = w.drawMerging()
 	w.makers = w.drawTopicMakers()
 	w.windowed, w.outcomes = w.drawWindowed(), w.drawOutcomes()
+	w.batches = w.drawBatches()
 	w.checker.visits[windowTopic], w.policies = w.windowed, map[timer.TopicID]timer.Policy{}
 	if !w.windowed.on {
 		w.pausing = w.drawPausing()

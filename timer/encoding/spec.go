@@ -1,6 +1,7 @@
 package encoding
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"math"
 
@@ -332,6 +333,23 @@ func RestWeight(rest []byte) uint8 {
 		}
 	}
 	return timer.DefaultWeight
+}
+
+// BodySize returns how long a payload is in JSON, in base64 if it is binary, and how long its
+// content type. rest has been checked.
+func BodySize(rest []byte) (payload, contentType int) {
+	r := Reader{Rest: rest}
+	for f := (RestField{}); f.Next(&r); {
+		switch f.Field {
+		case fieldContentType:
+			contentType = len(f.Bytes)
+		case fieldPayload | byte(timer.BinaryPayload):
+			payload = base64.StdEncoding.EncodedLen(len(f.Bytes))
+		case fieldPayload | byte(timer.JSONPayload):
+			payload = len(f.Bytes)
+		}
+	}
+	return payload, contentType
 }
 
 // DecodeRest copies the fields of a rest into s. The callback and the due time are not part of it.

@@ -62,7 +62,7 @@ func TestTopicsPage(t *testing.T) {
 	want := map[string]string{}
 	for _, name := range topics.PolicyFieldNames {
 		within := map[string][]string{
-			"callback": spec.CallbackFieldNames, "retry": spec.RetryFieldNames, "breaker": topics.BreakerFieldNames, "window": topics.WindowFieldNames, "rate": {"per_second", "burst"}, "per_key": topics.PerKeyFieldNames,
+			"callback": spec.CallbackFieldNames, "retry": spec.RetryFieldNames, "breaker": topics.BreakerFieldNames, "window": topics.WindowFieldNames, "batch": topics.BatchFieldNames, "rate": {"per_second", "burst"}, "per_key": topics.PerKeyFieldNames,
 		}[name]
 		for _, member := range within {
 			want[name+"."+member] = "none"
@@ -105,16 +105,20 @@ func TestTopicsPage(t *testing.T) {
 			t.Errorf("docs/topics.md has %s, which is no field of a policy", name)
 		}
 	}
-	body, err := json.Marshal(examples)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := newHarness(t)
-	for _, topic := range []string{"events", "failed"} { // of on_done and on_dead
-		h.do("PUT", "/v1/topics/"+topic, `{}`).want(201)
-	}
-	if r := h.do("PUT", "/v1/topics/page", string(body)); r.status != 201 {
-		t.Errorf("the examples of docs/topics.md, %s: %d %s", body, r.status, r.body)
+	batch := map[string]any{"batch": examples["batch"]} // it does not go with some of the others
+	delete(examples, "batch")
+	for _, one := range []map[string]any{examples, batch} {
+		body, err := json.Marshal(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHarness(t)
+		for _, topic := range []string{"events", "failed"} { // of on_done and on_dead
+			h.do("PUT", "/v1/topics/"+topic, `{}`).want(201)
+		}
+		if r := h.do("PUT", "/v1/topics/page", string(body)); r.status != 201 {
+			t.Errorf("the examples of docs/topics.md, %s: %d %s", body, r.status, r.body)
+		}
 	}
 }
 

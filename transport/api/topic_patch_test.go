@@ -30,6 +30,8 @@ func TestPatchTopic(t *testing.T) {
 		{`{"per_key":{"rate":{"per_second":2}}}`, "policy.per_key", `{"fair":true,"rate":{"burst":2,"per_second":2}}`}, {`{"per_key":{"concurrency":1,"fair":false}}`, "policy.per_key", `{"concurrency":1,"fair":false,"rate":{"burst":2,"per_second":2}}`},
 		{`{"per_key":{"rate":null,"fair":null}}`, "policy.per_key", `{"concurrency":1,"fair":true}`}, {`{"per_key":null}`, "policy.per_key", ""},
 		{`{"serial":null}`, "policy.serial", "false"}, {`{"key":"all"}`, "policy.key", `"all"`}, {`{"key":null}`, "policy.key", ""}, {`{"if_late":"reject"}`, "policy.if_late", `"reject"`},
+		{`{"batch":{"max":9,"wait":"2s"}}`, "policy.batch", `{"by":"topic","max":9,"wait":"2s"}`}, {`{"batch":{"by":"key","wait":null}}`, "policy.batch", `{"by":"key","max":9,"wait":"0s"}`},
+		{`{"batch":null}`, "policy.batch", ""},
 	} {
 		before, _ := topicsOf(h.engine).Here("orders")
 		h.do("PATCH", orders, c.body).want(200).has(c.path, c.want)
@@ -44,7 +46,7 @@ func TestPatchTopic(t *testing.T) {
 	var cases []refused
 	for body, want := range map[string]string{
 		`{}`: "400 bad_request", ``: "400 bad_json", `{"x":1}`: "400 unknown_field", `{"history":"1h","history":"2h"}`: "400 bad_json", `{"ordered":true}`: "400 unknown_field", `{"history":1}`: "400 bad_request",
-		`{"retry":{"max_backoff":"1ms"}}`: "422 bad_policy", `{"rate":{"burst":3}}`: "400 bad_request", `{"window":{"zone":"UTC"}}`: "422 bad_policy", `{"callback":{"headers":{"X-Token":"REDACTED"}}}`: "400 bad_header",
+		`{"retry":{"max_backoff":"1ms"}}`: "422 bad_policy", `{"rate":{"burst":3}}`: "400 bad_request", `{"batch":{"wait":"1s"}}`: "400 bad_request", `{"batch":{"max":5},"serial":true}`: "422 bad_policy", `{"window":{"zone":"UTC"}}`: "422 bad_policy", `{"callback":{"headers":{"X-Token":"REDACTED"}}}`: "400 bad_header",
 		`{"per_key":{}}`: "422 bad_policy", `{"per_key":{"concurrency":0}}`: "422 bad_policy", `{"per_key":{"rate":{"burst":1}}}`: "400 bad_request", `{"per_key":{"x":1}}`: "400 unknown_field", `{"serial":true,"per_key":{"concurrency":2}}`: "422 bad_policy",
 		`{"secrets":[]}`: "409 in_use", `{"secrets":null}`: "409 in_use",
 	} {

@@ -71,6 +71,7 @@ func TestPolicyRoundTrip(t *testing.T) {
 		`{"serial":true,"concurrency":3,"rate":{"per_second":0.5,"burst":7},"spread":"1m30s"}`,
 		`{"rate":{"per_second":1e6},"concurrency":2147483647}`, `{"serial":true,"key":"all","if_late":"reject"}`,
 		`{"window":{"zone":"Europe/Berlin","days":"fri-mon","from":"22:00","to":"06:00","except":["2026-12-25","2026-12-26"]}}`, `{"window":{"to":"24:00"}}`,
+		`{"batch":{"max":2}}`, `{"batch":{"max":1000,"wait":"1m","by":"key"},"callback":{"method":"PUT"}}`,
 		`{"delivery":"pull","ack":"report","lease":"1s"}`, `{"lease":"12h"}`, `{"format":"cloudevents"}`, `{"format":"plain"}`, `{"signing_keys":["` + privateKey + `"]}`,
 		`{"delivery":"push","ack":"response","lease":"30s","merge":"reject","dedup":"id","serial":false,"concurrency":0,"spread":"0s","stop_on":[410,410,500]}`,
 	} {
@@ -106,6 +107,9 @@ func TestPolicyRefuses(t *testing.T) {
 		`{"window":{}}`: "422 bad_policy", `{"window":null}`: "400 bad_request", `{"window":"08:00"}`: "400 bad_request", `{"window":{"zone":"Europe/Berlin"}}`: "422 bad_policy", `{"window":{"zone":"Mars","from":"08:00"}}`: "422 bad_policy",
 		`{"window":{"zone":"","from":"08:00"}}`: "422 bad_policy", `{"window":{"days":"mo"}}`: "422 bad_policy", `{"window":{"from":8}}`: "400 bad_request", `{"window":{"from":"8:00"}}`: "422 bad_policy", `{"window":{"From":"08:00"}}`: "400 unknown_field",
 		`{"window":{"from":"08:00","from":"09:00"}}`: "400 bad_json", `{"window":{"from":"08:00","to":"08:00"}}`: "422 bad_policy", `{"window":{"except":["2026-02-30"]}}`: "422 bad_policy", `{"window":{"except":"2026-12-25"}}`: "400 bad_request",
+		`{"batch":{}}`: "400 bad_request", `{"batch":null}`: "400 bad_request", `{"batch":9}`: "400 bad_request", `{"batch":{"wait":"1s"}}`: "400 bad_request", `{"batch":{"max":1}}`: "422 bad_policy", `{"batch":{"max":1001}}`: "422 bad_policy",
+		`{"batch":{"max":2,"wait":"61s"}}`: "422 bad_policy", `{"batch":{"max":2,"wait":1}}`: "400 bad_request", `{"batch":{"max":2,"by":"id"}}`: "400 bad_request", `{"batch":{"max":2,"x":1}}`: "400 unknown_field", `{"batch":{"max":2,"max":2}}`: "400 bad_json",
+		`{"batch":{"max":2},"delivery":"pull"}`: "422 bad_policy", `{"ack":"report","batch":{"max":2}}`: "422 bad_policy", `{"batch":{"max":2},"serial":true}`: "422 bad_policy", `{"batch":{"max":2},"callback":{"method":"GET"}}`: "422 bad_policy",
 		// Not in this version: checked, then refused.
 		`{"format":"x"}`: "400 bad_request", `{"signing_keys":["x"]}`: "422 bad_policy", `{"signing_keys":["` + publicOfIt + `"]}`: "422 bad_policy", `{"signing_keys":["` + strings.Repeat(privateKey+`","`, 3) + privateKey + `"]}`: "422 bad_policy", `{"signing_keys":[null]}`: "400 bad_request", `{"format":true}`: "400 bad_request", `{"delivery":"x"}`: "400 bad_request", `{"delivery":1}`: "400 bad_request", `{"ack":"x"}`: "400 bad_request", `{"ack":true}`: "400 bad_request",
 		`{"lease":"999ms"}`: "422 bad_policy", `{"lease":"12h0m1s"}`: "422 bad_policy", `{"lease":"x"}`: "400 bad_request", `{"lease":"-1s"}`: "400 bad_request", `{"lease":30}`: "400 bad_request", `{"merge":"x"}`: "400 bad_request", `{"max_wait":"0s"}`: "422 bad_policy", `{"max_wait":1}`: "400 bad_request",

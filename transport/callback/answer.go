@@ -269,6 +269,32 @@ func headerText(b []byte, most int) string {
 	return string(b[:most])
 }
 
+// readsBody reports whether the present answer is read whole, see Request.ReadBody.
+func (x *roundTripper) readsBody() bool {
+	status := x.result.status
+	return x.call != nil && x.call.req.ReadBody && status >= 200 && status < 300 && !bodylessStatus(status)
+}
+
+// readBody returns a copy of the answer's body.
+func (x *roundTripper) readBody() ([]byte, error) {
+	if x.answer.Header.ContentLength() == 0 {
+		return nil, nil
+	}
+	err := x.answer.ReadBody(x.reader, MaxReadBody)
+	body := bytes.Clone(x.answer.Body())
+	chunked := x.answer.Header.ContentLength() == -1
+	x.answer.ResetBody()
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, errPeerClosed
+	case err != nil:
+		return nil, headerFault(err)
+	case chunked && !x.drainTrailers():
+		return nil, errBadAnswer
+	}
+	return body, nil
+}
+
 // drainTrailers reads the trailers of a chunked body away, which mean nothing.
 func (x *roundTripper) drainTrailers() bool {
 	for left := maxTrailerBytes; left > 0; {

@@ -224,3 +224,44 @@ func TestAnswerThatDrips(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerIsReadWhole: the body of a success is handed over, and its connection used again. One
+// that does not come whole fails the call, because what it had to say is not known.
+func TestAnswerIsReadWhole(t *testing.T) {
+	long := strings.Repeat("x", MaxReadBody)
+	f := func(connections int, answer, body, fault string) {
+		t.Helper()
+		r := receive(t, func(c net.Conn, in *bufio.Reader) {
+			for {
+				if _, _, err := readRequest(in); err != nil {
+					return
+				}
+				if _, err := io.WriteString(c, answer); err != nil || strings.Contains(answer, "close") {
+					return
+				}
+			}
+		})
+		p := startPool(t, Config{Policy: local})
+		for range 2 {
+			req := post(r.url)
+			req.ReadBody = true
+			if out := callOnce(t, p, req); string(out.Body) != body || out.Err != fault {
+				t.Errorf("%.80q: %q of %d bytes, want %q and %d bytes", answer, out.Err, len(out.Body), fault, len(body))
+			}
+		}
+		if n := r.connections(); n != connections {
+			t.Errorf("%.80q: %d connections, want %d", answer, n, connections)
+		}
+	}
+	const head = "HTTP/1.1 200 X\r\n"
+	f(1, head+"Content-Length: 3\r\n\r\nabc", "abc", "")
+	f(1, head+"Content-Length: 0\r\n\r\n", "", "")
+	f(1, "HTTP/1.1 204 X\r\n\r\n", "", "")
+	f(1, head+"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n", "abcd", "")
+	f(1, head+"Content-Length: 1048576\r\n\r\n"+long, long, "")
+	f(2, head+"Content-Length: 1048577\r\n\r\n"+long+"x", "", "bad response")
+	f(2, head+"Connection: close\r\n\r\nabc", "abc", "")
+	f(2, head+"Connection: close\r\nContent-Length: 4\r\n\r\nabc", "", "connection closed")
+	f(2, head+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "", "connection closed")
+	f(1, "HTTP/1.1 500 X\r\nContent-Length: 3\r\n\r\nabc", "", "status 500")
+}

@@ -108,7 +108,7 @@ func (s span) late(now time.Time, held time.Duration, dialled bool) error {
 
 // settle judges the result of the round trip.
 func (out *Outcome) settle(r result, err error, now time.Time) {
-	out.Status, out.Sent, out.dialled, out.Answer = r.status, r.sent, r.dialled, r.answer
+	out.Status, out.Sent, out.dialled, out.Answer, out.Body = r.status, r.sent, r.dialled, r.answer, r.body
 	switch {
 	case err == errHeldBack:
 		out.NotSent, out.Err = true, err.Error()

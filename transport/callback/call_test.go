@@ -89,6 +89,9 @@ func TestCallSignsAndMethods(t *testing.T) {
 	for _, method := range []string{"", "POST", "PUT", "PATCH", "GET", "DELETE"} {
 		req := post(r.url + "?only=query")
 		req.Method, req.Secrets = method, secrets
+		if method == "PUT" {
+			req.Timer = "" // its body names several
+		}
 		if out := callOnce(t, p, req); out.Err != "" {
 			t.Fatalf("%s: %+v", method, out)
 		}
@@ -108,6 +111,9 @@ func TestCallSignsAndMethods(t *testing.T) {
 			if len(ofMessage) != len(secrets) || len(ofValues) != len(secrets) || ofMessage[i] != signature(secret, message) || ofValues[i] != signature(secret, values) {
 				t.Errorf("%s: not signed by secret %d: %v", method, i, h)
 			}
+		}
+		if req.Timer == "" && h.Get("Carillon-Timer")+h.Get("Carillon-Due")+h.Get("Carillon-Attempt")+h.Get("Carillon-Fence") != "" {
+			t.Errorf("a call of several timers has headers of one: %v", h)
 		}
 		noBody := method == "GET" || method == "DELETE"
 		if noBody != (len(s.body) == 0) || noBody != (h.Get("Content-Type") == "") || s.r.RequestURI != "/?only=query" {

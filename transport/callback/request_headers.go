@@ -62,6 +62,9 @@ func (x *roundTripper) addIdentity(req *Request) {
 	h := &x.request.Header
 	h.Add("webhook-id", req.WebhookID)
 	h.Add("Carillon-Topic", req.Topic)
+	if req.Timer == "" {
+		return
+	}
 	h.Add("Carillon-Timer", req.Timer)
 	x.addInt("Carillon-Due", req.DueMs)
 	if req.AskedMs != 0 {

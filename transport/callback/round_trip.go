@@ -46,6 +46,7 @@ type result struct {
 	sent       bool // some of the request left this machine
 	dialled    bool // on a new connection
 	answer     *timer.Answer
+	body       []byte
 }
 
 // do makes the call that prepare filled in, within the span.
@@ -165,6 +166,13 @@ func (x *roundTripper) exchange(stream net.Conn, c *countingConn) (keep bool, er
 	r.status = x.answer.StatusCode()
 	if r.status == fasthttp.StatusTooManyRequests || r.status == fasthttp.StatusServiceUnavailable {
 		r.retryAfter = string(x.answer.Header.Peek(fasthttp.HeaderRetryAfter))
+	}
+	if x.readsBody() {
+		keep = writeErr == nil && x.reusable()
+		if r.body, err = x.readBody(); err != nil {
+			return false, err
+		}
+		return keep && x.reader.Buffered() == 0 && c.quiet(stream), nil
 	}
 	reusable, wanted := writeErr == nil && x.reusable(), x.keepsAnswer()
 	x.kept = x.kept[:0]

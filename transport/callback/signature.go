@@ -124,7 +124,7 @@ func (s *signer) next() {
 
 // appendValues writes the text that Carillon-Signature covers: a first line of its own, which no
 // message of Standard Webhooks begins with, and the values that say which call this is, each on a
-// line. Their headers cannot hold the end of a line.
+// line. Their headers cannot hold the end of a line. A missing header is an empty line.
 func appendValues(dst []byte, req *Request, unixSeconds int64) []byte {
 	text := func(s string) { dst = append(append(dst, '\n'), s...) }
 	number := func(n int64) { dst = strconv.AppendInt(append(dst, '\n'), n, 10) }
@@ -132,6 +132,9 @@ func appendValues(dst []byte, req *Request, unixSeconds int64) []byte {
 	text(req.WebhookID)
 	number(unixSeconds)
 	text(req.Topic)
+	if req.Timer == "" {
+		return append(dst, "\n\n\n\n\n"...)
+	}
 	text(req.Timer)
 	number(req.DueMs)
 	number(int64(req.Attempt))

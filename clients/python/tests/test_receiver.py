@@ -7,8 +7,9 @@ import builtins
 import hashlib
 import hmac
 import io
+import json
 import unittest
-from typing import Any, Dict
+from typing import Any, Dict, List
 from unittest import mock
 
 from carillon import Delivery, Fences, Receiver, Refusal, RetryAfter, Stop, new_secret
@@ -131,6 +132,48 @@ class Receiving(unittest.TestCase):
             self.assertEqual(receiver.answer({**headers, "Carillon-Due": "9" * 20}, b"{}", handle)[0], 400)
         assert got[0].asked and got[0].cloud_event
         self.assertEqual((got[0].asked.timestamp(), got[0].cloud_event.id), (5, "x"))
+
+    def test_a_call_of_many_timers(self) -> None:
+        """It is checked, taken apart and answered with what failed; a retry comes alone."""
+
+        def part(id: str, fence: int, **more: Any) -> Dict[str, Any]:
+            return {"topic": "orders", "id": id, "webhook_id": "msg_" + id, "due_ms": 1614265330000, "attempt": 1, "fence": fence, **more}
+
+        def call(*timers: Dict[str, Any]) -> bytes:
+            return json.dumps({"timers": timers}).encode()
+
+        def sign(text: bytes) -> str:
+            return "v1," + base64.b64encode(hmac.new(base64.b64decode(SECRET[6:]), text, hashlib.sha256).digest()).decode()
+
+        id, stamp = VALUES["Webhook-Id"], VALUES["Webhook-Timestamp"]
+
+        def send(body: bytes, **other: str) -> Any:
+            headers = {
+                "Webhook-Id": id, "Webhook-Timestamp": stamp, "Carillon-Topic": "orders",
+                "Webhook-Signature": sign(f"{id}.{stamp}.".encode() + body),
+                "Carillon-Signature": sign("\n".join(["carillon-v1", id, stamp, "orders", "", "", "", "", ""]).encode()),
+                **other,
+            }
+            got.clear()
+            status, _, text = receiver.answer_many(headers, body, handle)
+            return status, text, [(d.timer, d.id, d.body) for d in got]
+
+        def handle(deliveries: List[Delivery]) -> Any:
+            got.extend(deliveries)
+            return [ValueError("card declined") if b"bad" in d.body else None for d in deliveries]
+
+        got: List[Delivery] = []
+        receiver = Receiver(secrets=[SECRET], now=lambda: NOW)
+        body = call(part("a", 7, payload={"n": 1}), part("b", 8, payload_base64="YmFk"), part("c", 9))
+        failed = b'{"failed": [{"webhook_id": "msg_b", "error": "card declined"}]}'
+        self.assertEqual(send(body), (200, failed, [("a", "msg_a", b'{"n": 1}'), ("b", "msg_b", b"bad"), ("c", "msg_c", b"")]))
+        again = call(part("a", 7, payload=1), part("b", 10, payload=1))  # the first lease is over
+        self.assertEqual(send(again), (200, b'{"failed": []}', [("b", "msg_b", b"1")]))
+        self.assertEqual(send(again), (200, b'{"failed": []}', []))
+        for bad in (b"{}", b"[]", b"x", b'{"timers":[]}', call({}), call(part("a", 11, payload_base64="?"))):
+            self.assertEqual(send(bad)[0], 400, bad)
+        self.assertEqual(send(body, **{"Carillon-Signature": BY_SECRET["Carillon-Signature"]})[0], 401)
+        self.assertEqual(receiver.answer_many(BY_SECRET, BODY, handle), (204, {}, b""))
 
     def test_wsgi(self) -> None:
         got = []

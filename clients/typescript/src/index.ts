@@ -4,7 +4,7 @@ export { Problem, Unanswered, type Code } from "./errors.js";
 export { shardOf } from "./leaders.js";
 export {
   Delivery, Fences, Receiver, Refusal, RetryAfter, Stop, newSecret, newSigningKey,
-  type CloudEvent, type FenceStore, type Handler, type ReceiverOptions,
+  type CloudEvent, type FenceStore, type Handler, type ManyHandler, type ReceiverOptions,
 } from "./receiver.js";
 export type * from "./types.js";
 export type { components, operations, paths } from "./openapi.js";

@@ -112,7 +112,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change the given fields of the policy and no others; null stands for the default. Those of callback, retry, rate, breaker and window change one by one. Scope admin.
+         * Change the given fields of the policy and no others; null stands for the default. Those of callback, retry, rate, breaker, window and batch change one by one. Scope admin.
          * @description Refused (409 in_use) as a PUT is. An empty object is 400.
          */
         patch: operations["patchTopic"];
@@ -994,6 +994,23 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    batch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What a node asks of a receiver of a topic with batch: many timers at once. Without Carillon-Timer, which every other call has. The method may be PUT or PATCH. docs/callbacks.md says more. */
+        post: operations["callbackOfMany"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export interface components {
     schemas: {
@@ -1343,7 +1360,7 @@ export interface components {
              * @description In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too.
              * @enum {unknown}
              */
-            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused" | "key_rate";
+            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused" | "key_rate" | "batch";
             /** @description What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone). */
             waits_on?: string;
             /** @description In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. A listing of dead letters has the last one of each. */
@@ -1617,9 +1634,40 @@ export interface components {
             /** @description Dates on which it does not open. */
             except?: string[];
         };
-        /** @description The fields of Policy that are to change; null stands for the default. Those of callback, retry, rate, breaker and window change one by one; a callback that goes to another origin loses its credentials unless they are given with it. */
+        /** @description At most 1 MiB. */
+        BatchCall: {
+            timers: {
+                topic: string;
+                id: string;
+                /** @description The timer's: the same for all its attempts, also for one that is made alone. */
+                webhook_id: string;
+                /** @description Unix milliseconds. */
+                due_ms: number;
+                attempt: number;
+                /** @description Grows with every attempt over the life of the id: refuse one that is not higher than the highest seen. */
+                fence: number;
+                /** @description Of an id that begins with one. */
+                key?: string;
+                /** @description The payload as it was given, where that is JSON. */
+                payload?: unknown;
+                /** @description The payload, where it is not JSON. With neither the timer has none. */
+                payload_base64?: string;
+                /** @description Of the payload, if the add named one. */
+                content_type?: string;
+            }[];
+        };
+        BatchAnswer: {
+            /** @description The timers that are to be retried. */
+            failed?: {
+                /** @description One that is not in the call is ignored. */
+                webhook_id: string;
+                /** @description Shows in last_error, after `failed: `, cut to 256 bytes. */
+                error?: string;
+            }[];
+        };
+        /** @description The fields of Policy that are to change; null stands for the default. Those of callback, retry, rate, breaker, window and batch change one by one; a callback that goes to another origin loses its credentials unless they are given with it. */
         PolicyPatch: Record<string, never>;
-        /** @description Every field but callback.url, key, rate, max_wait, on_done, on_dead, secrets and window has a default and is shown. */
+        /** @description Every field but callback.url, key, rate, max_wait, on_done, on_dead, secrets, window and batch has a default and is shown. */
         Policy: {
             /**
              * @description Changes only while nothing is leased: else 409 in_flight.
@@ -1688,6 +1736,22 @@ export interface components {
              * @enum {unknown}
              */
             answers?: "failed" | "none";
+            /** @description Many timers in one call, see the webhook batch. Not with delivery pull, ack report, serial, or a callback method GET or DELETE: 422 bad_policy. Then an add with one of these methods is 422 as well. */
+            batch?: {
+                /** @description Timers in a call. */
+                max: number;
+                /**
+                 * @description At most 60s. A call that is not full goes this long after the first one's due time.
+                 * @default 0s
+                 */
+                wait?: components["schemas"]["Duration"];
+                /**
+                 * @description key: only timers of one key share a call.
+                 * @default topic
+                 * @enum {unknown}
+                 */
+                by?: "topic" | "key";
+            };
             /**
              * @description Leases at once in the whole cluster; 0 = unlimited.
              * @default 0
@@ -4446,6 +4510,61 @@ export interface operations {
                 content?: never;
             };
             /** @description Any other, 3xx included: the next attempt after the backoff. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    callbackOfMany: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Of this call alone. */
+                "webhook-id": string;
+                /** @description Unix seconds of the call. This and both signatures where the topic has secrets or signing keys. */
+                "webhook-timestamp"?: number;
+                /** @description As of a call for one timer, over this body. */
+                "webhook-signature"?: string;
+                /** @description As of a call for one timer; the headers that this call has not are empty lines. Only with it is it sure that the call is one of many timers. */
+                "Carillon-Signature"?: string;
+                "Carillon-Topic": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["BatchCall"];
+            };
+        };
+        responses: {
+            /** @description And any other status in the topic's stop_on: all are dead letters at once. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description And 503: with Retry-After the next attempt of all is then, else after the backoff of each. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description All timers are done, but those that the answer names: these are retried, alone. An answer that is no JSON of this form names nobody. At most 1 MiB of it is read; one that is longer or breaks off has all of them retried. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchAnswer"];
+                };
+            };
+            /** @description Any other, 3xx included: the next attempt of each after its backoff, alone. */
             default: {
                 headers: {
                     [name: string]: unknown;

@@ -1,5 +1,8 @@
 import { createHmac, createPublicKey, generateKeyPairSync, randomBytes, timingSafeEqual, verify, type KeyObject } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { components } from "./openapi.js";
+
+type BatchCall = components["schemas"]["BatchCall"];
 
 export interface ReceiverOptions {
   /**
@@ -153,6 +156,19 @@ export class Refusal extends Error {
  */
 export type Handler = (delivery: Delivery) => unknown;
 
+/**
+ * Handles the timers of a call of many, or the one of a call for one, as a retry is. It returns what
+ * failed: an error at the place of each such timer, and undefined for the others; nothing, or a
+ * shorter list, means that the rest is done. An error that it throws fails all.
+ */
+export type ManyHandler = (deliveries: Delivery[]) => (Error | undefined)[] | void | Promise<(Error | undefined)[] | void>;
+
+interface Answer {
+  status: number;
+  headers: Record<string, string>;
+  text: string;
+}
+
 type HeaderValues = Record<string, string | string[] | undefined> | Headers;
 
 /**
@@ -194,35 +210,76 @@ export class Receiver {
   }
 
   /**
+   * receive for topics with batch: the timers of a call of many, without those whose lease is over,
+   * or the one of a call for one.
+   */
+  async receiveMany(headers: HeaderValues, body: Buffer): Promise<Delivery[]> {
+    const header = reader(headers);
+    if (header("carillon-timer")) return [await this.receive(headers, body)];
+    if (!this.#unsigned && !this.#signed(header, body)) throw new Refusal(401, "the signature is not good");
+    const fresh: Delivery[] = [];
+    for (const delivery of many(header, body)) {
+      if (await this.#fences.admit(delivery.topic, delivery.timer, delivery.fence)) fresh.push(delivery);
+    }
+    return fresh;
+  }
+
+  /**
    * A listener of node:http, also for Express and its like: before their parsers of bodies, or
    * behind one that leaves a Buffer.
    */
   listener(handle: Handler): (req: IncomingMessage, res: ServerResponse) => void {
-    return (req, res) => {
-      const given = (req as { body?: unknown }).body;
-      const body = Buffer.isBuffer(given) ? Promise.resolve(given) : read(req.iterator({ destroyOnReturn: false }), this.#maxBody);
-      void this.#answer(req.headers, body, handle).then(({ status, headers, text }) => res.writeHead(status, headers).end(text));
-    };
+    return this.#listener((headers, body) => this.#answer(headers, body, handle));
   }
 
   /** A handler of fetch's Request, as many frameworks take it. */
   fetch(handle: Handler): (request: Request) => Promise<Response> {
-    return async (request) => {
-      const { status, headers, text } = await this.#answer(request.headers, read(request.body ?? [], this.#maxBody), handle);
+    return this.#fetch((headers, body) => this.#answer(headers, body, handle));
+  }
+
+  /** listener for topics with batch. */
+  listenerOfMany(handle: ManyHandler): (req: IncomingMessage, res: ServerResponse) => void {
+    return this.#listener((headers, body) => this.#answerMany(headers, body, handle));
+  }
+
+  /** fetch for topics with batch. */
+  fetchOfMany(handle: ManyHandler): (request: Request) => Promise<Response> {
+    return this.#fetch((headers, body) => this.#answerMany(headers, body, handle));
+  }
+
+  #listener(answer: (headers: HeaderValues, body: Promise<Buffer>) => Promise<Answer>) {
+    return (req: IncomingMessage, res: ServerResponse) => {
+      const given = (req as { body?: unknown }).body;
+      const body = Buffer.isBuffer(given) ? Promise.resolve(given) : read(req.iterator({ destroyOnReturn: false }), this.#maxBody);
+      void answer(req.headers, body).then(({ status, headers, text }) => res.writeHead(status, headers).end(text));
+    };
+  }
+
+  #fetch(answer: (headers: HeaderValues, body: Promise<Buffer>) => Promise<Answer>) {
+    return async (request: Request) => {
+      const { status, headers, text } = await answer(request.headers, read(request.body ?? [], this.#maxBody));
       return new Response(status === 204 ? null : text, { status, headers });
     };
   }
 
-  async #answer(headers: HeaderValues, body: Promise<Buffer>, handle: Handler): Promise<{ status: number; headers: Record<string, string>; text: string }> {
+  async #answer(headers: HeaderValues, body: Promise<Buffer>, handle: Handler): Promise<Answer> {
     try {
       const status = await handle(await this.receive(headers, await body));
       return { status: typeof status === "number" ? status : 204, headers: {}, text: "" };
     } catch (err) {
-      const text = String((err as Error | undefined)?.message || err);
-      if (err instanceof Refusal) return { status: err.status, headers: {}, text };
-      if (err instanceof Stop) return { status: 410, headers: {}, text };
-      if (err instanceof RetryAfter) return { status: 503, headers: { "Retry-After": String(Math.max(Math.ceil(err.delayMs / 1000), 1)) }, text };
-      return { status: 500, headers: {}, text };
+      return failure(err);
+    }
+  }
+
+  async #answerMany(headers: HeaderValues, body: Promise<Buffer>, handle: ManyHandler): Promise<Answer> {
+    try {
+      const deliveries = await this.receiveMany(headers, await body);
+      const errors = (deliveries.length > 0 && (await handle(deliveries))) || [];
+      if (reader(headers)("carillon-timer")) return errors[0] ? failure(errors[0]) : { status: 204, headers: {}, text: "" };
+      const failed = deliveries.flatMap(({ id }, i) => (errors[i] ? [{ webhook_id: id, error: errors[i].message }] : []));
+      return { status: 200, headers: { "Content-Type": "application/json" }, text: JSON.stringify({ failed }) };
+    } catch (err) {
+      return failure(err);
     }
   }
 
@@ -253,6 +310,35 @@ export class Receiver {
       return signature?.length === 64 && this.#public.some((key) => verify(null, text, key, signature));
     });
   }
+}
+
+/** The answer to a call that failed so. */
+function failure(err: unknown): Answer {
+  const text = String((err as Error | undefined)?.message || err);
+  if (err instanceof Refusal) return { status: err.status, headers: {}, text };
+  if (err instanceof Stop) return { status: 410, headers: {}, text };
+  if (err instanceof RetryAfter) return { status: 503, headers: { "Retry-After": String(Math.max(Math.ceil(err.delayMs / 1000), 1)) }, text };
+  return { status: 500, headers: {}, text };
+}
+
+/** The timers in the body of a call of many. */
+function many(header: (name: string) => string, body: Buffer): Delivery[] {
+  let timers: BatchCall["timers"] = [];
+  try {
+    timers = (JSON.parse(body.toString()) as BatchCall).timers;
+  } catch {
+    // It is refused below.
+  }
+  if (!header("webhook-id") || !Array.isArray(timers) || timers.length === 0) {
+    throw new Refusal(400, "this is no call of Carillon: it has neither the headers of one timer nor a body of many");
+  }
+  return timers.map((t) => {
+    const values: Record<string, unknown> = {
+      "carillon-topic": t.topic, "carillon-timer": t.id, "webhook-id": t.webhook_id, "carillon-due": t.due_ms, "carillon-attempt": t.attempt, "carillon-fence": t.fence,
+    };
+    const payload = t.payload_base64 !== undefined ? Buffer.from(t.payload_base64, "base64") : Buffer.from(t.payload === undefined ? "" : JSON.stringify(t.payload));
+    return new Delivery((name) => String(values[name] ?? ""), payload);
+  });
 }
 
 const maxSignatures = 16; // of one header: bounds the work that it can ask for

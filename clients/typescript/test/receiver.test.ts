@@ -115,3 +115,37 @@ test("answers, by node:http and by fetch", async () => {
   server.closeAllConnections();
   server.close();
 });
+
+test("a call of many timers is checked, taken apart and answered with what failed", async () => {
+  const part = (id: string, fence: number, more: object) => ({ topic: "orders", id, webhook_id: `msg_${id}`, due_ms: 1614265330000, attempt: 1, fence, ...more });
+  const call = (...timers: object[]) => JSON.stringify({ timers });
+  const key = Buffer.from(secret.slice(6), "base64");
+  const signed = (body: string) => {
+    const sign = (text: string) => `v1,${createHmac("sha256", key).update(text).digest("base64")}`;
+    const lines = ["carillon-v1", values["webhook-id"], values["webhook-timestamp"], "orders", "", "", "", "", ""];
+    return {
+      "webhook-id": values["webhook-id"], "webhook-timestamp": values["webhook-timestamp"], "carillon-topic": "orders",
+      "webhook-signature": sign(`${values["webhook-id"]}.${values["webhook-timestamp"]}.${body}`), "carillon-signature": sign(lines.join("\n")),
+    };
+  };
+  let got: Delivery[] = [];
+  const handler = new Receiver({ secrets: [secret], now }).fetchOfMany((list) => {
+    got = list;
+    return list.map((d) => (d.body.toString().includes("bad") ? new Error("card declined") : undefined));
+  });
+  const send = async (body: string, headers: Record<string, string> = signed(body)) => {
+    got = [];
+    const answer = await handler(new Request("http://a/", { method: "POST", headers, body }));
+    return [answer.status, await answer.text(), got.map((d) => `${d.timer} ${d.id} ${d.body.toString()}`)];
+  };
+  const body = call(part("a", 7, { payload: { n: 1 } }), part("b", 8, { payload_base64: "YmFk" }), part("c", 9, {}));
+  assert.deepEqual(await send(body), [200, '{"failed":[{"webhook_id":"msg_b","error":"card declined"}]}', ['a msg_a {"n":1}', "b msg_b bad", "c msg_c "]]);
+  const again = call(part("a", 7, { payload: 1 }), part("b", 10, { payload: 1 })); // the first lease is over
+  assert.deepEqual(await send(again), [200, '{"failed":[]}', ["b msg_b 1"]]);
+  assert.deepEqual(await send(again), [200, '{"failed":[]}', []]);
+  for (const bad of ["{}", "[]", "x", call({})]) assert.equal((await send(bad))[0], 400, bad);
+  assert.equal((await send(body, { ...signed(body), "carillon-signature": bySecret["carillon-signature"] }))[0], 401);
+  // A retry comes alone.
+  assert.deepEqual(await send(body.slice(1), bySecret), [401, "the signature is not good", []]);
+  assert.deepEqual(await send('{"test": 2432232314}', bySecret), [204, "", [`{o-77}close ${values["webhook-id"]} {"test": 2432232314}`]]);
+});

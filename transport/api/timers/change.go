@@ -166,6 +166,9 @@ func (in *timerRequest) onto(t *timer.Topic, v verb) *web.Problem {
 	if in.given&^in.null&spec.FWeight != 0 && t.Policy.PerKey == nil {
 		return web.Fail(422, web.BadPolicy, "weight: the topic has no per_key")
 	}
+	if t.Policy.Batch != nil && !in.spec.Callback.SendsBody() {
+		return web.Failf(422, web.BadPolicy, "callback.method: %s sends no body, and the topic calls many timers at once", in.spec.Callback.Method)
+	}
 	needsURL := (v == vAdd || v == vPut || v == vPatch && in.null&spec.FURL != 0) && !t.Policy.Pull
 	if needsURL && in.spec.Callback.URL == "" && cb.URL == "" {
 		return web.Fail(422, "no_callback", "give a callback.url, here or in the topic's policy")

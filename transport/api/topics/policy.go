@@ -26,7 +26,7 @@ const (
 var PolicyFieldNames = []string{
 	"delivery", "callback", "ack", "lease", "retry", "stop_on", "merge", "max_wait", "collect_max", "dedup", "serial", "key", "if_late",
 	"concurrency", "rate", "breaker", "destination_concurrency", "spread", "history", "dead_retention", "secrets",
-	"format", "signing_keys", "window", "on_done", "on_dead", "answers", "per_key",
+	"format", "signing_keys", "window", "on_done", "on_dead", "answers", "per_key", "batch",
 }
 
 var (
@@ -44,7 +44,7 @@ func readPolicy(r *web.Reader, stored *timer.Policy) *timer.Policy {
 }
 
 // readPatch reads the fields of a policy that are to change; null stands for the default. Those
-// of callback, retry, rate, breaker, window and per_key change one by one.
+// of callback, retry, rate, breaker, window, per_key and batch change one by one.
 func readPatch(r *web.Reader, stored *timer.Policy) *timer.Policy {
 	p := *stored
 	r.Resets = true
@@ -64,6 +64,9 @@ func readOver(r *web.Reader, p, stored *timer.Policy) web.Fields {
 	}
 	if p.Serial && p.PerKey != nil && p.PerKey.Concurrency > 1 {
 		r.Reject(r.OutOfRange("per_key.concurrency: a serial topic runs one timer of a key at a time"))
+	}
+	if r.Err() == nil {
+		r.Reject(batchProblem(p))
 	}
 	return given
 }
@@ -138,6 +141,8 @@ func readField(r *web.Reader, p, stored, d *timer.Policy, name string) {
 		p.OnDead = spec.ReadOutcome(r, name)
 	case name == "answers" && !reset(r, &p.NoAnswers, d.NoAnswers):
 		p.NoAnswers = r.Choice(name, keptAnswers) == "none"
+	case name == "batch" && !reset(r, &p.Batch, d.Batch):
+		p.Batch = readBatch(r, p.Batch)
 	}
 }
 
@@ -340,6 +345,10 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 		}
 	}
 	o.Text("answers", keptAnswers[index(p.NoAnswers)])
+	if p.Batch != nil {
+		o.Name("batch")
+		o.B = appendBatch(o.B, p.Batch)
+	}
 	return o.End()
 }
 

@@ -12,6 +12,7 @@ from .receiver import (
     Fences,
     FenceStore,
     Handler,
+    ManyHandler,
     Receiver,
     Refusal,
     RetryAfter,
@@ -20,6 +21,6 @@ from .receiver import (
 )
 
 __all__ = [
-    "Cancel", "Client", "CloudEvent", "Delivery", "Error", "Event", "Events", "FenceStore", "Fences", "Handler", "NeverSent",
+    "Cancel", "Client", "CloudEvent", "Delivery", "Error", "Event", "Events", "FenceStore", "Fences", "Handler", "ManyHandler", "NeverSent",
     "Problem", "Receiver", "Refusal", "Request", "RetryAfter", "Stop", "Unanswered", "new_secret", "path", "shard_of", "types",
 ]

@@ -111,6 +111,11 @@ Handler = Callable[[Delivery], Optional[int]]
 """Handles a call. It returns None for 204, or a status: 202 where the topic's ack is report. Any
 error is 500, but RetryAfter 503 and Stop 410."""
 
+ManyHandler = Callable[[List[Delivery]], Optional[Sequence[Optional[Exception]]]]
+"""Handles the timers of a call of many, or the one of a call for one, as a retry is. It returns what
+failed: an exception at the place of each such timer, and None for the others; None, or a shorter
+list, means that the rest is done. An exception that it raises fails all."""
+
 _MAX_SIGNATURES = 16  # of one header: bounds the work that it can ask for
 
 # Their values Carillon-Signature covers, in this order. One that is missing counts as empty.
@@ -153,32 +158,60 @@ class Receiver:
             raise Refusal(409, "a later attempt of this timer has been here")
         return delivery
 
+    def receive_many(self, headers: Mapping[str, str], body: bytes) -> List[Delivery]:
+        """receive for topics with batch: the timers of a call of many, without those whose lease
+        is over, or the one of a call for one."""
+        lower = {name.lower(): value for name, value in headers.items()}
+        if lower.get("carillon-timer"):
+            return [self.receive(headers, body)]
+        if not self._unsigned and not self._signed(lower, body):
+            raise Refusal(401, "the signature is not good")
+        return [d for d in _read_many(lower, body) if self._fences.admit(d.topic, d.timer, d.fence)]
+
     def answer(self, headers: Mapping[str, str], body: bytes, handle: Handler) -> Tuple[int, Dict[str, str], bytes]:
         """Receives and handles a call, for any framework: the status, headers and body of the
         answer."""
         try:
-            if len(body) > self._max_body:
-                raise Refusal(413, "body too large")
+            self._bound(body)
             status = handle(self.receive(headers, body))
             return (204 if status is None else status), {}, b""
-        except Refusal as err:
-            return err.status, {}, str(err).encode()
-        except Stop as err:
-            return 410, {}, str(err).encode()
-        except RetryAfter as err:
-            return 503, {"Retry-After": str(max(math.ceil(err.delay), 1))}, str(err).encode()
         except Exception as err:  # whatever a handler raises is its failure
-            return 500, {}, (str(err) or type(err).__name__).encode()
+            return _failure(err)
+
+    def answer_many(self, headers: Mapping[str, str], body: bytes, handle: ManyHandler) -> Tuple[int, Dict[str, str], bytes]:
+        """answer for topics with batch."""
+        try:
+            self._bound(body)
+            deliveries = self.receive_many(headers, body)
+            errors = list((handle(deliveries) if deliveries else None) or [])
+            if any(name.lower() == "carillon-timer" and value for name, value in headers.items()):
+                return _failure(errors[0]) if errors and errors[0] else (204, {}, b"")
+            failed = [{"webhook_id": d.id, "error": _text(err)} for d, err in zip(deliveries, errors) if err]
+            return 200, {"Content-Type": "application/json"}, json.dumps({"failed": failed}).encode()
+        except Exception as err:  # whatever a handler raises is its failure
+            return _failure(err)
+
+    def _bound(self, body: bytes) -> None:
+        if len(body) > self._max_body:
+            raise Refusal(413, "body too large")
 
     def wsgi(self, handle: Handler) -> Callable[[Dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
         """A WSGI application: for wsgiref, gunicorn, or below a path of Flask and Django."""
+        return self._application(lambda headers, body: self.answer(headers, body, handle))
 
+    def wsgi_many(self, handle: ManyHandler) -> Callable[[Dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
+        """wsgi for topics with batch."""
+        return self._application(lambda headers, body: self.answer_many(headers, body, handle))
+
+    def _application(
+        self, answer: Callable[[Mapping[str, str], bytes], Tuple[int, Dict[str, str], bytes]]
+    ) -> Callable[[Dict[str, Any], Callable[..., Any]], Iterable[bytes]]:
         def application(environ: Dict[str, Any], start_response: Callable[..., Any]) -> List[bytes]:
             size = environ.get("CONTENT_LENGTH") or "0"
             body = environ["wsgi.input"].read(min(int(size), self._max_body + 1))
             headers = {name[5:].replace("_", "-"): v for name, v in environ.items() if name.startswith("HTTP_")}
-            status, more, text = self.answer(headers, body, handle)
-            start_response(f"{status} ", [*more.items(), ("Content-Type", "text/plain; charset=utf-8")])
+            status, more, text = answer(headers, body)
+            start_response(f"{status} ", list({"Content-Type": "text/plain; charset=utf-8", **more}.items()))
             return [text]
 
         return application
@@ -205,6 +238,21 @@ class Receiver:
                 return True
         signatures = [_bytes(one[4:]) for one in offered if one.startswith(b"v1a,")] if self._checks else []
         return any(check(one, text) for check in self._checks for one in signatures if one is not None)
+
+
+def _failure(err: Exception) -> Tuple[int, Dict[str, str], bytes]:
+    """The answer to a call that failed so."""
+    if isinstance(err, Refusal):
+        return err.status, {}, str(err).encode()
+    if isinstance(err, Stop):
+        return 410, {}, str(err).encode()
+    if isinstance(err, RetryAfter):
+        return 503, {"Retry-After": str(max(math.ceil(err.delay), 1))}, str(err).encode()
+    return 500, {}, _text(err).encode()
+
+
+def _text(err: Exception) -> str:
+    return str(err) or type(err).__name__
 
 
 def new_secret() -> str:
@@ -271,6 +319,30 @@ def _read(headers: Mapping[str, str], body: bytes) -> Delivery:
         return Delivery(topic, timer, id, attempt, fence, _moment(due), _moment(asked) if asked else None, receipt, body, event)
     except OverflowError:
         raise Refusal(400, "this is no call of Carillon: its times are out of range") from None
+
+
+def _read_many(headers: Mapping[str, str], body: bytes) -> List[Delivery]:
+    """The timers in the body of a call of many."""
+    try:
+        call = json.loads(body)
+        if not headers.get("webhook-id") or not call["timers"]:
+            raise ValueError
+        return [_read_one(timer) for timer in call["timers"]]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        raise Refusal(400, "this is no call of Carillon: it has neither the headers of one timer nor a body of many") from None
+
+
+def _read_one(timer: Mapping[str, Any]) -> Delivery:
+    payload = b""
+    if "payload_base64" in timer:
+        payload = base64.b64decode(timer["payload_base64"], validate=True)
+    elif "payload" in timer:
+        payload = json.dumps(timer["payload"]).encode()
+    headers = {
+        "carillon-topic": timer["topic"], "carillon-timer": timer["id"], "webhook-id": timer["webhook_id"],
+        "carillon-due": str(timer["due_ms"]), "carillon-attempt": str(timer["attempt"]), "carillon-fence": str(timer["fence"]),
+    }
+    return _read(headers, payload)
 
 
 def _moment(ms: int) -> datetime:

@@ -280,7 +280,7 @@ class Timer(_Timer, total=False):
     successor: bool
     """Another timer of this id waits until the running attempt has ended; of one that collects: until all attempts have."""
     cancel_requested: bool
-    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate"]
+    waits_for: Literal["backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots", "zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch"]
     """In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too."""
     waits_on: str
     """What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone)."""
@@ -657,6 +657,48 @@ Window = TypedDict(
 )
 
 
+class _BatchCallTimers(TypedDict):
+    topic: str
+    id: str
+    webhook_id: str
+    """The timer's: the same for all its attempts, also for one that is made alone."""
+    due_ms: int
+    """Unix milliseconds."""
+    attempt: int
+    fence: int
+    """Grows with every attempt over the life of the id: refuse one that is not higher than the highest seen."""
+
+
+class BatchCallTimers(_BatchCallTimers, total=False):
+    key: str
+    """Of an id that begins with one."""
+    payload: Any
+    """The payload as it was given, where that is JSON."""
+    payload_base64: str
+    """The payload, where it is not JSON. With neither the timer has none."""
+    content_type: str
+    """Of the payload, if the add named one."""
+
+
+class BatchCall(TypedDict):
+    timers: List[BatchCallTimers]
+
+
+class _BatchAnswerFailed(TypedDict):
+    webhook_id: str
+    """One that is not in the call is ignored."""
+
+
+class BatchAnswerFailed(_BatchAnswerFailed, total=False):
+    error: str
+    """Shows in last_error, after `failed: `, cut to 256 bytes."""
+
+
+class BatchAnswer(TypedDict, total=False):
+    failed: List[BatchAnswerFailed]
+    """The timers that are to be retried."""
+
+
 WindowPatch = TypedDict(
     "WindowPatch",
     {
@@ -668,6 +710,15 @@ WindowPatch = TypedDict(
     },
     total=False,
 )
+
+
+class PolicyPatchBatch(TypedDict, total=False):
+    max: Optional[int]
+    """Timers in a call."""
+    wait: Optional[Duration]
+    """At most 60s. A call that is not full goes this long after the first one's due time."""
+    by: Optional[Literal["topic", "key"]]
+    """key: only timers of one key share a call."""
 
 
 class PolicyPatchRate(TypedDict, total=False):
@@ -728,6 +779,8 @@ class PolicyPatch(TypedDict, total=False):
     """Of timers that say nothing of it; left out without one."""
     answers: Optional[Literal["failed", "none"]]
     """What is kept of the receivers' answers: those of attempts that failed, for attempt_log and last_error, or none."""
+    batch: Optional[PolicyPatchBatch]
+    """Many timers in one call, see the webhook batch. Not with delivery pull, ack report, serial, or a callback method GET or DELETE: 422 bad_policy. Then an add with one of these methods is 422 as well."""
     concurrency: Optional[int]
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: Optional[PolicyPatchRate]
@@ -746,6 +799,18 @@ class PolicyPatch(TypedDict, total=False):
     """whsk_ and the 64 bytes of an ed25519 private key in base64. Shown as public keys (whpk_…), which receivers check v1a signatures with; one sent back keeps its private key."""
     format: Optional[Literal["plain", "cloudevents"]]
     """cloudevents: calls carry the headers of CloudEvents 1.0 too, in binary mode."""
+
+
+class _PolicyBatch(TypedDict):
+    max: int
+    """Timers in a call."""
+
+
+class PolicyBatch(_PolicyBatch, total=False):
+    wait: Duration
+    """At most 60s. A call that is not full goes this long after the first one's due time."""
+    by: Literal["topic", "key"]
+    """key: only timers of one key share a call."""
 
 
 class _PolicyRate(TypedDict):
@@ -812,6 +877,8 @@ class Policy(TypedDict, total=False):
     """Of timers that say nothing of it; left out without one."""
     answers: Literal["failed", "none"]
     """What is kept of the receivers' answers: those of attempts that failed, for attempt_log and last_error, or none."""
+    batch: PolicyBatch
+    """Many timers in one call, see the webhook batch. Not with delivery pull, ack report, serial, or a callback method GET or DELETE: 422 bad_policy. Then an add with one of these methods is 422 as well."""
     concurrency: int
     """Leases at once in the whole cluster; 0 = unlimited."""
     rate: PolicyRate

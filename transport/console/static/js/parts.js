@@ -16,7 +16,7 @@ export const When = ({ ms }) => (ms ? html`<span class="nowrap" title=${new Date
 export const Url = ({ children }) => html`<span class="mono url">${String(children || "").split(/(?<=[/?&=])(?!\/)/).map((part) => html`${part}<wbr />`)}</span>`;
 
 // waits are the causes of waits_for: "waits for …".
-export const waits = { paused: "somebody to resume it", topic_paused: "the topic to be resumed", breaker: "an unhealthy receiver", backoff: "the next retry", key: "another timer of its key", concurrency: "the topic's concurrency limit", rate: "the topic's rate limit", slots: "a free call to its receiver", spread: "its place in the spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader", key_rate: "its key's rate limit" };
+export const waits = { paused: "somebody to resume it", topic_paused: "the topic to be resumed", breaker: "an unhealthy receiver", backoff: "the next retry", key: "another timer of its key", concurrency: "the topic's concurrency limit", rate: "the topic's rate limit", slots: "a free call to its receiver", spread: "its place in the spread", consumer: "a consumer", zone: "a known time zone", window: "its window to open", no_callback: "a callback URL", refused_address: "an address that may be called", leader: "its shard's leader", key_rate: "its key's rate limit", batch: "more timers in its call" };
 export const Waits = ({ t }) => (t.waits_for ? html`${waits[t.waits_for] || t.waits_for}${t.waits_on ? html` <span class="muted small">${momentsIn(t.waits_on)}</span>` : ""}` : "");
 
 // Answer is what the receiver answered to an attempt that failed, as it is.

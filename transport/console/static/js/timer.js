@@ -30,6 +30,7 @@ export function story(t, now = Date.now()) {
     case "spread": return ["", "Due. It starts within the topic's spread.", ""];
     case "zone": return ["bad", `Waiting: the release of its node does not know the time zone${on}.`, "Upgrade the nodes, or edit the timer to use another zone."];
     case "window": return ["warn", "Waiting: the topic's window is closed.", ""];
+    case "batch": return ["", "Due. Its call waits for more timers.", "It goes when it is full, or when the topic's wait is over."];
     case "no_callback": return ["bad", "Waiting: neither the timer nor its topic has a URL.", "Edit the timer or the topic, and give it one."];
     case "refused_address": return ["bad", `Waiting: its address may not be called: ${t.waits_on || t.last_error}`, "Allow the address (--callback-allow), or edit the URL."];
     case "leader": return ["bad", "Waiting: the leader of its shard cannot start calls yet.", "See the cluster page: a node may be down, or a clock may be wrong."];

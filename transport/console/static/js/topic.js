@@ -51,6 +51,7 @@ function sentences(p) {
     ["Retries", `${r.max_attempts} attempts, waiting from ${r.min_backoff} to ${r.max_backoff}`],
     ["Order", p.serial ? (p.key ? `one at a time, in order (key ${p.key})` : "one at a time for each key") : "none: timers run independently"],
     ...(p.window ? [["Window", windowWords(p.window)]] : []),
+    ...(p.batch ? [["Calls", `up to ${num(p.batch.max)} timers in one${p.batch.by === "key" ? ", of one key" : ""}${p.batch.wait === "0s" ? "" : `, waiting ${p.batch.wait} for more`}`]] : []),
     ["Limits", [p.concurrency ? `${num(p.concurrency)} at once` : "", p.rate ? `${p.rate.per_second} per second` : "", p.per_key ? perKeyWords(p.per_key) : "", p.spread && p.spread !== "0s" ? `spread over ${p.spread}` : ""].filter(Boolean).join(", ") || "none"],
     ["Breaker", b.failures ? `opens for ${b.open} after ${b.failures} failures within ${b.window}` : "the receiver's"],
     ...(p.on_done || p.on_dead ? [["Outcomes", [p.on_done ? `of done timers in ${p.on_done.topic}` : "", p.on_dead ? `of dead timers in ${p.on_dead.topic}` : ""].filter(Boolean).join(", ")]] : []),

@@ -21,6 +21,7 @@ const further = [
   ["merge", "Adding an id that waits", rules], ["dedup", "Adds without an id", ["id", "content"]], ["max_wait", "Longest wait of debounce, collect"], ["collect_max", "Collect at most", "number", "1000"], ["if_late", "A time in the past", ["fire", "reject"]],
   ["breaker.failures", "Breaker: failures", "number", "5"], ["breaker.window", "Breaker: within", "", "10s"], ["breaker.open", "Breaker: no calls for", "", "5s"],
   ["window.days", "Call only on", "", "mon-fri"], ["window.from", "Call from", "", "08:00"], ["window.to", "Call until", "", "20:00"], ["window.zone", "Time zone of these"], ["window.except", "Not on these dates", "dates", "2026-12-25"],
+  ["batch.max", "Timers in a call", "number", "1"], ["batch.wait", "Wait for more", "", "0s"], ["batch.by", "Share a call", ["topic", "key"]],
   ["breaker.probes", "Breaker: probes", "number", "1"],
   ["destination_concurrency", "Calls at once per node", "number", "256"],
   ["on_done.topic", "Outcomes of done timers", "", "topic"], ["on_dead.topic", "Outcomes of dead timers", "", "topic"],
@@ -67,6 +68,7 @@ function changes(form, policy) {
     if (patch[group] && Object.values(left).every((v) => v === null)) patch[group] = null;
   }
   if (patch.rate && patch.rate.per_second === null) patch.rate = null; // its burst alone means nothing
+  if (patch.batch && patch.batch.max === null) patch.batch = null;
   return patch;
 }
 

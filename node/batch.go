@@ -1,0 +1,169 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/internal/secret"
+	"carillon/shard/scheduler"
+	"carillon/timer"
+	"carillon/transport/callback"
+)
+
+// batchCounts counts calls of many timers, and their timers.
+type batchCounts struct{ calls, timers atomic.Int64 }
+
+func (m *metrics) batchCalls(b *batchCounts) {
+	m.count("carillon_batch_calls_total", "Calls of many timers that were made, by topics with batch.", b.calls.Load)
+	m.count("carillon_batch_timers_total", "Timers that these calls attempted.", b.timers.Load)
+}
+
+// StartBatch implements scheduler.Dispatcher.
+func (d *dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done func([]delivery.Outcome)) {
+	r, ids, err := d.batchRequest(c)
+	if err != nil {
+		p.Cancel()
+		out := repeated(d.unopened(err), len(c.Jobs))
+		go done(out) // not on the shard's own goroutine
+		return
+	}
+	if d.test != nil {
+		d.test.calls.Add(1)
+	}
+	p.(callback.Permit).Start(r, func(out callback.Outcome) {
+		if !out.NotSent {
+			d.batches.calls.Add(1)
+			d.batches.timers.Add(int64(len(ids)))
+		}
+		done(outcomesOf(&out, ids, !c.Topic.Policy.NoAnswers))
+	})
+}
+
+func repeated(out delivery.Outcome, n int) []delivery.Outcome {
+	list := make([]delivery.Outcome, n)
+	for i := range list {
+		list[i] = out
+	}
+	return list
+}
+
+// batchRequest is the request of a call of many timers, and their webhook-ids in order.
+func (d *dispatcher) batchRequest(c *scheduler.BatchCall) (*callback.Request, []string, error) {
+	cb := c.Own.Under(&c.Topic.Policy.Callback)
+	r := &callback.Request{
+		URL: cb.URL, Method: cb.Method, ContentType: "application/json", Timeout: time.Duration(cb.TimeoutMs) * time.Millisecond,
+		Topic: c.Topic.Name, WebhookID: "msg_batch_" + rand.Text(), ReadBody: true, KeepAnswer: !c.Topic.Policy.NoAnswers, Deadline: c.Deadline,
+	}
+	ids := make([]string, len(c.Jobs))
+	for i := range c.Jobs {
+		ids[i] = webhookID(c.Shard, &c.Jobs[i])
+	}
+	r.Body = batchBody(c, ids)
+	var err error
+	if r.Headers, err = d.openHeaders(func(header string) secret.Place { return secret.OfTopic(c.Topic.Name, header) }, cb.Headers); err != nil {
+		return nil, nil, err
+	}
+	fact := d.topics.fact(c.Topic, d.vault.keys.Load())
+	r.Secrets, r.SigningKeys = fact.secrets, fact.keys
+	return r, ids, fact.failed
+}
+
+// batchBody is {"timers":[…]}. Names and ids need no escapes, by their alphabets. A part is never
+// longer than table.BatchBytes has it.
+func batchBody(c *scheduler.BatchCall, ids []string) []byte {
+	size := 64
+	for i := range c.Jobs {
+		size += 400 + len(c.Jobs[i].Payload)*4/3
+	}
+	b := append(make([]byte, 0, size), `{"timers":[`...)
+	for i := range c.Jobs {
+		j := &c.Jobs[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"topic":"`...)
+		b = append(b, c.Topic.Name...)
+		b = append(b, `","id":"`...)
+		b = append(b, j.ID...)
+		b = append(b, `","webhook_id":"`...)
+		b = append(b, ids[i]...)
+		b = append(b, `","due_ms":`...)
+		b = strconv.AppendInt(b, j.DueMs, 10)
+		b = append(b, `,"attempt":`...)
+		b = strconv.AppendInt(b, int64(j.Attempts), 10)
+		b = append(b, `,"fence":`...)
+		b = strconv.AppendUint(b, j.Fence, 10)
+		if key, has := timer.KeyOf(j.ID); has {
+			b = append(b, `,"key":"`...)
+			b = append(append(b, key...), '"')
+		}
+		switch j.PayloadKind {
+		case timer.JSONPayload:
+			b = append(append(b, `,"payload":`...), j.Payload...)
+		case timer.BinaryPayload:
+			b = append(b, `,"payload_base64":"`...)
+			b = append(base64.StdEncoding.AppendEncode(b, j.Payload), '"')
+		}
+		if j.ContentType != "" {
+			text, _ := json.Marshal(j.ContentType) // never fails for a string
+			b = append(append(b, `,"content_type":`...), text...)
+		}
+		b = append(b, '}')
+	}
+	return append(b, "]}"...)
+}
+
+// outcomesOf is how each timer's attempt ended, by how the call did, and by what its answer names.
+// texts: the answer's own texts are kept.
+func outcomesOf(out *callback.Outcome, ids []string, texts bool) []delivery.Outcome {
+	list := repeated(out.Outcome, len(ids))
+	if len(out.Body) == 0 || out.Err != "" {
+		return list
+	}
+	var answer struct {
+		Failed []struct {
+			WebhookID string `json:"webhook_id"`
+			Error     string `json:"error"`
+		} `json:"failed"`
+	}
+	// What is no such answer names nobody; of one in which some entries are none, the others count.
+	if err := json.Unmarshal(out.Body, &answer); err != nil && len(answer.Failed) == 0 {
+		return list
+	}
+	at := make(map[string]int, len(ids))
+	for i, id := range ids {
+		at[id] = i
+	}
+	for _, f := range answer.Failed {
+		if i, ok := at[f.WebhookID]; ok {
+			list[i].Err = failedText("")
+			if texts {
+				list[i].Err = failedText(f.Error)
+			}
+		}
+	}
+	return list
+}
+
+// failedText is the error of a timer that the answer of its call names. It begins with a code of
+// ours, so that no receiver's text is taken for another one.
+func failedText(given string) string {
+	const code, most = "failed", 256
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, given[:min(len(given), most)])
+	if clean = strings.TrimSpace(strings.ToValidUTF8(clean, "")); clean == "" {
+		return code
+	}
+	text := code + ": " + clean
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}

@@ -1,0 +1,346 @@
+package scheduler
+
+import (
+	"math"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// A topic with Policy.Batch has its timers attempted many in a call. The timers of one call wait in
+// a queue of their own, which is a destQueue with a group. It asks for one permit once it is full,
+// or its wait is over. Each timer keeps its own lease, attempt and outcome; the leases are proposed
+// in one entry and share the permit, see batchCall.
+//
+// Cost: O(log n) for each timer, like that of a single call. A timer is queued when it is due, not
+// ahead of it, so that no timer of a call waits for another to become due.
+
+// group is what makes a destQueue one whose timers go many in a call.
+type group struct {
+	groupKey
+	policy *timer.Batch
+	queue  *destQueue
+
+	bytes   int   // about the most that the queue's timers take of a body; pick counts exactly
+	firstMs int64 // no timer of the queue is due before
+	untilMs int64 // when it goes although it is not full; while gathering
+	place   int   // in topicQueues.gathering
+}
+
+// groupKey is what the timers of a call have in common, besides their topic.
+type groupKey struct {
+	dest        Destination
+	url, method string
+	timeoutMs   int64
+	key         uint64 // hash of the timers' key; 0 unless calls are made by key
+}
+
+// groupRoute leads to the queue of a group.
+type groupRoute struct {
+	target table.Target
+	key    uint64
+}
+
+// maxBatchBytes bounds the body of a call of many timers. Room for its braces is left.
+const maxBatchBytes = 1<<20 - 64
+
+// Before orders the groups that gather by when they go.
+func (g *group) Before(o *group) bool { return g.untilMs < o.untilMs }
+
+// Place implements order.Ranked.
+func (g *group) Place() *int { return &g.place }
+
+// full reports that no timer need be waited for. Timers that have changed since count too.
+func (g *group) full() bool {
+	return g.queue.len() >= g.policy.Max || g.bytes >= maxBatchBytes
+}
+
+// goesMs is when the group's call goes although it is not full.
+func (g *group) goesMs() int64 { return g.firstMs + g.policy.WaitMs }
+
+// entered counts a timer that takes so many bytes at most into the group.
+func (g *group) entered(e entry, bytes int) {
+	if g.queue.len() == 1 {
+		g.firstMs, g.bytes = e.dueMs, 0
+	}
+	g.bytes += bytes
+	g.firstMs = min(g.firstMs, e.dueMs)
+}
+
+// left counts a timer out that was taken. It may have changed since it entered, so the mean of the
+// group leaves with it.
+func (g *group) left() { g.bytes -= g.bytes / (g.queue.len() + 1) }
+
+// recount finds the first due time again, after a call has taken its timers. Cost: O(timers of a
+// call); a queue that has more is full, and needs none.
+func (g *group) recount() {
+	if g.full() {
+		return
+	}
+	g.firstMs = math.MaxInt64
+	for _, h := range []*heap[entry]{&g.queue.fresh, &g.queue.backlog} {
+		for i := range h.items {
+			g.firstMs = min(g.firstMs, h.items[i].dueMs)
+		}
+	}
+}
+
+// batch is the topic's rule for calls of many timers; nil if each timer has a call of its own.
+func (q *topicQueue) batch() *timer.Batch {
+	if q.topic == nil {
+		return nil
+	}
+	if p := &q.topic.Policy; !p.Pull && !p.Report && !p.Serial {
+		return p.Batch
+	}
+	return nil
+}
+
+// queueFor finds or makes the queue in which a due timer waits for its call. A timer with headers of
+// its own, one that is retried, and one whose call has no body go alone.
+func (tq *topicQueues) queueFor(q *topicQueue, h timer.Handle, d *table.Due) *destQueue {
+	b := q.batch()
+	if b == nil || d.Attempts > 0 {
+		return tq.destQueue(q, d.Target)
+	}
+	r := groupRoute{target: d.Target}
+	if b.ByKey {
+		r.key = tq.table.KeyHash(h)
+	}
+	if n := q.groups[r]; n != nil {
+		return n
+	}
+	own := tq.table.Callback(d.Target)
+	c := own.Under(&q.topic.Policy.Callback)
+	dest, err := tq.cfg.Dispatcher.Route(q.topic, &own)
+	if err != nil || own.HasHeaders || !c.SendsBody() {
+		return tq.destQueue(q, d.Target)
+	}
+	key := groupKey{dest: dest, url: c.URL, method: c.Method, timeoutMs: c.TimeoutMs, key: r.key}
+	n := q.byDest[key]
+	if n == nil {
+		n = tq.makeQueue(q, key, dest)
+		n.group = &group{groupKey: key, policy: b, queue: n}
+	}
+	if q.groups == nil {
+		q.groups = map[groupRoute]*destQueue{}
+	}
+	tq.remember(n, d.Target)
+	q.groups[r] = n
+	return n
+}
+
+// place puts a due timer into the queue of its call.
+func (tq *topicQueues) place(q *topicQueue, d *table.Due, e entry) {
+	tq.queueIn(tq.queueFor(q, e.handle, d), e)
+}
+
+// batchBytes is the most that a timer takes of the body of a call of many; 0: it is gone.
+func (tq *topicQueues) batchBytes(q *topicQueue, h timer.Handle) int {
+	return min(tq.table.BatchBytes(h)+len(q.topic.Name), maxBatchBytes)
+}
+
+// gathers reports whether a queue waits for more timers of its call.
+func (n *destQueue) gathers() bool {
+	g := n.group
+	return g != nil && !g.full() && n.queue.queues.now.WallMs < g.goesMs()
+}
+
+// gather keeps a group's place among those that gather.
+func (tq *topicQueues) gather(g *group) {
+	switch gathers := g.queue.state == gathering; {
+	case gathers && g.place == 0:
+		g.untilMs = g.goesMs()
+		tq.gathering.Push(g)
+	case gathers:
+		g.untilMs = g.goesMs()
+		tq.gathering.Fix(g)
+	case g.place != 0:
+		tq.gathering.Remove(g)
+		g.queue.shutMs = tq.now.WallMs
+	}
+}
+
+// goOn has the groups go whose wait is over.
+func (tq *topicQueues) goOn() {
+	for n := 0; tq.gathering.Len() > 0 && tq.gathering.First().untilMs <= tq.now.WallMs; n++ {
+		if n == PopBudget || tq.env.Spent(1) {
+			tq.env.WakeNext()
+			return
+		}
+		g := tq.gathering.First()
+		if !tq.keeps(g.queue) { // its topic has changed
+			tq.gathering.Remove(g)
+			continue
+		}
+		tq.update(g.queue)
+		tq.join(g.queue.queue)
+	}
+}
+
+// batchCall is one call of many timers, from the proposal of their leases to its start. It is the
+// permit of each of these leases: a lease that becomes void is cancelled, and leaves the call.
+type batchCall struct {
+	permit  delivery.Permit
+	leases  []*activeLease // in the order of its body
+	waiting int            // leases that are not applied yet
+	left    int            // leases that have not left
+}
+
+// Cancel implements delivery.Permit.
+func (c *batchCall) Cancel() {
+	if c.left--; c.left == 0 {
+		c.permit.Cancel()
+	}
+}
+
+// leaseMany proposes leases for the timers of one call, which the permit is for. The first timer of
+// the queue may go, and its topic's limit has granted it a lease. It reports whether the topic keeps
+// its turn.
+func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Permit) (keeps bool) {
+	q, g := n.queue, n.group
+	picked, whole := s.pick(n)
+	if !whole && n.firstOf(picked)+g.policy.WaitMs > s.now.WallMs {
+		// Timers that it counted have changed since.
+		s.topics.putBack(n, picked)
+		permit.Cancel()
+		if q.limiterUse != nil {
+			q.limiterUse.keep()
+		}
+		return true
+	}
+	c := &batchCall{permit: permit}
+	keeps = true
+	for i, e := range picked {
+		if i > 0 && !s.mayGo(q, e) { // it was queued twice, or its key has a lease now
+			s.keys.review(e.handle)
+			continue
+		}
+		if i > 0 && q.limiterUse != nil && !s.limits.admit(q) {
+			s.topics.putBack(n, picked[i:])
+			keeps = false
+			break
+		}
+		f := s.leases.propose(b, n, e, c)
+		f.call = c
+		c.leases = append(c.leases, f)
+	}
+	c.waiting, c.left = len(c.leases), len(c.leases)
+	g.recount()
+	s.topics.update(n)
+	s.env.Spent(leaseSteps * (len(c.leases) - 1))
+	return keeps
+}
+
+// pick takes the timers of a call out of their queue. whole: it has no room for another.
+func (s *Scheduler) pick(n *destQueue) (picked []entry, whole bool) {
+	q := n.queue
+	for bytes := 0; n.len() > 0 && len(picked) < n.group.policy.Max; {
+		e := n.head()
+		if !s.mayGo(q, e) {
+			n.take()
+			s.keys.review(e.handle)
+			continue
+		}
+		size := s.topics.batchBytes(q, e.handle)
+		if bytes+size > maxBatchBytes && len(picked) > 0 {
+			return picked, true
+		}
+		n.take()
+		if q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false) {
+			s.env.WakeNext()
+			continue
+		}
+		bytes += size
+		picked = append(picked, e)
+	}
+	return picked, len(picked) == n.group.policy.Max
+}
+
+// firstOf is the first due time of some timers.
+func (n *destQueue) firstOf(picked []entry) int64 {
+	first := int64(math.MaxInt64)
+	for _, e := range picked {
+		first = min(first, e.dueMs)
+	}
+	return first
+}
+
+// putBack puts timers back that pick took.
+func (tq *topicQueues) putBack(n *destQueue, picked []entry) {
+	for _, e := range picked {
+		n.put(e, tq.now.WallMs)
+	}
+	n.group.recount()
+	tq.update(n)
+}
+
+// applied counts a lease of a call that is applied, or never will be. After the last of them the
+// call may start.
+func (al *activeLeases) applied(c *batchCall) {
+	if c.waiting--; c.waiting == 0 && c.left > 0 {
+		al.calls = append(al.calls, c)
+	}
+}
+
+// startCalls starts the calls of many timers whose leases are applied.
+func (al *activeLeases) startCalls() {
+	n := 0
+	for started := 0; n < len(al.calls); n++ {
+		if started >= startBudget {
+			al.env.WakeNext()
+			break
+		}
+		c := al.calls[n]
+		if c.left > 0 && al.now.Lease-al.proven(c.leases[0]) > provenFor {
+			al.Doubt()
+			break
+		}
+		started += al.startMany(c)
+	}
+	left := copy(al.calls, al.calls[n:])
+	clear(al.calls[left:])
+	al.calls = al.calls[:left]
+}
+
+// startMany starts a call with the leases that have not left it, and returns how many these are.
+func (al *activeLeases) startMany(c *batchCall) int {
+	first := -1
+	for i, f := range c.leases {
+		switch {
+		case f.phase != held:
+		case !al.topics.keeps(f.queue), f.dueMs > al.now.WallMs: // another policy, or the clock stepped back
+			al.revoke(f)
+		case al.mayCall(f) && first < 0:
+			first = i
+		}
+	}
+	if first < 0 {
+		return 0
+	}
+	f := c.leases[first]
+	call := &BatchCall{
+		Topic: f.queue.queue.topic, Shard: al.cfg.Shard, Own: al.table.Callback(al.table.Due(f.handle).Target),
+		Deadline: al.deadline(f), Jobs: make([]table.Job, 0, c.left),
+	}
+	going := make([]*activeLease, 0, c.left)
+	for _, f := range c.leases[first:] {
+		if f.phase == held {
+			going = append(going, f)
+			call.Jobs = append(call.Jobs, al.begun(f))
+		}
+	}
+	al.cfg.Dispatcher.StartBatch(c.permit, call, func(outcomes []delivery.Outcome) {
+		al.env.Post(func(stopped bool) {
+			if stopped {
+				return // the next process finds the leases in the log
+			}
+			for i, f := range going {
+				al.ended(f, &outcomes[i])
+			}
+			al.env.Wake()
+		})
+	})
+	return len(going)
+}

@@ -1,0 +1,429 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"carillon/internal/delivery"
+	"carillon/shard/table"
+	"carillon/timer"
+)
+
+// newBatchReplica returns a replica whose topic calls many timers at once.
+func newBatchReplica(t *testing.T, b timer.Batch, set ...func(*timer.Policy)) *replica {
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) {
+		p.Batch = &b
+		for _, f := range set {
+			f(p)
+		}
+	})
+	return r
+}
+
+// ids are the timers of a call, in its order.
+func (b *batch) ids() string {
+	var list []string
+	for i := range b.Jobs {
+		list = append(list, b.Jobs[i].ID)
+	}
+	return strings.Join(list, " ")
+}
+
+// wantBatches checks the timers of the calls of many that run, sorted.
+func (r *replica) wantBatches(want ...string) {
+	r.t.Helper()
+	var got []string
+	for _, b := range r.batches {
+		got = append(got, b.ids())
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		r.t.Fatalf("calls of many run with %q, want %q", got, want)
+	}
+}
+
+// endBatch ends the call of many that began first; failed are its timers that the receiver names.
+func (r *replica) endBatch(o delivery.Outcome, failed ...string) *batch {
+	r.t.Helper()
+	if len(r.batches) == 0 {
+		r.t.Fatal("no call of many runs")
+	}
+	b := r.batches[0]
+	r.batches = r.batches[1:]
+	o.StartedMs, o.EndedMs = r.now.WallMs, r.now.WallMs
+	list := make([]delivery.Outcome, len(b.Jobs))
+	for i := range list {
+		if list[i] = o; slices.Contains(failed, b.Jobs[i].ID) {
+			list[i].Err = "failed"
+		}
+	}
+	r.permits--
+	b.done(list)
+	r.turn()
+	return b
+}
+
+// TestBatchGoesWhenFull: a full call goes at once, the rest when its wait is over, and each call
+// takes one permit.
+func TestBatchGoesWhenFull(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 3, WaitMs: 2000})
+	for i := range 7 {
+		r.add(fmt.Sprint(i), 0)
+	}
+	last := r.table.Named(1, []byte("6"), 0)
+	r.turn()
+	r.wantBatches("0 1 2", "3 4 5")
+	if r.permits != 2 {
+		t.Fatalf("%d permits are in use, want 2", r.permits)
+	}
+	r.waits(last, timer.WaitBatch)
+	var sum [1]timer.Counts
+	r.Count([]timer.TopicID{1}, sum[:])
+	if sum[0].Waiting[timer.WaitBatch] != 1 || sum[0].Ready != 1 {
+		t.Fatalf("counts are %+v", sum[0])
+	}
+	if at := r.NextWake(); at != startMs+2000 {
+		t.Fatalf("wakes at %d, want %d", at-startMs, 2000)
+	}
+	r.pass(1900 * time.Millisecond)
+	r.wantBatches("0 1 2", "3 4 5")
+	r.pass(100 * time.Millisecond)
+	r.wantBatches("0 1 2", "3 4 5", "6")
+	for range 3 {
+		r.endBatch(delivery.Outcome{Status: 200})
+	}
+	if r.permits != 0 || r.state(last, timer.Done).Attempts != 1 || len(r.lateness) != 7 {
+		t.Fatalf("%d permits are in use, %d latenesses", r.permits, len(r.lateness))
+	}
+}
+
+// TestBatchOfNoWait: what is due in one turn goes in one call, and none goes before it is due.
+func TestBatchOfNoWait(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 100})
+	r.add("a", 0)
+	r.add("b", 0)
+	r.add("c", 150)
+	r.turn()
+	r.wantBatches("a b")
+	if r.Inspect().Leases[r.table.Named(1, []byte("c"), 0)] != (InspectedLease{}) || len(r.leases.byTimer) != 2 {
+		t.Fatal("a timer is leased ahead of its due time")
+	}
+	r.pass(100 * time.Millisecond)
+	r.wantBatches("a b")
+	r.pass(100 * time.Millisecond)
+	r.wantBatches("a b", "c")
+}
+
+// TestBatchGroups: only timers of one URL, method and time-out share a call, and by key of one key;
+// those with headers of their own and calls without a body go alone.
+func TestBatchGroups(t *testing.T) {
+	set := func(f func(*timer.Callback)) func(*timer.Command) {
+		return func(c *timer.Command) { f(&c.Spec.Callback) }
+	}
+	r := newBatchReplica(t, timer.Batch{Max: 10})
+	for i, with := range []func(*timer.Callback){
+		func(*timer.Callback) {},
+		func(c *timer.Callback) { c.URL = "http://a" }, // the topic's
+		func(c *timer.Callback) { c.URL = "http://b" },
+		func(c *timer.Callback) { c.Method = "PUT" },
+		func(c *timer.Callback) { c.TimeoutMs = 1000 },
+		func(c *timer.Callback) { c.Method = "GET" },
+		func(c *timer.Callback) { c.HasHeaders = true },
+		func(c *timer.Callback) { c.Method = "PUT" },
+	} {
+		r.add(fmt.Sprint(i), 0, set(with))
+	}
+	r.turn()
+	r.wantBatches("0 1", "2", "3 7", "4")
+	r.want("56")
+
+	r = newBatchReplica(t, timer.Batch{Max: 10, ByKey: true})
+	for _, id := range []string{"{k}1", "{l}1", "{k}2", "m"} {
+		r.add(id, 0)
+	}
+	r.turn()
+	r.wantBatches("m", "{k}1 {k}2", "{l}1")
+}
+
+// TestBatchOutcomes: each timer of a call has its own outcome, and a retry goes alone.
+func TestBatchOutcomes(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10})
+	a, b := r.add("a", 0), r.add("b", 0)
+	r.turn()
+	r.endBatch(delivery.Outcome{Status: 200}, "b")
+	r.state(a, timer.Done)
+	if d := r.state(b, timer.Scheduled); d.Attempts != 1 || d.NextMs != r.now.WallMs+1000 || d.Status != 200 {
+		t.Fatalf("the failed timer is %+v", d)
+	}
+	r.add("c", 900)
+	r.pass(time.Second)
+	r.wantBatches("c")
+	r.want("b")
+	r.endBatch(delivery.Outcome{Status: 500, Err: "status 500"})
+	r.end(delivery.Outcome{Status: 200})
+	r.state(b, timer.Done)
+	if len(r.fired) != 4 {
+		t.Fatalf("%d outcomes are counted, want 4", len(r.fired))
+	}
+}
+
+// TestBatchNotSent: a call that could not be made gives all its timers back, and they go again in
+// one call.
+func TestBatchNotSent(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10})
+	a, b := r.add("a", 0), r.add("b", 0)
+	r.turn()
+	r.endBatch(delivery.Outcome{NotSent: true, Err: "not sent"})
+	r.wantBatches("a b")
+	for _, h := range []timer.Handle{a, b} {
+		if d := r.state(h, timer.Leased); d.Attempts != 1 {
+			t.Fatalf("attempt %d, want 1", d.Attempts)
+		}
+	}
+	if r.permits != 1 {
+		t.Fatalf("%d permits are in use", r.permits)
+	}
+}
+
+// TestBatchLosesLeases: a timer whose lease is void leaves the call, and the rest goes; if all leave,
+// the permit is free.
+func TestBatchLosesLeases(t *testing.T) {
+	stale := func(r *replica) { // no call may start until a majority confirms
+		r.now.Lease += 10 * time.Second
+		r.now.Mono += 10 * time.Second
+	}
+	held := func(t *testing.T, set ...func(*timer.Policy)) (r *replica, h []timer.Handle) {
+		r = newBatchReplica(t, timer.Batch{Max: 10}, set...)
+		for i := range 3 {
+			h = append(h, r.add(fmt.Sprint(i), 0, func(c *timer.Command) { c.Spec.HasExpiry, c.Spec.ExpiresAfterMs = i == 2, 100 }))
+		}
+		r.Run()
+		r.entry()
+		if len(r.leases.calls) != 1 || r.permits != 1 {
+			t.Fatal("no call waits to start")
+		}
+		return r, h
+	}
+	t.Run("cancel", func(t *testing.T) {
+		r, h := held(t)
+		cmd := timer.Command{Kind: timer.Cancel, Topic: 1, ID: "0"}
+		if !r.entry(func(b *table.Batch) { r.GiveWay(b, &cmd, &change{}) }) {
+			t.Fatal("nothing was proposed")
+		}
+		r.state(h[0], timer.Scheduled)
+		if got := r.command(cmd); got.Code != timer.Prevented {
+			t.Fatalf("the cancel is answered %v", got.Code)
+		}
+		r.turn()
+		r.wantBatches("1 2")
+	})
+	t.Run("expiry", func(t *testing.T) {
+		r, h := held(t)
+		r.now.WallMs += 200
+		r.turn()
+		r.wantBatches("0 1")
+		r.pass(200 * time.Millisecond)
+		r.state(h[2], timer.Dead)
+	})
+	t.Run("pause", func(t *testing.T) {
+		r, h := held(t)
+		paused := *r.topics[1]
+		paused.Paused = true
+		r.topics[1] = &paused
+		r.Refresh()
+		r.turn()
+		r.wantBatches()
+		r.state(h[0], timer.Scheduled)
+		if r.permits != 0 {
+			t.Fatalf("%d permits are in use", r.permits)
+		}
+	})
+	t.Run("policy", func(t *testing.T) {
+		r, _ := held(t)
+		r.topic(1, func(*timer.Policy) {})
+		r.turn()
+		r.wantBatches()
+		r.want("012")
+	})
+	t.Run("clock", func(t *testing.T) {
+		r, h := held(t)
+		r.now.WallMs -= 5000
+		r.turn()
+		r.wantBatches()
+		r.state(h[0], timer.Scheduled)
+		r.pass(6 * time.Second)
+		r.wantBatches("0 1 2")
+	})
+	t.Run("doubt", func(t *testing.T) {
+		r, _ := held(t)
+		stale(r)
+		r.turn()
+		r.wantBatches()
+		if len(r.confirms) == 0 {
+			t.Fatal("nobody is asked")
+		}
+		r.confirms[len(r.confirms)-1](nil)
+		r.turn()
+		r.wantBatches("0 1 2")
+	})
+	t.Run("end", func(t *testing.T) {
+		r, _ := held(t)
+		r.End()
+		if r.permits != 0 || len(r.reports) != 3 {
+			t.Fatalf("%d permits are in use, %d reports", r.permits, len(r.reports))
+		}
+	})
+	t.Run("drain", func(t *testing.T) {
+		r, _ := held(t)
+		r.leaving = true
+		r.Drain()
+		r.turn()
+		if r.Drain() != 0 || r.permits != 0 {
+			t.Fatalf("%d permits are in use", r.permits)
+		}
+	})
+}
+
+// TestBatchLogRefuses: leases that the log does not take leave nothing behind.
+func TestBatchLogRefuses(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10})
+	r.add("a", 0)
+	r.add("b", 0)
+	r.dropping = true
+	r.Run()
+	r.entry()
+	if r.permits != 0 || len(r.leases.byTimer) != 0 || len(r.leases.calls) != 0 {
+		t.Fatalf("%d permits, %d leases", r.permits, len(r.leases.byTimer))
+	}
+	r.dropping = false
+	r.turn()
+	r.wantBatches("a b")
+}
+
+// TestBatchForgetsCancelled: timers that were cancelled while they waited make no call full.
+func TestBatchForgetsCancelled(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 3, WaitMs: 5000})
+	r.add("a", 0)
+	r.add("b", 0)
+	r.turn()
+	r.command(timer.Command{Kind: timer.Cancel, ID: "b"})
+	r.add("c", 0)
+	r.turn()
+	r.wantBatches()
+	if r.permits != 0 {
+		t.Fatalf("%d permits are in use", r.permits)
+	}
+	r.add("d", 0)
+	r.turn()
+	r.wantBatches("a c d")
+}
+
+// TestBatchWaitsFromItsFirst: after a full call the wait counts from the first timer that is left.
+func TestBatchWaitsFromItsFirst(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 2, WaitMs: 1000})
+	r.add("a", 0)
+	r.pass(600 * time.Millisecond)
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: 100 * time.Millisecond}
+	r.add("b", 0)
+	r.add("c", 0)
+	r.pass(100 * time.Millisecond)
+	delete(r.verdicts, "http://a")
+	r.pass(100 * time.Millisecond)
+	r.wantBatches("a b")
+	r.pass(700 * time.Millisecond)
+	r.wantBatches("a b")
+	r.pass(100 * time.Millisecond)
+	r.wantBatches("a b", "c")
+}
+
+// TestBatchBody: a call ends where its body would be over 1 MiB.
+func TestBatchBody(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 100, WaitMs: 60_000})
+	for i := range 5 {
+		r.add(fmt.Sprint(i), 0, func(c *timer.Command) {
+			c.Spec.PayloadKind, c.Spec.Payload = timer.JSONPayload, []byte(`"`+strings.Repeat("x", 250<<10)+`"`)
+		})
+	}
+	r.turn()
+	r.wantBatches("0 1 2 3")
+}
+
+// TestBatchLimits: concurrency counts the timers of a call, not the call.
+func TestBatchLimits(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10}, func(p *timer.Policy) { p.Concurrency = 3 })
+	for i := range 7 {
+		r.add(fmt.Sprint(i), 0)
+	}
+	r.turn()
+	r.wantBatches("0 1 2")
+	if got := r.cfg.Limiters.Inspect()[1]; got.Leases != 3 || r.permits != 1 {
+		t.Fatalf("the limit counts %+v, %d permits are in use", got, r.permits)
+	}
+	r.endBatch(delivery.Outcome{Status: 200})
+	r.wantBatches("3 4 5")
+}
+
+// TestBatchBreaker: a receiver that is shut costs no attempt, and the timers go in one call after.
+func TestBatchBreaker(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10})
+	r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Second}
+	h := r.add("a", 0)
+	r.add("b", 0)
+	r.turn()
+	r.wantBatches()
+	r.waits(h, timer.WaitBreaker)
+	delete(r.verdicts, "http://a")
+	r.pass(1100 * time.Millisecond)
+	r.wantBatches("a b")
+	if d := r.state(h, timer.Leased); d.Attempts != 1 {
+		t.Fatalf("attempt %d", d.Attempts)
+	}
+}
+
+// TestBatchManyKeys: the queues of many keys are dropped when they have nothing, and a turn keeps
+// to its time.
+func TestBatchManyKeys(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10, ByKey: true})
+	const keys = 500
+	for i := range keys {
+		r.add(fmt.Sprintf("{k%d}x", i), 0)
+	}
+	r.turn()
+	for len(r.batches) > 0 {
+		r.endBatch(delivery.Outcome{Status: 200})
+	}
+	if r.permits != 0 || len(r.fired) != keys {
+		t.Fatalf("%d permits are in use, %d outcomes", r.permits, len(r.fired))
+	}
+	for range 3 {
+		r.Sweep()
+	}
+	if q := r.Scheduler.topics.byID[1]; q != nil && len(q.dests)+len(q.groups)+r.Scheduler.topics.gathering.Len() > 0 {
+		t.Fatalf("%d queues and %d ways to them are left", len(q.dests), len(q.groups))
+	}
+}
+
+// TestBatchQueuedTwice: a timer that is queued twice, as after the log has refused an item, is in a
+// call once.
+func TestBatchQueuedTwice(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10, WaitMs: 1000})
+	a, b := r.add("a", 0), r.add("b", 0)
+	r.turn()
+	r.RearmAll()
+	r.turn()
+	if q := r.Scheduler.topics.byID[1]; q.queued() != 4 {
+		t.Fatalf("%d entries are queued, want each timer twice", q.queued())
+	}
+	r.pass(time.Second)
+	r.wantBatches("a b")
+	r.endBatch(delivery.Outcome{Status: 200})
+	r.state(a, timer.Done)
+	r.state(b, timer.Done)
+	if r.permits != 0 || len(r.leases.byTimer) != 0 {
+		t.Fatalf("%d permits, %d leases", r.permits, len(r.leases.byTimer))
+	}
+}
