@@ -113,6 +113,9 @@ func (g *batchCall) begin() {
 					if failed[c] && heard {
 						out.Err = "failed"
 					}
+					if out.Status >= 300 {
+						out.Answer = w.checker.answers.given(w, &c.delivery.Job, status)
+					}
 					return out
 				})
 			})

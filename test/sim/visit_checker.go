@@ -36,10 +36,11 @@ func (b *checker) judgeTurns(w *World) {
 
 // checkVisits runs their final checks.
 func (b *checker) checkVisits(w *World) {
-	for id := rankedTopic; id <= collectTopic; id++ {
+	for id := rankedTopic; id <= windowTopic; id++ {
 		b.visits[id].checkEnd(w)
 	}
 	b.visits[perKeyTopic].checkEnd(w)
+	b.visits[collectTopic].checkEnd(w)
 	if b.turned != nil {
 		b.turned.checkEnd(w)
 	}
