@@ -4483,7 +4483,7 @@ export interface operations {
         /** @description The payload, as it was given, with its content type. */
         requestBody?: {
             content: {
-                "application/json": unknown;
+                "application/json": unknown | components["schemas"]["OutcomePayload"];
                 "application/octet-stream": string;
             };
         };
