@@ -68,6 +68,9 @@ type Command struct {
 	// Once (Add): the id is used for this one add only. While the table remembers the timer's end,
 	// an add with other content is answered Exists instead of making another timer.
 	Once bool
+	// Shift (Modify with a due time): a pending retry or a redrive's delay is kept. The next attempt is
+	// at the later of it and the new due time.
+	Shift bool
 	// NotLate (Add, Put): answer TooLate if the due time is more than LateMs past.
 	NotLate bool
 	// Merge (Add) is the rule for an id that is in use. MaxWaitMs goes with MergeDebounce, 0:

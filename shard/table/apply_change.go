@@ -208,8 +208,12 @@ func (t *Table) modify(c *encoding.Command, p *timer.Patch) timer.Result {
 	t.patch(h, s, &v, p)
 	next := s.When()
 	if p.Due {
-		next = timer.ClampMs(p.Spec.DueMs)
-		t.setDue(s, next)
+		waits := c.Flags&encoding.CommandShift != 0 && next != t.dueMs(s)
+		dueMs := timer.ClampMs(p.Spec.DueMs)
+		t.setDue(s, dueMs)
+		if !waits || dueMs > next {
+			next = dueMs
+		}
 	}
 	t.transition(h, s, timer.Scheduled, next)
 	t.endUpdate(h, s)

@@ -55,6 +55,32 @@ func TestFireIsAnAttemptNow(t *testing.T) {
 	}
 }
 
+// TestShift: the due time moves. A pending retry stays where it is, unless the new due time is later.
+func TestShift(t *testing.T) {
+	const hour = 3_600_000
+	d := newTableHarness(t)
+	shift := func(dueMs int64) *timer.Timer {
+		return d.command(timer.Command{Kind: timer.Modify, Shift: true, Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: dueMs}}}).Timer
+	}
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: applyNow + 5*hour}})
+	if v := shift(applyNow + 4*hour); v.DueMs != applyNow+4*hour || v.NextMs != v.DueMs {
+		t.Errorf("earlier: %+v", v)
+	}
+	d.command(timer.Command{Kind: timer.Fire})
+	if v := shift(applyNow + 6*hour); v.DueMs != applyNow+6*hour || v.NextMs != v.DueMs || v.AskedMs != 0 {
+		t.Errorf("a fired one, later: %+v", v)
+	}
+	d.command(timer.Command{Kind: timer.Fire})
+	d.lease()
+	d.end(Outcome{Kind: RetryLater, StartedMs: d.now, NextMs: d.now + hour})
+	if v := shift(applyNow + hour/2); v.DueMs != applyNow+hour/2 || v.NextMs != d.now+hour {
+		t.Errorf("in backoff, to a time before its end: %+v", v)
+	}
+	if v := shift(applyNow + 24*hour); v.DueMs != applyNow+24*hour || v.NextMs != v.DueMs {
+		t.Errorf("in backoff, to a time after its end: %+v", v)
+	}
+}
+
 // TestFireTwice: while the attempt that was asked for is still to come, asking again changes nothing;
 // a request by a clock that was ahead gives way to a later one.
 func TestFireTwice(t *testing.T) {

@@ -66,8 +66,9 @@ const (
 	MoveNotBefore
 )
 
-// Each moves a timer relative to its next attempt: for a timer that has failed before, the shift
-// comes on top of its backoff. A shift moves no timer beyond latestMs.
+// Each moves the due time of a timer. A shift and a not-before give up an attempt that was asked
+// for by hand, unless the new time has passed, and keep a retry that is later than the new time.
+// No shift moves a timer beyond latestMs, and no not-before makes one due earlier.
 func (v Move) Each(topic timer.TopicID, latestMs int64) Plan {
 	return func(m *timer.Ref) (*timer.Command, Decision) {
 		if m.Leased {
@@ -76,19 +77,20 @@ func (v Move) Each(topic timer.TopicID, latestMs int64) Plan {
 		to := v.Ms
 		switch v.By {
 		case MoveShift:
-			if to = timer.ClampMs(m.NextMs + v.Ms); to > latestMs {
+			if to = timer.ClampMs(m.DueMs + v.Ms); to > latestMs {
 				return nil, Skip
 			}
 		case MoveNotBefore:
 			if m.NextMs >= to {
 				return nil, Leave
 			}
+			to = max(to, m.DueMs)
 		default:
 			if m.NextMs == to && m.DueMs == to {
 				return nil, Leave // this also makes repeating the change cheap
 			}
 		}
 		patch := &timer.Patch{Due: true, Spec: timer.Spec{DueMs: to}}
-		return &timer.Command{Kind: timer.Modify, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version, Patch: patch}, Change
+		return &timer.Command{Kind: timer.Modify, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version, Patch: patch, Shift: v.By != MoveAt}, Change
 	}
 }

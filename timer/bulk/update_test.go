@@ -49,3 +49,34 @@ func TestBulkSettlesOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestMoves: a move goes by the due time, not by the time of the next attempt, and none makes a
+// timer due earlier than a not-before has found it.
+func TestMoves(t *testing.T) {
+	const hour = 3_600_000
+	for _, c := range []struct {
+		name      string
+		move      Move
+		due, next int64
+		want      int64 // 0: no command
+		shift     bool
+	}{
+		{"shift", Move{MoveShift, hour}, 5 * hour, 5 * hour, 6 * hour, true},
+		{"shift of a fired one", Move{MoveShift, hour}, 5 * hour, 1, 6 * hour, true},
+		{"shift of one in backoff", Move{MoveShift, 24 * hour}, 5 * hour, 6 * hour, 29 * hour, true},
+		{"shift beyond the horizon", Move{MoveShift, 100 * hour}, 5 * hour, 1, 0, true},
+		{"not before", Move{MoveNotBefore, 7 * hour}, 5 * hour, 5 * hour, 7 * hour, true},
+		{"not before, of a fired one that is due later", Move{MoveNotBefore, 2 * hour}, 5 * hour, 1, 5 * hour, true},
+		{"not before the end of a backoff", Move{MoveNotBefore, 6 * hour}, 5 * hour, 6 * hour, 0, true},
+		{"at", Move{MoveAt, 2 * hour}, 5 * hour, 1, 2 * hour, false},
+		{"at that time already", Move{MoveAt, 2 * hour}, 2 * hour, 2 * hour, 0, false},
+	} {
+		cmd, _ := c.move.Each(1, 100*hour)(&timer.Ref{ID: "a", Seq: 7, Version: 3, DueMs: c.due, NextMs: c.next})
+		switch {
+		case (cmd == nil) != (c.want == 0):
+			t.Errorf("%s: command %+v", c.name, cmd)
+		case cmd != nil && (cmd.Patch.Spec.DueMs != c.want || cmd.Shift != c.shift || cmd.Seq != 7):
+			t.Errorf("%s: due %d, shift %v, number %d", c.name, cmd.Patch.Spec.DueMs, cmd.Shift, cmd.Seq)
+		}
+	}
+}

@@ -20,6 +20,7 @@ const (
 	CommandPull
 	CommandOnce // LevelConventions
 	commandSeq  // a number is given
+	CommandShift
 
 	commandFlags = 1<<iota - 1
 )
@@ -62,6 +63,7 @@ func AppendCommand(dst []byte, c *timer.Command) []byte {
 	set(c.NotLate, CommandNotLate)
 	set(c.Pull, CommandPull)
 	set(c.Once, CommandOnce)
+	set(c.Shift, CommandShift)
 	set(c.Seq != 0, commandSeq)
 	set(c.Spec != nil, commandSpec)
 	set(c.Spec == nil && c.Patch != nil, commandPatch)
@@ -289,7 +291,7 @@ func (c *Command) Copy() (cmd *timer.Command, err error) {
 	cmd.Force = c.Flags&CommandForce != 0
 	cmd.Work, cmd.From = c.Work, c.From
 	cmd.Turn, cmd.Pull = c.Turn, c.Flags&CommandPull != 0
-	cmd.Once = c.Flags&CommandOnce != 0
+	cmd.Once, cmd.Shift = c.Flags&CommandOnce != 0, c.Flags&CommandShift != 0
 	cmd.Absolute, cmd.NotLate = c.Flags&CommandAbsolute != 0, c.Flags&CommandNotLate != 0
 	cmd.Tag, cmd.Content, cmd.DueMs = c.Tag, c.Content, c.DueMs
 	cmd.Merge, cmd.MaxWaitMs = c.Merge, c.MaxWait
