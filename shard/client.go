@@ -247,9 +247,9 @@ func (topicsChanged) handle(w *worker) {
 	}
 }
 
-// Standings returns, for each id, the state of the topic's timer and the reason why it waits. It
-// fails if this node does not lead the shard.
-func (c clients) Standings(id timer.ShardID, topic timer.TopicID, ids []string) (out []scheduler.Standing, err error) {
+// Standings returns the state of each timer of a query and the reason why it waits. It fails if
+// this node does not lead the shard.
+func (c clients) Standings(id timer.ShardID, q *timer.ProgressQuery) (out []scheduler.Standing, err error) {
 	s := c.h.shard(id)
 	wait := c.h.newWaiter(1)
 	look := func(*worker) {
@@ -257,10 +257,13 @@ func (c clients) Standings(id timer.ShardID, topic timer.TopicID, ids []string) 
 			err = s.g.notLeader()
 			return
 		}
-		out = make([]scheduler.Standing, len(ids))
-		for i, name := range ids {
-			h, _ := s.table.Lookup(topic, name)
-			out[i] = s.scheduler.Standing(h)
+		out = make([]scheduler.Standing, len(q.IDs))
+		for i, name := range q.IDs {
+			seq := uint64(0)
+			if q.Seqs != nil {
+				seq = q.Seqs[i]
+			}
+			out[i] = s.scheduler.Standing(s.table.Named(q.Topic, []byte(name), seq))
 		}
 	}
 	if err := s.g.w.box.put(&call{look, wait}, math.MaxInt); err != nil {

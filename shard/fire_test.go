@@ -164,6 +164,15 @@ func TestFireByAClockThatWasAhead(t *testing.T) {
 	r.audit()
 }
 
+// wantWait checks why the timer of a number among those of its id waits.
+func (r *hostHarness) wantWait(id string, seq uint64, want timer.Wait) {
+	r.t.Helper()
+	got := r.scheduler().Standing(r.table().Named(1, []byte(id), seq))
+	if got.Wait != want {
+		r.t.Errorf("%s of number %d waits for %q, %q", id, seq, got.For, got.On)
+	}
+}
+
 // TestRedrivenOccurrenceWaitsItsTurn: in a serial topic a redriven occurrence and its series run one
 // after the other.
 func TestRedrivenOccurrenceWaitsItsTurn(t *testing.T) {
@@ -178,8 +187,11 @@ func TestRedrivenOccurrenceWaitsItsTurn(t *testing.T) {
 	}
 	r.pass(time.Second)
 	r.wantCalls("")
+	r.wantWait("{a}1", dead.Job.Seq, timer.Wait{For: timer.WaitKey, On: "another occurrence of {a}1"})
+	r.wantWait("{a}1", 0, timer.Wait{})
 	second.answer(200)
 	r.settle()
+	r.wantWait("{a}1", dead.Job.Seq, timer.Wait{})
 	c := r.one()
 	if c.Job.Seq != dead.Job.Seq || c.Job.DueMs != dead.Job.DueMs || c.Job.Attempts != 1 || c.Job.Fence <= second.Job.Fence {
 		t.Errorf("redriven: %+v", c.Job)

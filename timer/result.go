@@ -51,6 +51,9 @@ const (
 // Result answers a command, or another item of a batch.
 type Result struct {
 	Code Code
+	// Unchanged says that the command has found what it would have made, and changed nothing. So it is
+	// with each Same, too.
+	Unchanged bool
 	// the timer's slot, as named by the item, or where the command found or put it; 0: none
 	Handle Handle
 	Fence  uint64 // of a granted lease; CloseTopic without Force: the last fence of the shard

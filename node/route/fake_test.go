@@ -273,16 +273,16 @@ func (h fakeHistory) Attempts(id timer.ShardID, _ timer.TopicID, timerID string,
 }
 
 // Standings implements Host: every timer waits for a consumer.
-func (n *fakeNode) Standings(id timer.ShardID, _ timer.TopicID, ids []string) ([]scheduler.Standing, error) {
+func (n *fakeNode) Standings(id timer.ShardID, q *timer.ProgressQuery) ([]scheduler.Standing, error) {
 	if n.answer != nil {
 		return nil, n.answer
 	}
 	if !n.Leads(id) {
 		return nil, timer.NotLeaderError{Leader: n.cluster.leaders[id]}
 	}
-	list := make([]scheduler.Standing, len(ids))
+	list := make([]scheduler.Standing, len(q.IDs))
 	for i := range list {
-		list[i] = scheduler.Standing{Wait: timer.Wait{For: timer.WaitConsumer, On: ids[i]}, State: timer.Scheduled, Attempts: 1}
+		list[i] = scheduler.Standing{Wait: timer.Wait{For: timer.WaitConsumer, On: q.IDs[i]}, State: timer.Scheduled, Attempts: 1}
 	}
 	return list, nil
 }

@@ -45,7 +45,7 @@ func (r *Router) Progress(ctx context.Context, id timer.ShardID, q *timer.Progre
 
 // progressHere answers from this node's queues and its history.
 func (r *Router) progressHere(id timer.ShardID, q *timer.ProgressQuery) ([]timer.Progress, error) {
-	standings, err := r.host.Standings(id, q.Topic, q.IDs)
+	standings, err := r.host.Standings(id, q)
 	if err != nil {
 		return nil, err
 	}

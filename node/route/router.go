@@ -62,7 +62,7 @@ type Host interface {
 	Counts(topics []timer.TopicID) ([]timer.Counts, error)
 	Walk(id timer.ShardID, q *timer.Query, at timer.ScanCursor) ([]timer.Ref, timer.ScanCursor, error)
 	// Standings is how far timers have come, if this node leads their shard.
-	Standings(id timer.ShardID, topic timer.TopicID, ids []string) ([]scheduler.Standing, error)
+	Standings(id timer.ShardID, q *timer.ProgressQuery) ([]scheduler.Standing, error)
 	// Confirm has a majority confirm that this node leads, and OpenState opens the shard's state
 	// for a backup; see shard.Host.
 	Confirm(id timer.ShardID) (index uint64, err error)

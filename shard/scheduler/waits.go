@@ -83,6 +83,9 @@ func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
 		return timer.Wait{For: timer.WaitSpread}
 	}
 	if w := v.keys.waitOf(q, h); w.For != timer.NoWait {
+		if w.On != "" && w.On == v.table.ID(h) {
+			w.On = "another occurrence of " + w.On
+		}
 		return w
 	}
 	if q.pulled() {

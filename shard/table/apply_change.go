@@ -264,7 +264,9 @@ func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Pa
 }
 
 // cancel prevents every attempt that has not started (I5), both of the timer and of its older
-// occurrences that have not ended, or the arrays that wait behind it. It is O(their number).
+// occurrences that have not ended, or the arrays that wait behind it. If the command names one of
+// those by its number, and not the newest, it ends that one alone. The answer is about the timer of
+// the number, if there is one. It is O(their number).
 func (t *Table) cancel(c *encoding.Command) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {
@@ -272,16 +274,30 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	}
 	if t.slots.At(h).State().Over() { // then all others of the id are over too
 		code := map[timer.State]timer.Code{timer.Done: timer.OverFired, timer.Dead: timer.OverDead, timer.Cancelled: timer.Prevented}[t.slots.At(h).State()]
-		return timer.Result{Code: code, Handle: h}
+		return timer.Result{Code: code, Handle: h, Unchanged: code == timer.Prevented}
 	}
-	first := t.Named(c.Topic, c.ID, 0)
+	named, first := timer.Handle(0), t.Named(c.Topic, c.ID, 0)
+	if c.Seq != 0 {
+		if named = t.Named(c.Topic, c.ID, c.Seq); named != 0 {
+			first = named
+		}
+	}
 	if v := t.content.View(t.slots.At(first).Ref); !v.Meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: first}
 	}
-	code := timer.Prevented
+	alone := named != 0 && named != h
+	if alone {
+		h = named
+	}
+	code, unchanged := timer.Prevented, true
 	for at := h; at != 0; {
 		next := t.NextLive(at)
-		if t.cancelOne(at) {
+		if alone {
+			next = 0
+		}
+		running, changed := t.cancelOne(at)
+		unchanged = unchanged && !changed
+		if running && (named == 0 || named == at) {
 			code = timer.CancelInFlight
 		}
 		if at != h {
@@ -290,25 +306,28 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 		at = next
 	}
 	t.rankEnded(h)
-	return timer.Result{Code: code, Handle: t.Named(c.Topic, c.ID, 0)}
+	return timer.Result{Code: code, Handle: t.Named(c.Topic, c.ID, 0), Unchanged: unchanged}
 }
 
-// cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running. The
-// caller ranks the timer.
-func (t *Table) cancelOne(h timer.Handle) (running bool) {
+// cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running, and
+// whether the timer has changed. The caller ranks the timer.
+func (t *Table) cancelOne(h timer.Handle) (running, changed bool) {
 	switch t.slots.At(h).State() {
 	case timer.Leased:
 		s := t.beginUpdate(h)
+		r := t.attempts.At(s.Attempt)
+		changed = !s.Cancelled() || r.Successor != 0
 		s.Mark(slab.CancelMark, true)
-		t.dropSuccessor(h, t.attempts.At(s.Attempt))
+		t.dropSuccessor(h, r)
 		t.endUpdate(h, s)
-		return true
+		return true, changed
 	case timer.Scheduled:
 		s := t.beginUpdate(h)
 		t.end(h, s, timer.Cancelled, t.clockMs)
 		t.endUpdate(h, s)
+		return false, true
 	}
-	return false
+	return false, false
 }
 
 // fire makes the next attempt of a scheduled timer now, or at the proposer's time if the command has
@@ -332,7 +351,7 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 		asked = max(timer.ClampMs(c.DueMs), 1)
 	}
 	if v.AskedMs != 0 && s.When() <= asked {
-		return timer.Result{Code: timer.OK, Handle: h} // an earlier request has its attempt still to come
+		return timer.Result{Code: timer.OK, Handle: h, Unchanged: true} // an earlier request has its attempt still to come
 	}
 	s = t.beginUpdate(h)
 	v.AskedMs = asked
@@ -362,7 +381,7 @@ func (t *Table) pause(c *encoding.Command) timer.Result {
 	}
 	on := c.Kind == timer.Pause
 	if s.Paused() == on {
-		return timer.Result{Code: timer.OK, Handle: h}
+		return timer.Result{Code: timer.OK, Handle: h, Unchanged: true}
 	}
 	s = t.beginUpdate(h)
 	s.SetPaused(on, !on && missed(s, &v, max(t.clockMs, c.DueMs)))

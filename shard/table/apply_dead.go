@@ -30,13 +30,20 @@ func (t *Table) redrive(c *encoding.Command, p *timer.Patch) timer.Result {
 		p.ApplyToCallback(&cb)
 		callback = encoding.AppendCallback(nil, &cb)
 	}
-	t.rewrite(h, s, &v, callback)
 	next := t.clockMs
 	if c.DueMs != 0 {
 		next = timer.ClampMs(c.DueMs)
 	}
-	// It may have died before it was due: by a clock that was ahead, or after a Fire.
-	next = max(next, earliestMs(t.dueMs(s), v.AskedMs))
+	// It may have died before it was due: by a clock that was ahead, or after a Fire. Only in the
+	// second case may it be attempted before that again, and the redrive takes the Fire's place.
+	dueMs := t.dueMs(s)
+	if next = max(next, earliestMs(dueMs, v.AskedMs)); v.AskedMs != 0 {
+		v.AskedMs = 0
+		if next < dueMs {
+			v.AskedMs = next
+		}
+	}
+	t.rewrite(h, s, &v, callback)
 	s.SetAttempts(0)
 	s.SetReason(timer.NoReason)
 	t.transition(h, s, timer.Scheduled, next)

@@ -112,6 +112,13 @@ func (g *modelHarness) randomCommand() *timer.Command {
 		c.CreateOnly = c.Kind == timer.Put && g.pick(4) == 0
 	case timer.Modify:
 		c.Patch = g.patch()
+		c.Shift = g.deadByVersion && g.pick(2) == 0
+	case timer.Cancel:
+		if g.deadByVersion && g.pick(2) == 0 {
+			if x := g.any(); x != nil {
+				c.Topic, c.ID, c.Seq = x.Topic, x.ID, x.Seq
+			}
+		}
 	case timer.Fire:
 		if g.deadByVersion {
 			c.DueMs = []int64{0, g.now - 3}[g.pick(2)]

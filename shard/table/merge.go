@@ -13,7 +13,7 @@ import (
 // merge applies an add to the scheduled timer of its id by a merge rule other than Reject.
 func (t *Table) merge(c *encoding.Command, f *encoding.Summary, h timer.Handle) timer.Result {
 	if c.Merge == timer.MergeKeep {
-		return timer.Result{Code: timer.Merged, Handle: h}
+		return timer.Result{Code: timer.Merged, Handle: h, Unchanged: true}
 	}
 	s := t.slots.At(h)
 	v := t.content.View(s.Ref)
@@ -38,7 +38,7 @@ func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle
 	s := t.slots.At(h)
 	r := t.attempts.At(s.Attempt)
 	if r.Successor != 0 && c.Merge == timer.MergeKeep {
-		return timer.Result{Code: timer.Merged, Handle: h}
+		return timer.Result{Code: timer.Merged, Handle: h, Unchanged: true}
 	}
 	s = t.beginUpdate(h)
 	next := content.Blob{
@@ -166,7 +166,7 @@ func (t *Table) collect(c *encoding.Command, f *encoding.Summary) timer.Result {
 	c.Spec.Rest = t.scratch
 	if len(add.Part) > 0 {
 		if h := t.parts[t.partHash(c.Topic, c.ID, add.Part)]; h != 0 {
-			return timer.Result{Code: timer.Merged, Handle: h}
+			return timer.Result{Code: timer.Merged, Handle: h, Unchanged: true}
 		}
 	}
 	h := t.Find(c.Topic, c.ID)

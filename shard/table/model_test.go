@@ -268,6 +268,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		if c.Patch.Payload || c.Patch.Repeat && c.Patch.Spec.Repeat != nil {
 			x.Collected, x.Full, x.parts = 0, false, nil
 		}
+		waits := c.Shift && x.NextMs != x.DueMs
 		c.Patch.Apply(&x.Spec)
 		if c.Patch.Expiry {
 			x.noExpiry = false
@@ -279,7 +280,9 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		}
 		next := x.NextMs
 		if c.Patch.Due {
-			next, x.AskedMs = x.DueMs, 0
+			if next, x.AskedMs = x.DueMs, 0; waits {
+				next = max(next, x.NextMs)
+			}
 		}
 		m.schedule(x, next)
 		return timer.OK, x
@@ -292,16 +295,27 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 				return timer.Prevented, x
 			}
 			return over[x.State], x
-		case c.IfMatch != 0 && c.IfMatch != x.Version:
-			return timer.VersionMismatch, x
 		}
 		code := timer.Prevented
 		list := slices.Clone(m.byID[modelKey(c.Topic, c.ID)])
+		named := slices.IndexFunc(list, func(y *modelTimer) bool { return c.Seq != 0 && y.Seq == c.Seq && y.live() })
+		alone := named >= 0 && list[named] != m.last(c.Topic, c.ID)
+		if named >= 0 {
+			x = list[named]
+		}
+		if alone {
+			list = list[named : named+1]
+		}
+		if c.IfMatch != 0 && c.IfMatch != x.Version {
+			return timer.VersionMismatch, x
+		}
 		slices.Reverse(list)
 		for _, y := range list {
 			if y.State == timer.Leased {
 				y.CancelRequested, y.Successor, y.successor = true, false, nil
-				code = timer.CancelInFlight
+				if named < 0 || y == x {
+					code = timer.CancelInFlight
+				}
 			} else if y.live() {
 				m.end(y, timer.Cancelled, m.clock)
 				if y != list[0] {
@@ -309,7 +323,9 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 				}
 			}
 		}
-		if y := m.last(c.Topic, c.ID); y.State.Over() {
+		if alone {
+			m.yield(x)
+		} else if y := m.last(c.Topic, c.ID); y.State.Over() {
 			m.yield(y)
 		}
 		return code, m.shown(c.Topic, c.ID)
@@ -357,6 +373,12 @@ func (m *model) deadLetter(c *timer.Command) (timer.Code, *modelTimer) {
 		earliest = min(earliest, x.AskedMs)
 	}
 	next = max(next, earliest)
+	if x.AskedMs != 0 {
+		x.AskedMs = 0
+		if next < x.DueMs {
+			x.AskedMs = next
+		}
+	}
 	x.noExpiry, x.Attempts, x.Reason, x.EndedMs = true, 0, timer.NoReason, 0
 	m.schedule(x, next)
 	m.rank(x)

@@ -136,3 +136,28 @@ func TestMissedWhilePaused(t *testing.T) {
 	f("moved since", false, timer.CatchUpSkip, 5, nil, &timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Due: true, Spec: timer.Spec{DueMs: applyNow + 2}}})
 	f("patched since", true, timer.CatchUpSkip, 5, nil, &timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 2}}})
 }
+
+// TestRepetitionsChangeNothing: a repeated cancel, pause, resume or fire, and an add that keeps what is
+// there, are answered as such.
+func TestRepetitionsChangeNothing(t *testing.T) {
+	for name, c := range map[string]timer.Command{
+		"cancel": {Kind: timer.Cancel}, "pause": {Kind: timer.Pause}, "fire": {Kind: timer.Fire},
+		"add": {Kind: timer.Add, Merge: timer.MergeKeep, Content: 9},
+	} {
+		d := newTableHarness(t)
+		if name != "add" {
+			d.command(timer.Command{Kind: timer.Add})
+		}
+		for i, want := range []bool{false, true, true} {
+			if got := d.command(c); got.Unchanged != want {
+				t.Errorf("%s, %d times before: %+v", name, i, got)
+			}
+		}
+	}
+	d := newTableHarness(t)
+	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now}})
+	d.lease()
+	if one, two := d.command(timer.Command{Kind: timer.Cancel}), d.command(timer.Command{Kind: timer.Cancel}); one.Unchanged || !two.Unchanged || two.Code != timer.CancelInFlight {
+		t.Errorf("a cancel of a running call: %+v, then %+v", one, two)
+	}
+}

@@ -258,6 +258,62 @@ func TestRedriveOfOccurrences(t *testing.T) {
 	}
 }
 
+// TestRedriveEndsTheFire: a redriven timer is not one that was fired. Only one that is not due yet has
+// the time of the redrive in its place.
+func TestRedriveEndsTheFire(t *testing.T) {
+	for _, c := range []struct{ due, delay, asked, next int64 }{
+		{0, 0, 0, 100}, {0, 500, 0, 600}, {1000, 0, 100, 100}, {1000, 500, 600, 600}, {1000, 5000, 0, 5100},
+	} {
+		d := newTableHarness(t)
+		d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: applyNow + c.due}})
+		d.command(timer.Command{Kind: timer.Fire})
+		seq := d.die(0)
+		d.now += 100
+		cmd := timer.Command{Kind: timer.Redrive, Seq: seq}
+		if c.delay != 0 {
+			cmd.DueMs = d.now + c.delay
+		}
+		asked := int64(0)
+		if c.asked != 0 {
+			asked = applyNow + c.asked
+		}
+		if v := d.command(cmd).Timer; v.AskedMs != asked || v.NextMs != applyNow+c.next || v.DueMs != applyNow+c.due {
+			t.Errorf("%+v: asked %d, next %d, due %d", c, v.AskedMs-applyNow, v.NextMs-applyNow, v.DueMs-applyNow)
+		}
+	}
+}
+
+// TestCancelByNumber: a cancel that names an older occurrence ends that one alone; one that names the
+// newest, or one that is gone, ends all. Its answer is about the one that it names.
+func TestCancelByNumber(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		seq   func(old, series uint64) uint64
+		code  timer.Code
+		state timer.State // of the series; 0: it is gone
+	}{
+		{"the older one", func(old, _ uint64) uint64 { return old }, timer.CancelInFlight, timer.Scheduled},
+		{"the newest", func(_, series uint64) uint64 { return series }, timer.Prevented, 0},
+		{"one that is gone", func(uint64, uint64) uint64 { return 99 }, timer.CancelInFlight, 0},
+		{"none", func(uint64, uint64) uint64 { return 0 }, timer.CancelInFlight, 0},
+	} {
+		d := newTableHarness(t)
+		d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: applyNow, Repeat: &timer.Repeat{EveryMs: 60_000}}})
+		dead := d.die(applyNow + 60_000)
+		got := d.command(timer.Command{Kind: timer.Redrive, Seq: dead})
+		due := d.table.Due(got.Handle)
+		d.do(func(b *Batch) { b.Lease(1000, got.Handle, due.Seq, due.Rev) })
+		series, _ := d.table.Lookup(1, "a")
+		seq := c.seq(dead, d.table.Due(series).Seq)
+		if got := d.command(timer.Command{Kind: timer.Cancel, Seq: seq}); got.Code != c.code {
+			t.Errorf("%s: code %d", c.name, got.Code)
+		}
+		if d.table.Due(series).State != c.state || !d.table.Copy(got.Handle).CancelRequested {
+			t.Errorf("%s: the series is %d, the other one %+v", c.name, d.table.Due(series).State, d.table.Copy(got.Handle))
+		}
+	}
+}
+
 // TestModifyByNumber: a change names a redriven occurrence or its series, and moves that one alone.
 func TestModifyByNumber(t *testing.T) {
 	d := newTableHarness(t)

@@ -16,6 +16,7 @@ const (
 	resultVersion
 	resultAtMs
 	resultTimer
+	resultUnchanged // has no value
 
 	resultBits = 1<<iota - 1
 )
@@ -63,6 +64,7 @@ func appendResult(dst []byte, r *timer.Result, found *timer.Timer) []byte {
 	set(r.Version != 0, resultVersion)
 	set(r.AtMs != 0, resultAtMs)
 	set(found != nil, resultTimer)
+	set(r.Unchanged, resultUnchanged)
 
 	dst = binary.AppendUvarint(append(dst, byte(r.Code)), bits)
 	given := func(v uint64) {
@@ -139,6 +141,7 @@ func (r *reader) result(to *timer.Result) {
 		r.Fail("unknown answer")
 	}
 	bits := r.Number(resultBits, "answer bits")
+	to.Unchanged = bits&resultUnchanged != 0
 	given := func(bit, limit uint64) uint64 {
 		if bits&bit == 0 {
 			return 0

@@ -298,6 +298,10 @@ func TestWireCreated(t *testing.T) {
 	if err := DecodeAnswers(b, got); err != nil || !reflect.DeepEqual(got, ops) {
 		t.Errorf("%+v, %v", got[0].Result.Timer, err)
 	}
+	ops = []timer.Op{{Shard: 1, Command: cmd, Result: timer.Result{Code: timer.Prevented, Handle: 5, Unchanged: true}}}
+	if got := bare(ops); DecodeAnswers(AppendAnswers(nil, ops), got) != nil || !reflect.DeepEqual(got, ops) {
+		t.Errorf("a repetition: %+v", got[0].Result)
+	}
 	hostile := []timer.Op{{Command: &timer.Command{Kind: timer.Cancel, ID: "a"}}}
 	if err := DecodeAnswers(b, hostile); !errors.Is(err, encoding.ErrFormat) || hostile[0].Err != timer.ErrUnknown {
 		t.Errorf("a cancel that made a timer: %v, %v", err, hostile[0].Err)
@@ -565,6 +569,10 @@ func TestWireProgress(t *testing.T) {
 	id, q, err := DecodeProgressRequest(AppendProgressRequest(nil, 7, asked))
 	if err != nil || id != 7 || !reflect.DeepEqual(q, asked) {
 		t.Errorf("%d %+v %v", id, q, err)
+	}
+	asked.Seqs = []uint64{1 << 40, 0}
+	if _, q, err := DecodeProgressRequest(AppendProgressRequest(nil, 7, asked)); err != nil || !reflect.DeepEqual(q, asked) {
+		t.Errorf("with numbers: %+v %v", q, err)
 	}
 	told := []timer.Progress{
 		{}, {Wait: timer.Wait{For: timer.WaitKey, On: "{k}a"}, Attempts: []timer.HistoryAttempt{{Attempt: 1, StartedMs: 5, EndedMs: 6, Status: 500, Err: "no"}, {Attempt: 2}}},

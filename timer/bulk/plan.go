@@ -22,10 +22,11 @@ const (
 	Pass
 )
 
-// CancelEach cancels each timer in the version that the walk has met.
+// CancelEach cancels each timer in the version that the walk has met. Each occurrence of a series is
+// answered for by itself.
 func CancelEach(topic timer.TopicID) Plan {
 	return func(m *timer.Ref) (*timer.Command, Decision) {
-		return &timer.Command{Kind: timer.Cancel, Topic: topic, ID: m.ID, IfMatch: m.Version}, Change
+		return &timer.Command{Kind: timer.Cancel, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version}, Change
 	}
 }
 

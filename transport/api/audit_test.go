@@ -146,3 +146,27 @@ func TestAuditWithoutTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestRepetitionsAreNotAudited: what changes nothing, though it is answered as a success, cannot push
+// out of the audit log what others have changed.
+func TestRepetitionsAreNotAudited(t *testing.T) {
+	var tr trail
+	h := newHarness(t, func(c *Config) { c.Audit = tr.record })
+	h.do("PUT", orders, `{}`).want(201)
+	add := `{"id":"a","at":"2030-01-01T00:00:00Z",` + cb + `}`
+	op := `{"op":"add",` + add[1:]
+	batch := `{"ops":[` + strings.Repeat(op+",", 999) + op + `]}`
+	tr.since()
+	for _, tt := range []struct{ method, target, body, want string }{
+		{"POST", timersPath, add, "- timer.add topics/orders/timers/a 201"},
+		{"POST", timersPath, add, ""},
+		{"POST", orders + "/batch", batch, ""},
+		{"POST", orders + "/batch", `{"ops":[` + op + `,{"op":"cancel","id":"a"},{"op":"cancel","id":"a"}]}`, "- timer.cancel topics/orders/timers/a 200"},
+		{"DELETE", timersPath + "/a", "", ""},
+	} {
+		h.do(tt.method, tt.target, tt.body)
+		if got := strings.Join(tr.since(), "; "); got != tt.want {
+			t.Errorf("%s %s: recorded %.200q, want %q", tt.method, tt.target, got, tt.want)
+		}
+	}
+}

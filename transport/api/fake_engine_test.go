@@ -125,7 +125,9 @@ func (e *fakeEngine) decide(id timer.ShardID, cmd *timer.Command, brief bool) ti
 		panic("command for " + cmd.ID + " went to another shard")
 	}
 	before := e.timers[timerKey{cmd.Topic, cmd.ID}]
+	wrote := e.wrote
 	r := timer.Result{Code: e.change(before, cmd)}
+	r.Unchanged = r.Code == timer.Prevented && e.wrote == wrote
 	if after := e.timers[timerKey{cmd.Topic, cmd.ID}]; after != nil && !brief {
 		c := after.Timer
 		r.Timer = &c
@@ -297,8 +299,9 @@ func (e *fakeEngine) modify(t *fakeTimer, cmd *timer.Command) timer.Code {
 	}
 	t.Version++
 	t.UpdatedMs = e.nowMs()
+	waits := cmd.Shift && t.NextMs != t.DueMs
 	applyPatch(&t.Spec, cmd.Patch)
-	if cmd.Patch.Due {
+	if cmd.Patch.Due && !(waits && t.NextMs > t.DueMs) {
 		t.NextMs = t.DueMs
 	}
 	return timer.OK

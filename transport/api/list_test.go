@@ -181,6 +181,13 @@ func TestDeadLetters(t *testing.T) {
 	swept(purge, `{"ids":[]}`, "0", "0", "0")
 	swept(purge, `{"all":true}`, "5", "5", "0")
 	h.do("GET", timersPath+"/a5", "").problem(404, web.UnknownTimer)
+	kill("twice", timer.Stopped, noonMs)
+	kill("again", timer.Stopped, noonMs)
+	twice := uid("twice")
+	swept(redrive, `{"uids":[`+twice+`,`+twice+`]}`, "1", "1", "0")
+	h.do("POST", redrive, `{"uids":[`+twice+`,`+twice+`,"0001-77-00000000","0001-77-00000000"]}`).want(200).has("matched", "2", "changed", "0", "skipped", "2",
+		"skips.0.uid", twice, "skips.1.uid", `"0001-77-00000000"`, "skips.1.code", `"not_found"`)
+	swept(purge, `{"ids":["again","again"]}`, "1", "1", "0")
 
 	var cases []refused
 	for body, code := range map[string]string{

@@ -71,9 +71,9 @@ func readSelection(r *web.Reader, redrive bool, maxIDs int) *selection {
 	return sel
 }
 
-// readNames reads a list of ids or of uids.
+// readNames reads a list of ids or of uids, each once.
 func readNames(r *web.Reader, field string, most int, valid func(string) bool, rule string) []string {
-	out := []string{}
+	out, seen := []string{}, map[string]bool{}
 	n := r.Open('[', field)
 	for ; r.More(n, ']'); n++ {
 		name := r.Text(field)
@@ -86,7 +86,9 @@ func readNames(r *web.Reader, field string, most int, valid func(string) bool, r
 		if r.Err() != nil {
 			return nil
 		}
-		out = append(out, name)
+		if !seen[name] {
+			seen[name], out = true, append(out, name)
+		}
 	}
 	return out
 }

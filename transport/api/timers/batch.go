@@ -60,9 +60,14 @@ func Batch(rq *web.Request) *web.Problem {
 
 // outcomesOf is what the audit log is to have of the operations.
 func outcomesOf(ops []operation) []web.Outcome {
-	list := make([]web.Outcome, len(ops))
+	list := make([]web.Outcome, 0, len(ops))
 	for i := range ops {
-		op, o := &ops[i], &list[i]
+		op := &ops[i]
+		if op.problem == nil && unchanged(&op.result) {
+			continue
+		}
+		list = append(list, web.Outcome{})
+		o := &list[len(list)-1]
 		if op.in != nil && op.verb != noVerb {
 			o.Verb = verbs[op.verb].name
 			if web.ValidID(op.in.id) {

@@ -332,6 +332,10 @@ func refusalOf(r *timer.Result) *web.Problem {
 	return p
 }
 
+// unchanged reports whether a command was answered that changed nothing. The audit log has none of
+// these: repeating a change costs a client nothing, and would push out what others have changed.
+func unchanged(r *timer.Result) bool { return r.Unchanged || r.Code == timer.Same }
+
 // status is the HTTP status of a change that was made.
 func status(code timer.Code) int {
 	switch code {

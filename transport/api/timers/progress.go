@@ -53,7 +53,7 @@ func lastAttempt(t *timer.Timer) []timer.HistoryAttempt {
 
 // waitsOf asks why timers of a page of one shard wait. Those that do not are left out.
 func waitsOf(rq *web.Request, id timer.ShardID, page []*timer.Timer) map[*timer.Timer]timer.Wait {
-	var ids []string
+	q := &timer.ProgressQuery{}
 	var asked []*timer.Timer
 	now := rq.NowMs()
 	waits := map[*timer.Timer]timer.Wait{}
@@ -61,13 +61,14 @@ func waitsOf(rq *web.Request, id timer.ShardID, page []*timer.Timer) map[*timer.
 		if t.Paused {
 			waits[t] = heldWait(t)
 		} else if mayWait(t, now) {
-			ids, asked = append(ids, t.ID), append(asked, t)
+			q.Topic, q.IDs, q.Seqs = t.Topic, append(q.IDs, t.ID), append(q.Seqs, t.Seq)
+			asked = append(asked, t)
 		}
 	}
-	if len(ids) == 0 {
+	if len(asked) == 0 {
 		return waits
 	}
-	list, err := rq.Core.Timers.Progress(rq.Base, id, &timer.ProgressQuery{Topic: asked[0].Topic, IDs: ids})
+	list, err := rq.Core.Timers.Progress(rq.Base, id, q)
 	if err != nil || len(list) != len(asked) {
 		for _, t := range asked {
 			if t.NextMs <= now {

@@ -65,7 +65,9 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 		if res.Code, err = tooLate(rq, t, in.plain, v); err != nil {
 			p = web.Fault(err)
 		}
+		res.Unchanged = res.Code == timer.Prevented
 	}
+	rq.Unlogged = rq.Unlogged || unchanged(&res)
 	if v == vCancel {
 		res.Timer = nil // its state is not asked for
 	} else {

@@ -30,7 +30,7 @@ type Request struct {
 
 	DryRun   bool      // of a change of one timer: nothing is changed
 	Count    int       // how many the change was about, for the audit log
-	Unlogged bool      // it is no change, for the audit log
+	Unlogged bool      // it changes nothing, for the audit log
 	Outcomes []Outcome // of a batch, for the audit log, which has each by itself
 
 	Answer *Room // of an answer that is bounded while it is made
