@@ -426,8 +426,8 @@ export interface paths {
         put?: never;
         /**
          * Cancel all timers that a filter selects. Scope cancel.
-         * @description Each is cancelled as by DELETE: one whose call is running counts as skipped, and no further call of it starts. Timers that
-         *     are added meanwhile are not met. Safe to repeat.
+         * @description Each is cancelled as by DELETE: one whose call is running counts as skipped, and no further call of it starts. A redriven
+         *     occurrence that runs beside its series counts by itself. Timers that are added meanwhile are not met. Safe to repeat.
          */
         post: operations["cancelTimers"];
         delete?: never;
@@ -494,8 +494,10 @@ export interface paths {
         put?: never;
         /**
          * Move all timers that a filter selects. Scope add.
-         * @description By exactly one of shift (each from when its next attempt is), at, at_ms, at_local, and not_before (only what would come
-         *     earlier is moved). Each timer is moved at most once; one whose call is running, or that would pass the horizon, counts as skipped. at,
+         * @description By exactly one of shift, at, at_ms, at_local, and not_before. Each moves `due`, by which the filter selects too, and gives
+         *     up an attempt that a fire asked for, unless the new time has passed. The next attempt is at the new due time. With shift, a
+         *     retry that is later keeps its time. not_before moves what would come earlier; it makes no timer due earlier than it was.
+         *     Each timer is moved at most once; one whose call is running, or that would pass the horizon, counts as skipped. at,
          *     at_ms and not_before are safe to repeat; a shift that had no answer moves again what it moved before, unless due_to or
          *     due_from keep that out.
          */
@@ -1333,7 +1335,7 @@ export interface components {
             traceparent?: string;
             tracestate?: string;
             fired_ms?: number;
-            /** @description When somebody last fired it by hand. A new time, from a PATCH, PUT or merge, takes it away. */
+            /** @description When somebody last fired it by hand. A new time, from a PATCH, PUT, merge or reschedule, takes it away. So does a redrive, but from a timer that is not due yet: there it is the time of the redrive. */
             asked?: components["schemas"]["Time"];
             asked_ms?: number;
             /** @description Of the first attempt: its start, behind the later of due and created, or behind asked if that is earlier. */
@@ -1586,6 +1588,7 @@ export interface components {
             first?: string;
         };
         Swept: {
+            /** @description Selected by the filter; or named, each id or uid once, also those that are no dead letters. */
             matched: number;
             changed: number;
             /** @description Not a dead letter (any more), its id is in use, or there is no URL to call. A dry run by filter cannot know which ids are in use again. */

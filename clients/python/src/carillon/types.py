@@ -258,7 +258,7 @@ class Timer(_Timer, total=False):
     tracestate: str
     fired_ms: int
     asked: Time
-    """When somebody last fired it by hand. A new time, from a PATCH, PUT or merge, takes it away."""
+    """When somebody last fired it by hand. A new time, from a PATCH, PUT, merge or reschedule, takes it away. So does a redrive, but from a timer that is not due yet: there it is the time of the redrive."""
     asked_ms: int
     lateness_ms: int
     """Of the first attempt: its start, behind the later of due and created, or behind asked if that is earlier."""
@@ -630,6 +630,7 @@ class Skip(_Skip, total=False):
 
 class _Swept(TypedDict):
     matched: int
+    """Selected by the filter; or named, each id or uid once, also those that are no dead letters."""
     changed: int
     skipped: int
     """Not a dead letter (any more), its id is in use, or there is no URL to call. A dry run by filter cannot know which ids are in use again."""
