@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"node/task":        {"internal/fan"}, // time and concurrency, as an interface
 	"transport":        {"internal/tracing", "internal/delivery", "internal/order", "internal/feature", "transport/api/internal", "timer/duration", "internal/fan", "internal/secret", "timer", "timer/bulk", "timer/recurrence"},
 	"ring":             {"internal/feature", "internal/placement", "internal/secret", "timer"},
-	"test/sim":         {"test/sim/forged", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
+	"test/sim":         {"test/sim/forged", "node/member", "node/route", "node/task", "internal/clocks", "internal/delivery", "shard", "internal/feature", "shard/record", "shard/scheduler", "shard/table", "ring", "wal", "internal/vfs", "wheel", "transport", "internal/secret", "timer", "timer/bulk", "timer/recurrence"}, // the whole cluster in one goroutine
 	"shard":            {"internal/delivery", "internal/feature", "internal/placement", "shard/record", "shard/scheduler", "shard/table", "shard/wire", "internal/clocks", "wal", "internal/vfs", "timer", "timer/encoding", "timer/recurrence"},
 	"internal/history": {"internal/vfs"},
 	"internal/audit":   {}, // a log of lines, and no more

@@ -141,3 +141,44 @@ func TestCrashBeforeASnapshotsMark(t *testing.T) {
 	}
 	restart(index + more)
 }
+
+// TestDamagedSnapshotWithoutItsMark: the process ends when a snapshot from a peer is on disk, and
+// the log does not name it yet. The next process acknowledges nothing of it before the log does.
+// Otherwise damage to the file would take the replica back behind what it acknowledged, and no
+// start would notice.
+func TestDamagedSnapshotWithoutItsMark(t *testing.T) {
+	const old, term, index = 5, 6, 9
+	r, c := withFakePeers(t, true, nil)
+	c.say(1, heartbeat(old))
+	r.settle()
+	c.entriesFrom(old, foundingIndex, foundingTerm, 3)
+	r.pass(spareFor)
+	r.freeze = true
+	c.say(1, heartbeat(term))
+	c.arrive(term, index)
+	r.settle()
+	r.kill()
+	if err := r.open(); err != nil {
+		t.Fatal(err)
+	}
+	c.sent = nil
+	c.say(1, heartbeat(term))
+	c.entriesFrom(term, index, term, 0)
+	r.settle()
+	if c.acknowledged(index) {
+		t.Error("entries are acknowledged that only the file of a snapshot has")
+	}
+	r.freeze = false
+	r.pass(spareFor)
+	if !c.acknowledged(index) {
+		t.Fatal("nothing is acknowledged: the test is about nothing")
+	}
+	r.kill()
+	file := "data/snapshots/" + r.snapshotFiles(1)[0].Name
+	if err := r.fs.Damage(file, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.open(); !Damaged(err) {
+		t.Errorf("it starts with entries up to %d, and acknowledged %d: %v", r.host.groups[1].store.last(), index, err)
+	}
+}

@@ -381,6 +381,7 @@ func (r *recovery) finish() error {
 	if r.hard.Term < g.appliedTerm { // a snapshot is later than the last hard state
 		r.hard.Term, r.hard.Vote = g.appliedTerm, 0
 	}
+	unlogged := g.files.newest > r.hard.Commit // only its file has the snapshot's last entry, perhaps
 	r.hard.Commit = max(r.hard.Commit, g.applied)
 	ents := make([]*pb.Entry, 0, len(r.log)-r.first)
 	for _, e := range r.log[r.first:] {
@@ -399,11 +400,13 @@ func (r *recovery) finish() error {
 	g.membership.index = g.applied // at the latest: earlier changes are in the membership
 	g.store.hard = &pb.HardState{Term: &r.hard.Term, Vote: &r.hard.Vote, Commit: &r.hard.Commit}
 	g.files.trim()
-	if r.alien {
-		// The process before ended between saving a snapshot from a peer and logging its mark. The
-		// mark goes before any new entry, which would otherwise be void, too, for the next process.
+	if r.alien || unlogged {
+		// The process before ended between saving a snapshot and logging its mark. The commit index
+		// goes before any answer: a later start without the file then finds that entries are
+		// missing. If the log has other entries, the mark goes before any new one, which would
+		// otherwise be void, too, for the next process.
 		g.written.dirty = true
-		g.w.append(appended{group: g, mark: true, installed: true, sync: true})
+		g.w.append(appended{group: g, mark: r.alien, installed: r.alien, sync: true})
 	}
 	if r.stopped != nil {
 		g.stop(r.stopped)

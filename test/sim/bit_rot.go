@@ -6,17 +6,99 @@ import (
 	"slices"
 	"time"
 
+	"carillon/shard/record"
 	"carillon/timer"
+	"carillon/wal"
 )
 
 // reached is the progress of a replica. An applied entry is on its disk, so the next process on
 // that disk has it in its log (I10).
 type reached struct{ replica, applied uint64 }
 
+// restored is the newest snapshot from a peer that became a replica's state, and the progress
+// before it.
+type restored struct {
+	index  uint64
+	before reached
+}
+
+// mayForget excuses one loss: the file with this name, which is about to be damaged, is a snapshot
+// from a peer that the node has promised to nobody yet. Its log must still hold all before it.
+func (n *node) mayForget(name string) {
+	list, err := wal.Snapshots(n.disk, filepath.Join(dataDir, "snapshots"))
+	if err != nil {
+		n.w.violate("rot", "%v", err)
+	}
+	for _, s := range list {
+		if s.Name != name {
+			continue
+		}
+		id, r := timer.ShardID(s.Shard), n.restored[s.Shard]
+		if r.index == s.Index && n.reached[id].applied == s.Index && !n.promised(id, s.Index) {
+			n.reached[id] = r.before
+			n.w.note(n, "may forget", uint64(id), s.Index, "")
+		}
+	}
+}
+
+// promised reports whether a node without a process has promised a snapshot from a peer: its log
+// names it, or the leader counts on it.
+func (n *node) promised(id timer.ShardID, index uint64) bool {
+	replica := n.reached[id].replica
+	if leader := n.w.leader(id); leader != nil {
+		_, s := leader.host.Inspect(id)
+		behind, active := s.Behind[replica]
+		if active && leader.host.Progress(id).Last-behind >= index {
+			return true
+		}
+	}
+	log := markInLog{replica: replica, index: index}
+	stream, err := wal.Open(n.copyOf(), filepath.Join(dataDir, "wal", "0"), wal.Options{}, func(_ wal.Position, r wal.Record) error {
+		if r.Shard != uint32(id) {
+			return nil
+		}
+		return record.Fold(r, &log)
+	})
+	if err != nil {
+		n.w.violate("rot", "the log of node %d: %v", n.id, err)
+	}
+	_ = stream.Close()
+	return log.found
+}
+
+// markInLog reads a replica's log and finds whether it names a snapshot: by a mark, or by a commit
+// index that reaches it.
+type markInLog struct {
+	replica, index uint64
+	found          bool
+}
+
+// Create implements record.Folder.
+func (l *markInLog) Create(record.Mark) error { l.found = false; return nil }
+
+// Tombstone implements record.Folder.
+func (l *markInLog) Tombstone(uint64) error { l.found = false; return nil }
+
+// HardState implements record.Folder.
+func (l *markInLog) HardState(h record.HardState) error {
+	l.found = l.found || h.Commit >= l.index
+	return nil
+}
+
+// Entries implements record.Folder.
+func (l *markInLog) Entries([]record.Entry) error { return nil }
+
+// Snapshot implements record.Folder.
+func (l *markInLog) Snapshot(m record.Mark) error {
+	l.found = l.found || m.Replica == l.replica && m.Index >= l.index
+	return nil
+}
+
 // remembers checks after a start that the disk still holds the replicas.
 func (n *node) remembers() {
 	if n.reached == nil {
 		n.reached = make([]reached, n.w.swarm.shards+1)
+		n.restored = make([]restored, n.w.swarm.shards+1)
 	}
 	for i, had := range n.reached {
 		// without entries its creation may not have been on disk yet
@@ -63,11 +145,17 @@ func (w *World) bitRot() {
 	if len(files) == 0 {
 		return
 	}
-	f := files[w.chance.IntN(len(files))]
+	n.rots(files[w.chance.IntN(len(files))])
+}
+
+// rots damages a file of a machine at rest.
+func (n *node) rots(f durableFile) {
+	w := n.w
 	n.stop(false)
 	n.rotten = true
 	w.counts.Rots++
 	w.note(n, "rot", uint64(f.upTo), 0, f.path)
+	n.mayForget(filepath.Base(f.path))
 	err := n.disk.Damage(f.path, func(b []byte) []byte { return w.spoil(b, f.upTo) })
 	if err != nil {
 		w.violate("rot", "%v", err)

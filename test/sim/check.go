@@ -84,6 +84,12 @@ func (n *node) check() {
 			continue
 		}
 		n.w.checker.times.led(id, n.id, p.Leads, n.w.now, off)
+		if p.Installs > c.installs {
+			n.restored[i] = restored{index: p.Applied}
+			if n.reached[i].replica == p.Replica {
+				n.restored[i].before = n.reached[i]
+			}
+		}
 		if n.watchFaults(id, c, &p); p.Stopped != nil {
 			continue
 		}

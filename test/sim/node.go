@@ -101,6 +101,7 @@ type node struct {
 	lied      bool      // … by syncs that the disk did not perform
 	successor *node     // the node that its directory becomes; see replaced
 	reached   []reached // by group: progress that its disk must still hold
+	restored  []restored
 	votes     map[timer.ShardID]promised
 
 	hungUntil time.Duration // until then its disk writes nothing
