@@ -118,12 +118,15 @@ func (r *registration) keepPlace(ctx context.Context) {
 	switch {
 	case removed:
 		r.end.leaveCluster()
-	case row != nil && memberOf(row, r.id) > memberOf(r.metaRow(), r.id):
-		r.log.Warn("the cluster gave up this node's copy of the meta group while the node was away; it gets a new one")
-		if err := r.Change(func(id *Identity) { id.Meta = row }); err != nil {
-			r.log.Error("this node's new place in the meta group could not be stored; retrying", "error", err)
-			return
+	case row != nil && memberOf(row, r.id) > r.ownReplica():
+		if known := r.Identity().Meta; known == nil || memberOf(row, r.id) > memberOf(known, r.id) {
+			r.log.Warn("the cluster gave up this node's copy of the meta group while the node was away; it gets a new one")
+			if err := r.Change(func(id *Identity) { id.Meta = row }); err != nil {
+				r.log.Error("this node's new place in the meta group could not be stored; retrying", "error", err)
+				return
+			}
 		}
+		// The process before may have stored the place, and ended before its log had the replica.
 		r.host.Place([]shard.Assignment{*row})
 	}
 }
@@ -181,21 +184,11 @@ func (m *metaClient) behind(ctx context.Context, applied uint64) bool {
 	return err != nil || index > applied
 }
 
-// metaRow is the meta group's row as this node has followed it.
-func (r *registration) metaRow() *shard.Assignment {
-	if id := r.Identity(); id.Meta != nil {
-		if row, ok := r.State.Row(shard.Meta); !ok || memberOf(id.Meta, r.id) > replicaOn(&row, r.id) {
-			return id.Meta
-		}
-	}
+// ownReplica is this node's replica of the meta group by its own copy of that group's state.
+func (r *registration) ownReplica() uint64 {
 	row, _ := r.State.Row(shard.Meta)
-	host := row.ForHost()
-	return &host
-}
-
-func replicaOn(row *ring.Assignment, node uint64) uint64 {
-	r, _ := row.Replica(node)
-	return r.ID
+	own, _ := row.Replica(r.id)
+	return own.ID
 }
 
 // memberOf is a node's replica in a row; 0: it has none.

@@ -35,13 +35,46 @@ func TestMemberThatLostItsPlace(t *testing.T) {
 	}
 }
 
-// loseAPlace removes one node's replica of the meta group without that node's knowledge.
-func (w *World) loseAPlace(t *testing.T) {
+// TestCrashAtANewPlace: a member learns that it has lost its place in the meta group and gets
+// another, and crashes before its log has that. The next process has the old replica, and takes the
+// new place all the same.
+func TestCrashAtANewPlace(t *testing.T) {
+	for seed := uint64(1); seed <= 3; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := Run(Config{Seed: seed, Settle: synctest.Wait, Change: func(p *Plan) {
+				representative(p)
+				p.nodes = 4
+			}, script: func(w *World) {
+				w.lay()
+				w.found()
+				n := w.loseAPlace(t)
+				n.hungUntil = w.now + time.Hour
+				old := n.host.Progress(shard.Meta).Replica
+				if !w.passUntil(time.Minute, func() bool { return n.host.Progress(shard.Meta).Replica > old }) {
+					t.Fatalf("seed %d: it gets no other: %s", seed, w.describe())
+				}
+				n.stop(true)
+				n.hungUntil = 0
+				if !w.passUntil(time.Minute, w.agreed) {
+					t.Errorf("seed %d: after the crash it gets no other: %s", seed, w.describe())
+				}
+			}})
+			if r.Err != nil {
+				t.Errorf("seed %d: %v", seed, r.Err)
+			}
+		})
+	}
+}
+
+// loseAPlace removes one node's replica of the meta group without that node's knowledge, and
+// returns the node.
+func (w *World) loseAPlace(t *testing.T) *node {
 	row, _ := w.metaLeader().state.Row(shard.Meta)
 	at := slices.IndexFunc(row.Replicas, func(r ring.Replica) bool { return r.Learner })
 	w.cutOff(row.Replicas[at].Node)
 	w.takePlace(t, row.Replicas[at].Node)
 	w.net.heal(w.now)
+	return w.node(row.Replicas[at].Node)
 }
 
 // cutOff cuts a node off from all others.
