@@ -176,7 +176,13 @@ func (b *attemptChecker) paced(c *call) {
 	}
 	tbl := c.node.host.Table(c.delivery.Shard)
 	firedMs, next := before.wallMs, before.nextMs
-	for _, b := range w.checker.times.backs(c.delivery.Shard, before.judged) {
+	backs := w.checker.times.backs(c.delivery.Shard, before.judged)
+	// A client asked for this attempt, which is possible only between two attempts. Without that only a
+	// clock that is set back changes the time.
+	if asked := before.delivery.Job.AskedMs; j.AskedMs > asked || j.AskedMs < asked && len(backs) == 0 {
+		return
+	}
+	for _, b := range backs {
 		if before.kept { // otherwise its end may not have been reported
 			firedMs = min(firedMs, b.toMs)
 		}
