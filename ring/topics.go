@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"carillon/timer"
 )
@@ -23,7 +24,8 @@ type Topics struct {
 	limited []*timer.Topic // those with a Concurrency, by id; good unless stale
 	stale   bool
 
-	changed func() // called after each change; must be quick
+	current atomic.Bool // see Current
+	changed func()      // called after each change; must be quick
 }
 
 // NewTopics is empty; changed may be nil.
@@ -55,6 +57,16 @@ func (t *Topics) Given(id timer.TopicID) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return id <= t.lastID
+}
+
+// Current reports whether this copy has all that was decided before this process began.
+func (t *Topics) Current() bool { return t.current.Load() }
+
+// SetCurrent says that it has, from now on.
+func (t *Topics) SetCurrent() {
+	if !t.current.Swap(true) {
+		t.changed()
+	}
 }
 
 // Limited are the topics of which so many leases at once may be taken in the whole cluster, by id.

@@ -63,6 +63,7 @@ func (t fakeTopics) Named(name string) (*timer.Topic, bool) {
 }
 
 func (t fakeTopics) Given(id timer.TopicID) bool { return id < 100 }
+func (t fakeTopics) Current() bool               { return true }
 
 var ReplicaID = placement.ReplicaID
 

@@ -21,6 +21,7 @@ func (anyTopic) Topic(id timer.TopicID) (*timer.Topic, bool) {
 
 func (anyTopic) Named(string) (*timer.Topic, bool) { return nil, false }
 func (anyTopic) Given(timer.TopicID) bool          { return true }
+func (anyTopic) Current() bool                     { return true }
 
 // fewTimers is a table with 20 timers that are due in the future.
 func fewTimers(t *testing.T) *table.Table {

@@ -33,14 +33,25 @@ func (r *registration) run(ctx context.Context) {
 	for {
 		r.register(ctx)
 		r.keepPlace(ctx)
-		each := registerInterval
-		if !r.Current() {
-			each = registerRetry
-		}
-		if !r.tasks.Sleep(ctx, each) {
+		if r.awaitCurrent(ctx) && !r.tasks.Sleep(ctx, registerInterval) || ctx.Err() != nil {
 			return
 		}
 	}
+}
+
+// awaitCurrent waits a little until this node's copy is current, and says so to those who read it:
+// no timer is called before, since its topic may have been paused or changed meanwhile.
+func (r *registration) awaitCurrent(ctx context.Context) bool {
+	for waited := time.Duration(0); waited < registerRetry; waited += appliedPoll {
+		if r.Current() {
+			r.State.SetCurrent()
+			return true
+		}
+		if !r.tasks.Sleep(ctx, appliedPoll) {
+			return false
+		}
+	}
+	return false
 }
 
 // Current reports that this node's copy of the meta group's state is as new as its process: it

@@ -225,3 +225,21 @@ func TestCanary(t *testing.T) {
 		t.Errorf("%d canaries, %d calls", r.canaries, len(r.calls))
 	}
 }
+
+// TestNothingStartsByOldTopics: a process that has not learned yet what was decided before it began
+// calls nothing, lets nothing expire, and judges no consumer's lease: the topic may be paused or changed.
+func TestNothingStartsByOldTopics(t *testing.T) {
+	r := newReplica(t)
+	r.stale = true
+	a := r.add("a", 0)
+	r.pass(time.Second)
+	r.want("")
+	r.waits(a, timer.WaitLeader)
+	if d := r.table.Due(a); r.CanJudge(a, &d) {
+		t.Error("it judges by topics that may be old")
+	}
+	r.stale = false
+	r.Refresh()
+	r.turn()
+	r.want("a")
+}

@@ -32,6 +32,9 @@ type Topics interface {
 	Named(name string) (*timer.Topic, bool)
 	// Given reports whether there was ever a topic of the id, as this node knows.
 	Given(id timer.TopicID) bool
+	// Current reports whether this node has learned all that was decided before its process began. Until
+	// then a topic may be another than it shows: paused, say. Once true, it stays so.
+	Current() bool
 }
 
 // Observer receives events for metrics.

@@ -90,7 +90,7 @@ func (l *leader) confirm() {
 func (l *leader) sure() bool { return l.now.Trust == clocks.Sure }
 
 // mayStart reports that calls may start and timers may be given to consumers.
-func (l *leader) mayStart() bool { return l.sure() && !l.doubted }
+func (l *leader) mayStart() bool { return l.sure() && !l.doubted && l.cfg.Topics.Current() }
 
 // KnowsTime reports that the clock was trusted in this leadership. Until then nothing that depends
 // on it is proposed.

@@ -43,11 +43,11 @@ func (o *outcomes) expire(e entry) { o.expires = append(o.expires, e) }
 // forget has a dead letter dropped that is past its retention.
 func (o *outcomes) forget(e entry) { o.forgets = append(o.forgets, e) }
 
-// canJudge reports whether this node knows the timer's topic, and the zone of its series. A node
+// canJudge reports whether this node knows the timer's topic as it is, and the zone of its series. A node
 // that has just started may lead a shard before it has learned the topics again. The default policy
 // would be wrong: it has other attempts and another backoff (I17).
 func (o *outcomes) canJudge(h timer.Handle, d *table.Due) bool {
-	return o.topic(d.Topic) != nil && o.HasZone(h, d)
+	return o.cfg.Topics.Current() && o.topic(d.Topic) != nil && o.HasZone(h, d)
 }
 
 // judge decides the outcome of a leased timer's attempt, by its topic as this node knows it.
@@ -105,7 +105,7 @@ func (o *outcomes) propose(b *table.Batch) {
 	left := copy(o.outcomes, o.outcomes[n:])
 	clear(o.outcomes[left:])
 	o.outcomes = o.outcomes[:left]
-	if o.sure() {
+	if o.sure() && o.cfg.Topics.Current() {
 		o.proposeEnds(b)
 	}
 	o.series.proposeOverlaps(b)

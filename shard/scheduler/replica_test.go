@@ -28,6 +28,7 @@ type replica struct {
 	table  *table.Table
 	now    *clocks.Moment
 	topics map[timer.TopicID]*timer.Topic
+	stale  bool // it has not learned yet what was decided before its process began
 
 	items    []func(*timer.Result, bool) // of the entry being built; dropped: the result is missing
 	posted   []func(stopped bool)
@@ -131,6 +132,7 @@ func (r *replica) Topic(id timer.TopicID) (*timer.Topic, bool) {
 
 func (r *replica) Named(string) (*timer.Topic, bool) { return nil, false }
 func (r *replica) Given(timer.TopicID) bool          { return true }
+func (r *replica) Current() bool                     { return !r.stale }
 func (r *replica) Outcomes(int, int)                 {}
 
 func (r *replica) Route(t *timer.Topic, own *timer.Callback) (Destination, error) {

@@ -232,6 +232,9 @@ func (n *node) checkMeta() {
 
 // applied compares the state after an entry with that of the other replicas.
 func (n *node) applied(id timer.ShardID, index, hash uint64) {
+	if id == shard.Meta {
+		n.w.checker.decided = max(n.w.checker.decided, index)
+	}
 	if !n.struck[id] {
 		n.same(place{id, index}, hash)
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"carillon/shard"
 	"carillon/timer"
 )
 
@@ -88,6 +89,7 @@ type recentID struct {
 // checker collects the answers that clients got, the calls that receivers got and the state of each
 // replica after each entry, and compares them with the invariants.
 type checker struct {
+	decided   uint64 // the newest entry of the meta group that any node has applied
 	ops       uint64
 	recent    []recentID
 	changed   recentID // the id that was changed last
@@ -315,6 +317,9 @@ func (b *checker) started(c *call) {
 	w.counts.Started++
 	w.note(n, "call", uint64(j.Shard), j.Job.Fence, j.Job.ID)
 	b.stale(c)
+	if has := n.host.Applied(shard.Meta); has < n.decided {
+		w.violate("I17", "node %d calls for %s by topics as of entry %d, though entry %d was decided before its process began", n.id, j.Job.ID, has, n.decided)
+	}
 	b.limits.started(c)
 	b.attempts.started(c)
 	w.apart.started(c)

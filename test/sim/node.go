@@ -31,6 +31,7 @@ type node struct {
 	gone   bool // its disk was wiped, or it was removed: it never starts again
 
 	keeper    *clocks.Keeper // of the running process
+	decided   uint64         // the meta group's newest entry when the process began
 	resumedAt time.Duration  // end of the last pause or sleep
 	// when another clock last had the same error, and that error
 	confirmedAt, confirmedOff time.Duration
