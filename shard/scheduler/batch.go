@@ -196,12 +196,13 @@ func (c *batchCall) Cancel() {
 }
 
 // leaseMany proposes leases for the timers of one call, which the permit is for. The first timer of
-// the queue may go, and its topic's limit has granted it a lease. It reports whether the topic keeps
-// its turn.
+// the queue may go, and its topic's limit has granted it a lease. A lease lets out the next timer of
+// its key, which joins the call if there is room. It reports whether the topic keeps its turn.
 func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Permit) (keeps bool) {
 	q, g := n.queue, n.group
-	picked, whole := s.pick(n)
-	if !whole && n.firstOf(picked)+g.policy.WaitMs > s.now.WallMs {
+	room := callRoom{timers: g.policy.Max, bytes: maxBatchBytes}
+	picked := s.pick(n, &room)
+	if room.timers > 0 && n.firstOf(picked)+g.policy.WaitMs > s.now.WallMs {
 		// Timers that it counted have changed since.
 		s.topics.putBack(n, picked)
 		permit.Cancel()
@@ -212,19 +213,12 @@ func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Perm
 	}
 	c := &batchCall{permit: permit}
 	keeps = true
-	for i, e := range picked {
-		if i > 0 && !s.mayGo(q, e) { // it was queued twice, or its key has a lease now
-			s.keys.review(e.handle)
-			continue
+	for keeps && len(picked) > 0 {
+		keeps = s.leasePicked(b, n, c, picked)
+		picked = nil
+		if keeps && q.keys != nil {
+			picked = s.pick(n, &room)
 		}
-		if i > 0 && q.limiterUse != nil && !s.limits.admit(q) {
-			s.topics.putBack(n, picked[i:])
-			keeps = false
-			break
-		}
-		f := s.leases.propose(b, n, e, c)
-		f.call = c
-		c.leases = append(c.leases, f)
 	}
 	c.waiting, c.left = len(c.leases), len(c.leases)
 	g.recount()
@@ -233,29 +227,56 @@ func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Perm
 	return keeps
 }
 
-// pick takes the timers of a call out of their queue. whole: it has no room for another.
-func (s *Scheduler) pick(n *destQueue) (picked []entry, whole bool) {
+// leasePicked proposes leases for the picked timers, until the topic's limit refuses.
+func (s *Scheduler) leasePicked(b *table.Batch, n *destQueue, c *batchCall, picked []entry) (all bool) {
 	q := n.queue
-	for bytes := 0; n.len() > 0 && len(picked) < n.group.policy.Max; {
+	for i, e := range picked {
+		if len(c.leases) > 0 && !s.mayGo(q, e) { // it was queued twice, or its key has a lease now
+			s.keys.passOver(e)
+			continue
+		}
+		if len(c.leases) > 0 && q.limiterUse != nil && !s.limits.admit(q) {
+			s.topics.putBack(n, picked[i:])
+			return false
+		}
+		f := s.leases.propose(b, n, e, c)
+		f.call = c
+		c.leases = append(c.leases, f)
+		if q.keys != nil {
+			s.keys.moveUp(f.key)
+		}
+	}
+	return true
+}
+
+// callRoom is what a call can still take.
+type callRoom struct{ timers, bytes int }
+
+// pick takes timers of a call out of their queue. If the next one has no room, none is left.
+func (s *Scheduler) pick(n *destQueue, room *callRoom) (picked []entry) {
+	q := n.queue
+	for n.len() > 0 && room.timers > 0 {
 		e := n.head()
 		if !s.mayGo(q, e) {
 			n.take()
-			s.keys.review(e.handle)
+			s.keys.passOver(e)
 			continue
 		}
 		size := s.topics.batchBytes(q, e.handle)
-		if bytes+size > maxBatchBytes && len(picked) > 0 {
-			return picked, true
+		if size > room.bytes {
+			room.timers = 0 // the largest timer has room in an empty call
+			break
 		}
 		n.take()
 		if q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false) {
 			s.env.WakeNext()
 			continue
 		}
-		bytes += size
+		room.timers--
+		room.bytes -= size
 		picked = append(picked, e)
 	}
-	return picked, len(picked) == n.group.policy.Max
+	return picked
 }
 
 // firstOf is the first due time of some timers.

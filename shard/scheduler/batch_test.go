@@ -427,3 +427,40 @@ func TestBatchQueuedTwice(t *testing.T) {
 		t.Fatalf("%d permits, %d leases", r.permits, len(r.leases.byTimer))
 	}
 }
+
+// TestBatchOfKeys: a call has as many timers of a key as its limits let go, and the keys of a fair
+// topic take turns in it.
+func TestBatchOfKeys(t *testing.T) {
+	add := func(r *replica) {
+		for _, id := range []string{"{k}1", "{k}2", "{k}3", "{k}4", "{l}1", "{l}2", "{l}3"} {
+			r.add(id, 0)
+		}
+		r.turn()
+	}
+	r := newBatchReplica(t, timer.Batch{Max: 10}, perKey(timer.PerKey{Concurrency: 2, Fair: true}))
+	add(r)
+	r.wantBatches("{k}1 {l}1 {k}2 {l}2")
+	r.waits(r.table.Named(1, []byte("{k}3"), 0), timer.WaitKey)
+	r.endBatch(delivery.Outcome{Status: 200})
+	r.wantBatches("{k}3 {l}3 {k}4")
+	r.endBatch(delivery.Outcome{Status: 200})
+	r.leftover()
+
+	r = newBatchReplica(t, timer.Batch{Max: 3, ByKey: true}, perKey(timer.PerKey{Rate: rate(0.01, 4)}))
+	r.pass(400 * time.Second)
+	add(r)
+	r.wantBatches("{k}1 {k}2 {k}3", "{k}4", "{l}1 {l}2 {l}3")
+}
+
+// TestBatchPassesAKeyOver: a timer whose key's limit another call has used up in the same turn goes
+// when that one has ended.
+func TestBatchPassesAKeyOver(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 10}, perKey(timer.PerKey{Concurrency: 1}))
+	r.add("{k}b", -9, url("http://b"))
+	r.add("{l}a", -8)
+	r.add("{k}a", -7)
+	r.turn()
+	r.wantBatches("{k}b", "{l}a")
+	r.endBatch(delivery.Outcome{Status: 200})
+	r.wantBatches("{k}a", "{l}a")
+}

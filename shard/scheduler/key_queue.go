@@ -113,6 +113,7 @@ type keyQueue struct {
 // keyTurns is what a key has of limits and turns.
 type keyTurns struct {
 	more   map[Destination]*keyLane // lanes for further destinations
+	lanes  order.Ring[*keyLane]     // the same, in turn
 	parked order.Ring[*keyLane]     // lanes with timers in line that have none let out
 	askAt  time.Duration            // when it asks its bucket again, in topicQueues.shut; monotonic, 0: it does not
 	bucket bucket
@@ -135,13 +136,14 @@ type keyLane struct {
 
 // laneTurn is the place of a lane's head.
 type laneTurn struct {
-	to   Destination
-	spot order.Spot[*keyLane] // in key.parked
-	tag  uint64               // of the head, if the topic is fair
+	to    Destination
+	spot  order.Spot[*keyLane] // in key.parked
+	place order.Spot[*keyLane] // in key.lanes
+	tag   uint64               // of the head, if the topic is fair
 }
 
 func newLaneTurn(l *keyLane, to Destination) *laneTurn {
-	return &laneTurn{to: to, spot: order.Spot[*keyLane]{Of: l}}
+	return &laneTurn{to: to, spot: order.Spot[*keyLane]{Of: l}, place: order.Spot[*keyLane]{Of: l}}
 }
 
 // keyRef is the role of a timer in the queue of its key: head, or leased.
@@ -249,6 +251,7 @@ func (kq *keyQueues) lane(k *keyQueue, h timer.Handle) *keyLane {
 		k.more = map[Destination]*keyLane{}
 	}
 	k.more[to] = l
+	k.lanes.Push(&l.place)
 	return l
 }
 
@@ -451,6 +454,7 @@ func (kq *keyQueues) rest(l *keyLane) {
 		l.spot.Leave()
 		if l != &l.key.first {
 			delete(l.key.more, l.to)
+			l.place.Leave()
 		}
 	}
 }
@@ -893,11 +897,9 @@ func (kq *keyQueues) prune(q *topicQueue) {
 		used, long := kq.pruneLane(&k.first)
 		work += 1 + used
 		if k.keyTurns != nil {
-			for _, l := range k.more {
-				if !long {
-					used, long = kq.pruneLane(l)
-					work += 1 + used
-				}
+			for n := k.lanes.Len(); n > 0 && !long && work < pruneBudget; n-- {
+				used, long = kq.pruneLane(k.lanes.Rotate())
+				work += 1 + used
 			}
 		}
 		if kq.forgetEmpty(k); long {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -179,5 +180,29 @@ func TestOutdatedEntriesOfKeys(t *testing.T) {
 				t.Errorf("%d entries for %d timers", n, keys)
 			}
 		})
+	}
+}
+
+// TestPruneIsInOrder: two runs of the same prune set the same lane of a key aside.
+func TestPruneIsInOrder(t *testing.T) {
+	seen := map[table.Target]bool{}
+	for range 12 {
+		r := newReplica(t)
+		r.topic(1, perKey(timer.PerKey{Concurrency: 1}))
+		r.add("{k}first", -9)
+		r.add("{k}second", -8)
+		r.turn()
+		for i := range 6 * (PopBudget + 2) {
+			r.add(fmt.Sprint("{k}", i), -1, url(fmt.Sprint("http://", i%6)))
+		}
+		r.turn()
+		r.Scheduler.keys.prune(r.Scheduler.topics.byID[1])
+		if len(r.compaction.queues) != 1 {
+			t.Fatalf("%d lanes are set aside", len(r.compaction.queues))
+		}
+		seen[r.table.Due(r.compaction.queues[0].items[0].handle).Target] = true
+	}
+	if len(seen) != 1 {
+		t.Fatalf("%d lanes were first", len(seen))
 	}
 }

@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,8 +14,9 @@ import (
 )
 
 // TestKeysThroughTrouble: with random adds, cancels, ends, receivers that are shut and full, changes
-// of the policy, pauses, lost entries and leaders, no key has more calls at once than its limit, nor
-// more starts than its rate; at the end everything is done, and nothing is kept.
+// of the policy, pauses, lost entries and leaders, with calls of one timer and of many, no key has
+// more timers at once in calls than its limit, nor more starts than its rate; at the end everything
+// is done, and nothing is kept.
 func TestKeysThroughTrouble(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 77))
@@ -30,7 +33,12 @@ func TestKeysThroughTrouble(t *testing.T) {
 			k.Fair = random.IntN(2) == 0
 			serial := random.IntN(5) == 0 && k.Concurrency < 2
 			limit := random.IntN(3)
+			var batch *timer.Batch
+			if random.IntN(2) == 0 {
+				batch = &timer.Batch{Max: 2 + random.IntN(3), WaitMs: int64(random.IntN(2)) * 300, ByKey: random.IntN(2) == 0}
+			}
 			return k, perKey(k, func(p *timer.Policy) {
+				p.Batch = batch
 				p.Serial, p.Concurrency, p.MaxAttempts, p.MinBackoffMs, p.MaxBackoffMs = serial, limit*2, 1000, 100, 300
 			})
 		}
@@ -38,24 +46,35 @@ func TestKeysThroughTrouble(t *testing.T) {
 		r.topic(1, set)
 		urls := []string{"http://a", "http://b", "http://c"}
 		starts := map[string][]int64{} // of each key, since the policy
-		known, ids := 0, []string{}
+		known, knownBatches, ids := 0, 0, []string{}
 		check := func(doing string) {
 			running := map[string]int{}
-			for _, c := range r.calls {
-				key, has := timer.KeyOf(c.Job.ID)
-				if !has {
-					key = ""
+			var begun []*table.Job
+			for i, c := range r.calls {
+				key, _ := timer.KeyOf(c.Job.ID)
+				if running[key]++; i >= known {
+					begun = append(begun, &c.Job)
 				}
-				running[key]++
 			}
+			for i, b := range r.batches {
+				for j := range b.Jobs {
+					key, _ := timer.KeyOf(b.Jobs[j].ID)
+					if running[key]++; i >= knownBatches {
+						begun = append(begun, &b.Jobs[j])
+					}
+				}
+			}
+			known, knownBatches = len(r.calls), len(r.batches)
 			for key, n := range running {
 				if k.Concurrency > 0 && n > k.Concurrency {
-					t.Fatalf("seed %d, %s: %d calls of %q at once, %+v", seed, doing, n, key, k)
+					t.Fatalf("seed %d, %s: %d of %q at once, %+v", seed, doing, n, key, k)
 				}
 			}
-			for ; known < len(r.calls); known++ {
-				key, _ := timer.KeyOf(r.calls[known].Job.ID)
-				now := r.leases.byTimer[r.calls[known].Job.Handle].firedMs
+			firedMs := func(j *table.Job) int64 { return r.leases.byTimer[j.Handle].firedMs }
+			slices.SortStableFunc(begun, func(a, b *table.Job) int { return cmp.Compare(firedMs(a), firedMs(b)) })
+			for _, j := range begun {
+				key, _ := timer.KeyOf(j.ID)
+				now := firedMs(j)
 				starts[key] = append(starts[key], now)
 				for i, at := range starts[key] {
 					n := len(starts[key]) - i
@@ -70,6 +89,11 @@ func TestKeysThroughTrouble(t *testing.T) {
 			if random.IntN(4) == 0 {
 				o = delivery.Outcome{Err: "timeout"}
 			}
+			if n := len(r.batches); n > 0 && (len(r.calls) == 0 || random.IntN(2) == 0) {
+				knownBatches--
+				r.endBatch(o, r.batches[0].Jobs[random.IntN(len(r.batches[0].Jobs))].ID)
+				return
+			}
 			known--
 			r.end(o)
 		}
@@ -81,7 +105,7 @@ func TestKeysThroughTrouble(t *testing.T) {
 				r.add(id, random.Int64N(500)-300, url(urls[random.IntN(3)]), priority(uint8(random.IntN(3))), weight(uint8(1+random.IntN(3))))
 				ids = append(ids, id)
 				doing = "add"
-			case n < 14 && len(r.calls) > 0:
+			case n < 14 && len(r.calls)+len(r.batches) > 0:
 				end()
 				doing = "end"
 			case n < 16 && len(ids) > 0:
@@ -96,7 +120,7 @@ func TestKeysThroughTrouble(t *testing.T) {
 				}
 				doing = "shut"
 			case n == 17 && random.IntN(4) == 0:
-				if len(r.calls) == 0 { // what ran before does not count for what is checked
+				if len(r.calls)+len(r.batches) == 0 { // what ran before does not count for what is checked
 					k, set = draw()
 					clear(starts)
 					r.topic(1, set)
@@ -128,6 +152,9 @@ func TestKeysThroughTrouble(t *testing.T) {
 			if len(r.calls) > 0 {
 				known--
 				r.end(delivery.Outcome{Status: 200})
+			} else if len(r.batches) > 0 {
+				knownBatches--
+				r.endBatch(delivery.Outcome{Status: 200})
 			} else if r.table.Counts(1).Scheduled+r.table.Counts(1).Leased == 0 {
 				break
 			}
@@ -136,6 +163,9 @@ func TestKeysThroughTrouble(t *testing.T) {
 		}
 		if c := r.table.Counts(1); c.Scheduled+c.Leased > 0 {
 			t.Fatalf("seed %d: %+v are not done, %+v", seed, c, k)
+		}
+		if r.permits != 0 {
+			t.Fatalf("seed %d: %d permits are in use", seed, r.permits)
 		}
 		r.pass(5 * time.Second)
 		for range 5 {
