@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -439,4 +440,120 @@ func TestOutcomesByTestClock(t *testing.T) {
 			t.Error(call)
 		}
 	}
+}
+
+// TestBatchByTestClock: a call of many goes when it is full, or its wait is over by the clock.
+func TestBatchByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock, func(c *Config) { c.Shards = 1 })
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q},"batch":{"max":4,"wait":"30s"}}`, receiver.URL))
+	for i := range 6 {
+		r.ask("PUT", fmt.Sprintf("/v1/topics/a/timers/x%d", i), fmt.Sprintf(`{"delay":"1h%ds"}`, i))
+	}
+	if m := r.move(`{"advance":"3602s"}`); m.Calls != 0 || m.Left != 3 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"31s"}`); m.Calls != 1 || m.Left != 2 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"1m"}`); m.Calls != 1 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	wantCalls(t, receiver.take(), " 2026-01-01T01:00:03Z", " 2026-01-01T01:00:34Z")
+}
+
+// TestPerKeyByTestClock: a key's tokens come in the clock's time, and so many of it are called at
+// once; in calls of many, too.
+func TestPerKeyByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	policies := map[string]string{
+		"rate":  `"per_key":{"rate":{"per_second":0.001,"burst":1}}`,
+		"one":   `"per_key":{"concurrency":1}`,
+		"batch": `"per_key":{"concurrency":2,"rate":{"per_second":0.001,"burst":2}},"batch":{"max":10,"wait":"10s"}`,
+	}
+	for topic, policy := range policies {
+		r.ask("PUT", "/v1/topics/"+topic, fmt.Sprintf(`{"callback":{"url":%q},%s}`, receiver.URL, policy))
+		for i := range 5 {
+			r.ask("PUT", fmt.Sprintf("/v1/topics/%s/timers/%%7Bk%%7D%d", topic, i), `{"delay":"1h"}`)
+		}
+	}
+	// A leader's buckets begin empty: rate has its first token by then, batch two.
+	if m := r.move(`{"advance":"3611s"}`); m.Calls != 1+5+1 || m.Left != 4+3 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"3000s"}`); m.Calls != 3+3 || m.Left != 1 {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"1000s"}`); m.Calls != 1 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestCollectByTestClock: a window ends by the clock, with and without max_wait, and what waits
+// behind a failed array comes after it.
+func TestCollectByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	var bodies []string
+	receiver.answer = func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		receiver.mu.Lock()
+		defer receiver.mu.Unlock()
+		if bodies = append(bodies, string(body)); len(bodies) == 1 {
+			w.WriteHeader(500)
+		}
+	}
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"min_backoff":"10m","max_backoff":"10m","jitter":0}}`, receiver.URL))
+	add := func(payload, more string) {
+		r.ask("POST", "/v1/topics/a/timers", fmt.Sprintf(`{"id":"c","delay":"1m","merge":"collect","payload":%s%s}`, payload, more))
+	}
+	add("1", "")
+	if m := r.move(`{"advance":"30s"}`); m.Calls != 0 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	add("2", `,"collect_max":2`) // full: due now
+	r.move(`{"advance":"1s"}`)
+	add("3", "")
+	add("4", `,"collect_max":2`)
+	if m := r.move(`{"advance":"5m"}`); m.Calls != 0 || m.Left != 0 { // its id is in backoff
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"6m"}`); m.Calls != 2 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	wantCalls(t, receiver.take(), "c 2026-01-01T00:00:30Z", "c 2026-01-01T00:10:30Z", "c 2026-01-01T00:10:30Z")
+	wantCalls(t, bodies, "[1,2]", "[1,2]", "[3,4]")
+	add("5", `,"max_wait":"90s"`)
+	r.move(`{"advance":"40s"}`)
+	add("6", `,"max_wait":"90s"`) // at most 90 s after the first
+	if m := r.move(`{"advance":"10m"}`); m.Calls != 1 || m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	wantCalls(t, receiver.take(), "c 2026-01-01T00:13:01Z")
+	wantCalls(t, bodies[3:], "[5,6]")
+}
+
+// TestHeldByTestClock: a timer that a client has paused holds no move up, and is counted as left
+// once it is due.
+func TestHeldByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
+	for _, id := range []string{"due", "later", "expires"} {
+		delay := map[string]string{"due": `"1h"`, "later": `"3h"`, "expires": `"1h","expires_after":"30m"`}[id]
+		r.ask("PUT", "/v1/topics/a/timers/"+id, `{"delay":`+delay+`}`)
+		r.ask("POST", "/v1/topics/a/timers/"+id+"/pause", "")
+	}
+	if m := r.move(`{"advance":"1h"}`); m.Calls != 0 || m.Left != 2 || m.Stopped {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"1h"}`); m.Calls != 0 || m.Left != 1 {
+		t.Errorf("%+v", m)
+	}
+	r.ask("POST", "/v1/topics/a/timers/due/resume", "")
+	if m := r.move(`{"advance":"1s"}`); m.Left != 0 {
+		t.Errorf("%+v", m)
+	}
+	wantCalls(t, receiver.take(), "due 2026-01-01T02:00:00Z")
 }

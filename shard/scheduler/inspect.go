@@ -113,7 +113,8 @@ func (s *Scheduler) Settled() bool {
 // Left counts the timers that were due by now and have not ended, once Settled. Cost: O(entries of
 // the queues).
 func (s *Scheduler) Left() int64 {
-	n := s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased
+	_, inWheel := s.table.WheelWaits(table.CanaryTopic)
+	n := s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased + inWheel.Paused
 	seen := map[timer.Handle]bool{}
 	count := func(list ...entry) {
 		for _, e := range list {
