@@ -222,7 +222,7 @@ func (t *Table) Ended(o *Outcome, nowMs int64) (*timer.Timer, *timer.HistoryAtte
 		m.State, m.Reason = timer.Dead, o.Reason
 	}
 	m.EndedMs = o.endMs(max(nowMs, t.clockMs))
-	m.LastStatus, m.LastError = o.Status, encoding.Cut(o.Err, encoding.MaxErr)
+	m.LastStatus, m.LastError, m.LastAnswer = o.Status, encoding.Cut(o.Err, encoding.MaxErr), o.Answer
 	m.FiredMs = timer.ClampMs(o.StartedMs)
 	if m.LatenessMs < 0 {
 		v := t.content.View(s.Ref)
