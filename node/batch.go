@@ -41,7 +41,13 @@ func (d *dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done 
 			d.batches.calls.Add(1)
 			d.batches.timers.Add(int64(len(ids)))
 		}
-		done(outcomesOf(&out, ids, !c.Topic.Policy.NoAnswers))
+		list := outcomesOf(&out, ids, !c.Topic.Policy.NoAnswers)
+		for i := range list {
+			out.Outcome = list[i]
+			d.trace(&c.Jobs[i], ids[i], r, &out)
+			list[i].TraceID = out.TraceID
+		}
+		done(list)
 	})
 }
 

@@ -116,23 +116,21 @@ func (d *dispatcher) Start(p delivery.Permit, j *scheduler.Delivery, done func(d
 		d.test.calls.Add(1)
 	}
 	p.(callback.Permit).Start(r, func(out callback.Outcome) {
-		if d.traced(&j.Job, r, &out) {
-			out.TraceID = &j.Job.Trace.ID
-		}
+		d.trace(&j.Job, r.WebhookID, r, &out)
 		done(out.Outcome)
 	})
 }
 
-// traced reports a call of a timer whose trace is reported. It returns false for other calls.
-func (d *dispatcher) traced(job *table.Job, r *callback.Request, out *callback.Outcome) bool {
+// trace reports the attempt of a timer whose trace is reported; the timer's call may be of many.
+func (d *dispatcher) trace(job *table.Job, webhookID string, r *callback.Request, out *callback.Outcome) {
 	if out.NotSent || !d.tracer.Traces(job.Trace) {
-		return false
+		return
 	}
 	d.tracer.Attempt(&tracing.Attempt{
-		Trace: job.Trace, Span: spanOf(r.WebhookID, r.Fence), Number: r.Attempt, Method: cmp.Or(r.Method, "POST"), URL: r.URL,
-		Topic: r.Topic, Timer: r.Timer, WebhookID: r.WebhookID, Status: out.Status, Err: out.Err, Begun: out.Started, Took: out.Took,
+		Trace: job.Trace, Span: spanOf(webhookID, job.Fence), Number: job.Attempts, Method: cmp.Or(r.Method, "POST"), URL: r.URL,
+		Topic: r.Topic, Timer: job.ID, WebhookID: webhookID, Status: out.Status, Err: out.Err, Begun: out.Started, Took: out.Took,
 	})
-	return true
+	out.TraceID = &job.Trace.ID
 }
 
 // request lays the timer's own callback settings over the topic's. The error is that of a secret

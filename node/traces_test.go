@@ -146,3 +146,41 @@ func TestTraces(t *testing.T) {
 		t.Error("the plain format has exemplars, or spans were lost")
 	}
 }
+
+// TestTracesOfBatches: each traced timer of a call of many has a span of that attempt in its own
+// trace, which failed if the call's answer names the timer.
+func TestTracesOfBatches(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	to, never := newSpanStore(t), 0.0
+	receiver := newTogetherReceiver(t, func(id string) string { return map[string]string{"bad": "no"}[id] })
+	n := start(t, t.TempDir(), func(c *Config) { c.OTLPEndpoint, c.TraceSample, c.Shards = to.URL, &never, 1 })
+	n.must(201, "PUT", "/v1/topics/many", `{"callback":{"url":"`+receiver.URL+`"},"batch":{"max":3,"wait":"60s"},"retry":{"max_attempts":1}}`)
+	for id, trace := range map[string]string{
+		"good": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "bad": "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "quiet": "",
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", n.base+"/v1/topics/many/timers", strings.NewReader(`{"id":"`+id+`","delay":"0s"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("traceparent", trace)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil || resp.StatusCode != 201 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		resp.Body.Close()
+	}
+	n.eventually("many", "quiet", "done")
+	until(t, "the spans are there", func() bool { return len(to.named("callback")) >= 2 })
+	got := map[string]string{}
+	for _, s := range to.named("callback") {
+		for _, a := range s.GetAttributes() {
+			if a.GetKey() == "carillon.timer" {
+				got[a.GetValue().GetStringValue()] = hex.EncodeToString(s.GetTraceId()[:1]) + " " + s.GetStatus().GetMessage()
+			}
+		}
+	}
+	if len(got) != 2 || got["good"] != "0a " || got["bad"] != "1a failed" {
+		t.Errorf("spans are %v", got)
+	}
+}
