@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // exportedTopic has a timer of every kind that an export can carry.
@@ -74,6 +75,46 @@ func TestExportAndImport(t *testing.T) {
 	}
 	if got := run(other, "import", "-"); got.code != exitFailure || !strings.Contains(got.err, "orders/a: ") || !strings.Contains(got.err, "1 of 5 timers were not imported") {
 		t.Errorf("import of other content: %+v", got)
+	}
+}
+
+// TestExportOfWhatAnAddCannotSay: an array comes as a plain payload, those behind it and what is
+// paused are reported, and a weight that the topic has no use for does not keep a timer out.
+func TestExportOfWhatAnAddCannotSay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
+	_, url := serve(t, "--data", filepath.Join(t.TempDir(), "data"))
+	run := func(stdin string, args ...string) result {
+		t.Helper()
+		return carillon(t, stdin, nil, append([]string{"ctl", "--url", url}, args...)...)
+	}
+	ctlSays(t, url, "topics", "put", "sums", "--policy", `{"callback":{"url":"http://127.0.0.1:9/"},"retry":{"min_backoff":"1h","max_backoff":"1h"},"per_key":{"fair":true}}`)
+	ctlSays(t, url, "add", "sums", "--id", "heavy", "--at", "2032-01-01T00:00:00Z", "--weight", "7")
+	ctlSays(t, url, "topics", "set", "sums", "per_key=null", "merge=collect")
+	ctlSays(t, url, "add", "sums", "--id", "held", "--at", "2032-01-01T00:00:00Z", "--payload", "1")
+	ctlSays(t, url, "add", "sums", "--id", "held", "--at", "2032-01-01T00:00:00Z", "--payload", "2")
+	ctlSays(t, url, "timers", "pause", "sums", "held")
+	ctlSays(t, url, "add", "sums", "--id", "behind", "--at", "2020-01-01T00:00:00Z", "--payload", "3")
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(run("", "--json", "get", "sums", "behind").out, `"attempts":1`); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is not attempted")
+		}
+	}
+	ctlSays(t, url, "add", "sums", "--id", "behind", "--at", "2032-01-01T00:00:00Z", "--payload", "4")
+	before := run("", "export", "sums")
+	for _, want := range []string{"arrays of 3 timers that collect", "the pause of 1 timers", "behind the arrays of 1 ids"} {
+		if !strings.Contains(before.err, want) {
+			t.Errorf("the report lacks %q: %s", want, before.err)
+		}
+	}
+	if strings.Contains(before.out, "weight") || !strings.Contains(before.out, `"payload":[1,2]`) {
+		t.Errorf("the export is %s", before.out)
+	}
+	ctlSays(t, url, "topics", "delete", "sums", "--force")
+	got := run(before.out, "import", "-")
+	if got.code != exitFailure || !strings.Contains(got.err, "sums/behind: ") || !strings.Contains(got.err, "1 of 4 timers were not imported") {
+		t.Errorf("import: %+v", got)
 	}
 }
 

@@ -59,7 +59,7 @@ func (e *exportCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	if err := writeLine(out, "export", head); err != nil {
 		return err
 	}
-	x := exporter{out: out}
+	x := exporter{out: out, perKey: hasPerKey(topic.Policy)}
 	l := listing{path: client.Path("topics", e.Topic, "timers"), member: "timers"}
 	for cursor := ""; ; {
 		page, next, err := ctl.page(l, maxPage, cursor)
@@ -92,11 +92,15 @@ func writeLine(w io.Writer, name string, value any) error {
 // exporter turns timers as they are shown into adds, and counts the fields that an add cannot have.
 type exporter struct {
 	out           io.Writer
+	perKey        bool // weights are of use in the topic
 	count         int
 	hidden        int // timers with a header whose value is not shown
 	counted       int // series that end after a number of occurrences
 	leased        int // an attempt is under way
 	successors    int // timers that wait behind it are not shown
+	collected     int // arrays of merge collect
+	first         int // … with others behind them, which an import refuses: they have the same id
+	paused        int // by a client, each for itself
 	policySecrets bool
 }
 
@@ -118,6 +122,8 @@ type shownTimer struct {
 	OnDone          json.RawMessage `json:"on_done"`
 	OnDead          json.RawMessage `json:"on_dead"`
 	Successor       bool            `json:"successor"`
+	Collected       int             `json:"collected"`
+	Paused          bool            `json:"paused"`
 	CancelRequested bool            `json:"cancel_requested"`
 }
 
@@ -134,8 +140,20 @@ func (x *exporter) timers(page []json.RawMessage) error {
 		if t.State == client.Leased {
 			x.leased++
 		}
-		if t.Successor {
+		switch {
+		case t.Successor && t.Collected > 0:
+			x.first++
+		case t.Successor:
 			x.successors++
+		}
+		if t.Collected > 0 {
+			x.collected++
+		}
+		if t.Paused {
+			x.paused++
+		}
+		if !x.perKey {
+			t.Weight = 0 // an add with one would be refused
 		}
 		if hidesHeader(t.Callback) {
 			x.hidden++
@@ -231,6 +249,13 @@ func hidesPolicy(policy json.RawMessage) bool {
 	return json.Unmarshal(policy, &p) == nil && (len(p.Secrets)+len(p.Keys) > 0 || hidesHeader(p.Callback))
 }
 
+func hasPerKey(policy json.RawMessage) bool {
+	var p struct {
+		PerKey json.RawMessage `json:"per_key"`
+	}
+	return json.Unmarshal(policy, &p) == nil && p.PerKey != nil
+}
+
 func endsByCount(repeat json.RawMessage) bool {
 	var r client.Repeat
 	return len(repeat) > 0 && json.Unmarshal(repeat, &r) == nil && r.Count > 0
@@ -250,6 +275,9 @@ func (x *exporter) report(w io.Writer, topic string) {
 	note(x.counted > 0, "how often %d series with a count have come so far: import asks for --restart-counts", x.counted)
 	note(x.leased > 0, "how the attempts end that were under way for %d timers: they would be made again", x.leased)
 	note(x.successors > 0, "what waits behind a running attempt of %d timers", x.successors)
+	note(x.paused > 0, "the pause of %d timers: pause the topic before the import, or they are called", x.paused)
+	note(x.collected > 0, "what makes the arrays of %d timers that collect grow: they come as plain payloads", x.collected)
+	note(x.first > 0, "another id for what waits behind the arrays of %d ids: import refuses it", x.first)
 	if len(lacks) > 0 {
 		fmt.Fprintf(w, "carillon: the file is without %s\n", strings.Join(lacks, "; "))
 	}
