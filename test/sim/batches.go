@@ -25,7 +25,7 @@ func (w *World) drawBatches() *batches {
 	c := newChance(w.cfg.Seed, 53)
 	b := &batches{w: w, chance: c, topics: map[timer.TopicID]*timer.Batch{}}
 	on := c.IntN(2) == 0 && w.cfg.script == nil
-	for _, id := range []timer.TopicID{1, 2, featureTopic, fewTopic, pacedTopic, spreadTopic, briefTopic, contentTopic, bulkTopic, mergingTopic, sickTopic} {
+	for _, id := range []timer.TopicID{1, 2, featureTopic, fewTopic, pacedTopic, spreadTopic, briefTopic, contentTopic, bulkTopic, mergingTopic, sickTopic, perKeyTopic} {
 		batch := &timer.Batch{Max: 2 + c.IntN(1+c.IntN(30)), ByKey: c.IntN(4) == 0}
 		if wait := c.between(0, longestGather); id != 1 && c.IntN(4) > 0 { // proveApart wants punctual calls of it
 			batch.WaitMs = wait.Milliseconds()
