@@ -2,6 +2,7 @@ package table
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -120,24 +121,30 @@ func TestNamedTopicIsInUse(t *testing.T) {
 }
 
 // TestEndedIsWhatTheEntryMakes: the timer that a leader describes in an outcome is the one that its
-// entry leaves.
+// entry leaves, with what was answered to its last attempt: not to the one before.
 func TestEndedIsWhatTheEntryMakes(t *testing.T) {
-	for _, kind := range []OutcomeKind{Ack, Kill} {
+	for i, answer := range []*timer.Answer{nil, {Body: "declined 2", Type: "text/plain"}, nil, {Body: "declined 2"}} {
+		kind := []OutcomeKind{Ack, Kill}[i%2]
 		d := newTableHarness(t)
 		states["leased"](d)
+		if i > 1 {
+			d.end(Outcome{Kind: RetryLater, Status: 500, Answer: &timer.Answer{Body: "declined 1"}, NextMs: d.now})
+			d.lease()
+		}
 		h, _ := d.table.Lookup(1, "a")
 		due := d.table.Due(h)
 		d.now += 700
 		o := &Outcome{
 			Kind: kind, Handle: h, Seq: due.Seq, Fence: due.Fence, StartedMs: d.now - 20, EndedMs: d.now - 3, Status: 503,
-			Err: "card declined", Reason: timer.Stopped, RetainUntilMs: d.now + 90_000,
+			Err: "card declined", Answer: answer, Reason: timer.Stopped, RetainUntilMs: d.now + 90_000,
 		}
 		want, attempt := d.table.Ended(o, d.now)
 		d.do(func(b *Batch) { b.Outcome(o) })
 		if got := d.table.Copy(h); !sameTimer(got, want) {
 			t.Errorf("ended as\n%+v\ndescribed as\n%+v", got, want)
 		}
-		if attempt.Attempt != want.Attempts || attempt.StartedMs != o.StartedMs || attempt.EndedMs != o.EndedMs || attempt.Status != 503 || attempt.Err != "card declined" {
+		if attempt.Attempt != want.Attempts || attempt.StartedMs != o.StartedMs || attempt.EndedMs != o.EndedMs || attempt.Status != 503 || attempt.Err != "card declined" ||
+			!reflect.DeepEqual(attempt.Answer, answer) {
 			t.Errorf("attempt %+v", attempt)
 		}
 	}
