@@ -13,6 +13,12 @@ type OutcomeTopic struct {
 	Name string
 }
 
+// IsOutcome reports whether a timer is an outcome: no client's add made it, or replaced it whole, and
+// it has none itself.
+func IsOutcome(content uint64, onDone, onDead *OutcomeTopic) bool {
+	return content == 0 && onDone != nil && onDead != nil && onDone.ID == 0 && onDead.ID == 0
+}
+
 // OutcomeLabel is the label of each outcome.
 const OutcomeLabel = "outcome"
 

@@ -28,6 +28,14 @@ func (p *Patch) Apply(s *Spec) {
 	set(p.OnDead, &s.OnDead, n.OnDead)
 }
 
+// ApplyTo is Apply for a timer of this content. An outcome stays without an outcome.
+func (p *Patch) ApplyTo(s *Spec, content uint64) {
+	outcome := IsOutcome(content, s.OnDone, s.OnDead)
+	if p.Apply(s); outcome {
+		s.OnDone, s.OnDead = &OutcomeTopic{}, &OutcomeTopic{}
+	}
+}
+
 // ApplyToCallback sets the patch's fields in c. Secret headers are dropped if the URL changes to
 // another origin, unless the patch gives them again. The patch's own Origin is that of the topic's
 // URL.

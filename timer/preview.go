@@ -183,7 +183,7 @@ func previewModify(c *Command, cur *Timer, nowMs int64) Result {
 	if c.Patch.Payload || c.Patch.Repeat && c.Patch.Spec.Repeat != nil {
 		cur.Collected, cur.Full = 0, false
 	}
-	c.Patch.Apply(&cur.Spec)
+	c.Patch.ApplyTo(&cur.Spec, cur.Content)
 	if c.Patch.Due {
 		cur.DueMs = ClampMs(cur.DueMs)
 		cur.NextMs, cur.AskedMs = cur.DueMs, 0

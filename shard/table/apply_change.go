@@ -237,7 +237,7 @@ func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Pa
 	if v.Target != 0 {
 		spec.Callback = t.content.CallbackAt(v.Target)
 	}
-	p.Apply(&spec)
+	p.ApplyTo(&spec, v.Content)
 	if p.Expiry {
 		v.Flags &^= content.NoExpiry
 	}

@@ -192,13 +192,12 @@ func (t *timers) IsOutcome(h timer.Handle) bool {
 	return t.get(h) != nil && isOutcome(&v)
 }
 
-// isOutcome reports whether a timer is an outcome: no client's add made it, and it has none itself.
 func isOutcome(v *content.Blob) bool {
 	if v.Content != 0 {
 		return false
 	}
 	onDone, onDead := encoding.RestOutcomes(v.Rest)
-	return onDone != nil && onDead != nil && onDone.ID == 0 && onDead.ID == 0
+	return timer.IsOutcome(v.Content, onDone, onDead)
 }
 
 // OutcomeOf returns what a timer says itself of its outcome if it ends so; nil: nothing.

@@ -80,6 +80,36 @@ func TestOutcomeIsMadeByTheEnd(t *testing.T) {
 	}
 }
 
+// TestOutcomeHasNone: an outcome is not given an outcome by a patch, nor by one that is only tried. A
+// put makes it a timer of the client's own.
+func TestOutcomeHasNone(t *testing.T) {
+	d := newTableHarness(t)
+	states["leased"](d)
+	h, _ := d.table.Lookup(1, "a")
+	due := d.table.Due(h)
+	d.followed(func(b *Batch) { b.Outcome(&Outcome{Kind: Ack, Handle: h, Seq: due.Seq, Fence: due.Fence}) })
+	of := &timer.OutcomeTopic{ID: 1, Name: "one"}
+	patch := timer.Command{
+		Kind: timer.Modify, Topic: outcomesIn, ID: "outcome",
+		Patch: &timer.Patch{OnDone: true, OnDead: true, Priority: true, Spec: timer.Spec{OnDone: of, OnDead: of, Priority: 3}},
+	}
+	none := func(name string, x *timer.Timer) {
+		t.Helper()
+		if x.OnDone == nil || x.OnDead == nil || x.OnDone.ID != 0 || x.OnDead.ID != 0 || x.Priority != 3 {
+			t.Errorf("%s: %+v", name, x)
+		}
+	}
+	none("tried", timer.Preview(&patch, d.table.Read(outcomesIn, "outcome"), d.now).Timer)
+	if r := d.command(patch); r.Code != timer.OK {
+		t.Fatalf("%+v", r)
+	}
+	none("patched", d.table.Read(outcomesIn, "outcome"))
+	d.command(timer.Command{Kind: timer.Put, Topic: outcomesIn, ID: "outcome", Content: 6, Spec: &timer.Spec{DueMs: d.now, OnDone: of}})
+	if x := d.table.Read(outcomesIn, "outcome"); x.OnDone == nil || x.OnDone.ID != 1 {
+		t.Errorf("replaced: %+v", x)
+	}
+}
+
 // TestOutcomeOfClosedTopicIsLost: what cannot be made is counted, and the timer ends nevertheless.
 func TestOutcomeOfClosedTopicIsLost(t *testing.T) {
 	d := newTableHarness(t)

@@ -34,6 +34,7 @@ func TestPull(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	h.do("PATCH", "/v1/topics/jobs/timers/a", `{"priority":1}`).problem(409, "in_flight")
+	h.do("POST", "/v1/topics/jobs/timers/a/pause", "").want(409).has("title", `"An attempt is running"`, "detail", `"an attempt of this timer is running; try again when it has ended"`)
 	h.do("DELETE", "/v1/topics/jobs/timers/a", "").want(202).has("outcome", `"in_flight"`)
 }
 

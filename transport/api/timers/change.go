@@ -304,7 +304,7 @@ func refusal(code timer.Code) *web.Problem {
 	case timer.InUse:
 		return web.Fail(409, "in_use", "arrays that the id has collected wait behind this timer, so it cannot repeat")
 	case timer.InFlight:
-		return web.Fail(409, "in_flight", "a call of this timer is running; try again when it has ended")
+		return web.Fail(409, "in_flight", "an attempt of this timer is running; try again when it has ended")
 	case timer.OverFired:
 		return &web.Problem{Status: 410, Code: "over", Detail: "the timer has been delivered", Outcome: "already_fired"}
 	case timer.OverDead:

@@ -73,7 +73,7 @@ var titles = map[string]string{
 	Unauthorized: "No valid token", Forbidden: "Token may not do this",
 	NotFound: "Not found", UnknownTopic: "Unknown topic", UnknownTimer: "Unknown timer",
 	"method_not_allowed": "Method not allowed", "no_test_clock": "No test clock", "clock_past": "The clock never goes back",
-	"exists": "Id in use with other content", "in_flight": "A call is running", "not_empty": "Topic is not empty",
+	"exists": "Id in use with other content", "in_flight": "An attempt is running", "not_empty": "Topic is not empty",
 	NotDrained: "Node is not drained", WrongDelivery: "Wrong delivery", QuotaUsed: "As many as allowed",
 	"over": "Timer has ended", "version_mismatch": "Another version", TooLarge: "Too large",
 	"misdirected":            "Not a name of this node",
