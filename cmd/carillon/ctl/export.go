@@ -100,7 +100,6 @@ type exporter struct {
 	successors    int // timers that wait behind it are not shown
 	collected     int // arrays of merge collect
 	first         int // … with others behind them, which an import refuses: they have the same id
-	paused        int // by a client, each for itself
 	policySecrets bool
 }
 
@@ -149,9 +148,6 @@ func (x *exporter) timers(page []json.RawMessage) error {
 		if t.Collected > 0 {
 			x.collected++
 		}
-		if t.Paused {
-			x.paused++
-		}
 		if !x.perKey {
 			t.Weight = 0 // an add with one would be refused
 		}
@@ -171,7 +167,8 @@ func (x *exporter) timers(page []json.RawMessage) error {
 // leastMs is the first instant that the API takes in Unix milliseconds, in 1973.
 const leastMs = 100_000_000_000
 
-// add is the timer as an add with an absolute time: to repeat it changes nothing.
+// add is the timer as an add with an absolute time: to repeat it changes nothing. import alone knows
+// the field paused.
 func (t *shownTimer) add() []byte {
 	o := &object{}
 	o.set("id", t.ID)
@@ -220,6 +217,9 @@ func (t *shownTimer) add() []byte {
 	}
 	if t.OnDead != nil {
 		o.raw("on_dead", t.OnDead)
+	}
+	if t.Paused {
+		o.set("paused", true)
 	}
 	return o.bytes()
 }
@@ -275,7 +275,6 @@ func (x *exporter) report(w io.Writer, topic string) {
 	note(x.counted > 0, "how often %d series with a count have come so far: import asks for --restart-counts", x.counted)
 	note(x.leased > 0, "how the attempts end that were under way for %d timers: they would be made again", x.leased)
 	note(x.successors > 0, "what waits behind a running attempt of %d timers", x.successors)
-	note(x.paused > 0, "the pause of %d timers: pause the topic before the import, or they are called", x.paused)
 	note(x.collected > 0, "what makes the arrays of %d timers that collect grow: they come as plain payloads", x.collected)
 	note(x.first > 0, "another id for what waits behind the arrays of %d ids: import refuses it", x.first)
 	if len(lacks) > 0 {

@@ -27,11 +27,13 @@ type importRun struct {
 	added   int
 	there   int
 	refused int // in all topics
+	hold    []importOp
 }
 
 type importOp struct {
 	id   string
 	body []byte
+	then []byte // the patch of a timer that is added paused; nil: it is not
 }
 
 // Bounds of a batch, within those of a node.
@@ -101,7 +103,7 @@ func shownPolicy(policy json.RawMessage) ([]byte, error) {
 }
 
 func (r *importRun) timer(add *importedAdd) error {
-	body, err := add.op()
+	body, then, err := add.op()
 	if err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func (r *importRun) timer(add *importedAdd) error {
 			return err
 		}
 	}
-	r.ops, r.bytes = append(r.ops, importOp{add.id, body}), r.bytes+len(body)
+	r.ops, r.bytes = append(r.ops, importOp{add.id, body, then}), r.bytes+len(body)
 	return nil
 }
 
@@ -130,24 +132,59 @@ func (r *importRun) end() error {
 }
 
 // op is the operation of a batch. It decides how an id that is in use is treated, over the topic's
-// rule.
-func (a *importedAdd) op() ([]byte, error) {
+// rule. A paused timer is added for a day long after the import. Then it is paused, and then it gets
+// its time by the patch, so that it is never called between.
+func (a *importedAdd) op() (body, then []byte, err error) {
 	line := a.line
-	if hidesHeader(a.fields["callback"]) {
-		callback, err := withoutHidden(a.fields["callback"])
-		if err != nil {
-			return nil, err
-		}
-		fields := &object{}
+	hides, paused := hidesHeader(a.fields["callback"]), string(a.fields["paused"]) == "true"
+	if hides || paused {
+		fields, patch := &object{}, &object{}
 		for _, name := range slices.Sorted(maps.Keys(a.fields)) {
-			if name != "callback" {
+			switch {
+			case name == "callback" && hides, name == "paused" && paused:
+			case paused && slices.Contains([]string{"at", "at_ms", "at_local", "zone", "repeat"}, name):
+				patch.raw(name, a.fields[name])
+			default:
 				fields.raw(name, a.fields[name])
 			}
 		}
-		fields.raw("callback", callback)
+		if hides {
+			callback, err := withoutHidden(a.fields["callback"])
+			if err != nil {
+				return nil, nil, err
+			}
+			fields.raw("callback", callback)
+		}
+		if paused {
+			// For a year it is the same add if the import is repeated.
+			fields.set("at_ms", time.Date(time.Now().UTC().Year()+2, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+			then = patch.bytes()
+		}
 		line = fields.bytes()
 	}
-	return append([]byte(`{"op":"add","merge":"reject",`), line[1:]...), nil
+	return append([]byte(`{"op":"add","merge":"reject",`), line[1:]...), then, nil
+}
+
+// pause holds the timers that were added to be paused, and gives them their times. One that has
+// ended, or runs, since an earlier import is left alone.
+func (r *importRun) pause() error {
+	for _, o := range r.hold {
+		at := timerRef{r.head.Topic, o.id}
+		_, err := r.ctl.do(client.Request{Method: http.MethodPost, Path: at.path("pause")})
+		if err == nil {
+			_, err = r.ctl.do(client.Request{Method: http.MethodPatch, Path: at.path(), Body: o.then})
+		}
+		p, is := errors.AsType[*client.Problem](err)
+		switch {
+		case is && (p.Status == http.StatusGone || p.Code == client.ErrInFlight):
+		case is && !p.Retryable:
+			r.refuse(o.id, p)
+		case err != nil:
+			return fmt.Errorf("%w; some timers that were paused have another time yet: the same import continues from it", err)
+		}
+	}
+	r.hold = r.hold[:0]
+	return nil
 }
 
 // withoutHidden is a callback without the headers whose values are not shown.
@@ -184,7 +221,7 @@ func (r *importRun) send() error {
 		<-time.After(wait << min(try, 5))
 	}
 	r.bytes = 0
-	return nil
+	return r.pause()
 }
 
 // once sends the batch. After an error, wait is the pause before the rest is sent again; 0: never.
@@ -229,8 +266,10 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 		switch {
 		case p == nil && results[i].Status == http.StatusCreated:
 			r.added++
+			r.toHold(i)
 		case p == nil:
 			r.there++
+			r.toHold(i)
 		case p.Retryable:
 			later, last = append(later, r.ops[i]), p
 		default:
@@ -242,6 +281,12 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 		return importPause, errors.New(refusal(last))
 	}
 	return 0, nil
+}
+
+func (r *importRun) toHold(i int) {
+	if r.ops[i].then != nil {
+		r.hold = append(r.hold, r.ops[i])
+	}
 }
 
 func (r *importRun) refuse(id string, p *client.Problem) {
