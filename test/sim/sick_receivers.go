@@ -167,11 +167,11 @@ func (b *attemptChecker) started(c *call) {
 // paced checks that a retry keeps the backoff that a leader decided. The last attempt in the
 // timer's table says whether that decision counts. An attempt is retried at once if its end was
 // never reported, or if it was counted and never made because its process died: the decision was
-// about the attempt before. Who fires a timer asks for its next attempt at once.
+// about the attempt before.
 func (b *attemptChecker) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
-	if before == nil || before.nextMs == 0 || j.AskedMs != before.delivery.Job.AskedMs || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
+	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
 		return
 	}
 	tbl := c.node.host.Table(c.delivery.Shard)
