@@ -510,27 +510,35 @@ func (kq *keyQueues) preemptUnstarted(k *keyQueue) {
 	}
 }
 
+// laneOf returns the lane whose head an entry of a destination queue is; nil: it is outdated. A timer
+// that was the head before, in an earlier turn, left an entry by which it must not go now.
+func (kq *keyQueues) laneOf(e entry) *keyLane {
+	c, ok := kq.refOf(e.handle)
+	if !ok || c.leased {
+		return nil
+	}
+	l := c.lane
+	if h := &l.head; h.handle != e.handle || h.seq != e.seq || h.rev != e.rev || l.key.queue.mode.fair && l.tag != e.rank {
+		return nil
+	}
+	return l
+}
+
 // mayGo reports that a timer in a destination queue is the head of its lane, and that its key's
 // limits let it go.
 func (kq *keyQueues) mayGo(q *topicQueue, e entry) bool {
-	c, ok := kq.refOf(e.handle)
-	if !ok || c.leased {
-		return false
-	}
-	l := c.lane
-	return l.key.queue == q && l.ready && l.head.handle == e.handle && l.head.seq == e.seq &&
-		l.head.rev == e.rev && kq.admits(l.key)
+	l := kq.laneOf(e)
+	return l != nil && l.key.queue == q && l.ready && kq.admits(l.key)
 }
 
 // passOver handles an entry that has left its destination queue without a lease: it is outdated, or
 // other lanes have used up its key's limits.
 func (kq *keyQueues) passOver(e entry) {
 	kq.review(e.handle)
-	c, ok := kq.refOf(e.handle)
-	if !ok || c.leased || c.lane.key.queue.mode.serial || c.lane.head.seq != e.seq || c.lane.head.rev != e.rev {
+	l := kq.laneOf(e)
+	if l == nil || l.key.queue.mode.serial {
 		return
 	}
-	l := c.lane
 	if kq.leases.stands(e) {
 		kq.requeueHead(l)
 	} else { // its lease is being proposed already, or it expires

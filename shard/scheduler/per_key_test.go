@@ -359,6 +359,24 @@ func TestPullOfKeys(t *testing.T) {
 	}
 }
 
+// TestCandidatesOnce: a timer that was let out more than once is a candidate once.
+func TestCandidatesOnce(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Pull = true }))
+	for i := range 10 {
+		r.add(fmt.Sprintf("{a}%d", i), -1, priority(uint8(i)))
+		r.turn()
+	}
+	for taken := range 10 {
+		if n := len(TopCandidates([]*Scheduler{r.Scheduler}, 1, 100)); n != 10-taken {
+			t.Fatalf("%d candidates, want %d", n, 10-taken)
+		}
+		if n := len(r.pull(1, 1)); n != 1 {
+			t.Fatalf("pulled %d", n)
+		}
+	}
+}
+
 // TestOutdatedEntriesOfLanes: cancelled timers leave the lanes of their keys.
 func TestOutdatedEntriesOfLanes(t *testing.T) {
 	for name, keys := range map[string]int{"long lane": 1, "many lanes": 600} {
@@ -382,5 +400,36 @@ func TestOutdatedEntriesOfLanes(t *testing.T) {
 				t.Errorf("%d entries for %d timers", n, keys)
 			}
 		})
+	}
+}
+
+// TestTurnsOfOneInstant: keys whose timers share one due time in the future take turns by their
+// weights, however many run at once.
+func TestTurnsOfOneInstant(t *testing.T) {
+	const timers, rounds = 300, 30
+	for _, weights := range [][]uint8{{1, 1, 1, 1}, {1, 3}, {3, 1}, {1, 10}, {10, 1}, {1, 10, 5}} {
+		for _, most := range []int{1, 4} {
+			r := newReplica(t)
+			r.topic(1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Concurrency = most }))
+			sum := 0
+			for k, w := range weights {
+				sum += int(w)
+				for i := range timers {
+					r.add(fmt.Sprintf("{%d}%d", k, i), 1200, weight(w))
+				}
+			}
+			r.pass(1190 * time.Millisecond)
+			r.pass(10 * time.Millisecond)
+			got, calls := make([]float64, len(weights)), min(timers/2, rounds*sum)
+			for range calls {
+				got[r.end(delivery.Outcome{Status: 200}).Job.ID[1]-'0']++
+			}
+			for k, w := range weights {
+				if want := float64(calls) * float64(w) / float64(sum); got[k] < 0.9*want-1 || got[k] > 1.1*want+1 {
+					t.Errorf("weights %v, %d at once: calls %v of %d", weights, most, got, calls)
+					break
+				}
+			}
+		}
 	}
 }

@@ -186,7 +186,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		}
 		for _, n := range q.dests { // one
 			for h := &n.fresh; h.len() > 0; {
-				if s.leases.stands(h.top()) {
+				if s.pulls.stands(q, h.top()) {
 					front.push(position{h.top(), s, h, 0, nil})
 					break
 				}
@@ -202,7 +202,7 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		if w != nil && w.left == 0 {
 			continue
 		}
-		stands := s.leases.stands(p.entry)
+		stands := w != nil && s.leases.stands(p.entry) || w == nil && s.pulls.stands(s.topics.byID[topic], p.entry)
 		if w != nil && stands {
 			w.left--
 			w.tag = p.rank
@@ -224,6 +224,11 @@ func TopCandidates(schedulers []*Scheduler, topic timer.TopicID, most int) []tim
 		out = append(out, s.pulls.candidate(topic, p.entry))
 	}
 	return out
+}
+
+// stands reports that an entry of a topic's destination queue is not outdated.
+func (pt *pulledTopics) stands(q *topicQueue, e entry) bool {
+	return pt.leases.stands(e) && (q.keys == nil || pt.keys.laneOf(e) != nil)
 }
 
 // candidate is a timer as it is compared with those of other shards: by priority and due time, or,
