@@ -33,8 +33,9 @@ const (
 // LimitAllocator has one node's parts of the limits that topics have in the whole cluster. The part
 // that a node should have follows from the leaders of the shards (see shareView): of a rate, its
 // share of the shards; of leases at once, one, and of the rest its share of the shards, or, where a
-// topic's keys take turns, of the keys with something due that the nodes report. Where a limit is
-// smaller than the number of nodes that lead, these take turns by the clock of the first of them.
+// topic's keys take turns, of the weights of its keys with something due that the nodes report. Where
+// a limit is smaller than the number of nodes that lead, these take turns by the clock of the first
+// of them.
 //
 // Nodes do not see leaderships move at the same moment, and leases outlast turns and leaderships. So
 // the leases that a node should have at once are not those that it may have. It reports in each
@@ -78,7 +79,7 @@ type part struct {
 	keys     keyCount
 }
 
-// keyCount is a smoothed count of a topic's keys with something due on this node. It follows the
+// keyCount is the smoothed weight of a topic's keys with something due on this node. It follows the
 // count slowly, in steps: parts cannot follow a count that changes from one heartbeat to the next.
 type keyCount struct {
 	average float64
@@ -124,8 +125,8 @@ type AllocationReport struct {
 // ReportRef is the last report that was received from a node.
 type ReportRef struct{ Node, Seq uint64 }
 
-// Part is how many leases at once a node may reach, and how many keys have something due on it, if
-// the topic's keys take turns.
+// Part is how many leases at once a node may reach, and the weights, together, of the keys that have
+// something due on it, if the topic's keys take turns.
 type Part struct {
 	Topic  timer.TopicID
 	Leases int
@@ -143,7 +144,7 @@ type Observation struct {
 	Topics []*timer.Topic   // those with a Concurrency
 	// Leases of this node. Called without a lock: Concurrency may be called meanwhile.
 	Held func(timer.TopicID) int
-	// Keys with something due on this node; called as Held is.
+	// The weights of the keys with something due on this node; called as Held is.
 	Keys func(timer.TopicID) int
 }
 
@@ -259,7 +260,8 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 	return report
 }
 
-// byKeys is this node's part by the keys that have something due; by shards while there are none.
+// byKeys is this node's part by the weights of the keys that have something due; by shards while
+// there are none.
 func (l *LimitAllocator) byKeys(p *part) int {
 	v := l.view
 	if v.me < 0 {

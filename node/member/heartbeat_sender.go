@@ -115,7 +115,7 @@ func (h *heartbeatSender) reportLimits(wallMs int64, mine []timer.ShardID) ring.
 	_, shards, _ := h.State.Cluster()
 	leader := h.seen.Leaders()
 	st := ring.Observation{
-		Now: h.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Mine: mine, Topics: h.State.Limited(), Held: h.host.Held, Keys: h.host.KeysDue,
+		Now: h.clock.Mono(), WallMs: wallMs, Shards: shards, Leads: map[uint64]int64{}, Mine: mine, Topics: h.State.Limited(), Held: h.host.Held, Keys: h.host.KeyWeights,
 	}
 	for id, node := range leader {
 		if int(id) <= shards {

@@ -31,7 +31,7 @@ type Host interface {
 	Groups() []shard.GroupStatus
 	// Held is how many leases of a topic this node has.
 	Held(topic timer.TopicID) int
-	KeysDue(topic timer.TopicID) int
+	KeyWeights(topic timer.TopicID) int
 	Place(rows []shard.Assignment)
 	Cordon(on bool)
 	// Fault names a fault of one of its replicas; "" if none is known.

@@ -58,7 +58,7 @@ type topicKeys struct {
 	keys    map[uint64]*keyQueue // by hash of the key; nil: none are kept
 	keyRing order.Ring[*keyQueue]
 	inLine  [keyGates]int // entries in lanes, without those that are let out, by what they wait for
-	dueKeys int           // keys with a timer in line or let out
+	weights int           // of the keys with a timer in line or let out
 	virtual uint64        // the tag of the latest turn
 	order   uint32        // how often keys were dropped
 }
@@ -66,13 +66,13 @@ type topicKeys struct {
 // waitInLine counts the entries in line.
 func (q *topicKeys) waitInLine() int { return q.inLine[free] + q.inLine[full] + q.inLine[spent] }
 
-// turnsOf is the shard's part of what the topic may do at once, where keys take turns: a turn for
-// each key with something due. 0: as any other shard.
+// turnsOf is the shard's part of what the topic may do at once, where keys take turns: the weights
+// of the keys with something due. 0: as any other shard.
 func (q *topicKeys) turnsOf() int {
 	if !q.mode.fair {
 		return 0
 	}
-	return max(q.dueKeys, 1)
+	return max(q.weights, 1)
 }
 
 // part sets the shard's part of the turns at a receiver.
@@ -259,28 +259,34 @@ func (l *keyLane) empty() bool { return l.head.handle == 0 && l.due.len() == 0 }
 
 // count counts entries that come into line, or leave it, and heads.
 func (k *keyQueue) count(line, heads int) {
-	before := k.inLine+k.heads > 0
+	before := k.turns()
 	k.inLine += int32(line)
 	k.queue.inLine[k.gate] += line
 	k.heads += int32(heads)
-	if after := k.inLine+k.heads > 0; after != before {
-		if k.queue.dueKeys--; after {
-			k.queue.dueKeys += 2
-		}
-		k.queue.countKeys()
+	k.countTurns(before)
+}
+
+// turns is the key's weight while it has something due, and takes turns.
+func (k *keyQueue) turns() int {
+	if !k.queue.mode.fair || k.inLine+k.heads == 0 {
+		return 0
+	}
+	return int(k.weight)
+}
+
+// countTurns counts what a key's turns were before for what they are now, in the cluster too.
+func (k *keyQueue) countTurns(before int) {
+	if now := k.turns(); now != before {
+		k.queue.weights += now - before
+		k.queue.shareTurns()
 	}
 }
 
-// countKeys counts the keys with something due for the cluster, if they take turns.
-func (q *topicQueue) countKeys() {
-	if q.limiterUse == nil {
-		return
+// shareTurns counts the weights of the keys with something due for the cluster.
+func (q *topicQueue) shareTurns() {
+	if q.limiterUse != nil {
+		q.limiterUse.setWeights(q.weights)
 	}
-	n := 0
-	if q.mode.fair {
-		n = q.dueKeys
-	}
-	q.limiterUse.setKeys(n)
 }
 
 // admits reports that the key's limits let one more of its timers go. If its rate does not, it asks
@@ -352,11 +358,13 @@ func (kq *keyQueues) enter(q *topicQueue, e entry) {
 	} else {
 		l = kq.lane(k, e.handle)
 	}
-	switch {
-	case q.mode.serial:
+	if q.mode.serial {
 		e.rank = 0
-	case q.mode.fair && e.seq >= k.newest:
+	}
+	if q.mode.fair && e.seq >= k.newest {
+		before := k.turns()
 		k.newest, k.weight = e.seq, kq.table.WeightOf(e.handle)
+		k.countTurns(before)
 	}
 	if l.head.handle == e.handle && l.head.seq == e.seq {
 		if l.blocking || l.head.rev == e.rev { // its next attempt is due, or its destination queue was remade
@@ -867,7 +875,7 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 		kq.due.rearmAll()                                               // the queued timers come back through the wheel
 	}
 	q.mode = want
-	q.countKeys()
+	q.shareTurns()
 	if !want.on() {
 		return
 	}

@@ -83,9 +83,9 @@ func (l *Limits) Held(id timer.TopicID) int {
 	return b.leases
 }
 
-// KeysDue returns how many keys of a topic with a limit have something due on this node, if they take
-// turns.
-func (l *Limits) KeysDue(id timer.TopicID) int {
+// KeyWeights returns the weights, together, of a topic's keys with something due on this node, if the
+// topic has a limit and its keys take turns.
+func (l *Limits) KeyWeights(id timer.TopicID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.topics[id]
@@ -94,7 +94,7 @@ func (l *Limits) KeysDue(id timer.TopicID) int {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.keys
+	return b.weights
 }
 
 // limit counts the use of one topic's limits by this node, over all its shards: concurrent leases
@@ -103,13 +103,13 @@ type limit struct {
 	owner *Limits
 	id    timer.TopicID
 
-	mu     sync.Mutex
-	keys   int                     // with something due, of all queues
-	users  int                     // queues that joined
-	leases int                     // not ended, or granted to a queue in advance
-	line   order.Line[*limiterUse] // waiting queues
-	topic  *timer.Topic            // from the last acquire
-	bucket bucket
+	mu      sync.Mutex
+	weights int                     // of the keys with something due, of all queues
+	users   int                     // queues that joined
+	leases  int                     // not ended, or granted to a queue in advance
+	line    order.Line[*limiterUse] // waiting queues
+	topic   *timer.Topic            // from the last acquire
+	bucket  bucket
 }
 
 // bucket is the token bucket of a limit, guarded by limit.mu.
@@ -122,12 +122,12 @@ type bucket struct {
 
 // limiterUse is one queue's use of its topic's limit.
 type limiterUse struct {
-	limit  *limit
-	notify func() // a lease was granted; called from any goroutine, must not block
-	turn   order.Turn[*limiterUse]
-	part   order.Share // of the turns, by keys
-	keys   int         // that limit.keys has of it
-	lent   bool        // granted in advance: the queue may lease one timer
+	limit   *limit
+	notify  func() // a lease was granted; called from any goroutine, must not block
+	turn    order.Turn[*limiterUse]
+	part    order.Share // of the turns, by keys
+	weights int         // that limit.weights has of it
+	lent    bool        // granted in advance: the queue may lease one timer
 }
 
 // join registers a queue at its topic's limit.
@@ -147,17 +147,17 @@ func (l *Limits) join(id timer.TopicID, notify func()) *limiterUse {
 	return p
 }
 
-// setKeys counts the keys of a queue that have something due.
-func (p *limiterUse) setKeys(n int) {
+// setWeights counts the weights of a queue's keys that have something due.
+func (p *limiterUse) setWeights(n int) {
 	p.limit.mu.Lock()
 	defer p.limit.mu.Unlock()
-	p.limit.keys += n - p.keys
-	p.keys = n
+	p.limit.weights += n - p.weights
+	p.weights = n
 }
 
 // leave undoes join.
 func (p *limiterUse) leave(now time.Duration) {
-	p.setKeys(0)
+	p.setWeights(0)
 	p.release(now)
 	b := p.limit
 	b.owner.mu.Lock()
@@ -176,8 +176,8 @@ func (b *limit) forget() {
 }
 
 // acquire asks for one lease. If refused, the queue waits in line and asks again after wait at the
-// latest. keys is its part of the turns; 0: as any other.
-func (p *limiterUse) acquire(t *timer.Topic, keys int, now time.Duration) (ok bool, wait time.Duration) {
+// latest. turns is its part of them; 0: as any other.
+func (p *limiterUse) acquire(t *timer.Topic, turns int, now time.Duration) (ok bool, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
 	b.topic = t
@@ -187,7 +187,7 @@ func (p *limiterUse) acquire(t *timer.Topic, keys int, now time.Duration) (ok bo
 		return true, 0
 	}
 	if !p.turn.In() {
-		p.part.Weight = keys
+		p.part.Weight = turns
 		b.line.Push(&p.turn)
 	}
 	told, wait := b.serve(now, p)

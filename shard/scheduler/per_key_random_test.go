@@ -172,8 +172,8 @@ func TestKeysThroughTrouble(t *testing.T) {
 			r.Sweep()
 		}
 		r.leftover()
-		if q := r.Scheduler.topics.byID[1]; q != nil && q.dueKeys != 0 {
-			t.Fatalf("seed %d: %d keys are counted as due", seed, q.dueKeys)
+		if q := r.Scheduler.topics.byID[1]; q != nil && q.weights != 0 {
+			t.Fatalf("seed %d: keys of weight %d are counted as due", seed, q.weights)
 		}
 	}
 }

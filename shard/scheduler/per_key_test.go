@@ -292,8 +292,8 @@ func TestKeyWithReceiversThatAreDown(t *testing.T) {
 	}
 }
 
-// TestPartsOfShards: of what a topic may run at once, a shard has its part by the keys that have
-// something due.
+// TestPartsOfShards: of what a topic may run at once, a shard has its part by the weights of the keys
+// that have something due.
 func TestPartsOfShards(t *testing.T) {
 	l := NewLimits(nil)
 	topic := &timer.Topic{Policy: timer.Policy{Concurrency: 1}}
@@ -327,6 +327,60 @@ func TestPartsOfShards(t *testing.T) {
 	}
 	if served[one] != 10 || served[many] != 90 {
 		t.Errorf("%d and %d of 100", served[one], served[many])
+	}
+}
+
+// TestWeightsAcrossShards: keys have their turns by weight in whichever shards they live, also once the
+// weight of one changes.
+func TestWeightsAcrossShards(t *testing.T) {
+	shards := []*replica{newReplica(t), newReplica(t)}
+	shards[1].cfg.Limiters = shards[0].cfg.Limiters
+	turns := func() {
+		for range 3 {
+			for _, r := range shards {
+				r.turn()
+			}
+		}
+	}
+	for _, r := range shards {
+		r.topic(1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Concurrency = 1 }))
+	}
+	add := func(shard int, key string, from, to int, w uint8) {
+		for i := from; i < to; i++ {
+			shards[shard].add(fmt.Sprintf("{%s}%d", key, i), int64(i)-500, weight(w))
+		}
+	}
+	add(0, "a", 0, 200, 1)
+	add(0, "b", 0, 200, 3)
+	add(1, "c", 0, 200, 6)
+	turns()
+	check := func(total, a, b, c int) {
+		t.Helper()
+		got := map[byte]int{}
+		for range total {
+			for _, r := range shards {
+				if len(r.calls) > 0 {
+					got[r.end(delivery.Outcome{Status: 200}).Job.ID[1]]++
+					break
+				}
+			}
+			turns()
+		}
+		for key, want := range map[byte]int{'a': a, 'b': b, 'c': c} {
+			if off := got[key] - want; off < -2 || off > 2 {
+				t.Errorf("%c has %d turns of %d, want %d", key, got[key], total, want)
+			}
+		}
+	}
+	check(100, 10, 30, 60)
+	add(0, "b", 200, 201, 13)
+	turns()
+	check(100, 5, 65, 30)
+	for len(shards[0].calls)+len(shards[1].calls) > 0 {
+		check(1, 1, 1, 1)
+	}
+	if n := shards[0].cfg.Limiters.KeyWeights(1); n != 0 {
+		t.Errorf("keys of weight %d are counted as due", n)
 	}
 }
 
@@ -404,13 +458,16 @@ func TestOutdatedEntriesOfLanes(t *testing.T) {
 }
 
 // TestTurnsOfOneInstant: keys whose timers share one due time in the future take turns by their
-// weights, however many run at once.
+// weights, however many run at once. In a serial topic a key has no second one while its first runs.
 func TestTurnsOfOneInstant(t *testing.T) {
 	const timers, rounds = 300, 30
 	for _, weights := range [][]uint8{{1, 1, 1, 1}, {1, 3}, {3, 1}, {1, 10}, {10, 1}, {1, 10, 5}} {
-		for _, most := range []int{1, 4} {
+		for _, c := range []struct {
+			most   int
+			serial bool
+		}{{1, false}, {4, false}, {1, true}} {
 			r := newReplica(t)
-			r.topic(1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Concurrency = most }))
+			r.topic(1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Concurrency, p.Serial = c.most, c.serial }))
 			sum := 0
 			for k, w := range weights {
 				sum += int(w)
@@ -426,7 +483,7 @@ func TestTurnsOfOneInstant(t *testing.T) {
 			}
 			for k, w := range weights {
 				if want := float64(calls) * float64(w) / float64(sum); got[k] < 0.9*want-1 || got[k] > 1.1*want+1 {
-					t.Errorf("weights %v, %d at once: calls %v of %d", weights, most, got, calls)
+					t.Errorf("weights %v, %+v: calls %v of %d", weights, c, got, calls)
 					break
 				}
 			}

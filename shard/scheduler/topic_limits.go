@@ -53,7 +53,7 @@ func (tl *topicLimits) set(q *topicQueue) {
 	case want:
 		q.limiterUse = tl.cfg.Limiters.join(q.id, func() { tl.env.Post(func(stopped bool) { tl.lent(q, stopped) }) })
 		tl.queues.Push(&q.limited)
-		q.countKeys()
+		q.shareTurns()
 		for _, f := range tl.leases.byTimer {
 			if f.queue.queue == q && f.limit == nil && f.phase != reporting {
 				f.limit = q.limiterUse.limit
