@@ -6,18 +6,40 @@ const (
 	MaxCollectMax     = 10_000    // payloads
 	DefaultCollectMax = 1_000
 	MaxPart           = 64 // bytes of a part's name
+	MaxDepth          = 64 // levels of a JSON payload, an array's too
 )
 
 // Collect is what an add by MergeCollect has in addition.
 type Collect struct {
 	Max int // so many payloads make the array full; 0: DefaultCollectMax
-	// Part names the payload; "": it has no name. While an array of the id has a payload of that
-	// name, it is not appended.
+	// Part names the payload; "": it has no name. While an array of the id that has not ended has a
+	// payload of that name, it is not appended.
 	Part string
 }
 
 // FitsAlone reports whether a payload fits into an array of its own.
 func FitsAlone(payload []byte) bool { return len(payload)+2 <= MaxCollected }
+
+// NestsInArray reports whether a JSON payload as an element of an array is not too deep. O(bytes).
+func NestsInArray(payload []byte) bool {
+	depth, quoted := 1, false
+	for i := 0; i < len(payload); i++ {
+		switch c := payload[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			if depth++; depth > MaxDepth {
+				return false
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return true
+}
 
 // collectMax is how many payloads make the array of an add full.
 func (s *Spec) collectMax() int {
@@ -47,7 +69,7 @@ func (t *Timer) collect(payload []byte) {
 		array = append(array, ',')
 		t.Collected = 1
 	}
-	t.Payload, t.PayloadKind = append(append(array, payload...), ']'), JSONPayload
+	t.Payload, t.PayloadKind, t.ContentType = append(append(array, payload...), ']'), JSONPayload, ""
 	t.Collected++
 }
 

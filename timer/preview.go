@@ -109,7 +109,7 @@ func previewCollect(c *Command, cur *Timer, nowMs int64) Result {
 	case cur.State == Leased || cur.Attempts > 0 || cur.Successor || cur.FirstMs == 0:
 		cur.Successor = true
 		return Result{Code: Merged, Timer: cur}
-	case cur.Collected == 0 && cur.PayloadKind == BinaryPayload:
+	case cur.Collected == 0 && (cur.PayloadKind == BinaryPayload || !NestsInArray(cur.Payload)):
 		return Result{Code: Exists, Timer: cur}
 	case !cur.takes(c.Spec.Payload):
 		cur.fill(nowMs)
@@ -184,6 +184,9 @@ func previewModify(c *Command, cur *Timer, nowMs int64) Result {
 		cur.Collected, cur.Full = 0, false
 	}
 	c.Patch.ApplyTo(&cur.Spec, cur.Content)
+	if cur.Collected > 0 {
+		cur.ContentType = ""
+	}
 	if c.Patch.Due {
 		cur.DueMs = ClampMs(cur.DueMs)
 		cur.NextMs, cur.AskedMs = cur.DueMs, 0

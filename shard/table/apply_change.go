@@ -238,6 +238,9 @@ func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Pa
 		spec.Callback = t.content.CallbackAt(v.Target)
 	}
 	p.ApplyTo(&spec, v.Content)
+	if t.collects(h) {
+		spec.ContentType = ""
+	}
 	if p.Expiry {
 		v.Flags &^= content.NoExpiry
 	}
@@ -318,6 +321,7 @@ func (t *Table) cancelOne(h timer.Handle) (running, changed bool) {
 		r := t.attempts.At(s.Attempt)
 		changed = !s.Cancelled() || r.Successor != 0
 		s.Mark(slab.CancelMark, true)
+		t.forgetParts(h, s) // what is added from now on is not cancelled
 		t.dropSuccessor(h, r)
 		t.endUpdate(h, s)
 		return true, changed

@@ -141,6 +141,79 @@ func TestCollectPart(t *testing.T) {
 	}
 }
 
+// TestCollectPartAfterItsArray: an array that has ended, or whose retries will not come, knows no
+// part: an add of one is not swallowed by it.
+func TestCollectPartAfterItsArray(t *testing.T) {
+	d := newTableHarness(t)
+	again := func(code timer.Code, payload string) {
+		t.Helper()
+		if got := d.collect("1", part("x")); got.Code != code {
+			t.Fatalf("%+v", got)
+		}
+		d.shows(d.table.Read(1, "a"), payload, timer.Scheduled, 1)
+	}
+	d.collect("1", part("x"))
+	d.lease()
+	d.end(Outcome{Kind: RetryLater, NextMs: d.now})
+	if got := d.collect("1", part("x")); got.Code != timer.Merged || got.Timer.Successor {
+		t.Fatalf("before a retry: %+v", got)
+	}
+	d.lease()
+	d.end(Outcome{Kind: Ack})
+	d.shows(d.table.Read(1, "a"), "[1]", timer.Done, 1)
+	again(timer.Created, "[1]") // done
+	d.lease()
+	d.end(Outcome{Kind: Kill, Reason: timer.MaxAttempts, RetainUntilMs: d.now + 1e6})
+	again(timer.Created, "[1]") // dead
+	d.lease()
+	d.command(timer.Command{Kind: timer.Cancel})
+	if got := d.collect("1", part("x")); got.Code != timer.Merged || got.Timer.State != timer.Scheduled {
+		t.Fatalf("after a cancel of a running one: %+v", got)
+	}
+	d.end(Outcome{Kind: RetryLater, NextMs: d.now})
+	d.shows(d.table.Read(1, "a"), "[1]", timer.Scheduled, 1)
+	d.lease()
+	d.command(timer.Command{Kind: timer.Add, Merge: timer.MergeReplace, Spec: &timer.Spec{DueMs: d.now, PayloadKind: timer.JSONPayload, Payload: []byte("2")}})
+	d.collect("1", part("x"))
+	d.end(Outcome{Kind: Ack})
+	d.shows(d.table.Read(1, "a"), "[2,1]", timer.Scheduled, 2)
+}
+
+// TestCollectContentType: an array is JSON, whatever its first payload was sent as.
+func TestCollectContentType(t *testing.T) {
+	d := newTableHarness(t)
+	check := func() {
+		t.Helper()
+		h, _ := d.table.Lookup(1, "a")
+		if got, job := d.table.Read(1, "a"), d.table.Job(h); got.Collected == 0 || got.ContentType != "" || job.ContentType != "" {
+			t.Errorf("%d in an array, sent as %q", got.Collected, job.ContentType)
+		}
+	}
+	text := func(c *timer.Command) { c.Spec.ContentType = "text/plain" }
+	d.collect("1", text)
+	check()
+	d.command(timer.Command{Kind: timer.Modify, Patch: &timer.Patch{ContentType: true, Spec: timer.Spec{ContentType: "text/plain"}}})
+	check()
+	d.command(timer.Command{Kind: timer.Put, Spec: &timer.Spec{DueMs: d.now + 1000, PayloadKind: timer.JSONPayload, Payload: []byte("2"), ContentType: "text/plain"}})
+	if got := d.table.Read(1, "a"); got.ContentType != "text/plain" {
+		t.Errorf("%+v", got)
+	}
+	d.collect("3")
+	check()
+}
+
+// TestCollectDepth: an array does not nest deeper than what may be sent.
+func TestCollectDepth(t *testing.T) {
+	for depth, want := range map[int]timer.Code{timer.MaxDepth - 1: timer.Merged, timer.MaxDepth: timer.Exists} {
+		d := newTableHarness(t)
+		payload := []byte(strings.Repeat("[", depth) + `"]\"["` + strings.Repeat("]", depth))
+		d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: d.now + 5000, PayloadKind: timer.JSONPayload, Payload: payload}})
+		if got := d.collect("1"); got.Code != want {
+			t.Errorf("onto %d levels: %+v", depth, got)
+		}
+	}
+}
+
 // TestCollectCancelRunning: a cancel ends the array that runs and those that wait; what is added
 // afterwards waits for the running call.
 func TestCollectCancelRunning(t *testing.T) {

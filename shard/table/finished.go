@@ -69,9 +69,7 @@ func (t *Table) end(h timer.Handle, s *slab.Slot, to timer.State, endMs int64) {
 	t.attemptOf(s).SetEndedMs(endMs)
 	t.transition(h, s, to, endMs)
 	t.endedAs = to
-	if to == timer.Cancelled {
-		t.forgetParts(h, s)
-	}
+	t.forgetParts(h, s)
 	t.finished.push(&t.updater, h, s)
 	t.events.addEnd(&t.timers, h, s)
 }

@@ -51,6 +51,7 @@ func (t *Table) succeed(c *encoding.Command, f *encoding.Summary, h timer.Handle
 	}
 	next.Flags = content.HasDue
 	next.DueMs = timer.ClampMs(timer.Debounced(c.Merge, c.Spec.DueMs, next.CreatedMs, c.MaxWait))
+	t.forgetParts(h, s) // its retries will not come: it may not be delivered
 	r.Successor = t.content.Put(h, &next)
 	t.endUpdate(h, s)
 	return timer.Result{Code: timer.Merged, Handle: h}
@@ -86,7 +87,7 @@ type collections struct {
 	arrays map[timer.Handle]content.Array
 	// parts finds the timer whose array has a payload of a name, by a hash of topic, id and name.
 	// The hash has secrets, so that clients cannot cause collisions; no replicated state depends on
-	// it. An array that has ended as dead or cancelled has no names.
+	// it. An array that has ended has no names, and neither has one whose retries will not come.
 	parts map[partHash]timer.Handle
 	seeds [2]maphash.Seed
 }
@@ -280,11 +281,11 @@ func (t *Table) moveTo(h timer.Handle, s *slab.Slot, dueMs int64) {
 
 // makeArray makes the payload of a scheduled timer the first of an array; one without a payload gets
 // an empty array. If the payload does not fit into one, the timer is due now and the answer is
-// Merged. If it is not JSON, the answer is Exists.
+// Merged. If it is not JSON, or nests too deep, the answer is Exists.
 func (t *Table) makeArray(h timer.Handle, s *slab.Slot, v *content.Blob) timer.Code {
 	has, rest := encoding.SplitCollect(nil, v.Rest)
 	switch {
-	case has.IsPresent && !has.IsJSON:
+	case has.IsPresent && (!has.IsJSON || !timer.NestsInArray(has.Payload)):
 		return timer.Exists
 	case !timer.FitsAlone(has.Payload):
 		t.beginUpdate(h)

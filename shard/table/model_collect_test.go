@@ -97,6 +97,7 @@ func (m *model) hold(x *modelTimer) {
 }
 
 func (m *model) take(x *modelTimer, c *timer.Command) {
+	x.ContentType = ""
 	array := slices.Clone(x.Payload[:len(x.Payload)-1])
 	if x.Collected > 0 {
 		array = append(array, ',')

@@ -99,9 +99,7 @@ func (m *model) end(x *modelTimer, to timer.State, at int64) {
 	x.State, x.EndedMs, x.NextMs = to, at, 0
 	x.Paused, x.missed = false, false
 	x.rev++
-	if to == timer.Cancelled {
-		x.parts = nil
-	}
+	x.parts = nil
 	m.finished = append(m.finished, x)
 	m.tell(x)
 }
@@ -270,6 +268,9 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		}
 		waits := c.Shift && x.NextMs != x.DueMs
 		c.Patch.Apply(&x.Spec)
+		if x.Collected > 0 {
+			x.ContentType = ""
+		}
 		if c.Patch.Expiry {
 			x.noExpiry = false
 		}
@@ -312,7 +313,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		slices.Reverse(list)
 		for _, y := range list {
 			if y.State == timer.Leased {
-				y.CancelRequested, y.Successor, y.successor = true, false, nil
+				y.CancelRequested, y.Successor, y.successor, y.parts = true, false, nil, nil
 				if named < 0 || y == x {
 					code = timer.CancelInFlight
 				}
@@ -558,6 +559,7 @@ func (m *model) merge(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer)
 
 func (m *model) succeed(c *timer.Command, x *modelTimer) (timer.Code, *modelTimer) {
 	first := m.clock
+	x.parts = nil
 	if x.successor != nil {
 		if c.Merge == timer.MergeKeep {
 			return timer.Merged, x

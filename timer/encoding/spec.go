@@ -413,7 +413,7 @@ type Collect struct {
 }
 
 // SplitCollect takes a rest that has been checked apart, and appends to kept what is neither in
-// Collect nor in an array.
+// Collect nor in an array. The content type is dropped: an array is JSON.
 func SplitCollect(kept, rest []byte) (Collect, []byte) {
 	var c Collect
 	r := Reader{Rest: rest}
@@ -431,7 +431,7 @@ func SplitCollect(kept, rest []byte) (Collect, []byte) {
 			c.Payload, c.IsJSON, c.IsPresent = f.Bytes, true, true
 		case fieldPayload | byte(timer.BinaryPayload):
 			c.Payload, c.IsPresent = f.Bytes, true
-		case fieldPayload:
+		case fieldPayload, fieldContentType:
 		default:
 			kept = append(kept, before[:len(before)-len(r.Rest)]...)
 		}

@@ -23,6 +23,20 @@ func TestCollect(t *testing.T) {
 		add(fields).want(422).has("code", `"`+want+`"`)
 	}
 	add(`,"payload":"`+strings.Repeat("x", 256<<10-2)+`"`).want(413).has("code", `"too_large"`)
+	deep := strings.Repeat("[", 63) + `"]\"["` + strings.Repeat("]", 63)
+	add(`,"payload":[`+deep+`]`).want(400).has("code", `"bad_json"`)
+	h.do("POST", timersPath, `{"id":"deep","delay":"1h","merge":"collect",`+mergeURL+`,"payload":`+deep+`,"content_type":"text/plain"}`).want(201).has("content_type", `"application/json"`)
+	for id, before := range map[string]string{
+		"binary": `"payload_base64":"AA=="`, "levels": `"payload":[` + deep + `]`, "series": `"payload":1,"repeat":{"every":"1h"}`,
+	} {
+		h.do("POST", timersPath, `{"id":"`+id+`","delay":"1h",`+mergeURL+`,`+before+`}`).want(201)
+		op := `{"id":"` + id + `","delay":"1h","merge":"collect","payload":2,` + mergeURL
+		for _, r := range []*reply{h.do("POST", timersPath, op+`}`).want(409), h.do("POST", batches, `{"ops":[`+op+`,"op":"add"}]}`).want(200)} {
+			if !strings.Contains(r.body, `"exists"`) || !strings.Contains(r.body, "repeats, or its payload cannot be an element of an array") {
+				t.Errorf("%s: %s", id, r.body)
+			}
+		}
+	}
 	for fields, code := range map[string]string{
 		`,"payload":1,"collect_max":0`: "bad_request", `,"payload":1,"collect_max":10001`: "bad_request", `,"payload":1,"part":""`: "bad_name",
 		`,"payload":1,"part":"` + strings.Repeat("p", 65) + `"`: "bad_name", `,"payload":1,"part":"{a}"`: "bad_name",

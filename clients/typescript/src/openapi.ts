@@ -1267,14 +1267,15 @@ export interface components {
              *     starts after the running attempt has ended and supersedes its retries. Answered by 200 with "merged": true. It has
              *     no meaning for put.
              *
-             *     collect: the payload, which must be JSON (422 not_json), is appended to the array that the pending timer will send: one
+             *     collect: the payload, which must be JSON (422 not_json) of at most 63 levels, is appended to the array that the pending timer will send: one
              *     call for all. The rest of the timer stays as its first add gave it; its time does too, unless there is a max_wait: then
              *     each add moves it, as with debounce. An array takes no more once collect_max is reached, 256 KiB would be passed, or a
              *     call of it has started: an add then begins the next one, a timer of its own with its own uid. That is due at its own
              *     time, a full one at once, and each waits until the one before has ended, retries included. GET shows the first of
              *     them, with "successor": true while others wait; DELETE ends all of them. PUT, and PATCH of the payload, replace the
              *     first one's array by what they give; a further add makes that the first of an array. 409 exists: the pending timer
-             *     repeats, or its payload is not JSON. Does not go with repeat.
+             *     repeats, or its payload is not JSON, or has 64 levels. The call's type is application/json, whatever content_type is
+             *     given. Does not go with repeat.
              * @enum {unknown}
              */
             merge?: "reject" | "keep" | "replace" | "debounce" | "collect";
@@ -1284,7 +1285,8 @@ export interface components {
             collect_max?: number;
             /**
              * @description With collect only: a name of this payload, so that the add may be repeated. While an array of the id that has one of that name
-             *     has not ended, 200 with that timer, and nothing is appended.
+             *     has not ended, 200 with that timer, and nothing is appended. Once it is done, dead or cancelled, or a cancel or another rule's
+             *     add came while it ran, an add of that name is appended as any other, and so is delivered again.
              */
             part?: string;
             /**

@@ -336,7 +336,7 @@ func withoutMade(rq *web.Request, send []timer.Op, sent []*operation) ([]timer.O
 func appendResult(rq *web.Request, b []byte, op *operation, brief bool) []byte {
 	p := op.problem
 	if p == nil {
-		p = refusalOf(&op.result)
+		p = refusalOf(&op.in.cmd, &op.result)
 	}
 	o := web.Object{B: b}
 	if p != nil {

@@ -323,9 +323,12 @@ func refusal(code timer.Code) *web.Problem {
 	return nil
 }
 
-// refusalOf is refusal, with the timer that is in the way.
-func refusalOf(r *timer.Result) *web.Problem {
+// refusalOf is refusal of a command, with the timer that is in the way.
+func refusalOf(c *timer.Command, r *timer.Result) *web.Problem {
 	p := refusal(r.Code)
+	if r.Code == timer.Exists && c.Merge == timer.MergeCollect {
+		p.Detail = "nothing can be appended to the timer of this id: it, or its successor, repeats, or its payload cannot be an element of an array: it is not JSON, or nests 64 deep"
+	}
 	if p != nil && (p.Status == 409 || p.Status == 412) && r.Timer != nil && !r.Timer.Short {
 		p.Existing = r.Timer
 	}

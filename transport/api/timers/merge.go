@@ -32,6 +32,8 @@ func (in *timerRequest) checkCollected() *web.Problem {
 	switch {
 	case in.spec.PayloadKind != timer.JSONPayload:
 		return web.Fail(422, "not_json", "an add that collects needs a payload, as JSON: it becomes an element of an array")
+	case !timer.NestsInArray(in.spec.Payload):
+		return web.Bad(web.BadJSON, "payload: nested deeper than 63, the array around it would be than 64")
 	case !timer.FitsAlone(in.spec.Payload):
 		return web.Failf(413, web.TooLarge, "payload: over %d bytes, it does not fit into an array", timer.MaxCollected-len("[]"))
 	}

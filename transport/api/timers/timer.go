@@ -74,7 +74,7 @@ func changeTimer(rq *web.Request, v verb) *web.Problem {
 		rq.ID = in.id // of an add it may be new
 	}
 	if p == nil {
-		p = refusalOf(&res)
+		p = refusalOf(&in.cmd, &res)
 		if res.Code == timer.Exists && in.repeated {
 			keyInUse(p)
 		}
