@@ -314,6 +314,10 @@ class Contract(unittest.TestCase):
         self.assertGreaterEqual(c.finalize_upgrade(), 1)
         with self.refused("not_found"):
             c.drain_node("nobody")
+        with self.refused("no_test_clock"):
+            c.clock()
+        with self.refused("no_test_clock"):
+            c.advance("1h")
         self.assertEqual(c.resume_node(name)["state"], "alive")
         with self.refused("not_drained"):
             c.remove_node(name)

@@ -241,6 +241,8 @@ test("the cluster", async () => {
   assert.equal((await client.shard(1)).shard, 1);
   assert.equal((await client.clusterStats()).nodes?.length, 1);
   assert.equal((await all(client.destinations({ state: "closed" }))).length, 1);
+  await assert.rejects(client.clock(), refused("no_test_clock"));
+  await assert.rejects(client.advance("1h"), refused("no_test_clock"));
   await client.setReplicas(3);
   assert.ok((await client.finalizeUpgrade()) >= 1);
   await assert.rejects(client.drainNode("nobody"), refused("not_found"));
