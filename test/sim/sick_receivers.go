@@ -171,17 +171,12 @@ func (b *attemptChecker) started(c *call) {
 func (b *attemptChecker) paced(c *call) {
 	w, j := c.node.w, &c.delivery.Job
 	before := b.last[timerKey{c.delivery.Shard, j.Seq}]
-	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Topic == featureTopic || j.Attempts != before.delivery.Job.Attempts+1 {
+	if before == nil || before.nextMs == 0 || before.delivery.Job.Version != j.Version || j.Attempts != before.delivery.Job.Attempts+1 {
 		return
 	}
 	tbl := c.node.host.Table(c.delivery.Shard)
 	firedMs, next := before.wallMs, before.nextMs
 	backs := w.checker.times.backs(c.delivery.Shard, before.judged)
-	// A client asked for this attempt, which is possible only between two attempts. Without that only a
-	// clock that is set back changes the time.
-	if asked := before.delivery.Job.AskedMs; j.AskedMs > asked || j.AskedMs < asked && len(backs) == 0 {
-		return
-	}
 	for _, b := range backs {
 		if before.kept { // otherwise its end may not have been reported
 			firedMs = min(firedMs, b.toMs)
@@ -189,6 +184,11 @@ func (b *attemptChecker) paced(c *call) {
 		if before.endedMs > b.toMs { // the rest of the wait counts from the new time
 			next = min(next, b.toMs+max(0, next-b.fromMs))
 		}
+	}
+	// A client asked for this attempt, which is possible only between two attempts. Without that only a
+	// clock that is set back changes the time.
+	if asked := before.delivery.Job.AskedMs; j.AskedMs > asked || j.AskedMs < asked && len(backs) == 0 {
+		next = min(next, j.AskedMs)
 	}
 	if d := tbl.Due(j.Handle); d.FiredMs > before.wallMs || d.FiredMs < firedMs {
 		return
