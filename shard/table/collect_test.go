@@ -231,6 +231,30 @@ func TestCollectCancelRunning(t *testing.T) {
 	d.shows(d.table.Read(1, "a"), "[9]", timer.Scheduled, 1)
 }
 
+// TestCollectCancelByNumber: a cancel of one array that waits, by its number, lets none of those
+// behind it go while the one before it runs.
+func TestCollectCancelByNumber(t *testing.T) {
+	d := newTableHarness(t)
+	d.collect("0", collectMax(1))
+	second := d.collect("1", collectMax(1)).Timer.Seq
+	third := d.collect("2", collectMax(1))
+	d.lease()
+	if got := d.command(timer.Command{Kind: timer.Cancel, Seq: second}); got.Code != timer.Prevented || string(got.Timer.Payload) != "[0]" || !got.Timer.Successor {
+		t.Fatalf("%+v", got)
+	}
+	due := d.table.Due(third.Handle)
+	lease := func(b *Batch) { b.Lease(15_000, third.Handle, due.Seq, due.Rev) }
+	if got := d.do(lease); got.Code != timer.Skipped {
+		t.Errorf("the third is leased while the first runs: %+v", got)
+	}
+	d.end(Outcome{Kind: Ack})
+	d.shows(d.table.Read(1, "a"), "[2]", timer.Scheduled, 1)
+	due = d.table.Due(third.Handle)
+	if got := d.do(lease); got.Code != timer.OK {
+		t.Errorf("the third is not leased after the first: %+v", got)
+	}
+}
+
 // TestCollectOtherRules: what a put, a patch and adds by other rules make of an array.
 func TestCollectOtherRules(t *testing.T) {
 	json := func(text string) *timer.Spec {

@@ -601,16 +601,14 @@ func (x *modelTimer) live() bool { return !x.State.Over() }
 
 // yield puts a timer that may have ended behind those of its id that have not.
 func (m *model) yield(x *modelTimer) {
-	if x.State.Over() {
-		m.letGo(x)
-	}
 	list := m.byID[modelKey(x.Topic, x.ID)]
 	others := slices.ContainsFunc(list, (*modelTimer).live)
 	switch {
 	case x.live() || !slices.Contains(list, x):
 	case x.State != timer.Dead && others:
-		m.drop(x)
+		m.drop(x) // it calls letGo, which must run once: it clears behind
 	default:
+		m.letGo(x)
 		m.rank(x)
 	}
 }
