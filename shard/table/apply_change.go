@@ -268,8 +268,8 @@ func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Pa
 
 // cancel prevents every attempt that has not started (I5), both of the timer and of its older
 // occurrences that have not ended, or the arrays that wait behind it. If the command names one of
-// those by its number, and not the newest, it ends that one alone. The answer is about the timer of
-// the number, if there is one. It is O(their number).
+// those by its number, it ends that one alone; the newest occurrence ends all. The answer is about
+// the timer of the number, if there is one. It is O(their number).
 func (t *Table) cancel(c *encoding.Command) timer.Result {
 	h := t.Find(c.Topic, c.ID)
 	if h == 0 {
@@ -288,7 +288,7 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	if v := t.content.View(t.slots.At(first).Ref); !v.Meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: first}
 	}
-	alone := named != 0 && named != h
+	alone := named != 0 && (named != h || t.chains[h].behind)
 	if alone {
 		h = named
 	}

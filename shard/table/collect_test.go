@@ -255,6 +255,18 @@ func TestCollectCancelByNumber(t *testing.T) {
 	}
 }
 
+// TestCollectCancelOfTheLastArray: a cancel that names the last array that waits, as that of a
+// filter does, leaves those before it.
+func TestCollectCancelOfTheLastArray(t *testing.T) {
+	d := newTableHarness(t)
+	d.collect("0", collectMax(1))
+	last := d.collect("1", collectMax(1)).Timer.Seq
+	if got := d.command(timer.Command{Kind: timer.Cancel, Seq: last}); got.Code != timer.Prevented {
+		t.Fatalf("%+v", got)
+	}
+	d.shows(d.table.Read(1, "a"), "[0]", timer.Scheduled, 1)
+}
+
 // TestCollectOtherRules: what a put, a patch and adds by other rules make of an array.
 func TestCollectOtherRules(t *testing.T) {
 	json := func(text string) *timer.Spec {

@@ -300,7 +300,7 @@ func (m *model) command(c *timer.Command) (timer.Code, *modelTimer) {
 		code := timer.Prevented
 		list := slices.Clone(m.byID[modelKey(c.Topic, c.ID)])
 		named := slices.IndexFunc(list, func(y *modelTimer) bool { return c.Seq != 0 && y.Seq == c.Seq && y.live() })
-		alone := named >= 0 && list[named] != m.last(c.Topic, c.ID)
+		alone := named >= 0 && (list[named] != m.last(c.Topic, c.ID) || list[named].behind)
 		if named >= 0 {
 			x = list[named]
 		}
