@@ -130,6 +130,7 @@ func (e *memNode) open() error {
 	}
 	id = e.p.self.Identity()
 	e.state = ring.NewState(func() { e.topical = true }, func() { e.placed = true })
+	e.state.SetCurrent() // there is no member to find that out
 	e.past = newHistoryAdapter(e.p, e.state)
 	meta := id.Meta
 	if id.Founded {
