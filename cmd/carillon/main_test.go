@@ -97,7 +97,7 @@ func start(t *testing.T, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.hung = time.AfterFunc(deadline, func() { p.cmd.Process.Kill() })
+	p.hung = time.AfterFunc(5*deadline, func() { p.cmd.Process.Kill() }) // it serves as long as its test runs commands
 	t.Cleanup(func() {
 		p.hung.Stop()
 		p.cmd.Process.Kill() // already gone unless the test failed before its end
