@@ -109,6 +109,7 @@ func TestReleasesAgreeOnALevel(t *testing.T) {
 		case 0:
 			nodes[i].must(200, "POST", "/v1/cluster/finalize", "") // there is nothing to finalize
 		case 1:
+			level(1, 2, 1, 1) // a node that leads the meta group may be ready before it has registered
 			if text := nodes[i].must(409, "POST", "/v1/cluster/finalize", ""); !strings.Contains(text, `n2 (release`) || !strings.Contains(text, `n3 (release`) {
 				t.Errorf("refused with %s", text)
 			}
