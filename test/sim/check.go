@@ -234,6 +234,7 @@ func (n *node) checkMeta() {
 func (n *node) applied(id timer.ShardID, index, hash uint64) {
 	if id == shard.Meta {
 		n.w.checker.decided = max(n.w.checker.decided, index)
+		n.learned = n.learned || index >= n.decided
 	}
 	if !n.struck[id] {
 		n.same(place{id, index}, hash)

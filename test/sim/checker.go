@@ -317,7 +317,7 @@ func (b *checker) started(c *call) {
 	w.counts.Started++
 	w.note(n, "call", uint64(j.Shard), j.Job.Fence, j.Job.ID)
 	b.stale(c)
-	if has := n.host.Applied(shard.Meta); has < n.decided {
+	if has := n.host.Applied(shard.Meta); has < n.decided && !n.learned {
 		w.violate("I17", "node %d calls for %s by topics as of entry %d, though entry %d was decided before its process began", n.id, j.Job.ID, has, n.decided)
 	}
 	b.limits.started(c)

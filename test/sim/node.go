@@ -32,6 +32,7 @@ type node struct {
 
 	keeper    *clocks.Keeper // of the running process
 	decided   uint64         // the meta group's newest entry when the process began
+	learned   bool           // it has had that; its replica may have been replaced since
 	resumedAt time.Duration  // end of the last pause or sleep
 	// when another clock last had the same error, and that error
 	confirmedAt, confirmedOff time.Duration

@@ -80,7 +80,7 @@ func (d *perKey) done() {
 	for _, c := range d.clients {
 		c.done = true
 	}
-	if !d.on || !d.policy.Fair {
+	if !d.on || !d.policy.Fair || len(d.clients) == 0 {
 		return
 	}
 	w := d.w

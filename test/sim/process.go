@@ -199,6 +199,7 @@ func (n *node) open() {
 	here := &memberHost{host, n}
 	n.member.Attach(here)
 	n.decided = w.checker.decided
+	n.learned = n.host.Applied(shard.Meta) >= n.decided
 	n.vetted()
 	n.router = route.New(route.Config{
 		Self: n.id, Shards: w.swarm.shards, Host: here, History: noHistory{}, Cluster: n.member, Peers: &peers{n, n.life}, NotSent: peer.ErrNotSent,
