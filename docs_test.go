@@ -70,7 +70,8 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	}
 }
 
-// Each link of each document leads to a file that exists and, in Markdown, to a heading that exists.
+// Each link of each document leads to a file that exists and, in Markdown, to a heading that
+// exists.
 func TestLinksLeadSomewhere(t *testing.T) {
 	links := 0
 	err := filepath.WalkDir(".", func(doc string, entry fs.DirEntry, err error) error {

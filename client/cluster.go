@@ -92,8 +92,8 @@ func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 	return one[Cluster](ctx, c, Request{Method: http.MethodGet, Path: Path("cluster"), Repeatable: true}, nil)
 }
 
-// SetReplicas changes how many replicas each shard should have; it has no more than there are nodes. It
-// returns when that is decided; making them takes longer and shows in Cluster.
+// SetReplicas changes how many replicas each shard should have; it has no more than there are
+// nodes. It returns when that is decided; making them takes longer and shows in Cluster.
 func (c *Client) SetReplicas(ctx context.Context, n int) error {
 	r := Request{Method: http.MethodPut, Path: Path("cluster", "replicas"), Repeatable: true}
 	return c.call(ctx, r, map[string]int{"replicas": n}, nil)

@@ -3,8 +3,8 @@ package client
 import "encoding/json"
 
 // OutcomeTopic names the topic in which the end of a timer makes another timer, its outcome: due at
-// once, with the label "outcome" and an OutcomePayload. The zero value is none, even where the policy
-// of the timer's topic has one.
+// once, with the label "outcome" and an OutcomePayload. The zero value is none, even where the
+// policy of the timer's topic has one.
 type OutcomeTopic struct{ Topic string }
 
 type wireOutcomeTopic struct {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestReceiverOfMany: a call of many timers is checked, taken apart and answered with what failed; a
-// retry comes alone, and has the status of its error.
+// TestReceiverOfMany: a call of many timers is checked, taken apart and answered with what failed;
+// a retry comes alone, and has the status of its error.
 func TestReceiverOfMany(t *testing.T) {
 	now := time.Unix(1_893_456_000, 0)
 	receiver, err := NewReceiver(ReceiverOptions{Secrets: []string{secret}, Now: func() time.Time { return now }})

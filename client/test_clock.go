@@ -16,9 +16,9 @@ type ClockMoved struct {
 	Stopped bool `json:"stopped"`
 }
 
-// TestClock is the clock of a node that was started with --test-clock: time stands still there until
-// it is moved. A node without one refuses all calls with ErrNoTestClock. Package clienttest starts a
-// node with one.
+// TestClock is the clock of a node that was started with --test-clock: time stands still there
+// until it is moved. A node without one refuses all calls with ErrNoTestClock. Package clienttest
+// starts a node with one.
 type TestClock struct{ Client *Client }
 
 // Now returns the clock's time.
@@ -33,9 +33,9 @@ func (t TestClock) Advance(ctx context.Context, by time.Duration) (ClockMoved, e
 	return t.move(ctx, map[string]any{"advance": wireDuration(by)}, false)
 }
 
-// AdvanceTo is Advance to a time: ErrClockPast if that is past. It returns when nothing that was due by
-// then is left but what waits for somebody (a pause, a report or a pull, a breaker), or after 100,000
-// calls or a minute: see ClockMoved.Stopped.
+// AdvanceTo is Advance to a time: ErrClockPast if that is past. It returns when nothing that was
+// due by then is left but what waits for somebody (a pause, a report or a pull, a breaker), or
+// after 100,000 calls or a minute: see ClockMoved.Stopped.
 func (t TestClock) AdvanceTo(ctx context.Context, to time.Time) (ClockMoved, error) {
 	return t.move(ctx, map[string]any{"to": to}, true)
 }

@@ -170,7 +170,8 @@ func (c *Client) GetNext(ctx context.Context, topic, id string, next int) (*Time
 
 // Add adds a timer and makes its topic if need be. Repeating the same add of an id gives the timer
 // that is there; with an absolute time, or an IdempotencyKey, also for ten minutes after it has
-// ended: such an add is repeated when there was no answer, and so is one that collects and has a Part.
+// ended: such an add is repeated when there was no answer, and so is one that collects and has a
+// Part.
 func (c *Client) Add(ctx context.Context, topic string, s Spec) (*Timer, error) {
 	r := Request{Method: http.MethodPost, Path: Path("topics", topic, "timers"), Topic: topic, Timer: s.place()}
 	r.IdempotencyKey = s.IdempotencyKey
@@ -210,8 +211,8 @@ func (c *Client) Get(ctx context.Context, topic, id string) (*Timer, error) {
 	return one[Timer](ctx, c, Request{Method: http.MethodGet, Path: timerPath(topic, id), Topic: topic, Timer: id, Repeatable: true}, nil)
 }
 
-// Fire has a timer's next attempt made now. Its due time, webhook-id and version stay; of a series the
-// coming occurrence comes early, and the one after it at its own time.
+// Fire has a timer's next attempt made now. Its due time, webhook-id and version stay; of a series
+// the coming occurrence comes early, and the one after it at its own time.
 func (c *Client) Fire(ctx context.Context, topic, id string, cond Cond) (*Timer, error) {
 	return one[Timer](ctx, c, Request{Method: http.MethodPost, Path: timerPath(topic, id, "fire"), Topic: topic, Timer: id, IfMatch: cond.Version}, nil)
 }

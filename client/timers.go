@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Timers holds timers of a topic, and lets them go on. Timer.Paused shows it.
+// Timers pauses and resumes timers of a topic. Timer.Paused shows it.
 type Timers struct {
 	c     *Client
 	topic string
@@ -20,7 +20,7 @@ func (t Timers) Pause(ctx context.Context, id string, cond Cond) (*Timer, error)
 	return t.one(ctx, id, "pause", cond)
 }
 
-// Resume lets a timer go on. If its time has passed, it is called now.
+// Resume undoes Pause. If its time has passed, it is called now.
 func (t Timers) Resume(ctx context.Context, id string, cond Cond) (*Timer, error) {
 	return t.one(ctx, id, "resume", cond)
 }
@@ -30,7 +30,7 @@ func (t Timers) PauseAll(ctx context.Context, s Selector) (Counts, error) {
 	return t.c.changeMany(ctx, Path("topics", t.topic, "pause-timers"), s.wire(), s.DryRun)
 }
 
-// ResumeAll lets the timers that are selected go on. It may take long, and is safe to repeat.
+// ResumeAll resumes the timers that are selected. It may take long, and is safe to repeat.
 func (t Timers) ResumeAll(ctx context.Context, s Selector) (Counts, error) {
 	return t.c.changeMany(ctx, Path("topics", t.topic, "resume-timers"), s.wire(), s.DryRun)
 }

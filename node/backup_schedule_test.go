@@ -171,8 +171,8 @@ func TestScheduledBackupsAfterATakeover(t *testing.T) {
 	}
 }
 
-// TestScheduledBackupsThatFail: a failure is counted, is overdue, and is tried again, less often each time;
-// no older one is removed for one that failed.
+// TestScheduledBackupsThatFail: a failure is counted, is overdue, and is tried again, less often
+// each time; no older one is removed for one that failed.
 func TestScheduledBackupsThatFail(t *testing.T) {
 	h := newScheduleHarness(t, "10:00:00")
 	b, leads := h.node(1), &backupsOf{leads: true}
@@ -233,8 +233,9 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return m
 }
 
-// TestScheduledBackupsThatStay: the newest stay, those of another cluster and other objects too, and
-// parts of uploads go. That an old one cannot be removed is a failure, and the new one is there.
+// TestScheduledBackupsThatStay: the newest stay, those of another cluster and other objects too,
+// and parts of uploads go. That an old one cannot be removed is a failure, and the new one is
+// there.
 func TestScheduledBackupsThatStay(t *testing.T) {
 	h := newScheduleHarness(t, "10:00:00")
 	b, leads := h.node(2), &backupsOf{leads: true}

@@ -164,8 +164,8 @@ func TestHistoryTime(t *testing.T) {
 
 // TestRepeatedLongAfterTheEnd: an add with an id and an instant that is past gives the timer that
 // it made, also when the shard has forgotten it, alone and in a batch; an add of other content
-// makes another one, and so does that of a timer that was cancelled. One that is not to be late makes
-// none.
+// makes another one, and so does that of a timer that was cancelled. One that is not to be late
+// makes none.
 func TestRepeatedLongAfterTheEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
@@ -207,9 +207,9 @@ func TestRepeatedLongAfterTheEnd(t *testing.T) {
 	n.must(201, "POST", timers, gone) // what was cancelled is made again
 }
 
-// TestRepeatedPutIsNotCalledTwice: a put whose instant is past, and that was called, is answered with
-// its timer, shortly after its end and when the shard has forgotten it, alone and in a batch. One of
-// another instant or content, or with If-Match, makes a new timer.
+// TestRepeatedPutIsNotCalledTwice: a put whose instant is past, and that was called, is answered
+// with its timer, shortly after its end and when the shard has forgotten it, alone and in a batch.
+// One of another instant or content, or with If-Match, makes a new timer.
 func TestRepeatedPutIsNotCalledTwice(t *testing.T) {
 	n := start(t, t.TempDir())
 	n.must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)

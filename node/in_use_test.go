@@ -94,7 +94,8 @@ func TestAddsDuringChangeAreCounted(t *testing.T) {
 }
 
 // TestRedriveNeedsURL: a dead letter that has no URL of its own is not redriven in a topic that has
-// none by now, and the answer has the reason. With a URL in the redrive, or in the topic again, it is.
+// none by now, and the answer has the reason. With a URL in the redrive, or in the topic again, it
+// is.
 func TestRedriveNeedsURL(t *testing.T) {
 	n := start(t, t.TempDir())
 	rec := newReceiver(t, func(_ *receivedFile, w http.ResponseWriter) { w.WriteHeader(410) })

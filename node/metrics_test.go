@@ -119,8 +119,8 @@ func TestMetricsOfTheAPI(t *testing.T) {
 	}
 }
 
-// A token without the scope cluster sees the metrics that name no topic and no receiver, if it reads
-// every topic.
+// A token without the scope cluster sees the metrics that name no topic and no receiver, if it
+// reads every topic.
 func TestMetricsWithoutTopics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth.yaml")
 	var lines strings.Builder

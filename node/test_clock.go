@@ -21,9 +21,9 @@ import (
 
 // Alone is the configuration of a node that has no others.
 type Alone struct {
-	// TestClock is when the clock of a new directory begins; zero: timers run by the machine's clock.
-	// A directory belongs to the one kind of clock or to the other. The clock goes on where the
-	// directory's last process left it.
+	// TestClock is when the clock of a new directory begins; zero: timers run by the machine's
+	// clock. A directory belongs to the one kind of clock or to the other. The clock goes on where
+	// the directory's last process left it.
 	TestClock time.Time
 
 	ports bool // Config.asksForPorts, before the defaults

@@ -80,7 +80,8 @@ func wantCalls(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// TestClockStandsStill: without a move nothing becomes due, and with one what is due comes in order.
+// TestClockStandsStill: without a move nothing becomes due, and with one what is due comes in
+// order.
 func TestClockStandsStill(t *testing.T) {
 	receiver := newCalled(t)
 	r := start(t, t.TempDir(), withTestClock)
@@ -244,7 +245,8 @@ func TestYearByTestClock(t *testing.T) {
 	}
 }
 
-// TestMoveIsBounded: after too many calls the clock stops where it is, and goes on when asked again.
+// TestMoveIsBounded: after too many calls the clock stops where it is, and goes on when asked
+// again.
 func TestMoveIsBounded(t *testing.T) {
 	defer func(n int64) { moveCalls = n }(moveCalls)
 	moveCalls = 10
@@ -269,8 +271,8 @@ func TestMoveIsBounded(t *testing.T) {
 	}
 }
 
-// TestDirectoryOfTestClock: a directory belongs to one kind of clock, and the clock goes on where it
-// stood.
+// TestDirectoryOfTestClock: a directory belongs to one kind of clock, and the clock goes on where
+// it stood.
 func TestDirectoryOfTestClock(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir, withTestClock)
@@ -398,8 +400,8 @@ func TestManyKindsByTestClock(t *testing.T) {
 	}
 }
 
-// TestFewSlotsByTestClock: calls that wait for slots of the node, at many receivers, hold no move up,
-// and adds may come meanwhile.
+// TestFewSlotsByTestClock: calls that wait for slots of the node, at many receivers, hold no move
+// up, and adds may come meanwhile.
 func TestFewSlotsByTestClock(t *testing.T) {
 	r := start(t, t.TempDir(), withTestClock, func(c *Config) { c.MaxCalls = 16 })
 	var receivers []*called

@@ -80,8 +80,8 @@ func (r *togetherReceiver) take(topic string) (of []gotCall) {
 	return of
 }
 
-// TestOutcomesOfBatches: each timer of a call of many has its own outcome. With answers none no text
-// of the receiver is kept or passed on, neither from the call's answer nor from a retry's.
+// TestOutcomesOfBatches: each timer of a call of many has its own outcome. With answers none no
+// text of the receiver is kept or passed on, neither from the call's answer nor from a retry's.
 func TestOutcomesOfBatches(t *testing.T) {
 	receiver := newTogetherReceiver(t, func(id string) string {
 		if id == "bad" {
@@ -131,8 +131,8 @@ func TestOutcomesOfBatches(t *testing.T) {
 	}
 }
 
-// TestCollectTogether: arrays go in calls of many, and by the limits of their keys; one that fails is
-// retried alone before the next of its id, and an outcome has the array.
+// TestCollectTogether: arrays go in calls of many, and by the limits of their keys; one that fails
+// is retried alone before the next of its id, and an outcome has the array.
 func TestCollectTogether(t *testing.T) {
 	failed := map[string]int{}
 	receiver := newTogetherReceiver(t, func(id string) string {

@@ -57,8 +57,8 @@ func (c *spanStore) named(name string) (all []*otlp.Span) {
 }
 
 // TestTraces: an add, its failed attempt and its retry are spans of one trace; the receiver is told
-// the attempt's span; lateness has the trace as its exemplar for who asks in OpenMetrics. Reads, and
-// changes whose caller does not trace, have none.
+// the attempt's span; lateness has the trace as its exemplar for who asks in OpenMetrics. Reads,
+// and changes whose caller does not trace, have none.
 func TestTraces(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 	to := newSpanStore(t)

@@ -120,8 +120,8 @@ func (h *founderModel) connect(i, k int) {
 	}
 }
 
-// found founds the node's plan, if all its nodes have connected. At most one plan is ever founded, by
-// anybody.
+// found founds the node's plan, if all its nodes have connected. At most one plan is ever founded,
+// by anybody.
 func (h *founderModel) found(i int) {
 	n := h.nodes[i]
 	for _, p := range readPlan(h.t, n.disk).Nodes {

@@ -208,8 +208,8 @@ func TestNothingUnknownIsApplied(t *testing.T) {
 	}
 }
 
-// TestPolicyIsTheProposers: a topic is made with the policy that its command has. Nothing depends on
-// the defaults of this build.
+// TestPolicyIsTheProposers: a topic is made with the policy that its command has. Nothing depends
+// on the defaults of this build.
 func TestPolicyIsTheProposers(t *testing.T) {
 	s := founded(t, 2, 1, 2)
 	ensure := Command{Verb: Ensure, Name: "of another release"}

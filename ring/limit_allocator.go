@@ -15,13 +15,13 @@ const (
 	// lead. The node asks for its part aheadMs before.
 	turnMs  = 1000
 	aheadMs = 500
-	// silenceTimeout is how long a node must be silent until its part counts as free, unless another
-	// node hears it. A node that is not heard may use its own part for a little less.
+	// silenceTimeout is how long a node must be silent until its part counts as free, unless
+	// another node hears it. A node that is not heard may use its own part for a little less.
 	silenceTimeout = 5 * time.Second
 	liveWithin     = 1500 * time.Millisecond
 	ownPartsFor    = silenceTimeout - 500*time.Millisecond
-	// maxTickGap bounds how much one tick adds to a silence: a node that was stopped for a while has
-	// received nothing, through no fault of the others.
+	// maxTickGap bounds how much one tick adds to a silence: a node that was stopped for a while
+	// has received nothing, through no fault of the others.
 	maxTickGap = 500 * time.Millisecond
 	// maxParts bounds the topics in a report. A node's part of any further limit is that of its own
 	// view, unconfirmed.
@@ -33,22 +33,22 @@ const (
 // LimitAllocator has one node's parts of the limits that topics have in the whole cluster. The part
 // that a node should have follows from the leaders of the shards (see shareView): of a rate, its
 // share of the shards; of leases at once, one, and of the rest its share of the shards, or, where a
-// topic's keys take turns, of the weights of its keys with something due that the nodes report. Where
-// a limit is smaller than the number of nodes that lead, these take turns by the clock of the first
-// of them.
+// topic's keys take turns, of the weights of its keys with something due that the nodes report.
+// Where a limit is smaller than the number of nodes that lead, these take turns by the clock of the
+// first of them.
 //
-// Nodes do not see leaderships move at the same moment, and leases outlast turns and leaderships. So
-// the leases that a node should have at once are not those that it may have. It reports in each
+// Nodes do not see leaderships move at the same moment, and leases outlast turns and leaderships.
+// So the leases that a node should have at once are not those that it may have. It reports in each
 // heartbeat how many it may reach (Part). It may raise its part only by the rest that all others'
-// parts leave, in reports that they made after they received its own: of two that raise theirs at the
-// same time, the later one has received the report of the earlier. It lowers its part by itself, and
-// reports that once it has no more leases than that.
+// parts leave, in reports that they made after they received its own: of two that raise theirs at
+// the same time, the later one has received the report of the earlier. It lowers its part by
+// itself, and reports that once it has no more leases than that.
 //
 // Invariant: at any time the leases that nodes have taken of a topic are together no more than its
 // limit, whichever leaders they believe in, with any clocks, and with heartbeats of any delay. This
-// holds while no leading node has been silent for silenceTimeout both to another one and to all nodes
-// that the other hears, and no process ends with leases of consumers in a shard that then has no
-// leader for silenceTimeout.
+// holds while no leading node has been silent for silenceTimeout both to another one and to all
+// nodes that the other hears, and no process ends with leases of consumers in a shard that then has
+// no leader for silenceTimeout.
 //
 // Methods may be called from any goroutine. Nothing here reads a clock.
 type LimitAllocator struct {
@@ -125,8 +125,8 @@ type AllocationReport struct {
 // ReportRef is the last report that was received from a node.
 type ReportRef struct{ Node, Seq uint64 }
 
-// Part is how many leases at once a node may reach, and the weights, together, of the keys that have
-// something due on it, if the topic's keys take turns.
+// Part is how many leases at once a node may reach, and the weights, together, of the keys that
+// have something due on it, if the topic's keys take turns.
 type Part struct {
 	Topic  timer.TopicID
 	Leases int
@@ -363,8 +363,8 @@ func (l *LimitAllocator) sentAt(seq uint64) (time.Duration, bool) {
 }
 
 // confirm raises a part by the rest that the others leave, if they reported that knowing of its
-// target. A part does not rise while consumers may have leases from this node's process before: those
-// were taken of a part that no other node may have meanwhile.
+// target. A part does not rise while consumers may have leases from this node's process before:
+// those were taken of a part that no other node may have meanwhile.
 func (l *LimitAllocator) confirm(p *part, now time.Duration) {
 	if l.unsure > 0 && !l.alone() {
 		return

@@ -348,8 +348,8 @@ func TestThePartOfTheProcessBefore(t *testing.T) {
 	}
 }
 
-// TestThePartOfLeasesThatLast: a node whose part goes down report so only when it has no more leases
-// than that, and no other takes those that it still has. Found by the simulator.
+// TestThePartOfLeasesThatLast: a node whose part goes down report so only when it has no more
+// leases than that, and no other takes those that it still has. Found by the simulator.
 func TestThePartOfLeasesThatLast(t *testing.T) {
 	v := newParish(t, 1, 2, 1)
 	a, b := v.nodes[0], v.nodes[1]
@@ -373,8 +373,8 @@ func TestThePartOfLeasesThatLast(t *testing.T) {
 	}
 }
 
-// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silenceTimeout it has said
-// nothing that was heard by this node, or by one that this one hears. Found by the simulator.
+// TestThePartOfWhoIsHeardByAnother: a node's part is nobody's only when for silenceTimeout it has
+// said nothing that was heard by this node, or by one that this one hears. Found by the simulator.
 func TestThePartOfWhoIsHeardByAnother(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -79,8 +79,8 @@ func (s *topicSet) countNamed(t *timer.Topic, by int) {
 	}
 }
 
-// refusesOutcomes returns why a topic that a policy names for outcomes does not take them; nil: they
-// all do. Those that it named before stay as they are.
+// refusesOutcomes returns why a topic that a policy names for outcomes does not take them; nil:
+// they all do. Those that it named before stay as they are.
 func (s *topicSet) refusesOutcomes(p *timer.Policy, old *timer.Topic) error {
 	for _, name := range [...]string{p.OnDone, p.OnDead} {
 		if name == "" || old != nil && old.Policy.Names(name) {

@@ -127,7 +127,8 @@ func (c *comparison) keep(members []uint64) {
 	c.points = slices.DeleteFunc(c.points, func(r replicaPoints) bool { return !slices.Contains(members, r.replica) })
 }
 
-// judge compares this replica's state after an entry with the majority's. If all voters have reported and no state has a majority, it logs that.
+// judge compares this replica's state after an entry with the majority's. If all voters have
+// reported and no state has a majority, it logs that.
 func (c *comparison) judge(r *replica, index uint64) {
 	own := c.point(r.id, index)
 	if own == nil {
@@ -227,8 +228,8 @@ func (c *comparison) latest(replica uint64) *statePoint {
 }
 
 // A state message has its version, the replica, the entry, the hash's version, 1, the hash. Builds
-// until November 2026 looked through their memory, and wrote 0 in place of the 1 if it had changed by
-// itself.
+// until November 2026 looked through their memory, and wrote 0 in place of the 1 if it had changed
+// by itself.
 const stateMessageVersion = 1
 
 func (c *comparison) send(r *replica, to uint64, p *statePoint) {
@@ -268,8 +269,8 @@ func (c *comparison) receive(r *replica, from uint64, body []byte) {
 // ErrMemoryFault reports that a state in memory differs from the applied one.
 var ErrMemoryFault = errors.New("the state in memory has changed by itself")
 
-// A replica that takes the place of a wrong one and is wrong again shows a fault of the program. The
-// next one is asked for later each time, so that the group does not copy its state for ever.
+// A replica that takes the place of a wrong one and is wrong again shows a fault of the program.
+// The next one is asked for later each time, so that the group does not copy its state for ever.
 const (
 	wrongAgain = time.Minute // doubling
 	wrongMost  = time.Hour

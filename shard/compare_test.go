@@ -118,8 +118,8 @@ func (c *hostCluster) replace(i int) {
 // TestOneWrongReplicaIsReplaced: one of three replicas, the leader or a follower, has another state
 // than its log says. No other replica stops, the shard goes on without it, and it takes no part but
 // its vote until another takes its place, which has the right state. Nothing is left of its
-// snapshots. An earlier design trusted the leader's hash and stopped every replica that differed from
-// it, again at each start.
+// snapshots. An earlier design trusted the leader's hash and stopped every replica that differed
+// from it, again at each start.
 func TestOneWrongReplicaIsReplaced(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		t.Run(map[bool]string{true: "leader", false: "follower"}[leads], func(t *testing.T) {
@@ -164,8 +164,8 @@ func TestOneWrongReplicaIsReplaced(t *testing.T) {
 }
 
 // TestWrongReplicasAreToldLaterEachTime: where each replica that takes the place of a wrong one is
-// wrong again, the program is at fault. Then the next is asked for later each time, and the state is
-// not copied for ever.
+// wrong again, the program is at fault. Then the next is asked for later each time, and the state
+// is not copied for ever.
 func TestWrongReplicasAreToldLaterEachTime(t *testing.T) {
 	inHostCluster(t, 3, func(c *hostCluster) {
 		c.takes(5 * time.Second)
@@ -280,9 +280,9 @@ type unsound struct{ timer.Saving }
 
 func (unsound) Sound() bool { return false }
 
-// TestNoSnapshotOfDamagedMemory: damaged memory is not written to a snapshot, which would be the only
-// copy once the log before it is deleted. The process ends; the next one makes the state anew from
-// the disk.
+// TestNoSnapshotOfDamagedMemory: damaged memory is not written to a snapshot, which would be the
+// only copy once the log before it is deleted. The process ends; the next one makes the state anew
+// from the disk.
 func TestNoSnapshotOfDamagedMemory(t *testing.T) {
 	bubbleHarness(t, nil, func(r *hostHarness) {
 		for _, id := range []string{"a", "b", "c"} { // more than a chunk

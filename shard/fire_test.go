@@ -41,8 +41,8 @@ func TestFireInBackoff(t *testing.T) {
 	r.audit()
 }
 
-// TestFireEarly: retries of an attempt that was asked for early come by the backoff, also before the
-// due time, and lateness counts from the request.
+// TestFireEarly: retries of an attempt that was asked for early come by the backoff, also before
+// the due time, and lateness counts from the request.
 func TestFireEarly(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		r := newHostHarness(t, nil)
@@ -143,7 +143,8 @@ func TestFireInOrder(t *testing.T) {
 	r.audit()
 }
 
-// TestFireByAClockThatWasAhead: what was asked for by a wrong clock is made once the clock is right.
+// TestFireByAClockThatWasAhead: what was asked for by a wrong clock is made once the clock is
+// right.
 func TestFireByAClockThatWasAhead(t *testing.T) {
 	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Paused = true })
@@ -173,8 +174,8 @@ func (r *hostHarness) wantWait(id string, seq uint64, want timer.Wait) {
 	}
 }
 
-// TestRedrivenOccurrenceWaitsItsTurn: in a serial topic a redriven occurrence and its series run one
-// after the other.
+// TestRedrivenOccurrenceWaitsItsTurn: in a serial topic a redriven occurrence and its series run
+// one after the other.
 func TestRedrivenOccurrenceWaitsItsTurn(t *testing.T) {
 	r := newSerialHarness(t, nil)
 	r.add("{a}1", 0, repeats(timer.Repeat{EveryMs: 10_000}))

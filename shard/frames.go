@@ -263,9 +263,9 @@ func (w *worker) frameDone(s *sentFrame) {
 }
 
 // A spare voter is a follower that its leader needs for no majority, as long as the others do their
-// part: of three voters one, of five two. Its entries wait a moment for a frame that the node writes
-// anyway, of groups that it leads or in which it is no spare voter. So a node of three syncs two
-// thirds as often. Who is spare follows from the order of the voters after the leader, so that
+// part: of three voters one, of five two. Its entries wait a moment for a frame that the node
+// writes anyway, of groups that it leads or in which it is no spare voter. So a node of three syncs
+// two thirds as often. Who is spare follows from the order of the voters after the leader, so that
 // leader and followers agree without a word, and each node is spare for others as often.
 
 // spareFor is the longest wait. An entry is committed so much later while a voter that is not spare

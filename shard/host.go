@@ -117,8 +117,8 @@ type Observer interface {
 	Command(kind timer.Kind, code timer.Code)
 	Outcome(topic timer.TopicID, o *table.Outcome)
 	Expired() // a timer was given up without another attempt
-	// Outcomes reports outcomes that were made as timers ended, and those that were not because their
-	// topic is gone.
+	// Outcomes reports outcomes that were made as timers ended, and those that were not because
+	// their topic is gone.
 	Outcomes(made, lost int)
 	// DeadReplaced reports dead letters that newer ones of their ids replaced.
 	DeadReplaced(n int)

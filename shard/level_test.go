@@ -173,7 +173,8 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 	})
 }
 
-// setSnapshotVersion gives the newest snapshot of shard 1 another version and returns the one it had.
+// setSnapshotVersion gives the newest snapshot of shard 1 another version and returns the one it
+// had.
 func (r *hostHarness) setSnapshotVersion(version byte) (was byte) {
 	r.t.Helper()
 	dir := r.host.snapshotDir()

@@ -137,8 +137,8 @@ type behind struct{ scheduler.Topics }
 
 func (behind) Given(timer.TopicID) bool { return false }
 
-// TestOutcomeWaitsForTopic: a node that does not know the timer's topic yet lets it expire, or judges
-// its consumer's lease, only when it does: it cannot know the outcome.
+// TestOutcomeWaitsForTopic: a node that does not know the timer's topic yet lets it expire, or
+// judges its consumer's lease, only when it does: it cannot know the outcome.
 func TestOutcomeWaitsForTopic(t *testing.T) {
 	r := newHostHarness(t, func(cfg *Config) { cfg.Describe, cfg.Topics = describe, behind{cfg.Topics} })
 	r.topic(2, nil)
@@ -216,8 +216,8 @@ func TestOutcomeOfConsumers(t *testing.T) {
 	}
 }
 
-// TestOutcomeOutlivesCrashes: the entry that ends a timer makes its outcome, so no crash can come in
-// between: a timer is done if and only if its outcome is there, and there is one.
+// TestOutcomeOutlivesCrashes: the entry that ends a timer makes its outcome, so no crash can come
+// in between: a timer is done if and only if its outcome is there, and there is one.
 func TestOutcomeOutlivesCrashes(t *testing.T) {
 	r := makeHarness(t, memfs.New(), func(cfg *Config) { cfg.Describe = describe })
 	r.topic(2, func(topic *timer.Topic) { topic.Paused = true })
@@ -227,7 +227,7 @@ func TestOutcomeOutlivesCrashes(t *testing.T) {
 		id := fmt.Sprint("a", n)
 		r.add(id, 0)
 		r.one().answer(200)
-		for range n % 8 { // the entry gets as far as that
+		for range n % 8 { // the entry gets that far
 			r.turn()
 		}
 		r.restart()

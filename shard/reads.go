@@ -102,8 +102,8 @@ func (r *reads) serveLong(g *replica) {
 	}
 }
 
-// scanShare returns how many slots the group may visit in this turn. Groups that have long reads when
-// the first of them asks have equal shares.
+// scanShare returns how many slots the group may visit in this turn. Groups that have long reads
+// when the first of them asks have equal shares.
 func (w *worker) scanShare() int {
 	if w.budget.scanners == 0 {
 		for _, r := range w.groups {

@@ -115,10 +115,10 @@ func TestReplayKeepsNothingOfASoleVoter(t *testing.T) {
 	}
 }
 
-// TestReplayAppliesNothingThatAPeersSnapshotSuperseded: a replica took over the state of another one
-// and ended before its log had the mark of it. The next process started from the snapshot and logged
-// its commit index. The snapshot was deleted with the replica, and the log before the tombstone is
-// read without it: entries that were never committed come before that commit index.
+// TestReplayAppliesNothingThatAPeersSnapshotSuperseded: a replica took over the state of another
+// one and ended before its log had the mark of it. The next process started from the snapshot and
+// logged its commit index. The snapshot was deleted with the replica, and the log before the
+// tombstone is read without it: entries that were never committed come before that commit index.
 func TestReplayAppliesNothingThatAPeersSnapshotSuperseded(t *testing.T) {
 	r := newRecovery(retainBytes)
 	r.feed(t, 2, 29, 5, true)

@@ -43,9 +43,9 @@ type snapshots struct {
 	installs uint64            // snapshots from peers that became the state
 }
 
-// offer answers raft's request for a snapshot to send. A snapshot is good if the log in
-// memory continues from it, and it has the current membership. Otherwise a new one is made, and raft
-// asks again.
+// offer answers raft's request for a snapshot to send. A snapshot is good if the log in memory
+// continues from it, and it has the current membership. Otherwise a new one is made, and raft asks
+// again.
 func (s *snapshots) offer(r *replica) (*pb.Snapshot, error) {
 	f := &r.files
 	if r.wrong.why != nil {

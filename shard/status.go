@@ -244,8 +244,8 @@ func (h *Host) DueFor() map[scheduler.Destination]int {
 // that have not ended.
 func (h *Host) Held(id timer.TopicID) int { return h.limits.Held(id) }
 
-// KeyWeights returns the weights, together, of a topic's keys with something due on this node, if the
-// topic has a limit and its keys take turns.
+// KeyWeights returns the weights, together, of a topic's keys with something due on this node, if
+// the topic has a limit and its keys take turns.
 func (h *Host) KeyWeights(id timer.TopicID) int { return h.limits.KeyWeights(id) }
 
 // Indexes of Fired: the result of an attempt.

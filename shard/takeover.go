@@ -64,11 +64,11 @@ func (r *replica) stepDown() {
 }
 
 const (
-	// standAfter is how long the first voter waits with its candidacy, until the others have got the
-	// hint too: they give no vote before.
+	// standAfter is how long the first voter waits with its candidacy, until the others have got
+	// the hint too: they give no vote before.
 	standAfter = 10 * time.Millisecond
-	// standRank is how much later each next voter of the assignment stands: the one before it may be
-	// gone too.
+	// standRank is how much later each next voter of the assignment stands: the one before it may
+	// be gone too.
 	standRank = 4 * tickInterval
 	standEach = tickInterval
 	// standFor is how long a voter stands again and again. Then the usual timeouts apply.

@@ -20,7 +20,7 @@ const (
 	// otherwise
 	Deliver
 	Pause  // hold a scheduled timer: no attempt starts
-	Resume // let it go on
+	Resume // undo Pause
 )
 
 // Updates by the consumer that holds a lease, from a pull or since it answered a call with 202
@@ -46,10 +46,10 @@ type Command struct {
 
 	// IfMatch is the version that the timer must have; 0: any.
 	IfMatch uint32
-	// Seq is the number of a timer among those of the id. With Redrive and Purge it is that of a dead
-	// letter; 0: the last one of the version in IfMatch. With Modify it is that of a timer that has
-	// not ended; 0: the newest. So it is with Pause and Resume. Cancel ends one that is not the
-	// newest alone, and otherwise all of the id.
+	// Seq is the number of a timer among those of the id. With Redrive and Purge it is that of a
+	// dead letter; 0: the last one of the version in IfMatch. With Modify it is that of a timer
+	// that has not ended; 0: the newest. So it is with Pause and Resume. Cancel ends one that is
+	// not the newest alone, and otherwise all of the id.
 	Seq uint64
 	// CreateOnly (Put) answers VersionMismatch when the id is in use (If-None-Match: *).
 	CreateOnly bool
@@ -62,15 +62,15 @@ type Command struct {
 	// Turn and Pull go with Deliver: the number of the change, and the new delivery.
 	Turn uint32
 	Pull bool
-	// Absolute (Add, Put): the time was given as an instant, not as a delay. Then a repeated one returns
-	// the finished timer instead of firing again, for ten minutes after the timer's end. If the
-	// instant is more than LateMs past, it does so for as long as the table keeps the timer.
+	// Absolute (Add, Put): the time was given as an instant, not as a delay. Then a repeated one
+	// returns the finished timer instead of firing again, for ten minutes after the timer's end. If
+	// the instant is more than LateMs past, it does so for as long as the table keeps the timer.
 	Absolute bool
 	// Once (Add): the id is used for this one add only. While the table remembers the timer's end,
 	// an add with other content is answered Exists instead of making another timer.
 	Once bool
-	// Shift (Modify with a due time): a pending retry or a redrive's delay is kept. The next attempt is
-	// at the later of it and the new due time.
+	// Shift (Modify with a due time): a pending retry or a redrive's delay is kept. The next
+	// attempt is at the later of it and the new due time.
 	Shift bool
 	// NotLate (Add, Put): answer TooLate if the due time is more than LateMs past.
 	NotLate bool

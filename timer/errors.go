@@ -15,7 +15,8 @@ var (
 	ErrUnknown    = errors.New("no answer in time; the change may have taken effect or may yet")
 	ErrStopped    = errors.New("the node is stopping")
 	ErrRecovering = errors.New("the node is reading its log and will serve soon")
-	// ErrHistory means that a node that may have the timer's end did not answer: nothing is guessed.
+	// ErrHistory means that a node that may have the timer's end did not answer: nothing is
+	// guessed.
 	ErrHistory = errors.New("a node did not answer that may know whether this add was made before; nothing was changed")
 )
 

@@ -64,8 +64,8 @@ const ContentDepth = 64
 func (e *HistoryEntry) Missing() int { return e.Timer.Attempts - len(e.Attempts) }
 
 // Join adds earlier attempts to the entry. earlier holds the timer's attempts that were applied
-// before its end, oldest first. If the timer was replaced or redriven its attempts started again, and
-// the ones before that do not belong to this entry.
+// before its end, oldest first. If the timer was replaced or redriven its attempts started again,
+// and the ones before that do not belong to this entry.
 func (e *HistoryEntry) Join(earlier []HistoryAttempt) {
 	next := e.Missing()
 	from := len(earlier)

@@ -13,8 +13,8 @@ type OutcomeTopic struct {
 	Name string
 }
 
-// IsOutcome reports whether a timer is an outcome: no client's add made it, or replaced it whole, and
-// it has none itself.
+// IsOutcome reports whether a timer is an outcome: no client's add made it, or replaced it whole,
+// and it has none itself.
 func IsOutcome(content uint64, onDone, onDead *OutcomeTopic) bool {
 	return content == 0 && onDone != nil && onDead != nil && onDone.ID == 0 && onDead.ID == 0
 }
@@ -22,9 +22,9 @@ func IsOutcome(content uint64, onDone, onDead *OutcomeTopic) bool {
 // OutcomeLabel is the label of each outcome.
 const OutcomeLabel = "outcome"
 
-// TakesOutcomes reports whether timers and policies may name the topic for their outcomes; nil is no
-// topic. A serial one keeps the order of each key in the key's shard, but an outcome is in the shard
-// of the timer that ended.
+// TakesOutcomes reports whether timers and policies may name the topic for their outcomes; nil is
+// no topic. A serial one keeps the order of each key in the key's shard, but an outcome is in the
+// shard of the timer that ended.
 func (t *Topic) TakesOutcomes() bool { return t != nil && !t.ForceClose && !t.Policy.Serial }
 
 // OutcomeOf is the name of the policy's topic for the outcomes of timers that end so; "": none.
@@ -39,8 +39,8 @@ func (p *Policy) OutcomeOf(end State) string {
 func (p *Policy) Names(topic string) bool { return p.OnDone == topic || p.OnDead == topic }
 
 // OutcomeID returns the id of the outcome of a timer that has ended. It carries the shard. Another
-// end of the timer has another one: a timer ends again only after a further lease, or redriven, at a
-// later time.
+// end of the timer has another one: a timer ends again only after a further lease, or redriven, at
+// a later time.
 func OutcomeID(shard ShardID, ended *Timer) string {
 	var b [33]byte
 	binary.LittleEndian.PutUint64(b[:], ended.Seq)

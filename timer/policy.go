@@ -74,7 +74,8 @@ type Policy struct {
 	Retention
 	Secrets []string // as given: whsec_…
 
-	// CloudEvents adds the headers of CloudEvents 1.0 (binary mode) to calls, in addition to our own.
+	// CloudEvents adds the headers of CloudEvents 1.0 (binary mode) to calls, in addition to our
+	// own.
 	CloudEvents bool `json:",omitempty"`
 	// SigningKeys sign calls so that receivers need no secret to check them. The newest is the
 	// first.

@@ -39,8 +39,8 @@ const (
 	Merged
 	// 410: the due time is past by more than LateMs, and the command was NotLate
 	TooLate
-	// Redrive: another timer has the id by now. CloseTopic without Force: pending timers, Removed of
-	// them, name the topic for their outcomes.
+	// Redrive: another timer has the id by now. CloseTopic without Force: pending timers, Removed
+	// of them, name the topic for their outcomes.
 	InUse
 	TooMany // Redrive: as many timers of the id as may be have not ended
 	// Redrive: neither the dead letter nor its topic has a callback URL. No shard answers so: the
@@ -51,8 +51,8 @@ const (
 // Result answers a command, or another item of a batch.
 type Result struct {
 	Code Code
-	// Unchanged says that the command has found what it would have made, and changed nothing. So it is
-	// with each Same, too.
+	// Unchanged says that the command has found what it would have made, and changed nothing. So it
+	// is with each Same, too.
 	Unchanged bool
 	// the timer's slot, as named by the item, or where the command found or put it; 0: none
 	Handle Handle

@@ -146,8 +146,8 @@ type Timer struct {
 	EndedMs   int64 // when Over
 	FiredMs   int64 // start of the last attempt
 	AskedMs   int64 // when Fire last asked for an attempt; 0 never
-	// LatenessMs is the first attempt's start − the later of due and created, or − AskedMs if that is
-	// earlier; -1 before the first attempt.
+	// LatenessMs is the first attempt's start − the later of due and created, or − AskedMs if that
+	// is earlier; -1 before the first attempt.
 	LatenessMs int64
 
 	Attempts   int    // calls started

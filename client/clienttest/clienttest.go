@@ -1,5 +1,6 @@
-// Package clienttest starts a Carillon node for a test, with a clock that stands still until the test
-// moves it: a year passes in less than a second, and all that is due in it is called, in order.
+// Package clienttest starts a Carillon node for a test, with a clock that stands still until the
+// test moves it: a year passes in less than a second, and all that is due in it is called, in
+// order.
 //
 // The node is the binary of Carillon: that of the environment variable CARILLON_BIN, or else
 // carillon on the PATH. The package needs nothing but the standard library.
@@ -43,8 +44,8 @@ type Node struct {
 	clock  client.TestClock
 }
 
-// Start starts a node in a directory of its own, and waits until it is ready. The test fails at once
-// if there is no binary, or the node does not start.
+// Start starts a node in a directory of its own, and waits until it is ready. The test fails at
+// once if there is no binary, or the node does not start.
 func Start(t testing.TB, o Options) *Node {
 	t.Helper()
 	clock := "now"
@@ -137,8 +138,8 @@ func (n *Node) Now() time.Time {
 	return now
 }
 
-// Advance lets time pass: all that becomes due is called, in order. It returns when nothing is left of
-// it but what waits for somebody.
+// Advance lets time pass: all that becomes due is called, in order. It returns when nothing is left
+// of it but what waits for somebody.
 func (n *Node) Advance(by time.Duration) client.ClockMoved {
 	n.t.Helper()
 	return n.To(n.Now().Add(by))

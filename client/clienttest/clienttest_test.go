@@ -70,7 +70,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
-// TestNoNode: a test without a binary, or whose node does not start, is told why.
+// TestNoNode: a test without a binary, or whose node does not start, fails with the reason.
 func TestNoNode(t *testing.T) {
 	fails := func(o Options) (text string) {
 		f := &failing{TB: t}

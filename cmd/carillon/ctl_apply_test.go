@@ -261,7 +261,8 @@ func TestApplyWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestTopicsFileOfTheDocuments runs what docs/topics.md shows of a file of topics, as it is printed.
+// TestTopicsFileOfTheDocuments runs what docs/topics.md shows of a file of topics, as it is
+// printed.
 func TestTopicsFileOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t)

@@ -78,9 +78,9 @@ func TestExportAndImport(t *testing.T) {
 	}
 }
 
-// TestExportOfWhatAnAddCannotSay: an array comes as a plain payload, those behind it and what is
+// TestExportOfWhatAnAddHasNot: an array comes as a plain payload, those behind it and what is
 // paused are reported, and a weight that the topic has no use for does not keep a timer out.
-func TestExportOfWhatAnAddCannotSay(t *testing.T) {
+func TestExportOfWhatAnAddHasNot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")
 	}

@@ -93,8 +93,8 @@ type Outcome struct {
 	// request", "shut down", "not sent", "connection failed", "internal error".
 	Err string
 
-	// Answer is what the receiver answered to a call that failed; nil: nothing, or its topic keeps no
-	// answers. It is a client's data: it belongs in no log and no metric.
+	// Answer is what the receiver answered to a call that failed; nil: nothing, or its topic keeps
+	// no answers. It is a client's data: it belongs in no log and no metric.
 	Answer *timer.Answer
 
 	// RetryAfterMs comes from a 429 or 503 alone, 1 s to 1 h; 0: none.

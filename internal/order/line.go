@@ -1,7 +1,7 @@
 package order
 
-// Line is a queue of those that wait to be served, in turn by weight: start-time fair queueing. Where
-// nobody has a weight it is first come, first served. The zero Line is empty. Cost: O(log n).
+// Line is a queue of those that wait to be served, in turn by weight: start-time fair queueing.
+// Where nobody has a weight it is first come, first served. The zero Line is empty. Cost: O(log n).
 type Line[T any] struct {
 	heap    Heap[*Turn[T]]
 	virtual uint64 // the start of the latest turn

@@ -16,8 +16,8 @@ const DefaultSample = 0.01
 // Config is where spans go, and how many. Where a field is empty, the environment variables of
 // OpenTelemetry count.
 type Config struct {
-	// Endpoint is the collector, http://host:4318; "": that of the environment, and where that names
-	// none, nothing is traced.
+	// Endpoint is the collector, http://host:4318; "": that of the environment, and where that
+	// names none, nothing is traced.
 	Endpoint string
 	// Sample is the part of the changes that come without a trace and are traced, 0–1; nil: that of
 	// the environment, else DefaultSample. Changes with a trace are traced if their caller's is.

@@ -1,7 +1,8 @@
 package vfs
 
-// Unsynced is a file system that leaves it to the kernel when data gets to the disk. What was written
-// outlasts the process, but not the machine. It is for tests, which wait for the disk otherwise.
+// Unsynced is a file system that leaves it to the kernel when data gets to the disk. What was
+// written outlasts the process, but not the machine. It is for tests, which wait for the disk
+// otherwise.
 type Unsynced struct{ FS }
 
 // OpenFile implements FS.

@@ -75,8 +75,8 @@ func (s *Server) Listen() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// Expect has the server keep so many connections at once, most of them idle, for little memory: then
-// headers are at most 16 KiB. 0: as it is.
+// Expect has the server keep so many connections at once, most of them idle, for little memory:
+// then headers are at most 16 KiB. 0: as it is.
 func (s *Server) Expect(connections int) {
 	if connections > 0 {
 		s.http.Concurrency, s.http.ReduceMemoryUsage, s.http.ReadBufferSize = connections, true, 16<<10

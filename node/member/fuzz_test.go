@@ -53,8 +53,8 @@ func FuzzIdentity(f *testing.F) {
 	})
 }
 
-// FuzzFoundingPlan: the answer of a node that this one joins has a plan that can be founded, or this
-// node stores nothing of it.
+// FuzzFoundingPlan: the answer of a node that this one joins has a plan that can be founded, or
+// this node stores nothing of it.
 func FuzzFoundingPlan(f *testing.F) {
 	good, err := json.Marshal(joinAnswer{ClusterID: "c", Plan: &ring.FoundingPlan{ClusterID: "c", Shards: 4, Replicas: 2, Nodes: []ring.Node{{ID: 1, Name: "n1"}, {ID: 2, Name: "n2"}}}})
 	if err != nil {

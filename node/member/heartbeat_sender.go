@@ -109,8 +109,8 @@ func (h *heartbeatSender) logClock(state *clocks.State) {
 	}
 }
 
-// reportLimits reports in each heartbeat how many of topics' leases at once this node may come to; see
-// ring.LimitAllocator.
+// reportLimits reports in each heartbeat how many of topics' leases at once this node may come to;
+// see ring.LimitAllocator.
 func (h *heartbeatSender) reportLimits(wallMs int64, mine []timer.ShardID) ring.AllocationReport {
 	_, shards, _ := h.State.Cluster()
 	leader := h.seen.Leaders()

@@ -61,8 +61,8 @@ func (p *pace) through(ctx context.Context, do func() error, rest func(took time
 	return nil
 }
 
-// batch is how many commands the next batch may have: the more, the longer the last one took. Beyond
-// paceQuick it waited for others.
+// batch is how many commands the next batch may have: the more, the longer the last one took.
+// Beyond paceQuick it waited for others.
 func (p *pace) batch() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

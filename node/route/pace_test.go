@@ -21,9 +21,9 @@ func TestRestAfter(t *testing.T) {
 	}
 }
 
-// TestBulkLeavesRoom: several bulk changes at once have no more than paceLanes small batches under way,
-// and leave the shards alone for half of each lane's time; three quarters of it where a batch takes
-// long.
+// TestBulkLeavesRoom: several bulk changes at once have no more than paceLanes small batches under
+// way, and leave the shards alone for half of each lane's time; three quarters of it where a batch
+// takes long.
 func TestBulkLeavesRoom(t *testing.T) {
 	for takes, share := range map[time.Duration]float64{time.Millisecond: 0.5, 10 * time.Millisecond: 0.25} {
 		synctest.Test(t, func(t *testing.T) {

@@ -229,8 +229,8 @@ func (t *Topics) Delete(ctx context.Context, name string, change timer.TopicChan
 	return removed, err
 }
 
-// closeEmpty closes a topic that has nothing pending or dead in any shard, and that no pending timer
-// names for its outcome.
+// closeEmpty closes a topic that has nothing pending or dead in any shard, and that no pending
+// timer names for its outcome.
 func (t *Topics) closeEmpty(ctx context.Context, id timer.TopicID) (err error) {
 	var naming int64
 	for _, o := range t.everywhere(ctx, timer.Command{Kind: timer.CloseTopic, Topic: id}) {

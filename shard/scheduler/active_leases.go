@@ -176,44 +176,6 @@ func (n *destQueue) kept(e entry, d *table.Due) bool {
 	return e.dueMs <= max(n.shutMs, n.queue.resumedMs, n.queue.limitedMs) || e.dueMs > d.NextMs
 }
 
-// propose adds a lease to the batch and records it as active.
-func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit delivery.Permit) *activeLease {
-	d := al.table.Due(e.handle)
-	own := al.table.Callback(d.Target)
-	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
-	if own.TimeoutMs > 0 {
-		timeout = time.Duration(own.TimeoutMs) * time.Millisecond
-	}
-	last := timeout + CallMargin + MaxLookAhead
-	f := &activeLease{
-		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
-		dueMs: e.dueMs, expireMs: d.ExpiresMs,
-		leaseEnd: al.now.Lease + last, timeout: timeout, provenAt: al.now.Lease, askedAt: al.now.Mono,
-		kept: n.kept(e, &d),
-	}
-	if old := al.byTimer[e.handle]; old != nil {
-		// The old call still runs, but its lease is over: its topic was dropped by force, or
-		// another node led meanwhile.
-		delete(al.byTimer, e.handle)
-		al.topics.landed(old.queue)
-		al.keys.freed(old)
-		al.limits.uncount(old)
-		al.releaseOps(old)
-	}
-	if n.queue.limiterUse != nil {
-		f.limit = n.queue.limiterUse.limit
-	}
-	al.byTimer[e.handle] = f
-	if n.queue.keys != nil {
-		al.keys.take(f)
-	}
-	n.flying++
-	al.proposed++
-	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
-	al.env.Proposed(Item{leaseProposed, f})
-	return f
-}
-
 // leased handles the applied result of a proposed lease.
 func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 	if f.call != nil {

@@ -97,8 +97,8 @@ func (q *topicQueue) batch() *timer.Batch {
 	return nil
 }
 
-// queueFor finds or makes the queue in which a due timer waits for its call. A timer with headers of
-// its own, one that is retried, and one whose call has no body go alone.
+// queueFor finds or makes the queue in which a due timer waits for its call. A timer with headers
+// of its own, one that is retried, and one whose call has no body go alone.
 func (tq *topicQueues) queueFor(q *topicQueue, h timer.Handle, d *table.Due) *destQueue {
 	b := q.batch()
 	if b == nil || d.Attempts > 0 {
@@ -196,8 +196,8 @@ func (c *batchCall) Cancel() {
 }
 
 // leaseMany proposes leases for the timers of one call, which the permit is for. The first timer of
-// the queue may go, and its topic's limit has granted it a lease. A lease lets out the next timer of
-// its key, which joins the call if there is room. It reports whether the topic keeps its turn.
+// the queue may go, and its topic's limit has granted it a lease. A lease lets out the next timer
+// of its key, which joins the call if there is room. It reports whether the topic keeps its turn.
 func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Permit) (keeps bool) {
 	q, g := n.queue, n.group
 	room := callRoom{timers: g.policy.Max, bytes: maxBatchBytes}

@@ -189,8 +189,8 @@ func TestBatchNotSent(t *testing.T) {
 	}
 }
 
-// TestBatchLosesLeases: a timer whose lease is void leaves the call, and the rest goes; if all leave,
-// the permit is free.
+// TestBatchLosesLeases: a timer whose lease is void leaves the call, and the rest goes; if all
+// leave, the permit is free.
 func TestBatchLosesLeases(t *testing.T) {
 	stale := func(r *replica) { // no call may start until a majority confirms
 		r.now.Lease += 10 * time.Second

@@ -81,8 +81,8 @@ func TestTimerExpires(t *testing.T) {
 	}
 }
 
-// TestClockStepsBack: a timer that left the wheel ahead of its time waits, and leases ahead of their
-// time are returned.
+// TestClockStepsBack: a timer that left the wheel ahead of its time waits, and leases ahead of
+// their time are returned.
 func TestClockStepsBack(t *testing.T) {
 	r := newReplica(t)
 	h := r.add("a", 15)
@@ -227,7 +227,8 @@ func TestCanary(t *testing.T) {
 }
 
 // TestNothingStartsByOldTopics: a process that has not learned yet what was decided before it began
-// calls nothing, lets nothing expire, and judges no consumer's lease: the topic may be paused or changed.
+// calls nothing, lets nothing expire, and judges no consumer's lease: the topic may be paused or
+// changed.
 func TestNothingStartsByOldTopics(t *testing.T) {
 	r := newReplica(t)
 	r.stale = true

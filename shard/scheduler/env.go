@@ -32,8 +32,8 @@ type Topics interface {
 	Named(name string) (*timer.Topic, bool)
 	// Given reports whether there was ever a topic of the id, as this node knows.
 	Given(id timer.TopicID) bool
-	// Current reports whether this node has learned all that was decided before its process began. Until
-	// then a topic may be another than it shows: paused, say. Once true, it stays so.
+	// Current reports whether this node has learned all that was decided before its process began.
+	// Until then a topic may be another than it shows: paused, say. Once true, it stays so.
 	Current() bool
 }
 
@@ -52,8 +52,8 @@ type Observer interface {
 type Env interface {
 	Wake()     // runs the scheduler once more in this turn of the worker
 	WakeNext() // runs it in the next turn, which follows at once
-	// Spent counts steps of work in this turn of the worker, of about a microsecond each, and reports
-	// that the turn's time is over: what is left is done in the next turn.
+	// Spent counts steps of work in this turn of the worker, of about a microsecond each, and
+	// reports that the turn's time is over: what is left is done in the next turn.
 	Spent(steps int) bool
 	// Least reports whether the least may be done nevertheless. It is asked once for each visit.
 	Least() bool

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"slices"
 	"time"
 
 	"carillon/internal/order"
@@ -10,9 +9,9 @@ import (
 
 // The one queue level under a topic. In a serial topic the timers of one key run one at a time, by
 // due time, then arrival. With per_key there are at most so many at once, and so many a second, by
-// priority, due time, arrival; if it is fair, the keys take turns. The leader keeps a queue for each
-// key with a timer that is due or leased, or a bucket that is not full, and lets the first timer of
-// each of its lanes into the destination queues. The others wait in line.
+// priority, due time, arrival; if it is fair, the keys take turns. The leader keeps a queue for
+// each key with a timer that is due or leased, or a bucket that is not full, and lets the first
+// timer of each of its lanes into the destination queues. The others wait in line.
 //
 // Turns are start-time fair queueing (Goyal, Vin, Cheng: Start-time Fair Queueing, 1996). A timer
 // that is let out gets a tag: the topic's virtual time, or, if that is later, the end of its key's
@@ -20,37 +19,8 @@ import (
 // and the end of its key's turn on by turnUnit/weight.
 //
 // Invariant (I21): a lease is proposed only for a key that has fewer than its most, for the head of
-// its lane, and with a token of its bucket if there is a rate. In a serial topic this is in a turn in
-// which every due timer has left the wheel: no earlier timer is missing from the key's queue.
-
-// turnUnit is the length of a turn of weight 1.
-const turnUnit = 10_000
-
-// keyMode is what keys are kept for, by the topic's policy.
-type keyMode struct {
-	serial bool
-	most   int // leases of a key at once; 0: any number
-	rate   timer.Rate
-	fair   bool
-}
-
-func keyModeOf(t *timer.Topic) keyMode {
-	if t == nil {
-		return keyMode{}
-	}
-	p := &t.Policy
-	m := keyMode{serial: p.Serial, most: p.KeyConcurrency(), fair: p.PerKey.TakeTurns()}
-	if p.PerKey != nil {
-		m.rate = p.PerKey.Rate
-	}
-	return m
-}
-
-// on reports that keys are kept.
-func (m keyMode) on() bool { return m != keyMode{} }
-
-// rated reports that keys have a rate.
-func (m keyMode) rated() bool { return m.rate.PerSecond > 0 }
+// its lane, and with a token of its bucket if there is a rate. In a serial topic this is in a turn
+// in which every due timer has left the wheel: no earlier timer is missing from the key's queue.
 
 // topicKeys are the keys of a topic in this shard.
 type topicKeys struct {
@@ -65,31 +35,6 @@ type topicKeys struct {
 
 // waitInLine counts the entries in line.
 func (q *topicKeys) waitInLine() int { return q.inLine[free] + q.inLine[full] + q.inLine[spent] }
-
-// turnsOf is the shard's part of what the topic may do at once, where keys take turns: the weights
-// of the keys with something due. 0: as any other shard.
-func (q *topicKeys) turnsOf() int {
-	if !q.mode.fair {
-		return 0
-	}
-	return max(q.weights, 1)
-}
-
-// part sets the shard's part of the turns at a receiver.
-func (q *topicKeys) part(p *order.Share) *order.Share {
-	p.Weight = q.turnsOf()
-	return p
-}
-
-// keyGate is what keeps a key's timers in line.
-type keyGate uint8
-
-const (
-	free  keyGate = iota // only those of the key that go first
-	full                 // leases of the key
-	spent                // the key's rate
-	keyGates
-)
 
 // keyQueue is the queue of one key. A serial topic may have one for each timer, so it is small.
 type keyQueue struct {
@@ -266,89 +211,6 @@ func (k *keyQueue) count(line, heads int) {
 	k.countTurns(before)
 }
 
-// turns is the key's weight while it has something due, and takes turns.
-func (k *keyQueue) turns() int {
-	if !k.queue.mode.fair || k.inLine+k.heads == 0 {
-		return 0
-	}
-	return int(k.weight)
-}
-
-// countTurns counts what a key's turns were before for what they are now, in the cluster too.
-func (k *keyQueue) countTurns(before int) {
-	if now := k.turns(); now != before {
-		k.queue.weights += now - before
-		k.queue.shareTurns()
-	}
-}
-
-// shareTurns counts the weights of the keys with something due for the cluster.
-func (q *topicQueue) shareTurns() {
-	if q.limiterUse != nil {
-		q.limiterUse.setWeights(q.weights)
-	}
-}
-
-// admits reports that the key's limits let one more of its timers go. If its rate does not, it asks
-// again when there is a token.
-func (kq *keyQueues) admits(k *keyQueue) bool {
-	gate, wait := kq.gateOf(k)
-	k.setGate(gate)
-	if gate == spent {
-		kq.askAgain(k, wait)
-	}
-	return gate == free
-}
-
-func (k *keyQueue) setGate(gate keyGate) {
-	if gate != k.gate {
-		k.queue.inLine[k.gate] -= int(k.inLine)
-		k.gate = gate
-		k.queue.inLine[gate] += int(k.inLine)
-	}
-}
-
-// gateOf returns what keeps the timers of a key, and for how long its rate does.
-func (kq *keyQueues) gateOf(k *keyQueue) (keyGate, time.Duration) {
-	mode := &k.queue.mode
-	if mode.most > 0 && int(k.leased) >= mode.most {
-		return full, 0
-	}
-	if wait := kq.fill(k); wait > 0 {
-		return spent, wait
-	}
-	return free, 0
-}
-
-// fill fills the bucket of a key, and returns how long until it has a token.
-func (kq *keyQueues) fill(k *keyQueue) time.Duration {
-	if rate := &k.queue.mode.rate; k.queue.mode.rated() {
-		return k.bucket.fill(kq.now.Mono, rate.PerSecond, float64(max(rate.Burst, 1)))
-	}
-	return 0
-}
-
-// askAgain has a key ask again after a while, unless it asks before that.
-func (kq *keyQueues) askAgain(k *keyQueue, after time.Duration) {
-	at := kq.now.Mono + max(after, time.Millisecond)
-	if k.askAt == 0 || at < k.askAt {
-		k.askAt = at
-		kq.topics.shut.push(shutKey{until: at, key: k})
-	}
-}
-
-// reopen has a key ask again.
-func (kq *keyQueues) reopen(k *keyQueue, at time.Duration) {
-	if k.askAt != at || k.dropped() || k.queue.keys[k.hash] != k {
-		return
-	}
-	k.askAt = 0
-	if k.gate == spent {
-		k.freeMs = kq.now.WallMs
-	}
-	kq.moveUp(k)
-}
-
 // enter puts a due timer into the queue of its key.
 func (kq *keyQueues) enter(q *topicQueue, e entry) {
 	k := kq.key(q, e.handle)
@@ -411,8 +273,8 @@ func (l *keyLane) countUnqueued(on bool) {
 	}
 }
 
-// pickHead makes the first due timer of a lane its head, unless the key is leased or blocked, or its
-// limits refuse. A lane that is empty is dropped.
+// pickHead makes the first due timer of a lane its head, unless the key is leased or blocked, or
+// its limits refuse. A lane that is empty is dropped.
 func (kq *keyQueues) pickHead(l *keyLane) {
 	k := l.key
 	serial := k.queue.mode.serial
@@ -443,13 +305,6 @@ func (kq *keyQueues) pickHead(l *keyLane) {
 		kq.promoteHead(l) // in the turn of the one that it replaces
 	}
 	kq.rest(l)
-}
-
-// setTag gives a timer that is let out its tag.
-func (kq *keyQueues) setTag(l *keyLane) {
-	if l.key.queue.mode.fair {
-		l.tag = max(l.key.queue.virtual, l.key.ends)
-	}
 }
 
 // rest parks a lane without a head, and drops an empty one.
@@ -503,23 +358,8 @@ func (kq *keyQueues) requeueHead(l *keyLane) {
 	kq.clearHead(l)
 }
 
-// preemptUnstarted returns a lease that was taken ahead of its due time, if an earlier timer of the
-// key has come since.
-func (kq *keyQueues) preemptUnstarted(k *keyQueue) {
-	f, due := k.active, &k.first.due
-	if f == nil || f.firm || f.revoked || !f.unstarted() || due.len() == 0 ||
-		!due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
-		return
-	}
-	if f.phase == held {
-		kq.leases.revoke(f)
-	} else {
-		f.revoked = true
-	}
-}
-
-// laneOf returns the lane whose head an entry of a destination queue is; nil: it is outdated. A timer
-// that was the head before, in an earlier turn, left an entry by which it must not go now.
+// laneOf returns the lane whose head an entry of a destination queue is; nil: it is outdated. A
+// timer that was the head before, in an earlier turn, left an entry by which it must not go now.
 func (kq *keyQueues) laneOf(e entry) *keyLane {
 	c, ok := kq.refOf(e.handle)
 	if !ok || c.leased {
@@ -646,336 +486,3 @@ func (kq *keyQueues) moveUp(k *keyQueue) {
 	}
 	kq.forgetEmpty(k)
 }
-
-// forgetEmpty drops the queue of a key that has nothing and a full bucket.
-func (kq *keyQueues) forgetEmpty(k *keyQueue) {
-	if k.leased+k.inLine+k.heads > 0 || k.dropped() || k.queue.keys[k.hash] != k {
-		return
-	}
-	if kq.fill(k); k.queue.mode.rated() && k.bucket.tokens < float64(k.queue.mode.rate.Burst) {
-		return
-	}
-	delete(k.queue.keys, k.hash)
-	k.spot.Leave()
-}
-
-// forgetRested drops the queues of keys whose buckets have filled, some at a time, in turn.
-func (kq *keyQueues) forgetRested(q *topicQueue) {
-	if !q.mode.rated() {
-		return
-	}
-	for range min(q.keyRing.Len(), pruneBudget) {
-		kq.forgetEmpty(q.keyRing.Rotate())
-	}
-}
-
-// block makes a timer hold its key if it is leased, or, in a serial topic, in backoff. If several
-// are in backoff, which can only be from before the topic was serial, the earliest blocks.
-func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
-	t, l := kq.table, &k.first
-	d := t.Due(h)
-	switch {
-	case d.State == timer.Leased:
-		kq.refs[h] = keyRef{lane: l, seq: d.Seq, leased: true}
-		k.leased++
-		k.holder = h
-		return
-	case !k.queue.mode.serial || !d.InBackoff(kq.now.WallMs):
-		return
-	case l.head.handle == h:
-		l.blocking = true
-		return
-	case l.blocking:
-		if first := t.Due(l.head.handle); !d.Earlier(&first) {
-			return
-		}
-	}
-	if l.head.handle != 0 {
-		kq.requeueHead(l)
-	}
-	kq.setTag(l)
-	l.head, l.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
-	k.count(0, +1)
-	kq.refs[h] = keyRef{lane: l, seq: d.Seq}
-	t.Rearm(h, d.Seq) // it may have been popped before it became the head
-}
-
-// review updates the key and the limit of a timer that an entry may have changed. A timer reserved
-// for a pull keeps both until its lease is applied or dropped.
-func (kq *keyQueues) review(h timer.Handle) {
-	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
-		return
-	}
-	if seq, ok := kq.pulls.reserved[h]; ok && kq.table.Live(h, seq) {
-		return
-	}
-	kq.limits.uncountCarried(h)
-	c, ok := kq.refOf(h)
-	if !ok {
-		return
-	}
-	l := c.lane
-	k := l.key
-	switch {
-	case c.leased:
-		if d := kq.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
-			return
-		}
-		delete(kq.refs, h)
-		kq.unlease(k)
-	case kq.current(l.head):
-		return
-	default:
-		if l.blocking {
-			k.freeMs = kq.now.WallMs
-		}
-		kq.clearHead(l)
-		kq.rest(l)
-	}
-	kq.block(k, h)
-	kq.moveUp(k)
-}
-
-// resumed handles a timer that a client has let go. In backoff it blocks its key again. Its lateness
-// counts as that of a timer that a gate has delayed.
-func (kq *keyQueues) resumed(h timer.Handle) {
-	d := kq.table.Due(h)
-	if !kq.active || d.State != timer.Scheduled || d.Paused {
-		return
-	}
-	q := kq.topics.queue(d.Topic)
-	q.limitedMs = kq.now.WallMs
-	if q.keys == nil || !d.InBackoff(kq.now.WallMs) {
-		return
-	}
-	if _, ok := kq.refOf(h); ok {
-		return
-	}
-	k := kq.key(q, h)
-	kq.block(k, h)
-	kq.moveUp(k)
-}
-
-// reviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
-// one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
-func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
-	if last == 0 {
-		last = kq.table.LastHandle()
-	}
-	gone := func(h timer.Handle) bool {
-		c, claimed := kq.refs[h]
-		f, foreign := kq.limits.carried[h]
-		return claimed && !kq.table.Live(h, c.seq) || foreign && !kq.table.Live(h, f.seq)
-	}
-	if len(kq.refs)+len(kq.limits.carried) == 0 || from >= last {
-		return
-	}
-	if int(last-from) <= len(kq.refs)+len(kq.limits.carried) {
-		for h := from + 1; h <= last; h++ {
-			if gone(h) {
-				kq.review(h)
-			}
-		}
-		return
-	}
-	var few []timer.Handle
-	for h := range kq.refs {
-		if h > from && h <= last && gone(h) {
-			few = append(few, h)
-		}
-	}
-	for h := range kq.limits.carried {
-		if h > from && h <= last && gone(h) {
-			few = append(few, h)
-		}
-	}
-	slices.Sort(few) // the order of effects must be deterministic
-	for _, h := range few {
-		kq.review(h)
-	}
-}
-
-// scanBlockers walks the table in slices for timers that hold their keys, and for former leaders'
-// leases that count at a limit. Until it is done no timer of a topic with such is leased.
-func (kq *keyQueues) scanBlockers() {
-	if !kq.scanning {
-		return
-	}
-	next, done := kq.table.ScanAttempted(kq.scanFrom, scanBudget, func(h timer.Handle) {
-		d := kq.table.Due(h)
-		q := kq.topics.queue(d.Topic)
-		kq.limits.countCarried(q, h, &d)
-		if q.keys == nil {
-			return
-		}
-		if f := kq.leases.byTimer[h]; f != nil && f.key != nil && f.seq == d.Seq {
-			return
-		}
-		if c, ok := kq.refOf(h); ok && (c.seq != d.Seq || c.leased || c.lane.blocking || !q.mode.serial) {
-			kq.review(h)
-			return
-		}
-		k := kq.key(q, h)
-		kq.block(k, h)
-		kq.moveUp(k)
-	})
-	kq.scanFrom, kq.scanning = next, !done
-	if !done {
-		kq.env.WakeNext()
-		return
-	}
-	kq.limits.endCarriedOver(true) // the walk has counted those that still hold
-}
-
-// findBlockers starts scanBlockers.
-func (kq *keyQueues) findBlockers() { kq.scanning, kq.scanFrom = true, 0 }
-
-// begin prepares a new leadership: it must find the timers that former leaders left leased or
-// in backoff.
-func (kq *keyQueues) begin() {
-	for _, f := range kq.leases.byTimer {
-		f.key = nil // scanBlockers finds its lease
-	}
-	for _, id := range kq.table.TopicIDs() {
-		t := kq.topic(id)
-		mode := keyModeOf(t)
-		if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
-			kq.findBlockers()
-		}
-		switch {
-		case mode.on():
-			kq.since[id] = kq.leader.since
-		case t == nil:
-			kq.unknown[id] = true
-		}
-	}
-}
-
-// longAgo is when a bucket was empty that is full by now, whatever its rate.
-const longAgo = -1 << 62
-
-// setOrder starts or stops keeping key queues for a topic, as its policy says. Keys that are kept for
-// something else are dropped and made again, with all that counts.
-func (kq *keyQueues) setOrder(q *topicQueue) {
-	want := keyModeOf(q.topic)
-	if want == q.mode {
-		if !want.on() {
-			delete(kq.since, q.id)
-		}
-		return
-	}
-	since := time.Duration(longAgo) // no rate held before
-	if q.mode.on() || kq.unknown[q.id] {
-		since = kq.now.Mono
-	}
-	delete(kq.unknown, q.id)
-	if q.mode.on() {
-		delete(kq.since, q.id)
-		q.topicKeys = topicKeys{order: q.order + 1, virtual: q.virtual} // refOf drops the refs that are left
-		kq.due.rearmAll()                                               // the queued timers come back through the wheel
-	}
-	q.mode = want
-	q.shareTurns()
-	if !want.on() {
-		return
-	}
-	q.keys = map[uint64]*keyQueue{}
-	if _, known := kq.since[q.id]; known {
-		return
-	}
-	kq.since[q.id] = since
-	if c := kq.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
-		return
-	}
-	if want.most > 0 {
-		kq.findBlockers()
-	}
-	for _, h := range kq.leases.handles() { // the walk may pass before their leases are applied
-		if f := kq.leases.byTimer[h]; f.queue.queue == q {
-			f.key = kq.key(q, h)
-			f.key.leased++
-			f.key.active = f
-		}
-	}
-}
-
-// forget drops what is known of a topic that is gone.
-func (kq *keyQueues) forget(id timer.TopicID) { delete(kq.since, id) }
-
-// pruneBudget is about how many keys, and entries of them, are pruned in one sweep.
-const pruneBudget = 4 * PopBudget
-
-// prune removes outdated entries from key queues once more than half must be outdated (I15),
-// some keys at a time, in turn. A long queue is set aside for compact.
-func (kq *keyQueues) prune(q *topicQueue) {
-	for n, work := q.keyRing.Len(), 0; n > 0 && work < pruneBudget; n-- {
-		k := q.keyRing.Rotate()
-		used, long := kq.pruneLane(&k.first)
-		work += 1 + used
-		if k.keyTurns != nil {
-			for n := k.lanes.Len(); n > 0 && !long && work < pruneBudget; n-- {
-				used, long = kq.pruneLane(k.lanes.Rotate())
-				work += 1 + used
-			}
-		}
-		if kq.forgetEmpty(k); long {
-			return
-		}
-	}
-}
-
-// pruneLane removes the outdated entries of a lane. long: there are so many that it is set aside.
-func (kq *keyQueues) pruneLane(l *keyLane) (entries int, long bool) {
-	before := l.due.len()
-	if before > PopBudget {
-		kq.deferCompaction(l)
-		return 0, true
-	}
-	l.due.filter(kq.current)
-	l.key.count(l.due.len()-before, 0)
-	kq.rest(l)
-	return before, false
-}
-
-func (kq *keyQueues) deferCompaction(l *keyLane) {
-	l.key.count(-l.due.len(), 0)
-	kq.compaction.add(staleQueue{items: l.due.items})
-	l.due = heap[entry]{}
-	kq.rest(l)
-}
-
-// waitOf returns the reason of its key why a due timer waits.
-func (kq *keyQueues) waitOf(q *topicQueue, h timer.Handle) timer.Wait {
-	if q.keys == nil {
-		return timer.Wait{}
-	}
-	k := q.keys[kq.hashOf(q, h)]
-	if k == nil {
-		return timer.Wait{}
-	}
-	gate, _ := kq.gateOf(k)
-	switch head := k.first.head.handle; {
-	case gate == full:
-		return timer.Wait{For: timer.WaitKey, On: kq.holderOf(k)}
-	case q.mode.serial && head != 0 && head != h:
-		return timer.Wait{For: timer.WaitKey, On: kq.table.ID(head)}
-	case gate == spent:
-		return timer.Wait{For: timer.WaitKeyRate}
-	}
-	return timer.Wait{}
-}
-
-// holderOf returns the id of the timer whose lease has the key; "" if unknown. Of several leases
-// only the last is known.
-func (kq *keyQueues) holderOf(k *keyQueue) string {
-	if k.active != nil {
-		return kq.table.ID(k.active.handle)
-	}
-	if c := kq.refs[k.holder]; c.lane != nil && c.lane.key == k && c.leased {
-		return kq.table.ID(k.holder)
-	}
-	return ""
-}
-
-// needsScan reports that leases of a topic count which scanBlockers finds.
-func (kq *keyQueues) needsScan(q *topicQueue) bool { return q.mode.most > 0 || q.limiterUse != nil }

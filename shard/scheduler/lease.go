@@ -3,7 +3,9 @@ package scheduler
 import (
 	"time"
 
+	"carillon/internal/delivery"
 	"carillon/shard/table"
+	"carillon/timer"
 )
 
 // Lease proposes leases for timers that may go now: tenants have their turns, in each its topics,
@@ -109,10 +111,10 @@ const (
 	commitWindow = 10 * time.Second
 )
 
-// pipeline bounds the leases that wait for their commit. More would not be committed sooner, but all
-// that comes after them later, another topic's leases, too. Where commits take long by nature, as
-// between distant nodes, more may wait. The shortest commit time says so, since a busy node does not
-// make it longer.
+// pipeline bounds the leases that wait for their commit. More would not be committed sooner, but
+// all that comes after them later, another topic's leases, too. Where commits take long by nature,
+// as between distant nodes, more may wait. The shortest commit time says so, since a busy node does
+// not make it longer.
 type pipeline struct {
 	proposed         int           // leases
 	shortest, before time.Duration // the shortest commit time of this window, and of the one before; 0: none
@@ -134,4 +136,103 @@ func (p *pipeline) committed(took, now time.Duration) {
 		p.before, p.shortest, p.window = p.shortest, took, now
 	}
 	p.shortest = min(p.shortest, took)
+}
+
+// propose adds a lease to the batch and records it as active.
+func (al *activeLeases) propose(b *table.Batch, n *destQueue, e entry, permit delivery.Permit) *activeLease {
+	d := al.table.Due(e.handle)
+	own := al.table.Callback(d.Target)
+	timeout := time.Duration(n.queue.topic.Policy.Callback.TimeoutMs) * time.Millisecond
+	if own.TimeoutMs > 0 {
+		timeout = time.Duration(own.TimeoutMs) * time.Millisecond
+	}
+	last := timeout + CallMargin + MaxLookAhead
+	f := &activeLease{
+		handle: e.handle, seq: e.seq, rev: e.rev, queue: n, permit: permit,
+		dueMs: e.dueMs, expireMs: d.ExpiresMs,
+		leaseEnd: al.now.Lease + last, timeout: timeout, provenAt: al.now.Lease, askedAt: al.now.Mono,
+		kept: n.kept(e, &d),
+	}
+	if old := al.byTimer[e.handle]; old != nil {
+		// The old call still runs, but its lease is over: its topic was dropped by force, or
+		// another node led meanwhile.
+		delete(al.byTimer, e.handle)
+		al.topics.landed(old.queue)
+		al.keys.freed(old)
+		al.limits.uncount(old)
+		al.releaseOps(old)
+	}
+	if n.queue.limiterUse != nil {
+		f.limit = n.queue.limiterUse.limit
+	}
+	al.byTimer[e.handle] = f
+	if n.queue.keys != nil {
+		al.keys.take(f)
+	}
+	n.flying++
+	al.proposed++
+	b.Lease(last.Milliseconds(), e.handle, e.seq, e.rev)
+	al.env.Proposed(Item{leaseProposed, f})
+	return f
+}
+
+// Item is the scheduler's purpose of one item of an entry. The replica keeps it until the item is
+// applied or dropped.
+type Item struct {
+	kind  itemKind
+	lease *activeLease
+}
+
+type itemKind uint8
+
+const (
+	othersProposed itemKind = iota // nothing waits for it
+	leaseProposed
+	outcomeProposed // without an active lease: of an inherited or a consumer's one
+)
+
+// ItemApplied handles the result of one of this scheduler's items.
+func (s *Scheduler) ItemApplied(i Item, r *timer.Result) {
+	switch i.kind {
+	case leaseProposed:
+		s.leases.leased(i.lease, *r)
+	case outcomeProposed:
+		s.leases.outcomeApplied(i.lease, r)
+	}
+}
+
+// ItemDropped handles an item of this scheduler that raft did not take.
+func (s *Scheduler) ItemDropped(i Item) {
+	switch i.kind {
+	case leaseProposed:
+		s.leases.leaseDropped(i.lease)
+	case outcomeProposed:
+		s.leases.outcomeDropped(i.lease)
+	default:
+		s.due.rearmAll()
+	}
+}
+
+// leaseDropped handles a lease that raft did not take.
+func (al *activeLeases) leaseDropped(f *activeLease) {
+	al.leaves(f)
+	f.permit.Cancel()
+	al.over(f)
+	al.table.Rearm(f.handle, f.seq)
+	if f.call != nil {
+		al.applied(f.call)
+	}
+}
+
+// outcomeDropped handles an outcome that raft did not take; f is its active lease, nil if there is
+// none.
+func (al *activeLeases) outcomeDropped(f *activeLease) {
+	switch {
+	case f == nil:
+		al.inherited.scanAgain()
+	case f.phase == returned:
+		al.out.release(f)
+	default:
+		al.ended(f, &f.attempt)
+	}
 }

@@ -83,8 +83,8 @@ func (l *Limits) Held(id timer.TopicID) int {
 	return b.leases
 }
 
-// KeyWeights returns the weights, together, of a topic's keys with something due on this node, if the
-// topic has a limit and its keys take turns.
+// KeyWeights returns the weights, together, of a topic's keys with something due on this node, if
+// the topic has a limit and its keys take turns.
 func (l *Limits) KeyWeights(id timer.TopicID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,8 @@ type outcomeItem struct {
 	lease *activeLease
 }
 
-// add keeps an outcome for the next entry; f is the active lease that it ends, nil if there is none.
+// add keeps an outcome for the next entry; f is the active lease that it ends, nil if there is
+// none.
 func (o *outcomes) add(out table.Outcome, f *activeLease) {
 	o.outcomes = append(o.outcomes, outcomeItem{out, f})
 }
@@ -43,9 +44,9 @@ func (o *outcomes) expire(e entry) { o.expires = append(o.expires, e) }
 // forget has a dead letter dropped that is past its retention.
 func (o *outcomes) forget(e entry) { o.forgets = append(o.forgets, e) }
 
-// canJudge reports whether this node knows the timer's topic as it is, and the zone of its series. A node
-// that has just started may lead a shard before it has learned the topics again. The default policy
-// would be wrong: it has other attempts and another backoff (I17).
+// canJudge reports whether this node knows the timer's topic as it is, and the zone of its series.
+// A node that has just started may lead a shard before it has learned the topics again. The default
+// policy would be wrong: it has other attempts and another backoff (I17).
 func (o *outcomes) canJudge(h timer.Handle, d *table.Due) bool {
 	return o.cfg.Topics.Current() && o.topic(d.Topic) != nil && o.HasZone(h, d)
 }
@@ -168,12 +169,12 @@ func (o *outcomes) rebase() {
 }
 
 // Describe returns the payload of the outcome of a timer of a topic that has just ended, as JSON.
-// last is its last attempt; nil: it had none. The result is kept in the log, so what a later release
-// writes does not change it.
+// last is its last attempt; nil: it had none. The result is kept in the log, so what a later
+// release writes does not change it.
 type Describe func(topic *timer.Topic, ended *timer.Timer, last *timer.HistoryAttempt) []byte
 
-// followUp adds the outcome of a timer that the next item ends, if its on_done or on_dead, or that of
-// its topic, names a topic. A timer without costs O(1); ended copies the timer.
+// followUp adds the outcome of a timer that the next item ends, if its on_done or on_dead, or that
+// of its topic, names a topic. A timer without costs O(1); ended copies the timer.
 func (l *leader) followUp(b *table.Batch, h timer.Handle, end timer.State, ended func() (*timer.Timer, *timer.HistoryAttempt)) {
 	from := l.topic(l.table.TopicOf(h))
 	if from == nil {

@@ -16,7 +16,7 @@ func (r *replica) letGo(id string) {
 }
 
 // TestPaused: a timer that a client holds is not called when it is due, and is counted as waiting
-// for that. Others of its topic go on.
+// for that. Others of its topic are called.
 func TestPaused(t *testing.T) {
 	for _, after := range []bool{false, true} { // held when it is due already, and has left the wheel
 		r := newReplica(t)
@@ -78,8 +78,8 @@ func TestPausedExpires(t *testing.T) {
 	r.want("")
 }
 
-// TestPausedSeriesCatchesUp: occurrences that came due while the series was held follow its rule, the
-// pending one too, however short the pause was.
+// TestPausedSeriesCatchesUp: occurrences that came due while the series was held follow its rule,
+// the pending one too, however short the pause was.
 func TestPausedSeriesCatchesUp(t *testing.T) {
 	f := func(catchUp timer.CatchUp, calls string, next int64) {
 		t.Helper()

@@ -13,10 +13,10 @@ import (
 	"carillon/timer"
 )
 
-// TestKeysThroughTrouble: with random adds, cancels, ends, receivers that are shut and full, changes
-// of the policy, pauses, lost entries and leaders, with calls of one timer and of many, no key has
-// more timers at once in calls than its limit, nor more starts than its rate; at the end everything
-// is done, and nothing is kept.
+// TestKeysThroughTrouble: with random adds, cancels, ends, receivers that are shut and full,
+// changes of the policy, pauses, lost entries and leaders, with calls of one timer and of many, no
+// key has more timers at once in calls than its limit, nor more starts than its rate; at the end
+// everything is done, and nothing is kept.
 func TestKeysThroughTrouble(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 77))

@@ -257,8 +257,8 @@ func TestNewKeyNeedNotWait(t *testing.T) {
 	}
 }
 
-// TestKeyWithReceiversThatAreDown: they do not hold up its timers for others, with a limit of the key
-// and without one.
+// TestKeyWithReceiversThatAreDown: they do not hold up its timers for others, with a limit of the
+// key and without one.
 func TestKeyWithReceiversThatAreDown(t *testing.T) {
 	for _, k := range []timer.PerKey{{Fair: true}, {Concurrency: 1}, {Concurrency: 1, Fair: true, Rate: rate(100, 1)}} {
 		r := newReplica(t)
@@ -292,8 +292,8 @@ func TestKeyWithReceiversThatAreDown(t *testing.T) {
 	}
 }
 
-// TestPartsOfShards: of what a topic may run at once, a shard has its part by the weights of the keys
-// that have something due.
+// TestPartsOfShards: of what a topic may run at once, a shard has its part by the weights of the
+// keys that have something due.
 func TestPartsOfShards(t *testing.T) {
 	l := NewLimits(nil)
 	topic := &timer.Topic{Policy: timer.Policy{Concurrency: 1}}
@@ -330,8 +330,8 @@ func TestPartsOfShards(t *testing.T) {
 	}
 }
 
-// TestWeightsAcrossShards: keys have their turns by weight in whichever shards they live, also once the
-// weight of one changes.
+// TestWeightsAcrossShards: keys have their turns by weight in whichever shards they live, also once
+// the weight of one changes.
 func TestWeightsAcrossShards(t *testing.T) {
 	shards := []*replica{newReplica(t), newReplica(t)}
 	shards[1].cfg.Limiters = shards[0].cfg.Limiters
@@ -458,7 +458,8 @@ func TestOutdatedEntriesOfLanes(t *testing.T) {
 }
 
 // TestTurnsOfOneInstant: keys whose timers share one due time in the future take turns by their
-// weights, however many run at once. In a serial topic a key has no second one while its first runs.
+// weights, however many run at once. In a serial topic a key has no second one while its first
+// runs.
 func TestTurnsOfOneInstant(t *testing.T) {
 	const timers, rounds = 300, 30
 	for _, weights := range [][]uint8{{1, 1, 1, 1}, {1, 3}, {3, 1}, {1, 10}, {10, 1}, {1, 10, 5}} {

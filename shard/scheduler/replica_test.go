@@ -268,7 +268,8 @@ func (r *replica) turn() {
 	}
 }
 
-// entry proposes an entry and applies or drops it. It reports false if there was nothing to propose.
+// entry proposes an entry and applies or drops it. It reports false if there was nothing to
+// propose.
 func (r *replica) entry(more ...func(*table.Batch)) bool {
 	r.t.Helper()
 	if !r.Leads() {

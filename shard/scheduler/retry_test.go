@@ -61,8 +61,8 @@ func TestI17Backoff(t *testing.T) {
 	f(timer.Retry{MinBackoffMs: 1, HasJitter: true, Jitter: 1}, 1, 0, 1) // never at once
 }
 
-// TestAnswersThatAreNotKept: a topic can keep no answers, and a node whose memory is full keeps none
-// either.
+// TestAnswersThatAreNotKept: a topic can keep no answers, and a node whose memory is full keeps
+// none either.
 func TestAnswersThatAreNotKept(t *testing.T) {
 	answer := &timer.Answer{Body: "card declined"}
 	f := func(none, full bool, want *timer.Answer) {

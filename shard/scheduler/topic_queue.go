@@ -30,8 +30,8 @@ type topicQueue struct {
 	// resumedMs is when the topic was last resumed, wall clock; 0: never. Occurrences due before
 	// may have been missed.
 	resumedMs int64
-	// limitedMs is when its limit or its window last refused a lease, or let one go again, or a client
-	// let one of its timers go, wall clock.
+	// limitedMs is when its limit or its window last refused a lease, or let one go again, or a
+	// client let one of its timers go, wall clock.
 	limitedMs int64
 
 	window   topicWindow

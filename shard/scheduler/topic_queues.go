@@ -177,8 +177,8 @@ func (tq *topicQueues) reopen() {
 	}
 }
 
-// ordered reports that the order of the topic's timers is known: in a serial topic no earlier one of
-// a key is missing, and all leases that count at its limits are found.
+// ordered reports that the order of the topic's timers is known: in a serial topic no earlier one
+// of a key is missing, and all leases that count at its limits are found.
 func (tq *topicQueues) ordered(q *topicQueue) bool {
 	if q.mode.serial && (!tq.due.caughtUp || len(q.moving) > 0 || len(tq.compaction.queues) > 0) {
 		return false

@@ -44,8 +44,8 @@ func (t *Table) add(c *encoding.Command, f *encoding.Summary) timer.Result {
 	merges := c.Merge != timer.MergeReject
 	absolute := c.Flags&encoding.CommandAbsolute != 0
 	if c.Flags&encoding.CommandOnce == 0 && c.Tag != v.Tag {
-		// What was cancelled is made again, even while its last attempt still runs. The request that
-		// made it does not do that if it comes twice, as through a node that was stopped (I5).
+		// What was cancelled is made again, even while its last attempt still runs. The request
+		// that made it does not do that if it comes twice, as through a node that was stopped (I5).
 		same = same && s.State() != timer.Cancelled && !(s.State() == timer.Leased && s.Cancelled())
 	}
 	switch s.State() {
@@ -334,9 +334,9 @@ func (t *Table) cancelOne(h timer.Handle) (running, changed bool) {
 	return false, false
 }
 
-// fire makes the next attempt of a scheduled timer now, or at the proposer's time if the command has
-// it. Everything else stays: the due time, the version and with it the webhook-id, the attempts, and
-// the times of a series.
+// fire makes the next attempt of a scheduled timer now, or at the proposer's time if the command
+// has it. Everything else stays: the due time, the version and with it the webhook-id, the
+// attempts, and the times of a series.
 func (t *Table) fire(c *encoding.Command) timer.Result {
 	h := t.Named(c.Topic, c.ID, 0)
 	if h == 0 {
@@ -367,7 +367,7 @@ func (t *Table) fire(c *encoding.Command) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// pause holds a scheduled timer until a resume, or lets it go on. Everything else stays, as with
+// pause pauses a scheduled timer, or resumes it. Everything else stays, as with
 // fire: the due time, the version and with it the webhook-id, and the attempts. A timer that is
 // replaced or patched stays held.
 func (t *Table) pause(c *encoding.Command) timer.Result {
@@ -394,8 +394,8 @@ func (t *Table) pause(c *encoding.Command) timer.Result {
 	return timer.Result{Code: timer.OK, Handle: h}
 }
 
-// missed reports whether a held timer is an occurrence whose time has passed, of a series that skips
-// those. The leader moves it on, because a table knows no calendar.
+// missed reports whether a held timer is an occurrence whose time has passed, of a series that
+// skips those. The leader moves it on, because a table knows no calendar.
 func missed(s *slab.Slot, v *content.Blob, nowMs int64) bool {
 	if v.AskedMs != 0 || s.Attempts() != 0 || s.When() > nowMs {
 		return false
@@ -404,8 +404,8 @@ func missed(s *slab.Slot, v *content.Blob, nowMs int64) bool {
 	return p != nil && p.CatchUp == timer.CatchUpSkip
 }
 
-// unmiss ends the mark of a missed occurrence when the timer gets another time or another series. The
-// timer's update is open.
+// unmiss ends the mark of a missed occurrence when the timer gets another time or another series.
+// The timer's update is open.
 func unmiss(s *slab.Slot) {
 	if s.Missed() {
 		s.SetPaused(false, false)

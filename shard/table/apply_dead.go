@@ -63,7 +63,8 @@ func (t *Table) purge(c *encoding.Command) timer.Result {
 }
 
 // closeTopic makes a topic refuse adds. Without force, the topic must have no pending and no dead
-// timers, and no pending timer may name it for its outcome. With force, all timers of the topic are dropped; see dropTopic.
+// timers, and no pending timer may name it for its outcome. With force, all timers of the topic are
+// dropped; see dropTopic.
 func (t *Table) closeTopic(c *encoding.Command) timer.Result {
 	out := timer.Result{Code: timer.OK}
 	row, ok := t.topics.rowOf[c.Topic]

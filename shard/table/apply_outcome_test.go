@@ -80,8 +80,8 @@ func TestOutcomeIsMadeByTheEnd(t *testing.T) {
 	}
 }
 
-// TestOutcomeHasNone: an outcome is not given an outcome by a patch, nor by one that is only tried. A
-// put makes it a timer of the client's own.
+// TestOutcomeHasNone: an outcome is not given an outcome by a patch, nor by one that is only tried.
+// A put makes it a timer of the client's own.
 func TestOutcomeHasNone(t *testing.T) {
 	d := newTableHarness(t)
 	states["leased"](d)

@@ -75,8 +75,8 @@ func TestRestampInSlices(t *testing.T) {
 	}
 }
 
-// TestRestampedOutcomeIsDue: an outcome that was due at once by a clock that was ahead is due at once
-// when the clock is set back, in every state. A client's timer keeps its time.
+// TestRestampedOutcomeIsDue: an outcome that was due at once by a clock that was ahead is due at
+// once when the clock is set back, in every state. A client's timer keeps its time.
 func TestRestampedOutcomeIsDue(t *testing.T) {
 	ahead := applyNow + time.Hour.Milliseconds()
 	for _, state := range []string{"scheduled", "leased", "released", "retried"} {

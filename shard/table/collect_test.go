@@ -109,7 +109,7 @@ func TestCollectChain(t *testing.T) {
 	if due := d.table.Read(1, "a").DueMs; due != d.now+60_000 {
 		t.Errorf("the one that fills is due in %d ms", due-d.now)
 	}
-	// The dead letter is redriven beside it.
+	// The dead letter is redriven and runs in parallel.
 	if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != timer.OK || string(got.Timer.Payload) != "[2,3]" {
 		t.Errorf("redrive: %+v", got)
 	}

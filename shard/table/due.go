@@ -120,8 +120,8 @@ func (t *timers) Job(h timer.Handle) Job {
 	return j
 }
 
-// EarliestMs returns the time before which no attempt may start (I4): the due time, or when somebody
-// asked for an attempt before it.
+// EarliestMs returns the time before which no attempt may start (I4): the due time, or when
+// somebody asked for an attempt before it.
 func (j *Job) EarliestMs() int64 { return earliestMs(j.DueMs, j.AskedMs) }
 
 func earliestMs(dueMs, askedMs int64) int64 {

@@ -279,8 +279,8 @@ func (t *Table) moveTo(h timer.Handle, s *slab.Slot, dueMs int64) {
 	t.transition(h, s, timer.Scheduled, next)
 }
 
-// makeArray makes the payload of a scheduled timer the first of an array; one without a payload gets
-// an empty array. If the payload does not fit into one, the timer is due now and the answer is
+// makeArray makes the payload of a scheduled timer the first of an array; one without a payload
+// gets an empty array. If the payload does not fit into one, the timer is due now and the answer is
 // Merged. If it is not JSON, or nests too deep, the answer is Exists.
 func (t *Table) makeArray(h timer.Handle, s *slab.Slot, v *content.Blob) timer.Code {
 	has, rest := encoding.SplitCollect(nil, v.Rest)

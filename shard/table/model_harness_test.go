@@ -23,8 +23,8 @@ type modelHarness struct {
 	table *Table
 	model *model
 	now   int64
-	// deadByVersion lets redrives and purges name a version or a number. The golden snapshot was drawn
-	// without it.
+	// deadByVersion lets redrives and purges name a version or a number. The golden snapshot was
+	// drawn without it.
 	deadByVersion bool
 	// notLate makes adds and puts refuse to be late. The golden snapshot was drawn without it.
 	notLate  bool

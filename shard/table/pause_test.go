@@ -137,8 +137,8 @@ func TestMissedWhilePaused(t *testing.T) {
 	f("patched since", true, timer.CatchUpSkip, 5, nil, &timer.Command{Kind: timer.Modify, Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 2}}})
 }
 
-// TestRepetitionsChangeNothing: a repeated cancel, pause, resume or fire, and an add that keeps what is
-// there, are answered as such.
+// TestRepetitionsChangeNothing: a repeated cancel, pause, resume or fire, and an add that keeps
+// what is there, are answered as such.
 func TestRepetitionsChangeNothing(t *testing.T) {
 	for name, c := range map[string]timer.Command{
 		"cancel": {Kind: timer.Cancel}, "pause": {Kind: timer.Pause}, "fire": {Kind: timer.Fire},

@@ -140,7 +140,8 @@ func (t *timers) CopySize(h timer.Handle, payload bool) int {
 }
 
 // BatchBytes returns how many bytes a timer takes at most of the body of a call of many timers,
-// without the name of its topic: it has the id and the key, fixed names and numbers, and the payload.
+// without the name of its topic: it has the id and the key, fixed names and numbers, and the
+// payload.
 func (t *timers) BatchBytes(h timer.Handle) int {
 	v := t.viewOf(h)
 	payload, contentType := encoding.BodySize(v.Rest)
@@ -148,8 +149,8 @@ func (t *timers) BatchBytes(h timer.Handle) int {
 	return fixed + 2*len(v.ID) + payload + escaped*contentType
 }
 
-// RefusedAddress is the error of a scheduled timer whose last call was refused an address; "" of any
-// other.
+// RefusedAddress is the error of a scheduled timer whose last call was refused an address; "" of
+// any other.
 func (t *timers) RefusedAddress(h timer.Handle) string {
 	if s := t.get(h); s != nil && t.wasRefused(s) {
 		return string(t.content.ErrorText(t.attempts.At(s.Attempt).ErrRef))

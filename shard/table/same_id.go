@@ -7,9 +7,9 @@ import (
 	"carillon/timer/encoding"
 )
 
-// link is a timer's place among those of one id, if there are several. They are in this order: those
-// that have not ended, the newest first, then those that have, the last one to end first. The id
-// names the first. Only that one may be Done or Cancelled.
+// link is a timer's place among those of one id, if there are several. They are in this order:
+// those that have not ended, the newest first, then those that have, the last one to end first. The
+// id names the first. Only that one may be Done or Cancelled.
 type link struct {
 	newer, older timer.Handle
 	live         bool // counted as one that has not ended
@@ -42,9 +42,9 @@ func (t *timers) NextLive(h timer.Handle) timer.Handle {
 	return 0
 }
 
-// Named finds a timer that a change names: the one with a number among those of the id that have not
-// ended, or without a number the one that the id names; of those that wait behind each other, the
-// first. It returns 0 if there is none.
+// Named finds a timer that a change names: the one with a number among those of the id that have
+// not ended, or without a number the one that the id names; of those that wait behind each other,
+// the first. It returns 0 if there is none.
 func (t *timers) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle {
 	h := t.Find(topic, id)
 	if l := t.chains[h]; seq == 0 && l.behind {
@@ -234,7 +234,7 @@ func (t *timers) mayRedrive(h timer.Handle) timer.Code {
 		return timer.OK
 	}
 	if t.collects(h) && t.collects(g.first) {
-		return timer.OK // it runs beside those that wait, as it does beside a series
+		return timer.OK // it runs in parallel to those that wait, and to a series
 	}
 	dead, first := t.content.View(t.slots.At(h).Ref), t.content.View(t.slots.At(g.first).Ref)
 	switch {

@@ -20,7 +20,8 @@ func (d *tableHarness) die(again int64) (seq uint64) {
 	return seq
 }
 
-// TestFireIsAnAttemptNow: only the time of the next attempt changes, and the time of the request is kept.
+// TestFireIsAnAttemptNow: only the time of the next attempt changes, and the time of the request is
+// kept.
 func TestFireIsAnAttemptNow(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Tag: 7, Spec: &timer.Spec{DueMs: applyNow + 60_000, Priority: 3}})
@@ -55,7 +56,8 @@ func TestFireIsAnAttemptNow(t *testing.T) {
 	}
 }
 
-// TestShift: the due time moves. A pending retry stays where it is, unless the new due time is later.
+// TestShift: the due time moves. A pending retry stays where it is, unless the new due time is
+// later.
 func TestShift(t *testing.T) {
 	const hour = 3_600_000
 	d := newTableHarness(t)
@@ -81,8 +83,8 @@ func TestShift(t *testing.T) {
 	}
 }
 
-// TestFireTwice: while the attempt that was asked for is still to come, asking again changes nothing;
-// a request by a clock that was ahead gives way to a later one.
+// TestFireTwice: while the attempt that was asked for is still to come, asking again changes
+// nothing; a request by a clock that was ahead gives way to a later one.
 func TestFireTwice(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Spec: &timer.Spec{DueMs: applyNow + 60_000}})
@@ -97,9 +99,9 @@ func TestFireTwice(t *testing.T) {
 	}
 }
 
-// TestFireByAClockSetBack: what was asked for by a clock that was an hour ahead is made once the clock
-// is right: of a timer that waits, of one whose lease is given back, and of one in backoff, whose wait
-// stays as long as it was.
+// TestFireByAClockSetBack: what was asked for by a clock that was an hour ahead is made once the
+// clock is right: of a timer that waits, of one whose lease is given back, and of one in backoff,
+// whose wait stays as long as it was.
 func TestFireByAClockSetBack(t *testing.T) {
 	const hour = 3_600_000
 	for _, state := range []string{"scheduled", "leased", "backoff"} {
@@ -218,8 +220,8 @@ func TestCancelledInFlightThatSucceeded(t *testing.T) {
 	}
 }
 
-// TestRedriveOfOccurrences: dead occurrences run in parallel with the series, each named by its number, and
-// never move it.
+// TestRedriveOfOccurrences: dead occurrences run in parallel with the series, each named by its
+// number, and never move it.
 func TestRedriveOfOccurrences(t *testing.T) {
 	d := newTableHarness(t)
 	d.command(timer.Command{Kind: timer.Add, Tag: 9, Spec: &timer.Spec{DueMs: applyNow, HasExpiry: true, ExpiresAfterMs: 50, Repeat: &timer.Repeat{EveryMs: 1000}}})
@@ -258,8 +260,8 @@ func TestRedriveOfOccurrences(t *testing.T) {
 	}
 }
 
-// TestRedriveEndsTheFire: a redriven timer is not one that was fired. Only one that is not due yet has
-// the time of the redrive in its place.
+// TestRedriveEndsTheFire: a redriven timer is not one that was fired. Only one that is not due yet
+// has the time of the redrive in its place.
 func TestRedriveEndsTheFire(t *testing.T) {
 	for _, c := range []struct{ due, delay, asked, next int64 }{
 		{0, 0, 0, 100}, {0, 500, 0, 600}, {1000, 0, 100, 100}, {1000, 500, 600, 600}, {1000, 5000, 0, 5100},
@@ -283,8 +285,8 @@ func TestRedriveEndsTheFire(t *testing.T) {
 	}
 }
 
-// TestCancelByNumber: a cancel that names an older occurrence ends that one alone; one that names the
-// newest, or one that is gone, ends all. Its answer is about the one that it names.
+// TestCancelByNumber: a cancel that names an older occurrence ends that one alone; one that names
+// the newest, or one that is gone, ends all. Its answer is about the one that it names.
 func TestCancelByNumber(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -442,7 +444,8 @@ func TestCancelPassesDeadLetters(t *testing.T) {
 	}
 }
 
-// TestDeathsOfOneIDCostTheSame: a death costs the same with as many dead letters of the id as there may be.
+// TestDeathsOfOneIDCostTheSame: a death costs the same with as many dead letters of the id as there
+// may be.
 func TestDeathsOfOneIDCostTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: make ci runs it")

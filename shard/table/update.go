@@ -138,8 +138,8 @@ func (u *updater) dropSuccessor(h timer.Handle, r *slab.Attempt) {
 	}
 }
 
-// drop removes a timer and frees its slot. Its id then names the next timer of the same id, if there
-// is one.
+// drop removes a timer and frees its slot. Its id then names the next timer of the same id, if
+// there is one.
 func (u *updater) drop(h timer.Handle) {
 	u.unchain(h)
 	s := u.beginUpdate(h)

@@ -139,8 +139,8 @@ func AppendCounts(dst []byte, ids []timer.ShardID, counts []timer.Counts) []byte
 	return dst
 }
 
-// firstCauses are the causes of waiting that each topic's counts have. Later ones follow all topics,
-// where there are some: topic, cause, number.
+// firstCauses are the causes of waiting that each topic's counts have. Later ones follow all
+// topics, where there are some: topic, cause, number.
 const firstCauses = int(timer.WaitLeader) + 1
 
 // DecodeCounts decodes the output of AppendCounts or AppendFailure.

@@ -81,8 +81,8 @@ func newBatchReceiver(t testing.TB, fails func(id string) bool) *batchReceiver {
 	return r
 }
 
-// TestManyTimersInOneCall: what a call of many timers has, and that those which the answer names are
-// retried alone.
+// TestManyTimersInOneCall: what a call of many timers has, and that those which the answer names
+// are retried alone.
 func TestManyTimersInOneCall(t *testing.T) {
 	r := newBatchReceiver(t, func(id string) bool { return id == "{k}b" || id == "c" })
 	node := serve(t, t.TempDir())
@@ -136,8 +136,9 @@ func TestManyTimersInOneCall(t *testing.T) {
 	}
 }
 
-// TestManyTimersInOneCallUnderKill: a node is killed while calls of many timers run, again and again.
-// Each timer ends done, and only those of a call without a stored answer are called once more.
+// TestManyTimersInOneCallUnderKill: a node is killed while calls of many timers run, again and
+// again. Each timer ends done, and only those of a call without a stored answer are called once
+// more.
 func TestManyTimersInOneCallUnderKill(t *testing.T) {
 	timers, kills := 3000, 4
 	if testing.Short() {
@@ -177,7 +178,8 @@ func TestManyTimersInOneCallUnderKill(t *testing.T) {
 		}
 		twice += max(r.ok[id]-1, 0)
 	}
-	// Of each kill, the calls that ran: 4 of at most 20 timers, and those whose outcome was not stored.
+	// Of each kill, the calls that ran: 4 of at most 20 timers, and those whose outcome was not
+	// stored.
 	if most := kills * 2 * 4 * 20; twice > most {
 		t.Errorf("%d timers were called again after a success, at most %d can be", twice, most)
 	}
@@ -237,9 +239,9 @@ func herdRate(t testing.TB, c *client, topic, policy string, takes time.Duration
 	return float64(n) / last.Sub(first).Seconds()
 }
 
-// TestManyTimersInOneCallAreFaster: with 16 calls at once, calls of 100 timers bring at least 4 times
-// as many timers to a receiver that takes 2 ms as single ones, and twice as many to one that takes
-// none.
+// TestManyTimersInOneCallAreFaster: with 16 calls at once, calls of 100 timers bring at least 4
+// times as many timers to a receiver that takes 2 ms as single ones, and twice as many to one that
+// takes none.
 func TestManyTimersInOneCallAreFaster(t *testing.T) {
 	n, rounds := 40_000, 3
 	if testing.Short() {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestConsoleOperatorTasks: an operator's ten tasks are done in one visit, by clicks and keys alone,
-// and the API has what came of each.
+// TestConsoleOperatorTasks: an operator's ten tasks are done in one visit, by clicks and keys
+// alone, and the API has what came of each.
 func TestConsoleOperatorTasks(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t)

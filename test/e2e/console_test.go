@@ -483,7 +483,8 @@ func TestConsoleEditsTimers(t *testing.T) {
 	m.must(t, 200, "POST", "/v1/topics/try/timers/tea/fire", "")
 	b.awaitTrue("the attempt has failed, in red", `[...document.querySelectorAll('.badge.bad')].some((e) => e.innerText === 'failed')`)
 
-	// A receiver that has just failed is not called healthy, and one that nobody calls is not unhealthy.
+	// A receiver that has just failed is not called healthy, and one that nobody calls is not
+	// unhealthy.
 	left := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(500) })
 	m.must(t, 201, "PUT", "/v1/topics/left", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":1},"breaker":{"failures":1,"open":"100ms"}}`, left.url()))
 	m.must(t, 201, "PUT", "/v1/topics/left/timers/once", `{"delay":"0s"}`)

@@ -18,8 +18,8 @@ import (
 
 // guide is a page of docs/guides as far as it can be run. Its fenced blocks are: console, commands
 // for other terminals; sh, commands for one shell; text, the output of the sh block before it;
-// "text sink", the receiver's output; and go, ts and python, parts of a program in that language. In
-// an output … stands for anything.
+// "text sink", the receiver's output; and go, ts and python, parts of a program in that language.
+// In an output … stands for anything.
 type guide struct {
 	console  []string
 	blocks   []guideBlock

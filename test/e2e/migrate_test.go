@@ -166,8 +166,8 @@ func TestMigrationOfAsynqTasks(t *testing.T) {
 	}
 }
 
-// TestMigrationOfBeanstalkdJobs: jobs keep their bytes, order and delays, and none comes early. While
-// a worker has one, nothing is migrated.
+// TestMigrationOfBeanstalkdJobs: jobs keep their bytes, order and delays, and none comes early.
+// While a worker has one, nothing is migrated.
 func TestMigrationOfBeanstalkdJobs(t *testing.T) {
 	t.Parallel()
 	address := beanstalkServer(t)

@@ -20,8 +20,8 @@ import (
 	"carillon/test/freeport"
 )
 
-// postgres runs a Postgres with a database shop, in a directory of its own. It refuses to be root's:
-// root lets another user run it. Without one the test is skipped.
+// postgres runs a Postgres with a database shop, in a directory of its own. It refuses to be
+// root's: root lets another user run it. Without one the test is skipped.
 func postgres(t *testing.T) (address string) {
 	t.Helper()
 	notShort(t)

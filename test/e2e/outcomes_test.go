@@ -40,8 +40,8 @@ func (c *client) outcomes(t testing.TB, topic string) map[string][]outcomeOf {
 	return all
 }
 
-// TestOutcomes: the ends of timers make outcomes, which are called or pulled as their topic says, and
-// the topics that are named stay.
+// TestOutcomes: the ends of timers make outcomes, which are called or pulled as their topic says,
+// and the topics that are named stay.
 func TestOutcomes(t *testing.T) {
 	p := serve(t, t.TempDir())
 	c := newClient(p)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPausedTimers: timers that were paused are not called when they are due, nor after kill -9, until
-// they are resumed. Others are. A series follows its catch-up rule.
+// TestPausedTimers: timers that were paused are not called when they are due, nor after kill -9,
+// until they are resumed. Others are. A series follows its catch-up rule.
 func TestPausedTimers(t *testing.T) {
 	t.Parallel()
 	rcv := newReceiver(t, nil)

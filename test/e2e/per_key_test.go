@@ -36,8 +36,8 @@ type turns struct {
 	perSecond     float64 // calls, while there was a backlog
 }
 
-// takeTurns has a key add a timer every turnsApart, at first alone, then beside another with n timers
-// due. Both are in one shard.
+// takeTurns has a key add a timer every turnsApart, at first alone, then beside another with n
+// timers due. Both are in one shard.
 func takeTurns(t *testing.T, n int, fair bool) turns {
 	node := serve(t, t.TempDir())
 	defer node.kill()
@@ -135,8 +135,8 @@ func takeTurns(t *testing.T, n int, fair bool) turns {
 }
 
 // TestKeysTakeTurns: one key has a backlog, another adds a timer every ten milliseconds, and the
-// receiver is the bottleneck. The other key is hardly later than alone, and the receiver has as many
-// calls as without turns.
+// receiver is the bottleneck. The other key is hardly later than alone, and the receiver has as
+// many calls as without turns.
 func TestKeysTakeTurns(t *testing.T) {
 	n := turnsHerd(t)
 	slack, least := turnsBusySlack, turnsBusyLeast

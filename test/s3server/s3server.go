@@ -28,8 +28,8 @@ type Server struct {
 	Dir string // of the bucket: a file for each object
 }
 
-// Start starts a server, and names it in the environment as the tools of AWS expect. Where no server
-// is installed the test is skipped.
+// Start starts a server, and names it in the environment as the tools of AWS expect. Where no
+// server is installed the test is skipped.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	program := find(t)

@@ -26,8 +26,8 @@ type Counts struct {
 	Ranked, Spread      int
 	Expired, Same       int // expired timers; adds answered with the existing timer
 	Rotations, Resealed int // secret keys put into use; commands that sealed secrets again
-	// calls before their due time, asked for by hand; calls of redriven occurrences while their series
-	// had one, or the other way round
+	// calls before their due time, asked for by hand; calls of redriven occurrences while their
+	// series had one, or the other way round
 	Asked, Parallel     int
 	Collected           int // payloads that were called in arrays
 	Superseded          int // timers that a later add or a cancel ended
@@ -39,8 +39,8 @@ type Counts struct {
 	PerKey, InTurn      int // calls of keys with a rate; of keys whose turn comes while another has a herd
 	Batches, Batched    int // calls of many timers, and their timers
 	Laden               int // adds refused because memory was full
-	// words that a process is gone, which lives, or its disk slow, which is not; requests to fence a
-	// process
+	// words that a process is gone, which lives, or its disk slow, which is not; requests to fence
+	// a process
 	FalseWords, SlowWords, Fences int
 	ScenarioCounts
 	ClockCounts

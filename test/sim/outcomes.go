@@ -37,8 +37,8 @@ func (w *World) drawOutcomes() *outcomes {
 	}
 }
 
-// topics returns the topics, if they exist. The one of outcomes is made first, since the other names
-// it.
+// topics returns the topics, if they exist. The one of outcomes is made first, since the other
+// names it.
 func (d *outcomes) topics(before int) []string {
 	if !d.on {
 		return nil

@@ -185,17 +185,18 @@ func (b *attemptChecker) paced(c *call) {
 			next = min(next, b.toMs+max(0, next-b.fromMs))
 		}
 	}
-	// A client asked for this attempt, which is possible only between two attempts. Without that only a
-	// clock that is set back changes the time.
+	// A client asked for this attempt, which is possible only between two attempts. Without that
+	// only a clock that is set back changes the time.
 	if asked := before.delivery.Job.AskedMs; j.AskedMs > asked || j.AskedMs < asked && len(backs) == 0 {
 		next = min(next, j.AskedMs)
 	}
 	if d := tbl.Due(j.Handle); d.FiredMs > before.wallMs || d.FiredMs < firedMs {
 		return
 	}
-	// The leader's clock was set back after the decision, and before its entry was applied: the shard's
-	// clock has not reached the end of the attempt yet, and the table never had this decision. The
-	// wait counts from a time that is not known. Where the table had it, backs knows that time.
+	// The leader's clock was set back after the decision, and before its entry was applied: the
+	// shard's clock has not reached the end of the attempt yet, and the table never had this
+	// decision. The wait counts from a time that is not known. Where the table had it, backs knows
+	// that time.
 	if !before.kept && w.checker.times.of(c.delivery.Shard).clock < before.endedMs && c.letGoMs < before.endedMs {
 		return
 	}

@@ -22,15 +22,15 @@ const (
 	Pass
 )
 
-// CancelEach cancels each timer in the version that the walk has met. Each occurrence of a series is
-// answered for by itself.
+// CancelEach cancels each timer in the version that the walk has met. Each occurrence of a series
+// is answered for by itself.
 func CancelEach(topic timer.TopicID) Plan {
 	return func(m *timer.Ref) (*timer.Command, Decision) {
 		return &timer.Command{Kind: timer.Cancel, Topic: topic, ID: m.ID, Seq: m.Seq, IfMatch: m.Version}, Change
 	}
 }
 
-// PauseEach holds each scheduled timer, and ResumeEach lets it go on.
+// PauseEach pauses each scheduled timer, and ResumeEach resumes it.
 func PauseEach(topic timer.TopicID) Plan  { return holdEach(topic, true) }
 func ResumeEach(topic timer.TopicID) Plan { return holdEach(topic, false) }
 

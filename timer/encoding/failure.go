@@ -42,7 +42,8 @@ func DecodeAnswer(b []byte) (*timer.Answer, error) {
 	return a, r.Close()
 }
 
-// AppendFailure writes an error text of at most MaxErr bytes and an encoded answer, if there is one.
+// AppendFailure writes an error text of at most MaxErr bytes and an encoded answer, if there is
+// one.
 func AppendFailure(dst, text, answer []byte) []byte {
 	if len(answer) == 0 {
 		dst = binary.AppendUvarint(dst, uint64(len(text)))

@@ -147,8 +147,8 @@ func TestAuditWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestRepetitionsAreNotAudited: what changes nothing, though it is answered as a success, cannot push
-// out of the audit log what others have changed.
+// TestRepetitionsAreNotAudited: what changes nothing, though it is answered as a success, cannot
+// push out of the audit log what others have changed.
 func TestRepetitionsAreNotAudited(t *testing.T) {
 	var tr trail
 	h := newHarness(t, func(c *Config) { c.Audit = tr.record })

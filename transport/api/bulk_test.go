@@ -104,7 +104,8 @@ func TestBulkReschedule(t *testing.T) {
 	h.do("GET", timersPath+"/t001", "").has("due_ms", fmt.Sprint(first+60_000), "version", "1")
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t02"},"shift":"-90m"}`, 10, 10, 0)
 	due("t020", first-1_800_000+20*60_000)
-	// A timer that has failed waits for its next attempt: its due time is moved, the attempt no earlier.
+	// A timer that has failed waits for its next attempt: its due time is moved, the attempt no
+	// earlier.
 	h.engine.set("orders", "t002", func(t *timer.Timer) { t.Attempts, t.NextMs = 1, noonMs+7_200_000_0 })
 	h.bulk("reschedule", `{"filter":{"id_prefix":"t002"},"shift":"1h"}`, 1, 1, 0)
 	h.do("GET", timersPath+"/t002", "").has("due_ms", fmt.Sprint(first+2*3_600_000+2*60_000), "next_attempt_ms", fmt.Sprint(noonMs+7_200_000_0))

@@ -36,8 +36,8 @@ type Config struct {
 	Digest func(text string) (uint64, error)
 	// Console is the page at / for people, and its files; nil: there is none.
 	Console *console.Site
-	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404. all: with
-	// the series that name topics or destinations.
+	// Metrics answers /metrics, or says as an Engine does why it cannot; nil makes it 404. all:
+	// with the series that name topics or destinations.
 	Metrics func(ctx *fasthttp.RequestCtx, all bool) error
 
 	// Observe is told of every request that was answered, by any goroutine: the number of its route

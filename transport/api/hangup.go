@@ -30,8 +30,8 @@ func rawConn(c net.Conn) syscall.RawConn {
 	}
 }
 
-// HungUp looks, without waiting, whether the client has gone. Where that cannot be known it is taken
-// to be there.
+// HungUp looks, without waiting, whether the client has gone. Where that cannot be known it is
+// taken to be there.
 func (c *framedConn) HungUp() bool {
 	raw := rawConn(c.Conn)
 	if raw == nil {

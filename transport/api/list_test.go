@@ -102,8 +102,8 @@ func TestListOrderAndFilters(t *testing.T) {
 	}
 }
 
-// TestListReadsLittleOfEachShard: a page is made of a few timers of each shard, and further ones of a
-// shard that has more of it are asked for in pages that grow.
+// TestListReadsLittleOfEachShard: a page is made of a few timers of each shard, and further ones of
+// a shard that has more of it are asked for in pages that grow.
 func TestListReadsLittleOfEachShard(t *testing.T) {
 	h := newHarness(t)
 	h.engine.shards = 64

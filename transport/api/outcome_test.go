@@ -58,8 +58,8 @@ func TestOutcomeTopics(t *testing.T) {
 	h.do("PUT", orders, `{"on_done":null}`).want(200).has("policy.on_done", "")
 }
 
-// TestOutcomePayload: an outcome shows the timer as a read does. A payload that does not fit is left
-// out.
+// TestOutcomePayload: an outcome shows the timer as a read does. A payload that does not fit is
+// left out.
 func TestOutcomePayload(t *testing.T) {
 	topic := &timer.Topic{ID: 3, Name: "orders", Policy: timer.DefaultPolicy()}
 	x := &timer.Timer{

@@ -229,8 +229,8 @@ func (x *roundTripper) keepsAnswer() bool {
 	return x.call != nil && x.call.req.KeepAnswer && (status < 200 || status >= 300)
 }
 
-// keptAnswer returns what is kept of an answer; nil if that is nothing. Headers are made valid UTF-8,
-// because they are shown as text.
+// keptAnswer returns what is kept of an answer; nil if that is nothing. Headers are made valid
+// UTF-8, because they are shown as text.
 func (x *roundTripper) keptAnswer() *timer.Answer {
 	h := &x.answer.Header
 	h.SetNoDefaultContentType(true)

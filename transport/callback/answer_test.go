@@ -27,8 +27,8 @@ func TestStatusThatIsNone(t *testing.T) {
 	}
 }
 
-// TestLinesThatEndInLFAlone: small devices and scripts answer so. The answer counts at once, and its
-// connection is closed.
+// TestLinesThatEndInLFAlone: small devices and scripts answer so. The answer counts at once, and
+// its connection is closed.
 func TestLinesThatEndInLFAlone(t *testing.T) {
 	f := func(answer string, success bool, status int, retryAfter time.Duration) {
 		t.Helper()

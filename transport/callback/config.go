@@ -41,8 +41,8 @@ type Config struct {
 	// Lease is the clock of Request.Deadline. It counts the time in which the machine
 	// slept or was stopped, which the runtime's clock does not: since New, by Now.
 	Lease func() time.Duration
-	// TestClock is a clock that stands still while a call runs; nil: none. Breakers open and close by
-	// it, calls and failures have its time, and each call carries it. Signatures have Wall's.
+	// TestClock is a clock that stands still while a call runs; nil: none. Breakers open and close
+	// by it, calls and failures have its time, and each call carries it. Signatures have Wall's.
 	TestClock func() time.Time
 }
 

@@ -25,8 +25,9 @@ type Pool struct {
 	workers workers
 	starts  starts
 
-	// base ends when calls in flight are given up, and with it parts: each dial and connection hangs
-	// on one of them, in turn. They have a lock each, for which thousands of calls at once would wait.
+	// base ends when calls in flight are given up, and with it parts: each dial and connection
+	// hangs on one of them, in turn. They have a lock each, for which thousands of calls at once
+	// would wait.
 	base      context.Context
 	giveUp    context.CancelFunc
 	parts     [64]context.Context

@@ -220,7 +220,8 @@ func (a *applyCmd) compare(t *topicInFile, answer []byte) (step, error) {
 	}
 	patch, changes := patchTo("", have, want, t.policy)
 	if len(patch) == 0 && row.AutoCreated {
-		// A topic of a file does not go when it is idle: any change makes it one that somebody made.
+		// A topic of a file does not go when it is idle: any change makes it one that somebody
+		// made.
 		patch = fields{"delivery": want["delivery"]}
 		changes = []fieldChange{{"auto_created", plain(true), plain(false)}}
 	}

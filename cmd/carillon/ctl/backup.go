@@ -31,8 +31,8 @@ carillon ctl backup s3://vault/carillon.backup
 carillon ctl backup - | ssh vault 'cat > carillon.backup'`
 }
 
-// backupIdle is how long a node may send nothing: it waits at most this long for a shard's state, and
-// then reports that it gave up.
+// backupIdle is how long a node may send nothing: it waits at most this long for a shard's state,
+// and then reports that it gave up.
 const backupIdle = 15 * time.Minute
 
 // Run writes the file under another name until it is whole, so that the last good backup is never

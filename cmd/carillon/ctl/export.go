@@ -167,8 +167,8 @@ func (x *exporter) timers(page []json.RawMessage) error {
 // leastMs is the first instant that the API takes in Unix milliseconds, in 1973.
 const leastMs = 100_000_000_000
 
-// add is the timer as an add with an absolute time: to repeat it changes nothing. import alone knows
-// the field paused.
+// add is the timer as an add with an absolute time: to repeat it changes nothing. import alone
+// knows the field paused.
 func (t *shownTimer) add() []byte {
 	o := &object{}
 	o.set("id", t.ID)

@@ -132,8 +132,8 @@ func (r *importRun) end() error {
 }
 
 // op is the operation of a batch. It decides how an id that is in use is treated, over the topic's
-// rule. A paused timer is added for a day long after the import. Then it is paused, and then it gets
-// its time by the patch, so that it is never called between.
+// rule. A paused timer is added for a day long after the import. Then it is paused, and then it
+// gets its time by the patch, so that it is never called between.
 func (a *importedAdd) op() (body, then []byte, err error) {
 	line := a.line
 	hides, paused := hidesHeader(a.fields["callback"]), string(a.fields["paused"]) == "true"

@@ -66,8 +66,8 @@ func (s *Slot) Cancelled() bool      { return s.whenMarks&CancelMark != 0 }
 func (s *Slot) Chained() bool        { return s.whenMarks&ChainMark != 0 }
 func (s *Slot) Priority() uint8      { return uint8(s.whenMarks >> priorityShift) }
 
-// Reason is why a timer is dead. In a slot that was loaded it may be a value that the state does not
-// have: see Valid.
+// Reason is why a timer is dead. In a slot that was loaded it may be a value that the state does
+// not have: see Valid.
 func (s *Slot) Reason() timer.Reason {
 	if s.State() == timer.Scheduled {
 		return timer.NoReason

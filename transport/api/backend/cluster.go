@@ -25,8 +25,8 @@ type Cluster interface {
 	// ordered, not done.
 	SetReplicas(ctx context.Context, replicas int) error
 	// Finalize ends an upgrade: the feature level rises to the highest that any node understands;
-	// timer.ErrFeatureLevel names those that do not. It returns the level that the cluster has then. Doing
-	// it again changes nothing.
+	// timer.ErrFeatureLevel names those that do not. It returns the level that the cluster has
+	// then. Doing it again changes nothing.
 	Finalize(ctx context.Context) (feature.Level, error)
 }
 

@@ -64,14 +64,14 @@ type Timers interface {
 
 // Topics are those of the cluster.
 type Topics interface {
-	// Named finds a topic. timer.ErrNoTopic says that there is none, also where others may have made
-	// it; any other error says that no node that knows could be asked.
+	// Named finds a topic. timer.ErrNoTopic says that there is none, also where others may have
+	// made it; any other error says that no node that knows could be asked.
 	Named(ctx context.Context, name string) (*timer.Topic, error)
 	// Latest finds a topic as the last change has left it that was decided before. Its errors are
 	// Named's.
 	Latest(ctx context.Context, name string) (*timer.Topic, error)
-	// Here and List read this node's copy of the topics, which may be behind; List in order of name,
-	// those after a name.
+	// Here and List read this node's copy of the topics, which may be behind; List in order of
+	// name, those after a name.
 	Here(name string) (*timer.Topic, bool)
 	List(after string, limit int) []*timer.Topic
 	// Count counts the topics whose names begin so and for which f holds, up to most.

@@ -8,8 +8,8 @@ import (
 // TestClock is the clock of a node for tests. It stands still until it is moved.
 type TestClock interface {
 	NowMs() int64
-	// Move has the time pass, and does all that becomes due on the way. Moves are made one after the
-	// other. It stops early when the context ends, and by its own bounds.
+	// Move has the time pass, and does all that becomes due on the way. Moves are made one after
+	// the other. It stops early when the context ends, and by its own bounds.
 	Move(ctx context.Context, m ClockMove) (ClockMoved, error)
 }
 
@@ -25,7 +25,7 @@ type ClockMoved struct {
 	NowMs   int64
 	Calls   int64 // to receivers
 	Left    int64 // timers that were due by now and wait for somebody
-	Stopped bool  // it has not got as far as it was to, or not done all there
+	Stopped bool  // it stopped before the time that was asked for, or with work left
 }
 
 // Errors of TestClock.Move.

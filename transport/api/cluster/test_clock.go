@@ -27,8 +27,8 @@ func noTestClock() *web.Problem {
 	return web.Fail(404, "no_test_clock", "time passes by itself here: only a node that was started with --test-clock has a clock to read and to move")
 }
 
-// MoveClock takes {"advance": duration} or {"to": time}. It answers when nothing that was due by then is
-// left but what waits for somebody.
+// MoveClock takes {"advance": duration} or {"to": time}. It answers when nothing that was due by
+// then is left but what waits for somebody.
 func MoveClock(rq *web.Request) *web.Problem {
 	clock := rq.Core.TestClock
 	if clock == nil {

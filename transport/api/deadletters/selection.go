@@ -20,8 +20,8 @@ type selection struct {
 	delayMs int64
 	// callback is the patch of a redrive; nil when none is given.
 	callback *timer.Patch
-	// needsURL: of a redrive that gives no URL, in a topic that has none. Dead letters without a URL
-	// of their own are skipped.
+	// needsURL: of a redrive that gives no URL, in a topic that has none. Dead letters without a
+	// URL of their own are skipped.
 	needsURL bool
 }
 

@@ -217,8 +217,8 @@ func runTogether(rq *web.Request, ops []operation, brief bool) {
 	}
 }
 
-// attempt has operations decided and returns those to try again: their topic was closing, or there is
-// no timer with the topic's key.
+// attempt has operations decided and returns those to try again: their topic was closing, or there
+// is no timer with the topic's key.
 func attempt(rq *web.Request, todo []*operation, brief bool) (stale []*operation) {
 	todo = withoutRefused(rq, todo)
 	send := make([]timer.Op, 0, len(todo))

@@ -148,8 +148,8 @@ func RescheduleSelected(rq *web.Request) *web.Problem { return changeTimers(rq, 
 func PauseSelected(rq *web.Request) *web.Problem      { return changeTimers(rq, bulk.PauseEach) }
 func ResumeSelected(rq *web.Request) *web.Problem     { return changeTimers(rq, bulk.ResumeEach) }
 
-// changeTimers changes the timers that the body selects, each by the plan; nil: it moves them as the
-// body says.
+// changeTimers changes the timers that the body selects, each by the plan; nil: it moves them as
+// the body says.
 func changeTimers(rq *web.Request, each func(timer.TopicID) bulk.Plan) *web.Problem {
 	reschedule := each == nil
 	r, p := rq.Reader()

@@ -147,8 +147,8 @@ func newMerge(rq *web.Request, q *timer.Query, want int) *merge {
 	n := rq.Engine.Shards()
 	m := &merge{rq: rq, query: *q, byEnd: q.ByEnd, left: want, streams: make([]stream, n)}
 	m.query.Bytes = max(rq.Limits.ResponseBytes/n, leastShare)
-	// What a shard has of the page is about Poisson distributed: few have more than 3 deviations above
-	// the mean, and are asked again.
+	// What a shard has of the page is about Poisson distributed: few have more than 3 deviations
+	// above the mean, and are asked again.
 	mean := float64(want) / float64(n)
 	size := int(mean+3*math.Sqrt(mean)) + 1
 	for i := range m.streams {

@@ -352,7 +352,8 @@ func AppendPolicy(b []byte, p *timer.Policy) []byte {
 	return o.End()
 }
 
-// findOutcomeTopics checks the topics that a policy names for outcomes and that known does not name.
+// findOutcomeTopics checks the topics that a policy names for outcomes and that known does not
+// name.
 func findOutcomeTopics(rq *web.Request, p, known *timer.Policy) *web.Problem {
 	for i, name := range [...]string{p.OnDone, p.OnDead} {
 		if name == "" || known != nil && known.Names(name) {

@@ -11,9 +11,9 @@ import (
 // of the cluster's own bound.
 const DefaultMaxTopics = 10_000
 
-// topicsMade bounds the topics that a token's adds make, by how many there are that it sees and that
-// adds have made. So the bound holds across nodes and restarts, and a topic that goes away makes
-// room; tokens that see the same topics share it.
+// topicsMade bounds the topics that a token's adds make, by how many there are that it sees and
+// that adds have made. So the bound holds across nodes and restarts, and a topic that goes away
+// makes room; tokens that see the same topics share it.
 type topicsMade struct {
 	Most int
 

@@ -6,8 +6,8 @@ import (
 	"carillon/internal/order"
 )
 
-// Destination is one receiver's part: its calls and its waiters. The zero value is ready for use. It
-// belongs to one Slots.
+// Destination is one receiver's part: its calls and its waiters. The zero value is ready for use.
+// It belongs to one Slots.
 type Destination struct {
 	calls    int
 	waiters  int

@@ -1,0 +1,210 @@
+package scheduler
+
+import (
+	"time"
+
+	"carillon/internal/order"
+	"carillon/timer"
+)
+
+// Limits and turns of keys: how many timers of a key may run, how many a second, and whose turn it
+// is.
+
+// keyMode is what keys are kept for, by the topic's policy.
+type keyMode struct {
+	serial bool
+	most   int // leases of a key at once; 0: any number
+	rate   timer.Rate
+	fair   bool
+}
+
+func keyModeOf(t *timer.Topic) keyMode {
+	if t == nil {
+		return keyMode{}
+	}
+	p := &t.Policy
+	m := keyMode{serial: p.Serial, most: p.KeyConcurrency(), fair: p.PerKey.TakeTurns()}
+	if p.PerKey != nil {
+		m.rate = p.PerKey.Rate
+	}
+	return m
+}
+
+// on reports that keys are kept.
+func (m keyMode) on() bool { return m != keyMode{} }
+
+// rated reports that keys have a rate.
+func (m keyMode) rated() bool { return m.rate.PerSecond > 0 }
+
+// keyGate is what keeps a key's timers in line.
+type keyGate uint8
+
+const (
+	free  keyGate = iota // only those of the key that go first
+	full                 // leases of the key
+	spent                // the key's rate
+	keyGates
+)
+
+// admits reports that the key's limits let one more of its timers go. If its rate does not, it asks
+// again when there is a token.
+func (kq *keyQueues) admits(k *keyQueue) bool {
+	gate, wait := kq.gateOf(k)
+	k.setGate(gate)
+	if gate == spent {
+		kq.askAgain(k, wait)
+	}
+	return gate == free
+}
+
+func (k *keyQueue) setGate(gate keyGate) {
+	if gate != k.gate {
+		k.queue.inLine[k.gate] -= int(k.inLine)
+		k.gate = gate
+		k.queue.inLine[gate] += int(k.inLine)
+	}
+}
+
+// gateOf returns what keeps the timers of a key, and for how long its rate does.
+func (kq *keyQueues) gateOf(k *keyQueue) (keyGate, time.Duration) {
+	mode := &k.queue.mode
+	if mode.most > 0 && int(k.leased) >= mode.most {
+		return full, 0
+	}
+	if wait := kq.fill(k); wait > 0 {
+		return spent, wait
+	}
+	return free, 0
+}
+
+// fill fills the bucket of a key, and returns how long until it has a token.
+func (kq *keyQueues) fill(k *keyQueue) time.Duration {
+	if rate := &k.queue.mode.rate; k.queue.mode.rated() {
+		return k.bucket.fill(kq.now.Mono, rate.PerSecond, float64(max(rate.Burst, 1)))
+	}
+	return 0
+}
+
+// askAgain has a key ask again after a while, unless it asks before that.
+func (kq *keyQueues) askAgain(k *keyQueue, after time.Duration) {
+	at := kq.now.Mono + max(after, time.Millisecond)
+	if k.askAt == 0 || at < k.askAt {
+		k.askAt = at
+		kq.topics.shut.push(shutKey{until: at, key: k})
+	}
+}
+
+// reopen has a key ask again.
+func (kq *keyQueues) reopen(k *keyQueue, at time.Duration) {
+	if k.askAt != at || k.dropped() || k.queue.keys[k.hash] != k {
+		return
+	}
+	k.askAt = 0
+	if k.gate == spent {
+		k.freeMs = kq.now.WallMs
+	}
+	kq.moveUp(k)
+}
+
+// forgetEmpty drops the queue of a key that has nothing and a full bucket.
+func (kq *keyQueues) forgetEmpty(k *keyQueue) {
+	if k.leased+k.inLine+k.heads > 0 || k.dropped() || k.queue.keys[k.hash] != k {
+		return
+	}
+	if kq.fill(k); k.queue.mode.rated() && k.bucket.tokens < float64(k.queue.mode.rate.Burst) {
+		return
+	}
+	delete(k.queue.keys, k.hash)
+	k.spot.Leave()
+}
+
+// forgetRested drops the queues of keys whose buckets have filled, some at a time, in turn.
+func (kq *keyQueues) forgetRested(q *topicQueue) {
+	if !q.mode.rated() {
+		return
+	}
+	for range min(q.keyRing.Len(), pruneBudget) {
+		kq.forgetEmpty(q.keyRing.Rotate())
+	}
+}
+
+// waitOf returns the reason of its key why a due timer waits.
+func (kq *keyQueues) waitOf(q *topicQueue, h timer.Handle) timer.Wait {
+	if q.keys == nil {
+		return timer.Wait{}
+	}
+	k := q.keys[kq.hashOf(q, h)]
+	if k == nil {
+		return timer.Wait{}
+	}
+	gate, _ := kq.gateOf(k)
+	switch head := k.first.head.handle; {
+	case gate == full:
+		return timer.Wait{For: timer.WaitKey, On: kq.holderOf(k)}
+	case q.mode.serial && head != 0 && head != h:
+		return timer.Wait{For: timer.WaitKey, On: kq.table.ID(head)}
+	case gate == spent:
+		return timer.Wait{For: timer.WaitKeyRate}
+	}
+	return timer.Wait{}
+}
+
+// holderOf returns the id of the timer whose lease has the key; "" if unknown. Of several leases
+// only the last is known.
+func (kq *keyQueues) holderOf(k *keyQueue) string {
+	if k.active != nil {
+		return kq.table.ID(k.active.handle)
+	}
+	if c := kq.refs[k.holder]; c.lane != nil && c.lane.key == k && c.leased {
+		return kq.table.ID(k.holder)
+	}
+	return ""
+}
+
+// turnUnit is the length of a turn of weight 1.
+const turnUnit = 10_000
+
+// turnsOf is the shard's part of what the topic may do at once, where keys take turns: the weights
+// of the keys with something due. 0: as any other shard.
+func (q *topicKeys) turnsOf() int {
+	if !q.mode.fair {
+		return 0
+	}
+	return max(q.weights, 1)
+}
+
+// part sets the shard's part of the turns at a receiver.
+func (q *topicKeys) part(p *order.Share) *order.Share {
+	p.Weight = q.turnsOf()
+	return p
+}
+
+// turns is the key's weight while it has something due, and takes turns.
+func (k *keyQueue) turns() int {
+	if !k.queue.mode.fair || k.inLine+k.heads == 0 {
+		return 0
+	}
+	return int(k.weight)
+}
+
+// countTurns counts what a key's turns were before for what they are now, in the cluster too.
+func (k *keyQueue) countTurns(before int) {
+	if now := k.turns(); now != before {
+		k.queue.weights += now - before
+		k.queue.shareTurns()
+	}
+}
+
+// shareTurns counts the weights of the keys with something due for the cluster.
+func (q *topicQueue) shareTurns() {
+	if q.limiterUse != nil {
+		q.limiterUse.setWeights(q.weights)
+	}
+}
+
+// setTag gives a timer that is let out its tag.
+func (kq *keyQueues) setTag(l *keyLane) {
+	if l.key.queue.mode.fair {
+		l.tag = max(l.key.queue.virtual, l.key.ends)
+	}
+}

@@ -1,0 +1,304 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"carillon/timer"
+)
+
+// What happens to the queues of keys beside the way of a timer: entries that change its state, a new
+// leadership, another policy, and outdated entries.
+
+// block makes a timer hold its key if it is leased, or, in a serial topic, in backoff. If several
+// are in backoff, which can only be from before the topic was serial, the earliest blocks.
+func (kq *keyQueues) block(k *keyQueue, h timer.Handle) {
+	t, l := kq.table, &k.first
+	d := t.Due(h)
+	switch {
+	case d.State == timer.Leased:
+		kq.refs[h] = keyRef{lane: l, seq: d.Seq, leased: true}
+		k.leased++
+		k.holder = h
+		return
+	case !k.queue.mode.serial || !d.InBackoff(kq.now.WallMs):
+		return
+	case l.head.handle == h:
+		l.blocking = true
+		return
+	case l.blocking:
+		if first := t.Due(l.head.handle); !d.Earlier(&first) {
+			return
+		}
+	}
+	if l.head.handle != 0 {
+		kq.requeueHead(l)
+	}
+	kq.setTag(l)
+	l.head, l.blocking = entry{dueMs: d.NextMs, seq: d.Seq, handle: h, rev: d.Rev}, true
+	k.count(0, +1)
+	kq.refs[h] = keyRef{lane: l, seq: d.Seq}
+	t.Rearm(h, d.Seq) // it may have been popped before it became the head
+}
+
+// review updates the key and the limit of a timer that an entry may have changed. A timer reserved
+// for a pull keeps both until its lease is applied or dropped.
+func (kq *keyQueues) review(h timer.Handle) {
+	if h == 0 || len(kq.refs)+len(kq.limits.carried) == 0 {
+		return
+	}
+	if seq, ok := kq.pulls.reserved[h]; ok && kq.table.Live(h, seq) {
+		return
+	}
+	kq.limits.uncountCarried(h)
+	c, ok := kq.refOf(h)
+	if !ok {
+		return
+	}
+	l := c.lane
+	k := l.key
+	switch {
+	case c.leased:
+		if d := kq.table.Due(h); d.Seq == c.seq && d.State == timer.Leased {
+			return
+		}
+		delete(kq.refs, h)
+		kq.unlease(k)
+	case kq.current(l.head):
+		return
+	default:
+		if l.blocking {
+			k.freeMs = kq.now.WallMs
+		}
+		kq.clearHead(l)
+		kq.rest(l)
+	}
+	kq.block(k, h)
+	kq.moveUp(k)
+}
+
+// resumed handles a timer that a client has let go. In backoff it blocks its key again. Its lateness
+// counts as that of a timer that a gate has delayed.
+func (kq *keyQueues) resumed(h timer.Handle) {
+	d := kq.table.Due(h)
+	if !kq.active || d.State != timer.Scheduled || d.Paused {
+		return
+	}
+	q := kq.topics.queue(d.Topic)
+	q.limitedMs = kq.now.WallMs
+	if q.keys == nil || !d.InBackoff(kq.now.WallMs) {
+		return
+	}
+	if _, ok := kq.refOf(h); ok {
+		return
+	}
+	k := kq.key(q, h)
+	kq.block(k, h)
+	kq.moveUp(k)
+}
+
+// reviewDropped reviews the timers that are gone from the slots after from, up to last (0: all):
+// one step of dropping their topic. It visits the slots or all refs, whichever are fewer.
+func (kq *keyQueues) reviewDropped(from, last timer.Handle) {
+	if last == 0 {
+		last = kq.table.LastHandle()
+	}
+	gone := func(h timer.Handle) bool {
+		c, claimed := kq.refs[h]
+		f, foreign := kq.limits.carried[h]
+		return claimed && !kq.table.Live(h, c.seq) || foreign && !kq.table.Live(h, f.seq)
+	}
+	if len(kq.refs)+len(kq.limits.carried) == 0 || from >= last {
+		return
+	}
+	if int(last-from) <= len(kq.refs)+len(kq.limits.carried) {
+		for h := from + 1; h <= last; h++ {
+			if gone(h) {
+				kq.review(h)
+			}
+		}
+		return
+	}
+	var few []timer.Handle
+	for h := range kq.refs {
+		if h > from && h <= last && gone(h) {
+			few = append(few, h)
+		}
+	}
+	for h := range kq.limits.carried {
+		if h > from && h <= last && gone(h) {
+			few = append(few, h)
+		}
+	}
+	slices.Sort(few) // the order of effects must be deterministic
+	for _, h := range few {
+		kq.review(h)
+	}
+}
+
+// scanBlockers walks the table in slices for timers that hold their keys, and for former leaders'
+// leases that count at a limit. Until it is done no timer of a topic with such is leased.
+func (kq *keyQueues) scanBlockers() {
+	if !kq.scanning {
+		return
+	}
+	next, done := kq.table.ScanAttempted(kq.scanFrom, scanBudget, func(h timer.Handle) {
+		d := kq.table.Due(h)
+		q := kq.topics.queue(d.Topic)
+		kq.limits.countCarried(q, h, &d)
+		if q.keys == nil {
+			return
+		}
+		if f := kq.leases.byTimer[h]; f != nil && f.key != nil && f.seq == d.Seq {
+			return
+		}
+		if c, ok := kq.refOf(h); ok && (c.seq != d.Seq || c.leased || c.lane.blocking || !q.mode.serial) {
+			kq.review(h)
+			return
+		}
+		k := kq.key(q, h)
+		kq.block(k, h)
+		kq.moveUp(k)
+	})
+	kq.scanFrom, kq.scanning = next, !done
+	if !done {
+		kq.env.WakeNext()
+		return
+	}
+	kq.limits.endCarriedOver(true) // the walk has counted those that still hold
+}
+
+// findBlockers starts scanBlockers.
+func (kq *keyQueues) findBlockers() { kq.scanning, kq.scanFrom = true, 0 }
+
+// begin prepares a new leadership: it must find the timers that former leaders left leased or
+// in backoff.
+func (kq *keyQueues) begin() {
+	for _, f := range kq.leases.byTimer {
+		f.key = nil // scanBlockers finds its lease
+	}
+	for _, id := range kq.table.TopicIDs() {
+		t := kq.topic(id)
+		mode := keyModeOf(t)
+		if t != nil && (mode.most > 0 || t.Policy.Concurrency > 0) {
+			kq.findBlockers()
+		}
+		switch {
+		case mode.on():
+			kq.since[id] = kq.leader.since
+		case t == nil:
+			kq.unknown[id] = true
+		}
+	}
+}
+
+// longAgo is when a bucket was empty that is full by now, whatever its rate.
+const longAgo = -1 << 62
+
+// setOrder starts or stops keeping key queues for a topic, as its policy says. Keys that are kept for
+// something else are dropped and made again, with all that counts.
+func (kq *keyQueues) setOrder(q *topicQueue) {
+	want := keyModeOf(q.topic)
+	if want == q.mode {
+		if !want.on() {
+			delete(kq.since, q.id)
+		}
+		return
+	}
+	since := time.Duration(longAgo) // no rate held before
+	if q.mode.on() || kq.unknown[q.id] {
+		since = kq.now.Mono
+	}
+	delete(kq.unknown, q.id)
+	if q.mode.on() {
+		delete(kq.since, q.id)
+		q.topicKeys = topicKeys{order: q.order + 1, virtual: q.virtual} // refOf drops the refs that are left
+		kq.due.rearmAll()                                               // the queued timers come back through the wheel
+	}
+	q.mode = want
+	q.shareTurns()
+	if !want.on() {
+		return
+	}
+	q.keys = map[uint64]*keyQueue{}
+	if _, known := kq.since[q.id]; known {
+		return
+	}
+	kq.since[q.id] = since
+	if c := kq.table.Counts(q.id); c.Scheduled+c.Leased == 0 {
+		return
+	}
+	if want.most > 0 {
+		kq.findBlockers()
+	}
+	for _, h := range kq.leases.handles() { // the walk may pass before their leases are applied
+		if f := kq.leases.byTimer[h]; f.queue.queue == q {
+			f.key = kq.key(q, h)
+			f.key.leased++
+			f.key.active = f
+		}
+	}
+}
+
+// forget drops what is known of a topic that is gone.
+func (kq *keyQueues) forget(id timer.TopicID) { delete(kq.since, id) }
+
+// pruneBudget is about how many keys, and entries of them, are pruned in one sweep.
+const pruneBudget = 4 * PopBudget
+
+// prune removes outdated entries from key queues once more than half must be outdated (I15),
+// some keys at a time, in turn. A long queue is set aside for compact.
+func (kq *keyQueues) prune(q *topicQueue) {
+	for n, work := q.keyRing.Len(), 0; n > 0 && work < pruneBudget; n-- {
+		k := q.keyRing.Rotate()
+		used, long := kq.pruneLane(&k.first)
+		work += 1 + used
+		if k.keyTurns != nil {
+			for n := k.lanes.Len(); n > 0 && !long && work < pruneBudget; n-- {
+				used, long = kq.pruneLane(k.lanes.Rotate())
+				work += 1 + used
+			}
+		}
+		if kq.forgetEmpty(k); long {
+			return
+		}
+	}
+}
+
+// pruneLane removes the outdated entries of a lane. long: there are so many that it is set aside.
+func (kq *keyQueues) pruneLane(l *keyLane) (entries int, long bool) {
+	before := l.due.len()
+	if before > PopBudget {
+		kq.deferCompaction(l)
+		return 0, true
+	}
+	l.due.filter(kq.current)
+	l.key.count(l.due.len()-before, 0)
+	kq.rest(l)
+	return before, false
+}
+
+func (kq *keyQueues) deferCompaction(l *keyLane) {
+	l.key.count(-l.due.len(), 0)
+	kq.compaction.add(staleQueue{items: l.due.items})
+	l.due = heap[entry]{}
+	kq.rest(l)
+}
+
+// needsScan reports that leases of a topic count which scanBlockers finds.
+func (kq *keyQueues) needsScan(q *topicQueue) bool { return q.mode.most > 0 || q.limiterUse != nil }
+
+// preemptUnstarted returns a lease that was taken ahead of its due time, if an earlier timer of the
+// key has come since.
+func (kq *keyQueues) preemptUnstarted(k *keyQueue) {
+	f, due := k.active, &k.first.due
+	if f == nil || f.firm || f.revoked || !f.unstarted() || due.len() == 0 ||
+		!due.top().before(entry{dueMs: f.dueMs, seq: f.seq}) {
+		return
+	}
+	if f.phase == held {
+		kq.leases.revoke(f)
+	} else {
+		f.revoked = true
+	}
+}
