@@ -92,7 +92,7 @@ bench: build ## the standard measurements beside their yardsticks, into bin/benc
 sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many from FIRST=n on (default: 500, and as many more as fit 45 s); PROFILE=restless, say, makes each dense with one kind of trouble
 	go test ./test/sim -count 1 -timeout 0 -run 'TestSeeds$(if $(PROFILE),$$)' -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST)) $(if $(PROFILE),-sim.profile=$(PROFILE))
 
-mutants: ## deliberate bugs, each of which the tests that it names must find (some minutes): ONLY=regexp names some, ALL=1 says how many seeds find each
+mutants: ## deliberate bugs, each of which the tests that it names must find (half an hour): ONLY=regexp names some, ALL=1 says how many seeds find each
 	go run ./test/sim/mutants $(if $(ONLY),-run '$(ONLY)') $(if $(ALL),-all)
 
 fuzz: ## each fuzz target for FUZZTIME=1m
