@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"carillon/internal/backup"
 	"carillon/test/s3server"
@@ -170,18 +172,12 @@ func TestPartOfABackupIsNone(t *testing.T) {
 // TestStoredBytesAreReadBack: a store that gives other bytes than it was sent has no backup.
 func TestStoredBytesAreReadBack(t *testing.T) {
 	behind := s3server.Start(t)
-	spoil := func(resp *http.Response) error {
+	through(t, behind, func(resp *http.Response) error {
 		if resp.Request.Method == http.MethodGet && strings.HasSuffix(resp.Request.URL.Path, "/spoilt") {
-			body, err := io.ReadAll(resp.Body)
-			if err != nil {
-				return err
-			}
-			body[len(body)/2] ^= 1
-			resp.Body = io.NopCloser(bytes.NewReader(body))
+			return spoil(resp)
 		}
 		return nil
-	}
-	through(t, behind, spoil, nil)
+	}, nil)
 	p := open(t)
 	if _, _, err := p.Save(t.Context(), "nightly/spoilt", sample(1000, 1)); err == nil || !strings.Contains(err.Error(), "other bytes") {
 		t.Fatalf("%v", err)
@@ -194,6 +190,111 @@ func TestStoredBytesAreReadBack(t *testing.T) {
 	}
 }
 
+// spoil changes a bit of an answer's body.
+func spoil(resp *http.Response) error {
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	body[len(body)/2] ^= 1
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// TestReplacedMeanwhile: two that save under one key, as an old leader and a new one do, leave the
+// backup of the later. The earlier fails, whenever it is replaced, and removes nothing.
+func TestReplacedMeanwhile(t *testing.T) {
+	for name, tt := range map[string]struct {
+		method string // the answer to this is held back while the other saves
+		spoil  bool   // the earlier reads back other bytes than it has sent
+	}{"before it is found": {http.MethodPost, false}, "before it is read": {http.MethodHead, false}, "after it was read": {http.MethodGet, true}} {
+		t.Run(name, func(t *testing.T) {
+			behind := s3server.Start(t)
+			later := open(t)
+			var once sync.Once
+			through(t, behind, func(resp *http.Response) error {
+				r := resp.Request
+				if r.Method != tt.method || r.Method == http.MethodPost && !r.URL.Query().Has("uploadId") || resp.StatusCode != http.StatusOK {
+					return nil
+				}
+				once.Do(func() {
+					if _, _, err := later.Save(t.Context(), "nightly/a", sample(1000, 2)); err != nil {
+						t.Error(err)
+					}
+				})
+				if tt.spoil {
+					return spoil(resp)
+				}
+				return nil
+			}, nil)
+			_, _, err := open(t).Save(t.Context(), "nightly/a", sample(1000, 1))
+			if !errors.Is(err, ErrUnverified) || !strings.Contains(err.Error(), "replaced meanwhile") {
+				t.Errorf("%v", err)
+			}
+			if got := content(t, later, "nightly/a"); !bytes.Equal(got, bytesOf(t, sample(1000, 2))) {
+				t.Errorf("%d bytes are there, and not those of the later", len(got))
+			}
+		})
+	}
+}
+
+// TestSilentStore: a store that stops in the middle of an object ends the reading of it, and the
+// backup that is read back is unverified. A reader that takes its time is not ended.
+func TestSilentStore(t *testing.T) {
+	behind := s3server.Start(t)
+	const size = 100_000
+	through(t, behind, func(resp *http.Response) error {
+		if r := resp.Request; r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/silent") {
+			resp.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(io.LimitReader(resp.Body, 1000), untilDone{r.Context()}), resp.Body}
+		}
+		return nil
+	}, nil)
+	p := open(t)
+	p.idle = 2 * time.Second
+	if _, _, err := p.Save(t.Context(), "nightly/silent", sample(size, 1)); !errors.Is(err, ErrUnverified) || !strings.Contains(err.Error(), "nothing has moved for 2s") {
+		t.Errorf("saved: %v", err)
+	}
+	body, err := p.Read(t.Context(), "nightly/silent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if _, err := io.ReadAll(body); err == nil || !strings.Contains(err.Error(), "/nightly/silent: nothing has moved for 2s") {
+		t.Errorf("read: %v", err)
+	}
+
+	if _, _, err := p.Save(t.Context(), "nightly/slow", sample(size, 1)); err != nil {
+		t.Fatal(err)
+	}
+	slow, err := p.open(t.Context(), "nightly/slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	for range 2 {
+		if _, err := io.CopyN(io.Discard, slow, 1000); err != nil {
+			t.Fatal(err)
+		}
+		if slow.watch.timer.Stop() {
+			t.Error("the watch runs between two calls")
+		}
+		if _, err := slow.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// untilDone has no bytes, and ends with its context.
+type untilDone struct{ ctx context.Context }
+
+func (u untilDone) Read([]byte) (int, error) {
+	<-u.ctx.Done()
+	return 0, u.ctx.Err()
+}
+
 // TestAbandon: the parts of an upload that was cut off are dropped, and those of others are not.
 func TestAbandon(t *testing.T) {
 	behind := s3server.Start(t)
@@ -202,8 +303,8 @@ func TestAbandon(t *testing.T) {
 	})
 	p := open(t)
 	for _, key := range []string{"nightly/a", "other/b"} {
-		if _, _, err := p.Save(t.Context(), key, sample(1000, 1)); err == nil {
-			t.Fatalf("%s was saved", key)
+		if _, _, err := p.Save(t.Context(), key, sample(1000, 1)); !errors.Is(err, ErrUnverified) {
+			t.Fatalf("%s: %v", key, err) // that of a lost answer looks the same
 		}
 	}
 	t.Setenv("AWS_ENDPOINT_URL_S3", behind.URL)
@@ -240,6 +341,7 @@ func through(t *testing.T, s *s3server.Server, answer func(*http.Response) error
 	}
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ModifyResponse = answer
+	proxy.FlushInterval = -1 // at once
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if refuse != nil && refuse(r) {
 			w.WriteHeader(http.StatusForbidden)

@@ -23,16 +23,24 @@ const Scheme = "s3://"
 const (
 	// partBytes is the memory of an upload. S3 takes 10,000 parts: 160 GB.
 	partBytes = 16 << 20
-	// idle is how long an upload or a read may make no progress.
-	idle = 15 * time.Minute
+	// maxIdle is how long an upload or a read may make no progress.
+	maxIdle = 15 * time.Minute
 	// maxTries of one request; the pauses between them grow to a second.
 	maxTries = 5
 )
+
+// ErrUnverified means that an upload has ended, or may have, and that it is not known what is under
+// the key.
+var ErrUnverified = errors.New("the backup may be there, unverified")
+
+// errReplaced means that another object is under the key by now.
+var errReplaced = errors.New("the object was replaced meanwhile by another")
 
 // Place is a bucket and a key in it, or the first part of keys.
 type Place struct {
 	client      *minio.Client
 	bucket, key string
+	idle        time.Duration
 }
 
 // Object is a backup in a bucket.
@@ -59,7 +67,7 @@ func Open(url string) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Place{client, bucket, key}, nil
+	return &Place{client, bucket, key, maxIdle}, nil
 }
 
 // withoutSecret leaves out what stands before an @, where some would put a password.
@@ -85,9 +93,10 @@ func (p *Place) fault(key string, err error) error {
 
 // Save has the backup that make writes under the key, and returns its head and size. The backup is
 // verified on its way, and read back from the store when it is there: the same bytes. After an
-// error the key is as it was, or without a backup. make is to end when its context does.
-func (p *Place) Save(ctx context.Context, key string, make func(context.Context, io.Writer) error) (head backup.Head, size int64, err error) {
-	ctx, watch := watched(ctx)
+// error the key is as it was, or empty; but if the error is ErrUnverified, the upload may have
+// ended, and its backup may be there. make is to end when its context does.
+func (p *Place) Save(parent context.Context, key string, make func(context.Context, io.Writer) error) (head backup.Head, size int64, err error) {
+	ctx, watch := watched(parent, p.idle)
 	defer watch.stop()
 	made, toCheck := io.Pipe()
 	checked, toStore := io.Pipe()
@@ -100,49 +109,131 @@ func (p *Place) Save(ctx context.Context, key string, make func(context.Context,
 		_ = toStore.CloseWithError(err)
 	})
 	sent := &measured{from: checked, sum: sha256.New(), watch: watch}
-	_, err = p.client.PutObject(ctx, p.bucket, key, sent, -1, minio.PutObjectOptions{
+	stored, err := p.client.PutObject(ctx, p.bucket, key, sent, -1, minio.PutObjectOptions{
 		PartSize: partBytes, ContentType: "application/octet-stream", SendContentMd5: true,
 	})
 	if err != nil {
 		err = p.fault(key, watch.why(err))
-		watch.stop()
+	}
+	watch.stop()
+	if err != nil {
 		_ = checked.CloseWithError(err)
 		_ = made.CloseWithError(err)
 	}
 	work.Wait()
 	if err == nil {
-		err = p.check(ctx, key, sent, watch)
+		err = p.check(parent, key, sent, stored.ETag)
+	} else if sent.whole {
+		err = unverified(err) // perhaps only the last answer was lost
 	}
 	return head, sent.n, err
 }
 
-// check reads back what was stored. An object with other bytes is removed.
-func (p *Place) check(ctx context.Context, key string, sent *measured, watch *watch) error {
-	body, err := p.Read(ctx, key)
+func unverified(err error) error { return fmt.Errorf("%w; %w", err, ErrUnverified) }
+
+// check reads back what was stored under the tag, and removes it if it has other bytes. What
+// another process has put under the key since is left alone: its own check verifies it.
+func (p *Place) check(ctx context.Context, key string, sent *measured, tag string) error {
+	body, err := p.open(ctx, key)
+	if err != nil {
+		return unverified(err)
+	}
+	defer body.Close()
+	if body.tag != tag {
+		return unverified(p.fault(key, errReplaced))
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, body)
+	if err != nil {
+		return unverified(fmt.Errorf("it is stored, and cannot be read back: %w", err))
+	}
+	if n == sent.n && bytes.Equal(sum.Sum(nil), sent.sum.Sum(nil)) {
+		return nil
+	}
+	err = p.fault(key, errors.New("the store has other bytes than it was sent: it is of no use"))
+	if still := p.removeTagged(ctx, key, tag); still != nil {
+		return unverified(fmt.Errorf("%w, and was not removed: %w", err, still))
+	}
+	return err
+}
+
+// removeTagged removes an object, unless another is under the key by now. A store offers no removal
+// under a condition that all others have too, so one round trip is left for another to be put there.
+func (p *Place) removeTagged(ctx context.Context, key, tag string) error {
+	now, err := p.client.StatObject(ctx, p.bucket, key, minio.StatObjectOptions{})
 	if err != nil {
 		return err
 	}
-	defer body.Close()
-	stored := &measured{from: body, sum: sha256.New(), watch: watch}
-	if _, err := io.Copy(io.Discard, stored); err != nil {
-		return p.fault(key, fmt.Errorf("it is stored, and cannot be read back: %w", watch.why(err)))
+	if tag == "" || now.ETag != tag {
+		return errReplaced
 	}
-	if stored.n != sent.n || !bytes.Equal(stored.sum.Sum(nil), sent.sum.Sum(nil)) {
-		return p.fault(key, errors.Join(errors.New("the store has other bytes than it was sent: it is of no use"), p.Remove(ctx, key)))
-	}
-	return nil
+	return p.client.RemoveObject(ctx, p.bucket, key, minio.RemoveObjectOptions{})
 }
 
-// Read opens an object. If another is put in its place meanwhile, reading fails.
+// Read opens an object. If another is put in its place meanwhile, or nothing comes for long, reading
+// fails.
 func (p *Place) Read(ctx context.Context, key string) (io.ReadSeekCloser, error) {
-	o, err := p.client.GetObject(ctx, p.bucket, key, minio.GetObjectOptions{})
+	o, err := p.open(ctx, key)
 	if err != nil {
-		return nil, p.fault(key, err)
-	}
-	if _, err := o.Stat(); err != nil {
-		return nil, p.fault(key, errors.Join(err, o.Close()))
+		return nil, err // no object, and no interface that has none
 	}
 	return o, nil
+}
+
+// object is one that is read. Its watch runs only during calls: a reader may take its time.
+type object struct {
+	place *Place
+	key   string
+	tag   string // the store's, of these bytes
+	from  *minio.Object
+	watch *watch
+}
+
+func (p *Place) open(ctx context.Context, key string) (*object, error) {
+	ctx, watch := watched(ctx, p.idle)
+	from, err := p.client.GetObject(ctx, p.bucket, key, minio.GetObjectOptions{})
+	if err != nil {
+		watch.stop()
+		return nil, p.fault(key, err)
+	}
+	o := &object{place: p, key: key, from: from, watch: watch}
+	info, err := from.Stat()
+	if o.tag, err = info.ETag, o.after(err); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return o, nil
+}
+
+// after ends the watch over a call, and explains its error.
+func (o *object) after(err error) error {
+	o.watch.timer.Stop()
+	switch {
+	case err == nil || err == io.EOF: //nolint:errorlint // as io.Reader has it
+		return err
+	case minio.ToErrorResponse(err).Code == minio.PreconditionFailed:
+		err = errReplaced
+	}
+	return o.place.fault(o.key, o.watch.why(err))
+}
+
+// Read implements io.Reader.
+func (o *object) Read(b []byte) (int, error) {
+	o.watch.moved()
+	n, err := o.from.Read(b)
+	return n, o.after(err)
+}
+
+// Seek implements io.Seeker.
+func (o *object) Seek(offset int64, whence int) (int64, error) {
+	o.watch.moved()
+	n, err := o.from.Seek(offset, whence)
+	return n, o.after(err)
+}
+
+// Close implements io.Closer.
+func (o *object) Close() error {
+	o.watch.stop()
+	return o.from.Close()
 }
 
 // List returns the objects whose keys begin with a prefix.
@@ -180,15 +271,17 @@ type measured struct {
 	from  io.Reader
 	sum   hash.Hash
 	n     int64
+	whole bool // it was read to its end
 	watch *watch
 }
 
 // Read implements io.Reader.
 func (m *measured) Read(b []byte) (int, error) {
 	n, err := m.from.Read(b)
-	m.watch.timer.Reset(idle)
+	m.watch.moved()
 	_, _ = m.sum.Write(b[:n])
 	m.n += int64(n)
+	m.whole = m.whole || errors.Is(err, io.EOF)
 	return n, err
 }
 
@@ -196,15 +289,16 @@ func (m *measured) Read(b []byte) (int, error) {
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	idle   time.Duration
 	timer  *time.Timer
 }
 
-var errIdle = fmt.Errorf("nothing has moved for %v", idle)
-
-func watched(parent context.Context) (context.Context, *watch) {
+func watched(parent context.Context, idle time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(parent)
-	return ctx, &watch{ctx, cancel, time.AfterFunc(idle, func() { cancel(errIdle) })}
+	return ctx, &watch{ctx, cancel, idle, time.AfterFunc(idle, func() { cancel(fmt.Errorf("nothing has moved for %v", idle)) })}
 }
+
+func (w *watch) moved() { w.timer.Reset(w.idle) }
 
 func (w *watch) stop() {
 	w.timer.Stop()
