@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -22,31 +23,64 @@ const metadataTime = 5 * time.Second
 // chain asks each provider until one has credentials. The chain of the library would fall back to
 // requests without credentials, whose refusal hides the cause.
 type chain struct {
-	providers []credentials.Provider
+	providers []provider
 	used      credentials.Provider
 }
 
+type provider struct {
+	credentials.Provider
+	name string
+	only bool // it was asked for by name, so after a fault of it no other is meant
+}
+
+var errHalf = errors.New("only one of the two keys is set")
+
 func newCredentials() *credentials.Credentials {
-	c := &chain{providers: []credentials.Provider{files{}, &credentials.FileAWSCredentials{}}}
+	c := &chain{providers: []provider{
+		{files{}, "the environment", true}, {&credentials.FileAWSCredentials{}, "the profile", os.Getenv("AWS_PROFILE") != ""},
+	}}
 	if !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
-		c.providers = append(c.providers, &credentials.IAM{Client: &http.Client{Timeout: metadataTime}})
+		c.providers = append(c.providers, provider{&credentials.IAM{Client: &http.Client{Timeout: metadataTime}}, "the machine's role", false})
 	}
 	return credentials.New(c)
 }
 
 // RetrieveWithCredContext implements credentials.Provider.
 func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	var faults []string
 	for _, p := range c.providers {
 		v, err := p.RetrieveWithCredContext(cc)
-		if _, isFile := p.(files); isFile && err != nil {
-			return credentials.Value{}, err // it was asked for, so others are not meant
-		}
-		if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
+		switch {
+		case err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "":
 			c.used = p
 			return v, nil
+		case err != nil && p.only:
+			return credentials.Value{}, fmt.Errorf("%s: %s", p.name, faultText(err))
+		case err == nil && v.AccessKeyID+v.SecretAccessKey != "":
+			err = errHalf
+		}
+		if err != nil {
+			faults = append(faults, p.name+": "+faultText(err))
 		}
 	}
-	return credentials.Value{}, ErrNoCredentials
+	if len(faults) == 0 {
+		return credentials.Value{}, ErrNoCredentials
+	}
+	return credentials.Value{}, fmt.Errorf("%w (%s)", ErrNoCredentials, strings.Join(faults, "; "))
+}
+
+// faultText is an error's text without what may be a secret: a URL, or a line of a file.
+func faultText(err error) string {
+	if asked, ok := errors.AsType[*url.Error](err); ok {
+		err = asked.Err
+	}
+	text := err.Error()
+	for _, f := range []string{"key-value delimiter not found", "empty key name", "missing closing key quote", "unclosed section"} {
+		if strings.Contains(text, f) {
+			return f // what follows is the line
+		}
+	}
+	return text
 }
 
 // Retrieve implements credentials.Provider.
@@ -92,13 +126,13 @@ func (files) IsExpired() bool { return true }
 
 // endpoint is where the store is: AWS, unless the environment names another.
 func endpoint() (address string, secure bool, err error) {
-	url := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
-	if url == "" {
+	given := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
+	if given == "" {
 		return "s3.amazonaws.com", true, nil
 	}
-	if address, secure = strings.CutPrefix(url, "https://"); !secure {
+	if address, secure = strings.CutPrefix(given, "https://"); !secure {
 		var plain bool
-		if address, plain = strings.CutPrefix(url, "http://"); !plain {
+		if address, plain = strings.CutPrefix(given, "http://"); !plain {
 			return "", false, errors.New("AWS_ENDPOINT_URL: must begin with https:// or http://")
 		}
 	}
