@@ -3,6 +3,9 @@ package main
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +27,23 @@ func TestBackupToS3(t *testing.T) {
 	got := carillon(t, "", nil, "ctl", "--url", url, "backup", place)
 	if got.code != exitOK || !strings.Contains(got.err, "4 shards, as of ") || !strings.Contains(got.err, "not encrypted") {
 		t.Fatalf("backup: %+v", got)
+	}
+	to, err := neturl.Parse(store.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	blind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer blind.Close()
+	got = carillon(t, "", []string{"AWS_ENDPOINT_URL_S3=" + blind.URL}, "ctl", "--url", url, "backup", place+".unread")
+	if got.code != exitFailure || !strings.Contains(got.err, "the backup may be there, unverified: take it again") || strings.Contains(got.err, "no new backup") {
+		t.Errorf("backup that cannot be read back: %+v", got)
 	}
 	ctlSays(t, url, "cancel", "soon", "a")
 	if got := carillon(t, "", nil, "ctl", "--url", "http://127.0.0.1:1", "backup", place); got.code != exitFailure || !strings.Contains(got.err, "127.0.0.1:1") {

@@ -13,6 +13,7 @@ import (
 	"carillon/cmd/carillon/ctl"
 	"carillon/cmd/carillon/migrate"
 	"carillon/cmd/carillon/terminal"
+	"carillon/internal/bucket"
 	"carillon/node"
 	"carillon/timer/duration"
 	"carillon/transport/api/web"
@@ -119,6 +120,14 @@ func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 		return fmt.Errorf("%q %w", text, err)
 	}
 	target.SetInt(int64(d))
+	return nil
+}
+
+// AfterApply expands ~ in the name of a file. kong's own type for paths would spoil s3://.
+func (r *restoreCmd) AfterApply() error {
+	if !bucket.Is(r.From) {
+		r.From = kong.ExpandPath(r.From)
+	}
 	return nil
 }
 

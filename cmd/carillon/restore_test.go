@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -134,4 +135,17 @@ func TestBackupIsWholeOrNothing(t *testing.T) {
 			t.Errorf("%v, %v: %s", list, err, content)
 		}
 	})
+}
+
+// TestRestoreFromHome: a shell leaves the ~ of --from=~/x as it is, so the command expands it.
+func TestRestoreFromHome(t *testing.T) {
+	t.Parallel()
+	of, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := filepath.Join(of.HomeDir, "no-such.backup")
+	if got := carillon(t, "", nil, "restore", "--from=~/no-such.backup", "--data", t.TempDir()); got.code != exitFailure || !strings.Contains(got.err, want) {
+		t.Errorf("%+v, want %s", got, want)
+	}
 }

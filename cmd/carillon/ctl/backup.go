@@ -93,6 +93,8 @@ func (b *backupCmd) store(ctl *Command, term *terminal.Terminal) error {
 	switch {
 	case refused != nil:
 		return refused
+	case errors.Is(err, bucket.ErrUnverified):
+		return fmt.Errorf("%w: take it again", err)
 	case err != nil:
 		return fmt.Errorf("%w; there is no new backup", err)
 	}
