@@ -86,6 +86,8 @@ var soleImporter = map[string]string{
 	"github.com/sony/gobreaker/v2":     "transport/callback/breaker.go",
 	"github.com/minio/minio-go/v7":     "internal/bucket/place.go",
 
+	"github.com/go-logr/logr":                                         "internal/tracing/tracing.go",
+	"go.opentelemetry.io/otel":                                        "internal/tracing/tracing.go",
 	"go.opentelemetry.io/otel/trace":                                  "internal/tracing/tracing.go",
 	"go.opentelemetry.io/otel/sdk/trace":                              "internal/tracing/tracing.go",
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp": "internal/tracing/tracing.go",

@@ -1,17 +1,24 @@
 package tracing
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // DefaultSample is the part of the changes without a trace of their own that are traced.
 const DefaultSample = 0.01
+
+// Variables of OpenTelemetry whose values may be credentials.
+const (
+	headersEnv       = "OTEL_EXPORTER_OTLP_HEADERS"
+	tracesHeadersEnv = "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
+)
 
 // Config is where spans go, and how many. Where a field is empty, the environment variables of
 // OpenTelemetry count.
@@ -29,10 +36,11 @@ type Config struct {
 
 // Validate reports all that is wrong, at once.
 func (c *Config) Validate() (errs []error) {
-	if c.Endpoint != "" {
-		if u, err := url.Parse(c.Endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			errs = append(errs, errors.New("otlp-endpoint: must be http://host:port or https://host:port; credentials go into OTEL_EXPORTER_OTLP_HEADERS"))
-		}
+	if c.Endpoint != "" && !isEndpoint(c.Endpoint) {
+		errs = append(errs, errors.New("otlp-endpoint: "+endpointForm))
+	}
+	if c.on() {
+		errs = append(errs, c.validateEnv()...)
 	}
 	if s, err := c.sample(); err != nil {
 		errs = append(errs, fmt.Errorf("trace-sample: %w", err))
@@ -42,12 +50,59 @@ func (c *Config) Validate() (errs []error) {
 	return errs
 }
 
+const endpointForm = "must be http://host:port or https://host:port; credentials go into " + headersEnv
+
+func isEndpoint(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// validateEnv checks what may have credentials. OpenTelemetry leaves out what it cannot read, and a
+// node without them could not report. The faults name the variable only.
+func (c *Config) validateEnv() (errs []error) {
+	if name, value := endpointOfEnv(); c.Endpoint == "" && !isEndpoint(value) {
+		errs = append(errs, fmt.Errorf("%s: %s", name, endpointForm))
+	}
+	for _, name := range []string{headersEnv, tracesHeadersEnv} {
+		for pair := range strings.SplitSeq(env(name), ",") {
+			if strings.TrimSpace(pair) != "" && !isHeader(pair) {
+				errs = append(errs, fmt.Errorf("%s: must be name=value,name=value, each value percent-encoded", name))
+				break
+			}
+		}
+	}
+	return errs
+}
+
+func isHeader(pair string) bool {
+	name, value, ok := strings.Cut(pair, "=")
+	value, err := url.PathUnescape(value)
+	return ok && err == nil && httpguts.ValidHeaderFieldName(strings.TrimSpace(name)) &&
+		httpguts.ValidHeaderFieldValue(strings.TrimSpace(value))
+}
+
+// endpointOfEnv is the collector that the environment names, and the variable that does: "" if none
+// does.
+func endpointOfEnv() (name, value string) {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if value := env(name); value != "" {
+			return name, value
+		}
+	}
+	return "", ""
+}
+
+// env reads a variable as OpenTelemetry does.
+func env(name string) string { return strings.TrimSpace(os.Getenv(name)) }
+
 // on reports whether anything is traced.
 func (c *Config) on() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
 	}
-	return cmp.Or(c.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")) != ""
+	_, named := endpointOfEnv()
+	return c.Endpoint != "" || named != ""
 }
 
 // sample is the part of the changes that is traced.

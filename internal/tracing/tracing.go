@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -32,8 +34,11 @@ import (
 const (
 	maxQueue = 2048            // spans that wait to be exported
 	stopTime = 5 * time.Second // for those that wait when the node stops
-	logEach  = time.Minute     // of failures to export
+	logEach  = time.Minute     // of failures to export, and of faults
 )
+
+// otelFault is logged instead of what OpenTelemetry reports: that has values of settings.
+const otelFault = "OpenTelemetry reports a fault: its text may have credentials, and is left out"
 
 // sampled is the flag of a trace that is reported, random that its id is.
 const (
@@ -50,7 +55,8 @@ type Tracer struct {
 
 	queued         atomic.Int64 // handed to the SDK, and not exported yet
 	exported, lost atomic.Int64
-	logged         atomic.Int64 // Unix ns of the last failure that was logged
+	logged         atomic.Int64 // Unix ns of the last failure to export that was logged
+	faulted        atomic.Int64 // and of OpenTelemetry's last fault that was
 }
 
 // New makes a tracer; nil if nothing is to be traced. The configuration has been validated.
@@ -64,6 +70,12 @@ func New(cfg Config, log *slog.Logger) *Tracer {
 
 // Run exports spans until the context ends, and then those that wait.
 func (t *Tracer) Run(ctx context.Context) error {
+	otel.SetLogger(logr.Discard())
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {
+		if isDue(&t.faulted) {
+			t.log.Warn(otelFault)
+		}
+	}))
 	var options []otlptracehttp.Option
 	if t.cfg.Endpoint != "" {
 		u, err := url.Parse(t.cfg.Endpoint)
@@ -286,9 +298,14 @@ func (c counted) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 		return nil
 	}
 	c.t.lost.Add(n)
-	at, last := now().UnixNano(), c.t.logged.Load()
-	if at-last >= logEach.Nanoseconds() && c.t.logged.CompareAndSwap(last, at) {
+	if isDue(&c.t.logged) {
 		c.t.log.Warn("spans could not be exported", "error", err, "lost", c.t.lost.Load())
 	}
 	return nil
+}
+
+// isDue reports whether logEach has passed since it last did.
+func isDue(logged *atomic.Int64) bool {
+	at, last := now().UnixNano(), logged.Load()
+	return at-last >= logEach.Nanoseconds() && logged.CompareAndSwap(last, at)
 }

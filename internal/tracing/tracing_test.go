@@ -2,12 +2,15 @@ package tracing
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -55,8 +58,13 @@ func newCollector(t *testing.T) *fakeCollector {
 // run runs a tracer while do does something, and until all of it is exported.
 func run(t *testing.T, cfg Config, do func(*Tracer)) *Tracer {
 	t.Helper()
+	return runWith(t, cfg, slog.New(slog.DiscardHandler), do)
+}
+
+func runWith(t *testing.T, cfg Config, log *slog.Logger, do func(*Tracer)) *Tracer {
+	t.Helper()
 	cfg.Rand = rand.Uint64
-	tracer := New(cfg, slog.New(slog.DiscardHandler))
+	tracer := New(cfg, log)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- tracer.Run(ctx) }()
@@ -217,6 +225,18 @@ func TestConfig(t *testing.T) {
 		"no number":       {env: map[string]string{"OTEL_TRACES_SAMPLER_ARG": "x"}, fault: "trace-sample: "},
 		"no URL":          {cfg: Config{Endpoint: "c:4318"}, on: true, sample: DefaultSample, fault: "otlp-endpoint: "},
 		"a password":      {cfg: Config{Endpoint: "http://u:pw@c"}, on: true, sample: DefaultSample, fault: "otlp-endpoint: "},
+
+		"variable's password": {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:pw@c"}, on: true, sample: DefaultSample, fault: "OTEL_EXPORTER_OTLP_ENDPOINT: "},
+		"variable is no URL":  {env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://u:pw@c:%zz"}, on: true, sample: DefaultSample, fault: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "},
+		"the flag counts":     {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "c:4317"}, on: true, sample: DefaultSample},
+		"blank":               {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, sample: DefaultSample},
+		"headers":             {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": " a=Bearer%20pw , b=c==,"}, on: true, sample: DefaultSample},
+		"a comma in a header": {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "a=b,pw"}, on: true, sample: DefaultSample, fault: "OTEL_EXPORTER_OTLP_HEADERS: "},
+		"a header's name":     {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "a b=pw"}, on: true, sample: DefaultSample, fault: "OTEL_EXPORTER_OTLP_HEADERS: "},
+		"a header's value":    {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "a=pw%zz"}, on: true, sample: DefaultSample, fault: "OTEL_EXPORTER_OTLP_HEADERS: "},
+		"a header's two lines": {cfg: Config{Endpoint: "http://c:4318"}, env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=pw%0Ab"}, on: true, sample: DefaultSample,
+			fault: "OTEL_EXPORTER_OTLP_TRACES_HEADERS: "},
+		"headers of nothing": {env: map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "pw"}, sample: DefaultSample},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for variable, value := range tt.env {
@@ -230,6 +250,36 @@ func TestConfig(t *testing.T) {
 				t.Errorf("on %v, sample %v", tt.cfg.on(), got)
 			}
 		})
+	}
+}
+
+// TestSettingsAreNotShown: OpenTelemetry writes settings that it cannot read to stderr, and they may
+// be credentials. There is nothing but the node's log, and that has none of them.
+func TestSettingsAreNotShown(t *testing.T) {
+	const child = "CARILLON_TEST_OF_SETTINGS"
+	if os.Getenv(child) != "" {
+		runWith(t, Config{Endpoint: "http://127.0.0.1:1"}, slog.New(slog.NewJSONHandler(os.Stderr, nil)), func(*Tracer) {})
+		return
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), child+"=1", "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%zzsecret,secret", "OTEL_EXPORTER_OTLP_ENDPOINT=http://u:secret@c:%zz",
+		"OTEL_EXPORTER_OTLP_TIMEOUT=secret", "OTEL_RESOURCE_ATTRIBUTES=password:secret,x=%zzsecret")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err, stderr.String())
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if !json.Valid([]byte(line)) || strings.Contains(line, "secret") {
+			t.Error(line)
+		}
+	}
+	if strings.Count(stderr.String(), otelFault) != 1 {
+		t.Errorf("the log: %s", stderr.String())
 	}
 }
 
