@@ -145,18 +145,25 @@ func (n *Node) Advance(by time.Duration) client.ClockMoved {
 	return n.To(n.Now().Add(by))
 }
 
-// To is Advance to a time.
+// To is Advance to a time. The test fails if that does not end, because each call adds a timer that
+// is due at once: then the clock stops twice at one time.
 func (n *Node) To(at time.Time) client.ClockMoved {
 	n.t.Helper()
+	var last time.Time // at which the clock stopped
 	for calls := 0; ; {
 		moved, err := n.clock.AdvanceTo(context.Background(), at)
 		if err != nil {
 			n.t.Fatalf("clienttest: move the clock: %v", err)
 		}
-		if calls += moved.Calls; !moved.Stopped {
+		switch calls += moved.Calls; {
+		case !moved.Stopped:
 			moved.Calls = calls
 			return moved
+		case moved.Now.Equal(last):
+			n.t.Fatalf("clienttest: the clock stands still at %s, after %d calls: more and more is due at that time",
+				last.Format(time.RFC3339Nano), calls)
 		}
+		last = moved.Now
 	}
 }
 

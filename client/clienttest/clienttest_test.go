@@ -3,6 +3,7 @@ package clienttest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -70,19 +71,58 @@ func (f *failing) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
+// failure is the reason for which a test fails.
+func failure(t *testing.T, do func(testing.TB)) (text string) {
+	t.Helper()
+	f := &failing{TB: t}
+	defer func() {
+		if v := recover(); v != f {
+			t.Fatalf("it did not fail: %v", v)
+		}
+		text = f.text
+	}()
+	do(f)
+	return ""
+}
+
+// TestClockThatStandsStill: a clock that stops on its way is moved again. It fails if that moves
+// nothing, as when each call adds a timer that is due at once: it would never end.
+func TestClockThatStandsStill(t *testing.T) {
+	answers := make(chan string, 9)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, <-answers)
+	}))
+	defer server.Close()
+	c, err := client.New([]string{server.URL}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	to := func(t testing.TB, list ...string) client.ClockMoved {
+		for _, answer := range list {
+			answers <- answer
+		}
+		n := &Node{t: t, client: c, clock: client.TestClock{Client: c}}
+		return n.To(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
+	}
+	const (
+		first  = `{"now":"2026-01-01T00:00:00Z","calls":100000,"stopped":true}`
+		second = `{"now":"2026-01-02T00:00:00Z","calls":100000,"stopped":true}`
+		last   = `{"now":"2026-02-01T00:00:00Z","calls":7}`
+	)
+	if moved := to(t, first, second, last); moved.Calls != 200_007 {
+		t.Errorf("%+v", moved)
+	}
+	text := failure(t, func(f testing.TB) { to(f, first, second, second, last) })
+	if !strings.Contains(text, "2026-01-02T00:00:00Z") || !strings.Contains(text, "300000 calls") {
+		t.Error(text)
+	}
+}
+
 // TestNoNode: a test without a binary, or whose node does not start, fails with the reason.
 func TestNoNode(t *testing.T) {
-	fails := func(o Options) (text string) {
-		f := &failing{TB: t}
-		defer func() {
-			if v := recover(); v != f {
-				t.Fatalf("it did not fail: %v", v)
-			}
-			text = f.text
-		}()
-		Start(f, o)
-		return ""
-	}
+	fails := func(o Options) string { return failure(t, func(f testing.TB) { Start(f, o) }) }
 	t.Run("no binary", func(t *testing.T) {
 		t.Setenv(BinaryEnv, "")
 		t.Setenv("PATH", "")

@@ -42,12 +42,17 @@ export class TestNode {
     return moved;
   }
 
-  /** Is advance to a time. */
+  /**
+   * Is advance to a time. It fails if that does not end, because each call adds a timer that is due
+   * at once: then the clock stops twice at one time.
+   */
   async to(time: Date | string): Promise<ClockMoved> {
-    for (let calls = 0; ; ) {
+    for (let calls = 0, last = ""; ; ) {
       const moved = await this.client.advanceTo(time);
       calls += moved.calls;
       if (!moved.stopped) return { ...moved, calls };
+      if (moved.now === last) throw new Error(`the clock stands still at ${last}, after ${calls} calls: more and more is due at that time`);
+      last = moved.now;
     }
   }
 

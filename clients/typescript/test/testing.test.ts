@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Client, Problem } from "../src/index.js";
-import { start } from "../src/testing.js";
-import { root, serve } from "./nodes.js";
+import { start, TestNode } from "../src/testing.js";
+import { FakeNode, root, serve } from "./nodes.js";
 
 const binary = process.env["CARILLON_BINARY"] ?? fileURLToPath(new URL("bin/carillon", root));
 
@@ -37,6 +37,21 @@ test("a node without a test clock has none", async () => {
   const node = await serve();
   await assert.rejects(new Client(node.url).clock(), (err) => err instanceof Problem && err.code === "no_test_clock");
   await node.kill();
+});
+
+test("a clock that stands still is moved no more", async () => {
+  const stopped = (now: string) => ({ body: { now, calls: 100_000, left: 1, stopped: true } });
+  const last = { body: { now: "2026-02-01T00:00:00Z", calls: 7, left: 0 } };
+  const [first, second] = [stopped("2026-01-01T00:00:00Z"), stopped("2026-01-02T00:00:00Z")];
+  const fake = await FakeNode.start(first, second, last);
+  const node = new TestNode(fake.url, () => fake.stop());
+  try {
+    assert.equal((await node.to("2026-02-01T00:00:00Z")).calls, 200_007);
+    fake.replies = [first, second, second, last];
+    await assert.rejects(node.to("2026-02-01T00:00:00Z"), /2026-01-02T00:00:00Z, after 300000 calls/);
+  } finally {
+    await node.stop();
+  }
 });
 
 test("there is no binary", async () => {
