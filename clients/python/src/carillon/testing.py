@@ -3,17 +3,24 @@ less than a second, and all that is due in it is called, in order."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import queue
 import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from datetime import datetime, timedelta
-from typing import Optional, Sequence, Union
+from typing import IO, Optional, Sequence, Union
 
 from . import types as t
 from .client import Client
+
+# Far more than a node takes, in seconds, because the machine may be busy.
+_START_LIMIT = 60
+_STOP_LIMIT = 30
 
 
 class TestNode:
@@ -39,19 +46,20 @@ class TestNode:
         except OSError:
             self._remove()
             raise
+        atexit.register(self._end)
         assert self._process.stdout
-        for line in self._process.stdout:
-            found = re.search("ready on ([^,]+),", line)
-            if found:
-                break
-        else:
-            self._process.wait()
+        ready: queue.Queue[Optional[str]] = queue.Queue()
+        threading.Thread(target=_read, args=(self._process.stdout, ready), daemon=True).start()
+        try:
+            url, why = ready.get(timeout=_START_LIMIT), "the node did not start: "
+        except queue.Empty:
+            url, why = None, f"the node was not ready within {_START_LIMIT} s: "
+        if url is None:
             self._log.seek(0)
-            log = self._log.read()
-            self._process.stdout.close()
-            self._remove()
-            raise RuntimeError("the node did not start: " + log)
-        self.url = found.group(1)
+            why += self._log.read()
+            self._end()
+            raise RuntimeError(why)
+        self.url = url
         self.client = Client(self.url)
 
     def now(self) -> datetime:
@@ -67,22 +75,34 @@ class TestNode:
         return moved
 
     def to(self, time: Union[str, datetime]) -> t.ClockMoved:
-        """Is advance to a time."""
-        calls = 0
+        """Is advance to a time. It fails if that does not end, because each call adds a timer that
+        is due at once: then the clock stops twice at one time."""
+        calls, last = 0, ""
         while True:
             moved = self.client.advance_to(time)
             calls += moved["calls"]
             if not moved.get("stopped"):
                 moved["calls"] = calls
                 return moved
+            if moved["now"] == last:
+                raise RuntimeError(f"the clock stands still at {last}, after {calls} calls: more and more is due at that time")
+            last = moved["now"]
 
     def stop(self) -> None:
         """Stops the node and removes its directory."""
         self.client.close()
         self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(_STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            pass
+        self._end()
+
+    def _end(self) -> None:
+        """Kills the process if it still runs: its program may end without a stop."""
+        atexit.unregister(self._end)
+        self._process.kill()
         self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
         self._remove()
 
     def _remove(self) -> None:
@@ -94,3 +114,14 @@ class TestNode:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _read(out: IO[str], ready: queue.Queue[Optional[str]]) -> None:
+    """Reads what a process writes, so that it never waits for a reader. ready gets its URL once it
+    is ready, and None at its end."""
+    with out:
+        for line in out:
+            found = re.search("ready on ([^,]+),", line)
+            if found:
+                ready.put(found.group(1))
+    ready.put(None)
