@@ -62,14 +62,14 @@ const (
 // lastTestTime bounds the clock: the file has no place for a longer time.
 var lastTestTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// Bounds of one move of the clock. A test lowers that of calls.
-var moveCalls int64 = 100_000
-
-const (
-	moveTime = time.Minute
-	// poolPoll is how long to wait for a call that has ended to leave the pool: some microseconds.
-	poolPoll = 50 * time.Microsecond
+// Bounds of one move of the clock. Tests lower them.
+var (
+	moveCalls int64 = 100_000
+	moveTime        = time.Minute // with the time in which it waits for its turn
 )
+
+// poolPoll is how long to wait for a call that has ended to leave the pool: some microseconds.
+const poolPoll = 50 * time.Microsecond
 
 // testClock is the clock of a node for tests. It implements backend.TestClock.
 type testClock struct {
@@ -137,10 +137,12 @@ func (t *testClock) NowMs() int64 { return t.WallMs() }
 // Move implements backend.TestClock. The time goes from one instant at which something is due to
 // the next. At each it stands still until all that is due is done.
 func (t *testClock) Move(ctx context.Context, m backend.ClockMove) (backend.ClockMoved, error) {
+	ctx, cancel := context.WithTimeout(ctx, moveTime)
+	defer cancel()
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
-		return backend.ClockMoved{}, ctx.Err()
+		return backend.ClockMoved{}, fmt.Errorf("%w: another move of it has not ended", backend.ErrClockWaits)
 	}
 	defer func() { <-t.turn }()
 	toMs := m.ToMs
@@ -159,8 +161,6 @@ func (t *testClock) Move(ctx context.Context, m backend.ClockMove) (backend.Cloc
 	if !t.stopped {
 		t.counted = t.calls.Load()
 	}
-	ctx, cancel := context.WithTimeout(ctx, moveTime)
-	defer cancel()
 	for {
 		nextMs, settled := t.settle(ctx)
 		if t.stopped = !settled; t.stopped || nextMs > toMs && t.NowMs() == toMs {
@@ -201,16 +201,20 @@ func (t *testClock) settle(ctx context.Context) (nextMs int64, settled bool) {
 	}
 }
 
-// mayCall waits until the node may make calls of all topics: it is about to, if it is ready.
+// mayCall waits until the node may make calls of all topics: it is about to, if it is ready. Its
+// error has the reason why the node is not.
 func (c *core) mayCall(ctx context.Context) error {
 	for {
 		err := (&engine{p: c.p}).Ready()
-		if err == nil && c.p.ownAddresses.learned.Load() && c.member.State.Secret() != nil {
-			return nil
+		if err == nil {
+			if c.p.ownAddresses.learned.Load() && c.member.State.Secret() != nil {
+				return nil
+			}
+			err = timer.ErrRecovering
 		}
 		select {
 		case <-ctx.Done():
-			return timer.ErrRecovering
+			return fmt.Errorf("%w: %w", backend.ErrClockWaits, err)
 		case <-time.After(readyPoll):
 		}
 	}

@@ -12,6 +12,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"carillon/internal/clocks"
+	"carillon/node/member"
+	"carillon/transport/api/backend"
 )
 
 var testBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -269,6 +273,39 @@ func TestMoveIsBounded(t *testing.T) {
 	if calls != 25 || len(receiver.take()) != 25 {
 		t.Errorf("%d calls", calls)
 	}
+}
+
+// TestMoveThatWaits: neither a move that waits for another nor one of a node that does not get ready
+// waits longer than a move may take, and both give the reason.
+func TestMoveThatWaits(t *testing.T) {
+	defer func(d time.Duration) { moveTime = d }(moveTime)
+	moveTime = 50 * time.Millisecond
+	self := &member.Self{}
+	self.Wait("the other nodes are awaited")
+	clock := &testClock{
+		Manual: clocks.NewManual(nil, testBegin.UnixMilli()), turn: make(chan struct{}, 1),
+		core: &core{p: &process{self: self}},
+	}
+	fails := func(want string) {
+		t.Helper()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := clock.Move(t.Context(), backend.ClockMove{By: true, ByMs: 1})
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, backend.ErrClockWaits) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("it waits without a limit: %s", want)
+		}
+	}
+	clock.turn <- struct{}{}
+	fails("another move")
+	<-clock.turn
+	fails("the other nodes are awaited")
 }
 
 // TestDirectoryOfTestClock: a directory belongs to one kind of clock, and the clock goes on where

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"carillon/transport/api/backend"
@@ -55,6 +57,10 @@ func TestClockIsReadAndMoved(t *testing.T) {
 	h.do("POST", clockPath, `{"advance":"1h"}`).problem(409, "clock_past")
 	clock.fault = backend.ErrClockEnd
 	h.do("POST", clockPath, `{"advance":"1h"}`).problem(400, web.BadTime)
+	clock.fault = fmt.Errorf("%w: no key", backend.ErrClockWaits)
+	if r := h.do("POST", clockPath, `{"advance":"1h"}`).problem(503, web.Unavailable); !strings.Contains(r.body, "no key") {
+		t.Error(r.body)
+	}
 	clock.fault = context.Canceled
 	h.do("POST", clockPath, `{"advance":"1h"}`).problem(503, web.Unavailable)
 }

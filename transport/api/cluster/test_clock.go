@@ -63,6 +63,8 @@ func MoveClock(rq *web.Request) *web.Problem {
 		return web.Fail(409, "clock_past", err.Error())
 	case errors.Is(err, backend.ErrClockEnd):
 		return web.Bad(web.BadTime, err.Error())
+	case errors.Is(err, backend.ErrClockWaits):
+		return web.Fail(503, web.Unavailable, err.Error())
 	case err != nil:
 		return web.Fault(err)
 	}
