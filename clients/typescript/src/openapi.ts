@@ -1779,7 +1779,7 @@ export interface components {
                     burst?: number;
                 };
                 /**
-                 * @description What is due goes in turn by key, by weight; within a key by priority. Else the oldest goes first.
+                 * @description What is due goes in turn by key, by weight; within a key by priority. Else the order is that of other topics.
                  * @default true
                  */
                 fair?: boolean;

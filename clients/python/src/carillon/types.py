@@ -742,7 +742,7 @@ class PolicyPatchPerKey(TypedDict, total=False):
     rate: Optional[PolicyPatchPerKeyRate]
     """Deliveries of one key. Its bucket begins empty when its shard gets a new leader."""
     fair: Optional[bool]
-    """What is due goes in turn by key, by weight; within a key by priority. Else the oldest goes first."""
+    """What is due goes in turn by key, by weight; within a key by priority. Else the order is that of other topics."""
 
 
 class PolicyPatchBreaker(TypedDict, total=False):
@@ -840,7 +840,7 @@ class PolicyPerKey(TypedDict, total=False):
     rate: PolicyPerKeyRate
     """Deliveries of one key. Its bucket begins empty when its shard gets a new leader."""
     fair: bool
-    """What is due goes in turn by key, by weight; within a key by priority. Else the oldest goes first."""
+    """What is due goes in turn by key, by weight; within a key by priority. Else the order is that of other topics."""
 
 
 class PolicyBreaker(TypedDict, total=False):
