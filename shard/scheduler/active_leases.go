@@ -183,7 +183,7 @@ func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 	}
 	al.leaves(f)
 	al.committed(al.now.Mono-f.askedAt, al.now.Mono)
-	al.due.learn(al.now.Mono - f.askedAt)
+	al.due.learn(al.now.Mono-f.askedAt, al.now.Mono)
 	if r.Code != timer.OK { // the timer changed before the lease was applied
 		f.permit.Cancel()
 		al.over(f)
@@ -213,14 +213,19 @@ func (al *activeLeases) leaves(f *activeLease) {
 	al.proposed--
 }
 
-// learn adapts the look-ahead to about two commit times. By a manual clock they take none.
-func (dq *dueQueues) learn(commit time.Duration) {
-	want := min(max(2*commit, dq.leastLookAhead()), MaxLookAhead)
-	if want > dq.lookAhead {
-		dq.lookAhead = want
-	} else {
-		dq.lookAhead -= (dq.lookAhead - want) / 64
+// learn adapts the look-ahead to two of the longest commits of this second and the one before: a
+// lease that is proposed while many others are takes as long as theirs. By a manual clock they take
+// none.
+func (dq *dueQueues) learn(commit, now time.Duration) {
+	if window := now / time.Second; window != dq.window {
+		last := dq.longest[1]
+		if window > dq.window+1 {
+			last = 0
+		}
+		dq.longest, dq.window = [2]time.Duration{last, 0}, window
 	}
+	dq.longest[1] = max(dq.longest[1], commit)
+	dq.lookAhead = min(max(2*dq.longest[0], 2*dq.longest[1], dq.leastLookAhead()), MaxLookAhead)
 }
 
 // revoke returns a lease whose call has not started.

@@ -51,6 +51,8 @@ type dueQueues struct {
 
 	caughtUp  bool // every due timer has left the wheel in this turn
 	lookAhead time.Duration
+	longest   [2]time.Duration // commits of the second before window, and of window
+	window    time.Duration    // in seconds
 	popped    [leastPops]wheel.Handle
 	least     bool // see Env.Least
 

@@ -244,3 +244,26 @@ func TestNothingStartsByOldTopics(t *testing.T) {
 	r.turn()
 	r.want("a")
 }
+
+// TestLookAheadFollowsTheLongestCommit: one long commit among many short ones counts for this second
+// and the next, and no longer.
+func TestLookAheadFollowsTheLongestCommit(t *testing.T) {
+	const short, long = time.Millisecond, 60 * time.Millisecond
+	dq := &dueQueues{leader: &leader{}}
+	at := func(now, commit, want time.Duration) {
+		t.Helper()
+		if dq.learn(commit, now); dq.lookAhead != want {
+			t.Errorf("after %v a lease is proposed %v ahead, want %v", now, dq.lookAhead, want)
+		}
+	}
+	at(900*time.Millisecond, short, minLookAhead)
+	at(910*time.Millisecond, long, 2*long)
+	for range 1000 {
+		dq.learn(short, 920*time.Millisecond)
+	}
+	at(1900*time.Millisecond, short, 2*long)
+	at(2100*time.Millisecond, short, minLookAhead)
+	at(3*time.Second, long, 2*long)
+	at(5*time.Second, short, minLookAhead) // nothing was committed in the second before
+	at(5*time.Second, 10*MaxLookAhead, MaxLookAhead)
+}
