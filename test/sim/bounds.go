@@ -17,13 +17,16 @@ type bounds struct {
 	memory        int64 // bytes that a node's groups may hold; 0: no limit
 }
 
-// bound draws the bounds. An entry of a run has at most 40 KiB, and a frame exceeds its mark by at
-// most one entry.
+// largestEntry is more than an entry of a run has: 94 KiB was the most, of clients that collect. A
+// frame exceeds its mark by at most one entry.
+const largestEntry = 160 << 10
+
+// bound draws the bounds.
 func (s *swarm) bound(c chance) {
 	b := &s.bounds
 	b.queueFrames = 8 << c.IntN(4)
 	b.frameBytes = 2 << 10 << c.IntN(4)
-	b.logFrame = b.frameBytes + 64<<10
+	b.logFrame = b.frameBytes + largestEntry
 	b.unsyncedBytes = 64 << 10 << c.IntN(4)
 	if c.IntN(4) == 0 {
 		*b = bounds{queueFrames: wal.DefaultQueueFrames}
@@ -42,7 +45,7 @@ func (s *swarm) swamping(c chance) {
 	s.segmentBytes = 64 << 10
 	s.genBytes = s.segmentBytes * int64(2+c.IntN(4))
 	s.bounds = bounds{queueFrames: 8, frameBytes: 2 << 10 << c.IntN(3), unsyncedBytes: 1 << 20}
-	s.bounds.logFrame = s.bounds.frameBytes + 64<<10
+	s.bounds.logFrame = s.bounds.frameBytes + largestEntry
 	s.ailments.hangs, s.ordeals = 0.1+0.2*c.Float64(), ordeals{}
 	s.pauses, s.slow, s.slowSync, s.atEffect, s.diskLatency = 0, 0, 0, 0, min(s.diskLatency, time.Millisecond)
 	s.loss, s.delay = c.seldom(0.01), min(s.delay, time.Millisecond)
