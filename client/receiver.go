@@ -43,14 +43,16 @@ type Delivery struct {
 	Topic string
 	Timer string
 	// Webhook-id: the same for all attempts of one version of one timer, another for any other.
-	ID         string
-	Attempt    int    // 1, 2, …
-	Fence      uint64 // grows with every lease of the timer's id
-	Due        time.Time
-	Asked      time.Time // when somebody fired the timer by hand, perhaps before Due; not signed
-	Receipt    string    // report mode: answer 202, and Ack, Nack or Extend with it later
-	Body       []byte
-	CloudEvent *CloudEvent // topics with format cloudevents; else nil
+	ID      string
+	Attempt int    // 1, 2, …
+	Fence   uint64 // grows with every lease of the timer's id
+	Due     time.Time
+	Asked   time.Time // when somebody fired the timer by hand, perhaps before Due; not signed
+	Receipt string    // report mode: answer 202, and Ack, Nack or Extend with it later
+	Body    []byte
+	// ContentType is the payload's, "" without one. The signature covers that of a call of many.
+	ContentType string
+	CloudEvent  *CloudEvent // topics with format cloudevents; else nil
 }
 
 // CloudEvent are the attributes of CloudEvents 1.0 in a call's ce- headers, as they came. No
@@ -183,6 +185,7 @@ func failureStatus(h http.Header, err error) int {
 func readDelivery(h http.Header, body []byte) (*Delivery, error) {
 	d := &Delivery{
 		Topic: h.Get("Carillon-Topic"), Timer: h.Get("Carillon-Timer"), ID: h.Get("Webhook-Id"), Receipt: h.Get("Carillon-Receipt"), Body: body,
+		ContentType: h.Get("Content-Type"),
 	}
 	due, err1 := strconv.ParseInt(h.Get("Carillon-Due"), 10, 64)
 	attempt, err2 := strconv.Atoi(h.Get("Carillon-Attempt"))

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,6 +87,7 @@ func readMany(h http.Header, body []byte) ([]*Delivery, error) {
 			Fence         uint64
 			Payload       json.RawMessage
 			PayloadBase64 []byte `json:"payload_base64"`
+			ContentType   string `json:"content_type"`
 		}
 	}
 	if err := json.Unmarshal(body, &call); err != nil || len(call.Timers) == 0 || h.Get("Webhook-Id") == "" {
@@ -94,9 +96,14 @@ func readMany(h http.Header, body []byte) ([]*Delivery, error) {
 	list := make([]*Delivery, len(call.Timers))
 	for i, t := range call.Timers {
 		d := &Delivery{Topic: t.Topic, Timer: t.ID, ID: t.WebhookID, Attempt: t.Attempt, Fence: t.Fence, Due: time.UnixMilli(t.DueMs), Body: t.Payload}
-		if t.PayloadBase64 != nil {
-			d.Body = t.PayloadBase64
+		usual := ""
+		switch {
+		case t.PayloadBase64 != nil:
+			d.Body, usual = t.PayloadBase64, "application/octet-stream"
+		case t.Payload != nil:
+			usual = "application/json"
 		}
+		d.ContentType = cmp.Or(t.ContentType, usual)
 		if d.Topic == "" || d.Timer == "" || d.ID == "" || d.Fence == 0 {
 			return nil, errors.New("this is no call of Carillon: a timer of it has no id")
 		}

@@ -47,14 +47,20 @@ func TestReceiverOfMany(t *testing.T) {
 			}
 		}, body, secret, now)
 	}
-	body := `{"timers":[` + part("a", 7, `"payload":{"n": 1}`) + `,` + part("b", 8, `"payload_base64":"YmFk"`) + `,` + part("c", 9, `"content_type":"x"`) + `]}`
+	body := `{"timers":[` + part("a", 7, `"payload":{"n": 1}`) + `,` + part("b", 8, `"payload_base64":"YmFk"`) + `,` + part("c", 9, `"payload_base64":"AA==","content_type":"image/png"`) + `,` + part("d", 9, `"content_type":""`) + `]}`
 	w := send(body, nil)
 	if w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"failed":[{"webhook_id":"msg_b","error":"card declined"}]}` {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	if len(got) != 3 || got[0].Timer != "a" || got[0].ID != "msg_a" || got[0].Fence != 7 || got[0].Attempt != 1 || got[0].Due.UnixMilli() != 1_893_456_000_250 ||
-		string(got[0].Body) != `{"n": 1}` || string(got[1].Body) != "bad" || len(got[2].Body) != 0 {
+	if len(got) != 4 || got[0].Timer != "a" || got[0].ID != "msg_a" || got[0].Fence != 7 || got[0].Attempt != 1 || got[0].Due.UnixMilli() != 1_893_456_000_250 ||
+		string(got[0].Body) != `{"n": 1}` || string(got[1].Body) != "bad" || len(got[3].Body) != 0 {
 		t.Fatalf("%+v", got)
+	}
+	// As a call for one has it, which a retry of each is.
+	for i, want := range []string{"application/json", "application/octet-stream", "image/png", ""} {
+		if got[i].ContentType != want {
+			t.Errorf("%s: %q, want %q", got[i].Timer, got[i].ContentType, want)
+		}
 	}
 	w = send(`{"timers":[`+part("a", 7, `"payload":1`)+`,`+part("b", 10, `"payload":1`)+`]}`, nil)
 	if w.Code != 200 || len(got) != 1 || got[0].Timer != "b" || strings.TrimSpace(w.Body.String()) != `{"failed":[]}` {

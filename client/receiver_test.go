@@ -71,8 +71,8 @@ func post(h http.Handler, edit func(http.Header), body string, signer string, st
 // TestReceiverOfAFiredTimer: a call that somebody asked for by hand has the time of the request.
 func TestReceiverOfAFiredTimer(t *testing.T) {
 	d, err := readDelivery(http.Header{"Carillon-Topic": {"o"}, "Carillon-Timer": {"a"}, "Webhook-Id": {"1"}, "Carillon-Due": {"1893456000250"},
-		"Carillon-Asked": {"1893455000000"}, "Carillon-Attempt": {"1"}, "Carillon-Fence": {"7"}}, nil)
-	if err != nil || d.Asked.UnixMilli() != 1893455000000 || d.Due.UnixMilli() != 1893456000250 {
+		"Carillon-Asked": {"1893455000000"}, "Carillon-Attempt": {"1"}, "Carillon-Fence": {"7"}, "Content-Type": {"image/png"}}, nil)
+	if err != nil || d.ContentType != "image/png" || d.Asked.UnixMilli() != 1893455000000 || d.Due.UnixMilli() != 1893456000250 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
