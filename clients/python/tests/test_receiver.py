@@ -170,19 +170,34 @@ class Receiving(unittest.TestCase):
         again = call(part("a", 7, payload=1), part("b", 10, payload=1))  # the first lease is over
         self.assertEqual(send(again), (200, b'{"failed": []}', [("b", "msg_b", b"1")]))
         self.assertEqual(send(again), (200, b'{"failed": []}', []))
-        for bad in (b"{}", b"[]", b"x", b'{"timers":[]}', call({}), call(part("a", 11, payload_base64="?"))):
+        for bad in (b"{}", b"[]", b"x", b'{"timers":[]}', b'{"timers":[5]}', b'{"timers":5}', call({}), call(part("a", 11, payload_base64="?"))):
             self.assertEqual(send(bad)[0], 400, bad)
         self.assertEqual(send(body, **{"Carillon-Signature": BY_SECRET["Carillon-Signature"]})[0], 401)
         self.assertEqual(receiver.answer_many(BY_SECRET, BODY, handle), (204, {}, b""))
 
+    def test_payloads_of_a_call_of_many_keep_their_bytes(self) -> None:
+        """Each timer has the bytes and the type that a retry of it, which comes alone, has."""
+        payloads = [
+            "12345678901234567890", '{"n": 1.50,"b":[ -0.0, 1E400,"\\u00e9 é\\/", "}],\\"{[" ], "payload" : 1 }', '{"payload":[{}]}', "null", '""', "9" * 5000,
+        ]
+        parts = [
+            f' {{ "payload" : {p} , "topic":"orders","id":"{n}","webhook_id":"msg","due_ms":1,"attempt":1,"fence":1, "key":"payload"}}' for n, p in enumerate(payloads)
+        ]
+        rest = '"topic":"orders","webhook_id":"msg","due_ms":1,"attempt":1,"fence":1'
+        parts += [f'{{{rest},"id":"b","payload_base64":"AAE="}}', f'{{{rest},"id":"t","payload_base64":"","content_type":"image/png"}}', f'{{{rest},"id":"none"}}']
+        body = '{"more":[{"payload":7}], "timers":[' + ",".join(parts) + ' ] ,"other":{"payload":8}}\n'
+        got = Receiver(unsigned=True).receive_many({"Webhook-Id": "msg"}, body.encode())
+        want = [(p.encode(), "application/json") for p in payloads]
+        self.assertEqual([(d.body, d.content_type) for d in got], want + [(b"\0\1", "application/octet-stream"), (b"", "image/png"), (b"", "")])
+
     def test_wsgi(self) -> None:
         got = []
-        application = Receiver(unsigned=True).wsgi(lambda d: got.append(d.json()))
+        application = Receiver(unsigned=True).wsgi(lambda d: got.append((d.json(), d.content_type)))
         environ: Dict[str, Any] = {"HTTP_" + name.upper().replace("-", "_"): value for name, value in VALUES.items()}
-        environ.update({"CONTENT_LENGTH": "2", "wsgi.input": io.BytesIO(b"{}")})
+        environ.update({"CONTENT_LENGTH": "2", "CONTENT_TYPE": "application/json", "wsgi.input": io.BytesIO(b"{}")})
         started = []
         self.assertEqual(b"".join(application(environ, lambda *args: started.append(args))), b"")
-        self.assertEqual((got, started[0][0][:3]), ([{}], "204"))
+        self.assertEqual((got, started[0][0][:3]), ([({}, "application/json")], "204"))
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ export class Delivery {
   /** Topics with ack report: answer 202, and ack, nack or extend with it later. */
   readonly receipt: string;
   readonly body: Buffer;
+  /** The payload's, "" without one. The signature covers that of a call of many. */
+  readonly contentType: string;
   /** Of topics with format cloudevents. */
   readonly cloudEvent: CloudEvent | undefined;
 
@@ -105,6 +107,7 @@ export class Delivery {
     this.asked = Number.isNaN(asked) ? undefined : new Date(asked);
     this.receipt = header("carillon-receipt");
     this.body = body;
+    this.contentType = header("content-type");
     this.cloudEvent = header("ce-specversion")
       ? { id: header("ce-id"), source: header("ce-source"), type: header("ce-type"), subject: header("ce-subject"), time: header("ce-time") }
       : undefined;
@@ -323,22 +326,54 @@ function failure(err: unknown): Answer {
 
 /** The timers in the body of a call of many. */
 function many(header: (name: string) => string, body: Buffer): Delivery[] {
+  const text = body.toString();
   let timers: BatchCall["timers"] = [];
   try {
-    timers = (JSON.parse(body.toString()) as BatchCall).timers;
+    timers = (JSON.parse(text) as BatchCall).timers;
   } catch {
     // It is refused below.
   }
-  if (!header("webhook-id") || !Array.isArray(timers) || timers.length === 0) {
+  if (!header("webhook-id") || !Array.isArray(timers) || timers.length === 0 || !timers.every(Boolean)) {
     throw new Refusal(400, "this is no call of Carillon: it has neither the headers of one timer nor a body of many");
   }
-  return timers.map((t) => {
+  const sources = members(members(text).get("timers") ?? "");
+  return timers.map((t, i) => {
+    const source = t.payload_base64 === undefined ? members(sources.get(String(i)) ?? "").get("payload") : undefined;
+    const payload = source === undefined ? Buffer.from(t.payload_base64 ?? "", "base64") : Buffer.from(source);
+    const usual = source !== undefined ? "application/json" : t.payload_base64 !== undefined ? "application/octet-stream" : "";
     const values: Record<string, unknown> = {
       "carillon-topic": t.topic, "carillon-timer": t.id, "webhook-id": t.webhook_id, "carillon-due": t.due_ms, "carillon-attempt": t.attempt, "carillon-fence": t.fence,
+      "content-type": t.content_type || usual,
     };
-    const payload = t.payload_base64 !== undefined ? Buffer.from(t.payload_base64, "base64") : Buffer.from(t.payload === undefined ? "" : JSON.stringify(t.payload));
     return new Delivery((name) => String(values[name] ?? ""), payload);
   });
+}
+
+/**
+ * The members of an object, or the elements of an array by their numbers, as they are spelled in
+ * good JSON: a payload keeps its bytes. Those of anything else are none. O(text).
+ */
+function members(text: string): Map<string, string> {
+  const found = new Map<string, string>();
+  let [depth, from] = [0, 0];
+  let name: string | undefined;
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    const ends = c === "}" || c === "]";
+    if (c === '"') {
+      while (text[++i] !== '"') if (text[i] === "\\") i++;
+    } else if (depth === 1 && c === ":") {
+      name = JSON.parse(text.slice(from, i)) as string;
+      from = i + 1;
+    } else if (depth === 1 && (c === "," || ends)) {
+      const value = text.slice(from, i).trim();
+      if (value) found.set(name ?? String(found.size), value);
+      [from, name] = [i + 1, undefined];
+    }
+    if ((c === "{" || c === "[") && depth++ === 0) from = i + 1;
+    if (ends) depth--;
+  }
+  return found;
 }
 
 const maxSignatures = 16; // of one header: bounds the work that it can ask for

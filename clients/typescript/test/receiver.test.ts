@@ -103,7 +103,7 @@ test("answers, by node:http and by fetch", async () => {
     [() => Promise.reject(new Stop("never")), 410, null],
   ] as [Handler, number, string | null][]) {
     handle = (d) => (got.push(d), run(d));
-    const init = { method: "POST", headers: { ...values, "carillon-fence": String(++fence), "carillon-asked": "5", "ce-specversion": "1.0", "ce-id": "x" }, body: "{}" };
+    const init = { method: "POST", headers: { ...values, "content-type": "image/png", "carillon-fence": String(++fence), "carillon-asked": "5", "ce-specversion": "1.0", "ce-id": "x" }, body: "{}" };
     for (const answer of [await fetch(url, init), await byFetch(new Request(url, init))]) assert.deepEqual([answer.status, answer.headers.get("retry-after")], [status, retryAfter]);
     for (const answer of [await fetch(url, init), await byFetch(new Request(url, init))]) assert.equal(answer.status, 409);
     const large = { ...init, body: "x".repeat(100_000) };
@@ -111,7 +111,7 @@ test("answers, by node:http and by fetch", async () => {
     assert.equal((await fetch(url)).status, 400);
   }
   assert.equal(got.length, 10);
-  assert.deepEqual([got[0]?.asked, got[0]?.cloudEvent], [new Date(5), { id: "x", source: "", type: "", subject: "", time: "" }]);
+  assert.deepEqual([got[0]?.asked, got[0]?.contentType, got[0]?.cloudEvent], [new Date(5), "image/png", { id: "x", source: "", type: "", subject: "", time: "" }]);
   server.closeAllConnections();
   server.close();
 });
@@ -143,9 +143,23 @@ test("a call of many timers is checked, taken apart and answered with what faile
   const again = call(part("a", 7, { payload: 1 }), part("b", 10, { payload: 1 })); // the first lease is over
   assert.deepEqual(await send(again), [200, '{"failed":[]}', ["b msg_b 1"]]);
   assert.deepEqual(await send(again), [200, '{"failed":[]}', []]);
-  for (const bad of ["{}", "[]", "x", call({})]) assert.equal((await send(bad))[0], 400, bad);
+  for (const bad of ["{}", "[]", "x", call({}), '{"timers":[5]}', '{"timers":[null]}', '{"timers":5}']) assert.equal((await send(bad))[0], 400, bad);
   assert.equal((await send(body, { ...signed(body), "carillon-signature": bySecret["carillon-signature"] }))[0], 401);
   // A retry comes alone.
   assert.deepEqual(await send(body.slice(1), bySecret), [401, "the signature is not good", []]);
   assert.deepEqual(await send('{"test": 2432232314}', bySecret), [204, "", [`{o-77}close ${values["webhook-id"]} {"test": 2432232314}`]]);
+});
+
+test("payloads of a call of many have the bytes and the type that a retry, which comes alone, has", async () => {
+  const payloads = [
+    '{"id":12345678901234567}', '{"n": 1.50,"b":[ -0.0, 1E400,"\\u00e9 é\\/", "}],\\"{[\\\\" ], "payload" : 1 }', '{"payload":[{}]}', "null", '""', "[ ]", '"x, y"', `"${'\\"'.repeat(3e6)}"`, '{"":{"":1}}',
+  ];
+  const parts = payloads.map((p, n) => ` { "payload" : ${p} , "topic":"orders","id":"${n}","webhook_id":"msg","due_ms":1,"attempt":1,"fence":1, "key":"payload"}`);
+  const rest = '"topic":"orders","webhook_id":"msg","due_ms":1,"attempt":1,"fence":1';
+  parts.push(`{${rest},"id":"b","payload_base64":"AAE="}`, `{${rest},"id":"t","payload_base64":"","content_type":"image/png"}`, `{${rest},"id":"none"}`);
+  parts.push(`{${rest},"id":"last","payload":7}`);
+  const body = `{"more":[{"payload":7}], "timers":[${parts.join(",")} ] ,"other":[{"payload":8}]}\n`;
+  const got = await new Receiver({ unsigned: true }).receiveMany({ "webhook-id": "msg" }, Buffer.from(body));
+  const want = [...payloads.map((p) => [p, "application/json"]), ["\0\x01", "application/octet-stream"], ["", "image/png"], ["", ""], ["7", "application/json"]];
+  assert.deepEqual(got.map((d) => [d.body.toString(), d.contentType]), want);
 });

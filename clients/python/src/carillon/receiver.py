@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 
 class FenceStore(Protocol):
@@ -77,6 +77,8 @@ class Delivery:
     receipt: str
     """Topics with ack report: answer 202, and ack, nack or extend with it later."""
     body: bytes
+    content_type: str
+    """The payload's, "" without one. The signature covers that of a call of many."""
     cloud_event: Optional[CloudEvent]
     """Of topics with format cloudevents."""
 
@@ -210,6 +212,7 @@ class Receiver:
             size = environ.get("CONTENT_LENGTH") or "0"
             body = environ["wsgi.input"].read(min(int(size), self._max_body + 1))
             headers = {name[5:].replace("_", "-"): v for name, v in environ.items() if name.startswith("HTTP_")}
+            headers["CONTENT-TYPE"] = environ.get("CONTENT_TYPE", "")
             status, more, text = answer(headers, body)
             start_response(f"{status} ", list({"Content-Type": "text/plain; charset=utf-8", **more}.items()))
             return [text]
@@ -314,9 +317,11 @@ def _read(headers: Mapping[str, str], body: bytes) -> Delivery:
     event = None
     if headers.get("ce-specversion"):
         event = CloudEvent(*(headers.get("ce-" + name, "") for name in ("id", "source", "type", "subject", "time")))
-    receipt = headers.get("carillon-receipt", "")
+    receipt, content_type = headers.get("carillon-receipt", ""), headers.get("content-type", "")
     try:
-        return Delivery(topic, timer, id, attempt, fence, _moment(due), _moment(asked) if asked else None, receipt, body, event)
+        return Delivery(
+            topic, timer, id, attempt, fence, _moment(due), _moment(asked) if asked else None, receipt, body, content_type, event
+        )
     except OverflowError:
         raise Refusal(400, "this is no call of Carillon: its times are out of range") from None
 
@@ -324,23 +329,51 @@ def _read(headers: Mapping[str, str], body: bytes) -> Delivery:
 def _read_many(headers: Mapping[str, str], body: bytes) -> List[Delivery]:
     """The timers in the body of a call of many."""
     try:
-        call = json.loads(body)
-        if not headers.get("webhook-id") or not call["timers"]:
+        text = body.decode()
+        if not headers.get("webhook-id") or not _JSON.decode(text)["timers"]:
             raise ValueError
-        return [_read_one(timer) for timer in call["timers"]]
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        timers = dict(_values(text))["timers"]
+        return [_read_one(dict(_values(timer))) for _, timer in _values(timers)]
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise Refusal(400, "this is no call of Carillon: it has neither the headers of one timer nor a body of many") from None
 
 
-def _read_one(timer: Mapping[str, Any]) -> Delivery:
-    payload = b""
+_JSON = json.JSONDecoder(parse_int=str)  # an integer of a payload may have any length
+_BETWEEN = re.compile(r"[ \t\n\r]*[{[,:]?[ \t\n\r]*")
+
+
+def _values(text: str) -> Iterator[Tuple[str, str]]:
+    """The values of an object or array, which is good JSON, as they are spelled: a payload keeps its
+    bytes. The values of an array have no name."""
+    named, name = text.lstrip().startswith("{"), ""
+    at = _past(text, 0)
+    while text[at] not in "}]":
+        if named:
+            name, at = _JSON.raw_decode(text, at)
+            at = _past(text, at)
+        _, end = _JSON.raw_decode(text, at)
+        yield name, text[at:end]
+        at = _past(text, end)
+
+
+def _past(text: str, at: int) -> int:
+    """The place of the next value or name, or of the end."""
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
+
+
+def _read_one(source: Mapping[str, str]) -> Delivery:
+    """A timer of a call of many, of which the members are as they are spelled."""
+    timer = {name: _JSON.decode(text) for name, text in source.items() if name != "payload"}
+    payload, usual = b"", ""
     if "payload_base64" in timer:
-        payload = base64.b64decode(timer["payload_base64"], validate=True)
-    elif "payload" in timer:
-        payload = json.dumps(timer["payload"]).encode()
+        payload, usual = base64.b64decode(timer["payload_base64"], validate=True), "application/octet-stream"
+    elif "payload" in source:
+        payload, usual = source["payload"].encode(), "application/json"
     headers = {
         "carillon-topic": timer["topic"], "carillon-timer": timer["id"], "webhook-id": timer["webhook_id"],
-        "carillon-due": str(timer["due_ms"]), "carillon-attempt": str(timer["attempt"]), "carillon-fence": str(timer["fence"]),
+        "carillon-due": timer["due_ms"], "carillon-attempt": timer["attempt"], "carillon-fence": timer["fence"],
+        "content-type": timer.get("content_type") or usual,
     }
     return _read(headers, payload)
 
