@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +155,42 @@ func TestPausedTimersStayPaused(t *testing.T) {
 	if got := run("", "--json", "get", "held", "due"); !strings.Contains(got.out, `"attempts":0`) {
 		t.Errorf("it was called: %s", got.out)
 	}
+	ctlSays(t, url, "timers", "resume", "held", "series")
+	if got := run(before.out, "import", "-"); got.code != exitOK {
+		t.Errorf("import: %+v", got)
+	}
+	if got := run("", "--json", "get", "held", "series"); got.code != exitOK || strings.Contains(got.out, `"paused"`) {
+		t.Errorf("what was resumed is paused again: %s", got.out)
+	}
+}
+
+// TestImportAgainOfPausedTimers: an import finishes what an earlier one has begun, and leaves alone
+// what that has finished.
+func TestImportAgainOfPausedTimers(t *testing.T) {
+	far := time.Date(time.Now().UTC().Year()+2, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	const file = `{"export":{"version":1,"topic":"t","policy":{}}}` + "\n" + `{"id":"a","at_ms":1,"paused":true}` + "\n" + `{"end":{"timers":1}}` + "\n"
+	asked := []string{
+		"GET /v1/topics/t", fmt.Sprintf(`POST /v1/topics/t/batch?brief=true {"ops":[{"op":"add","merge":"reject","id":"a","at_ms":%d}]}`, far), "GET /v1/topics/t/timers/a",
+	}
+	replies := func(bodies ...string) []reply {
+		list := []reply{{status: 200, body: `{"topic":"t"}`}, {status: 200, body: `{"results":[{"status":200,"id":"a"}]}`}}
+		for _, b := range bodies {
+			list = append(list, reply{status: 200, body: b})
+		}
+		return list
+	}
+	begun := fmt.Sprintf(`{"id":"a","state":"scheduled","due_ms":%d}`, far)
+	runCtl(t, []ctlCase{
+		{
+			name: "resumed since", args: []string{"import", "-"}, stdin: file, replies: replies(`{"id":"a","state":"scheduled","due_ms":1}`), asked: asked,
+			out: []string{"t: 0 added, 1 there already\n"},
+		},
+		{
+			name: "begun", args: []string{"import", "-"}, stdin: file, replies: replies(begun, begun, begun),
+			asked: append(slices.Clone(asked), "POST /v1/topics/t/timers/a/pause", `PATCH /v1/topics/t/timers/a {"at_ms":1}`),
+			out:   []string{"t: 0 added, 1 there already\n"},
+		},
+	})
 }
 
 // An import that would lose something that nobody agreed to lose changes nothing.

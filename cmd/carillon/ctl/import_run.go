@@ -34,6 +34,11 @@ type importOp struct {
 	id   string
 	body []byte
 	then []byte // the patch of a timer that is added paused; nil: it is not
+
+	// Of a timer that is added paused: its time until the patch, in Unix ms, and whether an earlier
+	// import has added it.
+	farMs int64
+	there bool
 }
 
 // Bounds of a batch, within those of a node.
@@ -103,16 +108,16 @@ func shownPolicy(policy json.RawMessage) ([]byte, error) {
 }
 
 func (r *importRun) timer(add *importedAdd) error {
-	body, then, err := add.op()
+	op, err := add.op()
 	if err != nil {
 		return err
 	}
-	if len(r.ops) == importOps || r.bytes+len(body) > importBytes {
+	if len(r.ops) == importOps || r.bytes+len(op.body) > importBytes {
 		if err := r.send(); err != nil {
 			return err
 		}
 	}
-	r.ops, r.bytes = append(r.ops, importOp{add.id, body, then}), r.bytes+len(body)
+	r.ops, r.bytes = append(r.ops, op), r.bytes+len(op.body)
 	return nil
 }
 
@@ -134,7 +139,8 @@ func (r *importRun) end() error {
 // op is the operation of a batch. It decides how an id that is in use is treated, over the topic's
 // rule. A paused timer is added for a day long after the import. Then it is paused, and then it
 // gets its time by the patch, so that it is never called between.
-func (a *importedAdd) op() (body, then []byte, err error) {
+func (a *importedAdd) op() (op importOp, err error) {
+	op.id = a.id
 	line := a.line
 	hides, paused := hidesHeader(a.fields["callback"]), string(a.fields["paused"]) == "true"
 	if hides || paused {
@@ -151,29 +157,28 @@ func (a *importedAdd) op() (body, then []byte, err error) {
 		if hides {
 			callback, err := withoutHidden(a.fields["callback"])
 			if err != nil {
-				return nil, nil, err
+				return op, err
 			}
 			fields.raw("callback", callback)
 		}
 		if paused {
 			// For a year it is the same add if the import is repeated.
-			fields.set("at_ms", time.Date(time.Now().UTC().Year()+2, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
-			then = patch.bytes()
+			op.farMs = time.Date(time.Now().UTC().Year()+2, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+			fields.set("at_ms", op.farMs)
+			op.then = patch.bytes()
 		}
 		line = fields.bytes()
 	}
-	return append([]byte(`{"op":"add","merge":"reject",`), line[1:]...), then, nil
+	op.body = append([]byte(`{"op":"add","merge":"reject",`), line[1:]...)
+	return op, nil
 }
 
 // pause holds the timers that were added to be paused, and gives them their times. One that has
 // ended, or runs, since an earlier import is left alone.
 func (r *importRun) pause() error {
-	for _, o := range r.hold {
-		at := timerRef{r.head.Topic, o.id}
-		_, err := r.ctl.do(client.Request{Method: http.MethodPost, Path: at.path("pause")})
-		if err == nil {
-			_, err = r.ctl.do(client.Request{Method: http.MethodPatch, Path: at.path(), Body: o.then})
-		}
+	for i := range r.hold {
+		o := &r.hold[i]
+		err := r.pauseOne(o)
 		p, is := errors.AsType[*client.Problem](err)
 		switch {
 		case is && (p.Status == http.StatusGone || p.Code == client.ErrInFlight):
@@ -185,6 +190,26 @@ func (r *importRun) pause() error {
 	}
 	r.hold = r.hold[:0]
 	return nil
+}
+
+// pauseOne leaves alone what an earlier import has finished: somebody may have resumed or moved it.
+func (r *importRun) pauseOne(o *importOp) error {
+	at := timerRef{r.head.Topic, o.id}
+	if o.there {
+		body, err := r.ctl.do(client.Request{Method: http.MethodGet, Path: at.path()})
+		if err != nil {
+			return err
+		}
+		var t shownTimer
+		if err := readAnswer(body, &t); err != nil || t.DueMs != o.farMs {
+			return err
+		}
+	}
+	_, err := r.ctl.do(client.Request{Method: http.MethodPost, Path: at.path("pause")})
+	if err == nil {
+		_, err = r.ctl.do(client.Request{Method: http.MethodPatch, Path: at.path(), Body: o.then})
+	}
+	return err
 }
 
 // withoutHidden is a callback without the headers whose values are not shown.
@@ -262,18 +287,21 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 	var later []importOp
 	var last *client.Problem
 	for i := range results {
-		p := results[i].Problem
+		o, p := &r.ops[i], results[i].Problem
 		switch {
-		case p == nil && results[i].Status == http.StatusCreated:
-			r.added++
-			r.toHold(i)
 		case p == nil:
-			r.there++
-			r.toHold(i)
+			if o.there = results[i].Status != http.StatusCreated; o.there {
+				r.there++
+			} else {
+				r.added++
+			}
+			if o.then != nil {
+				r.hold = append(r.hold, *o)
+			}
 		case p.Retryable:
-			later, last = append(later, r.ops[i]), p
+			later, last = append(later, *o), p
 		default:
-			r.refuse(r.ops[i].id, p)
+			r.refuse(o.id, p)
 		}
 	}
 	r.ops = later
@@ -281,12 +309,6 @@ func (r *importRun) took(results []client.Result) (wait time.Duration, err error
 		return importPause, errors.New(refusal(last))
 	}
 	return 0, nil
-}
-
-func (r *importRun) toHold(i int) {
-	if r.ops[i].then != nil {
-		r.hold = append(r.hold, r.ops[i])
-	}
 }
 
 func (r *importRun) refuse(id string, p *client.Problem) {
