@@ -126,7 +126,7 @@ func TestCtl(t *testing.T) {
 			name: "get shows why it waits, and the attempts", args: []string{"get", "t", "x"},
 			replies: ok(`{"id":"x","state":"scheduled","attempts":2,"max_attempts":16,"next_attempt":"2030-01-01T00:00:00.000Z","waits_for":"breaker","waits_on":"http://h:80 (open)",` +
 				`"attempt_log":[{"attempt":1,"started_ms":1893455990000,"ended_ms":1893455990007,"lateness_ms":3,"status":500},{"attempt":2,"started_ms":1893455995000,"ended_ms":1893455995001,"error":"connection refused"}]}`),
-			asked: []string{"GET /v1/topics/t/timers/x"},
+			asked: []string{"GET /v1/topics/t/timers/x", "GET /v1/clock"},
 			out: []string{"\nwaits for breaker: http://h:80 (open)\n", "\nattempts\nATTEMPT  STARTED                   LATE  TOOK  RESULT\n" +
 				"1        2029-12-31T23:59:50.000Z  3 ms  7 ms  500\n2        2029-12-31T23:59:55.000Z        1 ms  connection refused\nnext: 2030-01-01T00:00:00.000Z, in ", " (attempt 3 of 16)\n"},
 		},
@@ -245,7 +245,12 @@ func TestCtl(t *testing.T) {
 		{name: "cancel one as a dry run", args: []string{"cancel", "t", "x", "--dry-run"}, code: 2, err: []string{"carillon ctl get"}},
 		{
 			name: "add of a time long past", args: []string{"add", "t", "--at", "2020-01-01T00:00:00Z"}, replies: []reply{{status: 201, body: strings.ReplaceAll(oneTimer, "2030-01", "2020-01")}},
-			asked: []string{`POST /v1/topics/t/timers {"at":"2020-01-01T00:00:00Z"}`}, out: []string{"scheduled"}, err: []string{"carillon: due ", " years ago: fires at once\n"},
+			asked: []string{`POST /v1/topics/t/timers {"at":"2020-01-01T00:00:00Z"}`, "GET /v1/clock"}, out: []string{"scheduled"}, err: []string{"carillon: due ", " years ago: fires at once\n"},
+		},
+		{
+			name: "add of a time long past, but not by a test clock", args: []string{"add", "t", "--at", "2020-01-01T00:00:00Z"},
+			replies: []reply{{status: 201, body: strings.ReplaceAll(oneTimer, "2030-01", "2020-01")}, {status: 200, body: `{"now":"2019-12-31T23:00:00.000Z"}`}},
+			asked:   []string{`POST /v1/topics/t/timers {"at":"2020-01-01T00:00:00Z"}`, "GET /v1/clock"}, out: []string{"scheduled"},
 		},
 		{
 			name: "add again of one that is done", args: []string{"add", "t", "--at", "2020-01-01T00:00:00Z"}, replies: ok(`{"id":"x","state":"done","due":"2020-01-01T00:00:00Z"}`),
@@ -276,12 +281,12 @@ func TestCtl(t *testing.T) {
 		},
 		{
 			name: "add a series as a dry run", args: []string{"add", "t", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--dry-run"}, replies: ok(nextTimes),
-			asked: []string{`POST /v1/topics/t/timers?dry_run=true {"repeat":{"cron":"30 2 * * *","zone":"Europe/Berlin"}}`},
+			asked: []string{`POST /v1/topics/t/timers?dry_run=true {"repeat":{"cron":"30 2 * * *","zone":"Europe/Berlin"}}`, "GET /v1/clock"},
 			out:   []string{"DUE                       IN WORDS", "2099-03-28T01:30:00.000Z", "Sun 2099-03-29 03:30:00 CEST\n2099-03-30T00:30:00.000Z"},
 		},
 		{
 			name: "add as a dry run", args: []string{"add", "t", "--at-local", "2030-01-01T01:00:00", "--zone", "Europe/Berlin", "--dry-run"}, replies: ok(oneTimer),
-			asked: []string{`POST /v1/topics/t/timers?dry_run=true {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin"}`},
+			asked: []string{`POST /v1/topics/t/timers?dry_run=true {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin"}`, "GET /v1/clock"},
 			out:   []string{"2030-01-01T00:00:00.000Z", "Tue 2030-01-01 01:00:00 CET\n"},
 		},
 		{
@@ -295,11 +300,16 @@ func TestCtl(t *testing.T) {
 		},
 		{
 			name: "patch as a dry run", args: []string{"patch", "t", "x", "--at-local", "2030-01-01T01:00:00", "--zone", "Europe/Berlin", "--dry-run"}, replies: ok(oneTimer),
-			asked: []string{`PATCH /v1/topics/t/timers/x?dry_run=true {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin"}`}, out: []string{"2030-01-01T00:00:00.000Z"},
+			asked: []string{`PATCH /v1/topics/t/timers/x?dry_run=true {"at_local":"2030-01-01T01:00:00","zone":"Europe/Berlin"}`, "GET /v1/clock"}, out: []string{"2030-01-01T00:00:00.000Z"},
 		},
 		{
-			name: "next", args: []string{"next", "t", "x", "-n", "3"}, replies: ok(nextTimes), asked: []string{`GET /v1/topics/t/timers/x?next=3`},
+			name: "next", args: []string{"next", "t", "x", "-n", "3"}, replies: ok(nextTimes), asked: []string{`GET /v1/topics/t/timers/x?next=3`, "GET /v1/clock"},
 			out: []string{"2099-03-28T01:30:00.000Z", "Sun 2099-03-29 03:30:00 CEST\n2099-03-30T00:30:00.000Z"},
+		},
+		{
+			name: "next by a test clock", args: []string{"next", "t", "x"}, replies: append(ok(nextTimes), ok(`{"now":"2099-03-28T03:30:00.000Z"}`)...),
+			asked: []string{`GET /v1/topics/t/timers/x?next=5`, "GET /v1/clock"},
+			out:   []string{"2099-03-28T01:30:00.000Z  2 hours ago  ", "2099-03-29T01:30:00.000Z  in 22 hours  "},
 		},
 		{
 			name: "next of a series that is over", args: []string{"next", "t", "x"}, replies: ok(`{"id":"x","repeat":{"cron":"* * * * *"},"next":[],"next_ms":[]}`),

@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,12 +36,23 @@ func (c *Command) dryRun(term *terminal.Terminal, r client.Request, zone string)
 }
 
 func (c *Command) showTimes(term *terminal.Terminal, r client.Request, zone string) error {
-	return c.show(term, r, reading(func(t *client.Timer) error { return printTimes(term.Out, t, zone, time.Now()) }))
+	return c.show(term, r, reading(func(t *client.Timer) error { return printTimes(term.Out, t, zone, c.now) }))
+}
+
+// now is the time of the node, whose clock may be one for tests; else that of this machine.
+func (c *Command) now() time.Time {
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	now, err := client.TestClock{Client: c.client}.Now(ctx)
+	if err != nil {
+		return time.Now()
+	}
+	return now
 }
 
 // printTimes prints when a timer is due, or a series its next times, by the clocks of a zone; "": of
 // the series.
-func printTimes(out io.Writer, t *client.Timer, zone string, now time.Time) error {
+func printTimes(out io.Writer, t *client.Timer, zone string, now func() time.Time) error {
 	times := t.Next
 	if t.Repeat == nil {
 		times = []time.Time{t.Due}
@@ -55,9 +67,9 @@ func printTimes(out io.Writer, t *client.Timer, zone string, now time.Time) erro
 	if err != nil {
 		clocks = time.UTC // the node knows a newer zone
 	}
-	table := newTable(out, "DUE", "IN WORDS", "LOCAL TIME")
+	table, from := newTable(out, "DUE", "IN WORDS", "LOCAL TIME"), now()
 	for _, due := range times {
-		table.row(instant(due), relative(due.Sub(now)), due.In(clocks).Format("Mon 2006-01-02 15:04:05 MST"))
+		table.row(instant(due), relative(due.Sub(from)), due.In(clocks).Format("Mon 2006-01-02 15:04:05 MST"))
 	}
 	return table.w.Flush()
 }
@@ -66,12 +78,15 @@ func printTimes(out io.Writer, t *client.Timer, zone string, now time.Time) erro
 const lateFrom = 5 * time.Second
 
 // warnLate warns that the added timer was due in the past, which may be a typing error.
-func (a *addCmd) warnLate(term *terminal.Terminal, body []byte, now time.Time) {
+func (a *addCmd) warnLate(ctl *Command, term *terminal.Terminal, body []byte) {
 	var t client.Timer
 	if a.At == "" && a.AtLocal == "" || readAnswer(body, &t) != nil || t.Due.IsZero() || t.State != client.Scheduled && t.State != client.Leased {
 		return
 	}
-	if late := now.Sub(t.Due); late > lateFrom {
+	if time.Since(t.Due) <= lateFrom { // spares a question
+		return
+	}
+	if late := ctl.now().Sub(t.Due); late > lateFrom {
 		fmt.Fprintf(term.Err, "carillon: due %s: fires at once\n", relative(-late))
 	}
 }

@@ -193,7 +193,7 @@ func (a *addCmd) Run(ctl *Command, term *terminal.Terminal) error {
 			return err
 		}
 	} else {
-		a.warnLate(term, body, time.Now())
+		a.warnLate(ctl, term, body)
 	}
 	return ctl.printTimer(term, body)
 }
@@ -219,12 +219,12 @@ type getCmd struct{ timerRef }
 
 func (g *getCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.show(term, client.Request{Method: http.MethodGet, Path: g.path()}, func(body []byte) error {
-		return printTimer(term.Out, body, time.Now())
+		return printTimer(term.Out, body, ctl.now)
 	})
 }
 
 // printTimer prints a timer, why it waits, and its attempts.
-func printTimer(out io.Writer, body []byte, now time.Time) error {
+func printTimer(out io.Writer, body []byte, now func() time.Time) error {
 	if err := printDetail(out, body, "waits_for", "waits_on", "attempt_log"); err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func printTimer(out io.Writer, body []byte, now time.Time) error {
 	}
 	if t.State == client.Scheduled && t.Attempts > 0 && !t.NextAttempt.IsZero() {
 		when := "due"
-		if wait := t.NextAttempt.Sub(now); wait > 0 {
+		if wait := t.NextAttempt.Sub(now()); wait > 0 {
 			when = "in " + wait.Round(100*time.Millisecond).String()
 		}
 		fmt.Fprintf(out, "next: %s, %s (attempt %d of %d)\n", instant(t.NextAttempt), when, t.Attempts+1, t.MaxAttempts)
