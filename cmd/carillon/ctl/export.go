@@ -13,6 +13,7 @@ import (
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
+	"carillon/transport/api/web"
 )
 
 // The first and the last line of an exported topic. Between them are adds, one a line.
@@ -164,15 +165,12 @@ func (x *exporter) timers(page []json.RawMessage) error {
 	return nil
 }
 
-// leastMs is the first instant that the API takes in Unix milliseconds, in 1973.
-const leastMs = 100_000_000_000
-
 // add is the timer as an add with an absolute time: to repeat it changes nothing. import alone
 // knows the field paused.
 func (t *shownTimer) add() []byte {
 	o := &object{}
 	o.set("id", t.ID)
-	if t.DueMs < leastMs {
+	if t.DueMs < web.LeastMs {
 		o.set("at", instant(time.UnixMilli(t.DueMs)))
 	} else {
 		o.set("at_ms", t.DueMs)

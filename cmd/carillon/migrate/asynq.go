@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/transport/api/web"
 )
 
 type asynqCmd struct {
@@ -190,7 +191,7 @@ func (t *task) job(id string, atMs int64) *job {
 	left := min(max(t.retry-t.retried+1, 1), 1000)
 	j := &job{ID: idOf(id), AtMs: atMs, Labels: []string{labelOf("type", t.kind)}, Retry: &retry{int(left)}}
 	if t.deadline > 0 {
-		j.ExpiresAfter = time.Duration(max(t.deadline*1000-max(atMs, leastMs), 1) * 1e6).String()
+		j.ExpiresAfter = time.Duration(max(t.deadline*1000-max(atMs, web.LeastMs), 1) * 1e6).String()
 	}
 	j.carry(t.payload)
 	return j

@@ -1,6 +1,7 @@
 // Package migrate reads the jobs of other systems and writes them as adds, in the form that
-// carillon ctl import takes. It changes nothing at the source. A job has the same id in each run,
-// and an absolute time, so that its import can be repeated.
+// carillon ctl import takes. It changes no job at the source; at a beanstalkd it puts one of its
+// own and deletes it, to learn the newest id. A job has the same id in each run, and an absolute
+// time, so that its import can be repeated.
 package migrate
 
 import (
@@ -17,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/transport/api/web"
 )
 
 // Command has one command for each source.
@@ -48,10 +50,6 @@ type job struct {
 type retry struct {
 	MaxAttempts int `json:"max_attempts"`
 }
-
-// leastMs is the first instant that the API takes in Unix milliseconds, in 1973. What is due
-// before it is due at once, too.
-const leastMs = 100_000_000_000
 
 // carry gives the job a payload that arrives with the same bytes.
 func (j *job) carry(payload []byte) {
@@ -151,7 +149,7 @@ func (w *writer) begin(queue, topic string, lease time.Duration, paused bool) er
 }
 
 func (w *writer) add(j *job) error {
-	j.AtMs = max(j.AtMs, leastMs)
+	j.AtMs = max(j.AtMs, web.LeastMs) // what is due before it is due at once, too
 	w.count++
 	if j.AtMs <= w.now.UnixMilli() {
 		w.due++

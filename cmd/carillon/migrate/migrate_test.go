@@ -2,16 +2,23 @@ package migrate
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/transport/api/web"
 )
 
 func TestNamesBecomeThoseOfTheAPI(t *testing.T) {
@@ -52,7 +59,7 @@ func TestPayloadsStayAsTheyAre(t *testing.T) {
 			raw, _ := base64.StdEncoding.DecodeString(got.Base64)
 			text = string(raw)
 		}
-		if err != nil || text != payload || strings.Contains(line, "\n") || (got.Payload != nil) != shown || got.AtMs != leastMs {
+		if err != nil || text != payload || strings.Contains(line, "\n") || (got.Payload != nil) != shown || got.AtMs != web.LeastMs {
 			t.Errorf("%q became %s: %v", payload, line, err)
 		}
 	}
@@ -139,5 +146,53 @@ func TestSourceThatChanges(t *testing.T) {
 	r := redisCmd{RedisFlags: RedisFlags{"redis://" + server.Addr().String()}, Zset: "delayed", Unit: "s"}
 	if err := r.Run(&terminal.Terminal{Out: &out, Err: &report}); !errors.Is(err, errChanged) || strings.Contains(out.String(), `"end"`) || report.Len() > 0 {
 		t.Errorf("%v, %s%s", err, &out, &report)
+	}
+}
+
+// TestRedisOverTLS: the server's certificate must be of an authority that the system knows, and name
+// the host.
+func TestRedisOverTLS(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system's roots are not files that a test can name")
+	}
+	https := httptest.NewTLSServer(nil) // for its certificate, which names 127.0.0.1
+	defer https.Close()
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSL_CERT_FILE", roots) // is read at the first use of the system's roots
+	t.Setenv("SSL_CERT_DIR", t.TempDir())
+	server, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: https.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				// AUTH, WATCH, ZCARD, ZRANGE, MULTI, EXEC
+				_, _ = io.WriteString(conn, "+OK\r\n+OK\r\n:1\r\n*2\r\n$1\r\na\r\n$10\r\n1764237600\r\n+OK\r\n*0\r\n")
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(server.Addr().String())
+	read := func(host string) (string, error) {
+		var out bytes.Buffer
+		r := redisCmd{RedisFlags: RedisFlags{"rediss://:secret@" + host + ":" + port}, Zset: "delayed", Unit: "s"}
+		err := r.Run(&terminal.Terminal{Out: &out, Err: io.Discard})
+		return out.String(), err
+	}
+	if got, err := read("127.0.0.1"); err != nil || !strings.Contains(got, `"id":"a"`) || !strings.Contains(got, `{"end":{"timers":1}}`) {
+		t.Errorf("%v, %s", err, got)
+	}
+	if got, err := read("localhost"); err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "secret") || got != "" {
+		t.Errorf("another name: %v, %s", err, got)
 	}
 }

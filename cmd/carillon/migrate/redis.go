@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"carillon/cmd/carillon/terminal"
+	"carillon/transport/api/web"
 )
 
 type redisCmd struct {
@@ -126,7 +127,7 @@ func (r *redisCmd) moment(score string) (int64, error) {
 	switch {
 	case math.IsNaN(at) || at > maxMoment:
 		return 0, fmt.Errorf("score %s is far ahead: are these milliseconds (--unit ms)?", score)
-	case at > 0 && at < leastMs:
+	case at > 0 && at < web.LeastMs:
 		return 0, fmt.Errorf("score %s is before 1973: %w", score, errSeconds)
 	}
 	return int64(math.Ceil(max(at, 0) - 0.001)), nil // a float of today is exact to 0.0003 ms
