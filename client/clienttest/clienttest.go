@@ -30,7 +30,7 @@ const (
 // BinaryEnv is the environment variable that names the binary.
 const BinaryEnv = "CARILLON_BIN"
 
-// Options are those of Start. The zero value is valid.
+// Options are those of Start, which may be left out.
 type Options struct {
 	At    time.Time // when the clock begins; zero: now
 	Flags []string  // more flags of carillon serve, such as --shards=1
@@ -45,9 +45,16 @@ type Node struct {
 }
 
 // Start starts a node in a directory of its own, and waits until it is ready. The test fails at
-// once if there is no binary, or the node does not start.
-func Start(t testing.TB, o Options) *Node {
+// once if there is no binary, the node does not start, or there is more than one Options.
+func Start(t testing.TB, options ...Options) *Node {
 	t.Helper()
+	if len(options) > 1 {
+		t.Fatalf("clienttest: Start takes at most one Options, not %d", len(options))
+	}
+	var o Options
+	if len(options) == 1 {
+		o = options[0]
+	}
 	clock := "now"
 	if !o.At.IsZero() {
 		clock = o.At.Format(time.RFC3339Nano)

@@ -122,11 +122,16 @@ func TestClockThatStandsStill(t *testing.T) {
 
 // TestNoNode: a test without a binary, or whose node does not start, fails with the reason.
 func TestNoNode(t *testing.T) {
-	fails := func(o Options) string { return failure(t, func(f testing.TB) { Start(f, o) }) }
+	fails := func(o ...Options) string { return failure(t, func(f testing.TB) { Start(f, o...) }) }
 	t.Run("no binary", func(t *testing.T) {
 		t.Setenv(BinaryEnv, "")
 		t.Setenv("PATH", "")
-		if text := fails(Options{}); !strings.Contains(text, BinaryEnv) {
+		if text := failure(t, func(f testing.TB) { Start(f) }); !strings.Contains(text, BinaryEnv) {
+			t.Error(text)
+		}
+	})
+	t.Run("two options", func(t *testing.T) {
+		if text := fails(Options{}, Options{}); !strings.Contains(text, "at most one Options") {
 			t.Error(text)
 		}
 	})
