@@ -359,6 +359,7 @@ export interface paths {
          * @description No attempt starts until it is resumed, also after a fire. Its due time, version, webhook-id and attempts stay, and it stays paused when it is patched, replaced or
          *     merged. expires_after counts on. Of a series, the occurrences that come due meanwhile, the pending one too, are missed and follow catch_up. 200 also when it is paused
          *     already; 409 `in_flight` while a call of it runs, or a consumer has it. In a serial topic it gives up its place. A redriven occurrence beside its series is not held.
+         *     The ETag stays, too, because each version has a webhook-id of its own: an If-Match does not show whether a timer was paused or resumed since it was read.
          */
         post: operations["pauseTimer"];
         delete?: never;
@@ -382,7 +383,7 @@ export interface paths {
         put?: never;
         /**
          * Let a paused timer go on. Scope add.
-         * @description If its time has passed, its next attempt is made now. 200 also when it is not paused.
+         * @description If its time has passed, its next attempt is made now. 200 also when it is not paused. Version and ETag stay, as when it is paused.
          */
         post: operations["resumeTimer"];
         delete?: never;
