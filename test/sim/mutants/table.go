@@ -14,18 +14,27 @@ const (
 
 var errNoTable = errors.New("the document has no place for the table of mutants")
 
-// withTable is the text of a document with the table as it must be.
+// withTable is the text of a document with the table as it must be: the names of the mutants, by
+// what they protect. What is wrong in each stands in its file alone.
 func withTable(text string, mutants []mutant) (string, error) {
 	before, rest, ok := strings.Cut(text, tableBegins)
 	_, after, ok2 := strings.Cut(rest, tableEnds)
 	if !ok || !ok2 {
 		return "", errNoTable
 	}
-	var b strings.Builder
-	b.WriteString(before + tableBegins + "\n| mutant | protects | what is wrong |\n|---|---|---|\n")
+	var kinds []string // in the order of the files
+	names := map[string][]string{}
 	for i := range mutants {
 		m := &mutants[i]
-		b.WriteString("| `" + m.name + "` | " + m.protects + " | " + m.what + " |\n")
+		if names[m.protects] == nil {
+			kinds = append(kinds, m.protects)
+		}
+		names[m.protects] = append(names[m.protects], "`"+m.name+"`")
+	}
+	var b strings.Builder
+	b.WriteString(before + tableBegins + "\n| protects | mutants |\n|---|---|\n")
+	for _, kind := range kinds {
+		b.WriteString("| " + kind + " | " + strings.Join(names[kind], ", ") + " |\n")
 	}
 	b.WriteString("\n" + tableEnds + after)
 	return b.String(), nil
