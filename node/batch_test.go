@@ -41,6 +41,17 @@ func TestBatchBodyFits(t *testing.T) {
 			if err != nil || got[0].Code != timer.Created {
 				rt.Fatal(got, err)
 			}
+			if spec.PayloadKind == timer.JSONPayload {
+				for range rapid.IntRange(0, 3).Draw(rt, "collected") {
+					b.Reset(0, 1, 1)
+					b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: id, Merge: timer.MergeCollect, Spec: &timer.Spec{
+						DueMs: most, PayloadKind: timer.JSONPayload, Payload: []byte(`{"long": "` + strings.Repeat("x", 500) + `"}`), Collect: &timer.Collect{},
+					}})
+					if got, err := tbl.Apply(b.Bytes(), nil, nil); err != nil || got[0].Code != timer.Merged {
+						rt.Fatal(got, err)
+					}
+				}
+			}
 			j := tbl.Job(got[0].Handle)
 			j.Attempts, j.Fence, j.Seq, j.Version = 1<<31, 1<<64-1, 1<<64-1, 1<<32-1
 			c.Jobs = append(c.Jobs, j)

@@ -327,14 +327,22 @@ func (al *activeLeases) startCalls() {
 
 // startMany starts a call with the leases that have not left it, and returns how many these are.
 func (al *activeLeases) startMany(c *batchCall) int {
-	first := -1
+	first, room := -1, maxBatchBytes
 	for i, f := range c.leases {
 		switch {
 		case f.phase != held:
 		case !al.topics.keeps(f.queue), f.dueMs > al.now.WallMs: // another policy, or the clock stepped back
 			al.revoke(f)
-		case al.mayCall(f) && first < 0:
-			first = i
+		case al.mayCall(f):
+			size := al.topics.batchBytes(f.queue.queue, f.handle)
+			switch {
+			case first < 0:
+				first = i
+			case size > room: // adds that were in the pipeline with the lease have made one larger
+				al.revoke(f)
+				continue
+			}
+			room -= size
 		}
 	}
 	if first < 0 {

@@ -352,6 +352,44 @@ func TestBatchBody(t *testing.T) {
 	r.wantBatches("0 1 2 3")
 }
 
+// collect adds a payload of so many bytes to an array, which is full with most of them.
+func collect(bytes, most int) func(*timer.Command) {
+	return func(c *timer.Command) {
+		c.Merge, c.Spec.Collect = timer.MergeCollect, &timer.Collect{Max: most}
+		c.Spec.PayloadKind, c.Spec.Payload = timer.JSONPayload, []byte(`"`+strings.Repeat("x", bytes-2)+`"`)
+	}
+}
+
+// TestBatchOfArrays: the arrays of timers that collect count in the body of a call, also what is
+// appended in the entry that leases them.
+func TestBatchOfArrays(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 100, WaitMs: 60_000})
+	for i := range 5 {
+		r.add(fmt.Sprint(i), 0, collect(250<<10, 1))
+	}
+	r.turn()
+	r.wantBatches("0 1 2 3")
+
+	r = newBatchReplica(t, timer.Batch{Max: 6})
+	for i := range 6 {
+		r.add(fmt.Sprint(i), 0, collect(4, 10))
+	}
+	r.Run()
+	r.entry(func(b *table.Batch) {
+		for i := range 6 {
+			c := timer.Command{Kind: timer.Add, Topic: 1, ID: fmt.Sprint(i), Spec: &timer.Spec{DueMs: r.now.WallMs}}
+			collect(250<<10, 10)(&c)
+			b.Command(&c)
+			r.items = append(r.items, func(*timer.Result, bool) {})
+		}
+	})
+	r.turn()
+	r.wantBatches("0 1 2 3", "4 5")
+	if r.permits != 2 {
+		t.Errorf("%d permits are in use", r.permits)
+	}
+}
+
 // TestBatchLimits: concurrency counts the timers of a call, not the call.
 func TestBatchLimits(t *testing.T) {
 	r := newBatchReplica(t, timer.Batch{Max: 10}, func(p *timer.Policy) { p.Concurrency = 3 })

@@ -145,6 +145,9 @@ func (t *timers) CopySize(h timer.Handle, payload bool) int {
 func (t *timers) BatchBytes(h timer.Handle) int {
 	v := t.viewOf(h)
 	payload, contentType := encoding.BodySize(v.Rest)
+	if a, ok := t.arrays[h]; ok {
+		payload = a.Sent()
+	}
 	const fixed, escaped = 320, 6
 	return fixed + 2*len(v.ID) + payload + escaped*contentType
 }
