@@ -106,10 +106,11 @@ type names [2]timer.TopicID
 type outcomeTopics struct {
 	of    map[timer.Handle]names
 	count map[timer.TopicID]int64
+	room  room
 }
 
 func newOutcomeTopics() outcomeTopics {
-	return outcomeTopics{map[timer.Handle]names{}, map[timer.TopicID]int64{}}
+	return outcomeTopics{of: map[timer.Handle]names{}, count: map[timer.TopicID]int64{}}
 }
 
 // read takes over what a timer's content says. The timer's update is open.
@@ -126,7 +127,7 @@ func (o *outcomeTopics) read(h timer.Handle, rest []byte) {
 	case n != names{}:
 		o.of[h] = n
 	case len(o.of) > 0:
-		delete(o.of, h)
+		o.of = without(o.of, &o.room, h)
 	}
 }
 

@@ -90,6 +90,8 @@ type collections struct {
 	// it. An array that has ended has no names, and neither has one whose retries will not come.
 	parts map[partHash]timer.Handle
 	seeds [2]maphash.Seed
+
+	arraysRoom, partsRoom room
 }
 
 type partHash [2]uint64
@@ -103,7 +105,7 @@ func newCollections() collections {
 
 func (c *collections) memory() int64 {
 	const entry = 48
-	return int64(len(c.arrays)+len(c.parts)) * entry
+	return (c.arraysRoom.of(len(c.arrays)) + c.partsRoom.of(len(c.parts))) * entry
 }
 
 func (c *collections) partHash(topic timer.TopicID, id, name []byte) partHash {
@@ -128,13 +130,10 @@ func (u *updater) forgetParts(h timer.Handle, s *slab.Slot) {
 	}
 	topic, id := u.topics.rows[s.Topic].id, u.content.View(s.Ref).ID
 	for name := range u.content.Names(&a) {
-		delete(u.parts, u.partHash(topic, id, name))
+		u.parts = without(u.parts, &u.partsRoom, u.partHash(topic, id, name))
 	}
 	u.content.ForgetNames(h, &a)
 	u.arrays[h] = a
-	if len(u.parts) == 0 {
-		u.parts = map[partHash]timer.Handle{} // a map keeps the room of all that it has had
-	}
 }
 
 // dropArray ends the collecting of a timer with an open update.
@@ -145,7 +144,7 @@ func (u *updater) dropArray(h timer.Handle, s *slab.Slot) {
 	u.forgetParts(h, s)
 	a := u.arrays[h]
 	u.content.DropArray(h, &a)
-	delete(u.arrays, h)
+	u.arrays = without(u.arrays, &u.arraysRoom, h)
 }
 
 // setBehind makes a scheduled timer wait for those of its id before it, or lets it go.

@@ -60,7 +60,7 @@ func (t *timers) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle 
 func (u *updater) setLink(h timer.Handle, l link) {
 	s := u.beginUpdate(h)
 	if l.of == nil {
-		delete(u.chains, h)
+		u.chains = without(u.chains, &u.chainRoom, h)
 	} else {
 		u.chains[h] = l
 	}

@@ -15,9 +15,10 @@ type timers struct {
 	attempts slab.Attempts
 	content  content.Store
 	topics
-	ids    index.Index
-	chains map[timer.Handle]link // places of timers that share their id with others
-	naming outcomeTopics
+	ids       index.Index
+	chains    map[timer.Handle]link // places of timers that share their id with others
+	chainRoom room
+	naming    outcomeTopics
 	collections
 }
 

@@ -1,6 +1,8 @@
 package table
 
 import (
+	"maps"
+
 	"carillon/shard/table/content"
 	"carillon/shard/table/slab"
 	"carillon/timer"
@@ -248,3 +250,31 @@ func (u *updater) started(s *slab.Slot, r *slab.Attempt, ms int64) {
 		r.Lateness = max(r.FiredMs-v.LateFrom(r.DueMs), 0)
 	}
 }
+
+// room is the most entries that a map has had since it was made. A map of Go keeps room for so many
+// when it has fewer.
+type room int
+
+// Bounds of a map that is made again.
+const (
+	leastRoom  = 1 << 10
+	mostCopied = 1 << 13
+)
+
+// without deletes a key. A map that has become much smaller is made again, which its deletes have
+// paid for: a delete is amortised O(1). One of more than mostCopied entries keeps its room, because
+// to copy it would make a turn long.
+func without[M ~map[K]V, K comparable, V any](m M, most *room, key K) M {
+	*most = max(*most, room(len(m)))
+	delete(m, key)
+	if n := len(m); *most <= leastRoom || n > mostCopied || n > int(*most)/8 {
+		return m
+	}
+	smaller := make(M, len(m))
+	maps.Copy(smaller, m)
+	*most = room(len(m))
+	return smaller
+}
+
+// of is how many entries a map with n of them has room for.
+func (r room) of(n int) int64 { return max(int64(r), int64(n)) }
