@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 
 	"carillon/shard/table"
 	"carillon/timer"
@@ -143,6 +144,12 @@ func (s *timerShard) answer(it *item, r *timer.Result) {
 func (s *timerShard) answerOp(o *op, r *timer.Result) {
 	if o.outcome != nil {
 		s.answerLeaseUpdate(o, r)
+		return
+	}
+	if r.Code == timer.Partly {
+		o.begun = true
+		s.waiting = slices.Insert(s.waiting, 0, o)
+		s.g.w.touchNext(s.g)
 		return
 	}
 	if r.Timer != nil {

@@ -224,6 +224,35 @@ func TestLongestTurnOfEachDimension(t *testing.T) {
 			}
 			return h.longest()
 		}},
+		growth.Dimension{Name: "arrays of an id", N: n, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
+			h := newHerd(t, n, func(t *timer.Topic) { t.Paused = true }, func(_ int, c *timer.Command) {
+				c.ID, c.Merge = "x", timer.MergeCollect
+				c.Spec.PayloadKind, c.Spec.Payload, c.Spec.Collect = timer.JSONPayload, []byte("1"), &timer.Collect{Max: 1}
+			})
+			longest := max(h.comesDue(), h.touches())
+			var seqs []uint64
+			for a := h.table().Find(1, []byte("x")); a != 0; a = h.table().NextLive(a) {
+				seqs = append(seqs, h.table().Due(a).Seq)
+			}
+			for i := range 1000 { // as one batch, the oldest
+				h.mustSubmit(timer.Command{Kind: timer.Pause, Topic: 1, ID: "x", Seq: seqs[len(seqs)-1-i]})
+			}
+			longest = max(longest, h.longest())
+			longest = max(longest, growth.LongestStep(t, func() bool { // a page
+				for _, seq := range seqs[:1000] {
+					h.table().Named(1, []byte("x"), seq)
+				}
+				for _, seq := range seqs[len(seqs)-1000:] {
+					h.table().Named(1, []byte("x"), seq)
+				}
+				return false
+			}, func() {}))
+			longest = max(longest, h.asked(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "x"}))
+			if left := h.table().Totals().Scheduled; left != 0 {
+				t.Errorf("%d are left of what was cancelled", left)
+			}
+			return longest
+		}},
 		growth.Dimension{Name: "labels", N: receivers, Cold: true, Longest: func(t testing.TB, n int) time.Duration {
 			h := newHerd(t, n, nil, func(i int, c *timer.Command) {
 				for j := range 16 {

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -204,5 +205,42 @@ func TestSuccessorAfterCrash(t *testing.T) {
 	r.pass(2 * time.Second)
 	if c := r.one(); string(c.Job.Payload) != "2" || c.Job.Attempts != 1 {
 		t.Errorf("called with %+v", c.Job)
+	}
+}
+
+// TestCancelOfManyArrays: a cancel that takes several entries is answered when all of the id's
+// arrays have ended. If the leadership ends before, the answer does not claim that nothing has.
+func TestCancelOfManyArrays(t *testing.T) {
+	const n = 5000
+	for _, deposed := range []bool{false, true} {
+		r := newHostHarness(t, func(c *Config) { c.MaxQueued = 2 * n })
+		r.topic(1, func(p *timer.Topic) { p.Paused = true })
+		r.topicsChanged()
+		for range n {
+			r.mustSubmit(timer.Command{Kind: timer.Add, Topic: 1, ID: "a", Merge: timer.MergeCollect, Spec: &timer.Spec{
+				DueMs: r.clock.wallMs + 60_000, PayloadKind: timer.JSONPayload, Payload: []byte("1"), Collect: &timer.Collect{Max: 1}}})
+		}
+		r.settle()
+		cancel := r.mustSubmit(timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a"})
+		for range 100 {
+			if r.turn(); cancel.op.begun {
+				break
+			}
+		}
+		if left := r.table().Totals().Scheduled; cancel.answered() || left < 1 || left >= n {
+			t.Fatalf("after one entry %d are left, and the answer is %+v", left, cancel.op)
+		}
+		if deposed {
+			r.deposed()
+			if !cancel.answered() || !errors.Is(cancel.op.err, timer.ErrUnknown) || r.table().Totals().Scheduled == 0 {
+				t.Errorf("%+v", cancel.op)
+			}
+			continue
+		}
+		r.settle()
+		if !cancel.answered() || cancel.op.err != nil || cancel.op.result.Code != timer.Prevented || r.table().Totals().Scheduled != 0 {
+			t.Errorf("%+v, %+v", cancel.op, r.table().Totals())
+		}
+		r.audit()
 	}
 }

@@ -17,6 +17,7 @@ type op struct {
 	room     timer.Room     // for the timer in the result; nil: no limit
 	deadline time.Duration  // monotonic
 	outcome  *table.Outcome // of a lease update, once proposed
+	begun    bool           // a part of it is applied
 
 	result timer.Result
 	err    error
@@ -31,6 +32,9 @@ func (o *op) wants(t *table.Table, r *timer.Result) bool {
 
 // answer completes the op. From then on the caller's goroutine may reuse everything in it.
 func (o *op) answer(r timer.Result, err error) {
+	if err != nil && o.begun {
+		err = timer.ErrUnknown // other errors promise that nothing has changed
+	}
 	o.result, o.err = r, err
 	if o.wait == nil {
 		return // an operation of the node itself

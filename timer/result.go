@@ -46,6 +46,9 @@ const (
 	// Redrive: neither the dead letter nor its topic has a callback URL. No shard answers so: the
 	// node that walks the dead letters knows the topic.
 	NoCallback
+	// Cancel: the rest of the id's timers is left to a later entry. It stays in the shard, which
+	// proposes the cancel again.
+	Partly
 )
 
 // Result answers a command, or another item of a batch.

@@ -449,7 +449,7 @@ func (al *activeLeases) giveWay(b *table.Batch, cmd *timer.Command, o ClientChan
 	if cmd.Kind == timer.Add && cmd.Merge == timer.MergeReject || cmd.Kind == timer.Redrive || cmd.Kind == timer.Purge {
 		return true
 	}
-	for h := al.table.Named(cmd.Topic, []byte(cmd.ID), cmd.Seq); h != 0; {
+	for h, more := al.table.MayBeLeased(cmd); h != 0; h = al.table.NextLive(h) {
 		switch f := al.byTimer[h]; {
 		case f == nil || !al.table.Live(h, f.seq):
 		case cmd.Kind == timer.Add && f.dueMs <= al.now.WallMs:
@@ -462,10 +462,9 @@ func (al *activeLeases) giveWay(b *table.Batch, cmd *timer.Command, o ClientChan
 		case f.phase == held:
 			al.release(b, f)
 		}
-		if cmd.Kind != timer.Cancel {
+		if !more {
 			break
 		}
-		h = al.table.NextLive(h) // a cancel is for all timers of the id that have not ended
 	}
 	return true
 }

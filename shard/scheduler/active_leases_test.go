@@ -253,6 +253,67 @@ func TestGiveWay(t *testing.T) {
 	}
 }
 
+// TestCancelGivesBackWhatItEnds: a cancel of an id returns the leases of all its timers that have
+// not ended, also where a redriven array is older than the one that goes first. One that names an
+// older occurrence leaves the others' leases.
+func TestCancelGivesBackWhatItEnds(t *testing.T) {
+	cancelled := func(r *replica, seq uint64) (code timer.Code) {
+		t.Helper()
+		c := timer.Command{Kind: timer.Cancel, Topic: 1, ID: "a", Seq: seq}
+		r.entry(func(b *table.Batch) {
+			if !r.GiveWay(b, &c, &change{}) {
+				t.Error("it waits for a lease that is applied")
+			}
+			b.Command(&c)
+			r.items = append(r.items, func(result *timer.Result, _ bool) { code = result.Code })
+		})
+		return code
+	}
+	r := newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts = 1 })
+	dead := r.add("a", 0, collect(4, 1))
+	r.turn()
+	r.end(delivery.Outcome{Status: 500})
+	r.state(dead, timer.Dead)
+	front := r.add("a", 15, collect(4, 2))
+	r.command(timer.Command{Kind: timer.Redrive, ID: "a", DueMs: r.now.WallMs + 60_000})
+	r.turn()
+	r.state(front, timer.Leased)
+	next := timer.Command{Kind: timer.Add, ID: "a", Spec: &timer.Spec{DueMs: r.now.WallMs + 60_000}}
+	collect(4, 1)(&next)
+	behind := r.command(next).Handle
+	r.state(dead, timer.Scheduled)
+	if code := cancelled(r, 0); code != timer.Prevented || r.permits != 0 || r.table.Totals().Leased+r.table.Totals().Scheduled != 0 {
+		t.Errorf("cancelled: code %d, %d permits are in use, %+v; handles %d %d %d", code, r.permits, r.table.Totals(), dead, front, behind)
+	}
+
+	r = newReplica(t)
+	r.topic(1, func(p *timer.Policy) { p.MaxAttempts = 1 })
+	series := r.add("a", 0, func(c *timer.Command) { c.Spec.Repeat = &timer.Repeat{EveryMs: 1000} })
+	var occurrences []timer.Handle
+	for range 2 {
+		occurrences = append(occurrences, r.table.Named(1, []byte("a"), 0))
+		r.pass(time.Second)
+		r.end(delivery.Outcome{Status: 500})
+	}
+	var seqs []uint64
+	for _, h := range occurrences {
+		seqs = append(seqs, r.state(h, timer.Dead).Seq)
+		r.command(timer.Command{Kind: timer.Redrive, ID: "a", Seq: seqs[len(seqs)-1], DueMs: r.now.WallMs + 15})
+	}
+	r.turn()
+	for _, h := range occurrences {
+		r.state(h, timer.Leased)
+	}
+	if code := cancelled(r, seqs[0]); code != timer.Prevented || r.table.Live(occurrences[0], seqs[0]) {
+		t.Errorf("one of series %d: code %d", series, code)
+	}
+	r.state(occurrences[1], timer.Leased)
+	if code := cancelled(r, 1<<40); code != timer.Prevented || r.permits != 0 {
+		t.Errorf("one that is gone: code %d, %d permits are in use", code, r.permits)
+	}
+}
+
 // TestDeliveryIsChanged: leases that have not started are returned when the log changes a topic's
 // delivery, and its timers go again once it is changed back.
 func TestDeliveryIsChanged(t *testing.T) {

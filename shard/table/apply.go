@@ -24,6 +24,7 @@ func (t *Table) Apply(data []byte, want func(item int, r *timer.Result) bool, ds
 	if err := it.open(data); err != nil {
 		return dst, fmt.Errorf("shard: apply: %w", err)
 	}
+	t.cancelLeft = cancelWork
 	t.compares, t.outcomes = false, Outcomes{Made: t.outcomes.Made[:0]}
 	t.clockMs = max(t.clockMs, it.nowMs)
 	t.restamping.visit(t, restampsPerEntry)

@@ -266,12 +266,16 @@ func (t *Table) patch(h timer.Handle, s *slab.Slot, v *content.Blob, p *timer.Pa
 	s.SetPriority(spec.Priority)
 }
 
+// cancelWork is how much an entry's cancels do, see dropWork, before those of arrays are Partly.
+const cancelWork = 1 << 15
+
 // cancel prevents every attempt that has not started (I5), both of the timer and of its older
 // occurrences that have not ended, or the arrays that wait behind it. If the command names one of
 // those by its number, it ends that one alone; the newest occurrence ends all. The answer is about
-// the timer of the number, if there is one. It is O(their number).
+// the timer of the number, if there is one. It is O(their number). When the entry's cancelWork is
+// used up, arrays that wait are left, the oldest ones, and the answer is Partly.
 func (t *Table) cancel(c *encoding.Command) timer.Result {
-	h := t.Find(c.Topic, c.ID)
+	h, alone := t.cancels(c.Topic, c.ID, c.Seq)
 	if h == 0 {
 		return timer.Result{Code: timer.NotFound}
 	}
@@ -280,17 +284,11 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 		return timer.Result{Code: code, Handle: h, Unchanged: code == timer.Prevented}
 	}
 	named, first := timer.Handle(0), t.Named(c.Topic, c.ID, 0)
-	if c.Seq != 0 {
-		if named = t.Named(c.Topic, c.ID, c.Seq); named != 0 {
-			first = named
-		}
+	if t.slots.At(h).Seq() == c.Seq {
+		named, first = h, h
 	}
 	if v := t.content.View(t.slots.At(first).Ref); !v.Meets(c) {
 		return timer.Result{Code: timer.VersionMismatch, Handle: first}
-	}
-	alone := named != 0 && (named != h || t.chains[h].behind)
-	if alone {
-		h = named
 	}
 	code, unchanged := timer.Prevented, true
 	for at := h; at != 0; {
@@ -298,6 +296,13 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 		if alone {
 			next = 0
 		}
+		if t.cancelLeft <= 0 && (t.chains[at].behind || at == h && t.collects(h)) {
+			if at != h {
+				t.rankEnded(h)
+			}
+			return timer.Result{Code: timer.Partly}
+		}
+		t.cancelLeft -= t.dropWork(at)
 		running, changed := t.cancelOne(at)
 		unchanged = unchanged && !changed
 		if running && (named == 0 || named == at) {
@@ -310,6 +315,32 @@ func (t *Table) cancel(c *encoding.Command) timer.Result {
 	}
 	t.rankEnded(h)
 	return timer.Result{Code: code, Handle: t.Named(c.Topic, c.ID, 0), Unchanged: unchanged}
+}
+
+// cancels finds what a cancel ends: the newest timer of the id and all older ones that have not
+// ended, or alone the one that it names, if that is one of the older ones or waits.
+func (t *Table) cancels(topic timer.TopicID, id []byte, seq uint64) (h timer.Handle, alone bool) {
+	h = t.Find(topic, id)
+	if seq == 0 {
+		return h, false
+	}
+	if named := t.Named(topic, id, seq); named != 0 && (named != h || t.chains[h].behind) {
+		return named, true
+	}
+	return h, false
+}
+
+// MayBeLeased finds the timers that a change names and that may be leased: the first one, and
+// whether those after it by NextLive are meant too.
+func (t *Table) MayBeLeased(c *timer.Command) (h timer.Handle, more bool) {
+	if c.Kind == timer.Cancel {
+		h, alone := t.cancels(c.Topic, []byte(c.ID), c.Seq)
+		if !alone {
+			h = t.chains.front(h)
+		}
+		return h, !alone
+	}
+	return t.Named(c.Topic, []byte(c.ID), c.Seq), false
 }
 
 // cancelOne cancels a timer unless it has ended. It reports whether an attempt may be running, and

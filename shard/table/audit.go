@@ -15,7 +15,7 @@ func (t *Table) Audit(popped bool) error {
 	var slots, blobs uint64
 	var totals [timer.Cancelled + 1]int64
 	rows := make([]topicRow, len(t.topics.rows))
-	unused, waking, arrays, parts := 0, 0, 0, 0
+	unused, waking, arrays, parts, behind := 0, 0, 0, 0, 0
 	naming := newOutcomeTopics()
 	for h := timer.Handle(1); h <= t.slots.High; h++ {
 		s := t.slots.At(h)
@@ -88,6 +88,14 @@ func (t *Table) Audit(popped bool) error {
 		if l := t.chains[h]; l.behind && (s.State() != timer.Scheduled || l.older == 0 || !t.chains[l.older].live || s.Attempts() != 0) {
 			return fmt.Errorf("shard: audit: handle %d in state %d waits behind nothing", h, s.State())
 		}
+		if l := t.chains[h]; l.of != nil {
+			if (l.of.lastBehind == h) != (l.behind && !t.chains[l.older].behind) || l.behind != (t.waiting[s.Seq()] == h) {
+				return fmt.Errorf("shard: audit: handle %d waits: %v, not as %+v and %d by its number", h, l.behind, l.of, t.waiting[s.Seq()])
+			}
+			if l.behind {
+				behind++
+			}
+		}
 		named := t.Find(t.topics.rows[s.Topic].id, v.ID)
 		if shadowed := t.chains[h].newer != 0; (named == h) == shadowed {
 			return fmt.Errorf("shard: audit: id %q names handle %d, not %d", v.ID, named, h)
@@ -97,8 +105,8 @@ func (t *Table) Audit(popped bool) error {
 		return fmt.Errorf("shard: audit: %d free of %d, counts %v of %v, wheel %d of %d",
 			unused, t.slots.Unused, totals, t.topics.totals, t.wheel.Len(), waking)
 	}
-	if arrays != len(t.arrays) || parts != len(t.parts) {
-		return fmt.Errorf("shard: audit: %d arrays of %d, %d parts of %d", arrays, len(t.arrays), parts, len(t.parts))
+	if arrays != len(t.arrays) || parts != len(t.parts) || behind != len(t.waiting) {
+		return fmt.Errorf("shard: audit: %d arrays of %d, %d parts of %d, %d wait of %d", arrays, len(t.arrays), parts, len(t.parts), behind, len(t.waiting))
 	}
 	for i, r := range rows {
 		if r != t.topics.rows[i] {

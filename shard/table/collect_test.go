@@ -2,9 +2,11 @@ package table
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -382,5 +384,168 @@ func TestCollectIsLinear(t *testing.T) {
 	}
 	if long > 4*short+200*time.Millisecond {
 		t.Errorf("%v in arrays of 10, %v in one", short, long)
+	}
+}
+
+// TestCollectBesideARedrivenArray: reads and changes of an id without a number name the array that
+// goes first, not one that was redriven and runs in parallel.
+func TestCollectBesideARedrivenArray(t *testing.T) {
+	d := newTableHarness(t)
+	d.collect("0", collectMax(1))
+	d.die(0)
+	front := d.collect("1", collectMax(1)).Timer.Seq
+	d.collect("2", collectMax(1))
+	redriven := d.command(timer.Command{Kind: timer.Redrive}).Timer.Seq
+	d.shows(d.table.Read(1, "a"), "[1]", timer.Scheduled, 1)
+	for _, c := range []timer.Command{
+		{Kind: timer.Fire, DueMs: d.now},
+		{Kind: timer.Pause},
+		{Kind: timer.Resume},
+		{Kind: timer.Modify, Patch: &timer.Patch{Priority: true, Spec: timer.Spec{Priority: 7}}},
+		{Kind: timer.Put, Spec: &timer.Spec{DueMs: d.now + 1000, PayloadKind: timer.JSONPayload, Payload: []byte("3")}},
+	} {
+		if got := d.command(c); got.Code != timer.OK || got.Timer.Seq != front {
+			t.Errorf("%v: code %d, timer %d, want %d; %d was redriven", c.Kind, got.Code, got.Timer.Seq, front, redriven)
+		}
+	}
+	loaded, err := Load(1, bytes.NewReader(image(d.table)))
+	if err != nil || loaded.Read(1, "a").Seq != front {
+		t.Errorf("after a restart: %v", err)
+	}
+	d.lease()
+	d.end(Outcome{Kind: Ack})
+	d.shows(d.table.Read(1, "a"), "[2]", timer.Scheduled, 1)
+}
+
+// TestCollectManyArrays: each array that waits is found by its number, also after a restart, and
+// while they become fewer.
+func TestCollectManyArrays(t *testing.T) {
+	d := newTableHarness(t)
+	var live []uint64
+	check := func(table *Table) {
+		t.Helper()
+		if err := table.Audit(false); err != nil {
+			t.Fatal(err)
+		}
+		for _, seq := range live {
+			if h := table.Named(1, []byte("a"), seq); h == 0 || table.slots.At(h).Seq() != seq {
+				t.Fatalf("of %d arrays, %d leads to handle %d", len(live), seq, h)
+			}
+		}
+		if h := table.Named(1, []byte("a"), 1<<40); h != 0 {
+			t.Fatalf("no array has the number, it leads to handle %d", h)
+		}
+	}
+	add := func() { live = append(live, d.collect("1", collectMax(1)).Timer.Seq) }
+	for range 10 {
+		add()
+	}
+	check(d.table)
+	dead := d.die(0)
+	live = live[1:]
+	check(d.table)
+	d.command(timer.Command{Kind: timer.Redrive, Seq: dead})
+	live = append(live, dead)
+	for len(live) > 3 {
+		loaded, err := Load(1, bytes.NewReader(image(d.table)))
+		if err != nil || dump(loaded) != dump(d.table) {
+			t.Fatalf("after a restart with %d arrays: %v", len(live), err)
+		}
+		check(loaded)
+		d.command(timer.Command{Kind: timer.Cancel, Seq: live[len(live)/2]})
+		live = slices.Delete(live, len(live)/2, len(live)/2+1)
+		check(d.table)
+	}
+	for range 5 {
+		add()
+		check(d.table)
+	}
+	if got := d.command(timer.Command{Kind: timer.Cancel}); got.Code != timer.Prevented || d.table.Totals().Scheduled != 0 {
+		t.Errorf("cancelled: code %d, %+v", got.Code, d.table.Totals())
+	}
+}
+
+// apply applies the commands as one entry.
+func (d *tableHarness) apply(commands ...timer.Command) []timer.Result {
+	d.t.Helper()
+	var b Batch
+	b.Reset(d.now, 1, 1)
+	for i := range commands {
+		commands[i].Topic, commands[i].ID = 1, cmp.Or(commands[i].ID, "a")
+		b.Command(&commands[i])
+	}
+	got, err := d.table.Apply(b.Bytes(), nil, nil)
+	if err == nil {
+		err = d.table.Audit(false)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return got
+}
+
+// TestCollectCancelledInParts: an entry ends a bounded number of arrays, the newest first, whichever
+// of its cancels ends them. The one that goes first stays as it is until the last entry.
+func TestCollectCancelledInParts(t *testing.T) {
+	d := newTableHarness(t)
+	add := timer.Command{Kind: timer.Add, Merge: timer.MergeCollect, Spec: &timer.Spec{DueMs: d.now + 60_000, PayloadKind: timer.JSONPayload, Payload: []byte("1"), Collect: &timer.Collect{Max: 1}}}
+	d.apply(slices.Repeat([]timer.Command{add}, 5000)...)
+	cancel := timer.Command{Kind: timer.Cancel, IfMatch: 1}
+	for last, left := int64(5000), int64(0); ; last = left {
+		got := d.apply(cancel, cancel)
+		left = d.table.Totals().Scheduled
+		if ended := last - left; ended < 1 || ended > cancelWork/16+1 {
+			t.Fatalf("an entry has ended %d timers", ended)
+		}
+		if left == 0 {
+			if got[0].Code != timer.Prevented || got[1].Code != timer.Prevented || last == 5000 {
+				t.Errorf("%d, %+v", last, got)
+			}
+			break
+		}
+		if got[0].Code != timer.Partly || got[1].Code != timer.Partly {
+			t.Fatalf("%+v, and %d are left", got, left)
+		}
+		d.load()
+		if first := d.table.Read(1, "a"); first.State != timer.Scheduled || first.Seq != 1 || first.Version != 1 {
+			t.Fatalf("the first is %+v", first)
+		}
+	}
+	d.now += finishedKeepMs + 1
+	d.apply()
+
+	var many []timer.Command
+	for i := range 3 * timer.MaxCollectMax {
+		c, spec := add, *add.Spec
+		spec.Collect = &timer.Collect{Max: timer.MaxCollectMax, Part: fmt.Sprint("part ", i)}
+		c.ID, c.Spec = fmt.Sprint(i%3), &spec
+		many = append(many, c)
+	}
+	d.apply(many...)
+	second := d.table.Read(1, "1").Seq
+	got := d.apply(timer.Command{Kind: timer.Cancel, ID: "0"}, timer.Command{Kind: timer.Cancel, ID: "1", Seq: second}, timer.Command{Kind: timer.Cancel, ID: "2"})
+	if got[0].Code != timer.Prevented || got[1].Code != timer.Partly || got[2].Code != timer.Partly || d.table.Totals().Scheduled != 2 {
+		t.Errorf("of three arrays with many names %d are left, %+v", d.table.Totals().Scheduled, got)
+	}
+}
+
+// TestCollectRedrivenAreFew: no more arrays run beside those that wait than other timers of an id
+// may overlap.
+func TestCollectRedrivenAreFew(t *testing.T) {
+	d := newTableHarness(t)
+	for range timer.MaxDeadOfID {
+		d.collect("0", collectMax(1))
+		d.die(0)
+	}
+	d.collect("1", collectMax(1))
+	d.collect("2", collectMax(1))
+	for n := 1; n <= timer.MaxLiveOfID; n++ {
+		want := timer.OK
+		if n == timer.MaxLiveOfID {
+			want = timer.TooMany
+		}
+		if got := d.command(timer.Command{Kind: timer.Redrive}); got.Code != want {
+			t.Fatalf("redrive %d: code %d, want %d", n, got.Code, want)
+		}
 	}
 }

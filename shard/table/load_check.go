@@ -132,6 +132,10 @@ func (l *loader) checkChain(first timer.Handle, s *slab.Slot) (met int) {
 		n := t.chains[h]
 		n.live, n.of, g.last = live, g, h
 		t.chains[h] = n
+		if n.behind {
+			g.lastBehind = h
+			t.waiting[o.Seq()] = h
+		}
 		g.count(h, live, +1)
 		met++
 	}

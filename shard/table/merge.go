@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/maphash"
 
@@ -90,22 +91,24 @@ type collections struct {
 	// it. An array that has ended has no names, and neither has one whose retries will not come.
 	parts map[partHash]timer.Handle
 	seeds [2]maphash.Seed
+	// waiting are the timers behind another, by their numbers.
+	waiting map[uint64]timer.Handle
 
-	arraysRoom, partsRoom room
+	arraysRoom, partsRoom, waitingRoom room
 }
 
 type partHash [2]uint64
 
 func newCollections() collections {
 	return collections{
-		arrays: map[timer.Handle]content.Array{}, parts: map[partHash]timer.Handle{},
+		arrays: map[timer.Handle]content.Array{}, parts: map[partHash]timer.Handle{}, waiting: map[uint64]timer.Handle{},
 		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 	}
 }
 
 func (c *collections) memory() int64 {
 	const entry = 48
-	return (c.arraysRoom.of(len(c.arrays)) + c.partsRoom.of(len(c.parts))) * entry
+	return (c.arraysRoom.of(len(c.arrays)) + c.partsRoom.of(len(c.parts)) + c.waitingRoom.of(len(c.waiting))) * entry
 }
 
 func (c *collections) partHash(topic timer.TopicID, id, name []byte) partHash {
@@ -153,6 +156,13 @@ func (u *updater) setBehind(h timer.Handle, on bool) {
 	l := u.chains[h]
 	l.behind = on
 	u.chains[h] = l
+	if on {
+		u.waiting[s.Seq()] = h
+		l.of.lastBehind = cmp.Or(l.of.lastBehind, h)
+	} else {
+		u.waiting = without(u.waiting, &u.waitingRoom, s.Seq())
+		l.of.lastBehind = l.newer
+	}
 	if s.State() == timer.Scheduled { // else it was cancelled together with the one before
 		u.transition(h, s, timer.Scheduled, s.When())
 	}

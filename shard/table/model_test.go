@@ -66,7 +66,7 @@ func (m *model) shown(topic timer.TopicID, id string) *modelTimer {
 		return x
 	}
 	l := m.byID[modelKey(topic, id)]
-	return l[slices.IndexFunc(l, (*modelTimer).live)]
+	return l[slices.IndexFunc(l, func(y *modelTimer) bool { return y.behind })-1]
 }
 
 func (m *model) begin(now int64, size int) {

@@ -67,7 +67,7 @@ func TestTimersGiveRoomBack(t *testing.T) {
 	for range n / dropsPerEntry {
 		apply(1, func(int) timer.Command { return timer.Command{Kind: timer.Cancel, ID: "none"} })
 	}
-	for i, r := range []room{d.table.arraysRoom, d.table.partsRoom, d.table.chainRoom, d.table.naming.room} {
+	for i, r := range []room{d.table.arraysRoom, d.table.partsRoom, d.table.waitingRoom, d.table.chainRoom, d.table.naming.room} {
 		if r > leastRoom {
 			t.Errorf("map %d has room for %d", i, r)
 		}

@@ -19,10 +19,24 @@ type link struct {
 	of     *sameID // not replicated: it follows from the links
 }
 
-// sameID summarizes the timers of one id, if there are several.
+// places are those of the timers that share their id with others.
+type places map[timer.Handle]link
+
+// front returns the timer that goes first of those of an id whose newest is h: the newest that does
+// not wait behind another.
+func (p places) front(h timer.Handle) timer.Handle {
+	if l := p[h]; l.behind {
+		return p[l.of.lastBehind].older
+	}
+	return h
+}
+
+// sameID summarizes the timers of one id, if there are several. A change is O(1). All but those
+// behind and the dead letters are at most MaxLiveOfID.
 type sameID struct {
 	first, last timer.Handle
 	lastLive    timer.Handle // the last of those that have not ended; 0 none
+	lastBehind  timer.Handle // the last of those that are behind; 0 none
 	live, over  int
 }
 
@@ -43,13 +57,15 @@ func (t *timers) NextLive(h timer.Handle) timer.Handle {
 }
 
 // Named finds a timer that a change names: the one with a number among those of the id that have
-// not ended, or without a number the one that the id names; of those that wait behind each other,
-// the first. It returns 0 if there is none.
+// not ended, or without a number the one that the id names. If timers wait behind another, that is
+// the one that goes first, not one that was redriven. It returns 0 if there is none. It is
+// O(MaxLiveOfID), however many wait.
 func (t *timers) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle {
 	h := t.Find(topic, id)
-	if l := t.chains[h]; seq == 0 && l.behind {
-		return l.of.lastLive
+	if of := t.chains[h].of; of != nil && t.chains[t.waiting[seq]].of == of {
+		return t.waiting[seq]
 	}
+	h = t.chains.front(h)
 	for seq != 0 && h != 0 && t.slots.At(h).Seq() != seq {
 		h = t.NextLive(h)
 	}
@@ -115,6 +131,12 @@ func (u *updater) remove(h timer.Handle, l link) {
 		last = l.newer
 	}
 	g.count(last, l.live, -1)
+	if l.behind {
+		u.waiting = without(u.waiting, &u.waitingRoom, u.slots.At(h).Seq())
+	}
+	if g.lastBehind == h {
+		g.lastBehind = l.newer
+	}
 	u.setLink(h, link{})
 	u.setOlder(g, l.newer, l.older)
 	u.setNewer(g, l.older, l.newer)
@@ -233,8 +255,14 @@ func (t *timers) mayRedrive(h timer.Handle) timer.Code {
 	if g == nil || g.live == 0 {
 		return timer.OK
 	}
-	if t.collects(h) && t.collects(g.first) {
-		return timer.OK // it runs in parallel to those that wait, and to a series
+	if t.collects(h) && t.collects(g.first) { // it runs in parallel to those that wait
+		n := 0
+		for first := t.chains.front(g.first); first != 0; first = t.NextLive(first) {
+			if n++; n >= timer.MaxLiveOfID {
+				return timer.TooMany
+			}
+		}
+		return timer.OK
 	}
 	dead, first := t.content.View(t.slots.At(h).Ref), t.content.View(t.slots.At(g.first).Ref)
 	switch {

@@ -29,6 +29,8 @@ type Table struct {
 	scratch   []byte // an encoded spec before it is copied into the arena
 	outcomes  Outcomes
 	endedAs   timer.State // how the current item ended its timer; 0: it did not
+	// cancelLeft is what is left of the last entry's cancelWork.
+	cancelLeft int64
 }
 
 // New makes an empty table.

@@ -16,14 +16,14 @@ type timers struct {
 	content  content.Store
 	topics
 	ids       index.Index
-	chains    map[timer.Handle]link // places of timers that share their id with others
+	chains    places
 	chainRoom room
 	naming    outcomeTopics
 	collections
 }
 
 func newTimers() timers {
-	return timers{content: content.New(), topics: newTopics(), chains: map[timer.Handle]link{}, naming: newOutcomeTopics(), ids: index.New(), collections: newCollections()}
+	return timers{content: content.New(), topics: newTopics(), chains: places{}, naming: newOutcomeTopics(), ids: index.New(), collections: newCollections()}
 }
 
 // Len returns the number of timers, including ended ones.

@@ -205,7 +205,10 @@ func (u *updater) markContinued(h timer.Handle, v *content.Blob) {
 }
 
 // dropWork is the cost of dropping a timer, in units of visiting a slot.
-const dropWork = 16
+func (u *updater) dropWork(h timer.Handle) int64 {
+	a := u.arrays[h]
+	return 16 + a.DropWork()
+}
 
 // dropTopic drops a topic's timers, visiting the slots after from. It stops when work is used up (0
 // is unlimited) and returns the slot to continue after, or 0 when it has finished. The row
@@ -222,9 +225,9 @@ func (u *updater) dropTopic(row uint32, from timer.Handle, work int64) (removed 
 			if s.State() == timer.Scheduled || s.State() == timer.Leased {
 				removed++
 			}
+			work -= u.dropWork(h)
 			u.drop(h)
 			left--
-			work -= dropWork
 		}
 	}
 	return removed, 0

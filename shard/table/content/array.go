@@ -38,6 +38,9 @@ func (a *Array) FitsMore(payload []byte) bool {
 // Kept is how many bytes the array keeps.
 func (a *Array) Kept() int { return int(a.payloads.len + a.names.len) }
 
+// DropWork is the cost of dropping the array, where visiting a slot costs 1. Most is that of names.
+func (a *Array) DropWork() int64 { return int64(a.names.len/2 + a.payloads.len>>8) }
+
 // Collect appends a payload, and its name if it has one. It is amortised O(their bytes).
 func (s *Store) Collect(h timer.Handle, a *Array, payload, name []byte) {
 	s.sum -= countHash(h, a)

@@ -6,7 +6,7 @@ package growth
 // or an answer cost more than O(log n): each is filled at two sizes by a test that calls Check.
 var Dimensions = []string{
 	"receivers", "receivers that are down", "receivers that are busy", "waiters for a slot", "tenants",
-	"keys", "timers of a key", "keys that take turns", "timers of a key in turn", "receivers of a key with a limit", "keys at their rate", "ids", "dead letters of an id", "labels", "headers", "topics", "series of one instant", "zones",
+	"keys", "timers of a key", "keys that take turns", "timers of a key in turn", "receivers of a key with a limit", "keys at their rate", "ids", "dead letters of an id", "arrays of an id", "labels", "headers", "topics", "series of one instant", "zones",
 	"expiries of one instant", "timers of a paused topic", "timers to pull", "pullers", "operations at once",
 	"shards", "nodes", "history files", "event listeners", "tokens",
 }
