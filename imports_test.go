@@ -221,7 +221,7 @@ func TestClientImportsStandardLibraryAlone(t *testing.T) {
 			if p == "carillon/client" { // a folder of the client's own
 				continue
 			}
-			if first, _, _ := strings.Cut(p, "/"); first+"/" == module || strings.Contains(first, ".") {
+			if first, _, _ := strings.Cut(p, "/"); strings.HasPrefix(p, module) || strings.Contains(first, ".") {
 				t.Errorf("%s imports %s", f.name, p)
 			}
 		}
@@ -292,7 +292,7 @@ func TestPureLayersReachNothingOutside(t *testing.T) {
 				return true
 			}
 		}
-		return strings.Contains(strings.Split(p, "/")[0], ".") // a library
+		return !strings.HasPrefix(p, module) && strings.Contains(strings.Split(p, "/")[0], ".") // a library
 	}
 	for _, f := range sources(t) {
 		allowed, isPure := pure[layer(f.name)]

@@ -3,7 +3,7 @@
 # target, none above 2 KiB, spread over the sizes. CACHE is where the targets' findings are; default: Go's own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cache=${1:-$(go env GOCACHE)/fuzz/carillon}
+cache=${1:-$(go env GOCACHE)/fuzz/$(go list -m)}
 most=60 bytes=2048 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
 while IFS=: read -r file line; do
