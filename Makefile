@@ -1,7 +1,7 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package deploy-check s3-server zones test ci models check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci models check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -19,6 +19,8 @@ GOVULNCHECK   := bin/govulncheck-v1.8.0
 DEADCODE      := bin/deadcode-v0.52.0
 CYCLONEDX     := bin/cyclonedx-gomod-v1.10.0
 NFPM          := bin/nfpm-v2.43.4
+HELM          := bin/helm-v3.22.0
+CRANE         := bin/crane-v0.22.1
 S3SERVER      := bin/versitygw-v1.8.0
 
 help: ## list the targets
@@ -45,6 +47,12 @@ package: dist $(NFPM) ## Debian packages, into bin/dist
 
 zones: ## take the time zones of the installed Go into timer/recurrence; all that a release knows
 	./scripts/zones.sh
+
+release: $(CYCLONEDX) $(NFPM) $(HELM) $(CRANE) ## all that is published of this commit, into bin/release, built twice and checked (Node.js, Python; minutes): RELEASE=v1.0.0 MODULE=example.com/carillon
+	CYCLONEDX=$(CYCLONEDX) NFPM=$(NFPM) HELM=$(HELM) CRANE=$(CRANE) ./scripts/release.sh
+
+rename-check: ## the Go module gets another path in a copy of the sources, and all is built there
+	./scripts/rename-check.sh
 
 deploy-check: build ## the files in deploy/, by the tools that read them, as far as they are installed
 	./scripts/deploy-check.sh bin/carillon
@@ -88,6 +96,9 @@ check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import r
 
 bench: build ## the standard measurements beside their yardsticks, into bin/bench.txt (under half an hour)
 	./test/bench/run.sh ./bin/carillon bin/bench.txt
+
+lateness: build ## how late timers fire, at several rates and under five conditions, into docs/lateness.md (about ten minutes on a quiet machine; strace for one of them)
+	./scripts/lateness.sh bin/carillon docs/lateness.md
 
 sim: ## the simulated cluster: SEED=n replays one run, SEEDS=n runs so many from FIRST=n on (default: 500, and as many more as fit 45 s); PROFILE=restless, say, makes each dense with one kind of trouble
 	go test ./test/sim -count 1 -timeout 0 -run 'TestSeeds$(if $(PROFILE),$$)' -v $(if $(SEED),-sim.seed=$(SEED)) $(if $(SEEDS),-sim.seeds=$(SEEDS)) $(if $(FIRST),-sim.first=$(FIRST)) $(if $(PROFILE),-sim.profile=$(PROFILE))
@@ -141,6 +152,12 @@ $(CYCLONEDX):
 
 $(NFPM):
 	@./scripts/tool.sh github.com/goreleaser/nfpm/v2/cmd/nfpm $@
+
+$(HELM):
+	@./scripts/tool.sh helm.sh/helm/v3/cmd/helm $@
+
+$(CRANE):
+	@./scripts/tool.sh github.com/google/go-containerregistry/cmd/crane $@
 
 $(S3SERVER):
 	@./scripts/tool.sh github.com/versity/versitygw/cmd/versitygw $@

@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# release-check.sh DIR RELEASE MODULE SOURCES checks what release.sh has made in DIR, each part by what reads it, and ends with a table.
+# HELM and CRANE are the tools, PYTHON is a Python with pip. What cannot be checked here is named.
+set -euo pipefail
+dir=$1 release=$2 module=$3 sources=$4
+number=${release#v} python_number=${number/-rc./rc}
+host=$(go env GOHOSTARCH)
+work=$(mktemp -d)
+pids=()
+trap 'for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done; wait; chmod -R u+w "$work"; rm -rf "$work"' EXIT
+declare -A checked
+
+fail() { echo "release-check: $*" >&2; exit 1; }
+has() { grep -qF -- "$2" <<<"$1" || fail "$3: '$2' is not in: $1"; }
+await() { # FILE PATTERN: the first match in what a process prints
+	for _ in $(seq 300); do
+		if grep -om1 -E "$2" "$1"; then return; fi
+		sleep 0.1
+	done
+	cat "$1" >&2
+	exit 1
+}
+
+cd "$dir"
+sha256sum --quiet --check SHA256SUMS
+checked[SHA256SUMS]="names all files, and they have these sums"
+[ "$(ls | grep -cvx SHA256SUMS)" = "$(wc -l <SHA256SUMS)" ] || fail "a file is not in SHA256SUMS"
+
+for arch in amd64 arm64; do
+	file=carillon-linux-$arch
+	readelf --program-headers "$file" | grep -q INTERP && fail "$file is not static"
+	has "$(go version -m "$file")" "GOARCH=$arch" "$file"
+	has "$(go version -m "$file")" "$module/cmd/carillon" "$file"
+	checked[$file]="static, $arch"
+	if [ "$arch" = "$host" ]; then
+		has "$("./$file" version)" "carillon $release " "$file"
+		checked[$file]+=", its version"
+	fi
+	for dependency in $(go version -m "$file" | awk '$1 == "dep" && $2 != own {print $2}' own="$module/client"); do
+		grep -qF "\"pkg:golang/$dependency@" "$file.cdx.json" || fail "$file.cdx.json lacks $dependency"
+	done
+	checked[$file.cdx.json]="names each module in the binary"
+
+	deb=$(echo carillon_*_"$arch".deb)
+	if command -v dpkg-deb >/dev/null; then
+		[ "$(dpkg-deb --field "$deb" Version Architecture | tr '\n' ' ')" = "Version: ${number/-rc/\~rc} Architecture: $arch " ] || fail "$deb has another version"
+		dpkg-deb --fsys-tarfile "$deb" | tar --extract --to-stdout ./usr/bin/carillon | cmp - "$file"
+		checked[$deb]="its version, and the binary in it"
+	else
+		checked[$deb]="NOT CHECKED: dpkg-deb is not installed"
+	fi
+done
+
+# A registry takes the image and gives it out; its files, in a folder that is the root of a process, are a node.
+image=carillon-image-$number.tar
+mkdir "$work/layout" "$work/root"
+tar --extract --file "$image" --directory "$work/layout"
+"$CRANE" registry serve --address 127.0.0.1:0 >"$work/registry.log" 2>&1 &
+pids+=($!)
+registry=127.0.0.1:$(await "$work/registry.log" 'port [0-9]+' | tr -dc 0-9)
+"$CRANE" push "$work/layout" "$registry/carillon:$number" >/dev/null 2>&1 || fail "$image: a registry does not take it"
+for arch in amd64 arm64; do
+	"$CRANE" validate --remote "$registry/carillon:$number" --platform "linux/$arch" >/dev/null 2>&1 || fail "$image: not valid for $arch"
+	"$CRANE" export --platform "linux/$arch" "$registry/carillon:$number" - | tar --extract --to-stdout carillon | cmp - "carillon-linux-$arch"
+done
+"$CRANE" export --platform "linux/$host" "$registry/carillon:$number" - | tar --extract --directory "$work/root"
+settings=$("$CRANE" config --platform "linux/$host" "$registry/carillon:$number")
+has "$settings" '"User":"65532:65532"' "$image"
+has "$settings" '"Entrypoint":["/carillon"],"Cmd":["serve"]' "$image"
+has "$settings" '"CARILLON_DATA=/data"' "$image"
+[ "$(grep -c 'BEGIN CERTIFICATE' "$work/root/etc/ssl/certs/ca-certificates.crt")" -gt 100 ] || fail "$image: authorities are missing"
+checked[$image]="a registry takes it and gives it out"
+if [ "$(id -u)" = 0 ]; then
+	chmod 755 "$work"
+	env -i CARILLON_DATA=/data CARILLON_HTTP=127.0.0.1:0 "$(command -v chroot)" --userspec=65532:65532 "$work/root" /carillon serve >"$work/node.log" 2>&1 &
+	node=$!
+	pids+=("$node")
+	url=$(await "$work/node.log" 'http://127\.0\.0\.1:[0-9]+')
+	for _ in $(seq 100); do curl -fsS "$url/readyz" >/dev/null 2>&1 && break; sleep 0.1; done
+	has "$(curl -sS -X POST "$url/v1/topics/release/timers" -H 'Content-Type: application/json' -d '{"id":"one","delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}')" '"id":"one"' "$image"
+	kill "$node"
+	wait "$node" || fail "$image: the node ended with $?"
+	unset 'pids[-1]'
+	checked[$image]+=", a node starts of it as 65532"
+else
+	checked[$image]+="; NOT CHECKED: that a node starts of it (needs root)"
+fi
+
+chart=carillon-$number.tgz
+export HELM_CACHE_HOME="$work/helm" HELM_CONFIG_HOME="$work/helm" HELM_DATA_HOME="$work/helm"
+"$HELM" lint --strict --kube-version 1.30.0 "$chart" >"$work/lint" || { cat "$work/lint" >&2; exit 1; }
+has "$("$HELM" show chart "$chart")" "version: $number" "$chart"
+"$HELM" template carillon "$chart" --kube-version 1.30.0 >"$work/carillon.yaml"
+has "$(cat "$work/carillon.yaml")" "image: \"carillon:$number\"" "$chart"
+(cd "$sources/deploy/kubernetes/decode" && GOFLAGS='' go run . "$work/carillon.yaml") >/dev/null
+checked[$chart]="linted, rendered, read by Kubernetes' types"
+
+mkdir "$work/npm"
+(
+	cd "$work/npm"
+	npm init --yes >/dev/null
+	npm install --silent --offline --no-audit --no-fund "$dir/carillon-client-$number.tgz"
+	node --input-type=module -e 'const c = await import("carillon-client"), t = await import("carillon-client/testing"); if (typeof c.Client !== "function" || !t) throw "no client"'
+)
+checked[carillon-client-$number.tgz]="installed, imported"
+
+wheel=carillon_client-$python_number-py3-none-any.whl
+"$PYTHON" -m pip install --quiet --no-index --no-deps --target "$work/python" "$wheel" 2>/dev/null
+(cd / && PYTHONPATH=$work/python "$PYTHON" -c 'import carillon, carillon.testing; carillon.Client')
+checked[$wheel]="installed, imported"
+
+# A program elsewhere gets the Go client through a proxy of files.
+zip=carillon-client-go-$number.zip
+proxy=$work/proxy/$module/client/@v
+mkdir -p "$proxy" "$work/go"
+cp "$zip" "$proxy/$release.zip"
+unzip -p "$zip" "$module/client@$release/go.mod" >"$proxy/$release.mod"
+echo "{\"Version\":\"$release\"}" >"$proxy/$release.info"
+(
+	cd "$work/go"
+	export GOPROXY="file://$work/proxy" GONOSUMDB='*' GOFLAGS=-mod=mod GOMODCACHE="$work/modules"
+	printf 'module example.org/shop\n\ngo 1.26.0\n' >go.mod
+	printf 'package main\n\nimport "%s/client"\n\nfunc main() { _ = client.Now }\n' "$module" >main.go
+	go get "$module/client@$release" 2>/dev/null
+	go build -o shop .
+)
+checked[$zip]="fetched through a proxy, built into a program"
+
+has "$(cat notes.md)" "# Carillon $number" notes.md
+[ "$(wc -l <notes.md)" -gt 20 ] || fail "notes.md: CHANGELOG.md has nothing of this release"
+checked[notes.md]="from CHANGELOG.md"
+tar --list --file "carillon-completions-$number.tar.gz" | grep -q 'carillon\.zsh$'
+checked[carillon-completions-$number.tar.gz]="bash, zsh, fish"
+
+echo
+printf '%-42s %9s  %-12s  %s\n' file bytes sha256 checked
+for file in *; do
+	printf '%-42s %9s  %-12s  %s\n' "$file" "$(stat -c %s "$file")" "$(sha256sum "$file" | cut -c1-12)" "${checked[$file]:-NOT CHECKED}"
+done
