@@ -142,10 +142,10 @@ type Observation struct {
 	Mine   []timer.ShardID  // the shards that this node leads
 	Others []uint64         // the cluster's other nodes
 	Topics []*timer.Topic   // those with a Concurrency
-	// Leases of this node. Called without a lock: Concurrency may be called meanwhile.
-	Held func(timer.TopicID) int
-	// The weights of the keys with something due on this node; called as Held is.
-	Keys func(timer.TopicID) int
+	// Held is the leases of this node, and Keys the weights of the keys with something due on it.
+	// Both are called without a lock of the allocator: their own locks are held where Concurrency is
+	// called.
+	Held, Keys func(timer.TopicID) int
 }
 
 // NewLimitAllocator is for one process of a node. starts is its number.
@@ -199,9 +199,15 @@ func (l *LimitAllocator) alone() bool {
 
 // Tick brings the parts up to date, and returns the report that is to be sent now.
 func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
+	weights := make([]int, len(st.Topics))
+	for i, t := range st.Topics {
+		if t.Policy.PerKey.TakeTurns() {
+			weights[i] = st.Keys(t.ID)
+		}
+	}
 	l.mu.Lock()
 	l.observe(st)
-	for _, t := range st.Topics {
+	for i, t := range st.Topics {
 		p := l.parts[t.ID]
 		if p == nil {
 			if len(l.parts) >= maxParts {
@@ -213,7 +219,7 @@ func (l *LimitAllocator) Tick(st *Observation) AllocationReport {
 		p.topic, p.limit = t, t.Policy.Concurrency
 		p.target = max(l.view.units(t, p.limit, l.turn), l.view.units(t, p.limit, l.turnAt(st, aheadMs)))
 		if t.Policy.PerKey.TakeTurns() && p.limit >= len(l.view.nodes) {
-			p.keys.follow(st.Keys(t.ID))
+			p.keys.follow(weights[i])
 			p.target = l.byKeys(p)
 		}
 		p.allowed = min(p.allowed, p.target)

@@ -509,3 +509,23 @@ func TestPartsByKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeIsAskedWithoutTheLock: what a node counts is guarded by locks that it holds while it asks
+// for its part. Asking it with the allocator's lock held would stop both for ever.
+func TestNodeIsAskedWithoutTheLock(t *testing.T) {
+	l := NewLimitAllocator(1, 1)
+	topic := &timer.Topic{ID: 1, Policy: timer.Policy{Concurrency: 8, PerKey: &timer.PerKey{Fair: true}}}
+	asked := 0
+	ask := func(timer.TopicID) int {
+		if !l.mu.TryLock() {
+			t.Fatal("the allocator's lock is held")
+		}
+		l.mu.Unlock()
+		asked++
+		return 1
+	}
+	l.Tick(&Observation{Shards: 1, Leads: map[uint64]int64{1: 1}, Mine: []timer.ShardID{1}, Topics: []*timer.Topic{topic}, Held: ask, Keys: ask})
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
