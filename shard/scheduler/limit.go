@@ -127,7 +127,8 @@ type limiterUse struct {
 	turn    order.Turn[*limiterUse]
 	part    order.Share // of the turns, by keys
 	weights int         // that limit.weights has of it
-	lent    bool        // granted in advance: the queue may lease one timer
+	lent    int         // granted in advance: the queue may lease so many timers
+	want    int         // it stays in line until so many are
 }
 
 // join registers a queue at its topic's limit.
@@ -176,23 +177,23 @@ func (b *limit) forget() {
 }
 
 // acquire asks for one lease. If refused, the queue waits in line and asks again after wait at the
-// latest. turns is its part of them; 0: as any other.
-func (p *limiterUse) acquire(t *timer.Topic, turns int, now time.Duration) (ok bool, wait time.Duration) {
+// latest. turns is its part of them; 0: as any other. want is how many more it could use before it
+// asks again: they are granted in advance. With one alone, a queue with many turns would be out of
+// line for most of them, while others are in it.
+func (p *limiterUse) acquire(t *timer.Topic, turns, want int, now time.Duration) (ok bool, wait time.Duration) {
 	b := p.limit
 	b.mu.Lock()
-	b.topic = t
-	if p.lent {
-		p.lent = false
-		b.mu.Unlock()
-		return true, 0
+	b.topic, p.part.Weight, p.want = t, turns, want
+	var told []*limiterUse
+	if p.lent == 0 {
+		if !p.turn.In() {
+			b.line.Push(&p.turn)
+		}
+		told, wait = b.serve(now, p)
 	}
-	if !p.turn.In() {
-		p.part.Weight = turns
-		b.line.Push(&p.turn)
+	if ok = p.lent > 0; ok {
+		p.lent--
 	}
-	told, wait := b.serve(now, p)
-	ok = p.lent
-	p.lent = false
 	b.mu.Unlock()
 	notifyAll(told)
 	return ok, wait
@@ -202,25 +203,23 @@ func (p *limiterUse) acquire(t *timer.Topic, turns int, now time.Duration) (ok b
 func (p *limiterUse) keep() {
 	p.limit.mu.Lock()
 	defer p.limit.mu.Unlock()
-	p.lent = true
+	p.lent++
 }
 
-// release leaves the line and returns a granted lease: the queue has nothing to lease now.
+// release leaves the line and returns what was granted: the queue has nothing to lease now.
 func (p *limiterUse) release(now time.Duration) {
 	b := p.limit
 	b.mu.Lock()
-	if !p.lent && !p.turn.In() {
+	if p.lent == 0 && !p.turn.In() {
 		b.mu.Unlock()
 		return
 	}
 	if p.turn.In() {
 		b.line.Leave(&p.turn)
 	}
-	if p.lent {
-		p.lent = false
-		b.leases--
-		b.bucket.tokens++
-	}
+	b.leases -= p.lent
+	b.bucket.tokens += float64(p.lent)
+	p.lent = 0
 	told, _ := b.serve(now, nil)
 	b.mu.Unlock()
 	notifyAll(told)
@@ -265,7 +264,7 @@ func (p *limiterUse) shut(now time.Duration) timer.WaitCause {
 	b := p.limit
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p.lent || b.topic == nil {
+	if p.lent > 0 || b.topic == nil {
 		return timer.NoWait
 	}
 	if most := b.topic.Policy.Concurrency; most > 0 && b.leases >= b.owner.shares.Concurrency(b.topic, most, now) {
@@ -287,12 +286,15 @@ func (b *limit) serve(now time.Duration, asker *limiterUse) (told []*limiterUse,
 		}
 		p := b.line.First()
 		b.line.Serve(&p.turn)
-		p.lent = true
+		p.lent++
 		b.leases++
+		if p.lent < p.want {
+			b.line.Push(&p.turn)
+		}
 		if b.topic.Policy.Rate.PerSecond > 0 {
 			b.bucket.tokens--
 		}
-		if p != asker {
+		if p != asker && p.lent == 1 {
 			told = append(told, p)
 		}
 	}

@@ -14,7 +14,7 @@ func BenchmarkLimit(b *testing.B) {
 	now := time.Duration(0)
 	for b.Loop() {
 		now += time.Microsecond
-		if ok, _ := p.acquire(topic, 0, now); ok {
+		if ok, _ := p.acquire(topic, 0, 1, now); ok {
 			p.limit.end(now, true)
 		}
 	}

@@ -305,11 +305,11 @@ func TestPartsOfShards(t *testing.T) {
 	keys := map[*limiterUse]int{}
 	first, one, many := join(), join(), join()
 	keys[one], keys[many] = 1, 9
-	if ok, _ := first.acquire(topic, 0, 0); !ok {
+	if ok, _ := first.acquire(topic, 0, 1, 0); !ok {
 		t.Fatal("refused")
 	}
 	for p, n := range keys {
-		if ok, _ := p.acquire(topic, n, 0); ok {
+		if ok, _ := p.acquire(topic, n, 1, 0); ok {
 			t.Fatal("not refused")
 		}
 	}
@@ -319,14 +319,52 @@ func TestPartsOfShards(t *testing.T) {
 		first.limit.end(0, true)
 		for p := range notified {
 			served[p]++
-			p.acquire(topic, keys[p], 0) // uses the one that it was granted
-			if ok, _ := p.acquire(topic, keys[p], 0); ok {
+			p.acquire(topic, keys[p], 1, 0) // uses the one that it was granted
+			if ok, _ := p.acquire(topic, keys[p], 1, 0); ok {
 				t.Fatal("two at once")
 			}
 		}
 	}
 	if served[one] != 10 || served[many] != 90 {
 		t.Errorf("%d and %d of 100", served[one], served[many])
+	}
+}
+
+// TestPartsOfShardsThatComeLate: many leases end between two turns of a shard. What it could use of
+// them is its own, by its weights, and what it does not use is returned.
+func TestPartsOfShardsThatComeLate(t *testing.T) {
+	const leases, ended, rounds = 40, 10, 100
+	l := NewLimits(nil)
+	topic := &timer.Topic{Policy: timer.Policy{Concurrency: leases}}
+	one, many := l.join(1, func() {}), l.join(1, func() {})
+	weights, served := map[*limiterUse]int{one: 1, many: 9}, map[*limiterUse]int{}
+	turn := func(p *limiterUse) {
+		for {
+			ok, _ := p.acquire(topic, weights[p], turnsAhead*weights[p], 0)
+			if !ok {
+				return
+			}
+			served[p]++
+		}
+	}
+	turn(one)
+	turn(many)
+	clear(served)
+	for range rounds {
+		for range ended {
+			one.limit.end(0, true)
+		}
+		turn(one)
+		turn(many)
+	}
+	if served[one]+served[many] != rounds*ended || served[one] < 98 || served[one] > 102 {
+		t.Errorf("%d and %d, want 100 and 900", served[one], served[many])
+	}
+	one.limit.end(0, true)
+	many.release(0)
+	one.release(0)
+	if n := l.Held(1); n != leases-1 {
+		t.Errorf("%d are counted, want %d", n, leases-1)
 	}
 }
 

@@ -82,10 +82,15 @@ func (tl *topicLimits) lent(q *topicQueue, stopped bool) {
 	tl.env.Wake()
 }
 
+// Where keys take turns, a shard is granted this many leases in advance for each weight: about what
+// ends between two of its turns.
+const turnsAhead, mostAhead = 8, 64
+
 // admit asks the topic's limit for a lease. If refused, the topic waits until it
 // is granted one, or asks again.
 func (tl *topicLimits) admit(q *topicQueue) bool {
-	ok, wait := q.limiterUse.acquire(q.topic, q.turnsOf(), tl.now.Mono)
+	turns := q.turnsOf()
+	ok, wait := q.limiterUse.acquire(q.topic, turns, min(max(turnsAhead*turns, 1), mostAhead), tl.now.Mono)
 	if !ok {
 		q.limitedMs = tl.now.WallMs
 		if wait < untilNotified {
