@@ -46,7 +46,7 @@ func TestFireInBackoff(t *testing.T) {
 func TestFireEarly(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		r := newHostHarness(t, nil)
-		r.add("a", time.Hour)
+		r.add("a", 5*time.Minute)
 		r.pass(time.Minute)
 		asked := r.clock.wallMs
 		r.fire("a")
@@ -57,16 +57,16 @@ func TestFireEarly(t *testing.T) {
 			c.answer(500)
 			r.pass(time.Second)
 		}
-		if c := r.one(); c.Job.Attempts != 2 || c.Job.DueMs != fakeEpochMs+3_600_000 || c.Job.AskedMs != asked {
+		if c := r.one(); c.Job.Attempts != 2 || c.Job.DueMs != fakeEpochMs+300_000 || c.Job.AskedMs != asked {
 			t.Fatalf("crash %v: the retry is %+v", crash, c.Job)
 		} else {
 			c.answer(200)
 		}
 		r.settle()
-		if v := r.timer("a"); v.State != timer.Done || v.LatenessMs != 0 || v.AskedMs != asked || v.DueMs != fakeEpochMs+3_600_000 {
+		if v := r.timer("a"); v.State != timer.Done || v.LatenessMs != 0 || v.AskedMs != asked || v.DueMs != fakeEpochMs+300_000 {
 			t.Errorf("crash %v: at the end %+v", crash, v)
 		}
-		r.pass(2 * time.Hour)
+		r.pass(10 * time.Minute)
 		r.wantCalls("")
 		r.audit()
 	}

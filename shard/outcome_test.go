@@ -204,12 +204,12 @@ func TestOutcomeOfConsumers(t *testing.T) {
 	}
 	c.answer(200)
 	r.settle()
-	r.topic(2, func(topic *timer.Topic) { topic.Policy.OnDead = "topic-1" })
+	r.topic(2, func(topic *timer.Topic) { topic.Policy.OnDead, topic.Policy.MaxAttempts = "topic-1", 2 })
 	r.topicsChanged()
 	r.do(timer.Command{Kind: timer.Add, Topic: 2, ID: "c", Spec: &timer.Spec{DueMs: r.clock.wallMs}})
-	for range timer.DefaultPolicy().MaxAttempts {
+	for range 2 {
 		r.one().answer(500)
-		r.pass(time.Hour)
+		r.pass(time.Second)
 	}
 	if got := r.pull(2); len(got) != 1 || len(got[0].Timer.Labels) != 1 || got[0].Timer.Labels[0] != timer.OutcomeLabel {
 		t.Errorf("pulled %+v", got)

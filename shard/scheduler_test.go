@@ -214,9 +214,6 @@ func TestNotSentCountsNoAttempt(t *testing.T) {
 
 // TestI17RetriesAndBackoff: each retry waits for its backoff, and none follows the last attempt.
 func TestI17RetriesAndBackoff(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long: make ci runs it")
-	}
 	r := newHostHarness(t, nil)
 	r.topic(1, func(p *timer.Topic) { p.Policy.MaxAttempts = 4 })
 	r.add("a", 0)
@@ -233,7 +230,7 @@ func TestI17RetriesAndBackoff(t *testing.T) {
 	r.one().answer(0)
 	r.settle()
 	r.wantState("a", "dead max_attempts 4")
-	r.pass(time.Hour)
+	r.pass(time.Minute)
 	r.wantCalls("")
 	if v := r.timer("a"); v.LastError != "connection refused" {
 		t.Errorf("last error %q", v.LastError)

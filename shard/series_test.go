@@ -43,7 +43,7 @@ func TestSeries(t *testing.T) {
 		r.audit()
 	}
 	r.wantState("a", "done 1")
-	r.pass(time.Hour)
+	r.pass(time.Minute)
 	r.wantCalls("")
 }
 
@@ -111,7 +111,7 @@ func TestSeriesDies(t *testing.T) {
 	if got := r.do(timer.Command{Kind: timer.Cancel, ID: "a"}); got.Code != timer.Prevented {
 		t.Errorf("cancelled: %d", got.Code)
 	}
-	r.pass(time.Hour)
+	r.pass(5 * time.Minute)
 	r.wantCalls("")
 	if got := r.do(timer.Command{Kind: timer.Redrive, ID: "a"}); got.Code != timer.OK {
 		t.Fatalf("redriven: %d", got.Code)

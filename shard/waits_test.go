@@ -67,11 +67,11 @@ func TestWaitsAreCounted(t *testing.T) {
 	want("backoff 2")
 	r.do(timer.Command{Kind: timer.Cancel, ID: "b"})
 	want("backoff 1")
-	to.retryIn = time.Hour
-	r.pass(10 * time.Minute) // the backoff is over, and the breaker is open
+	to.retryIn = 5 * time.Minute
+	r.pass(time.Minute) // the backoff is over, and the breaker is open
 	want("breaker 1")
 	to.retryIn = 0
-	r.pass(time.Hour)
+	r.pass(5 * time.Minute)
 	r.one().answer(200)
 	r.settle()
 	want("")
