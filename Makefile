@@ -1,14 +1,11 @@
 # Go and make are all that is needed; `make help` lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci models check sim mutants bench fuzz chaos soak soak-tests fmt clean
+.PHONY: help run demo build docs dist package release rename-check lateness deploy-check s3-server zones test ci long processes beside raced models check sim mutants bench fuzz chaos soak soak-tests fmt clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS := -X main.release=$(VERSION) -X main.commit=$(COMMIT)
-
-# The race detector needs a C compiler; without one the tests run without it and say so.
-RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 # Budget of each fuzz target: in `make ci`, and in `make fuzz`.
 FUZZTIME_CI ?= 600ms
@@ -57,39 +54,54 @@ rename-check: ## the Go module gets another path in a copy of the sources, and a
 deploy-check: build ## the files in deploy/, by the tools that read them, as far as they are installed
 	./scripts/deploy-check.sh bin/carillon
 
-# The race detector makes tests three to ten times as slow. It has nothing to find in the simulator, which is one goroutine, and little in the
-# long tests of pure models: those run without it. The processes of ./test/e2e are built without it (CARILLON_E2E_RACE=1 builds them with it).
-# Those of ./cmd start ten times as slowly with it, so that `make ci` alone does that.
-MODELS := ./ring ./shard ./wal
-RACED   = $(filter-out ./test/e2e ./test/sim $(MODELS),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
-
 # The Go client is a module of its own, so that ./... passes it over.
 CLIENT := carillon/client
 
+# All packages, those first whose tests take longest, so that no processor waits at the end.
+FIRST := ./test/e2e ./node ./test/sim ./cmd/carillon ./shard ./ring
+ALL    = $(FIRST) $(filter-out $(FIRST),$(shell go list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)|.|')) $(CLIENT)
+
+# The race detector needs a C compiler, and makes tests three to ten times as slow. It has nothing to find where one goroutine does all: in the
+# simulator, and in the packages of PURE. Of MODELS it runs the short tests alone; those at full length are one goroutine too. The processes
+# that ./test/e2e and ./cmd start are built without it: they start ten times as slowly with it, and what runs in them is tested under it by
+# its own package. `make soak-tests` has it everywhere.
+RACE   := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+MODELS := ./shard ./ring ./wal
+PURE   := ./wheel ./timer ./timer/% ./shard/record ./shard/scheduler ./shard/table ./shard/table/% ./shard/wire ./internal/order
+TESTED  = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | sed 's|^$(CURDIR)|.|')
+RACED   = ./node ./transport/api $(filter-out ./node ./transport/api $(MODELS) $(PURE) ./test/% ./cmd/%,$(TESTED)) $(CLIENT)
+
 # Without debug information test binaries link in half the time; a process under the race detector waits a second at its end by default.
-GOTEST := env GORACE=atexit_sleep_ms=10 go test -vet all -shuffle=on -ldflags=-w -timeout 20m
+GOTEST := env GORACE=atexit_sleep_ms=10 go test -shuffle=on -ldflags=-w -timeout 20m
 
 # Tests of real processes: those that measure times run alone, and then all others, of which so many wait side by side. Flags stand before
 # packages: go test takes a package behind a flag for an argument of the test.
 SIDE_BY_SIDE := -parallel 4
 
-test: ## vet, the short tests (under the race detector where there is a C compiler), 20 simulated runs (three to five minutes on two cores)
-	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
-	$(GOTEST) $(RACE) -short -p 3 $(MODELS) $(filter-out ./cmd/%,$(RACED))
-	$(GOTEST) -short $(SIDE_BY_SIDE) ./test/sim ./cmd/... ./test/e2e
+test: ## vet, the short tests of each package, 20 simulated runs (three minutes on two cores, the first compilation included)
+	$(GOTEST) -vet all -short $(SIDE_BY_SIDE) $(ALL)
 
-ci: check ## everything that must hold at each landing: all tests, 500 simulated runs, each fuzz target (about a quarter of an hour on two cores)
-	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
-	$(GOTEST) $(RACE) $(RACED)
-	@mkdir -p bin
-	nice -n 19 $(MAKE) models >bin/models.txt 2>&1 & models=$$!; \
-	$(GOTEST) $(SIDE_BY_SIDE) ./test/e2e; e2e=$$?; wait $$models; models=$$?; cat bin/models.txt; exit $$((e2e | models))
+ci: test check long ## everything that must hold at each landing (about a quarter of an hour on two cores)
+
+# What `make test` leaves out, and vetted. Tests of processes mostly wait, so that the others run beside them, at the lowest priority.
+long: ## what make test leaves out: the race detector, long tests, 500 simulated runs, each fuzz target
+	$(MAKE) -j 2 processes beside
 	./scripts/fuzz.sh $(FUZZTIME_CI) blind
 
-# Tests of processes mostly wait, so that `make ci` runs these beside them, at the lowest priority.
-models: ## the models at full length, without the race detector: 500 simulated runs, ring, shard and wal
-	$(GOTEST) -skip '^TestSeeds$$' ./test/sim $(MODELS)
-	$(GOTEST) -run '^TestSeeds$$' ./test/sim -sim.seeds=500
+processes:
+	$(GOTEST) -vet off $(SIDE_BY_SIDE) ./test/e2e ./cmd/carillon
+
+beside:
+	nice -n 19 $(MAKE) raced models
+
+raced: ## the tests of what has goroutines, under the race detector
+	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
+	$(GOTEST) -vet off $(RACE) $(RACED)
+	$(GOTEST) -vet off $(RACE) -short $(MODELS)
+
+models: ## the models at full length: 500 simulated runs, shard, ring and wal
+	$(GOTEST) -vet off -run '^TestSeeds$$' ./test/sim -sim.seeds=500
+	$(GOTEST) -vet off -skip '^TestSeeds$$' ./test/sim $(MODELS) ./wheel ./shard/table/...
 
 check: $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE) ## formatting, lint, import rules, dead code, known vulnerabilities
 	./scripts/check.sh $(GOLANGCI_LINT) $(GOVULNCHECK) $(DEADCODE)

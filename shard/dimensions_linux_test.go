@@ -162,6 +162,9 @@ var someZones = strings.Fields(`
 // TestLongestTurnOfEachDimension: nothing of which a user may have many in a shard makes one of its
 // turns long.
 func TestLongestTurnOfEachDimension(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	const n, receivers = 8_000, 4_000
 	serial := func(t *timer.Topic) { t.Policy.Serial = true }
 	perKey := func(k timer.PerKey) func(*timer.Topic) { return func(t *timer.Topic) { t.Policy.PerKey = &k } }

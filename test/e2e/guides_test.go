@@ -98,6 +98,9 @@ func TestGuides(t *testing.T) {
 		}
 		t.Run(base, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && base != "order-timeout" {
+				t.Skip("long: make ci runs it")
+			}
 			var addresses []string
 			if source := guideSources[base]; source != nil {
 				addresses = source(t)

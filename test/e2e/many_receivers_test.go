@@ -20,11 +20,8 @@ import (
 // manyReceivers is how many receivers the tests have.
 func manyReceivers(t testing.TB) int {
 	t.Helper()
-	switch {
-	case os.Getenv("CARILLON_E2E_LONG") != "":
+	if os.Getenv("CARILLON_E2E_LONG") != "" {
 		return setting(t, "CARILLON_E2E_RECEIVERS", 100_000)
-	case testing.Short():
-		return setting(t, "CARILLON_E2E_RECEIVERS", 3_000)
 	}
 	return setting(t, "CARILLON_E2E_RECEIVERS", 5_000)
 }
@@ -239,12 +236,12 @@ var everyDoing = []string{"answer", "refuse", "hang", "slow", "half"}
 
 // TestManyReceivers: timers of one instant to as many receivers, on one node.
 func TestManyReceivers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	n := manyReceivers(t)
 	doings := []string{"answer", "half"} // half has some of all
-	switch {
-	case testing.Short():
-		doings = doings[1:]
-	case os.Getenv("CARILLON_E2E_LONG") != "":
+	if os.Getenv("CARILLON_E2E_LONG") != "" {
 		doings = everyDoing
 	}
 	for _, do := range doings {
@@ -306,6 +303,9 @@ func awaitNoElections(t *testing.T, clients []*client) {
 // TestCancelOfManyReceivers: one cancel by filter of timers to as many receivers, waiting for their
 // time, due while the receivers hang, and due while they refuse.
 func TestCancelOfManyReceivers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	n := manyReceivers(t)
 	limit := max(time.Second, 3*time.Second*time.Duration(n)/100_000)
 	hanging := hangOnEveryAddress(t)

@@ -138,6 +138,9 @@ func takeTurns(t *testing.T, n int, fair bool) turns {
 // receiver is the bottleneck. The other key is hardly later than alone, and the receiver has as
 // many calls as without turns.
 func TestKeysTakeTurns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make ci runs it")
+	}
 	n := turnsHerd(t)
 	slack, least := turnsBusySlack, turnsBusyLeast
 	if os.Getenv("CARILLON_E2E_LONG") != "" {
