@@ -34,7 +34,7 @@ packages=$(cut -d: -f1 <<<"$list" | xargs -n 1 dirname | sort -u)
 if [ "$guided" ]; then
 	for p in $packages; do go test -c -fuzz . -o "$bin/" "$p"; done # it takes one at a time
 else
-	go test -c -o "$bin/" $packages
+	go test -c -ldflags=-w -o "$bin/" $packages
 fi
 failed=0 count=0 all=0
 while IFS=: read -r file line; do

@@ -47,7 +47,7 @@ func TestNodesTextIsNoCommand(t *testing.T) {
 				if json != "" && command == "export t" {
 					continue
 				}
-				got := carillon(t, "", nil, append([]string{"ctl", "--url", server.URL, "--timeout", "2s"}, strings.Fields(command+json)...)...)
+				got := inProcess(append([]string{"ctl", "--url", server.URL, "--timeout", "2s"}, strings.Fields(command+json)...)...)
 				if got.out+got.err == "" {
 					t.Errorf("%s of %s says nothing", command, answer.name)
 				}

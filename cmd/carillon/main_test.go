@@ -11,10 +11,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"carillon/cmd/carillon/terminal"
 )
 
 // asCarillon makes the test binary be the carillon binary, so that a test runs real processes: real
-// arguments, environment, signals and exit codes, under the race detector where the tests are.
+// arguments, environment, signals and exit codes, under the race detector where the tests are, as in
+// make soak-tests: with it they start ten times as slowly.
 const asCarillon = "CARILLON_TEST_MAIN"
 
 func TestMain(m *testing.M) {
@@ -74,6 +77,13 @@ func carillon(t *testing.T, stdin string, env []string, args ...string) result {
 		t.Fatalf("carillon %v: %v", args, err)
 	}
 	return result{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
+}
+
+// inProcess runs a command of which there are hundreds, and whose surroundings do not matter.
+func inProcess(args ...string) result {
+	var out, errOut bytes.Buffer
+	code := run(args, &terminal.Terminal{In: strings.NewReader(""), Out: &out, Err: &errOut})
+	return result{out.String(), errOut.String(), code}
 }
 
 // process is a command that runs until it is stopped.

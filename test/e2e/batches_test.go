@@ -254,7 +254,7 @@ func TestManyTimersInOneCallAreFaster(t *testing.T) {
 		least float64
 	}{{"2ms", 2 * time.Millisecond, 4}, {"0ms", 0, 2}} {
 		best := 0.0
-		for round := range rounds {
+		for round := 0; best < f.least && round < rounds; round++ { // other programs on the machine may spoil one
 			single := herdRate(t, c, fmt.Sprintf("single.%s.%d", f.name, round), "", f.takes, n)
 			many := herdRate(t, c, fmt.Sprintf("many.%s.%d", f.name, round), `,"batch":{"max":100}`, f.takes, n)
 			t.Logf("a receiver that takes %s: single calls %.0f timers/s, calls of 100 %.0f: %.1f times", f.name, single, many, many/single)
