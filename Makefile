@@ -83,7 +83,8 @@ test: ## vet, the short tests of each package, 20 simulated runs (three minutes 
 
 ci: test check long ## everything that must hold at each landing (about a quarter of an hour on two cores)
 
-# What `make test` leaves out, and vetted. Tests of processes mostly wait, so that the others run beside them, at the lowest priority.
+# What `make test` leaves out; it has vetted all. Tests of processes mostly wait, so that the others run beside them, at the lowest priority:
+# first the models, which use no disk, beside those that measure times.
 long: ## what make test leaves out: the race detector, long tests, 500 simulated runs, each fuzz target
 	$(MAKE) -j 2 processes beside
 	./scripts/fuzz.sh $(FUZZTIME_CI) blind
@@ -92,7 +93,7 @@ processes:
 	$(GOTEST) -vet off $(SIDE_BY_SIDE) ./test/e2e ./cmd/carillon
 
 beside:
-	nice -n 19 $(MAKE) raced models
+	nice -n 19 $(MAKE) models raced
 
 raced: ## the tests of what has goroutines, under the race detector
 	$(if $(RACE),,@echo "no C compiler: the tests run without the race detector")
