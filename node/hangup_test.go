@@ -57,8 +57,11 @@ func TestWhoHungUpGetsNothing(t *testing.T) {
 	for name, end := range hangUps {
 		t.Run(name, func(t *testing.T) {
 			for round := range 5 {
-				promptly(t, func(try int) time.Duration {
-					n.hangsUp("jobs", end)
+				try := 0
+				promptly(t, func(hungUp bool) time.Duration {
+					if try++; hungUp {
+						n.hangsUp("jobs", end)
+					}
 					return takesOver(t, n, n, fmt.Sprint(strings.ReplaceAll(name, " ", "-"), round, "-", try))
 				})
 			}
@@ -66,19 +69,24 @@ func TestWhoHungUpGetsNothing(t *testing.T) {
 	}
 }
 
-// promptly fails if a takeover takes long each time. What else the machine does only adds to it, so
-// that the least of some tries counts: a consumer that is gone has its part in each of them.
-func promptly(t *testing.T, takeover func(try int) time.Duration) {
+// promptly fails if a takeover from a consumer that hung up takes long each time: longer than the
+// limit, and than twice as long as one without such a consumer takes meanwhile, on a machine that
+// is busy with other work. Who takes over from one that is still parked waits for seconds.
+func promptly(t *testing.T, takeover func(hungUp bool) time.Duration) {
 	t.Helper()
-	const limit, tries = 100 * time.Millisecond, 4
+	const tries = 4
+	limit := 100 * time.Millisecond
 	var all []time.Duration
-	for try := range tries {
-		all = append(all, takeover(try))
-		if all[try] <= limit {
+	for range tries {
+		late := takeover(true)
+		if late > limit {
+			limit = max(limit, 2*takeover(false))
+		}
+		if all = append(all, late); late <= limit {
 			return
 		}
 	}
-	t.Errorf("each time it came late: %v", all)
+	t.Errorf("each time it came late: %v, at most %v is right", all, limit)
 }
 
 // TestWhoHungUpElsewhereGetsNothing: the same where the consumers and the shards' leaders are at
@@ -92,9 +100,11 @@ func TestWhoHungUpElsewhereGetsNothing(t *testing.T) {
 	nodes[0].must(201, "PUT", "/v1/topics/jobs", `{"delivery":"pull"}`)
 	n := 0
 	for round := range 6 {
-		promptly(t, func(int) time.Duration {
-			for ; n < 60; n++ {
-				nodes[round%3].hangsUp("jobs", hangUps["closed"])
+		promptly(t, func(hungUp bool) time.Duration {
+			for ; n < 100; n++ {
+				if hungUp {
+					nodes[round%3].hangsUp("jobs", hangUps["closed"])
+				}
 				before := nodes[0].leaders()
 				late := takesOver(t, nodes[(round+1)%3], nodes[(round+2)%3], fmt.Sprint("j", n))
 				if nodes[0].leaders() == before {
