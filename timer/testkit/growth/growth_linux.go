@@ -51,16 +51,8 @@ func Check(t *testing.T, list ...Dimension) {
 			if !slices.Contains(Dimensions, d.Name) {
 				t.Fatalf("%q is none of the dimensions", d.Name)
 			}
-			few := d.least(t, d.N, fewTries, 0)
-			most := maxTurn
-			switch {
-			case d.Linear:
-			case d.Cold:
-				most = min(most, 3*few+noise)
-			default:
-				most = min(most, few*3/2+noise)
-			}
-			many := d.least(t, sizeFactor*d.N, manyTries, most)
+			few, many := d.measure(t)
+			most := d.most(few)
 			fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%.1f ×\t\n", d.Name, d.N, short(few), sizeFactor*d.N, short(many), float64(many)/float64(max(few, 1)))
 			if many > most {
 				t.Errorf("the longest step takes %s at %d, %s at %d: want at most %s", short(few), d.N, short(many), sizeFactor*d.N, short(most))
@@ -73,17 +65,36 @@ func Check(t *testing.T, list ...Dimension) {
 
 func short(d time.Duration) string { return d.Round(time.Microsecond).String() }
 
-// least is the least of some tries: what else the machine does only adds to them. One that is short
-// enough ends them.
-func (d Dimension) least(t testing.TB, n, tries int, enough time.Duration) time.Duration {
-	least := time.Duration(math.MaxInt64)
-	for range tries {
-		least = min(least, d.Longest(t, n))
-		if least <= enough || least > 10*maxTurn { // no machine is that busy
+// most is how long the longest step of many may take.
+func (d Dimension) most(few time.Duration) time.Duration {
+	switch {
+	case d.Linear:
+		return maxTurn
+	case d.Cold:
+		return min(maxTurn, 3*few+noise)
+	}
+	return min(maxTurn, few*3/2+noise)
+}
+
+// measure returns the least of some tries of both sizes: what else the machine does only adds to
+// them. A pair that is good enough ends them. Where the least of many is too long, few is tried
+// beside each: other work on the machine that takes its caches makes both slower.
+func (d Dimension) measure(t testing.TB) (few, many time.Duration) {
+	few, many = math.MaxInt64, math.MaxInt64
+	for range fewTries {
+		few = min(few, d.Longest(t, d.N))
+	}
+	for range manyTries {
+		now := d.Longest(t, sizeFactor*d.N)
+		many = min(many, now)
+		if many <= d.most(few) || many > 10*maxTurn { // no machine is that busy
 			break
 		}
+		if beside := d.Longest(t, d.N); now <= d.most(beside) {
+			return beside, now
+		}
 	}
-	return least
+	return few, many
 }
 
 // ThreadTime is the processor time that this thread has used, to the microsecond. Unlike the clock,
