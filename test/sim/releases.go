@@ -57,21 +57,22 @@ func (w *World) finalizeAt(ctx context.Context, n *node) error {
 // requested it.
 func (n *node) checkLevel(now agreed) {
 	was := n.agreed
+	n.w.level = max(n.w.level, now.level)
 	if was.founded && now.level > was.level && !n.w.finalizing {
 		n.w.violate("versions", "node %d: feature level %d after %d, but no operator has finalized an upgrade", n.id, now.level, was.level)
 	}
 }
 
-// agreedLevel is the members' feature level: the highest that any of them knows, because it never
-// falls.
+// agreedLevel is the members' feature level: the highest that any of them has known, because it never
+// falls. After a power cut of all, nobody may know it for a moment.
 func (w *World) agreedLevel() feature.Level {
-	level := feature.LevelFirst
+	w.level = max(w.level, feature.LevelFirst)
 	for _, n := range w.nodes {
 		if n.state != nil {
-			level = max(level, n.state.Level())
+			w.level = max(w.level, n.state.Level())
 		}
 	}
-	return level
+	return w.level
 }
 
 // tooOld ends a process whose release is older than the cluster's feature level. The next process

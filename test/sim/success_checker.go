@@ -65,7 +65,7 @@ func (c *call) settles() bool {
 		return true
 	}
 	switch term := leader.host.Progress(id).Term; {
-	case !c.node.reaches(leader, id):
+	case !c.node.reaches(leader, id), !leader.state.Current(): // it may not know the topic as it is now
 		*r = reach{}
 	case r.leader != leader || r.term != term:
 		*r = reach{leader: leader, term: term, since: w.now}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"carillon/internal/feature"
 	"carillon/internal/vfs/memfs"
 	"carillon/timer"
 )
@@ -66,7 +67,8 @@ type World struct {
 	salts    chance // of logs
 	words    chance // for false words about processes
 
-	finalizing bool // an operator has tried to finalize an upgrade
+	finalizing bool          // an operator has tried to finalize an upgrade
+	level      feature.Level // see agreedLevel
 
 	wrongAt time.Duration // when at most half of the machines last had a right clock
 
