@@ -237,14 +237,15 @@ func (dq *dueQueues) rearm() {
 	if !dq.rearming {
 		return
 	}
-	next, done := dq.table.RearmRange(dq.rearmFrom, scanBudget)
-	for h := dq.rearmFrom + 1; h <= next && len(dq.keys.refs) > 0; h++ {
-		dq.keys.refOf(h) // drops refs of keys that are not kept any more
-	}
-	dq.rearmFrom, dq.rearming = next, !done
-	if !done {
-		dq.env.WakeNext()
-	}
+	var done bool
+	dq.rearmFrom, done = dq.inSlices(dq.rearmFrom, func(from timer.Handle, slots int) (timer.Handle, bool) {
+		next, done := dq.table.RearmRange(from, slots)
+		for h := from + 1; h <= next && len(dq.keys.refs) > 0; h++ {
+			dq.keys.refOf(h) // drops refs of keys that are not kept any more
+		}
+		return next, done
+	})
+	dq.rearming = !done
 }
 
 // rearmAll restarts rearm: queued timers were dropped, or the log did not take an item.

@@ -22,8 +22,6 @@ import (
 //   - Any other process may be only paused or cut off: the lease is waited out in full, on this
 //     node's monotonic clock from the takeover on.
 
-const scanBudget = 4096
-
 // inheritedLeases is the progress of inheritedLeases.scan.
 type inheritedLeases struct {
 	scanning bool
@@ -54,7 +52,8 @@ func (il *inheritedLeases) scan() {
 	if !il.scanning {
 		return
 	}
-	next, done := il.table.ScanLeased(il.from, scanBudget, func(h timer.Handle) {
+	found := func(h timer.Handle) {
+		il.env.Spent(1)
 		d := il.table.Due(h)
 		if d.Holder != table.ByCall {
 			il.consumers.hold(h, &d, il.consumers.holdsUntil(h, &d))
@@ -66,13 +65,12 @@ func (il *inheritedLeases) scan() {
 		case wait > 0: // the wall clock of the process that took it may have been wrong
 			il.table.Arm(h, il.now.WallMs+il.due.lookAhead.Milliseconds()+wait.Milliseconds()+1)
 		}
-	})
-	il.from = next
-	if done {
-		il.scanning = false
-		return
 	}
-	il.env.WakeNext()
+	var done bool
+	il.from, done = il.inSlices(il.from, func(from timer.Handle, slots int) (timer.Handle, bool) {
+		return il.table.ScanLeased(from, slots, found)
+	})
+	il.scanning = !done
 }
 
 // scanAgain restarts scan: a process has ended or seems to be gone, or an outcome was dropped.

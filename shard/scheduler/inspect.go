@@ -98,7 +98,7 @@ func (s *Scheduler) Settled() bool {
 	if !s.active || !s.timed || s.doubted || !s.cfg.Topics.Current() || s.HasProposals() || len(s.leases.byTimer)+len(s.pulls.reserved) > 0 {
 		return false
 	}
-	if !s.due.caughtUp || s.due.rearming || s.inherited.scanning || s.keys.scanning || len(s.compaction.queues) > 0 ||
+	if !s.due.caughtUp || s.due.rearming || s.inherited.scanning || s.keys.scanning || len(s.compaction.queues)+s.compaction.sweeping > 0 ||
 		len(s.changed.rerouting) > 0 || s.changed.refreshAt > 0 || s.topics.deferred.Len() > 0 {
 		return false
 	}

@@ -106,24 +106,55 @@ func (kq *keyQueues) reopen(k *keyQueue, at time.Duration) {
 	kq.moveUp(k)
 }
 
-// forgetEmpty drops the queue of a key that has nothing and a full bucket.
+// keptDebts is how many keys of a topic are kept for their debts alone.
+const keptDebts = 256
+
+// forgetEmpty drops the queue of a key that has nothing, a full bucket and no debt. With too many
+// debts a turn ends for all keys: one with a backlog has its turns however many others there are.
 func (kq *keyQueues) forgetEmpty(k *keyQueue) {
-	if k.leased+k.inLine+k.heads > 0 || k.dropped() || k.queue.keys[k.hash] != k {
+	q := k.queue
+	if !k.empty() || k.dropped() || q.keys[k.hash] != k {
 		return
 	}
-	if kq.fill(k); k.queue.mode.rated() && k.bucket.tokens < float64(k.queue.mode.rate.Burst) {
+	if kq.fill(k); q.mode.rated() && k.bucket.tokens < float64(q.mode.rate.Burst) {
 		return
 	}
+	if !k.owes() {
+		k.forget()
+		return
+	}
+	k.spot.Leave()
+	q.debts.Push(&k.spot)
+	if q.debts.Len() > keptDebts {
+		first := q.debts.First()
+		q.virtual = max(q.virtual, first.ends)
+		first.forget()
+	}
+}
+
+// owes reports that the last turn of a key has not ended, and others wait for theirs.
+func (k *keyQueue) owes() bool {
+	return k.queue.mode.fair && k.queue.weights > 0 && k.ends > k.queue.virtual
+}
+
+func (k *keyQueue) forget() {
 	delete(k.queue.keys, k.hash)
 	k.spot.Leave()
 }
 
-// forgetRested drops the queues of keys whose buckets have filled, some at a time, in turn.
-func (kq *keyQueues) forgetRested(q *topicQueue) {
+// forgetRested drops the queues of keys whose buckets have filled, or whose turns have ended, so
+// many at most, in turn.
+func (kq *keyQueues) forgetRested(q *topicQueue, most int) {
+	for range min(q.debts.Len(), most) {
+		if q.debts.First().owes() {
+			break
+		}
+		q.debts.First().forget()
+	}
 	if !q.mode.rated() {
 		return
 	}
-	for range min(q.keyRing.Len(), pruneBudget) {
+	for range min(q.keyRing.Len(), most) {
 		kq.forgetEmpty(q.keyRing.Rotate())
 	}
 }
@@ -189,9 +220,15 @@ func (k *keyQueue) turns() int {
 
 // countTurns counts what a key's turns were before for what they are now, in the cluster too.
 func (k *keyQueue) countTurns(before int) {
-	if now := k.turns(); now != before {
-		k.queue.weights += now - before
-		k.queue.shareTurns()
+	q := k.queue
+	now := k.turns()
+	if now == before {
+		return
+	}
+	q.weights += now - before
+	q.shareTurns()
+	for q.weights == 0 && q.debts.Len() > 0 {
+		q.debts.First().forget() // nobody waits: it owes nothing
 	}
 }
 

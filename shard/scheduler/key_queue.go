@@ -10,8 +10,9 @@ import (
 // The one queue level under a topic. In a serial topic the timers of one key run one at a time, by
 // due time, then arrival. With per_key there are at most so many at once, and so many a second, by
 // priority, due time, arrival; if it is fair, the keys take turns. The leader keeps a queue for
-// each key with a timer that is due or leased, or a bucket that is not full, and lets the first
-// timer of each of its lanes into the destination queues. The others wait in line.
+// each key with a timer that is due or leased, a bucket that is not full, or a debt: its last turn
+// has not ended, and others wait for theirs. It lets the first timer of each of the key's lanes into
+// the destination queues. The others wait in line.
 //
 // Turns are start-time fair queueing (Goyal, Vin, Cheng: Start-time Fair Queueing, 1996). A timer
 // that is let out gets a tag: the topic's virtual time, or, if that is later, the end of its key's
@@ -27,6 +28,8 @@ type topicKeys struct {
 	mode    keyMode
 	keys    map[uint64]*keyQueue // by hash of the key; nil: none are kept
 	keyRing order.Ring[*keyQueue]
+	// debts are the keys that have nothing but a debt, the longest first.
+	debts   order.Ring[*keyQueue]
 	inLine  [keyGates]int // entries in lanes, without those that are let out, by what they wait for
 	weights int           // of the keys with a timer in line or let out
 	virtual uint64        // the tag of the latest turn
@@ -38,7 +41,7 @@ func (q *topicKeys) waitInLine() int { return q.inLine[free] + q.inLine[full] + 
 
 // keyQueue is the queue of one key. A serial topic may have one for each timer, so it is small.
 type keyQueue struct {
-	spot   order.Spot[*keyQueue] // in queue.keyRing
+	spot   order.Spot[*keyQueue] // in queue.keyRing or queue.debts
 	queue  *topicQueue
 	order  uint32 // queue.order when it was made; if it differs now, this keyQueue was dropped
 	inLine int32  // entries in its lanes; some may be outdated
@@ -155,7 +158,9 @@ func (kq *keyQueues) hashOf(q *topicQueue, h timer.Handle) uint64 {
 func (kq *keyQueues) key(q *topicQueue, h timer.Handle) *keyQueue {
 	hash := kq.hashOf(q, h)
 	k := q.keys[hash]
-	if k == nil {
+	switch {
+	case k == nil:
+		kq.forgetRested(q, 2) // two for each that is made: at most about half of the keys rest
 		k = &keyQueue{queue: q, order: q.order, hash: hash}
 		k.spot.Of, k.first.key = k, k
 		if m := &q.mode; !m.serial || m.fair || m.rated() {
@@ -167,6 +172,9 @@ func (kq *keyQueues) key(q *topicQueue, h timer.Handle) *keyQueue {
 		q.keys[hash] = k
 		q.keyRing.Push(&k.spot)
 		kq.topics.countQueue()
+	case k.empty(): // it may be in q.debts
+		k.spot.Leave()
+		q.keyRing.Push(&k.spot)
 	}
 	return k
 }
@@ -201,6 +209,9 @@ func (kq *keyQueues) lane(k *keyQueue, h timer.Handle) *keyLane {
 }
 
 func (l *keyLane) empty() bool { return l.head.handle == 0 && l.due.len() == 0 }
+
+// empty reports that a key has no timer that is due or leased.
+func (k *keyQueue) empty() bool { return k.leased+k.inLine+k.heads == 0 }
 
 // count counts entries that come into line, or leave it, and heads.
 func (k *keyQueue) count(line, heads int) {
@@ -332,8 +343,8 @@ func (kq *keyQueues) promoteHead(l *keyLane) {
 	if l.laneTurn != nil {
 		l.spot.Leave()
 	}
-	l.head, l.ready = l.pop(), true
-	l.key.count(0, +1)
+	l.head, l.ready = l.due.pop(), true
+	l.key.count(-1, +1)
 	kq.refs[l.head.handle] = keyRef{lane: l, seq: l.head.seq}
 	kq.queueHead(l)
 }

@@ -142,7 +142,8 @@ func (kq *keyQueues) scanBlockers() {
 	if !kq.scanning {
 		return
 	}
-	next, done := kq.table.ScanAttempted(kq.scanFrom, scanBudget, func(h timer.Handle) {
+	found := func(h timer.Handle) {
+		kq.env.Spent(1)
 		d := kq.table.Due(h)
 		q := kq.topics.queue(d.Topic)
 		kq.limits.countCarried(q, h, &d)
@@ -159,10 +160,12 @@ func (kq *keyQueues) scanBlockers() {
 		k := kq.key(q, h)
 		kq.block(k, h)
 		kq.moveUp(k)
+	}
+	var done bool
+	kq.scanFrom, done = kq.inSlices(kq.scanFrom, func(from timer.Handle, slots int) (timer.Handle, bool) {
+		return kq.table.ScanAttempted(from, slots, found)
 	})
-	kq.scanFrom, kq.scanning = next, !done
-	if !done {
-		kq.env.WakeNext()
+	if kq.scanning = !done; kq.scanning {
 		return
 	}
 	kq.limits.endCarriedOver(true) // the walk has counted those that still hold
@@ -203,6 +206,9 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 		if !want.on() {
 			delete(kq.since, q.id)
 		}
+		if q.topic != nil { // there was no rate
+			delete(kq.unknown, q.id)
+		}
 		return
 	}
 	since := time.Duration(longAgo) // no rate held before
@@ -240,28 +246,36 @@ func (kq *keyQueues) setOrder(q *topicQueue) {
 	}
 }
 
-// forget drops what is known of a topic that is gone.
-func (kq *keyQueues) forget(id timer.TopicID) { delete(kq.since, id) }
+// forget drops what is known of a topic that is gone. One that this node has not learned of yet may
+// have a rate.
+func (kq *keyQueues) forget(id timer.TopicID) {
+	delete(kq.since, id)
+	if kq.cfg.Topics.Given(id) {
+		delete(kq.unknown, id)
+	}
+}
 
 // pruneBudget is about how many keys, and entries of them, are pruned in one sweep.
 const pruneBudget = 4 * PopBudget
 
 // prune removes outdated entries from key queues once more than half must be outdated (I15),
-// some keys at a time, in turn. A long queue is set aside for compact.
+// some keys at a time, in turn. A long queue is set aside for compact. A step pays for 16 entries.
 func (kq *keyQueues) prune(q *topicQueue) {
-	for n, work := q.keyRing.Len(), 0; n > 0 && work < pruneBudget; n-- {
-		k := q.keyRing.Rotate()
-		used, long := kq.pruneLane(&k.first)
+	more, work := true, 0
+	lane := func(l *keyLane) {
+		used, long := kq.pruneLane(l)
 		work += 1 + used
+		more = !kq.env.Spent(1+used/16) && work < pruneBudget && !long
+	}
+	for n := q.keyRing.Len(); n > 0 && more; n-- {
+		k := q.keyRing.Rotate()
+		lane(&k.first)
 		if k.keyTurns != nil {
-			for n := k.lanes.Len(); n > 0 && !long && work < pruneBudget; n-- {
-				used, long = kq.pruneLane(k.lanes.Rotate())
-				work += 1 + used
+			for n := k.lanes.Len(); n > 0 && more; n-- {
+				lane(k.lanes.Rotate())
 			}
 		}
-		if kq.forgetEmpty(k); long {
-			return
-		}
+		kq.forgetEmpty(k)
 	}
 }
 

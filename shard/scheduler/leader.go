@@ -120,6 +120,25 @@ func (l *leader) HasZone(h timer.Handle, d *table.Due) bool {
 	return !byCalendar || l.cfg.Zones.Known(name)
 }
 
+// A walk over the table has slices of so many slots, if the turn has time for them.
+const (
+	scanBudget = 4096
+	scanStep   = 64 // slots between two looks at that time; a step of Env.Spent pays for 16
+)
+
+// inSlices continues a walk over the table after a slot, and returns where the slice ends. If the
+// walk is not done, the next turn continues it.
+func (l *leader) inSlices(from timer.Handle, walk func(from timer.Handle, slots int) (timer.Handle, bool)) (next timer.Handle, done bool) {
+	for slots, over := 0, false; slots < scanBudget && !over && !done; slots += scanStep {
+		from, done = walk(from, scanStep)
+		over = l.env.Spent(scanStep / 16)
+	}
+	if !done {
+		l.env.WakeNext()
+	}
+	return from, done
+}
+
 // current reports that a timer is unchanged since it was queued.
 func (l *leader) current(e entry) bool {
 	return l.table.ScheduledAt(e.handle, e.seq, e.rev)

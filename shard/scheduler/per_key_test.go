@@ -529,3 +529,156 @@ func TestTurnsOfOneInstant(t *testing.T) {
 		}
 	}
 }
+
+// TestRatedKeysAreForgotten: of many keys that have one timer each, those are kept whose buckets
+// are not full, and about as many more. Sweeps are too seldom for that.
+func TestRatedKeysAreForgotten(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Rate: rate(1, 1)}))
+	const keys, inTurn, turns = 50_000, 500, 10 // so many turns until a bucket is full
+	most := 0
+	for i := range keys {
+		r.add(fmt.Sprintf("{%d}", i), 0)
+		if i%inTurn == inTurn-1 {
+			r.pass(time.Second / turns)
+			r.endAll()
+			most = max(most, r.Inspect().Topics[1].Keys)
+		}
+	}
+	if bound := 2 * (turns + 1) * inTurn; most > bound {
+		t.Errorf("%d keys, want at most %d", most, bound)
+	}
+}
+
+// TestDebtOfAKey: keys whose next timers come after the outcomes of their last ones have no more
+// turns than one with a backlog. However many such keys there are, it has turns, and few are kept.
+func TestDebtOfAKey(t *testing.T) {
+	for _, c := range []struct{ others, waiting, calls, least, most int }{
+		{2, 2, 90, 30, 30},
+		{2 * keptDebts, 2 * keptDebts, 6 * keptDebts, 2, 4},
+		{3 * keptDebts, 2, 6 * keptDebts, 4, 6},
+	} {
+		r := newReplica(t)
+		r.topic(1, perKey(timer.PerKey{Fair: true}, func(p *timer.Policy) { p.Concurrency = 1 }))
+		for i := range 100 {
+			r.add(fmt.Sprintf("{a}%d", i), int64(i)-500)
+		}
+		r.turn()
+		added, most, calls := 0, 0, map[string]int{}
+		next := func() {
+			r.add(fmt.Sprintf("{%d}%d", added%c.others, added), 0)
+			added++
+		}
+		for range c.waiting {
+			next()
+		}
+		r.turn()
+		for range c.calls {
+			key, _ := timer.KeyOf(r.end(delivery.Outcome{Status: 200}).Job.ID)
+			if calls[key]++; key != "a" {
+				next()
+				r.turn()
+			}
+			most = max(most, r.Inspect().Topics[1].Keys)
+		}
+		if n := calls["a"]; n < c.least || n > c.most {
+			t.Errorf("%+v: it has %d calls", c, n)
+		}
+		if most > 1+c.waiting+min(c.others, keptDebts) {
+			t.Errorf("%+v: %d keys are kept", c, most)
+		}
+	}
+}
+
+// TestWeightsOfAHead: a timer that is let out counts as before, so the cluster is not asked.
+func TestWeightsOfAHead(t *testing.T) {
+	r := newReplica(t)
+	r.topic(1, perKey(timer.PerKey{Fair: true, Rate: rate(0.1, 1)}, func(p *timer.Policy) { p.Concurrency = 5 }))
+	r.pass(10 * time.Second)
+	r.add("{k}0", 0)
+	r.add("{k}1", 0)
+	r.turn()
+	r.want("{k}0")
+	q := r.Scheduler.topics.byID[1]
+	l := q.keyRing.First().parked.First()
+	use, weights := q.limiterUse, q.weights
+	q.limiterUse = &limiterUse{} // of no limit: it cannot be asked
+	r.Scheduler.keys.promoteHead(l)
+	q.limiterUse = use
+	if q.weights != weights || q.weights != 1 {
+		t.Errorf("the weight is %d, was %d", q.weights, weights)
+	}
+}
+
+// TestTokenOfALostPull: a consumer's lease that never was costs no token, of its key or its topic.
+func TestTokenOfALostPull(t *testing.T) {
+	for _, lost := range []string{"dropped", "changed", "cancelled"} {
+		r := newReplica(t)
+		r.topic(1, perKey(timer.PerKey{Rate: rate(0.01, 1)}, func(p *timer.Policy) { p.Pull, p.Rate = true, rate(0.01, 1) }))
+		r.add("{k}a", -1)
+		r.add("{k}b", 0)
+		r.turn()
+		r.dropping = lost == "dropped"
+		r.entry(func(b *table.Batch) {
+			if n := len(r.propose(b, 1, 1, func(timer.Handle) {})); n != 1 {
+				t.Fatalf("%d are pulled", n)
+			}
+			switch lost { // by an entry that is applied before
+			case "changed":
+				r.command(timer.Command{Kind: timer.Modify, ID: "{k}a", Patch: &timer.Patch{Priority: true}})
+			case "cancelled":
+				r.command(timer.Command{Kind: timer.Cancel, ID: "{k}a"})
+			}
+		})
+		r.dropping = false
+		r.turn()
+		if n := len(r.pull(1, 2)); n != 1 {
+			t.Errorf("%s: pulled %d", lost, n)
+		}
+	}
+}
+
+// TestTopicThatWasUnknown: of a topic that a leader did not know when it began, and that has no
+// rate by key, nothing is kept: a rate that it gets later begins with full buckets. One that it has
+// not learned of yet may have a rate, and begins with empty ones.
+func TestTopicThatWasUnknown(t *testing.T) {
+	begin := func(inMs int64) *replica {
+		r := newReplica(t)
+		r.add("{k}first", inMs)
+		r.End()
+		delete(r.topics, 1)
+		r.takeover(table.NewIncarnation(ownNode, 1))
+		r.Begin()
+		r.turn()
+		return r
+	}
+	rated := func(r *replica) {
+		r.topic(1, perKey(timer.PerKey{Rate: rate(0.01, 3)}))
+		r.turn()
+		for i := range 3 {
+			r.add(fmt.Sprint("{k}", i), 0)
+		}
+		r.turn()
+	}
+	r := begin(0)
+	r.topic(1, func(*timer.Policy) {})
+	r.turn()
+	r.want("{k}first")
+	r.end(delivery.Outcome{Status: 200})
+	rated(r)
+	r.want("{k}0{k}1{k}2")
+
+	for _, given := range []bool{true, false} {
+		r = begin(3_600_000)
+		r.notGiven = !given
+		r.Scheduler.topics.queue(1)
+		r.Sweep()
+		if n := len(r.Scheduler.keys.unknown); given == (n > 0) {
+			t.Errorf("given %t: %d unknown topics are kept", given, n)
+		}
+		if !given {
+			rated(r)
+			r.want("")
+		}
+	}
+}

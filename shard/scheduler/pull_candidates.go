@@ -312,12 +312,12 @@ func (pt *pulledTopics) reserve(q *topicQueue, e entry) {
 
 // pulled handles the applied result of a consumer's lease.
 func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
-	seq := pt.reserved[h]
-	delete(pt.reserved, h)
 	if r.Code != timer.OK {
-		pt.table.Rearm(h, seq) // the timer changed, or only the delivery of its topic
+		pt.table.Rearm(h, pt.reserved[h]) // the timer changed, or only the delivery of its topic
+		pt.undo(h)
 		return
 	}
+	delete(pt.reserved, h)
 	pt.consumers.applied(r.Handle)
 	d := pt.table.Due(r.Handle)
 	pt.series.overlap(r.Handle, d.Seq, d.Fence)
@@ -325,7 +325,20 @@ func (pt *pulledTopics) pulled(h timer.Handle, r *timer.Result) {
 
 // dropped handles a consumer's lease that the log did not take.
 func (pt *pulledTopics) dropped(h timer.Handle) {
-	delete(pt.reserved, h)
-	pt.keys.review(h)
+	pt.undo(h)
 	pt.due.rearmAll()
+}
+
+// undo ends the reservation of a lease that is not given. It costs no token.
+func (pt *pulledTopics) undo(h timer.Handle) {
+	seq := pt.reserved[h]
+	delete(pt.reserved, h)
+	if c, ok := pt.keys.refOf(h); ok && c.leased && c.seq == seq && c.lane.key.queue.mode.rated() {
+		c.lane.key.bucket.tokens++
+	}
+	if c, ok := pt.limits.carried[h]; ok && c.seq == seq {
+		delete(pt.limits.carried, h)
+		c.limit.end(pt.now.Mono, false)
+	}
+	pt.keys.review(h)
 }

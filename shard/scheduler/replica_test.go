@@ -24,11 +24,12 @@ const (
 // It implements Env, Topics, Dispatcher and Observer.
 type replica struct {
 	*Scheduler
-	t      *testing.T
-	table  *table.Table
-	now    *clocks.Moment
-	topics map[timer.TopicID]*timer.Topic
-	stale  bool // it has not learned yet what was decided before its process began
+	t        *testing.T
+	table    *table.Table
+	now      *clocks.Moment
+	topics   map[timer.TopicID]*timer.Topic
+	notGiven bool // no topic was ever given, as far as it knows
+	stale    bool // it has not learned yet what was decided before its process began
 
 	items    []func(*timer.Result, bool) // of the entry being built; dropped: the result is missing
 	posted   []func(stopped bool)
@@ -131,7 +132,7 @@ func (r *replica) Topic(id timer.TopicID) (*timer.Topic, bool) {
 }
 
 func (r *replica) Named(string) (*timer.Topic, bool) { return nil, false }
-func (r *replica) Given(timer.TopicID) bool          { return true }
+func (r *replica) Given(timer.TopicID) bool          { return !r.notGiven }
 func (r *replica) Current() bool                     { return !r.stale }
 func (r *replica) Outcomes(int, int)                 {}
 
@@ -313,24 +314,30 @@ func (r *replica) entry(more ...func(*table.Batch)) bool {
 // pull pulls timers of a topic, and returns the results.
 func (r *replica) pull(topic timer.TopicID, most int) (got []timer.Handle) {
 	r.entry(func(b *table.Batch) {
-		asked, known := r.Pull(b, topic, most, 30_000)
-		if !known {
-			r.t.Error("the order is not known")
-		}
-		for _, h := range asked {
-			r.items = append(r.items, func(result *timer.Result, applied bool) {
-				if !applied {
-					r.PullDropped(h)
-					return
-				}
-				r.Pulled(h, result)
-				if result.Code == timer.OK {
-					got = append(got, h)
-				}
-			})
-		}
+		r.propose(b, topic, most, func(h timer.Handle) { got = append(got, h) })
 	})
 	return got
+}
+
+// propose adds a pull to an entry, and returns what it asks for.
+func (r *replica) propose(b *table.Batch, topic timer.TopicID, most int, pulled func(timer.Handle)) []timer.Handle {
+	asked, known := r.Pull(b, topic, most, 30_000)
+	if !known {
+		r.t.Error("the order is not known")
+	}
+	for _, h := range asked {
+		r.items = append(r.items, func(result *timer.Result, applied bool) {
+			if !applied {
+				r.PullDropped(h)
+				return
+			}
+			r.Pulled(h, result)
+			if result.Code == timer.OK {
+				pulled(h)
+			}
+		})
+	}
+	return asked
 }
 
 // pass lets time pass, on all clocks, and runs turns.
@@ -360,6 +367,17 @@ func (r *replica) end(o delivery.Outcome) *call {
 	c.done(o)
 	r.turn()
 	return c
+}
+
+// endAll ends all calls that run, with success.
+func (r *replica) endAll() {
+	r.t.Helper()
+	for _, c := range r.calls {
+		r.permits--
+		c.done(delivery.Outcome{Status: 200, StartedMs: r.now.WallMs, EndedMs: r.now.WallMs})
+	}
+	r.calls = nil
+	r.turn()
 }
 
 // called are the ids of the calls that run.

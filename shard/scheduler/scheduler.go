@@ -138,6 +138,7 @@ func (s *Scheduler) Run() {
 	s.changed.refreshSome()
 	s.changed.move()
 	s.compaction.compact()
+	s.compaction.sweep()
 	s.topics.resumeDeferred()
 	s.topics.reopen()
 	s.topics.goOn()
@@ -197,6 +198,9 @@ func (s *Scheduler) NextWake() int64 {
 	}
 	return at
 }
+
+// Sweep drops idle queues and outdated entries, in slices.
+func (s *Scheduler) Sweep() { s.compaction.begin() }
 
 // Rebase corrects what a wrong clock decided and that is not proposed yet.
 func (s *Scheduler) Rebase() {

@@ -147,15 +147,16 @@ func (st *seriesTimes) realign() {
 	if !t.AwaitsSeries() || st.realigned == allRealigned || !st.sure() {
 		return
 	}
-	for budget := scanBudget; st.realigned < t.LastHandle(); budget-- {
-		if budget == 0 {
-			st.env.WakeNext()
-			return
+	var done bool
+	if st.realigned, done = st.inSlices(st.realigned, func(h timer.Handle, slots int) (timer.Handle, bool) {
+		for last := min(h+timer.Handle(slots), t.LastHandle()); h < last; {
+			h++
+			st.realignOne(h, now)
 		}
-		st.realigned++
-		st.realignOne(st.realigned, now)
+		return h, h >= t.LastHandle()
+	}); done {
+		st.realigned = allRealigned
 	}
-	st.realigned = allRealigned
 }
 
 // realignOpen checks the series again that were leased during realign.

@@ -121,7 +121,7 @@ func (tq *topicQueues) countQueue() { tq.made++ }
 // forgetIdle drops destination queues that had nothing in the last two sweeps.
 func (tq *topicQueues) forgetIdle() {
 	tq.sweeps++
-	for n := 0; n < sweepBudget && tq.idle.Len() > 0 && tq.idle.First().idleSince < tq.sweeps-1; n++ {
+	for n := 0; n < sweepBudget && tq.idle.Len() > 0 && tq.idle.First().idleSince < tq.sweeps-1 && !tq.env.Spent(1); n++ {
 		tq.forgetDest(tq.idle.First())
 	}
 }

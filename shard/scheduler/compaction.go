@@ -1,0 +1,143 @@
+package scheduler
+
+import "carillon/timer"
+
+// staleQueue is a queue that was set aside because most of it, or its front, is outdated; for
+// example its topic was dropped.
+type staleQueue struct {
+	items []entry
+	once  bool // a timer may be in it twice
+}
+
+// compaction rids queues of their outdated entries, and drops those that have nothing, so that
+// deleted topics and receivers cost nothing.
+type compaction struct {
+	queues   []staleQueue
+	seen     map[timer.Handle]bool // timers that were found in them, of those that may be in one twice
+	sweeping int                   // topics that the sweep has not looked at yet
+
+	*leader
+	changed *changedTopics
+	due     *dueQueues
+	keys    *keyQueues
+	topics  *topicQueues
+}
+
+func newCompaction(s *Scheduler) compaction {
+	return compaction{
+		leader:  &s.leader,
+		changed: &s.changed, due: &s.due, keys: &s.keys, topics: &s.topics,
+	}
+}
+
+// sweepBudget is how many topics, and how many destination queues, a sweep looks at.
+const sweepBudget = 4096
+
+// begin begins a sweep, which continues from where the last one ended.
+func (c *compaction) begin() {
+	if !c.active {
+		return
+	}
+	c.topics.forgetIdle()
+	if len(c.queues) > 0 {
+		return
+	}
+	c.prune(&c.due.later, c.table.Totals().Scheduled)
+	c.prune(&c.due.exact, c.table.Totals().Scheduled)
+	c.sweeping = min(sweepBudget, len(c.topics.list))
+	c.sweep()
+}
+
+// sweep looks at topics, while the turn has time for them.
+func (c *compaction) sweep() {
+	for c.sweeping > 0 {
+		c.sweeping--
+		if q := c.topics.nextToSweep(); q != nil {
+			c.sweepTopic(q)
+		}
+		if c.env.Spent(1) && c.sweeping > 0 {
+			c.env.WakeNext()
+			return
+		}
+	}
+}
+
+// sweepTopic drops a topic that has nothing, and has its timers queued again once an eighth of the
+// entries must be outdated (I15): they are counted as if they waited.
+func (c *compaction) sweepTopic(q *topicQueue) {
+	timers := int(c.table.Counts(q.id).Scheduled)
+	if q.queued() > timers+timers/8 && len(q.moving) == 0 {
+		c.changed.reroute(q)
+	}
+	if q.waitInLine() > 2*timers+512 {
+		c.keys.prune(q)
+	}
+	c.keys.forgetRested(q, pruneBudget)
+	if len(q.dests)+len(q.moving)+len(q.keys) == 0 && q.tenant == nil && !q.listed && !q.deferred.In() && !q.withSlot.In() {
+		c.topics.forgetTopic(q)
+	}
+}
+
+// prune sets a queue aside for compact once more than half of it must be outdated (I15).
+func (c *compaction) prune(h *heap[entry], timers int64) {
+	if int64(h.len()) > 2*timers+512 {
+		c.setAside(h)
+	}
+}
+
+// setAside sets queues aside whose entries may be outdated, or in one twice.
+func (c *compaction) setAside(queues ...*heap[entry]) {
+	for _, h := range queues {
+		if h.len() > 0 {
+			c.add(staleQueue{h.items, true})
+			*h = heap[entry]{}
+		}
+	}
+}
+
+func (c *compaction) add(p staleQueue) {
+	c.queues = append(c.queues, p)
+	c.env.WakeNext()
+}
+
+// compact queues the current entries of staleQueues again, at most PopBudget a turn. Serial topics
+// wait until it is done.
+func (c *compaction) compact() {
+	if len(c.queues) == 0 {
+		return
+	}
+	if c.seen == nil {
+		c.seen = map[timer.Handle]bool{}
+	}
+	horizon := c.now.WallMs + c.due.lookAhead.Milliseconds()
+	for budget, over := PopBudget, false; budget > 0 && !over && len(c.queues) > 0; {
+		c.compactOne(horizon)
+		var steps int
+		steps, over = c.due.spentOn(1)
+		budget -= steps
+	}
+	if len(c.queues) > 0 {
+		c.env.WakeNext()
+		return
+	}
+	c.queues, c.seen = nil, nil
+}
+
+// compactOne queues the last entry of the last of the staleQueues again, if it is current.
+func (c *compaction) compactOne(horizon int64) {
+	p := &c.queues[len(c.queues)-1]
+	last := len(p.items) - 1
+	if last < 0 {
+		c.queues = c.queues[:len(c.queues)-1]
+		return
+	}
+	e, once := p.items[last], p.once
+	p.items = p.items[:last]
+	if !c.current(e) || once && c.seen[e.handle] {
+		return
+	}
+	if once {
+		c.seen[e.handle] = true
+	}
+	c.due.classify(e, horizon) // it may set more aside
+}
