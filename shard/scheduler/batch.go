@@ -42,6 +42,18 @@ type groupRoute struct {
 	key    uint64
 }
 
+// routeOf returns the way of a timer to the queue of its call; many: it may share one.
+func (tq *topicQueues) routeOf(q *topicQueue, h timer.Handle, d *table.Due) (r groupRoute, many bool) {
+	b := q.batch()
+	if b == nil || d.Attempts > 0 {
+		return r, false
+	}
+	if r.target = d.Target; b.ByKey {
+		r.key = tq.table.KeyHash(h)
+	}
+	return r, true
+}
+
 // maxBatchBytes bounds the body of a call of many timers. Room for its braces is left.
 const maxBatchBytes = 1<<20 - 64
 
@@ -100,13 +112,9 @@ func (q *topicQueue) batch() *timer.Batch {
 // queueFor finds or makes the queue in which a due timer waits for its call. A timer with headers
 // of its own, one that is retried, and one whose call has no body go alone.
 func (tq *topicQueues) queueFor(q *topicQueue, h timer.Handle, d *table.Due) *destQueue {
-	b := q.batch()
-	if b == nil || d.Attempts > 0 {
+	r, many := tq.routeOf(q, h, d)
+	if !many {
 		return tq.destQueue(q, d.Target)
-	}
-	r := groupRoute{target: d.Target}
-	if b.ByKey {
-		r.key = tq.table.KeyHash(h)
 	}
 	if n := q.groups[r]; n != nil {
 		return n
@@ -121,7 +129,7 @@ func (tq *topicQueues) queueFor(q *topicQueue, h timer.Handle, d *table.Due) *de
 	n := q.byDest[key]
 	if n == nil {
 		n = tq.makeQueue(q, key, dest)
-		n.group = &group{groupKey: key, policy: b, queue: n}
+		n.group = &group{groupKey: key, policy: q.batch(), queue: n}
 	}
 	if q.groups == nil {
 		q.groups = map[groupRoute]*destQueue{}
@@ -199,46 +207,18 @@ func (c *batchCall) Cancel() {
 // the queue may go, and its topic's limit has granted it a lease. A lease lets out the next timer
 // of its key, which joins the call if there is room. It reports whether the topic keeps its turn.
 func (s *Scheduler) leaseMany(b *table.Batch, n *destQueue, permit delivery.Permit) (keeps bool) {
-	q, g := n.queue, n.group
-	room := callRoom{timers: g.policy.Max, bytes: maxBatchBytes}
-	picked := s.pick(n, &room)
-	if room.timers > 0 && n.firstOf(picked)+g.policy.WaitMs > s.now.WallMs {
-		// Timers that it counted have changed since.
-		s.topics.putBack(n, picked)
-		permit.Cancel()
-		if q.limiterUse != nil {
-			q.limiterUse.keep()
-		}
-		return true
-	}
-	c := &batchCall{permit: permit}
+	q, c := n.queue, &batchCall{permit: permit}
 	keeps = true
-	for keeps && len(picked) > 0 {
-		keeps = s.leasePicked(b, n, c, picked)
-		picked = nil
-		if keeps && q.keys != nil {
-			picked = s.pick(n, &room)
-		}
+	if !s.ripe(n) { // so timers that it counted have changed since
+		s.compaction.setAside(&n.fresh, &n.backlog)
 	}
-	c.waiting, c.left = len(c.leases), len(c.leases)
-	g.recount()
-	s.topics.update(n)
-	s.env.Spent(leaseSteps * (len(c.leases) - 1))
-	return keeps
-}
-
-// leasePicked proposes leases for the picked timers, until the topic's limit refuses.
-func (s *Scheduler) leasePicked(b *table.Batch, n *destQueue, c *batchCall, picked []entry) (all bool) {
-	q := n.queue
-	for i, e := range picked {
-		if len(c.leases) > 0 && !s.mayGo(q, e) { // it was queued twice, or its key has a lease now
-			s.keys.passOver(e)
-			continue
-		}
+	for room := newCallRoom(n); s.pick(n, &room); {
 		if len(c.leases) > 0 && q.limiterUse != nil && !s.limits.admit(q) {
-			s.topics.putBack(n, picked[i:])
-			return false
+			keeps = false
+			break
 		}
+		e := n.head()
+		n.take()
 		f := s.leases.propose(b, n, e, c)
 		f.call = c
 		c.leases = append(c.leases, f)
@@ -246,55 +226,72 @@ func (s *Scheduler) leasePicked(b *table.Batch, n *destQueue, c *batchCall, pick
 			s.keys.moveUp(f.key)
 		}
 	}
-	return true
+	if c.waiting, c.left = len(c.leases), len(c.leases); c.left == 0 {
+		permit.Cancel()
+		if q.limiterUse != nil {
+			q.limiterUse.keep()
+		}
+	}
+	n.group.recount()
+	s.topics.update(n)
+	return keeps
 }
 
 // callRoom is what a call can still take.
-type callRoom struct{ timers, bytes int }
+type callRoom struct{ timers, bytes, drops int }
 
-// pick takes timers of a call out of their queue. If the next one has no room, none is left.
-func (s *Scheduler) pick(n *destQueue, room *callRoom) (picked []entry) {
+func newCallRoom(n *destQueue) callRoom {
+	return callRoom{timers: n.group.policy.Max, bytes: maxBatchBytes, drops: PopBudget}
+}
+
+// ripe reports that a call goes now: the timers of its queue that stand fill it, or one of them has
+// waited for long enough. Cost: O(timers of a call), and PopBudget outdated ones at most.
+func (s *Scheduler) ripe(n *destQueue) bool {
+	q, wait, room := n.queue, n.group.policy.WaitMs, newCallRoom(n)
+	if wait == 0 {
+		return true
+	}
+	for _, h := range [...]*heap[entry]{&n.fresh, &n.backlog} {
+		for _, e := range h.items {
+			if !s.pulls.stands(q, e) {
+				if room.drops--; room.drops < 0 {
+					return false
+				}
+				continue
+			}
+			room.timers--
+			room.bytes -= s.topics.batchBytes(q, e.handle)
+			if room.timers <= 0 || room.bytes <= 0 || e.dueMs+wait <= s.now.WallMs {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pick reports that the first timer of a call's queue goes in the call, and takes its room. It
+// drops those before it that are outdated. A queue that begins with many of them is set aside.
+func (s *Scheduler) pick(n *destQueue, room *callRoom) bool {
 	q := n.queue
 	for n.len() > 0 && room.timers > 0 {
-		e := n.head()
-		if !s.mayGo(q, e) {
+		switch e := n.head(); {
+		case !s.mayGo(q, e):
 			n.take()
 			s.keys.passOver(e)
-			continue
-		}
-		size := s.topics.batchBytes(q, e.handle)
-		if size > room.bytes {
-			room.timers = 0 // the largest timer has room in an empty call
-			break
-		}
-		n.take()
-		if q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false) {
+		case q.resumedMs-e.dueMs > missedAfterMs && s.series.missed(e, false):
+			n.take()
 			s.env.WakeNext()
-			continue
+		default:
+			room.timers--
+			room.bytes -= s.topics.batchBytes(q, e.handle)
+			return room.bytes >= 0 // the largest timer has room in an empty call
 		}
-		room.timers--
-		room.bytes -= size
-		picked = append(picked, e)
+		s.env.Spent(1)
+		if room.drops--; room.drops == 0 {
+			s.compaction.setAside(&n.fresh, &n.backlog)
+		}
 	}
-	return picked
-}
-
-// firstOf is the first due time of some timers.
-func (n *destQueue) firstOf(picked []entry) int64 {
-	first := int64(math.MaxInt64)
-	for _, e := range picked {
-		first = min(first, e.dueMs)
-	}
-	return first
-}
-
-// putBack puts timers back that pick took.
-func (tq *topicQueues) putBack(n *destQueue, picked []entry) {
-	for _, e := range picked {
-		n.put(e, tq.now.WallMs)
-	}
-	n.group.recount()
-	tq.update(n)
+	return false
 }
 
 // applied counts a lease of a call that is applied, or never will be. After the last of them the

@@ -502,3 +502,88 @@ func TestBatchPassesAKeyOver(t *testing.T) {
 	r.endBatch(delivery.Outcome{Status: 200})
 	r.wantBatches("{k}a", "{l}a")
 }
+
+// TestBatchLeavesTheRest: a call takes no more timers out of its queue than the topic's limit
+// grants.
+func TestBatchLeavesTheRest(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 1000}, func(p *timer.Policy) { p.Rate = rate(0.01, 1) })
+	for i := range 500 {
+		r.add(fmt.Sprint(i), -int64(i*7919%500))
+	}
+	r.Run()
+	fresh := &r.Scheduler.topics.byID[1].dests[0].fresh
+	want := heap[entry]{items: slices.Clone(fresh.items)}
+	want.pop()
+	r.entry()
+	if !slices.Equal(fresh.items, want.items) {
+		t.Error("others than the one that goes left the queue")
+	}
+}
+
+// TestBatchDropsSomeAtATime: of a call's queue with many outdated entries some are dropped at once,
+// and those behind them are set aside. Timers that are gone do not fill a call.
+func TestBatchDropsSomeAtATime(t *testing.T) {
+	for name, waitMs := range map[string]int64{"goes": 0, "waits": 60_000} {
+		t.Run(name, func(t *testing.T) {
+			r := newBatchReplica(t, timer.Batch{Max: 1000, WaitMs: waitMs})
+			const gone = 4 * PopBudget
+			r.verdicts["http://a"] = delivery.Verdict{Kind: delivery.Shut, RetryIn: time.Millisecond}
+			first, last := r.add("first", -900), r.add("last", -100)
+			for i := range gone {
+				r.add(fmt.Sprint(i), -800)
+			}
+			r.turn()
+			for i := range gone {
+				r.command(timer.Command{Kind: timer.Cancel, ID: fmt.Sprint(i)})
+			}
+			delete(r.verdicts, "http://a")
+			r.now.Mono += time.Millisecond
+			r.Run()
+			q := r.Scheduler.topics.byID[1]
+			r.entry(func(b *table.Batch) {
+				r.wakes, r.spent = false, 0
+				r.leaseOne(b, q)
+				aside := 0
+				for _, p := range r.compaction.queues {
+					aside += len(p.items)
+				}
+				if q.queued() != 0 || aside < gone-PopBudget || r.spent > PopBudget || !r.wakes {
+					t.Errorf("%d entries are queued, %d set aside in %d steps, wakes %t", q.queued(), aside, r.spent, r.wakes)
+				}
+			})
+			if waitMs == 0 {
+				r.turn()
+				r.wantBatches("first", "last")
+				return
+			}
+			r.turn()
+			r.wantBatches()
+			if r.permits != 0 {
+				t.Errorf("%d permits are in use", r.permits)
+			}
+			r.waits(first, timer.WaitBatch)
+			r.waits(last, timer.WaitBatch)
+			r.pass(time.Minute)
+			r.wantBatches("first last")
+		})
+	}
+}
+
+// TestBatchInATurn: a call whose leases end the time of a turn is the last one of it.
+func TestBatchInATurn(t *testing.T) {
+	r := newBatchReplica(t, timer.Batch{Max: 100})
+	for i := range 300 {
+		r.add(fmt.Sprint(i), 0)
+	}
+	r.Run()
+	r.spent, r.budget = 0, 50*leaseSteps
+	r.entry()
+	if n := len(r.leases.byTimer); n != 100 {
+		t.Errorf("%d leases in a turn, want those of one call", n)
+	}
+	r.budget = 0
+	r.turn()
+	if len(r.batches) != 3 {
+		t.Errorf("%d calls", len(r.batches))
+	}
+}

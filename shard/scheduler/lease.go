@@ -20,10 +20,11 @@ func (s *Scheduler) Lease(b *table.Batch) {
 		if q == nil {
 			return
 		}
-		over = s.env.Spent(leaseSteps)
 		before := s.leases.proposed
 		keeps := s.leaseOne(b, q)
-		n += max(s.leases.proposed-before-1, 0)
+		more := max(s.leases.proposed-before-1, 0) // in a call of many
+		n += more
+		over = s.env.Spent(leaseSteps * (1 + more))
 		if keeps {
 			continue
 		}

@@ -100,14 +100,8 @@ func (v *view) gateOf(h timer.Handle, d *table.Due) timer.Wait {
 // laneWait returns the reason why a destination queue waits.
 func (v *view) laneWait(q *topicQueue, h timer.Handle, d *table.Due) timer.Wait {
 	n := q.routes[d.Target]
-	if b := q.batch(); b != nil && d.Attempts == 0 {
-		r := groupRoute{target: d.Target}
-		if b.ByKey {
-			r.key = v.table.KeyHash(h)
-		}
-		if in := q.groups[r]; in != nil {
-			n = in
-		}
+	if r, many := v.topics.routeOf(q, h, d); many && q.groups[r] != nil {
+		n = q.groups[r]
 	}
 	if n == nil {
 		return timer.Wait{}
