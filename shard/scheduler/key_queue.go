@@ -11,8 +11,8 @@ import (
 // due time, then arrival. With per_key there are at most so many at once, and so many a second, by
 // priority, due time, arrival; if it is fair, the keys take turns. The leader keeps a queue for
 // each key with a timer that is due or leased, a bucket that is not full, or a debt: its last turn
-// has not ended, and others wait for theirs. It lets the first timer of each of the key's lanes into
-// the destination queues. The others wait in line.
+// has not ended, and others wait for theirs. It lets the first timer of each of the key's lanes
+// into the destination queues. The others wait in line.
 //
 // Turns are start-time fair queueing (Goyal, Vin, Cheng: Start-time Fair Queueing, 1996). A timer
 // that is let out gets a tag: the topic's virtual time, or, if that is later, the end of its key's
