@@ -370,7 +370,7 @@ func (al *activeLeases) ended(f *activeLease, a *delivery.Outcome) {
 		al.reports.begin(f, *a)
 		return
 	}
-	endBy(a, al.now.WallMs, true)
+	endBy(a, al.now.WallMs, f.phase == started)
 	f.phase, f.attempt = ended, *a
 	d := al.table.Due(f.handle)
 	if !al.table.Live(f.handle, f.seq) || d.State != timer.Leased || d.Holder != table.ByCall || !al.granted(f, &d) {

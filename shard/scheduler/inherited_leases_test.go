@@ -199,3 +199,23 @@ func TestLeadsAgain(t *testing.T) {
 	r.end(delivery.Outcome{Status: 200})
 	r.state(b, timer.Done)
 }
+
+// TestLeadsAgainLate: a call that ended while this node did not lead has the start that it had,
+// however late the node leads again.
+func TestLeadsAgainLate(t *testing.T) {
+	r := newReplica(t)
+	h, calledMs := r.add("a", 0), r.now.WallMs
+	r.turn()
+	r.End()
+	r.end(delivery.Outcome{Err: "timeout"})
+	r.pass(70 * time.Second)
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	if len(r.fired) != 1 || r.fired[0].StartedMs != calledMs {
+		t.Errorf("it judges %+v, want a start at %d", r.fired, calledMs)
+	}
+	if d := r.table.Due(h); d.Attempts < 1 || d.FiredMs < calledMs {
+		t.Errorf("the timer is %+v", d)
+	}
+}
