@@ -33,7 +33,7 @@ type groupKey struct {
 	dest        Destination
 	url, method string
 	timeoutMs   int64
-	key         uint64 // hash of the timers' key; 0 unless calls are made by key
+	key         uint64 // hash of the timers' key; 0 if they have none, or calls are not made by key
 }
 
 // groupRoute leads to the queue of a group.
@@ -49,7 +49,7 @@ func (tq *topicQueues) routeOf(q *topicQueue, h timer.Handle, d *table.Due) (r g
 		return r, false
 	}
 	if r.target = d.Target; b.ByKey {
-		r.key = tq.table.KeyHash(h)
+		r.key = tq.keys.hashOf(q, h)
 	}
 	return r, true
 }

@@ -118,8 +118,8 @@ func TestBatchOfNoWait(t *testing.T) {
 	r.wantBatches("a b", "c")
 }
 
-// TestBatchGroups: only timers of one URL, method and time-out share a call, and by key of one key;
-// those with headers of their own and calls without a body go alone.
+// TestBatchGroups: only timers of one URL, method and time-out share a call, and by key those of
+// one key, or without one; those with headers of their own and calls without a body go alone.
 func TestBatchGroups(t *testing.T) {
 	set := func(f func(*timer.Callback)) func(*timer.Command) {
 		return func(c *timer.Command) { f(&c.Spec.Callback) }
@@ -142,11 +142,11 @@ func TestBatchGroups(t *testing.T) {
 	r.want("56")
 
 	r = newBatchReplica(t, timer.Batch{Max: 10, ByKey: true})
-	for _, id := range []string{"{k}1", "{l}1", "{k}2", "m"} {
+	for _, id := range []string{"{k}1", "{l}1", "{k}2", "m", "n"} {
 		r.add(id, 0)
 	}
 	r.turn()
-	r.wantBatches("m", "{k}1 {k}2", "{l}1")
+	r.wantBatches("m n", "{k}1 {k}2", "{l}1")
 }
 
 // TestBatchOutcomes: each timer of a call has its own outcome, and a retry goes alone.

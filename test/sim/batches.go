@@ -62,7 +62,7 @@ func (d *dispatcher) StartBatch(to delivery.Permit, j *scheduler.BatchCall, done
 	d.soon(g.begin)
 }
 
-// judge checks which timers a call has.
+// judge checks which timers a call has. By key, those without one share a call with each other.
 func (b *batches) judge(g *batchCall) {
 	w, first := b.w, &g.calls[0].delivery
 	w.counts.Batches++
@@ -71,11 +71,12 @@ func (b *batches) judge(g *batchCall) {
 	if policy == nil || len(g.calls) > policy.Max {
 		w.violate("batch", "node %d calls for %d timers of %s at once, its policy is %+v", g.calls[0].node.id, len(g.calls), first.Topic.Name, policy)
 	}
-	key, _ := timer.KeyOf(first.Job.ID)
+	key, hasKey := timer.KeyOf(first.Job.ID)
 	seen := map[uint64]bool{}
 	for _, c := range g.calls {
 		j := &c.delivery.Job
-		if own, _ := timer.KeyOf(j.ID); j.Attempts != 1 || policy.ByKey && own != key || j.Target != first.Job.Target || seen[j.Seq] {
+		own, has := timer.KeyOf(j.ID)
+		if j.Attempts != 1 || policy.ByKey && (has != hasKey || has && own != key) || j.Target != first.Job.Target || seen[j.Seq] {
 			w.violate("batch", "node %d calls for attempt %d of %s together with %s", c.node.id, j.Attempts, j.ID, first.Job.ID)
 		}
 		seen[j.Seq] = true
