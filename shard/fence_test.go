@@ -120,7 +120,7 @@ func TestFenceWaitsForTheLastStart(t *testing.T) {
 	since := r.clock.mono
 	r.pass(scheduler.StartWithin - 2*tickInterval)
 	r.wantCalls("")
-	r.pass(scheduler.StartWithin / 2)
+	r.pass(scheduler.StartWithin/10 + 2*tickInterval + 5*time.Millisecond)
 	if c := r.one(); c.mono-since > scheduler.StartWithin*5/4 {
 		t.Errorf("%v after the fence", c.mono-since)
 	}
@@ -177,7 +177,7 @@ func TestStartNeedsAMajorityLately(t *testing.T) {
 	r.add("a", 5*time.Second)
 	r.pass(5*time.Second - 100*time.Millisecond)
 	c.hung, c.sent = true, nil
-	r.pass(scheduler.StartWithin - 100*time.Millisecond)
+	r.pass(scheduler.StartWithin)
 	r.wantCalls("")
 	c.hung, c.mute = false, true
 	for _, m := range c.sent {
@@ -193,7 +193,8 @@ func TestStartNeedsAMajorityLately(t *testing.T) {
 	c.mute = false
 	r.pass(2 * tickInterval)
 	call := r.one()
-	if call.Deadline-10*time.Second > r.clock.Look().Lease+scheduler.StartWithin {
+	within := scheduler.StartWithinOf(r.table(), call.Job.Fence)
+	if call.Deadline-10*time.Second > r.clock.Look().Lease+within {
 		t.Errorf("the call may begin until %v, now is %v", call.Deadline-10*time.Second, r.clock.Look().Lease)
 	}
 	call.answer(200)

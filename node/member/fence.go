@@ -15,7 +15,7 @@ import (
 // the meta group: see docs/adr/0048.
 
 const (
-	fenceFirstPause = 50 * time.Millisecond
+	fenceFirstPause = 25 * time.Millisecond
 	fenceMaxPause   = 500 * time.Millisecond // between two proposals, at most
 	refusalMemory   = 3 * time.Second        // after the process refused last: it is not taken for gone
 	fenceTimeout    = time.Minute            // most leases are over by then

@@ -41,6 +41,7 @@ type activeLease struct {
 	expireMs int64            // … or after; 0: no limit
 	leaseEnd time.Duration    // on clocks.Moment.Lease
 	timeout  time.Duration    // of the call
+	within   time.Duration    // StartWithin or SlowStartWithin, once it is applied
 	provenAt time.Duration    // when it was proposed, on clocks.Moment.Lease: a majority followed later
 	askedAt  time.Duration    // … monotonic, to learn how long a commit takes
 	firedMs  int64            // when the call was started, wall clock
@@ -136,25 +137,10 @@ func (f *activeLease) hidden() bool { return f.phase == held || f.phase == retur
 // CallMargin is how much longer a lease lasts than its call's timeout.
 const CallMargin = 5 * time.Second
 
-// StartWithin bounds how long after a majority last followed this leader it may start a call. A
-// majority that has elected another leader follows this one no more: so the other knows that from
-// StartWithin after its own election on no call of this leader begins. See docs/adr/0048. It is as
-// long as an election timeout at most: a leader whose entries and confirmations take longer, on a
-// starved machine, would return leases instead of calling.
-const StartWithin = 2 * time.Second
-
-// provenFor is the part of StartWithin after which the leader confirms its leadership before it
-// starts a call. The rest is for the way to the call's begin.
-const provenFor = StartWithin * 3 / 4
-
-// proven returns when a majority surely followed this leader last, as far as the lease shows: its
-// own entry was committed after it was proposed.
-func (al *activeLeases) proven(f *activeLease) time.Duration { return max(f.provenAt, al.provenAt) }
-
-// deadline is when the call must have ended: by the lease, and because it must begin within
-// StartWithin.
+// deadline is when the call must have ended: by the lease, and because it must begin within the
+// lease's bound of a moment at which a majority surely followed this leader.
 func (al *activeLeases) deadline(f *activeLease) time.Duration {
-	return min(f.leaseEnd, al.proven(f)+StartWithin+f.timeout)
+	return min(f.leaseEnd, al.provenAt+f.within+f.timeout)
 }
 
 // stands reports whether the timer is unchanged since it was queued, is not being leased, and has
@@ -181,6 +167,9 @@ func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 	if f.call != nil {
 		defer al.applied(f.call)
 	}
+	if f.phase == proposed { // in this leadership
+		al.provenAt = max(al.provenAt, f.provenAt)
+	}
 	al.leaves(f)
 	al.committed(al.now.Mono-f.askedAt, al.now.Mono)
 	al.due.learn(al.now.Mono-f.askedAt, al.now.Mono)
@@ -191,7 +180,7 @@ func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 		al.table.Rearm(f.handle, f.seq)
 		return
 	}
-	f.fence = r.Fence
+	f.fence, f.within = r.Fence, StartWithinOf(al.table, r.Fence)
 	if f.revoked {
 		al.revoke(f)
 		al.releaseOps(f)
@@ -211,21 +200,6 @@ func (al *activeLeases) leaves(f *activeLease) {
 		al.env.WakeNext()
 	}
 	al.proposed--
-}
-
-// learn adapts the look-ahead to two of the longest commits of this second and the one before: a
-// lease that is proposed while many others are takes as long as theirs. By a manual clock they take
-// none.
-func (dq *dueQueues) learn(commit, now time.Duration) {
-	if window := now / time.Second; window != dq.window {
-		last := dq.longest[1]
-		if window > dq.window+1 {
-			last = 0
-		}
-		dq.longest, dq.window = [2]time.Duration{last, 0}, window
-	}
-	dq.longest[1] = max(dq.longest[1], commit)
-	dq.lookAhead = min(max(2*dq.longest[0], 2*dq.longest[1], dq.leastLookAhead()), MaxLookAhead)
 }
 
 // revoke returns a lease whose call has not started.
@@ -281,12 +255,16 @@ func (al *activeLeases) startDue() {
 			al.env.WakeNext()
 			return
 		}
-		if f := al.held.top(); f.phase == held && al.now.Lease-al.proven(f) > provenFor {
+		if f := al.held.top(); f.phase == held && !al.proven(f.within) && !al.outdated(f.within) {
 			al.Doubt()
 			return
 		}
-		if f := al.held.pop(); f.phase == held {
+		switch f := al.held.pop(); {
+		case f.phase != held:
+		case al.proven(f.within):
 			al.start(f)
+		default:
+			al.revoke(f)
 		}
 	}
 }

@@ -198,6 +198,155 @@ func TestLeadershipIsProven(t *testing.T) {
 	r.want("a")
 }
 
+// confirmAfter answers the confirmation that is pending, after a while.
+func (r *replica) confirmAfter(d time.Duration) {
+	r.t.Helper()
+	r.pass(d)
+	if len(r.confirms) == 0 {
+		r.t.Fatal("no confirmation is asked for")
+	}
+	last := r.confirms[len(r.confirms)-1]
+	r.confirms = nil
+	last(nil)
+	r.turn()
+}
+
+// TestSlowLeader: a leader whose confirmations or commits take long declares that its leases have
+// the longer bound, and takes it back when all are quick again.
+func TestSlowLeader(t *testing.T) {
+	r := newReplica(t)
+	within := func(id string) time.Duration {
+		t.Helper()
+		a := r.add(id, 0)
+		r.turn()
+		call := r.calls[len(r.calls)-1]
+		if r.state(a, timer.Leased); call.Job.ID != id {
+			t.Fatalf("%s is not called", id)
+		}
+		return call.Deadline - r.now.Lease - 10*time.Second
+	}
+	if d := within("a"); d != StartWithin {
+		t.Errorf("a call may begin for %v", d)
+	}
+	r.Doubt()
+	r.turn()
+	r.confirmAfter(slowFrom/2 - time.Millisecond)
+	if d := within("b"); d != StartWithin {
+		t.Errorf("after a quick confirmation a call may begin for %v", d)
+	}
+	r.Doubt()
+	r.turn()
+	r.dropping = true
+	r.confirmAfter(slowFrom / 2)
+	if r.dropping = false; r.table.StartsSlowly() {
+		t.Fatal("it was declared by an entry that the log did not take")
+	}
+	r.turn()
+	if d := within("c"); d != SlowStartWithin {
+		t.Errorf("a call may begin for %v", d)
+	}
+	r.pass(slowFor - time.Second)
+	if d := within("d"); d != SlowStartWithin {
+		t.Errorf("a call may begin for %v before %v are over", d, slowFor)
+	}
+	r.pass(time.Second)
+	if d := within("e"); d != StartWithin {
+		t.Errorf("a call may begin for %v", d)
+	}
+	if owner := r.table.LeaseOwner(r.table.LastFence()); owner != r.cfg.Owner {
+		t.Errorf("its leases are owned by %x", owner)
+	}
+}
+
+// TestSlowConfirmationsStopNoCall: when each takes longer than a proof lasts by the short bound,
+// the lease is returned, and taken again with the long one.
+func TestSlowConfirmationsStopNoCall(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		r := newReplica(t)
+		due := int64(15)
+		if many {
+			due = 0
+			r.topic(1, func(p *timer.Policy) { p.Batch = &timer.Batch{Max: 2} })
+		}
+		a := r.add("a", due)
+		b := r.add("b", due)
+		r.Run()
+		var batch table.Batch
+		batch.Reset(r.now.WallMs, 1, 1)
+		r.items = nil
+		r.Lease(&batch)
+		results, err := r.table.Apply(batch.Bytes(), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.now.WallMs += 300
+		r.now.Lease += 300 * time.Millisecond
+		r.now.Mono += 300 * time.Millisecond
+		for i := range results {
+			r.items[i](&results[i], true)
+		}
+		r.turn()
+		for range 3 {
+			if len(r.confirms) > 0 {
+				r.confirmAfter(300 * time.Millisecond)
+			}
+		}
+		called := len(r.calls)
+		for _, g := range r.batches {
+			called += len(g.Jobs)
+		}
+		if r.state(b, timer.Leased); called != 2 || r.InDoubt() {
+			t.Errorf("many %t: %d of 2 are called, doubt %t", many, called, r.InDoubt())
+		}
+		if d := r.state(a, timer.Leased); d.Attempts != 1 || d.Fence <= results[len(results)-1].Fence {
+			t.Errorf("many %t: attempt %d, lease %d", many, d.Attempts, d.Fence)
+		}
+	}
+}
+
+// TestProofIsRenewedInTime: a lease that is taken further ahead than a proof lasts waits for no
+// confirmation when it is due.
+func TestProofIsRenewedInTime(t *testing.T) {
+	r := newReplica(t)
+	r.due.learn(80*time.Millisecond, r.now.Mono)
+	a := r.add("a", 160)
+	r.turn()
+	r.state(a, timer.Leased)
+	next := time.Duration(r.NextWake()-r.now.WallMs) * time.Millisecond
+	if next >= 160*time.Millisecond || next < 50*time.Millisecond {
+		t.Fatalf("it wakes after %v", next)
+	}
+	r.pass(next)
+	if len(r.confirms) != 1 || r.InDoubt() {
+		t.Fatalf("%d confirmations are asked for, doubt %t", len(r.confirms), r.InDoubt())
+	}
+	r.confirms[0](nil)
+	r.turn()
+	r.pass(160*time.Millisecond - next)
+	if r.want("a"); len(r.confirms) != 1 {
+		t.Errorf("%d confirmations", len(r.confirms))
+	}
+}
+
+// TestDoubtOutlivesAnEarlierQuestion: a confirmation that was asked for before the doubt began does
+// not end it.
+func TestDoubtOutlivesAnEarlierQuestion(t *testing.T) {
+	r := newReplica(t)
+	r.Doubt()
+	r.turn()
+	r.now.Lease += time.Hour
+	r.Doubt()
+	r.confirms[0](nil)
+	r.turn()
+	if !r.InDoubt() || len(r.confirms) != 2 {
+		t.Fatalf("doubt %t, %d confirmations", r.InDoubt(), len(r.confirms))
+	}
+	r.confirms[1](nil)
+	if r.InDoubt() {
+		t.Error("it stays in doubt")
+	}
+}
+
 // TestGiveWay: a client's change returns the lease of a timer that has not started. It waits for one
 // that is not applied yet.
 func TestGiveWay(t *testing.T) {

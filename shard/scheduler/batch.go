@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math"
+	"time"
 
 	"carillon/internal/delivery"
 	"carillon/shard/table"
@@ -203,6 +204,25 @@ func (c *batchCall) Cancel() {
 	}
 }
 
+// within is the bound of its leases, which are of one entry.
+func (c *batchCall) within() time.Duration {
+	for _, f := range c.leases {
+		if f.phase == held {
+			return f.within
+		}
+	}
+	return SlowStartWithin
+}
+
+// revoke returns the leases that have not left the call.
+func (c *batchCall) revoke(al *activeLeases) {
+	for _, f := range c.leases {
+		if f.phase == held {
+			al.revoke(f)
+		}
+	}
+}
+
 // leaseMany proposes leases for the timers of one call, which the permit is for. The first timer of
 // the queue may go, and its topic's limit has granted it a lease. A lease lets out the next timer
 // of its key, which joins the call if there is room. It reports whether the topic keeps its turn.
@@ -311,9 +331,12 @@ func (al *activeLeases) startCalls() {
 			break
 		}
 		c := al.calls[n]
-		if c.left > 0 && al.now.Lease-al.proven(c.leases[0]) > provenFor {
-			al.Doubt()
-			break
+		if within := c.within(); c.left > 0 && !al.proven(within) {
+			if !al.outdated(within) {
+				al.Doubt()
+				break
+			}
+			c.revoke(al)
 		}
 		started += al.startMany(c)
 	}

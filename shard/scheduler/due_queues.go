@@ -44,6 +44,21 @@ func (l *leader) leastLookAhead() time.Duration {
 	return minLookAhead
 }
 
+// learn adapts the look-ahead to two of the longest commits, or confirmations, of this second and
+// the one before: a lease that is proposed while many others are takes as long as theirs. By a
+// manual clock they take none.
+func (dq *dueQueues) learn(commit, now time.Duration) {
+	if window := now / time.Second; window != dq.window {
+		last := dq.longest[1]
+		if window > dq.window+1 {
+			last = 0
+		}
+		dq.longest, dq.window = [2]time.Duration{last, 0}, window
+	}
+	dq.longest[1] = max(dq.longest[1], commit)
+	dq.lookAhead = min(max(2*dq.longest[0], 2*dq.longest[1], dq.leastLookAhead()), MaxLookAhead)
+}
+
 // dueQueues takes timers from the wheel as they become due, and finds the queue of each.
 type dueQueues struct {
 	later heap[entry] // popped, but further off than the look-ahead (the clock stepped back)

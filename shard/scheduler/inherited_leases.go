@@ -17,8 +17,8 @@ import (
 //   - This process, in a former leadership: at once, unless its active lease says that the call
 //     still runs.
 //   - A process that the meta group has fenced since this leadership began, which may be wrong: if
-//     its call may be repeated as after a crash, StartWithin after the takeover. By then it starts
-//     no call any more, so that no more than what was in flight is repeated even if it lives.
+//     its call may be repeated as after a crash, StartWithinOf after the takeover. By then it
+//     starts no call any more, so that no more than what was in flight is repeated even if it lives.
 //   - Any other process may be only paused or cut off: the lease is waited out in full, on this
 //     node's monotonic clock from the takeover on.
 
@@ -93,13 +93,11 @@ func (il *inheritedLeases) wait(h timer.Handle, d *table.Due) time.Duration {
 	}
 	lasts := time.Duration(d.LeaseMs) * time.Millisecond
 	if owner != 0 && il.out.mayRepeat(h, d) && il.fenced(owner) {
-		lasts = min(lasts, StartWithin+startMargin)
+		within := StartWithinOf(il.table, d.Fence)
+		lasts = min(lasts, within+within/10) // clocks may run at different rates
 	}
 	return max(0, il.since+lasts-il.now.Mono)
 }
-
-// startMargin is for clocks that run at different rates.
-const startMargin = StartWithin / 10
 
 // fenced reports that the meta group has fenced a process since this leadership began, and asks for
 // that the first time. A fence of before says nothing: the process may have led again since.

@@ -65,9 +65,30 @@ func TestInheritedLeaseOfAFencedProcess(t *testing.T) {
 	r.fences[1](nil)
 	r.turn()
 	r.state(a, timer.Leased)
-	r.pass(StartWithin + startMargin - 100*time.Millisecond)
+	r.pass(StartWithin)
 	r.state(a, timer.Leased)
-	r.pass(200 * time.Millisecond)
+	r.pass(StartWithin/10 + 3*time.Millisecond)
+	r.want("a")
+}
+
+// TestInheritedLeaseOfASlowPart: its process may start the call for longer.
+func TestInheritedLeaseOfASlowPart(t *testing.T) {
+	r := newReplica(t)
+	r.End()
+	a := r.add("a", 0)
+	d := r.table.Due(a)
+	r.takeover(other)
+	r.apply(func(b *table.Batch) {
+		b.Takeover(0)
+		b.Lease(15_000, a, d.Seq, d.Rev)
+	})
+	r.takeover(table.NewIncarnation(ownNode, 1))
+	r.Begin()
+	r.turn()
+	r.fences[0](nil)
+	r.pass(SlowStartWithin)
+	r.state(a, timer.Leased)
+	r.pass(SlowStartWithin/10 + 3*time.Millisecond)
 	r.want("a")
 }
 

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -23,8 +24,11 @@ type leader struct {
 	since      time.Duration // when it began; monotonic
 	timed      bool          // the clock was trusted once; before that nothing that depends on it is proposed
 	doubted    bool          // another node may lead; nothing starts until a majority has confirmed this one
+	doubtedAt  time.Duration // … since; on clocks.Moment.Lease
 	confirming bool          // Env.Confirm is pending
-	provenAt   time.Duration // when the last Env.Confirm that succeeded was asked, on clocks.Moment.Lease
+	provenAt   time.Duration // a majority surely followed this leader then, or later; on clocks.Moment.Lease
+	declaring  bool          // a change of table.Table.StartsSlowly is proposed
+	declaredAt time.Duration // when the last one was applied; monotonic
 }
 
 func newLeader(cfg Config, env Env, now *clocks.Moment) leader {
@@ -38,7 +42,79 @@ func newLeader(cfg Config, env Env, now *clocks.Moment) leader {
 func (l *leader) begin() {
 	l.active, l.since = true, l.now.Mono
 	l.leadership++
-	l.timed, l.doubted, l.confirming, l.provenAt = false, false, false, 0
+	l.timed, l.doubted, l.confirming, l.provenAt, l.declaring = false, false, false, 0, false
+}
+
+// StartWithin bounds how long after a majority last followed a leader it may start a call. A
+// majority that has elected another leader follows the former one no more: so the other knows that
+// from this bound after its own election on no call of the former begins. See docs/adr/0048.
+//
+// A leader whose entries and confirmations take long, on a starved machine, would return leases
+// instead of calling. So it declares in the log that its leases have the other bound from now on,
+// which is as long as an election timeout at most.
+const (
+	StartWithin     = 250 * time.Millisecond
+	SlowStartWithin = 2 * time.Second
+)
+
+// StartWithinOf is the bound of a call lease.
+func StartWithinOf(t *table.Table, fence uint64) time.Duration {
+	if t.SlowStart(fence) {
+		return SlowStartWithin
+	}
+	return StartWithin
+}
+
+const (
+	// A commit or confirmation of half this makes a leader slow. Proofs of StartWithin still reach
+	// it then.
+	slowFrom = 180 * time.Millisecond
+	fastFrom = 80 * time.Millisecond // … fast again, if all of two seconds are below half this
+	slowFor  = 10 * time.Second      // at least: no leadership changes its bound all the time
+)
+
+// toDeclare reports that the leases of this leader should have another bound.
+func (dq *dueQueues) toDeclare() bool {
+	switch {
+	case !dq.active || !dq.timed || dq.declaring || dq.env.HandingOver():
+		return false
+	case dq.table.StartsSlowly():
+		return dq.lookAhead <= fastFrom && dq.now.Mono-dq.declaredAt >= slowFor
+	}
+	return dq.lookAhead >= slowFrom
+}
+
+// declare proposes another bound for the leases that follow in the log.
+func (dq *dueQueues) declare(b *table.Batch) {
+	if !dq.toDeclare() {
+		return
+	}
+	owner := uint64(0)
+	if dq.table.StartsSlowly() {
+		owner = uint64(dq.cfg.Owner)
+	}
+	b.Takeover(owner)
+	dq.declaring = true
+	dq.env.Proposed(Item{kind: boundDeclared})
+}
+
+// proven reports that a majority followed this leader so lately that a call may start. The rest of
+// its bound is for the way to the call's begin.
+func (l *leader) proven(within time.Duration) bool {
+	return l.now.Lease-l.provenAt <= provenFor(within)
+}
+
+func provenFor(within time.Duration) time.Duration {
+	if within == SlowStartWithin {
+		return within * 3 / 4
+	}
+	return within / 2
+}
+
+// outdated reports that a lease with this bound is from before this leader became slow. It is
+// returned rather than confirmed: confirmations may take longer than it allows.
+func (l *leader) outdated(within time.Duration) bool {
+	return within == StartWithin && l.table.StartsSlowly()
 }
 
 // canaryOf is the canary's topic as schedulers see it.
@@ -63,27 +139,43 @@ func (l *leader) retention(h timer.Handle) int64 {
 
 // Doubt prevents starts until a majority has confirmed that this node still leads.
 func (l *leader) Doubt() {
-	l.doubted = true
+	l.doubted, l.doubtedAt = true, l.now.Lease
 	l.env.Wake()
 }
 
-// confirm asks a majority whether this node leads, unless that is pending.
-func (l *leader) confirm() {
-	if !l.active || !l.doubted || l.confirming {
+// confirm asks a majority whether this node leads, unless that is pending: if it is in doubt, or if
+// the proof would be too old when the first held lease is due.
+func (al *activeLeases) confirm() {
+	if !al.active || al.confirming || !al.doubted && al.now.WallMs < al.renewMs() {
 		return
 	}
-	l.confirming = true
-	leadership, asked := l.leadership, l.now.Lease
-	l.env.Confirm(func(err error) {
-		if l.leadership != leadership {
+	al.confirming = true
+	leadership, asked, askedAt := al.leadership, al.now.Lease, al.now.Mono
+	al.env.Confirm(func(err error) {
+		if al.leadership != leadership {
 			return // a new leadership has begun, and its takeover proved it
 		}
-		l.confirming = false
+		al.confirming = false
 		if err == nil {
-			l.doubted, l.provenAt = false, asked
+			al.doubted, al.provenAt = al.doubted && asked < al.doubtedAt, max(al.provenAt, asked)
+			al.due.learn(al.now.Mono-askedAt, al.now.Mono)
 		}
-		l.env.WakeNext()
+		al.env.WakeNext()
 	})
+}
+
+// renewMs is when the proof is to be renewed, so that the first held lease need not wait for that
+// when it is due; wall clock.
+func (al *activeLeases) renewMs() int64 {
+	if al.held.len() == 0 || al.confirming || al.doubted {
+		return math.MaxInt64
+	}
+	f := al.held.top()
+	lasts := provenFor(f.within)
+	if left := time.Duration(f.dueMs-al.now.WallMs) * time.Millisecond; f.phase != held || al.now.Lease-al.provenAt+left <= lasts {
+		return math.MaxInt64
+	}
+	return f.dueMs - (lasts / 2).Milliseconds()
 }
 
 // sure reports that the wall clock is trusted, so that due timers may be processed.

@@ -12,6 +12,7 @@ import (
 // and in each the destinations by their first timers. It ends with the budget, or with the time of
 // the turn, or when the pipeline is full; a refusal costs as much as a lease.
 func (s *Scheduler) Lease(b *table.Batch) {
+	s.due.declare(b)
 	if !s.mayStart() || s.env.HandingOver() {
 		return
 	}
@@ -190,6 +191,7 @@ const (
 	othersProposed itemKind = iota // nothing waits for it
 	leaseProposed
 	outcomeProposed // without an active lease: of an inherited or a consumer's one
+	boundDeclared
 )
 
 // ItemApplied handles the result of one of this scheduler's items.
@@ -199,6 +201,8 @@ func (s *Scheduler) ItemApplied(i Item, r *timer.Result) {
 		s.leases.leased(i.lease, *r)
 	case outcomeProposed:
 		s.leases.outcomeApplied(i.lease, r)
+	case boundDeclared:
+		s.declaring, s.declaredAt = false, s.now.Mono
 	}
 }
 
@@ -209,6 +213,8 @@ func (s *Scheduler) ItemDropped(i Item) {
 		s.leases.leaseDropped(i.lease)
 	case outcomeProposed:
 		s.leases.outcomeDropped(i.lease)
+	case boundDeclared:
+		s.declaring = false
 	default:
 		s.due.rearmAll()
 	}

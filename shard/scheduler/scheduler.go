@@ -124,7 +124,7 @@ func (s *Scheduler) Run() {
 		s.timed = true
 		s.Rebase()
 	}
-	s.confirm()
+	s.leases.confirm()
 	s.due.rearm()
 	if s.timed {
 		s.inherited.scan()
@@ -160,7 +160,8 @@ func (s *Scheduler) Tick() {
 
 // HasProposals reports that the scheduler has items for the next entry.
 func (s *Scheduler) HasProposals() bool {
-	return s.active && len(s.out.outcomes)+len(s.out.expires)+len(s.out.forgets)+len(s.series.skips)+len(s.series.overlaps)+s.topics.turns.ring.Len() > 0
+	return s.active && len(s.out.outcomes)+len(s.out.expires)+len(s.out.forgets)+len(s.series.skips)+len(s.series.overlaps)+s.topics.turns.ring.Len() > 0 ||
+		s.due.toDeclare()
 }
 
 // NextWake returns when the scheduler must run next, in wall-clock ms.
@@ -182,7 +183,7 @@ func (s *Scheduler) NextWake() int64 {
 		at = min(at, ms-s.due.lookAhead.Milliseconds())
 	}
 	if s.leases.held.len() > 0 {
-		at = min(at, s.leases.held.top().dueMs)
+		at = min(at, s.leases.held.top().dueMs, s.leases.renewMs())
 	}
 	if s.due.exact.len() > 0 {
 		at = min(at, s.due.exact.top().dueMs)

@@ -250,7 +250,8 @@ func (b *Batch) Outcome(o *Outcome) int {
 	return n
 }
 
-// Takeover records that owner leads from now on.
+// Takeover records that owner leads from now on; without an owner, that the calls of its leases may
+// start late from now on, until it is named again. See leaderships.SlowStart.
 func (b *Batch) Takeover(owner uint64) int {
 	n := b.single(itemTakeover)
 	b.buf = binary.AppendUvarint(b.buf, owner)

@@ -1,7 +1,7 @@
 package table
 
 // leadership is a period in which one process led. Leases with fences from this one up to the next
-// leadership's belong to the process.
+// leadership's belong to the process. One without an owner is the slow part of the one before it.
 type leadership struct{ from, owner uint64 }
 
 // maxLeaderships bounds the leaderships that are kept. The owner of an older lease is unknown, and
@@ -20,15 +20,36 @@ func (l *leaderships) nextFence() uint64 {
 	return l.fence
 }
 
-// takeover starts a leadership.
+// takeover starts a leadership. Without an owner it begins the slow part of the last one, which
+// ends when the owner is named again. Cost: O(1), and O(maxLeaderships) once that many are kept.
 func (l *leaderships) takeover(owner uint64) {
-	next := leadership{from: l.fence + 1, owner: owner}
-	if n := len(l.terms); n > 0 && l.terms[n-1].from == next.from {
-		l.terms = l.terms[:n-1] // it gave no lease
-	}
-	if n := len(l.terms); n > 0 && l.terms[n-1].owner == owner {
+	next, n := leadership{from: l.fence + 1, owner: owner}, len(l.terms)
+	if owner == 0 {
+		l.beginSlow(next)
 		return
 	}
+	for ; n > 0 && l.terms[n-1].from == next.from; n-- {
+		l.terms = l.terms[:n-1] // it gave no lease
+	}
+	if n == 0 || l.terms[n-1].owner != owner {
+		l.push(next)
+	}
+}
+
+// beginSlow begins a slow part. After another of the same leadership it takes no more place: what
+// was between them counts as slow too.
+func (l *leaderships) beginSlow(next leadership) {
+	n := len(l.terms)
+	switch {
+	case n == 0 || l.terms[n-1].owner == 0:
+	case n > 2 && l.terms[n-2].owner == 0 && l.terms[n-3].owner == l.terms[n-1].owner:
+		l.terms = l.terms[:n-1]
+	default:
+		l.push(next)
+	}
+}
+
+func (l *leaderships) push(next leadership) {
 	if len(l.terms) == maxLeaderships {
 		l.terms = append(l.terms[:0:0], l.terms[1:]...)
 	}
@@ -38,12 +59,26 @@ func (l *leaderships) takeover(owner uint64) {
 // LeaseOwner returns the process that gave the lease; 0 if it is no longer known.
 func (l *leaderships) LeaseOwner(fence uint64) Incarnation {
 	for i := len(l.terms) - 1; i >= 0; i-- {
-		if l.terms[i].from <= fence {
-			return Incarnation(l.terms[i].owner)
+		if r := l.terms[i]; r.from <= fence && r.owner != 0 {
+			return Incarnation(r.owner)
 		}
 	}
 	return 0
 }
+
+// SlowStart reports that the lease was given in a slow part of a leadership, or that its leadership
+// is no longer known: its call may start late.
+func (l *leaderships) SlowStart(fence uint64) bool {
+	for i := len(l.terms) - 1; i >= 0; i-- {
+		if l.terms[i].from <= fence {
+			return l.terms[i].owner == 0
+		}
+	}
+	return true
+}
+
+// StartsSlowly reports that the next lease will be one of a slow part.
+func (l *leaderships) StartsSlowly() bool { return l.SlowStart(l.fence + 1) }
 
 // Incarnation identifies a process of a node: the node's id and its start count.
 type Incarnation uint64

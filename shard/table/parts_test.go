@@ -78,6 +78,48 @@ func TestLeaderships(t *testing.T) {
 	}
 }
 
+// TestSlowPartOfALeadership: a part without an owner makes its leases slow, and no others. It takes
+// no leadership's place: not that of its own, which has given no lease yet, nor those of others,
+// however often it begins.
+func TestSlowPartOfALeadership(t *testing.T) {
+	var l leaderships
+	given := func() (uint64, bool) { fence := l.nextFence(); return fence, l.SlowStart(fence) }
+	if _, slow := given(); !slow {
+		t.Error("a lease of an unknown leadership is not slow")
+	}
+	l.takeover(0)
+	l.takeover(1)
+	if fast, slow := given(); slow || l.LeaseOwner(fast) != 1 || len(l.terms) != 1 {
+		t.Errorf("%+v", l.terms)
+	}
+	l.takeover(2)
+	l.takeover(0)
+	l.takeover(0)
+	first, slow := given()
+	if !slow || !l.StartsSlowly() || l.LeaseOwner(first) != 2 || len(l.terms) != 3 {
+		t.Errorf("slow %t: %+v", slow, l.terms)
+	}
+	for range 2 * maxLeaderships {
+		l.takeover(2)
+		if fence, slow := given(); slow || l.LeaseOwner(fence) != 2 {
+			t.Fatalf("lease %d is slow %t, of %d", fence, slow, l.LeaseOwner(fence))
+		}
+		l.takeover(0)
+		if fence, slow := given(); !slow || l.LeaseOwner(fence) != 2 {
+			t.Fatalf("lease %d is slow %t, of %d", fence, slow, l.LeaseOwner(fence))
+		}
+	}
+	if !l.SlowStart(first) || l.LeaseOwner(2) != 1 || l.SlowStart(2) || len(l.terms) != 3 {
+		t.Errorf("%+v", l.terms)
+	}
+	l.takeover(2) // gives no lease
+	l.takeover(0)
+	l.takeover(3)
+	if fence, slow := given(); slow || l.LeaseOwner(fence) != 3 || l.LeaseOwner(fence-1) != 2 || !l.SlowStart(fence-1) {
+		t.Errorf("%+v", l.terms)
+	}
+}
+
 // TestTopics: a row counts its topic's timers, and is another topic's after the last one.
 func TestTopics(t *testing.T) {
 	p := newTopics()

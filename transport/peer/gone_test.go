@@ -22,6 +22,14 @@ func (t *Transport) breakLinks(node uint64) {
 	}
 }
 
+// refusals are those of a node in a row.
+func (t *Transport) refusals(node uint64) int {
+	p := t.record(node)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusal.count
+}
+
 // TestRefusedAddressIsAHint: the first refusal is told at once, and once. That the process seems to
 // be gone takes several over a while.
 func TestRefusedAddressIsAHint(t *testing.T) {
@@ -46,6 +54,9 @@ func TestRefusedAddressIsAHint(t *testing.T) {
 			t.Error("two refusals are enough")
 		}
 		<-time.After(refusedFor)
+		if n := a.refusals(2); n < refusedTimes {
+			t.Errorf("%d refusals in that time", n)
+		}
 		if !a.Refuses(t.Context(), 2, 1) || a.Refuses(t.Context(), 2, 2) {
 			t.Error("the process that ended does not refuse, or another one does")
 		}
@@ -103,6 +114,45 @@ func TestRefusalsOfALivingProcess(t *testing.T) {
 		}
 		a.stop()
 		b.stop()
+	})
+}
+
+// TestRefusalsWhileAConnectionStands: a process that is silent for long may live while a connection
+// from it stands. It is taken for gone soon after that has ended.
+func TestRefusalsWhileAConnectionStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		var refuse atomic.Bool
+		a, b := memoryPair(t, m, func(c *Config) {
+			c.Heartbeat, c.IdleTimeout = time.Hour, 10*time.Hour
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+				if addr == "b" && refuse.Load() {
+					return nil, syscall.ECONNREFUSED
+				}
+				return dial(ctx, addr)
+			}
+		})
+		b.Send(1, []byte("x"))
+		within(t, "frame", a.host.frames)
+		a.Send(2, []byte("x"))
+		within(t, "frame", b.host.frames)
+		<-time.After(2 * time.Second)
+		refuse.Store(true)
+		a.Transport.breakLinks(2)
+		within(t, "hint", a.host.goneOnes)
+		for range 100 {
+			<-time.After(refusedFor)
+			if a.Refuses(t.Context(), 2, 1) {
+				t.Fatal("a process whose connection stands is taken for gone")
+			}
+		}
+		b.stop()
+		<-time.After(time.Millisecond)
+		if !a.Refuses(t.Context(), 2, 1) {
+			t.Error("a process that has ended does not refuse")
+		}
+		a.stop()
 	})
 }
 

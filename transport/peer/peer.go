@@ -48,11 +48,10 @@ type refusals struct {
 	first time.Time
 }
 
-// Refuses needs so many refusals over so long. A living process sends a heartbeat within that time
-// on a connection of its own, which a refusal in its name does not break.
+// Refuses needs so many refusals over so long.
 const (
 	refusedTimes = 3
-	refusedFor   = 1500 * time.Millisecond
+	refusedFor   = 250 * time.Millisecond
 )
 
 func (t *Transport) newPeer(node uint64) *peer {

@@ -220,8 +220,9 @@ func (t *Transport) Met(node uint64) (starts uint32, nonce uint64, ok bool) {
 
 // Refuses dials a node now and reports whether the process (node, starts), the newest known, seems
 // to be gone: its address, where we had been connected to it, has refused at least 3 connections
-// over a second and a half, this one too, and nothing has come from the process since the first.
-// That is no proof: what refuses may be in the network.
+// over a quarter of a second, this one too, nothing has come from the process since the first, and
+// no lasting connection to or from it stands: the kernel closes those of a process that ends. That
+// is no proof: what refuses and closes may be in the network.
 func (t *Transport) Refuses(ctx context.Context, node uint64, starts uint32) bool {
 	t.mu.RLock()
 	p := t.peers[node]
@@ -238,7 +239,20 @@ func (t *Transport) Refuses(ctx context.Context, node uint64, starts uint32) boo
 		return false
 	}
 	p.dialFailed(addr, err)
-	return p.refuses(starts)
+	return p.refuses(starts) && !t.connectedTo(node, starts)
+}
+
+// connectedTo reports whether a lasting connection to or from a process stands. Cost: O(all
+// connections).
+func (t *Transport) connectedTo(node uint64, starts uint32) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for c := range t.conns {
+		if c.lane != LaneOnce && c.hello.Node == node && c.hello.Starts == starts {
+			return true
+		}
+	}
+	return false
 }
 
 // Forget closes everything to and from a node. It is heard again only if Admit lets it,
