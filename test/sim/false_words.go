@@ -22,15 +22,18 @@ type refused struct {
 	at    time.Duration
 }
 
-// How long a process must refuse connections, and be silent, until it seems to be gone: as in
-// transport/peer.
-const refusedFor = 1500 * time.Millisecond
+// How long a process must refuse connections, and be silent, until it seems to be gone, as in
+// transport/peer: when its connections have ended, and while one of them stands.
+const (
+	refusedFor = 250 * time.Millisecond
+	silentFor  = 3 * time.Second
+)
 
 // drawFalseWords draws the rate of false words.
 func (s *swarm) drawFalseWords(c chance) {
 	if rate := c.seldom(0.5); c.IntN(2) == 0 && rate > 0 {
 		s.falseWords = rate
-		s.slowest = min(s.slowest, refusedFor/4) // a link that keeps its order is silent while a frame is late
+		s.slowest = min(s.slowest, silentFor/8) // a link that keeps its order is silent while a frame is late
 	}
 }
 
@@ -90,8 +93,12 @@ func (p *peers) Refuses(_ context.Context, node uint64, starts uint32) bool {
 		return false
 	}
 	word, falsely := w.net.false[[2]uint64{n.id, node}]
-	if to.up && !(falsely && word.life == to.life && !to.paused) {
-		return false
+	lasts := refusedFor
+	if to.up { // its connections stand
+		if !falsely || word.life != to.life || to.paused {
+			return false
+		}
+		lasts = silentFor
 	}
-	return w.now-max(was.at, n.heard[node]) >= refusedFor
+	return w.now-max(was.at, n.heard[node]) >= lasts
 }

@@ -57,10 +57,8 @@ func (b *orderChecker) answered(o *operation, r timer.Result, t *timer.Timer) {
 func (b *orderChecker) mayStart(c *call, tbl *table.Table) {
 	n, j := c.node, &c.delivery
 	if key := b.line(j.Job.Topic, j.Job.ID); key != "" {
-		// from the proposal to the end of a lease
-		const lasts = callTimeout + 5*time.Second + 250*time.Millisecond
-		proposed := n.w.now - (n.keeper.Lease() - (j.Deadline - lasts)) - clockSlack
-		b.check(n, tbl, key, inLine{j.Job.Topic, j.Job.ID, j.Job.DueMs, j.Job.Seq, proposed}, j.Job.Attempts)
+		// The lease was requested after its permit was granted.
+		b.check(n, tbl, key, inLine{j.Job.Topic, j.Job.ID, j.Job.DueMs, j.Job.Seq, c.permit.asked}, j.Job.Attempts)
 	}
 }
 

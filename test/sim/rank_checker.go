@@ -64,7 +64,8 @@ func (b *rankChecker) mayStart(c *call, tbl *table.Table) {
 	// last proved the leadership: at that request, or later.
 	asked := c.permit.asked
 	askedMs := n.keeper.WallMs() - (w.now - asked).Milliseconds()
-	proven := n.keeper.Lease() - (c.delivery.Deadline - scheduler.StartWithin - callTimeout) - clockSlack
+	within := scheduler.StartWithinOf(tbl, c.delivery.Job.Fence)
+	proven := n.keeper.Lease() - (c.delivery.Deadline - within - callTimeout) - clockSlack
 	provenMs := n.keeper.WallMs() - proven.Milliseconds()
 	since, ok := b.reigns[place{id, n.host.Progress(id).Term}]
 	var x *rankedTimer

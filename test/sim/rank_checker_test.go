@@ -34,7 +34,7 @@ func TestRankOfACallThatIsTooLate(t *testing.T) {
 			x, y := w.checker.ranked.lines[1][0], w.checker.ranked.lines[1][1]
 			x.dueMs, x.at = y.dueMs, y.at
 			c := &call{node: n, permit: &permit{asked: w.now}, delivery: scheduler.Delivery{Shard: 1, Deadline: n.keeper.Lease() + scheduler.StartWithin + callTimeout}}
-			c.delivery.Job.Seq, c.delivery.Job.Attempts = x.seq, 1
+			c.delivery.Job.Seq, c.delivery.Job.Attempts, c.delivery.Job.Fence = x.seq, 1, tbl.LastFence()
 			if late {
 				c.delivery.Deadline = n.keeper.Lease()
 			}
