@@ -157,6 +157,11 @@ func (l *clusterLoad) arrivals() []arrival {
 // latenessBetween is the lateness of timers that were due in that period. It runs to the first call
 // from the due time, or from the add's acknowledgement if that came later.
 func (l *clusterLoad) latenessBetween(from, to time.Time, log []arrival) spread {
+	return spreadOf(l.lateBetween(from, to, log))
+}
+
+// lateBetween is the lateness of each of these timers, in order.
+func (l *clusterLoad) lateBetween(from, to time.Time, log []arrival) []time.Duration {
 	seen := map[string]bool{}
 	var late []time.Duration
 	for _, a := range log {
@@ -169,7 +174,8 @@ func (l *clusterLoad) latenessBetween(from, to time.Time, log []arrival) spread 
 			late = append(late, max(a.at.Sub(later(due, w.answered)), 0))
 		}
 	}
-	return spreadOf(late)
+	slices.Sort(late)
+	return late
 }
 
 // writeOf returns the write whose payload the call carried, nil if there is none.

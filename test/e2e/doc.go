@@ -37,6 +37,7 @@
 //	CARILLON_E2E_CLUSTER_PULL_KILLS=50   kills of a leader under pulling consumers (2)
 //	CARILLON_E2E_CLUSTER_ROLLS=20        rounds of a rolling restart (1)
 //	CARILLON_E2E_CLUSTER_PAUSES=20       stops of a leader (1)
+//	CARILLON_E2E_CLUSTER_KILL_EACH=60    seconds between two kills, at least (0)
 //	CARILLON_E2E_CLUSTER_PAUSE=15        seconds of each stop (6)
 //	CARILLON_E2E_CLUSTER_PARTITIONS=100  rounds of five partitions (one of three)
 //	CARILLON_E2E_CLUSTER_KEPT=100000     timers in a cluster that grows or refills a node (1000)
