@@ -135,6 +135,52 @@ func FuzzLoadTable(f *testing.F) {
 	})
 }
 
+// TestSlowPartOutlivesASnapshot: who reads the snapshot knows which leases start slowly, and goes on
+// as all others do.
+func TestSlowPartOutlivesASnapshot(t *testing.T) {
+	table := New(7, 0)
+	apply := func(table *Table, fill func(*Batch)) []timer.Result {
+		t.Helper()
+		var b Batch
+		b.Reset(1000, 1, 1)
+		fill(&b)
+		got, err := table.Apply(b.Bytes(), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	lease := func(table *Table, id string, owner ...uint64) uint64 {
+		h := apply(table, func(b *Batch) {
+			b.Command(&timer.Command{Kind: timer.Add, Topic: 1, ID: id, Spec: &timer.Spec{DueMs: 1000}})
+		})[0].Handle
+		d := table.Due(h)
+		got := apply(table, func(b *Batch) {
+			for _, o := range owner {
+				b.Takeover(o)
+			}
+			b.Lease(1000, h, d.Seq, d.Rev)
+		})
+		return got[len(got)-1].Fence
+	}
+	fast, slow := lease(table, "a", 5), lease(table, "b", 0)
+	loaded, err := Load(7, bytes.NewReader(image(table)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []*Table{table, loaded} {
+		if table.SlowStart(fast) || !table.SlowStart(slow) || !table.StartsSlowly() || table.LeaseOwner(slow) != 5 {
+			t.Errorf("lease %d is slow %t, lease %d of %d %t", fast, table.SlowStart(fast), slow, table.LeaseOwner(slow), table.SlowStart(slow))
+		}
+		if next := lease(table, "c", 5); table.SlowStart(next) || table.LeaseOwner(next) != 5 {
+			t.Error("its owner was named again, and it is slow")
+		}
+	}
+	if table.Hash() != loaded.Hash() {
+		t.Error("the states differ")
+	}
+}
+
 // TestSnapshotOfAnotherVersion: snapshots of another format, or with another hash, are refused.
 func TestSnapshotOfAnotherVersion(t *testing.T) {
 	table := smallTable(t)
