@@ -193,6 +193,11 @@ func (b *attemptChecker) paced(c *call) {
 	if d := tbl.Due(j.Handle); d.FiredMs > before.wallMs || d.FiredMs < firedMs {
 		return
 	}
+	// The occurrence of a series was ahead by a wrong clock. As that was set back it got another due
+	// time, at which it goes whatever it waited for.
+	if j.DueMs < before.delivery.Job.DueMs && len(backs) > 0 {
+		next = min(next, j.DueMs)
+	}
 	// The leader's clock was set back after the decision, and before its entry was applied: the
 	// shard's clock has not reached the end of the attempt yet, and the table never had this
 	// decision. The wait counts from a time that is not known. Where the table had it, backs knows
