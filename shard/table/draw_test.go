@@ -185,7 +185,7 @@ func (g *modelHarness) item(b *Batch) step {
 	case 0, 1:
 		x := g.of(timer.Scheduled)
 		if x == nil {
-			b.Takeover(9 * uint64(g.pick(2)))
+			b.Takeover(9)
 			return func() (timer.Code, *modelTimer) { return timer.OK, nil }
 		}
 		h, seq, rev, dur := x.handle, x.Seq, x.rev, int64(1000*(1+g.pick(2)))
