@@ -37,11 +37,11 @@ type activeLease struct {
 	called   bool             // the call was started
 	kept     bool             // a gate delayed its timer
 	revoked  bool             // do not start: return the lease when it is applied
+	slow     bool             // see within; once it is applied
 	dueMs    int64            // wall clock; the call does not start before
 	expireMs int64            // … or after; 0: no limit
 	leaseEnd time.Duration    // on clocks.Moment.Lease
 	timeout  time.Duration    // of the call
-	within   time.Duration    // StartWithin or SlowStartWithin, once it is applied
 	provenAt time.Duration    // when it was proposed, on clocks.Moment.Lease: a majority followed later
 	askedAt  time.Duration    // … monotonic, to learn how long a commit takes
 	firedMs  int64            // when the call was started, wall clock
@@ -140,7 +140,7 @@ const CallMargin = 5 * time.Second
 // deadline is when the call must have ended: by the lease, and because it must begin within the
 // lease's bound of a moment at which a majority surely followed this leader.
 func (al *activeLeases) deadline(f *activeLease) time.Duration {
-	return min(f.leaseEnd, al.provenAt+f.within+f.timeout)
+	return min(f.leaseEnd, al.provenAt+f.within()+f.timeout)
 }
 
 // stands reports whether the timer is unchanged since it was queued, is not being leased, and has
@@ -180,7 +180,7 @@ func (al *activeLeases) leased(f *activeLease, r timer.Result) {
 		al.table.Rearm(f.handle, f.seq)
 		return
 	}
-	f.fence, f.within = r.Fence, StartWithinOf(al.table, r.Fence)
+	f.fence, f.slow = r.Fence, al.table.SlowStart(r.Fence)
 	if f.revoked {
 		al.revoke(f)
 		al.releaseOps(f)
@@ -255,13 +255,13 @@ func (al *activeLeases) startDue() {
 			al.env.WakeNext()
 			return
 		}
-		if f := al.held.top(); f.phase == held && !al.proven(f.within) && !al.outdated(f.within) {
+		if f := al.held.top(); f.phase == held && !al.proven(f.within()) && !al.outdated(f.within()) {
 			al.Doubt()
 			return
 		}
 		switch f := al.held.pop(); {
 		case f.phase != held:
-		case al.proven(f.within):
+		case al.proven(f.within()):
 			al.start(f)
 		default:
 			al.revoke(f)

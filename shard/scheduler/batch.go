@@ -208,7 +208,7 @@ func (c *batchCall) Cancel() {
 func (c *batchCall) within() time.Duration {
 	for _, f := range c.leases {
 		if f.phase == held {
-			return f.within
+			return f.within()
 		}
 	}
 	return SlowStartWithin

@@ -59,11 +59,18 @@ const (
 
 // StartWithinOf is the bound of a call lease.
 func StartWithinOf(t *table.Table, fence uint64) time.Duration {
-	if t.SlowStart(fence) {
+	return startWithin(t.SlowStart(fence))
+}
+
+func startWithin(slow bool) time.Duration {
+	if slow {
 		return SlowStartWithin
 	}
 	return StartWithin
 }
+
+// within is the lease's bound.
+func (f *activeLease) within() time.Duration { return startWithin(f.slow) }
 
 const (
 	// A commit or confirmation of half this makes a leader slow. Proofs of StartWithin still reach
@@ -171,7 +178,7 @@ func (al *activeLeases) renewMs() int64 {
 		return math.MaxInt64
 	}
 	f := al.held.top()
-	lasts := provenFor(f.within)
+	lasts := provenFor(f.within())
 	if left := time.Duration(f.dueMs-al.now.WallMs) * time.Millisecond; f.phase != held || al.now.Lease-al.provenAt+left <= lasts {
 		return math.MaxInt64
 	}
