@@ -17,6 +17,7 @@ type Destination struct {
 	LatencyMs   float64   `json:"latency_ms"`
 	LastError   string    `json:"last_error"`
 	Failed      time.Time `json:"failed"`     // when the last error was
+	Failures    int       `json:"failures"`   // calls that failed since one succeeded, of all nodes
 	NextProbe   time.Time `json:"next_probe"` // while it is open
 	Nodes       []string  `json:"nodes"`      // in that state, if it is not closed
 }

@@ -61,7 +61,7 @@ func (c *core) destinations() (list []backend.Destination) {
 	c.pool.Destinations(func(s callback.DestinationStat) {
 		d := backend.Destination{
 			Destination: s.Destination, State: destinationStates[s.Breaker], Calls: s.Permits, Waiting: waiting[s.Destination],
-			LatencyUs: s.Latency.Microseconds(), LastError: s.LastError,
+			LatencyUs: s.Latency.Microseconds(), LastError: s.LastError, Failures: s.InRow,
 		}
 		if !s.Since.IsZero() {
 			d.SinceMs = now - ago(s.Since)

@@ -9,7 +9,7 @@ import (
 
 // oneNode is a cluster whose only reachable node answers with these texts. In the view HTTP stands
 // for its address.
-func oneNode(t *testing.T, view, metrics string, ready int) string {
+func oneNode(t *testing.T, view, metrics string, ready int, receivers ...string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -17,6 +17,8 @@ func oneNode(t *testing.T, view, metrics string, ready int) string {
 			w.Write([]byte(strings.ReplaceAll(view, "HTTP", r.Host)))
 		case "/metrics":
 			w.Write([]byte(metrics))
+		case "/v1/destinations":
+			w.Write([]byte(`{"destinations":[` + strings.Join(receivers, ",") + `]}`))
 		case "/readyz":
 			w.WriteHeader(ready)
 			w.Write([]byte(`{"code":"unavailable","detail":"not ready: shard 3 has no leader"}`))
@@ -51,38 +53,38 @@ func TestDoctor(t *testing.T) {
 			"ok     n2          is alive\n", "2: 2 ok", "all nodes run v1", "if n1 went  all shards would keep running", "50.3 GiB free on its disk", "40 of 1048576 open files",
 		}},
 		{"a node is down", change(goodView, `"n3","state":"alive"`, `"n3","state":"down"`, `"state":"ok"`, `"state":"degraded"`), goodMetrics, 200, 2, []string{
-			"wrong   n3          is down; start it", "see to  shards      2: 2 degraded", "see to  if n1 went  2 of 2 shards would stop until it is back",
+			"problem  n3          is down; start it", "warning  shards      2: 2 degraded", "warning  if n1 went  2 of 2 shards would stop until it is back",
 		}},
 		{"a node is suspect", change(goodView, `"n3","state":"alive"`, `"n3","state":"suspect","silent_ms":1700`), goodMetrics, 200, 1, []string{"it was last heard 1.7 s ago"}},
-		{"no quorum", change(goodView, `"n2","n1","n3"],"state":"ok"`, `"n2","n1","n3"],"state":"no_quorum"`), goodMetrics, 200, 2, []string{"wrong  shards      2: 1 no_quorum, 1 ok"}},
+		{"no quorum", change(goodView, `"n2","n1","n3"],"state":"ok"`, `"n2","n1","n3"],"state":"no_quorum"`), goodMetrics, 200, 2, []string{"problem  shards      2: 1 no_quorum, 1 ok"}},
 		{"unfit, and a clock that is off", change(goodView, `"clock_offset_ms":-3`, `"clock_offset_ms":-900,"unfit":"its disk is slow"`), goodMetrics, 200, 2, []string{
-			"wrong   n2          should not lead: its disk is slow", "see to  n2          its clock is -900 ms",
+			"problem  n2          should not lead: its disk is slow", "warning  n2          its clock is -900 ms",
 		}},
 		{"half an upgrade", change(goodView, `"n2","state":"alive","version":"v1","feature_level":2`, `"n2","state":"alive","version":"v2","feature_level":3`,
 			`"nodes":[`, `"upgrade":{"feature_level":3,"lacking":["n1","n3"]},"nodes":[`), goodMetrics, 200, 1, []string{
-			"the nodes run v1 and v2", "see to  releases    feature level 2; 3 when these run the newer release, too, and the upgrade is finalized: n1, n3",
+			"the nodes run v1 and v2", "warning  releases    feature level 2; 3 when these run the newer release, too, and the upgrade is finalized: n1, n3",
 		}},
 		{"an upgrade that is not finalized", change(goodView, `"nodes":[`, `"upgrade":{"feature_level":3,"lacking":[]},"nodes":[`), goodMetrics, 200, 1, []string{
-			"see to  releases    feature level 2; the upgrade to 3 waits to be finalized: carillon ctl upgrade finalize",
+			"warning  releases    feature level 2; the upgrade to 3 waits to be finalized: carillon ctl upgrade finalize",
 		}},
 		{"too few replicas", change(goodView, `["n1","n2","n3"]`, `["n1","n2"]`), goodMetrics, 200, 1, []string{"1 have fewer replicas than the 3"}},
-		{"little disk", goodView, change(goodMetrics, "5.4e+10", "1.5e+09"), 200, 1, []string{"see to  n1          1.4 GiB free on its disk; below 256.0 MiB it refuses adds"}},
-		{"no disk", goodView, change(goodMetrics, "5.4e+10", "1e+08"), 200, 2, []string{"wrong  n1          refuses adds: 95.4 MiB free"}},
+		{"little disk", goodView, change(goodMetrics, "5.4e+10", "1.5e+09"), 200, 1, []string{"warning  n1          1.4 GiB free on its disk; below 256.0 MiB it refuses adds"}},
+		{"no disk", goodView, change(goodMetrics, "5.4e+10", "1e+08"), 200, 2, []string{"problem  n1          refuses adds: 95.4 MiB free"}},
 		{"few files", goodView, change(goodMetrics, "1.048576e+06", "1024"), 200, 1, []string{"may open 1024 files; allow at least 65536"}},
 		{"no files", goodView, change(goodMetrics, "fds 40", "fds 1e6"), 200, 2, []string{"1000000 of 1048576 open files are in use"}},
 		{"a scheduled backup", goodView, goodMetrics + "carillon_backup_last_success_timestamp_seconds 1.8e+09\ncarillon_backup_overdue_seconds 0\n", 200, 0, []string{
 			"ok     backups     the last one was made 2027-01-15T08:00:00Z, by n1\n",
 		}},
-		{"a scheduled backup is tried again", goodView, goodMetrics + "carillon_backup_overdue_seconds 90\n", 200, 1, []string{"see to  backups     one has been due for 1m30s", "none is known"}},
+		{"a scheduled backup is tried again", goodView, goodMetrics + "carillon_backup_overdue_seconds 90\n", 200, 1, []string{"warning  backups     one has been due for 1m30s", "none is known"}},
 		{"a scheduled backup is not made", goodView, goodMetrics + "carillon_backup_last_success_timestamp_seconds 1.8e+09\ncarillon_backup_overdue_seconds 7300\n", 200, 2, []string{
-			"wrong  backups     one has been due for 2h1m40s and is not made; the log of n", "the last one was made 2027-01-15T08:00:00Z",
+			"problem  backups     one has been due for 2h1m40s and is not made; the log of n", "the last one was made 2027-01-15T08:00:00Z",
 		}},
 		{"locked topics", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 200, 2, []string{"topic orders", "its calls wait for a secrets key", "carillon ctl topics rotate orders"}},
 		{"timers without a URL", goodView, goodMetrics + "carillon_waiting{reason=\"no_callback\"} 3\ncarillon_waiting{reason=\"breaker\"} 9\n", 200, 2, []string{"3 timers have no URL", "topics set TOPIC callback.url=URL"}},
 		{"locked topics of a node that is not ready", goodView, goodMetrics + "carillon_topic_locked{topic=\"orders\"} 1\n", 503, 2, []string{"is not ready", "carillon ctl topics rotate orders"}},
-		{"a token without the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read"],"nodes":[`), goodMetrics, 200, 1, []string{"see to  topics      those that wait for a secrets key are not shown to this token, which lacks the scope cluster"}},
+		{"a token without the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read"],"nodes":[`), goodMetrics, 200, 1, []string{"warning  topics      those that wait for a secrets key are not shown to this token, which lacks the scope cluster"}},
 		{"a token with the scope cluster", change(goodView, `"nodes":[`, `"scopes":["read","cluster"],"nodes":[`), goodMetrics, 200, 0, []string{"50.3 GiB free"}},
-		{"not ready", goodView, goodMetrics, 503, 2, []string{"wrong  n1          is not ready", "shard 3 has no leader"}},
+		{"not ready", goodView, goodMetrics, 503, 2, []string{"problem  n1          is not ready", "shard 3 has no leader"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -96,6 +98,17 @@ func TestDoctor(t *testing.T) {
 				}
 			}
 		})
+	}
+	url := oneNode(t, goodView, goodMetrics, 200, `{"destination":"http://a:80","state":"open","waiting":1,"failures":9,"last_error":"timeout"}`,
+		`{"destination":"http://b:80","state":"closed","failures":7,"last_error":"redirect 302"}`, `{"destination":"http://c:80","state":"closed","failures":1,"last_error":"timeout"}`)
+	if got := carillon(t, "", nil, "ctl", "doctor", "--url", url); got.code != 1 || strings.Contains(got.out, "http://c") ||
+		!strings.Contains(got.out, "http://a:80 is unhealthy: its calls are paused, 1 timer waits for it; last error: timeout") ||
+		!strings.Contains(got.out, "warning  receiver    http://b:80: the last 7 calls failed (redirect 302)") {
+		t.Errorf("receivers: %+v", got)
+	}
+	nine := strings.Repeat(`,{"destination":"http://b:80","state":"closed","failures":7}`, 9)[1:]
+	if got := carillon(t, "", nil, "ctl", "doctor", "--url", oneNode(t, goodView, goodMetrics, 200, nine)); !strings.Contains(got.out, "receivers   4 more are so: carillon ctl destinations") {
+		t.Errorf("nine receivers: %+v", got)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -115,7 +128,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("help: %s", got.out)
 	}
 	got := carillon(t, "", nil, "ctl", "doctor", "--json", "--url", oneNode(t, goodView, goodMetrics, 503))
-	if got.code != 2 || !strings.HasPrefix(got.out, `{"grade":"wrong","findings":[{"grade":"ok","about":"n1","text":"is alive"},`) {
+	if got.code != 2 || !strings.HasPrefix(got.out, `{"grade":"problem","findings":[{"grade":"ok","about":"n1","text":"is alive"},`) {
 		t.Errorf("%+v", got)
 	}
 }

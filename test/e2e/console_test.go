@@ -492,6 +492,18 @@ func TestConsoleEditsTimers(t *testing.T) {
 	b.sees("a call failed recently", "failed before; the next call tests it")
 	b.open(p.url + "/")
 	b.sees("1 warning", "1 dead letter in left.")
+
+	// A receiver whose every call fails has a line, though a redirect opens no breaker.
+	moved := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(302) })
+	m.must(t, 201, "PUT", "/v1/topics/moved", fmt.Sprintf(`{"callback":{"url":%q},"retry":{"max_attempts":20,"min_backoff":"50ms","max_backoff":"1h"}}`, moved.url()))
+	m.must(t, 201, "PUT", "/v1/topics/moved/timers/once", `{"delay":"0s"}`)
+	b.sees("Receiver "+strings.TrimSuffix(moved.url(), "/hook")+": the last ", " calls failed (redirect 302). 1 timer retries.")
+	b.open(p.url + "/#/receivers")
+	b.sees("failing", " calls failed")
+
+	// A receiver that no topic names is called by timers with URLs of their own.
+	m.must(t, 200, "PATCH", "/v1/topics/left", `{"callback":null}`)
+	b.sees("timers with their own URL")
 	b.content()
 }
 

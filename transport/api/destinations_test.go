@@ -16,7 +16,7 @@ func TestDestinations(t *testing.T) {
 		h.engine.destinations = append(h.engine.destinations, backend.Destination{Destination: fmt.Sprintf("http://h%02d:80", i), State: backend.DestinationStates[i%3], Calls: i})
 	}
 	h.engine.destinations[3] = backend.Destination{
-		Destination: "https://sick:443", State: backend.DestinationOpen, SinceMs: noonMs, Waiting: 7, LatencyUs: 1500, LastError: `no "way"`, FailedMs: noonMs - 5,
+		Destination: "https://sick:443", State: backend.DestinationOpen, SinceMs: noonMs, Waiting: 7, LatencyUs: 1500, LastError: `no "way"`, FailedMs: noonMs - 5, Failures: 12,
 		NextProbeMs: noonMs + 5000, Nodes: []string{"n1", "n2"},
 	}
 	h.engine.missing = []string{"n3"}
@@ -41,7 +41,7 @@ func TestDestinations(t *testing.T) {
 	r := h.do("GET", "/v1/destinations?state=open&limit=1000", "").want(200).json()["destinations"].([]any)
 	want := map[string]any{
 		"destination": "https://sick:443", "state": "open", "since": "2026-06-01T12:00:00.001Z", "since_ms": float64(noonMs), "calls": 0.0, "waiting": 7.0,
-		"latency_ms": 1.5, "last_error": `no "way"`, "failed": "2026-06-01T11:59:59.996Z", "failed_ms": float64(noonMs - 5),
+		"latency_ms": 1.5, "last_error": `no "way"`, "failed": "2026-06-01T11:59:59.996Z", "failed_ms": float64(noonMs - 5), "failures": 12.0,
 		"next_probe": "2026-06-01T12:00:05.001Z", "next_probe_ms": float64(noonMs + 5000), "nodes": []any{"n1", "n2"},
 	}
 	if len(r) != 9 || !reflect.DeepEqual(r[8], want) {
@@ -59,14 +59,14 @@ func TestDestinations(t *testing.T) {
 // when the first is and when the next is probed.
 func TestMergeDestinations(t *testing.T) {
 	got := backend.MergeDestinations(
-		[]backend.Destination{{Destination: "a", State: backend.DestinationClosed, Calls: 1, LatencyUs: 9, FailedMs: 50, LastError: "late"}, {Destination: "b", State: backend.DestinationOpen, SinceMs: 7, NextProbeMs: 90, Nodes: []string{"n2"}}},
+		[]backend.Destination{{Destination: "a", State: backend.DestinationClosed, Calls: 1, Failures: 2, LatencyUs: 9, FailedMs: 50, LastError: "late"}, {Destination: "b", State: backend.DestinationOpen, SinceMs: 7, NextProbeMs: 90, Nodes: []string{"n2"}}},
 		nil,
-		[]backend.Destination{{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 95, Waiting: 3, Nodes: []string{"n1"}}, {Destination: "a", State: backend.DestinationHalfOpen, Calls: 2, LatencyUs: 4, FailedMs: 40, LastError: "early", Nodes: []string{"n1"}}},
+		[]backend.Destination{{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 95, Waiting: 3, Nodes: []string{"n1"}}, {Destination: "a", State: backend.DestinationHalfOpen, Calls: 2, Failures: 3, LatencyUs: 4, FailedMs: 40, LastError: "early", Nodes: []string{"n1"}}},
 		[]backend.Destination{{Destination: "b", State: backend.DestinationClosed, SinceMs: 1, Waiting: 1}},
 	)
 	want := []backend.Destination{
 		{Destination: "b", State: backend.DestinationOpen, SinceMs: 5, NextProbeMs: 90, Waiting: 4, Nodes: []string{"n1", "n2"}},
-		{Destination: "a", State: backend.DestinationHalfOpen, Calls: 3, LatencyUs: 9, FailedMs: 50, LastError: "late", Nodes: []string{"n1"}},
+		{Destination: "a", State: backend.DestinationHalfOpen, Calls: 3, Failures: 5, LatencyUs: 9, FailedMs: 50, LastError: "late", Nodes: []string{"n1"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)

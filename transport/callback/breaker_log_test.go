@@ -100,6 +100,25 @@ func TestBreakerLogOfMany(t *testing.T) {
 	l.said(10, 0)
 }
 
+// TestFailuresInARow: calls that fail are counted until one succeeds, those that open no breaker too.
+func TestFailuresInARow(t *testing.T) {
+	inSickbed(t, func(s *sickbed) {
+		inRow := func() (n int64) {
+			s.p.Destinations(func(d DestinationStat) { n = d.InRow })
+			return n
+		}
+		for range 3 {
+			s.call(Breaker{}, 302)
+		}
+		if n := inRow(); n != 3 {
+			t.Errorf("%d after three redirects", n)
+		}
+		if s.call(Breaker{}, 200); inRow() != 0 {
+			t.Errorf("%d after a success", inRow())
+		}
+	})
+}
+
 // TestBreakerChangesAreLogged: the pool's own breakers tell the log, and destinations say since
 // when.
 func TestBreakerChangesAreLogged(t *testing.T) {
@@ -111,7 +130,7 @@ func TestBreakerChangesAreLogged(t *testing.T) {
 		var stats []DestinationStat
 		s.p.Destinations(func(d DestinationStat) { stats = append(stats, d) })
 		if len(stats) != 1 || stats[0].Breaker != delivery.BreakerOpen || stats[0].Since.IsZero() || stats[0].Since.After(opened) ||
-			stats[0].ProbeIn <= 0 || stats[0].LastError != "status 500" || stats[0].FailedAt.IsZero() {
+			stats[0].ProbeIn <= 0 || stats[0].LastError != "status 500" || stats[0].FailedAt.IsZero() || stats[0].InRow != 1 {
 			t.Errorf("%+v", stats)
 		}
 		if at := s.p.State(s.key); at.Breaker != delivery.BreakerOpen || at.ProbeIn <= 0 || at.Name != "http://sick.example:80" {

@@ -43,8 +43,8 @@ func (g *breakerScope) Blocked() (blocked bool) {
 	return blocked
 }
 
-// destination is one receiver. All fields but line, client, dropped, latency and failure
-// are guarded by the pool's lock.
+// destination is one receiver. All fields but line, client and those of sync/atomic are guarded by
+// the pool's lock.
 type destination struct {
 	pool  *Pool
 	key   Key // Scope ""
@@ -61,6 +61,7 @@ type destination struct {
 	dropped atomic.Bool          // The pool has forgotten it.
 	latency atomic.Int64         // moving mean of call times, ns
 	failure atomic.Pointer[failure]
+	inRow   atomic.Int64 // calls that failed since one succeeded
 }
 
 // failure is how a call failed.

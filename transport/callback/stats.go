@@ -37,12 +37,13 @@ type DestinationStat struct {
 	ProbeIn   time.Duration // while it is open: when a call may go again
 	LastError string        // "" none yet
 	FailedAt  time.Time     // when that was
+	InRow     int64         // calls that failed since one succeeded
 }
 
 // stat is the destination as it is now. Its pool's lock is held.
 func (d *destination) stat() DestinationStat {
 	s := DestinationStat{
-		Destination: d.label, Permits: d.slots.Calls(), Waiting: d.slots.Waits(), Latency: time.Duration(d.latency.Load()),
+		Destination: d.label, Permits: d.slots.Calls(), Waiting: d.slots.Waits(), Latency: time.Duration(d.latency.Load()), InRow: d.inRow.Load(),
 	}
 	for _, g := range d.gates {
 		state := g.circuit.state()

@@ -143,6 +143,9 @@ func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 	}
 	if out.failed() {
 		t.dest.failure.Store(&failure{out.Err, p.config.shown()})
+		t.dest.inRow.Add(1)
+	} else if !out.NotSent {
+		t.dest.inRow.Store(0)
 	}
 	t.slot.Report(judge(out))
 	t.done(out)

@@ -1424,6 +1424,8 @@ export interface components {
             /** @description When that was. */
             failed?: components["schemas"]["Time"];
             failed_ms?: number;
+            /** @description Calls that failed since one succeeded, of all nodes together. Absent when there are none. */
+            failures?: number;
             /** @description While it is open: when it is called again. */
             next_probe?: components["schemas"]["Time"];
             next_probe_ms?: number;

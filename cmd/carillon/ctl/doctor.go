@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ type doctorCmd struct{}
 // Help is the text that kong shows behind the one line that describes the command.
 func (*doctorCmd) Help() string {
 	return "Asks a node for the cluster, and each node at the address of its API for what only it knows. Exits 0 when all is well, 1 when " +
-		"something should be seen to, 2 when something is wrong now. Where the nodes ask for tokens it needs one with " + doctorScope + "."
+		"there is a warning, 2 when there is a problem now. Where the nodes ask for tokens it needs one with " + doctorScope + "."
 }
 
 // doctorScope are the scopes that a token must have for all checks: the cluster is shown to the
@@ -40,7 +41,7 @@ const (
 	wrong
 )
 
-func (g grade) String() string { return [...]string{"ok", "see to", "wrong"}[g] }
+func (g grade) String() string { return [...]string{"ok", "warning", "problem"}[g] }
 
 // finding is one thing that was looked at.
 type finding struct {
@@ -75,6 +76,9 @@ func (d *doctorCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	f.margin(cluster)
 	if cluster.Scopes != nil && !slices.Contains(cluster.Scopes, "cluster") {
 		f.add(seeTo, "topics", "those that wait for a secrets key are not shown to this token, which lacks the scope cluster")
+	}
+	if cluster.Scopes == nil || slices.Contains(cluster.Scopes, "cluster") {
+		f.receivers(ctl)
 	}
 	for i := range cluster.Nodes {
 		if n := &cluster.Nodes[i]; n.State != client.NodeDown && n.State != client.NodeLeft {
@@ -321,9 +325,42 @@ func (f *findings) waiting(node string, metrics []byte) {
 				continue
 			}
 			if _, err := fmt.Sscan(rest, &n); err == nil && n > 0 {
-				f.add(wrong, node, "%.0f timers %s; carillon ctl topics list shows where", n, s.text)
+				f.add(wrong, node, "%s %s; carillon ctl topics list shows where", many(int64(n), "timer", "timers"), s.text)
 			}
 		}
+	}
+}
+
+const (
+	failedCalls   = 3 // in a row, after which a receiver is listed
+	mostReceivers = 5 // that have a line each
+)
+
+// receivers lists those whose calls are paused, or all fail. They are others' trouble: a warning.
+func (f *findings) receivers(ctl *Command) {
+	ctx, cancel := context.WithTimeout(context.Background(), ctl.Timeout)
+	defer cancel()
+	more := 0
+	for r, err := range ctl.client.Destinations(ctx, "") {
+		if err != nil {
+			f.add(seeTo, "receivers", "are not known: %v", err)
+			return
+		}
+		open := r.State == "open"
+		switch {
+		case !open && r.Failures < failedCalls:
+		case more >= mostReceivers:
+			more++
+		case open:
+			more++
+			f.add(seeTo, "receiver", "%s is unhealthy: its calls are paused, %s for it; last error: %s", r.Destination, many(int64(r.Waiting), "timer waits", "timers wait"), r.LastError)
+		default:
+			more++
+			f.add(seeTo, "receiver", "%s: the last %d calls failed (%s)", r.Destination, r.Failures, r.LastError)
+		}
+	}
+	if more -= mostReceivers; more > 0 {
+		f.add(seeTo, "receivers", "%d more are so: carillon ctl destinations", more)
 	}
 }
 

@@ -51,6 +51,14 @@ func instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
+// many is a number with its noun.
+func many(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
 // last is how a timer's last attempt ended.
 func last(t *client.Timer) string {
 	if t.LastError == "" && t.State == client.Done && t.LastStatus == 0 {

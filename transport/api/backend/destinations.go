@@ -37,6 +37,7 @@ type Destination struct {
 	LatencyUs   int64            `json:"latency_us,omitempty"`
 	LastError   string           `json:"last_error,omitempty"`
 	FailedMs    int64            `json:"failed_ms,omitempty"`
+	Failures    int64            `json:"failures,omitempty"`      // calls that failed since one succeeded
 	NextProbeMs int64            `json:"next_probe_ms,omitempty"` // while it is open
 	// In that state, if it is not closed.
 	Nodes []string `json:"nodes,omitempty"`
@@ -77,6 +78,7 @@ func (d *Destination) add(o *Destination) {
 	d.Calls += o.Calls
 	d.Waiting += o.Waiting
 	d.LatencyUs = max(d.LatencyUs, o.LatencyUs)
+	d.Failures += o.Failures
 	if o.FailedMs > d.FailedMs {
 		d.FailedMs, d.LastError = o.FailedMs, o.LastError
 	}

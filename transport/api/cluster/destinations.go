@@ -69,6 +69,9 @@ func appendDestination(d *backend.Destination, b []byte) []byte {
 	}
 	o.OptText("last_error", d.LastError)
 	instant("failed", d.FailedMs)
+	if d.Failures > 0 {
+		o.Integer("failures", d.Failures)
+	}
 	instant("next_probe", d.NextProbeMs)
 	o.OptTexts("nodes", d.Nodes)
 	return o.End()

@@ -445,6 +445,8 @@ class Destination(_Destination, total=False):
     failed: Time
     """When that was."""
     failed_ms: int
+    failures: int
+    """Calls that failed since one succeeded, of all nodes together. Absent when there are none."""
     next_probe: Time
     """While it is open: when it is called again."""
     next_probe_ms: int

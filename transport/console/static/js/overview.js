@@ -4,7 +4,7 @@ import { Badge, Card, Chart, Failed, Figure, waits } from "./parts.js";
 import { NoTopics, TopicTable } from "./topics.js";
 import { loadStats, NodeTable } from "./cluster.js";
 import { DueChart } from "./due.js";
-import { health } from "./receivers.js";
+import { failing, health, originOf } from "./receivers.js";
 
 const mostOfAKind = 4;
 
@@ -33,11 +33,17 @@ export function troubles(cluster, topics, receivers) {
   each(broken, (r) => [health(r)[0], `Receiver ${r.destination} is ${health(r)[1]}.${waiting(r.waiting)}${r.last_error ? ` Last error: ${r.last_error}.` : ""}`, "Open receivers", "#/receivers"],
     (all) => [health(all[0])[0], `${num(all.length)} receivers are unhealthy. ${many(all.reduce((a, r) => a + r.waiting, 0), "timer waits", "timers wait")} for them.`, "Open receivers", "#/receivers"]);
 
-  const of = (t) => `#/topics/${encodeURIComponent(t.topic)}`, known = (topics && topics.topics) || [];
+  const known = (topics && topics.topics) || [];
+  const retrying = (r) => known.filter((t) => t.policy && t.policy.callback && originOf(t.policy.callback.url) === r.destination).reduce((a, t) => a + (((t.counts || {}).waiting || {}).backoff || 0), 0);
+  const fail = ((receivers && receivers.destinations) || []).filter((r) => r.state === "closed" && failing(r));
+  each(fail, (r) => [warn, `Receiver ${r.destination}: the last ${num(r.failures)} calls failed${r.last_error ? ` (${r.last_error})` : ""}.${retrying(r) ? ` ${many(retrying(r), "timer retries", "timers retry")}.` : ""}`, "Open receivers", "#/receivers"],
+    (all) => [warn, `Every call to ${num(all.length)} receivers has failed for a while.`, "Open receivers", "#/receivers"]);
+
+  const of = (t) => `#/topics/${encodeURIComponent(t.topic)}`;
   each(known.filter((t) => t.paused), (t) => [warn, `Topic ${t.topic} is paused.${t.counts && t.counts.ready ? ` ${many(t.counts.ready, "timer waits", "timers wait")}.` : ""}`, "Resume it", of(t)],
     (all) => [warn, `${num(all.length)} topics are paused.`, "Open topics", "#/topics"]);
   // What waits for a receiver alone is in the receiver's line already.
-  const explained = (t) => broken.length > 0 && Object.keys(t.counts.waiting || { none: 0 }).every((cause) => cause === "breaker" || cause === "backoff");
+  const explained = (t) => broken.length + fail.length > 0 && Object.keys(t.counts.waiting || { none: 0 }).every((cause) => cause === "breaker" || cause === "backoff");
   each(known.filter((t) => !t.paused && t.oldest_overdue_ms > 60000 && t.counts && !explained(t)),
     (t) => [warn, `Topic ${t.topic}: ${many(t.counts.ready, "timer waits", "timers wait")}${t.counts.waiting ? ` for ${Object.keys(t.counts.waiting).map((cause) => waits[cause] || cause).join(", ")}` : ""}, the oldest for ${span(t.oldest_overdue_ms)}.`, "Open topic", of(t)],
     (all) => [warn, `${num(all.length)} topics have timers that wait, the oldest for ${span(Math.max(...all.map((t) => t.oldest_overdue_ms)))}.`, "Open topics", "#/topics"]);

@@ -5,19 +5,24 @@ import { Badge, Card, Empty, Failed, Table, Url, When } from "./parts.js";
 // A closed breaker does not show that calls succeed: failures this recent are shown.
 const recent = 10 * 60000;
 
+// failing is a receiver that no call has reached for a while, whatever its breaker makes of that: a
+// redirect opens none.
+export const failing = (r) => r.failures >= 3;
+
 // health is how a receiver is: kind, word, what it means. A half-open breaker that nobody calls has
 // nothing to decide, until the next call.
 export function health(r, now = Date.now()) {
+  if (r.state === "closed" && failing(r)) return ["warn", "failing", `the last ${num(r.failures)} calls failed`];
   if (r.state === "open") return ["bad", "unhealthy", "calls are paused"];
   if (r.state === "half-open") return r.calls || r.waiting ? ["warn", "recovering", "a few calls are tried"] : ["", "idle", "failed before; the next call tests it"];
   return r.failed_ms && now - r.failed_ms < recent ? ["warn", "errors", "a call failed recently"] : ["ok", "healthy", ""];
 }
 
-const originOf = (url) => { try { return new URL(url).origin; } catch { return ""; } };
+export const originOf = (url) => { try { return new URL(url).origin; } catch { return ""; } };
 const rank = { bad: 0, warn: 1 };
 
 // known are the fields that have a column; what else a node sends is shown as it is.
-const known = ["destination", "state", "since", "since_ms", "waiting", "calls", "latency_ms", "last_error", "failed", "failed_ms", "next_probe", "next_probe_ms"];
+const known = ["destination", "state", "since", "since_ms", "waiting", "calls", "latency_ms", "last_error", "failed", "failed_ms", "failures", "next_probe", "next_probe_ms"];
 
 export function Receivers() {
   const [unhealthy, setUnhealthy] = useState(false);
@@ -40,6 +45,6 @@ export function Receivers() {
       ["Response time", (r) => (r.latency_ms === undefined ? "–" : span(r.latency_ms)), "right"],
       ["Next retry", (r) => (r.next_probe_ms ? html`<${When} ms=${r.next_probe_ms} />` : "")],
       ["Last error", (r) => html`<span class="small">${r.last_error || ""}${r.failed_ms ? html` <span class="muted nowrap">${ago(r.failed_ms)}</span>` : ""}</span>`],
-      ["Topics that call it", (r) => html`${behind(r).slice(0, 8).map((t) => html`<div key=${t.topic}><a href=${topicLink(t.topic)}>${t.topic}</a>${t.counts.ready ? html` <span class="small">${num(t.counts.ready)} waiting</span>` : ""}</div>`)}${Object.entries(r).filter(([k, v]) => !known.includes(k) && typeof v !== "object").map(([k, v]) => html`<div class="small muted" key=${k}>${k.replaceAll("_", " ")} ${v}</div>`)}`],
+      ["Topics that call it", (r) => html`${topics.data && behind(r).length === 0 ? html`<span class="small muted">${topics.data.next_cursor ? "none of the topics shown" : "timers with their own URL"}</span>` : ""}${behind(r).slice(0, 8).map((t) => html`<div key=${t.topic}><a href=${topicLink(t.topic)}>${t.topic}</a>${t.counts.ready ? html` <span class="small">${num(t.counts.ready)} waiting</span>` : ""}</div>`)}${Object.entries(r).filter(([k, v]) => !known.includes(k) && typeof v !== "object").map(([k, v]) => html`<div class="small muted" key=${k}>${k.replaceAll("_", " ")} ${v}</div>`)}`],
     ]} />` : html`<${Empty}>${unhealthy && all.length ? "All receivers are healthy." : html`No calls recently. To start a test receiver: <code>carillon sink --listen 127.0.0.1:7780</code>`}<//>`}<//></div>`;
 }
