@@ -164,7 +164,7 @@ func TestChangeOfKeyCountsFormerIDs(t *testing.T) {
 	refused("null", "2 pending timers would keep ids")
 	allowed("?force=true", "null", `"former_ids":2`)
 	add("e")
-	refused(`"other"`, "1 pending timers would keep ids")
+	refused(`"other"`, "1 pending timer would keep ids")
 	allowed("?force=true", `"other"`, `"former_ids":1`)
 	refused(`"all"`, "2 pending timers would keep ids") // e is found by its plain id as before
 }

@@ -114,13 +114,24 @@ type InUseError struct {
 
 func (e InUseError) Error() string {
 	if e.Secrets > 0 {
-		return fmt.Sprintf("the topic has %d signing secrets and would have none", e.Secrets)
+		return "the topic has " + many(int64(e.Secrets), "signing secret") + " and would have none"
 	}
 	if e.Naming > 0 {
+		if e.Naming == 1 {
+			return "1 pending timer of another topic names the topic in on_done or on_dead"
+		}
 		return fmt.Sprintf("%d pending timers of other topics name the topic in on_done or on_dead", e.Naming)
 	}
 	if e.Keyed > 0 {
-		return fmt.Sprintf("%d pending timers would keep ids without the key, and an add of the same id would make another timer", e.Keyed)
+		return many(e.Keyed, "pending timer") + " would keep ids without the key, and an add of the same id would make another timer"
 	}
-	return fmt.Sprintf("%d pending timers would have no callback URL", e.Timers)
+	return many(e.Timers, "pending timer") + " would have no callback URL"
+}
+
+// many is a number with its noun.
+func many(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -67,7 +67,11 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 				help = node.FullPath() + " --help"
 			}
 		}
-		return parsed{help: help}, terminal.Usagef("%s", err.Error())
+		text := err.Error()
+		if strings.HasPrefix(text, "unknown flag --port") {
+			text += "; the address and port of the API is --http, as --http 127.0.0.1:8080"
+		}
+		return parsed{help: help}, terminal.Usagef("%s", text)
 	}
 	run := func(t *terminal.Terminal) error {
 		if strings.HasPrefix(ctx.Command(), "ctl ") || strings.HasPrefix(ctx.Command(), "migrate ") {

@@ -129,7 +129,7 @@ func TestApplyOfHiddenValues(t *testing.T) {
 	applied(t, url, strings.Replace(hidden, aSecret, `"sha256:0011223344556677"`, 1), 1, "", "a fingerprint that no stored secret has")
 	applied(t, url, strings.ReplaceAll(hidden, "orders", "other"), 1, "", "nothing is stored for it to keep")
 	applied(t, url, strings.Replace(hidden, "["+aSecret+"]", "[]", 1), 1, "not done: change orders  secrets ["+shown+
-		"] -> []: the topic has 1 signing secrets and would have none; nothing was changed. PATCH changes the given fields only; --force does it nevertheless (409 in_use)\n"+
+		"] -> []: the topic has 1 signing secret and would have none; nothing was changed. PATCH changes the given fields only; --force does it nevertheless (409 in_use)\n"+
 		"0 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "not done: 1 of the changes")
 }
 
@@ -142,6 +142,8 @@ func TestApplyChecksFirst(t *testing.T) {
 		"unknown":        {"topics:\n  good: {}\n  bad:\n    serial: true\n    retries: {}\n", `stdin:5: bad: unknown field "retries"`},
 		"unknown within": {"topics:\n  bad:\n    retry:\n      jitter: 0\n      max_attempt: 5\n", `stdin:5: bad: unknown field "max_attempt"`},
 		"value":          {"topics:\n  bad:\n    retry:\n      jitter: 0\n      max_attempts: 0\n", "stdin:5: bad: retry.max_attempts: must be 1 to 1000"},
+		"octal":          {"topics:\n  bad:\n    concurrency: 010\n", "stdin:3: bad: 010: must be a decimal number"},
+		"exponent":       {"topics:\n  bad:\n    rate: {per_second: 1e2}\n", "stdin:3: bad: 1e2: must be a decimal number"},
 		"two faults":     {"topics:\n  bad:\n    lease: 1ms\n  worse:\n    serial: 7\n", "stdin:3: bad: lease: must be 1s to 12h; stdin:5: worse: serial: "},
 		"header":         {"topics:\n  bad:\n    callback:\n      headers: {X-Shop: 7}\n", "stdin:4: bad: callback.headers"},
 		"null":           {"topics:\n  bad:\n    serial:\n", "stdin:3: bad: serial: "},
@@ -189,12 +191,19 @@ func TestApplyTakesNothingAway(t *testing.T) {
 	}
 	const file = `topics: {orders: {}, mail: {serial: true}}`
 	const busy = "keep busy  (timers pending: 1, dead letters: 0; carillon ctl topics delete busy --force drops them, too)\n"
-	applied(t, url, file, 1, "not done: change orders  callback.url http://127.0.0.1:9/ -> none: 1 pending timers would have no callback URL; "+
+	applied(t, url, file, 1, "not done: change orders  callback.url http://127.0.0.1:9/ -> none: 1 pending timer would have no callback URL; "+
 		"nothing was changed. PATCH changes the given fields only; --force does it nevertheless (409 in_use)\nchange mail  serial false -> true\n"+busy+"delete empty\n"+
 		"0 created, 1 changed, 0 left, 1 kept, 1 deleted\n", "not done: 1 of the changes; what was done stays, and the same command does the rest", "--prune")
 	applied(t, url, file, 0, "change orders  callback.url http://127.0.0.1:9/ -> none  (pending timers without a URL now: 1, with ids of the former key: 0)\nleave mail\n"+busy+"0 created, 1 changed, 1 left, 1 kept, 0 deleted\n", "", "--prune", "--force")
 	if out := ctlSays(t, url, "topics"); strings.Contains(out, "empty") || !strings.Contains(out, "busy") || !strings.Contains(out, "auto") {
 		t.Errorf("left are %s", out)
+	}
+	// The command that deletes a topic that others name is not this one.
+	_, url = serve(t)
+	applied(t, url, `topics: {orders: {on_dead: {topic: ends}}, ends: {}}`, 0, "create ends\ncreate orders\n2 created, 0 changed, 0 left, 0 kept, 0 deleted\n", "")
+	got := carillon(t, `topics: {orders: {on_dead: {topic: ends}}}`, nil, "ctl", "--url", url, "apply", "-f", "-", "--prune")
+	if got.code != 1 || !strings.Contains(got.out, "; carillon ctl topics delete ends --force deletes it nevertheless") {
+		t.Errorf("%+v", got)
 	}
 }
 

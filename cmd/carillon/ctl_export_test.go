@@ -60,7 +60,7 @@ func TestExportAndImport(t *testing.T) {
 	if got := run("", "import", file, "--dry-run", "--json"); got.out != `{"timers":5,"topics":1,"dry_run":true}`+"\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := run("", "import", file, "--dry-run"); got.code != exitOK || !strings.HasPrefix(got.out, "good: 5 timers of 1 topics; nothing was changed\norders: 5 timers, the first {\"id\":") {
+	if got := run("", "import", file, "--dry-run"); got.code != exitOK || !strings.HasPrefix(got.out, "good: 5 timers of 1 topic; nothing was changed\norders: 5 timers, the first {\"id\":") {
 		t.Errorf("dry run: %+v", got)
 	}
 	for _, want := range []string{"orders: 5 added, 0 there already\n", "orders: 0 added, 5 there already\n"} {

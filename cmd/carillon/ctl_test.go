@@ -380,8 +380,8 @@ func TestCtl(t *testing.T) {
 			out:     []string{`{"timers":[{"id":"a"},{"id":"b"}]}` + "\n"},
 		},
 		{
-			name: "topics", args: []string{"topics"}, replies: ok(`{"topics":[{"topic":"orders","paused":true,"counts":{"scheduled":7,"dead":1,"waiting":{"key":1,"breaker":3}},"oldest_overdue_ms":12}]}`),
-			asked: []string{"GET /v1/topics?counts=true&limit=100"}, out: []string{"TOPIC", "orders", "true", "7", "12 ms", "WAITS FOR", "breaker 3, key 1"},
+			name: "topics", args: []string{"topics"}, replies: ok(`{"topics":[{"topic":"orders","paused":true,"counts":{"scheduled":7,"dead":1,"waiting":{"key":1,"breaker":3}},"oldest_overdue_ms":12},{"topic":"old","counts":{},"oldest_overdue_ms":95790309335},{"topic":"new","counts":{},"oldest_overdue_ms":3723000}]}`),
+			asked: []string{"GET /v1/topics?counts=true&limit=100"}, out: []string{"TOPIC", "orders", "true", "7", "12 ms", "1108 d 16 h", "1h2m3s", "WAITS FOR", "breaker 3, key 1"},
 		},
 		{
 			name: "topics get", args: []string{"topics", "get", "orders"}, replies: ok(`{"topic":"orders","policy":{"delivery":"push"},"paused":false}`),

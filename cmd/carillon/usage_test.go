@@ -12,6 +12,7 @@ func TestUsageFaultsExit2(t *testing.T) {
 	tests := []struct{ args, want string }{
 		{"frob", "unexpected argument frob"},
 		{"serve --jion x", "unknown flag --jion"},
+		{"serve --port 8080", "the address and port of the API is --http"},
 		{"serve --join 127.0.0.1", "host:port"},
 		{"serve --bootstrap-expect 3", "--join"},
 		{"serve --replicas 0", "1–7"},

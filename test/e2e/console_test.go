@@ -383,7 +383,7 @@ func TestConsoleEditsTopics(t *testing.T) {
 	b.fill("rate.per_second", "")
 	b.fill("callback.url", "")
 	b.click("Save")
-	b.sees("1 pending timers would have no callback URL. Nothing was changed.", "Save it anyway")
+	b.sees("1 pending timer would have no callback URL. Nothing was changed.", "Save it anyway")
 	b.shot("in-use-light")
 	b.tick("force")
 	b.click("Save")

@@ -88,7 +88,7 @@ func TestOutcomes(t *testing.T) {
 	c.must(t, 200, "PATCH", "/v1/topics/work", `{"on_dead":null}`)
 	c.must(t, 201, "PUT", "/v1/topics/failed2", `{"delivery":"pull"}`)
 	c.must(t, 201, "POST", "/v1/topics/work/timers", `{"id":"later","delay":"1h","on_dead":{"topic":"failed2"}}`)
-	if a := c.must(t, 409, "DELETE", "/v1/topics/failed2", ""); a.code() != "in_use" || !strings.Contains(string(a.body), "1 pending timers") {
+	if a := c.must(t, 409, "DELETE", "/v1/topics/failed2", ""); a.code() != "in_use" || !strings.Contains(string(a.body), "1 pending timer of another topic names") {
 		t.Errorf("a topic that a timer names: %s", a.body)
 	}
 	c.must(t, 200, "DELETE", "/v1/topics/failed2?force=true", "")

@@ -169,10 +169,16 @@ func (rq *request) admit() *web.Problem {
 	if p := rq.authenticate(pat); p != nil {
 		return p
 	}
-	if pat == nil {
-		return web.Fail(404, web.NotFound, "there is nothing at this path")
+	slash := ""
+	if last := len(rq.segments) - 1; last > 0 && len(rq.segments[last]) == 0 {
+		slash = "; it ends with a slash, which must go"
 	}
-	if rq.route = pat.method(rq.Ctx.Method()); rq.route == nil {
+	if pat == nil {
+		return web.Fail(404, web.NotFound, "there is nothing at this path"+slash)
+	}
+	if rq.route = pat.method(rq.Ctx.Method()); rq.route == nil && slash != "" {
+		return web.Fail(404, web.NotFound, "there is nothing at this path"+slash)
+	} else if rq.route == nil {
 		return &web.Problem{Status: 405, Code: "method_not_allowed", Detail: "this path takes " + pat.allow, Allow: pat.allow}
 	}
 	if c, ok := rq.Ctx.Conn().(*framedConn); ok && c.probing() {
@@ -182,6 +188,9 @@ func (rq *request) admit() *web.Problem {
 		}
 	}
 	if p := rq.pathParams(pat); p != nil {
+		if slash != "" {
+			p.Detail += "; the path ends with a slash, which must go"
+		}
 		return p
 	}
 	if p := rq.authorise(); p != nil {

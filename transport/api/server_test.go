@@ -93,6 +93,25 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// TestTrailingSlash: a path with a slash too many is refused with a text that names it.
+func TestTrailingSlash(t *testing.T) {
+	h := newHarness(t)
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{{"GET", "/v1/topics/", 400}, {"POST", "/v1/topics/t/timers/", 404}, {"GET", "/v1/cluster/", 404}, {"PUT", "/v1/topics/t/timers/", 400}} {
+		if detail := h.do(c.method, c.path, "").want(c.status).json()["detail"].(string); !strings.HasSuffix(detail, "ends with a slash, which must go") {
+			t.Errorf("%s %s: %s", c.method, c.path, detail)
+		}
+	}
+}
+
+// TestBadURLIsNamedOnce: the code, the title and the field name the fault; the reason follows.
+func TestBadURLIsNamedOnce(t *testing.T) {
+	h := newHarness(t)
+	h.do("PUT", "/v1/topics/t", `{"callback":{"url":"ftp://x/"}}`).want(400).has("detail", `"callback.url: must start with http:// or https://"`)
+}
+
 func TestPanicIsA500(t *testing.T) {
 	var log syncBuffer
 	h := newHarness(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"carillon/client"
 	"carillon/cmd/carillon/terminal"
@@ -141,6 +142,9 @@ func (s *step) run(ctl *Command) (stop bool) {
 		s.Note = "somebody else deleted it meanwhile"
 	case refused && p.Code == client.ErrNotEmpty:
 		s.Action, s.Note = "keep", "it is not empty any more"
+	case refused && s.Action == "delete" && p.Code == "in_use":
+		// apply has a --force too, which deletes nothing.
+		s.Error = strings.Replace(err.Error(), "--force", "carillon ctl topics delete "+s.Topic+" --force", 1)
 	case refused && p.Status == http.StatusPreconditionFailed:
 		s.Error = "somebody changed it meanwhile, which was not overwritten; look at it and apply again (412 version_mismatch)"
 	default:

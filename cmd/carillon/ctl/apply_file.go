@@ -90,6 +90,9 @@ func (t *topicInFile) readPolicy() error {
 		}
 		t.policy[name] = text
 	}
+	if bad := notDecimal(t.node); bad != nil {
+		return t.fault(bad.Line, fmt.Sprintf("%s: must be a decimal number, as in JSON; a text has quotes", bad.Value))
+	}
 	return nil
 }
 
@@ -131,6 +134,21 @@ func members(n *yaml.Node) (all []member) {
 		all = append(all, member{n.Content[i], value})
 	}
 	return all
+}
+
+var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+
+// notDecimal is a number that YAML reads by rules of its own: 010 would be 8, and 1e2 100.
+func notDecimal(n *yaml.Node) *yaml.Node {
+	if tag := n.ShortTag(); n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float") && !decimal.MatchString(n.Value) {
+		return n
+	}
+	for _, child := range n.Content {
+		if bad := notDecimal(child); bad != nil {
+			return bad
+		}
+	}
+	return nil
 }
 
 // datesAreTexts has a date be the text that it is in JSON.

@@ -47,7 +47,7 @@ func (c *clockCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		if a.Stopped {
 			more = "; stopped there: the same again goes on"
 		}
-		_, err := fmt.Fprintf(term.Out, "%s: %d calls, %d left%s\n", instant(a.Now), a.Calls, a.Left, more)
+		_, err := fmt.Fprintf(term.Out, "%s: %s, %d left%s\n", instant(a.Now), terminal.Many(int64(a.Calls), "call", "calls"), a.Left, more)
 		return err
 	}))
 }

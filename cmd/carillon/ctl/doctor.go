@@ -325,7 +325,7 @@ func (f *findings) waiting(node string, metrics []byte) {
 				continue
 			}
 			if _, err := fmt.Sscan(rest, &n); err == nil && n > 0 {
-				f.add(wrong, node, "%s %s; carillon ctl topics list shows where", many(int64(n), "timer", "timers"), s.text)
+				f.add(wrong, node, "%s %s; carillon ctl topics list shows where", terminal.Many(int64(n), "timer", "timers"), s.text)
 			}
 		}
 	}
@@ -353,7 +353,7 @@ func (f *findings) receivers(ctl *Command) {
 			more++
 		case open:
 			more++
-			f.add(seeTo, "receiver", "%s is unhealthy: its calls are paused, %s for it; last error: %s", r.Destination, many(int64(r.Waiting), "timer waits", "timers wait"), r.LastError)
+			f.add(seeTo, "receiver", "%s is unhealthy: its calls are paused, %s for it; last error: %s", r.Destination, terminal.Many(int64(r.Waiting), "timer waits", "timers wait"), r.LastError)
 		default:
 			more++
 			f.add(seeTo, "receiver", "%s: the last %d calls failed (%s)", r.Destination, r.Failures, r.LastError)

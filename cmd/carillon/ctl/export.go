@@ -261,7 +261,7 @@ func endsByCount(repeat json.RawMessage) bool {
 
 // report counts the exported timers, and the fields that the file cannot have.
 func (x *exporter) report(w io.Writer, topic string) {
-	fmt.Fprintf(w, "carillon: exported %d timers of %s\n", x.count, topic)
+	fmt.Fprintf(w, "carillon: exported %s of %s\n", terminal.Many(int64(x.count), "timer", "timers"), topic)
 	var lacks []string
 	note := func(is bool, format string, args ...any) {
 		if is {

@@ -55,7 +55,8 @@ func (i *importCmd) Run(ctl *Command, term *terminal.Terminal) error {
 		return printJSON(term.Out, o.bytes())
 	}
 	if i.DryRun {
-		_, err := fmt.Fprintf(term.Out, "good: %d timers of %d topics; nothing was changed\n%s", check.timers, check.topics, check.samples)
+		_, err := fmt.Fprintf(term.Out, "good: %s of %s; nothing was changed\n%s",
+			terminal.Many(int64(check.timers), "timer", "timers"), terminal.Many(int64(check.topics), "topic", "topics"), check.samples)
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -206,7 +207,7 @@ const (
 
 func (c *importCheck) end() error {
 	if c.topics <= importSamples {
-		c.samples = fmt.Appendf(c.samples, "%s: %d timers, the first %s\n", c.name, c.count, cmp.Or(c.first, "none"))
+		c.samples = fmt.Appendf(c.samples, "%s: %s, the first %s\n", c.name, terminal.Many(int64(c.count), "timer", "timers"), cmp.Or(c.first, "none"))
 	}
 	return nil
 }

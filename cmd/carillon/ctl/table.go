@@ -43,20 +43,24 @@ func printable(s string) string {
 	}, s)
 }
 
+// span is a length of time for people.
+func span(ms int64) string {
+	switch d := time.Duration(ms) * time.Millisecond; {
+	case ms < 1000:
+		return fmt.Sprintf("%d ms", ms)
+	case ms >= 48*time.Hour.Milliseconds(): // a time that is long past may be more than d holds
+		return fmt.Sprintf("%d d %d h", ms/(24*time.Hour).Milliseconds(), ms/time.Hour.Milliseconds()%24)
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
 // instant is a time as the API writes it; "" for none.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
-}
-
-// many is a number with its noun.
-func many(n int64, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }
 
 // last is how a timer's last attempt ended.
@@ -127,7 +131,7 @@ func printTopics(out io.Writer, topics []json.RawMessage) error {
 	for _, topic := range rows {
 		c := topic.Counts
 		t.row(topic.Name, fmt.Sprint(topic.Paused), fmt.Sprint(c.Scheduled), fmt.Sprint(c.Ready), fmt.Sprint(c.Leased),
-			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), fmt.Sprintf("%d ms", topic.OldestOverdueMs), waitsFor(c.Waiting))
+			fmt.Sprint(c.Done), fmt.Sprint(c.Dead), span(topic.OldestOverdueMs), waitsFor(c.Waiting))
 	}
 	return t.w.Flush()
 }

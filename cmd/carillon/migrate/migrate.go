@@ -175,7 +175,7 @@ func (w *writer) end(want int, left ...string) error {
 	if err := w.line(fmt.Appendf(nil, `{"end":{"timers":%d}}`, w.count)); err != nil {
 		return err
 	}
-	fmt.Fprintf(w.report, "carillon: %s to topic %s: %d timers, %d of them due now", w.queue, w.topic, w.count, w.due)
+	fmt.Fprintf(w.report, "carillon: %s to topic %s: %s, %d of them due now", w.queue, w.topic, terminal.Many(int64(w.count), "timer", "timers"), w.due)
 	if w.first != "" {
 		fmt.Fprintf(w.report, "; the first is %s", w.first)
 	}

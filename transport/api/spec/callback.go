@@ -59,7 +59,7 @@ func readURL(r *web.Reader) string {
 		return s
 	}
 	if err := callback.ValidateURL(s); err != nil {
-		r.Reject(web.Bad(web.BadURL, "callback.url: "+err.Error()))
+		r.Reject(web.Bad(web.BadURL, "callback.url: "+strings.TrimPrefix(err.Error(), callback.ErrBadURL.Error()+": ")))
 	}
 	return s
 }

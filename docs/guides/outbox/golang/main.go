@@ -43,7 +43,7 @@ func main() {
 			log.Print(err)
 		}
 		if n > 0 {
-			fmt.Println(n, "rows sent")
+			fmt.Println("rows sent:", n)
 			continue
 		}
 		if *once && err == nil {

@@ -42,7 +42,7 @@ let running = true;
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => { running = false; });
 while (running) {
   const sent = await relay().catch((error) => { console.error(error.message); return -1; });
-  if (sent > 0) console.log(sent, "rows sent");
+  if (sent > 0) console.log("rows sent:", sent);
   else if (sent === 0 && process.argv.includes("--once")) break;
   else await setTimeout(1000);
 }
