@@ -76,6 +76,7 @@ func TestConsoleAnswersAtNight(t *testing.T) {
 	b.click("Upcoming")
 	b.click("Tonight")
 	b.sees("Tonight, until 6:00", "In numbers")
+	b.awaitTrue("the count ends at six", `[...document.querySelectorAll('.figures')].some((e) => / ?06:00:00/.test(e.innerText))`)
 	b.awaitTrue("the timers of the next hour are counted", `[...document.querySelectorAll('.figure b')].some((e) => Number(e.textContent) >= 24)`)
 	b.shot("due-light")
 

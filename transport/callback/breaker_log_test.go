@@ -113,6 +113,9 @@ func TestFailuresInARow(t *testing.T) {
 		if n := inRow(); n != 3 {
 			t.Errorf("%d after three redirects", n)
 		}
+		if s.call(Breaker{}, 410); inRow() != 3 {
+			t.Errorf("%d after a 410, which is about one timer", inRow())
+		}
 		if s.call(Breaker{}, 200); inRow() != 0 {
 			t.Errorf("%d after a success", inRow())
 		}

@@ -61,7 +61,7 @@ type destination struct {
 	dropped atomic.Bool          // The pool has forgotten it.
 	latency atomic.Int64         // moving mean of call times, ns
 	failure atomic.Pointer[failure]
-	inRow   atomic.Int64 // calls that failed since one succeeded
+	inRow   atomic.Int64 // calls that failed since one succeeded, not with 410
 }
 
 // failure is how a call failed.

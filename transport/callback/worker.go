@@ -143,7 +143,9 @@ func (p *Pool) finish(t *callSlot, out Outcome) (next *callSlot) {
 	}
 	if out.failed() {
 		t.dest.failure.Store(&failure{out.Err, p.config.shown()})
-		t.dest.inRow.Add(1)
+		if out.Status != 410 { // with that a receiver refuses one timer
+			t.dest.inRow.Add(1)
+		}
 	} else if !out.NotSent {
 		t.dest.inRow.Store(0)
 	}

@@ -1424,7 +1424,7 @@ export interface components {
             /** @description When that was. */
             failed?: components["schemas"]["Time"];
             failed_ms?: number;
-            /** @description Calls that failed since one succeeded, of all nodes together. Absent when there are none. */
+            /** @description Calls that failed since one succeeded, of all nodes together, without those answered 410. Absent when there are none. */
             failures?: number;
             /** @description While it is open: when it is called again. */
             next_probe?: components["schemas"]["Time"];

@@ -446,7 +446,7 @@ class Destination(_Destination, total=False):
     """When that was."""
     failed_ms: int
     failures: int
-    """Calls that failed since one succeeded, of all nodes together. Absent when there are none."""
+    """Calls that failed since one succeeded, of all nodes together, without those answered 410. Absent when there are none."""
     next_probe: Time
     """While it is open: when it is called again."""
     next_probe_ms: int

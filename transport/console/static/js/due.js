@@ -2,22 +2,23 @@
 import { clock, get, html, many, num, span, useLoad, useMemo, useState } from "./lib.js";
 import { Card, Chart, Empty, Failed, Figure, Table } from "./parts.js";
 
-// tonight is how long it is until six in the morning, here.
-function tonight() {
+// morning is the next six o'clock, here, that is an hour away at least.
+function morning() {
   const six = new Date();
   six.setHours(6, 0, 0, 0);
   if (six.getTime() < Date.now() + 3600000) six.setDate(six.getDate() + 1);
-  return six.getTime() - Date.now();
+  return six.getTime();
 }
 
-export const spans = { hour: ["Next hour", () => 3600000, 60], tonight: ["Tonight, until 6:00", tonight, 60], day: ["Next 24 hours", () => 86400000, 48], month: ["Next 30 days", () => 30 * 86400000, 60] };
+export const spans = { hour: ["Next hour", () => 3600000, 60], tonight: ["Tonight, until 6:00", () => morning() - Date.now(), 60, morning], day: ["Next 24 hours", () => 86400000, 48], month: ["Next 30 days", () => 30 * 86400000, 60] };
 
 // round are lengths that bars may have.
 const round = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((min) => min * 60000);
 
-function useDue(topic, spanMs, most, every) {
+// useDue counts up to the end, if that is given, else whole bars that cover the span.
+function useDue(topic, spanMs, most, every, end) {
   const bar = round.find((r) => spanMs / r <= most) || round[round.length - 1], buckets = Math.ceil(spanMs / bar);
-  return useLoad((s) => get("/v1/due", { topic, until: Date.now() + buckets * bar, buckets }, s), [topic, bar, buckets], every);
+  return useLoad((s) => get("/v1/due", { topic, until: end ? end() : Date.now() + buckets * bar, buckets }, s), [topic, bar, buckets, end], every);
 }
 
 const dueSeries = [{ label: "timers", color: "--accent" }];
@@ -37,9 +38,9 @@ export function Due({ params }) {
   const [range, setRange] = useState(spans[params.range] ? params.range : "hour");
   const [topic, setTopic] = useState(params.topic || "");
   const topics = useLoad((s) => get("/v1/topics", { limit: 1000 }, s), []);
-  const [, length, buckets] = spans[range];
+  const [, length, buckets, end] = spans[range];
   const spanMs = useMemo(length, [range]);
-  const due = useDue(topic, spanMs, buckets, 10000);
+  const due = useDue(topic, spanMs, buckets, 10000, end);
   const d = due.data;
   const rows = d ? d.counts.map((n, i) => ({ n, from: d.from_ms + i * d.bucket_ms })).filter((r) => r.n > 0) : [];
   const total = rows.reduce((a, r) => a + r.n, 0);
