@@ -17,6 +17,20 @@ import (
 // chart renders deploy/helm/carillon as the release of that name.
 func chart(t *testing.T, release string, flags ...string) map[string]map[string]any {
 	t.Helper()
+	out, fault := helmTemplate(t, release, flags...)
+	if fault != "" {
+		t.Fatalf("helm: %s", fault)
+	}
+	file := filepath.Join(t.TempDir(), "rendered.yaml")
+	if err := os.WriteFile(file, out, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, file)
+}
+
+// helmTemplate gives what helm renders, or why it does not.
+func helmTemplate(t *testing.T, release string, flags ...string) (out []byte, fault string) {
+	t.Helper()
 	if _, err := exec.LookPath("helm"); err != nil {
 		t.Skip("helm is not installed: the chart is not checked")
 	}
@@ -27,13 +41,22 @@ func chart(t *testing.T, release string, flags ...string) map[string]map[string]
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("helm: %v: %s", err, said.String())
+		return nil, err.Error() + ": " + said.String()
 	}
-	file := filepath.Join(dir, "rendered.yaml")
-	if err := os.WriteFile(file, out, 0o600); err != nil {
-		t.Fatal(err)
+	return out, ""
+}
+
+// TestHelmChartRefusesValues: a value that the chart does not know, or of another type, is refused
+// by its name.
+func TestHelmChartRefusesValues(t *testing.T) {
+	for set, want := range map[string]string{
+		"replicsa=3": "'replicsa' not allowed", "replicas=three": "'/replicas': got string", "image.tag=7": "'/image/tag'", "image.pullPolicy=Sometimes": "'/image/pullPolicy'",
+		"storage.size=big": "'/storage/size'", "serviceMonitor.enabled=yes": "'/serviceMonitor/enabled'", "traces.sample=2": "'/traces/sample'", "backup.to=/backups": "'/backup/to'",
+	} {
+		if _, fault := helmTemplate(t, "carillon", "--set", set); !strings.Contains(fault, want) {
+			t.Errorf("%s: %q lacks %q", set, fault, want)
+		}
 	}
-	return objects(t, file)
 }
 
 // objects are the documents of a file by kind and name, without the labels that nothing selects by.
