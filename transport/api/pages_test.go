@@ -241,6 +241,9 @@ func TestErrorsPage(t *testing.T) {
 			t.Errorf("docs/errors.md: %s needs a row of four cells, has %q", code, rows[code])
 			continue
 		}
+		if anchor := `<a id="` + code + `"></a>`; !strings.HasPrefix(rows[code][1], anchor) {
+			t.Errorf("docs/errors.md: %s lacks its anchor %s", code, anchor)
+		}
 		for _, status := range statuses {
 			if status != 0 && !slices.Contains(strings.Split(rows[code][0], ", "), strconv.Itoa(status)) {
 				t.Errorf("docs/errors.md: %s is answered with %d, not only with %s", code, status, rows[code][0])
