@@ -508,6 +508,24 @@ func TestConsoleEditsTimers(t *testing.T) {
 	b.content()
 }
 
+// TestConsoleSearchesAllTopics: an id is found in a topic behind the first page of them.
+func TestConsoleSearchesAllTopics(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	p := serve(t, t.TempDir())
+	m := newClient(p)
+	for i := range 1001 {
+		m.must(t, 201, "PUT", fmt.Sprintf("/v1/topics/t%04d", i), `{}`)
+	}
+	m.must(t, 201, "PUT", "/v1/topics/last", `{}`)
+	m.must(t, 201, "PUT", "/v1/topics/zoo/timers/far-away", `{"delay":"1h","callback":{"url":"http://127.0.0.1:9/"}}`)
+	b.size(1280, 1000, "light")
+	b.open(p.url + "/#/search?q=far-away")
+	b.awaitTrue("the timer opens", `location.hash === '#/topics/zoo/timers/far-away'`)
+	b.open(p.url + "/#/search?q=nowhere")
+	b.sees("No timer of 1,003 topics has this id. For ids that begin so and for labels, only the first 1,000 topics were searched.")
+}
+
 // TestConsoleSaysThatAnUpgradeWaits: after an upgrade the cluster page shows how to finalize it,
 // until that is done.
 func TestConsoleSaysThatAnUpgradeWaits(t *testing.T) {
