@@ -537,3 +537,23 @@ func TestCtlWithoutAnAnswer(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestTimesAreLocal: tables and details have the times of the machine's zone, with its offset; JSON
+// has those of the API.
+func TestTimesAreLocal(t *testing.T) {
+	t.Parallel()
+	const timer = `{"topic":"t","id":"x","state":"scheduled","due":"2030-01-01T00:00:00.000Z","due_ms":1893456000000}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/x") {
+			io.WriteString(w, timer)
+		} else {
+			io.WriteString(w, `{"timers":[`+timer+`]}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	for args, want := range map[string]string{"list t": "2030-01-01T05:30:00.000+05:30", "get t x": "2030-01-01T05:30:00.000+05:30", "list t --json": "2030-01-01T00:00:00.000Z"} {
+		if got := carillon(t, "", []string{"TZ=Asia/Kolkata"}, append([]string{"ctl", "--url", server.URL}, strings.Fields(args)...)...); !strings.Contains(got.out, want) {
+			t.Errorf("%s: %s%s", args, got.out, got.err)
+		}
+	}
+}

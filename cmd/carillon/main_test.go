@@ -45,7 +45,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self, args...)
 	cmd.Dir = t.TempDir()
 	// Under the race detector a process would linger for a second when it ends.
-	cmd.Env = append(clean(os.Environ()), asCarillon+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(clean(os.Environ()), asCarillon+"=1", "TZ=UTC", "GORACE=atexit_sleep_ms=0")
 	cmd.Env = append(cmd.Env, env...)
 	return cmd
 }

@@ -171,7 +171,7 @@ func (t *shownTimer) add() []byte {
 	o := &object{}
 	o.set("id", t.ID)
 	if t.DueMs < web.LeastMs {
-		o.set("at", instant(time.UnixMilli(t.DueMs)))
+		o.set("at", time.UnixMilli(t.DueMs).UTC().Format(instantForm))
 	} else {
 		o.set("at_ms", t.DueMs)
 	}

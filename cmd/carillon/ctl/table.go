@@ -55,13 +55,15 @@ func span(ms int64) string {
 	}
 }
 
-// instant is a time as the API writes it; "" for none.
+// instant is a time as the API writes it, by this machine's zone; "" for none.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	return t.Local().Format(instantForm)
 }
+
+const instantForm = "2006-01-02T15:04:05.000Z07:00"
 
 // last is how a timer's last attempt ended.
 func last(t *client.Timer) string {
@@ -174,7 +176,11 @@ func printDetail(out io.Writer, body []byte, without ...string) error {
 		if readable, ms := strings.CutSuffix(name, "_ms"); ms && members[readable] != nil || slices.Contains(without, name) {
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\n", printable(name), printable(readableValue(members[name])))
+		text := readableValue(members[name])
+		if at, err := time.Parse(time.RFC3339, text); err == nil && members[name+"_ms"] != nil {
+			text = instant(at)
+		}
+		fmt.Fprintf(w, "%s\t%s\n", printable(name), printable(text))
 	}
 	return w.Flush()
 }
