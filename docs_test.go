@@ -121,6 +121,16 @@ func headingIDs(text string) (ids []string) {
 	return ids
 }
 
+// An item of a list begins a line: where a paragraph was filled over it, it is text.
+func TestListsAreLists(t *testing.T) {
+	swallowed := regexp.MustCompile(`\S - \*\*`)
+	for _, doc := range documents {
+		if at := swallowed.FindString(read(t, doc)); at != "" {
+			t.Errorf("%s has an item of a list within a line: %q", doc, at)
+		}
+	}
+}
+
 // Each alert leads to a page with what to do.
 func TestAlertsAreExplained(t *testing.T) {
 	page := read(t, "docs/metrics.md")
