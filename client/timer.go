@@ -52,6 +52,7 @@ const (
 	WaitNoCallback  WaitCause = "no_callback"  // neither it nor the topic has a URL
 	WaitHeld        WaitCause = "paused"       // Timer.Paused
 	WaitRefused     WaitCause = "refused_address"
+	WaitOrder       WaitCause = "order"    // an earlier timer of its id has not ended; see MergeCollect
 	WaitKeyRate     WaitCause = "key_rate" // Policy.PerKey.Rate
 	WaitLeader      WaitCause = "leader"   // its shard has none, or that cannot start calls or has not come to it
 	WaitBatch       WaitCause = "batch"    // its call of many timers is neither full nor is its wait over

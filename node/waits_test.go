@@ -59,7 +59,7 @@ func TestWaits(t *testing.T) {
 		"key of a consumer": waitsForKeyOfConsumer, "key_rate": waitsForKeyRate, "key that is full": waitsForFullKey, "concurrency": waitsForConcurrency, "rate": waitsForRate,
 		"spread": waitsForSpread, "slots": waitsForSlots, "no_callback": waitsForNoCallback, "refused_address": waitsForRefusedAddress,
 		"window": waitsForWindow, "window of a consumer": waitsForWindowOfConsumer,
-		"batch": waitsForBatch,
+		"batch": waitsForBatch, "order": waitsForOrder,
 	} {
 		asked[strings.Fields(name)[0]] = true
 		t.Run(name, func(t *testing.T) { test(t, &running{t: t, base: n.base, node: n.node, stop: n.stop}) })
@@ -155,6 +155,26 @@ func waitsForBatch(t *testing.T, n *running) {
 	n.counted("many", "batch", 1)
 	n.must(200, "PATCH", "/v1/topics/many", `{"batch":{"wait":"0s"}}`)
 	n.eventually("many", "a", "done")
+}
+
+// An array of collect waits for the one before it, which somebody holds.
+func waitsForOrder(t *testing.T, n *running) {
+	rec := newReceiver(t, nil)
+	n.must(201, "PUT", "/v1/topics/mails", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
+	n.must(201, "POST", "/v1/topics/mails/timers", `{"id":"a","delay":"1h","payload":1,"merge":"collect","collect_max":2}`)
+	n.must(200, "POST", "/v1/topics/mails/timers/a/pause", "")
+	for range 3 {
+		n.must(200, "POST", "/v1/topics/mails/timers", `{"id":"a","delay":"1h","payload":1,"merge":"collect","collect_max":2}`)
+	}
+	until(t, "the second array waits for the first", func() bool {
+		return strings.Contains(n.must(200, "GET", "/v1/topics/mails/timers", ""), `"waits_for":"order"`)
+	})
+	until(t, "both are counted", func() bool {
+		return strings.Contains(n.must(200, "GET", "/v1/topics/mails", ""), `"waiting":{"paused":1,"order":1}`)
+	})
+	countedCauses.Store("order", true)
+	n.must(200, "POST", "/v1/topics/mails/timers/a/resume", "")
+	n.eventually("mails", "a", "done")
 }
 
 func waitsForWindowOfConsumer(t *testing.T, n *running) {

@@ -24,6 +24,7 @@ const (
 	WaitHeld                  // a client holds it; goes before all others
 	WaitKeyRate               // the rate of its key is reached
 	WaitBatch                 // its call is neither full nor is its wait over; see Batch
+	WaitOrder                 // an earlier timer of its id has not ended; goes right after WaitHeld
 
 	waitCauses
 )
@@ -31,7 +32,7 @@ const (
 // waitNames are the causes in answers.
 var waitNames = [waitCauses]string{
 	"", "backoff", "topic_paused", "spread", "key", "consumer", "breaker", "concurrency", "rate", "slots",
-	"zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch",
+	"zone", "window", "no_callback", "refused_address", "leader", "paused", "key_rate", "batch", "order",
 }
 
 // String is the cause in answers; "" of NoWait, and of a cause that this build does not know.

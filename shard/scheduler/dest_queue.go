@@ -6,6 +6,7 @@ import (
 	"carillon/internal/delivery"
 	"carillon/internal/order"
 	"carillon/shard/table"
+	"carillon/timer"
 )
 
 // Destination is the receiver of a timer's calls, as the dispatcher names it. It is comparable, and
@@ -358,6 +359,9 @@ func (tq *topicQueues) acquire(n *destQueue) delivery.Permit {
 	}
 	q := n.queue
 	p, v := tq.cfg.Dispatcher.Acquire(n.dest, q.topic, delivery.Ask{Receiver: n, Part: q.part(&n.part), Node: q, Credit: q.credits[n.class]})
+	if p == nil && v.Kind != delivery.Shut {
+		q.gate = shutGate{timer.WaitSlots, tq.now.WallMs}
+	}
 	switch {
 	case p != nil:
 		q.credits[n.class] = nil // it is used up

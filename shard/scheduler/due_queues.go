@@ -158,11 +158,11 @@ func (dq *dueQueues) sort(h timer.Handle, horizon int64) {
 			dq.out.expire(e)
 			return
 		}
-		if d.ExpiresMs != 0 && (d.NextMs > d.ExpiresMs || d.Behind) { // popped for its expiry, early by the look-ahead
+		if d.ExpiresMs != 0 && d.NextMs > d.ExpiresMs { // popped for its expiry, early by the look-ahead
 			dq.table.Arm(h, horizon+d.ExpiresMs+1-dq.now.WallMs)
 			return
 		}
-		if d.Paused {
+		if d.Paused || d.Behind {
 			if d.ExpiresMs != 0 {
 				d.ExpiresMs = horizon + d.ExpiresMs + 1 - dq.now.WallMs
 			}

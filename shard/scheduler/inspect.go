@@ -114,7 +114,7 @@ func (s *Scheduler) Settled() bool {
 // the queues).
 func (s *Scheduler) Left() int64 {
 	_, inWheel := s.table.WheelWaits(table.CanaryTopic)
-	n := s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased + inWheel.Paused
+	n := s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased + inWheel.Paused + inWheel.Order
 	seen := map[timer.Handle]bool{}
 	count := func(list ...entry) {
 		for _, e := range list {

@@ -63,6 +63,9 @@ func (s *Scheduler) leaseOne(b *table.Batch, q *topicQueue) bool {
 		return true
 	}
 	if q.limiterUse != nil && !s.limits.admit(q) {
+		if cause := s.limits.refusal(q); cause != timer.NoWait {
+			q.gate = shutGate{cause, s.now.WallMs}
+		}
 		return false
 	}
 	permit := s.topics.acquire(n)

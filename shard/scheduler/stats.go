@@ -143,6 +143,7 @@ func addInWheel(n table.WheelWaits, by int64, sum *timer.Waiting) {
 	sum[timer.WaitRefused] += by * n.Refused
 	sum[timer.WaitSpread] += by * n.Spread
 	sum[timer.WaitHeld] += by * n.Paused
+	sum[timer.WaitOrder] += by * n.Order
 }
 
 // Overdue calls add for topics with timers that are due and wait for a gate, with their number and

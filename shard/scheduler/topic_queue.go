@@ -33,6 +33,7 @@ type topicQueue struct {
 	// limitedMs is when its limit or its window last refused a lease, or let one go again, or a
 	// client let one of its timers go, wall clock.
 	limitedMs int64
+	gate      shutGate
 
 	window   topicWindow
 	windowMs int64 // when it is looked at again, in topicWindows.shut; 0: it is not there
@@ -47,6 +48,22 @@ type topicQueue struct {
 	// fullUntil is until when the topic is taken to be at its limit, unless a lease ends here. No
 	// pull need come before. Monotonic.
 	fullUntil time.Duration
+}
+
+// shutGate is the limit that refused a topic a lease last. A free place lasts until the next turn,
+// so a backlog waits for the limit all the time.
+type shutGate struct {
+	cause timer.WaitCause
+	atMs  int64 // wall clock
+}
+
+// of is what the topic's backlog waits for: a limit that has refused a lease within
+// unexplainedMs, or else its leader.
+func (g shutGate) of(nowMs int64) timer.WaitCause {
+	if g.cause != timer.NoWait && nowMs-g.atMs < unexplainedMs {
+		return g.cause
+	}
+	return timer.WaitLeader
 }
 
 // destinations are the destination queues of a topic.

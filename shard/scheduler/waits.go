@@ -25,7 +25,7 @@ func (v *view) Standing(h timer.Handle) Standing {
 	case d.State == timer.Scheduled:
 		p.Wait = v.waitOf(h, &d)
 	case d.State == timer.Leased && v.table.Awaited(h): // of those behind it, which have its id
-		p.Wait = timer.Wait{For: timer.WaitKey, On: v.table.ID(h)}
+		p.Wait = timer.Wait{For: timer.WaitOrder}
 	}
 	return p
 }
@@ -44,6 +44,9 @@ func (v *view) waitOf(h timer.Handle, d *table.Due) timer.Wait {
 			return timer.Wait{For: timer.WaitBackoff}
 		}
 		return timer.Wait{}
+	}
+	if d.Behind {
+		return timer.Wait{For: timer.WaitOrder}
 	}
 	if w := v.gateOf(h, d); w.For != timer.NoWait || d.NextMs > now-unexplainedMs {
 		return w
@@ -128,28 +131,35 @@ func (v *view) queueWait(n *destQueue) timer.Wait {
 	if n.state == gathering {
 		return timer.Wait{For: timer.WaitBatch, On: q.topic.Name}
 	}
-	switch cause, starting := q.onWay(n.state); {
-	case n.state == waiting, n.state == shut, cause == timer.WaitSlots && q.entries[n.state] > starting:
-		return timer.Wait{For: timer.WaitSlots, On: at.Name}
-	case q.entries[n.state] > starting:
-		return timer.Wait{For: timer.WaitLeader}
+	cause, starting := q.onWay(n.state, v.now.WallMs)
+	switch {
+	case n.state == waiting, n.state == shut:
+		cause = timer.WaitSlots
+	case q.entries[n.state] <= starting:
+		return timer.Wait{}
 	}
-	return timer.Wait{}
+	switch cause {
+	case timer.WaitSlots:
+		return timer.Wait{For: cause, On: at.Name}
+	case timer.WaitLeader:
+		return timer.Wait{For: cause}
+	}
+	return timer.Wait{For: cause, On: q.topic.Name}
 }
 
 // onWay returns what the timers of a topic's ready queues wait for, but for those that start with
 // the next leases, and how many these are.
-func (q *topicQueue) onWay(state queueState) (cause timer.WaitCause, starting int) {
-	if state < open || state >= waiting {
-		return timer.WaitLeader, leastProposed
-	}
+func (q *topicQueue) onWay(state queueState, nowMs int64) (cause timer.WaitCause, starting int) {
 	switch class := state - open; {
+	case state == granted: // it has waited for its receiver until now
+		return timer.WaitSlots, leastProposed
+	case state < open || state >= waiting:
 	case q.credits[class] != nil:
 		return timer.WaitSlots, leastProposed
 	case q.asks[class]:
 		return timer.WaitSlots, 0
 	}
-	return timer.WaitLeader, leastProposed
+	return q.gate.of(nowMs), leastProposed
 }
 
 // countWaiting adds a topic's due timers that are not started to the sum of what they wait for.
@@ -193,7 +203,7 @@ func (v *view) countWaiting(q *topicQueue, sum *timer.Waiting) {
 	}
 	count(timer.WaitLeader, q.movingEntries)
 	for state := granted; state < waiting; state++ {
-		cause, starting := q.onWay(state)
+		cause, starting := q.onWay(state, v.now.WallMs)
 		n, first := q.entries[state]+behind[state], q.heapOf(state)
 		if all != timer.NoWait {
 			cause = timer.NoWait

@@ -52,6 +52,10 @@ func (t *Table) Audit(popped bool) error {
 			if word != nil && *word&mask != 0 {
 				r.wheelWaits.Paused++
 			}
+		case t.isBehind(h, s):
+			if word != nil && *word&mask != 0 {
+				r.wheelWaits.Order++
+			}
 		case t.waitsForRetry(h, s) && t.wasRefused(s):
 			r.wheelWaits.Refused++
 		case t.waitsForRetry(h, s):

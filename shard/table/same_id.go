@@ -72,8 +72,10 @@ func (t *timers) Named(topic timer.TopicID, id []byte, seq uint64) timer.Handle 
 	return h
 }
 
-// setLink changes a timer's place. The timer must have no open update.
+// setLink changes a timer's place. The timer must have no open update. It waits as before, unless it
+// is let go.
 func (u *updater) setLink(h timer.Handle, l link) {
+	waits := u.countsWait(h) && u.chains[h].behind == l.behind
 	s := u.beginUpdate(h)
 	if l.of == nil {
 		u.chains = without(u.chains, &u.chainRoom, h)
@@ -82,6 +84,9 @@ func (u *updater) setLink(h timer.Handle, l link) {
 	}
 	s.Mark(slab.ChainMark, l.of != nil)
 	u.endUpdate(h, s)
+	if waits {
+		u.setWait(h, s)
+	}
 }
 
 // supersede makes the id name the new timer h, which is not in the index, instead of old.

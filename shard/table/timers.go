@@ -97,9 +97,6 @@ func (t *timers) wakeMs(h timer.Handle, s *slab.Slot) (ms int64, in bool) {
 	case timer.Scheduled:
 		at, v := s.When(), t.content.View(s.Ref)
 		end := v.ExpiresMs(t.dueMs(s))
-		if t.isBehind(h, s) {
-			return end + 1, end != 0
-		}
 		if end != 0 {
 			at = min(at, end+1)
 		}

@@ -72,8 +72,7 @@ func (t *timetable) Arm(h timer.Handle, atMs int64) {
 
 // place arms the wheel for a timer according to its state:
 //
-//	Scheduled  at its next attempt, or right after its expiry if that is earlier; only at that if
-//	           it waits behind another of its id
+//	Scheduled  at its next attempt, or right after its expiry if that is earlier
 //	Leased     at the end of the lease
 //	Dead       at the end of its retention
 //	Done, Cancelled  not armed

@@ -12,6 +12,7 @@ type WheelWaits struct {
 	Refused int64 // the same; their last call was refused an address
 	Spread  int64 // see Delay
 	Paused  int64 // until a client resumes them; see Hold
+	Order   int64 // until those of their id before them have ended; see Hold
 }
 
 // wheelWaits knows which timers are counted in a WheelWaits. What was popped is not: it waits for
@@ -60,8 +61,14 @@ func (t *timetable) setWait(h timer.Handle, s *slab.Slot) {
 	}
 	if word, mask := t.wheelWaits.bit(h); *word&mask == 0 {
 		*word |= mask
-		t.addWait(s, +1)
+		t.addWait(h, s, +1)
 	}
+}
+
+// countsWait reports whether a timer is counted.
+func (t *timetable) countsWait(h timer.Handle) bool {
+	word, mask := t.wheelWaits.bit(h)
+	return word != nil && *word&mask != 0
 }
 
 // Delay is Arm for a timer that is due and whose first attempt is spread.
@@ -72,11 +79,11 @@ func (t *timetable) Delay(h timer.Handle, atMs int64) {
 	}
 }
 
-// Hold counts a timer that is due, has left the wheel, and is held by a client. It is armed for its
-// expiry, if it has one; 0: none.
+// Hold counts a timer that is due, has left the wheel, and is held by a client or waits behind
+// another of its id. It is armed for its expiry, if it has one; 0: none.
 func (t *timetable) Hold(h timer.Handle, expiresMs int64) {
 	s := t.get(h)
-	if s == nil || !s.Paused() {
+	if s == nil || !s.Paused() && !t.isBehind(h, s) {
 		return
 	}
 	if expiresMs != 0 {
@@ -89,15 +96,17 @@ func (t *timetable) Hold(h timer.Handle, expiresMs int64) {
 func (t *timetable) uncountWait(h timer.Handle) {
 	if word, mask := t.wheelWaits.bit(h); word != nil && *word&mask != 0 {
 		*word &^= mask
-		t.addWait(t.slots.At(h), -1)
+		t.addWait(h, t.slots.At(h), -1)
 	}
 }
 
-func (t *timetable) addWait(s *slab.Slot, by int64) {
+func (t *timetable) addWait(h timer.Handle, s *slab.Slot, by int64) {
 	for _, r := range [...]*WheelWaits{&t.topics.rows[s.Topic].wheelWaits, &t.wheelWaits.all} {
 		switch {
 		case s.Paused():
 			r.Paused += by
+		case t.isBehind(h, s):
+			r.Order += by
 		case s.Attempts() == 0:
 			r.Spread += by
 		case t.wasRefused(s):

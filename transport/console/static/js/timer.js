@@ -23,6 +23,7 @@ export function story(t, now = Date.now()) {
     case "breaker": return ["bad", `Waiting: the receiver is unhealthy${on ? `:${on}` : ", and its breaker is open"}.`, "Calls resume by themselves when the receiver answers again."];
     case "backoff": return ["warn", `The last attempt ${last}. Next retry ${ago(t.next_attempt_ms, now)}.`, `Attempt ${t.attempts + 1} of ${t.max_attempts}.`];
     case "key": return ["warn", `Waiting: another timer of its key runs first${on ? `:${on}` : ""}.`, "The topic limits how many of one key run at a time."];
+    case "order": return ["", "Waiting: an earlier timer of its id has not ended.", "Timers that collect are called one after the other."];
     case "key_rate": return ["warn", "Waiting: its key is at its rate limit.", ""];
     case "concurrency": return ["warn", `Waiting: the topic is at its concurrency limit${on ? ` (${t.waits_on})` : ""}.`, ""];
     case "rate": return ["warn", `Waiting: the topic is at its rate limit${on ? ` (${t.waits_on})` : ""}.`, ""];
