@@ -68,6 +68,14 @@ func (h *historyAdapter) run(ctx context.Context) {
 	work.Wait()
 }
 
+// tidy drops by now what is past its retention.
+func (h *historyAdapter) tidy() {
+	if h.store != nil {
+		h.ask()
+		h.store.Maintain()
+	}
+}
+
 // ask takes from the topics how long to keep their entries.
 func (h *historyAdapter) ask() {
 	longest, any := h.topics.LongestHistory()

@@ -43,6 +43,9 @@ func (k *keeper) Now() time.Duration { return k.Env.Now() + k.passed }
 // WallMs implements route.Clock.
 func (k *keeper) WallMs() int64 { return k.Keeper.WallMs() + k.passed.Milliseconds() }
 
+// Lease implements route.Clock.
+func (k *keeper) Lease() time.Duration { return k.Keeper.Lease() + k.passed }
+
 // after lets time pass for the keeper, and has it look.
 func (k *keeper) after(d time.Duration) {
 	k.passed += d

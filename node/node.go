@@ -261,6 +261,7 @@ func (n *Node) assemble(p *process, pool *callback.Pool, m *metrics) (*core, err
 		Peers: p.peers, NotSent: peer.ErrNotSent, Tasks: p.tasks, Background: p.spawn,
 	})
 	c.topics = route.NewTopics(c.router, state.Topics, c.member)
+	c.idle = route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.timers, n.cfg.Logger)
 	c.show()
 	return c, nil
 }
@@ -435,9 +436,7 @@ func (n *Node) runShards(ctx context.Context, s *services, p *process, pool *cal
 		}
 	})
 	work.Go(func() { c.member.MarkFounded(intake) })
-	work.Go(func() {
-		route.NewIdleTopics(c.topics, n.cfg.TopicIdle, p.tasks, p.timers, n.cfg.Logger).Run(intake)
-	})
+	work.Go(func() { c.idle.Run(intake) })
 	work.Go(func() { route.NewTurns(c.topics, p.tasks).Run(intake) })
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

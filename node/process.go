@@ -69,6 +69,7 @@ type core struct {
 	member  *member.Member
 	router  *route.Router
 	topics  *route.Topics
+	idle    *route.IdleTopics
 	history *historyAdapter
 	feed    *feed.Feed
 	pool    *callback.Pool // of calls to receivers

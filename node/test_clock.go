@@ -82,6 +82,7 @@ type testClock struct {
 
 	counted int64 // calls that an answer has counted; the next counts from here if this one stopped
 	stopped bool
+	tidyMs  int64 // time of the last tidy
 }
 
 // openClocks sets the process's clocks, and refuses a directory of the other kind of clock.
@@ -161,31 +162,78 @@ func (t *testClock) Move(ctx context.Context, m backend.ClockMove) (backend.Cloc
 	if !t.stopped {
 		t.counted = t.calls.Load()
 	}
-	for {
-		nextMs, settled := t.settle(ctx)
-		if t.stopped = !settled; t.stopped || nextMs > toMs && t.NowMs() == toMs {
+	// Topics that are empty from here on are idle at the goal.
+	idleMs := toMs - t.core.p.cfg.TopicIdle.Milliseconds()
+	for _, ms := range []int64{idleMs, toMs} {
+		if ms < t.NowMs() {
+			continue
+		}
+		if err := t.passTo(ctx, ms); err != nil {
+			return backend.ClockMoved{}, err
+		}
+		if t.stopped {
 			break
 		}
-		if err := t.moveTo(min(nextMs, toMs)); err != nil {
+		if err := t.tidy(ctx); err != nil {
 			return backend.ClockMoved{}, err
 		}
 	}
 	calls := t.calls.Load()
-	moved := backend.ClockMoved{NowMs: t.NowMs(), Calls: calls - t.counted, Left: t.core.host.Left(), Stopped: t.stopped}
+	left, _ := t.core.host.Left()
+	moved := backend.ClockMoved{NowMs: t.NowMs(), Calls: calls - t.counted, Left: left, Stopped: t.stopped}
 	t.counted = calls
 	return moved, nil
 }
 
+// passTo moves the clock to a time, unless it stops before.
+func (t *testClock) passTo(ctx context.Context, ms int64) error {
+	for {
+		nextMs, settled := t.settle(ctx)
+		t.stopped = !settled || t.tooMany() && t.NowMs() < ms
+		if t.stopped || nextMs > ms && t.NowMs() == ms {
+			return nil
+		}
+		if err := t.moveTo(min(nextMs, ms)); err != nil {
+			return err
+		}
+	}
+}
+
+// tidyEach is how far the clock moves before what is past its retention is dropped once more.
+const tidyEach = time.Minute
+
+// tidy drops what is past its retention by this clock: by the machine's it would go some time later.
+func (t *testClock) tidy(ctx context.Context) error {
+	now := t.NowMs()
+	if now-t.tidyMs < min(tidyEach, t.core.p.cfg.TopicIdle).Milliseconds() {
+		return nil
+	}
+	for t.core.host.DropFinished() {
+		if err := t.passTo(ctx, now); err != nil || t.stopped {
+			return err
+		}
+	}
+	t.tidyMs = now
+	t.core.history.tidy()
+	t.core.idle.Round(ctx)
+	return nil
+}
+
+// tooMany reports that this move and those that stopped before it have made as many calls as one may.
+func (t *testClock) tooMany() bool { return t.calls.Load()-t.counted > moveCalls }
+
 // settle waits until nothing is to be done at this instant, and returns the next one. It reports
-// false if the context ends before, or after moveCalls.
+// false if the context ends before, or if more is to start after moveCalls.
 func (t *testClock) settle(ctx context.Context) (nextMs int64, settled bool) {
 	for {
 		nextMs, settled = t.core.host.Settled()
 		if settled && t.core.pool.Idle() {
 			return nextMs, true
 		}
-		if t.calls.Load()-t.counted > moveCalls {
-			return 0, false
+		if t.tooMany() {
+			if left, leased := t.core.host.Left(); left > leased {
+				return 0, false
+			} // else the last ones are about to end
 		}
 		turn := t.core.host.TurnEnded()
 		var left <-chan time.Time

@@ -275,6 +275,69 @@ func TestMoveIsBounded(t *testing.T) {
 	}
 }
 
+// TestMoveEndsItsLastCalls: a move that stops leaves what the next one does, not calls that run and
+// are counted already.
+func TestMoveEndsItsLastCalls(t *testing.T) {
+	defer func(n int64) { moveCalls = n }(moveCalls)
+	moveCalls = 10
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/a", fmt.Sprintf(`{"callback":{"url":%q}}`, receiver.URL))
+	for i := range 11 {
+		r.ask("PUT", fmt.Sprintf("/v1/topics/a/timers/%d", i), `{"delay":"1h"}`)
+	}
+	r.ask("PUT", "/v1/topics/a/timers/later", `{"delay":"2h"}`)
+	if m := r.move(`{"advance":"3h"}`); m.Calls != 11 || m.Left != 0 || !m.Stopped || m.Now != "2026-01-01T01:00:00.000Z" {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"0s"}`); m.Calls != 0 || m.Left != 0 || m.Stopped {
+		t.Errorf("%+v", m)
+	}
+	if m := r.move(`{"advance":"2h"}`); m.Calls != 1 || m.Left != 0 || m.Stopped {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestRetentionByTestClock: what is past its retention by the clock is gone when the move answers:
+// finished timers, the files of the history, and topics that an add made.
+func TestRetentionByTestClock(t *testing.T) {
+	receiver := newCalled(t)
+	r := start(t, t.TempDir(), withTestClock)
+	r.ask("PUT", "/v1/topics/kept", fmt.Sprintf(`{"callback":{"url":%q},"history":"1h"}`, receiver.URL))
+	r.ask("PUT", "/v1/topics/kept/timers/x", `{"delay":"1h"}`)
+	r.ask("PUT", "/v1/topics/made/timers/x", fmt.Sprintf(`{"delay":"1h","callback":{"url":%q}}`, receiver.URL))
+	if m := r.move(`{"advance":"61m"}`); m.Calls != 2 {
+		t.Errorf("%+v", m)
+	}
+	if got := r.ask("GET", "/v1/topics/kept/timers/x", ""); !strings.Contains(got, `"state":"done"`) {
+		t.Error(got)
+	}
+	if m := r.move(`{"advance":"30m"}`); m.Left != 0 { // from memory it is gone, in the history it is
+		t.Errorf("%+v", m)
+	}
+	if got := r.ask("GET", "/v1/topics/kept/timers?state=done", ""); got != `{"timers":[]}` {
+		t.Error(got)
+	}
+	if got := r.ask("GET", "/v1/topics/kept/history", ""); !strings.Contains(got, `"id":"x"`) {
+		t.Error(got)
+	}
+	r.ask("GET", "/v1/topics/made", "")
+	r.move(`{"advance":"200h"}`)
+	if code, got := r.call("GET", "/v1/topics/kept/timers/x", ""); code != 404 {
+		t.Errorf("%d %s", code, got)
+	}
+	if code, got := r.call("GET", "/v1/topics/made", ""); code != 404 {
+		t.Errorf("a topic that an add made, and that is empty for %s: %d %s", "200h", code, got)
+	}
+	if got := r.ask("GET", "/v1/topics/kept/history", ""); got != `{"entries":[]}` {
+		t.Error(got)
+	}
+	history := r.node.run.Load().core.Load().history
+	if s := history.store.Stats(); s.Files > 0 {
+		t.Errorf("the history has %+v", s)
+	}
+}
+
 // TestMoveThatWaits: neither a move that waits for another nor one of a node that does not get ready
 // waits longer than a move may take, and both give the reason.
 func TestMoveThatWaits(t *testing.T) {

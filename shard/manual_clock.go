@@ -100,13 +100,32 @@ func (h *Host) ClockMoved() {
 	}
 }
 
-// Left counts the timers that were due by now and have not ended.
-func (h *Host) Left() (n int64) {
-	var sum atomic.Int64
+// DropFinished has the shards drop finished timers that are kept for too long, which each entry does
+// and a clock that runs sees to: the canary's entries do. It reports whether there are any; they are
+// gone once it reports none.
+func (h *Host) DropFinished() bool {
+	var some atomic.Bool
 	h.onWorkers(func(w *worker) {
 		for _, s := range w.shards {
-			sum.Add(s.scheduler.Left())
+			if s.scheduler.Leads() && s.table.FinishedOverdue(w.now.WallMs) {
+				some.Store(true)
+				s.putCanary()
+				w.touch(s.g)
+			}
 		}
 	})
-	return sum.Load()
+	return some.Load()
+}
+
+// Left counts the timers that were due by now and have not ended, and those of them that are leased.
+func (h *Host) Left() (n, leased int64) {
+	var sums [2]atomic.Int64
+	h.onWorkers(func(w *worker) {
+		for _, s := range w.shards {
+			n, leased := s.scheduler.Left()
+			sums[0].Add(n)
+			sums[1].Add(leased)
+		}
+	})
+	return sums[0].Load(), sums[1].Load()
 }

@@ -100,6 +100,10 @@ func (s *timerShard) tickCanary() {
 		phase := canaryEach * time.Duration(s.g.shard%canaryPhases) / canaryPhases
 		s.canary.next -= (s.g.w.now.Mono - phase) % canaryEach
 	}
+	s.putCanary()
+}
+
+func (s *timerShard) putCanary() {
 	s.waiting = append(s.waiting, &op{shard: s, brief: true, deadline: s.g.w.now.Mono + waitLimit,
 		cmd: &timer.Command{Kind: timer.Put, Topic: table.CanaryTopic, ID: "canary", Spec: &timer.Spec{DueMs: s.g.w.now.WallMs}}})
 }

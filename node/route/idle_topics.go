@@ -31,16 +31,19 @@ type IdleTopics struct {
 	idle  time.Duration
 	clock Clock
 	seen  sightings
+	round sync.Mutex // held by a round
 }
 
 // Clock is the time, which it may not know: *clocks.Keeper.
 type Clock interface {
 	WallMs() int64
+	Lease() time.Duration // monotonic
 	// Fault is why WallMs cannot be trusted; "": it can.
 	Fault() string
 }
 
-// NewIdleTopics makes one; one goroutine is to run it.
+// NewIdleTopics makes one; one goroutine is to run it. How long a topic has been empty is by the clock,
+// how long a deletion has been cut off by tasks.
 func NewIdleTopics(t *Topics, idle time.Duration, tasks task.Env, clock Clock, log *slog.Logger) *IdleTopics {
 	return &IdleTopics{topics: t, tasks: tasks, idle: idle, clock: clock, log: log}
 }
@@ -54,6 +57,8 @@ func (it *IdleTopics) Run(ctx context.Context) {
 
 // Round looks at every topic once.
 func (it *IdleTopics) Round(ctx context.Context) {
+	it.round.Lock()
+	defer it.round.Unlock()
 	if !it.topics.host.Leads(shard.Meta) {
 		return // one node of the cluster is enough
 	}
@@ -72,7 +77,7 @@ func (it *IdleTopics) Round(ctx context.Context) {
 	it.seen.empty, it.seen.closing = seen.empty, seen.closing
 }
 
-// sightings are since when topics have been seen empty, and closed; monotonic.
+// sightings are since when topics have been seen empty, and closed; by Clock.Lease and task.Env.Now.
 type sightings struct {
 	mu      sync.Mutex
 	empty   map[timer.TopicID]time.Duration
@@ -122,7 +127,7 @@ func (it *IdleTopics) check(ctx context.Context, t *timer.Topic) (since time.Dur
 		return 0, false
 	}
 	since, known := it.seen.empty[t.ID]
-	now := it.tasks.Now()
+	now := it.clock.Lease()
 	if !known {
 		return now, true
 	}

@@ -110,11 +110,12 @@ func (s *Scheduler) Settled() bool {
 	return true
 }
 
-// Left counts the timers that were due by now and have not ended, once Settled. Cost: O(entries of
-// the queues).
-func (s *Scheduler) Left() int64 {
+// Left counts the timers that were due by now and have not ended, once they have left the wheel, and
+// those of them that are leased. Cost: O(entries of the queues).
+func (s *Scheduler) Left() (n, leased int64) {
 	_, inWheel := s.table.WheelWaits(table.CanaryTopic)
-	n := s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased + inWheel.Paused + inWheel.Order
+	leased = s.table.Totals().Leased - s.table.Counts(table.CanaryTopic).Leased
+	n = leased + inWheel.Paused
 	seen := map[timer.Handle]bool{}
 	count := func(list ...entry) {
 		for _, e := range list {
@@ -141,5 +142,5 @@ func (s *Scheduler) Left() int64 {
 	for i := range s.zones.list {
 		count(s.zones.list[i].entry)
 	}
-	return n
+	return n, leased
 }

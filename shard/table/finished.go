@@ -74,6 +74,13 @@ func (t *Table) end(h timer.Handle, s *slab.Slot, to timer.State, endMs int64) {
 	t.events.addEnd(&t.timers, h, s)
 }
 
+// FinishedOverdue reports that a finished timer is kept for too long by now. The next entry drops
+// some of them.
+func (t *Table) FinishedOverdue(nowMs int64) bool {
+	h := t.finished.oldest
+	return h != 0 && t.slots.At(h).When() < nowMs-finishedKeepMs
+}
+
 // dropFinished drops at most budget finished timers that ended too long ago or exceed the bound of
 // bytes.
 func (t *Table) dropFinished(budget int) {
