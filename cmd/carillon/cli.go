@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -61,13 +62,13 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
-		help := "carillon --help"
+		help, text := "carillon --help", err.Error()
 		if fault, ok := errors.AsType[*kong.ParseError](err); ok && fault.Context != nil {
 			if node := fault.Context.Selected(); node != nil {
 				help = node.FullPath() + " --help"
 			}
+			text = withoutValue(text, fault.Context)
 		}
-		text := err.Error()
 		if strings.HasPrefix(text, "unknown flag --port") {
 			text += "; the address and port of the API is --http, as --http 127.0.0.1:8080"
 		}
@@ -80,6 +81,30 @@ func parse(args []string, term *terminal.Terminal) (parsed, error) {
 		return ctx.Run(t, commandTree(parser.Model.Node))
 	}
 	return parsed{run: run, help: ctx.Selected().FullPath() + " --help"}, nil
+}
+
+// noValue matches the parser's fault of a flag at the end of the line that has no value.
+var noValue = regexp.MustCompile(`^--([a-z0-9-]+): .*"EOL" \(<EOL>\)$`)
+
+// withoutValue says of a flag that has no value how it is written, as the command's examples have it
+// or else as its help does.
+func withoutValue(text string, c *kong.Context) string {
+	m := noValue.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	shown := ""
+	if node := c.Selected(); node != nil {
+		if cmd, ok := node.Target.Addr().Interface().(exampled); ok {
+			shown = regexp.MustCompile("--" + m[1] + `[= ]\S+`).FindString(cmd.Examples())
+		}
+	}
+	for _, f := range c.Flags() {
+		if shown == "" && f.Name == m[1] {
+			shown = "--" + f.Name + "=" + f.FormatPlaceHolder()
+		}
+	}
+	return fmt.Sprintf("--%s needs a value, as in %s", m[1], shown)
 }
 
 // newParser makes the parser of a grammar: of *cli, or of a part of it that has serve.

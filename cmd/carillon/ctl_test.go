@@ -392,8 +392,8 @@ func TestCtl(t *testing.T) {
 			asked: []string{`PUT /v1/topics/orders {"history":"24h"}`}, out: []string{"orders"},
 		},
 		{
-			name: "topics set", args: []string{"topics", "set", "orders", "history=24h", "retry.max_attempts=5", "retry.jitter=null", "serial=true", "key=77", "callback.url=https://a/b?c=d"}, replies: ok(`{"topic":"orders"}`),
-			asked: []string{`PATCH /v1/topics/orders {"callback":{"url":"https://a/b?c=d"},"history":"24h","key":"77","retry":{"jitter":null,"max_attempts":5},"serial":true}`}, out: []string{"orders"},
+			name: "topics set", args: []string{"topics", "set", "orders", "history=24h", "retry.max_attempts=5", "retry.jitter=null", "serial=true", "key=77", "callback.url=https://a/b?c=d", "per_key.rate.per_second=5", "per_key.fair=false"}, replies: ok(`{"topic":"orders"}`),
+			asked: []string{`PATCH /v1/topics/orders {"callback":{"url":"https://a/b?c=d"},"history":"24h","key":"77","per_key":{"fair":false,"rate":{"per_second":5}},"retry":{"jitter":null,"max_attempts":5},"serial":true}`}, out: []string{"orders"},
 		},
 		{
 			name: "topics set refused", args: []string{"topics", "set", "orders", "callback=null", "--if-match", "7-3"}, replies: problem(409, `{"detail":"3 pending timers would have no callback URL; ?force=true does it nevertheless","code":"in_use"}`),

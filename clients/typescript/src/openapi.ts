@@ -112,7 +112,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change the given fields of the policy and no others; null stands for the default. Those of callback, retry, rate, breaker, window and batch change one by one. Scope admin.
+         * Change the given fields of the policy and no others; null stands for the default. Those of callback, retry, rate, per_key, breaker, window and batch change one by one. Scope admin.
          * @description Refused (409 in_use) as a PUT is. An empty object is 400.
          */
         patch: operations["patchTopic"];
@@ -1358,14 +1358,14 @@ export interface components {
             collected?: number;
             /** @description In the answer to an add that collects, in place of an array of over 16 KiB. */
             payload_left_out?: boolean;
-            /** @description Another timer of this id waits until the running attempt has ended; of one that collects: until all attempts have. */
+            /** @description Another timer of this id waits until the running attempt has ended; of one that collects: until all attempts have (waits_for order). */
             successor?: boolean;
             cancel_requested?: boolean;
             /**
              * @description In reads and listings: what keeps a timer from its next attempt that is due, or between attempts. As the leader of its shard sees it at the moment; left out when nothing does, or when the leader could not be asked at once. A paused timer has it always, in answers to changes too.
              * @enum {unknown}
              */
-            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused" | "key_rate" | "batch";
+            waits_for?: "backoff" | "topic_paused" | "spread" | "key" | "consumer" | "breaker" | "concurrency" | "rate" | "slots" | "zone" | "window" | "no_callback" | "refused_address" | "leader" | "paused" | "key_rate" | "batch" | "order";
             /** @description What it waits on there, in words: the topic (topic_paused, concurrency, rate), the destination with the state of its breaker and the next probe (breaker), the destination (slots), the id of the timer that goes first (key), the time zone that the leader's release does not know (zone). */
             waits_on?: string;
             /** @description In a read of one timer, and in the history: the last attempts that have ended, oldest first. Where the history has none of them (it is off, or was lost), a read shows the last one. A listing of dead letters has the last one of each. */
@@ -1673,9 +1673,9 @@ export interface components {
                 error?: string;
             }[];
         };
-        /** @description The fields of Policy that are to change; null stands for the default. Those of callback, retry, rate, breaker, window and batch change one by one; a callback that goes to another origin loses its credentials unless they are given with it. */
+        /** @description The fields of Policy that are to change; null stands for the default. Those of callback, retry, rate, per_key, breaker, window and batch change one by one; a callback that goes to another origin loses its credentials unless they are given with it. */
         PolicyPatch: Record<string, never>;
-        /** @description Every field but callback.url, key, rate, max_wait, on_done, on_dead, secrets, window and batch has a default and is shown. */
+        /** @description Every field but callback.url, key, rate, per_key, max_wait, on_done, on_dead, secrets, window and batch has a default and is shown. */
         Policy: {
             /**
              * @description Changes only while nothing is leased: else 409 in_flight.

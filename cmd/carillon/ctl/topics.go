@@ -73,7 +73,7 @@ func (*topicSetCmd) Examples() string {
 carillon ctl topics set orders callback.url=https://shop.example/hooks serial=true
 carillon ctl topics set orders window='{"zone":"Europe/Berlin","days":"mon-fri","from":"08:00","to":"20:00"}'
 carillon ctl topics set orders window=null
-carillon ctl topics set orders per_key.concurrency=2 per_key.rate='{"per_second":5}'`
+carillon ctl topics set orders per_key.concurrency=2 per_key.rate.per_second=5`
 }
 
 func (s *topicSetCmd) Run(ctl *Command, term *terminal.Terminal) error {
@@ -84,40 +84,42 @@ func (s *topicSetCmd) Run(ctl *Command, term *terminal.Terminal) error {
 	return ctl.showDetail(term, s.request(http.MethodPatch, s.Topic, body))
 }
 
-// patchOf makes an object of fields, key=value or object.key=value.
+// patchOf makes an object of fields: key=value, object.key=value, or deeper.
 func patchOf(fields []string) ([]byte, error) {
-	values := map[string]json.RawMessage{}
-	objects := map[string]map[string]json.RawMessage{}
+	values := map[string]any{}
 	for _, field := range fields {
 		name, text, found := strings.Cut(field, "=")
 		if !found || name == "" {
 			return nil, terminal.Usagef("%s: must be key=value", field)
 		}
+		if strings.HasPrefix(name, "callback.headers.") {
+			return nil, terminal.Usagef("%s: headers change as a whole: callback.headers='{…}'", name)
+		}
 		value := json.RawMessage(text)
 		if !json.Valid(value) || name == "key" && text != "null" {
 			value = plain(text)
 		}
-		into := values
-		outer, inner, nested := strings.Cut(name, ".")
-		if nested {
-			if strings.Contains(inner, ".") {
-				return nil, terminal.Usagef("%s: headers change as a whole: callback.headers='{…}'", name)
+		into, path := values, strings.Split(name, ".")
+		last := len(path) - 1
+		for i, object := range path[:last] {
+			inner, is := into[object].(map[string]any)
+			if _, given := into[object]; given && !is {
+				return nil, terminal.Usagef("%s: is given whole and by its fields", strings.Join(path[:i+1], "."))
 			}
-			if objects[outer] == nil {
-				objects[outer] = map[string]json.RawMessage{}
+			if !is {
+				inner = map[string]any{}
+				into[object] = inner
 			}
-			into, name = objects[outer], inner
+			into = inner
 		}
-		if _, twice := into[name]; twice {
-			return nil, terminal.Usagef("%s: is given twice", field)
+		switch given := into[path[last]].(type) {
+		case nil:
+		case map[string]any:
+			return nil, terminal.Usagef("%s: is given whole and by its fields", name)
+		default:
+			return nil, terminal.Usagef("%s: is given twice, %s before", field, given)
 		}
-		into[name] = value
-	}
-	for outer, members := range objects {
-		if _, twice := values[outer]; twice {
-			return nil, terminal.Usagef("%s: is given whole and by its fields", outer)
-		}
-		values[outer] = plain(members)
+		into[path[last]] = value
 	}
 	return plain(values), nil
 }
