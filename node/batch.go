@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,12 +17,14 @@ import (
 	"carillon/transport/callback"
 )
 
-// batchCounts counts calls of many timers, and their timers.
-type batchCounts struct{ calls, timers atomic.Int64 }
+// batchCounts counts calls of many timers, their timers, and what answers name as failed that is no
+// timer of the call.
+type batchCounts struct{ calls, timers, unknown atomic.Int64 }
 
 func (m *metrics) batchCalls(b *batchCounts) {
 	m.count("carillon_batch_calls_total", "Calls of many timers that were made, by topics with batch.", b.calls.Load)
 	m.count("carillon_batch_timers_total", "Timers that these calls attempted.", b.timers.Load)
+	m.count("carillon_batch_unknown_failed_total", "Entries of failed in the answers to these calls that name no timer of the call: such timers count as done.", b.unknown.Load)
 }
 
 // StartBatch implements scheduler.Dispatcher.
@@ -41,7 +44,8 @@ func (d *dispatcher) StartBatch(p delivery.Permit, c *scheduler.BatchCall, done 
 			d.batches.calls.Add(1)
 			d.batches.timers.Add(int64(len(ids)))
 		}
-		list := outcomesOf(&out, ids, !c.Topic.Policy.NoAnswers)
+		list, unknown := outcomesOf(&out, ids, !c.Topic.Policy.NoAnswers)
+		d.batches.unknown.Add(int64(unknown))
 		for i := range list {
 			out.Outcome = list[i]
 			d.trace(&c.Jobs[i], ids[i], r, &out)
@@ -126,11 +130,12 @@ func batchBody(c *scheduler.BatchCall, ids []string) []byte {
 }
 
 // outcomesOf is how each timer's attempt ended, by how the call did, and by what its answer names.
-// texts: the answer's own texts are kept.
-func outcomesOf(out *callback.Outcome, ids []string, texts bool) []delivery.Outcome {
-	list := repeated(out.Outcome, len(ids))
+// texts: the answer's own texts are kept. unknown counts what it names as failed that is no timer of
+// the call: a receiver that means something else by it takes failures for done.
+func outcomesOf(out *callback.Outcome, ids []string, texts bool) (list []delivery.Outcome, unknown int) {
+	list = repeated(out.Outcome, len(ids))
 	if len(out.Body) == 0 || out.Err != "" {
-		return list
+		return list, 0
 	}
 	var answer struct {
 		Failed []struct {
@@ -140,21 +145,27 @@ func outcomesOf(out *callback.Outcome, ids []string, texts bool) []delivery.Outc
 	}
 	// What is no such answer names nobody; of one in which some entries are none, the others count.
 	if err := json.Unmarshal(out.Body, &answer); err != nil && len(answer.Failed) == 0 {
-		return list
+		if form, is := errors.AsType[*json.UnmarshalTypeError](err); is && strings.HasPrefix(form.Field, "failed") {
+			unknown++
+		}
+		return list, unknown
 	}
 	at := make(map[string]int, len(ids))
 	for i, id := range ids {
 		at[id] = i
 	}
 	for _, f := range answer.Failed {
-		if i, ok := at[f.WebhookID]; ok {
+		i, ok := at[f.WebhookID]
+		if !ok {
+			unknown++
+		} else {
 			list[i].Err = failedText("")
 			if texts {
 				list[i].Err = failedText(f.Error)
 			}
 		}
 	}
-	return list
+	return list, unknown
 }
 
 // failedText is the error of a timer that the answer of its call names. It begins with a code of

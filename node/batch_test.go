@@ -95,21 +95,30 @@ func TestBatchBodyFits(t *testing.T) {
 // TestBatchOutcomes: what an answer names has failed, everything else is as the call.
 func TestBatchOutcomes(t *testing.T) {
 	ids := []string{"a", "b", "c"}
-	for _, test := range []struct{ body, want string }{
-		{``, `"" "" ""`},
-		{`OK`, `"" "" ""`},
-		{`{}`, `"" "" ""`},
-		{`{"failed":0}`, `"" "" ""`},
-		{`{"failed":[]}`, `"" "" ""`},
-		{`{"failed":[{"webhook_id":"b"}]}`, `"" "failed" ""`},
-		{`{"failed":[{"webhook_id":"b","error":"card\ndeclined"},{"webhook_id":"other"},{"webhook_id":"c","error":" "}],"more":1}`, `"" "failed: card declined" "failed"`},
-		{`{"failed":[{"webhook_id":"a"},5,{"webhook_id":"c"}]}`, `"failed" "" "failed"`},
-		{`{"failed":[{"webhook_id":"a","error":"` + strings.Repeat("é", 300) + `"}]}`, `"failed: ` + strings.Repeat("é", 124) + `" "" ""`},
-		{`{"failed":[{"webhook_id":"a"`, `"" "" ""`},
+	for _, test := range []struct {
+		body, want string
+		unknown    int
+	}{
+		{``, `"" "" ""`, 0},
+		{`OK`, `"" "" ""`, 0},
+		{`{}`, `"" "" ""`, 0},
+		{`{"failed":0}`, `"" "" ""`, 1},
+		{`{"failed":["a","b"]}`, `"" "" ""`, 2},
+		{`[]`, `"" "" ""`, 0},
+		{`{"failed":[]}`, `"" "" ""`, 0},
+		{`{"failed":[{"webhook_id":"b"}]}`, `"" "failed" ""`, 0},
+		{`{"failed":[{"webhook_id":"b","error":"card\ndeclined"},{"webhook_id":"other"},{"webhook_id":"c","error":" "}],"more":1}`, `"" "failed: card declined" "failed"`, 1},
+		{`{"failed":[{"webhook_id":"a"},5,{"webhook_id":"c"}]}`, `"failed" "" "failed"`, 1},
+		{`{"failed":[{"webhook_id":"a","error":"` + strings.Repeat("é", 300) + `"}]}`, `"failed: ` + strings.Repeat("é", 124) + `" "" ""`, 0},
+		{`{"failed":[{"webhook_id":"a"`, `"" "" ""`, 0},
 	} {
 		out := callback.Outcome{Outcome: delivery.Outcome{Status: 200, EndedMs: 7}, Body: []byte(test.body)}
 		var got []string
-		for _, o := range outcomesOf(&out, ids, true) {
+		list, unknown := outcomesOf(&out, ids, true)
+		if unknown != test.unknown {
+			t.Errorf("%s: %d name no timer of the call, want %d", test.body, unknown, test.unknown)
+		}
+		for _, o := range list {
 			if o.Status != 200 || o.EndedMs != 7 {
 				t.Fatalf("outcome %+v", o)
 			}
@@ -120,7 +129,8 @@ func TestBatchOutcomes(t *testing.T) {
 		}
 	}
 	broken := callback.Outcome{Outcome: delivery.Outcome{Status: 500, Err: "status 500"}, Body: []byte(`{"failed":[{"webhook_id":"a"}]}`)}
-	for _, o := range outcomesOf(&broken, ids, true) {
+	list, _ := outcomesOf(&broken, ids, true)
+	for _, o := range list {
 		if o.Err != "status 500" {
 			t.Errorf("outcome %+v of a call that failed", o)
 		}
