@@ -199,7 +199,7 @@ func (f *featureChecker) started(c *call) {
 	n.line, l.line = line{max(n.line.fence, j.Fence), c}, line{j.Fence, c}
 	if repeats {
 		before, twice := wrote.starts[j.DueMs]
-		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) && !n.mayMeetAgain(w, c.delivery.Shard, before.at) {
+		if twice && before.seq != j.Seq && !w.mayRecur(c.delivery.Shard, before.at, j.DueMs) && !n.mayMeetAgain(w, c.delivery.Shard, wrote.asked) {
 			w.violate("series", "the occurrence of %s due at %d is called as timer %d and as timer %d", j.ID, j.DueMs, before.seq, j.Seq)
 		}
 		if wrote.starts == nil {
@@ -218,7 +218,7 @@ func (f *featureChecker) started(c *call) {
 }
 
 // mayMeetAgain reports whether a series may come to an occurrence a second time, which was made
-// early: when its shard's clock was set back, the series goes by the clock alone.
+// early: when its shard's clock was set back since it was added, the series goes by the clock alone.
 func (n *featureID) mayMeetAgain(w *World, id timer.ShardID, since time.Duration) bool {
 	return n.askedMs != 0 && len(w.checker.times.backs(id, since)) > 0
 }
