@@ -39,7 +39,7 @@ func TestPolicyStaysUsable(t *testing.T) {
 	n.must(200, "PATCH", "/v1/topics/orders", `{"history":"24h"}`)
 	n.must(200, "DELETE", "/v1/topics/orders/timers/b", "")
 	n.must(200, "PATCH", "/v1/topics/orders/timers/headers", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL))
-	refused("PUT", `{}`, "1 pending timers")
+	refused("PUT", `{}`, "1 pending timer ")
 	refused("PATCH", `{"key":"all"}`, "3 pending timers would keep ids without the key")
 	n.must(200, "POST", "/v1/topics/orders/timers/a/fire", "")
 	n.eventually("orders", "a", "done")
@@ -48,11 +48,11 @@ func TestPolicyStaysUsable(t *testing.T) {
 	// A topic whose timers are pulled needs no URL; one that calls again does.
 	n.must(200, "PUT", "/v1/topics/orders", `{"delivery":"pull"}`)
 	n.must(201, "POST", "/v1/topics/orders/timers", `{"id":"c","delay":"1h"}`)
-	refused("PATCH", `{"delivery":"push"}`, "1 pending timers")
+	refused("PATCH", `{"delivery":"push"}`, "1 pending timer ")
 	n.must(200, "PATCH", "/v1/topics/orders", fmt.Sprintf(`{"delivery":"push","callback":{"url":%q},"secrets":[%q]}`, rec.URL, secret))
 
-	refused("PUT", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL), "1 signing secrets")
-	refused("PATCH", `{"secrets":[]}`, "1 signing secrets")
+	refused("PUT", fmt.Sprintf(`{"callback":{"url":%q}}`, rec.URL), "1 signing secret ")
+	refused("PATCH", `{"secrets":[]}`, "1 signing secret ")
 	n.must(200, "PATCH", "/v1/topics/orders?force=true", `{"secrets":[]}`)
 	n.must(200, "PUT", "/v1/topics/orders?force=true", `{}`)
 	n.must(200, "PATCH", "/v1/topics/orders", `{"history":"1h"}`) // it had no URL before
@@ -170,7 +170,7 @@ func TestTopicVersionThroughAnyNode(t *testing.T) {
 				t.Errorf("%s at %d: %d", method, i, res.StatusCode)
 			}
 		}
-		if got := n.must(409, "PUT", "/v1/topics/orders", `{}`); !strings.Contains(got, "1 pending timers") {
+		if got := n.must(409, "PUT", "/v1/topics/orders", `{}`); !strings.Contains(got, "1 pending timer ") {
 			t.Error(got)
 		}
 		n.must(404, "POST", "/v1/topics/none/pull", `{}`)
