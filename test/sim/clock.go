@@ -18,7 +18,8 @@ type clock struct {
 	monoStopped time.Duration // how long the monotonic clock has stood still in total
 	bootStopped time.Duration // … and the boot clock
 
-	touched time.Duration // when the wall clock was last set, or last stood still; 0: never
+	left    struct{ off, at time.Duration } // its error before it was set last, and when that was
+	touched time.Duration                   // when the wall clock was last set, or last stood still; 0: never
 
 	asleep     bool // the monotonic clock stands still since asleepAt
 	bootAsleep bool // … and the boot clock

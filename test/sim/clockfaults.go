@@ -110,6 +110,7 @@ func (n *node) setClock(off time.Duration) {
 	}
 	w.counts.Steps++
 	w.counts.Far += int(b2u(off > time.Minute || off < -time.Minute))
+	n.clock.left.off, n.clock.left.at = n.off(), w.now
 	n.clock.step, n.clock.touched, n.clock.frozen = off, w.now, false
 	w.note(n, "step", 0, uint64(off), "")
 	n.wake(0)
@@ -189,14 +190,23 @@ func (n *node) mayBeMisled() bool {
 	return w.now < n.misledUntil
 }
 
-// confirmed reports whether another machine's clock has the same error, or had it within foundOut.
+// confirmed reports whether another machine's clock has the same error, or had it within foundOut: this
+// one may have got it after the other had lost it, and has heard of it before.
 func (n *node) confirmed() bool {
+	lately := func(at, off time.Duration) bool {
+		return at > 0 && n.w.now-at <= foundOut && (off-n.off()).Abs() <= sureWithin
+	}
+	had := false
 	for _, other := range n.w.nodes {
-		if other != n && !other.gone && (other.off()-n.off()).Abs() <= sureWithin {
+		if other == n || other.gone {
+			continue
+		}
+		had = had || lately(other.clock.left.at, other.clock.left.off)
+		if (other.off()-n.off()).Abs() <= sureWithin {
 			n.confirmedAt, n.confirmedOff = n.w.now, n.off()
 		}
 	}
-	return n.confirmedAt > 0 && n.w.now-n.confirmedAt <= foundOut && (n.confirmedOff-n.off()).Abs() <= sureWithin
+	return had || lately(n.confirmedAt, n.confirmedOff)
 }
 
 // hearsRight reports whether the process hears from more than half of the members that their clocks
