@@ -190,8 +190,8 @@ func (n *node) mayBeMisled() bool {
 	return w.now < n.misledUntil
 }
 
-// confirmed reports whether another machine's clock has the same error, or had it within foundOut: this
-// one may have got it after the other had lost it, and has heard of it before.
+// confirmed reports whether another machine's clock has the same error, or had it within foundOut.
+// This one may have got it after the other lost it: it has heard of the other's clock before.
 func (n *node) confirmed() bool {
 	lately := func(at, off time.Duration) bool {
 		return at > 0 && n.w.now-at <= foundOut && (off-n.off()).Abs() <= sureWithin

@@ -68,22 +68,26 @@ func TestRefusedAddressIsAHint(t *testing.T) {
 	})
 }
 
+// refusing has something in the network refuse connections to b while refuse is set.
+func refusing(refuse *atomic.Bool) func(*Config) {
+	return func(c *Config) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if addr == "b" && refuse.Load() {
+				return nil, syscall.ECONNREFUSED
+			}
+			return dial(ctx, addr)
+		}
+	}
+}
+
 // TestRefusalsOfALivingProcess: something in the network refuses connections in the name of a
 // process that lives. Each word that comes from it takes the belief back, and so does a connection
 // that its address takes again.
 func TestRefusalsOfALivingProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
 		var refuse atomic.Bool
-		a, b := memoryPair(t, m, func(c *Config) {
-			dial := c.Dial
-			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-				if addr == "b" && refuse.Load() {
-					return nil, syscall.ECONNREFUSED
-				}
-				return dial(ctx, addr)
-			}
-		})
+		a, b := memoryPair(t, newMemory(), refusing(&refuse))
 		a.Send(2, []byte("x"))
 		within(t, "frame", b.host.frames)
 		b.Send(1, []byte("x"))
@@ -121,17 +125,10 @@ func TestRefusalsOfALivingProcess(t *testing.T) {
 // from it stands. It is taken for gone soon after that has ended.
 func TestRefusalsWhileAConnectionStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
 		var refuse atomic.Bool
-		a, b := memoryPair(t, m, func(c *Config) {
+		a, b := memoryPair(t, newMemory(), func(c *Config) {
 			c.Heartbeat, c.IdleTimeout = time.Hour, 10*time.Hour
-			dial := c.Dial
-			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-				if addr == "b" && refuse.Load() {
-					return nil, syscall.ECONNREFUSED
-				}
-				return dial(ctx, addr)
-			}
+			refusing(&refuse)(c)
 		})
 		b.Send(1, []byte("x"))
 		within(t, "frame", a.host.frames)
