@@ -202,7 +202,7 @@ func (n *node) confirmed() bool {
 			continue
 		}
 		had = had || lately(other.clock.left.at, other.clock.left.off)
-		if (other.off()-n.off()).Abs() <= sureWithin {
+		if (other.off() - n.off()).Abs() <= sureWithin {
 			n.confirmedAt, n.confirmedOff = n.w.now, n.off()
 		}
 	}
